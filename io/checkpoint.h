@@ -1,0 +1,81 @@
+/* checkpoint.h - logical tensors on disk, written and read by intervals.
+ *
+ * A checkpoint is a directory step-00001000/ with shard-NNNNN.h5 (one per rank), index.h5
+ * (virtual datasets that show every tensor whole), meta.json and, last, COMMIT.
+ * It is written under the name step-00001000.partial, fsynced, renamed, and the parent
+ * directory fsynced.  Nothing here knows models or layouts: a rank says which flat intervals
+ * of which tensors it holds or wants.
+ */
+#ifndef TRIREME_IO_CHECKPOINT_H
+#define TRIREME_IO_CHECKPOINT_H
+
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "comm/world.h"
+
+enum { CHECKPOINT_RANK_MAX = 4 };
+
+/* Elements [start, start + count) of the row-major tensor `name`, in memory at data.
+ * Names are paths: "model/layers.0.attn.q", "optimizer/exp_avg/layers.0.attn.q". */
+struct checkpoint_piece {
+    const char *name; /* the caller's */
+    enum dtype dtype; /* of data, and of the tensor on disk when saving */
+    int rank;
+    int64_t dims[CHECKPOINT_RANK_MAX];
+    int64_t start, count;
+    void *data; /* when saving it is only read */
+};
+
+/* Save the pieces of all ranks as dir/step-NNNNNNNN.  Collective over world.  meta (rank 0's
+ * counts; others may pass NULL) becomes meta.json, with the writer's own keys "format",
+ * "step", "ranks" added.  Every element of every named tensor must be held by exactly one
+ * piece of one rank, or it is an error that names tensor and element.  Free space is checked
+ * first.  On failure (disk full, unwritable) nothing committed is touched, the partial
+ * directory is removed, and -1 is returned on every rank with err set. */
+int checkpoint_save(struct world *world, const char *dir, int64_t step,
+                    const struct checkpoint_piece *pieces, int count, struct js *meta,
+                    struct error *err);
+
+/* Delete committed checkpoints so that the newest `keep` (at least 2) remain, and stale
+ * .partial directories.  Rank 0 acts; collective. */
+int checkpoint_prune(struct world *world, const char *dir, int keep, struct error *err);
+
+/* An opened, committed checkpoint. */
+struct checkpoint;
+
+/* Open one by its own path (".../step-00001000").  Not collective: every rank opens.
+ * Fails if it is not committed or its index does not match COMMIT's digest. */
+int checkpoint_open(struct checkpoint **checkpoint, const char *path, struct error *err);
+void checkpoint_close(struct checkpoint *checkpoint); /* NULL allowed */
+
+int64_t checkpoint_step(const struct checkpoint *checkpoint);
+const struct js *checkpoint_meta(const struct checkpoint *checkpoint); /* borrowed */
+const char *checkpoint_path(const struct checkpoint *checkpoint);
+
+/* The tensors inside: number, and the i-th as a piece covering it whole (data NULL; its name
+ * lives as long as the checkpoint). */
+int checkpoint_tensors(const struct checkpoint *checkpoint);
+struct checkpoint_piece checkpoint_tensor(const struct checkpoint *checkpoint, int i);
+
+/* Fill the wanted pieces from whatever intervals are stored (any layout), converting between
+ * fp32 and bf16 where dtypes differ.  Not collective.  A tensor that is absent, has other
+ * dims, or an element not stored exactly once is an error. */
+int checkpoint_load(struct checkpoint *checkpoint, const struct checkpoint_piece *wanted,
+                    int count, struct error *err);
+
+/* Recompute the checksums of shard files number part, part + parts, ...; (0, 1) is all.
+ * Returns 0, or -1 with err naming file, tensor and offset of the first mismatch. */
+int checkpoint_verify(struct checkpoint *checkpoint, int part, int parts, struct error *err);
+
+/* The newest committed checkpoint under dir that opens and whose checksums hold, each rank
+ * verifying its part.  Collective.  Those that fail are reported to log and the one before is
+ * tried.  Returns 0 with *checkpoint NULL when dir has none at all; -1 when there were some
+ * but none verifies. */
+int checkpoint_find(struct checkpoint **checkpoint, struct world *world, const char *dir,
+                    struct log *log, struct error *err);
+
+#endif

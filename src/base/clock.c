@@ -1,0 +1,42 @@
+/* clock.c - see clock.h. */
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+int64_t clock_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Field 22 of /proc/self/stat: start time in clock ticks since boot.  The name in
+ * field 2 may hold spaces, so fields are counted from its closing parenthesis. */
+static int64_t start_ticks(void)
+{
+    char text[1024];
+    FILE *file = fopen("/proc/self/stat", "r");
+    if (!file)
+        return -1;
+    size_t got = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[got] = 0;
+    char *at = strrchr(text, ')');
+    for (int field = 2; at && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    long long ticks;
+    return at && sscanf(at, "%lld", &ticks) == 1 ? ticks : -1;
+}
+
+int64_t clock_since_exec_ns(void)
+{
+    struct timespec boot;
+    int64_t ticks = start_ticks();
+    if (ticks < 0 || clock_gettime(CLOCK_BOOTTIME, &boot))
+        return 0;
+    int64_t started = ticks * (1000000000 / sysconf(_SC_CLK_TCK));
+    return (int64_t)boot.tv_sec * 1000000000 + boot.tv_nsec - started;
+}

@@ -1,0 +1,29 @@
+/* dtype.c - see dtype.h. */
+#include "base/dtype.h"
+
+static const struct {
+    const char *name;
+    size_t bytes;
+} rows[DTYPE_COUNT] = {
+    [DTYPE_F32] = {"fp32", 4}, [DTYPE_BF16] = {"bf16", 2}, [DTYPE_F64] = {"fp64", 8},
+    [DTYPE_I32] = {"i32", 4},  [DTYPE_U16] = {"u16", 2},   [DTYPE_U32] = {"u32", 4},
+    [DTYPE_U8] = {"u8", 1},
+};
+
+size_t dtype_bytes(enum dtype dtype)
+{
+    return rows[dtype].bytes;
+}
+
+const char *dtype_name(enum dtype dtype)
+{
+    return rows[dtype].name;
+}
+
+int dtype_find(const char *name)
+{
+    for (int i = 0; i < DTYPE_COUNT; i++)
+        if (!strcmp(rows[i].name, name))
+            return i;
+    return -1;
+}

@@ -1,0 +1,33 @@
+/* error.h - one text for the person who has to act on a failure.
+ *
+ * Functions that can fail return 0 or -1 and take a caller-owned struct error
+ * as their last argument.  The text is filled where the fact is known: what was
+ * wrong, where, and what to do about it.  It is one line, without a newline.
+ */
+#ifndef TRIREME_BASE_ERROR_H
+#define TRIREME_BASE_ERROR_H
+
+/* Exit codes of the program; jobs/ scripts and schedulers act on them. */
+enum exit_code {
+    EXIT_DONE = 0,
+    EXIT_USAGE = 1,  /* wrong use or configuration: do not restart */
+    EXIT_SAVED = 75, /* state saved, run me again */
+    EXIT_HANG = 94,  /* no progress: the job was stuck */
+    EXIT_NODE = 95,  /* fault of a node, named on stderr */
+};
+
+struct error {
+    int code;        /* enum exit_code this failure asks for; EXIT_USAGE unless said otherwise */
+    char text[1020]; /* "" means no error */
+};
+
+/* Replace the text of err (NULL allowed: the text is dropped).  Always returns -1. */
+int error_set(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Like error_set(), with ": " and the text of the current errno appended. */
+int error_errno(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Put "text: " before what err already says.  Always returns -1. */
+int error_prefix(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

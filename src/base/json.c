@@ -1,0 +1,170 @@
+/* json.c - jansson's one home; see json.h. */
+#include "base/json.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* struct js is never defined: a pointer to it is a json_t in disguise. */
+static json_t *in(const struct js *js)
+{
+    return (json_t *)js;
+}
+
+static struct js *out(json_t *json)
+{
+    return (struct js *)json;
+}
+
+struct js *js_object(void)
+{
+    return out(json_object());
+}
+
+struct js *js_array(void)
+{
+    return out(json_array());
+}
+
+void js_free(struct js *js)
+{
+    json_decref(in(js));
+}
+
+static void add(struct js *to, const char *key, json_t *value)
+{
+    if (key)
+        json_object_set_new(in(to), key, value);
+    else
+        json_array_append_new(in(to), value);
+}
+
+void js_add_int(struct js *to, const char *key, int64_t value)
+{
+    add(to, key, json_integer(value));
+}
+
+void js_add_real(struct js *to, const char *key, double value)
+{
+    add(to, key, isfinite(value) ? json_real(value) : json_null());
+}
+
+void js_add_bool(struct js *to, const char *key, int value)
+{
+    add(to, key, json_boolean(value));
+}
+
+void js_add_string(struct js *to, const char *key, const char *value)
+{
+    json_t *string = json_string(value);
+    add(to, key, string ? string : json_string("(not UTF-8)"));
+}
+
+void js_add(struct js *to, const char *key, struct js *child)
+{
+    add(to, key, in(child));
+}
+
+char *js_text(const struct js *js, enum js_layout layout, struct error *err)
+{
+    size_t flags = JSON_REAL_PRECISION(15) | (layout == JS_INDENTED ? JSON_INDENT(2) : 0);
+    char *text = json_dumps(in(js), flags);
+    size_t length = text ? strlen(text) : 0;
+    char *line = text ? realloc(text, length + 2) : NULL;
+    if (!line) {
+        free(text);
+        error_set(err, "out of memory writing JSON");
+        return NULL;
+    }
+    memcpy(line + length, "\n", 2);
+    return line;
+}
+
+static int write_text(const char *text, const char *path, struct error *err)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return error_errno(err, "cannot create %s", path);
+    size_t left = strlen(text);
+    while (left) {
+        ssize_t wrote = write(fd, text, left);
+        if (wrote < 0)
+            break;
+        text += wrote;
+        left -= (size_t)wrote;
+    }
+    int rc = left || fsync(fd) ? error_errno(err, "cannot write %s", path) : 0;
+    if (close(fd) && !rc)
+        rc = error_errno(err, "cannot close %s", path);
+    return rc;
+}
+
+int js_write(const struct js *js, enum js_layout layout, const char *path, struct error *err)
+{
+    char *beside = NULL;
+    char *text = js_text(js, layout, err);
+    if (!text)
+        return -1;
+    int rc = asprintf(&beside, "%s.partial", path) < 0 ? error_set(err, "out of memory") : 0;
+    if (!rc)
+        rc = write_text(text, beside, err);
+    if (!rc && rename(beside, path))
+        rc = error_errno(err, "cannot rename %s to %s", beside, path);
+    free(beside);
+    free(text);
+    return rc;
+}
+
+struct js *js_read(const char *path, struct error *err)
+{
+    json_error_t why;
+    json_t *json = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
+    if (!json)
+        error_set(err, "%s:%d:%d: %s", path, why.line, why.column, why.text);
+    return out(json);
+}
+
+struct js *js_parse(const char *text, struct error *err)
+{
+    json_error_t why;
+    json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &why);
+    if (!json)
+        error_set(err, "JSON line %d column %d: %s", why.line, why.column, why.text);
+    return out(json);
+}
+
+struct js *js_get(const struct js *js, const char *key)
+{
+    return out(json_object_get(in(js), key));
+}
+
+struct js *js_at(const struct js *js, size_t index)
+{
+    return out(json_array_get(in(js), index));
+}
+
+size_t js_count(const struct js *js)
+{
+    return json_is_object(in(js)) ? json_object_size(in(js)) : json_array_size(in(js));
+}
+
+int64_t js_get_int(const struct js *js, const char *key, int64_t otherwise)
+{
+    json_t *value = json_object_get(in(js), key);
+    return json_is_integer(value) ? json_integer_value(value) : otherwise;
+}
+
+double js_get_real(const struct js *js, const char *key, double otherwise)
+{
+    json_t *value = json_object_get(in(js), key);
+    return json_is_number(value) ? json_number_value(value) : otherwise;
+}
+
+const char *js_get_string(const struct js *js, const char *key, const char *otherwise)
+{
+    json_t *value = json_object_get(in(js), key);
+    return json_is_string(value) ? json_string_value(value) : otherwise;
+}

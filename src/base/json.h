@@ -1,0 +1,54 @@
+/* json.h - JSON values, written and read (jansson's one home is json.c).
+ * Names begin with js_, because json_ is jansson's own prefix.
+ *
+ * A struct js is an object or an array; whoever made it frees it with
+ * js_free(), except one handed to js_add(), which then belongs to its parent.
+ * Building functions do not fail visibly: running out of memory makes
+ * js_write() and js_text() fail.
+ */
+#ifndef TRIREME_BASE_JSON_H
+#define TRIREME_BASE_JSON_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/error.h"
+
+struct js;
+
+struct js *js_object(void);
+struct js *js_array(void);
+void js_free(struct js *json);
+
+/* Members of an object (key given) or elements of an array (key NULL).
+ * A double that is not finite is written as null. */
+void js_add_int(struct js *to, const char *key, int64_t value);
+void js_add_real(struct js *to, const char *key, double value);
+void js_add_bool(struct js *to, const char *key, int value);
+void js_add_string(struct js *to, const char *key, const char *value);
+void js_add(struct js *to, const char *key, struct js *child);
+
+enum js_layout { JS_ONE_LINE, JS_INDENTED };
+
+/* Text of json, newline at the end; free() it.  NULL with err set when memory is out. */
+char *js_text(const struct js *json, enum js_layout layout, struct error *err);
+
+/* Replace the file at path by the text of json: written beside it, fsynced,
+ * renamed.  Returns 0, or -1 with err set. */
+int js_write(const struct js *json, enum js_layout layout, const char *path,
+               struct error *err);
+
+/* Parse a file (js_read) or a text.  err names file, line and column.  NULL on failure. */
+struct js *js_read(const char *path, struct error *err);
+struct js *js_parse(const char *text, struct error *err);
+
+/* Reading.  key NULL with an index for arrays (js_at); members are borrowed from json.
+ * Wrong type or absence: js_get and js_at return NULL, the others `otherwise`. */
+struct js *js_get(const struct js *json, const char *key);
+struct js *js_at(const struct js *json, size_t index);
+size_t js_count(const struct js *json); /* elements, or members */
+int64_t js_get_int(const struct js *json, const char *key, int64_t otherwise);
+double js_get_real(const struct js *json, const char *key, double otherwise);
+const char *js_get_string(const struct js *json, const char *key, const char *otherwise);
+
+#endif

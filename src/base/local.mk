@@ -1,0 +1,9 @@
+libtrireme_a_SOURCES += \
+	src/base/clock.c src/base/clock.h \
+	src/base/dtype.c src/base/dtype.h \
+	src/base/error.c src/base/error.h \
+	src/base/hash.c src/base/hash.h \
+	src/base/json.c src/base/json.h \
+	src/base/log.c src/base/log.h \
+	src/base/mem.c src/base/mem.h \
+	src/base/philox.c src/base/philox.h

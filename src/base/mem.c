@@ -1,0 +1,65 @@
+/* mem.c - see mem.h. */
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { ALIGN_SMALL = 64, ALIGN_HUGE = 2 << 20, HUGE_FROM = 4 << 20 };
+
+const char *mem_pool_name(enum mem_pool pool)
+{
+    static const char *const names[POOL_COUNT] = {
+        [POOL_PARAMS] = "parameters",      [POOL_GRADS] = "gradients",
+        [POOL_OPTIMIZER] = "optimizer",    [POOL_UNSHARDED] = "unsharded",
+        [POOL_ACTIVATIONS] = "activations", [POOL_WORKSPACE] = "workspace",
+        [POOL_COMM] = "communication",     [POOL_HOST] = "host",
+    };
+    return names[pool];
+}
+
+static void count(struct mem *mem, enum mem_pool pool, size_t bytes)
+{
+    size_t now = __atomic_add_fetch(&mem->now_bytes[pool], bytes, __ATOMIC_RELAXED);
+    size_t peak = __atomic_load_n(&mem->peak_bytes[pool], __ATOMIC_RELAXED);
+    while (now > peak && !__atomic_compare_exchange_n(&mem->peak_bytes[pool], &peak, now, 1,
+                                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+    __atomic_add_fetch(&mem->blocks, 1, __ATOMIC_RELAXED);
+}
+
+void *mem_alloc(struct mem *mem, enum mem_pool pool, size_t bytes, struct error *err)
+{
+    size_t align = bytes >= HUGE_FROM ? ALIGN_HUGE : ALIGN_SMALL;
+    void *block = NULL;
+    if (posix_memalign(&block, align, bytes ? bytes : 1)) {
+        error_set(err, "out of memory: %zu bytes for %s", bytes, mem_pool_name(pool));
+        return NULL;
+    }
+    if (align == ALIGN_HUGE)
+        madvise(block, bytes, MADV_HUGEPAGE); /* only a hint: failure changes nothing */
+    count(mem, pool, bytes);
+    return block;
+}
+
+void mem_free(struct mem *mem, enum mem_pool pool, size_t bytes, void *block)
+{
+    if (!block)
+        return;
+    free(block);
+    __atomic_sub_fetch(&mem->now_bytes[pool], bytes, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&mem->blocks, 1, __ATOMIC_RELAXED);
+}
+
+size_t mem_resident_bytes(void)
+{
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file)
+        return 0;
+    if (fscanf(file, "%*s %ld", &pages) != 1)
+        pages = 0;
+    fclose(file);
+    return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
+}

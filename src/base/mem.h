@@ -1,0 +1,49 @@
+/* mem.h - counted memory.
+ *
+ * Everything whose size depends on the model, the batch or the number of ranks
+ * is allocated here, under the pool the memory plan counts it in, so that the
+ * plan can be compared with the truth to the byte.  Counters balance at exit.
+ */
+#ifndef TRIREME_BASE_MEM_H
+#define TRIREME_BASE_MEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum mem_pool {
+    POOL_PARAMS,      /* what a rank keeps of the parameters the model computes with */
+    POOL_GRADS,       /* accumulated gradients (a shard, or whole) */
+    POOL_OPTIMIZER,   /* fp32 masters where params are not fp32, and the moments */
+    POOL_UNSHARDED,   /* gathered parameters and gradients before their reduction */
+    POOL_ACTIVATIONS, /* boundaries and what forward keeps for backward */
+    POOL_WORKSPACE,   /* temporaries of segments, constants, inputs */
+    POOL_COMM,        /* staging of the transport */
+    POOL_HOST,        /* offloaded state in host memory */
+    POOL_COUNT
+};
+
+/* Counters of one process; zero-initialise.  Safe to use from several threads. */
+struct mem {
+    size_t now_bytes[POOL_COUNT];
+    size_t peak_bytes[POOL_COUNT];
+    int64_t blocks; /* allocations not yet freed */
+};
+
+/* Lower-case name of a pool, as the plan prints it. */
+const char *mem_pool_name(enum mem_pool pool);
+
+/* Allocate bytes (0 allowed) under pool, aligned to 64 (to 2 MiB and advised
+ * for huge pages from 4 MiB on).  Contents are undefined.  Exactly the asked
+ * bytes are counted.  Returns NULL with err naming pool and size on failure.
+ * Free with mem_free(). */
+void *mem_alloc(struct mem *mem, enum mem_pool pool, size_t bytes, struct error *err);
+
+/* Free what mem_alloc() of the same mem, pool and bytes returned; NULL is allowed. */
+void mem_free(struct mem *mem, enum mem_pool pool, size_t bytes, void *block);
+
+/* Resident set of this process in bytes (from /proc/self/statm), 0 if unknown. */
+size_t mem_resident_bytes(void);
+
+#endif

@@ -1,0 +1,32 @@
+/* philox.h - counter-based random numbers: Philox4x32-10.
+ *
+ * Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3"
+ * (SC'11).  A number is a pure function of (key, counter), so it does not
+ * depend on ranks, threads or order: weights, data order and dropout use it.
+ */
+#ifndef TRIREME_BASE_PHILOX_H
+#define TRIREME_BASE_PHILOX_H
+
+#include <stdint.h>
+
+struct philox4 {
+    uint32_t v[4];
+};
+
+/* Ten rounds of Philox4x32 on counter under key. */
+struct philox4 philox(struct philox4 counter, uint32_t key0, uint32_t key1);
+
+/* A 64-bit stream key from a seed and a name ("layers.3.attn.q", "epoch 2"). */
+uint64_t philox_key(uint64_t seed, const char *name);
+
+/* The index-th uniform 64-bit number of a stream. */
+uint64_t philox_u64(uint64_t key, uint64_t index);
+
+/* The index-th standard normal of a stream (Box-Muller over one Philox block per four). */
+float philox_normal(uint64_t key, uint64_t index);
+
+/* out[i] = the (first + i)-th standard normal of the stream, times scale, plus mean. */
+void philox_fill_normal(float *out, uint64_t key, uint64_t first, int64_t count, float mean,
+                        float scale);
+
+#endif

@@ -1,0 +1,40 @@
+/* command.h - one row per command, one file per command. */
+#ifndef TRIREME_CLI_COMMAND_H
+#define TRIREME_CLI_COMMAND_H
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+struct world;
+
+/* What main makes and every command is handed. */
+struct app {
+    struct log log;
+    struct mem mem;
+    struct world *world; /* NULL until app_start_world() */
+};
+
+struct command {
+    const char *name;
+    const char *usage;   /* arguments, after the name */
+    const char *summary; /* one line */
+    /* argv[0] is the command's name.  Returns 0, or -1 with err set: err->code becomes the
+     * exit code, err->text is printed once.  A command that started the world returns the
+     * same outcome on all ranks.  An empty text prints nothing. */
+    int (*run)(struct app *app, int argc, char **argv, struct error *err);
+};
+
+/* Start the world and tell the log which rank this is. */
+int app_start_world(struct app *app, struct error *err);
+
+int command_train(struct app *app, int argc, char **argv, struct error *err);
+int command_evaluate(struct app *app, int argc, char **argv, struct error *err);
+int command_generate(struct app *app, int argc, char **argv, struct error *err);
+int command_tokenize(struct app *app, int argc, char **argv, struct error *err);
+int command_plan(struct app *app, int argc, char **argv, struct error *err);
+int command_config(struct app *app, int argc, char **argv, struct error *err);
+int command_checkpoint(struct app *app, int argc, char **argv, struct error *err);
+int command_doctor(struct app *app, int argc, char **argv, struct error *err);
+
+#endif

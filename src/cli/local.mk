@@ -1,0 +1,2 @@
+trireme_SOURCES = src/cli/main.c
+trireme_LDADD = $(TRIREME_LIBS)

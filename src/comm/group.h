@@ -1,0 +1,86 @@
+/* group.h - collectives and messages among some ranks, asynchronous.
+ *
+ * A group of one is the serial case: the same functions, served by copies.
+ * Every function that starts an operation returns at once; the operation runs on the
+ * communication thread.  A stream is a queue: its operations run one after another in the
+ * order they were started; the streams advance independently of one another.  All members
+ * of a group start the same collectives on the same stream in the same order.
+ *
+ * Sums are taken in rank order (member 0 first), in fp32 for fp32 and bf16, so they
+ * depend on the size of the group and on nothing else.  Counts may exceed 2^31 bytes.
+ */
+#ifndef TRIREME_COMM_GROUP_H
+#define TRIREME_COMM_GROUP_H
+
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "comm/world.h"
+
+struct group;
+
+enum comm_stream { COMM_GATHER, COMM_REDUCE, COMM_POINT, COMM_STREAMS };
+
+/* One operation in flight; memory of the caller, untouched until comm_wait() returned. */
+struct comm_op {
+    int64_t submit_ns, start_ns, end_ns; /* of clock_ns(); valid after comm_wait() */
+    int64_t sent_bytes;                  /* payload this rank sent to others; after comm_wait() */
+    int done;                            /* private */
+    int active;                          /* private: started and not yet waited for */
+    struct error err;                    /* private */
+    struct comm_op *next;                /* private */
+};
+
+/* Split world: ranks with the same color form a group, ordered by key, then by rank.
+ * Collective over world.  name is copied and appears in errors and traces.
+ * Returns 0 and a group for group_destroy(), or -1 on every rank with err set. */
+int group_split(struct group **group, struct world *world, int color, int key, const char *name,
+                struct error *err);
+
+/* A group of this rank alone; not collective, world may be NULL. */
+int group_self(struct group **group, struct world *world, const char *name, struct error *err);
+
+/* Free a group without operations in flight; NULL allowed.  Collective over its members. */
+void group_destroy(struct group *group);
+
+int group_rank(const struct group *group);
+int group_size(const struct group *group);
+const char *group_name(const struct group *group);
+
+/* Bytes of POOL_COMM a group of this size allocates when it is made; a pure function,
+ * so that a plan needs no ranks. */
+size_t group_staging_bytes(int size);
+
+/* recv[size * elems] = every member's send[elems], in rank order.
+ * send == recv + rank * elems allowed (in place). */
+void group_all_gather(struct group *g, enum comm_stream stream, struct comm_op *op, void *recv,
+                      const void *send, int64_t elems, enum dtype dtype);
+
+/* recv fp32 [elems] = (accumulate ? recv : 0) + sum over members m of m's
+ * send[rank * elems ...][elems].  send [size * elems] is fp32 or bf16 and is not changed.
+ * send + rank * elems == recv allowed when send is fp32 and accumulate is 0. */
+void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_op *op,
+                          float *recv, const void *send, int64_t elems, enum dtype dtype,
+                          int accumulate);
+
+/* data[elems] = sum over members, in place; fp32, bf16 or fp64. */
+void group_all_reduce(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,
+                      int64_t elems, enum dtype dtype);
+
+/* data[elems] of member root to all. */
+void group_broadcast(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,
+                     int64_t elems, enum dtype dtype, int root);
+
+/* A message to / from member peer; sends and receives of a pair match in order. */
+void group_send(struct group *g, enum comm_stream stream, struct comm_op *op, const void *data,
+                int64_t elems, enum dtype dtype, int peer);
+void group_recv(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,
+                int64_t elems, enum dtype dtype, int peer);
+
+/* Wait for op.  Returns 0, or -1 with err naming group and operation. */
+int comm_wait(struct comm_op *op, struct error *err);
+
+/* 1 when op is complete (comm_wait() will not block), else 0. */
+int comm_test(struct comm_op *op);
+
+#endif

@@ -1,0 +1,59 @@
+/* world.h - all ranks of the job: start, who is where, failing together.
+ *
+ * MPI is used only in comm/.  One thread, the communication thread, makes every MPI
+ * call of the process, from MPI_Init to MPI_Finalize; the functions below hand it work.
+ * So no MPI build with threads is needed, and communication advances while the caller
+ * computes.
+ */
+#ifndef TRIREME_COMM_WORLD_H
+#define TRIREME_COMM_WORLD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+
+struct world;
+
+/* Start MPI and the communication thread.  Collective over the job.  Works under srun
+ * --mpi=pmix, mpirun, and alone (a world of one).  mem counts the transport's staging
+ * (POOL_COMM) and outlives the world.
+ * Fails with EXIT_USAGE if Slurm started several tasks but MPI sees one
+ * ("start with srun --mpi=pmix"). */
+int world_start(struct world **world, struct mem *mem, struct error *err);
+
+/* End MPI and free the world (NULL allowed).  Collective. */
+void world_stop(struct world *world);
+
+/* End every rank of the job at once with this exit code, without a word of MPI's own. */
+void world_abort(struct world *world, int code) __attribute__((noreturn));
+
+int world_rank(const struct world *world);
+int world_size(const struct world *world);
+int world_node(const struct world *world);       /* index of this node, by lowest rank */
+int world_nodes(const struct world *world);      /* number of nodes */
+int world_local_rank(const struct world *world); /* within the node */
+int world_local_size(const struct world *world); /* ranks on this node */
+const char *world_host(const struct world *world);
+
+/* Agree on the outcome of a phase that can fail on one rank.  Collective.
+ * rc is this rank's outcome (0 or -1) and err its text.  Returns 0 if all ranks had 0;
+ * else -1 on every rank, with err (text and code) of the lowest failing rank, its number
+ * and host put before the text when the world has more than one rank. */
+int world_agree(struct world *world, int rc, struct error *err);
+
+/* Small host-side collectives for control; values of every rank, the same bits on all. */
+void world_broadcast(struct world *world, void *data, size_t bytes, int root);
+enum world_reduction { WORLD_SUM, WORLD_MIN, WORLD_MAX };
+void world_all_reduce(struct world *world, double *values, int count, enum world_reduction how);
+/* all[world_size * bytes] on every rank, in rank order */
+void world_all_gather(struct world *world, void *all, const void *mine, size_t bytes);
+/* Rank root receives every rank's bytes end to end in *all (free() it) and their sizes
+ * in sizes[world_size]; on other ranks *all is NULL and sizes untouched.
+ * Returns 0, or -1 with err set (out of memory on root), agreed. */
+int world_gather(struct world *world, char **all, size_t *sizes, const void *mine, size_t bytes,
+                 int root, struct error *err);
+void world_barrier(struct world *world);
+
+#endif

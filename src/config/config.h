@@ -1,0 +1,103 @@
+/* config.h - what a run is asked to do: one struct, filled from the schema table.
+ *
+ * Every key is one row of schema.c: name, type, default, range or choices, help, and the
+ * field it fills.  The same row parses YAML and key=value, prints `config --show`, makes the
+ * man page, and writes the effective config.yaml of a run.
+ */
+#ifndef TRIREME_CONFIG_CONFIG_H
+#define TRIREME_CONFIG_CONFIG_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/error.h"
+
+enum { CONFIG_TEXT = 512 };
+
+enum config_device { CONFIG_DEVICE_AUTO, CONFIG_DEVICE_CPU, CONFIG_DEVICE_CUDA };
+enum config_precision { PRECISION_FP32, PRECISION_BF16 };
+enum config_recompute { RECOMPUTE_NONE };
+enum config_rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LLAMA3 };
+enum config_schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };
+enum config_strategy { STRATEGY_NO_SHARD, STRATEGY_FULL_SHARD };
+enum config_prefetch { PREFETCH_NONE, PREFETCH_BACKWARD_PRE };
+enum config_decay { DECAY_MATRICES, DECAY_ALL };
+
+struct config_model {
+    char preset[64]; /* "" when defined by its fields alone */
+    char family[16]; /* "llama" */
+    int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, max_seq_len;
+    double norm_eps, rope_theta, init_std;
+    enum config_rope_scaling rope_scaling;
+    double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
+    int64_t rope_original_len; /* original_max_position_embeddings */
+    int tie_embeddings;
+};
+
+struct config_data {
+    char train[CONFIG_TEXT], valid[CONFIG_TEXT]; /* token files; "" is none */
+    int64_t seq_len;
+};
+
+struct config_train {
+    int64_t steps, global_batch, micro_batch; /* sequences; micro_batch per rank */
+    double lr, min_lr;                        /* schedules end at min_lr */
+    enum config_schedule schedule;
+    int64_t warmup_steps;
+    double weight_decay, beta1, beta2, eps, clip; /* clip 0: no clipping */
+    enum config_decay decay;                      /* which parameters decay */
+    int64_t eval_every, eval_batches;             /* 0: never; 0: the whole file */
+};
+
+struct config_parallel {
+    enum config_strategy strategy;
+    int64_t shard, replicate, tensor, pipeline; /* degrees; 0: what is left */
+    enum config_prefetch backward_prefetch;
+    int forward_prefetch;
+};
+
+struct config_checkpoint {
+    int64_t every; /* steps; 0: only at the end and on signals */
+    int64_t keep;
+    char resume[CONFIG_TEXT]; /* "auto", "none" or a path */
+};
+
+struct config_run {
+    char dir[CONFIG_TEXT];
+    int trace; /* step whose execution is traced to trace.json; 0: none */
+    int64_t log_every;
+    int64_t threads; /* per rank; 0: cores of the node / ranks on it */
+};
+
+struct config {
+    enum config_device device;
+    enum config_precision precision;
+    enum config_recompute recompute;
+    int64_t seed;
+    struct config_model model;
+    struct config_data data;
+    struct config_train train;
+    struct config_parallel parallel;
+    struct config_checkpoint checkpoint;
+    struct config_run run;
+};
+
+/* Fill config from defaults, then the preset if one is named anywhere, then the YAML file at
+ * path (NULL: none), then the count overrides "key=value" in order; then check every value and
+ * combination.  Returns 0, or -1 with err naming file:line (or the argument), key, what is
+ * allowed and the nearest valid name. */
+int config_load(struct config *config, const char *path, const char *const *overrides, int count,
+                struct error *err);
+
+/* Set one key from text, as an override does, without the final check. */
+int config_set(struct config *config, const char *key, const char *value, struct error *err);
+
+/* Print every key with type, default, range or choices and help.  format: CONFIG_TEXT_TABLE for
+ * people, CONFIG_MAN for the man page's body. */
+enum config_format { CONFIG_TEXT_TABLE, CONFIG_MAN };
+void config_show(FILE *out, enum config_format format);
+
+/* Write the effective configuration as YAML that config_load() reads back to the same struct. */
+int config_write(const struct config *config, const char *path, struct error *err);
+
+#endif

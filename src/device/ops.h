@@ -1,0 +1,152 @@
+/* ops.h - the ops as typed functions over raw buffers and explicit sizes.
+ *
+ * Conventions for every function here:
+ *  - dt is DTYPE_F32 or DTYPE_BF16 and types the activations and the parameters
+ *    the op reads.  Gradients of parameters, statistics and losses are fp32 (fp64
+ *    where said), whatever dt.  Arithmetic inside is fp32 or wider; a bf16 result is
+ *    rounded once, to nearest even.
+ *  - Tensors are dense and row-major, 64-byte aligned at their start unless a note
+ *    says otherwise (parameter pointers may be aligned to their element only).
+ *  - Outputs may be poisoned before the call: every element is written.  Outputs do
+ *    not overlap inputs unless said ("in place allowed").
+ *  - `accumulate` 0: write; 1: add to what is there.  Only gradients of parameters.
+ *  - scratch is caller-provided, as many bytes as the matching *_scratch function
+ *    says (NULL when 0).  No op allocates memory that grows with its shapes.
+ *  - Results are bitwise reproducible: the same inputs give the same bits, for any
+ *    number of threads.  Sums run over a fixed partition, never over "what each
+ *    thread got"; matrix products are as reproducible as their library.
+ *  - Nothing fails but gemm (its library may); shapes are checked by the graph.
+ */
+#ifndef TRIREME_DEVICE_OPS_H
+#define TRIREME_DEVICE_OPS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "device/device.h"
+
+/* c[m,n] = a'[m,k] b'[k,n] + addend, where a' is a or its transpose:
+ *   trans_a 0: a is [m,k] (row stride lda);  1: a is [k,m]
+ *   trans_b 0: b is [k,n] (row stride ldb);  1: b is [n,k]
+ * addend: NULL for none; == c to accumulate into c; else another [m,n] tensor of type
+ * dt_c and row stride ldc.  a and b are dt; c is dt_c (dt, or fp32 from bf16 inputs). */
+struct gemm {
+    enum dtype dt, dt_c;
+    int trans_a, trans_b;
+    int64_t m, n, k;
+    int64_t lda, ldb, ldc;
+    const void *a, *b, *addend;
+    void *c;
+};
+
+/* Attention with causal mask and grouped queries, over packed projections:
+ * qkv is [batch, seq, (heads + 2*kv_heads) * head_dim], a row being all query heads,
+ * then all key heads, then all value heads.  Query head h reads key/value head
+ * h / (heads / kv_heads). */
+struct attention {
+    enum dtype dt;
+    int64_t batch, seq;
+    int64_t heads, kv_heads, head_dim;
+    float scale; /* of the scores; 1/sqrt(head_dim) usually */
+};
+
+/* Rotary embedding in the half-split convention of Hugging Face's Llama: in each head
+ * element i pairs with i + head_dim/2.  Rotates the first `rotated` heads of each row of
+ * x [rows, row_heads * head_dim] and copies the rest.  Row r has position r % seq.
+ * cos_sin is fp32 [seq, head_dim]: head_dim/2 cosines, then head_dim/2 sines. */
+struct rope {
+    enum dtype dt;
+    int64_t rows, seq;
+    int64_t row_heads, rotated, head_dim;
+    int inverse; /* 1: rotate back, which is the backward rule */
+};
+
+struct adamw {
+    float lr, beta1, beta2, eps, weight_decay;
+    float bias1, bias2; /* 1 - beta1^t and 1 - beta2^t at this step t >= 1 */
+    float grad_scale;   /* the gradient is multiplied by this first (mean, clipping) */
+};
+
+struct device_ops {
+    const char *name; /* of the instruction set or chip */
+
+    /* Matrix product; 0, or -1 with err set if the library fails.  A primitive per
+     * distinct shape is cached for the life of the device. */
+    int (*gemm)(struct device *d, const struct gemm *g, void *scratch, struct error *err);
+    size_t (*gemm_scratch)(struct device *d, const struct gemm *g); /* pointers unused */
+
+    /* y[r,:] = table[tokens[r],:];  tokens in [0, vocab).  table [vocab, hidden] */
+    void (*embedding)(struct device *d, enum dtype dt, void *y, const void *table,
+                      const int32_t *tokens, int64_t rows, int64_t hidden, int64_t vocab);
+    /* dtable[tokens[r],:] (+)= dy[r,:], rows in order;  dtable fp32 [vocab, hidden] */
+    void (*embedding_backward)(struct device *d, enum dtype dt, float *dtable, const void *dy,
+                               const int32_t *tokens, int64_t rows, int64_t hidden,
+                               int64_t vocab, int accumulate);
+
+    /* x' = x + delta (delta NULL: x' = x and sum is not written);  sum = x' rounded to dt;
+     * rstd[r] = 1/sqrt(mean(x'^2) + eps), of the rounded x';  y = x' * rstd * w.
+     * x, delta, sum, y [rows, hidden];  w [hidden];  rstd fp32 [rows] */
+    void (*rmsnorm)(struct device *d, enum dtype dt, void *y, void *sum, float *rstd,
+                    const void *x, const void *delta, const void *w, int64_t rows,
+                    int64_t hidden, float eps);
+    /* dx = dsum + d(rmsnorm)(dy);  dw (+)= ...;  x is the x' of forward; dsum NULL allowed;
+     * dx == dsum and dx == dy allowed (in place) */
+    void (*rmsnorm_backward)(struct device *d, enum dtype dt, void *dx, float *dw, const void *dy,
+                             const void *dsum, const void *x, const void *w, const float *rstd,
+                             int64_t rows, int64_t hidden, int accumulate, void *scratch);
+    size_t (*rmsnorm_backward_scratch)(struct device *d, int64_t rows, int64_t hidden);
+
+    /* In place allowed (y == x). */
+    void (*rope)(struct device *d, const struct rope *r, void *y, const void *x,
+                 const float *cos_sin);
+
+    /* o [batch, seq, heads * head_dim];  lse fp32 [batch, heads, seq] (log-sum-exp of scores,
+     * natural logarithm).  Never holds a seq x seq matrix. */
+    void (*attention)(struct device *d, const struct attention *a, void *o, float *lse,
+                      const void *qkv, void *scratch);
+    /* dqkv has the shape of qkv */
+    void (*attention_backward)(struct device *d, const struct attention *a, void *dqkv,
+                               const void *dout, const void *o, const float *lse, const void *qkv,
+                               void *scratch);
+    size_t (*attention_scratch)(struct device *d, const struct attention *a, int backward);
+
+    /* y = silu(gate) * up;  gate_up [rows, 2 * ffn], gate first;  y [rows, ffn] */
+    void (*swiglu)(struct device *d, enum dtype dt, void *y, const void *gate_up, int64_t rows,
+                   int64_t ffn);
+    /* dgate_up == gate_up allowed (in place) */
+    void (*swiglu_backward)(struct device *d, enum dtype dt, void *dgate_up, const void *dy,
+                            const void *gate_up, int64_t rows, int64_t ffn);
+
+    /* Softmax cross-entropy over rows of logits fp32 [rows, vocab] (row stride ld).
+     * Row losses are written to row_loss fp32 [rows] (0 for masked rows, targets[r] < 0).
+     * dlogits (dt, row stride ld_d, or NULL): (softmax - onehot) * scale, 0 for masked rows;
+     * may be the same memory as logits (in place: a bf16 row is packed at the start of
+     * its fp32 row, so ld_d = 2 * ld for bf16). */
+    void (*cross_entropy)(struct device *d, enum dtype dt, float *row_loss, void *dlogits,
+                          int64_t ld_d, const float *logits, int64_t ld, const int32_t *targets,
+                          int64_t rows, int64_t vocab, float scale);
+    /* out[0] += sum of row_loss in fp64, out[1] += number of targets >= 0 */
+    void (*loss_sum)(struct device *d, double out[2], const float *row_loss,
+                     const int32_t *targets, int64_t rows);
+
+    /* y = a + b, y == a or b allowed */
+    void (*add)(struct device *d, enum dtype dt, void *y, const void *a, const void *b,
+                int64_t elems);
+    void (*cast)(struct device *d, enum dtype to, void *y, enum dtype from, const void *x,
+                 int64_t elems);
+    void (*fill_zero)(struct device *d, void *y, size_t bytes);
+    void (*copy)(struct device *d, void *y, const void *x, size_t bytes);
+
+    /* Sum of squares in fp64, over a fixed partition of the elements. */
+    double (*sumsq)(struct device *d, const float *x, int64_t elems);
+
+    /* Decoupled weight decay Adam (Loshchilov and Hutter 2019), PyTorch's order of
+     * operations: p -= lr*wd*p; m, v updated; p -= lr * (m/bias1) / (sqrt(v/bias2) + eps).
+     * p, m, v, g fp32 [elems]; copy: NULL, or bf16 [elems] to receive the new p rounded. */
+    void (*adamw)(struct device *d, const struct adamw *a, float *p, float *m, float *v,
+                  const float *g, bf16 *copy, int64_t elems);
+};
+
+#endif

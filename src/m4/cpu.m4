@@ -1,0 +1,17 @@
+# TRIREME_CPU_LEVELS: which instruction sets the CPU kernels are compiled for.
+# On x86-64 the same sources are built three times and chosen at run time.
+AC_DEFUN([TRIREME_CPU_LEVELS], [
+  cpu_x86=no
+  cpu_levels=generic
+  AS_CASE([$host_cpu], [x86_64], [
+    save_CFLAGS=$CFLAGS
+    CFLAGS="$CFLAGS -march=x86-64-v4 -mavx512bf16"
+    AC_COMPILE_IFELSE([AC_LANG_PROGRAM], [cpu_x86=yes; cpu_levels="generic avx2 avx512"])
+    CFLAGS=$save_CFLAGS
+  ])
+  AS_IF([test $cpu_x86 = yes],
+        [AC_DEFINE([CPU_X86_LEVELS], [1], [Define if avx2 and avx512 kernels are built.])])
+  AM_CONDITIONAL([CPU_X86], [test $cpu_x86 = yes])
+  KERNEL_CFLAGS="-O3 -fno-math-errno -fno-trapping-math -funroll-loops"
+  AC_SUBST([KERNEL_CFLAGS])
+])

@@ -1,0 +1,8 @@
+# Each folder of tests adds its programs to check_PROGRAMS and its scripts to dist.
+UNIT_LIBS = $(TRIREME_LIBS) $(CMOCKA_LIBS)
+EXTRA_DIST += tests/check.sh
+include $(top_srcdir)/tests/unit/local.mk
+include $(top_srcdir)/tests/mpi/local.mk
+include $(top_srcdir)/tests/slurm/local.mk
+include $(top_srcdir)/tests/golden/local.mk
+include $(top_srcdir)/tests/bench/local.mk

@@ -1,0 +1,6 @@
+# One program per folder of the house: tests/unit/test_FOLDER[_PART].c, cmocka.
+check_PROGRAMS += $(UNIT_TESTS)
+TESTS += $(UNIT_TESTS)
+UNIT_TESTS = tests/unit/test_base
+tests_unit_test_base_SOURCES = tests/unit/test_base.c
+tests_unit_test_base_LDADD = $(UNIT_LIBS)

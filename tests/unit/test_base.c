@@ -1,0 +1,149 @@
+/* test_base.c - properties of src/base. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <math.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/philox.h"
+
+/* Known answers published with Random123 (kat_vectors, philox4x32 10). */
+static void philox_known_answers(void **state)
+{
+    static const struct {
+        struct philox4 counter;
+        uint32_t key[2];
+        uint32_t expect[4];
+    } rows[] = {
+        {{{0, 0, 0, 0}}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+        {{{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}},
+         {0xffffffff, 0xffffffff},
+         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        {{{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}},
+         {0xa4093822, 0x299f31d0},
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct philox4 got = philox(rows[i].counter, rows[i].key[0], rows[i].key[1]);
+        assert_memory_equal(got.v, rows[i].expect, sizeof got.v);
+    }
+}
+
+static void philox_fill_is_by_index(void **state)
+{
+    float whole[103], part[41];
+    uint64_t key = philox_key(7, "layers.0.attn.q");
+    philox_fill_normal(whole, key, 0, 103, 0.5f, 2.0f);
+    philox_fill_normal(part, key, 31, 41, 0.5f, 2.0f);
+    assert_memory_equal(part, whole + 31, sizeof part);
+    assert_true(philox_normal(key, 50) * 2.0f + 0.5f == whole[50]);
+    assert_true(philox_key(7, "a") != philox_key(7, "b"));
+    assert_true(philox_key(7, "a") != philox_key(8, "a"));
+}
+
+static void philox_normals_are_normal(void **state)
+{
+    enum { N = 100000 };
+    float *z = malloc(N * sizeof *z);
+    double sum = 0, square = 0;
+    philox_fill_normal(z, 42, 0, N, 0, 1);
+    for (int i = 0; i < N; i++) {
+        sum += z[i];
+        square += (double)z[i] * z[i];
+    }
+    free(z);
+    assert_true(fabs(sum / N) < 0.015);
+    assert_true(fabs(square / N - 1) < 0.02);
+}
+
+static void bf16_rounds_to_nearest_even(void **state)
+{
+    assert_int_equal(f32_to_bf16(1.0f), 0x3f80);
+    assert_int_equal(f32_to_bf16(1.00390625f), 0x3f80);  /* half way: to even, down */
+    assert_int_equal(f32_to_bf16(1.01171875f), 0x3f82);  /* half way: to even, up */
+    assert_int_equal(f32_to_bf16(-1.0040f), 0xbf81);     /* past half: away */
+    assert_int_equal(f32_to_bf16(3.4e38f), 0x7f80);      /* overflows to infinity */
+    assert_true(isnan(bf16_to_f32(f32_to_bf16(NAN))));
+    for (uint32_t bits = 0; bits < 0x10000; bits++) { /* every value survives */
+        float f = bf16_to_f32((bf16)bits);
+        if (!isnan(f))
+            assert_int_equal(f32_to_bf16(f), bits);
+    }
+}
+
+static void errors_are_one_line(void **state)
+{
+    struct error err = {0};
+    assert_int_equal(error_set(&err, "a\nb %d", 3), -1);
+    assert_string_equal(err.text, "a b 3");
+    assert_int_equal(error_prefix(&err, "file %s", "x"), -1);
+    assert_string_equal(err.text, "file x: a b 3");
+    assert_int_equal(err.code, EXIT_USAGE);
+    assert_int_equal(error_set(NULL, "dropped"), -1);
+}
+
+static void memory_is_counted_to_the_byte(void **state)
+{
+    struct mem mem = {0};
+    struct error err = {0};
+    void *a = mem_alloc(&mem, POOL_PARAMS, 1001, &err);
+    void *b = mem_alloc(&mem, POOL_PARAMS, 5 << 20, &err);
+    assert_non_null(a);
+    assert_int_equal((uintptr_t)b % (2 << 20), 0);
+    assert_int_equal(mem.now_bytes[POOL_PARAMS], 1001 + (5 << 20));
+    mem_free(&mem, POOL_PARAMS, 5 << 20, b);
+    mem_free(&mem, POOL_PARAMS, 1001, a);
+    assert_int_equal(mem.now_bytes[POOL_PARAMS], 0);
+    assert_int_equal(mem.peak_bytes[POOL_PARAMS], 1001 + (5 << 20));
+    assert_int_equal(mem.blocks, 0);
+    assert_null(mem_alloc(&mem, POOL_HOST, SIZE_MAX / 2, &err));
+    assert_non_null(strstr(err.text, "host"));
+    assert_true(mem_resident_bytes() > 100000);
+}
+
+static void json_comes_back(void **state)
+{
+    struct error err = {0};
+    char path[] = "/tmp/trireme-json-XXXXXX";
+    close(mkstemp(path));
+    struct js *js = js_object(), *list = js_array();
+    js_add_int(js, "n", (int64_t)1 << 40);
+    js_add_real(js, "x", 0.1);
+    js_add_real(js, "bad", NAN);
+    js_add_string(list, NULL, "s");
+    js_add(js, "list", list);
+    assert_int_equal(js_write(js, JS_INDENTED, path, &err), 0);
+    js_free(js);
+    js = js_read(path, &err);
+    assert_non_null(js);
+    assert_int_equal(js_get_int(js, "n", 0), (int64_t)1 << 40);
+    assert_true(js_get_real(js, "x", 0) == 0.1);
+    assert_true(js_get_real(js, "bad", -7) == -7);
+    assert_int_equal(js_count(js_get(js, "list")), 1);
+    js_free(js);
+    assert_null(js_parse("{\"a\": ]", &err));
+    assert_non_null(strstr(err.text, "line 1"));
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(philox_known_answers),
+        cmocka_unit_test(philox_fill_is_by_index),
+        cmocka_unit_test(philox_normals_are_normal),
+        cmocka_unit_test(bf16_rounds_to_nearest_even),
+        cmocka_unit_test(errors_are_one_line),
+        cmocka_unit_test(memory_is_counted_to_the_byte),
+        cmocka_unit_test(json_comes_back),
+    };
+    return cmocka_run_group_tests_name("base", tests, NULL, NULL);
+}
