@@ -1,1 +1,1 @@
-EXTRA_DIST +=
+EXTRA_DIST += jobs/packages.sh
