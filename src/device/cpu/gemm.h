@@ -1,0 +1,33 @@
+/* gemm.h - matrix products by a library: the gemm rows of ops.h and what they keep.
+ *
+ * gemm_onednn.c or gemm_cblas.c implements this, as configure found oneDNN or a CBLAS.
+ */
+#ifndef TRIREME_DEVICE_CPU_GEMM_H
+#define TRIREME_DEVICE_CPU_GEMM_H
+
+#include "device/ops.h"
+
+/* See gemm and gemm_scratch in struct device_ops. */
+int gemm(struct device *d, const struct gemm *g, void *scratch, struct error *err);
+size_t gemm_scratch(struct device *d, const struct gemm *g);
+
+/* What the library needs to keep (engine, primitives), in d->state; the op set, kind and
+ * threads of d are already there.  Returns 0, or -1 with err set. */
+int gemm_open(struct device *d, struct error *err);
+void gemm_close(struct device *d);
+
+/* Name and version of the library. */
+const char *gemm_library(void);
+
+/* A product of fp32 matrices by the library, as gemm() and gemm_scratch(). */
+typedef int gemm_f32(struct device *d, const struct gemm *g, void *scratch, struct error *err);
+typedef size_t gemm_f32_scratch(struct device *d, const struct gemm *g);
+
+/* The same with bf16 inputs for a library that has no such product here: blocks of a and b
+ * are converted to fp32, multiplied by f32 and summed in fp32.  Needs a scratch that does not
+ * grow with the shapes. */
+int gemm_by_blocks(struct device *d, const struct gemm *g, gemm_f32 *f32, void *scratch,
+                   struct error *err);
+size_t gemm_by_blocks_scratch(struct device *d, const struct gemm *g, gemm_f32_scratch *f32);
+
+#endif

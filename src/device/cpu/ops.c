@@ -1,0 +1,31 @@
+/* ops.c - the op set of one level of CPU instructions. */
+#include "device/cpu/gemm.h"
+#include "device/cpu/kernels.h"
+
+#define TEXT2(level) #level
+#define TEXT(level)  TEXT2(level)
+
+const struct device_ops CPU(ops) = {
+    .name = TEXT(CPU_LEVEL),
+    .gemm = gemm,
+    .gemm_scratch = gemm_scratch,
+    .embedding = CPU(embedding),
+    .embedding_backward = CPU(embedding_backward),
+    .rmsnorm = CPU(rmsnorm),
+    .rmsnorm_backward = CPU(rmsnorm_backward),
+    .rmsnorm_backward_scratch = CPU(rmsnorm_backward_scratch),
+    .rope = CPU(rope),
+    .attention = CPU(attention),
+    .attention_backward = CPU(attention_backward),
+    .attention_scratch = CPU(attention_scratch),
+    .swiglu = CPU(swiglu),
+    .swiglu_backward = CPU(swiglu_backward),
+    .cross_entropy = CPU(cross_entropy),
+    .loss_sum = CPU(loss_sum),
+    .add = CPU(add),
+    .cast = CPU(cast),
+    .fill_zero = CPU(fill_zero),
+    .copy = CPU(copy),
+    .sumsq = CPU(sumsq),
+    .adamw = CPU(adamw),
+};

@@ -1,0 +1,297 @@
+/* simd.h - vectors of the instruction set a kernel file is being compiled for.
+ *
+ * Every kernel file is compiled once per level (see local.mk), with CPU_LANES floats to
+ * a vector.  Kernels are written once over these few types and functions; what needs an
+ * instruction by name is at the end of this file and nowhere else.  Ordinary operators
+ * (+ - * / < == & | <<) work on the types, element by element; comparisons of vf give a
+ * vi mask of 0 and -1.  a * b + c is contracted to a fused multiply-add where there is one.
+ */
+#ifndef TRIREME_DEVICE_CPU_SIMD_H
+#define TRIREME_DEVICE_CPU_SIMD_H
+
+#include <float.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/dtype.h"
+
+#define SIMD_INLINE static inline __attribute__((always_inline, unused))
+
+typedef float vf __attribute__((vector_size(4 * CPU_LANES)));
+typedef int32_t vi __attribute__((vector_size(4 * CPU_LANES)));
+typedef uint32_t vu __attribute__((vector_size(4 * CPU_LANES)));
+typedef bf16 vh __attribute__((vector_size(2 * CPU_LANES))); /* bf16 of one vf */
+typedef bf16 vb __attribute__((vector_size(4 * CPU_LANES))); /* bf16 in pairs, for dot products */
+typedef double vd __attribute__((vector_size(8 * CPU_LANES)));
+
+/* Zero-extend, and drop the upper halves; at the end of the file. */
+SIMD_INLINE vu simd_widen(vh h);
+SIMD_INLINE vh simd_narrow(vu u);
+
+SIMD_INLINE vf vf_set(float x)
+{
+    return x - (vf){0};
+}
+
+SIMD_INLINE vf vf_load(const float *p)
+{
+    vf v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+SIMD_INLINE void vf_store(float *p, vf v)
+{
+    memcpy(p, &v, sizeof v);
+}
+
+/* mask ? a : b */
+SIMD_INLINE vf vf_select(vi mask, vf a, vf b)
+{
+    return (vf)((mask & (vi)a) | (~mask & (vi)b));
+}
+
+/* a > b ? a : b, and a < b ? a : b (so b where either is NaN); at the end of the file. */
+SIMD_INLINE vf vf_max(vf a, vf b);
+SIMD_INLINE vf vf_min(vf a, vf b);
+
+SIMD_INLINE vf vf_abs(vf a)
+{
+    return (vf)((vi)a & 0x7fffffff);
+}
+
+SIMD_INLINE vf vf_from_bf16(vh h)
+{
+    return (vf)(simd_widen(h) << 16);
+}
+
+/* Round to nearest, ties to even; NaN stays a quiet NaN: as f32_to_bf16(). */
+SIMD_INLINE vh vf_to_bf16(vf v)
+{
+    vu bits = (vu)v;
+    vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    vu quiet = (bits >> 16) | 0x40u;
+    return simd_narrow((vu)vf_select(v != v, (vf)quiet, (vf)rounded));
+}
+
+SIMD_INLINE vf vf_load_bf16(const bf16 *p)
+{
+    vh h;
+    memcpy(&h, p, sizeof h);
+    return vf_from_bf16(h);
+}
+
+SIMD_INLINE void vf_store_bf16(bf16 *p, vf v)
+{
+    vh h = vf_to_bf16(v);
+    memcpy(p, &h, sizeof h);
+}
+
+/* The next four take a tensor of type dt (fp32 or bf16) and an element index into it.
+ * With dt a constant where they are inlined, the branch is gone. */
+SIMD_INLINE vf vf_get(enum dtype dt, const void *base, int64_t index)
+{
+    if (dt == DTYPE_BF16)
+        return vf_load_bf16((const bf16 *)base + index);
+    return vf_load((const float *)base + index);
+}
+
+SIMD_INLINE void vf_put(enum dtype dt, void *base, int64_t index, vf v)
+{
+    if (dt == DTYPE_BF16)
+        vf_store_bf16((bf16 *)base + index, v);
+    else
+        vf_store((float *)base + index, v);
+}
+
+/* As vf_get(), of the first n < CPU_LANES elements; zeros follow. */
+SIMD_INLINE vf vf_get_part(enum dtype dt, const void *base, int64_t index, int64_t n)
+{
+    float part[CPU_LANES] = {0};
+    for (int64_t i = 0; i < n; i++)
+        part[i] = dt == DTYPE_BF16 ? bf16_to_f32(((const bf16 *)base)[index + i])
+                                   : ((const float *)base)[index + i];
+    return vf_load(part);
+}
+
+/* As vf_put(), of the first n < CPU_LANES elements. */
+SIMD_INLINE void vf_put_part(enum dtype dt, void *base, int64_t index, int64_t n, vf v)
+{
+    float part[CPU_LANES];
+    vf_store(part, v);
+    for (int64_t i = 0; i < n; i++) {
+        if (dt == DTYPE_BF16)
+            ((bf16 *)base)[index + i] = f32_to_bf16(part[i]);
+        else
+            ((float *)base)[index + i] = part[i];
+    }
+}
+
+/* Elements [index, index + left), at most a vector of them: full or part as left says. */
+SIMD_INLINE vf vf_get_some(enum dtype dt, const void *base, int64_t index, int64_t left)
+{
+    return left >= CPU_LANES ? vf_get(dt, base, index) : vf_get_part(dt, base, index, left);
+}
+
+SIMD_INLINE void vf_put_some(enum dtype dt, void *base, int64_t index, int64_t left, vf v)
+{
+    if (left >= CPU_LANES)
+        vf_put(dt, base, index, v);
+    else
+        vf_put_part(dt, base, index, left, v);
+}
+
+/* 0, 1, 2, ... */
+SIMD_INLINE vi vi_lanes(void)
+{
+    vi lanes = {0};
+    for (int i = 0; i < CPU_LANES; i++)
+        lanes[i] = i;
+    return lanes;
+}
+
+/* Sum of the lanes, pairwise, always in the same order. */
+SIMD_INLINE float vf_sum(vf v)
+{
+    const vi lanes = vi_lanes();
+#pragma GCC unroll 8
+    for (int half = CPU_LANES / 2; half > 0; half /= 2)
+        v += __builtin_shuffle(v, lanes ^ half);
+    return v[0];
+}
+
+/* Largest lane. */
+SIMD_INLINE float vf_top(vf v)
+{
+    const vi lanes = vi_lanes();
+#pragma GCC unroll 8
+    for (int half = CPU_LANES / 2; half > 0; half /= 2)
+        v = vf_max(v, __builtin_shuffle(v, lanes ^ half));
+    return v[0];
+}
+
+/* e^x to about 1 ulp.  Results under FLT_MIN are flushed to 0 (as e^-inf is), over FLT_MAX
+ * they are infinity; NaN stays NaN.
+ *   n = round(x / ln 2), r = x - n ln 2 in two parts (Cody and Waite), so |r| <= ln 2 / 2
+ *   e^r = 1 + r + r^2 P(r), P of degree 4, minimax for the relative error (3e-9)
+ *   n is added to the exponent; e^r < 1 where n = 128, so the field never overflows. */
+SIMD_INLINE vf vf_exp(vf x)
+{
+    const float low = -87.33654f, high = 88.72283f; /* logarithms of FLT_MIN and FLT_MAX */
+    const float to_integer = 0x1.8p23f;             /* adding it rounds to an integer */
+    vf shifted = x * 0x1.715476p0f + to_integer;
+    vf n = shifted - to_integer;
+    vf r = x - n * 0x1.62e4p-1f;
+    r = r - n * 0x1.7f7d1cp-20f;
+    vf y = r * 0x1.6a23dp-10f + 0x1.123a2p-7f;
+    y = y * r + 0x1.5558f2p-5f;
+    y = y * r + 0x1.555492p-3f;
+    y = y * r + 0x1.fffffcp-2f;
+    y = y * (r * r) + r + 1.0f;
+    y = (vf)((vu)y + ((vu)shifted << 23));
+    y = vf_select(x < low, (vf){0}, y);
+    return vf_select(x <= high, y, x * __builtin_inff());
+}
+
+/* 1 / (1 + e^-x) */
+SIMD_INLINE vf vf_sigmoid(vf x)
+{
+    return 1.0f / (1.0f + vf_exp(-x));
+}
+
+/* acc[i] += a[2i] * b[2i] + a[2i+1] * b[2i+1].  Hardware may take denormals as 0. */
+SIMD_INLINE vf vf_dot_bf16(vf acc, vb a, vb b);
+
+/* Operands of vf_dot_bf16(): element i of a at 2i, of b at 2i+1. */
+SIMD_INLINE vb vb_interleave(vf a, vf b)
+{
+    return (vb)(simd_widen(vf_to_bf16(a)) | simd_widen(vf_to_bf16(b)) << 16);
+}
+
+/* Denormal results and operands become 0 until simd_denormals(the value returned). */
+SIMD_INLINE unsigned simd_no_denormals(void);
+SIMD_INLINE void simd_denormals(unsigned saved);
+
+/* What has to name its instructions. */
+#ifdef __AVX512BF16__
+#include <immintrin.h>
+
+SIMD_INLINE vu simd_widen(vh h)
+{
+    return (vu)_mm512_cvtepu16_epi32((__m256i)h);
+}
+
+SIMD_INLINE vh simd_narrow(vu u)
+{
+    return (vh)_mm512_cvtepi32_epi16((__m512i)u);
+}
+
+SIMD_INLINE vf vf_dot_bf16(vf acc, vb a, vb b)
+{
+    return (vf)_mm512_dpbf16_ps((__m512)acc, (__m512bh)a, (__m512bh)b);
+}
+
+SIMD_INLINE vf vf_max(vf a, vf b)
+{
+    return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+}
+
+SIMD_INLINE vf vf_min(vf a, vf b)
+{
+    return (vf)_mm512_min_ps((__m512)a, (__m512)b);
+}
+#else
+SIMD_INLINE vu simd_widen(vh h)
+{
+    return __builtin_convertvector(h, vu);
+}
+
+SIMD_INLINE vh simd_narrow(vu u)
+{
+    return __builtin_convertvector(u, vh);
+}
+
+SIMD_INLINE vf vf_dot_bf16(vf acc, vb a, vb b)
+{
+    acc += (vf)((vu)a << 16) * (vf)((vu)b << 16);
+    return acc + (vf)((vu)a & 0xffff0000u) * (vf)((vu)b & 0xffff0000u);
+}
+
+SIMD_INLINE vf vf_max(vf a, vf b)
+{
+    return vf_select(a > b, a, b);
+}
+
+SIMD_INLINE vf vf_min(vf a, vf b)
+{
+    return vf_select(a < b, a, b);
+}
+#endif
+
+#ifdef __SSE2__
+#include <xmmintrin.h>
+
+SIMD_INLINE unsigned simd_no_denormals(void)
+{
+    const unsigned flush_results = 0x8000, zero_operands = 0x40;
+    unsigned saved = _mm_getcsr();
+    _mm_setcsr(saved | flush_results | zero_operands);
+    return saved;
+}
+
+SIMD_INLINE void simd_denormals(unsigned saved)
+{
+    _mm_setcsr(saved);
+}
+#else
+SIMD_INLINE unsigned simd_no_denormals(void)
+{
+    return 0;
+}
+
+SIMD_INLINE void simd_denormals(unsigned saved)
+{
+}
+#endif
+
+#endif
