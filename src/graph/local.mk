@@ -1,1 +1,7 @@
-libtrireme_a_SOURCES +=
+libtrireme_a_SOURCES += \
+	src/graph/autodiff.c src/graph/autodiff.h \
+	src/graph/build.c src/graph/build.h \
+	src/graph/graph.c src/graph/graph.h \
+	src/graph/op.c src/graph/op.h \
+	src/graph/op_attention.c src/graph/op_elementwise.c \
+	src/graph/op_linear.c src/graph/op_loss.c src/graph/op_norm.c

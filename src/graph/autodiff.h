@@ -1,0 +1,40 @@
+/* autodiff.h - backward nodes from forward nodes, by the op table's rules.
+ *
+ * Reverse mode: nodes are visited last to first; each node's rule reads the gradients of its
+ * outputs and adds to those of its inputs.  When a node is visited, every later user of its
+ * inputs has already contributed, so a rule may also fold what is there into its own result
+ * (autodiff_take), which saves a pass over memory.
+ */
+#ifndef TRIREME_GRAPH_AUTODIFF_H
+#define TRIREME_GRAPH_AUTODIFF_H
+
+#include "graph/graph.h"
+#include "graph/op.h"
+
+struct autodiff {
+    struct graph *graph;
+    int *grad;          /* per value, the value that is its gradient so far, or -1 */
+    int grads;          /* length of grad */
+    char *param_written; /* per parameter: a gradient was written already */
+};
+
+/* Append the backward of graph.  A graph with an output gets a value OUTPUT_GRAD to start
+ * from; one that ends in a loss starts there.  A graph with an INPUT ends in INPUT_GRAD.
+ * Returns 0, or -1 with err set. */
+int autodiff(struct graph *graph, struct error *err);
+
+/* For the rules: */
+
+/* The gradient of value so far, or -1. */
+int autodiff_grad(const struct autodiff *ad, int value);
+/* The same, and forget it: the caller's node adds it to its own contribution. */
+int autodiff_take(struct autodiff *ad, int value);
+/* Add a contribution to the gradient of value (an ADD node if there is one already). */
+void autodiff_give(struct autodiff *ad, int value, int grad);
+/* Append a backward node. */
+int autodiff_node(struct autodiff *ad, enum op_id op, const int *in, int ins,
+                  const struct op_attrs *attrs);
+/* Make the out-th output of node the gradient of the parameter held by value param. */
+void autodiff_param(struct autodiff *ad, int node, int out, int param);
+
+#endif

@@ -1,0 +1,108 @@
+/* build.c - see build.h. */
+#include "graph/build.h"
+
+#include <math.h>
+
+#include "base/array.h"
+#include "graph/op.h"
+
+static int append(struct graph *graph, enum op_id op, const int *in, int ins,
+                  struct op_attrs attrs)
+{
+    int node = graph_node(graph, op_row(op), in, ins, &attrs);
+    int out = graph->nodes[node].out[0];
+    return out < 0 ? 0 : out;
+}
+
+int build_param(struct graph *graph, const struct graph_param *param)
+{
+    graph->params =
+        array_grow(graph->params, graph->param_count, &graph->param_capacity, sizeof *param);
+    graph->params[graph->param_count] = *param;
+    int value = graph_value(graph, VALUE_PARAM, graph->dtype, param->dims, param->dim);
+    graph->values[value].index = graph->param_count++;
+    return value;
+}
+
+int build_tokens(struct graph *graph)
+{
+    return graph_value(graph, VALUE_TOKENS, DTYPE_I32, 1, &graph->rows);
+}
+
+int build_targets(struct graph *graph)
+{
+    return graph_value(graph, VALUE_TARGETS, DTYPE_I32, 1, &graph->rows);
+}
+
+int build_input(struct graph *graph, int64_t width)
+{
+    return graph_value(graph, VALUE_INPUT, graph->dtype, 2, (int64_t[]){graph->rows, width});
+}
+
+int build_rope_table(struct graph *graph, int64_t head_dim)
+{
+    return graph_value(graph, VALUE_CONST, DTYPE_F32, 2, (int64_t[]){graph->seq, head_dim});
+}
+
+void build_output(struct graph *graph, int value)
+{
+    if (graph->values[value].role != VALUE_TEMP)
+        graph_fail(graph, "a unit's output must be the result of an op");
+    graph->values[value].role = VALUE_OUTPUT;
+}
+
+int build_embedding(struct graph *graph, int tokens, int table)
+{
+    return append(graph, OP_EMBEDDING, (int[]){tokens, table}, 2, (struct op_attrs){0});
+}
+
+int build_rmsnorm(struct graph *graph, int x, int w, float eps)
+{
+    return append(graph, OP_RMSNORM, (int[]){x, -1, w}, 3, (struct op_attrs){.eps = eps});
+}
+
+int build_rmsnorm_residual(struct graph *graph, int x, int delta, int w, float eps, int *sum)
+{
+    int y = append(graph, OP_RMSNORM, (int[]){x, delta, w}, 3, (struct op_attrs){.eps = eps});
+    int out = graph->nodes[graph->node_count - 1].out[1];
+    *sum = out < 0 ? 0 : out;
+    return y;
+}
+
+int build_linear(struct graph *graph, int x, int w, int addend)
+{
+    return append(graph, OP_LINEAR, (int[]){x, w, addend}, 3,
+                  (struct op_attrs){.out = graph->dtype});
+}
+
+int build_linear_fp32(struct graph *graph, int x, int w)
+{
+    return append(graph, OP_LINEAR, (int[]){x, w}, 2, (struct op_attrs){.out = DTYPE_F32});
+}
+
+int build_rope(struct graph *graph, int qkv, int table, int64_t heads, int64_t kv_heads,
+               int64_t head_dim)
+{
+    return append(graph, OP_ROPE, (int[]){qkv, table}, 2,
+                  (struct op_attrs){.seq = graph->seq, .heads = heads, .kv_heads = kv_heads,
+                                    .head_dim = head_dim, .rotated = heads + kv_heads});
+}
+
+int build_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads,
+                    int64_t head_dim)
+{
+    return append(graph, OP_ATTENTION, (int[]){qkv}, 1,
+                  (struct op_attrs){.seq = graph->seq, .heads = heads, .kv_heads = kv_heads,
+                                    .head_dim = head_dim,
+                                    .scale = 1.0f / sqrtf((float)head_dim)});
+}
+
+int build_swiglu(struct graph *graph, int gate_up)
+{
+    return append(graph, OP_SWIGLU, (int[]){gate_up}, 1, (struct op_attrs){0});
+}
+
+void build_head_loss(struct graph *graph, int h, int w, int targets, float scale)
+{
+    append(graph, OP_HEAD_LOSS, (int[]){h, w, targets}, 3, (struct op_attrs){.scale = scale});
+}

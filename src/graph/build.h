@@ -1,0 +1,39 @@
+/* build.h - what models are written with: each function appends one forward node.
+ *
+ * Values are indices into the graph.  Tensors are [rows, columns]; rows = batch * seq.
+ * Mistakes stick in the graph's err; a function called after one returns any value.
+ */
+#ifndef TRIREME_GRAPH_BUILD_H
+#define TRIREME_GRAPH_BUILD_H
+
+#include "graph/graph.h"
+
+/* Declare a parameter; returns its value.  One that is `shared` belongs to another unit. */
+int build_param(struct graph *graph, const struct graph_param *param);
+
+int build_tokens(struct graph *graph);               /* int32 [rows] */
+int build_targets(struct graph *graph);              /* int32 [rows], -1 where masked */
+int build_input(struct graph *graph, int64_t width); /* [rows, width] from the unit before */
+int build_rope_table(struct graph *graph, int64_t head_dim);
+/* Make value, the result of a node, what the next unit gets (or the caller, at the end). */
+void build_output(struct graph *graph, int value);
+
+int build_embedding(struct graph *graph, int tokens, int table);
+/* y = norm(x) * w */
+int build_rmsnorm(struct graph *graph, int x, int w, float eps);
+/* *sum = x + delta; y = norm(*sum) * w */
+int build_rmsnorm_residual(struct graph *graph, int x, int delta, int w, float eps, int *sum);
+/* x w^T + addend; addend -1 for none */
+int build_linear(struct graph *graph, int x, int w, int addend);
+/* x w^T in fp32, whatever the graph's type: logits */
+int build_linear_fp32(struct graph *graph, int x, int w);
+/* Rotate queries and keys of packed projections. */
+int build_rope(struct graph *graph, int qkv, int table, int64_t heads, int64_t kv_heads,
+               int64_t head_dim);
+int build_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads,
+                    int64_t head_dim);
+int build_swiglu(struct graph *graph, int gate_up);
+/* The loss of logits = h w^T; gradients are multiplied by scale. */
+void build_head_loss(struct graph *graph, int h, int w, int targets, float scale);
+
+#endif

@@ -1,0 +1,94 @@
+/* graph.c - see graph.h. */
+#include "graph/graph.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "graph/op.h"
+
+struct graph *graph_create(int64_t batch, int64_t seq, enum dtype dtype)
+{
+    struct graph *graph = array_make(1, sizeof *graph);
+    graph->dtype = dtype;
+    graph->rows = batch * seq;
+    graph->seq = seq;
+    return graph;
+}
+
+void graph_destroy(struct graph *graph)
+{
+    if (!graph)
+        return;
+    free(graph->values);
+    free(graph->nodes);
+    free(graph->params);
+    free(graph);
+}
+
+int graph_value(struct graph *graph, enum value_role role, enum dtype dtype, int dims,
+                const int64_t *dim)
+{
+    struct graph_value value = {.role = role, .dtype = dtype, .dims = dims, .producer = -1};
+    for (int i = 0; i < dims; i++) /* before the table moves: dim may point into it */
+        value.dim[i] = dim[i];
+    graph->values = array_grow(graph->values, graph->value_count, &graph->value_capacity,
+                               sizeof *graph->values);
+    graph->values[graph->value_count] = value;
+    return graph->value_count++;
+}
+
+int graph_node(struct graph *graph, const struct op *op, const int *in, int ins,
+               const struct op_attrs *attrs)
+{
+    graph->nodes =
+        array_grow(graph->nodes, graph->node_count, &graph->node_capacity, sizeof *graph->nodes);
+    int index = graph->node_count++;
+    struct graph_node node = {.op = op, .attrs = *attrs};
+    for (int i = 0; i < NODE_INS; i++)
+        node.in[i] = i < ins ? in[i] : -1;
+    for (int i = 0; i < NODE_OUTS; i++)
+        node.out[i] = -1;
+    graph->nodes[index] = node;
+    if (!graph->err.text[0] && op->shapes)
+        op->shapes(graph, &graph->nodes[index]);
+    for (int i = 0; i < NODE_OUTS; i++)
+        if (graph->nodes[index].out[i] >= 0)
+            graph->values[graph->nodes[index].out[i]].producer = index;
+    return index;
+}
+
+int64_t graph_elems(const struct graph *graph, int value)
+{
+    int64_t elems = 1;
+    for (int i = 0; i < graph->values[value].dims; i++)
+        elems *= graph->values[value].dim[i];
+    return elems;
+}
+
+size_t graph_bytes(const struct graph *graph, int value)
+{
+    return (size_t)graph_elems(graph, value) * dtype_bytes(graph->values[value].dtype);
+}
+
+int64_t graph_param_elems(const struct graph_param *param)
+{
+    int64_t elems = 1;
+    for (int i = 0; i < param->dims; i++)
+        elems *= param->dim[i];
+    return elems;
+}
+
+int graph_fail(struct graph *graph, const char *fmt, ...)
+{
+    if (graph->err.text[0])
+        return -1;
+    char text[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return error_set(&graph->err, "%s", text);
+}

@@ -1,0 +1,108 @@
+/* graph.h - the ops of one unit, as a model writes them.
+ *
+ * A graph is a list of nodes over values.  A model builds the forward nodes with the
+ * functions of build.h; autodiff.h appends the backward nodes.  Errors while building stick
+ * in the graph (graph_error), so a model is written without checks in between.
+ */
+#ifndef TRIREME_GRAPH_GRAPH_H
+#define TRIREME_GRAPH_GRAPH_H
+
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/error.h"
+
+enum { GRAPH_DIMS = 4, NODE_INS = 6, NODE_OUTS = 3, GRAPH_NAME = 48 };
+
+enum value_role {
+    VALUE_TEMP,       /* made by a node, used inside the unit */
+    VALUE_INPUT,      /* activation from the unit before */
+    VALUE_OUTPUT,     /* activation for the unit after */
+    VALUE_OUTPUT_GRAD, /* gradient from the unit after */
+    VALUE_INPUT_GRAD, /* gradient for the unit before */
+    VALUE_PARAM,      /* parameter `index` */
+    VALUE_PARAM_GRAD, /* its gradient, fp32, written or accumulated into */
+    VALUE_TOKENS,     /* int32 [rows] */
+    VALUE_TARGETS,    /* int32 [rows] */
+    VALUE_CONST,      /* table made once: rotary cosines and sines, fp32 */
+    VALUE_LOSS,       /* double[2]: sum of token losses, number of targets; added to */
+};
+
+struct graph_value {
+    enum value_role role;
+    enum dtype dtype;
+    int dims;
+    int64_t dim[GRAPH_DIMS];
+    int index;    /* of the parameter, for PARAM and PARAM_GRAD */
+    int producer; /* node, or -1 */
+};
+
+/* A parameter of the unit; `parts` logical tensors stacked by rows form it, so that one
+ * matrix product serves several (query, key and value, say). */
+enum { PARAM_PARTS = 3 };
+enum param_init { INIT_NORMAL, INIT_ONES, INIT_ZEROS };
+struct graph_param {
+    int parts;
+    char part[PARAM_PARTS][GRAPH_NAME]; /* logical names, relative to the unit */
+    int64_t part_rows[PARAM_PARTS];
+    int dims;
+    int64_t dim[GRAPH_DIMS]; /* of the whole; dim[0] is the sum of part_rows */
+    enum param_init init;
+    float std;
+    int shared; /* 1: it lives in the flat parameter of the unit the model names as shared */
+};
+
+/* Numbers an op needs beyond its inputs' shapes. */
+struct op_attrs {
+    float eps, scale;
+    int64_t seq, heads, kv_heads, head_dim, rotated;
+    int inverse;
+    enum dtype out; /* of a linear's result */
+};
+
+struct op;
+
+struct graph_node {
+    const struct op *op;
+    int in[NODE_INS];   /* values, -1 where absent */
+    int out[NODE_OUTS]; /* values, -1 where absent */
+    struct op_attrs attrs;
+    int backward;   /* 1: appended by autodiff */
+    int replaced;   /* 1: a fused forward-and-backward node stands for it in training */
+    int accumulate; /* 1: its parameter gradient adds to one written earlier in this unit */
+};
+
+struct graph {
+    enum dtype dtype; /* of activations and parameters */
+    int64_t rows;     /* batch * seq */
+    int64_t seq;
+    struct graph_value *values;
+    int value_count, value_capacity;
+    struct graph_node *nodes;
+    int node_count, node_capacity;
+    struct graph_param *params;
+    int param_count, param_capacity;
+    struct error err; /* the first thing that went wrong */
+};
+
+/* An empty graph for batch sequences of seq tokens.  Free with graph_destroy() (NULL allowed). */
+struct graph *graph_create(int64_t batch, int64_t seq, enum dtype dtype);
+void graph_destroy(struct graph *graph);
+
+/* Append a value / a node; return its index.  The node's op sets its outputs' shapes. */
+int graph_value(struct graph *graph, enum value_role role, enum dtype dtype, int dims,
+                const int64_t *dim);
+int graph_node(struct graph *graph, const struct op *op, const int *in, int ins,
+               const struct op_attrs *attrs);
+
+/* Elements and bytes of a value. */
+int64_t graph_elems(const struct graph *graph, int value);
+size_t graph_bytes(const struct graph *graph, int value);
+
+/* Elements of a parameter. */
+int64_t graph_param_elems(const struct graph_param *param);
+
+/* Record a mistake of the builder (the first one is kept); returns -1. */
+int graph_fail(struct graph *graph, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

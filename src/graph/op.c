@@ -1,0 +1,42 @@
+/* op.c - the op table; the rows live beside their meaning in op_*.c. */
+#include "graph/op.h"
+
+static const struct op *const rows[OP_COUNT] = {
+    [OP_EMBEDDING] = &op_embedding,
+    [OP_EMBEDDING_BACKWARD] = &op_embedding_backward,
+    [OP_RMSNORM] = &op_rmsnorm,
+    [OP_RMSNORM_BACKWARD] = &op_rmsnorm_backward,
+    [OP_LINEAR] = &op_linear,
+    [OP_LINEAR_INPUT_GRAD] = &op_linear_input_grad,
+    [OP_LINEAR_WEIGHT_GRAD] = &op_linear_weight_grad,
+    [OP_ROPE] = &op_rope,
+    [OP_ATTENTION] = &op_attention,
+    [OP_ATTENTION_BACKWARD] = &op_attention_backward,
+    [OP_SWIGLU] = &op_swiglu,
+    [OP_SWIGLU_BACKWARD] = &op_swiglu_backward,
+    [OP_ADD] = &op_add,
+    [OP_HEAD_LOSS] = &op_head_loss,
+    [OP_HEAD_LOSS_TRAIN] = &op_head_loss_train,
+};
+
+const struct op *op_row(enum op_id id)
+{
+    return rows[id];
+}
+
+double op_flops(const struct graph *graph, const struct graph_node *node)
+{
+    return node->op->flops ? node->op->flops(graph, node) : 0;
+}
+
+double op_bytes(const struct graph *graph, const struct graph_node *node)
+{
+    if (node->op->bytes)
+        return node->op->bytes(graph, node);
+    double bytes = 0;
+    for (int i = 0; i < NODE_INS; i++)
+        bytes += node->in[i] >= 0 ? (double)graph_bytes(graph, node->in[i]) : 0;
+    for (int i = 0; i < NODE_OUTS; i++)
+        bytes += node->out[i] >= 0 ? (double)graph_bytes(graph, node->out[i]) : 0;
+    return bytes;
+}

@@ -1,0 +1,63 @@
+/* op.h - the op table: what each op means to graph, autodiff, plan and device. */
+#ifndef TRIREME_GRAPH_OP_H
+#define TRIREME_GRAPH_OP_H
+
+#include "device/device.h"
+#include "graph/graph.h"
+
+struct autodiff;
+
+/* One execution: resolved pointers (NULL where a value is absent). */
+struct op_call {
+    struct device *device;
+    const struct graph *graph;
+    const struct graph_node *node;
+    void *in[NODE_INS];
+    void *out[NODE_OUTS];
+    int accumulate; /* of the parameter gradient among the outputs */
+    void *scratch;
+};
+
+struct op {
+    const char *name;
+    /* Check the inputs, make the output values; mistakes by graph_fail(). */
+    void (*shapes)(struct graph *graph, struct graph_node *node);
+    /* The backward rule: append nodes that turn the outputs' gradients into the inputs'. */
+    void (*gradient)(struct autodiff *ad, int node);
+    /* Floating point operations (a multiply-add is two), and bytes that must move; bytes
+     * NULL: every input read and every output written once. */
+    double (*flops)(const struct graph *graph, const struct graph_node *node);
+    double (*bytes)(const struct graph *graph, const struct graph_node *node);
+    /* Bytes of scratch on this device (NULL: none). */
+    size_t (*scratch)(struct device *device, const struct graph *graph,
+                      const struct graph_node *node);
+    int (*run)(const struct op_call *call, struct error *err);
+    /* Output 0 may take the memory of one of these inputs when that dies here (bit i: input i). */
+    unsigned in_place;
+};
+
+enum op_id {
+    OP_EMBEDDING, OP_EMBEDDING_BACKWARD,
+    OP_RMSNORM, OP_RMSNORM_BACKWARD,
+    OP_LINEAR, OP_LINEAR_INPUT_GRAD, OP_LINEAR_WEIGHT_GRAD,
+    OP_ROPE,
+    OP_ATTENTION, OP_ATTENTION_BACKWARD,
+    OP_SWIGLU, OP_SWIGLU_BACKWARD,
+    OP_ADD,
+    OP_HEAD_LOSS, OP_HEAD_LOSS_TRAIN,
+    OP_COUNT
+};
+
+/* The row of an op. */
+const struct op *op_row(enum op_id id);
+
+double op_flops(const struct graph *graph, const struct graph_node *node);
+double op_bytes(const struct graph *graph, const struct graph_node *node);
+
+/* The rows, one file each group. */
+extern const struct op op_embedding, op_embedding_backward, op_rmsnorm, op_rmsnorm_backward,
+    op_linear, op_linear_input_grad, op_linear_weight_grad, op_rope, op_attention,
+    op_attention_backward, op_swiglu, op_swiglu_backward, op_add, op_head_loss,
+    op_head_loss_train;
+
+#endif

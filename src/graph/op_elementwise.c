@@ -1,0 +1,132 @@
+/* op_elementwise.c - token embedding and SwiGLU. */
+#include "graph/autodiff.h"
+#include "graph/op.h"
+#include "device/ops.h"
+
+/* embedding: inputs tokens, table [vocab, hidden]; output y [tokens, hidden] */
+static void embedding_shapes(struct graph *graph, struct graph_node *node)
+{
+    int64_t shape[2] = {graph_elems(graph, node->in[0]), graph->values[node->in[1]].dim[1]};
+    node->out[0] = graph_value(graph, VALUE_TEMP, graph->dtype, 2, shape);
+}
+
+static void embedding_gradient(struct autodiff *ad, int index)
+{
+    struct graph_node node = ad->graph->nodes[index];
+    int dy = autodiff_grad(ad, node.out[0]);
+    if (dy < 0)
+        return;
+    int back = autodiff_node(ad, OP_EMBEDDING_BACKWARD, (int[]){dy, node.in[0], node.in[1]}, 3,
+                             &node.attrs);
+    autodiff_param(ad, back, 0, node.in[1]);
+}
+
+static int embedding_run(const struct op_call *call, struct error *err)
+{
+    const struct graph_value *y = &call->graph->values[call->node->out[0]];
+    const struct graph_value *table = &call->graph->values[call->node->in[1]];
+    call->device->ops->embedding(call->device, call->graph->dtype, call->out[0], call->in[1],
+                                 call->in[0], y->dim[0], y->dim[1], table->dim[0]);
+    return 0;
+}
+
+/* Rows are picked, not the whole table read. */
+static double embedding_bytes(const struct graph *graph, const struct graph_node *node)
+{
+    return 2.0 * (double)graph_bytes(graph, node->out[0]);
+}
+
+const struct op op_embedding = {
+    .name = "embedding",
+    .shapes = embedding_shapes,
+    .gradient = embedding_gradient,
+    .bytes = embedding_bytes,
+    .run = embedding_run,
+};
+
+static int embedding_backward_run(const struct op_call *call, struct error *err)
+{
+    const struct graph_value *dy = &call->graph->values[call->node->in[0]];
+    const struct graph_value *table = &call->graph->values[call->node->in[2]];
+    call->device->ops->embedding_backward(call->device, call->graph->dtype, call->out[0],
+                                          call->in[0], call->in[1], dy->dim[0], dy->dim[1],
+                                          table->dim[0], call->accumulate);
+    return 0;
+}
+
+const struct op op_embedding_backward = {
+    .name = "embedding_backward",
+    .run = embedding_backward_run,
+};
+
+/* swiglu: input gate_up [rows, 2 * ffn]; output y [rows, ffn] */
+static void swiglu_shapes(struct graph *graph, struct graph_node *node)
+{
+    struct graph_value x = graph->values[node->in[0]];
+    if (x.dim[1] % 2) {
+        graph_fail(graph, "swiglu: %lld columns are not a gate and an up half",
+                   (long long)x.dim[1]);
+        return;
+    }
+    int64_t shape[2] = {x.dim[0], x.dim[1] / 2};
+    node->out[0] = graph_value(graph, VALUE_TEMP, x.dtype, 2, shape);
+}
+
+static void swiglu_gradient(struct autodiff *ad, int index)
+{
+    struct graph_node node = ad->graph->nodes[index];
+    int dy = autodiff_grad(ad, node.out[0]);
+    if (dy < 0)
+        return;
+    int back =
+        autodiff_node(ad, OP_SWIGLU_BACKWARD, (int[]){dy, node.in[0]}, 2, &node.attrs);
+    autodiff_give(ad, node.in[0], ad->graph->nodes[back].out[0]);
+}
+
+static double swiglu_flops(const struct graph *graph, const struct graph_node *node)
+{
+    return 5.0 * (double)graph_elems(graph, node->out[0]);
+}
+
+static int swiglu_run(const struct op_call *call, struct error *err)
+{
+    const struct graph_value *y = &call->graph->values[call->node->out[0]];
+    call->device->ops->swiglu(call->device, call->graph->dtype, call->out[0], call->in[0],
+                              y->dim[0], y->dim[1]);
+    return 0;
+}
+
+const struct op op_swiglu = {
+    .name = "swiglu",
+    .shapes = swiglu_shapes,
+    .gradient = swiglu_gradient,
+    .flops = swiglu_flops,
+    .run = swiglu_run,
+};
+
+static void swiglu_backward_shapes(struct graph *graph, struct graph_node *node)
+{
+    struct graph_value x = graph->values[node->in[1]];
+    node->out[0] = graph_value(graph, VALUE_TEMP, x.dtype, 2, x.dim);
+}
+
+static double swiglu_backward_flops(const struct graph *graph, const struct graph_node *node)
+{
+    return 10.0 * (double)graph_elems(graph, node->in[0]);
+}
+
+static int swiglu_backward_run(const struct op_call *call, struct error *err)
+{
+    const struct graph_value *dy = &call->graph->values[call->node->in[0]];
+    call->device->ops->swiglu_backward(call->device, call->graph->dtype, call->out[0],
+                                       call->in[0], call->in[1], dy->dim[0], dy->dim[1]);
+    return 0;
+}
+
+const struct op op_swiglu_backward = {
+    .name = "swiglu_backward",
+    .shapes = swiglu_backward_shapes,
+    .flops = swiglu_backward_flops,
+    .run = swiglu_backward_run,
+    .in_place = 1u << 1,
+};

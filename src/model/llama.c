@@ -1,0 +1,156 @@
+/* llama.c - Touvron et al. 2023 (arXiv 2302.13971), Grattafiori et al. 2024 (2407.21783).
+ *
+ * Units: the embedding, one per layer, and the final norm with the head.  Query, key and
+ * value weights are stacked so that one product makes all three; so are gate and up.  Their
+ * logical tensors stay separate.
+ */
+#include "model/llama.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "graph/build.h"
+
+enum { EMBED, BLOCK, HEAD };
+
+static void units(struct model *model)
+{
+    int layers = (int)model->config.layers;
+    model->units = layers + 2;
+    model->unit = array_make((size_t)model->units, sizeof *model->unit);
+    model->const_width = model->config.head_dim;
+    for (int u = 0; u < model->units; u++) {
+        struct model_unit *unit = &model->unit[u];
+        unit->kind = u == 0 ? EMBED : u <= layers ? BLOCK : HEAD;
+        unit->shared = unit->kind == HEAD && model->config.tie_embeddings ? 0 : -1;
+        if (unit->kind == BLOCK)
+            snprintf(unit->prefix, sizeof unit->prefix, "layers.%d.", u - 1);
+    }
+}
+
+static int norm_weight(struct graph *graph, const char *name, int64_t hidden)
+{
+    struct graph_param param = {
+        .parts = 1, .part_rows = {hidden}, .dims = 1, .dim = {hidden}, .init = INIT_ONES};
+    snprintf(param.part[0], GRAPH_NAME, "%s", name);
+    return build_param(graph, &param);
+}
+
+struct part {
+    const char *name;
+    int64_t rows;
+};
+
+static int weight(struct graph *graph, const struct part *parts, int count, int64_t in,
+                  double std, int shared)
+{
+    struct graph_param param = {
+        .parts = count, .dims = 2, .dim = {0, in}, .init = INIT_NORMAL, .std = (float)std,
+        .shared = shared};
+    for (int i = 0; i < count; i++) {
+        snprintf(param.part[i], GRAPH_NAME, "%s", parts[i].name);
+        param.part_rows[i] = parts[i].rows;
+        param.dim[0] += parts[i].rows;
+    }
+    return build_param(graph, &param);
+}
+
+static void embed(const struct config_model *c, struct graph *graph)
+{
+    int table = weight(graph, (struct part[]){{"embed", c->vocab}}, 1, c->hidden, c->init_std, 0);
+    build_output(graph, build_embedding(graph, build_tokens(graph), table));
+}
+
+/* x2 = x + o(attention(norm1(x)));  y = x2 + down(swiglu(norm2(x2))).  Projections back
+ * into the residual stream start smaller, by the square root of how many there are. */
+static void block(const struct config_model *c, struct graph *graph)
+{
+    int64_t d = c->head_dim, q = c->heads * d, kv = c->kv_heads * d;
+    double back = c->init_std / sqrt(2.0 * (double)c->layers);
+    float eps = (float)c->norm_eps;
+    int x = build_input(graph, c->hidden);
+    int table = build_rope_table(graph, d);
+    int norm1 = norm_weight(graph, "norm1", c->hidden);
+    int wqkv = weight(graph, (struct part[]){{"attn.q", q}, {"attn.k", kv}, {"attn.v", kv}}, 3,
+                      c->hidden, c->init_std, 0);
+    int wo = weight(graph, (struct part[]){{"attn.o", c->hidden}}, 1, q, back, 0);
+    int norm2 = norm_weight(graph, "norm2", c->hidden);
+    int wgu = weight(graph, (struct part[]){{"mlp.gate", c->ffn}, {"mlp.up", c->ffn}}, 2,
+                     c->hidden, c->init_std, 0);
+    int wdown = weight(graph, (struct part[]){{"mlp.down", c->hidden}}, 1, c->ffn, back, 0);
+
+    int qkv = build_linear(graph, build_rmsnorm(graph, x, norm1, eps), wqkv, -1);
+    qkv = build_rope(graph, qkv, table, c->heads, c->kv_heads, d);
+    int o = build_linear(graph, build_attention(graph, qkv, c->heads, c->kv_heads, d), wo, -1);
+    int x2, h = build_rmsnorm_residual(graph, x, o, norm2, eps, &x2);
+    int s = build_swiglu(graph, build_linear(graph, h, wgu, -1));
+    build_output(graph, build_linear(graph, s, wdown, x2));
+}
+
+static void head(const struct config_model *c, enum model_purpose purpose, float loss_scale,
+                 struct graph *graph)
+{
+    int x = build_input(graph, c->hidden);
+    int norm = norm_weight(graph, "norm", c->hidden);
+    const char *name = c->tie_embeddings ? "embed" : "head";
+    int w = weight(graph, (struct part[]){{name, c->vocab}}, 1, c->hidden, c->init_std,
+                   c->tie_embeddings);
+    int targets = build_targets(graph);
+    int h = build_rmsnorm(graph, x, norm, (float)c->norm_eps);
+    if (purpose == MODEL_LOSS) {
+        build_head_loss(graph, h, w, targets, loss_scale);
+        return;
+    }
+    graph->values[targets].dim[0] = 1; /* the one row asked for */
+    build_output(graph, build_linear_fp32(graph, build_embedding(graph, targets, h), w));
+}
+
+static void graph_of(const struct model *model, int kind, enum model_purpose purpose,
+                     float loss_scale, struct graph *graph)
+{
+    if (kind == EMBED)
+        embed(&model->config, graph);
+    else if (kind == BLOCK)
+        block(&model->config, graph);
+    else
+        head(&model->config, purpose, loss_scale, graph);
+}
+
+/* Llama 3.1's stretching of long wavelengths: those beyond the original context are slowed
+ * by factor, those well inside kept, and in between the two are blended. */
+static double stretch(const struct config_model *c, double frequency)
+{
+    if (c->rope_scaling != ROPE_SCALING_LLAMA3)
+        return frequency;
+    double turns = (double)c->rope_original_len * frequency / (2 * M_PI);
+    if (turns < c->rope_low_freq_factor)
+        return frequency / c->rope_factor;
+    if (turns > c->rope_high_freq_factor)
+        return frequency;
+    double blend = (turns - c->rope_low_freq_factor) /
+                   (c->rope_high_freq_factor - c->rope_low_freq_factor);
+    return (1 - blend) * frequency / c->rope_factor + blend * frequency;
+}
+
+static void table_of(const struct model *model, int64_t seq, float *table)
+{
+    const struct config_model *c = &model->config;
+    int64_t half = c->head_dim / 2;
+    for (int64_t i = 0; i < half; i++) {
+        double frequency =
+            stretch(c, pow(c->rope_theta, -2.0 * (double)i / (double)c->head_dim));
+        for (int64_t t = 0; t < seq; t++) {
+            table[t * 2 * half + i] = (float)cos((double)t * frequency);
+            table[t * 2 * half + half + i] = (float)sin((double)t * frequency);
+        }
+    }
+}
+
+const struct model_family model_llama = {
+    .name = "llama",
+    .units = units,
+    .graph = graph_of,
+    .table = table_of,
+};

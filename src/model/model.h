@@ -1,0 +1,70 @@
+/* model.h - a model as a chain of units, each a forward graph.
+ *
+ * Units of one kind share their graph (all blocks of a transformer).  A model knows nothing
+ * of ranks, sharding or optimizers.
+ */
+#ifndef TRIREME_MODEL_MODEL_H
+#define TRIREME_MODEL_MODEL_H
+
+#include <stdint.h>
+
+#include "base/error.h"
+#include "config/config.h"
+#include "graph/graph.h"
+
+enum { MODEL_KINDS = 3, MODEL_PREFIX = 24 };
+
+/* What a graph is for: its last unit ends in the loss, or in the logits of one row, whose
+ * number is targets[0]. */
+enum model_purpose { MODEL_LOSS, MODEL_LOGITS };
+
+struct model_unit {
+    int kind;                   /* units of equal kind have equal graphs */
+    char prefix[MODEL_PREFIX];  /* of its parameters' logical names: "layers.3." */
+    int shared;                 /* unit whose flat parameter holds its shared parameters, or -1 */
+};
+
+struct model;
+
+/* One row per family. */
+struct model_family {
+    const char *name;
+    /* Fill units; the graph of a kind. */
+    void (*units)(struct model *model);
+    void (*graph)(const struct model *model, int kind, enum model_purpose purpose,
+                  float loss_scale, struct graph *graph);
+    /* The constant table (rotary cosines and sines), fp32 [seq, const_width]. */
+    void (*table)(const struct model *model, int64_t seq, float *table);
+};
+
+struct model {
+    const struct model_family *family;
+    struct config_model config;
+    int units;
+    struct model_unit *unit;
+    int64_t const_width; /* columns of the constant table */
+};
+
+/* Make the chain of units.  Returns 0 and a model for model_destroy(), or -1 with err set. */
+int model_create(struct model **model, const struct config_model *config, struct error *err);
+void model_destroy(struct model *model); /* NULL allowed */
+
+/* The forward graph of a kind of unit for batch sequences of seq tokens; gradients of the
+ * loss are multiplied by loss_scale.  NULL with err set if its shapes do not fit.  Free with
+ * graph_destroy(). */
+struct graph *model_graph(const struct model *model, int kind, enum model_purpose purpose,
+                          int64_t batch, int64_t seq, enum dtype dtype, float loss_scale,
+                          struct error *err);
+
+/* Logical parameters, each counted once. */
+int64_t model_params(const struct model *model);
+
+/* Floating point operations to train on one token of a sequence of seq: 6 per weight that is
+ * multiplied, and attention.  causal counts the half of the scores that is computed (what the
+ * kernels do); full counts the square, as most published figures do. */
+struct model_flops {
+    double weights, causal, full;
+};
+struct model_flops model_flops_per_token(const struct model *model, int64_t seq);
+
+#endif
