@@ -100,4 +100,7 @@ void config_show(FILE *out, enum config_format format);
 /* Write the effective configuration as YAML that config_load() reads back to the same struct. */
 int config_write(const struct config *config, const char *path, struct error *err);
 
+/* The same text to a stream. */
+void config_print(FILE *out, const struct config *config);
+
 #endif

@@ -1,1 +1,11 @@
-libtrireme_a_SOURCES +=
+libtrireme_a_SOURCES += \
+	src/config/check.c \
+	src/config/config.c src/config/config.h \
+	src/config/key.c \
+	src/config/nearest.c \
+	src/config/presets.c \
+	src/config/schema.c src/config/schema.h \
+	src/config/show.c \
+	src/config/value.c \
+	src/config/write.c \
+	src/config/yaml.c

@@ -4,3 +4,6 @@ TESTS += $(UNIT_TESTS)
 UNIT_TESTS = tests/unit/test_base
 tests_unit_test_base_SOURCES = tests/unit/test_base.c
 tests_unit_test_base_LDADD = $(UNIT_LIBS)
+UNIT_TESTS += tests/unit/test_config
+tests_unit_test_config_SOURCES = tests/unit/test_config.c
+tests_unit_test_config_LDADD = $(UNIT_LIBS)

@@ -1,0 +1,126 @@
+/* check.c - what follows from other keys, and combinations that cannot work. */
+#include "config/schema.h"
+
+#include <string.h>
+
+static int too_few(const char *name, int64_t value, struct error *err)
+{
+    if (value > 0)
+        return 0;
+    return error_set(err,
+                     "%s is not set: name a model (model.preset=llama-tiny) or give "
+                     "model.layers, hidden, heads, ffn and vocab",
+                     name);
+}
+
+static int finish_heads(struct config_model *m, struct error *err)
+{
+    if (!m->kv_heads)
+        m->kv_heads = m->heads;
+    if (m->heads % m->kv_heads)
+        return error_set(err, "model.heads (%lld) is not a multiple of model.kv_heads (%lld)",
+                         (long long)m->heads, (long long)m->kv_heads);
+    if (!m->head_dim && m->hidden % m->heads)
+        return error_set(err,
+                         "model.hidden (%lld) is not a multiple of model.heads (%lld); change "
+                         "one, or set model.head_dim",
+                         (long long)m->hidden, (long long)m->heads);
+    if (!m->head_dim)
+        m->head_dim = m->hidden / m->heads;
+    if (m->head_dim % 2)
+        return error_set(err,
+                         "model.head_dim is %lld, but rotary positions need an even number "
+                         "(it is model.hidden / model.heads unless set)",
+                         (long long)m->head_dim);
+    return 0;
+}
+
+static int finish_model(struct config_model *m, struct error *err)
+{
+    if (too_few("model.layers", m->layers, err) || too_few("model.hidden", m->hidden, err) ||
+        too_few("model.heads", m->heads, err) || too_few("model.ffn", m->ffn, err) ||
+        too_few("model.vocab", m->vocab, err) || finish_heads(m, err))
+        return -1;
+    if (m->rope_scaling == ROPE_SCALING_LLAMA3 &&
+        m->rope_low_freq_factor >= m->rope_high_freq_factor)
+        return error_set(err,
+                         "model.rope_low_freq_factor (%g) must be below "
+                         "model.rope_high_freq_factor (%g)",
+                         m->rope_low_freq_factor, m->rope_high_freq_factor);
+    return 0;
+}
+
+static int finish_data(struct config *config, struct error *err)
+{
+    enum { SEQ_LEN_UNASKED = 512 };
+    struct config_data *data = &config->data;
+    int64_t most = config->model.max_seq_len;
+    if (!data->seq_len)
+        data->seq_len = most < SEQ_LEN_UNASKED ? most : SEQ_LEN_UNASKED;
+    if (data->seq_len > most)
+        return error_set(err, "data.seq_len (%lld) is above model.max_seq_len (%lld)",
+                         (long long)data->seq_len, (long long)most);
+    return 0;
+}
+
+static int finish_parallel(struct config_parallel *p, struct error *err)
+{
+    if (p->strategy == STRATEGY_NO_SHARD && p->shard > 1)
+        return error_set(err,
+                         "parallel.shard is %lld, but parallel.strategy NO_SHARD keeps whole "
+                         "copies; set parallel.replicate instead, or FULL_SHARD",
+                         (long long)p->shard);
+    if (p->strategy == STRATEGY_FULL_SHARD && p->replicate > 1)
+        return error_set(err,
+                         "parallel.replicate is %lld, but several copies of a sharded model "
+                         "(HYBRID_SHARD) are not in this version of trireme; leave it at 1",
+                         (long long)p->replicate);
+    if (p->strategy == STRATEGY_NO_SHARD)
+        p->shard = 1;
+    else
+        p->replicate = 1;
+    return 0;
+}
+
+static int check_batch(const struct config_train *t, const struct config_parallel *p,
+                       struct error *err)
+{
+    int64_t ranks = (p->shard ? p->shard : 1) * (p->replicate ? p->replicate : 1);
+    if (t->global_batch % (t->micro_batch * ranks) == 0)
+        return 0;
+    if (ranks == 1)
+        return error_set(err,
+                         "train.global_batch (%lld) is not a multiple of train.micro_batch "
+                         "(%lld)",
+                         (long long)t->global_batch, (long long)t->micro_batch);
+    return error_set(err,
+                     "train.global_batch (%lld) is not a multiple of train.micro_batch x data "
+                     "ranks (%lld x %lld)",
+                     (long long)t->global_batch, (long long)t->micro_batch, (long long)ranks);
+}
+
+static int check_train(const struct config *config, struct error *err)
+{
+    const struct config_train *t = &config->train;
+    if (t->min_lr > t->lr)
+        return error_set(err, "train.min_lr (%g) is above train.lr (%g)", t->min_lr, t->lr);
+    if (t->warmup_steps > t->steps)
+        return error_set(err, "train.warmup_steps (%lld) is above train.steps (%lld)",
+                         (long long)t->warmup_steps, (long long)t->steps);
+    if (t->eval_every && !config->data.valid[0])
+        return error_set(err, "train.eval_every is %lld, but data.valid names no file",
+                         (long long)t->eval_every);
+    return check_batch(t, &config->parallel, err);
+}
+
+int config_finish(struct config *config, struct error *err)
+{
+    if (finish_model(&config->model, err) || finish_data(config, err) ||
+        finish_parallel(&config->parallel, err) || check_train(config, err))
+        return -1;
+    if (!config->run.dir[0])
+        return error_set(err, "run.dir is empty: it names the directory of the run");
+    if (!config->checkpoint.resume[0])
+        return error_set(err, "checkpoint.resume is empty: auto, none or a path");
+    return 0;
+}

@@ -1,0 +1,105 @@
+/* key.c - one key: found by name, described, and its value given back as text. */
+#include "config/schema.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const struct key *key_find(const char *name)
+{
+    for (int i = 0; i < config_key_count; i++)
+        if (!strcmp(config_keys[i].name, name))
+            return &config_keys[i];
+    return NULL;
+}
+
+int key_is_group(const char *name)
+{
+    size_t length = strlen(name);
+    for (int i = 0; i < config_key_count; i++)
+        if (!strncmp(config_keys[i].name, name, length) && config_keys[i].name[length] == '.')
+            return 1;
+    return 0;
+}
+
+/* The last part of a dotted name. */
+static const char *last_part(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot ? dot + 1 : name;
+}
+
+int key_unknown(const char *name, struct error *err)
+{
+    for (int i = 0; i < config_absent_count; i++)
+        if (!strcmp(config_absent_keys[i].name, name))
+            return error_set(err, "%s: %s is not in this version of trireme; leave the key out",
+                             name, config_absent_keys[i].what);
+    if (key_is_group(name))
+        return error_set(err, "%s is a group of keys and takes no value of its own", name);
+    struct nearest whole = {name}, part = {last_part(name)};
+    for (int i = 0; i < config_key_count; i++) {
+        nearest_try(&whole, config_keys[i].name, config_keys[i].name);
+        nearest_try(&part, last_part(config_keys[i].name), config_keys[i].name);
+    }
+    const char *meant = whole.name ? whole.name : part.name;
+    if (part.name && part.distance == 0)
+        meant = part.name;
+    if (meant)
+        return error_set(err, "unknown key \"%.80s\"; did you mean %s?", name, meant);
+    return error_set(err, "unknown key \"%.80s\"; trireme config --show lists the keys", name);
+}
+
+void key_choices(const struct choice *choices, char *buffer, size_t bytes)
+{
+    size_t used = 0;
+    buffer[0] = '\0';
+    for (const struct choice *c = choices; c->name; c++)
+        if (c->value != CHOICE_LATER && used < bytes)
+            used +=
+                (size_t)snprintf(buffer + used, bytes - used, "%s%s", used ? ", " : "", c->name);
+}
+
+/* The fewest digits that read back to the same double. */
+static void real_text(double value, char *buffer, size_t bytes)
+{
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(buffer, bytes, "%.*g", digits, value);
+        if (strtod(buffer, NULL) == value)
+            return;
+    }
+}
+
+const char *key_text(const struct config *config, const struct key *key, char *buffer)
+{
+    const void *field = (const char *)config + key->offset;
+    long long number = 0;
+    if (key->type != KEY_REAL && key->type != KEY_TEXT)
+        number = key->bytes == sizeof(int) ? *(const int *)field : *(const int64_t *)field;
+    switch (key->type) {
+    case KEY_INT: snprintf(buffer, CONFIG_TEXT, "%lld", number); break;
+    case KEY_REAL: real_text(*(const double *)field, buffer, CONFIG_TEXT); break;
+    case KEY_BOOL: return number ? "true" : "false";
+    case KEY_TEXT: return field;
+    case KEY_CHOICE:
+        for (const struct choice *c = key->choices; c->name; c++)
+            if (c->value == number)
+                return c->name;
+        return "?";
+    }
+    return buffer;
+}
+
+void key_describe(const struct key *key, char *buffer, size_t bytes)
+{
+    if (key->choices)
+        key_choices(key->choices, buffer, bytes);
+    else if (key->type == KEY_INT && key->max == INT64_MAX)
+        snprintf(buffer, bytes, "whole number, %lld or more", (long long)key->min);
+    else if (key->type == KEY_INT)
+        snprintf(buffer, bytes, "whole number, %lld to %lld", (long long)key->min,
+                 (long long)key->max);
+    else if (key->type == KEY_REAL)
+        snprintf(buffer, bytes, "number, %g to %g", key->least, key->most);
+    else
+        snprintf(buffer, bytes, key->type == KEY_BOOL ? "true or false" : "text");
+}

@@ -1,0 +1,52 @@
+/* nearest.c - which valid name was probably meant. */
+#include "config/schema.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { NAME_MAX_CHARS = 64 };
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Optimal string alignment: Levenshtein's table, plus swaps of neighbours; three rows of it
+ * are alive at a time.  Names longer than the table count their surplus as edits. */
+int edit_distance(const char *a, const char *b)
+{
+    int rows[3][NAME_MAX_CHARS + 1];
+    int na = (int)strnlen(a, 1000), nb = (int)strnlen(b, 1000), surplus = 0;
+    if (na > NAME_MAX_CHARS || nb > NAME_MAX_CHARS) {
+        surplus = (na > nb ? na : nb) - NAME_MAX_CHARS;
+        na = least(na, NAME_MAX_CHARS);
+        nb = least(nb, NAME_MAX_CHARS);
+    }
+    for (int j = 0; j <= nb; j++)
+        rows[0][j] = j;
+    for (int i = 1; i <= na; i++) {
+        int *now = rows[i % 3], *before = rows[(i + 2) % 3], *earlier = rows[(i + 1) % 3];
+        int x = tolower((unsigned char)a[i - 1]);
+        now[0] = i;
+        for (int j = 1; j <= nb; j++) {
+            int y = tolower((unsigned char)b[j - 1]);
+            now[j] = least(least(before[j], now[j - 1]) + 1, before[j - 1] + (x != y));
+            if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) &&
+                y == tolower((unsigned char)a[i - 2]))
+                now[j] = least(now[j], earlier[j - 2] + 1);
+        }
+    }
+    return rows[na % 3][nb] + surplus;
+}
+
+/* Near is: fewer edits than a third of the letters, or two.  The first of equals wins. */
+void nearest_try(struct nearest *nearest, const char *compared, const char *name)
+{
+    int distance = edit_distance(nearest->wanted, compared);
+    int longest = (int)strlen(compared);
+    int bound = longest / 3 > 2 ? longest / 3 : longest > 3 ? 2 : 1;
+    if (distance > bound || (nearest->name && distance >= nearest->distance))
+        return;
+    nearest->name = name;
+    nearest->distance = distance;
+}

@@ -1,0 +1,214 @@
+/* schema.c - every key of the configuration, one row each.  Parsing, checking, config --show,
+ * the man page and the effective config.yaml are all made from these rows. */
+#include "config/schema.h"
+
+#define FIELD(f) .offset = offsetof(struct config, f), .bytes = sizeof(((struct config *)0)->f)
+#define INT      .type = KEY_INT
+#define REAL     .type = KEY_REAL
+#define BOOL     .type = KEY_BOOL
+#define TEXT     .type = KEY_TEXT
+#define CHOICE   .type = KEY_CHOICE
+
+static const struct choice devices[] = {
+    {"auto", CONFIG_DEVICE_AUTO},
+    {"cpu", CONFIG_DEVICE_CPU},
+    {"cuda", CHOICE_LATER, "gpu"},
+    {0},
+};
+
+static const struct choice precisions[] = {
+    {"fp32", PRECISION_FP32, "float32|no"},
+    {"bf16", PRECISION_BF16, "bfloat16"},
+    {"fp16", CHOICE_LATER, "float16"},
+    {"fp8", CHOICE_LATER},
+    {0},
+};
+
+static const struct choice recomputes[] = {
+    {"none", RECOMPUTE_NONE},
+    {"selective", CHOICE_LATER},
+    {"full", CHOICE_LATER},
+    {0},
+};
+
+static const struct choice families[] = {{"llama"}, {0}};
+
+static const struct choice rope_scalings[] = {
+    {"none", ROPE_SCALING_NONE}, {"llama3", ROPE_SCALING_LLAMA3}, {"linear", CHOICE_LATER},
+    {"dynamic", CHOICE_LATER},   {"yarn", CHOICE_LATER},          {0},
+};
+
+static const struct choice schedules[] = {
+    {"constant", SCHEDULE_CONSTANT, "WarmupLR|constant_with_warmup"},
+    {"linear", SCHEDULE_LINEAR, "WarmupDecayLR"},
+    {"cosine", SCHEDULE_COSINE, "WarmupCosineLR"},
+    {0},
+};
+
+static const struct choice decays[] = {
+    {"matrices", DECAY_MATRICES},
+    {"all", DECAY_ALL},
+    {0},
+};
+
+static const struct choice strategies[] = {
+    {"NO_SHARD", STRATEGY_NO_SHARD, "ddp|stage0|zero0"},
+    {"FULL_SHARD", STRATEGY_FULL_SHARD, "fsdp|stage3|zero3"},
+    {"SHARD_OPTIM", CHOICE_LATER, "stage1|zero1"},
+    {"SHARD_GRAD_OP", CHOICE_LATER, "stage2|zero2"},
+    {"HYBRID_SHARD", CHOICE_LATER, "hsdp|mics"},
+    {"HYBRID_SHARD_ZERO2", CHOICE_LATER},
+    {0},
+};
+
+static const struct choice prefetches[] = {
+    {"none", PREFETCH_NONE, "NO_PREFETCH"},
+    {"BACKWARD_PRE", PREFETCH_BACKWARD_PRE},
+    {"BACKWARD_POST", CHOICE_LATER},
+    {0},
+};
+
+const struct key config_keys[] = {
+    {"device", CHOICE, FIELD(device), "auto", .choices = devices,
+     .help = "where the model is computed; auto takes the best that this machine and this "
+             "version have"},
+    {"precision", CHOICE, FIELD(precision), "fp32", .choices = precisions,
+     .help = "number format of parameters and activations in forward and backward; master "
+             "weights, optimizer and gradient sums are fp32 in any case"},
+    {"recompute", CHOICE, FIELD(recompute), "none", .choices = recomputes,
+     .help = "activations that are computed again in backward rather than kept"},
+    {"seed", INT, FIELD(seed), "0", 0, INT64_MAX,
+     .help = "initial weights and the order of the data follow from it, on any number of "
+             "ranks"},
+
+    {"model.preset", TEXT, FIELD(model.preset), "",
+     .help = "a named model; the other model keys, when given, replace its values"},
+    {"model.family", TEXT, FIELD(model.family), "llama", .choices = families,
+     .help = "architecture: llama is RMSNorm, rotary positions, grouped-query attention and "
+             "SwiGLU"},
+    {"model.layers", INT, FIELD(model.layers), "0", 0, 10000, .help = "transformer blocks"},
+    {"model.hidden", INT, FIELD(model.hidden), "0", 0, 1 << 20,
+     .help = "width of the residual stream"},
+    {"model.heads", INT, FIELD(model.heads), "0", 0, 8192, .help = "query heads"},
+    {"model.kv_heads", INT, FIELD(model.kv_heads), "0", 0, 8192,
+     .help = "key and value heads, a divisor of heads; 0: as many as heads"},
+    {"model.head_dim", INT, FIELD(model.head_dim), "0", 0, 4096,
+     .help = "width of one head, even; 0: hidden / heads"},
+    {"model.ffn", INT, FIELD(model.ffn), "0", 0, 1 << 24,
+     .help = "width inside the feed-forward layer"},
+    {"model.vocab", INT, FIELD(model.vocab), "0", 0, INT32_MAX,
+     .help = "token numbers the model knows; at least as many as the tokenizer has"},
+    {"model.max_seq_len", INT, FIELD(model.max_seq_len), "2048", 1, 1 << 24,
+     .help = "longest sequence, in tokens, the model is meant for"},
+    {"model.norm_eps", REAL, FIELD(model.norm_eps), "1e-05", .least = 0, .most = 1,
+     .help = "added to the mean square under the root in RMSNorm"},
+    {"model.rope_theta", REAL, FIELD(model.rope_theta), "10000", .least = 1, .most = 1e12,
+     .help = "base of the rotary position frequencies"},
+    {"model.rope_scaling", CHOICE, FIELD(model.rope_scaling), "none", .choices = rope_scalings,
+     .help = "how rotary frequencies are stretched for long sequences"},
+    {"model.rope_factor", REAL, FIELD(model.rope_factor), "8", .least = 1, .most = 1e6,
+     .help = "stretch of the low frequencies, with rope_scaling llama3"},
+    {"model.rope_low_freq_factor", REAL, FIELD(model.rope_low_freq_factor), "1", .least = 1e-6,
+     .most = 1e6,
+     .help = "wavelengths above rope_original_len over this are stretched whole, with "
+             "rope_scaling llama3"},
+    {"model.rope_high_freq_factor", REAL, FIELD(model.rope_high_freq_factor), "4", .least = 1e-6,
+     .most = 1e6,
+     .help = "wavelengths below rope_original_len over this are left alone, with rope_scaling "
+             "llama3"},
+    {"model.rope_original_len", INT, FIELD(model.rope_original_len), "8192", 1, 1 << 24,
+     .help = "sequence length before stretching, with rope_scaling llama3"},
+    {"model.init_std", REAL, FIELD(model.init_std), "0.02", .least = 0, .most = 10,
+     .help = "standard deviation of the initial weights"},
+    {"model.tie_embeddings", BOOL, FIELD(model.tie_embeddings), "false",
+     .help = "use the token embedding as output head too"},
+
+    {"data.train", TEXT, FIELD(data.train), "",
+     .help = "token file to train on, as trireme tokenize makes it"},
+    {"data.valid", TEXT, FIELD(data.valid), "", .help = "token file to evaluate on"},
+    {"data.seq_len", INT, FIELD(data.seq_len), "0", 0, 1 << 24,
+     .help = "tokens in a sequence, up to model.max_seq_len; 0: the smaller of "
+             "model.max_seq_len and 512"},
+
+    {"train.steps", INT, FIELD(train.steps), "100", 0, INT64_C(1000000000000),
+     .help = "optimizer steps from the start of training, those before a resume included"},
+    {"train.global_batch", INT, FIELD(train.global_batch), "8", 1, 1 << 24,
+     .help = "sequences per optimizer step, over all ranks and micro-batches"},
+    {"train.micro_batch", INT, FIELD(train.micro_batch), "1", 1, 1 << 20,
+     .help = "sequences a rank computes at once; global_batch is a multiple of micro_batch x "
+             "data ranks, and the rest is done by accumulating gradients"},
+    {"train.lr", REAL, FIELD(train.lr), "0.0003", .least = 0, .most = 100,
+     .help = "highest learning rate"},
+    {"train.min_lr", REAL, FIELD(train.min_lr), "0", .least = 0, .most = 100,
+     .help = "learning rate at the last step of schedules linear and cosine"},
+    {"train.schedule", CHOICE, FIELD(train.schedule), "cosine", .choices = schedules,
+     .help = "learning rate after warm-up"},
+    {"train.warmup_steps", INT, FIELD(train.warmup_steps), "0", 0, INT64_C(1000000000000),
+     .help = "steps in which the learning rate rises linearly to lr"},
+    {"train.weight_decay", REAL, FIELD(train.weight_decay), "0.1", .least = 0, .most = 100,
+     .help = "decoupled weight decay of AdamW"},
+    {"train.decay", CHOICE, FIELD(train.decay), "matrices", .choices = decays,
+     .help = "parameters that decay: matrices leaves norm weights alone"},
+    {"train.beta1", REAL, FIELD(train.beta1), "0.9", .least = 0, .most = 0.999999,
+     .help = "decay rate of AdamW's mean of gradients"},
+    {"train.beta2", REAL, FIELD(train.beta2), "0.95", .least = 0, .most = 0.999999,
+     .help = "decay rate of AdamW's mean of squared gradients"},
+    {"train.eps", REAL, FIELD(train.eps), "1e-08", .least = 1e-30, .most = 1,
+     .help = "added to the root in AdamW's denominator"},
+    {"train.clip", REAL, FIELD(train.clip), "1", .least = 0, .most = 1e30,
+     .help = "largest norm of the whole gradient, above which it is scaled down; 0: no limit"},
+    {"train.eval_every", INT, FIELD(train.eval_every), "0", 0, INT64_C(1000000000000),
+     .help = "steps between evaluations on data.valid; 0: never"},
+    {"train.eval_batches", INT, FIELD(train.eval_batches), "0", 0, INT64_C(1000000000000),
+     .help = "global batches per evaluation; 0: the whole of data.valid"},
+
+    {"parallel.strategy", CHOICE, FIELD(parallel.strategy), "FULL_SHARD", .choices = strategies,
+     .help = "what a rank keeps: NO_SHARD all of the model, FULL_SHARD 1/shard of parameters, "
+             "gradients and optimizer state"},
+    {"parallel.shard", INT, FIELD(parallel.shard), "0", 0, 1 << 20,
+     .help = "ranks that share one copy of the model; 0: all that are left (1 with NO_SHARD)"},
+    {"parallel.replicate", INT, FIELD(parallel.replicate), "0", 0, 1 << 20,
+     .help = "copies of the model; 0: all ranks that are left (1 with FULL_SHARD)"},
+    {"parallel.tensor", INT, FIELD(parallel.tensor), "1", 1, 1, .later = "tensor parallelism",
+     .help = "ranks that split each matrix"},
+    {"parallel.pipeline", INT, FIELD(parallel.pipeline), "1", 1, 1, .later = "pipeline parallelism",
+     .help = "stages the layers are split into"},
+    {"parallel.backward_prefetch", CHOICE, FIELD(parallel.backward_prefetch), "BACKWARD_PRE",
+     .choices = prefetches,
+     .help = "when backward gathers the next unit's parameters: BACKWARD_PRE before the "
+             "current unit's gradients are reduced, none when they are needed"},
+    {"parallel.forward_prefetch", BOOL, FIELD(parallel.forward_prefetch), "true",
+     .help = "gather the next unit's parameters while the current one is computed in forward"},
+
+    {"checkpoint.every", INT, FIELD(checkpoint.every), "0", 0, INT64_C(1000000000000),
+     .help = "steps between checkpoints; 0: only at the end and on a signal"},
+    {"checkpoint.keep", INT, FIELD(checkpoint.keep), "2", 2, INT32_MAX,
+     .help = "newest checkpoints that are not deleted"},
+    {"checkpoint.resume", TEXT, FIELD(checkpoint.resume), "auto",
+     .help = "auto: continue from the newest good checkpoint of run.dir, if there is one; "
+             "none: start anew; else the path of a checkpoint"},
+
+    {"run.dir", TEXT, FIELD(run.dir), "runs/default",
+     .help = "directory of metrics, log, effective config and checkpoints"},
+    {"run.trace", INT, FIELD(run.trace), "0", 0, INT32_MAX,
+     .help = "step whose instructions are traced to trace.json; 0: none"},
+    {"run.log_every", INT, FIELD(run.log_every), "10", 1, INT64_C(1000000000000),
+     .help = "steps between progress lines"},
+    {"run.threads", INT, FIELD(run.threads), "0", 0, 4096,
+     .help = "compute threads of a rank; 0: cores of the node / ranks on it"},
+};
+
+const int config_key_count = sizeof config_keys / sizeof config_keys[0];
+
+const struct absent_key config_absent_keys[] = {
+    {"model.path", "loading pretrained weights"},
+    {"parallel.schedule", "choosing a pipeline schedule"},
+    {"parallel.wrap", "choosing sharding units (each transformer block is one)"},
+    {"offload.optimizer", "offloading the optimizer"},
+    {"offload.params", "offloading parameters"},
+    {"offload.path", "offloading to disk"},
+    {"checkpoint.async", "saving in the background"},
+    {"comm.inter_node", "choosing a transport"},
+};
+
+const int config_absent_count = sizeof config_absent_keys / sizeof config_absent_keys[0];

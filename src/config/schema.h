@@ -1,0 +1,99 @@
+/* schema.h - the table of keys, as the files of this folder see it. */
+#ifndef TRIREME_CONFIG_SCHEMA_H
+#define TRIREME_CONFIG_SCHEMA_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "config/config.h"
+
+enum key_type { KEY_INT, KEY_REAL, KEY_BOOL, KEY_TEXT, KEY_CHOICE };
+
+enum { CHOICE_LATER = -1 }; /* a name people know whose meaning this version lacks */
+
+struct choice {
+    const char *name; /* NULL ends a list */
+    int value;
+    const char *aliases; /* other spellings, "a|b", or NULL; case never matters */
+};
+
+struct key {
+    const char *name; /* dotted */
+    enum key_type type;
+    size_t offset, bytes;         /* the field in struct config */
+    const char *initial;          /* default, as a user would write it */
+    int64_t min, max;             /* KEY_INT */
+    double least, most;           /* KEY_REAL */
+    const struct choice *choices; /* KEY_CHOICE; KEY_TEXT: the only texts allowed, or NULL */
+    const char *later;            /* KEY_INT: what a value above max asks for, or NULL */
+    const char *help;
+};
+
+/* A key that other versions or tools have, refused with a reason. */
+struct absent_key {
+    const char *name, *what;
+};
+
+extern const struct key config_keys[];
+extern const int config_key_count;
+extern const struct absent_key config_absent_keys[];
+extern const int config_absent_count;
+
+/* The row of a dotted name, or NULL. */
+const struct key *key_find(const char *name);
+
+/* 1 if name is the part of a key before a dot ("train"). */
+int key_is_group(const char *name);
+
+/* Put value into the field of key, checked.  Returns 0, or -1 with err set. */
+int key_set(struct config *config, const struct key *key, const char *value, struct error *err);
+
+/* err for a name that is no key: absent here, a group, or misspelt.  Returns -1. */
+int key_unknown(const char *name, struct error *err);
+
+/* The value of key as key_set() takes it, in buffer (of CONFIG_TEXT bytes). */
+const char *key_text(const struct config *config, const struct key *key, char *buffer);
+
+/* The names of a list that this version has: "a, b, c". */
+void key_choices(const struct choice *choices, char *buffer, size_t bytes);
+
+/* The type and what is allowed, for people: "whole number, 1 to 8". */
+void key_describe(const struct key *key, char *buffer, size_t bytes);
+
+/* Published and small models.  preset_find ignores case, '-' and '_'; NULL if there is none. */
+extern const struct config_model config_presets[];
+extern const int config_preset_count;
+const struct config_model *preset_find(const char *name);
+
+/* Edits (insert, delete, replace, swap neighbours) from a to b, case ignored. */
+int edit_distance(const char *a, const char *b);
+
+/* The state of a search for the name nearest to what was typed. */
+struct nearest {
+    const char *wanted, *name; /* name NULL: nothing is near */
+    int distance;
+};
+void nearest_try(struct nearest *nearest, const char *compared, const char *name);
+
+/* Fill in what follows from other keys and check combinations.  Returns 0, or -1 with err. */
+int config_finish(struct config *config, struct error *err);
+
+/* One "key: value" or "group:" of a YAML file, keys dotted. */
+struct config_entry {
+    char *key, *value; /* value NULL: the key opens a group or is empty */
+    int line;
+    enum { ENTRY_VALUE, ENTRY_GROUP, ENTRY_EMPTY } kind;
+};
+
+struct config_file {
+    struct config_entry *entries;
+    int count;
+};
+
+/* Read a YAML file into entries in the order of the file.  Returns 0 and a file for
+ * config_file_free() (which also takes a zeroed one), or -1 with err naming line and column. */
+int config_file_read(struct config_file *file, const char *path, struct error *err);
+void config_file_free(struct config_file *file);
+
+#endif

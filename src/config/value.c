@@ -1,0 +1,170 @@
+/* value.c - the text of a value, checked and put into its field. */
+#include "config/schema.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static int spells(const struct choice *choice, const char *value)
+{
+    if (!strcasecmp(choice->name, value))
+        return 1;
+    size_t length = strlen(value);
+    for (const char *alias = choice->aliases; alias && length; alias = strchr(alias, '|')) {
+        alias += *alias == '|';
+        if (!strncasecmp(alias, value, length) && (alias[length] == '|' || !alias[length]))
+            return 1;
+    }
+    return 0;
+}
+
+static const struct choice *find_choice(const struct key *key, const char *value, struct error *err)
+{
+    char names[256];
+    struct nearest nearest = {value};
+    key_choices(key->choices, names, sizeof names);
+    for (const struct choice *c = key->choices; c->name; c++) {
+        if (spells(c, value) && c->value != CHOICE_LATER)
+            return c;
+        if (spells(c, value)) {
+            error_set(err, "%s: %s is not in this version of trireme, which has %s", key->name,
+                      c->name, names);
+            return NULL;
+        }
+        nearest_try(&nearest, c->name, c->name);
+    }
+    error_set(err, "%s: unknown value \"%.80s\"%s%s%s; allowed: %s", key->name, value,
+              nearest.name ? ", did you mean " : "", nearest.name ? nearest.name : "",
+              nearest.name ? "?" : "", names);
+    return NULL;
+}
+
+static int set_int(const struct key *key, void *field, const char *value, struct error *err)
+{
+    const char *digits = value + (*value == '-' || *value == '+');
+    if (!*digits || strspn(digits, "0123456789") != strlen(digits))
+        return error_set(err, "%s: \"%.80s\" is not a whole number", key->name, value);
+    errno = 0;
+    long long number = strtoll(value, NULL, 10);
+    if (key->later && !errno && number > key->max)
+        return error_set(err, "%s: %s is not in this version of trireme; leave it at %lld",
+                         key->name, key->later, (long long)key->max);
+    if (errno || number < key->min || number > key->max)
+        return error_set(err, "%s: %.80s is out of range, allowed is %lld to %lld", key->name,
+                         value, (long long)key->min, (long long)key->max);
+    if (key->bytes == sizeof(int))
+        *(int *)field = (int)number;
+    else
+        *(int64_t *)field = number;
+    return 0;
+}
+
+static int set_real(const struct key *key, void *field, const char *value, struct error *err)
+{
+    char *end = NULL;
+    double number = strtod(value, &end);
+    if (!*value || *end || strspn(value, "0123456789+-.eE") != strlen(value))
+        return error_set(err, "%s: \"%.80s\" is not a number", key->name, value);
+    if (!(number >= key->least && number <= key->most))
+        return error_set(err, "%s: %.80s is out of range, allowed is %g to %g", key->name, value,
+                         key->least, key->most);
+    *(double *)field = number;
+    return 0;
+}
+
+static int set_bool(const struct key *key, void *field, const char *value, struct error *err)
+{
+    static const struct choice words[] = {
+        {"true", 1, "yes|on|1"},
+        {"false", 0, "no|off|0"},
+        {0},
+    };
+    for (const struct choice *c = words; c->name; c++)
+        if (spells(c, value)) {
+            *(int *)field = c->value;
+            return 0;
+        }
+    return error_set(err, "%s: \"%.80s\" is neither true nor false", key->name, value);
+}
+
+/* Bytes of the UTF-8 character at s that YAML can hold, or 0. */
+static int character(const unsigned char *s)
+{
+    static const unsigned least[] = {0, 0x20, 0xa0, 0x800, 0x10000};
+    int bytes = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    if (bytes == 0 || s[0] > 0xf4)
+        return 0;
+    unsigned code = bytes == 1 ? s[0] : s[0] & (0x7fu >> bytes);
+    for (int i = 1; i < bytes; i++) {
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+        code = code << 6 | (s[i] & 0x3fu);
+    }
+    int surrogate = code >= 0xd800 && code <= 0xdfff;
+    int special = code == 0x7f || code == 0xfeff || code == 0xfffe || code == 0xffff;
+    return code < least[bytes] || code > 0x10ffff || surrogate || special ? 0 : bytes;
+}
+
+static int set_text(const struct key *key, char *field, const char *value, struct error *err)
+{
+    if (key->choices) {
+        const struct choice *choice = find_choice(key, value, err);
+        if (!choice)
+            return -1;
+        value = choice->name;
+    }
+    if (strlen(value) >= key->bytes)
+        return error_set(err, "%s: the text is longer than %zu bytes: \"%.40s...\"", key->name,
+                         key->bytes - 1, value);
+    for (int at = 0, bytes; value[at]; at += bytes)
+        if (!(bytes = character((const unsigned char *)value + at)))
+            return error_set(err, "%s: byte %d of the text is no printable UTF-8", key->name,
+                             at + 1);
+    memset(field, 0, key->bytes);
+    memcpy(field, value, strlen(value));
+    return 0;
+}
+
+static int set_preset(struct config *config, const char *value, struct error *err)
+{
+    struct nearest nearest = {value};
+    char names[400] = "";
+    size_t used = 0;
+    const struct config_model *preset = preset_find(value);
+    if (preset) {
+        config->model = *preset;
+        return 0;
+    }
+    for (int i = 0; i < config_preset_count; i++) {
+        const char *name = config_presets[i].preset;
+        nearest_try(&nearest, name, name);
+        if (used < sizeof names)
+            used +=
+                (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", name);
+    }
+    return error_set(err, "model.preset: unknown model \"%.80s\"%s%s%s; known: %s", value,
+                     nearest.name ? ", did you mean " : "", nearest.name ? nearest.name : "",
+                     nearest.name ? "?" : "", names);
+}
+
+int key_set(struct config *config, const struct key *key, const char *value, struct error *err)
+{
+    void *field = (char *)config + key->offset;
+    const struct choice *choice = NULL;
+    if (field == config->model.preset && *value)
+        return set_preset(config, value, err);
+    switch (key->type) {
+    case KEY_INT: return set_int(key, field, value, err);
+    case KEY_REAL: return set_real(key, field, value, err);
+    case KEY_BOOL: return set_bool(key, field, value, err);
+    case KEY_TEXT: return set_text(key, field, value, err);
+    case KEY_CHOICE:
+        choice = find_choice(key, value, err);
+        if (!choice)
+            return -1;
+        *(int *)field = choice->value;
+        return 0;
+    }
+    return error_set(err, "%s: has no type", key->name);
+}

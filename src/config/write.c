@@ -1,0 +1,60 @@
+/* write.c - the effective configuration as YAML that reads back to the same. */
+#include "config/config.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/schema.h"
+
+/* Text always stands in double quotes; no other character needs an escape, because values
+ * hold no control characters. */
+static void write_value(FILE *out, const struct key *key, const char *text)
+{
+    if (key->type != KEY_TEXT) {
+        fprintf(out, " %s\n", text);
+        return;
+    }
+    fputs(" \"", out);
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\')
+            fputc('\\', out);
+        fputc(*text, out);
+    }
+    fputs("\"\n", out);
+}
+
+void config_print(FILE *out, const struct config *config)
+{
+    char buffer[CONFIG_TEXT], group[CONFIG_TEXT] = "";
+    for (int i = 0; i < config_key_count; i++) {
+        const struct key *key = &config_keys[i];
+        const char *dot = strchr(key->name, '.');
+        int length = dot ? (int)(dot - key->name) : 0;
+        if (dot && ((int)strlen(group) != length || strncmp(group, key->name, (size_t)length))) {
+            snprintf(group, sizeof group, "%.*s", length, key->name);
+            fprintf(out, "%s:\n", group);
+        }
+        fprintf(out, "%s%s:", dot ? "  " : "", dot ? dot + 1 : key->name);
+        write_value(out, key, key_text(config, key, buffer));
+    }
+}
+
+int config_write(const struct config *config, const char *path, struct error *err)
+{
+    char partial[4096];
+    if ((size_t)snprintf(partial, sizeof partial, "%s.partial", path) >= sizeof partial)
+        return error_set(err, "%.200s...: the path is too long", path);
+    FILE *out = fopen(partial, "w");
+    if (!out)
+        return error_errno(err, "%s", partial);
+    fputs("# The configuration this run was given, complete.\n", out);
+    config_print(out, config);
+    int bad = ferror(out) || fflush(out);
+    if (fclose(out) || bad || rename(partial, path)) {
+        error_errno(err, "%s", path);
+        unlink(partial);
+        return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,235 @@
+/* yaml.c - libyaml's one home: a file becomes a flat list of dotted keys, values and lines.
+ *
+ * Only what a configuration needs is taken: maps of maps of scalars.  Lists, anchors' aliases,
+ * tags and further documents are refused, so that nothing is read and then ignored.
+ */
+#include "config/schema.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <yaml.h>
+
+enum { FILE_MAX_BYTES = 1 << 20, DEPTH_MAX = 8, KEY_MAX_BYTES = 256 };
+
+struct reader {
+    const char *path;
+    struct config_file *file;
+    int room;                /* allocated entries */
+    char key[KEY_MAX_BYTES]; /* dotted, of the value that comes next */
+    size_t ends[DEPTH_MAX];  /* length of key in each map that is open */
+    int depth;               /* open maps */
+    int have_key, key_line;  /* a key was read, its value is next */
+    int documents;
+};
+
+static int load(const char *path, char **text, size_t *bytes, struct error *err)
+{
+    struct stat info;
+    size_t limit = FILE_MAX_BYTES;
+    ssize_t got = 1;
+    *bytes = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &info)) {
+        error_errno(err, "%s", path);
+        goto fail;
+    }
+    if (!S_ISREG(info.st_mode)) {
+        error_set(err, "%s is not a file", path);
+        goto fail;
+    }
+    if ((size_t)info.st_size > limit) {
+        error_set(err, "%s: %lld bytes are too many for a configuration (at most %zu)", path,
+                  (long long)info.st_size, limit);
+        goto fail;
+    }
+    if (!(*text = malloc(limit + 1))) {
+        error_errno(err, "%s", path);
+        goto fail;
+    }
+    while (got > 0 && *bytes <= limit) {
+        got = read(fd, *text + *bytes, limit + 1 - *bytes);
+        *bytes += got > 0 ? (size_t)got : 0;
+    }
+    if (got < 0) {
+        error_errno(err, "%s", path);
+        goto fail;
+    }
+    close(fd);
+    return 0;
+fail:
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+static int check_text(const char *path, const char *text, size_t bytes, struct error *err)
+{
+    if (bytes > FILE_MAX_BYTES)
+        return error_set(err, "%s: more than %d bytes", path, FILE_MAX_BYTES);
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7f)
+            return error_set(err, "%s is not a text file: byte 0x%02x at offset %zu", path, c, i);
+    }
+    return 0;
+}
+
+static int add(struct reader *r, const char *value, int kind, struct error *err)
+{
+    if (r->file->count == r->room) {
+        int room = r->room ? 2 * r->room : 64;
+        void *grown = realloc(r->file->entries, (size_t)room * sizeof *r->file->entries);
+        if (!grown)
+            return error_errno(err, "%s", r->path);
+        r->file->entries = grown;
+        r->room = room;
+    }
+    struct config_entry entry = {.key = strdup(r->key), .line = r->key_line, .kind = kind};
+    entry.value = value ? strdup(value) : NULL;
+    r->file->entries[r->file->count++] = entry;
+    if (!entry.key || (value && !entry.value))
+        return error_errno(err, "%s", r->path);
+    return 0;
+}
+
+/* Append a map's key to the dotted name of the maps around it. */
+static int take_key(struct reader *r, const char *name, size_t length, int line, struct error *err)
+{
+    size_t before = r->ends[r->depth - 1];
+    if (length == 0 || strlen(name) != length)
+        return error_set(err, "%s:%d: an empty key", r->path, line);
+    if (before + length + 2 > sizeof r->key)
+        return error_set(err, "%s:%d: unknown key \"%.60s...\"", r->path, line, name);
+    snprintf(r->key + before, sizeof r->key - before, "%s%s", before ? "." : "", name);
+    r->have_key = 1;
+    r->key_line = line;
+    return 0;
+}
+
+static int is_null(const char *value)
+{
+    return !*value || !strcmp(value, "~") || !strcmp(value, "null") || !strcmp(value, "Null") ||
+           !strcmp(value, "NULL");
+}
+
+static int take_scalar(struct reader *r, const yaml_event_t *event, int line, struct error *err)
+{
+    const char *text = (const char *)event->data.scalar.value;
+    size_t length = event->data.scalar.length;
+    int plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    if (event->data.scalar.tag)
+        return error_set(err, "%s:%d: tags such as %.40s are not understood", r->path, line,
+                         (const char *)event->data.scalar.tag);
+    if (!r->depth && plain && is_null(text))
+        return 0;
+    if (!r->depth)
+        return error_set(err, "%s:%d: expected \"key: value\", found \"%.60s\"", r->path, line,
+                         text);
+    if (!r->have_key)
+        return take_key(r, text, length, line, err);
+    r->have_key = 0;
+    if (strlen(text) != length)
+        return error_set(err, "%s:%d: %s: the text holds a NUL character", r->path, line, r->key);
+    if (plain && is_null(text))
+        return add(r, NULL, ENTRY_EMPTY, err);
+    return add(r, text, ENTRY_VALUE, err);
+}
+
+static int take_map(struct reader *r, const yaml_event_t *event, int line, struct error *err)
+{
+    if (event->data.mapping_start.tag)
+        return error_set(err, "%s:%d: tags are not understood", r->path, line);
+    if (r->depth && !r->have_key)
+        return error_set(err, "%s:%d: a map cannot be a key", r->path, line);
+    if (r->depth == DEPTH_MAX)
+        return error_set(err, "%s:%d: maps are nested more than %d deep", r->path, line, DEPTH_MAX);
+    if (r->have_key && add(r, NULL, ENTRY_GROUP, err))
+        return -1;
+    r->ends[r->depth++] = r->have_key ? strlen(r->key) : 0;
+    r->have_key = 0;
+    return 0;
+}
+
+static int take(struct reader *r, const yaml_event_t *event, struct error *err)
+{
+    int line = (int)event->start_mark.line + 1;
+    switch (event->type) {
+    case YAML_DOCUMENT_START_EVENT:
+        if (r->documents++)
+            return error_set(err, "%s:%d: a second document starts here", r->path, line);
+        return 0;
+    case YAML_SCALAR_EVENT: return take_scalar(r, event, line, err);
+    case YAML_MAPPING_START_EVENT: return take_map(r, event, line, err);
+    case YAML_MAPPING_END_EVENT: r->depth--; return 0;
+    case YAML_SEQUENCE_START_EVENT:
+        return error_set(err, "%s:%d: %s%slists are not understood, give one value", r->path, line,
+                         r->have_key ? r->key : "", r->have_key ? ": " : "");
+    case YAML_ALIAS_EVENT:
+        return error_set(err, "%s:%d: aliases (*%.40s) are not understood", r->path, line,
+                         (const char *)event->data.alias.anchor);
+    default: return 0;
+    }
+}
+
+static int syntax_error(const yaml_parser_t *parser, const char *path, struct error *err)
+{
+    const char *problem = parser->problem ? parser->problem : "out of memory";
+    if (parser->error == YAML_READER_ERROR)
+        return error_set(err, "%s is not a text file: %s at offset %zu", path, problem,
+                         parser->problem_offset);
+    return error_set(err, "%s:%zu:%zu: %s%s%s", path, parser->problem_mark.line + 1,
+                     parser->problem_mark.column + 1, problem, parser->context ? " " : "",
+                     parser->context ? parser->context : "");
+}
+
+static int parse(struct reader *r, const char *text, size_t bytes, struct error *err)
+{
+    yaml_parser_t parser;
+    yaml_event_t event;
+    int rc = 0, ended = 0;
+    if (!yaml_parser_initialize(&parser))
+        return error_set(err, "%s: out of memory", r->path);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, bytes);
+    while (!rc && !ended) {
+        if (!yaml_parser_parse(&parser, &event)) {
+            rc = syntax_error(&parser, r->path, err);
+            break;
+        }
+        rc = take(r, &event, err);
+        ended = event.type == YAML_STREAM_END_EVENT;
+        yaml_event_delete(&event);
+    }
+    yaml_parser_delete(&parser);
+    return rc;
+}
+
+int config_file_read(struct config_file *file, const char *path, struct error *err)
+{
+    struct reader reader = {.path = path, .file = file};
+    char *text = NULL;
+    size_t bytes = 0;
+    *file = (struct config_file){0};
+    int rc = load(path, &text, &bytes, err);
+    if (!rc)
+        rc = check_text(path, text, bytes, err);
+    if (!rc)
+        rc = parse(&reader, text, bytes, err);
+    free(text);
+    if (rc)
+        config_file_free(file);
+    return rc;
+}
+
+void config_file_free(struct config_file *file)
+{
+    for (int i = 0; i < file->count; i++) {
+        free(file->entries[i].key);
+        free(file->entries[i].value);
+    }
+    free(file->entries);
+    *file = (struct config_file){0};
+}

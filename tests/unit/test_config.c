@@ -1,0 +1,474 @@
+/* test_config.c - properties of src/config: what is accepted, what is refused, and how. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "config/config.h"
+#include "config/schema.h"
+
+static char path[64]; /* the file of the test that runs */
+
+static int setup(void **state)
+{
+    strcpy(path, "/tmp/trireme-config-XXXXXX");
+    int fd = mkstemp(path);
+    return fd < 0 || close(fd);
+}
+
+static int teardown(void **state)
+{
+    return unlink(path);
+}
+
+static void put(const char *text, size_t bytes)
+{
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    assert_int_equal(fwrite(text, 1, bytes, out), bytes);
+    assert_int_equal(fclose(out), 0);
+}
+
+#define LOAD(config, file, ...) \
+    load(config, file, (const char *const[]){__VA_ARGS__, NULL}, __FILE__, __LINE__)
+
+static void load(struct config *config, const char *file, const char *const *overrides,
+                 const char *source, int line)
+{
+    struct error err = {0};
+    int count = 0;
+    while (overrides[count])
+        count++;
+    if (config_load(config, file, overrides, count, &err)) {
+        print_error("%s\n", err.text);
+        _fail(source, line);
+    }
+}
+
+/* The load of file (or none) and one override (or none) fails and says every one of words. */
+static void refused(const char *text, const char *override, const char *const *words)
+{
+    struct config config;
+    struct error err = {0};
+    if (text)
+        put(text, strlen(text));
+    int rc = config_load(&config, text ? path : NULL, &override, override != NULL, &err);
+    if (!rc)
+        print_error("accepted: %s%s\n", text ? text : "", override ? override : "");
+    assert_int_equal(rc, -1);
+    assert_int_equal(err.code, EXIT_USAGE);
+    assert_null(strchr(err.text, '\n'));
+    for (; *words; words++) {
+        if (!strstr(err.text, *words))
+            print_error("\"%s\" is not in: %s\n", *words, err.text);
+        assert_non_null(strstr(err.text, *words));
+    }
+}
+
+#define REFUSED(text, override, ...) \
+    refused(text, override, (const char *const[]){__VA_ARGS__, NULL})
+
+static void defaults_are_complete(void **state)
+{
+    struct config c;
+    LOAD(&c, NULL, "model.preset=llama-tiny", "data.train=f.h5");
+    assert_string_equal(c.data.train, "f.h5");
+    assert_int_equal(c.model.layers, 2);
+    assert_int_equal(c.model.head_dim, 16);
+    assert_int_equal(c.data.seq_len, 128);
+    assert_int_equal(c.precision, PRECISION_FP32);
+    assert_int_equal(c.parallel.strategy, STRATEGY_FULL_SHARD);
+    assert_int_equal(c.parallel.backward_prefetch, PREFETCH_BACKWARD_PRE);
+    assert_int_equal(c.parallel.replicate, 1);
+    assert_int_equal(c.parallel.shard, 0);
+    assert_int_equal(c.train.schedule, SCHEDULE_COSINE);
+    assert_true(c.train.beta2 == 0.95 && c.train.lr == 3e-4 && c.train.weight_decay == 0.1);
+    assert_string_equal(c.checkpoint.resume, "auto");
+    assert_int_equal(c.checkpoint.keep, 2);
+    assert_string_equal(c.run.dir, "runs/default");
+}
+
+/* Every default is a legal value of its own row, written as it is printed. */
+static void rows_are_sound(void **state)
+{
+    assert_true(config_key_count < 100);
+    for (int i = 0; i < config_key_count; i++) {
+        const struct key *key = &config_keys[i];
+        struct config c = {0};
+        struct error err = {0};
+        char buffer[CONFIG_TEXT];
+        assert_ptr_equal(key_find(key->name), key);
+        assert_false(key_is_group(key->name));
+        assert_int_equal(key_set(&c, key, key->initial, &err), 0);
+        assert_string_equal(key_text(&c, key, buffer), key->initial);
+        assert_true(strlen(key->help) > 10);
+        assert_true(key->type != KEY_INT || key->bytes == 8 || key->bytes == sizeof(int));
+        assert_true(key->type != KEY_REAL || key->bytes == sizeof(double));
+    }
+    for (int i = 0; i < config_absent_count; i++)
+        assert_null(key_find(config_absent_keys[i].name));
+}
+
+static int64_t parameters(const struct config_model *m)
+{
+    int64_t attention = m->hidden * m->head_dim * (2 * m->heads + 2 * m->kv_heads);
+    int64_t block = attention + 3 * m->hidden * m->ffn + 2 * m->hidden;
+    return m->vocab * m->hidden * (m->tie_embeddings ? 1 : 2) + m->layers * block + m->hidden;
+}
+
+static void presets_have_the_published_sizes(void **state)
+{
+    static const struct {
+        const char *name;
+        int64_t parameters;
+    } rows[] = {
+        {"llama-10m", 10081600},     {"llama2-7b", 6738415616},     {"llama2-13b", 13015864320},
+        {"llama2-70b", 68976648192}, {"llama3-8b", 8030261248},     {"llama3-70b", 70553706496},
+        {"llama3.1-8b", 8030261248}, {"llama3.1-70b", 70553706496}, {"llama3.1-405b", 405853388800},
+        {"llama3.2-1b", 1235814400}, {"llama3.2-3b", 3212749824},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct config c;
+        char preset[80];
+        snprintf(preset, sizeof preset, "model.preset=%s", rows[i].name);
+        LOAD(&c, NULL, preset);
+        if (parameters(&c.model) != rows[i].parameters)
+            print_error("%s: %lld\n", rows[i].name, (long long)parameters(&c.model));
+        assert_true(parameters(&c.model) == rows[i].parameters);
+    }
+    assert_int_equal(config_preset_count, 1 + sizeof rows / sizeof rows[0]);
+}
+
+static void preset_comes_first_overrides_last(void **state)
+{
+    struct config c;
+    const char *text = "model:\n  hidden: 96\n  preset: LLAMA_TINY\ntrain: {steps: 7, lr: 1e-2}\n"
+                       "data.train: 'a b'\nrun:\n";
+    put(text, strlen(text));
+    LOAD(&c, path, "train.steps=8", "train.steps=9");
+    assert_string_equal(c.model.preset, "llama-tiny");
+    assert_int_equal(c.model.hidden, 96);
+    assert_int_equal(c.model.head_dim, 24);
+    assert_int_equal(c.train.steps, 9);
+    assert_true(c.train.lr == 0.01);
+    assert_string_equal(c.data.train, "a b");
+    LOAD(&c, path, "model.kv_heads=0", "model.heads=3", "model.preset=llama-10m");
+    assert_string_equal(c.model.preset, "llama-10m");
+    assert_int_equal(c.model.hidden, 96);
+    assert_int_equal(c.model.layers, 8);
+    assert_int_equal(c.model.kv_heads, 3);
+}
+
+static void names_people_know_are_taken(void **state)
+{
+    static const struct {
+        const char *text;
+        int strategy;
+    } rows[] = {
+        {"no_shard", STRATEGY_NO_SHARD}, {"DDP", STRATEGY_NO_SHARD},
+        {"stage0", STRATEGY_NO_SHARD},   {"Full_Shard", STRATEGY_FULL_SHARD},
+        {"zero3", STRATEGY_FULL_SHARD},  {"STAGE3", STRATEGY_FULL_SHARD},
+    };
+    struct error err = {0};
+    struct config c = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_int_equal(config_set(&c, "parallel.strategy", rows[i].text, &err), 0);
+        assert_int_equal(c.parallel.strategy, rows[i].strategy);
+    }
+    assert_int_equal(config_set(&c, "precision", "BF16", &err), 0);
+    assert_int_equal(c.precision, PRECISION_BF16);
+    assert_int_equal(config_set(&c, "parallel.forward_prefetch", "No", &err), 0);
+    assert_int_equal(c.parallel.forward_prefetch, 0);
+    assert_int_equal(config_set(&c, "train.schedule", "WarmupDecayLR", &err), 0);
+    assert_int_equal(c.train.schedule, SCHEDULE_LINEAR);
+    /* a prefix of an alias is not the alias */
+    assert_int_equal(config_set(&c, "parallel.strategy", "stage", &err), -1);
+    assert_int_equal(config_set(&c, "parallel.strategy", "dd", &err), -1);
+}
+
+static void unknown_keys_name_the_nearest(void **state)
+{
+    REFUSED(NULL, "train.stpes=4", "train.stpes=4", "unknown key", "train.steps?");
+    REFUSED(NULL, "parallel.stratgy=x", "parallel.strategy?");
+    REFUSED(NULL, "lr=1", "train.lr?");
+    REFUSED(NULL, "optimizer.lr=1", "train.lr?");
+    REFUSED(NULL, "qqqqqqqqqqqq=1", "config --show");
+    REFUSED("train:\n  lr: 1\n  stesp: 2\n", NULL, path, ":3:", "train.steps?");
+    REFUSED("trian:\n  steps: 2\n", NULL, ":1:", "unknown key \"trian\"");
+    REFUSED("foo: {}\n", NULL, ":1:", "unknown key \"foo\"");
+    REFUSED("foo:\n", NULL, ":1:", "unknown key \"foo\"");
+    REFUSED("model.preset: lama3-8b\n", NULL, ":1:", "llama3-8b?");
+    REFUSED(NULL, "parallel.strategy=FULL_SHRD", "FULL_SHARD?", "NO_SHARD");
+    REFUSED(NULL, "=3", "key=value");
+    REFUSED(NULL, "run.yaml", "key=value", "run.yaml");
+}
+
+static void distance_counts_edits(void **state)
+{
+    assert_int_equal(edit_distance("", "abc"), 3);
+    assert_int_equal(edit_distance("abc", ""), 3);
+    assert_int_equal(edit_distance("train.steps", "TRAIN.steps"), 0);
+    assert_int_equal(edit_distance("stpes", "steps"), 1);
+    assert_int_equal(edit_distance("kitten", "sitting"), 3);
+    char a[200], b[201];
+    memset(a, 'a', sizeof a);
+    memset(b, 'a', sizeof b);
+    a[199] = b[200] = '\0';
+    assert_true(edit_distance(a, b) > 100); /* past the table nothing is near */
+}
+
+static void types_are_checked(void **state)
+{
+    REFUSED(NULL, "train.steps=ten", "train.steps", "\"ten\"", "whole number");
+    REFUSED(NULL, "train.steps=1.5", "whole number");
+    REFUSED(NULL, "train.steps=", "whole number");
+    REFUSED(NULL, "train.steps=-", "whole number");
+    REFUSED(NULL, "train.steps= 5", "whole number");
+    REFUSED(NULL, "train.lr=fast", "not a number");
+    REFUSED(NULL, "train.lr=nan", "not a number");
+    REFUSED(NULL, "train.lr=0x1p3", "not a number");
+    REFUSED(NULL, "train.lr=1e999", "out of range");
+    REFUSED(NULL, "parallel.forward_prefetch=maybe", "neither true nor false");
+    REFUSED("train:\n  steps:\n", NULL, ":2:", "train.steps has no value");
+    REFUSED("train: 5\n", NULL, ":1:", "train is a group");
+    REFUSED("seed: {a: 1}\n", NULL, ":1:", "seed takes a value");
+    REFUSED("seed: [1, 2]\n", NULL, ":1:", "seed", "lists are not understood");
+    REFUSED("- seed\n", NULL, ":1:", "lists are not understood");
+    REFUSED("seed\n", NULL, ":1:", "key: value");
+}
+
+static void ranges_are_stated(void **state)
+{
+    REFUSED(NULL, "checkpoint.keep=1", "checkpoint.keep", "1 is out of range", "2 to ");
+    REFUSED(NULL, "train.micro_batch=0", "1 to ");
+    REFUSED(NULL, "train.steps=-1", "0 to ");
+    REFUSED(NULL, "train.steps=99999999999999999999", "out of range");
+    REFUSED(NULL, "train.beta1=1", "0 to 0.999999");
+    REFUSED(NULL, "train.lr=-1", "out of range");
+    REFUSED(NULL, "run.trace=2147483648", "out of range");
+}
+
+/* Names that exist elsewhere are not called unknown, and never fall back to something else. */
+static void later_things_are_said_to_be_absent(void **state)
+{
+    static const char *const rows[] = {
+        "precision=fp16",
+        "precision=FP8",
+        "device=cuda",
+        "parallel.strategy=SHARD_GRAD_OP",
+        "parallel.strategy=zero2",
+        "parallel.strategy=stage1",
+        "recompute=full",
+        "recompute=selective",
+        "parallel.tensor=2",
+        "parallel.pipeline=4",
+        "offload.optimizer=host",
+        "offload.params=disk",
+        "offload.path=/tmp",
+        "checkpoint.async=true",
+        "parallel.strategy=HYBRID_SHARD",
+        "parallel.backward_prefetch=BACKWARD_POST",
+        "model.path=x",
+        "parallel.wrap=block",
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        REFUSED(NULL, rows[i], "not in this version of trireme");
+    REFUSED(NULL, "parallel.tensor=0", "out of range");
+}
+
+static void impossible_combinations_are_refused(void **state)
+{
+    static const struct {
+        const char *lines, *word;
+    } rows[] = {
+        {"model.kv_heads: 3", "model.kv_heads"},
+        {"model.heads: 3\nmodel.kv_heads: 1", "model.hidden (64)"},
+        {"model.head_dim: 7", "even"},
+        {"model.heads: 64\nmodel.kv_heads: 0", "head_dim is 1"},
+        {"data.seq_len: 129", "model.max_seq_len (128)"},
+        {"train.global_batch: 7\ntrain.micro_batch: 2", "not a multiple of train.micro_batch"},
+        {"train.global_batch: 2\ntrain.micro_batch: 4", "not a multiple of train.micro_batch"},
+        {"parallel.shard: 3", "data ranks"},
+        {"parallel.strategy: ddp\nparallel.shard: 2", "NO_SHARD"},
+        {"parallel.replicate: 2", "HYBRID_SHARD"},
+        {"train.min_lr: 1", "train.min_lr"},
+        {"train.warmup_steps: 101", "train.warmup_steps"},
+        {"train.eval_every: 5", "data.valid"},
+        {"run.dir:", "run.dir"},
+        {"model.rope_scaling: llama3\nmodel.rope_low_freq_factor: 4", "rope_high_freq_factor"},
+    };
+    char text[300];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        snprintf(text, sizeof text, "model.preset: llama-tiny\n%s\n", rows[i].lines);
+        REFUSED(text, NULL, rows[i].word);
+    }
+    REFUSED(NULL, NULL, "model.layers", "model.preset=llama-tiny");
+    REFUSED("", "model.layers=3", "model.hidden");
+}
+
+static void duplicates_are_refused(void **state)
+{
+    REFUSED("seed: 1\nseed: 1\n", NULL, ":2:", "seed was already set in line 1");
+    REFUSED("train:\n  steps: 1\ntrain.steps: 2\n", NULL, ":3:", "line 2");
+    REFUSED("train:\n  steps: 1\ntrain:\n  lr: 2\n", NULL, ":3:", "train was already begun");
+    REFUSED("model.preset: llama-tiny\nmodel.preset: llama-10m\n", NULL, ":2:", "line 1");
+}
+
+static void syntax_errors_have_line_and_column(void **state)
+{
+    REFUSED("seed: 1\ntrain: steps: 2\n", NULL, ":2:13:");
+    REFUSED("seed: \"abc\n", NULL, path, ":2:1:");
+    REFUSED("train:\n\tsteps: 1\n", NULL, ":2:1:");
+    REFUSED("a: *b\n", NULL, "aliases");
+    REFUSED("seed: !!int 4\n", NULL, ":1:", "tags");
+    REFUSED("seed: 1\n---\nseed: 2\n", NULL, ":2:", "second document");
+    REFUSED("{[a]: 1}\n", NULL, "lists");
+    REFUSED("{{a: 1}: 1}\n", NULL, "map cannot be a key");
+    REFUSED("{a: {a: {a: {a: {a: {a: {a: {a: {a: 1}}}}}}}}}\n", NULL, "nested");
+    REFUSED("seed: \"\xff\"\n", NULL, "not a text file");
+    REFUSED("data.train: \"a\\nb\"\n", NULL, "byte 2", "printable");
+}
+
+static void files_that_are_no_configuration(void **state)
+{
+    static const char hdf5[] = "\211HDF\r\n\032\n\0\0";
+    struct config c;
+    struct error err = {0};
+    put(hdf5, sizeof hdf5);
+    assert_int_equal(config_load(&c, path, NULL, 0, &err), -1);
+    assert_non_null(strstr(err.text, "not a text file"));
+    put("seed: 1\n\0x", 10);
+    assert_int_equal(config_load(&c, path, NULL, 0, &err), -1);
+    assert_non_null(strstr(err.text, "0x00 at offset 8"));
+    assert_int_equal(truncate(path, (off_t)1 << 30), 0); /* a hole: 1 GB that takes no room */
+    assert_int_equal(config_load(&c, path, NULL, 0, &err), -1);
+    assert_non_null(strstr(err.text, "1073741824 bytes"));
+    assert_int_equal(config_load(&c, "/nonexistent/x.yaml", NULL, 0, &err), -1);
+    assert_non_null(strstr(err.text, "/nonexistent/x.yaml: No such file"));
+    assert_int_equal(config_load(&c, "/tmp", NULL, 0, &err), -1);
+    assert_non_null(strstr(err.text, "/tmp is not a file"));
+    assert_int_equal(config_load(&c, "/dev/zero", NULL, 0, &err), -1);
+    assert_non_null(strstr(err.text, "not a file"));
+}
+
+/* Anything a byte can do to a good file is either read or refused with one line. */
+static void damaged_files_never_crash(void **state)
+{
+    static const char good[] = "model: {preset: llama-tiny}\ntrain:\n  lr: 1e-3 # x\n"
+                               "data:\n  train: \"a\\\"b\"\n";
+    static const char bytes[] = "\0\xff:{}[]\"'\\\n\t#&*!%@`-?|> \x80\xe2";
+    char text[sizeof good];
+    int read = 0, bad = 0;
+    for (size_t at = 0; at < sizeof good - 1; at++)
+        for (size_t b = 0; b < sizeof bytes - 1; b++) {
+            struct config c;
+            struct error err = {0};
+            memcpy(text, good, sizeof good);
+            text[at] = bytes[b];
+            put(text, sizeof good - 1);
+            int rc = config_load(&c, path, NULL, 0, &err);
+            assert_true(rc == 0 || (rc == -1 && err.text[0] && !strchr(err.text, '\n')));
+            *(rc ? &bad : &read) += 1;
+        }
+    assert_true(read > 10 && bad > 100);
+}
+
+static void texts_have_limits(void **state)
+{
+    struct config c = {0};
+    struct error err = {0};
+    char text[CONFIG_TEXT + 1];
+    memset(text, 'x', sizeof text);
+    text[CONFIG_TEXT] = '\0';
+    assert_int_equal(config_set(&c, "data.train", text, &err), -1);
+    assert_non_null(strstr(err.text, "longer than 511"));
+    text[CONFIG_TEXT - 1] = '\0';
+    assert_int_equal(config_set(&c, "data.train", text, &err), 0);
+    assert_string_equal(c.data.train, text);
+    assert_int_equal(config_set(&c, "data.train", "", &err), 0);
+    assert_string_equal(c.data.train, "");
+    static const char *const bad[] = {
+        "a\tb",     "a\x7f",        "\xc0\x80", "\xed\xa0\x80", "\xf5\x80\x80\x80",
+        "\xc2\x85", "\xef\xbb\xbf", "\xe2\x82"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(config_set(&c, "data.train", bad[i], &err), -1);
+    assert_int_equal(config_set(&c, "data.train", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x9a\xa3", &err), 0);
+}
+
+static void written_configuration_reads_back(void **state)
+{
+    static const char *const sets[][8] = {
+        {"model.preset=llama-tiny"},
+        {"model.preset=llama3.2-1b", "train.lr=0.1", "parallel.strategy=ddp", "precision=bf16"},
+        {"model.preset=llama-10m", "train.lr=1.2345678901234567e-5", "train.min_lr=3e-17",
+         "data.train=a \"b\" \\c: #d 'e' \xc3\xa9 \xf0\x9f\x9a\xa3", "data.valid=null", "run.dir=~",
+         "seed=9223372036854775807"},
+        {"model.layers=1", "model.hidden=6", "model.heads=3", "model.ffn=7", "model.vocab=11",
+         "data.train= leading and trailing ", "parallel.forward_prefetch=false"},
+    };
+    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
+        struct config c, back;
+        struct error err = {0};
+        int count = 0;
+        while (count < 8 && sets[i][count])
+            count++;
+        assert_int_equal(config_load(&c, NULL, sets[i], count, &err), 0);
+        assert_int_equal(config_write(&c, path, &err), 0);
+        LOAD(&back, path, "seed=5");
+        assert_int_equal(back.seed, 5);
+        back.seed = c.seed;
+        assert_memory_equal(&c, &back, sizeof c);
+    }
+    struct config c;
+    struct error err = {0};
+    LOAD(&c, NULL, "model.preset=llama-tiny");
+    assert_int_equal(config_write(&c, "/nonexistent/config.yaml", &err), -1);
+    assert_non_null(strstr(err.text, "/nonexistent/config.yaml"));
+}
+
+static void show_has_every_key(void **state)
+{
+    for (int format = CONFIG_TEXT_TABLE; format <= CONFIG_MAN; format++) {
+        char *text = NULL;
+        size_t bytes = 0;
+        FILE *out = open_memstream(&text, &bytes);
+        config_show(out, format);
+        assert_int_equal(fclose(out), 0);
+        for (int i = 0; i < config_key_count; i++)
+            assert_non_null(strstr(text, config_keys[i].name));
+        free(text);
+    }
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(defaults_are_complete),
+        TEST(rows_are_sound),
+        TEST(presets_have_the_published_sizes),
+        TEST(preset_comes_first_overrides_last),
+        TEST(names_people_know_are_taken),
+        TEST(unknown_keys_name_the_nearest),
+        TEST(distance_counts_edits),
+        TEST(types_are_checked),
+        TEST(ranges_are_stated),
+        TEST(later_things_are_said_to_be_absent),
+        TEST(impossible_combinations_are_refused),
+        TEST(duplicates_are_refused),
+        TEST(syntax_errors_have_line_and_column),
+        TEST(files_that_are_no_configuration),
+        TEST(damaged_files_never_crash),
+        TEST(texts_have_limits),
+        TEST(written_configuration_reads_back),
+        TEST(show_has_every_key),
+    };
+    return cmocka_run_group_tests_name("config", tests, NULL, NULL);
+}
