@@ -19,15 +19,10 @@ void gemm_close(struct device *d);
 /* Name and version of the library. */
 const char *gemm_library(void);
 
-/* A product of fp32 matrices by the library, as gemm() and gemm_scratch(). */
-typedef int gemm_f32(struct device *d, const struct gemm *g, void *scratch, struct error *err);
-typedef size_t gemm_f32_scratch(struct device *d, const struct gemm *g);
-
-/* The same with bf16 inputs for a library that has no such product here: blocks of a and b
- * are converted to fp32, multiplied by f32 and summed in fp32.  Needs a scratch that does not
- * grow with the shapes. */
-int gemm_by_blocks(struct device *d, const struct gemm *g, gemm_f32 *f32, void *scratch,
-                   struct error *err);
-size_t gemm_by_blocks_scratch(struct device *d, const struct gemm *g, gemm_f32_scratch *f32);
+/* gemm() of bf16 inputs for a library that has no such product here: blocks of a and b are
+ * converted to fp32, multiplied by gemm() and summed in fp32.  The scratch has a bound that
+ * does not depend on the shapes. */
+int gemm_by_blocks(struct device *d, const struct gemm *g, void *scratch, struct error *err);
+size_t gemm_by_blocks_scratch(struct device *d, const struct gemm *g);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include <math.h>
 
+#include "device/cpu/work.h"
 #include "device/ops.h"
 
 #define CPU_PASTE2(name, level) cpu_##name##_##level
@@ -15,23 +16,6 @@
 #define CPU(name)               CPU_PASTE(name, CPU_LEVEL)
 
 extern const struct device_ops CPU(ops);
-
-/* Threads for work that touches this many bytes: small work is not worth waking others. */
-static inline int cpu_threads(const struct device *d, int64_t bytes)
-{
-    const int64_t worth_bytes = 1 << 16;
-    return bytes < worth_bytes ? 1 : d->threads;
-}
-
-static inline int64_t min_i64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
 
 void CPU(embedding)(struct device *d, enum dtype dt, void *y, const void *table,
                     const int32_t *tokens, int64_t rows, int64_t hidden, int64_t vocab);

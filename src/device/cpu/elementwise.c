@@ -1,0 +1,119 @@
+/* elementwise.c - ops that touch each element once: bound by memory, not arithmetic. */
+#include "device/cpu/kernels.h"
+#include "device/cpu/simd.h"
+
+/* Elements a thread takes at a time; fixed, so that bits do not depend on threads. */
+enum { CHUNK = 8192 };
+
+SIMD_INLINE void add_chunk(enum dtype dt, void *y, const void *a, const void *b, int64_t begin,
+                           int64_t end)
+{
+    for (int64_t i = begin; i < end; i += CPU_LANES) {
+        vf sum = vf_get_some(dt, a, i, end - i) + vf_get_some(dt, b, i, end - i);
+        vf_put_some(dt, y, i, end - i, sum);
+    }
+}
+
+void CPU(add)(struct device *d, enum dtype dt, void *y, const void *a, const void *b, int64_t elems)
+{
+#pragma omp parallel for num_threads(cpu_threads(d, elems * 4))
+    for (int64_t begin = 0; begin < elems; begin += CHUNK) {
+        int64_t end = min_i64(begin + CHUNK, elems);
+        if (dt == DTYPE_BF16)
+            add_chunk(DTYPE_BF16, y, a, b, begin, end);
+        else
+            add_chunk(DTYPE_F32, y, a, b, begin, end);
+    }
+}
+
+SIMD_INLINE void cast_chunk(enum dtype to, void *y, enum dtype from, const void *x, int64_t begin,
+                            int64_t end)
+{
+    for (int64_t i = begin; i < end; i += CPU_LANES)
+        vf_put_some(to, y, i, end - i, vf_get_some(from, x, i, end - i));
+}
+
+void CPU(cast)(struct device *d, enum dtype to, void *y, enum dtype from, const void *x,
+               int64_t elems)
+{
+    if (to == from) {
+        CPU(copy)(d, y, x, (size_t)elems * dtype_bytes(to));
+        return;
+    }
+#pragma omp parallel for num_threads(cpu_threads(d, elems * 4))
+    for (int64_t begin = 0; begin < elems; begin += CHUNK) {
+        int64_t end = min_i64(begin + CHUNK, elems);
+        if (to == DTYPE_BF16)
+            cast_chunk(DTYPE_BF16, y, DTYPE_F32, x, begin, end);
+        else
+            cast_chunk(DTYPE_F32, y, DTYPE_BF16, x, begin, end);
+    }
+}
+
+void CPU(fill_zero)(struct device *d, void *y, size_t bytes)
+{
+    int threads = cpu_threads(d, (int64_t)bytes);
+    size_t piece = (bytes / (size_t)threads + 64) & ~(size_t)63;
+#pragma omp parallel for num_threads(threads)
+    for (size_t begin = 0; begin < bytes; begin += piece)
+        memset((char *)y + begin, 0, bytes - begin < piece ? bytes - begin : piece);
+}
+
+void CPU(copy)(struct device *d, void *y, const void *x, size_t bytes)
+{
+    int threads = cpu_threads(d, (int64_t)bytes);
+    size_t piece = (bytes / (size_t)threads + 64) & ~(size_t)63;
+#pragma omp parallel for num_threads(threads)
+    for (size_t begin = 0; begin < bytes; begin += piece)
+        memcpy((char *)y + begin, (const char *)x + begin,
+               bytes - begin < piece ? bytes - begin : piece);
+}
+
+SIMD_INLINE void swiglu_row(enum dtype dt, void *y, const void *gate_up, int64_t row, int64_t ffn)
+{
+    int64_t gate = row * 2 * ffn, up = gate + ffn;
+    for (int64_t i = 0; i < ffn; i += CPU_LANES) {
+        vf g = vf_get_some(dt, gate_up, gate + i, ffn - i);
+        vf u = vf_get_some(dt, gate_up, up + i, ffn - i);
+        vf_put_some(dt, y, row * ffn + i, ffn - i, g * vf_sigmoid(g) * u);
+    }
+}
+
+void CPU(swiglu)(struct device *d, enum dtype dt, void *y, const void *gate_up, int64_t rows,
+                 int64_t ffn)
+{
+#pragma omp parallel for num_threads(cpu_threads(d, rows *ffn * 4))
+    for (int64_t row = 0; row < rows; row++) {
+        if (dt == DTYPE_BF16)
+            swiglu_row(DTYPE_BF16, y, gate_up, row, ffn);
+        else
+            swiglu_row(DTYPE_F32, y, gate_up, row, ffn);
+    }
+}
+
+/* With s = sigmoid(g): dup = dy g s,  dgate = dy u s (1 + g (1 - s)). */
+SIMD_INLINE void swiglu_backward_row(enum dtype dt, void *dgate_up, const void *dy,
+                                     const void *gate_up, int64_t row, int64_t ffn)
+{
+    int64_t gate = row * 2 * ffn, up = gate + ffn;
+    for (int64_t i = 0; i < ffn; i += CPU_LANES) {
+        vf g = vf_get_some(dt, gate_up, gate + i, ffn - i);
+        vf u = vf_get_some(dt, gate_up, up + i, ffn - i);
+        vf grad = vf_get_some(dt, dy, row * ffn + i, ffn - i);
+        vf s = vf_sigmoid(g);
+        vf_put_some(dt, dgate_up, gate + i, ffn - i, grad * u * s * (1.0f + g * (1.0f - s)));
+        vf_put_some(dt, dgate_up, up + i, ffn - i, grad * g * s);
+    }
+}
+
+void CPU(swiglu_backward)(struct device *d, enum dtype dt, void *dgate_up, const void *dy,
+                          const void *gate_up, int64_t rows, int64_t ffn)
+{
+#pragma omp parallel for num_threads(cpu_threads(d, rows *ffn * 4))
+    for (int64_t row = 0; row < rows; row++) {
+        if (dt == DTYPE_BF16)
+            swiglu_backward_row(DTYPE_BF16, dgate_up, dy, gate_up, row, ffn);
+        else
+            swiglu_backward_row(DTYPE_F32, dgate_up, dy, gate_up, row, ffn);
+    }
+}

@@ -1,0 +1,322 @@
+/* gemm_onednn.c - matrix products by oneDNN.
+ *
+ * A matmul primitive is compiled for each distinct product (shape, strides, types, addend)
+ * and kept with its memory objects; a call then only sets pointers.  An addend that is c
+ * itself is oneDNN's sum post-op, another one its binary post-op.  What oneDNN refuses, or
+ * would do by its reference loops (bf16 on chips without AVX-512), goes through fp32.
+ */
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "device/cpu/gemm.h"
+#include "device/cpu/onednn.h"
+
+enum addend { ADDEND_NONE, ADDEND_SELF, ADDEND_OTHER, ADDEND_KINDS };
+
+/* What makes two products the same; without padding, so that bytes compare. */
+struct key {
+    int64_t dt, dt_c, trans_a, trans_b, addend;
+    int64_t m, n, k, lda, ldb, ldc;
+};
+
+enum operand { OPERAND_A, OPERAND_B, OPERAND_C, OPERAND_ADDEND, OPERAND_SCRATCH, OPERANDS };
+
+struct product {
+    struct key key;
+    dnnl_primitive_t primitive;     /* NULL: by blocks through fp32 */
+    dnnl_memory_t memory[OPERANDS]; /* NULL: not an operand of this product */
+    struct product *next;           /* in its bucket */
+};
+
+enum { BUCKETS = 256 };
+
+struct state {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    struct product *buckets[BUCKETS];
+};
+
+/* Set err to what oneDNN was asked to do and go to fail. */
+#define CHECK(call)                                                       \
+    do {                                                                  \
+        dnnl_status_t status_ = (call);                                   \
+        if (status_ != dnnl_success) {                                    \
+            error_set(err, "oneDNN: %s: status %d", #call, (int)status_); \
+            goto fail;                                                    \
+        }                                                                 \
+    } while (0)
+
+static struct key key_of(const struct gemm *g, enum addend addend)
+{
+    return (struct key){g->dt, g->dt_c, g->trans_a, g->trans_b, addend, g->m,
+                        g->n,  g->k,    g->lda,     g->ldb,     g->ldc};
+}
+
+static dnnl_data_type_t type_of(int64_t dt)
+{
+    return dt == DTYPE_BF16 ? dnnl_bf16 : dnnl_f32;
+}
+
+/* Descriptor of a [rows, cols] operand whose transpose is stored where trans is 1. */
+static dnnl_status_t describe(dnnl_memory_desc_t *md, int64_t dt, int64_t rows, int64_t cols,
+                              int64_t ld, int64_t trans)
+{
+    const dnnl_dims_t dims = {rows, cols}, strides = {trans ? 1 : ld, trans ? ld : 1};
+    return onednn_md_create(md, type_of(dt), dims, strides);
+}
+
+static dnnl_status_t make_attributes(dnnl_primitive_attr_t *attr, int64_t addend, onednn_md c)
+{
+    dnnl_post_ops_t ops;
+    dnnl_status_t status = dnnl_primitive_attr_create(attr);
+    if (status != dnnl_success)
+        return status;
+    dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user);
+    status = dnnl_post_ops_create(&ops);
+    if (status != dnnl_success)
+        return status;
+    if (addend == ADDEND_SELF)
+        status = onednn_append_sum(ops);
+    if (addend == ADDEND_OTHER)
+        status = dnnl_post_ops_append_binary(ops, dnnl_binary_add, c);
+    if (status == dnnl_success)
+        status = dnnl_primitive_attr_set_post_ops(*attr, ops);
+    dnnl_post_ops_destroy(ops);
+    return status;
+}
+
+/* An implementation worth having: oneDNN's reference loops are slower than fp32 by blocks. */
+static int is_fast(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = "";
+    dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
+    return strncmp(name, "ref", 3) != 0;
+}
+
+/* The primitive descriptor of key, with descriptors of its matrices in md[3], to be destroyed
+ * with drop_descriptors() in either case.  *pd is NULL where oneDNN has nothing good. */
+static void make_descriptors(dnnl_primitive_desc_t *pd, dnnl_memory_desc_t md[3],
+                             const struct state *s, const struct key *key)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    *pd = NULL;
+    if (describe(&md[OPERAND_A], key->dt, key->m, key->k, key->lda, key->trans_a) ||
+        describe(&md[OPERAND_B], key->dt, key->k, key->n, key->ldb, key->trans_b) ||
+        describe(&md[OPERAND_C], key->dt_c, key->m, key->n, key->ldc, 0))
+        return;
+    onednn_md c = onednn_md_of(&md[OPERAND_C]);
+    if (make_attributes(&attr, key->addend, c) == dnnl_success &&
+        onednn_matmul(pd, s->engine, onednn_md_of(&md[OPERAND_A]), onednn_md_of(&md[OPERAND_B]), c,
+                      attr) != dnnl_success)
+        *pd = NULL;
+    dnnl_primitive_attr_destroy(attr);
+    if (*pd && key->dt == DTYPE_BF16 && !is_fast(*pd)) {
+        dnnl_primitive_desc_destroy(*pd);
+        *pd = NULL;
+    }
+}
+
+static void drop_descriptors(dnnl_primitive_desc_t pd, dnnl_memory_desc_t md[3])
+{
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    for (int i = 0; i < 3; i++)
+        onednn_md_destroy(&md[i]);
+}
+
+static void product_destroy(struct product *p)
+{
+    if (!p)
+        return;
+    for (int i = 0; i < OPERANDS; i++)
+        if (p->memory[i])
+            dnnl_memory_destroy(p->memory[i]);
+    if (p->primitive)
+        dnnl_primitive_destroy(p->primitive);
+    free(p);
+}
+
+static onednn_md scratch_md(const_dnnl_primitive_desc_t pd)
+{
+    return dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+}
+
+static int make_memory(struct product *p, const struct state *s, const_dnnl_primitive_desc_t pd,
+                       const dnnl_memory_desc_t md[3], struct error *err)
+{
+    for (int i = OPERAND_A; i <= OPERAND_C; i++)
+        CHECK(dnnl_memory_create(&p->memory[i], onednn_md_of(&md[i]), s->engine, DNNL_MEMORY_NONE));
+    if (p->key.addend == ADDEND_OTHER)
+        CHECK(dnnl_memory_create(&p->memory[OPERAND_ADDEND], onednn_md_of(&md[OPERAND_C]),
+                                 s->engine, DNNL_MEMORY_NONE));
+    if (dnnl_memory_desc_get_size(scratch_md(pd)) > 0)
+        CHECK(dnnl_memory_create(&p->memory[OPERAND_SCRATCH], scratch_md(pd), s->engine,
+                                 DNNL_MEMORY_NONE));
+    return 0;
+fail:
+    return -1;
+}
+
+static struct product *product_create(const struct state *s, const struct key *key,
+                                      struct error *err)
+{
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_memory_desc_t md[3];
+    memset(md, 0, sizeof md);
+    struct product *p = calloc(1, sizeof *p);
+    if (!p) {
+        error_set(err, "out of memory: a matrix product");
+        return NULL;
+    }
+    p->key = *key;
+    make_descriptors(&pd, md, s, key);
+    if (pd) {
+        CHECK(dnnl_primitive_create(&p->primitive, pd));
+        if (make_memory(p, s, pd, md, err))
+            goto fail;
+    } else if (key->dt != DTYPE_BF16) {
+        error_set(err, "oneDNN has no product [%lld,%lld] x [%lld,%lld] in %s", (long long)key->m,
+                  (long long)key->k, (long long)key->k, (long long)key->n,
+                  dtype_name((enum dtype)key->dt));
+        goto fail;
+    }
+    drop_descriptors(pd, md);
+    return p;
+fail:
+    drop_descriptors(pd, md);
+    product_destroy(p);
+    return NULL;
+}
+
+static struct product *find_or_create(struct state *s, const struct key *key, struct error *err)
+{
+    struct product **bucket = &s->buckets[hash_bytes(key, sizeof *key) % BUCKETS];
+    for (struct product *p = *bucket; p; p = p->next)
+        if (!memcmp(&p->key, key, sizeof *key))
+            return p;
+    struct product *p = product_create(s, key, err);
+    if (!p)
+        return NULL;
+    p->next = *bucket;
+    *bucket = p;
+    return p;
+}
+
+static int execute(const struct state *s, const struct product *p, void *const data[OPERANDS],
+                   struct error *err)
+{
+    static const int names[OPERANDS] = {
+        [OPERAND_A] = DNNL_ARG_SRC,
+        [OPERAND_B] = DNNL_ARG_WEIGHTS,
+        [OPERAND_C] = DNNL_ARG_DST,
+        [OPERAND_ADDEND] = DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1,
+        [OPERAND_SCRATCH] = DNNL_ARG_SCRATCHPAD,
+    };
+    dnnl_exec_arg_t args[OPERANDS];
+    int count = 0;
+    for (int i = 0; i < OPERANDS; i++) {
+        if (!p->memory[i])
+            continue;
+        CHECK(dnnl_memory_set_data_handle(p->memory[i], data[i]));
+        args[count++] = (dnnl_exec_arg_t){names[i], p->memory[i]};
+    }
+    CHECK(dnnl_primitive_execute(p->primitive, s->stream, count, args));
+    CHECK(dnnl_stream_wait(s->stream));
+    return 0;
+fail:
+    return -1;
+}
+
+static int run(struct device *d, const struct gemm *g, void *scratch, struct error *err)
+{
+    struct state *s = d->state;
+    enum addend addend = !g->addend ? ADDEND_NONE : g->addend == g->c ? ADDEND_SELF : ADDEND_OTHER;
+    const struct key key = key_of(g, addend);
+    void *const data[OPERANDS] = {(void *)g->a, (void *)g->b, g->c, (void *)g->addend, scratch};
+    struct product *p = find_or_create(s, &key, err);
+    if (!p)
+        return -1;
+    if (!p->primitive)
+        return gemm_by_blocks(d, g, scratch, err);
+    return execute(s, p, data, err);
+}
+
+/* oneDNN cuts a product for the threads OpenMP would give this thread. */
+int gemm(struct device *d, const struct gemm *g, void *scratch, struct error *err)
+{
+    int saved = omp_get_max_threads();
+    if (g->m == 0 || g->n == 0)
+        return 0;
+    omp_set_num_threads(d->threads);
+    int status = run(d, g, scratch, err);
+    omp_set_num_threads(saved);
+    return status;
+}
+
+static size_t scratch_of(struct device *d, const struct gemm *g, enum addend addend)
+{
+    const struct key key = key_of(g, addend);
+    dnnl_primitive_desc_t pd;
+    dnnl_memory_desc_t md[3];
+    memset(md, 0, sizeof md);
+    make_descriptors(&pd, md, d->state, &key);
+    size_t bytes = pd ? dnnl_memory_desc_get_size(scratch_md(pd)) : gemm_by_blocks_scratch(d, g);
+    drop_descriptors(pd, md);
+    return bytes;
+}
+
+/* Which addend will be given is not known yet: enough for any. */
+size_t gemm_scratch(struct device *d, const struct gemm *g)
+{
+    int saved = omp_get_max_threads();
+    size_t most = 0;
+    omp_set_num_threads(d->threads);
+    for (enum addend addend = 0; addend < ADDEND_KINDS && g->m > 0 && g->n > 0; addend++) {
+        size_t bytes = scratch_of(d, g, addend);
+        most = bytes > most ? bytes : most;
+    }
+    omp_set_num_threads(saved);
+    return most;
+}
+
+int gemm_open(struct device *d, struct error *err)
+{
+    struct state *s = calloc(1, sizeof *s);
+    if (!s)
+        return error_set(err, "out of memory: matrix products");
+    d->state = s;
+    CHECK(dnnl_engine_create(&s->engine, dnnl_cpu, 0));
+    CHECK(dnnl_stream_create(&s->stream, s->engine, dnnl_stream_default_flags));
+    return 0;
+fail:
+    gemm_close(d);
+    return -1;
+}
+
+void gemm_close(struct device *d)
+{
+    struct state *s = d->state;
+    if (!s)
+        return;
+    for (int i = 0; i < BUCKETS; i++)
+        for (struct product *p = s->buckets[i], *next; p; p = next) {
+            next = p->next;
+            product_destroy(p);
+        }
+    if (s->stream)
+        dnnl_stream_destroy(s->stream);
+    if (s->engine)
+        dnnl_engine_destroy(s->engine);
+    free(s);
+    d->state = NULL;
+}
+
+const char *gemm_library(void)
+{
+#define TEXT2(x) #x
+#define TEXT(x)  TEXT2(x)
+    return "oneDNN " TEXT(DNNL_VERSION_MAJOR) "." TEXT(DNNL_VERSION_MINOR) "." TEXT(
+        DNNL_VERSION_PATCH);
+}

@@ -1,0 +1,99 @@
+/* loss.c - softmax cross-entropy of logits that are never kept for the whole batch. */
+#include "device/cpu/kernels.h"
+#include "device/cpu/simd.h"
+
+/* Lanes from n on become fill. */
+SIMD_INLINE vf fill_rest(vf v, int64_t n, float fill)
+{
+    return vf_select(vi_lanes() < (int32_t)min_i64(n, CPU_LANES), v, vf_set(fill));
+}
+
+static float row_max(const float *x, int64_t n)
+{
+    vf top = vf_set(-INFINITY);
+    for (int64_t i = 0; i < n; i += CPU_LANES)
+        top = vf_max(top, fill_rest(vf_get_some(DTYPE_F32, x, i, n - i), n - i, -INFINITY));
+    return vf_top(top);
+}
+
+/* Sum of e^(x - top), in fp32 over short blocks and in fp64 over the blocks. */
+static double row_sum(const float *x, int64_t n, float top)
+{
+    enum { BLOCK = 1024 };
+    double sum = 0;
+    for (int64_t begin = 0; begin < n; begin += BLOCK) {
+        int64_t end = min_i64(begin + BLOCK, n);
+        vf part = {0};
+        for (int64_t i = begin; i < end; i += CPU_LANES) {
+            vf v = fill_rest(vf_get_some(DTYPE_F32, x, i, end - i), end - i, -INFINITY);
+            part += vf_exp(v - top);
+        }
+        sum += vf_sum(part);
+    }
+    return sum;
+}
+
+/* Writes at element i what it has read up to i, so that dlogits may overlay logits. */
+SIMD_INLINE void row_gradient(enum dtype dt, void *dlogits, const float *x, int64_t n, float top,
+                              float factor)
+{
+    for (int64_t i = 0; i < n; i += CPU_LANES) {
+        vf v = vf_get_some(DTYPE_F32, x, i, n - i);
+        vf_put_some(dt, dlogits, i, n - i, vf_exp(v - top) * factor);
+    }
+}
+
+static void put_one(enum dtype dt, void *base, int64_t i, float value)
+{
+    if (dt == DTYPE_BF16)
+        ((bf16 *)base)[i] = f32_to_bf16(value);
+    else
+        ((float *)base)[i] = value;
+}
+
+static float loss_row(enum dtype dt, void *dlogits, const float *x, int32_t target, int64_t n,
+                      float scale)
+{
+    if (target < 0) {
+        if (dlogits)
+            memset(dlogits, 0, (size_t)n * dtype_bytes(dt));
+        return 0;
+    }
+    float top = row_max(x, n), at_target = x[target];
+    double sum = row_sum(x, n, top);
+    if (dlogits) {
+        float factor = (float)(scale / sum);
+        float p = expf(at_target - top);
+        if (dt == DTYPE_BF16)
+            row_gradient(DTYPE_BF16, dlogits, x, n, top, factor);
+        else
+            row_gradient(DTYPE_F32, dlogits, x, n, top, factor);
+        put_one(dt, dlogits, target, (float)((p / sum - 1) * scale));
+    }
+    return (float)(log(sum) + (double)top - (double)at_target);
+}
+
+void CPU(cross_entropy)(struct device *d, enum dtype dt, float *row_loss, void *dlogits,
+                        int64_t ld_d, const float *logits, int64_t ld, const int32_t *targets,
+                        int64_t rows, int64_t vocab, float scale)
+{
+    size_t stride_bytes = (size_t)ld_d * dtype_bytes(dt);
+#pragma omp parallel for num_threads(cpu_threads(d, rows *vocab * 4))
+    for (int64_t row = 0; row < rows; row++) {
+        void *gradient = dlogits ? (char *)dlogits + (size_t)row * stride_bytes : NULL;
+        row_loss[row] = loss_row(dt, gradient, logits + row * ld, targets[row], vocab, scale);
+    }
+}
+
+void CPU(loss_sum)(struct device *d, double out[2], const float *row_loss, const int32_t *targets,
+                   int64_t rows)
+{
+    double sum = 0;
+    int64_t count = 0;
+    for (int64_t row = 0; row < rows; row++) {
+        sum += row_loss[row];
+        count += targets[row] >= 0;
+    }
+    out[0] += sum;
+    out[1] += (double)count;
+}

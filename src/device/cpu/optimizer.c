@@ -1,0 +1,75 @@
+/* optimizer.c - AdamW in one pass over its five tensors, and the norm that clips. */
+#include "device/cpu/kernels.h"
+#include "device/cpu/simd.h"
+
+/* Sums are per piece, and the number of pieces is fixed: bits do not depend on threads. */
+double CPU(sumsq)(struct device *d, const float *x, int64_t elems)
+{
+    enum { PIECES = 256, ALIGN = 64 };
+    int64_t piece = ceil_div(ceil_div(elems, PIECES), ALIGN) * ALIGN;
+    double sums[PIECES] = {0}, total = 0;
+#pragma omp parallel for num_threads(cpu_threads(d, elems * 4))
+    for (int p = 0; p < PIECES; p++) {
+        int64_t begin = p * piece, end = min_i64(begin + piece, elems);
+        double sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t i = begin; i < end; i++)
+            sum += (double)x[i] * (double)x[i];
+        sums[p] = sum;
+    }
+    for (int p = 0; p < PIECES; p++)
+        total += sums[p];
+    return total;
+}
+
+/* The tensors of one step, as adamw takes them. */
+struct step {
+    float *p, *m, *v;
+    const float *g;
+    bf16 *copy;
+};
+
+SIMD_INLINE void adamw_chunk(const struct adamw *a, const struct step *t, int64_t begin,
+                             int64_t end, int copies)
+{
+    float *restrict p = t->p, *restrict m = t->m, *restrict v = t->v;
+    const float *restrict g = t->g;
+    bf16 *restrict copy = t->copy;
+    const float keep = 1.0f - a->lr * a->weight_decay, step_size = a->lr / a->bias1;
+    const float root_bias2 = sqrtf(a->bias2), grad_scale = a->grad_scale, eps = a->eps;
+    const float beta2 = a->beta2, rest1 = 1.0f - a->beta1, rest2 = 1.0f - a->beta2;
+#pragma omp simd
+    for (int64_t i = begin; i < end; i++) {
+        float grad = g[i] * grad_scale;
+        float mean = m[i] + (grad - m[i]) * rest1;
+        float square = v[i] * beta2 + grad * grad * rest2;
+        float next = p[i] * keep - step_size * (mean / (sqrtf(square) / root_bias2 + eps));
+        m[i] = mean;
+        v[i] = square;
+        p[i] = next;
+        if (copies)
+            copy[i] = f32_to_bf16(next);
+    }
+}
+
+/* Moments of parameters without gradients decay into denormals, which are slow on some
+ * machines and mean nothing: they become 0. */
+void CPU(adamw)(struct device *d, const struct adamw *a, float *p, float *m, float *v,
+                const float *g, bf16 *copy, int64_t elems)
+{
+    enum { CHUNK = 8192 };
+    const struct step t = {p, m, v, g, copy};
+#pragma omp parallel num_threads(cpu_threads(d, elems * 16))
+    {
+        unsigned saved = simd_no_denormals();
+#pragma omp for schedule(static)
+        for (int64_t begin = 0; begin < elems; begin += CHUNK) {
+            int64_t end = min_i64(begin + CHUNK, elems);
+            if (copy)
+                adamw_chunk(a, &t, begin, end, 1);
+            else
+                adamw_chunk(a, &t, begin, end, 0);
+        }
+        simd_denormals(saved);
+    }
+}

@@ -1,0 +1,26 @@
+/* work.h - how work is cut for threads. */
+#ifndef TRIREME_DEVICE_CPU_WORK_H
+#define TRIREME_DEVICE_CPU_WORK_H
+
+#include <stdint.h>
+
+#include "device/device.h"
+
+/* Threads for work that touches this many bytes: small work is not worth waking others. */
+static inline int cpu_threads(const struct device *d, int64_t bytes)
+{
+    const int64_t worth_bytes = 1 << 16;
+    return bytes < worth_bytes ? 1 : d->threads;
+}
+
+static inline int64_t min_i64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+#endif
