@@ -7,3 +7,6 @@ tests_unit_test_base_LDADD = $(UNIT_LIBS)
 UNIT_TESTS += tests/unit/test_config
 tests_unit_test_config_SOURCES = tests/unit/test_config.c
 tests_unit_test_config_LDADD = $(UNIT_LIBS)
+UNIT_TESTS += tests/unit/test_attention
+tests_unit_test_attention_SOURCES = tests/unit/test_attention.c
+tests_unit_test_attention_LDADD = $(UNIT_LIBS)

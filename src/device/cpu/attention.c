@@ -1,0 +1,226 @@
+/* attention.c - causal attention with grouped queries, forward.
+ *
+ * FlashAttention-2 (Dao 2023), on transposed blocks: for a block of queries, over the blocks
+ * of keys up to it,
+ *   S = K Q^T;  m' = max(m, max S);  P = exp(S - m');  l = l exp(m - m') + sum P
+ *   O^T = O^T exp(m - m') + V^T P
+ * and at the end O = O^T / l, lse = m + log l.  Exponentials are to base 2, with log2(e) in
+ * the scale.  A task is one key/value head of one sequence and a chunk of queries for all
+ * query heads of the group; it packs the keys and values it needs once.
+ */
+#include <omp.h>
+
+#include "device/cpu/attention.h"
+
+enum { CHUNK_BLOCKS = 8 }; /* query blocks of a task */
+
+/* One thread's scratch. */
+struct forward {
+    const struct attention *a;
+    struct head_shape s;
+    unit *k;        /* [blocks][BLOCK][dim_units] */
+    unit *vt;       /* [blocks][dim_rows][block_units] */
+    unit *q, *qt;   /* [BLOCK][dim_units], and transposed */
+    float *scores;  /* [BLOCK][BLOCK], which become P as an operand in place */
+    float *ot;      /* [dim_rows][BLOCK] */
+    float *staging; /* BLOCK * dim_cols floats or units */
+    float top[BLOCK], sum[BLOCK], shrink[BLOCK];
+};
+
+static size_t forward_layout(struct forward *w, const struct attention *a, void *base)
+{
+    struct head_shape s = CPU(attention_shape)(a);
+    int64_t blocks = ceil_div(a->seq, BLOCK);
+    size_t at = 0;
+    w->a = a;
+    w->s = s;
+    w->k = attention_take(base, &at, blocks * BLOCK * s.dim_units, sizeof(unit));
+    w->vt = attention_take(base, &at, blocks * s.dim_rows * s.block_units, sizeof(unit));
+    w->q = attention_take(base, &at, BLOCK * s.dim_units, sizeof(unit));
+    w->qt = attention_take(base, &at, BLOCK * s.dim_units, sizeof(unit));
+    w->scores = attention_take(base, &at, BLOCK * BLOCK, sizeof(float));
+    w->ot = attention_take(base, &at, s.dim_rows * BLOCK, sizeof(float));
+    w->staging = attention_take(base, &at, BLOCK * s.dim_cols, sizeof(float));
+    return at;
+}
+
+static void pack_keys(struct forward *w, struct head_rows k, struct head_rows v, int64_t blocks)
+{
+    const struct head_shape *s = &w->s;
+    unit *rows = (unit *)w->ot, *sum = (unit *)w->staging; /* not in use yet */
+    for (int64_t j = 0; j < blocks; j++) {
+        int64_t n = min_i64(BLOCK, w->a->seq - j * BLOCK);
+        CPU(attention_pack_rows)(w->k + j * BLOCK * s->dim_units, s, &k, n);
+        CPU(attention_pack_rows)(rows, s, &v, n);
+        CPU(attention_pack_sum)(sum, s, rows);
+        CPU(attention_transpose)
+        (w->vt + j * s->dim_rows * s->block_units, s->block_units, sum, s->dim_cols, s->block_units,
+         s->dim_rows);
+        k.first += BLOCK * k.stride;
+        v.first += BLOCK * v.stride;
+    }
+}
+
+/* Scores of nk keys of block j by n query columns.  On the diagonal what lies wholly in
+ * the future is left out. */
+static void block_scores(struct forward *w, int64_t j, int64_t nk, int64_t n, int diagonal)
+{
+    const struct head_shape *s = &w->s;
+    struct product p = {.dt = s->dt,
+                        .m = nk,
+                        .n = n,
+                        .k = s->dim_units,
+                        .lda = s->dim_units,
+                        .ldb = BLOCK,
+                        .ldc = BLOCK};
+    const unit *k = w->k + j * BLOCK * s->dim_units;
+    int64_t step = diagonal ? TILE_ROWS : nk;
+    for (int64_t row = 0; row < nk; row += step) {
+        int64_t col = diagonal ? row / TILE_COLS * TILE_COLS : 0;
+        p.m = step;
+        p.n = n - col;
+        p.a = k + row * s->dim_units;
+        p.b = w->qt + col;
+        p.c = w->scores + row * BLOCK + col;
+        if (p.n > 0)
+            CPU(attention_product)(&p);
+    }
+}
+
+/* Scaled scores of key `row` for the queries from col on. */
+SIMD_INLINE vf scaled(const float *scores, int64_t row, int64_t col, float scale, int diagonal)
+{
+    vf z = vf_load(scores + row * BLOCK + col) * scale;
+    return diagonal ? causal(z, row, col, -__builtin_inff()) : z;
+}
+
+/* Softmax of one vector of queries over nk keys: scores become weights in place. */
+SIMD_INLINE void softmax_queries(struct forward *w, int64_t nk, int64_t col, const enum dtype dt,
+                                 const int diagonal)
+{
+    float scale = w->a->scale * 0x1.715476p0f;
+    vf top[2], sum = {0}, old = vf_load(w->top + col);
+    top[0] = top[1] = old;
+    for (int64_t row = 0; row < nk; row += 2)
+        for (int i = 0; i < 2; i++)
+            top[i] = vf_max(scaled(w->scores, row + i, col, scale, diagonal), top[i]);
+    top[0] = vf_max(top[0], top[1]);
+    for (int64_t row = 0; row < nk; row += 2) {
+        vf even = exp2_of(scaled(w->scores, row, col, scale, diagonal) - top[0]);
+        vf odd = exp2_of(scaled(w->scores, row + 1, col, scale, diagonal) - top[0]);
+        sum += even + odd;
+        if (dt == DTYPE_BF16) {
+            unit_store((unit *)w->scores + row / 2 * BLOCK + col, unit_pairs(even, odd));
+        } else {
+            vf_store(w->scores + row * BLOCK + col, even);
+            vf_store(w->scores + (row + 1) * BLOCK + col, odd);
+        }
+    }
+    vf shrink = exp2_of(old - top[0]);
+    vf_store(w->shrink + col, shrink);
+    vf_store(w->top + col, top[0]);
+    vf_store(w->sum + col, vf_load(w->sum + col) * shrink + sum);
+}
+
+static void softmax(struct forward *w, int64_t nk, int64_t n, int diagonal)
+{
+    for (int64_t col = 0; col < n; col += CPU_LANES) {
+        int64_t seen = min_i64(nk, col / TILE_COLS * TILE_COLS + TILE_COLS);
+        if (w->s.dt == DTYPE_BF16 && diagonal)
+            softmax_queries(w, seen, col, DTYPE_BF16, 1);
+        else if (w->s.dt == DTYPE_BF16)
+            softmax_queries(w, nk, col, DTYPE_BF16, 0);
+        else if (diagonal)
+            softmax_queries(w, seen, col, DTYPE_F32, 1);
+        else
+            softmax_queries(w, nk, col, DTYPE_F32, 0);
+    }
+}
+
+static void shrink_output(struct forward *w, int64_t n)
+{
+    for (int64_t row = 0; row < w->s.dim_rows; row++)
+        for (int64_t col = 0; col < n; col += CPU_LANES) {
+            float *o = w->ot + row * BLOCK + col;
+            vf_store(o, vf_load(o) * vf_load(w->shrink + col));
+        }
+}
+
+/* The queries of block i of one head; rows of o at `out`, lse at its first query. */
+static void query_block(struct forward *w, struct head_rows q, int64_t i, void *o, int64_t o_first,
+                        float *lse)
+{
+    const struct attention *a = w->a;
+    int64_t nq = min_i64(BLOCK, a->seq - i * BLOCK), n = round_up(nq, TILE_COLS);
+    CPU(attention_pack_rows)(w->q, &w->s, &q, nq);
+    CPU(attention_transpose)(w->qt, BLOCK, w->q, w->s.dim_units, BLOCK, w->s.dim_units);
+    for (int c = 0; c < BLOCK; c++) {
+        w->top[c] = -__builtin_inff();
+        w->sum[c] = 0;
+    }
+    for (int64_t j = 0; j <= i; j++) {
+        int64_t nk = round_up(min_i64(BLOCK, a->seq - j * BLOCK), TILE_ROWS);
+        block_scores(w, j, nk, n, j == i);
+        softmax(w, nk, n, j == i);
+        if (j > 0)
+            shrink_output(w, n);
+        CPU(attention_sum_keys)
+        (&w->s, w->ot, w->vt + j * w->s.dim_rows * w->s.block_units, (unit *)w->scores, nk, n,
+         j == i, j > 0);
+    }
+    for (int64_t c = 0; c < n; c++) {
+        if (c < nq)
+            lse[c] = (w->top[c] + log2f(w->sum[c])) * 0x1.62e43p-1f;
+        w->shrink[c] = 1.0f / w->sum[c];
+    }
+    shrink_output(w, n);
+    CPU(attention_transpose)
+    ((unit *)w->staging, w->s.dim_rows, (unit *)w->ot, BLOCK, w->s.dim_rows, n);
+    CPU(attention_write_rows)
+    (o, o_first, a->heads * a->head_dim, &w->s, w->staging, w->s.dim_rows, 1.0f, nq);
+}
+
+static void forward_task(struct forward *w, int64_t b, int64_t kv, int64_t chunk, void *o,
+                         float *lse, const void *qkv)
+{
+    const struct attention *a = w->a;
+    int64_t dim = a->head_dim, group = a->heads / a->kv_heads;
+    int64_t row = attention_row_elems(a), first = b * a->seq * row;
+    int64_t begin = chunk * CHUNK_BLOCKS;
+    int64_t end = min_i64(begin + CHUNK_BLOCKS, ceil_div(a->seq, BLOCK));
+    struct head_rows k = {qkv, first + (a->heads + kv) * dim, row};
+    struct head_rows v = {qkv, first + (a->heads + a->kv_heads + kv) * dim, row};
+    pack_keys(w, k, v, end);
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
+            struct head_rows q = {qkv, first + i * BLOCK * row + h * dim, row};
+            int64_t o_first = ((b * a->seq + i * BLOCK) * a->heads + h) * dim;
+            query_block(w, q, i, o, o_first, lse + (b * a->heads + h) * a->seq + i * BLOCK);
+        }
+}
+
+void CPU(attention)(struct device *d, const struct attention *a, void *o, float *lse,
+                    const void *qkv, void *scratch)
+{
+    int64_t chunks = ceil_div(ceil_div(a->seq, BLOCK), CHUNK_BLOCKS);
+    int64_t tasks = chunks * a->batch * a->kv_heads;
+    size_t per_thread = CPU(attention_scratch)(d, a, 0) / d->threads;
+#pragma omp parallel num_threads(d->threads)
+    {
+        struct forward w;
+        forward_layout(&w, a, (char *)scratch + omp_get_thread_num() * per_thread);
+#pragma omp for schedule(dynamic)
+        for (int64_t t = 0; t < tasks; t++) {
+            int64_t chunk = chunks - 1 - t / (a->batch * a->kv_heads); /* the longest first */
+            int64_t head = t % (a->batch * a->kv_heads);
+            forward_task(&w, head / a->kv_heads, head % a->kv_heads, chunk, o, lse, qkv);
+        }
+    }
+}
+
+size_t CPU(attention_scratch)(struct device *d, const struct attention *a, int backward)
+{
+    struct forward w;
+    size_t bytes = backward ? CPU(attention_backward_bytes)(a) : forward_layout(&w, a, NULL);
+    return bytes * d->threads;
+}

@@ -1,0 +1,142 @@
+/* attention.h - what attention's two passes share: blocks, packed operands, products.
+ *
+ * Both passes work on scores transposed, keys down and queries across, in blocks of at most
+ * BLOCK x BLOCK: a query is then a lane of a vector, so its running maximum, its sum and its
+ * mask are vectors too, and no operation runs across lanes.
+ *
+ * An operand's elements are held in `unit`s of 32 bits: one fp32, or two neighbouring bf16
+ * of the summed dimension, which is what a bf16 dot-product instruction takes.  All but the
+ * innermost instruction is then the same for both types.
+ */
+#ifndef TRIREME_DEVICE_CPU_ATTENTION_H
+#define TRIREME_DEVICE_CPU_ATTENTION_H
+
+#include "device/cpu/kernels.h"
+#include "device/cpu/simd.h"
+
+typedef uint32_t unit;
+
+enum {
+    BLOCK = 64,                          /* queries, and keys, of a block */
+    TILE_ROWS = CPU_LANES == 16 ? 8 : 4, /* of a product that stay in registers */
+    TILE_COLS = 2 * CPU_LANES,
+};
+
+/* A head's dimensions in the terms of the packed operands. */
+struct head_shape {
+    enum dtype dt;
+    int64_t dim;         /* elements of a head */
+    int64_t dim_units;   /* units of these */
+    int64_t dim_rows;    /* dim rounded up to whole tiles, as rows of a product */
+    int64_t dim_cols;    /* and as columns */
+    int64_t block_units; /* units of BLOCK elements */
+};
+
+/* Rows of one head in a tensor: row r starts at element first + r * stride. */
+struct head_rows {
+    const void *base;
+    int64_t first, stride;
+};
+
+/* c[m,n] (+)= a b, with a [m][k] and b [k][n] of units and c fp32.  m is a multiple of
+ * TILE_ROWS and n of TILE_COLS; strides in units and floats. */
+struct product {
+    enum dtype dt;
+    int accumulate;
+    int64_t m, n, k;
+    const unit *a, *b;
+    float *c;
+    int64_t lda, ldb, ldc;
+};
+
+void CPU(attention_product)(const struct product *p);
+
+struct head_shape CPU(attention_shape)(const struct attention *a);
+
+/* Copy n <= BLOCK rows to `to` [BLOCK][dim_units]; rows from n on become zero. */
+void CPU(attention_pack_rows)(unit *to, const struct head_shape *s, const struct head_rows *from,
+                              int64_t n);
+
+/* The same rows as an operand summed over rows: `to` [block_units][dim_cols], columns from
+ * dim on zero, from packed rows [BLOCK][dim_units]. */
+void CPU(attention_pack_sum)(unit *to, const struct head_shape *s, const unit *rows);
+
+/* to[j * ld_to + i] = from[i * ld_from + j] */
+void CPU(attention_transpose)(unit *to, int64_t ld_to, const unit *from, int64_t ld_from,
+                              int64_t rows, int64_t cols);
+
+/* c (+)= a b for sums over the nk keys of a block: a [dim_rows][block_units], b
+ * [block_units][BLOCK], c [dim_rows][BLOCK], n columns.  On the diagonal a column sums
+ * only the keys its tile can see. */
+void CPU(attention_sum_keys)(const struct head_shape *s, float *c, const unit *a, const unit *b,
+                             int64_t nk, int64_t n, int diagonal, int accumulate);
+
+/* Write n rows of a head from fp32 rows of stride ld, times scale, in the tensor's type. */
+void CPU(attention_write_rows)(void *base, int64_t first, int64_t stride,
+                               const struct head_shape *s, const float *from, int64_t ld,
+                               float scale, int64_t n);
+
+/* One thread's scratch for the backward pass. */
+size_t CPU(attention_backward_bytes)(const struct attention *a);
+
+/* Elements of a row of the packed projections. */
+static inline int64_t attention_row_elems(const struct attention *a)
+{
+    return (a->heads + 2 * a->kv_heads) * a->head_dim;
+}
+
+/* The next count elements of size bytes of a scratch area, aligned; *offset moves on.  With
+ * base NULL only the offset counts, which is how scratch is sized. */
+static inline void *attention_take(void *base, size_t *offset, int64_t count, size_t size)
+{
+    size_t at = *offset;
+    *offset = (at + (size_t)count * size + 63) / 64 * 64;
+    return base ? (char *)base + at : NULL;
+}
+
+static inline int64_t round_up(int64_t n, int64_t step)
+{
+    return ceil_div(n, step) * step;
+}
+
+/* 2^x, to about 2e-7, for x up to 120; below 2^-126 it is 0.  The exponent field is set
+ * from the integer part, 2^fraction comes from a polynomial.  NaN stays NaN. */
+SIMD_INLINE vf exp2_of(vf x)
+{
+    const float to_integer = 0x1.8p23f;
+    vf shifted = x + to_integer;
+    vf f = x - (shifted - to_integer);
+    vf y = f * 1.33335581e-3f + 9.61812911e-3f;
+    y = y * f + 5.55041087e-2f;
+    y = y * f + 2.40226507e-1f;
+    y = y * f + 6.93147181e-1f;
+    y = y * f + 1.0f;
+    y = (vf)((vu)y + ((vu)shifted << 23));
+    return (vf)((vi)y & ~(x < -126.0f));
+}
+
+/* What a query (lane) of key row - col places to the right may not see becomes `hidden`. */
+SIMD_INLINE vf causal(vf x, int64_t row, int64_t col, float hidden)
+{
+    return vf_select(vi_lanes() < (int32_t)(row - col), vf_set(hidden), x);
+}
+
+/* Two vectors of neighbouring rows of an operand as units: bf16 rounded to nearest. */
+SIMD_INLINE vu unit_pairs(vf even, vf odd)
+{
+    return (((vu)even + 0x8000u) >> 16) | (((vu)odd + 0x8000u) & 0xffff0000u);
+}
+
+SIMD_INLINE void unit_store(unit *p, vu v)
+{
+    memcpy(p, &v, sizeof v);
+}
+
+SIMD_INLINE vu unit_load(const unit *p)
+{
+    vu v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+#endif

@@ -1,0 +1,267 @@
+/* attention_backward.c - causal attention with grouped queries, backward.
+ *
+ * FlashAttention-2 (Dao 2023), on transposed blocks.  With D = rowsum(dO O), for a block of
+ * queries over the blocks of keys up to it,
+ *   P = exp(K Q^T - lse);  dS = P (V dO^T - D)
+ *   dV += P dO;  dK += dS Q;  dQ^T += K^T dS
+ * where the scale of the scores is left to the end for dK and dQ.  A task is one key/value head
+ * of one sequence with all query heads of its group; dK and dV of the sequence stay in its
+ * scratch, and are summed in the order of queries, then heads.
+ */
+#include <omp.h>
+
+#include "device/cpu/attention.h"
+
+/* One thread's scratch. */
+struct backward {
+    const struct attention *a;
+    struct head_shape s;
+    unit *k, *v;        /* [blocks][BLOCK][dim_units] */
+    unit *kt;           /* [blocks][dim_rows][block_units] */
+    float *dk, *dv;     /* [blocks][BLOCK][dim_cols] */
+    unit *rows;         /* [BLOCK][dim_units] */
+    unit *qt, *dot;     /* Q^T and dO^T [dim_units][BLOCK] */
+    unit *q, *dout;     /* for sums over queries [block_units][dim_cols] */
+    float *scores, *dp; /* a strip of blocks: [TILE_ROWS][BLOCK] */
+    unit *p, *ds;       /* for sums over queries [BLOCK][block_units] */
+    unit *dst;          /* dS for sums over keys [block_units][BLOCK] */
+    float *dqt;         /* [dim_rows][BLOCK] */
+    float *staging;     /* BLOCK * dim_cols */
+    float lse[BLOCK], delta[BLOCK];
+};
+
+/* Rows of the tensors at the first query of a block of one head, and at its keys. */
+struct block_at {
+    struct head_rows q, dout, o;
+    const float *lse;
+};
+
+static size_t backward_layout(struct backward *w, const struct attention *a, void *base)
+{
+    struct head_shape s = CPU(attention_shape)(a);
+    int64_t blocks = ceil_div(a->seq, BLOCK);
+    size_t at = 0;
+    w->a = a;
+    w->s = s;
+    w->k = attention_take(base, &at, blocks * BLOCK * s.dim_units, sizeof(unit));
+    w->v = attention_take(base, &at, blocks * BLOCK * s.dim_units, sizeof(unit));
+    w->kt = attention_take(base, &at, blocks * s.dim_rows * s.block_units, sizeof(unit));
+    w->dk = attention_take(base, &at, blocks * BLOCK * s.dim_cols, sizeof(float));
+    w->dv = attention_take(base, &at, blocks * BLOCK * s.dim_cols, sizeof(float));
+    w->rows = attention_take(base, &at, BLOCK * s.dim_units, sizeof(unit));
+    w->qt = attention_take(base, &at, BLOCK * s.dim_units, sizeof(unit));
+    w->dot = attention_take(base, &at, BLOCK * s.dim_units, sizeof(unit));
+    w->q = attention_take(base, &at, s.block_units * s.dim_cols, sizeof(unit));
+    w->dout = attention_take(base, &at, s.block_units * s.dim_cols, sizeof(unit));
+    w->scores = attention_take(base, &at, TILE_ROWS * BLOCK, sizeof(float));
+    w->dp = attention_take(base, &at, TILE_ROWS * BLOCK, sizeof(float));
+    w->p = attention_take(base, &at, BLOCK * s.block_units, sizeof(unit));
+    w->ds = attention_take(base, &at, BLOCK * s.block_units, sizeof(unit));
+    w->dst = w->ds; /* fp32: one layout serves both sums */
+    if (s.dt == DTYPE_BF16)
+        w->dst = attention_take(base, &at, BLOCK * s.block_units, sizeof(unit));
+    w->dqt = attention_take(base, &at, s.dim_rows * BLOCK, sizeof(float));
+    w->staging = attention_take(base, &at, BLOCK * s.dim_cols, sizeof(float));
+    return at;
+}
+
+size_t CPU(attention_backward_bytes)(const struct attention *a)
+{
+    struct backward w;
+    return backward_layout(&w, a, NULL);
+}
+
+static void pack_keys(struct backward *w, struct head_rows k, struct head_rows v)
+{
+    const struct head_shape *s = &w->s;
+    unit *sum = (unit *)w->staging;
+    for (int64_t j = 0; j * BLOCK < w->a->seq; j++) {
+        int64_t n = min_i64(BLOCK, w->a->seq - j * BLOCK);
+        unit *rows = w->k + j * BLOCK * s->dim_units;
+        CPU(attention_pack_rows)(rows, s, &k, n);
+        CPU(attention_pack_rows)(w->v + j * BLOCK * s->dim_units, s, &v, n);
+        CPU(attention_pack_sum)(sum, s, rows);
+        CPU(attention_transpose)
+        (w->kt + j * s->dim_rows * s->block_units, s->block_units, sum, s->dim_cols, s->block_units,
+         s->dim_rows);
+        k.first += BLOCK * k.stride;
+        v.first += BLOCK * v.stride;
+    }
+}
+
+/* Q and dO of nq queries in both layouts; lse to base 2 and D, such that weights of the
+ * queries that pad the block are 0. */
+static void pack_queries(struct backward *w, const struct block_at *at, int64_t nq)
+{
+    const struct head_shape *s = &w->s;
+    CPU(attention_pack_rows)(w->rows, s, &at->q, nq);
+    CPU(attention_pack_sum)(w->q, s, w->rows);
+    CPU(attention_transpose)(w->qt, BLOCK, w->rows, s->dim_units, BLOCK, s->dim_units);
+    CPU(attention_pack_rows)(w->rows, s, &at->dout, nq);
+    CPU(attention_pack_sum)(w->dout, s, w->rows);
+    CPU(attention_transpose)(w->dot, BLOCK, w->rows, s->dim_units, BLOCK, s->dim_units);
+    for (int64_t r = 0; r < BLOCK; r++) {
+        vf sum = {0};
+        w->lse[r] = r < nq ? at->lse[r] * 0x1.715476p0f : 1e30f;
+        for (int64_t i = 0; i < s->dim && r < nq; i += CPU_LANES) {
+            int64_t dout = at->dout.first + r * at->dout.stride + i;
+            int64_t o = at->o.first + r * at->o.stride + i;
+            sum += vf_get_some(s->dt, at->dout.base, dout, s->dim - i) *
+                   vf_get_some(s->dt, at->o.base, o, s->dim - i);
+        }
+        w->delta[r] = vf_sum(sum);
+    }
+}
+
+/* Rounded to nearest; bf16 of a vector as the upper halves. */
+SIMD_INLINE void store_row(unit *row, int64_t col, vf v, const enum dtype dt)
+{
+    if (dt == DTYPE_BF16) {
+        vh half = simd_narrow(((vu)v + 0x8000u) >> 16);
+        memcpy((bf16 *)row + col, &half, sizeof half);
+    } else {
+        unit_store(row + col, (vu)v);
+    }
+}
+
+/* P and dS of key rows [row, row + TILE_ROWS) of a block from their scores and dP. */
+SIMD_INLINE void strip_gradients(struct backward *w, int64_t row, int64_t first, int64_t n,
+                                 const enum dtype dt, const int diagonal)
+{
+    const float scale = w->a->scale * 0x1.715476p0f;
+    const int64_t units = w->s.block_units;
+    for (int64_t i = 0; i < TILE_ROWS; i += 2)
+        for (int64_t col = first; col < n; col += CPU_LANES) {
+            vf lse = vf_load(w->lse + col), delta = vf_load(w->delta + col), ds[2];
+            for (int64_t e = 0; e < 2; e++) {
+                int64_t at = (i + e) * BLOCK + col;
+                vf p = exp2_of(vf_load(w->scores + at) * scale - lse);
+                if (diagonal)
+                    p = causal(p, row + i + e, col, 0);
+                ds[e] = p * (vf_load(w->dp + at) - delta);
+                store_row(w->p + (row + i + e) * units, col, p, dt);
+                store_row(w->ds + (row + i + e) * units, col, ds[e], dt);
+            }
+            if (dt == DTYPE_BF16)
+                unit_store(w->dst + (row + i) / 2 * BLOCK + col, unit_pairs(ds[0], ds[1]));
+        }
+}
+
+/* P and dS of block j, strip by strip so that scores and dP stay close. */
+static void block_gradients(struct backward *w, int64_t j, int64_t nk, int64_t n, int diagonal)
+{
+    const struct head_shape *s = &w->s;
+    for (int64_t row = 0; row < nk; row += TILE_ROWS) {
+        int64_t col = diagonal ? row / TILE_COLS * TILE_COLS : 0;
+        int64_t at = (j * BLOCK + row) * s->dim_units;
+        struct product p = {.dt = s->dt,
+                            .m = TILE_ROWS,
+                            .n = n - col,
+                            .k = s->dim_units,
+                            .a = w->k + at,
+                            .b = w->qt + col,
+                            .c = w->scores + col,
+                            .lda = s->dim_units,
+                            .ldb = BLOCK,
+                            .ldc = BLOCK};
+        CPU(attention_product)(&p);
+        p.a = w->v + at;
+        p.b = w->dot + col;
+        p.c = w->dp + col;
+        CPU(attention_product)(&p);
+        if (s->dt == DTYPE_BF16 && diagonal)
+            strip_gradients(w, row, col, n, DTYPE_BF16, 1);
+        else if (s->dt == DTYPE_BF16)
+            strip_gradients(w, row, col, n, DTYPE_BF16, 0);
+        else if (diagonal)
+            strip_gradients(w, row, col, n, DTYPE_F32, 1);
+        else
+            strip_gradients(w, row, col, n, DTYPE_F32, 0);
+    }
+}
+
+/* c (+)= a b for sums over the n queries of a block; on the diagonal a key's row sums only the
+ * queries that come at or after its strip. */
+static void sum_queries(const struct head_shape *s, float *c, const unit *a, const unit *b,
+                        int64_t nk, int64_t n, int diagonal, int accumulate)
+{
+    int64_t step = diagonal ? TILE_ROWS : nk;
+    for (int64_t row = 0; row < nk; row += step) {
+        int64_t past = diagonal ? row * s->block_units / BLOCK : 0;
+        struct product p = {.dt = s->dt,
+                            .accumulate = accumulate,
+                            .m = step,
+                            .n = s->dim_cols,
+                            .k = n * s->block_units / BLOCK - past,
+                            .a = a + row * s->block_units + past,
+                            .b = b + past * s->dim_cols,
+                            .c = c + row * s->dim_cols,
+                            .lda = s->block_units,
+                            .ldb = s->dim_cols,
+                            .ldc = s->dim_cols};
+        CPU(attention_product)(&p);
+    }
+}
+
+/* Everything that query block i of one head adds; `first` where nothing was added to the
+ * keys of its own block before. */
+static void query_block(struct backward *w, const struct block_at *at, int64_t i, int first,
+                        void *dqkv)
+{
+    const struct attention *a = w->a;
+    const struct head_shape *s = &w->s;
+    int64_t nq = min_i64(BLOCK, a->seq - i * BLOCK), n = round_up(nq, TILE_COLS);
+    pack_queries(w, at, nq);
+    for (int64_t j = 0; j <= i; j++) {
+        int64_t nk = round_up(min_i64(BLOCK, a->seq - j * BLOCK), TILE_ROWS);
+        int64_t key = j * BLOCK * s->dim_cols;
+        int diagonal = j == i, old = !(first && diagonal);
+        block_gradients(w, j, nk, n, diagonal);
+        sum_queries(s, w->dv + key, w->p, w->dout, nk, n, diagonal, old);
+        sum_queries(s, w->dk + key, w->ds, w->q, nk, n, diagonal, old);
+        CPU(attention_sum_keys)
+        (s, w->dqt, w->kt + j * s->dim_rows * s->block_units, w->dst, nk, n, diagonal, j > 0);
+    }
+    CPU(attention_transpose)
+    ((unit *)w->staging, s->dim_rows, (unit *)w->dqt, BLOCK, s->dim_rows, n);
+    CPU(attention_write_rows)
+    (dqkv, at->q.first, at->q.stride, s, w->staging, s->dim_rows, a->scale, nq);
+}
+
+static void backward_task(struct backward *w, int64_t b, int64_t kv, void *dqkv, const void *dout,
+                          const void *o, const float *lse, const void *qkv)
+{
+    const struct attention *a = w->a;
+    int64_t dim = a->head_dim, group = a->heads / a->kv_heads;
+    int64_t row = attention_row_elems(a), out_row = a->heads * dim, first = b * a->seq * row;
+    struct head_rows k = {qkv, first + (a->heads + kv) * dim, row};
+    struct head_rows v = {qkv, first + (a->heads + a->kv_heads + kv) * dim, row};
+    pack_keys(w, k, v);
+    for (int64_t i = 0; i * BLOCK < a->seq; i++)
+        for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
+            int64_t out_first = (b * a->seq + i * BLOCK) * out_row + h * dim;
+            struct block_at at = {.q = {qkv, first + i * BLOCK * row + h * dim, row},
+                                  .dout = {dout, out_first, out_row},
+                                  .o = {o, out_first, out_row},
+                                  .lse = lse + (b * a->heads + h) * a->seq + i * BLOCK};
+            query_block(w, &at, i, h == kv * group, dqkv);
+        }
+    CPU(attention_write_rows)(dqkv, k.first, row, &w->s, w->dk, w->s.dim_cols, a->scale, a->seq);
+    CPU(attention_write_rows)(dqkv, v.first, row, &w->s, w->dv, w->s.dim_cols, 1.0f, a->seq);
+}
+
+void CPU(attention_backward)(struct device *d, const struct attention *a, void *dqkv,
+                             const void *dout, const void *o, const float *lse, const void *qkv,
+                             void *scratch)
+{
+    int64_t tasks = a->batch * a->kv_heads;
+    size_t per_thread = CPU(attention_backward_bytes)(a);
+#pragma omp parallel num_threads(d->threads)
+    {
+        struct backward w;
+        backward_layout(&w, a, (char *)scratch + omp_get_thread_num() * per_thread);
+#pragma omp for schedule(dynamic)
+        for (int64_t t = 0; t < tasks; t++)
+            backward_task(&w, t / a->kv_heads, t % a->kv_heads, dqkv, dout, o, lse, qkv);
+    }
+}

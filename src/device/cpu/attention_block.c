@@ -1,0 +1,159 @@
+/* attention_block.c - products of blocks, and packing their operands.
+ *
+ * The products are small (tens to hundreds a side) and their operands are made on the spot in
+ * the layout they like, which is why they are not calls of gemm.
+ */
+#include "device/cpu/attention.h"
+
+struct head_shape CPU(attention_shape)(const struct attention *a)
+{
+    int64_t per_unit = a->dt == DTYPE_BF16 ? 2 : 1;
+    return (struct head_shape){
+        .dt = a->dt,
+        .dim = a->head_dim,
+        .dim_units = a->head_dim / per_unit,
+        .dim_rows = round_up(a->head_dim, TILE_ROWS),
+        .dim_cols = round_up(a->head_dim, TILE_COLS),
+        .block_units = BLOCK / per_unit,
+    };
+}
+
+/* TILE_ROWS x TILE_COLS sums in registers; per unit of k a row costs one broadcast. */
+SIMD_INLINE void tile(const enum dtype dt, const struct product *p, int64_t row, int64_t col)
+{
+    const unit *a = p->a + row * p->lda, *b = p->b + col;
+    float *c = p->c + row * p->ldc + col;
+    vf sum[TILE_ROWS][2];
+    for (int i = 0; i < TILE_ROWS; i++)
+        for (int j = 0; j < 2; j++)
+            sum[i][j] = p->accumulate ? vf_load(c + i * p->ldc + j * CPU_LANES) : (vf){0};
+    for (int64_t k = 0; k < p->k; k++) {
+        vu b0 = unit_load(b + k * p->ldb), b1 = unit_load(b + k * p->ldb + CPU_LANES);
+        for (int i = 0; i < TILE_ROWS; i++) {
+            vu ai = a[i * p->lda + k] - (vu){0};
+            if (dt == DTYPE_BF16) {
+                sum[i][0] = vf_dot_bf16(sum[i][0], (vb)ai, (vb)b0);
+                sum[i][1] = vf_dot_bf16(sum[i][1], (vb)ai, (vb)b1);
+            } else {
+                sum[i][0] = (vf)ai * (vf)b0 + sum[i][0];
+                sum[i][1] = (vf)ai * (vf)b1 + sum[i][1];
+            }
+        }
+    }
+    for (int i = 0; i < TILE_ROWS; i++)
+        for (int j = 0; j < 2; j++)
+            vf_store(c + i * p->ldc + j * CPU_LANES, sum[i][j]);
+}
+
+SIMD_INLINE void tiles(const enum dtype dt, const struct product *p)
+{
+    for (int64_t col = 0; col < p->n; col += TILE_COLS)
+        for (int64_t row = 0; row < p->m; row += TILE_ROWS)
+            tile(dt, p, row, col);
+}
+
+void CPU(attention_product)(const struct product *p)
+{
+    if (p->dt == DTYPE_BF16)
+        tiles(DTYPE_BF16, p);
+    else
+        tiles(DTYPE_F32, p);
+}
+
+void CPU(attention_pack_rows)(unit *to, const struct head_shape *s, const struct head_rows *from,
+                              int64_t n)
+{
+    size_t size = dtype_bytes(s->dt), row_bytes = s->dim_units * sizeof *to;
+    const char *first = (const char *)from->base + from->first * size;
+    for (int64_t r = 0; r < n; r++)
+        memcpy(to + r * s->dim_units, first + r * from->stride * size, row_bytes);
+    memset(to + n * s->dim_units, 0, (BLOCK - n) * row_bytes);
+}
+
+void CPU(attention_pack_sum)(unit *to, const struct head_shape *s, const unit *rows)
+{
+    int64_t units = s->dim_units, pad = (s->dim_cols - s->dim) * sizeof *to;
+    for (int64_t r = 0; r < s->block_units; r++, to += s->dim_cols) {
+        if (s->dt == DTYPE_BF16) {
+            const unit *even = rows + 2 * r * units, *odd = even + units;
+            for (int64_t i = 0; i < units; i++) {
+                to[2 * i] = (even[i] & 0xffffu) | odd[i] << 16;
+                to[2 * i + 1] = even[i] >> 16 | (odd[i] & 0xffff0000u);
+            }
+        } else {
+            memcpy(to, rows + r * units, units * sizeof *to);
+        }
+        memset(to + s->dim, 0, pad);
+    }
+}
+
+/* Transpose CPU_LANES vectors in place: lanes change places with vectors, bit by bit of
+ * their number. */
+SIMD_INLINE void transpose_tile(vu v[CPU_LANES])
+{
+    const vi lanes = vi_lanes();
+#pragma GCC unroll 8
+    for (int half = CPU_LANES / 2; half > 0; half /= 2) {
+        vi upper = (lanes & half) != 0;
+        vi low = (~upper & lanes) | (upper & (CPU_LANES + lanes - half));
+        vi high = (~upper & (lanes + half)) | (upper & (CPU_LANES + lanes));
+#pragma GCC unroll 16
+        for (int i = 0; i < CPU_LANES; i++) {
+            if (i & half)
+                continue;
+            vu a = v[i], b = v[i + half];
+            v[i] = __builtin_shuffle(a, b, low);
+            v[i + half] = __builtin_shuffle(a, b, high);
+        }
+    }
+}
+
+void CPU(attention_transpose)(unit *to, int64_t ld_to, const unit *from, int64_t ld_from,
+                              int64_t rows, int64_t cols)
+{
+    int64_t whole_rows = rows - rows % CPU_LANES, whole_cols = cols - cols % CPU_LANES;
+    for (int64_t i = 0; i < whole_rows; i += CPU_LANES)
+        for (int64_t j = 0; j < whole_cols; j += CPU_LANES) {
+            vu v[CPU_LANES];
+            for (int r = 0; r < CPU_LANES; r++)
+                v[r] = unit_load(from + (i + r) * ld_from + j);
+            transpose_tile(v);
+            for (int r = 0; r < CPU_LANES; r++)
+                unit_store(to + (j + r) * ld_to + i, v[r]);
+        }
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = i < whole_rows ? whole_cols : 0; j < cols; j++)
+            to[j * ld_to + i] = from[i * ld_from + j];
+}
+
+void CPU(attention_sum_keys)(const struct head_shape *s, float *c, const unit *a, const unit *b,
+                             int64_t nk, int64_t n, int diagonal, int accumulate)
+{
+    int64_t step = diagonal ? TILE_COLS : n;
+    for (int64_t col = 0; col < n; col += step) {
+        int64_t seen = diagonal ? min_i64(nk, col + TILE_COLS) : nk;
+        struct product p = {.dt = s->dt,
+                            .accumulate = accumulate,
+                            .m = s->dim_rows,
+                            .n = step,
+                            .k = seen * s->block_units / BLOCK,
+                            .a = a,
+                            .b = b + col,
+                            .c = c + col,
+                            .lda = s->block_units,
+                            .ldb = BLOCK,
+                            .ldc = BLOCK};
+        CPU(attention_product)(&p);
+    }
+}
+
+void CPU(attention_write_rows)(void *base, int64_t first, int64_t stride,
+                               const struct head_shape *s, const float *from, int64_t ld,
+                               float scale, int64_t n)
+{
+    for (int64_t r = 0; r < n; r++, first += stride, from += ld)
+        for (int64_t i = 0; i < s->dim; i += CPU_LANES) {
+            vf v = vf_get_some(DTYPE_F32, from, i, s->dim - i) * scale;
+            vf_put_some(s->dt, base, first + i, s->dim - i, v);
+        }
+}
