@@ -2,6 +2,7 @@
 # packages.sh SET... - install what Debian 12 lacks of the named sets.
 #   build  to compile trireme      run    to start it on several ranks
 #   test   for tests/check.sh      slurm  for a virtual Slurm cluster
+#   text   English to train on
 # Installs nothing, asks no server and needs no root when all is there.
 # --list prints the names instead.  Off Debian it says so and succeeds: configure then
 # names what it misses.
@@ -20,9 +21,10 @@ packages_of()
         echo libcmocka-dev libopenblas-dev hdf5-tools valgrind
         echo lmod tcl man-db groff-base clang-format universal-ctags procps diffutils
         ;;
+    text) echo debian-reference-en ;;
     slurm) echo slurmctld slurmd slurm-client munge iproute2 util-linux procps ;;
     *)
-        echo "packages.sh: no set \"$1\": build, run, test, slurm" >&2
+        echo "packages.sh: no set \"$1\": build, run, test, text, slurm" >&2
         return 1
         ;;
     esac

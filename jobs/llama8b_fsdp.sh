@@ -1,0 +1,83 @@
+#!/bin/bash
+# llama8b_fsdp.sh - trains what llama8b_fsdp.yaml beside it says, on every GPU of two nodes.
+#
+#   sbatch jobs/llama8b_fsdp.sh                        two nodes
+#   sbatch -N 8 -t 48:00:00 jobs/llama8b_fsdp.sh       options of Slurm stand before the script,
+#   sbatch jobs/llama8b_fsdp.sh train.lr=1e-4          keys of the configuration after it
+#   sbatch jobs/llama8b_fsdp.sh model.preset=llama-tiny device=cpu
+#   jobs/llama8b_fsdp.sh ...                           the same here and now, under mpirun
+#
+# The job asks for whole nodes, and with them come their GPUs: no line names GPUs, so a cluster
+# without any takes the same script.  One rank is started per GPU; without GPUs one per core, 8 at
+# most.  --ntasks-per-node or TRIREME_RANKS (per node; outside Slurm, in all) says otherwise.
+#
+# Ten minutes before the time limit, on preemption, and on `scancel --signal=USR1 JOB` trireme
+# saves its state and ends with 75; the job then queues itself again and goes on from there.
+#SBATCH --job-name=llama8b_fsdp
+#SBATCH --nodes=2
+#SBATCH --exclusive
+#SBATCH --mem=0
+#SBATCH --time=24:00:00
+#SBATCH --signal=USR1@600
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=%x-%j.out
+set -u
+
+# Slurm runs a copy: its record of the job knows where the script was.
+script=$0
+if [ -n "${SLURM_JOB_ID:-}" ]; then
+    command=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/^ *Command=//p')
+    until [ -z "$command" ] || [ -f "$command" ]; do # the arguments follow the path
+        case $command in *' '*) command=${command% *} ;; *) command= ;; esac
+    done
+    script=${command:-$script}
+fi
+name=$(basename "$script" .sh)
+config=$(dirname "$script")/$name.yaml
+[ -f "$config" ] || { echo "$name: no $config beside the script" >&2; exit 1; }
+
+# The sequence length there is the 8B model's; another model takes its own unless it is given.
+case " $*" in *' model.preset='*) set -- data.seq_len=0 "$@" ;; esac
+
+trireme=${TRIREME:-trireme}
+if ! command -v "$trireme" >/dev/null; then
+    type module >/dev/null 2>&1 && module load trireme
+    command -v "$trireme" >/dev/null || trireme=$(dirname "$script")/../build/trireme
+    command -v "$trireme" >/dev/null ||
+        { echo "$name: trireme is not on PATH, and no module brings it" >&2; exit 1; }
+fi
+
+if [ -z "${SLURM_JOB_ID:-}" ]; then
+    ranks=${TRIREME_RANKS:-$(nvidia-smi -L 2>/dev/null | grep -c ^GPU)}
+    [ "$ranks" -gt 0 ] || ranks=$(lscpu -p=CORE,SOCKET | grep -v '^#' | sort -u | wc -l)
+    [ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    exec mpirun --oversubscribe -n "$ranks" "$trireme" train "$config" \
+        run.dir="runs/$name" "$@"
+fi
+
+# Whole nodes bring their GPUs to the job, but a step gets them only when it asks.
+gpus=${SLURM_GPUS_ON_NODE:-0}
+cores=$SLURM_CPUS_ON_NODE
+layout=()
+if [ -z "${SLURM_NTASKS:-}" ]; then
+    per_node=${TRIREME_RANKS:-$gpus}
+    [ "$per_node" -gt 0 ] || per_node=$((cores < 8 ? cores : 8))
+    layout=(--ntasks=$((SLURM_NNODES * per_node)) --ntasks-per-node="$per_node")
+else
+    per_node=$(((SLURM_NTASKS + SLURM_NNODES - 1) / SLURM_NNODES))
+fi
+[ "$gpus" = 0 ] || layout+=(--gpus-per-node="$gpus" --gpu-bind=none)
+share=$((cores / per_node))
+# From Slurm 22.05 on, srun does not read SLURM_CPUS_PER_TASK.
+export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-$((share > 0 ? share : 1))}
+export HDF5_USE_FILE_LOCKING=FALSE
+
+srun --mpi=pmix --kill-on-bad-exit=1 --wait=60 ${layout[@]+"${layout[@]}"} \
+    "$trireme" train "$config" run.dir="runs/$SLURM_JOB_NAME-$SLURM_JOB_ID" "$@"
+rc=$?
+if [ $rc = 75 ]; then
+    echo "$name: state saved; job $SLURM_JOB_ID goes back to the queue"
+    scontrol requeue "$SLURM_JOB_ID" || echo "requeue refused: submit again to go on" >&2
+fi
+exit $rc
