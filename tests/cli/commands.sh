@@ -1,0 +1,77 @@
+#!/bin/sh
+# commands.sh - the program's other commands: what they print, refuse and return.
+. "$(dirname "$0")/../cli/helpers.inc"
+
+refused "unknown command" 'no command .trian' "$TRIREME" trian
+"$TRIREME" >out 2>err
+is "no command: usage on stderr, code 1" "1 0 yes" \
+    "$? $(wc -c <out | tr -d ' ') $(grep -q usage err && echo yes)"
+"$TRIREME" --help >out 2>err
+is "--help: usage on stdout, code 0" "0 0 yes" \
+    "$? $(wc -c <err | tr -d ' ') $(grep -q usage out && echo yes)"
+"$TRIREME" --version >out 2>err
+is "--version" "0 trireme" "$? $(cut -d' ' -f1 out)"
+
+# tokenize
+printf 'Three banks of oars.\n' >one.txt
+: >nothing.txt
+printf '\000\377\200binary\n' >binary.txt
+refused "tokenize without an output" '\-o' "$TRIREME" tokenize one.txt
+refused "tokenize without an input" 'input' "$TRIREME" tokenize -o out.h5
+refused "tokenize a missing file" 'missing\.txt' "$TRIREME" tokenize missing.txt -o out.h5
+refused "tokenize with an unknown tokenizer" 'bytes' \
+    "$TRIREME" tokenize one.txt --tokenizer bites -o out.h5
+if [ -e out.h5 ]; then not_ok "a refused tokenize leaves no file" out.h5; else
+    ok "a refused tokenize leaves no file"; fi
+"$TRIREME" tokenize one.txt binary.txt -o out.h5 >out 2>err
+is "tokenize any bytes" 0 $?
+count=$(h5dump -H -d tokens out.h5 | sed -n 's/.*SIMPLE { ( \([0-9]*\) ).*/\1/p')
+is "a token per byte, one more per document" $(($(cat one.txt binary.txt | wc -c) + 2)) "$count"
+cp out.h5 before.h5
+"$TRIREME" tokenize one.txt binary.txt -o out.h5 >out 2>err
+is "tokenize again" 0 $?
+if h5diff before.h5 out.h5 >changes 2>&1; then ok "the same file again"; else
+    not_ok "the same file again" "$(cat changes)"; fi
+
+# generate and checkpoint, on a model of two steps
+make_tokens
+M="model.preset=llama-tiny device=cpu data.train=train.h5 data.seq_len=32 train.steps=2
+   train.global_batch=2 run.dir=run"
+refused "generate without a checkpoint" 'checkpoint' "$TRIREME" generate --prompt x
+refused "generate from a missing checkpoint" 'nowhere' "$TRIREME" generate nowhere --prompt x
+if timeout 60 "$TRIREME" train $M >out 2>err; then
+    ok "train two steps"
+    checkpoint=$(newest_checkpoint run)
+    timeout 60 "$TRIREME" generate "$checkpoint" --prompt "int " --tokens 20 --seed 3 >a 2>err
+    is "generate" 0 $?
+    timeout 60 "$TRIREME" generate "$checkpoint" --prompt "int " --tokens 20 --seed 3 >b 2>err
+    if [ -s a ] && cmp -s a b; then ok "generate: same seed, same text"; else
+        not_ok "generate: same seed, same text" "$(head -c 60 a) / $(head -c 60 b)"; fi
+    "$TRIREME" checkpoint ls run/checkpoints >out 2>err
+    is "checkpoint ls names it" "0 1" "$? $(grep -c step-00000002 out)"
+    "$TRIREME" checkpoint verify "$checkpoint" >out 2>err
+    is "checkpoint verify: whole" 0 $?
+    "$TRIREME" checkpoint show "$checkpoint" >out 2>err
+    is "checkpoint show" 0 $?
+    timeout 60 "$TRIREME" evaluate $M data.valid=valid.h5 >out 2>err
+    is "evaluate" 0 $?
+
+    # One flipped bit in the middle of the data is found.
+    cp -r "$checkpoint" broken
+    shard=$(ls -S broken/shard-* | head -n 1)
+    middle=$(($(wc -c <"$shard") / 2))
+    byte=$(od -An -tu1 -j $middle -N 1 "$shard" | tr -d ' ')
+    printf "\\$(printf %o $((byte ^ 1)))" | dd of="$shard" bs=1 seek=$middle conv=notrunc 2>/dev/null
+    refused "checkpoint verify: a flipped bit" 'shard-00000' "$TRIREME" checkpoint verify broken
+    cp -r "$checkpoint" torn
+    rm torn/COMMIT
+    refused "checkpoint verify: not committed" 'torn.*commit|commit.*torn' "$TRIREME" checkpoint verify torn
+else
+    not_ok "train two steps" "$(tail -n 3 err)"
+fi
+
+"$TRIREME" doctor >out 2>err
+is "doctor" 0 $?
+"$TRIREME" plan $M --ranks 4 >out 2>err
+is "plan for 4 ranks" 0 $?
+finish

@@ -1,0 +1,96 @@
+#!/bin/sh
+# config.sh - wrong configurations end at once, with code 1 and one line that says what to do.
+. "$(dirname "$0")/../cli/helpers.inc"
+
+T="$TRIREME train"
+make_tokens
+
+# Names
+refused "misspelt key, nearest named" 'train\.stpes.*train\.steps' $T train.stpes=3
+refused "key of another tool" 'per_device_train_batch_size' $T per_device_train_batch_size=3
+refused "group for a key" 'model' $T model=llama
+refused "unknown preset" 'llama-tiny' $T model.preset=llama-tiney data.train=train.h5
+refused "override without a value" 'steps' $T model.preset=llama-tiny train.steps data.train=train.h5
+printf 'train:\n  steps: 3\n  stpes: 4\n' >misspelt.yaml
+refused "misspelt key in a file: where and what" 'misspelt\.yaml:3.*train\.steps' $T misspelt.yaml
+
+# Values
+refused "text for a number" 'train\.lr.*fast' $T model.preset=llama-tiny train.lr=fast
+refused "fraction for a whole number" 'train\.steps' $T model.preset=llama-tiny train.steps=1.5
+refused "negative steps" 'train\.steps' $T model.preset=llama-tiny train.steps=-1
+refused "number past 64 bits" 'train\.steps' $T model.preset=llama-tiny train.steps=99999999999999999999
+refused "not a number" 'train\.lr' $T model.preset=llama-tiny train.lr=nan
+refused "unknown choice, choices named" 'FULL_SHARD' $T model.preset=llama-tiny parallel.strategy=FUL
+refused "empty value" 'train\.steps' $T model.preset=llama-tiny train.steps=
+refused "sequence longer than the model's" 'seq_len' $T model.preset=llama-tiny data.train=train.h5 \
+    data.seq_len=100000
+refused "batch that does not divide" 'global_batch' $T model.preset=llama-tiny data.train=train.h5 \
+    train.global_batch=7 train.micro_batch=2
+refused "heads that do not divide" 'heads' $T model.preset=llama-tiny data.train=train.h5 \
+    model.kv_heads=3
+
+# Files
+refused "missing file" 'nowhere\.yaml' $T nowhere.yaml
+refused "directory for a file" "$work" $T "$work"
+printf 'train:\n  steps: 3\n  lr: 1\n  steps: 4\n' >twice.yaml
+refused "duplicate key: both places" 'twice\.yaml:4.*steps' $T twice.yaml
+printf 'train:\n  steps: [3\nmodel: x\n' >syntax.yaml
+refused "YAML syntax: line" 'syntax\.yaml:[23]' $T syntax.yaml
+printf 'train:\n\tsteps: 3\n' >tab.yaml
+refused "tab for indentation: line" 'tab\.yaml:2' $T tab.yaml
+printf 'a: &a [x]\nb: *a\n' >alias.yaml
+refused "anchors and lists" 'alias\.yaml' $T alias.yaml
+printf 'train:\n  steps: \000\377\001\200\n' >binary.yaml
+refused "bytes that are no text" 'binary\.yaml' $T binary.yaml
+refused "a program for a config" 'trireme' $T "$TRIREME"
+truncate -s 1G sparse.yaml
+refused "a gigabyte of zeros" 'sparse\.yaml' $T sparse.yaml
+: >empty.yaml
+refused "empty file: what is missing" 'model|data\.train' $T empty.yaml
+refused "two files" 'misspelt|twice' $T misspelt.yaml twice.yaml
+
+# Data
+M="model.preset=llama-tiny device=cpu run.dir=$work/run"
+refused "no training data" 'data\.train' $T $M
+refused "missing token file" 'nothing\.h5' $T $M data.train=nothing.h5
+refused "text for a token file" 'text.*tokenize|tokenize.*text|not.*HDF5' $T $M data.train=text
+refused "vocabulary too small for the data" 'vocab' $T $M data.train=train.h5 model.vocab=100
+head -c 4000 train.h5 >cut.h5
+refused "token file cut short" 'cut\.h5' $T $M data.train=cut.h5
+: >occupied
+refused "run directory that cannot be made" 'occupied' $T model.preset=llama-tiny data.train=train.h5 \
+    run.dir="$work/occupied/run"
+refused "checkpoint that is not there" 'no-such' $T $M data.train=train.h5 \
+    checkpoint.resume="$work/no-such"
+
+# Once, not per rank
+for n in 2 4; do
+    refused "once under mpirun -n $n" 'train\.stpes.*train\.steps' \
+        mpirun --oversubscribe -n $n $T train.stpes=3
+done
+refused "missing data once under mpirun -n 4" 'nothing\.h5' \
+    mpirun --oversubscribe -n 4 $T $M data.train=nothing.h5 train.global_batch=4
+
+# Nothing of all this left a run behind
+if [ -e "$work/run/metrics.jsonl" ]; then
+    not_ok "no run from a wrong configuration" "metrics.jsonl exists"
+else
+    ok "no run from a wrong configuration"
+fi
+
+# A config that is right comes back as it went in
+cat >right.yaml <<'END'
+model: {preset: llama-tiny}
+data: {train: train.h5}
+train: {steps: 7}
+END
+if "$TRIREME" config right.yaml train.lr=0.25 >out 2>err; then
+    ok "a right config is accepted"
+else
+    not_ok "a right config is accepted" "$(cat err)"
+fi
+"$TRIREME" config --show >shown 2>err
+for key in train.steps parallel.strategy checkpoint.resume; do
+    if grep -q "$key" shown; then ok "--show has $key"; else not_ok "--show has $key" "absent"; fi
+done
+finish

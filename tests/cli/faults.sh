@@ -1,0 +1,110 @@
+#!/bin/sh
+# faults.sh - what goes wrong on real machines: a rank is killed, a disk is full, a checkpoint is
+# torn.  The job ends soon and says so, nothing saved is lost, and the next start goes on.
+. "$(dirname "$0")/../cli/helpers.inc"
+
+make_tokens
+steps=60
+M="model.preset=llama-tiny device=cpu precision=fp32 data.train=$work/train.h5 data.seq_len=32
+   train.global_batch=12 train.steps=$steps train.lr=1e-3 train.schedule=constant checkpoint.every=10 run.threads=1"
+
+ranks 2 "$TRIREME" train $M run.dir=whole >whole.out 2>whole.err
+is "undisturbed run" 0 $?
+
+# A rank that disappears
+mpirun --oversubscribe -n 2 "$TRIREME" train $M train.steps=100000 run.dir=killed \
+    >killed.out 2>killed.err &
+job=$!
+if wait_for 30 test -e killed/checkpoints/step-00000020; then
+    victim=$(for process in /proc/[0-9]*; do
+        [ "$(awk '/^PPid/ { print $2 }' "$process/status" 2>/dev/null)" = $job ] &&
+            grep -a -q train "$process/cmdline" && echo "${process#/proc/}"
+    done | tail -n 1)
+    start=$(date +%s)
+    kill -KILL "$victim"
+    (sleep 30; kill -KILL $job) 2>/dev/null &
+    guard=$!
+    wait $job
+    code=$?
+    kill $guard 2>/dev/null
+    seconds=$(($(date +%s) - start))
+    if [ $code != 0 ] && [ $code != 75 ] && [ $seconds -lt 20 ]; then
+        ok "a killed rank ends the job"
+    else
+        not_ok "a killed rank ends the job" "code $code after $seconds s"
+    fi
+else
+    not_ok "a killed rank ends the job" "no checkpoint: $(tail -n 3 killed.err)"
+    kill -KILL $job
+fi
+at=$(basename "$(newest_checkpoint killed)")
+until=$(($(echo "${at#step-}" | sed 's/^0*//') + 7))
+ranks 2 "$TRIREME" train $M train.steps=$until run.dir=killed >killed.out 2>killed.err
+is "the next start goes on" 0 $?
+ranks 2 "$TRIREME" train $M train.steps=$until run.dir=spared >spared.out 2>spared.err
+is "as if nothing had happened" "$until $(last_metric spared loss)" \
+    "$(last_metric killed step) $(last_metric killed loss)"
+
+# The newest checkpoint torn by hand: the one before is taken, and it is said.
+ranks 2 "$TRIREME" train $M run.dir=torn train.steps=20 >torn.out 2>torn.err
+is "run to be torn" 0 $?
+rm -rf torn/checkpoints/step-00000020/COMMIT
+ranks 2 "$TRIREME" train $M run.dir=torn train.steps=20 >torn.out 2>torn.err
+is "an uncommitted checkpoint is passed over" 0 $?
+if [ -e torn/checkpoints/step-00000020/COMMIT ]; then
+    ok "and made again"
+else
+    not_ok "and made again" "$(ls torn/checkpoints)"
+fi
+shard=torn/checkpoints/step-00000020/shard-00001.h5
+middle=$(($(wc -c <$shard) / 2))
+byte=$(od -An -tu1 -j $middle -N 1 $shard | tr -d ' ')
+printf "\\$(printf %o $((byte ^ 4)))" | dd of=$shard bs=1 seek=$middle conv=notrunc 2>/dev/null
+ranks 2 "$TRIREME" train $M run.dir=torn train.steps=20 >torn.out 2>torn.err
+is "a checkpoint with a flipped bit is passed over" 0 $?
+if grep -q 'shard-00001' torn.err torn/log.txt; then
+    ok "and named"
+else
+    not_ok "and named" "$(tail -n 3 torn.err)"
+fi
+
+# A full disk: a small file system of our own, in a mount namespace of our own.
+if ! unshare --mount true 2>/dev/null; then
+    skip "full disk" "mounts are not allowed here"
+    finish
+fi
+one=$(du -sk whole/checkpoints/step-00000060 | cut -f1)
+mkdir -p disk
+cat >full.sh <<'END'
+# Room for two and a half checkpoints; then a filler takes what is left.
+mount -t tmpfs -o size=$((ONE * 5 / 2 + 512))k tmpfs disk || exit 99
+train() {
+    timeout -k 5 60 mpirun --oversubscribe -n 2 "$TRIREME" train $M run.dir=disk/run "$@"
+}
+train train.steps=10 >disk.out 2>disk.err
+echo "first $?"
+head -c 1G /dev/zero >disk/filler 2>/dev/null
+truncate -s -65536 disk/filler
+train train.steps=20 >full.out 2>full.err
+echo "full $?"
+"$TRIREME" checkpoint verify disk/run/checkpoints/step-00000010 >verify.out 2>&1
+echo "verify $?"
+echo "left $(ls disk/run/checkpoints | tr '\n' ' ')"
+rm disk/filler
+train train.steps=20 >after.out 2>after.err
+echo "after $?"
+echo "loss $(tail -n 1 disk/run/metrics.jsonl | sed -n 's/.*"loss": *\([^,}]*\).*/\1/p')"
+END
+export ONE="$one" TRIREME M
+unshare --mount sh full.sh >full.log 2>full.log2
+said() { sed -n "s/^$1 //p" full.log; }
+is "before the disk is full" 0 "$(said first)"
+if [ "$(said full)" != 0 ] && grep -a -q '^trireme: error' full.err; then
+    ok "a full disk is an error that is said"
+else
+    not_ok "a full disk is an error that is said" "code $(said full): $(tail -n 3 full.err)"
+fi
+is "the checkpoint before is whole" 0 "$(said verify)"
+is "nothing half-written is left" "step-00000010 " "$(said left)"
+is "with room again it goes on" 0 "$(said after)"
+finish

@@ -1,0 +1,133 @@
+#!/bin/sh
+# run.sh - trireme under a real Slurm (cluster.sh): batch jobs, srun, signals, requeue, and the
+# two wrong starts users make.  Prints `ok`, `not ok` and `skip` lines; 77 when all is skipped.
+. "$(dirname "$0")/../cli/helpers.inc"
+export CLUSTER="$work/cluster"
+CLUSTER_SELF=$top/tests/slurm/cluster.sh
+. "$CLUSTER_SELF"
+cleanup() { cluster_stop; }
+
+if reason=$(cluster_check 2>&1); then :; else
+    skip "slurm" "$reason"
+    exit 77
+fi
+cluster_start 2>start.err || { not_ok "the cluster starts" "$(tail -n 5 start.err)"; finish; }
+ok "the cluster starts"
+export TRIREME
+unset OMPI_MCA_rmaps_base_oversubscribe
+
+# on_cluster SECONDS COMMAND...
+on_cluster() {
+    limit=$1
+    shift
+    cluster_run timeout -k 5 "$limit" "$@" </dev/null
+}
+
+# submit NAME ARGUMENT...: of sbatch; its number in $job
+submit() {
+    job=$(on_cluster 20 sbatch --parsable "$@" 2>submit.err) || {
+        not_ok "$name: accepted" "$(cat submit.err)"
+        job=
+        return 1
+    }
+}
+
+job_field() {
+    on_cluster 10 scontrol show job "$job" | tr ' ' '\n' | sed -n "s/^$1=//p" | head -n 1
+}
+
+job_over() {
+    case $(job_field JobState) in
+    PENDING | RUNNING | COMPLETING | CONFIGURING | REQUEUED | '') return 1 ;;
+    esac
+}
+
+# over SECONDS: wait for $job
+over() {
+    wait_for "$1" job_over || { on_cluster 10 scancel --full "$job"; return 1; }
+}
+
+# The machine is what we think: two nodes, and messages between them cross the network.
+mpicc -O1 -o hello "$top/tests/slurm/hello.c"
+on_cluster 60 srun --mpi=pmix -N2 --ntasks-per-node=2 ./hello >hello.out 2>hello.err
+is "4 ranks on 2 nodes" 4 "$(grep -c 'of 4 on n[12], local [01] of 2, 2 nodes, data right' hello.out)"
+is "which talk by the network" 4 "$(grep -c 'wire used' hello.out)"
+
+# What the batch script asks for and hands to srun, seen through a stand-in.
+cat >stand-in <<'END'
+#!/bin/sh
+[ "$SLURM_PROCID" != 0 ] ||
+    echo "tasks $SLURM_NTASKS, gpus ${SLURM_GPUS_ON_NODE:-0}, cores $SLURM_CPUS_PER_TASK, $*"
+END
+chmod +x stand-in
+mkdir -p "a dir"
+cp "$top"/jobs/llama8b_fsdp.* "a dir"
+name="batch script"
+for partition in cpu gpu; do
+    if TRIREME=$work/stand-in submit -p $partition "a dir/llama8b_fsdp.sh" a=1 "b=c d"; then
+        over 30
+        case $partition in cpu) gpus=0 ;; *) gpus=2 ;; esac
+        is "$name on nodes with $gpus GPUs each" "tasks 4, gpus $gpus, cores 1, train \
+$work/a dir/llama8b_fsdp.yaml run.dir=runs/llama8b_fsdp-$job a=1 b=c d" \
+            "$(cat "llama8b_fsdp-$job.out")"
+    fi
+done
+
+make_tokens
+steps=150
+M="model.preset=llama-tiny device=cpu precision=fp32 data.train=train.h5 data.valid=valid.h5
+   data.seq_len=32 train.global_batch=8 train.steps=$steps train.warmup_steps=10
+   train.eval_every=50 train.eval_batches=2 run.threads=1"
+script=$top/jobs/llama8b_fsdp.sh
+
+# A job that is left in peace
+name="batch job"
+if submit "$script" $M; then
+    over 60 || echo "# $name did not end in time"
+    is "$name ends with 0" "COMPLETED 0:0" "$(job_field JobState) $(job_field ExitCode)"
+    whole=runs/llama8b_fsdp-$job
+    is "$name trains every step" $steps "$(last_metric $whole step)"
+    if "$TRIREME" checkpoint verify "$(newest_checkpoint $whole)" >verify.out 2>&1; then
+        ok "$name leaves a whole checkpoint"
+    else
+        not_ok "$name leaves a whole checkpoint" "$(tail -n 3 "llama8b_fsdp-$job.out")"
+    fi
+fi
+
+# One that is stopped in its middle
+name="signalled job"
+if submit "$script" $M; then
+    run=runs/llama8b_fsdp-$job
+    if wait_for 30 has_steps $run 10 && on_cluster 10 scancel --signal=USR1 "$job"; then
+        over 90 || echo "# $name did not end in time"
+    fi
+    is "$name ends with 0" "COMPLETED 0:0" "$(job_field JobState) $(job_field ExitCode)"
+    is "$name was requeued once, by itself" 1 "$(job_field Restarts)"
+    is "$name trains every step once" "1-$steps" "$(steps_of $run)"
+    is "$name: the same loss to the bit" "$(last_metric $whole loss)" "$(last_metric $run loss)"
+    if same_state $whole $run; then
+        ok "$name: the same state to the bit"
+    else
+        not_ok "$name: the same state to the bit" "$(tail -n 3 "llama8b_fsdp-$job.out")"
+    fi
+fi
+
+# By hand
+on_cluster 90 srun --mpi=pmix -N2 --ntasks-per-node=2 "$TRIREME" train $M \
+    run.dir=by-hand train.warmup_steps=0 train.steps=20 >hand.out 2>hand.err
+is "srun by hand" "0 20" "$? $(last_metric by-hand step)"
+
+# Wrong starts
+printf '#!/bin/sh\nexec "%s" run srun "$@"\n' "$CLUSTER_SELF" >srun
+chmod +x srun
+refused "srun without --mpi=pmix: one line says so" 'srun --mpi=pmix' \
+    "$work/srun" --mpi=none -N2 --ntasks-per-node=2 "$TRIREME" train $M run.dir=never
+refused "srun with a misspelt key: one line" 'train\.stpes.*train\.steps' \
+    "$work/srun" --mpi=pmix -N2 --ntasks-per-node=2 "$TRIREME" train $M train.stpes=3
+name="job with a misspelt key"
+if submit "$script" $M train.stpes=3; then
+    over 30
+    is "$name is not queued again" "FAILED 1:0 0" \
+        "$(job_field JobState) $(job_field ExitCode) $(job_field Restarts)"
+fi
+finish
