@@ -52,7 +52,7 @@ if [ -z "${SLURM_JOB_ID:-}" ]; then
     ranks=${TRIREME_RANKS:-$(nvidia-smi -L 2>/dev/null | grep -c ^GPU)}
     [ "$ranks" -gt 0 ] || ranks=$(lscpu -p=CORE,SOCKET | grep -v '^#' | sort -u | wc -l)
     [ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    exec mpirun --oversubscribe -n "$ranks" "$trireme" train "$config" \
+    exec mpirun --oversubscribe --bind-to none -n "$ranks" "$trireme" train "$config" \
         run.dir="runs/$name" "$@"
 fi
 

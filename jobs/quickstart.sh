@@ -8,10 +8,17 @@
 #
 # To start anew: rm -r data runs/quickstart
 set -eu
+for file; do # the names stay right in another directory
+    shift
+    [ -r "$file" ] || { echo "quickstart.sh: cannot read $file" >&2; exit 1; }
+    set -- "$@" "$(realpath "$file")"
+done
 cd "$(dirname "$0")/.."
 steps=${QUICKSTART_STEPS:-400}
 prompt='The Debian system'
+reference=/usr/share/debian-reference/debian-reference.en.txt.gz
 run=runs/quickstart
+[ $# = 0 ] || run=$run-$(cat -- "$@" | cksum | cut -d' ' -f1)
 trireme=$PWD/build/trireme
 
 say() { printf '\n== %s\n' "$*"; }
@@ -25,9 +32,7 @@ quietly() {
 
 # The prose of the Debian Reference, a paragraph a line: what ends like a sentence and is no table.
 reference_text() {
-    reference=/usr/share/debian-reference/debian-reference.en.txt.gz
-    [ -f $reference ] || reference=${reference%.gz}
-    gzip -dcf $reference | awk '
+    gzip -dc $reference | awk '
         function flush() {
             gsub(/\302\240/, " ", line)
             gsub(/[ \t]+/, " ", line)
@@ -50,6 +55,8 @@ mkdir -p build data
 if [ $# = 0 ] && [ ! -e data/train.h5 ]; then set_of_text=text; else set_of_text=; fi
 # shellcheck disable=SC2086
 jobs/packages.sh build run $set_of_text
+[ -z "$set_of_text" ] || [ -f $reference ] ||
+    { echo "quickstart.sh: no $reference; give text files: jobs/quickstart.sh FILE..." >&2; exit 1; }
 
 say "build (build/trireme)"
 [ -x configure ] || quietly build/autogen.log ./autogen.sh
@@ -70,7 +77,7 @@ fi
 
 say "training: 2 ranks, FULL_SHARD ($run)"
 [ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-mpirun --oversubscribe -n 2 "$trireme" train model.preset=llama-10m \
+mpirun --oversubscribe --bind-to none -n 2 "$trireme" train model.preset=llama-10m \
     parallel.strategy=FULL_SHARD data.train=data/train.h5 data.valid=data/valid.h5 \
     data.seq_len=256 train.steps="$steps" train.global_batch=4 train.micro_batch=2 \
     train.lr=1e-3 train.warmup_steps=20 train.eval_every=$((steps / 8)) \
