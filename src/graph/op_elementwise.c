@@ -16,8 +16,8 @@ static void embedding_gradient(struct autodiff *ad, int index)
     int dy = autodiff_grad(ad, node.out[0]);
     if (dy < 0)
         return;
-    int back = autodiff_node(ad, OP_EMBEDDING_BACKWARD, (int[]){dy, node.in[0], node.in[1]}, 3,
-                             &node.attrs);
+    int back =
+        autodiff_node(ad, OP_EMBEDDING_BACKWARD, (int[]){dy, node.in[0]}, 2, &node.attrs);
     autodiff_param(ad, back, 0, node.in[1]);
 }
 
@@ -47,7 +47,7 @@ const struct op op_embedding = {
 static int embedding_backward_run(const struct op_call *call, struct error *err)
 {
     const struct graph_value *dy = &call->graph->values[call->node->in[0]];
-    const struct graph_value *table = &call->graph->values[call->node->in[2]];
+    const struct graph_value *table = &call->graph->values[call->node->out[0]];
     call->device->ops->embedding_backward(call->device, call->graph->dtype, call->out[0],
                                           call->in[0], call->in[1], dy->dim[0], dy->dim[1],
                                           table->dim[0], call->accumulate);

@@ -34,8 +34,8 @@ static void linear_gradient(struct autodiff *ad, int index)
     int dy = autodiff_grad(ad, node.out[0]);
     if (dy < 0)
         return;
-    int weight = autodiff_node(ad, OP_LINEAR_WEIGHT_GRAD, (int[]){dy, node.in[0], node.in[1]}, 3,
-                               &node.attrs);
+    int weight =
+        autodiff_node(ad, OP_LINEAR_WEIGHT_GRAD, (int[]){dy, node.in[0]}, 2, &node.attrs);
     autodiff_param(ad, weight, 0, node.in[1]);
     int before = autodiff_take(ad, node.in[0]);
     int input = autodiff_node(ad, OP_LINEAR_INPUT_GRAD, (int[]){dy, node.in[1], before}, 3,
@@ -145,7 +145,7 @@ const struct op op_linear_input_grad = {
     .run = input_grad_run,
 };
 
-/* dw [out, in] (+)= dy^T [out, rows] x [rows, in]; in[2] is w, for its shape alone */
+/* dw [out, in] (+)= dy^T [out, rows] x [rows, in] */
 static struct gemm weight_grad_gemm(const struct graph *graph, const struct graph_node *node)
 {
     int64_t rows = dim(graph, node->in[0], 0), out = dim(graph, node->in[0], 1);

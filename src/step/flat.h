@@ -1,0 +1,45 @@
+/* flat.h - the flat parameter of a unit.
+ *
+ * A unit's parameters lie end to end, each started at a multiple of FLAT_ALIGN elements, the
+ * whole padded so that every rank of the shard group owns one contiguous shard of equal size.
+ * Padding exists only here: checkpoints hold the logical tensors.
+ */
+#ifndef TRIREME_STEP_FLAT_H
+#define TRIREME_STEP_FLAT_H
+
+#include <stdint.h>
+
+#include "graph/graph.h"
+
+enum { FLAT_ALIGN = 32, FLAT_NAME = 72 };
+
+/* A logical tensor inside. */
+struct flat_tensor {
+    char name[FLAT_NAME]; /* "layers.3.attn.q" */
+    int dims;
+    int64_t dim[GRAPH_DIMS];
+    int64_t offset, elems; /* in the flat parameter */
+    enum param_init init;
+    float std;
+};
+
+struct flat_range {
+    int64_t start, count;
+};
+
+struct flat {
+    int tensors;
+    struct flat_tensor *tensor;
+    int64_t *param_offset;   /* per graph parameter; -1 for shared ones */
+    int64_t elems;           /* logical elements */
+    int64_t padded;          /* with padding: shards * shard_elems */
+    int64_t shard_elems;
+    int pads;
+    struct flat_range *pad;  /* the ranges that belong to no tensor */
+};
+
+/* Lay out the parameters graph owns for `shards` ranks; names get prefix. */
+void flat_create(struct flat *flat, const struct graph *graph, const char *prefix, int shards);
+void flat_destroy(struct flat *flat);
+
+#endif

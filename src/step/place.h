@@ -1,0 +1,21 @@
+/* place.h - memory ranges for things that live for a while, in one slab. */
+#ifndef TRIREME_STEP_PLACE_H
+#define TRIREME_STEP_PLACE_H
+
+#include <stddef.h>
+
+enum { PLACE_ALIGN = 64 };
+
+struct place {
+    size_t bytes;
+    int first, last; /* lives from step first to step last, both included */
+    size_t offset;   /* result */
+};
+
+/* Give every item an offset so that no two that live at the same time overlap; returns the
+ * bytes needed.  Greedy by size into the lowest gap that fits (Pisarchyk and Lee 2020,
+ * "Efficient memory management for deep neural net inference"); items of equal size keep
+ * their order, so the result is reproducible. */
+size_t place_items(struct place *items, int count);
+
+#endif

@@ -1,0 +1,126 @@
+/* program.h - one rank's step as a list of instructions.
+ *
+ * The list is what is checked (verify.h), measured (memory.h) and run (execute.h).  Order in
+ * the list is the order in which instructions are issued; each runs on one stream, in order
+ * within it, and waits for the instructions of other streams it names.
+ */
+#ifndef TRIREME_STEP_PROGRAM_H
+#define TRIREME_STEP_PROGRAM_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "comm/mesh.h"
+#include "step/segment.h"
+#include "step/units.h"
+
+enum stream { STREAM_COMPUTE, STREAM_GATHER, STREAM_REDUCE, STREAM_POINT, STREAMS };
+
+enum instr_kind {
+    INSTR_ZERO,      /* clear the step's sums */
+    INSTR_LOAD,      /* tokens and targets of a micro-batch, from the host */
+    INSTR_RUN,       /* a segment */
+    INSTR_GATHER,    /* shard -> whole flat parameter */
+    INSTR_REDUCE,    /* whole gradient -> sum over ranks of the own shard, fp32 */
+    INSTR_ALLREDUCE, /* sum over ranks, in place */
+    INSTR_SEND, INSTR_RECV, /* a boundary to or from another pipeline stage */
+    INSTR_NORM,      /* add a gradient's sum of squares to the step's sums */
+    INSTR_UPDATE,    /* the optimizer on one unit */
+    INSTR_RELEASE,   /* the buffers it names are dead */
+    INSTR_KINDS
+};
+
+/* Operand slots; RUN uses one per segment space instead. */
+enum {
+    SLOT_FROM = 0, SLOT_TO = 1,                               /* transfers */
+    SLOT_LOAD_TOKENS = 0, SLOT_LOAD_TARGETS = 1,              /* LOAD */
+    SLOT_SUMS = 0,                                            /* ZERO, NORM, UPDATE */
+    SLOT_SHARD_GRAD = 1,                                      /* NORM, UPDATE */
+    SLOT_MASTER = 2, SLOT_FIRST, SLOT_SECOND, SLOT_PARAM,     /* UPDATE */
+    SLOTS = SPACE_COUNT
+};
+
+/* Groups a transfer may run over: the mesh's axes, and all data ranks. */
+enum { GROUP_DATA = MESH_AXES, GROUPS };
+
+/* A run of memory in one pool's slab. */
+struct buffer {
+    char name[40];
+    enum mem_pool pool;
+    size_t bytes;
+    int persistent;     /* lives across steps; holds values before the step begins */
+    size_t offset;      /* in the slab */
+};
+
+struct instr {
+    enum instr_kind kind;
+    enum stream stream;
+    enum segment_phase phase; /* RUN */
+    int unit, micro;          /* -1 where it has no meaning */
+    int group, peer;          /* transfers; peer for SEND and RECV */
+    int64_t elems;            /* transfers: per rank for GATHER and REDUCE */
+    enum dtype dtype;
+    unsigned accumulate;      /* RUN: bits of spaces; REDUCE: 0 or 1 */
+    int buffer[SLOTS];        /* -1 where unused */
+    unsigned reads, writes;   /* bit per slot */
+    int wait[STREAMS];        /* the last instruction of each other stream that must be complete */
+};
+
+enum program_kind { PROGRAM_TRAIN, PROGRAM_EVALUATE, PROGRAM_LOGITS };
+
+struct program_request {
+    enum program_kind kind;
+    struct mesh_shape shape;
+    struct mesh_coord coord;
+    int training;          /* 1: gradients and optimizer state exist */
+    int micros;            /* micro-batches a step */
+    int prefetch_forward, prefetch_backward; /* units gathered ahead of need */
+};
+
+/* Persistent buffers, by unit: shard_elems elements each. */
+struct unit_state {
+    int master, first, second; /* fp32: parameters, both moments; -1 when not training */
+    int param;                 /* what is computed with or gathered from; == master in fp32 */
+    int grad;                  /* fp32; -1 when not training */
+};
+
+struct program {
+    const struct units *units; /* the caller's */
+    struct program_request request;
+    struct buffer *buffer;
+    int buffers, buffer_capacity;
+    struct instr *instr;
+    int instrs, instr_capacity;
+    struct unit_state *state; /* per unit */
+    int sums, constants, work; /* persistent buffers; -1 if absent */
+    int logits;                /* buffer the LOGITS program ends in, or -1 */
+    size_t pool_bytes[POOL_COUNT]; /* slab sizes, set by memory_plan() */
+};
+
+/* What the sums buffer holds, fp64. */
+enum { SUM_LOSS, SUM_TARGETS, SUM_SQUARES, SUM_STOP, SUM_COUNT };
+
+/* Compile the step of the rank at request->coord: instructions, waits and memory.  Pure: needs
+ * no ranks, no data.  Returns 0 and a program for program_destroy(), or -1 with err set. */
+int program_create(struct program **program, const struct units *units,
+                   const struct program_request *request, struct error *err);
+void program_destroy(struct program *program); /* NULL allowed */
+
+const char *instr_name(enum instr_kind kind);
+const char *stream_name(enum stream stream);
+
+/* "RUN forward layers.3 micro 0" into text; returns text. */
+const char *instr_text(const struct program *program, int index, char *text, size_t size);
+
+/* For the passes that write the list: append a buffer / an instruction with all operands
+ * absent; return its index. */
+int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, int persistent,
+                   const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+int program_instr(struct program *program, enum instr_kind kind, enum stream stream);
+
+/* Bind a buffer to a slot of an instruction. */
+enum access { ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_BOTH = 3 };
+void instr_bind(struct instr *instr, int slot, int buffer, enum access access);
+
+#endif

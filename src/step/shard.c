@@ -1,0 +1,212 @@
+/* shard.c - see shard.h. */
+#include "step/shard.h"
+
+#include <stdlib.h>
+
+#include "base/array.h"
+
+static int reads(const struct run *run, enum segment_space space)
+{
+    return run->segment->reads >> space & 1;
+}
+
+static int writes(const struct run *run, enum segment_space space)
+{
+    return run->segment->writes >> space & 1;
+}
+
+/* The flat parameter run uses by its own / by sharing, or -1. */
+static int used(const struct program *program, const struct run *run, int by_sharing)
+{
+    if (!reads(run, by_sharing ? SPACE_SHARED : SPACE_PARAM))
+        return -1;
+    return by_sharing ? units_shared(program->units, run->unit) : run->unit;
+}
+
+static int written(const struct program *program, const struct run *run, int by_sharing)
+{
+    if (!writes(run, by_sharing ? SPACE_SHARED_GRAD : SPACE_GRAD))
+        return -1;
+    return by_sharing ? units_shared(program->units, run->unit) : run->unit;
+}
+
+/* A gather serves consecutive runs; one more is needed where a run in between did without. */
+static void plan_gathers(const struct program *program, struct run *run, int runs)
+{
+    int *last = array_make((size_t)program->units->count, sizeof *last);
+    for (int u = 0; u < program->units->count; u++)
+        last[u] = -2;
+    for (int r = 0; r < runs; r++)
+        for (int k = 0; k < 2; k++) {
+            int unit = used(program, &run[r], k);
+            run[r].gather[k] = unit >= 0 && last[unit] < r - 1 ? unit : -1;
+            if (unit >= 0)
+                last[unit] = r;
+        }
+    free(last);
+}
+
+/* The first write of a gradient replaces, later ones add: within a micro-batch where it is
+ * reduced each time, within the step where it stays. */
+static void plan_gradients(const struct program *program, struct run *run, int runs)
+{
+    int *last = array_make((size_t)program->units->count, sizeof *last); /* run + 1 */
+    int sharded = shard_is_sharded(program);
+    for (int r = 0; r < runs; r++)
+        for (int k = 0; k < 2; k++) {
+            int unit = written(program, &run[r], k);
+            run[r].finishes[k] = unit;
+            run[r].follows[k] = -1;
+            if (unit < 0)
+                continue;
+            int before = last[unit] - 1;
+            int same = before >= 0 && run[before].micro == run[r].micro;
+            if (same) {
+                run[r].follows[k] = before;
+                run[before].finishes[run[before].finishes[0] == unit ? 0 : 1] = -1;
+            }
+            if (sharded ? same : before >= 0)
+                run[r].accumulate |= 1u << (k ? SPACE_SHARED_GRAD : SPACE_GRAD);
+            last[unit] = r + 1;
+        }
+    free(last);
+}
+
+void shard_plan(const struct program *program, struct run *run, int runs)
+{
+    for (int r = 0; r < runs; r++)
+        run[r].param = run[r].shared = run[r].grad = run[r].shared_grad = -1;
+    plan_gathers(program, run, runs);
+    plan_gradients(program, run, runs);
+}
+
+static int gather(struct program *program, const struct run *run, int unit)
+{
+    const struct units *units = program->units;
+    const struct flat *flat = &units->flat[unit];
+    enum dtype dtype = units->request.dtype;
+    int whole = program_buffer(program, POOL_UNSHARDED,
+                               (size_t)flat->padded * dtype_bytes(dtype), 0, "%swhole",
+                               units->model->unit[unit].prefix);
+    int index = program_instr(program, INSTR_GATHER, STREAM_GATHER);
+    struct instr *instr = &program->instr[index];
+    instr->unit = unit;
+    instr->micro = run->micro;
+    instr->group = MESH_SHARD;
+    instr->elems = flat->shard_elems;
+    instr->dtype = dtype;
+    instr_bind(instr, SLOT_FROM, program->state[unit].param, ACCESS_READ);
+    instr_bind(instr, SLOT_TO, whole, ACCESS_WRITE);
+    return whole;
+}
+
+/* The buffer run r computes with: its own gather's, or that of the run before. */
+static int whole_of(const struct program *program, const struct run *run, int r, int unit)
+{
+    for (int k = 0; k < 2 && r >= 0; k++) {
+        if (used(program, &run[r], k) != unit)
+            continue;
+        int buffer = k ? run[r].shared : run[r].param;
+        return buffer >= 0 ? buffer : whole_of(program, run, r - 1, unit);
+    }
+    return -1;
+}
+
+static void issue(struct program *program, struct run *run, int r)
+{
+    for (int k = 0; k < 2; k++) {
+        int *buffer = k ? &run[r].shared : &run[r].param;
+        if (run[r].gather[k] >= 0 && *buffer < 0)
+            *buffer = gather(program, &run[r], run[r].gather[k]);
+    }
+}
+
+static int new_gradient(struct program *program, const struct run *run, int unit)
+{
+    if (!shard_is_sharded(program))
+        return program->state[unit].grad;
+    size_t bytes = (size_t)program->units->flat[unit].padded * sizeof(float);
+    return program_buffer(program, POOL_UNSHARDED, bytes, 0, "%sgrad micro %d",
+                          program->units->model->unit[unit].prefix, run->micro);
+}
+
+/* The buffer in which run `from` has the gradient of unit. */
+static int gradient_of(const struct program *program, const struct run *from, int unit)
+{
+    return written(program, from, 0) == unit ? from->grad : from->shared_grad;
+}
+
+static void bind_gradients(struct program *program, struct run *run, int r)
+{
+    for (int k = 0; k < 2; k++) {
+        int unit = written(program, &run[r], k), from = run[r].follows[k];
+        int *grad = k ? &run[r].shared_grad : &run[r].grad;
+        if (unit >= 0)
+            *grad = from >= 0 ? gradient_of(program, &run[from], unit)
+                              : new_gradient(program, &run[r], unit);
+    }
+}
+
+void shard_before(struct program *program, struct run *run, int runs, int r)
+{
+    const struct program_request *request = &program->request;
+    int own = used(program, &run[r], 0), shared = used(program, &run[r], 1);
+    if (!shard_is_sharded(program)) {
+        run[r].param = own >= 0 ? program->state[own].param : -1;
+        run[r].shared = shared >= 0 ? program->state[shared].param : -1;
+        bind_gradients(program, run, r);
+        return;
+    }
+    issue(program, run, r);
+    run[r].param = own >= 0 ? whole_of(program, run, r, own) : -1;
+    run[r].shared = shared >= 0 ? whole_of(program, run, r, shared) : -1;
+    for (int ahead = 1; r + ahead < runs; ahead++) {
+        int backward = run[r + ahead].phase == PHASE_BACKWARD;
+        if (ahead > (backward ? request->prefetch_backward : request->prefetch_forward))
+            break;
+        issue(program, run, r + ahead);
+    }
+    bind_gradients(program, run, r);
+}
+
+static void all_reduce(struct program *program, int unit, int micro)
+{
+    if (program->request.shape.degree[MESH_REPLICATE] < 2)
+        return;
+    int index = program_instr(program, INSTR_ALLREDUCE, STREAM_REDUCE);
+    struct instr *instr = &program->instr[index];
+    instr->unit = unit;
+    instr->micro = micro;
+    instr->group = MESH_REPLICATE;
+    instr->elems = program->units->flat[unit].shard_elems;
+    instr->dtype = DTYPE_F32;
+    instr_bind(instr, SLOT_TO, program->state[unit].grad, ACCESS_BOTH);
+}
+
+static void reduce(struct program *program, const struct run *run, int unit, int whole)
+{
+    int index = program_instr(program, INSTR_REDUCE, STREAM_REDUCE);
+    struct instr *instr = &program->instr[index];
+    instr->unit = unit;
+    instr->micro = run->micro;
+    instr->group = MESH_SHARD;
+    instr->elems = program->units->flat[unit].shard_elems;
+    instr->dtype = DTYPE_F32;
+    instr->accumulate = run->micro > 0;
+    instr_bind(instr, SLOT_FROM, whole, ACCESS_READ);
+    instr_bind(instr, SLOT_TO, program->state[unit].grad,
+               run->micro > 0 ? ACCESS_BOTH : ACCESS_WRITE);
+}
+
+void shard_after(struct program *program, struct run *run, int runs, int r)
+{
+    for (int k = 0; k < 2; k++) {
+        int unit = run[r].finishes[k];
+        if (unit < 0)
+            continue;
+        if (shard_is_sharded(program))
+            reduce(program, &run[r], unit, k ? run[r].shared_grad : run[r].grad);
+        if (run[r].micro == program->request.micros - 1)
+            all_reduce(program, unit, run[r].micro);
+    }
+}

@@ -1,0 +1,43 @@
+/* shard.h - the sharding strategies, as what they weave into the list of runs.
+ *
+ *   NO_SHARD    every rank holds all: gradients accumulate whole, and one ALLREDUCE per unit
+ *               follows the last micro-batch's backward.
+ *   FULL_SHARD  GATHER before each use that does not follow the one before, RELEASE after;
+ *               REDUCE of each micro-batch's gradient to the own shard, summed there in fp32.
+ *
+ * The shapes of the mesh decide: a shard axis of one is NO_SHARD.
+ */
+#ifndef TRIREME_STEP_SHARD_H
+#define TRIREME_STEP_SHARD_H
+
+#include "step/program.h"
+
+/* One RUN to be written. */
+struct run {
+    enum segment_phase phase;
+    const struct segment *segment;
+    int unit, micro;
+    int param, shared;           /* buffers to compute with; -1: not gathered yet or not read */
+    int gather[2];               /* flat parameters whose gather must precede this run, or -1 */
+    int grad, shared_grad;       /* buffers, or -1 */
+    unsigned accumulate;         /* bits of SPACE_GRAD and SPACE_SHARED_GRAD */
+    int follows[2];              /* run of this micro-batch that wrote the same gradient, or -1 */
+    int finishes[2];             /* units whose gradient is complete after this run, or -1 */
+};
+
+/* Decide for all runs which need a gather and which finish a gradient. */
+void shard_plan(const struct program *program, struct run *run, int runs);
+
+/* Write the gathers run r and, by prefetch, the runs after it need; bind r's parameters. */
+void shard_before(struct program *program, struct run *run, int runs, int r);
+
+/* Write what follows run r: reductions of the gradients it finished. */
+void shard_after(struct program *program, struct run *run, int runs, int r);
+
+/* Is the parameter sharded in this program? */
+static inline int shard_is_sharded(const struct program *program)
+{
+    return program->request.shape.degree[MESH_SHARD] > 1;
+}
+
+#endif

@@ -1,0 +1,138 @@
+/* units.c - see units.h. */
+#include "step/units.h"
+
+#include <stdlib.h>
+
+#include "base/array.h"
+#include "graph/autodiff.h"
+
+static struct graph *graph_for(const struct units *units, int kind, enum model_purpose purpose,
+                               struct error *err)
+{
+    const struct units_request *r = &units->request;
+    int64_t batch = purpose == MODEL_LOGITS ? 1 : r->batch;
+    return model_graph(units->model, kind, purpose, batch, r->seq, r->dtype, r->loss_scale, err);
+}
+
+static int has_role(const struct graph *graph, enum value_role role)
+{
+    for (int i = 0; i < graph->value_count; i++)
+        if (graph->values[i].role == role)
+            return 1;
+    return 0;
+}
+
+static void grow_work(struct units *units, const struct segment *segment)
+{
+    if (segment->work_bytes > units->work_bytes)
+        units->work_bytes = segment->work_bytes;
+}
+
+/* Where the flat layouts of a kind are found while compiling: those of its first unit.  Units
+ * of a kind differ only in names, and shared tensors are looked up by name in one unit. */
+struct flats {
+    const struct flat *own, *shared;
+};
+
+static int compile(struct units *units, struct segment *segment, const struct graph *graph,
+                   enum segment_phase phase, struct flats flats, struct device *device,
+                   struct error *err)
+{
+    if (segment_compile(segment, graph, phase, flats.own, flats.shared, device, err))
+        return -1;
+    grow_work(units, segment);
+    return 0;
+}
+
+static int compile_kind(struct units *units, int index, struct flats flats, struct device *device,
+                        struct error *err)
+{
+    struct unit_kind *kind = &units->kind[index];
+    kind->ends_in_loss = has_role(kind->train, VALUE_LOSS);
+    if (autodiff(kind->train, err))
+        return -1;
+    kind->evaluate = graph_for(units, index, MODEL_LOSS, err);
+    if (!kind->evaluate ||
+        compile(units, &kind->evaluation, kind->evaluate, PHASE_FORWARD, flats, device, err))
+        return -1;
+    if (units->request.with_logits) {
+        kind->logits = graph_for(units, index, MODEL_LOGITS, err);
+        if (!kind->logits ||
+            compile(units, &kind->logit, kind->logits, PHASE_FORWARD, flats, device, err))
+            return -1;
+    }
+    if (kind->ends_in_loss)
+        return compile(units, &kind->both, kind->train, PHASE_BOTH, flats, device, err);
+    if (compile(units, &kind->forward, kind->train, PHASE_FORWARD, flats, device, err))
+        return -1;
+    return compile(units, &kind->backward, kind->train, PHASE_BACKWARD, flats, device, err);
+}
+
+static int create_graphs(struct units *units, struct error *err)
+{
+    for (int u = 0; u < units->count; u++) {
+        int kind = units->model->unit[u].kind;
+        if (!units->kind[kind].train)
+            units->kind[kind].train = graph_for(units, kind, MODEL_LOSS, err);
+        if (!units->kind[kind].train)
+            return -1;
+        flat_create(&units->flat[u], units->kind[kind].train, units->model->unit[u].prefix,
+                    units->request.shards);
+    }
+    return 0;
+}
+
+static int compile_all(struct units *units, struct device *device, struct error *err)
+{
+    char done[MODEL_KINDS] = {0};
+    for (int u = 0; u < units->count; u++) {
+        int kind = units->model->unit[u].kind, shared = units_shared(units, u);
+        struct flats flats = {&units->flat[u], shared >= 0 ? &units->flat[shared] : NULL};
+        if (!done[kind] && compile_kind(units, kind, flats, device, err))
+            return -1;
+        done[kind] = 1;
+    }
+    return 0;
+}
+
+int units_create(struct units **out, const struct model *model,
+                 const struct units_request *request, struct device *device, struct error *err)
+{
+    struct units *units = array_make(1, sizeof *units);
+    units->model = model;
+    units->request = *request;
+    units->count = model->units;
+    units->flat = array_make((size_t)units->count, sizeof *units->flat);
+    units->boundary_bytes = (size_t)(request->batch * request->seq * model->config.hidden) *
+                            dtype_bytes(request->dtype);
+    if (create_graphs(units, err) || compile_all(units, device, err)) {
+        units_destroy(units);
+        return -1;
+    }
+    *out = units;
+    return 0;
+}
+
+static void destroy_kind(struct unit_kind *kind)
+{
+    segment_destroy(&kind->forward);
+    segment_destroy(&kind->backward);
+    segment_destroy(&kind->both);
+    segment_destroy(&kind->evaluation);
+    segment_destroy(&kind->logit);
+    graph_destroy(kind->train);
+    graph_destroy(kind->evaluate);
+    graph_destroy(kind->logits);
+}
+
+void units_destroy(struct units *units)
+{
+    if (!units)
+        return;
+    for (int u = 0; u < units->count; u++)
+        flat_destroy(&units->flat[u]);
+    for (int k = 0; k < MODEL_KINDS; k++)
+        destroy_kind(&units->kind[k]);
+    free(units->flat);
+    free(units);
+}

@@ -1,0 +1,57 @@
+/* units.h - a model compiled: flat parameters of its units, segments of its kinds.
+ *
+ * Independent of ranks except for the number of shards; programs of all ranks share it.
+ */
+#ifndef TRIREME_STEP_UNITS_H
+#define TRIREME_STEP_UNITS_H
+
+#include "device/device.h"
+#include "model/model.h"
+#include "step/flat.h"
+#include "step/segment.h"
+
+/* The segments of one kind of unit. */
+struct unit_kind {
+    struct graph *train, *evaluate, *logits;
+    struct segment forward, backward; /* kinds that hand an activation on */
+    struct segment both;              /* the kind that ends in the loss */
+    struct segment evaluation;        /* forward without keeping anything */
+    struct segment logit;
+    int ends_in_loss;
+};
+
+struct units_request {
+    enum dtype dtype;       /* of activations and gathered parameters */
+    int64_t batch, seq;     /* of one micro-batch */
+    int shards;
+    float loss_scale;       /* gradients of the summed loss are multiplied by it */
+    int with_logits;        /* compile MODEL_LOGITS too */
+};
+
+struct units {
+    const struct model *model; /* the caller's */
+    struct units_request request;
+    int count;
+    struct flat *flat; /* per unit */
+    struct unit_kind kind[MODEL_KINDS];
+    size_t boundary_bytes; /* of the activation between units */
+    size_t work_bytes;     /* of the largest segment */
+};
+
+/* Returns 0 and units for units_destroy(), or -1 with err set. */
+int units_create(struct units **units, const struct model *model,
+                 const struct units_request *request, struct device *device, struct error *err);
+void units_destroy(struct units *units); /* NULL allowed */
+
+static inline const struct unit_kind *units_kind(const struct units *units, int unit)
+{
+    return &units->kind[units->model->unit[unit].kind];
+}
+
+/* The unit whose flat parameter holds what `unit` shares, or -1. */
+static inline int units_shared(const struct units *units, int unit)
+{
+    return units->model->unit[unit].shared;
+}
+
+#endif

@@ -1,0 +1,210 @@
+/* verify.c - one rank's program: order, lifetimes, memory; see verify.h. */
+#include "step/verify.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+
+enum { TEXT = 112 };
+
+/* Instruction at[s] of stream s and all before it happened before. */
+struct before {
+    int at[STREAMS];
+};
+
+struct uses {
+    int first;                             /* instruction, or -1 */
+    int wrote[STREAMS], read[STREAMS];     /* the last on each stream, or -1 */
+    int released;                          /* instruction, or -1 */
+};
+
+struct verify {
+    const struct program *program;
+    struct before *before; /* per instruction, without itself */
+    struct uses *uses;     /* per buffer */
+    struct error *err;
+};
+
+static int wrong(struct verify *v, const char *what, int i, int buffer, int other)
+{
+    char here[TEXT], there[TEXT] = "";
+    const struct program *p = v->program;
+    instr_text(p, i, here, sizeof here);
+    if (other >= 0)
+        instr_text(p, other, there, sizeof there);
+    return error_set(v->err, "verify: %s: buffer \"%s\" at instruction %d (%s)%s%s", what,
+                     buffer >= 0 ? p->buffer[buffer].name : "", i, here,
+                     other >= 0 ? " against " : "", there);
+}
+
+/* Clocks from the waits alone. */
+static int clocks(struct verify *v)
+{
+    struct before stream[STREAMS];
+    memset(stream, -1, sizeof stream);
+    for (int i = 0; i < v->program->instrs; i++) {
+        const struct instr *instr = &v->program->instr[i];
+        struct before now = stream[instr->stream];
+        for (int s = 0; s < STREAMS; s++) {
+            int at = instr->wait[s];
+            if (at < 0)
+                continue;
+            if (at >= i || (int)v->program->instr[at].stream != s)
+                return wrong(v, "wait cycle", i, -1, at < v->program->instrs ? at : -1);
+            for (int t = 0; t < STREAMS; t++)
+                now.at[t] = v->before[at].at[t] > now.at[t] ? v->before[at].at[t] : now.at[t];
+            now.at[s] = at > now.at[s] ? at : now.at[s];
+        }
+        v->before[i] = now;
+        now.at[instr->stream] = i;
+        stream[instr->stream] = now;
+    }
+    return 0;
+}
+
+static int ordered(const struct verify *v, int first, int then)
+{
+    return v->before[then].at[v->program->instr[first].stream] >= first;
+}
+
+/* The latest of at[] that is not ordered before instruction i, or -1. */
+static int unordered(const struct verify *v, const int at[STREAMS], int i)
+{
+    for (int s = 0; s < STREAMS; s++)
+        if (at[s] >= 0 && !ordered(v, at[s], i))
+            return at[s];
+    return -1;
+}
+
+static int any(const int at[STREAMS])
+{
+    for (int s = 0; s < STREAMS; s++)
+        if (at[s] >= 0)
+            return 1;
+    return 0;
+}
+
+static int overlap(const struct buffer *a, const struct buffer *b)
+{
+    return a->pool == b->pool && a->bytes && b->bytes && a->offset < b->offset + b->bytes &&
+           b->offset < a->offset + a->bytes;
+}
+
+/* A buffer comes to life at instruction i: whoever had its memory must be gone. */
+static int check_memory(struct verify *v, int i, int b)
+{
+    const struct buffer *buffer = v->program->buffer;
+    if (buffer[b].offset + buffer[b].bytes > v->program->pool_bytes[buffer[b].pool])
+        return wrong(v, "outside its slab", i, b, -1);
+    for (int c = 0; c < v->program->buffers; c++) {
+        const struct uses *had = &v->uses[c];
+        if (c == b || !overlap(&buffer[b], &buffer[c]) ||
+            (!buffer[c].persistent && had->first < 0))
+            continue;
+        if (buffer[c].persistent || had->released < 0)
+            return wrong(v, "memory reused too early", i, b, had->first);
+        if (!ordered(v, had->released, i))
+            return wrong(v, "memory reused in flight", i, b, had->released);
+    }
+    return 0;
+}
+
+static int check_release(struct verify *v, int i, int b)
+{
+    struct uses *uses = &v->uses[b];
+    if (uses->released >= 0)
+        return wrong(v, "released twice", i, b, uses->released);
+    if (v->program->buffer[b].persistent)
+        return wrong(v, "released though it outlives the step", i, b, -1);
+    int late = unordered(v, uses->wrote, i);
+    late = late >= 0 ? late : unordered(v, uses->read, i);
+    if (late >= 0)
+        return wrong(v, "released in flight", i, b, late);
+    uses->released = i;
+    return 0;
+}
+
+static int check_access(struct verify *v, int i, int b, int read, int write)
+{
+    struct uses *uses = &v->uses[b];
+    int persistent = v->program->buffer[b].persistent;
+    if (uses->released >= 0)
+        return wrong(v, "used after release", i, b, uses->released);
+    if (uses->first < 0 && !persistent && check_memory(v, i, b))
+        return -1;
+    if (uses->first < 0)
+        uses->first = i;
+    if (read && !persistent && !any(uses->wrote))
+        return wrong(v, "read before written", i, b, -1);
+    int race = unordered(v, uses->wrote, i);
+    if (race < 0 && write)
+        race = unordered(v, uses->read, i);
+    if (race >= 0)
+        return wrong(v, "race", i, b, race);
+    if (write)
+        uses->wrote[v->program->instr[i].stream] = i;
+    if (read)
+        uses->read[v->program->instr[i].stream] = i;
+    return 0;
+}
+
+static int check_instr(struct verify *v, int i)
+{
+    const struct instr *instr = &v->program->instr[i];
+    for (int slot = 0; slot < SLOTS; slot++) {
+        int b = instr->buffer[slot];
+        if (b < 0)
+            continue;
+        int rc = instr->kind == INSTR_RELEASE
+                     ? check_release(v, i, b)
+                     : check_access(v, i, b, instr->reads >> slot & 1, instr->writes >> slot & 1);
+        if (rc)
+            return -1;
+    }
+    return 0;
+}
+
+static int check_ends(struct verify *v)
+{
+    for (int b = 0; b < v->program->buffers; b++)
+        if (!v->program->buffer[b].persistent && v->uses[b].first >= 0 && v->uses[b].released < 0)
+            return wrong(v, "never released", v->uses[b].first, b, -1);
+    return 0;
+}
+
+/* Persistent buffers are alive all along: they may not overlap at all. */
+static int check_persistent(struct verify *v)
+{
+    const struct buffer *buffer = v->program->buffer;
+    for (int b = 0; b < v->program->buffers; b++) {
+        if (!buffer[b].persistent)
+            continue;
+        if (buffer[b].offset + buffer[b].bytes > v->program->pool_bytes[buffer[b].pool])
+            return error_set(v->err, "verify: outside its slab: buffer \"%s\"", buffer[b].name);
+        for (int c = b + 1; c < v->program->buffers; c++)
+            if (buffer[c].persistent && overlap(&buffer[b], &buffer[c]))
+                return error_set(v->err, "verify: buffers \"%s\" and \"%s\" share memory",
+                                 buffer[b].name, buffer[c].name);
+    }
+    return 0;
+}
+
+int verify_program(const struct program *program, struct error *err)
+{
+    struct verify v = {
+        .program = program,
+        .before = array_make((size_t)program->instrs, sizeof *v.before),
+        .uses = array_make((size_t)program->buffers, sizeof *v.uses),
+        .err = err,
+    };
+    memset(v.uses, -1, (size_t)program->buffers * sizeof *v.uses);
+    int rc = clocks(&v) || check_persistent(&v) ? -1 : 0;
+    for (int i = 0; !rc && i < program->instrs; i++)
+        rc = check_instr(&v, i);
+    if (!rc)
+        rc = check_ends(&v);
+    free(v.before);
+    free(v.uses);
+    return rc;
+}

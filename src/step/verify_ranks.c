@@ -1,0 +1,208 @@
+/* verify_ranks.c - all ranks' programs played together; see verify.h.
+ *
+ * Every rank has a place in each of its streams.  An instruction starts when its waits are
+ * complete and every earlier compute instruction of its list is (the strictest order in which
+ * an executor may issue).  A collective completes when all members of its group stand at it; a
+ * message when sender and receiver do.
+ */
+#include "step/verify.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+
+enum { TEXT = 112 };
+
+struct player {
+    const struct program *program;
+    int at[STREAMS];   /* the instruction each stream stands at; instrs when it is done */
+    int done[STREAMS]; /* the last completed one, or -1 */
+};
+
+struct game {
+    struct player *player;
+    int ranks;
+    struct error *err;
+};
+
+static void advance(struct player *p, enum stream stream)
+{
+    int i = p->at[stream];
+    p->done[stream] = i;
+    for (i++; i < p->program->instrs && p->program->instr[i].stream != stream; i++)
+        ;
+    p->at[stream] = i;
+}
+
+static void place(struct player *p, const struct program *program)
+{
+    p->program = program;
+    for (int s = 0; s < STREAMS; s++) {
+        p->at[s] = -1;
+        advance(p, s);
+        p->done[s] = -1;
+    }
+}
+
+/* The instruction at which a stream stands, if it may start; else NULL. */
+static const struct instr *ready(const struct player *p, enum stream stream)
+{
+    int i = p->at[stream];
+    if (i >= p->program->instrs)
+        return NULL;
+    const struct instr *instr = &p->program->instr[i];
+    for (int s = 0; s < STREAMS; s++)
+        if (instr->wait[s] > p->done[s])
+            return NULL;
+    return p->at[STREAM_COMPUTE] < i && stream != STREAM_COMPUTE ? NULL : instr;
+}
+
+static int is_transfer(const struct instr *instr)
+{
+    return instr->group >= 0;
+}
+
+static int say(struct game *g, const char *what, int a, int b, enum stream stream)
+{
+    char here[TEXT], there[TEXT];
+    instr_text(g->player[a].program, g->player[a].at[stream], here, sizeof here);
+    instr_text(g->player[b].program, g->player[b].at[stream], there, sizeof there);
+    return error_set(g->err, "verify: %s: rank %d is at instruction %d (%s), rank %d at %d (%s)",
+                     what, a, g->player[a].at[stream], here, b, g->player[b].at[stream], there);
+}
+
+/* The k-th member of the group that rank belongs to; -1 past the last. */
+static int member(const struct game *g, int rank, int group, int k)
+{
+    const struct mesh_shape *shape = &g->player[rank].program->request.shape;
+    struct mesh_coord coord = mesh_place(shape, rank);
+    int shards = shape->degree[MESH_SHARD];
+    if (group != GROUP_DATA) {
+        coord.at[group] = k;
+        return k < shape->degree[group] ? mesh_rank(shape, coord) : -1;
+    }
+    coord.at[MESH_REPLICATE] = k / shards;
+    coord.at[MESH_SHARD] = k % shards;
+    return k < shards * shape->degree[MESH_REPLICATE] ? mesh_rank(shape, coord) : -1;
+}
+
+static int same(const struct instr *a, const struct instr *b)
+{
+    return a->kind == b->kind && a->group == b->group && a->elems == b->elems &&
+           a->dtype == b->dtype && a->unit == b->unit && a->micro == b->micro;
+}
+
+/* 1: completed; 0: someone is not there yet; -1: they do not match. */
+static int try_collective(struct game *g, int rank, enum stream stream, const struct instr *mine)
+{
+    for (int k = 0, m; (m = member(g, rank, mine->group, k)) >= 0; k++) {
+        const struct instr *theirs = ready(&g->player[m], stream);
+        if (!theirs)
+            return 0;
+        if (is_transfer(theirs) && !same(mine, theirs))
+            return say(g, "collective mismatch", rank, m, stream);
+        if (!is_transfer(theirs))
+            return 0;
+    }
+    for (int k = 0, m; (m = member(g, rank, mine->group, k)) >= 0; k++)
+        advance(&g->player[m], stream);
+    return 1;
+}
+
+static int try_message(struct game *g, int rank, enum stream stream, const struct instr *mine)
+{
+    int other = member(g, rank, mine->group, mine->peer);
+    if (other < 0)
+        return say(g, "message to no rank", rank, rank, stream);
+    const struct instr *theirs = ready(&g->player[other], stream);
+    if (!theirs || theirs->kind == mine->kind)
+        return 0;
+    if (member(g, other, theirs->group, theirs->peer) != rank)
+        return 0;
+    if (theirs->elems != mine->elems || theirs->dtype != mine->dtype)
+        return say(g, "message size mismatch", rank, other, stream);
+    advance(&g->player[rank], stream);
+    advance(&g->player[other], stream);
+    return 1;
+}
+
+/* One attempt to move a stream of a rank: 1 moved, 0 not, -1 wrong. */
+static int try_stream(struct game *g, int rank, enum stream stream)
+{
+    const struct instr *instr = ready(&g->player[rank], stream);
+    if (!instr)
+        return 0;
+    if (instr->kind == INSTR_SEND || instr->kind == INSTR_RECV)
+        return try_message(g, rank, stream, instr);
+    if (is_transfer(instr))
+        return try_collective(g, rank, stream, instr);
+    advance(&g->player[rank], stream);
+    return 1;
+}
+
+static int finished(const struct player *p)
+{
+    for (int s = 0; s < STREAMS; s++)
+        if (p->at[s] < p->program->instrs)
+            return 0;
+    return 1;
+}
+
+/* Nobody moves: name the first rank that stands at a transfer, and whom it waits for. */
+static int stuck(struct game *g)
+{
+    for (int r = 0; r < g->ranks; r++)
+        for (int s = 0; s < STREAMS; s++) {
+            const struct instr *instr = ready(&g->player[r], s);
+            if (!instr || !is_transfer(instr))
+                continue;
+            int message = instr->kind == INSTR_SEND || instr->kind == INSTR_RECV;
+            int other = message ? member(g, r, instr->group, instr->peer) : -1;
+            for (int k = 0; !message; k++) {
+                other = member(g, r, instr->group, k);
+                if (other < 0 || !ready(&g->player[other], s))
+                    break;
+            }
+            char text[TEXT];
+            instr_text(g->player[r].program, g->player[r].at[s], text, sizeof text);
+            const char *what = !message ? "deadlock"
+                               : instr->kind == INSTR_SEND ? "missing RECV" : "missing SEND";
+            return error_set(g->err,
+                             "verify: %s: rank %d waits for ever at instruction %d (%s) for rank "
+                             "%d, which never joins", what, r, g->player[r].at[s], text, other);
+        }
+    return error_set(g->err, "verify: deadlock: no rank can go on");
+}
+
+static int play(struct game *g)
+{
+    for (;;) {
+        int moved = 0, unfinished = 0;
+        for (int r = 0; r < g->ranks; r++) {
+            for (int s = 0; s < STREAMS; s++) {
+                int rc;
+                while ((rc = try_stream(g, r, s)) > 0)
+                    moved = 1;
+                if (rc < 0)
+                    return -1;
+            }
+            unfinished |= !finished(&g->player[r]);
+        }
+        if (!unfinished)
+            return 0;
+        if (!moved)
+            return stuck(g);
+    }
+}
+
+int verify_ranks(const struct program *const *programs, int ranks, struct error *err)
+{
+    struct game g = {.ranks = ranks, .err = err};
+    g.player = array_make((size_t)ranks, sizeof *g.player);
+    for (int r = 0; r < ranks; r++)
+        place(&g.player[r], programs[r]);
+    int rc = play(&g);
+    free(g.player);
+    return rc;
+}
