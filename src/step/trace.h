@@ -1,0 +1,40 @@
+/* trace.h - what an executed step did and when, for Perfetto or chrome://tracing. */
+#ifndef TRIREME_STEP_TRACE_H
+#define TRIREME_STEP_TRACE_H
+
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/json.h"
+
+enum { TRACE_NAME = 72 };
+
+/* The lanes of a rank: its streams, and the ops inside compute instructions. */
+enum { TRACE_OPS = 8 };
+
+struct trace_event {
+    char name[TRACE_NAME];
+    int lane; /* enum stream, or TRACE_OPS */
+    int64_t start_ns, end_ns;
+    int64_t bytes; /* sent, for transfers */
+};
+
+/* A flat list, so that ranks can send theirs to rank 0 as bytes. */
+struct trace {
+    struct trace_event *event;
+    int events, capacity;
+    int64_t origin_ns; /* start of the step */
+};
+
+void trace_begin(struct trace *trace);
+void trace_add(struct trace *trace, const char *name, int lane, int64_t start_ns, int64_t end_ns,
+               int64_t bytes);
+void trace_free(struct trace *trace);
+
+/* Append a rank's events (times relative to its step's start) to a Chrome trace's traceEvents. */
+void trace_json(struct js *events, int rank, const struct trace_event *event, int count);
+
+/* The document that holds them; *events is its traceEvents array, borrowed. */
+struct js *trace_document(struct js **events);
+
+#endif
