@@ -104,9 +104,6 @@ static int check_train(const struct config *config, struct error *err)
     const struct config_train *t = &config->train;
     if (t->min_lr > t->lr)
         return error_set(err, "train.min_lr (%g) is above train.lr (%g)", t->min_lr, t->lr);
-    if (t->warmup_steps > t->steps)
-        return error_set(err, "train.warmup_steps (%lld) is above train.steps (%lld)",
-                         (long long)t->warmup_steps, (long long)t->steps);
     if (t->eval_every && !config->data.valid[0])
         return error_set(err, "train.eval_every is %lld, but data.valid names no file",
                          (long long)t->eval_every);

@@ -144,7 +144,7 @@ const struct key config_keys[] = {
     {"train.schedule", CHOICE, FIELD(train.schedule), "cosine", .choices = schedules,
      .help = "learning rate after warm-up"},
     {"train.warmup_steps", INT, FIELD(train.warmup_steps), "0", 0, INT64_C(1000000000000),
-     .help = "steps in which the learning rate rises linearly to lr"},
+     .help = "steps in which the learning rate rises linearly to lr; may be more than steps"},
     {"train.weight_decay", REAL, FIELD(train.weight_decay), "0.1", .least = 0, .most = 100,
      .help = "decoupled weight decay of AdamW"},
     {"train.decay", CHOICE, FIELD(train.decay), "matrices", .choices = decays,

@@ -298,7 +298,6 @@ static void impossible_combinations_are_refused(void **state)
         {"parallel.strategy: ddp\nparallel.shard: 2", "NO_SHARD"},
         {"parallel.replicate: 2", "HYBRID_SHARD"},
         {"train.min_lr: 1", "train.min_lr"},
-        {"train.warmup_steps: 101", "train.warmup_steps"},
         {"train.eval_every: 5", "data.valid"},
         {"run.dir:", "run.dir"},
         {"model.rope_scaling: llama3\nmodel.rope_low_freq_factor: 4", "rope_high_freq_factor"},

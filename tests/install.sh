@@ -1,0 +1,140 @@
+#!/bin/sh
+# install.sh - what make install puts down works from there: the program, the library with its
+# headers and pkg-config file, the manual, and both modulefiles under the real Lmod.
+#
+# TRIREME_BUILD names the build directory (default: build/ of the sources).
+top=$(cd "$(dirname "$0")/.." && pwd)
+build=${TRIREME_BUILD:-$top/build}
+failed=0
+work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-install.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+prefix=$work/prefix
+
+ok() { echo "ok $1"; }
+not_ok() {
+    failed=1
+    echo "not ok $1: $2" | tr '\n' ' '
+    echo
+}
+
+# check NAME COMMAND...: succeeds.
+check() {
+    name=$1
+    shift
+    if "$@" >"$work/log" 2>&1; then ok "$name"; else not_ok "$name" "$(tail -n 3 "$work/log")"; fi
+}
+
+# is NAME WANTED GOT
+is() {
+    if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1" "wanted '$2', got '$3'"; fi
+}
+
+make -C "$build" install prefix="$prefix" >"$work/install.log" 2>&1 ||
+    { not_ok "make install" "$(tail -n 5 "$work/install.log")"; exit 1; }
+ok "make install"
+version=$("$prefix/bin/trireme" --version | cut -d' ' -f2)
+modules=$prefix/share/modulefiles
+
+# A staged install has the same files, and they name the place they will be used in.
+make -C "$build" install prefix=/opt/trireme DESTDIR="$work/stage" >"$work/stage.log" 2>&1
+is "a staged install has the same files" "$(cd "$prefix" && find . -type f | sort)" \
+    "$(cd "$work/stage/opt/trireme" && find . -type f | sort)"
+is "staged files do not name the stage" "" "$(grep -rlI "$work" "$work/stage" | tr '\n' ' ')"
+is "installed files do not name the sources" "" \
+    "$(grep -rlI "$top" "$prefix" | grep -v 'pkgconfig' | tr '\n' ' ')"
+
+# Headers, library, pkg-config
+cat >"$work/use.c" <<'END'
+#include "base/error.h"
+#include "config/config.h"
+int main(void)
+{
+    struct config config;
+    struct error err = {0};
+    const char *const arguments[] = {"model.preset=llama-tiny"};
+    return config_load(&config, 0, arguments, 1, &err) || config.model.layers != 2;
+}
+END
+PKG_CONFIG_PATH=$prefix/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
+export PKG_CONFIG_PATH
+is "pkg-config knows the version" "$version" "$(pkg-config --modversion trireme)"
+# shellcheck disable=SC2046
+check "a program compiles and links by pkg-config" \
+    cc -o "$work/use" "$work/use.c" $(pkg-config --cflags --libs trireme)
+check "and runs" "$work/use"
+for header in $(cd "$prefix/include/trireme" && find . -name '*.h' | sed 's|^\./||' | sort); do
+    echo "#include \"$header\"" >"$work/header.c"
+    # shellcheck disable=SC2046
+    cc -std=gnu11 -fsyntax-only $(pkg-config --cflags trireme) "$work/header.c" \
+        >"$work/log" 2>&1 || alone="${alone-} $header: $(grep -m1 error "$work/log")"
+done
+is "every installed header compiles alone" "" "${alone-}"
+
+# Manual
+for page in man1/trireme.1 man5/trireme-config.5; do
+    man --warnings -E UTF-8 -l "$prefix/share/man/$page" >"$work/page" 2>"$work/log"
+    is "$page renders without warnings" "" "$(head -n 3 "$work/log")"
+    if [ "$(wc -l <"$work/page")" -gt 50 ]; then ok "$page has content"; else
+        not_ok "$page has content" "$(wc -l <"$work/page") lines"; fi
+done
+for command in $("$prefix/bin/trireme" --help | sed -n 's/^  trireme \([a-z]*\).*/\1/p' | sort -u); do
+    grep -q "^\.B $command\$" "$prefix/share/man/man1/trireme.1" || absent="${absent-} $command"
+done
+is "trireme(1) describes every command" "" "${absent-}"
+for key in $("$prefix/bin/trireme" config --show | sed -n 's/^\([a-z.0-9_]*\) (.*/\1/p'); do
+    grep -q "^\.B $key\$" "$prefix/share/man/man5/trireme-config.5" || unsaid="${unsaid-} $key"
+done
+is "trireme-config(5) describes every key" "" "${unsaid-}"
+
+# Modulefiles: the shell that loads them has neither the program nor the paths otherwise.
+lmod=/usr/share/lmod/lmod/init/bash
+cat >"$work/load" <<'END'
+set -e
+. "$lmod" >/dev/null
+module --force purge >/dev/null 2>&1
+unset MANPATH PKG_CONFIG_PATH
+module use "$modules"
+module load trireme
+echo "program $(command -v trireme)"
+echo "runs $(trireme --version)"
+echo "pkg-config $(pkg-config --modversion trireme)"
+echo "manual $(man -w trireme)"
+echo "system manual $(manpath 2>/dev/null | tr : '\n' | grep -c '^/usr/share/man$')"
+echo "jobs $(test -x "$TRIREME_JOBS/llama8b_fsdp.sh" && echo found)"
+module load trireme
+echo "loaded $(module -t list 2>&1 | grep trireme)"
+echo "whatis $(module whatis trireme 2>&1 | grep -c 'Version: ')"
+echo "help $(module help trireme 2>&1 | grep -c 'trireme --help')"
+module unload trireme
+echo "unloaded $(echo "$PATH:$MANPATH:$PKG_CONFIG_PATH" | grep -c "$prefix" || true)"
+END
+cat >"$work/wanted" <<END
+program $prefix/bin/trireme
+runs trireme $version
+pkg-config $version
+manual $prefix/share/man/man1/trireme.1
+system manual 1
+jobs found
+loaded trireme/$version
+whatis 1
+help 1
+unloaded 0
+END
+load() {
+    env -i HOME="$work" PATH=/usr/local/bin:/usr/bin:/bin TERM=dumb LMOD_SYSTEM_DEFAULT_MODULES= \
+        lmod=$lmod modules="$2" prefix="$prefix" bash "$work/load" >"$work/got" 2>"$work/log"
+    is "$1" "$(cat "$work/wanted")" "$(cat "$work/got" "$work/log")"
+}
+if [ -r $lmod ]; then
+    load "module load finds the installed program (Lua)" "$modules"
+    mkdir -p "$work/tcl/trireme"
+    cp "$modules/trireme/$version" "$work/tcl/trireme/"
+    load "module load finds the installed program (Tcl)" "$work/tcl"
+else
+    echo "skip module load: Lmod is not installed"
+fi
+
+make -C "$build" uninstall prefix="$prefix" >/dev/null 2>&1
+is "make uninstall leaves no file" "" "$(find "$prefix" -type f | tr '\n' ' ')"
+exit $failed
