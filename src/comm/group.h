@@ -5,6 +5,8 @@
  * communication thread.  A stream is a queue: its operations run one after another in the
  * order they were started; the streams advance independently of one another.  All members
  * of a group start the same collectives on the same stream in the same order.
+ * Messages (send, receive) that follow one another on a stream and touch different memory
+ * travel side by side, so that two ranks may both send first; they still complete in order.
  *
  * Sums are taken in rank order (member 0 first), in fp32 for fp32 and bf16, so they
  * depend on the size of the group and on nothing else.  Counts may exceed 2^31 bytes.
@@ -17,18 +19,38 @@
 #include "base/dtype.h"
 #include "comm/world.h"
 
-struct group;
-
 enum comm_stream { COMM_GATHER, COMM_REDUCE, COMM_POINT, COMM_STREAMS };
 
-/* One operation in flight; memory of the caller, untouched until comm_wait() returned. */
+enum { COMM_OWN_TRANSFERS = 2 }; /* private */
+
+struct comm_kind;
+struct group;
+
+/* One operation in flight; memory of the caller, untouched until comm_wait() returned.
+ * Starting an operation sets every field: op need not be initialised before. */
 struct comm_op {
     int64_t submit_ns, start_ns, end_ns; /* of clock_ns(); valid after comm_wait() */
     int64_t sent_bytes;                  /* payload this rank sent to others; after comm_wait() */
-    int done;                            /* private */
-    int active;                          /* private: started and not yet waited for */
-    struct error err;                    /* private */
-    struct comm_op *next;                /* private */
+
+    /* The rest is private. */
+    int done;
+    int active; /* started and not yet waited for */
+    struct error err;
+    struct comm_op *next;
+    int (*step)(struct comm_op *op); /* one turn on the communication thread */
+    int started, finished;           /* as the communication thread sees it */
+    struct group *group;
+    const struct comm_kind *kind;
+    int lane, peer, accumulate;
+    enum dtype dtype;
+    const char *send;
+    char *recv;
+    int64_t elems;
+    int64_t piece;                  /* elements of one transfer */
+    int64_t posted, retired, total; /* transfers */
+    int room;                       /* transfers that request[] has place for */
+    void **request;                 /* two of each transfer: receive, send */
+    void *own[2 * COMM_OWN_TRANSFERS];
 };
 
 /* Split world: ranks with the same color form a group, ordered by key, then by rank.
@@ -57,13 +79,14 @@ void group_all_gather(struct group *g, enum comm_stream stream, struct comm_op *
                       const void *send, int64_t elems, enum dtype dtype);
 
 /* recv fp32 [elems] = (accumulate ? recv : 0) + sum over members m of m's
- * send[rank * elems ...][elems].  send [size * elems] is fp32 or bf16 and is not changed.
- * send + rank * elems == recv allowed when send is fp32 and accumulate is 0. */
-void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_op *op,
-                          float *recv, const void *send, int64_t elems, enum dtype dtype,
-                          int accumulate);
+ * send[rank * elems ...][elems]; what recv held is added last, to the finished sum.  send [size *
+ * elems] is fp32 or bf16 and is not changed. send + rank * elems == recv allowed when send is fp32
+ * and accumulate is 0. */
+void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_op *op, float *recv,
+                          const void *send, int64_t elems, enum dtype dtype, int accumulate);
 
-/* data[elems] = sum over members, in place; fp32, bf16 or fp64. */
+/* data[elems] = sum over members, in place, the same bits on all; fp32, bf16 (summed in
+ * fp32 and rounded once) or fp64. */
 void group_all_reduce(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,
                       int64_t elems, enum dtype dtype);
 
@@ -71,7 +94,7 @@ void group_all_reduce(struct group *g, enum comm_stream stream, struct comm_op *
 void group_broadcast(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,
                      int64_t elems, enum dtype dtype, int root);
 
-/* A message to / from member peer; sends and receives of a pair match in order. */
+/* A message to / from another member, peer; sends and receives of a pair match in order. */
 void group_send(struct group *g, enum comm_stream stream, struct comm_op *op, const void *data,
                 int64_t elems, enum dtype dtype, int peer);
 void group_recv(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,

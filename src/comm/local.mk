@@ -1,1 +1,13 @@
-libtrireme_a_SOURCES +=
+libtrireme_a_SOURCES += \
+	src/comm/control.c \
+	src/comm/exchange.c \
+	src/comm/group.c src/comm/group.h \
+	src/comm/launch.c src/comm/launch.h \
+	src/comm/mesh.c src/comm/mesh.h \
+	src/comm/mpi.c \
+	src/comm/self.c \
+	src/comm/sum.c src/comm/sum.h \
+	src/comm/thread.c src/comm/thread.h \
+	src/comm/topology.c src/comm/topology.h \
+	src/comm/transport.h \
+	src/comm/world.c src/comm/world.h

@@ -40,4 +40,9 @@ struct mesh_coord mesh_coord(const struct mesh *mesh);
 struct group *mesh_group(const struct mesh *mesh, enum mesh_axis axis); /* borrowed */
 struct group *mesh_data(const struct mesh *mesh);                       /* borrowed */
 
+/* Bytes of POOL_COMM the groups of a mesh of this (resolved) shape allocate on every rank;
+ * a pure function.  Where only one of replicate and shard exceeds 1, its group is mesh_data()
+ * too. */
+size_t mesh_staging_bytes(const struct mesh_shape *shape);
+
 #endif

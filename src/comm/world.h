@@ -19,8 +19,11 @@ struct world;
 /* Start MPI and the communication thread.  Collective over the job.  Works under srun
  * --mpi=pmix, mpirun, and alone (a world of one).  mem counts the transport's staging
  * (POOL_COMM) and outlives the world.
- * Fails with EXIT_USAGE if Slurm started several tasks but MPI sees one
- * ("start with srun --mpi=pmix"). */
+ *
+ * Fails with EXIT_USAGE if a launcher started several tasks but MPI sees one: under srun
+ * without --mpi=pmix, and also in a batch script or allocation of several tasks without
+ * srun, where training on one of them would waste the rest ("srun -n 1" says that one is
+ * meant).  The text is filled on the launcher's first task and empty on the others. */
 int world_start(struct world **world, struct mem *mem, struct error *err);
 
 /* End MPI and free the world (NULL allowed).  Collective. */
@@ -36,6 +39,13 @@ int world_nodes(const struct world *world);      /* number of nodes */
 int world_local_rank(const struct world *world); /* within the node */
 int world_local_size(const struct world *world); /* ranks on this node */
 const char *world_host(const struct world *world);
+
+/* Cores this rank may keep busy: those it is bound to, shared out evenly among the ranks
+ * bound to the same ones, and not more than the container's quota; at least 1. */
+int world_cores(const struct world *world);
+
+/* Name and version of the MPI library, one line. */
+const char *world_library(const struct world *world);
 
 /* Agree on the outcome of a phase that can fail on one rank.  Collective.
  * rc is this rank's outcome (0 or -1) and err its text.  Returns 0 if all ranks had 0;

@@ -1,4 +1,14 @@
 # Programs that mpirun starts at 1, 2, 3 and 4 ranks by tests/mpi/run.sh.
 check_PROGRAMS += $(MPI_TESTS)
-MPI_TESTS =
-EXTRA_DIST +=
+EXTRA_DIST += tests/mpi/run.sh
+MPI_TESTS = tests/mpi/test_comm_group tests/mpi/test_comm_world tests/mpi/test_comm_large
+tests_mpi_test_comm_group_SOURCES = tests/mpi/test_comm_group.c tests/mpi/check.h
+tests_mpi_test_comm_group_LDADD = $(TRIREME_LIBS)
+tests_mpi_test_comm_world_SOURCES = tests/mpi/test_comm_world.c tests/mpi/check.h
+tests_mpi_test_comm_world_LDADD = $(TRIREME_LIBS)
+tests_mpi_test_comm_large_SOURCES = tests/mpi/test_comm_large.c tests/mpi/check.h
+tests_mpi_test_comm_large_LDADD = $(TRIREME_LIBS)
+
+check-mpi: $(MPI_TESTS)
+	$(srcdir)/tests/mpi/run.sh $(MPI_TESTS)
+.PHONY: check-mpi

@@ -1,0 +1,178 @@
+/* control.c - world.h's small collectives, on a lane of their own.
+ *
+ * Barrier and agreement are one MPI_Iallreduce (logarithmic in the ranks); whatever moves
+ * data uses the group of all ranks.  None blocks the communication thread, so the streams
+ * advance meanwhile.  They have no way to report a failure of MPI itself: it ends the job.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/transport.h"
+
+/* The one thing left to do when the ranks cannot even agree any more. */
+static void must(struct world *world, int rc, const struct error *err)
+{
+    if (!rc)
+        return;
+    fprintf(stderr, "trireme: error: rank %d (%s): %s\n", world->rank, world->host, err->text);
+    world_abort(world, EXIT_NODE);
+}
+
+struct lowest {
+    struct comm_op op; /* first */
+    struct world *world;
+    int value, result;
+    int posted;
+    MPI_Request request;
+};
+
+static int lowest_failed(struct lowest *l, int rc)
+{
+    char why[MPI_MAX_ERROR_STRING + 1] = "";
+    int length = 0;
+    MPI_Error_string(rc, why, &length);
+    error_set(&l->op.err, "agreement of all ranks: %s", why);
+    return STEP_DONE;
+}
+
+static int step_lowest(struct comm_op *op)
+{
+    struct lowest *l = (struct lowest *)op;
+    int flag = 0, rc = MPI_SUCCESS;
+    if (!l->posted++)
+        rc = MPI_Iallreduce(&l->value, &l->result, 1, MPI_INT, MPI_MIN, l->world->control,
+                            &l->request);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Test(&l->request, &flag, MPI_STATUS_IGNORE);
+    if (rc != MPI_SUCCESS)
+        return lowest_failed(l, rc);
+    return flag ? STEP_DONE : STEP_WAITS;
+}
+
+/* The lowest value of all ranks. */
+static int world_lowest(struct world *world, int value)
+{
+    struct lowest l = {
+        .op = {.step = step_lowest, .lane = LANE_CONTROL}, .world = world, .value = value};
+    if (world->size == 1)
+        return value;
+    thread_submit(world->thread, &l.op);
+    thread_wait(world->thread, &l.op);
+    must(world, l.op.err.text[0] ? -1 : 0, &l.op.err);
+    return l.result;
+}
+
+void world_barrier(struct world *world)
+{
+    world_lowest(world, 0);
+}
+
+void world_broadcast(struct world *world, void *data, size_t bytes, int root)
+{
+    struct comm_op op = {.peer = root, .recv = data, .elems = (int64_t)bytes, .dtype = DTYPE_U8};
+    struct error err = {0};
+    group_start(world->whole, LANE_CONTROL, &op, &kind_broadcast);
+    must(world, comm_wait(&op, &err), &err);
+}
+
+void world_all_gather(struct world *world, void *all, const void *mine, size_t bytes)
+{
+    struct comm_op op = {.send = mine, .recv = all, .elems = (int64_t)bytes, .dtype = DTYPE_U8};
+    struct error err = {0};
+    group_start(world->whole, LANE_CONTROL, &op, &kind_all_gather);
+    must(world, comm_wait(&op, &err), &err);
+}
+
+/* Every rank takes all values and reduces them in rank order: the same bits on all. */
+void world_all_reduce(struct world *world, double *values, int count, enum world_reduction how)
+{
+    size_t bytes = (size_t)count * sizeof *values;
+    double *all = malloc((size_t)world->size * bytes + 1);
+    struct error err = {0};
+    must(world, all ? 0 : error_set(&err, "out of memory: reduction of %d values", count), &err);
+    world_all_gather(world, all, values, bytes);
+    memcpy(values, all, bytes);
+    for (int r = 1; r < world->size; r++)
+        for (int i = 0; i < count; i++) {
+            double x = all[(size_t)r * (size_t)count + (size_t)i];
+            if (how == WORLD_SUM)
+                values[i] += x;
+            else if (how == WORLD_MIN ? x < values[i] : x > values[i])
+                values[i] = x;
+        }
+    free(all);
+}
+
+int world_agree_plain(struct world *world, int rc, struct error *err)
+{
+    struct error said = {0};
+    int failing = world_lowest(world, rc ? world->rank : world->size);
+    if (failing == world->size)
+        return 0;
+    if (failing == world->rank && err)
+        said = *err;
+    if (world->size > 1)
+        world_broadcast(world, &said, sizeof said, failing);
+    if (err)
+        *err = said;
+    return -1;
+}
+
+int world_agree(struct world *world, int rc, struct error *err)
+{
+    if (rc && err && world->size > 1 && err->text[0])
+        error_prefix(err, "rank %d (%s)", world->rank, world->host);
+    return world_agree_plain(world, rc, err);
+}
+
+/* Root takes the messages one after another; the others send theirs.  Agreed. */
+static void collect(struct world *world, char *all, const size_t *sizes, const void *mine,
+                    size_t bytes, int root)
+{
+    struct error err = {0};
+    if (world->rank != root) {
+        struct comm_op op = {
+            .peer = root, .send = mine, .elems = (int64_t)bytes, .dtype = DTYPE_U8};
+        group_start(world->whole, LANE_CONTROL, &op, &kind_send);
+        must(world, comm_wait(&op, &err), &err);
+        return;
+    }
+    for (int r = 0; r < world->size; all += sizes[r++]) {
+        struct comm_op op = {.peer = r, .recv = all, .elems = (int64_t)sizes[r], .dtype = DTYPE_U8};
+        if (r == root) {
+            if (bytes)
+                memcpy(all, mine, bytes);
+            continue;
+        }
+        group_start(world->whole, LANE_CONTROL, &op, &kind_recv);
+        must(world, comm_wait(&op, &err), &err);
+    }
+}
+
+int world_gather(struct world *world, char **all, size_t *sizes, const void *mine, size_t bytes,
+                 int root, struct error *err)
+{
+    size_t total = 0, *every = calloc((size_t)world->size, sizeof *every);
+    int rc = every ? 0 : error_set(err, "out of memory: sizes of %d ranks", world->size);
+    *all = NULL;
+    if (world_agree(world, rc, err))
+        goto fail;
+    world_all_gather(world, every, &bytes, sizeof bytes);
+    for (int r = 0; r < world->size; r++)
+        total += every[r];
+    if (world->rank == root && !(*all = malloc(total ? total : 1)))
+        rc = error_set(err, "out of memory: %zu bytes gathered from all ranks", total);
+    if (world_agree(world, rc, err))
+        goto fail;
+    collect(world, *all, every, mine, bytes, root);
+    if (world->rank == root)
+        memcpy(sizes, every, (size_t)world->size * sizeof *sizes);
+    free(every);
+    return 0;
+fail:
+    free(every);
+    free(*all);
+    *all = NULL;
+    return -1;
+}

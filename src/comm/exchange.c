@@ -1,0 +1,348 @@
+/* exchange.c - the kinds of operation as lists of transfers (see transport.h).
+ *
+ * all-gather      every member sends its pieces to every other, straight into place.
+ * reduce-scatter  batches: of every shard one piece goes to its owner, which adds the terms
+ *                 in rank order; two batches are in flight, one being added up.
+ * all-reduce      the same with shards made of the data itself, each batch followed by an
+ *                 all-gather of its sums.  A small one: all get all terms and add them up.
+ * broadcast       a binary tree, pieces following one another down.
+ * message         pieces in order.
+ *
+ * Partners are taken by distance, so that at any time all members send to different ones.
+ */
+#include <string.h>
+
+#include "comm/sum.h"
+#include "comm/transport.h"
+
+enum { GATHER_PIECE_BYTES = 4 << 20, TREE_PIECE_BYTES = 1 << 20, MESSAGE_PIECE_BYTES = 64 << 20 };
+
+static int64_t size_of(const struct comm_op *op)
+{
+    return (int64_t)dtype_bytes(op->dtype);
+}
+
+static int64_t pieces_of(int64_t elems, int64_t piece)
+{
+    return (elems + piece - 1) / piece;
+}
+
+/* Elements of the piece that begins at `first`, of `all`. */
+static int64_t length_at(int64_t first, int64_t piece, int64_t all)
+{
+    return all - first < 0 ? 0 : all - first < piece ? all - first : piece;
+}
+
+static int others(const struct comm_op *op)
+{
+    return op->group->size - 1;
+}
+
+/* The partners at a distance of 1 to size - 1. */
+static void partners(const struct comm_op *op, int distance, struct transfer *x)
+{
+    int size = op->group->size, rank = op->group->rank;
+    x->to = (rank + distance) % size;
+    x->source = (rank + size - distance) % size;
+}
+
+/* Where the term of a member goes: the slot of a batch. */
+static char *slot_at(const struct comm_op *op, int64_t batch, int member)
+{
+    const struct group *g = op->group;
+    int64_t slot = (batch % 2) * others(op) + member - (member > g->rank);
+    return g->area[op->lane].slots + slot * (int64_t)g->slot_bytes;
+}
+
+static struct sum_terms terms_of(const struct comm_op *op, int64_t batch, const char *own)
+{
+    const struct group *g = op->group;
+    struct sum_terms terms = {.own_data = own,
+                              .slots = slot_at(op, batch, g->rank ? 0 : 1),
+                              .slot_bytes = (int64_t)g->slot_bytes,
+                              .own = g->rank,
+                              .count = g->size};
+    return terms;
+}
+
+static int64_t limit_room(const struct comm_op *op)
+{
+    return op->retired + op->room;
+}
+
+static void copy_nothing(struct comm_op *op)
+{
+}
+
+/* --- all-gather --- */
+
+static void gather_plan(struct comm_op *op)
+{
+    op->piece = GATHER_PIECE_BYTES / size_of(op);
+    op->total = pieces_of(op->elems, op->piece) * others(op);
+}
+
+static void gather_transfer(const struct comm_op *op, int64_t index, struct transfer *x)
+{
+    int64_t first = index / others(op) * op->piece, size = size_of(op);
+    int64_t n = length_at(first, op->piece, op->elems);
+    partners(op, (int)(index % others(op)) + 1, x);
+    x->from = op->send + first * size;
+    x->into = op->recv + (x->source * op->elems + first) * size;
+    x->from_bytes = x->into_bytes = n * size;
+}
+
+static void gather_own(struct comm_op *op, int64_t first, int64_t n)
+{
+    int64_t size = size_of(op);
+    char *own = op->recv + (op->group->rank * op->elems + first) * size;
+    if (own != op->send + first * size)
+        memcpy(own, op->send + first * size, (size_t)(n * size));
+}
+
+static void gather_retired(struct comm_op *op, int64_t index)
+{
+    int64_t first = index / others(op) * op->piece;
+    if (index % others(op) == 0)
+        gather_own(op, first, length_at(first, op->piece, op->elems));
+}
+
+static void gather_alone(struct comm_op *op)
+{
+    gather_own(op, 0, op->elems);
+}
+
+const struct comm_kind kind_all_gather = {.name = "all-gather",
+                                          .plan = gather_plan,
+                                          .limit = limit_room,
+                                          .transfer = gather_transfer,
+                                          .retired = gather_retired,
+                                          .alone = gather_alone};
+
+/* --- reduce-scatter: transfers in batches of size - 1 --- */
+
+static void reduce_plan(struct comm_op *op)
+{
+    op->piece = (int64_t)op->group->slot_bytes / size_of(op);
+    op->total = pieces_of(op->elems, op->piece) * others(op);
+}
+
+static int64_t reduce_limit(const struct comm_op *op)
+{
+    return (op->retired / others(op) + 2) * others(op);
+}
+
+static void reduce_transfer(const struct comm_op *op, int64_t index, struct transfer *x)
+{
+    int64_t batch = index / others(op), first = batch * op->piece, size = size_of(op);
+    int64_t n = length_at(first, op->piece, op->elems);
+    partners(op, (int)(index % others(op)) + 1, x);
+    x->from = op->send + (x->to * op->elems + first) * size;
+    x->into = slot_at(op, batch, x->source);
+    x->from_bytes = x->into_bytes = n * size;
+}
+
+static void reduce_retired(struct comm_op *op, int64_t index)
+{
+    int64_t batch = index / others(op), first = batch * op->piece;
+    if (index % others(op) != others(op) - 1)
+        return;
+    const char *own = op->send + (op->group->rank * op->elems + first) * size_of(op);
+    struct sum_terms terms = terms_of(op, batch, own);
+    float *out = (float *)op->recv + first;
+    sum_to_f32(out, op->accumulate ? out : NULL, &terms, length_at(first, op->piece, op->elems),
+               op->dtype);
+}
+
+static void reduce_alone(struct comm_op *op)
+{
+    struct sum_terms terms = {.own_data = op->send, .count = 1};
+    float *out = (float *)op->recv;
+    if (op->accumulate || op->recv != op->send)
+        sum_to_f32(out, op->accumulate ? out : NULL, &terms, op->elems, op->dtype);
+}
+
+const struct comm_kind kind_reduce_scatter = {.name = "reduce-scatter",
+                                              .plan = reduce_plan,
+                                              .limit = reduce_limit,
+                                              .transfer = reduce_transfer,
+                                              .retired = reduce_retired,
+                                              .alone = reduce_alone};
+
+/* --- all-reduce: stage s is batch s's terms, then batch s - 1's sums --- */
+
+static int64_t part_first(const struct comm_op *op, int64_t batch, int member)
+{
+    return (batch * op->group->size + member) * op->piece;
+}
+
+static int64_t part_bytes(const struct comm_op *op, int64_t batch, int member)
+{
+    return length_at(part_first(op, batch, member), op->piece, op->elems) * size_of(op);
+}
+
+static void both_plan(struct comm_op *op)
+{
+    enum { GRAIN = 16 };
+    int64_t size = op->group->size, even = pieces_of(op->elems, size * GRAIN) * GRAIN;
+    int64_t slot = (int64_t)op->group->slot_bytes / size_of(op);
+    op->piece = even < slot ? even : slot;
+    op->total = op->elems ? (pieces_of(op->elems, size * op->piece) + 1) * 2 * others(op) : 0;
+}
+
+static int64_t both_limit(const struct comm_op *op)
+{
+    int64_t stage = 2 * others(op), summed = (op->retired + others(op)) / stage;
+    return stage * (summed + 1) + others(op);
+}
+
+static void both_transfer(const struct comm_op *op, int64_t index, struct transfer *x)
+{
+    int64_t stage = index / (2 * others(op)), within = index % (2 * others(op));
+    int rank = op->group->rank;
+    partners(op, (int)(within % others(op)) + 1, x);
+    if (within < others(op)) {
+        x->from = op->send + part_first(op, stage, x->to) * size_of(op);
+        x->into = slot_at(op, stage, x->source);
+        x->from_bytes = part_bytes(op, stage, x->to);
+        x->into_bytes = part_bytes(op, stage, rank);
+    } else if (stage > 0) {
+        x->from = op->send + part_first(op, stage - 1, rank) * size_of(op);
+        x->into = op->recv + part_first(op, stage - 1, x->source) * size_of(op);
+        x->from_bytes = part_bytes(op, stage - 1, rank);
+        x->into_bytes = part_bytes(op, stage - 1, x->source);
+    }
+}
+
+static void both_retired(struct comm_op *op, int64_t index)
+{
+    int64_t stage = index / (2 * others(op)), rank = op->group->rank;
+    int64_t bytes = part_bytes(op, stage, (int)rank);
+    if (index % (2 * others(op)) != others(op) - 1 || !bytes)
+        return;
+    char *out = op->recv + part_first(op, stage, (int)rank) * size_of(op);
+    struct sum_terms terms = terms_of(op, stage, out);
+    sum_same(out, &terms, bytes / size_of(op), op->dtype);
+}
+
+const struct comm_kind kind_all_reduce = {.name = "all-reduce",
+                                          .plan = both_plan,
+                                          .limit = both_limit,
+                                          .transfer = both_transfer,
+                                          .retired = both_retired,
+                                          .alone = copy_nothing};
+
+/* --- all-reduce of little: everyone's terms to everyone --- */
+
+static void small_plan(struct comm_op *op)
+{
+    op->total = op->elems ? others(op) : 0;
+}
+
+static void small_transfer(const struct comm_op *op, int64_t index, struct transfer *x)
+{
+    partners(op, (int)index + 1, x);
+    x->from = op->send;
+    x->into = slot_at(op, 0, x->source);
+    x->from_bytes = x->into_bytes = op->elems * size_of(op);
+}
+
+static void small_retired(struct comm_op *op, int64_t index)
+{
+    if (index != op->total - 1)
+        return;
+    struct sum_terms terms = terms_of(op, 0, op->send);
+    sum_same(op->recv, &terms, op->elems, op->dtype);
+}
+
+const struct comm_kind kind_all_reduce_small = {.name = "all-reduce",
+                                                .plan = small_plan,
+                                                .limit = limit_room,
+                                                .transfer = small_transfer,
+                                                .retired = small_retired,
+                                                .alone = copy_nothing};
+
+/* --- broadcast: stage s is piece s from the parent, then piece s - 1 to two children --- */
+
+static void tree_plan(struct comm_op *op)
+{
+    op->piece = TREE_PIECE_BYTES / size_of(op);
+    op->total = op->elems ? (pieces_of(op->elems, op->piece) + 1) * 3 : 0;
+}
+
+static int64_t tree_limit(const struct comm_op *op)
+{
+    return 3 * ((op->retired + 2) / 3 + 1) + 1;
+}
+
+static void tree_transfer(const struct comm_op *op, int64_t index, struct transfer *x)
+{
+    int64_t stage = index / 3, within = index % 3, first = (stage - (within > 0)) * op->piece;
+    int size = op->group->size, place = (op->group->rank - op->peer + size) % size;
+    int64_t child = 2 * (int64_t)place + within;
+    if (first < 0)
+        return;
+    int64_t bytes = length_at(first, op->piece, op->elems) * size_of(op);
+    if (!within && place) {
+        x->source = ((place - 1) / 2 + op->peer) % size;
+        x->into = op->recv + first * size_of(op);
+        x->into_bytes = bytes;
+    } else if (within && child < size) {
+        x->to = (int)((child + op->peer) % size);
+        x->from = op->recv + first * size_of(op);
+        x->from_bytes = bytes;
+    }
+}
+
+const struct comm_kind kind_broadcast = {.name = "broadcast",
+                                         .plan = tree_plan,
+                                         .limit = tree_limit,
+                                         .transfer = tree_transfer,
+                                         .alone = copy_nothing};
+
+/* --- messages --- */
+
+static void message_plan(struct comm_op *op)
+{
+    op->piece = MESSAGE_PIECE_BYTES / size_of(op);
+    op->total = pieces_of(op->elems, op->piece);
+}
+
+static void send_transfer(const struct comm_op *op, int64_t index, struct transfer *x)
+{
+    x->to = op->peer;
+    x->from = op->send + index * op->piece * size_of(op);
+    x->from_bytes = length_at(index * op->piece, op->piece, op->elems) * size_of(op);
+}
+
+static void recv_transfer(const struct comm_op *op, int64_t index, struct transfer *x)
+{
+    x->source = op->peer;
+    x->into = op->recv + index * op->piece * size_of(op);
+    x->into_bytes = length_at(index * op->piece, op->piece, op->elems) * size_of(op);
+}
+
+const struct comm_kind kind_send = {.name = "send",
+                                    .message = 1,
+                                    .plan = message_plan,
+                                    .limit = limit_room,
+                                    .transfer = send_transfer,
+                                    .alone = copy_nothing};
+
+const struct comm_kind kind_recv = {.name = "receive",
+                                    .message = 1,
+                                    .plan = message_plan,
+                                    .limit = limit_room,
+                                    .transfer = recv_transfer,
+                                    .alone = copy_nothing};
+
+int transport_independent(const struct comm_op *a, const struct comm_op *b)
+{
+    int a_reads = a->kind == &kind_send, b_reads = b->kind == &kind_send;
+    const char *at_a = a_reads ? a->send : a->recv, *at_b = b_reads ? b->send : b->recv;
+    if (a_reads == b_reads && a->group == b->group && a->peer == b->peer && a->posted < a->total)
+        return 0;
+    if (a_reads && b_reads)
+        return 1;
+    return at_a + a->elems * size_of(a) <= at_b || at_b + b->elems * size_of(b) <= at_a;
+}

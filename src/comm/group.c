@@ -1,0 +1,348 @@
+/* group.c - see group.h: making groups, starting operations, waiting for them.
+ *
+ * A group needs no communicator of its own, only a list of ranks and tags no other group
+ * uses, so making one costs a single small all-gather.
+ */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "comm/transport.h"
+
+/* Staging of one lane: two batches of slots, large enough to be worth a message and small
+ * enough for the caches, and for a group of hundreds. */
+enum { SLOTS_BYTES = 4 << 20, SLOT_MAX = 512 << 10, SLOT_MIN = 4 << 10, ALIGN = 64 };
+enum { SMALL_BYTES = SLOT_MIN, SMALL_SIZE = 16, ROOM_MIN = 8 };
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static int room_of(int size)
+{
+    return 4 * (size - 1) < ROOM_MIN ? ROOM_MIN : 4 * (size - 1);
+}
+
+static size_t slot_bytes_of(int size)
+{
+    size_t bytes = SLOTS_BYTES / (2 * (size_t)(size - 1)) / SLOT_MIN * SLOT_MIN;
+    return bytes < SLOT_MIN ? SLOT_MIN : bytes > SLOT_MAX ? SLOT_MAX : bytes;
+}
+
+static size_t requests_bytes(int size)
+{
+    return round_up(2 * (size_t)room_of(size) * sizeof(void *));
+}
+
+static size_t ranks_bytes(int size)
+{
+    return round_up((size_t)size * sizeof(int));
+}
+
+size_t group_staging_bytes(int size)
+{
+    if (size <= 1)
+        return 0;
+    size_t slots = 2 * (size_t)(size - 1) * slot_bytes_of(size);
+    return ranks_bytes(size) + COMM_STREAMS * (requests_bytes(size) + slots);
+}
+
+static int group_new(struct group **group, struct world *world, const char *name, struct error *err)
+{
+    struct group *g = calloc(1, sizeof *g);
+    if (g) {
+        g->world = world;
+        g->size = 1;
+        g->transport = &transport_self;
+        g->name = strdup(name);
+    }
+    *group = g;
+    return g && g->name ? 0 : error_set(err, "out of memory: group %s", name);
+}
+
+int group_self(struct group **group, struct world *world, const char *name, struct error *err)
+{
+    if (!group_new(group, world, name, err))
+        return 0;
+    group_destroy(*group);
+    *group = NULL;
+    return -1;
+}
+
+void group_destroy(struct group *g)
+{
+    if (!g)
+        return;
+    if (g->mem)
+        mem_free(g->mem, POOL_COMM, g->block_bytes, g->block);
+    else
+        free(g->block);
+    free(g->name);
+    free(g);
+}
+
+/* Lay ranks, requests and slots out in the block. */
+static void lay_out(struct group *g)
+{
+    char *at = (char *)g->block + ranks_bytes(g->size);
+    g->ranks = g->block;
+    g->room = room_of(g->size);
+    g->slot_bytes = slot_bytes_of(g->size);
+    for (int i = 0; i < COMM_STREAMS; i++) {
+        g->area[i].request = (void **)at;
+        at += requests_bytes(g->size);
+        g->area[i].slots = at;
+        at += 2 * (size_t)(g->size - 1) * g->slot_bytes;
+    }
+}
+
+struct choice {
+    int color, key, rank;
+};
+
+static int by_key(const void *a, const void *b)
+{
+    const struct choice *x = a, *y = b;
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Move the ranks of one color to the front, in order.  Returns their number. */
+static int pick(struct choice *choices, int count, int color)
+{
+    int picked = 0;
+    for (int i = 0; i < count; i++)
+        if (choices[i].color == color)
+            choices[picked++] = choices[i];
+    qsort(choices, (size_t)picked, sizeof *choices, by_key);
+    return picked;
+}
+
+static int make_members(struct group *g, const struct choice *members, int size, struct error *err)
+{
+    struct world *world = g->world;
+    g->tag = ++world->splits * LANES;
+    if (world->splits > world->tag_max / LANES - 1)
+        return error_set(err, "group %s: this MPI has no tags left for it", g->name);
+    if (size == 1)
+        return 0;
+    g->transport = &transport_mpi;
+    g->size = size;
+    g->block_bytes = group_staging_bytes(size);
+    g->block = mem_alloc(world->mem, POOL_COMM, g->block_bytes, err);
+    if (!g->block)
+        return error_prefix(err, "group %s", g->name);
+    g->mem = world->mem;
+    lay_out(g);
+    for (int i = 0; i < size; i++) {
+        g->ranks[i] = members[i].rank;
+        if (members[i].rank == world->rank)
+            g->rank = i;
+    }
+    return 0;
+}
+
+int group_split(struct group **group, struct world *world, int color, int key, const char *name,
+                struct error *err)
+{
+    struct choice mine = {color, key, world_rank(world)}, *all = NULL;
+    struct group *g = NULL;
+    int rc = group_new(&g, world, name, err);
+    if (!rc) {
+        all = malloc((size_t)world_size(world) * sizeof *all);
+        rc = all ? 0 : error_set(err, "out of memory: group %s", name);
+    }
+    if (world_agree_plain(world, rc, err))
+        goto fail;
+    world_all_gather(world, all, &mine, sizeof mine);
+    rc = make_members(g, all, pick(all, world_size(world), color), err);
+    if (world_agree_plain(world, rc, err))
+        goto fail;
+    free(all);
+    *group = g;
+    return 0;
+fail:
+    free(all);
+    group_destroy(g);
+    *group = NULL;
+    return -1;
+}
+
+/* The group of all ranks, which world.h's own collectives use; it has no slots, and is not
+ * counted, because a plan counts the groups of the mesh. */
+int group_whole(struct group **group, struct world *world, struct error *err)
+{
+    struct group *g;
+    if (group_new(&g, world, "world", err))
+        goto fail;
+    if (world->size > 1) {
+        g->block = calloc(1, ranks_bytes(world->size) + requests_bytes(world->size));
+        if (!g->block) {
+            error_set(err, "out of memory: group world");
+            goto fail;
+        }
+        g->transport = &transport_mpi;
+        g->rank = world->rank;
+        g->size = world->size;
+        g->room = room_of(g->size);
+        g->ranks = g->block;
+        for (int i = 0; i < g->size; i++)
+            g->ranks[i] = i;
+        g->area[LANE_CONTROL].request = (void **)((char *)g->block + ranks_bytes(g->size));
+    }
+    *group = g;
+    return 0;
+fail:
+    group_destroy(g);
+    *group = NULL;
+    return -1;
+}
+
+int group_rank(const struct group *group)
+{
+    return group->rank;
+}
+
+int group_size(const struct group *group)
+{
+    return group->size;
+}
+
+const char *group_name(const struct group *group)
+{
+    return group->name;
+}
+
+/* --- starting --- */
+
+static void prepare(struct group *g, struct comm_op *op, const void *send, void *recv,
+                    int64_t elems, enum dtype dtype)
+{
+    memset(op, 0, offsetof(struct comm_op, err));
+    memset(&op->next, 0, sizeof *op - offsetof(struct comm_op, next));
+    op->err.code = EXIT_DONE;
+    op->err.text[0] = 0;
+    op->submit_ns = clock_ns();
+    op->send = send;
+    op->recv = recv;
+    op->elems = elems;
+    op->dtype = dtype;
+}
+
+/* Complete op without any work, with the error set or not. */
+static void finish_at_once(struct comm_op *op)
+{
+    op->start_ns = op->end_ns = clock_ns();
+    op->done = 1;
+}
+
+void group_start(struct group *g, int lane, struct comm_op *op, const struct comm_kind *kind)
+{
+    struct thread *thread = g->world ? g->world->thread : NULL;
+    op->active = 1;
+    op->group = g;
+    op->kind = kind;
+    op->lane = lane;
+    op->step = g->transport->step;
+    op->request = kind->message ? op->own : g->area[lane].request;
+    op->room = kind->message ? COMM_OWN_TRANSFERS : g->room;
+    if (op->elems < 0)
+        error_set(&op->err, "%s in group %s: a negative count", kind->name, g->name);
+    else if (g->size > 1)
+        kind->plan(op);
+    if (op->err.text[0]) {
+        finish_at_once(op);
+    } else if (g->size == 1 && (!thread || thread_lane_idle(thread, lane))) {
+        op->start_ns = clock_ns();
+        op->step(op); /* nothing to wait for: copies are best done here */
+        op->end_ns = clock_ns();
+        op->done = 1;
+    } else {
+        thread_submit(thread, op);
+    }
+}
+
+void group_all_gather(struct group *g, enum comm_stream stream, struct comm_op *op, void *recv,
+                      const void *send, int64_t elems, enum dtype dtype)
+{
+    prepare(g, op, send, recv, elems, dtype);
+    group_start(g, stream, op, &kind_all_gather);
+}
+
+void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_op *op, float *recv,
+                          const void *send, int64_t elems, enum dtype dtype, int accumulate)
+{
+    prepare(g, op, send, recv, elems, dtype);
+    op->accumulate = accumulate;
+    if (dtype != DTYPE_F32 && dtype != DTYPE_BF16)
+        error_set(&op->err, "reduce-scatter in group %s: sums of %s are not offered", g->name,
+                  dtype_name(dtype));
+    group_start(g, stream, op, &kind_reduce_scatter);
+}
+
+void group_all_reduce(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,
+                      int64_t elems, enum dtype dtype)
+{
+    prepare(g, op, data, data, elems, dtype);
+    if (dtype != DTYPE_F32 && dtype != DTYPE_BF16 && dtype != DTYPE_F64)
+        error_set(&op->err, "all-reduce in group %s: sums of %s are not offered", g->name,
+                  dtype_name(dtype));
+    int small = elems * (int64_t)dtype_bytes(dtype) <= SMALL_BYTES && g->size <= SMALL_SIZE;
+    group_start(g, stream, op, small ? &kind_all_reduce_small : &kind_all_reduce);
+}
+
+void group_broadcast(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,
+                     int64_t elems, enum dtype dtype, int root)
+{
+    prepare(g, op, data, data, elems, dtype);
+    op->peer = root;
+    if (root < 0 || root >= g->size)
+        error_set(&op->err, "broadcast in group %s of %d: no member %d", g->name, g->size, root);
+    group_start(g, stream, op, &kind_broadcast);
+}
+
+static void check_peer(const struct group *g, struct comm_op *op, int peer)
+{
+    op->peer = peer;
+    if (peer < 0 || peer >= g->size || peer == g->rank)
+        error_set(&op->err, "message in group %s of %d: member %d cannot be the peer of %d",
+                  g->name, g->size, peer, g->rank);
+}
+
+void group_send(struct group *g, enum comm_stream stream, struct comm_op *op, const void *data,
+                int64_t elems, enum dtype dtype, int peer)
+{
+    prepare(g, op, data, NULL, elems, dtype);
+    check_peer(g, op, peer);
+    group_start(g, stream, op, &kind_send);
+}
+
+void group_recv(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,
+                int64_t elems, enum dtype dtype, int peer)
+{
+    prepare(g, op, NULL, data, elems, dtype);
+    check_peer(g, op, peer);
+    group_start(g, stream, op, &kind_recv);
+}
+
+int comm_test(struct comm_op *op)
+{
+    return !op->active || __atomic_load_n(&op->done, __ATOMIC_ACQUIRE);
+}
+
+int comm_wait(struct comm_op *op, struct error *err)
+{
+    if (!op->active)
+        return 0;
+    if (!__atomic_load_n(&op->done, __ATOMIC_ACQUIRE))
+        thread_wait(op->group->world->thread, op);
+    op->active = 0;
+    if (!op->err.text[0])
+        return 0;
+    if (err)
+        *err = op->err;
+    return -1;
+}

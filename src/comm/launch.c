@@ -1,0 +1,98 @@
+/* launch.c - see launch.h.
+ *
+ * The trap: srun without --mpi=pmix starts N processes that each believe to be alone, and
+ * N copies of one training run overwrite each other without a word.
+ */
+#include "comm/launch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static int number(const char *name, int otherwise)
+{
+    const char *text = getenv(name);
+    char *end;
+    if (!text || !*text)
+        return otherwise;
+    long value = strtol(text, &end, 10);
+    return *end || value < 0 || value > 1 << 24 ? otherwise : (int)value;
+}
+
+/* mpirun inside a Slurm job starts its daemons by srun, so its own variables come first;
+ * SLURM_STEP_NUM_TASKS exists inside srun alone, SLURM_NTASKS also in the batch script. */
+struct launch launch_read(void)
+{
+    static const struct {
+        const char *by, *tasks, *task;
+    } rows[] = {
+        {"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+        {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
+        {"PMI", "PMI_SIZE", "PMI_RANK"},
+        {"Slurm without srun", "SLURM_NTASKS", "SLURM_PROCID"},
+    };
+    struct launch launch = {.by = "none", .tasks = 1};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (number(rows[i].tasks, 0) > 0) {
+            launch.by = rows[i].by;
+            launch.tasks = number(rows[i].tasks, 1);
+            launch.task = number(rows[i].task, 0);
+            break;
+        }
+    launch.joined =
+        getenv("PMIX_NAMESPACE") || getenv("PMI_FD") || getenv("PMI_PORT") || getenv("PMI2_FD");
+    return launch;
+}
+
+static int refuse(const struct launch *launch, struct error *err)
+{
+    err->code = EXIT_USAGE;
+    err->text[0] = 0;
+    if (launch->task > 0)
+        return -1;
+    if (launch->by[0] == 'S')
+        return error_set(err,
+                         "this Slurm job has %d tasks but trireme was started without srun: "
+                         "start with srun --mpi=pmix (or srun -n 1 --mpi=pmix if one is meant)",
+                         launch->tasks);
+    if (launch->by[0] == 's')
+        return error_set(err,
+                         "Slurm started %d tasks but MPI sees one: start with srun --mpi=pmix "
+                         "(srun --mpi=list shows whether this cluster has it)",
+                         launch->tasks);
+    return error_set(err,
+                     "%s started %d tasks but MPI sees one: start with the mpirun of the MPI "
+                     "trireme was built with, or with srun --mpi=pmix",
+                     launch->by, launch->tasks);
+}
+
+int launch_check(const struct launch *launch, int size, struct error *err)
+{
+    int alone = size ? size == 1 : !launch->joined;
+    return launch->tasks > 1 && alone ? refuse(launch, err) : 0;
+}
+
+/* Whether one process may read another's memory, as far as a process can tell by itself:
+ * where a container's filter forbids the call it does so even for one's own memory. */
+static int may_copy(void)
+{
+    char from = 1, to = 0;
+    struct iovec source = {&from, 1}, target = {&to, 1};
+    return process_vm_readv(getpid(), &target, 1, &source, 1, 0) == 1;
+}
+
+void launch_quiet(void)
+{
+    static const char *const quiet[] = {
+        "OMPI_MCA_btl_base_warn_component_unused",
+        "OMPI_MCA_btl_openib_warn_no_device_params_found",
+        "OMPI_MCA_mpi_warn_on_fork",
+    };
+    for (size_t i = 0; i < sizeof quiet / sizeof quiet[0]; i++)
+        setenv(quiet[i], "0", 0);
+    if (!may_copy()) {
+        setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+        setenv("OMPI_MCA_smsc", "^cma", 0);
+    }
+}

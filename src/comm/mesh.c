@@ -1,0 +1,168 @@
+/* mesh.c - see mesh.h. */
+#include "comm/mesh.h"
+
+#include <stdlib.h>
+
+#include "comm/transport.h"
+
+struct mesh {
+    struct mesh_shape shape;
+    struct mesh_coord coord;
+    struct group *group[MESH_AXES];
+    struct group *data;
+    int own_data; /* whether data is a group beside those of the axes */
+};
+
+const char *mesh_axis_name(enum mesh_axis axis)
+{
+    static const char *const names[MESH_AXES] = {[MESH_PIPELINE] = "pipeline",
+                                                 [MESH_REPLICATE] = "replicate",
+                                                 [MESH_SHARD] = "shard",
+                                                 [MESH_TENSOR] = "tensor"};
+    return names[axis];
+}
+
+static int does_not_fit(const struct mesh_shape *s, int ranks, struct error *err)
+{
+    return error_set(err,
+                     "parallel: pipeline %d x replicate %d x shard %d x tensor %d does not make "
+                     "%d rank%s (0 stands for what is left, once)",
+                     s->degree[MESH_PIPELINE], s->degree[MESH_REPLICATE], s->degree[MESH_SHARD],
+                     s->degree[MESH_TENSOR], ranks, ranks == 1 ? "" : "s");
+}
+
+int mesh_resolve(struct mesh_shape *shape, int ranks, struct error *err)
+{
+    int64_t product = 1;
+    int open = -1;
+    for (int axis = 0; axis < MESH_AXES; axis++) {
+        int degree = shape->degree[axis];
+        if (degree < 0 || (!degree && open >= 0) || product > ranks)
+            return does_not_fit(shape, ranks, err);
+        if (degree)
+            product *= degree;
+        else
+            open = axis;
+    }
+    if (product < 1 || ranks % product || (open < 0 && product != ranks))
+        return does_not_fit(shape, ranks, err);
+    if (open >= 0)
+        shape->degree[open] = (int)(ranks / product);
+    return 0;
+}
+
+struct mesh_coord mesh_place(const struct mesh_shape *shape, int rank)
+{
+    struct mesh_coord coord;
+    for (int axis = MESH_AXES - 1; axis >= 0; axis--) {
+        coord.at[axis] = rank % shape->degree[axis];
+        rank /= shape->degree[axis];
+    }
+    return coord;
+}
+
+int mesh_rank(const struct mesh_shape *shape, struct mesh_coord coord)
+{
+    int rank = 0;
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        rank = rank * shape->degree[axis] + coord.at[axis];
+    return rank;
+}
+
+/* Ranks that agree in every axis but those in `along` form a group; its color is the rank
+ * of the one at 0 along these. */
+static int split(struct group **group, struct world *world, const struct mesh *mesh, unsigned along,
+                 const char *name, struct error *err)
+{
+    struct mesh_coord first = mesh->coord;
+    int size = 1;
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        if (along & 1u << axis) {
+            first.at[axis] = 0;
+            size *= mesh->shape.degree[axis];
+        }
+    if (size == 1) /* the same on all ranks; allocation alone can fail */
+        return world_agree_plain(world, group_self(group, world, name, err), err);
+    return group_split(group, world, mesh_rank(&mesh->shape, first), world_rank(world), name, err);
+}
+
+static int make_data(struct mesh *mesh, struct world *world, struct error *err)
+{
+    if (mesh->shape.degree[MESH_REPLICATE] == 1) {
+        mesh->data = mesh->group[MESH_SHARD];
+        return 0;
+    }
+    if (mesh->shape.degree[MESH_SHARD] == 1) {
+        mesh->data = mesh->group[MESH_REPLICATE];
+        return 0;
+    }
+    mesh->own_data = 1;
+    return split(&mesh->data, world, mesh, 1u << MESH_REPLICATE | 1u << MESH_SHARD, "data", err);
+}
+
+int mesh_create(struct mesh **mesh, struct world *world, struct mesh_shape shape, struct error *err)
+{
+    struct mesh *m = NULL;
+    int rc = mesh_resolve(&shape, world_size(world), err);
+    *mesh = NULL;
+    if (!rc) {
+        m = calloc(1, sizeof *m);
+        rc = m ? 0 : error_set(err, "out of memory: mesh");
+    }
+    if (world_agree_plain(world, rc, err))
+        goto fail;
+    m->shape = shape;
+    m->coord = mesh_place(&shape, world_rank(world));
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        if (split(&m->group[axis], world, m, 1u << axis, mesh_axis_name(axis), err))
+            goto fail;
+    if (make_data(m, world, err))
+        goto fail;
+    *mesh = m;
+    return 0;
+fail:
+    mesh_destroy(m);
+    return -1;
+}
+
+void mesh_destroy(struct mesh *mesh)
+{
+    if (!mesh)
+        return;
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        group_destroy(mesh->group[axis]);
+    if (mesh->own_data)
+        group_destroy(mesh->data);
+    free(mesh);
+}
+
+size_t mesh_staging_bytes(const struct mesh_shape *shape)
+{
+    int replicate = shape->degree[MESH_REPLICATE], shard = shape->degree[MESH_SHARD];
+    size_t bytes = 0;
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        bytes += group_staging_bytes(shape->degree[axis]);
+    if (replicate > 1 && shard > 1)
+        bytes += group_staging_bytes(replicate * shard);
+    return bytes;
+}
+
+struct mesh_shape mesh_shape(const struct mesh *mesh)
+{
+    return mesh->shape;
+}
+
+struct mesh_coord mesh_coord(const struct mesh *mesh)
+{
+    return mesh->coord;
+}
+
+struct group *mesh_group(const struct mesh *mesh, enum mesh_axis axis)
+{
+    return mesh->group[axis];
+}
+
+struct group *mesh_data(const struct mesh *mesh)
+{
+    return mesh->data;
+}

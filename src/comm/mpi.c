@@ -1,0 +1,142 @@
+/* mpi.c - transport: carries out a list of transfers by MPI messages.
+ *
+ * Transfers are posted in order as far as the kind allows and retired in order, so only the
+ * oldest one has to be tested.  Every message of the process uses one communicator; group
+ * and lane are in the tag, and within a tag two ranks' messages keep their order.
+ */
+#include "comm/transport.h"
+
+/* An operation in flight keeps its requests in memory that group.h, which does not know
+ * MPI, declares as void *. */
+typedef MPI_Request request __attribute__((may_alias));
+_Static_assert(sizeof(MPI_Request) <= sizeof(void *), "a request fits");
+
+enum { RECEIVE, SEND };
+
+static request *request_at(const struct comm_op *op, int64_t index, int which)
+{
+    return (request *)&op->request[2 * (index % op->room) + which];
+}
+
+static int fail(struct comm_op *op, int64_t index, int which, const char *why)
+{
+    const struct group *g = op->group;
+    struct transfer x = {0};
+    op->kind->transfer(op, index, &x);
+    int member = which == SEND ? x.to : x.source;
+    op->err.code = EXIT_NODE;
+    error_set(&op->err, "%s in group %s: %s member %d (rank %d): %s", op->kind->name, g->name,
+              which == SEND ? "message to" : "message from", member, g->ranks[member], why);
+    return STEP_DONE;
+}
+
+static int fail_mpi(struct comm_op *op, int64_t index, int which, int code)
+{
+    char why[MPI_MAX_ERROR_STRING + 1] = "";
+    int length = 0;
+    MPI_Error_string(code, why, &length);
+    return fail(op, index, which, why);
+}
+
+static int post(struct comm_op *op, int64_t index)
+{
+    const struct group *g = op->group;
+    struct transfer x = {0};
+    request *receive = request_at(op, index, RECEIVE), *send = request_at(op, index, SEND);
+    int tag = g->tag + op->lane, rc;
+    *receive = *send = MPI_REQUEST_NULL;
+    op->kind->transfer(op, index, &x);
+    if (x.into_bytes) {
+        rc = MPI_Irecv(x.into, (int)x.into_bytes, MPI_BYTE, g->ranks[x.source], tag, g->world->comm,
+                       receive);
+        if (rc != MPI_SUCCESS)
+            return fail_mpi(op, index, RECEIVE, rc);
+    }
+    if (x.from_bytes) {
+        rc = MPI_Isend(x.from, (int)x.from_bytes, MPI_BYTE, g->ranks[x.to], tag, g->world->comm,
+                       send);
+        if (rc != MPI_SUCCESS)
+            return fail_mpi(op, index, SEND, rc);
+    }
+    op->sent_bytes += x.from_bytes;
+    return STEP_MOVED;
+}
+
+/* A peer that sends less than is expected runs another program than this rank. */
+static int check_length(struct comm_op *op, int64_t index, MPI_Status *status)
+{
+    struct transfer x = {0};
+    int bytes;
+    op->kind->transfer(op, index, &x);
+    MPI_Get_count(status, MPI_BYTE, &bytes);
+    if (bytes != x.into_bytes)
+        return fail(op, index, RECEIVE,
+                    "its length is not the expected one: the members "
+                    "started different operations");
+    return STEP_MOVED;
+}
+
+/* Whether a request is complete: STEP_WAITS, STEP_MOVED, or STEP_DONE with the error set. */
+static int test(struct comm_op *op, int64_t index, int which)
+{
+    request *r = request_at(op, index, which);
+    MPI_Status status;
+    int flag;
+    if (*r == MPI_REQUEST_NULL)
+        return STEP_MOVED;
+    int rc = MPI_Test((MPI_Request *)r, &flag, &status);
+    if (rc != MPI_SUCCESS)
+        return fail_mpi(op, index, which, rc);
+    if (!flag)
+        return STEP_WAITS;
+    return which == RECEIVE ? check_length(op, index, &status) : STEP_MOVED;
+}
+
+/* Retire the oldest transfer if it is complete. */
+static int retire(struct comm_op *op)
+{
+    int step = test(op, op->retired, RECEIVE);
+    if (step == STEP_MOVED)
+        step = test(op, op->retired, SEND);
+    if (step != STEP_MOVED)
+        return step;
+    if (op->kind->retired)
+        op->kind->retired(op, op->retired);
+    op->retired++;
+    return STEP_MOVED;
+}
+
+static int post_allowed(struct comm_op *op)
+{
+    int64_t limit = op->kind->limit(op);
+    int result = STEP_WAITS;
+    if (limit > op->retired + op->room)
+        limit = op->retired + op->room;
+    if (limit > op->total)
+        limit = op->total;
+    while (op->posted < limit && result != STEP_DONE)
+        result = post(op, op->posted++);
+    return result;
+}
+
+static int step(struct comm_op *op)
+{
+    enum { TURN = 8 }; /* transfers, then the other lanes have theirs */
+    int result, moved = STEP_WAITS;
+    for (int i = 0; i < TURN; i++) {
+        result = post_allowed(op);
+        if (result == STEP_DONE || op->retired == op->total)
+            return STEP_DONE;
+        if (result == STEP_MOVED)
+            moved = STEP_MOVED;
+        result = retire(op);
+        if (result == STEP_DONE)
+            return STEP_DONE;
+        if (result == STEP_WAITS)
+            return moved;
+        moved = STEP_MOVED;
+    }
+    return moved;
+}
+
+const struct transport transport_mpi = {.name = "mpi", .step = step};

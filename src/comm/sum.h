@@ -1,0 +1,24 @@
+/* sum.h - the sums of reduce-scatter and all-reduce: a fixed order, in fp32 or fp64. */
+#ifndef TRIREME_COMM_SUM_H
+#define TRIREME_COMM_SUM_H
+
+#include <stdint.h>
+
+#include "base/dtype.h"
+
+/* Where the terms of a sum lie: term `own` at own_data, the others one slot apart. */
+struct sum_terms {
+    const char *own_data, *slots;
+    int64_t slot_bytes;
+    int own, count;
+};
+
+/* out[i] = (old ? old[i] : 0) + (((t0[i] + t1[i]) + t2[i]) + ...), old last.
+ * terms are fp32 or bf16, sums fp32.  out may be old or own_data. */
+void sum_to_f32(float *out, const float *old, const struct sum_terms *terms, int64_t elems,
+                enum dtype dtype);
+
+/* The same with out and terms of one dtype: fp32, bf16 (rounded once) or fp64. */
+void sum_same(void *out, const struct sum_terms *terms, int64_t elems, enum dtype dtype);
+
+#endif

@@ -1,0 +1,349 @@
+/* thread.c - see thread.h.
+ *
+ * MPI advances only inside its calls, so somebody must keep calling.  While an operation
+ * is in flight the thread polls: at first without pause, then giving way, then with short
+ * sleeps, so that ranks sharing a core, and compute threads, are not starved.
+ */
+#include "comm/thread.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "comm/transport.h"
+
+enum {
+    SPIN_NS = 30000,      /* poll without pause, when a core is free for it */
+    YIELD_NS = 150000,    /* then give way to whoever is ready */
+    SLEEP_MIN_NS = 15000, /* then sleep between polls */
+    SLEEP_MAX_NS = 50000,
+    TICK_FIRST_NS = 500000, /* nothing in flight: how often the tick is called */
+    TICK_LAST_NS = 5000000,
+    WAIT_SPIN_NS = 4000,
+    MESSAGES_MAX = 16, /* messages of a lane in flight at a time */
+};
+
+struct lane {
+    struct comm_op *head, *tail;  /* accepted: of the thread alone */
+    struct comm_op *in, *in_tail; /* submitted: under the lock */
+    int load;                     /* submitted and not done; atomic */
+};
+
+struct thread {
+    pthread_t id;
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    struct lane lane[LANES];
+    int incoming; /* something was submitted, or must be looked at; atomic */
+    int waiters, stopping, spin;
+    void (*tick)(void *arg);
+    void *tick_arg;
+    void (*interrupt)(void *arg);
+    void *interrupt_arg;
+};
+
+/* Messages may travel beside the unfinished ones before them unless they share memory that
+ * one of them writes, or a peer whose messages would be matched in the wrong order. */
+static int may_join(const struct comm_op *head, const struct comm_op *op)
+{
+    int count = 0;
+    if (!transport_is_message(op))
+        return op == head;
+    for (const struct comm_op *a = head; a != op; a = a->next)
+        if (!transport_is_message(a) || ++count >= MESSAGES_MAX ||
+            (!a->finished && !transport_independent(a, op)))
+            return 0;
+    return 1;
+}
+
+static void complete(struct thread *t, struct lane *lane, struct comm_op *op)
+{
+    pthread_mutex_lock(&t->lock);
+    __atomic_sub_fetch(&lane->load, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&op->done, 1, __ATOMIC_RELEASE); /* op may be gone from here on */
+    if (t->waiters)
+        pthread_cond_broadcast(&t->done);
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* Step what may run on a lane.  Returns whether anything moved. */
+static int advance(struct thread *t, struct lane *lane)
+{
+    int moved = 0;
+    for (struct comm_op *op = lane->head; op; op = op->next) {
+        if (!op->started) {
+            if (!may_join(lane->head, op))
+                break;
+            op->started = 1;
+            op->start_ns = clock_ns();
+        }
+        if (op->finished)
+            continue;
+        int step = op->step(op);
+        moved |= step != STEP_WAITS;
+        if (step == STEP_DONE) {
+            op->end_ns = clock_ns();
+            op->finished = 1;
+        }
+    }
+    while (lane->head && lane->head->finished) {
+        struct comm_op *op = lane->head;
+        lane->head = op->next;
+        complete(t, lane, op);
+    }
+    return moved;
+}
+
+/* Take over what was submitted; under the lock. */
+static void accept_submitted(struct thread *t)
+{
+    __atomic_store_n(&t->incoming, 0, __ATOMIC_RELAXED);
+    for (struct lane *lane = t->lane; lane < t->lane + LANES; lane++) {
+        if (!lane->in)
+            continue;
+        if (lane->head)
+            lane->tail->next = lane->in;
+        else
+            lane->head = lane->in;
+        lane->tail = lane->in_tail;
+        lane->in = lane->in_tail = NULL;
+    }
+}
+
+static int busy(const struct thread *t)
+{
+    for (int i = 0; i < LANES; i++)
+        if (t->lane[i].head)
+            return 1;
+    return 0;
+}
+
+/* Sleep until something is submitted, at most ns; 0: without limit.  Under the lock. */
+static void sleep_for(struct thread *t, int64_t ns)
+{
+    struct timespec until;
+    if (!ns) {
+        pthread_cond_wait(&t->work, &t->lock);
+        return;
+    }
+    ns += clock_ns();
+    until.tv_sec = ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
+    pthread_cond_timedwait(&t->work, &t->lock, &until);
+}
+
+/* Nothing moved since quiet_ns: make room for others.  Under the lock. */
+static void back_off(struct thread *t, int64_t quiet_ns)
+{
+    int64_t yield_from = t->spin ? SPIN_NS : 0;
+    if (quiet_ns < yield_from)
+        return;
+    if (quiet_ns < yield_from + YIELD_NS) {
+        pthread_mutex_unlock(&t->lock);
+        sched_yield();
+        pthread_mutex_lock(&t->lock);
+        return;
+    }
+    int64_t ns = quiet_ns / 16;
+    sleep_for(t, ns < SLEEP_MIN_NS ? SLEEP_MIN_NS : ns > SLEEP_MAX_NS ? SLEEP_MAX_NS : ns);
+}
+
+/* Nothing is in flight: sleep.  MPI may still hold something small it has to pass on
+ * (a connection being made, a fragment that found no room), hence the tick. */
+static void idle(struct thread *t, int64_t quiet_ns)
+{
+    if (!t->tick) {
+        sleep_for(t, 0);
+        return;
+    }
+    sleep_for(t, quiet_ns < 20 * TICK_FIRST_NS ? TICK_FIRST_NS : TICK_LAST_NS);
+    if (!t->incoming) {
+        pthread_mutex_unlock(&t->lock);
+        t->tick(t->tick_arg);
+        pthread_mutex_lock(&t->lock);
+    }
+}
+
+/* Decide what the next turn does.  Returns 0 when it is time to end. */
+static int next_turn(struct thread *t, int64_t quiet_ns)
+{
+    int go_on = 1;
+    if (!quiet_ns && !__atomic_load_n(&t->incoming, __ATOMIC_ACQUIRE) && busy(t))
+        return 1;
+    pthread_mutex_lock(&t->lock);
+    if (!t->incoming) {
+        if (busy(t))
+            back_off(t, quiet_ns);
+        else if (t->stopping)
+            go_on = 0;
+        else
+            idle(t, quiet_ns);
+    }
+    accept_submitted(t);
+    void (*interrupt)(void *) = t->interrupt;
+    pthread_mutex_unlock(&t->lock);
+    if (interrupt)
+        interrupt(t->interrupt_arg);
+    return go_on;
+}
+
+static void *run(void *arg)
+{
+    struct thread *t = arg;
+    int64_t moved_ns = clock_ns(), quiet_ns = 0;
+    pthread_setname_np(pthread_self(), "comm");
+    prctl(PR_SET_TIMERSLACK, 1000);
+    while (next_turn(t, quiet_ns)) {
+        int moved = 0;
+        for (struct lane *lane = t->lane; lane < t->lane + LANES; lane++)
+            moved |= advance(t, lane);
+        int64_t now = clock_ns();
+        if (moved)
+            moved_ns = now;
+        quiet_ns = now - moved_ns;
+    }
+    return NULL;
+}
+
+/* The thread takes no signals: they are for the main thread. */
+static int create(struct thread *t)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&t->id, NULL, run, t);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed;
+}
+
+int thread_start(struct thread **thread, struct error *err)
+{
+    pthread_condattr_t attr;
+    struct thread *t = calloc(1, sizeof *t);
+    *thread = NULL;
+    if (!t)
+        return error_set(err, "out of memory: the communication thread");
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&t->work, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_cond_init(&t->done, NULL);
+    int failed = create(t);
+    if (failed) {
+        free(t);
+        return error_set(err, "cannot start the communication thread: %s", strerror(failed));
+    }
+    *thread = t;
+    return 0;
+}
+
+/* Make the thread look; under the lock. */
+static void wake(struct thread *t)
+{
+    __atomic_store_n(&t->incoming, 1, __ATOMIC_RELEASE);
+    pthread_cond_signal(&t->work);
+}
+
+void thread_stop(struct thread *t)
+{
+    if (!t)
+        return;
+    pthread_mutex_lock(&t->lock);
+    t->stopping = 1;
+    wake(t);
+    pthread_mutex_unlock(&t->lock);
+    pthread_join(t->id, NULL);
+    pthread_cond_destroy(&t->done);
+    pthread_cond_destroy(&t->work);
+    pthread_mutex_destroy(&t->lock);
+    free(t);
+}
+
+void thread_set_spin(struct thread *t, int spin)
+{
+    pthread_mutex_lock(&t->lock);
+    t->spin = spin;
+    pthread_mutex_unlock(&t->lock);
+}
+
+void thread_set_tick(struct thread *t, void (*tick)(void *arg), void *arg)
+{
+    pthread_mutex_lock(&t->lock);
+    t->tick = tick;
+    t->tick_arg = arg;
+    wake(t);
+    pthread_mutex_unlock(&t->lock);
+}
+
+void thread_submit(struct thread *t, struct comm_op *op)
+{
+    struct lane *lane = &t->lane[op->lane];
+    op->next = NULL;
+    op->started = op->finished = op->done = 0;
+    pthread_mutex_lock(&t->lock);
+    __atomic_add_fetch(&lane->load, 1, __ATOMIC_RELAXED);
+    if (lane->in)
+        lane->in_tail->next = op;
+    else
+        lane->in = op;
+    lane->in_tail = op;
+    wake(t);
+    pthread_mutex_unlock(&t->lock);
+}
+
+void thread_wait(struct thread *t, struct comm_op *op)
+{
+    if (t->spin) {
+        int64_t until = clock_ns() + WAIT_SPIN_NS;
+        while (!__atomic_load_n(&op->done, __ATOMIC_ACQUIRE) && clock_ns() < until)
+            ;
+    }
+    if (__atomic_load_n(&op->done, __ATOMIC_ACQUIRE))
+        return;
+    pthread_mutex_lock(&t->lock);
+    t->waiters++;
+    while (!__atomic_load_n(&op->done, __ATOMIC_ACQUIRE))
+        pthread_cond_wait(&t->done, &t->lock);
+    t->waiters--;
+    pthread_mutex_unlock(&t->lock);
+}
+
+int thread_lane_idle(struct thread *t, int lane)
+{
+    return __atomic_load_n(&t->lane[lane].load, __ATOMIC_ACQUIRE) == 0;
+}
+
+struct call {
+    struct comm_op op; /* first */
+    void (*call)(void *arg);
+    void *arg;
+};
+
+static int step_call(struct comm_op *op)
+{
+    struct call *c = (struct call *)op;
+    c->call(c->arg);
+    return STEP_DONE;
+}
+
+void thread_call(struct thread *t, void (*call)(void *arg), void *arg)
+{
+    struct call c = {.op = {.step = step_call, .lane = LANE_CONTROL}, .call = call, .arg = arg};
+    thread_submit(t, &c.op);
+    thread_wait(t, &c.op);
+}
+
+void thread_interrupt(struct thread *t, void (*call)(void *arg), void *arg)
+{
+    pthread_mutex_lock(&t->lock);
+    t->interrupt = call;
+    t->interrupt_arg = arg;
+    wake(t);
+    pthread_mutex_unlock(&t->lock);
+}

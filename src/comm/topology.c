@@ -1,0 +1,145 @@
+/* topology.c - see topology.h.
+ *
+ * The launcher binds (mpirun, srun, or nobody); trireme keeps within what it is given and
+ * never binds on its own: two masters of one decision are worse than either.
+ */
+#include "comm/topology.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/defines.h"
+#ifdef HAVE_HWLOC
+#include <hwloc.h>
+#endif
+
+static int read_line(const char *path, char *text, size_t bytes)
+{
+    FILE *file = fopen(path, "r");
+    text[0] = 0;
+    if (!file)
+        return -1;
+    int rc = fgets(text, (int)bytes, file) ? 0 : -1;
+    fclose(file);
+    return rc;
+}
+
+/* Cores of time per unit of time by the control group: version 2, else 1; 0: no limit. */
+static double quota(void)
+{
+    char text[64];
+    double limit = 0, period = 0;
+    if (!read_line("/sys/fs/cgroup/cpu.max", text, sizeof text))
+        return sscanf(text, "%lf %lf", &limit, &period) == 2 && period > 0 ? limit / period : 0;
+    if (read_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", text, sizeof text) ||
+        sscanf(text, "%lf", &limit) != 1 || limit <= 0)
+        return 0;
+    if (read_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us", text, sizeof text) ||
+        sscanf(text, "%lf", &period) != 1 || period <= 0)
+        return 0;
+    return limit / period;
+}
+
+/* Whether unit is the first of its core among those in set. */
+static int first_of_core(int unit, const cpu_set_t *set)
+{
+    char path[96], text[64];
+    int first, last;
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
+             unit);
+    if (read_line(path, text, sizeof text))
+        return 1;
+    for (char *at = text; at && *at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        int got = sscanf(at, "%d-%d", &first, &last);
+        if (got < 1)
+            break;
+        if (got == 1)
+            last = first;
+        for (; first <= last && first < unit; first++)
+            if (CPU_ISSET(first, set))
+                return 0;
+    }
+    return 1;
+}
+
+static int cores_in(const cpu_set_t *set)
+{
+    int cores = 0;
+    for (int unit = 0; unit < CPU_SETSIZE; unit++)
+        if (CPU_ISSET(unit, set))
+            cores += first_of_core(unit, set);
+    return cores;
+}
+
+static void own_set(cpu_set_t *set)
+{
+    CPU_ZERO(set);
+    if (sched_getaffinity(0, sizeof *set, set) || !CPU_COUNT(set))
+        CPU_SET(0, set);
+}
+
+int topology_cores_for(int sharers, int local_size)
+{
+    cpu_set_t set;
+    double limit = quota() / (local_size > 0 ? local_size : 1);
+    own_set(&set);
+    int cores = cores_in(&set) / (sharers > 0 ? sharers : 1);
+    if (limit > 0 && cores > limit + 0.5)
+        cores = (int)(limit + 0.5);
+    return cores > 0 ? cores : 1;
+}
+
+static void list_units(const cpu_set_t *set, char *text, size_t bytes)
+{
+    size_t used = 0;
+    text[0] = 0;
+    for (int unit = 0; unit < CPU_SETSIZE && used < bytes; unit++) {
+        int last = unit;
+        if (!CPU_ISSET(unit, set))
+            continue;
+        while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, set))
+            last++;
+        used += (size_t)snprintf(text + used, bytes - used, last > unit ? "%s%d-%d" : "%s%d",
+                                 used ? "," : "", unit, last);
+        unit = last;
+    }
+}
+
+#ifdef HAVE_HWLOC
+static void read_machine(struct topology *t)
+{
+    hwloc_topology_t h;
+    if (hwloc_topology_init(&h))
+        return;
+    hwloc_topology_set_flags(h, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
+    if (!hwloc_topology_load(h)) {
+        t->packages = hwloc_get_nbobjs_by_type(h, HWLOC_OBJ_PACKAGE);
+        t->numa_nodes = hwloc_get_nbobjs_by_type(h, HWLOC_OBJ_NUMANODE);
+        t->cores = hwloc_get_nbobjs_by_type(h, HWLOC_OBJ_CORE);
+        t->units = hwloc_get_nbobjs_by_type(h, HWLOC_OBJ_PU);
+    }
+    hwloc_topology_destroy(h);
+}
+#else
+static void read_machine(struct topology *t)
+{
+}
+#endif
+
+void topology_read(struct topology *t)
+{
+    cpu_set_t set;
+    memset(t, 0, sizeof *t);
+    own_set(&set);
+    t->own_units = CPU_COUNT(&set);
+    t->own_cores = cores_in(&set);
+    t->quota = quota();
+    list_units(&set, t->binding, sizeof t->binding);
+    read_machine(t);
+    if (t->units < 1)
+        t->units = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (t->cores < 1)
+        t->cores = t->units * t->own_cores / t->own_units;
+}

@@ -1,0 +1,20 @@
+/* topology.h - the cores of this node and which of them this process may use. */
+#ifndef TRIREME_COMM_TOPOLOGY_H
+#define TRIREME_COMM_TOPOLOGY_H
+
+/* Cores for one of `local_size` ranks of this node, `sharers` of which (itself included)
+ * are bound to cores of this process: its cores divided by the sharers, the container's
+ * quota divided by all; at least 1.  Cheap: reads a few files. */
+int topology_cores_for(int sharers, int local_size);
+
+struct topology {
+    int packages, numa_nodes, cores, units; /* of the node; a unit is a hardware thread */
+    int own_cores, own_units;               /* that this process is bound to */
+    double quota;                           /* cores the container may use, 0: no limit */
+    char binding[128];                      /* the units, as a list "0-3,8" */
+};
+
+/* The whole picture, by hwloc where it is built in. */
+void topology_read(struct topology *topology);
+
+#endif

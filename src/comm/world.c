@@ -1,0 +1,258 @@
+/* world.c - see world.h: starting and ending MPI on the communication thread. */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comm/launch.h"
+#include "comm/topology.h"
+#include "comm/transport.h"
+
+/* What the thread is asked to do at the start, and how it went. */
+struct starting {
+    struct world *world;
+    struct error *err;
+    int rc;
+};
+
+#define MPI_TRY(call)                           \
+    do {                                        \
+        int rc_ = (call);                       \
+        if (rc_ != MPI_SUCCESS)                 \
+            return mpi_failed(err, #call, rc_); \
+    } while (0)
+
+static int mpi_failed(struct error *err, const char *call, int rc)
+{
+    char why[MPI_MAX_ERROR_STRING + 1] = "";
+    int length = 0;
+    MPI_Error_string(rc, why, &length);
+    err->code = EXIT_NODE;
+    return error_set(err, "%.*s: %s", (int)strcspn(call, "("), call, why);
+}
+
+static void read_library(struct world *world)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    text[strcspn(text, ",\n")] = 0;
+    snprintf(world->library, sizeof world->library, "%s", text);
+}
+
+/* Nodes are numbered by their lowest ranks. */
+static int number_nodes(struct world *world, MPI_Comm local, struct error *err)
+{
+    int leader = world->rank;
+    int *leaders = malloc((size_t)world->size * sizeof *leaders);
+    if (!leaders)
+        return error_set(err, "out of memory: nodes of %d ranks", world->size);
+    int rc = MPI_Bcast(&leader, 1, MPI_INT, 0, local);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Allgather(&leader, 1, MPI_INT, leaders, 1, MPI_INT, world->comm);
+    for (int r = 0; rc == MPI_SUCCESS && r < world->size; r++) {
+        world->nodes += leaders[r] == r;
+        world->node += leaders[r] == r && r < leader;
+    }
+    free(leaders);
+    return rc == MPI_SUCCESS ? 0 : mpi_failed(err, "MPI_Allgather", rc);
+}
+
+/* Ranks bound to the same cores share them; ranks bound apart do not. */
+static int share_cores(struct world *world, MPI_Comm local, struct error *err)
+{
+    cpu_set_t mine, both, *all = malloc((size_t)world->local_size * sizeof *all);
+    int sharers = 0;
+    if (!all)
+        return error_set(err, "out of memory: bindings of %d ranks", world->local_size);
+    CPU_ZERO(&mine);
+    sched_getaffinity(0, sizeof mine, &mine);
+    int rc = MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE, local);
+    for (int r = 0; rc == MPI_SUCCESS && r < world->local_size; r++) {
+        CPU_AND(&both, &mine, &all[r]);
+        sharers += CPU_COUNT(&both) > 0;
+    }
+    free(all);
+    world->cores = topology_cores_for(sharers, world->local_size);
+    return rc == MPI_SUCCESS ? 0 : mpi_failed(err, "MPI_Allgather", rc);
+}
+
+static int find_nodes(struct world *world, struct error *err)
+{
+    MPI_Comm local;
+    MPI_TRY(
+        MPI_Comm_split_type(world->comm, MPI_COMM_TYPE_SHARED, world->rank, MPI_INFO_NULL, &local));
+    MPI_Comm_rank(local, &world->local_rank);
+    MPI_Comm_size(local, &world->local_size);
+    int rc = number_nodes(world, local, err);
+    if (!rc)
+        rc = share_cores(world, local, err);
+    MPI_Comm_free(&local);
+    return rc;
+}
+
+static int start_mpi(struct world *world, struct error *err)
+{
+    int provided, *tag_max, found;
+    MPI_TRY(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided));
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world->size);
+    MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &world->comm));
+    MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &world->control));
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag_max, &found);
+    world->tag_max = found ? *tag_max : 32767;
+    read_library(world);
+    return find_nodes(world, err);
+}
+
+static void call_start(void *arg)
+{
+    struct starting *s = arg;
+    s->rc = start_mpi(s->world, s->err);
+}
+
+static void call_stop(void *arg)
+{
+    struct world *world = arg;
+    int started = 0, ended = 0;
+    MPI_Initialized(&started);
+    MPI_Finalized(&ended);
+    if (!started || ended)
+        return;
+    if (world->control != MPI_COMM_NULL)
+        MPI_Comm_free(&world->control);
+    if (world->comm != MPI_COMM_NULL)
+        MPI_Comm_free(&world->comm);
+    MPI_Finalize();
+}
+
+/* Let MPI pass on what it may still hold. */
+static void tick(void *arg)
+{
+    struct world *world = arg;
+    int flag;
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world->comm, &flag, MPI_STATUS_IGNORE);
+}
+
+int world_start(struct world **world, struct mem *mem, struct error *err)
+{
+    struct launch launch = launch_read();
+    struct error own = {0};
+    struct world *w = calloc(1, sizeof *w);
+    struct starting s = {w, &own, 0};
+    *world = NULL;
+    if (!w)
+        return error_set(err, "out of memory: world");
+    w->mem = mem;
+    w->comm = w->control = MPI_COMM_NULL;
+    if (gethostname(w->host, sizeof w->host - 1))
+        snprintf(w->host, sizeof w->host, "unknown");
+    if (launch_check(&launch, 0, &own))
+        goto fail;
+    launch_quiet();
+    if (thread_start(&w->thread, &own))
+        goto fail;
+    thread_call(w->thread, call_start, &s);
+    if (s.rc || launch_check(&launch, w->size, &own) || group_whole(&w->whole, w, &own))
+        goto fail;
+    thread_set_spin(w->thread, w->cores > 1);
+    if (w->size > 1)
+        thread_set_tick(w->thread, tick, w);
+    *world = w;
+    return 0;
+fail:
+    world_stop(w);
+    if (err)
+        *err = own;
+    return -1;
+}
+
+void world_stop(struct world *world)
+{
+    if (!world)
+        return;
+    group_destroy(world->whole);
+    if (world->thread) {
+        thread_set_tick(world->thread, NULL, NULL);
+        thread_call(world->thread, call_stop, world);
+    }
+    thread_stop(world->thread);
+    free(world);
+}
+
+struct ending {
+    int code;
+};
+
+/* MPI_Abort tells at length what everybody knows: into the void with it. */
+static void call_abort(void *arg)
+{
+    struct ending *ending = arg;
+    int nowhere = open("/dev/null", O_WRONLY);
+    fflush(NULL);
+    if (nowhere >= 0)
+        dup2(nowhere, STDERR_FILENO);
+    MPI_Abort(MPI_COMM_WORLD, ending->code);
+    _exit(ending->code);
+}
+
+void world_abort(struct world *world, int code)
+{
+    struct ending ending = {code};
+    if (world) {
+        /* A thread stuck in MPI cannot end the others; then the launcher has to. */
+        struct timespec patience = {.tv_sec = 5};
+        thread_interrupt(world->thread, call_abort, &ending);
+        nanosleep(&patience, NULL);
+    }
+    _exit(code);
+}
+
+int world_rank(const struct world *world)
+{
+    return world->rank;
+}
+
+int world_size(const struct world *world)
+{
+    return world->size;
+}
+
+int world_node(const struct world *world)
+{
+    return world->node;
+}
+
+int world_nodes(const struct world *world)
+{
+    return world->nodes;
+}
+
+int world_local_rank(const struct world *world)
+{
+    return world->local_rank;
+}
+
+int world_local_size(const struct world *world)
+{
+    return world->local_size;
+}
+
+const char *world_host(const struct world *world)
+{
+    return world->host;
+}
+
+int world_cores(const struct world *world)
+{
+    return world->cores;
+}
+
+const char *world_library(const struct world *world)
+{
+    return world->library;
+}

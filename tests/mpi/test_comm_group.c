@@ -1,0 +1,314 @@
+/* test_comm_group.c - collectives against serial references, in every dtype, at odd counts,
+ * around the sizes at which pieces begin; in place; beside one another. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "comm/group.h"
+#include "tests/mpi/check.h"
+
+/* One element of staging slots of 512 KiB more and less, for 2 ranks in fp32 (131072). */
+static const int64_t counts[] = {0, 1, 3, 7, 1009, 4096, 131071, 131072, 131073, 300007};
+enum { COUNTS = sizeof counts / sizeof counts[0] };
+
+/* Values whose sums depend on the order: magnitudes from 2^-12 to 2^12, both signs. */
+static float value(int rank, int64_t i)
+{
+    uint32_t x = (uint32_t)(i * 2654435761u) ^ (uint32_t)(rank + 1) * 40503u;
+    x ^= x >> 15;
+    x *= 2246822519u;
+    x ^= x >> 13;
+    float mantissa = 1.0f + (float)(x & 0xffff) / 65536.0f;
+    int exponent = (int)(x >> 16 & 31) % 25 - 12;
+    float scale = exponent < 0 ? 1.0f / (float)(1 << -exponent) : (float)(1 << exponent);
+    return x & 0x80000000u ? -mantissa * scale : mantissa * scale;
+}
+
+static void put(void *data, int64_t at, enum dtype dtype, float x)
+{
+    if (dtype == DTYPE_BF16)
+        ((bf16 *)data)[at] = f32_to_bf16(x);
+    else if (dtype == DTYPE_F64)
+        ((double *)data)[at] = x;
+    else
+        ((float *)data)[at] = x;
+}
+
+static void fill(void *data, int64_t elems, enum dtype dtype, int rank)
+{
+    for (int64_t i = 0; i < elems; i++)
+        put(data, i, dtype, value(rank, i));
+}
+
+static float as_sent(int rank, int64_t i, enum dtype dtype)
+{
+    return dtype == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(value(rank, i))) : value(rank, i);
+}
+
+/* The documented sum: rank order, in fp32. */
+static float sum_at(int ranks, int64_t i, enum dtype dtype)
+{
+    float sum = as_sent(0, i, dtype);
+    for (int r = 1; r < ranks; r++)
+        sum += as_sent(r, i, dtype);
+    return sum;
+}
+
+static double sum64_at(int ranks, int64_t i)
+{
+    double sum = value(0, i);
+    for (int r = 1; r < ranks; r++)
+        sum += value(r, i);
+    return sum;
+}
+
+static void *room(int64_t elems, enum dtype dtype)
+{
+    void *p = malloc((size_t)elems * dtype_bytes(dtype) + 8);
+    if (!p)
+        abort();
+    memset(p, 0x5a, (size_t)elems * dtype_bytes(dtype) + 8);
+    return p;
+}
+
+static void done(struct checks *c, struct comm_op *op)
+{
+    struct error err = {0};
+    CHECK(c, !comm_wait(op, &err));
+    CHECK(c, op->submit_ns <= op->start_ns && op->start_ns <= op->end_ns);
+    if (err.text[0])
+        fprintf(stderr, "%s\n", err.text);
+}
+
+static void test_all_gather(struct checks *c, struct group *g, int64_t n, enum dtype dtype,
+                            int in_place)
+{
+    int size = group_size(g), rank = group_rank(g), wrong = 0;
+    size_t bytes = dtype_bytes(dtype);
+    char *all = room(n * size, dtype), *expect = room(n * size, dtype), *mine = room(n, dtype);
+    char *send = in_place ? all + (size_t)(n * rank) * bytes : mine;
+    struct comm_op op;
+    for (int r = 0; r < size; r++)
+        fill(expect + (size_t)(n * r) * bytes, n, dtype, r);
+    fill(send, n, dtype, rank);
+    group_all_gather(g, COMM_GATHER, &op, all, send, n, dtype);
+    done(c, &op);
+    wrong = memcmp(all, expect, (size_t)(n * size) * bytes + 8);
+    CHECK(c, !wrong);
+    CHECK(c, op.sent_bytes == (size - 1) * n * (int64_t)bytes);
+    free(all);
+    free(expect);
+    free(mine);
+}
+
+enum how { FRESH, IN_PLACE, ACCUMULATE };
+
+static void test_reduce_scatter(struct checks *c, struct group *g, int64_t n, enum dtype dtype,
+                                enum how how)
+{
+    int size = group_size(g), rank = group_rank(g), wrong = 0;
+    char *send = room(n * size, dtype);
+    float *own = room(n, DTYPE_F32), *recv = how == IN_PLACE ? (float *)send + rank * n : own;
+    struct comm_op op;
+    fill(send, n * size, dtype, rank);
+    if (how == ACCUMULATE)
+        fill(recv, n, DTYPE_F32, 100 + rank);
+    group_reduce_scatter(g, COMM_REDUCE, &op, recv, send, n, dtype, how == ACCUMULATE);
+    done(c, &op);
+    for (int64_t i = 0; i < n; i++) {
+        float expect = sum_at(size, rank * n + i, dtype);
+        if (how == ACCUMULATE)
+            expect = value(100 + rank, i) + expect;
+        wrong += memcmp(&recv[i], &expect, sizeof expect) != 0;
+    }
+    for (int64_t i = 0; i < n * size; i++) /* the rest of send is as it was */
+        if (how != IN_PLACE || i / n != rank) {
+            float x = value(rank, i);
+            bf16 b = f32_to_bf16(x);
+            wrong += dtype == DTYPE_BF16 ? ((bf16 *)send)[i] != b : ((float *)send)[i] != x;
+        }
+    CHECK(c, !wrong);
+    CHECK(c, op.sent_bytes == (size - 1) * n * (int64_t)dtype_bytes(dtype));
+    free(send);
+    free(own);
+}
+
+static void test_all_reduce(struct checks *c, struct group *g, int64_t n, enum dtype dtype)
+{
+    int size = group_size(g), wrong = 0;
+    void *data = room(n, dtype), *expect = room(n, dtype);
+    struct comm_op op;
+    fill(data, n, dtype, group_rank(g));
+    for (int64_t i = 0; i < n; i++)
+        if (dtype == DTYPE_F64)
+            ((double *)expect)[i] = sum64_at(size, i);
+        else
+            put(expect, i, dtype, sum_at(size, i, dtype));
+    group_all_reduce(g, COMM_REDUCE, &op, data, n, dtype);
+    done(c, &op);
+    wrong = memcmp(data, expect, (size_t)n * dtype_bytes(dtype) + 8);
+    CHECK(c, !wrong);
+    free(data);
+    free(expect);
+}
+
+static void test_broadcast(struct checks *c, struct group *g, int64_t n, int root)
+{
+    float *data = room(n, DTYPE_F32);
+    struct comm_op op;
+    int wrong = 0;
+    if (group_rank(g) == root)
+        fill(data, n, DTYPE_F32, 50 + root);
+    group_broadcast(g, COMM_GATHER, &op, data, n, DTYPE_F32, root);
+    done(c, &op);
+    for (int64_t i = 0; i < n; i++)
+        wrong += data[i] != value(50 + root, i);
+    CHECK(c, !wrong);
+    free(data);
+}
+
+/* Everybody sends to the next first and receives from the one before after: messages too
+ * large to be buffered must not wait for one another. */
+static void test_ring(struct checks *c, struct group *g, int64_t n)
+{
+    int size = group_size(g), rank = group_rank(g), wrong = 0;
+    float *out = room(n, DTYPE_F32), *in = room(n, DTYPE_F32);
+    struct comm_op ops[4];
+    if (size > 1) {
+        int64_t half = n / 2;
+        int to = (rank + 1) % size, from = (rank + size - 1) % size;
+        fill(out, n, DTYPE_F32, rank);
+        group_send(g, COMM_POINT, &ops[0], out, half, DTYPE_F32, to);
+        group_send(g, COMM_POINT, &ops[1], out + half, n - half, DTYPE_F32, to);
+        group_recv(g, COMM_POINT, &ops[2], in, half, DTYPE_F32, from);
+        group_recv(g, COMM_POINT, &ops[3], in + half, n - half, DTYPE_F32, from);
+        for (int i = 3; i >= 0; i--)
+            done(c, &ops[i]);
+        for (int64_t i = 0; i < n; i++)
+            wrong += in[i] != value(from, i);
+        CHECK(c, ops[0].sent_bytes + ops[1].sent_bytes == n * (int64_t)sizeof *out);
+    }
+    CHECK(c, !wrong);
+    free(out);
+    free(in);
+}
+
+static void test_counts(struct checks *c, struct group *g)
+{
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F64};
+    for (int i = 0; i < COUNTS; i++) {
+        for (int d = 0; d < 3; d++) {
+            test_all_gather(c, g, counts[i], dtypes[d], 0);
+            test_all_gather(c, g, counts[i], dtypes[d], 1);
+            test_all_reduce(c, g, counts[i], dtypes[d]);
+        }
+        for (int d = 0; d < 2; d++) {
+            test_reduce_scatter(c, g, counts[i], dtypes[d], FRESH);
+            test_reduce_scatter(c, g, counts[i], dtypes[d], ACCUMULATE);
+        }
+        test_reduce_scatter(c, g, counts[i], DTYPE_F32, IN_PLACE);
+        for (int root = 0; root < group_size(g); root++)
+            test_broadcast(c, g, counts[i], root);
+        test_ring(c, g, counts[i]);
+    }
+    test_all_gather(c, g, 2500001, DTYPE_F32, 0); /* beyond one piece of 4 MiB */
+}
+
+/* Several operations on each stream at once, waited for in another order. */
+static void test_together(struct checks *c, struct group *g)
+{
+    enum { N = 70001, OPS = 5 };
+    int size = group_size(g), rank = group_rank(g), wrong = 0;
+    float *all[OPS], *sums[OPS], *shard[OPS], *send = room(N * size, DTYPE_F32);
+    struct comm_op gather[OPS], reduce[OPS], point[OPS];
+    fill(send, N * size, DTYPE_F32, rank);
+    for (int i = 0; i < OPS; i++) {
+        all[i] = room(N * size, DTYPE_F32);
+        sums[i] = room(N, DTYPE_F32);
+        shard[i] = room(N, DTYPE_F32);
+        fill(sums[i], N, DTYPE_F32, rank);
+        group_all_gather(g, COMM_GATHER, &gather[i], all[i], send, N - i, DTYPE_F32);
+        group_reduce_scatter(g, COMM_REDUCE, &reduce[i], shard[i], send, N, DTYPE_F32, 0);
+        group_all_reduce(g, COMM_POINT, &point[i], sums[i], N - i, DTYPE_F32);
+    }
+    for (int i = OPS - 1; i >= 0; i--) {
+        done(c, &point[i]);
+        done(c, &gather[i]);
+        done(c, &reduce[i]);
+    }
+    for (int i = 0; i < OPS; i++) {
+        for (int64_t k = 0; k < N - i; k++) {
+            wrong += sums[i][k] != sum_at(size, k, DTYPE_F32);
+            wrong += all[i][(size - 1) * (N - i) + k] != value(size - 1, k);
+            wrong += shard[i][k] != sum_at(size, (int64_t)rank * N + k, DTYPE_F32);
+        }
+        free(all[i]);
+        free(sums[i]);
+        free(shard[i]);
+    }
+    CHECK(c, !wrong);
+    free(send);
+}
+
+/* The operation completes though nobody calls into comm/ but to ask. */
+static void test_overlap(struct checks *c, struct group *g)
+{
+    enum { N = 500003 };
+    float *all = room(N * group_size(g), DTYPE_F32), *mine = room(N, DTYPE_F32);
+    struct comm_op op;
+    int asked = 0;
+    fill(mine, N, DTYPE_F32, group_rank(g));
+    group_all_gather(g, COMM_GATHER, &op, all, mine, N, DTYPE_F32);
+    while (!comm_test(&op) && asked++ < 10000)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    CHECK(c, comm_test(&op));
+    done(c, &op);
+    CHECK(c, comm_test(&op));
+    free(all);
+    free(mine);
+}
+
+static void test_wrong_use(struct checks *c, struct group *g)
+{
+    struct comm_op op;
+    struct error err = {0};
+    int data[1] = {0};
+    group_send(g, COMM_POINT, &op, data, 1, DTYPE_I32, group_rank(g));
+    CHECK(c, comm_wait(&op, &err) == -1 && strstr(err.text, group_name(g)));
+    group_all_reduce(g, COMM_POINT, &op, data, 1, DTYPE_I32);
+    CHECK(c, comm_wait(&op, &err) == -1 && strstr(err.text, "i32"));
+    group_broadcast(g, COMM_POINT, &op, data, 1, DTYPE_I32, group_size(g));
+    CHECK(c, comm_wait(&op, &err) == -1);
+}
+
+int main(void)
+{
+    struct checks c = {0};
+    struct group *all = NULL, *part = NULL, *self = NULL, *lone = NULL;
+    struct error err = {0};
+    if (checks_start(&c))
+        return 1;
+    int rank = world_rank(c.world), size = world_size(c.world);
+    CHECK(&c, !group_split(&all, c.world, 0, rank, "all", &err));
+    CHECK(&c, group_size(all) == size && group_rank(all) == rank);
+    CHECK(&c, c.mem.now_bytes[POOL_COMM] == group_staging_bytes(size));
+    CHECK(&c, !group_split(&part, c.world, rank / 2, -rank, "part", &err)); /* reversed */
+    CHECK(&c, group_rank(part) == (rank % 2 || rank == size - 1 ? 0 : 1));
+    CHECK(&c, !group_self(&self, c.world, "self", &err));
+    CHECK(&c, !group_self(&lone, NULL, "lone", &err));
+    test_counts(&c, all);
+    test_counts(&c, part);
+    test_counts(&c, self);
+    test_counts(&c, lone);
+    test_together(&c, all);
+    test_together(&c, self);
+    test_overlap(&c, all);
+    test_wrong_use(&c, all);
+    test_wrong_use(&c, lone);
+    group_destroy(all);
+    group_destroy(part);
+    group_destroy(self);
+    group_destroy(lone);
+    group_destroy(NULL);
+    return checks_finish(&c);
+}

@@ -1,0 +1,173 @@
+/* test_mesh.c - the arithmetic of meshes, and what groups say without ranks. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "comm/launch.h"
+#include "comm/mesh.h"
+
+static struct mesh_shape shape_of(int pipeline, int replicate, int shard, int tensor)
+{
+    return (struct mesh_shape){{pipeline, replicate, shard, tensor}};
+}
+
+static int product(const struct mesh_shape *s)
+{
+    return s->degree[0] * s->degree[1] * s->degree[2] * s->degree[3];
+}
+
+static void places_and_ranks_are_inverse(void **state)
+{
+    struct mesh_shape shape = shape_of(2, 3, 5, 7);
+    for (int rank = 0; rank < 2 * 3 * 5 * 7; rank++) {
+        struct mesh_coord at = mesh_place(&shape, rank);
+        for (int axis = 0; axis < MESH_AXES; axis++)
+            assert_in_range(at.at[axis], 0, shape.degree[axis] - 1);
+        assert_int_equal(mesh_rank(&shape, at), rank);
+    }
+}
+
+static void tensor_runs_fastest(void **state)
+{
+    struct mesh_shape shape = shape_of(2, 3, 5, 7);
+    static const int stride[MESH_AXES] = {3 * 5 * 7, 5 * 7, 7, 1};
+    for (int axis = 0; axis < MESH_AXES; axis++) {
+        struct mesh_coord at = {{0}};
+        at.at[axis] = 1;
+        assert_int_equal(mesh_rank(&shape, at), stride[axis]);
+    }
+}
+
+static void what_is_left_is_filled_in(void **state)
+{
+    struct error err = {0};
+    for (int axis = 0; axis < MESH_AXES; axis++) {
+        struct mesh_shape shape = shape_of(1, 1, 1, 1);
+        shape.degree[(axis + 1) % MESH_AXES] = 3;
+        shape.degree[axis] = 0;
+        assert_int_equal(mesh_resolve(&shape, 51, &err), 0);
+        assert_int_equal(shape.degree[axis], 17);
+        assert_int_equal(product(&shape), 51);
+    }
+}
+
+static void shapes_that_do_not_fit_are_refused(void **state)
+{
+    struct mesh_shape wrong[] = {
+        shape_of(1, 1, 1, 1),
+        shape_of(2, 1, 1, 1),
+        shape_of(0, 0, 1, 1),
+        shape_of(1, 5, 0, 1),
+        shape_of(-1, 1, 0, 1),
+        shape_of(1, 1, 12, 1),
+        shape_of(65536, 65536, 65536, 0),
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct error err = {0};
+        assert_int_equal(mesh_resolve(&wrong[i], 6, &err), -1);
+        assert_non_null(strstr(err.text, "6 ranks"));
+    }
+}
+
+static void staging_is_modest(void **state)
+{
+    assert_int_equal(group_staging_bytes(1), 0);
+    for (int size = 2; size <= 512; size++) {
+        assert_true(group_staging_bytes(size) > 0);
+        assert_true(group_staging_bytes(size) <= 16 << 20);
+    }
+    struct mesh_shape one = shape_of(1, 1, 1, 1), shard = shape_of(1, 1, 6, 1),
+                      hybrid = shape_of(1, 2, 3, 1);
+    assert_int_equal(mesh_staging_bytes(&one), 0);
+    assert_int_equal(mesh_staging_bytes(&shard), group_staging_bytes(6));
+    assert_int_equal(mesh_staging_bytes(&hybrid),
+                     group_staging_bytes(2) + group_staging_bytes(3) + group_staging_bytes(6));
+}
+
+static void a_group_of_one_needs_no_world(void **state)
+{
+    struct group *g = NULL;
+    struct error err = {0};
+    struct comm_op op;
+    float send[7] = {1, 2, 3, 4, 5, 6, 7}, recv[7] = {10, 10, 10, 10, 10, 10, 10};
+    assert_int_equal(group_self(&g, NULL, "alone", &err), 0);
+    group_reduce_scatter(g, COMM_REDUCE, &op, recv, send, 7, DTYPE_F32, 1);
+    assert_true(comm_test(&op));
+    assert_int_equal(comm_wait(&op, &err), 0);
+    assert_int_equal(op.sent_bytes, 0);
+    assert_true(op.start_ns >= op.submit_ns && op.end_ns >= op.start_ns);
+    for (int i = 0; i < 7; i++)
+        assert_true(recv[i] == 11 + i);
+    group_recv(g, COMM_POINT, &op, recv, 7, DTYPE_F32, 0);
+    assert_int_equal(comm_wait(&op, &err), -1);
+    assert_non_null(strstr(err.text, "alone"));
+    group_destroy(g);
+}
+
+static void clear_launcher(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE",
+                                        "OMPI_COMM_WORLD_RANK",
+                                        "SLURM_STEP_NUM_TASKS",
+                                        "SLURM_NTASKS",
+                                        "SLURM_PROCID",
+                                        "PMI_SIZE",
+                                        "PMI_RANK",
+                                        "PMIX_NAMESPACE",
+                                        "PMI_FD",
+                                        "PMI_PORT",
+                                        "PMI2_FD"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        unsetenv(names[i]);
+}
+
+static int outcome(int size, struct error *err)
+{
+    struct launch launch = launch_read();
+    memset(err, 0, sizeof *err);
+    return launch_check(&launch, size, err);
+}
+
+static void silent_singletons_are_refused(void **state)
+{
+    struct error err;
+    clear_launcher();
+    assert_int_equal(outcome(1, &err), 0);
+    setenv("SLURM_NTASKS", "4", 1); /* a batch script */
+    assert_int_equal(outcome(1, &err), -1);
+    assert_non_null(strstr(err.text, "without srun"));
+    setenv("SLURM_STEP_NUM_TASKS", "1", 1); /* srun -n 1 */
+    assert_int_equal(outcome(1, &err), 0);
+    setenv("SLURM_STEP_NUM_TASKS", "4", 1);
+    assert_int_equal(outcome(0, &err), -1); /* no PMIx at all: before MPI starts */
+    assert_int_equal(err.code, EXIT_USAGE);
+    assert_string_equal(err.text, "Slurm started 4 tasks but MPI sees one: start with srun "
+                                  "--mpi=pmix (srun --mpi=list shows whether this cluster has it)");
+    setenv("SLURM_PROCID", "2", 1); /* the other tasks are silent */
+    assert_int_equal(outcome(1, &err), -1);
+    assert_string_equal(err.text, "");
+    setenv("PMIX_NAMESPACE", "slurm.pmix.1.0", 1);
+    assert_int_equal(outcome(0, &err), 0);
+    assert_int_equal(outcome(4, &err), 0);
+    setenv("OMPI_COMM_WORLD_SIZE", "1", 1); /* mpirun -n 1 within the job */
+    assert_int_equal(outcome(1, &err), 0);
+    clear_launcher();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(places_and_ranks_are_inverse),
+        cmocka_unit_test(tensor_runs_fastest),
+        cmocka_unit_test(what_is_left_is_filled_in),
+        cmocka_unit_test(shapes_that_do_not_fit_are_refused),
+        cmocka_unit_test(staging_is_modest),
+        cmocka_unit_test(a_group_of_one_needs_no_world),
+        cmocka_unit_test(silent_singletons_are_refused),
+    };
+    return cmocka_run_group_tests_name("mesh", tests, NULL, NULL);
+}
