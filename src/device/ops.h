@@ -82,15 +82,14 @@ struct device_ops {
                       const int32_t *tokens, int64_t rows, int64_t hidden, int64_t vocab);
     /* dtable[tokens[r],:] (+)= dy[r,:], rows in order;  dtable fp32 [vocab, hidden] */
     void (*embedding_backward)(struct device *d, enum dtype dt, float *dtable, const void *dy,
-                               const int32_t *tokens, int64_t rows, int64_t hidden,
-                               int64_t vocab, int accumulate);
+                               const int32_t *tokens, int64_t rows, int64_t hidden, int64_t vocab,
+                               int accumulate);
 
     /* x' = x + delta (delta NULL: x' = x and sum is not written);  sum = x' rounded to dt;
      * rstd[r] = 1/sqrt(mean(x'^2) + eps), of the rounded x';  y = x' * rstd * w.
      * x, delta, sum, y [rows, hidden];  w [hidden];  rstd fp32 [rows] */
-    void (*rmsnorm)(struct device *d, enum dtype dt, void *y, void *sum, float *rstd,
-                    const void *x, const void *delta, const void *w, int64_t rows,
-                    int64_t hidden, float eps);
+    void (*rmsnorm)(struct device *d, enum dtype dt, void *y, void *sum, float *rstd, const void *x,
+                    const void *delta, const void *w, int64_t rows, int64_t hidden, float eps);
     /* dx = dsum + d(rmsnorm)(dy);  dw (+)= ...;  x is the x' of forward; dsum NULL allowed;
      * dx == dsum and dx == dy allowed (in place) */
     void (*rmsnorm_backward)(struct device *d, enum dtype dt, void *dx, float *dw, const void *dy,
@@ -128,8 +127,8 @@ struct device_ops {
                           int64_t ld_d, const float *logits, int64_t ld, const int32_t *targets,
                           int64_t rows, int64_t vocab, float scale);
     /* out[0] += sum of row_loss in fp64, out[1] += number of targets >= 0 */
-    void (*loss_sum)(struct device *d, double out[2], const float *row_loss,
-                     const int32_t *targets, int64_t rows);
+    void (*loss_sum)(struct device *d, double out[2], const float *row_loss, const int32_t *targets,
+                     int64_t rows);
 
     /* y = a + b, y == a or b allowed */
     void (*add)(struct device *d, enum dtype dt, void *y, const void *a, const void *b,

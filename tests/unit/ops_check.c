@@ -1,0 +1,123 @@
+/* ops_check.c - see ops_check.h. */
+#include "ops_check.h"
+
+#include "base/hash.h"
+#include "base/philox.h"
+
+enum { GUARD_BYTES = 64, GUARD = 0xa5, POISON = 0xff };
+
+static struct tensor tensor_new(enum dtype dt, int64_t elems)
+{
+    size_t bytes = (size_t)elems * dtype_bytes(dt);
+    struct tensor t = {dt, elems, aligned_alloc(64, (bytes + GUARD_BYTES + 63) / 64 * 64)};
+    assert_non_null(t.data);
+    memset((char *)t.data + bytes, GUARD, GUARD_BYTES);
+    return t;
+}
+
+struct tensor tensor_poisoned(enum dtype dt, int64_t elems)
+{
+    struct tensor t = tensor_new(dt, elems);
+    memset(t.data, POISON, (size_t)elems * dtype_bytes(dt));
+    return t;
+}
+
+struct tensor tensor_random(enum dtype dt, int64_t elems, uint64_t seed, double scale)
+{
+    struct tensor t = tensor_new(dt, elems);
+    for (int64_t i = 0; i < elems; i++)
+        tensor_set(&t, i, philox_normal(seed, (uint64_t)i) * scale);
+    return t;
+}
+
+struct tensor tensor_copy(const struct tensor *t)
+{
+    struct tensor copy = tensor_new(t->dt, t->elems);
+    memcpy(copy.data, t->data, (size_t)t->elems * dtype_bytes(t->dt));
+    return copy;
+}
+
+void tensor_free(struct tensor *t)
+{
+    const unsigned char *guard = (unsigned char *)t->data + (size_t)t->elems * dtype_bytes(t->dt);
+    for (int i = 0; i < GUARD_BYTES; i++)
+        assert_int_equal(guard[i], GUARD);
+    free(t->data);
+    t->data = NULL;
+}
+
+double tensor_get(const struct tensor *t, int64_t i)
+{
+    assert_in_range(i, 0, t->elems - 1);
+    return t->dt == DTYPE_BF16 ? bf16_to_f32(((bf16 *)t->data)[i]) : ((float *)t->data)[i];
+}
+
+void tensor_set(struct tensor *t, int64_t i, double value)
+{
+    if (t->dt == DTYPE_BF16)
+        ((bf16 *)t->data)[i] = f32_to_bf16((float)value);
+    else
+        ((float *)t->data)[i] = (float)value;
+}
+
+uint64_t tensor_hash(const struct tensor *t)
+{
+    return hash_bytes(t->data, (size_t)t->elems * dtype_bytes(t->dt));
+}
+
+double rounded(enum dtype dt, double value)
+{
+    return dt == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16((float)value)) : (float)value;
+}
+
+void check_terms(const char *what, const struct tensor *got, const double *want, double tolerance,
+                 double size)
+{
+    const double flushed = 1.2e-38;
+    double square = 0;
+    for (int64_t i = 0; i < got->elems; i++)
+        square += want[i] * want[i];
+    double rms = sqrt(square / (double)got->elems);
+    for (int64_t i = 0; i < got->elems; i++) {
+        double value = tensor_get(got, i);
+        if (!(fabs(value - want[i]) <= tolerance * (fabs(want[i]) + rms + size) + flushed))
+            fail_msg("%s[%lld] of %lld (%s): got %.9g, want %.9g", what, (long long)i,
+                     (long long)got->elems, dtype_name(got->dt), value, want[i]);
+    }
+}
+
+void check_close(const char *what, const struct tensor *got, const double *want, double tolerance)
+{
+    check_terms(what, got, want, tolerance, 0);
+}
+
+double tolerance_of(enum dtype dt)
+{
+    return dt == DTYPE_BF16 ? 0.004 : 1e-5;
+}
+
+struct device *open_device(const char *level, int threads)
+{
+    struct device *d;
+    struct error err = {0};
+    if (device_open(&d, &(struct device_request){DEVICE_CPU, threads, 1, level}, &err))
+        fail_msg("%s", err.text);
+    return d;
+}
+
+void for_each_setting(setting_test *test)
+{
+    static const enum dtype types[] = {DTYPE_F32, DTYPE_BF16};
+    for (const char *const *level = device_cpu_levels(); *level; level++)
+        for (int type = 0; type < 2; type++) {
+            uint64_t hash[4] = {0};
+            for (int threads = 1; threads <= 3; threads++) {
+                struct device *d = open_device(*level, threads);
+                hash[threads] = test(d, types[type]);
+                device_close(d);
+                if (hash[threads] != hash[1])
+                    fail_msg("level %s, %s: %d threads give other bits than one", *level,
+                             dtype_name(types[type]), threads);
+            }
+        }
+}

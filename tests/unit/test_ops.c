@@ -1,0 +1,349 @@
+/* test_ops.c - ops without arithmetic to speak of: moves, sums, rotations, gates. */
+#include "ops_check.h"
+
+#include "base/philox.h"
+
+static const int64_t sizes[][2] = {{1, 1},  {3, 7},    {2, 16},  {7, 17},
+                                   {5, 33}, {13, 127}, {31, 64}, {67, 521}};
+
+enum { SIZES = sizeof sizes / sizeof sizes[0] };
+
+static struct tensor doubled(const double *values, int64_t elems, enum dtype dt)
+{
+    struct tensor t = tensor_poisoned(dt, elems);
+    for (int64_t i = 0; i < elems; i++)
+        tensor_set(&t, i, values[i]);
+    return t;
+}
+
+static void assert_same(const struct tensor *a, const struct tensor *b)
+{
+    assert_int_equal(a->elems, b->elems);
+    assert_memory_equal(a->data, b->data, (size_t)a->elems * dtype_bytes(a->dt));
+}
+
+/* tokens[i] in [0, vocab), the same for the same seed */
+static int32_t *random_tokens(int64_t rows, int64_t vocab, uint64_t seed)
+{
+    int32_t *tokens = malloc((size_t)rows * sizeof *tokens);
+    for (int64_t i = 0; i < rows; i++)
+        tokens[i] = (int32_t)(philox_u64(seed, (uint64_t)i) % (uint64_t)vocab);
+    return tokens;
+}
+
+static uint64_t embedding_case(struct device *d, enum dtype dt, int64_t rows, int64_t hidden,
+                               int accumulate)
+{
+    int64_t vocab = rows / 2 + 1; /* every token more than once */
+    int32_t *tokens = random_tokens(rows, vocab, 3);
+    struct tensor table = tensor_random(dt, vocab * hidden, 1, 1);
+    struct tensor dy = tensor_random(dt, rows * hidden, 2, 1);
+    struct tensor y = tensor_poisoned(dt, rows * hidden);
+    struct tensor dtable = accumulate ? tensor_random(DTYPE_F32, vocab * hidden, 4, 1)
+                                      : tensor_poisoned(DTYPE_F32, vocab * hidden);
+    double *want = calloc((size_t)(vocab * hidden), sizeof *want);
+    for (int64_t i = 0; i < vocab * hidden && accumulate; i++)
+        want[i] = tensor_get(&dtable, i);
+    d->ops->embedding(d, dt, y.data, table.data, tokens, rows, hidden, vocab);
+    d->ops->embedding_backward(d, dt, dtable.data, dy.data, tokens, rows, hidden, vocab,
+                               accumulate);
+    for (int64_t i = 0; i < rows * hidden; i++) {
+        int64_t entry = tokens[i / hidden] * hidden + i % hidden;
+        assert_true(tensor_get(&y, i) == tensor_get(&table, entry));
+        want[entry] += tensor_get(&dy, i);
+    }
+    check_close("dtable", &dtable, want, 1e-5);
+    uint64_t hash = tensor_hash(&dtable);
+    tensor_free(&table);
+    tensor_free(&dy);
+    tensor_free(&y);
+    tensor_free(&dtable);
+    free(tokens);
+    free(want);
+    return hash;
+}
+
+static uint64_t embedding(struct device *d, enum dtype dt)
+{
+    uint64_t hash = 0;
+    for (int i = 0; i < SIZES; i++)
+        for (int accumulate = 0; accumulate < 2; accumulate++)
+            hash = hash * 31 + embedding_case(d, dt, sizes[i][0], sizes[i][1], accumulate);
+    return hash;
+}
+
+static void rope_reference(const struct rope *r, double *y, const struct tensor *x,
+                           const struct tensor *cos_sin)
+{
+    int64_t half = r->head_dim / 2;
+    for (int64_t i = 0; i < x->elems; i++) {
+        int64_t in_head = i % r->head_dim, head = i / r->head_dim % r->row_heads;
+        int64_t angle = i / (r->row_heads * r->head_dim) % r->seq * r->head_dim + in_head % half;
+        double c = tensor_get(cos_sin, angle), s = tensor_get(cos_sin, angle + half);
+        s = r->inverse ? -s : s;
+        double here = tensor_get(x, i);
+        if (head >= r->rotated)
+            y[i] = here;
+        else if (in_head < half)
+            y[i] = here * c - tensor_get(x, i + half) * s;
+        else
+            y[i] = here * c + tensor_get(x, i - half) * s;
+    }
+}
+
+static uint64_t rope_case(struct device *d, struct rope r)
+{
+    int64_t elems = r.rows * r.row_heads * r.head_dim, half = r.head_dim / 2;
+    struct tensor x = tensor_random(r.dt, elems, 5, 1), y = tensor_poisoned(r.dt, elems);
+    struct tensor cos_sin = tensor_poisoned(DTYPE_F32, r.seq * r.head_dim);
+    double *want = malloc((size_t)elems * sizeof *want);
+    for (int64_t i = 0; i < r.seq * half; i++) {
+        double angle = (double)(i / half) * pow(10000, -(double)(i % half) / (double)half);
+        tensor_set(&cos_sin, i / half * r.head_dim + i % half, cos(angle));
+        tensor_set(&cos_sin, i / half * r.head_dim + half + i % half, sin(angle));
+    }
+    rope_reference(&r, want, &x, &cos_sin);
+    d->ops->rope(d, &r, y.data, x.data, cos_sin.data);
+    check_close("rope", &y, want, tolerance_of(r.dt));
+    struct tensor in_place = tensor_copy(&x), back = tensor_poisoned(r.dt, elems);
+    d->ops->rope(d, &r, in_place.data, in_place.data, cos_sin.data);
+    assert_same(&in_place, &y);
+    for (int64_t i = 0; i < elems; i++)
+        want[i] = tensor_get(&x, i);
+    r.inverse = !r.inverse;
+    d->ops->rope(d, &r, back.data, y.data, cos_sin.data);
+    check_close("rope and back", &back, want, 2 * tolerance_of(r.dt));
+    uint64_t hash = tensor_hash(&y);
+    tensor_free(&x);
+    tensor_free(&y);
+    tensor_free(&cos_sin);
+    tensor_free(&in_place);
+    tensor_free(&back);
+    free(want);
+    return hash;
+}
+
+static uint64_t rope(struct device *d, enum dtype dt)
+{
+    static const int64_t dims[] = {2, 6, 34, 64, 254};
+    uint64_t hash = 0;
+    for (int i = 0; i < 5; i++)
+        for (int inverse = 0; inverse < 2; inverse++) {
+            struct rope r = {dt, 21, 7, 5, 3, dims[i], inverse};
+            hash = hash * 31 + rope_case(d, r);
+            r = (struct rope){dt, 3, 3, 1, 1, dims[i], inverse};
+            hash = hash * 31 + rope_case(d, r);
+        }
+    return hash;
+}
+
+static double silu(double x)
+{
+    return x / (1 + exp(-x));
+}
+
+/* d silu / dx */
+static double silu_slope(double x)
+{
+    double s = 1 / (1 + exp(-x));
+    return s * (1 + x * (1 - s));
+}
+
+static void the_slope_of_silu_is_its_difference_quotient(void **state)
+{
+    const double h = 1e-5;
+    for (double x = -20; x < 20; x += 0.37)
+        assert_true(fabs((silu(x + h) - silu(x - h)) / (2 * h) - silu_slope(x)) < 1e-9);
+}
+
+static uint64_t swiglu_case(struct device *d, enum dtype dt, int64_t rows, int64_t ffn,
+                            double scale)
+{
+    struct tensor gate_up = tensor_random(dt, rows * 2 * ffn, 6, scale);
+    struct tensor dy = tensor_random(dt, rows * ffn, 7, 1);
+    struct tensor y = tensor_poisoned(dt, rows * ffn), dx = tensor_poisoned(dt, rows * 2 * ffn);
+    double *want = malloc((size_t)(rows * ffn) * sizeof *want);
+    double *want_dx = malloc((size_t)(rows * 2 * ffn) * sizeof *want);
+    for (int64_t i = 0; i < rows * ffn; i++) {
+        int64_t gate = i / ffn * 2 * ffn + i % ffn, up = gate + ffn;
+        double g = tensor_get(&gate_up, gate), u = tensor_get(&gate_up, up);
+        want[i] = silu(g) * u;
+        want_dx[gate] = tensor_get(&dy, i) * u * silu_slope(g);
+        want_dx[up] = tensor_get(&dy, i) * silu(g);
+    }
+    d->ops->swiglu(d, dt, y.data, gate_up.data, rows, ffn);
+    d->ops->swiglu_backward(d, dt, dx.data, dy.data, gate_up.data, rows, ffn);
+    check_close("swiglu", &y, want, tolerance_of(dt));
+    check_close("swiglu backward", &dx, want_dx, tolerance_of(dt));
+    struct tensor in_place = tensor_copy(&gate_up);
+    d->ops->swiglu_backward(d, dt, in_place.data, dy.data, in_place.data, rows, ffn);
+    assert_same(&in_place, &dx);
+    uint64_t hash = tensor_hash(&y) ^ tensor_hash(&dx);
+    tensor_free(&gate_up);
+    tensor_free(&dy);
+    tensor_free(&y);
+    tensor_free(&dx);
+    tensor_free(&in_place);
+    free(want);
+    free(want_dx);
+    return hash;
+}
+
+static uint64_t swiglu(struct device *d, enum dtype dt)
+{
+    uint64_t hash = 0;
+    for (int i = 0; i < SIZES; i++) {
+        hash = hash * 31 + swiglu_case(d, dt, sizes[i][0], sizes[i][1], 2);
+        hash = hash * 31 + swiglu_case(d, dt, sizes[i][0], sizes[i][1], 60);
+    }
+    return hash;
+}
+
+static uint64_t add(struct device *d, enum dtype dt)
+{
+    uint64_t hash = 0;
+    for (int i = 0; i < SIZES; i++) {
+        int64_t elems = sizes[i][0] * sizes[i][1];
+        struct tensor a = tensor_random(dt, elems, 8, 1), b = tensor_random(dt, elems, 9, 1);
+        struct tensor y = tensor_poisoned(dt, elems), onto_a = tensor_copy(&a);
+        double *want = malloc((size_t)elems * sizeof *want);
+        for (int64_t j = 0; j < elems; j++)
+            want[j] = (float)tensor_get(&a, j) + (float)tensor_get(&b, j);
+        struct tensor exact = doubled(want, elems, dt);
+        d->ops->add(d, dt, y.data, a.data, b.data, elems);
+        assert_same(&y, &exact);
+        d->ops->add(d, dt, onto_a.data, onto_a.data, b.data, elems);
+        assert_same(&onto_a, &exact);
+        d->ops->add(d, dt, b.data, a.data, b.data, elems);
+        assert_same(&b, &exact);
+        hash = hash * 31 + tensor_hash(&y);
+        tensor_free(&a);
+        tensor_free(&b);
+        tensor_free(&y);
+        tensor_free(&onto_a);
+        tensor_free(&exact);
+        free(want);
+    }
+    return hash;
+}
+
+/* Any bits at all, so NaN, infinity and denormals too. */
+static uint64_t cast(struct device *d, enum dtype dt)
+{
+    enum { ELEMS = 100003 };
+    struct tensor x = tensor_poisoned(dt, ELEMS), y = tensor_poisoned(DTYPE_F32, ELEMS);
+    struct tensor z = tensor_poisoned(DTYPE_BF16, ELEMS);
+    for (int64_t i = 0; i < ELEMS; i++) {
+        uint64_t bits = philox_u64(10, (uint64_t)i);
+        memcpy((char *)x.data + (size_t)i * dtype_bytes(dt), &bits, dtype_bytes(dt));
+    }
+    d->ops->cast(d, DTYPE_F32, y.data, dt, x.data, ELEMS);
+    d->ops->cast(d, DTYPE_BF16, z.data, dt, x.data, ELEMS);
+    for (int64_t i = 0; i < ELEMS; i++) {
+        float value = dt == DTYPE_BF16 ? bf16_to_f32(((bf16 *)x.data)[i]) : ((float *)x.data)[i];
+        assert_memory_equal((float *)y.data + i, &value, sizeof value);
+        bf16 narrow = dt == DTYPE_BF16 ? ((bf16 *)x.data)[i] : f32_to_bf16(value);
+        assert_int_equal(((bf16 *)z.data)[i], narrow);
+    }
+    uint64_t hash = tensor_hash(&y) ^ tensor_hash(&z);
+    tensor_free(&x);
+    tensor_free(&y);
+    tensor_free(&z);
+    return hash;
+}
+
+static uint64_t copy_and_fill(struct device *d, enum dtype dt)
+{
+    static const size_t bytes[] = {0, 1, 3, 63, 65, 4099, 300007};
+    uint64_t hash = 0;
+    for (int i = 0; i < 7; i++) {
+        char *x = malloc(bytes[i] + 2), *y = malloc(bytes[i] + 2);
+        memset(x, 0x5a, bytes[i] + 2);
+        memset(y, 0xff, bytes[i] + 2);
+        for (size_t j = 0; j < bytes[i]; j++)
+            x[j + 1] = (char)(j * 7 + j / 256);
+        d->ops->copy(d, y + 1, x + 1, bytes[i]);
+        assert_memory_equal(y + 1, x + 1, bytes[i]);
+        assert_int_equal(y[0], (char)0xff);
+        assert_int_equal(y[bytes[i] + 1], (char)0xff);
+        d->ops->fill_zero(d, x + 1, bytes[i]);
+        for (size_t j = 0; j < bytes[i]; j++)
+            assert_int_equal(x[j + 1], 0);
+        assert_int_equal(x[0], 0x5a);
+        assert_int_equal(x[bytes[i] + 1], 0x5a);
+        free(x);
+        free(y);
+    }
+    return hash;
+}
+
+static void embedding_gathers_and_sums_rows(void **state)
+{
+    for_each_setting(embedding);
+}
+
+static void rope_rotates_and_back(void **state)
+{
+    for_each_setting(rope);
+}
+
+static void swiglu_and_its_gradient(void **state)
+{
+    for_each_setting(swiglu);
+}
+
+static void add_rounds_once(void **state)
+{
+    for_each_setting(add);
+}
+
+static void cast_is_exact_to_the_bit(void **state)
+{
+    for_each_setting(cast);
+}
+
+static void copy_and_fill_touch_their_bytes_only(void **state)
+{
+    for_each_setting(copy_and_fill);
+}
+
+static void a_device_is_what_was_asked_for(void **state)
+{
+    struct error err = {0};
+    struct device *d;
+    const char *const *level = device_cpu_levels();
+    assert_non_null(level[0]);
+    for (; *level; level++) {
+        d = open_device(*level, 2);
+        assert_string_equal(d->level, *level);
+        assert_string_equal(d->ops->name, *level);
+        assert_int_equal(d->threads, 2);
+        device_close(d);
+    }
+    d = open_device(NULL, 0);
+    assert_string_equal(d->level, device_cpu_levels()[0]);
+    assert_true(d->threads >= 1);
+    device_close(d);
+    device_close(NULL);
+    assert_true(strlen(device_gemm_library()) > 0);
+    assert_int_equal(device_open(&d, &(struct device_request){.level = "mmx"}, &err), -1);
+    assert_null(d);
+    assert_non_null(strstr(err.text, "mmx"));
+    assert_int_equal(device_open(&d, &(struct device_request){.kind = DEVICE_CUDA}, &err), -1);
+    assert_non_null(strstr(err.text, "CUDA"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_device_is_what_was_asked_for),
+        cmocka_unit_test(embedding_gathers_and_sums_rows),
+        cmocka_unit_test(rope_rotates_and_back),
+        cmocka_unit_test(the_slope_of_silu_is_its_difference_quotient),
+        cmocka_unit_test(swiglu_and_its_gradient),
+        cmocka_unit_test(add_rounds_once),
+        cmocka_unit_test(cast_is_exact_to_the_bit),
+        cmocka_unit_test(copy_and_fill_touch_their_bytes_only),
+    };
+    return cmocka_run_group_tests_name("ops", tests, NULL, NULL);
+}

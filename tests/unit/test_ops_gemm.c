@@ -1,0 +1,207 @@
+/* test_ops_gemm.c - matrix products: every transposition, type, addend, stride and odd size. */
+#include "ops_check.h"
+
+#include "base/philox.h"
+#include "device/cpu/gemm.h"
+
+enum addend { NONE, SELF, OTHER };
+
+/* One product with its tensors; c starts with poison, or with values where they are added. */
+struct problem {
+    struct gemm g;
+    struct tensor a, b, c, addend;
+    int64_t rows_a, rows_b;
+};
+
+static int64_t pad(int64_t cols, int padded)
+{
+    return cols + (padded ? 3 : 0);
+}
+
+static struct problem make_problem(enum dtype dt, enum dtype dt_c, int trans, enum addend addend,
+                                   const int64_t mnk[3], int padded)
+{
+    int64_t m = mnk[0], n = mnk[1], k = mnk[2];
+    struct gemm g = {dt, dt_c, trans & 1, trans >> 1, m, n, k};
+    g.lda = pad(g.trans_a ? m : k, padded);
+    g.ldb = pad(g.trans_b ? k : n, padded);
+    g.ldc = pad(n, padded);
+    struct problem p = {g, .rows_a = g.trans_a ? k : m, .rows_b = g.trans_b ? n : k};
+    p.a = tensor_random(dt, p.rows_a * g.lda, 1, 1);
+    p.b = tensor_random(dt, p.rows_b * g.ldb, 2, 1);
+    p.addend = tensor_random(dt_c, m * g.ldc, 3, 1);
+    p.c = addend == SELF ? tensor_copy(&p.addend) : tensor_poisoned(dt_c, m * g.ldc);
+    p.g.a = p.a.data;
+    p.g.b = p.b.data;
+    p.g.c = p.c.data;
+    p.g.addend = addend == NONE ? NULL : addend == SELF ? p.c.data : p.addend.data;
+    return p;
+}
+
+static void free_problem(struct problem *p)
+{
+    tensor_free(&p->a);
+    tensor_free(&p->b);
+    tensor_free(&p->c);
+    tensor_free(&p->addend);
+}
+
+static double element(const struct problem *p, int64_t i, int64_t j)
+{
+    const struct gemm *g = &p->g;
+    double sum = g->addend ? tensor_get(&p->addend, i * g->ldc + j) : 0;
+    for (int64_t l = 0; l < g->k; l++)
+        sum += tensor_get(&p->a, g->trans_a ? l * g->lda + i : i * g->lda + l) *
+               tensor_get(&p->b, g->trans_b ? j * g->ldb + l : l * g->ldb + j);
+    return sum;
+}
+
+/* Terms are of size 1: a sum of k is off by less than tolerance * sqrt(k). */
+static void check_element(const struct problem *p, int64_t i, int64_t j)
+{
+    double want = element(p, i, j), got = tensor_get(&p->c, i * p->g.ldc + j);
+    double tolerance = tolerance_of(p->g.dt_c);
+    if (!(fabs(got - want) <= tolerance * (fabs(want) + sqrt((double)p->g.k))))
+        fail_msg("c[%lld,%lld] of %lldx%lldx%lld trans %d%d, %s to %s: got %.9g, want %.9g",
+                 (long long)i, (long long)j, (long long)p->g.m, (long long)p->g.n,
+                 (long long)p->g.k, p->g.trans_a, p->g.trans_b, dtype_name(p->g.dt),
+                 dtype_name(p->g.dt_c), got, want);
+}
+
+/* Columns past n keep what they had. */
+static void check_padding(const struct problem *p, int had_values)
+{
+    for (int64_t i = 0; i < p->g.m; i++)
+        for (int64_t j = p->g.n; j < p->g.ldc; j++) {
+            double value = tensor_get(&p->c, i * p->g.ldc + j);
+            assert_true(had_values ? value == tensor_get(&p->addend, i * p->g.ldc + j)
+                                   : isnan(value));
+        }
+}
+
+static struct tensor scratch_for(struct device *d, const struct gemm *g)
+{
+    struct gemm shape = *g;
+    shape.a = shape.b = shape.addend = shape.c = NULL;
+    return tensor_poisoned(DTYPE_F32, (int64_t)(d->ops->gemm_scratch(d, &shape) + 3) / 4);
+}
+
+static void run_case(struct device *d, enum dtype dt, enum dtype dt_c, int trans,
+                     enum addend addend, const int64_t mnk[3], int padded)
+{
+    struct error err = {0};
+    struct problem p = make_problem(dt, dt_c, trans, addend, mnk, padded);
+    struct tensor scratch = scratch_for(d, &p.g);
+    if (d->ops->gemm(d, &p.g, scratch.data, &err))
+        fail_msg("%s", err.text);
+    for (int64_t i = 0; i < p.g.m; i++)
+        for (int64_t j = 0; j < p.g.n; j++)
+            check_element(&p, i, j);
+    check_padding(&p, addend == SELF);
+    tensor_free(&scratch);
+    free_problem(&p);
+}
+
+static const struct {
+    enum dtype dt, dt_c;
+} types[] = {{DTYPE_F32, DTYPE_F32}, {DTYPE_BF16, DTYPE_BF16}, {DTYPE_BF16, DTYPE_F32}};
+
+static void every_kind_of_product(void **state)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1},  {1, 7, 3},    {7, 1, 5},     {5, 9, 1},
+                                       {7, 13, 5}, {33, 65, 17}, {64, 32, 128}, {61, 127, 31}};
+    for (int threads = 1; threads <= 2; threads++) {
+        struct device *d = open_device(NULL, threads);
+        for (size_t size = 0; size < sizeof sizes / sizeof sizes[0]; size++)
+            for (int kind = 0; kind < 3 * 4 * 3 * 2; kind++)
+                run_case(d, types[kind % 3].dt, types[kind % 3].dt_c, kind / 3 % 4,
+                         (enum addend)(kind / 12 % 3), sizes[size], kind / 36);
+        device_close(d);
+    }
+}
+
+/* The same product again, with other tensors and after others: kept primitives mix up nothing. */
+static void products_are_kept_apart(void **state)
+{
+    static const int64_t sizes[][3] = {{7, 13, 5}, {13, 7, 5}, {5, 13, 7}};
+    struct device *d = open_device(NULL, 1);
+    for (int round = 0; round < 3; round++)
+        for (int size = 0; size < 3; size++)
+            for (int addend = NONE; addend <= OTHER; addend++)
+                run_case(d, DTYPE_F32, DTYPE_F32, round, (enum addend)addend, sizes[size], 0);
+    device_close(d);
+}
+
+static void repeated_products_are_bitwise_equal(void **state)
+{
+    static const int64_t mnk[] = {129, 67, 257};
+    struct error err = {0};
+    uint64_t hash[2];
+    for (int i = 0; i < 2; i++) {
+        struct device *d = open_device(NULL, 2);
+        struct problem p = make_problem(DTYPE_BF16, DTYPE_F32, 1, NONE, mnk, 0);
+        struct tensor scratch = scratch_for(d, &p.g);
+        assert_int_equal(d->ops->gemm(d, &p.g, scratch.data, &err), 0);
+        hash[i] = tensor_hash(&p.c);
+        tensor_free(&scratch);
+        free_problem(&p);
+        device_close(d);
+    }
+    assert_int_equal(hash[0], hash[1]);
+}
+
+/* Sizes with whole blocks and rests; elements at random and in the corners. */
+static void by_blocks(struct device *d, const int64_t mnk[3], int kind)
+{
+    struct error err = {0};
+    enum addend addend = (enum addend)(kind % 3);
+    struct problem p =
+        make_problem(DTYPE_BF16, kind & 1 ? DTYPE_F32 : DTYPE_BF16, kind % 4, addend, mnk, 1);
+    size_t bytes = gemm_by_blocks_scratch(d, &p.g);
+    struct tensor scratch = tensor_poisoned(DTYPE_F32, (int64_t)(bytes + 3) / 4);
+    assert_int_equal(gemm_by_blocks(d, &p.g, scratch.data, &err), 0);
+    for (uint64_t i = 0; i < 300; i++)
+        check_element(&p, (int64_t)(philox_u64(4, i) % (uint64_t)p.g.m),
+                      (int64_t)(philox_u64(5, i) % (uint64_t)p.g.n));
+    check_element(&p, 0, 0);
+    check_element(&p, p.g.m - 1, 0);
+    check_element(&p, 0, p.g.n - 1);
+    check_element(&p, p.g.m - 1, p.g.n - 1);
+    check_padding(&p, addend == SELF);
+    tensor_free(&scratch);
+    free_problem(&p);
+}
+
+static void bf16_through_fp32_blocks(void **state)
+{
+    static const int64_t sizes[][3] = {{515, 7, 1027}, {3, 517, 33}, {512, 513, 5}, {1, 1, 1025}};
+    for (int threads = 1; threads <= 2; threads++) {
+        struct device *d = open_device(NULL, threads);
+        for (int size = 0; size < 4; size++)
+            for (int kind = 0; kind < 12; kind++)
+                by_blocks(d, sizes[size], kind);
+        device_close(d);
+    }
+}
+
+static void nothing_times_something_is_nothing(void **state)
+{
+    struct error err = {0};
+    struct device *d = open_device(NULL, 1);
+    struct gemm g = {DTYPE_F32, DTYPE_F32, .m = 0, .n = 5, .k = 3, .lda = 3, .ldb = 5, .ldc = 5};
+    assert_int_equal(d->ops->gemm_scratch(d, &g), 0);
+    assert_int_equal(d->ops->gemm(d, &g, NULL, &err), 0);
+    device_close(d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind_of_product),
+        cmocka_unit_test(products_are_kept_apart),
+        cmocka_unit_test(repeated_products_are_bitwise_equal),
+        cmocka_unit_test(bf16_through_fp32_blocks),
+        cmocka_unit_test(nothing_times_something_is_nothing),
+    };
+    return cmocka_run_group_tests_name("ops gemm", tests, NULL, NULL);
+}

@@ -1,0 +1,204 @@
+/* test_ops_loss.c - softmax cross-entropy, its gradient, and the sum of losses. */
+#include "ops_check.h"
+
+#include "base/philox.h"
+
+/* Loss of one row, and its derivative by each logit. */
+static double loss_reference(double *dlogits, const double *logits, int64_t vocab, int32_t target)
+{
+    double top = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < vocab; i++)
+        top = fmax(top, logits[i]);
+    for (int64_t i = 0; i < vocab; i++)
+        sum += exp(logits[i] - top);
+    for (int64_t i = 0; i < vocab; i++)
+        dlogits[i] = exp(logits[i] - top) / sum - (i == target);
+    return log(sum) + top - logits[target];
+}
+
+static void the_reference_is_the_difference_quotient(void **state)
+{
+    enum { VOCAB = 11 };
+    const double h = 1e-6;
+    double x[VOCAB], dx[VOCAB], unused[VOCAB];
+    for (int i = 0; i < VOCAB; i++)
+        x[i] = philox_normal(1, (uint64_t)i);
+    loss_reference(dx, x, VOCAB, 4);
+    for (int i = 0; i < VOCAB; i++) {
+        double saved = x[i];
+        x[i] = saved + h;
+        double up = loss_reference(unused, x, VOCAB, 4);
+        x[i] = saved - h;
+        double down = loss_reference(unused, x, VOCAB, 4);
+        x[i] = saved;
+        assert_true(fabs((up - down) / (2 * h) - dx[i]) < 1e-8);
+    }
+}
+
+/* One problem: logits with padding columns, some rows masked, some targets at the ends. */
+struct problem {
+    int64_t rows, vocab, ld;
+    struct tensor logits;
+    int32_t *targets;
+    double *loss, *dlogits; /* expected; dlogits [rows, vocab] */
+};
+
+static const float scale = 0.125f;
+
+static struct problem make_problem(int64_t rows, int64_t vocab, int64_t ld, double spread,
+                                   double offset)
+{
+    struct problem p = {rows, vocab, ld, tensor_random(DTYPE_F32, rows * ld, 2, spread)};
+    double *x = malloc((size_t)vocab * sizeof *x);
+    p.targets = malloc((size_t)rows * sizeof *p.targets);
+    p.loss = calloc((size_t)rows, sizeof *p.loss);
+    p.dlogits = calloc((size_t)(rows * vocab), sizeof *p.dlogits);
+    for (int64_t row = 0; row < rows; row++) {
+        const int32_t picks[] = {0, (int32_t)vocab - 1, -100, (int32_t)(row * 7 % vocab), -1};
+        p.targets[row] = picks[row % 5];
+        for (int64_t i = 0; i < ld; i++)
+            tensor_set(&p.logits, row * ld + i, tensor_get(&p.logits, row * ld + i) + offset);
+        for (int64_t i = 0; i < vocab; i++)
+            x[i] = tensor_get(&p.logits, row * ld + i);
+        if (p.targets[row] < 0)
+            continue;
+        p.loss[row] = loss_reference(p.dlogits + row * vocab, x, vocab, p.targets[row]);
+        for (int64_t i = 0; i < vocab; i++)
+            p.dlogits[row * vocab + i] *= (double)scale;
+    }
+    free(x);
+    return p;
+}
+
+static void free_problem(struct problem *p)
+{
+    tensor_free(&p->logits);
+    free(p->targets);
+    free(p->loss);
+    free(p->dlogits);
+}
+
+/* Row starts are row * ld_d; elements past vocab, where there are some, keep their poison. */
+static void check_gradient(const struct problem *p, const struct tensor *dlogits, int64_t ld_d,
+                           int padding_is_poison)
+{
+    struct tensor dense = tensor_poisoned(dlogits->dt, p->rows * p->vocab);
+    for (int64_t row = 0; row < p->rows; row++) {
+        for (int64_t i = 0; i < p->vocab; i++)
+            tensor_set(&dense, row * p->vocab + i, tensor_get(dlogits, row * ld_d + i));
+        for (int64_t i = p->vocab; i < ld_d && padding_is_poison; i++)
+            assert_true(isnan(tensor_get(dlogits, row * ld_d + i)));
+        for (int64_t i = 0; i < p->vocab && p->targets[row] < 0; i++)
+            assert_true(tensor_get(dlogits, row * ld_d + i) == 0);
+    }
+    check_close("dlogits", &dense, p->dlogits, tolerance_of(dlogits->dt));
+    tensor_free(&dense);
+}
+
+static uint64_t run_problem(struct device *d, enum dtype dt, const struct problem *p)
+{
+    int64_t ld_d = p->vocab + 5, ld_in = dt == DTYPE_BF16 ? 2 * p->ld : p->ld;
+    struct tensor loss = tensor_poisoned(DTYPE_F32, p->rows);
+    struct tensor no_gradient = tensor_poisoned(DTYPE_F32, p->rows);
+    struct tensor loss_in = tensor_poisoned(DTYPE_F32, p->rows);
+    struct tensor dlogits = tensor_poisoned(dt, p->rows * ld_d);
+    struct tensor in_place = tensor_copy(&p->logits);
+    d->ops->cross_entropy(d, dt, loss.data, dlogits.data, ld_d, p->logits.data, p->ld, p->targets,
+                          p->rows, p->vocab, scale);
+    d->ops->cross_entropy(d, dt, no_gradient.data, NULL, 0, p->logits.data, p->ld, p->targets,
+                          p->rows, p->vocab, scale);
+    d->ops->cross_entropy(d, dt, loss_in.data, in_place.data, ld_in, in_place.data, p->ld,
+                          p->targets, p->rows, p->vocab, scale);
+    check_close("loss", &loss, p->loss, 1e-6);
+    check_gradient(p, &dlogits, ld_d, 1);
+    assert_int_equal(tensor_hash(&loss), tensor_hash(&no_gradient));
+    assert_int_equal(tensor_hash(&loss), tensor_hash(&loss_in));
+    size_t elem = dtype_bytes(dt);
+    for (int64_t row = 0; row < p->rows; row++) {
+        assert_memory_equal((char *)in_place.data + (size_t)(row * ld_in) * elem,
+                            (char *)dlogits.data + (size_t)(row * ld_d) * elem,
+                            (size_t)p->vocab * elem);
+        assert_true(p->targets[row] >= 0 || tensor_get(&loss, row) == 0);
+    }
+    uint64_t hash = tensor_hash(&loss) ^ tensor_hash(&dlogits);
+    tensor_free(&loss);
+    tensor_free(&no_gradient);
+    tensor_free(&loss_in);
+    tensor_free(&dlogits);
+    tensor_free(&in_place);
+    return hash;
+}
+
+static uint64_t cross_entropy(struct device *d, enum dtype dt)
+{
+    static const struct {
+        int64_t rows, vocab, ld;
+        double spread, offset;
+    } cases[] = {{1, 1, 1, 1, 0},       {5, 3, 3, 1, 0},           {7, 17, 20, 1, 0},
+                 {6, 64, 64, 1, 0},     {13, 1031, 1040, 3, 0},    {11, 257, 257, 30, 0},
+                 {9, 129, 129, 1, 5e3}, {3, 32003, 32003, 2, -700}};
+    uint64_t hash = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct problem p = make_problem(cases[i].rows, cases[i].vocab, cases[i].ld, cases[i].spread,
+                                        cases[i].offset);
+        hash = hash * 31 + run_problem(d, dt, &p);
+        free_problem(&p);
+    }
+    return hash;
+}
+
+static uint64_t loss_sum(struct device *d, enum dtype dt)
+{
+    enum { ROWS = 997 };
+    struct tensor loss = tensor_random(DTYPE_F32, ROWS, 3, 1);
+    int32_t targets[ROWS];
+    double sum = 0, count = 0, out[2] = {10, 20};
+    for (int i = 0; i < ROWS; i++) {
+        targets[i] = i % 3 ? i : -1;
+        if (targets[i] < 0)
+            tensor_set(&loss, i, 0);
+        sum += tensor_get(&loss, i);
+        count += targets[i] >= 0;
+    }
+    d->ops->loss_sum(d, out, loss.data, targets, ROWS);
+    assert_true(fabs(out[0] - 10 - sum) < 1e-10);
+    assert_true(out[1] == 20 + count);
+    tensor_free(&loss);
+    return (uint64_t)(out[0] * 1e12);
+}
+
+static void cross_entropy_and_its_gradient(void **state)
+{
+    for_each_setting(cross_entropy);
+}
+
+static void losses_are_summed_in_double(void **state)
+{
+    for_each_setting(loss_sum);
+}
+
+static void a_nan_logit_is_not_hidden(void **state)
+{
+    struct device *d = open_device(NULL, 1);
+    for (int64_t at = 0; at < 37; at++) {
+        struct tensor logits = tensor_random(DTYPE_F32, 37, 4, 1);
+        float loss;
+        tensor_set(&logits, at, NAN);
+        d->ops->cross_entropy(d, DTYPE_F32, &loss, NULL, 0, logits.data, 37, &(int32_t){3}, 1, 37,
+                              1);
+        assert_true(isnan(loss));
+        tensor_free(&logits);
+    }
+    device_close(d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_reference_is_the_difference_quotient),
+        cmocka_unit_test(cross_entropy_and_its_gradient),
+        cmocka_unit_test(a_nan_logit_is_not_hidden),
+        cmocka_unit_test(losses_are_summed_in_double),
+    };
+    return cmocka_run_group_tests_name("ops loss", tests, NULL, NULL);
+}
