@@ -1,0 +1,159 @@
+/* disk.c - see disk.h. */
+#include "io/disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+
+enum { PIECE_BYTES = 64 << 20, HASH_BYTES = 1 << 20, OPEN_FOLDERS = 16 };
+
+char *disk_path(struct error *err, const char *fmt, ...)
+{
+    char *path = NULL;
+    va_list args;
+    va_start(args, fmt);
+    if (vasprintf(&path, fmt, args) < 0) {
+        path = NULL;
+        error_set(err, "out of memory for a path");
+    }
+    va_end(args);
+    return path;
+}
+
+int disk_open(const char *path, int flags, struct error *err)
+{
+    int fd = open(path, flags | O_CLOEXEC, 0666);
+    return fd < 0 ? error_errno(err, "cannot %s %s", flags & O_CREAT ? "create" : "open", path)
+                  : fd;
+}
+
+static size_t piece(size_t left)
+{
+    return left < PIECE_BYTES ? left : PIECE_BYTES;
+}
+
+int disk_write(int fd, const void *data, size_t bytes, int64_t offset, const char *path,
+               struct error *err)
+{
+    const char *from = data;
+    while (bytes) {
+        ssize_t wrote = pwrite(fd, from, piece(bytes), offset);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote < 0)
+            return error_errno(err, "cannot write %s", path);
+        from += wrote;
+        offset += wrote;
+        bytes -= (size_t)wrote;
+    }
+    return 0;
+}
+
+int disk_read(int fd, void *data, size_t bytes, int64_t offset, const char *path, struct error *err)
+{
+    char *to = data;
+    while (bytes) {
+        ssize_t got = pread(fd, to, piece(bytes), offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return error_errno(err, "cannot read %s", path);
+        if (got == 0)
+            return error_set(err, "%s: the file ends at byte %lld, it is truncated", path,
+                             (long long)offset);
+        to += got;
+        offset += got;
+        bytes -= (size_t)got;
+    }
+    return 0;
+}
+
+int disk_finish(int fd, const char *path, struct error *err)
+{
+    int rc = fsync(fd) ? error_errno(err, "cannot write %s", path) : 0;
+    if (close(fd) && !rc)
+        rc = error_errno(err, "cannot close %s", path);
+    return rc;
+}
+
+int disk_sync(const char *path, struct error *err)
+{
+    int fd = disk_open(path, O_RDONLY, err);
+    return fd < 0 ? -1 : disk_finish(fd, path, err);
+}
+
+int disk_sync_parent(const char *path, struct error *err)
+{
+    char *parent = disk_path(err, "%s", path);
+    if (!parent)
+        return -1;
+    char *slash = strrchr(parent, '/');
+    if (slash)
+        slash[slash == parent] = 0;
+    int rc = disk_sync(slash ? parent : ".", err);
+    free(parent);
+    return rc;
+}
+
+int disk_make_folders(const char *path, struct error *err)
+{
+    char *part = disk_path(err, "%s", path);
+    int rc = part ? 0 : -1;
+    for (char *at = part; !rc && at;) {
+        at = strchr(at + 1, '/');
+        if (at)
+            *at = 0;
+        if (mkdir(part, 0777) && errno != EEXIST)
+            rc = error_errno(err, "cannot create folder %s", part);
+        if (at)
+            *at = '/';
+    }
+    free(part);
+    return rc;
+}
+
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
+{
+    return remove(path) && errno != ENOENT;
+}
+
+int disk_remove(const char *path, struct error *err)
+{
+    if (nftw(path, remove_one, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS) && errno != ENOENT)
+        return error_errno(err, "cannot remove %s", path);
+    return 0;
+}
+
+static int hash_file(int fd, const char *path, uint64_t *hash, int64_t *bytes, struct error *err)
+{
+    char *buffer = malloc(HASH_BYTES);
+    struct hash *sum = hash_create();
+    ssize_t got = 0;
+    int rc = buffer && sum ? 0 : error_set(err, "%s: out of memory", path);
+    for (*bytes = 0; !rc && (got = read(fd, buffer, HASH_BYTES)) > 0; *bytes += got)
+        hash_add(sum, buffer, (size_t)got);
+    if (got < 0)
+        rc = error_errno(err, "cannot read %s", path);
+    *hash = sum ? hash_finish(sum) : 0;
+    free(buffer);
+    return rc;
+}
+
+int disk_hash(const char *path, uint64_t *hash, int64_t *bytes, struct error *err)
+{
+    int64_t unused;
+    int fd = disk_open(path, O_RDONLY, err);
+    if (fd < 0)
+        return -1;
+    int rc = hash_file(fd, path, hash, bytes ? bytes : &unused, err);
+    close(fd);
+    return rc;
+}

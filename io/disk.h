@@ -1,0 +1,40 @@
+/* disk.h - files that must be whole or absent: exact reads and writes, durable names, trees. */
+#ifndef TRIREME_IO_DISK_H
+#define TRIREME_IO_DISK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* Text made like printf's; free() it.  NULL with err set when memory is out. */
+char *disk_path(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Open (open()'s flags and mode 0666), or -1 with err set. */
+int disk_open(const char *path, int flags, struct error *err);
+
+/* All bytes or -1 with err set, path named.  Reading past the end is an error. */
+int disk_write(int fd, const void *data, size_t bytes, int64_t offset, const char *path,
+               struct error *err);
+int disk_read(int fd, void *data, size_t bytes, int64_t offset, const char *path,
+              struct error *err);
+
+/* fsync and close; closes in any case. */
+int disk_finish(int fd, const char *path, struct error *err);
+
+/* fsync what path names (a file or a folder). */
+int disk_sync(const char *path, struct error *err);
+
+/* fsync the folder that path is in, so that its name lasts. */
+int disk_sync_parent(const char *path, struct error *err);
+
+/* Make a folder and those above it; existing ones are fine. */
+int disk_make_folders(const char *path, struct error *err);
+
+/* Remove a file or a folder with all below it; what is absent is fine. */
+int disk_remove(const char *path, struct error *err);
+
+/* Checksum of a whole file, and its size (NULL: not wanted). */
+int disk_hash(const char *path, uint64_t *hash, int64_t *bytes, struct error *err);
+
+#endif

@@ -1,0 +1,412 @@
+/* h5.c - HDF5's home: files, contiguous datasets and attributes; see h5.h. */
+#include "io/h5.h"
+
+#include <hdf5.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/h5_private.h"
+
+_Static_assert(sizeof(hid_t) == sizeof(int64_t), "HDF5 1.10 or newer");
+
+/* Before main(), so that no other thread can be reading the environment:
+ * Locks of HDF5 fail on many parallel file systems, and no two processes of ours ever write
+ * one file.  A file whose close failed (disk full) crashes HDF5's own clean-up at exit; all
+ * files are closed without it. */
+__attribute__((constructor)) static void prepare(void)
+{
+    setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);
+    H5dont_atexit();
+}
+
+const char *h5_version(void)
+{
+    static const char built[] = H5_VERS_INFO; /* "HDF5 library version 1.10.8" */
+    return strrchr(built, ' ') + 1;
+}
+
+static herr_t innermost(unsigned n, const H5E_error2_t *entry, void *reason)
+{
+    if (n == 0 && entry->desc)
+        snprintf(reason, 512, "%s", entry->desc);
+    return 0;
+}
+
+/* "file write failed: time = ..., error message = 'No space left on device', buf = ..." is
+ * more than a person needs. */
+static const char *shorten(char *reason)
+{
+    static const char mark[] = "error message = '";
+    char *from = strstr(reason, mark);
+    if (!from)
+        return reason;
+    from += sizeof mark - 1;
+    from[strcspn(from, "'")] = 0;
+    return from;
+}
+
+int h5_fail(const struct h5 *file, struct error *err, const char *fmt, ...)
+{
+    char what[256], reason[512] = "no reason given";
+    va_list args;
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, innermost, reason);
+    H5Eclear2(H5E_DEFAULT);
+    va_start(args, fmt);
+    vsnprintf(what, sizeof what, fmt, args);
+    va_end(args);
+    return error_set(err, "%s: %s: %s", file->path, what, shorten(reason));
+}
+
+/* Types */
+
+/* bfloat16 as HDF5 can describe it: the upper half of an IEEE binary32.  Readers convert it
+ * like any other float. */
+static hid_t make_bf16(void)
+{
+    hid_t type = H5Tcopy(H5T_IEEE_F32LE);
+    H5Tset_fields(type, 15, 7, 8, 0, 7);
+    H5Tset_precision(type, 16);
+    H5Tset_size(type, 2);
+    return type;
+}
+
+int64_t h5_make_type(int type)
+{
+    switch (type) {
+    case DTYPE_F32: return H5Tcopy(H5T_IEEE_F32LE);
+    case DTYPE_BF16: return make_bf16();
+    case DTYPE_F64: return H5Tcopy(H5T_IEEE_F64LE);
+    case DTYPE_I32: return H5Tcopy(H5T_STD_I32LE);
+    case DTYPE_U16: return H5Tcopy(H5T_STD_U16LE);
+    case DTYPE_U32: return H5Tcopy(H5T_STD_U32LE);
+    case DTYPE_U8: return H5Tcopy(H5T_STD_U8LE);
+    case H5_TYPE_I64: return H5Tcopy(H5T_STD_I64LE);
+    default: return H5Tcopy(H5T_STD_U64LE);
+    }
+}
+
+static int find_type(hid_t stored)
+{
+    for (int type = 0; type < H5_TYPE_COUNT; type++) {
+        hid_t ours = h5_make_type(type);
+        int same = H5Tequal(ours, stored) > 0;
+        H5Tclose(ours);
+        if (same)
+            return type;
+    }
+    return -1;
+}
+
+size_t h5_type_bytes(int type)
+{
+    return type >= DTYPE_COUNT ? 8 : dtype_bytes((enum dtype)type);
+}
+
+/* Files */
+
+static int make_file(struct h5 **file, const char *path, struct error *err)
+{
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    *file = calloc(1, sizeof **file);
+    if (*file)
+        (*file)->path = strdup(path);
+    if (*file && (*file)->path) {
+        (*file)->id = -1;
+        return 0;
+    }
+    free(*file);
+    *file = NULL;
+    return error_set(err, "%s: out of memory", path);
+}
+
+/* Aggregation is off where everything is aligned: each object is then its own allocation. */
+static hid_t make_access(enum h5_align align)
+{
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+    H5Pset_alignment(access, align == H5_ALIGN_ALL ? 1 : H5_ALIGN, H5_ALIGN);
+    if (align == H5_ALIGN_ALL) {
+        H5Pset_meta_block_size(access, 0);
+        H5Pset_small_data_block_size(access, 0);
+    }
+    return access;
+}
+
+int h5_create(struct h5 **file, const char *path, enum h5_align align, struct error *err)
+{
+    if (make_file(file, path, err))
+        return -1;
+    hid_t access = make_access(align);
+    (*file)->id = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+    int failed = (*file)->id < 0; /* told at once: the next call clears HDF5's reason */
+    if (failed)
+        h5_fail(*file, err, "cannot create the file");
+    H5Pclose(access);
+    if (!failed)
+        return 0;
+    h5_close(*file, NULL);
+    *file = NULL;
+    return -1;
+}
+
+int h5_open(struct h5 **file, const char *path, struct error *err)
+{
+    if (make_file(file, path, err))
+        return -1;
+    (*file)->id = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    if ((*file)->id >= 0)
+        return 0;
+    h5_fail(*file, err, "cannot open the file");
+    h5_close(*file, NULL);
+    *file = NULL;
+    return -1;
+}
+
+int h5_close(struct h5 *file, struct error *err)
+{
+    if (!file)
+        return 0;
+    int rc = file->id >= 0 && H5Fclose(file->id) < 0 ? h5_fail(file, err, "cannot close") : 0;
+    free(file->path);
+    free(file);
+    return rc;
+}
+
+/* Datasets */
+
+int64_t h5_make_space(int rank, const int64_t *dims)
+{
+    hsize_t size[H5_RANK_MAX] = {0};
+    for (int i = 0; i < rank && i < H5_RANK_MAX; i++)
+        size[i] = (hsize_t)dims[i];
+    return H5Screate_simple(rank, size, NULL);
+}
+
+int64_t h5_make_links(void)
+{
+    hid_t links = H5Pcreate(H5P_LINK_CREATE);
+    H5Pset_create_intermediate_group(links, 1);
+    return links;
+}
+
+static int describe(hid_t set, struct h5_dataset *dataset)
+{
+    hsize_t dims[H5_RANK_MAX];
+    hid_t space = H5Dget_space(set), type = H5Dget_type(set);
+    *dataset = (struct h5_dataset){.type = find_type(type), .elems = 1};
+    int rank = H5Sget_simple_extent_ndims(space);
+    int ok = rank >= 0 && rank <= H5_RANK_MAX;
+    if (ok)
+        H5Sget_simple_extent_dims(space, dims, NULL);
+    for (int i = 0; ok && i < rank; i++) {
+        dataset->dims[i] = (int64_t)dims[i];
+        dataset->elems *= (int64_t)dims[i];
+    }
+    dataset->rank = rank;
+    haddr_t offset = H5Dget_offset(set);
+    dataset->offset = offset == HADDR_UNDEF ? -1 : (int64_t)offset;
+    H5Tclose(type);
+    H5Sclose(space);
+    return ok ? 0 : -1;
+}
+
+/* The dataset open, and its description; a negative id with err set on failure. */
+static hid_t make_dataset(struct h5 *file, const char *name, int type, int rank,
+                          const int64_t *dims, struct h5_dataset *dataset, struct error *err)
+{
+    hid_t stored = h5_make_type(type), space = h5_make_space(rank, dims);
+    hid_t links = h5_make_links(), create = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_layout(create, H5D_CONTIGUOUS);
+    H5Pset_alloc_time(create, H5D_ALLOC_TIME_EARLY);
+    H5Pset_fill_time(create, H5D_FILL_TIME_NEVER);
+    hid_t set = H5Dcreate2(file->id, name, stored, space, links, create, H5P_DEFAULT);
+    if (set < 0)
+        h5_fail(file, err, "cannot create dataset %s", name);
+    else
+        describe(set, dataset);
+    H5Pclose(create);
+    H5Pclose(links);
+    H5Sclose(space);
+    H5Tclose(stored);
+    return set;
+}
+
+int h5_reserve(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
+               struct h5_dataset *dataset, struct error *err)
+{
+    struct h5_dataset unused;
+    hid_t set = make_dataset(file, name, type, rank, dims, dataset ? dataset : &unused, err);
+    if (set < 0)
+        return -1;
+    H5Dclose(set);
+    return 0;
+}
+
+int h5_write(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
+             const void *data, struct error *err)
+{
+    struct h5_dataset made;
+    hid_t set = make_dataset(file, name, type, rank, dims, &made, err);
+    if (set < 0)
+        return -1;
+    hid_t memory = h5_make_type(type);
+    int rc = 0;
+    if (made.elems && H5Dwrite(set, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
+        rc = h5_fail(file, err, "cannot write dataset %s", name);
+    H5Tclose(memory);
+    H5Dclose(set);
+    return rc;
+}
+
+static hid_t open_dataset(struct h5 *file, const char *name, struct h5_dataset *dataset,
+                          struct error *err)
+{
+    hid_t set = H5Dopen2(file->id, name, H5P_DEFAULT);
+    if (set < 0) {
+        h5_fail(file, err, "no dataset %s", name);
+    } else if (describe(set, dataset)) {
+        error_set(err, "%s: dataset %s has more than %d dimensions", file->path, name, H5_RANK_MAX);
+        H5Dclose(set);
+        set = -1;
+    }
+    return set;
+}
+
+int h5_locate(struct h5 *file, const char *name, struct h5_dataset *dataset, struct error *err)
+{
+    hid_t set = open_dataset(file, name, dataset, err);
+    if (set < 0)
+        return -1;
+    H5Dclose(set);
+    return 0;
+}
+
+int h5_has(struct h5 *file, const char *name)
+{
+    int found = H5Oexists_by_name(file->id, name, H5P_DEFAULT) > 0;
+    H5Eclear2(H5E_DEFAULT);
+    return found;
+}
+
+int h5_read(struct h5 *file, const char *name, int type, void **data, struct h5_dataset *dataset,
+            struct error *err)
+{
+    struct h5_dataset own;
+    struct h5_dataset *found = dataset ? dataset : &own;
+    hid_t set = open_dataset(file, name, found, err);
+    *data = NULL;
+    if (set < 0)
+        return -1;
+    hid_t memory = h5_make_type(type);
+    *data = malloc((size_t)found->elems * h5_type_bytes(type) + 1);
+    int rc = 0;
+    if (!*data)
+        rc = error_set(err, "%s: out of memory reading %s", file->path, name);
+    else if (found->elems && H5Dread(set, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, *data) < 0)
+        rc = h5_fail(file, err, "cannot read dataset %s", name);
+    if (rc) {
+        free(*data);
+        *data = NULL;
+    }
+    H5Tclose(memory);
+    H5Dclose(set);
+    return rc;
+}
+
+/* Attributes */
+
+static int set_attribute(struct h5 *file, const char *object, const char *key, hid_t type,
+                         const void *value, struct error *err)
+{
+    hid_t space = H5Screate(H5S_SCALAR);
+    hid_t attribute = H5Acreate_by_name(file->id, object, key, type, space, H5P_DEFAULT,
+                                        H5P_DEFAULT, H5P_DEFAULT);
+    int rc = 0;
+    if (attribute < 0 || H5Awrite(attribute, type, value) < 0)
+        rc = h5_fail(file, err, "cannot write attribute %s of %s", key, object);
+    if (attribute >= 0)
+        H5Aclose(attribute);
+    H5Sclose(space);
+    H5Tclose(type);
+    return rc;
+}
+
+int h5_set_value(struct h5 *file, const char *object, const char *key, int type, const void *value,
+                 struct error *err)
+{
+    return set_attribute(file, object, key, h5_make_type(type), value, err);
+}
+
+int h5_set_text(struct h5 *file, const char *object, const char *key, const char *text,
+                struct error *err)
+{
+    hid_t type = H5Tcopy(H5T_C_S1);
+    H5Tset_size(type, strlen(text) + 1);
+    return set_attribute(file, object, key, type, text, err);
+}
+
+int h5_get_value(struct h5 *file, const char *object, const char *key, int type, void *value,
+                 struct error *err)
+{
+    hid_t memory = h5_make_type(type);
+    hid_t attribute = H5Aopen_by_name(file->id, object, key, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t space = attribute < 0 ? -1 : H5Aget_space(attribute);
+    int rc = 0;
+    if (attribute < 0)
+        rc = h5_fail(file, err, "no attribute %s of %s", key, object);
+    else if (H5Sget_simple_extent_npoints(space) != 1)
+        rc = error_set(err, "%s: attribute %s of %s is not one value", file->path, key, object);
+    else if (H5Aread(attribute, memory, value) < 0)
+        rc = h5_fail(file, err, "cannot read attribute %s of %s", key, object);
+    if (space >= 0)
+        H5Sclose(space);
+    if (attribute >= 0)
+        H5Aclose(attribute);
+    H5Tclose(memory);
+    return rc;
+}
+
+/* Fixed texts are read with one byte more, so that one that fills its size ends too. */
+static char *read_text(hid_t attribute, hid_t stored)
+{
+    char *text = NULL;
+    hid_t memory = H5Tcopy(H5T_C_S1);
+    H5Tset_cset(memory, H5Tget_cset(stored));
+    if (H5Tis_variable_str(stored) > 0) {
+        char *theirs = NULL;
+        H5Tset_size(memory, H5T_VARIABLE);
+        if (H5Aread(attribute, memory, &theirs) >= 0 && theirs)
+            text = strdup(theirs);
+        H5free_memory(theirs);
+    } else {
+        size_t size = H5Tget_size(stored) + 1;
+        H5Tset_size(memory, size);
+        text = calloc(1, size);
+        if (text && H5Aread(attribute, memory, text) < 0) {
+            free(text);
+            text = NULL;
+        }
+    }
+    H5Tclose(memory);
+    return text;
+}
+
+int h5_get_text(struct h5 *file, const char *object, const char *key, char *text, size_t size,
+                struct error *err)
+{
+    hid_t attribute = H5Aopen_by_name(file->id, object, key, H5P_DEFAULT, H5P_DEFAULT);
+    if (attribute < 0)
+        return h5_fail(file, err, "no attribute %s of %s", key, object);
+    hid_t stored = H5Aget_type(attribute);
+    char *found = H5Tget_class(stored) == H5T_STRING ? read_text(attribute, stored) : NULL;
+    int rc = 0;
+    if (!found)
+        rc = error_set(err, "%s: attribute %s of %s is not a text", file->path, key, object);
+    else if ((size_t)snprintf(text, size, "%s", found) >= size)
+        rc = error_set(err, "%s: attribute %s of %s is too long", file->path, key, object);
+    free(found);
+    H5Tclose(stored);
+    H5Aclose(attribute);
+    return rc;
+}

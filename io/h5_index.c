@@ -1,0 +1,143 @@
+/* h5_index.c - tables of structs and virtual datasets: what index.h5 is made of; see h5.h. */
+#include <hdf5.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/h5.h"
+#include "io/h5_private.h"
+
+static hid_t make_row(const struct h5_table *table)
+{
+    hid_t row = H5Tcreate(H5T_COMPOUND, table->row_bytes);
+    for (int i = 0; i < table->count; i++) {
+        const struct h5_field *field = &table->fields[i];
+        hid_t type;
+        if (field->kind == H5_FIELD_TEXT) {
+            type = H5Tcopy(H5T_C_S1);
+            H5Tset_size(type, field->bytes);
+        } else {
+            type = h5_make_type(field->kind == H5_FIELD_I64 ? H5_TYPE_I64 : H5_TYPE_U64);
+        }
+        H5Tinsert(row, field->name, field->offset, type);
+        H5Tclose(type);
+    }
+    return row;
+}
+
+int h5_write_rows(struct h5 *file, const struct h5_table *table, const void *rows, int64_t count,
+                  struct error *err)
+{
+    hid_t row = make_row(table), packed = H5Tcopy(row), links = h5_make_links();
+    hid_t space = h5_make_space(1, &count);
+    H5Tpack(packed);
+    hid_t set = H5Dcreate2(file->id, table->name, packed, space, links, H5P_DEFAULT, H5P_DEFAULT);
+    int rc = 0;
+    if (set < 0 || (count && H5Dwrite(set, row, H5S_ALL, H5S_ALL, H5P_DEFAULT, rows) < 0))
+        rc = h5_fail(file, err, "cannot write table %s", table->name);
+    if (set >= 0)
+        H5Dclose(set);
+    H5Sclose(space);
+    H5Pclose(links);
+    H5Tclose(packed);
+    H5Tclose(row);
+    return rc;
+}
+
+int h5_read_rows(struct h5 *file, const struct h5_table *table, void **rows, int64_t *count,
+                 struct error *err)
+{
+    struct h5_dataset dataset;
+    *rows = NULL;
+    if (h5_locate(file, table->name, &dataset, err))
+        return -1;
+    *count = dataset.elems;
+    if (!dataset.elems)
+        return 0;
+    hid_t set = H5Dopen2(file->id, table->name, H5P_DEFAULT), row = make_row(table);
+    *rows = calloc((size_t)dataset.elems, table->row_bytes);
+    int rc = 0;
+    if (!*rows)
+        rc = error_set(err, "%s: out of memory reading %s", file->path, table->name);
+    else if (H5Dread(set, row, H5S_ALL, H5S_ALL, H5P_DEFAULT, *rows) < 0)
+        rc = h5_fail(file, err, "cannot read table %s", table->name);
+    if (rc) {
+        free(*rows);
+        *rows = NULL;
+    }
+    H5Tclose(row);
+    H5Dclose(set);
+    return rc;
+}
+
+/* Peel boxes from the front: at each place the largest box that begins there, which is a run
+ * of whole slices along the first axis that the place allows. */
+int h5_boxes(int rank, const int64_t *dims, int64_t start, int64_t count,
+             int64_t from[][H5_RANK_MAX], int64_t size[][H5_RANK_MAX])
+{
+    int n = 0;
+    for (; count > 0; n++) {
+        int64_t slice = 1, left = start;
+        int axis = rank - 1;
+        while (axis > 0 && start % (slice * dims[axis]) == 0 && slice * dims[axis] <= count)
+            slice *= dims[axis--];
+        for (int i = rank - 1; i >= 0; left /= dims[i--]) {
+            from[n][i] = left % dims[i];
+            size[n][i] = i > axis ? dims[i] : 1;
+        }
+        int64_t run = dims[axis] - from[n][axis];
+        if (run > count / slice)
+            run = count / slice;
+        size[n][axis] = run;
+        start += run * slice;
+        count -= run * slice;
+    }
+    return n;
+}
+
+/* Map the boxes of one source, one after another. */
+static int map_source(hid_t create, int rank, const int64_t *dims, const struct h5_source *source)
+{
+    int64_t from[2 * H5_RANK_MAX][H5_RANK_MAX], size[2 * H5_RANK_MAX][H5_RANK_MAX];
+    int boxes = h5_boxes(rank, dims, source->start, source->count, from, size);
+    hid_t whole = h5_make_space(rank, dims), flat = h5_make_space(1, &source->count);
+    hsize_t at = 0;
+    int rc = 0;
+    for (int b = 0; b < boxes && !rc; b++) {
+        hsize_t corner[H5_RANK_MAX], extent[H5_RANK_MAX], elems = 1;
+        for (int i = 0; i < rank; i++) {
+            corner[i] = (hsize_t)from[b][i];
+            extent[i] = (hsize_t)size[b][i];
+            elems *= extent[i];
+        }
+        H5Sselect_hyperslab(whole, H5S_SELECT_SET, corner, NULL, extent, NULL);
+        H5Sselect_hyperslab(flat, H5S_SELECT_SET, &at, NULL, &elems, NULL);
+        if (H5Pset_virtual(create, whole, source->file, source->dataset, flat) < 0)
+            rc = -1;
+        at += elems;
+    }
+    H5Sclose(flat);
+    H5Sclose(whole);
+    return rc;
+}
+
+int h5_virtual(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
+               const struct h5_source *sources, int64_t count, struct error *err)
+{
+    if (!count)
+        return h5_write(file, name, type, rank, dims, NULL, err);
+    hid_t stored = h5_make_type(type), space = h5_make_space(rank, dims);
+    hid_t links = h5_make_links(), create = H5Pcreate(H5P_DATASET_CREATE);
+    int rc = 0;
+    for (int64_t i = 0; i < count && !rc; i++)
+        rc = map_source(create, rank, dims, &sources[i]);
+    hid_t set = rc ? -1 : H5Dcreate2(file->id, name, stored, space, links, create, H5P_DEFAULT);
+    if (set < 0)
+        rc = h5_fail(file, err, "cannot create virtual dataset %s", name);
+    else
+        H5Dclose(set);
+    H5Pclose(create);
+    H5Pclose(links);
+    H5Sclose(space);
+    H5Tclose(stored);
+    return rc;
+}
