@@ -25,11 +25,11 @@ struct loader {
 
 /* Returns 0, or -1 with err set (file shorter than one window, vocabulary of the file larger
  * than vocab).  Nothing to free. */
-int loader_init(struct loader *loader, const struct tokens *tokens, int64_t seq_len,
-                int64_t vocab, uint64_t seed, enum loader_order order, struct error *err);
+int loader_init(struct loader *loader, const struct tokens *tokens, int64_t seq_len, int64_t vocab,
+                uint64_t seed, enum loader_order order, struct error *err);
 
 /* The index of the window that sample number i (counted from the start of training, over all
- * epochs) reads. */
+ * epochs) reads; -1 for LOADER_SEQUENTIAL at or past `windows`. */
 int64_t loader_window(const struct loader *loader, int64_t sample);
 
 /* Inputs and targets of samples [first, first + count): inputs, targets int32

@@ -17,12 +17,13 @@ struct tokens {
     int64_t count;          /* tokens in the file */
     const uint64_t *starts; /* [documents + 1] */
     int64_t documents;
-    const uint8_t *mask;    /* [count] or NULL */
-    int64_t vocab;          /* of the tokenizer */
-    char tokenizer[64];     /* its name, as tokenizer_find() takes it */
-    uint64_t hash;          /* XXH3 of the token bytes, as stored */
-    void *map;              /* private */
-    size_t map_bytes;       /* private */
+    const uint8_t *mask; /* [count] or NULL */
+    int64_t vocab;       /* of the tokenizer */
+    char tokenizer[64];  /* its name, as tokenizer_open() takes it */
+    uint64_t hash;       /* XXH3 of the token bytes, as stored */
+    void *map;           /* private */
+    size_t map_bytes;    /* private */
+    void *copy;          /* private */
 };
 
 /* Open and map a token file.  Not collective.  Returns 0, or -1 with err naming the file and

@@ -1,0 +1,91 @@
+/* loader.c - sample order by a keyed permutation; see loader.h.
+ *
+ * Black, Rogaway: "Ciphers with arbitrary finite domains" (CT-RSA 2002): a Feistel network
+ * permutes [0, 4^h), the smallest such range that holds all windows; an image outside
+ * [0, windows) is put through it again until it falls inside.  The range is below four times
+ * the windows, so that takes fewer than four turns on average.
+ */
+#include "io/loader.h"
+
+#include <stdio.h>
+
+#include "base/philox.h"
+
+enum { ROUNDS = 6 };
+
+int loader_init(struct loader *loader, const struct tokens *tokens, int64_t seq_len, int64_t vocab,
+                uint64_t seed, enum loader_order order, struct error *err)
+{
+    if (seq_len < 1)
+        return error_set(err, "a sequence of %lld tokens", (long long)seq_len);
+    if (tokens->count <= seq_len)
+        return error_set(err,
+                         "the token file has %lld tokens, and one sequence of %lld needs %lld; "
+                         "lower data.seq_len or take a longer text",
+                         (long long)tokens->count, (long long)seq_len, (long long)seq_len + 1);
+    if (tokens->vocab > vocab)
+        return error_set(err,
+                         "the token file's vocabulary (tokenizer \"%s\") is %lld, the model's "
+                         "is %lld",
+                         tokens->tokenizer, (long long)tokens->vocab, (long long)vocab);
+    *loader = (struct loader){tokens, seq_len, (tokens->count - 1) / seq_len, seed, order};
+    return 0;
+}
+
+/* One pass of the network over numbers of 2 * half bits. */
+static uint64_t network(uint64_t x, int half, uint64_t key)
+{
+    uint64_t mask = ((uint64_t)1 << half) - 1;
+    uint64_t left = x >> half, right = x & mask;
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        struct philox4 in = {{(uint32_t)right, (uint32_t)(right >> 32), round, 0}};
+        struct philox4 out = philox(in, (uint32_t)key, (uint32_t)(key >> 32));
+        uint64_t mixed = left ^ (((uint64_t)out.v[1] << 32 | out.v[0]) & mask);
+        left = right;
+        right = mixed;
+    }
+    return left << half | right;
+}
+
+static int64_t permute(int64_t index, int64_t windows, uint64_t key)
+{
+    int half = 1;
+    while (half < 31 && (int64_t)1 << (2 * half) < windows)
+        half++;
+    uint64_t x = (uint64_t)index;
+    do
+        x = network(x, half, key);
+    while (x >= (uint64_t)windows);
+    return (int64_t)x;
+}
+
+int64_t loader_window(const struct loader *loader, int64_t sample)
+{
+    if (loader->order == LOADER_SEQUENTIAL)
+        return sample < loader->windows ? sample : -1;
+    char stream[32];
+    snprintf(stream, sizeof stream, "epoch %lld", (long long)(sample / loader->windows));
+    return permute(sample % loader->windows, loader->windows, philox_key(loader->seed, stream));
+}
+
+static int32_t token(const struct tokens *tokens, int64_t i)
+{
+    if (tokens->dtype == DTYPE_U16)
+        return ((const uint16_t *)tokens->data)[i];
+    return (int32_t)((const uint32_t *)tokens->data)[i];
+}
+
+void loader_read(const struct loader *loader, int64_t first, int64_t count, int32_t *inputs,
+                 int32_t *targets)
+{
+    const struct tokens *tokens = loader->tokens;
+    for (int64_t sample = first; sample < first + count; sample++) {
+        int64_t window = loader_window(loader, sample);
+        int64_t at = window * loader->seq_len;
+        for (int64_t i = 0; i < loader->seq_len; i++, at++) {
+            int counts = window >= 0 && (!tokens->mask || tokens->mask[at + 1]);
+            *inputs++ = window >= 0 ? token(tokens, at) : 0;
+            *targets++ = counts ? token(tokens, at + 1) : -1;
+        }
+    }
+}

@@ -1,0 +1,101 @@
+/* tokenizer.c - the kinds of tokenizers, one row each; see tokenizer.h. */
+#include "io/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct kind {
+    const char *name;
+    int64_t vocab, end_of_text;
+    int (*encode)(const char *text, size_t bytes, uint32_t **ids, int64_t *count,
+                  struct error *err);
+    size_t (*decode)(uint32_t id, char *out);
+};
+
+struct tokenizer {
+    const struct kind *kind;
+};
+
+/* bytes: a token per byte */
+
+static int bytes_encode(const char *text, size_t bytes, uint32_t **ids, int64_t *count,
+                        struct error *err)
+{
+    *count = (int64_t)bytes;
+    *ids = malloc(bytes * sizeof **ids + 1);
+    if (!*ids)
+        return error_set(err, "out of memory: %zu bytes of text to encode", bytes);
+    for (size_t i = 0; i < bytes; i++)
+        (*ids)[i] = (unsigned char)text[i];
+    return 0;
+}
+
+static size_t bytes_decode(uint32_t id, char *out)
+{
+    if (id > 255)
+        return 0;
+    *out = (char)id;
+    return 1;
+}
+
+static const struct kind kinds[] = {
+    {"bytes", .vocab = 257, .end_of_text = 256, bytes_encode, bytes_decode},
+};
+
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+static int unknown(const char *name, struct error *err)
+{
+    char names[256] = "";
+    for (int i = 0; i < KINDS; i++) {
+        strncat(names, i ? ", " : "", sizeof names - strlen(names) - 1);
+        strncat(names, kinds[i].name, sizeof names - strlen(names) - 1);
+    }
+    return error_set(err, "no tokenizer \"%s\"; there are: %s", name, names);
+}
+
+int tokenizer_open(struct tokenizer **tokenizer, const char *name, struct error *err)
+{
+    *tokenizer = NULL;
+    int i = 0;
+    while (i < KINDS && strcmp(kinds[i].name, name))
+        i++;
+    if (i == KINDS)
+        return unknown(name, err);
+    *tokenizer = malloc(sizeof **tokenizer);
+    if (!*tokenizer)
+        return error_set(err, "out of memory opening tokenizer %s", name);
+    (*tokenizer)->kind = &kinds[i];
+    return 0;
+}
+
+void tokenizer_close(struct tokenizer *tokenizer)
+{
+    free(tokenizer);
+}
+
+const char *tokenizer_name(const struct tokenizer *tokenizer)
+{
+    return tokenizer->kind->name;
+}
+
+int64_t tokenizer_vocab(const struct tokenizer *tokenizer)
+{
+    return tokenizer->kind->vocab;
+}
+
+int64_t tokenizer_end_of_text(const struct tokenizer *tokenizer)
+{
+    return tokenizer->kind->end_of_text;
+}
+
+int tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t bytes,
+                     uint32_t **ids, int64_t *count, struct error *err)
+{
+    return tokenizer->kind->encode(text, bytes, ids, count, err);
+}
+
+size_t tokenizer_decode(const struct tokenizer *tokenizer, uint32_t id, char *out)
+{
+    return tokenizer->kind->decode(id, out);
+}

@@ -1,0 +1,11 @@
+/* tokens_format.h - names inside token files, shared by their reader and writer. */
+#ifndef TRIREME_IO_TOKENS_FORMAT_H
+#define TRIREME_IO_TOKENS_FORMAT_H
+
+#define TOKENS_DATASET   "tokens"
+#define TOKENS_DOCUMENTS "documents"
+#define TOKENS_MASK      "loss_mask"
+
+enum { TOKENS_FORMAT = 1 };
+
+#endif

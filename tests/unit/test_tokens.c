@@ -1,0 +1,338 @@
+/* test_tokens.c - properties of tokenizers, token files and the loader. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/stat.h>
+#include <cmocka.h>
+
+#include "base/hash.h"
+#include "io/disk.h"
+#include "io/h5.h"
+#include "io/loader.h"
+#include "io/tokenizer.h"
+#include "io/tokens.h"
+
+static char folder[64];
+
+static const char *in_folder(const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static int make_folder(void **state)
+{
+    strcpy(folder, "/tmp/trireme-tokens-XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    return disk_remove(folder, NULL);
+}
+
+static void bytes_come_back(void **state)
+{
+    struct tokenizer *tokenizer;
+    struct error err = {0};
+    char text[256], out[64], again[256];
+    uint32_t *ids;
+    int64_t count;
+    for (int i = 0; i < 256; i++)
+        text[i] = (char)(255 - i);
+    assert_int_equal(tokenizer_open(&tokenizer, "bytes", &err), 0);
+    assert_int_equal(tokenizer_encode(tokenizer, text, sizeof text, &ids, &count, &err), 0);
+    assert_int_equal(count, 256);
+    for (int i = 0; i < 256; i++) {
+        assert_int_equal(tokenizer_decode(tokenizer, ids[i], out), 1);
+        again[i] = out[0];
+    }
+    assert_memory_equal(text, again, sizeof text);
+    assert_int_equal(tokenizer_end_of_text(tokenizer), 256);
+    assert_int_equal(tokenizer_vocab(tokenizer), 257);
+    assert_int_equal(tokenizer_decode(tokenizer, 256, out), 0);
+    assert_int_equal(tokenizer_decode(tokenizer, 70000, out), 0);
+    free(ids);
+    tokenizer_close(tokenizer);
+    assert_int_equal(tokenizer_open(&tokenizer, "byte", &err), -1);
+    assert_non_null(strstr(err.text, "bytes"));
+}
+
+/* Documents of the given lengths, token k of the file being k * 7 % vocab. */
+static int write_file(const char *path, const int64_t *lengths, int documents, int64_t vocab,
+                      struct error *err)
+{
+    struct tokens_writer *writer;
+    int64_t k = 0;
+    if (tokens_create(&writer, path, "bytes", vocab, "a test", err))
+        return -1;
+    for (int d = 0; d < documents; d++) {
+        uint32_t *document = malloc((size_t)lengths[d] * sizeof *document + 1);
+        for (int64_t i = 0; i < lengths[d]; i++, k++)
+            document[i] = (uint32_t)(k * 7 % vocab);
+        int rc = tokens_append(writer, document, lengths[d], err);
+        free(document);
+        if (rc) {
+            tokens_abandon(writer);
+            return -1;
+        }
+    }
+    return tokens_finish(writer, err);
+}
+
+static void check_file(const char *path, const int64_t *lengths, int documents, int64_t vocab)
+{
+    struct tokens tokens;
+    struct error err = {0};
+    int64_t k = 0;
+    if (tokens_open(&tokens, path, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(tokens.dtype, vocab <= 65536 ? DTYPE_U16 : DTYPE_U32);
+    assert_int_equal(tokens.vocab, vocab);
+    assert_string_equal(tokens.tokenizer, "bytes");
+    assert_int_equal(tokens.documents, documents);
+    assert_null(tokens.mask);
+    for (int d = 0; d < documents; d++) {
+        assert_int_equal(tokens.starts[d], k);
+        for (int64_t i = 0; i < lengths[d]; i++, k++) {
+            int64_t token = tokens.dtype == DTYPE_U16 ? ((const uint16_t *)tokens.data)[k]
+                                                      : ((const uint32_t *)tokens.data)[k];
+            assert_int_equal(token, k * 7 % vocab);
+        }
+    }
+    assert_int_equal(tokens.starts[documents], k);
+    assert_int_equal(tokens.count, k);
+    assert_true(tokens.hash == hash_bytes(tokens.data, (size_t)k * dtype_bytes(tokens.dtype)));
+    tokens_close(&tokens);
+    assert_null(tokens.map);
+}
+
+static void files_come_back(void **state)
+{
+    static const int64_t rows[][5] = {
+        {0}, {1}, {3, 0, 1}, {2047, 1, 2049, 7}, {4096, 65536, 3}, {1500000, 1, 700001},
+    };
+    static const int documents[] = {1, 1, 3, 4, 3, 3};
+    for (int64_t vocab = 257; vocab < 1000000; vocab = vocab * 255 + 1)
+        for (int i = 0; i < 6; i++) {
+            struct error err = {0};
+            if (write_file(in_folder("t.h5"), rows[i], documents[i], vocab, &err))
+                fail_msg("%s", err.text);
+            check_file(in_folder("t.h5"), rows[i], documents[i], vocab);
+        }
+    struct error err = {0};
+    int none[1] = {0};
+    if (write_file(in_folder("t.h5"), (int64_t *)none, 0, 257, &err))
+        fail_msg("%s", err.text);
+    check_file(in_folder("t.h5"), NULL, 0, 257);
+}
+
+/* HDF5 itself must agree about what the file holds. */
+static void files_are_hdf5(void **state)
+{
+    static const int64_t lengths[] = {5000, 1234};
+    struct error err = {0};
+    struct h5 *file;
+    struct h5_dataset dataset;
+    void *data;
+    char text[64];
+    assert_int_equal(write_file(in_folder("t.h5"), lengths, 2, 257, &err), 0);
+    assert_int_equal(h5_open(&file, in_folder("t.h5"), &err), 0);
+    assert_int_equal(h5_read(file, "tokens", DTYPE_I32, &data, &dataset, &err), 0);
+    assert_int_equal(dataset.elems, 6234);
+    for (int k = 0; k < 6234; k++)
+        assert_int_equal(((int32_t *)data)[k], k * 7 % 257);
+    free(data);
+    assert_int_equal(h5_read(file, "documents", H5_TYPE_I64, &data, NULL, &err), 0);
+    assert_int_equal(((int64_t *)data)[1], 5000);
+    assert_int_equal(((int64_t *)data)[2], 6234);
+    free(data);
+    assert_int_equal(h5_get_text(file, "/", "source", text, sizeof text, &err), 0);
+    assert_string_equal(text, "a test");
+    h5_close(file, NULL);
+}
+
+static int entries_in_folder(void)
+{
+    char command[128];
+    int count = -1;
+    snprintf(command, sizeof command, "ls -A %s | wc -l", folder);
+    FILE *out = popen(command, "r");
+    assert_int_equal(fscanf(out, "%d", &count), 1);
+    pclose(out);
+    return count;
+}
+
+static void nothing_is_left_behind(void **state)
+{
+    static const int64_t lengths[] = {1000};
+    struct error err = {0};
+    struct tokens_writer *writer;
+    uint32_t wrong[] = {1, 257};
+    disk_remove(in_folder("t.h5"), NULL);
+    assert_int_equal(tokens_create(&writer, in_folder("t.h5"), "bytes", 257, "", &err), 0);
+    assert_int_equal(tokens_append(writer, wrong, 1, &err), 0);
+    assert_int_equal(access(in_folder("t.h5"), F_OK), -1);
+    assert_int_equal(tokens_append(writer, wrong, 2, &err), -1);
+    assert_non_null(strstr(err.text, "257"));
+    tokens_abandon(writer);
+    assert_int_equal(entries_in_folder(), 0);
+    assert_int_equal(write_file(in_folder("t.h5"), lengths, 1, 257, &err), 0);
+    assert_int_equal(entries_in_folder(), 1);
+    assert_int_equal(tokens_create(&writer, in_folder("no/t.h5"), "bytes", 257, "", &err), -1);
+    assert_non_null(strstr(err.text, "no/t.h5"));
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    fputs(text, file);
+    fclose(file);
+}
+
+/* A token file made by hand: largest and format as told. */
+static void write_plain(const char *path, int64_t largest, int64_t format, int with_mask)
+{
+    struct error err = {0};
+    struct h5 *file;
+    uint16_t tokens[] = {10, 11, 12, 13, 14, 15, 16};
+    uint64_t starts[] = {0, 7}, hash = 0;
+    uint8_t mask[] = {1, 1, 0, 1, 0, 1, 1};
+    int64_t seven = 7, two = 2, vocab = 257;
+    assert_int_equal(h5_create(&file, path, H5_ALIGN_LARGE, &err), 0);
+    h5_write(file, "tokens", DTYPE_U16, 1, &seven, tokens, &err);
+    h5_write(file, "documents", H5_TYPE_U64, 1, &two, starts, &err);
+    if (with_mask)
+        h5_write(file, "loss_mask", DTYPE_U8, 1, &seven, mask, &err);
+    h5_set_value(file, "/", "format", H5_TYPE_I64, &format, &err);
+    h5_set_value(file, "/", "vocab", H5_TYPE_I64, &vocab, &err);
+    h5_set_value(file, "/", "maximum", H5_TYPE_I64, &largest, &err);
+    h5_set_value(file, "/", "hash", H5_TYPE_U64, &hash, &err);
+    h5_set_text(file, "/", "tokenizer", "bytes", &err);
+    assert_int_equal(h5_close(file, &err), 0);
+    assert_string_equal(err.text, "");
+}
+
+static void expect_refusal(const char *name, const char *word)
+{
+    struct tokens tokens;
+    struct error err = {0};
+    assert_int_equal(tokens_open(&tokens, in_folder(name), &err), -1);
+    if (!strstr(err.text, name) || !strstr(err.text, word))
+        fail_msg("expected %s and \"%s\" in: %s", name, word, err.text);
+    assert_null(tokens.map);
+}
+
+static void bad_files_are_refused(void **state)
+{
+    static const int64_t lengths[] = {9000};
+    struct error err = {0};
+    struct h5 *file;
+    struct stat info;
+    expect_refusal("absent.h5", "No such file");
+    write_text(in_folder("text.h5"), "not at all HDF5");
+    expect_refusal("text.h5", "cannot open");
+    assert_int_equal(h5_create(&file, in_folder("other.h5"), H5_ALIGN_LARGE, &err), 0);
+    h5_close(file, NULL);
+    expect_refusal("other.h5", "not a token file");
+    write_plain(in_folder("large.h5"), 257, 1, 0);
+    expect_refusal("large.h5", "vocabulary");
+    write_plain(in_folder("newer.h5"), 16, 2, 0);
+    expect_refusal("newer.h5", "format 2");
+    assert_int_equal(write_file(in_folder("short.h5"), lengths, 1, 257, &err), 0);
+    assert_int_equal(stat(in_folder("short.h5"), &info), 0);
+    assert_int_equal(truncate(in_folder("short.h5"), info.st_size - 1), 0);
+    expect_refusal("short.h5", "truncated");
+}
+
+static void windows_share_a_token(void **state)
+{
+    struct tokens tokens;
+    struct loader loader;
+    struct error err = {0};
+    int32_t in[4 * 2], out[4 * 2];
+    write_plain(in_folder("m.h5"), 16, 1, 1);
+    assert_int_equal(tokens_open(&tokens, in_folder("m.h5"), &err), 0);
+    assert_int_equal(loader_init(&loader, &tokens, 2, 257, 1, LOADER_SEQUENTIAL, &err), 0);
+    assert_int_equal(loader.windows, 3);
+    loader_read(&loader, 0, 4, in, out);
+    static const int32_t inputs[] = {10, 11, 12, 13, 14, 15, 0, 0};
+    static const int32_t targets[] = {11, -1, 13, -1, 15, 16, -1, -1}; /* 12 and 14 masked */
+    assert_memory_equal(in, inputs, sizeof in);
+    assert_memory_equal(out, targets, sizeof out);
+    assert_int_equal(loader_init(&loader, &tokens, 6, 257, 1, LOADER_SHUFFLED, &err), 0);
+    assert_int_equal(loader.windows, 1);
+    assert_int_equal(loader_init(&loader, &tokens, 7, 257, 1, LOADER_SHUFFLED, &err), -1);
+    assert_non_null(strstr(err.text, "7 tokens"));
+    assert_int_equal(loader_init(&loader, &tokens, 2, 256, 1, LOADER_SHUFFLED, &err), -1);
+    assert_non_null(strstr(err.text, "256"));
+    tokens_close(&tokens);
+}
+
+static struct loader shuffled(int64_t windows, uint64_t seed)
+{
+    return (struct loader){
+        .seq_len = 1, .windows = windows, .seed = seed, .order = LOADER_SHUFFLED};
+}
+
+static void epochs_are_permutations(void **state)
+{
+    static const int64_t sizes[] = {1, 2, 3, 7, 100, 101, 4096, 4097};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        int64_t n = sizes[s];
+        struct loader loader = shuffled(n, 42);
+        char *seen = malloc((size_t)n);
+        int epochs_that_differ = 0;
+        for (int64_t epoch = 0; epoch < 12; epoch++) {
+            int64_t same = 0;
+            memset(seen, 0, (size_t)n);
+            for (int64_t i = 0; i < n; i++) {
+                int64_t window = loader_window(&loader, epoch * n + i);
+                assert_in_range(window, 0, n - 1);
+                assert_int_equal(seen[window]++, 0);
+                same += window == loader_window(&loader, i);
+            }
+            epochs_that_differ += same < n;
+            if (n >= 100 && epoch) /* a fixed point is expected once */
+                assert_in_range(same, 0, 8);
+        }
+        free(seen);
+        assert_true(n == 1 || epochs_that_differ >= 3);
+    }
+}
+
+/* Neighbours must not stay neighbours: in a random order of n, one pair is expected to. */
+static void order_is_mixed(void **state)
+{
+    enum { N = 4099 };
+    struct loader loader = shuffled(N, 3), other = shuffled(N, 4);
+    int neighbours = 0, same = 0;
+    double product = 0;
+    for (int64_t i = 0; i + 1 < N; i++) {
+        int64_t a = loader_window(&loader, i), b = loader_window(&loader, i + 1);
+        neighbours += b == a + 1;
+        same += a == loader_window(&other, i);
+        product += ((double)a / N - 0.5) * ((double)i / N - 0.5);
+    }
+    assert_in_range(neighbours, 0, 8);
+    assert_in_range(same, 0, 8);
+    /* correlation has deviation 1 / sqrt(N); five of them */
+    assert_true(product / N * 12 < 0.08 && product / N * 12 > -0.08);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_come_back),         cmocka_unit_test(files_come_back),
+        cmocka_unit_test(files_are_hdf5),          cmocka_unit_test(nothing_is_left_behind),
+        cmocka_unit_test(bad_files_are_refused),   cmocka_unit_test(windows_share_a_token),
+        cmocka_unit_test(epochs_are_permutations), cmocka_unit_test(order_is_mixed),
+    };
+    return cmocka_run_group_tests_name("tokens", tests, make_folder, remove_folder);
+}
