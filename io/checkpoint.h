@@ -5,6 +5,8 @@
  * It is written under the name step-00001000.partial, fsynced, renamed, and the parent
  * directory fsynced.  Nothing here knows models or layouts: a rank says which flat intervals
  * of which tensors it holds or wants.
+ *
+ * A world may be NULL everywhere: then this process is a world of one.
  */
 #ifndef TRIREME_IO_CHECKPOINT_H
 #define TRIREME_IO_CHECKPOINT_H
@@ -35,13 +37,16 @@ struct checkpoint_piece {
  * "step", "ranks" added.  Every element of every named tensor must be held by exactly one
  * piece of one rank, or it is an error that names tensor and element.  Free space is checked
  * first.  On failure (disk full, unwritable) nothing committed is touched, the partial
- * directory is removed, and -1 is returned on every rank with err set. */
+ * directory is removed, and -1 is returned on every rank with err set.  A checkpoint of the
+ * same step that exists already is replaced once the new one is whole. */
 int checkpoint_save(struct world *world, const char *dir, int64_t step,
                     const struct checkpoint_piece *pieces, int count, struct js *meta,
                     struct error *err);
 
 /* Delete committed checkpoints so that the newest `keep` (at least 2) remain, and stale
- * .partial directories.  Rank 0 acts; collective. */
+ * .partial directories.  Rank 0 acts; collective.  Only those that open and whose files have
+ * their sizes count among the newest (checksums are not recomputed): a damaged one never
+ * pushes out a good one. */
 int checkpoint_prune(struct world *world, const char *dir, int keep, struct error *err);
 
 /* An opened, committed checkpoint. */
@@ -55,21 +60,36 @@ void checkpoint_close(struct checkpoint *checkpoint); /* NULL allowed */
 int64_t checkpoint_step(const struct checkpoint *checkpoint);
 const struct js *checkpoint_meta(const struct checkpoint *checkpoint); /* borrowed */
 const char *checkpoint_path(const struct checkpoint *checkpoint);
+int checkpoint_ranks(const struct checkpoint *checkpoint);     /* shard files */
+int64_t checkpoint_bytes(const struct checkpoint *checkpoint); /* of all shard files */
 
 /* The tensors inside: number, and the i-th as a piece covering it whole (data NULL; its name
  * lives as long as the checkpoint). */
 int checkpoint_tensors(const struct checkpoint *checkpoint);
 struct checkpoint_piece checkpoint_tensor(const struct checkpoint *checkpoint, int i);
+int64_t checkpoint_pieces(const struct checkpoint *checkpoint, int i); /* it is stored in */
 
 /* Fill the wanted pieces from whatever intervals are stored (any layout), converting between
  * fp32 and bf16 where dtypes differ.  Not collective.  A tensor that is absent, has other
  * dims, or an element not stored exactly once is an error. */
-int checkpoint_load(struct checkpoint *checkpoint, const struct checkpoint_piece *wanted,
-                    int count, struct error *err);
+int checkpoint_load(struct checkpoint *checkpoint, const struct checkpoint_piece *wanted, int count,
+                    struct error *err);
 
 /* Recompute the checksums of shard files number part, part + parts, ...; (0, 1) is all.
  * Returns 0, or -1 with err naming file, tensor and offset of the first mismatch. */
 int checkpoint_verify(struct checkpoint *checkpoint, int part, int parts, struct error *err);
+
+/* What lies under dir: checkpoints by name, newest first, without .partial ones. */
+struct checkpoint_entry {
+    char *path;
+    int64_t step;
+    int committed; /* COMMIT is there; nothing else is looked at */
+};
+
+/* Returns their number and *entries for checkpoint_list_free(); 0 if dir is absent; -1 with err
+ * set if it cannot be read.  Not collective. */
+int checkpoint_list(struct checkpoint_entry **entries, const char *dir, struct error *err);
+void checkpoint_list_free(struct checkpoint_entry *entries, int count);
 
 /* The newest committed checkpoint under dir that opens and whose checksums hold, each rank
  * verifying its part.  Collective.  Those that fail are reported to log and the one before is

@@ -1,1 +1,15 @@
-libtrireme_a_SOURCES +=
+libtrireme_a_SOURCES += \
+	io/catalog.c io/catalog.h \
+	io/checkpoint.c io/checkpoint.h io/checkpoint_private.h \
+	io/checkpoint_find.c \
+	io/checkpoint_load.c \
+	io/checkpoint_save.c \
+	io/checkpoint_verify.c \
+	io/disk.c io/disk.h \
+	io/h5.c io/h5.h io/h5_private.h \
+	io/h5_index.c \
+	io/loader.c io/loader.h \
+	io/shard.c io/shard.h \
+	io/tokenizer.c io/tokenizer.h \
+	io/tokens.c io/tokens.h io/tokens_format.h \
+	io/tokens_writer.c

@@ -19,3 +19,6 @@ UNIT_TESTS += tests/unit/test_mesh
 tests_unit_test_mesh_SOURCES = tests/unit/test_mesh.c
 tests_unit_test_mesh_LDADD = $(UNIT_LIBS)
 include $(top_srcdir)/tests/unit/ops.mk
+UNIT_TESTS += tests/unit/test_io_checkpoint
+tests_unit_test_io_checkpoint_SOURCES = tests/unit/test_io_checkpoint.c
+tests_unit_test_io_checkpoint_LDADD = $(UNIT_LIBS)

@@ -1,0 +1,76 @@
+/* catalog.h - which tensors a checkpoint holds, and where each stored interval lies.
+ *
+ * It is gathered when saving and written to index.h5 twice: as virtual datasets for people,
+ * and as the tables index/tensors, index/pieces and index/files, which loading uses.
+ */
+#ifndef TRIREME_IO_CATALOG_H
+#define TRIREME_IO_CATALOG_H
+
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "io/checkpoint.h"
+
+enum { CATALOG_NAME = 256 };
+
+struct catalog_tensor {
+    char name[CATALOG_NAME];
+    char dtype[8];
+    int64_t rank, dims[CHECKPOINT_RANK_MAX];
+    int64_t elems;
+    int64_t first, count; /* its pieces in the table */
+};
+
+/* Elements [start, start + count) of a tensor lie at byte offset of shard file `shard`. */
+struct catalog_piece {
+    int64_t tensor, shard, offset, start, count;
+    uint64_t checksum; /* XXH3 of its bytes */
+};
+
+struct catalog_file {
+    int64_t bytes;
+    uint64_t rest; /* XXH3 of all bytes outside the pieces */
+};
+
+struct catalog {
+    int64_t step;
+    struct catalog_tensor *tensors; /* by name */
+    struct catalog_piece *pieces;   /* by tensor, start */
+    struct catalog_file *files;     /* by shard */
+    int64_t tensor_count, piece_count, file_count;
+};
+
+/* What a rank tells of one of its pieces. */
+struct catalog_entry {
+    char name[CATALOG_NAME];
+    int64_t dtype, rank, dims[CHECKPOINT_RANK_MAX], start, count;
+    int64_t shard;
+};
+
+/* Make the tables of all entries; a piece's offset is the index of its entry until the
+ * caller puts the true one there.  files is left empty.  Fails where two entries of one
+ * name disagree in dtype or dims. */
+int catalog_build(struct catalog *catalog, const struct catalog_entry *entries, int64_t count,
+                  struct error *err);
+
+/* Every element of every tensor lies in exactly one piece, or -1 with err naming tensor and
+ * the first element for which that is not so. */
+int catalog_check(const struct catalog *catalog, struct error *err);
+
+int catalog_write(const struct catalog *catalog, const char *path, struct error *err);
+int catalog_read(struct catalog *catalog, const char *path, struct error *err);
+void catalog_free(struct catalog *catalog);
+
+/* The tensor of a name, or NULL. */
+const struct catalog_tensor *catalog_find(const struct catalog *catalog, const char *name);
+
+/* A shard file's name, and the path of a piece's dataset inside it (free() it). */
+enum { SHARD_NAME = 32 };
+void catalog_shard_name(char name[SHARD_NAME], int64_t shard);
+char *catalog_dataset_name(const char *tensor, int64_t start, struct error *err);
+
+/* Elements in dims. */
+int64_t catalog_elems(int64_t rank, const int64_t *dims);
+
+#endif

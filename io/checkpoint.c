@@ -1,0 +1,171 @@
+/* checkpoint.c - opening a checkpoint and looking at it; see checkpoint.h. */
+#include "io/checkpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "io/checkpoint_private.h"
+#include "io/disk.h"
+
+/* A world of one */
+
+int checkpoint_agree(struct world *world, int rc, struct error *err)
+{
+    return world ? world_agree(world, rc, err) : rc;
+}
+
+int checkpoint_rank(const struct world *world)
+{
+    return world ? world_rank(world) : 0;
+}
+
+int checkpoint_size(const struct world *world)
+{
+    return world ? world_size(world) : 1;
+}
+
+void checkpoint_broadcast(struct world *world, void *data, size_t bytes)
+{
+    if (world)
+        world_broadcast(world, data, bytes, 0);
+}
+
+int checkpoint_gather(struct world *world, char **all, size_t *sizes, const void *mine,
+                      size_t bytes, struct error *err)
+{
+    if (world)
+        return world_gather(world, all, sizes, mine, bytes, 0, err);
+    *all = malloc(bytes + 1);
+    if (!*all)
+        return error_set(err, "out of memory: %zu bytes", bytes);
+    memcpy(*all, mine, bytes);
+    sizes[0] = bytes;
+    return 0;
+}
+
+/* Opening */
+
+/* The file's checksum is the one that COMMIT tells. */
+static int check_digest(const struct js *commit, const char *key, const char *path,
+                        struct error *err)
+{
+    uint64_t hash;
+    char digest[24];
+    if (disk_hash(path, &hash, NULL, err))
+        return -1;
+    snprintf(digest, sizeof digest, "%016llx", (unsigned long long)hash);
+    if (strcmp(digest, js_get_string(commit, key, "(none)")))
+        return error_set(err, "%s: the checksum is not the one in COMMIT", path);
+    return 0;
+}
+
+/* COMMIT vouches for index.h5 and meta.json, and the index for the shard files. */
+static int read_parts(struct checkpoint *checkpoint, const struct js *commit, const char *index,
+                      const char *meta, struct error *err)
+{
+    const char *path = checkpoint->path;
+    int64_t format = js_get_int(commit, "format", -1);
+    if (format != CHECKPOINT_FORMAT)
+        return error_set(err, "%s: checkpoint format %lld; this version reads %d", path,
+                         (long long)format, CHECKPOINT_FORMAT);
+    if (check_digest(commit, "index", index, err) || check_digest(commit, "meta", meta, err) ||
+        catalog_read(&checkpoint->catalog, index, err))
+        return -1;
+    if (js_get_int(commit, "step", -1) != checkpoint->catalog.step ||
+        js_get_int(commit, "ranks", -1) != checkpoint->catalog.file_count)
+        return error_set(err, "%s: COMMIT and index.h5 disagree about step or ranks", path);
+    checkpoint->meta = js_read(meta, err);
+    if (!checkpoint->meta)
+        return -1;
+    for (int64_t i = 0; i < checkpoint->catalog.file_count; i++)
+        checkpoint->bytes += checkpoint->catalog.files[i].bytes;
+    return 0;
+}
+
+int checkpoint_open(struct checkpoint **out, const char *path, struct error *err)
+{
+    struct checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
+    struct js *commit = NULL;
+    char *mark = disk_path(err, "%s/COMMIT", path), *index = disk_path(err, "%s/index.h5", path);
+    char *meta = disk_path(err, "%s/meta.json", path);
+    struct stat info;
+    int rc = -1;
+    *out = NULL;
+    if (checkpoint)
+        checkpoint->path = disk_path(err, "%s", path);
+    if (!checkpoint || !checkpoint->path || !mark || !index || !meta)
+        error_set(err, "%s: out of memory", path);
+    else if (stat(mark, &info))
+        error_set(err, "%s is not a committed checkpoint (it has no file COMMIT)", path);
+    else if ((commit = js_read(mark, err)))
+        rc = read_parts(checkpoint, commit, index, meta, err);
+    js_free(commit);
+    free(meta);
+    free(index);
+    free(mark);
+    if (rc)
+        checkpoint_close(checkpoint);
+    else
+        *out = checkpoint;
+    return rc;
+}
+
+void checkpoint_close(struct checkpoint *checkpoint)
+{
+    if (!checkpoint)
+        return;
+    catalog_free(&checkpoint->catalog);
+    js_free(checkpoint->meta);
+    free(checkpoint->path);
+    free(checkpoint);
+}
+
+int64_t checkpoint_step(const struct checkpoint *checkpoint)
+{
+    return checkpoint->catalog.step;
+}
+
+const struct js *checkpoint_meta(const struct checkpoint *checkpoint)
+{
+    return checkpoint->meta;
+}
+
+const char *checkpoint_path(const struct checkpoint *checkpoint)
+{
+    return checkpoint->path;
+}
+
+int checkpoint_ranks(const struct checkpoint *checkpoint)
+{
+    return (int)checkpoint->catalog.file_count;
+}
+
+int64_t checkpoint_bytes(const struct checkpoint *checkpoint)
+{
+    return checkpoint->bytes;
+}
+
+int checkpoint_tensors(const struct checkpoint *checkpoint)
+{
+    return (int)checkpoint->catalog.tensor_count;
+}
+
+struct checkpoint_piece checkpoint_tensor(const struct checkpoint *checkpoint, int i)
+{
+    const struct catalog_tensor *tensor = &checkpoint->catalog.tensors[i];
+    struct checkpoint_piece piece = {
+        .name = tensor->name,
+        .dtype = (enum dtype)dtype_find(tensor->dtype),
+        .rank = (int)tensor->rank,
+        .count = tensor->elems,
+    };
+    memcpy(piece.dims, tensor->dims, sizeof piece.dims);
+    return piece;
+}
+
+int64_t checkpoint_pieces(const struct checkpoint *checkpoint, int i)
+{
+    return checkpoint->catalog.tensors[i].count;
+}

@@ -1,0 +1,242 @@
+/* checkpoint_load.c - reading any intervals out of those that are stored; see checkpoint.h.
+ *
+ * The wanted pieces are cut at the borders of the stored ones.  The segments so found are
+ * sorted by file and offset and read in that order: large ones straight to where they belong,
+ * neighbouring small ones by one read into a buffer.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/checkpoint_private.h"
+#include "io/disk.h"
+
+/* Segments up to RUN_BYTES are read together when no more than GAP_BYTES lie between them. */
+enum { RUN_BYTES = 4 << 20, GAP_BYTES = 64 << 10 };
+
+struct segment {
+    int64_t shard, offset, elems;
+    enum dtype from, into;
+    char *to;
+};
+
+struct reader {
+    const struct checkpoint *checkpoint;
+    struct segment *segments;
+    int64_t count, room;
+    char *buffer; /* [RUN_BYTES] */
+    char *path;   /* of the file being read */
+    int fd;
+};
+
+static int64_t stored_bytes(const struct segment *segment)
+{
+    return segment->elems * (int64_t)dtype_bytes(segment->from);
+}
+
+static int64_t end_of(const struct segment *segment)
+{
+    return segment->offset + stored_bytes(segment);
+}
+
+/* Cutting */
+
+static int add_segment(struct reader *reader, struct segment segment, struct error *err)
+{
+    if (reader->count == reader->room) {
+        int64_t room = reader->room ? 2 * reader->room : 256;
+        void *more = realloc(reader->segments, (size_t)room * sizeof segment);
+        if (!more)
+            return error_set(err, "out of memory reading a checkpoint");
+        reader->segments = more;
+        reader->room = room;
+    }
+    reader->segments[reader->count++] = segment;
+    return 0;
+}
+
+static int check_wanted(const struct reader *reader, const struct checkpoint_piece *wanted,
+                        const struct catalog_tensor *tensor, struct error *err)
+{
+    const char *path = reader->checkpoint->path;
+    if (!tensor)
+        return error_set(err, "%s has no tensor %s", path, wanted->name);
+    int same = wanted->rank == tensor->rank;
+    for (int i = 0; same && i < wanted->rank; i++)
+        same = wanted->dims[i] == tensor->dims[i];
+    if (!same)
+        return error_set(err,
+                         "%s: tensor %s has other dimensions (%lld elements) than wanted "
+                         "(%lld elements)",
+                         path, wanted->name, (long long)tensor->elems,
+                         (long long)catalog_elems(wanted->rank, wanted->dims));
+    enum dtype stored = (enum dtype)dtype_find(tensor->dtype);
+    int convertible = (stored == DTYPE_F32 || stored == DTYPE_BF16) &&
+                      (wanted->dtype == DTYPE_F32 || wanted->dtype == DTYPE_BF16);
+    if (stored != wanted->dtype && !convertible)
+        return error_set(err, "%s: tensor %s is %s, which is not read as %s", path, wanted->name,
+                         tensor->dtype, dtype_name(wanted->dtype));
+    if (wanted->start < 0 || wanted->count < 0 || wanted->start > tensor->elems - wanted->count)
+        return error_set(err, "%s: elements %lld to %lld are not in tensor %s", path,
+                         (long long)wanted->start, (long long)(wanted->start + wanted->count - 1),
+                         wanted->name);
+    return 0;
+}
+
+/* The first stored piece of the tensor that ends after element `start`. */
+static const struct catalog_piece *first_piece(const struct catalog *catalog,
+                                               const struct catalog_tensor *tensor, int64_t start)
+{
+    int64_t low = tensor->first, high = tensor->first + tensor->count;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (catalog->pieces[middle].start + catalog->pieces[middle].count <= start)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return &catalog->pieces[low];
+}
+
+/* That the stored pieces follow each other without gap was proven on opening. */
+static int cut(struct reader *reader, const struct checkpoint_piece *wanted, struct error *err)
+{
+    const struct catalog *catalog = &reader->checkpoint->catalog;
+    const struct catalog_tensor *tensor = catalog_find(catalog, wanted->name);
+    if (check_wanted(reader, wanted, tensor, err))
+        return -1;
+    enum dtype stored = (enum dtype)dtype_find(tensor->dtype);
+    const struct catalog_piece *piece = first_piece(catalog, tensor, wanted->start);
+    int64_t end = wanted->start + wanted->count;
+    for (int64_t at = wanted->start; at < end; piece++) {
+        int64_t stop = piece->start + piece->count < end ? piece->start + piece->count : end;
+        struct segment segment = {
+            .shard = piece->shard,
+            .offset = piece->offset + (at - piece->start) * (int64_t)dtype_bytes(stored),
+            .elems = stop - at,
+            .from = stored,
+            .into = wanted->dtype,
+            .to = (char *)wanted->data + (at - wanted->start) * (int64_t)dtype_bytes(wanted->dtype),
+        };
+        if (add_segment(reader, segment, err))
+            return -1;
+        at = stop;
+    }
+    return 0;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct segment *x = a, *y = b;
+    if (x->shard != y->shard)
+        return x->shard < y->shard ? -1 : 1;
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+/* Reading */
+
+static void convert(char *to, enum dtype into, const char *from, enum dtype stored, int64_t elems)
+{
+    if (into == stored) {
+        memcpy(to, from, (size_t)elems * dtype_bytes(into));
+        return;
+    }
+    for (int64_t i = 0; i < elems; i++) {
+        if (into == DTYPE_BF16) {
+            float wide;
+            memcpy(&wide, from + i * 4, sizeof wide);
+            ((bf16 *)to)[i] = f32_to_bf16(wide);
+        } else {
+            bf16 narrow;
+            memcpy(&narrow, from + i * 2, sizeof narrow);
+            ((float *)to)[i] = bf16_to_f32(narrow);
+        }
+    }
+}
+
+/* One segment of any size: straight if no conversion is needed. */
+static int read_alone(struct reader *reader, const struct segment *segment, struct error *err)
+{
+    if (segment->from == segment->into)
+        return disk_read(reader->fd, segment->to, (size_t)stored_bytes(segment), segment->offset,
+                         reader->path, err);
+    int64_t width = (int64_t)dtype_bytes(segment->from), most = RUN_BYTES / width;
+    for (int64_t done = 0; done < segment->elems; done += most) {
+        int64_t elems = segment->elems - done < most ? segment->elems - done : most;
+        if (disk_read(reader->fd, reader->buffer, (size_t)(elems * width),
+                      segment->offset + done * width, reader->path, err))
+            return -1;
+        convert(segment->to + done * (int64_t)dtype_bytes(segment->into), segment->into,
+                reader->buffer, segment->from, elems);
+    }
+    return 0;
+}
+
+/* The segments from `first` on that one read serves; returns the index after the last. */
+static int64_t find_run(const struct reader *reader, int64_t first, int64_t *end)
+{
+    const struct segment *head = &reader->segments[first];
+    int64_t i = first + 1;
+    *end = end_of(head);
+    for (; i < reader->count; i++) {
+        const struct segment *next = &reader->segments[i];
+        int64_t reach = end_of(next) > *end ? end_of(next) : *end;
+        if (next->shard != head->shard || next->offset > *end + GAP_BYTES ||
+            reach - head->offset > RUN_BYTES)
+            break;
+        *end = reach;
+    }
+    return i;
+}
+
+/* Read the run that begins with segment *next, and move *next behind it. */
+static int read_run(struct reader *reader, int64_t *next, struct error *err)
+{
+    int64_t first = *next, end;
+    int64_t begin = reader->segments[first].offset;
+    *next = find_run(reader, first, &end);
+    if (*next == first + 1)
+        return read_alone(reader, &reader->segments[first], err);
+    if (disk_read(reader->fd, reader->buffer, (size_t)(end - begin), begin, reader->path, err))
+        return -1;
+    for (int64_t i = first; i < *next; i++) {
+        const struct segment *segment = &reader->segments[i];
+        convert(segment->to, segment->into, reader->buffer + (segment->offset - begin),
+                segment->from, segment->elems);
+    }
+    return 0;
+}
+
+/* Read all segments of one file, from *next on. */
+static int read_shard(struct reader *reader, int64_t *next, struct error *err)
+{
+    int64_t shard = reader->segments[*next].shard;
+    char name[SHARD_NAME];
+    catalog_shard_name(name, shard);
+    reader->path = disk_path(err, "%s/%s", reader->checkpoint->path, name);
+    reader->fd = reader->path ? disk_open(reader->path, O_RDONLY, err) : -1;
+    int rc = reader->fd < 0 ? -1 : 0;
+    while (!rc && *next < reader->count && reader->segments[*next].shard == shard)
+        rc = read_run(reader, next, err);
+    if (reader->fd >= 0)
+        close(reader->fd);
+    free(reader->path);
+    return rc;
+}
+
+int checkpoint_load(struct checkpoint *checkpoint, const struct checkpoint_piece *wanted, int count,
+                    struct error *err)
+{
+    struct reader reader = {.checkpoint = checkpoint, .buffer = malloc(RUN_BYTES)};
+    int rc = reader.buffer ? 0 : error_set(err, "out of memory reading a checkpoint");
+    for (int i = 0; i < count && !rc; i++)
+        rc = cut(&reader, &wanted[i], err);
+    if (!rc && reader.count)
+        qsort(reader.segments, (size_t)reader.count, sizeof *reader.segments, by_place);
+    for (int64_t next = 0; !rc && next < reader.count;)
+        rc = read_shard(&reader, &next, err);
+    free(reader.segments);
+    free(reader.buffer);
+    return rc;
+}

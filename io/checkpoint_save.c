@@ -1,0 +1,293 @@
+/* checkpoint_save.c - writing a checkpoint; see checkpoint.h.
+ *
+ *  1. every rank checks its pieces and sends their description to rank 0, which makes the
+ *     catalog, proves that it covers every element once, and that there is room
+ *  2. every rank writes and fsyncs its shard file
+ *  3. rank 0 gathers where things lie and their checksums, writes index.h5 and meta.json,
+ *     then COMMIT with the checksums of both, renames the folder and fsyncs its parent
+ * The ranks agree on the outcome after each; a failure removes the partial folder.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "io/checkpoint_private.h"
+#include "io/disk.h"
+#include "io/shard.h"
+
+/* Room for headers and index entries, generously. */
+enum { BYTES_PER_PIECE = 4096, BYTES_PER_RANK = 64 << 10 };
+
+struct save {
+    struct world *world;
+    const char *dir;
+    int64_t step;
+    const struct checkpoint_piece *pieces;
+    int count;
+    char *path, *partial, *shard;
+    size_t *sizes; /* [ranks] */
+    /* what this rank tells */
+    struct catalog_entry *entries;
+    struct shard_place *places; /* [1 + count]; the first holds the file's row */
+    /* on rank 0 */
+    struct catalog catalog;
+};
+
+/* Step 1: the plan */
+
+static int check_piece(const struct checkpoint_piece *piece, struct error *err)
+{
+    size_t length = strlen(piece->name);
+    if (!length || length >= CATALOG_NAME || piece->name[0] == '/' ||
+        piece->name[length - 1] == '/' || strstr(piece->name, "//"))
+        return error_set(err, "\"%s\" cannot name a tensor", piece->name);
+    if (piece->rank < 1 || piece->rank > CHECKPOINT_RANK_MAX)
+        return error_set(err, "tensor %s has %d dimensions; 1 to %d are possible", piece->name,
+                         piece->rank, CHECKPOINT_RANK_MAX);
+    for (int i = 0; i < piece->rank; i++)
+        if (piece->dims[i] < 0)
+            return error_set(err, "tensor %s has a negative dimension", piece->name);
+    int64_t elems = catalog_elems(piece->rank, piece->dims);
+    if (piece->start < 0 || piece->count < 0 || piece->start > elems - piece->count)
+        return error_set(err, "elements %lld to %lld are not in tensor %s of %lld elements",
+                         (long long)piece->start, (long long)(piece->start + piece->count - 1),
+                         piece->name, (long long)elems);
+    return 0;
+}
+
+static int describe(struct save *save, struct error *err)
+{
+    int64_t rank = checkpoint_rank(save->world);
+    for (int i = 0; i < save->count; i++) {
+        const struct checkpoint_piece *piece = &save->pieces[i];
+        struct catalog_entry *entry = &save->entries[i];
+        if (check_piece(piece, err))
+            return -1;
+        snprintf(entry->name, sizeof entry->name, "%s", piece->name);
+        entry->dtype = piece->dtype;
+        entry->rank = piece->rank;
+        memcpy(entry->dims, piece->dims, (size_t)piece->rank * sizeof entry->dims[0]);
+        entry->start = piece->start;
+        entry->count = piece->count;
+        entry->shard = rank;
+    }
+    return 0;
+}
+
+static int begin(struct save *save, struct error *err)
+{
+    char file[SHARD_NAME];
+    size_t ranks = (size_t)checkpoint_size(save->world), count = (size_t)save->count;
+    catalog_shard_name(file, checkpoint_rank(save->world));
+    save->path = disk_path(err, "%s/step-%08lld", save->dir, (long long)save->step);
+    save->partial = disk_path(err, "%s/step-%08lld.partial", save->dir, (long long)save->step);
+    save->shard =
+        disk_path(err, "%s/step-%08lld.partial/%s", save->dir, (long long)save->step, file);
+    save->sizes = calloc(ranks, sizeof *save->sizes);
+    save->entries = calloc(count + 1, sizeof *save->entries);
+    save->places = calloc(count + 1, sizeof *save->places);
+    if (!save->path || !save->partial || !save->shard || !save->sizes || !save->entries ||
+        !save->places)
+        return error_set(err, "out of memory preparing a checkpoint");
+    return describe(save, err);
+}
+
+/* Bytes that the checkpoint will take against those that are free. */
+static int check_room(const struct save *save, struct error *err)
+{
+    struct statvfs room;
+    double need = (double)save->catalog.piece_count * BYTES_PER_PIECE +
+                  (double)checkpoint_size(save->world) * BYTES_PER_RANK;
+    for (int64_t t = 0; t < save->catalog.tensor_count; t++) {
+        const struct catalog_tensor *tensor = &save->catalog.tensors[t];
+        need += (double)tensor->elems * (double)dtype_bytes((enum dtype)dtype_find(tensor->dtype));
+    }
+    if (statvfs(save->dir, &room))
+        return error_errno(err, "cannot look at %s", save->dir);
+    double free_bytes = (double)room.f_bavail * (double)room.f_frsize;
+    if (free_bytes < need)
+        return error_set(err,
+                         "%s: the checkpoint needs %.3f GB and %.3f GB are free; make room "
+                         "or lower checkpoint.keep",
+                         save->dir, need / 1e9, free_bytes / 1e9);
+    return 0;
+}
+
+/* Rank 0's part of step 1. */
+static int prepare(struct save *save, const char *entries, struct error *err)
+{
+    int64_t count = 0;
+    for (int i = 0; i < checkpoint_size(save->world); i++)
+        count += (int64_t)(save->sizes[i] / sizeof(struct catalog_entry));
+    if (catalog_build(&save->catalog, (const struct catalog_entry *)entries, count, err) ||
+        catalog_check(&save->catalog, err) || disk_make_folders(save->dir, err) ||
+        disk_remove(save->partial, err) || check_room(save, err))
+        return -1;
+    save->catalog.step = save->step;
+    if (mkdir(save->partial, 0777))
+        return error_errno(err, "cannot create folder %s", save->partial);
+    return 0;
+}
+
+static int plan(struct save *save, struct error *err)
+{
+    char *all = NULL;
+    size_t bytes = (size_t)save->count * sizeof *save->entries;
+    if (checkpoint_gather(save->world, &all, save->sizes, save->entries, bytes, err))
+        return -1;
+    int rc = checkpoint_rank(save->world) ? 0 : prepare(save, all, err);
+    free(all);
+    return checkpoint_agree(save->world, rc, err);
+}
+
+/* Step 2: the shard */
+
+static int write_shard(struct save *save, struct error *err)
+{
+    struct catalog_file file;
+    int rc =
+        shard_make(save->shard, save->pieces, save->count, save->places + 1, err) ||
+                shard_write(save->shard, save->pieces, save->count, save->places + 1, &file, err)
+            ? -1
+            : 0;
+    if (!rc)
+        save->places[0] = (struct shard_place){file.bytes, file.rest};
+    return checkpoint_agree(save->world, rc, err);
+}
+
+/* Step 3: index, commit, publish */
+
+/* Put what the ranks told where the catalog still has the indices of their entries. */
+static int fill_catalog(struct save *save, const struct shard_place *all, struct error *err)
+{
+    struct catalog *catalog = &save->catalog;
+    int ranks = checkpoint_size(save->world);
+    int64_t entries = 0;
+    catalog->files = calloc((size_t)ranks, sizeof *catalog->files);
+    if (!catalog->files)
+        return error_set(err, "out of memory for a catalog of %d files", ranks);
+    catalog->file_count = ranks;
+    /* entry i of all ranks is place i + shard + 1: each rank's file row precedes its own */
+    for (int64_t i = 0; i < catalog->piece_count; i++) {
+        struct catalog_piece *piece = &catalog->pieces[i];
+        const struct shard_place *place = &all[piece->offset + piece->shard + 1];
+        piece->offset = place->offset;
+        piece->checksum = place->checksum;
+    }
+    for (int i = 0; i < ranks; i++) {
+        const struct shard_place *row = &all[entries + i];
+        catalog->files[i] = (struct catalog_file){row->offset, row->checksum};
+        entries += (int64_t)(save->sizes[i] / sizeof *row) - 1;
+    }
+    return 0;
+}
+
+static void add_digest(struct js *commit, const char *key, uint64_t hash)
+{
+    char digest[24];
+    snprintf(digest, sizeof digest, "%016llx", (unsigned long long)hash);
+    js_add_string(commit, key, digest);
+}
+
+static void add_common(struct js *json, const struct save *save)
+{
+    js_add_int(json, "format", CHECKPOINT_FORMAT);
+    js_add_int(json, "step", save->step);
+    js_add_int(json, "ranks", checkpoint_size(save->world));
+}
+
+static int write_commit(const struct save *save, const char *index, const char *meta,
+                        const char *path, struct error *err)
+{
+    uint64_t index_hash, meta_hash;
+    if (disk_hash(index, &index_hash, NULL, err) || disk_hash(meta, &meta_hash, NULL, err))
+        return -1;
+    struct js *commit = js_object();
+    add_common(commit, save);
+    add_digest(commit, "index", index_hash);
+    add_digest(commit, "meta", meta_hash);
+    int rc = js_write(commit, JS_ONE_LINE, path, err);
+    js_free(commit);
+    return rc;
+}
+
+static int write_index(struct save *save, struct js *meta, struct error *err)
+{
+    struct js *own = meta ? NULL : js_object();
+    char *index = disk_path(err, "%s/index.h5", save->partial);
+    char *about = disk_path(err, "%s/meta.json", save->partial);
+    char *commit = disk_path(err, "%s/COMMIT", save->partial);
+    int rc = index && about && commit ? 0 : -1;
+    add_common(meta ? meta : own, save);
+    rc = rc || catalog_write(&save->catalog, index, err) || disk_sync(index, err) ||
+         js_write(meta ? meta : own, JS_INDENTED, about, err) ||
+         write_commit(save, index, about, commit, err) || disk_sync(save->partial, err);
+    free(commit);
+    free(about);
+    free(index);
+    js_free(own);
+    return rc ? -1 : 0;
+}
+
+/* Swap the new folder for one of the same step.  Where the file system cannot swap, the old
+ * one is called .old for a moment, a name that checkpoint_list() knows too. */
+static int replace(const struct save *save, struct error *err)
+{
+    if (!renameat2(AT_FDCWD, save->partial, AT_FDCWD, save->path, RENAME_EXCHANGE))
+        return disk_sync_parent(save->path, err) || disk_remove(save->partial, err);
+    char *old = disk_path(err, "%s.old", save->path);
+    int rc = old ? disk_remove(old, err) : -1;
+    if (!rc && (rename(save->path, old) || rename(save->partial, save->path)))
+        rc = error_errno(err, "cannot replace %s", save->path);
+    if (!rc)
+        rc = disk_sync_parent(save->path, err) || disk_remove(old, err);
+    free(old);
+    return rc;
+}
+
+static int publish(const struct save *save, struct error *err)
+{
+    if (!access(save->path, F_OK))
+        return replace(save, err);
+    if (rename(save->partial, save->path))
+        return error_errno(err, "cannot rename %s to %s", save->partial, save->path);
+    return disk_sync_parent(save->path, err);
+}
+
+static int commit(struct save *save, struct js *meta, struct error *err)
+{
+    char *all = NULL;
+    size_t bytes = ((size_t)save->count + 1) * sizeof *save->places;
+    if (checkpoint_gather(save->world, &all, save->sizes, save->places, bytes, err))
+        return -1;
+    int rc = 0;
+    if (!checkpoint_rank(save->world))
+        rc = fill_catalog(save, (const struct shard_place *)all, err) ||
+             write_index(save, meta, err) || publish(save, err);
+    free(all);
+    return checkpoint_agree(save->world, rc ? -1 : 0, err);
+}
+
+int checkpoint_save(struct world *world, const char *dir, int64_t step,
+                    const struct checkpoint_piece *pieces, int count, struct js *meta,
+                    struct error *err)
+{
+    struct save save = {.world = world, .dir = dir, .step = step, .pieces = pieces, .count = count};
+    int rc = checkpoint_agree(world, begin(&save, err), err);
+    rc = rc || plan(&save, err) || write_shard(&save, err) || commit(&save, meta, err);
+    if (rc && !checkpoint_rank(world) && save.partial)
+        disk_remove(save.partial, NULL);
+    catalog_free(&save.catalog);
+    free(save.places);
+    free(save.entries);
+    free(save.sizes);
+    free(save.shard);
+    free(save.partial);
+    free(save.path);
+    return rc ? -1 : 0;
+}

@@ -1,0 +1,43 @@
+/* checkpoint_verify.c - is everything there, and unchanged?  See checkpoint.h. */
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "io/checkpoint_private.h"
+#include "io/disk.h"
+#include "io/shard.h"
+
+static char *shard_path(const struct checkpoint *checkpoint, int64_t shard, struct error *err)
+{
+    char name[SHARD_NAME];
+    catalog_shard_name(name, shard);
+    return disk_path(err, "%s/%s", checkpoint->path, name);
+}
+
+int checkpoint_verify(struct checkpoint *checkpoint, int part, int parts, struct error *err)
+{
+    int rc = 0;
+    for (int64_t i = part; i < checkpoint->catalog.file_count && !rc; i += parts) {
+        char *path = shard_path(checkpoint, i, err);
+        rc = path ? shard_verify(path, &checkpoint->catalog, i, err) : -1;
+        free(path);
+    }
+    return rc;
+}
+
+int checkpoint_sizes(const struct checkpoint *checkpoint, struct error *err)
+{
+    int rc = 0;
+    for (int64_t i = 0; i < checkpoint->catalog.file_count && !rc; i++) {
+        struct stat info;
+        char *path = shard_path(checkpoint, i, err);
+        if (!path)
+            return -1;
+        if (stat(path, &info))
+            rc = error_errno(err, "cannot look at %s", path);
+        else if (info.st_size != checkpoint->catalog.files[i].bytes)
+            rc = error_set(err, "%s has %lld bytes, %lld were written", path,
+                           (long long)info.st_size, (long long)checkpoint->catalog.files[i].bytes);
+        free(path);
+    }
+    return rc;
+}
