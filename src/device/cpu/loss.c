@@ -2,17 +2,21 @@
 #include "device/cpu/kernels.h"
 #include "device/cpu/simd.h"
 
-/* Lanes from n on become fill. */
-SIMD_INLINE vf fill_rest(vf v, int64_t n, float fill)
+/* The last n < CPU_LANES elements, and -inf behind them. */
+SIMD_INLINE vf get_tail(const float *x, int64_t n)
 {
-    return vf_select(vi_lanes() < (int32_t)min_i64(n, CPU_LANES), v, vf_set(fill));
+    vf v = vf_get_part(DTYPE_F32, x, 0, n);
+    return vf_select(vi_lanes() < (int32_t)n, v, vf_set(-INFINITY));
 }
 
 static float row_max(const float *x, int64_t n)
 {
     vf top = vf_set(-INFINITY);
-    for (int64_t i = 0; i < n; i += CPU_LANES)
-        top = vf_max(top, fill_rest(vf_get_some(DTYPE_F32, x, i, n - i), n - i, -INFINITY));
+    int64_t i = 0;
+    for (; i + CPU_LANES <= n; i += CPU_LANES)
+        top = vf_max(top, vf_load(x + i));
+    if (i < n)
+        top = vf_max(top, get_tail(x + i, n - i));
     return vf_top(top);
 }
 
@@ -22,12 +26,12 @@ static double row_sum(const float *x, int64_t n, float top)
     enum { BLOCK = 1024 };
     double sum = 0;
     for (int64_t begin = 0; begin < n; begin += BLOCK) {
-        int64_t end = min_i64(begin + BLOCK, n);
+        int64_t i = begin, end = min_i64(begin + BLOCK, n);
         vf part = {0};
-        for (int64_t i = begin; i < end; i += CPU_LANES) {
-            vf v = fill_rest(vf_get_some(DTYPE_F32, x, i, end - i), end - i, -INFINITY);
-            part += vf_exp(v - top);
-        }
+        for (; i + CPU_LANES <= end; i += CPU_LANES)
+            part += vf_exp(vf_load(x + i) - top);
+        if (i < end)
+            part += vf_exp(get_tail(x + i, end - i) - top);
         sum += vf_sum(part);
     }
     return sum;

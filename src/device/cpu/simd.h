@@ -87,8 +87,12 @@ SIMD_INLINE void vf_store_bf16(bf16 *p, vf v)
     memcpy(p, &h, sizeof h);
 }
 
-/* The next four take a tensor of type dt (fp32 or bf16) and an element index into it.
- * With dt a constant where they are inlined, the branch is gone. */
+/* As vf_to_bf16(), but hardware may make a denormal 0; at the end of the file. */
+SIMD_INLINE vh vf_to_bf16_flushed(vf v);
+
+/* The next four take a tensor of type dt (fp32 or bf16) and an element index into it;
+ * bf16 denormals may be stored as 0.  With dt a constant where they are inlined, the branch
+ * is gone. */
 SIMD_INLINE vf vf_get(enum dtype dt, const void *base, int64_t index)
 {
     if (dt == DTYPE_BF16)
@@ -98,34 +102,19 @@ SIMD_INLINE vf vf_get(enum dtype dt, const void *base, int64_t index)
 
 SIMD_INLINE void vf_put(enum dtype dt, void *base, int64_t index, vf v)
 {
-    if (dt == DTYPE_BF16)
-        vf_store_bf16((bf16 *)base + index, v);
-    else
+    if (dt == DTYPE_BF16) {
+        vh h = vf_to_bf16_flushed(v);
+        memcpy((bf16 *)base + index, &h, sizeof h);
+    } else {
         vf_store((float *)base + index, v);
-}
-
-/* As vf_get(), of the first n < CPU_LANES elements; zeros follow. */
-SIMD_INLINE vf vf_get_part(enum dtype dt, const void *base, int64_t index, int64_t n)
-{
-    float part[CPU_LANES] = {0};
-    for (int64_t i = 0; i < n; i++)
-        part[i] = dt == DTYPE_BF16 ? bf16_to_f32(((const bf16 *)base)[index + i])
-                                   : ((const float *)base)[index + i];
-    return vf_load(part);
-}
-
-/* As vf_put(), of the first n < CPU_LANES elements. */
-SIMD_INLINE void vf_put_part(enum dtype dt, void *base, int64_t index, int64_t n, vf v)
-{
-    float part[CPU_LANES];
-    vf_store(part, v);
-    for (int64_t i = 0; i < n; i++) {
-        if (dt == DTYPE_BF16)
-            ((bf16 *)base)[index + i] = f32_to_bf16(part[i]);
-        else
-            ((float *)base)[index + i] = part[i];
     }
 }
+
+/* As vf_get(), of the first n < CPU_LANES elements; zeros follow.  At the end of the file. */
+SIMD_INLINE vf vf_get_part(enum dtype dt, const void *base, int64_t index, int64_t n);
+
+/* As vf_put(), of the first n < CPU_LANES elements. */
+SIMD_INLINE void vf_put_part(enum dtype dt, void *base, int64_t index, int64_t n, vf v);
 
 /* Elements [index, index + left), at most a vector of them: full or part as left says. */
 SIMD_INLINE vf vf_get_some(enum dtype dt, const void *base, int64_t index, int64_t left)
@@ -240,6 +229,28 @@ SIMD_INLINE vf vf_min(vf a, vf b)
 {
     return (vf)_mm512_min_ps((__m512)a, (__m512)b);
 }
+
+SIMD_INLINE vh vf_to_bf16_flushed(vf v)
+{
+    return (vh)_mm512_cvtneps_pbh((__m512)v);
+}
+
+SIMD_INLINE vf vf_get_part(enum dtype dt, const void *base, int64_t index, int64_t n)
+{
+    __mmask16 first = (__mmask16)((1u << n) - 1);
+    if (dt == DTYPE_BF16)
+        return vf_from_bf16((vh)_mm256_maskz_loadu_epi16(first, (const bf16 *)base + index));
+    return (vf)_mm512_maskz_loadu_ps(first, (const float *)base + index);
+}
+
+SIMD_INLINE void vf_put_part(enum dtype dt, void *base, int64_t index, int64_t n, vf v)
+{
+    __mmask16 first = (__mmask16)((1u << n) - 1);
+    if (dt == DTYPE_BF16)
+        _mm256_mask_storeu_epi16((bf16 *)base + index, first, (__m256i)vf_to_bf16_flushed(v));
+    else
+        _mm512_mask_storeu_ps((float *)base + index, first, (__m512)v);
+}
 #else
 SIMD_INLINE vu simd_widen(vh h)
 {
@@ -265,6 +276,32 @@ SIMD_INLINE vf vf_max(vf a, vf b)
 SIMD_INLINE vf vf_min(vf a, vf b)
 {
     return vf_select(a < b, a, b);
+}
+
+SIMD_INLINE vh vf_to_bf16_flushed(vf v)
+{
+    return vf_to_bf16(v);
+}
+
+SIMD_INLINE vf vf_get_part(enum dtype dt, const void *base, int64_t index, int64_t n)
+{
+    float part[CPU_LANES] = {0};
+    for (int64_t i = 0; i < n; i++)
+        part[i] = dt == DTYPE_BF16 ? bf16_to_f32(((const bf16 *)base)[index + i])
+                                   : ((const float *)base)[index + i];
+    return vf_load(part);
+}
+
+SIMD_INLINE void vf_put_part(enum dtype dt, void *base, int64_t index, int64_t n, vf v)
+{
+    float part[CPU_LANES];
+    vf_store(part, v);
+    for (int64_t i = 0; i < n; i++) {
+        if (dt == DTYPE_BF16)
+            ((bf16 *)base)[index + i] = f32_to_bf16(part[i]);
+        else
+            ((float *)base)[index + i] = part[i];
+    }
 }
 #endif
 
