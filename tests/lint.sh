@@ -1,0 +1,205 @@
+#!/bin/bash
+# lint.sh - the rules of the house, kept by machine.
+#
+#   lint.sh                  every rule on these sources, then lint_self.sh: can they fail?
+#   lint.sh [-C DIR] RULE... some rules, on the sources in DIR
+#
+# A rule is a function that prints what breaks it, one line each; silence is success.
+# Exit code 77 of a rule: a tool is missing, named by what it printed.
+set -u
+export LC_ALL=C
+top=$(cd "$(dirname "$0")/.." && pwd)
+rules="layers homes ending asserts preprocessor files functions format scripts text globals"
+
+product() { find src io -name m4 -prune -o -name "$1" -type f -print | sort; }
+sources() { find src io tests doc -name m4 -prune -o -name '*.[ch]' -type f -print | sort; }
+
+# A file without its comments, lines kept.
+bare() { ${CC:-cc} -fpreprocessed -dD -E -P -w -x c "$1" 2>/dev/null; }
+
+# Matches of a pattern in code; the rest of the arguments are files that may have it.
+only_in() {
+    pattern=$1 message=$2 allowed=$3
+    product '*.[ch]' | while read -r file; do
+        [[ $file =~ $allowed ]] && continue
+        bare "$file" | grep -nE "$pattern" | head -n 1 | sed "s|^[0-9]*:|$file: $message: |"
+    done
+}
+
+# A file includes its own folder and folders below it, nothing else of the house.
+rule_layers()
+{
+    grep -nE '^ *# *include *"' $(product '*.[ch]') /dev/null | awk -F: '
+        BEGIN {
+            n = split("base config device comm io graph model step train cli", order, " ")
+            for (i = 1; i <= n; i++) level[order[i]] = i
+            level["plan"] = level["train"]
+        }
+        {
+            split($1, path, "/")
+            own = path[1] == "src" ? path[2] : path[1]
+            match($3, /"[^"]*"/)
+            name = substr($3, RSTART + 1, RLENGTH - 2)
+            if (name !~ /\//) next
+            split(name, parts, "/")
+            to = parts[1]
+            if (!(to in level))
+                print $1 ":" $2 ": " name ": no folder of the house"
+            else if (to != own && level[to] >= level[own])
+                print $1 ":" $2 ": " own " must not know " to
+        }'
+}
+
+# Every outside library is known to one place.
+rule_homes()
+{
+    while read -r header home; do
+        product '*.[ch]' | grep -vE "^($home)\$" |
+            xargs -r grep -nE "^ *# *include *[<\"]$header[>\"]" |
+            home=$home awk '{ print $0 "  (its home is " ENVIRON["home"] ")" }'
+    done <<'END'
+mpi(-ext)?\.h src/comm/.*
+hdf5\.h|H5.*\.h io/h5(_.*)?\.[ch]
+dnnl.*\.h|oneapi/.*\.h src/device/cpu/(gemm.*\.c|onednn\.[ch])
+cblas\.h|mkl.*\.h src/device/cpu/gemm.*\.c
+yaml\.h src/config/yaml\.c
+jansson\.h src/base/json\.c
+xxhash\.h src/base/hash\.c
+hwloc\.h|hwloc/.*\.h src/comm/topology\.c
+cuda.*\.h|nccl\.h src/(device/cuda|comm)/.*
+END
+}
+
+# Functions return; only main and the end of the world end the process.
+rule_ending()
+{
+    only_in '(^|[^_[:alnum:]])(exit|_exit|_Exit|quick_exit|abort) *\(' 'ends the process' \
+        '^src/cli/main\.c$|^src/comm/world\.c$'
+}
+
+rule_asserts()
+{
+    only_in '(^|[^_[:alnum:]])assert *\(.*(MPI_|\+\+|--|[^=!<>]=[^=])' 'work inside assert' '^$'
+}
+
+# At most one #if per thousand lines: variation goes through tables.
+rule_preprocessor()
+{
+    lines=$(cat $(product '*.c') /dev/null | wc -l)
+    ifs=$(cat $(product '*.c') /dev/null | grep -cE '^ *# *(if|ifdef|ifndef)\b')
+    [ "$ifs" -le $((lines / 1000 + 1)) ] || echo "$ifs #if in $lines lines"
+}
+
+rule_files()
+{
+    wc -l $(sources) | awk '$2 != "total" && $1 > 600 { print $2 ": " $1 " lines, at most 600" }'
+    product '*.c' | xargs wc -l | awk '$2 != "total" { print $1 }' | sort -n |
+        awk '{ a[NR] = $1 } END { m = a[int((NR + 1) / 2)]
+                                  if (m >= 200) print "half of the .c files have " m " lines or more" }'
+    for file in $(find . -name '*.mk' -o -name configure.ac | grep -v '^./build' | sort); do
+        most=20
+        [ "${file##*/}" != configure.ac ] || most=130
+        [ "$(wc -l <"$file")" -lt $most ] || echo "$file: $(wc -l <"$file") lines, under $most"
+    done
+}
+
+rule_functions()
+{
+    if ! ctags --version 2>/dev/null | grep -q 'Universal Ctags'; then
+        echo "no universal-ctags"
+        return 77
+    fi
+    ctags -x --languages=C --langmap=C:.c --kinds-C=f --_xformat='%F %n %{end} %N' \
+        $(sources | grep '\.c$') 2>/dev/null | awk '
+        $3 != "" { size = $3 - $2 + 1; all++; small += size < 45
+                   if (size > 100) print $1 ":" $2 ": " $4 " has " size " lines, at most 100" }
+        END { if (!all) print "ctags found no function"
+              else if (small * 10 < all * 9)
+                  print all - small " of " all " functions have 45 lines or more" }'
+}
+
+rule_format()
+{
+    if ! clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
+        echo "no clang-format 14"
+        return 77
+    fi
+    sources | xargs clang-format --style=file --dry-run -Werror 2>&1 | grep 'error:' |
+        sort -t: -k1,1 -u
+}
+
+# Scripts parse, may be run, and say what runs them.
+rule_scripts()
+{
+    find . -name '*.sh' -type f -o -path './.ci/run' | grep -vE '^./build|/m4/' | sort | while read -r file; do
+        case $(head -n 1 "$file") in
+        '#!/bin/sh') sh -n "$file" 2>&1 ;;
+        '#!/bin/bash') bash -n "$file" 2>&1 ;;
+        *) echo "$file: first line is neither #!/bin/sh nor #!/bin/bash" ;;
+        esac
+        [ -x "$file" ] || echo "$file: not executable"
+    done
+}
+
+# Plain text, one newline at the end, a purpose first; structs are called struct.
+rule_text()
+{
+    files=$(sources; find . -name '*.sh' -o -name '*.mk' -o -name '*.ac' -o -name '*.in' |
+        grep -vE '^./build|/m4/|Makefile\.in|defines\.h\.in')
+    grep -nE '[[:space:]]$' $files | sed 's/:.*$/: space at the end of a line/' | sort -u
+    for file in $files; do
+        [ -z "$(tail -c 1 "$file")" ] || echo "$file: no newline at the end"
+        case $file in *.[ch])
+            head -n 1 "$file" | grep -q "^/\* ${file##*/} - " ||
+                echo "$file: line 1 does not say: /* ${file##*/} - why it exists" ;;
+        esac
+    done
+    only_in '^ *typedef (struct|enum|union)' 'typedef' '^$'
+}
+
+# The library holds no variables, only const tables.
+rule_globals()
+{
+    library=${TRIREME_BUILD:-build}/libtrireme.a
+    if [ ! -f "$library" ]; then
+        echo "no $library"
+        return 77
+    fi
+    objdump -t "$library" | awk '
+        / file format / { object = $1; sub(/:$/, "", object) }
+        / O \.t?(data|bss)[.[:alnum:]_]*/ && !/ \.data\.rel\.ro/ { print object " " $NF }' |
+        grep -v ' __func__'
+}
+
+run_rules() {
+    bad=0
+    for rule in "$@"; do
+        problems=$("rule_$rule" 2>&1)
+        code=$?
+        if [ $code = 77 ]; then
+            echo "skip $rule: $problems"
+        elif [ -z "$problems" ]; then
+            echo "ok $rule"
+        else
+            bad=1
+            echo "not ok $rule: $(printf '%s\n' "$problems" | head -n 1)" \
+                "($(printf '%s\n' "$problems" | wc -l) in all)"
+            printf '%s\n' "$problems" | sed 's/^/#   /'
+        fi
+    done
+    return $bad
+}
+
+if [ "${1-}" = -C ]; then
+    top=$2
+    shift 2
+fi
+cd "$top" || exit 1
+if [ $# -gt 0 ]; then
+    run_rules "$@"
+    exit
+fi
+run_rules $rules
+failed=$?
+tests/lint_self.sh || failed=1
+exit $failed

@@ -1,0 +1,88 @@
+#!/bin/bash
+# lint_self.sh - can the rules of lint.sh fail?  A violation of each is seeded into a copy of
+# the sources, and lint.sh has to name it.
+set -u
+export LC_ALL=C
+top=$(cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-lint.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+failed=0
+
+lines() { for ((i = 0; i < $1; i++)); do echo "$2"; done; }
+function_of() { echo "void $1(void)" && echo "{" && lines $(($2 - 3)) "    $1();" && echo "}"; }
+
+# seed RULE WORD NAME FILE: FILE, of the lines on standard input, is added; RULE fails and says
+# WORD; without FILE it succeeds, or fails without WORD.
+seed() {
+    rule=$1 word=$2 name=$3 file=$4
+    before=$("$top/tests/lint.sh" -C "$work" "$rule" 2>&1)
+    mkdir -p "$(dirname "$work/$file")"
+    cat >"$work/$file"
+    after=$("$top/tests/lint.sh" -C "$work" "$rule" 2>&1)
+    rm -f "$work/$file"
+    case $before$after in
+    "skip $rule:"*) echo "skip lint_self $name: ${before#*: }" ;;
+    *)
+        if ! printf '%s\n' "$before" | grep -qE "$word" && printf '%s\n' "$after" |
+            grep -qE "^not ok $rule" && printf '%s\n' "$after" | grep -qE "$word"; then
+            echo "ok lint_self $name"
+        else
+            failed=1
+            echo "not ok lint_self $name: before: $before; after: $after" | tr '\n' ' '
+            echo
+        fi
+        ;;
+    esac
+}
+
+mkdir -p "$work/src" "$work/io" "$work/tests" "$work/doc" "$work/src/base"
+cp "$top/.clang-format" "$work/"
+cp "$top/src/base/error.c" "$top/src/base/error.h" "$work/src/base/"
+
+seed layers 'base must not know config' "a layer that looks up" src/base/up.c <<<'#include "config/config.h"'
+seed layers 'io must not know step' "io that knows the step" io/up.h <<<'#include "step/program.h"'
+seed layers 'train must not know plan' "neighbours" src/train/side.c <<<'#include "plan/plan.h"'
+seed layers 'no folder of the house' "an unknown folder" src/train/far.c <<<'#include "lib/lib.h"'
+for home in 'mpi.h io/a.c' 'hdf5.h src/step/a.c' 'dnnl.h src/graph/a.c' 'cblas.h src/device/cpu/a.c' \
+    'yaml.h src/config/a.c' 'jansson.h src/train/a.c' 'xxhash.h io/a.c' 'hwloc.h src/comm/a.c'; do
+    seed homes "${home#* }:" "${home% *} away from home" "${home#* }" <<<"#include <${home% *}>"
+done
+seed ending 'src/base/stop.c' "exit" src/base/stop.c <<<'void stop(void) { exit(3); }'
+seed ending 'src/comm/stop.c' "abort" src/comm/stop.c <<<'void stop(void) { abort(); }'
+seed asserts 'src/comm/a.c' "MPI inside assert" src/comm/a.c <<<'void f(void) { assert(MPI_Init(0, 0) == 0); }'
+seed asserts 'src/comm/a.c' "assignment inside assert" src/comm/a.c <<<'void f(int i) { assert(i = 1); }'
+lines 9 '#if X' | seed preprocessor '#if in' "#if everywhere" src/base/if.c
+lines 601 '/* x */' | seed files 'src/base/long.c: 601 lines' "a file too long" src/base/long.c
+lines 250 '/* x */' >"$work/src/base/one.c"
+lines 250 '/* x */' | seed files 'half of the .c files' "files long by habit" src/base/two.c
+rm "$work/src/base/one.c"
+lines 20 'x' | seed files 'local.mk: 20 lines' "a make fragment too long" src/base/local.mk
+function_of big 101 | seed functions 'big has 101 lines' "a function too long" src/base/big.c
+for ((f = 0; f < 9; f++)); do function_of f$f 46; done |
+    seed functions 'have 45 lines or more' "functions long by habit" src/base/many.c
+seed format 'src/base/odd.c' "another format" src/base/odd.c <<<'int  x ;'
+chmod 755 "$work/tests"
+seed scripts 'tests/odd.sh: not executable' "a script that cannot be run" tests/odd.sh <<<'#!/bin/sh'
+seed scripts 'first line' "a script of nobody" tests/odd.sh <<<'true'
+printf '#!/bin/sh\nif true; then\n' | seed scripts 'odd.sh' "a script that does not parse" tests/odd.sh
+printf '/* odd.c - x */\nint x; \n' | seed text 'odd.c: space' "space at the end" src/base/odd.c
+printf '/* odd.c - x */\nint x;' | seed text 'odd.c: no newline' "no newline" src/base/odd.c
+seed text 'odd.c: line 1' "a file without a purpose" src/base/odd.c <<<'int x;'
+printf '/* odd.c - x */\ntypedef struct x x;\n' | seed text 'odd.c: typedef' "typedef" src/base/odd.c
+echo 'int counter = 1; const int fixed = 2; static int hidden; int *f(void) { return &hidden; }
+      const char *const names[] = {"a"};' >"$work/g.c"
+if cc -c -o "$work/g.o" "$work/g.c" && ar crs "$work/g.a" "$work/g.o"; then
+    TRIREME_BUILD=$work/build
+    export TRIREME_BUILD
+    mkdir "$work/build" && echo >"$work/e.c" && cc -c -o "$work/e.o" "$work/e.c"
+    ar crs "$work/build/libtrireme.a" "$work/e.o"
+    seed globals 'counter' "a variable" build/libtrireme.a <"$work/g.a"
+    cp "$work/g.a" "$work/build/libtrireme.a"
+    found=$("$top/tests/lint.sh" -C "$work" globals | grep -c '^#')
+    if [ "$found" = 2 ]; then echo "ok lint_self variables, not constants"; else
+        failed=1
+        echo "not ok lint_self variables, not constants: $found found"
+    fi
+fi
+exit $failed
