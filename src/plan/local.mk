@@ -1,1 +1,1 @@
-libtrireme_a_SOURCES +=
+libtrireme_a_SOURCES += src/plan/report.c src/plan/report.h

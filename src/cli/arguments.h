@@ -1,0 +1,19 @@
+/* arguments.h - what commands' argument lists share. */
+#ifndef TRIREME_CLI_ARGUMENTS_H
+#define TRIREME_CLI_ARGUMENTS_H
+
+#include "config/config.h"
+
+/* [CONFIG] [key=value ...]: argv[0] is skipped; the first argument without '=' is the file.
+ * Returns 0, or -1 with err set. */
+int arguments_config(struct config *config, int argc, char **argv, struct error *err);
+
+/* An option with a value, as "--name VALUE" or "--name=VALUE": take it out of argv (argc
+ * shrinks) and return it; NULL if absent. */
+const char *arguments_option(const char *name, int *argc, char **argv);
+
+/* The same as a number in [least, most]; otherwise if absent.  Returns 0, or -1 with err set. */
+int arguments_number(const char *name, int *argc, char **argv, double least, double most,
+                     double *value, double otherwise, struct error *err);
+
+#endif

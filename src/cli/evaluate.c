@@ -1,0 +1,62 @@
+/* evaluate.c - trireme evaluate: the loss of a run's newest checkpoint on data.valid. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "train/evaluate.h"
+#include "train/saved.h"
+#include "train/weights.h"
+
+static int load(struct session *session, struct error *err)
+{
+    const struct config *config = &session->config;
+    const char *from = config->checkpoint.resume;
+    struct checkpoint *checkpoint = NULL;
+    if (!strcmp(from, "none"))
+        return error_set(err, "checkpoint.resume is none: there is nothing to evaluate");
+    if (!strcmp(from, "auto"))
+        from = config->run.dir;
+    if (saved_open(&checkpoint, session->world, from, session->log, err))
+        return -1;
+    int rc = world_agree(session->world, weights_load(session, checkpoint, err), err);
+    if (!rc)
+        log_info(session->log, "evaluating %s", checkpoint_path(checkpoint));
+    checkpoint_close(checkpoint);
+    return rc;
+}
+
+static int run(struct session *session, struct error *err)
+{
+    struct batches valid = {0};
+    double loss, targets;
+    int rc = world_agree(session->world,
+                         batches_open(&valid, session, session->config.data.valid,
+                                      LOADER_SEQUENTIAL, err),
+                         err);
+    if (!rc)
+        rc = load(session, err);
+    if (!rc)
+        rc = evaluate(session, &valid, session->config.train.eval_batches, &loss, &targets, err);
+    if (!rc && world_rank(session->world) == 0)
+        printf("loss %.6f  perplexity %.4f  targets %.0f\n", loss, exp(loss), targets);
+    batches_close(&valid);
+    return rc;
+}
+
+int command_evaluate(struct app *app, int argc, char **argv, struct error *err)
+{
+    struct config config;
+    struct session *session = NULL;
+    if (app_start_world(app, err) ||
+        world_agree(app->world, arguments_config(&config, argc, argv, err), err))
+        return -1;
+    if (!config.data.valid[0])
+        return error_set(err, "data.valid names no token file to evaluate on");
+    if (session_open(&session, app->world, &app->log, &app->mem, &config, SESSION_EVALUATE, err))
+        return -1;
+    int rc = run(session, err);
+    session_close(session);
+    return rc;
+}

@@ -1,0 +1,89 @@
+/* generate.c - trireme generate. */
+#include <stdio.h>
+
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "comm/world.h"
+#include "train/generate.h"
+#include "train/saved.h"
+#include "train/weights.h"
+
+struct asked {
+    struct generate_request request;
+    const char *tokenizer, *from;
+};
+
+static int parse(struct asked *asked, int argc, char **argv, struct error *err)
+{
+    double tokens, temperature, top_k, seed;
+    asked->request.prompt = arguments_option("--prompt", &argc, argv);
+    asked->tokenizer = arguments_option("--tokenizer", &argc, argv);
+    if (arguments_number("--tokens", &argc, argv, 1, 1e9, &tokens, 128, err) ||
+        arguments_number("--temperature", &argc, argv, 0, 100, &temperature, 0.8, err) ||
+        arguments_number("--top-k", &argc, argv, 0, 1e9, &top_k, 0, err) ||
+        arguments_number("--seed", &argc, argv, 0, 1e15, &seed, 0, err))
+        return -1;
+    if (argc != 2)
+        return error_set(err, "usage: trireme generate CHECKPOINT --prompt TEXT [--tokens N] "
+                              "[--temperature X] [--top-k N] [--seed N] [--tokenizer NAME]");
+    asked->from = argv[1];
+    if (!asked->request.prompt)
+        asked->request.prompt = "";
+    if (!asked->tokenizer)
+        asked->tokenizer = "bytes";
+    asked->request.tokens = (int64_t)tokens;
+    asked->request.temperature = temperature;
+    asked->request.top_k = (int64_t)top_k;
+    asked->request.seed = (uint64_t)seed;
+    return 0;
+}
+
+/* The model as it was saved, on this one rank. */
+static int open_session(struct app *app, struct checkpoint *checkpoint, struct session **session,
+                        struct error *err)
+{
+    struct config config;
+    if (saved_config(checkpoint, &config, err))
+        return -1;
+    config.parallel = (struct config_parallel){.strategy = STRATEGY_NO_SHARD, .shard = 1,
+                                               .replicate = 1, .tensor = 1, .pipeline = 1};
+    config.train.global_batch = config.train.micro_batch = 1;
+    config.run.threads = 0;
+    if (session_open(session, app->world, &app->log, &app->mem, &config, SESSION_GENERATE, err))
+        return -1;
+    return weights_load(*session, checkpoint, err);
+}
+
+static int run(struct app *app, const struct asked *asked, struct checkpoint *checkpoint,
+               const struct tokenizer *tokenizer, struct error *err)
+{
+    struct session *session = NULL;
+    int rc = open_session(app, checkpoint, &session, err);
+    if (!rc && tokenizer_vocab(tokenizer) > session->config.model.vocab)
+        rc = error_set(err, "tokenizer %s has %lld tokens, the model knows %lld",
+                       tokenizer_name(tokenizer), (long long)tokenizer_vocab(tokenizer),
+                       (long long)session->config.model.vocab);
+    if (!rc)
+        rc = generate(session, tokenizer, &asked->request, stdout, err);
+    session_close(session);
+    return rc;
+}
+
+int command_generate(struct app *app, int argc, char **argv, struct error *err)
+{
+    struct asked asked = {0};
+    struct tokenizer *tokenizer = NULL;
+    struct checkpoint *checkpoint = NULL;
+    if (app_start_world(app, err) || parse(&asked, argc, argv, err))
+        return -1;
+    if (world_size(app->world) > 1)
+        return error_set(err, "generate runs on one rank; start it without mpirun or srun");
+    if (tokenizer_open(&tokenizer, asked.tokenizer, err))
+        return -1;
+    int rc = saved_open(&checkpoint, app->world, asked.from, &app->log, err);
+    if (!rc)
+        rc = run(app, &asked, checkpoint, tokenizer, err);
+    checkpoint_close(checkpoint);
+    tokenizer_close(tokenizer);
+    return rc;
+}

@@ -1,0 +1,221 @@
+/* report.c - see report.h. */
+#include "plan/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "step/memory.h"
+#include "step/verify.h"
+
+struct making {
+    struct report *report;
+    struct device *device;
+    struct model *model;
+    struct units *units;
+    struct program **program; /* per rank */
+};
+
+static int open_model(struct making *m, const struct config *config, int threads,
+                      struct error *err)
+{
+    struct device_request request = {.kind = DEVICE_CPU, .threads = threads};
+    if (device_open(&m->device, &request, err) || model_create(&m->model, &config->model, err))
+        return -1;
+    struct units_request units = layout_units(&m->report->layout, config);
+    return units_create(&m->units, m->model, &units, m->device, err);
+}
+
+static int64_t sent_by(const struct instr *instr, const struct mesh_shape *shape)
+{
+    const int *degree = shape->degree;
+    int64_t size = instr->group == GROUP_DATA
+                       ? (int64_t)degree[MESH_REPLICATE] * degree[MESH_SHARD]
+                       : degree[instr->group];
+    int64_t bytes = instr->elems * (int64_t)dtype_bytes(instr->dtype);
+    if (instr->kind == INSTR_SEND)
+        return bytes;
+    if (instr->kind == INSTR_ALLREDUCE)
+        return 2 * bytes * (size - 1) / size;
+    return instr->kind == INSTR_GATHER || instr->kind == INSTR_REDUCE ? bytes * (size - 1) : 0;
+}
+
+static void measure(struct report *report, int rank, const struct program *train)
+{
+    struct report_rank *r = &report->rank[rank];
+    memory_join(r->pool_bytes, train);
+    r->pool_bytes[POOL_COMM] = mesh_staging_bytes(&report->layout.shape);
+    r->instrs = train->instrs;
+    for (int i = 0; i < train->instrs; i++) {
+        if (train->instr[i].group < 0)
+            continue;
+        r->transfers++;
+        r->sent_bytes += sent_by(&train->instr[i], &report->layout.shape);
+    }
+}
+
+/* A run that evaluates shares its slabs with the evaluation's program. */
+static int join_evaluation(struct making *m, int rank, struct error *err)
+{
+    struct report *report = m->report;
+    struct program *evaluate;
+    struct program_request request = layout_program(&report->layout, PROGRAM_EVALUATE, 1, rank);
+    if (!report->config.data.valid[0])
+        return 0;
+    if (program_create(&evaluate, m->units, &request, err))
+        return -1;
+    memory_join(report->rank[rank].pool_bytes, evaluate);
+    program_destroy(evaluate);
+    return 0;
+}
+
+static int compile(struct making *m, struct error *err)
+{
+    struct report *report = m->report;
+    for (int r = 0; r < report->ranks; r++) {
+        struct program_request request = layout_program(&report->layout, PROGRAM_TRAIN, 1, r);
+        if (program_create(&m->program[r], m->units, &request, err) || join_evaluation(m, r, err))
+            return -1;
+        measure(report, r, m->program[r]);
+        for (int pool = 0; pool < POOL_COUNT; pool++)
+            report->rank[r].total_bytes += report->rank[r].pool_bytes[pool];
+    }
+    return 0;
+}
+
+static void verify(struct making *m)
+{
+    struct report *report = m->report;
+    int rc = 0;
+    for (int r = 0; !rc && r < report->ranks; r++)
+        rc = verify_program(m->program[r], &report->verdict);
+    if (!rc)
+        rc = verify_ranks((const struct program *const *)m->program, report->ranks,
+                          &report->verdict);
+    report->verified = !rc;
+}
+
+int report_make(struct report *report, const struct config *config, int ranks, int threads,
+                struct error *err)
+{
+    *report = (struct report){.config = *config, .ranks = ranks};
+    struct making m = {.report = report};
+    if (layout_resolve(&report->layout, config, ranks, err))
+        return -1;
+    report->rank = array_make((size_t)ranks, sizeof *report->rank);
+    m.program = array_make((size_t)ranks, sizeof *m.program);
+    int rc = open_model(&m, config, threads, err) || compile(&m, err) ? -1 : 0;
+    if (!rc) {
+        struct model_flops flops = model_flops_per_token(m.model, config->data.seq_len);
+        report->params = model_params(m.model);
+        report->flops =
+            flops.causal * (double)(report->layout.global_batch * config->data.seq_len);
+        verify(&m);
+    }
+    for (int r = 0; r < ranks; r++)
+        program_destroy(m.program[r]);
+    free(m.program);
+    units_destroy(m.units);
+    model_destroy(m.model);
+    device_close(m.device);
+    if (rc)
+        report_free(report);
+    return rc;
+}
+
+void report_free(struct report *report)
+{
+    free(report->rank);
+    report->rank = NULL;
+}
+
+static int alike(const struct report_rank *a, const struct report_rank *b)
+{
+    return !memcmp(a, b, sizeof *a);
+}
+
+static const char *human(double bytes, char *text, size_t size)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int unit = 0;
+    for (; bytes >= 1024 && unit < 4; unit++)
+        bytes /= 1024;
+    snprintf(text, size, unit ? "%.2f %s" : "%.0f %s", bytes, units[unit]);
+    return text;
+}
+
+static void print_rank(const struct report *report, int first, int last, FILE *out)
+{
+    const struct report_rank *r = &report->rank[first];
+    char text[32];
+    if (first == last)
+        fprintf(out, "\nrank %d\n", first);
+    else
+        fprintf(out, "\nranks %d to %d, each\n", first, last);
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        if (r->pool_bytes[pool])
+            fprintf(out, "  %-16s %12s  %16zu bytes\n", mem_pool_name(pool),
+                    human((double)r->pool_bytes[pool], text, sizeof text), r->pool_bytes[pool]);
+    fprintf(out, "  %-16s %12s  %16zu bytes\n", "total",
+            human((double)r->total_bytes, text, sizeof text), r->total_bytes);
+    fprintf(out, "  %d instructions, %d transfers, %s sent a step\n", r->instrs, r->transfers,
+            human((double)r->sent_bytes, text, sizeof text));
+}
+
+void report_print(const struct report *report, FILE *out)
+{
+    const int *degree = report->layout.shape.degree;
+    fprintf(out, "%s: %lld parameters, %s, sequences of %lld tokens\n",
+            report->config.model.preset[0] ? report->config.model.preset : "model",
+            (long long)report->params, dtype_name(report->layout.dtype),
+            (long long)report->config.data.seq_len);
+    fprintf(out, "%d ranks: %s %d x %s %d x %s %d x %s %d\n", report->ranks,
+            mesh_axis_name(0), degree[0], mesh_axis_name(1), degree[1], mesh_axis_name(2),
+            degree[2], mesh_axis_name(3), degree[3]);
+    fprintf(out, "global batch %lld = %d data ranks x %d micro-batches x %lld sequences%s\n",
+            (long long)report->layout.global_batch, report->layout.data_ranks,
+            report->layout.micros, (long long)report->layout.micro_batch,
+            report->layout.data_ranks * report->layout.micros * report->layout.micro_batch >
+                    report->layout.global_batch
+                ? ", the rest masked"
+                : "");
+    fprintf(out, "%.3f TFLOP a step (6 per weight and token, causal attention)\n",
+            report->flops / 1e12);
+    for (int first = 0, last; first < report->ranks; first = last + 1) {
+        for (last = first; last + 1 < report->ranks &&
+                           alike(&report->rank[first], &report->rank[last + 1]);)
+            last++;
+        print_rank(report, first, last, out);
+    }
+    if (report->verified)
+        fprintf(out, "\nverified: no race, no early reuse, every transfer matched on all %d "
+                     "rank%s, no deadlock\n", report->ranks, report->ranks > 1 ? "s" : "");
+    else
+        fprintf(out, "\nNOT VERIFIED: %s\n", report->verdict.text);
+}
+
+struct js *report_json(const struct report *report)
+{
+    struct js *js = js_object(), *ranks = js_array();
+    js_add_int(js, "parameters", report->params);
+    js_add_int(js, "ranks", report->ranks);
+    js_add_int(js, "micro_batch", report->layout.micro_batch);
+    js_add_int(js, "micro_batches", report->layout.micros);
+    js_add_real(js, "flops_per_step", report->flops);
+    js_add_bool(js, "verified", report->verified);
+    if (!report->verified)
+        js_add_string(js, "verdict", report->verdict.text);
+    for (int r = 0; r < report->ranks; r++) {
+        struct js *rank = js_object(), *pools = js_object();
+        for (int pool = 0; pool < POOL_COUNT; pool++)
+            js_add_int(pools, mem_pool_name(pool), (int64_t)report->rank[r].pool_bytes[pool]);
+        js_add(rank, "pool_bytes", pools);
+        js_add_int(rank, "total_bytes", (int64_t)report->rank[r].total_bytes);
+        js_add_int(rank, "instructions", report->rank[r].instrs);
+        js_add_int(rank, "transfers", report->rank[r].transfers);
+        js_add_int(rank, "sent_bytes_per_step", report->rank[r].sent_bytes);
+        js_add(ranks, NULL, rank);
+    }
+    js_add(js, "rank", ranks);
+    return js;
+}

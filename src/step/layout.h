@@ -1,0 +1,33 @@
+/* layout.h - from a configuration and a number of ranks to what every rank compiles.  Pure. */
+#ifndef TRIREME_STEP_LAYOUT_H
+#define TRIREME_STEP_LAYOUT_H
+
+#include "comm/mesh.h"
+#include "config/config.h"
+#include "step/program.h"
+#include "step/units.h"
+
+struct layout {
+    struct mesh_shape shape;
+    int data_ranks;        /* replicate x shard */
+    int64_t micro_batch;   /* sequences a rank computes at once */
+    int micros;            /* micro-batches a step */
+    int64_t global_batch;
+    enum dtype dtype;
+    int prefetch_forward, prefetch_backward;
+};
+
+/* Returns 0, or -1 with err set (degrees that do not multiply to ranks).  A global batch that
+ * ranks and micro-batches do not divide is filled up with masked sequences. */
+int layout_resolve(struct layout *layout, const struct config *config, int ranks,
+                   struct error *err);
+
+/* What to compile for it. */
+struct units_request layout_units(const struct layout *layout, const struct config *config);
+struct program_request layout_program(const struct layout *layout, enum program_kind kind,
+                                      int training, int rank);
+
+/* Number of the data rank at coord: replicas outside, shards inside. */
+int layout_data_rank(const struct layout *layout, struct mesh_coord coord);
+
+#endif

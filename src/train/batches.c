@@ -1,0 +1,42 @@
+/* batches.c - see batches.h. */
+#include "train/batches.h"
+
+int batches_open(struct batches *b, const struct session *s, const char *path,
+                 enum loader_order order, struct error *err)
+{
+    *b = (struct batches){
+        .micro_batch = s->layout.micro_batch,
+        .data_ranks = s->layout.data_ranks,
+        .data_rank = s->data_rank,
+        .batch = s->layout.global_batch,
+    };
+    if (tokens_open(&b->tokens, path, err))
+        return -1;
+    return loader_init(&b->loader, &b->tokens, s->config.data.seq_len, s->config.model.vocab,
+                       (uint64_t)s->config.seed, order, err);
+}
+
+void batches_close(struct batches *b)
+{
+    tokens_close(&b->tokens);
+}
+
+static void mask(struct batches *b, int64_t from, int32_t *tokens, int32_t *targets)
+{
+    int64_t seq = b->loader.seq_len;
+    for (int64_t i = from * seq; i < b->micro_batch * seq; i++) {
+        tokens[i] = 0;
+        targets[i] = -1;
+    }
+}
+
+void batches_load(void *user, int micro, int32_t *tokens, int32_t *targets)
+{
+    struct batches *b = user;
+    int64_t first = (micro * b->data_ranks + b->data_rank) * b->micro_batch;
+    int64_t left = b->batch - first, count = left < b->micro_batch ? left : b->micro_batch;
+    count = count > 0 ? count : 0;
+    if (count)
+        loader_read(&b->loader, b->sample + first, count, tokens, targets);
+    mask(b, count, tokens, targets);
+}

@@ -1,0 +1,35 @@
+/* rate.c - see rate.h. */
+#include "train/rate.h"
+
+#include <math.h>
+
+/* Fractions of the way from lr to min_lr, after `done` (0 to 1) of the decay. */
+static double constant(double done)
+{
+    return 0;
+}
+
+static double linear(double done)
+{
+    return done;
+}
+
+static double cosine(double done)
+{
+    return 0.5 * (1 - cos(M_PI * done));
+}
+
+static double (*const schedules[])(double) = {
+    [SCHEDULE_CONSTANT] = constant,
+    [SCHEDULE_LINEAR] = linear,
+    [SCHEDULE_COSINE] = cosine,
+};
+
+double rate_at(const struct config_train *train, int64_t step)
+{
+    if (step <= train->warmup_steps)
+        return train->lr * (double)step / (double)train->warmup_steps;
+    int64_t decay = train->steps - train->warmup_steps;
+    double done = decay > 0 ? (double)(step - train->warmup_steps) / (double)decay : 1;
+    return train->lr - (train->lr - train->min_lr) * schedules[train->schedule](fmin(done, 1));
+}

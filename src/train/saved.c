@@ -1,0 +1,114 @@
+/* saved.c - see saved.h. */
+#include "train/saved.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "train/weights.h"
+
+static struct js *meta_of(const struct session *s, struct position position)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    struct js *meta = js_object();
+    if (out) {
+        config_print(out, &s->config);
+        fclose(out);
+        js_add_string(meta, "config", text);
+    }
+    free(text);
+    js_add_int(meta, "samples", position.samples);
+    js_add_int(meta, "parameters", model_params(s->model));
+    struct js *mesh = js_object();
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        js_add_int(mesh, mesh_axis_name(axis), s->layout.shape.degree[axis]);
+    js_add(meta, "mesh", mesh);
+    return meta;
+}
+
+int saved_write(struct session *s, const char *dir, struct position position, struct error *err)
+{
+    struct checkpoint_piece *pieces;
+    int count = weights_pieces(s, &pieces);
+    struct js *meta = meta_of(s, position);
+    int rc = checkpoint_save(s->world, dir, position.step, pieces, count, meta, err);
+    js_free(meta);
+    weights_free(pieces, count);
+    return rc ? -1 : checkpoint_prune(s->world, dir, (int)s->config.checkpoint.keep, err);
+}
+
+static int exists(const char *path, const char *name)
+{
+    char full[CONFIG_TEXT + 64];
+    snprintf(full, sizeof full, "%s/%s", path, name);
+    return !access(full, F_OK);
+}
+
+int saved_open(struct checkpoint **checkpoint, struct world *world, const char *path,
+               struct log *log, struct error *err)
+{
+    char inside[CONFIG_TEXT + 64];
+    if (exists(path, "COMMIT"))
+        return world_agree(world, checkpoint_open(checkpoint, path, err), err);
+    snprintf(inside, sizeof inside, "%s%s", path, exists(path, "checkpoints") ? "/checkpoints" : "");
+    if (checkpoint_find(checkpoint, world, inside, log, err))
+        return -1;
+    if (!*checkpoint)
+        return error_set(err, "%s: no checkpoint there", path);
+    return 0;
+}
+
+static int load(struct session *s, struct checkpoint *checkpoint, struct position *position,
+                struct error *err)
+{
+    int rc = weights_load(s, checkpoint, err);
+    if (rc)
+        error_prefix(err, "cannot resume from %s", checkpoint_path(checkpoint));
+    position->step = checkpoint_step(checkpoint);
+    position->samples = js_get_int(checkpoint_meta(checkpoint), "samples",
+                                   position->step * s->layout.global_batch);
+    return world_agree(s->world, rc, err);
+}
+
+int saved_resume(struct session *s, const char *dir, int *found, struct position *position,
+                 struct error *err)
+{
+    const char *resume = s->config.checkpoint.resume;
+    struct checkpoint *checkpoint = NULL;
+    int rc = 0;
+    *found = 0;
+    if (!strcmp(resume, "none"))
+        return 0;
+    if (!strcmp(resume, "auto"))
+        rc = checkpoint_find(&checkpoint, s->world, dir, s->log, err);
+    else
+        rc = saved_open(&checkpoint, s->world, resume, s->log, err);
+    if (rc || !checkpoint)
+        return rc;
+    rc = load(s, checkpoint, position, err);
+    *found = !rc;
+    checkpoint_close(checkpoint);
+    return rc;
+}
+
+int saved_config(const struct checkpoint *checkpoint, struct config *config, struct error *err)
+{
+    const char *text = js_get_string(checkpoint_meta(checkpoint), "config", NULL);
+    if (!text)
+        return error_set(err, "%s: meta.json holds no config", checkpoint_path(checkpoint));
+    int fd = memfd_create("config", MFD_CLOEXEC);
+    if (fd < 0)
+        return error_errno(err, "cannot hold the config of %s", checkpoint_path(checkpoint));
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    ssize_t length = (ssize_t)strlen(text);
+    int rc = write(fd, text, (size_t)length) == length
+                 ? config_load(config, path, NULL, 0, err)
+                 : error_errno(err, "cannot hold the config of %s", checkpoint_path(checkpoint));
+    close(fd);
+    return rc ? error_prefix(err, "config of %s", checkpoint_path(checkpoint)) : 0;
+}

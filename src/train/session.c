@@ -1,0 +1,110 @@
+/* session.c - see session.h. */
+#include "train/session.h"
+
+#include <stdlib.h>
+
+#include "base/array.h"
+#include "step/verify.h"
+
+const struct program *session_program(const struct session *session)
+{
+    return session->train      ? session->train
+           : session->evaluate ? session->evaluate
+                               : session->logits;
+}
+
+static int make_program(struct session *s, struct program **program, enum program_kind kind,
+                        int training, struct error *err)
+{
+    struct program_request request =
+        layout_program(&s->layout, kind, training, world_rank(s->world));
+    if (program_create(program, s->units, &request, err))
+        return -1;
+    return verify_program(*program, err);
+}
+
+static int compile(struct session *s, enum session_use use, struct error *err)
+{
+    struct units_request request = layout_units(&s->layout, &s->config);
+    request.with_logits = use == SESSION_GENERATE;
+    if (units_create(&s->units, s->model, &request, s->device, err))
+        return -1;
+    int training = use == SESSION_TRAIN;
+    if (training && make_program(s, &s->train, PROGRAM_TRAIN, 1, err))
+        return -1;
+    int evaluates = use == SESSION_EVALUATE || (training && s->config.data.valid[0]);
+    if (evaluates && make_program(s, &s->evaluate, PROGRAM_EVALUATE, training, err))
+        return -1;
+    if (use == SESSION_GENERATE && make_program(s, &s->logits, PROGRAM_LOGITS, 0, err))
+        return -1;
+    return 0;
+}
+
+static int allocate(struct session *s, struct error *err)
+{
+    const struct program *programs[3];
+    int count = 0;
+    if (s->train)
+        programs[count++] = s->train;
+    if (s->evaluate)
+        programs[count++] = s->evaluate;
+    if (s->logits)
+        programs[count++] = s->logits;
+    if (executor_create(&s->executor, s->device, s->mesh, s->mem, programs, count, err))
+        return -1;
+    const struct program *any = session_program(s);
+    s->model->family->table(s->model, s->units->request.seq,
+                            executor_buffer(s->executor, any, any->constants));
+    return 0;
+}
+
+/* What one rank can do by itself, up to the mesh. */
+static int prepare(struct session *s, enum session_use use, struct error *err)
+{
+    struct device_request request = {.kind = DEVICE_CPU,
+                                     .threads = (int)s->config.run.threads,
+                                     .local_ranks = world_local_size(s->world)};
+    if (layout_resolve(&s->layout, &s->config, world_size(s->world), err) ||
+        device_open(&s->device, &request, err) ||
+        model_create(&s->model, &s->config.model, err))
+        return -1;
+    s->data_rank =
+        layout_data_rank(&s->layout, mesh_place(&s->layout.shape, world_rank(s->world)));
+    return compile(s, use, err);
+}
+
+int session_open(struct session **out, struct world *world, struct log *log, struct mem *mem,
+                 const struct config *config, enum session_use use, struct error *err)
+{
+    struct session *s = array_make(1, sizeof *s);
+    s->world = world;
+    s->log = log;
+    s->mem = mem;
+    s->config = *config;
+    int rc = world_agree(world, prepare(s, use, err), err);
+    if (!rc)
+        rc = mesh_create(&s->mesh, world, s->layout.shape, err);
+    if (!rc)
+        rc = world_agree(world, allocate(s, err), err);
+    if (rc) {
+        session_close(s);
+        return -1;
+    }
+    *out = s;
+    return 0;
+}
+
+void session_close(struct session *s)
+{
+    if (!s)
+        return;
+    executor_destroy(s->executor);
+    program_destroy(s->train);
+    program_destroy(s->evaluate);
+    program_destroy(s->logits);
+    units_destroy(s->units);
+    mesh_destroy(s->mesh);
+    model_destroy(s->model);
+    device_close(s->device);
+    free(s);
+}

@@ -1,0 +1,41 @@
+/* session.h - one rank's part of a run, ready to execute: device, mesh, model, programs,
+ * memory.  Commands that compute anything open one.
+ */
+#ifndef TRIREME_TRAIN_SESSION_H
+#define TRIREME_TRAIN_SESSION_H
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "comm/world.h"
+#include "config/config.h"
+#include "step/execute.h"
+#include "step/layout.h"
+
+enum session_use { SESSION_TRAIN, SESSION_EVALUATE, SESSION_GENERATE };
+
+struct session {
+    struct world *world; /* the caller's */
+    struct log *log;
+    struct mem *mem;
+    struct config config;
+    struct layout layout;
+    struct device *device;
+    struct model *model;
+    struct mesh *mesh;
+    struct units *units;
+    struct program *train, *evaluate, *logits; /* those the use needs, others NULL */
+    struct executor *executor;
+    int data_rank;
+};
+
+/* Compile, verify and allocate.  Collective over world; fails on all ranks together.
+ * A session for SESSION_GENERATE is of one rank.  Returns 0 and a session for session_close(), or
+ * -1 with err set. */
+int session_open(struct session **session, struct world *world, struct log *log, struct mem *mem,
+                 const struct config *config, enum session_use use, struct error *err);
+void session_close(struct session *session); /* NULL allowed; collective */
+
+/* Any of its programs: they share the state's buffers. */
+const struct program *session_program(const struct session *session);
+
+#endif

@@ -1,0 +1,24 @@
+/* weights.h - the rank's shard of the state: initial values, and checkpoints of it.
+ *
+ * Values are functions of (seed, tensor name, index), never of the layout.
+ */
+#ifndef TRIREME_TRAIN_WEIGHTS_H
+#define TRIREME_TRAIN_WEIGHTS_H
+
+#include "io/checkpoint.h"
+#include "train/session.h"
+
+/* Fill parameters from the seed and clear the optimizer's state. */
+void weights_init(struct session *session);
+
+/* The pieces this rank saves: its share of parameters (fp32 masters) and optimizer state, as
+ * "model/NAME", "optimizer/exp_avg/NAME", "optimizer/exp_avg_sq/NAME".  Replicas divide a shard
+ * among them.  *pieces is free()d with weights_free(); data points into the session. */
+int weights_pieces(struct session *session, struct checkpoint_piece **pieces);
+void weights_free(struct checkpoint_piece *pieces, int count);
+
+/* Load the rank's shard from a checkpoint: parameters, and the optimizer's state if the session
+ * trains.  Not collective.  Returns 0, or -1 with err set. */
+int weights_load(struct session *session, struct checkpoint *checkpoint, struct error *err);
+
+#endif
