@@ -158,6 +158,8 @@ int h5_open(struct h5 **file, const char *path, struct error *err)
     if ((*file)->id >= 0)
         return 0;
     h5_fail(*file, err, "cannot open the file");
+    if (H5Fis_hdf5(path) == 0)
+        error_set(err, "%s is not an HDF5 file", path);
     h5_close(*file, NULL);
     *file = NULL;
     return -1;
@@ -220,6 +222,7 @@ static hid_t make_dataset(struct h5 *file, const char *name, int type, int rank,
     H5Pset_layout(create, H5D_CONTIGUOUS);
     H5Pset_alloc_time(create, H5D_ALLOC_TIME_EARLY);
     H5Pset_fill_time(create, H5D_FILL_TIME_NEVER);
+    H5Pset_obj_track_times(create, 0); /* the same data make the same file */
     hid_t set = H5Dcreate2(file->id, name, stored, space, links, create, H5P_DEFAULT);
     if (set < 0)
         h5_fail(file, err, "cannot create dataset %s", name);

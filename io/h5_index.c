@@ -29,13 +29,16 @@ int h5_write_rows(struct h5 *file, const struct h5_table *table, const void *row
 {
     hid_t row = make_row(table), packed = H5Tcopy(row), links = h5_make_links();
     hid_t space = h5_make_space(1, &count);
+    hid_t create = H5Pcreate(H5P_DATASET_CREATE);
     H5Tpack(packed);
-    hid_t set = H5Dcreate2(file->id, table->name, packed, space, links, H5P_DEFAULT, H5P_DEFAULT);
+    H5Pset_obj_track_times(create, 0);
+    hid_t set = H5Dcreate2(file->id, table->name, packed, space, links, create, H5P_DEFAULT);
     int rc = 0;
     if (set < 0 || (count && H5Dwrite(set, row, H5S_ALL, H5S_ALL, H5P_DEFAULT, rows) < 0))
         rc = h5_fail(file, err, "cannot write table %s", table->name);
     if (set >= 0)
         H5Dclose(set);
+    H5Pclose(create);
     H5Sclose(space);
     H5Pclose(links);
     H5Tclose(packed);
@@ -128,6 +131,7 @@ int h5_virtual(struct h5 *file, const char *name, int type, int rank, const int6
     hid_t stored = h5_make_type(type), space = h5_make_space(rank, dims);
     hid_t links = h5_make_links(), create = H5Pcreate(H5P_DATASET_CREATE);
     int rc = 0;
+    H5Pset_obj_track_times(create, 0);
     for (int64_t i = 0; i < count && !rc; i++)
         rc = map_source(create, rank, dims, &sources[i]);
     hid_t set = rc ? -1 : H5Dcreate2(file->id, name, stored, space, links, create, H5P_DEFAULT);

@@ -39,6 +39,9 @@ int tokens_create(struct tokens_writer **writer, const char *path, const char *t
                   int64_t vocab, const char *source, struct error *err);
 int tokens_append(struct tokens_writer *writer, const uint32_t *document, int64_t count,
                   struct error *err);
+/* Add to the document begun last: long ones need not be held in memory. */
+int tokens_extend(struct tokens_writer *writer, const uint32_t *ids, int64_t count,
+                  struct error *err);
 int tokens_finish(struct tokens_writer *writer, struct error *err);
 void tokens_abandon(struct tokens_writer *writer);
 

@@ -146,25 +146,33 @@ fail:
     return -1;
 }
 
-int tokens_append(struct tokens_writer *writer, const uint32_t *document, int64_t count,
+int tokens_extend(struct tokens_writer *writer, const uint32_t *ids, int64_t count,
                   struct error *err)
 {
-    uint64_t start = (uint64_t)writer->count;
+    int is_narrow = writer->dtype == DTYPE_U16;
     for (int64_t i = 0; i < count; i++) {
-        uint16_t narrow = (uint16_t)document[i];
-        int is_narrow = writer->dtype == DTYPE_U16;
-        if (document[i] >= writer->vocab)
+        uint16_t narrow = (uint16_t)ids[i];
+        if (ids[i] >= writer->vocab)
             return error_set(err, "%s: token %u is outside the vocabulary of %lld", writer->path,
-                             document[i], (long long)writer->vocab);
-        if (document[i] > writer->largest)
-            writer->largest = document[i];
-        const void *stored = is_narrow ? (const void *)&narrow : &document[i];
+                             ids[i], (long long)writer->vocab);
+        if (ids[i] > writer->largest)
+            writer->largest = ids[i];
+        const void *stored = is_narrow ? (const void *)&narrow : &ids[i];
         if (spool_add(&writer->tokens, stored, is_narrow ? 2 : 4, err))
             return -1;
     }
     writer->count += count;
+    return 0;
+}
+
+int tokens_append(struct tokens_writer *writer, const uint32_t *document, int64_t count,
+                  struct error *err)
+{
+    uint64_t start = (uint64_t)writer->count;
     writer->documents++;
-    return spool_add(&writer->starts, &start, sizeof start, err);
+    if (spool_add(&writer->starts, &start, sizeof start, err))
+        return -1;
+    return tokens_extend(writer, document, count, err);
 }
 
 /* Copy bytes [from, to) of one file to `at` in another.  Blocks of zeros are left out: both

@@ -8,6 +8,9 @@ tests_mpi_test_comm_world_SOURCES = tests/mpi/test_comm_world.c tests/mpi/check.
 tests_mpi_test_comm_world_LDADD = $(TRIREME_LIBS)
 tests_mpi_test_comm_large_SOURCES = tests/mpi/test_comm_large.c tests/mpi/check.h
 tests_mpi_test_comm_large_LDADD = $(TRIREME_LIBS)
+MPI_TESTS += tests/mpi/test_checkpoint
+tests_mpi_test_checkpoint_SOURCES = tests/mpi/test_checkpoint.c tests/mpi/check.h
+tests_mpi_test_checkpoint_LDADD = $(TRIREME_LIBS)
 
 check-mpi: $(MPI_TESTS)
 	$(srcdir)/tests/mpi/run.sh $(MPI_TESTS)

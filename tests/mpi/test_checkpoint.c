@@ -1,0 +1,196 @@
+/* test_checkpoint.c - checkpoints of several ranks: saved by all of them in uneven pieces, read
+ * back in the layouts of 1 to 5; failing together; found together. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/philox.h"
+#include "io/checkpoint.h"
+#include "io/disk.h"
+#include "tests/mpi/check.h"
+
+static const struct checkpoint_piece tensors[] = {
+    {"model/norm", DTYPE_F32, 1, {7}},       {"model/q", DTYPE_F32, 2, {101, 13}},
+    {"model/half", DTYPE_BF16, 2, {61, 17}}, {"optimizer/exp_avg/q", DTYPE_F32, 2, {101, 13}},
+    {"cube", DTYPE_F32, 3, {3, 5, 7}},       {"one", DTYPE_F32, 1, {1}},
+    {"none", DTYPE_F32, 2, {4, 0}},
+};
+enum { TENSORS = sizeof tensors / sizeof tensors[0] };
+
+static int64_t elems_of(const struct checkpoint_piece *tensor)
+{
+    int64_t elems = 1;
+    for (int i = 0; i < tensor->rank; i++)
+        elems *= tensor->dims[i];
+    return elems;
+}
+
+/* Borders of uneven shares, some of them empty. */
+static int64_t border(int64_t elems, int part, int parts)
+{
+    return elems * part * part / ((int64_t)parts * parts);
+}
+
+/* Rank `part` of `parts` holds this of tensor t; the order of holders changes with t. */
+static struct checkpoint_piece share(int t, int part, int parts, int64_t step)
+{
+    struct checkpoint_piece piece = tensors[t];
+    int64_t elems = elems_of(&piece);
+    part = (part + t) % parts;
+    piece.start = border(elems, part, parts);
+    piece.count = border(elems, part + 1, parts) - piece.start;
+    piece.data = calloc((size_t)piece.count + 1, 4);
+    uint64_t key = philox_key((uint64_t)step, piece.name);
+    for (int64_t i = 0; i < piece.count; i++) {
+        uint32_t bits = (uint32_t)philox_u64(key, (uint64_t)(piece.start + i)) & 0xbfffffffu;
+        if (piece.dtype == DTYPE_BF16)
+            ((bf16 *)piece.data)[i] = (bf16)(bits >> 16);
+        else
+            ((uint32_t *)piece.data)[i] = bits;
+    }
+    return piece;
+}
+
+static int save(struct checks *c, const char *dir, int64_t step, struct error *err)
+{
+    struct checkpoint_piece pieces[TENSORS];
+    int rank = world_rank(c->world);
+    struct js *meta = rank ? NULL : js_object();
+    for (int t = 0; t < TENSORS; t++)
+        pieces[t] = share(t, rank, world_size(c->world), step);
+    if (meta)
+        js_add_string(meta, "note", "here");
+    int rc = checkpoint_save(c->world, dir, step, pieces, TENSORS, meta, err);
+    js_free(meta);
+    for (int t = 0; t < TENSORS; t++)
+        free(pieces[t].data);
+    return rc;
+}
+
+/* What rank `part` of `parts` wants is what it would hold, bit for bit. */
+static void check_layout(struct checks *c, struct checkpoint *checkpoint, int part, int parts)
+{
+    struct checkpoint_piece want[TENSORS], got[TENSORS];
+    struct error err = {0};
+    for (int t = 0; t < TENSORS; t++) {
+        want[t] = got[t] = share(t, part, parts, checkpoint_step(checkpoint));
+        got[t].data = calloc((size_t)want[t].count + 1, 4);
+    }
+    CHECK(c, !checkpoint_load(checkpoint, got, TENSORS, &err));
+    if (err.text[0])
+        fprintf(stderr, "%s\n", err.text);
+    for (int t = 0; t < TENSORS; t++) {
+        CHECK(c, !memcmp(got[t].data, want[t].data,
+                         (size_t)want[t].count * dtype_bytes(want[t].dtype)));
+        free(got[t].data);
+        free(want[t].data);
+    }
+}
+
+static void check_all_layouts(struct checks *c, struct checkpoint *checkpoint)
+{
+    for (int parts = 1; parts <= 5; parts++)
+        for (int part = 0; part < parts; part++)
+            check_layout(c, checkpoint, part, parts);
+}
+
+/* The step found by all ranks, its content checked; -1 for none, -2 for failure. */
+static int64_t find(struct checks *c, const char *dir)
+{
+    struct error err = {0};
+    struct log quiet = {.level = LOG_ERROR, .rank = world_rank(c->world)};
+    struct checkpoint *checkpoint;
+    double step = -1, least, most;
+    if (checkpoint_find(&checkpoint, c->world, dir, &quiet, &err))
+        step = -2;
+    if (checkpoint) {
+        step = (double)checkpoint_step(checkpoint);
+        CHECK(c, checkpoint_ranks(checkpoint) == world_size(c->world));
+        CHECK(c, !strcmp(js_get_string(checkpoint_meta(checkpoint), "note", ""), "here"));
+        check_all_layouts(c, checkpoint);
+    }
+    checkpoint_close(checkpoint);
+    least = most = step;
+    world_all_reduce(c->world, &least, 1, WORLD_MIN);
+    world_all_reduce(c->world, &most, 1, WORLD_MAX);
+    CHECK(c, least == most);
+    return (int64_t)step;
+}
+
+static void test_resharding(struct checks *c, const char *dir)
+{
+    struct error err = {0};
+    CHECK(c, find(c, dir) == -1);
+    CHECK(c, !save(c, dir, 3, &err));
+    if (err.text[0])
+        fprintf(stderr, "%s\n", err.text);
+    CHECK(c, find(c, dir) == 3);
+    CHECK(c, !save(c, dir, 10, &err));
+    CHECK(c, !save(c, dir, 10, &err)); /* replaces */
+    CHECK(c, find(c, dir) == 10);
+}
+
+/* Damage in the last rank's file alone: all ranks go back together. */
+static void test_falling_back(struct checks *c, const char *dir)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/step-00000010/shard-%05d.h5", dir, world_size(c->world) - 1);
+    if (!world_rank(c->world)) {
+        FILE *file = fopen(path, "r+");
+        CHECK(c, file && !fseek(file, -1, SEEK_END));
+        int byte = fgetc(file);
+        CHECK(c, !fseek(file, -1, SEEK_END) && fputc(byte ^ 1, file) >= 0 && !fclose(file));
+    }
+    world_barrier(c->world);
+    CHECK(c, find(c, dir) == 3);
+}
+
+/* A fault of one rank is every rank's failure, with one text, and leaves nothing. */
+static void test_failing_together(struct checks *c, const char *dir)
+{
+    struct error err = {0};
+    float x[4] = {0};
+    int rank = world_rank(c->world), size = world_size(c->world), last = rank == size - 1;
+    struct checkpoint_piece piece = {"x", DTYPE_F32, 1, {4 * size - 1}, 4 * rank, 4 - last, x};
+    char path[256];
+    struct stat info;
+    piece.count -= last; /* the last rank forgets one */
+    CHECK(c, checkpoint_save(c->world, dir, 20, &piece, 1, NULL, &err) == -1);
+    CHECK(c, strstr(err.text, "tensor x") && strstr(err.text, "held by no rank"));
+    piece.count += last;
+    piece.dims[0] += last; /* or is wrong about the size */
+    if (size > 1) {
+        CHECK(c, checkpoint_save(c->world, dir, 20, &piece, 1, NULL, &err) == -1);
+        CHECK(c, strstr(err.text, "other dimensions"));
+    }
+    piece.dims[0] -= last;
+    piece.start += last; /* or holds what does not exist */
+    CHECK(c, checkpoint_save(c->world, dir, 20, &piece, 1, NULL, &err) == -1);
+    CHECK(c, strstr(err.text, "not in tensor x"));
+    piece.start -= last;
+    snprintf(path, sizeof path, "%s/step-00000020.partial", dir);
+    CHECK(c, stat(path, &info) == -1);
+    CHECK(c, !checkpoint_save(c->world, dir, 20, &piece, 1, NULL, &err));
+    CHECK(c, !checkpoint_prune(c->world, dir, 2, &err));
+    snprintf(path, sizeof path, "%s/step-00000003", dir);
+    CHECK(c, stat(path, &info) == -1); /* 20 and 10, whose sizes are right */
+}
+
+int main(void)
+{
+    struct checks c = {0};
+    char dir[64] = "/tmp/trireme-checkpoint-XXXXXX";
+    if (checks_start(&c))
+        return 1;
+    if (!world_rank(c.world))
+        CHECK(&c, mkdtemp(dir) != NULL);
+    world_broadcast(c.world, dir, sizeof dir, 0);
+    test_resharding(&c, dir);
+    test_falling_back(&c, dir);
+    test_failing_together(&c, dir);
+    world_barrier(c.world);
+    if (!world_rank(c.world))
+        CHECK(&c, !disk_remove(dir, NULL));
+    return checks_finish(&c);
+}
