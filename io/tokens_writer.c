@@ -40,10 +40,9 @@ struct tokens_writer {
     struct spool tokens, starts;
 };
 
-static int spool_open(struct spool *spool, int64_t offset, struct error *err)
+static int spool_open(struct spool *spool, struct error *err)
 {
     spool->buffer = malloc(BUFFER_BYTES);
-    spool->offset = offset;
     if (!spool->buffer)
         return error_set(err, "%s: out of memory", spool->path);
     spool->fd = disk_open(spool->path, O_RDWR | O_CREAT | O_TRUNC, err);
@@ -103,14 +102,14 @@ static int make_skeleton(const struct tokens_writer *writer, uint64_t hash,
 static int begin(struct tokens_writer *writer, struct error *err)
 {
     struct h5_dataset tokens, documents;
+    if (spool_open(&writer->tokens, err) || spool_open(&writer->starts, err))
+        return -1;
     writer->count = 1; /* an empty dataset has no place */
     int rc = make_skeleton(writer, 0, &tokens, &documents, err);
     writer->count = 0;
-    writer->origin = tokens.offset;
-    unlink(writer->skeleton);
-    if (rc || spool_open(&writer->tokens, writer->origin, err) ||
-        spool_open(&writer->starts, 0, err))
+    if (rc)
         return -1;
+    writer->origin = writer->tokens.offset = tokens.offset;
     return 0;
 }
 

@@ -1,0 +1,194 @@
+/* checkpoint.c - trireme checkpoint ls|verify|show: look at what runs have saved. */
+#include "cli/command.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/checkpoint.h"
+#include "io/disk.h"
+
+/* Which checkpoints an argument means: one, those of a folder, or those of a run. */
+struct selection {
+    struct checkpoint_entry *entries;
+    int count;
+};
+
+static int has(const char *path, const char *name)
+{
+    char *inside = disk_path(NULL, "%s/%s", path, name);
+    int found = inside && !access(inside, F_OK);
+    free(inside);
+    return found;
+}
+
+static int select_one(struct selection *selection, const char *path, struct error *err)
+{
+    selection->entries = calloc(1, sizeof *selection->entries);
+    char *copy = disk_path(err, "%s", path);
+    if (!selection->entries || !copy) {
+        free(copy);
+        return error_set(err, "out of memory");
+    }
+    selection->entries[0] = (struct checkpoint_entry){copy, -1, has(path, "COMMIT")};
+    selection->count = 1;
+    return 0;
+}
+
+static int select_checkpoints(struct selection *selection, const char *path, struct error *err)
+{
+    if (access(path, R_OK))
+        return error_errno(err, "cannot read %s", path);
+    if (has(path, "COMMIT") || has(path, "index.h5"))
+        return select_one(selection, path, err);
+    char *folder = disk_path(err, has(path, "checkpoints") ? "%s/checkpoints" : "%s", path);
+    int count = folder ? checkpoint_list(&selection->entries, folder, err) : -1;
+    free(folder);
+    if (count < 0)
+        return -1;
+    selection->count = count;
+    return count ? 0 : error_set(err, "%s holds no committed checkpoint", path);
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+static void print_size(char text[16], int64_t bytes)
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+    double size = (double)bytes;
+    int unit = 0;
+    for (; size >= 999.5 && unit < 5; unit++)
+        size /= 1000;
+    snprintf(text, 16, unit ? "%.2f %s" : "%.0f %s", size, units[unit]);
+}
+
+static int list(struct app *app, const struct selection *selection, struct error *err)
+{
+    printf("%-20s %12s %10s %8s %6s  %s\n", "name", "step", "size", "tensors", "ranks", "state");
+    for (int i = selection->count - 1; i >= 0; i--) {
+        const struct checkpoint_entry *entry = &selection->entries[i];
+        struct checkpoint *checkpoint;
+        struct error why = {0};
+        char size[16];
+        if (!entry->committed) {
+            printf("%-20s %12s %10s %8s %6s  not committed\n", base_name(entry->path), "-", "-",
+                   "-", "-");
+        } else if (checkpoint_open(&checkpoint, entry->path, &why)) {
+            printf("%-20s %12s %10s %8s %6s  damaged: %s\n", base_name(entry->path), "-", "-", "-",
+                   "-", why.text);
+        } else {
+            print_size(size, checkpoint_bytes(checkpoint));
+            printf("%-20s %12lld %10s %8d %6d  committed\n", base_name(entry->path),
+                   (long long)checkpoint_step(checkpoint), size, checkpoint_tensors(checkpoint),
+                   checkpoint_ranks(checkpoint));
+            checkpoint_close(checkpoint);
+        }
+    }
+    return 0;
+}
+
+static int verify_one(const char *path, struct error *err)
+{
+    struct checkpoint *checkpoint;
+    char size[16];
+    if (checkpoint_open(&checkpoint, path, err))
+        return -1;
+    int rc = checkpoint_verify(checkpoint, 0, 1, err);
+    if (!rc) {
+        print_size(size, checkpoint_bytes(checkpoint));
+        printf("%s: whole (%s in %d files)\n", path, size, checkpoint_ranks(checkpoint));
+    }
+    checkpoint_close(checkpoint);
+    return rc;
+}
+
+/* All are looked at; the first that fails is the command's error, others are told before. */
+static int verify(struct app *app, const struct selection *selection, struct error *err)
+{
+    int bad = 0, good = 0;
+    for (int i = 0; i < selection->count; i++) {
+        struct error why = {0};
+        const struct checkpoint_entry *entry = &selection->entries[i];
+        if (!entry->committed && selection->count > 1) {
+            log_warn(&app->log, "%s is not committed", entry->path);
+        } else if (!verify_one(entry->path, &why)) {
+            good++;
+        } else {
+            if (bad++)
+                log_error(&app->log, "%s", why.text);
+            else
+                *err = why;
+        }
+    }
+    if (!bad && !good)
+        return error_set(err, "no checkpoint is committed");
+    return bad ? -1 : 0;
+}
+
+static int print_meta(const struct checkpoint *checkpoint, struct error *err)
+{
+    char *text = js_text(checkpoint_meta(checkpoint), JS_INDENTED, err);
+    if (!text)
+        return -1;
+    fputs(text, stdout);
+    free(text);
+    return 0;
+}
+
+static int show(struct app *app, const struct selection *selection, struct error *err)
+{
+    struct checkpoint *checkpoint;
+    int i = 0; /* the newest committed one; one named alone is opened in any case */
+    while (i < selection->count - 1 && !selection->entries[i].committed)
+        i++;
+    if (checkpoint_open(&checkpoint, selection->entries[i].path, err))
+        return -1;
+    printf("%s: step %lld, %d ranks\n", checkpoint_path(checkpoint),
+           (long long)checkpoint_step(checkpoint), checkpoint_ranks(checkpoint));
+    printf("%-6s %8s  %-24s %s\n", "dtype", "pieces", "dimensions", "tensor");
+    for (int t = 0; t < checkpoint_tensors(checkpoint); t++) {
+        struct checkpoint_piece tensor = checkpoint_tensor(checkpoint, t);
+        char dims[128] = "";
+        for (int d = 0, used = 0; d < tensor.rank; d++)
+            used += snprintf(dims + used, sizeof dims - (size_t)used, "%s%lld", d ? " x " : "",
+                             (long long)tensor.dims[d]);
+        printf("%-6s %8lld  %-24s %s\n", dtype_name(tensor.dtype),
+               (long long)checkpoint_pieces(checkpoint, t), dims, tensor.name);
+    }
+    int rc = print_meta(checkpoint, err);
+    checkpoint_close(checkpoint);
+    return rc;
+}
+
+static const struct {
+    const char *name;
+    int (*run)(struct app *app, const struct selection *selection, struct error *err);
+} actions[] = {
+    {"ls", list},
+    {"verify", verify},
+    {"show", show},
+};
+
+int command_checkpoint(struct app *app, int argc, char **argv, struct error *err)
+{
+    enum { ACTIONS = sizeof actions / sizeof actions[0] };
+    struct selection selection = {0};
+    int i = 0;
+    while (i < ACTIONS && (argc < 2 || strcmp(actions[i].name, argv[1])))
+        i++;
+    if (i == ACTIONS || argc != 3)
+        return error_set(err, "usage: trireme checkpoint ls|verify|show DIR");
+    int rc = select_checkpoints(&selection, argv[2], err);
+    if (!rc)
+        rc = actions[i].run(app, &selection, err);
+    checkpoint_list_free(selection.entries, selection.count);
+    if (!rc && (fflush(stdout) || ferror(stdout)))
+        rc = error_errno(err, "standard output");
+    return rc;
+}
