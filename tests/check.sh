@@ -72,18 +72,20 @@ step() {
     fi
 }
 
-# Count the `ok`, `not ok` and `skip` lines of a log as tests of a group.
+# Count the `ok`, `not ok` and `skip` lines of a log as tests of a group; lines "# ..." after a
+# `not ok` explain it.
 count_lines() {
-    found=0
+    found=0 explain=
     while read -r word rest; do
+        check=${rest%%:*} why=${rest#*:}
         case "$word $rest" in
-        'ok '*) pass "$1/$rest" ;;
-        'not ok '*) fail "$1/$(echo "${rest#ok }" | cut -d: -f1)" "$(echo "$rest" | cut -d: -f2-)" ;;
-        'skip '*) skip "$1/$(echo "$rest" | cut -d: -f1)" "$(echo "$rest" | cut -d: -f2- | sed 's/^ //')" ;;
-        *) continue ;;
+        '#'*) [ -z "$explain" ] || echo "    $rest" && continue ;;
+        'ok '*) explain= && pass "$1/$rest" ;;
+        'not ok '*) explain=yes && fail "$1/${check#ok }" "${why# }" ;;
+        'skip '*) explain= && skip "$1/$check" "${why# }" ;;
         esac
         found=$((found + 1))
-    done < <(grep -aE '^(ok|not ok|skip) ' "$2")
+    done < <(grep -aE '^(ok|not ok|skip|#) ' "$2")
 }
 
 # script NAME SECONDS COMMAND...: a script with checks of its own.
