@@ -102,7 +102,7 @@ static int verify_one(const char *path, struct error *err)
     int rc = checkpoint_verify(checkpoint, 0, 1, err);
     if (!rc) {
         print_size(size, checkpoint_bytes(checkpoint));
-        printf("%s: whole (%s in %d files)\n", path, size, checkpoint_ranks(checkpoint));
+        printf("%s: whole (%s, shard files: %d)\n", path, size, checkpoint_ranks(checkpoint));
     }
     checkpoint_close(checkpoint);
     return rc;
@@ -149,7 +149,7 @@ static int show(struct app *app, const struct selection *selection, struct error
         i++;
     if (checkpoint_open(&checkpoint, selection->entries[i].path, err))
         return -1;
-    printf("%s: step %lld, %d ranks\n", checkpoint_path(checkpoint),
+    printf("%s: step %lld, ranks %d\n", checkpoint_path(checkpoint),
            (long long)checkpoint_step(checkpoint), checkpoint_ranks(checkpoint));
     printf("%-6s %8s  %-24s %s\n", "dtype", "pieces", "dimensions", "tensor");
     for (int t = 0; t < checkpoint_tensors(checkpoint); t++) {

@@ -1,0 +1,275 @@
+/* test_io_faults.c - checkpoints that are damaged, torn, or had no room. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "tests/unit/test_io_checkpoint.h"
+
+static void path_in(char *path, const char *dir, int64_t step, const char *name)
+{
+    snprintf(path, 256, "%s/step-%08lld/%s", dir, (long long)step, name);
+}
+
+static void flip(const char *path, int64_t at)
+{
+    char byte;
+    int fd = open(path, O_RDWR);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= 0x10;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+static int64_t size_of(const char *path)
+{
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    return info.st_size;
+}
+
+/* Opening or verifying fails, and names the file. */
+static void expect_damage(const char *dir, int64_t step, const char *name)
+{
+    struct error err = {0};
+    struct checkpoint *checkpoint;
+    char path[256];
+    path_in(path, dir, step, "");
+    path[strlen(path) - 1] = 0;
+    int rc = checkpoint_open(&checkpoint, path, &err);
+    if (!rc)
+        rc = checkpoint_verify(checkpoint, 0, 1, &err);
+    checkpoint_close(checkpoint);
+    assert_int_equal(rc, -1);
+    if (!strstr(err.text, name))
+        fail_msg("expected %s in: %s", name, err.text);
+}
+
+static void every_flipped_byte_is_seen(void **state)
+{
+    static const char *const files[] = {"shard-00000.h5", "index.h5", "meta.json", "COMMIT"};
+    struct error err = {0};
+    char path[256], dir[128];
+    snprintf(dir, sizeof dir, "%s/flip", folder);
+    must_save(dir, 1, 3, 9);
+    for (int f = 0; f < 4; f++) {
+        path_in(path, dir, 1, files[f]);
+        int64_t size = size_of(path), stride = size / 41 + 1;
+        for (int64_t at = 0; at < size; at += stride) {
+            flip(path, at);
+            expect_damage(dir, 1, f == 3 ? "" : files[f]);
+            flip(path, at);
+        }
+        flip(path, size - 1);
+        expect_damage(dir, 1, f == 3 ? "" : files[f]);
+        flip(path, size - 1);
+    }
+    struct checkpoint *checkpoint = open_step(dir, 1);
+    assert_int_equal(checkpoint_verify(checkpoint, 0, 1, &err), 0);
+    checkpoint_close(checkpoint);
+}
+
+static void damage_names_the_tensor(void **state)
+{
+    struct error err = {0};
+    struct checkpoint *checkpoint;
+    char path[256], dir[128], found[2000000 / 1000];
+    float mark = 1234.5f;
+    struct checkpoint_piece piece = {"layers.3/weird name", DTYPE_F32, 1, {1}, 0, 1, &mark};
+    snprintf(dir, sizeof dir, "%s/names", folder);
+    assert_int_equal(checkpoint_save(NULL, dir, 1, &piece, 1, NULL, &err), 0);
+    path_in(path, dir, 1, "shard-00000.h5");
+    int64_t size = size_of(path);
+    int fd = open(path, O_RDWR);
+    for (int64_t at = 0; at < size; at++)
+        if (pread(fd, found, 4, at) == 4 && !memcmp(found, &mark, 4)) {
+            flip(path, at + 2);
+            break;
+        }
+    close(fd);
+    checkpoint = open_step(dir, 1);
+    assert_int_equal(checkpoint_verify(checkpoint, 0, 1, &err), -1);
+    checkpoint_close(checkpoint);
+    assert_non_null(strstr(err.text, "shard-00000.h5"));
+    assert_non_null(strstr(err.text, "tensor layers.3/weird name"));
+}
+
+static int64_t found_step(const char *dir)
+{
+    struct error err = {0};
+    struct log quiet = {.level = LOG_ERROR, .rank = 0};
+    struct checkpoint *checkpoint;
+    int64_t step = -1;
+    if (checkpoint_find(&checkpoint, NULL, dir, &quiet, &err))
+        return -2;
+    if (checkpoint) {
+        step = checkpoint_step(checkpoint);
+        check_all(checkpoint, (uint64_t)step);
+    }
+    checkpoint_close(checkpoint);
+    return step;
+}
+
+static void finding_falls_back(void **state)
+{
+    char path[256], dir[128], other[320];
+    snprintf(dir, sizeof dir, "%s/find", folder);
+    assert_int_equal(found_step(dir), -1);
+    for (int step = 1; step <= 6; step++)
+        must_save(dir, step, 2, (uint64_t)step);
+    assert_int_equal(found_step(dir), 6);
+    path_in(path, dir, 6, "shard-00000.h5"); /* truncated */
+    assert_int_equal(truncate(path, size_of(path) - 1), 0);
+    assert_int_equal(found_step(dir), 5);
+    path_in(path, dir, 5, "COMMIT"); /* missing */
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(found_step(dir), 4);
+    path_in(path, dir, 4, "COMMIT"); /* of another save */
+    path_in(other, dir, 3, "COMMIT");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(link(other, path), 0);
+    assert_int_equal(found_step(dir), 3);
+    path_in(path, dir, 3, "shard-00000.h5"); /* missing */
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(found_step(dir), 2);
+    snprintf(path, sizeof path, "%s/step-00000002", dir); /* while being replaced */
+    snprintf(other, sizeof other, "%s.old", path);
+    assert_int_equal(rename(path, other), 0);
+    assert_int_equal(found_step(dir), 2);
+    snprintf(path, sizeof path, "%s/step-00000009.partial", dir); /* never finished */
+    assert_int_equal(rename(other, path), 0);
+    assert_int_equal(found_step(dir), 1);
+    path_in(path, dir, 1, "index.h5");
+    flip(path, 100);
+    assert_int_equal(found_step(dir), -2);
+}
+
+static void pruning_keeps_the_good(void **state)
+{
+    struct error err = {0};
+    struct checkpoint_entry *entries;
+    char path[256], dir[128];
+    struct stat info;
+    snprintf(dir, sizeof dir, "%s/prune", folder);
+    assert_int_equal(checkpoint_prune(NULL, dir, 2, &err), 0); /* nothing there */
+    for (int step = 1; step <= 6; step++)
+        must_save(dir, step, 2, (uint64_t)step);
+    snprintf(path, sizeof path, "%s/step-00000007.partial", dir);
+    assert_int_equal(mkdir(path, 0777), 0);
+    path_in(path, dir, 5, "shard-00000.h5");
+    assert_int_equal(truncate(path, 1000), 0);
+    assert_int_equal(checkpoint_prune(NULL, dir, 3, &err), 0); /* 6, 4, 3; 5 does not count */
+    int count = checkpoint_list(&entries, dir, &err);
+    assert_int_equal(count, 4);
+    for (int i = 0; i < count; i++)
+        assert_int_equal(entries[i].step, 6 - i);
+    checkpoint_list_free(entries, count);
+    snprintf(path, sizeof path, "%s/step-00000007.partial", dir);
+    assert_int_equal(stat(path, &info), -1);
+    assert_int_equal(checkpoint_prune(NULL, dir, 0, &err), 0); /* never fewer than two */
+    count = checkpoint_list(&entries, dir, &err);
+    assert_int_equal(count, 3);
+    checkpoint_list_free(entries, count);
+    assert_int_equal(found_step(dir), 6);
+}
+
+/* A writer killed at any moment leaves the last committed checkpoint to be found. */
+static void death_is_survived(void **state)
+{
+    char dir[128];
+    int64_t last = 0;
+    snprintf(dir, sizeof dir, "%s/death", folder);
+    int64_t began = clock_ns();
+    must_save(dir, 1, 2, 1);
+    int64_t one_save_us = (clock_ns() - began) / 1000;
+    for (uint64_t round = 0; round < 20; round++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        for (int step = 1; !child; step = step % 3 + 1)
+            if (save(dir, step, 2, (uint64_t)step, NULL))
+                _exit(1);
+        usleep((useconds_t)(philox_u64(77, round) % (uint64_t)(6 * one_save_us)));
+        kill(child, SIGKILL);
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status)); /* no save failed */
+        int64_t step = found_step(dir);
+        assert_in_range(step, last ? last : 1, 3);
+        last = step;
+    }
+    assert_in_range(last, 2, 3); /* some did get through */
+}
+
+/* Full and unwritable disks */
+
+static void files_cannot_grow(void **state)
+{
+    struct error err = {0};
+    struct rlimit before, now;
+    char dir[128], path[256];
+    struct stat info;
+    snprintf(dir, sizeof dir, "%s/grow", folder);
+    must_save(dir, 1, 2, 1);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    now = (struct rlimit){1 << 20, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &now), 0);
+    int rc = save(dir, 2, 2, 2, &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(rc, -1);
+    assert_non_null(strstr(err.text, "shard-00000.h5"));
+    assert_non_null(strstr(err.text, "File too large"));
+    snprintf(path, sizeof path, "%s/step-00000002.partial", dir);
+    assert_int_equal(stat(path, &info), -1);
+    assert_int_equal(found_step(dir), 1);
+}
+
+static int mount_small(const char *path, const char *options)
+{
+    if (mkdir(path, 0777) || mount("none", path, "tmpfs", 0, options)) {
+        print_message("skipped: cannot mount a tmpfs (%s)\n", strerror(errno));
+        return -1;
+    }
+    return 0;
+}
+
+static void disks_run_full(void **state)
+{
+    struct error err = {0};
+    char dir[128];
+    snprintf(dir, sizeof dir, "%s/full", folder);
+    if (mount_small(dir, "size=20m,nr_inodes=9"))
+        skip();
+    must_save(dir, 1, 2, 1);                            /* 8.3 MB, 5 files */
+    assert_int_equal(save(dir, 2, 2, 2, &err), -1);     /* fits, but no inode is left */
+    assert_non_null(strstr(err.text, "No space left")); /* so this is ENOSPC in mid-save */
+    assert_int_equal(found_step(dir), 1);
+    assert_int_equal(mount("none", dir, "tmpfs", MS_REMOUNT | MS_RDONLY, ""), 0);
+    assert_int_equal(save(dir, 2, 2, 2, &err), -1);
+    assert_non_null(strstr(err.text, "Read-only"));
+    assert_int_equal(found_step(dir), 1);
+    umount(dir);
+    assert_int_equal(mount("none", dir, "tmpfs", 0, "size=12m"), 0);
+    must_save(dir, 1, 2, 1);
+    assert_int_equal(save(dir, 2, 2, 2, &err), -1);
+    assert_non_null(strstr(err.text, "are free")); /* known before anything is written */
+    assert_int_equal(found_step(dir), 1);
+    umount(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_flipped_byte_is_seen),
+        cmocka_unit_test(damage_names_the_tensor),
+        cmocka_unit_test(finding_falls_back),
+        cmocka_unit_test(pruning_keeps_the_good),
+        cmocka_unit_test(death_is_survived),
+        cmocka_unit_test(files_cannot_grow),
+        cmocka_unit_test(disks_run_full),
+    };
+    return cmocka_run_group_tests_name("faults", tests, make_folder, remove_folder);
+}
