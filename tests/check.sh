@@ -122,7 +122,9 @@ unit_program() {
         reason=
         ended=$((ended + 1))
     done < <(grep -aE '^(ok|not ok|(# )?skipped:) ' "$log")
-    if [ $code != 0 ] && [ $failed = "$failed_before" ]; then
+    if [ $code = 77 ] && [ $ended = 0 ]; then
+        skip "$name" "$(tail -n 1 "$log")"
+    elif [ $code != 0 ] && [ $failed = "$failed_before" ]; then
         fail "$name" "$(why_ended $code $seconds)" "$log"
     elif [ "${planned:-0}" != $ended ] || [ $ended = 0 ]; then
         fail "$name" "$ended of ${planned:-0} tests ended" "$log"

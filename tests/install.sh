@@ -71,6 +71,10 @@ for header in $(cd "$prefix/include/trireme" && find . -name '*.h' | sed 's|^\./
 done
 is "every installed header compiles alone" "" "${alone-}"
 
+for file in "$prefix"/share/trireme/jobs/*.yaml; do
+    check "trireme config takes ${file##*/}" "$prefix/bin/trireme" config "$file"
+done
+
 # Manual
 for page in man1/trireme.1 man5/trireme-config.5; do
     man --warnings -E UTF-8 -l "$prefix/share/man/$page" >"$work/page" 2>"$work/log"

@@ -1,5 +1,7 @@
 # Each folder of tests adds its programs to check_PROGRAMS and its scripts to dist.
 UNIT_LIBS = $(TRIREME_LIBS) $(CMOCKA_LIBS)
+LDADD = $(UNIT_LIBS)
+AM_DEFAULT_SOURCE_EXT = .c
 EXTRA_DIST += tests/check.sh tests/install.sh tests/lint.sh tests/lint_self.sh
 include $(top_srcdir)/tests/unit/local.mk
 include $(top_srcdir)/tests/mpi/local.mk
