@@ -202,7 +202,7 @@ SIMD_INLINE unsigned simd_no_denormals(void);
 SIMD_INLINE void simd_denormals(unsigned saved);
 
 /* What has to name its instructions. */
-#ifdef __AVX512BF16__
+#if defined __AVX512BF16__ && CPU_LANES == 16
 #include <immintrin.h>
 
 SIMD_INLINE vu simd_widen(vh h)
