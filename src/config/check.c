@@ -82,23 +82,6 @@ static int finish_parallel(struct config_parallel *p, struct error *err)
     return 0;
 }
 
-static int check_batch(const struct config_train *t, const struct config_parallel *p,
-                       struct error *err)
-{
-    int64_t ranks = (p->shard ? p->shard : 1) * (p->replicate ? p->replicate : 1);
-    if (t->global_batch % (t->micro_batch * ranks) == 0)
-        return 0;
-    if (ranks == 1)
-        return error_set(err,
-                         "train.global_batch (%lld) is not a multiple of train.micro_batch "
-                         "(%lld)",
-                         (long long)t->global_batch, (long long)t->micro_batch);
-    return error_set(err,
-                     "train.global_batch (%lld) is not a multiple of train.micro_batch x data "
-                     "ranks (%lld x %lld)",
-                     (long long)t->global_batch, (long long)t->micro_batch, (long long)ranks);
-}
-
 static int check_train(const struct config *config, struct error *err)
 {
     const struct config_train *t = &config->train;
@@ -107,7 +90,7 @@ static int check_train(const struct config *config, struct error *err)
     if (t->eval_every && !config->data.valid[0])
         return error_set(err, "train.eval_every is %lld, but data.valid names no file",
                          (long long)t->eval_every);
-    return check_batch(t, &config->parallel, err);
+    return 0;
 }
 
 int config_finish(struct config *config, struct error *err)

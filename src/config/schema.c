@@ -134,9 +134,10 @@ const struct key config_keys[] = {
      .help = "optimizer steps from the start of training, those before a resume included"},
     {"train.global_batch", INT, FIELD(train.global_batch), "8", 1, 1 << 24,
      .help = "sequences per optimizer step, over all ranks and micro-batches"},
-    {"train.micro_batch", INT, FIELD(train.micro_batch), "1", 1, 1 << 20,
-     .help = "sequences a rank computes at once; global_batch is a multiple of micro_batch x "
-             "data ranks, and the rest is done by accumulating gradients"},
+    {"train.micro_batch", INT, FIELD(train.micro_batch), "0", 0, 1 << 20,
+     .help = "sequences a rank computes at once; more are done by accumulating gradients, and "
+             "what is missing to a whole micro-batch is masked; 0: a rank's whole share of "
+             "global_batch"},
     {"train.lr", REAL, FIELD(train.lr), "0.0003", .least = 0, .most = 100,
      .help = "highest learning rate"},
     {"train.min_lr", REAL, FIELD(train.min_lr), "0", .least = 0, .most = 100,
@@ -158,9 +159,9 @@ const struct key config_keys[] = {
     {"train.clip", REAL, FIELD(train.clip), "1", .least = 0, .most = 1e30,
      .help = "largest norm of the whole gradient, above which it is scaled down; 0: no limit"},
     {"train.eval_every", INT, FIELD(train.eval_every), "0", 0, INT64_C(1000000000000),
-     .help = "steps between evaluations on data.valid; 0: never"},
+     .help = "steps between evaluations on data.valid; 0: only after the last step"},
     {"train.eval_batches", INT, FIELD(train.eval_batches), "0", 0, INT64_C(1000000000000),
-     .help = "global batches per evaluation; 0: the whole of data.valid"},
+     .help = "global batches of data.valid per evaluation; 0: all of it"},
 
     {"parallel.strategy", CHOICE, FIELD(parallel.strategy), "FULL_SHARD", .choices = strategies,
      .help = "what a rank keeps: NO_SHARD all of the model, FULL_SHARD 1/shard of parameters, "

@@ -4,16 +4,16 @@
 int evaluate(struct session *s, struct batches *valid, int64_t batches, double *loss,
              double *targets, struct error *err)
 {
-    int64_t each = valid->micro_batch * valid->data_ranks;
-    int64_t all = (valid->loader.windows + each - 1) / each;
-    int64_t passes = batches && batches < all ? batches : all;
+    int64_t each = valid->micro_batch * valid->data_ranks, samples = valid->loader.windows;
+    if (batches && batches * s->layout.global_batch < samples)
+        samples = batches * s->layout.global_batch;
     struct step_input input = {.load = batches_load, .user = valid};
     double sum = 0;
     *targets = 0;
-    valid->batch = each;
-    for (int64_t i = 0; i < passes; i++) {
+    for (valid->sample = 0; valid->sample < samples; valid->sample += each) {
         struct step_output output;
-        valid->sample = i * each;
+        int64_t left = samples - valid->sample;
+        valid->batch = left < each ? left : each;
         if (execute(s->executor, s->evaluate, &input, &output, NULL, err))
             return -1;
         sum += output.loss * output.targets;

@@ -24,8 +24,6 @@ refused "unknown choice, choices named" 'FULL_SHARD' $T model.preset=llama-tiny 
 refused "empty value" 'train\.steps' $T model.preset=llama-tiny train.steps=
 refused "sequence longer than the model's" 'seq_len' $T model.preset=llama-tiny data.train=train.h5 \
     data.seq_len=100000
-refused "batch that does not divide" 'global_batch' $T model.preset=llama-tiny data.train=train.h5 \
-    train.global_batch=7 train.micro_batch=2
 refused "heads that do not divide" 'heads' $T model.preset=llama-tiny data.train=train.h5 \
     model.kv_heads=3
 
