@@ -292,7 +292,6 @@ static void impossible_combinations_are_refused(void **state)
         {"model.head_dim: 7", "even"},
         {"model.heads: 64\nmodel.kv_heads: 0", "head_dim is 1"},
         {"data.seq_len: 129", "model.max_seq_len (128)"},
-        {"parallel.shard: 3", "data ranks"},
         {"parallel.strategy: ddp\nparallel.shard: 2", "NO_SHARD"},
         {"parallel.replicate: 2", "HYBRID_SHARD"},
         {"train.min_lr: 1", "train.min_lr"},
