@@ -40,6 +40,12 @@ struct launch launch_read(void)
             launch.task = number(rows[i].task, 0);
             break;
         }
+    if (launch.by[0] == 'm')
+        launch.one_node = number("OMPI_COMM_WORLD_LOCAL_SIZE", 0) == launch.tasks;
+    else if (launch.by[0] == 's')
+        launch.one_node = number("SLURM_STEP_NUM_NODES", 0) == 1;
+    else
+        launch.one_node = launch.tasks == 1;
     launch.joined =
         getenv("PMIX_NAMESPACE") || getenv("PMI_FD") || getenv("PMI_PORT") || getenv("PMI2_FD");
     return launch;
@@ -73,16 +79,15 @@ int launch_check(const struct launch *launch, int size, struct error *err)
     return launch->tasks > 1 && alone ? refuse(launch, err) : 0;
 }
 
-/* Whether one process may read another's memory, as far as a process can tell by itself:
- * where a container's filter forbids the call it does so even for one's own memory. */
-static int may_copy(void)
+/* Where a container's filter forbids the call it does so even for one's own memory. */
+int launch_may_copy(void)
 {
     char from = 1, to = 0;
     struct iovec source = {&from, 1}, target = {&to, 1};
     return process_vm_readv(getpid(), &target, 1, &source, 1, 0) == 1;
 }
 
-void launch_quiet(void)
+void launch_prepare(const struct launch *launch)
 {
     static const char *const quiet[] = {
         "OMPI_MCA_btl_base_warn_component_unused",
@@ -91,7 +96,11 @@ void launch_quiet(void)
     };
     for (size_t i = 0; i < sizeof quiet / sizeof quiet[0]; i++)
         setenv(quiet[i], "0", 0);
-    if (!may_copy()) {
+    if (launch->one_node)
+        setenv("OMPI_MCA_pml", "ob1", 0);
+    if (launch->one_node && !launch->joined && launch->by[0] != 'm')
+        setenv("OMPI_MCA_ess_singleton_isolated", "1", 0); /* no daemon for one process */
+    if (!launch_may_copy()) {
         setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
         setenv("OMPI_MCA_smsc", "^cma", 0);
     }

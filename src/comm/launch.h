@@ -10,6 +10,7 @@ struct launch {
     int tasks;      /* tasks it started (or means to); 1 if it does not say */
     int task;       /* of this process, 0 if it does not say */
     int joined;     /* whether it offered a way for MPI to find the others */
+    int one_node;   /* whether all tasks are on this node, as far as it says */
 };
 
 struct launch launch_read(void);
@@ -18,8 +19,13 @@ struct launch launch_read(void);
  * is refused).  Returns 0, or -1 with err set; its text is empty on tasks above 0. */
 int launch_check(const struct launch *launch, int size, struct error *err);
 
-/* Settings that keep MPI from printing warnings that mean nothing here, and from ways of
- * copying this container forbids.  What the user has set stays.  Before MPI starts. */
-void launch_quiet(void);
+/* Before MPI starts: settings that keep it from printing warnings that mean nothing here,
+ * from ways of copying this container forbids, and from opening networks a job on one node
+ * does not need (two thirds of the time it takes to start).  What the user has set stays. */
+void launch_prepare(const struct launch *launch);
+
+/* Whether ranks of a node may copy straight out of one another's memory, as far as a
+ * process can tell by itself. */
+int launch_may_copy(void);
 
 #endif

@@ -11,7 +11,8 @@
 
 enum { BLOCK = 1024 };
 
-#ifdef CPU_X86_LEVELS
+/* The thread sanitizer is not up yet when the loader asks which clone to take. */
+#if defined CPU_X86_LEVELS && !defined __SANITIZE_THREAD__
 #define LEVELS      "arch=x86-64-v4", "arch=x86-64-v3", "default"
 #define EVERY_LEVEL __attribute__((optimize("O3"), target_clones(LEVELS)))
 #else

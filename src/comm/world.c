@@ -153,7 +153,7 @@ int world_start(struct world **world, struct mem *mem, struct error *err)
         snprintf(w->host, sizeof w->host, "unknown");
     if (launch_check(&launch, 0, &own))
         goto fail;
-    launch_quiet();
+    launch_prepare(&launch);
     if (thread_start(&w->thread, &own))
         goto fail;
     thread_call(w->thread, call_start, &s);

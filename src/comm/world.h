@@ -29,7 +29,8 @@ int world_start(struct world **world, struct mem *mem, struct error *err);
 /* End MPI and free the world (NULL allowed).  Collective. */
 void world_stop(struct world *world);
 
-/* End every rank of the job at once with this exit code, without a word of MPI's own. */
+/* End every rank of the job at once with this exit code; any thread may call it.  Prints
+ * nothing (mpirun adds its own notice).  world NULL: this process alone. */
 void world_abort(struct world *world, int code) __attribute__((noreturn));
 
 int world_rank(const struct world *world);

@@ -212,6 +212,7 @@ static void test_counts(struct checks *c, struct group *g)
         test_ring(c, g, counts[i]);
     }
     test_all_gather(c, g, 2500001, DTYPE_F32, 0); /* beyond one piece of 4 MiB */
+    test_broadcast(c, g, 1300007, 0);             /* five pieces down the tree */
 }
 
 /* Several operations on each stream at once, waited for in another order. */
