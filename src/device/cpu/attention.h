@@ -14,7 +14,7 @@
 #include "device/cpu/kernels.h"
 #include "device/cpu/simd.h"
 
-typedef uint32_t unit;
+typedef uint32_t __attribute__((may_alias)) unit; /* the bits of floats too */
 
 enum {
     BLOCK = 64,                          /* queries, and keys, of a block */
