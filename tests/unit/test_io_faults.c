@@ -118,6 +118,10 @@ static void finding_falls_back(void **state)
     char path[256], dir[128], other[320];
     snprintf(dir, sizeof dir, "%s/find", folder);
     assert_int_equal(found_step(dir), -1);
+    must_save(dir, 1, 2, 1);
+    path_in(path, dir, 1, "COMMIT");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(found_step(dir), -1); /* as good as none */
     for (int step = 1; step <= 6; step++)
         must_save(dir, step, 2, (uint64_t)step);
     assert_int_equal(found_step(dir), 6);
