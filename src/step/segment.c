@@ -155,6 +155,13 @@ static void note(struct segment *segment, struct segment_ref ref, int write)
     segment->writes |= write ? 1u << ref.space : 0;
 }
 
+/* Is the value a result of this segment?  Then reading it asks nothing of what ran before. */
+static int made_here(const struct compile *c, int v)
+{
+    int producer = v < 0 ? -1 : c->graph->values[v].producer;
+    return producer >= 0 && in_phase(&c->graph->nodes[producer], c->segment->phase);
+}
+
 static void resolve(struct compile *c)
 {
     struct segment *segment = c->segment;
@@ -164,7 +171,8 @@ static void resolve(struct compile *c)
         step->grad_space = -1;
         for (int k = 0; k < NODE_INS; k++) {
             step->in[k] = ref(c, node->in[k]);
-            note(segment, step->in[k], 0);
+            if (!made_here(c, node->in[k]))
+                note(segment, step->in[k], 0);
         }
         for (int k = 0; k < NODE_OUTS; k++) {
             step->out[k] = ref(c, node->out[k]);
