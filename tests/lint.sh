@@ -9,7 +9,7 @@
 set -u
 export LC_ALL=C
 top=$(cd "$(dirname "$0")/.." && pwd)
-rules="layers homes ending asserts preprocessor files functions format scripts text globals"
+rules="layers homes ending asserts preprocessor files functions format scripts keys text globals"
 
 product() { find src io -name m4 -prune -o -name "$1" -type f -print | sort; }
 sources() { find src io tests doc -name m4 -prune -o -name '*.[ch]' -type f -print | sort; }
@@ -141,6 +141,17 @@ rule_scripts()
         *) echo "$file: first line is neither #!/bin/sh nor #!/bin/bash" ;;
         esac
         [ -x "$file" ] || echo "$file: not executable"
+    done
+}
+
+# No key is accepted and ignored.  (recompute has one value only, which needs no code.)
+rule_keys()
+{
+    [ -e src/config/schema.c ] || return 0
+    grep -oE 'FIELD\([a-z][a-z_0-9]*(\.[a-z_0-9]+)?\)' src/config/schema.c |
+        sed 's/FIELD(\(.*\))/\1/' | grep -vxE 'f|recompute' | while read -r key; do
+        product '*.[ch]' | grep -vE '^src/config/(config|schema|presets)\.[ch]$' |
+            xargs grep -qE "(->|\.)${key##*.}\b" || echo "src/config/schema.c: nothing reads $key"
     done
 }
 
