@@ -1,0 +1,147 @@
+/* rig.c - see rig.h. */
+#include "tests/unit/rig.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/hash.h"
+#include "train/rate.h"
+
+static void must(int rc, const struct error *err)
+{
+    if (!rc)
+        return;
+    fprintf(stderr, "%s\n", err->text);
+    exit(1);
+}
+
+struct config rig_config(const char *settings)
+{
+    enum { MOST = 64 };
+    struct config config;
+    struct error err = {0};
+    const char *override[MOST];
+    char *text = strdup(settings), *rest = text;
+    int count = 0;
+    for (char *word; count < MOST && (word = strtok_r(rest, " ", &rest));)
+        override[count++] = word;
+    must(config_load(&config, NULL, override, count, &err), &err);
+    free(text);
+    return config;
+}
+
+static struct program *make_program(struct session *s, enum program_kind kind)
+{
+    struct error err = {0};
+    struct program_request request = layout_program(&s->layout, kind, 1, 0);
+    struct program *program = NULL;
+    must(program_create(&program, s->units, &request, &err), &err);
+    return program;
+}
+
+struct session *rig_open(struct mem *mem, const struct config *config, const char *level,
+                         int with_logits)
+{
+    struct error err = {0};
+    struct session *s = array_make(1, sizeof *s);
+    struct device_request device = {.kind = DEVICE_CPU, .threads = 1, .level = level};
+    s->config = *config;
+    s->mem = mem;
+    must(device_open(&s->device, &device, &err), &err);
+    must(model_create(&s->model, &config->model, &err), &err);
+    must(layout_resolve(&s->layout, config, 1, &err), &err);
+    struct units_request units = layout_units(&s->layout, config);
+    units.with_logits = with_logits;
+    must(units_create(&s->units, s->model, &units, s->device, &err), &err);
+    s->train = make_program(s, PROGRAM_TRAIN);
+    s->logits = with_logits ? make_program(s, PROGRAM_LOGITS) : NULL;
+    const struct program *programs[2] = {s->train, s->logits};
+    must(executor_create(&s->executor, s->device, NULL, mem, programs, with_logits ? 2 : 1, &err),
+         &err);
+    s->model->family->table(s->model, units.seq,
+                            executor_buffer(s->executor, s->train, s->train->constants));
+    return s;
+}
+
+struct step_input rig_input(const struct session *s, int64_t step)
+{
+    const struct config_train *c = &s->config.train;
+    return (struct step_input){
+        .adamw = {.lr = (float)rate_at(c, step),
+                  .beta1 = (float)c->beta1,
+                  .beta2 = (float)c->beta2,
+                  .eps = (float)c->eps,
+                  .weight_decay = (float)c->weight_decay,
+                  .bias1 = (float)(1 - pow(c->beta1, (double)step)),
+                  .bias2 = (float)(1 - pow(c->beta2, (double)step))},
+        .decay_all = c->decay == DECAY_ALL,
+        .clip = c->clip,
+        .nominal_targets = (double)(s->layout.global_batch * s->config.data.seq_len),
+    };
+}
+
+void rig_load(void *user, int micro, int32_t *tokens, int32_t *targets)
+{
+    const struct rig_data *data = user;
+    int64_t elems = data->batch * data->seq;
+    memcpy(tokens, data->tokens + micro * elems, (size_t)elems * sizeof *tokens);
+    memcpy(targets, data->targets + micro * elems, (size_t)elems * sizeof *targets);
+}
+
+const struct flat_tensor *rig_tensor(const struct session *s, const char *name, int *unit)
+{
+    for (*unit = 0; *unit < s->units->count; ++*unit)
+        for (int t = 0; t < s->units->flat[*unit].tensors; t++)
+            if (!strcmp(s->units->flat[*unit].tensor[t].name, name))
+                return &s->units->flat[*unit].tensor[t];
+    return NULL;
+}
+
+float *rig_state(const struct session *s, int unit, enum rig_state which)
+{
+    const struct unit_state *state = &s->train->state[unit];
+    const int buffer[] = {state->master, state->grad, state->first, state->second};
+    return executor_buffer(s->executor, s->train, buffer[which]);
+}
+
+uint64_t rig_hash(const struct session *s)
+{
+    uint64_t hash = 0;
+    for (int u = 0; u < s->units->count; u++) {
+        const struct unit_state *state = &s->train->state[u];
+        const int buffer[] = {state->param, state->master, state->first, state->second};
+        for (int k = 0; k < 4; k++)
+            hash = hash_bytes_seeded(executor_buffer(s->executor, s->train, buffer[k]),
+                                     s->train->buffer[buffer[k]].bytes, hash);
+    }
+    return hash;
+}
+
+void fleet_open(struct fleet *fleet, const struct config *config, int ranks, enum program_kind kind)
+{
+    struct error err = {0};
+    struct device_request device = {.kind = DEVICE_CPU, .threads = 1};
+    *fleet = (struct fleet){.ranks = ranks};
+    must(layout_resolve(&fleet->layout, config, ranks, &err), &err);
+    must(device_open(&fleet->device, &device, &err), &err);
+    must(model_create(&fleet->model, &config->model, &err), &err);
+    struct units_request units = layout_units(&fleet->layout, config);
+    must(units_create(&fleet->units, fleet->model, &units, fleet->device, &err), &err);
+    fleet->program = array_make((size_t)ranks, sizeof *fleet->program);
+    for (int r = 0; r < ranks; r++) {
+        struct program_request request = layout_program(&fleet->layout, kind, 1, r);
+        must(program_create(&fleet->program[r], fleet->units, &request, &err), &err);
+    }
+}
+
+void fleet_close(struct fleet *fleet)
+{
+    for (int r = 0; r < fleet->ranks; r++)
+        program_destroy(fleet->program[r]);
+    free(fleet->program);
+    units_destroy(fleet->units);
+    model_destroy(fleet->model);
+    device_close(fleet->device);
+}

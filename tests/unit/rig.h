@@ -1,0 +1,51 @@
+/* rig.h - what tests of the whole path share: a session of one rank without a world, steps with
+ * the numbers of a configuration, tensors of the state by name, programs of many ranks. */
+#ifndef TRIREME_TESTS_UNIT_RIG_H
+#define TRIREME_TESTS_UNIT_RIG_H
+
+#include "train/session.h"
+
+/* The configuration of "key=value key=value ...", checked; ends the program if it is wrong. */
+struct config rig_config(const char *settings);
+
+/* A session that trains, without world and mesh; with_logits: it has a LOGITS program too.
+ * level NULL: the machine's best.  mem is the caller's.  Ends the program if it cannot.
+ * Close with session_close(). */
+struct session *rig_open(struct mem *mem, const struct config *config, const char *level,
+                         int with_logits);
+
+/* A step's numbers as the trainer sets them, without data. */
+struct step_input rig_input(const struct session *session, int64_t step);
+
+/* Sequences in memory as input of a step: micro-batch m is rows [m * batch, (m + 1) * batch). */
+struct rig_data {
+    int64_t batch, seq;
+    const int32_t *tokens, *targets;
+};
+void rig_load(void *user, int micro, int32_t *tokens, int32_t *targets);
+
+/* A logical tensor inside the whole flat parameter of *unit; NULL if there is none. */
+const struct flat_tensor *rig_tensor(const struct session *session, const char *name, int *unit);
+
+/* The rank's fp32 state of a unit. */
+enum rig_state { RIG_MASTER, RIG_GRAD, RIG_FIRST, RIG_SECOND };
+float *rig_state(const struct session *session, int unit, enum rig_state which);
+
+/* A hash of all that persists: parameters, masters and moments of this rank. */
+uint64_t rig_hash(const struct session *session);
+
+/* The programs of all ranks of a layout, without ranks. */
+struct fleet {
+    struct layout layout;
+    struct device *device;
+    struct model *model;
+    struct units *units;
+    int ranks;
+    struct program **program;
+};
+
+void fleet_open(struct fleet *fleet, const struct config *config, int ranks,
+                enum program_kind kind);
+void fleet_close(struct fleet *fleet);
+
+#endif
