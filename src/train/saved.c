@@ -52,8 +52,12 @@ int saved_open(struct checkpoint **checkpoint, struct world *world, const char *
                struct log *log, struct error *err)
 {
     char inside[CONFIG_TEXT + 64];
-    if (exists(path, "COMMIT"))
-        return world_agree(world, checkpoint_open(checkpoint, path, err), err);
+    if (exists(path, "COMMIT")) {
+        int rc = checkpoint_open(checkpoint, path, err);
+        if (!rc)
+            rc = checkpoint_verify(*checkpoint, world_rank(world), world_size(world), err);
+        return world_agree(world, rc, err);
+    }
     snprintf(inside, sizeof inside, "%s%s", path, exists(path, "checkpoints") ? "/checkpoints" : "");
     if (checkpoint_find(checkpoint, world, inside, log, err))
         return -1;

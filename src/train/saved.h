@@ -25,8 +25,8 @@ int saved_resume(struct session *session, const char *dir, int *found, struct po
 /* The configuration a checkpoint was saved with.  Returns 0, or -1 with err set. */
 int saved_config(const struct checkpoint *checkpoint, struct config *config, struct error *err);
 
-/* Open a checkpoint by the path of a checkpoint, of a run, or of its checkpoints.  Collective
- * over world. */
+/* Open a checkpoint by the path of a checkpoint, of a run, or of its checkpoints (the
+ * newest good one), and verify its checksums, each rank a part.  Collective over world. */
 int saved_open(struct checkpoint **checkpoint, struct world *world, const char *path,
                struct log *log, struct error *err);
 
