@@ -22,7 +22,7 @@ static void must(struct world *world, int rc, const struct error *err)
 struct lowest {
     struct comm_op op; /* first */
     struct world *world;
-    int value, result;
+    int value[2], result[2];
     int posted;
     MPI_Request request;
 };
@@ -41,7 +41,7 @@ static int step_lowest(struct comm_op *op)
     struct lowest *l = (struct lowest *)op;
     int flag = 0, rc = MPI_SUCCESS;
     if (!l->posted++)
-        rc = MPI_Iallreduce(&l->value, &l->result, 1, MPI_INT, MPI_MIN, l->world->control,
+        rc = MPI_Iallreduce(l->value, l->result, 2, MPI_INT, MPI_MIN, l->world->control,
                             &l->request);
     if (rc == MPI_SUCCESS)
         rc = MPI_Test(&l->request, &flag, MPI_STATUS_IGNORE);
@@ -50,22 +50,25 @@ static int step_lowest(struct comm_op *op)
     return flag ? STEP_DONE : STEP_WAITS;
 }
 
-/* The lowest value of all ranks. */
-static int world_lowest(struct world *world, int value)
+/* Each of the two values becomes the lowest of all ranks. */
+static void world_lowest(struct world *world, int value[2])
 {
-    struct lowest l = {
-        .op = {.step = step_lowest, .lane = LANE_CONTROL}, .world = world, .value = value};
+    struct lowest l = {.op = {.step = step_lowest, .lane = LANE_CONTROL},
+                       .world = world,
+                       .value = {value[0], value[1]}};
     if (world->size == 1)
-        return value;
+        return;
     thread_submit(world->thread, &l.op);
     thread_wait(world->thread, &l.op);
     must(world, l.op.err.text[0] ? -1 : 0, &l.op.err);
-    return l.result;
+    value[0] = l.result[0];
+    value[1] = l.result[1];
 }
 
 void world_barrier(struct world *world)
 {
-    world_lowest(world, 0);
+    int nothing[2] = {0, 0};
+    world_lowest(world, nothing);
 }
 
 void world_broadcast(struct world *world, void *data, size_t bytes, int root)
@@ -104,26 +107,23 @@ void world_all_reduce(struct world *world, double *values, int count, enum world
     free(all);
 }
 
-int world_agree_plain(struct world *world, int rc, struct error *err)
+int world_agree(struct world *world, int rc, struct error *err)
 {
     struct error said = {0};
-    int failing = world_lowest(world, rc ? world->rank : world->size);
-    if (failing == world->size)
+    int found[2] = {rc ? world->rank : world->size, rc ? 1 : 0}; /* who failed; did all? */
+    world_lowest(world, found);
+    if (found[0] == world->size)
         return 0;
-    if (failing == world->rank && err)
+    if (found[0] == world->rank && err) {
         said = *err;
+        if (!found[1] && said.text[0])
+            error_prefix(&said, "rank %d (%s)", world->rank, world->host);
+    }
     if (world->size > 1)
-        world_broadcast(world, &said, sizeof said, failing);
+        world_broadcast(world, &said, sizeof said, found[0]);
     if (err)
         *err = said;
     return -1;
-}
-
-int world_agree(struct world *world, int rc, struct error *err)
-{
-    if (rc && err && world->size > 1 && err->text[0])
-        error_prefix(err, "rank %d (%s)", world->rank, world->host);
-    return world_agree_plain(world, rc, err);
 }
 
 /* Root takes the messages one after another; the others send theirs.  Agreed. */

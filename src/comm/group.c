@@ -155,11 +155,11 @@ int group_split(struct group **group, struct world *world, int color, int key, c
         all = malloc((size_t)world_size(world) * sizeof *all);
         rc = all ? 0 : error_set(err, "out of memory: group %s", name);
     }
-    if (world_agree_plain(world, rc, err))
+    if (world_agree(world, rc, err))
         goto fail;
     world_all_gather(world, all, &mine, sizeof mine);
     rc = make_members(g, all, pick(all, world_size(world), color), err);
-    if (world_agree_plain(world, rc, err))
+    if (world_agree(world, rc, err))
         goto fail;
     free(all);
     *group = g;

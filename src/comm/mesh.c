@@ -82,7 +82,7 @@ static int split(struct group **group, struct world *world, const struct mesh *m
             size *= mesh->shape.degree[axis];
         }
     if (size == 1) /* the same on all ranks; allocation alone can fail */
-        return world_agree_plain(world, group_self(group, world, name, err), err);
+        return world_agree(world, group_self(group, world, name, err), err);
     return group_split(group, world, mesh_rank(&mesh->shape, first), world_rank(world), name, err);
 }
 
@@ -109,7 +109,7 @@ int mesh_create(struct mesh **mesh, struct world *world, struct mesh_shape shape
         m = calloc(1, sizeof *m);
         rc = m ? 0 : error_set(err, "out of memory: mesh");
     }
-    if (world_agree_plain(world, rc, err))
+    if (world_agree(world, rc, err))
         goto fail;
     m->shape = shape;
     m->coord = mesh_place(&shape, world_rank(world));

@@ -4,6 +4,8 @@
  * oldest one has to be tested.  Every message of the process uses one communicator; group
  * and lane are in the tag, and within a tag two ranks' messages keep their order.
  */
+#include <stdio.h>
+
 #include "comm/transport.h"
 
 /* An operation in flight keeps its requests in memory that group.h, which does not know
@@ -16,6 +18,22 @@ enum { RECEIVE, SEND };
 static request *request_at(const struct comm_op *op, int64_t index, int which)
 {
     return (request *)&op->request[2 * (index % op->room) + which];
+}
+
+void transport_describe(const struct comm_op *op, char *text, size_t bytes)
+{
+    const struct group *g = op->group;
+    struct transfer x = {0};
+    if (!op->kind) {
+        snprintf(text, bytes, "agreement or barrier of all ranks");
+        return;
+    }
+    if (op->retired < op->posted)
+        op->kind->transfer(op, op->retired, &x);
+    int sends = !x.into_bytes || *request_at(op, op->retired, RECEIVE) == MPI_REQUEST_NULL;
+    int member = sends ? x.to : x.source;
+    snprintf(text, bytes, "%s in group %s waits for member %d (rank %d) to %s", op->kind->name,
+             g->name, member, g->ranks[member], sends ? "receive" : "send");
 }
 
 static int fail(struct comm_op *op, int64_t index, int which, const char *why)

@@ -45,6 +45,9 @@ struct thread {
     void *tick_arg;
     void (*interrupt)(void *arg);
     void *interrupt_arg;
+    int64_t patience_ns;
+    void (*stuck)(void *arg, const struct comm_op *op);
+    void *stuck_arg;
 };
 
 /* Messages may travel beside the unfinished ones before them unless they share memory that
@@ -79,7 +82,7 @@ static int advance(struct thread *t, struct lane *lane)
         if (!op->started) {
             if (!may_join(lane->head, op))
                 break;
-            op->started = 1;
+            op->started = moved = 1;
             op->start_ns = clock_ns();
         }
         if (op->finished)
@@ -115,12 +118,13 @@ static void accept_submitted(struct thread *t)
     }
 }
 
-static int busy(const struct thread *t)
+/* The first operation under way, of any lane. */
+static const struct comm_op *busy(const struct thread *t)
 {
     for (int i = 0; i < LANES; i++)
         if (t->lane[i].head)
-            return 1;
-    return 0;
+            return t->lane[i].head;
+    return NULL;
 }
 
 /* Sleep until something is submitted, at most ns; 0: without limit.  Under the lock. */
@@ -176,6 +180,7 @@ static int next_turn(struct thread *t, int64_t quiet_ns)
     if (!quiet_ns && !__atomic_load_n(&t->incoming, __ATOMIC_ACQUIRE) && busy(t))
         return 1;
     pthread_mutex_lock(&t->lock);
+    int impatient = t->patience_ns && quiet_ns > t->patience_ns && busy(t);
     if (!t->incoming) {
         if (busy(t))
             back_off(t, quiet_ns);
@@ -189,6 +194,8 @@ static int next_turn(struct thread *t, int64_t quiet_ns)
     pthread_mutex_unlock(&t->lock);
     if (interrupt)
         interrupt(t->interrupt_arg);
+    if (impatient)
+        t->stuck(t->stuck_arg, busy(t));
     return go_on;
 }
 
@@ -278,6 +285,16 @@ void thread_set_tick(struct thread *t, void (*tick)(void *arg), void *arg)
     t->tick = tick;
     t->tick_arg = arg;
     wake(t);
+    pthread_mutex_unlock(&t->lock);
+}
+
+void thread_set_patience(struct thread *t, int64_t ns,
+                         void (*stuck)(void *arg, const struct comm_op *op), void *arg)
+{
+    pthread_mutex_lock(&t->lock);
+    t->patience_ns = ns;
+    t->stuck = stuck;
+    t->stuck_arg = arg;
     pthread_mutex_unlock(&t->lock);
 }
 

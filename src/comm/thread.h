@@ -27,6 +27,10 @@ void thread_set_spin(struct thread *thread, int spin);
 /* Have tick(arg) called now and then while there is nothing to do; NULL: never. */
 void thread_set_tick(struct thread *thread, void (*tick)(void *arg), void *arg);
 
+/* Have stuck(arg, op) called when nothing has moved for ns though op is under way; 0: never. */
+void thread_set_patience(struct thread *thread, int64_t ns,
+                         void (*stuck)(void *arg, const struct comm_op *op), void *arg);
+
 /* Queue op, whose step and lane are set; thread_wait() returns when it is done. */
 void thread_submit(struct thread *thread, struct comm_op *op);
 void thread_wait(struct thread *thread, struct comm_op *op);

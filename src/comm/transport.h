@@ -21,6 +21,7 @@ struct world {
     int rank, size, node, nodes, local_rank, local_size, cores;
     int splits;  /* groups are told apart by the tags this gives them */
     int tag_max; /* of the MPI library */
+    int patience_s;
     char host[256];
     char library[128];
 };
@@ -90,7 +91,7 @@ int group_whole(struct group **group, struct world *world, struct error *err);
 /* Start an operation that is not of one of the three streams. */
 void group_start(struct group *g, int lane, struct comm_op *op, const struct comm_kind *kind);
 
-/* Outcome of a phase that can fail, without the rank's number: for group and mesh. */
-int world_agree_plain(struct world *world, int rc, struct error *err);
+/* What op is and whom it waits for, for a person. */
+void transport_describe(const struct comm_op *op, char *text, size_t bytes);
 
 #endif

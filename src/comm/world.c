@@ -184,32 +184,48 @@ void world_stop(struct world *world)
     free(world);
 }
 
-struct ending {
-    int code;
-};
-
-/* MPI_Abort tells at length what everybody knows: into the void with it. */
-static void call_abort(void *arg)
+/* On the communication thread.  MPI_Abort tells at length what everybody knows: into the
+ * void with it. */
+static void end_all(int code)
 {
-    struct ending *ending = arg;
     int nowhere = open("/dev/null", O_WRONLY);
     fflush(NULL);
     if (nowhere >= 0)
         dup2(nowhere, STDERR_FILENO);
-    MPI_Abort(MPI_COMM_WORLD, ending->code);
-    _exit(ending->code);
+    MPI_Abort(MPI_COMM_WORLD, code);
+    _exit(code);
+}
+
+static void call_abort(void *arg)
+{
+    end_all(*(int *)arg);
 }
 
 void world_abort(struct world *world, int code)
 {
-    struct ending ending = {code};
     if (world) {
         /* A thread stuck in MPI cannot end the others; then the launcher has to. */
         struct timespec patience = {.tv_sec = 5};
-        thread_interrupt(world->thread, call_abort, &ending);
+        thread_interrupt(world->thread, call_abort, &code);
         nanosleep(&patience, NULL);
     }
     _exit(code);
+}
+
+static void call_stuck(void *arg, const struct comm_op *op)
+{
+    struct world *world = arg;
+    char text[512];
+    transport_describe(op, text, sizeof text);
+    fprintf(stderr, "trireme: error: rank %d (%s): no progress for %d s: %s\n", world->rank,
+            world->host, world->patience_s, text);
+    end_all(EXIT_HANG);
+}
+
+void world_watch(struct world *world, int seconds)
+{
+    world->patience_s = seconds;
+    thread_set_patience(world->thread, (int64_t)seconds * 1000000000, call_stuck, world);
 }
 
 int world_rank(const struct world *world)

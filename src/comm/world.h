@@ -33,6 +33,11 @@ void world_stop(struct world *world);
  * nothing (mpirun adds its own notice).  world NULL: this process alone. */
 void world_abort(struct world *world, int code) __attribute__((noreturn));
 
+/* End the job with EXIT_HANG when operations have waited for peers this long without any
+ * advance (0, as at the start: never).  One line on stderr names the rank, its host, the
+ * operation and whom it waits for. */
+void world_watch(struct world *world, int seconds);
+
 int world_rank(const struct world *world);
 int world_size(const struct world *world);
 int world_node(const struct world *world);       /* index of this node, by lowest rank */
@@ -50,8 +55,8 @@ const char *world_library(const struct world *world);
 
 /* Agree on the outcome of a phase that can fail on one rank.  Collective.
  * rc is this rank's outcome (0 or -1) and err its text.  Returns 0 if all ranks had 0;
- * else -1 on every rank, with err (text and code) of the lowest failing rank, its number
- * and host put before the text when the world has more than one rank. */
+ * else -1 on every rank, with err (text and code) of the lowest failing rank; its number
+ * and host are put before the text, unless all ranks failed and it says nothing. */
 int world_agree(struct world *world, int rc, struct error *err);
 
 /* Small host-side collectives for control; values of every rank, the same bits on all. */

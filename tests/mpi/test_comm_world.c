@@ -32,8 +32,10 @@ static void test_agree(struct checks *c)
         CHECK(c, world_agree(w, rc, &err) == -1);
         snprintf(expect, sizeof expect, "the %dth fault", k);
         CHECK(c, strstr(err.text, expect) && err.code == 70 + k);
-        snprintf(expect, sizeof expect, "rank %d (", k);
-        CHECK(c, (size == 1) == (strncmp(err.text, expect, strlen(expect)) != 0));
+        snprintf(expect, sizeof expect, "rank %d (", k); /* said only if it is not all */
+        CHECK(c, (k == 0) == (strncmp(err.text, expect, strlen(expect)) != 0));
+        CHECK(c, world_agree(w, -1, &err) == -1);
+        CHECK(c, !strstr(err.text + 1, "rank ")); /* agreed on twice, said once */
     }
     struct error err = {0};
     CHECK(c, world_agree(w, 0, &err) == 0 && !err.text[0]);
