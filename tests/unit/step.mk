@@ -1,5 +1,6 @@
 # From graph to step, on one rank: rig.c is what these tests share.
-UNIT_TESTS += tests/unit/test_golden
+UNIT_TESTS += tests/unit/test_golden tests/unit/test_verify
 rig = tests/unit/rig.c tests/unit/rig.h
 tests_unit_test_golden_SOURCES = tests/unit/test_golden.c $(rig)
 tests_unit_test_golden_CPPFLAGS = $(AM_CPPFLAGS) -DGOLDEN_DIR='"$(abs_top_srcdir)/tests/golden"'
+tests_unit_test_verify_SOURCES = tests/unit/test_verify.c $(rig)

@@ -1,0 +1,376 @@
+/* test_verify.c - does verify_program() accept what trireme compiles, and refuse it once one thing
+ * in it is wrong?  Real programs of FULL_SHARD and NO_SHARD, each fault at every place where it
+ * can be made. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "step/memory.h"
+#include "step/verify.h"
+#include "tests/unit/rig.h"
+
+static struct config settings(int tied, int prefetch, const char *more)
+{
+    char text[512];
+    snprintf(text, sizeof text,
+             "model.layers=3 model.hidden=12 model.heads=2 model.kv_heads=1 model.ffn=20 "
+             "model.vocab=23 data.seq_len=7 train.global_batch=6 train.micro_batch=1 "
+             "model.tie_embeddings=%s parallel.forward_prefetch=%s parallel.backward_prefetch=%s "
+             "%s",
+             tied ? "true" : "false", prefetch & 1 ? "true" : "false",
+             prefetch & 2 ? "BACKWARD_PRE" : "none", more);
+    return rig_config(text);
+}
+
+/* Rank 1's training program of 3 FULL_SHARD ranks and of 3 NO_SHARD ones: tied and not, with each
+ * prefetch. */
+static void everywhere(void (*check)(struct program *))
+{
+    for (int i = 0; i < 16; i++) {
+        struct fleet fleet;
+        struct config config =
+            settings(i & 1, i >> 1 & 3,
+                     i & 8 ? "parallel.strategy=NO_SHARD" : "parallel.strategy=FULL_SHARD");
+        fleet_open(&fleet, &config, 3, PROGRAM_TRAIN);
+        assert_int_equal(fleet.layout.micros, 2);
+        check(fleet.program[1]);
+        fleet_close(&fleet);
+    }
+}
+
+static void assert_right(const struct program *program)
+{
+    struct error err = {0};
+    if (verify_program(program, &err))
+        fail_msg("%s", err.text);
+}
+
+/* Refused, with one of `names` ("|" between them) as the reason. */
+static void assert_wrong(const struct program *program, const char *names, const char *what, int i)
+{
+    struct error err = {0};
+    char text[128] = "", copy[128], *rest = copy;
+    instr_text(program, i, text, sizeof text);
+    if (!verify_program(program, &err))
+        fail_msg("%s at instruction %d (%s) was not noticed", what, i, text);
+    snprintf(copy, sizeof copy, "%s", names);
+    for (char *name; (name = strtok_r(rest, "|", &rest));)
+        if (strstr(err.text, name))
+            return;
+    fail_msg("%s at instruction %d (%s): wanted \"%s\", got \"%s\"", what, i, text, names,
+             err.text);
+}
+
+static void check_compiled(const struct config *config, int ranks, enum program_kind kind)
+{
+    struct fleet fleet;
+    struct error err = {0};
+    fleet_open(&fleet, config, ranks, kind);
+    for (int r = 0; r < ranks; r++)
+        assert_right(fleet.program[r]);
+    if (verify_ranks((const struct program *const *)fleet.program, ranks, &err))
+        fail_msg("%s", err.text);
+    fleet_close(&fleet);
+}
+
+static void test_compiled_programs_are_right(void **state)
+{
+    static const char *const more[] = {
+        "parallel.strategy=FULL_SHARD",
+        "parallel.strategy=NO_SHARD",
+        "parallel.strategy=FULL_SHARD precision=bf16 model.layers=1",
+        "parallel.strategy=NO_SHARD precision=bf16 model.layers=1 train.global_batch=5",
+    };
+    for (int i = 0; i < 4; i++)
+        for (int setting = 0; setting < 8; setting++) {
+            struct config config = settings(setting & 1, setting >> 1, more[i]);
+            for (int ranks = 1; ranks <= 7; ranks += 1 + ranks / 3) {
+                check_compiled(&config, ranks, PROGRAM_TRAIN);
+                check_compiled(&config, ranks, PROGRAM_EVALUATE);
+            }
+        }
+}
+
+/* The instruction of this stream before i, or -1. */
+static int stream_before(const struct program *program, int i, enum stream stream)
+{
+    do
+        i--;
+    while (i >= 0 && program->instr[i].stream != stream);
+    return i;
+}
+
+/* No wait can be missed, so verify knows every hazard there is and waits holds no idle one.
+ * Nor may a wait be for one instruction less of the other stream. */
+static void check_waits(struct program *program)
+{
+    static const char names[] = "race|memory reused in flight|released in flight";
+    int waits = 0;
+    for (int i = 0; i < program->instrs; i++)
+        for (int s = 0; s < STREAMS; s++) {
+            int *wait = &program->instr[i].wait[s], was = *wait;
+            if (was < 0)
+                continue;
+            waits++;
+            *wait = -1;
+            assert_wrong(program, names, "a dropped wait", i);
+            *wait = stream_before(program, was, s);
+            assert_wrong(program, names, "a wait too short", i);
+            *wait = was;
+        }
+    print_message("%d instructions, %d waits\n", program->instrs, waits);
+    assert_true(waits > 0);
+    assert_right(program);
+}
+
+static void test_every_wait_counts(void **state)
+{
+    everywhere(check_waits);
+}
+
+static void check_wait_forward(struct program *program)
+{
+    for (int i = 0; i < program->instrs; i++)
+        for (int s = 0; s < STREAMS; s++) {
+            int *wait = &program->instr[i].wait[s], was = *wait;
+            if (was < 0)
+                continue;
+            *wait = i;
+            assert_wrong(program, "wait cycle", "a wait for itself", i);
+            *wait = i + 1;
+            assert_wrong(program, "wait cycle", "a wait for what follows", i);
+            *wait = was;
+        }
+}
+
+static void test_waits_point_backward(void **state)
+{
+    everywhere(check_wait_forward);
+}
+
+/* Move each passing buffer onto each other one that lives at some time of its life. */
+static void check_overlaps(struct program *program)
+{
+    struct lifetime *life = memory_lifetimes(program);
+    int moved = 0;
+    for (int b = 0; b < program->buffers; b++)
+        for (int c = 0; c < program->buffers; c++) {
+            struct buffer *one = &program->buffer[b], *other = &program->buffer[c];
+            size_t was = one->offset, slab = program->pool_bytes[one->pool];
+            if (b == c || one->persistent || one->pool != other->pool || life[c].first < 0 ||
+                !one->bytes || !other->bytes || life[b].first > life[c].last ||
+                life[c].first > life[b].last)
+                continue;
+            one->offset = other->offset + other->bytes / 2;
+            program->pool_bytes[one->pool] = slab + one->bytes + other->bytes;
+            assert_wrong(program, "memory reused too early|memory reused in flight", other->name,
+                         life[b].first);
+            one->offset = was;
+            program->pool_bytes[one->pool] = slab;
+            moved++;
+        }
+    free(life);
+    assert_true(moved > 100);
+    assert_right(program);
+}
+
+static void test_live_buffers_do_not_share(void **state)
+{
+    everywhere(check_overlaps);
+}
+
+static void check_persistent(struct program *program)
+{
+    for (int b = 1; b < program->buffers; b++) {
+        struct buffer *buffer = &program->buffer[b], *before = buffer - 1;
+        size_t was = buffer->offset;
+        if (!buffer->persistent || !before->persistent || buffer->pool != before->pool)
+            continue;
+        buffer->offset = before->offset;
+        assert_wrong(program, "share memory", "two of the state", 0);
+        buffer->offset = was;
+    }
+}
+
+static void test_state_does_not_share(void **state)
+{
+    everywhere(check_persistent);
+}
+
+static void check_slabs(struct program *program)
+{
+    struct lifetime *life = memory_lifetimes(program);
+    for (int b = 0; b < program->buffers; b++) {
+        struct buffer *buffer = &program->buffer[b];
+        size_t was = buffer->offset;
+        if (!buffer->bytes || life[b].first < 0)
+            continue;
+        buffer->offset = program->pool_bytes[buffer->pool] - buffer->bytes + 1;
+        assert_wrong(program, "outside its slab", buffer->name, life[b].first);
+        buffer->offset = was;
+    }
+    free(life);
+}
+
+static void test_all_lie_in_their_slab(void **state)
+{
+    everywhere(check_slabs);
+}
+
+/* Buffers whose memory a later one takes are missed when that comes, others at the end. */
+static void check_missing_release(struct program *program)
+{
+    int at_end = 0;
+    for (int i = 0; i < program->instrs; i++)
+        for (int slot = 0; slot < SLOTS; slot++) {
+            int *bound = &program->instr[i].buffer[slot], was = *bound;
+            if (program->instr[i].kind != INSTR_RELEASE || was < 0)
+                continue;
+            struct error err = {0};
+            *bound = -1;
+            assert_wrong(program, "never released|memory reused too early", "no release", i);
+            verify_program(program, &err);
+            at_end += strstr(err.text, "never released") != NULL;
+            *bound = was;
+        }
+    assert_true(at_end > 0);
+}
+
+static void test_a_release_is_missed(void **state)
+{
+    everywhere(check_missing_release);
+}
+
+static void check_second_release(struct program *program)
+{
+    int doubled = 0;
+    for (int i = 0; i < program->instrs; i++)
+        for (int slot = 0; slot + 1 < SLOTS; slot++) {
+            int *bound = program->instr[i].buffer + slot;
+            if (program->instr[i].kind != INSTR_RELEASE || bound[0] < 0 || bound[1] >= 0)
+                continue;
+            bound[1] = bound[0];
+            assert_wrong(program, "released twice", "a release twice", i);
+            bound[1] = -1;
+            doubled++;
+        }
+    assert_true(doubled > 0);
+}
+
+static void test_released_once(void **state)
+{
+    everywhere(check_second_release);
+}
+
+/* The last instruction but releases that names buffer b. */
+static int last_use(const struct program *program, int b)
+{
+    int last = -1;
+    for (int i = 0; i < program->instrs; i++)
+        for (int slot = 0; slot < SLOTS; slot++)
+            if (program->instr[i].buffer[slot] == b && program->instr[i].kind != INSTR_RELEASE)
+                last = i;
+    return last;
+}
+
+/* Waits follow when instructions from `at` on move by `by`. */
+static void shift_waits(struct program *program, int at, int by)
+{
+    for (int i = 0; i < program->instrs; i++)
+        for (int s = 0; s < STREAMS; s++)
+            if (program->instr[i].wait[s] >= at)
+                program->instr[i].wait[s] += by;
+}
+
+/* A release of b in front of instruction `at`, which waits for all that is before it. */
+static void insert_release(struct program *program, int at, enum stream stream, int b)
+{
+    int last = program_instr(program, INSTR_RELEASE, stream);
+    struct instr release = program->instr[last];
+    shift_waits(program, at, 1);
+    memmove(&program->instr[at + 1], &program->instr[at],
+            (size_t)(last - at) * sizeof *program->instr);
+    release.buffer[0] = b;
+    for (int s = 0; s < STREAMS; s++)
+        release.wait[s] = s == (int)stream ? -1 : stream_before(program, at, s);
+    program->instr[at] = release;
+}
+
+static void remove_instr(struct program *program, int at)
+{
+    program->instrs--;
+    memmove(&program->instr[at], &program->instr[at + 1],
+            (size_t)(program->instrs - at) * sizeof *program->instr);
+    shift_waits(program, at + 1, -1);
+}
+
+/* Every buffer, released in front of its last use instead of behind it. */
+static void check_early_release(struct program *program)
+{
+    int moved = 0;
+    for (int i = 0; i < program->instrs; i++)
+        for (int slot = 0; slot < SLOTS && program->instr[i].kind == INSTR_RELEASE; slot++) {
+            int b = program->instr[i].buffer[slot], at = b < 0 ? -1 : last_use(program, b);
+            if (at < 0)
+                continue;
+            program->instr[i].buffer[slot] = -1;
+            insert_release(program, at, program->instr[i].stream, b);
+            assert_wrong(program, "used after release", "an early release", at);
+            remove_instr(program, at);
+            program->instr[i].buffer[slot] = b;
+            moved++;
+        }
+    assert_true(moved > 20);
+    assert_right(program);
+}
+
+static void test_not_used_after_release(void **state)
+{
+    everywhere(check_early_release);
+}
+
+/* Without a gather, a load or a run, what it would have written is read nevertheless. */
+static void check_missing_writes(struct program *program)
+{
+    int dropped[INSTR_KINDS] = {0};
+    for (int i = 0; i < program->instrs; i++) {
+        struct instr was = program->instr[i];
+        if (was.kind != INSTR_GATHER && was.kind != INSTR_LOAD && was.kind != INSTR_RUN)
+            continue;
+        memset(program->instr[i].buffer, -1, sizeof was.buffer);
+        /* embed's backward makes nothing but a gradient, which NO_SHARD keeps as state */
+        int last = was.kind == INSTR_RUN && was.phase == PHASE_BACKWARD && !was.unit;
+        if (!last)
+            assert_wrong(program, "read before written", "nothing written", i);
+        dropped[was.kind]++;
+        program->instr[i] = was;
+    }
+    assert_true(dropped[INSTR_LOAD] == 2 && dropped[INSTR_RUN] > 10);
+    assert_right(program);
+}
+
+static void test_nothing_is_read_unwritten(void **state)
+{
+    everywhere(check_missing_writes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_compiled_programs_are_right),
+        cmocka_unit_test(test_every_wait_counts),
+        cmocka_unit_test(test_waits_point_backward),
+        cmocka_unit_test(test_live_buffers_do_not_share),
+        cmocka_unit_test(test_state_does_not_share),
+        cmocka_unit_test(test_all_lie_in_their_slab),
+        cmocka_unit_test(test_a_release_is_missed),
+        cmocka_unit_test(test_released_once),
+        cmocka_unit_test(test_not_used_after_release),
+        cmocka_unit_test(test_nothing_is_read_unwritten),
+    };
+    return cmocka_run_group_tests_name("verify", tests, NULL, NULL);
+}
