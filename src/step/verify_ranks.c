@@ -1,9 +1,10 @@
 /* verify_ranks.c - all ranks' programs played together; see verify.h.
  *
- * Every rank has a place in each of its streams.  An instruction starts when its waits are
- * complete and every earlier compute instruction of its list is (the strictest order in which
- * an executor may issue).  A collective completes when all members of its group stand at it; a
- * message when sender and receiver do.
+ * Every rank has a place in each of its streams, and one in its list: instructions are issued in
+ * order, each when its waits and the compute instructions before it are complete, so that one
+ * that has to wait holds up what follows on every stream (the strictest way in which an executor
+ * may work).  A collective completes when all members of its group stand at it; a message when
+ * sender and receiver do.
  */
 #include "step/verify.h"
 
@@ -18,6 +19,7 @@ struct player {
     const struct program *program;
     int at[STREAMS];   /* the instruction each stream stands at; instrs when it is done */
     int done[STREAMS]; /* the last completed one, or -1 */
+    int issued;        /* how many of the list are */
 };
 
 struct game {
@@ -26,36 +28,45 @@ struct game {
     struct error *err;
 };
 
+/* Issue what can be. */
+static void issue(struct player *p)
+{
+    for (; p->issued < p->program->instrs && p->issued <= p->at[STREAM_COMPUTE]; p->issued++)
+        for (int s = 0; s < STREAMS; s++)
+            if (p->program->instr[p->issued].wait[s] > p->done[s])
+                return;
+}
+
+/* The first instruction of a stream from `from` on; instrs if there is none. */
+static int next_on(const struct program *program, enum stream stream, int from)
+{
+    while (from < program->instrs && program->instr[from].stream != stream)
+        from++;
+    return from;
+}
+
 static void advance(struct player *p, enum stream stream)
 {
-    int i = p->at[stream];
-    p->done[stream] = i;
-    for (i++; i < p->program->instrs && p->program->instr[i].stream != stream; i++)
-        ;
-    p->at[stream] = i;
+    p->done[stream] = p->at[stream];
+    p->at[stream] = next_on(p->program, stream, p->at[stream] + 1);
+    issue(p);
 }
 
 static void place(struct player *p, const struct program *program)
 {
     p->program = program;
     for (int s = 0; s < STREAMS; s++) {
-        p->at[s] = -1;
-        advance(p, s);
+        p->at[s] = next_on(program, s, 0);
         p->done[s] = -1;
     }
+    issue(p);
 }
 
-/* The instruction at which a stream stands, if it may start; else NULL. */
+/* The instruction at which a stream stands, if it was issued; else NULL. */
 static const struct instr *ready(const struct player *p, enum stream stream)
 {
     int i = p->at[stream];
-    if (i >= p->program->instrs)
-        return NULL;
-    const struct instr *instr = &p->program->instr[i];
-    for (int s = 0; s < STREAMS; s++)
-        if (instr->wait[s] > p->done[s])
-            return NULL;
-    return p->at[STREAM_COMPUTE] < i && stream != STREAM_COMPUTE ? NULL : instr;
+    return i < p->issued ? &p->program->instr[i] : NULL;
 }
 
 static int is_transfer(const struct instr *instr)

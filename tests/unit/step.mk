@@ -1,6 +1,7 @@
 # From graph to step, on one rank: rig.c is what these tests share.
-UNIT_TESTS += tests/unit/test_golden tests/unit/test_verify
+UNIT_TESTS += tests/unit/test_golden tests/unit/test_verify tests/unit/test_verify_ranks
 rig = tests/unit/rig.c tests/unit/rig.h
 tests_unit_test_golden_SOURCES = tests/unit/test_golden.c $(rig)
 tests_unit_test_golden_CPPFLAGS = $(AM_CPPFLAGS) -DGOLDEN_DIR='"$(abs_top_srcdir)/tests/golden"'
 tests_unit_test_verify_SOURCES = tests/unit/test_verify.c $(rig)
+tests_unit_test_verify_ranks_SOURCES = tests/unit/test_verify_ranks.c $(rig)

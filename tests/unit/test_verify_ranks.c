@@ -1,0 +1,368 @@
+/* test_verify_ranks.c - does verify_ranks() see that ranks do not fit together?  Each fault at
+ * every collective of real programs, and small programs written by hand for what no real one has
+ * yet. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "step/verify.h"
+#include "tests/unit/rig.h"
+
+enum { RANKS = 3 };
+
+static int verify(struct program *const *programs, int ranks, struct error *err)
+{
+    *err = (struct error){0};
+    return verify_ranks((const struct program *const *)programs, ranks, err);
+}
+
+static void assert_fit(struct program *const *programs, int ranks)
+{
+    struct error err;
+    if (verify(programs, ranks, &err))
+        fail_msg("%s", err.text);
+}
+
+/* Refused, with one of `names` ("|" between them) as the reason. */
+static void assert_refused(struct program *const *programs, int ranks, const char *names)
+{
+    struct error err;
+    char copy[128], *rest = copy;
+    if (!verify(programs, ranks, &err))
+        fail_msg("not noticed: %s", names);
+    snprintf(copy, sizeof copy, "%s", names);
+    for (char *name; (name = strtok_r(rest, "|", &rest));)
+        if (strstr(err.text, name))
+            return;
+    fail_msg("wanted \"%s\", got \"%s\"", names, err.text);
+}
+
+/* Training programs of 3 ranks: strategies, tied and not, with each prefetch. */
+static void everywhere(void (*check)(struct fleet *))
+{
+    for (int i = 0; i < 16; i++) {
+        char text[512];
+        struct fleet fleet;
+        snprintf(text, sizeof text,
+                 "model.layers=3 model.hidden=12 model.heads=2 model.kv_heads=1 model.ffn=20 "
+                 "model.vocab=23 data.seq_len=7 train.global_batch=6 train.micro_batch=1 "
+                 "model.tie_embeddings=%s parallel.forward_prefetch=%s "
+                 "parallel.backward_prefetch=%s parallel.strategy=%s",
+                 i & 1 ? "true" : "false", i & 2 ? "true" : "false",
+                 i & 4 ? "BACKWARD_PRE" : "none", i & 8 ? "NO_SHARD" : "FULL_SHARD");
+        struct config config = rig_config(text);
+        fleet_open(&fleet, &config, RANKS, PROGRAM_TRAIN);
+        check(&fleet);
+        assert_fit(fleet.program, RANKS);
+        fleet_close(&fleet);
+    }
+}
+
+/* The next collective of the same stream after instruction i, or -1. */
+static int next_collective(const struct program *program, int i)
+{
+    enum stream stream = program->instr[i].stream;
+    for (i++; i < program->instrs; i++)
+        if (program->instr[i].stream == stream && program->instr[i].group >= 0)
+            return i;
+    return -1;
+}
+
+static int alike(const struct instr *a, const struct instr *b)
+{
+    return a->kind == b->kind && a->group == b->group && a->elems == b->elems &&
+           a->dtype == b->dtype && a->unit == b->unit && a->micro == b->micro;
+}
+
+/* Exchange what two instructions do; their places in the order, and what they wait for, stay. */
+static void swap(struct instr *a, struct instr *b)
+{
+    struct instr was = *a;
+    *a = *b;
+    *b = was;
+    memcpy(b->wait, a->wait, sizeof b->wait);
+    memcpy(a->wait, was.wait, sizeof a->wait);
+}
+
+/* Any two neighbours on a stream of any one rank. */
+static void check_swaps(struct fleet *fleet)
+{
+    int swapped = 0;
+    for (int r = 0; r < RANKS; r++) {
+        struct program *program = fleet->program[r];
+        for (int i = 0; i < program->instrs; i++) {
+            struct instr *one = &program->instr[i];
+            int next = one->group >= 0 ? next_collective(program, i) : -1;
+            if (next < 0)
+                continue;
+            struct instr *other = &program->instr[next], keep[2] = {*one, *other};
+            assert_false(alike(one, other));
+            swap(one, other);
+            assert_refused(fleet->program, RANKS, "collective mismatch|deadlock");
+            *one = keep[0];
+            *other = keep[1];
+            swapped++;
+        }
+    }
+    assert_true(swapped > 10);
+}
+
+static void test_swapped_collectives(void **state)
+{
+    everywhere(check_swaps);
+}
+
+static void refuse_changed(struct fleet *fleet, struct instr *instr, struct instr changed)
+{
+    struct instr was = *instr;
+    *instr = changed;
+    assert_refused(fleet->program, RANKS, "collective mismatch");
+    *instr = was;
+}
+
+/* One collective of one rank with another size, type, unit, micro-batch or kind. */
+static void check_changes(struct fleet *fleet)
+{
+    for (int r = 0; r < RANKS; r++)
+        for (int i = 0; i < fleet->program[r]->instrs; i++) {
+            struct instr *instr = &fleet->program[r]->instr[i], changed = *instr;
+            if (instr->group < 0)
+                continue;
+            changed.elems++;
+            refuse_changed(fleet, instr, changed);
+            changed = *instr;
+            changed.dtype = DTYPE_U16;
+            refuse_changed(fleet, instr, changed);
+            changed = *instr;
+            changed.unit++;
+            refuse_changed(fleet, instr, changed);
+            changed = *instr;
+            changed.micro++;
+            refuse_changed(fleet, instr, changed);
+            changed = *instr;
+            changed.kind = instr->kind == INSTR_GATHER ? INSTR_REDUCE : INSTR_GATHER;
+            refuse_changed(fleet, instr, changed);
+        }
+}
+
+static void test_collectives_of_other_shape(void **state)
+{
+    everywhere(check_changes);
+}
+
+/* One collective left out on one rank. */
+static void check_missing(struct fleet *fleet)
+{
+    for (int r = 0; r < RANKS; r++)
+        for (int i = 0; i < fleet->program[r]->instrs; i++) {
+            struct instr *instr = &fleet->program[r]->instr[i], was = *instr;
+            if (instr->group < 0)
+                continue;
+            instr->kind = INSTR_RELEASE;
+            instr->group = -1;
+            memset(instr->buffer, -1, sizeof instr->buffer);
+            assert_refused(fleet->program, RANKS, "collective mismatch|deadlock");
+            *instr = was;
+        }
+}
+
+static void test_missing_collectives(void **state)
+{
+    everywhere(check_missing);
+}
+
+/* Programs of two ranks, two pipeline stages or two shards, written by hand. */
+struct pair {
+    struct program rank[2], *program[2];
+};
+
+static void pair_open(struct pair *pair, enum mesh_axis axis)
+{
+    *pair = (struct pair){0};
+    for (int r = 0; r < 2; r++) {
+        struct program_request *request = &pair->rank[r].request;
+        request->shape = (struct mesh_shape){{1, 1, 1, 1}};
+        request->shape.degree[axis] = 2;
+        request->coord = mesh_place(&request->shape, r);
+        pair->program[r] = &pair->rank[r];
+    }
+}
+
+static void pair_close(struct pair *pair)
+{
+    for (int r = 0; r < 2; r++) {
+        free(pair->rank[r].instr);
+        free(pair->rank[r].buffer);
+    }
+}
+
+/* An instruction that waits for instruction `wait` (-1: none); a buffer of its own is its operand
+ * if it moves data. */
+static int add(struct program *program, enum instr_kind kind, enum stream stream, int wait)
+{
+    int index = program_instr(program, kind, stream);
+    struct instr *instr = &program->instr[index];
+    if (wait >= 0)
+        instr->wait[program->instr[wait].stream] = wait;
+    if (kind == INSTR_RUN || kind == INSTR_RELEASE)
+        return index;
+    instr->group = kind == INSTR_SEND || kind == INSTR_RECV ? MESH_PIPELINE : MESH_SHARD;
+    instr->peer = !program->request.coord.at[MESH_PIPELINE];
+    instr->elems = 7;
+    instr->dtype = DTYPE_F32;
+    int buffer = program_buffer(program, POOL_ACTIVATIONS, 28, 1, "b%d", index);
+    instr_bind(instr, kind == INSTR_SEND ? SLOT_FROM : SLOT_TO, buffer,
+               kind == INSTR_SEND ? ACCESS_READ : ACCESS_WRITE);
+    return index;
+}
+
+/* Three activations forward, three gradients back, each sent when the stage has computed it. */
+static void pipeline(struct pair *pair)
+{
+    struct program *first = &pair->rank[0], *second = &pair->rank[1];
+    pair_open(pair, MESH_PIPELINE);
+    for (int micro = 0; micro < 3; micro++) {
+        int run = add(first, INSTR_RUN, STREAM_COMPUTE, -1);
+        add(first, INSTR_SEND, STREAM_POINT, run);
+        int got = add(second, INSTR_RECV, STREAM_POINT, -1);
+        run = add(second, INSTR_RUN, STREAM_COMPUTE, got);
+        add(second, INSTR_SEND, STREAM_POINT, run);
+        got = add(first, INSTR_RECV, STREAM_POINT, -1);
+        add(first, INSTR_RUN, STREAM_COMPUTE, got);
+    }
+}
+
+static void make_idle(struct instr *instr)
+{
+    instr->kind = INSTR_RELEASE;
+    instr->group = -1;
+    memset(instr->buffer, -1, sizeof instr->buffer);
+}
+
+/* The n-th instruction of a kind. */
+static struct instr *find(struct program *program, enum instr_kind kind, int n)
+{
+    for (int i = 0; i < program->instrs; i++)
+        if (program->instr[i].kind == kind && !n--)
+            return &program->instr[i];
+    return NULL;
+}
+
+static void test_messages(void **state)
+{
+    struct pair pair;
+    pipeline(&pair);
+    assert_fit(pair.program, 2);
+    pair_close(&pair);
+    for (int n = 0; n < 3; n++)
+        for (int r = 0; r < 2; r++) {
+            pipeline(&pair);
+            make_idle(find(pair.program[r], INSTR_RECV, n));
+            assert_refused(pair.program, 2, "missing RECV|deadlock");
+            pair_close(&pair);
+            pipeline(&pair);
+            make_idle(find(pair.program[r], INSTR_SEND, n));
+            assert_refused(pair.program, 2, "missing SEND|deadlock");
+            pair_close(&pair);
+            pipeline(&pair);
+            find(pair.program[r], INSTR_SEND, n)->elems++;
+            assert_refused(pair.program, 2, "message size mismatch");
+            pair_close(&pair);
+            pipeline(&pair);
+            find(pair.program[r], INSTR_SEND, n)->dtype = DTYPE_BF16;
+            assert_refused(pair.program, 2, "message size mismatch");
+            pair_close(&pair);
+        }
+}
+
+/* One message, of which one end is missing: the end that is there is named. */
+static void test_a_message_alone(void **state)
+{
+    for (int r = 0; r < 2; r++)
+        for (int receives = 0; receives < 2; receives++) {
+            struct pair pair;
+            pair_open(&pair, MESH_PIPELINE);
+            add(pair.program[!r], INSTR_RUN, STREAM_COMPUTE, -1);
+            add(pair.program[r], receives ? INSTR_RECV : INSTR_SEND, STREAM_POINT, -1);
+            assert_refused(pair.program, 2, receives ? "missing SEND" : "missing RECV");
+            pair.rank[r].instr[0].peer = 2;
+            assert_refused(pair.program, 2, "message to no rank");
+            pair_close(&pair);
+        }
+}
+
+/* Each stage waits for the other's message before it computes what it would send. */
+static void test_messages_in_a_circle(void **state)
+{
+    struct pair pair;
+    pair_open(&pair, MESH_PIPELINE);
+    for (int r = 0; r < 2; r++) {
+        int got = add(pair.program[r], INSTR_RECV, STREAM_POINT, -1);
+        int run = add(pair.program[r], INSTR_RUN, STREAM_COMPUTE, got);
+        add(pair.program[r], INSTR_SEND, STREAM_POINT, run);
+    }
+    assert_refused(pair.program, 2, "missing SEND|deadlock");
+    pair_close(&pair);
+}
+
+/* Collectives of two streams, each rank waiting for another one first. */
+static void test_streams_in_a_circle(void **state)
+{
+    for (int through_compute = 0; through_compute < 2; through_compute++) {
+        struct pair pair;
+        pair_open(&pair, MESH_SHARD);
+        for (int r = 0; r < 2; r++) {
+            struct program *program = pair.program[r];
+            int first = r ? add(program, INSTR_REDUCE, STREAM_REDUCE, -1)
+                          : add(program, INSTR_GATHER, STREAM_GATHER, -1);
+            if (through_compute)
+                first = add(program, INSTR_RUN, STREAM_COMPUTE, first);
+            if (r)
+                add(program, INSTR_GATHER, STREAM_GATHER, first);
+            else
+                add(program, INSTR_REDUCE, STREAM_REDUCE, first);
+        }
+        assert_refused(pair.program, 2, "deadlock");
+        pair_close(&pair);
+    }
+}
+
+/* An executor issues the list in order, and stands still where an instruction has to wait: what
+ * comes later in the list is not on its way, though its own stream is free. */
+static void test_issued_in_order(void **state)
+{
+    struct pair pair;
+    pair_open(&pair, MESH_PIPELINE);
+    for (int r = 0; r < 2; r++)
+        pair.rank[r].request.shape.degree[MESH_SHARD] = 1;
+    struct program *first = pair.program[0], *second = pair.program[1];
+    int got = add(first, INSTR_RECV, STREAM_POINT, -1); /* a reply to what is sent below */
+    add(first, INSTR_RELEASE, STREAM_GATHER, got);
+    int sent = add(first, INSTR_SEND, STREAM_REDUCE, -1);
+    got = add(second, INSTR_RECV, STREAM_REDUCE, -1);
+    add(second, INSTR_SEND, STREAM_POINT, got);
+    assert_refused(pair.program, 2, "missing SEND|deadlock");
+    first->instr[1].wait[STREAM_POINT] = -1; /* without the wait in between it works */
+    assert_fit(pair.program, 2);
+    assert_int_equal(sent, 2);
+    pair_close(&pair);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_swapped_collectives),
+        cmocka_unit_test(test_collectives_of_other_shape),
+        cmocka_unit_test(test_missing_collectives),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_a_message_alone),
+        cmocka_unit_test(test_messages_in_a_circle),
+        cmocka_unit_test(test_streams_in_a_circle),
+        cmocka_unit_test(test_issued_in_order),
+    };
+    return cmocka_run_group_tests_name("verify_ranks", tests, NULL, NULL);
+}
