@@ -125,6 +125,12 @@ static int check_release(struct verify *v, int i, int b)
     return 0;
 }
 
+/* State holds values before the step begins, but for gradients, which each step makes anew. */
+static int holds_before(const struct buffer *buffer)
+{
+    return buffer->persistent && buffer->pool != POOL_GRADS;
+}
+
 static int check_access(struct verify *v, int i, int b, int read, int write)
 {
     struct uses *uses = &v->uses[b];
@@ -135,7 +141,7 @@ static int check_access(struct verify *v, int i, int b, int read, int write)
         return -1;
     if (uses->first < 0)
         uses->first = i;
-    if (read && !persistent && !any(uses->wrote))
+    if (read && !holds_before(&v->program->buffer[b]) && !any(uses->wrote))
         return wrong(v, "read before written", i, b, -1);
     int race = unordered(v, uses->wrote, i);
     if (race < 0 && write)
