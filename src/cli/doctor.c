@@ -3,6 +3,7 @@
  * Facts are printed by the first rank alone, in two columns.  Every node looks for problems
  * of its own; they are collected and listed at the end, each with what to do about it.
  */
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,11 +85,15 @@ static int command_says(const char *command, char *text, size_t bytes)
     FILE *pipe = popen(command, "r");
     if (!pipe)
         return -1;
-    size_t used = fread(text, 1, bytes - 1, pipe);
+    size_t got = fread(text, 1, bytes - 1, pipe), used = 0;
+    for (size_t i = 0; i < got; i++)
+        if (!isspace((unsigned char)text[i]))
+            text[used++] = text[i];
+        else if (used && text[used - 1] != ' ')
+            text[used++] = ' ';
+    if (used && text[used - 1] == ' ')
+        used--;
     text[used] = 0;
-    for (char *at = text; *at; at++)
-        if (*at == '\n')
-            *at = at[1] ? ' ' : 0;
     return pclose(pipe);
 }
 
@@ -114,8 +119,8 @@ static void look_at_slurm(struct doctor *d)
         fact(d, "srun --mpi", "no answer: this machine is not part of a cluster");
         return;
     }
-    char *list = strstr(text, "MPI plugin types are...");
-    fact(d, "srun --mpi", "%.200s", list ? list + strlen("MPI plugin types are...") : text);
+    char *found = strstr(text, "are... ");
+    fact(d, "srun --mpi", "%.200s", found ? found + strlen("are... ") : text);
     if (!strstr(text, "pmix"))
         problem(d, "srun offers no pmix: ask for Slurm's PMIx plugin, or start with mpirun");
 }
