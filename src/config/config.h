@@ -66,7 +66,8 @@ struct config_run {
     char dir[CONFIG_TEXT];
     int trace; /* step whose execution is traced to trace.json; 0: none */
     int64_t log_every;
-    int64_t threads; /* per rank; 0: cores of the node / ranks on it */
+    int64_t hang_seconds; /* without progress of a transfer; 0: wait for ever */
+    int64_t threads;      /* per rank; 0: cores of the node / ranks on it */
 };
 
 struct config {

@@ -58,18 +58,24 @@ static int allocate(struct session *s, struct error *err)
     return 0;
 }
 
+/* As the config says, else as OMP_NUM_THREADS (0 here: the device reads it), else as many as the
+ * cores that are this rank's. */
+static int threads_of(const struct session *s)
+{
+    if (s->config.run.threads || getenv("OMP_NUM_THREADS"))
+        return (int)s->config.run.threads;
+    return world_cores(s->world);
+}
+
 /* What one rank can do by itself, up to the mesh. */
 static int prepare(struct session *s, enum session_use use, struct error *err)
 {
-    struct device_request request = {.kind = DEVICE_CPU,
-                                     .threads = (int)s->config.run.threads,
-                                     .local_ranks = world_local_size(s->world)};
+    struct device_request request = {
+        .kind = DEVICE_CPU, .threads = threads_of(s), .local_ranks = world_local_size(s->world)};
     if (layout_resolve(&s->layout, &s->config, world_size(s->world), err) ||
-        device_open(&s->device, &request, err) ||
-        model_create(&s->model, &s->config.model, err))
+        device_open(&s->device, &request, err) || model_create(&s->model, &s->config.model, err))
         return -1;
-    s->data_rank =
-        layout_data_rank(&s->layout, mesh_place(&s->layout.shape, world_rank(s->world)));
+    s->data_rank = layout_data_rank(&s->layout, mesh_place(&s->layout.shape, world_rank(s->world)));
     return compile(s, use, err);
 }
 

@@ -242,6 +242,7 @@ int trainer_run(struct session *session, struct error *err)
     struct trainer t = {.s = session, .saved_step = -1};
     snprintf(t.checkpoints, sizeof t.checkpoints, "%s/checkpoints", session->config.run.dir);
     stop_watch();
+    world_watch(session->world, (int)session->config.run.hang_seconds);
     int rc = begin(&t, err);
     if (!rc && t.at.step >= session->config.train.steps)
         log_info(session->log, "nothing to do: step %lld of %lld is done", (long long)t.at.step,
