@@ -1,0 +1,323 @@
+/* test_step.c - where things lie: ranges in a slab, tensors in a flat parameter, values in a
+ * segment's spaces. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <math.h>
+#include <cmocka.h>
+
+#include "base/hash.h"
+#include "base/philox.h"
+#include "step/flat.h"
+#include "step/memory.h"
+#include "step/place.h"
+#include "tests/unit/rig.h"
+#include "train/weights.h"
+
+enum { STEPS = 40 };
+
+static int below(uint64_t key, int index, int limit)
+{
+    return (int)(philox_u64(key, (uint64_t)index) % (uint64_t)limit);
+}
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN;
+}
+
+/* The most that is alive at any one time: no placement needs less. */
+static size_t most_alive(const struct place *items, int count)
+{
+    size_t most = 0;
+    for (int t = 0; t < STEPS; t++) {
+        size_t bytes = 0;
+        for (int i = 0; i < count; i++)
+            if (items[i].first <= t && t <= items[i].last)
+                bytes += aligned(items[i].bytes);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+static void check_placed(const struct place *items, int count, size_t bytes)
+{
+    for (int i = 0; i < count; i++) {
+        const struct place *a = &items[i];
+        assert_int_equal(a->offset % PLACE_ALIGN, 0);
+        assert_true(a->offset + a->bytes <= bytes);
+        for (int k = 0; k < i; k++) {
+            const struct place *b = &items[k];
+            int together = a->first <= b->last && b->first <= a->last;
+            int apart = a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset;
+            assert_true(!together || apart || !a->bytes || !b->bytes);
+        }
+    }
+}
+
+static void test_places(void **state)
+{
+    enum { CASES = 200, MOST = 60 };
+    double waste = 0, cases = 0;
+    for (int c = 0; c < CASES; c++) {
+        struct place items[MOST] = {0}, again[MOST];
+        uint64_t key = philox_key((uint64_t)c, "places");
+        int count = below(key, 0, MOST + 1), lifetime = 1 + below(key, 1, STEPS);
+        for (int i = 0; i < count; i++) {
+            items[i].bytes = (size_t)below(key, 10 + 3 * i, c % 2 ? 5 : 5000);
+            items[i].first = below(key, 11 + 3 * i, STEPS);
+            items[i].last = items[i].first + below(key, 12 + 3 * i, lifetime);
+            items[i].last = items[i].last < STEPS ? items[i].last : STEPS - 1;
+        }
+        memcpy(again, items, sizeof items);
+        size_t bytes = place_items(items, count), alive = most_alive(items, count);
+        check_placed(items, count, bytes);
+        assert_true(bytes >= alive);
+        assert_int_equal(place_items(again, count), bytes);
+        assert_memory_equal(again, items, sizeof items);
+        if (alive) {
+            waste += (double)bytes / (double)alive;
+            cases++;
+        }
+    }
+    print_message("placed in %.3f times the most that is alive, on average\n", waste / cases);
+    assert_true(waste / cases < 1.15);
+}
+
+/* Nothing lives together: one place serves all.  All live together: no place serves two. */
+static void test_places_at_the_extremes(void **state)
+{
+    struct place items[7] = {0};
+    size_t sum = 0;
+    for (int i = 0; i < 7; i++)
+        items[i] = (struct place){.bytes = (size_t)(100 * i + 1), .first = i, .last = i};
+    assert_int_equal(place_items(items, 7), aligned(601));
+    for (int i = 0; i < 7; i++) {
+        items[i].first = 0;
+        sum += aligned(items[i].bytes);
+    }
+    for (int i = 0; i < 7; i++)
+        items[i].last = 6;
+    assert_int_equal(place_items(items, 7), sum);
+    assert_int_equal(place_items(items, 0), 0);
+}
+
+/* Every element of the flat parameter belongs to exactly one tensor or one pad. */
+static void check_flat(const struct flat *flat, int shards)
+{
+    char *owner = calloc((size_t)flat->padded, 1);
+    int64_t elems = 0;
+    for (int t = 0; t < flat->tensors; t++) {
+        const struct flat_tensor *tensor = &flat->tensor[t];
+        int64_t product = 1;
+        for (int i = 0; i < tensor->dims; i++)
+            product *= tensor->dim[i];
+        assert_int_equal(product, tensor->elems);
+        elems += product;
+        for (int64_t i = 0; i < tensor->elems; i++)
+            owner[tensor->offset + i]++;
+    }
+    for (int p = 0; p < flat->pads; p++)
+        for (int64_t i = 0; i < flat->pad[p].count; i++)
+            owner[flat->pad[p].start + i]++;
+    for (int64_t i = 0; i < flat->padded; i++)
+        assert_int_equal(owner[i], 1);
+    free(owner);
+    assert_int_equal(elems, flat->elems);
+    assert_int_equal(flat->padded, flat->shard_elems * shards);
+    assert_int_equal(flat->shard_elems % FLAT_ALIGN, 0);
+    assert_true(flat->padded - elems < (int64_t)FLAT_ALIGN * (shards + flat->tensors));
+}
+
+static void test_flat_parameters(void **state)
+{
+    static const int64_t sizes[][4] = {
+        {1, 1, 1, 2}, {3, 1, 5, 2}, {7, 2, 3, 6}, {31, 3, 33, 2}, {32, 2, 64, 16}};
+    struct error err = {0};
+    for (int i = 0; i < 5; i++)
+        for (int shards = 1; shards <= 7; shards++)
+            for (int tied = 0; tied < 2; tied++) {
+                struct config_model config = {.family = "llama",
+                                              .layers = 1,
+                                              .hidden = sizes[i][0],
+                                              .heads = sizes[i][1],
+                                              .kv_heads = 1,
+                                              .head_dim = sizes[i][3],
+                                              .ffn = sizes[i][2],
+                                              .vocab = 11,
+                                              .tie_embeddings = tied};
+                struct model *model;
+                int64_t elems = 0;
+                assert_int_equal(model_create(&model, &config, &err), 0);
+                for (int u = 0; u < model->units; u++) {
+                    struct flat flat;
+                    struct graph *graph = model_graph(model, model->unit[u].kind, MODEL_LOSS, 1, 3,
+                                                      DTYPE_F32, 1, &err);
+                    assert_non_null(graph);
+                    flat_create(&flat, graph, model->unit[u].prefix, shards);
+                    check_flat(&flat, shards);
+                    elems += flat.elems;
+                    flat_destroy(&flat);
+                    graph_destroy(graph);
+                }
+                assert_int_equal(elems, model_params(model));
+                model_destroy(model);
+            }
+}
+
+/* Parameters stacked for one product lie directly behind one another. */
+static void test_stacked_tensors(void **state)
+{
+    struct mem mem = {0};
+    struct config config = rig_config("model.preset=llama-tiny data.seq_len=3");
+    struct session *s = rig_open(&mem, &config, NULL, 0);
+    static const char *const stacks[][4] = {
+        {"layers.1.attn.q", "layers.1.attn.k", "layers.1.attn.v"},
+        {"layers.0.mlp.gate", "layers.0.mlp.up"}};
+    for (int i = 0; i < 2; i++)
+        for (int k = 1; stacks[i][k]; k++) {
+            int unit;
+            const struct flat_tensor *before = rig_tensor(s, stacks[i][k - 1], &unit);
+            const struct flat_tensor *next = rig_tensor(s, stacks[i][k], &unit);
+            assert_int_equal(before->offset + before->elems, next->offset);
+        }
+    session_close(s);
+    assert_int_equal(mem.blocks, 0);
+}
+
+static void load(void *user, int micro, int32_t *tokens, int32_t *targets)
+{
+    const struct session *s = user;
+    int64_t rows = s->layout.micro_batch * s->config.data.seq_len;
+    for (int64_t i = 0; i < rows; i++) {
+        uint64_t index = (uint64_t)(micro * rows + i);
+        tokens[i] = (int32_t)(philox_u64(5, index) % (uint64_t)s->config.model.vocab);
+        targets[i] = (int32_t)(philox_u64(6, index) % (uint64_t)s->config.model.vocab);
+        targets[i] = i % 5 ? targets[i] : -1;
+    }
+}
+
+/* Fill what a step may not read with NaN, or with zeros. */
+static void fill_passing(struct session *s, int poison)
+{
+    const struct program *program = s->train;
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        for (int b = 0; b < program->buffers; b++) {
+            const struct buffer *buffer = &program->buffer[b];
+            int passing = !buffer->persistent || b == program->work || b == program->sums ||
+                          buffer->pool == POOL_GRADS;
+            if (buffer->pool == (enum mem_pool)pool && passing)
+                memset(executor_buffer(s->executor, program, b), poison ? 0xff : 0, buffer->bytes);
+        }
+}
+
+static uint64_t hash_grads(const struct session *s)
+{
+    uint64_t hash = 0;
+    for (int u = 0; u < s->units->count; u++)
+        hash = hash_bytes_seeded(rig_state(s, u, RIG_GRAD),
+                                 (size_t)s->units->flat[u].padded * sizeof(float), hash);
+    return hash;
+}
+
+/* One step from the same state: a hash of its loss, norm, gradients and new state. */
+static uint64_t step_hash(struct session *s, int poison)
+{
+    struct error err = {0};
+    struct step_input input = rig_input(s, 1);
+    struct step_output output;
+    input.load = load;
+    input.user = s;
+    weights_init(s);
+    fill_passing(s, poison);
+    if (execute(s->executor, s->train, &input, &output, NULL, &err))
+        fail_msg("%s", err.text);
+    assert_true(isfinite(output.loss) && isfinite(output.grad_norm));
+    assert_false(output.skipped);
+    uint64_t all[] = {hash_grads(s), rig_hash(s)};
+    uint64_t hash = hash_bytes(all, sizeof all);
+    hash = hash_bytes_seeded(&output.loss, sizeof output.loss, hash);
+    return hash_bytes_seeded(&output.grad_norm, sizeof output.grad_norm, hash);
+}
+
+/* What a step reads it has written before: with NaN everywhere else it gives the same bits, on
+ * sizes that leave padding, in both types, whether gradients are written or added to. */
+static void test_no_garbage_is_read(void **state)
+{
+    static const char *const models[] = {
+        "model.layers=1 model.hidden=7 model.heads=1 model.head_dim=2 model.ffn=3 model.vocab=5 "
+        "data.seq_len=1 train.global_batch=1",
+        "model.layers=3 model.hidden=36 model.heads=6 model.kv_heads=2 model.ffn=61 "
+        "model.vocab=101 data.seq_len=37 train.global_batch=3",
+        "model.layers=2 model.hidden=33 model.heads=3 model.kv_heads=3 model.head_dim=10 "
+        "model.ffn=17 model.vocab=67 data.seq_len=23 train.global_batch=4 train.micro_batch=2 "
+        "model.tie_embeddings=true",
+    };
+    const char *const *levels = device_cpu_levels();
+    for (int level = 0; levels[level]; level++)
+        for (int i = 0; i < 6; i++) {
+            struct mem mem = {0};
+            char text[512];
+            snprintf(text, sizeof text, "%s precision=%s", models[i / 2], i % 2 ? "bf16" : "fp32");
+            struct config config = rig_config(text);
+            struct session *s = rig_open(&mem, &config, levels[level], 0);
+            uint64_t clean = step_hash(s, 0), poisoned = step_hash(s, 1);
+            assert_true(clean == poisoned);
+            assert_true(clean == step_hash(s, 0));
+            session_close(s);
+            assert_int_equal(mem.blocks, 0);
+        }
+}
+
+/* Every element of the padding is zero after a step: in gradients, moments and parameters. */
+static void test_padding_stays_zero(void **state)
+{
+    struct mem mem = {0};
+    struct config config =
+        rig_config("model.layers=2 model.hidden=33 model.heads=3 model.head_dim=10 model.ffn=17 "
+                   "model.vocab=67 data.seq_len=23 train.global_batch=2 model.tie_embeddings=true");
+    struct session *s = rig_open(&mem, &config, NULL, 0);
+    int64_t seen = 0;
+    step_hash(s, 1);
+    for (int u = 0; u < s->units->count; u++)
+        for (int p = 0; p < s->units->flat[u].pads; p++) {
+            struct flat_range pad = s->units->flat[u].pad[p];
+            for (int64_t i = pad.start; i < pad.start + pad.count; i++, seen++)
+                for (enum rig_state which = RIG_MASTER; which <= RIG_SECOND; which++)
+                    assert_true(rig_state(s, u, which)[i] == 0);
+        }
+    assert_true(seen > 0);
+    session_close(s);
+}
+
+/* A program says to the byte what is allocated for it, and all is given back. */
+static void test_memory_is_what_was_planned(void **state)
+{
+    struct mem mem = {0};
+    struct config config =
+        rig_config("model.layers=2 model.hidden=33 model.heads=3 model.head_dim=10 model.ffn=17 "
+                   "model.vocab=67 data.seq_len=23 train.global_batch=3 train.micro_batch=1");
+    struct session *s = rig_open(&mem, &config, NULL, 0);
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        assert_int_equal(mem.now_bytes[pool], s->train->pool_bytes[pool]);
+    session_close(s);
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        assert_int_equal(mem.now_bytes[pool], 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_places_at_the_extremes),
+        cmocka_unit_test(test_flat_parameters),
+        cmocka_unit_test(test_stacked_tensors),
+        cmocka_unit_test(test_no_garbage_is_read),
+        cmocka_unit_test(test_padding_stays_zero),
+        cmocka_unit_test(test_memory_is_what_was_planned),
+    };
+    return cmocka_run_group_tests_name("step", tests, NULL, NULL);
+}
