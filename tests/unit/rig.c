@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/hash.h"
+#include "device/ops.h"
 #include "train/rate.h"
 
 static void must(int rc, const struct error *err)
@@ -104,6 +105,17 @@ float *rig_state(const struct session *s, int unit, enum rig_state which)
     const struct unit_state *state = &s->train->state[unit];
     const int buffer[] = {state->master, state->grad, state->first, state->second};
     return executor_buffer(s->executor, s->train, buffer[which]);
+}
+
+void rig_refresh(const struct session *s)
+{
+    for (int u = 0; u < s->units->count; u++) {
+        const struct unit_state *state = &s->train->state[u];
+        if (state->param != state->master)
+            s->device->ops->cast(s->device, s->layout.dtype,
+                                 executor_buffer(s->executor, s->train, state->param), DTYPE_F32,
+                                 rig_state(s, u, RIG_MASTER), s->units->flat[u].shard_elems);
+    }
 }
 
 uint64_t rig_hash(const struct session *s)

@@ -31,6 +31,9 @@ const struct flat_tensor *rig_tensor(const struct session *session, const char *
 enum rig_state { RIG_MASTER, RIG_GRAD, RIG_FIRST, RIG_SECOND };
 float *rig_state(const struct session *session, int unit, enum rig_state which);
 
+/* After masters were written: what is computed with follows them. */
+void rig_refresh(const struct session *session);
+
 /* A hash of all that persists: parameters, masters and moments of this rank. */
 uint64_t rig_hash(const struct session *session);
 

@@ -1,0 +1,256 @@
+/* test_graph.c - autodiff: the gradients of whole models against difference quotients of a
+ * reference in double precision that shares nothing with the graphs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <math.h>
+#include <cmocka.h>
+
+#include "base/philox.h"
+#include "graph/autodiff.h"
+#include "graph/build.h"
+#include "tests/unit/reference.h"
+#include "train/weights.h"
+
+/* A model, a batch, the gradients trireme finds, and the reference with the same weights. */
+struct trial {
+    struct mem mem;
+    struct config config;
+    struct session *s;
+    struct reference reference;
+    int64_t rows, seq;
+    int32_t *tokens, *targets;
+    double count; /* of targets */
+    struct step_output output;
+};
+
+static void make_batch(struct trial *t)
+{
+    int64_t elems = t->rows * t->seq, vocab = t->config.model.vocab;
+    t->tokens = calloc((size_t)elems, sizeof *t->tokens);
+    t->targets = calloc((size_t)elems, sizeof *t->targets);
+    for (int64_t i = 0; i < elems; i++) {
+        t->tokens[i] = (int32_t)(philox_u64(1, (uint64_t)i) % (uint64_t)vocab);
+        t->targets[i] = (int32_t)(philox_u64(2, (uint64_t)i) % (uint64_t)vocab);
+        t->targets[i] = i % 7 == 5 ? -1 : t->targets[i];
+        t->count += t->targets[i] >= 0;
+    }
+}
+
+/* Norm weights off one, so that what multiplies by them shows. */
+static void make_weights(struct trial *t)
+{
+    weights_init(t->s);
+    for (int u = 0; u < t->s->units->count; u++)
+        for (int k = 0; k < t->s->units->flat[u].tensors; k++) {
+            const struct flat_tensor *tensor = &t->s->units->flat[u].tensor[k];
+            float *w = rig_state(t->s, u, RIG_MASTER) + tensor->offset;
+            uint64_t key = philox_key(3, tensor->name);
+            for (int64_t i = 0; i < tensor->elems && tensor->dims == 1; i++)
+                w[i] = 1 + 0.2f * philox_normal(key, (uint64_t)i);
+        }
+    rig_refresh(t->s);
+}
+
+static void trial_open(struct trial *t, const char *settings, const char *level)
+{
+    struct error err = {0};
+    char text[512];
+    *t = (struct trial){0};
+    snprintf(text, sizeof text,
+             "model.init_std=0.4 train.clip=0 train.lr=0 train.weight_decay=0 %s", settings);
+    t->config = rig_config(text);
+    t->s = rig_open(&t->mem, &t->config, level, 0);
+    t->rows = t->config.train.global_batch;
+    t->seq = t->config.data.seq_len;
+    make_batch(t);
+    make_weights(t);
+    reference_take(&t->reference, t->s);
+    struct rig_data data = {t->s->layout.micro_batch, t->seq, t->tokens, t->targets};
+    struct step_input input = rig_input(t->s, 1);
+    input.load = rig_load;
+    input.user = &data;
+    if (execute(t->s->executor, t->s->train, &input, &t->output, NULL, &err))
+        fail_msg("%s", err.text);
+    assert_true(t->output.targets == t->count);
+}
+
+static void trial_close(struct trial *t)
+{
+    reference_free(&t->reference);
+    session_close(t->s);
+    free(t->tokens);
+    free(t->targets);
+    assert_int_equal(t->mem.blocks, 0);
+}
+
+static double reference_mean(const struct trial *t)
+{
+    return reference_loss(&t->reference, t->tokens, t->targets, t->rows, t->seq, NULL) / t->count;
+}
+
+/* The slope of the reference along a direction in one tensor, as a central difference with one
+ * step of extrapolation: its error is of order step^4. */
+static double slope(struct trial *t, double *value, const double *direction, int64_t elems)
+{
+    double quotient[2];
+    for (int k = 0; k < 2; k++) {
+        double step = 1e-3 / (1 + k), loss[2];
+        for (int side = 0; side < 2; side++) {
+            double by = side ? -step : step;
+            for (int64_t i = 0; i < elems; i++)
+                value[i] += by * direction[i];
+            loss[side] = reference_mean(t);
+            for (int64_t i = 0; i < elems; i++)
+                value[i] -= by * direction[i];
+        }
+        quotient[k] = (loss[0] - loss[1]) / (2 * step);
+    }
+    return (4 * quotient[1] - quotient[0]) / 3;
+}
+
+/* A direction of length 1: random, or (for n above 0) one element alone. */
+static void direct(double *direction, int64_t elems, uint64_t key, int n)
+{
+    double length = 0;
+    for (int64_t i = 0; i < elems; i++)
+        direction[i] = n ? 0 : philox_normal(key, (uint64_t)i);
+    if (n)
+        direction[philox_u64(key, (uint64_t)n) % (uint64_t)elems] = 1;
+    for (int64_t i = 0; i < elems; i++)
+        length += direction[i] * direction[i];
+    for (int64_t i = 0; i < elems; i++)
+        direction[i] /= sqrt(length);
+}
+
+/* The worst difference of gradient and slope, relative to the gradient's length. */
+static double check_tensor(struct trial *t, const struct flat_tensor *tensor, int directions)
+{
+    int unit;
+    rig_tensor(t->s, tensor->name, &unit);
+    const float *grad = rig_state(t->s, unit, RIG_GRAD) + tensor->offset;
+    double factor = (double)(t->rows * t->seq) / t->count, length = 0, worst = 0;
+    double *direction = calloc((size_t)tensor->elems, sizeof *direction);
+    for (int64_t i = 0; i < tensor->elems; i++)
+        length += pow(grad[i] * factor, 2);
+    for (int n = 0; n < directions; n++) {
+        double along = 0;
+        direct(direction, tensor->elems, philox_key(4, tensor->name), n);
+        for (int64_t i = 0; i < tensor->elems; i++)
+            along += grad[i] * factor * direction[i];
+        double off = fabs(along - slope(t, reference_find(&t->reference, tensor->name), direction,
+                                        tensor->elems));
+        worst = off <= worst ? worst : off;
+    }
+    free(direction);
+    return worst / (sqrt(length) + 1e-6);
+}
+
+static const char *const models[] = {
+    "model.layers=1 model.hidden=2 model.heads=1 model.head_dim=2 model.ffn=1 model.vocab=3 "
+    "data.seq_len=1 train.global_batch=1",
+    "model.layers=1 model.hidden=7 model.heads=3 model.kv_heads=1 model.head_dim=2 model.ffn=5 "
+    "model.vocab=11 data.seq_len=9 train.global_batch=2",
+    "model.layers=2 model.hidden=13 model.heads=2 model.kv_heads=2 model.head_dim=6 model.ffn=17 "
+    "model.vocab=23 data.seq_len=19 train.global_batch=3 train.micro_batch=3",
+    "model.layers=3 model.hidden=9 model.heads=6 model.kv_heads=3 model.head_dim=4 model.ffn=7 "
+    "model.vocab=31 data.seq_len=11 train.global_batch=2 model.tie_embeddings=true",
+};
+
+static void check_model(const char *settings, const char *level, int directions, double *grad_off,
+                        double *loss_off)
+{
+    struct trial t;
+    trial_open(&t, settings, level);
+    *loss_off = fmax(*loss_off, fabs(t.output.loss / reference_mean(&t) - 1));
+    for (int k = 0; k < t.reference.tensors; k++) {
+        double off = check_tensor(&t, &t.reference.tensor[k], directions);
+        if (!(off <= 2e-5))
+            fail_msg("%s: gradient of %s is off by %g of its length", level,
+                     t.reference.tensor[k].name, off);
+        *grad_off = fmax(*grad_off, off);
+    }
+    trial_close(&t);
+}
+
+/* fp32 through a few layers of some dozen terms: some units of 2^-24 = 6e-8; the slopes are good
+ * to 1e-9. */
+static void test_gradients_are_slopes(void **state)
+{
+    const char *const *levels = device_cpu_levels();
+    for (int level = 0; levels[level]; level++) {
+        double grad_off = 0, loss_off = 0;
+        for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
+            check_model(models[i], levels[level], 4, &grad_off, &loss_off);
+        print_message("%-8s gradients off by %.2g of their length, losses by %.2g\n", levels[level],
+                      grad_off, loss_off);
+        assert_true(loss_off <= 1e-6);
+    }
+}
+
+/* So many words that the head takes its rows in chunks, of 64, 64 and 3. */
+static void test_head_in_chunks(void **state)
+{
+    double grad_off = 0, loss_off = 0;
+    check_model("model.layers=1 model.hidden=2 model.heads=1 model.head_dim=2 model.ffn=2 "
+                "model.vocab=33001 data.seq_len=131 train.global_batch=1 model.init_std=0.1",
+                NULL, 1, &grad_off, &loss_off);
+    print_message("gradients off by %.2g of their length, loss by %.2g\n", grad_off, loss_off);
+    assert_true(loss_off <= 1e-6);
+}
+
+/* bf16 keeps 8 bits: the loss is near that of the reference, and so is the gradient's norm. */
+static void test_bf16_is_near(void **state)
+{
+    const char *const *levels = device_cpu_levels();
+    for (int level = 0; levels[level]; level++)
+        for (size_t i = 1; i < sizeof models / sizeof models[0]; i++) {
+            struct trial exact, rounded;
+            char text[512];
+            snprintf(text, sizeof text, "%s precision=bf16", models[i]);
+            trial_open(&exact, models[i], levels[level]);
+            trial_open(&rounded, text, levels[level]);
+            double loss_off = rounded.output.loss / exact.output.loss - 1;
+            double norm_off = rounded.output.grad_norm / exact.output.grad_norm - 1;
+            print_message("%-8s bf16: loss off by %.2g, norm by %.2g\n", levels[level], loss_off,
+                          norm_off);
+            assert_true(loss_off != 0 && fabs(loss_off) <= 0x1p-7);
+            assert_true(norm_off != 0 && fabs(norm_off) <= 0x1p-5);
+            trial_close(&exact);
+            trial_close(&rounded);
+        }
+}
+
+/* What cannot be a model is refused with its numbers, while it is written down. */
+static void test_mistakes(void **state)
+{
+    struct graph *graph = graph_create(1, 3, DTYPE_F32);
+    struct graph_param w = {.parts = 1, .part_rows = {5}, .dims = 2, .dim = {5, 6}};
+    int x = build_input(graph, 7);
+    build_linear(graph, x, build_param(graph, &w), -1);
+    assert_string_equal(graph->err.text, "linear: input has 7 columns, weight 6");
+    build_output(graph, x); /* the first mistake is kept */
+    assert_string_equal(graph->err.text, "linear: input has 7 columns, weight 6");
+    graph_destroy(graph);
+    graph = graph_create(1, 3, DTYPE_F32);
+    x = build_input(graph, 18);
+    build_attention(graph, x, 4, 3, 2);
+    assert_non_null(strstr(graph->err.text, "4 heads are not a multiple of 3"));
+    struct error err = {0};
+    assert_int_equal(autodiff(graph, &err), -1);
+    graph_destroy(graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradients_are_slopes),
+        cmocka_unit_test(test_head_in_chunks),
+        cmocka_unit_test(test_bf16_is_near),
+        cmocka_unit_test(test_mistakes),
+    };
+    return cmocka_run_group_tests_name("graph", tests, NULL, NULL);
+}
