@@ -1,0 +1,167 @@
+/* test_model.c - models by name are what their authors published: parameters, operations, names of
+ * tensors. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <math.h>
+#include <cmocka.h>
+
+#include "config/schema.h"
+#include "model/model.h"
+#include "step/flat.h"
+#include "tests/unit/rig.h"
+
+static struct model *open_model(const char *preset)
+{
+    struct error err = {0};
+    char text[128];
+    struct model *model;
+    snprintf(text, sizeof text, "model.preset=%s", preset);
+    struct config config = rig_config(text);
+    if (model_create(&model, &config.model, &err))
+        fail_msg("%s", err.text);
+    return model;
+}
+
+/* As the models' own pages give them, to the last one. */
+static const struct {
+    const char *preset;
+    int64_t params;
+} published[] = {
+    {"llama2-7b", 6738415616},     {"llama2-13b", 13015864320},     {"llama2-70b", 68976648192},
+    {"llama3-8b", 8030261248},     {"llama3-70b", 70553706496},     {"llama3.1-8b", 8030261248},
+    {"llama3.1-70b", 70553706496}, {"llama3.1-405b", 405853388800}, {"llama3.2-1b", 1235814400},
+    {"llama3.2-3b", 3212749824},
+};
+
+static void test_parameters(void **state)
+{
+    for (size_t i = 0; i < sizeof published / sizeof published[0]; i++) {
+        struct model *model = open_model(published[i].preset);
+        assert_int_equal(model_params(model), published[i].params);
+        model_destroy(model);
+    }
+}
+
+/* Parameters and multiplied weights of a configuration, counted by hand. */
+struct counts {
+    double params, weights;
+};
+
+static struct counts count(const struct config_model *c)
+{
+    double q = (double)(c->heads * c->head_dim), kv = (double)(c->kv_heads * c->head_dim);
+    double hidden = (double)c->hidden, table = (double)c->vocab * hidden;
+    double layer = hidden * (2 * q + 2 * kv) + 3 * hidden * (double)c->ffn;
+    double weights = (double)c->layers * layer + table;
+    double norms = (2 * (double)c->layers + 1) * hidden;
+    return (struct counts){weights + norms + (c->tie_embeddings ? 0 : table), weights};
+}
+
+/* 6 for each weight that multiplies; attention's scores and mixture are 4 per pair of positions,
+ * head and dimension, three times with backward. */
+static void test_operations(void **state)
+{
+    static const int64_t lengths[] = {1, 7, 2048, 8192};
+    for (int i = 0; i < config_preset_count; i++) {
+        struct model *model = open_model(config_presets[i].preset);
+        const struct config_model *c = &model->config;
+        struct counts counts = count(c);
+        assert_true((double)model_params(model) == counts.params);
+        for (int k = 0; k < 4; k++) {
+            double seq = (double)lengths[k];
+            struct model_flops flops = model_flops_per_token(model, lengths[k]);
+            double square = 12 * (double)(c->layers * c->heads * c->head_dim) * seq;
+            double half = square * (seq + 1) / (2 * seq);
+            assert_true(fabs(flops.weights / (6 * counts.weights) - 1) < 1e-12);
+            assert_true(fabs(flops.full / (6 * counts.weights + square) - 1) < 1e-12);
+            assert_true(fabs(flops.causal / (6 * counts.weights + half) - 1) < 1e-12);
+        }
+        model_destroy(model);
+    }
+}
+
+/* The names checkpoints use, in the order of the chain. */
+static void test_names(void **state)
+{
+    static const char *const first[] = {
+        "embed",           "layers.0.norm1",    "layers.0.attn.q", "layers.0.attn.k",
+        "layers.0.attn.v", "layers.0.attn.o",   "layers.0.norm2",  "layers.0.mlp.gate",
+        "layers.0.mlp.up", "layers.0.mlp.down", "layers.1.norm1",
+    };
+    static const char *const presets[] = {"llama-tiny", "llama-10m"}; /* the second is tied */
+    for (int i = 0; i < 2; i++) {
+        struct mem mem = {0};
+        char text[64];
+        snprintf(text, sizeof text, "model.preset=%s data.seq_len=3", presets[i]);
+        struct config config = rig_config(text);
+        struct session *s = rig_open(&mem, &config, NULL, 0);
+        const struct units *units = s->units;
+        int n = 0, unit;
+        for (int u = 0; u < units->count && n < 11; u++)
+            for (int t = 0; t < units->flat[u].tensors && n < 11; t++)
+                assert_string_equal(units->flat[u].tensor[t].name, first[n++]);
+        assert_int_equal(n, 11);
+        assert_non_null(rig_tensor(s, "norm", &unit));
+        assert_int_equal(unit, units->count - 1);
+        assert_int_equal(rig_tensor(s, "head", &unit) != NULL, !i);
+        const struct flat_tensor *k = rig_tensor(s, "layers.1.attn.k", &unit);
+        assert_int_equal(k->dim[0], config.model.kv_heads * config.model.head_dim);
+        assert_int_equal(k->dim[1], config.model.hidden);
+        session_close(s);
+    }
+}
+
+/* Rotary frequencies: the ends and the middle of Llama 3.1's stretching, by its definition. */
+static void test_stretched_positions(void **state)
+{
+    enum { HALF = 64 };
+    struct model *model = open_model("llama3.1-8b");
+    float *table = calloc(2 * 2 * HALF, sizeof *table);
+    int kept = 0, slowed = 0, between = 0;
+    assert_int_equal(model->const_width, 2 * HALF);
+    model->family->table(model, 2, table); /* positions 0 and 1 */
+    for (int i = 0; i < HALF; i++) {
+        double plain = pow(500000, -2.0 * i / (2 * HALF)), wavelength = 2 * M_PI / plain;
+        double angle = atan2(table[2 * HALF + HALF + i], table[2 * HALF + i]);
+        assert_true(table[i] == 1 && table[HALF + i] == 0);
+        if (wavelength < 8192 / 4.0) {
+            assert_true(fabs(angle / plain - 1) < 1e-6);
+            kept++;
+        } else if (wavelength > 8192 / 1.0) {
+            assert_true(fabs(angle / (plain / 8) - 1) < 1e-6);
+            slowed++;
+        } else {
+            assert_true(angle > plain / 8 && angle < plain);
+            between++;
+        }
+    }
+    assert_true(kept > 10 && slowed > 10 && between > 1);
+    free(table);
+    model_destroy(model);
+}
+
+static void test_what_is_refused(void **state)
+{
+    struct error err = {0};
+    struct model *model;
+    struct config_model config = {.family = "camel", .layers = 1};
+    assert_int_equal(model_create(&model, &config, &err), -1);
+    assert_non_null(strstr(err.text, "no family \"camel\""));
+    config = (struct config_model){.family = "llama"};
+    assert_int_equal(model_create(&model, &config, &err), -1);
+    assert_non_null(strstr(err.text, "model.layers"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parameters),      cmocka_unit_test(test_operations),
+        cmocka_unit_test(test_names),           cmocka_unit_test(test_stretched_positions),
+        cmocka_unit_test(test_what_is_refused),
+    };
+    return cmocka_run_group_tests_name("model", tests, NULL, NULL);
+}
