@@ -6,7 +6,16 @@
 #include <stdint.h>
 #include <string.h>
 
-enum dtype { DTYPE_F32, DTYPE_BF16, DTYPE_F64, DTYPE_I32, DTYPE_U16, DTYPE_U32, DTYPE_U8, DTYPE_COUNT };
+enum dtype {
+    DTYPE_F32,
+    DTYPE_BF16,
+    DTYPE_F64,
+    DTYPE_I32,
+    DTYPE_U16,
+    DTYPE_U32,
+    DTYPE_U8,
+    DTYPE_COUNT
+};
 
 typedef uint16_t bf16; /* the upper half of an IEEE binary32 */
 

@@ -35,8 +35,7 @@ char *js_text(const struct js *json, enum js_layout layout, struct error *err);
 
 /* Replace the file at path by the text of json: written beside it, fsynced,
  * renamed.  Returns 0, or -1 with err set. */
-int js_write(const struct js *json, enum js_layout layout, const char *path,
-               struct error *err);
+int js_write(const struct js *json, enum js_layout layout, const char *path, struct error *err);
 
 /* Parse a file (js_read) or a text.  err names file, line and column.  NULL on failure. */
 struct js *js_read(const char *path, struct error *err);

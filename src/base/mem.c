@@ -11,10 +11,10 @@ enum { ALIGN_SMALL = 64, ALIGN_HUGE = 2 << 20, HUGE_FROM = 4 << 20 };
 const char *mem_pool_name(enum mem_pool pool)
 {
     static const char *const names[POOL_COUNT] = {
-        [POOL_PARAMS] = "parameters",      [POOL_GRADS] = "gradients",
-        [POOL_OPTIMIZER] = "optimizer",    [POOL_UNSHARDED] = "unsharded",
+        [POOL_PARAMS] = "parameters",       [POOL_GRADS] = "gradients",
+        [POOL_OPTIMIZER] = "optimizer",     [POOL_UNSHARDED] = "unsharded",
         [POOL_ACTIVATIONS] = "activations", [POOL_WORKSPACE] = "workspace",
-        [POOL_COMM] = "communication",     [POOL_HOST] = "host",
+        [POOL_COMM] = "communication",      [POOL_HOST] = "host",
     };
     return names[pool];
 }

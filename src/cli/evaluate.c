@@ -31,10 +31,9 @@ static int run(struct session *session, struct error *err)
 {
     struct batches valid = {0};
     double loss, targets;
-    int rc = world_agree(session->world,
-                         batches_open(&valid, session, session->config.data.valid,
-                                      LOADER_SEQUENTIAL, err),
-                         err);
+    int rc = world_agree(
+        session->world,
+        batches_open(&valid, session, session->config.data.valid, LOADER_SEQUENTIAL, err), err);
     if (!rc)
         rc = load(session, err);
     if (!rc)

@@ -97,8 +97,7 @@ int autodiff(struct graph *graph, struct error *err)
     int output = find_role(graph, VALUE_OUTPUT);
     if (output >= 0) {
         struct graph_value like = graph->values[output];
-        ad.grad[output] =
-            graph_value(graph, VALUE_OUTPUT_GRAD, like.dtype, like.dims, like.dim);
+        ad.grad[output] = graph_value(graph, VALUE_OUTPUT_GRAD, like.dtype, like.dims, like.dim);
     }
     for (int node = graph->node_count - 1; node >= 0; node--) {
         if (graph->nodes[node].op->gradient)

@@ -13,8 +13,8 @@
 
 struct autodiff {
     struct graph *graph;
-    int *grad;          /* per value, the value that is its gradient so far, or -1 */
-    int grads;          /* length of grad */
+    int *grad;           /* per value, the value that is its gradient so far, or -1 */
+    int grads;           /* length of grad */
     char *param_written; /* per parameter: a gradient was written already */
 };
 

@@ -6,8 +6,7 @@
 #include "base/array.h"
 #include "graph/op.h"
 
-static int append(struct graph *graph, enum op_id op, const int *in, int ins,
-                  struct op_attrs attrs)
+static int append(struct graph *graph, enum op_id op, const int *in, int ins, struct op_attrs attrs)
 {
     int node = graph_node(graph, op_row(op), in, ins, &attrs);
     int out = graph->nodes[node].out[0];
@@ -84,15 +83,19 @@ int build_rope(struct graph *graph, int qkv, int table, int64_t heads, int64_t k
                int64_t head_dim)
 {
     return append(graph, OP_ROPE, (int[]){qkv, table}, 2,
-                  (struct op_attrs){.seq = graph->seq, .heads = heads, .kv_heads = kv_heads,
-                                    .head_dim = head_dim, .rotated = heads + kv_heads});
+                  (struct op_attrs){.seq = graph->seq,
+                                    .heads = heads,
+                                    .kv_heads = kv_heads,
+                                    .head_dim = head_dim,
+                                    .rotated = heads + kv_heads});
 }
 
-int build_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads,
-                    int64_t head_dim)
+int build_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads, int64_t head_dim)
 {
     return append(graph, OP_ATTENTION, (int[]){qkv}, 1,
-                  (struct op_attrs){.seq = graph->seq, .heads = heads, .kv_heads = kv_heads,
+                  (struct op_attrs){.seq = graph->seq,
+                                    .heads = heads,
+                                    .kv_heads = kv_heads,
                                     .head_dim = head_dim,
                                     .scale = 1.0f / sqrtf((float)head_dim)});
 }

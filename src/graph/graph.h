@@ -15,17 +15,17 @@
 enum { GRAPH_DIMS = 4, NODE_INS = 6, NODE_OUTS = 3, GRAPH_NAME = 48 };
 
 enum value_role {
-    VALUE_TEMP,       /* made by a node, used inside the unit */
-    VALUE_INPUT,      /* activation from the unit before */
-    VALUE_OUTPUT,     /* activation for the unit after */
+    VALUE_TEMP,        /* made by a node, used inside the unit */
+    VALUE_INPUT,       /* activation from the unit before */
+    VALUE_OUTPUT,      /* activation for the unit after */
     VALUE_OUTPUT_GRAD, /* gradient from the unit after */
-    VALUE_INPUT_GRAD, /* gradient for the unit before */
-    VALUE_PARAM,      /* parameter `index` */
-    VALUE_PARAM_GRAD, /* its gradient, fp32, written or accumulated into */
-    VALUE_TOKENS,     /* int32 [rows] */
-    VALUE_TARGETS,    /* int32 [rows] */
-    VALUE_CONST,      /* table made once: rotary cosines and sines, fp32 */
-    VALUE_LOSS,       /* double[2]: sum of token losses, number of targets; added to */
+    VALUE_INPUT_GRAD,  /* gradient for the unit before */
+    VALUE_PARAM,       /* parameter `index` */
+    VALUE_PARAM_GRAD,  /* its gradient, fp32, written or accumulated into */
+    VALUE_TOKENS,      /* int32 [rows] */
+    VALUE_TARGETS,     /* int32 [rows] */
+    VALUE_CONST,       /* table made once: rotary cosines and sines, fp32 */
+    VALUE_LOSS,        /* double[2]: sum of token losses, number of targets; added to */
 };
 
 struct graph_value {

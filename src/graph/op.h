@@ -37,14 +37,21 @@ struct op {
 };
 
 enum op_id {
-    OP_EMBEDDING, OP_EMBEDDING_BACKWARD,
-    OP_RMSNORM, OP_RMSNORM_BACKWARD,
-    OP_LINEAR, OP_LINEAR_INPUT_GRAD, OP_LINEAR_WEIGHT_GRAD,
+    OP_EMBEDDING,
+    OP_EMBEDDING_BACKWARD,
+    OP_RMSNORM,
+    OP_RMSNORM_BACKWARD,
+    OP_LINEAR,
+    OP_LINEAR_INPUT_GRAD,
+    OP_LINEAR_WEIGHT_GRAD,
     OP_ROPE,
-    OP_ATTENTION, OP_ATTENTION_BACKWARD,
-    OP_SWIGLU, OP_SWIGLU_BACKWARD,
+    OP_ATTENTION,
+    OP_ATTENTION_BACKWARD,
+    OP_SWIGLU,
+    OP_SWIGLU_BACKWARD,
     OP_ADD,
-    OP_HEAD_LOSS, OP_HEAD_LOSS_TRAIN,
+    OP_HEAD_LOSS,
+    OP_HEAD_LOSS_TRAIN,
     OP_COUNT
 };
 
@@ -57,7 +64,6 @@ double op_bytes(const struct graph *graph, const struct graph_node *node);
 /* The rows, one file each group. */
 extern const struct op op_embedding, op_embedding_backward, op_rmsnorm, op_rmsnorm_backward,
     op_linear, op_linear_input_grad, op_linear_weight_grad, op_rope, op_attention,
-    op_attention_backward, op_swiglu, op_swiglu_backward, op_add, op_head_loss,
-    op_head_loss_train;
+    op_attention_backward, op_swiglu, op_swiglu_backward, op_add, op_head_loss, op_head_loss_train;
 
 #endif

@@ -10,9 +10,13 @@ static struct rope rope_of(const struct graph *graph, const struct graph_node *n
 {
     const struct op_attrs *a = &node->attrs;
     return (struct rope){
-        .dt = graph->dtype, .rows = graph->values[node->in[0]].dim[0], .seq = a->seq,
-        .row_heads = a->heads + 2 * a->kv_heads, .rotated = a->rotated,
-        .head_dim = a->head_dim, .inverse = a->inverse,
+        .dt = graph->dtype,
+        .rows = graph->values[node->in[0]].dim[0],
+        .seq = a->seq,
+        .row_heads = a->heads + 2 * a->kv_heads,
+        .rotated = a->rotated,
+        .head_dim = a->head_dim,
+        .inverse = a->inverse,
     };
 }
 
@@ -66,8 +70,13 @@ static struct attention attention_of(const struct graph *graph, const struct gra
 {
     const struct op_attrs *a = &node->attrs;
     return (struct attention){
-        .dt = graph->dtype, .batch = graph->rows / a->seq, .seq = a->seq, .heads = a->heads,
-        .kv_heads = a->kv_heads, .head_dim = a->head_dim, .scale = a->scale,
+        .dt = graph->dtype,
+        .batch = graph->rows / a->seq,
+        .seq = a->seq,
+        .heads = a->heads,
+        .kv_heads = a->kv_heads,
+        .head_dim = a->head_dim,
+        .scale = a->scale,
     };
 }
 
@@ -154,8 +163,8 @@ static size_t backward_scratch(struct device *d, const struct graph *graph,
 static int backward_run(const struct op_call *call, struct error *err)
 {
     struct attention a = attention_of(call->graph, call->node);
-    call->device->ops->attention_backward(call->device, &a, call->out[0], call->in[0],
-                                          call->in[1], call->in[2], call->in[3], call->scratch);
+    call->device->ops->attention_backward(call->device, &a, call->out[0], call->in[0], call->in[1],
+                                          call->in[2], call->in[3], call->scratch);
     return 0;
 }
 

@@ -16,8 +16,7 @@ static void embedding_gradient(struct autodiff *ad, int index)
     int dy = autodiff_grad(ad, node.out[0]);
     if (dy < 0)
         return;
-    int back =
-        autodiff_node(ad, OP_EMBEDDING_BACKWARD, (int[]){dy, node.in[0]}, 2, &node.attrs);
+    int back = autodiff_node(ad, OP_EMBEDDING_BACKWARD, (int[]){dy, node.in[0]}, 2, &node.attrs);
     autodiff_param(ad, back, 0, node.in[1]);
 }
 
@@ -78,8 +77,7 @@ static void swiglu_gradient(struct autodiff *ad, int index)
     int dy = autodiff_grad(ad, node.out[0]);
     if (dy < 0)
         return;
-    int back =
-        autodiff_node(ad, OP_SWIGLU_BACKWARD, (int[]){dy, node.in[0]}, 2, &node.attrs);
+    int back = autodiff_node(ad, OP_SWIGLU_BACKWARD, (int[]){dy, node.in[0]}, 2, &node.attrs);
     autodiff_give(ad, node.in[0], ad->graph->nodes[back].out[0]);
 }
 
@@ -118,8 +116,8 @@ static double swiglu_backward_flops(const struct graph *graph, const struct grap
 static int swiglu_backward_run(const struct op_call *call, struct error *err)
 {
     const struct graph_value *dy = &call->graph->values[call->node->in[0]];
-    call->device->ops->swiglu_backward(call->device, call->graph->dtype, call->out[0],
-                                       call->in[0], call->in[1], dy->dim[0], dy->dim[1]);
+    call->device->ops->swiglu_backward(call->device, call->graph->dtype, call->out[0], call->in[0],
+                                       call->in[1], dy->dim[0], dy->dim[1]);
     return 0;
 }
 

@@ -16,8 +16,8 @@ static void linear_shapes(struct graph *graph, struct graph_node *node)
 {
     int x = node->in[0], w = node->in[1];
     if (dim(graph, x, 1) != dim(graph, w, 1)) {
-        graph_fail(graph, "linear: input has %lld columns, weight %lld", (long long)dim(graph, x, 1),
-                   (long long)dim(graph, w, 1));
+        graph_fail(graph, "linear: input has %lld columns, weight %lld",
+                   (long long)dim(graph, x, 1), (long long)dim(graph, w, 1));
         return;
     }
     int64_t shape[2] = {dim(graph, x, 0), dim(graph, w, 0)};
@@ -34,12 +34,11 @@ static void linear_gradient(struct autodiff *ad, int index)
     int dy = autodiff_grad(ad, node.out[0]);
     if (dy < 0)
         return;
-    int weight =
-        autodiff_node(ad, OP_LINEAR_WEIGHT_GRAD, (int[]){dy, node.in[0]}, 2, &node.attrs);
+    int weight = autodiff_node(ad, OP_LINEAR_WEIGHT_GRAD, (int[]){dy, node.in[0]}, 2, &node.attrs);
     autodiff_param(ad, weight, 0, node.in[1]);
     int before = autodiff_take(ad, node.in[0]);
-    int input = autodiff_node(ad, OP_LINEAR_INPUT_GRAD, (int[]){dy, node.in[1], before}, 3,
-                              &node.attrs);
+    int input =
+        autodiff_node(ad, OP_LINEAR_INPUT_GRAD, (int[]){dy, node.in[1], before}, 3, &node.attrs);
     autodiff_give(ad, node.in[0], ad->graph->nodes[input].out[0]);
     if (node.in[2] >= 0)
         autodiff_give(ad, node.in[2], dy);
@@ -50,8 +49,15 @@ static struct gemm linear_gemm(const struct graph *graph, const struct graph_nod
     int64_t rows = dim(graph, node->in[0], 0), in = dim(graph, node->in[0], 1);
     int64_t out = dim(graph, node->in[1], 0);
     return (struct gemm){
-        .dt = graph->dtype, .dt_c = node->attrs.out, .trans_b = 1,
-        .m = rows, .n = out, .k = in, .lda = in, .ldb = in, .ldc = out,
+        .dt = graph->dtype,
+        .dt_c = node->attrs.out,
+        .trans_b = 1,
+        .m = rows,
+        .n = out,
+        .k = in,
+        .lda = in,
+        .ldb = in,
+        .ldc = out,
     };
 }
 
@@ -109,8 +115,14 @@ static struct gemm input_grad_gemm(const struct graph *graph, const struct graph
     int64_t rows = dim(graph, node->in[0], 0), out = dim(graph, node->in[0], 1);
     int64_t in = dim(graph, node->in[1], 1);
     return (struct gemm){
-        .dt = graph->dtype, .dt_c = graph->dtype,
-        .m = rows, .n = in, .k = out, .lda = out, .ldb = in, .ldc = in,
+        .dt = graph->dtype,
+        .dt_c = graph->dtype,
+        .m = rows,
+        .n = in,
+        .k = out,
+        .lda = out,
+        .ldb = in,
+        .ldc = in,
     };
 }
 
@@ -151,8 +163,15 @@ static struct gemm weight_grad_gemm(const struct graph *graph, const struct grap
     int64_t rows = dim(graph, node->in[0], 0), out = dim(graph, node->in[0], 1);
     int64_t in = dim(graph, node->in[1], 1);
     return (struct gemm){
-        .dt = graph->dtype, .dt_c = DTYPE_F32, .trans_a = 1,
-        .m = out, .n = in, .k = rows, .lda = out, .ldb = in, .ldc = in,
+        .dt = graph->dtype,
+        .dt_c = DTYPE_F32,
+        .trans_a = 1,
+        .m = out,
+        .n = in,
+        .k = rows,
+        .lda = out,
+        .ldb = in,
+        .ldc = in,
     };
 }
 
@@ -209,8 +228,8 @@ static double add_flops(const struct graph *graph, const struct graph_node *node
 
 static int add_run(const struct op_call *call, struct error *err)
 {
-    call->device->ops->add(call->device, call->graph->dtype, call->out[0], call->in[0],
-                           call->in[1], graph_elems(call->graph, call->node->out[0]));
+    call->device->ops->add(call->device, call->graph->dtype, call->out[0], call->in[0], call->in[1],
+                           graph_elems(call->graph, call->node->out[0]));
     return 0;
 }
 

@@ -86,8 +86,15 @@ static double train_flops(const struct graph *graph, const struct graph_node *no
 static struct gemm logits_gemm(const struct sizes *s, int64_t rows)
 {
     return (struct gemm){
-        .dt = s->dt, .dt_c = DTYPE_F32, .trans_b = 1, .m = rows, .n = s->vocab,
-        .k = s->hidden, .lda = s->hidden, .ldb = s->hidden, .ldc = s->vocab,
+        .dt = s->dt,
+        .dt_c = DTYPE_F32,
+        .trans_b = 1,
+        .m = rows,
+        .n = s->vocab,
+        .k = s->hidden,
+        .lda = s->hidden,
+        .ldb = s->hidden,
+        .ldc = s->vocab,
     };
 }
 
@@ -101,8 +108,14 @@ static int64_t packed(const struct sizes *s)
 static struct gemm dh_gemm(const struct sizes *s, int64_t rows)
 {
     return (struct gemm){
-        .dt = s->dt, .dt_c = s->dt, .m = rows, .n = s->hidden, .k = s->vocab,
-        .lda = packed(s), .ldb = s->hidden, .ldc = s->hidden,
+        .dt = s->dt,
+        .dt_c = s->dt,
+        .m = rows,
+        .n = s->hidden,
+        .k = s->vocab,
+        .lda = packed(s),
+        .ldb = s->hidden,
+        .ldc = s->hidden,
     };
 }
 
@@ -110,8 +123,15 @@ static struct gemm dh_gemm(const struct sizes *s, int64_t rows)
 static struct gemm dw_gemm(const struct sizes *s, int64_t rows)
 {
     return (struct gemm){
-        .dt = s->dt, .dt_c = DTYPE_F32, .trans_a = 1, .m = s->vocab, .n = s->hidden,
-        .k = rows, .lda = packed(s), .ldb = s->hidden, .ldc = s->hidden,
+        .dt = s->dt,
+        .dt_c = DTYPE_F32,
+        .trans_a = 1,
+        .m = s->vocab,
+        .n = s->hidden,
+        .k = rows,
+        .lda = packed(s),
+        .ldb = s->hidden,
+        .ldc = s->hidden,
     };
 }
 
@@ -177,8 +197,7 @@ static const char *row(const void *base, const struct sizes *s, int64_t first)
 
 /* dh and dw of one chunk, whose dlogits are in parts->logits. */
 static int chunk_backward(const struct op_call *call, const struct sizes *s,
-                          const struct parts *parts, int64_t first, int64_t rows,
-                          struct error *err)
+                          const struct parts *parts, int64_t first, int64_t rows, struct error *err)
 {
     struct device *d = call->device;
     struct gemm dh = dh_gemm(s, rows), dw = dw_gemm(s, rows);

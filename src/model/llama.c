@@ -43,12 +43,15 @@ struct part {
     int64_t rows;
 };
 
-static int weight(struct graph *graph, const struct part *parts, int count, int64_t in,
-                  double std, int shared)
+static int weight(struct graph *graph, const struct part *parts, int count, int64_t in, double std,
+                  int shared)
 {
-    struct graph_param param = {
-        .parts = count, .dims = 2, .dim = {0, in}, .init = INIT_NORMAL, .std = (float)std,
-        .shared = shared};
+    struct graph_param param = {.parts = count,
+                                .dims = 2,
+                                .dim = {0, in},
+                                .init = INIT_NORMAL,
+                                .std = (float)std,
+                                .shared = shared};
     for (int i = 0; i < count; i++) {
         snprintf(param.part[i], GRAPH_NAME, "%s", parts[i].name);
         param.part_rows[i] = parts[i].rows;
@@ -77,8 +80,8 @@ static void block(const struct config_model *c, struct graph *graph)
                       c->hidden, c->init_std, 0);
     int wo = weight(graph, (struct part[]){{"attn.o", c->hidden}}, 1, q, back, 0);
     int norm2 = norm_weight(graph, "norm2", c->hidden);
-    int wgu = weight(graph, (struct part[]){{"mlp.gate", c->ffn}, {"mlp.up", c->ffn}}, 2,
-                     c->hidden, c->init_std, 0);
+    int wgu = weight(graph, (struct part[]){{"mlp.gate", c->ffn}, {"mlp.up", c->ffn}}, 2, c->hidden,
+                     c->init_std, 0);
     int wdown = weight(graph, (struct part[]){{"mlp.down", c->hidden}}, 1, c->ffn, back, 0);
 
     int qkv = build_linear(graph, build_rmsnorm(graph, x, norm1, eps), wqkv, -1);
@@ -129,8 +132,8 @@ static double stretch(const struct config_model *c, double frequency)
         return frequency / c->rope_factor;
     if (turns > c->rope_high_freq_factor)
         return frequency;
-    double blend = (turns - c->rope_low_freq_factor) /
-                   (c->rope_high_freq_factor - c->rope_low_freq_factor);
+    double blend =
+        (turns - c->rope_low_freq_factor) / (c->rope_high_freq_factor - c->rope_low_freq_factor);
     return (1 - blend) * frequency / c->rope_factor + blend * frequency;
 }
 
@@ -139,8 +142,7 @@ static void table_of(const struct model *model, int64_t seq, float *table)
     const struct config_model *c = &model->config;
     int64_t half = c->head_dim / 2;
     for (int64_t i = 0; i < half; i++) {
-        double frequency =
-            stretch(c, pow(c->rope_theta, -2.0 * (double)i / (double)c->head_dim));
+        double frequency = stretch(c, pow(c->rope_theta, -2.0 * (double)i / (double)c->head_dim));
         for (int64_t t = 0; t < seq; t++) {
             table[t * 2 * half + i] = (float)cos((double)t * frequency);
             table[t * 2 * half + half + i] = (float)sin((double)t * frequency);

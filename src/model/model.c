@@ -24,8 +24,10 @@ int model_create(struct model **out, const struct config_model *config, struct e
     if (!family)
         return error_set(err, "model.family: no family \"%s\"", config->family);
     if (config->layers < 1)
-        return error_set(err, "model.layers: at least one layer, not %lld; name a model.preset or "
-                         "define the model by its fields", (long long)config->layers);
+        return error_set(err,
+                         "model.layers: at least one layer, not %lld; name a model.preset or "
+                         "define the model by its fields",
+                         (long long)config->layers);
     struct model *model = array_make(1, sizeof *model);
     model->family = family;
     model->config = *config;

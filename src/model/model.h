@@ -19,9 +19,9 @@ enum { MODEL_KINDS = 3, MODEL_PREFIX = 24 };
 enum model_purpose { MODEL_LOSS, MODEL_LOGITS };
 
 struct model_unit {
-    int kind;                   /* units of equal kind have equal graphs */
-    char prefix[MODEL_PREFIX];  /* of its parameters' logical names: "layers.3." */
-    int shared;                 /* unit whose flat parameter holds its shared parameters, or -1 */
+    int kind;                  /* units of equal kind have equal graphs */
+    char prefix[MODEL_PREFIX]; /* of its parameters' logical names: "layers.3." */
+    int shared;                /* unit whose flat parameter holds its shared parameters, or -1 */
 };
 
 struct model;
@@ -31,8 +31,8 @@ struct model_family {
     const char *name;
     /* Fill units; the graph of a kind. */
     void (*units)(struct model *model);
-    void (*graph)(const struct model *model, int kind, enum model_purpose purpose,
-                  float loss_scale, struct graph *graph);
+    void (*graph)(const struct model *model, int kind, enum model_purpose purpose, float loss_scale,
+                  struct graph *graph);
     /* The constant table (rotary cosines and sines), fp32 [seq, const_width]. */
     void (*table)(const struct model *model, int64_t seq, float *table);
 };

@@ -16,8 +16,7 @@ struct making {
     struct program **program; /* per rank */
 };
 
-static int open_model(struct making *m, const struct config *config, int threads,
-                      struct error *err)
+static int open_model(struct making *m, const struct config *config, int threads, struct error *err)
 {
     struct device_request request = {.kind = DEVICE_CPU, .threads = threads};
     if (device_open(&m->device, &request, err) || model_create(&m->model, &config->model, err))
@@ -29,9 +28,8 @@ static int open_model(struct making *m, const struct config *config, int threads
 static int64_t sent_by(const struct instr *instr, const struct mesh_shape *shape)
 {
     const int *degree = shape->degree;
-    int64_t size = instr->group == GROUP_DATA
-                       ? (int64_t)degree[MESH_REPLICATE] * degree[MESH_SHARD]
-                       : degree[instr->group];
+    int64_t size = instr->group == GROUP_DATA ? (int64_t)degree[MESH_REPLICATE] * degree[MESH_SHARD]
+                                              : degree[instr->group];
     int64_t bytes = instr->elems * (int64_t)dtype_bytes(instr->dtype);
     if (instr->kind == INSTR_SEND)
         return bytes;
@@ -108,8 +106,7 @@ int report_make(struct report *report, const struct config *config, int ranks, i
     if (!rc) {
         struct model_flops flops = model_flops_per_token(m.model, config->data.seq_len);
         report->params = model_params(m.model);
-        report->flops =
-            flops.causal * (double)(report->layout.global_batch * config->data.seq_len);
+        report->flops = flops.causal * (double)(report->layout.global_batch * config->data.seq_len);
         verify(&m);
     }
     for (int r = 0; r < ranks; r++)
@@ -169,9 +166,9 @@ void report_print(const struct report *report, FILE *out)
             report->config.model.preset[0] ? report->config.model.preset : "model",
             (long long)report->params, dtype_name(report->layout.dtype),
             (long long)report->config.data.seq_len);
-    fprintf(out, "%d ranks: %s %d x %s %d x %s %d x %s %d\n", report->ranks,
-            mesh_axis_name(0), degree[0], mesh_axis_name(1), degree[1], mesh_axis_name(2),
-            degree[2], mesh_axis_name(3), degree[3]);
+    fprintf(out, "%d ranks: %s %d x %s %d x %s %d x %s %d\n", report->ranks, mesh_axis_name(0),
+            degree[0], mesh_axis_name(1), degree[1], mesh_axis_name(2), degree[2],
+            mesh_axis_name(3), degree[3]);
     fprintf(out, "global batch %lld = %d data ranks x %d micro-batches x %lld sequences%s\n",
             (long long)report->layout.global_batch, report->layout.data_ranks,
             report->layout.micros, (long long)report->layout.micro_batch,
@@ -182,14 +179,16 @@ void report_print(const struct report *report, FILE *out)
     fprintf(out, "%.3f TFLOP a step (6 per weight and token, causal attention)\n",
             report->flops / 1e12);
     for (int first = 0, last; first < report->ranks; first = last + 1) {
-        for (last = first; last + 1 < report->ranks &&
-                           alike(&report->rank[first], &report->rank[last + 1]);)
+        for (last = first;
+             last + 1 < report->ranks && alike(&report->rank[first], &report->rank[last + 1]);)
             last++;
         print_rank(report, first, last, out);
     }
     if (report->verified)
-        fprintf(out, "\nverified: no race, no early reuse, every transfer matched on all %d "
-                     "rank%s, no deadlock\n", report->ranks, report->ranks > 1 ? "s" : "");
+        fprintf(out,
+                "\nverified: no race, no early reuse, every transfer matched on all %d "
+                "rank%s, no deadlock\n",
+                report->ranks, report->ranks > 1 ? "s" : "");
     else
         fprintf(out, "\nNOT VERIFIED: %s\n", report->verdict.text);
 }

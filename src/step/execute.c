@@ -64,8 +64,7 @@ static int do_load(struct run_state *run, int i)
 static void watch_op(struct segment_watch *watch, const char *name, int64_t start_ns,
                      int64_t end_ns)
 {
-    struct run_state *run =
-        (struct run_state *)((char *)watch - offsetof(struct run_state, watch));
+    struct run_state *run = (struct run_state *)((char *)watch - offsetof(struct run_state, watch));
     trace_add(run->trace, name, TRACE_OPS, start_ns, end_ns, 0);
 }
 
@@ -105,8 +104,8 @@ static int do_reduce(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     group_reduce_scatter(run->x->group[instr->group], COMM_REDUCE, &run->x->op[i],
-                         operand(run, instr, SLOT_TO), operand(run, instr, SLOT_FROM),
-                         instr->elems, instr->dtype, (int)instr->accumulate);
+                         operand(run, instr, SLOT_TO), operand(run, instr, SLOT_FROM), instr->elems,
+                         instr->dtype, (int)instr->accumulate);
     return 0;
 }
 
@@ -234,12 +233,10 @@ static int do_release(struct run_state *run, int i)
 }
 
 static int (*const actions[INSTR_KINDS])(struct run_state *, int) = {
-    [INSTR_ZERO] = do_zero,     [INSTR_LOAD] = do_load,
-    [INSTR_RUN] = do_run,       [INSTR_GATHER] = do_gather,
-    [INSTR_REDUCE] = do_reduce, [INSTR_ALLREDUCE] = do_all_reduce,
-    [INSTR_SEND] = do_send,     [INSTR_RECV] = do_recv,
-    [INSTR_NORM] = do_norm,     [INSTR_UPDATE] = do_update,
-    [INSTR_RELEASE] = do_release,
+    [INSTR_ZERO] = do_zero,     [INSTR_LOAD] = do_load,       [INSTR_RUN] = do_run,
+    [INSTR_GATHER] = do_gather, [INSTR_REDUCE] = do_reduce,   [INSTR_ALLREDUCE] = do_all_reduce,
+    [INSTR_SEND] = do_send,     [INSTR_RECV] = do_recv,       [INSTR_NORM] = do_norm,
+    [INSTR_UPDATE] = do_update, [INSTR_RELEASE] = do_release,
 };
 
 static int is_transfer(const struct instr *instr)
@@ -286,8 +283,8 @@ static int step(struct run_state *run, int i)
         return error_prefix(run->err, "instruction %d (%s)", i,
                             instr_text(run->program, i, name, sizeof name));
     if (run->trace && !is_transfer(instr) && instr->kind != INSTR_RELEASE)
-        trace_add(run->trace, instr_text(run->program, i, name, sizeof name),
-                  (int)instr->stream, start, clock_ns(), 0);
+        trace_add(run->trace, instr_text(run->program, i, name, sizeof name), (int)instr->stream,
+                  start, clock_ns(), 0);
     return 0;
 }
 
@@ -306,8 +303,12 @@ static void report(const struct run_state *run, struct step_output *output)
 int execute(struct executor *x, const struct program *program, const struct step_input *input,
             struct step_output *output, struct trace *trace, struct error *err)
 {
-    struct run_state run = {.x = x, .program = program, .input = input, .trace = trace,
-                            .watch = {watch_op}, .err = err};
+    struct run_state run = {.x = x,
+                            .program = program,
+                            .input = input,
+                            .trace = trace,
+                            .watch = {watch_op},
+                            .err = err};
     for (int s = 0; s < STREAMS; s++)
         run.waited[s] = -1;
     x->sent_bytes = 0;

@@ -30,12 +30,12 @@ struct flat_range {
 struct flat {
     int tensors;
     struct flat_tensor *tensor;
-    int64_t *param_offset;   /* per graph parameter; -1 for shared ones */
-    int64_t elems;           /* logical elements */
-    int64_t padded;          /* with padding: shards * shard_elems */
+    int64_t *param_offset; /* per graph parameter; -1 for shared ones */
+    int64_t elems;         /* logical elements */
+    int64_t padded;        /* with padding: shards * shard_elems */
     int64_t shard_elems;
     int pads;
-    struct flat_range *pad;  /* the ranges that belong to no tensor */
+    struct flat_range *pad; /* the ranges that belong to no tensor */
 };
 
 /* Lay out the parameters graph owns for `shards` ranks; names get prefix. */

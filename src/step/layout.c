@@ -18,8 +18,7 @@ static struct mesh_shape wanted(const struct config_parallel *p)
     return shape;
 }
 
-int layout_resolve(struct layout *layout, const struct config *config, int ranks,
-                   struct error *err)
+int layout_resolve(struct layout *layout, const struct config *config, int ranks, struct error *err)
 {
     *layout = (struct layout){
         .shape = wanted(&config->parallel),
@@ -30,8 +29,7 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
     };
     if (mesh_resolve(&layout->shape, ranks, err))
         return -1;
-    layout->data_ranks =
-        layout->shape.degree[MESH_REPLICATE] * layout->shape.degree[MESH_SHARD];
+    layout->data_ranks = layout->shape.degree[MESH_REPLICATE] * layout->shape.degree[MESH_SHARD];
     int64_t each = ceil_div(layout->global_batch, layout->data_ranks);
     layout->micro_batch = config->train.micro_batch ? config->train.micro_batch : each;
     layout->micros = (int)ceil_div(each, layout->micro_batch);

@@ -9,9 +9,9 @@
 
 struct layout {
     struct mesh_shape shape;
-    int data_ranks;        /* replicate x shard */
-    int64_t micro_batch;   /* sequences a rank computes at once */
-    int micros;            /* micro-batches a step */
+    int data_ranks;      /* replicate x shard */
+    int64_t micro_batch; /* sequences a rank computes at once */
+    int micros;          /* micro-batches a step */
     int64_t global_batch;
     enum dtype dtype;
     int prefetch_forward, prefetch_backward;

@@ -52,8 +52,8 @@ static size_t place_passing(struct program *program, enum mem_pool pool, size_t 
         if (buffer->persistent || buffer->pool != pool || life[b].first < 0)
             continue;
         which[count] = b;
-        items[count++] = (struct place){
-            .bytes = buffer->bytes, .first = life[b].first, .last = life[b].last};
+        items[count++] =
+            (struct place){.bytes = buffer->bytes, .first = life[b].first, .last = life[b].last};
     }
     size_t bytes = place_items(items, count);
     for (int i = 0; i < count; i++)

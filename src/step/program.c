@@ -13,12 +13,10 @@
 const char *instr_name(enum instr_kind kind)
 {
     static const char *const names[INSTR_KINDS] = {
-        [INSTR_ZERO] = "ZERO",     [INSTR_LOAD] = "LOAD",
-        [INSTR_RUN] = "RUN",       [INSTR_GATHER] = "GATHER",
-        [INSTR_REDUCE] = "REDUCE", [INSTR_ALLREDUCE] = "ALLREDUCE",
-        [INSTR_SEND] = "SEND",     [INSTR_RECV] = "RECV",
-        [INSTR_NORM] = "NORM",     [INSTR_UPDATE] = "UPDATE",
-        [INSTR_RELEASE] = "RELEASE",
+        [INSTR_ZERO] = "ZERO",     [INSTR_LOAD] = "LOAD",       [INSTR_RUN] = "RUN",
+        [INSTR_GATHER] = "GATHER", [INSTR_REDUCE] = "REDUCE",   [INSTR_ALLREDUCE] = "ALLREDUCE",
+        [INSTR_SEND] = "SEND",     [INSTR_RECV] = "RECV",       [INSTR_NORM] = "NORM",
+        [INSTR_UPDATE] = "UPDATE", [INSTR_RELEASE] = "RELEASE",
     };
     return names[kind];
 }
@@ -48,8 +46,8 @@ int program_instr(struct program *program, enum instr_kind kind, enum stream str
     program->instr = array_grow(program->instr, program->instrs, &program->instr_capacity,
                                 sizeof *program->instr);
     struct instr *instr = &program->instr[program->instrs];
-    *instr = (struct instr){.kind = kind, .stream = stream, .unit = -1, .micro = -1, .group = -1,
-                            .peer = -1};
+    *instr = (struct instr){
+        .kind = kind, .stream = stream, .unit = -1, .micro = -1, .group = -1, .peer = -1};
     memset(instr->buffer, -1, sizeof instr->buffer);
     memset(instr->wait, -1, sizeof instr->wait);
     return program->instrs++;
@@ -76,8 +74,7 @@ const char *instr_text(const struct program *program, int index, char *text, siz
     }
     if (instr->micro >= 0)
         snprintf(micro, sizeof micro, " micro %d", instr->micro);
-    snprintf(text, size, "%s%s%s%s%s", instr_name(instr->kind),
-             instr->kind == INSTR_RUN ? " " : "",
+    snprintf(text, size, "%s%s%s%s%s", instr_name(instr->kind), instr->kind == INSTR_RUN ? " " : "",
              instr->kind == INSTR_RUN ? segment_phase_name(instr->phase) : "", unit, micro);
     return text;
 }

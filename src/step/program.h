@@ -24,20 +24,26 @@ enum instr_kind {
     INSTR_GATHER,    /* shard -> whole flat parameter */
     INSTR_REDUCE,    /* whole gradient -> sum over ranks of the own shard, fp32 */
     INSTR_ALLREDUCE, /* sum over ranks, in place */
-    INSTR_SEND, INSTR_RECV, /* a boundary to or from another pipeline stage */
-    INSTR_NORM,      /* add a gradient's sum of squares to the step's sums */
-    INSTR_UPDATE,    /* the optimizer on one unit */
-    INSTR_RELEASE,   /* the buffers it names are dead */
+    INSTR_SEND,
+    INSTR_RECV,    /* a boundary to or from another pipeline stage */
+    INSTR_NORM,    /* add a gradient's sum of squares to the step's sums */
+    INSTR_UPDATE,  /* the optimizer on one unit */
+    INSTR_RELEASE, /* the buffers it names are dead */
     INSTR_KINDS
 };
 
 /* Operand slots; RUN uses one per segment space instead. */
 enum {
-    SLOT_FROM = 0, SLOT_TO = 1,                               /* transfers */
-    SLOT_LOAD_TOKENS = 0, SLOT_LOAD_TARGETS = 1,              /* LOAD */
-    SLOT_SUMS = 0,                                            /* ZERO, NORM, UPDATE */
-    SLOT_SHARD_GRAD = 1,                                      /* NORM, UPDATE */
-    SLOT_MASTER = 2, SLOT_FIRST, SLOT_SECOND, SLOT_PARAM,     /* UPDATE */
+    SLOT_FROM = 0,
+    SLOT_TO = 1, /* transfers */
+    SLOT_LOAD_TOKENS = 0,
+    SLOT_LOAD_TARGETS = 1, /* LOAD */
+    SLOT_SUMS = 0,         /* ZERO, NORM, UPDATE */
+    SLOT_SHARD_GRAD = 1,   /* NORM, UPDATE */
+    SLOT_MASTER = 2,
+    SLOT_FIRST,
+    SLOT_SECOND,
+    SLOT_PARAM, /* UPDATE */
     SLOTS = SPACE_COUNT
 };
 
@@ -49,8 +55,8 @@ struct buffer {
     char name[40];
     enum mem_pool pool;
     size_t bytes;
-    int persistent;     /* lives across steps; holds values before the step begins */
-    size_t offset;      /* in the slab */
+    int persistent; /* lives across steps; holds values before the step begins */
+    size_t offset;  /* in the slab */
 };
 
 struct instr {
@@ -61,10 +67,10 @@ struct instr {
     int group, peer;          /* transfers; peer for SEND and RECV */
     int64_t elems;            /* transfers: per rank for GATHER and REDUCE */
     enum dtype dtype;
-    unsigned accumulate;      /* RUN: bits of spaces; REDUCE: 0 or 1 */
-    int buffer[SLOTS];        /* -1 where unused */
-    unsigned reads, writes;   /* bit per slot */
-    int wait[STREAMS];        /* the last instruction of each other stream that must be complete */
+    unsigned accumulate;    /* RUN: bits of spaces; REDUCE: 0 or 1 */
+    int buffer[SLOTS];      /* -1 where unused */
+    unsigned reads, writes; /* bit per slot */
+    int wait[STREAMS];      /* the last instruction of each other stream that must be complete */
 };
 
 enum program_kind { PROGRAM_TRAIN, PROGRAM_EVALUATE, PROGRAM_LOGITS };
@@ -73,8 +79,8 @@ struct program_request {
     enum program_kind kind;
     struct mesh_shape shape;
     struct mesh_coord coord;
-    int training;          /* 1: gradients and optimizer state exist */
-    int micros;            /* micro-batches a step */
+    int training;                            /* 1: gradients and optimizer state exist */
+    int micros;                              /* micro-batches a step */
     int prefetch_forward, prefetch_backward; /* units gathered ahead of need */
 };
 
@@ -92,9 +98,9 @@ struct program {
     int buffers, buffer_capacity;
     struct instr *instr;
     int instrs, instr_capacity;
-    struct unit_state *state; /* per unit */
-    int sums, constants, work; /* persistent buffers; -1 if absent */
-    int logits;                /* buffer the LOGITS program ends in, or -1 */
+    struct unit_state *state;      /* per unit */
+    int sums, constants, work;     /* persistent buffers; -1 if absent */
+    int logits;                    /* buffer the LOGITS program ends in, or -1 */
     size_t pool_bytes[POOL_COUNT]; /* slab sizes, set by memory_plan() */
 };
 

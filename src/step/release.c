@@ -20,8 +20,8 @@ static int release_after(const struct program *program, int last)
 
 /* The buffers to release after each instruction, as linked lists through next. */
 struct deaths {
-    int *head; /* per instruction, a buffer or -1 */
-    int *next; /* per buffer */
+    int *head;           /* per instruction, a buffer or -1 */
+    int *next;           /* per buffer */
     enum stream *stream; /* per buffer: of its last use */
 };
 

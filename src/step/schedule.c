@@ -23,15 +23,16 @@ static const struct segment *segment_of(const struct program *program, int unit,
     case PROGRAM_LOGITS: return &kind->logit;
     default: break;
     }
-    return phase == PHASE_FORWARD ? &kind->forward
-                                  : phase == PHASE_BACKWARD ? &kind->backward : &kind->both;
+    return phase == PHASE_FORWARD    ? &kind->forward
+           : phase == PHASE_BACKWARD ? &kind->backward
+                                     : &kind->both;
 }
 
 static int add_run(const struct program *program, struct run *run, int runs, int unit, int micro,
                    enum segment_phase phase)
 {
-    run[runs] = (struct run){.phase = phase, .unit = unit, .micro = micro,
-                             .segment = segment_of(program, unit, phase)};
+    run[runs] = (struct run){
+        .phase = phase, .unit = unit, .micro = micro, .segment = segment_of(program, unit, phase)};
     return runs + 1;
 }
 
@@ -57,8 +58,7 @@ static void load(struct program *program, struct passing *passing, int micro)
     int64_t batch = program->request.kind == PROGRAM_LOGITS ? 1 : r->batch;
     size_t bytes = (size_t)(batch * r->seq) * sizeof(int32_t);
     passing->tokens = program_buffer(program, POOL_WORKSPACE, bytes, 0, "tokens micro %d", micro);
-    passing->targets =
-        program_buffer(program, POOL_WORKSPACE, bytes, 0, "targets micro %d", micro);
+    passing->targets = program_buffer(program, POOL_WORKSPACE, bytes, 0, "targets micro %d", micro);
     int index = program_instr(program, INSTR_LOAD, STREAM_COMPUTE);
     struct instr *instr = &program->instr[index];
     instr->micro = micro;
@@ -131,8 +131,7 @@ static void write_run(struct program *program, struct passing *passing, const st
         if (s == SPACE_WORK)
             read = 0;
         if (buffer[s] >= 0)
-            instr_bind(instr, s, buffer[s],
-                       (read ? ACCESS_READ : 0) | (write ? ACCESS_WRITE : 0));
+            instr_bind(instr, s, buffer[s], (read ? ACCESS_READ : 0) | (write ? ACCESS_WRITE : 0));
     }
 }
 
@@ -145,8 +144,7 @@ static void zero(struct program *program)
 int pass_schedule(struct program *program, struct error *err)
 {
     size_t units = (size_t)program->units->count;
-    struct run *run =
-        array_make(2 * units * (size_t)program->request.micros, sizeof *run);
+    struct run *run = array_make(2 * units * (size_t)program->request.micros, sizeof *run);
     struct passing passing = {
         .output = array_make(units, sizeof(int)),
         .output_grad = array_make(units, sizeof(int)),

@@ -103,8 +103,7 @@ static void plan_work(struct compile *c)
                 c->item[v] = add_item(c, graph_bytes(c->graph, v), s);
             c->items[c->item[v]].last = last_use(c, v, s);
         }
-        size_t scratch =
-            node->op->scratch ? node->op->scratch(c->device, c->graph, node) : 0;
+        size_t scratch = node->op->scratch ? node->op->scratch(c->device, c->graph, node) : 0;
         c->scratch_item[s] = scratch ? add_item(c, scratch, s) : -1;
     }
     c->segment->work_bytes = place_items(c->items, c->item_count);
@@ -128,10 +127,14 @@ static struct segment_ref param_ref(const struct compile *c, int index, int grad
 static struct segment_ref ref(const struct compile *c, int v)
 {
     static const int space[] = {
-        [VALUE_INPUT] = SPACE_INPUT,   [VALUE_OUTPUT] = SPACE_OUTPUT,
-        [VALUE_OUTPUT_GRAD] = SPACE_OUTPUT_GRAD, [VALUE_INPUT_GRAD] = SPACE_INPUT_GRAD,
-        [VALUE_TOKENS] = SPACE_TOKENS, [VALUE_TARGETS] = SPACE_TARGETS,
-        [VALUE_CONST] = SPACE_CONST,   [VALUE_LOSS] = SPACE_LOSS,
+        [VALUE_INPUT] = SPACE_INPUT,
+        [VALUE_OUTPUT] = SPACE_OUTPUT,
+        [VALUE_OUTPUT_GRAD] = SPACE_OUTPUT_GRAD,
+        [VALUE_INPUT_GRAD] = SPACE_INPUT_GRAD,
+        [VALUE_TOKENS] = SPACE_TOKENS,
+        [VALUE_TARGETS] = SPACE_TARGETS,
+        [VALUE_CONST] = SPACE_CONST,
+        [VALUE_LOSS] = SPACE_LOSS,
     };
     if (v < 0)
         return (struct segment_ref){-1, 0};
@@ -199,8 +202,7 @@ static int check(const struct compile *c, struct error *err)
             int v = node->in[k];
             if (v >= 0 && c->segment->phase == PHASE_BACKWARD &&
                 c->graph->values[v].role == VALUE_OUTPUT)
-                return error_set(err, "op %s reads its unit's output in backward",
-                                 node->op->name);
+                return error_set(err, "op %s reads its unit's output in backward", node->op->name);
             if (v >= 0 && c->segment->step[s].in[k].space < 0)
                 return error_set(err, "op %s: shared parameter \"%s\" is in no other unit",
                                  node->op->name,

@@ -17,12 +17,16 @@ enum segment_space {
     SPACE_SHARED,      /* another unit's, that it shares */
     SPACE_GRAD,        /* fp32 gradient of the flat parameter */
     SPACE_SHARED_GRAD, /* of the shared one */
-    SPACE_INPUT, SPACE_OUTPUT, SPACE_OUTPUT_GRAD, SPACE_INPUT_GRAD, /* boundaries */
-    SPACE_SAVED,       /* what forward keeps for backward */
-    SPACE_TOKENS, SPACE_TARGETS,
+    SPACE_INPUT,
+    SPACE_OUTPUT,
+    SPACE_OUTPUT_GRAD,
+    SPACE_INPUT_GRAD, /* boundaries */
+    SPACE_SAVED,      /* what forward keeps for backward */
+    SPACE_TOKENS,
+    SPACE_TARGETS,
     SPACE_CONST,
-    SPACE_LOSS,        /* double[2] at its start */
-    SPACE_WORK,        /* temporaries and scratch */
+    SPACE_LOSS, /* double[2] at its start */
+    SPACE_WORK, /* temporaries and scratch */
     SPACE_COUNT
 };
 
@@ -46,7 +50,7 @@ struct segment_step {
 };
 
 struct segment {
-    const struct graph *graph; /* the caller's */
+    const struct graph *graph;       /* the caller's */
     const struct flat *own, *shared; /* the caller's; shared may be NULL */
     enum segment_phase phase;
     int steps;

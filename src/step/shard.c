@@ -85,9 +85,8 @@ static int gather(struct program *program, const struct run *run, int unit)
     const struct units *units = program->units;
     const struct flat *flat = &units->flat[unit];
     enum dtype dtype = units->request.dtype;
-    int whole = program_buffer(program, POOL_UNSHARDED,
-                               (size_t)flat->padded * dtype_bytes(dtype), 0, "%swhole",
-                               units->model->unit[unit].prefix);
+    int whole = program_buffer(program, POOL_UNSHARDED, (size_t)flat->padded * dtype_bytes(dtype),
+                               0, "%swhole", units->model->unit[unit].prefix);
     int index = program_instr(program, INSTR_GATHER, STREAM_GATHER);
     struct instr *instr = &program->instr[index];
     instr->unit = unit;

@@ -17,12 +17,12 @@ struct run {
     enum segment_phase phase;
     const struct segment *segment;
     int unit, micro;
-    int param, shared;           /* buffers to compute with; -1: not gathered yet or not read */
-    int gather[2];               /* flat parameters whose gather must precede this run, or -1 */
-    int grad, shared_grad;       /* buffers, or -1 */
-    unsigned accumulate;         /* bits of SPACE_GRAD and SPACE_SHARED_GRAD */
-    int follows[2];              /* run of this micro-batch that wrote the same gradient, or -1 */
-    int finishes[2];             /* units whose gradient is complete after this run, or -1 */
+    int param, shared;     /* buffers to compute with; -1: not gathered yet or not read */
+    int gather[2];         /* flat parameters whose gather must precede this run, or -1 */
+    int grad, shared_grad; /* buffers, or -1 */
+    unsigned accumulate;   /* bits of SPACE_GRAD and SPACE_SHARED_GRAD */
+    int follows[2];        /* run of this micro-batch that wrote the same gradient, or -1 */
+    int finishes[2];       /* units whose gradient is complete after this run, or -1 */
 };
 
 /* Decide for all runs which need a gather and which finish a gradient. */

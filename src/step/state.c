@@ -40,10 +40,8 @@ void pass_state(struct program *program)
     program->state = array_make((size_t)units->count, sizeof *program->state);
     for (int u = 0; u < units->count; u++)
         unit_state(program, u);
-    program->sums =
-        program_buffer(program, POOL_WORKSPACE, SUM_COUNT * sizeof(double), 1, "sums");
-    size_t table =
-        (size_t)(units->request.seq * units->model->const_width) * sizeof(float);
+    program->sums = program_buffer(program, POOL_WORKSPACE, SUM_COUNT * sizeof(double), 1, "sums");
+    size_t table = (size_t)(units->request.seq * units->model->const_width) * sizeof(float);
     program->constants = program_buffer(program, POOL_WORKSPACE, table, 1, "constants");
     program->work = program_buffer(program, POOL_WORKSPACE, units->work_bytes, 1, "work");
 }

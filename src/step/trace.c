@@ -17,8 +17,7 @@ void trace_begin(struct trace *trace)
 void trace_add(struct trace *trace, const char *name, int lane, int64_t start_ns, int64_t end_ns,
                int64_t bytes)
 {
-    trace->event =
-        array_grow(trace->event, trace->events, &trace->capacity, sizeof *trace->event);
+    trace->event = array_grow(trace->event, trace->events, &trace->capacity, sizeof *trace->event);
     struct trace_event *event = &trace->event[trace->events++];
     *event = (struct trace_event){.lane = lane,
                                   .start_ns = start_ns - trace->origin_ns,

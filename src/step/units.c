@@ -95,8 +95,8 @@ static int compile_all(struct units *units, struct device *device, struct error 
     return 0;
 }
 
-int units_create(struct units **out, const struct model *model,
-                 const struct units_request *request, struct device *device, struct error *err)
+int units_create(struct units **out, const struct model *model, const struct units_request *request,
+                 struct device *device, struct error *err)
 {
     struct units *units = array_make(1, sizeof *units);
     units->model = model;

@@ -21,11 +21,11 @@ struct unit_kind {
 };
 
 struct units_request {
-    enum dtype dtype;       /* of activations and gathered parameters */
-    int64_t batch, seq;     /* of one micro-batch */
+    enum dtype dtype;   /* of activations and gathered parameters */
+    int64_t batch, seq; /* of one micro-batch */
     int shards;
-    float loss_scale;       /* gradients of the summed loss are multiplied by it */
-    int with_logits;        /* compile MODEL_LOGITS too */
+    float loss_scale; /* gradients of the summed loss are multiplied by it */
+    int with_logits;  /* compile MODEL_LOGITS too */
 };
 
 struct units {

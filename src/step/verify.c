@@ -14,9 +14,9 @@ struct before {
 };
 
 struct uses {
-    int first;                             /* instruction, or -1 */
-    int wrote[STREAMS], read[STREAMS];     /* the last on each stream, or -1 */
-    int released;                          /* instruction, or -1 */
+    int first;                         /* instruction, or -1 */
+    int wrote[STREAMS], read[STREAMS]; /* the last on each stream, or -1 */
+    int released;                      /* instruction, or -1 */
 };
 
 struct verify {
@@ -99,8 +99,7 @@ static int check_memory(struct verify *v, int i, int b)
         return wrong(v, "outside its slab", i, b, -1);
     for (int c = 0; c < v->program->buffers; c++) {
         const struct uses *had = &v->uses[c];
-        if (c == b || !overlap(&buffer[b], &buffer[c]) ||
-            (!buffer[c].persistent && had->first < 0))
+        if (c == b || !overlap(&buffer[b], &buffer[c]) || (!buffer[c].persistent && had->first < 0))
             continue;
         if (buffer[c].persistent || had->released < 0)
             return wrong(v, "memory reused too early", i, b, had->first);

@@ -177,11 +177,13 @@ static int stuck(struct game *g)
             }
             char text[TEXT];
             instr_text(g->player[r].program, g->player[r].at[s], text, sizeof text);
-            const char *what = !message ? "deadlock"
-                               : instr->kind == INSTR_SEND ? "missing RECV" : "missing SEND";
+            const char *what = !message                    ? "deadlock"
+                               : instr->kind == INSTR_SEND ? "missing RECV"
+                                                           : "missing SEND";
             return error_set(g->err,
                              "verify: %s: rank %d waits for ever at instruction %d (%s) for rank "
-                             "%d, which never joins", what, r, g->player[r].at[s], text, other);
+                             "%d, which never joins",
+                             what, r, g->player[r].at[s], text, other);
         }
     return error_set(g->err, "verify: deadlock: no rank can go on");
 }

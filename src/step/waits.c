@@ -19,8 +19,8 @@ struct clock_vector {
 
 struct waits {
     struct program *program;
-    struct history *history;  /* per buffer */
-    struct lifetime *life;    /* per buffer */
+    struct history *history;     /* per buffer */
+    struct lifetime *life;       /* per buffer */
     struct clock_vector *vector; /* per instruction, itself included */
 };
 

@@ -61,9 +61,8 @@ static int64_t draw(const float *logits, float *scratch, int64_t vocab,
     float least = threshold(logits, scratch, vocab, request->top_k);
     double total = 0;
     for (int64_t i = 0; i < vocab; i++) {
-        scratch[i] = logits[i] < least
-                         ? 0
-                         : (float)exp((logits[i] - logits[best]) / request->temperature);
+        scratch[i] =
+            logits[i] < least ? 0 : (float)exp((logits[i] - logits[best]) / request->temperature);
         total += scratch[i];
     }
     uint64_t key = philox_key(request->seed, "generate");

@@ -10,7 +10,7 @@
 struct metrics_step {
     int64_t step;
     double loss, grad_norm, lr;
-    double tokens;   /* targets trained on, all ranks */
+    double tokens; /* targets trained on, all ranks */
     double step_ms;
     int skipped;
     double valid_loss; /* NAN where it was not evaluated */
@@ -23,10 +23,10 @@ struct metrics {
     struct model_flops flops; /* per token */
     int ranks;
     int64_t steps, log_every;
-    int terminal;    /* the progress line overwrites itself */
-    int64_t first;   /* step this start began with */
+    int terminal;  /* the progress line overwrites itself */
+    int64_t first; /* step this start began with */
     int64_t begin_ns;
-    double mean_ms;  /* of recent steps, for the ETA */
+    double mean_ms; /* of recent steps, for the ETA */
 };
 
 /* Open path for appending; lines of steps after `step` (of a run that went on further before it

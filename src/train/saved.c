@@ -58,7 +58,8 @@ int saved_open(struct checkpoint **checkpoint, struct world *world, const char *
             rc = checkpoint_verify(*checkpoint, world_rank(world), world_size(world), err);
         return world_agree(world, rc, err);
     }
-    snprintf(inside, sizeof inside, "%s%s", path, exists(path, "checkpoints") ? "/checkpoints" : "");
+    snprintf(inside, sizeof inside, "%s%s", path,
+             exists(path, "checkpoints") ? "/checkpoints" : "");
     if (checkpoint_find(checkpoint, world, inside, log, err))
         return -1;
     if (!*checkpoint)
@@ -73,8 +74,8 @@ static int load(struct session *s, struct checkpoint *checkpoint, struct positio
     if (rc)
         error_prefix(err, "cannot resume from %s", checkpoint_path(checkpoint));
     position->step = checkpoint_step(checkpoint);
-    position->samples = js_get_int(checkpoint_meta(checkpoint), "samples",
-                                   position->step * s->layout.global_batch);
+    position->samples =
+        js_get_int(checkpoint_meta(checkpoint), "samples", position->step * s->layout.global_batch);
     return world_agree(s->world, rc, err);
 }
 

@@ -166,8 +166,9 @@ static int count_skips(struct trainer *t, const struct step_output *output, stru
     t->skips = output->skipped ? t->skips + 1 : 0;
     if (t->skips < SKIPS_IN_A_ROW)
         return 0;
-    return error_set(err, "step %lld: the gradient was not finite for %d steps in a row; lower "
-                          "train.lr, or resume from an earlier checkpoint",
+    return error_set(err,
+                     "step %lld: the gradient was not finite for %d steps in a row; lower "
+                     "train.lr, or resume from an earlier checkpoint",
                      (long long)t->at.step, t->skips);
 }
 
@@ -188,9 +189,12 @@ static int one_step(struct trainer *t, int *stop, struct error *err)
     double step_ms = (double)(clock_ns() - start) / 1e6;
     t->at.step++;
     t->at.samples += s->layout.global_batch;
-    struct metrics_step report = {.step = t->at.step, .loss = output.loss,
-                                  .grad_norm = output.grad_norm, .lr = input.adamw.lr,
-                                  .tokens = output.targets, .step_ms = step_ms,
+    struct metrics_step report = {.step = t->at.step,
+                                  .loss = output.loss,
+                                  .grad_norm = output.grad_norm,
+                                  .lr = input.adamw.lr,
+                                  .tokens = output.targets,
+                                  .step_ms = step_ms,
                                   .skipped = output.skipped};
     int rc = traced ? tracing_write(s, &trace, err) : 0;
     trace_free(&trace);
@@ -228,8 +232,9 @@ static void introduce(const struct trainer *t)
     size_t bytes = 0;
     for (int pool = 0; pool < POOL_COUNT; pool++)
         bytes += s->mem->now_bytes[pool];
-    log_info(s->log, "%.1f M parameters, %s, %s, %d rank%s on %d node%s, %d thread%s each, %.1f "
-                     "MiB planned per rank",
+    log_info(s->log,
+             "%.1f M parameters, %s, %s, %d rank%s on %d node%s, %d thread%s each, %.1f "
+             "MiB planned per rank",
              (double)model_params(s->model) / 1e6, dtype_name(s->layout.dtype),
              s->config.parallel.strategy == STRATEGY_FULL_SHARD ? "FULL_SHARD" : "NO_SHARD",
              world_size(s->world), world_size(s->world) > 1 ? "s" : "", world_nodes(s->world),

@@ -36,8 +36,8 @@ static int64_t shard_start(const struct session *s, int unit)
     return program->request.coord.at[MESH_SHARD] * s->units->flat[unit].shard_elems;
 }
 
-static void init_tensor(const struct session *s, const struct flat_tensor *tensor,
-                        struct part part, float *master)
+static void init_tensor(const struct session *s, const struct flat_tensor *tensor, struct part part,
+                        float *master)
 {
     float *to = master + part.at;
     if (tensor->init == INIT_NORMAL) {
@@ -109,9 +109,13 @@ static void make_piece(struct checkpoint_piece *piece, const struct slot *slot,
 {
     char name[2 * FLAT_NAME];
     snprintf(name, sizeof name, "%s%s", slot->prefix, tensor->name);
-    *piece = (struct checkpoint_piece){
-        .name = strdup(name), .dtype = slot->dtype, .rank = tensor->dims, .start = part.start,
-        .count = part.count, .data = slot->data + (size_t)part.at * dtype_bytes(slot->dtype)};
+    *piece =
+        (struct checkpoint_piece){.name = strdup(name),
+                                  .dtype = slot->dtype,
+                                  .rank = tensor->dims,
+                                  .start = part.start,
+                                  .count = part.count,
+                                  .data = slot->data + (size_t)part.at * dtype_bytes(slot->dtype)};
     for (int i = 0; i < tensor->dims; i++)
         piece->dims[i] = tensor->dim[i];
 }
