@@ -70,7 +70,7 @@ cuda.*\.h|nccl\.h src/(device/cuda|comm)/.*
 END
 }
 
-# Functions return; only main and the end of the world end the process.
+# Functions return; only main, the end of the world and the end of memory end the process.
 rule_ending()
 {
     only_in '(^|[^_[:alnum:]])(exit|_exit|_Exit|quick_exit|abort) *\(' 'ends the process' \
@@ -171,7 +171,7 @@ rule_text()
     only_in '^ *typedef (struct|enum|union)' 'typedef' '^$'
 }
 
-# The library holds no variables, only const tables.
+# The library holds no variables, only const tables, and the flags that signal handlers set.
 rule_globals()
 {
     library=${TRIREME_BUILD:-build}/libtrireme.a
@@ -182,7 +182,8 @@ rule_globals()
     objdump -t "$library" | awk '
         / file format / { object = $1; sub(/:$/, "", object) }
         / O \.t?(data|bss)[.[:alnum:]_]*/ && !/ \.data\.rel\.ro/ { print object " " $NF }' |
-        grep -v ' __func__'
+        grep -vw -e __func__ $(product '*.c' | xargs sed -n \
+            's/^static volatile sig_atomic_t \([a-z_]*\);$/-e \1/p')
 }
 
 run_rules() {
