@@ -11,6 +11,7 @@ tests_mpi_test_comm_large_LDADD = $(TRIREME_LIBS)
 MPI_TESTS += tests/mpi/test_checkpoint
 tests_mpi_test_checkpoint_SOURCES = tests/mpi/test_checkpoint.c tests/mpi/check.h
 tests_mpi_test_checkpoint_LDADD = $(TRIREME_LIBS)
+include $(top_srcdir)/tests/mpi/training.mk
 
 check-mpi: $(MPI_TESTS)
 	$(srcdir)/tests/mpi/run.sh $(MPI_TESTS)

@@ -1,0 +1,164 @@
+/* test_layouts.c - the numbers of training do not depend on the layout: strategies, accumulation,
+ * batches that do not divide and masks that differ give one rank's losses; the same layout gives
+ * the same bits, and so do a stop and going on.
+ *
+ * The losses of 50 steps are compared.  Sums over ranks and micro-batches are taken in other
+ * orders: 2^-24 = 6e-8 each, of which a mean over hundreds of targets shows a part.  A lost or
+ * doubled sample, a mean of means, or a gradient not summed would show in the third digit. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/disk.h"
+#include "tests/mpi/training.h"
+
+#define MODEL                                                                                     \
+    "model.layers=3 model.hidden=36 model.heads=6 model.kv_heads=3 model.ffn=61 model.vocab=101 " \
+    "data.seq_len=17 train.lr=3e-3 train.schedule=cosine train.warmup_steps=5 train.steps=50 "    \
+    "run.threads=1 seed=11 "
+
+static const double tolerance = 1e-6;
+
+struct layouts {
+    struct checks c;
+    char tokens[96], dir[64];
+    double worst;
+};
+
+static struct config config_of(const char *more, int64_t micro_batch)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s%s", MODEL, more);
+    struct config config = rig_config(text);
+    config.train.micro_batch = micro_batch;
+    return config;
+}
+
+/* Train all steps and compare with the reference's losses. */
+static void check_against(struct layouts *l, const struct config *config, int masked,
+                          const struct trained *reference, struct trained *trained)
+{
+    struct training how = {.tokens = l->tokens, .to = TRAINING_STEPS, .masked = masked};
+    training_run(&l->c, config, &how, trained);
+    double off = training_distance(trained, reference);
+    CHECK(&l->c, off <= tolerance);
+    CHECK(&l->c, trained->targets == reference->targets);
+    l->worst = off <= l->worst ? l->worst : off;
+}
+
+static void reference_of(struct layouts *l, const char *settings, int masked,
+                         struct trained *reference)
+{
+    struct training how = {.tokens = l->tokens, .to = TRAINING_STEPS, .masked = masked};
+    struct config config = config_of(settings, 0);
+    config.parallel.strategy = STRATEGY_NO_SHARD;
+    training_reference(&l->c, &config, &how, reference);
+    CHECK(&l->c, reference->loss[0] > 4.5); /* the logarithm of 101 words is 4.6 */
+    CHECK(&l->c, reference->loss[TRAINING_STEPS - 1] < reference->loss[0] - 0.5);
+}
+
+static const char *const strategies[] = {"parallel.strategy=NO_SHARD ",
+                                         "parallel.strategy=FULL_SHARD "};
+
+/* Each strategy with one micro-batch and with at least three; each twice. */
+static void test_layouts(struct layouts *l, const char *more)
+{
+    struct trained reference, once, again;
+    char text[512];
+    int64_t each = 12 / world_size(l->c.world);
+    snprintf(text, sizeof text, "train.global_batch=12 %s", more);
+    reference_of(l, text, 0, &reference);
+    for (int i = 0; i < 4; i++) {
+        snprintf(text, sizeof text, "train.global_batch=12 %s%s", strategies[i % 2], more);
+        struct config config = config_of(text, i / 2 && each > 3 ? each / 3 : i / 2 ? 1 : each);
+        check_against(l, &config, 0, &reference, &once);
+        check_against(l, &config, 0, &reference, &again);
+        CHECK(&l->c, !memcmp(&once, &again, sizeof once));
+    }
+}
+
+/* Gathering ahead changes when, not what. */
+static void test_prefetch(struct layouts *l)
+{
+    struct trained with, without;
+    struct training how = {.tokens = l->tokens, .to = TRAINING_STEPS};
+    struct config config = config_of("train.global_batch=8 parallel.strategy=FULL_SHARD", 1);
+    training_run(&l->c, &config, &how, &with);
+    config.parallel.forward_prefetch = 0;
+    config.parallel.backward_prefetch = PREFETCH_NONE;
+    training_run(&l->c, &config, &how, &without);
+    CHECK(&l->c, !memcmp(&with, &without, sizeof with));
+}
+
+/* 7 sequences on any number of ranks, in micro-batches of 1, 2 and all at once. */
+static void test_ragged_batches(struct layouts *l)
+{
+    struct trained reference, trained;
+    reference_of(l, "train.global_batch=7", 0, &reference);
+    CHECK(&l->c, reference.targets == 7 * 17);
+    for (int i = 0; i < 6; i++) {
+        char text[128];
+        snprintf(text, sizeof text, "train.global_batch=7 %s", strategies[i % 2]);
+        struct config config = config_of(text, i / 2);
+        check_against(l, &config, 0, &reference, &trained);
+    }
+}
+
+/* Some ranks have five times the targets of others: every target counts the same. */
+static void test_masks(struct layouts *l)
+{
+    struct trained reference, trained;
+    reference_of(l, "train.global_batch=6", 1, &reference);
+    CHECK(&l->c, reference.targets < 6 * 17 * 0.8);
+    for (int i = 0; i < 4; i++) {
+        char text[128];
+        snprintf(text, sizeof text, "train.global_batch=6 %s", strategies[i % 2]);
+        struct config config = config_of(text, i / 2);
+        check_against(l, &config, 1, &reference, &trained);
+    }
+}
+
+/* Stopped after 23 steps, and gone on from what was saved in a new session. */
+static void test_resume(struct layouts *l, const char *precision)
+{
+    for (int i = 0; i < 2; i++) {
+        char text[256], checkpoints[128];
+        struct trained whole = {0}, parts = {0};
+        struct training how = {.tokens = l->tokens, .to = TRAINING_STEPS};
+        snprintf(text, sizeof text, "train.global_batch=6 precision=%s %s", precision,
+                 strategies[i]);
+        snprintf(checkpoints, sizeof checkpoints, "%s/%s-%d", l->dir, precision, i);
+        struct config config = config_of(text, 1);
+        training_run(&l->c, &config, &how, &whole);
+        how.checkpoints = checkpoints;
+        how.to = 23;
+        training_run(&l->c, &config, &how, &parts);
+        CHECK(&l->c, parts.hash != whole.hash);
+        how.from = 23;
+        how.to = TRAINING_STEPS;
+        training_run(&l->c, &config, &how, &parts);
+        CHECK(&l->c, !memcmp(&whole, &parts, sizeof whole));
+    }
+}
+
+int main(void)
+{
+    struct layouts l = {0};
+    if (checks_start(&l.c))
+        return 1;
+    training_data(&l.c, l.dir, 101);
+    snprintf(l.tokens, sizeof l.tokens, "%s/tokens.h5", l.dir);
+    test_layouts(&l, "");
+    test_layouts(&l, "model.tie_embeddings=true");
+    test_prefetch(&l);
+    test_ragged_batches(&l);
+    test_masks(&l);
+    test_resume(&l, "fp32");
+    test_resume(&l, "bf16");
+    world_barrier(l.c.world);
+    if (!world_rank(l.c.world)) {
+        printf("# %d ranks: losses of %d steps within %.2g of one rank's\n", world_size(l.c.world),
+               TRAINING_STEPS, l.worst);
+        CHECK(&l.c, !disk_remove(l.dir, NULL));
+    }
+    return checks_finish(&l.c);
+}

@@ -1,0 +1,147 @@
+/* training.c - see training.h. */
+#include "tests/mpi/training.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/philox.h"
+#include "train/saved.h"
+#include "train/weights.h"
+
+/* Words that follow from the one before more often than not, so that there is something to learn.
+ */
+static int make_tokens(const char *path, int64_t vocab, struct error *err)
+{
+    enum { COUNT = 20011 };
+    struct tokens_writer *writer;
+    uint32_t *text = malloc(COUNT * sizeof *text);
+    uint32_t word = 1;
+    for (int i = 0; i < COUNT; i++) {
+        uint64_t random = philox_u64(7, (uint64_t)i);
+        word = (uint32_t)(random % 4 ? (word * 5 + 3) % vocab : random / 4 % (uint64_t)vocab);
+        text[i] = word;
+    }
+    int rc = tokens_create(&writer, path, "bytes", vocab, "a test", err);
+    if (!rc)
+        rc = tokens_append(writer, text, COUNT, err) || tokens_finish(writer, err) ? -1 : 0;
+    free(text);
+    return rc;
+}
+
+void training_data(struct checks *c, char *dir, int64_t vocab)
+{
+    struct error err = {0};
+    char path[96];
+    int rc = 0;
+    strcpy(dir, "/tmp/trireme-training-XXXXXX");
+    if (!world_rank(c->world)) {
+        rc = mkdtemp(dir) ? 0 : error_errno(&err, "no directory %s", dir);
+        snprintf(path, sizeof path, "%s/tokens.h5", dir);
+        rc = rc ? rc : make_tokens(path, vocab, &err);
+    }
+    if (world_agree(c->world, rc, &err))
+        fprintf(stderr, "%s\n", err.text);
+    world_broadcast(c->world, dir, 64, 0);
+}
+
+/* Samples 0, 3, 6, ... keep a fifth of their targets, 1, 4, ... all, the others one half. */
+static int dropped(int64_t sample, int64_t at)
+{
+    static const uint64_t fifths[] = {4, 0, 2};
+    return philox_u64((uint64_t)sample, (uint64_t)at) % 5 < fifths[sample % 3];
+}
+
+static void load_masked(void *user, int micro, int32_t *tokens, int32_t *targets)
+{
+    struct batches *b = user;
+    int64_t seq = b->loader.seq_len;
+    int64_t first = b->sample + (micro * b->data_ranks + b->data_rank) * b->micro_batch;
+    batches_load(user, micro, tokens, targets);
+    for (int64_t i = 0; i < b->micro_batch * seq; i++)
+        targets[i] = dropped(first + i / seq, i % seq) ? -1 : targets[i];
+}
+
+/* Steps of an opened session in its state. */
+static int steps(struct session *s, const struct training *how, struct trained *trained,
+                 struct error *err)
+{
+    struct batches batches;
+    if (batches_open(&batches, s, how->tokens, LOADER_SHUFFLED, err))
+        return -1;
+    int rc = 0;
+    for (int step = how->from + 1; !rc && step <= how->to; step++) {
+        struct step_input input = rig_input(s, step);
+        struct step_output output;
+        input.load = how->masked ? load_masked : batches_load;
+        input.user = &batches;
+        batches.sample = (step - 1) * s->layout.global_batch;
+        rc = execute(s->executor, s->train, &input, &output, NULL, err);
+        trained->loss[step - 1] = output.loss;
+        trained->norm[step - 1] = output.grad_norm;
+        trained->targets = output.targets;
+    }
+    batches_close(&batches);
+    trained->hash = rig_hash(s);
+    return rc;
+}
+
+static int begin(struct session *s, const struct training *how, struct error *err)
+{
+    struct position position = {0};
+    int found = 0;
+    if (!how->from) {
+        weights_init(s);
+        return 0;
+    }
+    if (saved_resume(s, how->checkpoints, &found, &position, err))
+        return -1;
+    if (!found || position.step != how->from ||
+        position.samples != how->from * s->layout.global_batch)
+        return error_set(err, "no checkpoint of step %d", how->from);
+    return 0;
+}
+
+void training_run(struct checks *c, const struct config *config, const struct training *how,
+                  struct trained *trained)
+{
+    struct error err = {0};
+    struct log log = {.level = LOG_ERROR, .rank = world_rank(c->world)};
+    struct session *s = NULL;
+    int rc = session_open(&s, c->world, &log, &c->mem, config, SESSION_TRAIN, &err);
+    if (!rc)
+        rc = begin(s, how, &err) || steps(s, how, trained, &err) ? -1 : 0;
+    if (!rc && how->checkpoints && how->to < TRAINING_STEPS) {
+        struct position position = {how->to, how->to * s->layout.global_batch};
+        rc = saved_write(s, how->checkpoints, position, &err);
+    }
+    CHECK(c, !rc);
+    if (rc)
+        fprintf(stderr, "rank %d: %s\n", world_rank(c->world), err.text);
+    session_close(s);
+}
+
+void training_reference(struct checks *c, const struct config *config, const struct training *how,
+                        struct trained *trained)
+{
+    struct error err = {0};
+    if (!world_rank(c->world)) {
+        struct mem mem = {0};
+        struct session *s = rig_open(&mem, config, NULL, 0);
+        weights_init(s);
+        CHECK(c, !steps(s, how, trained, &err));
+        session_close(s);
+        CHECK(c, !mem.blocks);
+    }
+    world_broadcast(c->world, trained, sizeof *trained, 0);
+}
+
+double training_distance(const struct trained *a, const struct trained *b)
+{
+    double most = 0;
+    for (int i = 0; i < TRAINING_STEPS; i++) {
+        double off = fabs(a->loss[i] / b->loss[i] - 1);
+        most = off <= most ? most : off; /* NaN stays */
+    }
+    return most;
+}

@@ -1,0 +1,42 @@
+/* training.h - steps of training as tests of several ranks take them: from a token file of rank 0,
+ * through sessions, with losses and a hash of the state at the end. */
+#ifndef TRIREME_TESTS_MPI_TRAINING_H
+#define TRIREME_TESTS_MPI_TRAINING_H
+
+#include "base/log.h"
+#include "tests/mpi/check.h"
+#include "tests/unit/rig.h"
+#include "train/batches.h"
+
+enum { TRAINING_STEPS = 50 };
+
+/* How to train: from where, to which step, and whether to save there. */
+struct training {
+    const char *tokens;      /* token file */
+    const char *checkpoints; /* where a state is saved; NULL: nowhere */
+    int from, to;            /* finished steps before and after; from above 0: resume */
+    int masked;              /* 1: drop targets, many in some samples and none in others */
+};
+
+/* What came out. */
+struct trained {
+    double loss[TRAINING_STEPS], norm[TRAINING_STEPS]; /* of the steps done here */
+    double targets;                                    /* of the last step */
+    uint64_t hash;                                     /* of this rank's state at the end */
+};
+
+/* A temporary directory with tokens.h5 in it, made by rank 0; dir of 64 bytes.  Collective. */
+void training_data(struct checks *c, char *dir, int64_t vocab);
+
+/* Train a session of the world.  Collective. */
+void training_run(struct checks *c, const struct config *config, const struct training *how,
+                  struct trained *trained);
+
+/* The same on one rank alone: rank 0 computes, all get the result (but for the hash). */
+void training_reference(struct checks *c, const struct config *config, const struct training *how,
+                        struct trained *trained);
+
+/* The largest relative difference of losses. */
+double training_distance(const struct trained *a, const struct trained *b);
+
+#endif
