@@ -74,7 +74,7 @@ END
 rule_ending()
 {
     only_in '(^|[^_[:alnum:]])(exit|_exit|_Exit|quick_exit|abort) *\(' 'ends the process' \
-        '^src/cli/main\.c$|^src/comm/world\.c$'
+        '^src/(cli/main|comm/world|base/array)\.c$'
 }
 
 rule_asserts()

@@ -67,10 +67,10 @@ static void philox_normals_are_normal(void **state)
 static void bf16_rounds_to_nearest_even(void **state)
 {
     assert_int_equal(f32_to_bf16(1.0f), 0x3f80);
-    assert_int_equal(f32_to_bf16(1.00390625f), 0x3f80);  /* half way: to even, down */
-    assert_int_equal(f32_to_bf16(1.01171875f), 0x3f82);  /* half way: to even, up */
-    assert_int_equal(f32_to_bf16(-1.0040f), 0xbf81);     /* past half: away */
-    assert_int_equal(f32_to_bf16(3.4e38f), 0x7f80);      /* overflows to infinity */
+    assert_int_equal(f32_to_bf16(1.00390625f), 0x3f80); /* half way: to even, down */
+    assert_int_equal(f32_to_bf16(1.01171875f), 0x3f82); /* half way: to even, up */
+    assert_int_equal(f32_to_bf16(-1.0040f), 0xbf81);    /* past half: away */
+    assert_int_equal(f32_to_bf16(3.4e38f), 0x7f80);     /* overflows to infinity */
     assert_true(isnan(bf16_to_f32(f32_to_bf16(NAN))));
     for (uint32_t bits = 0; bits < 0x10000; bits++) { /* every value survives */
         float f = bf16_to_f32((bf16)bits);
