@@ -181,12 +181,17 @@ static int64_t part_bytes(const struct comm_op *op, int64_t batch, int member)
     return length_at(part_first(op, batch, member), op->piece, op->elems) * size_of(op);
 }
 
-static void both_plan(struct comm_op *op)
+int64_t transport_share(int64_t elems, int size, int64_t slot_elems)
 {
     enum { GRAIN = 16 };
-    int64_t size = op->group->size, even = pieces_of(op->elems, size * GRAIN) * GRAIN;
-    int64_t slot = (int64_t)op->group->slot_bytes / size_of(op);
-    op->piece = even < slot ? even : slot;
+    int64_t even = pieces_of(elems, (int64_t)size * GRAIN) * GRAIN;
+    return even < slot_elems ? even : slot_elems;
+}
+
+static void both_plan(struct comm_op *op)
+{
+    int64_t size = op->group->size, slot = (int64_t)op->group->slot_bytes / size_of(op);
+    op->piece = transport_share(op->elems, (int)size, slot);
     op->total = op->elems ? (pieces_of(op->elems, size * op->piece) + 1) * 2 * others(op) : 0;
 }
 

@@ -283,6 +283,12 @@ void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_
     group_start(g, stream, op, &kind_reduce_scatter);
 }
 
+/* Little goes whole to everyone. */
+static int is_small(int size, int64_t elems, enum dtype dtype)
+{
+    return elems * (int64_t)dtype_bytes(dtype) <= SMALL_BYTES && size <= SMALL_SIZE;
+}
+
 void group_all_reduce(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,
                       int64_t elems, enum dtype dtype)
 {
@@ -290,8 +296,21 @@ void group_all_reduce(struct group *g, enum comm_stream stream, struct comm_op *
     if (dtype != DTYPE_F32 && dtype != DTYPE_BF16 && dtype != DTYPE_F64)
         error_set(&op->err, "all-reduce in group %s: sums of %s are not offered", g->name,
                   dtype_name(dtype));
-    int small = elems * (int64_t)dtype_bytes(dtype) <= SMALL_BYTES && g->size <= SMALL_SIZE;
-    group_start(g, stream, op, small ? &kind_all_reduce_small : &kind_all_reduce);
+    group_start(g, stream, op,
+                is_small(g->size, elems, dtype) ? &kind_all_reduce_small : &kind_all_reduce);
+}
+
+int64_t group_all_reduce_sent(int size, int rank, int64_t elems, enum dtype dtype)
+{
+    int64_t bytes = (int64_t)dtype_bytes(dtype);
+    if (size < 2 || elems < 1)
+        return 0;
+    if (is_small(size, elems, dtype))
+        return elems * bytes * (size - 1);
+    int64_t share = transport_share(elems, size, (int64_t)slot_bytes_of(size) / bytes);
+    int64_t batches = elems / (share * size), own = elems % (share * size) - rank * share;
+    own = batches * share + (own < 0 ? 0 : own > share ? share : own);
+    return (elems - own + own * (size - 1)) * bytes;
 }
 
 void group_broadcast(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,

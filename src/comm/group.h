@@ -90,6 +90,10 @@ void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_
 void group_all_reduce(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,
                       int64_t elems, enum dtype dtype);
 
+/* Bytes member `rank` of a group of this size sends to others in such a sum (the last members'
+ * shares of it may be shorter than the first ones'); a pure function. */
+int64_t group_all_reduce_sent(int size, int rank, int64_t elems, enum dtype dtype);
+
 /* data[elems] of member root to all. */
 void group_broadcast(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,
                      int64_t elems, enum dtype dtype, int root);

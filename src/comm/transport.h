@@ -82,6 +82,10 @@ static inline int transport_is_message(const struct comm_op *op)
     return op->kind && op->kind->message;
 }
 
+/* Elements of one member's share in a batch of an all-reduce of elems, whose slots hold slot_elems.
+ */
+int64_t transport_share(int64_t elems, int size, int64_t slot_elems);
+
 /* Whether message b may start while the message a before it is under way. */
 int transport_independent(const struct comm_op *a, const struct comm_op *b);
 

@@ -25,17 +25,32 @@ static int open_model(struct making *m, const struct config *config, int threads
     return units_create(&m->units, m->model, &units, m->device, err);
 }
 
-static int64_t sent_by(const struct instr *instr, const struct mesh_shape *shape)
+/* The group a transfer runs over, as seen from the rank at coord. */
+struct seat {
+    int size, rank;
+};
+
+static struct seat seat_in(const struct program_request *request, int group)
 {
-    const int *degree = shape->degree;
-    int64_t size = instr->group == GROUP_DATA ? (int64_t)degree[MESH_REPLICATE] * degree[MESH_SHARD]
-                                              : degree[instr->group];
+    const int *degree = request->shape.degree, *at = request->coord.at;
+    if (group != GROUP_DATA)
+        return (struct seat){degree[group], at[group]};
+    return (struct seat){degree[MESH_REPLICATE] * degree[MESH_SHARD],
+                         at[MESH_REPLICATE] * degree[MESH_SHARD] + at[MESH_SHARD]};
+}
+
+static int64_t sent_by(const struct program *program, const struct instr *instr)
+{
+    struct seat seat = seat_in(&program->request, instr->group);
     int64_t bytes = instr->elems * (int64_t)dtype_bytes(instr->dtype);
-    if (instr->kind == INSTR_SEND)
-        return bytes;
-    if (instr->kind == INSTR_ALLREDUCE)
-        return 2 * bytes * (size - 1) / size;
-    return instr->kind == INSTR_GATHER || instr->kind == INSTR_REDUCE ? bytes * (size - 1) : 0;
+    switch (instr->kind) {
+    case INSTR_SEND: return bytes;
+    case INSTR_GATHER:
+    case INSTR_REDUCE: return bytes * (seat.size - 1);
+    case INSTR_ALLREDUCE:
+        return group_all_reduce_sent(seat.size, seat.rank, instr->elems, instr->dtype);
+    default: return 0;
+    }
 }
 
 static void measure(struct report *report, int rank, const struct program *train)
@@ -48,7 +63,7 @@ static void measure(struct report *report, int rank, const struct program *train
         if (train->instr[i].group < 0)
             continue;
         r->transfers++;
-        r->sent_bytes += sent_by(&train->instr[i], &report->layout.shape);
+        r->sent_bytes += sent_by(train, &train->instr[i]);
     }
 }
 

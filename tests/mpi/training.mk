@@ -1,5 +1,7 @@
 # Training on several ranks; rig.c is shared with the unit tests.
-MPI_TESTS += tests/mpi/test_layouts
+MPI_TESTS += tests/mpi/test_layouts tests/mpi/test_plan
 training = tests/mpi/check.h tests/mpi/training.c tests/mpi/training.h $(rig)
 tests_mpi_test_layouts_SOURCES = tests/mpi/test_layouts.c $(training)
 tests_mpi_test_layouts_LDADD = $(TRIREME_LIBS)
+tests_mpi_test_plan_SOURCES = tests/mpi/test_plan.c $(training)
+tests_mpi_test_plan_LDADD = $(TRIREME_LIBS)

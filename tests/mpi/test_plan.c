@@ -1,0 +1,157 @@
+/* test_plan.c - what the plan says is what happens: bytes of every pool, resident memory, bytes
+ * sent, and nothing left at the end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/disk.h"
+#include "plan/report.h"
+#include "tests/mpi/training.h"
+#include "train/weights.h"
+
+enum { STEPS = 3 };
+
+/* Beside what is planned: the program, MPI, HDF5, thread stacks, and compiled kernels. */
+static const size_t beside = (size_t)150 << 20;
+
+struct planning {
+    struct checks c;
+    char tokens[96], dir[64];
+    struct mem idle; /* before any session */
+    size_t most_beside;
+    int cases;
+};
+
+static void check_pools(struct planning *p, const struct report_rank *plan)
+{
+    const struct mem *mem = &p->c.mem;
+    size_t total = 0;
+    for (int pool = 0; pool < POOL_COUNT; pool++) {
+        size_t now = mem->now_bytes[pool] - p->idle.now_bytes[pool];
+        if (now != plan->pool_bytes[pool])
+            fprintf(stderr, "rank %d: %s: planned %zu, allocated %zu\n", world_rank(p->c.world),
+                    mem_pool_name(pool), plan->pool_bytes[pool], now);
+        CHECK(&p->c, now == plan->pool_bytes[pool]);
+        total += plan->pool_bytes[pool];
+    }
+    CHECK(&p->c, total == plan->total_bytes);
+}
+
+/* Steps allocate nothing, and send what was planned, each time. */
+static void check_steps(struct planning *p, struct session *s, const struct report_rank *plan)
+{
+    struct error err = {0};
+    struct batches batches;
+    struct mem before = p->c.mem;
+    CHECK(&p->c, !batches_open(&batches, s, p->tokens, LOADER_SHUFFLED, &err));
+    weights_init(s);
+    for (int step = 1; step <= STEPS; step++) {
+        struct step_input input = rig_input(s, step);
+        input.load = batches_load;
+        input.user = &batches;
+        batches.sample = (step - 1) * s->layout.global_batch;
+        CHECK(&p->c, !execute(s->executor, s->train, &input, NULL, NULL, &err));
+        if (executor_sent_bytes(s->executor) != plan->sent_bytes)
+            fprintf(stderr, "rank %d: planned to send %lld, sent %lld\n", world_rank(p->c.world),
+                    (long long)plan->sent_bytes, (long long)executor_sent_bytes(s->executor));
+        CHECK(&p->c, executor_sent_bytes(s->executor) == plan->sent_bytes);
+    }
+    batches_close(&batches);
+    CHECK(&p->c, !memcmp(before.now_bytes, p->c.mem.now_bytes, sizeof before.now_bytes));
+    CHECK(&p->c, before.blocks == p->c.mem.blocks);
+}
+
+static void check_resident(struct planning *p, const struct report_rank *plan)
+{
+    size_t resident = mem_resident_bytes();
+    CHECK(&p->c, resident > 0);
+    if (resident <= plan->total_bytes)
+        return; /* planned for the worst, and pages nobody has touched */
+    CHECK(&p->c, resident - plan->total_bytes < beside);
+    if (resident - plan->total_bytes > p->most_beside)
+        p->most_beside = resident - plan->total_bytes;
+}
+
+static void check_config(struct planning *p, const char *settings)
+{
+    struct error err = {0};
+    struct report report;
+    struct session *s = NULL;
+    struct log log = {.level = LOG_ERROR, .rank = world_rank(p->c.world)};
+    struct config config = rig_config(settings);
+    int ranks = world_size(p->c.world);
+    CHECK(&p->c, !report_make(&report, &config, ranks, 1, &err));
+    CHECK(&p->c, report.verified);
+    CHECK(&p->c, !session_open(&s, p->c.world, &log, &p->c.mem, &config, SESSION_TRAIN, &err));
+    if (err.text[0])
+        fprintf(stderr, "%s\n", err.text);
+    if (s) {
+        const struct report_rank *plan = &report.rank[world_rank(p->c.world)];
+        check_pools(p, plan);
+        check_steps(p, s, plan);
+        check_resident(p, plan);
+    }
+    session_close(s);
+    report_free(&report);
+    CHECK(&p->c, !memcmp(p->idle.now_bytes, p->c.mem.now_bytes, sizeof p->idle.now_bytes));
+    CHECK(&p->c, p->idle.blocks == p->c.mem.blocks);
+    p->cases++;
+}
+
+/* Odd sizes, and one large enough for its slabs to be most of the process. */
+static const char *const models[] = {
+    "model.layers=3 model.hidden=36 model.heads=6 model.kv_heads=3 model.ffn=61 model.vocab=101 "
+    "data.seq_len=17 train.global_batch=7",
+    "model.layers=1 model.hidden=7 model.heads=1 model.head_dim=2 model.ffn=3 model.vocab=103 "
+    "data.seq_len=5 train.global_batch=1 model.tie_embeddings=true",
+};
+
+static void check_all(struct planning *p)
+{
+    char text[512];
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
+        for (int k = 0; k < 16; k++) {
+            snprintf(text, sizeof text,
+                     "%s run.threads=1 parallel.strategy=%s precision=%s train.micro_batch=%d "
+                     "parallel.forward_prefetch=%s",
+                     models[i], k & 1 ? "FULL_SHARD" : "NO_SHARD", k & 2 ? "bf16" : "fp32",
+                     k & 4 ? 1 : 0, k & 8 ? "true" : "false");
+            check_config(p, text);
+        }
+    snprintf(text, sizeof text, "%s data.valid=%s run.threads=1", models[0], p->tokens);
+    check_config(p, text);
+}
+
+/* 150 MiB of state and activations: a part not planned for would be above the bound. */
+static void check_large(struct planning *p)
+{
+    for (int shards = 0; shards < 2; shards++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "model.layers=4 model.hidden=320 model.heads=5 model.ffn=864 model.vocab=8192 "
+                 "data.seq_len=64 train.global_batch=%d run.threads=1 parallel.strategy=%s",
+                 world_size(p->c.world), shards ? "FULL_SHARD" : "NO_SHARD");
+        check_config(p, text);
+    }
+}
+
+int main(void)
+{
+    struct planning p = {0};
+    if (checks_start(&p.c))
+        return 1;
+    training_data(&p.c, p.dir, 101);
+    snprintf(p.tokens, sizeof p.tokens, "%s/tokens.h5", p.dir);
+    p.idle = p.c.mem;
+    check_all(&p);
+    check_large(&p);
+    world_barrier(p.c.world);
+    if (!world_rank(p.c.world)) {
+        printf("# %d ranks, %d layouts: planned to the byte; resident at most %.1f MiB beside\n",
+               world_size(p.c.world), p.cases, (double)p.most_beside / (1 << 20));
+        CHECK(&p.c, !disk_remove(p.dir, NULL));
+    }
+    int rc = checks_finish(&p.c);
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        rc |= p.c.mem.now_bytes[pool] != 0;
+    return rc;
+}
