@@ -1,0 +1,57 @@
+#!/bin/sh
+# reshard.sh - a run saved on one number of ranks goes on on another, with the losses it would have
+# had: every step within 1e-5 of the run that was never stopped.
+. "$(dirname "$0")/../cli/helpers.inc"
+
+make_tokens
+steps=40
+M="model.layers=3 model.hidden=36 model.heads=6 model.kv_heads=3 model.ffn=61 model.vocab=257
+   device=cpu precision=fp32 data.train=train.h5 data.seq_len=31 train.global_batch=6
+   train.micro_batch=1 train.lr=3e-3 train.warmup_steps=5 checkpoint.every=17 run.threads=1"
+
+# The losses of a run, one line "STEP LOSS" each.
+losses() {
+    sed -n 's/.*"step": *\([0-9]*\).*"loss": *\([^,}]*\).*/\1 \2/p' "$1/metrics.jsonl"
+}
+
+# same_losses NAME RUN RUN: as many steps, and each within 1e-5, relative.
+same_losses() {
+    losses "$2" >one
+    losses "$3" >other
+    worst=$(paste -d ' ' one other | awk -v steps=$steps '
+        NF != 4 || $1 != $3 || $1 != NR || !($2 > 0) { bad = 1 }
+        { d = $2 / $4 - 1; d = d < 0 ? -d : d; if (!(d <= worst)) worst = d }
+        END { if (bad || NR != steps || !(worst <= 1e-5)) print worst + 0, NR, "lines" }')
+    if [ -z "$worst" ]; then ok "$1"; else not_ok "$1" "off by $worst"; fi
+}
+
+# moved FROM TO STRATEGY STRATEGY: stopped at step 17 on FROM ranks, continued on TO.
+moved() {
+    run=moved-$1-$2-$3-$4
+    mkdir -p "$run/checkpoints"
+    cp -r "whole-$1-$3/checkpoints/step-00000017" "$run/checkpoints/" || return
+    head -n 17 "whole-$1-$3/metrics.jsonl" >"$run/metrics.jsonl"
+    ranks "$2" "$TRIREME" train $M train.steps=$steps parallel.strategy="$4" run.dir="$run" \
+        >"$run.out" 2>"$run.err"
+    is "saved by $1 ranks ($3), continued by $2 ($4)" 0 $?
+    is "saved by $1 ranks ($3), continued by $2 ($4): every step once" "1-$steps" \
+        "$(steps_of "$run")"
+    same_losses "saved by $1 ranks ($3), continued by $2 ($4): the same losses" whole-1-NO_SHARD \
+        "$run"
+}
+
+for layout in "1 NO_SHARD" "2 FULL_SHARD" "3 FULL_SHARD" "3 NO_SHARD"; do
+    set -- $layout
+    ranks "$1" "$TRIREME" train $M train.steps=$steps parallel.strategy="$2" \
+        run.dir="whole-$1-$2" checkpoint.keep=3 >whole.out 2>whole.err
+    is "$1 ranks, $2: trained" 0 $?
+    same_losses "$1 ranks, $2: the losses of one rank" whole-1-NO_SHARD "whole-$1-$2"
+done
+
+moved 3 2 FULL_SHARD FULL_SHARD
+moved 2 3 FULL_SHARD FULL_SHARD
+moved 3 1 FULL_SHARD NO_SHARD
+moved 3 4 NO_SHARD FULL_SHARD
+moved 1 3 NO_SHARD FULL_SHARD
+moved 3 2 FULL_SHARD NO_SHARD
+finish
