@@ -1,5 +1,6 @@
 /* test_segment.c - a segment by itself: it reads what it declares to read, writes what it declares
- * to write, all of it, and not a byte beside. */
+ * to write, all of it, and not a byte beside; inside, nothing is overwritten that is still needed.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,8 @@
 
 #include "base/hash.h"
 #include "base/philox.h"
+#include "graph/autodiff.h"
+#include "graph/build.h"
 #include "tests/unit/rig.h"
 
 enum { GUARD = 4096, PATTERN = 0x5b };
@@ -120,6 +123,79 @@ static void run(const struct segment *segment, struct spaces *spaces, unsigned a
         fail_msg("%s", err.text);
 }
 
+/* A range of memory that an operand has. */
+struct range {
+    struct segment_ref ref;
+    size_t bytes;
+};
+
+static int meet(struct range a, struct range b)
+{
+    return a.ref.space >= 0 && a.ref.space == b.ref.space && a.bytes && b.bytes &&
+           a.ref.offset < b.ref.offset + b.bytes && b.ref.offset < a.ref.offset + a.bytes;
+}
+
+static struct range out_range(const struct segment *g, int step, int k)
+{
+    int value = g->graph->nodes[g->step[step].node].out[k];
+    return (struct range){g->step[step].out[k], value < 0 ? 0 : graph_bytes(g->graph, value)};
+}
+
+static struct range scratch_range(const struct session *s, const struct segment *g, int step)
+{
+    const struct graph_node *node = &g->graph->nodes[g->step[step].node];
+    size_t bytes = node->op->scratch ? node->op->scratch(s->device, g->graph, node) : 0;
+    return (struct range){g->step[step].scratch, bytes};
+}
+
+/* Whether a step from `from` on reads the value. */
+static int read_from(const struct segment *g, int value, int from)
+{
+    for (int s = from; s < g->steps; s++)
+        for (int k = 0; k < NODE_INS; k++)
+            if (g->graph->nodes[g->step[s].node].in[k] == value)
+                return 1;
+    return 0;
+}
+
+/* May the op of this step write its first output over this value, which it reads? */
+static int may_replace(const struct segment *g, int step, int value)
+{
+    const struct graph_node *node = &g->graph->nodes[g->step[step].node];
+    for (int k = 0; k < NODE_INS; k++)
+        if (node->in[k] == value && node->op->in_place >> k & 1)
+            return 1;
+    return 0;
+}
+
+/* What one step writes meets nothing that it or a later one reads. */
+static void check_step(const struct session *s, const struct segment *g, int step)
+{
+    struct range scratch = scratch_range(s, g, step);
+    for (int k = 0; k < NODE_OUTS; k++) {
+        struct range out = out_range(g, step, k);
+        assert_false(meet(out, scratch));
+        for (int other = 0; other < k; other++)
+            assert_false(meet(out, out_range(g, step, other)));
+        for (int before = 0; before < step; before++)
+            for (int j = 0; j < NODE_OUTS; j++) {
+                int value = g->graph->nodes[g->step[before].node].out[j];
+                struct range had = out_range(g, before, j);
+                if (value < 0 || had.ref.space != SPACE_WORK || !read_from(g, value, step))
+                    continue;
+                int dies = !read_from(g, value, step + 1);
+                assert_false(meet(had, scratch));
+                assert_false(meet(had, out) && !(k == 0 && dies && may_replace(g, step, value)));
+            }
+    }
+}
+
+static void check_lifetimes(const struct session *s, const struct segment *segment)
+{
+    for (int step = 0; step < segment->steps; step++)
+        check_step(s, segment, step);
+}
+
 /* A saved tensor may leave a gap behind it in SAVED, which nobody writes. */
 static void check_segment(const struct session *s, int unit, const struct segment *segment)
 {
@@ -128,6 +204,7 @@ static void check_segment(const struct session *s, int unit, const struct segmen
     struct spaces clean, poisoned;
     spaces_make(&clean, s, unit, segment, 0);
     spaces_make(&poisoned, s, unit, segment, 0xff);
+    check_lifetimes(s, segment);
     uint64_t before = hash_of(&clean, inputs);
     run(segment, &clean, 0);
     run(segment, &poisoned, 0);
@@ -184,6 +261,153 @@ static void check_units(const struct session *s)
     }
 }
 
+/* A unit in which the projections are needed again after their rotation, which may be done in
+ * place, two gradients of them meet, and a weight is used twice. */
+static struct graph *twice_used(void)
+{
+    enum { HEADS = 3, KV = 1, DIM = 4, WIDTH = 7, ROWS = (HEADS + 2 * KV) * DIM };
+    struct graph *graph = graph_create(2, 5, DTYPE_F32);
+    const int64_t shape[3][2] = {{ROWS, WIDTH}, {WIDTH, HEADS * DIM}, {WIDTH, ROWS}};
+    int w[3], x = build_input(graph, WIDTH), table = build_rope_table(graph, DIM);
+    for (int i = 0; i < 3; i++) {
+        struct graph_param param = {
+            .parts = 1, .part_rows = {shape[i][0]}, .dims = 2, .dim = {shape[i][0], shape[i][1]}};
+        snprintf(param.part[0], GRAPH_NAME, "w%d", i);
+        w[i] = build_param(graph, &param);
+    }
+    int h = build_linear(graph, x, w[0], -1);
+    int turned = build_rope(graph, h, table, HEADS, KV, DIM);
+    int mixed = build_attention(graph, turned, HEADS, KV, DIM);
+    int o = build_linear(graph, mixed, w[1], -1);
+    int y = build_linear(graph, h, w[2], o);
+    build_output(graph, build_linear(graph, turned, w[2], y));
+    return graph;
+}
+
+/* The segments of twice_used() in memory of their own. */
+struct unit {
+    struct graph *graph;
+    struct flat flat;
+    struct segment forward, backward;
+    struct device *device;
+    int64_t elems; /* of input and output */
+    size_t most;   /* bytes of each space */
+    void *base[SPACE_COUNT];
+};
+
+static void unit_open(struct unit *u, struct device *device)
+{
+    struct error err = {0};
+    *u = (struct unit){.graph = twice_used(), .device = device, .elems = 2 * 5 * 7};
+    assert_int_equal(autodiff(u->graph, &err), 0);
+    flat_create(&u->flat, u->graph, "", 1);
+    assert_int_equal(
+        segment_compile(&u->forward, u->graph, PHASE_FORWARD, &u->flat, NULL, device, &err), 0);
+    assert_int_equal(
+        segment_compile(&u->backward, u->graph, PHASE_BACKWARD, &u->flat, NULL, device, &err), 0);
+    size_t most = u->backward.work_bytes + u->forward.work_bytes + u->forward.saved_bytes;
+    most = u->most = 64 * (most / 64 + (size_t)u->flat.padded + 1);
+    for (int k = 0; k < SPACE_COUNT; k++) {
+        u->base[k] = aligned_alloc(64, most);
+        memset(u->base[k], 0, most);
+    }
+    philox_fill_normal(u->base[SPACE_PARAM], 1, 0, u->flat.padded, 0, 0.4f);
+    philox_fill_normal(u->base[SPACE_INPUT], 2, 0, u->elems, 0, 1);
+    philox_fill_normal(u->base[SPACE_OUTPUT_GRAD], 3, 0, u->elems, 0, 1);
+    for (int t = 0; t < 5; t++)
+        for (int i = 0; i < 2; i++) {
+            ((float *)u->base[SPACE_CONST])[t * 4 + i] = cosf((float)t * (i ? 0.1f : 1));
+            ((float *)u->base[SPACE_CONST])[t * 4 + 2 + i] = sinf((float)t * (i ? 0.1f : 1));
+        }
+}
+
+static void unit_close(struct unit *u)
+{
+    for (int k = 0; k < SPACE_COUNT; k++)
+        free(u->base[k]);
+    segment_destroy(&u->forward);
+    segment_destroy(&u->backward);
+    flat_destroy(&u->flat);
+    graph_destroy(u->graph);
+}
+
+/* The same without a backward phase, where nothing is kept and more is done in place. */
+static void check_alone(struct unit *u, const struct session *s)
+{
+    struct error err = {0};
+    struct segment alone;
+    struct graph *graph = twice_used();
+    assert_int_equal(segment_compile(&alone, graph, PHASE_FORWARD, &u->flat, NULL, u->device, &err),
+                     0);
+    check_lifetimes(s, &alone);
+    float *kept = malloc((size_t)u->elems * sizeof *kept);
+    memcpy(kept, u->base[SPACE_OUTPUT], (size_t)u->elems * sizeof *kept);
+    assert_true(alone.work_bytes <= u->most);
+    assert_int_equal(segment_run(&alone, u->device, u->base, 0, NULL, &err), 0);
+    assert_memory_equal(kept, u->base[SPACE_OUTPUT], (size_t)u->elems * sizeof *kept);
+    free(kept);
+    segment_destroy(&alone);
+    graph_destroy(graph);
+}
+
+/* The output along the gradient given for it. */
+static double along_output(struct unit *u)
+{
+    struct error err = {0};
+    double sum = 0;
+    assert_int_equal(segment_run(&u->forward, u->device, u->base, 0, NULL, &err), 0);
+    for (int64_t i = 0; i < u->elems; i++)
+        sum +=
+            (double)((float *)u->base[SPACE_OUTPUT])[i] * ((float *)u->base[SPACE_OUTPUT_GRAD])[i];
+    return sum;
+}
+
+/* Slope of that in one element, by a central difference: to 1e-3 in fp32. */
+static double slope(struct unit *u, float *value)
+{
+    const float step = 0.03f, was = *value;
+    *value = was + step;
+    double up = along_output(u);
+    *value = was - step;
+    double down = along_output(u);
+    *value = was;
+    return (up - down) / (2 * (double)step);
+}
+
+static double worst_slope(struct unit *u, enum segment_space space, const float *grad,
+                          int64_t elems)
+{
+    double most = 0, size = 0;
+    for (int64_t i = 0; i < elems; i++) {
+        double off = fabs(slope(u, (float *)u->base[space] + i) - grad[i]);
+        most = off <= most ? most : off;
+        size = fmax(size, fabs(grad[i]));
+    }
+    return most / size;
+}
+
+static void test_a_value_used_twice(void **state)
+{
+    struct mem mem = {0};
+    struct error err = {0};
+    struct unit u;
+    struct config config = rig_config("model.preset=llama-tiny data.seq_len=3");
+    struct session *s = rig_open(&mem, &config, NULL, 0);
+    unit_open(&u, s->device);
+    check_lifetimes(s, &u.forward);
+    check_lifetimes(s, &u.backward);
+    along_output(&u);
+    check_alone(&u, s);
+    assert_int_equal(segment_run(&u.backward, s->device, u.base, 0, NULL, &err), 0);
+    double weights = worst_slope(&u, SPACE_PARAM, u.base[SPACE_GRAD], u.flat.padded);
+    double input = worst_slope(&u, SPACE_INPUT, u.base[SPACE_INPUT_GRAD], u.elems);
+    print_message("off by %.2g of the largest gradient of weights, %.2g of input's\n", weights,
+                  input);
+    assert_true(weights <= 2e-3 && input <= 2e-3);
+    unit_close(&u);
+    session_close(s);
+}
+
 static const char *const models[] = {
     "model.hidden=1 model.heads=1 model.head_dim=2 model.ffn=1 model.vocab=2 data.seq_len=1",
     "model.hidden=7 model.heads=3 model.kv_heads=1 model.head_dim=2 model.ffn=5 model.vocab=11 "
@@ -213,6 +437,9 @@ static void test_segments_keep_to_themselves(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_segments_keep_to_themselves)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_segments_keep_to_themselves),
+        cmocka_unit_test(test_a_value_used_twice),
+    };
     return cmocka_run_group_tests_name("segment", tests, NULL, NULL);
 }
