@@ -138,7 +138,7 @@ static void check_changes(struct fleet *fleet)
             changed.dtype = DTYPE_U16;
             refuse_changed(fleet, instr, changed);
             changed = *instr;
-            changed.unit++;
+            changed.unit += instr->unit > 0 ? -1 : 1;
             refuse_changed(fleet, instr, changed);
             changed = *instr;
             changed.micro++;
