@@ -127,7 +127,7 @@ static int try_message(struct game *g, int rank, enum stream stream, const struc
     if (other < 0)
         return say(g, "message to no rank", rank, rank, stream);
     const struct instr *theirs = ready(&g->player[other], stream);
-    if (!theirs || theirs->kind == mine->kind)
+    if (!theirs || theirs->kind != (mine->kind == INSTR_SEND ? INSTR_RECV : INSTR_SEND))
         return 0;
     if (member(g, other, theirs->group, theirs->peer) != rank)
         return 0;

@@ -10,8 +10,13 @@
 
 enum { STEPS = 3 };
 
-/* Beside what is planned: the program, MPI, HDF5, thread stacks, and compiled kernels. */
+/* Beside what is planned: the program, MPI, HDF5, thread stacks, and compiled kernels.  A sanitizer
+ * keeps what was freed, and more. */
+#ifdef __SANITIZE_ADDRESS__
+static const size_t beside = (size_t)4 << 30;
+#else
 static const size_t beside = (size_t)150 << 20;
+#endif
 
 struct planning {
     struct checks c;
