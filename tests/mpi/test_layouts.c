@@ -5,6 +5,7 @@
  * The losses of 50 steps are compared.  Sums over ranks and micro-batches are taken in other
  * orders: 2^-24 = 6e-8 each, of which a mean over hundreds of targets shows a part.  A lost or
  * doubled sample, a mean of means, or a gradient not summed would show in the third digit. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +63,7 @@ static const char *const strategies[] = {"parallel.strategy=NO_SHARD ",
 /* Each strategy with one micro-batch and with at least three; each twice. */
 static void test_layouts(struct layouts *l, const char *more)
 {
-    struct trained reference, once, again;
+    struct trained reference = {0}, once = {0}, again = {0};
     char text[512];
     int64_t each = 12 / world_size(l->c.world);
     snprintf(text, sizeof text, "train.global_batch=12 %s", more);
@@ -79,7 +80,7 @@ static void test_layouts(struct layouts *l, const char *more)
 /* Gathering ahead changes when, not what. */
 static void test_prefetch(struct layouts *l)
 {
-    struct trained with, without;
+    struct trained with = {0}, without = {0};
     struct training how = {.tokens = l->tokens, .to = TRAINING_STEPS};
     struct config config = config_of("train.global_batch=8 parallel.strategy=FULL_SHARD", 1);
     training_run(&l->c, &config, &how, &with);
@@ -92,7 +93,7 @@ static void test_prefetch(struct layouts *l)
 /* 7 sequences on any number of ranks, in micro-batches of 1, 2 and all at once. */
 static void test_ragged_batches(struct layouts *l)
 {
-    struct trained reference, trained;
+    struct trained reference = {0}, trained = {0};
     reference_of(l, "train.global_batch=7", 0, &reference);
     CHECK(&l->c, reference.targets == 7 * 17);
     for (int i = 0; i < 6; i++) {
@@ -106,7 +107,7 @@ static void test_ragged_batches(struct layouts *l)
 /* Some ranks have five times the targets of others: every target counts the same. */
 static void test_masks(struct layouts *l)
 {
-    struct trained reference, trained;
+    struct trained reference = {0}, trained = {0};
     reference_of(l, "train.global_batch=6", 1, &reference);
     CHECK(&l->c, reference.targets < 6 * 17 * 0.8);
     for (int i = 0; i < 4; i++) {
@@ -114,6 +115,30 @@ static void test_masks(struct layouts *l)
         snprintf(text, sizeof text, "train.global_batch=6 %s", strategies[i % 2]);
         struct config config = config_of(text, i / 2);
         check_against(l, &config, 1, &reference, &trained);
+    }
+}
+
+/* The loss of a validation file that ends within a batch; looking at it changes nothing. */
+static void test_evaluation(struct layouts *l)
+{
+    struct trained reference = {0}, without, trained;
+    struct training how = {.tokens = l->tokens, .to = TRAINING_STEPS};
+    char text[256];
+    snprintf(text, sizeof text, "train.global_batch=6 data.valid=%s ", l->tokens);
+    reference_of(l, text, 0, &reference);
+    CHECK(&l->c, reference.valid_targets == 20010 / 17 * 17);
+    for (int i = 0; i < 4; i++) {
+        snprintf(text, sizeof text, "train.global_batch=6 %s", strategies[i % 2]);
+        struct config config = config_of(text, 1 + i / 2);
+        without = trained = (struct trained){0};
+        training_run(&l->c, &config, &how, &without);
+        snprintf(config.data.valid, sizeof config.data.valid, "%s", l->tokens);
+        training_run(&l->c, &config, &how, &trained);
+        double off = fabs(trained.valid_loss / reference.valid_loss - 1);
+        CHECK(&l->c, off <= tolerance);
+        CHECK(&l->c, trained.valid_targets == reference.valid_targets);
+        CHECK(&l->c, trained.hash == without.hash);
+        CHECK(&l->c, !memcmp(trained.loss, without.loss, sizeof trained.loss));
     }
 }
 
@@ -152,6 +177,7 @@ int main(void)
     test_prefetch(&l);
     test_ragged_batches(&l);
     test_masks(&l);
+    test_evaluation(&l);
     test_resume(&l, "fp32");
     test_resume(&l, "bf16");
     world_barrier(l.c.world);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/philox.h"
+#include "train/evaluate.h"
 #include "train/saved.h"
 #include "train/weights.h"
 
@@ -62,6 +63,20 @@ static void load_masked(void *user, int micro, int32_t *tokens, int32_t *targets
         targets[i] = dropped(first + i / seq, i % seq) ? -1 : targets[i];
 }
 
+/* In the middle and at the end, over the whole file. */
+static int maybe_evaluate(struct session *s, const struct training *how, int step,
+                          struct trained *trained, struct error *err)
+{
+    struct batches valid;
+    if (!s->evaluate || (step != how->to && step != how->to / 2))
+        return 0;
+    int rc = batches_open(&valid, s, s->config.data.valid, LOADER_SEQUENTIAL, err);
+    if (!rc)
+        rc = evaluate(s, &valid, 0, &trained->valid_loss, &trained->valid_targets, err);
+    batches_close(&valid);
+    return rc;
+}
+
 /* Steps of an opened session in its state. */
 static int steps(struct session *s, const struct training *how, struct trained *trained,
                  struct error *err)
@@ -80,6 +95,7 @@ static int steps(struct session *s, const struct training *how, struct trained *
         trained->loss[step - 1] = output.loss;
         trained->norm[step - 1] = output.grad_norm;
         trained->targets = output.targets;
+        rc = rc ? rc : maybe_evaluate(s, how, step, trained, err);
     }
     batches_close(&batches);
     trained->hash = rig_hash(s);

@@ -22,6 +22,7 @@ struct training {
 struct trained {
     double loss[TRAINING_STEPS], norm[TRAINING_STEPS]; /* of the steps done here */
     double targets;                                    /* of the last step */
+    double valid_loss, valid_targets;                  /* at the end, where data.valid is set */
     uint64_t hash;                                     /* of this rank's state at the end */
 };
 

@@ -58,9 +58,14 @@ struct session *rig_open(struct mem *mem, const struct config *config, const cha
     must(units_create(&s->units, s->model, &units, s->device, &err), &err);
     s->train = make_program(s, PROGRAM_TRAIN);
     s->logits = with_logits ? make_program(s, PROGRAM_LOGITS) : NULL;
-    const struct program *programs[2] = {s->train, s->logits};
-    must(executor_create(&s->executor, s->device, NULL, mem, programs, with_logits ? 2 : 1, &err),
-         &err);
+    s->evaluate = config->data.valid[0] ? make_program(s, PROGRAM_EVALUATE) : NULL;
+    const struct program *programs[3] = {s->train};
+    int count = 1;
+    if (s->logits)
+        programs[count++] = s->logits;
+    if (s->evaluate)
+        programs[count++] = s->evaluate;
+    must(executor_create(&s->executor, s->device, NULL, mem, programs, count, &err), &err);
     s->model->family->table(s->model, units.seq,
                             executor_buffer(s->executor, s->train, s->train->constants));
     return s;

@@ -8,7 +8,8 @@
 /* The configuration of "key=value key=value ...", checked; ends the program if it is wrong. */
 struct config rig_config(const char *settings);
 
-/* A session that trains, without world and mesh; with_logits: it has a LOGITS program too.
+/* A session that trains, without world and mesh, and evaluates if data.valid is set; with_logits:
+ * it has a LOGITS program too.
  * level NULL: the machine's best.  mem is the caller's.  Ends the program if it cannot.
  * Close with session_close(). */
 struct session *rig_open(struct mem *mem, const struct config *config, const char *level,
