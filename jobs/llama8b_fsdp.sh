@@ -5,6 +5,7 @@
 #   sbatch -N 8 -t 48:00:00 jobs/llama8b_fsdp.sh       options of Slurm stand before the script,
 #   sbatch jobs/llama8b_fsdp.sh train.lr=1e-4          keys of the configuration after it
 #   sbatch jobs/llama8b_fsdp.sh model.preset=llama-tiny device=cpu
+#   sbatch jobs/llama8b_fsdp.sh run.dir=runs/llama8b_fsdp-123    goes on with the run of job 123
 #   jobs/llama8b_fsdp.sh ...                           the same here and now, under mpirun
 #
 # The job asks for whole nodes, and with them come their GPUs: no line names GPUs, so a cluster

@@ -112,6 +112,42 @@ if submit "$script" $M; then
     fi
 fi
 
+# One that runs into its time limit, goes on, and is then cancelled.  Slurm looks at limits every
+# 30 s: the signal comes 10 to 40 s after the start.
+name="job at its time limit"
+if submit -t 1 --signal=USR1@20 "$script" $M train.steps=1000000 run.log_every=1000; then
+    run=runs/llama8b_fsdp-$job
+    if wait_for 90 grep -q 'resumed at step' "llama8b_fsdp-$job.out"; then
+        ok "$name saves, is requeued and resumes"
+        went=$(sed -n 's/.*resumed at step \([0-9]*\).*/\1/p' "llama8b_fsdp-$job.out")
+        wait_for 30 has_steps $run $((went + 10))
+    else
+        not_ok "$name saves, is requeued and resumes" "$(tail -n 3 "llama8b_fsdp-$job.out")"
+    fi
+    on_cluster 10 scancel "$job"
+    over 30
+    is "cancelled job stays cancelled" "CANCELLED 1" "$(job_field JobState) $(job_field Restarts)"
+    last=$(last_metric $run step)
+    is "cancelled job has saved its last step" "$(printf 'step-%08d' "${last:-0}")" \
+        "$(basename "$(newest_checkpoint $run)")"
+fi
+
+# One that loses a rank
+name="job with a killed rank"
+if submit "$script" $M train.steps=1000000 run.log_every=1000; then
+    run=runs/llama8b_fsdp-$job
+    wait_for 30 has_steps $run 10
+    kill -KILL "$(pgrep -f "^$TRIREME train .*run.dir=$run " | tail -n 1)"
+    over 40 || echo "# $name did not end in time"
+    is "$name has failed and is not queued again" "FAILED 0" \
+        "$(job_field JobState) $(job_field Restarts)"
+    if grep -q 'task [0-3]: Killed' "llama8b_fsdp-$job.out"; then
+        ok "$name: the rank is named"
+    else
+        not_ok "$name: the rank is named" "$(tail -n 3 "llama8b_fsdp-$job.out")"
+    fi
+fi
+
 # By hand
 on_cluster 90 srun --mpi=pmix -N2 --ntasks-per-node=2 "$TRIREME" train $M \
     run.dir=by-hand train.warmup_steps=0 train.steps=20 >hand.out 2>hand.err
