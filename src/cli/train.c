@@ -32,15 +32,17 @@ int command_train(struct app *app, int argc, char **argv, struct error *err)
 {
     struct config config;
     struct session *session = NULL;
+    struct trainer *trainer = NULL;
     if (app_start_world(app, err) ||
         world_agree(app->world, arguments_config(&config, argc, argv, err), err) ||
         session_open(&session, app->world, &app->log, &app->mem, &config, SESSION_TRAIN, err))
         return -1;
-    int rc = trainer_prepare(session, err);
+    int rc = trainer_open(&trainer, session, err);
     if (!rc)
         rc = world_agree(app->world, write_plan(app, session, err), err);
     if (!rc)
-        rc = trainer_run(session, err);
+        rc = trainer_run(trainer, err);
+    trainer_close(trainer);
     session_close(session);
     return rc;
 }

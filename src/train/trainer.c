@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "train/batches.h"
 #include "train/evaluate.h"
@@ -44,8 +45,8 @@ static int make_dir(const char *path, struct error *err)
     return 0;
 }
 
-/* The run directory, on rank 0. */
-static int prepare_dir(struct session *s, struct error *err)
+/* The run directory with its log, on rank 0. */
+static int make_run(struct session *s, struct error *err)
 {
     char path[CONFIG_TEXT + 16];
     const char *dir = s->config.run.dir;
@@ -55,15 +56,7 @@ static int prepare_dir(struct session *s, struct error *err)
     if (make_dir(path, err))
         return -1;
     snprintf(path, sizeof path, "%s/log.txt", dir);
-    if (log_file(s->log, path, err))
-        return -1;
-    snprintf(path, sizeof path, "%s/config.yaml", dir);
-    return config_write(&s->config, path, err);
-}
-
-int trainer_prepare(struct session *session, struct error *err)
-{
-    return world_agree(session->world, prepare_dir(session, err), err);
+    return log_file(s->log, path, err);
 }
 
 static int open_data(struct trainer *t, struct error *err)
@@ -79,21 +72,27 @@ static int open_data(struct trainer *t, struct error *err)
     return 0;
 }
 
-static int open_metrics(struct trainer *t, struct error *err)
+/* The files of the run that tell what was done, on rank 0. */
+static int open_records(struct trainer *t, struct error *err)
 {
     char path[CONFIG_TEXT + 16];
-    snprintf(path, sizeof path, "%s/metrics.jsonl", t->s->config.run.dir);
-    t->metrics.file = NULL;
+    const char *dir = t->s->config.run.dir;
     if (world_rank(t->s->world))
         return 0;
+    snprintf(path, sizeof path, "%s/config.yaml", dir);
+    if (config_write(&t->s->config, path, err))
+        return -1;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
     return metrics_open(&t->metrics, t->s, path, t->at.step, err);
 }
 
+/* What may be wrong with the request comes before what is written into the run. */
 static int begin(struct trainer *t, struct error *err)
 {
     struct session *s = t->s;
     int found = 0;
     if (world_agree(s->world, open_data(t, err), err) ||
+        world_agree(s->world, make_run(s, err), err) ||
         saved_resume(s, t->checkpoints, &found, &t->at, err))
         return -1;
     t->saved_step = found && !strcmp(s->config.checkpoint.resume, "auto") ? t->at.step : -1;
@@ -101,7 +100,32 @@ static int begin(struct trainer *t, struct error *err)
         log_info(s->log, "resumed at step %lld", (long long)t->at.step);
     else
         weights_init(s);
-    return world_agree(s->world, open_metrics(t, err), err);
+    return world_agree(s->world, open_records(t, err), err);
+}
+
+int trainer_open(struct trainer **trainer, struct session *session, struct error *err)
+{
+    struct trainer *t = array_make(1, sizeof *t);
+    *t = (struct trainer){.s = session, .saved_step = -1};
+    snprintf(t->checkpoints, sizeof t->checkpoints, "%s/checkpoints", session->config.run.dir);
+    stop_watch();
+    world_watch(session->world, (int)session->config.run.hang_seconds);
+    if (begin(t, err)) {
+        trainer_close(t);
+        return -1;
+    }
+    *trainer = t;
+    return 0;
+}
+
+void trainer_close(struct trainer *t)
+{
+    if (!t)
+        return;
+    metrics_close(&t->metrics);
+    batches_close(&t->train);
+    batches_close(&t->valid);
+    free(t);
 }
 
 static int save(struct trainer *t, struct error *err)
@@ -242,22 +266,14 @@ static void introduce(const struct trainer *t)
              s->device->threads > 1 ? "s" : "", (double)bytes / (1 << 20));
 }
 
-int trainer_run(struct session *session, struct error *err)
+int trainer_run(struct trainer *t, struct error *err)
 {
-    struct trainer t = {.s = session, .saved_step = -1};
-    snprintf(t.checkpoints, sizeof t.checkpoints, "%s/checkpoints", session->config.run.dir);
-    stop_watch();
-    world_watch(session->world, (int)session->config.run.hang_seconds);
-    int rc = begin(&t, err);
-    if (!rc && t.at.step >= session->config.train.steps)
-        log_info(session->log, "nothing to do: step %lld of %lld is done", (long long)t.at.step,
-                 (long long)session->config.train.steps);
-    else if (!rc) {
-        introduce(&t);
-        rc = steps(&t, err);
+    int64_t last = t->s->config.train.steps;
+    if (t->at.step < last) {
+        introduce(t);
+        return steps(t, err);
     }
-    metrics_close(&t.metrics);
-    batches_close(&t.train);
-    batches_close(&t.valid);
-    return rc;
+    log_info(t->s->log, "nothing to do: step %lld of %lld is done", (long long)t->at.step,
+             (long long)last);
+    return 0;
 }

@@ -4,14 +4,19 @@
 
 #include "train/session.h"
 
-/* Make the run directory with log.txt and the effective config.yaml.  Collective.
- * Returns 0, or -1 on all ranks with err set. */
-int trainer_prepare(struct session *session, struct error *err);
+struct trainer;
 
-/* Train as the session's config asks, in its prepared run directory: resume, steps, evaluation,
- * checkpoints, metrics, trace.  Collective.  Returns 0 when all steps are done; -1 on all ranks
- * with err set: with code EXIT_SAVED and no text when a signal stopped the run and its state
- * is saved. */
-int trainer_run(struct session *session, struct error *err);
+/* Everything up to the first step: data, the run directory with log.txt, the state to resume
+ * from, then config.yaml and metrics.jsonl.  A request that cannot be met leaves those two of an
+ * earlier start as they were.  SIGUSR1 and SIGTERM are caught from here on.  Collective; session
+ * stays the caller's.  Returns 0 and a trainer for trainer_close(), or -1 on all ranks with err
+ * set. */
+int trainer_open(struct trainer **trainer, struct session *session, struct error *err);
+void trainer_close(struct trainer *trainer); /* NULL allowed */
+
+/* Train as the session's config asks: steps, evaluation, checkpoints, metrics, trace.  Collective.
+ * Returns 0 when all steps are done; -1 on all ranks with err set: with code EXIT_SAVED and no
+ * text when a signal stopped the run and its state is saved. */
+int trainer_run(struct trainer *trainer, struct error *err);
 
 #endif

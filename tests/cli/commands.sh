@@ -56,6 +56,17 @@ if timeout 60 "$TRIREME" train $M >out 2>err; then
     timeout 60 "$TRIREME" evaluate $M data.valid=valid.h5 >out 2>err
     is "evaluate" 0 $?
 
+    # A start that cannot be leaves the run as it was.
+    cat run/config.yaml run/plan.json run/metrics.jsonl >before
+    refused "another model for the run" 'step-00000002.*embed' "$TRIREME" train $M model.hidden=128 \
+        train.steps=3
+    refused "data that are gone" 'gone\.h5' "$TRIREME" train $M data.train=gone.h5 train.steps=3
+    if cat run/config.yaml run/plan.json run/metrics.jsonl | cmp -s before -; then
+        ok "a refused start leaves the run as it was"
+    else
+        not_ok "a refused start leaves the run as it was" "its files have changed"
+    fi
+
     # One flipped bit in the middle of the data is found.
     cp -r "$checkpoint" broken
     shard=$(ls -S broken/shard-* | head -n 1)

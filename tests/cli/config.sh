@@ -70,8 +70,8 @@ refused "missing data once under mpirun -n 4" 'nothing\.h5' \
     mpirun --oversubscribe -n 4 $T $M data.train=nothing.h5 train.global_batch=4
 
 # Nothing of all this left a run behind
-if [ -e "$work/run/metrics.jsonl" ]; then
-    not_ok "no run from a wrong configuration" "metrics.jsonl exists"
+if [ -e "$work/run/metrics.jsonl" ] || [ -e "$work/run/config.yaml" ]; then
+    not_ok "no run from a wrong configuration" "$(ls "$work/run")"
 else
     ok "no run from a wrong configuration"
 fi
