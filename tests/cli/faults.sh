@@ -16,10 +16,7 @@ mpirun --oversubscribe -n 2 "$TRIREME" train $M train.steps=100000 run.dir=kille
     >killed.out 2>killed.err &
 job=$!
 if wait_for 30 test -e killed/checkpoints/step-00000020; then
-    victim=$(for process in /proc/[0-9]*; do
-        [ "$(awk '/^PPid/ { print $2 }' "$process/status" 2>/dev/null)" = $job ] &&
-            grep -a -q train "$process/cmdline" && echo "${process#/proc/}"
-    done | tail -n 1)
+    victim=$(rank_pids $job | tail -n 1)
     start=$(date +%s)
     kill -KILL "$victim"
     (sleep 30; kill -KILL $job) 2>/dev/null &

@@ -4,19 +4,9 @@
 . "$(dirname "$0")/../cli/helpers.inc"
 
 make_tokens
-steps=120
+steps=200
 M="model.preset=llama-tiny device=cpu precision=fp32 data.train=train.h5 data.seq_len=32
    train.global_batch=12 train.steps=$steps train.lr=1e-3 checkpoint.resume=auto run.threads=1"
-
-# The processes of a launcher that run trireme, by rank.
-rank_pids() {
-    for process in /proc/[0-9]*; do
-        [ "$(awk '/^PPid/ { print $2 }' "$process/status" 2>/dev/null)" = "$1" ] &&
-            grep -a -q train "$process/cmdline" 2>/dev/null &&
-            echo "$(tr '\0' '\n' <"$process/environ" 2>/dev/null |
-                sed -n 's/^OMPI_COMM_WORLD_RANK=//p') ${process#/proc/}"
-    done | sort -n | cut -d' ' -f2
-}
 
 # launch N RUN: in the background; $job is the launcher.
 launch() {
@@ -42,7 +32,7 @@ signalled() {
     fi
     case $3 in
     launcher) kill -"$4" $job ;;
-    last) kill -"$4" "$(rank_pids $job | tail -n 1)" ;;
+    last) kill -"$4" "$(rank_pids $job | tail -n 1)" ;; # they are started in order
     esac
     ended
 }
