@@ -163,13 +163,26 @@ static int add_input_text(struct job *job, int i, struct error *err)
 
 /* Outputs */
 
+static int make_parent(const char *path, struct error *err)
+{
+    const char *name = strrchr(path, '/');
+    if (!name || name == path)
+        return 0;
+    char *folder = disk_path(err, "%.*s", (int)(name - path), path);
+    int rc = folder ? disk_make_folders(folder, err) : -1;
+    free(folder);
+    return rc;
+}
+
 static int open_output(const struct job *job, struct output *output, const char *source,
                        struct error *err)
 {
-    return !output->path
-               ? 0
-               : tokens_create(&output->writer, output->path, tokenizer_name(job->tokenizer),
-                               tokenizer_vocab(job->tokenizer), source, err);
+    if (!output->path)
+        return 0;
+    if (make_parent(output->path, err))
+        return -1;
+    return tokens_create(&output->writer, output->path, tokenizer_name(job->tokenizer),
+                         tokenizer_vocab(job->tokenizer), source, err);
 }
 
 static int finish_output(struct output *output, struct error *err)

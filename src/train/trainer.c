@@ -1,15 +1,14 @@
 /* trainer.c - see trainer.h. */
 #include "train/trainer.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "io/disk.h"
 #include "train/batches.h"
 #include "train/evaluate.h"
 #include "train/metrics.h"
@@ -31,20 +30,6 @@ struct trainer {
     int skips;
 };
 
-static int make_dir(const char *path, struct error *err)
-{
-    char partial[CONFIG_TEXT + 16];
-    snprintf(partial, sizeof partial, "%s", path);
-    for (char *slash = partial + 1; (slash = strchr(slash, '/')); *slash++ = '/') {
-        *slash = 0;
-        if (mkdir(partial, 0777) && errno != EEXIST)
-            return error_errno(err, "cannot create directory %s", partial);
-    }
-    if (mkdir(partial, 0777) && errno != EEXIST)
-        return error_errno(err, "cannot create directory %s", partial);
-    return 0;
-}
-
 /* The run directory with its log, on rank 0. */
 static int make_run(struct session *s, struct error *err)
 {
@@ -53,7 +38,7 @@ static int make_run(struct session *s, struct error *err)
     if (world_rank(s->world))
         return 0;
     snprintf(path, sizeof path, "%s/checkpoints", dir);
-    if (make_dir(path, err))
+    if (disk_make_folders(path, err))
         return -1;
     snprintf(path, sizeof path, "%s/log.txt", dir);
     return log_file(s->log, path, err);

@@ -33,6 +33,9 @@ is "tokenize again" 0 $?
 if h5diff before.h5 out.h5 >changes 2>&1; then ok "the same file again"; else
     not_ok "the same file again" "$(cat changes)"; fi
 
+"$TRIREME" tokenize one.txt -o new/folder/out.h5 >out 2>err
+is "tokenize into a folder that is made" "0 yes" "$? $([ -s new/folder/out.h5 ] && echo yes)"
+
 # generate and checkpoint, on a model of two steps
 make_tokens
 M="model.preset=llama-tiny device=cpu data.train=train.h5 data.seq_len=32 train.steps=2
