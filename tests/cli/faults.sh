@@ -19,11 +19,7 @@ if wait_for 30 test -e killed/checkpoints/step-00000020; then
     victim=$(rank_pids $job | tail -n 1)
     start=$(date +%s)
     kill -KILL "$victim"
-    (sleep 30; kill -KILL $job) 2>/dev/null &
-    guard=$!
-    wait $job
-    code=$?
-    kill $guard 2>/dev/null
+    ended
     seconds=$(($(date +%s) - start))
     if [ $code != 0 ] && [ $code != 75 ] && [ $seconds -lt 20 ]; then
         ok "a killed rank ends the job"
@@ -41,6 +37,20 @@ is "the next start goes on" 0 $?
 ranks 2 "$TRIREME" train $M train.steps=$until run.dir=spared >spared.out 2>spared.err
 is "as if nothing had happened" "$until $(last_metric spared loss)" \
     "$(last_metric killed step) $(last_metric killed loss)"
+
+# A rank that does not answer any more
+mpirun --oversubscribe -n 3 "$TRIREME" train $M train.steps=100000 run.dir=stuck run.hang_seconds=2 \
+    >stuck.out 2>stuck.err &
+job=$!
+wait_for 30 has_steps stuck 10
+kill -STOP "$(rank_pids $job | tail -n 1)"
+ended
+is "a stopped rank ends the job with 94" 94 $code
+if grep -q '^trireme: error: rank [01] .*no progress for 2 s: .*rank 2' stuck.err; then
+    ok "and is named"
+else
+    not_ok "and is named" "$(grep '^trireme' stuck.err | tail -n 2)"
+fi
 
 # The newest checkpoint torn by hand: the one before is taken, and it is said.
 ranks 2 "$TRIREME" train $M run.dir=torn train.steps=20 >torn.out 2>torn.err

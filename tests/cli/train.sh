@@ -14,15 +14,6 @@ launch() {
     job=$!
 }
 
-# ended RUN: wait for the job, 60 s at most; its code in $code.
-ended() {
-    ( sleep 60; kill -KILL $job ) 2>/dev/null &
-    guard=$!
-    wait $job
-    code=$?
-    kill $guard 2>/dev/null
-}
-
 # signalled N RUN WHOM SIGNAL: stop a run in its middle
 signalled() {
     launch "$1" "$2"
