@@ -93,7 +93,8 @@ mpirun --oversubscribe --bind-to none -n 2 "$trireme" train model.preset=llama-1
     train.eval_every=$((steps / 8)) checkpoint.every=$((steps / 2)) run.log_every=25 run.dir="$run"
 
 say "sample: trireme generate $run --prompt '$prompt'"
-"$trireme" generate "$run" --prompt "$prompt" --tokens 300 --temperature 0.5
+# One sequence of a small model is work for one thread.
+OMP_NUM_THREADS=1 "$trireme" generate "$run" --prompt "$prompt" --tokens 300 --temperature 0.5
 echo "
 Checkpoints are in $run/checkpoints, what happened at each step in $run/metrics.jsonl.
 Next: build/trireme config --show, and jobs/llama8b_fsdp.sh for a cluster."
