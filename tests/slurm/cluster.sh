@@ -106,6 +106,10 @@ END
 cluster_start() {
     cluster_alive && return 0
     cluster_check || return 77
+    if [ ${#CLUSTER} -gt 70 ]; then # 107 with the names of PMIx's sockets
+        echo "the name of the directory CLUSTER is too long for sockets: $CLUSTER" >&2
+        return 1
+    fi
     rm -rf "$CLUSTER"
     mkdir -p "$CLUSTER/log" "$CLUSTER/state" "$CLUSTER/tmp" || return 1
     chmod 755 "$CLUSTER"

@@ -2,7 +2,8 @@
 # run.sh - trireme under a real Slurm (cluster.sh): batch jobs, srun, signals, requeue, and the
 # two wrong starts users make.  Prints `ok`, `not ok` and `skip` lines; 77 when all is skipped.
 . "$(dirname "$0")/../cli/helpers.inc"
-export CLUSTER="$work/cluster"
+CLUSTER=$(mktemp -d /tmp/trireme-slurm.XXXXXX) # names of sockets must be short
+export CLUSTER
 CLUSTER_SELF=$top/tests/slurm/cluster.sh
 . "$CLUSTER_SELF"
 cleanup() { cluster_stop; }
