@@ -4,7 +4,7 @@
 # Installs what is missing (as root; else says what to ask for), builds in build/, makes token
 # files from the given texts or from the Debian Reference, trains a 10-million-parameter Llama on
 # two ranks, each holding half of every parameter, and lets the result speak.  After the
-# installation that takes two to four minutes on two cores.  Run it again and it continues with
+# installation that takes one to three minutes on two cores.  Run it again and it continues with
 # what is there already: a build, token files, a half-done or done training.
 #
 # To start anew: rm -r data runs/quickstart
