@@ -8,3 +8,4 @@ include $(top_srcdir)/tests/mpi/local.mk
 include $(top_srcdir)/tests/slurm/local.mk
 include $(top_srcdir)/tests/golden/local.mk
 include $(top_srcdir)/tests/bench/local.mk
+include $(top_srcdir)/tests/sanitize/local.mk

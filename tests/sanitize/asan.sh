@@ -1,0 +1,96 @@
+#!/bin/bash
+# asan.sh - build with AddressSanitizer and UndefinedBehaviorSanitizer, and run the tests.
+#
+# Run by `make check-asan` in a configured build directory.  Builds in build-asan/ there, with
+# the same options of configure; a second run builds only what changed.  FULL=1 runs the MPI
+# programs at 1 to 4 ranks instead of 1 and 3, and all of tests/cli.
+set -u
+export LC_ALL=C
+own=$(cd "$(dirname "$0")" && pwd)
+source=$(cd "$own/../.." && pwd)
+outer=$PWD build=$PWD/build-asan
+flags="-O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined"
+export BUILDDIR=$build TRIREME=$build/trireme TRIREME_BUILD=$build
+
+die() { echo "asan.sh: $*" >&2; exit 1; }
+
+# Sources that are configured themselves cannot be built elsewhere: build a copy of them.
+copy_configured_sources() {
+    [ -e "$source/config.status" ] || return 0
+    $MAKE -s distdir distdir=build-asan/source || die "make distdir failed"
+    source=$build/source
+}
+
+build() {
+    [ -e config.status ] || die "run configure first, or make check-asan where that was done"
+    mkdir -p "$build" && copy_configured_sources && cd "$build" || exit 1
+    $CC -g -c -o keep_loaded.o "$own/keep_loaded.c" || exit 1
+    if [ ! config.status -nt "$source/configure" ] || [ ! config.status -nt "$own/asan.sh" ]; then
+        eval "set -- $("$outer/config.status" --config)"
+        # Sanitizers make the compiler see truncations where there are none: no -Werror.
+        "$source/configure" -q "$@" --disable-werror CFLAGS="$flags" \
+            LIBS="$build/keep_loaded.o" || die "configure failed"
+    fi
+    case " ${MAKEFLAGS-} " in
+    *jobserver* | *\ -j*) parallel= ;;
+    *) parallel=-j$(nproc) ;;
+    esac
+    $MAKE -s $parallel all && $MAKE -s $parallel check TESTS= || die "the build failed"
+}
+
+# Blocks are filled with bytes that read as NaN, so that what is used before it is written
+# shows in a result.  Whole stacks name the function a leak belongs to.
+set_options() {
+    options=exitcode=99:allocator_may_return_null=1:detect_stack_use_after_return=1
+    options=$options:strict_string_checks=1:max_malloc_fill_size=16777216:malloc_fill_byte=255
+    options=$options:fast_unwind_on_malloc=0:quarantine_size_mb=16
+    export ASAN_OPTIONS=$options UBSAN_OPTIONS=print_stacktrace=1
+    export LSAN_OPTIONS=suppressions=$own/asan.supp:print_suppressions=0
+    export OMPI_MCA_mpi_yield_when_idle=1 srcdir=$source
+    if "$TRIREME" --version 2>&1 | grep -q 'LeakSanitizer has encountered a fatal error'; then
+        export ASAN_OPTIONS=$options:detect_leaks=0
+        echo "skip leaks: they cannot be looked for here (ptrace is not allowed)"
+    fi
+}
+
+unit_programs() {
+    for program in $UNIT_TESTS; do
+        if OMP_NUM_THREADS=2 timeout -k 5 600 "./$program" >one.log 2>&1; then
+            echo "ok ${program##*/}"
+        else
+            echo "not ok ${program##*/}: exit code $?"
+            grep -a -A 25 -m 1 -E 'ERROR: |runtime error: |\[  FAILED' one.log | sed 's/^/#   /'
+        fi
+    done
+}
+
+# script COMMAND...: a script with checks of its own.  What it leaves behind in the background
+# would hold a pipe open, hence the file.
+script() {
+    "$@" >one.log 2>&1
+    code=$?
+    cat one.log
+    [ $code = 0 ] || grep -q '^not ok ' one.log || echo "not ok ${1##*/}: exit code $code"
+}
+
+run_all() {
+    scripts="commands config faults"
+    ranks="1 3"
+    if [ -n "${FULL-}" ]; then
+        scripts=$(cd "$source/tests/cli" && echo *.sh | sed 's/\.sh//g')
+        ranks="1 2 3 4"
+    fi
+    unit_programs
+    TIMEOUT=600 RANKS=$ranks script "$source/tests/mpi/run.sh" $MPI_TESTS
+    RANKS="1 2" script "$own/commands.sh"
+    for name in $scripts; do
+        script "$source/tests/cli/$name.sh"
+    done
+}
+
+build
+set_options
+run_all </dev/null 2>&1 | tee check.log
+failed=$(grep -c '^not ok ' check.log) passed=$(grep -c '^ok ' check.log)
+echo "check-asan: $passed passed, $failed failed, $(grep -c '^skip ' check.log) skipped, $SECONDS s"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
