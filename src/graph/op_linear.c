@@ -44,65 +44,6 @@ static void linear_gradient(struct autodiff *ad, int index)
         autodiff_give(ad, node.in[2], dy);
 }
 
-static struct gemm linear_gemm(const struct graph *graph, const struct graph_node *node)
-{
-    int64_t rows = dim(graph, node->in[0], 0), in = dim(graph, node->in[0], 1);
-    int64_t out = dim(graph, node->in[1], 0);
-    return (struct gemm){
-        .dt = graph->dtype,
-        .dt_c = node->attrs.out,
-        .trans_b = 1,
-        .m = rows,
-        .n = out,
-        .k = in,
-        .lda = in,
-        .ldb = in,
-        .ldc = out,
-    };
-}
-
-static double gemm_flops(const struct gemm *g)
-{
-    return 2.0 * (double)g->m * (double)g->n * (double)g->k;
-}
-
-static double linear_flops(const struct graph *graph, const struct graph_node *node)
-{
-    struct gemm g = linear_gemm(graph, node);
-    return gemm_flops(&g);
-}
-
-static size_t linear_scratch(struct device *d, const struct graph *graph,
-                             const struct graph_node *node)
-{
-    struct gemm g = linear_gemm(graph, node);
-    return d->ops->gemm_scratch(d, &g);
-}
-
-static int gemm_run(struct gemm *g, const struct op_call *call, struct error *err)
-{
-    return call->device->ops->gemm(call->device, g, call->scratch, err);
-}
-
-static int linear_run(const struct op_call *call, struct error *err)
-{
-    struct gemm g = linear_gemm(call->graph, call->node);
-    g.a = call->in[0];
-    g.b = call->in[1];
-    g.addend = call->in[2];
-    g.c = call->out[0];
-    return gemm_run(&g, call, err);
-}
-
-const struct op op_linear = {
-    .name = "linear",
-    .shapes = linear_shapes,
-    .gradient = linear_gradient,
-    .flops = linear_flops,
-    .scratch = linear_scratch,
-    .run = linear_run,
-};
-
 /* dx [rows, in] = dy [rows, out] w [out, in] + before */
 static void input_grad_shapes(struct graph *graph, struct graph_node *node)
 {
@@ -110,99 +51,100 @@ static void input_grad_shapes(struct graph *graph, struct graph_node *node)
     node->out[0] = graph_value(graph, VALUE_TEMP, graph->dtype, 2, shape);
 }
 
+/* The product of y = x w^T: inputs x, w, addend. */
+static struct gemm forward_gemm(const struct graph *graph, const struct graph_node *node)
+{
+    int64_t in = dim(graph, node->in[0], 1), out = dim(graph, node->in[1], 0);
+    return (struct gemm){.dt_c = node->attrs.out,
+                         .trans_b = 1,
+                         .m = dim(graph, node->in[0], 0),
+                         .n = out,
+                         .k = in,
+                         .lda = in,
+                         .ldb = in,
+                         .ldc = out};
+}
+
+/* Inputs dy, w, and the gradient that is there already. */
 static struct gemm input_grad_gemm(const struct graph *graph, const struct graph_node *node)
 {
-    int64_t rows = dim(graph, node->in[0], 0), out = dim(graph, node->in[0], 1);
-    int64_t in = dim(graph, node->in[1], 1);
-    return (struct gemm){
-        .dt = graph->dtype,
-        .dt_c = graph->dtype,
-        .m = rows,
-        .n = in,
-        .k = out,
-        .lda = out,
-        .ldb = in,
-        .ldc = in,
-    };
+    int64_t out = dim(graph, node->in[0], 1), in = dim(graph, node->in[1], 1);
+    return (struct gemm){.dt_c = graph->dtype,
+                         .m = dim(graph, node->in[0], 0),
+                         .n = in,
+                         .k = out,
+                         .lda = out,
+                         .ldb = in,
+                         .ldc = in};
 }
 
-static double input_grad_flops(const struct graph *graph, const struct graph_node *node)
+/* dw [out, in] (+)= dy^T [out, rows] x [rows, in]; inputs dy, x. */
+static struct gemm weight_grad_gemm(const struct graph *graph, const struct graph_node *node)
 {
-    struct gemm g = input_grad_gemm(graph, node);
-    return gemm_flops(&g);
+    int64_t out = dim(graph, node->in[0], 1), in = dim(graph, node->in[1], 1);
+    return (struct gemm){.dt_c = DTYPE_F32,
+                         .trans_a = 1,
+                         .m = out,
+                         .n = in,
+                         .k = dim(graph, node->in[0], 0),
+                         .lda = out,
+                         .ldb = in,
+                         .ldc = in};
 }
 
-static size_t input_grad_scratch(struct device *d, const struct graph *graph,
-                                 const struct graph_node *node)
+static struct gemm gemm_of(const struct graph *graph, const struct graph_node *node)
 {
-    struct gemm g = input_grad_gemm(graph, node);
+    struct gemm g = node->op == &op_linear              ? forward_gemm(graph, node)
+                    : node->op == &op_linear_input_grad ? input_grad_gemm(graph, node)
+                                                        : weight_grad_gemm(graph, node);
+    g.dt = graph->dtype;
+    return g;
+}
+
+static double flops(const struct graph *graph, const struct graph_node *node)
+{
+    struct gemm g = gemm_of(graph, node);
+    return 2.0 * (double)g.m * (double)g.n * (double)g.k;
+}
+
+static size_t scratch(struct device *d, const struct graph *graph, const struct graph_node *node)
+{
+    struct gemm g = gemm_of(graph, node);
     return d->ops->gemm_scratch(d, &g);
 }
 
-static int input_grad_run(const struct op_call *call, struct error *err)
+static int run(const struct op_call *call, struct error *err)
 {
-    struct gemm g = input_grad_gemm(call->graph, call->node);
+    struct gemm g = gemm_of(call->graph, call->node);
     g.a = call->in[0];
     g.b = call->in[1];
-    g.addend = call->in[2];
     g.c = call->out[0];
-    return gemm_run(&g, call, err);
+    g.addend = call->accumulate ? g.c : call->in[2];
+    return call->device->ops->gemm(call->device, &g, call->scratch, err);
 }
+
+const struct op op_linear = {
+    .name = "linear",
+    .shapes = linear_shapes,
+    .gradient = linear_gradient,
+    .flops = flops,
+    .scratch = scratch,
+    .run = run,
+};
 
 const struct op op_linear_input_grad = {
     .name = "linear_input_grad",
     .shapes = input_grad_shapes,
-    .flops = input_grad_flops,
-    .scratch = input_grad_scratch,
-    .run = input_grad_run,
+    .flops = flops,
+    .scratch = scratch,
+    .run = run,
 };
-
-/* dw [out, in] (+)= dy^T [out, rows] x [rows, in] */
-static struct gemm weight_grad_gemm(const struct graph *graph, const struct graph_node *node)
-{
-    int64_t rows = dim(graph, node->in[0], 0), out = dim(graph, node->in[0], 1);
-    int64_t in = dim(graph, node->in[1], 1);
-    return (struct gemm){
-        .dt = graph->dtype,
-        .dt_c = DTYPE_F32,
-        .trans_a = 1,
-        .m = out,
-        .n = in,
-        .k = rows,
-        .lda = out,
-        .ldb = in,
-        .ldc = in,
-    };
-}
-
-static double weight_grad_flops(const struct graph *graph, const struct graph_node *node)
-{
-    struct gemm g = weight_grad_gemm(graph, node);
-    return gemm_flops(&g);
-}
-
-static size_t weight_grad_scratch(struct device *d, const struct graph *graph,
-                                  const struct graph_node *node)
-{
-    struct gemm g = weight_grad_gemm(graph, node);
-    return d->ops->gemm_scratch(d, &g);
-}
-
-static int weight_grad_run(const struct op_call *call, struct error *err)
-{
-    struct gemm g = weight_grad_gemm(call->graph, call->node);
-    g.a = call->in[0];
-    g.b = call->in[1];
-    g.c = call->out[0];
-    g.addend = call->accumulate ? g.c : NULL;
-    return gemm_run(&g, call, err);
-}
 
 const struct op op_linear_weight_grad = {
     .name = "linear_weight_grad",
-    .flops = weight_grad_flops,
-    .scratch = weight_grad_scratch,
-    .run = weight_grad_run,
+    .flops = flops,
+    .scratch = scratch,
+    .run = run,
 };
 
 static void add_shapes(struct graph *graph, struct graph_node *node)
