@@ -1,10 +1,14 @@
 /* trainer.c - see trainer.h. */
 #include "train/trainer.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include "base/array.h"
 #include "base/clock.h"
@@ -28,20 +32,39 @@ struct trainer {
     struct position at;
     int64_t saved_step; /* of the newest checkpoint; -1: none */
     int skips;
+    int lock; /* of the run directory, on rank 0; -1: none */
 };
 
-/* The run directory with its log, on rank 0. */
-static int make_run(struct session *s, struct error *err)
+/* Two starts in one run directory would spoil each other's files.  The lock goes with the
+ * process; a file system that knows no locks does without. */
+static int lock_run(struct trainer *t, struct error *err)
 {
     char path[CONFIG_TEXT + 16];
-    const char *dir = s->config.run.dir;
-    if (world_rank(s->world))
+    const char *dir = t->s->config.run.dir;
+    snprintf(path, sizeof path, "%s/lock", dir);
+    t->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (t->lock < 0)
+        return error_errno(err, "cannot create %s", path);
+    if (flock(t->lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+        return error_set(err,
+                         "run.dir %s is in use by another start of trireme; end that one, or "
+                         "name another directory",
+                         dir);
+    return 0;
+}
+
+/* The run directory with its log, on rank 0. */
+static int make_run(struct trainer *t, struct error *err)
+{
+    char path[CONFIG_TEXT + 16];
+    const char *dir = t->s->config.run.dir;
+    if (world_rank(t->s->world))
         return 0;
     snprintf(path, sizeof path, "%s/checkpoints", dir);
-    if (disk_make_folders(path, err))
+    if (disk_make_folders(path, err) || lock_run(t, err))
         return -1;
     snprintf(path, sizeof path, "%s/log.txt", dir);
-    return log_file(s->log, path, err);
+    return log_file(t->s->log, path, err);
 }
 
 static int open_data(struct trainer *t, struct error *err)
@@ -77,7 +100,7 @@ static int begin(struct trainer *t, struct error *err)
     struct session *s = t->s;
     int found = 0;
     if (world_agree(s->world, open_data(t, err), err) ||
-        world_agree(s->world, make_run(s, err), err) ||
+        world_agree(s->world, make_run(t, err), err) ||
         saved_resume(s, t->checkpoints, &found, &t->at, err))
         return -1;
     t->saved_step = found && !strcmp(s->config.checkpoint.resume, "auto") ? t->at.step : -1;
@@ -91,7 +114,7 @@ static int begin(struct trainer *t, struct error *err)
 int trainer_open(struct trainer **trainer, struct session *session, struct error *err)
 {
     struct trainer *t = array_make(1, sizeof *t);
-    *t = (struct trainer){.s = session, .saved_step = -1};
+    *t = (struct trainer){.s = session, .saved_step = -1, .lock = -1};
     snprintf(t->checkpoints, sizeof t->checkpoints, "%s/checkpoints", session->config.run.dir);
     stop_watch();
     world_watch(session->world, (int)session->config.run.hang_seconds);
@@ -110,6 +133,8 @@ void trainer_close(struct trainer *t)
     metrics_close(&t->metrics);
     batches_close(&t->train);
     batches_close(&t->valid);
+    if (t->lock >= 0)
+        close(t->lock);
     free(t);
 }
 
