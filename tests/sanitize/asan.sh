@@ -44,7 +44,7 @@ set_options() {
     options=exitcode=99:allocator_may_return_null=1:detect_stack_use_after_return=1
     options=$options:strict_string_checks=1:max_malloc_fill_size=16777216:malloc_fill_byte=255
     options=$options:fast_unwind_on_malloc=0:quarantine_size_mb=16
-    export ASAN_OPTIONS=$options UBSAN_OPTIONS=print_stacktrace=1
+    export ASAN_OPTIONS=$options UBSAN_OPTIONS=exitcode=99:print_stacktrace=1
     export LSAN_OPTIONS=suppressions=$own/asan.supp:print_suppressions=0
     export OMPI_MCA_mpi_yield_when_idle=1 srcdir=$source
     if "$TRIREME" --version 2>&1 | grep -q 'LeakSanitizer has encountered a fatal error'; then
