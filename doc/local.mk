@@ -1,7 +1,7 @@
 # The section on keys is printed by a small program from the table that parses them.  It runs
 # while trireme is built, so it is compiled by CC_FOR_BUILD and needs no library.
 man_MANS = doc/trireme.1 doc/trireme-config.5
-EXTRA_DIST += doc/architecture.md doc/development.md doc/trireme.1.in doc/trireme-config.5.in doc/keys.c
+EXTRA_DIST += doc/architecture.md doc/development.md doc/performance.md doc/trireme.1.in doc/trireme-config.5.in doc/keys.c
 CLEANFILES += $(man_MANS) doc/keys
 keys_sources = $(srcdir)/doc/keys.c $(srcdir)/src/config/key.c $(srcdir)/src/config/nearest.c \
 	$(srcdir)/src/config/presets.c $(srcdir)/src/config/schema.c $(srcdir)/src/config/show.c \
