@@ -1,7 +1,6 @@
 /* control.c - world.h's small collectives, on a lane of their own.
  *
- * Barrier and agreement are one MPI_Iallreduce (logarithmic in the ranks); whatever moves
- * data uses the group of all ranks.  None blocks the communication thread, so the streams
+ * All use the group of all ranks.  None blocks the communication thread, so the streams
  * advance meanwhile.  They have no way to report a failure of MPI itself: it ends the job.
  */
 #include <stdio.h>
@@ -19,58 +18,6 @@ static void must(struct world *world, int rc, const struct error *err)
     world_abort(world, EXIT_NODE);
 }
 
-struct lowest {
-    struct comm_op op; /* first */
-    struct world *world;
-    int value[2], result[2];
-    int posted;
-    MPI_Request request;
-};
-
-static int lowest_failed(struct lowest *l, int rc)
-{
-    char why[MPI_MAX_ERROR_STRING + 1] = "";
-    int length = 0;
-    MPI_Error_string(rc, why, &length);
-    error_set(&l->op.err, "agreement of all ranks: %s", why);
-    return STEP_DONE;
-}
-
-static int step_lowest(struct comm_op *op)
-{
-    struct lowest *l = (struct lowest *)op;
-    int flag = 0, rc = MPI_SUCCESS;
-    if (!l->posted++)
-        rc = MPI_Iallreduce(l->value, l->result, 2, MPI_INT, MPI_MIN, l->world->control,
-                            &l->request);
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Test(&l->request, &flag, MPI_STATUS_IGNORE);
-    if (rc != MPI_SUCCESS)
-        return lowest_failed(l, rc);
-    return flag ? STEP_DONE : STEP_WAITS;
-}
-
-/* Each of the two values becomes the lowest of all ranks. */
-static void world_lowest(struct world *world, int value[2])
-{
-    struct lowest l = {.op = {.step = step_lowest, .lane = LANE_CONTROL},
-                       .world = world,
-                       .value = {value[0], value[1]}};
-    if (world->size == 1)
-        return;
-    thread_submit(world->thread, &l.op);
-    thread_wait(world->thread, &l.op);
-    must(world, l.op.err.text[0] ? -1 : 0, &l.op.err);
-    value[0] = l.result[0];
-    value[1] = l.result[1];
-}
-
-void world_barrier(struct world *world)
-{
-    int nothing[2] = {0, 0};
-    world_lowest(world, nothing);
-}
-
 void world_broadcast(struct world *world, void *data, size_t bytes, int root)
 {
     struct comm_op op = {.peer = root, .recv = data, .elems = (int64_t)bytes, .dtype = DTYPE_U8};
@@ -85,6 +32,28 @@ void world_all_gather(struct world *world, void *all, const void *mine, size_t b
     struct error err = {0};
     group_start(world->whole, LANE_CONTROL, &op, &kind_all_gather);
     must(world, comm_wait(&op, &err), &err);
+}
+
+/* Each of the two values becomes the lowest of all ranks.  Every rank hears from every other by
+ * itself, so that one that stays away is missed by name (world_watch()). */
+static void world_lowest(struct world *world, int value[2])
+{
+    struct error err = {0};
+    if (world->size == 1)
+        return;
+    int(*all)[2] = calloc((size_t)world->size, sizeof *all);
+    must(world, all ? 0 : error_set(&err, "out of memory: agreement of all ranks"), &err);
+    world_all_gather(world, all, value, sizeof *all);
+    for (int r = 0; r < world->size; r++)
+        for (int i = 0; i < 2; i++)
+            value[i] = all[r][i] < value[i] ? all[r][i] : value[i];
+    free(all);
+}
+
+void world_barrier(struct world *world)
+{
+    int nothing[2] = {0, 0};
+    world_lowest(world, nothing);
 }
 
 /* Every rank takes all values and reduces them in rank order: the same bits on all. */

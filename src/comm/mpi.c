@@ -25,7 +25,7 @@ void transport_describe(const struct comm_op *op, char *text, size_t bytes)
     const struct group *g = op->group;
     struct transfer x = {0};
     if (!op->kind) {
-        snprintf(text, bytes, "agreement or barrier of all ranks");
+        snprintf(text, bytes, "a call of the communication thread");
         return;
     }
     if (op->retired < op->posted)

@@ -16,7 +16,6 @@ struct world {
     struct mem *mem;
     struct thread *thread;
     MPI_Comm comm;       /* of every message */
-    MPI_Comm control;    /* of barriers and agreement */
     struct group *whole; /* all ranks, for LANE_CONTROL only */
     int rank, size, node, nodes, local_rank, local_size, cores;
     int splits;  /* groups are told apart by the tags this gives them */

@@ -102,7 +102,6 @@ static int start_mpi(struct world *world, struct error *err)
     MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world->size);
     MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &world->comm));
-    MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &world->control));
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag_max, &found);
     world->tag_max = found ? *tag_max : 32767;
     read_library(world);
@@ -123,8 +122,6 @@ static void call_stop(void *arg)
     MPI_Finalized(&ended);
     if (!started || ended)
         return;
-    if (world->control != MPI_COMM_NULL)
-        MPI_Comm_free(&world->control);
     if (world->comm != MPI_COMM_NULL)
         MPI_Comm_free(&world->comm);
     MPI_Finalize();
@@ -148,7 +145,7 @@ int world_start(struct world **world, struct mem *mem, struct error *err)
     if (!w)
         return error_set(err, "out of memory: world");
     w->mem = mem;
-    w->comm = w->control = MPI_COMM_NULL;
+    w->comm = MPI_COMM_NULL;
     if (gethostname(w->host, sizeof w->host - 1))
         snprintf(w->host, sizeof w->host, "unknown");
     if (launch_check(&launch, 0, &own))

@@ -40,10 +40,9 @@ ranks 2 "$TRIREME" train $M train.steps=$until run.dir=spared >spared.out 2>spar
 is "as if nothing had happened" "$until $(last_metric spared loss)" \
     "$(last_metric killed step) $(last_metric killed loss)"
 
-# A rank that does not answer any more.  Nothing is saved meanwhile: a rank that waits for the
-# agreement of all cannot tell whose is missing.
+# A rank that does not answer any more, in a transfer or in the agreements of a save.
 mpirun --oversubscribe -n 3 "$TRIREME" train $M train.steps=100000 run.dir=stuck run.hang_seconds=2 \
-    checkpoint.every=0 >stuck.out 2>stuck.err &
+    checkpoint.every=1 >stuck.out 2>stuck.err &
 job=$!
 wait_for 30 has_steps stuck 10
 kill -STOP "$(rank_pids $job | tail -n 1)"
