@@ -75,13 +75,7 @@ struct step_input rig_input(const struct session *s, int64_t step)
 {
     const struct config_train *c = &s->config.train;
     return (struct step_input){
-        .adamw = {.lr = (float)rate_at(c, step),
-                  .beta1 = (float)c->beta1,
-                  .beta2 = (float)c->beta2,
-                  .eps = (float)c->eps,
-                  .weight_decay = (float)c->weight_decay,
-                  .bias1 = (float)(1 - pow(c->beta1, (double)step)),
-                  .bias2 = (float)(1 - pow(c->beta2, (double)step))},
+        .adamw = rate_adamw(c, step),
         .decay_all = c->decay == DECAY_ALL,
         .clip = c->clip,
         .nominal_targets = (double)(s->layout.global_batch * s->config.data.seq_len),
