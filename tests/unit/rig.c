@@ -1,7 +1,6 @@
 /* rig.c - see rig.h. */
 #include "tests/unit/rig.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
