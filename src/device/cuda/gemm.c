@@ -1,0 +1,334 @@
+/* gemm.c - matrix products by cuBLASLt.
+ *
+ * The library's matrices are column-major.  Read that way, row-major memory of x is its transpose,
+ * so c = a' b' is given to it as c^T = b'^T a'^T: operands change places and nothing is moved.
+ *
+ * The algorithm of a product is the library's first suggestion, which depends on the shape, the
+ * alignment of the pointers, the scratch and the chip alone; there is no search by time, so two
+ * runs take the same.  Sums split over blocks are allowed only where the parts are kept in fp32
+ * and added in a second kernel, in order.  The descriptors are kept for every distinct product;
+ * asking for a suggestion runs nothing, so products may first be met while a graph is recorded.
+ *
+ * What the library has nothing for, and k = 0, is done by gemm_plain.cu.
+ */
+#include <cublasLt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "device/cuda/gemm_plain.h"
+#include "device/cuda/state.h"
+
+enum addend { ADDEND_NONE, ADDEND_SELF, ADDEND_OTHER };
+
+/* What makes two products the same; without padding, so that bytes compare. */
+struct key {
+    int64_t dt, dt_c, trans_a, trans_b, addend;
+    int64_t m, n, k, lda, ldb, ldc;
+    int64_t align_a, align_b, align_c, align_addend; /* bytes */
+};
+
+struct product {
+    struct key key;
+    int plain; /* 1: the library has no algorithm; all below is unused */
+    cublasLtMatmulDesc_t op;
+    cublasLtMatrixLayout_t a, b, c; /* of our a, b, c; the library's A is our b */
+    cublasLtMatmulAlgo_t algo;
+    size_t workspace_bytes;
+    struct product *next; /* in its bucket */
+};
+
+enum { BUCKETS = 256 };
+
+struct cuda_gemms {
+    cublasLtHandle_t handle;
+    struct product *buckets[BUCKETS];
+};
+
+enum { WORKSPACE_ALIGN = 256 }; /* as the library asks; scratch may have less */
+
+/* Set err to the shape and what cuBLASLt was asked to do. */
+static int failed(cublasStatus_t status, const char *call, const struct key *key, struct error *err)
+{
+    return error_set(err, "cuBLASLt: %.*s: %s, in %s[%lld,%lld] x %s[%lld,%lld] to %s",
+                     (int)strcspn(call, "("), call, cublasLtGetStatusString(status),
+                     dtype_name((enum dtype)key->dt), (long long)key->m, (long long)key->k,
+                     dtype_name((enum dtype)key->dt), (long long)key->k, (long long)key->n,
+                     dtype_name((enum dtype)key->dt_c));
+}
+
+/* Set err and go to fail where a call on a product does not succeed. */
+#define CHECK(call)                             \
+    do {                                        \
+        cublasStatus_t status_ = (call);        \
+        if (status_ != CUBLAS_STATUS_SUCCESS) { \
+            failed(status_, #call, key, err);   \
+            goto fail;                          \
+        }                                       \
+    } while (0)
+
+static cudaDataType_t type_of(int64_t dt)
+{
+    return dt == DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+/* The largest power of two that divides the address; more than 16 helps no kernel. */
+static int64_t alignment(const void *address)
+{
+    uintptr_t bits = (uintptr_t)address | 16;
+    return (int64_t)(bits & (~bits + 1));
+}
+
+static struct key key_of(const struct gemm *g)
+{
+    return (struct key){
+        .dt = g->dt,
+        .dt_c = g->dt_c,
+        .trans_a = g->trans_a != 0,
+        .trans_b = g->trans_b != 0,
+        .addend = !g->addend          ? ADDEND_NONE
+                  : g->addend == g->c ? ADDEND_SELF
+                                      : ADDEND_OTHER,
+        .m = g->m,
+        .n = g->n,
+        .k = g->k,
+        .lda = g->lda,
+        .ldb = g->ldb,
+        .ldc = g->ldc,
+        .align_a = alignment(g->a),
+        .align_b = alignment(g->b),
+        .align_c = alignment(g->c),
+        .align_addend = alignment(g->addend ? g->addend : g->c),
+    };
+}
+
+/* Room for eight partial results of splitting k, which is where workspace pays; the library's
+ * advice for Hopper is 32 MiB in all. */
+static size_t workspace_bytes(int64_t m, int64_t n)
+{
+    const size_t least = (size_t)64 << 10, most = (size_t)32 << 20;
+    if (m >= (int64_t)most || n >= (int64_t)most)
+        return most;
+    size_t bytes = (size_t)m * (size_t)n * 8 * sizeof(float);
+    bytes = (bytes + least - 1) / least * least;
+    return bytes < least ? least : bytes > most ? most : bytes;
+}
+
+size_t cuda_gemm_scratch(struct device *d, const struct gemm *g)
+{
+    if (g->m == 0 || g->n == 0 || g->k == 0)
+        return 0;
+    return workspace_bytes(g->m, g->n) + WORKSPACE_ALIGN;
+}
+
+static void product_destroy(struct product *p)
+{
+    if (!p)
+        return;
+    if (p->op)
+        cublasLtMatmulDescDestroy(p->op);
+    if (p->a)
+        cublasLtMatrixLayoutDestroy(p->a);
+    if (p->b)
+        cublasLtMatrixLayoutDestroy(p->b);
+    if (p->c)
+        cublasLtMatrixLayoutDestroy(p->c);
+    free(p);
+}
+
+/* Layout of the [rows, cols] matrix whose transpose is stored where trans is 1, as the library
+ * sees it: by columns, the other way round. */
+static cublasStatus_t describe(cublasLtMatrixLayout_t *layout, int64_t dt, int64_t rows,
+                               int64_t cols, int64_t ld, int64_t trans)
+{
+    return cublasLtMatrixLayoutCreate(layout, type_of(dt), (uint64_t)(trans ? rows : cols),
+                                      (uint64_t)(trans ? cols : rows), ld);
+}
+
+static int make_descriptors(struct product *p, struct error *err)
+{
+    const struct key *key = &p->key;
+    const int32_t trans_b = key->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const int32_t trans_a = key->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    CHECK(cublasLtMatmulDescCreate(&p->op, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    CHECK(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSA, &trans_b,
+                                         sizeof trans_b));
+    CHECK(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSB, &trans_a,
+                                         sizeof trans_a));
+    CHECK(describe(&p->a, key->dt, key->m, key->k, key->lda, key->trans_a));
+    CHECK(describe(&p->b, key->dt, key->k, key->n, key->ldb, key->trans_b));
+    CHECK(describe(&p->c, key->dt_c, key->m, key->n, key->ldc, 0));
+    return 0;
+fail:
+    return -1;
+}
+
+static int set_preference(cublasLtMatmulPreference_t preference, const struct key *key,
+                          struct error *err)
+{
+    const uint64_t bytes = workspace_bytes(key->m, key->n);
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t name;
+        uint32_t value;
+    } small[] = {
+        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)key->align_b},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)key->align_a},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)key->align_addend},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)key->align_c},
+    };
+    CHECK(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                               &bytes, sizeof bytes));
+    for (size_t i = 0; i < sizeof small / sizeof small[0]; i++)
+        CHECK(cublasLtMatmulPreferenceSetAttribute(preference, small[i].name, &small[i].value,
+                                                   sizeof small[i].value));
+    return 0;
+fail:
+    return -1;
+}
+
+static int has_none(cublasStatus_t status, int count)
+{
+    return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+           (status == CUBLAS_STATUS_SUCCESS && count == 0);
+}
+
+/* The own kernel is many times slower: say so where that can be felt. */
+static void tell_plain(const struct key *key, cublasStatus_t status)
+{
+    struct error why;
+    if ((double)key->m * (double)key->n * (double)key->k < 1e9)
+        return;
+    failed(status, "no algorithm", key, &why);
+    log_warn(NULL, "%s: multiplied by a slow kernel", why.text);
+}
+
+/* The library's first suggestion; p->plain where it has none. */
+static int choose(struct product *p, cublasLtHandle_t handle, struct error *err)
+{
+    const struct key *key = &p->key;
+    cublasLtMatmulPreference_t preference = NULL;
+    cublasLtMatmulHeuristicResult_t found = {0};
+    int count = 0, result = -1;
+    CHECK(cublasLtMatmulPreferenceCreate(&preference));
+    if (set_preference(preference, key, err))
+        goto fail;
+    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, p->op, p->b, p->a, p->c, p->c,
+                                                           preference, 1, &found, &count);
+    p->plain = has_none(status, count);
+    if (p->plain)
+        tell_plain(key, status);
+    else {
+        CHECK(status);
+        CHECK(found.state);
+    }
+    p->algo = found.algo;
+    p->workspace_bytes = found.workspaceSize;
+    result = 0;
+fail:
+    if (preference)
+        cublasLtMatmulPreferenceDestroy(preference);
+    return result;
+}
+
+static struct product *product_create(const struct key *key, cublasLtHandle_t handle,
+                                      struct error *err)
+{
+    struct product *p = calloc(1, sizeof *p);
+    if (!p) {
+        error_set(err, "out of memory: a matrix product");
+        return NULL;
+    }
+    p->key = *key;
+    if (make_descriptors(p, err) || choose(p, handle, err)) {
+        product_destroy(p);
+        return NULL;
+    }
+    return p;
+}
+
+static struct product *find_or_create(struct cuda_gemms *s, const struct key *key,
+                                      struct error *err)
+{
+    struct product **bucket = &s->buckets[hash_bytes(key, sizeof *key) % BUCKETS];
+    for (struct product *p = *bucket; p; p = p->next)
+        if (!memcmp(&p->key, key, sizeof *key))
+            return p;
+    struct product *p = product_create(key, s->handle, err);
+    if (!p)
+        return NULL;
+    p->next = *bucket;
+    *bucket = p;
+    return p;
+}
+
+static int multiply(struct device *d, const struct product *p, const struct gemm *g, void *scratch,
+                    struct error *err)
+{
+    const struct key *key = &p->key;
+    const float one = 1, beta = g->addend ? 1 : 0;
+    const void *addend = g->addend ? g->addend : g->c;
+    uintptr_t start = ((uintptr_t)scratch + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN;
+    CHECK(cublasLtMatmul(cuda_state(d)->gemms->handle, p->op, &one, g->b, p->b, g->a, p->a, &beta,
+                         addend, p->c, g->c, p->c, &p->algo, (void *)(start * WORKSPACE_ALIGN),
+                         p->workspace_bytes, cuda_compute(d)));
+    return 0;
+fail:
+    return -1;
+}
+
+int cuda_gemm(struct device *d, const struct gemm *g, void *scratch, struct error *err)
+{
+    const struct key key = key_of(g);
+    if (g->m == 0 || g->n == 0)
+        return 0;
+    if (g->k == 0) {
+        cuda_gemm_plain(cuda_compute(d), g);
+        return 0;
+    }
+    struct product *p = find_or_create(cuda_state(d)->gemms, &key, err);
+    if (!p)
+        return -1;
+    if (!p->plain)
+        return multiply(d, p, g, scratch, err);
+    cuda_gemm_plain(cuda_compute(d), g);
+    return 0;
+}
+
+int cuda_gemm_open(struct device *d, struct error *err)
+{
+    struct cuda_gemms *s = calloc(1, sizeof *s);
+    if (!s)
+        return error_set(err, "out of memory: matrix products");
+    cublasStatus_t status = cublasLtCreate(&s->handle);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+        free(s);
+        return error_set(err, "cuBLASLt: cublasLtCreate: %s", cublasLtGetStatusString(status));
+    }
+    cuda_state(d)->gemms = s;
+    return 0;
+}
+
+void cuda_gemm_close(struct device *d)
+{
+    struct cuda_gemms *s = cuda_state(d)->gemms;
+    if (!s)
+        return;
+    for (int i = 0; i < BUCKETS; i++)
+        for (struct product *p = s->buckets[i], *next; p; p = next) {
+            next = p->next;
+            product_destroy(p);
+        }
+    cublasLtDestroy(s->handle);
+    free(s);
+    cuda_state(d)->gemms = NULL;
+}
+
+const char *cuda_gemm_library(char text[64])
+{
+    size_t version = cublasLtGetVersion();
+    snprintf(text, 64, "cuBLASLt %zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
+    return text;
+}
