@@ -3,6 +3,17 @@ UNIT_LIBS = $(TRIREME_LIBS) $(CMOCKA_LIBS)
 LDADD = $(UNIT_LIBS)
 AM_DEFAULT_SOURCE_EXT = .c
 EXTRA_DIST += tests/check.sh tests/install.sh tests/lint.sh tests/lint_self.sh
+
+# Programs on the emulated GPU: what libemulate.a defines is not taken from elsewhere.
+EMULATED_LIBS = $(WHOLE_ARCHIVE) tests/emulate/libemulate.a $(NO_WHOLE_ARCHIVE) libtrireme.a \
+	$(HOST_LIBS) -lstdc++
+EMULATED_UNIT_LIBS = $(EMULATED_LIBS) $(CMOCKA_LIBS)
+if HAVE_CUDA
+check_PROGRAMS += trireme-emulated
+trireme_emulated_SOURCES = $(trireme_SOURCES)
+trireme_emulated_LDADD = $(EMULATED_LIBS)
+endif
+include $(top_srcdir)/tests/emulate/local.mk
 include $(top_srcdir)/tests/unit/local.mk
 include $(top_srcdir)/tests/mpi/local.mk
 include $(top_srcdir)/tests/slurm/local.mk

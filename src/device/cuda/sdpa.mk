@@ -1,0 +1,6 @@
+# Attention by cuDNN where it was found, else by the own kernels alone.
+if HAVE_CUDNN
+libtrireme_a_SOURCES += src/device/cuda/sdpa_cudnn.c
+else
+libtrireme_a_SOURCES += src/device/cuda/sdpa_absent.c
+endif

@@ -1,0 +1,17 @@
+# libemulate.a: the kernels compiled for this processor, and a CUDA runtime and libraries for them.
+emulate_sources = $(sort $(wildcard $(srcdir)/tests/emulate/*.cc))
+emulate_kernels = $(patsubst src/device/cuda/%.cu,tests/emulate/kernels/%.o,$(cuda_kernels))
+emulate_objects = $(patsubst $(srcdir)/%.cc,%.o,$(emulate_sources)) $(emulate_kernels)
+EXTRA_DIST += $(patsubst $(srcdir)/%,%,$(emulate_sources) $(wildcard $(srcdir)/tests/emulate/*.h) \
+	$(wildcard $(srcdir)/tests/emulate/device/cuda/*))
+EMULATE_COMPILE = $(CXX) -std=gnu++17 $(CXXFLAGS) -pthread -Wall -Wextra -Wno-unused-parameter \
+	-Wno-unknown-pragmas -I$(top_srcdir)/tests/emulate $(AM_CPPFLAGS) $(CUBLASLT_CFLAGS) $(CUDNN_CFLAGS) \
+	$(NCCL_CFLAGS) -MMD -MP
+tests/emulate/libemulate.a: $(emulate_objects)
+	$(AM_V_AR)rm -f $@ && $(AR) cr $@ $(emulate_objects) && $(RANLIB) $@
+tests/emulate/kernels/%.o: $(srcdir)/src/device/cuda/%.cu
+	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(EMULATE_COMPILE) -x c++ -c -o $@ $<
+tests/emulate/%.o: $(srcdir)/tests/emulate/%.cc
+	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(EMULATE_COMPILE) -c -o $@ $<
+-include $(emulate_objects:.o=.d)
+CLEANFILES += tests/emulate/libemulate.a tests/emulate/*.[do] tests/emulate/kernels/*.[do]
