@@ -1,0 +1,34 @@
+/* product.h - one matrix product on the host, as the emulated cuBLASLt runs it on a stream. */
+#ifndef TRIREME_EMULATE_PRODUCT_H
+#define TRIREME_EMULATE_PRODUCT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace emulate
+{
+
+/* A matrix of fp32 or bf16: element (i, j) lies i * row_step + j * col_step elements behind at. */
+struct operand {
+    char *at;
+    bool bf16;
+    int64_t row_step, col_step;
+};
+
+/* d [m, n] = alpha a [m, k] b [k, n] + beta c [m, n]; c is not read when beta is 0. */
+struct product {
+    int64_t m, n, k;
+    struct operand a, b, c, d;
+    float alpha, beta;
+    const float *alpha_at, *beta_at; /* where they lie on the device, else NULL */
+    void *workspace;
+    size_t workspace_bytes;
+};
+
+/* Compute it, with sums in fp32.  The workspace is full of NaN before and after, as is d before
+ * anything is read, where it is not c as well. */
+void product_run(const struct product &p);
+
+} // namespace emulate
+
+#endif
