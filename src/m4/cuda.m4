@@ -96,7 +96,7 @@ AC_DEFUN([TRIREME_CUDNN], [
 #error cuDNN 9 is needed
 #endif])
     AS_IF([test $CUDNN_found = yes],
-          [TRIREME_NVIDIA_VERSION([cudnn_version], [$CUDA_CFLAGS $CUDNN_CFLAGS], [cudnn.h],
+          [TRIREME_NVIDIA_VERSION([cudnn_version], [$CUDNN_CFLAGS $CUDA_CFLAGS], [cudnn.h],
                                   [CUDNN_MAJOR CUDNN_MINOR CUDNN_PATCHLEVEL])
            CUDNN_summary="$cudnn_version ($CUDNN_place)"],
           [test -n "$with_cudnn"],
@@ -113,7 +113,7 @@ AC_DEFUN([TRIREME_NCCL], [
 #error NCCL 2.18 is needed
 #endif])
     AS_IF([test $NCCL_found = yes],
-          [TRIREME_NVIDIA_VERSION([nccl_version], [$CUDA_CFLAGS $NCCL_CFLAGS], [nccl.h],
+          [TRIREME_NVIDIA_VERSION([nccl_version], [$NCCL_CFLAGS $CUDA_CFLAGS], [nccl.h],
                                   [NCCL_MAJOR NCCL_MINOR NCCL_PATCH])
            NCCL_summary="$nccl_version ($NCCL_place)"],
           [test -n "$with_nccl"],

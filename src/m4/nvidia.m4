@@ -21,7 +21,7 @@ AC_DEFUN([TRIREME_NVIDIA], [
       done
       test -n "$nvidia_libs" || continue
       test "$nvidia_cflags" != "$CUDA_CFLAGS" || nvidia_cflags=])
-    CPPFLAGS="$save_CPPFLAGS $CUDA_CFLAGS $nvidia_cflags"; LIBS="$nvidia_libs $CUDA_LIBS $save_LIBS"
+    CPPFLAGS="$save_CPPFLAGS $nvidia_cflags $CUDA_CFLAGS"; LIBS="$nvidia_libs $CUDA_LIBS $save_LIBS"
     AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <$2>
 $6]], [[$4]])],
       [$1_found=yes; $1_place=$place; $1_CFLAGS=$nvidia_cflags; $1_LIBS=$nvidia_libs])

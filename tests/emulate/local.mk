@@ -5,8 +5,7 @@ emulate_objects = $(patsubst $(srcdir)/%.cc,%.o,$(emulate_sources)) $(emulate_ke
 EXTRA_DIST += $(patsubst $(srcdir)/%,%,$(emulate_sources) $(wildcard $(srcdir)/tests/emulate/*.h) \
 	$(wildcard $(srcdir)/tests/emulate/device/cuda/*))
 EMULATE_COMPILE = $(CXX) -std=gnu++17 $(CXXFLAGS) -pthread -Wall -Wextra -Wno-unused-parameter \
-	-Wno-unknown-pragmas -I$(top_srcdir)/tests/emulate $(AM_CPPFLAGS) $(CUBLASLT_CFLAGS) $(CUDNN_CFLAGS) \
-	$(NCCL_CFLAGS) -MMD -MP
+	-Wno-unknown-pragmas -I$(top_srcdir)/tests/emulate $(NVIDIA_CFLAGS) $(AM_CPPFLAGS) -MMD -MP
 tests/emulate/libemulate.a: $(emulate_objects)
 	$(AM_V_AR)rm -f $@ && $(AR) cr $@ $(emulate_objects) && $(RANLIB) $@
 tests/emulate/kernels/%.o: $(srcdir)/src/device/cuda/%.cu
