@@ -30,6 +30,10 @@ struct checkpoint_piece {
     int64_t dims[CHECKPOINT_RANK_MAX];
     int64_t start, count;
     void *data; /* when saving it is only read */
+    /* Saving: NULL, or how to read bytes of data from `offset` on, where it is not plain memory. */
+    int (*fetch)(const struct checkpoint_piece *piece, void *to, int64_t offset, size_t bytes,
+                 struct error *err);
+    void *user; /* of fetch */
 };
 
 /* Save the pieces of all ranks as dir/step-NNNNNNNN.  Collective over world.  meta (rank 0's

@@ -38,15 +38,18 @@ int shard_make(const char *path, const struct checkpoint_piece *pieces, int coun
     return h5_close(file, rc ? NULL : err) || rc ? -1 : 0;
 }
 
-static int write_piece(int fd, const char *path, const struct checkpoint_piece *piece,
+static int write_piece(int fd, const char *path, const struct checkpoint_piece *piece, char *buffer,
                        struct shard_place *place, struct error *err)
 {
     int64_t bytes = piece->count * (int64_t)dtype_bytes(piece->dtype);
     struct hash *sum = hash_create();
     int rc = sum ? 0 : error_set(err, "%s: out of memory", path);
     for (int64_t at = 0; at < bytes && !rc; at += BLOCK_BYTES) {
-        const char *block = (const char *)piece->data + at;
+        const char *block = piece->fetch ? buffer : (const char *)piece->data + at;
         size_t part = (size_t)smaller(BLOCK_BYTES, bytes - at);
+        rc = piece->fetch ? piece->fetch(piece, buffer, at, part, err) : 0;
+        if (rc)
+            break;
         hash_add(sum, block, part);
         rc = disk_write(fd, block, part, place->offset + at, path, err);
     }
@@ -124,10 +127,12 @@ int shard_write(const char *path, const struct checkpoint_piece *pieces, int cou
     int fd = disk_open(path, O_RDWR, err);
     if (fd < 0)
         return -1;
-    int rc = 0;
+    char *buffer = malloc(BLOCK_BYTES); /* touched by pieces that are fetched only */
+    int rc = buffer ? 0 : error_set(err, "%s: out of memory", path);
     for (int i = 0; i < count && !rc; i++)
         if (pieces[i].count)
-            rc = write_piece(fd, path, &pieces[i], &places[i], err);
+            rc = write_piece(fd, path, &pieces[i], buffer, &places[i], err);
+    free(buffer);
     if (!rc)
         rc = describe(fd, path, pieces, count, places, file, err);
     return disk_finish(fd, path, rc ? NULL : err) || rc ? -1 : 0;

@@ -19,7 +19,7 @@ const char *mem_pool_name(enum mem_pool pool)
     return names[pool];
 }
 
-static void count(struct mem *mem, enum mem_pool pool, size_t bytes)
+void mem_count(struct mem *mem, enum mem_pool pool, size_t bytes)
 {
     size_t now = __atomic_add_fetch(&mem->now_bytes[pool], bytes, __ATOMIC_RELAXED);
     size_t peak = __atomic_load_n(&mem->peak_bytes[pool], __ATOMIC_RELAXED);
@@ -29,17 +29,31 @@ static void count(struct mem *mem, enum mem_pool pool, size_t bytes)
     __atomic_add_fetch(&mem->blocks, 1, __ATOMIC_RELAXED);
 }
 
-void *mem_alloc(struct mem *mem, enum mem_pool pool, size_t bytes, struct error *err)
+void mem_uncount(struct mem *mem, enum mem_pool pool, size_t bytes)
+{
+    __atomic_sub_fetch(&mem->now_bytes[pool], bytes, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&mem->blocks, 1, __ATOMIC_RELAXED);
+}
+
+void *mem_block(size_t bytes)
 {
     size_t align = bytes >= HUGE_FROM ? ALIGN_HUGE : ALIGN_SMALL;
     void *block = NULL;
-    if (posix_memalign(&block, align, bytes ? bytes : 1)) {
+    if (posix_memalign(&block, align, bytes ? bytes : 1))
+        return NULL;
+    if (align == ALIGN_HUGE)
+        madvise(block, bytes, MADV_HUGEPAGE); /* only a hint: failure changes nothing */
+    return block;
+}
+
+void *mem_alloc(struct mem *mem, enum mem_pool pool, size_t bytes, struct error *err)
+{
+    void *block = mem_block(bytes);
+    if (!block) {
         error_set(err, "out of memory: %zu bytes for %s", bytes, mem_pool_name(pool));
         return NULL;
     }
-    if (align == ALIGN_HUGE)
-        madvise(block, bytes, MADV_HUGEPAGE); /* only a hint: failure changes nothing */
-    count(mem, pool, bytes);
+    mem_count(mem, pool, bytes);
     return block;
 }
 
@@ -48,8 +62,7 @@ void mem_free(struct mem *mem, enum mem_pool pool, size_t bytes, void *block)
     if (!block)
         return;
     free(block);
-    __atomic_sub_fetch(&mem->now_bytes[pool], bytes, __ATOMIC_RELAXED);
-    __atomic_sub_fetch(&mem->blocks, 1, __ATOMIC_RELAXED);
+    mem_uncount(mem, pool, bytes);
 }
 
 size_t mem_resident_bytes(void)

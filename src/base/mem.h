@@ -43,6 +43,13 @@ void *mem_alloc(struct mem *mem, enum mem_pool pool, size_t bytes, struct error 
 /* Free what mem_alloc() of the same mem, pool and bytes returned; NULL is allowed. */
 void mem_free(struct mem *mem, enum mem_pool pool, size_t bytes, void *block);
 
+/* Memory as mem_alloc() makes it, for the caller to count; NULL if there is none.  free() it. */
+void *mem_block(size_t bytes);
+
+/* Count bytes that were allocated elsewhere (a GPU's memory), or that they are gone. */
+void mem_count(struct mem *mem, enum mem_pool pool, size_t bytes);
+void mem_uncount(struct mem *mem, enum mem_pool pool, size_t bytes);
+
 /* Resident set of this process in bytes (from /proc/self/statm), 0 if unknown. */
 size_t mem_resident_bytes(void);
 

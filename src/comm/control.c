@@ -3,7 +3,6 @@
  * All use the group of all ranks.  None blocks the communication thread, so the streams
  * advance meanwhile.  They have no way to report a failure of MPI itself: it ends the job.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,10 +11,10 @@
 /* The one thing left to do when the ranks cannot even agree any more. */
 static void must(struct world *world, int rc, const struct error *err)
 {
-    if (!rc)
-        return;
-    fprintf(stderr, "trireme: error: rank %d (%s): %s\n", world->rank, world->host, err->text);
-    world_abort(world, EXIT_NODE);
+    struct error last = *err;
+    last.code = EXIT_NODE;
+    if (rc)
+        world_fail(world, &last);
 }
 
 void world_broadcast(struct world *world, void *data, size_t bytes, int root)

@@ -69,6 +69,16 @@ int group_rank(const struct group *group);
 int group_size(const struct group *group);
 const char *group_name(const struct group *group);
 
+struct device;
+struct nccl;
+
+/* ---- groups whose memory is a GPU's ----
+ *
+ * After mesh_attach() (mesh.h) the functions below enqueue on the device's stream that
+ * corresponds (COMM_GATHER on DEVICE_GATHER and so on) and their memory is the device's.  An op is
+ * then complete for comm_wait() and comm_test() when it is enqueued; who needs its result waits
+ * for a mark of that stream.  start_ns and end_ns have no meaning there. */
+
 /* Bytes of POOL_COMM a group of this size allocates when it is made; a pure function,
  * so that a plan needs no ranks. */
 size_t group_staging_bytes(int size);

@@ -209,6 +209,12 @@ void world_abort(struct world *world, int code)
     _exit(code);
 }
 
+void world_fail(struct world *world, const struct error *err)
+{
+    fprintf(stderr, "trireme: error: rank %d (%s): %s\n", world->rank, world->host, err->text);
+    world_abort(world, err->code);
+}
+
 static void call_stuck(void *arg, const struct comm_op *op)
 {
     struct world *world = arg;

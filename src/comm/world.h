@@ -33,6 +33,10 @@ void world_stop(struct world *world);
  * nothing (mpirun adds its own notice).  world NULL: this process alone. */
 void world_abort(struct world *world, int code) __attribute__((noreturn));
 
+/* This rank alone failed in the midst of what all do: print one line that names rank and host, and
+ * end the job with err's code, as the others wait for what will not come. */
+void world_fail(struct world *world, const struct error *err) __attribute__((noreturn));
+
 /* End the job with EXIT_HANG when operations have waited for peers this long without any
  * advance (0, as at the start: never).  One line on stderr names the rank, its host, the
  * operation and whom it waits for. */

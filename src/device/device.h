@@ -1,6 +1,8 @@
-/* device.h - where segments run: an op set, memory, and a compute stream.
+/* device.h - where segments run: an op set, memory, streams.
  *
- * The CPU defines what every op means; other devices are checked against it.
+ * The CPU defines what every op means; other devices are checked against it.  A device has four
+ * streams, those of a program.  On the CPU everything is done when a call returns; on a GPU
+ * calls only enqueue, and streams are related by marks.  A device is used by one thread.
  */
 #ifndef TRIREME_DEVICE_DEVICE_H
 #define TRIREME_DEVICE_DEVICE_H
@@ -12,15 +14,24 @@
 #include "base/mem.h"
 
 struct device_ops;
+struct device_driver;
 
 enum device_kind { DEVICE_CPU, DEVICE_CUDA, DEVICE_KINDS };
 
+/* Ops run on COMPUTE; transfers on the others.  Each is in order; they advance side by side. */
+enum device_stream { DEVICE_COMPUTE, DEVICE_GATHER, DEVICE_REDUCE, DEVICE_POINT, DEVICE_STREAMS };
+
 struct device {
     const struct device_ops *ops; /* the functions of ops.h for this machine */
+    const struct device_driver *driver;
     enum device_kind kind;
-    int threads;       /* CPU threads a kernel may use */
-    const char *level; /* instruction set chosen: "generic", "avx2", "avx512" */
-    void *state;       /* of the device itself (primitive caches, handles) */
+    int asynchronous;     /* 1: calls only enqueue */
+    int planning;         /* 1: tells sizes and computes nothing */
+    int threads;          /* CPU threads a kernel may use */
+    const char *level;    /* "generic", "avx2", "avx512"; "sm_90" and the like on a GPU */
+    size_t logits_bytes;  /* a chunk of logits that suits it: caches, or enough to fill it */
+    size_t reserve_bytes; /* device memory beside what is planned: context, library handles */
+    void *state;          /* of the device itself (primitive caches, handles) */
 };
 
 struct device_request {
@@ -28,10 +39,12 @@ struct device_request {
     int threads;       /* 0: as many as this process may use, divided by local_ranks */
     int local_ranks;   /* ranks that share this node (for the default above); 0 is 1 */
     const char *level; /* NULL: the best this machine runs; tests name another */
+    int index;         /* the GPU, as CUDA numbers those visible */
+    int planning;      /* 1: only ask for sizes: needs no GPU, nothing may be run */
 };
 
 /* Open a device.  Not collective.  Returns 0 and a device for device_close(), or
- * -1 with err set (an instruction set this machine lacks; CUDA: not built in). */
+ * -1 with err set (an instruction set this machine lacks; CUDA: not built in, no GPU). */
 int device_open(struct device **device, const struct device_request *request, struct error *err);
 
 /* Release everything of the device; NULL is allowed. */
@@ -42,5 +55,99 @@ const char *const *device_cpu_levels(void);
 
 /* Name of the library that multiplies matrices, with version ("oneDNN 2.6.3"). */
 const char *device_gemm_library(void);
+
+/* ---- GPUs that are there, before one is opened ---- */
+
+struct device_gpu {
+    char name[96];
+    char uuid[40];    /* hexadecimal: the same GPU has the same one in every process */
+    char bus[32];     /* PCI address "0000:17:00.0" */
+    int major, minor; /* compute capability */
+    int multiprocessors;
+    size_t total_bytes;
+};
+
+/* Number of GPUs this process sees, 0 without a driver or in a build without CUDA; why not (may
+ * be NULL) then says so in a few words. */
+int device_gpu_count(char why[128]);
+
+/* Describe GPU index.  Returns 0, or -1 with err set.  Does not open it. */
+int device_gpu_describe(int index, struct device_gpu *gpu, struct error *err);
+
+/* May GPU index read the memory of GPU peer directly? */
+int device_gpu_peers(int index, int peer);
+
+/* One line of versions: driver, CUDA, cuBLASLt, cuDNN, as far as they are built in. */
+const char *device_gpu_libraries(char text[256]);
+
+/* ---- memory ---- */
+
+/* Memory ops work on, counted in mem exactly; contents undefined.  Returns NULL with err naming
+ * pool and size.  Free with device_free() of the same pool and bytes. */
+void *device_alloc(struct device *d, struct mem *mem, enum mem_pool pool, size_t bytes,
+                   struct error *err);
+void device_free(struct device *d, struct mem *mem, enum mem_pool pool, size_t bytes, void *block);
+
+/* Host memory the device copies from and to at full speed and without waiting (pinned). */
+void *device_host_alloc(struct device *d, struct mem *mem, enum mem_pool pool, size_t bytes,
+                        struct error *err);
+void device_host_free(struct device *d, struct mem *mem, enum mem_pool pool, size_t bytes,
+                      void *block);
+
+/* Memory of the whole device, and what is free of it now.  Returns 0, or -1 with err set; on the
+ * CPU the node's. */
+int device_memory(struct device *d, size_t *total_bytes, size_t *free_bytes, struct error *err);
+
+/* Copy from or to any host memory, after all work issued before on COMPUTE; done on return.
+ * Return 0, or -1 with err set. */
+int device_upload(struct device *d, void *to, const void *from, size_t bytes, struct error *err);
+int device_download(struct device *d, void *to, const void *from, size_t bytes, struct error *err);
+
+/* The same as part of COMPUTE, without waiting; the host side is from device_host_alloc(). */
+int device_upload_async(struct device *d, void *to, const void *from, size_t bytes,
+                        struct error *err);
+int device_download_async(struct device *d, void *to, const void *from, size_t bytes,
+                          struct error *err);
+
+/* Wait for all streams.  Returns 0, or -1 with err saying what failed on the device. */
+int device_sync(struct device *d, struct error *err);
+
+/* Did an op enqueued before fail to start?  0, or -1 with err set; does not wait. */
+int device_check(struct device *d, struct error *err);
+
+/* ---- marks: points in a stream ---- */
+
+struct device_mark;
+
+/* A mark to be recorded again and again; timed ones can be subtracted.  NULL with err set on
+ * failure. */
+struct device_mark *device_mark_create(struct device *d, int timed, struct error *err);
+void device_mark_destroy(struct device *d, struct device_mark *mark); /* NULL allowed */
+
+/* Put the mark behind what stream has been given so far. */
+int device_mark_record(struct device *d, struct device_mark *mark, enum device_stream stream,
+                       struct error *err);
+
+/* What stream is given from now on waits for the mark as last recorded (never: no wait). */
+int device_mark_wait(struct device *d, enum device_stream stream, struct device_mark *mark,
+                     struct error *err);
+
+/* 1 when all before the mark is done, 0 when not yet, -1 with err set when the device failed. */
+int device_mark_done(struct device *d, struct device_mark *mark, struct error *err);
+
+/* Nanoseconds from one timed mark to another, both done. */
+int64_t device_mark_ns(struct device *d, struct device_mark *from, struct device_mark *to);
+
+/* ---- recordings: ops enqueued once, replayed with one call (CUDA graphs) ---- */
+
+struct device_recording;
+
+/* Between these, ops on COMPUTE are recorded and not run.  end: NULL with err set on failure. */
+int device_record_begin(struct device *d, struct error *err);
+struct device_recording *device_record_end(struct device *d, struct error *err);
+void device_recording_destroy(struct device *d, struct device_recording *recording);
+
+/* Enqueue all of it on COMPUTE. */
+int device_replay(struct device *d, struct device_recording *recording, struct error *err);
 
 #endif

@@ -4,11 +4,9 @@ cpu_kernels = src/device/cpu/kernels.h src/device/cpu/simd.h src/device/cpu/atte
 	src/device/cpu/attention_block.c src/device/cpu/elementwise.c \
 	src/device/cpu/embedding.c src/device/cpu/loss.c src/device/cpu/norm.c \
 	src/device/cpu/ops.c src/device/cpu/optimizer.c src/device/cpu/rope.c
-libtrireme_a_SOURCES += src/device/device.h src/device/ops.h src/device/table.c \
+libtrireme_a_SOURCES += src/device/device.h src/device/ops.h src/device/device.c src/device/driver.h \
+	src/device/machine.c src/device/machine.h \
+	src/device/cpu/driver.c \
 	src/device/cpu/gemm.h src/device/cpu/gemm_blocks.c src/device/cpu/work.h
-if HAVE_ONEDNN
-libtrireme_a_SOURCES += src/device/cpu/gemm_onednn.c src/device/cpu/onednn.h
-else
-libtrireme_a_SOURCES += src/device/cpu/gemm_cblas.c
-endif
+include $(top_srcdir)/src/device/cpu/gemm.mk
 include $(top_srcdir)/src/device/cpu/levels.mk

@@ -15,7 +15,9 @@
  *  - Results are bitwise reproducible: the same inputs give the same bits, for any
  *    number of threads.  Sums run over a fixed partition, never over "what each
  *    thread got"; matrix products are as reproducible as their library.
- *  - Nothing fails but gemm (its library may); shapes are checked by the graph.
+ *  - Nothing fails but gemm (its library may); shapes are checked by the graph.  A device that
+ *    only enqueues tells later, by device_check() and device_sync().
+ *  - Ops run on the device's COMPUTE stream, on memory of device_alloc().
  */
 #ifndef TRIREME_DEVICE_OPS_H
 #define TRIREME_DEVICE_OPS_H
@@ -66,7 +68,6 @@ struct rope {
 struct adamw {
     float lr, beta1, beta2, eps, weight_decay;
     float bias1, bias2; /* 1 - beta1^t and 1 - beta2^t at this step t >= 1 */
-    float grad_scale;   /* the gradient is multiplied by this first (mean, clipping) */
 };
 
 struct device_ops {
@@ -138,14 +139,25 @@ struct device_ops {
     void (*fill_zero)(struct device *d, void *y, size_t bytes);
     void (*copy)(struct device *d, void *y, const void *x, size_t bytes);
 
-    /* Sum of squares in fp64, over a fixed partition of the elements. */
-    double (*sumsq)(struct device *d, const float *x, int64_t elems);
+    /* y[i] = values[i], i < count <= 8; values are read before the call returns. */
+    void (*set)(struct device *d, double *y, const double *values, int count);
+
+    /* *sum += sum of squares in fp64, over a fixed partition of the elements. */
+    void (*sumsq)(struct device *d, double *sum, const float *x, int64_t elems);
+
+    /* The factor gradients take in the update.  Gradients were summed as if there were `nominal`
+     * targets:  mean = *targets > 0 ? nominal / *targets : 0;  norm = sqrt(*squares) * mean;
+     * *factor = mean * (clip > 0 and norm + 1e-6 > clip ? clip / (norm + 1e-6) : 1), or NaN where
+     * *squares is not finite.  All fp64 and where ops work. */
+    void (*update_factor)(struct device *d, double *factor, const double *targets,
+                          const double *squares, double nominal, double clip);
 
     /* Decoupled weight decay Adam (Loshchilov and Hutter 2019), PyTorch's order of
      * operations: p -= lr*wd*p; m, v updated; p -= lr * (m/bias1) / (sqrt(v/bias2) + eps).
+     * The gradient is multiplied by (float)*factor first; *factor NaN: nothing is written.
      * p, m, v, g fp32 [elems]; copy: NULL, or bf16 [elems] to receive the new p rounded. */
-    void (*adamw)(struct device *d, const struct adamw *a, float *p, float *m, float *v,
-                  const float *g, bf16 *copy, int64_t elems);
+    void (*adamw)(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
+                  float *v, const float *g, bf16 *copy, int64_t elems);
 };
 
 #endif

@@ -16,7 +16,7 @@ struct step_input {
     /* Fill int32 [batch, seq] of micro-batch `micro` of this rank; -1 masks a target. */
     void (*load)(void *user, int micro, int32_t *tokens, int32_t *targets);
     void *user;
-    struct adamw adamw;     /* grad_scale is set here, by the step */
+    struct adamw adamw;     /* weight_decay is that of what decays */
     int decay_all;          /* 1: weight decay on every tensor; 0: on matrices only */
     double clip;            /* of the gradient's norm; 0: none */
     double nominal_targets; /* the count the loss scale assumed: gradients are summed over it */
@@ -32,24 +32,52 @@ struct step_output {
     int skipped;      /* 1: the norm was not finite, nothing was updated */
 };
 
-/* Allocate slabs for programs that take turns (same units, same state), counted in mem.
- * mesh may be NULL for one rank.  device, mesh, mem and programs stay the caller's.
+/* Allocate slabs for programs that take turns (same units, same state), counted in mem and
+ * cleared; on a device that only enqueues, also record its segments, which runs each kind once on
+ * what is there, and offer the slabs to the transport.  mesh may be NULL for one rank.  device,
+ * mesh, mem and programs stay the caller's.
  * Not collective.  Returns 0, or -1 with err set. */
 int executor_create(struct executor **executor, struct device *device, struct mesh *mesh,
                     struct mem *mem, const struct program *const *programs, int count,
                     struct error *err);
-void executor_destroy(struct executor *executor); /* NULL allowed */
+void executor_destroy(struct executor *executor); /* NULL allowed; waits for the device */
 
-/* Where a buffer of a program lies. */
+/* Fail with EXIT_HANG, naming the transfer, when a step does not end for this long; 0, as at the
+ * start: never.  Of devices that only enqueue: on the CPU world_watch() does it. */
+void executor_watch(struct executor *executor, int seconds);
+
+/* Where a buffer of a program lies, in the device's memory. */
 void *executor_buffer(const struct executor *executor, const struct program *program, int buffer);
 
-/* Run all instructions of a program.  Collective over its mesh.  trace may be NULL.
- * Returns 0, or -1 with err naming the instruction; output may be NULL. */
+/* A step under way. */
+struct step_pending {
+    const struct program *program;
+    const double *sums; /* of the step, on the host once it is done */
+    struct device_mark *done;
+    struct trace *trace;
+    double nominal_targets;
+    int turn;
+};
+
+/* Steps that may be started before the oldest is finished: 1 where a start computes the step,
+ * 2 where it only enqueues it. */
+int executor_depth(const struct executor *executor);
+
+/* Run all instructions of a program, or enqueue them.  Collective over its mesh.  trace may be
+ * NULL; it is complete after step_finish().  Steps are finished in the order of their start.
+ * Returns 0, or -1 with err naming the instruction. */
+int step_start(struct executor *executor, const struct program *program,
+               const struct step_input *input, struct trace *trace, struct step_pending *pending,
+               struct error *err);
+int step_finish(struct executor *executor, const struct step_pending *pending,
+                struct step_output *output, struct error *err);
+
+/* Both at once; output may be NULL. */
 int execute(struct executor *executor, const struct program *program,
             const struct step_input *input, struct step_output *output, struct trace *trace,
             struct error *err);
 
-/* Payload bytes sent to other ranks by the last execute(). */
+/* Payload bytes sent to other ranks by the step last started. */
 int64_t executor_sent_bytes(const struct executor *executor);
 
 #endif

@@ -27,6 +27,7 @@ enum instr_kind {
     INSTR_SEND,
     INSTR_RECV,    /* a boundary to or from another pipeline stage */
     INSTR_NORM,    /* add a gradient's sum of squares to the step's sums */
+    INSTR_SCALE,   /* the factor of the update from the step's sums: mean, clipping */
     INSTR_UPDATE,  /* the optimizer on one unit */
     INSTR_RELEASE, /* the buffers it names are dead */
     INSTR_KINDS
@@ -38,7 +39,7 @@ enum {
     SLOT_TO = 1, /* transfers */
     SLOT_LOAD_TOKENS = 0,
     SLOT_LOAD_TARGETS = 1, /* LOAD */
-    SLOT_SUMS = 0,         /* ZERO, NORM, UPDATE */
+    SLOT_SUMS = 0,         /* ZERO, NORM, SCALE, UPDATE */
     SLOT_SHARD_GRAD = 1,   /* NORM, UPDATE */
     SLOT_MASTER = 2,
     SLOT_FIRST,
@@ -105,7 +106,15 @@ struct program {
 };
 
 /* What the sums buffer holds, fp64. */
-enum { SUM_LOSS, SUM_TARGETS, SUM_SQUARES, SUM_STOP, SUM_COUNT };
+enum {
+    SUM_LOSS,
+    SUM_TARGETS,
+    SUM_SQUARES,
+    SUM_STOP,
+    SUM_REDUCED,              /* those before are summed over data ranks */
+    SUM_FACTOR = SUM_REDUCED, /* of gradients in the update, from SCALE; NaN: no update */
+    SUM_COUNT
+};
 
 /* Compile the step of the rank at request->coord: instructions, waits and memory.  Pure: needs
  * no ranks, no data.  Returns 0 and a program for program_destroy(), or -1 with err set. */

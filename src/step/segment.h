@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 
+#include "config/config.h"
 #include "device/device.h"
 #include "graph/graph.h"
 #include "graph/op.h"
@@ -61,16 +62,19 @@ struct segment {
 };
 
 /* Compile the nodes of a phase.  A graph without backward nodes has only PHASE_FORWARD and
- * keeps nothing.  device sizes the scratch; it is not kept.
+ * keeps nothing.  recompute, the same for both phases, says what forward keeps: the rest of what
+ * backward needs is made again there, by the same ops to the same bits.  device sizes the
+ * scratch; it is not kept.
  * Returns 0 and a segment for segment_destroy(), or -1 with err set. */
 int segment_compile(struct segment *segment, const struct graph *graph, enum segment_phase phase,
-                    const struct flat *own, const struct flat *shared, struct device *device,
-                    struct error *err);
+                    enum config_recompute recompute, const struct flat *own,
+                    const struct flat *shared, struct device *device, struct error *err);
 void segment_destroy(struct segment *segment);
 
-/* Called around every op when tracing. */
+/* Called around every op when tracing; 0, or -1 with err set. */
 struct segment_watch {
-    void (*op)(struct segment_watch *watch, const char *name, int64_t start_ns, int64_t end_ns);
+    int (*begins)(struct segment_watch *watch, const char *name, struct error *err);
+    int (*ended)(struct segment_watch *watch, const char *name, struct error *err);
 };
 
 /* Run all ops.  base holds the address of each space the segment touches.  accumulate: bit

@@ -1,7 +1,6 @@
 /* segment_run.c - the inner loop of a step: ops, one after another. */
 #include "step/segment.h"
 
-#include "base/clock.h"
 #include "device/ops.h"
 
 static void *at(const struct segment_ref *ref, void *const *base)
@@ -43,12 +42,11 @@ int segment_run(const struct segment *segment, struct device *device, void *cons
     if (fresh & 1u << SPACE_SHARED_GRAD)
         zero_pads(segment->shared, device, base[SPACE_SHARED_GRAD]);
     for (int s = 0; s < segment->steps; s++) {
-        int64_t start = watch ? clock_ns() : 0;
-        if (run_step(segment, &segment->step[s], device, base, accumulate, err))
+        const char *name = segment->graph->nodes[segment->step[s].node].op->name;
+        if ((watch && watch->begins(watch, name, err)) ||
+            run_step(segment, &segment->step[s], device, base, accumulate, err) ||
+            (watch && watch->ended(watch, name, err)))
             return -1;
-        if (watch)
-            watch->op(watch, segment->graph->nodes[segment->step[s].node].op->name, start,
-                      clock_ns());
     }
     return 0;
 }

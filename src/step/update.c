@@ -21,9 +21,15 @@ void pass_sums(struct program *program)
     int index = program_instr(program, INSTR_ALLREDUCE, STREAM_REDUCE);
     struct instr *instr = &program->instr[index];
     instr->group = GROUP_DATA;
-    instr->elems = SUM_COUNT;
+    instr->elems = SUM_REDUCED;
     instr->dtype = DTYPE_F64;
     instr_bind(instr, SLOT_TO, program->sums, ACCESS_BOTH);
+}
+
+static void scale(struct program *program)
+{
+    int index = program_instr(program, INSTR_SCALE, STREAM_COMPUTE);
+    instr_bind(&program->instr[index], SLOT_SUMS, program->sums, ACCESS_BOTH);
 }
 
 static void update(struct program *program, int unit)
@@ -49,6 +55,7 @@ void pass_update(struct program *program)
     for (int u = program->units->count - 1; u >= 0; u--)
         norm(program, u);
     pass_sums(program);
+    scale(program);
     for (int u = 0; u < program->units->count; u++)
         update(program, u);
 }

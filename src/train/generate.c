@@ -96,6 +96,7 @@ int generate(struct session *s, const struct tokenizer *tokenizer,
     struct step_input input = {.load = load, .user = &text};
     int64_t vocab = tokenizer_vocab(tokenizer);
     float *scratch = array_make((size_t)vocab, sizeof *scratch);
+    float *logits = array_make((size_t)vocab, sizeof *logits);
     char piece[64];
     int rc = start(&text, tokenizer, request, err);
     if (!rc)
@@ -104,7 +105,10 @@ int generate(struct session *s, const struct tokenizer *tokenizer,
         rc = execute(s->executor, s->logits, &input, NULL, NULL, err);
         if (rc)
             break;
-        const float *logits = executor_buffer(s->executor, s->logits, s->logits->logits);
+        const void *at = executor_buffer(s->executor, s->logits, s->logits->logits);
+        rc = device_download(s->device, logits, at, (size_t)vocab * sizeof *logits, err);
+        if (rc)
+            break;
         int64_t id = draw(logits, scratch, vocab, request, n);
         if (id == tokenizer_end_of_text(tokenizer))
             break;
@@ -114,6 +118,7 @@ int generate(struct session *s, const struct tokenizer *tokenizer,
     }
     fputc('\n', out);
     free(scratch);
+    free(logits);
     free(text.ids);
     return rc;
 }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "comm/gpu.h"
+#include "step/memory.h"
 #include "step/verify.h"
 
 const struct program *session_program(const struct session *session)
@@ -40,6 +42,47 @@ static int compile(struct session *s, enum session_use use, struct error *err)
     return 0;
 }
 
+static struct mesh_options mesh_options(const struct config *config)
+{
+    return (struct mesh_options){
+        .reduce = config->comm.reduce == CONFIG_REDUCE_BF16 ? COMM_REDUCE_BF16 : COMM_REDUCE_FP32,
+        .inter_node = config->comm.inter_node == CONFIG_INTER_NODE_MPI ? COMM_INTER_NODE_MPI
+                                                                       : COMM_INTER_NODE_NCCL,
+        .share_gpu = config->comm.share_gpu,
+    };
+}
+
+/* The constants of the model, such as its rotary table. */
+static int upload_table(struct session *s, struct error *err)
+{
+    const struct program *any = session_program(s);
+    size_t bytes = any->buffer[any->constants].bytes;
+    void *to = executor_buffer(s->executor, any, any->constants), *table = malloc(bytes + 1);
+    if (!table)
+        return error_set(err, "out of memory: constants of the model");
+    s->model->family->table(s->model, s->units->request.seq, table);
+    int rc = device_upload(s->device, to, table, bytes, err);
+    free(table);
+    return rc;
+}
+
+/* Whether all that was planned has room, before the first allocation. */
+static int check_room(struct session *s, struct error *err)
+{
+    size_t bytes[POOL_COUNT] = {0}, total, left;
+    const struct program *const programs[] = {s->train, s->evaluate, s->logits};
+    if (s->device->kind == DEVICE_CPU)
+        return 0; /* the system's word comes when memory is touched */
+    for (int i = 0; i < 3; i++)
+        if (programs[i])
+            memory_join(bytes, programs[i]);
+    struct mesh_options options = mesh_options(&s->config);
+    bytes[POOL_COMM] += mesh_device_staging_bytes(&s->layout.shape, &options);
+    if (device_memory(s->device, &total, &left, err))
+        return -1;
+    return memory_fits(bytes, 0, left, err);
+}
+
 static int allocate(struct session *s, struct error *err)
 {
     const struct program *programs[3];
@@ -52,10 +95,8 @@ static int allocate(struct session *s, struct error *err)
         programs[count++] = s->logits;
     if (executor_create(&s->executor, s->device, s->mesh, s->mem, programs, count, err))
         return -1;
-    const struct program *any = session_program(s);
-    s->model->family->table(s->model, s->units->request.seq,
-                            executor_buffer(s->executor, any, any->constants));
-    return 0;
+    executor_watch(s->executor, (int)s->config.run.hang_seconds);
+    return upload_table(s, err);
 }
 
 /* As the config says, else as OMP_NUM_THREADS (0 here: the device reads it), else as many as the
@@ -67,13 +108,26 @@ static int threads_of(const struct session *s)
     return world_cores(s->world);
 }
 
-/* What one rank can do by itself, up to the mesh. */
-static int prepare(struct session *s, enum session_use use, struct error *err)
+/* The CPU or which GPU.  Collective: auto means the same kind on all ranks. */
+static int choose_device(struct session *s, struct device_request *request, struct error *err)
 {
-    struct device_request request = {
+    *request = (struct device_request){
         .kind = DEVICE_CPU, .threads = threads_of(s), .local_ranks = world_local_size(s->world)};
+    enum config_device wanted = s->config.device;
+    if (wanted == CONFIG_DEVICE_AUTO && gpu_everywhere(s->world))
+        wanted = CONFIG_DEVICE_CUDA;
+    if (wanted != CONFIG_DEVICE_CUDA)
+        return 0;
+    request->kind = DEVICE_CUDA;
+    return gpu_choose(s->world, s->config.comm.share_gpu, &request->index, err);
+}
+
+/* What one rank can do by itself, up to the mesh. */
+static int prepare(struct session *s, const struct device_request *request, enum session_use use,
+                   struct error *err)
+{
     if (layout_resolve(&s->layout, &s->config, world_size(s->world), err) ||
-        device_open(&s->device, &request, err) || model_create(&s->model, &s->config.model, err))
+        device_open(&s->device, request, err) || model_create(&s->model, &s->config.model, err))
         return -1;
     s->data_rank = layout_data_rank(&s->layout, mesh_place(&s->layout.shape, world_rank(s->world)));
     return compile(s, use, err);
@@ -87,9 +141,17 @@ int session_open(struct session **out, struct world *world, struct log *log, str
     s->log = log;
     s->mem = mem;
     s->config = *config;
-    int rc = world_agree(world, prepare(s, use, err), err);
+    struct device_request request;
+    struct mesh_options options = mesh_options(config);
+    int rc = choose_device(s, &request, err);
+    if (!rc)
+        rc = world_agree(world, prepare(s, &request, use, err), err);
     if (!rc)
         rc = mesh_create(&s->mesh, world, s->layout.shape, err);
+    if (!rc)
+        rc = world_agree(world, check_room(s, err), err);
+    if (!rc)
+        rc = mesh_attach(s->mesh, world, s->device, mem, &options, err);
     if (!rc)
         rc = world_agree(world, allocate(s, err), err);
     if (rc) {

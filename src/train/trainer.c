@@ -24,13 +24,26 @@
 
 enum { SKIPS_IN_A_ROW = 10 }; /* steps without an update before the run gives up */
 
+/* A step between its start and its end. */
+struct flight {
+    int under_way;
+    struct step_pending pending;
+    struct metrics_step report; /* what is known of it */
+    struct trace trace;
+    int traced;
+    int64_t start_ns;
+};
+
 struct trainer {
     struct session *s;
     char checkpoints[CONFIG_TEXT + 16];
     struct batches train, valid;
     struct metrics metrics;
-    struct position at;
-    int64_t saved_step; /* of the newest checkpoint; -1: none */
+    struct position at;      /* behind the step last started */
+    struct flight flight[2]; /* by the step's number, even or odd */
+    int64_t finished_ns;     /* when the last step ended */
+    int stop;                /* a rank asked for it */
+    int64_t saved_step;      /* of the newest checkpoint; -1: none */
     int skips;
     int lock; /* of the run directory, on rank 0; -1: none */
 };
@@ -106,8 +119,8 @@ static int begin(struct trainer *t, struct error *err)
     t->saved_step = found && !strcmp(s->config.checkpoint.resume, "auto") ? t->at.step : -1;
     if (found)
         log_info(s->log, "resumed at step %lld", (long long)t->at.step);
-    else
-        weights_init(s);
+    else if (world_agree(s->world, weights_init(s, err), err))
+        return -1;
     return world_agree(s->world, open_records(t, err), err);
 }
 
@@ -200,47 +213,104 @@ static int count_skips(struct trainer *t, const struct step_output *output, stru
                      (long long)t->at.step, t->skips);
 }
 
-/* One step; *stop is set when a rank asked for it. */
-static int one_step(struct trainer *t, int *stop, struct error *err)
+/* Start the next step. */
+static int start(struct trainer *t, struct error *err)
 {
     struct session *s = t->s;
-    struct step_input input = input_of(t, t->at.step + 1);
-    struct step_output output;
-    struct trace trace = {0};
-    int traced = s->config.run.trace == t->at.step + 1;
-    int64_t start = clock_ns();
+    int64_t step = t->at.step + 1;
+    struct flight *flight = &t->flight[step % 2];
+    struct step_input input = input_of(t, step);
+    *flight = (struct flight){.traced = s->config.run.trace == step, .start_ns = clock_ns()};
+    flight->report = (struct metrics_step){.step = step, .lr = input.adamw.lr, .valid_loss = NAN};
     t->train.sample = t->at.samples;
-    if (traced)
-        trace_begin(&trace);
-    if (execute(s->executor, s->train, &input, &output, traced ? &trace : NULL, err))
+    if (flight->traced)
+        trace_begin(&flight->trace);
+    if (step_start(s->executor, s->train, &input, flight->traced ? &flight->trace : NULL,
+                   &flight->pending, err))
         return -1;
-    double step_ms = (double)(clock_ns() - start) / 1e6;
-    t->at.step++;
+    flight->under_way = 1;
+    t->at.step = step;
     t->at.samples += s->layout.global_batch;
-    struct metrics_step report = {.step = t->at.step,
-                                  .loss = output.loss,
-                                  .grad_norm = output.grad_norm,
-                                  .lr = input.adamw.lr,
-                                  .tokens = output.targets,
-                                  .step_ms = step_ms,
-                                  .skipped = output.skipped};
-    int rc = traced ? tracing_write(s, &trace, err) : 0;
-    trace_free(&trace);
-    if (rc || maybe_evaluate(t, &report.valid_loss, err))
+    return 0;
+}
+
+/* The end of a step: its numbers. */
+static int finish(struct trainer *t, int64_t step, struct error *err)
+{
+    struct flight *flight = &t->flight[step % 2];
+    struct metrics_step *report = &flight->report;
+    struct step_output output;
+    if (!flight->under_way || report->step != step)
+        return 0;
+    flight->under_way = 0;
+    if (step_finish(t->s->executor, &flight->pending, &output, err))
         return -1;
-    metrics_write(&t->metrics, &report);
-    *stop = output.votes > 0;
+    int64_t now = clock_ns();
+    int64_t begin = flight->start_ns > t->finished_ns ? flight->start_ns : t->finished_ns;
+    t->finished_ns = now;
+    t->stop |= output.votes > 0;
+    report->loss = output.loss;
+    report->grad_norm = output.grad_norm;
+    report->tokens = output.targets;
+    report->step_ms = (double)(now - begin) / 1e6;
+    report->skipped = output.skipped;
     return count_skips(t, &output, err);
+}
+
+/* What follows a step that has ended: its trace, an evaluation if one is due, its line. */
+static int tell(struct trainer *t, int64_t step, struct error *err)
+{
+    struct flight *flight = &t->flight[step % 2];
+    int rc = flight->traced ? tracing_write(t->s, &flight->trace, err) : 0;
+    trace_free(&flight->trace);
+    if (rc || (step == t->at.step && maybe_evaluate(t, &flight->report.valid_loss, err)))
+        return -1;
+    metrics_write(&t->metrics, &flight->report);
+    return 0;
+}
+
+static int end_step(struct trainer *t, int64_t step, struct error *err)
+{
+    if (step < 1 || !t->flight[step % 2].under_way)
+        return 0;
+    return finish(t, step, err) || tell(t, step, err) ? -1 : 0;
+}
+
+/* Whether something needs the state as it is right after the step last started. */
+static int must_end(const struct trainer *t)
+{
+    const struct config *c = &t->s->config;
+    int64_t step = t->at.step;
+    return executor_depth(t->s->executor) < 2 || t->stop || t->flight[step % 2].traced ||
+           step == c->train.steps || due(c->checkpoint.every, step) ||
+           (t->s->evaluate && due(c->train.eval_every, step));
+}
+
+/* Start a step, and end the one before; the device computes the one while the host reports the
+ * other. */
+static int one_step(struct trainer *t, struct error *err)
+{
+    if (start(t, err) || end_step(t, t->at.step - 1, err))
+        return -1;
+    return must_end(t) ? end_step(t, t->at.step, err) : 0;
+}
+
+/* A GPU that fails fails on one rank; the others would wait for it. */
+static int failed(struct trainer *t, struct error *err)
+{
+    if ((err->code == EXIT_NODE || err->code == EXIT_HANG) && t->s->device->asynchronous &&
+        world_size(t->s->world) > 1)
+        world_fail(t->s->world, err);
+    return -1;
 }
 
 static int steps(struct trainer *t, struct error *err)
 {
     const struct config *c = &t->s->config;
-    int stop = 0;
-    while (t->at.step < c->train.steps && !stop) {
-        if (one_step(t, &stop, err))
-            return -1;
-        if (due(c->checkpoint.every, t->at.step) && t->at.step < c->train.steps && !stop)
+    while (t->at.step < c->train.steps && !t->stop) {
+        if (one_step(t, err))
+            return failed(t, err);
+        if (due(c->checkpoint.every, t->at.step) && t->at.step < c->train.steps && !t->stop)
             try_save(t);
     }
     if (save(t, err))

@@ -36,23 +36,27 @@ static int64_t shard_start(const struct session *s, int unit)
     return program->request.coord.at[MESH_SHARD] * s->units->flat[unit].shard_elems;
 }
 
+/* Values are functions of their index: threads take what they get. */
+static void fill_normal(float *to, uint64_t key, int64_t first, int64_t count, float std)
+{
+    enum { CHUNK = 1 << 16 };
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t at = 0; at < count; at += CHUNK)
+        philox_fill_normal(to + at, key, (uint64_t)(first + at),
+                           count - at < CHUNK ? count - at : CHUNK, 0, std);
+}
+
 static void init_tensor(const struct session *s, const struct flat_tensor *tensor, struct part part,
                         float *master)
 {
     float *to = master + part.at;
     if (tensor->init == INIT_NORMAL) {
         uint64_t key = philox_key((uint64_t)s->config.seed, tensor->name);
-        philox_fill_normal(to, key, (uint64_t)part.start, part.count, 0, tensor->std);
+        fill_normal(to, key, part.start, part.count, tensor->std);
         return;
     }
     for (int64_t i = 0; i < part.count; i++)
         to[i] = tensor->init == INIT_ONES ? 1.0f : 0.0f;
-}
-
-static void clear(void *data, int64_t elems)
-{
-    if (data)
-        memset(data, 0, (size_t)elems * sizeof(float));
 }
 
 /* What is computed with, from the masters. */
@@ -65,23 +69,64 @@ static void refresh(struct session *s, int unit)
                          state_of(s, state->master), s->units->flat[unit].shard_elems);
 }
 
-void weights_init(struct session *s)
+static void clear(struct session *s, int buffer)
 {
-    for (int u = 0; u < s->units->count; u++) {
-        const struct flat *flat = &s->units->flat[u];
-        const struct unit_state *state = &session_program(s)->state[u];
-        float *master = state_of(s, state->master);
-        int64_t start = shard_start(s, u), end = start + flat->shard_elems;
-        clear(master, flat->shard_elems);
-        clear(state_of(s, state->first), flat->shard_elems);
-        clear(state_of(s, state->second), flat->shard_elems);
-        for (int t = 0; t < flat->tensors; t++) {
-            struct part part = part_of(&flat->tensor[t], start, start, end);
-            if (part.count)
-                init_tensor(s, &flat->tensor[t], part, master);
-        }
-        refresh(s, u);
+    if (buffer >= 0)
+        s->device->ops->fill_zero(s->device, state_of(s, buffer),
+                                  session_program(s)->buffer[buffer].bytes);
+}
+
+/* Padding included, which no checkpoint holds. */
+static void clear_state(struct session *s, int unit)
+{
+    const struct unit_state *state = &session_program(s)->state[unit];
+    clear(s, state->param);
+    clear(s, state->master);
+    clear(s, state->first);
+    clear(s, state->second);
+}
+
+/* Host memory for one unit's shard of one state. */
+static float *make_shard(const struct session *s, struct error *err)
+{
+    int64_t most = 0;
+    for (int u = 0; u < s->units->count; u++)
+        if (s->units->flat[u].shard_elems > most)
+            most = s->units->flat[u].shard_elems;
+    float *shard = malloc((size_t)most * sizeof *shard);
+    if (!shard)
+        error_set(err, "out of memory: %lld bytes for one unit's parameters",
+                  (long long)most * (long long)sizeof *shard);
+    return shard;
+}
+
+static int init_unit(struct session *s, int unit, float *host, struct error *err)
+{
+    const struct flat *flat = &s->units->flat[unit];
+    const struct unit_state *state = &session_program(s)->state[unit];
+    int64_t start = shard_start(s, unit), end = start + flat->shard_elems;
+    size_t bytes = (size_t)flat->shard_elems * sizeof *host;
+    memset(host, 0, bytes);
+    for (int t = 0; t < flat->tensors; t++) {
+        struct part part = part_of(&flat->tensor[t], start, start, end);
+        if (part.count)
+            init_tensor(s, &flat->tensor[t], part, host);
     }
+    clear_state(s, unit);
+    if (device_upload(s->device, state_of(s, state->master), host, bytes, err))
+        return -1;
+    refresh(s, unit);
+    return 0;
+}
+
+int weights_init(struct session *s, struct error *err)
+{
+    float *host = make_shard(s, err);
+    int rc = host ? 0 : -1;
+    for (int u = 0; u < s->units->count && !rc; u++)
+        rc = init_unit(s, u, host, err);
+    free(host);
+    return rc || device_sync(s->device, err) ? -1 : 0;
 }
 
 /* One kind of state, under one prefix of names. */
@@ -104,6 +149,12 @@ static int slots_of(const struct session *s, int unit, struct slot slots[SLOT_CO
     return state->first >= 0 ? SLOT_COUNT : 1;
 }
 
+static int fetch(const struct checkpoint_piece *piece, void *to, int64_t offset, size_t bytes,
+                 struct error *err)
+{
+    return device_download(piece->user, to, (const char *)piece->data + offset, bytes, err);
+}
+
 static void make_piece(struct checkpoint_piece *piece, const struct slot *slot,
                        const struct flat_tensor *tensor, struct part part)
 {
@@ -120,15 +171,20 @@ static void make_piece(struct checkpoint_piece *piece, const struct slot *slot,
         piece->dims[i] = tensor->dim[i];
 }
 
-/* The pieces of this rank; of its 1/replicas of the shard when it saves. */
-static int pieces_of(struct session *s, struct checkpoint_piece **out, int saving)
+/* Which part of the state pieces are made for: units [first, end), one slot or all (-1), and when
+ * saving this rank's 1/replicas of the shard. */
+struct scope {
+    int first, end, slot, saving;
+};
+
+static int pieces_of(struct session *s, struct checkpoint_piece **out, struct scope scope)
 {
     struct mesh_coord coord = session_program(s)->request.coord;
-    int64_t replicas = saving ? s->layout.shape.degree[MESH_REPLICATE] : 1;
-    int64_t replica = saving ? coord.at[MESH_REPLICATE] : 0;
+    int64_t replicas = scope.saving ? s->layout.shape.degree[MESH_REPLICATE] : 1;
+    int64_t replica = scope.saving ? coord.at[MESH_REPLICATE] : 0;
     struct checkpoint_piece *pieces = NULL;
     int count = 0, capacity = 0;
-    for (int u = 0; u < s->units->count; u++) {
+    for (int u = scope.first; u < scope.end; u++) {
         const struct flat *flat = &s->units->flat[u];
         struct slot slots[SLOT_COUNT];
         int slot_count = slots_of(s, u, slots);
@@ -138,6 +194,8 @@ static int pieces_of(struct session *s, struct checkpoint_piece **out, int savin
         for (int t = 0; t < flat->tensors; t++) {
             struct part part = part_of(&flat->tensor[t], start, from, to);
             for (int k = 0; part.count && k < slot_count; k++) {
+                if (scope.slot >= 0 && scope.slot != k)
+                    continue;
                 pieces = array_grow(pieces, count, &capacity, sizeof *pieces);
                 make_piece(&pieces[count++], &slots[k], &flat->tensor[t], part);
             }
@@ -149,7 +207,12 @@ static int pieces_of(struct session *s, struct checkpoint_piece **out, int savin
 
 int weights_pieces(struct session *s, struct checkpoint_piece **pieces)
 {
-    return pieces_of(s, pieces, 1);
+    int count = pieces_of(s, pieces, (struct scope){0, s->units->count, -1, 1});
+    for (int i = 0; i < count && s->device->kind != DEVICE_CPU; i++) {
+        (*pieces)[i].fetch = fetch;
+        (*pieces)[i].user = s->device;
+    }
+    return count;
 }
 
 void weights_free(struct checkpoint_piece *pieces, int count)
@@ -159,21 +222,51 @@ void weights_free(struct checkpoint_piece *pieces, int count)
     free(pieces);
 }
 
-int weights_load(struct session *s, struct checkpoint *checkpoint, struct error *err)
+static int load_here(struct session *s, struct checkpoint *checkpoint, struct error *err)
 {
     struct checkpoint_piece *wanted;
-    for (int u = 0; u < s->units->count; u++) { /* padding, which no checkpoint holds */
-        const struct unit_state *state = &session_program(s)->state[u];
-        int64_t elems = s->units->flat[u].shard_elems;
-        memset(state_of(s, state->param), 0, (size_t)elems * dtype_bytes(s->layout.dtype));
-        clear(state_of(s, state->master), elems);
-        clear(state_of(s, state->first), elems);
-        clear(state_of(s, state->second), elems);
-    }
-    int count = pieces_of(s, &wanted, 0);
+    int count = pieces_of(s, &wanted, (struct scope){0, s->units->count, -1, 0});
     int rc = checkpoint_load(checkpoint, wanted, count, err);
     weights_free(wanted, count);
+    return rc;
+}
+
+/* One state of one unit at a time through host memory. */
+static int load_slot(struct session *s, struct checkpoint *checkpoint, int unit, int k, char *host,
+                     struct error *err)
+{
+    struct checkpoint_piece *wanted;
+    struct slot slots[SLOT_COUNT];
+    if (k >= slots_of(s, unit, slots))
+        return 0;
+    size_t bytes = (size_t)s->units->flat[unit].shard_elems * dtype_bytes(slots[k].dtype);
+    int count = pieces_of(s, &wanted, (struct scope){unit, unit + 1, k, 0});
+    memset(host, 0, bytes);
+    for (int i = 0; i < count; i++)
+        wanted[i].data = host + ((char *)wanted[i].data - slots[k].data);
+    int rc = checkpoint_load(checkpoint, wanted, count, err);
+    weights_free(wanted, count);
+    return rc ? -1 : device_upload(s->device, slots[k].data, host, bytes, err);
+}
+
+static int load_through_host(struct session *s, struct checkpoint *checkpoint, struct error *err)
+{
+    float *host = make_shard(s, err);
+    int rc = host ? 0 : -1;
+    for (int u = 0; u < s->units->count; u++)
+        for (int k = 0; k < SLOT_COUNT && !rc; k++)
+            rc = load_slot(s, checkpoint, u, k, (char *)host, err);
+    free(host);
+    return rc;
+}
+
+int weights_load(struct session *s, struct checkpoint *checkpoint, struct error *err)
+{
+    for (int u = 0; u < s->units->count; u++)
+        clear_state(s, u);
+    int rc = s->device->kind == DEVICE_CPU ? load_here(s, checkpoint, err)
+                                           : load_through_host(s, checkpoint, err);
     for (int u = 0; !rc && u < s->units->count; u++)
         refresh(s, u);
-    return rc;
+    return rc || device_sync(s->device, err) ? -1 : 0;
 }

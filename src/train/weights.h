@@ -8,12 +8,14 @@
 #include "io/checkpoint.h"
 #include "train/session.h"
 
-/* Fill parameters from the seed and clear the optimizer's state. */
-void weights_init(struct session *session);
+/* Fill parameters from the seed and clear the optimizer's state.  Not collective.  Returns 0, or
+ * -1 with err set. */
+int weights_init(struct session *session, struct error *err);
 
 /* The pieces this rank saves: its share of parameters (fp32 masters) and optimizer state, as
  * "model/NAME", "optimizer/exp_avg/NAME", "optimizer/exp_avg_sq/NAME".  Replicas divide a shard
- * among them.  *pieces is free()d with weights_free(); data points into the session. */
+ * among them.  *pieces is free()d with weights_free(); data points into the
+ * session; on a GPU it is fetched while saving. */
 int weights_pieces(struct session *session, struct checkpoint_piece **pieces);
 void weights_free(struct checkpoint_piece *pieces, int count);
 

@@ -48,7 +48,7 @@ static void check_steps(struct planning *p, struct session *s, const struct repo
     struct batches batches;
     struct mem before = p->c.mem;
     CHECK(&p->c, !batches_open(&batches, s, p->tokens, LOADER_SHUFFLED, &err));
-    weights_init(s);
+    rig_init(s);
     for (int step = 1; step <= STEPS; step++) {
         struct step_input input = rig_input(s, step);
         input.load = batches_load;

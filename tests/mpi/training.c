@@ -107,7 +107,7 @@ static int begin(struct session *s, const struct training *how, struct error *er
     struct position position = {0};
     int found = 0;
     if (!how->from) {
-        weights_init(s);
+        rig_init(s);
         return 0;
     }
     if (saved_resume(s, how->checkpoints, &found, &position, err))
@@ -144,7 +144,7 @@ void training_reference(struct checks *c, const struct config *config, const str
     if (!world_rank(c->world)) {
         struct mem mem = {0};
         struct session *s = rig_open(&mem, config, NULL, 0);
-        weights_init(s);
+        rig_init(s);
         CHECK(c, !steps(s, how, trained, &err));
         session_close(s);
         CHECK(c, !mem.blocks);

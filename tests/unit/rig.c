@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "device/ops.h"
 #include "train/rate.h"
+#include "train/weights.h"
 
 static void must(int rc, const struct error *err)
 {
@@ -68,6 +69,12 @@ struct session *rig_open(struct mem *mem, const struct config *config, const cha
     s->model->family->table(s->model, units.seq,
                             executor_buffer(s->executor, s->train, s->train->constants));
     return s;
+}
+
+void rig_init(struct session *s)
+{
+    struct error err = {0};
+    must(weights_init(s, &err), &err);
 }
 
 struct step_input rig_input(const struct session *s, int64_t step)

@@ -15,6 +15,9 @@ struct config rig_config(const char *settings);
 struct session *rig_open(struct mem *mem, const struct config *config, const char *level,
                          int with_logits);
 
+/* The state a run begins with, from the seed. */
+void rig_init(struct session *session);
+
 /* A step's numbers as the trainer sets them, without data. */
 struct step_input rig_input(const struct session *session, int64_t step);
 

@@ -113,7 +113,7 @@ static float *golden_of(struct golden *g, const char *group, const struct flat_t
 static void golden_weights(struct golden *g)
 {
     g->s->config.seed = 0;
-    weights_init(g->s);
+    rig_init(g->s);
     for (int u = 0; u < g->s->units->count; u++)
         for (int t = 0; t < g->s->units->flat[u].tensors; t++) {
             const struct flat_tensor *tensor = &g->s->units->flat[u].tensor[t];

@@ -43,7 +43,7 @@ static void make_batch(struct trial *t)
 /* Norm weights off one, so that what multiplies by them shows. */
 static void make_weights(struct trial *t)
 {
-    weights_init(t->s);
+    rig_init(t->s);
     for (int u = 0; u < t->s->units->count; u++)
         for (int k = 0; k < t->s->units->flat[u].tensors; k++) {
             const struct flat_tensor *tensor = &t->s->units->flat[u].tensor[k];

@@ -8,10 +8,11 @@ struct reference {
     double *p, *m, *v;
 };
 
-static void step_reference(struct reference *r, const struct adamw *a, const struct tensor *g)
+static void step_reference(struct reference *r, const struct adamw *a, double factor,
+                           const struct tensor *g)
 {
     for (int64_t i = 0; i < g->elems; i++) {
-        double grad = tensor_get(g, i) * (double)a->grad_scale;
+        double grad = tensor_get(g, i) * factor;
         r->m[i] = (double)a->beta1 * r->m[i] + (1 - (double)a->beta1) * grad;
         r->v[i] = (double)a->beta2 * r->v[i] + (1 - (double)a->beta2) * grad * grad;
         r->p[i] -= (double)a->lr * (double)a->weight_decay * r->p[i];
@@ -27,21 +28,19 @@ static uint64_t adamw_case(struct device *d, int64_t elems, int copies)
     struct tensor v = tensor_random(DTYPE_F32, elems, 2, 0);
     struct tensor copy = tensor_poisoned(DTYPE_BF16, elems);
     size_t bytes = (size_t)elems * sizeof(double);
+    const double factor = 0.5;
     struct reference r = {malloc(bytes), calloc(1, bytes), calloc(1, bytes)};
     for (int64_t i = 0; i < elems; i++)
         r.p[i] = tensor_get(&p, i);
     for (int step = 1; step <= 5; step++) {
-        struct adamw a = {.lr = 0.01f,
-                          .beta1 = 0.9f,
-                          .beta2 = 0.95f,
-                          .eps = 1e-8f,
-                          .weight_decay = 0.1f,
-                          .grad_scale = 0.5f};
+        struct adamw a = {
+            .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
         a.bias1 = 1 - powf(a.beta1, (float)step);
         a.bias2 = 1 - powf(a.beta2, (float)step);
         struct tensor g = tensor_random(DTYPE_F32, elems, (uint64_t)(10 + step), 0.1);
-        d->ops->adamw(d, &a, p.data, m.data, v.data, g.data, copies ? copy.data : NULL, elems);
-        step_reference(&r, &a, &g);
+        d->ops->adamw(d, &a, &factor, p.data, m.data, v.data, g.data, copies ? copy.data : NULL,
+                      elems);
+        step_reference(&r, &a, factor, &g);
         tensor_free(&g);
     }
     check_close("p", &p, r.p, 1e-5);
@@ -80,8 +79,9 @@ static uint64_t sumsq(struct device *d, enum dtype dt)
         const float *slice = (float *)x.data + 1;
         for (int64_t j = 0; j < sizes[i]; j++)
             want += (double)slice[j] * (double)slice[j];
-        got[i] = d->ops->sumsq(d, slice, sizes[i]);
-        assert_true(fabsl(got[i] - want) <= 1e-13L * want);
+        got[i] = 2;
+        d->ops->sumsq(d, &got[i], slice, sizes[i]);
+        assert_true(fabsl(got[i] - 2 - want) <= 1e-13L * (want + 2));
     }
     tensor_free(&x);
     return hash_bytes(got, sizeof got);
@@ -101,20 +101,16 @@ static void sumsq_is_as_exact_as_double(void **state)
 static void denormals_are_flushed_here_only(void **state)
 {
     enum { ELEMS = 37 };
-    const struct adamw a = {.lr = 0.01f,
-                            .beta1 = 0.9f,
-                            .beta2 = 0.95f,
-                            .eps = 1e-8f,
-                            .bias1 = 1,
-                            .bias2 = 1,
-                            .grad_scale = 1};
+    const struct adamw a = {
+        .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .bias1 = 1, .bias2 = 1};
+    const double factor = 1;
     struct device *d = open_device(NULL, 1);
     float p[ELEMS], m[ELEMS], v[ELEMS], g[ELEMS] = {0};
     for (int i = 0; i < ELEMS; i++) {
         p[i] = 1;
         m[i] = v[i] = 1e-38f;
     }
-    d->ops->adamw(d, &a, p, m, v, g, NULL, ELEMS);
+    d->ops->adamw(d, &a, &factor, p, m, v, g, NULL, ELEMS);
     for (int i = 0; i < ELEMS; i++) {
         assert_true(p[i] == 1);
         assert_true(m[i] == 0 || m[i] >= 1.17549435e-38f || strcmp(d->level, "generic") == 0);
@@ -125,12 +121,45 @@ static void denormals_are_flushed_here_only(void **state)
     device_close(d);
 }
 
+/* The mean over the targets there were, scaled down where its norm exceeds the limit. */
+static uint64_t update_factor(struct device *d, enum dtype dt)
+{
+    const double set[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    double y[9] = {0}, factor, targets = 50, squares = 16, none = 0, broken = NAN, inf = INFINITY;
+    d->ops->set(d, y, set, 8);
+    assert_memory_equal(y, set, sizeof set);
+    assert_true(y[8] == 0);
+    d->ops->update_factor(d, &factor, &targets, &squares, 100, 0);
+    assert_true(factor == 2);
+    d->ops->update_factor(d, &factor, &targets, &squares, 100, 9);
+    assert_true(factor == 2);
+    d->ops->update_factor(d, &factor, &targets, &squares, 100, 4);
+    assert_true(fabs(factor - 2 * (4 / (8 + 1e-6))) < 1e-15);
+    d->ops->update_factor(d, &factor, &none, &squares, 100, 4);
+    assert_true(factor == 0);
+    d->ops->update_factor(d, &factor, &targets, &broken, 100, 4);
+    assert_true(isnan(factor));
+    d->ops->update_factor(d, &factor, &targets, &inf, 100, 4);
+    assert_true(isnan(factor));
+    float p = 1, m = 2, v = 3, g = 4;
+    d->ops->adamw(d, &(struct adamw){.lr = 1, .bias1 = 1, .bias2 = 1}, &factor, &p, &m, &v, &g,
+                  NULL, 1);
+    assert_true(p == 1 && m == 2 && v == 3);
+    return 0;
+}
+
+static void the_update_takes_the_clipped_mean(void **state)
+{
+    for_each_setting(update_factor);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adamw_is_the_published_rule),
         cmocka_unit_test(denormals_are_flushed_here_only),
         cmocka_unit_test(sumsq_is_as_exact_as_double),
+        cmocka_unit_test(the_update_takes_the_clipped_mean),
     };
     return cmocka_run_group_tests_name("ops optimizer", tests, NULL, NULL);
 }

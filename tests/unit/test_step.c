@@ -231,7 +231,7 @@ static uint64_t step_hash(struct session *s, int poison)
     struct step_output output;
     input.load = load;
     input.user = s;
-    weights_init(s);
+    rig_init(s);
     fill_passing(s, poison);
     if (execute(s->executor, s->train, &input, &output, NULL, &err))
         fail_msg("%s", err.text);

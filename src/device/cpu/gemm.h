@@ -1,6 +1,7 @@
 /* gemm.h - matrix products by a library: the gemm rows of ops.h and what they keep.
  *
- * gemm_onednn.c or gemm_cblas.c implements this, as configure found oneDNN or a CBLAS.
+ * gemm_onednn.c or gemm_cblas.c implements this, as configure found oneDNN or a CBLAS; without
+ * either gemm_plain.c does.
  */
 #ifndef TRIREME_DEVICE_CPU_GEMM_H
 #define TRIREME_DEVICE_CPU_GEMM_H

@@ -51,8 +51,11 @@ void CPU(cast)(struct device *d, enum dtype to, void *y, enum dtype from, const 
                int64_t elems);
 void CPU(fill_zero)(struct device *d, void *y, size_t bytes);
 void CPU(copy)(struct device *d, void *y, const void *x, size_t bytes);
-double CPU(sumsq)(struct device *d, const float *x, int64_t elems);
-void CPU(adamw)(struct device *d, const struct adamw *a, float *p, float *m, float *v,
-                const float *g, bf16 *copy, int64_t elems);
+void CPU(set)(struct device *d, double *y, const double *values, int count);
+void CPU(sumsq)(struct device *d, double *result, const float *x, int64_t elems);
+void CPU(update_factor)(struct device *d, double *factor, const double *targets,
+                        const double *squares, double nominal, double clip);
+void CPU(adamw)(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
+                float *v, const float *g, bf16 *copy, int64_t elems);
 
 #endif

@@ -26,6 +26,8 @@ const struct device_ops CPU(ops) = {
     .cast = CPU(cast),
     .fill_zero = CPU(fill_zero),
     .copy = CPU(copy),
+    .set = CPU(set),
     .sumsq = CPU(sumsq),
+    .update_factor = CPU(update_factor),
     .adamw = CPU(adamw),
 };

@@ -3,7 +3,7 @@
 #include "device/cpu/simd.h"
 
 /* Sums are per piece, and the number of pieces is fixed: bits do not depend on threads. */
-double CPU(sumsq)(struct device *d, const float *x, int64_t elems)
+void CPU(sumsq)(struct device *d, double *result, const float *x, int64_t elems)
 {
     enum { PIECES = 256, ALIGN = 64 };
     int64_t piece = ceil_div(ceil_div(elems, PIECES), ALIGN) * ALIGN;
@@ -19,7 +19,22 @@ double CPU(sumsq)(struct device *d, const float *x, int64_t elems)
     }
     for (int p = 0; p < PIECES; p++)
         total += sums[p];
-    return total;
+    *result += total;
+}
+
+void CPU(set)(struct device *d, double *y, const double *values, int count)
+{
+    for (int i = 0; i < count; i++)
+        y[i] = values[i];
+}
+
+void CPU(update_factor)(struct device *d, double *factor, const double *targets,
+                        const double *squares, double nominal, double clip)
+{
+    double mean = *targets > 0 ? nominal / *targets : 0, norm = sqrt(*squares) * mean;
+    *factor = isfinite(*squares) ? mean : NAN;
+    if (clip > 0 && norm + 1e-6 > clip)
+        *factor *= clip / (norm + 1e-6);
 }
 
 /* The tensors of one step, as adamw takes them. */
@@ -29,14 +44,14 @@ struct step {
     bf16 *copy;
 };
 
-SIMD_INLINE void adamw_chunk(const struct adamw *a, const struct step *t, int64_t begin,
-                             int64_t end, int copies)
+SIMD_INLINE void adamw_chunk(const struct adamw *a, const struct step *t, float grad_scale,
+                             int64_t begin, int64_t end, int copies)
 {
     float *restrict p = t->p, *restrict m = t->m, *restrict v = t->v;
     const float *restrict g = t->g;
     bf16 *restrict copy = t->copy;
     const float keep = 1.0f - a->lr * a->weight_decay, step_size = a->lr / a->bias1;
-    const float root_bias2 = sqrtf(a->bias2), grad_scale = a->grad_scale, eps = a->eps;
+    const float root_bias2 = sqrtf(a->bias2), eps = a->eps;
     const float beta2 = a->beta2, rest1 = 1.0f - a->beta1, rest2 = 1.0f - a->beta2;
 #pragma omp simd
     for (int64_t i = begin; i < end; i++) {
@@ -54,11 +69,14 @@ SIMD_INLINE void adamw_chunk(const struct adamw *a, const struct step *t, int64_
 
 /* Moments of parameters without gradients decay into denormals, which are slow on some
  * machines and mean nothing: they become 0. */
-void CPU(adamw)(struct device *d, const struct adamw *a, float *p, float *m, float *v,
-                const float *g, bf16 *copy, int64_t elems)
+void CPU(adamw)(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
+                float *v, const float *g, bf16 *copy, int64_t elems)
 {
     enum { CHUNK = 8192 };
     const struct step t = {p, m, v, g, copy};
+    const float grad_scale = (float)*factor;
+    if (isnan(*factor))
+        return;
 #pragma omp parallel num_threads(cpu_threads(d, elems * 16))
     {
         unsigned saved = simd_no_denormals();
@@ -66,9 +84,9 @@ void CPU(adamw)(struct device *d, const struct adamw *a, float *p, float *m, flo
         for (int64_t begin = 0; begin < elems; begin += CHUNK) {
             int64_t end = min_i64(begin + CHUNK, elems);
             if (copy)
-                adamw_chunk(a, &t, begin, end, 1);
+                adamw_chunk(a, &t, grad_scale, begin, end, 1);
             else
-                adamw_chunk(a, &t, begin, end, 0);
+                adamw_chunk(a, &t, grad_scale, begin, end, 0);
         }
         simd_denormals(saved);
     }

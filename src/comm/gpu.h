@@ -1,0 +1,21 @@
+/* gpu.h - which GPU is this rank's. */
+#ifndef TRIREME_COMM_GPU_H
+#define TRIREME_COMM_GPU_H
+
+#include "comm/world.h"
+#include "device/device.h"
+
+/* Choose among the GPUs this process sees: with one visible that one, else the one with the
+ * rank's number within the node.  Then binds the process to cores near it, where the launcher did
+ * not bind it and hwloc is built in.  Collective over world.
+ *
+ * Fails on all ranks together when a rank sees none, when a node has fewer GPUs than ranks, or
+ * when two ranks of a node would use the same GPU; with share set ranks go round the GPUs that are
+ * there instead.  Must precede device_open() and, with share, anything of NCCL: it sets the
+ * environment NCCL needs for that.  Returns 0 and the index, or -1 with err set. */
+int gpu_choose(struct world *world, int share, int *index, struct error *err);
+
+/* Whether every rank of the job could have a GPU: what device=auto asks.  Collective. */
+int gpu_everywhere(struct world *world);
+
+#endif

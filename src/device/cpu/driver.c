@@ -1,0 +1,221 @@
+/* driver.c - the CPU as a device: the levels there are and the choice among them, memory, and
+ * marks, which have nothing to wait for. */
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "config/defines.h"
+#include "device/cpu/gemm.h"
+#include "device/driver.h"
+
+enum { LOGITS_BYTES = 8 << 20 }; /* a chunk stays in the caches */
+
+extern const struct device_ops cpu_ops_generic;
+
+static int always(void)
+{
+    return 1;
+}
+
+#ifdef CPU_X86_LEVELS
+extern const struct device_ops cpu_ops_avx2, cpu_ops_avx512;
+
+static int has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+}
+
+static int has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16");
+}
+#define X86_LEVELS {&cpu_ops_avx512, has_avx512}, {&cpu_ops_avx2, has_avx2},
+#define X86_NAMES  "avx512", "avx2",
+#else
+#define X86_LEVELS
+#define X86_NAMES
+#endif
+
+/* Best first; a machine that runs one runs all that follow. */
+static const struct {
+    const struct device_ops *ops;
+    int (*runs_here)(void);
+} levels[] = {X86_LEVELS{&cpu_ops_generic, always}};
+
+enum { LEVELS = sizeof levels / sizeof levels[0] };
+
+/* The names in the rows above, as device_cpu_levels() gives them. */
+static const char *const level_names[LEVELS + 1] = {X86_NAMES "generic"};
+
+static int best_level(void)
+{
+    int level = 0;
+    while (!levels[level].runs_here())
+        level++;
+    return level;
+}
+
+const char *const *device_cpu_levels(void)
+{
+    return level_names + best_level();
+}
+
+const char *device_gemm_library(void)
+{
+    return gemm_library();
+}
+
+static int find_level(const char *name, struct error *err)
+{
+    if (!name)
+        return best_level();
+    for (int i = 0; i < LEVELS; i++) {
+        if (strcmp(level_names[i], name))
+            continue;
+        if (levels[i].runs_here())
+            return i;
+        return error_set(err, "this machine has no %s instructions: use level %s", name,
+                         level_names[best_level()]);
+    }
+    return error_set(err, "no CPU level %s was built: the best here is %s", name,
+                     level_names[best_level()]);
+}
+
+/* OMP_NUM_THREADS is a user's word about one rank; without it ranks share what is there. */
+static int default_threads(int local_ranks)
+{
+    if (getenv("OMP_NUM_THREADS"))
+        return omp_get_max_threads();
+    int threads = omp_get_num_procs() / (local_ranks > 0 ? local_ranks : 1);
+    return threads > 0 ? threads : 1;
+}
+
+static int open_cpu(struct device *d, const struct device_request *request, struct error *err)
+{
+    int level = find_level(request->level, err);
+    if (level < 0)
+        return -1;
+    d->ops = levels[level].ops;
+    d->level = level_names[level];
+    d->logits_bytes = LOGITS_BYTES;
+    d->threads = request->threads > 0 ? request->threads : default_threads(request->local_ranks);
+    return gemm_open(d, err);
+}
+
+static void *alloc(struct device *d, size_t bytes)
+{
+    return mem_block(bytes);
+}
+
+static void release(struct device *d, void *block)
+{
+    free(block);
+}
+
+static int memory(struct device *d, size_t *total_bytes, size_t *free_bytes, struct error *err)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    *total_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * page;
+    *free_bytes = (size_t)sysconf(_SC_AVPHYS_PAGES) * page;
+    return 0;
+}
+
+static int copy(struct device *d, void *to, const void *from, size_t bytes, int wait,
+                struct error *err)
+{
+    memcpy(to, from, bytes);
+    return 0;
+}
+
+static int nothing(struct device *d, struct error *err)
+{
+    return 0;
+}
+
+struct device_mark {
+    int64_t ns;
+};
+
+static struct device_mark *mark_create(struct device *d, int timed, struct error *err)
+{
+    struct device_mark *mark = calloc(1, sizeof *mark);
+    if (!mark)
+        error_set(err, "out of memory: a mark");
+    return mark;
+}
+
+static void mark_destroy(struct device *d, struct device_mark *mark)
+{
+    free(mark);
+}
+
+static int mark_record(struct device *d, struct device_mark *mark, enum device_stream stream,
+                       struct error *err)
+{
+    mark->ns = clock_ns();
+    return 0;
+}
+
+static int mark_wait(struct device *d, enum device_stream stream, struct device_mark *mark,
+                     struct error *err)
+{
+    return 0;
+}
+
+static int mark_done(struct device *d, struct device_mark *mark, struct error *err)
+{
+    return 1;
+}
+
+static int64_t mark_ns(struct device *d, struct device_mark *from, struct device_mark *to)
+{
+    return to->ns - from->ns;
+}
+
+static int no_recordings(struct device *d, struct error *err)
+{
+    return error_set(err, "the CPU computes at once: there is nothing to record");
+}
+
+static struct device_recording *no_recording(struct device *d, struct error *err)
+{
+    no_recordings(d, err);
+    return NULL;
+}
+
+static void recording_destroy(struct device *d, struct device_recording *recording)
+{
+}
+
+static int replay(struct device *d, struct device_recording *recording, struct error *err)
+{
+    return no_recordings(d, err);
+}
+
+const struct device_driver cpu_driver = {
+    .open = open_cpu,
+    .close = gemm_close,
+    .alloc = alloc,
+    .free = release,
+    .host_alloc = alloc,
+    .host_free = release,
+    .memory = memory,
+    .copy = copy,
+    .sync = nothing,
+    .check = nothing,
+    .mark_create = mark_create,
+    .mark_destroy = mark_destroy,
+    .mark_record = mark_record,
+    .mark_wait = mark_wait,
+    .mark_done = mark_done,
+    .mark_ns = mark_ns,
+    .record_begin = no_recordings,
+    .record_end = no_recording,
+    .recording_destroy = recording_destroy,
+    .replay = replay,
+};

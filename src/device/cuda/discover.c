@@ -1,0 +1,71 @@
+/* discover.c - which GPUs are there, and what they can; nothing is opened for it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "device/cuda/state.h"
+
+int cuda_checked(cudaError_t code, const char *what, struct error *err)
+{
+    if (code == cudaSuccess)
+        return 0;
+    if (err && code != cudaErrorMemoryAllocation)
+        err->code = EXIT_NODE;
+    return error_set(err, "%.*s: %s", (int)strcspn(what, "("), what, cudaGetErrorString(code));
+}
+
+static int count(char why[128])
+{
+    int gpus = 0;
+    cudaError_t code = cudaGetDeviceCount(&gpus);
+    why[0] = 0;
+    if (code == cudaSuccess && gpus > 0)
+        return gpus;
+    cudaGetLastError(); /* forget it: asking is no failure */
+    snprintf(why, 128, "%s", code == cudaSuccess ? "no GPU is visible" : cudaGetErrorString(code));
+    return 0;
+}
+
+static void hex(char *text, const char *bytes, int count)
+{
+    for (int i = 0; i < count; i++)
+        sprintf(text + 2 * i, "%02x", (unsigned char)bytes[i]);
+}
+
+static int describe(int index, struct device_gpu *gpu, struct error *err)
+{
+    struct cudaDeviceProp p;
+    memset(gpu, 0, sizeof *gpu);
+    if (CUDA_CHECK(cudaGetDeviceProperties(&p, index), err))
+        return error_prefix(err, "GPU %d", index);
+    snprintf(gpu->name, sizeof gpu->name, "%.95s", p.name);
+    hex(gpu->uuid, p.uuid.bytes, (int)sizeof p.uuid.bytes);
+    gpu->major = p.major;
+    gpu->minor = p.minor;
+    gpu->multiprocessors = p.multiProcessorCount;
+    gpu->total_bytes = p.totalGlobalMem;
+    if (cudaDeviceGetPCIBusId(gpu->bus, sizeof gpu->bus, index) != cudaSuccess)
+        gpu->bus[0] = 0;
+    return 0;
+}
+
+static int peers(int index, int peer)
+{
+    int can = 0;
+    if (cudaDeviceCanAccessPeer(&can, index, peer) != cudaSuccess)
+        cudaGetLastError();
+    return can;
+}
+
+static const char *libraries(char text[256])
+{
+    int driver = 0, runtime = 0;
+    char gemm[64], sdpa[64];
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    snprintf(text, 256, "driver for CUDA %d.%d, CUDA %d.%d, %s, %s", driver / 1000,
+             driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10, cuda_gemm_library(gemm),
+             cuda_sdpa_library(sdpa));
+    return text;
+}
+
+const struct device_discovery cuda_discovery = {count, describe, peers, libraries};

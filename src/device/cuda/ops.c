@@ -1,0 +1,177 @@
+/* ops.c - the op set of GPUs: the launchers of cuda.h on the compute stream, and the choice
+ * between cuDNN's attention and trireme's own. */
+#include <string.h>
+
+#include "device/cuda/state.h"
+
+static void embedding(struct device *d, enum dtype dt, void *y, const void *table,
+                      const int32_t *tokens, int64_t rows, int64_t hidden, int64_t vocab)
+{
+    cuda_embedding(cuda_compute(d), dt, y, table, tokens, rows, hidden, vocab);
+}
+
+static void embedding_backward(struct device *d, enum dtype dt, float *dtable, const void *dy,
+                               const int32_t *tokens, int64_t rows, int64_t hidden, int64_t vocab,
+                               int accumulate)
+{
+    cuda_embedding_backward(cuda_compute(d), dt, dtable, dy, tokens, rows, hidden, vocab,
+                            accumulate);
+}
+
+static void rmsnorm(struct device *d, enum dtype dt, void *y, void *sum, float *rstd, const void *x,
+                    const void *delta, const void *w, int64_t rows, int64_t hidden, float eps)
+{
+    cuda_rmsnorm(cuda_compute(d), dt, y, sum, rstd, x, delta, w, rows, hidden, eps);
+}
+
+static void rmsnorm_backward(struct device *d, enum dtype dt, void *dx, float *dw, const void *dy,
+                             const void *dsum, const void *x, const void *w, const float *rstd,
+                             int64_t rows, int64_t hidden, int accumulate, void *scratch)
+{
+    cuda_rmsnorm_backward(cuda_compute(d), dt, dx, dw, dy, dsum, x, w, rstd, rows, hidden,
+                          accumulate, scratch);
+}
+
+static size_t rmsnorm_backward_scratch(struct device *d, int64_t rows, int64_t hidden)
+{
+    return cuda_rmsnorm_backward_scratch(rows, hidden);
+}
+
+static void rope(struct device *d, const struct rope *r, void *y, const void *x,
+                 const float *cos_sin)
+{
+    cuda_rope(cuda_compute(d), r->dt, y, x, cos_sin, r->rows, r->seq, r->row_heads, r->rotated,
+              r->head_dim, r->inverse);
+}
+
+static struct cuda_attention own(const struct attention *a)
+{
+    return (struct cuda_attention){a->dt,       a->batch,    a->seq,  a->heads,
+                                   a->kv_heads, a->head_dim, a->scale};
+}
+
+static size_t attention_scratch(struct device *d, const struct attention *a, int backward)
+{
+    struct cuda_attention mine = own(a);
+    size_t bytes = cuda_attention_scratch(&mine, backward), other = cuda_sdpa_scratch(a, backward);
+    return bytes > other ? bytes : other;
+}
+
+static void attention(struct device *d, const struct attention *a, void *o, float *lse,
+                      const void *qkv, void *scratch)
+{
+    struct cuda_attention mine = own(a);
+    if (!cuda_sdpa_forward(d, a, o, lse, qkv, scratch, attention_scratch(d, a, 0)))
+        cuda_attention(cuda_compute(d), &mine, o, lse, qkv, scratch);
+}
+
+static void attention_backward(struct device *d, const struct attention *a, void *dqkv,
+                               const void *dout, const void *o, const float *lse, const void *qkv,
+                               void *scratch)
+{
+    struct cuda_attention mine = own(a);
+    if (!cuda_sdpa_backward(d, a, dqkv, dout, o, lse, qkv, scratch, attention_scratch(d, a, 1)))
+        cuda_attention_backward(cuda_compute(d), &mine, dqkv, dout, o, lse, qkv, scratch);
+}
+
+static void swiglu(struct device *d, enum dtype dt, void *y, const void *gate_up, int64_t rows,
+                   int64_t ffn)
+{
+    cuda_swiglu(cuda_compute(d), dt, y, gate_up, rows, ffn);
+}
+
+static void swiglu_backward(struct device *d, enum dtype dt, void *dgate_up, const void *dy,
+                            const void *gate_up, int64_t rows, int64_t ffn)
+{
+    cuda_swiglu_backward(cuda_compute(d), dt, dgate_up, dy, gate_up, rows, ffn);
+}
+
+static void cross_entropy(struct device *d, enum dtype dt, float *row_loss, void *dlogits,
+                          int64_t ld_d, const float *logits, int64_t ld, const int32_t *targets,
+                          int64_t rows, int64_t vocab, float scale)
+{
+    cuda_cross_entropy(cuda_compute(d), dt, row_loss, dlogits, ld_d, logits, ld, targets, rows,
+                       vocab, scale);
+}
+
+static void loss_sum(struct device *d, double out[2], const float *row_loss, const int32_t *targets,
+                     int64_t rows)
+{
+    cuda_loss_sum(cuda_compute(d), out, row_loss, targets, rows);
+}
+
+static void add(struct device *d, enum dtype dt, void *y, const void *a, const void *b,
+                int64_t elems)
+{
+    cuda_add(cuda_compute(d), dt, y, a, b, elems);
+}
+
+static void cast(struct device *d, enum dtype to, void *y, enum dtype from, const void *x,
+                 int64_t elems)
+{
+    cuda_cast(cuda_compute(d), to, y, from, x, elems);
+}
+
+static void fill_zero(struct device *d, void *y, size_t bytes)
+{
+    if (bytes && cudaMemsetAsync(y, 0, bytes, cuda_compute(d)) != cudaSuccess)
+        cuda_note_failure(d, "cudaMemsetAsync: %s", cudaGetErrorString(cudaGetLastError()));
+}
+
+static void copy(struct device *d, void *y, const void *x, size_t bytes)
+{
+    cudaStream_t stream = cuda_compute(d);
+    if (bytes && cudaMemcpyAsync(y, x, bytes, cudaMemcpyDeviceToDevice, stream) != cudaSuccess)
+        cuda_note_failure(d, "cudaMemcpyAsync: %s", cudaGetErrorString(cudaGetLastError()));
+}
+
+static void set(struct device *d, double *y, const double *values, int count)
+{
+    cuda_set(cuda_compute(d), y, values, count);
+}
+
+static void sumsq(struct device *d, double *sum, const float *x, int64_t elems)
+{
+    cuda_sumsq(cuda_compute(d), sum, x, elems, cuda_state(d)->partial);
+}
+
+static void update_factor(struct device *d, double *factor, const double *targets,
+                          const double *squares, double nominal, double clip)
+{
+    cuda_update_factor(cuda_compute(d), factor, targets, squares, nominal, clip);
+}
+
+static void adamw(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
+                  float *v, const float *g, bf16 *copy_out, int64_t elems)
+{
+    struct cuda_adamw rule = {a->lr,           a->beta1, a->beta2, a->eps,
+                              a->weight_decay, a->bias1, a->bias2};
+    cuda_adamw(cuda_compute(d), &rule, factor, p, m, v, g, copy_out, elems);
+}
+
+const struct device_ops cuda_ops = {
+    .name = "cuda",
+    .gemm = cuda_gemm,
+    .gemm_scratch = cuda_gemm_scratch,
+    .embedding = embedding,
+    .embedding_backward = embedding_backward,
+    .rmsnorm = rmsnorm,
+    .rmsnorm_backward = rmsnorm_backward,
+    .rmsnorm_backward_scratch = rmsnorm_backward_scratch,
+    .rope = rope,
+    .attention = attention,
+    .attention_backward = attention_backward,
+    .attention_scratch = attention_scratch,
+    .swiglu = swiglu,
+    .swiglu_backward = swiglu_backward,
+    .cross_entropy = cross_entropy,
+    .loss_sum = loss_sum,
+    .add = add,
+    .cast = cast,
+    .fill_zero = fill_zero,
+    .copy = copy,
+    .set = set,
+    .sumsq = sumsq,
+    .update_factor = update_factor,
+    .adamw = adamw,
+};

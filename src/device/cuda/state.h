@@ -1,0 +1,61 @@
+/* state.h - an opened GPU, as the C files of device/cuda see it. */
+#ifndef TRIREME_DEVICE_CUDA_STATE_H
+#define TRIREME_DEVICE_CUDA_STATE_H
+
+#include "device/cuda/cuda.h"
+#include "device/driver.h"
+
+struct cuda_gemms; /* gemm.c: cuBLASLt handle and the algorithm of every shape */
+struct cuda_sdpas; /* attention.c: cuDNN plans by shape; NULL where cuDNN is not in use */
+
+struct cuda_state {
+    int index; /* of the GPU among those visible; -1 when planning */
+    cudaStream_t stream[DEVICE_STREAMS];
+    double *partial; /* fp64 [CUDA_PARTIALS], for sums on COMPUTE */
+    struct cuda_gemms *gemms;
+    struct cuda_sdpas *sdpas;
+    char level[16];    /* "sm_90" */
+    char failure[256]; /* first failure of an op that returns nothing, or "" */
+};
+
+static inline struct cuda_state *cuda_state(const struct device *d)
+{
+    return d->state;
+}
+
+static inline cudaStream_t cuda_compute(const struct device *d)
+{
+    return cuda_state(d)->stream[DEVICE_COMPUTE];
+}
+
+/* 0, or -1 with err "WHAT: CUDA's words for code". */
+int cuda_checked(cudaError_t code, const char *what, struct error *err);
+#define CUDA_CHECK(call, err) cuda_checked((call), #call, (err))
+
+/* Keep the first failure of an op that cannot return one; device_check() reports it. */
+void cuda_note_failure(struct device *d, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+extern const struct device_ops cuda_ops;
+
+/* gemm.c */
+int cuda_gemm_open(struct device *d, struct error *err); /* fills gemms; not when planning */
+void cuda_gemm_close(struct device *d);
+int cuda_gemm(struct device *d, const struct gemm *g, void *scratch, struct error *err);
+size_t cuda_gemm_scratch(struct device *d, const struct gemm *g); /* also when planning */
+const char *cuda_gemm_library(char text[64]);
+
+/* sdpa_cudnn.c, or sdpa_absent.c where cuDNN was not found.  cuda_sdpa_run() is 1 when cuDNN did
+ * it and 0 when the own kernels must (no plan for this shape, type or scratch_bytes). */
+int cuda_sdpa_open(struct device *d, struct error *err);
+void cuda_sdpa_close(struct device *d);
+int cuda_sdpa_forward(struct device *d, const struct attention *a, void *o, float *lse,
+                      const void *qkv, void *scratch, size_t scratch_bytes);
+int cuda_sdpa_backward(struct device *d, const struct attention *a, void *dqkv, const void *dout,
+                       const void *o, const float *lse, const void *qkv, void *scratch,
+                       size_t scratch_bytes);
+/* Scratch that suits cuDNN for this shape; a pure function, as plans need no GPU. */
+size_t cuda_sdpa_scratch(const struct attention *a, int backward);
+const char *cuda_sdpa_library(char text[64]);
+
+#endif

@@ -1,0 +1,50 @@
+/* driver.h - the row of a kind of device: what device.h calls.
+ *
+ * Private to device/.  Functions mean what their namesakes in device.h say; counting memory,
+ * checking arguments and NULL are done there.
+ */
+#ifndef TRIREME_DEVICE_DRIVER_H
+#define TRIREME_DEVICE_DRIVER_H
+
+#include "device/device.h"
+#include "device/ops.h"
+
+struct device_driver {
+    int (*open)(struct device *d, const struct device_request *request, struct error *err);
+    void (*close)(struct device *d);
+    void *(*alloc)(struct device *d, size_t bytes); /* NULL: out of memory */
+    void (*free)(struct device *d, void *block);
+    void *(*host_alloc)(struct device *d, size_t bytes);
+    void (*host_free)(struct device *d, void *block);
+    int (*memory)(struct device *d, size_t *total_bytes, size_t *free_bytes, struct error *err);
+    int (*copy)(struct device *d, void *to, const void *from, size_t bytes, int wait,
+                struct error *err); /* either side may be the host's */
+    int (*sync)(struct device *d, struct error *err);
+    int (*check)(struct device *d, struct error *err);
+    struct device_mark *(*mark_create)(struct device *d, int timed, struct error *err);
+    void (*mark_destroy)(struct device *d, struct device_mark *mark);
+    int (*mark_record)(struct device *d, struct device_mark *mark, enum device_stream stream,
+                       struct error *err);
+    int (*mark_wait)(struct device *d, enum device_stream stream, struct device_mark *mark,
+                     struct error *err);
+    int (*mark_done)(struct device *d, struct device_mark *mark, struct error *err);
+    int64_t (*mark_ns)(struct device *d, struct device_mark *from, struct device_mark *to);
+    int (*record_begin)(struct device *d, struct error *err);
+    struct device_recording *(*record_end)(struct device *d, struct error *err);
+    void (*recording_destroy)(struct device *d, struct device_recording *recording);
+    int (*replay)(struct device *d, struct device_recording *recording, struct error *err);
+};
+
+extern const struct device_driver cpu_driver, cuda_driver;
+
+/* The GPUs: cuda/discover.c, or cuda/absent.c in a build without CUDA. */
+struct device_discovery {
+    int (*count)(char why[128]);
+    int (*describe)(int index, struct device_gpu *gpu, struct error *err);
+    int (*peers)(int index, int peer);
+    const char *(*libraries)(char text[256]);
+};
+
+extern const struct device_discovery cuda_discovery;
+
+#endif

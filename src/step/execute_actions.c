@@ -1,0 +1,191 @@
+/* execute_actions.c - what each kind of instruction does, on any device. */
+#include "device/ops.h"
+#include "step/execute_private.h"
+
+void *run_operand(const struct run_state *run, const struct instr *instr, int slot)
+{
+    int buffer = instr->buffer[slot];
+    return buffer < 0 ? NULL : executor_buffer(run->x, run->program, buffer);
+}
+
+static int do_zero(struct run_state *run, int i)
+{
+    struct device *d = run->x->device;
+    const double values[SUM_COUNT] = {[SUM_STOP] = run->input->stop_vote};
+    d->ops->set(d, run_operand(run, &run->program->instr[i], SLOT_SUMS), values, SUM_COUNT);
+    return 0;
+}
+
+static int do_load(struct run_state *run, int i)
+{
+    const struct instr *instr = &run->program->instr[i];
+    return run->x->mode->load(run, instr->micro, run_operand(run, instr, SLOT_LOAD_TOKENS),
+                              run_operand(run, instr, SLOT_LOAD_TARGETS));
+}
+
+/* The segment a RUN of this program stands for. */
+const struct segment *instr_segment(const struct program *program, const struct instr *instr)
+{
+    const struct unit_kind *kind = units_kind(program->units, instr->unit);
+    if (program->request.kind == PROGRAM_EVALUATE)
+        return &kind->evaluation;
+    if (program->request.kind == PROGRAM_LOGITS)
+        return &kind->logit;
+    return instr->phase == PHASE_FORWARD    ? &kind->forward
+           : instr->phase == PHASE_BACKWARD ? &kind->backward
+                                            : &kind->both;
+}
+
+int run_segment(struct run_state *run, int i, struct segment_watch *watch)
+{
+    const struct instr *instr = &run->program->instr[i];
+    void *base[SPACE_COUNT];
+    for (int s = 0; s < SPACE_COUNT; s++)
+        base[s] = run_operand(run, instr, s);
+    return segment_run(instr_segment(run->program, instr), run->x->device, base, instr->accumulate,
+                       watch, run->err);
+}
+
+static int do_run(struct run_state *run, int i)
+{
+    return run->x->mode->run(run, i);
+}
+
+static int do_gather(struct run_state *run, int i)
+{
+    const struct instr *instr = &run->program->instr[i];
+    group_all_gather(run->x->group[instr->group], COMM_GATHER, &run->x->op[i],
+                     run_operand(run, instr, SLOT_TO), run_operand(run, instr, SLOT_FROM),
+                     instr->elems, instr->dtype);
+    return 0;
+}
+
+static int do_reduce(struct run_state *run, int i)
+{
+    const struct instr *instr = &run->program->instr[i];
+    group_reduce_scatter(run->x->group[instr->group], COMM_REDUCE, &run->x->op[i],
+                         run_operand(run, instr, SLOT_TO), run_operand(run, instr, SLOT_FROM),
+                         instr->elems, instr->dtype, (int)instr->accumulate);
+    return 0;
+}
+
+static int do_all_reduce(struct run_state *run, int i)
+{
+    const struct instr *instr = &run->program->instr[i];
+    group_all_reduce(run->x->group[instr->group], COMM_REDUCE, &run->x->op[i],
+                     run_operand(run, instr, SLOT_TO), instr->elems, instr->dtype);
+    return 0;
+}
+
+static int do_send(struct run_state *run, int i)
+{
+    const struct instr *instr = &run->program->instr[i];
+    group_send(run->x->group[instr->group], COMM_POINT, &run->x->op[i],
+               run_operand(run, instr, SLOT_FROM), instr->elems, instr->dtype, instr->peer);
+    return 0;
+}
+
+static int do_recv(struct run_state *run, int i)
+{
+    const struct instr *instr = &run->program->instr[i];
+    group_recv(run->x->group[instr->group], COMM_POINT, &run->x->op[i],
+               run_operand(run, instr, SLOT_TO), instr->elems, instr->dtype, instr->peer);
+    return 0;
+}
+
+/* Replicas hold the same gradient: only the first one's counts. */
+static int do_norm(struct run_state *run, int i)
+{
+    const struct instr *instr = &run->program->instr[i];
+    struct device *d = run->x->device;
+    double *sums = run_operand(run, instr, SLOT_SUMS);
+    if (run->program->request.coord.at[MESH_REPLICATE] == 0)
+        d->ops->sumsq(d, sums + SUM_SQUARES, run_operand(run, instr, SLOT_SHARD_GRAD),
+                      instr->elems);
+    return 0;
+}
+
+/* Gradients were summed as if there were nominal_targets; the mean is over those there were. */
+static int do_scale(struct run_state *run, int i)
+{
+    struct device *d = run->x->device;
+    double *sums = run_operand(run, &run->program->instr[i], SLOT_SUMS);
+    d->ops->update_factor(d, sums + SUM_FACTOR, sums + SUM_TARGETS, sums + SUM_SQUARES,
+                          run->input->nominal_targets, run->input->clip);
+    return 0;
+}
+
+/* The part [start, start + count) of the unit's flat parameter that is in this shard, updated
+ * with one weight decay. */
+struct update {
+    struct device *device;
+    struct adamw adamw;
+    const double *factor;
+    float decay;
+    float *master, *first, *second;
+    const float *grad;
+    bf16 *param; /* NULL where master is what is computed with */
+    int64_t shard_start, shard_elems;
+};
+
+static void update_range(struct update *u, int64_t start, int64_t end, int decays)
+{
+    start = start > u->shard_start ? start - u->shard_start : 0;
+    end = end - u->shard_start < u->shard_elems ? end - u->shard_start : u->shard_elems;
+    if (start >= end)
+        return;
+    u->adamw.weight_decay = decays ? u->decay : 0;
+    u->device->ops->adamw(u->device, &u->adamw, u->factor, u->master + start, u->first + start,
+                          u->second + start, u->grad + start, u->param ? u->param + start : NULL,
+                          end - start);
+}
+
+/* Neighbouring tensors that agree on decay, with the padding between, are one range. */
+static void update_unit(struct update *u, const struct flat *flat, int decay_all)
+{
+    int64_t start = 0;
+    for (int t = 0; t < flat->tensors; t++) {
+        int decays = decay_all || flat->tensor[t].dims > 1;
+        int last = t + 1 == flat->tensors;
+        int changes = last || decays != (decay_all || flat->tensor[t + 1].dims > 1);
+        if (!changes)
+            continue;
+        int64_t end = last ? flat->padded : flat->tensor[t + 1].offset;
+        update_range(u, start, end, decays);
+        start = end;
+    }
+}
+
+static int do_update(struct run_state *run, int i)
+{
+    const struct instr *instr = &run->program->instr[i];
+    const struct flat *flat = &run->program->units->flat[instr->unit];
+    const double *sums = run_operand(run, instr, SLOT_SUMS);
+    struct update u = {
+        .device = run->x->device,
+        .adamw = run->input->adamw,
+        .factor = sums + SUM_FACTOR,
+        .decay = run->input->adamw.weight_decay,
+        .master = run_operand(run, instr, SLOT_MASTER),
+        .first = run_operand(run, instr, SLOT_FIRST),
+        .second = run_operand(run, instr, SLOT_SECOND),
+        .grad = run_operand(run, instr, SLOT_SHARD_GRAD),
+        .param = run_operand(run, instr, SLOT_PARAM),
+        .shard_start = run->program->request.coord.at[MESH_SHARD] * flat->shard_elems,
+        .shard_elems = flat->shard_elems,
+    };
+    update_unit(&u, flat, run->input->decay_all);
+    return 0;
+}
+
+static int do_release(struct run_state *run, int i)
+{
+    return 0; /* the plan reuses the memory; nothing is done */
+}
+
+int (*const run_action[INSTR_KINDS])(struct run_state *run, int index) = {
+    [INSTR_ZERO] = do_zero,     [INSTR_LOAD] = do_load,     [INSTR_RUN] = do_run,
+    [INSTR_GATHER] = do_gather, [INSTR_REDUCE] = do_reduce, [INSTR_ALLREDUCE] = do_all_reduce,
+    [INSTR_SEND] = do_send,     [INSTR_RECV] = do_recv,     [INSTR_NORM] = do_norm,
+    [INSTR_SCALE] = do_scale,   [INSTR_UPDATE] = do_update, [INSTR_RELEASE] = do_release,
+};

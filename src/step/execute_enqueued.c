@@ -1,0 +1,466 @@
+/* execute_enqueued.c - the executor on devices with streams.
+ *
+ * Every instruction is enqueued on the device's stream of its own; the waits of the program are
+ * waits for marks there.  The host runs ahead: nothing in a step waits for the device.  A step
+ * begins on all streams when the one before has ended on the compute stream, and its sums come to
+ * the host as its last act, into one of two places, so that they may be read a step later.
+ *
+ * Segments are recorded once and replayed with one call; a traced step enqueues their ops one by
+ * one, with a timed mark on either side of each.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "step/execute_private.h"
+
+enum { TURNS = 2 };
+
+/* What belongs to one program. */
+struct tape {
+    const struct program *program;
+    struct device_mark **mark;           /* per instruction that others or the host wait for */
+    struct device_recording **recording; /* per RUN */
+};
+
+/* Something to be timed in a traced step. */
+struct span {
+    char name[TRACE_NAME];
+    int lane;
+    int64_t bytes;
+    struct device_mark *from, *to;
+};
+
+struct tapes {
+    struct tape *tape;
+    int count;
+    struct device_mark *begin, *end[STREAMS], *done[TURNS];
+    char *host; /* pinned: per turn the sums, then tokens and targets of each micro-batch */
+    size_t host_bytes, turn_bytes, batch_bytes;
+    int turn;
+    struct span *span; /* of the traced step */
+    int spans, span_capacity;
+    struct device_mark *origin;
+};
+
+static enum device_stream device_stream_of(enum stream stream)
+{
+    static const enum device_stream streams[STREAMS] = {
+        [STREAM_COMPUTE] = DEVICE_COMPUTE,
+        [STREAM_GATHER] = DEVICE_GATHER,
+        [STREAM_REDUCE] = DEVICE_REDUCE,
+        [STREAM_POINT] = DEVICE_POINT,
+    };
+    return streams[stream];
+}
+
+static struct tape *tape_of(const struct executor *x, const struct program *program)
+{
+    struct tapes *t = x->tapes;
+    for (int i = 0; i < t->count; i++)
+        if (t->tape[i].program == program)
+            return &t->tape[i];
+    return NULL;
+}
+
+/* Marks where another stream waits, and behind transfers, so that a hang can be named. */
+static int make_marks(struct executor *x, struct tape *tape, struct error *err)
+{
+    const struct program *program = tape->program;
+    char *wanted = array_make((size_t)program->instrs, 1);
+    int rc = 0;
+    for (int i = 0; i < program->instrs; i++) {
+        wanted[i] |= (char)instr_is_transfer(&program->instr[i]);
+        for (int s = 0; s < STREAMS; s++)
+            if (program->instr[i].wait[s] >= 0)
+                wanted[program->instr[i].wait[s]] = 1;
+    }
+    tape->mark = array_make((size_t)program->instrs, sizeof *tape->mark);
+    for (int i = 0; i < program->instrs && !rc; i++)
+        if (wanted[i]) {
+            tape->mark[i] = device_mark_create(x->device, 0, err);
+            rc = tape->mark[i] ? 0 : -1;
+        }
+    free(wanted);
+    return rc;
+}
+
+/* Libraries load their kernels and plan at the first use of a shape, which a recording does not
+ * allow: each segment runs once on what the cleared slabs hold. */
+static int rehearse(struct executor *x, const struct tape *tape, struct error *err)
+{
+    struct run_state run = {.x = x, .program = tape->program, .err = err};
+    const struct segment *last = NULL;
+    for (int i = 0; i < tape->program->instrs; i++) {
+        const struct instr *instr = &tape->program->instr[i];
+        if (instr->kind != INSTR_RUN || instr_segment(tape->program, instr) == last)
+            continue;
+        last = instr_segment(tape->program, instr);
+        if (run_segment(&run, i, NULL) || device_check(x->device, err))
+            return -1;
+    }
+    return device_sync(x->device, err);
+}
+
+static int record(struct executor *x, struct tape *tape, struct error *err)
+{
+    struct run_state run = {.x = x, .program = tape->program, .err = err};
+    tape->recording = array_make((size_t)tape->program->instrs, sizeof *tape->recording);
+    for (int i = 0; i < tape->program->instrs; i++) {
+        if (tape->program->instr[i].kind != INSTR_RUN)
+            continue;
+        if (device_record_begin(x->device, err))
+            return -1;
+        int rc = run_segment(&run, i, NULL);
+        tape->recording[i] = device_record_end(x->device, rc ? NULL : err);
+        if (rc || !tape->recording[i])
+            return -1;
+    }
+    return device_check(x->device, err);
+}
+
+static int make_tape(struct executor *x, struct tape *tape, const struct program *program,
+                     struct error *err)
+{
+    char name[TRACE_NAME];
+    tape->program = program;
+    if (!make_marks(x, tape, err) && !rehearse(x, tape, err) && !record(x, tape, err))
+        return 0;
+    return error_prefix(err, "preparing the program that starts with %s",
+                        instr_text(program, 0, name, sizeof name));
+}
+
+static int clear(struct executor *x, struct error *err)
+{
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        if (x->slab[pool])
+            x->device->ops->fill_zero(x->device, x->slab[pool], x->slab_bytes[pool]);
+    return device_sync(x->device, err);
+}
+
+static size_t batch_bytes(const struct program *program)
+{
+    const struct units_request *r = &program->units->request;
+    return (size_t)(r->batch * r->seq) * sizeof(int32_t);
+}
+
+static int make_host(struct executor *x, const struct program *const *programs, int count,
+                     struct error *err)
+{
+    struct tapes *t = x->tapes;
+    for (int i = 0; i < count; i++) {
+        size_t micros = (size_t)programs[i]->request.micros;
+        t->batch_bytes = batch_bytes(programs[i]);
+        size_t bytes = SUM_COUNT * sizeof(double) + 2 * micros * t->batch_bytes;
+        if (bytes > t->turn_bytes)
+            t->turn_bytes = (bytes + 63) / 64 * 64;
+    }
+    t->host_bytes = TURNS * t->turn_bytes;
+    t->host = device_host_alloc(x->device, x->mem, POOL_HOST, t->host_bytes, err);
+    return t->host ? 0 : -1;
+}
+
+static int make_common_marks(struct executor *x, struct error *err)
+{
+    struct tapes *t = x->tapes;
+    t->begin = device_mark_create(x->device, 0, err);
+    for (int s = 0; s < STREAMS; s++)
+        t->end[s] = device_mark_create(x->device, 0, err);
+    for (int k = 0; k < TURNS; k++)
+        t->done[k] = device_mark_create(x->device, 0, err);
+    for (int s = 0; s < STREAMS; s++)
+        if (!t->end[s])
+            return -1;
+    return t->begin && t->done[0] && t->done[1] ? 0 : -1;
+}
+
+static int create(struct executor *x, const struct program *const *programs, int count,
+                  struct error *err)
+{
+    struct tapes *t = array_make(1, sizeof *t);
+    x->tapes = t;
+    t->tape = array_make((size_t)count, sizeof *t->tape);
+    if (make_common_marks(x, err) || make_host(x, programs, count, err) || clear(x, err))
+        return -1;
+    for (int i = 0; i < count; i++) {
+        t->count++;
+        if (make_tape(x, &t->tape[i], programs[i], err))
+            return -1;
+    }
+    return clear(x, err);
+}
+
+static void destroy_tape(struct executor *x, struct tape *tape)
+{
+    for (int i = 0; i < tape->program->instrs; i++) {
+        if (tape->mark)
+            device_mark_destroy(x->device, tape->mark[i]);
+        if (tape->recording)
+            device_recording_destroy(x->device, tape->recording[i]);
+    }
+    free(tape->mark);
+    free(tape->recording);
+}
+
+static void forget_spans(struct executor *x)
+{
+    struct tapes *t = x->tapes;
+    for (int i = 0; i < t->spans; i++) {
+        device_mark_destroy(x->device, t->span[i].from);
+        device_mark_destroy(x->device, t->span[i].to);
+    }
+    device_mark_destroy(x->device, t->origin);
+    free(t->span);
+    t->span = NULL;
+    t->origin = NULL;
+    t->spans = t->span_capacity = 0;
+}
+
+static void destroy(struct executor *x)
+{
+    struct tapes *t = x->tapes;
+    if (!t)
+        return;
+    device_sync(x->device, NULL);
+    forget_spans(x);
+    for (int i = 0; i < t->count; i++)
+        destroy_tape(x, &t->tape[i]);
+    device_mark_destroy(x->device, t->begin);
+    for (int s = 0; s < STREAMS; s++)
+        device_mark_destroy(x->device, t->end[s]);
+    for (int k = 0; k < TURNS; k++)
+        device_mark_destroy(x->device, t->done[k]);
+    device_host_free(x->device, x->mem, POOL_HOST, t->host_bytes, t->host);
+    free(t->tape);
+    free(t);
+    x->tapes = NULL;
+}
+
+static char *turn_host(const struct tapes *t, int turn)
+{
+    return t->host + (size_t)turn * t->turn_bytes;
+}
+
+static int begin(struct run_state *run)
+{
+    struct executor *x = run->x;
+    struct tapes *t = x->tapes;
+    t->turn = (t->turn + 1) % TURNS;
+    run->pending->turn = t->turn;
+    if (run->trace) {
+        forget_spans(x);
+        t->origin = device_mark_create(x->device, 1, run->err);
+        if (!t->origin || device_mark_record(x->device, t->origin, DEVICE_COMPUTE, run->err))
+            return -1;
+    }
+    if (device_mark_record(x->device, t->begin, DEVICE_COMPUTE, run->err))
+        return -1;
+    for (int s = 0; s < STREAMS; s++)
+        if (s != STREAM_COMPUTE &&
+            device_mark_wait(x->device, device_stream_of(s), t->begin, run->err))
+            return -1;
+    return 0;
+}
+
+/* The place of this turn was last read by a step that the caller has finished since. */
+static int load(struct run_state *run, int micro, int32_t *tokens, int32_t *targets)
+{
+    const struct tapes *t = run->x->tapes;
+    char *host = turn_host(t, t->turn) + SUM_COUNT * sizeof(double);
+    char *host_tokens = host + 2 * (size_t)micro * t->batch_bytes;
+    char *host_targets = host_tokens + t->batch_bytes;
+    size_t bytes = run->program->request.kind == PROGRAM_LOGITS
+                       ? t->batch_bytes / (size_t)run->program->units->request.batch
+                       : t->batch_bytes;
+    run->input->load(run->input->user, micro, (int32_t *)host_tokens, (int32_t *)host_targets);
+    if (device_upload_async(run->x->device, tokens, host_tokens, bytes, run->err))
+        return -1;
+    return device_upload_async(run->x->device, targets, host_targets, bytes, run->err);
+}
+
+/* A timed mark now on either side of what follows; the second by close_span(). */
+static int open_span(struct executor *x, const char *name, int lane, enum device_stream stream,
+                     struct error *err)
+{
+    struct tapes *t = x->tapes;
+    t->span = array_grow(t->span, t->spans, &t->span_capacity, sizeof *t->span);
+    struct span *span = &t->span[t->spans++];
+    *span = (struct span){.lane = lane,
+                          .from = device_mark_create(x->device, 1, err),
+                          .to = device_mark_create(x->device, 1, err)};
+    snprintf(span->name, sizeof span->name, "%s", name);
+    if (!span->from || !span->to)
+        return -1;
+    return device_mark_record(x->device, span->from, stream, err);
+}
+
+static int close_span(struct executor *x, int index, enum device_stream stream, int64_t bytes,
+                      struct error *err)
+{
+    x->tapes->span[index].bytes = bytes;
+    return device_mark_record(x->device, x->tapes->span[index].to, stream, err);
+}
+
+struct tracer {
+    struct segment_watch watch;
+    struct executor *x;
+};
+
+static int op_begins(struct segment_watch *watch, const char *name, struct error *err)
+{
+    return open_span(((struct tracer *)watch)->x, name, TRACE_OPS, DEVICE_COMPUTE, err);
+}
+
+static int op_ended(struct segment_watch *watch, const char *name, struct error *err)
+{
+    struct executor *x = ((struct tracer *)watch)->x;
+    return close_span(x, x->tapes->spans - 1, DEVICE_COMPUTE, 0, err);
+}
+
+static int run_ops(struct run_state *run, int i)
+{
+    struct tracer tracer = {{op_begins, op_ended}, run->x};
+    struct tape *tape = tape_of(run->x, run->program);
+    if (run->trace)
+        return run_segment(run, i, &tracer.watch);
+    return device_replay(run->x->device, tape->recording[i], run->err);
+}
+
+static int is_traced(const struct run_state *run, const struct instr *instr)
+{
+    return run->trace && instr->kind != INSTR_RELEASE;
+}
+
+static int before(struct run_state *run, int i)
+{
+    const struct instr *instr = &run->program->instr[i];
+    const struct tape *tape = tape_of(run->x, run->program);
+    enum device_stream stream = device_stream_of(instr->stream);
+    char name[TRACE_NAME];
+    for (int s = 0; s < STREAMS; s++)
+        if (instr->wait[s] >= 0 &&
+            device_mark_wait(run->x->device, stream, tape->mark[instr->wait[s]], run->err))
+            return -1;
+    if (!is_traced(run, instr))
+        return 0;
+    run->waited[0] = run->x->tapes->spans; /* the span of this instruction */
+    return open_span(run->x, instr_text(run->program, i, name, sizeof name), (int)instr->stream,
+                     stream, run->err);
+}
+
+static int after(struct run_state *run, int i, int64_t start_ns)
+{
+    struct executor *x = run->x;
+    const struct instr *instr = &run->program->instr[i];
+    const struct tape *tape = tape_of(x, run->program);
+    enum device_stream stream = device_stream_of(instr->stream);
+    int64_t sent = 0;
+    if (instr_is_transfer(instr)) {
+        if (comm_wait(&x->op[i], run->err))
+            return -1;
+        sent = x->op[i].sent_bytes;
+        x->sent_bytes += sent;
+    }
+    if (is_traced(run, instr) && close_span(x, run->waited[0], stream, sent, run->err))
+        return -1;
+    if (tape->mark[i] && device_mark_record(x->device, tape->mark[i], stream, run->err))
+        return -1;
+    return device_check(x->device, run->err);
+}
+
+static int end(struct run_state *run)
+{
+    struct executor *x = run->x;
+    struct tapes *t = x->tapes;
+    struct step_pending *pending = run->pending;
+    for (int s = 0; s < STREAMS; s++) {
+        if (s == STREAM_COMPUTE)
+            continue;
+        if (device_mark_record(x->device, t->end[s], device_stream_of(s), run->err) ||
+            device_mark_wait(x->device, DEVICE_COMPUTE, t->end[s], run->err))
+            return -1;
+    }
+    pending->sums = (const double *)turn_host(t, pending->turn);
+    pending->done = t->done[pending->turn];
+    void *sums = executor_buffer(x, run->program, run->program->sums);
+    if (device_download_async(x->device, turn_host(t, pending->turn), sums,
+                              SUM_COUNT * sizeof(double), run->err))
+        return -1;
+    return device_mark_record(x->device, pending->done, DEVICE_COMPUTE, run->err);
+}
+
+/* The first transfer that has not ended is what everything waits for. */
+static int hang(const struct executor *x, const struct program *program, struct error *err)
+{
+    const struct tape *tape = tape_of(x, program);
+    char name[TRACE_NAME];
+    err->code = EXIT_HANG;
+    for (int i = 0; i < program->instrs; i++)
+        if (instr_is_transfer(&program->instr[i]) &&
+            device_mark_done(x->device, tape->mark[i], NULL) == 0)
+            return error_set(err,
+                             "nothing has moved for %d s: instruction %d (%s) waits in group %s "
+                             "for the other members",
+                             x->patience_s, i, instr_text(program, i, name, sizeof name),
+                             group_name(x->group[program->instr[i].group]));
+    return error_set(err, "a step has not ended for %d s on the GPU, though no transfer is open",
+                     x->patience_s);
+}
+
+/* Wait as one who looks now and then whether the peers are alive. */
+static int wait_done(struct executor *x, const struct step_pending *pending, struct error *err)
+{
+    enum { SPINS = 2000, NAP_NS = 50000, LOOK_NS = 20000000 };
+    int64_t begin_ns = clock_ns(), looked_ns = begin_ns;
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    const struct timespec courtesy = {.tv_sec =
+                                          3}; /* who failed itself knows more: it speaks first */
+    for (int spins = 0;; spins++) {
+        int done = device_mark_done(x->device, pending->done, err);
+        if (done)
+            return done > 0 ? 0 : -1;
+        if (spins < SPINS)
+            continue;
+        int64_t now = clock_ns();
+        if (now - looked_ns > LOOK_NS) {
+            looked_ns = now;
+            if (x->mesh && mesh_poll(x->mesh, err)) {
+                nanosleep(&courtesy, NULL);
+                return -1;
+            }
+            if (x->patience_s && now - begin_ns > (int64_t)x->patience_s * 1000000000)
+                return hang(x, pending->program, err);
+        }
+        nanosleep(&nap, NULL);
+    }
+}
+
+static void tell_spans(struct executor *x, struct trace *trace)
+{
+    const struct tapes *t = x->tapes;
+    for (int i = 0; i < t->spans; i++) {
+        const struct span *span = &t->span[i];
+        int64_t from = device_mark_ns(x->device, t->origin, span->from);
+        int64_t to = device_mark_ns(x->device, t->origin, span->to);
+        trace_add(trace, span->name, span->lane, trace->origin_ns + from, trace->origin_ns + to,
+                  span->bytes);
+    }
+    forget_spans(x);
+}
+
+static int finish(struct executor *x, const struct step_pending *pending, struct error *err)
+{
+    if (wait_done(x, pending, err)) {
+        if (x->mesh)
+            mesh_abandon(x->mesh);
+        return -1;
+    }
+    if (pending->trace)
+        tell_spans(x, pending->trace);
+    return 0;
+}
+
+const struct executor_mode executor_enqueued = {2,       create, destroy, begin, load,
+                                                run_ops, before, after,   end,   finish};

@@ -1,0 +1,72 @@
+/* execute_private.h - what the files of the executor share. */
+#ifndef TRIREME_STEP_EXECUTE_PRIVATE_H
+#define TRIREME_STEP_EXECUTE_PRIVATE_H
+
+#include "step/execute.h"
+
+struct executor_mode;
+struct tapes;
+
+struct executor {
+    const struct executor_mode *mode;
+    struct device *device;
+    struct mem *mem;
+    struct mesh *mesh;
+    struct group *group[GROUPS]; /* the mesh's */
+    char *slab[POOL_COUNT];
+    size_t slab_bytes[POOL_COUNT];
+    struct comm_op *op; /* per instruction */
+    int64_t sent_bytes;
+    double sums[SUM_COUNT]; /* of the last step, where it is computed at once */
+    int patience_s;
+    struct tapes *tapes; /* of the mode that enqueues */
+};
+
+/* One execution. */
+struct run_state {
+    struct executor *x;
+    const struct program *program;
+    const struct step_input *input;
+    struct trace *trace;
+    struct step_pending *pending;
+    int waited[STREAMS]; /* instructions of the stream up to here are complete */
+    struct error *err;
+};
+
+/* How instructions of different streams get along: execute_at_once.c for the CPU, whose calls
+ * return when all is done, execute_enqueued.c for devices with streams. */
+struct executor_mode {
+    int depth; /* steps in flight */
+    /* after the slabs are there */
+    int (*create)(struct executor *x, const struct program *const *programs, int count,
+                  struct error *err);
+    void (*destroy)(struct executor *x);
+    int (*begin)(struct run_state *run);
+    int (*load)(struct run_state *run, int micro, int32_t *tokens, int32_t *targets);
+    int (*run)(struct run_state *run, int index); /* a segment */
+    int (*before)(struct run_state *run, int index);
+    int (*after)(struct run_state *run, int index, int64_t start_ns);
+    int (*end)(struct run_state *run);
+    int (*finish)(struct executor *x, const struct step_pending *pending, struct error *err);
+};
+
+extern const struct executor_mode executor_at_once, executor_enqueued;
+
+static inline int instr_is_transfer(const struct instr *instr)
+{
+    return instr->group >= 0;
+}
+
+/* The segment a RUN of this program stands for. */
+const struct segment *instr_segment(const struct program *program, const struct instr *instr);
+
+/* Address of an operand, NULL if it is absent. */
+void *run_operand(const struct run_state *run, const struct instr *instr, int slot);
+
+/* Run or enqueue the ops of RUN instruction index; watch may be NULL. */
+int run_segment(struct run_state *run, int index, struct segment_watch *watch);
+
+/* What each kind of instruction does. */
+extern int (*const run_action[INSTR_KINDS])(struct run_state *run, int index);
+
+#endif
