@@ -1,12 +1,12 @@
-# TRIREME_GEMM: matrix products from oneDNN (2.x or 3.x), else from a CBLAS.
-# Sets GEMM_CFLAGS, GEMM_LIBS and the conditional HAVE_ONEDNN.  What is asked for by name is
-# used or is an error.  A CBLAS with OpenMP threads shares them with the other kernels; one with
+# TRIREME_GEMM: matrix products from oneDNN (2.x or 3.x), else from a CBLAS, else plain loops.
+# Sets GEMM_CFLAGS, GEMM_LIBS and the conditionals HAVE_ONEDNN, HAVE_CBLAS.  What is asked for by
+# name is used or is an error.  A CBLAS with OpenMP threads shares them with the other kernels; one with
 # threads of its own (Debian's libopenblas0-pthread) competes with them.
 AC_DEFUN([TRIREME_GEMM], [
   AC_ARG_WITH([onednn],
     [AS_HELP_STRING([--with-onednn=DIR], [oneDNN installed under DIR; no: do not use it])])
   AC_ARG_WITH([blas],
-    [AS_HELP_STRING([--with-blas=LIBS], [link LIBS as CBLAS instead of oneDNN])])
+    [AS_HELP_STRING([--with-blas=LIBS], [link LIBS as CBLAS instead of oneDNN; no: use none])])
   GEMM_CFLAGS=; GEMM_LIBS=; GEMM_summary=
   have_onednn=no
   save_CPPFLAGS=$CPPFLAGS; save_LIBS=$LIBS
@@ -37,7 +37,7 @@ AC_DEFUN([TRIREME_GEMM], [
   AS_IF([test $have_onednn = no], [
     GEMM_CFLAGS=; GEMM_LIBS=
     set dummy "-lopenblas" "-lcblas -lblas" "-lblas"
-    AS_CASE([$with_blas], [''|no|yes], [], [set dummy "$with_blas"])
+    AS_CASE([$with_blas], [''|yes], [], [no], [set dummy], [set dummy "$with_blas"])
     shift
     for libs; do
       AS_IF([test -z "$GEMM_LIBS"], [
@@ -51,9 +51,10 @@ AC_DEFUN([TRIREME_GEMM], [
     AS_IF([test -z "$GEMM_LIBS" && test $blas_asked = yes],
       [AC_MSG_ERROR([--with-blas=$with_blas: no CBLAS that links])])
     AS_IF([test -z "$GEMM_LIBS"],
-      [AC_MSG_ERROR([no matrix product library: install libdnnl-dev (oneDNN) or libopenblas-dev])])
+      [GEMM_summary="plain loops, SLOW: install libdnnl-dev (oneDNN) or libopenblas-dev"])
   ])
   AM_CONDITIONAL([HAVE_ONEDNN], [test $have_onednn = yes])
+  AM_CONDITIONAL([HAVE_CBLAS], [test $have_onednn = no && test -n "$GEMM_LIBS"])
   AC_SUBST([GEMM_CFLAGS])
   AC_SUBST([GEMM_LIBS])
 ])

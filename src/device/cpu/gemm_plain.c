@@ -11,7 +11,7 @@ enum { PANEL_K = 128, PANEL_N = 512 };
 
 static void start_rows(struct device *d, const struct gemm *g)
 {
-    if (g->addend == g->c && g->c)
+    if (g->addend == g->c)
         return;
 #pragma omp parallel for num_threads(cpu_threads(d, g->m * g->n * 4))
     for (int64_t row = 0; row < g->m; row++) {
@@ -52,6 +52,8 @@ int gemm(struct device *d, const struct gemm *g, void *scratch, struct error *er
 {
     const float *a = g->a;
     int64_t down = g->trans_a ? 1 : g->lda, across = g->trans_a ? g->lda : 1;
+    if (g->m == 0 || g->n == 0)
+        return 0;
     if (g->dt == DTYPE_BF16)
         return gemm_by_blocks(d, g, scratch, err);
     start_rows(d, g);
