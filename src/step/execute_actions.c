@@ -36,12 +36,17 @@ const struct segment *instr_segment(const struct program *program, const struct 
                                             : &kind->both;
 }
 
+void run_bases(const struct run_state *run, const struct instr *instr, void *base[SPACE_COUNT])
+{
+    for (int s = 0; s < SPACE_COUNT; s++)
+        base[s] = run_operand(run, instr, s);
+}
+
 int run_segment(struct run_state *run, int i, struct segment_watch *watch)
 {
     const struct instr *instr = &run->program->instr[i];
     void *base[SPACE_COUNT];
-    for (int s = 0; s < SPACE_COUNT; s++)
-        base[s] = run_operand(run, instr, s);
+    run_bases(run, instr, base);
     return segment_run(instr_segment(run->program, instr), run->x->device, base, instr->accumulate,
                        watch, run->err);
 }

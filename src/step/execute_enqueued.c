@@ -18,11 +18,21 @@
 
 enum { TURNS = 2 };
 
+/* A segment on certain memory, recorded. */
+struct take {
+    const struct segment *segment;
+    unsigned accumulate;
+    void *base[SPACE_COUNT];
+    struct device_recording *recording;
+};
+
 /* What belongs to one program. */
 struct tape {
     const struct program *program;
-    struct device_mark **mark;           /* per instruction that others or the host wait for */
-    struct device_recording **recording; /* per RUN */
+    struct device_mark **mark; /* per instruction that others or the host wait for */
+    struct take *take;
+    int takes, take_capacity;
+    int *use; /* per RUN: its take */
 };
 
 /* Something to be timed in a traced step. */
@@ -87,38 +97,62 @@ static int make_marks(struct executor *x, struct tape *tape, struct error *err)
     return rc;
 }
 
-/* Libraries load their kernels and plan at the first use of a shape, which a recording does not
- * allow: each segment runs once on what the cleared slabs hold. */
-static int rehearse(struct executor *x, const struct tape *tape, struct error *err)
+/* The take that RUN i is; a new one where no earlier RUN does the same on the same memory, as
+ * those of many micro-batches do. */
+static int find_take(struct run_state *run, struct tape *tape, int i)
 {
-    struct run_state run = {.x = x, .program = tape->program, .err = err};
-    const struct segment *last = NULL;
-    for (int i = 0; i < tape->program->instrs; i++) {
-        const struct instr *instr = &tape->program->instr[i];
-        if (instr->kind != INSTR_RUN || instr_segment(tape->program, instr) == last)
+    const struct instr *instr = &tape->program->instr[i];
+    struct take wanted = {instr_segment(tape->program, instr), instr->accumulate, {0}, NULL};
+    run_bases(run, instr, wanted.base);
+    for (int k = 0; k < tape->takes; k++)
+        if (tape->take[k].segment == wanted.segment &&
+            tape->take[k].accumulate == wanted.accumulate &&
+            !memcmp(tape->take[k].base, wanted.base, sizeof wanted.base))
+            return k;
+    tape->take = array_grow(tape->take, tape->takes, &tape->take_capacity, sizeof wanted);
+    tape->take[tape->takes] = wanted;
+    return tape->takes++;
+}
+
+static int is_first_of_segment(const struct tape *tape, int take)
+{
+    for (int k = 0; k < take; k++)
+        if (tape->take[k].segment == tape->take[take].segment)
+            return 0;
+    return 1;
+}
+
+static int record(struct run_state *run, struct take *take, int i)
+{
+    struct device *d = run->x->device;
+    if (device_record_begin(d, run->err))
+        return -1;
+    int rc = run_segment(run, i, NULL);
+    take->recording = device_record_end(d, rc ? NULL : run->err);
+    return rc || !take->recording || device_check(d, run->err) ? -1 : 0;
+}
+
+/* Libraries load their kernels and plan at the first use of a shape, which a recording does not
+ * allow: each segment runs once on what the cleared slabs hold, before it is recorded. */
+static int make_takes(struct executor *x, struct tape *tape, struct error *err)
+{
+    const struct program *program = tape->program;
+    struct run_state run = {.x = x, .program = program, .err = err};
+    tape->use = array_make((size_t)program->instrs, sizeof *tape->use);
+    for (int i = 0; i < program->instrs; i++) {
+        if (program->instr[i].kind != INSTR_RUN)
             continue;
-        last = instr_segment(tape->program, instr);
-        if (run_segment(&run, i, NULL) || device_check(x->device, err))
+        int before = tape->takes, take = tape->use[i] = find_take(&run, tape, i);
+        if (take < before)
+            continue;
+        if (is_first_of_segment(tape, take) &&
+            (run_segment(&run, i, NULL) || device_check(x->device, err) ||
+             device_sync(x->device, err)))
+            return -1;
+        if (record(&run, &tape->take[take], i))
             return -1;
     }
     return device_sync(x->device, err);
-}
-
-static int record(struct executor *x, struct tape *tape, struct error *err)
-{
-    struct run_state run = {.x = x, .program = tape->program, .err = err};
-    tape->recording = array_make((size_t)tape->program->instrs, sizeof *tape->recording);
-    for (int i = 0; i < tape->program->instrs; i++) {
-        if (tape->program->instr[i].kind != INSTR_RUN)
-            continue;
-        if (device_record_begin(x->device, err))
-            return -1;
-        int rc = run_segment(&run, i, NULL);
-        tape->recording[i] = device_record_end(x->device, rc ? NULL : err);
-        if (rc || !tape->recording[i])
-            return -1;
-    }
-    return device_check(x->device, err);
 }
 
 static int make_tape(struct executor *x, struct tape *tape, const struct program *program,
@@ -126,7 +160,7 @@ static int make_tape(struct executor *x, struct tape *tape, const struct program
 {
     char name[TRACE_NAME];
     tape->program = program;
-    if (!make_marks(x, tape, err) && !rehearse(x, tape, err) && !record(x, tape, err))
+    if (!make_marks(x, tape, err) && !make_takes(x, tape, err))
         return 0;
     return error_prefix(err, "preparing the program that starts with %s",
                         instr_text(program, 0, name, sizeof name));
@@ -194,14 +228,13 @@ static int create(struct executor *x, const struct program *const *programs, int
 
 static void destroy_tape(struct executor *x, struct tape *tape)
 {
-    for (int i = 0; i < tape->program->instrs; i++) {
-        if (tape->mark)
-            device_mark_destroy(x->device, tape->mark[i]);
-        if (tape->recording)
-            device_recording_destroy(x->device, tape->recording[i]);
-    }
+    for (int i = 0; tape->mark && i < tape->program->instrs; i++)
+        device_mark_destroy(x->device, tape->mark[i]);
+    for (int k = 0; k < tape->takes; k++)
+        device_recording_destroy(x->device, tape->take[k].recording);
     free(tape->mark);
-    free(tape->recording);
+    free(tape->take);
+    free(tape->use);
 }
 
 static void forget_spans(struct executor *x)
@@ -325,7 +358,7 @@ static int run_ops(struct run_state *run, int i)
     struct tape *tape = tape_of(run->x, run->program);
     if (run->trace)
         return run_segment(run, i, &tracer.watch);
-    return device_replay(run->x->device, tape->recording[i], run->err);
+    return device_replay(run->x->device, tape->take[tape->use[i]].recording, run->err);
 }
 
 static int is_traced(const struct run_state *run, const struct instr *instr)

@@ -63,6 +63,9 @@ const struct segment *instr_segment(const struct program *program, const struct 
 /* Address of an operand, NULL if it is absent. */
 void *run_operand(const struct run_state *run, const struct instr *instr, int slot);
 
+/* The addresses a RUN binds to the spaces of its segment. */
+void run_bases(const struct run_state *run, const struct instr *instr, void *base[SPACE_COUNT]);
+
 /* Run or enqueue the ops of RUN instruction index; watch may be NULL. */
 int run_segment(struct run_state *run, int index, struct segment_watch *watch);
 

@@ -37,10 +37,11 @@ static int64_t shard_start(const struct session *s, int unit)
 }
 
 /* Values are functions of their index: threads take what they get. */
-static void fill_normal(float *to, uint64_t key, int64_t first, int64_t count, float std)
+static void fill_normal(float *to, uint64_t key, int64_t first, int64_t count, float std,
+                        int threads)
 {
     enum { CHUNK = 1 << 16 };
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
     for (int64_t at = 0; at < count; at += CHUNK)
         philox_fill_normal(to + at, key, (uint64_t)(first + at),
                            count - at < CHUNK ? count - at : CHUNK, 0, std);
@@ -52,7 +53,7 @@ static void init_tensor(const struct session *s, const struct flat_tensor *tenso
     float *to = master + part.at;
     if (tensor->init == INIT_NORMAL) {
         uint64_t key = philox_key((uint64_t)s->config.seed, tensor->name);
-        fill_normal(to, key, part.start, part.count, tensor->std);
+        fill_normal(to, key, part.start, part.count, tensor->std, s->device->threads);
         return;
     }
     for (int64_t i = 0; i < part.count; i++)

@@ -101,6 +101,7 @@ static int open_cpu(struct device *d, const struct device_request *request, stru
     if (level < 0)
         return -1;
     d->ops = levels[level].ops;
+    d->name = "CPU";
     d->level = level_names[level];
     d->logits_bytes = LOGITS_BYTES;
     d->threads = request->threads > 0 ? request->threads : default_threads(request->local_ranks);

@@ -2,6 +2,7 @@
  *
  * A device that only plans has no GPU behind it: it tells sizes.
  */
+#include <omp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +28,9 @@ static int make_streams(struct cuda_state *state, struct error *err)
     return 0;
 }
 
-static int take_gpu(struct cuda_state *state, struct error *err)
+static int take_gpu(struct device *d, struct error *err)
 {
+    struct cuda_state *state = d->state;
     struct device_gpu gpu;
     char why[128];
     int gpus = cuda_discovery.count(why);
@@ -43,6 +45,8 @@ static int take_gpu(struct cuda_state *state, struct error *err)
                          "GPU %d (%s) has compute capability %d.%d; trireme needs 8.0 or newer",
                          state->index, gpu.name, gpu.major, gpu.minor);
     snprintf(state->level, sizeof state->level, "sm_%d%d", gpu.major % 100, gpu.minor % 100);
+    snprintf(state->name, sizeof state->name, "%s", gpu.name);
+    snprintf(d->gpu, sizeof d->gpu, "%s", gpu.name);
     return CUDA_CHECK(cudaSetDevice(state->index), err);
 }
 
@@ -64,7 +68,7 @@ static void close_cuda(struct device *d)
 static int open_gpu(struct device *d, struct error *err)
 {
     struct cuda_state *state = d->state;
-    if (take_gpu(state, err) || make_streams(state, err) ||
+    if (take_gpu(d, err) || make_streams(state, err) ||
         CUDA_CHECK(cudaMalloc((void **)&state->partial, CUDA_PARTIALS * sizeof(double)), err))
         return -1;
     return cuda_gemm_open(d, err) || cuda_sdpa_open(d, err) ? -1 : 0;
@@ -78,7 +82,8 @@ static int open_cuda(struct device *d, const struct device_request *request, str
     d->state = state;
     d->ops = &cuda_ops;
     d->asynchronous = 1;
-    d->threads = 1;
+    d->threads = request->threads > 0 ? request->threads : omp_get_max_threads();
+    d->name = state->name;
     d->level = state->level;
     d->logits_bytes = logits_bytes;
     d->reserve_bytes = reserve_bytes;

@@ -1,0 +1,191 @@
+/* attention.cu - causal attention with grouped queries on tensor cores, forward.
+ *
+ * FlashAttention-2 (Dao 2023).  A thread block has `rows` queries of one head, a warp 16 or 32 of
+ * them with all their sums; it goes over tiles of keys and values up to the diagonal,
+ *   S = Q K^T;  m' = max(m, max S);  P = exp(S - m');  l = l exp(m - m') + sum P
+ *   O = O exp(m - m') + P V
+ * and ends with O / l and lse = m + log l.  Exponentials are to base 2 with log2(e) in the scale.
+ * The copy of V runs beside Q K^T, and that of the next K beside the rest.  Blocks with most keys
+ * start first.
+ */
+#include "device/cuda/attention.cuh"
+
+template <int dim_, int warps, int tall_, int keys_> struct forward_tiles {
+    static constexpr int dim = dim_, tall = tall_, keys = keys_;
+    static constexpr int threads = 32 * warps, rows = 16 * tall * warps;
+    static constexpr size_t shared_bytes = sizeof(uint16_t) * dim * (rows + 2 * keys);
+};
+
+/* A warp's running results; the first index of top and sum is as in warp_sums, the second 1 for
+ * the rows 8 below. */
+template <class T> struct forward_sums {
+    struct warp_sums<T::tall, T::dim> o;
+    float top[T::tall][2], sum[T::tall][2]; /* of scores not scaled; sum of this lane's columns */
+
+    __device__ __forceinline__ void clear()
+    {
+        o.clear();
+#pragma unroll
+        for (int m = 0; m < T::tall; m++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                top[m][half] = -INFINITY;
+                sum[m][half] = 0;
+            }
+    }
+};
+
+/* Keys after their query get no weight; row and key are those of the lane's first element. */
+template <class T>
+static __device__ __forceinline__ void mask(struct warp_sums<T::tall, T::keys> &s, int row,
+                                            int key)
+{
+#pragma unroll
+    for (int m = 0; m < T::tall; m++)
+#pragma unroll
+        for (int i = 0; i < T::keys / 8; i++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                if (key + 8 * i + e % 2 > row + 16 * m + e / 2 * 8)
+                    s.v[m][i][e] = -INFINITY;
+}
+
+/* Scores become weights in place. */
+template <class T>
+static __device__ __forceinline__ void softmax(struct forward_sums<T> &w,
+                                               struct warp_sums<T::tall, T::keys> &s, float scale)
+{
+#pragma unroll
+    for (int m = 0; m < T::tall; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float old = w.top[m][half], top = old, sum = 0;
+#pragma unroll
+            for (int i = 0; i < T::keys / 8; i++)
+                top = fmaxf(top, fmaxf(s.v[m][i][2 * half], s.v[m][i][2 * half + 1]));
+            top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 1));
+            top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 2));
+            float shrink = exp2_fast((old - top) * scale), shift = -top * scale;
+#pragma unroll
+            for (int i = 0; i < T::keys / 8; i++)
+#pragma unroll
+                for (int e = 2 * half; e < 2 * half + 2; e++) {
+                    s.v[m][i][e] = exp2_fast(fmaf(s.v[m][i][e], scale, shift));
+                    sum += s.v[m][i][e];
+                }
+            w.top[m][half] = top;
+            w.sum[m][half] = fmaf(w.sum[m][half], shrink, sum);
+#pragma unroll
+            for (int i = 0; i < T::dim / 8; i++) {
+                w.o.v[m][i][2 * half] *= shrink;
+                w.o.v[m][i][2 * half + 1] *= shrink;
+            }
+        }
+}
+
+/* O = O / l, and lse at `lse` for the rows of the block below `valid`; row is the lane's first. */
+template <class T>
+static __device__ __forceinline__ void finish(struct forward_sums<T> &w, float *lse, int row,
+                                              int valid, float scale)
+{
+#pragma unroll
+    for (int m = 0; m < T::tall; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float sum = w.sum[m][half];
+            sum += __shfl_xor_sync(ALL_LANES, sum, 1);
+            sum += __shfl_xor_sync(ALL_LANES, sum, 2);
+            int r = row + 16 * m + 8 * half;
+            if (lane_id() % 4 == 0 && r < valid)
+                lse[r] = fmaf(w.top[m][half], scale, logf(sum));
+            float inverse = 1.0f / sum;
+#pragma unroll
+            for (int i = 0; i < T::dim / 8; i++) {
+                w.o.v[m][i][2 * half] *= inverse;
+                w.o.v[m][i][2 * half + 1] *= inverse;
+            }
+        }
+}
+
+template <class T>
+__global__ void __launch_bounds__(T::threads)
+    attention_forward(struct attention_args a, uint16_t *o, float *lse, const uint16_t *qkv)
+{
+    DYNAMIC_SHARED(uint16_t, q);
+    uint16_t *k = q + T::rows * T::dim, *v = k + T::keys * T::dim;
+    struct attention_place at = attention_place_of(a, blockIdx.x);
+    int first = (a.blocks - 1 - at.rank) * T::rows, batch = at.head / a.heads;
+    int head = at.head % a.heads, end = first + T::rows < a.seq ? first + T::rows : a.seq;
+    const uint16_t *sequence = qkv + (int64_t)batch * a.seq * a.qkv_row;
+    const uint16_t *keys = sequence + (int64_t)(a.heads + head / a.group) * a.head_dim;
+    const uint16_t *queries = sequence + (int64_t)first * a.qkv_row + (int64_t)head * a.head_dim;
+    int row = (int)threadIdx.x / 32 * 16 * T::tall, lane = (int)lane_id(); /* row: the warp's */
+    int last = first + row + 16 * T::tall - 1;
+    bool warp_has_rows = first + row < a.seq;
+    struct forward_sums<T> sums;
+    sums.clear();
+    tile_load<T::dim, T::rows, T::threads>(q, queries, a.qkv_row, a.seq - first, a.head_dim);
+    tile_load<T::dim, T::keys, T::threads>(k, keys, a.qkv_row, a.seq, a.head_dim);
+    async_commit();
+    for (int key = 0; key < end; key += T::keys) {
+        bool work = warp_has_rows && key <= last;
+        struct warp_sums<T::tall, T::keys> s;
+        async_wait<0>();
+        __syncthreads(); /* K is there, and nobody reads V any more */
+        tile_load<T::dim, T::keys, T::threads>(v, keys + a.kv_heads * a.head_dim, a.qkv_row,
+                                               a.seq - key, a.head_dim);
+        async_commit();
+        s.clear();
+        if (work)
+            product_of_rows<T::dim>(s, q, row, k);
+        async_wait<0>();
+        __syncthreads(); /* V is there, and nobody reads K any more */
+        keys += (int64_t)T::keys * a.qkv_row;
+        if (key + T::keys < end)
+            tile_load<T::dim, T::keys, T::threads>(k, keys, a.qkv_row, a.seq - key - T::keys,
+                                                   a.head_dim);
+        async_commit();
+        if (work) {
+            struct warp_operand<T::tall, T::keys> p;
+            if (key + T::keys - 1 > first + row)
+                mask<T>(s, first + row + lane / 4, key + lane % 4 * 2);
+            softmax<T>(sums, s, a.scale * LOG2_E);
+            p.round(s);
+            sum_of_rows<T::dim>(sums.o, p, v);
+        }
+    }
+    int64_t o_first = ((int64_t)batch * a.seq + first) * a.o_row + (int64_t)head * a.head_dim;
+    finish<T>(sums, lse + (int64_t)at.head * a.seq + first, row + lane / 4, a.seq - first, a.scale);
+    tile_store<T::dim>(o + o_first, a.o_row, sums.o, 1.0f, q, row, a.seq - first, a.head_dim);
+}
+
+template <class T>
+static void run(cudaStream_t s, const struct cuda_attention *a, void *o, float *lse,
+                const void *qkv)
+{
+    struct attention_args args = attention_query_args(a, T::rows);
+    ALLOW_SHARED(attention_forward<T>, T::shared_bytes);
+    LAUNCH(attention_forward<T>, attention_grid(&args), T::threads, T::shared_bytes, s, args,
+           (uint16_t *)o, lse, (const uint16_t *)qkv);
+}
+
+void cuda_attention(cudaStream_t s, const struct cuda_attention *a, void *o, float *lse,
+                    const void *qkv, void *scratch)
+{
+    (void)scratch;
+    if (!attention_on_tensor_cores(a))
+        attention_simt(s, a, o, lse, qkv);
+    else if (a->head_dim <= 64)
+        run<forward_tiles<64, 4, 2, 64>>(s, a, o, lse, qkv);
+    else if (a->head_dim <= 96)
+        run<forward_tiles<96, 4, 2, 64>>(s, a, o, lse, qkv);
+    else if (a->head_dim <= 128)
+        run<forward_tiles<128, 4, 2, 64>>(s, a, o, lse, qkv);
+    else
+        run<forward_tiles<256, 8, 1, 32>>(s, a, o, lse, qkv);
+}
+
+size_t cuda_attention_scratch(const struct cuda_attention *a, int backward)
+{
+    return backward ? sizeof(float) * (size_t)(a->batch * a->heads * a->seq) : 0;
+}

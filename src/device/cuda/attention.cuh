@@ -1,0 +1,250 @@
+/* attention.cuh - what the attention kernels share: the problem, the order of blocks, and tiles
+ * for tensor cores.
+ *
+ * A tile is rows of one head in shared memory, bf16 [rows][dim], dim being head_dim or more with
+ * zeros behind it.  Its 16-byte chunks are permuted within a row such that eight rows of one
+ * column of chunks lie in different banks: that is what load_matrices() reads at a time, and
+ * copies touch whole rows.
+ */
+#ifndef TRIREME_DEVICE_CUDA_ATTENTION_CUH
+#define TRIREME_DEVICE_CUDA_ATTENTION_CUH
+
+#include "device/cuda/simt.cuh"
+
+constexpr float LOG2_E = 1.44269504f;
+
+/* struct cuda_attention as kernels want it, with the order in which blocks are worked on. */
+struct attention_args {
+    int seq, heads, kv_heads, group, head_dim;
+    int qkv_row, o_row; /* elements from one position to the next */
+    float scale;        /* positive */
+    int blocks, section, all_heads;
+};
+
+/* Blocks of `rows` positions of `all_heads` heads.  The heads of a section, `head_bytes` each, are
+ * worked on together, so that what their blocks read again and again stays in the L2 cache. */
+static inline struct attention_args attention_make_args(const struct cuda_attention *a, int rows,
+                                                        int64_t all_heads, int64_t head_bytes)
+{
+    const int64_t cache_bytes = 16 << 20;
+    int64_t row_heads = a->heads + 2 * a->kv_heads, section = cache_bytes / head_bytes;
+    struct attention_args args = {};
+    args.seq = (int)a->seq;
+    args.heads = (int)a->heads;
+    args.kv_heads = (int)a->kv_heads;
+    args.group = (int)(a->heads / a->kv_heads);
+    args.head_dim = (int)a->head_dim;
+    args.qkv_row = (int)(row_heads * a->head_dim);
+    args.o_row = (int)(a->heads * a->head_dim);
+    args.scale = a->scale;
+    args.blocks = (int)((a->seq + rows - 1) / rows);
+    args.section = (int)(section < 1 ? 1 : section < all_heads ? section : all_heads);
+    args.all_heads = (int)all_heads;
+    return args;
+}
+
+/* A thread block per query head and `rows` queries; keys and values are what is read again. */
+static inline struct attention_args attention_query_args(const struct cuda_attention *a, int rows)
+{
+    int64_t kv_bytes = 2 * a->seq * a->head_dim * (a->dt == DTYPE_BF16 ? 2 : 4);
+    int64_t group = a->heads / a->kv_heads;
+    return attention_make_args(a, rows, a->batch * a->heads, (kv_bytes + group - 1) / group);
+}
+
+/* A thread block per key/value head and `rows` keys; queries and dO are what is read again. */
+static inline struct attention_args attention_key_args(const struct cuda_attention *a, int rows)
+{
+    int64_t head_bytes = 2 * a->seq * a->head_dim * (a->dt == DTYPE_BF16 ? 2 : 4);
+    return attention_make_args(a, rows, a->batch * a->kv_heads,
+                               head_bytes * (a->heads / a->kv_heads));
+}
+
+static inline unsigned attention_grid(const struct attention_args *args)
+{
+    return (unsigned)args->blocks * (unsigned)args->all_heads;
+}
+
+/* What a thread block works on: blocks of rank 0 come first in their section. */
+struct attention_place {
+    int rank, head;
+};
+
+static __device__ __forceinline__ struct attention_place
+attention_place_of(const struct attention_args &a, unsigned index)
+{
+    unsigned per_section = (unsigned)a.section * (unsigned)a.blocks;
+    unsigned section = index / per_section, rest = index % per_section;
+    unsigned left = (unsigned)a.all_heads - section * (unsigned)a.section;
+    unsigned heads = left < (unsigned)a.section ? left : (unsigned)a.section;
+    return {(int)(rest / heads), (int)(section * (unsigned)a.section + rest % heads)};
+}
+
+/* Kernels without tensor cores: fp32, and bf16 where rows of a head are not 16-byte aligned. */
+void attention_simt(cudaStream_t s, const struct cuda_attention *a, void *o, float *lse,
+                    const void *qkv);
+void attention_simt_backward(cudaStream_t s, const struct cuda_attention *a, void *dqkv,
+                             const void *dout, const float *lse, const float *delta,
+                             const void *qkv);
+/* delta[batch, heads, seq] = the sum of dout * o over a head; both types */
+void attention_delta(cudaStream_t s, const struct cuda_attention *a, float *delta,
+                     const void *dout, const void *o);
+
+static inline bool attention_on_tensor_cores(const struct cuda_attention *a)
+{
+    return a->dt == DTYPE_BF16 && a->head_dim % 8 == 0;
+}
+
+/* ---- tiles ---- */
+
+static __device__ __forceinline__ unsigned lane_id()
+{
+    return threadIdx.x % 32;
+}
+
+/* Where chunk + step of a row begins; step is a constant, and a multiple of 2 where chunk is not
+ * 0.  Steps of `turn` and more only add, so that few addresses are kept for all steps. */
+template <int dim>
+static __device__ __forceinline__ unsigned tile_at(unsigned row, unsigned chunk, unsigned step)
+{
+    constexpr unsigned turn = dim % 64 == 0 ? 8 : 4;
+    static_assert(dim % (8 * turn) == 0, "chunks are permuted in groups of `turn`");
+    unsigned by = turn == 8 ? row % 8 : row / 2 % 4;
+    return row * dim + 8 * ((chunk ^ by) ^ step % turn) + 8 * (step / turn * turn);
+}
+
+/* Begin to copy `rows` rows, zeros from row `valid` and column head_dim on; all threads call.  A
+ * thread keeps its place in the permutation, so that all its addresses differ by constants. */
+template <int dim, int rows, int threads>
+static __device__ __forceinline__ void tile_load(uint16_t *tile, const uint16_t *from, int row,
+                                                 int valid, int head_dim)
+{
+    constexpr int across = dim % 64 == 0 ? 8 : 4, down = threads / across;
+    int chunk = (int)threadIdx.x % across, r = (int)threadIdx.x / across;
+    const uint16_t *next = from + (int64_t)r * row + 8 * chunk;
+    uint16_t *to = tile + tile_at<dim>(r, chunk, 0);
+    static_assert(down % 8 == 0, "rows that are permuted alike");
+#pragma unroll
+    for (int i = 0; i < rows; i += down) {
+#pragma unroll
+        for (int column = 0; column < dim; column += 8 * across)
+            if (rows % down == 0 || r + i < rows)
+                async_copy16(to + i * dim + column, next + column,
+                             r + i < valid && 8 * chunk + column < head_dim);
+        next += (int64_t)down * row;
+    }
+}
+
+/* Sums of a warp: tall x 16 rows by n columns; element e of [m][i] is row 16 m + lane / 4 (+ 8 for
+ * e of 2 and 3), column 8 i + 2 (lane % 4) + e % 2. */
+template <int tall, int n> struct warp_sums {
+    float v[tall][n / 8][4];
+
+    __device__ __forceinline__ void clear()
+    {
+#pragma unroll
+        for (int m = 0; m < tall; m++)
+#pragma unroll
+            for (int i = 0; i < n / 8; i++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    v[m][i][e] = 0;
+    }
+};
+
+/* The same rounded to bf16: the left operand of a product over the columns. */
+template <int tall, int n> struct warp_operand {
+    uint32_t v[tall][n / 16][4];
+
+    __device__ __forceinline__ void round(const struct warp_sums<tall, n> &from)
+    {
+#pragma unroll
+        for (int m = 0; m < tall; m++)
+#pragma unroll
+            for (int i = 0; i < n / 8; i++) {
+                v[m][i / 2][i % 2 * 2] = bf16_pair(from.v[m][i][0], from.v[m][i][1]);
+                v[m][i / 2][i % 2 * 2 + 1] = bf16_pair(from.v[m][i][2], from.v[m][i][3]);
+            }
+    }
+};
+
+/* c += a b^T: 16 * tall rows of tile a from `row` on with n rows of tile b. */
+template <int dim, int tall, int n>
+static __device__ __forceinline__ void product_of_rows(struct warp_sums<tall, n> &c,
+                                                       const uint16_t *a, unsigned row,
+                                                       const uint16_t *b)
+{
+    unsigned lane = lane_id();
+#pragma unroll
+    for (int k = 0; k < dim / 16; k++) {
+        uint32_t left[tall][4];
+#pragma unroll
+        for (int m = 0; m < tall; m++)
+            load_matrices(left[m],
+                          a + tile_at<dim>(row + 16 * m + lane % 16, lane / 16, 2 * k));
+#pragma unroll
+        for (int i = 0; i < n / 16; i++) {
+            uint32_t right[4];
+            load_matrices(right, b + tile_at<dim>(16 * i + lane / 16 * 8 + lane % 8,
+                                                  lane / 8 % 2, 2 * k));
+#pragma unroll
+            for (int m = 0; m < tall; m++) {
+                mma_bf16(c.v[m][2 * i], left[m], right);
+                mma_bf16(c.v[m][2 * i + 1], left[m], right + 2);
+            }
+        }
+    }
+}
+
+/* c += a b: the n rows of tile b weighted by a, as many columns as c has. */
+template <int dim, int tall, int n, int cols>
+static __device__ __forceinline__ void sum_of_rows(struct warp_sums<tall, cols> &c,
+                                                   const struct warp_operand<tall, n> &a,
+                                                   const uint16_t *b)
+{
+    unsigned lane = lane_id();
+#pragma unroll
+    for (int k = 0; k < n / 16; k++)
+#pragma unroll
+        for (int i = 0; i < cols / 16; i++) {
+            uint32_t right[4];
+            load_matrices_transposed(
+                right, b + tile_at<dim>(16 * k + lane % 16, lane / 16, 2 * i));
+#pragma unroll
+            for (int m = 0; m < tall; m++) {
+                mma_bf16(c.v[m][2 * i], a.v[m][k], right);
+                mma_bf16(c.v[m][2 * i + 1], a.v[m][k], right + 2);
+            }
+        }
+}
+
+/* Store sums times factor to rows of `to` below `valid` and columns below head_dim, through rows
+ * of a tile that no other warp uses, from `row` on in both. */
+template <int dim, int tall, int cols>
+static __device__ __forceinline__ void tile_store(uint16_t *to, int to_row,
+                                                  const struct warp_sums<tall, cols> &c,
+                                                  float factor, uint16_t *tile, int row, int valid,
+                                                  int head_dim)
+{
+    int lane = (int)lane_id();
+#pragma unroll
+    for (int m = 0; m < tall; m++)
+#pragma unroll
+        for (int i = 0; i < cols / 8; i++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                unsigned at = tile_at<dim>(row + 16 * m + lane / 4 + 8 * half, 0, i);
+                const float *pair = &c.v[m][i][2 * half];
+                *reinterpret_cast<uint32_t *>(tile + at + lane % 4 * 2) =
+                    bf16_pair(pair[0] * factor, pair[1] * factor);
+            }
+    __syncwarp();
+    constexpr int across = dim % 64 == 0 ? 8 : 4, down = 32 / across;
+    for (int r = row + lane / across; r < row + 16 * tall && r < valid; r += down)
+#pragma unroll
+        for (int step = 0; step < cols / 8; step += across)
+            if (8 * (lane % across + step) < head_dim)
+                store16(to + (int64_t)r * to_row + 8 * (lane % across + step),
+                        load16(tile + tile_at<dim>(r, lane % across, step)));
+}
+
+#endif
