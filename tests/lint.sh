@@ -9,10 +9,14 @@
 set -u
 export LC_ALL=C
 top=$(cd "$(dirname "$0")/.." && pwd)
-rules="layers homes ending asserts preprocessor files functions format scripts keys text globals"
+rules="layers homes kernels ending asserts preprocessor files functions format scripts keys text \
+    globals"
 
-product() { find src io -name m4 -prune -o -name "$1" -type f -print | sort; }
-sources() { find src io tests doc -name m4 -prune -o -name '*.[ch]' -type f -print | sort; }
+# Files whose suffix matches; those of C and those for GPUs obey the same rules.
+code='c|h|cc|cu|cuh'
+found_in() { suffix=$1 && shift && find "$@" -name m4 -prune -o -type f -print | grep -E "\.($suffix)$" | sort; }
+product() { found_in "${1-$code}" src io; }
+sources() { found_in "${1-$code}" src io tests doc; }
 
 # A file without its comments, lines kept.
 bare() { ${CC:-cc} -fpreprocessed -dD -E -P -w -x c "$1" 2>/dev/null; }
@@ -20,7 +24,7 @@ bare() { ${CC:-cc} -fpreprocessed -dD -E -P -w -x c "$1" 2>/dev/null; }
 # Matches of a pattern in code; the rest of the arguments are files that may have it.
 only_in() {
     pattern=$1 message=$2 allowed=$3
-    product '*.[ch]' | while read -r file; do
+    product | while read -r file; do
         [[ $file =~ $allowed ]] && continue
         bare "$file" | grep -nE "$pattern" | head -n 1 | sed "s|^[0-9]*:|$file: $message: |"
     done
@@ -29,7 +33,7 @@ only_in() {
 # A file includes its own folder and folders below it, nothing else of the house.
 rule_layers()
 {
-    grep -nE '^ *# *include *"' $(product '*.[ch]') /dev/null | awk -F: '
+    grep -nE '^ *# *include *"' $(product) /dev/null | awk -F: '
         BEGIN {
             n = split("base config device comm io graph model step train cli", order, " ")
             for (i = 1; i <= n; i++) level[order[i]] = i
@@ -54,7 +58,7 @@ rule_layers()
 rule_homes()
 {
     while read -r header home; do
-        product '*.[ch]' | grep -vE "^($home)\$" |
+        product | grep -vE "^($home)\$" |
             xargs -r grep -nE "^ *# *include *[<\"]$header[>\"]" |
             home=$home awk '{ print $0 "  (its home is " ENVIRON["home"] ")" }'
     done <<'END'
@@ -66,8 +70,21 @@ yaml\.h src/config/yaml\.c
 jansson\.h src/base/json\.c
 xxhash\.h src/base/hash\.c
 hwloc\.h|hwloc/.*\.h src/comm/topology\.c
-cuda.*\.h|nccl\.h src/(device/cuda|comm)/.*
+cuda.*\.h src/device/cuda/.*|src/comm/(nccl.*|gpu)\.[ch]
+cublas.*\.h src/device/cuda/gemm\.c
+cudnn.*\.h src/device/cuda/sdpa_.*\.[ch]
+nccl.*\.h src/comm/nccl.*\.[ch]
 END
+}
+
+# Kernels use what simt.cuh offers and nothing else, so that they run on the emulated GPU too.
+rule_kernels()
+{
+    product 'cu|cuh' | grep -v '/simt\.cuh$' | while read -r file; do
+        bare "$file" | grep -nE '<<<|\basm\b|\bcuda[A-Z][[:alnum:]]* *\(' |
+            sed "s|^[0-9]*:|$file: not of simt.cuh: |"
+        grep -nE '^ *# *include *<' "$file" | sed "s|^|$file:|; s|\$|  (simt.cuh has what kernels use)|"
+    done
 }
 
 # Functions return; only main, the end of the world and the end of memory end the process.
@@ -85,15 +102,15 @@ rule_asserts()
 # At most one #if per thousand lines: variation goes through tables.
 rule_preprocessor()
 {
-    lines=$(cat $(product '*.c') /dev/null | wc -l)
-    ifs=$(cat $(product '*.c') /dev/null | grep -cE '^ *# *(if|ifdef|ifndef)\b')
+    lines=$(cat $(product 'c|cu') /dev/null | wc -l)
+    ifs=$(cat $(product 'c|cu') /dev/null | grep -cE '^ *# *(if|ifdef|ifndef)\b')
     [ "$ifs" -le $((lines / 1000 + 1)) ] || echo "$ifs #if in $lines lines"
 }
 
 rule_files()
 {
     wc -l $(sources) | awk '$2 != "total" && $1 > 600 { print $2 ": " $1 " lines, at most 600" }'
-    product '*.c' | xargs wc -l | awk '$2 != "total" { print $1 }' | sort -n |
+    product 'c|cu' | xargs wc -l | awk '$2 != "total" { print $1 }' | sort -n |
         awk '{ a[NR] = $1 } END { m = a[int((NR + 1) / 2)]
                                   if (m >= 200) print "half of the .c files have " m " lines or more" }'
     for file in $(find . -name '*.mk' -o -name configure.ac | grep -v '^./build' | sort); do
@@ -112,8 +129,8 @@ rule_functions()
         echo "no universal-ctags"
         return 77
     fi
-    ctags -x --languages=C --langmap=C:.c --kinds-C=f --_xformat='%F %n %{end} %N' \
-        $(sources | grep '\.c$') 2>/dev/null | awk '
+    ctags -x --languages=C,C++,CUDA --langmap=C:.c,C++:.cc,CUDA:.cu.cuh --kinds-C=f --kinds-C++=f \
+        --kinds-CUDA=f --_xformat='%F %n %{end} %N' $(sources 'c|cc|cu|cuh') 2>/dev/null | awk '
         $3 != "" { size = $3 - $2 + 1; all++; small += size < 45
                    if (size > 100) print $1 ":" $2 ": " $4 " has " size " lines, at most 100" }
         END { if (!all) print "ctags found no function"
@@ -150,7 +167,7 @@ rule_keys()
     [ -e src/config/schema.c ] || return 0
     grep -oE 'FIELD\([a-z][a-z_0-9]*(\.[a-z_0-9]+)?\)' src/config/schema.c |
         sed 's/FIELD(\(.*\))/\1/' | grep -vxE 'f|recompute' | while read -r key; do
-        product '*.[ch]' | grep -vE '^src/config/(config|schema|presets)\.[ch]$' |
+        product | grep -vE '^src/config/(config|schema|presets)\.[ch]$' |
             xargs grep -qE "(->|\.)${key##*.}\b" || echo "src/config/schema.c: nothing reads $key"
     done
 }
@@ -163,7 +180,7 @@ rule_text()
     grep -nE '[[:space:]]$' $files | sed 's/:.*$/: space at the end of a line/' | sort -u
     for file in $files; do
         [ -z "$(tail -c 1 "$file")" ] || echo "$file: no newline at the end"
-        case $file in *.[ch])
+        case $file in *.[ch] | *.cc | *.cu | *.cuh)
             head -n 1 "$file" | grep -q "^/\* ${file##*/} - " ||
                 echo "$file: line 1 does not say: /* ${file##*/} - why it exists" ;;
         esac
@@ -182,7 +199,8 @@ rule_globals()
     objdump -t "$library" | awk '
         / file format / { object = $1; sub(/:$/, "", object) }
         / O \.t?(data|bss)[.[:alnum:]_]*/ && !/ \.data\.rel\.ro/ { print object " " $NF }' |
-        grep -vw -e __func__ $(product '*.c' | xargs sed -n \
+        grep -vE ' _Z[GVZL0-9]*__(device_stub__|fatDeviceText|cudaFatCubinHandle)' | # of nvcc
+        grep -vw -e __func__ $(product c | xargs sed -n \
             's/^static volatile sig_atomic_t \([a-z_]*\);$/-e \1/p')
 }
 

@@ -43,17 +43,26 @@ cp "$top/src/base/error.c" "$top/src/base/error.h" "$work/src/base/"
 seed layers 'base must not know config' "a layer that looks up" src/base/up.c <<<'#include "config/config.h"'
 seed layers 'io must not know step' "io that knows the step" io/up.h <<<'#include "step/program.h"'
 seed layers 'train must not know plan' "neighbours" src/train/side.c <<<'#include "plan/plan.h"'
+seed layers 'device must not know step' "a kernel that knows the step" src/device/cuda/up.cu <<<'#include "step/program.h"'
 seed layers 'no folder of the house' "an unknown folder" src/train/far.c <<<'#include "lib/lib.h"'
 for home in 'mpi.h io/a.c' 'hdf5.h src/step/a.c' 'dnnl.h src/graph/a.c' 'cblas.h src/device/cpu/a.c' \
-    'yaml.h src/config/a.c' 'jansson.h src/train/a.c' 'xxhash.h io/a.c' 'hwloc.h src/comm/a.c'; do
+    'yaml.h src/config/a.c' 'jansson.h src/train/a.c' 'xxhash.h io/a.c' 'hwloc.h src/comm/a.c' \
+    'cuda_runtime_api.h src/comm/mesh.c' 'cublasLt.h src/device/cuda/ops.c' \
+    'cudnn.h src/device/cuda/gemm.c' 'nccl.h src/comm/gpu.c' 'cuda_bf16.h src/graph/a.cu'; do
     seed homes "${home#* }:" "${home% *} away from home" "${home#* }" <<<"#include <${home% *}>"
 done
+seed kernels 'a.cu: not of simt.cuh' "a launch by hand" src/device/cuda/a.cu <<<'void f(void) { k<<<1, 1>>>(); }'
+seed kernels 'a.cuh: not of simt.cuh' "assembly outside simt.cuh" src/device/cuda/a.cuh <<<'void f() { asm("nop;"); }'
+seed kernels 'a.cu: not of simt.cuh' "the CUDA runtime in a kernel file" src/device/cuda/a.cu <<<'void f() { cudaFree(0); }'
+seed kernels 'a.cu:1:' "a foreign header in a kernel file" src/device/cuda/a.cu <<<'#include <math.h>'
+seed ending 'src/device/cuda/stop.cu' "exit in a kernel file" src/device/cuda/stop.cu <<<'void stop() { exit(3); }'
 seed ending 'src/base/stop.c' "exit" src/base/stop.c <<<'void stop(void) { exit(3); }'
 seed ending 'src/comm/stop.c' "abort" src/comm/stop.c <<<'void stop(void) { abort(); }'
 seed asserts 'src/comm/a.c' "MPI inside assert" src/comm/a.c <<<'void f(void) { assert(MPI_Init(0, 0) == 0); }'
 seed asserts 'src/comm/a.c' "assignment inside assert" src/comm/a.c <<<'void f(int i) { assert(i = 1); }'
 lines 9 '#if X' | seed preprocessor '#if in' "#if everywhere" src/base/if.c
 lines 601 '/* x */' | seed files 'src/base/long.c: 601 lines' "a file too long" src/base/long.c
+lines 601 '/* x */' | seed files 'cuda/long.cu: 601 lines' "a kernel file too long" src/device/cuda/long.cu
 lines 250 '/* x */' >"$work/src/base/one.c"
 lines 250 '/* x */' | seed files 'half of the .c files' "files long by habit" src/base/two.c
 rm "$work/src/base/one.c"
@@ -61,6 +70,8 @@ lines 20 'x' | seed files 'local.mk: 20 lines' "a make fragment too long" src/ba
 function_of big 101 | seed functions 'big has 101 lines' "a function too long" src/base/big.c
 for ((f = 0; f < 9; f++)); do function_of f$f 46; done |
     seed functions 'have 45 lines or more' "functions long by habit" src/base/many.c
+function_of big 101 | seed functions 'big has 101 lines' "a kernel too long" src/device/cuda/big.cu
+seed format 'src/device/cuda/odd.cu' "another format of kernels" src/device/cuda/odd.cu <<<'__global__  void f() ;'
 seed format 'src/base/odd.c' "another format" src/base/odd.c <<<'int  x ;'
 chmod 755 "$work/tests"
 seed scripts 'tests/odd.sh: not executable' "a script that cannot be run" tests/odd.sh <<<'#!/bin/sh'
@@ -70,9 +81,10 @@ seed keys 'nothing reads train.oars' "a key that nothing reads" src/config/schem
 printf '/* odd.c - x */\nint x; \n' | seed text 'odd.c: space' "space at the end" src/base/odd.c
 printf '/* odd.c - x */\nint x;' | seed text 'odd.c: no newline' "no newline" src/base/odd.c
 seed text 'odd.c: line 1' "a file without a purpose" src/base/odd.c <<<'int x;'
+seed text 'odd.cu: line 1' "a kernel file without a purpose" src/device/cuda/odd.cu <<<'int x;'
 printf '/* odd.c - x */\ntypedef struct x x;\n' | seed text 'odd.c: typedef' "typedef" src/base/odd.c
 echo 'int counter = 1; const int fixed = 2; static int hidden; int *f(void) { return &hidden; }
-      const char *const names[] = {"a"};' >"$work/g.c"
+      const char *const names[] = {"a"}; int of_nvcc __asm__("_ZL20__cudaFatCubinHandle") = 1;' >"$work/g.c"
 if cc -c -o "$work/g.o" "$work/g.c" && ar crs "$work/g.a" "$work/g.o"; then
     TRIREME_BUILD=$work/build
     export TRIREME_BUILD

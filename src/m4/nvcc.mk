@@ -5,6 +5,10 @@ AM_V_NVCC = $(am__v_NVCC_@AM_V@)
 am__v_NVCC_ = $(am__v_NVCC_@AM_DEFAULT_V@)
 am__v_NVCC_0 = @echo "  NVCC    " $@;
 am__v_NVCC_1 =
+AM_V_EMULATE = $(am__v_EMULATE_@AM_V@)
+am__v_EMULATE_ = $(am__v_EMULATE_@AM_DEFAULT_V@)
+am__v_EMULATE_0 = @echo "  EMULATE " $@;
+am__v_EMULATE_1 =
 NVCC_COMPILE = $(NVCC) -std=c++17 $(CUDA_GENCODE) $(NVCCFLAGS) $(NVCC_WARNINGS) \
 	-Xcompiler -fno-exceptions,-fno-rtti,-fno-threadsafe-statics -I$(top_srcdir)/src $(CUDA_CFLAGS)
 .cu.o:

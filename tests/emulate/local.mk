@@ -9,8 +9,8 @@ EMULATE_COMPILE = $(CXX) -std=gnu++17 $(CXXFLAGS) -pthread -Wall -Wextra -Wno-un
 tests/emulate/libemulate.a: $(emulate_objects)
 	$(AM_V_AR)rm -f $@ && $(AR) cr $@ $(emulate_objects) && $(RANLIB) $@
 tests/emulate/kernels/%.o: $(srcdir)/src/device/cuda/%.cu
-	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(EMULATE_COMPILE) -x c++ -c -o $@ $<
+	$(AM_V_EMULATE)$(MKDIR_P) $(@D) && $(EMULATE_COMPILE) -x c++ -c -o $@ $<
 tests/emulate/%.o: $(srcdir)/tests/emulate/%.cc
-	$(AM_V_CXX)$(MKDIR_P) $(@D) && $(EMULATE_COMPILE) -c -o $@ $<
+	$(AM_V_EMULATE)$(MKDIR_P) $(@D) && $(EMULATE_COMPILE) -c -o $@ $<
 -include $(emulate_objects:.o=.d)
 CLEANFILES += tests/emulate/libemulate.a tests/emulate/*.[do] tests/emulate/kernels/*.[do]
