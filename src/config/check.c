@@ -82,6 +82,13 @@ static int finish_parallel(struct config_parallel *p, struct error *err)
     return 0;
 }
 
+static int check_comm(const struct config *config, struct error *err)
+{
+    if (config->device != CONFIG_DEVICE_CPU || config->comm.reduce == CONFIG_REDUCE_FP32)
+        return 0;
+    return error_set(err, "comm.reduce bf16 is between GPUs, but device is cpu; leave it at fp32");
+}
+
 static int check_train(const struct config *config, struct error *err)
 {
     const struct config_train *t = &config->train;
@@ -96,7 +103,8 @@ static int check_train(const struct config *config, struct error *err)
 int config_finish(struct config *config, struct error *err)
 {
     if (finish_model(&config->model, err) || finish_data(config, err) ||
-        finish_parallel(&config->parallel, err) || check_train(config, err))
+        finish_parallel(&config->parallel, err) || check_comm(config, err) ||
+        check_train(config, err))
         return -1;
     if (!config->run.dir[0])
         return error_set(err, "run.dir is empty: it names the directory of the run");

@@ -16,11 +16,13 @@ enum { CONFIG_TEXT = 512 };
 
 enum config_device { CONFIG_DEVICE_AUTO, CONFIG_DEVICE_CPU, CONFIG_DEVICE_CUDA };
 enum config_precision { PRECISION_FP32, PRECISION_BF16 };
-enum config_recompute { RECOMPUTE_NONE };
+enum config_recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 enum config_rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LLAMA3 };
 enum config_schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };
 enum config_strategy { STRATEGY_NO_SHARD, STRATEGY_FULL_SHARD };
 enum config_prefetch { PREFETCH_NONE, PREFETCH_BACKWARD_PRE };
+enum config_reduce { CONFIG_REDUCE_FP32, CONFIG_REDUCE_BF16 };
+enum config_inter_node { CONFIG_INTER_NODE_NCCL, CONFIG_INTER_NODE_MPI };
 enum config_decay { DECAY_MATRICES, DECAY_ALL };
 
 struct config_model {
@@ -56,6 +58,13 @@ struct config_parallel {
     int forward_prefetch;
 };
 
+/* Between GPUs. */
+struct config_comm {
+    enum config_reduce reduce;
+    enum config_inter_node inter_node;
+    int share_gpu; /* 1: several ranks may use one GPU */
+};
+
 struct config_checkpoint {
     int64_t every; /* steps; 0: only at the end and on signals */
     int64_t keep;
@@ -79,6 +88,7 @@ struct config {
     struct config_data data;
     struct config_train train;
     struct config_parallel parallel;
+    struct config_comm comm;
     struct config_checkpoint checkpoint;
     struct config_run run;
 };

@@ -12,7 +12,7 @@
 static const struct choice devices[] = {
     {"auto", CONFIG_DEVICE_AUTO},
     {"cpu", CONFIG_DEVICE_CPU},
-    {"cuda", CHOICE_LATER, "gpu"},
+    {"cuda", CONFIG_DEVICE_CUDA, "gpu"},
     {0},
 };
 
@@ -26,8 +26,8 @@ static const struct choice precisions[] = {
 
 static const struct choice recomputes[] = {
     {"none", RECOMPUTE_NONE},
-    {"selective", CHOICE_LATER},
-    {"full", CHOICE_LATER},
+    {"selective", RECOMPUTE_SELECTIVE},
+    {"full", RECOMPUTE_FULL},
     {0},
 };
 
@@ -68,15 +68,30 @@ static const struct choice prefetches[] = {
     {0},
 };
 
+static const struct choice reduces[] = {
+    {"fp32", CONFIG_REDUCE_FP32, "float32"},
+    {"bf16", CONFIG_REDUCE_BF16, "bfloat16"},
+    {0},
+};
+
+static const struct choice inter_nodes[] = {
+    {"nccl", CONFIG_INTER_NODE_NCCL},
+    {"mpi", CONFIG_INTER_NODE_MPI},
+    {0},
+};
+
 const struct key config_keys[] = {
     {"device", CHOICE, FIELD(device), "auto", .choices = devices,
-     .help = "where the model is computed; auto takes the best that this machine and this "
-             "version have"},
+     .help = "where the model is computed: cpu, or cuda, one NVIDIA GPU per rank; auto takes "
+             "cuda where every rank has a GPU and this trireme was built with CUDA, else cpu"},
     {"precision", CHOICE, FIELD(precision), "fp32", .choices = precisions,
      .help = "number format of parameters and activations in forward and backward; master "
              "weights, optimizer and gradient sums are fp32 in any case"},
     {"recompute", CHOICE, FIELD(recompute), "none", .choices = recomputes,
-     .help = "activations that are computed again in backward rather than kept"},
+     .help = "activations that backward computes again rather than keeps, to the same bits: none; "
+             "selective keeps the results of matrix products and computes the rest again, which "
+             "takes little time; full keeps nothing but what is handed from layer to layer and "
+             "computes each layer once more, a third more work"},
     {"seed", INT, FIELD(seed), "0", 0, INT64_MAX,
      .help = "initial weights and the order of the data follow from it, on any number of "
              "ranks"},
@@ -181,6 +196,17 @@ const struct key config_keys[] = {
     {"parallel.forward_prefetch", BOOL, FIELD(parallel.forward_prefetch), "true",
      .help = "gather the next unit's parameters while the current one is computed in forward"},
 
+    {"comm.reduce", CHOICE, FIELD(comm.reduce), "fp32", .choices = reduces,
+     .help = "format in which gradients travel between GPUs; bf16 halves what is sent, and is "
+             "summed in fp32 all the same"},
+    {"comm.inter_node", CHOICE, FIELD(comm.inter_node), "nccl", .choices = inter_nodes,
+     .help = "what carries the sums over copies of the model (parallel.replicate) between GPUs: "
+             "nccl, or mpi through host memory, for networks that only MPI drives well; on the "
+             "cpu everything is MPI"},
+    {"comm.share_gpu", BOOL, FIELD(comm.share_gpu), "false",
+     .help = "let several ranks of a node use one GPU, turn by turn, to try layouts on few GPUs; "
+             "otherwise fewer GPUs than ranks are an error"},
+
     {"checkpoint.every", INT, FIELD(checkpoint.every), "0", 0, INT64_C(1000000000000),
      .help = "steps between checkpoints; 0: only at the end and on a signal"},
     {"checkpoint.keep", INT, FIELD(checkpoint.keep), "2", 2, INT32_MAX,
@@ -212,7 +238,6 @@ const struct absent_key config_absent_keys[] = {
     {"offload.params", "offloading parameters"},
     {"offload.path", "offloading to disk"},
     {"checkpoint.async", "saving in the background"},
-    {"comm.inter_node", "choosing a transport"},
 };
 
 const int config_absent_count = sizeof config_absent_keys / sizeof config_absent_keys[0];

@@ -34,6 +34,8 @@ struct op {
     int (*run)(const struct op_call *call, struct error *err);
     /* Output 0 may take the memory of one of these inputs when that dies here (bit i: input i). */
     unsigned in_place;
+    /* 1: costs much to compute for what it takes to keep; recomputation may spare it. */
+    int keep;
 };
 
 enum op_id {

@@ -130,6 +130,7 @@ const struct op op_linear = {
     .flops = flops,
     .scratch = scratch,
     .run = run,
+    .keep = 1,
 };
 
 const struct op op_linear_input_grad = {

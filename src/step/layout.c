@@ -43,6 +43,7 @@ struct units_request layout_units(const struct layout *layout, const struct conf
         .batch = layout->micro_batch,
         .seq = config->data.seq_len,
         .shards = layout->shape.degree[MESH_SHARD],
+        .recompute = config->recompute,
         .loss_scale = 1.0f / (float)(layout->global_batch * config->data.seq_len),
     };
 }
@@ -58,6 +59,16 @@ struct program_request layout_program(const struct layout *layout, enum program_
         .micros = kind == PROGRAM_TRAIN ? layout->micros : 1,
         .prefetch_forward = layout->prefetch_forward,
         .prefetch_backward = layout->prefetch_backward,
+    };
+}
+
+struct mesh_options layout_comm(const struct config *config)
+{
+    return (struct mesh_options){
+        .reduce = config->comm.reduce == CONFIG_REDUCE_BF16 ? COMM_REDUCE_BF16 : COMM_REDUCE_FP32,
+        .inter_node = config->comm.inter_node == CONFIG_INTER_NODE_MPI ? COMM_INTER_NODE_MPI
+                                                                       : COMM_INTER_NODE_NCCL,
+        .share_gpu = config->comm.share_gpu,
     };
 }
 

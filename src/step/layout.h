@@ -27,6 +27,9 @@ struct units_request layout_units(const struct layout *layout, const struct conf
 struct program_request layout_program(const struct layout *layout, enum program_kind kind,
                                       int training, int rank);
 
+/* How GPUs communicate. */
+struct mesh_options layout_comm(const struct config *config);
+
 /* Number of the data rank at coord: replicas outside, shards inside. */
 int layout_data_rank(const struct layout *layout, struct mesh_coord coord);
 

@@ -12,6 +12,8 @@ struct compile {
     struct segment *segment;
     const struct graph *graph;
     struct device *device;
+    enum config_recompute recompute;
+    char *here;           /* per node: a step of this segment */
     char *saved;          /* per value: kept from forward to backward */
     size_t *saved_offset; /* per value */
     int *item;            /* per value: its item in items, or -1 */
@@ -33,20 +35,60 @@ static int in_phase(const struct graph_node *node, enum segment_phase phase)
     return node->backward == (phase == PHASE_BACKWARD);
 }
 
-/* A temporary of forward that a backward node reads is kept, in a fixed place. */
-static void find_saved(struct compile *c)
+static void append(struct compile *c, int node)
+{
+    c->here[node] = 1;
+    c->segment->step[c->segment->steps++].node = node;
+}
+
+/* Does forward keep its value v, where backward reads it? */
+static int is_kept(const struct compile *c, int v)
+{
+    const struct graph_value *value = &c->graph->values[v];
+    if (value->role != VALUE_TEMP || c->recompute == RECOMPUTE_FULL)
+        return 0;
+    return c->recompute == RECOMPUTE_NONE || c->graph->nodes[value->producer].op->keep;
+}
+
+/* Append a node to backward, and in front of it those of forward that make what it reads and is
+ * not kept: each once, as late as that allows, down to what is kept or comes from outside. */
+static void append_with_needs(struct compile *c, int node)
+{
+    for (int k = 0; k < NODE_INS; k++) {
+        int v = c->graph->nodes[node].in[k];
+        int producer = v < 0 ? -1 : c->graph->values[v].producer;
+        if (producer < 0 || c->graph->nodes[producer].backward)
+            continue;
+        if (is_kept(c, v))
+            c->saved[v] = 1;
+        else if (c->recompute != RECOMPUTE_NONE && !c->here[producer])
+            append_with_needs(c, producer);
+    }
+    append(c, node);
+}
+
+/* The nodes of the phase.  What is kept is decided by backward, for forward too. */
+static void pick_nodes(struct compile *c)
+{
+    struct segment *segment = c->segment;
+    size_t nodes = (size_t)c->graph->node_count;
+    segment->step = array_make(nodes, sizeof *segment->step);
+    for (int i = 0; i < c->graph->node_count && segment->phase != PHASE_BOTH; i++)
+        if (in_phase(&c->graph->nodes[i], PHASE_BACKWARD))
+            append_with_needs(c, i);
+    if (segment->phase == PHASE_BACKWARD)
+        return;
+    segment->steps = 0;
+    memset(c->here, 0, nodes);
+    for (int i = 0; i < c->graph->node_count; i++)
+        if (in_phase(&c->graph->nodes[i], segment->phase))
+            append(c, i);
+}
+
+/* What is kept has a fixed place. */
+static void place_saved(struct compile *c)
 {
     size_t at = 0;
-    if (c->segment->phase == PHASE_BOTH)
-        return;
-    for (int i = 0; i < c->graph->node_count; i++)
-        for (int k = 0; k < NODE_INS && c->graph->nodes[i].backward; k++) {
-            int v = c->graph->nodes[i].in[k];
-            if (v < 0 || c->graph->values[v].role != VALUE_TEMP)
-                continue;
-            int producer = c->graph->values[v].producer;
-            c->saved[v] = !c->graph->nodes[producer].backward;
-        }
     for (int v = 0; v < c->graph->value_count; v++)
         if (c->saved[v]) {
             c->saved_offset[v] = at;
@@ -55,9 +97,21 @@ static void find_saved(struct compile *c)
     c->segment->saved_bytes = at;
 }
 
+/* Is the value a result of this segment?  Then reading it asks nothing of what ran before. */
+static int made_here(const struct compile *c, int v)
+{
+    int producer = v < 0 ? -1 : c->graph->values[v].producer;
+    return producer >= 0 && c->here[producer];
+}
+
+/* In backward the unit's output is handed to nobody: made again, it is a temporary too. */
 static int is_work(const struct compile *c, int v)
 {
-    return v >= 0 && c->graph->values[v].role == VALUE_TEMP && !c->saved[v];
+    if (v < 0 || c->saved[v])
+        return 0;
+    enum value_role role = c->graph->values[v].role;
+    return role == VALUE_TEMP ||
+           (role == VALUE_OUTPUT && c->segment->phase == PHASE_BACKWARD && made_here(c, v));
 }
 
 static int add_item(struct compile *c, size_t bytes, int first)
@@ -138,14 +192,14 @@ static struct segment_ref ref(const struct compile *c, int v)
     };
     if (v < 0)
         return (struct segment_ref){-1, 0};
+    if (c->saved[v])
+        return (struct segment_ref){SPACE_SAVED, c->saved_offset[v]};
+    if (is_work(c, v))
+        return (struct segment_ref){SPACE_WORK, c->items[c->item[v]].offset};
     const struct graph_value *value = &c->graph->values[v];
     switch (value->role) {
     case VALUE_PARAM: return param_ref(c, value->index, 0);
     case VALUE_PARAM_GRAD: return param_ref(c, value->index, 1);
-    case VALUE_TEMP:
-        if (c->saved[v])
-            return (struct segment_ref){SPACE_SAVED, c->saved_offset[v]};
-        return (struct segment_ref){SPACE_WORK, c->items[c->item[v]].offset};
     default: return (struct segment_ref){space[value->role], 0};
     }
 }
@@ -156,13 +210,6 @@ static void note(struct segment *segment, struct segment_ref ref, int write)
         return;
     segment->reads |= write ? 0 : 1u << ref.space;
     segment->writes |= write ? 1u << ref.space : 0;
-}
-
-/* Is the value a result of this segment?  Then reading it asks nothing of what ran before. */
-static int made_here(const struct compile *c, int v)
-{
-    int producer = v < 0 ? -1 : c->graph->values[v].producer;
-    return producer >= 0 && in_phase(&c->graph->nodes[producer], c->segment->phase);
 }
 
 static void resolve(struct compile *c)
@@ -201,7 +248,7 @@ static int check(const struct compile *c, struct error *err)
         for (int k = 0; k < NODE_INS; k++) {
             int v = node->in[k];
             if (v >= 0 && c->segment->phase == PHASE_BACKWARD &&
-                c->graph->values[v].role == VALUE_OUTPUT)
+                c->graph->values[v].role == VALUE_OUTPUT && !made_here(c, v))
                 return error_set(err, "op %s reads its unit's output in backward", node->op->name);
             if (v >= 0 && c->segment->step[s].in[k].space < 0)
                 return error_set(err, "op %s: shared parameter \"%s\" is in no other unit",
@@ -212,18 +259,9 @@ static int check(const struct compile *c, struct error *err)
     return 0;
 }
 
-static void pick_nodes(struct compile *c)
-{
-    struct segment *segment = c->segment;
-    segment->step = array_make((size_t)c->graph->node_count, sizeof *segment->step);
-    for (int i = 0; i < c->graph->node_count; i++)
-        if (in_phase(&c->graph->nodes[i], segment->phase))
-            segment->step[segment->steps++].node = i;
-}
-
 int segment_compile(struct segment *segment, const struct graph *graph, enum segment_phase phase,
-                    const struct flat *own, const struct flat *shared, struct device *device,
-                    struct error *err)
+                    enum config_recompute recompute, const struct flat *own,
+                    const struct flat *shared, struct device *device, struct error *err)
 {
     *segment = (struct segment){.graph = graph, .phase = phase, .own = own, .shared = shared};
     size_t values = (size_t)graph->value_count;
@@ -231,6 +269,8 @@ int segment_compile(struct segment *segment, const struct graph *graph, enum seg
         .segment = segment,
         .graph = graph,
         .device = device,
+        .recompute = recompute,
+        .here = array_make((size_t)graph->node_count, 1),
         .saved = array_make(values, 1),
         .saved_offset = array_make(values, sizeof(size_t)),
         .item = array_make(values, sizeof(int)),
@@ -239,10 +279,11 @@ int segment_compile(struct segment *segment, const struct graph *graph, enum seg
     };
     memset(c.item, -1, values * sizeof(int));
     pick_nodes(&c);
-    find_saved(&c);
+    place_saved(&c);
     plan_work(&c);
     resolve(&c);
     int rc = check(&c, err);
+    free(c.here);
     free(c.saved);
     free(c.saved_offset);
     free(c.item);

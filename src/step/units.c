@@ -38,7 +38,8 @@ static int compile(struct units *units, struct segment *segment, const struct gr
                    enum segment_phase phase, struct flats flats, struct device *device,
                    struct error *err)
 {
-    if (segment_compile(segment, graph, phase, flats.own, flats.shared, device, err))
+    if (segment_compile(segment, graph, phase, units->request.recompute, flats.own, flats.shared,
+                        device, err))
         return -1;
     grow_work(units, segment);
     return 0;

@@ -24,6 +24,7 @@ struct units_request {
     enum dtype dtype;   /* of activations and gathered parameters */
     int64_t batch, seq; /* of one micro-batch */
     int shards;
+    enum config_recompute recompute;
     float loss_scale; /* gradients of the summed loss are multiplied by it */
     int with_logits;  /* compile MODEL_LOGITS too */
 };

@@ -26,6 +26,8 @@ refused "sequence longer than the model's" 'seq_len' $T model.preset=llama-tiny 
     data.seq_len=100000
 refused "heads that do not divide" 'heads' $T model.preset=llama-tiny data.train=train.h5 \
     model.kv_heads=3
+refused "gradients in bf16 on a CPU" 'comm\.reduce' $T model.preset=llama-tiny data.train=train.h5 \
+    device=cpu comm.reduce=bf16
 
 # Files
 refused "missing file" 'nowhere\.yaml' $T nowhere.yaml
@@ -88,7 +90,7 @@ else
     not_ok "a right config is accepted" "$(cat err)"
 fi
 "$TRIREME" config --show >shown 2>err
-for key in train.steps parallel.strategy checkpoint.resume; do
+for key in train.steps parallel.strategy checkpoint.resume recompute comm.inter_node; do
     if grep -q "$key" shown; then ok "--show has $key"; else not_ok "--show has $key" "absent"; fi
 done
 finish

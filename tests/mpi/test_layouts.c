@@ -90,6 +90,23 @@ static void test_prefetch(struct layouts *l)
     CHECK(&l->c, !memcmp(&with, &without, sizeof with));
 }
 
+/* Computing activations again changes no bit, in any layout. */
+static void test_recompute(struct layouts *l)
+{
+    struct training how = {.tokens = l->tokens, .to = TRAINING_STEPS};
+    for (int i = 0; i < 4; i++) {
+        struct trained kept = {0}, again = {0};
+        char text[256];
+        snprintf(text, sizeof text, "train.global_batch=8 precision=%s model.tie_embeddings=%s %s",
+                 i / 2 ? "bf16" : "fp32", i / 2 ? "true" : "false", strategies[i % 2]);
+        struct config config = config_of(text, 1);
+        training_run(&l->c, &config, &how, &kept);
+        config.recompute = i % 3 ? RECOMPUTE_FULL : RECOMPUTE_SELECTIVE;
+        training_run(&l->c, &config, &how, &again);
+        CHECK(&l->c, !memcmp(&kept, &again, sizeof kept));
+    }
+}
+
 /* 7 sequences on any number of ranks, in micro-batches of 1, 2 and all at once. */
 static void test_ragged_batches(struct layouts *l)
 {
@@ -175,6 +192,7 @@ int main(void)
     test_layouts(&l, "");
     test_layouts(&l, "model.tie_embeddings=true");
     test_prefetch(&l);
+    test_recompute(&l);
     test_ragged_batches(&l);
     test_masks(&l);
     test_evaluation(&l);

@@ -131,7 +131,8 @@ static void presets_have_the_published_sizes(void **state)
         {"llama-10m", 10081600},     {"llama2-7b", 6738415616},     {"llama2-13b", 13015864320},
         {"llama2-70b", 68976648192}, {"llama3-8b", 8030261248},     {"llama3-70b", 70553706496},
         {"llama3.1-8b", 8030261248}, {"llama3.1-70b", 70553706496}, {"llama3.1-405b", 405853388800},
-        {"llama3.2-1b", 1235814400}, {"llama3.2-3b", 3212749824},
+        {"llama3.2-1b", 1235814400}, {"llama3.2-3b", 3212749824},   {"llama-124m", 123587328},
+        {"llama-1.3b", 1345423360},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct config c;
@@ -187,6 +188,16 @@ static void names_people_know_are_taken(void **state)
     assert_int_equal(c.parallel.forward_prefetch, 0);
     assert_int_equal(config_set(&c, "train.schedule", "WarmupDecayLR", &err), 0);
     assert_int_equal(c.train.schedule, SCHEDULE_LINEAR);
+    assert_int_equal(config_set(&c, "device", "GPU", &err), 0);
+    assert_int_equal(c.device, CONFIG_DEVICE_CUDA);
+    assert_int_equal(config_set(&c, "recompute", "Full", &err), 0);
+    assert_int_equal(c.recompute, RECOMPUTE_FULL);
+    assert_int_equal(config_set(&c, "comm.reduce", "bfloat16", &err), 0);
+    assert_int_equal(c.comm.reduce, CONFIG_REDUCE_BF16);
+    assert_int_equal(config_set(&c, "comm.inter_node", "MPI", &err), 0);
+    assert_int_equal(c.comm.inter_node, CONFIG_INTER_NODE_MPI);
+    assert_int_equal(config_set(&c, "comm.share_gpu", "yes", &err), 0);
+    assert_int_equal(c.comm.share_gpu, 1);
     /* a prefix of an alias is not the alias */
     assert_int_equal(config_set(&c, "parallel.strategy", "stage", &err), -1);
     assert_int_equal(config_set(&c, "parallel.strategy", "dd", &err), -1);
@@ -260,12 +271,9 @@ static void later_things_are_said_to_be_absent(void **state)
     static const char *const rows[] = {
         "precision=fp16",
         "precision=FP8",
-        "device=cuda",
         "parallel.strategy=SHARD_GRAD_OP",
         "parallel.strategy=zero2",
         "parallel.strategy=stage1",
-        "recompute=full",
-        "recompute=selective",
         "parallel.tensor=2",
         "parallel.pipeline=4",
         "offload.optimizer=host",
@@ -297,6 +305,7 @@ static void impossible_combinations_are_refused(void **state)
         {"train.min_lr: 1", "train.min_lr"},
         {"train.eval_every: 5", "data.valid"},
         {"run.dir:", "run.dir"},
+        {"device: cpu\ncomm.reduce: bf16", "comm.reduce"},
         {"model.rope_scaling: llama3\nmodel.rope_low_freq_factor: 4", "rope_high_freq_factor"},
     };
     char text[300];

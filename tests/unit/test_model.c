@@ -34,7 +34,7 @@ static const struct {
     {"llama2-7b", 6738415616},     {"llama2-13b", 13015864320},     {"llama2-70b", 68976648192},
     {"llama3-8b", 8030261248},     {"llama3-70b", 70553706496},     {"llama3.1-8b", 8030261248},
     {"llama3.1-70b", 70553706496}, {"llama3.1-405b", 405853388800}, {"llama3.2-1b", 1235814400},
-    {"llama3.2-3b", 3212749824},
+    {"llama3.2-3b", 3212749824},   {"llama-124m", 123587328},       {"llama-1.3b", 1345423360},
 };
 
 static void test_parameters(void **state)

@@ -284,7 +284,23 @@ static struct graph *twice_used(void)
     return graph;
 }
 
-/* The segments of twice_used() in memory of their own. */
+/* A unit that ends in a norm, whose statistics backward wants and whose result is handed on. */
+static struct graph *ends_in_norm(void)
+{
+    enum { WIDTH = 7 };
+    struct graph *graph = graph_create(2, 5, DTYPE_F32);
+    struct graph_param matrix = {
+        .parts = 1, .part_rows = {WIDTH}, .dims = 2, .dim = {WIDTH, WIDTH}};
+    struct graph_param norm = {.parts = 1, .part_rows = {WIDTH}, .dims = 1, .dim = {WIDTH}};
+    snprintf(matrix.part[0], GRAPH_NAME, "matrix");
+    snprintf(norm.part[0], GRAPH_NAME, "norm");
+    int x = build_input(graph, WIDTH);
+    int h = build_linear(graph, x, build_param(graph, &matrix), x);
+    build_output(graph, build_rmsnorm(graph, h, build_param(graph, &norm), 1e-5f));
+    return graph;
+}
+
+/* The segments of such a unit in memory of their own. */
 struct unit {
     struct graph *graph;
     struct flat flat;
@@ -295,16 +311,19 @@ struct unit {
     void *base[SPACE_COUNT];
 };
 
-static void unit_open(struct unit *u, struct device *device)
+static void unit_open(struct unit *u, struct graph *graph, enum config_recompute recompute,
+                      struct device *device)
 {
     struct error err = {0};
-    *u = (struct unit){.graph = twice_used(), .device = device, .elems = 2 * 5 * 7};
+    *u = (struct unit){.graph = graph, .device = device, .elems = 2 * 5 * 7};
     assert_int_equal(autodiff(u->graph, &err), 0);
     flat_create(&u->flat, u->graph, "", 1);
-    assert_int_equal(
-        segment_compile(&u->forward, u->graph, PHASE_FORWARD, &u->flat, NULL, device, &err), 0);
-    assert_int_equal(
-        segment_compile(&u->backward, u->graph, PHASE_BACKWARD, &u->flat, NULL, device, &err), 0);
+    assert_int_equal(segment_compile(&u->forward, u->graph, PHASE_FORWARD, recompute, &u->flat,
+                                     NULL, device, &err),
+                     0);
+    assert_int_equal(segment_compile(&u->backward, u->graph, PHASE_BACKWARD, recompute, &u->flat,
+                                     NULL, device, &err),
+                     0);
     size_t most = u->backward.work_bytes + u->forward.work_bytes + u->forward.saved_bytes;
     most = u->most = 64 * (most / 64 + (size_t)u->flat.padded + 1);
     for (int k = 0; k < SPACE_COUNT; k++) {
@@ -337,7 +356,8 @@ static void check_alone(struct unit *u, const struct session *s)
     struct error err = {0};
     struct segment alone;
     struct graph *graph = twice_used();
-    assert_int_equal(segment_compile(&alone, graph, PHASE_FORWARD, &u->flat, NULL, u->device, &err),
+    assert_int_equal(segment_compile(&alone, graph, PHASE_FORWARD, RECOMPUTE_NONE, &u->flat, NULL,
+                                     u->device, &err),
                      0);
     check_lifetimes(s, &alone);
     float *kept = malloc((size_t)u->elems * sizeof *kept);
@@ -393,7 +413,7 @@ static void test_a_value_used_twice(void **state)
     struct unit u;
     struct config config = rig_config("model.preset=llama-tiny data.seq_len=3");
     struct session *s = rig_open(&mem, &config, NULL, 0);
-    unit_open(&u, s->device);
+    unit_open(&u, twice_used(), RECOMPUTE_NONE, s->device);
     check_lifetimes(s, &u.forward);
     check_lifetimes(s, &u.backward);
     along_output(&u);
@@ -405,6 +425,51 @@ static void test_a_value_used_twice(void **state)
                   input);
     assert_true(weights <= 2e-3 && input <= 2e-3);
     unit_close(&u);
+    session_close(s);
+}
+
+/* Backward after forward, with what is not declared to be handed over overwritten in between. */
+static void run_both(struct unit *u)
+{
+    struct error err = {0};
+    unsigned reads = u->backward.reads;
+    assert_int_equal(segment_run(&u->forward, u->device, u->base, 0, NULL, &err), 0);
+    for (int k = 0; k < SPACE_COUNT; k++)
+        if (!(reads >> k & 1) || k == SPACE_WORK)
+            memset(u->base[k], 0xff, u->most);
+    assert_int_equal(segment_run(&u->backward, u->device, u->base, 0, NULL, &err), 0);
+}
+
+/* The gradients are the same bits whatever is kept. */
+static void check_recomputed(struct graph *(*make)(void), const struct session *s)
+{
+    struct unit kept, again;
+    unit_open(&kept, make(), RECOMPUTE_NONE, s->device);
+    run_both(&kept);
+    for (enum config_recompute r = RECOMPUTE_SELECTIVE; r <= RECOMPUTE_FULL; r++) {
+        unit_open(&again, make(), r, s->device);
+        check_lifetimes(s, &again.forward);
+        check_lifetimes(s, &again.backward);
+        assert_true(again.forward.saved_bytes < kept.forward.saved_bytes);
+        assert_true(r != RECOMPUTE_FULL || !again.forward.saved_bytes);
+        assert_false((again.backward.reads | again.backward.writes) & 1u << SPACE_OUTPUT);
+        run_both(&again);
+        assert_memory_equal(again.base[SPACE_GRAD], kept.base[SPACE_GRAD],
+                            (size_t)kept.flat.padded * sizeof(float));
+        assert_memory_equal(again.base[SPACE_INPUT_GRAD], kept.base[SPACE_INPUT_GRAD],
+                            (size_t)kept.elems * sizeof(float));
+        unit_close(&again);
+    }
+    unit_close(&kept);
+}
+
+static void test_made_again(void **state)
+{
+    struct mem mem = {0};
+    struct config config = rig_config("model.preset=llama-tiny data.seq_len=3");
+    struct session *s = rig_open(&mem, &config, NULL, 0);
+    check_recomputed(twice_used, s);
+    check_recomputed(ends_in_norm, s);
     session_close(s);
 }
 
@@ -423,11 +488,12 @@ static void test_segments_keep_to_themselves(void **state)
 {
     const char *const *levels = device_cpu_levels();
     for (int level = 0; levels[level]; level++)
-        for (int i = 0; i < 8; i++) {
+        for (int i = 0; i < 24; i++) {
+            static const char *const recompute[] = {"none", "selective", "full"};
             char text[512];
             struct mem mem = {0};
-            snprintf(text, sizeof text, "model.layers=1 %s precision=%s", models[i / 2],
-                     i % 2 ? "bf16" : "fp32");
+            snprintf(text, sizeof text, "model.layers=1 %s precision=%s recompute=%s",
+                     models[i % 8 / 2], i % 2 ? "bf16" : "fp32", recompute[i / 8]);
             struct config config = rig_config(text);
             struct session *s = rig_open(&mem, &config, levels[level], 0);
             check_units(s);
@@ -440,6 +506,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_segments_keep_to_themselves),
         cmocka_unit_test(test_a_value_used_twice),
+        cmocka_unit_test(test_made_again),
     };
     return cmocka_run_group_tests_name("segment", tests, NULL, NULL);
 }
