@@ -14,14 +14,16 @@
 
 enum { H, W, TARGETS };
 enum { LOSS, DH, DW };
-enum { CHUNK_BYTES = 8 << 20, CHUNK_ROWS = 64, ALIGN = 64 };
+enum { CHUNK_ROWS = 64, ALIGN = 64 };
 
 struct sizes {
-    int64_t rows, hidden, vocab, chunk;
+    int64_t rows, hidden, vocab;
+    int64_t chunk; /* rows at once: about the device's logits_bytes of logits */
     enum dtype dt;
 };
 
-static struct sizes sizes_of(const struct graph *graph, const struct graph_node *node)
+static struct sizes sizes_of(const struct device *d, const struct graph *graph,
+                             const struct graph_node *node)
 {
     struct sizes s = {
         .rows = graph->values[node->in[H]].dim[0],
@@ -29,7 +31,7 @@ static struct sizes sizes_of(const struct graph *graph, const struct graph_node 
         .vocab = graph->values[node->in[W]].dim[0],
         .dt = graph->dtype,
     };
-    s.chunk = CHUNK_BYTES / (s.vocab * 4) / CHUNK_ROWS * CHUNK_ROWS;
+    s.chunk = (int64_t)d->logits_bytes / (s.vocab * 4) / CHUNK_ROWS * CHUNK_ROWS;
     s.chunk = s.chunk < CHUNK_ROWS ? CHUNK_ROWS : s.chunk;
     s.chunk = s.chunk > s.rows ? s.rows : s.chunk;
     return s;
@@ -73,8 +75,8 @@ static void loss_gradient(struct autodiff *ad, int index)
 
 static double loss_flops(const struct graph *graph, const struct graph_node *node)
 {
-    struct sizes s = sizes_of(graph, node);
-    return 2.0 * (double)s.rows * (double)s.vocab * (double)s.hidden;
+    const struct graph_value *h = &graph->values[node->in[H]];
+    return 2.0 * (double)h->dim[0] * (double)h->dim[1] * (double)graph->values[node->in[W]].dim[0];
 }
 
 static double train_flops(const struct graph *graph, const struct graph_node *node)
@@ -164,14 +166,14 @@ static size_t scratch(struct device *d, const struct sizes *s, int train)
 static size_t loss_scratch(struct device *d, const struct graph *graph,
                            const struct graph_node *node)
 {
-    struct sizes s = sizes_of(graph, node);
+    struct sizes s = sizes_of(d, graph, node);
     return scratch(d, &s, 0);
 }
 
 static size_t train_scratch(struct device *d, const struct graph *graph,
                             const struct graph_node *node)
 {
-    struct sizes s = sizes_of(graph, node);
+    struct sizes s = sizes_of(d, graph, node);
     return scratch(d, &s, 1);
 }
 
@@ -216,7 +218,7 @@ static int chunk_backward(const struct op_call *call, const struct sizes *s,
 static int run(const struct op_call *call, int train, struct error *err)
 {
     struct device *d = call->device;
-    struct sizes s = sizes_of(call->graph, call->node);
+    struct sizes s = sizes_of(d, call->graph, call->node);
     struct parts parts = split(&s, call->scratch);
     const int32_t *targets = call->in[TARGETS];
     for (int64_t first = 0; first < s.rows; first += s.chunk) {
