@@ -12,11 +12,12 @@
 static int write_plan(struct app *app, const struct session *session, struct error *err)
 {
     char path[CONFIG_TEXT + 16];
+    struct config config = session->config;
     struct report report;
     if (world_rank(app->world))
         return 0;
-    if (report_make(&report, &session->config, world_size(app->world), session->device->threads,
-                    err))
+    config.device = session->device->kind == DEVICE_CUDA ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
+    if (report_make(&report, &config, world_size(app->world), session->device->threads, err))
         return -1;
     snprintf(path, sizeof path, "%s/plan.json", session->config.run.dir);
     struct js *js = report_json(&report);

@@ -18,9 +18,13 @@ struct making {
 
 static int open_model(struct making *m, const struct config *config, int threads, struct error *err)
 {
-    struct device_request request = {.kind = DEVICE_CPU, .threads = threads};
+    int on_gpu = config->device == CONFIG_DEVICE_CUDA;
+    struct device_request request = {
+        .kind = on_gpu ? DEVICE_CUDA : DEVICE_CPU, .threads = threads, .planning = on_gpu};
     if (device_open(&m->device, &request, err) || model_create(&m->model, &config->model, err))
         return -1;
+    m->report->on_gpu = on_gpu;
+    m->report->reserve_bytes = on_gpu ? m->device->reserve_bytes : 0;
     struct units_request units = layout_units(&m->report->layout, config);
     return units_create(&m->units, m->model, &units, m->device, err);
 }
@@ -53,11 +57,23 @@ static int64_t sent_by(const struct program *program, const struct instr *instr)
     }
 }
 
+/* What the transports allocate: for GPUs also a part that lies in host memory. */
+static void measure_staging(struct report *report, struct report_rank *r)
+{
+    const struct mesh_shape *shape = &report->layout.shape;
+    struct mesh_options options = layout_comm(&report->config);
+    size_t host = mesh_staging_bytes(shape);
+    r->pool_bytes[POOL_COMM] = host;
+    if (!report->on_gpu)
+        return;
+    r->pool_bytes[POOL_COMM] += mesh_device_staging_bytes(shape, &options);
+    r->device_bytes = memory_device_bytes(r->pool_bytes) - host + report->reserve_bytes;
+}
+
 static void measure(struct report *report, int rank, const struct program *train)
 {
     struct report_rank *r = &report->rank[rank];
-    memory_join(r->pool_bytes, train);
-    r->pool_bytes[POOL_COMM] = mesh_staging_bytes(&report->layout.shape);
+    measure_staging(report, r);
     r->instrs = train->instrs;
     for (int i = 0; i < train->instrs; i++) {
         if (train->instr[i].group < 0)
@@ -65,6 +81,16 @@ static void measure(struct report *report, int rank, const struct program *train
         r->transfers++;
         r->sent_bytes += sent_by(train, &train->instr[i]);
     }
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        r->total_bytes += r->pool_bytes[pool];
+}
+
+static void join(struct report *report, int rank, const struct program *program)
+{
+    size_t *bytes = report->rank[rank].pool_bytes;
+    size_t host = report->on_gpu ? MEMORY_TURNS * memory_turn_bytes(program) : 0;
+    memory_join(bytes, program);
+    bytes[POOL_HOST] = host > bytes[POOL_HOST] ? host : bytes[POOL_HOST];
 }
 
 /* A run that evaluates shares its slabs with the evaluation's program. */
@@ -77,7 +103,7 @@ static int join_evaluation(struct making *m, int rank, struct error *err)
         return 0;
     if (program_create(&evaluate, m->units, &request, err))
         return -1;
-    memory_join(report->rank[rank].pool_bytes, evaluate);
+    join(report, rank, evaluate);
     program_destroy(evaluate);
     return 0;
 }
@@ -89,9 +115,8 @@ static int compile(struct making *m, struct error *err)
         struct program_request request = layout_program(&report->layout, PROGRAM_TRAIN, 1, r);
         if (program_create(&m->program[r], m->units, &request, err) || join_evaluation(m, r, err))
             return -1;
+        join(report, r, m->program[r]);
         measure(report, r, m->program[r]);
-        for (int pool = 0; pool < POOL_COUNT; pool++)
-            report->rank[r].total_bytes += report->rank[r].pool_bytes[pool];
     }
     return 0;
 }
@@ -135,6 +160,28 @@ int report_make(struct report *report, const struct config *config, int ranks, i
     return rc;
 }
 
+void report_judge(struct report *report, const char *name, size_t memory_bytes)
+{
+    snprintf(report->machine, sizeof report->machine, "%s", name);
+    report->machine_bytes = memory_bytes;
+}
+
+/* Of the neediest rank. */
+static size_t device_bytes(const struct report *report)
+{
+    size_t most = 0;
+    for (int r = 0; r < report->ranks; r++)
+        if (report->rank[r].device_bytes > most)
+            most = report->rank[r].device_bytes;
+    return most;
+}
+
+size_t report_short_bytes(const struct report *report)
+{
+    size_t most = device_bytes(report);
+    return report->machine[0] && most > report->machine_bytes ? most - report->machine_bytes : 0;
+}
+
 void report_free(struct report *report)
 {
     free(report->rank);
@@ -156,6 +203,14 @@ static const char *human(double bytes, char *text, size_t size)
     return text;
 }
 
+static void print_bytes(const char *what, size_t bytes, FILE *out)
+{
+    char text[32];
+    if (bytes)
+        fprintf(out, "  %-16s %12s  %16zu bytes\n", what, human((double)bytes, text, sizeof text),
+                bytes);
+}
+
 static void print_rank(const struct report *report, int first, int last, FILE *out)
 {
     const struct report_rank *r = &report->rank[first];
@@ -165,22 +220,37 @@ static void print_rank(const struct report *report, int first, int last, FILE *o
     else
         fprintf(out, "\nranks %d to %d, each\n", first, last);
     for (int pool = 0; pool < POOL_COUNT; pool++)
-        if (r->pool_bytes[pool])
-            fprintf(out, "  %-16s %12s  %16zu bytes\n", mem_pool_name(pool),
-                    human((double)r->pool_bytes[pool], text, sizeof text), r->pool_bytes[pool]);
-    fprintf(out, "  %-16s %12s  %16zu bytes\n", "total",
-            human((double)r->total_bytes, text, sizeof text), r->total_bytes);
+        print_bytes(mem_pool_name(pool), r->pool_bytes[pool], out);
+    print_bytes("total", r->total_bytes, out);
+    print_bytes("reserve", report->reserve_bytes, out);
+    print_bytes("device memory", r->device_bytes, out);
     fprintf(out, "  %d instructions, %d transfers, %s sent a step\n", r->instrs, r->transfers,
             human((double)r->sent_bytes, text, sizeof text));
+}
+
+/* Does it have room on the machine that was named? */
+static void print_verdict(const struct report *report, FILE *out)
+{
+    char text[32], rest[32];
+    size_t most = device_bytes(report), lacks = report_short_bytes(report);
+    if (!report->machine[0])
+        return;
+    human((double)report->machine_bytes, text, sizeof text);
+    if (lacks)
+        fprintf(out, "\ndoes not fit on %s (%s): short by %s\n", report->machine, text,
+                human((double)lacks, rest, sizeof rest));
+    else
+        fprintf(out, "\nfits on %s (%s): %s left\n", report->machine, text,
+                human((double)(report->machine_bytes - most), rest, sizeof rest));
 }
 
 void report_print(const struct report *report, FILE *out)
 {
     const int *degree = report->layout.shape.degree;
-    fprintf(out, "%s: %lld parameters, %s, sequences of %lld tokens\n",
+    fprintf(out, "%s: %lld parameters, %s, sequences of %lld tokens, on %s\n",
             report->config.model.preset[0] ? report->config.model.preset : "model",
             (long long)report->params, dtype_name(report->layout.dtype),
-            (long long)report->config.data.seq_len);
+            (long long)report->config.data.seq_len, report->on_gpu ? "one GPU a rank" : "CPUs");
     fprintf(out, "%d ranks: %s %d x %s %d x %s %d x %s %d\n", report->ranks, mesh_axis_name(0),
             degree[0], mesh_axis_name(1), degree[1], mesh_axis_name(2), degree[2],
             mesh_axis_name(3), degree[3]);
@@ -199,6 +269,7 @@ void report_print(const struct report *report, FILE *out)
             last++;
         print_rank(report, first, last, out);
     }
+    print_verdict(report, out);
     if (report->verified)
         fprintf(out,
                 "\nverified: no race, no early reuse, every transfer matched on all %d "
@@ -216,6 +287,14 @@ struct js *report_json(const struct report *report)
     js_add_int(js, "micro_batch", report->layout.micro_batch);
     js_add_int(js, "micro_batches", report->layout.micros);
     js_add_real(js, "flops_per_step", report->flops);
+    js_add_string(js, "device", report->on_gpu ? "cuda" : "cpu");
+    if (report->on_gpu)
+        js_add_int(js, "reserve_bytes", (int64_t)report->reserve_bytes);
+    if (report->machine[0]) {
+        js_add_string(js, "machine", report->machine);
+        js_add_int(js, "machine_bytes", (int64_t)report->machine_bytes);
+        js_add_int(js, "short_bytes", (int64_t)report_short_bytes(report));
+    }
     js_add_bool(js, "verified", report->verified);
     if (!report->verified)
         js_add_string(js, "verdict", report->verdict.text);
@@ -225,6 +304,8 @@ struct js *report_json(const struct report *report)
             js_add_int(pools, mem_pool_name(pool), (int64_t)report->rank[r].pool_bytes[pool]);
         js_add(rank, "pool_bytes", pools);
         js_add_int(rank, "total_bytes", (int64_t)report->rank[r].total_bytes);
+        if (report->on_gpu)
+            js_add_int(rank, "device_bytes", (int64_t)report->rank[r].device_bytes);
         js_add_int(rank, "instructions", report->rank[r].instrs);
         js_add_int(rank, "transfers", report->rank[r].transfers);
         js_add_int(rank, "sent_bytes_per_step", report->rank[r].sent_bytes);

@@ -79,3 +79,45 @@ void memory_join(size_t pool_bytes[POOL_COUNT], const struct program *program)
         if (program->pool_bytes[pool] > pool_bytes[pool])
             pool_bytes[pool] = program->pool_bytes[pool];
 }
+
+size_t memory_turn_bytes(const struct program *program)
+{
+    const struct units_request *r = &program->units->request;
+    size_t batch = (size_t)(r->batch * r->seq) * sizeof(int32_t);
+    return round_up(SUM_COUNT * sizeof(double) + 2 * (size_t)program->request.micros * batch);
+}
+
+size_t memory_device_bytes(const size_t pool_bytes[POOL_COUNT])
+{
+    size_t bytes = 0;
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        bytes += pool == POOL_HOST ? 0 : pool_bytes[pool];
+    return bytes;
+}
+
+static double gib(size_t bytes)
+{
+    return (double)bytes / (1 << 30);
+}
+
+int memory_fits(const size_t pool_bytes[POOL_COUNT], size_t reserve, size_t free_bytes,
+                struct error *err)
+{
+    enum { TEXT = 400 };
+    char text[TEXT] = "";
+    size_t need = memory_device_bytes(pool_bytes) + reserve, used = 0;
+    if (need <= free_bytes)
+        return 0;
+    for (int pool = 0; pool <= POOL_COUNT && used < TEXT; pool++) {
+        size_t bytes = pool < POOL_COUNT ? pool_bytes[pool] : reserve;
+        if (bytes && pool != POOL_HOST)
+            used +=
+                (size_t)snprintf(text + used, TEXT - used, "%s%s %.2f", used ? ", " : "",
+                                 pool < POOL_COUNT ? mem_pool_name(pool) : "reserve", gib(bytes));
+    }
+    return error_set(err,
+                     "the run needs %.2f GiB of device memory (%s) and %.2f GiB are free: short "
+                     "by %.2f GiB; recompute=full, a smaller train.micro_batch and more shards "
+                     "take less",
+                     gib(need), text, gib(free_bytes), gib(need - free_bytes));
+}

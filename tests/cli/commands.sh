@@ -88,4 +88,16 @@ fi
 is "doctor" 0 $?
 "$TRIREME" plan $M --ranks 4 >out 2>err
 is "plan for 4 ranks" 0 $?
+for recompute in none selective full; do
+    "$TRIREME" plan $M recompute=$recompute >out 2>err
+    is "plan with recompute=$recompute" 0 $?
+    sed -n 's/^ *activations .* \([0-9]*\) bytes$/\1/p' out >>activations
+done
+if sort -rnuc activations && [ "$(wc -l <activations)" = 3 ]; then
+    ok "the less is kept, the fewer bytes of activations"
+else
+    not_ok "the less is kept, the fewer bytes of activations" "$(tr '\n' ' ' <activations)"
+fi
+refused "plan for a machine nobody knows" 'h2000.*h200' "$TRIREME" plan $M --machine h2000
+refused "plan for a GPU on the CPU" 'h200.*cpu' "$TRIREME" plan $M device=cpu --machine h200
 finish

@@ -115,11 +115,12 @@ static void check_all(struct planning *p)
     char text[512];
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         for (int k = 0; k < 16; k++) {
+            static const char *const recompute[] = {"none", "selective", "full", "full"};
             snprintf(text, sizeof text,
                      "%s run.threads=1 parallel.strategy=%s precision=%s train.micro_batch=%d "
-                     "parallel.forward_prefetch=%s",
+                     "parallel.forward_prefetch=%s recompute=%s",
                      models[i], k & 1 ? "FULL_SHARD" : "NO_SHARD", k & 2 ? "bf16" : "fp32",
-                     k & 4 ? 1 : 0, k & 8 ? "true" : "false");
+                     k & 4 ? 1 : 0, k & 8 ? "true" : "false", recompute[(k + k / 4) % 4]);
             check_config(p, text);
         }
     snprintf(text, sizeof text, "%s data.valid=%s run.threads=1", models[0], p->tokens);

@@ -1,0 +1,124 @@
+/* test_report.c - what a plan says of a GPU's memory: machines by name, what fits and what does
+ * not, and the models a machine was bought for. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "device/machine.h"
+#include "plan/report.h"
+#include "step/memory.h"
+#include "tests/unit/rig.h"
+
+static void test_machines(void **state)
+{
+    for (int i = 0; i < machine_count; i++) {
+        const struct machine *m = &machines[i];
+        assert_ptr_equal(machine_find(m->name), m);
+        assert_ptr_equal(machine_of_gpu(m->gpu), m);
+        assert_true(m->memory_bytes > (size_t)32 << 30 && m->memory_bytes < (size_t)256 << 30);
+        assert_true(machine_peak(m, DTYPE_BF16) == m->bf16_flops);
+        assert_true(machine_peak(m, DTYPE_F32) == m->fp32_flops);
+        assert_true(m->bf16_flops > 10 * m->fp32_flops);
+        /* a tensor core wants some hundred operations per byte */
+        assert_true(m->bf16_flops / m->bandwidth > 100 && m->bf16_flops / m->bandwidth < 500);
+    }
+    assert_ptr_equal(machine_find("H200"), machine_of_gpu("NVIDIA H200"));
+    assert_null(machine_find("h20"));
+    assert_null(machine_of_gpu("NVIDIA H200 NVL"));
+    assert_null(machine_of_gpu(""));
+}
+
+static void test_room(void **state)
+{
+    struct error err = {0};
+    size_t bytes[POOL_COUNT] = {[POOL_PARAMS] = (size_t)3 << 30,
+                                [POOL_COMM] = (size_t)1 << 30,
+                                [POOL_HOST] = (size_t)9 << 30};
+    size_t need = (size_t)4 << 30, reserve = (size_t)1 << 29;
+    assert_int_equal(memory_device_bytes(bytes), need);
+    assert_int_equal(memory_fits(bytes, 0, need, &err), 0);
+    assert_int_equal(memory_fits(bytes, reserve, need + reserve, &err), 0);
+    assert_string_equal(err.text, "");
+    assert_int_equal(memory_fits(bytes, reserve, need, &err), -1);
+    static const char *const said[] = {"4.50 GiB",     "parameters 3.00",   "communication 1.00",
+                                       "reserve 0.50", "4.00 GiB are free", "short by 0.50 GiB"};
+    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++)
+        assert_non_null(strstr(err.text, said[i]));
+    assert_null(strstr(err.text, "host"));
+    assert_int_equal(memory_fits(bytes, 0, need - 1, &err), -1);
+}
+
+static int built_with_cuda(void)
+{
+    struct device *device = NULL;
+    struct device_request request = {.kind = DEVICE_CUDA, .planning = 1};
+    int rc = device_open(&device, &request, NULL);
+    device_close(device);
+    return !rc;
+}
+
+/* The whole of Llama-3-8B in one step on one GPU; by the CPU's sizes in a build without CUDA. */
+static struct report plan_8b(const char *settings)
+{
+    char text[256];
+    struct error err = {0};
+    struct report report;
+    snprintf(text, sizeof text,
+             "model.preset=llama3-8b precision=bf16 train.global_batch=1 device=%s %s",
+             built_with_cuda() ? "cuda" : "cpu", settings);
+    struct config config = rig_config(text);
+    if (report_make(&report, &config, 1, 1, &err))
+        fail_msg("%s", err.text);
+    assert_true(report.verified);
+    assert_int_equal(report.on_gpu, built_with_cuda());
+    const struct report_rank *r = &report.rank[0];
+    if (report.on_gpu)
+        assert_int_equal(r->device_bytes,
+                         memory_device_bytes(r->pool_bytes) + report.reserve_bytes);
+    else
+        report.rank[0].device_bytes = memory_device_bytes(r->pool_bytes);
+    return report;
+}
+
+static void test_the_whole_of_8b(void **state)
+{
+    const struct machine *h200 = machine_find("h200"), *h100 = machine_find("h100");
+    static const char *const lengths[] = {"data.seq_len=4096 recompute=full",
+                                          "data.seq_len=8192 recompute=full"};
+    const size_t params = 8030261248;
+    for (int i = 0; i < 2; i++) {
+        struct report report = plan_8b(lengths[i]);
+        const size_t *bytes = report.rank[0].pool_bytes;
+        size_t boundary = (size_t)4096 * (i ? 8192 : 4096) * 2;
+        assert_int_equal(bytes[POOL_PARAMS], 2 * params);
+        assert_int_equal(bytes[POOL_GRADS], 4 * params);
+        assert_int_equal(bytes[POOL_OPTIMIZER], 12 * params);
+        /* one activation per layer, and gradients on their way */
+        assert_true(bytes[POOL_ACTIVATIONS] >= 33 * boundary);
+        assert_true(bytes[POOL_ACTIVATIONS] <= 35 * boundary);
+        report_judge(&report, h200->name, h200->memory_bytes);
+        assert_int_equal(report_short_bytes(&report), 0);
+        report_judge(&report, h100->name, h100->memory_bytes);
+        assert_int_equal(report_short_bytes(&report),
+                         report.rank[0].device_bytes - h100->memory_bytes);
+        report_free(&report);
+    }
+    struct report kept = plan_8b("data.seq_len=8192");
+    report_judge(&kept, h200->name, h200->memory_bytes);
+    assert_true(report_short_bytes(&kept) > (size_t)25 << 30);
+    report_free(&kept);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_machines),
+        cmocka_unit_test(test_room),
+        cmocka_unit_test(test_the_whole_of_8b),
+    };
+    return cmocka_run_group_tests_name("report", tests, NULL, NULL);
+}
