@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "device/machine.h"
 
 /* Copy the lines up to a step.  A line that a kill tore apart ends the file too. */
 static int copy_until(FILE *from, FILE *to, int64_t step)
@@ -46,12 +47,23 @@ static int keep_until(const char *path, int64_t step, struct error *err)
     return rc;
 }
 
+/* What the GPUs of a run could do; not known where ranks share them. */
+static double peak_flops(const struct session *s)
+{
+    const struct machine *machine = machine_of_gpu(s->device->gpu);
+    if (!machine || s->config.comm.share_gpu)
+        return 0;
+    return world_size(s->world) * machine_peak(machine, s->layout.dtype);
+}
+
 int metrics_open(struct metrics *m, const struct session *s, const char *path, int64_t step,
                  struct error *err)
 {
     *m = (struct metrics){
         .log = s->log,
         .mem = s->mem,
+        .device = s->device,
+        .peak_flops = peak_flops(s),
         .flops = model_flops_per_token(s->model, s->config.data.seq_len),
         .ranks = world_size(s->world),
         .steps = s->config.train.steps,
@@ -81,6 +93,25 @@ static size_t peak_bytes(const struct mem *mem)
     return bytes;
 }
 
+/* Asked only when a line is due: the question is not free. */
+static void sample_gpu(struct metrics *m)
+{
+    size_t total, left;
+    if (m->device->kind != DEVICE_CUDA || device_memory(m->device, &total, &left, NULL))
+        return;
+    if (total - left > m->gpu_peak_bytes)
+        m->gpu_peak_bytes = total - left;
+}
+
+/* The share of what the GPUs could do that went into the model. */
+static void add_share(struct js *js, const struct metrics *m, double rate)
+{
+    if (m->peak_flops <= 0)
+        return;
+    js_add_real(js, "mfu", round(rate * m->flops.causal / m->peak_flops * 1e4) / 1e4);
+    js_add_real(js, "mfu_full_attention", round(rate * m->flops.full / m->peak_flops * 1e4) / 1e4);
+}
+
 static void write_json(struct metrics *m, const struct metrics_step *step, double rate)
 {
     struct js *js = js_object();
@@ -93,7 +124,10 @@ static void write_json(struct metrics *m, const struct metrics_step *step, doubl
     js_add_real(js, "step_ms", round(step->step_ms * 1000) / 1000);
     js_add_real(js, "gflops_per_s", round(rate * m->flops.causal / 1e7) / 100);
     js_add_real(js, "gflops_per_s_full_attention", round(rate * m->flops.full / 1e7) / 100);
+    add_share(js, m, rate);
     js_add_int(js, "mem_peak_bytes", (int64_t)peak_bytes(m->mem));
+    if (m->gpu_peak_bytes)
+        js_add_int(js, "gpu_peak_bytes", (int64_t)m->gpu_peak_bytes);
     js_add_int(js, "resident_bytes", (int64_t)mem_resident_bytes());
     if (step->skipped)
         js_add_bool(js, "skipped", 1);
@@ -148,12 +182,14 @@ void metrics_write(struct metrics *m, const struct metrics_step *step)
     double rate = step->step_ms > 0 ? step->tokens / step->step_ms * 1000 : 0;
     int fresh = step->step <= m->first + 1; /* the first step also warms caches */
     m->mean_ms = fresh ? step->step_ms : 0.9 * m->mean_ms + 0.1 * step->step_ms;
+    int due = m->terminal || step->step == m->first || step->step == m->steps ||
+              step->step % m->log_every == 0 || !isnan(step->valid_loss);
+    if (due)
+        sample_gpu(m);
     write_json(m, step, rate);
     if (step->skipped)
         log_warn(m->log, "step %lld: the gradient is not finite; nothing was updated",
                  (long long)step->step);
-    int due = m->terminal || step->step == m->first || step->step == m->steps ||
-              step->step % m->log_every == 0 || !isnan(step->valid_loss);
     if (due)
         say(m, step, rate);
 }

@@ -20,7 +20,10 @@ struct metrics {
     struct log *log;
     FILE *file; /* metrics.jsonl; NULL on ranks above 0 */
     const struct mem *mem;
+    struct device *device;
     struct model_flops flops; /* per token */
+    double peak_flops;        /* of all ranks' GPUs together; 0: not known */
+    size_t gpu_peak_bytes;    /* most that was taken of this rank's GPU, by anybody */
     int ranks;
     int64_t steps, log_every;
     int terminal;  /* the progress line overwrites itself */
