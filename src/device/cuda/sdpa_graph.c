@@ -50,7 +50,7 @@ static void set(struct sdpa_graph *g, sdpa_node node, cudnnBackendAttributeName_
         check(g, what, cudnnBackendSetAttribute(node, name, type, count, values));
 }
 
-#define SET(g, node, name, type, count, values)                                                   \
+#define SET(g, node, name, type, count, values) \
     set(g, node, CUDNN_ATTR_##name, CUDNN_TYPE_##type, count, values, #name)
 
 static void set_node(struct sdpa_graph *g, sdpa_node node, cudnnBackendAttributeName_t name,

@@ -42,10 +42,16 @@ struct sdpa_plan {
     int64_t engine;
 };
 
-/* A plan of attention, forward or backward, whose results are bitwise reproducible.  Returns 0 and
- * a plan for sdpa_plan_drop(), or -1 with err set. */
-int sdpa_plan_make(struct sdpa_plan *plan, const struct attention *a, int backward,
-                   const struct sdpa_target *target, struct error *err);
+/* What one run of a plan does: some sequences, or of one sequence some key/value heads with the
+ * query heads that read them. */
+struct sdpa_part {
+    int64_t batch, kv_heads;
+};
+
+/* A plan for such parts of attention, forward or backward, whose results are bitwise reproducible.
+ * Returns 0 and a plan for sdpa_plan_drop(), or -1 with err set. */
+int sdpa_plan_make(struct sdpa_plan *plan, const struct attention *a, struct sdpa_part part,
+                   int backward, const struct sdpa_target *target, struct error *err);
 void sdpa_plan_drop(struct sdpa_plan *plan);
 
 /* ---- building a graph; tensors have four dimensions ---- */

@@ -14,18 +14,20 @@
  */
 #include "device/cuda/sdpa_graph.h"
 
+/* Of the part; row and out_row are the elements of a row of qkv and of o, all heads. */
 struct sizes {
-    int64_t batch, seq, heads, kv_heads, dim, row; /* row: elements of a row of qkv */
+    int64_t batch, seq, heads, kv_heads, dim, row, out_row;
 };
 
-static struct sizes sizes_of(const struct attention *a)
+static struct sizes sizes_of(const struct attention *a, struct sdpa_part part)
 {
-    return (struct sizes){a->batch,
-                          a->seq,
-                          a->heads,
-                          a->kv_heads,
-                          a->head_dim,
-                          (a->heads + 2 * a->kv_heads) * a->head_dim};
+    return (struct sizes){.batch = part.batch,
+                          .seq = a->seq,
+                          .heads = a->heads / a->kv_heads * part.kv_heads,
+                          .kv_heads = part.kv_heads,
+                          .dim = a->head_dim,
+                          .row = (a->heads + 2 * a->kv_heads) * a->head_dim,
+                          .out_row = a->heads * a->head_dim};
 }
 
 /* [batch, heads, seq, dim] in rows of `row` elements */
@@ -106,7 +108,7 @@ static void forward(struct sdpa_graph *g, const struct sizes *z)
     sdpa_node q = sdpa_tensor(g, SDPA_Q, bf16_type, in_rows(z, z->heads, z->row));
     sdpa_node kt = sdpa_tensor(g, SDPA_K, bf16_type, transposed(kv));
     sdpa_node v = sdpa_tensor(g, SDPA_V, bf16_type, kv);
-    sdpa_node o = sdpa_tensor(g, SDPA_O, bf16_type, in_rows(z, z->heads, z->heads * z->dim));
+    sdpa_node o = sdpa_tensor(g, SDPA_O, bf16_type, in_rows(z, z->heads, z->out_row));
     sdpa_node lse = sdpa_tensor(g, SDPA_LSE, CUDNN_DATA_FLOAT, dense(z, 1));
     sdpa_node p = between(g, bf16_type, dense(z, z->seq));
 
@@ -143,7 +145,7 @@ static void backward(struct sdpa_graph *g, const struct sizes *z)
 {
     const cudnnDataType_t bf16_type = CUDNN_DATA_BFLOAT16;
     struct sdpa_shape query = in_rows(z, z->heads, z->row), kv = in_rows(z, z->kv_heads, z->row);
-    struct sdpa_shape out = in_rows(z, z->heads, z->heads * z->dim);
+    struct sdpa_shape out = in_rows(z, z->heads, z->out_row);
     sdpa_node q = sdpa_tensor(g, SDPA_Q, bf16_type, query);
     sdpa_node kt = sdpa_tensor(g, SDPA_K, bf16_type, transposed(kv));
     sdpa_node vt = sdpa_tensor(g, SDPA_V, bf16_type, transposed(kv));
@@ -176,10 +178,10 @@ static void backward(struct sdpa_graph *g, const struct sizes *z)
     sdpa_matmul(g, sdpa_tensor(g, SDPA_DQ, bf16_type, query), ds, k);
 }
 
-int sdpa_plan_make(struct sdpa_plan *plan, const struct attention *a, int is_backward,
-                   const struct sdpa_target *target, struct error *err)
+int sdpa_plan_make(struct sdpa_plan *plan, const struct attention *a, struct sdpa_part part,
+                   int is_backward, const struct sdpa_target *target, struct error *err)
 {
-    const struct sizes z = sizes_of(a);
+    const struct sizes z = sizes_of(a, part);
     struct sdpa_graph g = {.err = err};
     *plan = (struct sdpa_plan){0};
     if (is_backward)

@@ -1,0 +1,47 @@
+/* sdpa_absent.c - attention in a build without cuDNN: the own kernels do it all. */
+#include <stdio.h>
+
+#include "device/cuda/sdpa.h"
+#include "device/cuda/state.h"
+
+int cuda_sdpa_open(struct device *d, struct error *err)
+{
+    return 0;
+}
+
+void cuda_sdpa_close(struct device *d)
+{
+}
+
+int cuda_sdpa_forward(struct device *d, const struct attention *a, void *o, float *lse,
+                      const void *qkv, void *scratch, size_t scratch_bytes)
+{
+    return 0;
+}
+
+int cuda_sdpa_backward(struct device *d, const struct attention *a, void *dqkv, const void *dout,
+                       const void *o, const float *lse, const void *qkv, void *scratch,
+                       size_t scratch_bytes)
+{
+    return 0;
+}
+
+size_t cuda_sdpa_scratch(const struct attention *a, int backward)
+{
+    return 0;
+}
+
+const char *cuda_sdpa_library(char text[64])
+{
+    snprintf(text, 64, "no cuDNN");
+    return text;
+}
+
+void cuda_sdpa_prepare(struct device *d, const struct attention *a)
+{
+}
+
+const char *cuda_sdpa_why(struct device *d)
+{
+    return "built without cuDNN";
+}

@@ -1,0 +1,334 @@
+/* sdpa_cudnn.c - attention by cuDNN, where it has a reproducible kernel for the shape.
+ *
+ * A plan is made once for a shape and direction and kept; what fails on the way leaves the shape to
+ * the own kernels, for good, and the first reason is kept for whoever asks.  The packed projections
+ * are described by strides, nothing is copied.
+ *
+ * A reproducible backward keeps the gradient of all scores in scratch, in bf16, so that dq is one
+ * product over it; its memory grows with the square of the sequence.  Hence it runs in parts: some
+ * sequences at a time, or some heads of one, as many as fit into a limit.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda/sdpa.h"
+#include "device/cuda/sdpa_graph.h"
+#include "device/cuda/state.h"
+
+enum {
+    LEAST_VERSION = 91002, /* correct on Hopper, and masks with -inf */
+    MAX_HEAD_DIM = 256,
+    ALIGN = 256,           /* of what is in scratch */
+    FORWARD_BYTES = 65536, /* a few counters */
+};
+
+static const size_t part_bytes = (size_t)640 << 20; /* a part takes at most this, if it can */
+static const size_t most_bytes = (size_t)2 << 30;   /* and the least part at most this */
+
+struct entry {
+    struct attention a;
+    int backward, usable;
+    struct sdpa_part part;
+    struct sdpa_plan plan;
+    struct entry *next;
+};
+
+struct cuda_sdpas {
+    cudnnHandle_t handle; /* NULL: not to be used */
+    struct entry *entries;
+    struct error why; /* the first reason for not using it */
+};
+
+static size_t round_up(size_t bytes, size_t to)
+{
+    return (bytes + to - 1) / to * to;
+}
+
+static int64_t groups(const struct attention *a) /* query heads of a key/value head */
+{
+    return a->heads / a->kv_heads;
+}
+
+/* ---- how much scratch, and what part at a time ---- */
+
+/* Bytes of the sums of do * o, which come first in backward's scratch. */
+static size_t rows_bytes(const struct attention *a, struct sdpa_part part)
+{
+    size_t rows = (size_t)(part.batch * part.kv_heads * groups(a) * a->seq);
+    return round_up(rows * sizeof(float), ALIGN);
+}
+
+/* What cuDNN wants for backward: the scores' gradients in tiles of at most 128 x 128 and, where
+ * query heads share, dk and dv of each. */
+static size_t workspace_bytes(const struct attention *a, struct sdpa_part part)
+{
+    size_t heads = (size_t)(part.batch * part.kv_heads * groups(a));
+    size_t seq = round_up((size_t)a->seq, 128), each = (size_t)(a->seq * a->head_dim);
+    size_t shared = groups(a) > 1 ? 2 * heads * each * sizeof(bf16) : 0;
+    return round_up(heads * seq * seq * sizeof(bf16) + shared, ALIGN) + 2 * ALIGN;
+}
+
+static size_t backward_bytes(const struct attention *a, struct sdpa_part part)
+{
+    return rows_bytes(a, part) + workspace_bytes(a, part);
+}
+
+/* The largest divisor of whole for which a part stays in part_bytes, at least 1. */
+static struct sdpa_part part_of(const struct attention *a, int backward)
+{
+    struct sdpa_part part = {a->batch, a->kv_heads};
+    while (backward && part.batch > 1 &&
+           (a->batch % part.batch || backward_bytes(a, part) > part_bytes))
+        part.batch--;
+    while (backward && part.batch == 1 && part.kv_heads > 1 &&
+           (a->kv_heads % part.kv_heads || backward_bytes(a, part) > part_bytes))
+        part.kv_heads--;
+    return part;
+}
+
+static int suits(const struct attention *a)
+{
+    return a->dt == DTYPE_BF16 && a->batch > 0 && a->seq > 1 && a->head_dim > 0 &&
+           a->head_dim % 8 == 0 && a->head_dim <= MAX_HEAD_DIM;
+}
+
+size_t cuda_sdpa_scratch(const struct attention *a, int backward)
+{
+    if (!suits(a))
+        return 0;
+    size_t bytes = backward ? backward_bytes(a, part_of(a, 1)) : FORWARD_BYTES;
+    return bytes <= most_bytes ? bytes + ALIGN : 0;
+}
+
+/* ---- plans ---- */
+
+static void keep_why(struct cuda_sdpas *s, const struct error *why)
+{
+    if (!s->why.text[0])
+        s->why = *why;
+}
+
+static int same(const struct attention *a, const struct attention *b)
+{
+    return a->dt == b->dt && a->batch == b->batch && a->seq == b->seq && a->heads == b->heads &&
+           a->kv_heads == b->kv_heads && a->head_dim == b->head_dim;
+}
+
+static void make_plan(struct cuda_sdpas *s, struct entry *e)
+{
+    struct error why = {0};
+    const struct sdpa_target target = {.handle = s->handle};
+    size_t most = cuda_sdpa_scratch(&e->a, e->backward);
+    if (most == 0)
+        error_set(&why, "attention of %lld heads of %lld over %lld %s", (long long)e->a.heads,
+                  (long long)e->a.head_dim, (long long)e->a.seq,
+                  suits(&e->a) ? "would take too much memory" : "is nothing for cuDNN");
+    else if (!sdpa_plan_make(&e->plan, &e->a, e->part, e->backward, &target, &why)) {
+        size_t rows = e->backward ? rows_bytes(&e->a, e->part) : 0;
+        e->usable = e->plan.workspace_bytes + rows + ALIGN <= most;
+        if (!e->usable)
+            error_set(&why, "cuDNN wants %zu bytes, %zu were planned", e->plan.workspace_bytes,
+                      most);
+    }
+    if (!e->usable)
+        keep_why(s, &why);
+}
+
+/* The plan of a shape, made if need be; NULL where cuDNN is not to be used. */
+static struct entry *find(struct device *d, const struct attention *a, int backward)
+{
+    struct cuda_sdpas *s = cuda_state(d)->sdpas;
+    struct entry *e = s ? s->entries : NULL;
+    if (!s || !s->handle)
+        return NULL;
+    while (e && !(e->backward == backward && same(&e->a, a)))
+        e = e->next;
+    if (!e) {
+        e = calloc(1, sizeof *e);
+        if (!e)
+            return NULL;
+        e->a = *a;
+        e->backward = backward;
+        e->part = part_of(a, backward);
+        e->next = s->entries;
+        s->entries = e;
+        make_plan(s, e);
+    }
+    return e->usable ? e : NULL;
+}
+
+void cuda_sdpa_prepare(struct device *d, const struct attention *a)
+{
+    find(d, a, 0);
+    find(d, a, 1);
+}
+
+/* ---- running them ---- */
+
+static cudnnStatus_t run_plan(struct cuda_sdpas *s, const struct entry *e,
+                              void *const tensor[SDPA_TENSORS], void *workspace)
+{
+    cudnnBackendDescriptor_t pack = NULL;
+    int64_t uid[SDPA_TENSORS], count = 0;
+    void *pointer[SDPA_TENSORS];
+    for (int64_t i = SDPA_NONE + 1; i < SDPA_TENSORS; i++)
+        if (tensor[i]) {
+            uid[count] = i;
+            pointer[count++] = tensor[i];
+        }
+    cudnnStatus_t status =
+        cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
+                                          CUDNN_TYPE_INT64, count, uid);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+                                          CUDNN_TYPE_VOID_PTR, count, pointer);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
+                                          CUDNN_TYPE_VOID_PTR, 1, &workspace);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = cudnnBackendFinalize(pack);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = cudnnBackendExecute(s->handle, e->plan.plan, pack);
+    if (pack)
+        cudnnBackendDestroyDescriptor(pack);
+    return status;
+}
+
+/* Where the tensors of attention begin; what a direction does not have is NULL. */
+struct tensors {
+    const bf16 *qkv, *o, *dout;
+    bf16 *dqkv;
+    const float *lse;
+};
+
+/* Pointers of the part that begins at this sequence and this key/value head. */
+static void point(void *tensor[SDPA_TENSORS], const struct attention *a, const struct tensors *t,
+                  int64_t batch, int64_t kv_head)
+{
+    int64_t dim = a->head_dim, head = kv_head * groups(a);
+    int64_t row = (a->heads + 2 * a->kv_heads) * dim;
+    int64_t q = batch * a->seq * row + head * dim;
+    int64_t k = batch * a->seq * row + (a->heads + kv_head) * dim, v = k + a->kv_heads * dim;
+    int64_t o = (batch * a->seq * a->heads + head) * dim;
+    tensor[SDPA_Q] = (void *)(t->qkv + q);
+    tensor[SDPA_K] = (void *)(t->qkv + k);
+    tensor[SDPA_V] = (void *)(t->qkv + v);
+    tensor[SDPA_O] = (void *)(t->o + o);
+    tensor[SDPA_LSE] = (void *)(t->lse + (batch * a->heads + head) * a->seq);
+    if (!t->dqkv)
+        return;
+    tensor[SDPA_DO] = (void *)(t->dout + o);
+    tensor[SDPA_DQ] = t->dqkv + q;
+    tensor[SDPA_DK] = t->dqkv + k;
+    tensor[SDPA_DV] = t->dqkv + v;
+}
+
+/* All parts, one after another; 1, or 0 when cuDNN failed and will not be asked again. */
+static int run(struct device *d, struct entry *e, const struct attention *a,
+               const struct tensors *t, void *scratch, size_t scratch_bytes)
+{
+    struct cuda_sdpas *s = cuda_state(d)->sdpas;
+    float scale = a->scale, masked = -INFINITY, one = 1;
+    void *tensor[SDPA_TENSORS] = {[SDPA_SCALE] = &scale, [SDPA_MASKED] = &masked};
+    char *start = (char *)round_up((size_t)(uintptr_t)scratch, ALIGN);
+    size_t rows = e->backward ? rows_bytes(a, e->part) : 0;
+    struct error why;
+    if (start + rows + e->plan.workspace_bytes > (char *)scratch + scratch_bytes)
+        return 0;
+    if (e->backward) {
+        tensor[SDPA_ROWS] = start;
+        tensor[SDPA_ONE] = &one;
+    }
+    for (int64_t batch = 0; batch < a->batch; batch += e->part.batch)
+        for (int64_t head = 0; head < a->kv_heads; head += e->part.kv_heads) {
+            point(tensor, a, t, batch, head);
+            cudnnStatus_t status = run_plan(s, e, tensor, start + rows);
+            if (status != CUDNN_STATUS_SUCCESS) {
+                e->usable = 0;
+                error_set(&why, "cuDNN: run: %s", cudnnGetErrorString(status));
+                keep_why(s, &why);
+                return 0;
+            }
+        }
+    return 1;
+}
+
+int cuda_sdpa_forward(struct device *d, const struct attention *a, void *o, float *lse,
+                      const void *qkv, void *scratch, size_t scratch_bytes)
+{
+    const struct tensors t = {.qkv = qkv, .o = o, .lse = lse};
+    struct entry *e = find(d, a, 0);
+    return e && run(d, e, a, &t, scratch, scratch_bytes);
+}
+
+int cuda_sdpa_backward(struct device *d, const struct attention *a, void *dqkv, const void *dout,
+                       const void *o, const float *lse, const void *qkv, void *scratch,
+                       size_t scratch_bytes)
+{
+    const struct tensors t = {.qkv = qkv, .o = o, .dout = dout, .dqkv = dqkv, .lse = lse};
+    struct entry *e = find(d, a, 1);
+    return e && run(d, e, a, &t, scratch, scratch_bytes);
+}
+
+/* ---- the library ---- */
+
+const char *cuda_sdpa_library(char text[64])
+{
+    size_t version = cudnnGetVersion();
+    snprintf(text, 64, "cuDNN %zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
+    return text;
+}
+
+/* A cuDNN that cannot be used is no failure. */
+int cuda_sdpa_open(struct device *d, struct error *err)
+{
+    struct cuda_sdpas *s = calloc(1, sizeof *s);
+    char name[64];
+    struct error why;
+    cudnnStatus_t status;
+    if (!s)
+        return error_set(err, "out of memory: attention");
+    cuda_state(d)->sdpas = s;
+    if (cudnnGetVersion() < LEAST_VERSION) {
+        error_set(&why, "%s is too old: 9.10.2 is needed", cuda_sdpa_library(name));
+        keep_why(s, &why);
+        return 0;
+    }
+    status = cudnnCreate(&s->handle);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = cudnnSetStream(s->handle, cuda_compute(d));
+    if (status == CUDNN_STATUS_SUCCESS)
+        return 0;
+    error_set(&why, "cuDNN: open: %s", cudnnGetErrorString(status));
+    keep_why(s, &why);
+    if (s->handle)
+        cudnnDestroy(s->handle);
+    s->handle = NULL;
+    return 0;
+}
+
+void cuda_sdpa_close(struct device *d)
+{
+    struct cuda_sdpas *s = cuda_state(d)->sdpas;
+    if (!s)
+        return;
+    for (struct entry *e = s->entries, *next; e; e = next) {
+        next = e->next;
+        sdpa_plan_drop(&e->plan);
+        free(e);
+    }
+    if (s->handle)
+        cudnnDestroy(s->handle);
+    free(s);
+    cuda_state(d)->sdpas = NULL;
+}
+
+const char *cuda_sdpa_why(struct device *d)
+{
+    const struct cuda_sdpas *s = cuda_state(d)->sdpas;
+    return s ? s->why.text : "";
+}
