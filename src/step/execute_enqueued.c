@@ -15,8 +15,9 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "step/execute_private.h"
+#include "step/memory.h"
 
-enum { TURNS = 2 };
+enum { TURNS = MEMORY_TURNS };
 
 /* A segment on certain memory, recorded. */
 struct take {
@@ -185,11 +186,9 @@ static int make_host(struct executor *x, const struct program *const *programs, 
 {
     struct tapes *t = x->tapes;
     for (int i = 0; i < count; i++) {
-        size_t micros = (size_t)programs[i]->request.micros;
+        size_t bytes = memory_turn_bytes(programs[i]);
         t->batch_bytes = batch_bytes(programs[i]);
-        size_t bytes = SUM_COUNT * sizeof(double) + 2 * micros * t->batch_bytes;
-        if (bytes > t->turn_bytes)
-            t->turn_bytes = (bytes + 63) / 64 * 64;
+        t->turn_bytes = bytes > t->turn_bytes ? bytes : t->turn_bytes;
     }
     t->host_bytes = TURNS * t->turn_bytes;
     t->host = device_host_alloc(x->device, x->mem, POOL_HOST, t->host_bytes, err);

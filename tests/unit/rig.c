@@ -42,12 +42,25 @@ static struct program *make_program(struct session *s, enum program_kind kind)
     return program;
 }
 
+static void upload_table(struct session *s)
+{
+    struct error err = {0};
+    size_t bytes = s->train->buffer[s->train->constants].bytes;
+    float *table = malloc(bytes + 1);
+    s->model->family->table(s->model, s->units->request.seq, table);
+    must(device_upload(s->device, executor_buffer(s->executor, s->train, s->train->constants),
+                       table, bytes, &err),
+         &err);
+    free(table);
+}
+
 struct session *rig_open(struct mem *mem, const struct config *config, const char *level,
                          int with_logits)
 {
     struct error err = {0};
     struct session *s = array_make(1, sizeof *s);
-    struct device_request device = {.kind = DEVICE_CPU, .threads = 1, .level = level};
+    struct device_request device = {.threads = 1, .level = level};
+    device.kind = config->device == CONFIG_DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU;
     s->config = *config;
     s->mem = mem;
     must(device_open(&s->device, &device, &err), &err);
@@ -66,8 +79,7 @@ struct session *rig_open(struct mem *mem, const struct config *config, const cha
     if (s->evaluate)
         programs[count++] = s->evaluate;
     must(executor_create(&s->executor, s->device, NULL, mem, programs, count, &err), &err);
-    s->model->family->table(s->model, units.seq,
-                            executor_buffer(s->executor, s->train, s->train->constants));
+    upload_table(s);
     return s;
 }
 
@@ -123,15 +135,28 @@ void rig_refresh(const struct session *s)
     }
 }
 
+void *rig_download(const struct session *s, int buffer)
+{
+    struct error err = {0};
+    size_t bytes = s->train->buffer[buffer].bytes;
+    void *host = malloc(bytes + 1);
+    must(device_download(s->device, host, executor_buffer(s->executor, s->train, buffer), bytes,
+                         &err),
+         &err);
+    return host;
+}
+
 uint64_t rig_hash(const struct session *s)
 {
     uint64_t hash = 0;
     for (int u = 0; u < s->units->count; u++) {
         const struct unit_state *state = &s->train->state[u];
         const int buffer[] = {state->param, state->master, state->first, state->second};
-        for (int k = 0; k < 4; k++)
-            hash = hash_bytes_seeded(executor_buffer(s->executor, s->train, buffer[k]),
-                                     s->train->buffer[buffer[k]].bytes, hash);
+        for (int k = 0; k < 4; k++) {
+            void *host = rig_download(s, buffer[k]);
+            hash = hash_bytes_seeded(host, s->train->buffer[buffer[k]].bytes, hash);
+            free(host);
+        }
     }
     return hash;
 }

@@ -10,8 +10,8 @@ struct config rig_config(const char *settings);
 
 /* A session that trains, without world and mesh, and evaluates if data.valid is set; with_logits:
  * it has a LOGITS program too.
- * level NULL: the machine's best.  mem is the caller's.  Ends the program if it cannot.
- * Close with session_close(). */
+ * level NULL: the machine's best.  On the CPU, or the first GPU when config says device=cuda.  mem
+ * is the caller's.  Ends the program if it cannot. Close with session_close(). */
 struct session *rig_open(struct mem *mem, const struct config *config, const char *level,
                          int with_logits);
 
@@ -31,7 +31,10 @@ void rig_load(void *user, int micro, int32_t *tokens, int32_t *targets);
 /* A logical tensor inside the whole flat parameter of *unit; NULL if there is none. */
 const struct flat_tensor *rig_tensor(const struct session *session, const char *name, int *unit);
 
-/* The rank's fp32 state of a unit. */
+/* What a buffer of the training program holds, in memory to be free()d. */
+void *rig_download(const struct session *session, int buffer);
+
+/* The rank's fp32 state of a unit, on the CPU. */
 enum rig_state { RIG_MASTER, RIG_GRAD, RIG_FIRST, RIG_SECOND };
 float *rig_state(const struct session *session, int unit, enum rig_state which);
 

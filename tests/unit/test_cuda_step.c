@@ -1,0 +1,260 @@
+/* test_cuda_step.c - whole steps on the GPU: the CPU's numbers, the same bits every time, steps
+ * in flight, recordings and eager ops alike, all memory where the plan says. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <math.h>
+#include <cmocka.h>
+
+#include "base/philox.h"
+#include "tests/unit/rig.h"
+
+enum { STEPS = 8 };
+
+#define MODEL                                                                             \
+    "model.layers=3 model.hidden=48 model.heads=6 model.kv_heads=2 model.ffn=72 "         \
+    "model.vocab=101 data.seq_len=33 train.global_batch=5 train.lr=3e-3 train.steps=100 " \
+    "train.warmup_steps=2 "
+
+/* How a case differs from the others. */
+struct setting {
+    const char *text;
+    double tolerance; /* of losses and norms, relative, against the CPU */
+};
+
+static const struct setting settings[] = {
+    {MODEL "precision=fp32", 1e-5},
+    {MODEL "precision=fp32 train.micro_batch=2 model.tie_embeddings=true", 1e-5},
+    {MODEL "precision=fp32 train.micro_batch=1 recompute=full train.clip=0.3", 1e-5},
+    {MODEL "precision=bf16 train.micro_batch=3", 1e-2},
+    {MODEL "precision=bf16 recompute=selective model.tie_embeddings=true", 1e-2},
+};
+
+enum { SETTINGS = sizeof settings / sizeof settings[0] };
+
+static int skip_without_gpu(void **state)
+{
+    char why[128];
+    if (device_gpu_count(why))
+        return 0;
+    print_message("skipped: no GPU: %s\n", why);
+    return -1;
+}
+
+static void load(void *user, int micro, int32_t *tokens, int32_t *targets)
+{
+    const struct session *s = user;
+    int64_t rows = s->layout.micro_batch * s->config.data.seq_len;
+    for (int64_t i = 0; i < rows; i++) {
+        uint64_t index = (uint64_t)(micro * rows + i);
+        tokens[i] = (int32_t)(philox_u64(7, index) % (uint64_t)s->config.model.vocab);
+        targets[i] = i % 7 ? (tokens[i] * 3 + 1) % (int32_t)s->config.model.vocab : -1;
+    }
+}
+
+/* What steps came to. */
+struct outcome {
+    double loss[STEPS], norm[STEPS];
+    uint64_t state;
+    float *masters; /* of all units, end to end */
+    int64_t elems;
+};
+
+static struct session *open_session(struct mem *mem, const char *text, const char *device)
+{
+    char all[1024];
+    snprintf(all, sizeof all, "%s device=%s", text, device);
+    struct config config = rig_config(all);
+    struct session *s = rig_open(mem, &config, NULL, 0);
+    rig_init(s);
+    return s;
+}
+
+static void keep_masters(const struct session *s, struct outcome *outcome)
+{
+    for (int u = 0; u < s->units->count; u++) {
+        int64_t elems = s->units->flat[u].shard_elems;
+        float *master = rig_download(s, s->train->state[u].master);
+        outcome->masters =
+            realloc(outcome->masters, (size_t)(outcome->elems + elems) * sizeof(float));
+        memcpy(outcome->masters + outcome->elems, master, (size_t)elems * sizeof(float));
+        outcome->elems += elems;
+        free(master);
+    }
+}
+
+/* depth 2: a step is started before the one before is finished. */
+static void run_steps(struct session *s, int depth, struct outcome *outcome)
+{
+    struct error err = {0};
+    struct step_pending pending[2];
+    struct step_output output;
+    for (int step = 1; step < STEPS + depth; step++) {
+        struct step_input input = rig_input(s, step);
+        input.load = load;
+        input.user = s;
+        if (step <= STEPS &&
+            step_start(s->executor, s->train, &input, NULL, &pending[step % 2], &err))
+            fail_msg("%s", err.text);
+        int ends = step - depth + 1;
+        if (ends < 1)
+            continue;
+        if (step_finish(s->executor, &pending[ends % 2], &output, &err))
+            fail_msg("%s", err.text);
+        assert_false(output.skipped);
+        outcome->loss[ends - 1] = output.loss;
+        outcome->norm[ends - 1] = output.grad_norm;
+    }
+}
+
+static struct outcome train(const char *text, const char *device, int depth)
+{
+    struct mem mem = {0};
+    struct outcome outcome = {0};
+    struct session *s = open_session(&mem, text, device);
+    assert_true(depth <= executor_depth(s->executor));
+    run_steps(s, depth, &outcome);
+    outcome.state = rig_hash(s);
+    keep_masters(s, &outcome);
+    session_close(s);
+    assert_int_equal(mem.blocks, 0);
+    return outcome;
+}
+
+static double apart(double a, double b)
+{
+    return fabs(a - b) / fabs(b);
+}
+
+/* Largest difference of two states, over the largest weight. */
+static double distance(const struct outcome *a, const struct outcome *b)
+{
+    double most = 0, size = 0;
+    assert_int_equal(a->elems, b->elems);
+    for (int64_t i = 0; i < a->elems; i++) {
+        double difference = fabs((double)a->masters[i] - (double)b->masters[i]);
+        most = difference > most ? difference : most;
+        size = fabs((double)b->masters[i]) > size ? fabs((double)b->masters[i]) : size;
+        assert_false(isnan(a->masters[i]));
+    }
+    return most / size;
+}
+
+static void steps_come_to_what_they_do_on_the_cpu(void **state)
+{
+    for (int i = 0; i < SETTINGS; i++) {
+        const struct setting *c = &settings[i];
+        struct outcome gpu = train(c->text, "cuda", 1), cpu = train(c->text, "cpu", 1);
+        for (int step = 0; step < STEPS; step++) {
+            if (!(apart(gpu.loss[step], cpu.loss[step]) < c->tolerance))
+                fail_msg("%s: loss of step %d: %.9g, on the CPU %.9g", c->text, step + 1,
+                         gpu.loss[step], cpu.loss[step]);
+            if (!(apart(gpu.norm[step], cpu.norm[step]) < 10 * c->tolerance))
+                fail_msg("%s: norm of step %d: %.9g, on the CPU %.9g", c->text, step + 1,
+                         gpu.norm[step], cpu.norm[step]);
+        }
+        print_message("%s: weights differ by %.2g of the largest\n", c->text, distance(&gpu, &cpu));
+        assert_true(distance(&gpu, &cpu) < 30 * c->tolerance);
+        free(gpu.masters);
+        free(cpu.masters);
+    }
+}
+
+static void steps_in_flight_give_the_same_bits(void **state)
+{
+    for (int i = 0; i < SETTINGS; i++) {
+        struct outcome one = train(settings[i].text, "cuda", 1);
+        struct outcome two = train(settings[i].text, "cuda", 2);
+        assert_memory_equal(one.loss, two.loss, sizeof one.loss);
+        assert_memory_equal(one.norm, two.norm, sizeof one.norm);
+        assert_true(one.state == two.state);
+        free(one.masters);
+        free(two.masters);
+    }
+}
+
+/* A traced step enqueues op by op what others replay. */
+static void a_traced_step_is_a_step(void **state)
+{
+    struct mem mem = {0};
+    struct error err = {0};
+    struct trace trace = {0};
+    uint64_t hash[2];
+    for (int traced = 0; traced < 2; traced++) {
+        struct session *s = open_session(&mem, settings[1].text, "cuda");
+        struct step_input input = rig_input(s, 1);
+        struct step_output output;
+        input.load = load;
+        input.user = s;
+        if (traced)
+            trace_begin(&trace);
+        if (execute(s->executor, s->train, &input, &output, traced ? &trace : NULL, &err))
+            fail_msg("%s", err.text);
+        hash[traced] = rig_hash(s);
+        session_close(s);
+    }
+    assert_true(hash[0] == hash[1]);
+    int ops = 0, runs = 0;
+    for (int i = 0; i < trace.events; i++) {
+        assert_true(trace.event[i].start_ns >= 0);
+        assert_true(trace.event[i].end_ns >= trace.event[i].start_ns);
+        ops += trace.event[i].lane == TRACE_OPS;
+        runs += !strncmp(trace.event[i].name, "RUN", 3);
+    }
+    assert_true(runs >= 3 * (2 * 4 + 1));
+    assert_true(ops > 5 * runs);
+    trace_free(&trace);
+}
+
+/* A gradient that is not finite changes nothing, and says so. */
+static void a_broken_gradient_updates_nothing(void **state)
+{
+    struct mem mem = {0};
+    struct error err = {0};
+    struct session *s = open_session(&mem, settings[0].text, "cuda");
+    struct step_input input = rig_input(s, 1);
+    struct step_output output;
+    const float nan = NAN;
+    input.load = load;
+    input.user = s;
+    int unit;
+    const struct flat_tensor *tensor = rig_tensor(s, "layers.1.norm1", &unit);
+    assert_non_null(tensor);
+    float *master = executor_buffer(s->executor, s->train, s->train->state[unit].master);
+    if (device_upload(s->device, master + tensor->offset, &nan, sizeof nan, &err))
+        fail_msg("%s", err.text);
+    uint64_t before = rig_hash(s);
+    if (execute(s->executor, s->train, &input, &output, NULL, &err))
+        fail_msg("%s", err.text);
+    assert_true(output.skipped);
+    assert_true(rig_hash(s) == before);
+    session_close(s);
+}
+
+static void memory_is_what_was_planned(void **state)
+{
+    struct mem mem = {0};
+    struct session *s = open_session(&mem, settings[1].text, "cuda");
+    for (int pool = 0; pool < POOL_HOST; pool++)
+        assert_int_equal(mem.now_bytes[pool], s->train->pool_bytes[pool]);
+    session_close(s);
+    assert_int_equal(mem.blocks, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_come_to_what_they_do_on_the_cpu),
+        cmocka_unit_test(steps_in_flight_give_the_same_bits),
+        cmocka_unit_test(a_traced_step_is_a_step),
+        cmocka_unit_test(a_broken_gradient_updates_nothing),
+        cmocka_unit_test(memory_is_what_was_planned),
+    };
+    if (skip_without_gpu(NULL))
+        return 77;
+    return cmocka_run_group_tests_name("cuda_step", tests, NULL, NULL);
+}
