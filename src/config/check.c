@@ -82,11 +82,21 @@ static int finish_parallel(struct config_parallel *p, struct error *err)
     return 0;
 }
 
+/* What would have no effect is not accepted. */
 static int check_comm(const struct config *config, struct error *err)
 {
-    if (config->device != CONFIG_DEVICE_CPU || config->comm.reduce == CONFIG_REDUCE_FP32)
-        return 0;
-    return error_set(err, "comm.reduce bf16 is between GPUs, but device is cpu; leave it at fp32");
+    int reduces = config->parallel.strategy == STRATEGY_FULL_SHARD;
+    if (config->comm.reduce == CONFIG_REDUCE_BF16 && config->device == CONFIG_DEVICE_CPU)
+        return error_set(err, "comm.reduce bf16 is between GPUs, but device is cpu; leave it at "
+                              "fp32");
+    if (config->comm.reduce == CONFIG_REDUCE_BF16 && !reduces)
+        return error_set(err, "comm.reduce bf16 is of gradients on their way to shards, but "
+                              "parallel.strategy is NO_SHARD; leave it at fp32");
+    if (config->comm.inter_node == CONFIG_INTER_NODE_MPI && reduces &&
+        config->device != CONFIG_DEVICE_CPU)
+        return error_set(err, "comm.inter_node mpi is for sums over copies of the model, and "
+                              "parallel.strategy FULL_SHARD has one copy; leave it at nccl");
+    return 0;
 }
 
 static int check_train(const struct config *config, struct error *err)

@@ -197,8 +197,8 @@ const struct key config_keys[] = {
      .help = "gather the next unit's parameters while the current one is computed in forward"},
 
     {"comm.reduce", CHOICE, FIELD(comm.reduce), "fp32", .choices = reduces,
-     .help = "format in which gradients travel between GPUs; bf16 halves what is sent, and is "
-             "summed in fp32 all the same"},
+     .help = "format in which gradients travel between GPUs to the ranks that keep their shards; "
+             "bf16 halves what is sent, and is summed in fp32 all the same"},
     {"comm.inter_node", CHOICE, FIELD(comm.inter_node), "nccl", .choices = inter_nodes,
      .help = "what carries the sums over copies of the model (parallel.replicate) between GPUs: "
              "nccl, or mpi through host memory, for networks that only MPI drives well; on the "

@@ -67,6 +67,7 @@ static void measure_staging(struct report *report, struct report_rank *r)
     if (!report->on_gpu)
         return;
     r->pool_bytes[POOL_COMM] += mesh_device_staging_bytes(shape, &options);
+    r->pool_bytes[POOL_HOST] += mesh_host_staging_bytes(shape, &options);
     r->device_bytes = memory_device_bytes(r->pool_bytes) - host + report->reserve_bytes;
 }
 

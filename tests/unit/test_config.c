@@ -305,7 +305,9 @@ static void impossible_combinations_are_refused(void **state)
         {"train.min_lr: 1", "train.min_lr"},
         {"train.eval_every: 5", "data.valid"},
         {"run.dir:", "run.dir"},
-        {"device: cpu\ncomm.reduce: bf16", "comm.reduce"},
+        {"device: cpu\ncomm.reduce: bf16", "device is cpu"},
+        {"device: cuda\ncomm.reduce: bf16\nparallel.strategy: ddp", "NO_SHARD"},
+        {"device: cuda\ncomm.inter_node: mpi", "FULL_SHARD"},
         {"model.rope_scaling: llama3\nmodel.rope_low_freq_factor: 4", "rope_high_freq_factor"},
     };
     char text[300];
