@@ -71,7 +71,10 @@ struct attribute {
     size_t at, bytes;
 };
 
-#define ATTRIBUTE(id, type, member) {id, offsetof(type, member), sizeof(type::member)}
+#define ATTRIBUTE(id, type, member)                      \
+    {                                                    \
+        id, offsetof(type, member), sizeof(type::member) \
+    }
 
 const struct attribute layout_attributes[] = {
     ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_TYPE, layout, type),
@@ -198,8 +201,8 @@ cublasStatus_t check_operation(const struct operation &o, const struct layout l[
     bool fp32 = l[0].type == CUDA_R_32F;
 
     if (o.compute != CUBLAS_COMPUTE_32F && o.compute != CUBLAS_COMPUTE_32F_PEDANTIC &&
-        !(fp32 && (o.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ||
-                   o.compute == CUBLAS_COMPUTE_32F_FAST_16BF)))
+        !(fp32 &&
+          (o.compute == CUBLAS_COMPUTE_32F_FAST_TF32 || o.compute == CUBLAS_COMPUTE_32F_FAST_16BF)))
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "compute type");
     if (o.scale != CUDA_R_32F || o.epilogue != CUBLASLT_EPILOGUE_DEFAULT ||
         o.fill != CUBLAS_FILL_MODE_FULL || o.transc != CUBLAS_OP_N)
@@ -230,8 +233,7 @@ cublasStatus_t check_shapes(const struct operation *o, const struct layout *l[4]
     bool ta = o->transa == CUBLAS_OP_T, tb = o->transb == CUBLAS_OP_T;
     uint64_t m = ta ? all[0].cols : all[0].rows, k = ta ? all[0].rows : all[0].cols;
     uint64_t n = tb ? all[1].rows : all[1].cols, k_of_b = tb ? all[1].cols : all[1].rows;
-    if (k != k_of_b || all[3].rows != m || all[3].cols != n || all[2].rows != m ||
-        all[2].cols != n)
+    if (k != k_of_b || all[3].rows != m || all[3].cols != n || all[2].rows != m || all[2].cols != n)
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "the matrices do not fit one another");
     size[0] = m, size[1] = n, size[2] = k;
     return CUBLAS_STATUS_SUCCESS;
@@ -246,8 +248,8 @@ struct operand operand_of(void *at, const struct layout &l, bool transposed)
             transposed ? row_step : col_step};
 }
 
-cublasStatus_t check_algorithm(const struct algorithm *a, void *const at[4],
-                               const uint64_t size[3], uint64_t workspace)
+cublasStatus_t check_algorithm(const struct algorithm *a, void *const at[4], const uint64_t size[3],
+                               uint64_t workspace)
 {
     if (a->magic != ALGORITHM)
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "not an algorithm of the heuristic");
@@ -267,12 +269,12 @@ cublasStatus_t check_memory(void *const at[4], const struct layout *const l[4], 
     for (int i = 0; i < 4; i++) {
         if ((uintptr_t)at[i] % element_bytes(l[i]->type))
             return refuse(CUBLAS_STATUS_INVALID_VALUE, "a matrix between two elements");
-        if (!memory_find(at[i], extent_bytes(*l[i]), NULL))
+        if (!emulate_is_device(at[i], extent_bytes(*l[i])))
             return refuse(CUBLAS_STATUS_EXECUTION_FAILED, "a matrix exceeds its allocation");
     }
     if (workspace_bytes && ((uintptr_t)workspace % 16 || !workspace))
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "workspace is NULL or not aligned to 16 bytes");
-    if (workspace_bytes && !memory_find(workspace, workspace_bytes, NULL))
+    if (workspace_bytes && !emulate_is_device(workspace, workspace_bytes))
         return refuse(CUBLAS_STATUS_EXECUTION_FAILED, "the workspace exceeds its allocation");
     if (at[2] == at[3] && memcmp(l[2], l[3], sizeof(*l[2])))
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "C is D with another layout");
@@ -474,8 +476,8 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulPreferenceGetAttribute(
 cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t handle, cublasLtMatmulDesc_t o, cublasLtMatrixLayout_t a,
     cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-    cublasLtMatmulPreference_t preference, int requested,
-    cublasLtMatmulHeuristicResult_t results[], int *returned)
+    cublasLtMatmulPreference_t preference, int requested, cublasLtMatmulHeuristicResult_t results[],
+    int *returned)
 {
     const struct layout *l[4] = {in<struct layout>(a), in<struct layout>(b), in<struct layout>(c),
                                  in<struct layout>(d)};
@@ -505,14 +507,11 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoGetHeuristic(
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t CUBLASWINAPI cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
-                                           const void *alpha, const void *a,
-                                           cublasLtMatrixLayout_t a_desc, const void *b,
-                                           cublasLtMatrixLayout_t b_desc, const void *beta,
-                                           const void *c, cublasLtMatrixLayout_t c_desc, void *d,
-                                           cublasLtMatrixLayout_t d_desc,
-                                           const cublasLtMatmulAlgo_t *algo, void *workspace,
-                                           size_t workspace_bytes, cudaStream_t stream)
+cublasStatus_t CUBLASWINAPI cublasLtMatmul(
+    cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
+    cublasLtMatrixLayout_t a_desc, const void *b, cublasLtMatrixLayout_t b_desc, const void *beta,
+    const void *c, cublasLtMatrixLayout_t c_desc, void *d, cublasLtMatrixLayout_t d_desc,
+    const cublasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_bytes, cudaStream_t stream)
 {
     const struct layout *l[4] = {in<struct layout>(a_desc), in<struct layout>(b_desc),
                                  in<struct layout>(c_desc), in<struct layout>(d_desc)};
@@ -530,8 +529,8 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatm
     if (cublasStatus_t bad = check_memory(at, l, workspace, workspace_bytes))
         return bad;
     if (algo)
-        if (cublasStatus_t bad = check_algorithm((const struct algorithm *)algo, at, size,
-                                                 workspace_bytes))
+        if (cublasStatus_t bad =
+                check_algorithm((const struct algorithm *)algo, at, size, workspace_bytes))
             return bad;
 
     p.m = (int64_t)size[0], p.n = (int64_t)size[1], p.k = (int64_t)size[2];
@@ -548,11 +547,11 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatm
         p.alpha = *(const float *)alpha;
         p.beta = *(const float *)beta;
     }
-    return enqueue(stream, "cublasLtMatmul",
-                   [p] {
-                       product_run(p);
-                       return true;
-                   }) == cudaSuccess
+    auto step = [p] {
+        product_run(p);
+        return EMULATE_DONE;
+    };
+    return emulate_enqueue(stream, step, "cublasLtMatmul") == cudaSuccess
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_EXECUTION_FAILED;
 }

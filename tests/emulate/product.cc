@@ -40,8 +40,10 @@ void store(const struct operand &o, int64_t i, int64_t j, float x)
 }
 
 /* sum [ROWS, WIDTH] += a [depth, ROWS] transposed, times b [depth, WIDTH] */
-__attribute__((target_clones("arch=haswell", "default"))) void
-multiply_block(float *sum, const float *a, const float *b, int64_t depth)
+__attribute__((target_clones("arch=haswell", "default"))) void multiply_block(float *sum,
+                                                                              const float *a,
+                                                                              const float *b,
+                                                                              int64_t depth)
 {
     for (int64_t j = 0; j < WIDTH; j += COLS) {
         float s[ROWS][COLS];

@@ -1,0 +1,73 @@
+/* nccl_state.h - one rank's half of an emulated communicator, and operations under way. */
+#ifndef TRIREME_EMULATE_NCCL_STATE_H
+#define TRIREME_EMULATE_NCCL_STATE_H
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "nccl_control.h"
+
+namespace emulate
+{
+
+/* Lives as long as its handle, its operations and its helper threads. */
+struct communicator {
+    std::shared_ptr<struct control> control; /* NULL until the ranks have met */
+    int rank, ranks, device;
+    bool blocking;
+    ncclConfig_t config;
+    std::string bus;
+    std::atomic<bool> ready{false};   /* control is there */
+    std::atomic<bool> aborted{false}; /* by this rank */
+    std::atomic<int> state{ncclSuccess};
+    std::atomic<int> helpers{0}; /* threads at work for it */
+    std::atomic<int64_t> looked_ns{0};
+    std::atomic<uint64_t> issued{0}, finished{0}; /* launches; they run in order */
+    uint64_t collectives = 0;                     /* of the steps alone */
+    uint64_t splits = 0;
+    bool finalized = false;
+};
+
+/* One call of an operation. */
+struct operation {
+    enum transfer kind;
+    const char *send;
+    char *recv;
+    uint64_t count;
+    int type, op, root; /* root is the peer of a message */
+
+    /* Steps alone: */
+    int phase = 0, idle = 0;
+    uint64_t number = 0, checksum = 0;
+    std::vector<char> kept; /* a result whose place others still read */
+};
+
+/* What a group gives one communicator: runs as one piece. */
+struct launch {
+    std::shared_ptr<communicator> comm;
+    cudaStream_t stream;
+    uint64_t number;
+    std::vector<operation> operations;
+};
+
+/* Keep the last failure for ncclGetLastError(); returns code. */
+ncclResult_t note(ncclResult_t code, const std::string &why);
+
+/* The communicator failed: what ncclCommGetAsyncError() says from now on. */
+void fail(communicator &c, ncclResult_t code, const std::string &why);
+
+/* Notice failures of others: they disagree, died or aborted. */
+void look(communicator &c);
+
+/* Check an operation's arguments. */
+ncclResult_t check_operation(const communicator &c, const operation &o, cudaStream_t stream);
+
+/* Put a launch on its stream. */
+ncclResult_t issue(const std::shared_ptr<launch> &l);
+
+} // namespace emulate
+
+#endif

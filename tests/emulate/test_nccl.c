@@ -1,0 +1,407 @@
+/* test_nccl.c - the emulated NCCL, between processes that this program forks.
+ *
+ * The parent makes no call of CUDA.  A rank ends with the number of its checks that failed.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+int emulate_nccl_single_rank_comms(void);
+
+enum { MAX_RANKS = 4, TIMEOUT_S = 60 };
+
+struct shared {
+    int has_id;
+    ncclUniqueId id;
+    int arrived;
+};
+
+struct rank {
+    int rank, ranks, failed;
+    struct shared *shared;
+    ncclComm_t comm;
+    cudaStream_t stream;
+};
+
+static void check_at(struct rank *r, int holds, const char *what, int line)
+{
+    if (holds)
+        return;
+    if (r->failed++ < 5)
+        fprintf(stderr, "%s:%d: rank %d of %d: does not hold: %s (%s)\n", __FILE__, line, r->rank,
+                r->ranks, what, ncclGetLastError(NULL));
+}
+
+#define CHECK(r, holds) check_at(r, (holds) != 0, #holds, __LINE__)
+
+/* Run body as ranks processes.  Returns how many checks failed. */
+static int run(int ranks, void (*body)(struct rank *))
+{
+    struct shared *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int failed = 0, status;
+    for (int i = 0; i < ranks; i++)
+        if (fork() == 0) {
+            struct rank r = {.rank = i, .ranks = ranks, .shared = shared};
+            char host[16];
+            snprintf(host, sizeof host, "r%d", i);
+            setenv("NCCL_HOSTID", host, 1); /* all ranks use GPU 0 */
+            alarm(TIMEOUT_S);
+            body(&r);
+            _exit(r.failed < 100 ? r.failed : 100);
+        }
+    for (int i = 0; i < ranks; i++) {
+        wait(&status);
+        failed += WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+    }
+    munmap(shared, sizeof *shared);
+    return failed;
+}
+
+static ncclUniqueId the_id(struct rank *r)
+{
+    if (r->rank == 0) {
+        CHECK(r, ncclGetUniqueId(&r->shared->id) == ncclSuccess);
+        __atomic_store_n(&r->shared->has_id, 1, __ATOMIC_RELEASE);
+    }
+    while (!__atomic_load_n(&r->shared->has_id, __ATOMIC_ACQUIRE))
+        usleep(100);
+    return r->shared->id;
+}
+
+static void meet(struct rank *r)
+{
+    __atomic_add_fetch(&r->shared->arrived, 1, __ATOMIC_ACQ_REL);
+    while (__atomic_load_n(&r->shared->arrived, __ATOMIC_ACQUIRE) % r->ranks)
+        usleep(100);
+}
+
+static void start(struct rank *r)
+{
+    CHECK(r, cudaSetDevice(0) == cudaSuccess);
+    CHECK(r, cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking) == cudaSuccess);
+    CHECK(r, ncclCommInitRank(&r->comm, r->ranks, the_id(r), r->rank) == ncclSuccess);
+    if (r->failed)
+        _exit(r->failed);
+}
+
+static void finish(struct rank *r)
+{
+    CHECK(r, cudaStreamSynchronize(r->stream) == cudaSuccess);
+    CHECK(r, ncclCommDestroy(r->comm) == ncclSuccess);
+    CHECK(r, cudaStreamDestroy(r->stream) == cudaSuccess);
+}
+
+/* Device memory of elems floats: the i-th is first + i * step. */
+static float *floats(struct rank *r, int64_t elems, float first, float step)
+{
+    float *host = malloc((size_t)elems * 4), *device = NULL;
+    for (int64_t i = 0; i < elems; i++)
+        host[i] = first + (float)i * step;
+    CHECK(r, cudaMalloc((void **)&device, (size_t)elems * 4) == cudaSuccess);
+    CHECK(r, cudaMemcpy(device, host, (size_t)elems * 4, cudaMemcpyHostToDevice) == cudaSuccess);
+    free(host);
+    return device;
+}
+
+/* Is the i-th of elems floats on the device first + i * step? */
+static int are(struct rank *r, const float *device, int64_t elems, float first, float step)
+{
+    float *host = malloc((size_t)elems * 4);
+    int same = 1;
+    CHECK(r, cudaMemcpyAsync(host, device, (size_t)elems * 4, cudaMemcpyDefault, r->stream) ==
+                 cudaSuccess);
+    CHECK(r, cudaStreamSynchronize(r->stream) == cudaSuccess);
+    for (int64_t i = 0; i < elems; i++)
+        same &= host[i] == first + (float)i * step;
+    free(host);
+    return same;
+}
+
+static void collectives_of(struct rank *r, int64_t n)
+{
+    const float ranks = (float)r->ranks, all = ranks * (ranks - 1) / 2;
+    const int64_t total = n * r->ranks, mine = n * r->rank;
+    float *part = floats(r, n, (float)mine, 1), *whole = floats(r, total, -1, 0);
+    float *grown = floats(r, total, (float)r->rank, 1);
+
+    CHECK(r, !ncclAllGather(part, whole, (size_t)n, ncclFloat, r->comm, r->stream));
+    CHECK(r, are(r, whole, total, 0, 1));
+    CHECK(r, !ncclReduceScatter(grown, part, (size_t)n, ncclFloat, ncclSum, r->comm, r->stream));
+    CHECK(r, are(r, part, n, all + ranks * (float)mine, ranks));
+    CHECK(r, !ncclAllReduce(grown, whole, (size_t)total, ncclFloat, ncclSum, r->comm, r->stream));
+    CHECK(r, are(r, whole, total, all, ranks));
+    CHECK(r, !ncclAllReduce(whole, whole, (size_t)total, ncclFloat, ncclMax, r->comm, r->stream));
+    CHECK(r, are(r, whole, total, all, ranks));
+    /* in place */
+    CHECK(r, !ncclReduceScatter(grown, grown + mine, (size_t)n, ncclFloat, ncclSum, r->comm,
+                                r->stream));
+    CHECK(r, are(r, grown + mine, n, all + ranks * (float)mine, ranks));
+    CHECK(r, !ncclAllGather(grown + mine, grown, (size_t)n, ncclFloat, r->comm, r->stream));
+    CHECK(r, are(r, grown, total, all, ranks));
+    CHECK(r, !ncclAllReduce(grown, grown, (size_t)total, ncclFloat, ncclSum, r->comm, r->stream));
+    CHECK(r, are(r, grown, total, all * ranks, ranks * ranks));
+    for (int root = 0; root < r->ranks; root++) {
+        float *data = floats(r, n, (float)r->rank, 1);
+        CHECK(r, !ncclBroadcast(data, data, (size_t)n, ncclFloat, root, r->comm, r->stream));
+        CHECK(r, are(r, data, n, (float)root, 1));
+        cudaFree(data);
+    }
+    cudaFree(part);
+    cudaFree(whole);
+    cudaFree(grown);
+}
+
+static void collectives(struct rank *r)
+{
+    static const int64_t counts[] = {1, 3, 7, 257, 1000};
+    start(r);
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        collectives_of(r, counts[i]);
+    CHECK(r, emulate_nccl_single_rank_comms() == (r->ranks == 1));
+    finish(r);
+}
+
+/* Sums of bf16 are rounded at every hop, so their order shows; it is the same everywhere. */
+static void rounding(struct rank *r)
+{
+    const uint16_t one = 0x3f80, much = 0x4380; /* 1 and 256 */
+    uint16_t value[6], before[6], *data;
+    start(r);
+    CHECK(r, cudaMalloc((void **)&data, sizeof value) == cudaSuccess);
+    for (int turn = 0; turn < 3; turn++) {
+        for (int i = 0; i < 6; i++)
+            value[i] = r->rank == 0 ? much : one;
+        cudaMemcpy(data, value, sizeof value, cudaMemcpyHostToDevice);
+        CHECK(r, !ncclAllReduce(data, data, 6, ncclBfloat16, ncclSum, r->comm, r->stream));
+        CHECK(r, !cudaStreamSynchronize(r->stream));
+        cudaMemcpy(value, data, sizeof value, cudaMemcpyDeviceToHost);
+        CHECK(r, turn == 0 || !memcmp(value, before, sizeof value));
+        memcpy(before, value, sizeof value);
+    }
+    if (r->ranks == 3) /* (1 + 1) + 256, but (1 + 256) + 1 */
+        CHECK(r, value[0] == 0x4381 && value[2] == 0x4380);
+    cudaFree(data);
+    finish(r);
+}
+
+/* Everybody sends to everybody, itself too, in one group; then two messages in a row. */
+static void messages(struct rank *r)
+{
+    enum { N = 129 };
+    float *out = floats(r, N * r->ranks, (float)(1000 * r->rank), 1);
+    float *in = floats(r, N * r->ranks, -1, 0);
+    start(r);
+    CHECK(r, !ncclGroupStart());
+    for (int p = 0; p < r->ranks; p++) {
+        CHECK(r, !ncclSend(out + p * N, N, ncclFloat, p, r->comm, r->stream));
+        CHECK(r, !ncclRecv(in + p * N, N, ncclFloat, p, r->comm, r->stream));
+    }
+    CHECK(r, !ncclGroupEnd());
+    for (int p = 0; p < r->ranks; p++)
+        CHECK(r, are(r, in + p * N, N, (float)(1000 * p + r->rank * N), 1));
+    for (int turn = 0; turn < 2 && r->ranks > 1; turn++) {
+        if (r->rank == 0)
+            CHECK(r, !ncclSend(out + turn, N, ncclFloat, r->ranks - 1, r->comm, r->stream));
+        if (r->rank == r->ranks - 1) {
+            CHECK(r, !ncclRecv(in, N, ncclFloat, 0, r->comm, r->stream));
+            CHECK(r, are(r, in, N, (float)turn, 1));
+        }
+    }
+    CHECK(r, ncclSend(out, N, ncclFloat, r->rank, r->comm, r->stream) == ncclInvalidUsage);
+    cudaStreamSynchronize(r->stream);
+    cudaFree(out);
+    cudaFree(in);
+    finish(r);
+}
+
+static ncclResult_t settled(ncclComm_t comm)
+{
+    ncclResult_t state = ncclInProgress;
+    while (ncclCommGetAsyncError(comm, &state) == ncclSuccess && state == ncclInProgress)
+        usleep(100);
+    return state;
+}
+
+/* Calls on a communicator that does not block return before they are done. */
+static void non_blocking(struct rank *r)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t child = NULL;
+    float *data = floats(r, 5, 1, 1);
+    config.blocking = 0;
+    CHECK(r, !cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking));
+    CHECK(r, ncclCommInitRankConfig(&r->comm, r->ranks, the_id(r), r->rank, &config) ==
+                 ncclInProgress);
+    CHECK(r, settled(r->comm) == ncclSuccess);
+    for (int turn = 0; turn < 3; turn++) {
+        CHECK(r, ncclAllReduce(data, data, 5, ncclFloat, ncclMax, r->comm, r->stream) ==
+                     ncclInProgress);
+        CHECK(r, settled(r->comm) == ncclSuccess);
+    }
+    CHECK(r, are(r, data, 5, 1, 1));
+    CHECK(r, ncclCommSplit(r->comm, 0, -r->rank, &child, NULL) == ncclInProgress);
+    CHECK(r, settled(r->comm) == ncclSuccess && settled(child) == ncclSuccess);
+    int rank = -1;
+    CHECK(r, !ncclCommUserRank(child, &rank) && rank == r->ranks - 1 - r->rank);
+    CHECK(r, ncclCommFinalize(child) == ncclInProgress && settled(child) == ncclSuccess);
+    CHECK(r, ncclCommDestroy(child) == ncclSuccess);
+    cudaFree(data);
+    finish(r);
+}
+
+/* By parity, the last rank in none. */
+static void splits(struct rank *r)
+{
+    const int last = r->ranks - 1;
+    ncclComm_t child = NULL;
+    int count = 0;
+    float *data = floats(r, 3, (float)(r->rank % 2), 0);
+    start(r);
+    CHECK(r, !ncclCommSplit(r->comm, r->rank == last ? NCCL_SPLIT_NOCOLOR : r->rank % 2, 0, &child,
+                            NULL));
+    CHECK(r, !child == (r->rank == last));
+    if (child) {
+        CHECK(r, !ncclCommCount(child, &count) && count == (last + 1 - r->rank % 2) / 2);
+        CHECK(r, emulate_nccl_single_rank_comms() == (count == 1));
+        CHECK(r, !ncclAllReduce(data, data, 3, ncclFloat, ncclSum, child, r->stream));
+        CHECK(r, are(r, data, 3, (float)(count * (r->rank % 2)), 0));
+        CHECK(r, !ncclCommDestroy(child));
+    }
+    cudaFree(data);
+    finish(r);
+}
+
+/* Ranks that differ all learn it; what waits ends when the communicator is aborted. */
+static void disagreement(struct rank *r)
+{
+    float *data = floats(r, 8, 0, 0);
+    start(r);
+    CHECK(r, !ncclAllReduce(data, data, r->rank ? 8 : 7, ncclFloat, ncclSum, r->comm, r->stream));
+    ncclResult_t state = ncclSuccess;
+    while (state == ncclSuccess)
+        CHECK(r, !ncclCommGetAsyncError(r->comm, &state));
+    CHECK(r, state == ncclInvalidUsage);
+    CHECK(r, cudaStreamQuery(r->stream) == cudaErrorNotReady);
+    meet(r);
+    CHECK(r, !ncclCommAbort(r->comm));
+    CHECK(r, !cudaStreamSynchronize(r->stream));
+    cudaFree(data);
+}
+
+static void death(struct rank *r)
+{
+    float *data = floats(r, 8, 0, 0);
+    start(r);
+    if (r->rank == r->ranks - 1)
+        _exit(r->failed);
+    CHECK(r, !ncclAllReduce(data, data, 8, ncclFloat, ncclSum, r->comm, r->stream));
+    ncclResult_t state = ncclSuccess;
+    while (state == ncclSuccess)
+        CHECK(r, !ncclCommGetAsyncError(r->comm, &state));
+    CHECK(r, state == ncclRemoteError);
+    CHECK(r,
+          ncclAllReduce(data, data, 8, ncclFloat, ncclSum, r->comm, r->stream) == ncclRemoteError);
+    CHECK(r, ncclCommDestroy(r->comm) == ncclRemoteError); /* it can only be aborted */
+    CHECK(r, !ncclCommAbort(r->comm));
+    CHECK(r, !cudaStreamSynchronize(r->stream));
+    cudaFree(data);
+}
+
+static void duplicate(struct rank *r)
+{
+    ncclComm_t comm = NULL;
+    setenv("NCCL_HOSTID", "one", 1);
+    CHECK(r, ncclCommInitRank(&comm, r->ranks, the_id(r), r->rank) == ncclInvalidUsage);
+    CHECK(r, strstr(ncclGetLastError(NULL), "Duplicate GPU detected") != NULL);
+    CHECK(r, comm == NULL);
+}
+
+/* Forms that are not in place but overlap, host memory, and more than there is. */
+static void refused(struct rank *r)
+{
+    float host[8] = {0}, *data = floats(r, 8, 0, 0);
+    start(r);
+    CHECK(r, ncclAllReduce(data, data + 1, 4, ncclFloat, ncclSum, r->comm, r->stream));
+    CHECK(r, ncclAllReduce(host, host, 8, ncclFloat, ncclSum, r->comm, r->stream));
+    CHECK(r, ncclAllReduce(data, data, 9, ncclFloat, ncclSum, r->comm, r->stream));
+    CHECK(r, ncclBroadcast(data, data, 8, ncclFloat, r->ranks, r->comm, r->stream));
+    CHECK(r, ncclGroupEnd() == ncclInvalidUsage);
+    cudaFree(data);
+    finish(r);
+}
+
+static void at_ranks(int from, void (*body)(struct rank *))
+{
+    for (int ranks = from; ranks <= MAX_RANKS; ranks++)
+        assert_int_equal(run(ranks, body), 0);
+}
+
+static void test_collectives(void **state)
+{
+    at_ranks(1, collectives);
+}
+
+static void test_rounding(void **state)
+{
+    assert_int_equal(run(3, rounding), 0);
+}
+
+static void test_messages(void **state)
+{
+    at_ranks(1, messages);
+}
+
+static void test_non_blocking(void **state)
+{
+    at_ranks(1, non_blocking);
+}
+
+static void test_splits(void **state)
+{
+    at_ranks(2, splits);
+}
+
+static void test_disagreement(void **state)
+{
+    assert_int_equal(run(3, disagreement), 0);
+}
+
+static void test_death(void **state)
+{
+    at_ranks(2, death);
+}
+
+static void test_duplicate(void **state)
+{
+    at_ranks(2, duplicate);
+}
+
+static void test_refused(void **state)
+{
+    assert_int_equal(run(2, refused), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_collectives), cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_messages),    cmocka_unit_test(test_non_blocking),
+        cmocka_unit_test(test_splits),      cmocka_unit_test(test_disagreement),
+        cmocka_unit_test(test_death),       cmocka_unit_test(test_duplicate),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,277 @@
+/* test_products.c - the emulated cuBLASLt multiplies, and refuses what the library refuses. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+struct matrix {
+    cudaDataType type;
+    cublasLtOrder_t order;
+    int rows, cols, ld;
+    size_t elems;
+    float *host; /* as fp32 */
+    void *device;
+    cublasLtMatrixLayout_t layout;
+};
+
+static size_t type_bytes(cudaDataType type)
+{
+    return type == CUDA_R_32F ? 4 : 2;
+}
+
+static uint16_t narrow(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
+static float wide(uint16_t x)
+{
+    uint32_t bits = (uint32_t)x << 16;
+    float y;
+    memcpy(&y, &bits, 4);
+    return y;
+}
+
+static float *at(const struct matrix *m, int i, int j)
+{
+    return &m->host[m->order == CUBLASLT_ORDER_COL ? (size_t)j * m->ld + i : (size_t)i * m->ld + j];
+}
+
+static void upload(struct matrix *m)
+{
+    uint16_t *half = malloc(m->elems * 2);
+    for (size_t i = 0; i < m->elems; i++)
+        half[i] = narrow(m->host[i]);
+    const void *from = m->type == CUDA_R_32F ? (const void *)m->host : half;
+    assert_int_equal(
+        cudaMemcpy(m->device, from, m->elems * type_bytes(m->type), cudaMemcpyHostToDevice), 0);
+    free(half);
+}
+
+static void download(struct matrix *m)
+{
+    uint16_t *half = malloc(m->elems * 4);
+    assert_int_equal(
+        cudaMemcpy(half, m->device, m->elems * type_bytes(m->type), cudaMemcpyDeviceToHost), 0);
+    if (m->type == CUDA_R_32F)
+        memcpy(m->host, half, m->elems * 4);
+    else
+        for (size_t i = 0; i < m->elems; i++)
+            m->host[i] = wide(half[i]);
+    free(half);
+}
+
+/* Small integers: every sum below is exact in fp32, and what is stored as bf16 is below 2^8. */
+static struct matrix make(cudaDataType type, cublasLtOrder_t order, int rows, int cols, int pad)
+{
+    struct matrix m = {.type = type, .order = order, .rows = rows, .cols = cols};
+    int32_t o = order;
+    m.ld = (order == CUBLASLT_ORDER_COL ? rows : cols) + pad;
+    m.elems = (size_t)m.ld * (order == CUBLASLT_ORDER_COL ? cols : rows);
+    m.host = malloc(m.elems * 4);
+    for (size_t i = 0; i < m.elems; i++)
+        m.host[i] = (float)(rand() % 5 - 2);
+    assert_int_equal(cudaMalloc(&m.device, m.elems * type_bytes(type)), 0);
+    upload(&m);
+    assert_int_equal(
+        cublasLtMatrixLayoutCreate(&m.layout, type, (uint64_t)rows, (uint64_t)cols, m.ld), 0);
+    assert_int_equal(
+        cublasLtMatrixLayoutSetAttribute(m.layout, CUBLASLT_MATRIX_LAYOUT_ORDER, &o, sizeof o), 0);
+    return m;
+}
+
+static void drop(struct matrix *m)
+{
+    cudaFree(m->device);
+    cublasLtMatrixLayoutDestroy(m->layout);
+    free(m->host);
+}
+
+static cublasLtMatmulDesc_t describe(int trans_a, int trans_b)
+{
+    cublasLtMatmulDesc_t op;
+    int32_t a = trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, b = trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    assert_int_equal(cublasLtMatmulDescCreate(&op, CUBLAS_COMPUTE_32F, CUDA_R_32F), 0);
+    cublasLtMatmulDescSetAttribute(op, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a);
+    cublasLtMatmulDescSetAttribute(op, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b);
+    return op;
+}
+
+/* An algorithm for op and its workspace; how many there were. */
+static int choose(cublasLtHandle_t handle, cublasLtMatmulDesc_t op, const struct matrix m[4],
+                  uint64_t most, cublasLtMatmulHeuristicResult_t found[3])
+{
+    cublasLtMatmulPreference_t preference;
+    uint32_t align = 16;
+    int count = 0;
+    cublasLtMatmulPreferenceCreate(&preference);
+    cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                         &most, sizeof most);
+    for (int i = 0; i < 4; i++)
+        cublasLtMatmulPreferenceSetAttribute(
+            preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i, &align, sizeof align);
+    cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(handle, op, m[0].layout, m[1].layout, m[2].layout,
+                                       m[3].layout, preference, 3, found, &count);
+    cublasLtMatmulPreferenceDestroy(preference);
+    return status == CUBLAS_STATUS_SUCCESS ? count : -1;
+}
+
+static double expected(const struct matrix *m, int trans_a, int trans_b, int k, int i, int j,
+                       float alpha, float beta)
+{
+    double sum = 0;
+    for (int l = 0; l < k; l++)
+        sum += (double)*(trans_a ? at(&m[0], l, i) : at(&m[0], i, l)) *
+               *(trans_b ? at(&m[1], j, l) : at(&m[1], l, j));
+    return alpha * sum + (beta != 0 ? (double)beta * *at(&m[2], i, j) : 0);
+}
+
+enum addend { NO_ADDEND, IN_PLACE, OTHER_PLACE };
+
+static void multiply(cudaDataType in, cudaDataType out, cublasLtOrder_t order, const int size[3],
+                     int trans, enum addend addend, int pad)
+{
+    const int m = size[0], n = size[1], k = size[2], ta = trans & 1, tb = trans >> 1;
+    const float alpha = 1, beta = addend == NO_ADDEND ? 0 : 2;
+    struct matrix all[4] = {
+        make(in, CUBLASLT_ORDER_COL, ta ? k : m, ta ? m : k, pad),
+        make(in, order, tb ? n : k, tb ? k : n, pad),
+        make(out, order, m, n, pad),
+        make(out, order, m, n, pad),
+    };
+    const int d = addend == IN_PLACE ? 2 : 3;
+    float *before = malloc(all[d].elems * 4);
+    cublasLtMatmulHeuristicResult_t found[3];
+    cublasLtHandle_t handle;
+    void *workspace;
+    memcpy(before, all[d].host, all[d].elems * 4);
+    assert_int_equal(cublasLtCreate(&handle), 0);
+    cublasLtMatmulDesc_t op = describe(ta, tb);
+    assert_int_equal(choose(handle, op, all, 1 << 20, found), 3);
+    assert_int_equal(cudaMalloc(&workspace, found[0].workspaceSize), 0);
+    assert_int_equal(cublasLtMatmul(handle, op, &alpha, all[0].device, all[0].layout, all[1].device,
+                                    all[1].layout, &beta, all[2].device, all[2].layout,
+                                    all[d].device, all[d].layout, &found[0].algo, workspace,
+                                    found[0].workspaceSize, NULL),
+                     0);
+    struct matrix result = all[d];
+    result.host = malloc(result.elems * 4);
+    download(&result);
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++)
+            assert_true(*at(&result, i, j) == expected(all, ta, tb, k, i, j, alpha, beta));
+    for (size_t i = 0; i < result.elems; i++) /* what lies between columns is left alone */
+        if ((int)(i % (size_t)result.ld) >= result.ld - pad)
+            assert_true(result.host[i] == before[i]);
+    free(result.host);
+    free(before);
+    cudaFree(workspace);
+    cublasLtMatmulDescDestroy(op);
+    cublasLtDestroy(handle);
+    for (int i = 0; i < 4; i++)
+        drop(&all[i]);
+}
+
+static void test_products(void **state)
+{
+    static const int sizes[][3] = {{1, 1, 1}, {3, 7, 5}, {67, 66, 30}, {16, 130, 31}, {5, 64, 37}};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+        for (int trans = 0; trans < 4; trans++) {
+            int pad = (int)s % 3;
+            multiply(CUDA_R_32F, CUDA_R_32F, CUBLASLT_ORDER_COL, sizes[s], trans, NO_ADDEND, pad);
+            multiply(CUDA_R_16BF, CUDA_R_32F, CUBLASLT_ORDER_ROW, sizes[s], trans, IN_PLACE, pad);
+            multiply(CUDA_R_16BF, CUDA_R_16BF, CUBLASLT_ORDER_COL, sizes[s], trans, OTHER_PLACE,
+                     pad);
+        }
+    multiply(CUDA_R_32F, CUDA_R_32F, CUBLASLT_ORDER_COL, (const int[]){9, 70, 700}, 1, IN_PLACE, 0);
+}
+
+/* What the library refuses, and what it would be undefined to do. */
+static void test_refused(void **state)
+{
+    struct matrix all[4] = {make(CUDA_R_32F, CUBLASLT_ORDER_COL, 8, 4, 0),
+                            make(CUDA_R_32F, CUBLASLT_ORDER_COL, 4, 6, 0),
+                            make(CUDA_R_32F, CUBLASLT_ORDER_COL, 8, 6, 0),
+                            make(CUDA_R_32F, CUBLASLT_ORDER_COL, 8, 6, 0)};
+    const float one = 1;
+    cublasLtMatmulHeuristicResult_t found[3];
+    cublasLtHandle_t handle;
+    int64_t small = 7;
+    void *workspace;
+
+    assert_int_equal(cudaMalloc(&workspace, 1 << 20), 0);
+    assert_int_equal(cublasLtCreate(&handle), 0);
+    cublasLtMatmulDesc_t op = describe(0, 0), wrong = describe(1, 0);
+    assert_int_equal(choose(handle, wrong, all, 0, found), -1); /* they do not fit */
+    assert_int_equal(choose(handle, op, all, 0, found), 1);     /* all others need workspace */
+    assert_int_equal(found[0].workspaceSize, 0);
+    assert_int_equal(choose(handle, op, all, 1 << 20, found), 3);
+#define TRY(d, work, bytes)                                                                      \
+    cublasLtMatmul(handle, op, &one, all[0].device, all[0].layout, all[1].device, all[1].layout, \
+                   &one, all[2].device, all[2].layout, d, all[3].layout, &found[0].algo, work,   \
+                   bytes, NULL)
+    char *d = all[3].device;
+    assert_int_equal(TRY(d, workspace, found[0].workspaceSize), 0);
+    assert_int_not_equal(TRY(d, workspace, found[0].workspaceSize - 1), 0);
+    assert_int_not_equal(TRY(d, (char *)workspace + 8, found[0].workspaceSize), 0);
+    assert_int_not_equal(TRY(d, workspace, 2 << 20), 0);                    /* more than there is */
+    assert_int_not_equal(TRY(d + 4, workspace, found[0].workspaceSize), 0); /* alignment, end */
+    assert_int_not_equal(TRY(all[3].host, workspace, found[0].workspaceSize), 0);
+    cublasLtMatrixLayoutSetAttribute(all[3].layout, CUBLASLT_MATRIX_LAYOUT_LD, &small,
+                                     sizeof small);
+    assert_int_not_equal(TRY(d, workspace, found[0].workspaceSize), 0);
+#undef TRY
+    assert_int_equal(cudaDeviceSynchronize(), 0);
+    cudaFree(workspace);
+    cublasLtMatmulDescDestroy(op);
+    cublasLtMatmulDescDestroy(wrong);
+    cublasLtDestroy(handle);
+    for (int i = 0; i < 4; i++)
+        drop(&all[i]);
+}
+
+/* A workspace that lies over an operand is found out: the result is NaN. */
+static void test_overlap(void **state)
+{
+    struct matrix all[4] = {
+        make(CUDA_R_32F, CUBLASLT_ORDER_COL, 64, 64, 0),
+        make(CUDA_R_32F, CUBLASLT_ORDER_COL, 64, 64, 0),
+        make(CUDA_R_32F, CUBLASLT_ORDER_COL, 64, 64, 0),
+        make(CUDA_R_32F, CUBLASLT_ORDER_COL, 64, 64, 0),
+    };
+    const float one = 1, zero = 0;
+    cublasLtHandle_t handle;
+    assert_int_equal(cublasLtCreate(&handle), 0);
+    cublasLtMatmulDesc_t op = describe(0, 0);
+    assert_int_equal(cublasLtMatmul(handle, op, &one, all[0].device, all[0].layout, all[1].device,
+                                    all[1].layout, &zero, all[2].device, all[2].layout,
+                                    all[3].device, all[3].layout, NULL, all[1].device, 4096, NULL),
+                     0);
+    download(&all[3]);
+    assert_true(isnan(*at(&all[3], 0, 0)));
+    cublasLtMatmulDescDestroy(op);
+    cublasLtDestroy(handle);
+    for (int i = 0; i < 4; i++)
+        drop(&all[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_overlap),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
