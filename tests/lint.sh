@@ -208,8 +208,8 @@ run_rules() {
     bad=0
     for rule in "$@"; do
         problems=$("rule_$rule" 2>&1)
-        code=$?
-        if [ $code = 77 ]; then
+        rc=$?
+        if [ $rc = 77 ]; then
             echo "skip $rule: $problems"
         elif [ -z "$problems" ]; then
             echo "ok $rule"
