@@ -14,41 +14,28 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/command.h"
+#include "cli/doctor.h"
 #include "comm/group.h"
-#include "comm/launch.h"
 #include "comm/topology.h"
 #include "config/defines.h"
 #include "device/device.h"
 #include "io/h5.h"
 
-enum { PROBLEMS_BYTES = 8192, BENCH_BYTES = 64 << 20 };
+enum { BENCH_BYTES = 64 << 20 };
 
-struct doctor {
-    struct app *app;
-    struct launch launch;
-    int speaks;                    /* whether this rank prints */
-    int fatal;                     /* problems that keep trireme from running */
-    char problems[PROBLEMS_BYTES]; /* one per line */
-};
-
-static void fact(const struct doctor *d, const char *name, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-static void problem(struct doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-static void fact(const struct doctor *d, const char *name, const char *fmt, ...)
+void doctor_fact(const struct doctor *d, const char *name, const char *fmt, ...)
 {
     va_list args;
     if (!d->speaks)
         return;
-    printf("  %-16s ", name);
+    printf("  %-18s ", name);
     va_start(args, fmt);
     vprintf(fmt, args);
     va_end(args);
     printf("\n");
 }
 
-static void problem(struct doctor *d, const char *fmt, ...)
+void doctor_problem(struct doctor *d, const char *fmt, ...)
 {
     size_t used = strlen(d->problems);
     va_list args;
@@ -103,44 +90,47 @@ static void look_at_slurm(struct doctor *d)
     char text[1024];
     const char *job = getenv("SLURM_JOB_ID");
     if (command_says("command -v srun", text, sizeof text)) {
-        fact(d, "Slurm", "no srun found");
+        doctor_fact(d, "Slurm", "no srun found");
         if (job)
-            problem(d, "inside Slurm job %s, but srun is not on PATH: load the site's Slurm module",
-                    job);
+            doctor_problem(
+                d, "inside Slurm job %s, but srun is not on PATH: load the site's Slurm module",
+                job);
         return;
     }
     if (command_says("timeout 10 srun --version 2>/dev/null", text, sizeof text)) {
-        fact(d, "Slurm", "srun found, but it knows no cluster");
+        doctor_fact(d, "Slurm", "srun found, but it knows no cluster");
         return;
     }
-    fact(d, "Slurm", "%.64s%s%s", text, job ? ", job " : ", not inside a job", job ? job : "");
+    doctor_fact(d, "Slurm", "%.64s%s%s", text, job ? ", job " : ", not inside a job",
+                job ? job : "");
     int rc = command_says("timeout 10 srun --mpi=list 2>&1", text, sizeof text);
     if (rc) {
-        fact(d, "srun --mpi", "no answer: this machine is not part of a cluster");
+        doctor_fact(d, "srun --mpi", "no answer: this machine is not part of a cluster");
         return;
     }
     char *found = strstr(text, "are... ");
-    fact(d, "srun --mpi", "%.200s", found ? found + strlen("are... ") : text);
+    doctor_fact(d, "srun --mpi", "%.200s", found ? found + strlen("are... ") : text);
     if (!strstr(text, "pmix"))
-        problem(d, "srun offers no pmix: ask for Slurm's PMIx plugin, or start with mpirun");
+        doctor_problem(d, "srun offers no pmix: ask for Slurm's PMIx plugin, or start with mpirun");
 }
 
 static void look_at_mpi(struct doctor *d, struct error *err)
 {
     struct world *world = d->app->world;
     if (!world) {
-        fact(d, "MPI", "not usable: %s", err->text);
-        problem(d, "%s", err->text);
+        doctor_fact(d, "MPI", "not usable: %s", err->text);
+        doctor_problem(d, "%s", err->text);
         d->fatal++;
         return;
     }
-    fact(d, "MPI", "%s, %d rank%s on %d node%s, started by %s", world_library(world),
-         world_size(world), world_size(world) > 1 ? "s" : "", world_nodes(world),
-         world_nodes(world) > 1 ? "s" : "", d->launch.by);
-    fact(d, "PMIx", "%s", getenv("PMIX_NAMESPACE") ? "yes, from the launcher" : "not in use");
-    fact(d, "direct copies", "%s",
-         launch_may_copy() ? "allowed between ranks of a node"
-                           : "forbidden here: ranks copy twice through shared memory");
+    doctor_fact(d, "MPI", "%s, %d rank%s on %d node%s, started by %s", world_library(world),
+                world_size(world), world_size(world) > 1 ? "s" : "", world_nodes(world),
+                world_nodes(world) > 1 ? "s" : "", d->launch.by);
+    doctor_fact(d, "PMIx", "%s",
+                getenv("PMIX_NAMESPACE") ? "yes, from the launcher" : "not in use");
+    doctor_fact(d, "direct copies", "%s",
+                launch_may_copy() ? "allowed between ranks of a node"
+                                  : "forbidden here: ranks copy twice through shared memory");
 }
 
 static void look_at_processor(struct doctor *d)
@@ -153,24 +143,24 @@ static void look_at_processor(struct doctor *d)
         snprintf(levels + strlen(levels), sizeof levels - strlen(levels), "%s%s",
                  levels[0] ? ", " : "", *level);
     topology_read(&t);
-    fact(d, "processor", "%s", model);
-    fact(d, "kernels", "%s", levels);
-    fact(d, "matrix products", "%s", device_gemm_library());
-    fact(d, "cores", "%d (hardware threads %d, packages %d, NUMA nodes %d)", t.cores, t.units,
-         t.packages, t.numa_nodes);
-    fact(d, "bound to", "%d core%s (%s)%s%s", t.own_cores, t.own_cores > 1 ? "s" : "", t.binding,
-         threads ? ", OMP_NUM_THREADS=" : "", threads ? threads : "");
+    doctor_fact(d, "processor", "%s", model);
+    doctor_fact(d, "kernels", "%s", levels);
+    doctor_fact(d, "matrix products", "%s", device_gemm_library());
+    doctor_fact(d, "cores", "%d (hardware threads %d, packages %d, NUMA nodes %d)", t.cores,
+                t.units, t.packages, t.numa_nodes);
+    doctor_fact(d, "bound to", "%d core%s (%s)%s%s", t.own_cores, t.own_cores > 1 ? "s" : "",
+                t.binding, threads ? ", OMP_NUM_THREADS=" : "", threads ? threads : "");
     if (t.quota > 0)
-        fact(d, "core quota", "%.1f", t.quota);
+        doctor_fact(d, "core quota", "%.1f", t.quota);
     int ranks = d->app->world ? world_local_size(d->app->world) : 1;
     if (t.own_cores < t.cores && t.own_cores * ranks < t.cores)
-        problem(d,
-                "ranks are bound to %d of %d cores: mpirun --bind-to none, or srun "
-                "--cpus-per-task=N (before Slurm 23.11 also export SRUN_CPUS_PER_TASK=N)",
-                t.own_cores * ranks, t.cores);
+        doctor_problem(d,
+                       "ranks are bound to %d of %d cores: mpirun --bind-to none, or srun "
+                       "--cpus-per-task=N (before Slurm 23.11 also export SRUN_CPUS_PER_TASK=N)",
+                       t.own_cores * ranks, t.cores);
     if (ranks > t.cores)
-        problem(d, "%d ranks share %d cores: fine for trying out, slow for training", ranks,
-                t.cores);
+        doctor_problem(d, "%d ranks share %d cores: fine for trying out, slow for training", ranks,
+                       t.cores);
 }
 
 static void limit_text(int resource, char *text, size_t bytes)
@@ -189,12 +179,13 @@ static void look_at_limits(struct doctor *d)
     limit_text(RLIMIT_MEMLOCK, locked, sizeof locked);
     limit_text(RLIMIT_NOFILE, files, sizeof files);
     limit_text(RLIMIT_STACK, stack, sizeof stack);
-    fact(d, "limits", "locked memory %s, files %s, stack %s", locked, files, stack);
+    doctor_fact(d, "limits", "locked memory %s, files %s, stack %s", locked, files, stack);
     if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < 1024)
-        problem(d, "only %s open files allowed: ulimit -n 65536", files);
+        doctor_problem(d, "only %s open files allowed: ulimit -n 65536", files);
     if (!access("/sys/class/infiniband", F_OK) && strcmp(locked, "unlimited"))
-        problem(d, "InfiniBand needs locked memory: ulimit -l unlimited (on the compute nodes, "
-                   "Slurm: PropagateResourceLimitsExcept=MEMLOCK)");
+        doctor_problem(d,
+                       "InfiniBand needs locked memory: ulimit -l unlimited (on the compute nodes, "
+                       "Slurm: PropagateResourceLimitsExcept=MEMLOCK)");
 }
 
 static double cgroup_limit(void)
@@ -214,27 +205,28 @@ static void look_at_memory(struct doctor *d)
     double limit = cgroup_limit();
     file_value("/proc/meminfo", "MemTotal", total, sizeof total);
     file_value("/proc/meminfo", "MemAvailable", available, sizeof available);
-    fact(d, "memory", "%.1f GiB, %.1f GiB available", strtod(total, NULL) / (1 << 20),
-         strtod(available, NULL) / (1 << 20));
+    doctor_fact(d, "memory", "%.1f GiB, %.1f GiB available", strtod(total, NULL) / (1 << 20),
+                strtod(available, NULL) / (1 << 20));
     if (limit > 0)
-        fact(d, "memory limit", "%.1f GiB (control group)", limit / (1 << 30));
+        doctor_fact(d, "memory limit", "%.1f GiB (control group)", limit / (1 << 30));
     if (!file_value("/sys/kernel/mm/transparent_hugepage/enabled", NULL, huge, sizeof huge)) {
-        fact(d, "huge pages", "%s", huge);
+        doctor_fact(d, "huge pages", "%s", huge);
         if (strstr(huge, "[never]"))
-            problem(d, "transparent huge pages are off: large buffers are slower; as root: echo "
-                       "madvise > /sys/kernel/mm/transparent_hugepage/enabled");
+            doctor_problem(
+                d, "transparent huge pages are off: large buffers are slower; as root: echo "
+                   "madvise > /sys/kernel/mm/transparent_hugepage/enabled");
     }
     if (!statvfs("/dev/shm", &shm)) {
         double bytes = (double)shm.f_bavail * (double)shm.f_frsize;
         int ranks = d->app->world ? world_local_size(d->app->world) : 1;
-        fact(d, "/dev/shm", "%.1f GiB free", bytes / (1 << 30));
+        doctor_fact(d, "/dev/shm", "%.1f GiB free", bytes / (1 << 30));
         if (bytes < 32e6 * ranks)
-            problem(d,
-                    "/dev/shm has %.0f MB: MPI needs about 32 MB for each of %d rank%s; "
-                    "containers: --shm-size=1g",
-                    bytes / 1e6, ranks, ranks > 1 ? "s" : "");
+            doctor_problem(d,
+                           "/dev/shm has %.0f MB: MPI needs about 32 MB for each of %d rank%s; "
+                           "containers: --shm-size=1g",
+                           bytes / 1e6, ranks, ranks > 1 ? "s" : "");
     } else {
-        problem(d, "no /dev/shm: ranks of a node exchange data through it");
+        doctor_problem(d, "no /dev/shm: ranks of a node exchange data through it");
     }
 }
 
@@ -276,10 +268,11 @@ static int measure(struct doctor *d, struct group *g, char *a, char *b, struct e
         for (int k = COPY; k < KINDS; k++)
             best[k] = ns[k] < best[k] ? ns[k] : best[k];
     }
-    fact(d, "copy", "%.1f GB/s, every rank at once", rate(BENCH_BYTES, best[COPY]));
+    doctor_fact(d, "copy", "%.1f GB/s, every rank at once", rate(BENCH_BYTES, best[COPY]));
     if (size > 1) {
-        fact(d, "all-gather", "%.2f GB/s into every rank", rate(moved, best[GATHER]));
-        fact(d, "reduce-scatter", "%.2f GB/s into every rank, fp32", rate(moved, best[REDUCE]));
+        doctor_fact(d, "all-gather", "%.2f GB/s into every rank", rate(moved, best[GATHER]));
+        doctor_fact(d, "reduce-scatter", "%.2f GB/s into every rank, fp32",
+                    rate(moved, best[REDUCE]));
     }
     return 0;
 }
@@ -360,19 +353,19 @@ int command_doctor(struct app *app, int argc, char **argv, struct error *err)
         return error_set(err, "doctor takes no arguments, not \"%s\"", argv[1]);
     d.speaks = d.launch.task == 0;
     if (!uname(&system))
-        fact(&d, "trireme", "%s on %s, %s %s", PACKAGE_VERSION, system.nodename, system.sysname,
-             system.release);
+        doctor_fact(&d, "trireme", "%s on %s, %s %s", PACKAGE_VERSION, system.nodename,
+                    system.sysname, system.release);
     if (d.speaks)
         look_at_slurm(&d);
     if (!app_start_world(app, &start))
         d.speaks = world_rank(app->world) == 0;
     look_at_mpi(&d, &start);
-    fact(&d, "HDF5", "%s", h5_version());
+    doctor_fact(&d, "HDF5", "%s", h5_version());
     look_at_processor(&d);
     look_at_memory(&d);
     look_at_limits(&d);
-    fact(&d, "CUDA", "not in this build");
-    if (app->world && look_at_speed(&d, err))
+    doctor_look_at_gpus(&d);
+    if (app->world && (look_at_speed(&d, err) || doctor_look_at_gpu_speed(&d, err)))
         return -1;
     if (collect(&d, &all, err))
         return -1;

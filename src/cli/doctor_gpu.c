@@ -1,0 +1,112 @@
+/* doctor_gpu.c - the GPUs of this node: what they are, and whether the ranks can use them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/doctor.h"
+#include "comm/gpu.h"
+#include "comm/mesh.h"
+
+static void look_at_none(struct doctor *d, const char *why)
+{
+    doctor_fact(d, "GPUs", "none: %s", why);
+    if (!access("/proc/driver/nvidia/version", R_OK) || !access("/dev/nvidiactl", F_OK))
+        doctor_problem(
+            d,
+            "this node has a GPU driver, but no GPU can be used: %s (a driver older than "
+            "the CUDA above has to be updated; in Slurm ask for GPUs: --gpus-per-node=N)",
+            why);
+}
+
+static void look_at_one(struct doctor *d, int index)
+{
+    struct error err = {0};
+    struct device_gpu gpu;
+    char name[24];
+    if (device_gpu_describe(index, &gpu, &err)) {
+        doctor_problem(d, "%s", err.text);
+        return;
+    }
+    snprintf(name, sizeof name, "GPU %d", index);
+    doctor_fact(d, name, "%s, %.1f GiB, sm_%d%d, %d multiprocessors, at %s, uuid %s", gpu.name,
+                (double)gpu.total_bytes / (1 << 30), gpu.major, gpu.minor, gpu.multiprocessors,
+                gpu.bus, gpu.uuid);
+    if (gpu.major < 8)
+        doctor_problem(d, "GPU %d (%s) is sm_%d%d: trireme needs sm_80 (A100) or newer", index,
+                       gpu.name, gpu.major, gpu.minor);
+}
+
+/* Who reads whose memory directly, a row per GPU. */
+static void look_at_peers(struct doctor *d, int count)
+{
+    int apart = 0;
+    for (int i = 0; i < count; i++) {
+        char row[256] = "", name[24];
+        for (int j = 0; j < count; j++) {
+            int can = i == j || device_gpu_peers(i, j);
+            apart += !can;
+            size_t used = strlen(row);
+            snprintf(row + used, sizeof row - used, "%s%s", j ? " " : "",
+                     i == j ? "."
+                     : can  ? "yes"
+                            : "no");
+        }
+        snprintf(name, sizeof name, "peers of %d", i);
+        doctor_fact(d, name, "%s", row);
+    }
+    if (apart)
+        doctor_problem(d,
+                       "%d pairs of GPUs cannot read each other's memory: their transfers go "
+                       "through the host",
+                       apart / 2);
+}
+
+/* One GPU visible to each of several ranks, and not the same: the launcher hid the others. */
+static void look_at_isolation(struct doctor *d, int count)
+{
+    if (count == 1 && world_local_size(d->app->world) > 1 && !d->share_gpu)
+        doctor_problem(d,
+                       "each rank sees one GPU alone, so NCCL cannot use the links between them: "
+                       "drop --gpus-per-task and --gpu-bind, use --gpus-per-node=N "
+                       "--gpu-bind=none, and do not set CUDA_VISIBLE_DEVICES per rank");
+}
+
+/* The GPU of this rank, as training would choose it; else, to measure, any. */
+static void choose(struct doctor *d, int count)
+{
+    struct world *world = d->app->world;
+    struct error err = {0};
+    if (!gpu_everywhere(world)) {
+        doctor_problem(d, "not every rank has a GPU: device=auto computes on CPUs");
+        return;
+    }
+    if (gpu_choose(world, 0, &d->gpu, &err)) {
+        doctor_problem(d, "%s", err.text);
+        d->share_gpu = 1;
+        if (gpu_choose(world, 1, &d->gpu, &err))
+            d->gpu = -1;
+    }
+    look_at_isolation(d, count);
+}
+
+void doctor_look_at_gpus(struct doctor *d)
+{
+    char why[128] = "", text[256], library[96];
+    int count = device_gpu_count(why);
+    double gpus = count;
+    d->gpu = -1;
+    doctor_fact(d, "CUDA", "%s", device_gpu_libraries(text));
+    doctor_fact(d, "NCCL", "%s", mesh_gpu_library(library));
+    if (count == 0)
+        look_at_none(d, why);
+    for (int i = 0; i < count; i++)
+        look_at_one(d, i);
+    if (count > 1)
+        look_at_peers(d, count);
+    if (!d->app->world)
+        return;
+    world_all_reduce(d->app->world, &gpus, 1, WORLD_MAX);
+    if (gpus > 0)
+        choose(d, count);
+}

@@ -1,0 +1,216 @@
+/* doctor_gpu_speed.c - how fast the ranks' GPUs multiply, copy and transfer, all at once. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/doctor.h"
+#include "comm/mesh.h"
+#include "device/ops.h"
+
+/* Enough to fill an H200 for 0.1 ms of copying and 1.5 ms of products. */
+enum { BLOCK_BYTES = 128 << 20, MOST_DIM = 8192, LEAST_DIM = 512 };
+
+enum work { WORK_GEMM, WORK_COPY, WORK_UP, WORK_DOWN, WORK_GATHER, WORK_REDUCE, WORKS };
+
+static const enum device_stream stream_of[WORKS] = {
+    [WORK_GATHER] = DEVICE_GATHER, [WORK_REDUCE] = DEVICE_REDUCE}; /* the rest: COMPUTE */
+
+struct bench {
+    struct world *world;
+    struct mem *mem;
+    struct device *device;
+    struct device_mark *from, *to;
+    struct mesh *mesh;
+    struct group *group;
+    char *a, *b, *c, *host;
+    void *scratch;
+    size_t scratch_bytes;
+    int64_t dim;
+};
+
+static struct gemm cube(const struct bench *s)
+{
+    return (struct gemm){.dt = DTYPE_BF16,
+                         .dt_c = DTYPE_BF16,
+                         .trans_b = 1,
+                         .m = s->dim,
+                         .n = s->dim,
+                         .k = s->dim,
+                         .lda = s->dim,
+                         .ldb = s->dim,
+                         .ldc = s->dim,
+                         .a = s->a,
+                         .b = s->b,
+                         .c = s->c};
+}
+
+static int enqueue(struct bench *s, enum work work, struct error *err)
+{
+    struct comm_op op;
+    struct gemm g;
+    int64_t part = s->group ? BLOCK_BYTES / group_size(s->group) / 64 * 64 : 0;
+    switch (work) {
+    case WORK_GEMM: g = cube(s); return s->device->ops->gemm(s->device, &g, s->scratch, err);
+    case WORK_COPY: s->device->ops->copy(s->device, s->c, s->a, BLOCK_BYTES); return 0;
+    case WORK_UP: return device_upload_async(s->device, s->a, s->host, BLOCK_BYTES, err);
+    case WORK_DOWN: return device_download_async(s->device, s->host, s->a, BLOCK_BYTES, err);
+    case WORK_GATHER:
+        group_all_gather(s->group, COMM_GATHER, &op, s->c, s->c + group_rank(s->group) * part, part,
+                         DTYPE_U8);
+        return comm_wait(&op, err);
+    case WORK_REDUCE:
+        group_reduce_scatter(s->group, COMM_REDUCE, &op, (float *)s->c, s->a, part / 4, DTYPE_F32,
+                             0);
+        return comm_wait(&op, err);
+    default: return 0;
+    }
+}
+
+/* Seconds of `times` of some work, or -1. */
+static double seconds(struct bench *s, enum work work, int times, struct error *err)
+{
+    if (device_mark_record(s->device, s->from, stream_of[work], err))
+        return -1;
+    for (int i = 0; i < times; i++)
+        if (enqueue(s, work, err))
+            return -1;
+    if (device_mark_record(s->device, s->to, stream_of[work], err) || device_sync(s->device, err))
+        return -1;
+    return (double)device_mark_ns(s->device, s->from, s->to) * 1e-9;
+}
+
+/* Bytes or operations per second, all ranks at once: the slowest rank's.  0 where it failed,
+ * with err set on the ranks that saw it. */
+static double rate(struct bench *s, enum work work, double amount, struct error *err)
+{
+    enum { TIMES = 10 };
+    double result = 0;
+    world_barrier(s->world);
+    double first = seconds(s, work, 1, err); /* slow: choices, connections */
+    double extremes[] = {first, -first};
+    world_all_reduce(s->world, extremes, 2, WORLD_MIN);
+    if (extremes[0] > 0) {
+        int times = -extremes[1] < 0.1 ? TIMES : 1;
+        double all = seconds(s, work, times, err);
+        result = all > 0 ? times * amount / all : 0;
+    }
+    world_all_reduce(s->world, &result, 1, WORLD_MIN);
+    return result;
+}
+
+/* The largest cube that does not take long; an emulated or small GPU has small ones. */
+static double gemm_rate(struct bench *s, struct error *err)
+{
+    double best = 0;
+    for (s->dim = LEAST_DIM; s->dim <= MOST_DIM; s->dim *= 2) {
+        double flops = 2.0 * (double)s->dim * (double)s->dim * (double)s->dim;
+        struct gemm g = cube(s);
+        if (s->device->ops->gemm_scratch(s->device, &g) > s->scratch_bytes)
+            break;
+        double now = rate(s, WORK_GEMM, flops, err);
+        best = now > best ? now : best;
+        if (now == 0 || 8 * flops / now > 0.5)
+            break;
+    }
+    return best;
+}
+
+/* Numbers of either sign between 1/2 and 1: products of zeros are faster. */
+static void fill(struct bench *s)
+{
+    uint32_t x = 1;
+    for (size_t i = 0; i < BLOCK_BYTES / sizeof(bf16); i++) {
+        x = x * 1664525 + 1013904223;
+        ((uint16_t *)s->host)[i] = (uint16_t)(0x3f00 | (x >> 16 & 0x7f) | (x >> 31 << 15));
+    }
+}
+
+static int prepare(struct doctor *d, struct bench *s, struct error *err)
+{
+    struct device_request request = {
+        .kind = DEVICE_CUDA, .index = d->gpu, .local_ranks = world_local_size(s->world)};
+    if (device_open(&s->device, &request, err))
+        return -1;
+    s->dim = MOST_DIM;
+    struct gemm g = cube(s);
+    s->scratch_bytes = s->device->ops->gemm_scratch(s->device, &g);
+    s->a = device_alloc(s->device, s->mem, POOL_WORKSPACE, BLOCK_BYTES, err);
+    s->b = device_alloc(s->device, s->mem, POOL_WORKSPACE, BLOCK_BYTES, err);
+    s->c = device_alloc(s->device, s->mem, POOL_WORKSPACE, BLOCK_BYTES, err);
+    s->scratch = device_alloc(s->device, s->mem, POOL_WORKSPACE, s->scratch_bytes, err);
+    s->host = device_host_alloc(s->device, s->mem, POOL_HOST, BLOCK_BYTES, err);
+    s->from = device_mark_create(s->device, 1, err);
+    s->to = device_mark_create(s->device, 1, err);
+    if (!s->a || !s->b || !s->c || !s->scratch || !s->host || !s->from || !s->to)
+        return -1;
+    fill(s);
+    return device_upload(s->device, s->a, s->host, BLOCK_BYTES, err) ||
+                   device_upload(s->device, s->b, s->host, BLOCK_BYTES, err)
+               ? -1
+               : 0;
+}
+
+static void release(struct bench *s)
+{
+    struct device *device = s->device;
+    mesh_destroy(s->mesh);
+    if (!device)
+        return;
+    device_mark_destroy(device, s->from);
+    device_mark_destroy(device, s->to);
+    device_free(device, s->mem, POOL_WORKSPACE, BLOCK_BYTES, s->a);
+    device_free(device, s->mem, POOL_WORKSPACE, BLOCK_BYTES, s->b);
+    device_free(device, s->mem, POOL_WORKSPACE, BLOCK_BYTES, s->c);
+    device_free(device, s->mem, POOL_WORKSPACE, s->scratch_bytes, s->scratch);
+    device_host_free(device, s->mem, POOL_HOST, BLOCK_BYTES, s->host);
+    device_close(device);
+}
+
+/* All ranks as one group; a GPU that ranks share is measured all the same. */
+static int connect(struct doctor *d, struct bench *s, struct error *err)
+{
+    int size = world_size(s->world);
+    struct mesh_options options = {.share_gpu = d->share_gpu};
+    struct mesh_shape shape = {.degree = {1, 1, size, 1}};
+    if (mesh_create(&s->mesh, s->world, shape, err) ||
+        mesh_attach(s->mesh, s->world, s->device, s->mem, &options, err))
+        return -1;
+    s->group = mesh_group(s->mesh, MESH_SHARD);
+    return 0;
+}
+
+static int measure(struct doctor *d, struct bench *s, struct error *err)
+{
+    int size = world_size(s->world);
+    double gemm = gemm_rate(s, err), copy = rate(s, WORK_COPY, 2.0 * BLOCK_BYTES, err);
+    double up = rate(s, WORK_UP, BLOCK_BYTES, err), down = rate(s, WORK_DOWN, BLOCK_BYTES, err);
+    if (world_agree(s->world, gemm > 0 && copy > 0 && up > 0 && down > 0 ? 0 : -1, err))
+        return -1;
+    doctor_fact(d, "GPU products", "%.1f TFLOP/s bf16", gemm * 1e-12);
+    doctor_fact(d, "GPU copy", "%.0f GB/s read and written; from the host %.1f GB/s, to it %.1f",
+                copy * 1e-9, up * 1e-9, down * 1e-9);
+    if (size == 1)
+        return 0;
+    if (connect(d, s, err))
+        return -1;
+    double moved = (double)(BLOCK_BYTES / size) * (size - 1);
+    double gather = rate(s, WORK_GATHER, moved, err), reduce = rate(s, WORK_REDUCE, moved, err);
+    if (world_agree(s->world, gather > 0 && reduce > 0 ? 0 : -1, err))
+        return -1;
+    doctor_fact(d, "GPU all-gather", "%.1f GB/s into every rank", gather * 1e-9);
+    doctor_fact(d, "GPU reduce-scatter", "%.1f GB/s into every rank, fp32", reduce * 1e-9);
+    return 0;
+}
+
+int doctor_look_at_gpu_speed(struct doctor *d, struct error *err)
+{
+    struct bench s = {.world = d->app->world, .mem = &d->app->mem};
+    double gpu = d->gpu;
+    world_all_reduce(s.world, &gpu, 1, WORLD_MIN);
+    if (gpu < 0)
+        return 0;
+    int rc = world_agree(s.world, prepare(d, &s, err), err);
+    if (!rc)
+        rc = measure(d, &s, err);
+    release(&s);
+    return rc;
+}
