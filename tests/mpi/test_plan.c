@@ -1,11 +1,13 @@
 /* test_plan.c - what the plan says is what happens: bytes of every pool, resident memory, bytes
  * sent, and nothing left at the end. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/disk.h"
 #include "plan/report.h"
 #include "tests/mpi/training.h"
+#include "train/metrics.h"
 #include "train/weights.h"
 
 enum { STEPS = 3 };
@@ -76,6 +78,41 @@ static void check_resident(struct planning *p, const struct report_rank *plan)
         p->most_beside = resident - plan->total_bytes;
 }
 
+/* The last line of metrics.jsonl after a step at this speed, as if on that GPU; js_free() it. */
+static struct js *line_of(struct planning *p, struct session *s, const char *gpu,
+                          const struct metrics_step *step)
+{
+    char path[128];
+    struct error err = {0};
+    struct metrics metrics;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", p->dir);
+    snprintf(s->device->gpu, sizeof s->device->gpu, "%s", gpu);
+    CHECK(&p->c, !metrics_open(&metrics, s, path, 0, &err));
+    metrics_write(&metrics, step);
+    metrics_close(&metrics);
+    struct js *js = js_read(path, &err);
+    CHECK(&p->c, js && !remove(path));
+    return js;
+}
+
+/* The share of the peak is the model's operations over what all GPUs could have done. */
+static void check_share(struct planning *p, struct session *s)
+{
+    struct metrics_step step = {.step = 1, .tokens = 1e9, .step_ms = 500, .valid_loss = NAN};
+    struct model_flops flops = model_flops_per_token(s->model, s->config.data.seq_len);
+    double all = 989.5e12 * world_size(p->c.world);
+    if (world_rank(p->c.world) || s->layout.dtype != DTYPE_BF16)
+        return;
+    struct js *js = line_of(p, s, "NVIDIA H200", &step);
+    CHECK(&p->c, fabs(js_get_real(js, "mfu", -1) - 2e9 * flops.causal / all) < 1e-4);
+    CHECK(&p->c, fabs(js_get_real(js, "mfu_full_attention", -1) - 2e9 * flops.full / all) < 1e-4);
+    CHECK(&p->c, js_get_real(js, "mfu", -1) > 1e-3);
+    js_free(js);
+    js = line_of(p, s, "", &step);
+    CHECK(&p->c, js_get_real(js, "mfu", -1) == -1);
+    js_free(js);
+}
+
 static void check_config(struct planning *p, const char *settings)
 {
     struct error err = {0};
@@ -94,6 +131,7 @@ static void check_config(struct planning *p, const char *settings)
         check_pools(p, plan);
         check_steps(p, s, plan);
         check_resident(p, plan);
+        check_share(p, s);
     }
     session_close(s);
     report_free(&report);
