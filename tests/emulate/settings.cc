@@ -1,0 +1,26 @@
+/* settings.cc - what the emulated machine is, from the environment. */
+#include <stdlib.h>
+
+#include "private.h"
+
+static uint64_t number(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text && *text ? strtoull(text, nullptr, 0) : otherwise;
+}
+
+uint64_t emulate_seed(void)
+{
+    static const uint64_t seed = number("TRIREME_EMULATE_SEED", 1);
+    return seed;
+}
+
+int emulate_gpus(void)
+{
+    return (int)number("TRIREME_EMULATE_GPUS", 1);
+}
+
+size_t emulate_gpu_bytes(void)
+{
+    return number("TRIREME_EMULATE_BYTES", (uint64_t)4 << 30);
+}
