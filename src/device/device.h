@@ -30,7 +30,6 @@ struct device {
     const char *name;     /* of the GPU, as its driver gives it; "CPU" */
     int threads;          /* CPU threads that a kernel, or the host's part of the work, may use */
     const char *level;    /* "generic", "avx2", "avx512"; "sm_90" and the like on a GPU */
-    char gpu[96];         /* the GPU's name by its driver; "" without one */
     size_t logits_bytes;  /* a chunk of logits that suits it: caches, or enough to fill it */
     size_t reserve_bytes; /* device memory beside what is planned: context, library handles */
     void *state;          /* of the device itself (primitive caches, handles) */

@@ -50,7 +50,7 @@ static int keep_until(const char *path, int64_t step, struct error *err)
 /* What the GPUs of a run could do; not known where ranks share them. */
 static double peak_flops(const struct session *s)
 {
-    const struct machine *machine = machine_of_gpu(s->device->gpu);
+    const struct machine *machine = machine_of_gpu(s->device->name);
     if (!machine || s->config.comm.share_gpu)
         return 0;
     return world_size(s->world) * machine_peak(machine, s->layout.dtype);

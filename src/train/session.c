@@ -42,16 +42,6 @@ static int compile(struct session *s, enum session_use use, struct error *err)
     return 0;
 }
 
-static struct mesh_options mesh_options(const struct config *config)
-{
-    return (struct mesh_options){
-        .reduce = config->comm.reduce == CONFIG_REDUCE_BF16 ? COMM_REDUCE_BF16 : COMM_REDUCE_FP32,
-        .inter_node = config->comm.inter_node == CONFIG_INTER_NODE_MPI ? COMM_INTER_NODE_MPI
-                                                                       : COMM_INTER_NODE_NCCL,
-        .share_gpu = config->comm.share_gpu,
-    };
-}
-
 /* The constants of the model, such as its rotary table. */
 static int upload_table(struct session *s, struct error *err)
 {
@@ -66,6 +56,12 @@ static int upload_table(struct session *s, struct error *err)
     return rc;
 }
 
+/* Of the device's reserve, what comes after the device was opened: recordings, buffers of NCCL. */
+static size_t reserve_to_come(const struct session *s)
+{
+    return world_size(s->world) > 1 ? s->device->reserve_bytes : s->device->reserve_bytes / 4;
+}
+
 /* Whether all that was planned has room, before the first allocation. */
 static int check_room(struct session *s, struct error *err)
 {
@@ -76,11 +72,11 @@ static int check_room(struct session *s, struct error *err)
     for (int i = 0; i < 3; i++)
         if (programs[i])
             memory_join(bytes, programs[i]);
-    struct mesh_options options = mesh_options(&s->config);
+    struct mesh_options options = layout_comm(&s->config);
     bytes[POOL_COMM] += mesh_device_staging_bytes(&s->layout.shape, &options);
     if (device_memory(s->device, &total, &left, err))
         return -1;
-    return memory_fits(bytes, 0, left, err);
+    return memory_fits(bytes, reserve_to_come(s), left, err);
 }
 
 static int allocate(struct session *s, struct error *err)
@@ -116,6 +112,8 @@ static int choose_device(struct session *s, struct device_request *request, stru
     enum config_device wanted = s->config.device;
     if (wanted == CONFIG_DEVICE_AUTO && gpu_everywhere(s->world))
         wanted = CONFIG_DEVICE_CUDA;
+    if (wanted != CONFIG_DEVICE_CUDA && s->config.comm.reduce == CONFIG_REDUCE_BF16)
+        return error_set(err, "comm.reduce=bf16 is of GPUs, and device=auto found none: use fp32");
     if (wanted != CONFIG_DEVICE_CUDA)
         return 0;
     request->kind = DEVICE_CUDA;
@@ -142,7 +140,7 @@ int session_open(struct session **out, struct world *world, struct log *log, str
     s->mem = mem;
     s->config = *config;
     struct device_request request;
-    struct mesh_options options = mesh_options(config);
+    struct mesh_options options = layout_comm(config);
     int rc = choose_device(s, &request, err);
     if (!rc)
         rc = world_agree(world, prepare(s, &request, use, err), err);

@@ -46,7 +46,6 @@ static int take_gpu(struct device *d, struct error *err)
                          state->index, gpu.name, gpu.major, gpu.minor);
     snprintf(state->level, sizeof state->level, "sm_%d%d", gpu.major % 100, gpu.minor % 100);
     snprintf(state->name, sizeof state->name, "%s", gpu.name);
-    snprintf(d->gpu, sizeof d->gpu, "%s", gpu.name);
     return CUDA_CHECK(cudaSetDevice(state->index), err);
 }
 
