@@ -37,8 +37,7 @@ template <class T> struct forward_sums {
 
 /* Keys after their query get no weight; row and key are those of the lane's first element. */
 template <class T>
-static __device__ __forceinline__ void mask(struct warp_sums<T::tall, T::keys> &s, int row,
-                                            int key)
+static __device__ __forceinline__ void mask(struct warp_sums<T::tall, T::keys> &s, int row, int key)
 {
 #pragma unroll
     for (int m = 0; m < T::tall; m++)

@@ -69,8 +69,8 @@ struct attention_place {
     int rank, head;
 };
 
-static __device__ __forceinline__ struct attention_place
-attention_place_of(const struct attention_args &a, unsigned index)
+static __device__ __forceinline__ struct attention_place attention_place_of(
+    const struct attention_args &a, unsigned index)
 {
     unsigned per_section = (unsigned)a.section * (unsigned)a.blocks;
     unsigned section = index / per_section, rest = index % per_section;
@@ -86,8 +86,8 @@ void attention_simt_backward(cudaStream_t s, const struct cuda_attention *a, voi
                              const void *dout, const float *lse, const float *delta,
                              const void *qkv);
 /* delta[batch, heads, seq] = the sum of dout * o over a head; both types */
-void attention_delta(cudaStream_t s, const struct cuda_attention *a, float *delta,
-                     const void *dout, const void *o);
+void attention_delta(cudaStream_t s, const struct cuda_attention *a, float *delta, const void *dout,
+                     const void *o);
 
 static inline bool attention_on_tensor_cores(const struct cuda_attention *a)
 {
@@ -179,13 +179,12 @@ static __device__ __forceinline__ void product_of_rows(struct warp_sums<tall, n>
         uint32_t left[tall][4];
 #pragma unroll
         for (int m = 0; m < tall; m++)
-            load_matrices(left[m],
-                          a + tile_at<dim>(row + 16 * m + lane % 16, lane / 16, 2 * k));
+            load_matrices(left[m], a + tile_at<dim>(row + 16 * m + lane % 16, lane / 16, 2 * k));
 #pragma unroll
         for (int i = 0; i < n / 16; i++) {
             uint32_t right[4];
-            load_matrices(right, b + tile_at<dim>(16 * i + lane / 16 * 8 + lane % 8,
-                                                  lane / 8 % 2, 2 * k));
+            load_matrices(right,
+                          b + tile_at<dim>(16 * i + lane / 16 * 8 + lane % 8, lane / 8 % 2, 2 * k));
 #pragma unroll
             for (int m = 0; m < tall; m++) {
                 mma_bf16(c.v[m][2 * i], left[m], right);
@@ -207,8 +206,7 @@ static __device__ __forceinline__ void sum_of_rows(struct warp_sums<tall, cols> 
 #pragma unroll
         for (int i = 0; i < cols / 16; i++) {
             uint32_t right[4];
-            load_matrices_transposed(
-                right, b + tile_at<dim>(16 * k + lane % 16, lane / 16, 2 * i));
+            load_matrices_transposed(right, b + tile_at<dim>(16 * k + lane % 16, lane / 16, 2 * i));
 #pragma unroll
             for (int m = 0; m < tall; m++) {
                 mma_bf16(c.v[m][2 * i], a.v[m][k], right);

@@ -1,0 +1,318 @@
+/* attention_backward.cu - causal attention with grouped queries on tensor cores, backward.
+ *
+ * FlashAttention-2 (Dao 2023), in two passes that need no atomics, so that results are the same
+ * from run to run.  With D = rowsum(dO O), for a tile of keys and a tile of queries,
+ *   P = exp(Q K^T - lse);  dS = P (dO V^T - D);  dV += P^T dO;  dK += dS^T Q;  dQ += dS K
+ * The first pass has a thread block per tile of keys with dK and dV in registers; it goes over the
+ * queries from the diagonal on, for all query heads of the group, and works on S^T and dP^T, whose
+ * registers are the left operands of the sums as they are.  The second has a thread block per tile
+ * of queries with dQ in registers; it makes P and dS once more, which is seven products in all
+ * where five would do.  The scale of the scores is left to the end for dK and dQ.
+ */
+#include "device/cuda/attention.cuh"
+
+/* `split` warps share their keys: each has a part of the columns of dK and dV. */
+template <int dim_, int warps, int tall_, int split_, int queries_> struct key_tiles {
+    static constexpr int dim = dim_, tall = tall_, split = split_, queries = queries_;
+    static constexpr int threads = 32 * warps, keys = 16 * tall * warps / split;
+    static constexpr int part = dim / split;
+    static constexpr size_t tile_elems = (size_t)queries * dim;
+    static constexpr size_t shared_bytes =
+        sizeof(uint16_t) * (2 * keys * dim + 4 * tile_elems) + sizeof(float) * 4 * queries;
+    static_assert(keys % queries == 0 && 2 * queries <= threads, "see key_pass()");
+};
+
+template <int dim_, int warps, int tall_, int keys_> struct query_tiles {
+    static constexpr int dim = dim_, tall = tall_, keys = keys_;
+    static constexpr int threads = 32 * warps, rows = 16 * tall * warps;
+    static constexpr size_t tile_elems = (size_t)keys * dim;
+    static constexpr size_t shared_bytes = sizeof(uint16_t) * (2 * rows * dim + 4 * tile_elems);
+};
+
+struct backward_tensors {
+    uint16_t *dqkv;
+    const uint16_t *qkv, *dout;
+    const float *lse, *delta;
+};
+
+/* ---- dK and dV ---- */
+
+/* Where the queries of a tile begin: the n-th of those that a block of keys sees, head by head. */
+struct query_place {
+    const uint16_t *q, *dout;
+    const float *lse, *delta;
+    int first;
+};
+
+template <class T>
+static __device__ __forceinline__ struct query_place query_place_of(
+    const struct attention_args &a, const struct backward_tensors &t, int kv_index, int first_key,
+    int tiles, int n)
+{
+    int first = first_key + n % tiles * T::queries, batch = kv_index / a.kv_heads;
+    int head = kv_index % a.kv_heads * a.group + n / tiles;
+    int64_t position = (int64_t)batch * a.seq + first, column = (int64_t)head * a.head_dim;
+    int64_t row = ((int64_t)batch * a.heads + head) * a.seq + first;
+    return {t.qkv + position * a.qkv_row + column, t.dout + position * a.o_row + column,
+            t.lse + row, t.delta + row, first};
+}
+
+template <class T>
+static __device__ __forceinline__ void load_queries(const struct attention_args &a,
+                                                    const struct query_place &at, uint16_t *q,
+                                                    uint16_t *dout)
+{
+    int valid = a.seq - at.first;
+    tile_load<T::dim, T::queries, T::threads>(q, at.q, a.qkv_row, valid, a.head_dim);
+    tile_load<T::dim, T::queries, T::threads>(dout, at.dout, a.o_row, valid, a.head_dim);
+    async_commit();
+}
+
+/* This thread's share of lse to base 2 and D of a tile's queries, 0 after the last. */
+template <class T>
+static __device__ __forceinline__ float load_statistic(const struct attention_args &a,
+                                                       const struct query_place &at)
+{
+    int i = (int)threadIdx.x % T::queries, valid = a.seq - at.first;
+    if (threadIdx.x >= 2 * T::queries || i >= valid)
+        return 0;
+    return threadIdx.x < T::queries ? at.lse[i] * LOG2_E : at.delta[i];
+}
+
+/* Scores and dP, both transposed, become P and dS.  Row `key` and column `query` are those of the
+ * lane's first element, counted from the sequence's begin. */
+template <class T>
+static __device__ __forceinline__ void key_gradients(struct warp_sums<T::tall, T::queries> &s,
+                                                     struct warp_sums<T::tall, T::queries> &dp,
+                                                     const float *lse, const float *delta,
+                                                     float scale, int key, int query)
+{
+#pragma unroll
+    for (int i = 0; i < T::queries / 8; i++)
+#pragma unroll
+        for (int m = 0; m < T::tall; m++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                float p = exp2_fast(fmaf(s.v[m][i][e], scale, -lse[8 * i + e % 2]));
+                if (key + 16 * m + e / 2 * 8 > query + 8 * i + e % 2)
+                    p = 0;
+                s.v[m][i][e] = p;
+                dp.v[m][i][e] = p * (dp.v[m][i][e] - delta[8 * i + e % 2]);
+            }
+}
+
+/* A tile of queries for the keys of a warp; its keys are rows of k and v from `row` on. */
+template <class T>
+static __device__ __forceinline__ void key_tile(struct warp_sums<T::tall, T::part> &dk,
+                                                struct warp_sums<T::tall, T::part> &dv,
+                                                const uint16_t *k, const uint16_t *v, int row,
+                                                const uint16_t *q, const uint16_t *dout,
+                                                const float *statistics, float scale, int key,
+                                                int query)
+{
+    int lane = (int)lane_id(), column = (int)threadIdx.x / 32 % T::split * T::part;
+    struct warp_sums<T::tall, T::queries> s, dp;
+    struct warp_operand<T::tall, T::queries> weights;
+    s.clear();
+    product_of_rows<T::dim>(s, k, row, q);
+    dp.clear();
+    product_of_rows<T::dim>(dp, v, row, dout);
+    key_gradients<T>(s, dp, statistics + lane % 4 * 2, statistics + T::queries + lane % 4 * 2,
+                     scale, key + row + lane / 4, query + lane % 4 * 2);
+    weights.round(s);
+    sum_of_rows<T::dim>(dv, weights, dout + column);
+    weights.round(dp);
+    sum_of_rows<T::dim>(dk, weights, q + column);
+}
+
+template <class T>
+__global__ void __launch_bounds__(T::threads)
+    key_pass(struct attention_args a, struct backward_tensors t)
+{
+    DYNAMIC_SHARED(uint16_t, k);
+    uint16_t *v = k + T::keys * T::dim, *q = v + T::keys * T::dim;
+    uint16_t *dout = q + 2 * T::tile_elems; /* two tiles each, in turn */
+    float *statistics = reinterpret_cast<float *>(dout + 2 * T::tile_elems);
+    struct attention_place at = attention_place_of(a, blockIdx.x);
+    int first = at.rank * T::keys, valid = a.seq - first, kv = at.head % a.kv_heads;
+    int row = (int)threadIdx.x / 32 / T::split * 16 * T::tall; /* the warp's first key */
+    int column = (int)threadIdx.x / 32 % T::split * T::part;
+    int64_t keys = ((int64_t)(at.head / a.kv_heads) * a.seq + first) * a.qkv_row +
+                   (int64_t)(a.heads + kv) * a.head_dim;
+    int64_t values = keys + (int64_t)a.kv_heads * a.head_dim;
+    int tiles = (valid + T::queries - 1) / T::queries, last = tiles * a.group - 1;
+    struct query_place next = query_place_of<T>(a, t, at.head, first, tiles, 0);
+    struct warp_sums<T::tall, T::part> dk, dv;
+    dk.clear();
+    dv.clear();
+    tile_load<T::dim, T::keys, T::threads>(k, t.qkv + keys, a.qkv_row, valid, a.head_dim);
+    tile_load<T::dim, T::keys, T::threads>(v, t.qkv + values, a.qkv_row, valid, a.head_dim);
+    load_queries<T>(a, next, q, dout);
+    float statistic = load_statistic<T>(a, next);
+    if (threadIdx.x < 2 * T::queries)
+        statistics[threadIdx.x] = statistic;
+    for (int n = 0; n <= last; n++) {
+        int now = n % 2, then = 1 - now, query = next.first;
+        async_wait<0>();
+        __syncthreads(); /* tile n is there, and nobody reads tile n - 1 any more */
+        if (n < last) {
+            next = query_place_of<T>(a, t, at.head, first, tiles, n + 1);
+            load_queries<T>(a, next, q + then * T::tile_elems, dout + then * T::tile_elems);
+            statistic = load_statistic<T>(a, next);
+        }
+        if (row < valid && first + row < query + T::queries)
+            key_tile<T>(dk, dv, k, v, row, q + now * T::tile_elems, dout + now * T::tile_elems,
+                        statistics + now * 2 * T::queries, a.scale * LOG2_E, first, query);
+        if (threadIdx.x < 2 * T::queries)
+            statistics[then * 2 * T::queries + threadIdx.x] = statistic;
+    }
+    __syncthreads();
+    tile_store<T::dim>(t.dqkv + keys + column, a.qkv_row, dk, a.scale, k + column, row, valid,
+                       a.head_dim - column);
+    tile_store<T::dim>(t.dqkv + values + column, a.qkv_row, dv, 1.0f, v + column, row, valid,
+                       a.head_dim - column);
+}
+
+/* ---- dQ ---- */
+
+/* lse to base 2 and D of a lane's rows, indexed as in warp_sums and 1 for the rows 8 below. */
+template <class T> struct query_statistics {
+    float lse[T::tall][2], delta[T::tall][2];
+
+    __device__ __forceinline__ void load(const float *from_lse, const float *from_delta, int row,
+                                         int valid)
+    {
+#pragma unroll
+        for (int m = 0; m < T::tall; m++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                int r = row + 16 * m + 8 * half;
+                lse[m][half] = r < valid ? from_lse[r] * LOG2_E : 0;
+                delta[m][half] = r < valid ? from_delta[r] : 0;
+            }
+    }
+};
+
+/* dP becomes dS; row and key are those of the lane's first element. */
+template <class T>
+static __device__ __forceinline__ void query_gradients(struct warp_sums<T::tall, T::keys> &dp,
+                                                       const struct warp_sums<T::tall, T::keys> &s,
+                                                       const struct query_statistics<T> &of,
+                                                       float scale, int row, int key)
+{
+#pragma unroll
+    for (int m = 0; m < T::tall; m++)
+#pragma unroll
+        for (int i = 0; i < T::keys / 8; i++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                float p = exp2_fast(fmaf(s.v[m][i][e], scale, -of.lse[m][e / 2]));
+                if (key + 8 * i + e % 2 > row + 16 * m + e / 2 * 8)
+                    p = 0;
+                dp.v[m][i][e] = p * (dp.v[m][i][e] - of.delta[m][e / 2]);
+            }
+}
+
+/* A tile of keys for the queries of a warp, rows of q and dout from `row` on. */
+template <class T>
+static __device__ __forceinline__ void query_tile(struct warp_sums<T::tall, T::dim> &dq,
+                                                  const struct query_statistics<T> &statistics,
+                                                  const uint16_t *q, const uint16_t *dout, int row,
+                                                  const uint16_t *k, const uint16_t *v, float scale,
+                                                  int query, int key)
+{
+    int lane = (int)lane_id();
+    struct warp_sums<T::tall, T::keys> s, dp;
+    struct warp_operand<T::tall, T::keys> weights;
+    s.clear();
+    product_of_rows<T::dim>(s, q, row, k);
+    dp.clear();
+    product_of_rows<T::dim>(dp, dout, row, v);
+    query_gradients<T>(dp, s, statistics, scale, query + row + lane / 4, key + lane % 4 * 2);
+    weights.round(dp);
+    sum_of_rows<T::dim>(dq, weights, k);
+}
+
+template <class T>
+static __device__ __forceinline__ void load_keys(const struct attention_args &a,
+                                                 const uint16_t *keys, int key, uint16_t *k,
+                                                 uint16_t *v)
+{
+    const uint16_t *from = keys + (int64_t)key * a.qkv_row;
+    const uint16_t *values = from + (int64_t)a.kv_heads * a.head_dim;
+    tile_load<T::dim, T::keys, T::threads>(k, from, a.qkv_row, a.seq - key, a.head_dim);
+    tile_load<T::dim, T::keys, T::threads>(v, values, a.qkv_row, a.seq - key, a.head_dim);
+    async_commit();
+}
+
+template <class T>
+__global__ void __launch_bounds__(T::threads)
+    query_pass(struct attention_args a, struct backward_tensors t)
+{
+    DYNAMIC_SHARED(uint16_t, q);
+    uint16_t *dout = q + T::rows * T::dim, *k = dout + T::rows * T::dim;
+    uint16_t *v = k + 2 * T::tile_elems; /* two tiles each, in turn */
+    struct attention_place at = attention_place_of(a, blockIdx.x);
+    int first = (a.blocks - 1 - at.rank) * T::rows, valid = a.seq - first;
+    int batch = at.head / a.heads, head = at.head % a.heads;
+    int row = (int)threadIdx.x / 32 * 16 * T::tall, last = first + row + 16 * T::tall - 1;
+    int end = valid < T::rows ? a.seq : first + T::rows;
+    int64_t sequence = (int64_t)batch * a.seq;
+    int64_t queries = (sequence + first) * a.qkv_row + (int64_t)head * a.head_dim;
+    int64_t outputs = (sequence + first) * a.o_row + (int64_t)head * a.head_dim;
+    int64_t rows = (int64_t)at.head * a.seq + first;
+    const uint16_t *keys =
+        t.qkv + sequence * a.qkv_row + (int64_t)(a.heads + head / a.group) * a.head_dim;
+    struct query_statistics<T> statistics;
+    struct warp_sums<T::tall, T::dim> dq;
+    dq.clear();
+    tile_load<T::dim, T::rows, T::threads>(q, t.qkv + queries, a.qkv_row, valid, a.head_dim);
+    tile_load<T::dim, T::rows, T::threads>(dout, t.dout + outputs, a.o_row, valid, a.head_dim);
+    load_keys<T>(a, keys, 0, k, v);
+    statistics.load(t.lse + rows, t.delta + rows, row + (int)lane_id() / 4, valid);
+    for (int key = 0; key < end; key += T::keys) {
+        int now = key / T::keys % 2, then = 1 - now;
+        async_wait<0>();
+        __syncthreads(); /* this tile is there, and nobody reads the one before any more */
+        if (key + T::keys < end)
+            load_keys<T>(a, keys, key + T::keys, k + then * T::tile_elems,
+                         v + then * T::tile_elems);
+        if (row < valid && key <= last)
+            query_tile<T>(dq, statistics, q, dout, row, k + now * T::tile_elems,
+                          v + now * T::tile_elems, a.scale * LOG2_E, first, key);
+    }
+    tile_store<T::dim>(t.dqkv + queries, a.qkv_row, dq, a.scale, q, row, valid, a.head_dim);
+}
+
+/* ---- launching ---- */
+
+template <class K, class Q>
+static void run(cudaStream_t s, const struct cuda_attention *a, const struct backward_tensors *t)
+{
+    struct attention_args by_key = attention_key_args(a, K::keys);
+    struct attention_args by_query = attention_query_args(a, Q::rows);
+    ALLOW_SHARED(key_pass<K>, K::shared_bytes);
+    LAUNCH(key_pass<K>, attention_grid(&by_key), K::threads, K::shared_bytes, s, by_key, *t);
+    ALLOW_SHARED(query_pass<Q>, Q::shared_bytes);
+    LAUNCH(query_pass<Q>, attention_grid(&by_query), Q::threads, Q::shared_bytes, s, by_query, *t);
+}
+
+void cuda_attention_backward(cudaStream_t s, const struct cuda_attention *a, void *dqkv,
+                             const void *dout, const void *o, const float *lse, const void *qkv,
+                             void *scratch)
+{
+    float *delta = (float *)scratch;
+    struct backward_tensors t = {(uint16_t *)dqkv, (const uint16_t *)qkv, (const uint16_t *)dout,
+                                 lse, delta};
+    attention_delta(s, a, delta, dout, o);
+    if (!attention_on_tensor_cores(a))
+        attention_simt_backward(s, a, dqkv, dout, lse, delta, qkv);
+    else if (a->head_dim <= 64)
+        run<key_tiles<64, 4, 2, 1, 32>, query_tiles<64, 4, 2, 32>>(s, a, &t);
+    else if (a->head_dim <= 96)
+        run<key_tiles<96, 8, 1, 1, 64>, query_tiles<96, 4, 2, 32>>(s, a, &t);
+    else if (a->head_dim <= 128)
+        run<key_tiles<128, 8, 1, 1, 32>, query_tiles<128, 4, 2, 32>>(s, a, &t);
+    else
+        run<key_tiles<256, 8, 1, 2, 16>, query_tiles<256, 4, 1, 16>>(s, a, &t);
+}

@@ -1,0 +1,466 @@
+/* attention_fp32.cu - causal attention with grouped queries without tensor cores: fp32, and bf16
+ * where head_dim is no multiple of 8.
+ *
+ * The algorithms of attention.cu and attention_backward.cu on fp32 tiles in shared memory.  A
+ * thread block is 16 threads across and 8 down.  Of a product of two tiles' rows a thread has rows
+ * y + 8 i and columns x + 16 j; of sums over rows, the same rows and columns 4 x + 64 c to
+ * 4 x + 64 c + 3.  Rows are padded by 16 bytes, so that rows next to each other lie in different
+ * banks.
+ */
+#include "device/cuda/attention.cuh"
+
+enum { ACROSS = 16, DOWN = 8, THREADS = ACROSS * DOWN };
+
+/* E is how elements are stored, float or uint16_t; tiles are [rows][dim]. */
+template <class E_, int dim_, int rows_> struct simt_tiles {
+    using E = E_;
+    static constexpr int dim = dim_, rows = rows_;
+    static constexpr int high = rows / DOWN, wide = rows / ACROSS, parts = dim / 64;
+    static constexpr int stride = dim + 4, weight_stride = rows + 4;
+    static constexpr int tile_elems = rows * stride, weight_elems = rows * weight_stride;
+    static constexpr size_t forward_bytes = sizeof(float) * (2 * tile_elems + weight_elems);
+    static constexpr size_t key_bytes = sizeof(float) * (4 * tile_elems + 2 * weight_elems);
+    static constexpr size_t query_bytes = sizeof(float) * (4 * tile_elems + weight_elems);
+};
+
+template <class E> struct simt_tensors {
+    E *dqkv;
+    const E *qkv, *dout;
+    const float *lse, *delta;
+};
+
+static __device__ __forceinline__ int across()
+{
+    return (int)threadIdx.x % ACROSS;
+}
+
+static __device__ __forceinline__ int down()
+{
+    return (int)threadIdx.x / ACROSS;
+}
+
+static __device__ __forceinline__ float2 pair_load(const float *from)
+{
+    return *reinterpret_cast<const float2 *>(from);
+}
+
+static __device__ __forceinline__ float2 pair_load(const uint16_t *from)
+{
+    uint32_t pair = *reinterpret_cast<const uint32_t *>(from);
+    return make_float2(bf16_low(pair), bf16_high(pair));
+}
+
+static __device__ __forceinline__ void pair_store(float *to, float low, float high)
+{
+    *reinterpret_cast<float2 *>(to) = make_float2(low, high);
+}
+
+static __device__ __forceinline__ void pair_store(uint16_t *to, float low, float high)
+{
+    *reinterpret_cast<uint32_t *>(to) = bf16_pair(low, high);
+}
+
+static __device__ __forceinline__ void load4(float to[4], const float *from)
+{
+    float4 four = *reinterpret_cast<const float4 *>(from);
+    to[0] = four.x;
+    to[1] = four.y;
+    to[2] = four.z;
+    to[3] = four.w;
+}
+
+/* A tile of one head's rows, zeros from row `valid` and column head_dim on. */
+template <class T>
+static __device__ __forceinline__ void simt_load(float *tile, const typename T::E *from, int row,
+                                                 int valid, int head_dim)
+{
+    constexpr int pairs = T::dim / 2;
+    for (int i = (int)threadIdx.x; i < T::rows * pairs; i += THREADS) {
+        int r = i / pairs, column = 2 * (i % pairs);
+        float2 pair = make_float2(0, 0);
+        if (r < valid && column < head_dim)
+            pair = pair_load(from + (int64_t)r * row + column);
+        pair_store(tile + r * T::stride + column, pair.x, pair.y);
+    }
+}
+
+/* s = a b^T */
+template <class T>
+static __device__ __forceinline__ void simt_product(float s[T::high][T::wide], const float *a,
+                                                    const float *b)
+{
+    a += down() * T::stride;
+    b += across() * T::stride;
+    for (int i = 0; i < T::high; i++)
+        for (int j = 0; j < T::wide; j++)
+            s[i][j] = 0;
+#pragma unroll 2
+    for (int d = 0; d < T::dim; d += 4) {
+        float left[T::high][4], right[T::wide][4];
+        for (int i = 0; i < T::high; i++)
+            load4(left[i], a + i * DOWN * T::stride + d);
+        for (int j = 0; j < T::wide; j++)
+            load4(right[j], b + j * ACROSS * T::stride + d);
+        for (int i = 0; i < T::high; i++)
+            for (int j = 0; j < T::wide; j++)
+                for (int e = 0; e < 4; e++)
+                    s[i][j] = fmaf(left[i][e], right[j][e], s[i][j]);
+    }
+}
+
+/* A thread's part of sums over rows. */
+template <class T> struct simt_sums {
+    float v[T::high][T::parts][4];
+
+    __device__ __forceinline__ void clear()
+    {
+        for (int i = 0; i < T::high; i++)
+            for (int c = 0; c < T::parts; c++)
+                for (int e = 0; e < 4; e++)
+                    v[i][c][e] = 0;
+    }
+
+    __device__ __forceinline__ void multiply(int i, float by)
+    {
+        for (int c = 0; c < T::parts; c++)
+            for (int e = 0; e < 4; e++)
+                v[i][c][e] *= by;
+    }
+
+    /* += weights [rows][rows] times tile b */
+    __device__ __forceinline__ void add(const float *weights, const float *b)
+    {
+        weights += down() * T::weight_stride;
+        b += across() * 4;
+        for (int k = 0; k < T::rows; k += 4) {
+            float weight[T::high][4];
+            for (int i = 0; i < T::high; i++)
+                load4(weight[i], weights + i * DOWN * T::weight_stride + k);
+            for (int e = 0; e < 4; e++)
+                for (int c = 0; c < T::parts; c++) {
+                    float right[4];
+                    load4(right, b + (k + e) * T::stride + 64 * c);
+                    for (int i = 0; i < T::high; i++)
+                        for (int f = 0; f < 4; f++)
+                            v[i][c][f] = fmaf(weight[i][e], right[f], v[i][c][f]);
+                }
+        }
+    }
+
+    /* Rows below `valid` times factor. */
+    __device__ __forceinline__ void store(typename T::E *to, int row, int valid, int head_dim,
+                                          float factor) const
+    {
+        for (int i = 0; i < T::high; i++)
+            for (int c = 0; c < T::parts; c++)
+                for (int e = 0; e < 4; e += 2) {
+                    int r = down() + DOWN * i, column = 4 * across() + 64 * c + e;
+                    if (r < valid && column < head_dim)
+                        pair_store(to + (int64_t)r * row + column, v[i][c][e] * factor,
+                                   v[i][c][e + 1] * factor);
+                }
+    }
+};
+
+template <class T>
+static __device__ __forceinline__ void simt_put(float *weights, const float s[T::high][T::wide])
+{
+    for (int i = 0; i < T::high; i++)
+        for (int j = 0; j < T::wide; j++)
+            weights[(down() + DOWN * i) * T::weight_stride + across() + ACROSS * j] = s[i][j];
+}
+
+/* ---- forward ---- */
+
+static __device__ __forceinline__ float max_across(float x)
+{
+    for (int step = ACROSS / 2; step > 0; step /= 2)
+        x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, step));
+    return x;
+}
+
+static __device__ __forceinline__ float sum_across(float x)
+{
+    for (int step = ACROSS / 2; step > 0; step /= 2)
+        x += __shfl_xor_sync(ALL_LANES, x, step);
+    return x;
+}
+
+/* Scores become weights in place; `ahead` is how far the first key is before the first query. */
+template <class T>
+static __device__ __forceinline__ void simt_softmax(float s[T::high][T::wide], float top[T::high],
+                                                    float sum[T::high], struct simt_sums<T> &o,
+                                                    float scale, int ahead)
+{
+    for (int i = 0; i < T::high; i++) {
+        float old = top[i], most = old, total = 0;
+        for (int j = 0; j < T::wide; j++) {
+            if (across() + ACROSS * j > down() + DOWN * i + ahead)
+                s[i][j] = -INFINITY;
+            most = fmaxf(most, s[i][j]);
+        }
+        top[i] = most = max_across(most);
+        for (int j = 0; j < T::wide; j++) {
+            s[i][j] = exp2_fast(fmaf(s[i][j], scale, -most * scale));
+            total += s[i][j];
+        }
+        float shrink = exp2_fast((old - most) * scale);
+        sum[i] = fmaf(sum[i], shrink, total);
+        o.multiply(i, shrink);
+    }
+}
+
+template <class T>
+__global__ void __launch_bounds__(THREADS)
+    simt_forward(struct attention_args a, typename T::E *out, float *lse, const typename T::E *qkv)
+{
+    DYNAMIC_SHARED(float, q);
+    float *kv = q + T::tile_elems, *weights = kv + T::tile_elems;
+    struct attention_place at = attention_place_of(a, blockIdx.x);
+    int first = (a.blocks - 1 - at.rank) * T::rows, valid = a.seq - first;
+    int head = at.head % a.heads, end = valid < T::rows ? a.seq : first + T::rows;
+    int64_t sequence = (int64_t)(at.head / a.heads) * a.seq;
+    const typename T::E *queries =
+        qkv + (sequence + first) * a.qkv_row + (int64_t)head * a.head_dim;
+    const typename T::E *keys =
+        qkv + sequence * a.qkv_row + (int64_t)(a.heads + head / a.group) * a.head_dim;
+    struct simt_sums<T> o;
+    float top[T::high], sum[T::high];
+    for (int i = 0; i < T::high; i++) {
+        top[i] = -INFINITY;
+        sum[i] = 0;
+    }
+    o.clear();
+    simt_load<T>(q, queries, a.qkv_row, valid, a.head_dim);
+    for (int key = 0; key < end; key += T::rows) {
+        const typename T::E *from = keys + (int64_t)key * a.qkv_row;
+        float s[T::high][T::wide];
+        simt_load<T>(kv, from, a.qkv_row, a.seq - key, a.head_dim);
+        __syncthreads();
+        simt_product<T>(s, q, kv);
+        simt_softmax<T>(s, top, sum, o, a.scale * LOG2_E, first - key);
+        simt_put<T>(weights, s);
+        __syncthreads();
+        simt_load<T>(kv, from + (int64_t)a.kv_heads * a.head_dim, a.qkv_row, a.seq - key,
+                     a.head_dim);
+        __syncthreads();
+        o.add(weights, kv);
+        __syncthreads();
+    }
+    for (int i = 0; i < T::high; i++) {
+        int r = down() + DOWN * i;
+        float total = sum_across(sum[i]);
+        if (across() == 0 && r < valid)
+            lse[(int64_t)at.head * a.seq + first + r] = fmaf(top[i], a.scale, logf(total));
+        o.multiply(i, 1.0f / total);
+    }
+    o.store(out + (sequence + first) * a.o_row + (int64_t)head * a.head_dim, a.o_row, valid,
+            a.head_dim, 1.0f);
+}
+
+/* ---- backward ---- */
+
+/* Scores and dP become P and dS.  Element [i][j] is of a query and a key: the rows are keys and
+ * the columns queries, or the other way round; lse and delta are at the queries' first. */
+template <class T, bool rows_are_keys>
+static __device__ __forceinline__ void simt_gradients(float s[T::high][T::wide],
+                                                      float dp[T::high][T::wide], const float *lse,
+                                                      const float *delta, float scale, int row,
+                                                      int column, int seq)
+{
+    for (int i = 0; i < T::high; i++)
+        for (int j = 0; j < T::wide; j++) {
+            int r = down() + DOWN * i, c = across() + ACROSS * j, query = rows_are_keys ? c : r;
+            int past = rows_are_keys ? (column + c) - (row + r) : (row + r) - (column + c);
+            bool valid = (rows_are_keys ? column : row) + query < seq;
+            float p = exp2_fast(fmaf(s[i][j], scale, valid ? -lse[query] * LOG2_E : 0));
+            s[i][j] = past < 0 ? 0 : p;
+            dp[i][j] = s[i][j] * (dp[i][j] - (valid ? delta[query] : 0));
+        }
+}
+
+template <class T>
+__global__ void __launch_bounds__(THREADS)
+    simt_key_pass(struct attention_args a, struct simt_tensors<typename T::E> t)
+{
+    DYNAMIC_SHARED(float, k);
+    float *v = k + T::tile_elems, *q = v + T::tile_elems, *dout = q + T::tile_elems;
+    float *weights = dout + T::tile_elems, *changes = weights + T::weight_elems;
+    struct attention_place at = attention_place_of(a, blockIdx.x);
+    int first = at.rank * T::rows, valid = a.seq - first, kv = at.head % a.kv_heads;
+    int64_t batch = at.head / a.kv_heads, sequence = batch * a.seq;
+    int64_t keys = (sequence + first) * a.qkv_row + (int64_t)(a.heads + kv) * a.head_dim;
+    int64_t values = keys + (int64_t)a.kv_heads * a.head_dim;
+    struct simt_sums<T> dk, dv;
+    dk.clear();
+    dv.clear();
+    simt_load<T>(k, t.qkv + keys, a.qkv_row, valid, a.head_dim);
+    simt_load<T>(v, t.qkv + values, a.qkv_row, valid, a.head_dim);
+    for (int head = kv * a.group; head < (kv + 1) * a.group; head++)
+        for (int query = first; query < a.seq; query += T::rows) {
+            int64_t position = sequence + query, column = (int64_t)head * a.head_dim;
+            int64_t row = (batch * a.heads + head) * a.seq + query;
+            float s[T::high][T::wide], dp[T::high][T::wide];
+            __syncthreads();
+            simt_load<T>(q, t.qkv + position * a.qkv_row + column, a.qkv_row, a.seq - query,
+                         a.head_dim);
+            simt_load<T>(dout, t.dout + position * a.o_row + column, a.o_row, a.seq - query,
+                         a.head_dim);
+            __syncthreads();
+            simt_product<T>(s, k, q);
+            simt_product<T>(dp, v, dout);
+            simt_gradients<T, true>(s, dp, t.lse + row, t.delta + row, a.scale * LOG2_E, first,
+                                    query, a.seq);
+            simt_put<T>(weights, s);
+            simt_put<T>(changes, dp);
+            __syncthreads();
+            dv.add(weights, dout);
+            dk.add(changes, q);
+        }
+    dk.store(t.dqkv + keys, a.qkv_row, valid, a.head_dim, a.scale);
+    dv.store(t.dqkv + values, a.qkv_row, valid, a.head_dim, 1.0f);
+}
+
+template <class T>
+__global__ void __launch_bounds__(THREADS)
+    simt_query_pass(struct attention_args a, struct simt_tensors<typename T::E> t)
+{
+    DYNAMIC_SHARED(float, q);
+    float *dout = q + T::tile_elems, *k = dout + T::tile_elems, *v = k + T::tile_elems;
+    float *changes = v + T::tile_elems;
+    struct attention_place at = attention_place_of(a, blockIdx.x);
+    int first = (a.blocks - 1 - at.rank) * T::rows, valid = a.seq - first;
+    int head = at.head % a.heads, end = valid < T::rows ? a.seq : first + T::rows;
+    int64_t sequence = (int64_t)(at.head / a.heads) * a.seq, column = (int64_t)head * a.head_dim;
+    int64_t queries = (sequence + first) * a.qkv_row + column;
+    int64_t outputs = (sequence + first) * a.o_row + column;
+    int64_t row = (int64_t)at.head * a.seq + first;
+    const typename T::E *keys =
+        t.qkv + sequence * a.qkv_row + (int64_t)(a.heads + head / a.group) * a.head_dim;
+    struct simt_sums<T> dq;
+    dq.clear();
+    simt_load<T>(q, t.qkv + queries, a.qkv_row, valid, a.head_dim);
+    simt_load<T>(dout, t.dout + outputs, a.o_row, valid, a.head_dim);
+    for (int key = 0; key < end; key += T::rows) {
+        const typename T::E *from = keys + (int64_t)key * a.qkv_row;
+        float s[T::high][T::wide], dp[T::high][T::wide];
+        __syncthreads();
+        simt_load<T>(k, from, a.qkv_row, a.seq - key, a.head_dim);
+        simt_load<T>(v, from + (int64_t)a.kv_heads * a.head_dim, a.qkv_row, a.seq - key,
+                     a.head_dim);
+        __syncthreads();
+        simt_product<T>(s, q, k);
+        simt_product<T>(dp, dout, v);
+        simt_gradients<T, false>(s, dp, t.lse + row, t.delta + row, a.scale * LOG2_E, first, key,
+                                 a.seq);
+        simt_put<T>(changes, dp);
+        __syncthreads();
+        dq.add(changes, k);
+    }
+    dq.store(t.dqkv + queries, a.qkv_row, valid, a.head_dim, a.scale);
+}
+
+/* A warp per position and head, which lie one behind the other in dout and o. */
+template <class E>
+__global__ void __launch_bounds__(THREADS)
+    delta_kernel(float *delta, const E *dout, const E *o, int64_t rows, int heads, int seq,
+                 int head_dim)
+{
+    int64_t row = (int64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
+    if (row >= rows)
+        return;
+    float sum = 0;
+    for (int i = 2 * (int)lane_id(); i < head_dim; i += 64) {
+        float2 x = pair_load(dout + row * head_dim + i), y = pair_load(o + row * head_dim + i);
+        sum = fmaf(x.x, y.x, fmaf(x.y, y.y, sum));
+    }
+    for (int step = 16; step > 0; step /= 2)
+        sum += __shfl_xor_sync(ALL_LANES, sum, step);
+    int64_t position = row / heads, batch = position / seq;
+    if (lane_id() == 0)
+        delta[(batch * heads + row % heads) * seq + position % seq] = sum;
+}
+
+/* ---- launching ---- */
+
+template <class T>
+static void run_forward(cudaStream_t s, const struct cuda_attention *a, void *o, float *lse,
+                        const void *qkv)
+{
+    struct attention_args args = attention_query_args(a, T::rows);
+    ALLOW_SHARED(simt_forward<T>, T::forward_bytes);
+    LAUNCH(simt_forward<T>, attention_grid(&args), THREADS, T::forward_bytes, s, args,
+           (typename T::E *)o, lse, (const typename T::E *)qkv);
+}
+
+template <class E>
+static void forward(cudaStream_t s, const struct cuda_attention *a, void *o, float *lse,
+                    const void *qkv)
+{
+    if (a->head_dim <= 64)
+        run_forward<simt_tiles<E, 64, 32>>(s, a, o, lse, qkv);
+    else if (a->head_dim <= 128)
+        run_forward<simt_tiles<E, 128, 32>>(s, a, o, lse, qkv);
+    else
+        run_forward<simt_tiles<E, 256, 32>>(s, a, o, lse, qkv);
+}
+
+void attention_simt(cudaStream_t s, const struct cuda_attention *a, void *o, float *lse,
+                    const void *qkv)
+{
+    if (a->dt == DTYPE_BF16)
+        forward<uint16_t>(s, a, o, lse, qkv);
+    else
+        forward<float>(s, a, o, lse, qkv);
+}
+
+template <class T>
+static void run_backward(cudaStream_t s, const struct cuda_attention *a,
+                         const struct simt_tensors<typename T::E> *t)
+{
+    struct attention_args by_key = attention_key_args(a, T::rows);
+    struct attention_args by_query = attention_query_args(a, T::rows);
+    ALLOW_SHARED(simt_key_pass<T>, T::key_bytes);
+    LAUNCH(simt_key_pass<T>, attention_grid(&by_key), THREADS, T::key_bytes, s, by_key, *t);
+    ALLOW_SHARED(simt_query_pass<T>, T::query_bytes);
+    LAUNCH(simt_query_pass<T>, attention_grid(&by_query), THREADS, T::query_bytes, s, by_query, *t);
+}
+
+template <class E>
+static void backward(cudaStream_t s, const struct cuda_attention *a, void *dqkv, const void *dout,
+                     const float *lse, const float *delta, const void *qkv)
+{
+    struct simt_tensors<E> t = {
+        (E *)dqkv, (const E *)qkv, (const E *)dout, lse, delta
+    };
+    if (a->head_dim <= 64)
+        run_backward<simt_tiles<E, 64, 32>>(s, a, &t);
+    else if (a->head_dim <= 128)
+        run_backward<simt_tiles<E, 128, 32>>(s, a, &t);
+    else
+        run_backward<simt_tiles<E, 256, 16>>(s, a, &t);
+}
+
+void attention_simt_backward(cudaStream_t s, const struct cuda_attention *a, void *dqkv,
+                             const void *dout, const float *lse, const float *delta,
+                             const void *qkv)
+{
+    if (a->dt == DTYPE_BF16)
+        backward<uint16_t>(s, a, dqkv, dout, lse, delta, qkv);
+    else
+        backward<float>(s, a, dqkv, dout, lse, delta, qkv);
+}
+
+void attention_delta(cudaStream_t s, const struct cuda_attention *a, float *delta, const void *dout,
+                     const void *o)
+{
+    int64_t rows = a->batch * a->seq * a->heads, warps = THREADS / 32;
+    unsigned grid = (unsigned)((rows + warps - 1) / warps);
+    int heads = (int)a->heads, seq = (int)a->seq, dim = (int)a->head_dim;
+    if (a->dt == DTYPE_BF16)
+        LAUNCH(delta_kernel<uint16_t>, grid, THREADS, 0, s, delta, (const uint16_t *)dout,
+               (const uint16_t *)o, rows, heads, seq, dim);
+    else
+        LAUNCH(delta_kernel<float>, grid, THREADS, 0, s, delta, (const float *)dout,
+               (const float *)o, rows, heads, seq, dim);
+}
