@@ -113,6 +113,7 @@ static void gather_alone(struct comm_op *op)
 }
 
 const struct comm_kind kind_all_gather = {.name = "all-gather",
+                                          .call = CALL_ALL_GATHER,
                                           .plan = gather_plan,
                                           .limit = limit_room,
                                           .transfer = gather_transfer,
@@ -163,6 +164,7 @@ static void reduce_alone(struct comm_op *op)
 }
 
 const struct comm_kind kind_reduce_scatter = {.name = "reduce-scatter",
+                                              .call = CALL_REDUCE_SCATTER,
                                               .plan = reduce_plan,
                                               .limit = reduce_limit,
                                               .transfer = reduce_transfer,
@@ -231,6 +233,7 @@ static void both_retired(struct comm_op *op, int64_t index)
 }
 
 const struct comm_kind kind_all_reduce = {.name = "all-reduce",
+                                          .call = CALL_ALL_REDUCE,
                                           .plan = both_plan,
                                           .limit = both_limit,
                                           .transfer = both_transfer,
@@ -261,6 +264,7 @@ static void small_retired(struct comm_op *op, int64_t index)
 }
 
 const struct comm_kind kind_all_reduce_small = {.name = "all-reduce",
+                                                .call = CALL_ALL_REDUCE,
                                                 .plan = small_plan,
                                                 .limit = limit_room,
                                                 .transfer = small_transfer,
@@ -300,6 +304,7 @@ static void tree_transfer(const struct comm_op *op, int64_t index, struct transf
 }
 
 const struct comm_kind kind_broadcast = {.name = "broadcast",
+                                         .call = CALL_BROADCAST,
                                          .plan = tree_plan,
                                          .limit = tree_limit,
                                          .transfer = tree_transfer,
@@ -328,6 +333,7 @@ static void recv_transfer(const struct comm_op *op, int64_t index, struct transf
 }
 
 const struct comm_kind kind_send = {.name = "send",
+                                    .call = CALL_SEND,
                                     .message = 1,
                                     .plan = message_plan,
                                     .limit = limit_room,
@@ -335,6 +341,7 @@ const struct comm_kind kind_send = {.name = "send",
                                     .alone = copy_nothing};
 
 const struct comm_kind kind_recv = {.name = "receive",
+                                    .call = CALL_RECV,
                                     .message = 1,
                                     .plan = message_plan,
                                     .limit = limit_room,

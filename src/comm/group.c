@@ -232,30 +232,68 @@ static void prepare(struct group *g, struct comm_op *op, const void *send, void 
     op->dtype = dtype;
 }
 
-/* Complete op without any work, with the error set or not. */
-static void finish_at_once(struct comm_op *op)
+/* Also without any work. */
+void transport_finish(struct comm_op *op)
 {
     op->start_ns = op->end_ns = clock_ns();
     op->done = 1;
 }
 
-void group_start(struct group *g, int lane, struct comm_op *op, const struct comm_kind *kind)
+/* Payload of an operation that a library carries out, counted as if mpi.c had. */
+static int64_t sent_bytes(const struct comm_op *op)
 {
-    struct thread *thread = g->world ? g->world->thread : NULL;
+    int64_t bytes = op->elems * (int64_t)dtype_bytes(op->dtype);
+    int size = op->group->size, rank = op->group->rank;
+    int64_t place = (rank - op->peer + size) % size; /* in the tree of a broadcast */
+    switch (op->kind->call) {
+    case CALL_ALL_GATHER:
+    case CALL_REDUCE_SCATTER: return (size - 1) * bytes;
+    case CALL_ALL_REDUCE: return group_all_reduce_sent(size, rank, op->elems, op->dtype);
+    case CALL_BROADCAST: return ((2 * place + 1 < size) + (2 * place + 2 < size)) * bytes;
+    case CALL_SEND: return bytes;
+    default: return 0;
+    }
+}
+
+static void give_to_stream(struct comm_op *op)
+{
+    const struct transport *transport = op->group->transport;
+    int (*enqueue)(struct comm_op * op) = transport->enqueue[op->kind->call];
+    int outcome = GIVEN;
+    if (!enqueue && !op->err.text[0])
+        error_set(&op->err, "%s in group %s: not offered by %s on a GPU", op->kind->name,
+                  op->group->name, transport->name);
+    if (!op->err.text[0] && op->elems)
+        outcome = enqueue(op);
+    if (!op->err.text[0])
+        op->sent_bytes = sent_bytes(op);
+    if (outcome != HELD)
+        transport_finish(op);
+}
+
+static void bind_op(struct group *g, int lane, struct comm_op *op, const struct comm_kind *kind)
+{
     op->active = 1;
     op->group = g;
     op->kind = kind;
     op->lane = lane;
-    op->step = g->transport->step;
     op->request = kind->message ? op->own : g->area[lane].request;
     op->room = kind->message ? COMM_OWN_TRANSFERS : g->room;
     if (op->elems < 0)
         error_set(&op->err, "%s in group %s: a negative count", kind->name, g->name);
-    else if (g->size > 1)
-        kind->plan(op);
+}
+
+/* Give an operation on host memory to the communication thread. */
+static void start_on_host(struct comm_op *op, const struct transport *transport)
+{
+    const struct group *g = op->group;
+    struct thread *thread = g->world ? g->world->thread : NULL;
+    op->step = transport->step;
+    if (!op->err.text[0] && g->size > 1)
+        op->kind->plan(op);
     if (op->err.text[0]) {
-        finish_at_once(op);
-    } else if (g->size == 1 && (!thread || thread_lane_idle(thread, lane))) {
+        transport_finish(op);
+    } else if (g->size == 1 && (!thread || thread_lane_idle(thread, op->lane))) {
         op->start_ns = clock_ns();
         op->step(op); /* nothing to wait for: copies are best done here */
         op->end_ns = clock_ns();
@@ -263,6 +301,15 @@ void group_start(struct group *g, int lane, struct comm_op *op, const struct com
     } else {
         thread_submit(thread, op);
     }
+}
+
+void group_start(struct group *g, int lane, struct comm_op *op, const struct comm_kind *kind)
+{
+    bind_op(g, lane, op, kind);
+    if (g->transport->step)
+        start_on_host(op, g->transport);
+    else
+        give_to_stream(op);
 }
 
 void group_all_gather(struct group *g, enum comm_stream stream, struct comm_op *op, void *recv,
@@ -298,6 +345,15 @@ void group_all_reduce(struct group *g, enum comm_stream stream, struct comm_op *
                   dtype_name(dtype));
     group_start(g, stream, op,
                 is_small(g->size, elems, dtype) ? &kind_all_reduce_small : &kind_all_reduce);
+}
+
+void group_all_reduce_host(struct group *g, int lane, struct comm_op *op, void *data, int64_t elems,
+                           enum dtype dtype)
+{
+    prepare(g, op, data, data, elems, dtype);
+    bind_op(g, lane, op,
+            is_small(g->size, elems, dtype) ? &kind_all_reduce_small : &kind_all_reduce);
+    start_on_host(op, g->size > 1 ? &transport_mpi : &transport_self);
 }
 
 int64_t group_all_reduce_sent(int size, int rank, int64_t elems, enum dtype dtype)
@@ -347,8 +403,18 @@ void group_recv(struct group *g, enum comm_stream stream, struct comm_op *op, vo
     group_start(g, stream, op, &kind_recv);
 }
 
+/* Messages held back for others to join them wait no longer when somebody waits for one. */
+static void flush(const struct comm_op *op)
+{
+    const struct transport *transport = op->group->transport;
+    if (!transport->step && transport->flush && !op->done)
+        transport->flush(op->group);
+}
+
 int comm_test(struct comm_op *op)
 {
+    if (op->active)
+        flush(op);
     return !op->active || __atomic_load_n(&op->done, __ATOMIC_ACQUIRE);
 }
 
@@ -356,6 +422,7 @@ int comm_wait(struct comm_op *op, struct error *err)
 {
     if (!op->active)
         return 0;
+    flush(op);
     if (!__atomic_load_n(&op->done, __ATOMIC_ACQUIRE))
         thread_wait(op->group->world->thread, op);
     op->active = 0;

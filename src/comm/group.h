@@ -69,15 +69,22 @@ int group_rank(const struct group *group);
 int group_size(const struct group *group);
 const char *group_name(const struct group *group);
 
-struct device;
-struct nccl;
-
 /* ---- groups whose memory is a GPU's ----
  *
  * After mesh_attach() (mesh.h) the functions below enqueue on the device's stream that
  * corresponds (COMM_GATHER on DEVICE_GATHER and so on) and their memory is the device's.  An op is
  * then complete for comm_wait() and comm_test() when it is enqueued; who needs its result waits
- * for a mark of that stream.  start_ns and end_ns have no meaning there. */
+ * for a mark of that stream.  start_ns and end_ns have no meaning there.  One thread calls.
+ *
+ * What differs from host memory:
+ *  - Messages that follow one another and touch different memory travel together until one of
+ *    them is waited for (or asked for) or another operation is started: whoever starts several,
+ *    so that no two ranks wait for each other, starts all and then waits for all.
+ *  - Sums of fp32 and fp64 are the library's: in an order of its own, the same in every run.  Sums
+ *    of bf16 terms are taken in rank order, in fp32.  With COMM_REDUCE_BF16 a reduce-scatter rounds
+ *    every member's fp32 terms to bf16 first, its own too; sent_bytes counts them as fp32.
+ *  - Reduce-scatter of fp32 with accumulate leaves the sum in the member's own part of send.
+ *  - There are no more operations than programs use: those of mesh.h's communicators. */
 
 /* Bytes of POOL_COMM a group of this size allocates when it is made; a pure function,
  * so that a plan needs no ranks. */
@@ -90,8 +97,8 @@ void group_all_gather(struct group *g, enum comm_stream stream, struct comm_op *
 
 /* recv fp32 [elems] = (accumulate ? recv : 0) + sum over members m of m's
  * send[rank * elems ...][elems]; what recv held is added last, to the finished sum.  send [size *
- * elems] is fp32 or bf16 and is not changed. send + rank * elems == recv allowed when send is fp32
- * and accumulate is 0. */
+ * elems] is fp32 or bf16 and is not changed (but see above for GPUs).  send + rank * elems == recv
+ * allowed when send is fp32 and accumulate is 0. */
 void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_op *op, float *recv,
                           const void *send, int64_t elems, enum dtype dtype, int accumulate);
 

@@ -3,14 +3,20 @@
 
 #include <stdlib.h>
 
+#include "comm/link.h"
 #include "comm/transport.h"
+#include "device/device.h"
+
+/* On a GPU: large enough to be worth a launch, small beside everything else. */
+static const int64_t piece_bytes = 16 << 20, host_piece_bytes = 8 << 20;
 
 struct mesh {
     struct mesh_shape shape;
     struct mesh_coord coord;
     struct group *group[MESH_AXES];
     struct group *data;
-    int own_data; /* whether data is a group beside those of the axes */
+    int own_data;      /* whether data is a group beside those of the axes */
+    struct link *link; /* to a GPU, or NULL */
 };
 
 const char *mesh_axis_name(enum mesh_axis axis)
@@ -129,6 +135,7 @@ void mesh_destroy(struct mesh *mesh)
 {
     if (!mesh)
         return;
+    link_close(mesh->link);
     for (int axis = 0; axis < MESH_AXES; axis++)
         group_destroy(mesh->group[axis]);
     if (mesh->own_data)
@@ -145,6 +152,73 @@ size_t mesh_staging_bytes(const struct mesh_shape *shape)
     if (replicate > 1 && shard > 1)
         bytes += group_staging_bytes(replicate * shard);
     return bytes;
+}
+
+/* Whether sums over replicas go through host memory. */
+static int is_staged(const struct mesh_shape *shape, const struct mesh_options *options)
+{
+    return options->inter_node == COMM_INTER_NODE_MPI && shape->degree[MESH_REPLICATE] > 1;
+}
+
+size_t mesh_device_staging_bytes(const struct mesh_shape *shape, const struct mesh_options *options)
+{
+    int by_nccl = shape->degree[MESH_SHARD] > 1 || shape->degree[MESH_PIPELINE] > 1 ||
+                  (shape->degree[MESH_REPLICATE] > 1 && !is_staged(shape, options));
+    return by_nccl ? 2 * (size_t)(options->piece_bytes ? options->piece_bytes : piece_bytes) : 0;
+}
+
+size_t mesh_host_staging_bytes(const struct mesh_shape *shape, const struct mesh_options *options)
+{
+    if (!is_staged(shape, options))
+        return 0;
+    return 2 * (size_t)(options->piece_bytes ? options->piece_bytes : host_piece_bytes);
+}
+
+int mesh_attach(struct mesh *mesh, struct world *world, struct device *device, struct mem *mem,
+                const struct mesh_options *options, struct error *err)
+{
+    struct link_request request = {.shape = mesh->shape,
+                                   .coord = mesh->coord,
+                                   .world = world,
+                                   .device = device,
+                                   .mem = mem,
+                                   .options = *options};
+    if (device->kind == DEVICE_CPU)
+        return 0;
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        request.group[axis] = mesh->group[axis];
+    if (mesh->own_data)
+        request.group[LINK_DATA] = mesh->data;
+    request.device_staging_bytes = mesh_device_staging_bytes(&mesh->shape, options);
+    request.host_staging_bytes = mesh_host_staging_bytes(&mesh->shape, options);
+    return link_open(&mesh->link, &request, err);
+}
+
+int mesh_register(struct mesh *mesh, void *memory, size_t bytes)
+{
+    return mesh->link ? link_register(mesh->link, memory, bytes) : 0;
+}
+
+void mesh_unregister(struct mesh *mesh, void *memory)
+{
+    if (mesh->link)
+        link_unregister(mesh->link, memory);
+}
+
+int mesh_poll(struct mesh *mesh, struct error *err)
+{
+    return mesh->link ? link_poll(mesh->link, err) : 0;
+}
+
+void mesh_abandon(struct mesh *mesh)
+{
+    if (mesh->link)
+        link_abandon(mesh->link);
+}
+
+const char *mesh_gpu_library(char text[96])
+{
+    return link_library(text);
 }
 
 struct mesh_shape mesh_shape(const struct mesh *mesh)

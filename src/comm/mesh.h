@@ -33,22 +33,34 @@ struct mesh;
  * Returns 0 and a mesh for mesh_destroy(), or -1 on every rank with err set. */
 int mesh_create(struct mesh **mesh, struct world *world, struct mesh_shape shape,
                 struct error *err);
-void mesh_destroy(struct mesh *mesh);
+void mesh_destroy(struct mesh *mesh); /* NULL allowed; collective where it is attached */
+
+/* ---- on GPUs ---- */
+
+struct device;
 
 /* How the groups of a GPU communicate. */
 enum comm_reduce { COMM_REDUCE_FP32, COMM_REDUCE_BF16 };
 enum comm_inter_node { COMM_INTER_NODE_NCCL, COMM_INTER_NODE_MPI };
 
 struct mesh_options {
-    enum comm_reduce reduce;         /* fp32: the library's sum; bf16: gradients travel as bf16 and
-                                        are summed in fp32, in rank order */
-    enum comm_inter_node inter_node; /* mpi: the replicate axis goes through host memory and MPI */
+    enum comm_reduce reduce;         /* of reduce-scatter; fp32: the library's sum; bf16: gradients
+                                        travel as bf16 and are summed in fp32, in rank order */
+    enum comm_inter_node inter_node; /* mpi: sums over replicas go through host memory and MPI */
     int share_gpu;                   /* several ranks on one GPU: for tests */
+    int64_t piece_bytes;             /* of a transfer that is staged; 0: as suits */
 };
 
 /* Let the groups work on the memory and streams of a GPU: makes the NCCL communicators (none for
- * groups of one).  Collective over world; a CPU device changes nothing.  Fails on all ranks
- * together.  staging of transfers is allocated here: mesh_device_staging_bytes(). */
+ * groups of one) and sends a few bytes over each.  Collective over world; a CPU device changes
+ * nothing.  Fails on all ranks together, after run.hang_seconds (world_watch(), else ten minutes)
+ * when some do not answer.  Staging of transfers is allocated here.  The device stays open until
+ * mesh_destroy().
+ *
+ * Communicators, in the order they are made, one for each axis over 1 and stream of group.h:
+ * shard on COMM_GATHER and on COMM_REDUCE, replicate on COMM_REDUCE, mesh_data() on COMM_REDUCE
+ * where it is a group of its own, pipeline on COMM_POINT.  With COMM_INTER_NODE_MPI replicate and
+ * mesh_data() have none where replicate exceeds 1: they offer all-reduce, by MPI. */
 int mesh_attach(struct mesh *mesh, struct world *world, struct device *device, struct mem *mem,
                 const struct mesh_options *options, struct error *err);
 
@@ -57,13 +69,33 @@ int mesh_attach(struct mesh *mesh, struct world *world, struct device *device, s
 size_t mesh_device_staging_bytes(const struct mesh_shape *shape,
                                  const struct mesh_options *options);
 
+/* Bytes of pinned host memory (POOL_HOST) it allocates; pure. */
+size_t mesh_host_staging_bytes(const struct mesh_shape *shape, const struct mesh_options *options);
+
+/* Tell NCCL of device memory transfers will read and write, so that networks can reach it
+ * directly.  Collective over world, at the same place of the program with the same bytes on all;
+ * at most MESH_REGISTERED ranges at a time.  Returns 1 if it was taken on all ranks, else 0: the
+ * transfers work all the same.  A mesh without communicators takes nothing. */
+enum { MESH_REGISTERED = 16 };
+int mesh_register(struct mesh *mesh, void *memory, size_t bytes);
+
+/* Undo it, before the memory is freed; memory that is not registered is allowed. */
+void mesh_unregister(struct mesh *mesh, void *memory);
+
 /* Did a transfer of an attached mesh fail meanwhile (a peer died, the network broke)?  0, or -1
  * with err naming group, rank and node; does not wait.  Any thread. */
 int mesh_poll(struct mesh *mesh, struct error *err);
 
 /* End what an attached mesh has under way, after a failure: does not wait for peers longer than
- * a few seconds. */
+ * a few seconds.  Nothing works on it afterwards but mesh_poll() and mesh_destroy().  Any thread.
+ */
 void mesh_abandon(struct mesh *mesh);
+
+/* "NCCL 2.28.9" with what it was built for where that differs, or "no NCCL", into text; returns
+ * text. */
+const char *mesh_gpu_library(char text[96]);
+
+/* ---- what it is ---- */
 
 struct mesh_shape mesh_shape(const struct mesh *mesh);
 struct mesh_coord mesh_coord(const struct mesh *mesh);

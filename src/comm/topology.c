@@ -1,12 +1,14 @@
 /* topology.c - see topology.h.
  *
- * The launcher binds (mpirun, srun, or nobody); trireme keeps within what it is given and
- * never binds on its own: two masters of one decision are worse than either.
+ * The launcher binds (mpirun, srun, or nobody); trireme keeps within what it is given: two
+ * masters of one decision are worse than either.  Only a process that was left the whole node, and
+ * has a GPU, is bound near it.
  */
 #include "comm/topology.h"
 
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -122,11 +124,66 @@ static void read_machine(struct topology *t)
     }
     hwloc_topology_destroy(h);
 }
+
+/* Bind to the cores that are near a device of the machine h. */
+static int bind_near(hwloc_topology_t h, const char *pci_bus, char text[160])
+{
+    hwloc_obj_t device = hwloc_get_pcidev_by_busidstring(h, pci_bus);
+    hwloc_obj_t near = device ? hwloc_get_non_io_ancestor_obj(h, device) : NULL;
+    char *cores = NULL;
+    int bound = 0;
+    if (!near || !near->cpuset || hwloc_bitmap_iszero(near->cpuset)) {
+        snprintf(text, 160, "not bound: this machine does not say which cores are near %s",
+                 pci_bus);
+    } else if (hwloc_bitmap_isincluded(hwloc_topology_get_topology_cpuset(h), near->cpuset)) {
+        snprintf(text, 160, "not bound: all cores are as near %s", pci_bus);
+    } else if (hwloc_set_cpubind(h, near->cpuset, HWLOC_CPUBIND_PROCESS)) {
+        snprintf(text, 160, "not bound: the system did not allow cores near %s", pci_bus);
+    } else {
+        hwloc_bitmap_list_asprintf(&cores, near->cpuset);
+        snprintf(text, 160, "bound to hardware threads %.90s near %.30s", cores ? cores : "",
+                 pci_bus);
+        free(cores);
+        bound = 1;
+    }
+    return bound;
+}
+
+static int bind_on_machine(const char *pci_bus, char text[160])
+{
+    hwloc_topology_t h;
+    int bound = 0;
+    snprintf(text, 160, "not bound: hwloc cannot read this machine");
+    if (hwloc_topology_init(&h))
+        return 0;
+    hwloc_topology_set_io_types_filter(h, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    if (!hwloc_topology_load(h))
+        bound = bind_near(h, pci_bus, text);
+    hwloc_topology_destroy(h);
+    return bound;
+}
 #else
 static void read_machine(struct topology *t)
 {
 }
+
+static int bind_on_machine(const char *pci_bus, char text[160])
+{
+    snprintf(text, 160, "not bound: built without hwloc");
+    return 0;
+}
 #endif
+
+int topology_bind_near(const char *pci_bus, char text[160])
+{
+    cpu_set_t set;
+    own_set(&set);
+    if (CPU_COUNT(&set) < sysconf(_SC_NPROCESSORS_ONLN)) {
+        snprintf(text, 160, "left to the cores the launcher chose");
+        return 0;
+    }
+    return bind_on_machine(pci_bus, text);
+}
 
 void topology_read(struct topology *t)
 {

@@ -2,7 +2,8 @@
  *
  * Private to comm/.  A kind of operation (all-gather, ...) is a numbered list of transfers,
  * computed when needed; a transport carries the list out.  Transfers are posted and retired
- * in order, so two members that compute matching lists cannot mismatch.
+ * in order, so two members that compute matching lists cannot mismatch.  Where memory is a GPU's,
+ * a transport gives each operation whole to a stream instead.
  */
 #ifndef TRIREME_COMM_TRANSPORT_H
 #define TRIREME_COMM_TRANSPORT_H
@@ -23,16 +24,35 @@ struct world {
     int patience_s;
     char host[256];
     char library[128];
+    char binding[160]; /* what gpu_choose() did about cores */
 };
 
-/* Carries out operations of a group; one row each: self.c, mpi.c. */
+enum comm_call {
+    CALL_ALL_GATHER,
+    CALL_REDUCE_SCATTER,
+    CALL_ALL_REDUCE,
+    CALL_BROADCAST,
+    CALL_SEND,
+    CALL_RECV,
+    CALLS
+};
+
+/* What becomes of an operation that is given to a stream. */
+enum { GIVEN = 0, FAILED = -1, HELD = 1 };
+
+/* Carries out operations of a group; one row each.  On host memory (self.c, mpi.c) step does it,
+ * on the communication thread; on a GPU's memory (gpu_self.c, nccl.c, staged.c) enqueue, which
+ * returns GIVEN, FAILED with op->err set, or HELD: to be given together with those that follow,
+ * by flush at the latest. */
 struct transport {
     const char *name;
-    int (*step)(struct comm_op *op); /* STEP_... */
+    int (*step)(struct comm_op *op);           /* STEP_...; NULL on a GPU */
+    int (*enqueue[CALLS])(struct comm_op *op); /* NULL: not offered */
+    void (*flush)(struct group *g);            /* NULL: nothing is ever held */
 };
 
-extern const struct transport transport_self;
-extern const struct transport transport_mpi;
+extern const struct transport transport_self, transport_mpi;
+extern const struct transport transport_gpu_self, transport_nccl, transport_staged;
 
 /* Working memory of a group on one lane. */
 struct lane_area {
@@ -53,6 +73,8 @@ struct group {
     char *name;
     void *block; /* ranks and areas */
     size_t block_bytes;
+    struct link *link;                     /* to a GPU; NULL: memory is the host's */
+    struct channel *channel[COMM_STREAMS]; /* by NCCL; NULL: none for that stream */
 };
 
 /* One message out and one in; 0 bytes is none. */
@@ -65,6 +87,7 @@ struct transfer {
 
 struct comm_kind {
     const char *name;
+    enum comm_call call;
     int message;                                /* between two members */
     void (*plan)(struct comm_op *op);           /* set piece and total */
     int64_t (*limit)(const struct comm_op *op); /* may post transfers before this one */
@@ -93,6 +116,13 @@ int group_whole(struct group **group, struct world *world, struct error *err);
 
 /* Start an operation that is not of one of the three streams. */
 void group_start(struct group *g, int lane, struct comm_op *op, const struct comm_kind *kind);
+
+/* All-reduce of host memory, whatever transport the group has. */
+void group_all_reduce_host(struct group *g, int lane, struct comm_op *op, void *data, int64_t elems,
+                           enum dtype dtype);
+
+/* op is complete: with its error, or without. */
+void transport_finish(struct comm_op *op);
 
 /* What op is and whom it waits for, for a person. */
 void transport_describe(const struct comm_op *op, char *text, size_t bytes);

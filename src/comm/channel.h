@@ -1,0 +1,69 @@
+/* channel.h - inside a link: streams, staging, communicators.
+ *
+ * Private to comm/, for builds with CUDA.  A channel is a group's communicator for one stream.
+ */
+#ifndef TRIREME_COMM_CHANNEL_H
+#define TRIREME_COMM_CHANNEL_H
+
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+
+#include "comm/link.h"
+#include "comm/transport.h"
+#include "device/cuda/state.h"
+
+enum { CHANNELS = 5, MESSAGES_HELD = 16 };
+
+struct channel {
+    struct link *link;
+    struct group *group; /* NULL: all ranks it was split from */
+    enum comm_stream stream;
+    char name[64]; /* "group shard (reduce)" */
+    void *comm;    /* ncclComm_t; under the lock, and of the thread that enqueues */
+};
+
+struct staged;
+
+struct link {
+    struct link_request request;
+    cudaStream_t stream[COMM_STREAMS];
+    struct channel channel[CHANNELS];
+    struct channel root; /* what the others are split from; gone afterwards */
+    int channels;
+    char *staging;         /* of the device: two halves; used on the reduce stream alone */
+    struct staged *staged; /* sums by MPI, or NULL */
+    struct comm_op *held[MESSAGES_HELD];
+    int messages_held;
+    void *registered[MESH_REGISTERED];
+    void *handle[MESH_REGISTERED][CHANNELS];
+
+    pthread_mutex_t lock; /* of the following, and of asking NCCL how it is */
+    int abandoned, hung;  /* hung: what was abandoned did not end, so nothing can be freed */
+    struct error err;     /* the first failure, for those who ask later */
+};
+
+/* One half of the staging. */
+static inline char *link_staging(const struct link *l, int half)
+{
+    return l->staging + (size_t)half * (l->request.device_staging_bytes / 2);
+}
+
+static inline cudaStream_t op_stream(const struct comm_op *op)
+{
+    return op->group->link->stream[op->lane];
+}
+
+const char *comm_stream_name(enum comm_stream stream);
+
+/* Keep a failure for link_poll(); the first one stays. */
+void link_note(struct link *l, const struct error *err);
+
+/* Fail with what was noted where the link was abandoned; else 0. */
+int link_check(struct link *l, struct error *err);
+
+/* staged.c: sums over replicas by MPI.  Not collective. */
+int staged_open(struct staged **staged, struct link *link, struct error *err);
+void staged_close(struct staged *staged); /* NULL allowed */
+void staged_abandon(struct staged *staged);
+
+#endif

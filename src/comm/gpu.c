@@ -1,0 +1,140 @@
+/* gpu.c - see gpu.h. */
+#include "comm/gpu.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/link.h"
+#include "comm/topology.h"
+#include "comm/transport.h"
+
+/* What a rank tells the others. */
+struct choice {
+    int node, count, index;
+    struct device_gpu gpu;
+};
+
+/* Without asking the others. */
+static int choose(const struct world *world, int share, struct choice *mine, struct error *err)
+{
+    char why[128];
+    int local = world->local_rank;
+    mine->node = world->node;
+    mine->count = device_gpu_count(why);
+    if (!mine->count)
+        return error_set(err,
+                         "no GPU to use: %s (Slurm gives GPUs to jobs that ask: "
+                         "--gpus-per-node=%d)",
+                         why, world->local_size);
+    if (mine->count > 1 && local >= mine->count && !share)
+        return error_set(err,
+                         "%d ranks on this node, but %d GPUs: start one rank per GPU "
+                         "(--ntasks-per-node=%d), or ask for more (--gpus-per-node=%d)",
+                         world->local_size, mine->count, mine->count, world->local_size);
+    mine->index = local % mine->count;
+    return device_gpu_describe(mine->index, &mine->gpu, err);
+}
+
+static int same_gpu(const struct choice *a, const struct choice *b)
+{
+    return a->node == b->node && !strcmp(a->gpu.uuid, b->gpu.uuid);
+}
+
+/* The first two ranks that have the same GPU; 0 when there are none. */
+static int find_twins(const struct choice *all, int size, int twins[2])
+{
+    for (int b = 1; b < size; b++)
+        for (int a = 0; a < b; a++)
+            if (same_gpu(&all[a], &all[b])) {
+                twins[0] = a;
+                twins[1] = b;
+                return 1;
+            }
+    return 0;
+}
+
+static int refuse(const struct choice *all, const int twins[2], struct error *err)
+{
+    const struct choice *a = &all[twins[0]];
+    if (a->count == 1)
+        return error_set(err,
+                         "ranks %d and %d would use the same GPU (%s, %s), the only one they see: "
+                         "ask for one per rank (--gpus-per-node=N and --gpu-bind=none, or fewer "
+                         "ranks); comm.share_gpu=true lets ranks share it, for tests",
+                         twins[0], twins[1], a->gpu.name, a->gpu.bus);
+    return error_set(
+        err,
+        "ranks %d and %d would use the same GPU (%s, %s): CUDA_VISIBLE_DEVICES differs "
+        "between the ranks of a node; let all see all GPUs (--gpu-bind=none)",
+        twins[0], twins[1], a->gpu.name, a->gpu.bus);
+}
+
+/* What is the same on all ranks needs no agreement: everybody looks at the same list. */
+static int pick(struct world *world, int share, struct choice *mine, int *shared, struct error *err)
+{
+    struct choice *all = calloc((size_t)world->size, sizeof *all);
+    int twins[2], rc = choose(world, share, mine, err);
+    if (!all)
+        rc = error_set(err, "out of memory: GPUs of %d ranks", world->size);
+    rc = world_agree(world, rc, err);
+    if (!rc) {
+        world_all_gather(world, all, mine, sizeof *mine);
+        *shared = find_twins(all, world->size, twins);
+        if (*shared && !share)
+            rc = refuse(all, twins, err);
+    }
+    free(all);
+    return rc;
+}
+
+/* Cores were shared out before the binding. */
+static void count_cores(struct world *world)
+{
+    struct place {
+        int node;
+        cpu_set_t set;
+    } mine = {.node = world->node}, *all = calloc((size_t)world->size, sizeof *all);
+    cpu_set_t both;
+    int sharers = 0;
+    CPU_ZERO(&mine.set);
+    sched_getaffinity(0, sizeof mine.set, &mine.set);
+    if (world_agree(world, all ? 0 : -1, NULL)) {
+        free(all);
+        return; /* the old count is as good as any */
+    }
+    world_all_gather(world, all, &mine, sizeof mine);
+    for (int r = 0; r < world->size; r++) {
+        CPU_AND(&both, &mine.set, &all[r].set);
+        sharers += all[r].node == mine.node && CPU_COUNT(&both) > 0;
+    }
+    world->cores = topology_cores_for(sharers, world->local_size);
+    free(all);
+}
+
+int gpu_choose(struct world *world, int share, int *index, struct error *err)
+{
+    struct choice mine = {0};
+    int shared = 0;
+    if (pick(world, share, &mine, &shared, err))
+        return -1;
+    if (shared)
+        link_share_gpu(world);
+    topology_bind_near(mine.gpu.bus, world->binding);
+    count_cores(world);
+    *index = mine.index;
+    return 0;
+}
+
+const char *gpu_binding(const struct world *world)
+{
+    return world->binding;
+}
+
+int gpu_everywhere(struct world *world)
+{
+    struct choice mine = {0};
+    int shared = 0;
+    return !pick(world, 0, &mine, &shared, NULL);
+}

@@ -1,0 +1,190 @@
+/* link.c - see link.h: which group is carried by what on a GPU. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "comm/nccl.h"
+
+const char *comm_stream_name(enum comm_stream stream)
+{
+    static const char *const names[COMM_STREAMS] = {
+        [COMM_GATHER] = "gather", [COMM_REDUCE] = "reduce", [COMM_POINT] = "point"};
+    return names[stream];
+}
+
+void link_note(struct link *l, const struct error *err)
+{
+    pthread_mutex_lock(&l->lock);
+    if (!l->err.text[0])
+        l->err = *err;
+    pthread_mutex_unlock(&l->lock);
+}
+
+int link_check(struct link *l, struct error *err)
+{
+    int rc = 0;
+    pthread_mutex_lock(&l->lock);
+    if (l->abandoned) {
+        rc = error_set(err, "transfers of this GPU were abandoned%s%s", l->err.text[0] ? ": " : "",
+                       l->err.text);
+        if (err)
+            err->code = l->err.code ? l->err.code : EXIT_NODE;
+    }
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}
+
+/* Whether a group's sums go through host memory. */
+static int is_staged(const struct link *l, int group)
+{
+    return l->request.host_staging_bytes && (group == MESH_REPLICATE || group == LINK_DATA);
+}
+
+/* What programs use; the order is that in which communicators are made. */
+static void list_channels(struct link *l)
+{
+    static const struct {
+        int group;
+        enum comm_stream stream;
+    } wanted[CHANNELS] = {
+        {MESH_SHARD, COMM_GATHER}, {MESH_SHARD, COMM_REDUCE},   {MESH_REPLICATE, COMM_REDUCE},
+        {LINK_DATA, COMM_REDUCE},  {MESH_PIPELINE, COMM_POINT},
+    };
+    for (int i = 0; i < CHANNELS; i++) {
+        struct group *g = l->request.group[wanted[i].group];
+        if (!g || g->size == 1 || is_staged(l, wanted[i].group))
+            continue;
+        struct channel *c = &l->channel[l->channels++];
+        *c = (struct channel){.link = l, .group = g, .stream = wanted[i].stream};
+        snprintf(c->name, sizeof c->name, "group %.30s (%s)", g->name, comm_stream_name(c->stream));
+    }
+    l->root = (struct channel){.link = l, .name = "group world"};
+}
+
+/* What this rank can do by itself. */
+static int prepare(struct link *l, struct error *err)
+{
+    const struct link_request *r = &l->request;
+    for (int s = 0; s < COMM_STREAMS; s++)
+        l->stream[s] = cuda_state(r->device)->stream[DEVICE_GATHER + s];
+    list_channels(l);
+    if (r->device_staging_bytes) {
+        l->staging = device_alloc(r->device, r->mem, POOL_COMM, r->device_staging_bytes, err);
+        if (!l->staging)
+            return error_prefix(err, "staging of transfers");
+    }
+    return r->host_staging_bytes ? staged_open(&l->staged, l, err) : 0;
+}
+
+static void attach(struct link *l)
+{
+    for (int i = 0; i < LINK_GROUPS; i++) {
+        struct group *g = l->request.group[i];
+        if (!g)
+            continue;
+        g->link = l;
+        g->transport = g->size == 1      ? &transport_gpu_self
+                       : is_staged(l, i) ? &transport_staged
+                                         : &transport_nccl;
+    }
+    for (int i = 0; i < l->channels; i++)
+        l->channel[i].group->channel[l->channel[i].stream] = &l->channel[i];
+}
+
+static void detach(struct link *l)
+{
+    for (int i = 0; i < LINK_GROUPS; i++) {
+        struct group *g = l->request.group[i];
+        if (!g)
+            continue;
+        g->link = NULL;
+        g->transport = g->size == 1 ? &transport_self : &transport_mpi;
+        for (int s = 0; s < COMM_STREAMS; s++)
+            g->channel[s] = NULL;
+    }
+}
+
+int link_open(struct link **link, const struct link_request *request, struct error *err)
+{
+    struct link *l = calloc(1, sizeof *l);
+    int rc = l ? 0 : error_set(err, "out of memory: the groups of a GPU");
+    *link = NULL;
+    if (l) {
+        pthread_mutex_init(&l->lock, NULL);
+        l->request = *request;
+        rc = prepare(l, err);
+    }
+    if (world_agree(request->world, rc, err) || (l->channels && nccl_start(l, err)))
+        goto fail;
+    attach(l);
+    *link = l;
+    return 0;
+fail:
+    link_close(l);
+    return -1;
+}
+
+void link_close(struct link *l)
+{
+    if (!l)
+        return;
+    detach(l);
+    nccl_stop(l);
+    if (l->hung)
+        return; /* a thread or the GPU still uses what is here */
+    staged_close(l->staged);
+    if (l->staging)
+        device_free(l->request.device, l->request.mem, POOL_COMM, l->request.device_staging_bytes,
+                    l->staging);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+}
+
+int link_register(struct link *l, void *memory, size_t bytes)
+{
+    return l->channels ? nccl_register(l, memory, bytes) : 0;
+}
+
+void link_unregister(struct link *l, void *memory)
+{
+    if (l->channels)
+        nccl_unregister(l, memory);
+}
+
+int link_poll(struct link *l, struct error *err)
+{
+    struct error own = {0};
+    if (l->channels && nccl_poll(l, &own))
+        link_note(l, &own);
+    pthread_mutex_lock(&l->lock);
+    int failed = l->err.text[0] || l->abandoned;
+    if (failed && err)
+        *err = l->err;
+    if (failed && err && !err->text[0])
+        error_set(err, "transfers of this GPU were abandoned");
+    pthread_mutex_unlock(&l->lock);
+    return failed ? -1 : 0;
+}
+
+void link_abandon(struct link *l)
+{
+    pthread_mutex_lock(&l->lock);
+    int first = !l->abandoned;
+    l->abandoned = 1;
+    pthread_mutex_unlock(&l->lock);
+    if (!first)
+        return;
+    if (l->staged)
+        staged_abandon(l->staged);
+    if (l->channels)
+        nccl_abandon(l);
+}
+
+const char *link_library(char text[96])
+{
+    return nccl_library(text);
+}
+
+void link_share_gpu(const struct world *world)
+{
+    nccl_share_gpu(world);
+}

@@ -1,0 +1,288 @@
+/* nccl.c - transport: operations on a GPU's memory, by NCCL.
+ *
+ * Nothing here averages or scales, and bf16 is never summed by NCCL, which would round at every
+ * hop: such sums are an exchange of the terms in pieces, then one sum in rank order in fp32.
+ */
+#include "comm/nccl_call.h"
+
+enum { GRAIN = 8 }; /* elements; parts in the staging begin at multiples, for wide accesses */
+
+static size_t bytes_of(const struct comm_op *op)
+{
+    return (size_t)op->elems * dtype_bytes(op->dtype);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* --- messages --- */
+
+static ncclResult_t give_message(const struct comm_op *op)
+{
+    const struct channel *c = op->group->channel[op->lane];
+    if (op->kind->call == CALL_SEND)
+        return ncclSend(op->send, bytes_of(op), ncclInt8, op->peer, comm_of(c), op_stream(op));
+    return ncclRecv(op->recv, bytes_of(op), ncclInt8, op->peer, comm_of(c), op_stream(op));
+}
+
+static void flush_messages(struct link *l)
+{
+    struct error err = {0};
+    int count = l->messages_held;
+    ncclResult_t code, ended;
+    if (!count)
+        return;
+    struct channel *c = l->held[0]->group->channel[l->held[0]->lane];
+    l->messages_held = 0;
+    code = ncclGroupStart();
+    for (int i = 0; i < count && code == ncclSuccess; i++)
+        code = give_message(l->held[i]);
+    ended = ncclGroupEnd();
+    nccl_settle(c, "messages", code == ncclSuccess ? ended : code, &err);
+    for (int i = 0; i < count; i++) {
+        if (err.text[0])
+            l->held[i]->err = err;
+        transport_finish(l->held[i]);
+    }
+}
+
+static void flush_group(struct group *g)
+{
+    flush_messages(g->link);
+}
+
+/* The communicator of op, when everything before is given; NULL with op->err set: there is none. */
+static struct channel *channel_of(struct comm_op *op)
+{
+    const struct group *g = op->group;
+    struct channel *c = g->channel[op->lane];
+    if (link_check(g->link, &op->err))
+        return NULL;
+    if (!c)
+        error_set(&op->err, "%s in group %s: no communicator for the %s stream", op->kind->name,
+                  g->name, comm_stream_name((enum comm_stream)op->lane));
+    if (!op->kind->message)
+        flush_messages(g->link);
+    return c;
+}
+
+/* Hold it: two members that send to one another must both also receive. */
+static int message(struct comm_op *op)
+{
+    struct link *l = op->group->link;
+    int joins = l->messages_held < MESSAGES_HELD;
+    if (!channel_of(op))
+        return FAILED;
+    for (int i = 0; i < l->messages_held; i++)
+        joins = joins && l->held[i]->group == op->group && l->held[i]->lane == op->lane &&
+                transport_independent(l->held[i], op);
+    if (!joins)
+        flush_messages(l);
+    l->held[l->messages_held++] = op;
+    return HELD;
+}
+
+ncclResult_t nccl_swap(struct channel *c, const struct nccl_swap *x, enum nccl_swap_way way)
+{
+    cudaStream_t stream = c->link->stream[c->stream];
+    int me = c->group->rank;
+    ncclResult_t code = ncclGroupStart(), ended;
+    for (int m = 0; m < c->group->size && code == ncclSuccess; m++) {
+        int64_t theirs = least(x->total - m * x->part, x->part);
+        int64_t mine = least(x->total - me * x->part, x->part);
+        int64_t out = way == SWAP_OUT ? theirs : mine, in = way == SWAP_OUT ? mine : theirs;
+        const char *from = x->from + (way == SWAP_OUT ? m * x->from_step : 0);
+        if (m == me)
+            continue;
+        if (out > 0)
+            code = ncclSend(from, (size_t)out, ncclInt8, m, comm_of(c), stream);
+        if (in > 0 && code == ncclSuccess)
+            code =
+                ncclRecv(x->into + m * x->into_step, (size_t)in, ncclInt8, m, comm_of(c), stream);
+    }
+    ended = ncclGroupEnd();
+    return code == ncclSuccess ? ended : code;
+}
+
+static int swap(struct comm_op *op, struct channel *c, const struct nccl_swap *x,
+                enum nccl_swap_way way)
+{
+    return nccl_settle(c, op->kind->name, nccl_swap(c, x, way), &op->err);
+}
+
+/* --- collectives --- */
+
+static int all_gather(struct comm_op *op)
+{
+    struct channel *c = channel_of(op);
+    if (!c)
+        return FAILED;
+    return nccl_settle(
+        c, "all-gather",
+        ncclAllGather(op->send, op->recv, bytes_of(op), ncclInt8, comm_of(c), op_stream(op)),
+        &op->err);
+}
+
+static int broadcast(struct comm_op *op)
+{
+    struct channel *c = channel_of(op);
+    if (!c)
+        return FAILED;
+    return nccl_settle(c, "broadcast",
+                       ncclBroadcast(op->send, op->recv, bytes_of(op), ncclInt8, op->peer,
+                                     comm_of(c), op_stream(op)),
+                       &op->err);
+}
+
+/* Elements of a member's part of a piece, bf16, that one half of the staging has room for. */
+static int64_t part_elems(const struct link *l, int size)
+{
+    return (int64_t)(l->request.device_staging_bytes / 2 / sizeof(bf16)) / size / GRAIN * GRAIN;
+}
+
+/* The staging is that of one stream. */
+static int may_stage(struct comm_op *op, int64_t part)
+{
+    if (op->lane != COMM_REDUCE)
+        return error_set(&op->err, "%s of %s in group %s: on the reduce stream only",
+                         op->kind->name, dtype_name(op->dtype), op->group->name);
+    return part > 0 ? 0
+                    : error_set(&op->err, "%s in group %s of %d: pieces are too small",
+                                op->kind->name, op->group->name, op->group->size);
+}
+
+static int copy(struct comm_op *op, void *to, const void *from, int64_t bytes)
+{
+    return cuda_checked(
+        cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToDevice, op_stream(op)),
+        "copy in a sum", &op->err);
+}
+
+/* Bring the terms of elements [first, first + n) of every shard to where they are exchanged: this
+ * member's own into `terms`, at its place; the others' are sent from where x says. */
+static int lay_terms(struct comm_op *op, struct nccl_swap *x, char *terms, int64_t first, int64_t n)
+{
+    const struct link *l = op->group->link;
+    int me = op->group->rank;
+    char *cast = link_staging(l, 1);
+    const char *from = op->send + (size_t)first * dtype_bytes(op->dtype);
+    int64_t shard_bytes = op->elems * (int64_t)dtype_bytes(op->dtype);
+    x->from = from;
+    x->from_step = shard_bytes;
+    if (op->dtype == DTYPE_BF16)
+        return copy(op, terms + me * x->into_step, from + me * shard_bytes, x->part);
+    for (int m = 0; m < op->group->size; m++)
+        cuda_cast(op_stream(op), DTYPE_BF16, (m == me ? terms : cast) + m * x->into_step, DTYPE_F32,
+                  from + m * shard_bytes, n);
+    x->from = cast;
+    x->from_step = x->into_step;
+    return 0;
+}
+
+static int reduce_by_pieces(struct comm_op *op, struct channel *c)
+{
+    int size = op->group->size;
+    int64_t part = part_elems(op->group->link, size);
+    char *terms = link_staging(op->group->link, 0);
+    if (may_stage(op, part))
+        return FAILED;
+    for (int64_t first = 0; first < op->elems; first += part) {
+        int64_t n = least(op->elems - first, part), stride = (n + GRAIN - 1) / GRAIN * GRAIN;
+        struct nccl_swap x = {.into = terms,
+                              .into_step = stride * (int64_t)sizeof(bf16),
+                              .part = n * (int64_t)sizeof(bf16),
+                              .total = size * n * (int64_t)sizeof(bf16)};
+        if (lay_terms(op, &x, terms, first, n) || swap(op, c, &x, SWAP_OUT))
+            return FAILED;
+        cuda_sum_parts(op_stream(op), (float *)op->recv + first, DTYPE_BF16, terms, size, stride, n,
+                       op->accumulate);
+    }
+    return GIVEN;
+}
+
+/* What recv held is added last: the library's sum goes over this member's own part of send. */
+static int reduce_scatter(struct comm_op *op)
+{
+    struct channel *c = channel_of(op);
+    if (!c)
+        return FAILED;
+    if (op->dtype == DTYPE_BF16 || c->link->request.options.reduce == COMM_REDUCE_BF16)
+        return reduce_by_pieces(op, c);
+    float *own = (float *)op->send + op->group->rank * op->elems;
+    float *into = op->accumulate ? own : (float *)op->recv;
+    ncclResult_t code = ncclReduceScatter(op->send, into, (size_t)op->elems, ncclFloat32, ncclSum,
+                                          comm_of(c), op_stream(op));
+    if (nccl_settle(c, "reduce-scatter", code, &op->err))
+        return FAILED;
+    if (op->accumulate)
+        cuda_sum_parts(op_stream(op), (float *)op->recv, DTYPE_F32, own, 1, op->elems, op->elems,
+                       1);
+    return GIVEN;
+}
+
+/* A piece of data: everybody's terms to the one who adds them up, the sums back to everybody. */
+static int sum_piece(struct comm_op *op, struct channel *c, bf16 *data, int64_t elems)
+{
+    const struct group *g = op->group;
+    int64_t part = (elems + g->size * GRAIN - 1) / (g->size * GRAIN) * GRAIN;
+    int64_t part_bytes = part * (int64_t)sizeof *data;
+    int64_t mine = least(elems - g->rank * part, part);
+    char *terms = link_staging(g->link, 0);
+    float *sum = (float *)link_staging(g->link, 1);
+    bf16 *own = data + g->rank * part;
+    struct nccl_swap x = {.from = (char *)data,
+                          .from_step = part_bytes,
+                          .into = terms,
+                          .into_step = part_bytes,
+                          .part = part_bytes,
+                          .total = elems * (int64_t)sizeof *data};
+    if (mine > 0 && copy(op, terms + g->rank * part_bytes, own, mine * (int64_t)sizeof *data))
+        return FAILED;
+    if (swap(op, c, &x, SWAP_OUT))
+        return FAILED;
+    if (mine > 0) {
+        cuda_sum_parts(op_stream(op), sum, DTYPE_BF16, terms, g->size, part, mine, 0);
+        cuda_cast(op_stream(op), DTYPE_BF16, own, DTYPE_F32, sum, mine);
+    }
+    x.from = (char *)own;
+    x.into = (char *)data;
+    return swap(op, c, &x, SWAP_BACK);
+}
+
+static int sum_by_pieces(struct comm_op *op, struct channel *c)
+{
+    int64_t piece = part_elems(op->group->link, op->group->size) * op->group->size;
+    if (may_stage(op, piece))
+        return FAILED;
+    for (int64_t first = 0; first < op->elems; first += piece)
+        if (sum_piece(op, c, (bf16 *)op->recv + first, least(op->elems - first, piece)))
+            return FAILED;
+    return GIVEN;
+}
+
+static int all_reduce(struct comm_op *op)
+{
+    struct channel *c = channel_of(op);
+    if (!c)
+        return FAILED;
+    if (op->dtype == DTYPE_BF16)
+        return sum_by_pieces(op, c);
+    return nccl_settle(c, "all-reduce",
+                       ncclAllReduce(op->send, op->recv, (size_t)op->elems,
+                                     op->dtype == DTYPE_F64 ? ncclFloat64 : ncclFloat32, ncclSum,
+                                     comm_of(c), op_stream(op)),
+                       &op->err);
+}
+
+const struct transport transport_nccl = {
+    .name = "NCCL",
+    .enqueue = {[CALL_ALL_GATHER] = all_gather,
+                [CALL_REDUCE_SCATTER] = reduce_scatter,
+                [CALL_ALL_REDUCE] = all_reduce,
+                [CALL_BROADCAST] = broadcast,
+                [CALL_SEND] = message,
+                [CALL_RECV] = message},
+    .flush = flush_group,
+};

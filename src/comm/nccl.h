@@ -1,0 +1,30 @@
+/* nccl.h - communicators of a link.
+ *
+ * Private to comm/: nccl_start.c and nccl.c, or nccl_absent.c in a build without NCCL.
+ *
+ * Every rank makes the same calls in the same order: the root communicator (of all ranks; where
+ * sums over replicas go by MPI, of the ranks of one replica), one split of it per channel, the
+ * root's end, a first transfer on each channel.  Later calls come from the one thread that
+ * enqueues, in program order.  Communicators do not block: a call that has to wait for peers
+ * returns, and is asked for until the link's time is up.
+ */
+#ifndef TRIREME_COMM_NCCL_H
+#define TRIREME_COMM_NCCL_H
+
+#include "comm/channel.h"
+
+/* Make the communicators of link's channels.  Collective over world; fails on all ranks. */
+int nccl_start(struct link *link, struct error *err);
+
+/* End them: what was issued is completed first, unless it was abandoned. */
+void nccl_stop(struct link *link);
+
+/* See link.h. */
+int nccl_poll(struct link *link, struct error *err);
+void nccl_abandon(struct link *link);
+int nccl_register(struct link *link, void *memory, size_t bytes);
+void nccl_unregister(struct link *link, void *memory);
+const char *nccl_library(char text[96]);
+void nccl_share_gpu(const struct world *world);
+
+#endif

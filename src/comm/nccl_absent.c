@@ -1,0 +1,46 @@
+/* nccl_absent.c - nccl.h in a build with CUDA and without NCCL: one rank, or sums by MPI. */
+#include <stdio.h>
+
+#include "comm/nccl.h"
+
+const struct transport transport_nccl = {.name = "a build without NCCL"};
+
+int nccl_start(struct link *link, struct error *err)
+{
+    return error_set(err,
+                     "this trireme was built without NCCL, by which GPUs exchange data: install "
+                     "NCCL 2 with its headers (Debian: libnccl-dev), configure --with-nccl="
+                     "DIR and build again; a job of one rank works without");
+}
+
+void nccl_stop(struct link *link)
+{
+}
+
+int nccl_poll(struct link *link, struct error *err)
+{
+    return 0;
+}
+
+void nccl_abandon(struct link *link)
+{
+}
+
+int nccl_register(struct link *link, void *memory, size_t bytes)
+{
+    return 0;
+}
+
+void nccl_unregister(struct link *link, void *memory)
+{
+}
+
+const char *nccl_library(char text[96])
+{
+    snprintf(text, 96, "no NCCL");
+    return text;
+}
+
+void nccl_share_gpu(const struct world *world)
+{
+}

@@ -1,0 +1,284 @@
+/* nccl_start.c - see nccl.h: making communicators. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "comm/nccl_call.h"
+
+enum { ROUND_NS = 50000000 };
+
+/* --- together: every rank takes part, and all go on or all fail --- */
+
+/* Something all ranks wait for. */
+struct step {
+    const char *what;
+    struct channel *first, *second; /* to be ready; second may be NULL */
+    const cudaStream_t *stream;     /* to be idle; NULL: none */
+};
+
+static enum nccl_state state_of_step(const struct step *s, struct error *err)
+{
+    enum nccl_state state = nccl_state_of(s->first, s->what, err);
+    if (state == NCCL_READY && s->second)
+        state = nccl_state_of(s->second, s->what, err);
+    if (state != NCCL_READY || !s->stream)
+        return state;
+    cudaError_t code = cudaStreamQuery(*s->stream);
+    if (code == cudaErrorNotReady) {
+        cudaGetLastError(); /* not an error */
+        return NCCL_WAITS;
+    }
+    return cuda_checked(code, s->what, err) ? NCCL_BROKEN : NCCL_READY;
+}
+
+static enum nccl_state watch(const struct step *s, int64_t ns, struct error *err)
+{
+    int64_t begin_ns = clock_ns();
+    enum nccl_state state;
+    for (int turn = 0; (state = state_of_step(s, err)) == NCCL_WAITS; turn++) {
+        if (clock_ns() - begin_ns > ns)
+            break;
+        nccl_nap(turn);
+    }
+    return state;
+}
+
+/* rc is this rank's own outcome of the calls before.  In rounds, so that a failure of one rank
+ * ends the waiting of all. */
+static int together(struct link *l, const struct step *s, int rc, struct error *err)
+{
+    int64_t begin_ns = clock_ns(), patience_ns = nccl_patience_ns(l);
+    enum nccl_state state = rc ? NCCL_BROKEN : NCCL_WAITS;
+    double sums[2]; /* ranks that failed, that wait */
+    do {
+        if (state == NCCL_WAITS)
+            state = watch(s, ROUND_NS, err);
+        int expired = state == NCCL_WAITS && clock_ns() - begin_ns > patience_ns;
+        if (expired) {
+            nccl_too_long(s->second ? s->second : s->first, s->what, patience_ns, err);
+            state = NCCL_BROKEN;
+        }
+        sums[0] = state == NCCL_BROKEN;
+        sums[1] = state == NCCL_WAITS;
+        world_all_reduce(l->request.world, sums, 2, WORLD_SUM);
+    } while (sums[0] == 0 && sums[1] > 0);
+    return world_agree(l->request.world, state == NCCL_BROKEN ? -1 : 0, err);
+}
+
+/* --- making --- */
+
+/* What users have set stays.  Order: kernels of several communicators start in the order of the
+ * calls on every rank, so that they cannot wait for one another.  Sums by NVLink SHARP differ from
+ * run to run. */
+static void prepare_environment(void)
+{
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+    setenv("NCCL_NVLS_ENABLE", "0", 0);
+}
+
+void nccl_share_gpu(const struct world *world)
+{
+    char host[32];
+    snprintf(host, sizeof host, "rank%d", world_rank(world));
+    if (nccl_version() >= NCCL_VERSION(2, 30, 0))
+        setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
+    else
+        setenv("NCCL_HOSTID", host, 0); /* ranks of different hosts may look alike */
+    setenv("NCCL_NET", "Socket", 0);
+    if (world_nodes(world) == 1)
+        setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+    setenv("NCCL_P2P_DISABLE", "1", 0);
+    setenv("NCCL_SHM_DISABLE", "1", 0);
+    setenv("NCCL_ALGO", "Ring", 0);
+    setenv("NCCL_PROTO", "Simple", 0);
+    setenv("NCCL_MAX_CTAS", "2", 0);
+    setenv("NCCL_NVLS_ENABLE", "0", 0);
+}
+
+static ncclConfig_t config_of(const struct channel *c)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+    config.commName = c->name; /* lives as long as the communicator */
+#endif
+    return config;
+}
+
+/* The ranks the root communicator has, and this rank's place. */
+struct root {
+    int size, rank, leader;
+};
+
+static struct root root_of(const struct link *l)
+{
+    const struct link_request *r = &l->request;
+    struct root root = {.leader = -1};
+    for (int rank = 0; rank < r->world->size; rank++) {
+        struct mesh_coord coord = mesh_place(&r->shape, rank);
+        if (r->host_staging_bytes && coord.at[MESH_REPLICATE] != r->coord.at[MESH_REPLICATE])
+            continue;
+        if (root.leader < 0)
+            root.leader = rank;
+        root.rank += rank < r->world->rank;
+        root.size++;
+    }
+    return root;
+}
+
+/* The id the leader of this rank's root made. */
+static int share_id(struct link *l, const struct root *root, ncclUniqueId *id, struct error *err)
+{
+    struct world *world = l->request.world;
+    ncclResult_t code = ncclSuccess;
+    ncclUniqueId *all = calloc((size_t)world->size, sizeof *all);
+    int rc = all ? 0 : error_set(err, "out of memory: ids of %d ranks", world->size);
+    memset(id, 0, sizeof *id);
+    if (!rc && root->leader == world->rank)
+        code = ncclGetUniqueId(id);
+    if (code != ncclSuccess)
+        rc = nccl_failed(&l->root, "NCCL's start", code, err);
+    rc = world_agree(world, rc, err);
+    if (!rc) {
+        world_all_gather(world, all, id, sizeof *id);
+        *id = all[root->leader];
+    }
+    free(all);
+    return rc;
+}
+
+static int make_root(struct link *l, struct error *err)
+{
+    struct root root = root_of(l);
+    struct step step = {"NCCL's start", &l->root, NULL, NULL};
+    ncclConfig_t config = config_of(&l->root);
+    ncclUniqueId id;
+    ncclComm_t comm = NULL;
+    int rc = 0;
+    if (share_id(l, &root, &id, err))
+        return -1;
+    ncclResult_t code = ncclCommInitRankConfig(&comm, root.size, id, root.rank, &config);
+    l->root.comm = comm;
+    if (code != ncclSuccess && code != ncclInProgress)
+        rc = nccl_failed(&l->root, step.what, code, err);
+    return together(l, &step, rc, err);
+}
+
+/* The new communicator is filled in when the root is ready again. */
+static int split(struct channel *c, struct error *err)
+{
+    struct link *l = c->link;
+    struct step step = {"making communicators", &l->root, c, NULL};
+    ncclConfig_t config = config_of(c);
+    int rc = 0;
+    ncclResult_t code = ncclCommSplit(comm_of(&l->root), c->group->ranks[0], c->group->rank,
+                                      (ncclComm_t *)&c->comm, &config);
+    if (code != ncclSuccess && code != ncclInProgress)
+        rc = nccl_failed(&l->root, step.what, code, err);
+    return together(l, &step, rc, err);
+}
+
+/* The first transfers, of a few bytes: connections are made now, and a network that does not work
+ * is found now. */
+enum greeting { GREET_GATHER, GREET_REDUCE, GREET_SUM, GREET_MESSAGES, GREETINGS };
+enum { GREETING_BYTES = 64 };
+
+static int greet(struct channel *c, enum greeting greeting, struct error *err)
+{
+    enum { PART = GREETING_BYTES, FLOATS = PART / sizeof(float) };
+    struct link *l = c->link;
+    cudaStream_t stream = l->stream[c->stream];
+    char *in = link_staging(l, 0), *out = link_staging(l, 1);
+    struct step step = {"first transfer", c, NULL, &l->stream[c->stream]};
+    struct nccl_swap swap = {
+        .from = out, .into = in, .into_step = PART, .part = PART, .total = c->group->size * PART};
+    ncclResult_t code = ncclSuccess;
+    switch (greeting) {
+    case GREET_GATHER: code = ncclAllGather(out, in, PART, ncclInt8, comm_of(c), stream); break;
+    case GREET_REDUCE:
+        code = ncclReduceScatter(in, out, FLOATS, ncclFloat32, ncclSum, comm_of(c), stream);
+        break;
+    case GREET_SUM:
+        code = ncclAllReduce(out, out, FLOATS, ncclFloat32, ncclSum, comm_of(c), stream);
+        break;
+    default: code = nccl_swap(c, &swap, SWAP_OUT); break;
+    }
+    int failed = code != ncclSuccess && code != ncclInProgress;
+    return together(l, &step, failed ? nccl_failed(c, step.what, code, err) : 0, err);
+}
+
+static int greet_all(struct link *l, struct error *err)
+{
+    static const enum comm_stream stream[GREETINGS] = {COMM_GATHER, COMM_REDUCE, COMM_REDUCE,
+                                                       COMM_POINT};
+    for (int i = 0; i < l->channels; i++)
+        for (int k = 0; k < GREETINGS; k++)
+            if (stream[k] == l->channel[i].stream && greet(&l->channel[i], k, err))
+                return -1;
+    return 0;
+}
+
+/* The staging has room for what is sent first. */
+static int check_room(const struct link *l, struct error *err)
+{
+    int rc = 0;
+    for (int i = 0; i < l->channels; i++)
+        if ((size_t)l->channel[i].group->size * GREETING_BYTES >
+            l->request.device_staging_bytes / 2)
+            rc = error_set(err, "pieces of %zu bytes are too small for %s",
+                           l->request.device_staging_bytes / 2, l->channel[i].name);
+    return world_agree(l->request.world, rc, err);
+}
+
+int nccl_start(struct link *l, struct error *err)
+{
+    prepare_environment();
+    if (check_room(l, err) || make_root(l, err))
+        return -1;
+    for (int i = 0; i < l->channels; i++)
+        if (split(&l->channel[i], err))
+            return -1;
+    if (world_agree(l->request.world, nccl_end(&l->root, err), err))
+        return -1;
+    return greet_all(l, err);
+}
+
+/* --- registered memory --- */
+
+static int find(const struct link *l, const void *memory)
+{
+    for (int i = 0; i < MESH_REGISTERED; i++)
+        if (l->registered[i] == memory)
+            return i;
+    return -1;
+}
+
+void nccl_unregister(struct link *l, void *memory)
+{
+    int at = memory ? find(l, memory) : -1;
+    if (at < 0)
+        return;
+    for (int i = 0; i < l->channels; i++) {
+        if (l->handle[at][i] && l->channel[i].comm)
+            ncclCommDeregister(comm_of(&l->channel[i]), l->handle[at][i]);
+        l->handle[at][i] = NULL;
+    }
+    l->registered[at] = NULL;
+}
+
+int nccl_register(struct link *l, void *memory, size_t bytes)
+{
+    int at = find(l, NULL), taken = at >= 0 && memory && !link_check(l, NULL);
+    for (int i = 0; i < l->channels && taken; i++) {
+        struct channel *c = &l->channel[i];
+        l->registered[at] = memory;
+        taken = !nccl_settle(c, "registering memory",
+                             ncclCommRegister(comm_of(c), memory, bytes, &l->handle[at][i]), NULL);
+    }
+    double all = taken;
+    world_all_reduce(l->request.world, &all, 1, WORLD_MIN);
+    if (all == 0 && at >= 0)
+        nccl_unregister(l, memory);
+    return all != 0;
+}

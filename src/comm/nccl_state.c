@@ -1,0 +1,228 @@
+/* nccl_state.c - see nccl.h: how communicators are, and how they end. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "comm/nccl_call.h"
+
+enum { TIME_LIMIT_S = 600, CLOSE_S = 30, ABANDON_S = 5 };
+enum { SPINS = 2000, NAP_NS = 50000 };
+
+int64_t nccl_patience_ns(const struct link *l)
+{
+    int seconds = l->request.world->patience_s;
+    return (int64_t)(seconds ? seconds : TIME_LIMIT_S) * 1000000000;
+}
+
+/* --- what NCCL says --- */
+
+int nccl_version(void)
+{
+    int code = 0;
+    return ncclGetVersion(&code) == ncclSuccess ? code : 0;
+}
+
+const char *nccl_library(char text[96])
+{
+    int is = nccl_version(),
+        used = snprintf(text, 96, "NCCL %d.%d.%d", is / 10000, is / 100 % 100, is % 100);
+    if (is != NCCL_VERSION_CODE)
+        snprintf(text + used, 96 - (size_t)used, " (built for %d.%d.%d)", NCCL_MAJOR, NCCL_MINOR,
+                 NCCL_PATCH);
+    return text;
+}
+
+int nccl_failed(const struct channel *c, const char *what, ncclResult_t code, struct error *err)
+{
+    const struct world *world = c->link->request.world;
+    const char *more = c->comm ? ncclGetLastError(comm_of(c)) : NULL;
+    int of_peer = code == ncclRemoteError || code == ncclSystemError;
+    if (err)
+        err->code = EXIT_NODE;
+    return error_set(err, "%s in %s, rank %d on %s: %s%s%s%.*s", what, c->name, world->rank,
+                     world->host, of_peer ? "a peer died or the network broke: " : "",
+                     ncclGetErrorString(code), more && more[0] ? ": " : "",
+                     more ? (int)strcspn(more, "\n") : 0, more ? more : "");
+}
+
+/* How a communicator is.  No other thread may be ending it meanwhile, hence the lock. */
+enum nccl_state nccl_state_of(struct channel *c, const char *what, struct error *err)
+{
+    ncclResult_t code = ncclSuccess, state = ncclSuccess;
+    if (link_check(c->link, err))
+        return NCCL_BROKEN;
+    pthread_mutex_lock(&c->link->lock);
+    if (!c->link->abandoned && c->comm) {
+        code = ncclCommGetAsyncError(comm_of(c), &state);
+        if (code == ncclSuccess)
+            code = state;
+    } else {
+        code = ncclInProgress;
+    }
+    if (code != ncclSuccess && code != ncclInProgress)
+        nccl_failed(c, what, code, err);
+    pthread_mutex_unlock(&c->link->lock);
+    return code == ncclSuccess ? NCCL_READY : code == ncclInProgress ? NCCL_WAITS : NCCL_BROKEN;
+}
+
+void nccl_nap(int turn)
+{
+    const struct timespec time = {.tv_nsec = NAP_NS};
+    if (turn > SPINS)
+        nanosleep(&time, NULL);
+}
+
+int nccl_too_long(const struct channel *c, const char *what, int64_t ns, struct error *err)
+{
+    if (err)
+        err->code = EXIT_HANG;
+    return error_set(err,
+                     "%s in %s, rank %d on %s: no answer from the other members for %lld s "
+                     "(NCCL_DEBUG=INFO tells more)",
+                     what, c->name, c->link->request.world->rank, c->link->request.world->host,
+                     (long long)(ns / 1000000000));
+}
+
+static int wait_ready(struct channel *c, const char *what, int64_t patience_ns, struct error *err)
+{
+    int64_t begin_ns = clock_ns();
+    for (int turn = 0;; turn++) {
+        enum nccl_state state = nccl_state_of(c, what, err);
+        if (state != NCCL_WAITS)
+            return state == NCCL_READY ? 0 : -1;
+        if (clock_ns() - begin_ns > patience_ns)
+            return nccl_too_long(c, what, patience_ns, err);
+        nccl_nap(turn);
+    }
+}
+
+int nccl_settle(struct channel *c, const char *what, ncclResult_t code, struct error *err)
+{
+    if (code != ncclSuccess && code != ncclInProgress)
+        return nccl_failed(c, what, code, err);
+    return wait_ready(c, what, nccl_patience_ns(c->link), err);
+}
+
+/* Finalize one communicator and free it; 0 or -1. */
+int nccl_end(struct channel *c, struct error *err)
+{
+    ncclResult_t code;
+    if (!c->comm)
+        return 0;
+    code = ncclCommFinalize(comm_of(c));
+    if (code != ncclSuccess && code != ncclInProgress)
+        return nccl_failed(c, "end", code, err);
+    if (wait_ready(c, "end", (int64_t)CLOSE_S * 1000000000, err))
+        return -1;
+    code = ncclCommDestroy(comm_of(c));
+    c->comm = NULL;
+    return code == ncclSuccess || code == ncclInProgress ? 0 : nccl_failed(c, "end", code, err);
+}
+
+/* --- ending --- */
+
+void nccl_stop(struct link *l)
+{
+    struct error err = {0};
+    int rc = l->abandoned || l->root.comm; /* a root is left over where the start failed */
+    for (int i = 0; i < l->channels && !rc; i++)
+        rc = nccl_end(&l->channel[i], &err);
+    if (rc)
+        link_abandon(l);
+}
+
+int nccl_poll(struct link *l, struct error *err)
+{
+    for (int i = 0; i < l->channels; i++)
+        if (nccl_state_of(&l->channel[i], "transfers", err) == NCCL_BROKEN)
+            return -1;
+    return 0;
+}
+
+/* Ending what hangs can hang itself, so another thread does it. */
+struct ending {
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    int done, left; /* left: nobody waits any more */
+    int gpu, count;
+    ncclComm_t comm[CHANNELS + 1];
+};
+
+static void free_ending(struct ending *e)
+{
+    pthread_mutex_destroy(&e->lock);
+    pthread_cond_destroy(&e->ended);
+    free(e);
+}
+
+/* All in one group: the kernels of one may be what those of another wait for. */
+static void *end_all(void *arg)
+{
+    struct ending *e = arg;
+    cudaSetDevice(e->gpu);
+    ncclGroupStart();
+    for (int i = 0; i < e->count; i++)
+        ncclCommAbort(e->comm[i]);
+    ncclGroupEnd();
+    pthread_mutex_lock(&e->lock);
+    e->done = 1;
+    pthread_cond_signal(&e->ended);
+    int left = e->left;
+    pthread_mutex_unlock(&e->lock);
+    if (left)
+        free_ending(e);
+    return NULL;
+}
+
+/* Returns 0 when it ended in time. */
+static int wait_ended(struct ending *e)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += ABANDON_S;
+    pthread_mutex_lock(&e->lock);
+    while (!e->done && !pthread_cond_timedwait(&e->ended, &e->lock, &until))
+        ;
+    int done = e->done;
+    e->left = 1;
+    pthread_mutex_unlock(&e->lock);
+    if (done)
+        free_ending(e);
+    return done ? 0 : -1;
+}
+
+static void take_over(struct ending *e, struct channel *c)
+{
+    if (c->comm)
+        e->comm[e->count++] = c->comm;
+    c->comm = NULL;
+}
+
+void nccl_abandon(struct link *l)
+{
+    struct ending *e = calloc(1, sizeof *e);
+    pthread_t thread;
+    l->hung = 1;
+    /* These versions may crash in it; the process is about to end anyway. */
+    if (!e ||
+        (nccl_version() >= NCCL_VERSION(2, 28, 3) && nccl_version() <= NCCL_VERSION(2, 28, 8))) {
+        free(e);
+        return;
+    }
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->ended, NULL);
+    e->gpu = cuda_state(l->request.device)->index;
+    pthread_mutex_lock(&l->lock);
+    take_over(e, &l->root);
+    for (int i = 0; i < l->channels; i++)
+        take_over(e, &l->channel[i]);
+    pthread_mutex_unlock(&l->lock);
+    if (pthread_create(&thread, NULL, end_all, e)) {
+        free_ending(e);
+        return;
+    }
+    pthread_detach(thread);
+    l->hung = wait_ended(e) != 0;
+}

@@ -1,0 +1,169 @@
+/* staged.c - transport: sums over replicas by MPI, for memory of a GPU.
+ *
+ * A sum goes in pieces through two slots of pinned host memory.  The stream is given, for piece k:
+ *   copy it into a slot; host call: start its sum; host call: wait for the sum of piece k - 1;
+ *   copy that one back
+ * so that the sum of one piece overlaps the copies of its neighbours, and the thread that
+ * enqueues never waits.  MPI sees host memory only.
+ *
+ * Host calls make no CUDA call.  CUDA may run the host calls of all streams on one thread, so one
+ * that waits holds up whatever became ready after it, on this rank.  That cannot close a circle:
+ * all of these waits are on the reduce stream, in program order, the same on all members.  Take
+ * the earliest piece that somebody waits for: what its sum still needs of any rank comes before
+ * it in program order and is held up by no wait, as there is none earlier.
+ */
+#include <stdlib.h>
+#include <time.h>
+
+#include "comm/channel.h"
+
+enum { SLOTS = 2, SUMS_AHEAD = 1024 };
+
+/* A sum the stream has been given. */
+struct staged_sum {
+    struct group *group;
+    int64_t elems;
+    enum dtype dtype;
+};
+
+struct staged {
+    struct link *link;
+    char *slot[SLOTS];
+    struct staged_sum sum[SUMS_AHEAD]; /* a ring */
+    unsigned given;                    /* by the thread that enqueues */
+    unsigned taken;                    /* by host calls; atomic */
+    int64_t started, ended;            /* pieces of the sum under way; of host calls alone */
+    struct comm_op op[SLOTS];
+    int broken; /* atomic */
+};
+
+static size_t slot_bytes(const struct staged *s)
+{
+    return s->link->request.host_staging_bytes / SLOTS;
+}
+
+static int64_t piece_of(const struct staged *s, enum dtype dtype)
+{
+    return (int64_t)(slot_bytes(s) / dtype_bytes(dtype));
+}
+
+static int is_broken(struct staged *s)
+{
+    return __atomic_load_n(&s->broken, __ATOMIC_ACQUIRE);
+}
+
+static void nap(void)
+{
+    const struct timespec time = {.tv_nsec = 20000};
+    nanosleep(&time, NULL);
+}
+
+int staged_open(struct staged **staged, struct link *link, struct error *err)
+{
+    struct staged *s = calloc(1, sizeof *s);
+    *staged = s;
+    if (!s)
+        return error_set(err, "out of memory: sums by MPI");
+    s->link = link;
+    s->slot[0] = device_host_alloc(link->request.device, link->request.mem, POOL_HOST,
+                                   link->request.host_staging_bytes, err);
+    if (!s->slot[0])
+        return error_prefix(err, "sums by MPI");
+    s->slot[1] = s->slot[0] + slot_bytes(s);
+    return 0;
+}
+
+void staged_close(struct staged *s)
+{
+    if (!s || is_broken(s))
+        return; /* broken: a transfer may still be under way in what is here */
+    if (s->slot[0])
+        device_host_free(s->link->request.device, s->link->request.mem, POOL_HOST,
+                         s->link->request.host_staging_bytes, s->slot[0]);
+    free(s);
+}
+
+void staged_abandon(struct staged *s)
+{
+    __atomic_store_n(&s->broken, 1, __ATOMIC_RELEASE);
+}
+
+static const struct staged_sum *sum_under_way(const struct staged *s)
+{
+    return &s->sum[__atomic_load_n(&s->taken, __ATOMIC_RELAXED) % SUMS_AHEAD];
+}
+
+/* Host call: the next piece is in its slot. */
+static void start_piece(void *arg)
+{
+    struct staged *s = arg;
+    const struct staged_sum *sum = sum_under_way(s);
+    int64_t piece = piece_of(s, sum->dtype), left = sum->elems - s->started * piece;
+    int slot = (int)(s->started++ % SLOTS);
+    if (!is_broken(s))
+        group_all_reduce_host(sum->group, COMM_REDUCE, &s->op[slot], s->slot[slot],
+                              left < piece ? left : piece, sum->dtype);
+}
+
+/* Host call: the sum of the oldest piece is wanted. */
+static void end_piece(void *arg)
+{
+    struct staged *s = arg;
+    const struct staged_sum *sum = sum_under_way(s);
+    struct comm_op *op = &s->op[s->ended % SLOTS];
+    struct error err = {0};
+    while (!is_broken(s) && !comm_test(op))
+        nap();
+    if (!is_broken(s) && comm_wait(op, &err)) {
+        link_note(s->link, &err);
+        staged_abandon(s);
+    }
+    if (++s->ended * piece_of(s, sum->dtype) < sum->elems)
+        return;
+    s->started = s->ended = 0;
+    __atomic_add_fetch(&s->taken, 1, __ATOMIC_RELEASE);
+}
+
+/* Give the stream the copy of a piece, one way or the other. */
+static int copy_piece(struct comm_op *op, int64_t index, enum cudaMemcpyKind kind)
+{
+    const struct staged *s = op->group->link->staged;
+    int64_t piece = piece_of(s, op->dtype), first = index * piece;
+    int64_t n = op->elems - first < piece ? op->elems - first : piece;
+    size_t size = dtype_bytes(op->dtype);
+    char *there = op->recv + (size_t)first * size, *here = s->slot[index % SLOTS];
+    int out = kind == cudaMemcpyDeviceToHost;
+    return cuda_checked(cudaMemcpyAsync(out ? here : there, out ? there : here, (size_t)n * size,
+                                        kind, op_stream(op)),
+                        "copy of a sum by MPI", &op->err);
+}
+
+static int call_host(struct comm_op *op, cudaHostFn_t call)
+{
+    return cuda_checked(cudaLaunchHostFunc(op_stream(op), call, op->group->link->staged),
+                        "host call of a sum by MPI", &op->err);
+}
+
+static int all_reduce(struct comm_op *op)
+{
+    struct staged *s = op->group->link->staged;
+    int64_t piece = piece_of(s, op->dtype), pieces = (op->elems + piece - 1) / piece;
+    if (op->lane != COMM_REDUCE)
+        return error_set(&op->err, "all-reduce in group %s: by MPI on the reduce stream only",
+                         op->group->name);
+    while (s->given - __atomic_load_n(&s->taken, __ATOMIC_ACQUIRE) >= SUMS_AHEAD && !is_broken(s))
+        nap();
+    if (is_broken(s) && link_poll(s->link, &op->err))
+        return FAILED;
+    s->sum[s->given++ % SUMS_AHEAD] = (struct staged_sum){op->group, op->elems, op->dtype};
+    for (int64_t k = 0; k <= pieces; k++) {
+        if (k < pieces && (copy_piece(op, k, cudaMemcpyDeviceToHost) || call_host(op, start_piece)))
+            return FAILED;
+        if (k > 0 && (call_host(op, end_piece) || copy_piece(op, k - 1, cudaMemcpyHostToDevice)))
+            return FAILED;
+    }
+    return GIVEN;
+}
+
+const struct transport transport_staged = {.name = "comm.inter_node=mpi",
+                                           .enqueue = {[CALL_ALL_REDUCE] = all_reduce}};
