@@ -70,7 +70,7 @@ yaml\.h src/config/yaml\.c
 jansson\.h src/base/json\.c
 xxhash\.h src/base/hash\.c
 hwloc\.h|hwloc/.*\.h src/comm/topology\.c
-cuda.*\.h src/device/cuda/.*|src/comm/(nccl.*|gpu)\.[ch]
+cuda.*\.h src/device/cuda/.*|src/comm/(nccl.*|gpu.*|channel|link|staged)\.[ch]
 cublas.*\.h src/device/cuda/gemm\.c
 cudnn.*\.h src/device/cuda/sdpa_.*\.[ch]
 nccl.*\.h src/comm/nccl.*\.[ch]

@@ -9,3 +9,4 @@ UNIT_TESTS += tests/unit/test_mesh
 include $(top_srcdir)/tests/unit/ops.mk
 include $(top_srcdir)/tests/unit/io.mk
 include $(top_srcdir)/tests/unit/step.mk
+include $(top_srcdir)/tests/unit/cuda.mk

@@ -1,11 +1,12 @@
 # Kernels for GPUs are compiled by nvcc for every architecture of CUDA_ARCHS; nothing else is.
 cuda_kernels = $(sort $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/src/device/cuda/*.cu)))
-EXTRA_DIST += $(cuda_kernels) src/device/cuda/simt.cuh
+cuda_objects = $(cuda_kernels:.cu=.o)
+EXTRA_DIST += $(cuda_kernels) $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/src/device/cuda/*.cuh))
 if HAVE_CUDA
-libtrireme_a_LIBADD += $(cuda_kernels:.cu=.o)
+libtrireme_a_LIBADD += $(cuda_objects)
 libtrireme_a_SOURCES += src/device/cuda/cuda.h src/device/cuda/state.h \
 	src/device/cuda/driver.c src/device/cuda/discover.c src/device/cuda/ops.c \
-	src/device/cuda/gemm.c src/device/cuda/gemm_plain.h
+	src/device/cuda/gemm.c src/device/cuda/gemm_plain.h src/device/cuda/sdpa.h
 include $(top_srcdir)/src/device/cuda/sdpa.mk
 else
 libtrireme_a_SOURCES += src/device/cuda/absent.c
