@@ -1,0 +1,307 @@
+/* elementwise.cu - ops that touch each element once.
+ *
+ * Must move: every input once and every output once, nothing more.  Each thread has several
+ * independent 16-byte loads under way before it uses the first: four of swiglu (two pieces of gate
+ * and up), six of its backward, eight of add.  One tile per block, so that the order of blocks is
+ * that of memory and the last ones even out.
+ */
+#include "device/cuda/pack.cuh"
+
+/* ---- gates: a row is [gate, up]; a tile is TILE accesses of one row ---- */
+
+enum { GATE_THREADS = 128, GATE_ACCESSES = 2, GATE_TILE = GATE_THREADS * GATE_ACCESSES };
+
+static __device__ __forceinline__ float sigmoid(float x)
+{
+    const float log2_e = 1.44269504f;
+    return 1.0f / (1.0f + exp2_fast(-x * log2_e));
+}
+
+template <typename T, int n>
+static __device__ __forceinline__ raw<T, n> gated(raw<T, n> gate, raw<T, n> up)
+{
+    float g[n], u[n];
+    widen(g, gate);
+    widen(u, up);
+#pragma unroll
+    for (int i = 0; i < n; i++)
+        g[i] = g[i] * sigmoid(g[i]) * u[i];
+    narrow(gate, g);
+    return gate;
+}
+
+template <typename T, int n>
+__global__ void __launch_bounds__(GATE_THREADS)
+    swiglu_tile(T *y, const T *gate_up, int64_t rows, int ffn)
+{
+    using R = raw<T, n>;
+    const int begin = ((int)blockIdx.x * GATE_TILE + (int)threadIdx.x) * n;
+    for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
+        const T *gates = gate_up + row * 2 * ffn, *ups = gates + ffn;
+        R gate[GATE_ACCESSES], up[GATE_ACCESSES];
+#pragma unroll
+        for (int j = 0; j < GATE_ACCESSES; j++) {
+            int at = begin + j * GATE_THREADS * n;
+            if (at < ffn) {
+                gate[j] = load_once<R>(gates + at);
+                up[j] = load_once<R>(ups + at);
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < GATE_ACCESSES; j++) {
+            int at = begin + j * GATE_THREADS * n;
+            if (at < ffn)
+                store(y + row * ffn + at, gated<T, n>(gate[j], up[j]));
+        }
+    }
+}
+
+/* With s = sigmoid(g): dup = dy g s,  dgate = dy u s (1 + g (1 - s)); they replace gate and up. */
+template <typename T, int n>
+static __device__ __forceinline__ void gate_gradient(raw<T, n> &gate, raw<T, n> &up, raw<T, n> dy)
+{
+    float g[n], u[n], d[n];
+    widen(g, gate);
+    widen(u, up);
+    widen(d, dy);
+#pragma unroll
+    for (int i = 0; i < n; i++) {
+        float s = sigmoid(g[i]), ds = d[i] * s;
+        float dgate = ds * u[i] * fmaf(g[i], 1.0f - s, 1.0f);
+        u[i] = ds * g[i];
+        g[i] = dgate;
+    }
+    narrow(gate, g);
+    narrow(up, u);
+}
+
+template <typename T, int n>
+__global__ void __launch_bounds__(GATE_THREADS)
+    swiglu_backward_tile(T *dgate_up, const T *dy, const T *gate_up, int64_t rows, int ffn)
+{
+    using R = raw<T, n>;
+    const int begin = ((int)blockIdx.x * GATE_TILE + (int)threadIdx.x) * n;
+    for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
+        const T *gates = gate_up + row * 2 * ffn, *ups = gates + ffn;
+        T *dgates = dgate_up + row * 2 * ffn, *dups = dgates + ffn;
+        R gate[GATE_ACCESSES], up[GATE_ACCESSES], d[GATE_ACCESSES];
+#pragma unroll
+        for (int j = 0; j < GATE_ACCESSES; j++) {
+            int at = begin + j * GATE_THREADS * n;
+            if (at < ffn) {
+                gate[j] = load_once<R>(gates + at);
+                up[j] = load_once<R>(ups + at);
+                d[j] = load_once<R>(dy + row * ffn + at);
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < GATE_ACCESSES; j++) {
+            int at = begin + j * GATE_THREADS * n;
+            if (at < ffn) {
+                gate_gradient<T, n>(gate[j], up[j], d[j]);
+                store(dgates + at, gate[j]);
+                store(dups + at, up[j]);
+            }
+        }
+    }
+}
+
+template <int n> static dim3 gate_grid(int64_t rows, int64_t ffn)
+{
+    return dim3((unsigned)pieces(ffn, GATE_TILE * n), (unsigned)least(rows, 65535));
+}
+
+template <typename T>
+static bool whole_gates(const void *a, const void *b, const void *c, int64_t n)
+{
+    return n % LANES<T> == 0 && aligned16(a) && aligned16(b) && aligned16(c);
+}
+
+template <typename T>
+static void swiglu(cudaStream_t s, T *y, const T *gate_up, int64_t rows, int64_t ffn)
+{
+    constexpr int n = LANES<T>;
+    if (whole_gates<T>(y, gate_up, NULL, ffn))
+        LAUNCH((swiglu_tile<T, n>), gate_grid<n>(rows, ffn), GATE_THREADS, 0, s, y, gate_up, rows,
+               (int)ffn);
+    else
+        LAUNCH((swiglu_tile<T, 1>), gate_grid<1>(rows, ffn), GATE_THREADS, 0, s, y, gate_up, rows,
+               (int)ffn);
+}
+
+void cuda_swiglu(cudaStream_t s, enum dtype dt, void *y, const void *gate_up, int64_t rows,
+                 int64_t ffn)
+{
+    if (rows == 0)
+        return;
+    if (dt == DTYPE_BF16)
+        swiglu<bf16>(s, (bf16 *)y, (const bf16 *)gate_up, rows, ffn);
+    else
+        swiglu<float>(s, (float *)y, (const float *)gate_up, rows, ffn);
+}
+
+template <typename T>
+static void swiglu_backward(cudaStream_t s, T *dgate_up, const T *dy, const T *gate_up,
+                            int64_t rows, int64_t ffn)
+{
+    constexpr int n = LANES<T>;
+    if (whole_gates<T>(dgate_up, dy, gate_up, ffn))
+        LAUNCH((swiglu_backward_tile<T, n>), gate_grid<n>(rows, ffn), GATE_THREADS, 0, s, dgate_up,
+               dy, gate_up, rows, (int)ffn);
+    else
+        LAUNCH((swiglu_backward_tile<T, 1>), gate_grid<1>(rows, ffn), GATE_THREADS, 0, s, dgate_up,
+               dy, gate_up, rows, (int)ffn);
+}
+
+void cuda_swiglu_backward(cudaStream_t s, enum dtype dt, void *dgate_up, const void *dy,
+                          const void *gate_up, int64_t rows, int64_t ffn)
+{
+    if (rows == 0)
+        return;
+    if (dt == DTYPE_BF16)
+        swiglu_backward<bf16>(s, (bf16 *)dgate_up, (const bf16 *)dy, (const bf16 *)gate_up, rows,
+                              ffn);
+    else
+        swiglu_backward<float>(s, (float *)dgate_up, (const float *)dy, (const float *)gate_up,
+                               rows, ffn);
+}
+
+/* ---- flat tensors: groups of n elements, the first beginning `shift` before element 0 ---- */
+
+enum { FLAT_THREADS = 256, FLAT_ACCESSES = 4, FLAT_TILE = FLAT_THREADS * FLAT_ACCESSES };
+
+static __device__ __forceinline__ int64_t flat_group(int access)
+{
+    return (int64_t)blockIdx.x * FLAT_TILE + access * FLAT_THREADS + threadIdx.x;
+}
+
+template <typename R, int n> static __device__ __forceinline__ R sum_of(R left, R right)
+{
+    float a[n], b[n];
+    widen(a, left);
+    widen(b, right);
+#pragma unroll
+    for (int i = 0; i < n; i++)
+        a[i] += b[i];
+    narrow(left, a);
+    return left;
+}
+
+template <typename T, int n>
+__global__ void __launch_bounds__(FLAT_THREADS)
+    add_tile(T *y, const T *a, const T *b, int64_t elems, int shift)
+{
+    using R = raw<T, n>;
+    R left[FLAT_ACCESSES], right[FLAT_ACCESSES];
+#pragma unroll
+    for (int j = 0; j < FLAT_ACCESSES; j++) {
+        int64_t at = flat_group(j) * n - shift;
+        if (at >= 0 && at + n <= elems) {
+            left[j] = load_once<R>(a + at);
+            right[j] = load_once<R>(b + at);
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < FLAT_ACCESSES; j++) {
+        int64_t at = flat_group(j) * n - shift;
+        if (at >= 0 && at + n <= elems) {
+            store(y + at, sum_of<R, n>(left[j], right[j]));
+        } else {
+            for (int i = 0; i < n; i++)
+                if (at + i >= 0 && at + i < elems)
+                    y[at + i] = sum_of<T, 1>(a[at + i], b[at + i]);
+        }
+    }
+}
+
+template <typename T> static void add(cudaStream_t s, T *y, const T *a, const T *b, int64_t elems)
+{
+    constexpr int n = LANES<T>;
+    int shift = phase(y, n);
+    if (phase(a, n) == shift && phase(b, n) == shift)
+        LAUNCH((add_tile<T, n>), (unsigned)pieces(elems + shift, FLAT_TILE * n), FLAT_THREADS, 0, s,
+               y, a, b, elems, shift);
+    else
+        LAUNCH((add_tile<T, 1>), (unsigned)pieces(elems, FLAT_TILE), FLAT_THREADS, 0, s, y, a, b,
+               elems, 0);
+}
+
+void cuda_add(cudaStream_t s, enum dtype dt, void *y, const void *a, const void *b, int64_t elems)
+{
+    if (elems == 0)
+        return;
+    if (dt == DTYPE_BF16)
+        add(s, (bf16 *)y, (const bf16 *)a, (const bf16 *)b, elems);
+    else
+        add(s, (float *)y, (const float *)a, (const float *)b, elems);
+}
+
+template <typename To, typename From>
+static __device__ __forceinline__ void convert(To &to, From from)
+{
+    float v[sizeof(To) > sizeof(From) ? sizeof(To) / 4 : sizeof(From) / 4];
+    widen(v, from);
+    narrow(to, v);
+}
+
+/* One type: the bits. */
+template <typename T> static __device__ __forceinline__ void convert(T &to, T from)
+{
+    to = from;
+}
+
+/* From From to To, four elements at a time: 16 bytes on the fp32 side, so that neighbouring
+ * threads touch neighbouring bytes on both sides.  Every number keeps its bits or is rounded to
+ * nearest even, denormals included; a NaN made bf16 stays a NaN but loses its payload. */
+template <typename To, typename From, int n>
+__global__ void __launch_bounds__(FLAT_THREADS)
+    cast_tile(To *y, const From *x, int64_t elems, int shift)
+{
+    raw<From, n> bits[FLAT_ACCESSES];
+#pragma unroll
+    for (int j = 0; j < FLAT_ACCESSES; j++) {
+        int64_t at = flat_group(j) * n - shift;
+        if (at >= 0 && at + n <= elems)
+            bits[j] = load_once<raw<From, n>>(x + at);
+    }
+#pragma unroll
+    for (int j = 0; j < FLAT_ACCESSES; j++) {
+        int64_t at = flat_group(j) * n - shift;
+        if (at >= 0 && at + n <= elems) {
+            raw<To, n> out;
+            convert(out, bits[j]);
+            store(y + at, out);
+        } else {
+            for (int i = 0; i < n; i++)
+                if (at + i >= 0 && at + i < elems)
+                    convert(y[at + i], x[at + i]);
+        }
+    }
+}
+
+template <typename To, typename From>
+static void cast(cudaStream_t s, To *y, const From *x, int64_t elems)
+{
+    int shift = phase(y, 4);
+    if (phase(x, 4) == shift)
+        LAUNCH((cast_tile<To, From, 4>), (unsigned)pieces(elems + shift, FLAT_TILE * 4),
+               FLAT_THREADS, 0, s, y, x, elems, shift);
+    else
+        LAUNCH((cast_tile<To, From, 1>), (unsigned)pieces(elems, FLAT_TILE), FLAT_THREADS, 0, s, y,
+               x, elems, 0);
+}
+
+void cuda_cast(cudaStream_t s, enum dtype to, void *y, enum dtype from, const void *x,
+               int64_t elems)
+{
+    if (elems == 0)
+        return;
+    if (to == DTYPE_BF16 && from == DTYPE_BF16)
+        cast(s, (bf16 *)y, (const bf16 *)x, elems);
+    else if (to == DTYPE_BF16)
+        cast(s, (bf16 *)y, (const float *)x, elems);
+    else if (from == DTYPE_BF16)
+        cast(s, (float *)y, (const bf16 *)x, elems);
+    else
+        cast(s, (float *)y, (const float *)x, elems);
+}

@@ -1,0 +1,292 @@
+/* norm_backward.cu - gradient of RMSNorm: dx = dsum + rstd (dy w - x rstd^2 mean(dy w x)),
+ * dw (+)= sum over rows of dy x rstd.
+ *
+ * Must move: dy, dsum, x in; dx out, each rows * hidden elements once.  Rows are dealt to GROUPS
+ * blocks, row r to block r % GROUPS whatever the GPU; a block keeps its part of dw in registers
+ * over all its rows, and a second kernel adds the parts in order (2 * GROUPS * hidden floats,
+ * mostly within the L2).  Two blocks of 512 threads per multiprocessor hold a row of 4096 bf16 in
+ * one 16-byte access per thread and tensor; the next row is loaded before the reduction of this
+ * one, so that about 48 KB per multiprocessor are always under way.
+ */
+#include "device/cuda/pack.cuh"
+#include "device/cuda/reduce.cuh"
+
+enum { GROUPS = 264 }; /* two per multiprocessor of the largest GPUs */
+
+template <typename T> struct gradient {
+    T *dx;
+    const T *dy, *dsum, *x, *w;
+    const float *rstd;
+    float *parts; /* [groups, hidden] */
+    int64_t rows;
+    int hidden;
+    bool w_aligned;
+};
+
+/* w of a piece: read once where registers allow, else where it is used (it stays in cache). */
+template <typename T, int count, bool held_w> struct weights {
+    uint4 bits[held_w ? count : 1] = {};
+    __device__ __forceinline__ void begin(const gradient<T> &t)
+    {
+        float w[LANES<T>];
+#pragma unroll
+        for (int j = 0; held_w && j < count; j++) {
+            int at = ((int)threadIdx.x + j * (int)blockDim.x) * LANES<T>;
+            if (at < t.hidden) {
+                load_param(w, t.w + at, t.w_aligned);
+                narrow(bits[j], w);
+            }
+        }
+    }
+    __device__ __forceinline__ void get(float (&w)[LANES<T>], const gradient<T> &t, int j) const
+    {
+        int at = ((int)threadIdx.x + j * (int)blockDim.x) * LANES<T>;
+        if (held_w)
+            widen(w, bits[held_w ? j : 0]);
+        else if (at < t.hidden)
+            load_param(w, t.w + at, t.w_aligned);
+    }
+};
+
+/* What a thread holds of a row: `count` pieces of 16 bytes of each tensor. */
+template <int count> struct held {
+    uint4 dy[count], dsum[count], x[count];
+    float rstd;
+};
+
+template <typename T, int count>
+static __device__ __forceinline__ void hold(held<count> &h, const gradient<T> &t, int64_t row)
+{
+    if (row >= t.rows)
+        return;
+    h.rstd = t.rstd[row];
+#pragma unroll
+    for (int j = 0; j < count; j++) {
+        int at = ((int)threadIdx.x + j * (int)blockDim.x) * LANES<T>;
+        int64_t from = row * t.hidden + at;
+        if (at < t.hidden) {
+            h.dy[j] = load16_once(t.dy + from);
+            h.x[j] = load16_once(t.x + from);
+            if (t.dsum)
+                h.dsum[j] = load16_once(t.dsum + from);
+        }
+    }
+}
+
+/* Sum of dy w x over n elements; what they add to dw is added. */
+template <int n>
+static __device__ __forceinline__ float products_of(float (&dw)[n], const float (&dy)[n],
+                                                    const float (&w)[n], const float (&x)[n],
+                                                    float rstd)
+{
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < n; i++) {
+        float product = dy[i] * x[i];
+        sum = fmaf(product, w[i], sum);
+        dw[i] = fmaf(product, rstd, dw[i]);
+    }
+    return sum;
+}
+
+/* dsum becomes dx. */
+template <int n>
+static __device__ __forceinline__ void add_gradient(float (&dsum)[n], const float (&dy)[n],
+                                                    const float (&w)[n], const float (&x)[n],
+                                                    float rstd, float mean)
+{
+#pragma unroll
+    for (int i = 0; i < n; i++)
+        dsum[i] = fmaf(rstd, fmaf(-x[i], mean, dy[i] * w[i]), dsum[i]);
+}
+
+template <typename T, int count, bool ahead>
+static __device__ __forceinline__ void kept_rows(const gradient<T> &t)
+{
+    constexpr int n = LANES<T>;
+    __shared__ float partial[2][32];
+    float dw[count][n] = {}, dy[n], x[n], w[n] = {}, dsum[n];
+    weights<T, count, ahead> all_w;
+    held<count> now = {}, next = {};
+    hold(now, t, blockIdx.x);
+    all_w.begin(t);
+    int turn = 0;
+    for (int64_t row = blockIdx.x; row < t.rows; row += gridDim.x, turn ^= 1) {
+        float products = 0;
+#pragma unroll
+        for (int j = 0; j < count; j++) {
+            widen(dy, now.dy[j]);
+            all_w.get(w, t, j);
+            widen(x, now.x[j]);
+            products += products_of(dw[j], dy, w, x, now.rstd);
+        }
+        if (ahead)
+            hold(next, t, row + gridDim.x);
+        products = block_sum(products, partial[turn]);
+        float mean = products / (float)t.hidden * now.rstd * now.rstd;
+#pragma unroll
+        for (int j = 0; j < count; j++) {
+            int at = ((int)threadIdx.x + j * (int)blockDim.x) * n;
+            widen(dy, now.dy[j]);
+            all_w.get(w, t, j);
+            widen(x, now.x[j]);
+            widen(dsum, now.dsum[j]); /* zero where there is none */
+            add_gradient(dsum, dy, w, x, now.rstd, mean);
+            uint4 bits;
+            narrow(bits, dsum);
+            if (at < t.hidden)
+                store16(t.dx + row * t.hidden + at, bits);
+        }
+        if (ahead)
+            now = next;
+        else
+            hold(now, t, row + gridDim.x);
+    }
+#pragma unroll
+    for (int j = 0; j < count; j++) {
+        int at = ((int)threadIdx.x + j * (int)blockDim.x) * n;
+        if (at < t.hidden)
+            store_floats(t.parts + (int64_t)blockIdx.x * t.hidden + at, dw[j]);
+    }
+}
+
+template <typename T> __global__ void __launch_bounds__(512, 2) backward_short(gradient<T> t)
+{
+    kept_rows<T, 1, true>(t);
+}
+
+template <typename T> __global__ void __launch_bounds__(512, 1) backward_middle(gradient<T> t)
+{
+    kept_rows<T, 2, true>(t);
+}
+
+template <typename T> __global__ void __launch_bounds__(512, 1) backward_long(gradient<T> t)
+{
+    kept_rows<T, 4, false>(t);
+}
+
+template <typename T, int n>
+static __device__ __forceinline__ void get(float (&to)[n], const T *from)
+{
+    widen(to, load<raw<T, n>>(from));
+}
+
+/* Any length, n elements per access: rows are read twice and dw is summed where it is written. */
+template <typename T, int n> __global__ void __launch_bounds__(1024) backward_reread(gradient<T> t)
+{
+    __shared__ float partial[2][32];
+    float *part = t.parts + (int64_t)blockIdx.x * t.hidden;
+    const int begin = (int)threadIdx.x * n, step = (int)blockDim.x * n;
+    float dy[n], x[n], w[n], dsum[n], dw[n];
+    int turn = 0;
+    for (int64_t row = blockIdx.x; row < t.rows; row += gridDim.x, turn ^= 1) {
+        const int64_t first = row * t.hidden;
+        float products = 0, rstd = t.rstd[row];
+        for (int at = begin; at < t.hidden; at += step) {
+            get(dy, t.dy + first + at);
+            get(x, t.x + first + at);
+            load_param(w, t.w + at, t.w_aligned);
+            for (int i = 0; i < n; i++)
+                dw[i] = 0;
+            if (row != blockIdx.x)
+                load_floats(dw, part + at);
+            products += products_of(dw, dy, w, x, rstd);
+            store_floats(part + at, dw);
+        }
+        products = block_sum(products, partial[turn]);
+        float mean = products / (float)t.hidden * rstd * rstd;
+        for (int at = begin; at < t.hidden; at += step) {
+            get(dy, t.dy + first + at);
+            get(x, t.x + first + at);
+            load_param(w, t.w + at, t.w_aligned);
+            for (int i = 0; i < n; i++)
+                dsum[i] = 0;
+            if (t.dsum)
+                get(dsum, t.dsum + first + at);
+            add_gradient(dsum, dy, w, x, rstd, mean);
+            raw<T, n> bits;
+            narrow(bits, dsum);
+            store(t.dx + first + at, bits);
+        }
+    }
+}
+
+/* A block takes 32 columns; each of its warps adds some consecutive parts, then the first warp adds
+ * what the warps have, in order. */
+static __global__ void __launch_bounds__(1024)
+    add_parts(float *dw, const float *parts, int groups, int hidden, int accumulate)
+{
+    __shared__ float sums[32][32];
+    int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    int column = (int)blockIdx.x * 32 + lane;
+    int per_warp = (groups + 31) / 32, end = warp * per_warp + per_warp;
+    float sum = 0;
+    if (end > groups)
+        end = groups;
+    if (column < hidden) {
+#pragma unroll 8
+        for (int part = warp * per_warp; part < end; part++)
+            sum += parts[(int64_t)part * hidden + column];
+    }
+    sums[warp][lane] = sum;
+    __syncthreads();
+    if (warp > 0 || column >= hidden)
+        return;
+    sum = accumulate ? dw[column] : 0.0f;
+#pragma unroll
+    for (int i = 0; i < 32; i++)
+        sum += sums[i][lane];
+    dw[column] = sum;
+}
+
+static int groups_of(int64_t rows)
+{
+    return (int)least(rows, GROUPS);
+}
+
+size_t cuda_rmsnorm_backward_scratch(int64_t rows, int64_t hidden)
+{
+    return (size_t)groups_of(rows) * (size_t)hidden * sizeof(float);
+}
+
+template <typename T> static void launch(cudaStream_t s, gradient<T> t)
+{
+    constexpr int n = LANES<T>;
+    bool whole = t.hidden % n == 0 && aligned16(t.dx) && aligned16(t.dy) && aligned16(t.dsum) &&
+                 aligned16(t.x) && aligned16(t.parts);
+    int accesses = t.hidden / n, groups = groups_of(t.rows);
+    t.w_aligned = aligned16(t.w);
+    if (!whole) {
+        t.w_aligned = true; /* an element at a time is */
+        int threads = (int)least(1024, whole_warps(t.hidden));
+        LAUNCH((backward_reread<T, 1>), groups, threads, 0, s, t);
+    } else if (accesses <= 512) {
+        LAUNCH(backward_short<T>, groups, whole_warps(accesses), 0, s, t);
+    } else if (accesses <= 1024) {
+        LAUNCH(backward_middle<T>, groups, whole_warps(pieces(accesses, 2)), 0, s, t);
+    } else if (accesses <= 2048) {
+        LAUNCH(backward_long<T>, groups, whole_warps(pieces(accesses, 4)), 0, s, t);
+    } else {
+        LAUNCH((backward_reread<T, n>), groups, 1024, 0, s, t);
+    }
+}
+
+template <typename T>
+static void backward(cudaStream_t s, void *dx, const void *dy, const void *dsum, const void *x,
+                     const void *w, const float *rstd, int64_t rows, int64_t hidden, void *scratch)
+{
+    launch<T>(s, {(T *)dx, (const T *)dy, (const T *)dsum, (const T *)x, (const T *)w, rstd,
+                  (float *)scratch, rows, (int)hidden, false});
+}
+
+void cuda_rmsnorm_backward(cudaStream_t s, enum dtype dt, void *dx, float *dw, const void *dy,
+                           const void *dsum, const void *x, const void *w, const float *rstd,
+                           int64_t rows, int64_t hidden, int accumulate, void *scratch)
+{
+    if (rows > 0 && dt == DTYPE_BF16)
+        backward<bf16>(s, dx, dy, dsum, x, w, rstd, rows, hidden, scratch);
+    else if (rows > 0)
+        backward<float>(s, dx, dy, dsum, x, w, rstd, rows, hidden, scratch);
+    LAUNCH(add_parts, (unsigned)pieces(hidden, 32), 1024, 0, s, dw, (const float *)scratch,
+           groups_of(rows), (int)hidden, accumulate);
+}

@@ -1,0 +1,184 @@
+/* pack.cuh - some elements at a time, as they lie in memory and as fp32 in registers.
+ *
+ * A kernel reads n elements by one access of the type raw<T, n>: 16 bytes where memory allows, one
+ * element where it does not (n = 1), and the same source serves both.
+ */
+#ifndef TRIREME_DEVICE_CUDA_PACK_CUH
+#define TRIREME_DEVICE_CUDA_PACK_CUH
+
+#include "device/cuda/simt.cuh"
+
+template <typename T, int n> struct raw_type;
+template <> struct raw_type<float, 4> {
+    using type = uint4;
+};
+template <> struct raw_type<float, 1> {
+    using type = float;
+};
+template <> struct raw_type<bf16, 8> {
+    using type = uint4;
+};
+template <> struct raw_type<bf16, 4> {
+    using type = uint2;
+};
+template <> struct raw_type<bf16, 1> {
+    using type = bf16;
+};
+template <typename T, int n> using raw = typename raw_type<T, n>::type;
+
+/* Elements in 16 bytes. */
+template <typename T> constexpr int LANES = 16 / (int)sizeof(T);
+
+template <typename R> static __device__ __forceinline__ R load(const void *from)
+{
+    return *reinterpret_cast<const R *>(from);
+}
+
+template <typename R> static __device__ __forceinline__ R load_once(const void *from)
+{
+    if constexpr (sizeof(R) == 16)
+        return load16_once(from);
+    else
+        return load<R>(from);
+}
+
+template <typename R> static __device__ __forceinline__ void store(void *to, R value)
+{
+    *reinterpret_cast<R *>(to) = value;
+}
+
+template <typename R> static __device__ __forceinline__ void store_once(void *to, R value)
+{
+    if constexpr (sizeof(R) == 16)
+        store16_once(to, value);
+    else
+        store(to, value);
+}
+
+/* ---- to fp32 and back ---- */
+
+static __device__ __forceinline__ void widen(float (&to)[8], uint4 from)
+{
+    to[0] = bf16_low(from.x), to[1] = bf16_high(from.x);
+    to[2] = bf16_low(from.y), to[3] = bf16_high(from.y);
+    to[4] = bf16_low(from.z), to[5] = bf16_high(from.z);
+    to[6] = bf16_low(from.w), to[7] = bf16_high(from.w);
+}
+
+static __device__ __forceinline__ void widen(float (&to)[4], uint2 from)
+{
+    to[0] = bf16_low(from.x), to[1] = bf16_high(from.x);
+    to[2] = bf16_low(from.y), to[3] = bf16_high(from.y);
+}
+
+static __device__ __forceinline__ void widen(float (&to)[4], uint4 from)
+{
+    memcpy(to, &from, sizeof from);
+}
+
+static __device__ __forceinline__ void widen(float (&to)[1], bf16 from)
+{
+    to[0] = bf16_wide(from);
+}
+
+static __device__ __forceinline__ void widen(float (&to)[1], float from)
+{
+    to[0] = from;
+}
+
+static __device__ __forceinline__ void narrow(uint4 &to, const float (&from)[8])
+{
+    to = make_uint4(bf16_pair(from[0], from[1]), bf16_pair(from[2], from[3]),
+                    bf16_pair(from[4], from[5]), bf16_pair(from[6], from[7]));
+}
+
+static __device__ __forceinline__ void narrow(uint2 &to, const float (&from)[4])
+{
+    to = make_uint2(bf16_pair(from[0], from[1]), bf16_pair(from[2], from[3]));
+}
+
+static __device__ __forceinline__ void narrow(uint4 &to, const float (&from)[4])
+{
+    memcpy(&to, from, sizeof to);
+}
+
+static __device__ __forceinline__ void narrow(bf16 &to, const float (&from)[1])
+{
+    to = bf16_narrow(from[0]);
+}
+
+static __device__ __forceinline__ void narrow(float &to, const float (&from)[1])
+{
+    to = from[0];
+}
+
+/* n fp32 numbers, by 16 bytes where n allows. */
+template <int n>
+static __device__ __forceinline__ void load_floats(float (&to)[n], const float *from)
+{
+    constexpr int piece = n < 4 ? 1 : 4;
+#pragma unroll
+    for (int i = 0; i < n; i += piece) {
+        raw<float, piece> bits = load<raw<float, piece>>(from + i);
+        memcpy(&to[i], &bits, sizeof bits);
+    }
+}
+
+template <int n>
+static __device__ __forceinline__ void store_floats(float *to, const float (&from)[n])
+{
+    constexpr int piece = n < 4 ? 1 : 4;
+#pragma unroll
+    for (int i = 0; i < n; i += piece) {
+        raw<float, piece> bits;
+        memcpy(&bits, &from[i], sizeof bits);
+        store(to + i, bits);
+    }
+}
+
+/* n elements of a parameter, whose pointer may be aligned to its element only. */
+template <typename T, int n>
+static __device__ __forceinline__ void load_param(float (&to)[n], const T *from, bool aligned)
+{
+    if (aligned) {
+        widen(to, load<raw<T, n>>(from));
+    } else {
+        for (int i = 0; i < n; i++) {
+            float one[1];
+            widen(one, from[i]);
+            to[i] = one[0];
+        }
+    }
+}
+
+/* ---- for launchers ---- */
+
+static inline bool aligned16(const void *p)
+{
+    return (uintptr_t)p % 16 == 0;
+}
+
+/* Elements of T from the last multiple of n elements to p: tensors of the same phase can be read
+ * n at a time, beginning that much before element 0. */
+template <typename T> static inline int phase(const T *p, int n)
+{
+    return (int)((uintptr_t)p / sizeof(T) % (uintptr_t)n);
+}
+
+static inline int64_t pieces(int64_t elems, int64_t piece)
+{
+    return (elems + piece - 1) / piece;
+}
+
+static inline int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Threads in whole warps. */
+static inline int whole_warps(int64_t threads)
+{
+    return (int)((threads + 31) / 32 * 32);
+}
+
+#endif

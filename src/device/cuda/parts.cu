@@ -1,0 +1,77 @@
+/* parts.cu - the sum of the ranks' parts of a reduction, in the order of the ranks.
+ *
+ * Must move: every part in once, recv out (and in, when it is added to).  Four elements a group, 16
+ * bytes on the fp32 side; a thread has two groups and loads up to four parts of each before it adds
+ * the first.
+ */
+#include "device/cuda/pack.cuh"
+
+enum { THREADS = 256, ACCESSES = 2, TILE = THREADS * ACCESSES, AHEAD = 4 };
+
+template <typename T> struct sum {
+    float *recv;
+    const T *parts;
+    int count, accumulate;
+    int64_t stride, elems;
+};
+
+template <typename T, int n>
+static __device__ __forceinline__ void add_parts(const sum<T> &t, int64_t at)
+{
+    using R = raw<T, n>;
+    float total[n] = {}, v[n];
+    if (t.accumulate)
+        load_floats(total, t.recv + at);
+    for (int begin = 0; begin < t.count; begin += AHEAD) {
+        R bits[AHEAD];
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++)
+            if (begin + j < t.count)
+                bits[j] = load_once<R>(t.parts + (begin + j) * t.stride + at);
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++) {
+            if (begin + j >= t.count)
+                break;
+            widen(v, bits[j]);
+#pragma unroll
+            for (int i = 0; i < n; i++)
+                total[i] += v[i];
+        }
+    }
+    store_floats(t.recv + at, total);
+}
+
+template <typename T, int n>
+__global__ void __launch_bounds__(THREADS) sum_tile(sum<T> t, int shift)
+{
+#pragma unroll
+    for (int j = 0; j < ACCESSES; j++) {
+        int64_t at = ((int64_t)blockIdx.x * TILE + j * THREADS + threadIdx.x) * n - shift;
+        if (at >= 0 && at + n <= t.elems)
+            add_parts<T, n>(t, at);
+        else
+            for (int64_t i = at < 0 ? 0 : at; i < at + n && i < t.elems; i++)
+                add_parts<T, 1>(t, i);
+    }
+}
+
+template <typename T> static void sum_parts(cudaStream_t s, const sum<T> &t)
+{
+    int shift = phase(t.recv, 4);
+    if (phase(t.parts, 4) == shift && (t.count < 2 || t.stride % 4 == 0))
+        LAUNCH((sum_tile<T, 4>), (unsigned)pieces(t.elems + shift, TILE * 4), THREADS, 0, s, t,
+               shift);
+    else
+        LAUNCH((sum_tile<T, 1>), (unsigned)pieces(t.elems, TILE), THREADS, 0, s, t, 0);
+}
+
+void cuda_sum_parts(cudaStream_t s, float *recv, enum dtype dt, const void *parts, int count,
+                    int64_t stride, int64_t elems, int accumulate)
+{
+    if (elems == 0)
+        return;
+    if (dt == DTYPE_BF16)
+        sum_parts<bf16>(s, {recv, (const bf16 *)parts, count, accumulate, stride, elems});
+    else
+        sum_parts<float>(s, {recv, (const float *)parts, count, accumulate, stride, elems});
+}

@@ -1,0 +1,45 @@
+/* reduce.cuh - sums over a warp and over a block, in an order that never changes. */
+#ifndef TRIREME_DEVICE_CUDA_REDUCE_CUH
+#define TRIREME_DEVICE_CUDA_REDUCE_CUH
+
+#include "device/cuda/simt.cuh"
+
+/* Every lane gets the sum of all 32. */
+template <typename V> static __device__ __forceinline__ V warp_sum(V value)
+{
+#pragma unroll
+    for (int distance = 16; distance; distance /= 2)
+        value += __shfl_xor_sync(ALL_LANES, value, distance);
+    return value;
+}
+
+static __device__ __forceinline__ float warp_max(float value)
+{
+#pragma unroll
+    for (int distance = 16; distance; distance /= 2)
+        value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, distance));
+    return value;
+}
+
+/* Every thread gets the sum over its team of `warps` warps, teams being consecutive in a block of
+ * whole warps.  All of the block call; partial is shared and must not be written again before
+ * the block's next barrier. */
+template <typename V>
+static __device__ __forceinline__ V team_sum(V value, int warps, V (&partial)[32])
+{
+    int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    value = warp_sum(value);
+    if (warps == 1)
+        return value;
+    if (lane == 0)
+        partial[warp] = value;
+    __syncthreads();
+    return warp_sum(lane < warps ? partial[warp / warps * warps + lane] : V(0));
+}
+
+template <typename V> static __device__ __forceinline__ V block_sum(V value, V (&partial)[32])
+{
+    return team_sum(value, (int)blockDim.x / 32, partial);
+}
+
+#endif

@@ -1,0 +1,112 @@
+/* rope.cu - rotary position embedding, half-split pairs.
+ *
+ * Must move: the rotated heads in and out (all heads when not in place); the table of cosines and
+ * sines is small and stays in cache.  A block takes a row.  A thread keeps its columns of the table
+ * in registers and walks over heads, with a 16-byte access to each half of a head: at 40 heads of
+ * 128 bf16, 160 threads with two heads each.
+ */
+#include "device/cuda/pack.cuh"
+
+template <typename T> struct rotation {
+    T *y;
+    const T *x;
+    const float *cos_sin; /* [seq, 2 * half] */
+    int64_t rows, seq;
+    int heads, rotated, half; /* heads: those to be written */
+    int64_t width;            /* elements of a row */
+    float sign;
+};
+
+/* (a, b) -> (a cos - b sin, b cos + a sin) */
+template <typename T, int n>
+static __device__ __forceinline__ void rotate(raw<T, n> &low, raw<T, n> &high,
+                                              const float (&cosine)[n], const float (&sine)[n])
+{
+    float a[n], b[n];
+    widen(a, low);
+    widen(b, high);
+#pragma unroll
+    for (int i = 0; i < n; i++) {
+        float first = a[i] * cosine[i] - b[i] * sine[i];
+        b[i] = b[i] * cosine[i] + a[i] * sine[i];
+        a[i] = first;
+    }
+    narrow(low, a);
+    narrow(high, b);
+}
+
+/* Threads: `columns` (n elements of each half) by as many heads at a time as there is room for. */
+template <typename T, int n>
+__global__ void __launch_bounds__(256) rope_rows(rotation<T> t, int columns)
+{
+    using R = raw<T, n>;
+    enum { AHEAD = 2 };
+    const int heads_at_once = (int)blockDim.x / columns;
+    const int64_t first = (int64_t)blockIdx.x * t.width;
+    const float *table = t.cos_sin + (int64_t)blockIdx.x % t.seq * 2 * t.half;
+    for (int at = (int)threadIdx.x % columns * n; at < t.half; at += columns * n) {
+        float cosine[n], sine[n];
+        load_floats(cosine, table + at);
+        load_floats(sine, table + t.half + at);
+#pragma unroll
+        for (int i = 0; i < n; i++)
+            sine[i] *= t.sign;
+        for (int head = (int)threadIdx.x / columns; head < t.heads; head += AHEAD * heads_at_once) {
+            R low[AHEAD], high[AHEAD];
+#pragma unroll
+            for (int j = 0; j < AHEAD; j++) {
+                int64_t from = first + (int64_t)(head + j * heads_at_once) * 2 * t.half + at;
+                if (head + j * heads_at_once < t.heads) {
+                    low[j] = load<R>(t.x + from);
+                    high[j] = load<R>(t.x + from + t.half);
+                }
+            }
+#pragma unroll
+            for (int j = 0; j < AHEAD; j++) {
+                int which = head + j * heads_at_once;
+                int64_t to = first + (int64_t)which * 2 * t.half + at;
+                if (which >= t.heads)
+                    break;
+                if (which < t.rotated)
+                    rotate<T, n>(low[j], high[j], cosine, sine);
+                store(t.y + to, low[j]);
+                store(t.y + to + t.half, high[j]);
+            }
+        }
+    }
+}
+
+template <typename T, int n> static void launch(cudaStream_t s, const rotation<T> &t)
+{
+    enum { THREADS = 256 };
+    int columns = (int)least(t.half / n, THREADS);
+    int64_t turns = pieces(t.heads, THREADS / columns);
+    int heads_at_once = (int)pieces(t.heads, turns);
+    LAUNCH((rope_rows<T, n>), (unsigned)t.rows, columns * heads_at_once, 0, s, t, columns);
+}
+
+template <typename T> static void rope(cudaStream_t s, const rotation<T> &t)
+{
+    constexpr int n = LANES<T>;
+    if (t.half % n == 0 && aligned16(t.x) && aligned16(t.y) && aligned16(t.cos_sin))
+        launch<T, n>(s, t);
+    else
+        launch<T, 1>(s, t);
+}
+
+void cuda_rope(cudaStream_t s, enum dtype dt, void *y, const void *x, const float *cos_sin,
+               int64_t rows, int64_t seq, int64_t row_heads, int64_t rotated, int64_t head_dim,
+               int inverse)
+{
+    int heads = (int)(y == x ? rotated : row_heads), half = (int)(head_dim / 2);
+    int64_t width = row_heads * head_dim;
+    float sign = inverse ? -1.0f : 1.0f;
+    if (rows == 0 || heads == 0)
+        return;
+    if (dt == DTYPE_BF16)
+        rope<bf16>(s, {(bf16 *)y, (const bf16 *)x, cos_sin, rows, seq, heads, (int)rotated, half,
+                       width, sign});
+    else
+        rope<float>(s, {(float *)y, (const float *)x, cos_sin, rows, seq, heads, (int)rotated, half,
+                        width, sign});
+}
