@@ -1,0 +1,367 @@
+/* test_cuda_sdpa.c - attention by cuDNN against the CPU and the own kernels, in parts, repeated and
+ * recorded.
+ *
+ * Where no GPU is, its graphs are given to cuDNN with the properties of one: that they are well
+ * formed and known to an engine shows there too.
+ */
+#include "ops_check.h"
+
+#include <stdio.h>
+
+#include "device/cuda/sdpa.h"
+#include "device/cuda/sdpa_graph.h"
+#include "device/cuda/state.h"
+
+enum { SKIPPED = 77 };
+
+static char no_gpu[128]; /* why, or "" */
+
+struct gpu {
+    struct device *d;
+    struct mem mem;
+};
+
+/* The tensors of one attention in host memory. */
+struct tensors {
+    struct tensor qkv, dout, o, lse, dqkv;
+};
+
+static const struct attention shapes[] = {
+    {DTYPE_BF16, 2, 128, 4, 4, 64, 0.125f},  {DTYPE_BF16, 1, 257, 4, 2, 128, 0.088f},
+    {DTYPE_BF16, 3, 77, 6, 2, 64, 0.125f},   {DTYPE_BF16, 2, 64, 2, 1, 32, 0.177f},
+    {DTYPE_BF16, 1, 300, 4, 4, 80, 0.112f},  {DTYPE_BF16, 1, 512, 8, 2, 128, 0.088f},
+    {DTYPE_BF16, 2, 7, 3, 1, 64, 0.125f},    {DTYPE_BF16, 1, 129, 4, 1, 96, 0.102f},
+    {DTYPE_BF16, 1, 192, 2, 2, 256, 0.063f},
+};
+enum { SHAPES = sizeof shapes / sizeof shapes[0] };
+
+static void check(int status, const struct error *err)
+{
+    if (status)
+        fail_msg("%s", err->text);
+}
+
+static struct gpu open_gpu(void)
+{
+    struct gpu gpu = {0};
+    struct error err = {0};
+    if (no_gpu[0])
+        skip();
+    check(device_open(&gpu.d, &(struct device_request){.kind = DEVICE_CUDA}, &err), &err);
+    return gpu;
+}
+
+static void close_gpu(struct gpu *gpu)
+{
+    device_close(gpu->d);
+    assert_int_equal(gpu->mem.blocks, 0);
+}
+
+static size_t bytes_of(const struct tensor *t)
+{
+    return (size_t)t->elems * dtype_bytes(t->dt);
+}
+
+static void *alloc(struct gpu *gpu, size_t bytes)
+{
+    struct error err = {0};
+    void *block = device_alloc(gpu->d, &gpu->mem, POOL_WORKSPACE, bytes, &err);
+    check(block == NULL, &err);
+    return block;
+}
+
+static void *on_gpu(struct gpu *gpu, const struct tensor *t)
+{
+    struct error err = {0};
+    void *block = alloc(gpu, bytes_of(t));
+    check(device_upload(gpu->d, block, t->data, bytes_of(t), &err), &err);
+    return block;
+}
+
+static void off_gpu(struct gpu *gpu, const struct tensor *t, void *block)
+{
+    struct error err = {0};
+    check(device_download(gpu->d, t->data, block, bytes_of(t), &err), &err);
+    device_free(gpu->d, &gpu->mem, POOL_WORKSPACE, bytes_of(t), block);
+}
+
+static struct tensors make_tensors(const struct attention *a)
+{
+    int64_t tokens = a->batch * a->seq, row = (a->heads + 2 * a->kv_heads) * a->head_dim;
+    int64_t out = a->heads * a->head_dim;
+    return (struct tensors){.qkv = tensor_random(DTYPE_BF16, tokens * row, 1, 1),
+                            .dout = tensor_random(DTYPE_BF16, tokens * out, 2, 1),
+                            .o = tensor_poisoned(DTYPE_BF16, tokens * out),
+                            .lse = tensor_poisoned(DTYPE_F32, tokens * a->heads),
+                            .dqkv = tensor_poisoned(DTYPE_BF16, tokens * row)};
+}
+
+static void free_tensors(struct tensors *t)
+{
+    tensor_free(&t->qkv);
+    tensor_free(&t->dout);
+    tensor_free(&t->o);
+    tensor_free(&t->lse);
+    tensor_free(&t->dqkv);
+}
+
+enum way { BY_CUDNN, BY_CUDNN_RECORDED, BY_OWN_KERNELS };
+
+struct blocks {
+    void *qkv, *dout, *o, *lse, *dqkv, *scratch;
+    size_t scratch_bytes;
+};
+
+/* 1 when it was done this way, 0 when cuDNN is not for this. */
+static int enqueue(struct device *d, const struct attention *a, enum way way,
+                   const struct blocks *b)
+{
+    const struct cuda_attention own = {a->dt,       a->batch,    a->seq,  a->heads,
+                                       a->kv_heads, a->head_dim, a->scale};
+    if (way == BY_OWN_KERNELS) {
+        cuda_attention(cuda_compute(d), &own, b->o, b->lse, b->qkv, b->scratch);
+        cuda_attention_backward(cuda_compute(d), &own, b->dqkv, b->dout, b->o, b->lse, b->qkv,
+                                b->scratch);
+        return 1;
+    }
+    return cuda_sdpa_forward(d, a, b->o, b->lse, b->qkv, b->scratch, b->scratch_bytes) &&
+           cuda_sdpa_backward(d, a, b->dqkv, b->dout, b->o, b->lse, b->qkv, b->scratch,
+                              b->scratch_bytes);
+}
+
+static int enqueue_recorded(struct device *d, const struct attention *a, const struct blocks *b)
+{
+    struct error err = {0};
+    cuda_sdpa_prepare(d, a);
+    check(device_record_begin(d, &err), &err);
+    int done = enqueue(d, a, BY_CUDNN, b);
+    struct device_recording *recording = device_record_end(d, &err);
+    check(recording == NULL, &err);
+    for (int times = 0; times < 2; times++)
+        check(device_replay(d, recording, &err), &err);
+    check(device_sync(d, &err), &err);
+    device_recording_destroy(d, recording);
+    return done;
+}
+
+/* Forward and backward on the GPU into t; scratch is poisoned.  Returns what enqueue() does. */
+static int run(struct gpu *gpu, const struct attention *a, enum way way, struct tensors *t)
+{
+    struct error err = {0};
+    struct device *d = gpu->d;
+    size_t forward = d->ops->attention_scratch(d, a, 0), both = d->ops->attention_scratch(d, a, 1);
+    struct blocks b = {on_gpu(gpu, &t->qkv), on_gpu(gpu, &t->dout), on_gpu(gpu, &t->o),
+                       on_gpu(gpu, &t->lse), on_gpu(gpu, &t->dqkv)};
+    b.scratch_bytes = both > forward ? both : forward;
+    b.scratch = alloc(gpu, b.scratch_bytes);
+    assert_int_equal(cudaMemset(b.scratch, 0xff, b.scratch_bytes), cudaSuccess);
+    int done = way == BY_CUDNN_RECORDED ? enqueue_recorded(d, a, &b) : enqueue(d, a, way, &b);
+    check(device_sync(d, &err), &err);
+    off_gpu(gpu, &t->qkv, b.qkv);
+    off_gpu(gpu, &t->dout, b.dout);
+    off_gpu(gpu, &t->o, b.o);
+    off_gpu(gpu, &t->lse, b.lse);
+    off_gpu(gpu, &t->dqkv, b.dqkv);
+    device_free(d, &gpu->mem, POOL_WORKSPACE, b.scratch_bytes, b.scratch);
+    return done;
+}
+
+static void run_on_cpu(const struct attention *a, struct tensors *t)
+{
+    struct device *d = open_device(NULL, 0);
+    size_t forward = d->ops->attention_scratch(d, a, 0), both = d->ops->attention_scratch(d, a, 1);
+    size_t bytes = both > forward ? both : forward;
+    struct tensor scratch = tensor_poisoned(DTYPE_F32, (int64_t)(bytes + 3) / 4);
+    d->ops->attention(d, a, t->o.data, t->lse.data, t->qkv.data, scratch.data);
+    d->ops->attention_backward(d, a, t->dqkv.data, t->dout.data, t->o.data, t->lse.data,
+                               t->qkv.data, scratch.data);
+    tensor_free(&scratch);
+    device_close(d);
+}
+
+static void close_to(const char *what, const struct tensor *got, const struct tensor *want,
+                     double tolerance)
+{
+    double *values = malloc((size_t)want->elems * sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < want->elems; i++)
+        values[i] = tensor_get(want, i);
+    check_close(what, got, values, tolerance);
+    free(values);
+}
+
+/* Weights and gradients of scores are rounded to bf16, 2^-9 each, and sums of them again; the
+ * furthest of many elements is some times as far from a sum in another order. */
+static void same_attention(const struct tensors *got, const struct tensors *want)
+{
+    close_to("lse", &got->lse, &want->lse, 1e-4);
+    close_to("o", &got->o, &want->o, 0.02);
+    close_to("dqkv", &got->dqkv, &want->dqkv, 0.04);
+}
+
+static int equal(const struct tensors *a, const struct tensors *b)
+{
+    return tensor_hash(&a->o) == tensor_hash(&b->o) &&
+           tensor_hash(&a->lse) == tensor_hash(&b->lse) &&
+           tensor_hash(&a->dqkv) == tensor_hash(&b->dqkv);
+}
+
+static void not_used(struct gpu *gpu, const struct attention *a)
+{
+    printf("cuDNN is not in use for %lld x %lld, heads %lld/%lld of %lld: %s\n",
+           (long long)a->batch, (long long)a->seq, (long long)a->heads, (long long)a->kv_heads,
+           (long long)a->head_dim, cuda_sdpa_why(gpu->d));
+}
+
+static void cudnn_and_the_cpu_agree(void **state)
+{
+    for (int i = 0; i < SHAPES; i++) {
+        struct gpu gpu = open_gpu(); /* a new one, for its own reason */
+        struct tensors got = make_tensors(&shapes[i]), want = make_tensors(&shapes[i]);
+        run_on_cpu(&shapes[i], &want);
+        if (run(&gpu, &shapes[i], BY_CUDNN, &got))
+            same_attention(&got, &want);
+        else
+            not_used(&gpu, &shapes[i]);
+        free_tensors(&got);
+        free_tensors(&want);
+        close_gpu(&gpu);
+    }
+}
+
+static void own_kernels_and_the_cpu_agree(void **state)
+{
+    struct gpu gpu = open_gpu();
+    for (int i = 0; i < SHAPES; i++) {
+        if (shapes[i].head_dim > 128)
+            continue;
+        struct tensors got = make_tensors(&shapes[i]), want = make_tensors(&shapes[i]);
+        run_on_cpu(&shapes[i], &want);
+        run(&gpu, &shapes[i], BY_OWN_KERNELS, &got);
+        same_attention(&got, &want);
+        free_tensors(&got);
+        free_tensors(&want);
+    }
+    close_gpu(&gpu);
+}
+
+static void repeated_and_recorded_are_bitwise_equal(void **state)
+{
+    for (int i = 0; i < SHAPES; i++) {
+        struct tensors first = make_tensors(&shapes[i]);
+        for (int round = 0; round < 4; round++) {
+            struct gpu gpu = open_gpu();
+            struct tensors again = make_tensors(&shapes[i]);
+            enum way way = round % 2 ? BY_CUDNN_RECORDED : BY_CUDNN;
+            int used = run(&gpu, &shapes[i], way, round ? &again : &first);
+            if (used && round && !equal(&first, &again))
+                fail_msg("shape %d, round %d: other bits", i, round);
+            free_tensors(&again);
+            close_gpu(&gpu);
+        }
+        free_tensors(&first);
+    }
+}
+
+/* So large that backward runs in parts: of sequences, of heads; and so that many blocks add up. */
+static void large_ones_and_the_own_kernels_agree(void **state)
+{
+    static const struct attention large[] = {{DTYPE_BF16, 8, 2048, 16, 4, 64, 0.125f},
+                                             {DTYPE_BF16, 2, 4096, 32, 8, 128, 0.088f}};
+    for (int i = 0; i < 2; i++) {
+        struct gpu gpu = open_gpu();
+        struct tensors got = make_tensors(&large[i]), want = make_tensors(&large[i]);
+        struct tensors again = make_tensors(&large[i]);
+        run(&gpu, &large[i], BY_OWN_KERNELS, &want);
+        if (run(&gpu, &large[i], BY_CUDNN, &got)) {
+            same_attention(&got, &want);
+            run(&gpu, &large[i], BY_CUDNN, &again);
+            assert_true(equal(&got, &again));
+        } else
+            not_used(&gpu, &large[i]);
+        free_tensors(&got);
+        free_tensors(&want);
+        free_tensors(&again);
+        close_gpu(&gpu);
+    }
+}
+
+static void what_is_not_for_cudnn_is_left(void **state)
+{
+    static const struct attention others[] = {{DTYPE_F32, 1, 64, 2, 2, 64, 0.125f},
+                                              {DTYPE_BF16, 1, 64, 2, 2, 20, 0.125f},
+                                              {DTYPE_BF16, 1, 1 << 20, 32, 1, 128, 0.1f}};
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(cuda_sdpa_scratch(&others[i], 1), 0);
+    struct gpu gpu = open_gpu();
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(
+            cuda_sdpa_backward(gpu.d, &others[i], NULL, NULL, NULL, NULL, NULL, NULL, 0), 0);
+    if (cuda_state(gpu.d)->sdpas)
+        assert_true(cuda_sdpa_why(gpu.d)[0] != 0);
+    close_gpu(&gpu);
+}
+
+/* What cuDNN asks a GPU for, as an H200 answers. */
+static const char h200[] =
+    "{\"version\": 1, \"deviceName\": \"NVIDIA H200\", \"cudaDeviceId\": 0, \"deviceVer\": 900, "
+    "\"driverVer\": 13000, \"totalGlobalMem\": 150754820096, "
+    "\"maxGridSize\": [2147483647, 65535, 65535], \"maxBlockSize\": [1024, 1024, 64], "
+    "\"regsPerBlock\": 65536, \"multiProcessorCount\": 132, \"warpSize\": 32, "
+    "\"maxSharedMemoryPerBlock\": 49152, \"maxSharedMemoryPerBlockOptin\": 232448, "
+    "\"reservedSharedMemoryPerBlock\": 1024, \"maxRegistersPerSM\": 65536, \"maxCtasPerSM\": 32, "
+    "\"maxThreadsPerBlock\": 1024, \"maxThreadsPerSM\": 2048, \"pciDeviceId\": 0, "
+    "\"isTccDriver\": 0, \"supportCoopLaunch\": 1, \"smClockRateKHz\": 1980000, "
+    "\"memClockRateKHz\": 3201000, \"l2CacheSize\": 62914560}";
+
+/* Without a driver engines are named and cannot be loaded; any other failure is the graph's. */
+static void check_graph(const struct attention *a, int backward, const struct sdpa_target *target)
+{
+    struct error err = {0};
+    struct sdpa_plan plan;
+    struct sdpa_part part = {a->batch, a->kv_heads};
+    if (!sdpa_plan_make(&plan, a, part, backward, target, &err)) {
+        assert_true(plan.workspace_bytes < cuda_sdpa_scratch(a, backward));
+        sdpa_plan_drop(&plan);
+    } else if (!strstr(err.text, "engine"))
+        fail_msg("%s", err.text);
+}
+
+static void graphs_are_known_to_an_engine(void **state)
+{
+    struct sdpa_target target = {0};
+    if (!no_gpu[0])
+        skip(); /* the other tests run them */
+    assert_int_equal(
+        cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &target.properties),
+        CUDNN_STATUS_SUCCESS);
+    if (cudnnBackendSetAttribute(target.properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                                 CUDNN_TYPE_CHAR, sizeof h200 - 1, h200) != CUDNN_STATUS_SUCCESS ||
+        cudnnBackendFinalize(target.properties) != CUDNN_STATUS_SUCCESS) {
+        printf("skipped: this cuDNN describes GPUs in another way\n");
+        cudnnBackendDestroyDescriptor(target.properties);
+        skip();
+    }
+    for (int i = 0; i < SHAPES; i++)
+        for (int backward = 0; backward < 2; backward++)
+            check_graph(&shapes[i], backward, &target);
+    cudnnBackendDestroyDescriptor(target.properties);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(graphs_are_known_to_an_engine),
+        cmocka_unit_test(what_is_not_for_cudnn_is_left),
+        cmocka_unit_test(cudnn_and_the_cpu_agree),
+        cmocka_unit_test(own_kernels_and_the_cpu_agree),
+        cmocka_unit_test(repeated_and_recorded_are_bitwise_equal),
+        cmocka_unit_test(large_ones_and_the_own_kernels_agree),
+    };
+    if (device_gpu_count(no_gpu) > 0)
+        no_gpu[0] = 0;
+    else
+        printf("what needs a GPU is skipped: %s\n", no_gpu);
+    int failed = cmocka_run_group_tests_name("cuda sdpa", tests, NULL, NULL);
+    return failed ? failed : no_gpu[0] ? SKIPPED : 0;
+}
