@@ -4,13 +4,10 @@
  * D is filled with NaN before anything is read (where it is not C too), every matrix must lie
  * within one allocation, and what the heuristic was told about alignment must hold.
  */
-#include <cublasLt.h>
-
-#include <new>
 #include <stdio.h>
 #include <string.h>
-#include <vector>
 
+#include "cublaslt_describe.h"
 #include "memory.h"
 #include "product.h"
 #include "stream.h"
@@ -26,28 +23,6 @@ namespace
 
 constexpr uint32_t HANDLE = 0x74c0b1a5, ALGORITHM = 0xa160a160;
 
-/* The inside of the descriptors; each fits the opaque struct of the header. */
-struct layout {
-    uint32_t type;
-    int32_t order;
-    uint64_t rows, cols;
-    int64_t ld, stride, plane;
-    int32_t batch;
-    uint32_t mode;
-};
-
-struct operation {
-    int32_t compute, scale, pointer, transa, transb, transc, fill, sm_count;
-    uint32_t epilogue;
-    int8_t fast_accumulation;
-};
-
-struct preference {
-    uint32_t search, reductions, align[4]; /* align of A, B, C, D */
-    uint64_t workspace, implementations;
-    float waves;
-};
-
 struct algorithm {
     uint32_t magic;
     int32_t id;
@@ -55,66 +30,7 @@ struct algorithm {
     uint32_t align[4];
 };
 
-static_assert(sizeof(struct layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "layout");
-static_assert(sizeof(struct operation) <= sizeof(cublasLtMatmulDescOpaque_t), "operation");
-static_assert(sizeof(struct preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "preference");
 static_assert(sizeof(struct algorithm) <= sizeof(cublasLtMatmulAlgo_t), "algorithm");
-
-template <typename inside, typename opaque> inside *in(opaque *o)
-{
-    return reinterpret_cast<inside *>(o);
-}
-
-/* One attribute: which member of the inside it is. */
-struct attribute {
-    int id;
-    size_t at, bytes;
-};
-
-#define ATTRIBUTE(id, type, member)                      \
-    {                                                    \
-        id, offsetof(type, member), sizeof(type::member) \
-    }
-
-const struct attribute layout_attributes[] = {
-    ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_TYPE, layout, type),
-    ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_ORDER, layout, order),
-    ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_ROWS, layout, rows),
-    ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_COLS, layout, cols),
-    ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_LD, layout, ld),
-    ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, layout, batch),
-    ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, layout, stride),
-    ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_PLANE_OFFSET, layout, plane),
-    ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_BATCH_MODE, layout, mode),
-    {-1, 0, 0},
-};
-
-const struct attribute operation_attributes[] = {
-    ATTRIBUTE(CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, operation, compute),
-    ATTRIBUTE(CUBLASLT_MATMUL_DESC_SCALE_TYPE, operation, scale),
-    ATTRIBUTE(CUBLASLT_MATMUL_DESC_POINTER_MODE, operation, pointer),
-    ATTRIBUTE(CUBLASLT_MATMUL_DESC_TRANSA, operation, transa),
-    ATTRIBUTE(CUBLASLT_MATMUL_DESC_TRANSB, operation, transb),
-    ATTRIBUTE(CUBLASLT_MATMUL_DESC_TRANSC, operation, transc),
-    ATTRIBUTE(CUBLASLT_MATMUL_DESC_FILL_MODE, operation, fill),
-    ATTRIBUTE(CUBLASLT_MATMUL_DESC_EPILOGUE, operation, epilogue),
-    ATTRIBUTE(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, operation, sm_count),
-    ATTRIBUTE(CUBLASLT_MATMUL_DESC_FAST_ACCUM, operation, fast_accumulation),
-    {-1, 0, 0},
-};
-
-const struct attribute preference_attributes[] = {
-    ATTRIBUTE(CUBLASLT_MATMUL_PREF_SEARCH_MODE, preference, search),
-    ATTRIBUTE(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, preference, workspace),
-    ATTRIBUTE(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, preference, reductions),
-    ATTRIBUTE(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, preference, align[0]),
-    ATTRIBUTE(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, preference, align[1]),
-    ATTRIBUTE(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, preference, align[2]),
-    ATTRIBUTE(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, preference, align[3]),
-    ATTRIBUTE(CUBLASLT_MATMUL_PREF_MAX_WAVES_COUNT, preference, waves),
-    ATTRIBUTE(CUBLASLT_MATMUL_PREF_IMPL_MASK, preference, implementations),
-    {-1, 0, 0},
-};
 
 const struct {
     cublasStatus_t status;
@@ -131,41 +47,6 @@ const struct {
     {CUBLAS_STATUS_NOT_SUPPORTED, "CUBLAS_STATUS_NOT_SUPPORTED", "not supported"},
     {CUBLAS_STATUS_LICENSE_ERROR, "CUBLAS_STATUS_LICENSE_ERROR", "license"},
 };
-
-cublasStatus_t refuse(cublasStatus_t status, const char *why)
-{
-    fprintf(stderr, "emulated cuBLASLt: %s: %s\n", cublasLtGetStatusName(status), why);
-    return status;
-}
-
-cublasStatus_t set_attribute(const struct attribute *table, void *inside, int id, const void *from,
-                             size_t bytes)
-{
-    for (; table->id >= 0; table++)
-        if (table->id == id) {
-            if (!inside || !from || bytes != table->bytes)
-                return refuse(CUBLAS_STATUS_INVALID_VALUE, "size of an attribute");
-            memcpy((char *)inside + table->at, from, bytes);
-            return CUBLAS_STATUS_SUCCESS;
-        }
-    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "an attribute the emulation does not know");
-}
-
-cublasStatus_t get_attribute(const struct attribute *table, const void *inside, int id, void *to,
-                             size_t bytes, size_t *written)
-{
-    for (; table->id >= 0; table++)
-        if (table->id == id) {
-            if (!inside || (bytes && (!to || bytes != table->bytes)) || (!bytes && !written))
-                return refuse(CUBLAS_STATUS_INVALID_VALUE, "size of an attribute");
-            if (bytes)
-                memcpy(to, (const char *)inside + table->at, bytes);
-            if (written)
-                *written = table->bytes;
-            return CUBLAS_STATUS_SUCCESS;
-        }
-    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "an attribute the emulation does not know");
-}
 
 size_t element_bytes(uint32_t type)
 {
@@ -196,7 +77,7 @@ cublasStatus_t check_layout(const struct layout &l)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t check_operation(const struct operation &o, const struct layout l[4])
+cublasStatus_t check_operation(const struct matmul &o, const struct layout l[4])
 {
     bool fp32 = l[0].type == CUDA_R_32F;
 
@@ -220,7 +101,7 @@ cublasStatus_t check_operation(const struct operation &o, const struct layout l[
 }
 
 /* Check the four matrices against one another and tell m, n, k. */
-cublasStatus_t check_shapes(const struct operation *o, const struct layout *l[4], uint64_t size[3])
+cublasStatus_t check_shapes(const struct matmul *o, const struct layout *l[4], uint64_t size[3])
 {
     if (!o || !l[0] || !l[1] || !l[2] || !l[3])
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "a descriptor is missing");
@@ -347,130 +228,6 @@ const char *CUBLASWINAPI cublasGetStatusName(cublasStatus_t status)
     return cublasLtGetStatusName(status);
 }
 
-/* ---- descriptors ---- */
-
-cublasStatus_t CUBLASWINAPI cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t l, size_t size,
-                                                              cudaDataType type, uint64_t rows,
-                                                              uint64_t cols, int64_t ld)
-{
-    if (size < sizeof(struct layout))
-        return CUBLAS_STATUS_ALLOC_FAILED;
-    memset((void *)l, 0, size);
-    *in<struct layout>(l) = {(uint32_t)type, CUBLASLT_ORDER_COL, rows, cols, ld, 0, 0, 1, 0};
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t CUBLASWINAPI cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *l, cudaDataType type,
-                                                       uint64_t rows, uint64_t cols, int64_t ld)
-{
-    *l = new cublasLtMatrixLayoutOpaque_t;
-    return cublasLtMatrixLayoutInit_internal(*l, sizeof(**l), type, rows, cols, ld);
-}
-
-cublasStatus_t CUBLASWINAPI cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
-{
-    delete l;
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t CUBLASWINAPI cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l,
-                                                             cublasLtMatrixLayoutAttribute_t id,
-                                                             const void *from, size_t bytes)
-{
-    return set_attribute(layout_attributes, l, id, from, bytes);
-}
-
-cublasStatus_t CUBLASWINAPI cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t l,
-                                                             cublasLtMatrixLayoutAttribute_t id,
-                                                             void *to, size_t bytes,
-                                                             size_t *written)
-{
-    return get_attribute(layout_attributes, l, id, to, bytes, written);
-}
-
-cublasStatus_t CUBLASWINAPI cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t o, size_t size,
-                                                            cublasComputeType_t compute,
-                                                            cudaDataType_t scale)
-{
-    if (size < sizeof(struct operation))
-        return CUBLAS_STATUS_ALLOC_FAILED;
-    memset((void *)o, 0, size);
-    struct operation *inside = in<struct operation>(o);
-    inside->compute = compute;
-    inside->scale = scale;
-    inside->fill = CUBLAS_FILL_MODE_FULL;
-    inside->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t CUBLASWINAPI cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *o,
-                                                     cublasComputeType_t compute,
-                                                     cudaDataType_t scale)
-{
-    *o = new cublasLtMatmulDescOpaque_t;
-    return cublasLtMatmulDescInit_internal(*o, sizeof(**o), compute, scale);
-}
-
-cublasStatus_t CUBLASWINAPI cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t o)
-{
-    delete o;
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t CUBLASWINAPI cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t o,
-                                                           cublasLtMatmulDescAttributes_t id,
-                                                           const void *from, size_t bytes)
-{
-    return set_attribute(operation_attributes, o, id, from, bytes);
-}
-
-cublasStatus_t CUBLASWINAPI cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t o,
-                                                           cublasLtMatmulDescAttributes_t id,
-                                                           void *to, size_t bytes, size_t *written)
-{
-    return get_attribute(operation_attributes, o, id, to, bytes, written);
-}
-
-cublasStatus_t CUBLASWINAPI cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t p,
-                                                                  size_t size)
-{
-    if (size < sizeof(struct preference))
-        return CUBLAS_STATUS_ALLOC_FAILED;
-    memset((void *)p, 0, size);
-    struct preference *inside = in<struct preference>(p);
-    inside->reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
-    inside->implementations = UINT64_MAX;
-    for (uint32_t &align : inside->align)
-        align = 256;
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t CUBLASWINAPI cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *p)
-{
-    *p = new cublasLtMatmulPreferenceOpaque_t;
-    return cublasLtMatmulPreferenceInit_internal(*p, sizeof(**p));
-}
-
-cublasStatus_t CUBLASWINAPI cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
-{
-    delete p;
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t CUBLASWINAPI cublasLtMatmulPreferenceSetAttribute(
-    cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t id, const void *from,
-    size_t bytes)
-{
-    return set_attribute(preference_attributes, p, id, from, bytes);
-}
-
-cublasStatus_t CUBLASWINAPI cublasLtMatmulPreferenceGetAttribute(
-    cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t id, void *to, size_t bytes,
-    size_t *written)
-{
-    return get_attribute(preference_attributes, p, id, to, bytes, written);
-}
-
 /* ---- the heuristic and the product ---- */
 
 cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoGetHeuristic(
@@ -489,7 +246,7 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoGetHeuristic(
     if (requested <= 0 || !results || !returned || !p)
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "arguments of the heuristic");
     *returned = 0;
-    if (cublasStatus_t bad = check_shapes(in<struct operation>(o), l, size))
+    if (cublasStatus_t bad = check_shapes(in<struct matmul>(o), l, size))
         return bad;
     for (int id = 0; id < 3 && *returned < requested; id++) {
         uint64_t workspace = algorithm_workspace(id, size);
@@ -515,7 +272,7 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(
 {
     const struct layout *l[4] = {in<struct layout>(a_desc), in<struct layout>(b_desc),
                                  in<struct layout>(c_desc), in<struct layout>(d_desc)};
-    const struct operation *o = in<struct operation>(desc);
+    const struct matmul *o = in<struct matmul>(desc);
     void *at[4] = {(void *)a, (void *)b, (void *)c, d};
     uint64_t size[3];
     struct product p = {};

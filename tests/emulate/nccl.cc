@@ -5,37 +5,20 @@
  * the communicator is of no use.  That holds for operations too, as in the library: they may not
  * be on their stream yet when the call returns.
  */
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <set>
-#include <thread>
 
 #include "nccl_group.h"
-#include "stream.h"
 
 namespace emulate
 {
 namespace
 {
 
-std::atomic<int> single_rank_comms{0};
 std::mutex last_error_lock;
 char last_error[512];
-
-/* What names a segment in a unique id. */
-struct identity {
-    uint32_t magic;
-    pid_t pid;
-    int32_t file;
-    uint64_t number;
-};
-
-constexpr uint32_t IDENTITY = 0x1d1d1d1d;
-static_assert(sizeof(struct identity) <= NCCL_UNIQUE_ID_BYTES, "identity");
 
 ncclResult_t check_config(const ncclConfig_t *config)
 {
@@ -54,123 +37,6 @@ ncclResult_t check_config(const ncclConfig_t *config)
         (config->maxCTAs != NCCL_CONFIG_UNDEF_INT && config->maxCTAs <= 0))
         return note(ncclInvalidArgument, "config.minCTAs or config.maxCTAs is not positive");
     return ncclSuccess;
-}
-
-std::shared_ptr<communicator> communicator_make(const ncclConfig_t &config)
-{
-    std::shared_ptr<communicator> c = std::make_shared<communicator>();
-    char bus[32] = "";
-
-    c->config = config;
-    c->blocking = config.blocking != 0;
-    if (cudaGetDevice(&c->device) != cudaSuccess ||
-        cudaDeviceGetPCIBusId(bus, sizeof(bus), c->device) != cudaSuccess)
-        return NULL;
-    c->bus = bus;
-    return c;
-}
-
-/* Meet the others in control. */
-ncclResult_t meet(communicator &c, const std::shared_ptr<control> &control, int rank, int ranks)
-{
-    std::string why = "the ranks did not come together";
-
-    if (!control)
-        return note(ncclRemoteError, "the rank that made the communicator's id is gone");
-    c.rank = rank;
-    c.ranks = ranks;
-    if (ncclResult_t bad = control_join(*control, rank, ranks, c.bus.c_str(), c.aborted, &why)) {
-        control->member[rank].departure = ABORTED;
-        return note(bad, why);
-    }
-    c.control = control;
-    c.ready = true;
-    if (ranks == 1)
-        single_rank_comms++;
-    return ncclSuccess;
-}
-
-ncclResult_t meet_by_identity(communicator &c, const struct identity &id, int rank, int ranks)
-{
-    ncclResult_t result = meet(c, control_open(id.pid, id.file), rank, ranks);
-
-    if (id.pid == getpid())
-        close(id.file); /* all are there */
-    return result;
-}
-
-/* ---- splitting ---- */
-
-bool all_have(const communicator &c, std::atomic<uint64_t> member::*what, uint64_t number)
-{
-    for (int r = 0; r < c.ranks; r++)
-        if (c.control->member[r].*what < number)
-            return false;
-    return true;
-}
-
-/* The ranks of my color, by key. */
-std::vector<int> my_color(const communicator &c, int color)
-{
-    const struct member *m = c.control->member;
-    std::vector<int> ranks;
-
-    for (int r = 0; r < c.ranks; r++)
-        if (m[r].color == color)
-            ranks.push_back(r);
-    std::stable_sort(ranks.begin(), ranks.end(), [m](int a, int b) { return m[a].key < m[b].key; });
-    return ranks;
-}
-
-/* Make or find the segment of the new communicator. */
-ncclResult_t child_control(communicator &c, uint64_t number, int first,
-                           std::shared_ptr<control> *control)
-{
-    struct member &me = c.control->member[c.rank], &its = c.control->member[first];
-
-    if (first == c.rank) {
-        int file = -1;
-        *control = control_make(&file);
-        me.child_pid = getpid();
-        me.child_file = file;
-        me.split_made = number;
-    }
-    if (ncclResult_t bad =
-            control_wait(*c.control, c.aborted, [&] { return its.split_made >= number; }))
-        return note(bad, "a rank did not split");
-    if (first != c.rank)
-        *control = control_open(its.child_pid, its.child_file);
-    return ncclSuccess;
-}
-
-ncclResult_t split(communicator &c, communicator *child, uint64_t number, int color, int key)
-{
-    struct member &me = c.control->member[c.rank];
-    std::shared_ptr<control> control;
-    ncclResult_t result;
-
-    if (ncclResult_t bad = control_wait(
-            *c.control, c.aborted, [&] { return all_have(c, &member::split_read, number - 1); }))
-        return note(bad, "a rank did not split");
-    me.color = color;
-    me.key = key;
-    me.split_posted = number;
-    if (ncclResult_t bad = control_wait(*c.control, c.aborted,
-                                        [&] { return all_have(c, &member::split_posted, number); }))
-        return note(bad, "a rank did not split");
-    if (!child) {
-        me.split_read = number;
-        return ncclSuccess;
-    }
-    std::vector<int> ranks = my_color(c, color);
-    int rank = (int)(std::find(ranks.begin(), ranks.end(), c.rank) - ranks.begin());
-    result = child_control(c, number, ranks[0], &control);
-    if (!result)
-        result = meet(*child, control, rank, (int)ranks.size());
-    if (ranks[0] == c.rank)
-        close(me.child_file);
-    me.split_read = number;
-    return result;
 }
 
 /* Is comm a communicator that may be used now? */
@@ -281,11 +147,6 @@ using namespace emulate;
 
 extern "C" {
 
-int emulate_nccl_single_rank_comms(void)
-{
-    return single_rank_comms;
-}
-
 ncclResult_t ncclGetVersion(int *version)
 {
     *version = NCCL_VERSION_CODE;
@@ -312,21 +173,13 @@ const char *ncclGetLastError(ncclComm_t)
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
-    static std::atomic<uint64_t> number;
-    struct identity mine = {IDENTITY, getpid(), -1, number++};
-
-    if (!control_make(&mine.file))
-        return note(ncclSystemError, "no shared memory");
-    memset(id, 0, sizeof(*id));
-    memcpy(id, &mine, sizeof(mine));
-    return ncclSuccess;
+    return identity_make(id);
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t *config)
 {
     ncclConfig_t chosen = NCCL_CONFIG_INITIALIZER;
-    struct identity its;
 
     if (!comm || ranks < 1 || ranks > MAX_RANKS || rank < 0 || rank >= ranks)
         return note(ncclInvalidArgument, "rank or number of ranks");
@@ -335,14 +188,11 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
         return bad;
     if (config)
         chosen = *config;
-    memcpy(&its, &id, sizeof(its));
-    if (its.magic != IDENTITY)
-        return note(ncclInvalidArgument, "not a unique id");
     std::shared_ptr<communicator> c = communicator_make(chosen);
     if (!c)
         return note(ncclUnhandledCudaError, "no current device");
     ncclComm_t handle = *comm = handle_make(c);
-    return start_job({c, [c, its, rank, ranks] { return meet_by_identity(*c, its, rank, ranks); },
+    return start_job({c, [c, id, rank, ranks] { return meet_by_identity(*c, id, rank, ranks); },
                       [c, comm, handle](ncclResult_t result) {
                           settle(*c, result);
                           if (result && c->blocking) {

@@ -13,6 +13,18 @@ struct ncclComm {
 namespace emulate
 {
 
+/* A communicator on the current device that has not met its ranks; NULL without a device. */
+std::shared_ptr<communicator> communicator_make(const ncclConfig_t &config);
+
+/* ncclGetUniqueId(). */
+ncclResult_t identity_make(ncclUniqueId *id);
+
+/* Become rank of ranks of those that have the same id.  Waits for them. */
+ncclResult_t meet_by_identity(communicator &c, const ncclUniqueId &id, int rank, int ranks);
+
+/* The number-th split of c; child is NULL for a rank without color.  Waits for all of c. */
+ncclResult_t split(communicator &c, communicator *child, uint64_t number, int color, int key);
+
 /* Work that waits for other ranks: run() in the caller's thread or a helper's, then over(). */
 struct job {
     std::shared_ptr<communicator> comm;

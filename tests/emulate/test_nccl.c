@@ -305,9 +305,11 @@ static void death(struct rank *r)
 {
     float *data = floats(r, 8, 0, 0);
     start(r);
+    if (r->rank < r->ranks - 1)
+        CHECK(r, !ncclAllReduce(data, data, 8, ncclFloat, ncclSum, r->comm, r->stream));
+    meet(r);
     if (r->rank == r->ranks - 1)
         _exit(r->failed);
-    CHECK(r, !ncclAllReduce(data, data, 8, ncclFloat, ncclSum, r->comm, r->stream));
     ncclResult_t state = ncclSuccess;
     while (state == ncclSuccess)
         CHECK(r, !ncclCommGetAsyncError(r->comm, &state));
