@@ -1,21 +1,38 @@
 /* gemm_rate.c - what the machine's own matrix products reach, through the device's gemm.
  *
  *   gemm_rate THREADS TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB
+ *   gemm_rate --device cuda TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB
  *
- * Measures bf16 products: a cube of 2048, and the three of every linear layer of a Llama
- * (forward, gradient of the input, gradient of the weight in fp32).  Prints one JSON object:
- * GF/s of each, and of a whole step's products, which no trainer on this library can beat.
+ * Measures bf16 products: a cube (2048; 8192 on a GPU), and the three of every linear layer of a
+ * Llama (forward, gradient of the input, gradient of the weight in fp32).  Prints one JSON object:
+ * GF/s of each, and of a whole step's products ("step", and "step_ms"), which no trainer on this
+ * library can beat.
+ *
+ * On the CPU: the best of several by the clock.  On the first visible GPU: the median by events on
+ * its stream, of random data, each product taking other operands than the one before, so that they
+ * come from memory and not from the cache; there "gpu" names it in place of "threads", and
+ * "copy_gbs" is its copy bandwidth in GB/s, bytes read and bytes written both counted.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/philox.h"
 #include "device/ops.h"
+
+enum { OPERANDS = 3, WARM_UP = 4, GROUPS = 15, PER_GROUP = 4, COPIES = 16 };
+
+static const size_t pool_bytes = (size_t)256 << 20; /* several times what GPUs cache */
+static const size_t copy_bytes = (size_t)2 << 30;
 
 struct bench {
     struct device *d;
-    void *a, *b, *c;
+    struct mem mem;
+    size_t bytes;         /* of an operand's memory, on a GPU */
+    char *data[OPERANDS]; /* a, b, c */
+    struct device_mark *mark[2];
+    int64_t calls; /* products so far: where the next operands are */
     struct error err;
 };
 
@@ -57,19 +74,17 @@ static struct gemm weight_gradient(int64_t tokens, int64_t in, int64_t out)
                          .ldc = in};
 }
 
-/* Seconds of one product, the best of several; 0 on failure. */
-static double seconds(struct bench *s, struct gemm g)
+static double host_seconds(struct bench *s, struct gemm g)
 {
     size_t bytes = s->d->ops->gemm_scratch(s->d, &g);
     void *scratch = bytes ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
     double best = 0;
-    g.a = s->a;
-    g.b = s->b;
-    g.c = s->c;
+    g.a = s->data[0];
+    g.b = s->data[1];
+    g.c = s->data[2];
     for (int i = 0; i < 12; i++) {
         int64_t start = clock_ns();
         if (s->d->ops->gemm(s->d, &g, scratch, &s->err)) {
-            fprintf(stderr, "gemm_rate: %s\n", s->err.text);
             best = 0;
             break;
         }
@@ -79,6 +94,73 @@ static double seconds(struct bench *s, struct gemm g)
     }
     free(scratch);
     return best;
+}
+
+/* Operands at other places than in the calls before, as far as there are other places. */
+static void *rotated(const struct bench *s, int operand, size_t bytes)
+{
+    size_t step = (bytes + 255) / 256 * 256;
+    return s->data[operand] + (size_t)s->calls % (s->bytes / step) * step;
+}
+
+static int enqueue(struct bench *s, struct gemm g, void *scratch, int times)
+{
+    size_t out = dtype_bytes(g.dt_c), in = dtype_bytes(g.dt);
+    for (int i = 0; i < times; i++, s->calls++) {
+        g.a = rotated(s, 0, (size_t)(g.m * g.k) * in);
+        g.b = rotated(s, 1, (size_t)(g.k * g.n) * in);
+        g.c = rotated(s, 2, (size_t)(g.m * g.n) * out);
+        if (s->d->ops->gemm(s->d, &g, scratch, &s->err))
+            return -1;
+    }
+    return 0;
+}
+
+static int by_size(const void *x, const void *y)
+{
+    double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+
+/* Seconds between the marks, both recorded; 0 on failure. */
+static double between(struct bench *s)
+{
+    return device_sync(s->d, &s->err) ? 0
+                                      : (double)device_mark_ns(s->d, s->mark[0], s->mark[1]) * 1e-9;
+}
+
+static int mark(struct bench *s, int which)
+{
+    return device_mark_record(s->d, s->mark[which], DEVICE_COMPUTE, &s->err);
+}
+
+static double gpu_seconds(struct bench *s, struct gemm g)
+{
+    size_t bytes = s->d->ops->gemm_scratch(s->d, &g);
+    void *scratch = device_alloc(s->d, &s->mem, POOL_WORKSPACE, bytes, &s->err);
+    double took[GROUPS], median = 0;
+    if (!scratch || enqueue(s, g, scratch, WARM_UP) || device_sync(s->d, &s->err))
+        goto done;
+    for (int i = 0; i < GROUPS; i++) {
+        if (enqueue(s, g, scratch, 1) || mark(s, 0) || enqueue(s, g, scratch, PER_GROUP) ||
+            mark(s, 1))
+            goto done;
+        took[i] = between(s) / PER_GROUP;
+    }
+    qsort(took, GROUPS, sizeof took[0], by_size);
+    median = took[GROUPS / 2];
+done:
+    device_free(s->d, &s->mem, POOL_WORKSPACE, bytes, scratch);
+    return median;
+}
+
+/* Seconds of one product; 0 on failure. */
+static double seconds(struct bench *s, struct gemm g)
+{
+    double took = s->d->kind == DEVICE_CPU ? host_seconds(s, g) : gpu_seconds(s, g);
+    if (took == 0)
+        fprintf(stderr, "gemm_rate: %s\n", s->err.text);
+    return took;
 }
 
 static double flops(struct gemm g)
@@ -104,51 +186,148 @@ static void linear(struct bench *s, const char *name, int64_t tokens, int64_t in
 static void measure(struct bench *s, const int64_t v[7])
 {
     int64_t tokens = v[0], hidden = v[1], qkv = v[2], out = v[3], ffn = v[4], layers = v[5];
-    double total[2] = {0}, cube = seconds(s, forward(2048, 2048, 2048));
-    printf("{\"library\": \"%s\", \"threads\": %d, \"cube\": %.1f, ", device_gemm_library(),
-           s->d->threads, cube > 0 ? flops(forward(2048, 2048, 2048)) / cube * 1e-9 : 0);
+    int64_t side = s->d->kind == DEVICE_CPU ? 2048 : 8192;
+    struct gemm cube = forward(side, side, side);
+    double total[2] = {0}, took = seconds(s, cube);
+    printf("\"cube\": %.1f, ", took > 0 ? flops(cube) / took * 1e-9 : 0);
     linear(s, "qkv", tokens, hidden, qkv, layers, total);
     linear(s, "out", tokens, out, hidden, layers, total);
     linear(s, "gate_up", tokens, hidden, 2 * ffn, layers, total);
     linear(s, "down", tokens, ffn, hidden, layers, total);
     linear(s, "head", tokens, hidden, v[6], 1, total);
-    printf("\"step\": %.1f, \"step_ms\": %.1f}\n", total[0] / total[1] * 1e-9, total[1] * 1e3);
+    printf("\"step\": %.1f, \"step_ms\": %.1f}\n", total[1] > 0 ? total[0] / total[1] * 1e-9 : 0,
+           total[1] * 1e3);
 }
 
-static size_t max_elems(const int64_t v[7])
+static size_t max_elems(const int64_t v[7], size_t side)
 {
-    size_t rows = v[0] > 2048 ? v[0] : 2048, cols = 2048;
+    size_t rows = (size_t)v[0] > side ? (size_t)v[0] : side, cols = side;
     for (int i = 1; i < 7; i++)
         if (i != 5 && 2 * (size_t)v[i] > cols)
-            cols = 2 * v[i];
+            cols = 2 * (size_t)v[i];
     return rows > cols ? rows * cols : cols * cols;
+}
+
+static int on_cpu(struct bench *s, const int64_t v[7])
+{
+    size_t elems = max_elems(v, 2048);
+    for (int i = 0; i < OPERANDS; i++)
+        s->data[i] = calloc(elems, i < 2 ? sizeof(bf16) : sizeof(float));
+    if (s->data[0] && s->data[1] && s->data[2]) {
+        printf("{\"library\": \"%s\", \"threads\": %d, ", device_gemm_library(), s->d->threads);
+        measure(s, v);
+    }
+    for (int i = 0; i < OPERANDS; i++)
+        free(s->data[i]);
+    return s->err.text[0] ? -1 : 0;
+}
+
+/* Random values of about size 1 all over a block. */
+static int fill(struct bench *s, char *block, size_t bytes)
+{
+    enum { ELEMS = 1 << 20 };
+    bf16 *values = malloc(ELEMS * sizeof *values);
+    int status = values ? 0 : error_set(&s->err, "out of memory");
+    for (uint64_t i = 0; values && i < ELEMS; i++)
+        values[i] = f32_to_bf16((float)philox_normal(1, i));
+    for (size_t at = 0; !status && at < bytes; at += ELEMS * sizeof *values) {
+        size_t left = bytes - at, piece = ELEMS * sizeof *values;
+        status = device_upload(s->d, block + at, values, left < piece ? left : piece, &s->err);
+    }
+    free(values);
+    return status;
+}
+
+/* Each operand may be any matrix of any of these products: tokens by in or out, a weight in fp32.
+ */
+static int make_operands(struct bench *s, const int64_t v[7])
+{
+    const struct gemm all[] = {forward(8192, 8192, 8192), forward(v[0], v[1], v[2]),
+                               forward(v[0], v[3], v[1]), forward(v[0], v[1], 2 * v[4]),
+                               forward(v[0], v[4], v[1]), forward(v[0], v[1], v[6])};
+    s->bytes = pool_bytes;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const int64_t bytes[] = {all[i].m * all[i].k * 2, all[i].m * all[i].n * 2,
+                                 all[i].k * all[i].n * 4};
+        for (int j = 0; j < 3; j++)
+            if ((size_t)bytes[j] + 256 > s->bytes)
+                s->bytes = (size_t)bytes[j] + 256;
+    }
+    for (int i = 0; i < OPERANDS; i++) {
+        s->data[i] = device_alloc(s->d, &s->mem, POOL_WORKSPACE, s->bytes, &s->err);
+        if (!s->data[i] || (i < 2 && fill(s, s->data[i], s->bytes)))
+            return -1;
+    }
+    return 0;
+}
+
+/* GB/s of copying on the GPU, read and written; 0 on failure. */
+static double copy_rate(struct bench *s)
+{
+    char *block = device_alloc(s->d, &s->mem, POOL_WORKSPACE, 2 * copy_bytes, &s->err);
+    double took[COPIES], rate = 0;
+    if (!block || fill(s, block, copy_bytes))
+        goto done;
+    for (int i = 0; i < COPIES; i++) {
+        s->d->ops->copy(s->d, block + copy_bytes, block, copy_bytes);
+        if (mark(s, 0))
+            goto done;
+        s->d->ops->copy(s->d, block + copy_bytes, block, copy_bytes);
+        if (mark(s, 1))
+            goto done;
+        took[i] = between(s);
+    }
+    qsort(took, COPIES, sizeof took[0], by_size);
+    rate = took[COPIES / 2] > 0 ? 2.0 * (double)copy_bytes / took[COPIES / 2] * 1e-9 : 0;
+done:
+    device_free(s->d, &s->mem, POOL_WORKSPACE, 2 * copy_bytes, block);
+    return rate;
+}
+
+static int on_gpu(struct bench *s, const int64_t v[7])
+{
+    struct device_gpu gpu;
+    char libraries[256];
+    if (device_gpu_describe(0, &gpu, &s->err) || make_operands(s, v))
+        goto done;
+    for (int i = 0; i < 2; i++) {
+        s->mark[i] = device_mark_create(s->d, 1, &s->err);
+        if (!s->mark[i])
+            goto done;
+    }
+    printf("{\"library\": \"%s\", \"gpu\": \"%s\", \"copy_gbs\": %.1f, ",
+           device_gpu_libraries(libraries), gpu.name, copy_rate(s));
+    measure(s, v);
+done:
+    for (int i = 0; i < 2; i++)
+        device_mark_destroy(s->d, s->mark[i]);
+    for (int i = 0; i < OPERANDS; i++)
+        device_free(s->d, &s->mem, POOL_WORKSPACE, s->bytes, s->data[i]);
+    return s->err.text[0] ? -1 : 0;
 }
 
 int main(int argc, char **argv)
 {
     struct bench s = {0};
-    struct device_request request = {.kind = DEVICE_CPU};
+    int cuda = argc > 2 && !strcmp(argv[1], "--device") && !strcmp(argv[2], "cuda");
+    struct device_request request = {.kind = cuda ? DEVICE_CUDA : DEVICE_CPU};
+    int first = cuda ? 3 : 2;
     int64_t v[7];
-    if (argc != 9) {
-        fprintf(stderr, "usage: gemm_rate THREADS TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB\n");
+    if (argc != first + 7) {
+        fprintf(stderr, "usage: gemm_rate THREADS|--device cuda "
+                        "TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB\n");
         return 1;
     }
-    request.threads = atoi(argv[1]);
+    request.threads = cuda ? 0 : atoi(argv[1]);
     for (int i = 0; i < 7; i++)
-        v[i] = atoll(argv[2 + i]);
+        v[i] = atoll(argv[first + i]);
     if (device_open(&s.d, &request, &s.err)) {
         fprintf(stderr, "gemm_rate: %s\n", s.err.text);
         return 1;
     }
-    size_t elems = max_elems(v);
-    s.a = calloc(elems, sizeof(bf16));
-    s.b = calloc(elems, sizeof(bf16));
-    s.c = calloc(elems, sizeof(float));
-    if (s.a && s.b && s.c)
-        measure(&s, v);
-    free(s.a);
-    free(s.b);
-    free(s.c);
+    int status = cuda ? on_gpu(&s, v) : on_cpu(&s, v);
+    if (status)
+        fprintf(stderr, "gemm_rate: %s\n", s.err.text);
     device_close(s.d);
-    return s.err.text[0] != 0;
+    return status != 0;
 }
