@@ -233,9 +233,9 @@ static int choose(struct product *p, cublasLtHandle_t handle, struct error *err)
     p->plain = has_none(key, status, count);
     if (p->plain)
         tell_plain(key, status);
-    else {
-        CHECK(status);
-        CHECK(found.state);
+    else if (status != CUBLAS_STATUS_SUCCESS || found.state != CUBLAS_STATUS_SUCCESS) {
+        failed(status ? status : found.state, "cublasLtMatmulAlgoGetHeuristic", key, err);
+        goto fail;
     }
     p->algo = found.algo;
     p->workspace_bytes = found.workspaceSize;
