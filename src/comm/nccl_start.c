@@ -154,12 +154,11 @@ static int make_root(struct link *l, struct error *err)
     struct step step = {"NCCL's start", &l->root, NULL, NULL};
     ncclConfig_t config = config_of(&l->root);
     ncclUniqueId id;
-    ncclComm_t comm = NULL;
     int rc = 0;
     if (share_id(l, &root, &id, err))
         return -1;
-    ncclResult_t code = ncclCommInitRankConfig(&comm, root.size, id, root.rank, &config);
-    l->root.comm = comm;
+    ncclResult_t code =
+        ncclCommInitRankConfig((ncclComm_t *)&l->root.comm, root.size, id, root.rank, &config);
     if (code != ncclSuccess && code != ncclInProgress)
         rc = nccl_failed(&l->root, step.what, code, err);
     return together(l, &step, rc, err);

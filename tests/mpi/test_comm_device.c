@@ -1,0 +1,522 @@
+/* test_comm_device.c - groups on a GPU's memory against serial references: every operation, at odd
+ * counts and in pieces; several streams at once, related by marks; what is refused; failures.
+ * Ranks go round the GPUs there are. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "comm/gpu.h"
+#include "comm/mesh.h"
+#include "device/ops.h"
+#include "tests/mpi/check.h"
+
+/* Of the emulated NCCL: communicators of one rank it was ever asked for. */
+int emulate_nccl_single_rank_comms(void) __attribute__((weak));
+
+/* Pieces so small that all of these but the first go in several, the last one cut off. */
+static const int64_t counts[] = {1, 3, 7, 251, 1009};
+enum { COUNTS = sizeof counts / sizeof counts[0], PIECE_BYTES = 512 };
+
+struct rig {
+    struct checks c;
+    struct device *device;
+    struct mesh *mesh;
+    struct device_mark *mark;
+    struct mesh_options options;
+    struct error said;
+};
+
+/* Values whose sums depend on the order: magnitudes from 2^-12 to 2^12, both signs. */
+static float value(int rank, int64_t i)
+{
+    uint32_t x = (uint32_t)(i * 2654435761u) ^ (uint32_t)(rank + 1) * 40503u;
+    x ^= x >> 15;
+    x *= 2246822519u;
+    x ^= x >> 13;
+    float mantissa = 1.0f + (float)(x & 0xffff) / 65536.0f;
+    return (x & 0x80000000u ? -1.0f : 1.0f) * ldexpf(mantissa, (int)(x >> 16 & 31) % 25 - 12);
+}
+
+static float rounded(float x)
+{
+    return bf16_to_f32(f32_to_bf16(x));
+}
+
+static void put(void *data, int64_t at, enum dtype dtype, double x)
+{
+    if (dtype == DTYPE_BF16)
+        ((bf16 *)data)[at] = f32_to_bf16((float)x);
+    else if (dtype == DTYPE_F64)
+        ((double *)data)[at] = x;
+    else
+        ((float *)data)[at] = (float)x;
+}
+
+static double get(const void *data, int64_t at, enum dtype dtype)
+{
+    return dtype == DTYPE_BF16  ? bf16_to_f32(((const bf16 *)data)[at])
+           : dtype == DTYPE_F64 ? ((const double *)data)[at]
+                                : ((const float *)data)[at];
+}
+
+static double sent(int rank, int64_t i, enum dtype dtype)
+{
+    return dtype == DTYPE_BF16 ? rounded(value(rank, i)) : value(rank, i);
+}
+
+/* An array here and on the device, and a few bytes behind that nobody writes. */
+struct array {
+    int64_t elems;
+    enum dtype dtype;
+    char *host, *device;
+};
+
+enum { GUARD = 16 };
+
+static size_t array_bytes(const struct array *a)
+{
+    return (size_t)a->elems * dtype_bytes(a->dtype) + GUARD;
+}
+
+static struct array array_new(struct rig *r, int64_t elems, enum dtype dtype)
+{
+    struct array a = {elems, dtype, NULL, NULL};
+    a.host = malloc(array_bytes(&a));
+    a.device = device_alloc(r->device, &r->c.mem, POOL_WORKSPACE, array_bytes(&a), &r->said);
+    if (!a.host || !a.device)
+        abort();
+    memset(a.host, 0x5a, array_bytes(&a));
+    return a;
+}
+
+static void array_free(struct rig *r, struct array *a)
+{
+    device_free(r->device, &r->c.mem, POOL_WORKSPACE, array_bytes(a), a->device);
+    free(a->host);
+}
+
+static void array_fill(struct array *a, int rank)
+{
+    for (int64_t i = 0; i < a->elems; i++)
+        put(a->host, i, a->dtype, value(rank, i));
+}
+
+static void to_device(struct rig *r, struct array *a)
+{
+    CHECK(&r->c, !device_upload(r->device, a->device, a->host, array_bytes(a), &r->said));
+}
+
+/* After what stream was given. */
+static void to_host(struct rig *r, struct array *a, enum device_stream stream)
+{
+    CHECK(&r->c, !device_mark_record(r->device, r->mark, stream, &r->said));
+    CHECK(&r->c, !device_mark_wait(r->device, DEVICE_COMPUTE, r->mark, &r->said));
+    CHECK(&r->c, !device_download(r->device, a->host, a->device, array_bytes(a), &r->said));
+    for (int i = 0; i < GUARD; i++)
+        CHECK(&r->c, a->host[array_bytes(a) - 1 - (size_t)i] == 0x5a);
+}
+
+/* Enqueued is done, with nothing wrong. */
+static void done(struct rig *r, struct comm_op *op)
+{
+    CHECK(&r->c, comm_test(op));
+    CHECK(&r->c, !comm_wait(op, &r->said));
+    CHECK(&r->c, !device_check(r->device, &r->said));
+}
+
+/* A sum of fp32 terms in any order differs from the exact one by less than this. */
+static double slack(int ranks, double magnitudes)
+{
+    return ranks * 0x1p-23 * magnitudes;
+}
+
+static void test_all_gather(struct rig *r, struct group *g, int64_t n, enum dtype dtype,
+                            int in_place)
+{
+    int size = group_size(g), rank = group_rank(g), wrong = 0;
+    struct array all = array_new(r, n * size, dtype), mine = array_new(r, n, dtype);
+    char *send = in_place ? all.device + (size_t)(n * rank) * dtype_bytes(dtype) : mine.device;
+    struct comm_op op;
+    array_fill(&mine, rank);
+    to_device(r, &mine);
+    memcpy(all.host + (size_t)(n * rank) * dtype_bytes(dtype), mine.host,
+           in_place ? (size_t)n * dtype_bytes(dtype) : 0);
+    to_device(r, &all);
+    group_all_gather(g, COMM_GATHER, &op, all.device, send, n, dtype);
+    done(r, &op);
+    to_host(r, &all, DEVICE_GATHER);
+    for (int64_t i = 0; i < n * size; i++)
+        wrong += get(all.host, i, dtype) != sent((int)(i / n), i % n, dtype);
+    CHECK(&r->c, !wrong);
+    CHECK(&r->c, op.sent_bytes == (size - 1) * n * (int64_t)dtype_bytes(dtype));
+    array_free(r, &all);
+    array_free(r, &mine);
+}
+
+enum how { FRESH, IN_PLACE, ACCUMULATE };
+
+/* Whether got is the sum of element i over ranks, after what was there before. */
+static int is_sum(const struct rig *r, double got, int ranks, int64_t i, enum dtype dtype,
+                  const float *before)
+{
+    int travels_as_bf16 =
+        dtype == DTYPE_BF16 || (r->options.reduce == COMM_REDUCE_BF16 && ranks > 1);
+    float in_order = before ? *before : 0;
+    double exact = in_order, magnitudes = fabs(exact);
+    for (int rank = 0; rank < ranks; rank++) {
+        in_order += rounded(value(rank, i));
+        exact += value(rank, i);
+        magnitudes += fabs(value(rank, i));
+    }
+    return travels_as_bf16 ? got == in_order : fabs(got - exact) <= slack(ranks, magnitudes);
+}
+
+static void test_reduce_scatter(struct rig *r, struct group *g, int64_t n, enum dtype dtype,
+                                enum how how)
+{
+    int size = group_size(g), rank = group_rank(g), wrong = 0;
+    struct array send = array_new(r, n * size, dtype), own = array_new(r, n, DTYPE_F32);
+    struct array *result = how == IN_PLACE ? &send : &own;
+    int64_t at = how == IN_PLACE ? n * rank : 0;
+    struct comm_op op;
+    array_fill(&send, rank);
+    array_fill(&own, 100 + rank);
+    to_device(r, &send);
+    to_device(r, &own);
+    group_reduce_scatter(g, COMM_REDUCE, &op, (float *)result->device + at, send.device, n, dtype,
+                         how == ACCUMULATE);
+    done(r, &op);
+    to_host(r, result, DEVICE_REDUCE);
+    for (int64_t i = 0; i < n; i++) {
+        float before = value(100 + rank, i);
+        wrong += !is_sum(r, ((float *)result->host)[at + i], size, n * rank + i, dtype,
+                         how == ACCUMULATE ? &before : NULL);
+    }
+    CHECK(&r->c, !wrong);
+    wrong = 0;
+    to_host(r, &send, DEVICE_REDUCE);
+    for (int64_t i = 0; i < n * size; i++) /* the others' parts are as they were */
+        wrong += i / n != rank && get(send.host, i, dtype) != sent(rank, i, dtype);
+    CHECK(&r->c, !wrong);
+    CHECK(&r->c, op.sent_bytes == (size - 1) * n * (int64_t)dtype_bytes(dtype));
+    array_free(r, &send);
+    array_free(r, &own);
+}
+
+static int is_total(double got, int ranks, int64_t i, enum dtype dtype)
+{
+    float in_order = 0;
+    double exact = 0, magnitudes = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        in_order += rounded(value(rank, i));
+        exact += value(rank, i);
+        magnitudes += fabs(value(rank, i));
+    }
+    return dtype == DTYPE_BF16  ? got == rounded(in_order)
+           : dtype == DTYPE_F64 ? fabs(got - exact) <= slack(ranks, magnitudes) * 0x1p-29
+                                : fabs(got - exact) <= slack(ranks, magnitudes);
+}
+
+static void test_all_reduce(struct rig *r, struct group *g, int64_t n, enum dtype dtype)
+{
+    int size = group_size(g), rank = group_rank(g), wrong = 0;
+    struct array data = array_new(r, n, dtype);
+    struct comm_op op;
+    array_fill(&data, rank);
+    to_device(r, &data);
+    group_all_reduce(g, COMM_REDUCE, &op, data.device, n, dtype);
+    done(r, &op);
+    to_host(r, &data, DEVICE_REDUCE);
+    for (int64_t i = 0; i < n; i++)
+        wrong += !is_total(get(data.host, i, dtype), size, i, dtype);
+    CHECK(&r->c, !wrong);
+    CHECK(&r->c, op.sent_bytes == group_all_reduce_sent(size, rank, n, dtype));
+    array_free(r, &data);
+}
+
+static void test_broadcast(struct rig *r, struct group *g, int64_t n, int root)
+{
+    struct array data = array_new(r, n, DTYPE_F32);
+    struct comm_op op;
+    int wrong = 0;
+    if (group_rank(g) == root)
+        array_fill(&data, 50 + root);
+    to_device(r, &data);
+    group_broadcast(g, COMM_GATHER, &op, data.device, n, DTYPE_F32, root);
+    done(r, &op);
+    to_host(r, &data, DEVICE_GATHER);
+    for (int64_t i = 0; i < n; i++)
+        wrong += ((float *)data.host)[i] != value(50 + root, i);
+    CHECK(&r->c, !wrong);
+    array_free(r, &data);
+}
+
+/* Everybody sends to the next before it receives, twice; then passes on what it got. */
+static void test_ring(struct rig *r, struct group *g, int64_t n)
+{
+    int size = group_size(g), rank = group_rank(g), wrong = 0;
+    int to = (rank + 1) % size, from = (rank + size - 1) % size;
+    int64_t half = n / 2;
+    struct array out = array_new(r, n, DTYPE_F32), in = array_new(r, n, DTYPE_F32);
+    struct comm_op op[5];
+    array_fill(&out, rank);
+    to_device(r, &out);
+    to_device(r, &in);
+    float *o = (float *)out.device, *i = (float *)in.device;
+    group_send(g, COMM_POINT, &op[0], o, half, DTYPE_F32, to);
+    group_send(g, COMM_POINT, &op[1], o + half, n - half, DTYPE_F32, to);
+    group_recv(g, COMM_POINT, &op[2], i, half, DTYPE_F32, from);
+    group_recv(g, COMM_POINT, &op[3], i + half, n - half, DTYPE_F32, from);
+    group_send(g, COMM_POINT, &op[4], i, n, DTYPE_F32, to);
+    done(r, &op[3]);
+    group_recv(g, COMM_POINT, &op[3], o, n, DTYPE_F32, from);
+    for (int k = 0; k < 5; k++)
+        done(r, &op[k]);
+    to_host(r, &out, DEVICE_POINT);
+    to_host(r, &in, DEVICE_POINT);
+    for (int64_t k = 0; k < n; k++) {
+        wrong += ((float *)in.host)[k] != value(from, k);
+        wrong += ((float *)out.host)[k] != value((rank + 2 * size - 2) % size, k);
+    }
+    CHECK(&r->c, !wrong);
+    CHECK(&r->c, op[0].sent_bytes + op[1].sent_bytes == n * (int64_t)sizeof(float));
+    array_free(r, &out);
+    array_free(r, &in);
+}
+
+/* Rounds of: copy to the shard (compute), gather it, sum the gathered over the members, and copy
+ * the sum into the next round's shard; only marks tell the streams about one another. */
+static void test_streams(struct rig *r, struct group *g)
+{
+    enum { N = 509, ROUNDS = 6 };
+    int size = group_size(g), rank = group_rank(g), wrong = 0;
+    struct array shard = array_new(r, N, DTYPE_F32), whole = array_new(r, N * size, DTYPE_F32);
+    struct array sum = array_new(r, N, DTYPE_F32);
+    struct device *d = r->device;
+    struct comm_op gather, reduce;
+    for (int i = 0; i < N; i++)
+        put(sum.host, i, DTYPE_F32, (rank + 1) * 1000 + i);
+    to_device(r, &sum);
+    for (int round = 0; round < ROUNDS; round++) {
+        d->ops->copy(d, shard.device, sum.device, N * sizeof(float));
+        CHECK(&r->c, !device_mark_record(d, r->mark, DEVICE_COMPUTE, &r->said));
+        CHECK(&r->c, !device_mark_wait(d, DEVICE_GATHER, r->mark, &r->said));
+        group_all_gather(g, COMM_GATHER, &gather, whole.device, shard.device, N, DTYPE_F32);
+        done(r, &gather);
+        CHECK(&r->c, !device_mark_record(d, r->mark, DEVICE_GATHER, &r->said));
+        CHECK(&r->c, !device_mark_wait(d, DEVICE_REDUCE, r->mark, &r->said));
+        group_reduce_scatter(g, COMM_REDUCE, &reduce, (float *)sum.device, whole.device, N,
+                             DTYPE_F32, 0);
+        done(r, &reduce);
+        CHECK(&r->c, !device_mark_record(d, r->mark, DEVICE_REDUCE, &r->said));
+        CHECK(&r->c, !device_mark_wait(d, DEVICE_COMPUTE, r->mark, &r->said));
+    }
+    to_host(r, &sum, DEVICE_COMPUTE);
+    for (int i = 0; i < N; i++) { /* every round multiplies by the size; exact in fp32 */
+        double expect = ((rank + 1) * 1000 + i) * pow(size, ROUNDS);
+        wrong += fabs(((float *)sum.host)[i] - expect) > expect * ROUNDS * 0x1p-8;
+    }
+    CHECK(&r->c, !wrong);
+    array_free(r, &shard);
+    array_free(r, &whole);
+    array_free(r, &sum);
+}
+
+/* --- meshes --- */
+
+static void attach(struct rig *r, int pipeline, int replicate, int shard)
+{
+    struct mesh_shape shape = {{pipeline, replicate, shard, 1}};
+    struct mem before;
+    CHECK(&r->c, !mesh_create(&r->mesh, r->c.world, shape, &r->said));
+    before = r->c.mem;
+    CHECK(&r->c, !mesh_attach(r->mesh, r->c.world, r->device, &r->c.mem, &r->options, &r->said));
+    CHECK(&r->c, r->c.mem.now_bytes[POOL_COMM] - before.now_bytes[POOL_COMM] ==
+                     mesh_device_staging_bytes(&shape, &r->options));
+    CHECK(&r->c, r->c.mem.now_bytes[POOL_HOST] - before.now_bytes[POOL_HOST] ==
+                     mesh_host_staging_bytes(&shape, &r->options));
+}
+
+static void detach(struct rig *r)
+{
+    CHECK(&r->c, !mesh_poll(r->mesh, &r->said));
+    CHECK(&r->c, !device_sync(r->device, &r->said));
+    mesh_destroy(r->mesh);
+    r->mesh = NULL;
+}
+
+static void test_shard(struct rig *r, int replicate, int shard)
+{
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F64};
+    struct group *g;
+    attach(r, 1, replicate, shard);
+    g = mesh_group(r->mesh, MESH_SHARD);
+    for (int i = 0; i < COUNTS; i++) {
+        for (int d = 0; d < 3; d++) {
+            test_all_gather(r, g, counts[i], dtypes[d], 0);
+            test_all_gather(r, g, counts[i], dtypes[d], 1);
+            test_all_reduce(r, g, counts[i], dtypes[d]);
+            test_all_reduce(r, mesh_group(r->mesh, MESH_REPLICATE), counts[i], dtypes[d]);
+            test_all_reduce(r, mesh_data(r->mesh), counts[i], dtypes[d]);
+        }
+        for (int d = 0; d < 2; d++) {
+            test_reduce_scatter(r, g, counts[i], dtypes[d], FRESH);
+            test_reduce_scatter(r, g, counts[i], dtypes[d], ACCUMULATE);
+        }
+        test_reduce_scatter(r, g, counts[i], DTYPE_F32, IN_PLACE);
+        for (int root = 0; root < group_size(g); root++)
+            test_broadcast(r, g, counts[i], root);
+    }
+    test_streams(r, g);
+    detach(r);
+}
+
+static void test_pipeline(struct rig *r, int stages)
+{
+    struct group *g;
+    attach(r, stages, 1, 1);
+    g = mesh_group(r->mesh, MESH_PIPELINE);
+    for (int i = 0; i < COUNTS && stages > 1; i++)
+        test_ring(r, g, counts[i] + 1);
+    detach(r);
+}
+
+static void test_wrong_use(struct rig *r, int size)
+{
+    struct comm_op op;
+    struct group *g;
+    float *data = device_alloc(r->device, &r->c.mem, POOL_WORKSPACE, 64, &r->said);
+    attach(r, 1, 1, size);
+    g = mesh_group(r->mesh, MESH_SHARD);
+    group_send(g, COMM_POINT, &op, data, 1, DTYPE_F32, group_rank(g));
+    CHECK(&r->c, comm_wait(&op, &r->said) == -1 && strstr(r->said.text, "shard"));
+    group_all_reduce(g, COMM_REDUCE, &op, data, 1, DTYPE_I32);
+    CHECK(&r->c, comm_wait(&op, &r->said) == -1 && strstr(r->said.text, "i32"));
+    group_all_gather(g, COMM_GATHER, &op, data, data, -1, DTYPE_F32);
+    CHECK(&r->c, comm_wait(&op, &r->said) == -1);
+    group_all_gather(g, COMM_GATHER, &op, data, data, 0, DTYPE_F32);
+    CHECK(&r->c, !comm_wait(&op, &r->said));
+    group_all_reduce(g, COMM_POINT, &op, data, 1, DTYPE_F32);
+    CHECK(&r->c, comm_wait(&op, &r->said) == (size > 1 ? -1 : 0));
+    int taken = mesh_register(r->mesh, data, 64);
+    CHECK(&r->c, size > 1 || !taken);
+    mesh_unregister(r->mesh, data);
+    mesh_unregister(r->mesh, data);
+    detach(r);
+    device_free(r->device, &r->c.mem, POOL_WORKSPACE, 64, data);
+}
+
+/* The last rank gives up in a gather no other has come to; the others learn it soon, are told who
+ * they are, and can end. */
+static void test_failure(struct rig *r, int size)
+{
+    enum { LIMIT_S = 30 };
+    struct array data = array_new(r, 1009, DTYPE_F32);
+    struct array all = array_new(r, 1009 * size, DTYPE_F32);
+    int64_t begin_ns = clock_ns(), failed = 0;
+    struct comm_op op;
+    struct error err = {0};
+    char place[64];
+    attach(r, 1, 1, size);
+    to_device(r, &data);
+    world_barrier(r->c.world);
+    if (world_rank(r->c.world) == size - 1) {
+        group_all_gather(mesh_group(r->mesh, MESH_SHARD), COMM_GATHER, &op, all.device, data.device,
+                         1009, DTYPE_F32);
+        done(r, &op);
+        mesh_abandon(r->mesh);
+    } else {
+        group_all_reduce(mesh_group(r->mesh, MESH_SHARD), COMM_REDUCE, &op, data.device, 1009,
+                         DTYPE_F32);
+        failed = comm_wait(&op, &err);
+        while (!failed && clock_ns() - begin_ns < (int64_t)LIMIT_S * 1000000000)
+            failed = mesh_poll(r->mesh, &err);
+        snprintf(place, sizeof place, "rank %d", world_rank(r->c.world));
+        CHECK(&r->c, failed && strstr(err.text, "group shard") && strstr(err.text, place) &&
+                         strstr(err.text, world_host(r->c.world)) && err.code == EXIT_NODE);
+        begin_ns = clock_ns();
+        mesh_abandon(r->mesh);
+        CHECK(&r->c, clock_ns() - begin_ns < (int64_t)10 * 1000000000);
+    }
+    CHECK(&r->c, mesh_poll(r->mesh, &err) == -1);
+    group_all_reduce(mesh_group(r->mesh, MESH_SHARD), COMM_REDUCE, &op, data.device, 1, DTYPE_F32);
+    CHECK(&r->c, comm_wait(&op, &err) == -1);
+    device_sync(r->device, NULL); /* ends, well or not */
+    mesh_destroy(r->mesh);
+    array_free(r, &data);
+    array_free(r, &all);
+}
+
+/* All that is tried with one way to communicate. */
+static void test_options(struct rig *r, int size)
+{
+    test_shard(r, 1, size);
+    test_shard(r, size, 1);
+    if (size == 4)
+        test_shard(r, 2, 2);
+}
+
+/* GPUs fewer than ranks are refused, unless they may be shared.  Returns the GPU, or -1. */
+static int choose(struct rig *r, int size)
+{
+    char why[128];
+    int index = -1, gpus = device_gpu_count(why);
+    double fewest = gpus;
+    world_all_reduce(r->c.world, &fewest, 1, WORLD_MIN);
+    if (fewest < 1) {
+        CHECK(&r->c, gpu_choose(r->c.world, 1, &index, &r->said) == -1 && r->said.text[0]);
+        CHECK(&r->c, !gpu_everywhere(r->c.world));
+        if (world_rank(r->c.world) == 0)
+            printf("# skipped: no GPU: %s\n", why);
+        return -1;
+    }
+    int enough = gpus >= size || gpus >= world_local_size(r->c.world);
+    CHECK(&r->c, gpu_everywhere(r->c.world) == enough);
+    CHECK(&r->c, (gpu_choose(r->c.world, 0, &index, &r->said) == 0) == enough);
+    if (!enough)
+        CHECK(&r->c, strstr(r->said.text, gpus == 1 ? "comm.share_gpu" : "GPU"));
+    CHECK(&r->c, !gpu_choose(r->c.world, 1, &index, &r->said));
+    CHECK(&r->c, gpu_binding(r->c.world)[0]);
+    return index;
+}
+
+static void test_all(struct rig *r, int size)
+{
+    r->options = (struct mesh_options){.share_gpu = 1, .piece_bytes = PIECE_BYTES};
+    test_options(r, size);
+    r->options.reduce = COMM_REDUCE_BF16;
+    test_options(r, size);
+    r->options.inter_node = COMM_INTER_NODE_MPI;
+    test_options(r, size);
+    test_pipeline(r, size);
+    test_wrong_use(r, size);
+    if (size > 1)
+        test_failure(r, size);
+    if (emulate_nccl_single_rank_comms)
+        CHECK(&r->c, emulate_nccl_single_rank_comms() == 0);
+}
+
+int main(void)
+{
+    struct rig r = {0};
+    struct device_request request = {.kind = DEVICE_CUDA};
+    if (checks_start(&r.c))
+        return 1;
+    world_watch(r.c.world, 60);
+    request.index = choose(&r, world_size(r.c.world));
+    if (request.index >= 0) {
+        int rc = device_open(&r.device, &request, &r.said);
+        CHECK(&r.c, !world_agree(r.c.world, rc, &r.said));
+        r.mark = r.device ? device_mark_create(r.device, 0, &r.said) : NULL;
+        CHECK(&r.c, r.mark);
+        if (r.mark)
+            test_all(&r, world_size(r.c.world));
+        if (r.device)
+            device_mark_destroy(r.device, r.mark);
+        device_close(r.device);
+    }
+    if (r.said.text[0] && r.c.failed)
+        fprintf(stderr, "# last error: %s\n", r.said.text);
+    return checks_finish(&r.c);
+}
