@@ -77,8 +77,10 @@ static void choose(struct doctor *d, int count)
 {
     struct world *world = d->app->world;
     struct error err = {0};
-    if (!gpu_everywhere(world)) {
-        doctor_problem(d, "not every rank has a GPU: device=auto computes on CPUs");
+    double least = count;
+    world_all_reduce(world, &least, 1, WORLD_MIN);
+    if (least < 1) {
+        doctor_problem(d, "not every rank sees a GPU: device=auto computes on CPUs");
         return;
     }
     if (gpu_choose(world, 0, &d->gpu, &err)) {

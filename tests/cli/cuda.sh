@@ -1,0 +1,133 @@
+#!/bin/sh
+# cuda.sh - training on a GPU is the CPU's: the same losses, the same checkpoints, on any number of
+# ranks; and a machine without a GPU is told so.
+#
+# TRIREME_CUDA names the program: trireme-emulated beside the program by default, which has a GPU
+# of its own; tests/gpu.sh gives the real one.  CUDA_STEPS is the length of the comparison.
+. "$(dirname "$0")/../cli/helpers.inc"
+
+: "${TRIREME_CUDA:=$(dirname "$TRIREME")/trireme-emulated}" "${CUDA_STEPS:=100}"
+if [ ! -x "$TRIREME_CUDA" ]; then
+    echo "no $TRIREME_CUDA: configured without CUDA, or not built yet (make check)"
+    exit 77
+fi
+make_tokens
+steps=$CUDA_STEPS
+some=$((steps / 8))
+M="model.preset=llama-tiny precision=fp32 data.train=train.h5 data.seq_len=32 train.global_batch=4
+   train.micro_batch=2 train.lr=1e-3 train.schedule=constant run.threads=1 checkpoint.resume=auto"
+no_gpu="env CUDA_VISIBLE_DEVICES= TRIREME_EMULATE_GPUS=0"
+
+# train NAME PROGRAM N RUN KEY...: on N ranks
+train() {
+    name=$1 program=$2 n=$3 run=$4
+    shift 4
+    # one rank without mpirun: as a user would
+    if [ "$n" = 1 ]; then
+        timeout -k 5 300 "$program" train $M run.dir="$run" "$@" >"$run.out" 2>"$run.err" </dev/null
+    else
+        timeout -k 5 300 mpirun --oversubscribe -n "$n" "$program" train $M run.dir="$run" "$@" \
+            >"$run.out" 2>"$run.err" </dev/null
+    fi
+    code=$?
+    if [ $code = 0 ]; then ok "$name"; else
+        not_ok "$name" "exit code $code: $(grep -a '^trireme' "$run.err" | tail -n 2)"; fi
+}
+
+losses() { sed -n 's/.*"loss": *\([^,}]*\).*/\1/p' "$1/metrics.jsonl" 2>/dev/null; }
+
+# worst RUN RUN: the largest relative difference of their losses, and how many were compared
+worst() {
+    losses "$1" >losses.1
+    losses "$2" >losses.2
+    paste losses.1 losses.2 | awk 'NF == 2 { d = ($1 - $2) / $1; if (d < 0) d = -d
+                                             if (!(d <= w)) w = d; n++ }
+                                   END { printf "%.1e %d\n", w, n }'
+}
+
+# near NAME RUN RUN TOLERANCE STEPS: every loss of STEPS
+near() {
+    found=$(worst "$2" "$3")
+    if echo "$found" | awk -v t="$4" -v n="$5" '{ exit !($1 <= t && $2 == n) }'; then
+        ok "$1 (worst ${found% *})"
+    else
+        not_ok "$1" "worst relative difference ${found% *} of ${found#* } losses, not $4 of $5"
+    fi
+}
+
+# same NAME RUN RUN: losses and state, to the bit
+same() {
+    if [ -n "$(losses "$2")" ] && [ "$(losses "$2")" = "$(losses "$3")" ] && same_state "$2" "$3"; then
+        ok "$1"
+    else
+        not_ok "$1" "losses differ by $(worst "$2" "$3"), or the checkpoints do"
+    fi
+}
+
+# Different sums in another order, in fp32: 2^-24 a step, amplified by training; an op that is wrong
+# at one odd place shows up as percents, TF32 in products as 1e-4 and more.
+train "train on the CPU" "$TRIREME" 1 cpu device=cpu train.steps="$steps"
+train "train on the GPU" "$TRIREME_CUDA" 1 gpu device=cuda train.steps="$steps"
+near "the GPU's losses are the CPU's" cpu gpu 1e-4 "$steps"
+train "train on the GPU again" "$TRIREME_CUDA" 1 again device=cuda train.steps="$steps"
+same "twice on the GPU: the same bits" gpu again
+
+train "a short run" "$TRIREME_CUDA" 1 short device=cuda train.steps=$some
+for how in full selective; do
+    train "recompute=$how" "$TRIREME_CUDA" 1 $how device=cuda train.steps=$some recompute=$how
+    same "recompute=$how gives the same bits" short $how
+done
+train "bf16" "$TRIREME_CUDA" 1 bf16 device=cuda train.steps=$some precision=bf16
+train "bf16 on the CPU" "$TRIREME" 1 bf16_cpu device=cpu train.steps=$some precision=bf16
+# 2^-9 for every rounding, of either sign
+near "bf16: the GPU's losses are near the CPU's" bf16_cpu bf16 1e-2 $some
+
+for n in 2 4; do
+    train "$n ranks on one GPU" "$TRIREME_CUDA" $n shared$n device=cuda comm.share_gpu=true \
+        train.micro_batch=1 train.steps=$some
+    near "$n ranks come to the losses of one" short shared$n 1e-5 $some
+done
+train "2 ranks, NO_SHARD" "$TRIREME_CUDA" 2 ddp device=cuda comm.share_gpu=true \
+    parallel.strategy=NO_SHARD train.steps=$some
+near "2 ranks, NO_SHARD, come to the losses of one" short ddp 1e-5 $some
+
+# Checkpoints know no device.
+for way in gpu:cpu cpu:gpu; do
+    case $way in
+    gpu:*) from="$TRIREME_CUDA" device=cuda to="$TRIREME" other=cpu ;;
+    *) from="$TRIREME" device=cpu to="$TRIREME_CUDA" other=cuda ;;
+    esac
+    run=moved-${way%:*}
+    train "saved on $device" "$from" 1 $run device=$device train.steps=$((some / 2))
+    train "continued on $other" "$to" 1 $run device=$other train.steps=$some
+    is "from $device to $other: every step once" "1-$some" "$(steps_of $run)"
+    near "from $device to $other: the losses of a run that stayed" short $run 1e-3 $some
+done
+
+for program in "$TRIREME" "$TRIREME_CUDA"; do
+    [ "$program" = "$TRIREME" ] && device=cpu || device=cuda
+    timeout 120 "$program" evaluate $M run.dir=gpu device=$device data.valid=valid.h5 >$device.eval 2>err
+    is "evaluate on $device" 0 $?
+done
+numbers() { grep -oE '[0-9]+\.[0-9]+' "$1" | head -n 1; }
+if awk -v a="$(numbers cpu.eval)" -v b="$(numbers cuda.eval)" \
+    'BEGIN { d = (a - b) / a; exit !(a > 0 && d < 1e-3 && d > -1e-3) }'; then
+    ok "evaluate says the same on both"
+else
+    not_ok "evaluate says the same on both" "$(cat cpu.eval cuda.eval)"
+fi
+timeout 120 "$TRIREME_CUDA" generate "$(newest_checkpoint gpu)" --prompt "int " --tokens 10 --seed 3 \
+    >a 2>err
+is "generate on the GPU" "0 yes" "$? $([ -s a ] && echo yes)"
+
+refused "device=cuda without a GPU" 'cuda|gpu' $no_gpu "$TRIREME_CUDA" train $M run.dir=none \
+    device=cuda train.steps=1
+refused "two ranks on one GPU, unasked" 'gpu' mpirun --oversubscribe -n 2 "$TRIREME_CUDA" train $M \
+    run.dir=none device=cuda train.steps=1
+$no_gpu "$TRIREME_CUDA" train $M run.dir=auto device=auto train.steps=2 >out 2>err
+is "device=auto without a GPU computes on the CPU" "0 2" "$? $(last_metric auto step)"
+train "device=auto takes the GPU" "$TRIREME_CUDA" 1 auto_gpu device=auto train.steps=$some
+same "device=auto takes the GPU: its bits" short auto_gpu
+"$TRIREME_CUDA" doctor >out 2>err
+is "doctor sees the GPU" "0 1" "$? $(grep -c '^  GPU 0 ' out)"
+finish
