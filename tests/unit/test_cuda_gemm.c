@@ -111,17 +111,25 @@ static void by_plain_kernel(struct gpu *gpu, const struct gemm *g, void *scratch
     cuda_gemm_plain(cuda_compute(gpu->d), g);
 }
 
-/* Recorded first, so that the product is met for the first time in a recording; then run twice,
- * which for an addend of c itself is restored in between by the caller's choice of addend. */
+/* Recorded and replayed, twice where c is not its own addend; done once before with another c, as
+ * libraries load their kernels at first use, which a recording need not allow. */
 static void by_recording(struct gpu *gpu, const struct gemm *g, void *scratch)
 {
     struct error err = {0};
+    struct gemm first = *g;
+    size_t bytes = (size_t)(g->m * g->ldc) * dtype_bytes(g->dt_c);
+    first.c = device_alloc(gpu->d, &gpu->mem, POOL_WORKSPACE, bytes, &err);
+    check(first.c == NULL, &err);
+    if (g->addend == g->c)
+        first.addend = first.c;
+    by_device(gpu, &first, scratch);
+    check(device_sync(gpu->d, &err), &err);
+    device_free(gpu->d, &gpu->mem, POOL_WORKSPACE, bytes, first.c);
     check(device_record_begin(gpu->d, &err), &err);
     by_device(gpu, g, scratch);
     struct device_recording *recording = device_record_end(gpu->d, &err);
     check(recording == NULL, &err);
-    check(device_replay(gpu->d, recording, &err), &err);
-    if (g->addend != g->c)
+    for (int times = 0; times < (g->addend == g->c ? 1 : 2); times++)
         check(device_replay(gpu->d, recording, &err), &err);
     check(device_sync(gpu->d, &err), &err);
     device_recording_destroy(gpu->d, recording);

@@ -133,9 +133,13 @@ static int enqueue_recorded(struct device *d, const struct attention *a, const s
 {
     struct error err = {0};
     cuda_sdpa_prepare(d, a);
+    enqueue(d, a, BY_CUDNN, b); /* kernels are loaded at first use, not while recording */
+    check(device_sync(d, &err), &err);
     check(device_record_begin(d, &err), &err);
     int done = enqueue(d, a, BY_CUDNN, b);
     struct device_recording *recording = device_record_end(d, &err);
+    if (!recording && !done)
+        return 0; /* nothing was recorded */
     check(recording == NULL, &err);
     for (int times = 0; times < 2; times++)
         check(device_replay(d, recording, &err), &err);
