@@ -1,0 +1,332 @@
+/* test_cuda_ops_sums.c - ops on a GPU against the CPU's: losses, the optimizer, sums of parts.
+ *
+ * Built twice: for real GPUs, and for the emulated one.
+ */
+#include "cuda_check.h"
+
+#include <stdio.h>
+
+#include "device/cuda/state.h"
+
+/* ---- cross-entropy ---- */
+
+struct loss {
+    enum dtype dt;
+    int64_t rows, vocab, ld;
+    int in_place;
+};
+
+enum { LOSS_ROW, LOSS_GRADIENT, LOSS_REST, LOSS_LOGITS, LOSS_TARGETS, LOSS_OPERANDS };
+
+static const float loss_scale = 0.125f;
+
+/* In place: the gradient is copied out, and what of each row it must have left alone. */
+static void cross_entropy(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    const struct loss *l = args;
+    int64_t elem = (int64_t)dtype_bytes(l->dt), row_bytes = l->vocab * elem;
+    int64_t ld_bytes = l->ld * (int64_t)sizeof(float), rest_bytes = ld_bytes - row_bytes;
+    void *gradient = l->in_place ? at[LOSS_LOGITS] : at[LOSS_GRADIENT];
+    int64_t ld_d = l->in_place ? ld_bytes / elem : l->ld;
+    d->ops->cross_entropy(d, l->dt, at[LOSS_ROW], gradient, ld_d, at[LOSS_LOGITS], l->ld,
+                          at[LOSS_TARGETS], l->rows, l->vocab, loss_scale);
+    for (int64_t r = 0; r < l->rows && l->in_place; r++) {
+        char *row = (char *)at[LOSS_LOGITS] + r * ld_bytes;
+        d->ops->copy(d, (char *)at[LOSS_GRADIENT] + r * row_bytes, row, (size_t)row_bytes);
+        if (rest_bytes)
+            d->ops->copy(d, (char *)at[LOSS_REST] + r * rest_bytes, row + row_bytes,
+                         (size_t)rest_bytes);
+    }
+}
+
+static struct operand make_targets(struct check *c, const struct loss *l)
+{
+    struct operand o = tokens_operand(c, "targets", l->rows, l->vocab);
+    int32_t *target = o.before;
+    for (int64_t r = 0; r < l->rows; r++) {
+        const int32_t picks[] = {0, (int32_t)l->vocab - 1, target[r], -100, -1};
+        target[r] = picks[r % 5];
+    }
+    return o;
+}
+
+static void cross_entropy_case(struct check *c, struct loss l, double spread, float offset)
+{
+    char text[128];
+    int64_t elems = l.rows * l.ld, rest = l.ld * 4 - l.vocab * (int64_t)dtype_bytes(l.dt);
+    struct operand o[LOSS_OPERANDS] = {
+        [LOSS_ROW] = output_operand("row_loss", WRITTEN, DTYPE_F32, l.rows),
+        [LOSS_GRADIENT] =
+            output_operand("dlogits", WRITTEN, l.dt, l.in_place ? l.rows * l.vocab : elems),
+        [LOSS_LOGITS] =
+            changed_operand(c, "logits", l.in_place ? LOST : READ, DTYPE_F32, elems, spread),
+        [LOSS_TARGETS] = make_targets(c, &l),
+    };
+    if (l.in_place && rest)
+        o[LOSS_REST] = output_operand("behind the gradient", EXACT, DTYPE_BF16, l.rows * rest / 2);
+    for (int64_t i = 0; i < elems; i++)
+        ((float *)o[LOSS_LOGITS].before)[i] += offset;
+    snprintf(text, sizeof text, "cross_entropy %s [%lld, %lld of %lld]%s", dtype_name(l.dt),
+             (long long)l.rows, (long long)l.vocab, (long long)l.ld, l.in_place ? " in place" : "");
+    check_call(c, text, cross_entropy, &l, o, LOSS_OPERANDS);
+}
+
+/* Rows kept in registers; with a part in shared memory; with a part read again. */
+static const int64_t vocabs[][2] = {{1, 1},         {3, 3},         {7, 8},         {17, 17},
+                                    {521, 524},     {1000, 1000},   {12291, 12292}, {20003, 20003},
+                                    {25000, 25000}, {70001, 70004}, {99996, 99996}};
+enum { VOCABS = sizeof vocabs / sizeof vocabs[0], LONG_VOCAB = 10000 };
+
+static void losses_and_their_gradients(void **state)
+{
+    struct check c = check_open();
+    for (int i = 0; i < 4 * VOCABS; i++) {
+        struct loss l = {i % 2 ? DTYPE_BF16 : DTYPE_F32, 11, vocabs[i / 4][0], vocabs[i / 4][1]};
+        l.in_place = i / 2 % 2;
+        if (l.vocab > LONG_VOCAB)
+            l.rows = 2;
+        cross_entropy_case(&c, l, i % 3 ? 1 : 8, i % 5 ? 0 : 100);
+    }
+    check_close_devices(&c);
+}
+
+/* More columns than can be kept and more than twice as many: the gradient of the last ones lies
+ * where others were read again. */
+static void the_longest_rows_in_place(void **state)
+{
+    struct check c = check_open();
+    cross_entropy_case(&c, (struct loss){DTYPE_BF16, 1, 256000, 256000, 1}, 1, 0);
+    cross_entropy_case(&c, (struct loss){DTYPE_BF16, 1, 151937, 151937, 1}, 1, 0);
+    check_close_devices(&c);
+}
+
+static void only_losses(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    const struct loss *l = args;
+    d->ops->cross_entropy(d, l->dt, at[0], NULL, 0, at[1], l->ld, at[2], l->rows, l->vocab,
+                          loss_scale);
+}
+
+static void losses_without_gradients(void **state)
+{
+    struct check c = check_open();
+    for (int i = 0; i < VOCABS; i++) {
+        struct loss l = {DTYPE_BF16, vocabs[i][0] > LONG_VOCAB ? 1 : 7, vocabs[i][0], vocabs[i][1]};
+        struct operand o[] = {
+            output_operand("row_loss", WRITTEN, DTYPE_F32, l.rows),
+            random_operand(&c, "logits", DTYPE_F32, l.rows * l.ld, 2),
+            make_targets(&c, &l),
+        };
+        check_call(&c, "cross_entropy without gradients", only_losses, &l, o, 3);
+    }
+    check_close_devices(&c);
+}
+
+static void loss_sum(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    d->ops->loss_sum(d, at[0], at[1], at[2], ((const struct loss *)args)->rows);
+}
+
+static void sums_of_losses(void **state)
+{
+    static const int64_t rows[] = {1, 3, 17, 521, 1024, 8191};
+    struct check c = check_open();
+    for (int i = 0; i < 6; i++) {
+        struct loss l = {DTYPE_F32, rows[i], 50, 50};
+        struct operand o[] = {
+            changed_operand(&c, "sums", WRITTEN, DTYPE_F64, 2, 10),
+            random_operand(&c, "row_loss", DTYPE_F32, l.rows, 3),
+            make_targets(&c, &l),
+        };
+        check_call(&c, "loss_sum", loss_sum, &l, o, 3);
+    }
+    check_close_devices(&c);
+}
+
+/* ---- the optimizer ---- */
+
+static void set(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    double values[8];
+    memcpy(values, args, sizeof values);
+    for (int i = 0; i < 8; i++)
+        d->ops->set(d, (double *)at[0] + i * (i + 1) / 2, values, i + 1);
+    memset(values, 0, sizeof values); /* they were read before */
+}
+
+static void values_are_set(void **state)
+{
+    const double values[8] = {1.5, -2, 1e300, 0, 5e-324, 6, 7, -8.25};
+    struct check c = check_open();
+    struct operand o = output_operand("y", EXACT, DTYPE_F64, 36);
+    check_call(&c, "set", set, values, &o, 1);
+    check_close_devices(&c);
+}
+
+static void sumsq(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    d->ops->sumsq(d, at[0], at[1], *(const int64_t *)args);
+}
+
+static void sums_of_squares(void **state)
+{
+    /* the last one gives some blocks two tiles */
+    static const int64_t lengths[] = {1, 3, 7, 17, 521, 4096, 4097, 100003, 4200001};
+    struct check c = check_open();
+    for (int i = 0; i < 2 * 9; i++) {
+        int64_t elems = lengths[i / 2];
+        struct operand o[] = {
+            changed_operand(&c, "sum", WRITTEN, DTYPE_F64, 1, 10),
+            random_operand(&c, "x", DTYPE_F32, elems, 1),
+        };
+        *(double *)o[0].before = fabs(*(double *)o[0].before);
+        o[1].offset = i % 2;
+        check_call(&c, "sumsq", sumsq, &elems, o, 2);
+    }
+    check_close_devices(&c);
+}
+
+struct factor {
+    double targets, squares, nominal, clip;
+};
+
+static void update_factor(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    const struct factor *f = args;
+    d->ops->update_factor(d, at[0], at[1], at[2], f->nominal, f->clip);
+}
+
+static void factors_of_the_update(void **state)
+{
+    static const struct factor factors[] = {
+        {100, 4, 128, 1},        {100, 4, 128, 0},   {100, 1e-4, 128, 1}, {0, 4, 128, 1},
+        {100, INFINITY, 128, 1}, {100, NAN, 128, 1}, {3, 0, 1, 0.5},      {7, 1e200, 7, 1},
+    };
+    struct check c = check_open();
+    for (int i = 0; i < 8; i++) {
+        struct operand o[] = {
+            output_operand("factor", WRITTEN, DTYPE_F64, 1),
+            copy_operand("targets", READ, DTYPE_F64, 1, &factors[i].targets),
+            copy_operand("squares", READ, DTYPE_F64, 1, &factors[i].squares),
+        };
+        check_call(&c, "update_factor", update_factor, &factors[i], o, 3);
+    }
+    check_close_devices(&c);
+}
+
+enum { ADAM_P, ADAM_M, ADAM_V, ADAM_G, ADAM_FACTOR, ADAM_COPY, ADAM_OPERANDS };
+
+static void adamw(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    const struct adamw rule = {3e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.271f, 0.142625f};
+    d->ops->adamw(d, &rule, at[ADAM_FACTOR], at[ADAM_P], at[ADAM_M], at[ADAM_V], at[ADAM_G],
+                  at[ADAM_COPY], *(const int64_t *)args);
+}
+
+/* role: EXACT where nothing may be written. */
+static void adamw_case(struct check *c, int64_t elems, int copies, const int64_t offset[3],
+                       double factor)
+{
+    enum role role = isnan(factor) ? EXACT : WRITTEN;
+    struct operand o[ADAM_OPERANDS] = {
+        [ADAM_P] = changed_operand(c, "p", role, DTYPE_F32, elems, 1),
+        [ADAM_M] = changed_operand(c, "m", role, DTYPE_F32, elems, 0.1),
+        [ADAM_V] = changed_operand(c, "v", role, DTYPE_F32, elems, 0.01),
+        [ADAM_G] = random_operand(c, "g", DTYPE_F32, elems, 0.1),
+        [ADAM_FACTOR] = copy_operand("factor", READ, DTYPE_F64, 1, &factor),
+    };
+    for (int64_t i = 0; i < elems; i++)
+        ((float *)o[ADAM_V].before)[i] = fabsf(((float *)o[ADAM_V].before)[i]);
+    if (copies)
+        o[ADAM_COPY] = output_operand("copy", role, DTYPE_BF16, elems);
+    for (int i = 0; i < ADAM_FACTOR; i++)
+        o[i].offset = offset[i % 3];
+    o[ADAM_COPY].offset = offset[0];
+    check_call(c, "adamw", adamw, &elems, o, ADAM_OPERANDS);
+}
+
+static const int64_t flat_lengths[] = {1, 3, 7, 17, 521, 4096, 8195};
+static const int64_t flat_offsets[][3] = {{0, 0, 0}, {1, 1, 1}, {3, 3, 3}, {0, 1, 2}};
+enum { FLAT_LENGTHS = sizeof flat_lengths / sizeof flat_lengths[0] };
+
+static void steps_of_the_optimizer(void **state)
+{
+    struct check c = check_open();
+    for (int i = 0; i < FLAT_LENGTHS * 4 * 3; i++) {
+        int64_t elems = flat_lengths[i % FLAT_LENGTHS];
+        const int64_t *offset = flat_offsets[i / FLAT_LENGTHS % 4];
+        adamw_case(&c, elems, i % 2, offset, i / (FLAT_LENGTHS * 4) == 2 ? NAN : 0.37);
+    }
+    check_close_devices(&c);
+}
+
+/* ---- parts of a reduction ---- */
+
+struct parts {
+    enum dtype dt;
+    int count, accumulate;
+    int64_t stride, elems;
+};
+
+static float part_of(const struct parts *p, const void *parts, int m, int64_t i)
+{
+    int64_t at = m * p->stride + i;
+    return p->dt == DTYPE_BF16 ? bf16_to_f32(((const bf16 *)parts)[at])
+                               : ((const float *)parts)[at];
+}
+
+/* The CPU's answer is the definition. */
+static void sum_parts(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    const struct parts *p = args;
+    float *recv = at[0];
+    if (d->kind == DEVICE_CUDA) {
+        cuda_sum_parts(cuda_compute(d), recv, p->dt, at[1], p->count, p->stride, p->elems,
+                       p->accumulate);
+        return;
+    }
+    for (int64_t i = 0; i < p->elems; i++) {
+        float sum = p->accumulate ? recv[i] : 0.0f;
+        for (int m = 0; m < p->count; m++)
+            sum += part_of(p, at[1], m, i);
+        recv[i] = sum;
+    }
+}
+
+static void sums_of_parts(void **state)
+{
+    static const int counts[] = {1, 2, 3, 4, 9};
+    struct check c = check_open();
+    for (int i = 0; i < 2 * FLAT_LENGTHS * 5 * 3; i++) {
+        struct parts p = {i % 2 ? DTYPE_BF16 : DTYPE_F32, counts[i / 2 % 5], i % 3 == 0};
+        const int64_t *offset = flat_offsets[i / (10 * FLAT_LENGTHS) + 1];
+        p.elems = flat_lengths[i / 10 % FLAT_LENGTHS];
+        p.stride = i % 7 < 4 ? (p.elems + 7) / 8 * 8 : p.elems;
+        struct operand o[] = {
+            changed_operand(&c, "recv", EXACT, DTYPE_F32, p.elems, 1),
+            random_operand(&c, "parts", p.dt, (p.count - 1) * p.stride + p.elems, 1),
+        };
+        if (!p.accumulate)
+            memset(o[0].before, 0xff, (size_t)p.elems * sizeof(float));
+        o[0].offset = offset[0];
+        o[1].offset = offset[1];
+        check_call(&c, "sum_parts", sum_parts, &p, o, 2);
+    }
+    check_close_devices(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_and_their_gradients),
+        cmocka_unit_test(the_longest_rows_in_place),
+        cmocka_unit_test(losses_without_gradients),
+        cmocka_unit_test(sums_of_losses),
+        cmocka_unit_test(values_are_set),
+        cmocka_unit_test(sums_of_squares),
+        cmocka_unit_test(factors_of_the_update),
+        cmocka_unit_test(steps_of_the_optimizer),
+        cmocka_unit_test(sums_of_parts),
+    };
+    return check_main("cuda ops: sums", tests);
+}
