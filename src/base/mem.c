@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 enum { ALIGN_SMALL = 64, ALIGN_HUGE = 2 << 20, HUGE_FROM = 4 << 20 };
 
@@ -67,12 +66,13 @@ void mem_free(struct mem *mem, enum mem_pool pool, size_t bytes, void *block)
 
 size_t mem_resident_bytes(void)
 {
-    long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    if (!file)
-        return 0;
-    if (fscanf(file, "%*s %ld", &pages) != 1)
-        pages = 0;
-    fclose(file);
-    return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
+    char line[128];
+    size_t bytes = 0, kib;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "RssAnon: %zu", &kib) == 1 || sscanf(line, "RssShmem: %zu", &kib) == 1)
+            bytes += kib << 10;
+    if (file)
+        fclose(file);
+    return bytes;
 }

@@ -50,7 +50,8 @@ void *mem_block(size_t bytes);
 void mem_count(struct mem *mem, enum mem_pool pool, size_t bytes);
 void mem_uncount(struct mem *mem, enum mem_pool pool, size_t bytes);
 
-/* Resident set of this process in bytes (from /proc/self/statm), 0 if unknown. */
+/* Memory of this process and shared memory that is resident, in bytes (/proc/self/status), 0 if
+ * unknown.  Mapped files do not count: tokens and libraries are the page cache's. */
 size_t mem_resident_bytes(void);
 
 #endif
