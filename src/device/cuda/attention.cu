@@ -118,12 +118,14 @@ __global__ void __launch_bounds__(T::threads)
     const uint16_t *sequence = qkv + (int64_t)batch * a.seq * a.qkv_row;
     const uint16_t *keys = sequence + (int64_t)(a.heads + head / a.group) * a.head_dim;
     const uint16_t *queries = sequence + (int64_t)first * a.qkv_row + (int64_t)head * a.head_dim;
-    int row = (int)threadIdx.x / 32 * 16 * T::tall, lane = (int)lane_id(); /* row: the warp's */
+    int row = warp_id() * 16 * T::tall, lane = (int)lane_id(); /* row: the warp's first */
     int last = first + row + 16 * T::tall - 1;
     bool warp_has_rows = first + row < a.seq;
     struct forward_sums<T> sums;
     sums.clear();
-    tile_load<T::dim, T::rows, T::threads>(q, queries, a.qkv_row, a.seq - first, a.head_dim);
+    tile_load<T::dim, T::rows, T::threads>(q, tile_source<T::dim, T::threads>(queries, a.qkv_row),
+                                           a.qkv_row, a.seq - first, a.head_dim);
+    keys = tile_source<T::dim, T::threads>(keys, a.qkv_row);
     tile_load<T::dim, T::keys, T::threads>(k, keys, a.qkv_row, a.seq, a.head_dim);
     async_commit();
     for (int key = 0; key < end; key += T::keys) {
@@ -134,9 +136,10 @@ __global__ void __launch_bounds__(T::threads)
         tile_load<T::dim, T::keys, T::threads>(v, keys + a.kv_heads * a.head_dim, a.qkv_row,
                                                a.seq - key, a.head_dim);
         async_commit();
-        s.clear();
-        if (work)
+        if (work) {
+            s.clear();
             product_of_rows<T::dim>(s, q, row, k);
+        }
         async_wait<0>();
         __syncthreads(); /* V is there, and nobody reads K any more */
         keys += (int64_t)T::keys * a.qkv_row;

@@ -101,6 +101,12 @@ static __device__ __forceinline__ unsigned lane_id()
     return threadIdx.x % 32;
 }
 
+/* By way of a shuffle the compiler sees that it is the same in the whole warp. */
+static __device__ __forceinline__ int warp_id()
+{
+    return __shfl_sync(ALL_LANES, (int)threadIdx.x / 32, 0);
+}
+
 /* Where chunk + step of a row begins; step is a constant, and a multiple of 2 where chunk is not
  * 0.  Steps of `turn` and more only add, so that few addresses are kept for all steps. */
 template <int dim>
@@ -112,25 +118,41 @@ static __device__ __forceinline__ unsigned tile_at(unsigned row, unsigned chunk,
     return row * dim + 8 * ((chunk ^ by) ^ step % turn) + 8 * (step / turn * turn);
 }
 
-/* Begin to copy `rows` rows, zeros from row `valid` and column head_dim on; all threads call.  A
- * thread keeps its place in the permutation, so that all its addresses differ by constants. */
+/* Threads that copy a row, and the rows that all of them copy at a time.  A thread keeps its place
+ * in the permutation, so that all its addresses differ by constants. */
+template <int dim, int threads> struct tile_threads {
+    static constexpr int across = dim % 64 == 0 ? 8 : 4, down = threads / across;
+    static_assert(down % 8 == 0, "rows that are permuted alike");
+};
+
+/* What this thread copies first of rows that begin at `from`. */
+template <int dim, int threads>
+static __device__ __forceinline__ const uint16_t *tile_source(const uint16_t *from, int row)
+{
+    constexpr int across = tile_threads<dim, threads>::across;
+    return from + (int64_t)(threadIdx.x / across) * row + threadIdx.x % across * 8;
+}
+
+/* Begin to copy `rows` rows from a tile_source(), zeros from row `valid` and column head_dim on;
+ * all threads call. */
 template <int dim, int rows, int threads>
-static __device__ __forceinline__ void tile_load(uint16_t *tile, const uint16_t *from, int row,
+static __device__ __forceinline__ void tile_load(uint16_t *tile, const uint16_t *source, int row,
                                                  int valid, int head_dim)
 {
-    constexpr int across = dim % 64 == 0 ? 8 : 4, down = threads / across;
+    constexpr int across = tile_threads<dim, threads>::across;
+    constexpr int down = tile_threads<dim, threads>::down;
     int chunk = (int)threadIdx.x % across, r = (int)threadIdx.x / across;
-    const uint16_t *next = from + (int64_t)r * row + 8 * chunk;
     uint16_t *to = tile + tile_at<dim>(r, chunk, 0);
-    static_assert(down % 8 == 0, "rows that are permuted alike");
+    valid -= r;
+    head_dim -= 8 * chunk;
 #pragma unroll
     for (int i = 0; i < rows; i += down) {
 #pragma unroll
         for (int column = 0; column < dim; column += 8 * across)
             if (rows % down == 0 || r + i < rows)
-                async_copy16(to + i * dim + column, next + column,
-                             r + i < valid && 8 * chunk + column < head_dim);
-        next += (int64_t)down * row;
+                async_copy16(to + i * dim + column, source + column,
+                             i < valid && column < head_dim);
+        source += (int64_t)down * row;
     }
 }
 

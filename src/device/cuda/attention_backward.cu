@@ -35,9 +35,18 @@ struct backward_tensors {
     const float *lse, *delta;
 };
 
+template <class T, int rows>
+static __device__ __forceinline__ void load_rows(uint16_t *tile, const uint16_t *from, int row,
+                                                 int valid, int head_dim)
+{
+    tile_load<T::dim, rows, T::threads>(tile, tile_source<T::dim, T::threads>(from, row), row,
+                                        valid, head_dim);
+}
+
 /* ---- dK and dV ---- */
 
-/* Where the queries of a tile begin: the n-th of those that a block of keys sees, head by head. */
+/* The n-th tile of the queries that a block of keys sees, head by head: what this thread copies
+ * first, where lse and delta begin, and the first position. */
 struct query_place {
     const uint16_t *q, *dout;
     const float *lse, *delta;
@@ -53,8 +62,10 @@ static __device__ __forceinline__ struct query_place query_place_of(
     int head = kv_index % a.kv_heads * a.group + n / tiles;
     int64_t position = (int64_t)batch * a.seq + first, column = (int64_t)head * a.head_dim;
     int64_t row = ((int64_t)batch * a.heads + head) * a.seq + first;
-    return {t.qkv + position * a.qkv_row + column, t.dout + position * a.o_row + column,
-            t.lse + row, t.delta + row, first};
+    const uint16_t *q = t.qkv + position * a.qkv_row + column;
+    const uint16_t *dout = t.dout + position * a.o_row + column;
+    return {tile_source<T::dim, T::threads>(q, a.qkv_row),
+            tile_source<T::dim, T::threads>(dout, a.o_row), t.lse + row, t.delta + row, first};
 }
 
 template <class T>
@@ -110,7 +121,7 @@ static __device__ __forceinline__ void key_tile(struct warp_sums<T::tall, T::par
                                                 const float *statistics, float scale, int key,
                                                 int query)
 {
-    int lane = (int)lane_id(), column = (int)threadIdx.x / 32 % T::split * T::part;
+    int lane = (int)lane_id(), column = warp_id() % T::split * T::part;
     struct warp_sums<T::tall, T::queries> s, dp;
     struct warp_operand<T::tall, T::queries> weights;
     s.clear();
@@ -135,8 +146,8 @@ __global__ void __launch_bounds__(T::threads)
     float *statistics = reinterpret_cast<float *>(dout + 2 * T::tile_elems);
     struct attention_place at = attention_place_of(a, blockIdx.x);
     int first = at.rank * T::keys, valid = a.seq - first, kv = at.head % a.kv_heads;
-    int row = (int)threadIdx.x / 32 / T::split * 16 * T::tall; /* the warp's first key */
-    int column = (int)threadIdx.x / 32 % T::split * T::part;
+    int row = warp_id() / T::split * 16 * T::tall; /* the warp's first key */
+    int column = warp_id() % T::split * T::part;
     int64_t keys = ((int64_t)(at.head / a.kv_heads) * a.seq + first) * a.qkv_row +
                    (int64_t)(a.heads + kv) * a.head_dim;
     int64_t values = keys + (int64_t)a.kv_heads * a.head_dim;
@@ -145,8 +156,8 @@ __global__ void __launch_bounds__(T::threads)
     struct warp_sums<T::tall, T::part> dk, dv;
     dk.clear();
     dv.clear();
-    tile_load<T::dim, T::keys, T::threads>(k, t.qkv + keys, a.qkv_row, valid, a.head_dim);
-    tile_load<T::dim, T::keys, T::threads>(v, t.qkv + values, a.qkv_row, valid, a.head_dim);
+    load_rows<T, T::keys>(k, t.qkv + keys, a.qkv_row, valid, a.head_dim);
+    load_rows<T, T::keys>(v, t.qkv + values, a.qkv_row, valid, a.head_dim);
     load_queries<T>(a, next, q, dout);
     float statistic = load_statistic<T>(a, next);
     if (threadIdx.x < 2 * T::queries)
@@ -233,15 +244,15 @@ static __device__ __forceinline__ void query_tile(struct warp_sums<T::tall, T::d
     sum_of_rows<T::dim>(dq, weights, k);
 }
 
+/* The tile of keys whose tile_source() is `source`, and its values. */
 template <class T>
 static __device__ __forceinline__ void load_keys(const struct attention_args &a,
-                                                 const uint16_t *keys, int key, uint16_t *k,
+                                                 const uint16_t *source, int valid, uint16_t *k,
                                                  uint16_t *v)
 {
-    const uint16_t *from = keys + (int64_t)key * a.qkv_row;
-    const uint16_t *values = from + (int64_t)a.kv_heads * a.head_dim;
-    tile_load<T::dim, T::keys, T::threads>(k, from, a.qkv_row, a.seq - key, a.head_dim);
-    tile_load<T::dim, T::keys, T::threads>(v, values, a.qkv_row, a.seq - key, a.head_dim);
+    tile_load<T::dim, T::keys, T::threads>(k, source, a.qkv_row, valid, a.head_dim);
+    tile_load<T::dim, T::keys, T::threads>(v, source + (int64_t)a.kv_heads * a.head_dim, a.qkv_row,
+                                           valid, a.head_dim);
     async_commit();
 }
 
@@ -255,7 +266,7 @@ __global__ void __launch_bounds__(T::threads)
     struct attention_place at = attention_place_of(a, blockIdx.x);
     int first = (a.blocks - 1 - at.rank) * T::rows, valid = a.seq - first;
     int batch = at.head / a.heads, head = at.head % a.heads;
-    int row = (int)threadIdx.x / 32 * 16 * T::tall, last = first + row + 16 * T::tall - 1;
+    int row = warp_id() * 16 * T::tall, last = first + row + 16 * T::tall - 1;
     int end = valid < T::rows ? a.seq : first + T::rows;
     int64_t sequence = (int64_t)batch * a.seq;
     int64_t queries = (sequence + first) * a.qkv_row + (int64_t)head * a.head_dim;
@@ -266,16 +277,18 @@ __global__ void __launch_bounds__(T::threads)
     struct query_statistics<T> statistics;
     struct warp_sums<T::tall, T::dim> dq;
     dq.clear();
-    tile_load<T::dim, T::rows, T::threads>(q, t.qkv + queries, a.qkv_row, valid, a.head_dim);
-    tile_load<T::dim, T::rows, T::threads>(dout, t.dout + outputs, a.o_row, valid, a.head_dim);
-    load_keys<T>(a, keys, 0, k, v);
+    load_rows<T, T::rows>(q, t.qkv + queries, a.qkv_row, valid, a.head_dim);
+    load_rows<T, T::rows>(dout, t.dout + outputs, a.o_row, valid, a.head_dim);
+    keys = tile_source<T::dim, T::threads>(keys, a.qkv_row);
+    load_keys<T>(a, keys, a.seq, k, v);
     statistics.load(t.lse + rows, t.delta + rows, row + (int)lane_id() / 4, valid);
     for (int key = 0; key < end; key += T::keys) {
         int now = key / T::keys % 2, then = 1 - now;
         async_wait<0>();
         __syncthreads(); /* this tile is there, and nobody reads the one before any more */
+        keys += (int64_t)T::keys * a.qkv_row;
         if (key + T::keys < end)
-            load_keys<T>(a, keys, key + T::keys, k + then * T::tile_elems,
+            load_keys<T>(a, keys, a.seq - key - T::keys, k + then * T::tile_elems,
                          v + then * T::tile_elems);
         if (row < valid && key <= last)
             query_tile<T>(dq, statistics, q, dout, row, k + now * T::tile_elems,
