@@ -10,4 +10,6 @@ include $(top_srcdir)/tests/unit/ops.mk
 include $(top_srcdir)/tests/unit/io.mk
 include $(top_srcdir)/tests/unit/step.mk
 include $(top_srcdir)/tests/unit/cuda.mk
+include $(top_srcdir)/tests/unit/cuda_ops.mk
 include $(top_srcdir)/tests/unit/sdpa.mk
+include $(top_srcdir)/tests/unit/emulator.mk
