@@ -289,7 +289,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     if (!c)
         return note(ncclInvalidArgument, "not a communicator");
     c->aborted = true;
-    leave(comm, *c, c->finished < c->issued || c->state != ncclSuccess ? ABORTED : LEFT);
+    leave(comm, *c, ABORTED);
     return ncclSuccess;
 }
 

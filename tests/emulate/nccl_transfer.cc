@@ -306,6 +306,36 @@ bool step_all(struct launch &l)
     return l.operations.empty();
 }
 
+int64_t now_ns()
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * (int64_t)1000000000 + t.tv_nsec;
+}
+
+/* Is it time to look whether the others are alive? */
+bool due(communicator &c)
+{
+    int64_t now = now_ns();
+
+    if (now - c.looked_ns < LOOK_EVERY_NS)
+        return false;
+    c.looked_ns = now;
+    return true;
+}
+
+/* A rank whose process died, or one that aborted; -1: none. */
+int gone(const communicator &c, bool aborted)
+{
+    for (int r = 0; r < c.ranks; r++) {
+        const struct member &m = c.control->member[r];
+        if (r != c.rank &&
+            ((aborted && m.departure == ABORTED) || (m.departure == HERE && !member_lives(m))))
+            return r;
+    }
+    return -1;
+}
+
 enum emulate_status turn(struct launch &l)
 {
     communicator &c = *l.comm;
@@ -314,12 +344,20 @@ enum emulate_status turn(struct launch &l)
         return EMULATE_DONE;
     if (c.state != ncclSuccess && c.state != ncclInProgress)
         return EMULATE_LATER; /* as kernels that wait for a peer: until it is aborted */
-    if (c.finished == l.number && step_all(l)) {
-        c.finished++;
-        return EMULATE_DONE;
+    if (c.finished != l.number)
+        return EMULATE_LATER;
+    if (!step_all(l)) {
+        int missing = due(c) ? gone(c, true) : -1;
+        if (missing < 0 || !step_all(l)) { /* it may have done its part before */
+            if (missing >= 0)
+                fail(c, ncclRemoteError, "rank " + std::to_string(missing) + " is gone");
+            if (c.control->failure)
+                fail(c, (ncclResult_t)c.control->failure.load(), c.control->why);
+            return EMULATE_LATER;
+        }
     }
-    look(c);
-    return EMULATE_LATER;
+    c.finished++;
+    return EMULATE_DONE;
 }
 
 ncclResult_t check_memory(const communicator &c, const operation &o)
@@ -342,31 +380,19 @@ ncclResult_t check_memory(const communicator &c, const operation &o)
     return ncclSuccess;
 }
 
-int64_t now_ns()
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * (int64_t)1000000000 + t.tv_nsec;
-}
-
 } // namespace
 
 void look(communicator &c)
 {
-    int64_t now = now_ns();
-
     if (!c.ready)
         return;
     if (c.control->failure)
         fail(c, (ncclResult_t)c.control->failure.load(), c.control->why);
-    if (now - c.looked_ns < LOOK_EVERY_NS)
-        return;
-    c.looked_ns = now;
-    for (int r = 0; r < c.ranks; r++) {
-        const struct member &m = c.control->member[r];
-        if (r != c.rank && m.departure != LEFT && (m.departure == ABORTED || !member_lives(m)))
-            fail(c, ncclRemoteError, "rank " + std::to_string(r) + " is gone");
-    }
+    if (c.finished < c.issued || !due(c))
+        return; /* its steps look themselves */
+    int missing = gone(c, false);
+    if (missing >= 0)
+        fail(c, ncclRemoteError, "rank " + std::to_string(missing) + " is gone");
 }
 
 ncclResult_t check_operation(const communicator &c, const operation &o, cudaStream_t stream)

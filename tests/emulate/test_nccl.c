@@ -322,6 +322,25 @@ static void death(struct rank *r)
     cudaFree(data);
 }
 
+/* A rank that aborts leaves the others waiting, who are told so; what was done before stays. */
+static void desertion(struct rank *r)
+{
+    float *data = floats(r, 8, 2, 0);
+    ncclResult_t state = ncclSuccess;
+    start(r);
+    CHECK(r, !ncclAllReduce(data, data, 8, ncclFloat, ncclMax, r->comm, r->stream));
+    CHECK(r, are(r, data, 8, 2, 0));
+    if (r->rank < r->ranks - 1) {
+        CHECK(r, !ncclAllReduce(data, data, 8, ncclFloat, ncclSum, r->comm, r->stream));
+        while (state == ncclSuccess)
+            CHECK(r, !ncclCommGetAsyncError(r->comm, &state));
+        CHECK(r, state == ncclRemoteError);
+    }
+    CHECK(r, !ncclCommAbort(r->comm));
+    CHECK(r, !cudaStreamSynchronize(r->stream));
+    cudaFree(data);
+}
+
 static void duplicate(struct rank *r)
 {
     ncclComm_t comm = NULL;
@@ -386,6 +405,11 @@ static void test_death(void **state)
     at_ranks(2, death);
 }
 
+static void test_desertion(void **state)
+{
+    at_ranks(2, desertion);
+}
+
 static void test_duplicate(void **state)
 {
     at_ranks(2, duplicate);
@@ -402,8 +426,8 @@ int main(void)
         cmocka_unit_test(test_collectives), cmocka_unit_test(test_rounding),
         cmocka_unit_test(test_messages),    cmocka_unit_test(test_non_blocking),
         cmocka_unit_test(test_splits),      cmocka_unit_test(test_disagreement),
-        cmocka_unit_test(test_death),       cmocka_unit_test(test_duplicate),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_death),       cmocka_unit_test(test_desertion),
+        cmocka_unit_test(test_duplicate),   cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

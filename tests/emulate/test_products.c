@@ -143,7 +143,7 @@ static void multiply(cudaDataType in, cudaDataType out, cublasLtOrder_t order, c
                      int trans, enum addend addend, int pad)
 {
     const int m = size[0], n = size[1], k = size[2], ta = trans & 1, tb = trans >> 1;
-    const float alpha = 1, beta = addend == NO_ADDEND ? 0 : 2;
+    const float alpha = -1, beta = addend == NO_ADDEND ? 0 : 2;
     struct matrix all[4] = {
         make(in, CUBLASLT_ORDER_COL, ta ? k : m, ta ? m : k, pad),
         make(in, order, tb ? n : k, tb ? k : n, pad),
