@@ -158,7 +158,7 @@ static int run(struct gpu *gpu, const struct attention *a, enum way way, struct 
                        on_gpu(gpu, &t->lse), on_gpu(gpu, &t->dqkv)};
     b.scratch_bytes = both > forward ? both : forward;
     b.scratch = alloc(gpu, b.scratch_bytes);
-    assert_int_equal(cudaMemset(b.scratch, 0xff, b.scratch_bytes), cudaSuccess);
+    assert_int_equal(cudaMemsetAsync(b.scratch, 0xff, b.scratch_bytes, cuda_compute(d)), 0);
     int done = way == BY_CUDNN_RECORDED ? enqueue_recorded(d, a, &b) : enqueue(d, a, way, &b);
     check(device_sync(d, &err), &err);
     off_gpu(gpu, &t->qkv, b.qkv);
