@@ -59,8 +59,9 @@ static void embedding_case(struct check *c, struct sizes s, int64_t offset)
     check_call(c, describe(text, "embedding", &s), embedding, &s, o, EMB_OPERANDS);
 }
 
-/* Rows are added in order, as the CPU does it: the same bits. */
-static void embedding_backward_case(struct check *c, struct sizes s, int64_t offset)
+/* Rows are added in order, as the CPU does it: the same bits.  sorted: equal tokens are neighbours,
+ * so that most occur first somewhere in the middle. */
+static void embedding_backward_case(struct check *c, struct sizes s, int64_t offset, int sorted)
 {
     char text[128];
     struct operand o[EMB_OPERANDS] = {
@@ -70,6 +71,8 @@ static void embedding_backward_case(struct check *c, struct sizes s, int64_t off
     };
     if (!s.accumulate)
         memset(o[EMB_TO].before, 0xff, (size_t)o[EMB_TO].elems * sizeof(float));
+    for (int64_t r = 0; r < s.rows && sorted; r++)
+        ((int32_t *)o[EMB_TOKENS].before)[r] = (int32_t)(r * s.vocab / s.rows);
     o[EMB_TO].offset = offset;
     check_call(c, describe(text, "embedding backward", &s), embedding_backward, &s, o,
                EMB_OPERANDS);
@@ -85,7 +88,7 @@ static void rows_of_the_embedding(void **state)
             s.vocab = shape[0] / 2 + 1 + 3; /* tokens more than once, and some never */
             embedding_case(&c, s, offset);
             s.accumulate = (int)offset;
-            embedding_backward_case(&c, s, offset);
+            embedding_backward_case(&c, s, offset, 0);
         }
     check_close_devices(&c);
 }
@@ -98,7 +101,8 @@ static void gradients_of_frequent_tokens(void **state)
         struct sizes s = {.dt = types[i % 2], .rows = 4500, .cols = i & 4 ? 8 : 3};
         s.accumulate = i / 2 % 2;
         s.vocab = i & 2 ? 1 : 5;
-        embedding_backward_case(&c, s, 0);
+        embedding_backward_case(&c, s, 0, 0);
+        embedding_backward_case(&c, s, 0, 1);
     }
     check_close_devices(&c);
 }

@@ -31,7 +31,10 @@ template <typename T> constexpr int LANES = 16 / (int)sizeof(T);
 
 template <typename R> static __device__ __forceinline__ R load(const void *from)
 {
-    return *reinterpret_cast<const R *>(from);
+    if constexpr (sizeof(R) == 16)
+        return load16(from);
+    else
+        return *reinterpret_cast<const R *>(from);
 }
 
 template <typename R> static __device__ __forceinline__ R load_once(const void *from)
@@ -44,7 +47,10 @@ template <typename R> static __device__ __forceinline__ R load_once(const void *
 
 template <typename R> static __device__ __forceinline__ void store(void *to, R value)
 {
-    *reinterpret_cast<R *>(to) = value;
+    if constexpr (sizeof(R) == 16)
+        store16(to, value);
+    else
+        *reinterpret_cast<R *>(to) = value;
 }
 
 template <typename R> static __device__ __forceinline__ void store_once(void *to, R value)
