@@ -7,7 +7,7 @@ AC_DEFUN([TRIREME_HDF5], [
     [no], [AC_MSG_ERROR([trireme needs HDF5])],
     [''|yes],
     [for module in hdf5-serial hdf5 hdf5-openmpi; do
-       test -n "$HDF5_summary" || ! $PKG_CONFIG --exists "$module >= 1.10" ||
+       test -n "$HDF5_summary" || ! ${PKG_CONFIG:-false} --exists "$module >= 1.10" ||
          { HDF5_CFLAGS=`$PKG_CONFIG --cflags $module`
            HDF5_LIBS=`$PKG_CONFIG --libs $module`
            HDF5_summary="`$PKG_CONFIG --modversion $module` ($module)"; }

@@ -22,7 +22,7 @@ AC_DEFUN([TRIREME_MPI], [
          done
          MPI_summary="of $MPICC"],
         [for module in ompi-c ompi mpich; do
-           test -n "$MPI_summary" || ! $PKG_CONFIG --exists $module ||
+           test -n "$MPI_summary" || ! ${PKG_CONFIG:-false} --exists $module ||
              { MPI_CFLAGS=`$PKG_CONFIG --cflags $module`
                MPI_LIBS=`$PKG_CONFIG --libs $module`
                MPI_summary="`$PKG_CONFIG --modversion $module` ($module)"; }
