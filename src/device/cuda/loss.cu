@@ -2,10 +2,10 @@
  *
  * Must move: logits in (4 bytes), the gradient out (2 or 4).  A row of 128256 columns is 513 KB,
  * too much for one multiprocessor, and the rows under way together are more than the L2 holds; so
- * what can stay on the chip does: a block of 1024 threads keeps 96 KB of its row in registers and
- * 160 KB in shared memory, and only the rest (34 MB over all blocks) is read again, from the L2.
- * Rows up to 40960 columns take 512 threads, so that two blocks share a multiprocessor and one
- * reads while the other writes.
+ * what can stay on the chip does: a block of 512 threads, alone on its multiprocessor, keeps 128 KB
+ * of its row in registers and 96 KB in shared memory, and only the rest (38 MB over all blocks) is
+ * read again, from the L2.  Rows up to 32768 columns are kept whole in half of that, so that two
+ * blocks share a multiprocessor and one reads while the other writes.
  *
  * The first pass keeps for each thread a running maximum m and the sum of e^(x - m) (Milakov and
  * Gimelshein 2018); the second writes e^(x - m) / sum * scale.  A bf16 gradient may lie in the
@@ -18,11 +18,11 @@
 #include "device/cuda/reduce.cuh"
 
 enum {
-    MOST_THREADS = 1024,
-    BATCH = 4,                     /* accesses of a thread under way */
-    KEPT = 6,                      /* accesses of a thread kept in registers */
-    MOST_STAGED_BYTES = 160 << 10, /* of a row in shared memory */
-    TWO_BLOCKS_COLUMNS = 40960,
+    THREADS = 512,
+    STAGED_BYTES = 96 << 10, /* of a row in shared memory: what every GPU has */
+    MANY_KEPT = 16, /* accesses of a thread kept in registers: one block per 64 K of them */
+    FEW_KEPT = 4,   /* two blocks */
+    FEW_COLUMNS = FEW_KEPT * THREADS * 4 + STAGED_BYTES / 4,
 };
 
 static constexpr float LOWEST = -3.4e38f; /* below every logit, and finite */
@@ -39,7 +39,7 @@ struct running {
 };
 
 template <typename R, int n, int count>
-static __device__ __forceinline__ void absorb(running &r, const R (&bits)[count])
+static __device__ __forceinline__ void absorb(running &r, const R *bits)
 {
     float v[n], top = r.top, sum = 0;
 #pragma unroll
@@ -81,12 +81,15 @@ static __device__ __forceinline__ running block_running(running r, running (&par
     return warp_running(r);
 }
 
-/* A row as a block sees it: whole groups of n columns, then `tail` more. */
-template <typename T, int n> struct row {
+/* A row as a block sees it: whole groups of n columns, then `tail` more.  Of its groups a thread
+ * keeps the first `kept` in registers and the next `staged` in shared memory. */
+template <typename T, int n, int kept> struct row {
+    static constexpr int staged = STAGED_BYTES / (THREADS * n * (int)sizeof(float));
+    static constexpr int batch = kept == MANY_KEPT ? 8 : 4; /* of the others, under way at a time */
     const float *x;
     T *dx;
-    float *stage; /* groups [KEPT * threads, staged) */
-    int groups, staged, tail, target;
+    float *stage;
+    int groups, tail, target;
 };
 
 template <int n> static __device__ __forceinline__ raw<float, n> nothing()
@@ -106,44 +109,67 @@ static __device__ __forceinline__ int group_of(int access)
     return access * (int)blockDim.x + (int)threadIdx.x;
 }
 
-template <typename T, int n>
-static __device__ __forceinline__ float *stage_of(const row<T, n> &r, int group)
+template <typename T, int n, int kept>
+static __device__ __forceinline__ float *stage_of(const row<T, n, kept> &r, int group)
 {
-    return r.stage + (group - KEPT * (int)blockDim.x) * n;
+    return r.stage + (group - kept * (int)blockDim.x) * n;
 }
 
-/* First pass: kept, stage and the running sum. */
-template <typename T, int n>
-static __device__ __forceinline__ running read_row(const row<T, n> &r, raw<float, n> (&kept)[KEPT])
+/* Start to copy to shared memory what this thread stages; nobody else reads it. */
+template <typename T, int n, int kept>
+static __device__ __forceinline__ void stage_row(const row<T, n, kept> &r)
+{
+#pragma unroll 4
+    for (int j = kept; j < kept + r.staged; j++) {
+        int group = group_of(j);
+        if (group >= r.groups)
+            break;
+        if constexpr (n == 4)
+            async_copy16(stage_of(r, group), r.x + group * n, true);
+        else
+            *stage_of(r, group) = r.x[group];
+    }
+    async_commit();
+}
+
+/* First pass: held, stage and the running sum. */
+template <typename T, int n, int kept>
+static __device__ __forceinline__ running read_row(const row<T, n, kept> &r,
+                                                   raw<float, n> (&held)[kept])
 {
     using R = raw<float, n>;
+    R bits[r.batch];
     running seen = {LOWEST, 0.0f};
+    stage_row(r);
 #pragma unroll
-    for (int j = 0; j < KEPT; j++)
-        kept[j] = group_of(j) < r.groups ? load_once<R>(r.x + group_of(j) * n) : nothing<n>();
-    absorb<R, n>(seen, kept);
-    for (int j = KEPT; j * (int)blockDim.x < r.groups; j += BATCH) {
-        R bits[BATCH];
+    for (int j = 0; j < kept; j++)
+        held[j] = group_of(j) < r.groups ? load_once<R>(r.x + group_of(j) * n) : nothing<n>();
 #pragma unroll
-        for (int k = 0; k < BATCH; k++) {
+    for (int j = 0; j < kept; j += 2)
+        absorb<R, n, 2>(seen, &held[j]);
+    for (int j = kept + r.staged; j * (int)blockDim.x < r.groups; j += r.batch) {
+#pragma unroll
+        for (int k = 0; k < r.batch; k++) {
             int group = group_of(j + k);
-            if (group < r.staged)
-                bits[k] = load_once<R>(r.x + group * n);
-            else
-                bits[k] = group < r.groups ? load<R>(r.x + group * n) : nothing<n>();
+            bits[k] = group < r.groups ? load<R>(r.x + group * n) : nothing<n>();
         }
+        absorb<R, n, r.batch>(seen, bits);
+    }
+    async_wait<0>();
+    for (int j = kept; j < kept + r.staged && j * (int)blockDim.x < r.groups; j += 4) {
 #pragma unroll
-        for (int k = 0; k < BATCH; k++)
-            if (group_of(j + k) < r.staged)
-                store(stage_of(r, group_of(j + k)), bits[k]);
-        absorb<R, n>(seen, bits);
+        for (int k = 0; k < 4; k++) {
+            int group = group_of(j + k);
+            bits[k] = group < r.groups ? load<R>(stage_of(r, group)) : nothing<n>();
+        }
+        absorb<R, n, 4>(seen, bits);
     }
     return seen;
 }
 
 /* The gradient of n columns from `column` on. */
-template <typename T, int n>
-static __device__ __forceinline__ void put(const row<T, n> &r, int column, raw<float, n> bits,
+template <typename T, int n, int kept>
+static __device__ __forceinline__ void put(const row<T, n, kept> &r, int column, raw<float, n> bits,
                                            float top, float factor, float scale)
 {
     float v[n];
@@ -160,35 +186,39 @@ static __device__ __forceinline__ void put(const row<T, n> &r, int column, raw<f
 }
 
 /* Second pass. */
-template <typename T, int n>
-static __device__ __forceinline__ void write_row(const row<T, n> &r,
-                                                 const raw<float, n> (&kept)[KEPT], float top,
+template <typename T, int n, int kept>
+static __device__ __forceinline__ void write_row(const row<T, n, kept> &r,
+                                                 const raw<float, n> (&held)[kept], float top,
                                                  float factor, float scale)
 {
     using R = raw<float, n>;
 #pragma unroll
-    for (int j = 0; j < KEPT; j++)
+    for (int j = 0; j < kept; j++)
         if (group_of(j) < r.groups)
-            put(r, group_of(j) * n, kept[j], top, factor, scale);
-    for (int j = KEPT; j * (int)blockDim.x < r.groups; j += BATCH) {
-        R bits[BATCH];
+            put(r, group_of(j) * n, held[j], top, factor, scale);
+#pragma unroll 4
+    for (int j = kept; j < kept + r.staged; j++) {
+        int group = group_of(j);
+        if (group >= r.groups)
+            break;
+        put(r, group * n, load<R>(stage_of(r, group)), top, factor, scale);
+    }
+    for (int j = kept + r.staged; j * (int)blockDim.x < r.groups; j += r.batch) {
+        R bits[r.batch];
 #pragma unroll
-        for (int k = 0; k < BATCH; k++) {
-            int group = group_of(j + k);
-            if (group < r.staged)
-                bits[k] = load<R>(stage_of(r, group));
-            else if (group < r.groups)
-                bits[k] = load_once<R>(r.x + group * n);
-        }
+        for (int k = 0; k < r.batch; k++)
+            if (group_of(j + k) < r.groups)
+                bits[k] = load_once<R>(r.x + group_of(j + k) * n);
         __syncthreads();
 #pragma unroll
-        for (int k = 0; k < BATCH; k++)
+        for (int k = 0; k < r.batch; k++)
             if (group_of(j + k) < r.groups)
                 put(r, group_of(j + k) * n, bits[k], top, factor, scale);
     }
 }
 
-template <typename T, int n> static __device__ __forceinline__ void clear_row(const row<T, n> &r)
+template <typename T, int n, int kept>
+static __device__ __forceinline__ void clear_row(const row<T, n, kept> &r)
 {
     float zeros[n] = {}, zero[1] = {};
     raw<T, n> bits;
@@ -206,62 +236,74 @@ template <typename T> struct losses {
     const float *logits;
     int64_t ld;
     const int32_t *targets;
-    int vocab, staged;
+    int vocab;
     float scale;
 };
 
-template <typename T, int n>
-__global__ void __launch_bounds__(MOST_THREADS, 1) cross_entropy_row(losses<T> t)
+template <typename T, int n, int kept>
+static __device__ __forceinline__ void whole_row(const losses<T> &t)
 {
     DYNAMIC_SHARED(float, stage);
     __shared__ running partial[32];
     const int64_t which = blockIdx.x;
-    const int target = t.targets[which];
-    row<T, n> r = {t.logits + which * t.ld,
-                   t.dlogits ? t.dlogits + which * t.ld_d : NULL,
-                   stage,
-                   t.vocab / n,
-                   t.staged,
-                   t.vocab % n,
-                   target};
-    const int last = r.groups * n + (int)threadIdx.x;
+    const int target = t.targets[which], groups = t.vocab / n;
+    const int last = groups * n + (int)threadIdx.x;
+    T *dx = t.dlogits ? t.dlogits + which * t.ld_d : NULL;
+    row<T, n, kept> r = {t.logits + which * t.ld, dx, stage, groups, t.vocab % n, target};
     if (target < 0) {
         if (threadIdx.x == 0)
             t.row_loss[which] = 0;
-        if (r.dx)
+        if (dx)
             clear_row(r);
         return;
     }
     const float at_target = r.x[target];
-    raw<float, n> kept[KEPT];
-    running seen = read_row(r, kept);
+    raw<float, n> held[kept];
+    running seen = read_row(r, held);
     float odd[1] = {LOWEST};
     if (last < t.vocab)
         odd[0] = r.x[last];
-    absorb<float, 1>(seen, odd);
+    absorb<float, 1, 1>(seen, odd);
     seen = block_running(seen, partial);
     if (threadIdx.x == 0)
         t.row_loss[which] = (float)(log((double)seen.sum) + (double)seen.top - (double)at_target);
-    if (!r.dx)
+    if (!dx)
         return;
     const float factor = t.scale / seen.sum;
-    write_row(r, kept, seen.top, factor, t.scale);
+    write_row(r, held, seen.top, factor, t.scale);
     __syncthreads();
     if (last < t.vocab) {
-        row<T, 1> one = {r.x, r.dx, stage, 0, 0, 0, target};
+        row<T, 1, 0> one = {r.x, dx, stage, 0, 0, target};
         put(one, last, odd[0], seen.top, factor, t.scale);
     }
 }
 
+template <typename T, int n>
+__global__ void __launch_bounds__(THREADS, 2) cross_entropy_short(losses<T> t)
+{
+    whole_row<T, n, FEW_KEPT>(t);
+}
+
+template <typename T, int n>
+__global__ void __launch_bounds__(THREADS, 1) cross_entropy_long(losses<T> t)
+{
+    whole_row<T, n, MANY_KEPT>(t);
+}
+
 template <typename T, int n> static void launch(cudaStream_t s, losses<T> t, int64_t rows)
 {
-    int most = t.vocab > TWO_BLOCKS_COLUMNS ? MOST_THREADS : MOST_THREADS / 2;
-    int groups = t.vocab / n, threads = (int)least(most, whole_warps(groups > 0 ? groups : 1));
-    int kept = KEPT * threads;
-    t.staged = (int)least(groups, kept + MOST_STAGED_BYTES / (n * (int)sizeof(float)));
-    size_t staged_bytes = t.staged > kept ? (size_t)(t.staged - kept) * n * sizeof(float) : 0;
-    ALLOW_SHARED((cross_entropy_row<T, n>), staged_bytes);
-    LAUNCH((cross_entropy_row<T, n>), (unsigned)rows, threads, staged_bytes, s, t);
+    int groups = t.vocab / n, threads = (int)least(THREADS, whole_warps(groups > 0 ? groups : 1));
+    int staged = groups - (t.vocab > FEW_COLUMNS ? MANY_KEPT : FEW_KEPT) * threads;
+    size_t staged_bytes = (size_t)(staged > 0 ? staged : 0) * n * sizeof(float);
+    if (staged_bytes > STAGED_BYTES)
+        staged_bytes = STAGED_BYTES;
+    if (t.vocab > FEW_COLUMNS) {
+        ALLOW_SHARED((cross_entropy_long<T, n>), STAGED_BYTES);
+        LAUNCH((cross_entropy_long<T, n>), (unsigned)rows, threads, staged_bytes, s, t);
+    } else {
+        ALLOW_SHARED((cross_entropy_short<T, n>), STAGED_BYTES);
+        LAUNCH((cross_entropy_short<T, n>), (unsigned)rows, threads, staged_bytes, s, t);
+    }
 }
 
 template <typename T> static void cross_entropy(cudaStream_t s, const losses<T> &t, int64_t rows)
@@ -282,10 +324,10 @@ void cuda_cross_entropy(cudaStream_t s, enum dtype dt, float *row_loss, void *dl
         return;
     if (dt == DTYPE_BF16)
         cross_entropy<bf16>(
-            s, {row_loss, (bf16 *)dlogits, ld_d, logits, ld, targets, (int)vocab, 0, scale}, rows);
+            s, {row_loss, (bf16 *)dlogits, ld_d, logits, ld, targets, (int)vocab, scale}, rows);
     else
         cross_entropy<float>(
-            s, {row_loss, (float *)dlogits, ld_d, logits, ld, targets, (int)vocab, 0, scale}, rows);
+            s, {row_loss, (float *)dlogits, ld_d, logits, ld, targets, (int)vocab, scale}, rows);
 }
 
 /* One block: the order of the sum depends on rows alone. */
