@@ -86,7 +86,7 @@ static struct js *line_of(struct planning *p, struct session *s, const char *gpu
     struct error err = {0};
     struct metrics metrics;
     snprintf(path, sizeof path, "%s/metrics.jsonl", p->dir);
-    snprintf(s->device->gpu, sizeof s->device->gpu, "%s", gpu);
+    s->device->name = gpu;
     CHECK(&p->c, !metrics_open(&metrics, s, path, 0, &err));
     metrics_write(&metrics, step);
     metrics_close(&metrics);
