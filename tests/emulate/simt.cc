@@ -206,7 +206,7 @@ void emulate_barrier(struct emulate_site site)
     struct thread *t = self();
     if (block.waiting == 0)
         block.barrier = site;
-    else if (site.line != block.barrier.line || strcmp(site.file, block.barrier.file) != 0)
+    else if (!emulate_same_site(site, block.barrier))
         block_fail(cudaErrorLaunchFailure, "is at the barrier of %s:%d while others are at %s:%d",
                    site.file, site.line, block.barrier.file, block.barrier.line);
     t->meeting = AT_BARRIER;

@@ -80,8 +80,7 @@ static void do_matrices(struct warp *w)
 
 static bool same_meeting(const struct thread *t, const struct thread *o)
 {
-    return t->meeting == o->meeting && t->mask == o->mask && t->site.line == o->site.line &&
-           strcmp(t->site.file, o->site.file) == 0;
+    return t->meeting == o->meeting && t->mask == o->mask && emulate_same_site(t->site, o->site);
 }
 
 /* When all live lanes of t's mask have come: do it, and wake all but runner.  Lanes that ended
@@ -93,8 +92,8 @@ static bool complete(struct thread *t, const struct thread *runner)
     enum meeting meeting = t->meeting;
     if ((w->waiting & lanes) != lanes)
         return false;
-    for (int l = 0; l < LANES; l++)
-        if (lanes >> l & 1 && !same_meeting(t, &w->threads[l]))
+    for (unsigned left = lanes; left; left &= left - 1)
+        if (!same_meeting(t, &w->threads[__builtin_ctz(left)]))
             return false;
     if ((meeting == AT_MMA || meeting == AT_MATRICES) && lanes != ALL_LANES)
         block_fail(cudaErrorLaunchFailure, "a matrix instruction without the whole warp (%08x)",

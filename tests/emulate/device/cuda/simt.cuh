@@ -55,6 +55,11 @@ struct emulate_site {
     int line;
 };
 
+static inline bool emulate_same_site(struct emulate_site a, struct emulate_site b)
+{
+    return a.line == b.line && (a.file == b.file || strcmp(a.file, b.file) == 0);
+}
+
 extern struct emulate_thread *emulate_self;
 extern dim3 emulate_block_index, emulate_block_dim, emulate_grid_dim;
 
@@ -175,6 +180,14 @@ static inline uint32_t __float_as_uint(float x)
     memcpy(&y, &x, sizeof y);
     return y;
 }
+
+/* Without a call where the processor is not known to have the instruction.  Rounded twice, which
+ * shows in one result of some hundred millions. */
+static inline float emulate_fmaf(float a, float b, float c)
+{
+    return (float)((double)a * (double)b + (double)c);
+}
+#define fmaf emulate_fmaf
 
 static inline float rsqrtf(float x)
 {
