@@ -23,6 +23,8 @@ from torch import nn
 
 
 class Attention(nn.Module):
+    gqa = False  # whether attention itself knows that query heads share keys and values
+
     def __init__(self, c):
         super().__init__()
         self.heads, self.kv_heads, self.dim = c.heads, c.kv_heads, c.hidden // c.heads
@@ -42,8 +44,9 @@ class Attention(nn.Module):
         cos, sin = cos.to(q.dtype), sin.to(q.dtype)
         q, k = self.rotate(q, cos, sin), self.rotate(k, cos, sin)
         group = self.heads // self.kv_heads
-        k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        if group > 1 and not self.gqa:
+            k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.gqa)
         return self.out(y.transpose(1, 2).reshape(batch, seq, -1))
 
 

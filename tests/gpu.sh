@@ -1,0 +1,245 @@
+#!/bin/bash
+# gpu.sh - everything that needs a real GPU, in one command, from the sources or an unpacked
+# `make dist`, without a network: build with CUDA, then test and measure.
+#
+#   tests/gpu.sh [--build DIR] [--out DIR] [--only GROUP,...] [--limit SECONDS]
+#
+# Groups, in this order; each has SECONDS (default 540), what is left of it is skipped:
+#   build     configure and make; kept and continued in DIR (default build-gpu)
+#   unit      tests/unit/test_cuda_* on the GPU
+#   mpi       tests/mpi/test_comm_device at 1, 2 and 4 ranks, which share a GPU where there is one
+#   train     doctor; tests/cli/cuda.sh with the real program
+#   sanitize  the op tests under compute-sanitizer: memcheck, synccheck, racecheck
+#   8b        Llama-3-8B on one GPU: what the driver counts against what the plan says
+#   bench     tests/bench/gpu_vs_torch, and kernel by kernel
+#
+# MPI, HDF5 and the small libraries come from the environment; CUDA's from the toolkit of nvcc or
+# from Python's packages.  CONFIGURE_FLAGS go to configure.  A Python with torch is TRIREME_PYTHON
+# or python3.  Logs and figures (JSON) are left in --out (default DIR/results).
+#
+# Prints `ok`, `not ok` and `skip` lines and ends with "N passed, N failed, N skipped".  Exit code
+# 0: nothing failed; 77: built and linked, but no GPU is here.
+set -u
+export LC_ALL=C
+top=$(cd "$(dirname "$0")/.." && pwd)
+build=build-gpu out= groups="build unit mpi train sanitize 8b bench" limit=540
+while [ $# -gt 0 ]; do
+    case $1 in
+    --build) build=$2 ;;
+    --out) out=$2 ;;
+    --only) groups=${2//,/ } ;;
+    --limit) limit=$2 ;;
+    *) sed -n '2,/^set/p' "$0" | sed '$d; s/^# \{0,1\}//' >&2 && exit 1 ;;
+    esac
+    shift 2 || exit 1
+done
+mkdir -p "$build" || exit 1
+build=$(cd "$build" && pwd)
+mkdir -p "${out:=$build/results}" || exit 1
+out=$(cd "$out" && pwd)
+cd "$build" || exit 1
+passed=0 failed=0 skipped=0 ends=0
+jobs=$(nproc 2>/dev/null || echo 2)
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}
+[ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+exec </dev/null
+
+ok() { passed=$((passed + 1)) && echo "ok $1"; }
+skip() { skipped=$((skipped + 1)) && echo "skip $1: $2"; }
+not_ok() {
+    failed=$((failed + 1))
+    echo "not ok $1: $2"
+    [ ! -s "${3-}" ] || tail -n 12 "$3" | sed 's/^/#   /'
+}
+
+finish() {
+    echo "$SECONDS s; logs and figures: $out"
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ $failed = 0 ] || exit 1
+    exit "${1:-0}"
+}
+
+left() { echo $((ends - SECONDS)); }
+
+# limited MOST LOG COMMAND...: for MOST seconds, or what the group has left; 77: nothing is left
+limited() {
+    most=$1 log=$2
+    shift 2
+    [ "$(left)" -gt 0 ] || return 77
+    [ "$(left)" -gt "$most" ] || most=$(left)
+    timeout -k 10 "$most" "$@" >"$log" 2>&1
+}
+
+why_ended() {
+    case $1 in
+    124 | 137) echo "not finished after $most s" ;;
+    *) echo "exit code $1" ;;
+    esac
+}
+
+# step NAME MOST COMMAND...: one test by its exit code
+step() {
+    name=$1 log=$out/${1//[ \/]/-}.log most=$2
+    shift 2
+    limited "$most" "$log" "$@"
+    code=$?
+    case $code in
+    0) ok "$name" ;;
+    77) skip "$name" "$([ "$(left)" -gt 0 ] && tail -n 1 "$log" || echo "no time left")" ;;
+    *) not_ok "$name" "$(why_ended $code)" "$log" && return 1 ;;
+    esac
+}
+
+make_variable() { make -s --no-print-directory --eval='print-%: ; @echo $($*)' "print-$1"; }
+
+device_programs() {
+    for program in $(make_variable UNIT_TESTS); do
+        case $program in
+        *_emulated) ;;
+        */test_cuda_*) echo "$program" ;;
+        esac
+    done
+}
+
+# script NAME MOST COMMAND...: one that prints outcomes itself; its exit code counts where no line
+# says why.
+script() {
+    name=$1 log=$out/${1//[ \/]/-}.log most=$2 failed_before=$failed lines=0
+    shift 2
+    limited "$most" "$log" "$@"
+    code=$?
+    while read -r line; do
+        lines=$((lines + 1))
+        case $line in
+        'ok '*) ok "$name: ${line#ok }" ;;
+        'skip '*) skip "$name: $(echo "${line#skip }" | cut -d: -f1)" "${line#*: }" ;;
+        '#'*) echo "$line" ;;
+        *) not_ok "$name: $(echo "${line#not ok }" | cut -d: -f1)" "${line#*: }" ;;
+        esac
+    done < <(grep -aE '^(ok|not ok|skip|#  ) ' "$log" 2>/dev/null)
+    case $code in
+    0) [ $lines -gt 0 ] || ok "$name" ;;
+    77) skip "$name" "$([ "$(left)" -gt 0 ] && tail -n 1 "$log" || echo "no time left")" ;;
+    *) [ $failed -gt $failed_before ] && [ $code = 1 ] ||
+        not_ok "$name" "$(why_ended $code)" "$log" ;;
+    esac
+}
+
+run_build() {
+    [ -x "$top/configure" ] || step autogen 120 "$top/autogen.sh" || finish
+    # A cuDNN or a NCCL is part of what is tested: without them configure's summary says why.
+    [ -s config.status ] ||
+        step configure 180 "$top/configure" --with-cuda=yes ${CONFIGURE_FLAGS-} || finish
+    tail -n 18 "$out/configure.log" 2>/dev/null | grep -E '^    [A-Za-z]' | sed 's/^ */# /'
+    step build "$limit" make -j"$jobs" || finish
+    step build-tests "$limit" make -j"$jobs" $(device_programs) tests/mpi/test_comm_device \
+        tests/bench/gemm_rate || finish
+}
+
+# A program of cmocka tests in TAP: a line for each test, and as many as it planned.
+run_unit() {
+    for program in $(device_programs); do
+        log=$out/${program##*/}.log
+        CMOCKA_MESSAGE_OUTPUT=TAP limited 300 "$log" "./$program"
+        code=$? before=$failed
+        planned=$(grep -a -m1 -oE '^1\.\.[0-9]+' "$log" 2>/dev/null | cut -c4-) ended=0
+        while read -r line; do
+            ended=$((ended + 1))
+            case $line in
+            *'# SKIP '*) skip "${program##*/} ${line##*# SKIP }" "it says so" ;;
+            'not ok '*) not_ok "${program##*/} ${line#* - }" "see $log" "$log" ;;
+            *) ok "${program##*/} ${line#* - }" ;;
+            esac
+        done < <(grep -aE '^(ok|not ok) [0-9]' "$log" 2>/dev/null)
+        if [ $code = 77 ] && [ $ended = 0 ]; then
+            skip "${program##*/}" "no time left, or it says so: $(tail -n 1 "$log" 2>/dev/null)"
+        elif [ "${planned:-0}" != $ended ] || { [ $code != 0 ] && [ $failed = $before ]; }; then
+            not_ok "${program##*/}" "$(why_ended $code), $ended of ${planned:-0} tests ended" "$log"
+        fi
+    done
+}
+
+run_mpi() {
+    RANKS="1 2 4" TIMEOUT=240 BUILDDIR=$build script mpi "$limit" "$top/tests/mpi/run.sh" \
+        tests/mpi/test_comm_device
+}
+
+run_train() {
+    step doctor 120 ./trireme doctor && sed 's/^/# /' "$out/doctor.log"
+    step "doctor 2 ranks" 120 mpirun --oversubscribe -n 2 ./trireme doctor
+    TRIREME=$build/trireme TRIREME_CUDA=$build/trireme script cuda.sh "$limit" \
+        "$top/tests/cli/cuda.sh"
+}
+
+# Kernels of libraries are slow under these tools and not ours: racecheck and synccheck see the
+# programs of our own kernels alone.
+run_sanitize() {
+    sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer)
+    if [ -z "$sanitizer" ]; then
+        skip sanitize "no compute-sanitizer"
+        return
+    fi
+    for tool in memcheck synccheck racecheck; do
+        for program in $(device_programs); do
+            name=${program##*/test_cuda_}
+            case $tool$name in
+            *ops* | *attention | *simt | memcheckgemm | memcheckstreams) ;;
+            *) continue ;;
+            esac
+            step "$tool $name" 240 "$sanitizer" --tool $tool --error-exitcode 99 "./$program"
+        done
+    done
+}
+
+run_8b() {
+    folder=$(mktemp -d "${TMPDIR:-/tmp}/trireme-8b.XXXXXX") || return
+    cat "$top"/src/*/*.c >"$folder/text"
+    keys="model.preset=llama3-8b precision=bf16 recompute=full device=cuda data.seq_len=2048
+        train.global_batch=1 train.micro_batch=1 train.steps=4 train.schedule=constant
+        data.train=$folder/train.h5 checkpoint.every=0 checkpoint.resume=none"
+    ./trireme tokenize "$folder/text" -o "$folder/train.h5" >"$out/8b-plan.log" 2>&1 &&
+        ./trireme plan $keys --ranks 1 >>"$out/8b-plan.log" 2>&1
+    if grep -q '^fits' "$out/8b-plan.log"; then
+        nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -lms 200 \
+            >"$out/8b-used.log" 2>/dev/null &
+        watcher=$!
+        step "Llama-3-8B, 4 steps on one GPU" 400 ./trireme train $keys run.dir="$folder/run"
+        kill $watcher 2>/dev/null
+        cp "$folder/run/metrics.jsonl" "$out/8b-metrics.jsonl" 2>/dev/null
+        peak_is_planned "$(sed -n 's/^ *device memory .* \([0-9]*\) bytes$/\1/p' "$out/8b-plan.log")" \
+            "$(sed -n 's/.*"gpu_peak_bytes": *\([0-9]*\).*/\1/p' "$out/8b-metrics.jsonl" | tail -n 1)"
+    else
+        skip "Llama-3-8B on one GPU" "$(grep -E 'fit|error' "$out/8b-plan.log" | tail -n 1)"
+    fi
+    rm -rf "$folder"
+}
+
+# peak_is_planned PLANNED PEAK: what the driver counts is at most what was planned with its reserve
+peak_is_planned() {
+    used=$(sort -n "$out/8b-used.log" 2>/dev/null | tail -n 1)
+    echo "# planned with reserve ${1:-?} bytes, CUDA's peak ${2:-?}, nvidia-smi's ${used:-?} MiB"
+    if [ -n "${1-}" ] && [ -n "${2-}" ] && [ "$2" -le "$1" ] && [ "$2" -gt $(($1 / 2)) ]; then
+        ok "the peak is within the plan"
+    else
+        not_ok "the peak is within the plan" "planned ${1:-?}, peak ${2:-?} bytes"
+    fi
+}
+
+run_bench() {
+    step "gpu_vs_torch" "$limit" "${TRIREME_PYTHON:-python3}" "$top/tests/bench/gpu_vs_torch" \
+        --build "$build" --json "$out/gpu_vs_torch.json" --budget $((limit - 30))
+    sed 's/^/# /' "$out/gpu_vs_torch.log"
+}
+
+for group in $groups; do
+    declare -F "run_$group" >/dev/null || { echo "gpu.sh: no group \"$group\"" >&2 && exit 1; }
+done
+for group in $groups; do
+    ends=$((SECONDS + limit))
+    if [ "$group" != build ] && ! ./trireme doctor 2>/dev/null | grep -q '^  GPU 0 '; then
+        echo "no GPU: $(./trireme doctor 2>/dev/null | sed -n 's/^  GPUs  *//p')"
+        finish 77
+    fi
+    "run_$group"
+done
+finish
