@@ -344,6 +344,25 @@ static void agrees_on_drawn_shapes(void **state)
     }
 }
 
+/* More heads than a grid has rows, more keys than a cache holds, and long sequences. */
+static void large_problems_agree_with_the_cpu(void **state)
+{
+    static const struct attention large[] = {
+        {.batch = 9001, .seq = 5, .heads = 8, .kv_heads = 8, .head_dim = 64},
+        {.batch = 2, .seq = 1021, .heads = 8, .kv_heads = 2, .head_dim = 128},
+        {.batch = 16, .seq = 2048, .heads = 6, .kv_heads = 3, .head_dim = 96},
+    };
+    struct device_gpu gpu;
+    struct error err = {0};
+    if (device_gpu_describe(0, &gpu, &err) || strcmp(gpu.name, "emulated") == 0) {
+        print_message("large problems need a real GPU\n");
+        skip();
+    }
+    for (size_t i = 0; i < sizeof large / sizeof large[0]; i++)
+        for (enum dtype dt = DTYPE_F32; dt <= DTYPE_BF16; dt++)
+            check(*state, &large[i], dt, OWN_KERNELS);
+}
+
 /* Every dimension of the tiles, and a head_dim between them. */
 static void two_runs_are_alike(void **state)
 {
@@ -433,7 +452,7 @@ static int rig_open(void **state)
 {
     static struct rig rig; /* as cmocka's state outlives this function */
     struct error err = {0};
-    struct device_request cpu = {.kind = DEVICE_CPU, .threads = 2};
+    struct device_request cpu = {.kind = DEVICE_CPU, .threads = 0};
     struct device_request gpu = {.kind = DEVICE_CUDA};
     const char *seed = getenv("TRIREME_TEST_SEED");
     char why[128];
@@ -463,9 +482,13 @@ static int rig_close(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agrees_with_the_cpu),      cmocka_unit_test(the_op_agrees_with_the_cpu),
-        cmocka_unit_test(agrees_on_drawn_shapes),   cmocka_unit_test(two_runs_are_alike),
-        cmocka_unit_test(large_scores_stay_finite), cmocka_unit_test(the_future_is_not_seen),
+        cmocka_unit_test(agrees_with_the_cpu),
+        cmocka_unit_test(the_op_agrees_with_the_cpu),
+        cmocka_unit_test(agrees_on_drawn_shapes),
+        cmocka_unit_test(large_problems_agree_with_the_cpu),
+        cmocka_unit_test(two_runs_are_alike),
+        cmocka_unit_test(large_scores_stay_finite),
+        cmocka_unit_test(the_future_is_not_seen),
         cmocka_unit_test(nan_is_not_hidden),
     };
     return cmocka_run_group_tests_name("CUDA attention", tests, rig_open, rig_close);

@@ -125,16 +125,17 @@ __global__ void __launch_bounds__(T::threads)
     sums.clear();
     tile_load<T::dim, T::rows, T::threads>(q, tile_source<T::dim, T::threads>(queries, a.qkv_row),
                                            a.qkv_row, a.seq - first, a.head_dim);
-    keys = tile_source<T::dim, T::threads>(keys, a.qkv_row);
-    tile_load<T::dim, T::keys, T::threads>(k, keys, a.qkv_row, a.seq, a.head_dim);
+    const uint16_t *next = tile_source<T::dim, T::threads>(keys, a.qkv_row);
+    int64_t to_values = (int64_t)a.kv_heads * a.head_dim;
+    tile_load<T::dim, T::keys, T::threads>(k, next, a.qkv_row, a.seq, a.head_dim);
     async_commit();
     for (int key = 0; key < end; key += T::keys) {
         bool work = warp_has_rows && key <= last;
         struct warp_sums<T::tall, T::keys> s;
         async_wait<0>();
         __syncthreads(); /* K is there, and nobody reads V any more */
-        tile_load<T::dim, T::keys, T::threads>(v, keys + a.kv_heads * a.head_dim, a.qkv_row,
-                                               a.seq - key, a.head_dim);
+        next += to_values;
+        tile_load<T::dim, T::keys, T::threads>(v, next, a.qkv_row, a.seq - key, a.head_dim);
         async_commit();
         if (work) {
             s.clear();
@@ -142,9 +143,9 @@ __global__ void __launch_bounds__(T::threads)
         }
         async_wait<0>();
         __syncthreads(); /* V is there, and nobody reads K any more */
-        keys += (int64_t)T::keys * a.qkv_row;
+        next += (int64_t)T::keys * a.qkv_row - to_values;
         if (key + T::keys < end)
-            tile_load<T::dim, T::keys, T::threads>(k, keys, a.qkv_row, a.seq - key - T::keys,
+            tile_load<T::dim, T::keys, T::threads>(k, next, a.qkv_row, a.seq - key - T::keys,
                                                    a.head_dim);
         async_commit();
         if (work) {

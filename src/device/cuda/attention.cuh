@@ -107,13 +107,16 @@ static __device__ __forceinline__ int warp_id()
     return __shfl_sync(ALL_LANES, (int)threadIdx.x / 32, 0);
 }
 
+/* Chunks are permuted in groups of so many. */
+template <int dim> constexpr int tile_turn = dim % 64 == 0 ? 8 : 4;
+
 /* Where chunk + step of a row begins; step is a constant, and a multiple of 2 where chunk is not
- * 0.  Steps of `turn` and more only add, so that few addresses are kept for all steps. */
+ * 0.  Steps of tile_turn and more only add, so that few addresses are kept for all steps. */
 template <int dim>
 static __device__ __forceinline__ unsigned tile_at(unsigned row, unsigned chunk, unsigned step)
 {
-    constexpr unsigned turn = dim % 64 == 0 ? 8 : 4;
-    static_assert(dim % (8 * turn) == 0, "chunks are permuted in groups of `turn`");
+    constexpr unsigned turn = tile_turn<dim>;
+    static_assert(dim % (8 * turn) == 0, "whole groups of chunks");
     unsigned by = turn == 8 ? row % 8 : row / 2 % 4;
     return row * dim + 8 * ((chunk ^ by) ^ step % turn) + 8 * (step / turn * turn);
 }
@@ -121,7 +124,7 @@ static __device__ __forceinline__ unsigned tile_at(unsigned row, unsigned chunk,
 /* Threads that copy a row, and the rows that all of them copy at a time.  A thread keeps its place
  * in the permutation, so that all its addresses differ by constants. */
 template <int dim, int threads> struct tile_threads {
-    static constexpr int across = dim % 64 == 0 ? 8 : 4, down = threads / across;
+    static constexpr int across = tile_turn<dim>, down = threads / across;
     static_assert(down % 8 == 0, "rows that are permuted alike");
 };
 
@@ -150,9 +153,8 @@ static __device__ __forceinline__ void tile_load(uint16_t *tile, const uint16_t 
 #pragma unroll
         for (int column = 0; column < dim; column += 8 * across)
             if (rows % down == 0 || r + i < rows)
-                async_copy16(to + i * dim + column, source + column,
+                async_copy16(to + i * dim + column, source + (int64_t)i * row + column,
                              i < valid && column < head_dim);
-        source += (int64_t)down * row;
     }
 }
 
@@ -189,31 +191,35 @@ template <int tall, int n> struct warp_operand {
     }
 };
 
-/* c += a b^T: 16 * tall rows of tile a from `row` on with n rows of tile b. */
+/* c += a b^T: 16 * tall rows of tile a from `row` on with n rows of tile b.  The steps of one turn
+ * of the permutation are unrolled, not all: more would be kept in registers than there are. */
 template <int dim, int tall, int n>
 static __device__ __forceinline__ void product_of_rows(struct warp_sums<tall, n> &c,
                                                        const uint16_t *a, unsigned row,
                                                        const uint16_t *b)
 {
+    constexpr int turn = tile_turn<dim>;
     unsigned lane = lane_id();
+#pragma unroll 1
+    for (int column = 0; column < dim; column += 8 * turn, a += 8 * turn, b += 8 * turn)
 #pragma unroll
-    for (int k = 0; k < dim / 16; k++) {
-        uint32_t left[tall][4];
+        for (int step = 0; step < turn; step += 2) {
+            uint32_t left[tall][4];
 #pragma unroll
-        for (int m = 0; m < tall; m++)
-            load_matrices(left[m], a + tile_at<dim>(row + 16 * m + lane % 16, lane / 16, 2 * k));
+            for (int m = 0; m < tall; m++)
+                load_matrices(left[m], a + tile_at<dim>(row + 16 * m + lane % 16, lane / 16, step));
 #pragma unroll
-        for (int i = 0; i < n / 16; i++) {
-            uint32_t right[4];
-            load_matrices(right,
-                          b + tile_at<dim>(16 * i + lane / 16 * 8 + lane % 8, lane / 8 % 2, 2 * k));
+            for (int i = 0; i < n / 16; i++) {
+                uint32_t right[4];
+                load_matrices(
+                    right, b + tile_at<dim>(16 * i + lane / 16 * 8 + lane % 8, lane / 8 % 2, step));
 #pragma unroll
-            for (int m = 0; m < tall; m++) {
-                mma_bf16(c.v[m][2 * i], left[m], right);
-                mma_bf16(c.v[m][2 * i + 1], left[m], right + 2);
+                for (int m = 0; m < tall; m++) {
+                    mma_bf16(c.v[m][2 * i], left[m], right);
+                    mma_bf16(c.v[m][2 * i + 1], left[m], right + 2);
+                }
             }
         }
-    }
 }
 
 /* c += a b: the n rows of tile b weighted by a, as many columns as c has. */
@@ -258,7 +264,7 @@ static __device__ __forceinline__ void tile_store(uint16_t *to, int to_row,
                     bf16_pair(pair[0] * factor, pair[1] * factor);
             }
     __syncwarp();
-    constexpr int across = dim % 64 == 0 ? 8 : 4, down = 32 / across;
+    constexpr int across = tile_turn<dim>, down = 32 / across;
     for (int r = row + lane / across; r < row + 16 * tall && r < valid; r += down)
 #pragma unroll
         for (int step = 0; step < cols / 8; step += across)
