@@ -20,8 +20,8 @@ enum { STACK_BYTES = 64 << 10, GUARD_BYTES = 4 << 10, RING = 2 * MAX_THREADS };
 struct emulate_thread *emulate_self;
 dim3 emulate_block_index, emulate_block_dim, emulate_grid_dim;
 
-/* There is one, of the OS thread that runs steps. */
-static struct {
+/* There is one, of the OS thread that runs steps; it may outlive main(). */
+struct running_block {
     const struct emulate_launch *launch;
     const std::function<void()> *body;
     struct thread threads[MAX_THREADS];
@@ -45,7 +45,8 @@ static struct {
     size_t fixed_bytes;
     bool dirty, failed;
     uint64_t launches;
-} block;
+};
+static struct running_block &block = *new struct running_block();
 
 /* ---- chance ---- */
 
@@ -410,8 +411,8 @@ void simt_run(const struct emulate_launch *launch, const std::function<void()> &
 
 static std::map<const void *, size_t> &shared_limits(void)
 {
-    static std::map<const void *, size_t> limits;
-    return limits;
+    static std::map<const void *, size_t> *limits = new std::map<const void *, size_t>;
+    return *limits;
 }
 
 size_t simt_shared_limit(const void *kernel)
