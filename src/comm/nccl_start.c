@@ -207,13 +207,21 @@ static int greet(struct channel *c, enum greeting greeting, struct error *err)
     return together(l, &step, failed ? nccl_failed(c, step.what, code, err) : 0, err);
 }
 
-static int greet_all(struct link *l, struct error *err)
+/* Whether a channel will carry what a greeting stands for. */
+static int is_due(const struct channel *c, enum greeting greeting)
 {
     static const enum comm_stream stream[GREETINGS] = {COMM_GATHER, COMM_REDUCE, COMM_REDUCE,
                                                        COMM_POINT};
+    return stream[greeting] == c->stream ||
+           (greeting == GREET_MESSAGES && c->stream == COMM_REDUCE &&
+            c->link->request.options.reduce == COMM_REDUCE_BF16);
+}
+
+static int greet_all(struct link *l, struct error *err)
+{
     for (int i = 0; i < l->channels; i++)
         for (int k = 0; k < GREETINGS; k++)
-            if (stream[k] == l->channel[i].stream && greet(&l->channel[i], k, err))
+            if (is_due(&l->channel[i], k) && greet(&l->channel[i], k, err))
                 return -1;
     return 0;
 }

@@ -156,7 +156,8 @@ static int bind_on_machine(const char *pci_bus, char text[160])
     snprintf(text, 160, "not bound: hwloc cannot read this machine");
     if (hwloc_topology_init(&h))
         return 0;
-    hwloc_topology_set_io_types_filter(h, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    /* Of PCI alone: hwloc would start CUDA itself to look for what else a GPU is. */
+    hwloc_topology_set_type_filter(h, HWLOC_OBJ_PCI_DEVICE, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
     if (!hwloc_topology_load(h))
         bound = bind_near(h, pci_bus, text);
     hwloc_topology_destroy(h);
