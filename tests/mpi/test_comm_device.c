@@ -15,8 +15,8 @@
 int emulate_nccl_single_rank_comms(void) __attribute__((weak));
 
 /* Pieces so small that all of these but the first go in several, the last one cut off. */
-static const int64_t counts[] = {1, 3, 7, 251, 1009};
-enum { COUNTS = sizeof counts / sizeof counts[0], PIECE_BYTES = 512 };
+static const int64_t counts[] = {1, 3, 251, 2039};
+enum { COUNTS = sizeof counts / sizeof counts[0], PIECE_BYTES = 2048 };
 
 struct rig {
     struct checks c;
