@@ -166,16 +166,13 @@ void cuda_swiglu_backward(cudaStream_t s, enum dtype dt, void *dgate_up, const v
                                rows, ffn);
 }
 
-/* ---- flat tensors: groups of n elements, the first beginning `shift` before element 0 ---- */
+/* ---- flat tensors: tiles of groups of n elements, the first beginning `shift` before element 0.
+ * Whole tiles go n at a time, the first and the last an element at a time if they are not. ---- */
 
 enum { FLAT_THREADS = 256, FLAT_ACCESSES = 4, FLAT_TILE = FLAT_THREADS * FLAT_ACCESSES };
 
-static __device__ __forceinline__ int64_t flat_group(int access)
-{
-    return (int64_t)blockIdx.x * FLAT_TILE + access * FLAT_THREADS + threadIdx.x;
-}
-
-template <typename R, int n> static __device__ __forceinline__ R sum_of(R left, R right)
+template <typename T, int n>
+static __device__ __forceinline__ raw<T, n> sum_of(raw<T, n> left, raw<T, n> right)
 {
     float a[n], b[n];
     widen(a, left);
@@ -192,26 +189,22 @@ __global__ void __launch_bounds__(FLAT_THREADS)
     add_tile(T *y, const T *a, const T *b, int64_t elems, int shift)
 {
     using R = raw<T, n>;
+    const struct span tile = tile_span(FLAT_TILE * n, elems, shift);
+    const int64_t at = tile.begin + (int)threadIdx.x * n;
     R left[FLAT_ACCESSES], right[FLAT_ACCESSES];
-#pragma unroll
-    for (int j = 0; j < FLAT_ACCESSES; j++) {
-        int64_t at = flat_group(j) * n - shift;
-        if (at >= 0 && at + n <= elems) {
-            left[j] = load_once<R>(a + at);
-            right[j] = load_once<R>(b + at);
-        }
+    if (!tile.whole) {
+        for (int64_t i = tile.begin + (int)threadIdx.x; i < tile.end; i += FLAT_THREADS)
+            y[i] = sum_of<T, 1>(a[i], b[i]);
+        return;
     }
 #pragma unroll
     for (int j = 0; j < FLAT_ACCESSES; j++) {
-        int64_t at = flat_group(j) * n - shift;
-        if (at >= 0 && at + n <= elems) {
-            store(y + at, sum_of<R, n>(left[j], right[j]));
-        } else {
-            for (int i = 0; i < n; i++)
-                if (at + i >= 0 && at + i < elems)
-                    y[at + i] = sum_of<T, 1>(a[at + i], b[at + i]);
-        }
+        left[j] = load_once<R>(a + at + j * FLAT_THREADS * n);
+        right[j] = load_once<R>(b + at + j * FLAT_THREADS * n);
     }
+#pragma unroll
+    for (int j = 0; j < FLAT_ACCESSES; j++)
+        store(y + at + j * FLAT_THREADS * n, sum_of<T, n>(left[j], right[j]));
 }
 
 template <typename T> static void add(cudaStream_t s, T *y, const T *a, const T *b, int64_t elems)
@@ -257,25 +250,22 @@ template <typename To, typename From, int n>
 __global__ void __launch_bounds__(FLAT_THREADS)
     cast_tile(To *y, const From *x, int64_t elems, int shift)
 {
+    const struct span tile = tile_span(FLAT_TILE * n, elems, shift);
+    const int64_t at = tile.begin + (int)threadIdx.x * n;
     raw<From, n> bits[FLAT_ACCESSES];
-#pragma unroll
-    for (int j = 0; j < FLAT_ACCESSES; j++) {
-        int64_t at = flat_group(j) * n - shift;
-        if (at >= 0 && at + n <= elems)
-            bits[j] = load_once<raw<From, n>>(x + at);
+    if (!tile.whole) {
+        for (int64_t i = tile.begin + (int)threadIdx.x; i < tile.end; i += FLAT_THREADS)
+            convert(y[i], x[i]);
+        return;
     }
 #pragma unroll
+    for (int j = 0; j < FLAT_ACCESSES; j++)
+        bits[j] = load_once<raw<From, n>>(x + at + j * FLAT_THREADS * n);
+#pragma unroll
     for (int j = 0; j < FLAT_ACCESSES; j++) {
-        int64_t at = flat_group(j) * n - shift;
-        if (at >= 0 && at + n <= elems) {
-            raw<To, n> out;
-            convert(out, bits[j]);
-            store(y + at, out);
-        } else {
-            for (int i = 0; i < n; i++)
-                if (at + i >= 0 && at + i < elems)
-                    convert(y[at + i], x[at + i]);
-        }
+        raw<To, n> out;
+        convert(out, bits[j]);
+        store(y + at + j * FLAT_THREADS * n, out);
     }
 }
 

@@ -174,20 +174,17 @@ __global__ void __launch_bounds__(THREADS, 3)
 
 enum { CLEAR_ACCESSES = 4, CLEAR_TILE = THREADS * CLEAR_ACCESSES * 4 };
 
-/* Groups of four floats, the first beginning `shift` before y. */
 static __global__ void __launch_bounds__(THREADS) clear_tile(float *y, int64_t elems, int shift)
 {
-    const int64_t begin = (int64_t)blockIdx.x * CLEAR_TILE + (int)threadIdx.x * 4 - shift;
-#pragma unroll
-    for (int j = 0; j < CLEAR_ACCESSES; j++) {
-        int64_t at = begin + j * THREADS * 4;
-        if (at >= 0 && at + 4 <= elems)
-            store16_once(y + at, make_uint4(0, 0, 0, 0));
-        else
-            for (int i = 0; i < 4; i++)
-                if (at + i >= 0 && at + i < elems)
-                    y[at + i] = 0;
+    const struct span tile = tile_span(CLEAR_TILE, elems, shift);
+    if (!tile.whole) {
+        for (int64_t i = tile.begin + (int)threadIdx.x; i < tile.end; i += THREADS)
+            y[i] = 0;
+        return;
     }
+#pragma unroll
+    for (int j = 0; j < CLEAR_ACCESSES; j++)
+        store16_once(y + tile.begin + (j * THREADS + (int)threadIdx.x) * 4, make_uint4(0, 0, 0, 0));
 }
 
 static void clear(cudaStream_t s, float *y, int64_t elems)

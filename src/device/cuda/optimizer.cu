@@ -177,29 +177,25 @@ __global__ void __launch_bounds__(ADAMW_THREADS)
     adamw_tile(adamw_tensors t, struct cuda_adamw a, const double *factor, int shift)
 {
     const float by = (float)*factor;
+    const struct span tile = tile_span(ADAMW_TILE * n, t.elems, shift);
+    const int64_t begin = tile.begin + (int)threadIdx.x * n;
     adamw_group<n> e[ADAMW_ACCESSES];
-    const int64_t begin = ((int64_t)blockIdx.x * ADAMW_TILE + threadIdx.x) * n - shift;
+    adamw_group<1> one;
     if (isnan(by))
         return;
-#pragma unroll
-    for (int j = 0; j < ADAMW_ACCESSES; j++) {
-        int64_t at = begin + j * ADAMW_THREADS * n;
-        if (at >= 0 && at + n <= t.elems)
-            get(e[j], t, at);
-    }
-#pragma unroll
-    for (int j = 0; j < ADAMW_ACCESSES; j++) {
-        int64_t at = begin + j * ADAMW_THREADS * n;
-        if (at >= 0 && at + n <= t.elems) {
-            step(e[j], t, a, by, at);
-            continue;
-        }
-        for (int64_t i = at < 0 ? 0 : at; i < at + n && i < t.elems; i++) {
-            adamw_group<1> one;
+    if (!tile.whole) {
+        for (int64_t i = tile.begin + (int)threadIdx.x; i < tile.end; i += ADAMW_THREADS) {
             get(one, t, i);
             step(one, t, a, by, i);
         }
+        return;
     }
+#pragma unroll
+    for (int j = 0; j < ADAMW_ACCESSES; j++)
+        get(e[j], t, begin + j * ADAMW_THREADS * n);
+#pragma unroll
+    for (int j = 0; j < ADAMW_ACCESSES; j++)
+        step(e[j], t, a, by, begin + j * ADAMW_THREADS * n);
 }
 
 void cuda_adamw(cudaStream_t s, const struct cuda_adamw *a, const double *factor, float *p,

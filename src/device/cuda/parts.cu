@@ -44,15 +44,15 @@ static __device__ __forceinline__ void add_parts(const sum<T> &t, int64_t at)
 template <typename T, int n>
 __global__ void __launch_bounds__(THREADS) sum_tile(sum<T> t, int shift)
 {
-#pragma unroll
-    for (int j = 0; j < ACCESSES; j++) {
-        int64_t at = ((int64_t)blockIdx.x * TILE + j * THREADS + threadIdx.x) * n - shift;
-        if (at >= 0 && at + n <= t.elems)
-            add_parts<T, n>(t, at);
-        else
-            for (int64_t i = at < 0 ? 0 : at; i < at + n && i < t.elems; i++)
-                add_parts<T, 1>(t, i);
+    const struct span tile = tile_span(TILE * n, t.elems, shift);
+    if (!tile.whole) {
+        for (int64_t i = tile.begin + (int)threadIdx.x; i < tile.end; i += THREADS)
+            add_parts<T, 1>(t, i);
+        return;
     }
+#pragma unroll
+    for (int j = 0; j < ACCESSES; j++)
+        add_parts<T, n>(t, tile.begin + (j * THREADS + (int)threadIdx.x) * n);
 }
 
 template <typename T> static void sum_parts(cudaStream_t s, const sum<T> &t)

@@ -35,14 +35,48 @@ static __device__ __forceinline__ void rotate(raw<T, n> &low, raw<T, n> &high,
     narrow(high, b);
 }
 
+/* n columns of both halves of `count` heads, `step` elements apart: rotated, or copied. */
+template <typename T, int n, bool rotates, int count>
+static __device__ __forceinline__ void do_some(const rotation<T> &t, int64_t first, int64_t step,
+                                               const float (&cosine)[n], const float (&sine)[n])
+{
+    using R = raw<T, n>;
+    R low[count], high[count];
+#pragma unroll
+    for (int j = 0; j < count; j++) {
+        low[j] = load<R>(t.x + first + j * step);
+        high[j] = load<R>(t.x + first + j * step + t.half);
+    }
+#pragma unroll
+    for (int j = 0; j < count; j++) {
+        if (rotates)
+            rotate<T, n>(low[j], high[j], cosine, sine);
+        store(t.y + first + j * step, low[j]);
+        store(t.y + first + j * step + t.half, high[j]);
+    }
+}
+
+/* Of heads [begin, end) every `step`-th, two at a time. */
+template <typename T, int n, bool rotates>
+static __device__ __forceinline__ void do_heads(const rotation<T> &t, int64_t row, int begin,
+                                                int end, int step, const float (&cosine)[n],
+                                                const float (&sine)[n])
+{
+    const int64_t dim = 2 * t.half;
+    int head = begin;
+#pragma unroll 1
+    for (; head + step < end; head += 2 * step)
+        do_some<T, n, rotates, 2>(t, row + head * dim, step * dim, cosine, sine);
+    if (head < end)
+        do_some<T, n, rotates, 1>(t, row + head * dim, 0, cosine, sine);
+}
+
 /* Threads: `columns` (n elements of each half) by as many heads at a time as there is room for. */
 template <typename T, int n>
 __global__ void __launch_bounds__(256) rope_rows(rotation<T> t, int columns)
 {
-    using R = raw<T, n>;
-    enum { AHEAD = 2 };
-    const int heads_at_once = (int)blockDim.x / columns;
-    const int64_t first = (int64_t)blockIdx.x * t.width;
+    const int step = (int)blockDim.x / columns, mine = (int)threadIdx.x / columns;
+    const int64_t row = (int64_t)blockIdx.x * t.width;
     const float *table = t.cos_sin + (int64_t)blockIdx.x % t.seq * 2 * t.half;
     for (int at = (int)threadIdx.x % columns * n; at < t.half; at += columns * n) {
         float cosine[n], sine[n];
@@ -51,28 +85,8 @@ __global__ void __launch_bounds__(256) rope_rows(rotation<T> t, int columns)
 #pragma unroll
         for (int i = 0; i < n; i++)
             sine[i] *= t.sign;
-        for (int head = (int)threadIdx.x / columns; head < t.heads; head += AHEAD * heads_at_once) {
-            R low[AHEAD], high[AHEAD];
-#pragma unroll
-            for (int j = 0; j < AHEAD; j++) {
-                int64_t from = first + (int64_t)(head + j * heads_at_once) * 2 * t.half + at;
-                if (head + j * heads_at_once < t.heads) {
-                    low[j] = load<R>(t.x + from);
-                    high[j] = load<R>(t.x + from + t.half);
-                }
-            }
-#pragma unroll
-            for (int j = 0; j < AHEAD; j++) {
-                int which = head + j * heads_at_once;
-                int64_t to = first + (int64_t)which * 2 * t.half + at;
-                if (which >= t.heads)
-                    break;
-                if (which < t.rotated)
-                    rotate<T, n>(low[j], high[j], cosine, sine);
-                store(t.y + to, low[j]);
-                store(t.y + to + t.half, high[j]);
-            }
-        }
+        do_heads<T, n, true>(t, row + at, mine, t.rotated, step, cosine, sine);
+        do_heads<T, n, false>(t, row + at, t.rotated + mine, t.heads, step, cosine, sine);
     }
 }
 
