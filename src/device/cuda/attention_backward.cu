@@ -170,6 +170,7 @@ __global__ void __launch_bounds__(T::threads)
             next = query_place_of<T>(a, t, at.head, first, tiles, n + 1);
             load_queries<T>(a, next, q + then * T::tile_elems, dout + then * T::tile_elems);
             statistic = load_statistic<T>(a, next);
+            __syncwarp(); /* lanes went different ways; matrices want them together */
         }
         if (row < valid && first + row < query + T::queries)
             key_tile<T>(dk, dv, k, v, row, q + now * T::tile_elems, dout + now * T::tile_elems,
