@@ -57,11 +57,23 @@ static size_t attention_scratch(struct device *d, const struct attention *a, int
     return bytes > other ? bytes : other;
 }
 
+/* The own kernels keep a row of heads in registers. */
+static int too_wide(struct device *d, const struct attention *a)
+{
+    enum { WIDEST = 256 };
+    if (a->head_dim <= WIDEST)
+        return 0;
+    cuda_note_failure(d, "attention: heads of %lld elements are too wide for a GPU, %d is the most",
+                      (long long)a->head_dim, WIDEST);
+    return 1;
+}
+
 static void attention(struct device *d, const struct attention *a, void *o, float *lse,
                       const void *qkv, void *scratch)
 {
     struct cuda_attention mine = own(a);
-    if (!cuda_sdpa_forward(d, a, o, lse, qkv, scratch, attention_scratch(d, a, 0)))
+    if (!cuda_sdpa_forward(d, a, o, lse, qkv, scratch, attention_scratch(d, a, 0)) &&
+        !too_wide(d, a))
         cuda_attention(cuda_compute(d), &mine, o, lse, qkv, scratch);
 }
 
@@ -70,7 +82,8 @@ static void attention_backward(struct device *d, const struct attention *a, void
                                void *scratch)
 {
     struct cuda_attention mine = own(a);
-    if (!cuda_sdpa_backward(d, a, dqkv, dout, o, lse, qkv, scratch, attention_scratch(d, a, 1)))
+    if (!cuda_sdpa_backward(d, a, dqkv, dout, o, lse, qkv, scratch, attention_scratch(d, a, 1)) &&
+        !too_wide(d, a))
         cuda_attention_backward(cuda_compute(d), &mine, dqkv, dout, o, lse, qkv, scratch);
 }
 

@@ -19,16 +19,16 @@
 #include "device/cuda/cuda.h"
 
 /* kernel may be in parentheses where its template arguments have commas. */
-#define LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                    \
+#define LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
     kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
 
 /* Let a kernel have more than 48 KB of dynamic shared memory; once before its first launch. */
-#define ALLOW_SHARED(kernel, bytes)                                                               \
+#define ALLOW_SHARED(kernel, bytes) \
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(bytes))
 
 /* The dynamic shared memory of the block, 16-byte aligned, as type name[]. */
-#define DYNAMIC_SHARED(type, name)                                                                \
-    extern __shared__ __align__(16) unsigned char dynamic_shared_bytes[];                         \
+#define DYNAMIC_SHARED(type, name)                                        \
+    extern __shared__ __align__(16) unsigned char dynamic_shared_bytes[]; \
     type *name = reinterpret_cast<type *>(dynamic_shared_bytes)
 
 constexpr unsigned ALL_LANES = 0xffffffffu;
@@ -120,9 +120,9 @@ template <int pending> static __device__ __forceinline__ void async_wait()
 
 /* ---- tensor cores: d[16,8] += a[16,16] b[16,8], bf16 in, fp32 sum; a whole warp calls ----
  * Lane l holds, with g = l / 4 and t = l % 4:
- *   a[0] = A[g][2t, 2t+1]  a[1] = A[g+8][2t, 2t+1]  a[2] = A[g][2t+8, 2t+9]  a[3] = A[g+8][2t+8, +9]
- *   b[0] = B[2t, 2t+1][g]  b[1] = B[2t+8, 2t+9][g]
- *   d[0] = D[g][2t]  d[1] = D[g][2t+1]  d[2] = D[g+8][2t]  d[3] = D[g+8][2t+1] */
+ *   a[0] = A[g][2t, 2t+1]  a[1] = A[g+8][2t, 2t+1]  a[2] = A[g][2t+8, 2t+9]  a[3] = A[g+8][2t+8,
+ * +9] b[0] = B[2t, 2t+1][g]  b[1] = B[2t+8, 2t+9][g] d[0] = D[g][2t]  d[1] = D[g][2t+1]  d[2] =
+ * D[g+8][2t]  d[3] = D[g+8][2t+1] */
 static __device__ __forceinline__ void mma_bf16(float d[4], const uint32_t a[4],
                                                 const uint32_t b[2])
 {
