@@ -120,9 +120,9 @@ template <int pending> static __device__ __forceinline__ void async_wait()
 
 /* ---- tensor cores: d[16,8] += a[16,16] b[16,8], bf16 in, fp32 sum; a whole warp calls ----
  * Lane l holds, with g = l / 4 and t = l % 4:
- *   a[0] = A[g][2t, 2t+1]  a[1] = A[g+8][2t, 2t+1]  a[2] = A[g][2t+8, 2t+9]  a[3] = A[g+8][2t+8,
- * +9] b[0] = B[2t, 2t+1][g]  b[1] = B[2t+8, 2t+9][g] d[0] = D[g][2t]  d[1] = D[g][2t+1]  d[2] =
- * D[g+8][2t]  d[3] = D[g+8][2t+1] */
+ *  - a[0] = A[g][2t, 2t+1], a[1] = A[g+8][2t, 2t+1], a[2] and a[3] the same 8 columns on;
+ *  - b[0] = B[2t, 2t+1][g], b[1] = B[2t+8, 2t+9][g];
+ *  - d[0], d[1] = D[g][2t, 2t+1], d[2], d[3] = D[g+8][2t, 2t+1]. */
 static __device__ __forceinline__ void mma_bf16(float d[4], const uint32_t a[4],
                                                 const uint32_t b[2])
 {
