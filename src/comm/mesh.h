@@ -83,7 +83,8 @@ int mesh_register(struct mesh *mesh, void *memory, size_t bytes);
 void mesh_unregister(struct mesh *mesh, void *memory);
 
 /* Did a transfer of an attached mesh fail meanwhile (a peer died, the network broke)?  0, or -1
- * with err naming group, rank and node; does not wait.  Any thread. */
+ * with err naming group, rank and node; does not wait.  Any thread, but not while another is
+ * starting an operation. */
 int mesh_poll(struct mesh *mesh, struct error *err);
 
 /* End what an attached mesh has under way, after a failure: does not wait for peers longer than

@@ -14,7 +14,7 @@ tests_mpi_test_checkpoint_LDADD = $(TRIREME_LIBS)
 MPI_TESTS += tests/mpi/test_comm_device
 tests_mpi_test_comm_device_SOURCES = tests/mpi/test_comm_device.c tests/mpi/check.h
 tests_mpi_test_comm_device_LDADD = $(TRIREME_LIBS)
-if HAVE_CUDA
+if HAVE_NCCL
 MPI_TESTS += tests/mpi/test_comm_device_emulated
 tests_mpi_test_comm_device_emulated_SOURCES = $(tests_mpi_test_comm_device_SOURCES)
 tests_mpi_test_comm_device_emulated_LDADD = $(EMULATED_LIBS)
