@@ -92,15 +92,15 @@ AC_DEFUN([TRIREME_CUDNN], [
           [cudnn_places=$with_cudnn])
   AS_IF([test "x$with_cudnn" != xno], [
     TRIREME_NVIDIA([CUDNN], [cudnn.h], [cudnn], [cudnnGetVersion();], [$cudnn_places],
-      [#if CUDNN_MAJOR < 9
-#error cuDNN 9 is needed
+      [#if CUDNN_VERSION < 91002
+#error cuDNN 9.10.2 is needed
 #endif])
     AS_IF([test $CUDNN_found = yes],
           [TRIREME_NVIDIA_VERSION([cudnn_version], [$CUDNN_CFLAGS $CUDA_CFLAGS], [cudnn.h],
                                   [CUDNN_MAJOR CUDNN_MINOR CUDNN_PATCHLEVEL])
            CUDNN_summary="$cudnn_version ($CUDNN_place)"],
           [test -n "$with_cudnn"],
-          [AC_MSG_ERROR([--with-cudnn=$with_cudnn: no cuDNN 9 or newer that links])])
+          [AC_MSG_ERROR([--with-cudnn=$with_cudnn: no cuDNN 9.10.2 or newer that links])])
   ])
 ])
 
@@ -109,14 +109,14 @@ AC_DEFUN([TRIREME_NCCL], [
           [nccl_places=$with_nccl])
   AS_IF([test "x$with_nccl" != xno], [
     TRIREME_NVIDIA([NCCL], [nccl.h], [nccl], [ncclGetVersion(0);], [$nccl_places],
-      [#if NCCL_VERSION_CODE < NCCL_VERSION(2, 18, 1)
-#error NCCL 2.18 is needed
+      [#if NCCL_VERSION_CODE < NCCL_VERSION(2, 19, 1)
+#error NCCL 2.19 is needed
 #endif])
     AS_IF([test $NCCL_found = yes],
           [TRIREME_NVIDIA_VERSION([nccl_version], [$NCCL_CFLAGS $CUDA_CFLAGS], [nccl.h],
                                   [NCCL_MAJOR NCCL_MINOR NCCL_PATCH])
            NCCL_summary="$nccl_version ($NCCL_place)"],
           [test -n "$with_nccl"],
-          [AC_MSG_ERROR([--with-nccl=$with_nccl: no NCCL 2.18 or newer that links])])
+          [AC_MSG_ERROR([--with-nccl=$with_nccl: no NCCL 2.19 or newer that links])])
   ])
 ])

@@ -43,14 +43,22 @@ static struct seat seat_in(const struct program_request *request, int group)
                          at[MESH_REPLICATE] * degree[MESH_SHARD] + at[MESH_SHARD]};
 }
 
-static int64_t sent_by(const struct program *program, const struct instr *instr)
+/* Gradients may travel as bf16 between GPUs. */
+static int64_t reduce_bytes(const struct report *report, const struct instr *instr)
+{
+    int narrow = report->on_gpu && report->config.comm.reduce == CONFIG_REDUCE_BF16;
+    return instr->elems * (int64_t)(narrow ? sizeof(bf16) : dtype_bytes(instr->dtype));
+}
+
+static int64_t sent_by(const struct report *report, const struct program *program,
+                       const struct instr *instr)
 {
     struct seat seat = seat_in(&program->request, instr->group);
     int64_t bytes = instr->elems * (int64_t)dtype_bytes(instr->dtype);
     switch (instr->kind) {
     case INSTR_SEND: return bytes;
-    case INSTR_GATHER:
-    case INSTR_REDUCE: return bytes * (seat.size - 1);
+    case INSTR_GATHER: return bytes * (seat.size - 1);
+    case INSTR_REDUCE: return reduce_bytes(report, instr) * (seat.size - 1);
     case INSTR_ALLREDUCE:
         return group_all_reduce_sent(seat.size, seat.rank, instr->elems, instr->dtype);
     default: return 0;
@@ -80,7 +88,7 @@ static void measure(struct report *report, int rank, const struct program *train
         if (train->instr[i].group < 0)
             continue;
         r->transfers++;
-        r->sent_bytes += sent_by(train, &train->instr[i]);
+        r->sent_bytes += sent_by(report, train, &train->instr[i]);
     }
     for (int pool = 0; pool < POOL_COUNT; pool++)
         r->total_bytes += r->pool_bytes[pool];

@@ -112,6 +112,18 @@ static int create_slabs(struct executor *x, const struct program *const *program
     return 0;
 }
 
+/* The slabs transfers touch; which of them there are is the same on all ranks. */
+static const enum mem_pool transferred[] = {POOL_PARAMS, POOL_GRADS, POOL_UNSHARDED};
+
+enum { TRANSFERRED = sizeof transferred / sizeof transferred[0] };
+
+void executor_register(struct executor *x)
+{
+    for (int i = 0; i < TRANSFERRED && x->mesh && x->device->asynchronous; i++)
+        if (x->slab[transferred[i]])
+            mesh_register(x->mesh, x->slab[transferred[i]], x->slab_bytes[transferred[i]]);
+}
+
 int executor_create(struct executor **out, struct device *device, struct mesh *mesh,
                     struct mem *mem, const struct program *const *programs, int count,
                     struct error *err)
@@ -137,6 +149,8 @@ void executor_destroy(struct executor *x)
     if (!x)
         return;
     x->mode->destroy(x);
+    for (int i = 0; i < TRANSFERRED && x->mesh && x->device->asynchronous; i++)
+        mesh_unregister(x->mesh, x->slab[transferred[i]]);
     for (int pool = 0; pool < POOL_COUNT; pool++)
         device_free(x->device, x->mem, pool, x->slab_bytes[pool], x->slab[pool]);
     free(x->op);

@@ -42,6 +42,10 @@ int executor_create(struct executor **executor, struct device *device, struct me
                     struct error *err);
 void executor_destroy(struct executor *executor); /* NULL allowed; waits for the device */
 
+/* Tell the transport of a GPU where transfers will read and write (mesh_register()).  Collective
+ * over the mesh's world. */
+void executor_register(struct executor *executor);
+
 /* Fail with EXIT_HANG, naming the transfer, when a step does not end for this long; 0, as at the
  * start: never.  Of devices that only enqueue: on the CPU world_watch() does it. */
 void executor_watch(struct executor *executor, int seconds);

@@ -141,6 +141,7 @@ int session_open(struct session **out, struct world *world, struct log *log, str
     s->config = *config;
     struct device_request request;
     struct mesh_options options = layout_comm(config);
+    world_watch(world, (int)config->run.hang_seconds);
     int rc = choose_device(s, &request, err);
     if (!rc)
         rc = world_agree(world, prepare(s, &request, use, err), err);
@@ -152,6 +153,8 @@ int session_open(struct session **out, struct world *world, struct log *log, str
         rc = mesh_attach(s->mesh, world, s->device, mem, &options, err);
     if (!rc)
         rc = world_agree(world, allocate(s, err), err);
+    if (!rc)
+        executor_register(s->executor);
     if (rc) {
         session_close(s);
         return -1;

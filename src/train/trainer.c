@@ -130,7 +130,6 @@ int trainer_open(struct trainer **trainer, struct session *session, struct error
     *t = (struct trainer){.s = session, .saved_step = -1, .lock = -1};
     snprintf(t->checkpoints, sizeof t->checkpoints, "%s/checkpoints", session->config.run.dir);
     stop_watch();
-    world_watch(session->world, (int)session->config.run.hang_seconds);
     if (begin(t, err)) {
         trainer_close(t);
         return -1;
