@@ -9,8 +9,11 @@
 #   jobs/llama8b_fsdp.sh ...                           the same here and now, under mpirun
 #
 # The job asks for whole nodes, and with them come their GPUs: no line names GPUs, so a cluster
-# without any takes the same script.  One rank is started per GPU; without GPUs one per core, 8 at
-# most.  --ntasks-per-node or TRIREME_RANKS (per node; outside Slurm, in all) says otherwise.
+# without any takes the same script.  Where nodes are shared, drop --exclusive and add
+# --gpus-per-node=N and --cpus-per-task=N.  Never --gpus-per-task or --gpu-bind=single: they hide a
+# rank's GPU from its neighbours, and transfers then go through the host (trireme doctor tells).
+# One rank is started per GPU; without GPUs one per core, 8 at most.  --ntasks-per-node or
+# TRIREME_RANKS (per node; outside Slurm, in all) says otherwise.
 #
 # Ten minutes before the time limit, on preemption, and on `scancel --signal=USR1 JOB` trireme
 # saves its state and ends with 75; the job then queues itself again and goes on from there.
