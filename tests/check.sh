@@ -124,7 +124,7 @@ unit_program() {
     done < <(grep -aE '^(ok|not ok|(# )?skipped:) ' "$log")
     if [ $code = 77 ] && [ $ended = 0 ]; then
         skip "$name" "$(tail -n 1 "$log")"
-    elif [ $code != 0 ] && [ $failed = "$failed_before" ]; then
+    elif [ $code != 0 ] && [ $code != 77 ] && [ $failed = "$failed_before" ]; then
         fail "$name" "$(why_ended $code $seconds)" "$log"
     elif [ "${planned:-0}" != $ended ] || [ $ended = 0 ]; then
         fail "$name" "$ended of ${planned:-0} tests ended" "$log"
