@@ -64,12 +64,13 @@ int command_plan(struct app *app, int argc, char **argv, struct error *err)
 {
     struct config config;
     struct report report;
-    double ranks, threads;
+    double ranks, nodes, threads;
     const char *json = arguments_option("--json", &argc, argv);
     const char *name = arguments_option("--machine", &argc, argv);
     const struct machine *machine = name ? named(name, err) : NULL;
     if ((name && !machine) ||
         arguments_number("--ranks", &argc, argv, 1, RANKS_MOST, &ranks, 1, err) ||
+        arguments_number("--nodes", &argc, argv, 1, RANKS_MOST, &nodes, 1, err) ||
         arguments_number("--threads", &argc, argv, 1, 1024, &threads, 0, err) ||
         arguments_config(&config, argc, argv, err))
         return -1;
@@ -78,7 +79,7 @@ int command_plan(struct app *app, int argc, char **argv, struct error *err)
     resolve_device(&config, machine);
     if (machine && config.device == CONFIG_DEVICE_CPU)
         return error_set(err, "--machine %s is a GPU, but device is cpu", name);
-    if (report_make(&report, &config, (int)ranks, (int)threads, err))
+    if (report_make(&report, &config, (int)ranks, (int)nodes, (int)threads, err))
         return -1;
     judge(&report, machine);
     report_print(&report, stdout);

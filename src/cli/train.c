@@ -17,7 +17,8 @@ static int write_plan(struct app *app, const struct session *session, struct err
     if (world_rank(app->world))
         return 0;
     config.device = session->device->kind == DEVICE_CUDA ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
-    if (report_make(&report, &config, world_size(app->world), session->device->threads, err))
+    if (report_make(&report, &config, world_size(app->world), world_nodes(app->world),
+                    session->device->threads, err))
         return -1;
     snprintf(path, sizeof path, "%s/plan.json", session->config.run.dir);
     struct js *js = report_json(&report);

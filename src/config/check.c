@@ -63,6 +63,11 @@ static int finish_data(struct config *config, struct error *err)
     return 0;
 }
 
+static int is_hybrid(const struct config_parallel *p)
+{
+    return p->strategy == STRATEGY_HYBRID_SHARD || p->strategy == STRATEGY_HYBRID_SHARD_ZERO2;
+}
+
 static int finish_parallel(struct config_parallel *p, struct error *err)
 {
     if (p->strategy == STRATEGY_NO_SHARD && p->shard > 1)
@@ -70,14 +75,14 @@ static int finish_parallel(struct config_parallel *p, struct error *err)
                          "parallel.shard is %lld, but parallel.strategy NO_SHARD keeps whole "
                          "copies; set parallel.replicate instead, or FULL_SHARD",
                          (long long)p->shard);
-    if (p->strategy == STRATEGY_FULL_SHARD && p->replicate > 1)
+    if (p->strategy != STRATEGY_NO_SHARD && !is_hybrid(p) && p->replicate > 1)
         return error_set(err,
-                         "parallel.replicate is %lld, but several copies of a sharded model "
-                         "(HYBRID_SHARD) are not in this version of trireme; leave it at 1",
+                         "parallel.replicate is %lld, but with this parallel.strategy all ranks "
+                         "share one copy; several sharded copies are HYBRID_SHARD",
                          (long long)p->replicate);
     if (p->strategy == STRATEGY_NO_SHARD)
         p->shard = 1;
-    else
+    else if (!is_hybrid(p))
         p->replicate = 1;
     return 0;
 }
@@ -85,17 +90,19 @@ static int finish_parallel(struct config_parallel *p, struct error *err)
 /* What would have no effect is not accepted. */
 static int check_comm(const struct config *config, struct error *err)
 {
-    int reduces = config->parallel.strategy == STRATEGY_FULL_SHARD;
+    enum config_strategy strategy = config->parallel.strategy;
+    int reduces = strategy != STRATEGY_NO_SHARD;
+    int one_copy = reduces && !is_hybrid(&config->parallel);
     if (config->comm.reduce == CONFIG_REDUCE_BF16 && config->device == CONFIG_DEVICE_CPU)
         return error_set(err, "comm.reduce bf16 is between GPUs, but device is cpu; leave it at "
                               "fp32");
     if (config->comm.reduce == CONFIG_REDUCE_BF16 && !reduces)
         return error_set(err, "comm.reduce bf16 is of gradients on their way to shards, but "
                               "parallel.strategy is NO_SHARD; leave it at fp32");
-    if (config->comm.inter_node == CONFIG_INTER_NODE_MPI && reduces &&
+    if (config->comm.inter_node == CONFIG_INTER_NODE_MPI && one_copy &&
         config->device != CONFIG_DEVICE_CPU)
         return error_set(err, "comm.inter_node mpi is for sums over copies of the model, and "
-                              "parallel.strategy FULL_SHARD has one copy; leave it at nccl");
+                              "with this parallel.strategy there is one copy; leave it at nccl");
     return 0;
 }
 

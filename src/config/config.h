@@ -19,8 +19,16 @@ enum config_precision { PRECISION_FP32, PRECISION_BF16 };
 enum config_recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 enum config_rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LLAMA3 };
 enum config_schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };
-enum config_strategy { STRATEGY_NO_SHARD, STRATEGY_FULL_SHARD };
-enum config_prefetch { PREFETCH_NONE, PREFETCH_BACKWARD_PRE };
+enum config_strategy {
+    STRATEGY_NO_SHARD,
+    STRATEGY_SHARD_OPTIM,
+    STRATEGY_SHARD_GRAD_OP,
+    STRATEGY_FULL_SHARD,
+    STRATEGY_HYBRID_SHARD,
+    STRATEGY_HYBRID_SHARD_ZERO2
+};
+enum config_accumulate { ACCUMULATE_SHARD, ACCUMULATE_LOCAL };
+enum config_prefetch { PREFETCH_NONE, PREFETCH_BACKWARD_PRE, PREFETCH_BACKWARD_POST };
 enum config_reduce { CONFIG_REDUCE_FP32, CONFIG_REDUCE_BF16 };
 enum config_inter_node { CONFIG_INTER_NODE_NCCL, CONFIG_INTER_NODE_MPI };
 enum config_decay { DECAY_MATRICES, DECAY_ALL };
@@ -56,6 +64,9 @@ struct config_parallel {
     int64_t shard, replicate, tensor, pipeline; /* degrees; 0: what is left */
     enum config_prefetch backward_prefetch;
     int forward_prefetch;
+    int64_t prefetch_units; /* how far ahead both look */
+    enum config_accumulate accumulate;
+    int64_t reduce_bucket_bytes;
 };
 
 /* Between GPUs. */
@@ -102,6 +113,9 @@ int config_load(struct config *config, const char *path, const char *const *over
 
 /* Set one key from text, as an override does, without the final check. */
 int config_set(struct config *config, const char *key, const char *value, struct error *err);
+
+/* The value of a key as text, in buffer of CONFIG_TEXT bytes; "" where there is no such key. */
+const char *config_value(const struct config *config, const char *key, char *buffer);
 
 /* Print every key with type, default, range or choices and help.  format: CONFIG_TEXT_TABLE for
  * people, CONFIG_MAN for the man page's body. */

@@ -52,19 +52,19 @@ static const struct choice decays[] = {
 };
 
 static const struct choice strategies[] = {
-    {"NO_SHARD", STRATEGY_NO_SHARD, "ddp|stage0|zero0"},
-    {"FULL_SHARD", STRATEGY_FULL_SHARD, "fsdp|stage3|zero3"},
-    {"SHARD_OPTIM", CHOICE_LATER, "stage1|zero1"},
-    {"SHARD_GRAD_OP", CHOICE_LATER, "stage2|zero2"},
-    {"HYBRID_SHARD", CHOICE_LATER, "hsdp|mics"},
-    {"HYBRID_SHARD_ZERO2", CHOICE_LATER},
+    {"NO_SHARD", STRATEGY_NO_SHARD, "ddp|stage0|zero0|0"},
+    {"SHARD_OPTIM", STRATEGY_SHARD_OPTIM, "stage1|zero1|1"},
+    {"SHARD_GRAD_OP", STRATEGY_SHARD_GRAD_OP, "stage2|zero2|2"},
+    {"FULL_SHARD", STRATEGY_FULL_SHARD, "fsdp|stage3|zero3|3"},
+    {"HYBRID_SHARD", STRATEGY_HYBRID_SHARD, "hsdp|mics"},
+    {"HYBRID_SHARD_ZERO2", STRATEGY_HYBRID_SHARD_ZERO2},
     {0},
 };
 
 static const struct choice prefetches[] = {
     {"none", PREFETCH_NONE, "NO_PREFETCH"},
     {"BACKWARD_PRE", PREFETCH_BACKWARD_PRE},
-    {"BACKWARD_POST", CHOICE_LATER},
+    {"BACKWARD_POST", PREFETCH_BACKWARD_POST},
     {0},
 };
 
@@ -77,6 +77,12 @@ static const struct choice reduces[] = {
 static const struct choice inter_nodes[] = {
     {"nccl", CONFIG_INTER_NODE_NCCL},
     {"mpi", CONFIG_INTER_NODE_MPI},
+    {0},
+};
+
+static const struct choice accumulates[] = {
+    {"shard", ACCUMULATE_SHARD},
+    {"local", ACCUMULATE_LOCAL, "no_sync"},
     {0},
 };
 
@@ -179,12 +185,15 @@ const struct key config_keys[] = {
      .help = "global batches of data.valid per evaluation; 0: all of it"},
 
     {"parallel.strategy", CHOICE, FIELD(parallel.strategy), "FULL_SHARD", .choices = strategies,
-     .help = "what a rank keeps: NO_SHARD all of the model, FULL_SHARD 1/shard of parameters, "
-             "gradients and optimizer state"},
+     .help = "what a rank keeps 1/shard of: NO_SHARD nothing, SHARD_OPTIM the optimizer's state, "
+             "SHARD_GRAD_OP gradients too, FULL_SHARD parameters too; HYBRID_SHARD and "
+             "HYBRID_SHARD_ZERO2 are FULL_SHARD and SHARD_GRAD_OP within a node, copied across "
+             "nodes"},
     {"parallel.shard", INT, FIELD(parallel.shard), "0", 0, 1 << 20,
-     .help = "ranks that share one copy of the model; 0: all that are left (1 with NO_SHARD)"},
+     .help = "ranks that share one copy of the model; 0: all that are left (1 with NO_SHARD, those "
+             "of a node with HYBRID_SHARD)"},
     {"parallel.replicate", INT, FIELD(parallel.replicate), "0", 0, 1 << 20,
-     .help = "copies of the model; 0: all ranks that are left (1 with FULL_SHARD)"},
+     .help = "copies of the model; 0: all ranks that are left (1 where all share one copy)"},
     {"parallel.tensor", INT, FIELD(parallel.tensor), "1", 1, 1, .later = "tensor parallelism",
      .help = "ranks that split each matrix"},
     {"parallel.pipeline", INT, FIELD(parallel.pipeline), "1", 1, 1, .later = "pipeline parallelism",
@@ -192,7 +201,8 @@ const struct key config_keys[] = {
     {"parallel.backward_prefetch", CHOICE, FIELD(parallel.backward_prefetch), "BACKWARD_PRE",
      .choices = prefetches,
      .help = "when backward gathers the next unit's parameters: BACKWARD_PRE before the "
-             "current unit's gradients are reduced, none when they are needed"},
+             "current unit's gradients are reduced, BACKWARD_POST after, none when they are "
+             "needed"},
     {"parallel.forward_prefetch", BOOL, FIELD(parallel.forward_prefetch), "true",
      .help = "gather the next unit's parameters while the current one is computed in forward"},
 
@@ -206,6 +216,16 @@ const struct key config_keys[] = {
     {"comm.share_gpu", BOOL, FIELD(comm.share_gpu), "false",
      .help = "let several ranks of a node use one GPU, turn by turn, to try layouts on few GPUs; "
              "otherwise fewer GPUs than ranks are an error"},
+
+    {"parallel.prefetch_units", INT, FIELD(parallel.prefetch_units), "1", 1, 1024,
+     .help = "units whose parameters are gathered ahead of need, at most (limit_all_gathers)"},
+    {"parallel.accumulate", CHOICE, FIELD(parallel.accumulate), "shard", .choices = accumulates,
+     .help = "gradients of several micro-batches: shard reduces each to the ranks' shards, local "
+             "keeps them whole and reduces once, which takes more memory and less communication"},
+    {"parallel.reduce_bucket_bytes", INT, FIELD(parallel.reduce_bucket_bytes), "33554432", 0,
+     INT64_C(1) << 40,
+     .help = "bytes of gradients that copies of a whole model sum in one transfer, at least; 0: "
+             "each unit by itself"},
 
     {"checkpoint.every", INT, FIELD(checkpoint.every), "0", 0, INT64_C(1000000000000),
      .help = "steps between checkpoints; 0: only at the end and on a signal"},

@@ -134,12 +134,12 @@ static void verify(struct making *m)
     report->verified = !rc;
 }
 
-int report_make(struct report *report, const struct config *config, int ranks, int threads,
-                struct error *err)
+int report_make(struct report *report, const struct config *config, int ranks, int nodes,
+                int threads, struct error *err)
 {
     *report = (struct report){.config = *config, .ranks = ranks};
     struct making m = {.report = report};
-    if (layout_resolve(&report->layout, config, ranks, err))
+    if (layout_resolve(&report->layout, config, ranks, ranks % nodes ? 0 : ranks / nodes, err))
         return -1;
     report->rank = array_make((size_t)ranks, sizeof *report->rank);
     m.program = array_make((size_t)ranks, sizeof *m.program);

@@ -34,12 +34,13 @@ struct report {
     struct error verdict;
 };
 
-/* Compile and check the programs of `ranks` ranks; threads is what a rank would have (it
- * sizes scratch).  config->device cuda is planned without a GPU; auto is taken for cpu.  Not
- * collective.  A program that does not pass is a report, not a failure. Returns 0 and a report for
- * report_free(), or -1 with err set. */
-int report_make(struct report *report, const struct config *config, int ranks, int threads,
-                struct error *err);
+/* Compile and check the programs of `ranks` ranks on `nodes` nodes; threads is what a rank would
+ * have (it sizes scratch).  config->device cuda is planned without a GPU; auto is taken for cpu.
+ * Not collective.  A program that does not pass is a report, not a failure. Returns 0 and a report
+ * for report_free(), or -1 with err set. */
+int report_make(struct report *report, const struct config *config, int ranks, int nodes,
+                int threads, struct error *err);
+
 /* Compare with the memory of a GPU, named as people will read it. */
 void report_judge(struct report *report, const char *name, size_t memory_bytes);
 

@@ -6,28 +6,70 @@ static int64_t ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* NO_SHARD keeps copies, FULL_SHARD one copy in shards: what is left goes to that axis. */
-static struct mesh_shape wanted(const struct config_parallel *p)
+/* The strategies: what is whole, and which axis takes the ranks that are left. */
+static const struct {
+    enum whole_params params;
+    enum whole_grads grads;
+    int hybrid;
+} strategies[] = {
+    [STRATEGY_NO_SHARD] = {PARAMS_ALWAYS, GRADS_ALWAYS, 0},
+    [STRATEGY_SHARD_OPTIM] = {PARAMS_STEP, GRADS_ALWAYS, 0},
+    [STRATEGY_SHARD_GRAD_OP] = {PARAMS_STEP, GRADS_MICRO, 0},
+    [STRATEGY_FULL_SHARD] = {PARAMS_USE, GRADS_MICRO, 0},
+    [STRATEGY_HYBRID_SHARD] = {PARAMS_USE, GRADS_MICRO, 1},
+    [STRATEGY_HYBRID_SHARD_ZERO2] = {PARAMS_STEP, GRADS_MICRO, 1},
+};
+
+static struct strategy strategy_of(const struct config_parallel *p)
 {
-    struct mesh_shape shape = {{1, 1, 1, 1}};
-    int shards = p->strategy == STRATEGY_FULL_SHARD;
-    shape.degree[MESH_PIPELINE] = p->pipeline ? (int)p->pipeline : 1;
-    shape.degree[MESH_TENSOR] = p->tensor ? (int)p->tensor : 1;
-    shape.degree[MESH_SHARD] = shards ? (int)p->shard : 1;
-    shape.degree[MESH_REPLICATE] = shards ? 1 : (int)p->replicate;
-    return shape;
+    return (struct strategy){
+        .params = strategies[p->strategy].params,
+        .grads = strategies[p->strategy].grads,
+        .accumulate_local = p->accumulate == ACCUMULATE_LOCAL,
+        .bucket_bytes = (size_t)p->reduce_bucket_bytes,
+    };
 }
 
-int layout_resolve(struct layout *layout, const struct config *config, int ranks, struct error *err)
+/* What a hybrid leaves open: a copy per node, unless one of both degrees was named. */
+static int hybrid_shard(const struct config_parallel *p, int ranks, int per_node, struct error *err)
 {
+    if (p->shard || p->replicate)
+        return (int)p->shard;
+    if (per_node > 0 && ranks % per_node == 0)
+        return per_node;
+    error_set(err,
+              "parallel: a copy of the model per node needs as many ranks on every node; name "
+              "parallel.shard, a divisor of the %d ranks",
+              ranks);
+    return -1;
+}
+
+static int wanted(struct mesh_shape *shape, const struct config_parallel *p, int ranks,
+                  int per_node, struct error *err)
+{
+    *shape = (struct mesh_shape){{1, 1, 1, 1}};
+    int hybrid = strategies[p->strategy].hybrid;
+    shape->degree[MESH_PIPELINE] = p->pipeline ? (int)p->pipeline : 1;
+    shape->degree[MESH_TENSOR] = p->tensor ? (int)p->tensor : 1;
+    shape->degree[MESH_SHARD] = hybrid ? hybrid_shard(p, ranks, per_node, err) : (int)p->shard;
+    shape->degree[MESH_REPLICATE] = (int)p->replicate;
+    return shape->degree[MESH_SHARD] < 0 ? -1 : 0;
+}
+
+int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,
+                   struct error *err)
+{
+    const struct config_parallel *p = &config->parallel;
+    int ahead = (int)p->prefetch_units;
     *layout = (struct layout){
-        .shape = wanted(&config->parallel),
+        .strategy = strategy_of(p),
         .global_batch = config->train.global_batch,
         .dtype = config->precision == PRECISION_BF16 ? DTYPE_BF16 : DTYPE_F32,
-        .prefetch_forward = config->parallel.forward_prefetch,
-        .prefetch_backward = config->parallel.backward_prefetch == PREFETCH_BACKWARD_PRE,
+        .prefetch_forward = p->forward_prefetch ? ahead : 0,
+        .prefetch_backward = p->backward_prefetch == PREFETCH_NONE ? 0 : ahead,
+        .prefetch_late = p->backward_prefetch == PREFETCH_BACKWARD_POST,
     };
-    if (mesh_resolve(&layout->shape, ranks, err))
+    if (wanted(&layout->shape, p, ranks, per_node, err) || mesh_resolve(&layout->shape, ranks, err))
         return -1;
     layout->data_ranks = layout->shape.degree[MESH_REPLICATE] * layout->shape.degree[MESH_SHARD];
     int64_t each = ceil_div(layout->global_batch, layout->data_ranks);
@@ -53,12 +95,14 @@ struct program_request layout_program(const struct layout *layout, enum program_
 {
     return (struct program_request){
         .kind = kind,
+        .strategy = layout->strategy,
         .shape = layout->shape,
         .coord = mesh_place(&layout->shape, rank),
         .training = training,
         .micros = kind == PROGRAM_TRAIN ? layout->micros : 1,
         .prefetch_forward = layout->prefetch_forward,
         .prefetch_backward = layout->prefetch_backward,
+        .prefetch_late = layout->prefetch_late,
     };
 }
 

@@ -9,17 +9,19 @@
 
 struct layout {
     struct mesh_shape shape;
+    struct strategy strategy;
     int data_ranks;      /* replicate x shard */
     int64_t micro_batch; /* sequences a rank computes at once */
     int micros;          /* micro-batches a step */
     int64_t global_batch;
     enum dtype dtype;
-    int prefetch_forward, prefetch_backward;
+    int prefetch_forward, prefetch_backward, prefetch_late;
 };
 
-/* Returns 0, or -1 with err set (degrees that do not multiply to ranks).  A global batch that
+/* per_node: ranks on every node, 0 where nodes differ: what HYBRID_SHARD shards over by default.
+ * Returns 0, or -1 with err set (degrees that do not multiply to ranks).  A global batch that
  * ranks and micro-batches do not divide is filled up with masked sequences. */
-int layout_resolve(struct layout *layout, const struct config *config, int ranks,
+int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,
                    struct error *err);
 
 /* What to compile for it. */

@@ -120,11 +120,20 @@ static int choose_device(struct session *s, struct device_request *request, stru
     return gpu_choose(s->world, s->config.comm.share_gpu, &request->index, err);
 }
 
-/* What one rank can do by itself, up to the mesh. */
-static int prepare(struct session *s, const struct device_request *request, enum session_use use,
-                   struct error *err)
+/* Ranks on every node; 0 where nodes have different numbers.  Collective. */
+static int ranks_per_node(struct world *world)
 {
-    if (layout_resolve(&s->layout, &s->config, world_size(s->world), err) ||
+    double least = world_local_size(world), most = least;
+    world_all_reduce(world, &least, 1, WORLD_MIN);
+    world_all_reduce(world, &most, 1, WORLD_MAX);
+    return least == most ? (int)least : 0;
+}
+
+/* What one rank can do by itself, up to the mesh. */
+static int prepare(struct session *s, const struct device_request *request, int per_node,
+                   enum session_use use, struct error *err)
+{
+    if (layout_resolve(&s->layout, &s->config, world_size(s->world), per_node, err) ||
         device_open(&s->device, request, err) || model_create(&s->model, &s->config.model, err))
         return -1;
     s->data_rank = layout_data_rank(&s->layout, mesh_place(&s->layout.shape, world_rank(s->world)));
@@ -141,9 +150,9 @@ int session_open(struct session **out, struct world *world, struct log *log, str
     s->config = *config;
     struct device_request request;
     struct mesh_options options = layout_comm(config);
-    int rc = choose_device(s, &request, err);
+    int rc = choose_device(s, &request, err), per_node = ranks_per_node(world);
     if (!rc)
-        rc = world_agree(world, prepare(s, &request, use, err), err);
+        rc = world_agree(world, prepare(s, &request, per_node, use, err), err);
     if (!rc)
         rc = mesh_create(&s->mesh, world, s->layout.shape, err);
     if (!rc)

@@ -330,7 +330,7 @@ static void introduce(const struct trainer *t)
     size_t bytes = 0;
     for (int pool = 0; pool < POOL_COUNT; pool++)
         bytes += s->mem->now_bytes[pool];
-    char place[160];
+    char place[160], strategy[CONFIG_TEXT];
     if (s->device->kind == DEVICE_CPU)
         snprintf(place, sizeof place, "%d thread%s each", s->device->threads,
                  s->device->threads > 1 ? "s" : "");
@@ -339,8 +339,8 @@ static void introduce(const struct trainer *t)
     log_info(s->log,
              "%.1f M parameters, %s, %s, %d rank%s on %d node%s, %s, %.1f MiB planned per rank",
              (double)model_params(s->model) / 1e6, dtype_name(s->layout.dtype),
-             s->config.parallel.strategy == STRATEGY_FULL_SHARD ? "FULL_SHARD" : "NO_SHARD",
-             world_size(s->world), world_size(s->world) > 1 ? "s" : "", world_nodes(s->world),
+             config_value(&s->config, "parallel.strategy", strategy), world_size(s->world),
+             world_size(s->world) > 1 ? "s" : "", world_nodes(s->world),
              world_nodes(s->world) > 1 ? "s" : "", place, (double)bytes / (1 << 20));
 }
 

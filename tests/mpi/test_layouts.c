@@ -57,20 +57,45 @@ static void reference_of(struct layouts *l, const char *settings, int masked,
     CHECK(&l->c, reference->loss[TRAINING_STEPS - 1] < reference->loss[0] - 0.5);
 }
 
-static const char *const strategies[] = {"parallel.strategy=NO_SHARD ",
-                                         "parallel.strategy=FULL_SHARD "};
+static const char *const strategies[] = {
+    "parallel.strategy=NO_SHARD ",
+    "parallel.strategy=FULL_SHARD ",
+    "parallel.strategy=SHARD_OPTIM ",
+    "parallel.strategy=SHARD_GRAD_OP ",
+    "parallel.strategy=NO_SHARD parallel.reduce_bucket_bytes=0 ",
+    "parallel.strategy=SHARD_OPTIM parallel.accumulate=local parallel.prefetch_units=3 ",
+    "parallel.strategy=SHARD_GRAD_OP parallel.accumulate=local parallel.backward_prefetch=none ",
+    "parallel.strategy=FULL_SHARD parallel.accumulate=local "
+    "parallel.backward_prefetch=BACKWARD_POST ",
+    "parallel.strategy=HYBRID_SHARD parallel.shard=%d ",
+    "parallel.strategy=HYBRID_SHARD_ZERO2 parallel.shard=%d ",
+    "parallel.strategy=HYBRID_SHARD parallel.shard=%d parallel.accumulate=local "
+    "parallel.prefetch_units=2 ",
+};
+
+enum { STRATEGIES = sizeof strategies / sizeof strategies[0] };
+
+/* Strategy i, whose shards are of two ranks where that leaves more than one copy. */
+static const char *strategy(const struct layouts *l, int i, char text[256])
+{
+    int ranks = world_size(l->c.world);
+    snprintf(text, 256, strategies[i], ranks % 2 ? ranks : 2);
+    return text;
+}
 
 /* Each strategy with one micro-batch and with at least three; each twice. */
 static void test_layouts(struct layouts *l, const char *more)
 {
     struct trained reference = {0}, once = {0}, again = {0};
-    char text[512];
+    char text[512], how[256];
     int64_t each = 12 / world_size(l->c.world);
     snprintf(text, sizeof text, "train.global_batch=12 %s", more);
     reference_of(l, text, 0, &reference);
-    for (int i = 0; i < 4; i++) {
-        snprintf(text, sizeof text, "train.global_batch=12 %s%s", strategies[i % 2], more);
-        struct config config = config_of(text, i / 2 && each > 3 ? each / 3 : i / 2 ? 1 : each);
+    for (int i = 0; i < 2 * STRATEGIES; i++) {
+        int several = i >= STRATEGIES;
+        snprintf(text, sizeof text, "train.global_batch=12 %s%s", strategy(l, i % STRATEGIES, how),
+                 more);
+        struct config config = config_of(text, !several ? each : each > 3 ? each / 3 : 1);
         check_against(l, &config, 0, &reference, &once);
         check_against(l, &config, 0, &reference, &again);
         CHECK(&l->c, !memcmp(&once, &again, sizeof once));
@@ -80,7 +105,7 @@ static void test_layouts(struct layouts *l, const char *more)
 /* Gathering ahead changes when, not what. */
 static void test_prefetch(struct layouts *l)
 {
-    struct trained with = {0}, without = {0};
+    struct trained with = {0}, without = {0}, late = {0};
     struct training how = {.tokens = l->tokens, .to = TRAINING_STEPS};
     struct config config = config_of("train.global_batch=8 parallel.strategy=FULL_SHARD", 1);
     training_run(&l->c, &config, &how, &with);
@@ -88,6 +113,10 @@ static void test_prefetch(struct layouts *l)
     config.parallel.backward_prefetch = PREFETCH_NONE;
     training_run(&l->c, &config, &how, &without);
     CHECK(&l->c, !memcmp(&with, &without, sizeof with));
+    config.parallel.prefetch_units = 2;
+    config.parallel.backward_prefetch = PREFETCH_BACKWARD_POST;
+    training_run(&l->c, &config, &how, &late);
+    CHECK(&l->c, !memcmp(&with, &late, sizeof with));
 }
 
 /* Computing activations again changes no bit, in any layout. */

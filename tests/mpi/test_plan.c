@@ -86,7 +86,7 @@ static struct js *line_of(struct planning *p, struct session *s, const char *gpu
     struct error err = {0};
     struct metrics metrics;
     snprintf(path, sizeof path, "%s/metrics.jsonl", p->dir);
-    snprintf(s->device->gpu, sizeof s->device->gpu, "%s", gpu);
+    s->device->name = gpu;
     CHECK(&p->c, !metrics_open(&metrics, s, path, 0, &err));
     metrics_write(&metrics, step);
     metrics_close(&metrics);
@@ -121,7 +121,7 @@ static void check_config(struct planning *p, const char *settings)
     struct log log = {.level = LOG_ERROR, .rank = world_rank(p->c.world)};
     struct config config = rig_config(settings);
     int ranks = world_size(p->c.world);
-    CHECK(&p->c, !report_make(&report, &config, ranks, 1, &err));
+    CHECK(&p->c, !report_make(&report, &config, ranks, 1, 1, &err));
     CHECK(&p->c, report.verified);
     CHECK(&p->c, !session_open(&s, p->c.world, &log, &p->c.mem, &config, SESSION_TRAIN, &err));
     if (err.text[0])
@@ -152,13 +152,22 @@ static void check_all(struct planning *p)
 {
     char text[512];
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
-        for (int k = 0; k < 16; k++) {
+        for (int k = 0; k < 24; k++) {
             static const char *const recompute[] = {"none", "selective", "full", "full"};
+            static const char *const strategies[] = {"NO_SHARD",     "FULL_SHARD",
+                                                     "SHARD_OPTIM",  "SHARD_GRAD_OP",
+                                                     "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"};
+            int strategy = (k + k / 6) % 6, ranks = world_size(p->c.world);
             snprintf(text, sizeof text,
                      "%s run.threads=1 parallel.strategy=%s precision=%s train.micro_batch=%d "
-                     "parallel.forward_prefetch=%s recompute=%s",
-                     models[i], k & 1 ? "FULL_SHARD" : "NO_SHARD", k & 2 ? "bf16" : "fp32",
-                     k & 4 ? 1 : 0, k & 8 ? "true" : "false", recompute[(k + k / 4) % 4]);
+                     "parallel.forward_prefetch=%s recompute=%s parallel.shard=%d "
+                     "parallel.accumulate=%s",
+                     models[i], strategies[strategy], k & 2 ? "bf16" : "fp32", k & 4 ? 1 : 0,
+                     k & 8 ? "true" : "false", recompute[(k + k / 4) % 4],
+                     strategy < 4 ? 0
+                     : ranks % 2  ? ranks
+                                  : 2,
+                     k % 3 ? "shard" : "local");
             check_config(p, text);
         }
     snprintf(text, sizeof text, "%s data.valid=%s run.threads=1", models[0], p->tokens);

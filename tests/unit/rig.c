@@ -65,7 +65,7 @@ struct session *rig_open(struct mem *mem, const struct config *config, const cha
     s->mem = mem;
     must(device_open(&s->device, &device, &err), &err);
     must(model_create(&s->model, &config->model, &err), &err);
-    must(layout_resolve(&s->layout, config, 1, &err), &err);
+    must(layout_resolve(&s->layout, config, 1, 1, &err), &err);
     struct units_request units = layout_units(&s->layout, config);
     units.with_logits = with_logits;
     must(units_create(&s->units, s->model, &units, s->device, &err), &err);
@@ -166,7 +166,7 @@ void fleet_open(struct fleet *fleet, const struct config *config, int ranks, enu
     struct error err = {0};
     struct device_request device = {.kind = DEVICE_CPU, .threads = 1};
     *fleet = (struct fleet){.ranks = ranks};
-    must(layout_resolve(&fleet->layout, config, ranks, &err), &err);
+    must(layout_resolve(&fleet->layout, config, ranks, ranks, &err), &err);
     must(device_open(&fleet->device, &device, &err), &err);
     must(model_create(&fleet->model, &config->model, &err), &err);
     struct units_request units = layout_units(&fleet->layout, config);

@@ -71,7 +71,7 @@ static struct report plan_8b(const char *settings)
              "model.preset=llama3-8b precision=bf16 train.global_batch=1 device=%s %s",
              built_with_cuda() ? "cuda" : "cpu", settings);
     struct config config = rig_config(text);
-    if (report_make(&report, &config, 1, 1, &err))
+    if (report_make(&report, &config, 1, 1, 1, &err))
         fail_msg("%s", err.text);
     assert_true(report.verified);
     assert_int_equal(report.on_gpu, built_with_cuda());
