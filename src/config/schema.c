@@ -205,6 +205,15 @@ const struct key config_keys[] = {
              "needed"},
     {"parallel.forward_prefetch", BOOL, FIELD(parallel.forward_prefetch), "true",
      .help = "gather the next unit's parameters while the current one is computed in forward"},
+    {"parallel.prefetch_units", INT, FIELD(parallel.prefetch_units), "1", 1, 1024,
+     .help = "units whose parameters are gathered ahead of need, at most (limit_all_gathers)"},
+    {"parallel.accumulate", CHOICE, FIELD(parallel.accumulate), "shard", .choices = accumulates,
+     .help = "gradients of several micro-batches: shard reduces each to the ranks' shards, local "
+             "keeps them whole and reduces once, which takes more memory and less communication"},
+    {"parallel.reduce_bucket_bytes", INT, FIELD(parallel.reduce_bucket_bytes), "33554432", 0,
+     INT64_C(1) << 40,
+     .help = "bytes of gradients that copies of a whole model sum in one transfer, at least; 0: "
+             "each unit by itself"},
 
     {"comm.reduce", CHOICE, FIELD(comm.reduce), "fp32", .choices = reduces,
      .help = "format in which gradients travel between GPUs to the ranks that keep their shards; "
@@ -216,16 +225,6 @@ const struct key config_keys[] = {
     {"comm.share_gpu", BOOL, FIELD(comm.share_gpu), "false",
      .help = "let several ranks of a node use one GPU, turn by turn, to try layouts on few GPUs; "
              "otherwise fewer GPUs than ranks are an error"},
-
-    {"parallel.prefetch_units", INT, FIELD(parallel.prefetch_units), "1", 1, 1024,
-     .help = "units whose parameters are gathered ahead of need, at most (limit_all_gathers)"},
-    {"parallel.accumulate", CHOICE, FIELD(parallel.accumulate), "shard", .choices = accumulates,
-     .help = "gradients of several micro-batches: shard reduces each to the ranks' shards, local "
-             "keeps them whole and reduces once, which takes more memory and less communication"},
-    {"parallel.reduce_bucket_bytes", INT, FIELD(parallel.reduce_bucket_bytes), "33554432", 0,
-     INT64_C(1) << 40,
-     .help = "bytes of gradients that copies of a whole model sum in one transfer, at least; 0: "
-             "each unit by itself"},
 
     {"checkpoint.every", INT, FIELD(checkpoint.every), "0", 0, INT64_C(1000000000000),
      .help = "steps between checkpoints; 0: only at the end and on a signal"},
