@@ -106,6 +106,21 @@ static int check_comm(const struct config *config, struct error *err)
     return 0;
 }
 
+/* What would have no effect is not accepted; a default is not a wish. */
+static int check_optimizer(const struct config_train *t, struct error *err)
+{
+    if (t->optimizer == OPTIMIZER_ADAMW && t->momentum != 0.9)
+        return error_set(err,
+                         "train.momentum is %g, but it is of train.optimizer sgd; adamw has "
+                         "train.beta1",
+                         t->momentum);
+    if (t->optimizer == OPTIMIZER_SGD && (t->beta1 != 0.9 || t->beta2 != 0.95 || t->eps != 1e-8))
+        return error_set(err,
+                         "train.beta1, train.beta2 and train.eps are of train.optimizer adamw; "
+                         "sgd has train.momentum");
+    return 0;
+}
+
 static int check_train(const struct config *config, struct error *err)
 {
     const struct config_train *t = &config->train;
@@ -114,7 +129,7 @@ static int check_train(const struct config *config, struct error *err)
     if (t->eval_every && !config->data.valid[0])
         return error_set(err, "train.eval_every is %lld, but data.valid names no file",
                          (long long)t->eval_every);
-    return 0;
+    return check_optimizer(t, err);
 }
 
 int config_finish(struct config *config, struct error *err)

@@ -31,6 +31,7 @@ enum config_accumulate { ACCUMULATE_SHARD, ACCUMULATE_LOCAL };
 enum config_prefetch { PREFETCH_NONE, PREFETCH_BACKWARD_PRE, PREFETCH_BACKWARD_POST };
 enum config_reduce { CONFIG_REDUCE_FP32, CONFIG_REDUCE_BF16 };
 enum config_inter_node { CONFIG_INTER_NODE_NCCL, CONFIG_INTER_NODE_MPI };
+enum config_optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum config_decay { DECAY_MATRICES, DECAY_ALL };
 
 struct config_model {
@@ -54,9 +55,11 @@ struct config_train {
     double lr, min_lr;                        /* schedules end at min_lr */
     enum config_schedule schedule;
     int64_t warmup_steps;
-    double weight_decay, beta1, beta2, eps, clip; /* clip 0: no clipping */
-    enum config_decay decay;                      /* which parameters decay */
-    int64_t eval_every, eval_batches;             /* 0: never; 0: the whole file */
+    enum config_optimizer optimizer;
+    double weight_decay, beta1, beta2, eps, momentum;
+    double clip;                      /* 0: no clipping */
+    enum config_decay decay;          /* which parameters decay */
+    int64_t eval_every, eval_batches; /* 0: never; 0: the whole file */
 };
 
 struct config_parallel {

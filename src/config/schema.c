@@ -45,6 +45,13 @@ static const struct choice schedules[] = {
     {0},
 };
 
+static const struct choice optimizers[] = {
+    {"adamw", OPTIMIZER_ADAMW},
+    {"sgd", OPTIMIZER_SGD},
+    {"adam", CHOICE_LATER},
+    {0},
+};
+
 static const struct choice decays[] = {
     {"matrices", DECAY_MATRICES},
     {"all", DECAY_ALL},
@@ -167,8 +174,12 @@ const struct key config_keys[] = {
      .help = "learning rate after warm-up"},
     {"train.warmup_steps", INT, FIELD(train.warmup_steps), "0", 0, INT64_C(1000000000000),
      .help = "steps in which the learning rate rises linearly to lr; may be more than steps"},
+    {"train.optimizer", CHOICE, FIELD(train.optimizer), "adamw", .choices = optimizers,
+     .help = "rule of the update: adamw keeps two moments per parameter; sgd is plain descent "
+             "with momentum, and keeps one"},
     {"train.weight_decay", REAL, FIELD(train.weight_decay), "0.1", .least = 0, .most = 100,
-     .help = "decoupled weight decay of AdamW"},
+     .help = "weight decay: of adamw decoupled from the gradient; of sgd, times the parameter, "
+             "added to the clipped gradient"},
     {"train.decay", CHOICE, FIELD(train.decay), "matrices", .choices = decays,
      .help = "parameters that decay: matrices leaves norm weights alone"},
     {"train.beta1", REAL, FIELD(train.beta1), "0.9", .least = 0, .most = 0.999999,
@@ -177,6 +188,8 @@ const struct key config_keys[] = {
      .help = "decay rate of AdamW's mean of squared gradients"},
     {"train.eps", REAL, FIELD(train.eps), "1e-08", .least = 1e-30, .most = 1,
      .help = "added to the root in AdamW's denominator"},
+    {"train.momentum", REAL, FIELD(train.momentum), "0.9", .least = 0, .most = 0.999999,
+     .help = "share of the step before in a step of sgd"},
     {"train.clip", REAL, FIELD(train.clip), "1", .least = 0, .most = 1e30,
      .help = "largest norm of the whole gradient, above which it is scaled down; 0: no limit"},
     {"train.eval_every", INT, FIELD(train.eval_every), "0", 0, INT64_C(1000000000000),

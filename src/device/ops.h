@@ -70,6 +70,10 @@ struct adamw {
     float bias1, bias2; /* 1 - beta1^t and 1 - beta2^t at this step t >= 1 */
 };
 
+struct sgd {
+    float lr, momentum, weight_decay;
+};
+
 struct device_ops {
     const char *name; /* of the instruction set or chip */
 
@@ -158,6 +162,11 @@ struct device_ops {
      * p, m, v, g fp32 [elems]; copy: NULL, or bf16 [elems] to receive the new p rounded. */
     void (*adamw)(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
                   float *v, const float *g, bf16 *copy, int64_t elems);
+
+    /* Descent with momentum, PyTorch's order of operations: v = momentum * v + (g + wd * p);
+     * p -= lr * v.  A first step takes v of zeros.  factor, g and copy as in adamw. */
+    void (*sgd)(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
+                const float *g, bf16 *copy, int64_t elems);
 };
 
 #endif

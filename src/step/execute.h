@@ -6,6 +6,7 @@
 #include "comm/mesh.h"
 #include "device/device.h"
 #include "device/ops.h"
+#include "step/optimizer.h"
 #include "step/program.h"
 #include "step/trace.h"
 
@@ -16,11 +17,11 @@ struct step_input {
     /* Fill int32 [batch, seq] of micro-batch `micro` of this rank; -1 masks a target. */
     void (*load)(void *user, int micro, int32_t *tokens, int32_t *targets);
     void *user;
-    struct adamw adamw;     /* weight_decay is that of what decays */
-    int decay_all;          /* 1: weight decay on every tensor; 0: on matrices only */
-    double clip;            /* of the gradient's norm; 0: none */
-    double nominal_targets; /* the count the loss scale assumed: gradients are summed over it */
-    int stop_vote;          /* 1: this rank asks all to stop after the step */
+    struct optimizer_rule rule; /* of the program's optimizer */
+    int decay_all;              /* 1: weight decay on every tensor; 0: on matrices only */
+    double clip;                /* of the gradient's norm; 0: none */
+    double nominal_targets;     /* the count the loss scale assumed: gradients are summed over it */
+    int stop_vote;              /* 1: this rank asks all to stop after the step */
 };
 
 /* What one step says; the same on all ranks. */

@@ -65,6 +65,7 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
         .strategy = strategy_of(p),
         .global_batch = config->train.global_batch,
         .dtype = config->precision == PRECISION_BF16 ? DTYPE_BF16 : DTYPE_F32,
+        .optimizer = config->train.optimizer,
         .prefetch_forward = p->forward_prefetch ? ahead : 0,
         .prefetch_backward = p->backward_prefetch == PREFETCH_NONE ? 0 : ahead,
         .prefetch_late = p->backward_prefetch == PREFETCH_BACKWARD_POST,
@@ -96,6 +97,7 @@ struct program_request layout_program(const struct layout *layout, enum program_
     return (struct program_request){
         .kind = kind,
         .strategy = layout->strategy,
+        .optimizer = layout->optimizer,
         .shape = layout->shape,
         .coord = mesh_place(&layout->shape, rank),
         .training = training,

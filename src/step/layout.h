@@ -15,6 +15,7 @@ struct layout {
     int micros;          /* micro-batches a step */
     int64_t global_batch;
     enum dtype dtype;
+    enum config_optimizer optimizer;
     int prefetch_forward, prefetch_backward, prefetch_late;
 };
 

@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "comm/mesh.h"
+#include "step/optimizer.h"
 #include "step/segment.h"
 #include "step/units.h"
 
@@ -42,9 +43,8 @@ enum {
     SLOT_SUMS = 0,         /* ZERO, NORM, SCALE, UPDATE */
     SLOT_SHARD_GRAD = 1,   /* NORM, UPDATE */
     SLOT_MASTER = 2,
-    SLOT_FIRST,
-    SLOT_SECOND,
-    SLOT_PARAM, /* UPDATE */
+    SLOT_PARAM,
+    SLOT_OPTIMIZER, /* the first of its slots; UPDATE */
     SLOTS = SPACE_COUNT
 };
 
@@ -100,6 +100,7 @@ struct strategy {
 struct program_request {
     enum program_kind kind;
     struct strategy strategy;
+    enum config_optimizer optimizer;
     struct mesh_shape shape;
     struct mesh_coord coord;
     int training;                            /* 1: gradients and optimizer state exist */
@@ -110,7 +111,8 @@ struct program_request {
 
 /* Persistent buffers, by unit: shard_elems elements each, but for the whole ones. */
 struct unit_state {
-    int master, first, second; /* fp32: parameters, both moments; -1 when not training */
+    int master;                /* fp32 parameters; -1 when not training */
+    int slot[OPTIMIZER_SLOTS]; /* fp32, of the optimizer; -1 when not training, and past its last */
     int param;                 /* what is computed with or gathered from; == master in fp32 */
     int grad;                  /* fp32; -1 when not training */
     int whole_param,

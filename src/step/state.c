@@ -109,14 +109,15 @@ static void grads(struct program *program, int unit)
 static void unit_state(struct program *program, int unit)
 {
     struct unit_state *state = &program->state[unit];
-    *state = (struct unit_state){-1, -1, -1, -1, -1, -1, -1, -1};
+    const struct optimizer *optimizer = optimizer_row(program->request.optimizer);
+    *state = (struct unit_state){-1, {-1, -1}, -1, -1, -1, -1, -1};
     params(program, unit);
     if (!program->request.training)
         return;
     if (!has_buckets(program))
         grads(program, unit);
-    state->first = shard_buffer(program, POOL_OPTIMIZER, unit, "exp_avg", DTYPE_F32);
-    state->second = shard_buffer(program, POOL_OPTIMIZER, unit, "exp_avg_sq", DTYPE_F32);
+    for (int k = 0; k < optimizer->slots; k++)
+        state->slot[k] = shard_buffer(program, POOL_OPTIMIZER, unit, optimizer->slot[k], DTYPE_F32);
 }
 
 void pass_state(struct program *program)

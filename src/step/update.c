@@ -42,8 +42,9 @@ static void update(struct program *program, int unit)
     instr_bind(instr, SLOT_SUMS, program->sums, ACCESS_READ);
     instr_bind(instr, SLOT_SHARD_GRAD, state->grad, ACCESS_READ);
     instr_bind(instr, SLOT_MASTER, state->master, ACCESS_BOTH);
-    instr_bind(instr, SLOT_FIRST, state->first, ACCESS_BOTH);
-    instr_bind(instr, SLOT_SECOND, state->second, ACCESS_BOTH);
+    for (int k = 0; k < OPTIMIZER_SLOTS; k++)
+        if (state->slot[k] >= 0)
+            instr_bind(instr, SLOT_OPTIMIZER + k, state->slot[k], ACCESS_BOTH);
     if (state->param != state->master)
         instr_bind(instr, SLOT_PARAM, state->param, ACCESS_WRITE);
 }

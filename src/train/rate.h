@@ -3,14 +3,14 @@
 #define TRIREME_TRAIN_RATE_H
 
 #include "config/config.h"
-#include "device/ops.h"
+#include "step/optimizer.h"
 
 /* Rate of step (1 is the first): linear from lr / warmup_steps to lr over warmup_steps, then by
  * the schedule from lr to min_lr at the last step. */
 double rate_at(const struct config_train *train, int64_t step);
 
-/* What AdamW is told at this step: the rate, the config's constants, the bias corrections.
- * grad_scale is left 0: the step sets it. */
-struct adamw rate_adamw(const struct config_train *train, int64_t step);
+/* What the optimizer is told at this step: the rate, the config's constants, AdamW's bias
+ * corrections. */
+struct optimizer_rule rate_rule(const struct config_train *train, int64_t step);
 
 #endif

@@ -179,7 +179,7 @@ static struct step_input input_of(const struct trainer *t, int64_t step)
     return (struct step_input){
         .load = batches_load,
         .user = (void *)&t->train,
-        .adamw = rate_adamw(c, step),
+        .rule = rate_rule(c, step),
         .decay_all = c->decay == DECAY_ALL,
         .clip = c->clip,
         .nominal_targets = (double)(t->s->layout.global_batch * t->s->config.data.seq_len),
@@ -221,7 +221,8 @@ static int start(struct trainer *t, struct error *err)
     struct flight *flight = &t->flight[step % 2];
     struct step_input input = input_of(t, step);
     *flight = (struct flight){.traced = s->config.run.trace == step, .start_ns = clock_ns()};
-    flight->report = (struct metrics_step){.step = step, .lr = input.adamw.lr, .valid_loss = NAN};
+    flight->report = (struct metrics_step){
+        .step = step, .lr = rate_at(&s->config.train, step), .valid_loss = NAN};
     t->train.sample = t->at.samples;
     if (flight->traced)
         trace_begin(&flight->trace);

@@ -83,8 +83,8 @@ static void clear_state(struct session *s, int unit)
     const struct unit_state *state = &session_program(s)->state[unit];
     clear(s, state->param);
     clear(s, state->master);
-    clear(s, state->first);
-    clear(s, state->second);
+    for (int k = 0; k < OPTIMIZER_SLOTS; k++)
+        clear(s, state->slot[k]);
 }
 
 /* Host memory for one unit's shard of one state. */
@@ -132,22 +132,25 @@ int weights_init(struct session *s, struct error *err)
 
 /* One kind of state, under one prefix of names. */
 struct slot {
-    const char *prefix;
+    const char *prefix, *name; /* of tensors: prefix, and name/ where there is one */
     enum dtype dtype;
     char *data;
 };
 
-enum { SLOT_COUNT = 3 };
+enum { SLOT_COUNT = 1 + OPTIMIZER_SLOTS };
 
 static int slots_of(const struct session *s, int unit, struct slot slots[SLOT_COUNT])
 {
     const struct unit_state *state = &session_program(s)->state[unit];
     int master = state->master >= 0 ? state->master : state->param;
-    slots[0] = (struct slot){"model/", state->master >= 0 ? DTYPE_F32 : s->layout.dtype,
-                             state_of(s, master)};
-    slots[1] = (struct slot){"optimizer/exp_avg/", DTYPE_F32, state_of(s, state->first)};
-    slots[2] = (struct slot){"optimizer/exp_avg_sq/", DTYPE_F32, state_of(s, state->second)};
-    return state->first >= 0 ? SLOT_COUNT : 1;
+    const struct optimizer *optimizer = optimizer_row(session_program(s)->request.optimizer);
+    int count = 0;
+    slots[count++] = (struct slot){"model/", "", state->master >= 0 ? DTYPE_F32 : s->layout.dtype,
+                                   state_of(s, master)};
+    for (int k = 0; k < OPTIMIZER_SLOTS && state->slot[k] >= 0; k++)
+        slots[count++] =
+            (struct slot){"optimizer/", optimizer->slot[k], DTYPE_F32, state_of(s, state->slot[k])};
+    return count;
 }
 
 static int fetch(const struct checkpoint_piece *piece, void *to, int64_t offset, size_t bytes,
@@ -160,7 +163,8 @@ static void make_piece(struct checkpoint_piece *piece, const struct slot *slot,
                        const struct flat_tensor *tensor, struct part part)
 {
     char name[2 * FLAT_NAME];
-    snprintf(name, sizeof name, "%s%s", slot->prefix, tensor->name);
+    snprintf(name, sizeof name, "%s%s%s%s", slot->prefix, slot->name, slot->name[0] ? "/" : "",
+             tensor->name);
     *piece =
         (struct checkpoint_piece){.name = strdup(name),
                                   .dtype = slot->dtype,

@@ -93,7 +93,7 @@ struct step_input rig_input(const struct session *s, int64_t step)
 {
     const struct config_train *c = &s->config.train;
     return (struct step_input){
-        .adamw = rate_adamw(c, step),
+        .rule = rate_rule(c, step),
         .decay_all = c->decay == DECAY_ALL,
         .clip = c->clip,
         .nominal_targets = (double)(s->layout.global_batch * s->config.data.seq_len),
@@ -120,7 +120,7 @@ const struct flat_tensor *rig_tensor(const struct session *s, const char *name, 
 float *rig_state(const struct session *s, int unit, enum rig_state which)
 {
     const struct unit_state *state = &s->train->state[unit];
-    const int buffer[] = {state->master, state->grad, state->first, state->second};
+    const int buffer[] = {state->master, state->grad, state->slot[0], state->slot[1]};
     return executor_buffer(s->executor, s->train, buffer[which]);
 }
 
@@ -151,8 +151,8 @@ uint64_t rig_hash(const struct session *s)
     uint64_t hash = 0;
     for (int u = 0; u < s->units->count; u++) {
         const struct unit_state *state = &s->train->state[u];
-        const int buffer[] = {state->param, state->master, state->first, state->second};
-        for (int k = 0; k < 4; k++) {
+        const int buffer[] = {state->param, state->master, state->slot[0], state->slot[1]};
+        for (int k = 0; k < 4 && buffer[k] >= 0; k++) {
             void *host = rig_download(s, buffer[k]);
             hash = hash_bytes_seeded(host, s->train->buffer[buffer[k]].bytes, hash);
             free(host);

@@ -30,4 +30,5 @@ const struct device_ops CPU(ops) = {
     .sumsq = CPU(sumsq),
     .update_factor = CPU(update_factor),
     .adamw = CPU(adamw),
+    .sgd = CPU(sgd),
 };

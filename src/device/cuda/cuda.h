@@ -64,6 +64,12 @@ struct cuda_adamw {
 void cuda_adamw(cudaStream_t s, const struct cuda_adamw *a, const double *factor, float *p,
                 float *m, float *v, const float *g, void *copy, int64_t elems);
 
+struct cuda_sgd {
+    float lr, momentum, weight_decay;
+};
+void cuda_sgd(cudaStream_t s, const struct cuda_sgd *rule, const double *factor, float *p, float *v,
+              const float *g, void *copy, int64_t elems);
+
 /* Of transfers: recv[i] = (accumulate ? recv[i] : 0) + parts[0][i] + parts[1][i] + ..., in that
  * order, in fp32; parts[m] begins at parts + m * stride elements, fp32 or bf16. */
 void cuda_sum_parts(cudaStream_t s, float *recv, enum dtype dt, const void *parts, int count,

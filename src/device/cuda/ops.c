@@ -149,6 +149,13 @@ static void adamw(struct device *d, const struct adamw *a, const double *factor,
     cuda_adamw(cuda_compute(d), &rule, factor, p, m, v, g, copy_out, elems);
 }
 
+static void sgd(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
+                const float *g, bf16 *copy_out, int64_t elems)
+{
+    struct cuda_sgd rule = {s->lr, s->momentum, s->weight_decay};
+    cuda_sgd(cuda_compute(d), &rule, factor, p, v, g, copy_out, elems);
+}
+
 const struct device_ops cuda_ops = {
     .name = "cuda",
     .gemm = cuda_gemm,
@@ -174,4 +181,5 @@ const struct device_ops cuda_ops = {
     .sumsq = sumsq,
     .update_factor = update_factor,
     .adamw = adamw,
+    .sgd = sgd,
 };
