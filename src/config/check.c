@@ -106,6 +106,23 @@ static int check_comm(const struct config *config, struct error *err)
     return 0;
 }
 
+static int check_offload(const struct config *config, struct error *err)
+{
+    const struct config_offload *o = &config->offload;
+    enum config_strategy strategy = config->parallel.strategy;
+    if (o->params != OFFLOAD_NONE && strategy != STRATEGY_FULL_SHARD &&
+        strategy != STRATEGY_HYBRID_SHARD)
+        return error_set(err, "offload.params needs parameters that are gathered for each use: "
+                              "parallel.strategy FULL_SHARD or HYBRID_SHARD; with others leave it "
+                              "at none");
+    if (o->path[0] && o->optimizer != OFFLOAD_DISK && o->params != OFFLOAD_DISK)
+        return error_set(err,
+                         "offload.path is %s, but nothing is offloaded to disk; set "
+                         "offload.optimizer or offload.params to disk",
+                         o->path);
+    return 0;
+}
+
 /* What would have no effect is not accepted; a default is not a wish. */
 static int check_optimizer(const struct config_train *t, struct error *err)
 {
@@ -126,6 +143,14 @@ static int check_train(const struct config *config, struct error *err)
     const struct config_train *t = &config->train;
     if (t->min_lr > t->lr)
         return error_set(err, "train.min_lr (%g) is above train.lr (%g)", t->min_lr, t->lr);
+    if (t->warmup_min_lr > t->lr)
+        return error_set(err, "train.warmup_min_lr (%g) is above train.lr (%g)", t->warmup_min_lr,
+                         t->lr);
+    if (t->warmup_min_lr > 0 && !t->warmup_steps)
+        return error_set(err,
+                         "train.warmup_min_lr is %g, but train.warmup_steps is 0: there is "
+                         "no warm-up",
+                         t->warmup_min_lr);
     if (t->eval_every && !config->data.valid[0])
         return error_set(err, "train.eval_every is %lld, but data.valid names no file",
                          (long long)t->eval_every);
@@ -135,7 +160,7 @@ static int check_train(const struct config *config, struct error *err)
 int config_finish(struct config *config, struct error *err)
 {
     if (finish_model(&config->model, err) || finish_data(config, err) ||
-        finish_parallel(&config->parallel, err) || check_comm(config, err) ||
+        finish_parallel(&config->parallel, err) || check_comm(config, err) || check_offload(config, err) ||
         check_train(config, err))
         return -1;
     if (!config->run.dir[0])

@@ -32,6 +32,7 @@ enum config_prefetch { PREFETCH_NONE, PREFETCH_BACKWARD_PRE, PREFETCH_BACKWARD_P
 enum config_reduce { CONFIG_REDUCE_FP32, CONFIG_REDUCE_BF16 };
 enum config_inter_node { CONFIG_INTER_NODE_NCCL, CONFIG_INTER_NODE_MPI };
 enum config_optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
+enum config_offload_to { OFFLOAD_NONE, OFFLOAD_HOST, OFFLOAD_DISK };
 enum config_decay { DECAY_MATRICES, DECAY_ALL };
 
 struct config_model {
@@ -55,6 +56,7 @@ struct config_train {
     double lr, min_lr;                        /* schedules end at min_lr */
     enum config_schedule schedule;
     int64_t warmup_steps;
+    double warmup_min_lr; /* where warm-up starts */
     enum config_optimizer optimizer;
     double weight_decay, beta1, beta2, eps, momentum;
     double clip;                      /* 0: no clipping */
@@ -70,6 +72,12 @@ struct config_parallel {
     int64_t prefetch_units; /* how far ahead both look */
     enum config_accumulate accumulate;
     int64_t reduce_bucket_bytes;
+};
+
+/* Where state lives that is not where it is used. */
+struct config_offload {
+    enum config_offload_to optimizer, params;
+    char path[CONFIG_TEXT]; /* folder of files; "": in run.dir */
 };
 
 /* Between GPUs. */
@@ -102,6 +110,7 @@ struct config {
     struct config_data data;
     struct config_train train;
     struct config_parallel parallel;
+    struct config_offload offload;
     struct config_comm comm;
     struct config_checkpoint checkpoint;
     struct config_run run;

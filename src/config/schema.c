@@ -52,6 +52,13 @@ static const struct choice optimizers[] = {
     {0},
 };
 
+static const struct choice offloads[] = {
+    {"none", OFFLOAD_NONE},
+    {"host", OFFLOAD_HOST, "cpu"},
+    {"disk", OFFLOAD_DISK, "nvme"},
+    {0},
+};
+
 static const struct choice decays[] = {
     {"matrices", DECAY_MATRICES},
     {"all", DECAY_ALL},
@@ -171,9 +178,13 @@ const struct key config_keys[] = {
     {"train.min_lr", REAL, FIELD(train.min_lr), "0", .least = 0, .most = 100,
      .help = "learning rate at the last step of schedules linear and cosine"},
     {"train.schedule", CHOICE, FIELD(train.schedule), "cosine", .choices = schedules,
-     .help = "learning rate after warm-up"},
+     .help = "learning rate after warm-up, step by step of the optimizer: constant, or linear or "
+             "cosine to min_lr at the last step; WarmupLR and WarmupDecayLR, their warm-up linear, "
+             "are constant and linear"},
     {"train.warmup_steps", INT, FIELD(train.warmup_steps), "0", 0, INT64_C(1000000000000),
      .help = "steps in which the learning rate rises linearly to lr; may be more than steps"},
+    {"train.warmup_min_lr", REAL, FIELD(train.warmup_min_lr), "0", .least = 0, .most = 100,
+     .help = "learning rate from which warm-up rises, as of a step 0"},
     {"train.optimizer", CHOICE, FIELD(train.optimizer), "adamw", .choices = optimizers,
      .help = "rule of the update: adamw keeps two moments per parameter; sgd is plain descent "
              "with momentum, and keeps one"},
@@ -228,6 +239,18 @@ const struct key config_keys[] = {
      .help = "bytes of gradients that copies of a whole model sum in one transfer, at least; 0: "
              "each unit by itself"},
 
+    {"offload.optimizer", CHOICE, FIELD(offload.optimizer), "none", .choices = offloads,
+     .help = "where the optimizer's state and the fp32 masters of other parameters live: none "
+             "where they are updated; host in the memory of the CPUs, which update them; disk in a "
+             "file, from which they pass through a few buffers in memory; the numbers are the same"},
+    {"offload.params", CHOICE, FIELD(offload.params), "none", .choices = offloads,
+     .help = "where a rank's shard of the parameters lives, with FULL_SHARD or HYBRID_SHARD, which "
+             "gather parameters for each use: none where it is used, host, or disk, from which it "
+             "is read ahead of use"},
+    {"offload.path", TEXT, FIELD(offload.path), "",
+     .help = "folder of the ranks' files, best on a disk of each node; empty: offload/ in run.dir. "
+             "Files have no name and go with the run: what lasts is in checkpoints"},
+
     {"comm.reduce", CHOICE, FIELD(comm.reduce), "fp32", .choices = reduces,
      .help = "format in which gradients travel between GPUs to the ranks that keep their shards; "
              "bf16 halves what is sent, and is summed in fp32 all the same"},
@@ -266,9 +289,6 @@ const struct absent_key config_absent_keys[] = {
     {"model.path", "loading pretrained weights"},
     {"parallel.schedule", "choosing a pipeline schedule"},
     {"parallel.wrap", "choosing sharding units (each transformer block is one)"},
-    {"offload.optimizer", "offloading the optimizer"},
-    {"offload.params", "offloading parameters"},
-    {"offload.path", "offloading to disk"},
     {"checkpoint.async", "saving in the background"},
 };
 

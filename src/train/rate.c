@@ -28,7 +28,8 @@ static double (*const schedules[])(double) = {
 double rate_at(const struct config_train *train, int64_t step)
 {
     if (step <= train->warmup_steps)
-        return train->lr * (double)step / (double)train->warmup_steps;
+        return train->warmup_min_lr +
+               (train->lr - train->warmup_min_lr) * (double)step / (double)train->warmup_steps;
     int64_t decay = train->steps - train->warmup_steps;
     double done = decay > 0 ? (double)(step - train->warmup_steps) / (double)decay : 1;
     return train->lr - (train->lr - train->min_lr) * schedules[train->schedule](fmin(done, 1));

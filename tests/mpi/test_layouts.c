@@ -11,6 +11,7 @@
 
 #include "io/disk.h"
 #include "tests/mpi/training.h"
+#include "train/saved.h"
 
 #define MODEL                                                                                     \
     "model.layers=3 model.hidden=36 model.heads=6 model.kv_heads=3 model.ffn=61 model.vocab=101 " \
@@ -102,6 +103,20 @@ static void test_layouts(struct layouts *l, const char *more)
     }
 }
 
+/* What follows from the optimizer's rule: descent with momentum, in shards or whole. */
+static void test_sgd(struct layouts *l)
+{
+    const char *sgd = "train.global_batch=12 train.optimizer=sgd train.lr=0.1 ";
+    struct trained reference = {0}, trained = {0};
+    char text[512], how[256];
+    reference_of(l, sgd, 0, &reference);
+    for (int i = 0; i < STRATEGIES; i++) {
+        snprintf(text, sizeof text, "%s%s", sgd, strategy(l, i, how));
+        struct config config = config_of(text, 2);
+        check_against(l, &config, 0, &reference, &trained);
+    }
+}
+
 /* Gathering ahead changes when, not what. */
 static void test_prefetch(struct layouts *l)
 {
@@ -189,15 +204,15 @@ static void test_evaluation(struct layouts *l)
 }
 
 /* Stopped after 23 steps, and gone on from what was saved in a new session. */
-static void test_resume(struct layouts *l, const char *precision)
+static void test_resume(struct layouts *l, const char *precision, const char *optimizer)
 {
     for (int i = 0; i < 2; i++) {
         char text[256], checkpoints[128];
         struct trained whole = {0}, parts = {0};
         struct training how = {.tokens = l->tokens, .to = TRAINING_STEPS};
-        snprintf(text, sizeof text, "train.global_batch=6 precision=%s %s", precision,
-                 strategies[i]);
-        snprintf(checkpoints, sizeof checkpoints, "%s/%s-%d", l->dir, precision, i);
+        snprintf(text, sizeof text, "train.global_batch=6 precision=%s train.optimizer=%s %s",
+                 precision, optimizer, strategies[i]);
+        snprintf(checkpoints, sizeof checkpoints, "%s/%s-%s-%d", l->dir, precision, optimizer, i);
         struct config config = config_of(text, 1);
         training_run(&l->c, &config, &how, &whole);
         how.checkpoints = checkpoints;
@@ -211,6 +226,27 @@ static void test_resume(struct layouts *l, const char *precision)
     }
 }
 
+/* Momentum is no moment: what one optimizer left, another does not take. */
+static void test_other_optimizer(struct layouts *l)
+{
+    char text[192], found[128];
+    struct error err = {0};
+    struct log log = {.level = LOG_ERROR, .rank = world_rank(l->c.world)};
+    struct session *s = NULL;
+    struct position position;
+    int any;
+    snprintf(found, sizeof found, "%s/fp32-sgd-0", l->dir);
+    snprintf(text, sizeof text, "train.global_batch=6 checkpoint.resume=%s", found);
+    struct config config = config_of(text, 1);
+    CHECK(&l->c, !session_open(&s, l->c.world, &log, &l->c.mem, &config, SESSION_TRAIN, &err));
+    CHECK(&l->c, s && saved_resume(s, found, &any, &position, &err) == -1);
+    CHECK(&l->c, strstr(err.text, "train.optimizer sgd, and this run's is adamw"));
+    session_close(s);
+    CHECK(&l->c, !session_open(&s, l->c.world, &log, &l->c.mem, &config, SESSION_EVALUATE, &err));
+    CHECK(&l->c, s && !saved_resume(s, found, &any, &position, &err) && any);
+    session_close(s);
+}
+
 int main(void)
 {
     struct layouts l = {0};
@@ -220,13 +256,16 @@ int main(void)
     snprintf(l.tokens, sizeof l.tokens, "%s/tokens.h5", l.dir);
     test_layouts(&l, "");
     test_layouts(&l, "model.tie_embeddings=true");
+    test_sgd(&l);
     test_prefetch(&l);
     test_recompute(&l);
     test_ragged_batches(&l);
     test_masks(&l);
     test_evaluation(&l);
-    test_resume(&l, "fp32");
-    test_resume(&l, "bf16");
+    test_resume(&l, "fp32", "adamw");
+    test_resume(&l, "bf16", "adamw");
+    test_resume(&l, "fp32", "sgd");
+    test_other_optimizer(&l);
     world_barrier(l.c.world);
     if (!world_rank(l.c.world)) {
         printf("# %d ranks: losses of %d steps within %.2g of one rank's\n", world_size(l.c.world),
