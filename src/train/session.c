@@ -62,21 +62,43 @@ static size_t reserve_to_come(const struct session *s)
     return world_size(s->world) > 1 ? s->device->reserve_bytes : s->device->reserve_bytes / 4;
 }
 
+/* On a node whose ranks share its memory. */
+static int check_node(const struct session *s, const size_t bytes[POOL_COUNT], struct error *err)
+{
+    size_t need = mesh_staging_bytes(&s->layout.shape), total, left;
+    int ranks = world_local_size(s->world);
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        need += bytes[pool];
+    if (device_memory(s->device, &total, &left, err))
+        return -1;
+    if (need <= total / (size_t)ranks)
+        return 0;
+    err->room_bytes = total / (size_t)ranks;
+    return error_set(err,
+                     "the run needs %.2f GiB of memory a rank, and the node has %.2f GiB for %d "
+                     "of them: short by %.2f GiB each",
+                     (double)need / (1 << 30), (double)total / (1 << 30), ranks,
+                     (double)(need - total / (size_t)ranks) / (1 << 30));
+}
+
 /* Whether all that was planned has room, before the first allocation. */
 static int check_room(struct session *s, struct error *err)
 {
     size_t bytes[POOL_COUNT] = {0}, total, left;
     const struct program *const programs[] = {s->train, s->evaluate, s->logits};
-    if (s->device->kind == DEVICE_CPU)
-        return 0; /* the system's word comes when memory is touched */
     for (int i = 0; i < 3; i++)
         if (programs[i])
             memory_join(bytes, programs[i]);
+    if (s->device->kind == DEVICE_CPU)
+        return check_node(s, bytes, err);
     struct mesh_options options = layout_comm(&s->config);
     bytes[POOL_COMM] += mesh_device_staging_bytes(&s->layout.shape, &options);
     if (device_memory(s->device, &total, &left, err))
         return -1;
-    return memory_fits(bytes, reserve_to_come(s), left, err);
+    if (!memory_fits(bytes, reserve_to_come(s), left, err))
+        return 0;
+    err->room_bytes = left + s->device->reserve_bytes - reserve_to_come(s);
+    return -1;
 }
 
 static int allocate(struct session *s, struct error *err)
