@@ -102,6 +102,35 @@ struct device_ops {
                              int64_t rows, int64_t hidden, int accumulate, void *scratch);
     size_t (*rmsnorm_backward_scratch)(struct device *d, int64_t rows, int64_t hidden);
 
+    /* Of each row of x: mean, and rstd = 1/sqrt(variance + eps), the variance being the mean of
+     * (x - mean)^2;  y = (x - mean) * rstd * w + b.
+     * x, y [rows, hidden];  w, b [hidden];  stats fp32 [rows, 2]: mean, rstd */
+    void (*layernorm)(struct device *d, enum dtype dt, void *y, float *stats, const void *x,
+                      const void *w, const void *b, int64_t rows, int64_t hidden, float eps);
+    /* dx = dsum + d(layernorm)(dy);  dw, db (+)= ...;  dsum NULL allowed;  dx == dsum and
+     * dx == dy allowed (in place) */
+    void (*layernorm_backward)(struct device *d, enum dtype dt, void *dx, float *dw, float *db,
+                               const void *dy, const void *dsum, const void *x, const void *w,
+                               const float *stats, int64_t rows, int64_t hidden, int accumulate,
+                               void *scratch);
+    size_t (*layernorm_backward_scratch)(struct device *d, int64_t rows, int64_t hidden);
+
+    /* y[r,:] = x[r,:] + b;  y == x allowed.  x, y [rows, cols];  b [cols] */
+    void (*bias)(struct device *d, enum dtype dt, void *y, const void *x, const void *b,
+                 int64_t rows, int64_t cols);
+    /* db (+)= sum over rows of dy, in fp32 */
+    void (*bias_backward)(struct device *d, enum dtype dt, float *db, const void *dy, int64_t rows,
+                          int64_t cols, int accumulate, void *scratch);
+    size_t (*bias_backward_scratch)(struct device *d, int64_t rows, int64_t cols);
+
+    /* y = gelu(x + b), b added to each row;  gelu(v) = v/2 (1 + tanh(sqrt(2/pi) (v + 0.044715 v^3)))
+     * x, y [rows, cols];  b [cols] */
+    void (*gelu)(struct device *d, enum dtype dt, void *y, const void *x, const void *b,
+                 int64_t rows, int64_t cols);
+    /* dx = dy * gelu'(x + b), whose sum over rows is b's gradient;  dx == dy and dx == x allowed */
+    void (*gelu_backward)(struct device *d, enum dtype dt, void *dx, const void *dy, const void *x,
+                          const void *b, int64_t rows, int64_t cols);
+
     /* In place allowed (y == x). */
     void (*rope)(struct device *d, const struct rope *r, void *y, const void *x,
                  const float *cos_sin);
