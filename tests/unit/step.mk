@@ -2,7 +2,6 @@
 UNIT_TESTS += tests/unit/test_golden tests/unit/test_verify tests/unit/test_verify_ranks \
 	tests/unit/test_step tests/unit/test_segment tests/unit/test_graph tests/unit/test_model \
 	tests/unit/test_recompute tests/unit/test_report tests/unit/test_optimizer
-UNIT_TESTS += tests/unit/test_estimate tests/unit/test_fit
 rig = tests/unit/rig.c tests/unit/rig.h
 tests_unit_test_golden_SOURCES = tests/unit/test_golden.c $(rig)
 tests_unit_test_golden_CPPFLAGS = $(AM_CPPFLAGS) -DGOLDEN_DIR='"$(abs_top_srcdir)/tests/golden"'
@@ -16,5 +15,3 @@ tests_unit_test_optimizer_SOURCES = tests/unit/test_optimizer.c $(rig)
 tests_unit_test_graph_SOURCES = tests/unit/test_graph.c tests/unit/reference.c \
 	tests/unit/reference.h $(rig)
 tests_unit_test_model_SOURCES = tests/unit/test_model.c $(rig)
-tests_unit_test_estimate_SOURCES = tests/unit/test_estimate.c $(rig)
-tests_unit_test_fit_SOURCES = tests/unit/test_fit.c $(rig)

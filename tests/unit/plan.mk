@@ -1,0 +1,4 @@
+# Runs on paper.
+UNIT_TESTS += tests/unit/test_estimate tests/unit/test_fit
+tests_unit_test_estimate_SOURCES = tests/unit/test_estimate.c $(rig)
+tests_unit_test_fit_SOURCES = tests/unit/test_fit.c $(rig)
