@@ -51,6 +51,7 @@ static int open_session(struct app *app, struct checkpoint *checkpoint, struct s
                                                .tensor = 1,
                                                .pipeline = 1,
                                                .prefetch_units = 1};
+    config.offload = (struct config_offload){OFFLOAD_NONE};
     config.train.global_batch = config.train.micro_batch = 1;
     config.run.threads = 0;
     if (session_open(session, app->world, &app->log, &app->mem, &config, SESSION_GENERATE, err))

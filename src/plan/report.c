@@ -19,9 +19,11 @@ struct making {
 static int open_model(struct making *m, const struct config *config, int threads, struct error *err)
 {
     int on_gpu = config->device == CONFIG_DEVICE_CUDA;
+    if (layout_check(&m->report->layout, on_gpu ? DEVICE_CUDA : DEVICE_CPU, err))
+        return -1;
     struct device_request request = {
         .kind = on_gpu ? DEVICE_CUDA : DEVICE_CPU, .threads = threads, .planning = on_gpu};
-    if (device_open(&m->device, &request, err) || model_create(&m->model, &config->model, err))
+    if (device_open(&m->device, &request, err) || layout_model(&m->model, config, err))
         return -1;
     m->report->on_gpu = on_gpu;
     m->report->reserve_bytes = on_gpu ? m->device->reserve_bytes : 0;
@@ -68,7 +70,7 @@ static void measure_staging(struct report *report, struct report_rank *r)
     if (!report->on_gpu)
         return;
     r->pool_bytes[POOL_COMM] += mesh_device_staging_bytes(shape, &options);
-    r->pool_bytes[POOL_HOST] += mesh_host_staging_bytes(shape, &options);
+    r->pool_bytes[POOL_HOST] += r->turn_bytes + mesh_host_staging_bytes(shape, &options);
     r->device_bytes = memory_device_bytes(r->pool_bytes) - host + report->reserve_bytes;
 }
 
@@ -85,17 +87,16 @@ static void measure(struct report *report, int rank, const struct program *train
         r->sent_elems += elems;
         r->sent_bytes += elems * (int64_t)dtype_bytes(train->instr[i].dtype);
     }
-    for (int pool = 0; pool < POOL_COUNT; pool++)
-        r->total_bytes += r->pool_bytes[pool];
+    r->total_bytes = mem_bytes(r->pool_bytes);
     r->host_bytes = report->on_gpu ? r->pool_bytes[POOL_HOST] : r->total_bytes;
 }
 
 static void join(struct report *report, int rank, const struct program *program)
 {
-    size_t *bytes = report->rank[rank].pool_bytes;
-    size_t host = report->on_gpu ? MEMORY_TURNS * memory_turn_bytes(program) : 0;
-    memory_join(bytes, program);
-    bytes[POOL_HOST] = host > bytes[POOL_HOST] ? host : bytes[POOL_HOST];
+    struct report_rank *r = &report->rank[rank];
+    size_t turns = report->on_gpu ? MEMORY_TURNS * memory_turn_bytes(program) : 0;
+    memory_join(r->pool_bytes, program);
+    r->turn_bytes = turns > r->turn_bytes ? turns : r->turn_bytes;
 }
 
 /* A run that evaluates shares its slabs with the evaluation's program. */

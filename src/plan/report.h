@@ -13,7 +13,8 @@
 /* What one rank's training step takes. */
 struct report_rank {
     size_t pool_bytes[POOL_COUNT]; /* as the executor will allocate them */
-    size_t total_bytes;            /* of the pools */
+    size_t turn_bytes;             /* of the host's: inputs and sums of the steps in flight */
+    size_t total_bytes;            /* of the pools that are memory */
     size_t device_bytes;           /* of a GPU's memory: pools that lie there, and its reserve */
     size_t host_bytes;             /* of the node's memory: all pools, or what a GPU leaves there */
     int instrs, transfers;

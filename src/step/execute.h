@@ -34,21 +34,28 @@ struct step_output {
 };
 
 /* Allocate slabs for programs that take turns (same units, same state), counted in mem and
- * cleared; on a device that only enqueues, also record its segments, which runs each kind once on
- * what is there, and offer the slabs to the transport.  mesh may be NULL for one rank.  device,
- * mesh, mem and programs stay the caller's.
- * Not collective.  Returns 0, or -1 with err set. */
+ * cleared; swap_folder is where the file of POOL_DISK is made, NULL where programs have none; on a
+ * device that only enqueues, also record its segments, which runs each kind once on what is there,
+ * and offer the slabs to the transport.  mesh may be NULL for one rank.  device, mesh, mem and
+ * programs stay the caller's. Not collective.  Returns 0, or -1 with err set. */
 int executor_create(struct executor **executor, struct device *device, struct mesh *mesh,
                     struct mem *mem, const struct program *const *programs, int count,
-                    struct error *err);
+                    const char *swap_folder, struct error *err);
 void executor_destroy(struct executor *executor); /* NULL allowed; waits for the device */
 
 /* Fail with EXIT_HANG, naming the transfer, when a step does not end for this long; 0, as at the
- * start: never.  Of devices that only enqueue: on the CPU world_watch() does it. */
+ * start: never.  Of devices that only enqueue, on the CPU world_watch() does it; and of files. */
 void executor_watch(struct executor *executor, int seconds);
 
-/* Where a buffer of a program lies, in the device's memory. */
+/* Where a buffer of a program lies, in the device's memory; NULL for one in a file. */
 void *executor_buffer(const struct executor *executor, const struct program *program, int buffer);
+
+/* Copy bytes of a buffer, wherever it lies, from its byte `from` on, to or from host memory.
+ * Between steps.  Return 0, or -1 with err set. */
+int executor_read(struct executor *executor, const struct program *program, int buffer, size_t from,
+                  void *to, size_t bytes, struct error *err);
+int executor_write(struct executor *executor, const struct program *program, int buffer,
+                   size_t from, const void *data, size_t bytes, struct error *err);
 
 /* A step under way. */
 struct step_pending {

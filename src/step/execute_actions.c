@@ -186,14 +186,20 @@ static int do_update(struct run_state *run, int i)
     return 0;
 }
 
+static int do_copy(struct run_state *run, int i)
+{
+    return run->x->mode->copy(run, i);
+}
+
 static int do_release(struct run_state *run, int i)
 {
     return 0; /* the plan reuses the memory; nothing is done */
 }
 
 int (*const run_action[INSTR_KINDS])(struct run_state *run, int index) = {
-    [INSTR_ZERO] = do_zero,     [INSTR_LOAD] = do_load,     [INSTR_RUN] = do_run,
-    [INSTR_GATHER] = do_gather, [INSTR_REDUCE] = do_reduce, [INSTR_ALLREDUCE] = do_all_reduce,
-    [INSTR_SEND] = do_send,     [INSTR_RECV] = do_recv,     [INSTR_NORM] = do_norm,
-    [INSTR_SCALE] = do_scale,   [INSTR_UPDATE] = do_update, [INSTR_RELEASE] = do_release,
+    [INSTR_ZERO] = do_zero,     [INSTR_LOAD] = do_load,       [INSTR_RUN] = do_run,
+    [INSTR_GATHER] = do_gather, [INSTR_REDUCE] = do_reduce,   [INSTR_ALLREDUCE] = do_all_reduce,
+    [INSTR_SEND] = do_send,     [INSTR_RECV] = do_recv,       [INSTR_FETCH] = do_copy,
+    [INSTR_SPILL] = do_copy,    [INSTR_NORM] = do_norm,       [INSTR_SCALE] = do_scale,
+    [INSTR_UPDATE] = do_update, [INSTR_RELEASE] = do_release,
 };

@@ -63,6 +63,7 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
     int ahead = (int)p->prefetch_units;
     *layout = (struct layout){
         .strategy = strategy_of(p),
+        .offload = {config->offload.optimizer, config->offload.params},
         .global_batch = config->train.global_batch,
         .dtype = config->precision == PRECISION_BF16 ? DTYPE_BF16 : DTYPE_F32,
         .optimizer = config->train.optimizer,
@@ -77,6 +78,15 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
     layout->micro_batch = config->train.micro_batch ? config->train.micro_batch : each;
     layout->micros = (int)ceil_div(each, layout->micro_batch);
     return 0;
+}
+
+int layout_check(const struct layout *layout, enum device_kind device, struct error *err)
+{
+    const struct offload *o = &layout->offload;
+    if (device == DEVICE_CPU || (o->optimizer == OFFLOAD_NONE && o->params == OFFLOAD_NONE))
+        return 0;
+    return error_set(err, "offload.optimizer and offload.params are of device=cpu in this version: "
+                          "on GPUs leave them at none, or set device=cpu");
 }
 
 struct units_request layout_units(const struct layout *layout, const struct config *config)
@@ -97,6 +107,7 @@ struct program_request layout_program(const struct layout *layout, enum program_
     return (struct program_request){
         .kind = kind,
         .strategy = layout->strategy,
+        .offload = layout->offload,
         .optimizer = layout->optimizer,
         .shape = layout->shape,
         .coord = mesh_place(&layout->shape, rank),
@@ -106,6 +117,14 @@ struct program_request layout_program(const struct layout *layout, enum program_
         .prefetch_backward = layout->prefetch_backward,
         .prefetch_late = layout->prefetch_late,
     };
+}
+
+void layout_swap_folder(const struct config *config, char folder[CONFIG_TEXT + 16])
+{
+    if (config->offload.path[0])
+        snprintf(folder, CONFIG_TEXT + 16, "%s", config->offload.path);
+    else
+        snprintf(folder, CONFIG_TEXT + 16, "%s/offload", config->run.dir);
 }
 
 struct mesh_options layout_comm(const struct config *config)

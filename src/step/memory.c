@@ -95,10 +95,7 @@ size_t memory_turn_bytes(const struct program *program)
 
 size_t memory_device_bytes(const size_t pool_bytes[POOL_COUNT])
 {
-    size_t bytes = 0;
-    for (int pool = 0; pool < POOL_COUNT; pool++)
-        bytes += pool == POOL_HOST ? 0 : pool_bytes[pool];
-    return bytes;
+    return mem_bytes(pool_bytes) - pool_bytes[POOL_HOST];
 }
 
 static double gib(size_t bytes)
@@ -116,7 +113,7 @@ int memory_fits(const size_t pool_bytes[POOL_COUNT], size_t reserve, size_t free
         return 0;
     for (int pool = 0; pool <= POOL_COUNT && used < TEXT; pool++) {
         size_t bytes = pool < POOL_COUNT ? pool_bytes[pool] : reserve;
-        if (bytes && pool != POOL_HOST)
+        if (bytes && pool != POOL_HOST && pool != POOL_DISK)
             used +=
                 (size_t)snprintf(text + used, TEXT - used, "%s%s %.2f", used ? ", " : "",
                                  pool < POOL_COUNT ? mem_pool_name(pool) : "reserve", gib(bytes));

@@ -16,7 +16,15 @@
 #include "step/segment.h"
 #include "step/units.h"
 
-enum stream { STREAM_COMPUTE, STREAM_GATHER, STREAM_REDUCE, STREAM_POINT, STREAMS };
+enum stream {
+    STREAM_COMPUTE,
+    STREAM_GATHER,
+    STREAM_REDUCE,
+    STREAM_POINT,
+    STREAM_FETCH,
+    STREAM_SPILL,
+    STREAMS
+};
 
 enum instr_kind {
     INSTR_ZERO,      /* clear the step's sums */
@@ -27,6 +35,8 @@ enum instr_kind {
     INSTR_ALLREDUCE, /* sum over ranks, in place */
     INSTR_SEND,
     INSTR_RECV,    /* a boundary to or from another pipeline stage */
+    INSTR_FETCH,   /* from where state lives to where it is used */
+    INSTR_SPILL,   /* and back */
     INSTR_NORM,    /* add a gradient's sum of squares to the step's sums */
     INSTR_SCALE,   /* the factor of the update from the step's sums: mean, clipping */
     INSTR_UPDATE,  /* the optimizer on one unit */
@@ -97,9 +107,15 @@ struct strategy {
     size_t bucket_bytes;  /* of whole gradients that are summed over replicas in one transfer */
 };
 
+/* Where state lives: OFFLOAD_NONE where ops work on it. */
+struct offload {
+    enum config_offload_to optimizer, params;
+};
+
 struct program_request {
     enum program_kind kind;
     struct strategy strategy;
+    struct offload offload;
     enum config_optimizer optimizer;
     struct mesh_shape shape;
     struct mesh_coord coord;

@@ -86,7 +86,8 @@ static void plan_gradients(const struct program *program, struct run *run, int r
 void shard_plan(const struct program *program, struct run *run, int runs)
 {
     for (int r = 0; r < runs; r++)
-        run[r].param = run[r].shared = run[r].grad = run[r].shared_grad = -1;
+        run[r].param = run[r].shared = run[r].grad = run[r].shared_grad = run[r].fetched[0] =
+            run[r].fetched[1] = -1;
     plan_gathers(program, run, runs);
     plan_gradients(program, run, runs);
 }
@@ -102,8 +103,27 @@ static int whole_buffer(struct program *program, int unit)
                           units->model->unit[unit].prefix);
 }
 
-static int gather(struct program *program, const struct run *run, int unit)
+/* The shard of the k-th gather of a run, near. */
+static void fetch(struct program *program, struct run *run, int k)
 {
+    int unit = run->gather[k];
+    if (unit < 0 || run->fetched[k] >= 0)
+        return;
+    run->fetched[k] = program->state[unit].param;
+    if (!offload_fetches_params(program))
+        return;
+    run->fetched[k] = shard_is_sharded(program)
+                          ? offload_near(program, program->state[unit].param, POOL_UNSHARDED)
+                          : whole_buffer(program, unit);
+    offload_fetch(program, program->state[unit].param, run->fetched[k], unit, run->micro);
+}
+
+static int gather(struct program *program, struct run *run, int k)
+{
+    int unit = run->gather[k];
+    fetch(program, run, k);
+    if (!shard_is_sharded(program))
+        return run->fetched[k];
     int whole = whole_buffer(program, unit);
     int index = program_instr(program, INSTR_GATHER, STREAM_GATHER);
     struct instr *instr = &program->instr[index];
@@ -112,7 +132,7 @@ static int gather(struct program *program, const struct run *run, int unit)
     instr->group = MESH_SHARD;
     instr->elems = program->units->flat[unit].shard_elems;
     instr->dtype = program->units->request.dtype;
-    instr_bind(instr, SLOT_FROM, program->state[unit].param, ACCESS_READ);
+    instr_bind(instr, SLOT_FROM, run->fetched[k], ACCESS_READ);
     instr_bind(instr, SLOT_TO, whole, ACCESS_WRITE);
     return whole;
 }
@@ -136,7 +156,7 @@ static void issue(struct program *program, struct run *run, int r)
     for (int k = 0; k < 2; k++) {
         int *buffer = k ? &run[r].shared : &run[r].param;
         if (run[r].gather[k] >= 0 && *buffer < 0)
-            *buffer = gather(program, &run[r], run[r].gather[k]);
+            *buffer = gather(program, &run[r], k);
     }
 }
 
@@ -167,15 +187,20 @@ static void bind_gradients(struct program *program, struct run *run, int r)
 }
 
 /* Gathers of the runs ahead, as far as prefetch allows; those of backward either before this
- * run's reduction is issued or (late) behind it. */
+ * run's reduction is issued or (late) behind it.  A shard that is far is fetched one run earlier
+ * than it is gathered. */
 static void prefetch(struct program *program, struct run *run, int runs, int r, int late)
 {
     const struct program_request *request = &program->request;
     for (int ahead = 1; r + ahead < runs; ahead++) {
         int backward = run[r + ahead].phase == PHASE_BACKWARD;
-        if (ahead > (backward ? request->prefetch_backward : request->prefetch_forward))
+        int most = backward ? request->prefetch_backward : request->prefetch_forward;
+        int now = late == (backward && request->prefetch_late);
+        for (int k = 0; k < 2 && now && ahead == most + 1; k++)
+            fetch(program, &run[r + ahead], k);
+        if (ahead > most)
             break;
-        if (late == (backward && request->prefetch_late))
+        if (now)
             issue(program, run, r + ahead);
     }
 }
@@ -183,7 +208,7 @@ static void prefetch(struct program *program, struct run *run, int runs, int r, 
 void shard_before(struct program *program, struct run *run, int runs, int r)
 {
     int own = used(program, &run[r], 0), shared = used(program, &run[r], 1);
-    if (!shard_is_sharded(program)) {
+    if (!shard_gathers(program)) {
         run[r].param = own >= 0 ? program->state[own].param : -1;
         run[r].shared = shared >= 0 ? program->state[shared].param : -1;
         bind_gradients(program, run, r);
@@ -251,6 +276,6 @@ void shard_after(struct program *program, struct run *run, int runs, int r)
         if (last)
             sum_replicas(program, unit, run[r].micro);
     }
-    if (shard_is_sharded(program))
+    if (shard_gathers(program))
         prefetch(program, run, runs, r, 1);
 }

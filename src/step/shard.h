@@ -15,6 +15,7 @@
 #ifndef TRIREME_STEP_SHARD_H
 #define TRIREME_STEP_SHARD_H
 
+#include "step/offload.h"
 #include "step/program.h"
 
 /* One RUN to be written. */
@@ -24,6 +25,7 @@ struct run {
     int unit, micro;
     int param, shared;     /* buffers to compute with; -1: not gathered yet or not read */
     int gather[2];         /* flat parameters whose gather must precede this run, or -1 */
+    int fetched[2];        /* their shards, where those were far; -1: not fetched yet */
     int grad, shared_grad; /* buffers, or -1 */
     unsigned accumulate;   /* bits of SPACE_GRAD and SPACE_SHARED_GRAD */
     int follows[2];        /* run of this micro-batch that wrote the same gradient, or -1 */
@@ -43,6 +45,12 @@ void shard_after(struct program *program, struct run *run, int runs, int r);
 static inline int shard_is_sharded(const struct program *program)
 {
     return program->request.shape.degree[MESH_SHARD] > 1;
+}
+
+/* Are parameters brought together, or near, before they are used? */
+static inline int shard_gathers(const struct program *program)
+{
+    return shard_is_sharded(program) || offload_fetches_params(program);
 }
 
 #endif

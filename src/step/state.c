@@ -2,6 +2,7 @@
 #include "step/passes.h"
 
 #include "base/array.h"
+#include "step/offload.h"
 #include "step/shard.h"
 
 static const char *prefix(const struct program *program, int unit)
@@ -37,19 +38,22 @@ static int whole_buffer(struct program *program, enum mem_pool pool, int unit, c
 
 static void params(struct program *program, int unit)
 {
+    const struct offload *offload = &program->request.offload;
+    enum mem_pool pool = offload_pool(offload->params, POOL_PARAMS);
     enum dtype dtype = program->units->request.dtype;
     struct unit_state *state = &program->state[unit];
-    if (shard_is_sharded(program) && program->request.strategy.params == PARAMS_USE) {
-        state->param = shard_buffer(program, POOL_PARAMS, unit, "param", dtype);
+    if (shard_gathers(program) && program->request.strategy.params == PARAMS_USE) {
+        state->param = shard_buffer(program, pool, unit, "param", dtype);
     } else {
-        state->whole_param = whole_buffer(program, POOL_PARAMS, unit, "param", dtype);
+        state->whole_param = whole_buffer(program, pool, unit, "param", dtype);
         state->param = own_shard(program, state->whole_param, unit, "param", dtype);
         program->buffer[state->whole_param].partial = state->param != state->whole_param;
     }
     if (dtype == DTYPE_F32)
         state->master = state->param;
     else if (program->request.training)
-        state->master = shard_buffer(program, POOL_OPTIMIZER, unit, "master", DTYPE_F32);
+        state->master = shard_buffer(program, offload_pool(offload->optimizer, POOL_OPTIMIZER),
+                                     unit, "master", DTYPE_F32);
 }
 
 /* Do replicas sum whole gradients, which can be done in buckets? */
@@ -110,6 +114,7 @@ static void unit_state(struct program *program, int unit)
 {
     struct unit_state *state = &program->state[unit];
     const struct optimizer *optimizer = optimizer_row(program->request.optimizer);
+    enum mem_pool pool = offload_pool(program->request.offload.optimizer, POOL_OPTIMIZER);
     *state = (struct unit_state){-1, {-1, -1}, -1, -1, -1, -1, -1};
     params(program, unit);
     if (!program->request.training)
@@ -117,7 +122,7 @@ static void unit_state(struct program *program, int unit)
     if (!has_buckets(program))
         grads(program, unit);
     for (int k = 0; k < optimizer->slots; k++)
-        state->slot[k] = shard_buffer(program, POOL_OPTIMIZER, unit, optimizer->slot[k], DTYPE_F32);
+        state->slot[k] = shard_buffer(program, pool, unit, optimizer->slot[k], DTYPE_F32);
 }
 
 void pass_state(struct program *program)

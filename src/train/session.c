@@ -65,10 +65,8 @@ static size_t reserve_to_come(const struct session *s)
 /* On a node whose ranks share its memory. */
 static int check_node(const struct session *s, const size_t bytes[POOL_COUNT], struct error *err)
 {
-    size_t need = mesh_staging_bytes(&s->layout.shape), total, left;
+    size_t need = mesh_staging_bytes(&s->layout.shape) + mem_bytes(bytes), total, left;
     int ranks = world_local_size(s->world);
-    for (int pool = 0; pool < POOL_COUNT; pool++)
-        need += bytes[pool];
     if (device_memory(s->device, &total, &left, err))
         return -1;
     if (need <= total / (size_t)ranks)
@@ -104,6 +102,7 @@ static int check_room(struct session *s, struct error *err)
 static int allocate(struct session *s, struct error *err)
 {
     const struct program *programs[3];
+    char folder[CONFIG_TEXT + 16];
     int count = 0;
     if (s->train)
         programs[count++] = s->train;
@@ -111,7 +110,8 @@ static int allocate(struct session *s, struct error *err)
         programs[count++] = s->evaluate;
     if (s->logits)
         programs[count++] = s->logits;
-    if (executor_create(&s->executor, s->device, s->mesh, s->mem, programs, count, err))
+    layout_swap_folder(&s->config, folder);
+    if (executor_create(&s->executor, s->device, s->mesh, s->mem, programs, count, folder, err))
         return -1;
     executor_watch(s->executor, (int)s->config.run.hang_seconds);
     return upload_table(s, err);
@@ -156,7 +156,8 @@ static int prepare(struct session *s, const struct device_request *request, int 
                    enum session_use use, struct error *err)
 {
     if (layout_resolve(&s->layout, &s->config, world_size(s->world), per_node, err) ||
-        device_open(&s->device, request, err) || model_create(&s->model, &s->config.model, err))
+        layout_check(&s->layout, request->kind, err) || device_open(&s->device, request, err) ||
+        model_create(&s->model, &s->config.model, err))
         return -1;
     s->data_rank = layout_data_rank(&s->layout, mesh_place(&s->layout.shape, world_rank(s->world)));
     return compile(s, use, err);

@@ -328,9 +328,7 @@ static int steps(struct trainer *t, struct error *err)
 static void introduce(const struct trainer *t)
 {
     const struct session *s = t->s;
-    size_t bytes = 0;
-    for (int pool = 0; pool < POOL_COUNT; pool++)
-        bytes += s->mem->now_bytes[pool];
+    size_t bytes = mem_bytes(s->mem->now_bytes);
     char place[160], strategy[CONFIG_TEXT];
     if (s->device->kind == DEVICE_CPU)
         snprintf(place, sizeof place, "%d thread%s each", s->device->threads,

@@ -31,16 +31,14 @@ struct planning {
 static void check_pools(struct planning *p, const struct report_rank *plan)
 {
     const struct mem *mem = &p->c.mem;
-    size_t total = 0;
     for (int pool = 0; pool < POOL_COUNT; pool++) {
         size_t now = mem->now_bytes[pool] - p->idle.now_bytes[pool];
         if (now != plan->pool_bytes[pool])
             fprintf(stderr, "rank %d: %s: planned %zu, allocated %zu\n", world_rank(p->c.world),
                     mem_pool_name(pool), plan->pool_bytes[pool], now);
         CHECK(&p->c, now == plan->pool_bytes[pool]);
-        total += plan->pool_bytes[pool];
     }
-    CHECK(&p->c, total == plan->total_bytes);
+    CHECK(&p->c, mem_bytes(plan->pool_bytes) == plan->total_bytes);
 }
 
 /* Steps allocate nothing, and send what was planned, each time. */

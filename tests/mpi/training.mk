@@ -5,3 +5,6 @@ tests_mpi_test_layouts_SOURCES = tests/mpi/test_layouts.c $(training)
 tests_mpi_test_layouts_LDADD = $(TRIREME_LIBS)
 tests_mpi_test_plan_SOURCES = tests/mpi/test_plan.c $(training)
 tests_mpi_test_plan_LDADD = $(TRIREME_LIBS)
+MPI_TESTS += tests/mpi/test_offload
+tests_mpi_test_offload_SOURCES = tests/mpi/test_offload.c $(training)
+tests_mpi_test_offload_LDADD = $(TRIREME_LIBS)

@@ -78,7 +78,9 @@ struct session *rig_open(struct mem *mem, const struct config *config, const cha
         programs[count++] = s->logits;
     if (s->evaluate)
         programs[count++] = s->evaluate;
-    must(executor_create(&s->executor, s->device, NULL, mem, programs, count, &err), &err);
+    char folder[CONFIG_TEXT + 16];
+    layout_swap_folder(config, folder);
+    must(executor_create(&s->executor, s->device, NULL, mem, programs, count, folder, &err), &err);
     upload_table(s);
     return s;
 }
@@ -140,9 +142,7 @@ void *rig_download(const struct session *s, int buffer)
     struct error err = {0};
     size_t bytes = s->train->buffer[buffer].bytes;
     void *host = malloc(bytes + 1);
-    must(device_download(s->device, host, executor_buffer(s->executor, s->train, buffer), bytes,
-                         &err),
-         &err);
+    must(executor_read(s->executor, s->train, buffer, 0, host, bytes, &err), &err);
     return host;
 }
 

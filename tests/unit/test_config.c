@@ -271,10 +271,8 @@ static void ranges_are_stated(void **state)
 static void later_things_are_said_to_be_absent(void **state)
 {
     static const char *const rows[] = {
-        "precision=fp16",      "precision=FP8",          "parallel.tensor=2",
-        "parallel.pipeline=4", "offload.optimizer=host", "offload.params=disk",
-        "offload.path=/tmp",   "checkpoint.async=true",  "model.path=x",
-        "parallel.wrap=block",
+        "precision=fp16",        "precision=FP8", "parallel.tensor=2",   "parallel.pipeline=4",
+        "checkpoint.async=true", "model.path=x",  "parallel.wrap=block",
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         REFUSED(NULL, rows[i], "not in this version of trireme");
@@ -293,6 +291,8 @@ static void impossible_combinations_are_refused(void **state)
         {"data.seq_len: 129", "model.max_seq_len (128)"},
         {"parallel.strategy: ddp\nparallel.shard: 2", "NO_SHARD"},
         {"parallel.replicate: 2", "HYBRID_SHARD"},
+        {"parallel.strategy: stage2\noffload.params: host", "FULL_SHARD or HYBRID_SHARD"},
+        {"offload.path: /tmp", "offload.path"},
         {"train.min_lr: 1", "train.min_lr"},
         {"train.eval_every: 5", "data.valid"},
         {"run.dir:", "run.dir"},
