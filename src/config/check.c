@@ -123,6 +123,21 @@ static int check_offload(const struct config *config, struct error *err)
     return 0;
 }
 
+static int check_units(const struct config *config, struct error *err)
+{
+    const struct config_parallel *p = &config->parallel;
+    if ((p->wrap == WRAP_LAYERS) != (p->layers_per_unit > 0))
+        return error_set(err, "parallel.wrap layers and parallel.layers_per_unit belong together: "
+                              "set both or none");
+    if ((p->wrap == WRAP_SIZE) != (p->min_num_params > 0))
+        return error_set(err, "parallel.wrap size and parallel.min_num_params belong together: set "
+                              "both or none");
+    if (config->recompute_every > 1 && config->recompute == RECOMPUTE_NONE)
+        return error_set(err, "recompute_every is %lld, but recompute is none: no unit recomputes",
+                         (long long)config->recompute_every);
+    return 0;
+}
+
 /* What would have no effect is not accepted; a default is not a wish. */
 static int check_optimizer(const struct config_train *t, struct error *err)
 {
@@ -160,8 +175,8 @@ static int check_train(const struct config *config, struct error *err)
 int config_finish(struct config *config, struct error *err)
 {
     if (finish_model(&config->model, err) || finish_data(config, err) ||
-        finish_parallel(&config->parallel, err) || check_comm(config, err) || check_offload(config, err) ||
-        check_train(config, err))
+        finish_parallel(&config->parallel, err) || check_comm(config, err) ||
+        check_offload(config, err) || check_units(config, err) || check_train(config, err))
         return -1;
     if (!config->run.dir[0])
         return error_set(err, "run.dir is empty: it names the directory of the run");

@@ -27,6 +27,7 @@ enum config_strategy {
     STRATEGY_HYBRID_SHARD,
     STRATEGY_HYBRID_SHARD_ZERO2
 };
+enum config_wrap { WRAP_BLOCK, WRAP_SIZE, WRAP_LAYERS };
 enum config_accumulate { ACCUMULATE_SHARD, ACCUMULATE_LOCAL };
 enum config_prefetch { PREFETCH_NONE, PREFETCH_BACKWARD_PRE, PREFETCH_BACKWARD_POST };
 enum config_reduce { CONFIG_REDUCE_FP32, CONFIG_REDUCE_BF16 };
@@ -66,6 +67,8 @@ struct config_train {
 
 struct config_parallel {
     enum config_strategy strategy;
+    enum config_wrap wrap;
+    int64_t layers_per_unit, min_num_params;    /* of wrap layers, of size */
     int64_t shard, replicate, tensor, pipeline; /* degrees; 0: what is left */
     enum config_prefetch backward_prefetch;
     int forward_prefetch;
@@ -105,6 +108,7 @@ struct config {
     enum config_device device;
     enum config_precision precision;
     enum config_recompute recompute;
+    int64_t recompute_every; /* 1: every unit, 2: every second ... */
     int64_t seed;
     struct config_model model;
     struct config_data data;

@@ -75,6 +75,14 @@ static const struct choice strategies[] = {
     {0},
 };
 
+static const struct choice wraps[] = {
+    {"block", WRAP_BLOCK, "TRANSFORMER_BASED_WRAP"},
+    {"size", WRAP_SIZE, "SIZE_BASED_WRAP"},
+    {"layers", WRAP_LAYERS},
+    {"NO_WRAP", CHOICE_LATER},
+    {0},
+};
+
 static const struct choice prefetches[] = {
     {"none", PREFETCH_NONE, "NO_PREFETCH"},
     {"BACKWARD_PRE", PREFETCH_BACKWARD_PRE},
@@ -112,6 +120,9 @@ const struct key config_keys[] = {
              "selective keeps the results of matrix products and computes the rest again, which "
              "takes little time; full keeps nothing but what is handed from layer to layer and "
              "computes each layer once more, a third more work"},
+    {"recompute_every", INT, FIELD(recompute_every), "1", 1, 10000,
+     .help = "of the model's units, blocks of layers as parallel.wrap makes them, one in so many "
+             "recomputes and the others keep all: 1 is each, 2 every second one"},
     {"seed", INT, FIELD(seed), "0", 0, INT64_MAX,
      .help = "initial weights and the order of the data follow from it, on any number of "
              "ranks"},
@@ -218,6 +229,14 @@ const struct key config_keys[] = {
              "of a node with HYBRID_SHARD)"},
     {"parallel.replicate", INT, FIELD(parallel.replicate), "0", 0, 1 << 20,
      .help = "copies of the model; 0: all ranks that are left (1 where all share one copy)"},
+    {"parallel.wrap", CHOICE, FIELD(parallel.wrap), "block", .choices = wraps,
+     .help = "what is gathered, reduced and recomputed as one unit: block each transformer block; "
+             "layers as many neighbouring blocks as layers_per_unit says; size as many as have "
+             "min_num_params parameters; embedding and head are units of their own"},
+    {"parallel.layers_per_unit", INT, FIELD(parallel.layers_per_unit), "0", 0, 10000,
+     .help = "transformer blocks in a unit, with wrap layers; the last unit takes what is left"},
+    {"parallel.min_num_params", INT, FIELD(parallel.min_num_params), "0", 0, INT64_C(1) << 50,
+     .help = "parameters that a unit of blocks has at least, the last one apart, with wrap size"},
     {"parallel.tensor", INT, FIELD(parallel.tensor), "1", 1, 1, .later = "tensor parallelism",
      .help = "ranks that split each matrix"},
     {"parallel.pipeline", INT, FIELD(parallel.pipeline), "1", 1, 1, .later = "pipeline parallelism",
@@ -288,7 +307,6 @@ const int config_key_count = sizeof config_keys / sizeof config_keys[0];
 const struct absent_key config_absent_keys[] = {
     {"model.path", "loading pretrained weights"},
     {"parallel.schedule", "choosing a pipeline schedule"},
-    {"parallel.wrap", "choosing sharding units (each transformer block is one)"},
     {"checkpoint.async", "saving in the background"},
 };
 

@@ -18,6 +18,7 @@ int build_param(struct graph *graph, const struct graph_param *param)
     graph->params =
         array_grow(graph->params, graph->param_count, &graph->param_capacity, sizeof *param);
     graph->params[graph->param_count] = *param;
+    graph->params[graph->param_count].block = graph->block;
     int value = graph_value(graph, VALUE_PARAM, graph->dtype, param->dims, param->dim);
     graph->values[value].index = graph->param_count++;
     return value;
@@ -35,6 +36,8 @@ int build_targets(struct graph *graph)
 
 int build_input(struct graph *graph, int64_t width)
 {
+    if (graph->block)
+        return graph->carried;
     return graph_value(graph, VALUE_INPUT, graph->dtype, 2, (int64_t[]){graph->rows, width});
 }
 
@@ -47,7 +50,9 @@ void build_output(struct graph *graph, int value)
 {
     if (graph->values[value].role != VALUE_TEMP)
         graph_fail(graph, "a unit's output must be the result of an op");
-    graph->values[value].role = VALUE_OUTPUT;
+    graph->carried = value;
+    if (graph->block + 1 >= graph->blocks)
+        graph->values[value].role = VALUE_OUTPUT;
 }
 
 int build_embedding(struct graph *graph, int tokens, int table)

@@ -11,9 +11,10 @@
 /* Declare a parameter; returns its value.  One that is `shared` belongs to another unit. */
 int build_param(struct graph *graph, const struct graph_param *param);
 
-int build_tokens(struct graph *graph);               /* int32 [rows] */
-int build_targets(struct graph *graph);              /* int32 [rows], -1 where masked */
-int build_input(struct graph *graph, int64_t width); /* [rows, width] from the unit before */
+int build_tokens(struct graph *graph);  /* int32 [rows] */
+int build_targets(struct graph *graph); /* int32 [rows], -1 where masked */
+/* [rows, width] from the unit before, or in a unit of several blocks from the block before */
+int build_input(struct graph *graph, int64_t width);
 int build_rope_table(struct graph *graph, int64_t head_dim);
 /* Make value, the result of a node, what the next unit gets (or the caller, at the end). */
 void build_output(struct graph *graph, int value);

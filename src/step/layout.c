@@ -80,6 +80,25 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
     return 0;
 }
 
+/* Blocks in a unit; all blocks of a model have the same size. */
+static int64_t blocks_per_unit(const struct model *model, const struct config_parallel *p)
+{
+    int64_t most = 1;
+    for (int u = 0; u < model->units; u++)
+        if (u > 0 && model->unit[u].kind == model->unit[u - 1].kind)
+            most = ceil_div(p->min_num_params, model_unit_params(model, u));
+    return p->wrap == WRAP_LAYERS ? p->layers_per_unit : p->wrap == WRAP_SIZE ? most : 1;
+}
+
+int layout_model(struct model **model, const struct config *config, struct error *err)
+{
+    if (model_create(model, &config->model, err))
+        return -1;
+    int64_t blocks = blocks_per_unit(*model, &config->parallel);
+    model_wrap(*model, blocks < config->model.layers ? (int)blocks : (int)config->model.layers);
+    return 0;
+}
+
 int layout_check(const struct layout *layout, enum device_kind device, struct error *err)
 {
     const struct offload *o = &layout->offload;
@@ -97,6 +116,7 @@ struct units_request layout_units(const struct layout *layout, const struct conf
         .seq = config->data.seq_len,
         .shards = layout->shape.degree[MESH_SHARD],
         .recompute = config->recompute,
+        .recompute_every = (int)config->recompute_every,
         .loss_scale = 1.0f / (float)(layout->global_batch * config->data.seq_len),
     };
 }

@@ -26,6 +26,9 @@ struct layout {
 int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,
                    struct error *err);
 
+/* The model, wrapped into units as the config says.  0, or -1 with err set. */
+int layout_model(struct model **model, const struct config *config, struct error *err);
+
 /* Is what the layout asks for known on the device?  Returns 0, or -1 with err set. */
 int layout_check(const struct layout *layout, enum device_kind device, struct error *err);
 

@@ -157,7 +157,7 @@ static int prepare(struct session *s, const struct device_request *request, int 
 {
     if (layout_resolve(&s->layout, &s->config, world_size(s->world), per_node, err) ||
         layout_check(&s->layout, request->kind, err) || device_open(&s->device, request, err) ||
-        model_create(&s->model, &s->config.model, err))
+        layout_model(&s->model, &s->config, err))
         return -1;
     s->data_rank = layout_data_rank(&s->layout, mesh_place(&s->layout.shape, world_rank(s->world)));
     return compile(s, use, err);

@@ -64,7 +64,7 @@ struct session *rig_open(struct mem *mem, const struct config *config, const cha
     s->config = *config;
     s->mem = mem;
     must(device_open(&s->device, &device, &err), &err);
-    must(model_create(&s->model, &config->model, &err), &err);
+    must(layout_model(&s->model, config, &err), &err);
     must(layout_resolve(&s->layout, config, 1, 1, &err), &err);
     struct units_request units = layout_units(&s->layout, config);
     units.with_logits = with_logits;
@@ -168,7 +168,7 @@ void fleet_open(struct fleet *fleet, const struct config *config, int ranks, enu
     *fleet = (struct fleet){.ranks = ranks};
     must(layout_resolve(&fleet->layout, config, ranks, ranks, &err), &err);
     must(device_open(&fleet->device, &device, &err), &err);
-    must(model_create(&fleet->model, &config->model, &err), &err);
+    must(layout_model(&fleet->model, config, &err), &err);
     struct units_request units = layout_units(&fleet->layout, config);
     must(units_create(&fleet->units, fleet->model, &units, fleet->device, &err), &err);
     fleet->program = array_make((size_t)ranks, sizeof *fleet->program);

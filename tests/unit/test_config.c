@@ -271,8 +271,9 @@ static void ranges_are_stated(void **state)
 static void later_things_are_said_to_be_absent(void **state)
 {
     static const char *const rows[] = {
-        "precision=fp16",        "precision=FP8", "parallel.tensor=2",   "parallel.pipeline=4",
-        "checkpoint.async=true", "model.path=x",  "parallel.wrap=block",
+        "precision=fp16",      "precision=FP8",          "parallel.tensor=2",
+        "parallel.pipeline=4", "checkpoint.async=true",  "model.path=x",
+        "parallel.wrap=NO_WRAP",
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         REFUSED(NULL, rows[i], "not in this version of trireme");
@@ -294,6 +295,15 @@ static void impossible_combinations_are_refused(void **state)
         {"parallel.strategy: stage2\noffload.params: host", "FULL_SHARD or HYBRID_SHARD"},
         {"offload.path: /tmp", "offload.path"},
         {"train.min_lr: 1", "train.min_lr"},
+        {"train.warmup_min_lr: 1", "train.warmup_min_lr"},
+        {"train.warmup_min_lr: 1e-5", "train.warmup_steps"},
+        {"train.momentum: 0.5", "train.optimizer sgd"},
+        {"train.optimizer: sgd\ntrain.beta1: 0.5", "train.optimizer adamw"},
+        {"parallel.wrap: layers", "parallel.layers_per_unit"},
+        {"parallel.layers_per_unit: 2", "parallel.wrap layers"},
+        {"parallel.wrap: SIZE_BASED_WRAP", "parallel.min_num_params"},
+        {"parallel.wrap: layers\nparallel.layers_per_unit: 2\nparallel.min_num_params: 5", "size"},
+        {"recompute_every: 2", "recompute is none"},
         {"train.eval_every: 5", "data.valid"},
         {"run.dir:", "run.dir"},
         {"device: cpu\ncomm.reduce: bf16", "device is cpu"},
