@@ -23,7 +23,7 @@ static int open_model(struct making *m, const struct config *config, int threads
         return -1;
     struct device_request request = {
         .kind = on_gpu ? DEVICE_CUDA : DEVICE_CPU, .threads = threads, .planning = on_gpu};
-    if (device_open(&m->device, &request, err) || model_create(&m->model, &config->model, err))
+    if (device_open(&m->device, &request, err) || layout_model(&m->model, config, err))
         return -1;
     m->report->on_gpu = on_gpu;
     m->report->reserve_bytes = on_gpu ? m->device->reserve_bytes : 0;
