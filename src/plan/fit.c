@@ -99,14 +99,16 @@ static int change_shards(const struct search *s, struct candidate *c, int level)
     return set(c, "parallel.shard", "%d", shards_at(s, level));
 }
 
-static const char *const offloads[][2] = {{"host", "none"}, {"host", "host"}};
+static const struct {
+    const char *optimizer, *params;
+} offloads[] = {{"host", "none"}, {"host", "host"}, {"disk", "host"}, {"disk", "disk"}};
 
 static int change_offload(const struct search *s, struct candidate *c, int level)
 {
-    const char *const *kind = offloads[level - 1];
-    if (set(c, "offload.optimizer", "%s", kind[0]))
+    const char *params = offloads[level - 1].params;
+    if (set(c, "offload.optimizer", "%s", offloads[level - 1].optimizer))
         return -1;
-    return strcmp(kind[1], "none") ? set(c, "offload.params", "%s", kind[1]) : 0;
+    return strcmp(params, "none") ? set(c, "offload.params", "%s", params) : 0;
 }
 
 static int change_ranks(const struct search *s, struct candidate *c, int level)
@@ -148,18 +150,26 @@ static int fits(const struct search *s, const int level[AXES], struct fit *fit)
     return !lack.device_bytes && !lack.host_bytes;
 }
 
-/* Levels of offload this build takes with this configuration. */
+/* Is there an offload of this level, for this configuration? */
+static int offloads_to(const struct search *s, int level)
+{
+    struct report report;
+    struct candidate c = {.config = *s->config};
+    if (variant_strategy(&c.config, STRATEGY_FULL_SHARD, NULL) || change_offload(s, &c, level) ||
+        config_finish(&c.config, NULL) ||
+        report_measure(&report, &c.config, s->ranks, s->nodes, s->threads, NULL))
+        return 0;
+    report_free(&report);
+    return 1;
+}
+
 static int offload_levels(const struct search *s)
 {
     enum { MOST = sizeof offloads / sizeof *offloads };
-    for (int level = 1; level <= MOST; level++) {
-        struct candidate c = {.config = *s->config};
-        c.config.parallel.strategy = STRATEGY_FULL_SHARD;
-        c.config.parallel.shard = c.config.parallel.replicate = 0;
-        if (change_offload(s, &c, level) || config_finish(&c.config, NULL))
-            return level;
-    }
-    return MOST + 1;
+    int level = 1;
+    while (level <= MOST && offloads_to(s, level))
+        level++;
+    return level;
 }
 
 static void find_levels(struct search *s)

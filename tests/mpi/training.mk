@@ -8,3 +8,11 @@ tests_mpi_test_plan_LDADD = $(TRIREME_LIBS)
 MPI_TESTS += tests/mpi/test_offload
 tests_mpi_test_offload_SOURCES = tests/mpi/test_offload.c $(training)
 tests_mpi_test_offload_LDADD = $(TRIREME_LIBS)
+MPI_TESTS += tests/mpi/test_matrix
+tests_mpi_test_matrix_SOURCES = tests/mpi/test_matrix.c $(training)
+tests_mpi_test_matrix_LDADD = $(TRIREME_LIBS)
+
+# The full product of the parity matrix.
+check-matrix: tests/mpi/test_matrix
+	MATRIX=all TIMEOUT=7200 $(srcdir)/tests/mpi/run.sh tests/mpi/test_matrix
+.PHONY: check-matrix

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "config/schema.h"
 #include "device/machine.h"
 #include "plan/compare.h"
 #include "plan/fit.h"
@@ -179,13 +180,58 @@ static void test_8b_on_two_of_24(void **state)
     assert_true(fits_somehow(&config, 16, &room));
 }
 
+/* It does where optimizer and parameters are elsewhere: of CPUs, on disk. */
+static void test_8b_on_disk(void **state)
+{
+    struct config config = rig_config("model.preset=llama3-8b data.seq_len=512 device=cpu "
+                                      "precision=bf16 train.global_batch=2");
+    struct report_room room = {.host_bytes = (size_t)26 << 30};
+    struct fit fit;
+    fit_find(&fit, &config, 2, 1, 1, &room);
+    assert_true(fit.found);
+    assert_int_equal(fit.ranks, 2);
+    assert_non_null(strstr(fit.settings, "offload.optimizer=disk"));
+    room.host_bytes = (size_t)128 << 30;
+    fit_find(&fit, &config, 2, 1, 1, &room);
+    assert_true(fit.found);
+    assert_null(strstr(fit.settings, "offload"));
+}
+
+/* Of GPUs, in the memory of the node. */
+static void test_8b_on_the_host(void **state)
+{
+    struct report_room room = room_of("rtx4090");
+    struct config config =
+        config_of("model.preset=llama3-8b data.seq_len=512 train.global_batch=2");
+    struct config offloaded = config;
+    struct error err = {0};
+    struct report report;
+    struct fit fit;
+    offloaded.offload.optimizer = offloaded.offload.params = OFFLOAD_HOST;
+    if (!on_gpu() || config_finish(&offloaded, &err) ||
+        report_measure(&report, &offloaded, 2, 1, 1, &err)) {
+        print_message("# skipped: %s\n", on_gpu() ? err.text : "built without CUDA");
+        skip();
+    }
+    report_free(&report);
+    room.host_bytes = (size_t)64 << 30;
+    fit_find(&fit, &config, 2, 1, 1, &room);
+    assert_true(fit.found);
+    assert_int_equal(fit.ranks, 2);
+    assert_non_null(strstr(fit.settings, "offload.optimizer=host"));
+    assert_true(fit.takes.device_bytes <= room.device_bytes);
+    room.host_bytes = (size_t)16 << 30;
+    fit_find(&fit, &config, 2, 1, 1, &room);
+    assert_true(fit.found);
+    assert_non_null(strstr(fit.settings, "offload.optimizer=disk"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gentlest),
-        cmocka_unit_test(test_more_ranks),
-        cmocka_unit_test(test_hybrids),
-        cmocka_unit_test(test_8b_on_two_of_24),
+        cmocka_unit_test(test_gentlest),   cmocka_unit_test(test_more_ranks),
+        cmocka_unit_test(test_hybrids),    cmocka_unit_test(test_8b_on_two_of_24),
+        cmocka_unit_test(test_8b_on_disk), cmocka_unit_test(test_8b_on_the_host),
     };
     return cmocka_run_group_tests_name("fit", tests, NULL, NULL);
 }
