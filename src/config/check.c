@@ -168,6 +168,29 @@ static int check_units(const struct config *config, struct error *err)
     return 0;
 }
 
+/* The global batch in sequences, whichever way it was given. */
+static int finish_batch(struct config *config, struct error *err)
+{
+    enum { UNASKED = 8 };
+    struct config_train *t = &config->train;
+    int64_t seq = config->data.seq_len, given = t->global_batch;
+    int64_t batch = t->global_batch_tokens / seq;
+    if (t->global_batch_tokens % seq)
+        return error_set(
+            err,
+            "train.global_batch_tokens is %lld, not a multiple of data.seq_len (%lld); "
+            "%lld is",
+            (long long)t->global_batch_tokens, (long long)seq, (long long)((batch + 1) * seq));
+    if (given && batch && given != batch)
+        return error_set(err,
+                         "train.global_batch (%lld) and train.global_batch_tokens (%lld, which are "
+                         "%lld sequences of %lld) are both set; leave one out",
+                         (long long)given, (long long)t->global_batch_tokens, (long long)batch,
+                         (long long)seq);
+    t->global_batch = given ? given : batch ? batch : UNASKED;
+    return 0;
+}
+
 /* What would have no effect is not accepted; a default is not a wish. */
 static int check_optimizer(const struct config_train *t, struct error *err)
 {
@@ -206,7 +229,8 @@ int config_finish(struct config *config, struct error *err)
 {
     if (finish_model(&config->model, err) || check_gpt2(config, err) || finish_data(config, err) ||
         finish_parallel(&config->parallel, err) || check_comm(config, err) ||
-        check_offload(config, err) || check_units(config, err) || check_train(config, err))
+        check_offload(config, err) || check_units(config, err) || finish_batch(config, err) ||
+        check_train(config, err))
         return -1;
     if (!config->run.dir[0])
         return error_set(err, "run.dir is empty: it names the directory of the run");

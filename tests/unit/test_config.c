@@ -276,8 +276,10 @@ static void ranges_are_stated(void **state)
 static void later_things_are_said_to_be_absent(void **state)
 {
     static const char *const rows[] = {
-        "precision=fp16",        "precision=FP8", "parallel.tensor=2",     "parallel.pipeline=4",
-        "checkpoint.async=true", "model.path=x",  "parallel.wrap=NO_WRAP",
+        "precision=fp16",        "precision=FP8",
+        "parallel.tensor=2",     "parallel.pipeline=4",
+        "checkpoint.async=true", "model.path=x",
+        "parallel.wrap=NO_WRAP", "train.split_batches=true",
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         REFUSED(NULL, rows[i], "not in this version of trireme");
@@ -312,6 +314,8 @@ static void impossible_combinations_are_refused(void **state)
         {"parallel.wrap: SIZE_BASED_WRAP", "parallel.min_num_params"},
         {"parallel.wrap: layers\nparallel.layers_per_unit: 2\nparallel.min_num_params: 5", "size"},
         {"recompute_every: 2", "recompute is none"},
+        {"data.seq_len: 16\ntrain.global_batch_tokens: 40", "48 is"},
+        {"data.seq_len: 16\ntrain.global_batch_tokens: 48\ntrain.global_batch: 4", "3 sequences"},
         {"train.eval_every: 5", "data.valid"},
         {"run.dir:", "run.dir"},
         {"device: cpu\ncomm.reduce: bf16", "device is cpu"},
@@ -427,6 +431,9 @@ static void written_configuration_reads_back(void **state)
          "seed=9223372036854775807"},
         {"model.layers=1", "model.hidden=6", "model.heads=3", "model.ffn=7", "model.vocab=11",
          "data.train= leading and trailing ", "parallel.forward_prefetch=false"},
+        {"model.preset=llama-tiny", "data.seq_len=7", "train.global_batch_tokens=91",
+         "train.optimizer=sgd", "train.momentum=0.5", "parallel.wrap=layers",
+         "parallel.layers_per_unit=3"},
     };
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
         struct config c, back;
