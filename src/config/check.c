@@ -27,7 +27,7 @@ static int finish_heads(struct config_model *m, struct error *err)
                          (long long)m->hidden, (long long)m->heads);
     if (!m->head_dim)
         m->head_dim = m->hidden / m->heads;
-    if (m->head_dim % 2)
+    if (m->head_dim % 2 && strcmp(m->family, "gpt2") != 0)
         return error_set(err,
                          "model.head_dim is %lld, but rotary positions need an even number "
                          "(it is model.hidden / model.heads unless set)",
@@ -47,6 +47,36 @@ static int finish_model(struct config_model *m, struct error *err)
                          "model.rope_low_freq_factor (%g) must be below "
                          "model.rope_high_freq_factor (%g)",
                          m->rope_low_freq_factor, m->rope_high_freq_factor);
+    return 0;
+}
+
+/* What GPT-2 has not is refused where it was asked for. */
+static int check_gpt2(const struct config *config, struct error *err)
+{
+    static const char *const rotary[] = {
+        "model.rope_theta",           "model.rope_scaling",          "model.rope_factor",
+        "model.rope_low_freq_factor", "model.rope_high_freq_factor", "model.rope_original_len",
+    };
+    const struct config_model *m = &config->model;
+    if (strcmp(m->family, "gpt2") != 0)
+        return 0;
+    if (m->kv_heads != m->heads)
+        return error_set(err,
+                         "model.kv_heads is %lld, but in model.family gpt2 each of the %lld heads "
+                         "has its own keys and values; leave it out",
+                         (long long)m->kv_heads, (long long)m->heads);
+    for (size_t i = 0; i < sizeof rotary / sizeof rotary[0]; i++) {
+        const struct key *key = key_find(rotary[i]);
+        struct config initial;
+        if (key_set(&initial, key, key->initial, err))
+            return -1;
+        if (memcmp((const char *)config + key->offset, (const char *)&initial + key->offset,
+                   key->bytes) != 0)
+            return error_set(err,
+                             "%s is set, but model.family gpt2 learns its positions and rotates "
+                             "none; leave it out",
+                             rotary[i]);
+    }
     return 0;
 }
 
@@ -138,6 +168,29 @@ static int check_units(const struct config *config, struct error *err)
     return 0;
 }
 
+/* The global batch in sequences, whichever way it was given. */
+static int finish_batch(struct config *config, struct error *err)
+{
+    enum { UNASKED = 8 };
+    struct config_train *t = &config->train;
+    int64_t seq = config->data.seq_len, given = t->global_batch;
+    int64_t batch = t->global_batch_tokens / seq;
+    if (t->global_batch_tokens % seq)
+        return error_set(
+            err,
+            "train.global_batch_tokens is %lld, not a multiple of data.seq_len (%lld); "
+            "%lld is",
+            (long long)t->global_batch_tokens, (long long)seq, (long long)((batch + 1) * seq));
+    if (given && batch && given != batch)
+        return error_set(err,
+                         "train.global_batch (%lld) and train.global_batch_tokens (%lld, which are "
+                         "%lld sequences of %lld) are both set; leave one out",
+                         (long long)given, (long long)t->global_batch_tokens, (long long)batch,
+                         (long long)seq);
+    t->global_batch = given ? given : batch ? batch : UNASKED;
+    return 0;
+}
+
 /* What would have no effect is not accepted; a default is not a wish. */
 static int check_optimizer(const struct config_train *t, struct error *err)
 {
@@ -174,9 +227,10 @@ static int check_train(const struct config *config, struct error *err)
 
 int config_finish(struct config *config, struct error *err)
 {
-    if (finish_model(&config->model, err) || finish_data(config, err) ||
+    if (finish_model(&config->model, err) || check_gpt2(config, err) || finish_data(config, err) ||
         finish_parallel(&config->parallel, err) || check_comm(config, err) ||
-        check_offload(config, err) || check_units(config, err) || check_train(config, err))
+        check_offload(config, err) || check_units(config, err) || finish_batch(config, err) ||
+        check_train(config, err))
         return -1;
     if (!config->run.dir[0])
         return error_set(err, "run.dir is empty: it names the directory of the run");

@@ -31,7 +31,7 @@ static const struct choice recomputes[] = {
     {0},
 };
 
-static const struct choice families[] = {{"llama"}, {0}};
+static const struct choice families[] = {{"llama"}, {"gpt2"}, {0}};
 
 static const struct choice rope_scalings[] = {
     {"none", ROPE_SCALING_NONE}, {"llama3", ROPE_SCALING_LLAMA3}, {"linear", CHOICE_LATER},
@@ -131,7 +131,7 @@ const struct key config_keys[] = {
      .help = "a named model; the other model keys, when given, replace its values"},
     {"model.family", TEXT, FIELD(model.family), "llama", .choices = families,
      .help = "architecture: llama is RMSNorm, rotary positions, grouped-query attention and "
-             "SwiGLU"},
+             "SwiGLU; gpt2 is LayerNorm, max_seq_len learned positions, GELU, and biases"},
     {"model.layers", INT, FIELD(model.layers), "0", 0, 10000, .help = "transformer blocks"},
     {"model.hidden", INT, FIELD(model.hidden), "0", 0, 1 << 20,
      .help = "width of the residual stream"},
@@ -147,7 +147,7 @@ const struct key config_keys[] = {
     {"model.max_seq_len", INT, FIELD(model.max_seq_len), "2048", 1, 1 << 24,
      .help = "longest sequence, in tokens, the model is meant for"},
     {"model.norm_eps", REAL, FIELD(model.norm_eps), "1e-05", .least = 0, .most = 1,
-     .help = "added to the mean square under the root in RMSNorm"},
+     .help = "added to the mean square or the variance under the root of a norm"},
     {"model.rope_theta", REAL, FIELD(model.rope_theta), "10000", .least = 1, .most = 1e12,
      .help = "base of the rotary position frequencies"},
     {"model.rope_scaling", CHOICE, FIELD(model.rope_scaling), "none", .choices = rope_scalings,
@@ -178,8 +178,13 @@ const struct key config_keys[] = {
 
     {"train.steps", INT, FIELD(train.steps), "100", 0, INT64_C(1000000000000),
      .help = "optimizer steps from the start of training, those before a resume included"},
-    {"train.global_batch", INT, FIELD(train.global_batch), "8", 1, 1 << 24,
-     .help = "sequences per optimizer step, over all ranks and micro-batches"},
+    {"train.global_batch", INT, FIELD(train.global_batch), "0", 0, 1 << 24,
+     .help = "sequences per optimizer step, over all ranks and micro-batches: 16 on 8 ranks are 2 "
+             "for each (what split_batches: true means elsewhere), and the learning rate moves on "
+             "once for all of them; 0: 8, or what global_batch_tokens comes to"},
+    {"train.global_batch_tokens", INT, FIELD(train.global_batch_tokens), "0", 0, INT64_C(1) << 40,
+     .help = "tokens per optimizer step, in place of global_batch: a multiple of data.seq_len; "
+             "0: not given"},
     {"train.micro_batch", INT, FIELD(train.micro_batch), "0", 0, 1 << 20,
      .help = "sequences a rank computes at once; more are done by accumulating gradients, and "
              "what is missing to a whole micro-batch is masked; 0: a rank's whole share of "
@@ -259,9 +264,10 @@ const struct key config_keys[] = {
              "each unit by itself"},
 
     {"offload.optimizer", CHOICE, FIELD(offload.optimizer), "none", .choices = offloads,
-     .help = "where the optimizer's state and the fp32 masters of other parameters live: none "
-             "where they are updated; host in the memory of the CPUs, which update them; disk in a "
-             "file, from which they pass through a few buffers in memory; the numbers are the same"},
+     .help =
+         "where the optimizer's state and the fp32 masters of other parameters live: none "
+         "where they are updated; host in the memory of the CPUs, which update them; disk in a "
+         "file, from which they pass through a few buffers in memory; the numbers are the same"},
     {"offload.params", CHOICE, FIELD(offload.params), "none", .choices = offloads,
      .help = "where a rank's shard of the parameters lives, with FULL_SHARD or HYBRID_SHARD, which "
              "gather parameters for each use: none where it is used, host, or disk, from which it "
@@ -305,6 +311,7 @@ const struct key config_keys[] = {
 const int config_key_count = sizeof config_keys / sizeof config_keys[0];
 
 const struct absent_key config_absent_keys[] = {
+    {"train.split_batches", "a batch of each rank's own (train.global_batch is split over them)"},
     {"model.path", "loading pretrained weights"},
     {"parallel.schedule", "choosing a pipeline schedule"},
     {"checkpoint.async", "saving in the background"},

@@ -73,6 +73,11 @@ int build_rmsnorm_residual(struct graph *graph, int x, int delta, int w, float e
     return y;
 }
 
+int build_layernorm(struct graph *graph, int x, int w, int b, float eps)
+{
+    return append(graph, OP_LAYERNORM, (int[]){x, w, b}, 3, (struct op_attrs){.eps = eps});
+}
+
 int build_linear(struct graph *graph, int x, int w, int addend)
 {
     return append(graph, OP_LINEAR, (int[]){x, w, addend}, 3,
@@ -108,6 +113,21 @@ int build_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_head
 int build_swiglu(struct graph *graph, int gate_up)
 {
     return append(graph, OP_SWIGLU, (int[]){gate_up}, 1, (struct op_attrs){0});
+}
+
+int build_bias(struct graph *graph, int x, int b)
+{
+    return append(graph, OP_BIAS, (int[]){x, b}, 2, (struct op_attrs){0});
+}
+
+int build_gelu(struct graph *graph, int x, int b)
+{
+    return append(graph, OP_GELU, (int[]){x, b}, 2, (struct op_attrs){0});
+}
+
+int build_positions(struct graph *graph, int x, int table)
+{
+    return append(graph, OP_POSITIONS, (int[]){x, table}, 2, (struct op_attrs){.seq = graph->seq});
 }
 
 void build_head_loss(struct graph *graph, int h, int w, int targets, float scale)

@@ -24,6 +24,8 @@ int build_embedding(struct graph *graph, int tokens, int table);
 int build_rmsnorm(struct graph *graph, int x, int w, float eps);
 /* *sum = x + delta; y = norm(*sum) * w */
 int build_rmsnorm_residual(struct graph *graph, int x, int delta, int w, float eps, int *sum);
+/* y = (x - mean) / deviation * w + b, of each row */
+int build_layernorm(struct graph *graph, int x, int w, int b, float eps);
 /* x w^T + addend; addend -1 for none */
 int build_linear(struct graph *graph, int x, int w, int addend);
 /* x w^T in fp32, whatever the graph's type: logits */
@@ -34,6 +36,11 @@ int build_rope(struct graph *graph, int qkv, int table, int64_t heads, int64_t k
 int build_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads,
                     int64_t head_dim);
 int build_swiglu(struct graph *graph, int gate_up);
+/* x + b, and gelu(x + b) in its tanh form; b is added to each row */
+int build_bias(struct graph *graph, int x, int b);
+int build_gelu(struct graph *graph, int x, int b);
+/* x + table of positions [at least seq, width]: its row t is added to token t of each sequence */
+int build_positions(struct graph *graph, int x, int table);
 /* The loss of logits = h w^T; gradients are multiplied by scale. */
 void build_head_loss(struct graph *graph, int h, int w, int targets, float scale);
 

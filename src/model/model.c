@@ -7,9 +7,10 @@
 
 #include "base/array.h"
 #include "graph/op.h"
+#include "model/gpt2.h"
 #include "model/llama.h"
 
-static const struct model_family *const families[] = {&model_llama};
+static const struct model_family *const families[] = {&model_llama, &model_gpt2};
 
 static const struct model_family *find(const char *name)
 {

@@ -117,6 +117,33 @@ static void test_sgd(struct layouts *l)
     }
 }
 
+/* Units of two layers and one, every second recomputing; the same checkpoints as of single ones. */
+static void test_wrap(struct layouts *l)
+{
+    const char *wrap = "parallel.wrap=layers parallel.layers_per_unit=2 recompute=full "
+                       "recompute_every=2 model.tie_embeddings=true";
+    struct trained reference = {0}, trained = {0};
+    char text[512], how[256];
+    reference_of(l, "train.global_batch=12 model.tie_embeddings=true", 0, &reference);
+    for (int i = 0; i < STRATEGIES; i++) {
+        snprintf(text, sizeof text, "train.global_batch=12 %s %s", strategy(l, i, how), wrap);
+        struct config config = config_of(text, i % 2 ? 1 : 0);
+        check_against(l, &config, 0, &reference, &trained);
+    }
+    snprintf(text, sizeof text, "%s/wrapped", l->dir);
+    struct config config = config_of("train.global_batch=12 model.tie_embeddings=true", 1);
+    struct training part = {.tokens = l->tokens, .checkpoints = text, .to = 23};
+    for (int i = 0; i < 3; i++) {
+        config.parallel.wrap = i == 1 ? WRAP_LAYERS : WRAP_BLOCK;
+        config.parallel.layers_per_unit = i == 1 ? 3 : 0;
+        training_run(&l->c, &config, &part, &trained);
+        part.from = part.to;
+        part.to = i ? TRAINING_STEPS : 31;
+    }
+    double off = training_distance(&trained, &reference);
+    CHECK(&l->c, off <= tolerance);
+}
+
 /* Gathering ahead changes when, not what. */
 static void test_prefetch(struct layouts *l)
 {
@@ -257,6 +284,7 @@ int main(void)
     test_layouts(&l, "");
     test_layouts(&l, "model.tie_embeddings=true");
     test_sgd(&l);
+    test_wrap(&l);
     test_prefetch(&l);
     test_recompute(&l);
     test_ragged_batches(&l);

@@ -148,24 +148,27 @@ static const char *const models[] = {
 
 static void check_all(struct planning *p)
 {
-    char text[512];
+    char text[768];
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         for (int k = 0; k < 24; k++) {
             static const char *const recompute[] = {"none", "selective", "full", "full"};
             static const char *const strategies[] = {"NO_SHARD",     "FULL_SHARD",
                                                      "SHARD_OPTIM",  "SHARD_GRAD_OP",
                                                      "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"};
+            static const char *const more[5] = {
+                "", "parallel.wrap=layers parallel.layers_per_unit=2", "train.optimizer=sgd", "",
+                "parallel.wrap=size parallel.min_num_params=20000"};
             int strategy = (k + k / 6) % 6, ranks = world_size(p->c.world);
             snprintf(text, sizeof text,
                      "%s run.threads=1 parallel.strategy=%s precision=%s train.micro_batch=%d "
                      "parallel.forward_prefetch=%s recompute=%s parallel.shard=%d "
-                     "parallel.accumulate=%s",
+                     "parallel.accumulate=%s %s",
                      models[i], strategies[strategy], k & 2 ? "bf16" : "fp32", k & 4 ? 1 : 0,
                      k & 8 ? "true" : "false", recompute[(k + k / 4) % 4],
                      strategy < 4 ? 0
                      : ranks % 2  ? ranks
                                   : 2,
-                     k % 3 ? "shard" : "local");
+                     k % 3 ? "shard" : "local", more[k % 5]);
             check_config(p, text);
         }
     snprintf(text, sizeof text, "%s data.valid=%s run.threads=1", models[0], p->tokens);

@@ -114,7 +114,8 @@ static void *copy_of(const void *from, size_t bytes)
     return to;
 }
 
-/* The factor of the gradient is one: nothing is masked, nothing clipped. */
+/* The factor of the gradient is one: nothing is masked, nothing clipped.  The last row takes three
+ * micro-batches a step, for which the rate moves on once. */
 static void steps_of_sgd_are_the_rule(void **state)
 {
     static const char *const more[] = {"", "train.decay=all", "train.momentum=0",
@@ -170,12 +171,42 @@ static void state_is_what_the_optimizer_needs(void **state)
     }
 }
 
+/* Sequences or tokens of all ranks together, split evenly, one micro-batch unless asked. */
+static void batches_are_of_all_ranks(void **state)
+{
+    static const struct {
+        const char *setting;
+        int ranks;
+        int64_t each, micros;
+    } rows[] = {
+        {"train.global_batch=16", 8, 2, 1},
+        {"train.global_batch_tokens=272", 8, 2, 1},
+        {"train.global_batch_tokens=272 train.micro_batch=1", 8, 1, 2},
+        {"train.global_batch=16 train.global_batch_tokens=272", 4, 4, 1},
+        {"train.global_batch_tokens=17", 3, 1, 1},
+        {"train.global_batch=7 train.micro_batch=2", 3, 2, 2},
+        {"", 2, 4, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[256];
+        struct error err = {0};
+        struct layout layout;
+        snprintf(text, sizeof text, "model.preset=llama-tiny data.seq_len=17 %s", rows[i].setting);
+        struct config config = rig_config(text);
+        assert_int_equal(layout_resolve(&layout, &config, rows[i].ranks, 0, &err), 0);
+        assert_int_equal(layout.micro_batch, rows[i].each);
+        assert_int_equal(layout.micros, rows[i].micros);
+        assert_true(layout.micros * layout.micro_batch * rows[i].ranks >= layout.global_batch);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(schedules_are_those_of_their_names),
         cmocka_unit_test(cosine_ends_at_the_least),
         cmocka_unit_test(steps_of_sgd_are_the_rule),
+        cmocka_unit_test(batches_are_of_all_ranks),
         cmocka_unit_test(state_is_what_the_optimizer_needs),
     };
     return cmocka_run_group_tests_name("optimizer", tests, NULL, NULL);
