@@ -10,6 +10,7 @@ libtrireme_a_SOURCES += \
 	io/h5_index.c \
 	io/loader.c io/loader.h \
 	io/shard.c io/shard.h \
+	io/swap.c io/swap.h \
 	io/tokenizer.c io/tokenizer.h \
 	io/tokens.c io/tokens.h io/tokens_format.h \
 	io/tokens_writer.c

@@ -7,6 +7,8 @@
 #ifndef TRIREME_BASE_ERROR_H
 #define TRIREME_BASE_ERROR_H
 
+#include <stddef.h>
+
 /* Exit codes of the program; jobs/ scripts and schedulers act on them. */
 enum exit_code {
     EXIT_DONE = 0,
@@ -17,8 +19,9 @@ enum exit_code {
 };
 
 struct error {
-    int code;        /* enum exit_code this failure asks for; EXIT_USAGE unless said otherwise */
-    char text[1020]; /* "" means no error */
+    int code;          /* enum exit_code this failure asks for; EXIT_USAGE unless said otherwise */
+    char text[1020];   /* "" means no error */
+    size_t room_bytes; /* set where a plan had no room: memory there was for one rank */
 };
 
 /* Replace the text of err (NULL allowed: the text is dropped).  Always returns -1. */

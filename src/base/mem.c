@@ -10,12 +10,25 @@ enum { ALIGN_SMALL = 64, ALIGN_HUGE = 2 << 20, HUGE_FROM = 4 << 20 };
 const char *mem_pool_name(enum mem_pool pool)
 {
     static const char *const names[POOL_COUNT] = {
-        [POOL_PARAMS] = "parameters",       [POOL_GRADS] = "gradients",
-        [POOL_OPTIMIZER] = "optimizer",     [POOL_UNSHARDED] = "unsharded",
-        [POOL_ACTIVATIONS] = "activations", [POOL_WORKSPACE] = "workspace",
-        [POOL_COMM] = "communication",      [POOL_HOST] = "host",
+        [POOL_PARAMS] = "parameters",
+        [POOL_GRADS] = "gradients",
+        [POOL_OPTIMIZER] = "optimizer",
+        [POOL_UNSHARDED] = "unsharded",
+        [POOL_ACTIVATIONS] = "activations",
+        [POOL_WORKSPACE] = "workspace",
+        [POOL_COMM] = "communication",
+        [POOL_HOST] = "host",
+        [POOL_DISK] = "disk",
     };
     return names[pool];
+}
+
+size_t mem_bytes(const size_t pool_bytes[POOL_COUNT])
+{
+    size_t bytes = 0;
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        bytes += pool == POOL_DISK ? 0 : pool_bytes[pool];
+    return bytes;
 }
 
 void mem_count(struct mem *mem, enum mem_pool pool, size_t bytes)

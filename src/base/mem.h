@@ -20,7 +20,8 @@ enum mem_pool {
     POOL_ACTIVATIONS, /* boundaries and what forward keeps for backward */
     POOL_WORKSPACE,   /* temporaries of segments, constants, inputs */
     POOL_COMM,        /* staging of the transport */
-    POOL_HOST,        /* offloaded state in host memory */
+    POOL_HOST,        /* offloaded state in host memory, and staging of it */
+    POOL_DISK,        /* offloaded state in a file: no memory */
     POOL_COUNT
 };
 
@@ -30,6 +31,9 @@ struct mem {
     size_t peak_bytes[POOL_COUNT];
     int64_t blocks; /* allocations not yet freed */
 };
+
+/* Bytes of all pools that are memory: without POOL_DISK. */
+size_t mem_bytes(const size_t pool_bytes[POOL_COUNT]);
 
 /* Lower-case name of a pool, as the plan prints it. */
 const char *mem_pool_name(enum mem_pool pool);

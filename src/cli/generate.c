@@ -45,8 +45,13 @@ static int open_session(struct app *app, struct checkpoint *checkpoint, struct s
     struct config config;
     if (saved_config(checkpoint, &config, err))
         return -1;
-    config.parallel = (struct config_parallel){
-        .strategy = STRATEGY_NO_SHARD, .shard = 1, .replicate = 1, .tensor = 1, .pipeline = 1};
+    config.parallel = (struct config_parallel){.strategy = STRATEGY_NO_SHARD,
+                                               .shard = 1,
+                                               .replicate = 1,
+                                               .tensor = 1,
+                                               .pipeline = 1,
+                                               .prefetch_units = 1};
+    config.offload = (struct config_offload){OFFLOAD_NONE};
     config.train.global_batch = config.train.micro_batch = 1;
     config.run.threads = 0;
     if (session_open(session, app->world, &app->log, &app->mem, &config, SESSION_GENERATE, err))

@@ -15,8 +15,11 @@ static const struct command commands[] = {
      "continue a text", command_generate},
     {"tokenize", "INPUT... [--tokenizer NAME] [--valid FILE.h5 --valid-fraction F] -o FILE.h5",
      "make a token file from texts: files, folders, or - for standard input", command_tokenize},
-    {"plan", "[CONFIG] [key=value ...] [--ranks N] [--threads N] [--machine GPU] [--json FILE]",
-     "memory and instructions of every rank, checked, without running", command_plan},
+    {"plan",
+     "[CONFIG] [key=value ...] [--ranks N] [--nodes N] [--threads N] [--machine GPU]"
+     " [--node-memory GIB] [--json FILE]",
+     "memory and communication of every rank, checked, and of every strategy, without running",
+     command_plan},
     {"config", "[--show | [CONFIG] [key=value ...]]", "describe the keys, or check a config",
      command_config},
     {"checkpoint", "ls DIR | verify DIR | show DIR", "look at checkpoints", command_checkpoint},

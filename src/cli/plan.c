@@ -5,13 +5,22 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "device/machine.h"
-#include "plan/report.h"
+#include "plan/compare.h"
+#include "plan/fit.h"
 
 enum { RANKS_MOST = 4096 };
 
-static int write_json(const struct report *report, const char *path, struct error *err)
+struct options {
+    const char *json; /* NULL: none */
+    const struct machine *machine;
+    double ranks, nodes, threads, node_gib;
+};
+
+static int write_json(const struct report *report, const struct compare *compare, const char *path,
+                      struct error *err)
 {
     struct js *js = report_json(report);
+    js_add(js, "strategies", compare_json(compare));
     int rc = js_write(js, JS_INDENTED, path, err);
     js_free(js);
     return rc;
@@ -38,53 +47,83 @@ static void resolve_device(struct config *config, const struct machine *machine)
         config->device = machine || device_gpu_count(why) ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
 }
 
-static void judge(struct report *report, const struct machine *machine)
+static void judge(struct report *report, const struct options *options)
 {
+    const struct machine *machine = options->machine;
     struct device_gpu gpu;
     char why[128];
     if (machine)
         report_judge(report, machine->name, machine->memory_bytes);
     else if (report->on_gpu && device_gpu_count(why) && !device_gpu_describe(0, &gpu, NULL))
         report_judge(report, gpu.name, gpu.total_bytes);
+    report_judge_node(report, (size_t)(options->node_gib * (1 << 30)));
 }
 
 /* A plan that cannot be run on what was asked for is a failure. */
-static int outcome(const struct report *report, const struct machine *machine, struct error *err)
+static int outcome(const struct report *report, const struct options *options, struct error *err)
 {
-    size_t lacks = report_short_bytes(report);
+    struct report_room lack = report_lack(report, &report->room);
+    size_t host = lack.host_bytes;
+    double short_gib = (double)(host ? host : lack.device_bytes) / (1 << 30);
+    struct config config = report->config;
+    struct fit fit;
+    char text[400];
     if (!report->verified)
         return error_set(err, "%s", report->verdict.text);
-    if (machine && lacks)
-        return error_set(err, "does not fit on %s: short by %.2f GiB", machine->name,
-                         (double)lacks / (1 << 30));
-    return 0;
+    if (!host && !(options->machine && lack.device_bytes))
+        return 0;
+    config.device = report->on_gpu ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
+    fit_find(&fit, &config, report->ranks, report->nodes, (int)options->threads, &report->room);
+    fit_text(&fit, report->ranks, text, sizeof text);
+    return error_set(err, "does not fit on %s: short by %.2f GiB; %s",
+                     host ? "the node" : report->machine, short_gib, text);
+}
+
+static int take_options(struct options *o, int *argc, char **argv, struct error *err)
+{
+    const char *name = arguments_option("--machine", argc, argv);
+    o->json = arguments_option("--json", argc, argv);
+    o->machine = name ? named(name, err) : NULL;
+    if ((name && !o->machine) ||
+        arguments_number("--ranks", argc, argv, 1, RANKS_MOST, &o->ranks, 1, err) ||
+        arguments_number("--nodes", argc, argv, 1, RANKS_MOST, &o->nodes, 1, err) ||
+        arguments_number("--threads", argc, argv, 1, 1024, &o->threads, 0, err))
+        return -1;
+    return arguments_number("--node-memory", argc, argv, 0.001, 1e6, &o->node_gib, 0, err);
+}
+
+/* What was planned, in full, and beside what the other strategies would take. */
+static int show(const struct report *report, const struct options *options, struct error *err)
+{
+    struct compare compare;
+    compare_make(&compare, report, (int)options->threads);
+    report_print(report, stdout);
+    compare_print(&compare, stdout);
+    report_verdicts(report, stdout);
+    int rc = options->json ? write_json(report, &compare, options->json, err) : 0;
+    compare_free(&compare);
+    return rc;
 }
 
 int command_plan(struct app *app, int argc, char **argv, struct error *err)
 {
     struct config config;
     struct report report;
-    double ranks, threads;
-    const char *json = arguments_option("--json", &argc, argv);
-    const char *name = arguments_option("--machine", &argc, argv);
-    const struct machine *machine = name ? named(name, err) : NULL;
-    if ((name && !machine) ||
-        arguments_number("--ranks", &argc, argv, 1, RANKS_MOST, &ranks, 1, err) ||
-        arguments_number("--threads", &argc, argv, 1, 1024, &threads, 0, err) ||
-        arguments_config(&config, argc, argv, err))
+    struct options options = {0};
+    if (take_options(&options, &argc, argv, err) || arguments_config(&config, argc, argv, err))
         return -1;
-    if (!threads)
-        threads = (double)config.run.threads;
-    resolve_device(&config, machine);
-    if (machine && config.device == CONFIG_DEVICE_CPU)
-        return error_set(err, "--machine %s is a GPU, but device is cpu", name);
-    if (report_make(&report, &config, (int)ranks, (int)threads, err))
+    if (!options.threads)
+        options.threads = (double)config.run.threads;
+    resolve_device(&config, options.machine);
+    if (options.machine && config.device == CONFIG_DEVICE_CPU)
+        return error_set(err, "--machine %s is a GPU, but device is cpu", options.machine->name);
+    if (report_make(&report, &config, (int)options.ranks, (int)options.nodes, (int)options.threads,
+                    err))
         return -1;
-    judge(&report, machine);
-    report_print(&report, stdout);
-    int rc = json ? write_json(&report, json, err) : 0;
+    judge(&report, &options);
+    int rc = show(&report, &options, err);
     if (!rc)
-        rc = outcome(&report, machine, err);
+        rc = outcome(&report, &options, err);
     report_free(&report);
     return rc;
 }

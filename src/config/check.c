@@ -29,8 +29,8 @@ static int finish_heads(struct config_model *m, struct error *err)
         m->head_dim = m->hidden / m->heads;
     if (m->head_dim % 2)
         return error_set(err,
-                         "model.head_dim is %lld, but rotary positions need an even number "
-                         "(it is model.hidden / model.heads unless set)",
+                         "model.head_dim is %lld, but rotary positions and attention need an "
+                         "even number (it is model.hidden / model.heads unless set)",
                          (long long)m->head_dim);
     return 0;
 }
@@ -50,6 +50,36 @@ static int finish_model(struct config_model *m, struct error *err)
     return 0;
 }
 
+/* What GPT-2 has not is refused where it was asked for. */
+static int check_gpt2(const struct config *config, struct error *err)
+{
+    static const char *const rotary[] = {
+        "model.rope_theta",           "model.rope_scaling",          "model.rope_factor",
+        "model.rope_low_freq_factor", "model.rope_high_freq_factor", "model.rope_original_len",
+    };
+    const struct config_model *m = &config->model;
+    if (strcmp(m->family, "gpt2") != 0)
+        return 0;
+    if (m->kv_heads != m->heads)
+        return error_set(err,
+                         "model.kv_heads is %lld, but in model.family gpt2 each of the %lld heads "
+                         "has its own keys and values; leave it out",
+                         (long long)m->kv_heads, (long long)m->heads);
+    for (size_t i = 0; i < sizeof rotary / sizeof rotary[0]; i++) {
+        const struct key *key = key_find(rotary[i]);
+        struct config initial;
+        if (key_set(&initial, key, key->initial, err))
+            return -1;
+        if (memcmp((const char *)config + key->offset, (const char *)&initial + key->offset,
+                   key->bytes) != 0)
+            return error_set(err,
+                             "%s is set, but model.family gpt2 learns its positions and rotates "
+                             "none; leave it out",
+                             rotary[i]);
+    }
+    return 0;
+}
+
 static int finish_data(struct config *config, struct error *err)
 {
     enum { SEQ_LEN_UNASKED = 512 };
@@ -63,6 +93,11 @@ static int finish_data(struct config *config, struct error *err)
     return 0;
 }
 
+static int is_hybrid(const struct config_parallel *p)
+{
+    return p->strategy == STRATEGY_HYBRID_SHARD || p->strategy == STRATEGY_HYBRID_SHARD_ZERO2;
+}
+
 static int finish_parallel(struct config_parallel *p, struct error *err)
 {
     if (p->strategy == STRATEGY_NO_SHARD && p->shard > 1)
@@ -70,14 +105,14 @@ static int finish_parallel(struct config_parallel *p, struct error *err)
                          "parallel.shard is %lld, but parallel.strategy NO_SHARD keeps whole "
                          "copies; set parallel.replicate instead, or FULL_SHARD",
                          (long long)p->shard);
-    if (p->strategy == STRATEGY_FULL_SHARD && p->replicate > 1)
+    if (p->strategy != STRATEGY_NO_SHARD && !is_hybrid(p) && p->replicate > 1)
         return error_set(err,
-                         "parallel.replicate is %lld, but several copies of a sharded model "
-                         "(HYBRID_SHARD) are not in this version of trireme; leave it at 1",
+                         "parallel.replicate is %lld, but with this parallel.strategy all ranks "
+                         "share one copy; several sharded copies are HYBRID_SHARD",
                          (long long)p->replicate);
     if (p->strategy == STRATEGY_NO_SHARD)
         p->shard = 1;
-    else
+    else if (!is_hybrid(p))
         p->replicate = 1;
     return 0;
 }
@@ -85,17 +120,89 @@ static int finish_parallel(struct config_parallel *p, struct error *err)
 /* What would have no effect is not accepted. */
 static int check_comm(const struct config *config, struct error *err)
 {
-    int reduces = config->parallel.strategy == STRATEGY_FULL_SHARD;
+    enum config_strategy strategy = config->parallel.strategy;
+    int reduces = strategy != STRATEGY_NO_SHARD;
+    int one_copy = reduces && !is_hybrid(&config->parallel);
     if (config->comm.reduce == CONFIG_REDUCE_BF16 && config->device == CONFIG_DEVICE_CPU)
         return error_set(err, "comm.reduce bf16 is between GPUs, but device is cpu; leave it at "
                               "fp32");
     if (config->comm.reduce == CONFIG_REDUCE_BF16 && !reduces)
         return error_set(err, "comm.reduce bf16 is of gradients on their way to shards, but "
                               "parallel.strategy is NO_SHARD; leave it at fp32");
-    if (config->comm.inter_node == CONFIG_INTER_NODE_MPI && reduces &&
+    if (config->comm.inter_node == CONFIG_INTER_NODE_MPI && one_copy &&
         config->device != CONFIG_DEVICE_CPU)
         return error_set(err, "comm.inter_node mpi is for sums over copies of the model, and "
-                              "parallel.strategy FULL_SHARD has one copy; leave it at nccl");
+                              "with this parallel.strategy there is one copy; leave it at nccl");
+    return 0;
+}
+
+static int check_offload(const struct config *config, struct error *err)
+{
+    const struct config_offload *o = &config->offload;
+    enum config_strategy strategy = config->parallel.strategy;
+    if (o->params != OFFLOAD_NONE && strategy != STRATEGY_FULL_SHARD &&
+        strategy != STRATEGY_HYBRID_SHARD)
+        return error_set(err, "offload.params needs parameters that are gathered for each use: "
+                              "parallel.strategy FULL_SHARD or HYBRID_SHARD; with others leave it "
+                              "at none");
+    if (o->path[0] && o->optimizer != OFFLOAD_DISK && o->params != OFFLOAD_DISK)
+        return error_set(err,
+                         "offload.path is %s, but nothing is offloaded to disk; set "
+                         "offload.optimizer or offload.params to disk",
+                         o->path);
+    return 0;
+}
+
+static int check_units(const struct config *config, struct error *err)
+{
+    const struct config_parallel *p = &config->parallel;
+    if ((p->wrap == WRAP_LAYERS) != (p->layers_per_unit > 0))
+        return error_set(err, "parallel.wrap layers and parallel.layers_per_unit belong together: "
+                              "set both or none");
+    if ((p->wrap == WRAP_SIZE) != (p->min_num_params > 0))
+        return error_set(err, "parallel.wrap size and parallel.min_num_params belong together: set "
+                              "both or none");
+    if (config->recompute_every > 1 && config->recompute == RECOMPUTE_NONE)
+        return error_set(err, "recompute_every is %lld, but recompute is none: no unit recomputes",
+                         (long long)config->recompute_every);
+    return 0;
+}
+
+/* The global batch in sequences, whichever way it was given. */
+static int finish_batch(struct config *config, struct error *err)
+{
+    enum { UNASKED = 8 };
+    struct config_train *t = &config->train;
+    int64_t seq = config->data.seq_len, given = t->global_batch;
+    int64_t batch = t->global_batch_tokens / seq;
+    if (t->global_batch_tokens % seq)
+        return error_set(
+            err,
+            "train.global_batch_tokens is %lld, not a multiple of data.seq_len (%lld); "
+            "%lld is",
+            (long long)t->global_batch_tokens, (long long)seq, (long long)((batch + 1) * seq));
+    if (given && batch && given != batch)
+        return error_set(err,
+                         "train.global_batch (%lld) and train.global_batch_tokens (%lld, which are "
+                         "%lld sequences of %lld) are both set; leave one out",
+                         (long long)given, (long long)t->global_batch_tokens, (long long)batch,
+                         (long long)seq);
+    t->global_batch = given ? given : batch ? batch : UNASKED;
+    return 0;
+}
+
+/* What would have no effect is not accepted; a default is not a wish. */
+static int check_optimizer(const struct config_train *t, struct error *err)
+{
+    if (t->optimizer == OPTIMIZER_ADAMW && t->momentum != 0.9)
+        return error_set(err,
+                         "train.momentum is %g, but it is of train.optimizer sgd; adamw has "
+                         "train.beta1",
+                         t->momentum);
+    if (t->optimizer == OPTIMIZER_SGD && (t->beta1 != 0.9 || t->beta2 != 0.95 || t->eps != 1e-8))
+        return error_set(err,
+                         "train.beta1, train.beta2 and train.eps are of train.optimizer adamw; "
+                         "sgd has train.momentum");
     return 0;
 }
 
@@ -104,16 +211,25 @@ static int check_train(const struct config *config, struct error *err)
     const struct config_train *t = &config->train;
     if (t->min_lr > t->lr)
         return error_set(err, "train.min_lr (%g) is above train.lr (%g)", t->min_lr, t->lr);
+    if (t->warmup_min_lr > t->lr)
+        return error_set(err, "train.warmup_min_lr (%g) is above train.lr (%g)", t->warmup_min_lr,
+                         t->lr);
+    if (t->warmup_min_lr > 0 && !t->warmup_steps)
+        return error_set(err,
+                         "train.warmup_min_lr is %g, but train.warmup_steps is 0: there is "
+                         "no warm-up",
+                         t->warmup_min_lr);
     if (t->eval_every && !config->data.valid[0])
         return error_set(err, "train.eval_every is %lld, but data.valid names no file",
                          (long long)t->eval_every);
-    return 0;
+    return check_optimizer(t, err);
 }
 
 int config_finish(struct config *config, struct error *err)
 {
-    if (finish_model(&config->model, err) || finish_data(config, err) ||
+    if (finish_model(&config->model, err) || check_gpt2(config, err) || finish_data(config, err) ||
         finish_parallel(&config->parallel, err) || check_comm(config, err) ||
+        check_offload(config, err) || check_units(config, err) || finish_batch(config, err) ||
         check_train(config, err))
         return -1;
     if (!config->run.dir[0])

@@ -19,10 +19,21 @@ enum config_precision { PRECISION_FP32, PRECISION_BF16 };
 enum config_recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 enum config_rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LLAMA3 };
 enum config_schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };
-enum config_strategy { STRATEGY_NO_SHARD, STRATEGY_FULL_SHARD };
-enum config_prefetch { PREFETCH_NONE, PREFETCH_BACKWARD_PRE };
+enum config_strategy {
+    STRATEGY_NO_SHARD,
+    STRATEGY_SHARD_OPTIM,
+    STRATEGY_SHARD_GRAD_OP,
+    STRATEGY_FULL_SHARD,
+    STRATEGY_HYBRID_SHARD,
+    STRATEGY_HYBRID_SHARD_ZERO2
+};
+enum config_wrap { WRAP_BLOCK, WRAP_SIZE, WRAP_LAYERS };
+enum config_accumulate { ACCUMULATE_SHARD, ACCUMULATE_LOCAL };
+enum config_prefetch { PREFETCH_NONE, PREFETCH_BACKWARD_PRE, PREFETCH_BACKWARD_POST };
 enum config_reduce { CONFIG_REDUCE_FP32, CONFIG_REDUCE_BF16 };
 enum config_inter_node { CONFIG_INTER_NODE_NCCL, CONFIG_INTER_NODE_MPI };
+enum config_optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
+enum config_offload_to { OFFLOAD_NONE, OFFLOAD_HOST, OFFLOAD_DISK };
 enum config_decay { DECAY_MATRICES, DECAY_ALL };
 
 struct config_model {
@@ -43,19 +54,34 @@ struct config_data {
 
 struct config_train {
     int64_t steps, global_batch, micro_batch; /* sequences; micro_batch per rank */
+    int64_t global_batch_tokens;              /* the same as global_batch; 0: not given */
     double lr, min_lr;                        /* schedules end at min_lr */
     enum config_schedule schedule;
     int64_t warmup_steps;
-    double weight_decay, beta1, beta2, eps, clip; /* clip 0: no clipping */
-    enum config_decay decay;                      /* which parameters decay */
-    int64_t eval_every, eval_batches;             /* 0: never; 0: the whole file */
+    double warmup_min_lr; /* where warm-up starts */
+    enum config_optimizer optimizer;
+    double weight_decay, beta1, beta2, eps, momentum;
+    double clip;                      /* 0: no clipping */
+    enum config_decay decay;          /* which parameters decay */
+    int64_t eval_every, eval_batches; /* 0: never; 0: the whole file */
 };
 
 struct config_parallel {
     enum config_strategy strategy;
+    enum config_wrap wrap;
+    int64_t layers_per_unit, min_num_params;    /* of wrap layers, of size */
     int64_t shard, replicate, tensor, pipeline; /* degrees; 0: what is left */
     enum config_prefetch backward_prefetch;
     int forward_prefetch;
+    int64_t prefetch_units; /* how far ahead both look */
+    enum config_accumulate accumulate;
+    int64_t reduce_bucket_bytes;
+};
+
+/* Where state lives that is not where it is used. */
+struct config_offload {
+    enum config_offload_to optimizer, params;
+    char path[CONFIG_TEXT]; /* folder of files; "": in run.dir */
 };
 
 /* Between GPUs. */
@@ -83,11 +109,13 @@ struct config {
     enum config_device device;
     enum config_precision precision;
     enum config_recompute recompute;
+    int64_t recompute_every; /* 1: every unit, 2: every second ... */
     int64_t seed;
     struct config_model model;
     struct config_data data;
     struct config_train train;
     struct config_parallel parallel;
+    struct config_offload offload;
     struct config_comm comm;
     struct config_checkpoint checkpoint;
     struct config_run run;
@@ -102,6 +130,9 @@ int config_load(struct config *config, const char *path, const char *const *over
 
 /* Set one key from text, as an override does, without the final check. */
 int config_set(struct config *config, const char *key, const char *value, struct error *err);
+
+/* The value of a key as text, in buffer of CONFIG_TEXT bytes; "" where there is no such key. */
+const char *config_value(const struct config *config, const char *key, char *buffer);
 
 /* Print every key with type, default, range or choices and help.  format: CONFIG_TEXT_TABLE for
  * people, CONFIG_MAN for the man page's body. */

@@ -11,9 +11,13 @@
 #define SCALED(f)                                                                \
     .rope_theta = 500000, .rope_scaling = ROPE_SCALING_LLAMA3, .rope_factor = f, \
     .rope_low_freq_factor = 1, .rope_high_freq_factor = 4, .rope_original_len = 8192
-#define LLAMA1     LLAMA, UNSCALED, .rope_theta = 10000
-#define LLAMA2     LLAMA1, .vocab = 32000, .max_seq_len = 4096
-#define LLAMA3     LLAMA, UNSCALED, .rope_theta = 500000, .vocab = 128256, .max_seq_len = 8192
+#define LLAMA1 LLAMA, UNSCALED, .rope_theta = 10000
+#define LLAMA2 LLAMA1, .vocab = 32000, .max_seq_len = 4096
+#define LLAMA3 LLAMA, UNSCALED, .rope_theta = 500000, .vocab = 128256, .max_seq_len = 8192
+/* head_dim is 64 in all; what is said of rotary positions stays as it is by default. */
+#define GPT2                                                                             \
+    .family = "gpt2", .norm_eps = 1e-5, .init_std = 0.02, UNSCALED, .rope_theta = 10000, \
+    .vocab = 50257, .max_seq_len = 1024, .tie_embeddings = 1
 #define LLAMA31(f) LLAMA, SCALED(f), .vocab = 128256, .max_seq_len = 131072
 
 const struct config_model config_presets[] = {
@@ -39,6 +43,10 @@ const struct config_model config_presets[] = {
      .ffn = 8192, .tie_embeddings = 1},
     {"llama3.2-3b", LLAMA31(32), .layers = 28, .hidden = 3072, .heads = 24, .kv_heads = 8,
      .ffn = 8192, .tie_embeddings = 1},
+    {"gpt2", GPT2, .layers = 12, .hidden = 768, .heads = 12, .kv_heads = 12, .ffn = 3072},
+    {"gpt2-medium", GPT2, .layers = 24, .hidden = 1024, .heads = 16, .kv_heads = 16, .ffn = 4096},
+    {"gpt2-large", GPT2, .layers = 36, .hidden = 1280, .heads = 20, .kv_heads = 20, .ffn = 5120},
+    {"gpt2-xl", GPT2, .layers = 48, .hidden = 1600, .heads = 25, .kv_heads = 25, .ffn = 6400},
 };
 
 const int config_preset_count = sizeof config_presets / sizeof config_presets[0];

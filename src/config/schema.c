@@ -31,7 +31,7 @@ static const struct choice recomputes[] = {
     {0},
 };
 
-static const struct choice families[] = {{"llama"}, {0}};
+static const struct choice families[] = {{"llama"}, {"gpt2"}, {0}};
 
 static const struct choice rope_scalings[] = {
     {"none", ROPE_SCALING_NONE}, {"llama3", ROPE_SCALING_LLAMA3}, {"linear", CHOICE_LATER},
@@ -45,6 +45,20 @@ static const struct choice schedules[] = {
     {0},
 };
 
+static const struct choice optimizers[] = {
+    {"adamw", OPTIMIZER_ADAMW},
+    {"sgd", OPTIMIZER_SGD},
+    {"adam", CHOICE_LATER},
+    {0},
+};
+
+static const struct choice offloads[] = {
+    {"none", OFFLOAD_NONE},
+    {"host", OFFLOAD_HOST, "cpu"},
+    {"disk", OFFLOAD_DISK, "nvme"},
+    {0},
+};
+
 static const struct choice decays[] = {
     {"matrices", DECAY_MATRICES},
     {"all", DECAY_ALL},
@@ -52,19 +66,27 @@ static const struct choice decays[] = {
 };
 
 static const struct choice strategies[] = {
-    {"NO_SHARD", STRATEGY_NO_SHARD, "ddp|stage0|zero0"},
-    {"FULL_SHARD", STRATEGY_FULL_SHARD, "fsdp|stage3|zero3"},
-    {"SHARD_OPTIM", CHOICE_LATER, "stage1|zero1"},
-    {"SHARD_GRAD_OP", CHOICE_LATER, "stage2|zero2"},
-    {"HYBRID_SHARD", CHOICE_LATER, "hsdp|mics"},
-    {"HYBRID_SHARD_ZERO2", CHOICE_LATER},
+    {"NO_SHARD", STRATEGY_NO_SHARD, "ddp|stage0|zero0|0"},
+    {"SHARD_OPTIM", STRATEGY_SHARD_OPTIM, "stage1|zero1|1"},
+    {"SHARD_GRAD_OP", STRATEGY_SHARD_GRAD_OP, "stage2|zero2|2"},
+    {"FULL_SHARD", STRATEGY_FULL_SHARD, "fsdp|stage3|zero3|3"},
+    {"HYBRID_SHARD", STRATEGY_HYBRID_SHARD, "hsdp|mics"},
+    {"HYBRID_SHARD_ZERO2", STRATEGY_HYBRID_SHARD_ZERO2},
+    {0},
+};
+
+static const struct choice wraps[] = {
+    {"block", WRAP_BLOCK, "TRANSFORMER_BASED_WRAP"},
+    {"size", WRAP_SIZE, "SIZE_BASED_WRAP"},
+    {"layers", WRAP_LAYERS},
+    {"NO_WRAP", CHOICE_LATER},
     {0},
 };
 
 static const struct choice prefetches[] = {
     {"none", PREFETCH_NONE, "NO_PREFETCH"},
     {"BACKWARD_PRE", PREFETCH_BACKWARD_PRE},
-    {"BACKWARD_POST", CHOICE_LATER},
+    {"BACKWARD_POST", PREFETCH_BACKWARD_POST},
     {0},
 };
 
@@ -80,6 +102,12 @@ static const struct choice inter_nodes[] = {
     {0},
 };
 
+static const struct choice accumulates[] = {
+    {"shard", ACCUMULATE_SHARD},
+    {"local", ACCUMULATE_LOCAL, "no_sync"},
+    {0},
+};
+
 const struct key config_keys[] = {
     {"device", CHOICE, FIELD(device), "auto", .choices = devices,
      .help = "where the model is computed: cpu, or cuda, one NVIDIA GPU per rank; auto takes "
@@ -92,6 +120,9 @@ const struct key config_keys[] = {
              "selective keeps the results of matrix products and computes the rest again, which "
              "takes little time; full keeps nothing but what is handed from layer to layer and "
              "computes each layer once more, a third more work"},
+    {"recompute_every", INT, FIELD(recompute_every), "1", 1, 10000,
+     .help = "of the model's units, blocks of layers as parallel.wrap makes them, one in so many "
+             "recomputes and the others keep all: 1 is each, 2 every second one"},
     {"seed", INT, FIELD(seed), "0", 0, INT64_MAX,
      .help = "initial weights and the order of the data follow from it, on any number of "
              "ranks"},
@@ -100,7 +131,7 @@ const struct key config_keys[] = {
      .help = "a named model; the other model keys, when given, replace its values"},
     {"model.family", TEXT, FIELD(model.family), "llama", .choices = families,
      .help = "architecture: llama is RMSNorm, rotary positions, grouped-query attention and "
-             "SwiGLU"},
+             "SwiGLU; gpt2 is LayerNorm, max_seq_len learned positions, GELU, and biases"},
     {"model.layers", INT, FIELD(model.layers), "0", 0, 10000, .help = "transformer blocks"},
     {"model.hidden", INT, FIELD(model.hidden), "0", 0, 1 << 20,
      .help = "width of the residual stream"},
@@ -116,7 +147,7 @@ const struct key config_keys[] = {
     {"model.max_seq_len", INT, FIELD(model.max_seq_len), "2048", 1, 1 << 24,
      .help = "longest sequence, in tokens, the model is meant for"},
     {"model.norm_eps", REAL, FIELD(model.norm_eps), "1e-05", .least = 0, .most = 1,
-     .help = "added to the mean square under the root in RMSNorm"},
+     .help = "added to the mean square or the variance under the root of a norm"},
     {"model.rope_theta", REAL, FIELD(model.rope_theta), "10000", .least = 1, .most = 1e12,
      .help = "base of the rotary position frequencies"},
     {"model.rope_scaling", CHOICE, FIELD(model.rope_scaling), "none", .choices = rope_scalings,
@@ -147,8 +178,13 @@ const struct key config_keys[] = {
 
     {"train.steps", INT, FIELD(train.steps), "100", 0, INT64_C(1000000000000),
      .help = "optimizer steps from the start of training, those before a resume included"},
-    {"train.global_batch", INT, FIELD(train.global_batch), "8", 1, 1 << 24,
-     .help = "sequences per optimizer step, over all ranks and micro-batches"},
+    {"train.global_batch", INT, FIELD(train.global_batch), "0", 0, 1 << 24,
+     .help = "sequences per optimizer step, over all ranks and micro-batches: 16 on 8 ranks are 2 "
+             "for each (what split_batches: true means elsewhere), and the learning rate moves on "
+             "once for all of them; 0: 8, or what global_batch_tokens comes to"},
+    {"train.global_batch_tokens", INT, FIELD(train.global_batch_tokens), "0", 0, INT64_C(1) << 40,
+     .help = "tokens per optimizer step, in place of global_batch: a multiple of data.seq_len; "
+             "0: not given"},
     {"train.micro_batch", INT, FIELD(train.micro_batch), "0", 0, 1 << 20,
      .help = "sequences a rank computes at once; more are done by accumulating gradients, and "
              "what is missing to a whole micro-batch is masked; 0: a rank's whole share of "
@@ -158,11 +194,19 @@ const struct key config_keys[] = {
     {"train.min_lr", REAL, FIELD(train.min_lr), "0", .least = 0, .most = 100,
      .help = "learning rate at the last step of schedules linear and cosine"},
     {"train.schedule", CHOICE, FIELD(train.schedule), "cosine", .choices = schedules,
-     .help = "learning rate after warm-up"},
+     .help = "learning rate after warm-up, step by step of the optimizer: constant, or linear or "
+             "cosine to min_lr at the last step; WarmupLR and WarmupDecayLR, their warm-up linear, "
+             "are constant and linear"},
     {"train.warmup_steps", INT, FIELD(train.warmup_steps), "0", 0, INT64_C(1000000000000),
      .help = "steps in which the learning rate rises linearly to lr; may be more than steps"},
+    {"train.warmup_min_lr", REAL, FIELD(train.warmup_min_lr), "0", .least = 0, .most = 100,
+     .help = "learning rate from which warm-up rises, as of a step 0"},
+    {"train.optimizer", CHOICE, FIELD(train.optimizer), "adamw", .choices = optimizers,
+     .help = "rule of the update: adamw keeps two moments per parameter; sgd is plain descent "
+             "with momentum, and keeps one"},
     {"train.weight_decay", REAL, FIELD(train.weight_decay), "0.1", .least = 0, .most = 100,
-     .help = "decoupled weight decay of AdamW"},
+     .help = "weight decay: of adamw decoupled from the gradient; of sgd, times the parameter, "
+             "added to the clipped gradient"},
     {"train.decay", CHOICE, FIELD(train.decay), "matrices", .choices = decays,
      .help = "parameters that decay: matrices leaves norm weights alone"},
     {"train.beta1", REAL, FIELD(train.beta1), "0.9", .least = 0, .most = 0.999999,
@@ -171,6 +215,8 @@ const struct key config_keys[] = {
      .help = "decay rate of AdamW's mean of squared gradients"},
     {"train.eps", REAL, FIELD(train.eps), "1e-08", .least = 1e-30, .most = 1,
      .help = "added to the root in AdamW's denominator"},
+    {"train.momentum", REAL, FIELD(train.momentum), "0.9", .least = 0, .most = 0.999999,
+     .help = "share of the step before in a step of sgd"},
     {"train.clip", REAL, FIELD(train.clip), "1", .least = 0, .most = 1e30,
      .help = "largest norm of the whole gradient, above which it is scaled down; 0: no limit"},
     {"train.eval_every", INT, FIELD(train.eval_every), "0", 0, INT64_C(1000000000000),
@@ -179,12 +225,23 @@ const struct key config_keys[] = {
      .help = "global batches of data.valid per evaluation; 0: all of it"},
 
     {"parallel.strategy", CHOICE, FIELD(parallel.strategy), "FULL_SHARD", .choices = strategies,
-     .help = "what a rank keeps: NO_SHARD all of the model, FULL_SHARD 1/shard of parameters, "
-             "gradients and optimizer state"},
+     .help = "what a rank keeps 1/shard of: NO_SHARD nothing, SHARD_OPTIM the optimizer's state, "
+             "SHARD_GRAD_OP gradients too, FULL_SHARD parameters too; HYBRID_SHARD and "
+             "HYBRID_SHARD_ZERO2 are FULL_SHARD and SHARD_GRAD_OP within a node, copied across "
+             "nodes"},
     {"parallel.shard", INT, FIELD(parallel.shard), "0", 0, 1 << 20,
-     .help = "ranks that share one copy of the model; 0: all that are left (1 with NO_SHARD)"},
+     .help = "ranks that share one copy of the model; 0: all that are left (1 with NO_SHARD, those "
+             "of a node with HYBRID_SHARD)"},
     {"parallel.replicate", INT, FIELD(parallel.replicate), "0", 0, 1 << 20,
-     .help = "copies of the model; 0: all ranks that are left (1 with FULL_SHARD)"},
+     .help = "copies of the model; 0: all ranks that are left (1 where all share one copy)"},
+    {"parallel.wrap", CHOICE, FIELD(parallel.wrap), "block", .choices = wraps,
+     .help = "what is gathered, reduced and recomputed as one unit: block each transformer block; "
+             "layers as many neighbouring blocks as layers_per_unit says; size as many as have "
+             "min_num_params parameters; embedding and head are units of their own"},
+    {"parallel.layers_per_unit", INT, FIELD(parallel.layers_per_unit), "0", 0, 10000,
+     .help = "transformer blocks in a unit, with wrap layers; the last unit takes what is left"},
+    {"parallel.min_num_params", INT, FIELD(parallel.min_num_params), "0", 0, INT64_C(1) << 50,
+     .help = "parameters that a unit of blocks has at least, the last one apart, with wrap size"},
     {"parallel.tensor", INT, FIELD(parallel.tensor), "1", 1, 1, .later = "tensor parallelism",
      .help = "ranks that split each matrix"},
     {"parallel.pipeline", INT, FIELD(parallel.pipeline), "1", 1, 1, .later = "pipeline parallelism",
@@ -192,9 +249,32 @@ const struct key config_keys[] = {
     {"parallel.backward_prefetch", CHOICE, FIELD(parallel.backward_prefetch), "BACKWARD_PRE",
      .choices = prefetches,
      .help = "when backward gathers the next unit's parameters: BACKWARD_PRE before the "
-             "current unit's gradients are reduced, none when they are needed"},
+             "current unit's gradients are reduced, BACKWARD_POST after, none when they are "
+             "needed"},
     {"parallel.forward_prefetch", BOOL, FIELD(parallel.forward_prefetch), "true",
      .help = "gather the next unit's parameters while the current one is computed in forward"},
+    {"parallel.prefetch_units", INT, FIELD(parallel.prefetch_units), "1", 1, 1024,
+     .help = "units whose parameters are gathered ahead of need, at most (limit_all_gathers)"},
+    {"parallel.accumulate", CHOICE, FIELD(parallel.accumulate), "shard", .choices = accumulates,
+     .help = "gradients of several micro-batches: shard reduces each to the ranks' shards, local "
+             "keeps them whole and reduces once, which takes more memory and less communication"},
+    {"parallel.reduce_bucket_bytes", INT, FIELD(parallel.reduce_bucket_bytes), "33554432", 0,
+     INT64_C(1) << 40,
+     .help = "bytes of gradients that copies of a whole model sum in one transfer, at least; 0: "
+             "each unit by itself"},
+
+    {"offload.optimizer", CHOICE, FIELD(offload.optimizer), "none", .choices = offloads,
+     .help =
+         "where the optimizer's state and the fp32 masters of other parameters live: none "
+         "where they are updated; host in the memory of the CPUs, which update them; disk in a "
+         "file, from which they pass through a few buffers in memory; the numbers are the same"},
+    {"offload.params", CHOICE, FIELD(offload.params), "none", .choices = offloads,
+     .help = "where a rank's shard of the parameters lives, with FULL_SHARD or HYBRID_SHARD, which "
+             "gather parameters for each use: none where it is used, host, or disk, from which it "
+             "is read ahead of use"},
+    {"offload.path", TEXT, FIELD(offload.path), "",
+     .help = "folder of the ranks' files, best on a disk of each node; empty: offload/ in run.dir. "
+             "Files have no name and go with the run: what lasts is in checkpoints"},
 
     {"comm.reduce", CHOICE, FIELD(comm.reduce), "fp32", .choices = reduces,
      .help = "format in which gradients travel between GPUs to the ranks that keep their shards; "
@@ -231,12 +311,9 @@ const struct key config_keys[] = {
 const int config_key_count = sizeof config_keys / sizeof config_keys[0];
 
 const struct absent_key config_absent_keys[] = {
+    {"train.split_batches", "a batch of each rank's own (train.global_batch is split over them)"},
     {"model.path", "loading pretrained weights"},
     {"parallel.schedule", "choosing a pipeline schedule"},
-    {"parallel.wrap", "choosing sharding units (each transformer block is one)"},
-    {"offload.optimizer", "offloading the optimizer"},
-    {"offload.params", "offloading parameters"},
-    {"offload.path", "offloading to disk"},
     {"checkpoint.async", "saving in the background"},
 };
 

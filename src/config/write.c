@@ -24,6 +24,12 @@ static void write_value(FILE *out, const struct key *key, const char *text)
     fputs("\"\n", out);
 }
 
+const char *config_value(const struct config *config, const char *key, char *buffer)
+{
+    const struct key *row = key_find(key);
+    return row ? key_text(config, row, buffer) : "";
+}
+
 void config_print(FILE *out, const struct config *config)
 {
     char buffer[CONFIG_TEXT], group[CONFIG_TEXT] = "";

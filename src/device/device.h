@@ -1,7 +1,7 @@
 /* device.h - where segments run: an op set, memory, streams.
  *
- * The CPU defines what every op means; other devices are checked against it.  A device has four
- * streams, those of a program.  On the CPU everything is done when a call returns; on a GPU
+ * The CPU defines what every op means; other devices are checked against it.  A device has the
+ * streams of a program.  On the CPU everything is done when a call returns; on a GPU
  * calls only enqueue, and streams are related by marks.  A device is used by one thread.
  */
 #ifndef TRIREME_DEVICE_DEVICE_H
@@ -18,8 +18,17 @@ struct device_driver;
 
 enum device_kind { DEVICE_CPU, DEVICE_CUDA, DEVICE_KINDS };
 
-/* Ops run on COMPUTE; transfers on the others.  Each is in order; they advance side by side. */
-enum device_stream { DEVICE_COMPUTE, DEVICE_GATHER, DEVICE_REDUCE, DEVICE_POINT, DEVICE_STREAMS };
+/* Ops run on COMPUTE; transfers and copies of offloaded state on the others.  Each is in order;
+ * they advance side by side. */
+enum device_stream {
+    DEVICE_COMPUTE,
+    DEVICE_GATHER,
+    DEVICE_REDUCE,
+    DEVICE_POINT,
+    DEVICE_FETCH,
+    DEVICE_SPILL,
+    DEVICE_STREAMS
+};
 
 struct device {
     const struct device_ops *ops; /* the functions of ops.h for this machine */

@@ -1,9 +1,11 @@
 /* machine.c - see machine.h.
  *
- * Speeds are those of NVIDIA's data sheets: H200 (2024), H100 (2023), A100 (2021).  Where they
- * give tensor throughput with sparsity, this is half of it.  Memory is what cudaMemGetInfo calls
- * the total, rounded down: it differs by driver a little, and is some hundred MiB less than
- * nvidia-smi shows (143771 MiB on an H200, 81559 on an H100, 81920 on an A100).
+ * Speeds are those of NVIDIA's data sheets: H200 (2024), H100 (2023), A100 (2021), and the Ada
+ * architecture's white paper for the RTX 4090 (2022), whose tensor cores sum in fp32 at half speed.
+ * Where they give tensor throughput with sparsity, this is half of it.  Memory is what
+ * cudaMemGetInfo calls the total, rounded down: it differs by driver a little, and is some hundred
+ * MiB less than nvidia-smi shows (143771 MiB on an H200, 81559 on an H100, 81920 on an A100, 24564
+ * on a 4090).
  */
 #include "device/machine.h"
 
@@ -21,6 +23,7 @@ const struct machine machines[] = {
     {"a100-80-pcie", "NVIDIA A100 80GB PCIe", GIB(79.1), 312e12, 19.5e12, 1.935e12},
     {"a100-40", "NVIDIA A100-SXM4-40GB", GIB(39.3), 312e12, 19.5e12, 1.555e12},
     {"a100-40-pcie", "NVIDIA A100-PCIE-40GB", GIB(39.3), 312e12, 19.5e12, 1.555e12},
+    {"rtx4090", "NVIDIA GeForce RTX 4090", GIB(23.5), 165.2e12, 82.6e12, 1.008e12},
 };
 
 const int machine_count = sizeof machines / sizeof machines[0];

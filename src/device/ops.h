@@ -50,8 +50,8 @@ struct gemm {
 struct attention {
     enum dtype dt;
     int64_t batch, seq;
-    int64_t heads, kv_heads, head_dim;
-    float scale; /* of the scores; 1/sqrt(head_dim) usually */
+    int64_t heads, kv_heads, head_dim; /* head_dim even */
+    float scale;                       /* of the scores; 1/sqrt(head_dim) usually */
 };
 
 /* Rotary embedding in the half-split convention of Hugging Face's Llama: in each head
@@ -68,6 +68,10 @@ struct rope {
 struct adamw {
     float lr, beta1, beta2, eps, weight_decay;
     float bias1, bias2; /* 1 - beta1^t and 1 - beta2^t at this step t >= 1 */
+};
+
+struct sgd {
+    float lr, momentum, weight_decay;
 };
 
 struct device_ops {
@@ -97,6 +101,35 @@ struct device_ops {
                              const void *dsum, const void *x, const void *w, const float *rstd,
                              int64_t rows, int64_t hidden, int accumulate, void *scratch);
     size_t (*rmsnorm_backward_scratch)(struct device *d, int64_t rows, int64_t hidden);
+
+    /* Of each row of x: mean, and rstd = 1/sqrt(variance + eps), the variance being the mean of
+     * (x - mean)^2;  y = (x - mean) * rstd * w + b.
+     * x, y [rows, hidden];  w, b [hidden];  stats fp32 [rows, 2]: mean, rstd */
+    void (*layernorm)(struct device *d, enum dtype dt, void *y, float *stats, const void *x,
+                      const void *w, const void *b, int64_t rows, int64_t hidden, float eps);
+    /* dx = dsum + d(layernorm)(dy);  dw, db (+)= ...;  dsum NULL allowed;  dx == dsum and
+     * dx == dy allowed (in place) */
+    void (*layernorm_backward)(struct device *d, enum dtype dt, void *dx, float *dw, float *db,
+                               const void *dy, const void *dsum, const void *x, const void *w,
+                               const float *stats, int64_t rows, int64_t hidden, int accumulate,
+                               void *scratch);
+    size_t (*layernorm_backward_scratch)(struct device *d, int64_t rows, int64_t hidden);
+
+    /* y[r,:] = x[r,:] + b;  y == x allowed.  x, y [rows, cols];  b [cols] */
+    void (*bias)(struct device *d, enum dtype dt, void *y, const void *x, const void *b,
+                 int64_t rows, int64_t cols);
+    /* db (+)= sum over rows of dy, in fp32 */
+    void (*bias_backward)(struct device *d, enum dtype dt, float *db, const void *dy, int64_t rows,
+                          int64_t cols, int accumulate, void *scratch);
+    size_t (*bias_backward_scratch)(struct device *d, int64_t rows, int64_t cols);
+
+    /* y = gelu(x + b), b added to each row;  x, y [rows, cols];  b [cols];
+     * gelu(v) = v/2 (1 + tanh(sqrt(2/pi) (v + 0.044715 v^3))) */
+    void (*gelu)(struct device *d, enum dtype dt, void *y, const void *x, const void *b,
+                 int64_t rows, int64_t cols);
+    /* dx = dy * gelu'(x + b), whose sum over rows is b's gradient;  dx == dy and dx == x allowed */
+    void (*gelu_backward)(struct device *d, enum dtype dt, void *dx, const void *dy, const void *x,
+                          const void *b, int64_t rows, int64_t cols);
 
     /* In place allowed (y == x). */
     void (*rope)(struct device *d, const struct rope *r, void *y, const void *x,
@@ -158,6 +191,11 @@ struct device_ops {
      * p, m, v, g fp32 [elems]; copy: NULL, or bf16 [elems] to receive the new p rounded. */
     void (*adamw)(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
                   float *v, const float *g, bf16 *copy, int64_t elems);
+
+    /* Descent with momentum, PyTorch's order of operations: v = momentum * v + (g + wd * p);
+     * p -= lr * v.  A first step takes v of zeros.  factor, g and copy as in adamw. */
+    void (*sgd)(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
+                const float *g, bf16 *copy, int64_t elems);
 };
 
 #endif

@@ -18,6 +18,7 @@ int build_param(struct graph *graph, const struct graph_param *param)
     graph->params =
         array_grow(graph->params, graph->param_count, &graph->param_capacity, sizeof *param);
     graph->params[graph->param_count] = *param;
+    graph->params[graph->param_count].block = graph->block;
     int value = graph_value(graph, VALUE_PARAM, graph->dtype, param->dims, param->dim);
     graph->values[value].index = graph->param_count++;
     return value;
@@ -35,6 +36,8 @@ int build_targets(struct graph *graph)
 
 int build_input(struct graph *graph, int64_t width)
 {
+    if (graph->block)
+        return graph->carried;
     return graph_value(graph, VALUE_INPUT, graph->dtype, 2, (int64_t[]){graph->rows, width});
 }
 
@@ -47,7 +50,9 @@ void build_output(struct graph *graph, int value)
 {
     if (graph->values[value].role != VALUE_TEMP)
         graph_fail(graph, "a unit's output must be the result of an op");
-    graph->values[value].role = VALUE_OUTPUT;
+    graph->carried = value;
+    if (graph->block + 1 >= graph->blocks)
+        graph->values[value].role = VALUE_OUTPUT;
 }
 
 int build_embedding(struct graph *graph, int tokens, int table)
@@ -66,6 +71,11 @@ int build_rmsnorm_residual(struct graph *graph, int x, int delta, int w, float e
     int out = graph->nodes[graph->node_count - 1].out[1];
     *sum = out < 0 ? 0 : out;
     return y;
+}
+
+int build_layernorm(struct graph *graph, int x, int w, int b, float eps)
+{
+    return append(graph, OP_LAYERNORM, (int[]){x, w, b}, 3, (struct op_attrs){.eps = eps});
 }
 
 int build_linear(struct graph *graph, int x, int w, int addend)
@@ -103,6 +113,21 @@ int build_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_head
 int build_swiglu(struct graph *graph, int gate_up)
 {
     return append(graph, OP_SWIGLU, (int[]){gate_up}, 1, (struct op_attrs){0});
+}
+
+int build_bias(struct graph *graph, int x, int b)
+{
+    return append(graph, OP_BIAS, (int[]){x, b}, 2, (struct op_attrs){0});
+}
+
+int build_gelu(struct graph *graph, int x, int b)
+{
+    return append(graph, OP_GELU, (int[]){x, b}, 2, (struct op_attrs){0});
+}
+
+int build_positions(struct graph *graph, int x, int table)
+{
+    return append(graph, OP_POSITIONS, (int[]){x, table}, 2, (struct op_attrs){.seq = graph->seq});
 }
 
 void build_head_loss(struct graph *graph, int h, int w, int targets, float scale)

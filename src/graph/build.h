@@ -11,9 +11,10 @@
 /* Declare a parameter; returns its value.  One that is `shared` belongs to another unit. */
 int build_param(struct graph *graph, const struct graph_param *param);
 
-int build_tokens(struct graph *graph);               /* int32 [rows] */
-int build_targets(struct graph *graph);              /* int32 [rows], -1 where masked */
-int build_input(struct graph *graph, int64_t width); /* [rows, width] from the unit before */
+int build_tokens(struct graph *graph);  /* int32 [rows] */
+int build_targets(struct graph *graph); /* int32 [rows], -1 where masked */
+/* [rows, width] from the unit before, or in a unit of several blocks from the block before */
+int build_input(struct graph *graph, int64_t width);
 int build_rope_table(struct graph *graph, int64_t head_dim);
 /* Make value, the result of a node, what the next unit gets (or the caller, at the end). */
 void build_output(struct graph *graph, int value);
@@ -23,6 +24,8 @@ int build_embedding(struct graph *graph, int tokens, int table);
 int build_rmsnorm(struct graph *graph, int x, int w, float eps);
 /* *sum = x + delta; y = norm(*sum) * w */
 int build_rmsnorm_residual(struct graph *graph, int x, int delta, int w, float eps, int *sum);
+/* y = (x - mean) / deviation * w + b, of each row */
+int build_layernorm(struct graph *graph, int x, int w, int b, float eps);
 /* x w^T + addend; addend -1 for none */
 int build_linear(struct graph *graph, int x, int w, int addend);
 /* x w^T in fp32, whatever the graph's type: logits */
@@ -33,6 +36,11 @@ int build_rope(struct graph *graph, int qkv, int table, int64_t heads, int64_t k
 int build_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads,
                     int64_t head_dim);
 int build_swiglu(struct graph *graph, int gate_up);
+/* x + b, and gelu(x + b) in its tanh form; b is added to each row */
+int build_bias(struct graph *graph, int x, int b);
+int build_gelu(struct graph *graph, int x, int b);
+/* x + table of positions [at least seq, width]: its row t is added to token t of each sequence */
+int build_positions(struct graph *graph, int x, int table);
 /* The loss of logits = h w^T; gradients are multiplied by scale. */
 void build_head_loss(struct graph *graph, int h, int w, int targets, float scale);
 

@@ -50,6 +50,7 @@ struct graph_param {
     enum param_init init;
     float std;
     int shared; /* 1: it lives in the flat parameter of the unit the model names as shared */
+    int block;  /* number within the unit of the block it belongs to */
 };
 
 /* Numbers an op needs beyond its inputs' shapes. */
@@ -82,7 +83,9 @@ struct graph {
     int node_count, node_capacity;
     struct graph_param *params;
     int param_count, param_capacity;
-    struct error err; /* the first thing that went wrong */
+    int block, blocks; /* being built, of so many written one behind the other; 0: one */
+    int carried;       /* what the block before this one put out */
+    struct error err;  /* the first thing that went wrong */
 };
 
 /* An empty graph for batch sequences of seq tokens.  Free with graph_destroy() (NULL allowed). */

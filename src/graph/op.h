@@ -52,6 +52,14 @@ enum op_id {
     OP_SWIGLU,
     OP_SWIGLU_BACKWARD,
     OP_ADD,
+    OP_LAYERNORM,
+    OP_LAYERNORM_BACKWARD,
+    OP_BIAS,
+    OP_BIAS_BACKWARD,
+    OP_GELU,
+    OP_GELU_BACKWARD,
+    OP_POSITIONS,
+    OP_POSITIONS_BACKWARD,
     OP_HEAD_LOSS,
     OP_HEAD_LOSS_TRAIN,
     OP_COUNT
@@ -66,6 +74,8 @@ double op_bytes(const struct graph *graph, const struct graph_node *node);
 /* The rows, one file each group. */
 extern const struct op op_embedding, op_embedding_backward, op_rmsnorm, op_rmsnorm_backward,
     op_linear, op_linear_input_grad, op_linear_weight_grad, op_rope, op_attention,
-    op_attention_backward, op_swiglu, op_swiglu_backward, op_add, op_head_loss, op_head_loss_train;
+    op_attention_backward, op_swiglu, op_swiglu_backward, op_add, op_layernorm,
+    op_layernorm_backward, op_bias, op_bias_backward, op_gelu, op_gelu_backward, op_positions,
+    op_positions_backward, op_head_loss, op_head_loss_train;
 
 #endif

@@ -7,82 +7,46 @@
 #include "model/llama.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "base/array.h"
 #include "graph/build.h"
-
-enum { EMBED, BLOCK, HEAD };
+#include "model/transformer.h"
 
 static void units(struct model *model)
 {
-    int layers = (int)model->config.layers;
-    model->units = layers + 2;
-    model->unit = array_make((size_t)model->units, sizeof *model->unit);
+    transformer_units(model);
     model->const_width = model->config.head_dim;
-    for (int u = 0; u < model->units; u++) {
-        struct model_unit *unit = &model->unit[u];
-        unit->kind = u == 0 ? EMBED : u <= layers ? BLOCK : HEAD;
-        unit->shared = unit->kind == HEAD && model->config.tie_embeddings ? 0 : -1;
-        if (unit->kind == BLOCK)
-            snprintf(unit->prefix, sizeof unit->prefix, "layers.%d.", u - 1);
-    }
 }
 
 static int norm_weight(struct graph *graph, const char *name, int64_t hidden)
 {
-    struct graph_param param = {
-        .parts = 1, .part_rows = {hidden}, .dims = 1, .dim = {hidden}, .init = INIT_ONES};
-    snprintf(param.part[0], GRAPH_NAME, "%s", name);
-    return build_param(graph, &param);
-}
-
-struct part {
-    const char *name;
-    int64_t rows;
-};
-
-static int weight(struct graph *graph, const struct part *parts, int count, int64_t in, double std,
-                  int shared)
-{
-    struct graph_param param = {.parts = count,
-                                .dims = 2,
-                                .dim = {0, in},
-                                .init = INIT_NORMAL,
-                                .std = (float)std,
-                                .shared = shared};
-    for (int i = 0; i < count; i++) {
-        snprintf(param.part[i], GRAPH_NAME, "%s", parts[i].name);
-        param.part_rows[i] = parts[i].rows;
-        param.dim[0] += parts[i].rows;
-    }
-    return build_param(graph, &param);
+    return transformer_vector(graph, (struct part[]){{name, hidden}}, 1, INIT_ONES);
 }
 
 static void embed(const struct config_model *c, struct graph *graph)
 {
-    int table = weight(graph, (struct part[]){{"embed", c->vocab}}, 1, c->hidden, c->init_std, 0);
+    int table = transformer_matrix(graph, (struct part[]){{"embed", c->vocab}}, 1, c->hidden,
+                                   c->init_std, 0);
     build_output(graph, build_embedding(graph, build_tokens(graph), table));
 }
 
-/* x2 = x + o(attention(norm1(x)));  y = x2 + down(swiglu(norm2(x2))).  Projections back
- * into the residual stream start smaller, by the square root of how many there are. */
+/* x2 = x + o(attention(norm1(x)));  y = x2 + down(swiglu(norm2(x2))) */
 static void block(const struct config_model *c, struct graph *graph)
 {
     int64_t d = c->head_dim, q = c->heads * d, kv = c->kv_heads * d;
-    double back = c->init_std / sqrt(2.0 * (double)c->layers);
+    double back = transformer_back_std(c);
     float eps = (float)c->norm_eps;
     int x = build_input(graph, c->hidden);
     int table = build_rope_table(graph, d);
     int norm1 = norm_weight(graph, "norm1", c->hidden);
-    int wqkv = weight(graph, (struct part[]){{"attn.q", q}, {"attn.k", kv}, {"attn.v", kv}}, 3,
-                      c->hidden, c->init_std, 0);
-    int wo = weight(graph, (struct part[]){{"attn.o", c->hidden}}, 1, q, back, 0);
+    int wqkv =
+        transformer_matrix(graph, (struct part[]){{"attn.q", q}, {"attn.k", kv}, {"attn.v", kv}}, 3,
+                           c->hidden, c->init_std, 0);
+    int wo = transformer_matrix(graph, (struct part[]){{"attn.o", c->hidden}}, 1, q, back, 0);
     int norm2 = norm_weight(graph, "norm2", c->hidden);
-    int wgu = weight(graph, (struct part[]){{"mlp.gate", c->ffn}, {"mlp.up", c->ffn}}, 2, c->hidden,
-                     c->init_std, 0);
-    int wdown = weight(graph, (struct part[]){{"mlp.down", c->hidden}}, 1, c->ffn, back, 0);
+    int wgu = transformer_matrix(graph, (struct part[]){{"mlp.gate", c->ffn}, {"mlp.up", c->ffn}},
+                                 2, c->hidden, c->init_std, 0);
+    int wdown =
+        transformer_matrix(graph, (struct part[]){{"mlp.down", c->hidden}}, 1, c->ffn, back, 0);
 
     int qkv = build_linear(graph, build_rmsnorm(graph, x, norm1, eps), wqkv, -1);
     qkv = build_rope(graph, qkv, table, c->heads, c->kv_heads, d);
@@ -92,33 +56,20 @@ static void block(const struct config_model *c, struct graph *graph)
     build_output(graph, build_linear(graph, s, wdown, x2));
 }
 
-static void head(const struct config_model *c, enum model_purpose purpose, float loss_scale,
-                 struct graph *graph)
-{
-    int x = build_input(graph, c->hidden);
-    int norm = norm_weight(graph, "norm", c->hidden);
-    const char *name = c->tie_embeddings ? "embed" : "head";
-    int w = weight(graph, (struct part[]){{name, c->vocab}}, 1, c->hidden, c->init_std,
-                   c->tie_embeddings);
-    int targets = build_targets(graph);
-    int h = build_rmsnorm(graph, x, norm, (float)c->norm_eps);
-    if (purpose == MODEL_LOSS) {
-        build_head_loss(graph, h, w, targets, loss_scale);
-        return;
-    }
-    graph->values[targets].dim[0] = 1; /* the one row asked for */
-    build_output(graph, build_linear_fp32(graph, build_embedding(graph, targets, h), w));
-}
-
 static void graph_of(const struct model *model, int kind, enum model_purpose purpose,
                      float loss_scale, struct graph *graph)
 {
-    if (kind == EMBED)
-        embed(&model->config, graph);
-    else if (kind == BLOCK)
-        block(&model->config, graph);
-    else
-        head(&model->config, purpose, loss_scale, graph);
+    const struct config_model *c = &model->config;
+    if (kind == TRANSFORMER_EMBED) {
+        embed(c, graph);
+    } else if (kind == TRANSFORMER_BLOCK) {
+        block(c, graph);
+    } else {
+        int x = build_input(graph, c->hidden);
+        int norm = norm_weight(graph, "norm", c->hidden);
+        int h = build_rmsnorm(graph, x, norm, (float)c->norm_eps);
+        transformer_head(c, h, purpose, loss_scale, graph);
+    }
 }
 
 /* Llama 3.1's stretching of long wavelengths: those beyond the original context are slowed

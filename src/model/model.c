@@ -1,14 +1,16 @@
 /* model.c - the family table, and what can be said of any model; see model.h. */
 #include "model/model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "graph/op.h"
+#include "model/gpt2.h"
 #include "model/llama.h"
 
-static const struct model_family *const families[] = {&model_llama};
+static const struct model_family *const families[] = {&model_llama, &model_gpt2};
 
 static const struct model_family *find(const char *name)
 {
@@ -32,6 +34,12 @@ int model_create(struct model **out, const struct config_model *config, struct e
     model->family = family;
     model->config = *config;
     family->units(model);
+    model->block = array_make((size_t)model->units, sizeof *model->block);
+    for (int u = 0; u < model->units; u++) {
+        model->unit[u].first = u;
+        model->unit[u].blocks = 1;
+        model->block[u] = model->unit[u];
+    }
     *out = model;
     return 0;
 }
@@ -41,7 +49,56 @@ void model_destroy(struct model *model)
     if (!model)
         return;
     free(model->unit);
+    free(model->block);
     free(model);
+}
+
+/* "layers.4." and "layers.7." are "layers.4-7." */
+static void join_prefix(char *to, const char *first, const char *last)
+{
+    char name[2 * MODEL_PREFIX];
+    size_t same = 0;
+    while (first[same] && first[same] == last[same])
+        same++;
+    while (same && last[same - 1] != '.')
+        same--;
+    snprintf(name, sizeof name, "%.*s-%s", (int)strlen(first) - 1, first, last + same);
+    snprintf(to, MODEL_PREFIX, "%.*s", MODEL_PREFIX - 1, name);
+}
+
+void model_wrap(struct model *model, int blocks)
+{
+    int *now = array_make((size_t)model->units, sizeof *now); /* where each unit went */
+    int units = 0;
+    for (int u = 0; u < model->units; u++) {
+        struct model_unit *last = units ? &model->unit[units - 1] : NULL;
+        if (last && last->kind == model->unit[u].kind && last->blocks < blocks) {
+            last->blocks++;
+            join_prefix(last->prefix, model->block[last->first].prefix, model->unit[u].prefix);
+        } else {
+            model->unit[units++] = model->unit[u];
+        }
+        now[u] = units - 1;
+    }
+    model->units = units;
+    for (int u = 0; u < units; u++)
+        if (model->unit[u].shared >= 0)
+            model->unit[u].shared = now[model->unit[u].shared];
+    free(now);
+}
+
+static struct graph *build(const struct model *model, int kind, int blocks,
+                           enum model_purpose purpose, struct graph *graph, float loss_scale,
+                           struct error *err)
+{
+    graph->blocks = blocks;
+    for (graph->block = 0; graph->block < blocks; graph->block++)
+        model->family->graph(model, kind, purpose, loss_scale, graph);
+    if (!graph->err.text[0])
+        return graph;
+    error_set(err, "model: %s", graph->err.text);
+    graph_destroy(graph);
+    return NULL;
 }
 
 struct graph *model_graph(const struct model *model, int kind, enum model_purpose purpose,
@@ -49,12 +106,16 @@ struct graph *model_graph(const struct model *model, int kind, enum model_purpos
                           struct error *err)
 {
     struct graph *graph = graph_create(batch, seq, dtype);
-    model->family->graph(model, kind, purpose, loss_scale, graph);
-    if (!graph->err.text[0])
-        return graph;
-    error_set(err, "model: %s", graph->err.text);
-    graph_destroy(graph);
-    return NULL;
+    return build(model, kind, 1, purpose, graph, loss_scale, err);
+}
+
+struct graph *model_unit_graph(const struct model *model, int unit, enum model_purpose purpose,
+                               int64_t batch, int64_t seq, enum dtype dtype, float loss_scale,
+                               struct error *err)
+{
+    struct graph *graph = graph_create(batch, seq, dtype);
+    const struct model_unit *u = &model->unit[unit];
+    return build(model, u->kind, u->blocks, purpose, graph, loss_scale, err);
 }
 
 /* A graph of one short sequence, for counting. */
@@ -63,17 +124,31 @@ static struct graph *probe(const struct model *model, int kind, int64_t seq)
     return model_graph(model, kind, MODEL_LOSS, 1, seq, DTYPE_F32, 1, NULL);
 }
 
+static int64_t own_params(const struct graph *graph)
+{
+    int64_t elems = 0;
+    for (int i = 0; graph && i < graph->param_count; i++)
+        elems += graph->params[i].shared ? 0 : graph_param_elems(&graph->params[i]);
+    return elems;
+}
+
+int64_t model_unit_params(const struct model *model, int unit)
+{
+    struct graph *graph = probe(model, model->unit[unit].kind, 1);
+    int64_t elems = own_params(graph) * model->unit[unit].blocks;
+    graph_destroy(graph);
+    return elems;
+}
+
 int64_t model_params(const struct model *model)
 {
     int64_t of_kind[MODEL_KINDS] = {0}, total = 0;
     for (int u = 0; u < model->units; u++) {
         int kind = model->unit[u].kind;
         struct graph *graph = of_kind[kind] ? NULL : probe(model, kind, 1);
-        for (int i = 0; graph && i < graph->param_count; i++)
-            if (!graph->params[i].shared)
-                of_kind[kind] += graph_param_elems(&graph->params[i]);
+        of_kind[kind] += own_params(graph);
         graph_destroy(graph);
-        total += of_kind[kind];
+        total += of_kind[kind] * model->unit[u].blocks;
     }
     return total;
 }
@@ -103,8 +178,9 @@ struct model_flops model_flops_per_token(const struct model *model, int64_t seq)
             count(graph, &linear[kind], &attention[kind]);
         graph_destroy(graph);
         seen[kind] = 1;
-        flops.weights += 3 * linear[kind] / (double)seq;
-        flops.causal += 3 * attention[kind] / (double)seq;
+        double times = 3 * (double)model->unit[u].blocks / (double)seq;
+        flops.weights += times * linear[kind];
+        flops.causal += times * attention[kind];
     }
     flops.full = flops.weights + flops.causal * 2 * (double)seq / (double)(seq + 1);
     flops.causal += flops.weights;

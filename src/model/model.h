@@ -1,7 +1,8 @@
 /* model.h - a model as a chain of units, each a forward graph.
  *
- * Units of one kind share their graph (all blocks of a transformer).  A model knows nothing
- * of ranks, sharding or optimizers.
+ * Units of one kind share their graph (all blocks of a transformer).  A family makes each block
+ * one unit; neighbours of a kind may be wrapped into larger units.  A model knows nothing of ranks,
+ * sharding or optimizers.
  */
 #ifndef TRIREME_MODEL_MODEL_H
 #define TRIREME_MODEL_MODEL_H
@@ -22,6 +23,7 @@ struct model_unit {
     int kind;                  /* units of equal kind have equal graphs */
     char prefix[MODEL_PREFIX]; /* of its parameters' logical names: "layers.3." */
     int shared;                /* unit whose flat parameter holds its shared parameters, or -1 */
+    int first, blocks;         /* blocks [first, first + blocks) form it; families leave it 0 */
 };
 
 struct model;
@@ -42,19 +44,32 @@ struct model {
     struct config_model config;
     int units;
     struct model_unit *unit;
-    int64_t const_width; /* columns of the constant table */
+    struct model_unit *block; /* the chain as the family made it, whose prefixes name tensors */
+    int64_t const_width;      /* columns of the constant table */
 };
 
 /* Make the chain of units.  Returns 0 and a model for model_destroy(), or -1 with err set. */
 int model_create(struct model **model, const struct config_model *config, struct error *err);
 void model_destroy(struct model *model); /* NULL allowed */
 
-/* The forward graph of a kind of unit for batch sequences of seq tokens; gradients of the
+/* Join neighbouring units of equal kind, `blocks` at most, into one; the last takes what is left.
+ * Once, before anything is made of the units. */
+void model_wrap(struct model *model, int blocks);
+
+/* Logical parameters of a unit, those it shares not counted. */
+int64_t model_unit_params(const struct model *model, int unit);
+
+/* The forward graph of a block of this kind for batch sequences of seq tokens; gradients of the
  * loss are multiplied by loss_scale.  NULL with err set if its shapes do not fit.  Free with
  * graph_destroy(). */
 struct graph *model_graph(const struct model *model, int kind, enum model_purpose purpose,
                           int64_t batch, int64_t seq, enum dtype dtype, float loss_scale,
                           struct error *err);
+
+/* The same for a unit with all its blocks. */
+struct graph *model_unit_graph(const struct model *model, int unit, enum model_purpose purpose,
+                               int64_t batch, int64_t seq, enum dtype dtype, float loss_scale,
+                               struct error *err);
 
 /* Logical parameters, each counted once. */
 int64_t model_params(const struct model *model);

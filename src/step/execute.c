@@ -86,11 +86,27 @@ int64_t executor_sent_bytes(const struct executor *x)
 void executor_watch(struct executor *x, int seconds)
 {
     x->patience_s = seconds;
+    swap_watch(x->swap, seconds);
 }
 
 void *executor_buffer(const struct executor *x, const struct program *program, int buffer)
 {
-    return x->slab[program->buffer[buffer].pool] + program->buffer[buffer].offset;
+    const struct buffer *b = &program->buffer[buffer];
+    return x->slab[b->pool] ? x->slab[b->pool] + b->offset : NULL;
+}
+
+/* The slab of POOL_DISK. */
+static int create_swap(struct executor *x, const struct program *program, const char *folder,
+                       struct error *err)
+{
+    const struct program_request *r = &program->request;
+    size_t bytes = x->slab_bytes[POOL_DISK];
+    if (!bytes)
+        return 0;
+    if (swap_open(&x->swap, folder, mesh_rank(&r->shape, r->coord), bytes, err))
+        return -1;
+    mem_count(x->mem, POOL_DISK, bytes);
+    return 0;
 }
 
 static int create_slabs(struct executor *x, const struct program *const *programs, int count,
@@ -102,10 +118,12 @@ static int create_slabs(struct executor *x, const struct program *const *program
         instrs = programs[i]->instrs > instrs ? programs[i]->instrs : instrs;
     }
     x->op = array_make((size_t)instrs, sizeof *x->op);
+    x->copy = array_make((size_t)instrs, sizeof *x->copy);
     for (int pool = 0; pool < POOL_COUNT; pool++) {
-        if (!x->slab_bytes[pool])
+        if (!x->slab_bytes[pool] || pool == POOL_DISK)
             continue;
-        x->slab[pool] = device_alloc(x->device, x->mem, pool, x->slab_bytes[pool], err);
+        x->slab[pool] = (pool == POOL_HOST ? device_host_alloc : device_alloc)(
+            x->device, x->mem, pool, x->slab_bytes[pool], err);
         if (!x->slab[pool])
             return -1;
     }
@@ -126,7 +144,7 @@ void executor_register(struct executor *x)
 
 int executor_create(struct executor **out, struct device *device, struct mesh *mesh,
                     struct mem *mem, const struct program *const *programs, int count,
-                    struct error *err)
+                    const char *swap_folder, struct error *err)
 {
     struct executor *x = array_make(1, sizeof *x);
     x->device = device;
@@ -136,7 +154,8 @@ int executor_create(struct executor **out, struct device *device, struct mesh *m
     for (int axis = 0; mesh && axis < MESH_AXES; axis++)
         x->group[axis] = mesh_group(mesh, axis);
     x->group[GROUP_DATA] = mesh ? mesh_data(mesh) : NULL;
-    if (create_slabs(x, programs, count, err) || x->mode->create(x, programs, count, err)) {
+    if (create_slabs(x, programs, count, err) || create_swap(x, programs[0], swap_folder, err) ||
+        x->mode->create(x, programs, count, err)) {
         executor_destroy(x);
         return -1;
     }
@@ -152,7 +171,12 @@ void executor_destroy(struct executor *x)
     for (int i = 0; i < TRANSFERRED && x->mesh && x->device->asynchronous; i++)
         mesh_unregister(x->mesh, x->slab[transferred[i]]);
     for (int pool = 0; pool < POOL_COUNT; pool++)
-        device_free(x->device, x->mem, pool, x->slab_bytes[pool], x->slab[pool]);
+        (pool == POOL_HOST ? device_host_free : device_free)(x->device, x->mem, pool,
+                                                             x->slab_bytes[pool], x->slab[pool]);
+    if (x->swap)
+        mem_uncount(x->mem, POOL_DISK, x->slab_bytes[POOL_DISK]);
+    swap_close(x->swap);
     free(x->op);
+    free(x->copy);
     free(x);
 }

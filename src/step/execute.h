@@ -6,6 +6,7 @@
 #include "comm/mesh.h"
 #include "device/device.h"
 #include "device/ops.h"
+#include "step/optimizer.h"
 #include "step/program.h"
 #include "step/trace.h"
 
@@ -16,11 +17,11 @@ struct step_input {
     /* Fill int32 [batch, seq] of micro-batch `micro` of this rank; -1 masks a target. */
     void (*load)(void *user, int micro, int32_t *tokens, int32_t *targets);
     void *user;
-    struct adamw adamw;     /* weight_decay is that of what decays */
-    int decay_all;          /* 1: weight decay on every tensor; 0: on matrices only */
-    double clip;            /* of the gradient's norm; 0: none */
-    double nominal_targets; /* the count the loss scale assumed: gradients are summed over it */
-    int stop_vote;          /* 1: this rank asks all to stop after the step */
+    struct optimizer_rule rule; /* of the program's optimizer */
+    int decay_all;              /* 1: weight decay on every tensor; 0: on matrices only */
+    double clip;                /* of the gradient's norm; 0: none */
+    double nominal_targets;     /* the count the loss scale assumed: gradients are summed over it */
+    int stop_vote;              /* 1: this rank asks all to stop after the step */
 };
 
 /* What one step says; the same on all ranks. */
@@ -33,13 +34,13 @@ struct step_output {
 };
 
 /* Allocate slabs for programs that take turns (same units, same state), counted in mem and
- * cleared; on a device that only enqueues, also record its segments, which runs each kind once on
- * what is there, and offer the slabs to the transport.  mesh may be NULL for one rank.  device,
- * mesh, mem and programs stay the caller's.
- * Not collective.  Returns 0, or -1 with err set. */
+ * cleared; swap_folder is where the file of POOL_DISK is made, NULL where programs have none; on a
+ * device that only enqueues, also record its segments, which runs each kind once on what is there,
+ * and offer the slabs to the transport.  mesh may be NULL for one rank.  device, mesh, mem and
+ * programs stay the caller's. Not collective.  Returns 0, or -1 with err set. */
 int executor_create(struct executor **executor, struct device *device, struct mesh *mesh,
                     struct mem *mem, const struct program *const *programs, int count,
-                    struct error *err);
+                    const char *swap_folder, struct error *err);
 void executor_destroy(struct executor *executor); /* NULL allowed; waits for the device */
 
 /* Tell the transport of a GPU where transfers will read and write (mesh_register()).  Collective
@@ -47,11 +48,18 @@ void executor_destroy(struct executor *executor); /* NULL allowed; waits for the
 void executor_register(struct executor *executor);
 
 /* Fail with EXIT_HANG, naming the transfer, when a step does not end for this long; 0, as at the
- * start: never.  Of devices that only enqueue: on the CPU world_watch() does it. */
+ * start: never.  Of devices that only enqueue, on the CPU world_watch() does it; and of files. */
 void executor_watch(struct executor *executor, int seconds);
 
-/* Where a buffer of a program lies, in the device's memory. */
+/* Where a buffer of a program lies, in the device's memory; NULL for one in a file. */
 void *executor_buffer(const struct executor *executor, const struct program *program, int buffer);
+
+/* Copy bytes of a buffer, wherever it lies, from its byte `from` on, to or from host memory.
+ * Between steps.  Return 0, or -1 with err set. */
+int executor_read(struct executor *executor, const struct program *program, int buffer, size_t from,
+                  void *to, size_t bytes, struct error *err);
+int executor_write(struct executor *executor, const struct program *program, int buffer,
+                   size_t from, const void *data, size_t bytes, struct error *err);
 
 /* A step under way. */
 struct step_pending {

@@ -124,25 +124,28 @@ static int do_scale(struct run_state *run, int i)
  * with one weight decay. */
 struct update {
     struct device *device;
-    struct adamw adamw;
+    const struct optimizer *optimizer;
+    const struct optimizer_rule *rule;
     const double *factor;
-    float decay;
-    float *master, *first, *second;
-    const float *grad;
-    bf16 *param; /* NULL where master is what is computed with */
-    int64_t shard_start, shard_elems;
+    struct optimizer_range shard;
+    int64_t shard_start;
 };
 
 static void update_range(struct update *u, int64_t start, int64_t end, int decays)
 {
+    struct optimizer_range part = u->shard;
     start = start > u->shard_start ? start - u->shard_start : 0;
-    end = end - u->shard_start < u->shard_elems ? end - u->shard_start : u->shard_elems;
+    end = end - u->shard_start < part.elems ? end - u->shard_start : part.elems;
     if (start >= end)
         return;
-    u->adamw.weight_decay = decays ? u->decay : 0;
-    u->device->ops->adamw(u->device, &u->adamw, u->factor, u->master + start, u->first + start,
-                          u->second + start, u->grad + start, u->param ? u->param + start : NULL,
-                          end - start);
+    part.master += start;
+    for (int k = 0; k < u->optimizer->slots; k++)
+        part.slot[k] += start;
+    part.grad += start;
+    part.param += part.param ? start : 0;
+    part.elems = end - start;
+    part.decays = decays;
+    u->optimizer->update(u->device, u->rule, u->factor, &part);
 }
 
 /* Neighbouring tensors that agree on decay, with the padding between, are one range. */
@@ -168,19 +171,24 @@ static int do_update(struct run_state *run, int i)
     const double *sums = run_operand(run, instr, SLOT_SUMS);
     struct update u = {
         .device = run->x->device,
-        .adamw = run->input->adamw,
+        .optimizer = optimizer_row(run->program->request.optimizer),
+        .rule = &run->input->rule,
         .factor = sums + SUM_FACTOR,
-        .decay = run->input->adamw.weight_decay,
-        .master = run_operand(run, instr, SLOT_MASTER),
-        .first = run_operand(run, instr, SLOT_FIRST),
-        .second = run_operand(run, instr, SLOT_SECOND),
-        .grad = run_operand(run, instr, SLOT_SHARD_GRAD),
-        .param = run_operand(run, instr, SLOT_PARAM),
+        .shard = {.master = run_operand(run, instr, SLOT_MASTER),
+                  .grad = run_operand(run, instr, SLOT_SHARD_GRAD),
+                  .param = run_operand(run, instr, SLOT_PARAM),
+                  .elems = flat->shard_elems},
         .shard_start = run->program->request.coord.at[MESH_SHARD] * flat->shard_elems,
-        .shard_elems = flat->shard_elems,
     };
+    for (int k = 0; k < u.optimizer->slots; k++)
+        u.shard.slot[k] = run_operand(run, instr, SLOT_OPTIMIZER + k);
     update_unit(&u, flat, run->input->decay_all);
     return 0;
+}
+
+static int do_copy(struct run_state *run, int i)
+{
+    return run->x->mode->copy(run, i);
 }
 
 static int do_release(struct run_state *run, int i)
@@ -189,8 +197,9 @@ static int do_release(struct run_state *run, int i)
 }
 
 int (*const run_action[INSTR_KINDS])(struct run_state *run, int index) = {
-    [INSTR_ZERO] = do_zero,     [INSTR_LOAD] = do_load,     [INSTR_RUN] = do_run,
-    [INSTR_GATHER] = do_gather, [INSTR_REDUCE] = do_reduce, [INSTR_ALLREDUCE] = do_all_reduce,
-    [INSTR_SEND] = do_send,     [INSTR_RECV] = do_recv,     [INSTR_NORM] = do_norm,
-    [INSTR_SCALE] = do_scale,   [INSTR_UPDATE] = do_update, [INSTR_RELEASE] = do_release,
+    [INSTR_ZERO] = do_zero,     [INSTR_LOAD] = do_load,       [INSTR_RUN] = do_run,
+    [INSTR_GATHER] = do_gather, [INSTR_REDUCE] = do_reduce,   [INSTR_ALLREDUCE] = do_all_reduce,
+    [INSTR_SEND] = do_send,     [INSTR_RECV] = do_recv,       [INSTR_FETCH] = do_copy,
+    [INSTR_SPILL] = do_copy,    [INSTR_NORM] = do_norm,       [INSTR_SCALE] = do_scale,
+    [INSTR_UPDATE] = do_update, [INSTR_RELEASE] = do_release,
 };

@@ -1,8 +1,8 @@
 /* execute_at_once.c - the executor on the CPU.
  *
- * The compute stream is the calling thread, and each transfer stream is a queue of the
- * communication thread: an instruction that waits for another stream waits for its operations
- * there, in order.
+ * The compute stream is the calling thread, each transfer stream is a queue of the communication
+ * thread, and FETCH and SPILL are lanes of the swap file: an instruction that waits for another
+ * stream waits for its operations there, in order.
  */
 #include <string.h>
 
@@ -70,6 +70,19 @@ static int finish_transfer(struct run_state *run, int i)
     return 0;
 }
 
+static int finish_copy(struct run_state *run, int i)
+{
+    const struct swap_op *op = &run->x->copy[i];
+    char name[TRACE_NAME];
+    instr_text(run->program, i, name, sizeof name);
+    if (copy_end(run, i))
+        return error_prefix(run->err, "instruction %d (%s)", i, name);
+    if (run->trace)
+        trace_add(run->trace, name, (int)run->program->instr[i].stream, op->start_ns, op->end_ns,
+                  (int64_t)op->bytes);
+    return 0;
+}
+
 static int wait_for(struct run_state *run, enum stream stream, int until)
 {
     if (stream == STREAM_COMPUTE)
@@ -77,6 +90,8 @@ static int wait_for(struct run_state *run, enum stream stream, int until)
     for (int i = run->waited[stream] + 1; i <= until; i++) {
         const struct instr *instr = &run->program->instr[i];
         if (instr->stream == stream && instr_is_transfer(instr) && finish_transfer(run, i))
+            return -1;
+        if (instr->stream == stream && instr_is_copy(instr) && finish_copy(run, i))
             return -1;
         run->waited[stream] = i;
     }
@@ -96,7 +111,8 @@ static int after(struct run_state *run, int i, int64_t start_ns)
 {
     const struct instr *instr = &run->program->instr[i];
     char name[TRACE_NAME];
-    if (run->trace && !instr_is_transfer(instr) && instr->kind != INSTR_RELEASE)
+    if (run->trace && !instr_is_transfer(instr) && !instr_is_copy(instr) &&
+        instr->kind != INSTR_RELEASE)
         trace_add(run->trace, instr_text(run->program, i, name, sizeof name), (int)instr->stream,
                   start_ns, clock_ns(), 0);
     return 0;
@@ -118,5 +134,5 @@ static int finish(struct executor *x, const struct step_pending *pending, struct
     return 0;
 }
 
-const struct executor_mode executor_at_once = {1,       create, destroy, begin, load,
-                                               run_ops, before, after,   end,   finish};
+const struct executor_mode executor_at_once = {1,          create, destroy, begin, load,  run_ops,
+                                               copy_begin, before, after,   end,   finish};

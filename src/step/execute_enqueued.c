@@ -59,10 +59,9 @@ struct tapes {
 static enum device_stream device_stream_of(enum stream stream)
 {
     static const enum device_stream streams[STREAMS] = {
-        [STREAM_COMPUTE] = DEVICE_COMPUTE,
-        [STREAM_GATHER] = DEVICE_GATHER,
-        [STREAM_REDUCE] = DEVICE_REDUCE,
-        [STREAM_POINT] = DEVICE_POINT,
+        [STREAM_COMPUTE] = DEVICE_COMPUTE, [STREAM_GATHER] = DEVICE_GATHER,
+        [STREAM_REDUCE] = DEVICE_REDUCE,   [STREAM_POINT] = DEVICE_POINT,
+        [STREAM_FETCH] = DEVICE_FETCH,     [STREAM_SPILL] = DEVICE_SPILL,
     };
     return streams[stream];
 }
@@ -494,5 +493,5 @@ static int finish(struct executor *x, const struct step_pending *pending, struct
     return 0;
 }
 
-const struct executor_mode executor_enqueued = {2,       create, destroy, begin, load,
-                                                run_ops, before, after,   end,   finish};
+const struct executor_mode executor_enqueued = {2,          create, destroy, begin, load,  run_ops,
+                                                copy_begin, before, after,   end,   finish};

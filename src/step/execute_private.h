@@ -2,6 +2,7 @@
 #ifndef TRIREME_STEP_EXECUTE_PRIVATE_H
 #define TRIREME_STEP_EXECUTE_PRIVATE_H
 
+#include "io/swap.h"
 #include "step/execute.h"
 
 struct executor_mode;
@@ -15,7 +16,9 @@ struct executor {
     struct group *group[GROUPS]; /* the mesh's */
     char *slab[POOL_COUNT];
     size_t slab_bytes[POOL_COUNT];
-    struct comm_op *op; /* per instruction */
+    struct comm_op *op;   /* per instruction */
+    struct swap *swap;    /* what POOL_DISK is; NULL: nothing is there */
+    struct swap_op *copy; /* per instruction */
     int64_t sent_bytes;
     double sums[SUM_COUNT]; /* of the last step, where it is computed at once */
     int patience_s;
@@ -43,7 +46,8 @@ struct executor_mode {
     void (*destroy)(struct executor *x);
     int (*begin)(struct run_state *run);
     int (*load)(struct run_state *run, int micro, int32_t *tokens, int32_t *targets);
-    int (*run)(struct run_state *run, int index); /* a segment */
+    int (*run)(struct run_state *run, int index);  /* a segment */
+    int (*copy)(struct run_state *run, int index); /* FETCH and SPILL */
     int (*before)(struct run_state *run, int index);
     int (*after)(struct run_state *run, int index, int64_t start_ns);
     int (*end)(struct run_state *run);
@@ -56,6 +60,15 @@ static inline int instr_is_transfer(const struct instr *instr)
 {
     return instr->group >= 0;
 }
+
+static inline int instr_is_copy(const struct instr *instr)
+{
+    return instr->kind == INSTR_FETCH || instr->kind == INSTR_SPILL;
+}
+
+/* Begin a FETCH or SPILL between memory and POOL_DISK; wait for it. */
+int copy_begin(struct run_state *run, int index);
+int copy_end(struct run_state *run, int index);
 
 /* The segment a RUN of this program stands for. */
 const struct segment *instr_segment(const struct program *program, const struct instr *instr);

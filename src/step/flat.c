@@ -37,7 +37,8 @@ static int64_t round_up(int64_t value, int64_t to)
     return (value + to - 1) / to * to;
 }
 
-void flat_create(struct flat *flat, const struct graph *graph, const char *prefix, int shards)
+void flat_create(struct flat *flat, const struct graph *graph, const struct model_unit *block,
+                 int shards)
 {
     size_t params = (size_t)graph->param_count;
     *flat = (struct flat){0};
@@ -50,7 +51,8 @@ void flat_create(struct flat *flat, const struct graph *graph, const char *prefi
         if (graph->params[i].shared)
             continue;
         add_pad(flat, at, flat->param_offset[i]);
-        add_tensors(flat, &graph->params[i], prefix, flat->param_offset[i]);
+        add_tensors(flat, &graph->params[i], block[graph->params[i].block].prefix,
+                    flat->param_offset[i]);
         at = flat->param_offset[i] + graph_param_elems(&graph->params[i]);
     }
     flat->padded = round_up(at, (int64_t)FLAT_ALIGN * shards);

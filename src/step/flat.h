@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "graph/graph.h"
+#include "model/model.h"
 
 enum { FLAT_ALIGN = 32, FLAT_NAME = 72 };
 
@@ -38,8 +39,9 @@ struct flat {
     struct flat_range *pad; /* the ranges that belong to no tensor */
 };
 
-/* Lay out the parameters graph owns for `shards` ranks; names get prefix. */
-void flat_create(struct flat *flat, const struct graph *graph, const char *prefix, int shards);
+/* Lay out the parameters graph owns for `shards` ranks; names get the prefix of their block. */
+void flat_create(struct flat *flat, const struct graph *graph, const struct model_unit *block,
+                 int shards);
 void flat_destroy(struct flat *flat);
 
 #endif

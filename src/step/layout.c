@@ -6,34 +6,106 @@ static int64_t ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* NO_SHARD keeps copies, FULL_SHARD one copy in shards: what is left goes to that axis. */
-static struct mesh_shape wanted(const struct config_parallel *p)
+/* The strategies: what is whole, and which axis takes the ranks that are left. */
+static const struct {
+    enum whole_params params;
+    enum whole_grads grads;
+    int hybrid;
+} strategies[] = {
+    [STRATEGY_NO_SHARD] = {PARAMS_ALWAYS, GRADS_ALWAYS, 0},
+    [STRATEGY_SHARD_OPTIM] = {PARAMS_STEP, GRADS_ALWAYS, 0},
+    [STRATEGY_SHARD_GRAD_OP] = {PARAMS_STEP, GRADS_MICRO, 0},
+    [STRATEGY_FULL_SHARD] = {PARAMS_USE, GRADS_MICRO, 0},
+    [STRATEGY_HYBRID_SHARD] = {PARAMS_USE, GRADS_MICRO, 1},
+    [STRATEGY_HYBRID_SHARD_ZERO2] = {PARAMS_STEP, GRADS_MICRO, 1},
+};
+
+static struct strategy strategy_of(const struct config_parallel *p)
 {
-    struct mesh_shape shape = {{1, 1, 1, 1}};
-    int shards = p->strategy == STRATEGY_FULL_SHARD;
-    shape.degree[MESH_PIPELINE] = p->pipeline ? (int)p->pipeline : 1;
-    shape.degree[MESH_TENSOR] = p->tensor ? (int)p->tensor : 1;
-    shape.degree[MESH_SHARD] = shards ? (int)p->shard : 1;
-    shape.degree[MESH_REPLICATE] = shards ? 1 : (int)p->replicate;
-    return shape;
+    return (struct strategy){
+        .params = strategies[p->strategy].params,
+        .grads = strategies[p->strategy].grads,
+        .accumulate_local = p->accumulate == ACCUMULATE_LOCAL,
+        .bucket_bytes = (size_t)p->reduce_bucket_bytes,
+    };
 }
 
-int layout_resolve(struct layout *layout, const struct config *config, int ranks, struct error *err)
+/* What a hybrid leaves open: a copy per node, unless one of both degrees was named. */
+static int hybrid_shard(const struct config_parallel *p, int ranks, int per_node, struct error *err)
 {
+    if (p->shard || p->replicate)
+        return (int)p->shard;
+    if (per_node > 0 && ranks % per_node == 0)
+        return per_node;
+    error_set(err,
+              "parallel: a copy of the model per node needs as many ranks on every node; name "
+              "parallel.shard, a divisor of the %d ranks",
+              ranks);
+    return -1;
+}
+
+static int wanted(struct mesh_shape *shape, const struct config_parallel *p, int ranks,
+                  int per_node, struct error *err)
+{
+    *shape = (struct mesh_shape){{1, 1, 1, 1}};
+    int hybrid = strategies[p->strategy].hybrid;
+    shape->degree[MESH_PIPELINE] = p->pipeline ? (int)p->pipeline : 1;
+    shape->degree[MESH_TENSOR] = p->tensor ? (int)p->tensor : 1;
+    shape->degree[MESH_SHARD] = hybrid ? hybrid_shard(p, ranks, per_node, err) : (int)p->shard;
+    shape->degree[MESH_REPLICATE] = (int)p->replicate;
+    return shape->degree[MESH_SHARD] < 0 ? -1 : 0;
+}
+
+int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,
+                   struct error *err)
+{
+    const struct config_parallel *p = &config->parallel;
+    int ahead = (int)p->prefetch_units;
     *layout = (struct layout){
-        .shape = wanted(&config->parallel),
+        .strategy = strategy_of(p),
+        .offload = {config->offload.optimizer, config->offload.params},
         .global_batch = config->train.global_batch,
         .dtype = config->precision == PRECISION_BF16 ? DTYPE_BF16 : DTYPE_F32,
-        .prefetch_forward = config->parallel.forward_prefetch,
-        .prefetch_backward = config->parallel.backward_prefetch == PREFETCH_BACKWARD_PRE,
+        .optimizer = config->train.optimizer,
+        .prefetch_forward = p->forward_prefetch ? ahead : 0,
+        .prefetch_backward = p->backward_prefetch == PREFETCH_NONE ? 0 : ahead,
+        .prefetch_late = p->backward_prefetch == PREFETCH_BACKWARD_POST,
     };
-    if (mesh_resolve(&layout->shape, ranks, err))
+    if (wanted(&layout->shape, p, ranks, per_node, err) || mesh_resolve(&layout->shape, ranks, err))
         return -1;
     layout->data_ranks = layout->shape.degree[MESH_REPLICATE] * layout->shape.degree[MESH_SHARD];
     int64_t each = ceil_div(layout->global_batch, layout->data_ranks);
     layout->micro_batch = config->train.micro_batch ? config->train.micro_batch : each;
     layout->micros = (int)ceil_div(each, layout->micro_batch);
     return 0;
+}
+
+/* Blocks in a unit; all blocks of a model have the same size. */
+static int64_t blocks_per_unit(const struct model *model, const struct config_parallel *p)
+{
+    int64_t most = 1;
+    for (int u = 0; u < model->units; u++)
+        if (u > 0 && model->unit[u].kind == model->unit[u - 1].kind)
+            most = ceil_div(p->min_num_params, model_unit_params(model, u));
+    return p->wrap == WRAP_LAYERS ? p->layers_per_unit : p->wrap == WRAP_SIZE ? most : 1;
+}
+
+int layout_model(struct model **model, const struct config *config, struct error *err)
+{
+    if (model_create(model, &config->model, err))
+        return -1;
+    int64_t blocks = blocks_per_unit(*model, &config->parallel);
+    model_wrap(*model, blocks < config->model.layers ? (int)blocks : (int)config->model.layers);
+    return 0;
+}
+
+int layout_check(const struct layout *layout, enum device_kind device, struct error *err)
+{
+    const struct offload *o = &layout->offload;
+    if (device == DEVICE_CPU || (o->optimizer == OFFLOAD_NONE && o->params == OFFLOAD_NONE))
+        return 0;
+    return error_set(err, "offload.optimizer and offload.params are of device=cpu in this version: "
+                          "on GPUs leave them at none, or set device=cpu");
 }
 
 struct units_request layout_units(const struct layout *layout, const struct config *config)
@@ -44,6 +116,7 @@ struct units_request layout_units(const struct layout *layout, const struct conf
         .seq = config->data.seq_len,
         .shards = layout->shape.degree[MESH_SHARD],
         .recompute = config->recompute,
+        .recompute_every = (int)config->recompute_every,
         .loss_scale = 1.0f / (float)(layout->global_batch * config->data.seq_len),
     };
 }
@@ -53,13 +126,25 @@ struct program_request layout_program(const struct layout *layout, enum program_
 {
     return (struct program_request){
         .kind = kind,
+        .strategy = layout->strategy,
+        .offload = layout->offload,
+        .optimizer = layout->optimizer,
         .shape = layout->shape,
         .coord = mesh_place(&layout->shape, rank),
         .training = training,
         .micros = kind == PROGRAM_TRAIN ? layout->micros : 1,
         .prefetch_forward = layout->prefetch_forward,
         .prefetch_backward = layout->prefetch_backward,
+        .prefetch_late = layout->prefetch_late,
     };
+}
+
+void layout_swap_folder(const struct config *config, char folder[CONFIG_TEXT + 16])
+{
+    if (config->offload.path[0])
+        snprintf(folder, CONFIG_TEXT + 16, "%s", config->offload.path);
+    else
+        snprintf(folder, CONFIG_TEXT + 16, "%s/offload", config->run.dir);
 }
 
 struct mesh_options layout_comm(const struct config *config)

@@ -9,23 +9,36 @@
 
 struct layout {
     struct mesh_shape shape;
+    struct strategy strategy;
+    struct offload offload;
     int data_ranks;      /* replicate x shard */
     int64_t micro_batch; /* sequences a rank computes at once */
     int micros;          /* micro-batches a step */
     int64_t global_batch;
     enum dtype dtype;
-    int prefetch_forward, prefetch_backward;
+    enum config_optimizer optimizer;
+    int prefetch_forward, prefetch_backward, prefetch_late;
 };
 
-/* Returns 0, or -1 with err set (degrees that do not multiply to ranks).  A global batch that
+/* per_node: ranks on every node, 0 where nodes differ: what HYBRID_SHARD shards over by default.
+ * Returns 0, or -1 with err set (degrees that do not multiply to ranks).  A global batch that
  * ranks and micro-batches do not divide is filled up with masked sequences. */
-int layout_resolve(struct layout *layout, const struct config *config, int ranks,
+int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,
                    struct error *err);
+
+/* The model, wrapped into units as the config says.  0, or -1 with err set. */
+int layout_model(struct model **model, const struct config *config, struct error *err);
+
+/* Is what the layout asks for known on the device?  Returns 0, or -1 with err set. */
+int layout_check(const struct layout *layout, enum device_kind device, struct error *err);
 
 /* What to compile for it. */
 struct units_request layout_units(const struct layout *layout, const struct config *config);
 struct program_request layout_program(const struct layout *layout, enum program_kind kind,
                                       int training, int rank);
+
+/* The folder of files that stand in for memory. */
+void layout_swap_folder(const struct config *config, char folder[CONFIG_TEXT + 16]);
 
 /* How GPUs communicate. */
 struct mesh_options layout_comm(const struct config *config);

@@ -16,6 +16,7 @@ struct lifetime *memory_lifetimes(const struct program *program)
             int b = program->instr[i].buffer[s];
             if (b < 0)
                 continue;
+            b = buffer_root(program, b);
             if (life[b].first < 0)
                 life[b].first = i;
             life[b].last = i;
@@ -33,7 +34,7 @@ static size_t place_persistent(struct program *program, enum mem_pool pool)
     size_t at = 0;
     for (int b = 0; b < program->buffers; b++) {
         struct buffer *buffer = &program->buffer[b];
-        if (!buffer->persistent || buffer->pool != pool)
+        if (!buffer->persistent || buffer->pool != pool || buffer->whole >= 0)
             continue;
         buffer->offset = at;
         at += round_up(buffer->bytes);
@@ -49,7 +50,7 @@ static size_t place_passing(struct program *program, enum mem_pool pool, size_t 
     struct place *items = array_make((size_t)program->buffers, sizeof *items);
     for (int b = 0; b < program->buffers; b++) {
         const struct buffer *buffer = &program->buffer[b];
-        if (buffer->persistent || buffer->pool != pool || life[b].first < 0)
+        if (buffer->persistent || buffer->pool != pool || life[b].first < 0 || buffer->whole >= 0)
             continue;
         which[count] = b;
         items[count++] =
@@ -70,6 +71,11 @@ void memory_plan(struct program *program)
         size_t base = place_persistent(program, pool);
         program->pool_bytes[pool] = base + place_passing(program, pool, base, life);
     }
+    for (int b = 0; b < program->buffers; b++) {
+        struct buffer *view = &program->buffer[b];
+        if (view->whole >= 0)
+            view->offset = program->buffer[view->whole].offset + view->from;
+    }
     free(life);
 }
 
@@ -89,10 +95,7 @@ size_t memory_turn_bytes(const struct program *program)
 
 size_t memory_device_bytes(const size_t pool_bytes[POOL_COUNT])
 {
-    size_t bytes = 0;
-    for (int pool = 0; pool < POOL_COUNT; pool++)
-        bytes += pool == POOL_HOST ? 0 : pool_bytes[pool];
-    return bytes;
+    return mem_bytes(pool_bytes) - pool_bytes[POOL_HOST];
 }
 
 static double gib(size_t bytes)
@@ -110,7 +113,7 @@ int memory_fits(const size_t pool_bytes[POOL_COUNT], size_t reserve, size_t free
         return 0;
     for (int pool = 0; pool <= POOL_COUNT && used < TEXT; pool++) {
         size_t bytes = pool < POOL_COUNT ? pool_bytes[pool] : reserve;
-        if (bytes && pool != POOL_HOST)
+        if (bytes && pool != POOL_HOST && pool != POOL_DISK)
             used +=
                 (size_t)snprintf(text + used, TEXT - used, "%s%s %.2f", used ? ", " : "",
                                  pool < POOL_COUNT ? mem_pool_name(pool) : "reserve", gib(bytes));

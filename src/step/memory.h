@@ -11,7 +11,7 @@ void memory_plan(struct program *program);
 /* Slab sizes for programs that take turns in the same slabs: the larger of each pool. */
 void memory_join(size_t pool_bytes[POOL_COUNT], const struct program *program);
 
-/* Bytes of the pools that are the device's: all but POOL_HOST. */
+/* Bytes of the pools that are the device's: all but POOL_HOST and POOL_DISK. */
 size_t memory_device_bytes(const size_t pool_bytes[POOL_COUNT]);
 
 /* Do the pools, and reserve beside them, fit into free_bytes of a device?  Returns 0, or -1 with

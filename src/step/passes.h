@@ -20,7 +20,8 @@ void pass_sums(struct program *program);
 void pass_update(struct program *program);
 
 /* A RELEASE for every buffer that does not outlive the step, after its last use.  A buffer
- * last used by a transfer is released one RUN later, so that the transfer can overlap it. */
+ * last used by a transfer is released one RUN or UPDATE later, so that the transfer can overlap
+ * it. */
 void pass_release(struct program *program);
 
 /* What each instruction waits for on other streams: the writers of what it reads, readers

@@ -13,17 +13,19 @@
 const char *instr_name(enum instr_kind kind)
 {
     static const char *const names[INSTR_KINDS] = {
-        [INSTR_ZERO] = "ZERO",     [INSTR_LOAD] = "LOAD",     [INSTR_RUN] = "RUN",
-        [INSTR_GATHER] = "GATHER", [INSTR_REDUCE] = "REDUCE", [INSTR_ALLREDUCE] = "ALLREDUCE",
-        [INSTR_SEND] = "SEND",     [INSTR_RECV] = "RECV",     [INSTR_NORM] = "NORM",
-        [INSTR_SCALE] = "SCALE",   [INSTR_UPDATE] = "UPDATE", [INSTR_RELEASE] = "RELEASE",
+        [INSTR_ZERO] = "ZERO",     [INSTR_LOAD] = "LOAD",       [INSTR_RUN] = "RUN",
+        [INSTR_GATHER] = "GATHER", [INSTR_REDUCE] = "REDUCE",   [INSTR_ALLREDUCE] = "ALLREDUCE",
+        [INSTR_SEND] = "SEND",     [INSTR_RECV] = "RECV",       [INSTR_FETCH] = "FETCH",
+        [INSTR_SPILL] = "SPILL",   [INSTR_NORM] = "NORM",       [INSTR_SCALE] = "SCALE",
+        [INSTR_UPDATE] = "UPDATE", [INSTR_RELEASE] = "RELEASE",
     };
     return names[kind];
 }
 
 const char *stream_name(enum stream stream)
 {
-    static const char *const names[STREAMS] = {"compute", "gather", "reduce", "point"};
+    static const char *const names[STREAMS] = {"compute", "gather", "reduce",
+                                               "point",   "fetch",  "spill"};
     return names[stream];
 }
 
@@ -33,12 +35,27 @@ int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, in
     program->buffer = array_grow(program->buffer, program->buffers, &program->buffer_capacity,
                                  sizeof *program->buffer);
     struct buffer *buffer = &program->buffer[program->buffers];
-    *buffer = (struct buffer){.pool = pool, .bytes = bytes, .persistent = persistent};
+    *buffer = (struct buffer){.pool = pool, .bytes = bytes, .persistent = persistent, .whole = -1};
     va_list args;
     va_start(args, fmt);
     vsnprintf(buffer->name, sizeof buffer->name, fmt, args);
     va_end(args);
     return program->buffers++;
+}
+
+int program_view(struct program *program, int whole, size_t from, size_t bytes, const char *fmt,
+                 ...)
+{
+    char name[sizeof program->buffer->name];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(name, sizeof name, fmt, args);
+    va_end(args);
+    int view = program_buffer(program, program->buffer[whole].pool, bytes,
+                              program->buffer[whole].persistent, "%s", name);
+    program->buffer[view].whole = whole;
+    program->buffer[view].from = from;
+    return view;
 }
 
 int program_instr(struct program *program, enum instr_kind kind, enum stream stream)
@@ -108,5 +125,6 @@ void program_destroy(struct program *program)
     free(program->buffer);
     free(program->instr);
     free(program->state);
+    free(program->bucket);
     free(program);
 }

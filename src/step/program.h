@@ -12,10 +12,19 @@
 
 #include "base/mem.h"
 #include "comm/mesh.h"
+#include "step/optimizer.h"
 #include "step/segment.h"
 #include "step/units.h"
 
-enum stream { STREAM_COMPUTE, STREAM_GATHER, STREAM_REDUCE, STREAM_POINT, STREAMS };
+enum stream {
+    STREAM_COMPUTE,
+    STREAM_GATHER,
+    STREAM_REDUCE,
+    STREAM_POINT,
+    STREAM_FETCH,
+    STREAM_SPILL,
+    STREAMS
+};
 
 enum instr_kind {
     INSTR_ZERO,      /* clear the step's sums */
@@ -26,6 +35,8 @@ enum instr_kind {
     INSTR_ALLREDUCE, /* sum over ranks, in place */
     INSTR_SEND,
     INSTR_RECV,    /* a boundary to or from another pipeline stage */
+    INSTR_FETCH,   /* from where state lives to where it is used */
+    INSTR_SPILL,   /* and back */
     INSTR_NORM,    /* add a gradient's sum of squares to the step's sums */
     INSTR_SCALE,   /* the factor of the update from the step's sums: mean, clipping */
     INSTR_UPDATE,  /* the optimizer on one unit */
@@ -42,9 +53,8 @@ enum {
     SLOT_SUMS = 0,         /* ZERO, NORM, SCALE, UPDATE */
     SLOT_SHARD_GRAD = 1,   /* NORM, UPDATE */
     SLOT_MASTER = 2,
-    SLOT_FIRST,
-    SLOT_SECOND,
-    SLOT_PARAM, /* UPDATE */
+    SLOT_PARAM,
+    SLOT_OPTIMIZER, /* the first of its slots; UPDATE */
     SLOTS = SPACE_COUNT
 };
 
@@ -56,8 +66,10 @@ struct buffer {
     char name[40];
     enum mem_pool pool;
     size_t bytes;
-    int persistent; /* lives across steps; holds values before the step begins */
-    size_t offset;  /* in the slab */
+    int persistent;      /* lives across steps; holds values before the step begins */
+    int partial;         /* persistent, but before the step only its views hold values */
+    int whole;           /* -1; of a view: the buffer it is part of, whose hazards are its own */
+    size_t from, offset; /* of a view: where it begins in that; in the slab */
 };
 
 struct instr {
@@ -76,20 +88,59 @@ struct instr {
 
 enum program_kind { PROGRAM_TRAIN, PROGRAM_EVALUATE, PROGRAM_LOGITS };
 
+/* What a rank has whole, and for how long: the sharding strategies.  Where the shard axis is one,
+ * shards are whole and nothing of this matters. */
+enum whole_params {
+    PARAMS_ALWAYS, /* whole and updated whole: stage 0 */
+    PARAMS_STEP,   /* whole in place, gathered once a step from what each rank updated: 1, 2 */
+    PARAMS_USE     /* gathered for each use, then gone: 3 */
+};
+enum whole_grads {
+    GRADS_ALWAYS, /* accumulated whole over the step: stages 0, 1 */
+    GRADS_MICRO   /* reduced to the shard after each micro-batch, or after the last: 2, 3 */
+};
+
+struct strategy {
+    enum whole_params params;
+    enum whole_grads grads;
+    int accumulate_local; /* 1: gradients stay whole until the last micro-batch */
+    size_t bucket_bytes;  /* of whole gradients that are summed over replicas in one transfer */
+};
+
+/* Where state lives: OFFLOAD_NONE where ops work on it. */
+struct offload {
+    enum config_offload_to optimizer, params;
+};
+
 struct program_request {
     enum program_kind kind;
+    struct strategy strategy;
+    struct offload offload;
+    enum config_optimizer optimizer;
     struct mesh_shape shape;
     struct mesh_coord coord;
     int training;                            /* 1: gradients and optimizer state exist */
     int micros;                              /* micro-batches a step */
     int prefetch_forward, prefetch_backward; /* units gathered ahead of need */
+    int prefetch_late; /* 1: backward's gathers are issued behind the reduction of the run before */
 };
 
-/* Persistent buffers, by unit: shard_elems elements each. */
+/* Persistent buffers, by unit: shard_elems elements each, but for the whole ones. */
 struct unit_state {
-    int master, first, second; /* fp32: parameters, both moments; -1 when not training */
+    int master;                /* fp32 parameters; -1 when not training */
+    int slot[OPTIMIZER_SLOTS]; /* fp32, of the optimizer; -1 when not training, and past its last */
     int param;                 /* what is computed with or gathered from; == master in fp32 */
     int grad;                  /* fp32; -1 when not training */
+    int whole_param,
+        whole_grad; /* that param and grad are views of, or they themselves; -1: none */
+    int bucket;     /* gradients summed over replicas together; -1: none */
+};
+
+/* Units whose whole gradients lie end to end and are summed over replicas in one transfer. */
+struct bucket {
+    int buffer;
+    int64_t elems;
+    int units, finished; /* in it; whose gradients were complete so far, while compiling */
 };
 
 struct program {
@@ -99,7 +150,9 @@ struct program {
     int buffers, buffer_capacity;
     struct instr *instr;
     int instrs, instr_capacity;
-    struct unit_state *state;      /* per unit */
+    struct unit_state *state; /* per unit */
+    struct bucket *bucket;
+    int buckets;
     int sums, constants, work;     /* persistent buffers; -1 if absent */
     int logits;                    /* buffer the LOGITS program ends in, or -1 */
     size_t pool_bytes[POOL_COUNT]; /* slab sizes, set by memory_plan() */
@@ -133,6 +186,16 @@ const char *instr_text(const struct program *program, int index, char *text, siz
 int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, int persistent,
                    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 int program_instr(struct program *program, enum instr_kind kind, enum stream stream);
+
+/* Append a view of bytes of buffer `whole`, which is none itself, from byte `from` on. */
+int program_view(struct program *program, int whole, size_t from, size_t bytes, const char *fmt,
+                 ...) __attribute__((format(printf, 5, 6)));
+
+/* The buffer whose memory and hazards b's are: itself, or what it is a view of. */
+static inline int buffer_root(const struct program *program, int b)
+{
+    return program->buffer[b].whole < 0 ? b : program->buffer[b].whole;
+}
 
 /* Bind a buffer to a slot of an instruction. */
 enum access { ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_BOTH = 3 };

@@ -6,14 +6,14 @@
 #include "base/array.h"
 #include "step/memory.h"
 
-/* After which instruction the buffer is released: its last use, or the RUN that follows a
- * last use by a transfer, so that the two overlap. */
+/* After which instruction the buffer is released: its last use, or the RUN or UPDATE that follows
+ * a last use by a transfer, so that the two overlap. */
 static int release_after(const struct program *program, int last)
 {
     if (program->instr[last].stream == STREAM_COMPUTE)
         return last;
     for (int i = last + 1; i < program->instrs; i++)
-        if (program->instr[i].kind == INSTR_RUN)
+        if (program->instr[i].kind == INSTR_RUN || program->instr[i].kind == INSTR_UPDATE)
             return i;
     return program->instrs - 1;
 }

@@ -1,6 +1,8 @@
 /* segment_run.c - the inner loop of a step: ops, one after another. */
 #include "step/segment.h"
 
+#include <string.h>
+
 #include "device/ops.h"
 
 static void *at(const struct segment_ref *ref, void *const *base)
@@ -13,6 +15,26 @@ static void zero_pads(const struct flat *flat, struct device *device, float *gra
     for (int i = 0; i < flat->pads; i++)
         device->ops->fill_zero(device, grad + flat->pad[i].start,
                                (size_t)flat->pad[i].count * sizeof *grad);
+}
+
+static int is_shared(const struct graph *graph, const char *name)
+{
+    for (int i = 0; i < graph->param_count; i++)
+        if (graph->params[i].shared && !strcmp(graph->params[i].part[0], name))
+            return 1;
+    return 0;
+}
+
+/* The first gradients in another unit's flat parameter: that unit adds to them all later, also to
+ * those of tensors that are its own alone. */
+static void zero_others(const struct segment *segment, struct device *device, float *grad)
+{
+    const struct flat *flat = segment->shared;
+    zero_pads(flat, device, grad);
+    for (int t = 0; t < flat->tensors; t++)
+        if (!is_shared(segment->graph, flat->tensor[t].name))
+            device->ops->fill_zero(device, grad + flat->tensor[t].offset,
+                                   (size_t)flat->tensor[t].elems * sizeof *grad);
 }
 
 static int run_step(const struct segment *segment, const struct segment_step *step,
@@ -40,7 +62,7 @@ int segment_run(const struct segment *segment, struct device *device, void *cons
     if (fresh & 1u << SPACE_GRAD)
         zero_pads(segment->own, device, base[SPACE_GRAD]);
     if (fresh & 1u << SPACE_SHARED_GRAD)
-        zero_pads(segment->shared, device, base[SPACE_SHARED_GRAD]);
+        zero_others(segment, device, base[SPACE_SHARED_GRAD]);
     for (int s = 0; s < segment->steps; s++) {
         const char *name = segment->graph->nodes[segment->step[s].node].op->name;
         if ((watch && watch->begins(watch, name, err)) ||

@@ -30,20 +30,31 @@ static int written(const struct program *program, const struct run *run, int by_
     return by_sharing ? units_shared(program->units, run->unit) : run->unit;
 }
 
-/* A gather serves consecutive runs; one more is needed where a run in between did without. */
+/* A gather serves consecutive runs, and one more is needed where a run in between did without; or
+ * it serves the step. */
 static void plan_gathers(const struct program *program, struct run *run, int runs)
 {
     int *last = array_make((size_t)program->units->count, sizeof *last);
+    int once = program->request.strategy.params == PARAMS_STEP;
     for (int u = 0; u < program->units->count; u++)
         last[u] = -2;
     for (int r = 0; r < runs; r++)
         for (int k = 0; k < 2; k++) {
             int unit = used(program, &run[r], k);
-            run[r].gather[k] = unit >= 0 && last[unit] < r - 1 ? unit : -1;
+            int lacks = unit >= 0 && (once ? last[unit] < 0 : last[unit] < r - 1);
+            run[r].gather[k] = lacks ? unit : -1;
             if (unit >= 0)
                 last[unit] = r;
         }
     free(last);
+}
+
+/* Is a gradient reduced to its shard after every micro-batch? */
+static int reduces_each(const struct program *program)
+{
+    const struct strategy *strategy = &program->request.strategy;
+    return shard_is_sharded(program) && strategy->grads == GRADS_MICRO &&
+           !strategy->accumulate_local;
 }
 
 /* The first write of a gradient replaces, later ones add: within a micro-batch where it is
@@ -51,7 +62,7 @@ static void plan_gathers(const struct program *program, struct run *run, int run
 static void plan_gradients(const struct program *program, struct run *run, int runs)
 {
     int *last = array_make((size_t)program->units->count, sizeof *last); /* run + 1 */
-    int sharded = shard_is_sharded(program);
+    int each = reduces_each(program);
     for (int r = 0; r < runs; r++)
         for (int k = 0; k < 2; k++) {
             int unit = written(program, &run[r], k);
@@ -60,12 +71,12 @@ static void plan_gradients(const struct program *program, struct run *run, int r
             if (unit < 0)
                 continue;
             int before = last[unit] - 1;
-            int same = before >= 0 && run[before].micro == run[r].micro;
-            if (same) {
+            int follows = before >= 0 && (!each || run[before].micro == run[r].micro);
+            if (follows) {
                 run[r].follows[k] = before;
                 run[before].finishes[run[before].finishes[0] == unit ? 0 : 1] = -1;
             }
-            if (sharded ? same : before >= 0)
+            if (follows)
                 run[r].accumulate |= 1u << (k ? SPACE_SHARED_GRAD : SPACE_GRAD);
             last[unit] = r + 1;
         }
@@ -75,26 +86,53 @@ static void plan_gradients(const struct program *program, struct run *run, int r
 void shard_plan(const struct program *program, struct run *run, int runs)
 {
     for (int r = 0; r < runs; r++)
-        run[r].param = run[r].shared = run[r].grad = run[r].shared_grad = -1;
+        run[r].param = run[r].shared = run[r].grad = run[r].shared_grad = run[r].fetched[0] =
+            run[r].fetched[1] = -1;
     plan_gathers(program, run, runs);
     plan_gradients(program, run, runs);
 }
 
-static int gather(struct program *program, const struct run *run, int unit)
+/* Where a gather puts the whole parameter: where it stays, or for the next uses. */
+static int whole_buffer(struct program *program, int unit)
 {
     const struct units *units = program->units;
-    const struct flat *flat = &units->flat[unit];
-    enum dtype dtype = units->request.dtype;
-    int whole = program_buffer(program, POOL_UNSHARDED, (size_t)flat->padded * dtype_bytes(dtype),
-                               0, "%swhole", units->model->unit[unit].prefix);
+    size_t bytes = (size_t)units->flat[unit].padded * dtype_bytes(units->request.dtype);
+    if (program->state[unit].whole_param >= 0)
+        return program->state[unit].whole_param;
+    return program_buffer(program, POOL_UNSHARDED, bytes, 0, "%swhole",
+                          units->model->unit[unit].prefix);
+}
+
+/* The shard of the k-th gather of a run, near. */
+static void fetch(struct program *program, struct run *run, int k)
+{
+    int unit = run->gather[k];
+    if (unit < 0 || run->fetched[k] >= 0)
+        return;
+    run->fetched[k] = program->state[unit].param;
+    if (!offload_fetches_params(program))
+        return;
+    run->fetched[k] = shard_is_sharded(program)
+                          ? offload_near(program, program->state[unit].param, POOL_UNSHARDED)
+                          : whole_buffer(program, unit);
+    offload_fetch(program, program->state[unit].param, run->fetched[k], unit, run->micro);
+}
+
+static int gather(struct program *program, struct run *run, int k)
+{
+    int unit = run->gather[k];
+    fetch(program, run, k);
+    if (!shard_is_sharded(program))
+        return run->fetched[k];
+    int whole = whole_buffer(program, unit);
     int index = program_instr(program, INSTR_GATHER, STREAM_GATHER);
     struct instr *instr = &program->instr[index];
     instr->unit = unit;
     instr->micro = run->micro;
     instr->group = MESH_SHARD;
-    instr->elems = flat->shard_elems;
-    instr->dtype = dtype;
-    instr_bind(instr, SLOT_FROM, program->state[unit].param, ACCESS_READ);
+    instr->elems = program->units->flat[unit].shard_elems;
+    instr->dtype = program->units->request.dtype;
+    instr_bind(instr, SLOT_FROM, run->fetched[k], ACCESS_READ);
     instr_bind(instr, SLOT_TO, whole, ACCESS_WRITE);
     return whole;
 }
@@ -102,6 +140,8 @@ static int gather(struct program *program, const struct run *run, int unit)
 /* The buffer run r computes with: its own gather's, or that of the run before. */
 static int whole_of(const struct program *program, const struct run *run, int r, int unit)
 {
+    if (program->state[unit].whole_param >= 0)
+        return program->state[unit].whole_param;
     for (int k = 0; k < 2 && r >= 0; k++) {
         if (used(program, &run[r], k) != unit)
             continue;
@@ -116,14 +156,14 @@ static void issue(struct program *program, struct run *run, int r)
     for (int k = 0; k < 2; k++) {
         int *buffer = k ? &run[r].shared : &run[r].param;
         if (run[r].gather[k] >= 0 && *buffer < 0)
-            *buffer = gather(program, &run[r], run[r].gather[k]);
+            *buffer = gather(program, &run[r], k);
     }
 }
 
 static int new_gradient(struct program *program, const struct run *run, int unit)
 {
-    if (!shard_is_sharded(program))
-        return program->state[unit].grad;
+    if (program->state[unit].whole_grad >= 0)
+        return program->state[unit].whole_grad;
     size_t bytes = (size_t)program->units->flat[unit].padded * sizeof(float);
     return program_buffer(program, POOL_UNSHARDED, bytes, 0, "%sgrad micro %d",
                           program->units->model->unit[unit].prefix, run->micro);
@@ -146,11 +186,29 @@ static void bind_gradients(struct program *program, struct run *run, int r)
     }
 }
 
-void shard_before(struct program *program, struct run *run, int runs, int r)
+/* Gathers of the runs ahead, as far as prefetch allows; those of backward either before this
+ * run's reduction is issued or (late) behind it.  A shard that is far is fetched one run earlier
+ * than it is gathered. */
+static void prefetch(struct program *program, struct run *run, int runs, int r, int late)
 {
     const struct program_request *request = &program->request;
+    for (int ahead = 1; r + ahead < runs; ahead++) {
+        int backward = run[r + ahead].phase == PHASE_BACKWARD;
+        int most = backward ? request->prefetch_backward : request->prefetch_forward;
+        int now = late == (backward && request->prefetch_late);
+        for (int k = 0; k < 2 && now && ahead == most + 1; k++)
+            fetch(program, &run[r + ahead], k);
+        if (ahead > most)
+            break;
+        if (now)
+            issue(program, run, r + ahead);
+    }
+}
+
+void shard_before(struct program *program, struct run *run, int runs, int r)
+{
     int own = used(program, &run[r], 0), shared = used(program, &run[r], 1);
-    if (!shard_is_sharded(program)) {
+    if (!shard_gathers(program)) {
         run[r].param = own >= 0 ? program->state[own].param : -1;
         run[r].shared = shared >= 0 ? program->state[shared].param : -1;
         bind_gradients(program, run, r);
@@ -159,31 +217,40 @@ void shard_before(struct program *program, struct run *run, int runs, int r)
     issue(program, run, r);
     run[r].param = own >= 0 ? whole_of(program, run, r, own) : -1;
     run[r].shared = shared >= 0 ? whole_of(program, run, r, shared) : -1;
-    for (int ahead = 1; r + ahead < runs; ahead++) {
-        int backward = run[r + ahead].phase == PHASE_BACKWARD;
-        if (ahead > (backward ? request->prefetch_backward : request->prefetch_forward))
-            break;
-        issue(program, run, r + ahead);
-    }
+    prefetch(program, run, runs, r, 0);
     bind_gradients(program, run, r);
 }
 
-static void all_reduce(struct program *program, int unit, int micro)
+static void all_reduce(struct program *program, int unit, int micro, int buffer, int64_t elems)
 {
-    if (program->request.shape.degree[MESH_REPLICATE] < 2)
-        return;
     int index = program_instr(program, INSTR_ALLREDUCE, STREAM_REDUCE);
     struct instr *instr = &program->instr[index];
     instr->unit = unit;
     instr->micro = micro;
     instr->group = MESH_REPLICATE;
-    instr->elems = program->units->flat[unit].shard_elems;
+    instr->elems = elems;
     instr->dtype = DTYPE_F32;
-    instr_bind(instr, SLOT_TO, program->state[unit].grad, ACCESS_BOTH);
+    instr_bind(instr, SLOT_TO, buffer, ACCESS_BOTH);
+}
+
+/* Unit's gradient of the step is complete in this replica. */
+static void sum_replicas(struct program *program, int unit, int micro)
+{
+    const struct unit_state *state = &program->state[unit];
+    if (program->request.shape.degree[MESH_REPLICATE] < 2)
+        return;
+    if (state->bucket < 0) {
+        all_reduce(program, unit, micro, state->grad, program->units->flat[unit].shard_elems);
+        return;
+    }
+    struct bucket *bucket = &program->bucket[state->bucket];
+    if (++bucket->finished == bucket->units)
+        all_reduce(program, unit, micro, bucket->buffer, bucket->elems);
 }
 
 static void reduce(struct program *program, const struct run *run, int unit, int whole)
 {
+    int adds = reduces_each(program) && run->micro > 0;
     int index = program_instr(program, INSTR_REDUCE, STREAM_REDUCE);
     struct instr *instr = &program->instr[index];
     instr->unit = unit;
@@ -191,21 +258,24 @@ static void reduce(struct program *program, const struct run *run, int unit, int
     instr->group = MESH_SHARD;
     instr->elems = program->units->flat[unit].shard_elems;
     instr->dtype = DTYPE_F32;
-    instr->accumulate = run->micro > 0;
-    instr_bind(instr, SLOT_FROM, whole, ACCESS_READ);
-    instr_bind(instr, SLOT_TO, program->state[unit].grad,
-               run->micro > 0 ? ACCESS_BOTH : ACCESS_WRITE);
+    instr->accumulate = (unsigned)adds;
+    /* A transport may use the memory of `from` for its sums. */
+    instr_bind(instr, SLOT_FROM, whole, adds ? ACCESS_BOTH : ACCESS_READ);
+    instr_bind(instr, SLOT_TO, program->state[unit].grad, adds ? ACCESS_BOTH : ACCESS_WRITE);
 }
 
 void shard_after(struct program *program, struct run *run, int runs, int r)
 {
+    int last = run[r].micro == program->request.micros - 1;
     for (int k = 0; k < 2; k++) {
         int unit = run[r].finishes[k];
         if (unit < 0)
             continue;
-        if (shard_is_sharded(program))
+        if (shard_is_sharded(program) && (last || reduces_each(program)))
             reduce(program, &run[r], unit, k ? run[r].shared_grad : run[r].grad);
-        if (run[r].micro == program->request.micros - 1)
-            all_reduce(program, unit, run[r].micro);
+        if (last)
+            sum_replicas(program, unit, run[r].micro);
     }
+    if (shard_gathers(program))
+        prefetch(program, run, runs, r, 1);
 }

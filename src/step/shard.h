@@ -1,15 +1,21 @@
 /* shard.h - the sharding strategies, as what they weave into the list of runs.
  *
- *   NO_SHARD    every rank holds all: gradients accumulate whole, and one ALLREDUCE per unit
- *               follows the last micro-batch's backward.
- *   FULL_SHARD  GATHER before each use that does not follow the one before, RELEASE after;
- *               REDUCE of each micro-batch's gradient to the own shard, summed there in fp32.
+ * stage 0, NO_SHARD       every rank holds all: gradients accumulate whole, and an ALLREDUCE per
+ *                         bucket of units follows the last micro-batch's backward.
+ * stage 1, SHARD_OPTIM    parameters and gradients whole; each rank updates its shard.  GATHER
+ *                         before the first use in a step, REDUCE after the last micro-batch.
+ * stage 2, SHARD_GRAD_OP  the same, but REDUCE of each micro-batch's gradient to the own shard.
+ * stage 3, FULL_SHARD     GATHER before each use that does not follow the one before, RELEASE
+ *                         after; REDUCE as in stage 2.
+ * HYBRID_SHARD, HYBRID_SHARD_ZERO2: stages 3 and 2 within the shard axis, then an ALLREDUCE of the
+ *                         shard's gradient over the replicas.
  *
- * The shapes of the mesh decide: a shard axis of one is NO_SHARD.
+ * struct strategy (program.h) says which; a shard axis of one is stage 0.
  */
 #ifndef TRIREME_STEP_SHARD_H
 #define TRIREME_STEP_SHARD_H
 
+#include "step/offload.h"
 #include "step/program.h"
 
 /* One RUN to be written. */
@@ -19,6 +25,7 @@ struct run {
     int unit, micro;
     int param, shared;     /* buffers to compute with; -1: not gathered yet or not read */
     int gather[2];         /* flat parameters whose gather must precede this run, or -1 */
+    int fetched[2];        /* their shards, where those were far; -1: not fetched yet */
     int grad, shared_grad; /* buffers, or -1 */
     unsigned accumulate;   /* bits of SPACE_GRAD and SPACE_SHARED_GRAD */
     int follows[2];        /* run of this micro-batch that wrote the same gradient, or -1 */
@@ -38,6 +45,12 @@ void shard_after(struct program *program, struct run *run, int runs, int r);
 static inline int shard_is_sharded(const struct program *program)
 {
     return program->request.shape.degree[MESH_SHARD] > 1;
+}
+
+/* Are parameters brought together, or near, before they are used? */
+static inline int shard_gathers(const struct program *program)
+{
+    return shard_is_sharded(program) || offload_fetches_params(program);
 }
 
 #endif

@@ -2,6 +2,8 @@
 #include "step/passes.h"
 
 #include "base/array.h"
+#include "step/offload.h"
+#include "step/shard.h"
 
 static const char *prefix(const struct program *program, int unit)
 {
@@ -9,29 +11,118 @@ static const char *prefix(const struct program *program, int unit)
     return name[0] ? name : unit ? "head." : "embed.";
 }
 
-static int state_buffer(struct program *program, enum mem_pool pool, int unit, const char *what,
+static int shard_buffer(struct program *program, enum mem_pool pool, int unit, const char *what,
                         enum dtype dtype)
 {
     size_t bytes = (size_t)program->units->flat[unit].shard_elems * dtype_bytes(dtype);
     return program_buffer(program, pool, bytes, 1, "%s%s", prefix(program, unit), what);
 }
 
-static void unit_state(struct program *program, int unit)
+/* The own shard inside a whole buffer; where a shard is the whole, that itself. */
+static int own_shard(struct program *program, int whole, int unit, const char *what,
+                     enum dtype dtype)
 {
+    size_t bytes = (size_t)program->units->flat[unit].shard_elems * dtype_bytes(dtype);
+    if (!shard_is_sharded(program))
+        return whole;
+    return program_view(program, whole, bytes * (size_t)program->request.coord.at[MESH_SHARD],
+                        bytes, "%s%s shard", prefix(program, unit), what);
+}
+
+static int whole_buffer(struct program *program, enum mem_pool pool, int unit, const char *what,
+                        enum dtype dtype)
+{
+    size_t bytes = (size_t)program->units->flat[unit].padded * dtype_bytes(dtype);
+    return program_buffer(program, pool, bytes, 1, "%s%s", prefix(program, unit), what);
+}
+
+static void params(struct program *program, int unit)
+{
+    const struct offload *offload = &program->request.offload;
+    enum mem_pool pool = offload_pool(offload->params, POOL_PARAMS);
     enum dtype dtype = program->units->request.dtype;
     struct unit_state *state = &program->state[unit];
-    int training = program->request.training;
-    *state = (struct unit_state){-1, -1, -1, -1, -1};
-    state->param = state_buffer(program, POOL_PARAMS, unit, "param", dtype);
+    if (shard_gathers(program) && program->request.strategy.params == PARAMS_USE) {
+        state->param = shard_buffer(program, pool, unit, "param", dtype);
+    } else {
+        state->whole_param = whole_buffer(program, pool, unit, "param", dtype);
+        state->param = own_shard(program, state->whole_param, unit, "param", dtype);
+        program->buffer[state->whole_param].partial = state->param != state->whole_param;
+    }
     if (dtype == DTYPE_F32)
         state->master = state->param;
-    else if (training)
-        state->master = state_buffer(program, POOL_OPTIMIZER, unit, "master", DTYPE_F32);
-    if (!training)
+    else if (program->request.training)
+        state->master = shard_buffer(program, offload_pool(offload->optimizer, POOL_OPTIMIZER),
+                                     unit, "master", DTYPE_F32);
+}
+
+/* Do replicas sum whole gradients, which can be done in buckets? */
+static int has_buckets(const struct program *program)
+{
+    return !shard_is_sharded(program) && program->request.shape.degree[MESH_REPLICATE] > 1;
+}
+
+/* Units end to end, from the last down, as backward finishes them. */
+static void fill_bucket(struct program *program, int from, int to)
+{
+    struct bucket *bucket = &program->bucket[program->buckets];
+    size_t bytes = 0;
+    *bucket = (struct bucket){.units = from - to + 1};
+    for (int u = from; u >= to; u--)
+        bucket->elems += program->units->flat[u].padded;
+    bucket->buffer = program_buffer(program, POOL_GRADS, (size_t)bucket->elems * sizeof(float), 1,
+                                    "gradients of bucket %d", program->buckets);
+    for (int u = from; u >= to; u--) {
+        size_t part = (size_t)program->units->flat[u].padded * sizeof(float);
+        struct unit_state *state = &program->state[u];
+        state->whole_grad =
+            program_view(program, bucket->buffer, bytes, part, "%sgrad", prefix(program, u));
+        state->grad = state->whole_grad;
+        state->bucket = program->buckets;
+        bytes += part;
+    }
+    program->buckets++;
+}
+
+static void buckets(struct program *program)
+{
+    int units = program->units->count, from = units - 1;
+    size_t bytes = 0;
+    program->bucket = array_make((size_t)units, sizeof *program->bucket);
+    for (int u = units - 1; u >= 0; u--) {
+        bytes += (size_t)program->units->flat[u].padded * sizeof(float);
+        if (u > 0 && bytes < program->request.strategy.bucket_bytes)
+            continue;
+        fill_bucket(program, from, u);
+        from = u - 1;
+        bytes = 0;
+    }
+}
+
+static void grads(struct program *program, int unit)
+{
+    struct unit_state *state = &program->state[unit];
+    if (shard_is_sharded(program) && program->request.strategy.grads == GRADS_MICRO) {
+        state->grad = shard_buffer(program, POOL_GRADS, unit, "grad", DTYPE_F32);
         return;
-    state->grad = state_buffer(program, POOL_GRADS, unit, "grad", DTYPE_F32);
-    state->first = state_buffer(program, POOL_OPTIMIZER, unit, "exp_avg", DTYPE_F32);
-    state->second = state_buffer(program, POOL_OPTIMIZER, unit, "exp_avg_sq", DTYPE_F32);
+    }
+    state->whole_grad = whole_buffer(program, POOL_GRADS, unit, "grad", DTYPE_F32);
+    state->grad = own_shard(program, state->whole_grad, unit, "grad", DTYPE_F32);
+}
+
+static void unit_state(struct program *program, int unit)
+{
+    struct unit_state *state = &program->state[unit];
+    const struct optimizer *optimizer = optimizer_row(program->request.optimizer);
+    enum mem_pool pool = offload_pool(program->request.offload.optimizer, POOL_OPTIMIZER);
+    *state = (struct unit_state){-1, {-1, -1}, -1, -1, -1, -1, -1};
+    params(program, unit);
+    if (!program->request.training)
+        return;
+    if (!has_buckets(program))
+        grads(program, unit);
+    for (int k = 0; k < optimizer->slots; k++)
+        state->slot[k] = shard_buffer(program, pool, unit, optimizer->slot[k], DTYPE_F32);
 }
 
 void pass_state(struct program *program)
@@ -40,6 +131,8 @@ void pass_state(struct program *program)
     program->state = array_make((size_t)units->count, sizeof *program->state);
     for (int u = 0; u < units->count; u++)
         unit_state(program, u);
+    if (program->request.training && has_buckets(program))
+        buckets(program);
     program->sums = program_buffer(program, POOL_WORKSPACE, SUM_COUNT * sizeof(double), 1, "sums");
     size_t table = (size_t)(units->request.seq * units->model->const_width) * sizeof(float);
     program->constants = program_buffer(program, POOL_WORKSPACE, table, 1, "constants");

@@ -6,12 +6,13 @@
 #include "base/array.h"
 #include "graph/autodiff.h"
 
-static struct graph *graph_for(const struct units *units, int kind, enum model_purpose purpose,
+static struct graph *graph_for(const struct units *units, int unit, enum model_purpose purpose,
                                struct error *err)
 {
     const struct units_request *r = &units->request;
     int64_t batch = purpose == MODEL_LOGITS ? 1 : r->batch;
-    return model_graph(units->model, kind, purpose, batch, r->seq, r->dtype, r->loss_scale, err);
+    return model_unit_graph(units->model, unit, purpose, batch, r->seq, r->dtype, r->loss_scale,
+                            err);
 }
 
 static int has_role(const struct graph *graph, enum value_role role)
@@ -32,32 +33,35 @@ static void grow_work(struct units *units, const struct segment *segment)
  * of a kind differ only in names, and shared tensors are looked up by name in one unit. */
 struct flats {
     const struct flat *own, *shared;
+    enum config_recompute recompute;
 };
 
 static int compile(struct units *units, struct segment *segment, const struct graph *graph,
                    enum segment_phase phase, struct flats flats, struct device *device,
                    struct error *err)
 {
-    if (segment_compile(segment, graph, phase, units->request.recompute, flats.own, flats.shared,
-                        device, err))
+    if (segment_compile(segment, graph, phase, flats.recompute, flats.own, flats.shared, device,
+                        err))
         return -1;
     grow_work(units, segment);
     return 0;
 }
 
-static int compile_kind(struct units *units, int index, struct flats flats, struct device *device,
-                        struct error *err)
+static int compile_kind(struct units *units, int unit, struct device *device, struct error *err)
 {
-    struct unit_kind *kind = &units->kind[index];
+    struct unit_kind *kind = &units->kind[units->kind_of[unit]];
+    int shared = units_shared(units, unit);
+    struct flats flats = {&units->flat[unit], shared >= 0 ? &units->flat[shared] : NULL,
+                          kind->recompute};
     kind->ends_in_loss = has_role(kind->train, VALUE_LOSS);
     if (autodiff(kind->train, err))
         return -1;
-    kind->evaluate = graph_for(units, index, MODEL_LOSS, err);
+    kind->evaluate = graph_for(units, unit, MODEL_LOSS, err);
     if (!kind->evaluate ||
         compile(units, &kind->evaluation, kind->evaluate, PHASE_FORWARD, flats, device, err))
         return -1;
     if (units->request.with_logits) {
-        kind->logits = graph_for(units, index, MODEL_LOGITS, err);
+        kind->logits = graph_for(units, unit, MODEL_LOGITS, err);
         if (!kind->logits ||
             compile(units, &kind->logit, kind->logits, PHASE_FORWARD, flats, device, err))
             return -1;
@@ -69,15 +73,42 @@ static int compile_kind(struct units *units, int index, struct flats flats, stru
     return compile(units, &kind->backward, kind->train, PHASE_BACKWARD, flats, device, err);
 }
 
+/* Of units in a row that hold the same kind of blocks, the first and then one in every so many
+ * recomputes; a unit that stands alone recomputes. */
+static enum config_recompute policy(const struct units *units, int unit)
+{
+    const struct model_unit *u = units->model->unit;
+    int first = unit, every = units->request.recompute_every;
+    while (first > 0 && u[first - 1].kind == u[unit].kind)
+        first--;
+    return every > 1 && (unit - first) % every ? RECOMPUTE_NONE : units->request.recompute;
+}
+
+/* The kind of a unit, a new one if there is none yet. */
+static int find_kind(struct units *units, int unit)
+{
+    const struct model_unit *u = &units->model->unit[unit];
+    enum config_recompute recompute = policy(units, unit);
+    int k = 0;
+    while (k < units->kinds &&
+           (units->kind[k].block_kind != u->kind || units->kind[k].blocks != u->blocks ||
+            units->kind[k].recompute != recompute))
+        k++;
+    if (k == units->kinds)
+        units->kind[units->kinds++] =
+            (struct unit_kind){.block_kind = u->kind, .blocks = u->blocks, .recompute = recompute};
+    return k;
+}
+
 static int create_graphs(struct units *units, struct error *err)
 {
     for (int u = 0; u < units->count; u++) {
-        int kind = units->model->unit[u].kind;
-        if (!units->kind[kind].train)
-            units->kind[kind].train = graph_for(units, kind, MODEL_LOSS, err);
-        if (!units->kind[kind].train)
+        struct unit_kind *kind = &units->kind[units->kind_of[u] = find_kind(units, u)];
+        if (!kind->train)
+            kind->train = graph_for(units, u, MODEL_LOSS, err);
+        if (!kind->train)
             return -1;
-        flat_create(&units->flat[u], units->kind[kind].train, units->model->unit[u].prefix,
+        flat_create(&units->flat[u], kind->train, &units->model->block[units->model->unit[u].first],
                     units->request.shards);
     }
     return 0;
@@ -85,13 +116,13 @@ static int create_graphs(struct units *units, struct error *err)
 
 static int compile_all(struct units *units, struct device *device, struct error *err)
 {
-    char done[MODEL_KINDS] = {0};
+    int done = 0; /* kinds are numbered as their first units come */
     for (int u = 0; u < units->count; u++) {
-        int kind = units->model->unit[u].kind, shared = units_shared(units, u);
-        struct flats flats = {&units->flat[u], shared >= 0 ? &units->flat[shared] : NULL};
-        if (!done[kind] && compile_kind(units, kind, flats, device, err))
+        if (units->kind_of[u] < done)
+            continue;
+        if (compile_kind(units, u, device, err))
             return -1;
-        done[kind] = 1;
+        done++;
     }
     return 0;
 }
@@ -104,6 +135,8 @@ int units_create(struct units **out, const struct model *model, const struct uni
     units->request = *request;
     units->count = model->units;
     units->flat = array_make((size_t)units->count, sizeof *units->flat);
+    units->kind_of = array_make((size_t)units->count, sizeof *units->kind_of);
+    units->kind = array_make((size_t)units->count, sizeof *units->kind);
     units->boundary_bytes = (size_t)(request->batch * request->seq * model->config.hidden) *
                             dtype_bytes(request->dtype);
     if (create_graphs(units, err) || compile_all(units, device, err)) {
@@ -132,8 +165,10 @@ void units_destroy(struct units *units)
         return;
     for (int u = 0; u < units->count; u++)
         flat_destroy(&units->flat[u]);
-    for (int k = 0; k < MODEL_KINDS; k++)
+    for (int k = 0; k < units->kinds; k++)
         destroy_kind(&units->kind[k]);
+    free(units->kind);
+    free(units->kind_of);
     free(units->flat);
     free(units);
 }

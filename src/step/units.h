@@ -10,8 +10,10 @@
 #include "step/flat.h"
 #include "step/segment.h"
 
-/* The segments of one kind of unit. */
+/* The segments of one kind of unit: blocks of one kind, as many, recomputed alike. */
 struct unit_kind {
+    int block_kind, blocks;
+    enum config_recompute recompute;
     struct graph *train, *evaluate, *logits;
     struct segment forward, backward; /* kinds that hand an activation on */
     struct segment both;              /* the kind that ends in the loss */
@@ -25,16 +27,18 @@ struct units_request {
     int64_t batch, seq; /* of one micro-batch */
     int shards;
     enum config_recompute recompute;
-    float loss_scale; /* gradients of the summed loss are multiplied by it */
-    int with_logits;  /* compile MODEL_LOGITS too */
+    int recompute_every; /* of units that repeat, which one in so many recomputes; 0: every */
+    float loss_scale;    /* gradients of the summed loss are multiplied by it */
+    int with_logits;     /* compile MODEL_LOGITS too */
 };
 
 struct units {
     const struct model *model; /* the caller's */
     struct units_request request;
     int count;
-    struct flat *flat; /* per unit */
-    struct unit_kind kind[MODEL_KINDS];
+    struct flat *flat;   /* per unit */
+    int kinds, *kind_of; /* per unit */
+    struct unit_kind *kind;
     size_t boundary_bytes; /* of the activation between units */
     size_t work_bytes;     /* of the largest segment */
 };
@@ -46,7 +50,7 @@ void units_destroy(struct units *units); /* NULL allowed */
 
 static inline const struct unit_kind *units_kind(const struct units *units, int unit)
 {
-    return &units->kind[units->model->unit[unit].kind];
+    return &units->kind[units->kind_of[unit]];
 }
 
 /* The unit whose flat parameter holds what `unit` shares, or -1. */

@@ -1,6 +1,10 @@
 /* update.c - the end of a training step: gradient norm, sums over ranks, optimizer. */
 #include "step/passes.h"
 
+#include <stdlib.h>
+
+#include "base/array.h"
+#include "step/offload.h"
 #include "step/shard.h"
 
 static void norm(struct program *program, int unit)
@@ -32,30 +36,81 @@ static void scale(struct program *program)
     instr_bind(&program->instr[index], SLOT_SUMS, program->sums, ACCESS_BOTH);
 }
 
-static void update(struct program *program, int unit)
+/* The buffers of a unit's state as UPDATE has them: where they live, or near. */
+struct at_hand {
+    int master, param, slot[OPTIMIZER_SLOTS];
+};
+
+static int bring(struct program *program, int unit, int home, enum access access)
 {
-    const struct unit_state *state = &program->state[unit];
+    if (home < 0 || !offload_is_far(program->buffer[home].pool))
+        return home;
+    int near = offload_near(program, home, POOL_HOST);
+    if (access & ACCESS_READ)
+        offload_fetch(program, home, near, unit, -1);
+    return near;
+}
+
+static void take_back(struct program *program, int unit, int home, int near)
+{
+    if (near != home)
+        offload_spill(program, near, home, unit);
+}
+
+static struct at_hand fetch(struct program *program, int unit)
+{
+    struct unit_state state = program->state[unit];
+    struct at_hand near;
+    near.master = bring(program, unit, state.master, ACCESS_BOTH);
+    for (int k = 0; k < OPTIMIZER_SLOTS; k++)
+        near.slot[k] = bring(program, unit, state.slot[k], ACCESS_BOTH);
+    near.param =
+        state.param == state.master ? near.master : bring(program, unit, state.param, ACCESS_WRITE);
+    return near;
+}
+
+static void spill(struct program *program, int unit, const struct at_hand *near)
+{
+    struct unit_state state = program->state[unit];
+    take_back(program, unit, state.master, near->master);
+    for (int k = 0; k < OPTIMIZER_SLOTS; k++)
+        take_back(program, unit, state.slot[k], near->slot[k]);
+    if (state.param != state.master)
+        take_back(program, unit, state.param, near->param);
+}
+
+static void update(struct program *program, int unit, const struct at_hand *near)
+{
     int index = program_instr(program, INSTR_UPDATE, STREAM_COMPUTE);
     struct instr *instr = &program->instr[index];
     instr->unit = unit;
     instr->elems = program->units->flat[unit].shard_elems;
     instr_bind(instr, SLOT_SUMS, program->sums, ACCESS_READ);
-    instr_bind(instr, SLOT_SHARD_GRAD, state->grad, ACCESS_READ);
-    instr_bind(instr, SLOT_MASTER, state->master, ACCESS_BOTH);
-    instr_bind(instr, SLOT_FIRST, state->first, ACCESS_BOTH);
-    instr_bind(instr, SLOT_SECOND, state->second, ACCESS_BOTH);
-    if (state->param != state->master)
-        instr_bind(instr, SLOT_PARAM, state->param, ACCESS_WRITE);
+    instr_bind(instr, SLOT_SHARD_GRAD, program->state[unit].grad, ACCESS_READ);
+    instr_bind(instr, SLOT_MASTER, near->master, ACCESS_BOTH);
+    for (int k = 0; k < OPTIMIZER_SLOTS; k++)
+        if (near->slot[k] >= 0)
+            instr_bind(instr, SLOT_OPTIMIZER + k, near->slot[k], ACCESS_BOTH);
+    if (near->param != near->master)
+        instr_bind(instr, SLOT_PARAM, near->param, ACCESS_WRITE);
 }
 
 /* Backward finishes the last units first: their norms are taken while the first ones' gradients
- * are still on their way. */
+ * are still on their way.  State that is far is fetched a unit ahead. */
 void pass_update(struct program *program)
 {
-    for (int u = program->units->count - 1; u >= 0; u--)
+    int units = program->units->count;
+    struct at_hand *near = array_make((size_t)units, sizeof *near);
+    near[0] = fetch(program, 0);
+    for (int u = units - 1; u >= 0; u--)
         norm(program, u);
     pass_sums(program);
     scale(program);
-    for (int u = 0; u < program->units->count; u++)
-        update(program, u);
+    for (int u = 0; u < units; u++) {
+        if (u + 1 < units)
+            near[u + 1] = fetch(program, u + 1);
+        update(program, u, &near[u]);
+        spill(program, u, &near[u]);
+    }
+    free(near);
 }

@@ -22,7 +22,8 @@ struct uses {
 struct verify {
     const struct program *program;
     struct before *before; /* per instruction, without itself */
-    struct uses *uses;     /* per buffer */
+    struct uses *uses;     /* per buffer that is no view */
+    char *given;           /* per buffer: written by that name */
     struct error *err;
 };
 
@@ -68,11 +69,12 @@ static int ordered(const struct verify *v, int first, int then)
     return v->before[then].at[v->program->instr[first].stream] >= first;
 }
 
-/* The latest of at[] that is not ordered before instruction i, or -1. */
+/* The latest of at[] that is not ordered before instruction i, or -1.  An instruction is no race
+ * against itself: it may be given two parts of a buffer, or work in place. */
 static int unordered(const struct verify *v, const int at[STREAMS], int i)
 {
     for (int s = 0; s < STREAMS; s++)
-        if (at[s] >= 0 && !ordered(v, at[s], i))
+        if (at[s] >= 0 && at[s] != i && !ordered(v, at[s], i))
             return at[s];
     return -1;
 }
@@ -99,7 +101,8 @@ static int check_memory(struct verify *v, int i, int b)
         return wrong(v, "outside its slab", i, b, -1);
     for (int c = 0; c < v->program->buffers; c++) {
         const struct uses *had = &v->uses[c];
-        if (c == b || !overlap(&buffer[b], &buffer[c]) || (!buffer[c].persistent && had->first < 0))
+        if (c == b || buffer[c].whole >= 0 || !overlap(&buffer[b], &buffer[c]) ||
+            (!buffer[c].persistent && had->first < 0))
             continue;
         if (buffer[c].persistent || had->released < 0)
             return wrong(v, "memory reused too early", i, b, had->first);
@@ -127,28 +130,39 @@ static int check_release(struct verify *v, int i, int b)
 /* State holds values before the step begins, but for gradients, which each step makes anew. */
 static int holds_before(const struct buffer *buffer)
 {
-    return buffer->persistent && buffer->pool != POOL_GRADS;
+    return buffer->persistent && buffer->pool != POOL_GRADS && !buffer->partial;
 }
 
-static int check_access(struct verify *v, int i, int b, int read, int write)
+/* Values are there before the step, or were written: a view under its own name. */
+static int has_values(const struct verify *v, int part)
 {
+    if (holds_before(&v->program->buffer[part]))
+        return 1;
+    return v->program->buffer[part].whole >= 0 ? v->given[part] : any(v->uses[part].wrote);
+}
+
+/* part: the buffer that is named, or a view of it. */
+static int check_access(struct verify *v, int i, int part, int read, int write)
+{
+    int b = buffer_root(v->program, part), persistent = v->program->buffer[b].persistent;
     struct uses *uses = &v->uses[b];
-    int persistent = v->program->buffer[b].persistent;
     if (uses->released >= 0)
         return wrong(v, "used after release", i, b, uses->released);
     if (uses->first < 0 && !persistent && check_memory(v, i, b))
         return -1;
     if (uses->first < 0)
         uses->first = i;
-    if (read && !holds_before(&v->program->buffer[b]) && !any(uses->wrote))
+    if (read && !has_values(v, part))
         return wrong(v, "read before written", i, b, -1);
     int race = unordered(v, uses->wrote, i);
     if (race < 0 && write)
         race = unordered(v, uses->read, i);
     if (race >= 0)
         return wrong(v, "race", i, b, race);
-    if (write)
+    if (write) {
         uses->wrote[v->program->instr[i].stream] = i;
+        v->given[part] = 1;
+    }
     if (read)
         uses->read[v->program->instr[i].stream] = i;
     return 0;
@@ -178,17 +192,29 @@ static int check_ends(struct verify *v)
     return 0;
 }
 
+/* A view lies inside what it is a view of. */
+static int check_view(struct verify *v, int b)
+{
+    const struct buffer *view = &v->program->buffer[b], *whole = &v->program->buffer[view->whole];
+    if (whole->whole < 0 && view->pool == whole->pool && view->persistent == whole->persistent &&
+        view->from + view->bytes <= whole->bytes && view->offset == whole->offset + view->from)
+        return 0;
+    return error_set(v->err, "verify: buffer \"%s\" is not inside \"%s\"", view->name, whole->name);
+}
+
 /* Persistent buffers are alive all along: they may not overlap at all. */
 static int check_persistent(struct verify *v)
 {
     const struct buffer *buffer = v->program->buffer;
     for (int b = 0; b < v->program->buffers; b++) {
-        if (!buffer[b].persistent)
+        if (buffer[b].whole >= 0 && check_view(v, b))
+            return -1;
+        if (!buffer[b].persistent || buffer[b].whole >= 0)
             continue;
         if (buffer[b].offset + buffer[b].bytes > v->program->pool_bytes[buffer[b].pool])
             return error_set(v->err, "verify: outside its slab: buffer \"%s\"", buffer[b].name);
         for (int c = b + 1; c < v->program->buffers; c++)
-            if (buffer[c].persistent && overlap(&buffer[b], &buffer[c]))
+            if (buffer[c].persistent && buffer[c].whole < 0 && overlap(&buffer[b], &buffer[c]))
                 return error_set(v->err, "verify: buffers \"%s\" and \"%s\" share memory",
                                  buffer[b].name, buffer[c].name);
     }
@@ -201,6 +227,7 @@ int verify_program(const struct program *program, struct error *err)
         .program = program,
         .before = array_make((size_t)program->instrs, sizeof *v.before),
         .uses = array_make((size_t)program->buffers, sizeof *v.uses),
+        .given = array_make((size_t)program->buffers, 1),
         .err = err,
     };
     memset(v.uses, -1, (size_t)program->buffers * sizeof *v.uses);
@@ -211,5 +238,6 @@ int verify_program(const struct program *program, struct error *err)
         rc = check_ends(&v);
     free(v.before);
     free(v.uses);
+    free(v.given);
     return rc;
 }

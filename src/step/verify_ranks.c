@@ -109,12 +109,10 @@ static int try_collective(struct game *g, int rank, enum stream stream, const st
 {
     for (int k = 0, m; (m = member(g, rank, mine->group, k)) >= 0; k++) {
         const struct instr *theirs = ready(&g->player[m], stream);
-        if (!theirs)
-            return 0;
-        if (is_transfer(theirs) && !same(mine, theirs))
+        if (!theirs || theirs->group != mine->group)
+            return 0; /* what they are at, perhaps with others, comes first */
+        if (!same(mine, theirs))
             return say(g, "collective mismatch", rank, m, stream);
-        if (!is_transfer(theirs))
-            return 0;
     }
     for (int k = 0, m; (m = member(g, rank, mine->group, k)) >= 0; k++)
         advance(&g->player[m], stream);

@@ -53,6 +53,7 @@ static void need_operands(struct waits *w, int i, int wait[STREAMS])
         int b = instr->buffer[slot];
         if (b < 0)
             continue;
+        b = buffer_root(w->program, b);
         int write = instr->writes >> slot & 1 || instr->kind == INSTR_RELEASE;
         need(wait, w->history[b].wrote);
         if (write)
@@ -69,6 +70,7 @@ static void remember(struct waits *w, int i)
         int b = instr->buffer[slot];
         if (b < 0)
             continue;
+        b = buffer_root(w->program, b);
         if (instr->kind == INSTR_RELEASE)
             w->history[b].released[instr->stream] = i;
         if (instr->writes >> slot & 1)

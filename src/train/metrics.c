@@ -87,10 +87,7 @@ void metrics_close(struct metrics *m)
 
 static size_t peak_bytes(const struct mem *mem)
 {
-    size_t bytes = 0;
-    for (int pool = 0; pool < POOL_COUNT; pool++)
-        bytes += mem->peak_bytes[pool];
-    return bytes;
+    return mem_bytes(mem->peak_bytes);
 }
 
 /* Asked only when a line is due: the question is not free. */

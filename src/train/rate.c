@@ -28,21 +28,26 @@ static double (*const schedules[])(double) = {
 double rate_at(const struct config_train *train, int64_t step)
 {
     if (step <= train->warmup_steps)
-        return train->lr * (double)step / (double)train->warmup_steps;
+        return train->warmup_min_lr +
+               (train->lr - train->warmup_min_lr) * (double)step / (double)train->warmup_steps;
     int64_t decay = train->steps - train->warmup_steps;
     double done = decay > 0 ? (double)(step - train->warmup_steps) / (double)decay : 1;
     return train->lr - (train->lr - train->min_lr) * schedules[train->schedule](fmin(done, 1));
 }
 
-struct adamw rate_adamw(const struct config_train *train, int64_t step)
+struct optimizer_rule rate_rule(const struct config_train *train, int64_t step)
 {
-    return (struct adamw){
-        .lr = (float)rate_at(train, step),
-        .beta1 = (float)train->beta1,
-        .beta2 = (float)train->beta2,
-        .eps = (float)train->eps,
-        .weight_decay = (float)train->weight_decay,
-        .bias1 = (float)(1 - pow(train->beta1, (double)step)),
-        .bias2 = (float)(1 - pow(train->beta2, (double)step)),
+    float lr = (float)rate_at(train, step);
+    return (struct optimizer_rule){
+        .adamw = {.lr = lr,
+                  .beta1 = (float)train->beta1,
+                  .beta2 = (float)train->beta2,
+                  .eps = (float)train->eps,
+                  .weight_decay = (float)train->weight_decay,
+                  .bias1 = (float)(1 - pow(train->beta1, (double)step)),
+                  .bias2 = (float)(1 - pow(train->beta2, (double)step))},
+        .sgd = {.lr = lr,
+                .momentum = (float)train->momentum,
+                .weight_decay = (float)train->weight_decay},
     };
 }

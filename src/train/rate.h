@@ -3,14 +3,15 @@
 #define TRIREME_TRAIN_RATE_H
 
 #include "config/config.h"
-#include "device/ops.h"
+#include "step/optimizer.h"
 
-/* Rate of step (1 is the first): linear from lr / warmup_steps to lr over warmup_steps, then by
- * the schedule from lr to min_lr at the last step. */
+/* Rate of step (1 is the first): linear from warmup_min_lr, which a step 0 would have, to lr at
+ * step warmup_steps, then by the schedule from lr to min_lr at the last step.  A step is one of the
+ * optimizer, however many ranks and micro-batches share it. */
 double rate_at(const struct config_train *train, int64_t step);
 
-/* What AdamW is told at this step: the rate, the config's constants, the bias corrections.
- * grad_scale is left 0: the step sets it. */
-struct adamw rate_adamw(const struct config_train *train, int64_t step);
+/* What the optimizer is told at this step: the rate, the config's constants, AdamW's bias
+ * corrections. */
+struct optimizer_rule rate_rule(const struct config_train *train, int64_t step);
 
 #endif

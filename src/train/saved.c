@@ -22,6 +22,7 @@ static struct js *meta_of(const struct session *s, struct position position)
     }
     free(text);
     js_add_int(meta, "samples", position.samples);
+    js_add_string(meta, "optimizer", optimizer_row(s->config.train.optimizer)->name);
     js_add_int(meta, "parameters", model_params(s->model));
     struct js *mesh = js_object();
     for (int axis = 0; axis < MESH_AXES; axis++)
@@ -67,10 +68,24 @@ int saved_open(struct checkpoint **checkpoint, struct world *world, const char *
     return 0;
 }
 
+/* One optimizer's state means nothing to another. */
+static int check_optimizer(const struct session *s, const struct checkpoint *checkpoint,
+                           struct error *err)
+{
+    const char *wanted = optimizer_row(s->config.train.optimizer)->name;
+    const char *saved = js_get_string(checkpoint_meta(checkpoint), "optimizer", "adamw");
+    if (!s->train || !strcmp(saved, wanted))
+        return 0;
+    return error_set(err,
+                     "it holds the state of train.optimizer %s, and this run's is %s; train on "
+                     "with %s, or start anew with checkpoint.resume=none",
+                     saved, wanted, saved);
+}
+
 static int load(struct session *s, struct checkpoint *checkpoint, struct position *position,
                 struct error *err)
 {
-    int rc = weights_load(s, checkpoint, err);
+    int rc = check_optimizer(s, checkpoint, err) || weights_load(s, checkpoint, err) ? -1 : 0;
     if (rc)
         error_prefix(err, "cannot resume from %s", checkpoint_path(checkpoint));
     position->step = checkpoint_step(checkpoint);

@@ -62,26 +62,47 @@ static size_t reserve_to_come(const struct session *s)
     return world_size(s->world) > 1 ? s->device->reserve_bytes : s->device->reserve_bytes / 4;
 }
 
+/* On a node whose ranks share its memory. */
+static int check_node(const struct session *s, const size_t bytes[POOL_COUNT], struct error *err)
+{
+    size_t need = mesh_staging_bytes(&s->layout.shape) + mem_bytes(bytes), total, left;
+    int ranks = world_local_size(s->world);
+    if (device_memory(s->device, &total, &left, err))
+        return -1;
+    if (need <= total / (size_t)ranks)
+        return 0;
+    err->room_bytes = total / (size_t)ranks;
+    return error_set(err,
+                     "the run needs %.2f GiB of memory a rank, and the node has %.2f GiB for %d "
+                     "of them: short by %.2f GiB each",
+                     (double)need / (1 << 30), (double)total / (1 << 30), ranks,
+                     (double)(need - total / (size_t)ranks) / (1 << 30));
+}
+
 /* Whether all that was planned has room, before the first allocation. */
 static int check_room(struct session *s, struct error *err)
 {
     size_t bytes[POOL_COUNT] = {0}, total, left;
     const struct program *const programs[] = {s->train, s->evaluate, s->logits};
-    if (s->device->kind == DEVICE_CPU)
-        return 0; /* the system's word comes when memory is touched */
     for (int i = 0; i < 3; i++)
         if (programs[i])
             memory_join(bytes, programs[i]);
+    if (s->device->kind == DEVICE_CPU)
+        return check_node(s, bytes, err);
     struct mesh_options options = layout_comm(&s->config);
     bytes[POOL_COMM] += mesh_device_staging_bytes(&s->layout.shape, &options);
     if (device_memory(s->device, &total, &left, err))
         return -1;
-    return memory_fits(bytes, reserve_to_come(s), left, err);
+    if (!memory_fits(bytes, reserve_to_come(s), left, err))
+        return 0;
+    err->room_bytes = left + s->device->reserve_bytes - reserve_to_come(s);
+    return -1;
 }
 
 static int allocate(struct session *s, struct error *err)
 {
     const struct program *programs[3];
+    char folder[CONFIG_TEXT + 16];
     int count = 0;
     if (s->train)
         programs[count++] = s->train;
@@ -89,7 +110,8 @@ static int allocate(struct session *s, struct error *err)
         programs[count++] = s->evaluate;
     if (s->logits)
         programs[count++] = s->logits;
-    if (executor_create(&s->executor, s->device, s->mesh, s->mem, programs, count, err))
+    layout_swap_folder(&s->config, folder);
+    if (executor_create(&s->executor, s->device, s->mesh, s->mem, programs, count, folder, err))
         return -1;
     executor_watch(s->executor, (int)s->config.run.hang_seconds);
     return upload_table(s, err);
@@ -120,12 +142,22 @@ static int choose_device(struct session *s, struct device_request *request, stru
     return gpu_choose(s->world, s->config.comm.share_gpu, &request->index, err);
 }
 
-/* What one rank can do by itself, up to the mesh. */
-static int prepare(struct session *s, const struct device_request *request, enum session_use use,
-                   struct error *err)
+/* Ranks on every node; 0 where nodes have different numbers.  Collective. */
+static int ranks_per_node(struct world *world)
 {
-    if (layout_resolve(&s->layout, &s->config, world_size(s->world), err) ||
-        device_open(&s->device, request, err) || model_create(&s->model, &s->config.model, err))
+    double least = world_local_size(world), most = least;
+    world_all_reduce(world, &least, 1, WORLD_MIN);
+    world_all_reduce(world, &most, 1, WORLD_MAX);
+    return least == most ? (int)least : 0;
+}
+
+/* What one rank can do by itself, up to the mesh. */
+static int prepare(struct session *s, const struct device_request *request, int per_node,
+                   enum session_use use, struct error *err)
+{
+    if (layout_resolve(&s->layout, &s->config, world_size(s->world), per_node, err) ||
+        layout_check(&s->layout, request->kind, err) || device_open(&s->device, request, err) ||
+        layout_model(&s->model, &s->config, err))
         return -1;
     s->data_rank = layout_data_rank(&s->layout, mesh_place(&s->layout.shape, world_rank(s->world)));
     return compile(s, use, err);
@@ -142,9 +174,9 @@ int session_open(struct session **out, struct world *world, struct log *log, str
     struct device_request request;
     struct mesh_options options = layout_comm(config);
     world_watch(world, (int)config->run.hang_seconds);
-    int rc = choose_device(s, &request, err);
+    int rc = choose_device(s, &request, err), per_node = ranks_per_node(world);
     if (!rc)
-        rc = world_agree(world, prepare(s, &request, use, err), err);
+        rc = world_agree(world, prepare(s, &request, per_node, use, err), err);
     if (!rc)
         rc = mesh_create(&s->mesh, world, s->layout.shape, err);
     if (!rc)

@@ -178,7 +178,7 @@ static struct step_input input_of(const struct trainer *t, int64_t step)
     return (struct step_input){
         .load = batches_load,
         .user = (void *)&t->train,
-        .adamw = rate_adamw(c, step),
+        .rule = rate_rule(c, step),
         .decay_all = c->decay == DECAY_ALL,
         .clip = c->clip,
         .nominal_targets = (double)(t->s->layout.global_batch * t->s->config.data.seq_len),
@@ -220,7 +220,8 @@ static int start(struct trainer *t, struct error *err)
     struct flight *flight = &t->flight[step % 2];
     struct step_input input = input_of(t, step);
     *flight = (struct flight){.traced = s->config.run.trace == step, .start_ns = clock_ns()};
-    flight->report = (struct metrics_step){.step = step, .lr = input.adamw.lr, .valid_loss = NAN};
+    flight->report = (struct metrics_step){
+        .step = step, .lr = rate_at(&s->config.train, step), .valid_loss = NAN};
     t->train.sample = t->at.samples;
     if (flight->traced)
         trace_begin(&flight->trace);
@@ -326,10 +327,8 @@ static int steps(struct trainer *t, struct error *err)
 static void introduce(const struct trainer *t)
 {
     const struct session *s = t->s;
-    size_t bytes = 0;
-    for (int pool = 0; pool < POOL_COUNT; pool++)
-        bytes += s->mem->now_bytes[pool];
-    char place[160];
+    size_t bytes = mem_bytes(s->mem->now_bytes);
+    char place[160], strategy[CONFIG_TEXT];
     if (s->device->kind == DEVICE_CPU)
         snprintf(place, sizeof place, "%d thread%s each", s->device->threads,
                  s->device->threads > 1 ? "s" : "");
@@ -338,8 +337,8 @@ static void introduce(const struct trainer *t)
     log_info(s->log,
              "%.1f M parameters, %s, %s, %d rank%s on %d node%s, %s, %.1f MiB planned per rank",
              (double)model_params(s->model) / 1e6, dtype_name(s->layout.dtype),
-             s->config.parallel.strategy == STRATEGY_FULL_SHARD ? "FULL_SHARD" : "NO_SHARD",
-             world_size(s->world), world_size(s->world) > 1 ? "s" : "", world_nodes(s->world),
+             config_value(&s->config, "parallel.strategy", strategy), world_size(s->world),
+             world_size(s->world) > 1 ? "s" : "", world_nodes(s->world),
              world_nodes(s->world) > 1 ? "s" : "", place, (double)bytes / (1 << 20));
 }
 

@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/philox.h"
 #include "device/ops.h"
+#include "step/offload.h"
 
 /* The part of a tensor inside [from, to) of its unit's flat parameter. */
 struct part {
@@ -60,31 +61,87 @@ static void init_tensor(const struct session *s, const struct flat_tensor *tenso
         to[i] = tensor->init == INIT_ONES ? 1.0f : 0.0f;
 }
 
-/* What is computed with, from the masters. */
-static void refresh(struct session *s, int unit)
+/* Is a buffer where ops work on it? */
+static int is_near(const struct session *s, int buffer)
 {
-    const struct unit_state *state = &session_program(s)->state[unit];
-    if (state->master < 0 || state->param == state->master)
-        return;
-    s->device->ops->cast(s->device, s->layout.dtype, state_of(s, state->param), DTYPE_F32,
-                         state_of(s, state->master), s->units->flat[unit].shard_elems);
+    return !offload_is_far(session_program(s)->buffer[buffer].pool);
 }
 
-static void clear(struct session *s, int buffer)
+/* Is it memory of this process, as any other? */
+static int is_plain(const struct session *s, int buffer)
 {
-    if (buffer >= 0)
-        s->device->ops->fill_zero(s->device, state_of(s, buffer),
-                                  session_program(s)->buffer[buffer].bytes);
+    return s->device->kind == DEVICE_CPU && is_near(s, buffer);
+}
+
+enum { FAR_ELEMS = 1 << 20 }; /* of what is far, at a time */
+
+/* What is computed with, from the masters, where one of them is far. */
+static int refresh_far(struct session *s, int master, int param, int64_t elems, struct error *err)
+{
+    enum dtype dtype = s->layout.dtype;
+    const struct program *program = session_program(s);
+    float *from = malloc(FAR_ELEMS * sizeof *from), *to = malloc(FAR_ELEMS * sizeof *to);
+    int rc = from && to ? 0 : error_set(err, "out of memory: a part of the parameters");
+    for (int64_t at = 0; !rc && at < elems; at += FAR_ELEMS) {
+        int64_t part = elems - at < FAR_ELEMS ? elems - at : FAR_ELEMS;
+        rc = executor_read(s->executor, program, master, (size_t)at * sizeof *from, from,
+                           (size_t)part * sizeof *from, err);
+        s->device->ops->cast(s->device, dtype, to, DTYPE_F32, from, part);
+        if (!rc)
+            rc = executor_write(s->executor, program, param, (size_t)at * dtype_bytes(dtype), to,
+                                (size_t)part * dtype_bytes(dtype), err);
+    }
+    free(from);
+    free(to);
+    return rc;
+}
+
+static int refresh(struct session *s, int unit, struct error *err)
+{
+    const struct unit_state *state = &session_program(s)->state[unit];
+    int64_t elems = s->units->flat[unit].shard_elems;
+    if (state->master < 0 || state->param == state->master)
+        return 0;
+    if (!is_near(s, state->master) || !is_near(s, state->param))
+        return refresh_far(s, state->master, state->param, elems, err);
+    s->device->ops->cast(s->device, s->layout.dtype, state_of(s, state->param), DTYPE_F32,
+                         state_of(s, state->master), elems);
+    return 0;
+}
+
+static int clear_far(struct session *s, int buffer, struct error *err)
+{
+    size_t most = FAR_ELEMS * sizeof(float), bytes = session_program(s)->buffer[buffer].bytes;
+    char *zero = calloc(1, most);
+    int rc = zero ? 0 : error_set(err, "out of memory: a part of the state");
+    for (size_t at = 0; !rc && at < bytes; at += most)
+        rc = executor_write(s->executor, session_program(s), buffer, at, zero,
+                            bytes - at < most ? bytes - at : most, err);
+    free(zero);
+    return rc;
+}
+
+static int clear(struct session *s, int buffer, struct error *err)
+{
+    if (buffer < 0)
+        return 0;
+    if (!is_near(s, buffer))
+        return clear_far(s, buffer, err);
+    s->device->ops->fill_zero(s->device, state_of(s, buffer),
+                              session_program(s)->buffer[buffer].bytes);
+    return 0;
 }
 
 /* Padding included, which no checkpoint holds. */
-static void clear_state(struct session *s, int unit)
+static int clear_state(struct session *s, int unit, struct error *err)
 {
     const struct unit_state *state = &session_program(s)->state[unit];
-    clear(s, state->param);
-    clear(s, state->master);
-    clear(s, state->first);
-    clear(s, state->second);
+    int rc = clear(s, state->param, err);
+    if (!rc && state->master != state->param)
+        rc = clear(s, state->master, err);
+    for (int k = 0; !rc && k < OPTIMIZER_SLOTS; k++)
+        rc = clear(s, state->slot[k], err);
+    return rc;
 }
 
 /* Host memory for one unit's shard of one state. */
@@ -113,11 +170,10 @@ static int init_unit(struct session *s, int unit, float *host, struct error *err
         if (part.count)
             init_tensor(s, &flat->tensor[t], part, host);
     }
-    clear_state(s, unit);
-    if (device_upload(s->device, state_of(s, state->master), host, bytes, err))
+    if (clear_state(s, unit, err) ||
+        executor_write(s->executor, session_program(s), state->master, 0, host, bytes, err))
         return -1;
-    refresh(s, unit);
-    return 0;
+    return refresh(s, unit, err);
 }
 
 int weights_init(struct session *s, struct error *err)
@@ -132,50 +188,74 @@ int weights_init(struct session *s, struct error *err)
 
 /* One kind of state, under one prefix of names. */
 struct slot {
-    const char *prefix;
+    const char *prefix, *name; /* of tensors: prefix, and name/ where there is one */
     enum dtype dtype;
-    char *data;
+    int buffer;
 };
 
-enum { SLOT_COUNT = 3 };
+enum { SLOT_COUNT = 1 + OPTIMIZER_SLOTS };
 
 static int slots_of(const struct session *s, int unit, struct slot slots[SLOT_COUNT])
 {
     const struct unit_state *state = &session_program(s)->state[unit];
     int master = state->master >= 0 ? state->master : state->param;
-    slots[0] = (struct slot){"model/", state->master >= 0 ? DTYPE_F32 : s->layout.dtype,
-                             state_of(s, master)};
-    slots[1] = (struct slot){"optimizer/exp_avg/", DTYPE_F32, state_of(s, state->first)};
-    slots[2] = (struct slot){"optimizer/exp_avg_sq/", DTYPE_F32, state_of(s, state->second)};
-    return state->first >= 0 ? SLOT_COUNT : 1;
+    const struct optimizer *optimizer = optimizer_row(session_program(s)->request.optimizer);
+    int count = 0;
+    slots[count++] =
+        (struct slot){"model/", "", state->master >= 0 ? DTYPE_F32 : s->layout.dtype, master};
+    for (int k = 0; k < OPTIMIZER_SLOTS && state->slot[k] >= 0; k++)
+        slots[count++] = (struct slot){"optimizer/", optimizer->slot[k], DTYPE_F32, state->slot[k]};
+    return count;
 }
+
+/* Where a piece that is saved comes from, unless from plain memory. */
+struct source {
+    struct session *s;
+    int buffer;
+    size_t from;
+};
 
 static int fetch(const struct checkpoint_piece *piece, void *to, int64_t offset, size_t bytes,
                  struct error *err)
 {
-    return device_download(piece->user, to, (const char *)piece->data + offset, bytes, err);
+    const struct source *source = piece->user;
+    return executor_read(source->s->executor, session_program(source->s), source->buffer,
+                         source->from + (size_t)offset, to, bytes, err);
 }
 
+static void give_source(struct checkpoint_piece *piece, struct session *s, int buffer,
+                        struct part part)
+{
+    struct source *source = array_make(1, sizeof *source);
+    *source = (struct source){s, buffer, (size_t)part.at * dtype_bytes(piece->dtype)};
+    piece->fetch = fetch;
+    piece->user = source;
+}
+
+/* base: where the slot's shard is in plain memory, or NULL. */
 static void make_piece(struct checkpoint_piece *piece, const struct slot *slot,
-                       const struct flat_tensor *tensor, struct part part)
+                       const struct flat_tensor *tensor, struct part part, char *base)
 {
     char name[2 * FLAT_NAME];
-    snprintf(name, sizeof name, "%s%s", slot->prefix, tensor->name);
-    *piece =
-        (struct checkpoint_piece){.name = strdup(name),
-                                  .dtype = slot->dtype,
-                                  .rank = tensor->dims,
-                                  .start = part.start,
-                                  .count = part.count,
-                                  .data = slot->data + (size_t)part.at * dtype_bytes(slot->dtype)};
+    snprintf(name, sizeof name, "%s%s%s%s", slot->prefix, slot->name, slot->name[0] ? "/" : "",
+             tensor->name);
+    size_t from = (size_t)part.at * dtype_bytes(slot->dtype);
+    *piece = (struct checkpoint_piece){.name = strdup(name),
+                                       .dtype = slot->dtype,
+                                       .rank = tensor->dims,
+                                       .start = part.start,
+                                       .count = part.count,
+                                       .data = base ? base + from : NULL};
     for (int i = 0; i < tensor->dims; i++)
         piece->dims[i] = tensor->dim[i];
 }
 
 /* Which part of the state pieces are made for: units [first, end), one slot or all (-1), and when
- * saving this rank's 1/replicas of the shard. */
+ * saving this rank's 1/replicas of the shard.  host: where that one slot's shard is in memory;
+ * NULL: where it lives. */
 struct scope {
     int first, end, slot, saving;
+    char *host;
 };
 
 static int pieces_of(struct session *s, struct checkpoint_piece **out, struct scope scope)
@@ -198,7 +278,12 @@ static int pieces_of(struct session *s, struct checkpoint_piece **out, struct sc
                 if (scope.slot >= 0 && scope.slot != k)
                     continue;
                 pieces = array_grow(pieces, count, &capacity, sizeof *pieces);
-                make_piece(&pieces[count++], &slots[k], &flat->tensor[t], part);
+                char *plain = is_plain(s, slots[k].buffer) ? state_of(s, slots[k].buffer) : NULL;
+                make_piece(&pieces[count], &slots[k], &flat->tensor[t], part,
+                           scope.host ? scope.host : plain);
+                if (scope.saving && !plain)
+                    give_source(&pieces[count], s, slots[k].buffer, part);
+                count++;
             }
         }
     }
@@ -208,25 +293,22 @@ static int pieces_of(struct session *s, struct checkpoint_piece **out, struct sc
 
 int weights_pieces(struct session *s, struct checkpoint_piece **pieces)
 {
-    int count = pieces_of(s, pieces, (struct scope){0, s->units->count, -1, 1});
-    for (int i = 0; i < count && s->device->kind != DEVICE_CPU; i++) {
-        (*pieces)[i].fetch = fetch;
-        (*pieces)[i].user = s->device;
-    }
-    return count;
+    return pieces_of(s, pieces, (struct scope){0, s->units->count, -1, 1, NULL});
 }
 
 void weights_free(struct checkpoint_piece *pieces, int count)
 {
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         free((char *)pieces[i].name);
+        free(pieces[i].user);
+    }
     free(pieces);
 }
 
 static int load_here(struct session *s, struct checkpoint *checkpoint, struct error *err)
 {
     struct checkpoint_piece *wanted;
-    int count = pieces_of(s, &wanted, (struct scope){0, s->units->count, -1, 0});
+    int count = pieces_of(s, &wanted, (struct scope){0, s->units->count, -1, 0, NULL});
     int rc = checkpoint_load(checkpoint, wanted, count, err);
     weights_free(wanted, count);
     return rc;
@@ -241,13 +323,13 @@ static int load_slot(struct session *s, struct checkpoint *checkpoint, int unit,
     if (k >= slots_of(s, unit, slots))
         return 0;
     size_t bytes = (size_t)s->units->flat[unit].shard_elems * dtype_bytes(slots[k].dtype);
-    int count = pieces_of(s, &wanted, (struct scope){unit, unit + 1, k, 0});
+    int count = pieces_of(s, &wanted, (struct scope){unit, unit + 1, k, 0, host});
     memset(host, 0, bytes);
-    for (int i = 0; i < count; i++)
-        wanted[i].data = host + ((char *)wanted[i].data - slots[k].data);
     int rc = checkpoint_load(checkpoint, wanted, count, err);
     weights_free(wanted, count);
-    return rc ? -1 : device_upload(s->device, slots[k].data, host, bytes, err);
+    return rc ? -1
+              : executor_write(s->executor, session_program(s), slots[k].buffer, 0, host, bytes,
+                               err);
 }
 
 static int load_through_host(struct session *s, struct checkpoint *checkpoint, struct error *err)
@@ -261,13 +343,26 @@ static int load_through_host(struct session *s, struct checkpoint *checkpoint, s
     return rc;
 }
 
+/* Is all of the state plain memory? */
+static int all_plain(const struct session *s)
+{
+    int plain = 1;
+    for (int u = 0; u < s->units->count; u++) {
+        struct slot slots[SLOT_COUNT];
+        for (int k = slots_of(s, u, slots); k > 0; k--)
+            plain &= is_plain(s, slots[k - 1].buffer);
+    }
+    return plain;
+}
+
 int weights_load(struct session *s, struct checkpoint *checkpoint, struct error *err)
 {
-    for (int u = 0; u < s->units->count; u++)
-        clear_state(s, u);
-    int rc = s->device->kind == DEVICE_CPU ? load_here(s, checkpoint, err)
-                                           : load_through_host(s, checkpoint, err);
+    int rc = 0;
     for (int u = 0; !rc && u < s->units->count; u++)
-        refresh(s, u);
+        rc = clear_state(s, u, err);
+    if (!rc)
+        rc = all_plain(s) ? load_here(s, checkpoint, err) : load_through_host(s, checkpoint, err);
+    for (int u = 0; !rc && u < s->units->count; u++)
+        rc = refresh(s, u, err);
     return rc || device_sync(s->device, err) ? -1 : 0;
 }

@@ -13,9 +13,9 @@
 int weights_init(struct session *session, struct error *err);
 
 /* The pieces this rank saves: its share of parameters (fp32 masters) and optimizer state, as
- * "model/NAME", "optimizer/exp_avg/NAME", "optimizer/exp_avg_sq/NAME".  Replicas divide a shard
- * among them.  *pieces is free()d with weights_free(); data points into the
- * session; on a GPU it is fetched while saving. */
+ * "model/NAME" and, for each of the optimizer's slots, "optimizer/SLOT/NAME", such as
+ * "optimizer/exp_avg/layers.0.attn.q".  Replicas divide a shard among them.  *pieces is free()d
+ * with weights_free(); data points into the session; on a GPU it is fetched while saving. */
 int weights_pieces(struct session *session, struct checkpoint_piece **pieces);
 void weights_free(struct checkpoint_piece *pieces, int count);
 

@@ -98,6 +98,16 @@ if sort -rnuc activations && [ "$(wc -l <activations)" = 3 ]; then
 else
     not_ok "the less is kept, the fewer bytes of activations" "$(tr '\n' ' ' <activations)"
 fi
+"$TRIREME" plan $M --ranks 4 --nodes 2 --json plan.json >out 2>err
+is "plan: a column per strategy" "6 6" "$(grep -c '"chosen"' plan.json) $(sed -n \
+    's/^a rank of//p' out | wc -w)"
+is "plan: the numbers a rank sends" "1.50 P 1.50 P 1.50 P" "$(sed -n 's/^in parameters *//p' out |
+    awk '{ print $1, $2, $3, $4, $5, $6 }')"
+refused "plan for a node without room" 'does not fit.*nearest that fits: [a-z]' \
+    "$TRIREME" plan $M --ranks 4 --node-memory 0.045 parallel.strategy=NO_SHARD
+refused "train without room, before anything is read" \
+    'GiB of memory a rank.*(nearest that fits: [0-9]+ ranks|nothing fits)' "$TRIREME" train device=cpu \
+    model.preset=llama3-70b data.train=gone.h5 run.dir=huge
 refused "plan for a machine nobody knows" 'h2000.*h200' "$TRIREME" plan $M --machine h2000
 refused "plan for a GPU on the CPU" 'h200.*cpu' "$TRIREME" plan $M device=cpu --machine h200
 finish

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""generate.py - make the golden files: what PyTorch and Hugging Face's Llama compute.
+"""generate.py - make the golden files: what PyTorch and Hugging Face's Llama and GPT-2 compute.
 
 The results are checked in (tests/golden/*.h5); this is run by hand, only when a case is
-added.  It needs torch, transformers, numpy and h5py:  generate.py [FOLDER]
+added.  It needs torch, transformers, numpy and h5py:  generate.py FOLDER [CASE...]
 
 One file per case, contiguous datasets, float32 unless said:
   attributes           the model's and the optimizer's numbers
   /tokens              int32 [steps, batch, seq + 1]: inputs are [:-1], targets are [1:]
-  /weights/NAME        initial weights, [out, in] as in PyTorch's Linear
+  /weights/NAME        initial weights, [out, in] as in PyTorch's Linear (GPT-2's are transposed)
   /logits              [batch, seq, vocab] of the initial weights on tokens[0]
   /loss                float64 scalar: mean over the targets of tokens[0]
   /grads/NAME          gradients of that loss
@@ -25,7 +25,7 @@ import h5py
 import numpy as np
 import torch
 import torch.nn.functional as F
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 STEPS = 10
 ADAMW = dict(lr=1e-3, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1, clip=1.0)
@@ -38,6 +38,9 @@ CASES = {
         seq=29, batch=2, norm_eps=1e-6, rope_theta=500.0, tied=1, init_std=0.15,
         rope_factor=4.0, rope_low_freq_factor=1.0, rope_high_freq_factor=4.0,
         rope_original_len=16),
+    "gpt2": dict(
+        gpt2=1, layers=2, hidden=18, heads=3, kv_heads=3, head_dim=6, ffn=71, vocab=101,
+        seq=19, batch=2, max_seq_len=23, norm_eps=1e-5, tied=1, init_std=0.15),
 }
 PARTS = {
     "input_layernorm": "norm1", "post_attention_layernorm": "norm2",
@@ -45,6 +48,30 @@ PARTS = {
     "self_attn.v_proj": "attn.v", "self_attn.o_proj": "attn.o",
     "mlp.gate_proj": "mlp.gate", "mlp.up_proj": "mlp.up", "mlp.down_proj": "mlp.down",
 }
+
+
+GPT2_PARTS = {
+    "ln_1": "norm1", "attn.c_attn": "attn.{}", "attn.c_proj": "attn.o",
+    "ln_2": "norm2", "mlp.c_fc": "mlp.up", "mlp.c_proj": "mlp.down",
+}
+
+
+def gpt2_names(name):
+    """trireme's names of what Hugging Face's GPT-2 calls name: one, or those of q, k and v."""
+    name, kind = name.removeprefix("transformer.").rsplit(".", 1)
+    bias = ".bias" if kind == "bias" else ""
+    if name.startswith("h."):
+        _, n, part = name.split(".", 2)
+        logical = f"layers.{n}.{GPT2_PARTS[part]}{bias}"
+        return [logical.format(c) for c in "qkv"] if "{}" in logical else [logical]
+    return [{"wte": "embed", "wpe": "positions", "ln_f": "norm"}[name] + bias]
+
+
+def gpt2_tensors(name, value):
+    """The logical tensors in one of Hugging Face's, which keeps matrices of layers transposed."""
+    names = gpt2_names(name)
+    value = value.T.contiguous() if value.dim() > 1 and ".h." in name else value
+    return zip(names, value.chunk(len(names)))
 
 
 def logical_name(name):
@@ -56,7 +83,16 @@ def logical_name(name):
     return {"embed_tokens": "embed", "norm": "norm", "lm_head": "head"}[name]
 
 
-def make_model(case, seed):
+def make_gpt2(case):
+    return GPT2LMHeadModel(GPT2Config(
+        n_layer=case["layers"], n_embd=case["hidden"], n_head=case["heads"], n_inner=case["ffn"],
+        vocab_size=case["vocab"], n_positions=case["max_seq_len"],
+        layer_norm_epsilon=case["norm_eps"], activation_function="gelu_new",
+        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation="eager",
+        tie_word_embeddings=bool(case["tied"]), bos_token_id=None, eos_token_id=None))
+
+
+def make_llama(case):
     rope = {"rope_type": "default", "rope_theta": case["rope_theta"]}
     if "rope_factor" in case:
         rope = {
@@ -65,24 +101,33 @@ def make_model(case, seed):
             "high_freq_factor": case["rope_high_freq_factor"],
             "original_max_position_embeddings": case["rope_original_len"],
         }
-    model = LlamaForCausalLM(LlamaConfig(
+    return LlamaForCausalLM(LlamaConfig(
         num_hidden_layers=case["layers"], hidden_size=case["hidden"],
         num_attention_heads=case["heads"], num_key_value_heads=case["kv_heads"],
         head_dim=case["head_dim"], intermediate_size=case["ffn"], vocab_size=case["vocab"],
         max_position_embeddings=256, rms_norm_eps=case["norm_eps"], rope_parameters=rope,
         tie_word_embeddings=bool(case["tied"]), attn_implementation="eager",
-        pad_token_id=None, bos_token_id=None, eos_token_id=None,
-    )).float()
+        pad_token_id=None, bos_token_id=None, eos_token_id=None))
+
+
+def make_model(case, seed):
+    model = (make_gpt2(case) if "gpt2" in case else make_llama(case)).float()
     random = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for _, p in model.named_parameters():
+        for name, p in model.named_parameters():
             z = torch.randn(p.shape, generator=random)
-            p.copy_(case["init_std"] * z if p.dim() > 1 else 1 + 0.1 * z)
+            base = 0 if name.endswith("bias") else 1
+            p.copy_(case["init_std"] * z if p.dim() > 1 else base + 0.1 * z)
     return model
 
 
 def snapshot(model, of=lambda p: p):
-    return {logical_name(n): of(p).detach().clone() for n, p in model.named_parameters()}
+    tensors = {}
+    for n, p in model.named_parameters():
+        value = of(p).detach().clone()
+        gpt2 = isinstance(model, GPT2LMHeadModel)
+        tensors.update(gpt2_tensors(n, value) if gpt2 else {logical_name(n): value})
+    return tensors
 
 
 def loss_of(model, inputs, targets):
@@ -166,7 +211,8 @@ def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     for i, (name, case) in enumerate(CASES.items()):
-        make_case(name, case, 100 * (i + 1), folder)
+        if name in sys.argv[2:] or len(sys.argv) < 3:
+            make_case(name, case, 100 * (i + 1), folder)
 
 
 if __name__ == "__main__":

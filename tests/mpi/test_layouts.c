@@ -11,6 +11,7 @@
 
 #include "io/disk.h"
 #include "tests/mpi/training.h"
+#include "train/saved.h"
 
 #define MODEL                                                                                     \
     "model.layers=3 model.hidden=36 model.heads=6 model.kv_heads=3 model.ffn=61 model.vocab=101 " \
@@ -57,30 +58,96 @@ static void reference_of(struct layouts *l, const char *settings, int masked,
     CHECK(&l->c, reference->loss[TRAINING_STEPS - 1] < reference->loss[0] - 0.5);
 }
 
-static const char *const strategies[] = {"parallel.strategy=NO_SHARD ",
-                                         "parallel.strategy=FULL_SHARD "};
+static const char *const strategies[] = {
+    "parallel.strategy=NO_SHARD ",
+    "parallel.strategy=FULL_SHARD ",
+    "parallel.strategy=SHARD_OPTIM ",
+    "parallel.strategy=SHARD_GRAD_OP ",
+    "parallel.strategy=NO_SHARD parallel.reduce_bucket_bytes=0 ",
+    "parallel.strategy=SHARD_OPTIM parallel.accumulate=local parallel.prefetch_units=3 ",
+    "parallel.strategy=SHARD_GRAD_OP parallel.accumulate=local parallel.backward_prefetch=none ",
+    "parallel.strategy=FULL_SHARD parallel.accumulate=local "
+    "parallel.backward_prefetch=BACKWARD_POST ",
+    "parallel.strategy=HYBRID_SHARD parallel.shard=%d ",
+    "parallel.strategy=HYBRID_SHARD_ZERO2 parallel.shard=%d ",
+    "parallel.strategy=HYBRID_SHARD parallel.shard=%d parallel.accumulate=local "
+    "parallel.prefetch_units=2 ",
+};
+
+enum { STRATEGIES = sizeof strategies / sizeof strategies[0] };
+
+/* Strategy i, whose shards are of two ranks where that leaves more than one copy. */
+static const char *strategy(const struct layouts *l, int i, char text[256])
+{
+    int ranks = world_size(l->c.world);
+    snprintf(text, 256, strategies[i], ranks % 2 ? ranks : 2);
+    return text;
+}
 
 /* Each strategy with one micro-batch and with at least three; each twice. */
 static void test_layouts(struct layouts *l, const char *more)
 {
     struct trained reference = {0}, once = {0}, again = {0};
-    char text[512];
+    char text[512], how[256];
     int64_t each = 12 / world_size(l->c.world);
     snprintf(text, sizeof text, "train.global_batch=12 %s", more);
     reference_of(l, text, 0, &reference);
-    for (int i = 0; i < 4; i++) {
-        snprintf(text, sizeof text, "train.global_batch=12 %s%s", strategies[i % 2], more);
-        struct config config = config_of(text, i / 2 && each > 3 ? each / 3 : i / 2 ? 1 : each);
+    for (int i = 0; i < 2 * STRATEGIES; i++) {
+        int several = i >= STRATEGIES;
+        snprintf(text, sizeof text, "train.global_batch=12 %s%s", strategy(l, i % STRATEGIES, how),
+                 more);
+        struct config config = config_of(text, !several ? each : each > 3 ? each / 3 : 1);
         check_against(l, &config, 0, &reference, &once);
         check_against(l, &config, 0, &reference, &again);
         CHECK(&l->c, !memcmp(&once, &again, sizeof once));
     }
 }
 
+/* What follows from the optimizer's rule: descent with momentum, in shards or whole. */
+static void test_sgd(struct layouts *l)
+{
+    const char *sgd = "train.global_batch=12 train.optimizer=sgd train.lr=0.1 ";
+    struct trained reference = {0}, trained = {0};
+    char text[512], how[256];
+    reference_of(l, sgd, 0, &reference);
+    for (int i = 0; i < STRATEGIES; i++) {
+        snprintf(text, sizeof text, "%s%s", sgd, strategy(l, i, how));
+        struct config config = config_of(text, 2);
+        check_against(l, &config, 0, &reference, &trained);
+    }
+}
+
+/* Units of two layers and one, every second recomputing; the same checkpoints as of single ones. */
+static void test_wrap(struct layouts *l)
+{
+    const char *wrap = "parallel.wrap=layers parallel.layers_per_unit=2 recompute=full "
+                       "recompute_every=2 model.tie_embeddings=true";
+    struct trained reference = {0}, trained = {0};
+    char text[512], how[256];
+    reference_of(l, "train.global_batch=12 model.tie_embeddings=true", 0, &reference);
+    for (int i = 0; i < STRATEGIES; i++) {
+        snprintf(text, sizeof text, "train.global_batch=12 %s %s", strategy(l, i, how), wrap);
+        struct config config = config_of(text, i % 2 ? 1 : 0);
+        check_against(l, &config, 0, &reference, &trained);
+    }
+    snprintf(text, sizeof text, "%s/wrapped", l->dir);
+    struct config config = config_of("train.global_batch=12 model.tie_embeddings=true", 1);
+    struct training part = {.tokens = l->tokens, .checkpoints = text, .to = 23};
+    for (int i = 0; i < 3; i++) {
+        config.parallel.wrap = i == 1 ? WRAP_LAYERS : WRAP_BLOCK;
+        config.parallel.layers_per_unit = i == 1 ? 3 : 0;
+        training_run(&l->c, &config, &part, &trained);
+        part.from = part.to;
+        part.to = i ? TRAINING_STEPS : 31;
+    }
+    double off = training_distance(&trained, &reference);
+    CHECK(&l->c, off <= tolerance);
+}
+
 /* Gathering ahead changes when, not what. */
 static void test_prefetch(struct layouts *l)
 {
-    struct trained with = {0}, without = {0};
+    struct trained with = {0}, without = {0}, late = {0};
     struct training how = {.tokens = l->tokens, .to = TRAINING_STEPS};
     struct config config = config_of("train.global_batch=8 parallel.strategy=FULL_SHARD", 1);
     training_run(&l->c, &config, &how, &with);
@@ -88,6 +155,10 @@ static void test_prefetch(struct layouts *l)
     config.parallel.backward_prefetch = PREFETCH_NONE;
     training_run(&l->c, &config, &how, &without);
     CHECK(&l->c, !memcmp(&with, &without, sizeof with));
+    config.parallel.prefetch_units = 2;
+    config.parallel.backward_prefetch = PREFETCH_BACKWARD_POST;
+    training_run(&l->c, &config, &how, &late);
+    CHECK(&l->c, !memcmp(&with, &late, sizeof with));
 }
 
 /* Computing activations again changes no bit, in any layout. */
@@ -160,15 +231,15 @@ static void test_evaluation(struct layouts *l)
 }
 
 /* Stopped after 23 steps, and gone on from what was saved in a new session. */
-static void test_resume(struct layouts *l, const char *precision)
+static void test_resume(struct layouts *l, const char *precision, const char *optimizer)
 {
     for (int i = 0; i < 2; i++) {
         char text[256], checkpoints[128];
         struct trained whole = {0}, parts = {0};
         struct training how = {.tokens = l->tokens, .to = TRAINING_STEPS};
-        snprintf(text, sizeof text, "train.global_batch=6 precision=%s %s", precision,
-                 strategies[i]);
-        snprintf(checkpoints, sizeof checkpoints, "%s/%s-%d", l->dir, precision, i);
+        snprintf(text, sizeof text, "train.global_batch=6 precision=%s train.optimizer=%s %s",
+                 precision, optimizer, strategies[i]);
+        snprintf(checkpoints, sizeof checkpoints, "%s/%s-%s-%d", l->dir, precision, optimizer, i);
         struct config config = config_of(text, 1);
         training_run(&l->c, &config, &how, &whole);
         how.checkpoints = checkpoints;
@@ -182,6 +253,27 @@ static void test_resume(struct layouts *l, const char *precision)
     }
 }
 
+/* Momentum is no moment: what one optimizer left, another does not take. */
+static void test_other_optimizer(struct layouts *l)
+{
+    char text[192], found[128];
+    struct error err = {0};
+    struct log log = {.level = LOG_ERROR, .rank = world_rank(l->c.world)};
+    struct session *s = NULL;
+    struct position position;
+    int any;
+    snprintf(found, sizeof found, "%s/fp32-sgd-0", l->dir);
+    snprintf(text, sizeof text, "train.global_batch=6 checkpoint.resume=%s", found);
+    struct config config = config_of(text, 1);
+    CHECK(&l->c, !session_open(&s, l->c.world, &log, &l->c.mem, &config, SESSION_TRAIN, &err));
+    CHECK(&l->c, s && saved_resume(s, found, &any, &position, &err) == -1);
+    CHECK(&l->c, strstr(err.text, "train.optimizer sgd, and this run's is adamw"));
+    session_close(s);
+    CHECK(&l->c, !session_open(&s, l->c.world, &log, &l->c.mem, &config, SESSION_EVALUATE, &err));
+    CHECK(&l->c, s && !saved_resume(s, found, &any, &position, &err) && any);
+    session_close(s);
+}
+
 int main(void)
 {
     struct layouts l = {0};
@@ -191,13 +283,17 @@ int main(void)
     snprintf(l.tokens, sizeof l.tokens, "%s/tokens.h5", l.dir);
     test_layouts(&l, "");
     test_layouts(&l, "model.tie_embeddings=true");
+    test_sgd(&l);
+    test_wrap(&l);
     test_prefetch(&l);
     test_recompute(&l);
     test_ragged_batches(&l);
     test_masks(&l);
     test_evaluation(&l);
-    test_resume(&l, "fp32");
-    test_resume(&l, "bf16");
+    test_resume(&l, "fp32", "adamw");
+    test_resume(&l, "bf16", "adamw");
+    test_resume(&l, "fp32", "sgd");
+    test_other_optimizer(&l);
     world_barrier(l.c.world);
     if (!world_rank(l.c.world)) {
         printf("# %d ranks: losses of %d steps within %.2g of one rank's\n", world_size(l.c.world),

@@ -31,16 +31,14 @@ struct planning {
 static void check_pools(struct planning *p, const struct report_rank *plan)
 {
     const struct mem *mem = &p->c.mem;
-    size_t total = 0;
     for (int pool = 0; pool < POOL_COUNT; pool++) {
         size_t now = mem->now_bytes[pool] - p->idle.now_bytes[pool];
         if (now != plan->pool_bytes[pool])
             fprintf(stderr, "rank %d: %s: planned %zu, allocated %zu\n", world_rank(p->c.world),
                     mem_pool_name(pool), plan->pool_bytes[pool], now);
         CHECK(&p->c, now == plan->pool_bytes[pool]);
-        total += plan->pool_bytes[pool];
     }
-    CHECK(&p->c, total == plan->total_bytes);
+    CHECK(&p->c, mem_bytes(plan->pool_bytes) == plan->total_bytes);
 }
 
 /* Steps allocate nothing, and send what was planned, each time. */
@@ -121,7 +119,7 @@ static void check_config(struct planning *p, const char *settings)
     struct log log = {.level = LOG_ERROR, .rank = world_rank(p->c.world)};
     struct config config = rig_config(settings);
     int ranks = world_size(p->c.world);
-    CHECK(&p->c, !report_make(&report, &config, ranks, 1, &err));
+    CHECK(&p->c, !report_make(&report, &config, ranks, 1, 1, &err));
     CHECK(&p->c, report.verified);
     CHECK(&p->c, !session_open(&s, p->c.world, &log, &p->c.mem, &config, SESSION_TRAIN, &err));
     if (err.text[0])
@@ -150,15 +148,27 @@ static const char *const models[] = {
 
 static void check_all(struct planning *p)
 {
-    char text[512];
+    char text[768];
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
-        for (int k = 0; k < 16; k++) {
+        for (int k = 0; k < 24; k++) {
             static const char *const recompute[] = {"none", "selective", "full", "full"};
+            static const char *const strategies[] = {"NO_SHARD",     "FULL_SHARD",
+                                                     "SHARD_OPTIM",  "SHARD_GRAD_OP",
+                                                     "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"};
+            static const char *const more[5] = {
+                "", "parallel.wrap=layers parallel.layers_per_unit=2", "train.optimizer=sgd", "",
+                "parallel.wrap=size parallel.min_num_params=20000"};
+            int strategy = (k + k / 6) % 6, ranks = world_size(p->c.world);
             snprintf(text, sizeof text,
                      "%s run.threads=1 parallel.strategy=%s precision=%s train.micro_batch=%d "
-                     "parallel.forward_prefetch=%s recompute=%s",
-                     models[i], k & 1 ? "FULL_SHARD" : "NO_SHARD", k & 2 ? "bf16" : "fp32",
-                     k & 4 ? 1 : 0, k & 8 ? "true" : "false", recompute[(k + k / 4) % 4]);
+                     "parallel.forward_prefetch=%s recompute=%s parallel.shard=%d "
+                     "parallel.accumulate=%s %s",
+                     models[i], strategies[strategy], k & 2 ? "bf16" : "fp32", k & 4 ? 1 : 0,
+                     k & 8 ? "true" : "false", recompute[(k + k / 4) % 4],
+                     strategy < 4 ? 0
+                     : ranks % 2  ? ranks
+                                  : 2,
+                     k % 3 ? "shard" : "local", more[k % 5]);
             check_config(p, text);
         }
     snprintf(text, sizeof text, "%s data.valid=%s run.threads=1", models[0], p->tokens);

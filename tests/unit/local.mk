@@ -9,6 +9,7 @@ UNIT_TESTS += tests/unit/test_mesh
 include $(top_srcdir)/tests/unit/ops.mk
 include $(top_srcdir)/tests/unit/io.mk
 include $(top_srcdir)/tests/unit/step.mk
+include $(top_srcdir)/tests/unit/plan.mk
 include $(top_srcdir)/tests/unit/cuda.mk
 include $(top_srcdir)/tests/unit/cuda_ops.mk
 include $(top_srcdir)/tests/unit/sdpa.mk

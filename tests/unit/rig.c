@@ -64,8 +64,8 @@ struct session *rig_open(struct mem *mem, const struct config *config, const cha
     s->config = *config;
     s->mem = mem;
     must(device_open(&s->device, &device, &err), &err);
-    must(model_create(&s->model, &config->model, &err), &err);
-    must(layout_resolve(&s->layout, config, 1, &err), &err);
+    must(layout_model(&s->model, config, &err), &err);
+    must(layout_resolve(&s->layout, config, 1, 1, &err), &err);
     struct units_request units = layout_units(&s->layout, config);
     units.with_logits = with_logits;
     must(units_create(&s->units, s->model, &units, s->device, &err), &err);
@@ -78,7 +78,9 @@ struct session *rig_open(struct mem *mem, const struct config *config, const cha
         programs[count++] = s->logits;
     if (s->evaluate)
         programs[count++] = s->evaluate;
-    must(executor_create(&s->executor, s->device, NULL, mem, programs, count, &err), &err);
+    char folder[CONFIG_TEXT + 16];
+    layout_swap_folder(config, folder);
+    must(executor_create(&s->executor, s->device, NULL, mem, programs, count, folder, &err), &err);
     upload_table(s);
     return s;
 }
@@ -93,7 +95,7 @@ struct step_input rig_input(const struct session *s, int64_t step)
 {
     const struct config_train *c = &s->config.train;
     return (struct step_input){
-        .adamw = rate_adamw(c, step),
+        .rule = rate_rule(c, step),
         .decay_all = c->decay == DECAY_ALL,
         .clip = c->clip,
         .nominal_targets = (double)(s->layout.global_batch * s->config.data.seq_len),
@@ -120,7 +122,7 @@ const struct flat_tensor *rig_tensor(const struct session *s, const char *name, 
 float *rig_state(const struct session *s, int unit, enum rig_state which)
 {
     const struct unit_state *state = &s->train->state[unit];
-    const int buffer[] = {state->master, state->grad, state->first, state->second};
+    const int buffer[] = {state->master, state->grad, state->slot[0], state->slot[1]};
     return executor_buffer(s->executor, s->train, buffer[which]);
 }
 
@@ -140,9 +142,7 @@ void *rig_download(const struct session *s, int buffer)
     struct error err = {0};
     size_t bytes = s->train->buffer[buffer].bytes;
     void *host = malloc(bytes + 1);
-    must(device_download(s->device, host, executor_buffer(s->executor, s->train, buffer), bytes,
-                         &err),
-         &err);
+    must(executor_read(s->executor, s->train, buffer, 0, host, bytes, &err), &err);
     return host;
 }
 
@@ -151,8 +151,8 @@ uint64_t rig_hash(const struct session *s)
     uint64_t hash = 0;
     for (int u = 0; u < s->units->count; u++) {
         const struct unit_state *state = &s->train->state[u];
-        const int buffer[] = {state->param, state->master, state->first, state->second};
-        for (int k = 0; k < 4; k++) {
+        const int buffer[] = {state->param, state->master, state->slot[0], state->slot[1]};
+        for (int k = 0; k < 4 && buffer[k] >= 0; k++) {
             void *host = rig_download(s, buffer[k]);
             hash = hash_bytes_seeded(host, s->train->buffer[buffer[k]].bytes, hash);
             free(host);
@@ -166,9 +166,9 @@ void fleet_open(struct fleet *fleet, const struct config *config, int ranks, enu
     struct error err = {0};
     struct device_request device = {.kind = DEVICE_CPU, .threads = 1};
     *fleet = (struct fleet){.ranks = ranks};
-    must(layout_resolve(&fleet->layout, config, ranks, &err), &err);
+    must(layout_resolve(&fleet->layout, config, ranks, ranks, &err), &err);
     must(device_open(&fleet->device, &device, &err), &err);
-    must(model_create(&fleet->model, &config->model, &err), &err);
+    must(layout_model(&fleet->model, config, &err), &err);
     struct units_request units = layout_units(&fleet->layout, config);
     must(units_create(&fleet->units, fleet->model, &units, fleet->device, &err), &err);
     fleet->program = array_make((size_t)ranks, sizeof *fleet->program);

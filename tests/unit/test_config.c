@@ -119,6 +119,10 @@ static int64_t parameters(const struct config_model *m)
 {
     int64_t attention = m->hidden * m->head_dim * (2 * m->heads + 2 * m->kv_heads);
     int64_t block = attention + 3 * m->hidden * m->ffn + 2 * m->hidden;
+    if (!strcmp(m->family, "gpt2")) { /* 12 h^2 + 13 h */
+        block = attention + 2 * m->hidden * m->ffn + 9 * m->hidden + m->ffn;
+        return (m->vocab + m->max_seq_len) * m->hidden + m->layers * block + 2 * m->hidden;
+    }
     return m->vocab * m->hidden * (m->tie_embeddings ? 1 : 2) + m->layers * block + m->hidden;
 }
 
@@ -132,7 +136,8 @@ static void presets_have_the_published_sizes(void **state)
         {"llama2-70b", 68976648192}, {"llama3-8b", 8030261248},     {"llama3-70b", 70553706496},
         {"llama3.1-8b", 8030261248}, {"llama3.1-70b", 70553706496}, {"llama3.1-405b", 405853388800},
         {"llama3.2-1b", 1235814400}, {"llama3.2-3b", 3212749824},   {"llama-124m", 123587328},
-        {"llama-1.3b", 1345423360},
+        {"llama-1.3b", 1345423360},  {"gpt2", 124439808},           {"gpt2-medium", 354823168},
+        {"gpt2-large", 774030080},   {"gpt2-xl", 1557611200},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct config c;
@@ -175,6 +180,8 @@ static void names_people_know_are_taken(void **state)
         {"no_shard", STRATEGY_NO_SHARD}, {"DDP", STRATEGY_NO_SHARD},
         {"stage0", STRATEGY_NO_SHARD},   {"Full_Shard", STRATEGY_FULL_SHARD},
         {"zero3", STRATEGY_FULL_SHARD},  {"STAGE3", STRATEGY_FULL_SHARD},
+        {"zero1", STRATEGY_SHARD_OPTIM}, {"2", STRATEGY_SHARD_GRAD_OP},
+        {"hsdp", STRATEGY_HYBRID_SHARD}, {"hybrid_shard_zero2", STRATEGY_HYBRID_SHARD_ZERO2},
     };
     struct error err = {0};
     struct config c = {0};
@@ -269,21 +276,10 @@ static void ranges_are_stated(void **state)
 static void later_things_are_said_to_be_absent(void **state)
 {
     static const char *const rows[] = {
-        "precision=fp16",
-        "precision=FP8",
-        "parallel.strategy=SHARD_GRAD_OP",
-        "parallel.strategy=zero2",
-        "parallel.strategy=stage1",
-        "parallel.tensor=2",
-        "parallel.pipeline=4",
-        "offload.optimizer=host",
-        "offload.params=disk",
-        "offload.path=/tmp",
-        "checkpoint.async=true",
-        "parallel.strategy=HYBRID_SHARD",
-        "parallel.backward_prefetch=BACKWARD_POST",
-        "model.path=x",
-        "parallel.wrap=block",
+        "precision=fp16",        "precision=FP8",
+        "parallel.tensor=2",     "parallel.pipeline=4",
+        "checkpoint.async=true", "model.path=x",
+        "parallel.wrap=NO_WRAP", "train.split_batches=true",
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         REFUSED(NULL, rows[i], "not in this version of trireme");
@@ -300,14 +296,32 @@ static void impossible_combinations_are_refused(void **state)
         {"model.head_dim: 7", "even"},
         {"model.heads: 64\nmodel.kv_heads: 0", "head_dim is 1"},
         {"data.seq_len: 129", "model.max_seq_len (128)"},
+        {"model.family: gpt2", "model.kv_heads is 2"},
+        {"model.family: gpt2\nmodel.heads: 3\nmodel.kv_heads: 3\nmodel.head_dim: 7", "even"},
+        {"model.family: gpt2\nmodel.kv_heads: 4\nmodel.rope_theta: 5e5", "model.rope_theta"},
+        {"model.family: gpt2\nmodel.kv_heads: 4\nmodel.rope_scaling: llama3", "model.rope_scaling"},
+        {"model.family: gpt2\nmodel.kv_heads: 4\nmodel.rope_original_len: 4", "rope_original_len"},
         {"parallel.strategy: ddp\nparallel.shard: 2", "NO_SHARD"},
         {"parallel.replicate: 2", "HYBRID_SHARD"},
+        {"parallel.strategy: stage2\noffload.params: host", "FULL_SHARD or HYBRID_SHARD"},
+        {"offload.path: /tmp", "offload.path"},
         {"train.min_lr: 1", "train.min_lr"},
+        {"train.warmup_min_lr: 1", "train.warmup_min_lr"},
+        {"train.warmup_min_lr: 1e-5", "train.warmup_steps"},
+        {"train.momentum: 0.5", "train.optimizer sgd"},
+        {"train.optimizer: sgd\ntrain.beta1: 0.5", "train.optimizer adamw"},
+        {"parallel.wrap: layers", "parallel.layers_per_unit"},
+        {"parallel.layers_per_unit: 2", "parallel.wrap layers"},
+        {"parallel.wrap: SIZE_BASED_WRAP", "parallel.min_num_params"},
+        {"parallel.wrap: layers\nparallel.layers_per_unit: 2\nparallel.min_num_params: 5", "size"},
+        {"recompute_every: 2", "recompute is none"},
+        {"data.seq_len: 16\ntrain.global_batch_tokens: 40", "48 is"},
+        {"data.seq_len: 16\ntrain.global_batch_tokens: 48\ntrain.global_batch: 4", "3 sequences"},
         {"train.eval_every: 5", "data.valid"},
         {"run.dir:", "run.dir"},
         {"device: cpu\ncomm.reduce: bf16", "device is cpu"},
         {"device: cuda\ncomm.reduce: bf16\nparallel.strategy: ddp", "NO_SHARD"},
-        {"device: cuda\ncomm.inter_node: mpi", "FULL_SHARD"},
+        {"device: cuda\ncomm.inter_node: mpi", "one copy"},
         {"model.rope_scaling: llama3\nmodel.rope_low_freq_factor: 4", "rope_high_freq_factor"},
     };
     char text[300];
@@ -418,6 +432,9 @@ static void written_configuration_reads_back(void **state)
          "seed=9223372036854775807"},
         {"model.layers=1", "model.hidden=6", "model.heads=3", "model.ffn=7", "model.vocab=11",
          "data.train= leading and trailing ", "parallel.forward_prefetch=false"},
+        {"model.preset=llama-tiny", "data.seq_len=7", "train.global_batch_tokens=91",
+         "train.optimizer=sgd", "train.momentum=0.5", "parallel.wrap=layers",
+         "parallel.layers_per_unit=3"},
     };
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
         struct config c, back;

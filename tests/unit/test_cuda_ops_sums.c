@@ -245,6 +245,33 @@ static void adamw_case(struct check *c, int64_t elems, int copies, const int64_t
     check_call(c, "adamw", adamw, &elems, o, ADAM_OPERANDS);
 }
 
+enum { SGD_P, SGD_V, SGD_G, SGD_FACTOR, SGD_COPY, SGD_OPERANDS };
+
+static void sgd(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    const struct sgd rule = {3e-3f, 0.9f, 0.1f};
+    d->ops->sgd(d, &rule, at[SGD_FACTOR], at[SGD_P], at[SGD_V], at[SGD_G], at[SGD_COPY],
+                *(const int64_t *)args);
+}
+
+static void sgd_case(struct check *c, int64_t elems, int copies, const int64_t offset[3],
+                     double factor)
+{
+    enum role role = isnan(factor) ? EXACT : WRITTEN;
+    struct operand o[SGD_OPERANDS] = {
+        [SGD_P] = changed_operand(c, "p", role, DTYPE_F32, elems, 1),
+        [SGD_V] = changed_operand(c, "v", role, DTYPE_F32, elems, 0.1),
+        [SGD_G] = random_operand(c, "g", DTYPE_F32, elems, 0.1),
+        [SGD_FACTOR] = copy_operand("factor", READ, DTYPE_F64, 1, &factor),
+    };
+    if (copies)
+        o[SGD_COPY] = output_operand("copy", role, DTYPE_BF16, elems);
+    for (int i = 0; i < SGD_FACTOR; i++)
+        o[i].offset = offset[i % 3];
+    o[SGD_COPY].offset = offset[0];
+    check_call(c, "sgd", sgd, &elems, o, SGD_OPERANDS);
+}
+
 static const int64_t flat_lengths[] = {1, 3, 7, 17, 521, 4096, 8195};
 static const int64_t flat_offsets[][3] = {{0, 0, 0}, {1, 1, 1}, {3, 3, 3}, {0, 1, 2}};
 enum { FLAT_LENGTHS = sizeof flat_lengths / sizeof flat_lengths[0] };
@@ -255,7 +282,9 @@ static void steps_of_the_optimizer(void **state)
     for (int i = 0; i < FLAT_LENGTHS * 4 * 3; i++) {
         int64_t elems = flat_lengths[i % FLAT_LENGTHS];
         const int64_t *offset = flat_offsets[i / FLAT_LENGTHS % 4];
-        adamw_case(&c, elems, i % 2, offset, i / (FLAT_LENGTHS * 4) == 2 ? NAN : 0.37);
+        double factor = i / (FLAT_LENGTHS * 4) == 2 ? NAN : 0.37;
+        adamw_case(&c, elems, i % 2, offset, factor);
+        sgd_case(&c, elems, i % 2, offset, factor);
     }
     check_close_devices(&c);
 }

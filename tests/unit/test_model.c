@@ -35,6 +35,8 @@ static const struct {
     {"llama3-8b", 8030261248},     {"llama3-70b", 70553706496},     {"llama3.1-8b", 8030261248},
     {"llama3.1-70b", 70553706496}, {"llama3.1-405b", 405853388800}, {"llama3.2-1b", 1235814400},
     {"llama3.2-3b", 3212749824},   {"llama-124m", 123587328},       {"llama-1.3b", 1345423360},
+    {"gpt2", 124439808},           {"gpt2-medium", 354823168},      {"gpt2-large", 774030080},
+    {"gpt2-xl", 1557611200},
 };
 
 static void test_parameters(void **state)
@@ -55,23 +57,28 @@ static struct counts count(const struct config_model *c)
 {
     double q = (double)(c->heads * c->head_dim), kv = (double)(c->kv_heads * c->head_dim);
     double hidden = (double)c->hidden, table = (double)c->vocab * hidden;
-    double layer = hidden * (2 * q + 2 * kv) + 3 * hidden * (double)c->ffn;
-    double weights = (double)c->layers * layer + table;
-    double norms = (2 * (double)c->layers + 1) * hidden;
-    return (struct counts){weights + norms + (c->tie_embeddings ? 0 : table), weights};
+    double layers = (double)c->layers, ffn = (double)c->ffn, gpt2 = !strcmp(c->family, "gpt2");
+    double layer = hidden * (2 * q + 2 * kv) + (gpt2 ? 2 : 3) * hidden * ffn;
+    double weights = layers * layer + table;
+    double norms = (2 * layers + 1) * hidden * (gpt2 ? 2 : 1);
+    double biases = layers * (q + 2 * kv + hidden + ffn + hidden);
+    double more = gpt2 ? biases + (double)c->max_seq_len * hidden : 0;
+    return (struct counts){weights + norms + more + (c->tie_embeddings ? 0 : table), weights};
 }
 
 /* 6 for each weight that multiplies; attention's scores and mixture are 4 per pair of positions,
  * head and dimension, three times with backward. */
 static void test_operations(void **state)
 {
-    static const int64_t lengths[] = {1, 7, 2048, 8192};
+    static const int64_t lengths[] = {1, 7, 1024, 8192};
     for (int i = 0; i < config_preset_count; i++) {
         struct model *model = open_model(config_presets[i].preset);
         const struct config_model *c = &model->config;
         struct counts counts = count(c);
         assert_true((double)model_params(model) == counts.params);
         for (int k = 0; k < 4; k++) {
+            if (!strcmp(c->family, "gpt2") && lengths[k] > c->max_seq_len)
+                continue; /* no positions for them */
             double seq = (double)lengths[k];
             struct model_flops flops = model_flops_per_token(model, lengths[k]);
             double square = 12 * (double)(c->layers * c->heads * c->head_dim) * seq;
@@ -113,6 +120,48 @@ static void test_names(void **state)
         assert_int_equal(k->dim[1], config.model.hidden);
         session_close(s);
     }
+}
+
+/* Those of GPT-2, and its first weights: normal deviates, smaller on the way back into the stream,
+ * ones for norms, zeros for biases. */
+static void test_gpt2(void **state)
+{
+    static const char *const first[] = {
+        "embed",       "positions",   "layers.0.norm1", "layers.0.norm1.bias", "attn.q",
+        "attn.k",      "attn.v",      "attn.q.bias",    "attn.k.bias",         "attn.v.bias",
+        "attn.o",      "attn.o.bias", "norm2",          "norm2.bias",          "mlp.up",
+        "mlp.up.bias", "mlp.down",    "mlp.down.bias",  "layers.1.norm1",
+    };
+    struct mem mem = {0};
+    struct config config = rig_config("model.family=gpt2 model.layers=3 model.hidden=36 "
+                                      "model.heads=4 model.ffn=100 model.vocab=301 "
+                                      "model.max_seq_len=77 data.seq_len=5");
+    struct session *s = rig_open(&mem, &config, NULL, 0);
+    int n = 0, unit;
+    rig_init(s);
+    for (int u = 0; u < s->units->count; u++)
+        for (int t = 0; t < s->units->flat[u].tensors; t++) {
+            const struct flat_tensor *tensor = &s->units->flat[u].tensor[t];
+            const float *w = rig_state(s, u, RIG_MASTER) + tensor->offset;
+            double square = 0, elems = (double)tensor->elems, std = 0.02;
+            for (int64_t i = 0; i < tensor->elems; i++)
+                square += (double)w[i] * w[i];
+            if (strstr(tensor->name, "attn.o") || strstr(tensor->name, "mlp.down"))
+                std /= sqrt(2 * 3);
+            if (strstr(tensor->name, ".bias"))
+                std = 0;
+            else if (tensor->dims == 1)
+                std = 1;
+            /* the deviation of n numbers is known to 1/sqrt(2n) of itself */
+            assert_true(fabs(sqrt(square / elems) - std) <= 4 * std / sqrt(2 * elems));
+            if (n < 19)
+                assert_non_null(strstr(tensor->name, first[n++]));
+        }
+    assert_int_equal(n, 19);
+    assert_int_equal(rig_tensor(s, "positions", &unit)->dim[0], 77);
+    assert_non_null(rig_tensor(s, "norm.bias", &unit));
+    assert_non_null(rig_tensor(s, "head", &unit));
+    session_close(s);
 }
 
 /* Rotary frequencies: the ends and the middle of Llama 3.1's stretching, by its definition. */
@@ -159,9 +208,9 @@ static void test_what_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parameters),      cmocka_unit_test(test_operations),
-        cmocka_unit_test(test_names),           cmocka_unit_test(test_stretched_positions),
-        cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_parameters), cmocka_unit_test(test_operations),
+        cmocka_unit_test(test_names),      cmocka_unit_test(test_stretched_positions),
+        cmocka_unit_test(test_gpt2),       cmocka_unit_test(test_what_is_refused),
     };
     return cmocka_run_group_tests_name("model", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_ops_optimizer.c - AdamW and the sum of squares. */
+/* test_ops_optimizer.c - AdamW, SGD and the sum of squares. */
 #include "ops_check.h"
 
 #include "base/hash.h"
@@ -68,6 +68,59 @@ static uint64_t adamw(struct device *d, enum dtype dt)
     return hash;
 }
 
+/* Against the rule as torch.optim.SGD has it, the first step's velocity the gradient itself. */
+static void sgd_reference(struct reference *r, const struct sgd *s, double factor, int step,
+                          const struct tensor *g)
+{
+    for (int64_t i = 0; i < g->elems; i++) {
+        double grad = tensor_get(g, i) * factor + (double)s->weight_decay * r->p[i];
+        r->v[i] = step == 1 ? grad : (double)s->momentum * r->v[i] + grad;
+        r->p[i] -= (double)s->lr * r->v[i];
+    }
+}
+
+static uint64_t sgd_case(struct device *d, int64_t elems, int copies, float momentum)
+{
+    struct tensor p = tensor_random(DTYPE_F32, elems, 1, 1);
+    struct tensor v = tensor_random(DTYPE_F32, elems, 2, 0);
+    struct tensor copy = tensor_poisoned(DTYPE_BF16, elems);
+    size_t bytes = (size_t)elems * sizeof(double);
+    const struct sgd s = {.lr = 0.1f, .momentum = momentum, .weight_decay = 0.05f};
+    const double factor = 0.5;
+    struct reference r = {.p = malloc(bytes), .v = malloc(bytes)};
+    for (int64_t i = 0; i < elems; i++)
+        r.p[i] = tensor_get(&p, i);
+    for (int step = 1; step <= 5; step++) {
+        struct tensor g = tensor_random(DTYPE_F32, elems, (uint64_t)(10 + step), 0.1);
+        d->ops->sgd(d, &s, &factor, p.data, v.data, g.data, copies ? copy.data : NULL, elems);
+        sgd_reference(&r, &s, factor, step, &g);
+        tensor_free(&g);
+    }
+    check_close("p", &p, r.p, 1e-5);
+    check_close("v", &v, r.v, 1e-5);
+    for (int64_t i = 0; i < elems && copies; i++)
+        assert_int_equal(((bf16 *)copy.data)[i], f32_to_bf16(((float *)p.data)[i]));
+    uint64_t hash = tensor_hash(&p) ^ tensor_hash(&v);
+    const double none = NAN;
+    d->ops->sgd(d, &s, &none, p.data, v.data, p.data, NULL, elems);
+    assert_true(hash == (tensor_hash(&p) ^ tensor_hash(&v)));
+    tensor_free(&p);
+    tensor_free(&v);
+    tensor_free(&copy);
+    free(r.p);
+    free(r.v);
+    return hash;
+}
+
+static uint64_t sgd(struct device *d, enum dtype dt)
+{
+    static const int64_t sizes[] = {1, 3, 7, 16, 127, 1031, 20011};
+    uint64_t hash = 0;
+    for (int i = 0; i < 7; i++)
+        hash = hash * 31 + sgd_case(d, sizes[i], dt == DTYPE_BF16, i % 3 ? 0.9f : 0);
+    return hash;
+}
+
 /* A slice that starts anywhere sums to what its elements are. */
 static uint64_t sumsq(struct device *d, enum dtype dt)
 {
@@ -90,6 +143,11 @@ static uint64_t sumsq(struct device *d, enum dtype dt)
 static void adamw_is_the_published_rule(void **state)
 {
     for_each_setting(adamw);
+}
+
+static void sgd_is_the_published_rule(void **state)
+{
+    for_each_setting(sgd);
 }
 
 static void sumsq_is_as_exact_as_double(void **state)
@@ -157,6 +215,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adamw_is_the_published_rule),
+        cmocka_unit_test(sgd_is_the_published_rule),
         cmocka_unit_test(denormals_are_flushed_here_only),
         cmocka_unit_test(sumsq_is_as_exact_as_double),
         cmocka_unit_test(the_update_takes_the_clipped_mean),

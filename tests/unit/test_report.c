@@ -19,10 +19,10 @@ static void test_machines(void **state)
         const struct machine *m = &machines[i];
         assert_ptr_equal(machine_find(m->name), m);
         assert_ptr_equal(machine_of_gpu(m->gpu), m);
-        assert_true(m->memory_bytes > (size_t)32 << 30 && m->memory_bytes < (size_t)256 << 30);
+        assert_true(m->memory_bytes > (size_t)20 << 30 && m->memory_bytes < (size_t)256 << 30);
         assert_true(machine_peak(m, DTYPE_BF16) == m->bf16_flops);
         assert_true(machine_peak(m, DTYPE_F32) == m->fp32_flops);
-        assert_true(m->bf16_flops > 10 * m->fp32_flops);
+        assert_true(m->bf16_flops >= 2 * m->fp32_flops);
         /* a tensor core wants some hundred operations per byte */
         assert_true(m->bf16_flops / m->bandwidth > 100 && m->bf16_flops / m->bandwidth < 500);
     }
@@ -71,7 +71,7 @@ static struct report plan_8b(const char *settings)
              "model.preset=llama3-8b precision=bf16 train.global_batch=1 device=%s %s",
              built_with_cuda() ? "cuda" : "cpu", settings);
     struct config config = rig_config(text);
-    if (report_make(&report, &config, 1, 1, &err))
+    if (report_make(&report, &config, 1, 1, 1, &err))
         fail_msg("%s", err.text);
     assert_true(report.verified);
     assert_int_equal(report.on_gpu, built_with_cuda());

@@ -317,7 +317,7 @@ static void unit_open(struct unit *u, struct graph *graph, enum config_recompute
     struct error err = {0};
     *u = (struct unit){.graph = graph, .device = device, .elems = 2 * 5 * 7};
     assert_int_equal(autodiff(u->graph, &err), 0);
-    flat_create(&u->flat, u->graph, "", 1);
+    flat_create(&u->flat, u->graph, &(struct model_unit){0}, 1);
     assert_int_equal(segment_compile(&u->forward, u->graph, PHASE_FORWARD, recompute, &u->flat,
                                      NULL, device, &err),
                      0);

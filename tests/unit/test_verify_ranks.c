@@ -51,7 +51,8 @@ static void everywhere(void (*check)(struct fleet *))
                  "model.layers=3 model.hidden=12 model.heads=2 model.kv_heads=1 model.ffn=20 "
                  "model.vocab=23 data.seq_len=7 train.global_batch=6 train.micro_batch=1 "
                  "model.tie_embeddings=%s parallel.forward_prefetch=%s "
-                 "parallel.backward_prefetch=%s parallel.strategy=%s",
+                 "parallel.backward_prefetch=%s parallel.strategy=%s "
+                 "parallel.reduce_bucket_bytes=0",
                  i & 1 ? "true" : "false", i & 2 ? "true" : "false",
                  i & 4 ? "BACKWARD_PRE" : "none", i & 8 ? "NO_SHARD" : "FULL_SHARD");
         struct config config = rig_config(text);

@@ -28,6 +28,22 @@ void CPU(rmsnorm_backward)(struct device *d, enum dtype dt, void *dx, float *dw,
                            const void *dsum, const void *x, const void *w, const float *rstd,
                            int64_t rows, int64_t hidden, int accumulate, void *scratch);
 size_t CPU(rmsnorm_backward_scratch)(struct device *d, int64_t rows, int64_t hidden);
+void CPU(layernorm)(struct device *d, enum dtype dt, void *y, float *stats, const void *x,
+                    const void *w, const void *b, int64_t rows, int64_t hidden, float eps);
+void CPU(layernorm_backward)(struct device *d, enum dtype dt, void *dx, float *dw, float *db,
+                             const void *dy, const void *dsum, const void *x, const void *w,
+                             const float *stats, int64_t rows, int64_t hidden, int accumulate,
+                             void *scratch);
+size_t CPU(layernorm_backward_scratch)(struct device *d, int64_t rows, int64_t hidden);
+void CPU(bias)(struct device *d, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
+               int64_t cols);
+void CPU(bias_backward)(struct device *d, enum dtype dt, float *db, const void *dy, int64_t rows,
+                        int64_t cols, int accumulate, void *scratch);
+size_t CPU(bias_backward_scratch)(struct device *d, int64_t rows, int64_t cols);
+void CPU(gelu)(struct device *d, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
+               int64_t cols);
+void CPU(gelu_backward)(struct device *d, enum dtype dt, void *dx, const void *dy, const void *x,
+                        const void *b, int64_t rows, int64_t cols);
 void CPU(rope)(struct device *d, const struct rope *r, void *y, const void *x,
                const float *cos_sin);
 void CPU(attention)(struct device *d, const struct attention *a, void *o, float *lse,
@@ -57,5 +73,7 @@ void CPU(update_factor)(struct device *d, double *factor, const double *targets,
                         const double *squares, double nominal, double clip);
 void CPU(adamw)(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
                 float *v, const float *g, bf16 *copy, int64_t elems);
+void CPU(sgd)(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
+              const float *g, bf16 *copy, int64_t elems);
 
 #endif

@@ -1,6 +1,5 @@
 /* norm.c - RMSNorm (Zhang and Sennrich 2019), with the residual addition before it. */
-#include "device/cpu/kernels.h"
-#include "device/cpu/simd.h"
+#include "device/cpu/pieces.h"
 
 /* Two passes over a row, the second one in cache. */
 SIMD_INLINE void rmsnorm_row(enum dtype dt, void *y, void *sum, float *rstd, const void *x,
@@ -73,37 +72,9 @@ SIMD_INLINE void backward_row(enum dtype dt, const struct backward *b, float *dw
     }
 }
 
-/* The rows are cut into pieces whose number depends on rows only; each piece sums its
- * own dw, and the pieces are added in order. */
-enum { MOST_PIECES = 64, LEAST_ROWS = 8 };
-
-static int64_t rows_per_piece(int64_t rows)
-{
-    int64_t piece = ceil_div(rows, MOST_PIECES);
-    return piece > LEAST_ROWS ? piece : LEAST_ROWS;
-}
-
 size_t CPU(rmsnorm_backward_scratch)(struct device *d, int64_t rows, int64_t hidden)
 {
-    return (size_t)(ceil_div(rows, rows_per_piece(rows)) * hidden) * sizeof(float);
-}
-
-static void add_pieces(struct device *d, float *dw, const float *parts, int64_t pieces,
-                       int64_t hidden, int accumulate)
-{
-    enum { COLUMNS = 256 };
-#pragma omp parallel for num_threads(cpu_threads(d, pieces *hidden * 4))
-    for (int64_t begin = 0; begin < hidden; begin += COLUMNS) {
-        int64_t end = min_i64(begin + COLUMNS, hidden);
-        for (int64_t i = begin; i < end; i += CPU_LANES) {
-            vf sum = {0};
-            for (int64_t piece = 0; piece < pieces; piece++)
-                sum += vf_get_some(DTYPE_F32, parts, piece * hidden + i, end - i);
-            if (accumulate)
-                sum += vf_get_some(DTYPE_F32, dw, i, end - i);
-            vf_put_some(DTYPE_F32, dw, i, end - i, sum);
-        }
-    }
+    return (size_t)(pieces_of(rows) * hidden) * sizeof(float);
 }
 
 void CPU(rmsnorm_backward)(struct device *d, enum dtype dt, void *dx, float *dw, const void *dy,
@@ -111,7 +82,7 @@ void CPU(rmsnorm_backward)(struct device *d, enum dtype dt, void *dx, float *dw,
                            int64_t rows, int64_t hidden, int accumulate, void *scratch)
 {
     const struct backward b = {dx, dy, dsum, x, w, rstd, hidden};
-    int64_t per_piece = rows_per_piece(rows), pieces = ceil_div(rows, per_piece);
+    int64_t per_piece = rows_per_piece(rows), pieces = pieces_of(rows);
     float *parts = scratch;
 #pragma omp parallel for num_threads(cpu_threads(d, rows *hidden * 4))
     for (int64_t piece = 0; piece < pieces; piece++) {
@@ -125,5 +96,5 @@ void CPU(rmsnorm_backward)(struct device *d, enum dtype dt, void *dx, float *dw,
                 backward_row(DTYPE_F32, &b, part, row);
         }
     }
-    add_pieces(d, dw, parts, pieces, hidden, accumulate);
+    add_pieces(d, dw, parts, pieces, hidden, hidden, accumulate);
 }

@@ -1,4 +1,4 @@
-/* optimizer.c - AdamW in one pass over its five tensors, and the norm that clips. */
+/* optimizer.c - AdamW and SGD, each in one pass over its tensors, and the norm that clips. */
 #include "device/cpu/kernels.h"
 #include "device/cpu/simd.h"
 
@@ -87,6 +87,47 @@ void CPU(adamw)(struct device *d, const struct adamw *a, const double *factor, f
                 adamw_chunk(a, &t, grad_scale, begin, end, 1);
             else
                 adamw_chunk(a, &t, grad_scale, begin, end, 0);
+        }
+        simd_denormals(saved);
+    }
+}
+
+SIMD_INLINE void sgd_chunk(const struct sgd *s, const struct step *t, float grad_scale,
+                           int64_t begin, int64_t end, int copies)
+{
+    float *restrict p = t->p, *restrict v = t->v;
+    const float *restrict g = t->g;
+    bf16 *restrict copy = t->copy;
+    const float lr = s->lr, momentum = s->momentum, decay = s->weight_decay;
+#pragma omp simd
+    for (int64_t i = begin; i < end; i++) {
+        float velocity = v[i] * momentum + (g[i] * grad_scale + p[i] * decay);
+        float next = p[i] - lr * velocity;
+        v[i] = velocity;
+        p[i] = next;
+        if (copies)
+            copy[i] = f32_to_bf16(next);
+    }
+}
+
+void CPU(sgd)(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
+              const float *g, bf16 *copy, int64_t elems)
+{
+    enum { CHUNK = 8192 };
+    const struct step t = {.p = p, .v = v, .g = g, .copy = copy};
+    const float grad_scale = (float)*factor;
+    if (isnan(*factor))
+        return;
+#pragma omp parallel num_threads(cpu_threads(d, elems * 12))
+    {
+        unsigned saved = simd_no_denormals();
+#pragma omp for schedule(static)
+        for (int64_t begin = 0; begin < elems; begin += CHUNK) {
+            int64_t end = min_i64(begin + CHUNK, elems);
+            if (copy)
+                sgd_chunk(s, &t, grad_scale, begin, end, 1);
+            else
+                sgd_chunk(s, &t, grad_scale, begin, end, 0);
         }
         simd_denormals(saved);
     }

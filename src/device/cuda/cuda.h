@@ -32,6 +32,23 @@ void cuda_rmsnorm_backward(cudaStream_t s, enum dtype dt, void *dx, float *dw, c
                            int64_t rows, int64_t hidden, int accumulate, void *scratch);
 size_t cuda_rmsnorm_backward_scratch(int64_t rows, int64_t hidden);
 
+void cuda_layernorm(cudaStream_t s, enum dtype dt, void *y, float *stats, const void *x,
+                    const void *w, const void *b, int64_t rows, int64_t hidden, float eps);
+void cuda_layernorm_backward(cudaStream_t s, enum dtype dt, void *dx, float *dw, float *db,
+                             const void *dy, const void *dsum, const void *x, const void *w,
+                             const float *stats, int64_t rows, int64_t hidden, int accumulate,
+                             void *scratch);
+size_t cuda_layernorm_backward_scratch(int64_t rows, int64_t hidden);
+void cuda_bias(cudaStream_t s, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
+               int64_t cols);
+void cuda_bias_backward(cudaStream_t s, enum dtype dt, float *db, const void *dy, int64_t rows,
+                        int64_t cols, int accumulate, void *scratch);
+size_t cuda_bias_backward_scratch(int64_t rows, int64_t cols);
+void cuda_gelu(cudaStream_t s, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
+               int64_t cols);
+void cuda_gelu_backward(cudaStream_t s, enum dtype dt, void *dx, const void *dy, const void *x,
+                        const void *b, int64_t rows, int64_t cols);
+
 void cuda_rope(cudaStream_t s, enum dtype dt, void *y, const void *x, const float *cos_sin,
                int64_t rows, int64_t seq, int64_t row_heads, int64_t rotated, int64_t head_dim,
                int inverse);
@@ -63,6 +80,12 @@ struct cuda_adamw {
 };
 void cuda_adamw(cudaStream_t s, const struct cuda_adamw *a, const double *factor, float *p,
                 float *m, float *v, const float *g, void *copy, int64_t elems);
+
+struct cuda_sgd {
+    float lr, momentum, weight_decay;
+};
+void cuda_sgd(cudaStream_t s, const struct cuda_sgd *rule, const double *factor, float *p, float *v,
+              const float *g, void *copy, int64_t elems);
 
 /* Of transfers: recv[i] = (accumulate ? recv[i] : 0) + parts[0][i] + parts[1][i] + ..., in that
  * order, in fp32; parts[m] begins at parts + m * stride elements, fp32 or bf16. */

@@ -8,6 +8,7 @@
  * one 16-byte access per thread and tensor; the next row is loaded before the reduction of this
  * one, so that about 48 KB per multiprocessor are always under way.
  */
+#include "device/cuda/add_parts.cuh"
 #include "device/cuda/pack.cuh"
 #include "device/cuda/reduce.cuh"
 
@@ -211,34 +212,6 @@ template <typename T, int n> __global__ void __launch_bounds__(1024) backward_re
     }
 }
 
-/* A block takes 32 columns; each of its warps adds some consecutive parts, then the first warp adds
- * what the warps have, in order. */
-static __global__ void __launch_bounds__(1024)
-    add_parts(float *dw, const float *parts, int groups, int hidden, int accumulate)
-{
-    __shared__ float sums[32][32];
-    int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    int column = (int)blockIdx.x * 32 + lane;
-    int per_warp = (groups + 31) / 32, end = warp * per_warp + per_warp;
-    float sum = 0;
-    if (end > groups)
-        end = groups;
-    if (column < hidden) {
-#pragma unroll 8
-        for (int part = warp * per_warp; part < end; part++)
-            sum += parts[(int64_t)part * hidden + column];
-    }
-    sums[warp][lane] = sum;
-    __syncthreads();
-    if (warp > 0 || column >= hidden)
-        return;
-    sum = accumulate ? dw[column] : 0.0f;
-#pragma unroll
-    for (int i = 0; i < 32; i++)
-        sum += sums[i][lane];
-    dw[column] = sum;
-}
-
 static int groups_of(int64_t rows)
 {
     return (int)least(rows, GROUPS);
@@ -287,6 +260,5 @@ void cuda_rmsnorm_backward(cudaStream_t s, enum dtype dt, void *dx, float *dw, c
         backward<bf16>(s, dx, dy, dsum, x, w, rstd, rows, hidden, scratch);
     else if (rows > 0)
         backward<float>(s, dx, dy, dsum, x, w, rstd, rows, hidden, scratch);
-    LAUNCH(add_parts, (unsigned)pieces(hidden, 32), 1024, 0, s, dw, (const float *)scratch,
-           groups_of(rows), (int)hidden, accumulate);
+    launch_add_parts(s, dw, (const float *)scratch, groups_of(rows), hidden, hidden, accumulate);
 }

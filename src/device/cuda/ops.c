@@ -37,6 +37,55 @@ static size_t rmsnorm_backward_scratch(struct device *d, int64_t rows, int64_t h
     return cuda_rmsnorm_backward_scratch(rows, hidden);
 }
 
+static void layernorm(struct device *d, enum dtype dt, void *y, float *stats, const void *x,
+                      const void *w, const void *b, int64_t rows, int64_t hidden, float eps)
+{
+    cuda_layernorm(cuda_compute(d), dt, y, stats, x, w, b, rows, hidden, eps);
+}
+
+static void layernorm_backward(struct device *d, enum dtype dt, void *dx, float *dw, float *db,
+                               const void *dy, const void *dsum, const void *x, const void *w,
+                               const float *stats, int64_t rows, int64_t hidden, int accumulate,
+                               void *scratch)
+{
+    cuda_layernorm_backward(cuda_compute(d), dt, dx, dw, db, dy, dsum, x, w, stats, rows, hidden,
+                            accumulate, scratch);
+}
+
+static size_t layernorm_backward_scratch(struct device *d, int64_t rows, int64_t hidden)
+{
+    return cuda_layernorm_backward_scratch(rows, hidden);
+}
+
+static void bias(struct device *d, enum dtype dt, void *y, const void *x, const void *b,
+                 int64_t rows, int64_t cols)
+{
+    cuda_bias(cuda_compute(d), dt, y, x, b, rows, cols);
+}
+
+static void bias_backward(struct device *d, enum dtype dt, float *db, const void *dy, int64_t rows,
+                          int64_t cols, int accumulate, void *scratch)
+{
+    cuda_bias_backward(cuda_compute(d), dt, db, dy, rows, cols, accumulate, scratch);
+}
+
+static size_t bias_backward_scratch(struct device *d, int64_t rows, int64_t cols)
+{
+    return cuda_bias_backward_scratch(rows, cols);
+}
+
+static void gelu(struct device *d, enum dtype dt, void *y, const void *x, const void *b,
+                 int64_t rows, int64_t cols)
+{
+    cuda_gelu(cuda_compute(d), dt, y, x, b, rows, cols);
+}
+
+static void gelu_backward(struct device *d, enum dtype dt, void *dx, const void *dy, const void *x,
+                          const void *b, int64_t rows, int64_t cols)
+{
+    cuda_gelu_backward(cuda_compute(d), dt, dx, dy, x, b, rows, cols);
+}
+
 static void rope(struct device *d, const struct rope *r, void *y, const void *x,
                  const float *cos_sin)
 {
@@ -162,6 +211,13 @@ static void adamw(struct device *d, const struct adamw *a, const double *factor,
     cuda_adamw(cuda_compute(d), &rule, factor, p, m, v, g, copy_out, elems);
 }
 
+static void sgd(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
+                const float *g, bf16 *copy_out, int64_t elems)
+{
+    struct cuda_sgd rule = {s->lr, s->momentum, s->weight_decay};
+    cuda_sgd(cuda_compute(d), &rule, factor, p, v, g, copy_out, elems);
+}
+
 const struct device_ops cuda_ops = {
     .name = "cuda",
     .gemm = cuda_gemm,
@@ -171,6 +227,14 @@ const struct device_ops cuda_ops = {
     .rmsnorm = rmsnorm,
     .rmsnorm_backward = rmsnorm_backward,
     .rmsnorm_backward_scratch = rmsnorm_backward_scratch,
+    .layernorm = layernorm,
+    .layernorm_backward = layernorm_backward,
+    .layernorm_backward_scratch = layernorm_backward_scratch,
+    .bias = bias,
+    .bias_backward = bias_backward,
+    .bias_backward_scratch = bias_backward_scratch,
+    .gelu = gelu,
+    .gelu_backward = gelu_backward,
     .rope = rope,
     .attention = attention,
     .attention_backward = attention_backward,
@@ -187,4 +251,5 @@ const struct device_ops cuda_ops = {
     .sumsq = sumsq,
     .update_factor = update_factor,
     .adamw = adamw,
+    .sgd = sgd,
 };

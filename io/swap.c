@@ -1,0 +1,263 @@
+/* swap.c - see swap.h: a queue per lane, its first operation cut into pieces that threads take. */
+#include "io/swap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "io/disk.h"
+
+enum { THREADS = 4, PIECE_BYTES = 4 << 20 };
+
+struct swap {
+    int fd;
+    char *path; /* for messages: its name is gone */
+    size_t bytes;
+    pthread_mutex_t lock;
+    pthread_cond_t work, ended;
+    struct swap_op *first[SWAP_LANES], *last[SWAP_LANES];
+    int64_t moved_ns; /* when a piece was last done */
+    int patience_s, stuck;
+    pthread_t thread[THREADS];
+    int threads, stop;
+};
+
+/* Part of an operation, as one thread does it. */
+struct piece {
+    struct swap_op *op;
+    size_t at, bytes;
+};
+
+/* The next piece of any lane's first operation; 0 when there is none now.  Locked. */
+static int take(struct swap *swap, struct piece *piece)
+{
+    for (int lane = 0; lane < SWAP_LANES; lane++) {
+        struct swap_op *op = swap->first[lane];
+        if (!op || op->taken == op->bytes)
+            continue;
+        size_t left = op->bytes - op->taken;
+        *piece = (struct piece){op, op->taken, left < PIECE_BYTES ? left : PIECE_BYTES};
+        if (!op->taken)
+            op->start_ns = clock_ns();
+        op->taken += piece->bytes;
+        return 1;
+    }
+    return 0;
+}
+
+/* The lane goes on to the next operation.  Locked. */
+static void end(struct swap *swap, struct swap_op *op)
+{
+    swap->first[op->lane] = op->next;
+    if (!op->next)
+        swap->last[op->lane] = NULL;
+    op->end_ns = clock_ns();
+    op->ended = 1;
+    pthread_cond_broadcast(&swap->ended);
+    pthread_cond_broadcast(&swap->work);
+}
+
+static int transfer(const struct swap *swap, const struct piece *piece, struct error *err)
+{
+    char *data = piece->op->data + piece->at;
+    int64_t offset = piece->op->offset + (int64_t)piece->at;
+    return piece->op->lane == SWAP_READ
+               ? disk_read(swap->fd, data, piece->bytes, offset, swap->path, err)
+               : disk_write(swap->fd, data, piece->bytes, offset, swap->path, err);
+}
+
+static void *work(void *arg)
+{
+    struct swap *swap = arg;
+    struct piece piece;
+    pthread_mutex_lock(&swap->lock);
+    for (;;) {
+        if (!take(swap, &piece)) {
+            if (swap->stop && !swap->first[SWAP_READ] && !swap->first[SWAP_WRITE])
+                break;
+            pthread_cond_wait(&swap->work, &swap->lock);
+            continue;
+        }
+        struct error err = {0};
+        pthread_mutex_unlock(&swap->lock);
+        int rc = transfer(swap, &piece, &err);
+        pthread_mutex_lock(&swap->lock);
+        if (rc && !piece.op->err.text[0])
+            piece.op->err = err;
+        piece.op->left -= piece.bytes;
+        swap->moved_ns = clock_ns();
+        if (!piece.op->left)
+            end(swap, piece.op);
+    }
+    pthread_mutex_unlock(&swap->lock);
+    return NULL;
+}
+
+/* A file of that size, which nobody else can open. */
+static int make_file(struct swap *swap, const char *dir, struct error *err)
+{
+    if (disk_make_folders(dir, err))
+        return error_prefix(err, "offload.path");
+    swap->fd = disk_open(swap->path, O_RDWR | O_CREAT | O_TRUNC, err);
+    if (swap->fd < 0)
+        return error_prefix(err, "offload.path");
+    if (unlink(swap->path))
+        return error_errno(err, "offload.path: cannot remove the name of %s", swap->path);
+    return 0;
+}
+
+static double gib(double bytes)
+{
+    return bytes / (1 << 30);
+}
+
+/* All blocks now. */
+static int reserve(struct swap *swap, struct error *err)
+{
+    struct statvfs room = {0};
+    struct rlimit limit;
+    if (!swap->bytes)
+        return 0;
+    if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
+        limit.rlim_cur < swap->bytes)
+        return error_set(err,
+                         "offload.path: %s would have %.3f GiB, but files here may have %.3f GiB; "
+                         "raise the limit (ulimit -f)",
+                         swap->path, gib((double)swap->bytes), gib((double)limit.rlim_cur));
+    fstatvfs(swap->fd, &room);
+    int rc = posix_fallocate(swap->fd, 0, (off_t)swap->bytes);
+    if (!rc)
+        return 0;
+    errno = rc;
+    return error_errno(err,
+                       "offload.path: no room for the %.3f GiB of %s, of which %.3f GiB are free; "
+                       "name another folder, or use more ranks",
+                       gib((double)swap->bytes), swap->path,
+                       gib((double)room.f_bavail * (double)room.f_frsize));
+}
+
+static int start_threads(struct swap *swap, struct error *err)
+{
+    for (; swap->threads < THREADS; swap->threads++) {
+        errno = pthread_create(&swap->thread[swap->threads], NULL, work, swap);
+        if (errno)
+            return error_errno(err, "cannot start a thread for offload.path");
+    }
+    return 0;
+}
+
+int swap_open(struct swap **out, const char *dir, int rank, size_t bytes, struct error *err)
+{
+    struct swap *swap = calloc(1, sizeof *swap);
+    if (!swap)
+        return error_set(err, "out of memory: a swap file");
+    swap->fd = -1;
+    swap->bytes = bytes;
+    pthread_mutex_init(&swap->lock, NULL);
+    pthread_cond_init(&swap->work, NULL);
+    pthread_cond_init(&swap->ended, NULL);
+    swap->path = disk_path(err, "%s/rank-%05d-of-process-%ld", dir, rank, (long)getpid());
+    if (!swap->path || make_file(swap, dir, err) || reserve(swap, err) ||
+        start_threads(swap, err)) {
+        swap_close(swap);
+        return -1;
+    }
+    *out = swap;
+    return 0;
+}
+
+void swap_close(struct swap *swap)
+{
+    if (!swap)
+        return;
+    if (swap->stuck)
+        return; /* a thread will not come back; the process is about to end */
+    pthread_mutex_lock(&swap->lock);
+    swap->stop = 1;
+    pthread_cond_broadcast(&swap->work);
+    pthread_mutex_unlock(&swap->lock);
+    for (int i = 0; i < swap->threads; i++)
+        pthread_join(swap->thread[i], NULL);
+    if (swap->fd >= 0)
+        close(swap->fd);
+    pthread_mutex_destroy(&swap->lock);
+    pthread_cond_destroy(&swap->work);
+    pthread_cond_destroy(&swap->ended);
+    free(swap->path);
+    free(swap);
+}
+
+void swap_submit(struct swap *swap, struct swap_op *op)
+{
+    op->taken = 0;
+    op->left = op->bytes;
+    op->ended = !op->bytes;
+    op->err.text[0] = 0;
+    op->next = NULL;
+    op->start_ns = op->end_ns = clock_ns();
+    if (!op->bytes)
+        return;
+    pthread_mutex_lock(&swap->lock);
+    struct swap_op **behind =
+        swap->last[op->lane] ? &swap->last[op->lane]->next : &swap->first[op->lane];
+    *behind = swap->last[op->lane] = op;
+    pthread_cond_broadcast(&swap->work);
+    pthread_mutex_unlock(&swap->lock);
+}
+
+void swap_watch(struct swap *swap, int seconds)
+{
+    if (swap)
+        swap->patience_s = seconds;
+}
+
+/* Until an operation ends, or nothing has moved for too long.  Locked. */
+static int await(struct swap *swap, const struct swap_op *op)
+{
+    int64_t since_ns = clock_ns();
+    while (!op->ended) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec++;
+        pthread_cond_timedwait(&swap->ended, &swap->lock, &until);
+        since_ns = swap->moved_ns > since_ns ? swap->moved_ns : since_ns;
+        if (!op->ended && swap->patience_s &&
+            clock_ns() - since_ns > (int64_t)swap->patience_s * 1000000000)
+            return -1;
+    }
+    return 0;
+}
+
+int swap_wait(struct swap *swap, struct swap_op *op, struct error *err)
+{
+    if (!op->bytes)
+        return 0;
+    pthread_mutex_lock(&swap->lock);
+    swap->stuck |= await(swap, op) < 0;
+    pthread_mutex_unlock(&swap->lock);
+    if (swap->stuck && err)
+        err->code = EXIT_HANG;
+    if (swap->stuck)
+        return error_set(err, "offload.path: %s: nothing was %s for %d s", swap->path,
+                         op->lane == SWAP_READ ? "read" : "written", swap->patience_s);
+    if (!op->err.text[0])
+        return 0;
+    if (err)
+        err->code = EXIT_NODE;
+    return error_set(err, "offload.path: %s", op->err.text);
+}
+
+int swap_transfer(struct swap *swap, enum swap_lane lane, void *data, size_t bytes, int64_t offset,
+                  struct error *err)
+{
+    struct swap_op op = {.lane = lane, .data = data, .bytes = bytes, .offset = offset};
+    swap_submit(swap, &op);
+    return swap_wait(swap, &op, err);
+}

@@ -1,0 +1,125 @@
+/* bias.c - a row added to every row, alone or on the way into GELU, and its gradient. */
+#include "device/cpu/pieces.h"
+
+SIMD_INLINE void bias_row(enum dtype dt, void *y, const void *x, const void *b, int64_t row,
+                          int64_t begin, int64_t end, int64_t cols)
+{
+    int64_t first = row * cols;
+    for (int64_t i = begin; i < end; i += CPU_LANES) {
+        vf v = vf_get_some(dt, x, first + i, end - i) + vf_get_some(dt, b, i, end - i);
+        vf_put_some(dt, y, first + i, end - i, v);
+    }
+}
+
+/* Rows may be few and long: a tile is a part of a row. */
+enum { TILE = 4096 };
+
+void CPU(bias)(struct device *d, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
+               int64_t cols)
+{
+    int64_t tiles = ceil_div(cols, TILE);
+#pragma omp parallel for num_threads(cpu_threads(d, rows *cols * 4))
+    for (int64_t tile = 0; tile < rows * tiles; tile++) {
+        int64_t row = tile / tiles, begin = tile % tiles * TILE;
+        int64_t end = min_i64(begin + TILE, cols);
+        if (dt == DTYPE_BF16)
+            bias_row(DTYPE_BF16, y, x, b, row, begin, end, cols);
+        else
+            bias_row(DTYPE_F32, y, x, b, row, begin, end, cols);
+    }
+}
+
+/* Some columns of all rows: sums of 64 rows are added to the sum of the whole, so that many rows
+ * do not drown in it. */
+SIMD_INLINE void sum_columns(enum dtype dt, float *db, const void *dy, int64_t rows, int64_t cols,
+                             int64_t begin, int64_t end, int accumulate)
+{
+    enum { BLOCK = 64 };
+    for (int64_t i = begin; i < end; i += CPU_LANES) {
+        vf total = {0};
+        for (int64_t block = 0; block < rows; block += BLOCK) {
+            vf sum = {0};
+            for (int64_t row = block; row < min_i64(block + BLOCK, rows); row++)
+                sum += vf_get_some(dt, dy, row * cols + i, end - i);
+            total += sum;
+        }
+        if (accumulate)
+            total += vf_get_some(DTYPE_F32, db, i, end - i);
+        vf_put_some(DTYPE_F32, db, i, end - i, total);
+    }
+}
+
+size_t CPU(bias_backward_scratch)(struct device *d, int64_t rows, int64_t cols)
+{
+    return 0;
+}
+
+void CPU(bias_backward)(struct device *d, enum dtype dt, float *db, const void *dy, int64_t rows,
+                        int64_t cols, int accumulate, void *scratch)
+{
+    enum { COLUMNS = 64 };
+#pragma omp parallel for num_threads(cpu_threads(d, rows *cols * 4))
+    for (int64_t begin = 0; begin < cols; begin += COLUMNS) {
+        int64_t end = min_i64(begin + COLUMNS, cols);
+        if (dt == DTYPE_BF16)
+            sum_columns(DTYPE_BF16, db, dy, rows, cols, begin, end, accumulate);
+        else
+            sum_columns(DTYPE_F32, db, dy, rows, cols, begin, end, accumulate);
+    }
+}
+
+/* gelu(v) = v s,  s = (1 + tanh(u)) / 2 = sigmoid(2u),  u = sqrt(2/pi) (v + 0.044715 v^3) */
+SIMD_INLINE vf gate_of(vf v)
+{
+    const float twice_root = 1.5957691216f, cubic = 0.044715f; /* 2 sqrt(2/pi) */
+    return vf_sigmoid(twice_root * (v + cubic * v * v * v));
+}
+
+SIMD_INLINE void gelu_row(enum dtype dt, void *y, const void *x, const void *b, int64_t row,
+                          int64_t cols)
+{
+    int64_t first = row * cols;
+    for (int64_t i = 0; i < cols; i += CPU_LANES) {
+        vf v = vf_get_some(dt, x, first + i, cols - i) + vf_get_some(dt, b, i, cols - i);
+        vf_put_some(dt, y, first + i, cols - i, v * gate_of(v));
+    }
+}
+
+void CPU(gelu)(struct device *d, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
+               int64_t cols)
+{
+#pragma omp parallel for num_threads(cpu_threads(d, rows *cols * 4))
+    for (int64_t row = 0; row < rows; row++) {
+        if (dt == DTYPE_BF16)
+            gelu_row(DTYPE_BF16, y, x, b, row, cols);
+        else
+            gelu_row(DTYPE_F32, y, x, b, row, cols);
+    }
+}
+
+/* dx = dy (s + v s (1 - s) 2u'),  2u' = 2 sqrt(2/pi) (1 + 3 0.044715 v^2) */
+SIMD_INLINE void gelu_backward_row(enum dtype dt, void *dx, const void *dy, const void *x,
+                                   const void *b, int64_t row, int64_t cols)
+{
+    const float twice_root = 1.5957691216f, cubic3 = 3 * 0.044715f;
+    int64_t first = row * cols;
+    for (int64_t i = 0; i < cols; i += CPU_LANES) {
+        int64_t left = cols - i;
+        vf v = vf_get_some(dt, x, first + i, left) + vf_get_some(dt, b, i, left);
+        vf s = gate_of(v), slope = twice_root * (1.0f + cubic3 * v * v);
+        vf dv = s + v * s * (1.0f - s) * slope;
+        vf_put_some(dt, dx, first + i, left, dv * vf_get_some(dt, dy, first + i, left));
+    }
+}
+
+void CPU(gelu_backward)(struct device *d, enum dtype dt, void *dx, const void *dy, const void *x,
+                        const void *b, int64_t rows, int64_t cols)
+{
+#pragma omp parallel for num_threads(cpu_threads(d, rows *cols * 4))
+    for (int64_t row = 0; row < rows; row++) {
+        if (dt == DTYPE_BF16)
+            gelu_backward_row(DTYPE_BF16, dx, dy, x, b, row, cols);
+        else
+            gelu_backward_row(DTYPE_F32, dx, dy, x, b, row, cols);
+    }
+}

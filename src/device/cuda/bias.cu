@@ -1,0 +1,268 @@
+/* bias.cu - a row added to every row, alone or on the way into GELU, and its gradient.
+ *
+ * Must move: x in and y out once (the bias stays in cache); of gelu's backward dy and x in, dx out;
+ * of the bias's gradient dy in.  A thread takes 16 bytes of the columns and four rows, so that it
+ * has four loads under way, or eight.  The gradient is summed over a partition of the rows that
+ * depends on their number only: a block has 32 lanes of columns and some rows, dealt to its warps;
+ * the sums of warps are added in order, then those of blocks.
+ */
+#include "device/cuda/add_parts.cuh"
+#include "device/cuda/pack.cuh"
+
+enum { THREADS = 128, ROWS = 4 };
+
+/* gelu(v) = v s,  s = (1 + tanh(u)) / 2 = 1 / (1 + e^-2u),  u = sqrt(2/pi) (v + 0.044715 v^3) */
+static __device__ __forceinline__ float gate_of(float v)
+{
+    const float scale = -2.3022082f, cubic = 0.044715f; /* -2 sqrt(2/pi) / ln 2 */
+    return 1.0f / (1.0f + exp2_fast(scale * fmaf(cubic * v * v, v, v)));
+}
+
+struct as_it_is {
+    static __device__ __forceinline__ float of(float v)
+    {
+        return v;
+    }
+};
+
+struct gelu_of {
+    static __device__ __forceinline__ float of(float v)
+    {
+        return v * gate_of(v);
+    }
+};
+
+/* s + v s (1 - s) 2u',  2u' = 2 sqrt(2/pi) (1 + 3 0.044715 v^2) */
+static __device__ __forceinline__ float gelu_slope(float v)
+{
+    const float twice_root = 1.5957691216f, cubic3 = 3 * 0.044715f;
+    float s = gate_of(v);
+    return fmaf(v * s * (1.0f - s), twice_root * fmaf(cubic3 * v, v, 1.0f), s);
+}
+
+template <typename T> struct rows_of {
+    T *to;
+    const T *x, *dy, *b;
+    int64_t rows, cols;
+    bool b_aligned;
+};
+
+/* y = F(x + b) */
+template <typename T, int n, typename F>
+__global__ void __launch_bounds__(THREADS) shift_tile(rows_of<T> t)
+{
+    using R = raw<T, n>;
+    const int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * n;
+    float b[n], v[n];
+    if (at >= t.cols)
+        return;
+    load_param(b, t.b + at, t.b_aligned);
+    for (int64_t row = (int64_t)blockIdx.y * ROWS; row < t.rows; row += (int64_t)gridDim.y * ROWS) {
+        R bits[ROWS];
+#pragma unroll
+        for (int j = 0; j < ROWS; j++)
+            if (row + j < t.rows)
+                bits[j] = load_once<R>(t.x + (row + j) * t.cols + at);
+#pragma unroll
+        for (int j = 0; j < ROWS; j++) {
+            if (row + j >= t.rows)
+                break;
+            widen(v, bits[j]);
+#pragma unroll
+            for (int i = 0; i < n; i++)
+                v[i] = F::of(v[i] + b[i]);
+            narrow(bits[j], v);
+            store(t.to + (row + j) * t.cols + at, bits[j]);
+        }
+    }
+}
+
+/* dx = dy gelu'(x + b) */
+template <typename T, int n>
+__global__ void __launch_bounds__(THREADS) gelu_backward_tile(rows_of<T> t)
+{
+    using R = raw<T, n>;
+    const int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * n;
+    float b[n], v[n], dy[n];
+    if (at >= t.cols)
+        return;
+    load_param(b, t.b + at, t.b_aligned);
+    for (int64_t row = (int64_t)blockIdx.y * ROWS; row < t.rows; row += (int64_t)gridDim.y * ROWS) {
+        R bits[ROWS], grad[ROWS];
+#pragma unroll
+        for (int j = 0; j < ROWS; j++)
+            if (row + j < t.rows) {
+                bits[j] = load_once<R>(t.x + (row + j) * t.cols + at);
+                grad[j] = load_once<R>(t.dy + (row + j) * t.cols + at);
+            }
+#pragma unroll
+        for (int j = 0; j < ROWS; j++) {
+            if (row + j >= t.rows)
+                break;
+            widen(v, bits[j]);
+            widen(dy, grad[j]);
+#pragma unroll
+            for (int i = 0; i < n; i++)
+                dy[i] *= gelu_slope(v[i] + b[i]);
+            narrow(grad[j], dy);
+            store(t.to + (row + j) * t.cols + at, grad[j]);
+        }
+    }
+}
+
+template <typename T> static bool whole(const rows_of<T> &t)
+{
+    return t.cols % LANES<T> == 0 && aligned16(t.to) && aligned16(t.x) && aligned16(t.dy);
+}
+
+template <int n> static dim3 grid_of(int64_t rows, int64_t cols)
+{
+    return dim3((unsigned)pieces(cols, THREADS * n), (unsigned)least(pieces(rows, ROWS), 65535));
+}
+
+template <typename T, typename F> static void shift(cudaStream_t s, rows_of<T> t)
+{
+    constexpr int n = LANES<T>;
+    t.b_aligned = !whole(t) || aligned16(t.b); /* an element at a time always is */
+    if (whole(t))
+        LAUNCH((shift_tile<T, n, F>), grid_of<n>(t.rows, t.cols), THREADS, 0, s, t);
+    else
+        LAUNCH((shift_tile<T, 1, F>), grid_of<1>(t.rows, t.cols), THREADS, 0, s, t);
+}
+
+template <typename F>
+static void shift_any(cudaStream_t s, enum dtype dt, void *y, const void *x, const void *b,
+                      int64_t rows, int64_t cols)
+{
+    if (rows == 0)
+        return;
+    if (dt == DTYPE_BF16)
+        shift<bf16, F>(s, {(bf16 *)y, (const bf16 *)x, NULL, (const bf16 *)b, rows, cols, false});
+    else
+        shift<float, F>(s,
+                        {(float *)y, (const float *)x, NULL, (const float *)b, rows, cols, false});
+}
+
+void cuda_bias(cudaStream_t s, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
+               int64_t cols)
+{
+    shift_any<as_it_is>(s, dt, y, x, b, rows, cols);
+}
+
+void cuda_gelu(cudaStream_t s, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
+               int64_t cols)
+{
+    shift_any<gelu_of>(s, dt, y, x, b, rows, cols);
+}
+
+template <typename T> static void gelu_backward(cudaStream_t s, rows_of<T> t)
+{
+    constexpr int n = LANES<T>;
+    t.b_aligned = !whole(t) || aligned16(t.b);
+    if (whole(t))
+        LAUNCH((gelu_backward_tile<T, n>), grid_of<n>(t.rows, t.cols), THREADS, 0, s, t);
+    else
+        LAUNCH((gelu_backward_tile<T, 1>), grid_of<1>(t.rows, t.cols), THREADS, 0, s, t);
+}
+
+void cuda_gelu_backward(cudaStream_t s, enum dtype dt, void *dx, const void *dy, const void *x,
+                        const void *b, int64_t rows, int64_t cols)
+{
+    if (rows == 0)
+        return;
+    if (dt == DTYPE_BF16)
+        gelu_backward<bf16>(
+            s, {(bf16 *)dx, (const bf16 *)x, (const bf16 *)dy, (const bf16 *)b, rows, cols, false});
+    else
+        gelu_backward<float>(s, {(float *)dx, (const float *)x, (const float *)dy, (const float *)b,
+                                 rows, cols, false});
+}
+
+/* ---- the gradient of the bias ---- */
+
+enum { WARPS = 8, LEAST_ROWS = 64, MOST_GROUPS = 64 };
+
+static int groups_of(int64_t rows)
+{
+    return (int)least(pieces(rows, LEAST_ROWS), MOST_GROUPS);
+}
+
+/* Group blockIdx.y's rows into sums[blockIdx.y, cols]. */
+template <typename T, int n>
+__global__ void __launch_bounds__(WARPS * 32)
+    sum_rows(float *sums, const T *dy, int64_t rows, int64_t cols, int64_t per_group,
+             int accumulate)
+{
+    using R = raw<T, n>;
+    enum { AHEAD = 4 };
+    __shared__ float partial[WARPS][32 * n];
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    const int64_t first = (int64_t)blockIdx.x * 32 * n, at = first + lane * n;
+    const int64_t begin = blockIdx.y * per_group;
+    const int64_t end = begin + per_group < rows ? begin + per_group : rows;
+    float total[n] = {}, v[n];
+    for (int64_t row = begin + warp; row < end && at < cols; row += WARPS * AHEAD) {
+        R bits[AHEAD];
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++)
+            if (row + j * WARPS < end)
+                bits[j] = load_once<R>(dy + (row + j * WARPS) * cols + at);
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++) {
+            if (row + j * WARPS >= end)
+                break;
+            widen(v, bits[j]);
+#pragma unroll
+            for (int i = 0; i < n; i++)
+                total[i] += v[i];
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < n; i++)
+        partial[warp][i * 32 + lane] = total[i];
+    __syncthreads();
+    const int64_t column = first + lane * n + warp; /* thread warp * 32 + lane has this one */
+    if (warp >= n || column >= cols)
+        return;
+    float *to = sums + blockIdx.y * cols + column;
+    float sum = accumulate ? *to : 0.0f;
+    for (int i = 0; i < WARPS; i++)
+        sum += partial[i][warp * 32 + lane];
+    *to = sum;
+}
+
+size_t cuda_bias_backward_scratch(int64_t rows, int64_t cols)
+{
+    int groups = groups_of(rows);
+    return groups > 1 ? (size_t)groups * (size_t)cols * sizeof(float) : 0;
+}
+
+template <typename T>
+static void sum(cudaStream_t s, float *sums, const T *dy, int64_t rows, int64_t cols,
+                int accumulate)
+{
+    constexpr int n = LANES<T>;
+    unsigned groups = (unsigned)groups_of(rows);
+    int64_t per_group = pieces(rows, groups);
+    if (cols % n == 0 && aligned16(dy))
+        LAUNCH((sum_rows<T, n>), dim3((unsigned)pieces(cols, 32 * n), groups), WARPS * 32, 0, s,
+               sums, dy, rows, cols, per_group, accumulate);
+    else
+        LAUNCH((sum_rows<T, 1>), dim3((unsigned)pieces(cols, 32), groups), WARPS * 32, 0, s, sums,
+               dy, rows, cols, per_group, accumulate);
+}
+
+void cuda_bias_backward(cudaStream_t s, enum dtype dt, float *db, const void *dy, int64_t rows,
+                        int64_t cols, int accumulate, void *scratch)
+{
+    int groups = groups_of(rows);
+    float *sums = groups > 1 ? (float *)scratch : db;
+    if (rows == 0)
+        return;
+    if (dt == DTYPE_BF16)
+        sum(s, sums, (const bf16 *)dy, rows, cols, groups > 1 ? 0 : accumulate);
+    else
+        sum(s, sums, (const float *)dy, rows, cols, groups > 1 ? 0 : accumulate);
+    if (groups > 1)
+        launch_add_parts(s, db, sums, groups, cols, cols, accumulate);
+}

@@ -1,0 +1,105 @@
+/* gpt2.c - Radford et al. 2019, "Language Models are Unsupervised Multitask Learners".
+ *
+ * Units: the embedding of tokens and positions, one per layer, and the final norm with the head.
+ * Names beside those of the published checkpoints, N being the layer:
+ *
+ *   embed, positions                    wte.weight, wpe.weight
+ *   layers.N.norm1, norm1.bias          h.N.ln_1.weight, ln_1.bias
+ *   layers.N.attn.q, attn.k, attn.v     h.N.attn.c_attn.weight: columns q, then k, then v
+ *   layers.N.attn.q.bias and so on      h.N.attn.c_attn.bias, in the same order
+ *   layers.N.attn.o, attn.o.bias        h.N.attn.c_proj.weight, c_proj.bias
+ *   layers.N.norm2, norm2.bias          h.N.ln_2.weight, ln_2.bias
+ *   layers.N.mlp.up, mlp.up.bias        h.N.mlp.c_fc.weight, c_fc.bias
+ *   layers.N.mlp.down, mlp.down.bias    h.N.mlp.c_proj.weight, c_proj.bias
+ *   norm, norm.bias                     ln_f.weight, ln_f.bias
+ *
+ * Matrices here are [out, in]; c_attn, c_proj and c_fc there are [in, out], so they are transposed.
+ */
+#include "model/gpt2.h"
+
+#include <stdio.h>
+
+#include "graph/build.h"
+#include "model/transformer.h"
+
+/* Norm of x with its own weight and bias. */
+static int norm(const struct config_model *c, struct graph *graph, int x, const char *name)
+{
+    char bias[GRAPH_NAME];
+    snprintf(bias, sizeof bias, "%s.bias", name);
+    int w = transformer_vector(graph, (struct part[]){{name, c->hidden}}, 1, INIT_ONES);
+    int b = transformer_vector(graph, (struct part[]){{bias, c->hidden}}, 1, INIT_ZEROS);
+    return build_layernorm(graph, x, w, b, (float)c->norm_eps);
+}
+
+static void embed(const struct config_model *c, struct graph *graph)
+{
+    struct part tokens = {"embed", c->vocab}, places = {"positions", c->max_seq_len};
+    int table = transformer_matrix(graph, &tokens, 1, c->hidden, c->init_std, 0);
+    int positions = transformer_matrix(graph, &places, 1, c->hidden, c->init_std, 0);
+    int x = build_embedding(graph, build_tokens(graph), table);
+    build_output(graph, build_positions(graph, x, positions));
+}
+
+/* x + o(attention(qkv(h))) */
+static int attention(const struct config_model *c, struct graph *graph, int x, int h)
+{
+    int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    struct part weights[] = {{"attn.q", q}, {"attn.k", kv}, {"attn.v", kv}};
+    struct part biases[] = {{"attn.q.bias", q}, {"attn.k.bias", kv}, {"attn.v.bias", kv}};
+    struct part back = {"attn.o", c->hidden}, back_bias = {"attn.o.bias", c->hidden};
+    int wqkv = transformer_matrix(graph, weights, 3, c->hidden, c->init_std, 0);
+    int bqkv = transformer_vector(graph, biases, 3, INIT_ZEROS);
+    int wo = transformer_matrix(graph, &back, 1, q, transformer_back_std(c), 0);
+    int bo = transformer_vector(graph, &back_bias, 1, INIT_ZEROS);
+    int qkv = build_bias(graph, build_linear(graph, h, wqkv, -1), bqkv);
+    int o = build_attention(graph, qkv, c->heads, c->kv_heads, c->head_dim);
+    return build_bias(graph, build_linear(graph, o, wo, x), bo);
+}
+
+/* x + down(gelu(up(h))) */
+static int mlp(const struct config_model *c, struct graph *graph, int x, int h)
+{
+    struct part up = {"mlp.up", c->ffn}, up_bias = {"mlp.up.bias", c->ffn};
+    struct part down = {"mlp.down", c->hidden}, down_bias = {"mlp.down.bias", c->hidden};
+    int wup = transformer_matrix(graph, &up, 1, c->hidden, c->init_std, 0);
+    int bup = transformer_vector(graph, &up_bias, 1, INIT_ZEROS);
+    int wdown = transformer_matrix(graph, &down, 1, c->ffn, transformer_back_std(c), 0);
+    int bdown = transformer_vector(graph, &down_bias, 1, INIT_ZEROS);
+    int g = build_gelu(graph, build_linear(graph, h, wup, -1), bup);
+    return build_bias(graph, build_linear(graph, g, wdown, x), bdown);
+}
+
+static void block(const struct config_model *c, struct graph *graph)
+{
+    int x = build_input(graph, c->hidden);
+    x = attention(c, graph, x, norm(c, graph, x, "norm1"));
+    x = mlp(c, graph, x, norm(c, graph, x, "norm2"));
+    build_output(graph, x);
+}
+
+static void graph_of(const struct model *model, int kind, enum model_purpose purpose,
+                     float loss_scale, struct graph *graph)
+{
+    const struct config_model *c = &model->config;
+    if (kind == TRANSFORMER_EMBED) {
+        embed(c, graph);
+    } else if (kind == TRANSFORMER_BLOCK) {
+        block(c, graph);
+    } else {
+        int h = norm(c, graph, build_input(graph, c->hidden), "norm");
+        transformer_head(c, h, purpose, loss_scale, graph);
+    }
+}
+
+/* Positions are parameters. */
+static void no_table(const struct model *model, int64_t seq, float *table)
+{
+}
+
+const struct model_family model_gpt2 = {
+    .name = "gpt2",
+    .units = transformer_units,
+    .graph = graph_of,
+    .table = no_table,
+};

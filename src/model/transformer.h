@@ -1,0 +1,38 @@
+/* transformer.h - what families of decoders share: embedding, equal blocks and a head as units, and
+ * how their parameters are declared. */
+#ifndef TRIREME_MODEL_TRANSFORMER_H
+#define TRIREME_MODEL_TRANSFORMER_H
+
+#include "model/model.h"
+
+enum { TRANSFORMER_EMBED, TRANSFORMER_BLOCK, TRANSFORMER_HEAD };
+
+/* Fill model's units: the embedding, "layers.0." and so on, and the head, which shares the
+ * embedding's flat parameter where embeddings are tied. */
+void transformer_units(struct model *model);
+
+/* One of the logical tensors that are stacked into a parameter. */
+struct part {
+    const char *name;
+    int64_t rows;
+};
+
+/* Declare a matrix [sum of rows, in] of normal deviates; returns its value.  shared: it belongs to
+ * another unit. */
+int transformer_matrix(struct graph *graph, const struct part *parts, int count, int64_t in,
+                       double std, int shared);
+
+/* Declare a vector of ones or zeros. */
+int transformer_vector(struct graph *graph, const struct part *parts, int count,
+                       enum param_init init);
+
+/* Deviation of the projections back into the residual stream: they start smaller, by the square
+ * root of how many there are (Radford et al. 2019). */
+double transformer_back_std(const struct config_model *config);
+
+/* The end of the chain: the loss of normed hidden states h, or with MODEL_LOGITS the logits of one
+ * row. */
+void transformer_head(const struct config_model *config, int h, enum model_purpose purpose,
+                      float loss_scale, struct graph *graph);
+
+#endif

@@ -1,0 +1,60 @@
+/* compare.c - see compare.h. */
+#include "plan/compare.h"
+
+#include "plan/estimate.h"
+
+/* Without copies a hybrid is what it is a hybrid of. */
+static int has_copies(const struct report *report, struct error *err)
+{
+    if (report->layout.shape.degree[MESH_REPLICATE] > 1)
+        return 1;
+    error_set(err, "copies are kept on several nodes (--nodes), or where parallel.shard is less "
+                   "than the ranks");
+    return 0;
+}
+
+static int make(struct compare_row *row, const struct report *of, enum config_strategy strategy,
+                int threads)
+{
+    struct config config = of->config;
+    config.device = of->on_gpu ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
+    if (variant_strategy(&config, strategy, &row->why) ||
+        report_measure(&row->report, &config, of->ranks, of->nodes, threads, &row->why))
+        return 0;
+    snprintf(row->report.machine, sizeof row->report.machine, "%s", of->machine);
+    row->report.room = of->room;
+    if (row->chosen || !variant_is_hybrid(strategy) || has_copies(&row->report, &row->why))
+        return 1;
+    report_free(&row->report);
+    return 0;
+}
+
+void compare_make(struct compare *compare, const struct report *report, int threads)
+{
+    char text[CONFIG_TEXT];
+    *compare = (struct compare){0};
+    for (int s = 0; s < VARIANTS; s++) {
+        struct compare_row *row = &compare->row[s];
+        snprintf(row->name, sizeof row->name, "%s", variant_name(s, text));
+        row->chosen = report->config.parallel.strategy == (enum config_strategy)s;
+        row->made = make(row, report, s, threads);
+    }
+}
+
+void compare_free(struct compare *compare)
+{
+    for (int s = 0; s < VARIANTS; s++)
+        report_free(&compare->row[s].report);
+}
+
+double compare_volume(const struct compare_row *row)
+{
+    return (double)row->report.rank[0].sent_elems / (double)row->report.params;
+}
+
+double compare_zero_bytes(const struct compare_row *row, enum config_strategy strategy)
+{
+    const struct report *report = &row->report;
+    return (double)report->params * estimate_state(&estimate_zero, variant_stage(strategy),
+                                                   report->layout.shape.degree[MESH_SHARD]);
+}

@@ -1,0 +1,35 @@
+/* compare.h - what each sharding strategy would take, side by side. */
+#ifndef TRIREME_PLAN_COMPARE_H
+#define TRIREME_PLAN_COMPARE_H
+
+#include "plan/report.h"
+#include "plan/variant.h"
+
+/* One strategy: a plan of the first rank, or why there is none. */
+struct compare_row {
+    char name[24];
+    int chosen; /* the configuration's own */
+    int made;
+    struct report report;
+    struct error why;
+};
+
+struct compare {
+    struct compare_row row[VARIANTS]; /* by enum config_strategy */
+};
+
+/* Plan every strategy for the run of report, judged by the same room.  Hybrids need several copies:
+ * nodes, or a parallel.shard of the configuration.  For compare_free(). */
+void compare_make(struct compare *compare, const struct report *report, int threads);
+void compare_free(struct compare *compare);
+
+/* Numbers a rank sends in a step, in parameters of the model. */
+double compare_volume(const struct compare_row *row);
+
+/* Bytes of state by ZeRO's published formula. */
+double compare_zero_bytes(const struct compare_row *row, enum config_strategy strategy);
+
+void compare_print(const struct compare *compare, FILE *out);
+struct js *compare_json(const struct compare *compare); /* js_free() it */
+
+#endif

@@ -1,0 +1,142 @@
+/* compare_show.c - the table of strategies, one column each, and the same for programs. */
+#include <string.h>
+
+#include "plan/compare.h"
+#include "plan/show.h"
+
+enum { CELL = 32, NARROW = 10 };
+
+/* One line of the table: what it is called, and its cell of a strategy ("" where all are empty). */
+struct line {
+    const char *name;
+    void (*cell)(const struct compare_row *row, int strategy, int which, char text[CELL]);
+    int which;
+};
+
+static void pool(const struct compare_row *row, int strategy, int which, char text[CELL])
+{
+    size_t bytes = row->report.rank[0].pool_bytes[which];
+    text[0] = 0;
+    if (bytes)
+        show_bytes((double)bytes, text, CELL);
+}
+
+static void total(const struct compare_row *row, int strategy, int which, char text[CELL])
+{
+    show_bytes((double)row->report.rank[0].total_bytes, text, CELL);
+}
+
+static void device(const struct compare_row *row, int strategy, int which, char text[CELL])
+{
+    text[0] = 0;
+    if (row->report.on_gpu)
+        show_bytes((double)row->report.rank[0].device_bytes, text, CELL);
+}
+
+static void zero(const struct compare_row *row, int strategy, int which, char text[CELL])
+{
+    show_bytes(compare_zero_bytes(row, strategy), text, CELL);
+}
+
+static void sent(const struct compare_row *row, int strategy, int which, char text[CELL])
+{
+    show_bytes((double)row->report.rank[0].sent_bytes, text, CELL);
+}
+
+static void volume(const struct compare_row *row, int strategy, int which, char text[CELL])
+{
+    snprintf(text, CELL, "%.2f P", compare_volume(row));
+}
+
+static void verdict(const struct compare_row *row, int strategy, int which, char text[CELL])
+{
+    const struct report_room *room = &row->report.room;
+    struct report_room lack = report_lack(&row->report, room);
+    size_t bytes = which ? lack.host_bytes : lack.device_bytes;
+    snprintf(text, CELL, "fits");
+    if (bytes)
+        show_bytes((double)bytes, text, CELL);
+    if (!(which ? room->host_bytes : room->device_bytes))
+        text[0] = 0;
+}
+
+static int width(const struct compare_row *row)
+{
+    int length = (int)strlen(row->name) + row->chosen;
+    return (length > NARROW ? length : NARROW) + 2;
+}
+
+static void print_line(const struct compare *compare, const struct line *line, FILE *out)
+{
+    char text[VARIANTS][CELL] = {{0}};
+    int any = 0;
+    for (int s = 0; s < VARIANTS; s++)
+        if (compare->row[s].made) {
+            line->cell(&compare->row[s], s, line->which, text[s]);
+            any |= text[s][0];
+        }
+    if (!any)
+        return;
+    fprintf(out, "%-14s", line->name);
+    for (int s = 0; s < VARIANTS; s++)
+        if (compare->row[s].made)
+            fprintf(out, "%*s", width(&compare->row[s]), text[s]);
+    fprintf(out, "\n");
+}
+
+static void print_names(const struct compare *compare, FILE *out)
+{
+    fprintf(out, "\n%-14s", "a rank of");
+    for (int s = 0; s < VARIANTS; s++)
+        if (compare->row[s].made)
+            fprintf(out, "%*s%s", width(&compare->row[s]) - compare->row[s].chosen,
+                    compare->row[s].name, compare->row[s].chosen ? "*" : "");
+    fprintf(out, "\n");
+}
+
+void compare_print(const struct compare *compare, FILE *out)
+{
+    static const struct line after[] = {
+        {"total", total},          {"device memory", device},
+        {"short by", verdict, 0},  {"node short by", verdict, 1},
+        {"ZeRO's formula", zero},  {"sent a step", sent},
+        {"in parameters", volume},
+    };
+    print_names(compare, out);
+    for (int p = 0; p < POOL_COUNT; p++)
+        print_line(compare, &(struct line){mem_pool_name(p), pool, p}, out);
+    for (size_t i = 0; i < sizeof after / sizeof after[0]; i++)
+        print_line(compare, &after[i], out);
+    for (int s = 0; s < VARIANTS; s++)
+        if (!compare->row[s].made)
+            fprintf(out, "no %s: %s\n", compare->row[s].name, compare->row[s].why.text);
+}
+
+static struct js *row_json(const struct compare_row *row, enum config_strategy strategy)
+{
+    struct js *js = js_object();
+    struct report_room lack = {0};
+    js_add_string(js, "strategy", row->name);
+    js_add_bool(js, "chosen", row->chosen);
+    if (!row->made) {
+        js_add_string(js, "refused", row->why.text);
+        return js;
+    }
+    report_rank_json(&row->report, &row->report.rank[0], js);
+    js_add_real(js, "sent_in_parameters", compare_volume(row));
+    js_add_int(js, "zero_formula_bytes", (int64_t)compare_zero_bytes(row, strategy));
+    lack = report_lack(&row->report, &row->report.room);
+    if (row->report.room.device_bytes)
+        js_add_int(js, "short_bytes", (int64_t)lack.device_bytes);
+    if (row->report.room.host_bytes)
+        js_add_int(js, "short_host_bytes", (int64_t)lack.host_bytes);
+    return js;
+}
+
+struct js *compare_json(const struct compare *compare)
+{
+    struct js *js = js_array();
+    for (int s = 0; s < VARIANTS; s++)
+        js_add(js, NULL, row_json(&compare->row[s], s));
+    return js;
+}

@@ -1,0 +1,227 @@
+/* fit.c - see fit.h.
+ *
+ * Every axis has levels, each of which takes no more memory than those before it.  From the
+ * costliest axis down, the least level is taken that has room with all cheaper axes at their last:
+ * a few plans per axis instead of one per combination. */
+#include "plan/fit.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "config/schema.h"
+#include "plan/show.h"
+#include "plan/variant.h"
+
+enum axis { STRATEGY, RECOMPUTE, MICRO_BATCH, SHARDS, OFFLOAD, RANKS, AXES };
+
+struct search {
+    const struct config *config;
+    const struct report_room *room;
+    int ranks, nodes, threads;
+    struct layout layout; /* of the configuration as it is */
+    int levels[AXES];
+};
+
+struct candidate {
+    struct config config;
+    int ranks, nodes;
+    char settings[256];
+};
+
+/* Change a key of the candidate as a user would. */
+static int set(struct candidate *c, const char *key, const char *fmt, ...)
+{
+    char value[CONFIG_TEXT];
+    size_t used = strlen(c->settings);
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(value, sizeof value, fmt, args);
+    va_end(args);
+    snprintf(c->settings + used, sizeof c->settings - used, "%s%s=%s", used ? " " : "", key, value);
+    return config_set(&c->config, key, value, NULL);
+}
+
+static const enum config_strategy plain[] = {STRATEGY_NO_SHARD, STRATEGY_SHARD_OPTIM,
+                                             STRATEGY_SHARD_GRAD_OP, STRATEGY_FULL_SHARD};
+static const enum config_strategy hybrid[] = {STRATEGY_HYBRID_SHARD_ZERO2, STRATEGY_HYBRID_SHARD};
+
+/* The strategies that shard more than the configuration's, itself first. */
+static const enum config_strategy *strategies_of(const struct config *config, int *count)
+{
+    int hybrids = variant_is_hybrid(config->parallel.strategy);
+    const enum config_strategy *list = hybrids ? hybrid : plain;
+    *count = hybrids ? sizeof hybrid / sizeof *hybrid : sizeof plain / sizeof *plain;
+    for (; *list != config->parallel.strategy; list++)
+        --*count;
+    return list;
+}
+
+static int change_strategy(const struct search *s, struct candidate *c, int level)
+{
+    int count;
+    char name[CONFIG_TEXT];
+    enum config_strategy strategy = strategies_of(s->config, &count)[level];
+    if (variant_strategy(&c->config, strategy, NULL))
+        return -1;
+    return set(c, "parallel.strategy", "%s", variant_name(strategy, name));
+}
+
+static int change_recompute(const struct search *s, struct candidate *c, int level)
+{
+    static const char *const names[] = {"none", "selective", "full"};
+    return set(c, "recompute", "%s", names[s->config->recompute + level]);
+}
+
+static int64_t halved(int64_t batch, int times)
+{
+    for (; times > 0; times--)
+        batch = (batch + 1) / 2;
+    return batch;
+}
+
+static int change_micro_batch(const struct search *s, struct candidate *c, int level)
+{
+    return set(c, "train.micro_batch", "%lld", (long long)halved(s->layout.micro_batch, level));
+}
+
+/* The level-th divisor of ranks above the configuration's shards; 0 when there is none. */
+static int shards_at(const struct search *s, int level)
+{
+    for (int n = s->layout.shape.degree[MESH_SHARD] + 1; n <= s->ranks; n++)
+        if (s->ranks % n == 0 && !--level)
+            return n;
+    return 0;
+}
+
+static int change_shards(const struct search *s, struct candidate *c, int level)
+{
+    c->config.parallel.replicate = 0;
+    return set(c, "parallel.shard", "%d", shards_at(s, level));
+}
+
+static const struct {
+    const char *optimizer, *params;
+} offloads[] = {{"host", "none"}, {"host", "host"}, {"disk", "host"}, {"disk", "disk"}};
+
+static int change_offload(const struct search *s, struct candidate *c, int level)
+{
+    const char *params = offloads[level - 1].params;
+    if (set(c, "offload.optimizer", "%s", offloads[level - 1].optimizer))
+        return -1;
+    return strcmp(params, "none") ? set(c, "offload.params", "%s", params) : 0;
+}
+
+static int change_ranks(const struct search *s, struct candidate *c, int level)
+{
+    c->ranks = s->ranks << level;
+    c->nodes = s->nodes << level;
+    return 0;
+}
+
+static int (*const change[AXES])(const struct search *s, struct candidate *c, int level) = {
+    [STRATEGY] = change_strategy,       [RECOMPUTE] = change_recompute,
+    [MICRO_BATCH] = change_micro_batch, [SHARDS] = change_shards,
+    [OFFLOAD] = change_offload,         [RANKS] = change_ranks,
+};
+
+/* The configuration with every axis at its level.  -1 where keys do not go together. */
+static int candidate_at(const struct search *s, const int level[AXES], struct candidate *c)
+{
+    *c = (struct candidate){.config = *s->config, .ranks = s->ranks, .nodes = s->nodes};
+    for (int axis = 0; axis < AXES; axis++)
+        if (level[axis] && change[axis](s, c, level[axis]))
+            return -1;
+    return config_finish(&c->config, NULL);
+}
+
+static int fits(const struct search *s, const int level[AXES], struct fit *fit)
+{
+    struct candidate c;
+    struct report report;
+    if (candidate_at(s, level, &c) ||
+        report_measure(&report, &c.config, c.ranks, c.nodes, s->threads, NULL))
+        return 0;
+    struct report_room lack = report_lack(&report, s->room);
+    fit->ranks = c.ranks;
+    fit->nodes = c.nodes;
+    fit->takes = (struct report_room){report.rank[0].device_bytes, report.rank[0].host_bytes};
+    memcpy(fit->settings, c.settings, sizeof fit->settings);
+    report_free(&report);
+    return !lack.device_bytes && !lack.host_bytes;
+}
+
+/* Is there an offload of this level, for this configuration? */
+static int offloads_to(const struct search *s, int level)
+{
+    struct report report;
+    struct candidate c = {.config = *s->config};
+    if (variant_strategy(&c.config, STRATEGY_FULL_SHARD, NULL) || change_offload(s, &c, level) ||
+        config_finish(&c.config, NULL) ||
+        report_measure(&report, &c.config, s->ranks, s->nodes, s->threads, NULL))
+        return 0;
+    report_free(&report);
+    return 1;
+}
+
+static int offload_levels(const struct search *s)
+{
+    enum { MOST = sizeof offloads / sizeof *offloads };
+    int level = 1;
+    while (level <= MOST && offloads_to(s, level))
+        level++;
+    return level;
+}
+
+static void find_levels(struct search *s)
+{
+    for (int axis = 0; axis < AXES; axis++)
+        s->levels[axis] = 1;
+    strategies_of(s->config, &s->levels[STRATEGY]);
+    s->levels[RECOMPUTE] = RECOMPUTE_FULL - (int)s->config->recompute + 1;
+    while (halved(s->layout.micro_batch, s->levels[MICRO_BATCH] - 1) > 1)
+        s->levels[MICRO_BATCH]++;
+    if (variant_is_hybrid(s->config->parallel.strategy))
+        while (shards_at(s, s->levels[SHARDS]))
+            s->levels[SHARDS]++;
+    s->levels[OFFLOAD] = offload_levels(s);
+    while (s->ranks << s->levels[RANKS] <= FIT_RANKS_MOST)
+        s->levels[RANKS]++;
+}
+
+void fit_find(struct fit *fit, const struct config *config, int ranks, int nodes, int threads,
+              const struct report_room *room)
+{
+    struct search s = {config, room, ranks, nodes, threads, {{{0}}}, {0}};
+    int level[AXES];
+    *fit = (struct fit){0};
+    if (layout_resolve(&s.layout, config, ranks, ranks % nodes ? 0 : ranks / nodes, NULL))
+        return;
+    find_levels(&s);
+    for (int axis = 0; axis < AXES; axis++)
+        level[axis] = s.levels[axis] - 1;
+    for (int axis = AXES - 1; axis >= 0; axis--) {
+        for (level[axis] = 0; level[axis] < s.levels[axis]; level[axis]++)
+            if ((fit->found = fits(&s, level, fit)))
+                break;
+        if (!fit->found)
+            return;
+    }
+}
+
+const char *fit_text(const struct fit *fit, int ranks, char *text, size_t size)
+{
+    char device[32], host[32], more[64] = "";
+    if (!fit->found) {
+        snprintf(text, size, "nothing fits on up to %d ranks", FIT_RANKS_MOST);
+        return text;
+    }
+    if (fit->ranks != ranks)
+        snprintf(more, sizeof more, "%d ranks on %d node%s%s", fit->ranks, fit->nodes,
+                 fit->nodes > 1 ? "s" : "", fit->settings[0] ? " with " : "");
+    show_bytes((double)fit->takes.device_bytes, device, sizeof device);
+    show_bytes((double)fit->takes.host_bytes, host, sizeof host);
+    snprintf(text, size, "nearest that fits: %s%s (a rank takes %s%s%s%s)", more, fit->settings,
+             fit->takes.device_bytes ? device : "", fit->takes.device_bytes ? " of its GPU" : "",
+             fit->takes.device_bytes ? " and " : "", fit->takes.host_bytes ? host : "");
+    return text;
+}

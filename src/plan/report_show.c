@@ -1,0 +1,149 @@
+/* report_show.c - a report for people, and for programs. */
+#include <string.h>
+
+#include "plan/report.h"
+#include "plan/show.h"
+
+static int alike(const struct report_rank *a, const struct report_rank *b)
+{
+    return !memcmp(a, b, sizeof *a);
+}
+
+static void print_bytes(const char *what, size_t bytes, FILE *out)
+{
+    char text[32];
+    if (bytes)
+        fprintf(out, "  %-16s %12s  %16zu bytes\n", what,
+                show_bytes((double)bytes, text, sizeof text), bytes);
+}
+
+static void print_rank(const struct report *report, int first, int last, FILE *out)
+{
+    const struct report_rank *r = &report->rank[first];
+    char text[32];
+    if (first == last)
+        fprintf(out, "\nrank %d\n", first);
+    else
+        fprintf(out, "\nranks %d to %d, each\n", first, last);
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        print_bytes(mem_pool_name(pool), r->pool_bytes[pool], out);
+    print_bytes("total", r->total_bytes, out);
+    print_bytes("reserve", report->reserve_bytes, out);
+    print_bytes("device memory", r->device_bytes, out);
+    fprintf(out, "  %d instructions, %d transfers, %s sent a step\n", r->instrs, r->transfers,
+            show_bytes((double)r->sent_bytes, text, sizeof text));
+}
+
+static void print_verdict(const char *what, size_t room, size_t most, size_t lack, FILE *out)
+{
+    char text[32], rest[32];
+    show_bytes((double)room, text, sizeof text);
+    show_bytes((double)(lack ? lack : room - most), rest, sizeof rest);
+    if (lack)
+        fprintf(out, "does not fit on %s (%s): short by %s\n", what, text, rest);
+    else
+        fprintf(out, "fits on %s (%s): %s left\n", what, text, rest);
+}
+
+void report_verdicts(const struct report *report, FILE *out)
+{
+    struct report_room lack = report_lack(report, &report->room);
+    size_t device = 0, host = 0;
+    for (int r = 0; r < report->measured; r++) {
+        const struct report_rank *rank = &report->rank[r];
+        device = rank->device_bytes > device ? rank->device_bytes : device;
+        host = rank->host_bytes > host ? rank->host_bytes : host;
+    }
+    if (report->room.device_bytes)
+        print_verdict(report->machine, report->room.device_bytes, device, lack.device_bytes, out);
+    if (report->room.host_bytes)
+        print_verdict("a rank's share of the node", report->room.host_bytes, host, lack.host_bytes,
+                      out);
+}
+
+void report_print(const struct report *report, FILE *out)
+{
+    const int *degree = report->layout.shape.degree;
+    fprintf(out, "%s: %lld parameters, %s, sequences of %lld tokens, on %s\n",
+            report->config.model.preset[0] ? report->config.model.preset : "model",
+            (long long)report->params, dtype_name(report->layout.dtype),
+            (long long)report->config.data.seq_len, report->on_gpu ? "one GPU a rank" : "CPUs");
+    fprintf(out, "%d ranks: %s %d x %s %d x %s %d x %s %d\n", report->ranks, mesh_axis_name(0),
+            degree[0], mesh_axis_name(1), degree[1], mesh_axis_name(2), degree[2],
+            mesh_axis_name(3), degree[3]);
+    fprintf(out, "global batch %lld = %d data ranks x %d micro-batches x %lld sequences%s\n",
+            (long long)report->layout.global_batch, report->layout.data_ranks,
+            report->layout.micros, (long long)report->layout.micro_batch,
+            report->layout.data_ranks * report->layout.micros * report->layout.micro_batch >
+                    report->layout.global_batch
+                ? ", the rest masked"
+                : "");
+    fprintf(out, "%.3f TFLOP a step (6 per weight and token, causal attention)\n",
+            report->flops / 1e12);
+    for (int first = 0, last; first < report->measured; first = last + 1) {
+        for (last = first;
+             last + 1 < report->measured && alike(&report->rank[first], &report->rank[last + 1]);)
+            last++;
+        print_rank(report, first, last, out);
+    }
+    if (report->verified)
+        fprintf(out,
+                "\nverified: no race, no early reuse, every transfer matched on all %d "
+                "rank%s, no deadlock\n",
+                report->ranks, report->ranks > 1 ? "s" : "");
+    else
+        fprintf(out, "\nNOT VERIFIED: %s\n", report->verdict.text);
+}
+
+void report_rank_json(const struct report *report, const struct report_rank *rank, struct js *to)
+{
+    struct js *pools = js_object();
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        js_add_int(pools, mem_pool_name(pool), (int64_t)rank->pool_bytes[pool]);
+    js_add(to, "pool_bytes", pools);
+    js_add_int(to, "total_bytes", (int64_t)rank->total_bytes);
+    if (report->on_gpu)
+        js_add_int(to, "device_bytes", (int64_t)rank->device_bytes);
+    js_add_int(to, "instructions", rank->instrs);
+    js_add_int(to, "transfers", rank->transfers);
+    js_add_int(to, "sent_bytes_per_step", rank->sent_bytes);
+    js_add_int(to, "sent_numbers_per_step", rank->sent_elems);
+}
+
+static void judgement_json(const struct report *report, struct js *to)
+{
+    struct report_room lack = report_lack(report, &report->room);
+    if (report->room.device_bytes) {
+        js_add_string(to, "machine", report->machine);
+        js_add_int(to, "machine_bytes", (int64_t)report->room.device_bytes);
+        js_add_int(to, "short_bytes", (int64_t)lack.device_bytes);
+    }
+    if (report->room.host_bytes) {
+        js_add_int(to, "host_bytes", (int64_t)report->room.host_bytes);
+        js_add_int(to, "short_host_bytes", (int64_t)lack.host_bytes);
+    }
+}
+
+struct js *report_json(const struct report *report)
+{
+    struct js *js = js_object(), *ranks = js_array();
+    js_add_int(js, "parameters", report->params);
+    js_add_int(js, "ranks", report->ranks);
+    js_add_int(js, "micro_batch", report->layout.micro_batch);
+    js_add_int(js, "micro_batches", report->layout.micros);
+    js_add_real(js, "flops_per_step", report->flops);
+    js_add_string(js, "device", report->on_gpu ? "cuda" : "cpu");
+    if (report->on_gpu)
+        js_add_int(js, "reserve_bytes", (int64_t)report->reserve_bytes);
+    judgement_json(report, js);
+    js_add_bool(js, "verified", report->verified);
+    if (!report->verified)
+        js_add_string(js, "verdict", report->verdict.text);
+    for (int r = 0; r < report->measured; r++) {
+        struct js *rank = js_object();
+        report_rank_json(report, &report->rank[r], rank);
+        js_add(ranks, NULL, rank);
+    }
+    js_add(js, "rank", ranks);
+    return js;
+}

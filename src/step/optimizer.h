@@ -1,0 +1,37 @@
+/* optimizer.h - the optimizers, one row each: the state they keep per element, and their step. */
+#ifndef TRIREME_STEP_OPTIMIZER_H
+#define TRIREME_STEP_OPTIMIZER_H
+
+#include "config/config.h"
+#include "device/ops.h"
+
+enum { OPTIMIZER_SLOTS = 2 };
+
+/* The numbers of one step for every optimizer; weight_decay is that of what decays. */
+struct optimizer_rule {
+    struct adamw adamw;
+    struct sgd sgd;
+};
+
+/* Elements that are updated alike, in fp32. */
+struct optimizer_range {
+    float *master, *slot[OPTIMIZER_SLOTS];
+    const float *grad;
+    bf16 *param; /* NULL where master is what is computed with */
+    int64_t elems;
+    int decays; /* 0: without weight decay */
+};
+
+struct optimizer {
+    const char *name; /* as checkpoints say it */
+    int slots;
+    const char
+        *slot[OPTIMIZER_SLOTS]; /* names of the state, PyTorch's; zero before the first step */
+    void (*update)(struct device *d, const struct optimizer_rule *rule, const double *factor,
+                   const struct optimizer_range *range);
+};
+
+/* The row of a configured optimizer. */
+const struct optimizer *optimizer_row(enum config_optimizer optimizer);
+
+#endif

@@ -1,0 +1,250 @@
+/* test_offload.c - where state lives changes no bit: offloaded runs give the losses, norms and
+ * final state of runs that are not, in every strategy, precision and accumulation; they stop and go
+ * on; what is planned is allocated, the file included; and a folder that cannot hold the file is
+ * refused with a reason. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "io/disk.h"
+#include "plan/report.h"
+#include "tests/mpi/training.h"
+
+#define MODEL                                                                                     \
+    "model.layers=3 model.hidden=36 model.heads=6 model.kv_heads=3 model.ffn=61 model.vocab=101 " \
+    "data.seq_len=17 train.lr=3e-3 train.warmup_steps=2 run.threads=1 seed=5 "
+
+enum { STEPS = 6, PLACES = 8 };
+
+struct offloading {
+    struct checks c;
+    char tokens[96], dir[64];
+    int cases;
+};
+
+/* optimizer, params; "D" stands for the folder of files. */
+static const char *const places[PLACES] = {
+    "offload.optimizer=host ",
+    "offload.optimizer=disk offload.path=%s ",
+    "offload.params=host ",
+    "offload.params=disk offload.path=%s ",
+    "offload.optimizer=host offload.params=host ",
+    "offload.optimizer=disk offload.params=disk offload.path=%s ",
+    "offload.optimizer=host offload.params=disk offload.path=%s ",
+    "offload.optimizer=disk offload.params=host offload.path=%s ",
+};
+
+static int offloads_params(int place)
+{
+    return place >= 2;
+}
+
+static const char *const strategies[] = {
+    "parallel.strategy=FULL_SHARD ",
+    "parallel.strategy=FULL_SHARD parallel.backward_prefetch=none parallel.forward_prefetch=false ",
+    "parallel.strategy=FULL_SHARD parallel.accumulate=local "
+    "parallel.backward_prefetch=BACKWARD_POST parallel.prefetch_units=2 ",
+    "parallel.strategy=HYBRID_SHARD parallel.shard=%d ",
+    "parallel.strategy=NO_SHARD ",
+    "parallel.strategy=SHARD_OPTIM ",
+    "parallel.strategy=SHARD_GRAD_OP parallel.accumulate=local ",
+    "parallel.strategy=HYBRID_SHARD_ZERO2 parallel.shard=%d ",
+};
+
+enum { STRATEGIES = sizeof strategies / sizeof strategies[0], GATHERING = 4 };
+
+static struct config config_of(const struct offloading *o, int strategy, const char *more,
+                               int place)
+{
+    char how[256], where[256] = "", text[1024];
+    int ranks = world_size(o->c.world);
+    snprintf(how, sizeof how, strategies[strategy], ranks % 2 ? ranks : 2);
+    if (place >= 0)
+        snprintf(where, sizeof where, places[place], o->dir);
+    snprintf(text, sizeof text, "%s%s%s%s", MODEL, how, where, more);
+    return rig_config(text);
+}
+
+static struct trained train(struct offloading *o, const struct config *config)
+{
+    struct trained trained = {0};
+    struct training how = {.tokens = o->tokens, .to = STEPS};
+    training_run(&o->c, config, &how, &trained);
+    return trained;
+}
+
+/* One strategy in all places it goes with. */
+static void check_places(struct offloading *o, int strategy, const char *more)
+{
+    struct config config = config_of(o, strategy, more, -1);
+    struct trained here = train(o, &config);
+    CHECK(&o->c, here.loss[0] > 4 && here.norm[STEPS - 1] > 0 && here.loss[1] != here.loss[0]);
+    for (int place = 0; place < PLACES; place++) {
+        if (offloads_params(place) && strategy >= GATHERING)
+            continue;
+        config = config_of(o, strategy, more, place);
+        struct trained there = train(o, &config);
+        if (memcmp(&here, &there, sizeof here))
+            fprintf(stderr, "%s%s%s differs\n", strategies[strategy], places[place], more);
+        CHECK(&o->c, !memcmp(&here, &there, sizeof here));
+        o->cases++;
+    }
+}
+
+static void test_places(struct offloading *o)
+{
+    static const char *const more[] = {
+        "train.global_batch=12 train.micro_batch=1 ",
+        "train.global_batch=12 precision=bf16 model.tie_embeddings=true ",
+        "train.global_batch=7 precision=bf16 train.micro_batch=1 recompute=full ",
+        "train.global_batch=4 model.tie_embeddings=true train.clip=0.1 train.optimizer=sgd ",
+    };
+    for (int strategy = 0; strategy < STRATEGIES; strategy++)
+        for (int k = 0; k < 4; k++)
+            if (strategy < 1 || (strategy + k) % 2)
+                check_places(o, strategy, more[k]);
+}
+
+/* Stopped and gone on, with a checkpoint between that any other place could load. */
+static void test_resume(struct offloading *o)
+{
+    for (int place = 0; place < PLACES; place++) {
+        const char *more = place % 2 ? "train.global_batch=6 precision=bf16 "
+                                     : "train.global_batch=6 ";
+        char checkpoints[128];
+        snprintf(checkpoints, sizeof checkpoints, "%s/at-%d", o->dir, place);
+        struct config config = config_of(o, 0, more, -1);
+        struct trained whole = train(o, &config), parts = {0};
+        struct training how = {.tokens = o->tokens, .checkpoints = checkpoints, .to = 3};
+        config = config_of(o, 0, more, place);
+        training_run(&o->c, &config, &how, &parts);
+        how.from = 3;
+        how.to = STEPS;
+        how.checkpoints = checkpoints;
+        config = config_of(o, 0, more, PLACES - 1 - place);
+        training_run(&o->c, &config, &how, &parts);
+        CHECK(&o->c, !memcmp(&whole, &parts, sizeof whole));
+    }
+}
+
+/* Evaluating between steps reads the parameters where they live, and changes nothing. */
+static void test_evaluation(struct offloading *o)
+{
+    struct trained here = {0};
+    char more[256];
+    snprintf(more, sizeof more, "train.global_batch=6 data.valid=%s ", o->tokens);
+    for (int place = -1; place < PLACES; place++) {
+        struct config config = config_of(o, 0, more, place);
+        struct trained there = train(o, &config);
+        if (place < 0)
+            here = there;
+        CHECK(&o->c, there.valid_loss > 0 && !memcmp(&here, &there, sizeof here));
+    }
+}
+
+static void check_plan(struct offloading *o, const struct config *config, size_t bytes[POOL_COUNT])
+{
+    struct error err = {0};
+    struct report report;
+    struct session *s = NULL;
+    struct mem idle = o->c.mem;
+    struct log log = {.level = LOG_ERROR, .rank = world_rank(o->c.world)};
+    CHECK(&o->c, !report_make(&report, config, world_size(o->c.world), 1, 1, &err));
+    CHECK(&o->c, report.verified);
+    if (!report.verified)
+        fprintf(stderr, "%s\n", report.verdict.text);
+    CHECK(&o->c, !session_open(&s, o->c.world, &log, &o->c.mem, config, SESSION_TRAIN, &err));
+    const size_t *planned = report.rank[world_rank(o->c.world)].pool_bytes;
+    for (int pool = 0; s && pool < POOL_COUNT; pool++)
+        CHECK(&o->c, o->c.mem.now_bytes[pool] - idle.now_bytes[pool] == planned[pool]);
+    memcpy(bytes, planned, sizeof report.rank[0].pool_bytes);
+    session_close(s);
+    report_free(&report);
+    CHECK(&o->c, !memcmp(idle.now_bytes, o->c.mem.now_bytes, sizeof idle.now_bytes));
+}
+
+/* Bytes are where they were asked to be, and what is left in memory is a few units' worth. */
+static void test_plan(struct offloading *o)
+{
+    static const char more[] = "train.global_batch=4 precision=bf16 model.layers=24 ";
+    size_t here[POOL_COUNT], bytes[POOL_COUNT];
+    struct config config = config_of(o, 0, more, -1);
+    check_plan(o, &config, here);
+    CHECK(&o->c, !here[POOL_HOST] && !here[POOL_DISK]);
+    for (int place = 0; place < PLACES; place++) {
+        config = config_of(o, 0, more, place);
+        check_plan(o, &config, bytes);
+        enum config_offload_to optimizer = config.offload.optimizer, params = config.offload.params;
+        size_t host = (optimizer == OFFLOAD_HOST ? here[POOL_OPTIMIZER] : 0) +
+                      (params == OFFLOAD_HOST ? here[POOL_PARAMS] : 0);
+        size_t disk = (optimizer == OFFLOAD_DISK ? here[POOL_OPTIMIZER] : 0) +
+                      (params == OFFLOAD_DISK ? here[POOL_PARAMS] : 0);
+        CHECK(&o->c, bytes[POOL_DISK] == disk);
+        CHECK(&o->c, bytes[POOL_OPTIMIZER] == (optimizer ? 0 : here[POOL_OPTIMIZER]));
+        CHECK(&o->c, bytes[POOL_PARAMS] == (params ? 0 : here[POOL_PARAMS]));
+        CHECK(&o->c, bytes[POOL_HOST] >= host);
+        /* Three units of the 26 at most. */
+        CHECK(&o->c, bytes[POOL_HOST] - host <= disk / 24 * 4);
+    }
+}
+
+/* A session that must not open, on any rank, for a reason that says all of these words. */
+static void check_refused(struct offloading *o, const char *settings, const char *first,
+                          const char *second)
+{
+    struct error err = {0};
+    struct session *s = NULL;
+    struct log log = {.level = LOG_ERROR, .rank = world_rank(o->c.world)};
+    struct mem idle = o->c.mem;
+    char text[1024];
+    snprintf(text, sizeof text, "%strain.global_batch=4 %s", MODEL, settings);
+    struct config config = rig_config(text);
+    CHECK(&o->c, session_open(&s, o->c.world, &log, &o->c.mem, &config, SESSION_TRAIN, &err));
+    if (!strstr(err.text, first) || !strstr(err.text, second))
+        fprintf(stderr, "rank %d: got \"%s\"\n", world_rank(o->c.world), err.text);
+    CHECK(&o->c, strstr(err.text, first) && strstr(err.text, second));
+    CHECK(&o->c, !memcmp(idle.now_bytes, o->c.mem.now_bytes, sizeof idle.now_bytes));
+}
+
+/* /proc and /dev/full refuse root too; a limit on file sizes stands for a full disk. */
+static void test_refusals(struct offloading *o)
+{
+    char text[256];
+    struct rlimit before, small;
+    check_refused(o, "offload.optimizer=disk offload.path=/proc/trireme", "offload.path",
+                  "/proc/trireme");
+    snprintf(text, sizeof text, "offload.params=disk offload.path=%s/tokens.h5/in", o->dir);
+    check_refused(o, text, "offload.path", "tokens.h5");
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = before;
+    small.rlim_cur = 5000;
+    signal(SIGXFSZ, SIG_IGN);
+    world_barrier(o->c.world);
+    setrlimit(RLIMIT_FSIZE, &small);
+    snprintf(text, sizeof text, "offload.optimizer=disk offload.path=%s", o->dir);
+    check_refused(o, text, "offload.path", "ulimit");
+    setrlimit(RLIMIT_FSIZE, &before);
+}
+
+int main(void)
+{
+    struct offloading o = {0};
+    if (checks_start(&o.c))
+        return 1;
+    training_data(&o.c, o.dir, 101);
+    snprintf(o.tokens, sizeof o.tokens, "%s/tokens.h5", o.dir);
+    test_places(&o);
+    test_resume(&o);
+    test_evaluation(&o);
+    test_plan(&o);
+    test_refusals(&o);
+    world_barrier(o.c.world);
+    if (!world_rank(o.c.world)) {
+        printf("# %d ranks: %d offloaded runs are the bits of those that are not\n",
+               world_size(o.c.world), o.cases);
+        CHECK(&o.c, !disk_remove(o.dir, NULL));
+    }
+    return checks_finish(&o.c);
+}

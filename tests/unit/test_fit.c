@@ -1,0 +1,237 @@
+/* test_fit.c - the nearest configuration that has room: against a search of all of them, and the
+ * verdicts known of published models. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "config/schema.h"
+#include "device/machine.h"
+#include "plan/compare.h"
+#include "plan/fit.h"
+#include "tests/unit/rig.h"
+
+enum { BATCHES = 4, COMBINATIONS = BATCHES * 3 * 4 };
+
+/* All combinations for one number of ranks, gentlest first. */
+struct combination {
+    char settings[256];
+    size_t bytes;
+};
+
+static size_t bytes_with(const char *base, const char *settings, int ranks)
+{
+    char text[640];
+    struct report report;
+    snprintf(text, sizeof text, "%s %s", base, settings);
+    struct config config = rig_config(text);
+    assert_int_equal(report_measure(&report, &config, ranks, 1, 1, NULL), 0);
+    size_t bytes = report.rank[0].host_bytes;
+    report_free(&report);
+    return bytes;
+}
+
+static void all(struct combination combination[COMBINATIONS], const char *base, int ranks)
+{
+    static const char *const strategy[] = {"", "parallel.strategy=SHARD_OPTIM",
+                                           "parallel.strategy=SHARD_GRAD_OP",
+                                           "parallel.strategy=FULL_SHARD"};
+    static const char *const recompute[] = {"", "recompute=selective", "recompute=full"};
+    static const char *const batch[BATCHES] = {"", "train.micro_batch=3", "train.micro_batch=2",
+                                               "train.micro_batch=1"};
+    for (int i = 0; i < COMBINATIONS; i++) {
+        const char *const part[] = {strategy[i % 4], recompute[i / 4 % 3], batch[i / 12]};
+        char *text = combination[i].settings;
+        text[0] = 0;
+        for (int k = 0; k < 3; k++)
+            if (part[k][0])
+                sprintf(text + strlen(text), "%s%s", text[0] ? " " : "", part[k]);
+        combination[i].bytes = bytes_with(base, text, ranks);
+    }
+}
+
+/* With any amount of room, the search finds the gentlest combination there is. */
+static void test_gentlest(void **state)
+{
+    enum { RANKS = 3 };
+    static const char base[] = "model.preset=llama-10m device=cpu data.seq_len=128 "
+                               "train.global_batch=15 parallel.strategy=NO_SHARD";
+    struct combination list[COMBINATIONS];
+    struct config config = rig_config(base);
+    all(list, base, RANKS);
+    size_t least = list[0].bytes;
+    for (int i = 0; i < COMBINATIONS; i++)
+        least = list[i].bytes < least ? list[i].bytes : least;
+    assert_true(least < list[0].bytes / 4 * 3);
+    for (int i = 0; i < COMBINATIONS; i++) {
+        struct fit fit;
+        struct report_room room = {.host_bytes = list[i].bytes};
+        int wanted = 0;
+        while (list[wanted].bytes > room.host_bytes)
+            wanted++;
+        fit_find(&fit, &config, RANKS, 1, 1, &room);
+        assert_true(fit.found);
+        assert_int_equal(fit.ranks, RANKS);
+        assert_string_equal(fit.settings, list[wanted].settings);
+        assert_int_equal(fit.takes.host_bytes, list[wanted].bytes);
+    }
+}
+
+/* Less room than any of them: more ranks, and none too many. */
+static void test_more_ranks(void **state)
+{
+    static const char base[] = "model.preset=llama-10m device=cpu data.seq_len=32 "
+                               "train.global_batch=2 parallel.strategy=NO_SHARD";
+    struct config config = rig_config(base);
+    size_t all_of_it = bytes_with(base, "", 2);
+    struct fit fit;
+    char text[400];
+    struct report_room room = {.host_bytes = all_of_it / 3};
+    fit_find(&fit, &config, 2, 1, 1, &room);
+    assert_true(fit.found && fit.ranks > 2 && fit.ranks % 2 == 0);
+    assert_true(fit.takes.host_bytes <= room.host_bytes);
+    assert_true(bytes_with(base, fit.settings, fit.ranks) == fit.takes.host_bytes);
+    assert_true(bytes_with(base, "parallel.strategy=FULL_SHARD recompute=full train.micro_batch=1",
+                           fit.ranks / 2) > room.host_bytes);
+    fit_text(&fit, 2, text, sizeof text);
+    assert_non_null(strstr(text, " ranks on "));
+    assert_non_null(strstr(text, fit.settings));
+    room.host_bytes = 1000;
+    fit_find(&fit, &config, 2, 1, 1, &room);
+    assert_false(fit.found);
+    assert_non_null(strstr(fit_text(&fit, 2, text, sizeof text), "nothing fits"));
+}
+
+/* Hybrids keep to hybrids, and take more shards where they must. */
+static void test_hybrids(void **state)
+{
+    static const char base[] = "model.preset=llama-10m device=cpu data.seq_len=8 recompute=full "
+                               "train.global_batch=12 train.micro_batch=1 parallel.shard=2 "
+                               "parallel.strategy=HYBRID_SHARD_ZERO2";
+    struct config config = rig_config(base);
+    static const char *const wanted[] = {"", "parallel.strategy=HYBRID_SHARD",
+                                         "parallel.strategy=HYBRID_SHARD parallel.shard=4",
+                                         "parallel.strategy=HYBRID_SHARD parallel.shard=12"};
+    for (int i = 0; i < 4; i++) {
+        struct fit fit;
+        struct report_room room = {.host_bytes = bytes_with(base, wanted[i], 12)};
+        fit_find(&fit, &config, 12, 1, 1, &room);
+        assert_true(fit.found);
+        assert_int_equal(fit.ranks, 12);
+        assert_string_equal(fit.settings, wanted[i]);
+    }
+}
+
+static int on_gpu(void)
+{
+    struct device *device = NULL;
+    struct device_request request = {.kind = DEVICE_CUDA, .planning = 1};
+    int rc = device_open(&device, &request, NULL);
+    device_close(device);
+    return !rc;
+}
+
+/* A plan as for GPUs; by the CPU's sizes in a build without CUDA. */
+static struct config config_of(const char *settings)
+{
+    char text[512];
+    snprintf(text, sizeof text, "device=%s precision=bf16 %s", on_gpu() ? "cuda" : "cpu", settings);
+    return rig_config(text);
+}
+
+static struct report_room room_of(const char *machine)
+{
+    size_t bytes = machine_find(machine)->memory_bytes;
+    return on_gpu() ? (struct report_room){.device_bytes = bytes}
+                    : (struct report_room){.host_bytes = bytes};
+}
+
+/* Does it fit under any strategy? */
+static int fits_somehow(const struct config *config, int ranks, const struct report_room *room)
+{
+    struct report report;
+    struct compare compare;
+    int any = 0;
+    assert_int_equal(report_measure(&report, config, ranks, 1, 1, NULL), 0);
+    report.room = *room;
+    compare_make(&compare, &report, 1);
+    for (int s = 0; s < VARIANTS; s++) {
+        struct report_room lack = {0};
+        if (compare.row[s].made)
+            lack = report_lack(&compare.row[s].report, room);
+        any |= compare.row[s].made && !lack.device_bytes && !lack.host_bytes;
+    }
+    compare_free(&compare);
+    report_free(&report);
+    return any;
+}
+
+/* Llama-3-8B, all of it trained, keeps 18 bytes a parameter: 67 GiB on each of two GPUs. */
+static void test_8b_on_two_of_24(void **state)
+{
+    struct report_room room = room_of("rtx4090");
+    struct config config = config_of("model.preset=llama3-8b data.seq_len=512 recompute=full "
+                                     "train.global_batch=2 train.micro_batch=1");
+    assert_false(fits_somehow(&config, 2, &room));
+    assert_false(fits_somehow(&config, 4, &room));
+    assert_true(fits_somehow(&config, 16, &room));
+}
+
+/* It does where optimizer and parameters are elsewhere: of CPUs, on disk. */
+static void test_8b_on_disk(void **state)
+{
+    struct config config = rig_config("model.preset=llama3-8b data.seq_len=512 device=cpu "
+                                      "precision=bf16 train.global_batch=2");
+    struct report_room room = {.host_bytes = (size_t)26 << 30};
+    struct fit fit;
+    fit_find(&fit, &config, 2, 1, 1, &room);
+    assert_true(fit.found);
+    assert_int_equal(fit.ranks, 2);
+    assert_non_null(strstr(fit.settings, "offload.optimizer=disk"));
+    room.host_bytes = (size_t)128 << 30;
+    fit_find(&fit, &config, 2, 1, 1, &room);
+    assert_true(fit.found);
+    assert_null(strstr(fit.settings, "offload"));
+}
+
+/* Of GPUs, in the memory of the node. */
+static void test_8b_on_the_host(void **state)
+{
+    struct report_room room = room_of("rtx4090");
+    struct config config =
+        config_of("model.preset=llama3-8b data.seq_len=512 train.global_batch=2");
+    struct config offloaded = config;
+    struct error err = {0};
+    struct report report;
+    struct fit fit;
+    offloaded.offload.optimizer = offloaded.offload.params = OFFLOAD_HOST;
+    if (!on_gpu() || config_finish(&offloaded, &err) ||
+        report_measure(&report, &offloaded, 2, 1, 1, &err)) {
+        print_message("# skipped: %s\n", on_gpu() ? err.text : "built without CUDA");
+        skip();
+    }
+    report_free(&report);
+    room.host_bytes = (size_t)64 << 30;
+    fit_find(&fit, &config, 2, 1, 1, &room);
+    assert_true(fit.found);
+    assert_int_equal(fit.ranks, 2);
+    assert_non_null(strstr(fit.settings, "offload.optimizer=host"));
+    assert_true(fit.takes.device_bytes <= room.device_bytes);
+    room.host_bytes = (size_t)16 << 30;
+    fit_find(&fit, &config, 2, 1, 1, &room);
+    assert_true(fit.found);
+    assert_non_null(strstr(fit.settings, "offload.optimizer=disk"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gentlest),   cmocka_unit_test(test_more_ranks),
+        cmocka_unit_test(test_hybrids),    cmocka_unit_test(test_8b_on_two_of_24),
+        cmocka_unit_test(test_8b_on_disk), cmocka_unit_test(test_8b_on_the_host),
+    };
+    return cmocka_run_group_tests_name("fit", tests, NULL, NULL);
+}

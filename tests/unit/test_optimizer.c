@@ -1,0 +1,213 @@
+/* test_optimizer.c - learning rates are the published schedules, and a step does to every tensor
+ * what its optimizer's rule says, with the state that the optimizer needs and no more. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <math.h>
+#include <cmocka.h>
+
+#include "base/philox.h"
+#include "step/place.h"
+#include "tests/unit/rig.h"
+#include "train/rate.h"
+
+/* DeepSpeed's share of the way from warmup_min_lr to warmup_max_lr at an iteration, linear
+ * warm-up; WarmupLR stays at 1, WarmupDecayLR comes back. */
+static double published(int64_t iteration, int64_t warmup, int64_t total, int decays)
+{
+    if (iteration <= warmup && warmup)
+        return (double)iteration / (double)warmup;
+    double left = (double)(total - iteration) / fmax(1, (double)(total - warmup));
+    return decays ? fmax(0, left) : 1;
+}
+
+static void schedules_are_those_of_their_names(void **state)
+{
+    static const int64_t steps[] = {1, 2, 7, 100}, warmups[] = {0, 1, 3, 7, 200};
+    for (int i = 0; i < 4 * 5 * 2 * 2; i++) {
+        char text[256];
+        int64_t total = steps[i % 4], warmup = warmups[i / 4 % 5];
+        int decays = i / 20 % 2;
+        double low = i / 40 && warmup ? 1e-4 : 0, high = 3e-3;
+        snprintf(text, sizeof text,
+                 "model.preset=llama-tiny train.lr=0.003 train.steps=%d train.warmup_steps=%d "
+                 "train.warmup_min_lr=%g train.min_lr=%g train.schedule=%s",
+                 (int)total, (int)warmup, low, decays ? low : 0,
+                 decays ? "WarmupDecayLR" : "WarmupLR");
+        struct config config = rig_config(text);
+        for (int64_t step = 1; step <= total; step++) {
+            double want = low + (high - low) * published(step, warmup, total, decays);
+            double got = rate_at(&config.train, step);
+            assert_true(fabs(got - want) <= 1e-15);
+            assert_true(rate_rule(&config.train, step).sgd.lr == (float)got);
+            assert_true(rate_rule(&config.train, step).adamw.lr == (float)got);
+        }
+    }
+}
+
+static void cosine_ends_at_the_least(void **state)
+{
+    struct config config = rig_config("model.preset=llama-tiny train.lr=1 train.min_lr=0.25 "
+                                      "train.steps=21 train.warmup_steps=5");
+    for (int64_t step = 5; step <= 21; step++) {
+        double want = 0.25 + 0.75 * (1 + cos(M_PI * (double)(step - 5) / 16)) / 2;
+        assert_true(fabs(rate_at(&config.train, step) - want) < 1e-15);
+    }
+    assert_true(rate_at(&config.train, 21) == 0.25 && rate_at(&config.train, 99) == 0.25);
+}
+
+#define MODEL                                                                                 \
+    "model.layers=2 model.hidden=36 model.heads=6 model.kv_heads=2 model.ffn=61 "             \
+    "model.vocab=101 data.seq_len=17 train.global_batch=3 train.lr=0.1 train.warmup_steps=3 " \
+    "train.steps=5 train.clip=0 train.optimizer=sgd train.weight_decay=0.3 "
+
+static void load(void *user, int micro, int32_t *tokens, int32_t *targets)
+{
+    const struct session *s = user;
+    int64_t rows = s->layout.micro_batch * s->config.data.seq_len;
+    for (int64_t i = 0; i < rows; i++) {
+        tokens[i] = (int32_t)(philox_u64(5, (uint64_t)(micro * rows + i)) % 101);
+        targets[i] = (tokens[i] * 3 + 1) % 101;
+    }
+}
+
+static void take_step(struct session *s, int64_t step)
+{
+    struct error err = {0};
+    struct step_input input = rig_input(s, step);
+    input.load = load;
+    input.user = s;
+    if (execute(s->executor, s->train, &input, NULL, NULL, &err))
+        fail_msg("%s", err.text);
+}
+
+/* One step of a unit, from its state before and its gradient, in double precision. */
+static void check_unit(const struct session *s, int unit, const float *p0, const float *v0,
+                       double lr)
+{
+    const struct config_train *c = &s->config.train;
+    const struct flat *flat = &s->units->flat[unit];
+    const float *p = rig_state(s, unit, RIG_MASTER), *v = rig_state(s, unit, RIG_FIRST);
+    const float *g = rig_state(s, unit, RIG_GRAD);
+    for (int t = 0; t < flat->tensors; t++) {
+        int decays = c->decay == DECAY_ALL || flat->tensor[t].dims > 1;
+        for (int64_t e = 0; e < flat->tensor[t].elems; e++) {
+            int64_t i = flat->tensor[t].offset + e;
+            double kept = c->momentum * v0[i], pull = decays ? c->weight_decay * p0[i] : 0;
+            double velocity = kept + g[i] + pull;
+            /* Each of a few operations rounds by 2^-24 of its terms. */
+            double ulps = 4 * 0x1p-24 * (fabs(kept) + fabs((double)g[i]) + fabs(pull));
+            assert_true(fabs(v[i] - velocity) <= ulps);
+            assert_true(fabs(p[i] - (p0[i] - lr * velocity)) <=
+                        2 * 0x1p-24 * fabs((double)p0[i]) + 4 * lr * ulps + 1e-30);
+        }
+    }
+}
+
+static void *copy_of(const void *from, size_t bytes)
+{
+    void *to = malloc(bytes);
+    memcpy(to, from, bytes);
+    return to;
+}
+
+/* The factor of the gradient is one: nothing is masked, nothing clipped.  The last row takes three
+ * micro-batches a step, for which the rate moves on once. */
+static void steps_of_sgd_are_the_rule(void **state)
+{
+    static const char *const more[] = {"", "train.decay=all", "train.momentum=0",
+                                       "precision=bf16 train.micro_batch=1"};
+    for (int i = 0; i < 4; i++) {
+        char text[512];
+        struct mem mem = {0};
+        snprintf(text, sizeof text, "%s%s", MODEL, more[i]);
+        struct config config = rig_config(text);
+        struct session *s = rig_open(&mem, &config, NULL, 0);
+        rig_init(s);
+        for (int64_t step = 1; step <= 4; step++) {
+            float *p[8], *v[8];
+            for (int u = 0; u < s->units->count; u++) {
+                size_t bytes = (size_t)s->units->flat[u].shard_elems * sizeof(float);
+                p[u] = copy_of(rig_state(s, u, RIG_MASTER), bytes);
+                v[u] = copy_of(rig_state(s, u, RIG_FIRST), bytes);
+            }
+            take_step(s, step);
+            for (int u = 0; u < s->units->count; u++) {
+                check_unit(s, u, p[u], v[u], rate_at(&config.train, step));
+                free(p[u]);
+                free(v[u]);
+            }
+        }
+        session_close(s);
+    }
+}
+
+/* Each slot takes four bytes an element, as masters do, and has its name. */
+static void state_is_what_the_optimizer_needs(void **state)
+{
+    for (int i = 0; i < 4; i++) {
+        char text[512];
+        struct fleet fleet;
+        int adamw = i % 2, mixed = i / 2;
+        size_t want = 0;
+        snprintf(text, sizeof text, "%s train.optimizer=%s precision=%s", MODEL,
+                 adamw ? "adamw" : "sgd", mixed ? "bf16" : "fp32");
+        struct config config = rig_config(text);
+        fleet_open(&fleet, &config, 3, PROGRAM_TRAIN);
+        const struct program *program = fleet.program[1];
+        for (int u = 0; u < fleet.units->count; u++) {
+            size_t bytes = (size_t)fleet.units->flat[u].shard_elems * sizeof(float);
+            want +=
+                (bytes + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN * (size_t)(1 + adamw + mixed);
+            const char *name = program->buffer[program->state[u].slot[0]].name;
+            assert_non_null(strstr(name, adamw ? "exp_avg" : "momentum_buffer"));
+            assert_int_equal(program->state[u].slot[1] >= 0, adamw);
+        }
+        assert_int_equal(program->pool_bytes[POOL_OPTIMIZER], want);
+        fleet_close(&fleet);
+    }
+}
+
+/* Sequences or tokens of all ranks together, split evenly, one micro-batch unless asked. */
+static void batches_are_of_all_ranks(void **state)
+{
+    static const struct {
+        const char *setting;
+        int ranks;
+        int64_t each, micros;
+    } rows[] = {
+        {"train.global_batch=16", 8, 2, 1},
+        {"train.global_batch_tokens=272", 8, 2, 1},
+        {"train.global_batch_tokens=272 train.micro_batch=1", 8, 1, 2},
+        {"train.global_batch=16 train.global_batch_tokens=272", 4, 4, 1},
+        {"train.global_batch_tokens=17", 3, 1, 1},
+        {"train.global_batch=7 train.micro_batch=2", 3, 2, 2},
+        {"", 2, 4, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[256];
+        struct error err = {0};
+        struct layout layout;
+        snprintf(text, sizeof text, "model.preset=llama-tiny data.seq_len=17 %s", rows[i].setting);
+        struct config config = rig_config(text);
+        assert_int_equal(layout_resolve(&layout, &config, rows[i].ranks, 0, &err), 0);
+        assert_int_equal(layout.micro_batch, rows[i].each);
+        assert_int_equal(layout.micros, rows[i].micros);
+        assert_true(layout.micros * layout.micro_batch * rows[i].ranks >= layout.global_batch);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(schedules_are_those_of_their_names),
+        cmocka_unit_test(cosine_ends_at_the_least),
+        cmocka_unit_test(steps_of_sgd_are_the_rule),
+        cmocka_unit_test(batches_are_of_all_ranks),
+        cmocka_unit_test(state_is_what_the_optimizer_needs),
+    };
+    return cmocka_run_group_tests_name("optimizer", tests, NULL, NULL);
+}
