@@ -27,10 +27,10 @@ static int finish_heads(struct config_model *m, struct error *err)
                          (long long)m->hidden, (long long)m->heads);
     if (!m->head_dim)
         m->head_dim = m->hidden / m->heads;
-    if (m->head_dim % 2 && strcmp(m->family, "gpt2") != 0)
+    if (m->head_dim % 2)
         return error_set(err,
-                         "model.head_dim is %lld, but rotary positions need an even number "
-                         "(it is model.hidden / model.heads unless set)",
+                         "model.head_dim is %lld, but rotary positions and attention need an "
+                         "even number (it is model.hidden / model.heads unless set)",
                          (long long)m->head_dim);
     return 0;
 }

@@ -50,8 +50,8 @@ struct gemm {
 struct attention {
     enum dtype dt;
     int64_t batch, seq;
-    int64_t heads, kv_heads, head_dim;
-    float scale; /* of the scores; 1/sqrt(head_dim) usually */
+    int64_t heads, kv_heads, head_dim; /* head_dim even */
+    float scale;                       /* of the scores; 1/sqrt(head_dim) usually */
 };
 
 /* Rotary embedding in the half-split convention of Hugging Face's Llama: in each head
@@ -123,8 +123,8 @@ struct device_ops {
                           int64_t cols, int accumulate, void *scratch);
     size_t (*bias_backward_scratch)(struct device *d, int64_t rows, int64_t cols);
 
-    /* y = gelu(x + b), b added to each row;  gelu(v) = v/2 (1 + tanh(sqrt(2/pi) (v + 0.044715 v^3)))
-     * x, y [rows, cols];  b [cols] */
+    /* y = gelu(x + b), b added to each row;  x, y [rows, cols];  b [cols];
+     * gelu(v) = v/2 (1 + tanh(sqrt(2/pi) (v + 0.044715 v^3))) */
     void (*gelu)(struct device *d, enum dtype dt, void *y, const void *x, const void *b,
                  int64_t rows, int64_t cols);
     /* dx = dy * gelu'(x + b), whose sum over rows is b's gradient;  dx == dy and dx == x allowed */

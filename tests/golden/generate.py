@@ -39,7 +39,7 @@ CASES = {
         rope_factor=4.0, rope_low_freq_factor=1.0, rope_high_freq_factor=4.0,
         rope_original_len=16),
     "gpt2": dict(
-        gpt2=1, layers=2, hidden=21, heads=3, kv_heads=3, head_dim=7, ffn=83, vocab=101,
+        gpt2=1, layers=2, hidden=18, heads=3, kv_heads=3, head_dim=6, ffn=71, vocab=101,
         seq=19, batch=2, max_seq_len=23, norm_eps=1e-5, tied=1, init_std=0.15),
 }
 PARTS = {

@@ -297,6 +297,7 @@ static void impossible_combinations_are_refused(void **state)
         {"model.heads: 64\nmodel.kv_heads: 0", "head_dim is 1"},
         {"data.seq_len: 129", "model.max_seq_len (128)"},
         {"model.family: gpt2", "model.kv_heads is 2"},
+        {"model.family: gpt2\nmodel.heads: 3\nmodel.kv_heads: 3\nmodel.head_dim: 7", "even"},
         {"model.family: gpt2\nmodel.kv_heads: 4\nmodel.rope_theta: 5e5", "model.rope_theta"},
         {"model.family: gpt2\nmodel.kv_heads: 4\nmodel.rope_scaling: llama3", "model.rope_scaling"},
         {"model.family: gpt2\nmodel.kv_heads: 4\nmodel.rope_original_len: 4", "rope_original_len"},
