@@ -115,6 +115,7 @@ struct units_request layout_units(const struct layout *layout, const struct conf
         .batch = layout->micro_batch,
         .seq = config->data.seq_len,
         .shards = layout->shape.degree[MESH_SHARD],
+        .persist_below = config->parallel.persist_below,
         .recompute = config->recompute,
         .recompute_every = (int)config->recompute_every,
         .loss_scale = 1.0f / (float)(layout->global_batch * config->data.seq_len),

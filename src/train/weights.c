@@ -34,7 +34,7 @@ static void *state_of(const struct session *s, int buffer)
 static int64_t shard_start(const struct session *s, int unit)
 {
     const struct program *program = session_program(s);
-    return program->request.coord.at[MESH_SHARD] * s->units->flat[unit].shard_elems;
+    return flat_shard_start(&s->units->flat[unit], program->request.coord.at[MESH_SHARD]);
 }
 
 /* Values are functions of their index: threads take what they get. */
@@ -258,11 +258,22 @@ struct scope {
     char *host;
 };
 
+/* Ranks with the same shard, or with the same whole, divide it among them when saving. */
+struct share {
+    int64_t part, parts;
+};
+
+static struct share share_of(const struct session *s, const struct flat *flat)
+{
+    const int *degree = s->layout.shape.degree;
+    struct mesh_coord coord = session_program(s)->request.coord;
+    if (flat_is_sharded(flat))
+        return (struct share){coord.at[MESH_REPLICATE], degree[MESH_REPLICATE]};
+    return (struct share){layout_data_rank(&s->layout, coord), s->layout.data_ranks};
+}
+
 static int pieces_of(struct session *s, struct checkpoint_piece **out, struct scope scope)
 {
-    struct mesh_coord coord = session_program(s)->request.coord;
-    int64_t replicas = scope.saving ? s->layout.shape.degree[MESH_REPLICATE] : 1;
-    int64_t replica = scope.saving ? coord.at[MESH_REPLICATE] : 0;
     struct checkpoint_piece *pieces = NULL;
     int count = 0, capacity = 0;
     for (int u = scope.first; u < scope.end; u++) {
@@ -270,8 +281,9 @@ static int pieces_of(struct session *s, struct checkpoint_piece **out, struct sc
         struct slot slots[SLOT_COUNT];
         int slot_count = slots_of(s, u, slots);
         int64_t start = shard_start(s, u);
-        int64_t from = start + flat->shard_elems * replica / replicas;
-        int64_t to = start + flat->shard_elems * (replica + 1) / replicas;
+        struct share share = scope.saving ? share_of(s, flat) : (struct share){0, 1};
+        int64_t from = start + flat->shard_elems * share.part / share.parts;
+        int64_t to = start + flat->shard_elems * (share.part + 1) / share.parts;
         for (int t = 0; t < flat->tensors; t++) {
             struct part part = part_of(&flat->tensor[t], start, from, to);
             for (int k = 0; part.count && k < slot_count; k++) {
