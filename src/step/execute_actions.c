@@ -173,7 +173,7 @@ static int do_update(struct run_state *run, int i)
     const struct flat *flat = &run->program->units->flat[instr->unit];
     const double *sums = run_operand(run, instr, SLOT_SUMS);
     struct update u = {
-        .device = run->x->device,
+        .device = instr->stream == STREAM_HOST ? run->x->host : run->x->device,
         .optimizer = optimizer_row(run->program->request.optimizer),
         .rule = &run->input->rule,
         .factor = sums + SUM_FACTOR,

@@ -114,9 +114,9 @@ static void fetch(struct program *program, struct run *run, int k)
     if (!offload_fetches_params(program))
         return;
     run->fetched[k] = shard_splits(program, unit)
-                          ? offload_near(program, program->state[unit].param, POOL_UNSHARDED)
+                          ? offload_near(program, program->state[unit].param, SIDE_DEVICE)
                           : whole_buffer(program, unit);
-    offload_fetch(program, program->state[unit].param, run->fetched[k], unit, run->micro);
+    offload_copy(program, program->state[unit].param, run->fetched[k], unit, run->micro);
 }
 
 static int gather(struct program *program, struct run *run, int k)

@@ -49,7 +49,7 @@ static void params(struct program *program, int unit)
         state->param = own_shard(program, state->whole_param, unit, "param", dtype);
         program->buffer[state->whole_param].partial = state->param != state->whole_param;
     }
-    if (dtype == DTYPE_F32)
+    if (dtype == DTYPE_F32 && !(program->request.training && offload_splits_params(program)))
         state->master = state->param;
     else if (program->request.training)
         state->master = shard_buffer(program, offload_pool(offload->optimizer, POOL_OPTIMIZER),

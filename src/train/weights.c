@@ -61,16 +61,22 @@ static void init_tensor(const struct session *s, const struct flat_tensor *tenso
         to[i] = tensor->init == INIT_ONES ? 1.0f : 0.0f;
 }
 
+static enum side side_of(const struct session *s, int buffer)
+{
+    return offload_side(session_program(s), session_program(s)->buffer[buffer].pool);
+}
+
 /* Is a buffer where ops work on it? */
 static int is_near(const struct session *s, int buffer)
 {
-    return !offload_is_far(session_program(s)->buffer[buffer].pool);
+    return side_of(s, buffer) == SIDE_DEVICE;
 }
 
 /* Is it memory of this process, as any other? */
 static int is_plain(const struct session *s, int buffer)
 {
-    return s->device->kind == DEVICE_CPU && is_near(s, buffer);
+    enum side side = side_of(s, buffer);
+    return side == SIDE_HOST || (side == SIDE_DEVICE && s->device->kind == DEVICE_CPU);
 }
 
 enum { FAR_ELEMS = 1 << 20 }; /* of what is far, at a time */
@@ -80,13 +86,15 @@ static int refresh_far(struct session *s, int master, int param, int64_t elems, 
 {
     enum dtype dtype = s->layout.dtype;
     const struct program *program = session_program(s);
+    struct device *host = executor_host(s->executor);
     float *from = malloc(FAR_ELEMS * sizeof *from), *to = malloc(FAR_ELEMS * sizeof *to);
     int rc = from && to ? 0 : error_set(err, "out of memory: a part of the parameters");
     for (int64_t at = 0; !rc && at < elems; at += FAR_ELEMS) {
         int64_t part = elems - at < FAR_ELEMS ? elems - at : FAR_ELEMS;
         rc = executor_read(s->executor, program, master, (size_t)at * sizeof *from, from,
                            (size_t)part * sizeof *from, err);
-        s->device->ops->cast(s->device, dtype, to, DTYPE_F32, from, part);
+        if (!rc)
+            host->ops->cast(host, dtype, to, DTYPE_F32, from, part);
         if (!rc)
             rc = executor_write(s->executor, program, param, (size_t)at * dtype_bytes(dtype), to,
                                 (size_t)part * dtype_bytes(dtype), err);
