@@ -19,13 +19,14 @@
 #include "plan/report.h"
 #include "tests/mpi/training.h"
 
-enum kind { RANKS, STRATEGY, ACCUMULATION, RECOMPUTE, OFFLOAD, MODEL, KINDS };
-enum { LEVELS = 6, CELLS = 4 * 6 * 2 * 3 * 3 * 2, STEPS = 50 };
+/* Strategies with one micro-batch and then with three are one kind: all of them meet all ranks. */
+enum kind { RANKS, STRATEGY, RECOMPUTE, OFFLOAD, MODEL, KINDS };
+enum { STRATEGIES = 6, LEVELS = 2 * STRATEGIES, CELLS = 4 * LEVELS * 3 * 3 * 2, STEPS = 50 };
 
 static const double most_of_loss = 1e-5, most_of_weight = 1e-5;
 
-static const char *const strategies[LEVELS] = {"NO_SHARD",   "SHARD_OPTIM",  "SHARD_GRAD_OP",
-                                               "FULL_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"};
+static const char *const strategies[STRATEGIES] = {
+    "NO_SHARD", "SHARD_OPTIM", "SHARD_GRAD_OP", "FULL_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"};
 static const char *const recomputes[] = {"none", "selective", "full"};
 static const char *const offloads[] = {"none", "host", "disk"};
 
@@ -43,6 +44,16 @@ static const char *const models[] = {
 struct cell {
     int level[KINDS];
 };
+
+static const char *strategy_of(const struct cell *cell)
+{
+    return strategies[cell->level[STRATEGY] % STRATEGIES];
+}
+
+static int accumulates(const struct cell *cell)
+{
+    return cell->level[STRATEGY] >= STRATEGIES;
+}
 
 /* What came out on this rank: its shards of the masters, unit after unit. */
 struct outcome {
@@ -152,21 +163,19 @@ static int all_cells(const int levels[KINDS], struct cell *cells)
 
 /* ---- a cell ---- */
 
-/* Its configuration; ranks that are left alone: for the reference. */
 static struct config config_of(const struct matrix *m, const struct cell *cell)
 {
     static const int micro_batches[][2] = {{9, 3}, {5, 2}, {3, 1}, {3, 1}};
     char text[1024];
-    int ranks = cell->level[RANKS] + 1, strategy = cell->level[STRATEGY];
-    int gathers = !strcmp(strategies[strategy], "FULL_SHARD") ||
-                  !strcmp(strategies[strategy], "HYBRID_SHARD");
+    const char *strategy = strategy_of(cell);
+    int ranks = cell->level[RANKS] + 1;
+    int gathers = !strcmp(strategy, "FULL_SHARD") || !strcmp(strategy, "HYBRID_SHARD");
     const char *offload = offloads[cell->level[OFFLOAD]];
-    int length =
-        snprintf(text, sizeof text, "%s parallel.strategy=%s train.micro_batch=%d recompute=%s",
-                 models[cell->level[MODEL]], strategies[strategy],
-                 micro_batches[cell->level[RANKS]][cell->level[ACCUMULATION]],
-                 recomputes[cell->level[RECOMPUTE]]);
-    if (!strncmp(strategies[strategy], "HYBRID", 6))
+    int length = snprintf(
+        text, sizeof text, "%s parallel.strategy=%s train.micro_batch=%d recompute=%s",
+        models[cell->level[MODEL]], strategy, micro_batches[cell->level[RANKS]][accumulates(cell)],
+        recomputes[cell->level[RECOMPUTE]]);
+    if (!strncmp(strategy, "HYBRID", 6))
         length += snprintf(text + length, sizeof text - (size_t)length, " parallel.shard=%d",
                            ranks % 2 ? ranks : 2);
     if (cell->level[OFFLOAD])
@@ -313,9 +322,9 @@ static void run_cell(struct matrix *m, const struct cell *cell)
     m->run++;
     if (m->c.failed > failed)
         fprintf(stderr, "rank %d: in %s, accumulation %d, recompute %s, offload %s, model %d\n",
-                world_rank(m->c.world), strategies[cell->level[STRATEGY]],
-                cell->level[ACCUMULATION] ? 3 : 1, recomputes[cell->level[RECOMPUTE]],
-                offloads[cell->level[OFFLOAD]], cell->level[MODEL]);
+                world_rank(m->c.world), strategy_of(cell), accumulates(cell) ? 3 : 1,
+                recomputes[cell->level[RECOMPUTE]], offloads[cell->level[OFFLOAD]],
+                cell->level[MODEL]);
 }
 
 /* ---- the reference, by rank 0 ---- */
@@ -380,7 +389,7 @@ static int families(void)
 int main(void)
 {
     static struct cell cells[CELLS];
-    struct matrix m = {.levels = {4, 6, 2, 3, 3, families()}};
+    struct matrix m = {.levels = {4, LEVELS, 3, 3, families()}};
     const char *how = getenv("MATRIX");
     int all = how && !strcmp(how, "all");
     if (checks_start(&m.c))

@@ -226,12 +226,50 @@ static void test_8b_on_the_host(void **state)
     assert_non_null(strstr(fit.settings, "offload.optimizer=disk"));
 }
 
+/* The same sizes in the memory of GPU and node together: what a build without CUDA can say. */
+static int fits(const struct config *config, int ranks, struct report_room room)
+{
+    struct error err = {0};
+    struct report report;
+    if (!on_gpu())
+        room = (struct report_room){.host_bytes = room.device_bytes + room.host_bytes};
+    if (report_measure(&report, config, ranks, 1, 1, &err))
+        fail_msg("%s", err.text);
+    struct report_room lack = report_lack(&report, &room);
+    report_free(&report);
+    return !lack.device_bytes && !lack.host_bytes;
+}
+
+/* GPT2-XL: too much for one GPU of 24 GB with all of it there, whatever the batch; two of them do
+ * with stage 3, micro-batches of 16 and blocks of 128, in a node of 60 GB. */
+static void test_gpt2_xl(void **state)
+{
+    struct report_room room = {.device_bytes = machine_find("rtx4090")->memory_bytes};
+    struct config one = config_of("model.preset=gpt2-xl data.seq_len=128 train.global_batch=1 "
+                                  "parallel.strategy=NO_SHARD recompute=full");
+    struct config two = config_of("model.preset=gpt2-xl data.seq_len=128 train.global_batch=32 "
+                                  "train.micro_batch=16 parallel.strategy=FULL_SHARD");
+    assert_false(fits(&one, 1, room));
+    one.parallel.strategy = STRATEGY_FULL_SHARD;
+    assert_int_equal(config_finish(&one, NULL), 0);
+    assert_false(fits(&one, 1, room));
+    assert_true(fits(&two, 2, room));
+    room.host_bytes = (size_t)60e9 / 2;
+    two.offload.optimizer = two.offload.params = OFFLOAD_HOST;
+    struct report report;
+    if (report_measure(&report, &two, 2, 1, 1, NULL))
+        return; /* said by the test before */
+    report_free(&report);
+    assert_true(fits(&two, 2, room));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gentlest),   cmocka_unit_test(test_more_ranks),
-        cmocka_unit_test(test_hybrids),    cmocka_unit_test(test_8b_on_two_of_24),
-        cmocka_unit_test(test_8b_on_disk), cmocka_unit_test(test_8b_on_the_host),
+        cmocka_unit_test(test_gentlest),       cmocka_unit_test(test_more_ranks),
+        cmocka_unit_test(test_hybrids),        cmocka_unit_test(test_8b_on_two_of_24),
+        cmocka_unit_test(test_8b_on_disk),     cmocka_unit_test(test_gpt2_xl),
+        cmocka_unit_test(test_8b_on_the_host),
     };
     return cmocka_run_group_tests_name("fit", tests, NULL, NULL);
 }
