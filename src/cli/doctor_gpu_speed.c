@@ -185,7 +185,7 @@ static int measure(struct doctor *d, struct bench *s, struct error *err)
     double up = rate(s, WORK_UP, BLOCK_BYTES, err), down = rate(s, WORK_DOWN, BLOCK_BYTES, err);
     if (world_agree(s->world, gemm > 0 && copy > 0 && up > 0 && down > 0 ? 0 : -1, err))
         return -1;
-    doctor_fact(d, "GPU products", "%.1f TFLOP/s bf16", gemm * 1e-12);
+    doctor_fact(d, "GPU products", "%.3g TFLOP/s bf16", gemm * 1e-12);
     doctor_fact(d, "GPU copy", "%.0f GB/s read and written; from the host %.1f GB/s, to it %.1f",
                 copy * 1e-9, up * 1e-9, down * 1e-9);
     if (size == 1)

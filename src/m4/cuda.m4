@@ -20,6 +20,8 @@ AC_DEFUN([TRIREME_CUDA], [
     AS_IF([test -z "$cuda_why"], [have_cuda=yes],
           [test -n "$with_cuda"], [AC_MSG_ERROR([--with-cuda=$with_cuda: $cuda_why])])
   ])
+  AS_CASE([$have_cuda:$with_cudnn:$with_nccl], [yes:*|no::|no::no|no:no:|no:no:no], [],
+    [AC_MSG_ERROR([--with-cudnn and --with-nccl need CUDA: $cuda_why])])
   CUDA_summary="no ($cuda_why)"; CUDNN_summary=no; NCCL_summary=no
   AS_IF([test $have_cuda = yes], [
     TRIREME_CUDNN
