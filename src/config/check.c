@@ -162,6 +162,9 @@ static int check_units(const struct config *config, struct error *err)
     if ((p->wrap == WRAP_SIZE) != (p->min_num_params > 0))
         return error_set(err, "parallel.wrap size and parallel.min_num_params belong together: set "
                               "both or none");
+    if (p->persist_below && p->strategy == STRATEGY_NO_SHARD)
+        return error_set(err, "parallel.persist_below is of units that would be sharded, but "
+                              "parallel.strategy is NO_SHARD; leave it at 0");
     if (config->recompute_every > 1 && config->recompute == RECOMPUTE_NONE)
         return error_set(err, "recompute_every is %lld, but recompute is none: no unit recomputes",
                          (long long)config->recompute_every);

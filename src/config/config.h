@@ -68,6 +68,7 @@ struct config_train {
 
 struct config_parallel {
     enum config_strategy strategy;
+    int64_t persist_below; /* parameters of a unit that stays whole */
     enum config_wrap wrap;
     int64_t layers_per_unit, min_num_params;    /* of wrap layers, of size */
     int64_t shard, replicate, tensor, pipeline; /* degrees; 0: what is left */

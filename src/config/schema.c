@@ -242,6 +242,9 @@ const struct key config_keys[] = {
      .help = "transformer blocks in a unit, with wrap layers; the last unit takes what is left"},
     {"parallel.min_num_params", INT, FIELD(parallel.min_num_params), "0", 0, INT64_C(1) << 50,
      .help = "parameters that a unit of blocks has at least, the last one apart, with wrap size"},
+    {"parallel.persist_below", INT, FIELD(parallel.persist_below), "0", 0, INT64_C(1) << 50,
+     .help = "units with fewer parameters than this, such as a tied head's norm, are not sharded: "
+             "every rank has them whole, and their gradients are summed over all ranks"},
     {"parallel.tensor", INT, FIELD(parallel.tensor), "1", 1, 1, .later = "tensor parallelism",
      .help = "ranks that split each matrix"},
     {"parallel.pipeline", INT, FIELD(parallel.pipeline), "1", 1, 1, .later = "pipeline parallelism",

@@ -116,24 +116,30 @@ enum { ENQUEUE, WAIT };
 
 int device_upload(struct device *d, void *to, const void *from, size_t bytes, struct error *err)
 {
-    return bytes ? d->driver->copy(d, to, from, bytes, WAIT, err) : 0;
+    return bytes ? d->driver->copy(d, DEVICE_COMPUTE, to, from, bytes, WAIT, err) : 0;
 }
 
 int device_download(struct device *d, void *to, const void *from, size_t bytes, struct error *err)
 {
-    return bytes ? d->driver->copy(d, to, from, bytes, WAIT, err) : 0;
+    return bytes ? d->driver->copy(d, DEVICE_COMPUTE, to, from, bytes, WAIT, err) : 0;
 }
 
 int device_upload_async(struct device *d, void *to, const void *from, size_t bytes,
                         struct error *err)
 {
-    return bytes ? d->driver->copy(d, to, from, bytes, ENQUEUE, err) : 0;
+    return bytes ? d->driver->copy(d, DEVICE_COMPUTE, to, from, bytes, ENQUEUE, err) : 0;
 }
 
 int device_download_async(struct device *d, void *to, const void *from, size_t bytes,
                           struct error *err)
 {
-    return bytes ? d->driver->copy(d, to, from, bytes, ENQUEUE, err) : 0;
+    return bytes ? d->driver->copy(d, DEVICE_COMPUTE, to, from, bytes, ENQUEUE, err) : 0;
+}
+
+int device_copy_async(struct device *d, enum device_stream stream, void *to, const void *from,
+                      size_t bytes, struct error *err)
+{
+    return bytes ? d->driver->copy(d, stream, to, from, bytes, ENQUEUE, err) : 0;
 }
 
 int device_sync(struct device *d, struct error *err)

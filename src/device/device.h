@@ -119,6 +119,10 @@ int device_upload_async(struct device *d, void *to, const void *from, size_t byt
 int device_download_async(struct device *d, void *to, const void *from, size_t bytes,
                           struct error *err);
 
+/* The same as part of any stream, between the device's memory and that of device_host_alloc(). */
+int device_copy_async(struct device *d, enum device_stream stream, void *to, const void *from,
+                      size_t bytes, struct error *err);
+
 /* Wait for all streams.  Returns 0, or -1 with err saying what failed on the device. */
 int device_sync(struct device *d, struct error *err);
 

@@ -17,8 +17,8 @@ struct device_driver {
     void *(*host_alloc)(struct device *d, size_t bytes);
     void (*host_free)(struct device *d, void *block);
     int (*memory)(struct device *d, size_t *total_bytes, size_t *free_bytes, struct error *err);
-    int (*copy)(struct device *d, void *to, const void *from, size_t bytes, int wait,
-                struct error *err); /* either side may be the host's */
+    int (*copy)(struct device *d, enum device_stream stream, void *to, const void *from,
+                size_t bytes, int wait, struct error *err); /* either side may be the host's */
     int (*sync)(struct device *d, struct error *err);
     int (*check)(struct device *d, struct error *err);
     struct device_mark *(*mark_create)(struct device *d, int timed, struct error *err);

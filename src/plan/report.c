@@ -19,7 +19,7 @@ struct making {
 static int open_model(struct making *m, const struct config *config, int threads, struct error *err)
 {
     int on_gpu = config->device == CONFIG_DEVICE_CUDA;
-    if (layout_check(&m->report->layout, on_gpu ? DEVICE_CUDA : DEVICE_CPU, err))
+    if (layout_device(&m->report->layout, on_gpu ? DEVICE_CUDA : DEVICE_CPU, err))
         return -1;
     struct device_request request = {
         .kind = on_gpu ? DEVICE_CUDA : DEVICE_CPU, .threads = threads, .planning = on_gpu};

@@ -31,5 +31,7 @@ int variant_strategy(struct config *config, enum config_strategy strategy, struc
     if (!variant_is_hybrid(p->strategy) || !variant_is_hybrid(strategy))
         p->shard = p->replicate = 0;
     p->strategy = strategy;
+    if (strategy == STRATEGY_NO_SHARD)
+        p->persist_below = 0;
     return config_finish(config, err);
 }

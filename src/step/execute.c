@@ -73,6 +73,11 @@ int execute(struct executor *x, const struct program *program, const struct step
     return step_finish(x, &pending, output, err);
 }
 
+struct device *executor_host(const struct executor *x)
+{
+    return x->host;
+}
+
 int executor_depth(const struct executor *x)
 {
     return x->mode->depth;
@@ -109,6 +114,16 @@ static int create_swap(struct executor *x, const struct program *program, const 
     return 0;
 }
 
+/* The CPU beside a GPU, for what is done in the host's memory. */
+static int open_host(struct executor *x, struct error *err)
+{
+    struct device_request request = {.kind = DEVICE_CPU, .threads = x->device->threads};
+    x->host = x->device;
+    if (x->device->kind == DEVICE_CPU || !x->slab_bytes[POOL_HOST])
+        return 0;
+    return device_open(&x->host, &request, err);
+}
+
 static int create_slabs(struct executor *x, const struct program *const *programs, int count,
                         struct error *err)
 {
@@ -143,7 +158,7 @@ int executor_create(struct executor **out, struct device *device, struct mesh *m
         x->group[axis] = mesh_group(mesh, axis);
     x->group[GROUP_DATA] = mesh ? mesh_data(mesh) : NULL;
     if (create_slabs(x, programs, count, err) || create_swap(x, programs[0], swap_folder, err) ||
-        x->mode->create(x, programs, count, err)) {
+        open_host(x, err) || x->mode->create(x, programs, count, err)) {
         executor_destroy(x);
         return -1;
     }
@@ -159,6 +174,8 @@ void executor_destroy(struct executor *x)
     for (int pool = 0; pool < POOL_COUNT; pool++)
         (pool == POOL_HOST ? device_host_free : device_free)(x->device, x->mem, pool,
                                                              x->slab_bytes[pool], x->slab[pool]);
+    if (x->host != x->device)
+        device_close(x->host);
     if (x->swap)
         mem_uncount(x->mem, POOL_DISK, x->slab_bytes[POOL_DISK]);
     swap_close(x->swap);

@@ -50,6 +50,9 @@ void executor_watch(struct executor *executor, int seconds);
 /* Where a buffer of a program lies, in the device's memory; NULL for one in a file. */
 void *executor_buffer(const struct executor *executor, const struct program *program, int buffer);
 
+/* The device whose ops work on the host's memory: the same on the CPU, else one beside it. */
+struct device *executor_host(const struct executor *executor);
+
 /* Copy bytes of a buffer, wherever it lies, from its byte `from` on, to or from host memory.
  * Between steps.  Return 0, or -1 with err set. */
 int executor_read(struct executor *executor, const struct program *program, int buffer, size_t from,

@@ -98,13 +98,16 @@ static int do_recv(struct run_state *run, int i)
     return 0;
 }
 
-/* Replicas hold the same gradient: only the first one's counts. */
+/* Replicas hold the same gradient, as all ranks do of a unit that is whole: only the first one's
+ * counts. */
 static int do_norm(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     struct device *d = run->x->device;
     double *sums = run_operand(run, instr, SLOT_SUMS);
-    if (run->program->request.coord.at[MESH_REPLICATE] == 0)
+    const int *at = run->program->request.coord.at;
+    int first = flat_is_sharded(&run->program->units->flat[instr->unit]) || at[MESH_SHARD] == 0;
+    if (at[MESH_REPLICATE] == 0 && first)
         d->ops->sumsq(d, sums + SUM_SQUARES, run_operand(run, instr, SLOT_SHARD_GRAD),
                       instr->elems);
     return 0;
@@ -170,7 +173,7 @@ static int do_update(struct run_state *run, int i)
     const struct flat *flat = &run->program->units->flat[instr->unit];
     const double *sums = run_operand(run, instr, SLOT_SUMS);
     struct update u = {
-        .device = run->x->device,
+        .device = instr->stream == STREAM_HOST ? run->x->host : run->x->device,
         .optimizer = optimizer_row(run->program->request.optimizer),
         .rule = &run->input->rule,
         .factor = sums + SUM_FACTOR,
@@ -178,7 +181,7 @@ static int do_update(struct run_state *run, int i)
                   .grad = run_operand(run, instr, SLOT_SHARD_GRAD),
                   .param = run_operand(run, instr, SLOT_PARAM),
                   .elems = flat->shard_elems},
-        .shard_start = run->program->request.coord.at[MESH_SHARD] * flat->shard_elems,
+        .shard_start = flat_shard_start(flat, run->program->request.coord.at[MESH_SHARD]),
     };
     for (int k = 0; k < u.optimizer->slots; k++)
         u.shard.slot[k] = run_operand(run, instr, SLOT_OPTIMIZER + k);

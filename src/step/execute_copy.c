@@ -1,6 +1,9 @@
 /* execute_copy.c - state that lives in a file: the file, and FETCH and SPILL as reads and writes
  * of it. */
+#include <string.h>
+
 #include "step/execute_private.h"
+#include "step/offload.h"
 
 int copy_begin(struct run_state *run, int i)
 {
@@ -32,6 +35,10 @@ static int move(struct executor *x, const struct program *program, int buffer, s
     if (b->pool == POOL_DISK)
         return swap_transfer(x->swap, lane, host, bytes, (int64_t)(b->offset + from), err);
     char *at = (char *)executor_buffer(x, program, buffer) + from;
+    if (offload_side(program, b->pool) == SIDE_HOST) {
+        memcpy(lane == SWAP_READ ? host : at, lane == SWAP_READ ? at : host, bytes);
+        return 0;
+    }
     return lane == SWAP_READ ? device_download(x->device, host, at, bytes, err)
                              : device_upload(x->device, at, host, bytes, err);
 }

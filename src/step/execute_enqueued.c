@@ -1,7 +1,8 @@
 /* execute_enqueued.c - the executor on devices with streams.
  *
  * Every instruction is enqueued on the device's stream of its own; the waits of the program are
- * waits for marks there.  The host runs ahead: nothing in a step waits for the device.  A step
+ * waits for marks there.  The host runs ahead: nothing in a step waits for the device, unless the
+ * program has work for the host itself (STREAM_HOST: the update of offloaded state).  A step
  * begins on all streams when the one before has ended on the compute stream, and its sums come to
  * the host as its last act, into one of two places, so that they may be read a step later.
  *
@@ -89,7 +90,7 @@ static int make_marks(struct executor *x, struct tape *tape, struct error *err)
     }
     tape->mark = array_make((size_t)program->instrs, sizeof *tape->mark);
     for (int i = 0; i < program->instrs && !rc; i++)
-        if (wanted[i]) {
+        if (wanted[i] && program->instr[i].stream != STREAM_HOST) {
             tape->mark[i] = device_mark_create(x->device, 0, err);
             rc = tape->mark[i] ? 0 : -1;
         }
@@ -168,8 +169,10 @@ static int make_tape(struct executor *x, struct tape *tape, const struct program
 
 static int clear(struct executor *x, struct error *err)
 {
+    if (x->slab[POOL_HOST])
+        memset(x->slab[POOL_HOST], 0, x->slab_bytes[POOL_HOST]);
     for (int pool = 0; pool < POOL_COUNT; pool++)
-        if (x->slab[pool])
+        if (x->slab[pool] && pool != POOL_HOST)
             x->device->ops->fill_zero(x->device, x->slab[pool], x->slab_bytes[pool]);
     return device_sync(x->device, err);
 }
@@ -198,11 +201,11 @@ static int make_common_marks(struct executor *x, struct error *err)
 {
     struct tapes *t = x->tapes;
     t->begin = device_mark_create(x->device, 0, err);
-    for (int s = 0; s < STREAMS; s++)
+    for (int s = 0; s < STREAM_HOST; s++)
         t->end[s] = device_mark_create(x->device, 0, err);
     for (int k = 0; k < TURNS; k++)
         t->done[k] = device_mark_create(x->device, 0, err);
-    for (int s = 0; s < STREAMS; s++)
+    for (int s = 0; s < STREAM_HOST; s++)
         if (!t->end[s])
             return -1;
     return t->begin && t->done[0] && t->done[1] ? 0 : -1;
@@ -288,7 +291,7 @@ static int begin(struct run_state *run)
     }
     if (device_mark_record(x->device, t->begin, DEVICE_COMPUTE, run->err))
         return -1;
-    for (int s = 0; s < STREAMS; s++)
+    for (int s = 0; s < STREAM_HOST; s++)
         if (s != STREAM_COMPUTE &&
             device_mark_wait(x->device, device_stream_of(s), t->begin, run->err))
             return -1;
@@ -359,69 +362,6 @@ static int run_ops(struct run_state *run, int i)
     return device_replay(run->x->device, tape->take[tape->use[i]].recording, run->err);
 }
 
-static int is_traced(const struct run_state *run, const struct instr *instr)
-{
-    return run->trace && instr->kind != INSTR_RELEASE;
-}
-
-static int before(struct run_state *run, int i)
-{
-    const struct instr *instr = &run->program->instr[i];
-    const struct tape *tape = tape_of(run->x, run->program);
-    enum device_stream stream = device_stream_of(instr->stream);
-    char name[TRACE_NAME];
-    for (int s = 0; s < STREAMS; s++)
-        if (instr->wait[s] >= 0 &&
-            device_mark_wait(run->x->device, stream, tape->mark[instr->wait[s]], run->err))
-            return -1;
-    if (!is_traced(run, instr))
-        return 0;
-    run->waited[0] = run->x->tapes->spans; /* the span of this instruction */
-    return open_span(run->x, instr_text(run->program, i, name, sizeof name), (int)instr->stream,
-                     stream, run->err);
-}
-
-static int after(struct run_state *run, int i, int64_t start_ns)
-{
-    struct executor *x = run->x;
-    const struct instr *instr = &run->program->instr[i];
-    const struct tape *tape = tape_of(x, run->program);
-    enum device_stream stream = device_stream_of(instr->stream);
-    int64_t sent = 0;
-    if (instr_is_transfer(instr)) {
-        if (comm_wait(&x->op[i], run->err))
-            return -1;
-        sent = x->op[i].sent_bytes;
-        x->sent_bytes += sent;
-    }
-    if (is_traced(run, instr) && close_span(x, run->waited[0], stream, sent, run->err))
-        return -1;
-    if (tape->mark[i] && device_mark_record(x->device, tape->mark[i], stream, run->err))
-        return -1;
-    return device_check(x->device, run->err);
-}
-
-static int end(struct run_state *run)
-{
-    struct executor *x = run->x;
-    struct tapes *t = x->tapes;
-    struct step_pending *pending = run->pending;
-    for (int s = 0; s < STREAMS; s++) {
-        if (s == STREAM_COMPUTE)
-            continue;
-        if (device_mark_record(x->device, t->end[s], device_stream_of(s), run->err) ||
-            device_mark_wait(x->device, DEVICE_COMPUTE, t->end[s], run->err))
-            return -1;
-    }
-    pending->sums = (const double *)turn_host(t, pending->turn);
-    pending->done = t->done[pending->turn];
-    void *sums = executor_buffer(x, run->program, run->program->sums);
-    if (device_download_async(x->device, turn_host(t, pending->turn), sums,
-                              SUM_COUNT * sizeof(double), run->err))
-        return -1;
-    return device_mark_record(x->device, pending->done, DEVICE_COMPUTE, run->err);
-}
-
 /* The first transfer that has not ended is what everything waits for. */
 static int hang(const struct executor *x, const struct program *program, struct error *err)
 {
@@ -441,7 +381,8 @@ static int hang(const struct executor *x, const struct program *program, struct 
 }
 
 /* Wait as one who looks now and then whether the peers are alive. */
-static int wait_done(struct executor *x, const struct step_pending *pending, struct error *err)
+static int wait_for(struct executor *x, const struct program *program, struct device_mark *mark,
+                    struct error *err)
 {
     enum { SPINS = 2000, NAP_NS = 50000, LOOK_NS = 20000000 };
     int64_t begin_ns = clock_ns(), looked_ns = begin_ns;
@@ -449,7 +390,7 @@ static int wait_done(struct executor *x, const struct step_pending *pending, str
     const struct timespec courtesy = {.tv_sec =
                                           3}; /* who failed itself knows more: it speaks first */
     for (int spins = 0;; spins++) {
-        int done = device_mark_done(x->device, pending->done, err);
+        int done = device_mark_done(x->device, mark, err);
         if (done)
             return done > 0 ? 0 : -1;
         if (spins < SPINS)
@@ -462,10 +403,116 @@ static int wait_done(struct executor *x, const struct step_pending *pending, str
                 return -1;
             }
             if (x->patience_s && now - begin_ns > (int64_t)x->patience_s * 1000000000)
-                return hang(x, pending->program, err);
+                return hang(x, program, err);
         }
         nanosleep(&nap, NULL);
     }
+}
+
+/* A failure is known here alone: the others are not left waiting. */
+static int wait_done(struct executor *x, const struct program *program, struct device_mark *mark,
+                     struct error *err)
+{
+    if (!wait_for(x, program, mark, err))
+        return 0;
+    if (x->mesh)
+        mesh_abandon(x->mesh);
+    return -1;
+}
+
+static int is_traced(const struct run_state *run, const struct instr *instr)
+{
+    return run->trace && instr->kind != INSTR_RELEASE && instr->stream != STREAM_HOST;
+}
+
+/* What the host does itself is done when it is issued, and waits here. */
+static int before_on_host(struct run_state *run, const struct instr *instr)
+{
+    const struct tape *tape = tape_of(run->x, run->program);
+    for (int s = 0; s < STREAM_HOST; s++)
+        if (instr->wait[s] >= 0 &&
+            wait_done(run->x, run->program, tape->mark[instr->wait[s]], run->err))
+            return -1;
+    return 0;
+}
+
+static int copy(struct run_state *run, int i)
+{
+    const struct instr *instr = &run->program->instr[i];
+    return device_copy_async(run->x->device, device_stream_of(instr->stream),
+                             run_operand(run, instr, SLOT_TO), run_operand(run, instr, SLOT_FROM),
+                             run->program->buffer[instr->buffer[SLOT_FROM]].bytes, run->err);
+}
+
+static int before(struct run_state *run, int i)
+{
+    const struct instr *instr = &run->program->instr[i];
+    const struct tape *tape = tape_of(run->x, run->program);
+    enum device_stream stream = device_stream_of(instr->stream);
+    char name[TRACE_NAME];
+    if (instr->stream == STREAM_HOST)
+        return before_on_host(run, instr);
+    for (int s = 0; s < STREAM_HOST; s++)
+        if (instr->wait[s] >= 0 &&
+            device_mark_wait(run->x->device, stream, tape->mark[instr->wait[s]], run->err))
+            return -1;
+    if (!is_traced(run, instr))
+        return 0;
+    run->waited[0] = run->x->tapes->spans; /* the span of this instruction */
+    return open_span(run->x, instr_text(run->program, i, name, sizeof name), (int)instr->stream,
+                     stream, run->err);
+}
+
+static int after_on_host(struct run_state *run, int i, int64_t start_ns)
+{
+    char name[TRACE_NAME];
+    if (run->trace && run->program->instr[i].kind != INSTR_RELEASE)
+        trace_add(run->trace, instr_text(run->program, i, name, sizeof name), STREAM_HOST, start_ns,
+                  clock_ns(), 0);
+    return 0;
+}
+
+static int after(struct run_state *run, int i, int64_t start_ns)
+{
+    struct executor *x = run->x;
+    const struct instr *instr = &run->program->instr[i];
+    const struct tape *tape = tape_of(x, run->program);
+    enum device_stream stream = device_stream_of(instr->stream);
+    int64_t sent = 0;
+    if (instr->stream == STREAM_HOST)
+        return after_on_host(run, i, start_ns);
+    if (instr_is_transfer(instr)) {
+        if (comm_wait(&x->op[i], run->err))
+            return -1;
+        sent = x->op[i].sent_bytes;
+        x->sent_bytes += sent;
+    }
+    if (is_traced(run, instr) && close_span(x, run->waited[0], stream, sent, run->err))
+        return -1;
+    if (tape->mark[i] && device_mark_record(x->device, tape->mark[i], stream, run->err))
+        return -1;
+    return device_check(x->device, run->err);
+}
+
+static int end(struct run_state *run)
+{
+    struct executor *x = run->x;
+    struct tapes *t = x->tapes;
+    struct step_pending *pending = run->pending;
+    for (int s = 0; s < STREAM_HOST; s++) {
+        if (s == STREAM_COMPUTE)
+            continue;
+        if (device_mark_record(x->device, t->end[s], device_stream_of(s), run->err) ||
+            device_mark_wait(x->device, DEVICE_COMPUTE, t->end[s], run->err))
+            return -1;
+    }
+    pending->sums = (const double *)turn_host(t, pending->turn);
+    pending->done = t->done[pending->turn];
+    void *sums = executor_buffer(x, run->program, run->program->sums);
+    if (device_download_async(x->device, turn_host(t, pending->turn), sums,
+                              SUM_COUNT * sizeof(double), run->err))
+        return -1;
+    return device_mark_record(x->device, pending->done, DEVICE_COMPUTE, run->err);
 }
 
 static void tell_spans(struct executor *x, struct trace *trace)
@@ -483,15 +530,12 @@ static void tell_spans(struct executor *x, struct trace *trace)
 
 static int finish(struct executor *x, const struct step_pending *pending, struct error *err)
 {
-    if (wait_done(x, pending, err)) {
-        if (x->mesh)
-            mesh_abandon(x->mesh);
+    if (wait_done(x, pending->program, pending->done, err))
         return -1;
-    }
     if (pending->trace)
         tell_spans(x, pending->trace);
     return 0;
 }
 
-const struct executor_mode executor_enqueued = {2,          create, destroy, begin, load,  run_ops,
-                                                copy_begin, before, after,   end,   finish};
+const struct executor_mode executor_enqueued = {2,    create, destroy, begin, load,  run_ops,
+                                                copy, before, after,   end,   finish};

@@ -10,7 +10,7 @@ struct tapes;
 
 struct executor {
     const struct executor_mode *mode;
-    struct device *device;
+    struct device *device, *host; /* host: the CPU as a device, where UPDATE is there */
     struct mem *mem;
     struct mesh *mesh;
     struct group *group[GROUPS]; /* the mesh's */

@@ -34,7 +34,7 @@ struct flat {
     int64_t *param_offset; /* per graph parameter; -1 for shared ones */
     int64_t elems;         /* logical elements */
     int64_t padded;        /* with padding: shards * shard_elems */
-    int64_t shard_elems;
+    int64_t shard_elems;   /* == padded where every rank has the whole */
     int pads;
     struct flat_range *pad; /* the ranges that belong to no tensor */
 };
@@ -43,5 +43,17 @@ struct flat {
 void flat_create(struct flat *flat, const struct graph *graph, const struct model_unit *block,
                  int shards);
 void flat_destroy(struct flat *flat);
+
+/* Is it split over the ranks of the shard axis? */
+static inline int flat_is_sharded(const struct flat *flat)
+{
+    return flat->shard_elems < flat->padded;
+}
+
+/* Where in it begins what the rank at place `shard` of that axis owns. */
+static inline int64_t flat_shard_start(const struct flat *flat, int shard)
+{
+    return flat_is_sharded(flat) ? shard * flat->shard_elems : 0;
+}
 
 #endif

@@ -99,13 +99,14 @@ int layout_model(struct model **model, const struct config *config, struct error
     return 0;
 }
 
-int layout_check(const struct layout *layout, enum device_kind device, struct error *err)
+int layout_device(struct layout *layout, enum device_kind device, struct error *err)
 {
-    const struct offload *o = &layout->offload;
-    if (device == DEVICE_CPU || (o->optimizer == OFFLOAD_NONE && o->params == OFFLOAD_NONE))
+    struct offload *o = &layout->offload;
+    o->apart = device != DEVICE_CPU;
+    if (!o->apart || (o->optimizer != OFFLOAD_DISK && o->params != OFFLOAD_DISK))
         return 0;
-    return error_set(err, "offload.optimizer and offload.params are of device=cpu in this version: "
-                          "on GPUs leave them at none, or set device=cpu");
+    return error_set(err, "offload to disk is of device=cpu in this version: on GPUs set "
+                          "offload.optimizer and offload.params to host or none");
 }
 
 struct units_request layout_units(const struct layout *layout, const struct config *config)
@@ -115,6 +116,7 @@ struct units_request layout_units(const struct layout *layout, const struct conf
         .batch = layout->micro_batch,
         .seq = config->data.seq_len,
         .shards = layout->shape.degree[MESH_SHARD],
+        .persist_below = config->parallel.persist_below,
         .recompute = config->recompute,
         .recompute_every = (int)config->recompute_every,
         .loss_scale = 1.0f / (float)(layout->global_batch * config->data.seq_len),

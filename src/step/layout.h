@@ -29,8 +29,9 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
 /* The model, wrapped into units as the config says.  0, or -1 with err set. */
 int layout_model(struct model **model, const struct config *config, struct error *err);
 
-/* Is what the layout asks for known on the device?  Returns 0, or -1 with err set. */
-int layout_check(const struct layout *layout, enum device_kind device, struct error *err);
+/* Settle what depends on the kind of device.  Returns 0, or -1 with err set where the layout cannot
+ * be had there. */
+int layout_device(struct layout *layout, enum device_kind device, struct error *err);
 
 /* What to compile for it. */
 struct units_request layout_units(const struct layout *layout, const struct config *config);

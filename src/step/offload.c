@@ -1,21 +1,41 @@
 /* offload.c - see offload.h. */
 #include "step/offload.h"
 
+enum side offload_side(const struct program *program, enum mem_pool pool)
+{
+    int apart = program->request.offload.apart;
+    return pool == POOL_DISK ? SIDE_DISK : pool == POOL_HOST && apart ? SIDE_HOST : SIDE_DEVICE;
+}
+
 enum mem_pool offload_pool(enum config_offload_to to, enum mem_pool pool)
 {
     return to == OFFLOAD_HOST ? POOL_HOST : to == OFFLOAD_DISK ? POOL_DISK : pool;
 }
 
-int offload_fetches_params(const struct program *program)
+enum side offload_update_side(const struct program *program)
 {
-    return offload_is_far(offload_pool(program->request.offload.params, POOL_PARAMS));
+    const struct offload *offload = &program->request.offload;
+    return offload->apart && offload->optimizer != OFFLOAD_NONE ? SIDE_HOST : SIDE_DEVICE;
 }
 
-static void copy(struct program *program, enum instr_kind kind, int from, int to, int unit,
-                 int micro)
+int offload_fetches_params(const struct program *program)
 {
-    enum stream stream = kind == INSTR_FETCH ? STREAM_FETCH : STREAM_SPILL;
-    int index = program_instr(program, kind, stream);
+    enum mem_pool pool = offload_pool(program->request.offload.params, POOL_PARAMS);
+    return offload_side(program, pool) != SIDE_DEVICE;
+}
+
+int offload_splits_params(const struct program *program)
+{
+    return offload_update_side(program) == SIDE_HOST && !offload_fetches_params(program);
+}
+
+void offload_copy(struct program *program, int from, int to, int unit, int micro)
+{
+    enum side above = offload_side(program, program->buffer[to].pool);
+    enum side below = offload_side(program, program->buffer[from].pool);
+    int fetches = above > below;
+    int index = program_instr(program, fetches ? INSTR_FETCH : INSTR_SPILL,
+                              fetches ? STREAM_FETCH : STREAM_SPILL);
     struct instr *instr = &program->instr[index];
     instr->unit = unit;
     instr->micro = micro;
@@ -23,18 +43,10 @@ static void copy(struct program *program, enum instr_kind kind, int from, int to
     instr_bind(instr, SLOT_TO, to, ACCESS_WRITE);
 }
 
-void offload_fetch(struct program *program, int far, int near, int unit, int micro)
+int offload_near(struct program *program, int buffer, enum side side)
 {
-    copy(program, INSTR_FETCH, far, near, unit, micro);
-}
-
-void offload_spill(struct program *program, int near, int far, int unit)
-{
-    copy(program, INSTR_SPILL, near, far, unit, -1);
-}
-
-int offload_near(struct program *program, int far, enum mem_pool pool)
-{
-    struct buffer home = program->buffer[far];
+    struct buffer home = program->buffer[buffer];
+    enum mem_pool pool =
+        side == SIDE_HOST || !program->request.offload.apart ? POOL_HOST : POOL_UNSHARDED;
     return program_buffer(program, pool, home.bytes, 0, "%s near", home.name);
 }

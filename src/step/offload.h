@@ -1,30 +1,39 @@
-/* offload.h - state that lives where ops cannot work on it: FETCH before use, SPILL after.
+/* offload.h - state that lives where ops cannot work on it: copied up before use, down after.
  *
- * Where state lives is a matter of pools (state.c); here are the copies that follow from it, woven
- * in where parameters are gathered (shard.c) and around UPDATE (update.c).
+ * Where state lives is a matter of pools (state.c).  Here are the copies that follow from it, woven
+ * in where parameters are gathered (shard.c) and around UPDATE (update.c): FETCH towards the
+ * device, SPILL away from it.
+ *
+ * Optimizer state that lives on the host is updated there.  Where the host's memory is apart from
+ * the device's that is UPDATE on STREAM_HOST: gradients and the step's sums go down, parameters
+ * come up.
  */
 #ifndef TRIREME_STEP_OFFLOAD_H
 #define TRIREME_STEP_OFFLOAD_H
 
 #include "step/program.h"
 
+/* The sides memory is on, away from the device first. */
+enum side { SIDE_DISK, SIDE_HOST, SIDE_DEVICE };
+
+enum side offload_side(const struct program *program, enum mem_pool pool);
+
 /* The pool of state that lives there, where pool is what it has when not offloaded. */
 enum mem_pool offload_pool(enum config_offload_to to, enum mem_pool pool);
 
-/* Is the pool one that nothing but FETCH and SPILL reaches? */
-static inline int offload_is_far(enum mem_pool pool)
-{
-    return pool == POOL_DISK;
-}
+/* Where the optimizer works. */
+enum side offload_update_side(const struct program *program);
 
-/* Are parameters far, so that each use needs a FETCH? */
+/* Are parameters so far that each use needs a FETCH? */
 int offload_fetches_params(const struct program *program);
 
-/* Append the instruction that copies all of a far buffer to a near one, or back. */
-void offload_fetch(struct program *program, int far, int near, int unit, int micro);
-void offload_spill(struct program *program, int near, int far, int unit);
+/* Is what the optimizer works on a copy of the parameters, in fp32 too? */
+int offload_splits_params(const struct program *program);
 
-/* A passing buffer of pool for what the far one holds. */
-int offload_near(struct program *program, int far, enum mem_pool pool);
+/* Append the instruction that copies all of a buffer into one of the same size on another side. */
+void offload_copy(struct program *program, int from, int to, int unit, int micro);
+
+/* A passing buffer on side for what another one holds. */
+int offload_near(struct program *program, int buffer, enum side side);
 
 #endif

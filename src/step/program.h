@@ -23,6 +23,7 @@ enum stream {
     STREAM_POINT,
     STREAM_FETCH,
     STREAM_SPILL,
+    STREAM_HOST, /* the host's own work, where its memory is apart from the device's */
     STREAMS
 };
 
@@ -110,6 +111,7 @@ struct strategy {
 /* Where state lives: OFFLOAD_NONE where ops work on it. */
 struct offload {
     enum config_offload_to optimizer, params;
+    int apart; /* 1: the host's memory is not the device's: on a GPU */
 };
 
 struct program_request {

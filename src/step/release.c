@@ -10,7 +10,8 @@
  * a last use by a transfer, so that the two overlap. */
 static int release_after(const struct program *program, int last)
 {
-    if (program->instr[last].stream == STREAM_COMPUTE)
+    enum stream stream = program->instr[last].stream;
+    if (stream == STREAM_COMPUTE || stream == STREAM_HOST)
         return last;
     for (int i = last + 1; i < program->instrs; i++)
         if (program->instr[i].kind == INSTR_RUN || program->instr[i].kind == INSTR_UPDATE)

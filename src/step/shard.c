@@ -41,7 +41,8 @@ static void plan_gathers(const struct program *program, struct run *run, int run
     for (int r = 0; r < runs; r++)
         for (int k = 0; k < 2; k++) {
             int unit = used(program, &run[r], k);
-            int lacks = unit >= 0 && (once ? last[unit] < 0 : last[unit] < r - 1);
+            int lacks = unit >= 0 && shard_gathers_unit(program, unit) &&
+                        (once ? last[unit] < 0 : last[unit] < r - 1);
             run[r].gather[k] = lacks ? unit : -1;
             if (unit >= 0)
                 last[unit] = r;
@@ -50,10 +51,10 @@ static void plan_gathers(const struct program *program, struct run *run, int run
 }
 
 /* Is a gradient reduced to its shard after every micro-batch? */
-static int reduces_each(const struct program *program)
+static int reduces_each(const struct program *program, int unit)
 {
     const struct strategy *strategy = &program->request.strategy;
-    return shard_is_sharded(program) && strategy->grads == GRADS_MICRO &&
+    return shard_splits(program, unit) && strategy->grads == GRADS_MICRO &&
            !strategy->accumulate_local;
 }
 
@@ -62,7 +63,6 @@ static int reduces_each(const struct program *program)
 static void plan_gradients(const struct program *program, struct run *run, int runs)
 {
     int *last = array_make((size_t)program->units->count, sizeof *last); /* run + 1 */
-    int each = reduces_each(program);
     for (int r = 0; r < runs; r++)
         for (int k = 0; k < 2; k++) {
             int unit = written(program, &run[r], k);
@@ -71,7 +71,8 @@ static void plan_gradients(const struct program *program, struct run *run, int r
             if (unit < 0)
                 continue;
             int before = last[unit] - 1;
-            int follows = before >= 0 && (!each || run[before].micro == run[r].micro);
+            int follows =
+                before >= 0 && (!reduces_each(program, unit) || run[before].micro == run[r].micro);
             if (follows) {
                 run[r].follows[k] = before;
                 run[before].finishes[run[before].finishes[0] == unit ? 0 : 1] = -1;
@@ -112,17 +113,17 @@ static void fetch(struct program *program, struct run *run, int k)
     run->fetched[k] = program->state[unit].param;
     if (!offload_fetches_params(program))
         return;
-    run->fetched[k] = shard_is_sharded(program)
-                          ? offload_near(program, program->state[unit].param, POOL_UNSHARDED)
+    run->fetched[k] = shard_splits(program, unit)
+                          ? offload_near(program, program->state[unit].param, SIDE_DEVICE)
                           : whole_buffer(program, unit);
-    offload_fetch(program, program->state[unit].param, run->fetched[k], unit, run->micro);
+    offload_copy(program, program->state[unit].param, run->fetched[k], unit, run->micro);
 }
 
 static int gather(struct program *program, struct run *run, int k)
 {
     int unit = run->gather[k];
     fetch(program, run, k);
-    if (!shard_is_sharded(program))
+    if (!shard_splits(program, unit))
         return run->fetched[k];
     int whole = whole_buffer(program, unit);
     int index = program_instr(program, INSTR_GATHER, STREAM_GATHER);
@@ -223,21 +224,23 @@ void shard_before(struct program *program, struct run *run, int runs, int r)
 
 static void all_reduce(struct program *program, int unit, int micro, int buffer, int64_t elems)
 {
+    int whole = shard_is_sharded(program) && !shard_splits(program, unit);
     int index = program_instr(program, INSTR_ALLREDUCE, STREAM_REDUCE);
     struct instr *instr = &program->instr[index];
     instr->unit = unit;
     instr->micro = micro;
-    instr->group = MESH_REPLICATE;
+    instr->group = whole ? GROUP_DATA : MESH_REPLICATE;
     instr->elems = elems;
     instr->dtype = DTYPE_F32;
     instr_bind(instr, SLOT_TO, buffer, ACCESS_BOTH);
 }
 
-/* Unit's gradient of the step is complete in this replica. */
+/* Unit's gradient of the step is complete in this replica, or on this rank where it is whole. */
 static void sum_replicas(struct program *program, int unit, int micro)
 {
     const struct unit_state *state = &program->state[unit];
-    if (program->request.shape.degree[MESH_REPLICATE] < 2)
+    if (program->request.shape.degree[MESH_REPLICATE] < 2 &&
+        (!shard_is_sharded(program) || shard_splits(program, unit)))
         return;
     if (state->bucket < 0) {
         all_reduce(program, unit, micro, state->grad, program->units->flat[unit].shard_elems);
@@ -250,7 +253,7 @@ static void sum_replicas(struct program *program, int unit, int micro)
 
 static void reduce(struct program *program, const struct run *run, int unit, int whole)
 {
-    int adds = reduces_each(program) && run->micro > 0;
+    int adds = reduces_each(program, unit) && run->micro > 0;
     int index = program_instr(program, INSTR_REDUCE, STREAM_REDUCE);
     struct instr *instr = &program->instr[index];
     instr->unit = unit;
@@ -271,7 +274,7 @@ void shard_after(struct program *program, struct run *run, int runs, int r)
         int unit = run[r].finishes[k];
         if (unit < 0)
             continue;
-        if (shard_is_sharded(program) && (last || reduces_each(program)))
+        if (shard_splits(program, unit) && (last || reduces_each(program, unit)))
             reduce(program, &run[r], unit, k ? run[r].shared_grad : run[r].grad);
         if (last)
             sum_replicas(program, unit, run[r].micro);

@@ -10,7 +10,8 @@
  * HYBRID_SHARD, HYBRID_SHARD_ZERO2: stages 3 and 2 within the shard axis, then an ALLREDUCE of the
  *                         shard's gradient over the replicas.
  *
- * struct strategy (program.h) says which; a shard axis of one is stage 0.
+ * struct strategy (program.h) says which; a shard axis of one is stage 0.  Small units may be whole
+ * in any of them (persist_below): their gradients are summed by an ALLREDUCE over all data ranks.
  */
 #ifndef TRIREME_STEP_SHARD_H
 #define TRIREME_STEP_SHARD_H
@@ -51,6 +52,17 @@ static inline int shard_is_sharded(const struct program *program)
 static inline int shard_gathers(const struct program *program)
 {
     return shard_is_sharded(program) || offload_fetches_params(program);
+}
+
+/* The same of one unit: a small one may be whole where others are sharded. */
+static inline int shard_splits(const struct program *program, int unit)
+{
+    return flat_is_sharded(&program->units->flat[unit]);
+}
+
+static inline int shard_gathers_unit(const struct program *program, int unit)
+{
+    return shard_splits(program, unit) || offload_fetches_params(program);
 }
 
 #endif

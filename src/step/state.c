@@ -23,7 +23,7 @@ static int own_shard(struct program *program, int whole, int unit, const char *w
                      enum dtype dtype)
 {
     size_t bytes = (size_t)program->units->flat[unit].shard_elems * dtype_bytes(dtype);
-    if (!shard_is_sharded(program))
+    if (!shard_splits(program, unit))
         return whole;
     return program_view(program, whole, bytes * (size_t)program->request.coord.at[MESH_SHARD],
                         bytes, "%s%s shard", prefix(program, unit), what);
@@ -42,14 +42,14 @@ static void params(struct program *program, int unit)
     enum mem_pool pool = offload_pool(offload->params, POOL_PARAMS);
     enum dtype dtype = program->units->request.dtype;
     struct unit_state *state = &program->state[unit];
-    if (shard_gathers(program) && program->request.strategy.params == PARAMS_USE) {
+    if (shard_gathers_unit(program, unit) && program->request.strategy.params == PARAMS_USE) {
         state->param = shard_buffer(program, pool, unit, "param", dtype);
     } else {
         state->whole_param = whole_buffer(program, pool, unit, "param", dtype);
         state->param = own_shard(program, state->whole_param, unit, "param", dtype);
         program->buffer[state->whole_param].partial = state->param != state->whole_param;
     }
-    if (dtype == DTYPE_F32)
+    if (dtype == DTYPE_F32 && !(program->request.training && offload_splits_params(program)))
         state->master = state->param;
     else if (program->request.training)
         state->master = shard_buffer(program, offload_pool(offload->optimizer, POOL_OPTIMIZER),
@@ -102,7 +102,7 @@ static void buckets(struct program *program)
 static void grads(struct program *program, int unit)
 {
     struct unit_state *state = &program->state[unit];
-    if (shard_is_sharded(program) && program->request.strategy.grads == GRADS_MICRO) {
+    if (shard_splits(program, unit) && program->request.strategy.grads == GRADS_MICRO) {
         state->grad = shard_buffer(program, POOL_GRADS, unit, "grad", DTYPE_F32);
         return;
     }

@@ -100,6 +100,18 @@ static int find_kind(struct units *units, int unit)
     return k;
 }
 
+/* Small units are not worth a transfer per use. */
+static void lay_out(struct units *units, int unit, const struct graph *graph)
+{
+    const struct model_unit *block = &units->model->block[units->model->unit[unit].first];
+    struct flat *flat = &units->flat[unit];
+    flat_create(flat, graph, block, units->request.shards);
+    if (flat->elems >= units->request.persist_below)
+        return;
+    flat_destroy(flat);
+    flat_create(flat, graph, block, 1);
+}
+
 static int create_graphs(struct units *units, struct error *err)
 {
     for (int u = 0; u < units->count; u++) {
@@ -108,8 +120,7 @@ static int create_graphs(struct units *units, struct error *err)
             kind->train = graph_for(units, u, MODEL_LOSS, err);
         if (!kind->train)
             return -1;
-        flat_create(&units->flat[u], kind->train, &units->model->block[units->model->unit[u].first],
-                    units->request.shards);
+        lay_out(units, u, kind->train);
     }
     return 0;
 }

@@ -26,6 +26,7 @@ struct units_request {
     enum dtype dtype;   /* of activations and gathered parameters */
     int64_t batch, seq; /* of one micro-batch */
     int shards;
+    int64_t persist_below; /* units with fewer parameters are whole on every rank */
     enum config_recompute recompute;
     int recompute_every; /* of units that repeat, which one in so many recomputes; 0: every */
     float loss_scale;    /* gradients of the summed loss are multiplied by it */

@@ -36,40 +36,42 @@ static void scale(struct program *program)
     instr_bind(&program->instr[index], SLOT_SUMS, program->sums, ACCESS_BOTH);
 }
 
-/* The buffers of a unit's state as UPDATE has them: where they live, or near. */
+/* The buffers of a unit as UPDATE has them: where they live, or near. */
 struct at_hand {
-    int master, param, slot[OPTIMIZER_SLOTS];
+    int grad, master, param, slot[OPTIMIZER_SLOTS];
 };
 
-static int bring(struct program *program, int unit, int home, enum access access)
+/* What is at home on another side is copied here. */
+static int bring(struct program *program, int unit, int home)
 {
-    if (home < 0 || !offload_is_far(program->buffer[home].pool))
+    enum side side = offload_update_side(program);
+    if (home < 0 || offload_side(program, program->buffer[home].pool) == side)
         return home;
-    int near = offload_near(program, home, POOL_HOST);
-    if (access & ACCESS_READ)
-        offload_fetch(program, home, near, unit, -1);
+    int near = offload_near(program, home, side);
+    offload_copy(program, home, near, unit, -1);
     return near;
 }
 
 static void take_back(struct program *program, int unit, int home, int near)
 {
     if (near != home)
-        offload_spill(program, near, home, unit);
+        offload_copy(program, near, home, unit, -1);
 }
 
-static struct at_hand fetch(struct program *program, int unit)
+/* A skipped update writes nothing: what it would write over must be there too. */
+static struct at_hand bring_unit(struct program *program, int unit, int grad)
 {
     struct unit_state state = program->state[unit];
-    struct at_hand near;
-    near.master = bring(program, unit, state.master, ACCESS_BOTH);
+    struct at_hand near = {.grad = grad, .master = bring(program, unit, state.master)};
     for (int k = 0; k < OPTIMIZER_SLOTS; k++)
-        near.slot[k] = bring(program, unit, state.slot[k], ACCESS_BOTH);
-    near.param =
-        state.param == state.master ? near.master : bring(program, unit, state.param, ACCESS_WRITE);
+        near.slot[k] = bring(program, unit, state.slot[k]);
+    near.param = near.master;
+    if (program->units->request.dtype != DTYPE_F32)
+        near.param = bring(program, unit, state.param);
     return near;
 }
 
-static void spill(struct program *program, int unit, const struct at_hand *near)
+static void take_unit_back(struct program *program, int unit, const struct at_hand *near)
 {
     struct unit_state state = program->state[unit];
     take_back(program, unit, state.master, near->master);
@@ -79,14 +81,15 @@ static void spill(struct program *program, int unit, const struct at_hand *near)
         take_back(program, unit, state.param, near->param);
 }
 
-static void update(struct program *program, int unit, const struct at_hand *near)
+static void update(struct program *program, int unit, int sums, const struct at_hand *near)
 {
-    int index = program_instr(program, INSTR_UPDATE, STREAM_COMPUTE);
+    int on_host = offload_update_side(program) == SIDE_HOST;
+    int index = program_instr(program, INSTR_UPDATE, on_host ? STREAM_HOST : STREAM_COMPUTE);
     struct instr *instr = &program->instr[index];
     instr->unit = unit;
     instr->elems = program->units->flat[unit].shard_elems;
-    instr_bind(instr, SLOT_SUMS, program->sums, ACCESS_READ);
-    instr_bind(instr, SLOT_SHARD_GRAD, program->state[unit].grad, ACCESS_READ);
+    instr_bind(instr, SLOT_SUMS, sums, ACCESS_READ);
+    instr_bind(instr, SLOT_SHARD_GRAD, near->grad, ACCESS_READ);
     instr_bind(instr, SLOT_MASTER, near->master, ACCESS_BOTH);
     for (int k = 0; k < OPTIMIZER_SLOTS; k++)
         if (near->slot[k] >= 0)
@@ -95,22 +98,27 @@ static void update(struct program *program, int unit, const struct at_hand *near
         instr_bind(instr, SLOT_PARAM, near->param, ACCESS_WRITE);
 }
 
-/* Backward finishes the last units first: their norms are taken while the first ones' gradients
- * are still on their way.  State that is far is fetched a unit ahead. */
+/* Backward finishes the last units first: their norms are taken, and their gradients go where they
+ * are needed, while the first ones' are still on their way.  State is brought a unit ahead. */
 void pass_update(struct program *program)
 {
     int units = program->units->count;
     struct at_hand *near = array_make((size_t)units, sizeof *near);
-    near[0] = fetch(program, 0);
-    for (int u = units - 1; u >= 0; u--)
+    int *grad = array_make((size_t)units, sizeof *grad);
+    for (int u = units - 1; u >= 0; u--) {
         norm(program, u);
+        grad[u] = bring(program, u, program->state[u].grad);
+    }
+    near[0] = bring_unit(program, 0, grad[0]);
     pass_sums(program);
     scale(program);
+    int sums = bring(program, -1, program->sums);
     for (int u = 0; u < units; u++) {
         if (u + 1 < units)
-            near[u + 1] = fetch(program, u + 1);
-        update(program, u, &near[u]);
-        spill(program, u, &near[u]);
+            near[u + 1] = bring_unit(program, u + 1, grad[u + 1]);
+        update(program, u, sums, &near[u]);
+        take_unit_back(program, u, &near[u]);
     }
     free(near);
+    free(grad);
 }

@@ -34,7 +34,7 @@ static void *state_of(const struct session *s, int buffer)
 static int64_t shard_start(const struct session *s, int unit)
 {
     const struct program *program = session_program(s);
-    return program->request.coord.at[MESH_SHARD] * s->units->flat[unit].shard_elems;
+    return flat_shard_start(&s->units->flat[unit], program->request.coord.at[MESH_SHARD]);
 }
 
 /* Values are functions of their index: threads take what they get. */
@@ -61,16 +61,22 @@ static void init_tensor(const struct session *s, const struct flat_tensor *tenso
         to[i] = tensor->init == INIT_ONES ? 1.0f : 0.0f;
 }
 
+static enum side side_of(const struct session *s, int buffer)
+{
+    return offload_side(session_program(s), session_program(s)->buffer[buffer].pool);
+}
+
 /* Is a buffer where ops work on it? */
 static int is_near(const struct session *s, int buffer)
 {
-    return !offload_is_far(session_program(s)->buffer[buffer].pool);
+    return side_of(s, buffer) == SIDE_DEVICE;
 }
 
 /* Is it memory of this process, as any other? */
 static int is_plain(const struct session *s, int buffer)
 {
-    return s->device->kind == DEVICE_CPU && is_near(s, buffer);
+    enum side side = side_of(s, buffer);
+    return side == SIDE_HOST || (side == SIDE_DEVICE && s->device->kind == DEVICE_CPU);
 }
 
 enum { FAR_ELEMS = 1 << 20 }; /* of what is far, at a time */
@@ -80,13 +86,15 @@ static int refresh_far(struct session *s, int master, int param, int64_t elems, 
 {
     enum dtype dtype = s->layout.dtype;
     const struct program *program = session_program(s);
+    struct device *host = executor_host(s->executor);
     float *from = malloc(FAR_ELEMS * sizeof *from), *to = malloc(FAR_ELEMS * sizeof *to);
     int rc = from && to ? 0 : error_set(err, "out of memory: a part of the parameters");
     for (int64_t at = 0; !rc && at < elems; at += FAR_ELEMS) {
         int64_t part = elems - at < FAR_ELEMS ? elems - at : FAR_ELEMS;
         rc = executor_read(s->executor, program, master, (size_t)at * sizeof *from, from,
                            (size_t)part * sizeof *from, err);
-        s->device->ops->cast(s->device, dtype, to, DTYPE_F32, from, part);
+        if (!rc)
+            host->ops->cast(host, dtype, to, DTYPE_F32, from, part);
         if (!rc)
             rc = executor_write(s->executor, program, param, (size_t)at * dtype_bytes(dtype), to,
                                 (size_t)part * dtype_bytes(dtype), err);
@@ -258,11 +266,22 @@ struct scope {
     char *host;
 };
 
+/* Ranks with the same shard, or with the same whole, divide it among them when saving. */
+struct share {
+    int64_t part, parts;
+};
+
+static struct share share_of(const struct session *s, const struct flat *flat)
+{
+    const int *degree = s->layout.shape.degree;
+    struct mesh_coord coord = session_program(s)->request.coord;
+    if (flat_is_sharded(flat))
+        return (struct share){coord.at[MESH_REPLICATE], degree[MESH_REPLICATE]};
+    return (struct share){layout_data_rank(&s->layout, coord), s->layout.data_ranks};
+}
+
 static int pieces_of(struct session *s, struct checkpoint_piece **out, struct scope scope)
 {
-    struct mesh_coord coord = session_program(s)->request.coord;
-    int64_t replicas = scope.saving ? s->layout.shape.degree[MESH_REPLICATE] : 1;
-    int64_t replica = scope.saving ? coord.at[MESH_REPLICATE] : 0;
     struct checkpoint_piece *pieces = NULL;
     int count = 0, capacity = 0;
     for (int u = scope.first; u < scope.end; u++) {
@@ -270,8 +289,9 @@ static int pieces_of(struct session *s, struct checkpoint_piece **out, struct sc
         struct slot slots[SLOT_COUNT];
         int slot_count = slots_of(s, u, slots);
         int64_t start = shard_start(s, u);
-        int64_t from = start + flat->shard_elems * replica / replicas;
-        int64_t to = start + flat->shard_elems * (replica + 1) / replicas;
+        struct share share = scope.saving ? share_of(s, flat) : (struct share){0, 1};
+        int64_t from = start + flat->shard_elems * share.part / share.parts;
+        int64_t to = start + flat->shard_elems * (share.part + 1) / share.parts;
         for (int t = 0; t < flat->tensors; t++) {
             struct part part = part_of(&flat->tensor[t], start, from, to);
             for (int k = 0; part.count && k < slot_count; k++) {

@@ -144,6 +144,36 @@ static void test_wrap(struct layouts *l)
     CHECK(&l->c, off <= tolerance);
 }
 
+/* Small units whole among sharded ones: the norm of a tied head, the embedding too, everything. */
+static void test_small_units(struct layouts *l)
+{
+    static const int below[] = {37, 3637, 99999};
+    struct trained reference = {0}, trained = {0};
+    char text[512], how[256];
+    reference_of(l, "train.global_batch=12 model.tie_embeddings=true", 0, &reference);
+    for (int i = 1; i < STRATEGIES; i++) {
+        if (strstr(strategies[i], "NO_SHARD"))
+            continue;
+        snprintf(text, sizeof text,
+                 "train.global_batch=12 model.tie_embeddings=true parallel.persist_below=%d %s",
+                 below[i % 3], strategy(l, i, how));
+        struct config config = config_of(text, i % 2 ? 1 : 0);
+        check_against(l, &config, 0, &reference, &trained);
+        for (int step = 0; step < TRAINING_STEPS; step++)
+            CHECK(&l->c, fabs(trained.norm[step] / reference.norm[step] - 1) < 1e-5);
+    }
+    snprintf(text, sizeof text, "%s/small", l->dir);
+    struct config config = config_of("train.global_batch=12 model.tie_embeddings=true", 1);
+    struct training part = {.tokens = l->tokens, .checkpoints = text, .to = 23};
+    for (int i = 0; i < 3; i++) {
+        config.parallel.persist_below = i == 1 ? 3637 : 0;
+        training_run(&l->c, &config, &part, &trained);
+        part.from = part.to;
+        part.to = i ? TRAINING_STEPS : 31;
+    }
+    CHECK(&l->c, training_distance(&trained, &reference) <= tolerance);
+}
+
 /* Gathering ahead changes when, not what. */
 static void test_prefetch(struct layouts *l)
 {
@@ -285,6 +315,7 @@ int main(void)
     test_layouts(&l, "model.tie_embeddings=true");
     test_sgd(&l);
     test_wrap(&l);
+    test_small_units(&l);
     test_prefetch(&l);
     test_recompute(&l);
     test_ragged_batches(&l);

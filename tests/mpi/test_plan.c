@@ -155,10 +155,11 @@ static void check_all(struct planning *p)
             static const char *const strategies[] = {"NO_SHARD",     "FULL_SHARD",
                                                      "SHARD_OPTIM",  "SHARD_GRAD_OP",
                                                      "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"};
-            static const char *const more[5] = {
-                "", "parallel.wrap=layers parallel.layers_per_unit=2", "train.optimizer=sgd", "",
-                "parallel.wrap=size parallel.min_num_params=20000"};
             int strategy = (k + k / 6) % 6, ranks = world_size(p->c.world);
+            const char *const more[5] = {"", "parallel.wrap=layers parallel.layers_per_unit=2",
+                                         "train.optimizer=sgd",
+                                         strategy ? "parallel.persist_below=3000" : "",
+                                         "parallel.wrap=size parallel.min_num_params=20000"};
             snprintf(text, sizeof text,
                      "%s run.threads=1 parallel.strategy=%s precision=%s train.micro_batch=%d "
                      "parallel.forward_prefetch=%s recompute=%s parallel.shard=%d "

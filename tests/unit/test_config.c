@@ -315,6 +315,7 @@ static void impossible_combinations_are_refused(void **state)
         {"parallel.wrap: SIZE_BASED_WRAP", "parallel.min_num_params"},
         {"parallel.wrap: layers\nparallel.layers_per_unit: 2\nparallel.min_num_params: 5", "size"},
         {"recompute_every: 2", "recompute is none"},
+        {"parallel.strategy: ddp\nparallel.persist_below: 9", "NO_SHARD"},
         {"data.seq_len: 16\ntrain.global_batch_tokens: 40", "48 is"},
         {"data.seq_len: 16\ntrain.global_batch_tokens: 48\ntrain.global_batch: 4", "3 sequences"},
         {"train.eval_every: 5", "data.valid"},

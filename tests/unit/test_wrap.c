@@ -248,12 +248,62 @@ static void test_programs(void **state)
     }
 }
 
+static int transfers_of(const struct program *program, enum instr_kind kind, int unit, int group)
+{
+    int count = 0;
+    for (int i = 0; i < program->instrs; i++)
+        count += program->instr[i].kind == kind && program->instr[i].unit == unit &&
+                 program->instr[i].group == group;
+    return count;
+}
+
+/* Small units take one sum over all ranks a step, and no other transfer; their state is whole. */
+static void test_small_units(void **state)
+{
+    static const char *const strategies[] = {
+        "parallel.strategy=SHARD_OPTIM",
+        "parallel.strategy=SHARD_GRAD_OP train.micro_batch=1",
+        "parallel.strategy=FULL_SHARD train.micro_batch=1",
+        "parallel.strategy=HYBRID_SHARD parallel.shard=2 parallel.accumulate=local",
+    };
+    static const int64_t below[] = {36, 37, 3637, 99999}; /* none, norm, embedding, all */
+    for (int i = 0; i < 16; i++) {
+        struct error err = {0};
+        struct fleet fleet;
+        char more[256];
+        snprintf(more, sizeof more,
+                 "%s train.global_batch=8 model.tie_embeddings=true "
+                 "parallel.persist_below=%d",
+                 strategies[i % 4], (int)below[i / 4]);
+        struct config config = config_of(MODEL, more);
+        fleet_open(&fleet, &config, 4, PROGRAM_TRAIN);
+        for (int r = 0; r < 4; r++)
+            if (verify_program(fleet.program[r], &err))
+                fail_msg("%s", err.text);
+        if (verify_ranks((const struct program *const *)fleet.program, 4, &err))
+            fail_msg("%s", err.text);
+        for (int u = 0; u < fleet.units->count; u++) {
+            const struct program *program = fleet.program[1];
+            const struct flat *flat = &fleet.units->flat[u];
+            int whole = flat->elems < below[i / 4];
+            assert_int_equal(flat_is_sharded(flat), !whole);
+            assert_int_equal(transfers_of(program, INSTR_GATHER, u, MESH_SHARD) == 0, whole);
+            assert_int_equal(transfers_of(program, INSTR_REDUCE, u, MESH_SHARD) == 0, whole);
+            assert_int_equal(transfers_of(program, INSTR_ALLREDUCE, u, GROUP_DATA), whole);
+            assert_int_equal(program->buffer[program->state[u].master].bytes,
+                             (size_t)(whole ? flat->padded : flat->shard_elems) * 4);
+        }
+        fleet_close(&fleet);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_same_bits_of_some),
-        cmocka_unit_test(test_units),     cmocka_unit_test(test_kinds),
-        cmocka_unit_test(test_every_nth), cmocka_unit_test(test_programs),
+        cmocka_unit_test(test_same_bits),   cmocka_unit_test(test_same_bits_of_some),
+        cmocka_unit_test(test_units),       cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_every_nth),   cmocka_unit_test(test_programs),
+        cmocka_unit_test(test_small_units),
     };
     return cmocka_run_group_tests_name("wrap", tests, NULL, NULL);
 }

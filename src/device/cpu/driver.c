@@ -126,8 +126,8 @@ static int memory(struct device *d, size_t *total_bytes, size_t *free_bytes, str
     return 0;
 }
 
-static int copy(struct device *d, void *to, const void *from, size_t bytes, int wait,
-                struct error *err)
+static int copy(struct device *d, enum device_stream stream, void *to, const void *from,
+                size_t bytes, int wait, struct error *err)
 {
     memcpy(to, from, bytes);
     return 0;

@@ -138,10 +138,10 @@ static int memory(struct device *d, size_t *total_bytes, size_t *free_bytes, str
     return CUDA_CHECK(cudaMemGetInfo(free_bytes, total_bytes), err);
 }
 
-static int copy(struct device *d, void *to, const void *from, size_t bytes, int wait,
-                struct error *err)
+static int copy(struct device *d, enum device_stream which, void *to, const void *from,
+                size_t bytes, int wait, struct error *err)
 {
-    cudaStream_t stream = cuda_compute(d);
+    cudaStream_t stream = cuda_state(d)->stream[which];
     if (CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), err))
         return -1;
     return wait ? CUDA_CHECK(cudaStreamSynchronize(stream), err) : 0;

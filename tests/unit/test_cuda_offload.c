@@ -1,0 +1,227 @@
+/* test_cuda_offload.c - state of a GPU's rank that lives in the host's memory: the numbers of a
+ * rank that keeps it, whether steps are in flight, traced or skipped, and memory as planned. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <math.h>
+#include <cmocka.h>
+
+#include "base/philox.h"
+#include "plan/report.h"
+#include "tests/unit/rig.h"
+
+enum { STEPS = 5, PLACES = 3 };
+
+#define MODEL                                                                             \
+    "model.layers=3 model.hidden=48 model.heads=6 model.kv_heads=2 model.ffn=72 "         \
+    "model.vocab=101 data.seq_len=19 train.global_batch=3 train.lr=3e-3 train.steps=100 " \
+    "train.warmup_steps=2 device=cuda parallel.strategy=FULL_SHARD "
+
+/* The update's operations are the same on both sides, but for the rounding of a fused step. */
+static const struct {
+    const char *text;
+    double tolerance;
+} settings[] = {
+    {MODEL "precision=fp32 train.clip=0.3", 1e-5},
+    {MODEL "precision=bf16 train.micro_batch=1 model.tie_embeddings=true", 5e-3},
+};
+
+enum { SETTINGS = sizeof settings / sizeof settings[0] };
+
+static const char *const places[PLACES] = {
+    "offload.params=host",
+    "offload.optimizer=host",
+    "offload.optimizer=host offload.params=host",
+};
+
+static int updates_on_host(int place)
+{
+    return place > 0;
+}
+
+static void load(void *user, int micro, int32_t *tokens, int32_t *targets)
+{
+    const struct session *s = user;
+    int64_t rows = s->layout.micro_batch * s->config.data.seq_len;
+    for (int64_t i = 0; i < rows; i++) {
+        uint64_t index = (uint64_t)(micro * rows + i);
+        tokens[i] = (int32_t)(philox_u64(7, index) % (uint64_t)s->config.model.vocab);
+        targets[i] = (tokens[i] * 3 + 1) % (int32_t)s->config.model.vocab;
+    }
+}
+
+static struct session *open_session(struct mem *mem, int setting, int place)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s %s", settings[setting].text, place < 0 ? "" : places[place]);
+    struct config config = rig_config(text);
+    struct session *s = rig_open(mem, &config, NULL, 0);
+    rig_init(s);
+    return s;
+}
+
+struct outcome {
+    double loss[STEPS], norm[STEPS];
+    uint64_t state;
+};
+
+static struct outcome train(int setting, int place, int depth)
+{
+    struct mem mem = {0};
+    struct error err = {0};
+    struct outcome outcome = {0};
+    struct step_pending pending[2];
+    struct step_output output;
+    struct session *s = open_session(&mem, setting, place);
+    for (int step = 1; step < STEPS + depth; step++) {
+        struct step_input input = rig_input(s, step);
+        int ends = step - depth + 1;
+        input.load = load;
+        input.user = s;
+        if (step <= STEPS &&
+            step_start(s->executor, s->train, &input, NULL, &pending[step % 2], &err))
+            fail_msg("%s", err.text);
+        if (ends < 1)
+            continue;
+        if (step_finish(s->executor, &pending[ends % 2], &output, &err))
+            fail_msg("%s", err.text);
+        assert_false(output.skipped);
+        outcome.loss[ends - 1] = output.loss;
+        outcome.norm[ends - 1] = output.grad_norm;
+    }
+    outcome.state = rig_hash(s);
+    session_close(s);
+    assert_int_equal(mem.blocks, 0);
+    return outcome;
+}
+
+static void the_numbers_are_those_of_a_rank_that_keeps_its_state(void **state)
+{
+    for (int i = 0; i < SETTINGS; i++) {
+        struct outcome here = train(i, -1, 1);
+        assert_true(here.loss[STEPS - 1] < here.loss[0]);
+        for (int place = 0; place < PLACES; place++) {
+            struct outcome there = train(i, place, 1);
+            double off = 0;
+            for (int step = 0; step < STEPS; step++) {
+                off = fmax(off, fabs(there.loss[step] / here.loss[step] - 1));
+                off = fmax(off, fabs(there.norm[step] / here.norm[step] - 1) / 10);
+            }
+            print_message("%s %s: losses differ by %.2g\n", settings[i].text, places[place], off);
+            assert_true(off <= (updates_on_host(place) ? settings[i].tolerance : 0));
+            if (!updates_on_host(place))
+                assert_true(here.state == there.state);
+        }
+    }
+}
+
+static void steps_in_flight_give_the_same_bits(void **state)
+{
+    for (int i = 0; i < SETTINGS; i++)
+        for (int place = 0; place < PLACES; place++) {
+            struct outcome one = train(i, place, 1), two = train(i, place, 2);
+            assert_memory_equal(&one, &two, sizeof one);
+        }
+}
+
+static void a_traced_step_is_a_step(void **state)
+{
+    uint64_t hash[2];
+    struct trace trace = {0};
+    for (int traced = 0; traced < 2; traced++) {
+        struct mem mem = {0};
+        struct error err = {0};
+        struct step_output output;
+        struct session *s = open_session(&mem, 1, 2);
+        struct step_input input = rig_input(s, 1);
+        input.load = load;
+        input.user = s;
+        if (traced)
+            trace_begin(&trace);
+        if (execute(s->executor, s->train, &input, &output, traced ? &trace : NULL, &err))
+            fail_msg("%s", err.text);
+        hash[traced] = rig_hash(s);
+        session_close(s);
+    }
+    assert_true(hash[0] == hash[1]);
+    int count[STREAMS] = {0};
+    for (int i = 0; i < trace.events; i++)
+        if (trace.event[i].lane < STREAMS)
+            count[trace.event[i].lane]++;
+    assert_true(count[STREAM_FETCH] > 0 && count[STREAM_SPILL] > 0);
+    assert_int_equal(count[STREAM_HOST], 5); /* an UPDATE per unit */
+    trace_free(&trace);
+}
+
+static void a_broken_gradient_updates_nothing(void **state)
+{
+    for (int i = 0; i < SETTINGS; i++)
+        for (int place = 0; place < PLACES; place++) {
+            struct mem mem = {0};
+            struct error err = {0};
+            struct step_output output;
+            struct session *s = open_session(&mem, i, place);
+            const struct unit_state *unit = &s->train->state[1];
+            struct step_input input = rig_input(s, 1);
+            uint32_t nan = 0x7fc07fc0; /* fp32, or two of bf16 */
+            input.load = load;
+            input.user = s;
+            if (executor_write(s->executor, s->train, unit->param, 0, &nan, sizeof nan, &err))
+                fail_msg("%s", err.text);
+            if (s->layout.dtype == DTYPE_F32 &&
+                executor_write(s->executor, s->train, unit->master, 0, &nan, sizeof nan, &err))
+                fail_msg("%s", err.text);
+            uint64_t before = rig_hash(s);
+            if (execute(s->executor, s->train, &input, &output, NULL, &err))
+                fail_msg("%s", err.text);
+            assert_true(output.skipped);
+            assert_true(rig_hash(s) == before);
+            session_close(s);
+        }
+}
+
+static void memory_is_what_was_planned(void **state)
+{
+    for (int i = 0; i < SETTINGS; i++)
+        for (int place = 0; place < PLACES; place++) {
+            struct mem mem = {0};
+            struct error err = {0};
+            struct report report;
+            struct session *s = open_session(&mem, i, place);
+            if (report_make(&report, &s->config, 1, 1, 1, &err))
+                fail_msg("%s", err.text);
+            if (!report.verified)
+                fail_msg("%s", report.verdict.text);
+            for (int pool = 0; pool < POOL_COUNT; pool++)
+                assert_int_equal(mem.now_bytes[pool], report.rank[0].pool_bytes[pool]);
+            assert_int_equal(!s->train->pool_bytes[POOL_PARAMS], place != 1);
+            report_free(&report);
+            session_close(s);
+        }
+}
+
+static int skip_without_gpu(void)
+{
+    char why[128];
+    if (device_gpu_count(why))
+        return 0;
+    print_message("skipped: no GPU: %s\n", why);
+    return 77;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_numbers_are_those_of_a_rank_that_keeps_its_state),
+        cmocka_unit_test(steps_in_flight_give_the_same_bits),
+        cmocka_unit_test(a_traced_step_is_a_step),
+        cmocka_unit_test(a_broken_gradient_updates_nothing),
+        cmocka_unit_test(memory_is_what_was_planned),
+    };
+    int rc = skip_without_gpu();
+    return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
+}
