@@ -180,6 +180,8 @@ static struct step_input input_of(const struct trainer *t, int64_t step)
         .load = batches_load,
         .user = (void *)&t->train,
         .rule = rate_rule(c, step),
+        .seed = (uint64_t)t->s->config.seed,
+        .step = step,
         .decay_all = c->decay == DECAY_ALL,
         .clip = c->clip,
         .nominal_targets = (double)(t->s->layout.global_batch * t->s->config.data.seq_len),
