@@ -298,10 +298,11 @@ static int one_step(struct trainer *t, struct error *err)
     return must_end(t) ? end_step(t, t->at.step, err) : 0;
 }
 
-/* A GPU that fails fails on one rank; the others would wait for it. */
+/* A GPU or a disk that fails fails on one rank; the others would wait for it. */
 static int failed(struct trainer *t, struct error *err)
 {
-    if ((err->code == EXIT_NODE || err->code == EXIT_HANG) && t->s->device->asynchronous &&
+    int alone = t->s->device->asynchronous || t->s->mem->now_bytes[POOL_DISK];
+    if ((err->code == EXIT_NODE || err->code == EXIT_HANG) && alone &&
         world_size(t->s->world) > 1)
         world_fail(t->s->world, err);
     return -1;
