@@ -17,6 +17,8 @@ struct layout {
     int64_t global_batch;
     enum dtype dtype;
     enum config_optimizer optimizer;
+    enum dtype optimizer_dtype;
+    int pure; /* no fp32 masters */
     int prefetch_forward, prefetch_backward, prefetch_late;
 };
 

@@ -119,6 +119,8 @@ struct program_request {
     struct strategy strategy;
     struct offload offload;
     enum config_optimizer optimizer;
+    enum dtype optimizer_dtype; /* of its state */
+    int pure; /* 1: parameters are updated in the format they are computed with: no masters */
     struct mesh_shape shape;
     struct mesh_coord coord;
     int training;                            /* 1: gradients and optimizer state exist */
@@ -129,9 +131,9 @@ struct program_request {
 
 /* Persistent buffers, by unit: shard_elems elements each, but for the whole ones. */
 struct unit_state {
-    int master;                /* fp32 parameters; -1 when not training */
-    int slot[OPTIMIZER_SLOTS]; /* fp32, of the optimizer; -1 when not training, and past its last */
-    int param;                 /* what is computed with or gathered from; == master in fp32 */
+    int master;                /* what is updated: fp32, or as param; -1 when not training */
+    int slot[OPTIMIZER_SLOTS]; /* of the optimizer; -1 when not training, and past its last */
+    int param;                 /* what is computed with or gathered from; == master in its format */
     int grad;                  /* fp32; -1 when not training */
     int whole_param,
         whole_grad; /* that param and grad are views of, or they themselves; -1: none */
@@ -197,6 +199,12 @@ int program_view(struct program *program, int whole, size_t from, size_t bytes, 
 static inline int buffer_root(const struct program *program, int b)
 {
     return program->buffer[b].whole < 0 ? b : program->buffer[b].whole;
+}
+
+/* The format of masters. */
+static inline enum dtype program_master_dtype(const struct program *program)
+{
+    return program->request.pure ? program->units->request.dtype : DTYPE_F32;
 }
 
 /* Bind a buffer to a slot of an instruction. */

@@ -66,7 +66,7 @@ static struct at_hand bring_unit(struct program *program, int unit, int grad)
     for (int k = 0; k < OPTIMIZER_SLOTS; k++)
         near.slot[k] = bring(program, unit, state.slot[k]);
     near.param = near.master;
-    if (program->units->request.dtype != DTYPE_F32)
+    if (program->units->request.dtype != program_master_dtype(program))
         near.param = bring(program, unit, state.param);
     return near;
 }

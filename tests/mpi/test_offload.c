@@ -44,7 +44,8 @@ static int offloads_params(int place)
 
 static const char *const strategies[] = {
     "parallel.strategy=FULL_SHARD ",
-    "parallel.strategy=FULL_SHARD parallel.backward_prefetch=none parallel.forward_prefetch=false ",
+    "parallel.strategy=FULL_SHARD parallel.backward_prefetch=none parallel.forward_prefetch=false "
+    "parallel.persist_below=9000 ",
     "parallel.strategy=FULL_SHARD parallel.accumulate=local "
     "parallel.backward_prefetch=BACKWARD_POST parallel.prefetch_units=2 ",
     "parallel.strategy=HYBRID_SHARD parallel.shard=%d ",

@@ -174,6 +174,14 @@ static void check_all(struct planning *p)
         }
     snprintf(text, sizeof text, "%s data.valid=%s run.threads=1", models[0], p->tokens);
     check_config(p, text);
+    for (int k = 0; k < 6; k++) {
+        static const char *const formats[] = {"bf16_pure", "fp32", "bf16"};
+        snprintf(text, sizeof text,
+                 "%s run.threads=1 precision=%s train.optimizer_dtype=%s parallel.strategy=%s",
+                 models[k % 2], formats[k % 3], k ? "bf16" : "fp32",
+                 k / 3 ? "FULL_SHARD" : "NO_SHARD");
+        check_config(p, text);
+    }
 }
 
 /* 150 MiB of state and activations: a part not planned for would be above the bound. */

@@ -97,6 +97,8 @@ struct step_input rig_input(const struct session *s, int64_t step)
     const struct config_train *c = &s->config.train;
     return (struct step_input){
         .rule = rate_rule(c, step),
+        .seed = (uint64_t)s->config.seed,
+        .step = step,
         .decay_all = c->decay == DECAY_ALL,
         .clip = c->clip,
         .nominal_targets = (double)(s->layout.global_batch * s->config.data.seq_len),
