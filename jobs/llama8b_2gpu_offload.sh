@@ -1,11 +1,10 @@
 #!/bin/bash
 # llama8b_2gpu_offload.sh - trains what llama8b_2gpu_offload.yaml beside it says: all of Llama-3-8B
 # on two GPUs of 24 GB, which hold gradients and the layer at work; parameters and the optimizer's
-# state are in the node's memory, of which 128 GB are enough, and its cores do the update.
+# state are in the node's memory, of which 160 GB are enough, and its cores do the update.
 #
 #   sbatch jobs/llama8b_2gpu_offload.sh                       two GPUs of one node
 #   sbatch jobs/llama8b_2gpu_offload.sh train.lr=1e-5         keys of the configuration after it
-#   sbatch jobs/llama8b_2gpu_offload.sh offload.optimizer=disk offload.path=/scratch
 #   jobs/llama8b_2gpu_offload.sh ...                          the same here and now, under mpirun
 #
 # Everything else - TRIREME_RANKS, time limits, going on after them - is as in

@@ -5,8 +5,8 @@
 
 #include "base/array.h"
 #include "comm/gpu.h"
-#include "step/memory.h"
 #include "step/verify.h"
+#include "train/room.h"
 
 const struct program *session_program(const struct session *session)
 {
@@ -54,49 +54,6 @@ static int upload_table(struct session *s, struct error *err)
     int rc = device_upload(s->device, to, table, bytes, err);
     free(table);
     return rc;
-}
-
-/* Of the device's reserve, what comes after the device was opened: recordings, buffers of NCCL. */
-static size_t reserve_to_come(const struct session *s)
-{
-    return world_size(s->world) > 1 ? s->device->reserve_bytes : s->device->reserve_bytes / 4;
-}
-
-/* On a node whose ranks share its memory. */
-static int check_node(const struct session *s, const size_t bytes[POOL_COUNT], struct error *err)
-{
-    size_t need = mesh_staging_bytes(&s->layout.shape) + mem_bytes(bytes), total, left;
-    int ranks = world_local_size(s->world);
-    if (device_memory(s->device, &total, &left, err))
-        return -1;
-    if (need <= total / (size_t)ranks)
-        return 0;
-    err->room_bytes = total / (size_t)ranks;
-    return error_set(err,
-                     "the run needs %.2f GiB of memory a rank, and the node has %.2f GiB for %d "
-                     "of them: short by %.2f GiB each",
-                     (double)need / (1 << 30), (double)total / (1 << 30), ranks,
-                     (double)(need - total / (size_t)ranks) / (1 << 30));
-}
-
-/* Whether all that was planned has room, before the first allocation. */
-static int check_room(struct session *s, struct error *err)
-{
-    size_t bytes[POOL_COUNT] = {0}, total, left;
-    const struct program *const programs[] = {s->train, s->evaluate, s->logits};
-    for (int i = 0; i < 3; i++)
-        if (programs[i])
-            memory_join(bytes, programs[i]);
-    if (s->device->kind == DEVICE_CPU)
-        return check_node(s, bytes, err);
-    struct mesh_options options = layout_comm(&s->config);
-    bytes[POOL_COMM] += mesh_device_staging_bytes(&s->layout.shape, &options);
-    if (device_memory(s->device, &total, &left, err))
-        return -1;
-    if (!memory_fits(bytes, reserve_to_come(s), left, err))
-        return 0;
-    err->room_bytes = left + s->device->reserve_bytes - reserve_to_come(s);
-    return -1;
 }
 
 static int allocate(struct session *s, struct error *err)
@@ -179,7 +136,7 @@ int session_open(struct session **out, struct world *world, struct log *log, str
     if (!rc)
         rc = mesh_create(&s->mesh, world, s->layout.shape, err);
     if (!rc)
-        rc = world_agree(world, check_room(s, err), err);
+        rc = world_agree(world, room_check(s, err), err);
     if (!rc)
         rc = mesh_attach(s->mesh, world, s->device, mem, &options, err);
     if (!rc)

@@ -106,7 +106,7 @@ is "plan: the numbers a rank sends" "1.50 P 1.50 P 1.50 P" "$(sed -n 's/^in para
 refused "plan for a node without room" 'does not fit.*nearest that fits: [a-z]' \
     "$TRIREME" plan $M --ranks 4 --node-memory 0.045 parallel.strategy=NO_SHARD
 refused "train without room, before anything is read" \
-    'GiB of memory a rank.*(nearest that fits: [0-9]+ ranks|nothing fits)' "$TRIREME" train device=cpu \
+    'GiB of the node.s memory a rank.*(nearest that fits: [0-9]+ ranks|nothing fits)' "$TRIREME" train device=cpu \
     model.preset=llama3-70b data.train=gone.h5 run.dir=huge
 for config in "$top"/jobs/*.yaml; do
     name=$(basename "$config" .yaml)
