@@ -219,7 +219,7 @@ const struct key config_keys[] = {
      .help = "weight decay: of adamw decoupled from the gradient; of sgd, times the parameter, "
              "added to the clipped gradient"},
     {"train.decay", CHOICE, FIELD(train.decay), "matrices", .choices = decays,
-     .help = "parameters that decay: matrices leaves norm weights alone"},
+     .help = "parameters that decay: matrices leaves norms and biases alone"},
     {"train.beta1", REAL, FIELD(train.beta1), "0.9", .least = 0, .most = 0.999999,
      .help = "decay rate of AdamW's mean of gradients"},
     {"train.beta2", REAL, FIELD(train.beta2), "0.95", .least = 0, .most = 0.999999,
