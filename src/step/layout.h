@@ -19,7 +19,7 @@ struct layout {
     enum config_optimizer optimizer;
     enum dtype optimizer_dtype;
     enum dtype reduce_dtype; /* of gradients on their way to shards */
-    int pure; /* no fp32 masters */
+    int pure;                /* no fp32 masters */
     int prefetch_forward, prefetch_backward, prefetch_late;
 };
 
