@@ -123,11 +123,8 @@ static int check_comm(const struct config *config, struct error *err)
     enum config_strategy strategy = config->parallel.strategy;
     int reduces = strategy != STRATEGY_NO_SHARD;
     int one_copy = reduces && !is_hybrid(&config->parallel);
-    if (config->comm.reduce == CONFIG_REDUCE_BF16 && config->device == CONFIG_DEVICE_CPU)
-        return error_set(err, "comm.reduce bf16 is between GPUs, but device is cpu; leave it at "
-                              "fp32");
-    if (config->comm.reduce == CONFIG_REDUCE_BF16 && !reduces)
-        return error_set(err, "comm.reduce bf16 is of gradients on their way to shards, but "
+    if (config->comm.reduce_dtype == CONFIG_REDUCE_BF16 && !reduces)
+        return error_set(err, "comm.reduce_dtype bf16 is of gradients on their way to shards, but "
                               "parallel.strategy is NO_SHARD; leave it at fp32");
     if (config->comm.inter_node == CONFIG_INTER_NODE_MPI && one_copy &&
         config->device != CONFIG_DEVICE_CPU)

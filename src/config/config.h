@@ -87,9 +87,9 @@ struct config_offload {
     char path[CONFIG_TEXT]; /* folder of files; "": in run.dir */
 };
 
-/* Between GPUs. */
+/* Between ranks. */
 struct config_comm {
-    enum config_reduce reduce;
+    enum config_reduce reduce_dtype;
     enum config_inter_node inter_node;
     int share_gpu; /* 1: several ranks may use one GPU */
 };

@@ -290,9 +290,9 @@ const struct key config_keys[] = {
      .help = "folder of the ranks' files, best on a disk of each node; empty: offload/ in run.dir. "
              "Files have no name and go with the run: what lasts is in checkpoints"},
 
-    {"comm.reduce", CHOICE, FIELD(comm.reduce), "fp32", .choices = reduces,
-     .help = "format in which gradients travel between GPUs to the ranks that keep their shards; "
-             "bf16 halves what is sent, and is summed in fp32 all the same"},
+    {"comm.reduce_dtype", CHOICE, FIELD(comm.reduce_dtype), "fp32", .choices = reduces,
+     .help = "number format in which gradients travel to the ranks that keep their shards; bf16 "
+             "halves what is sent, and is summed in fp32 all the same"},
     {"comm.inter_node", CHOICE, FIELD(comm.inter_node), "nccl", .choices = inter_nodes,
      .help = "what carries the sums over copies of the model (parallel.replicate) between GPUs: "
              "nccl, or mpi through host memory, for networks that only MPI drives well; on the "

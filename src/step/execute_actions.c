@@ -57,6 +57,15 @@ static int do_run(struct run_state *run, int i)
     return run->x->mode->run(run, i);
 }
 
+static int do_cast(struct run_state *run, int i)
+{
+    const struct instr *instr = &run->program->instr[i];
+    struct device *d = run->x->device;
+    d->ops->cast(d, instr->dtype, run_operand(run, instr, SLOT_TO), DTYPE_F32,
+                 run_operand(run, instr, SLOT_FROM), instr->elems);
+    return 0;
+}
+
 static int do_gather(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
@@ -217,9 +226,9 @@ static int do_release(struct run_state *run, int i)
 }
 
 int (*const run_action[INSTR_KINDS])(struct run_state *run, int index) = {
-    [INSTR_ZERO] = do_zero,     [INSTR_LOAD] = do_load,       [INSTR_RUN] = do_run,
-    [INSTR_GATHER] = do_gather, [INSTR_REDUCE] = do_reduce,   [INSTR_ALLREDUCE] = do_all_reduce,
-    [INSTR_SEND] = do_send,     [INSTR_RECV] = do_recv,       [INSTR_FETCH] = do_copy,
-    [INSTR_SPILL] = do_copy,    [INSTR_NORM] = do_norm,       [INSTR_SCALE] = do_scale,
-    [INSTR_UPDATE] = do_update, [INSTR_RELEASE] = do_release,
+    [INSTR_ZERO] = do_zero,     [INSTR_LOAD] = do_load,     [INSTR_RUN] = do_run,
+    [INSTR_GATHER] = do_gather, [INSTR_REDUCE] = do_reduce, [INSTR_ALLREDUCE] = do_all_reduce,
+    [INSTR_SEND] = do_send,     [INSTR_RECV] = do_recv,     [INSTR_FETCH] = do_copy,
+    [INSTR_SPILL] = do_copy,    [INSTR_NORM] = do_norm,     [INSTR_SCALE] = do_scale,
+    [INSTR_CAST] = do_cast,     [INSTR_UPDATE] = do_update, [INSTR_RELEASE] = do_release,
 };

@@ -69,6 +69,7 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
         .optimizer = config->train.optimizer,
         .optimizer_dtype =
             config->train.optimizer_dtype == CONFIG_STATE_BF16 ? DTYPE_BF16 : DTYPE_F32,
+        .reduce_dtype = config->comm.reduce_dtype == CONFIG_REDUCE_BF16 ? DTYPE_BF16 : DTYPE_F32,
         .pure = config->precision == PRECISION_BF16_PURE,
         .prefetch_forward = p->forward_prefetch ? ahead : 0,
         .prefetch_backward = p->backward_prefetch == PREFETCH_NONE ? 0 : ahead,
@@ -135,6 +136,7 @@ struct program_request layout_program(const struct layout *layout, enum program_
         .offload = layout->offload,
         .optimizer = layout->optimizer,
         .optimizer_dtype = layout->optimizer_dtype,
+        .reduce_dtype = layout->reduce_dtype,
         .pure = layout->pure,
         .shape = layout->shape,
         .coord = mesh_place(&layout->shape, rank),
@@ -157,7 +159,6 @@ void layout_swap_folder(const struct config *config, char folder[CONFIG_TEXT + 1
 struct mesh_options layout_comm(const struct config *config)
 {
     return (struct mesh_options){
-        .reduce = config->comm.reduce == CONFIG_REDUCE_BF16 ? COMM_REDUCE_BF16 : COMM_REDUCE_FP32,
         .inter_node = config->comm.inter_node == CONFIG_INTER_NODE_MPI ? COMM_INTER_NODE_MPI
                                                                        : COMM_INTER_NODE_NCCL,
         .share_gpu = config->comm.share_gpu,

@@ -18,7 +18,8 @@ struct layout {
     enum dtype dtype;
     enum config_optimizer optimizer;
     enum dtype optimizer_dtype;
-    int pure; /* no fp32 masters */
+    enum dtype reduce_dtype; /* of gradients on their way to shards */
+    int pure;                /* no fp32 masters */
     int prefetch_forward, prefetch_backward, prefetch_late;
 };
 

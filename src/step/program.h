@@ -31,6 +31,7 @@ enum instr_kind {
     INSTR_ZERO,      /* clear the step's sums */
     INSTR_LOAD,      /* tokens and targets of a micro-batch, from the host */
     INSTR_RUN,       /* a segment */
+    INSTR_CAST,      /* a whole gradient to the format it is sent in */
     INSTR_GATHER,    /* shard -> whole flat parameter */
     INSTR_REDUCE,    /* whole gradient -> sum over ranks of the own shard, fp32 */
     INSTR_ALLREDUCE, /* sum over ranks, in place */
@@ -48,7 +49,7 @@ enum instr_kind {
 /* Operand slots; RUN uses one per segment space instead. */
 enum {
     SLOT_FROM = 0,
-    SLOT_TO = 1, /* transfers */
+    SLOT_TO = 1, /* transfers, CAST */
     SLOT_LOAD_TOKENS = 0,
     SLOT_LOAD_TARGETS = 1, /* LOAD */
     SLOT_SUMS = 0,         /* ZERO, NORM, SCALE, UPDATE */
@@ -79,7 +80,7 @@ struct instr {
     enum segment_phase phase; /* RUN */
     int unit, micro;          /* -1 where it has no meaning */
     int group, peer;          /* transfers; peer for SEND and RECV */
-    int64_t elems;            /* transfers: per rank for GATHER and REDUCE */
+    int64_t elems;            /* transfers: per rank for GATHER and REDUCE; CAST */
     enum dtype dtype;
     unsigned accumulate;    /* RUN: bits of spaces; REDUCE: 0 or 1 */
     int buffer[SLOTS];      /* -1 where unused */
@@ -120,6 +121,7 @@ struct program_request {
     struct offload offload;
     enum config_optimizer optimizer;
     enum dtype optimizer_dtype; /* of its state */
+    enum dtype reduce_dtype;    /* of gradients on their way to shards */
     int pure; /* 1: parameters are updated in the format they are computed with: no masters */
     struct mesh_shape shape;
     struct mesh_coord coord;

@@ -91,8 +91,6 @@ static int choose_device(struct session *s, struct device_request *request, stru
     enum config_device wanted = s->config.device;
     if (wanted == CONFIG_DEVICE_AUTO && gpu_everywhere(s->world))
         wanted = CONFIG_DEVICE_CUDA;
-    if (wanted != CONFIG_DEVICE_CUDA && s->config.comm.reduce == CONFIG_REDUCE_BF16)
-        return error_set(err, "comm.reduce=bf16 is of GPUs, and device=auto found none: use fp32");
     if (wanted != CONFIG_DEVICE_CUDA)
         return 0;
     request->kind = DEVICE_CUDA;

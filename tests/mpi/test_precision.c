@@ -27,7 +27,7 @@ static const char *const formats[] = {
     "precision=fp32 train.optimizer_dtype=bf16 ",
     "precision=bf16 train.optimizer_dtype=bf16 ",
     "precision=bf16_pure ",
-    "precision=bf16_pure train.optimizer_dtype=bf16 ",
+    "precision=bf16_pure train.optimizer_dtype=bf16 comm.reduce_dtype=bf16 ",
 };
 
 enum { FORMATS = sizeof formats / sizeof formats[0] };
@@ -71,6 +71,27 @@ static void test_formats(struct precision *p)
             run(p, formats[f], layouts[i], &other);
             CHECK(&p->c, !memcmp(first.loss, other.loss, sizeof first.loss));
         }
+    }
+}
+
+/* Gradients that travel in bf16 are off by 2^-9 each, and are summed in fp32 in rank order: whole
+ * gradients at once, or micro-batch by micro-batch. */
+static void test_reduce(struct precision *p)
+{
+    struct training how = {.tokens = p->tokens, .to = TRAINING_STEPS};
+    struct trained reference = {0}, first, other;
+    struct config plain = config_of("", "parallel.strategy=NO_SHARD");
+    training_reference(&p->c, &plain, &how, &reference);
+    int ranks = world_size(p->c.world);
+    for (int i = 0; i < 4; i++) {
+        const char *format =
+            i / 2 ? "comm.reduce_dtype=bf16 train.micro_batch=1 " : "comm.reduce_dtype=bf16 ";
+        run(p, format, i % 2 ? "parallel.accumulate=local recompute=full" : "", &first);
+        double off = training_distance(&first, &reference);
+        CHECK(&p->c, (ranks == 1 || off > 1e-6) && off <= tolerance);
+        run(p, format, i % 2 ? "parallel.strategy=SHARD_OPTIM" : "parallel.strategy=SHARD_GRAD_OP",
+            &other);
+        CHECK(&p->c, !memcmp(first.loss, other.loss, sizeof first.loss));
     }
 }
 
@@ -137,6 +158,7 @@ int main(void)
     training_data(&p.c, p.dir, 101);
     snprintf(p.tokens, sizeof p.tokens, "%s/tokens.h5", p.dir);
     test_formats(&p);
+    test_reduce(&p);
     test_offload(&p);
     test_resume(&p);
     test_conversion(&p);

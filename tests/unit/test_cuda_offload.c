@@ -28,6 +28,7 @@ static const struct {
 } settings[] = {
     {MODEL "precision=fp32 train.clip=0.3", 1e-5},
     {MODEL "precision=bf16 train.micro_batch=1 model.tie_embeddings=true", 5e-3},
+    {MODEL "precision=bf16_pure train.optimizer_dtype=bf16", 1e-2},
 };
 
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
