@@ -170,15 +170,15 @@ void executor_destroy(struct executor *x)
 {
     if (!x)
         return;
+    if (x->swap)
+        mem_uncount(x->mem, POOL_DISK, x->slab_bytes[POOL_DISK]);
+    swap_close(x->swap); /* what a step that failed has begun ends in the slabs */
     x->mode->destroy(x);
     for (int pool = 0; pool < POOL_COUNT; pool++)
         (pool == POOL_HOST ? device_host_free : device_free)(x->device, x->mem, pool,
                                                              x->slab_bytes[pool], x->slab[pool]);
     if (x->host != x->device)
         device_close(x->host);
-    if (x->swap)
-        mem_uncount(x->mem, POOL_DISK, x->slab_bytes[POOL_DISK]);
-    swap_close(x->swap);
     free(x->op);
     free(x->copy);
     free(x);

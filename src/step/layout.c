@@ -103,16 +103,6 @@ int layout_model(struct model **model, const struct config *config, struct error
     return 0;
 }
 
-int layout_device(struct layout *layout, enum device_kind device, struct error *err)
-{
-    struct offload *o = &layout->offload;
-    o->apart = device != DEVICE_CPU;
-    if (!o->apart || (o->optimizer != OFFLOAD_DISK && o->params != OFFLOAD_DISK))
-        return 0;
-    return error_set(err, "offload to disk is of device=cpu in this version: on GPUs set "
-                          "offload.optimizer and offload.params to host or none");
-}
-
 struct units_request layout_units(const struct layout *layout, const struct config *config)
 {
     return (struct units_request){

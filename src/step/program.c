@@ -24,8 +24,8 @@ const char *instr_name(enum instr_kind kind)
 
 const char *stream_name(enum stream stream)
 {
-    static const char *const names[STREAMS] = {"compute", "gather", "reduce", "point",
-                                               "fetch",   "spill",  "host"};
+    static const char *const names[STREAMS] = {"compute", "gather", "reduce", "point", "fetch",
+                                               "spill",   "host",   "read",   "write"};
     return names[stream];
 }
 

@@ -24,6 +24,8 @@ enum stream {
     STREAM_FETCH,
     STREAM_SPILL,
     STREAM_HOST, /* the host's own work, where its memory is apart from the device's */
+    STREAM_READ, /* from a file, and to it: the host's too */
+    STREAM_WRITE,
     STREAMS
 };
 

@@ -110,13 +110,14 @@ static void fetch(struct program *program, struct run *run, int k)
     int unit = run->gather[k];
     if (unit < 0 || run->fetched[k] >= 0)
         return;
-    run->fetched[k] = program->state[unit].param;
+    int param = run->fetched[k] = program->state[unit].param;
     if (!offload_fetches_params(program))
         return;
-    run->fetched[k] = shard_splits(program, unit)
-                          ? offload_near(program, program->state[unit].param, SIDE_DEVICE)
-                          : whole_buffer(program, unit);
-    offload_copy(program, program->state[unit].param, run->fetched[k], unit, run->micro);
+    if (program->request.offload.apart)
+        param = offload_bring(program, param, SIDE_HOST, unit, run->micro);
+    run->fetched[k] = shard_splits(program, unit) ? offload_near(program, param, SIDE_DEVICE)
+                                                  : whole_buffer(program, unit);
+    offload_copy(program, param, run->fetched[k], unit, run->micro);
 }
 
 static int gather(struct program *program, struct run *run, int k)

@@ -111,9 +111,9 @@ static int prepare(struct session *s, const struct device_request *request, int 
                    enum session_use use, struct error *err)
 {
     if (layout_resolve(&s->layout, &s->config, world_size(s->world), per_node, err) ||
-        layout_device(&s->layout, request->kind, err) || device_open(&s->device, request, err) ||
-        layout_model(&s->model, &s->config, err))
+        device_open(&s->device, request, err) || layout_model(&s->model, &s->config, err))
         return -1;
+    layout_device(&s->layout, request->kind);
     s->data_rank = layout_data_rank(&s->layout, mesh_place(&s->layout.shape, world_rank(s->world)));
     return compile(s, use, err);
 }

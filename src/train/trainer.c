@@ -302,8 +302,7 @@ static int one_step(struct trainer *t, struct error *err)
 static int failed(struct trainer *t, struct error *err)
 {
     int alone = t->s->device->asynchronous || t->s->mem->now_bytes[POOL_DISK];
-    if ((err->code == EXIT_NODE || err->code == EXIT_HANG) && alone &&
-        world_size(t->s->world) > 1)
+    if ((err->code == EXIT_NODE || err->code == EXIT_HANG) && alone && world_size(t->s->world) > 1)
         world_fail(t->s->world, err);
     return -1;
 }

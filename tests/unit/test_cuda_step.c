@@ -34,6 +34,10 @@ static const struct setting settings[] = {
     {MODEL "precision=fp32 train.micro_batch=2 model.family=gpt2 model.kv_heads=6 "
            "model.tie_embeddings=true",
      1e-5},
+    {MODEL "precision=fp32 train.optimizer=sgd train.lr=0.1 parallel.wrap=layers "
+           "parallel.layers_per_unit=2 recompute=full recompute_every=2",
+     1e-5},
+    {MODEL "precision=bf16 train.optimizer=sgd train.lr=0.1 train.micro_batch=2", 1e-2},
     {MODEL "precision=bf16 recompute=selective model.tie_embeddings=true", 1e-2},
     {MODEL "precision=fp32 train.optimizer_dtype=bf16", 1e-3},
     {MODEL "precision=bf16_pure train.optimizer_dtype=bf16 train.micro_batch=2", 1e-2},
