@@ -18,10 +18,15 @@ enum exit_code {
     EXIT_NODE = 95,  /* fault of a node, named on stderr */
 };
 
+/* Memory there was for one rank, where a plan had no room; 0: nothing said. */
+struct error_room {
+    size_t device_bytes, host_bytes;
+};
+
 struct error {
-    int code;          /* enum exit_code this failure asks for; EXIT_USAGE unless said otherwise */
-    char text[1020];   /* "" means no error */
-    size_t room_bytes; /* set where a plan had no room: memory there was for one rank */
+    int code;        /* enum exit_code this failure asks for; EXIT_USAGE unless said otherwise */
+    char text[1020]; /* "" means no error */
+    struct error_room room; /* set where something did not fit */
 };
 
 /* Replace the text of err (NULL allowed: the text is dropped).  Always returns -1. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { ALIGN_SMALL = 64, ALIGN_HUGE = 2 << 20, HUGE_FROM = 4 << 20 };
 
@@ -88,4 +89,10 @@ size_t mem_resident_bytes(void)
     if (file)
         fclose(file);
     return bytes;
+}
+
+size_t mem_node_bytes(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 0;
 }

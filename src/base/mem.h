@@ -58,4 +58,7 @@ void mem_uncount(struct mem *mem, enum mem_pool pool, size_t bytes);
  * unknown.  Mapped files do not count: tokens and libraries are the page cache's. */
 size_t mem_resident_bytes(void);
 
+/* Physical memory of this node; 0 if unknown. */
+size_t mem_node_bytes(void);
+
 #endif

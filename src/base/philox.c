@@ -6,28 +6,6 @@
 
 #include "base/hash.h"
 
-enum { ROUNDS = 10 };
-
-static inline void mul(uint32_t a, uint32_t b, uint32_t *hi, uint32_t *lo)
-{
-    uint64_t product = (uint64_t)a * b;
-    *hi = (uint32_t)(product >> 32);
-    *lo = (uint32_t)product;
-}
-
-struct philox4 philox(struct philox4 c, uint32_t key0, uint32_t key1)
-{
-    for (int round = 0; round < ROUNDS; round++) {
-        uint32_t hi0, lo0, hi1, lo1;
-        mul(0xD2511F53u, c.v[0], &hi0, &lo0);
-        mul(0xCD9E8D57u, c.v[2], &hi1, &lo1);
-        c = (struct philox4){{hi1 ^ c.v[1] ^ key0, lo1, hi0 ^ c.v[3] ^ key1, lo0}};
-        key0 += 0x9E3779B9u; /* golden ratio */
-        key1 += 0xBB67AE85u; /* sqrt(3) - 1 */
-    }
-    return c;
-}
-
 static struct philox4 block(uint64_t key, uint64_t index)
 {
     struct philox4 c = {{(uint32_t)index, (uint32_t)(index >> 32), 0, 0}};

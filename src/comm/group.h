@@ -81,8 +81,7 @@ const char *group_name(const struct group *group);
  *    them is waited for (or asked for) or another operation is started: whoever starts several,
  *    so that no two ranks wait for each other, starts all and then waits for all.
  *  - Sums of fp32 and fp64 are the library's: in an order of its own, the same in every run.  Sums
- *    of bf16 terms are taken in rank order, in fp32.  With COMM_REDUCE_BF16 a reduce-scatter rounds
- *    every member's fp32 terms to bf16 first, its own too; sent_bytes counts them as fp32.
+ *    of bf16 terms are taken in rank order, in fp32.
  *  - Where terms are summed in rank order, what recv held is the first of them.
  *  - Reduce-scatter of fp32 with accumulate leaves the sum in the member's own part of send.
  *  - There are no more operations than programs use: those of mesh.h's communicators. */

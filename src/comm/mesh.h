@@ -40,12 +40,9 @@ void mesh_destroy(struct mesh *mesh); /* NULL allowed; collective where it is at
 struct device;
 
 /* How the groups of a GPU communicate. */
-enum comm_reduce { COMM_REDUCE_FP32, COMM_REDUCE_BF16 };
 enum comm_inter_node { COMM_INTER_NODE_NCCL, COMM_INTER_NODE_MPI };
 
 struct mesh_options {
-    enum comm_reduce reduce;         /* of reduce-scatter; fp32: the library's sum; bf16: gradients
-                                        travel as bf16 and are summed in fp32, in rank order */
     enum comm_inter_node inter_node; /* mpi: sums over replicas go through host memory and MPI */
     int share_gpu;                   /* several ranks on one GPU: for tests */
     int64_t piece_bytes;             /* of a transfer that is staged; 0: as suits */

@@ -160,25 +160,16 @@ static int copy(struct comm_op *op, void *to, const void *from, int64_t bytes)
         "copy in a sum", &op->err);
 }
 
-/* Bring the terms of elements [first, first + n) of every shard to where they are exchanged: this
+/* Bring the terms of elements from first on of every shard to where they are exchanged: this
  * member's own into `terms`, at its place; the others' are sent from where x says. */
-static int lay_terms(struct comm_op *op, struct nccl_swap *x, char *terms, int64_t first, int64_t n)
+static int lay_terms(struct comm_op *op, struct nccl_swap *x, char *terms, int64_t first)
 {
-    const struct link *l = op->group->link;
     int me = op->group->rank;
-    char *cast = link_staging(l, 1);
     const char *from = op->send + (size_t)first * dtype_bytes(op->dtype);
     int64_t shard_bytes = op->elems * (int64_t)dtype_bytes(op->dtype);
     x->from = from;
     x->from_step = shard_bytes;
-    if (op->dtype == DTYPE_BF16)
-        return copy(op, terms + me * x->into_step, from + me * shard_bytes, x->part);
-    for (int m = 0; m < op->group->size; m++)
-        cuda_cast(op_stream(op), DTYPE_BF16, (m == me ? terms : cast) + m * x->into_step, DTYPE_F32,
-                  from + m * shard_bytes, n);
-    x->from = cast;
-    x->from_step = x->into_step;
-    return 0;
+    return copy(op, terms + me * x->into_step, from + me * shard_bytes, x->part);
 }
 
 static int reduce_by_pieces(struct comm_op *op, struct channel *c)
@@ -194,7 +185,7 @@ static int reduce_by_pieces(struct comm_op *op, struct channel *c)
                               .into_step = stride * (int64_t)sizeof(bf16),
                               .part = n * (int64_t)sizeof(bf16),
                               .total = size * n * (int64_t)sizeof(bf16)};
-        if (lay_terms(op, &x, terms, first, n) || swap(op, c, &x, SWAP_OUT))
+        if (lay_terms(op, &x, terms, first) || swap(op, c, &x, SWAP_OUT))
             return FAILED;
         cuda_sum_parts(op_stream(op), (float *)op->recv + first, DTYPE_BF16, terms, size, stride, n,
                        op->accumulate);
@@ -208,7 +199,7 @@ static int reduce_scatter(struct comm_op *op)
     struct channel *c = channel_of(op);
     if (!c)
         return FAILED;
-    if (op->dtype == DTYPE_BF16 || c->link->request.options.reduce == COMM_REDUCE_BF16)
+    if (op->dtype == DTYPE_BF16)
         return reduce_by_pieces(op, c);
     float *own = (float *)op->send + op->group->rank * op->elems;
     float *into = op->accumulate ? own : (float *)op->recv;

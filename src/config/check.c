@@ -123,11 +123,8 @@ static int check_comm(const struct config *config, struct error *err)
     enum config_strategy strategy = config->parallel.strategy;
     int reduces = strategy != STRATEGY_NO_SHARD;
     int one_copy = reduces && !is_hybrid(&config->parallel);
-    if (config->comm.reduce == CONFIG_REDUCE_BF16 && config->device == CONFIG_DEVICE_CPU)
-        return error_set(err, "comm.reduce bf16 is between GPUs, but device is cpu; leave it at "
-                              "fp32");
-    if (config->comm.reduce == CONFIG_REDUCE_BF16 && !reduces)
-        return error_set(err, "comm.reduce bf16 is of gradients on their way to shards, but "
+    if (config->comm.reduce_dtype == CONFIG_REDUCE_BF16 && !reduces)
+        return error_set(err, "comm.reduce_dtype bf16 is of gradients on their way to shards, but "
                               "parallel.strategy is NO_SHARD; leave it at fp32");
     if (config->comm.inter_node == CONFIG_INTER_NODE_MPI && one_copy &&
         config->device != CONFIG_DEVICE_CPU)
@@ -209,6 +206,20 @@ static int check_optimizer(const struct config_train *t, struct error *err)
     return 0;
 }
 
+static int check_precision(const struct config *config, struct error *err)
+{
+    const struct config_train *t = &config->train;
+    if (t->optimizer == OPTIMIZER_ADAMW)
+        return 0;
+    if (t->optimizer_dtype != CONFIG_STATE_FP32)
+        return error_set(err, "train.optimizer_dtype bf16 is of train.optimizer adamw; leave it at "
+                              "fp32");
+    if (config->precision == PRECISION_BF16_PURE)
+        return error_set(err, "precision bf16_pure needs train.optimizer adamw, which rounds "
+                              "stochastically; use precision bf16");
+    return 0;
+}
+
 static int check_train(const struct config *config, struct error *err)
 {
     const struct config_train *t = &config->train;
@@ -233,7 +244,7 @@ int config_finish(struct config *config, struct error *err)
     if (finish_model(&config->model, err) || check_gpt2(config, err) || finish_data(config, err) ||
         finish_parallel(&config->parallel, err) || check_comm(config, err) ||
         check_offload(config, err) || check_units(config, err) || finish_batch(config, err) ||
-        check_train(config, err))
+        check_train(config, err) || check_precision(config, err))
         return -1;
     if (!config->run.dir[0])
         return error_set(err, "run.dir is empty: it names the directory of the run");

@@ -15,7 +15,8 @@
 enum { CONFIG_TEXT = 512 };
 
 enum config_device { CONFIG_DEVICE_AUTO, CONFIG_DEVICE_CPU, CONFIG_DEVICE_CUDA };
-enum config_precision { PRECISION_FP32, PRECISION_BF16 };
+enum config_precision { PRECISION_FP32, PRECISION_BF16, PRECISION_BF16_PURE };
+enum config_state_dtype { CONFIG_STATE_FP32, CONFIG_STATE_BF16 };
 enum config_recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 enum config_rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LLAMA3 };
 enum config_schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };
@@ -60,6 +61,7 @@ struct config_train {
     int64_t warmup_steps;
     double warmup_min_lr; /* where warm-up starts */
     enum config_optimizer optimizer;
+    enum config_state_dtype optimizer_dtype; /* of its state */
     double weight_decay, beta1, beta2, eps, momentum;
     double clip;                      /* 0: no clipping */
     enum config_decay decay;          /* which parameters decay */
@@ -85,9 +87,9 @@ struct config_offload {
     char path[CONFIG_TEXT]; /* folder of files; "": in run.dir */
 };
 
-/* Between GPUs. */
+/* Between ranks. */
 struct config_comm {
-    enum config_reduce reduce;
+    enum config_reduce reduce_dtype;
     enum config_inter_node inter_node;
     int share_gpu; /* 1: several ranks may use one GPU */
 };

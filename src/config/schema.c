@@ -18,7 +18,8 @@ static const struct choice devices[] = {
 
 static const struct choice precisions[] = {
     {"fp32", PRECISION_FP32, "float32|no"},
-    {"bf16", PRECISION_BF16, "bfloat16"},
+    {"bf16", PRECISION_BF16, "bfloat16|bf16-mixed"},
+    {"bf16_pure", PRECISION_BF16_PURE, "bf16-true"},
     {"fp16", CHOICE_LATER, "float16"},
     {"fp8", CHOICE_LATER},
     {0},
@@ -49,6 +50,12 @@ static const struct choice optimizers[] = {
     {"adamw", OPTIMIZER_ADAMW},
     {"sgd", OPTIMIZER_SGD},
     {"adam", CHOICE_LATER},
+    {0},
+};
+
+static const struct choice state_dtypes[] = {
+    {"fp32", CONFIG_STATE_FP32, "float32"},
+    {"bf16", CONFIG_STATE_BF16, "bfloat16"},
     {0},
 };
 
@@ -113,8 +120,9 @@ const struct key config_keys[] = {
      .help = "where the model is computed: cpu, or cuda, one NVIDIA GPU per rank; auto takes "
              "cuda where every rank has a GPU and this trireme was built with CUDA, else cpu"},
     {"precision", CHOICE, FIELD(precision), "fp32", .choices = precisions,
-     .help = "number format of parameters and activations in forward and backward; master "
-             "weights, optimizer and gradient sums are fp32 in any case"},
+     .help = "number format of parameters and activations in forward and backward; bf16 updates "
+             "fp32 master weights, bf16_pure the bf16 parameters themselves, stochastically "
+             "rounded, which takes 4 bytes a parameter less; gradients are fp32 in any case"},
     {"recompute", CHOICE, FIELD(recompute), "none", .choices = recomputes,
      .help = "activations that backward computes again rather than keeps, to the same bits: none; "
              "selective keeps the results of matrix products and computes the rest again, which "
@@ -204,11 +212,14 @@ const struct key config_keys[] = {
     {"train.optimizer", CHOICE, FIELD(train.optimizer), "adamw", .choices = optimizers,
      .help = "rule of the update: adamw keeps two moments per parameter; sgd is plain descent "
              "with momentum, and keeps one"},
+    {"train.optimizer_dtype", CHOICE, FIELD(train.optimizer_dtype), "fp32", .choices = state_dtypes,
+     .help = "number format in which adamw keeps its moments; bf16 takes half the memory, and is "
+             "rounded stochastically, the same on any number of ranks"},
     {"train.weight_decay", REAL, FIELD(train.weight_decay), "0.1", .least = 0, .most = 100,
      .help = "weight decay: of adamw decoupled from the gradient; of sgd, times the parameter, "
              "added to the clipped gradient"},
     {"train.decay", CHOICE, FIELD(train.decay), "matrices", .choices = decays,
-     .help = "parameters that decay: matrices leaves norm weights alone"},
+     .help = "parameters that decay: matrices leaves norms and biases alone"},
     {"train.beta1", REAL, FIELD(train.beta1), "0.9", .least = 0, .most = 0.999999,
      .help = "decay rate of AdamW's mean of gradients"},
     {"train.beta2", REAL, FIELD(train.beta2), "0.95", .least = 0, .most = 0.999999,
@@ -279,9 +290,9 @@ const struct key config_keys[] = {
      .help = "folder of the ranks' files, best on a disk of each node; empty: offload/ in run.dir. "
              "Files have no name and go with the run: what lasts is in checkpoints"},
 
-    {"comm.reduce", CHOICE, FIELD(comm.reduce), "fp32", .choices = reduces,
-     .help = "format in which gradients travel between GPUs to the ranks that keep their shards; "
-             "bf16 halves what is sent, and is summed in fp32 all the same"},
+    {"comm.reduce_dtype", CHOICE, FIELD(comm.reduce_dtype), "fp32", .choices = reduces,
+     .help = "number format in which gradients travel to the ranks that keep their shards; bf16 "
+             "halves what is sent, and is summed in fp32 all the same"},
     {"comm.inter_node", CHOICE, FIELD(comm.inter_node), "nccl", .choices = inter_nodes,
      .help = "what carries the sums over copies of the model (parallel.replicate) between GPUs: "
              "nccl, or mpi through host memory, for networks that only MPI drives well; on the "

@@ -70,6 +70,19 @@ struct adamw {
     float bias1, bias2; /* 1 - beta1^t and 1 - beta2^t at this step t >= 1 */
 };
 
+/* What AdamW works on where some of it is kept in bf16; m and v are of one type. */
+struct adamw_state {
+    enum dtype dt_p, dt_m;
+    void *p, *m, *v;
+    const float *g;
+    bf16 *copy; /* of an fp32 p rounded to nearest, or NULL */
+};
+
+/* Random numbers of a rounding: element i has those of (key, step, first + i) alone. */
+struct rounding {
+    uint64_t key, step, first;
+};
+
 struct sgd {
     float lr, momentum, weight_decay;
 };
@@ -191,6 +204,12 @@ struct device_ops {
      * p, m, v, g fp32 [elems]; copy: NULL, or bf16 [elems] to receive the new p rounded. */
     void (*adamw)(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
                   float *v, const float *g, bf16 *copy, int64_t elems);
+
+    /* The same step in fp32 arithmetic on [elems] of s.  What is kept in bf16 is rounded
+     * stochastically: to the neighbour above in magnitude with the probability that makes the
+     * rounded number right on average, so that small steps are not lost. */
+    void (*adamw_bf16)(struct device *d, const struct adamw *a, const double *factor,
+                       const struct adamw_state *s, const struct rounding *r, int64_t elems);
 
     /* Descent with momentum, PyTorch's order of operations: v = momentum * v + (g + wd * p);
      * p -= lr * v.  A first step takes v of zeros.  factor, g and copy as in adamw. */

@@ -220,8 +220,9 @@ const char *fit_text(const struct fit *fit, int ranks, char *text, size_t size)
                  fit->nodes > 1 ? "s" : "", fit->settings[0] ? " with " : "");
     show_bytes((double)fit->takes.device_bytes, device, sizeof device);
     show_bytes((double)fit->takes.host_bytes, host, sizeof host);
-    snprintf(text, size, "nearest that fits: %s%s (a rank takes %s%s%s%s)", more, fit->settings,
+    snprintf(text, size, "nearest that fits: %s%s (a rank takes %s%s%s%s%s)", more, fit->settings,
              fit->takes.device_bytes ? device : "", fit->takes.device_bytes ? " of its GPU" : "",
-             fit->takes.device_bytes ? " and " : "", fit->takes.host_bytes ? host : "");
+             fit->takes.device_bytes ? " and " : "", fit->takes.host_bytes ? host : "",
+             fit->takes.host_bytes ? " of the node" : "");
     return text;
 }

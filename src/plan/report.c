@@ -19,12 +19,11 @@ struct making {
 static int open_model(struct making *m, const struct config *config, int threads, struct error *err)
 {
     int on_gpu = config->device == CONFIG_DEVICE_CUDA;
-    if (layout_device(&m->report->layout, on_gpu ? DEVICE_CUDA : DEVICE_CPU, err))
-        return -1;
     struct device_request request = {
         .kind = on_gpu ? DEVICE_CUDA : DEVICE_CPU, .threads = threads, .planning = on_gpu};
     if (device_open(&m->device, &request, err) || layout_model(&m->model, config, err))
         return -1;
+    layout_device(&m->report->layout, request.kind);
     m->report->on_gpu = on_gpu;
     m->report->reserve_bytes = on_gpu ? m->device->reserve_bytes : 0;
     struct units_request units = layout_units(&m->report->layout, config);

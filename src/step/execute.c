@@ -182,6 +182,9 @@ void executor_destroy(struct executor *x)
 {
     if (!x)
         return;
+    if (x->swap)
+        mem_uncount(x->mem, POOL_DISK, x->slab_bytes[POOL_DISK]);
+    swap_close(x->swap); /* what a step that failed has begun ends in the slabs */
     x->mode->destroy(x);
     for (int i = 0; i < TRANSFERRED && x->mesh && x->device->asynchronous; i++)
         mesh_unregister(x->mesh, x->slab[transferred[i]]);
@@ -190,9 +193,6 @@ void executor_destroy(struct executor *x)
                                                              x->slab_bytes[pool], x->slab[pool]);
     if (x->host != x->device)
         device_close(x->host);
-    if (x->swap)
-        mem_uncount(x->mem, POOL_DISK, x->slab_bytes[POOL_DISK]);
-    swap_close(x->swap);
     free(x->op);
     free(x->copy);
     free(x);

@@ -18,6 +18,8 @@ struct step_input {
     void (*load)(void *user, int micro, int32_t *tokens, int32_t *targets);
     void *user;
     struct optimizer_rule rule; /* of the program's optimizer */
+    uint64_t seed;              /* with the step's number, of stochastic rounding */
+    int64_t step;               /* from 1 on */
     int decay_all;              /* 1: weight decay on every tensor; 0: on matrices only */
     double clip;                /* of the gradient's norm; 0: none */
     double nominal_targets;     /* the count the loss scale assumed: gradients are summed over it */

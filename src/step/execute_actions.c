@@ -1,4 +1,5 @@
 /* execute_actions.c - what each kind of instruction does, on any device. */
+#include "base/philox.h"
 #include "device/ops.h"
 #include "step/execute_private.h"
 
@@ -54,6 +55,15 @@ int run_segment(struct run_state *run, int i, struct segment_watch *watch)
 static int do_run(struct run_state *run, int i)
 {
     return run->x->mode->run(run, i);
+}
+
+static int do_cast(struct run_state *run, int i)
+{
+    const struct instr *instr = &run->program->instr[i];
+    struct device *d = run->x->device;
+    d->ops->cast(d, instr->dtype, run_operand(run, instr, SLOT_TO), DTYPE_F32,
+                 run_operand(run, instr, SLOT_FROM), instr->elems);
+    return 0;
 }
 
 static int do_gather(struct run_state *run, int i)
@@ -123,10 +133,10 @@ static int do_scale(struct run_state *run, int i)
     return 0;
 }
 
-/* The part [start, start + count) of the unit's flat parameter that is in this shard, updated
- * with one weight decay. */
+/* The update of a unit's shard. */
 struct update {
     struct device *device;
+    const struct step_input *input;
     const struct optimizer *optimizer;
     const struct optimizer_rule *rule;
     const double *factor;
@@ -134,35 +144,48 @@ struct update {
     int64_t shard_start;
 };
 
-static void update_range(struct update *u, int64_t start, int64_t end, int decays)
+static void *plus(void *base, enum dtype dtype, int64_t elems)
+{
+    return (char *)base + (size_t)elems * dtype_bytes(dtype);
+}
+
+/* The part [start, end) of the unit's flat parameter that is in this shard, updated with one
+ * weight decay; start is that of tensor, which names its random numbers. */
+static void update_range(struct update *u, const struct flat_tensor *tensor, int64_t start,
+                         int64_t end, int decays)
 {
     struct optimizer_range part = u->shard;
+    int64_t skipped = u->shard_start > start ? u->shard_start - start : 0;
     start = start > u->shard_start ? start - u->shard_start : 0;
     end = end - u->shard_start < part.elems ? end - u->shard_start : part.elems;
     if (start >= end)
         return;
-    part.master += start;
+    part.master = plus(part.master, part.master_dtype, start);
     for (int k = 0; k < u->optimizer->slots; k++)
-        part.slot[k] += start;
+        part.slot[k] = plus(part.slot[k], part.slot_dtype, start);
     part.grad += start;
     part.param += part.param ? start : 0;
     part.elems = end - start;
     part.decays = decays;
+    part.rounding = (struct rounding){philox_key(u->input->seed, tensor->name),
+                                      (uint64_t)u->input->step, (uint64_t)skipped};
     u->optimizer->update(u->device, u->rule, u->factor, &part);
 }
 
-/* Neighbouring tensors that agree on decay, with the padding between, are one range. */
-static void update_unit(struct update *u, const struct flat *flat, int decay_all)
+/* Neighbouring tensors that agree on decay, with the padding between, are one range, unless each
+ * has random numbers of its own. */
+static void update_unit(struct update *u, const struct flat *flat)
 {
     int64_t start = 0;
+    int decay_all = u->input->decay_all, rounds = optimizer_rounds(&u->shard);
     for (int t = 0; t < flat->tensors; t++) {
         int decays = decay_all || flat->tensor[t].dims > 1;
         int last = t + 1 == flat->tensors;
-        int changes = last || decays != (decay_all || flat->tensor[t + 1].dims > 1);
+        int changes = last || rounds || decays != (decay_all || flat->tensor[t + 1].dims > 1);
         if (!changes)
             continue;
         int64_t end = last ? flat->padded : flat->tensor[t + 1].offset;
-        update_range(u, start, end, decays);
+        update_range(u, &flat->tensor[t], start, end, decays);
         start = end;
     }
 }
@@ -174,10 +197,13 @@ static int do_update(struct run_state *run, int i)
     const double *sums = run_operand(run, instr, SLOT_SUMS);
     struct update u = {
         .device = instr->stream == STREAM_HOST ? run->x->host : run->x->device,
+        .input = run->input,
         .optimizer = optimizer_row(run->program->request.optimizer),
         .rule = &run->input->rule,
         .factor = sums + SUM_FACTOR,
-        .shard = {.master = run_operand(run, instr, SLOT_MASTER),
+        .shard = {.master_dtype = program_master_dtype(run->program),
+                  .slot_dtype = run->program->request.optimizer_dtype,
+                  .master = run_operand(run, instr, SLOT_MASTER),
                   .grad = run_operand(run, instr, SLOT_SHARD_GRAD),
                   .param = run_operand(run, instr, SLOT_PARAM),
                   .elems = flat->shard_elems},
@@ -185,7 +211,7 @@ static int do_update(struct run_state *run, int i)
     };
     for (int k = 0; k < u.optimizer->slots; k++)
         u.shard.slot[k] = run_operand(run, instr, SLOT_OPTIMIZER + k);
-    update_unit(&u, flat, run->input->decay_all);
+    update_unit(&u, flat);
     return 0;
 }
 
@@ -200,9 +226,9 @@ static int do_release(struct run_state *run, int i)
 }
 
 int (*const run_action[INSTR_KINDS])(struct run_state *run, int index) = {
-    [INSTR_ZERO] = do_zero,     [INSTR_LOAD] = do_load,       [INSTR_RUN] = do_run,
-    [INSTR_GATHER] = do_gather, [INSTR_REDUCE] = do_reduce,   [INSTR_ALLREDUCE] = do_all_reduce,
-    [INSTR_SEND] = do_send,     [INSTR_RECV] = do_recv,       [INSTR_FETCH] = do_copy,
-    [INSTR_SPILL] = do_copy,    [INSTR_NORM] = do_norm,       [INSTR_SCALE] = do_scale,
-    [INSTR_UPDATE] = do_update, [INSTR_RELEASE] = do_release,
+    [INSTR_ZERO] = do_zero,     [INSTR_LOAD] = do_load,     [INSTR_RUN] = do_run,
+    [INSTR_GATHER] = do_gather, [INSTR_REDUCE] = do_reduce, [INSTR_ALLREDUCE] = do_all_reduce,
+    [INSTR_SEND] = do_send,     [INSTR_RECV] = do_recv,     [INSTR_FETCH] = do_copy,
+    [INSTR_SPILL] = do_copy,    [INSTR_NORM] = do_norm,     [INSTR_SCALE] = do_scale,
+    [INSTR_CAST] = do_cast,     [INSTR_UPDATE] = do_update, [INSTR_RELEASE] = do_release,
 };

@@ -70,28 +70,15 @@ static int finish_transfer(struct run_state *run, int i)
     return 0;
 }
 
-static int finish_copy(struct run_state *run, int i)
-{
-    const struct swap_op *op = &run->x->copy[i];
-    char name[TRACE_NAME];
-    instr_text(run->program, i, name, sizeof name);
-    if (copy_end(run, i))
-        return error_prefix(run->err, "instruction %d (%s)", i, name);
-    if (run->trace)
-        trace_add(run->trace, name, (int)run->program->instr[i].stream, op->start_ns, op->end_ns,
-                  (int64_t)op->bytes);
-    return 0;
-}
-
 static int wait_for(struct run_state *run, enum stream stream, int until)
 {
     if (stream == STREAM_COMPUTE)
         return 0; /* this thread: done in order */
+    if (stream == STREAM_READ || stream == STREAM_WRITE)
+        return copy_wait(run, stream, until);
     for (int i = run->waited[stream] + 1; i <= until; i++) {
         const struct instr *instr = &run->program->instr[i];
         if (instr->stream == stream && instr_is_transfer(instr) && finish_transfer(run, i))
-            return -1;
-        if (instr->stream == stream && instr_is_copy(instr) && finish_copy(run, i))
             return -1;
         run->waited[stream] = i;
     }

@@ -22,9 +22,28 @@ int copy_begin(struct run_state *run, int i)
     return 0;
 }
 
-int copy_end(struct run_state *run, int i)
+static int copy_end(struct run_state *run, int i)
 {
-    return swap_wait(run->x->swap, &run->x->copy[i], run->err);
+    struct swap_op *op = &run->x->copy[i];
+    char name[TRACE_NAME];
+    instr_text(run->program, i, name, sizeof name);
+    if (swap_wait(run->x->swap, op, run->err))
+        return error_prefix(run->err, "instruction %d (%s)", i, name);
+    if (run->trace)
+        trace_add(run->trace, name, (int)run->program->instr[i].stream, op->start_ns, op->end_ns,
+                  (int64_t)op->bytes);
+    return 0;
+}
+
+int copy_wait(struct run_state *run, enum stream stream, int until)
+{
+    for (int i = run->waited[stream] + 1; i <= until; i++) {
+        const struct instr *instr = &run->program->instr[i];
+        if (instr->stream == stream && instr_is_copy(instr) && copy_end(run, i))
+            return -1;
+        run->waited[stream] = i;
+    }
+    return 0;
 }
 
 /* The bytes of a buffer from byte `from` on: where in the file, or where in memory. */

@@ -90,7 +90,7 @@ static int make_marks(struct executor *x, struct tape *tape, struct error *err)
     }
     tape->mark = array_make((size_t)program->instrs, sizeof *tape->mark);
     for (int i = 0; i < program->instrs && !rc; i++)
-        if (wanted[i] && program->instr[i].stream != STREAM_HOST) {
+        if (wanted[i] && program->instr[i].stream < STREAM_HOST) {
             tape->mark[i] = device_mark_create(x->device, 0, err);
             rc = tape->mark[i] ? 0 : -1;
         }
@@ -422,11 +422,17 @@ static int wait_done(struct executor *x, const struct program *program, struct d
 
 static int is_traced(const struct run_state *run, const struct instr *instr)
 {
-    return run->trace && instr->kind != INSTR_RELEASE && instr->stream != STREAM_HOST;
+    return run->trace && instr->kind != INSTR_RELEASE && instr->stream < STREAM_HOST;
 }
 
-/* What the host does itself is done when it is issued, and waits here. */
-static int before_on_host(struct run_state *run, const struct instr *instr)
+/* The host's own streams come behind the device's. */
+static int is_host(enum stream stream)
+{
+    return stream >= STREAM_HOST;
+}
+
+/* The host waits for what its own instruction needs of the device. */
+static int wait_for_device(struct run_state *run, const struct instr *instr)
 {
     const struct tape *tape = tape_of(run->x, run->program);
     for (int s = 0; s < STREAM_HOST; s++)
@@ -436,9 +442,20 @@ static int before_on_host(struct run_state *run, const struct instr *instr)
     return 0;
 }
 
+/* UPDATE is done when it was issued; reads and writes of files are waited for here. */
+static int wait_for_host(struct run_state *run, const struct instr *instr)
+{
+    for (enum stream s = STREAM_READ; s <= STREAM_WRITE; s++)
+        if (instr->wait[s] >= 0 && copy_wait(run, s, instr->wait[s]))
+            return -1;
+    return 0;
+}
+
 static int copy(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
+    if (is_host(instr->stream))
+        return copy_begin(run, i);
     return device_copy_async(run->x->device, device_stream_of(instr->stream),
                              run_operand(run, instr, SLOT_TO), run_operand(run, instr, SLOT_FROM),
                              run->program->buffer[instr->buffer[SLOT_FROM]].bytes, run->err);
@@ -450,8 +467,10 @@ static int before(struct run_state *run, int i)
     const struct tape *tape = tape_of(run->x, run->program);
     enum device_stream stream = device_stream_of(instr->stream);
     char name[TRACE_NAME];
-    if (instr->stream == STREAM_HOST)
-        return before_on_host(run, instr);
+    if (wait_for_host(run, instr))
+        return -1;
+    if (is_host(instr->stream))
+        return wait_for_device(run, instr);
     for (int s = 0; s < STREAM_HOST; s++)
         if (instr->wait[s] >= 0 &&
             device_mark_wait(run->x->device, stream, tape->mark[instr->wait[s]], run->err))
@@ -466,7 +485,7 @@ static int before(struct run_state *run, int i)
 static int after_on_host(struct run_state *run, int i, int64_t start_ns)
 {
     char name[TRACE_NAME];
-    if (run->trace && run->program->instr[i].kind != INSTR_RELEASE)
+    if (run->trace && run->program->instr[i].kind == INSTR_UPDATE)
         trace_add(run->trace, instr_text(run->program, i, name, sizeof name), STREAM_HOST, start_ns,
                   clock_ns(), 0);
     return 0;
@@ -479,7 +498,7 @@ static int after(struct run_state *run, int i, int64_t start_ns)
     const struct tape *tape = tape_of(x, run->program);
     enum device_stream stream = device_stream_of(instr->stream);
     int64_t sent = 0;
-    if (instr->stream == STREAM_HOST)
+    if (is_host(instr->stream))
         return after_on_host(run, i, start_ns);
     if (instr_is_transfer(instr)) {
         if (comm_wait(&x->op[i], run->err))
@@ -499,6 +518,9 @@ static int end(struct run_state *run)
     struct executor *x = run->x;
     struct tapes *t = x->tapes;
     struct step_pending *pending = run->pending;
+    int last = run->program->instrs - 1;
+    if (copy_wait(run, STREAM_READ, last) || copy_wait(run, STREAM_WRITE, last))
+        return -1;
     for (int s = 0; s < STREAM_HOST; s++) {
         if (s == STREAM_COMPUTE)
             continue;

@@ -66,9 +66,9 @@ static inline int instr_is_copy(const struct instr *instr)
     return instr->kind == INSTR_FETCH || instr->kind == INSTR_SPILL;
 }
 
-/* Begin a FETCH or SPILL between memory and POOL_DISK; wait for it. */
+/* Begin a FETCH or SPILL between memory and POOL_DISK; wait for those of a stream up to one. */
 int copy_begin(struct run_state *run, int index);
-int copy_end(struct run_state *run, int index);
+int copy_wait(struct run_state *run, enum stream stream, int until);
 
 /* The segment a RUN of this program stands for. */
 const struct segment *instr_segment(const struct program *program, const struct instr *instr);

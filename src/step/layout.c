@@ -65,8 +65,12 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
         .strategy = strategy_of(p),
         .offload = {config->offload.optimizer, config->offload.params},
         .global_batch = config->train.global_batch,
-        .dtype = config->precision == PRECISION_BF16 ? DTYPE_BF16 : DTYPE_F32,
+        .dtype = config->precision == PRECISION_FP32 ? DTYPE_F32 : DTYPE_BF16,
         .optimizer = config->train.optimizer,
+        .optimizer_dtype =
+            config->train.optimizer_dtype == CONFIG_STATE_BF16 ? DTYPE_BF16 : DTYPE_F32,
+        .reduce_dtype = config->comm.reduce_dtype == CONFIG_REDUCE_BF16 ? DTYPE_BF16 : DTYPE_F32,
+        .pure = config->precision == PRECISION_BF16_PURE,
         .prefetch_forward = p->forward_prefetch ? ahead : 0,
         .prefetch_backward = p->backward_prefetch == PREFETCH_NONE ? 0 : ahead,
         .prefetch_late = p->backward_prefetch == PREFETCH_BACKWARD_POST,
@@ -99,16 +103,6 @@ int layout_model(struct model **model, const struct config *config, struct error
     return 0;
 }
 
-int layout_device(struct layout *layout, enum device_kind device, struct error *err)
-{
-    struct offload *o = &layout->offload;
-    o->apart = device != DEVICE_CPU;
-    if (!o->apart || (o->optimizer != OFFLOAD_DISK && o->params != OFFLOAD_DISK))
-        return 0;
-    return error_set(err, "offload to disk is of device=cpu in this version: on GPUs set "
-                          "offload.optimizer and offload.params to host or none");
-}
-
 struct units_request layout_units(const struct layout *layout, const struct config *config)
 {
     return (struct units_request){
@@ -131,6 +125,9 @@ struct program_request layout_program(const struct layout *layout, enum program_
         .strategy = layout->strategy,
         .offload = layout->offload,
         .optimizer = layout->optimizer,
+        .optimizer_dtype = layout->optimizer_dtype,
+        .reduce_dtype = layout->reduce_dtype,
+        .pure = layout->pure,
         .shape = layout->shape,
         .coord = mesh_place(&layout->shape, rank),
         .training = training,
@@ -152,7 +149,6 @@ void layout_swap_folder(const struct config *config, char folder[CONFIG_TEXT + 1
 struct mesh_options layout_comm(const struct config *config)
 {
     return (struct mesh_options){
-        .reduce = config->comm.reduce == CONFIG_REDUCE_BF16 ? COMM_REDUCE_BF16 : COMM_REDUCE_FP32,
         .inter_node = config->comm.inter_node == CONFIG_INTER_NODE_MPI ? COMM_INTER_NODE_MPI
                                                                        : COMM_INTER_NODE_NCCL,
         .share_gpu = config->comm.share_gpu,

@@ -17,6 +17,9 @@ struct layout {
     int64_t global_batch;
     enum dtype dtype;
     enum config_optimizer optimizer;
+    enum dtype optimizer_dtype;
+    enum dtype reduce_dtype; /* of gradients on their way to shards */
+    int pure;                /* no fp32 masters */
     int prefetch_forward, prefetch_backward, prefetch_late;
 };
 
@@ -29,9 +32,11 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
 /* The model, wrapped into units as the config says.  0, or -1 with err set. */
 int layout_model(struct model **model, const struct config *config, struct error *err);
 
-/* Settle what depends on the kind of device.  Returns 0, or -1 with err set where the layout cannot
- * be had there. */
-int layout_device(struct layout *layout, enum device_kind device, struct error *err);
+/* Settle what depends on the kind of device. */
+static inline void layout_device(struct layout *layout, enum device_kind device)
+{
+    layout->offload.apart = device != DEVICE_CPU;
+}
 
 /* What to compile for it. */
 struct units_request layout_units(const struct layout *layout, const struct config *config);

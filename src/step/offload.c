@@ -33,9 +33,10 @@ void offload_copy(struct program *program, int from, int to, int unit, int micro
 {
     enum side above = offload_side(program, program->buffer[to].pool);
     enum side below = offload_side(program, program->buffer[from].pool);
-    int fetches = above > below;
-    int index = program_instr(program, fetches ? INSTR_FETCH : INSTR_SPILL,
-                              fetches ? STREAM_FETCH : STREAM_SPILL);
+    int fetches = above > below, disk = above == SIDE_DISK || below == SIDE_DISK;
+    enum stream stream =
+        disk ? (fetches ? STREAM_READ : STREAM_WRITE) : (fetches ? STREAM_FETCH : STREAM_SPILL);
+    int index = program_instr(program, fetches ? INSTR_FETCH : INSTR_SPILL, stream);
     struct instr *instr = &program->instr[index];
     instr->unit = unit;
     instr->micro = micro;
@@ -49,4 +50,34 @@ int offload_near(struct program *program, int buffer, enum side side)
     enum mem_pool pool =
         side == SIDE_HOST || !program->request.offload.apart ? POOL_HOST : POOL_UNSHARDED;
     return program_buffer(program, pool, home.bytes, 0, "%s near", home.name);
+}
+
+/* The next side on the way; where the host's memory is the device's there are two. */
+static enum side step_towards(const struct program *program, enum side at, enum side to)
+{
+    if (!program->request.offload.apart)
+        return to;
+    return at < to ? at + 1 : at - 1;
+}
+
+int offload_bring(struct program *program, int buffer, enum side side, int unit, int micro)
+{
+    enum side at = offload_side(program, program->buffer[buffer].pool);
+    while (at != side) {
+        at = step_towards(program, at, side);
+        int near = offload_near(program, buffer, at);
+        offload_copy(program, buffer, near, unit, micro);
+        buffer = near;
+    }
+    return buffer;
+}
+
+void offload_take(struct program *program, int near, int home, int unit)
+{
+    enum side to = offload_side(program, program->buffer[home].pool);
+    enum side at = offload_side(program, program->buffer[near].pool);
+    enum side next = step_towards(program, at, to);
+    if (next != to)
+        near = offload_bring(program, near, next, unit, -1);
+    offload_copy(program, near, home, unit, -1);
 }

@@ -36,4 +36,9 @@ void offload_copy(struct program *program, int from, int to, int unit, int micro
 /* A passing buffer on side for what another one holds. */
 int offload_near(struct program *program, int buffer, enum side side);
 
+/* Append what brings a buffer to a side, over the host where it must: a passing buffer there, or
+ * itself.  And what takes one back to where `home` is. */
+int offload_bring(struct program *program, int buffer, enum side side, int unit, int micro);
+void offload_take(struct program *program, int near, int home, int unit);
+
 #endif

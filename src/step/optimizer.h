@@ -13,13 +13,15 @@ struct optimizer_rule {
     struct sgd sgd;
 };
 
-/* Elements that are updated alike, in fp32. */
+/* Elements that are updated alike. */
 struct optimizer_range {
-    float *master, *slot[OPTIMIZER_SLOTS];
+    enum dtype master_dtype, slot_dtype;
+    void *master, *slot[OPTIMIZER_SLOTS];
     const float *grad;
     bf16 *param; /* NULL where master is what is computed with */
     int64_t elems;
-    int decays; /* 0: without weight decay */
+    int decays;               /* 0: without weight decay */
+    struct rounding rounding; /* where master or state is bf16 */
 };
 
 struct optimizer {
@@ -30,6 +32,12 @@ struct optimizer {
     void (*update)(struct device *d, const struct optimizer_rule *rule, const double *factor,
                    const struct optimizer_range *range);
 };
+
+/* Is what is updated rounded stochastically? */
+static inline int optimizer_rounds(const struct optimizer_range *range)
+{
+    return range->master_dtype != DTYPE_F32 || range->slot_dtype != DTYPE_F32;
+}
 
 /* The row of a configured optimizer. */
 const struct optimizer *optimizer_row(enum config_optimizer optimizer);

@@ -13,19 +13,19 @@
 const char *instr_name(enum instr_kind kind)
 {
     static const char *const names[INSTR_KINDS] = {
-        [INSTR_ZERO] = "ZERO",     [INSTR_LOAD] = "LOAD",       [INSTR_RUN] = "RUN",
-        [INSTR_GATHER] = "GATHER", [INSTR_REDUCE] = "REDUCE",   [INSTR_ALLREDUCE] = "ALLREDUCE",
-        [INSTR_SEND] = "SEND",     [INSTR_RECV] = "RECV",       [INSTR_FETCH] = "FETCH",
-        [INSTR_SPILL] = "SPILL",   [INSTR_NORM] = "NORM",       [INSTR_SCALE] = "SCALE",
-        [INSTR_UPDATE] = "UPDATE", [INSTR_RELEASE] = "RELEASE",
+        [INSTR_ZERO] = "ZERO",     [INSTR_LOAD] = "LOAD",     [INSTR_RUN] = "RUN",
+        [INSTR_GATHER] = "GATHER", [INSTR_REDUCE] = "REDUCE", [INSTR_ALLREDUCE] = "ALLREDUCE",
+        [INSTR_SEND] = "SEND",     [INSTR_RECV] = "RECV",     [INSTR_FETCH] = "FETCH",
+        [INSTR_SPILL] = "SPILL",   [INSTR_NORM] = "NORM",     [INSTR_SCALE] = "SCALE",
+        [INSTR_CAST] = "CAST",     [INSTR_UPDATE] = "UPDATE", [INSTR_RELEASE] = "RELEASE",
     };
     return names[kind];
 }
 
 const char *stream_name(enum stream stream)
 {
-    static const char *const names[STREAMS] = {"compute", "gather", "reduce", "point",
-                                               "fetch",   "spill",  "host"};
+    static const char *const names[STREAMS] = {"compute", "gather", "reduce", "point", "fetch",
+                                               "spill",   "host",   "read",   "write"};
     return names[stream];
 }
 

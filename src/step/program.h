@@ -24,6 +24,8 @@ enum stream {
     STREAM_FETCH,
     STREAM_SPILL,
     STREAM_HOST, /* the host's own work, where its memory is apart from the device's */
+    STREAM_READ, /* from a file, and to it: the host's too */
+    STREAM_WRITE,
     STREAMS
 };
 
@@ -31,6 +33,7 @@ enum instr_kind {
     INSTR_ZERO,      /* clear the step's sums */
     INSTR_LOAD,      /* tokens and targets of a micro-batch, from the host */
     INSTR_RUN,       /* a segment */
+    INSTR_CAST,      /* a whole gradient to the format it is sent in */
     INSTR_GATHER,    /* shard -> whole flat parameter */
     INSTR_REDUCE,    /* whole gradient -> sum over ranks of the own shard, fp32 */
     INSTR_ALLREDUCE, /* sum over ranks, in place */
@@ -48,7 +51,7 @@ enum instr_kind {
 /* Operand slots; RUN uses one per segment space instead. */
 enum {
     SLOT_FROM = 0,
-    SLOT_TO = 1, /* transfers */
+    SLOT_TO = 1, /* transfers, CAST */
     SLOT_LOAD_TOKENS = 0,
     SLOT_LOAD_TARGETS = 1, /* LOAD */
     SLOT_SUMS = 0,         /* ZERO, NORM, SCALE, UPDATE */
@@ -79,7 +82,7 @@ struct instr {
     enum segment_phase phase; /* RUN */
     int unit, micro;          /* -1 where it has no meaning */
     int group, peer;          /* transfers; peer for SEND and RECV */
-    int64_t elems;            /* transfers: per rank for GATHER and REDUCE */
+    int64_t elems;            /* transfers: per rank for GATHER and REDUCE; CAST */
     enum dtype dtype;
     unsigned accumulate;    /* RUN: bits of spaces; REDUCE: 0 or 1 */
     int buffer[SLOTS];      /* -1 where unused */
@@ -119,6 +122,9 @@ struct program_request {
     struct strategy strategy;
     struct offload offload;
     enum config_optimizer optimizer;
+    enum dtype optimizer_dtype; /* of its state */
+    enum dtype reduce_dtype;    /* of gradients on their way to shards */
+    int pure; /* 1: parameters are updated in the format they are computed with: no masters */
     struct mesh_shape shape;
     struct mesh_coord coord;
     int training;                            /* 1: gradients and optimizer state exist */
@@ -129,9 +135,9 @@ struct program_request {
 
 /* Persistent buffers, by unit: shard_elems elements each, but for the whole ones. */
 struct unit_state {
-    int master;                /* fp32 parameters; -1 when not training */
-    int slot[OPTIMIZER_SLOTS]; /* fp32, of the optimizer; -1 when not training, and past its last */
-    int param;                 /* what is computed with or gathered from; == master in fp32 */
+    int master;                /* what is updated: fp32, or as param; -1 when not training */
+    int slot[OPTIMIZER_SLOTS]; /* of the optimizer; -1 when not training, and past its last */
+    int param;                 /* what is computed with or gathered from; == master in its format */
     int grad;                  /* fp32; -1 when not training */
     int whole_param,
         whole_grad; /* that param and grad are views of, or they themselves; -1: none */
@@ -197,6 +203,12 @@ int program_view(struct program *program, int whole, size_t from, size_t bytes, 
 static inline int buffer_root(const struct program *program, int b)
 {
     return program->buffer[b].whole < 0 ? b : program->buffer[b].whole;
+}
+
+/* The format of masters. */
+static inline enum dtype program_master_dtype(const struct program *program)
+{
+    return program->request.pure ? program->units->request.dtype : DTYPE_F32;
 }
 
 /* Bind a buffer to a slot of an instruction. */

@@ -110,13 +110,14 @@ static void fetch(struct program *program, struct run *run, int k)
     int unit = run->gather[k];
     if (unit < 0 || run->fetched[k] >= 0)
         return;
-    run->fetched[k] = program->state[unit].param;
+    int param = run->fetched[k] = program->state[unit].param;
     if (!offload_fetches_params(program))
         return;
-    run->fetched[k] = shard_splits(program, unit)
-                          ? offload_near(program, program->state[unit].param, SIDE_DEVICE)
-                          : whole_buffer(program, unit);
-    offload_copy(program, program->state[unit].param, run->fetched[k], unit, run->micro);
+    if (program->request.offload.apart)
+        param = offload_bring(program, param, SIDE_HOST, unit, run->micro);
+    run->fetched[k] = shard_splits(program, unit) ? offload_near(program, param, SIDE_DEVICE)
+                                                  : whole_buffer(program, unit);
+    offload_copy(program, param, run->fetched[k], unit, run->micro);
 }
 
 static int gather(struct program *program, struct run *run, int k)
@@ -251,19 +252,41 @@ static void sum_replicas(struct program *program, int unit, int micro)
         all_reduce(program, unit, micro, bucket->buffer, bucket->elems);
 }
 
+/* The gradient in whole as it is sent: rounded, so that half the bytes travel. */
+static int cast(struct program *program, const struct run *run, int unit, int whole)
+{
+    int64_t elems = program->units->flat[unit].padded;
+    enum dtype dtype = program->request.reduce_dtype;
+    if (dtype == DTYPE_F32)
+        return whole;
+    int narrow = program_buffer(program, POOL_UNSHARDED, (size_t)elems * dtype_bytes(dtype), 0,
+                                "%sgrad sent micro %d", program->units->model->unit[unit].prefix,
+                                run->micro);
+    int index = program_instr(program, INSTR_CAST, STREAM_COMPUTE);
+    struct instr *instr = &program->instr[index];
+    instr->unit = unit;
+    instr->micro = run->micro;
+    instr->elems = elems;
+    instr->dtype = dtype;
+    instr_bind(instr, SLOT_FROM, whole, ACCESS_READ);
+    instr_bind(instr, SLOT_TO, narrow, ACCESS_WRITE);
+    return narrow;
+}
+
 static void reduce(struct program *program, const struct run *run, int unit, int whole)
 {
     int adds = reduces_each(program, unit) && run->micro > 0;
+    int sent = cast(program, run, unit, whole);
     int index = program_instr(program, INSTR_REDUCE, STREAM_REDUCE);
     struct instr *instr = &program->instr[index];
     instr->unit = unit;
     instr->micro = run->micro;
     instr->group = MESH_SHARD;
     instr->elems = program->units->flat[unit].shard_elems;
-    instr->dtype = DTYPE_F32;
+    instr->dtype = program->request.reduce_dtype;
     instr->accumulate = (unsigned)adds;
-    /* A transport may use the memory of `from` for its sums. */
-    instr_bind(instr, SLOT_FROM, whole, adds ? ACCESS_BOTH : ACCESS_READ);
+    /* A transport may use the memory of `from` for its sums, where it is fp32. */
+    instr_bind(instr, SLOT_FROM, sent, adds && sent == whole ? ACCESS_BOTH : ACCESS_READ);
     instr_bind(instr, SLOT_TO, program->state[unit].grad, adds ? ACCESS_BOTH : ACCESS_WRITE);
 }
 

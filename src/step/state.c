@@ -49,11 +49,12 @@ static void params(struct program *program, int unit)
         state->param = own_shard(program, state->whole_param, unit, "param", dtype);
         program->buffer[state->whole_param].partial = state->param != state->whole_param;
     }
-    if (dtype == DTYPE_F32 && !(program->request.training && offload_splits_params(program)))
+    if (dtype == program_master_dtype(program) &&
+        !(program->request.training && offload_splits_params(program)))
         state->master = state->param;
     else if (program->request.training)
         state->master = shard_buffer(program, offload_pool(offload->optimizer, POOL_OPTIMIZER),
-                                     unit, "master", DTYPE_F32);
+                                     unit, "master", program_master_dtype(program));
 }
 
 /* Do replicas sum whole gradients, which can be done in buckets? */
@@ -122,7 +123,8 @@ static void unit_state(struct program *program, int unit)
     if (!has_buckets(program))
         grads(program, unit);
     for (int k = 0; k < optimizer->slots; k++)
-        state->slot[k] = shard_buffer(program, pool, unit, optimizer->slot[k], DTYPE_F32);
+        state->slot[k] =
+            shard_buffer(program, pool, unit, optimizer->slot[k], program->request.optimizer_dtype);
 }
 
 void pass_state(struct program *program)

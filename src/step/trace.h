@@ -10,7 +10,7 @@
 enum { TRACE_NAME = 72 };
 
 /* The lanes of a rank: its streams, and the ops inside compute instructions. */
-enum { TRACE_OPS = 8 };
+enum { TRACE_OPS = 16 };
 
 struct trace_event {
     char name[TRACE_NAME];

@@ -44,18 +44,13 @@ struct at_hand {
 /* What is at home on another side is copied here. */
 static int bring(struct program *program, int unit, int home)
 {
-    enum side side = offload_update_side(program);
-    if (home < 0 || offload_side(program, program->buffer[home].pool) == side)
-        return home;
-    int near = offload_near(program, home, side);
-    offload_copy(program, home, near, unit, -1);
-    return near;
+    return home < 0 ? -1 : offload_bring(program, home, offload_update_side(program), unit, -1);
 }
 
 static void take_back(struct program *program, int unit, int home, int near)
 {
     if (near != home)
-        offload_copy(program, near, home, unit, -1);
+        offload_take(program, near, home, unit);
 }
 
 /* A skipped update writes nothing: what it would write over must be there too. */
@@ -66,7 +61,7 @@ static struct at_hand bring_unit(struct program *program, int unit, int grad)
     for (int k = 0; k < OPTIMIZER_SLOTS; k++)
         near.slot[k] = bring(program, unit, state.slot[k]);
     near.param = near.master;
-    if (program->units->request.dtype != DTYPE_F32)
+    if (program->units->request.dtype != program_master_dtype(program))
         near.param = bring(program, unit, state.param);
     return near;
 }

@@ -5,8 +5,8 @@
 
 #include "base/array.h"
 #include "comm/gpu.h"
-#include "step/memory.h"
 #include "step/verify.h"
+#include "train/room.h"
 
 const struct program *session_program(const struct session *session)
 {
@@ -56,49 +56,6 @@ static int upload_table(struct session *s, struct error *err)
     return rc;
 }
 
-/* Of the device's reserve, what comes after the device was opened: recordings, buffers of NCCL. */
-static size_t reserve_to_come(const struct session *s)
-{
-    return world_size(s->world) > 1 ? s->device->reserve_bytes : s->device->reserve_bytes / 4;
-}
-
-/* On a node whose ranks share its memory. */
-static int check_node(const struct session *s, const size_t bytes[POOL_COUNT], struct error *err)
-{
-    size_t need = mesh_staging_bytes(&s->layout.shape) + mem_bytes(bytes), total, left;
-    int ranks = world_local_size(s->world);
-    if (device_memory(s->device, &total, &left, err))
-        return -1;
-    if (need <= total / (size_t)ranks)
-        return 0;
-    err->room_bytes = total / (size_t)ranks;
-    return error_set(err,
-                     "the run needs %.2f GiB of memory a rank, and the node has %.2f GiB for %d "
-                     "of them: short by %.2f GiB each",
-                     (double)need / (1 << 30), (double)total / (1 << 30), ranks,
-                     (double)(need - total / (size_t)ranks) / (1 << 30));
-}
-
-/* Whether all that was planned has room, before the first allocation. */
-static int check_room(struct session *s, struct error *err)
-{
-    size_t bytes[POOL_COUNT] = {0}, total, left;
-    const struct program *const programs[] = {s->train, s->evaluate, s->logits};
-    for (int i = 0; i < 3; i++)
-        if (programs[i])
-            memory_join(bytes, programs[i]);
-    if (s->device->kind == DEVICE_CPU)
-        return check_node(s, bytes, err);
-    struct mesh_options options = layout_comm(&s->config);
-    bytes[POOL_COMM] += mesh_device_staging_bytes(&s->layout.shape, &options);
-    if (device_memory(s->device, &total, &left, err))
-        return -1;
-    if (!memory_fits(bytes, reserve_to_come(s), left, err))
-        return 0;
-    err->room_bytes = left + s->device->reserve_bytes - reserve_to_come(s);
-    return -1;
-}
-
 static int allocate(struct session *s, struct error *err)
 {
     const struct program *programs[3];
@@ -134,8 +91,6 @@ static int choose_device(struct session *s, struct device_request *request, stru
     enum config_device wanted = s->config.device;
     if (wanted == CONFIG_DEVICE_AUTO && gpu_everywhere(s->world))
         wanted = CONFIG_DEVICE_CUDA;
-    if (wanted != CONFIG_DEVICE_CUDA && s->config.comm.reduce == CONFIG_REDUCE_BF16)
-        return error_set(err, "comm.reduce=bf16 is of GPUs, and device=auto found none: use fp32");
     if (wanted != CONFIG_DEVICE_CUDA)
         return 0;
     request->kind = DEVICE_CUDA;
@@ -156,9 +111,9 @@ static int prepare(struct session *s, const struct device_request *request, int 
                    enum session_use use, struct error *err)
 {
     if (layout_resolve(&s->layout, &s->config, world_size(s->world), per_node, err) ||
-        layout_device(&s->layout, request->kind, err) || device_open(&s->device, request, err) ||
-        layout_model(&s->model, &s->config, err))
+        device_open(&s->device, request, err) || layout_model(&s->model, &s->config, err))
         return -1;
+    layout_device(&s->layout, request->kind);
     s->data_rank = layout_data_rank(&s->layout, mesh_place(&s->layout.shape, world_rank(s->world)));
     return compile(s, use, err);
 }
@@ -180,7 +135,7 @@ int session_open(struct session **out, struct world *world, struct log *log, str
     if (!rc)
         rc = mesh_create(&s->mesh, world, s->layout.shape, err);
     if (!rc)
-        rc = world_agree(world, check_room(s, err), err);
+        rc = world_agree(world, room_check(s, err), err);
     if (!rc)
         rc = mesh_attach(s->mesh, world, s->device, mem, &options, err);
     if (!rc)

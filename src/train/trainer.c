@@ -179,6 +179,8 @@ static struct step_input input_of(const struct trainer *t, int64_t step)
         .load = batches_load,
         .user = (void *)&t->train,
         .rule = rate_rule(c, step),
+        .seed = (uint64_t)t->s->config.seed,
+        .step = step,
         .decay_all = c->decay == DECAY_ALL,
         .clip = c->clip,
         .nominal_targets = (double)(t->s->layout.global_batch * t->s->config.data.seq_len),
@@ -295,11 +297,11 @@ static int one_step(struct trainer *t, struct error *err)
     return must_end(t) ? end_step(t, t->at.step, err) : 0;
 }
 
-/* A GPU that fails fails on one rank; the others would wait for it. */
+/* A GPU or a disk that fails fails on one rank; the others would wait for it. */
 static int failed(struct trainer *t, struct error *err)
 {
-    if ((err->code == EXIT_NODE || err->code == EXIT_HANG) && t->s->device->asynchronous &&
-        world_size(t->s->world) > 1)
+    int alone = t->s->device->asynchronous || t->s->mem->now_bytes[POOL_DISK];
+    if ((err->code == EXIT_NODE || err->code == EXIT_HANG) && alone && world_size(t->s->world) > 1)
         world_fail(t->s->world, err);
     return -1;
 }

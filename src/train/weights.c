@@ -84,17 +84,17 @@ enum { FAR_ELEMS = 1 << 20 }; /* of what is far, at a time */
 /* What is computed with, from the masters, where one of them is far. */
 static int refresh_far(struct session *s, int master, int param, int64_t elems, struct error *err)
 {
-    enum dtype dtype = s->layout.dtype;
     const struct program *program = session_program(s);
     struct device *host = executor_host(s->executor);
+    enum dtype dtype = s->layout.dtype, wide = program_master_dtype(program);
     float *from = malloc(FAR_ELEMS * sizeof *from), *to = malloc(FAR_ELEMS * sizeof *to);
     int rc = from && to ? 0 : error_set(err, "out of memory: a part of the parameters");
     for (int64_t at = 0; !rc && at < elems; at += FAR_ELEMS) {
         int64_t part = elems - at < FAR_ELEMS ? elems - at : FAR_ELEMS;
-        rc = executor_read(s->executor, program, master, (size_t)at * sizeof *from, from,
-                           (size_t)part * sizeof *from, err);
+        rc = executor_read(s->executor, program, master, (size_t)at * dtype_bytes(wide), from,
+                           (size_t)part * dtype_bytes(wide), err);
         if (!rc)
-            host->ops->cast(host, dtype, to, DTYPE_F32, from, part);
+            host->ops->cast(host, dtype, to, wide, from, part);
         if (!rc)
             rc = executor_write(s->executor, program, param, (size_t)at * dtype_bytes(dtype), to,
                                 (size_t)part * dtype_bytes(dtype), err);
@@ -112,8 +112,9 @@ static int refresh(struct session *s, int unit, struct error *err)
         return 0;
     if (!is_near(s, state->master) || !is_near(s, state->param))
         return refresh_far(s, state->master, state->param, elems, err);
-    s->device->ops->cast(s->device, s->layout.dtype, state_of(s, state->param), DTYPE_F32,
-                         state_of(s, state->master), elems);
+    s->device->ops->cast(s->device, s->layout.dtype, state_of(s, state->param),
+                         program_master_dtype(session_program(s)), state_of(s, state->master),
+                         elems);
     return 0;
 }
 
@@ -166,18 +167,30 @@ static float *make_shard(const struct session *s, struct error *err)
     return shard;
 }
 
+/* What is kept in bf16 begins there too. */
+static void narrow_host(float *host, int64_t elems)
+{
+    for (int64_t i = 0; i < elems; i++) {
+        bf16 rounded = f32_to_bf16(host[i]);
+        memcpy((char *)host + (size_t)i * sizeof rounded, &rounded, sizeof rounded);
+    }
+}
+
 static int init_unit(struct session *s, int unit, float *host, struct error *err)
 {
     const struct flat *flat = &s->units->flat[unit];
     const struct unit_state *state = &session_program(s)->state[unit];
     int64_t start = shard_start(s, unit), end = start + flat->shard_elems;
-    size_t bytes = (size_t)flat->shard_elems * sizeof *host;
-    memset(host, 0, bytes);
+    enum dtype dtype = program_master_dtype(session_program(s));
+    memset(host, 0, (size_t)flat->shard_elems * sizeof *host);
     for (int t = 0; t < flat->tensors; t++) {
         struct part part = part_of(&flat->tensor[t], start, start, end);
         if (part.count)
             init_tensor(s, &flat->tensor[t], part, host);
     }
+    if (dtype == DTYPE_BF16)
+        narrow_host(host, flat->shard_elems);
+    size_t bytes = (size_t)flat->shard_elems * dtype_bytes(dtype);
     if (clear_state(s, unit, err) ||
         executor_write(s->executor, session_program(s), state->master, 0, host, bytes, err))
         return -1;
@@ -208,11 +221,13 @@ static int slots_of(const struct session *s, int unit, struct slot slots[SLOT_CO
     const struct unit_state *state = &session_program(s)->state[unit];
     int master = state->master >= 0 ? state->master : state->param;
     const struct optimizer *optimizer = optimizer_row(session_program(s)->request.optimizer);
+    enum dtype wide = program_master_dtype(session_program(s));
+    enum dtype narrow = session_program(s)->request.optimizer_dtype;
     int count = 0;
     slots[count++] =
-        (struct slot){"model/", "", state->master >= 0 ? DTYPE_F32 : s->layout.dtype, master};
+        (struct slot){"model/", "", state->master >= 0 ? wide : s->layout.dtype, master};
     for (int k = 0; k < OPTIMIZER_SLOTS && state->slot[k] >= 0; k++)
-        slots[count++] = (struct slot){"optimizer/", optimizer->slot[k], DTYPE_F32, state->slot[k]};
+        slots[count++] = (struct slot){"optimizer/", optimizer->slot[k], narrow, state->slot[k]};
     return count;
 }
 

@@ -106,8 +106,20 @@ is "plan: the numbers a rank sends" "1.50 P 1.50 P 1.50 P" "$(sed -n 's/^in para
 refused "plan for a node without room" 'does not fit.*nearest that fits: [a-z]' \
     "$TRIREME" plan $M --ranks 4 --node-memory 0.045 parallel.strategy=NO_SHARD
 refused "train without room, before anything is read" \
-    'GiB of memory a rank.*(nearest that fits: [0-9]+ ranks|nothing fits)' "$TRIREME" train device=cpu \
+    'GiB of the node.s memory a rank.*(nearest that fits: [0-9]+ ranks|nothing fits)' "$TRIREME" train device=cpu \
     model.preset=llama3-70b data.train=gone.h5 run.dir=huge
+for config in "$top"/jobs/*.yaml; do
+    name=$(basename "$config" .yaml)
+    if "$TRIREME" plan "$config" device=cpu data.valid= train.eval_every=0 --ranks 4 --nodes 2 \
+        >out 2>err && grep -q '^verified' out; then ok "plan of the job $name"; else
+        not_ok "plan of the job $name" "$(tail -n 1 err)"; fi
+    mkdir -p stand-in data
+    printf '#!/bin/sh\necho "$@"\n' >stand-in/mpirun
+    chmod +x stand-in/mpirun
+    is "the job $name without Slurm" \
+        "--oversubscribe --bind-to none -n 2 $TRIREME train $config run.dir=runs/$name a=b" \
+        "$(PATH=$PWD/stand-in:$PATH TRIREME_RANKS=2 "${config%.yaml}.sh" a=b 2>&1)"
+done
 refused "plan for a machine nobody knows" 'h2000.*h200' "$TRIREME" plan $M --machine h2000
 refused "plan for a GPU on the CPU" 'h200.*cpu' "$TRIREME" plan $M device=cpu --machine h200
 finish

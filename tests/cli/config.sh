@@ -26,8 +26,12 @@ refused "sequence longer than the model's" 'seq_len' $T model.preset=llama-tiny 
     data.seq_len=100000
 refused "heads that do not divide" 'heads' $T model.preset=llama-tiny data.train=train.h5 \
     model.kv_heads=3
-refused "gradients in bf16 on a CPU" 'comm\.reduce' $T model.preset=llama-tiny data.train=train.h5 \
-    device=cpu comm.reduce=bf16
+refused "gradients in bf16 to no shard" 'comm\.reduce_dtype' $T model.preset=llama-tiny \
+    data.train=train.h5 parallel.strategy=NO_SHARD comm.reduce_dtype=bf16
+refused "bf16 moments that are none" 'optimizer_dtype' $T model.preset=llama-tiny \
+    data.train=train.h5 train.optimizer=sgd train.optimizer_dtype=bf16
+refused "no masters to round to" 'bf16_pure' $T model.preset=llama-tiny data.train=train.h5 \
+    train.optimizer=sgd precision=bf16_pure
 
 # Files
 refused "missing file" 'nowhere\.yaml' $T nowhere.yaml

@@ -88,6 +88,18 @@ for n in 1 3; do
         "$(last_metric moved loss)" 1e-4
 done
 
+# The learning rate moves on once a step, whatever ranks and micro-batches share it; the optimizer
+# of a run stays.
+R="$M train.global_batch_tokens=192 train.global_batch=6 train.schedule=WarmupDecayLR
+   train.warmup_steps=4 train.warmup_min_lr=0.125 train.lr=0.5 train.steps=8 train.optimizer=sgd"
+for n in 1 2; do
+    ranks $n "$TRIREME" train $R train.micro_batch=1 run.dir=rates-$n >rates.out 2>rates.err
+    is "$n ranks: rates step by step" "0.21875 0.3125 0.40625 0.5 0.375 0.25 0.125 0.0" \
+        "$(sed -n 's/.*"lr": *\([^,}]*\).*/\1/p' rates-$n/metrics.jsonl | xargs)"
+done
+refused "the state of another optimizer" 'train\.optimizer sgd, and this run.s is adamw' \
+    "$TRIREME" train $M train.steps=9 run.dir=rates-1
+
 # A finished run is finished.
 before=$(wc -l <whole-2/metrics.jsonl)
 ranks 2 "$TRIREME" train $M run.dir=whole-2 >again.out 2>again.err

@@ -44,7 +44,8 @@ static int offloads_params(int place)
 
 static const char *const strategies[] = {
     "parallel.strategy=FULL_SHARD ",
-    "parallel.strategy=FULL_SHARD parallel.backward_prefetch=none parallel.forward_prefetch=false ",
+    "parallel.strategy=FULL_SHARD parallel.backward_prefetch=none parallel.forward_prefetch=false "
+    "parallel.persist_below=9000 ",
     "parallel.strategy=FULL_SHARD parallel.accumulate=local "
     "parallel.backward_prefetch=BACKWARD_POST parallel.prefetch_units=2 ",
     "parallel.strategy=HYBRID_SHARD parallel.shard=%d ",
@@ -101,9 +102,10 @@ static void test_places(struct offloading *o)
         "train.global_batch=12 precision=bf16 model.tie_embeddings=true ",
         "train.global_batch=7 precision=bf16 train.micro_batch=1 recompute=full ",
         "train.global_batch=4 model.tie_embeddings=true train.clip=0.1 train.optimizer=sgd ",
+        "train.global_batch=8 precision=bf16_pure train.optimizer_dtype=bf16 ",
     };
     for (int strategy = 0; strategy < STRATEGIES; strategy++)
-        for (int k = 0; k < 4; k++)
+        for (int k = 0; k < 5; k++)
             if (strategy < 1 || (strategy + k) % 2)
                 check_places(o, strategy, more[k], strategy ? 2 : 1, strategy ? k / 2 : 0);
 }

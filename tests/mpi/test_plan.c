@@ -146,6 +146,27 @@ static const char *const models[] = {
     "data.seq_len=5 train.global_batch=1 model.tie_embeddings=true",
 };
 
+/* The bytes of one gradient's way to the shards, and the zeros that fill shards up. */
+static void check_halved(struct planning *p)
+{
+    struct error err = {0};
+    struct report in[2];
+    char text[512];
+    int ranks = world_size(p->c.world);
+    for (int k = 0; k < 2; k++) {
+        snprintf(text, sizeof text, "%s parallel.strategy=SHARD_GRAD_OP comm.reduce_dtype=%s",
+                 models[0], k ? "bf16" : "fp32");
+        struct config config = rig_config(text);
+        CHECK(&p->c, !report_make(&in[k], &config, ranks, 1, 1, &err));
+    }
+    int64_t saved = in[0].rank[0].sent_bytes - in[1].rank[0].sent_bytes;
+    double least = 2.0 * (double)in[0].params * (ranks - 1) / ranks;
+    CHECK(&p->c, in[0].rank[0].sent_elems == in[1].rank[0].sent_elems);
+    CHECK(&p->c, (double)saved >= least && (double)saved <= 1.05 * least);
+    report_free(&in[0]);
+    report_free(&in[1]);
+}
+
 static void check_all(struct planning *p)
 {
     char text[768];
@@ -174,6 +195,23 @@ static void check_all(struct planning *p)
         }
     snprintf(text, sizeof text, "%s data.valid=%s run.threads=1", models[0], p->tokens);
     check_config(p, text);
+    for (int k = 0; k < 6; k++) {
+        static const char *const formats[] = {"bf16_pure", "fp32", "bf16"};
+        snprintf(text, sizeof text,
+                 "%s run.threads=1 precision=%s train.optimizer_dtype=%s parallel.strategy=%s",
+                 models[k % 2], formats[k % 3], k ? "bf16" : "fp32",
+                 k / 3 ? "FULL_SHARD" : "NO_SHARD");
+        check_config(p, text);
+    }
+    for (int k = 0; k < 6; k++) {
+        snprintf(text, sizeof text,
+                 "%s run.threads=1 comm.reduce_dtype=bf16 parallel.strategy=%s "
+                 "train.micro_batch=%d parallel.accumulate=%s parallel.persist_below=%d",
+                 models[k % 2], k / 2 ? "FULL_SHARD" : "SHARD_OPTIM", k & 1,
+                 k & 2 ? "local" : "shard", k == 5 ? 100 : 0);
+        check_config(p, text);
+    }
+    check_halved(p);
 }
 
 /* 150 MiB of state and activations: a part not planned for would be above the bound. */

@@ -62,7 +62,7 @@ cat >stand-in <<'END'
 END
 chmod +x stand-in
 mkdir -p "a dir"
-cp "$top"/jobs/llama8b_fsdp.* "a dir"
+cp "$top"/jobs/llama8b_*.* "a dir"
 name="batch script"
 for partition in cpu gpu; do
     if TRIREME=$work/stand-in submit -p $partition "a dir/llama8b_fsdp.sh" a=1 "b=c d"; then
@@ -73,6 +73,14 @@ $work/a dir/llama8b_fsdp.yaml run.dir=runs/llama8b_fsdp-$job a=1 b=c d" \
             "$(cat "llama8b_fsdp-$job.out")"
     fi
 done
+
+name="batch script of copies"
+if TRIREME=$work/stand-in submit -p cpu "a dir/llama8b_hybrid.sh" a=1; then
+    over 30
+    is "$name, which runs another" "tasks 4, gpus 0, cores 1, train \
+$work/a dir/llama8b_hybrid.yaml run.dir=runs/llama8b_hybrid-$job a=1" \
+        "$(cat "llama8b_hybrid-$job.out")"
+fi
 
 make_tokens
 steps=150

@@ -66,7 +66,7 @@ struct session *rig_open(struct mem *mem, const struct config *config, const cha
     must(device_open(&s->device, &device, &err), &err);
     must(layout_model(&s->model, config, &err), &err);
     must(layout_resolve(&s->layout, config, 1, 1, &err), &err);
-    must(layout_device(&s->layout, device.kind, &err), &err);
+    layout_device(&s->layout, device.kind);
     struct units_request units = layout_units(&s->layout, config);
     units.with_logits = with_logits;
     must(units_create(&s->units, s->model, &units, s->device, &err), &err);
@@ -97,6 +97,8 @@ struct step_input rig_input(const struct session *s, int64_t step)
     const struct config_train *c = &s->config.train;
     return (struct step_input){
         .rule = rate_rule(c, step),
+        .seed = (uint64_t)s->config.seed,
+        .step = step,
         .decay_all = c->decay == DECAY_ALL,
         .clip = c->clip,
         .nominal_targets = (double)(s->layout.global_batch * s->config.data.seq_len),

@@ -199,8 +199,8 @@ static void names_people_know_are_taken(void **state)
     assert_int_equal(c.device, CONFIG_DEVICE_CUDA);
     assert_int_equal(config_set(&c, "recompute", "Full", &err), 0);
     assert_int_equal(c.recompute, RECOMPUTE_FULL);
-    assert_int_equal(config_set(&c, "comm.reduce", "bfloat16", &err), 0);
-    assert_int_equal(c.comm.reduce, CONFIG_REDUCE_BF16);
+    assert_int_equal(config_set(&c, "comm.reduce_dtype", "bfloat16", &err), 0);
+    assert_int_equal(c.comm.reduce_dtype, CONFIG_REDUCE_BF16);
     assert_int_equal(config_set(&c, "comm.inter_node", "MPI", &err), 0);
     assert_int_equal(c.comm.inter_node, CONFIG_INTER_NODE_MPI);
     assert_int_equal(config_set(&c, "comm.share_gpu", "yes", &err), 0);
@@ -320,8 +320,7 @@ static void impossible_combinations_are_refused(void **state)
         {"data.seq_len: 16\ntrain.global_batch_tokens: 48\ntrain.global_batch: 4", "3 sequences"},
         {"train.eval_every: 5", "data.valid"},
         {"run.dir:", "run.dir"},
-        {"device: cpu\ncomm.reduce: bf16", "device is cpu"},
-        {"device: cuda\ncomm.reduce: bf16\nparallel.strategy: ddp", "NO_SHARD"},
+        {"device: cuda\ncomm.reduce_dtype: bf16\nparallel.strategy: ddp", "NO_SHARD"},
         {"device: cuda\ncomm.inter_node: mpi", "one copy"},
         {"model.rope_scaling: llama3\nmodel.rope_low_freq_factor: 4", "rope_high_freq_factor"},
     };

@@ -1,5 +1,6 @@
-/* test_cuda_offload.c - state of a GPU's rank that lives in the host's memory: the numbers of a
- * rank that keeps it, whether steps are in flight, traced or skipped, and memory as planned. */
+/* test_cuda_offload.c - state of a GPU's rank that lives in the host's memory or in a file: the
+ * numbers of a rank that keeps it, whether steps are in flight, traced or skipped, and memory as
+ * planned. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +15,7 @@
 #include "plan/report.h"
 #include "tests/unit/rig.h"
 
-enum { STEPS = 5, PLACES = 3 };
+enum { STEPS = 5, PLACES = 6 };
 
 #define MODEL                                                                             \
     "model.layers=3 model.hidden=48 model.heads=6 model.kv_heads=2 model.ffn=72 "         \
@@ -28,6 +29,7 @@ static const struct {
 } settings[] = {
     {MODEL "precision=fp32 train.clip=0.3", 1e-5},
     {MODEL "precision=bf16 train.micro_batch=1 model.tie_embeddings=true", 5e-3},
+    {MODEL "precision=bf16_pure train.optimizer_dtype=bf16", 1e-2},
 };
 
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
@@ -36,11 +38,14 @@ static const char *const places[PLACES] = {
     "offload.params=host",
     "offload.optimizer=host",
     "offload.optimizer=host offload.params=host",
+    "offload.optimizer=disk offload.path=/tmp",
+    "offload.optimizer=disk offload.params=disk offload.path=/tmp",
+    "offload.params=disk offload.path=/tmp",
 };
 
 static int updates_on_host(int place)
 {
-    return place > 0;
+    return place > 0 && place < 5;
 }
 
 static void load(void *user, int micro, int32_t *tokens, int32_t *targets)
@@ -198,7 +203,8 @@ static void memory_is_what_was_planned(void **state)
                 fail_msg("%s", report.verdict.text);
             for (int pool = 0; pool < POOL_COUNT; pool++)
                 assert_int_equal(mem.now_bytes[pool], report.rank[0].pool_bytes[pool]);
-            assert_int_equal(!s->train->pool_bytes[POOL_PARAMS], place != 1);
+            assert_int_equal(!s->train->pool_bytes[POOL_PARAMS], place != 1 && place != 3);
+            assert_int_equal(s->train->pool_bytes[POOL_DISK] > 0, place >= 3);
             report_free(&report);
             session_close(s);
         }

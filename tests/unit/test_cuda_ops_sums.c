@@ -245,6 +245,61 @@ static void adamw_case(struct check *c, int64_t elems, int copies, const int64_t
     check_call(c, "adamw", adamw, &elems, o, ADAM_OPERANDS);
 }
 
+struct low {
+    enum dtype dt_p, dt_m;
+    int64_t elems;
+    uint64_t first;
+};
+
+static void adamw_bf16(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    const struct adamw rule = {3e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.271f, 0.142625f};
+    const struct low *low = args;
+    const struct rounding r = {0x1234567890abcdefu, 3, low->first};
+    const struct adamw_state s = {low->dt_p,  low->dt_m,  at[ADAM_P],   at[ADAM_M],
+                                  at[ADAM_V], at[ADAM_G], at[ADAM_COPY]};
+    d->ops->adamw_bf16(d, &rule, at[ADAM_FACTOR], &s, &r, low->elems);
+}
+
+static void adamw_bf16_case(struct check *c, const struct low *low, int64_t offset, double factor)
+{
+    enum role role = isnan(factor) ? EXACT : WRITTEN;
+    struct operand o[ADAM_OPERANDS] = {
+        [ADAM_P] = changed_operand(c, "p", role, low->dt_p, low->elems, 1),
+        [ADAM_M] = changed_operand(c, "m", role, low->dt_m, low->elems, 0.1),
+        [ADAM_V] = changed_operand(c, "v", role, low->dt_m, low->elems, 0.01),
+        [ADAM_G] = random_operand(c, "g", DTYPE_F32, low->elems, 0.1),
+        [ADAM_FACTOR] = copy_operand("factor", READ, DTYPE_F64, 1, &factor),
+    };
+    for (int64_t i = 0; i < low->elems; i++)
+        if (low->dt_m == DTYPE_F32)
+            ((float *)o[ADAM_V].before)[i] = fabsf(((float *)o[ADAM_V].before)[i]);
+        else
+            ((bf16 *)o[ADAM_V].before)[i] &= 0x7fff;
+    if (low->dt_p == DTYPE_F32)
+        o[ADAM_COPY] = output_operand("copy", role, DTYPE_BF16, low->elems);
+    for (int i = 0; i < ADAM_FACTOR; i++)
+        o[i].offset = offset;
+    o[ADAM_COPY].offset = offset;
+    check_call(c, "adamw_bf16", adamw_bf16, low, o, ADAM_OPERANDS);
+}
+
+/* What is rounded by the same number from fp32 results an ulp apart is a neighbour in bf16 once in
+ * 2^16 / 4 times, which the tolerance of bf16 covers. */
+static void adamw_on_bf16_state(void **state)
+{
+    static const int64_t sizes[] = {0, 1, 3, 7, 32, 257, 1031, 4099};
+    static const enum dtype formats[3][2] = {
+        {DTYPE_F32, DTYPE_BF16}, {DTYPE_BF16, DTYPE_F32}, {DTYPE_BF16, DTYPE_BF16}};
+    struct check c = check_open();
+    for (int i = 0; i < 8 * 3 * 2; i++) {
+        struct low low = {formats[i / 8 % 3][0], formats[i / 8 % 3][1], sizes[i % 8],
+                          (uint64_t)(i / 24 ? i : 2 * i)};
+        adamw_bf16_case(&c, &low, i / 24, i % 5 == 4 ? NAN : 0.37);
+    }
+    check_close_devices(&c);
+}
+
 enum { SGD_P, SGD_V, SGD_G, SGD_FACTOR, SGD_COPY, SGD_OPERANDS };
 
 static void sgd(struct device *d, struct mem *mem, void *const *at, const void *args)
@@ -355,6 +410,7 @@ int main(void)
         cmocka_unit_test(sums_of_squares),
         cmocka_unit_test(factors_of_the_update),
         cmocka_unit_test(steps_of_the_optimizer),
+        cmocka_unit_test(adamw_on_bf16_state),
         cmocka_unit_test(sums_of_parts),
     };
     return check_main("cuda ops: sums", tests);

@@ -34,8 +34,13 @@ static const struct setting settings[] = {
     {MODEL "precision=fp32 train.micro_batch=2 model.family=gpt2 model.kv_heads=6 "
            "model.tie_embeddings=true",
      1e-5},
-    {MODEL "precision=bf16 recompute=full model.family=gpt2 model.kv_heads=6", 1e-2},
+    {MODEL "precision=fp32 train.optimizer=sgd train.lr=0.1 parallel.wrap=layers "
+           "parallel.layers_per_unit=2 recompute=full recompute_every=2",
+     1e-5},
+    {MODEL "precision=bf16 train.optimizer=sgd train.lr=0.1 train.micro_batch=2", 1e-2},
     {MODEL "precision=bf16 recompute=selective model.tie_embeddings=true", 1e-2},
+    {MODEL "precision=fp32 train.optimizer_dtype=bf16", 1e-3},
+    {MODEL "precision=bf16_pure train.optimizer_dtype=bf16 train.micro_batch=2", 1e-2},
 };
 
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
@@ -78,14 +83,21 @@ static struct session *open_session(struct mem *mem, const char *text, const cha
     return s;
 }
 
+static float widened(const struct session *s, const void *master, int64_t i)
+{
+    return program_master_dtype(s->train) == DTYPE_F32 ? ((const float *)master)[i]
+                                                       : bf16_to_f32(((const bf16 *)master)[i]);
+}
+
 static void keep_masters(const struct session *s, struct outcome *outcome)
 {
     for (int u = 0; u < s->units->count; u++) {
         int64_t elems = s->units->flat[u].shard_elems;
-        float *master = rig_download(s, s->train->state[u].master);
+        void *master = rig_download(s, s->train->state[u].master);
         outcome->masters =
             realloc(outcome->masters, (size_t)(outcome->elems + elems) * sizeof(float));
-        memcpy(outcome->masters + outcome->elems, master, (size_t)elems * sizeof(float));
+        for (int64_t i = 0; i < elems; i++)
+            outcome->masters[outcome->elems + i] = widened(s, master, i);
         outcome->elems += elems;
         free(master);
     }

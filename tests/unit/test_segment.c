@@ -482,18 +482,23 @@ static const char *const models[] = {
     /* so many words that the head's rows come in chunks: 64, 64 and 3 */
     "model.hidden=3 model.heads=1 model.head_dim=2 model.ffn=3 model.vocab=33000 data.seq_len=131 "
     "train.global_batch=1",
+    /* positions that no sequence reaches, beside a table that the head shares */
+    "model.family=gpt2 model.hidden=18 model.heads=3 model.ffn=23 model.vocab=67 data.seq_len=5 "
+    "model.max_seq_len=9 model.tie_embeddings=true train.micro_batch=3 train.global_batch=3",
 };
+
+enum { MODELS = sizeof models / sizeof models[0] };
 
 static void test_segments_keep_to_themselves(void **state)
 {
     const char *const *levels = device_cpu_levels();
     for (int level = 0; levels[level]; level++)
-        for (int i = 0; i < 24; i++) {
+        for (int i = 0; i < 6 * MODELS; i++) {
             static const char *const recompute[] = {"none", "selective", "full"};
             char text[512];
             struct mem mem = {0};
             snprintf(text, sizeof text, "model.layers=1 %s precision=%s recompute=%s",
-                     models[i % 8 / 2], i % 2 ? "bf16" : "fp32", recompute[i / 8]);
+                     models[i / 2 % MODELS], i % 2 ? "bf16" : "fp32", recompute[i / (2 * MODELS)]);
             struct config config = rig_config(text);
             struct session *s = rig_open(&mem, &config, levels[level], 0);
             check_units(s);

@@ -39,6 +39,8 @@ static void everywhere(void (*check)(struct program *))
         {3, "parallel.strategy=SHARD_OPTIM"},
         {3, "parallel.strategy=SHARD_GRAD_OP parallel.prefetch_units=2"},
         {3, "parallel.strategy=FULL_SHARD parallel.accumulate=local"},
+        {3, "parallel.strategy=FULL_SHARD offload.optimizer=disk offload.params=disk "
+            "precision=bf16"},
         {4, "parallel.strategy=HYBRID_SHARD parallel.shard=2 train.global_batch=8"},
         {4, "parallel.strategy=HYBRID_SHARD_ZERO2 parallel.shard=2 train.global_batch=8"},
     };

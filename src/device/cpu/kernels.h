@@ -73,6 +73,8 @@ void CPU(update_factor)(struct device *d, double *factor, const double *targets,
                         const double *squares, double nominal, double clip);
 void CPU(adamw)(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
                 float *v, const float *g, bf16 *copy, int64_t elems);
+void CPU(adamw_bf16)(struct device *d, const struct adamw *a, const double *factor,
+                     const struct adamw_state *s, const struct rounding *r, int64_t elems);
 void CPU(sgd)(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
               const float *g, bf16 *copy, int64_t elems);
 

@@ -38,5 +38,6 @@ const struct device_ops CPU(ops) = {
     .sumsq = CPU(sumsq),
     .update_factor = CPU(update_factor),
     .adamw = CPU(adamw),
+    .adamw_bf16 = CPU(adamw_bf16),
     .sgd = CPU(sgd),
 };

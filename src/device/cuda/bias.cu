@@ -18,14 +18,14 @@ static __device__ __forceinline__ float gate_of(float v)
     return 1.0f / (1.0f + exp2_fast(scale * fmaf(cubic * v * v, v, v)));
 }
 
-struct as_it_is {
+struct bias_alone {
     static __device__ __forceinline__ float of(float v)
     {
         return v;
     }
 };
 
-struct gelu_of {
+struct bias_gelu {
     static __device__ __forceinline__ float of(float v)
     {
         return v * gate_of(v);
@@ -40,7 +40,7 @@ static __device__ __forceinline__ float gelu_slope(float v)
     return fmaf(v * s * (1.0f - s), twice_root * fmaf(cubic3 * v, v, 1.0f), s);
 }
 
-template <typename T> struct rows_of {
+template <typename T> struct bias_rows {
     T *to;
     const T *x, *dy, *b;
     int64_t rows, cols;
@@ -49,7 +49,7 @@ template <typename T> struct rows_of {
 
 /* y = F(x + b) */
 template <typename T, int n, typename F>
-__global__ void __launch_bounds__(THREADS) shift_tile(rows_of<T> t)
+__global__ void __launch_bounds__(THREADS) bias_tile(bias_rows<T> t)
 {
     using R = raw<T, n>;
     const int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * n;
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(THREADS) shift_tile(rows_of<T> t)
 
 /* dx = dy gelu'(x + b) */
 template <typename T, int n>
-__global__ void __launch_bounds__(THREADS) gelu_backward_tile(rows_of<T> t)
+__global__ void __launch_bounds__(THREADS) gelu_backward_tile(bias_rows<T> t)
 {
     using R = raw<T, n>;
     const int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * n;
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(THREADS) gelu_backward_tile(rows_of<T> t)
     }
 }
 
-template <typename T> static bool whole(const rows_of<T> &t)
+template <typename T> static bool whole(const bias_rows<T> &t)
 {
     return t.cols % LANES<T> == 0 && aligned16(t.to) && aligned16(t.x) && aligned16(t.dy);
 }
@@ -120,14 +120,14 @@ template <int n> static dim3 grid_of(int64_t rows, int64_t cols)
     return dim3((unsigned)pieces(cols, THREADS * n), (unsigned)least(pieces(rows, ROWS), 65535));
 }
 
-template <typename T, typename F> static void shift(cudaStream_t s, rows_of<T> t)
+template <typename T, typename F> static void shift(cudaStream_t s, bias_rows<T> t)
 {
     constexpr int n = LANES<T>;
     t.b_aligned = !whole(t) || aligned16(t.b); /* an element at a time always is */
     if (whole(t))
-        LAUNCH((shift_tile<T, n, F>), grid_of<n>(t.rows, t.cols), THREADS, 0, s, t);
+        LAUNCH((bias_tile<T, n, F>), grid_of<n>(t.rows, t.cols), THREADS, 0, s, t);
     else
-        LAUNCH((shift_tile<T, 1, F>), grid_of<1>(t.rows, t.cols), THREADS, 0, s, t);
+        LAUNCH((bias_tile<T, 1, F>), grid_of<1>(t.rows, t.cols), THREADS, 0, s, t);
 }
 
 template <typename F>
@@ -146,16 +146,16 @@ static void shift_any(cudaStream_t s, enum dtype dt, void *y, const void *x, con
 void cuda_bias(cudaStream_t s, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
                int64_t cols)
 {
-    shift_any<as_it_is>(s, dt, y, x, b, rows, cols);
+    shift_any<bias_alone>(s, dt, y, x, b, rows, cols);
 }
 
 void cuda_gelu(cudaStream_t s, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
                int64_t cols)
 {
-    shift_any<gelu_of>(s, dt, y, x, b, rows, cols);
+    shift_any<bias_gelu>(s, dt, y, x, b, rows, cols);
 }
 
-template <typename T> static void gelu_backward(cudaStream_t s, rows_of<T> t)
+template <typename T> static void gelu_backward(cudaStream_t s, bias_rows<T> t)
 {
     constexpr int n = LANES<T>;
     t.b_aligned = !whole(t) || aligned16(t.b);
@@ -190,8 +190,8 @@ static int groups_of(int64_t rows)
 /* Group blockIdx.y's rows into sums[blockIdx.y, cols]. */
 template <typename T, int n>
 __global__ void __launch_bounds__(WARPS * 32)
-    sum_rows(float *sums, const T *dy, int64_t rows, int64_t cols, int64_t per_group,
-             int accumulate)
+    bias_sum_rows(float *sums, const T *dy, int64_t rows, int64_t cols, int64_t per_group,
+                  int accumulate)
 {
     using R = raw<T, n>;
     enum { AHEAD = 4 };
@@ -245,11 +245,11 @@ static void sum(cudaStream_t s, float *sums, const T *dy, int64_t rows, int64_t 
     unsigned groups = (unsigned)groups_of(rows);
     int64_t per_group = pieces(rows, groups);
     if (cols % n == 0 && aligned16(dy))
-        LAUNCH((sum_rows<T, n>), dim3((unsigned)pieces(cols, 32 * n), groups), WARPS * 32, 0, s,
-               sums, dy, rows, cols, per_group, accumulate);
+        LAUNCH((bias_sum_rows<T, n>), dim3((unsigned)pieces(cols, 32 * n), groups), WARPS * 32, 0,
+               s, sums, dy, rows, cols, per_group, accumulate);
     else
-        LAUNCH((sum_rows<T, 1>), dim3((unsigned)pieces(cols, 32), groups), WARPS * 32, 0, s, sums,
-               dy, rows, cols, per_group, accumulate);
+        LAUNCH((bias_sum_rows<T, 1>), dim3((unsigned)pieces(cols, 32), groups), WARPS * 32, 0, s,
+               sums, dy, rows, cols, per_group, accumulate);
 }
 
 void cuda_bias_backward(cudaStream_t s, enum dtype dt, float *db, const void *dy, int64_t rows,

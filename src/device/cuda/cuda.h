@@ -81,6 +81,19 @@ struct cuda_adamw {
 void cuda_adamw(cudaStream_t s, const struct cuda_adamw *a, const double *factor, float *p,
                 float *m, float *v, const float *g, void *copy, int64_t elems);
 
+struct cuda_adamw_state {
+    enum dtype dt_p, dt_m;
+    void *p, *m, *v;
+    const float *g;
+    void *copy;
+};
+struct cuda_rounding {
+    uint64_t key, step, first;
+};
+void cuda_adamw_bf16(cudaStream_t s, const struct cuda_adamw *a, const double *factor,
+                     const struct cuda_adamw_state *state, const struct cuda_rounding *r,
+                     int64_t elems);
+
 struct cuda_sgd {
     float lr, momentum, weight_decay;
 };

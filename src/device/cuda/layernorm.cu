@@ -8,7 +8,7 @@
 #include "device/cuda/pack.cuh"
 #include "device/cuda/reduce.cuh"
 
-template <typename T> struct tensors {
+template <typename T> struct layernorm_tensors {
     T *y;
     float *stats;
     const T *x, *w, *b;
@@ -40,8 +40,9 @@ static __device__ __forceinline__ float squares_around(R bits, float mean)
 }
 
 template <typename T, int n>
-static __device__ __forceinline__ void put_normal(const tensors<T> &t, int64_t row, int column,
-                                                  raw<T, n> bits, float mean, float rstd)
+static __device__ __forceinline__ void put_normal(const layernorm_tensors<T> &t, int64_t row,
+                                                  int column, raw<T, n> bits, float mean,
+                                                  float rstd)
 {
     float v[n], w[n], b[n];
     widen(v, bits);
@@ -55,8 +56,8 @@ static __device__ __forceinline__ void put_normal(const tensors<T> &t, int64_t r
 }
 
 template <typename T>
-static __device__ __forceinline__ void put_stats(const tensors<T> &t, int64_t row, float mean,
-                                                 float rstd)
+static __device__ __forceinline__ void put_stats(const layernorm_tensors<T> &t, int64_t row,
+                                                 float mean, float rstd)
 {
     t.stats[2 * row] = mean;
     t.stats[2 * row + 1] = rstd;
@@ -64,7 +65,7 @@ static __device__ __forceinline__ void put_stats(const tensors<T> &t, int64_t ro
 
 /* A row per team of `width` threads, `count` pieces of 16 bytes each. */
 template <typename T, int count>
-__global__ void __launch_bounds__(1024) layernorm_kept(tensors<T> t, int width)
+__global__ void __launch_bounds__(1024) layernorm_kept(layernorm_tensors<T> t, int width)
 {
     constexpr int n = LANES<T>;
     __shared__ float partial[2][32];
@@ -105,7 +106,8 @@ __global__ void __launch_bounds__(1024) layernorm_kept(tensors<T> t, int width)
 }
 
 /* A row per block, n elements per access, any length. */
-template <typename T, int n> __global__ void __launch_bounds__(1024) layernorm_reread(tensors<T> t)
+template <typename T, int n>
+__global__ void __launch_bounds__(1024) layernorm_reread(layernorm_tensors<T> t)
 {
     using R = raw<T, n>;
     __shared__ float partial[2][32];
@@ -127,7 +129,7 @@ template <typename T, int n> __global__ void __launch_bounds__(1024) layernorm_r
 }
 
 template <typename T, int count>
-static void launch_kept(cudaStream_t s, const tensors<T> &t, int64_t accesses)
+static void launch_kept(cudaStream_t s, const layernorm_tensors<T> &t, int64_t accesses)
 {
     int width = whole_warps(pieces(accesses, count));
     int teams = width < 256 ? 256 / width : 1;
@@ -135,7 +137,7 @@ static void launch_kept(cudaStream_t s, const tensors<T> &t, int64_t accesses)
            width);
 }
 
-template <typename T> static void launch(cudaStream_t s, tensors<T> t)
+template <typename T> static void launch(cudaStream_t s, layernorm_tensors<T> t)
 {
     constexpr int n = LANES<T>;
     bool whole = t.hidden % n == 0 && aligned16(t.x) && aligned16(t.y);

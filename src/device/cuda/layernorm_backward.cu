@@ -13,7 +13,7 @@
 
 enum { GROUPS = 264 }; /* two per multiprocessor of the largest GPUs */
 
-template <typename T> struct gradient {
+template <typename T> struct layernorm_gradient {
     T *dx;
     const T *dy, *dsum, *x, *w;
     const float *stats;
@@ -24,12 +24,13 @@ template <typename T> struct gradient {
 };
 
 /* What both reductions of a row need. */
-struct products {
+struct layernorm_sums {
     float sum, product; /* of dy w, and of dy w n */
 };
 
 /* Both sums over the block; partial as in team_sum(). */
-static __device__ __forceinline__ products block_sums(products p, float (&partial)[2][32])
+static __device__ __forceinline__ layernorm_sums block_sums(layernorm_sums p,
+                                                            float (&partial)[2][32])
 {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const int warps = (int)blockDim.x / 32;
@@ -49,7 +50,7 @@ static __device__ __forceinline__ products block_sums(products p, float (&partia
 
 /* What n elements add to the sums, to dw and to db; x becomes its normal form. */
 template <int n>
-static __device__ __forceinline__ void collect(products &p, float (&dw)[n], float (&db)[n],
+static __device__ __forceinline__ void collect(layernorm_sums &p, float (&dw)[n], float (&db)[n],
                                                const float (&dy)[n], const float (&w)[n],
                                                float (&x)[n], float mean, float rstd)
 {
@@ -67,7 +68,7 @@ static __device__ __forceinline__ void collect(products &p, float (&dw)[n], floa
 template <int n>
 static __device__ __forceinline__ void add_gradient(float (&dsum)[n], const float (&dy)[n],
                                                     const float (&w)[n], const float (&x)[n],
-                                                    products m, float mean, float rstd)
+                                                    layernorm_sums m, float mean, float rstd)
 {
 #pragma unroll
     for (int i = 0; i < n; i++) {
@@ -77,7 +78,7 @@ static __device__ __forceinline__ void add_gradient(float (&dsum)[n], const floa
 }
 
 /* What a thread holds of a row: `count` pieces of 16 bytes of each tensor. */
-template <int count> struct held {
+template <int count> struct layernorm_held {
     uint4 dy[count], dsum[count], x[count];
     float mean, rstd;
 };
@@ -88,7 +89,8 @@ template <typename T> static __device__ __forceinline__ int column_of(int j)
 }
 
 template <typename T, int count>
-static __device__ __forceinline__ void hold(held<count> &h, const gradient<T> &t, int64_t row)
+static __device__ __forceinline__ void hold(layernorm_held<count> &h,
+                                            const layernorm_gradient<T> &t, int64_t row)
 {
     if (row >= t.rows)
         return;
@@ -109,7 +111,8 @@ static __device__ __forceinline__ void hold(held<count> &h, const gradient<T> &t
 
 /* w of piece j; where the row has ended, zeros. */
 template <typename T>
-static __device__ __forceinline__ void weights(float (&w)[LANES<T>], const gradient<T> &t, int j)
+static __device__ __forceinline__ void weights(float (&w)[LANES<T>], const layernorm_gradient<T> &t,
+                                               int j)
 {
 #pragma unroll
     for (int i = 0; i < LANES<T>; i++)
@@ -119,8 +122,9 @@ static __device__ __forceinline__ void weights(float (&w)[LANES<T>], const gradi
 }
 
 template <typename T, int count>
-static __device__ __forceinline__ void put_row(const gradient<T> &t, const held<count> &h,
-                                               int64_t row, products m)
+static __device__ __forceinline__ void put_row(const layernorm_gradient<T> &t,
+                                               const layernorm_held<count> &h, int64_t row,
+                                               layernorm_sums m)
 {
     constexpr int n = LANES<T>;
     float dy[n], x[n], w[n], dsum[n];
@@ -140,16 +144,16 @@ static __device__ __forceinline__ void put_row(const gradient<T> &t, const held<
 }
 
 template <typename T, int count>
-__global__ void __launch_bounds__(512, 1) backward_kept(gradient<T> t)
+__global__ void __launch_bounds__(512, 1) layernorm_backward_kept(layernorm_gradient<T> t)
 {
     constexpr int n = LANES<T>;
     __shared__ float partial[2][2][32];
     float dw[count][n] = {}, db[count][n] = {}, dy[n], x[n], w[n];
-    held<count> now = {}, next = {};
+    layernorm_held<count> now = {}, next = {};
     hold(now, t, blockIdx.x);
     int turn = 0;
     for (int64_t row = blockIdx.x; row < t.rows; row += gridDim.x, turn ^= 1) {
-        products p = {0, 0};
+        layernorm_sums p = {0, 0};
 #pragma unroll
         for (int j = 0; j < count; j++) {
             widen(dy, now.dy[j]);
@@ -194,7 +198,8 @@ static __device__ __forceinline__ void get_parts(float (&dw)[n], float (&db)[n],
 
 /* Any length, n elements per access: rows are read twice, dw and db summed where they are
  * written. */
-template <typename T, int n> __global__ void __launch_bounds__(1024) backward_reread(gradient<T> t)
+template <typename T, int n>
+__global__ void __launch_bounds__(1024) layernorm_backward_reread(layernorm_gradient<T> t)
 {
     __shared__ float partial[2][2][32];
     float *part = t.parts + (int64_t)blockIdx.x * 2 * t.hidden;
@@ -204,7 +209,7 @@ template <typename T, int n> __global__ void __launch_bounds__(1024) backward_re
     for (int64_t row = blockIdx.x; row < t.rows; row += gridDim.x, turn ^= 1) {
         const int64_t first = row * t.hidden;
         const float mean = t.stats[2 * row], rstd = t.stats[2 * row + 1];
-        products p = {0, 0};
+        layernorm_sums p = {0, 0};
         for (int at = begin; at < t.hidden; at += step) {
             get(dy, t.dy + first + at);
             get(x, t.x + first + at);
@@ -242,7 +247,7 @@ size_t cuda_layernorm_backward_scratch(int64_t rows, int64_t hidden)
     return (size_t)groups_of(rows) * 2 * (size_t)hidden * sizeof(float);
 }
 
-template <typename T> static void launch(cudaStream_t s, gradient<T> t)
+template <typename T> static void launch(cudaStream_t s, layernorm_gradient<T> t)
 {
     constexpr int n = LANES<T>;
     bool whole = t.hidden % n == 0 && aligned16(t.dx) && aligned16(t.dy) && aligned16(t.dsum) &&
@@ -250,13 +255,14 @@ template <typename T> static void launch(cudaStream_t s, gradient<T> t)
     int accesses = t.hidden / n, groups = groups_of(t.rows);
     t.w_aligned = !whole || aligned16(t.w); /* an element at a time always is */
     if (!whole)
-        LAUNCH((backward_reread<T, 1>), groups, (int)least(1024, whole_warps(t.hidden)), 0, s, t);
+        LAUNCH((layernorm_backward_reread<T, 1>), groups, (int)least(1024, whole_warps(t.hidden)),
+               0, s, t);
     else if (accesses <= 512)
-        LAUNCH((backward_kept<T, 1>), groups, whole_warps(accesses), 0, s, t);
+        LAUNCH((layernorm_backward_kept<T, 1>), groups, whole_warps(accesses), 0, s, t);
     else if (accesses <= 1024)
-        LAUNCH((backward_kept<T, 2>), groups, whole_warps(pieces(accesses, 2)), 0, s, t);
+        LAUNCH((layernorm_backward_kept<T, 2>), groups, whole_warps(pieces(accesses, 2)), 0, s, t);
     else
-        LAUNCH((backward_reread<T, n>), groups, 1024, 0, s, t);
+        LAUNCH((layernorm_backward_reread<T, n>), groups, 1024, 0, s, t);
 }
 
 template <typename T>

@@ -211,6 +211,16 @@ static void adamw(struct device *d, const struct adamw *a, const double *factor,
     cuda_adamw(cuda_compute(d), &rule, factor, p, m, v, g, copy_out, elems);
 }
 
+static void adamw_bf16(struct device *d, const struct adamw *a, const double *factor,
+                       const struct adamw_state *s, const struct rounding *r, int64_t elems)
+{
+    struct cuda_adamw rule = {a->lr,           a->beta1, a->beta2, a->eps,
+                              a->weight_decay, a->bias1, a->bias2};
+    struct cuda_adamw_state state = {s->dt_p, s->dt_m, s->p, s->m, s->v, s->g, s->copy};
+    struct cuda_rounding rounding = {r->key, r->step, r->first};
+    cuda_adamw_bf16(cuda_compute(d), &rule, factor, &state, &rounding, elems);
+}
+
 static void sgd(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
                 const float *g, bf16 *copy_out, int64_t elems)
 {
@@ -251,5 +261,6 @@ const struct device_ops cuda_ops = {
     .sumsq = sumsq,
     .update_factor = update_factor,
     .adamw = adamw,
+    .adamw_bf16 = adamw_bf16,
     .sgd = sgd,
 };

@@ -1,0 +1,70 @@
+#!/bin/bash
+# gpt2xl_zero3_offload.sh - trains what gpt2xl_zero3_offload.yaml beside it says, on two GPUs of a
+# node, with the optimizer and the parameters in host memory.
+#
+#   sbatch jobs/gpt2xl_zero3_offload.sh                 two GPUs of one node
+#   sbatch jobs/gpt2xl_zero3_offload.sh train.lr=5e-5   keys of the configuration after the script
+#   sbatch jobs/gpt2xl_zero3_offload.sh offload.params=none      where GPUs have the room
+#   jobs/gpt2xl_zero3_offload.sh ...                    the same here and now, under mpirun
+#
+# TRIREME_RANKS says how many ranks, one per GPU, instead of two.  60 GB of host memory are enough;
+# the job asks for a whole node, as its cores update what its memory holds.
+#
+# Ten minutes before the time limit, on preemption, and on `scancel --signal=USR1 JOB` trireme
+# saves its state and ends with 75; the job then queues itself again and goes on from there.
+#SBATCH --job-name=gpt2xl_zero3_offload
+#SBATCH --nodes=1
+#SBATCH --exclusive
+#SBATCH --mem=0
+#SBATCH --time=24:00:00
+#SBATCH --signal=USR1@600
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=%x-%j.out
+set -u
+
+# Slurm runs a copy: its record of the job knows where the script was.
+script=$0
+if [ -n "${SLURM_JOB_ID:-}" ]; then
+    command=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/^ *Command=//p')
+    until [ -z "$command" ] || [ -f "$command" ]; do # the arguments follow the path
+        case $command in *' '*) command=${command% *} ;; *) command= ;; esac
+    done
+    script=${command:-$script}
+fi
+name=$(basename "$script" .sh)
+config=$(dirname "$script")/$name.yaml
+[ -f "$config" ] || { echo "$name: no $config beside the script" >&2; exit 1; }
+
+trireme=${TRIREME:-trireme}
+if ! command -v "$trireme" >/dev/null; then
+    type module >/dev/null 2>&1 && module load trireme
+    command -v "$trireme" >/dev/null || trireme=$(dirname "$script")/../build/trireme
+    command -v "$trireme" >/dev/null ||
+        { echo "$name: trireme is not on PATH, and no module brings it" >&2; exit 1; }
+fi
+
+ranks=${TRIREME_RANKS:-2}
+if [ -z "${SLURM_JOB_ID:-}" ]; then
+    [ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    exec mpirun --oversubscribe --bind-to none -n "$ranks" "$trireme" train "$config" \
+        run.dir="runs/$name" "$@"
+fi
+
+# A whole node brings its GPUs to the job, but a step gets them only when it asks.
+gpus=${SLURM_GPUS_ON_NODE:-0}
+layout=(--nodes=1 --ntasks="$ranks")
+[ "$gpus" = 0 ] || layout+=(--gpus-per-node="$gpus" --gpu-bind=none)
+share=$((SLURM_CPUS_ON_NODE / ranks))
+# From Slurm 22.05 on, srun does not read SLURM_CPUS_PER_TASK.
+export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-$((share > 0 ? share : 1))}
+export HDF5_USE_FILE_LOCKING=FALSE
+
+srun --mpi=pmix --kill-on-bad-exit=1 --wait=60 "${layout[@]}" \
+    "$trireme" train "$config" run.dir="runs/$SLURM_JOB_NAME-$SLURM_JOB_ID" "$@"
+rc=$?
+if [ $rc = 75 ]; then
+    echo "$name: state saved; job $SLURM_JOB_ID goes back to the queue"
+    scontrol requeue "$SLURM_JOB_ID" || echo "requeue refused: submit again to go on" >&2
+fi
+exit $rc

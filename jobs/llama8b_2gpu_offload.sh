@@ -1,0 +1,31 @@
+#!/bin/bash
+# llama8b_2gpu_offload.sh - trains what llama8b_2gpu_offload.yaml beside it says: all of Llama-3-8B
+# on two GPUs of 24 GB, which hold gradients and the layer at work; parameters and the optimizer's
+# state are in the node's memory, of which 160 GB are enough, and its cores do the update.
+#
+#   sbatch jobs/llama8b_2gpu_offload.sh                       two GPUs of one node
+#   sbatch jobs/llama8b_2gpu_offload.sh train.lr=1e-5         keys of the configuration after it
+#   jobs/llama8b_2gpu_offload.sh ...                          the same here and now, under mpirun
+#
+# Everything else - TRIREME_RANKS, time limits, going on after them - is as in
+# gpt2xl_zero3_offload.sh, which it runs and which has to stand beside it.
+#SBATCH --job-name=llama8b_2gpu_offload
+#SBATCH --nodes=1
+#SBATCH --exclusive
+#SBATCH --mem=0
+#SBATCH --time=24:00:00
+#SBATCH --signal=USR1@600
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=%x-%j.out
+
+beside=$0 # Slurm runs a copy: its record of the job knows of what
+if [ -n "${SLURM_JOB_ID:-}" ]; then
+    command=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/^ *Command=//p')
+    until [ -z "$command" ] || [ -f "$command" ]; do
+        case $command in *' '*) command=${command% *} ;; *) command= ;; esac
+    done
+    beside=${command:-$beside}
+fi
+# shellcheck source=jobs/gpt2xl_zero3_offload.sh
+. "$(dirname "$beside")/gpt2xl_zero3_offload.sh"

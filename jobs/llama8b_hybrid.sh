@@ -1,0 +1,32 @@
+#!/bin/bash
+# llama8b_hybrid.sh - trains what llama8b_hybrid.yaml beside it says: a copy of Llama-3-8B per node,
+# sharded over the node's GPUs, so that parameters never cross the network and gradients do once a
+# step, as shards.
+#
+#   sbatch jobs/llama8b_hybrid.sh                           two nodes
+#   sbatch -N 16 jobs/llama8b_hybrid.sh train.lr=1e-4       options of Slurm before it, keys after
+#   sbatch jobs/llama8b_hybrid.sh parallel.shard=4          copies of four GPUs, two a node of eight
+#   sbatch jobs/llama8b_hybrid.sh model.preset=llama-tiny device=cpu
+#
+# Everything else - ranks, time limits, going on after them, use without Slurm - is as in
+# llama8b_fsdp.sh, which it runs and which has to stand beside it.
+#SBATCH --job-name=llama8b_hybrid
+#SBATCH --nodes=2
+#SBATCH --exclusive
+#SBATCH --mem=0
+#SBATCH --time=24:00:00
+#SBATCH --signal=USR1@600
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=%x-%j.out
+
+beside=$0 # Slurm runs a copy: its record of the job knows of what
+if [ -n "${SLURM_JOB_ID:-}" ]; then
+    command=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/^ *Command=//p')
+    until [ -z "$command" ] || [ -f "$command" ]; do
+        case $command in *' '*) command=${command% *} ;; *) command= ;; esac
+    done
+    beside=${command:-$beside}
+fi
+# shellcheck source=jobs/llama8b_fsdp.sh
+. "$(dirname "$beside")/llama8b_fsdp.sh"

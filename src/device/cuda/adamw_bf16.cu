@@ -1,0 +1,179 @@
+/* adamw_bf16.cu - AdamW on parameters or moments that are kept in bf16, rounded stochastically as
+ * cpu/adamw_bf16.c says.
+ *
+ * Must move: all in bf16, 16 bytes an element; ten rounds of Philox make the numbers of two
+ * elements.  A thread takes four elements by one access to each tensor, where all are aligned alike
+ * and the first is the first of a pair; else one by one.
+ */
+#include "device/cuda/pack.cuh"
+
+enum { LOW_THREADS = 256, LOW_ACCESSES = 2, LOW_TILE = LOW_THREADS * LOW_ACCESSES };
+
+/* Philox4x32-10 of counter (pair, step), as in base/philox.h. */
+static __device__ __forceinline__ uint4 draw(const struct cuda_rounding &r, uint64_t pair)
+{
+    uint32_t a = (uint32_t)pair, b = (uint32_t)(pair >> 32);
+    uint32_t c = (uint32_t)r.step, d = (uint32_t)(r.step >> 32);
+    uint32_t key0 = (uint32_t)r.key, key1 = (uint32_t)(r.key >> 32);
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        uint64_t first = (uint64_t)0xD2511F53u * a, second = (uint64_t)0xCD9E8D57u * c;
+        a = (uint32_t)(second >> 32) ^ b ^ key0;
+        c = (uint32_t)(first >> 32) ^ d ^ key1;
+        b = (uint32_t)second;
+        d = (uint32_t)first;
+        key0 += 0x9E3779B9u;
+        key1 += 0xBB67AE85u;
+    }
+    return make_uint4(a, b, c, d);
+}
+
+/* Two words for each of n elements, the first of which is number index. */
+template <int n>
+static __device__ __forceinline__ void noise_of(uint32_t (&words)[2 * n],
+                                                const struct cuda_rounding &r, uint64_t index)
+{
+    if constexpr (n == 1) {
+        uint4 drawn = draw(r, index / 2);
+        words[0] = index % 2 ? drawn.z : drawn.x;
+        words[1] = index % 2 ? drawn.w : drawn.y;
+    } else {
+#pragma unroll
+        for (int i = 0; i < n / 2; i++) {
+            uint4 drawn = draw(r, index / 2 + i);
+            words[4 * i] = drawn.x, words[4 * i + 1] = drawn.y;
+            words[4 * i + 2] = drawn.z, words[4 * i + 3] = drawn.w;
+        }
+    }
+}
+
+/* noise in [0, 2^16) */
+static __device__ __forceinline__ uint32_t round_by(float value, uint32_t noise)
+{
+    uint32_t bits = __float_as_uint(value);
+    return (bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u : (bits + noise) >> 16;
+}
+
+static __device__ __forceinline__ void pack(uint2 &to, const uint32_t (&halves)[4])
+{
+    to = make_uint2(halves[0] | halves[1] << 16, halves[2] | halves[3] << 16);
+}
+
+static __device__ __forceinline__ void pack(bf16 &to, const uint32_t (&halves)[1])
+{
+    to = (bf16)halves[0];
+}
+
+/* `shift`: where in each word the 16 bits are; second: in the second word of an element. */
+template <typename T, int n>
+static __device__ __forceinline__ void put(T *to, const float (&value)[n],
+                                           const uint32_t (&words)[2 * n], int second, int shift)
+{
+    raw<T, n> out;
+    if constexpr (sizeof(T) == sizeof(float)) {
+        narrow(out, value);
+    } else {
+        uint32_t halves[n];
+#pragma unroll
+        for (int i = 0; i < n; i++)
+            halves[i] = round_by(value[i], words[2 * i + second] >> shift & 0xffffu);
+        pack(out, halves);
+    }
+    store(to, out);
+}
+
+template <typename P, typename M> struct low_tensors {
+    P *p;
+    M *m, *v;
+    const float *g;
+    bf16 *copy;
+    int64_t elems;
+};
+
+template <typename T, int n>
+static __device__ __forceinline__ void get(float (&to)[n], const T *from)
+{
+    widen(to, load<raw<T, n>>(from));
+}
+
+/* The operations and their order are those of cpu/adamw_bf16.c. */
+template <typename P, typename M, int n>
+static __device__ __forceinline__ void step(const low_tensors<P, M> &t, const struct cuda_adamw &a,
+                                            const struct cuda_rounding &r, float factor, int64_t at)
+{
+    const float keep = 1.0f - a.lr * a.weight_decay, step_size = a.lr / a.bias1;
+    const float root_bias2 = sqrtf(a.bias2);
+    const float rest1 = 1.0f - a.beta1, rest2 = 1.0f - a.beta2;
+    float p[n], m[n], v[n], g[n];
+    uint32_t words[2 * n];
+    get(p, t.p + at);
+    get(m, t.m + at);
+    get(v, t.v + at);
+    get(g, t.g + at);
+    noise_of<n>(words, r, r.first + (uint64_t)at);
+#pragma unroll
+    for (int i = 0; i < n; i++) {
+        float grad = g[i] * factor;
+        m[i] = m[i] + (grad - m[i]) * rest1;
+        v[i] = v[i] * a.beta2 + grad * grad * rest2;
+        p[i] = p[i] * keep - step_size * (m[i] / (sqrtf(v[i]) / root_bias2 + a.eps));
+    }
+    put(t.p + at, p, words, 0, 0);
+    put(t.m + at, m, words, 0, 16);
+    put(t.v + at, v, words, 1, 0);
+    if (t.copy) {
+        raw<bf16, n> rounded;
+        narrow(rounded, p);
+        store(t.copy + at, rounded);
+    }
+}
+
+template <typename P, typename M, int n>
+__global__ void __launch_bounds__(LOW_THREADS)
+    low_tile(low_tensors<P, M> t, struct cuda_adamw a, struct cuda_rounding r, const double *factor)
+{
+    const float by = (float)*factor;
+    const int64_t begin = ((int64_t)blockIdx.x * LOW_TILE + threadIdx.x) * n;
+    if (isnan(by))
+        return;
+    for (int j = 0; j < LOW_ACCESSES; j++) {
+        int64_t at = begin + (int64_t)j * LOW_THREADS * n;
+        if (at + n <= t.elems) {
+            step<P, M, n>(t, a, r, by, at);
+            continue;
+        }
+        for (int64_t i = at; i < at + n && i < t.elems; i++)
+            step<P, M, 1>(t, a, r, by, i);
+    }
+}
+
+template <typename P, typename M>
+static void launch(cudaStream_t s, const struct cuda_adamw *a, const double *factor,
+                   const struct cuda_adamw_state *state, const struct cuda_rounding *r,
+                   int64_t elems)
+{
+    const low_tensors<P, M> t = {(P *)state->p, (M *)state->m,       (M *)state->v,
+                                 state->g,      (bf16 *)state->copy, elems};
+    bool alike = phase(t.p, 4) == 0 && phase(t.m, 4) == 0 && phase(t.v, 4) == 0 &&
+                 phase(t.g, 4) == 0 && (!t.copy || phase(t.copy, 4) == 0) && r->first % 2 == 0;
+    if (alike)
+        LAUNCH((low_tile<P, M, 4>), (unsigned)pieces(elems, LOW_TILE * 4), LOW_THREADS, 0, s, t, *a,
+               *r, factor);
+    else
+        LAUNCH((low_tile<P, M, 1>), (unsigned)pieces(elems, LOW_TILE), LOW_THREADS, 0, s, t, *a, *r,
+               factor);
+}
+
+void cuda_adamw_bf16(cudaStream_t s, const struct cuda_adamw *a, const double *factor,
+                     const struct cuda_adamw_state *state, const struct cuda_rounding *r,
+                     int64_t elems)
+{
+    if (elems == 0)
+        return;
+    if (state->dt_p == DTYPE_F32)
+        launch<float, bf16>(s, a, factor, state, r, elems);
+    else if (state->dt_m == DTYPE_F32)
+        launch<bf16, float>(s, a, factor, state, r, elems);
+    else
+        launch<bf16, bf16>(s, a, factor, state, r, elems);
+}
