@@ -85,6 +85,13 @@ rule_kernels()
             sed "s|^[0-9]*:|$file: not of simt.cuh: |"
         grep -nE '^ *# *include *<' "$file" | sed "s|^|$file:|; s|\$|  (simt.cuh has what kernels use)|"
     done
+    # Templates of kernels are linked by name: of two alike one would be lost.
+    product cu | while read -r file; do
+        bare "$file" | tr -s ' \n' ' ' |
+            grep -oE '(static )?__global__ void (__launch_bounds__\([^)]*\) )?\w+' |
+            grep -v '^static' | sed "s|.* ||; s|\$| $file|"
+    done | sort -u | awk '$1 == last { print $2 ": kernel " $1 " has the name of one in " where }
+                          { last = $1; where = $2 }'
 }
 
 # Functions return; only main, the end of the world and the end of memory end the process.

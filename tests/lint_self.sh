@@ -70,6 +70,9 @@ lines 20 'x' | seed files 'local.mk: 20 lines' "a make fragment too long" src/ba
 function_of big 101 | seed functions 'big has 101 lines' "a function too long" src/base/big.c
 for ((f = 0; f < 9; f++)); do function_of f$f 46; done |
     seed functions 'have 45 lines or more' "functions long by habit" src/base/many.c
+mkdir -p "$work/src/device/cuda" && echo '__global__ void twin() {}' >"$work/src/device/cuda/one.cu"
+seed kernels 'twin has the name of one' "two kernels of one name" src/device/cuda/two.cu <"$work/src/device/cuda/one.cu"
+rm "$work/src/device/cuda/one.cu"
 function_of big 101 | seed functions 'big has 101 lines' "a kernel too long" src/device/cuda/big.cu
 seed format 'src/device/cuda/odd.cu' "another format of kernels" src/device/cuda/odd.cu <<<'__global__  void f() ;'
 seed format 'src/base/odd.c' "another format" src/base/odd.c <<<'int  x ;'
