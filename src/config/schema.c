@@ -328,6 +328,11 @@ const struct absent_key config_absent_keys[] = {
     {"train.split_batches", "a batch of each rank's own (train.global_batch is split over them)"},
     {"model.path", "loading pretrained weights"},
     {"parallel.schedule", "choosing a pipeline schedule"},
+    {"train.loss_scale", "scaling the loss, as fp16 needs it,"},
+    {"train.initial_scale_power", "scaling the loss, as fp16 needs it,"},
+    {"train.loss_scale_window", "scaling the loss, as fp16 needs it,"},
+    {"train.hysteresis", "scaling the loss, as fp16 needs it,"},
+    {"train.min_loss_scale", "scaling the loss, as fp16 needs it,"},
     {"checkpoint.async", "saving in the background"},
 };
 

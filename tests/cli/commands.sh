@@ -120,6 +120,11 @@ for config in "$top"/jobs/*.yaml; do
         "--oversubscribe --bind-to none -n 2 $TRIREME train $config run.dir=runs/$name a=b" \
         "$(PATH=$PWD/stand-in:$PATH TRIREME_RANKS=2 "${config%.yaml}.sh" a=b 2>&1)"
 done
+refused "shards that do not divide the ranks" 'shard 5 .*12 ranks.*parallel.shard=4 or 6 would' \
+    "$TRIREME" plan $M --ranks 12 parallel.strategy=HYBRID_SHARD parallel.shard=5
+refused "copies that do not make the ranks" 'parallel.replicate=3 would' \
+    "$TRIREME" plan $M --ranks 12 parallel.strategy=HYBRID_SHARD parallel.shard=4 \
+    parallel.replicate=2
 refused "plan for a machine nobody knows" 'h2000.*h200' "$TRIREME" plan $M --machine h2000
 refused "plan for a GPU on the CPU" 'h200.*cpu' "$TRIREME" plan $M device=cpu --machine h200
 finish

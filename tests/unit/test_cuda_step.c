@@ -39,7 +39,6 @@ static const struct setting settings[] = {
      1e-5},
     {MODEL "precision=bf16 train.optimizer=sgd train.lr=0.1 train.micro_batch=2", 1e-2},
     {MODEL "precision=bf16 recompute=selective model.tie_embeddings=true", 1e-2},
-    {MODEL "precision=fp32 train.optimizer_dtype=bf16", 1e-3},
     {MODEL "precision=bf16_pure train.optimizer_dtype=bf16 train.micro_batch=2", 1e-2},
 };
 

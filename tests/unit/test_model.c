@@ -134,7 +134,7 @@ static void test_gpt2(void **state)
     };
     struct mem mem = {0};
     struct config config = rig_config("model.family=gpt2 model.layers=3 model.hidden=36 "
-                                      "model.heads=4 model.ffn=100 model.vocab=301 "
+                                      "model.heads=3 model.ffn=100 model.vocab=301 "
                                       "model.max_seq_len=77 data.seq_len=5");
     struct session *s = rig_open(&mem, &config, NULL, 0);
     int n = 0, unit;

@@ -171,6 +171,40 @@ static void state_is_what_the_optimizer_needs(void **state)
     }
 }
 
+/* Bytes an element, as the manual says: parameters, masters and moments. */
+static void state_in_bf16_takes_what_the_manual_says(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t params, optimizer;
+    } rows[] = {
+        {"precision=bf16", 2, 12},
+        {"precision=bf16 train.optimizer_dtype=bf16", 2, 8},
+        {"precision=bf16_pure", 2, 8},
+        {"precision=bf16_pure train.optimizer_dtype=bf16", 2, 4},
+        {"precision=fp32 train.optimizer_dtype=bf16", 4, 4},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[512];
+        struct fleet fleet;
+        size_t params = 0, optimizer = 0, elems = 0;
+        snprintf(text, sizeof text, "%s train.optimizer=adamw %s", MODEL, rows[i].text);
+        struct config config = rig_config(text);
+        fleet_open(&fleet, &config, 3, PROGRAM_TRAIN);
+        const struct program *program = fleet.program[1];
+        for (int b = 0; b < program->buffers; b++) {
+            const struct buffer *buffer = &program->buffer[b];
+            params += buffer->persistent && buffer->pool == POOL_PARAMS ? buffer->bytes : 0;
+            optimizer += buffer->persistent && buffer->pool == POOL_OPTIMIZER ? buffer->bytes : 0;
+        }
+        for (int u = 0; u < fleet.units->count; u++)
+            elems += (size_t)fleet.units->flat[u].shard_elems;
+        assert_int_equal(params, rows[i].params * elems);
+        assert_int_equal(optimizer, rows[i].optimizer * elems);
+        fleet_close(&fleet);
+    }
+}
+
 /* Sequences or tokens of all ranks together, split evenly, one micro-batch unless asked. */
 static void batches_are_of_all_ranks(void **state)
 {
@@ -208,6 +242,7 @@ int main(void)
         cmocka_unit_test(steps_of_sgd_are_the_rule),
         cmocka_unit_test(batches_are_of_all_ranks),
         cmocka_unit_test(state_is_what_the_optimizer_needs),
+        cmocka_unit_test(state_in_bf16_takes_what_the_manual_says),
     };
     return cmocka_run_group_tests_name("optimizer", tests, NULL, NULL);
 }

@@ -24,6 +24,7 @@ static const char *const settings[] = {
     MODEL "precision=fp32",
     MODEL "precision=fp32 model.tie_embeddings=true train.micro_batch=3 recompute=selective",
     MODEL "precision=bf16 train.micro_batch=1 recompute=full",
+    MODEL "precision=fp32 model.family=gpt2 model.kv_heads=6 model.tie_embeddings=true",
 };
 
 enum { SETTINGS = sizeof settings / sizeof settings[0], STEPS = 4 };
