@@ -246,9 +246,8 @@ static int64_t sent_bytes(const struct comm_op *op)
     int size = op->group->size, rank = op->group->rank;
     int64_t place = (rank - op->peer + size) % size; /* in the tree of a broadcast */
     switch (op->kind->call) {
-    case CALL_ALL_GATHER: return (size - 1) * bytes;
-    case CALL_REDUCE_SCATTER:
-        return (size - 1) * (op->group->wire_bytes ? op->elems * op->group->wire_bytes : bytes);
+    case CALL_ALL_GATHER:
+    case CALL_REDUCE_SCATTER: return (size - 1) * bytes;
     case CALL_ALL_REDUCE: return group_all_reduce_sent(size, rank, op->elems, op->dtype);
     case CALL_BROADCAST: return ((2 * place + 1 < size) + (2 * place + 2 < size)) * bytes;
     case CALL_SEND: return bytes;

@@ -85,8 +85,6 @@ static void attach(struct link *l)
         g->transport = g->size == 1      ? &transport_gpu_self
                        : is_staged(l, i) ? &transport_staged
                                          : &transport_nccl;
-        if (g->transport == &transport_nccl && l->request.options.reduce == COMM_REDUCE_BF16)
-            g->wire_bytes = (int)sizeof(bf16);
     }
     for (int i = 0; i < l->channels; i++)
         l->channel[i].group->channel[l->channel[i].stream] = &l->channel[i];
@@ -99,7 +97,6 @@ static void detach(struct link *l)
         if (!g)
             continue;
         g->link = NULL;
-        g->wire_bytes = 0;
         g->transport = g->size == 1 ? &transport_self : &transport_mpi;
         for (int s = 0; s < COMM_STREAMS; s++)
             g->channel[s] = NULL;

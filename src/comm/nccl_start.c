@@ -207,14 +207,13 @@ static int greet(struct channel *c, enum greeting greeting, struct error *err)
     return together(l, &step, failed ? nccl_failed(c, step.what, code, err) : 0, err);
 }
 
-/* Whether a channel will carry what a greeting stands for. */
+/* Whether a channel will carry what a greeting stands for; sums of bf16 are messages. */
 static int is_due(const struct channel *c, enum greeting greeting)
 {
     static const enum comm_stream stream[GREETINGS] = {COMM_GATHER, COMM_REDUCE, COMM_REDUCE,
                                                        COMM_POINT};
     return stream[greeting] == c->stream ||
-           (greeting == GREET_MESSAGES && c->stream == COMM_REDUCE &&
-            c->link->request.options.reduce == COMM_REDUCE_BF16);
+           (greeting == GREET_MESSAGES && c->stream == COMM_REDUCE);
 }
 
 static int greet_all(struct link *l, struct error *err)

@@ -65,10 +65,9 @@ struct group {
     struct world *world; /* NULL: group_self() without one */
     struct mem *mem;     /* that block is counted in; NULL: not counted */
     int rank, size;
-    int *ranks;     /* of the world, by member */
-    int wire_bytes; /* of an element on its way in a reduce-scatter; 0: those of its type */
-    int tag;        /* of lane 0; the other lanes follow */
-    int room;       /* transfers in flight on a lane */
+    int *ranks; /* of the world, by member */
+    int tag;    /* of lane 0; the other lanes follow */
+    int room;   /* transfers in flight on a lane */
     size_t slot_bytes;
     struct lane_area area[LANES];
     char *name;

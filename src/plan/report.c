@@ -44,14 +44,6 @@ static struct seat seat_in(const struct program_request *request, int group)
                          at[MESH_REPLICATE] * degree[MESH_SHARD] + at[MESH_SHARD]};
 }
 
-/* Bytes of an element on its way: gradients may travel as bf16 between GPUs. */
-static int64_t wire_bytes(const struct report *report, const struct instr *instr)
-{
-    int narrow = instr->kind == INSTR_REDUCE && report->on_gpu &&
-                 report->config.comm.reduce == CONFIG_REDUCE_BF16;
-    return (int64_t)(narrow ? sizeof(bf16) : dtype_bytes(instr->dtype));
-}
-
 /* In numbers of instr->dtype. */
 static int64_t sent_by(const struct program *program, const struct instr *instr)
 {
@@ -92,7 +84,7 @@ static void measure(struct report *report, int rank, const struct program *train
         int64_t elems = sent_by(train, &train->instr[i]);
         r->transfers++;
         r->sent_elems += elems;
-        r->sent_bytes += elems * wire_bytes(report, &train->instr[i]);
+        r->sent_bytes += elems * (int64_t)dtype_bytes(train->instr[i].dtype);
     }
     r->total_bytes = mem_bytes(r->pool_bytes);
     r->host_bytes = report->on_gpu ? r->pool_bytes[POOL_HOST] : r->total_bytes;
