@@ -169,7 +169,7 @@ prepare() {
 
 run_lint() { script lint 300 "$source/tests/lint.sh"; }
 run_unit() { for program in $(make_variable UNIT_TESTS); do unit_program "$program"; done; }
-run_mpi() { script mpi 900 "$source/tests/mpi/run.sh" $(make_variable MPI_TESTS); }
+run_mpi() { script mpi 1800 "$source/tests/mpi/run.sh" $(make_variable MPI_TESTS); }
 run_slurm() { script slurm 900 "$source/tests/slurm/run.sh"; }
 run_install() { script install 300 "$source/tests/install.sh"; }
 run_golden() { [ ! -e "$source/tests/golden/run.sh" ] || script golden 600 "$source/tests/golden/run.sh"; }
@@ -179,8 +179,8 @@ run_cli() {
     done
 }
 run_distcheck() {
-    if limited 1200 "$logs/distcheck.log" make -j"$jobs" distcheck; then pass distcheck; else
-        fail distcheck "$(why_ended $? 1200)" "$logs/distcheck.log"; fi
+    if limited 2400 "$logs/distcheck.log" make -j"$jobs" distcheck; then pass distcheck; else
+        fail distcheck "$(why_ended $? 2400)" "$logs/distcheck.log"; fi
 }
 
 for group in $groups; do
