@@ -272,7 +272,7 @@ const struct key config_keys[] = {
     {"parallel.accumulate", CHOICE, FIELD(parallel.accumulate), "shard", .choices = accumulates,
      .help = "gradients of several micro-batches: shard reduces each to the ranks' shards, local "
              "keeps them whole and reduces once, which takes more memory and less communication"},
-    {"parallel.reduce_bucket_bytes", INT, FIELD(parallel.reduce_bucket_bytes), "33554432", 0,
+    {"parallel.reduce_bucket_bytes", INT, FIELD(parallel.reduce_bucket_bytes), "4194304", 0,
      INT64_C(1) << 40,
      .help = "bytes of gradients that copies of a whole model sum in one transfer, at least; 0: "
              "each unit by itself"},
