@@ -110,11 +110,12 @@ unit_program() {
     CMOCKA_MESSAGE_OUTPUT=TAP limited $seconds "$log" "./$1"
     code=$?
     reason=
+    of_all=$(grep -a -m1 -oE 'is skipped: .*' "$log" | cut -c13-)
     planned=$(grep -a -m1 -oE '^1\.\.[0-9]+' "$log" | cut -c4-) ended=0
     while read -r line; do
         case $line in
         '# skipped: '* | 'skipped: '*) reason=${line#*skipped: } && continue ;;
-        'not ok '*'# SKIP '*) skip "$name/${line##*# SKIP }" "${reason:-no reason given}" ;;
+        'not ok '*'# SKIP '*) skip "$name/${line##*# SKIP }" "${reason:-${of_all:-no reason given}}" ;;
         'not ok '*' - '*) fail "$name/${line#* - }" "see below" "$log" ;;
         'ok '*' - '*) pass "$name/${line#* - }" ;;
         *) continue ;;
