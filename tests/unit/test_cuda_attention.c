@@ -355,7 +355,7 @@ static void large_problems_agree_with_the_cpu(void **state)
     struct device_gpu gpu;
     struct error err = {0};
     if (device_gpu_describe(0, &gpu, &err) || strcmp(gpu.name, "emulated") == 0) {
-        print_message("large problems need a real GPU\n");
+        print_message("skipped: large problems need a real GPU\n");
         skip();
     }
     for (size_t i = 0; i < sizeof large / sizeof large[0]; i++)
