@@ -52,6 +52,7 @@ static int open_session(struct app *app, struct checkpoint *checkpoint, struct s
                                                .pipeline = 1,
                                                .prefetch_units = 1};
     config.offload = (struct config_offload){OFFLOAD_NONE};
+    config.device = CONFIG_DEVICE_AUTO; /* this machine's, whatever it was trained on */
     config.train.global_batch = config.train.micro_batch = 1;
     config.run.threads = 0;
     if (session_open(session, app->world, &app->log, &app->mem, &config, SESSION_GENERATE, err))

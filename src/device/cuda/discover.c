@@ -62,9 +62,11 @@ static const char *libraries(char text[256])
     char gemm[64], sdpa[64];
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
-    snprintf(text, 256, "driver for CUDA %d.%d, CUDA %d.%d, %s, %s", driver / 1000,
-             driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10, cuda_gemm_library(gemm),
-             cuda_sdpa_library(sdpa));
+    char known[48] = "no driver";
+    if (driver)
+        snprintf(known, sizeof known, "driver for CUDA %d.%d", driver / 1000, driver % 1000 / 10);
+    snprintf(text, 256, "%s, CUDA %d.%d, %s, %s", known, runtime / 1000, runtime % 1000 / 10,
+             cuda_gemm_library(gemm), cuda_sdpa_library(sdpa));
     return text;
 }
 
