@@ -1,4 +1,4 @@
-/* dtype.h - element types of tensors, and bfloat16 arithmetic on single values. */
+/* dtype.h - element types of tensors, and single values of the 16-bit ones. */
 #ifndef TRIREME_BASE_DTYPE_H
 #define TRIREME_BASE_DTYPE_H
 
@@ -14,10 +14,12 @@ enum dtype {
     DTYPE_U16,
     DTYPE_U32,
     DTYPE_U8,
+    DTYPE_F16,
     DTYPE_COUNT
 };
 
 typedef uint16_t bf16; /* the upper half of an IEEE binary32 */
+typedef uint16_t f16;  /* an IEEE binary16: up to 65504, normal from 2^-14, steps of 2^-24 below */
 
 /* Bytes of one element. */
 size_t dtype_bytes(enum dtype dtype);
@@ -44,6 +46,41 @@ static inline bf16 f32_to_bf16(float f)
     if ((bits & 0x7fffffffu) > 0x7f800000u)
         return (bf16)((bits >> 16) | 0x40u);
     return (bf16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+/* Exact. */
+static inline float f16_to_f32(f16 x)
+{
+    uint32_t sign = (uint32_t)(x & 0x8000u) << 16, magnitude = x & 0x7fffu;
+    uint32_t bits = sign | (magnitude << 13) + (112u << 23); /* exponents are 112 apart */
+    float f;
+    if (magnitude >= 0x7c00u)
+        bits = sign | 0x7f800000u | magnitude << 13; /* infinity and NaN */
+    memcpy(&f, &bits, sizeof f);
+    if (magnitude < 0x0400u) /* denormal: so many 2^-24 */
+        f = (float)magnitude * (sign ? -0x1p-24f : 0x1p-24f);
+    return f;
+}
+
+/* Round to nearest, ties to even; from 65520 on infinity; NaN stays a (quiet) NaN. */
+static inline f16 f32_to_f16(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    uint32_t sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u)
+        return (f16)(sign | 0x7e00u | (magnitude >> 13 & 0x1ffu));
+    if (magnitude >= 0x477ff000u)
+        return (f16)(sign | 0x7c00u);
+    if (magnitude < 0x38800000u) { /* below 2^-14: in steps of 2^-24, which is 1/2's last place */
+        float shifted;
+        memcpy(&shifted, &magnitude, sizeof shifted);
+        shifted += 0.5f;
+        memcpy(&bits, &shifted, sizeof bits);
+        return (f16)(sign | (bits - 0x3f000000u));
+    }
+    magnitude += 0xfffu + (magnitude >> 13 & 1u);
+    return (f16)(sign | (magnitude - (112u << 23)) >> 13);
 }
 
 #endif

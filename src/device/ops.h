@@ -1,10 +1,10 @@
 /* ops.h - the ops as typed functions over raw buffers and explicit sizes.
  *
  * Conventions for every function here:
- *  - dt is DTYPE_F32 or DTYPE_BF16 and types the activations and the parameters
- *    the op reads.  Gradients of parameters, statistics and losses are fp32 (fp64
- *    where said), whatever dt.  Arithmetic inside is fp32 or wider; a bf16 result is
- *    rounded once, to nearest even.
+ *  - dt is DTYPE_F32, DTYPE_BF16 or DTYPE_F16 and types the activations and the
+ *    parameters the op reads.  Gradients of parameters, statistics and losses are fp32
+ *    (fp64 where said), whatever dt.  Arithmetic inside is fp32 or wider; a 16-bit result
+ *    is rounded once, to nearest even; in fp16, what is too large becomes infinity.
  *  - Tensors are dense and row-major, 64-byte aligned at their start unless a note
  *    says otherwise (parameter pointers may be aligned to their element only).
  *  - Outputs may be poisoned before the call: every element is written.  Outputs do
@@ -33,7 +33,7 @@
  *   trans_a 0: a is [m,k] (row stride lda);  1: a is [k,m]
  *   trans_b 0: b is [k,n] (row stride ldb);  1: b is [n,k]
  * addend: NULL for none; == c to accumulate into c; else another [m,n] tensor of type
- * dt_c and row stride ldc.  a and b are dt; c is dt_c (dt, or fp32 from bf16 inputs). */
+ * dt_c and row stride ldc.  a and b are dt; c is dt_c (dt, or fp32 from 16-bit inputs). */
 struct gemm {
     enum dtype dt, dt_c;
     int trans_a, trans_b;
@@ -75,7 +75,8 @@ struct adamw_state {
     enum dtype dt_p, dt_m;
     void *p, *m, *v;
     const float *g;
-    bf16 *copy; /* of an fp32 p rounded to nearest, or NULL */
+    enum dtype dt_copy; /* bf16 or fp16 */
+    void *copy;         /* of an fp32 p rounded to nearest, or NULL */
 };
 
 /* Random numbers of a rounding: element i has those of (key, step, first + i) alone. */
@@ -167,12 +168,13 @@ struct device_ops {
 
     /* Softmax cross-entropy over rows of logits fp32 [rows, vocab] (row stride ld).
      * Row losses are written to row_loss fp32 [rows] (0 for masked rows, targets[r] < 0).
-     * dlogits (dt, row stride ld_d, or NULL): (softmax - onehot) * scale, 0 for masked rows;
-     * may be the same memory as logits (in place: a bf16 row is packed at the start of
-     * its fp32 row, so ld_d = 2 * ld for bf16). */
+     * dlogits (dt, row stride ld_d, or NULL): (softmax - onehot) * scale * *loss_scale, 0 for
+     * masked rows; may be the same memory as logits (in place: a 16-bit row is packed at the
+     * start of its fp32 row, so ld_d = 2 * ld for those).  loss_scale is where ops work; NULL
+     * stands for one. */
     void (*cross_entropy)(struct device *d, enum dtype dt, float *row_loss, void *dlogits,
                           int64_t ld_d, const float *logits, int64_t ld, const int32_t *targets,
-                          int64_t rows, int64_t vocab, float scale);
+                          int64_t rows, int64_t vocab, float scale, const double *loss_scale);
     /* out[0] += sum of row_loss in fp64, out[1] += number of targets >= 0 */
     void (*loss_sum)(struct device *d, double out[2], const float *row_loss, const int32_t *targets,
                      int64_t rows);
@@ -192,18 +194,21 @@ struct device_ops {
     void (*sumsq)(struct device *d, double *sum, const float *x, int64_t elems);
 
     /* The factor gradients take in the update.  Gradients were summed as if there were `nominal`
-     * targets:  mean = *targets > 0 ? nominal / *targets : 0;  norm = sqrt(*squares) * mean;
+     * targets, and of a loss times *loss_scale:
+     * mean = *targets > 0 ? nominal / *targets / *loss_scale : 0;  norm = sqrt(*squares) * mean;
      * *factor = mean * (clip > 0 and norm + 1e-6 > clip ? clip / (norm + 1e-6) : 1), or NaN where
      * *squares is not finite.  All fp64 and where ops work. */
     void (*update_factor)(struct device *d, double *factor, const double *targets,
-                          const double *squares, double nominal, double clip);
+                          const double *squares, const double *loss_scale, double nominal,
+                          double clip);
 
     /* Decoupled weight decay Adam (Loshchilov and Hutter 2019), PyTorch's order of
      * operations: p -= lr*wd*p; m, v updated; p -= lr * (m/bias1) / (sqrt(v/bias2) + eps).
      * The gradient is multiplied by (float)*factor first; *factor NaN: nothing is written.
-     * p, m, v, g fp32 [elems]; copy: NULL, or bf16 [elems] to receive the new p rounded. */
+     * p, m, v, g fp32 [elems]; copy: NULL, or [elems] of dt_copy, bf16 or fp16, to receive the
+     * new p rounded. */
     void (*adamw)(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
-                  float *v, const float *g, bf16 *copy, int64_t elems);
+                  float *v, const float *g, enum dtype dt_copy, void *copy, int64_t elems);
 
     /* The same step in fp32 arithmetic on [elems] of s.  What is kept in bf16 is rounded
      * stochastically: to the neighbour above in magnitude with the probability that makes the
@@ -212,9 +217,9 @@ struct device_ops {
                        const struct adamw_state *s, const struct rounding *r, int64_t elems);
 
     /* Descent with momentum, PyTorch's order of operations: v = momentum * v + (g + wd * p);
-     * p -= lr * v.  A first step takes v of zeros.  factor, g and copy as in adamw. */
+     * p -= lr * v.  A first step takes v of zeros.  factor, g, dt_copy and copy as in adamw. */
     void (*sgd)(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
-                const float *g, bf16 *copy, int64_t elems);
+                const float *g, enum dtype dt_copy, void *copy, int64_t elems);
 };
 
 #endif

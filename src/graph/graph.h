@@ -26,6 +26,7 @@ enum value_role {
     VALUE_TARGETS,     /* int32 [rows] */
     VALUE_CONST,       /* table made once: rotary cosines and sines, fp32 */
     VALUE_LOSS,        /* double[2]: sum of token losses, number of targets; added to */
+    VALUE_LOSS_SCALE,  /* double[1]: what the loss is multiplied by for its gradients */
 };
 
 struct graph_value {

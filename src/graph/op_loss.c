@@ -6,13 +6,13 @@
  * head is used once and nothing is kept.
  *
  * head_loss:        h [rows, hidden], w [vocab, hidden], targets -> loss
- * head_loss_train:  the same -> loss, dh [rows, hidden], dw
+ * head_loss_train:  the same, loss scale -> loss, dh [rows, hidden], dw
  */
 #include "graph/autodiff.h"
 #include "graph/op.h"
 #include "device/ops.h"
 
-enum { H, W, TARGETS };
+enum { H, W, TARGETS, SCALE };
 enum { LOSS, DH, DW };
 enum { CHUNK_ROWS = 64, ALIGN = 64 };
 
@@ -67,7 +67,10 @@ static void train_shapes(struct graph *graph, struct graph_node *node)
 static void loss_gradient(struct autodiff *ad, int index)
 {
     struct graph_node node = ad->graph->nodes[index];
-    int both = autodiff_node(ad, OP_HEAD_LOSS_TRAIN, node.in, 3, &node.attrs);
+    int64_t one = 1;
+    int scale = graph_value(ad->graph, VALUE_LOSS_SCALE, DTYPE_F64, 1, &one);
+    const int in[] = {node.in[H], node.in[W], node.in[TARGETS], scale};
+    int both = autodiff_node(ad, OP_HEAD_LOSS_TRAIN, in, 4, &node.attrs);
     ad->graph->nodes[index].replaced = 1;
     autodiff_param(ad, both, DW, node.in[W]);
     autodiff_give(ad, node.in[H], ad->graph->nodes[both].out[DH]);
@@ -231,7 +234,7 @@ static int run(const struct op_call *call, int train, struct error *err)
             return -1;
         d->ops->cross_entropy(d, s.dt, parts.row_loss + first, train ? parts.logits : NULL,
                               packed(&s), parts.logits, s.vocab, targets + first, rows, s.vocab,
-                              call->node->attrs.scale);
+                              call->node->attrs.scale, train ? call->in[SCALE] : NULL);
         if (train && chunk_backward(call, &s, &parts, first, rows, err))
             return -1;
     }

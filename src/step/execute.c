@@ -44,7 +44,7 @@ static void report(const struct step_pending *pending, struct step_output *outpu
 {
     const double *sums = pending->sums;
     double targets = sums[SUM_TARGETS];
-    double mean = targets > 0 ? pending->nominal_targets / targets : 0;
+    double mean = targets > 0 ? pending->nominal_targets / targets / sums[SUM_LOSS_SCALE] : 0;
     *output = (struct step_output){
         .loss = targets > 0 ? sums[SUM_LOSS] / targets : 0,
         .targets = targets,

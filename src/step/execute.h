@@ -22,7 +22,8 @@ struct step_input {
     int64_t step;               /* from 1 on */
     int decay_all;              /* 1: weight decay on every tensor; 0: on matrices only */
     double clip;                /* of the gradient's norm; 0: none */
-    double nominal_targets;     /* the count the loss scale assumed: gradients are summed over it */
+    double nominal_targets;     /* the count gradients assume: they are summed over it */
+    double loss_scale;          /* gradients are those of the loss times this; 0 stands for 1 */
     int stop_vote;              /* 1: this rank asks all to stop after the step */
 };
 
@@ -32,7 +33,7 @@ struct step_output {
     double targets;   /* how many there were */
     double grad_norm; /* of the mean gradient, before clipping; training only */
     double votes;     /* ranks that asked to stop */
-    int skipped;      /* 1: the norm was not finite, nothing was updated */
+    int skipped;      /* 1: the norm was not finite, nothing was updated; on all ranks alike */
 };
 
 /* Allocate slabs for programs that take turns (same units, same state), counted in mem and

@@ -12,7 +12,9 @@ void *run_operand(const struct run_state *run, const struct instr *instr, int sl
 static int do_zero(struct run_state *run, int i)
 {
     struct device *d = run->x->device;
-    const double values[SUM_COUNT] = {[SUM_STOP] = run->input->stop_vote};
+    const double scale = run->input->loss_scale;
+    const double values[SUM_COUNT] = {
+        [SUM_STOP] = run->input->stop_vote, [SUM_LOSS_SCALE] = scale > 0 ? scale : 1};
     d->ops->set(d, run_operand(run, &run->program->instr[i], SLOT_SUMS), values, SUM_COUNT);
     return 0;
 }
@@ -129,7 +131,7 @@ static int do_scale(struct run_state *run, int i)
     struct device *d = run->x->device;
     double *sums = run_operand(run, &run->program->instr[i], SLOT_SUMS);
     d->ops->update_factor(d, sums + SUM_FACTOR, sums + SUM_TARGETS, sums + SUM_SQUARES,
-                          run->input->nominal_targets, run->input->clip);
+                          sums + SUM_LOSS_SCALE, run->input->nominal_targets, run->input->clip);
     return 0;
 }
 
@@ -164,7 +166,7 @@ static void update_range(struct update *u, const struct flat_tensor *tensor, int
     for (int k = 0; k < u->optimizer->slots; k++)
         part.slot[k] = plus(part.slot[k], part.slot_dtype, start);
     part.grad += start;
-    part.param += part.param ? start : 0;
+    part.param = part.param ? plus(part.param, part.param_dtype, start) : NULL;
     part.elems = end - start;
     part.decays = decays;
     part.rounding = (struct rounding){philox_key(u->input->seed, tensor->name),
@@ -205,6 +207,7 @@ static int do_update(struct run_state *run, int i)
                   .slot_dtype = run->program->request.optimizer_dtype,
                   .master = run_operand(run, instr, SLOT_MASTER),
                   .grad = run_operand(run, instr, SLOT_SHARD_GRAD),
+                  .param_dtype = run->program->units->request.dtype,
                   .param = run_operand(run, instr, SLOT_PARAM),
                   .elems = flat->shard_elems},
         .shard_start = flat_shard_start(flat, run->program->request.coord.at[MESH_SHARD]),

@@ -7,12 +7,14 @@ static void adamw(struct device *d, const struct optimizer_rule *rule, const dou
     struct adamw a = rule->adamw;
     a.weight_decay = r->decays ? a.weight_decay : 0;
     if (optimizer_rounds(r)) {
-        const struct adamw_state state = {r->master_dtype, r->slot_dtype, r->master, r->slot[0],
-                                          r->slot[1],      r->grad,       r->param};
+        const struct adamw_state state = {r->master_dtype, r->slot_dtype, r->master,
+                                          r->slot[0],      r->slot[1],    r->grad,
+                                          r->param_dtype,  r->param};
         d->ops->adamw_bf16(d, &a, factor, &state, &r->rounding, r->elems);
         return;
     }
-    d->ops->adamw(d, &a, factor, r->master, r->slot[0], r->slot[1], r->grad, r->param, r->elems);
+    d->ops->adamw(d, &a, factor, r->master, r->slot[0], r->slot[1], r->grad, r->param_dtype,
+                  r->param, r->elems);
 }
 
 static void sgd(struct device *d, const struct optimizer_rule *rule, const double *factor,
@@ -20,7 +22,7 @@ static void sgd(struct device *d, const struct optimizer_rule *rule, const doubl
 {
     struct sgd s = rule->sgd;
     s.weight_decay = r->decays ? s.weight_decay : 0;
-    d->ops->sgd(d, &s, factor, r->master, r->slot[0], r->grad, r->param, r->elems);
+    d->ops->sgd(d, &s, factor, r->master, r->slot[0], r->grad, r->param_dtype, r->param, r->elems);
 }
 
 static const struct optimizer optimizers[] = {

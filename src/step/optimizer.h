@@ -18,7 +18,8 @@ struct optimizer_range {
     enum dtype master_dtype, slot_dtype;
     void *master, *slot[OPTIMIZER_SLOTS];
     const float *grad;
-    bf16 *param; /* NULL where master is what is computed with */
+    enum dtype param_dtype;
+    void *param; /* the copy that is computed with; NULL where that is master */
     int64_t elems;
     int decays;               /* 0: without weight decay */
     struct rounding rounding; /* where master or state is bf16 */

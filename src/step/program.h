@@ -42,7 +42,7 @@ enum instr_kind {
     INSTR_FETCH,   /* from where state lives to where it is used */
     INSTR_SPILL,   /* and back */
     INSTR_NORM,    /* add a gradient's sum of squares to the step's sums */
-    INSTR_SCALE,   /* the factor of the update from the step's sums: mean, clipping */
+    INSTR_SCALE,   /* the factor of the update from the step's sums: mean, loss scale, clipping */
     INSTR_UPDATE,  /* the optimizer on one unit */
     INSTR_RELEASE, /* the buffers it names are dead */
     INSTR_KINDS
@@ -162,6 +162,7 @@ struct program {
     struct bucket *bucket;
     int buckets;
     int sums, constants, work;     /* persistent buffers; -1 if absent */
+    int loss_scale;                /* a view of sums */
     int logits;                    /* buffer the LOGITS program ends in, or -1 */
     size_t pool_bytes[POOL_COUNT]; /* slab sizes, set by memory_plan() */
 };
@@ -174,6 +175,7 @@ enum {
     SUM_STOP,
     SUM_REDUCED,              /* those before are summed over data ranks */
     SUM_FACTOR = SUM_REDUCED, /* of gradients in the update, from SCALE; NaN: no update */
+    SUM_LOSS_SCALE,           /* gradients are those of the loss times this */
     SUM_COUNT
 };
 

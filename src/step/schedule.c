@@ -105,6 +105,7 @@ static int buffer_of(struct program *program, struct passing *p, const struct ru
     case SPACE_TARGETS: return p->targets;
     case SPACE_CONST: return program->constants;
     case SPACE_LOSS: return program->sums;
+    case SPACE_LOSS_SCALE: return program->loss_scale;
     case SPACE_WORK: return program->work;
     default: return -1;
     }

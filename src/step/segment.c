@@ -189,6 +189,7 @@ static struct segment_ref ref(const struct compile *c, int v)
         [VALUE_TARGETS] = SPACE_TARGETS,
         [VALUE_CONST] = SPACE_CONST,
         [VALUE_LOSS] = SPACE_LOSS,
+        [VALUE_LOSS_SCALE] = SPACE_LOSS_SCALE,
     };
     if (v < 0)
         return (struct segment_ref){-1, 0};

@@ -26,8 +26,9 @@ enum segment_space {
     SPACE_TOKENS,
     SPACE_TARGETS,
     SPACE_CONST,
-    SPACE_LOSS, /* double[2] at its start */
-    SPACE_WORK, /* temporaries and scratch */
+    SPACE_LOSS,       /* double[2] at its start */
+    SPACE_LOSS_SCALE, /* double[1]; may be absent: 1 */
+    SPACE_WORK,       /* temporaries and scratch */
     SPACE_COUNT
 };
 

@@ -136,6 +136,8 @@ void pass_state(struct program *program)
     if (program->request.training && has_buckets(program))
         buckets(program);
     program->sums = program_buffer(program, POOL_WORKSPACE, SUM_COUNT * sizeof(double), 1, "sums");
+    program->loss_scale = program_view(program, program->sums, SUM_LOSS_SCALE * sizeof(double),
+                                       sizeof(double), "loss scale");
     size_t table = (size_t)(units->request.seq * units->model->const_width) * sizeof(float);
     program->constants = program_buffer(program, POOL_WORKSPACE, table, 1, "constants");
     program->work = program_buffer(program, POOL_WORKSPACE, units->work_bytes, 1, "work");

@@ -58,7 +58,7 @@ void CPU(swiglu_backward)(struct device *d, enum dtype dt, void *dgate_up, const
                           const void *gate_up, int64_t rows, int64_t ffn);
 void CPU(cross_entropy)(struct device *d, enum dtype dt, float *row_loss, void *dlogits,
                         int64_t ld_d, const float *logits, int64_t ld, const int32_t *targets,
-                        int64_t rows, int64_t vocab, float scale);
+                        int64_t rows, int64_t vocab, float scale, const double *loss_scale);
 void CPU(loss_sum)(struct device *d, double out[2], const float *row_loss, const int32_t *targets,
                    int64_t rows);
 void CPU(add)(struct device *d, enum dtype dt, void *y, const void *a, const void *b,
@@ -70,12 +70,13 @@ void CPU(copy)(struct device *d, void *y, const void *x, size_t bytes);
 void CPU(set)(struct device *d, double *y, const double *values, int count);
 void CPU(sumsq)(struct device *d, double *result, const float *x, int64_t elems);
 void CPU(update_factor)(struct device *d, double *factor, const double *targets,
-                        const double *squares, double nominal, double clip);
+                        const double *squares, const double *loss_scale, double nominal,
+                        double clip);
 void CPU(adamw)(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
-                float *v, const float *g, bf16 *copy, int64_t elems);
+                float *v, const float *g, enum dtype dt_copy, void *copy, int64_t elems);
 void CPU(adamw_bf16)(struct device *d, const struct adamw *a, const double *factor,
                      const struct adamw_state *s, const struct rounding *r, int64_t elems);
 void CPU(sgd)(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
-              const float *g, bf16 *copy, int64_t elems);
+              const float *g, enum dtype dt_copy, void *copy, int64_t elems);
 
 #endif

@@ -79,13 +79,14 @@ static float loss_row(enum dtype dt, void *dlogits, const float *x, int32_t targ
 
 void CPU(cross_entropy)(struct device *d, enum dtype dt, float *row_loss, void *dlogits,
                         int64_t ld_d, const float *logits, int64_t ld, const int32_t *targets,
-                        int64_t rows, int64_t vocab, float scale)
+                        int64_t rows, int64_t vocab, float scale, const double *loss_scale)
 {
+    float factor = loss_scale ? (float)(scale * *loss_scale) : scale;
     size_t stride_bytes = (size_t)ld_d * dtype_bytes(dt);
 #pragma omp parallel for num_threads(cpu_threads(d, rows *vocab * 4))
     for (int64_t row = 0; row < rows; row++) {
         void *gradient = dlogits ? (char *)dlogits + (size_t)row * stride_bytes : NULL;
-        row_loss[row] = loss_row(dt, gradient, logits + row * ld, targets[row], vocab, scale);
+        row_loss[row] = loss_row(dt, gradient, logits + row * ld, targets[row], vocab, factor);
     }
 }
 

@@ -29,9 +29,10 @@ void CPU(set)(struct device *d, double *y, const double *values, int count)
 }
 
 void CPU(update_factor)(struct device *d, double *factor, const double *targets,
-                        const double *squares, double nominal, double clip)
+                        const double *squares, const double *loss_scale, double nominal,
+                        double clip)
 {
-    double mean = *targets > 0 ? nominal / *targets : 0, norm = sqrt(*squares) * mean;
+    double mean = *targets > 0 ? nominal / *targets / *loss_scale : 0, norm = sqrt(*squares) * mean;
     *factor = isfinite(*squares) ? mean : NAN;
     if (clip > 0 && norm + 1e-6 > clip)
         *factor *= clip / (norm + 1e-6);
@@ -41,7 +42,8 @@ void CPU(update_factor)(struct device *d, double *factor, const double *targets,
 struct step {
     float *p, *m, *v;
     const float *g;
-    bf16 *copy;
+    enum dtype dt_copy;
+    void *copy; /* NULL: none */
 };
 
 SIMD_INLINE void adamw_chunk(const struct adamw *a, const struct step *t, float grad_scale,
@@ -70,10 +72,10 @@ SIMD_INLINE void adamw_chunk(const struct adamw *a, const struct step *t, float 
 /* Moments of parameters without gradients decay into denormals, which are slow on some
  * machines and mean nothing: they become 0. */
 void CPU(adamw)(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
-                float *v, const float *g, bf16 *copy, int64_t elems)
+                float *v, const float *g, enum dtype dt_copy, void *copy, int64_t elems)
 {
     enum { CHUNK = 8192 };
-    const struct step t = {p, m, v, g, copy};
+    const struct step t = {p, m, v, g, dt_copy, copy};
     const float grad_scale = (float)*factor;
     if (isnan(*factor))
         return;
@@ -111,10 +113,10 @@ SIMD_INLINE void sgd_chunk(const struct sgd *s, const struct step *t, float grad
 }
 
 void CPU(sgd)(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
-              const float *g, bf16 *copy, int64_t elems)
+              const float *g, enum dtype dt_copy, void *copy, int64_t elems)
 {
     enum { CHUNK = 8192 };
-    const struct step t = {.p = p, .v = v, .g = g, .copy = copy};
+    const struct step t = {.p = p, .v = v, .g = g, .dt_copy = dt_copy, .copy = copy};
     const float grad_scale = (float)*factor;
     if (isnan(*factor))
         return;
