@@ -44,13 +44,8 @@ static void step(struct device *d, struct state *s, const struct rounding *r, in
 {
     const double factor = 0.5;
     const struct adamw_state part = {
-        s->p.dt,
-        s->m.dt,
-        at(&s->p, from),
-        at(&s->m, from),
-        at(&s->v, from),
-        at(&s->g, from),
-        copies ? at(&s->copy, from) : NULL,
+        s->p.dt,         s->m.dt,         at(&s->p, from), at(&s->m, from),
+        at(&s->v, from), at(&s->g, from), s->copy.dt,      copies ? at(&s->copy, from) : NULL,
     };
     struct rounding mine = *r;
     mine.first += (uint64_t)from;
@@ -99,7 +94,7 @@ static uint64_t against_fp32(struct device *d, enum dtype dt_p, enum dtype dt_m,
         tensor_set(&m, i, tensor_get(&w.m, i));
         tensor_set(&v, i, tensor_get(&w.v, i));
     }
-    d->ops->adamw(d, &rule, &factor, p.data, m.data, v.data, w.g.data, NULL, elems);
+    d->ops->adamw(d, &rule, &factor, p.data, m.data, v.data, w.g.data, DTYPE_BF16, NULL, elems);
     step(d, &s, &r, 0, elems, dt_p == DTYPE_F32);
     check_rounded(&s.p, &p, &r, 0);
     check_rounded(&s.m, &m, &r, 1);
@@ -181,7 +176,8 @@ static void small_steps_add_up(void **state)
     for (int n = 1; n <= STEPS; n++) {
         struct rounding r = {99, (uint64_t)n, 0};
         struct adamw a = {.lr = by, .beta1 = 0.9f, .beta2 = 0.95f, .bias1 = 1, .bias2 = 1};
-        const struct adamw_state s = {DTYPE_BF16, DTYPE_BF16, p.data, m.data, v.data, g.data, NULL};
+        const struct adamw_state s = {DTYPE_BF16, DTYPE_BF16, p.data,     m.data,
+                                      v.data,     g.data,     DTYPE_BF16, NULL};
         d->ops->adamw_bf16(d, &a, &factor, &s, &r, ELEMS);
     }
     for (int64_t i = 0; i < ELEMS; i++) {
@@ -202,8 +198,8 @@ static void nothing_is_written_without_a_factor(void **state)
     struct device *d = open_device(NULL, 1);
     struct state s = make_state(DTYPE_BF16, DTYPE_BF16, 37);
     const double none = NAN;
-    const struct adamw_state all = {DTYPE_BF16, DTYPE_BF16, s.p.data, s.m.data,
-                                    s.v.data,   s.g.data,   NULL};
+    const struct adamw_state all = {DTYPE_BF16, DTYPE_BF16, s.p.data,   s.m.data,
+                                    s.v.data,   s.g.data,   DTYPE_BF16, NULL};
     uint64_t before = tensor_hash(&s.p) ^ tensor_hash(&s.m) ^ tensor_hash(&s.v);
     d->ops->adamw_bf16(d, &rule, &none, &all, &numbers, 37);
     assert_true(before == (tensor_hash(&s.p) ^ tensor_hash(&s.m) ^ tensor_hash(&s.v)));

@@ -38,8 +38,8 @@ static uint64_t adamw_case(struct device *d, int64_t elems, int copies)
         a.bias1 = 1 - powf(a.beta1, (float)step);
         a.bias2 = 1 - powf(a.beta2, (float)step);
         struct tensor g = tensor_random(DTYPE_F32, elems, (uint64_t)(10 + step), 0.1);
-        d->ops->adamw(d, &a, &factor, p.data, m.data, v.data, g.data, copies ? copy.data : NULL,
-                      elems);
+        d->ops->adamw(d, &a, &factor, p.data, m.data, v.data, g.data, copy.dt,
+                      copies ? copy.data : NULL, elems);
         step_reference(&r, &a, factor, &g);
         tensor_free(&g);
     }
@@ -92,7 +92,8 @@ static uint64_t sgd_case(struct device *d, int64_t elems, int copies, float mome
         r.p[i] = tensor_get(&p, i);
     for (int step = 1; step <= 5; step++) {
         struct tensor g = tensor_random(DTYPE_F32, elems, (uint64_t)(10 + step), 0.1);
-        d->ops->sgd(d, &s, &factor, p.data, v.data, g.data, copies ? copy.data : NULL, elems);
+        d->ops->sgd(d, &s, &factor, p.data, v.data, g.data, copy.dt, copies ? copy.data : NULL,
+                    elems);
         sgd_reference(&r, &s, factor, step, &g);
         tensor_free(&g);
     }
@@ -102,7 +103,7 @@ static uint64_t sgd_case(struct device *d, int64_t elems, int copies, float mome
         assert_int_equal(((bf16 *)copy.data)[i], f32_to_bf16(((float *)p.data)[i]));
     uint64_t hash = tensor_hash(&p) ^ tensor_hash(&v);
     const double none = NAN;
-    d->ops->sgd(d, &s, &none, p.data, v.data, p.data, NULL, elems);
+    d->ops->sgd(d, &s, &none, p.data, v.data, p.data, copy.dt, NULL, elems);
     assert_true(hash == (tensor_hash(&p) ^ tensor_hash(&v)));
     tensor_free(&p);
     tensor_free(&v);
@@ -168,7 +169,7 @@ static void denormals_are_flushed_here_only(void **state)
         p[i] = 1;
         m[i] = v[i] = 1e-38f;
     }
-    d->ops->adamw(d, &a, &factor, p, m, v, g, NULL, ELEMS);
+    d->ops->adamw(d, &a, &factor, p, m, v, g, DTYPE_BF16, NULL, ELEMS);
     for (int i = 0; i < ELEMS; i++) {
         assert_true(p[i] == 1);
         assert_true(m[i] == 0 || m[i] >= 1.17549435e-38f || strcmp(d->level, "generic") == 0);
@@ -183,25 +184,26 @@ static void denormals_are_flushed_here_only(void **state)
 static uint64_t update_factor(struct device *d, enum dtype dt)
 {
     const double set[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    const double one = 1;
     double y[9] = {0}, factor, targets = 50, squares = 16, none = 0, broken = NAN, inf = INFINITY;
     d->ops->set(d, y, set, 8);
     assert_memory_equal(y, set, sizeof set);
     assert_true(y[8] == 0);
-    d->ops->update_factor(d, &factor, &targets, &squares, 100, 0);
+    d->ops->update_factor(d, &factor, &targets, &squares, &one, 100, 0);
     assert_true(factor == 2);
-    d->ops->update_factor(d, &factor, &targets, &squares, 100, 9);
+    d->ops->update_factor(d, &factor, &targets, &squares, &one, 100, 9);
     assert_true(factor == 2);
-    d->ops->update_factor(d, &factor, &targets, &squares, 100, 4);
+    d->ops->update_factor(d, &factor, &targets, &squares, &one, 100, 4);
     assert_true(fabs(factor - 2 * (4 / (8 + 1e-6))) < 1e-15);
-    d->ops->update_factor(d, &factor, &none, &squares, 100, 4);
+    d->ops->update_factor(d, &factor, &none, &squares, &one, 100, 4);
     assert_true(factor == 0);
-    d->ops->update_factor(d, &factor, &targets, &broken, 100, 4);
+    d->ops->update_factor(d, &factor, &targets, &broken, &one, 100, 4);
     assert_true(isnan(factor));
-    d->ops->update_factor(d, &factor, &targets, &inf, 100, 4);
+    d->ops->update_factor(d, &factor, &targets, &inf, &one, 100, 4);
     assert_true(isnan(factor));
     float p = 1, m = 2, v = 3, g = 4;
     d->ops->adamw(d, &(struct adamw){.lr = 1, .bias1 = 1, .bias2 = 1}, &factor, &p, &m, &v, &g,
-                  NULL, 1);
+                  DTYPE_BF16, NULL, 1);
     assert_true(p == 1 && m == 2 && v == 3);
     return 0;
 }
