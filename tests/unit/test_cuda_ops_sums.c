@@ -13,12 +13,12 @@
 struct loss {
     enum dtype dt;
     int64_t rows, vocab, ld;
-    int in_place;
+    int in_place, scaled;
 };
 
-enum { LOSS_ROW, LOSS_GRADIENT, LOSS_REST, LOSS_LOGITS, LOSS_TARGETS, LOSS_OPERANDS };
+enum { LOSS_ROW, LOSS_GRADIENT, LOSS_REST, LOSS_LOGITS, LOSS_TARGETS, LOSS_SCALE, LOSS_OPERANDS };
 
-static const float loss_scale = 0.125f;
+static const float mean_factor = 0.125f;
 
 /* In place: the gradient is copied out, and what of each row it must have left alone. */
 static void cross_entropy(struct device *d, struct mem *mem, void *const *at, const void *args)
@@ -29,7 +29,7 @@ static void cross_entropy(struct device *d, struct mem *mem, void *const *at, co
     void *gradient = l->in_place ? at[LOSS_LOGITS] : at[LOSS_GRADIENT];
     int64_t ld_d = l->in_place ? ld_bytes / elem : l->ld;
     d->ops->cross_entropy(d, l->dt, at[LOSS_ROW], gradient, ld_d, at[LOSS_LOGITS], l->ld,
-                          at[LOSS_TARGETS], l->rows, l->vocab, loss_scale);
+                          at[LOSS_TARGETS], l->rows, l->vocab, mean_factor, at[LOSS_SCALE]);
     for (int64_t r = 0; r < l->rows && l->in_place; r++) {
         char *row = (char *)at[LOSS_LOGITS] + r * ld_bytes;
         d->ops->copy(d, (char *)at[LOSS_GRADIENT] + r * row_bytes, row, (size_t)row_bytes);
@@ -62,6 +62,8 @@ static void cross_entropy_case(struct check *c, struct loss l, double spread, fl
             changed_operand(c, "logits", l.in_place ? LOST : READ, DTYPE_F32, elems, spread),
         [LOSS_TARGETS] = make_targets(c, &l),
     };
+    if (l.scaled)
+        o[LOSS_SCALE] = copy_operand("loss scale", READ, DTYPE_F64, 1, &(double){1024});
     if (l.in_place && rest)
         o[LOSS_REST] = output_operand("behind the gradient", EXACT, DTYPE_BF16, l.rows * rest / 2);
     for (int64_t i = 0; i < elems; i++)
@@ -83,6 +85,7 @@ static void losses_and_their_gradients(void **state)
     for (int i = 0; i < 4 * VOCABS; i++) {
         struct loss l = {i % 2 ? DTYPE_BF16 : DTYPE_F32, 11, vocabs[i / 4][0], vocabs[i / 4][1]};
         l.in_place = i / 2 % 2;
+        l.scaled = i / 4 % 2;
         if (l.vocab > LONG_VOCAB)
             l.rows = 2;
         cross_entropy_case(&c, l, i % 3 ? 1 : 8, i % 5 ? 0 : 100);
@@ -104,7 +107,7 @@ static void only_losses(struct device *d, struct mem *mem, void *const *at, cons
 {
     const struct loss *l = args;
     d->ops->cross_entropy(d, l->dt, at[0], NULL, 0, at[1], l->ld, at[2], l->rows, l->vocab,
-                          loss_scale);
+                          mean_factor, NULL);
 }
 
 static void losses_without_gradients(void **state)
@@ -187,29 +190,32 @@ static void sums_of_squares(void **state)
 }
 
 struct factor {
-    double targets, squares, nominal, clip;
+    double targets, squares, nominal, clip, loss_scale;
 };
 
 static void update_factor(struct device *d, struct mem *mem, void *const *at, const void *args)
 {
     const struct factor *f = args;
-    d->ops->update_factor(d, at[0], at[1], at[2], f->nominal, f->clip);
+    d->ops->update_factor(d, at[0], at[1], at[2], at[3], f->nominal, f->clip);
 }
 
 static void factors_of_the_update(void **state)
 {
     static const struct factor factors[] = {
-        {100, 4, 128, 1},        {100, 4, 128, 0},   {100, 1e-4, 128, 1}, {0, 4, 128, 1},
-        {100, INFINITY, 128, 1}, {100, NAN, 128, 1}, {3, 0, 1, 0.5},      {7, 1e200, 7, 1},
+        {100, 4, 128, 1, 1},        {100, 4, 128, 0, 1},   {100, 1e-4, 128, 1, 1},
+        {0, 4, 128, 1, 1},          {3, 0, 1, 0.5, 1},     {100, INFINITY, 128, 1, 1},
+        {100, NAN, 128, 1, 1},      {7, 1e200, 7, 1, 1},   {100, 4, 128, 0, 65536},
+        {100, 4e10, 128, 1, 65536}, {100, 4, 128, 1, 0.5}, {100, INFINITY, 128, 1, 65536},
     };
     struct check c = check_open();
-    for (int i = 0; i < 8; i++) {
+    for (size_t i = 0; i < sizeof factors / sizeof factors[0]; i++) {
         struct operand o[] = {
             output_operand("factor", WRITTEN, DTYPE_F64, 1),
             copy_operand("targets", READ, DTYPE_F64, 1, &factors[i].targets),
             copy_operand("squares", READ, DTYPE_F64, 1, &factors[i].squares),
+            copy_operand("loss scale", READ, DTYPE_F64, 1, &factors[i].loss_scale),
         };
-        check_call(&c, "update_factor", update_factor, &factors[i], o, 3);
+        check_call(&c, "update_factor", update_factor, &factors[i], o, 4);
     }
     check_close_devices(&c);
 }
@@ -220,7 +226,7 @@ static void adamw(struct device *d, struct mem *mem, void *const *at, const void
 {
     const struct adamw rule = {3e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.271f, 0.142625f};
     d->ops->adamw(d, &rule, at[ADAM_FACTOR], at[ADAM_P], at[ADAM_M], at[ADAM_V], at[ADAM_G],
-                  at[ADAM_COPY], *(const int64_t *)args);
+                  DTYPE_BF16, at[ADAM_COPY], *(const int64_t *)args);
 }
 
 /* role: EXACT where nothing may be written. */
@@ -256,8 +262,8 @@ static void adamw_bf16(struct device *d, struct mem *mem, void *const *at, const
     const struct adamw rule = {3e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.271f, 0.142625f};
     const struct low *low = args;
     const struct rounding r = {0x1234567890abcdefu, 3, low->first};
-    const struct adamw_state s = {low->dt_p,  low->dt_m,  at[ADAM_P],   at[ADAM_M],
-                                  at[ADAM_V], at[ADAM_G], at[ADAM_COPY]};
+    const struct adamw_state s = {low->dt_p,  low->dt_m,  at[ADAM_P], at[ADAM_M],
+                                  at[ADAM_V], at[ADAM_G], DTYPE_BF16, at[ADAM_COPY]};
     d->ops->adamw_bf16(d, &rule, at[ADAM_FACTOR], &s, &r, low->elems);
 }
 
@@ -305,7 +311,7 @@ enum { SGD_P, SGD_V, SGD_G, SGD_FACTOR, SGD_COPY, SGD_OPERANDS };
 static void sgd(struct device *d, struct mem *mem, void *const *at, const void *args)
 {
     const struct sgd rule = {3e-3f, 0.9f, 0.1f};
-    d->ops->sgd(d, &rule, at[SGD_FACTOR], at[SGD_P], at[SGD_V], at[SGD_G], at[SGD_COPY],
+    d->ops->sgd(d, &rule, at[SGD_FACTOR], at[SGD_P], at[SGD_V], at[SGD_G], DTYPE_BF16, at[SGD_COPY],
                 *(const int64_t *)args);
 }
 

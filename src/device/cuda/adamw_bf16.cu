@@ -82,11 +82,11 @@ static __device__ __forceinline__ void put(T *to, const float (&value)[n],
     store(to, out);
 }
 
-template <typename P, typename M> struct low_tensors {
+template <typename P, typename M, typename C> struct low_tensors {
     P *p;
     M *m, *v;
     const float *g;
-    bf16 *copy;
+    C *copy; /* or NULL */
     int64_t elems;
 };
 
@@ -97,8 +97,9 @@ static __device__ __forceinline__ void get(float (&to)[n], const T *from)
 }
 
 /* The operations and their order are those of cpu/adamw_bf16.c. */
-template <typename P, typename M, int n>
-static __device__ __forceinline__ void step(const low_tensors<P, M> &t, const struct cuda_adamw &a,
+template <typename P, typename M, typename C, int n>
+static __device__ __forceinline__ void step(const low_tensors<P, M, C> &t,
+                                            const struct cuda_adamw &a,
                                             const struct cuda_rounding &r, float factor, int64_t at)
 {
     const float keep = 1.0f - a.lr * a.weight_decay, step_size = a.lr / a.bias1;
@@ -122,15 +123,16 @@ static __device__ __forceinline__ void step(const low_tensors<P, M> &t, const st
     put(t.m + at, m, words, 0, 16);
     put(t.v + at, v, words, 1, 0);
     if (t.copy) {
-        raw<bf16, n> rounded;
+        raw<C, n> rounded;
         narrow(rounded, p);
         store(t.copy + at, rounded);
     }
 }
 
-template <typename P, typename M, int n>
+template <typename P, typename M, typename C, int n>
 __global__ void __launch_bounds__(LOW_THREADS)
-    low_tile(low_tensors<P, M> t, struct cuda_adamw a, struct cuda_rounding r, const double *factor)
+    low_tile(low_tensors<P, M, C> t, struct cuda_adamw a, struct cuda_rounding r,
+             const double *factor)
 {
     const float by = (float)*factor;
     const int64_t begin = ((int64_t)blockIdx.x * LOW_TILE + threadIdx.x) * n;
@@ -139,29 +141,29 @@ __global__ void __launch_bounds__(LOW_THREADS)
     for (int j = 0; j < LOW_ACCESSES; j++) {
         int64_t at = begin + (int64_t)j * LOW_THREADS * n;
         if (at + n <= t.elems) {
-            step<P, M, n>(t, a, r, by, at);
+            step<P, M, C, n>(t, a, r, by, at);
             continue;
         }
         for (int64_t i = at; i < at + n && i < t.elems; i++)
-            step<P, M, 1>(t, a, r, by, i);
+            step<P, M, C, 1>(t, a, r, by, i);
     }
 }
 
-template <typename P, typename M>
+template <typename P, typename M, typename C>
 static void launch(cudaStream_t s, const struct cuda_adamw *a, const double *factor,
                    const struct cuda_adamw_state *state, const struct cuda_rounding *r,
                    int64_t elems)
 {
-    const low_tensors<P, M> t = {(P *)state->p, (M *)state->m,       (M *)state->v,
-                                 state->g,      (bf16 *)state->copy, elems};
+    const low_tensors<P, M, C> t = {(P *)state->p, (M *)state->m,    (M *)state->v,
+                                    state->g,      (C *)state->copy, elems};
     bool alike = phase(t.p, 4) == 0 && phase(t.m, 4) == 0 && phase(t.v, 4) == 0 &&
                  phase(t.g, 4) == 0 && (!t.copy || phase(t.copy, 4) == 0) && r->first % 2 == 0;
     if (alike)
-        LAUNCH((low_tile<P, M, 4>), (unsigned)pieces(elems, LOW_TILE * 4), LOW_THREADS, 0, s, t, *a,
-               *r, factor);
+        LAUNCH((low_tile<P, M, C, 4>), (unsigned)pieces(elems, LOW_TILE * 4), LOW_THREADS, 0, s, t,
+               *a, *r, factor);
     else
-        LAUNCH((low_tile<P, M, 1>), (unsigned)pieces(elems, LOW_TILE), LOW_THREADS, 0, s, t, *a, *r,
-               factor);
+        LAUNCH((low_tile<P, M, C, 1>), (unsigned)pieces(elems, LOW_TILE), LOW_THREADS, 0, s, t, *a,
+               *r, factor);
 }
 
 void cuda_adamw_bf16(cudaStream_t s, const struct cuda_adamw *a, const double *factor,
@@ -170,10 +172,12 @@ void cuda_adamw_bf16(cudaStream_t s, const struct cuda_adamw *a, const double *f
 {
     if (elems == 0)
         return;
-    if (state->dt_p == DTYPE_F32)
-        launch<float, bf16>(s, a, factor, state, r, elems);
+    if (state->dt_p == DTYPE_F32 && state->dt_copy == DTYPE_F16)
+        launch<float, bf16, fp16>(s, a, factor, state, r, elems);
+    else if (state->dt_p == DTYPE_F32)
+        launch<float, bf16, bf16>(s, a, factor, state, r, elems);
     else if (state->dt_m == DTYPE_F32)
-        launch<bf16, float>(s, a, factor, state, r, elems);
+        launch<bf16, float, bf16>(s, a, factor, state, r, elems);
     else
-        launch<bf16, bf16>(s, a, factor, state, r, elems);
+        launch<bf16, bf16, bf16>(s, a, factor, state, r, elems);
 }

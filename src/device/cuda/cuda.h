@@ -60,7 +60,7 @@ void cuda_swiglu_backward(cudaStream_t s, enum dtype dt, void *dgate_up, const v
 
 void cuda_cross_entropy(cudaStream_t s, enum dtype dt, float *row_loss, void *dlogits, int64_t ld_d,
                         const float *logits, int64_t ld, const int32_t *targets, int64_t rows,
-                        int64_t vocab, float scale);
+                        int64_t vocab, float scale, const double *loss_scale);
 void cuda_loss_sum(cudaStream_t s, double *out, const float *row_loss, const int32_t *targets,
                    int64_t rows);
 
@@ -73,18 +73,20 @@ enum { CUDA_PARTIALS = 1024 };
 void cuda_set(cudaStream_t s, double *y, const double *values, int count);
 void cuda_sumsq(cudaStream_t s, double *sum, const float *x, int64_t elems, double *partial);
 void cuda_update_factor(cudaStream_t s, double *factor, const double *targets,
-                        const double *squares, double nominal, double clip);
+                        const double *squares, const double *loss_scale, double nominal,
+                        double clip);
 
 struct cuda_adamw {
     float lr, beta1, beta2, eps, weight_decay, bias1, bias2;
 };
 void cuda_adamw(cudaStream_t s, const struct cuda_adamw *a, const double *factor, float *p,
-                float *m, float *v, const float *g, void *copy, int64_t elems);
+                float *m, float *v, const float *g, enum dtype dt_copy, void *copy, int64_t elems);
 
 struct cuda_adamw_state {
     enum dtype dt_p, dt_m;
     void *p, *m, *v;
     const float *g;
+    enum dtype dt_copy;
     void *copy;
 };
 struct cuda_rounding {
@@ -98,14 +100,15 @@ struct cuda_sgd {
     float lr, momentum, weight_decay;
 };
 void cuda_sgd(cudaStream_t s, const struct cuda_sgd *rule, const double *factor, float *p, float *v,
-              const float *g, void *copy, int64_t elems);
+              const float *g, enum dtype dt_copy, void *copy, int64_t elems);
 
 /* Of transfers: recv[i] = (accumulate ? recv[i] : 0) + parts[0][i] + parts[1][i] + ..., in that
  * order, in fp32; parts[m] begins at parts + m * stride elements, fp32 or bf16. */
 void cuda_sum_parts(cudaStream_t s, float *recv, enum dtype dt, const void *parts, int count,
                     int64_t stride, int64_t elems, int accumulate);
 
-/* Own attention kernels: bf16 on tensor cores, fp32 without.  Layouts of struct attention. */
+/* Own attention kernels: 16-bit types on tensor cores, fp32 without.  Layouts of struct attention.
+ */
 struct cuda_attention {
     enum dtype dt;
     int64_t batch, seq, heads, kv_heads, head_dim;

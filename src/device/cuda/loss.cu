@@ -8,7 +8,7 @@
  * blocks share a multiprocessor and one reads while the other writes.
  *
  * The first pass keeps for each thread a running maximum m and the sum of e^(x - m) (Milakov and
- * Gimelshein 2018); the second writes e^(x - m) / sum * scale.  A bf16 gradient may lie in the
+ * Gimelshein 2018); the second writes e^(x - m) / sum * scale.  A 16-bit gradient may lie in the
  * first half of its own fp32 row: element e takes the place of logit e / 2.  All reads of the first
  * pass are over before anything is written; what is read again is read a batch at a time by all
  * threads before one of them writes into it or before it, and the writes of a batch never pass its
@@ -238,6 +238,7 @@ template <typename T> struct losses {
     const int32_t *targets;
     int vocab;
     float scale;
+    const double *loss_scale;
 };
 
 template <typename T, int n, int kept>
@@ -269,12 +270,13 @@ static __device__ __forceinline__ void whole_row(const losses<T> &t)
         t.row_loss[which] = (float)(log((double)seen.sum) + (double)seen.top - (double)at_target);
     if (!dx)
         return;
-    const float factor = t.scale / seen.sum;
-    write_row(r, held, seen.top, factor, t.scale);
+    const float scale = t.loss_scale ? (float)(t.scale * *t.loss_scale) : t.scale;
+    const float factor = scale / seen.sum;
+    write_row(r, held, seen.top, factor, scale);
     __syncthreads();
     if (last < t.vocab) {
         row<T, 1, 0> one = {r.x, dx, stage, 0, 0, target};
-        put(one, last, odd[0], seen.top, factor, t.scale);
+        put(one, last, odd[0], seen.top, factor, scale);
     }
 }
 
@@ -318,16 +320,16 @@ template <typename T> static void cross_entropy(cudaStream_t s, const losses<T> 
 
 void cuda_cross_entropy(cudaStream_t s, enum dtype dt, float *row_loss, void *dlogits, int64_t ld_d,
                         const float *logits, int64_t ld, const int32_t *targets, int64_t rows,
-                        int64_t vocab, float scale)
+                        int64_t vocab, float scale, const double *loss_scale)
 {
     if (rows == 0)
         return;
-    if (dt == DTYPE_BF16)
-        cross_entropy<bf16>(
-            s, {row_loss, (bf16 *)dlogits, ld_d, logits, ld, targets, (int)vocab, scale}, rows);
-    else
-        cross_entropy<float>(
-            s, {row_loss, (float *)dlogits, ld_d, logits, ld, targets, (int)vocab, scale}, rows);
+    by_type(dt, [&](auto type) {
+        using T = decltype(type);
+        const losses<T> t = {row_loss, (T *)dlogits, ld_d,  logits,    ld,
+                             targets,  (int)vocab,   scale, loss_scale};
+        cross_entropy(s, t, rows);
+    });
 }
 
 /* One block: the order of the sum depends on rows alone. */

@@ -150,10 +150,10 @@ static void swiglu_backward(struct device *d, enum dtype dt, void *dgate_up, con
 
 static void cross_entropy(struct device *d, enum dtype dt, float *row_loss, void *dlogits,
                           int64_t ld_d, const float *logits, int64_t ld, const int32_t *targets,
-                          int64_t rows, int64_t vocab, float scale)
+                          int64_t rows, int64_t vocab, float scale, const double *loss_scale)
 {
     cuda_cross_entropy(cuda_compute(d), dt, row_loss, dlogits, ld_d, logits, ld, targets, rows,
-                       vocab, scale);
+                       vocab, scale, loss_scale);
 }
 
 static void loss_sum(struct device *d, double out[2], const float *row_loss, const int32_t *targets,
@@ -198,17 +198,18 @@ static void sumsq(struct device *d, double *sum, const float *x, int64_t elems)
 }
 
 static void update_factor(struct device *d, double *factor, const double *targets,
-                          const double *squares, double nominal, double clip)
+                          const double *squares, const double *loss_scale, double nominal,
+                          double clip)
 {
-    cuda_update_factor(cuda_compute(d), factor, targets, squares, nominal, clip);
+    cuda_update_factor(cuda_compute(d), factor, targets, squares, loss_scale, nominal, clip);
 }
 
 static void adamw(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
-                  float *v, const float *g, bf16 *copy_out, int64_t elems)
+                  float *v, const float *g, enum dtype dt_copy, void *copy_out, int64_t elems)
 {
     struct cuda_adamw rule = {a->lr,           a->beta1, a->beta2, a->eps,
                               a->weight_decay, a->bias1, a->bias2};
-    cuda_adamw(cuda_compute(d), &rule, factor, p, m, v, g, copy_out, elems);
+    cuda_adamw(cuda_compute(d), &rule, factor, p, m, v, g, dt_copy, copy_out, elems);
 }
 
 static void adamw_bf16(struct device *d, const struct adamw *a, const double *factor,
@@ -216,16 +217,16 @@ static void adamw_bf16(struct device *d, const struct adamw *a, const double *fa
 {
     struct cuda_adamw rule = {a->lr,           a->beta1, a->beta2, a->eps,
                               a->weight_decay, a->bias1, a->bias2};
-    struct cuda_adamw_state state = {s->dt_p, s->dt_m, s->p, s->m, s->v, s->g, s->copy};
+    struct cuda_adamw_state state = {s->dt_p, s->dt_m, s->p, s->m, s->v, s->g, s->dt_copy, s->copy};
     struct cuda_rounding rounding = {r->key, r->step, r->first};
     cuda_adamw_bf16(cuda_compute(d), &rule, factor, &state, &rounding, elems);
 }
 
 static void sgd(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
-                const float *g, bf16 *copy_out, int64_t elems)
+                const float *g, enum dtype dt_copy, void *copy_out, int64_t elems)
 {
     struct cuda_sgd rule = {s->lr, s->momentum, s->weight_decay};
-    cuda_sgd(cuda_compute(d), &rule, factor, p, v, g, copy_out, elems);
+    cuda_sgd(cuda_compute(d), &rule, factor, p, v, g, dt_copy, copy_out, elems);
 }
 
 const struct device_ops cuda_ops = {

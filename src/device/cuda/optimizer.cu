@@ -98,28 +98,29 @@ void cuda_sumsq(cudaStream_t s, double *sum, const float *x, int64_t elems, doub
 }
 
 static __global__ void find_factor(double *factor, const double *targets, const double *squares,
-                                   double nominal, double clip)
+                                   const double *loss_scale, double nominal, double clip)
 {
-    double mean = *targets > 0 ? nominal / *targets : 0;
+    double mean = *targets > 0 ? nominal / *targets / *loss_scale : 0;
     double norm = sqrt(*squares) * mean + 1e-6;
     double clipped = clip > 0 && norm > clip ? clip / norm : 1;
     *factor = isfinite(*squares) ? mean * clipped : (double)NAN;
 }
 
 void cuda_update_factor(cudaStream_t s, double *factor, const double *targets,
-                        const double *squares, double nominal, double clip)
+                        const double *squares, const double *loss_scale, double nominal,
+                        double clip)
 {
-    LAUNCH(find_factor, 1, 1, 0, s, factor, targets, squares, nominal, clip);
+    LAUNCH(find_factor, 1, 1, 0, s, factor, targets, squares, loss_scale, nominal, clip);
 }
 
 /* ---- AdamW ---- */
 
 enum { ADAMW_THREADS = 256, ADAMW_ACCESSES = 2, ADAMW_TILE = ADAMW_THREADS * ADAMW_ACCESSES };
 
-struct adamw_tensors {
+template <typename C> struct adamw_tensors {
     float *p, *m, *v;
     const float *g;
-    bf16 *copy;
+    C *copy; /* or NULL */
     int64_t elems;
 };
 
@@ -128,8 +129,8 @@ template <int n> struct adamw_group {
     raw<float, n> p, m, v, g;
 };
 
-template <int n>
-static __device__ __forceinline__ void get(adamw_group<n> &e, const adamw_tensors &t, int64_t at)
+template <typename C, int n>
+static __device__ __forceinline__ void get(adamw_group<n> &e, const adamw_tensors<C> &t, int64_t at)
 {
     using R = raw<float, n>;
     e.p = load_once<R>(t.p + at);
@@ -139,8 +140,8 @@ static __device__ __forceinline__ void get(adamw_group<n> &e, const adamw_tensor
 }
 
 /* The operations and their order are those of cpu/optimizer.c. */
-template <int n>
-static __device__ __forceinline__ void step(const adamw_group<n> &e, const adamw_tensors &t,
+template <typename C, int n>
+static __device__ __forceinline__ void step(const adamw_group<n> &e, const adamw_tensors<C> &t,
                                             const struct cuda_adamw &a, float factor, int64_t at)
 {
     const float keep = 1.0f - a.lr * a.weight_decay, step_size = a.lr / a.bias1;
@@ -166,15 +167,15 @@ static __device__ __forceinline__ void step(const adamw_group<n> &e, const adamw
     narrow(out, v);
     store_once(t.v + at, out);
     if (t.copy) {
-        raw<bf16, n> rounded;
+        raw<C, n> rounded;
         narrow(rounded, p);
         store(t.copy + at, rounded);
     }
 }
 
-template <int n>
+template <typename C, int n>
 __global__ void __launch_bounds__(ADAMW_THREADS)
-    adamw_tile(adamw_tensors t, struct cuda_adamw a, const double *factor, int shift)
+    adamw_tile(adamw_tensors<C> t, struct cuda_adamw a, const double *factor, int shift)
 {
     const float by = (float)*factor;
     const struct span tile = tile_span(ADAMW_TILE * n, t.elems, shift);
@@ -198,19 +199,28 @@ __global__ void __launch_bounds__(ADAMW_THREADS)
         step(e[j], t, a, by, begin + j * ADAMW_THREADS * n);
 }
 
-void cuda_adamw(cudaStream_t s, const struct cuda_adamw *a, const double *factor, float *p,
-                float *m, float *v, const float *g, void *copy, int64_t elems)
+template <typename C>
+static void adamw(cudaStream_t s, const adamw_tensors<C> &t, const struct cuda_adamw *a,
+                  const double *factor)
 {
-    const adamw_tensors t = {p, m, v, g, (bf16 *)copy, elems};
-    int shift = phase(p, 4);
-    bool alike = phase(m, 4) == shift && phase(v, 4) == shift && phase(g, 4) == shift &&
-                 (!copy || phase(t.copy, 4) == shift);
+    int shift = phase(t.p, 4);
+    bool alike = phase(t.m, 4) == shift && phase(t.v, 4) == shift && phase(t.g, 4) == shift &&
+                 (!t.copy || phase(t.copy, 4) == shift);
+    if (alike)
+        LAUNCH((adamw_tile<C, 4>), (unsigned)pieces(t.elems + shift, ADAMW_TILE * 4), ADAMW_THREADS,
+               0, s, t, *a, factor, shift);
+    else
+        LAUNCH((adamw_tile<C, 1>), (unsigned)pieces(t.elems, ADAMW_TILE), ADAMW_THREADS, 0, s, t,
+               *a, factor, 0);
+}
+
+void cuda_adamw(cudaStream_t s, const struct cuda_adamw *a, const double *factor, float *p,
+                float *m, float *v, const float *g, enum dtype dt_copy, void *copy, int64_t elems)
+{
     if (elems == 0)
         return;
-    if (alike)
-        LAUNCH(adamw_tile<4>, (unsigned)pieces(elems + shift, ADAMW_TILE * 4), ADAMW_THREADS, 0, s,
-               t, *a, factor, shift);
+    if (dt_copy == DTYPE_F16)
+        adamw<fp16>(s, {p, m, v, g, (fp16 *)copy, elems}, a, factor);
     else
-        LAUNCH(adamw_tile<1>, (unsigned)pieces(elems, ADAMW_TILE), ADAMW_THREADS, 0, s, t, *a,
-               factor, 0);
+        adamw<bf16>(s, {p, m, v, g, (bf16 *)copy, elems}, a, factor);
 }

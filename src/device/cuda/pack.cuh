@@ -1,12 +1,23 @@
 /* pack.cuh - some elements at a time, as they lie in memory and as fp32 in registers.
  *
  * A kernel reads n elements by one access of the type raw<T, n>: 16 bytes where memory allows, one
- * element where it does not (n = 1), and the same source serves both.
+ * element where it does not (n = 1), and the same source serves both.  T is float, bf16 or fp16.
  */
 #ifndef TRIREME_DEVICE_CUDA_PACK_CUH
 #define TRIREME_DEVICE_CUDA_PACK_CUH
 
 #include "device/cuda/simt.cuh"
+
+/* Elements of DTYPE_F16, of a type of its own: bf16 is an integer. */
+struct fp16 {
+    uint16_t bits;
+};
+struct fp16x4 {
+    uint2 bits;
+};
+struct fp16x8 {
+    uint4 bits;
+};
 
 template <typename T, int n> struct raw_type;
 template <> struct raw_type<float, 4> {
@@ -24,6 +35,15 @@ template <> struct raw_type<bf16, 4> {
 template <> struct raw_type<bf16, 1> {
     using type = bf16;
 };
+template <> struct raw_type<fp16, 8> {
+    using type = fp16x8;
+};
+template <> struct raw_type<fp16, 4> {
+    using type = fp16x4;
+};
+template <> struct raw_type<fp16, 1> {
+    using type = fp16;
+};
 template <typename T, int n> using raw = typename raw_type<T, n>::type;
 
 /* Elements in 16 bytes. */
@@ -32,7 +52,7 @@ template <typename T> constexpr int LANES = 16 / (int)sizeof(T);
 template <typename R> static __device__ __forceinline__ R load(const void *from)
 {
     if constexpr (sizeof(R) == 16)
-        return load16(from);
+        return {load16(from)};
     else
         return *reinterpret_cast<const R *>(from);
 }
@@ -40,15 +60,25 @@ template <typename R> static __device__ __forceinline__ R load(const void *from)
 template <typename R> static __device__ __forceinline__ R load_once(const void *from)
 {
     if constexpr (sizeof(R) == 16)
-        return load16_once(from);
+        return {load16_once(from)};
     else
         return load<R>(from);
+}
+
+static __device__ __forceinline__ uint4 bits16(uint4 value)
+{
+    return value;
+}
+
+static __device__ __forceinline__ uint4 bits16(fp16x8 value)
+{
+    return value.bits;
 }
 
 template <typename R> static __device__ __forceinline__ void store(void *to, R value)
 {
     if constexpr (sizeof(R) == 16)
-        store16(to, value);
+        store16(to, bits16(value));
     else
         *reinterpret_cast<R *>(to) = value;
 }
@@ -56,7 +86,7 @@ template <typename R> static __device__ __forceinline__ void store(void *to, R v
 template <typename R> static __device__ __forceinline__ void store_once(void *to, R value)
 {
     if constexpr (sizeof(R) == 16)
-        store16_once(to, value);
+        store16_once(to, bits16(value));
     else
         store(to, value);
 }
@@ -92,6 +122,25 @@ static __device__ __forceinline__ void widen(float (&to)[1], float from)
     to[0] = from;
 }
 
+static __device__ __forceinline__ void widen(float (&to)[8], fp16x8 from)
+{
+    to[0] = fp16_low(from.bits.x), to[1] = fp16_high(from.bits.x);
+    to[2] = fp16_low(from.bits.y), to[3] = fp16_high(from.bits.y);
+    to[4] = fp16_low(from.bits.z), to[5] = fp16_high(from.bits.z);
+    to[6] = fp16_low(from.bits.w), to[7] = fp16_high(from.bits.w);
+}
+
+static __device__ __forceinline__ void widen(float (&to)[4], fp16x4 from)
+{
+    to[0] = fp16_low(from.bits.x), to[1] = fp16_high(from.bits.x);
+    to[2] = fp16_low(from.bits.y), to[3] = fp16_high(from.bits.y);
+}
+
+static __device__ __forceinline__ void widen(float (&to)[1], fp16 from)
+{
+    to[0] = fp16_wide(from.bits);
+}
+
 static __device__ __forceinline__ void narrow(uint4 &to, const float (&from)[8])
 {
     to = make_uint4(bf16_pair(from[0], from[1]), bf16_pair(from[2], from[3]),
@@ -116,6 +165,22 @@ static __device__ __forceinline__ void narrow(bf16 &to, const float (&from)[1])
 static __device__ __forceinline__ void narrow(float &to, const float (&from)[1])
 {
     to = from[0];
+}
+
+static __device__ __forceinline__ void narrow(fp16x8 &to, const float (&from)[8])
+{
+    to.bits = make_uint4(fp16_pair(from[0], from[1]), fp16_pair(from[2], from[3]),
+                         fp16_pair(from[4], from[5]), fp16_pair(from[6], from[7]));
+}
+
+static __device__ __forceinline__ void narrow(fp16x4 &to, const float (&from)[4])
+{
+    to.bits = make_uint2(fp16_pair(from[0], from[1]), fp16_pair(from[2], from[3]));
+}
+
+static __device__ __forceinline__ void narrow(fp16 &to, const float (&from)[1])
+{
+    to.bits = fp16_narrow(from[0]);
 }
 
 /* n fp32 numbers, by 16 bytes where n allows. */
@@ -174,6 +239,17 @@ static __device__ __forceinline__ span tile_span(int size, int64_t elems, int sh
 }
 
 /* ---- for launchers ---- */
+
+/* Call f with a value of the type that dt stands for. */
+template <typename F> static inline void by_type(enum dtype dt, F f)
+{
+    if (dt == DTYPE_BF16)
+        f(bf16());
+    else if (dt == DTYPE_F16)
+        f(fp16());
+    else
+        f(float());
+}
 
 static inline bool aligned16(const void *p)
 {

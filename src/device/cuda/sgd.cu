@@ -9,10 +9,10 @@
 
 enum { SGD_THREADS = 256, SGD_ACCESSES = 2, SGD_TILE = SGD_THREADS * SGD_ACCESSES };
 
-struct sgd_tensors {
+template <typename C> struct sgd_tensors {
     float *p, *v;
     const float *g;
-    bf16 *copy;
+    C *copy; /* or NULL */
     int64_t elems;
 };
 
@@ -21,8 +21,8 @@ template <int n> struct sgd_group {
     raw<float, n> p, v, g;
 };
 
-template <int n>
-static __device__ __forceinline__ void get(sgd_group<n> &e, const sgd_tensors &t, int64_t at)
+template <typename C, int n>
+static __device__ __forceinline__ void get(sgd_group<n> &e, const sgd_tensors<C> &t, int64_t at)
 {
     using R = raw<float, n>;
     e.p = load_once<R>(t.p + at);
@@ -31,8 +31,8 @@ static __device__ __forceinline__ void get(sgd_group<n> &e, const sgd_tensors &t
 }
 
 /* The operations and their order are those of cpu/optimizer.c. */
-template <int n>
-static __device__ __forceinline__ void step(const sgd_group<n> &e, const sgd_tensors &t,
+template <typename C, int n>
+static __device__ __forceinline__ void step(const sgd_group<n> &e, const sgd_tensors<C> &t,
                                             const struct cuda_sgd &s, float factor, int64_t at)
 {
     float p[n], v[n], g[n];
@@ -50,15 +50,15 @@ static __device__ __forceinline__ void step(const sgd_group<n> &e, const sgd_ten
     narrow(out, v);
     store_once(t.v + at, out);
     if (t.copy) {
-        raw<bf16, n> rounded;
+        raw<C, n> rounded;
         narrow(rounded, p);
         store(t.copy + at, rounded);
     }
 }
 
-template <int n>
+template <typename C, int n>
 __global__ void __launch_bounds__(SGD_THREADS)
-    sgd_tile(sgd_tensors t, struct cuda_sgd s, const double *factor, int shift)
+    sgd_tile(sgd_tensors<C> t, struct cuda_sgd s, const double *factor, int shift)
 {
     const float by = (float)*factor;
     sgd_group<n> e[SGD_ACCESSES];
@@ -86,19 +86,28 @@ __global__ void __launch_bounds__(SGD_THREADS)
     }
 }
 
-void cuda_sgd(cudaStream_t s, const struct cuda_sgd *rule, const double *factor, float *p, float *v,
-              const float *g, void *copy, int64_t elems)
+template <typename C>
+static void sgd(cudaStream_t s, const sgd_tensors<C> &t, const struct cuda_sgd *rule,
+                const double *factor)
 {
-    const sgd_tensors t = {p, v, g, (bf16 *)copy, elems};
-    int shift = phase(p, 4);
+    int shift = phase(t.p, 4);
     bool alike =
-        phase(v, 4) == shift && phase(g, 4) == shift && (!copy || phase(t.copy, 4) == shift);
+        phase(t.v, 4) == shift && phase(t.g, 4) == shift && (!t.copy || phase(t.copy, 4) == shift);
+    if (alike)
+        LAUNCH((sgd_tile<C, 4>), (unsigned)pieces(t.elems + shift, SGD_TILE * 4), SGD_THREADS, 0, s,
+               t, *rule, factor, shift);
+    else
+        LAUNCH((sgd_tile<C, 1>), (unsigned)pieces(t.elems, SGD_TILE), SGD_THREADS, 0, s, t, *rule,
+               factor, 0);
+}
+
+void cuda_sgd(cudaStream_t s, const struct cuda_sgd *rule, const double *factor, float *p, float *v,
+              const float *g, enum dtype dt_copy, void *copy, int64_t elems)
+{
     if (elems == 0)
         return;
-    if (alike)
-        LAUNCH(sgd_tile<4>, (unsigned)pieces(elems + shift, SGD_TILE * 4), SGD_THREADS, 0, s, t,
-               *rule, factor, shift);
+    if (dt_copy == DTYPE_F16)
+        sgd<fp16>(s, {p, v, g, (fp16 *)copy, elems}, rule, factor);
     else
-        LAUNCH(sgd_tile<1>, (unsigned)pieces(elems, SGD_TILE), SGD_THREADS, 0, s, t, *rule, factor,
-               0);
+        sgd<bf16>(s, {p, v, g, (bf16 *)copy, elems}, rule, factor);
 }

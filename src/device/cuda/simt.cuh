@@ -64,6 +64,39 @@ static __device__ __forceinline__ uint16_t bf16_narrow(float x)
     return (uint16_t)bf16_pair(x, 0.0f);
 }
 
+/* ---- IEEE half precision, stored as uint16_t; denormals are kept ---- */
+
+static __device__ __forceinline__ float fp16_wide(uint16_t x)
+{
+    float wide;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x));
+    return wide;
+}
+
+/* low half first in memory */
+static __device__ __forceinline__ float fp16_low(uint32_t pair)
+{
+    return fp16_wide((uint16_t)pair);
+}
+
+static __device__ __forceinline__ float fp16_high(uint32_t pair)
+{
+    return fp16_wide((uint16_t)(pair >> 16));
+}
+
+/* Round to nearest even; too large becomes infinity; NaN stays NaN. */
+static __device__ __forceinline__ uint32_t fp16_pair(float low, float high)
+{
+    uint32_t pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+static __device__ __forceinline__ uint16_t fp16_narrow(float x)
+{
+    return (uint16_t)fp16_pair(x, 0.0f);
+}
+
 /* ---- fast functions of one float ---- */
 
 static __device__ __forceinline__ float exp2_fast(float x) /* 2^x, two ulp; -inf gives 0 */

@@ -239,6 +239,33 @@ static inline uint32_t bf16_pair(float low, float high)
     return (uint32_t)bf16_narrow(high) << 16 | bf16_narrow(low);
 }
 
+/* ---- IEEE half precision ---- */
+
+static inline float fp16_wide(uint16_t x)
+{
+    return f16_to_f32(x);
+}
+
+static inline float fp16_low(uint32_t pair)
+{
+    return f16_to_f32((uint16_t)pair);
+}
+
+static inline float fp16_high(uint32_t pair)
+{
+    return f16_to_f32((uint16_t)(pair >> 16));
+}
+
+static inline uint16_t fp16_narrow(float x)
+{
+    return x != x ? 0x7fff : f32_to_f16(x);
+}
+
+static inline uint32_t fp16_pair(float low, float high)
+{
+    return (uint32_t)fp16_narrow(high) << 16 | fp16_narrow(low);
+}
+
 /* ---- fast functions ---- */
 
 static inline float exp2_fast(float x)
