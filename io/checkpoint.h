@@ -74,7 +74,7 @@ struct checkpoint_piece checkpoint_tensor(const struct checkpoint *checkpoint, i
 int64_t checkpoint_pieces(const struct checkpoint *checkpoint, int i); /* it is stored in */
 
 /* Fill the wanted pieces from whatever intervals are stored (any layout), converting between
- * fp32 and bf16 where dtypes differ.  Not collective.  A tensor that is absent, has other
+ * fp32, bf16 and fp16 where dtypes differ.  Not collective.  A tensor that is absent, has other
  * dims, or an element not stored exactly once is an error. */
 int checkpoint_load(struct checkpoint *checkpoint, const struct checkpoint_piece *wanted, int count,
                     struct error *err);

@@ -72,8 +72,7 @@ static int check_wanted(const struct reader *reader, const struct checkpoint_pie
                          path, wanted->name, (long long)tensor->elems,
                          (long long)catalog_elems(wanted->rank, wanted->dims));
     enum dtype stored = (enum dtype)dtype_find(tensor->dtype);
-    int convertible = (stored == DTYPE_F32 || stored == DTYPE_BF16) &&
-                      (wanted->dtype == DTYPE_F32 || wanted->dtype == DTYPE_BF16);
+    int convertible = dtype_is_narrow_float(stored) && dtype_is_narrow_float(wanted->dtype);
     if (stored != wanted->dtype && !convertible)
         return error_set(err, "%s: tensor %s is %s, which is not read as %s", path, wanted->name,
                          tensor->dtype, dtype_name(wanted->dtype));
@@ -136,6 +135,18 @@ static int by_place(const void *a, const void *b)
 
 /* Reading */
 
+static float wide_of(const char *from, enum dtype dtype, int64_t i)
+{
+    uint16_t narrow;
+    float wide;
+    if (dtype == DTYPE_F32) {
+        memcpy(&wide, from + i * 4, sizeof wide);
+        return wide;
+    }
+    memcpy(&narrow, from + i * 2, sizeof narrow);
+    return dtype == DTYPE_BF16 ? bf16_to_f32(narrow) : f16_to_f32(narrow);
+}
+
 static void convert(char *to, enum dtype into, const char *from, enum dtype stored, int64_t elems)
 {
     if (into == stored) {
@@ -143,15 +154,11 @@ static void convert(char *to, enum dtype into, const char *from, enum dtype stor
         return;
     }
     for (int64_t i = 0; i < elems; i++) {
-        if (into == DTYPE_BF16) {
-            float wide;
-            memcpy(&wide, from + i * 4, sizeof wide);
-            ((bf16 *)to)[i] = f32_to_bf16(wide);
-        } else {
-            bf16 narrow;
-            memcpy(&narrow, from + i * 2, sizeof narrow);
-            ((float *)to)[i] = bf16_to_f32(narrow);
-        }
+        float wide = wide_of(from, stored, i);
+        if (into == DTYPE_F32)
+            ((float *)to)[i] = wide;
+        else
+            ((uint16_t *)to)[i] = into == DTYPE_BF16 ? f32_to_bf16(wide) : f32_to_f16(wide);
     }
 }
 

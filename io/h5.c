@@ -72,11 +72,23 @@ static hid_t make_bf16(void)
     return type;
 }
 
+/* IEEE binary16 */
+static hid_t make_f16(void)
+{
+    hid_t type = H5Tcopy(H5T_IEEE_F32LE);
+    H5Tset_fields(type, 15, 10, 5, 0, 10);
+    H5Tset_precision(type, 16);
+    H5Tset_size(type, 2);
+    H5Tset_ebias(type, 15);
+    return type;
+}
+
 int64_t h5_make_type(int type)
 {
     switch (type) {
     case DTYPE_F32: return H5Tcopy(H5T_IEEE_F32LE);
     case DTYPE_BF16: return make_bf16();
+    case DTYPE_F16: return make_f16();
     case DTYPE_F64: return H5Tcopy(H5T_IEEE_F64LE);
     case DTYPE_I32: return H5Tcopy(H5T_STD_I32LE);
     case DTYPE_U16: return H5Tcopy(H5T_STD_U16LE);

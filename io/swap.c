@@ -218,6 +218,16 @@ void swap_watch(struct swap *swap, int seconds)
         swap->patience_s = seconds;
 }
 
+int swap_busy(struct swap *swap)
+{
+    if (!swap)
+        return 0;
+    pthread_mutex_lock(&swap->lock);
+    int busy = swap->first[SWAP_READ] || swap->first[SWAP_WRITE];
+    pthread_mutex_unlock(&swap->lock);
+    return busy;
+}
+
 /* Until an operation ends, or nothing has moved for too long.  Locked. */
 static int await(struct swap *swap, const struct swap_op *op)
 {

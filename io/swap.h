@@ -51,7 +51,10 @@ int swap_wait(struct swap *swap, struct swap_op *op, struct error *err);
  * never.  NULL allowed. */
 void swap_watch(struct swap *swap, int seconds);
 
-/* Both at once. */
+/* Is an operation under way?  NULL allowed. */
+int swap_busy(struct swap *swap);
+
+/* Submit and wait. */
 int swap_transfer(struct swap *swap, enum swap_lane lane, void *data, size_t bytes, int64_t offset,
                   struct error *err);
 

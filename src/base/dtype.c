@@ -20,6 +20,11 @@ const char *dtype_name(enum dtype dtype)
     return rows[dtype].name;
 }
 
+int dtype_is_narrow_float(enum dtype dtype)
+{
+    return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16;
+}
+
 int dtype_find(const char *name)
 {
     for (int i = 0; i < DTYPE_COUNT; i++)

@@ -27,6 +27,9 @@ size_t dtype_bytes(enum dtype dtype);
 /* Short name: "fp32", "bf16", ... */
 const char *dtype_name(enum dtype dtype);
 
+/* A format of numbers that are not whole and at most 32 bits: fp32, bf16 or fp16? */
+int dtype_is_narrow_float(enum dtype dtype);
+
 /* The dtype of a name as dtype_name() gives it, or -1. */
 int dtype_find(const char *name);
 
@@ -48,14 +51,14 @@ static inline bf16 f32_to_bf16(float f)
     return (bf16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-/* Exact. */
+/* Exact; NaN becomes quiet, as it does in hardware. */
 static inline float f16_to_f32(f16 x)
 {
     uint32_t sign = (uint32_t)(x & 0x8000u) << 16, magnitude = x & 0x7fffu;
-    uint32_t bits = sign | (magnitude << 13) + (112u << 23); /* exponents are 112 apart */
+    uint32_t bits = sign | ((magnitude << 13) + (112u << 23)); /* exponents are 112 apart */
     float f;
     if (magnitude >= 0x7c00u)
-        bits = sign | 0x7f800000u | magnitude << 13; /* infinity and NaN */
+        bits = sign | 0x7f800000u | magnitude << 13 | (magnitude > 0x7c00u ? 0x400000u : 0u);
     memcpy(&f, &bits, sizeof f);
     if (magnitude < 0x0400u) /* denormal: so many 2^-24 */
         f = (float)magnitude * (sign ? -0x1p-24f : 0x1p-24f);

@@ -1,6 +1,7 @@
 /* check.c - what follows from other keys, and combinations that cannot work. */
 #include "config/schema.h"
 
+#include <math.h>
 #include <string.h>
 
 static int too_few(const char *name, int64_t value, struct error *err)
@@ -50,6 +51,21 @@ static int finish_model(struct config_model *m, struct error *err)
     return 0;
 }
 
+/* The first of these keys that differs from its default, or NULL: a default is not a wish. */
+static const char *first_set(const struct config *config, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct key *key = key_find(names[i]);
+        struct config initial;
+        struct error err;
+        if (!key_set(&initial, key, key->initial, &err) &&
+            memcmp((const char *)config + key->offset, (const char *)&initial + key->offset,
+                   key->bytes) != 0)
+            return names[i];
+    }
+    return NULL;
+}
+
 /* What GPT-2 has not is refused where it was asked for. */
 static int check_gpt2(const struct config *config, struct error *err)
 {
@@ -65,18 +81,12 @@ static int check_gpt2(const struct config *config, struct error *err)
                          "model.kv_heads is %lld, but in model.family gpt2 each of the %lld heads "
                          "has its own keys and values; leave it out",
                          (long long)m->kv_heads, (long long)m->heads);
-    for (size_t i = 0; i < sizeof rotary / sizeof rotary[0]; i++) {
-        const struct key *key = key_find(rotary[i]);
-        struct config initial;
-        if (key_set(&initial, key, key->initial, err))
-            return -1;
-        if (memcmp((const char *)config + key->offset, (const char *)&initial + key->offset,
-                   key->bytes) != 0)
-            return error_set(err,
-                             "%s is set, but model.family gpt2 learns its positions and rotates "
-                             "none; leave it out",
-                             rotary[i]);
-    }
+    const char *name = first_set(config, rotary, sizeof rotary / sizeof rotary[0]);
+    if (name)
+        return error_set(err,
+                         "%s is set, but model.family gpt2 learns its positions and rotates none; "
+                         "leave it out",
+                         name);
     return 0;
 }
 
@@ -220,6 +230,32 @@ static int check_precision(const struct config *config, struct error *err)
     return 0;
 }
 
+static int check_loss_scale(const struct config *config, struct error *err)
+{
+    static const char *const names[] = {"train.loss_scale", "train.initial_scale_power",
+                                        "train.loss_scale_window", "train.hysteresis",
+                                        "train.min_loss_scale"};
+    const struct config_loss_scale *c = &config->train.loss_scale;
+    const char *name = NULL;
+    if (config->precision != PRECISION_FP16)
+        name = first_set(config, names, 5);
+    if (name)
+        return error_set(err, "%s is of precision fp16; other precisions need no loss scale", name);
+    if (c->fixed > 0)
+        name = first_set(config, names + 1, 4);
+    if (name)
+        return error_set(err,
+                         "%s is of a dynamic loss scale, but train.loss_scale fixes it at %g; "
+                         "leave one out",
+                         name, c->fixed);
+    if (c->least > ldexp(1, (int)c->initial_power))
+        return error_set(err,
+                         "train.min_loss_scale (%g) is above where the loss scale begins, 2^%lld "
+                         "(train.initial_scale_power)",
+                         c->least, (long long)c->initial_power);
+    return 0;
+}
+
 static int check_train(const struct config *config, struct error *err)
 {
     const struct config_train *t = &config->train;
@@ -244,7 +280,7 @@ int config_finish(struct config *config, struct error *err)
     if (finish_model(&config->model, err) || check_gpt2(config, err) || finish_data(config, err) ||
         finish_parallel(&config->parallel, err) || check_comm(config, err) ||
         check_offload(config, err) || check_units(config, err) || finish_batch(config, err) ||
-        check_train(config, err) || check_precision(config, err))
+        check_train(config, err) || check_precision(config, err) || check_loss_scale(config, err))
         return -1;
     if (!config->run.dir[0])
         return error_set(err, "run.dir is empty: it names the directory of the run");

@@ -15,7 +15,7 @@
 enum { CONFIG_TEXT = 512 };
 
 enum config_device { CONFIG_DEVICE_AUTO, CONFIG_DEVICE_CPU, CONFIG_DEVICE_CUDA };
-enum config_precision { PRECISION_FP32, PRECISION_BF16, PRECISION_BF16_PURE };
+enum config_precision { PRECISION_FP32, PRECISION_BF16, PRECISION_BF16_PURE, PRECISION_FP16 };
 enum config_state_dtype { CONFIG_STATE_FP32, CONFIG_STATE_BF16 };
 enum config_recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 enum config_rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LLAMA3 };
@@ -53,6 +53,15 @@ struct config_data {
     int64_t seq_len;
 };
 
+/* What multiplies the loss in precision fp16; DeepSpeed's fp16 section. */
+struct config_loss_scale {
+    double fixed;          /* 0: it follows overflows */
+    int64_t initial_power; /* of two: where it begins */
+    int64_t window;        /* steps without overflow after which it doubles */
+    int64_t hysteresis;    /* overflows until it is halved */
+    double least;
+};
+
 struct config_train {
     int64_t steps, global_batch, micro_batch; /* sequences; micro_batch per rank */
     int64_t global_batch_tokens;              /* the same as global_batch; 0: not given */
@@ -63,6 +72,7 @@ struct config_train {
     enum config_optimizer optimizer;
     enum config_state_dtype optimizer_dtype; /* of its state */
     double weight_decay, beta1, beta2, eps, momentum;
+    struct config_loss_scale loss_scale;
     double clip;                      /* 0: no clipping */
     enum config_decay decay;          /* which parameters decay */
     int64_t eval_every, eval_batches; /* 0: never; 0: the whole file */

@@ -20,7 +20,7 @@ static const struct choice precisions[] = {
     {"fp32", PRECISION_FP32, "float32|no"},
     {"bf16", PRECISION_BF16, "bfloat16|bf16-mixed"},
     {"bf16_pure", PRECISION_BF16_PURE, "bf16-true"},
-    {"fp16", CHOICE_LATER, "float16"},
+    {"fp16", PRECISION_FP16, "float16|fp16-mixed"},
     {"fp8", CHOICE_LATER},
     {0},
 };
@@ -228,6 +228,19 @@ const struct key config_keys[] = {
      .help = "added to the root in AdamW's denominator"},
     {"train.momentum", REAL, FIELD(train.momentum), "0.9", .least = 0, .most = 0.999999,
      .help = "share of the step before in a step of sgd"},
+    {"train.loss_scale", REAL, FIELD(train.loss_scale.fixed), "0", .least = 0, .most = 1e18,
+     .help = "with precision fp16, what the loss is multiplied by so that its gradients fit fp16; "
+             "0: dynamic, it is halved when they overflow, a step that updates nothing, and doubled "
+             "when they have not for a while"},
+    {"train.initial_scale_power", INT, FIELD(train.loss_scale.initial_power), "16", 0, 60,
+     .help = "power of two at which the dynamic loss scale begins"},
+    {"train.loss_scale_window", INT, FIELD(train.loss_scale.window), "1000", 1,
+     INT64_C(1000000000000),
+     .help = "steps without overflow after which the dynamic loss scale doubles"},
+    {"train.hysteresis", INT, FIELD(train.loss_scale.hysteresis), "2", 1, 1000,
+     .help = "overflows after which the dynamic loss scale is halved, counted anew when it doubles"},
+    {"train.min_loss_scale", REAL, FIELD(train.loss_scale.least), "1", .least = 1e-9, .most = 1e18,
+     .help = "least dynamic loss scale; overflow there ends the run after a few steps"},
     {"train.clip", REAL, FIELD(train.clip), "1", .least = 0, .most = 1e30,
      .help = "largest norm of the whole gradient, above which it is scaled down; 0: no limit"},
     {"train.eval_every", INT, FIELD(train.eval_every), "0", 0, INT64_C(1000000000000),
@@ -328,11 +341,6 @@ const struct absent_key config_absent_keys[] = {
     {"train.split_batches", "a batch of each rank's own (train.global_batch is split over them)"},
     {"model.path", "loading pretrained weights"},
     {"parallel.schedule", "choosing a pipeline schedule"},
-    {"train.loss_scale", "scaling the loss, as fp16 needs it,"},
-    {"train.initial_scale_power", "scaling the loss, as fp16 needs it,"},
-    {"train.loss_scale_window", "scaling the loss, as fp16 needs it,"},
-    {"train.hysteresis", "scaling the loss, as fp16 needs it,"},
-    {"train.min_loss_scale", "scaling the loss, as fp16 needs it,"},
     {"checkpoint.async", "saving in the background"},
 };
 

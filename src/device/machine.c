@@ -46,5 +46,5 @@ const struct machine *machine_of_gpu(const char *gpu)
 
 double machine_peak(const struct machine *machine, enum dtype dtype)
 {
-    return dtype == DTYPE_BF16 ? machine->bf16_flops : machine->fp32_flops;
+    return dtype != DTYPE_F32 ? machine->bf16_flops : machine->fp32_flops;
 }

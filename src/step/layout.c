@@ -60,12 +60,18 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
                    struct error *err)
 {
     const struct config_parallel *p = &config->parallel;
+    static const enum dtype dtypes[] = {
+        [PRECISION_FP32] = DTYPE_F32,
+        [PRECISION_BF16] = DTYPE_BF16,
+        [PRECISION_BF16_PURE] = DTYPE_BF16,
+        [PRECISION_FP16] = DTYPE_F16,
+    };
     int ahead = (int)p->prefetch_units;
     *layout = (struct layout){
         .strategy = strategy_of(p),
         .offload = {config->offload.optimizer, config->offload.params},
         .global_batch = config->train.global_batch,
-        .dtype = config->precision == PRECISION_FP32 ? DTYPE_F32 : DTYPE_BF16,
+        .dtype = dtypes[config->precision],
         .optimizer = config->train.optimizer,
         .optimizer_dtype =
             config->train.optimizer_dtype == CONFIG_STATE_BF16 ? DTYPE_BF16 : DTYPE_F32,

@@ -126,6 +126,10 @@ static void write_json(struct metrics *m, const struct metrics_step *step, doubl
     if (m->gpu_peak_bytes)
         js_add_int(js, "gpu_peak_bytes", (int64_t)m->gpu_peak_bytes);
     js_add_int(js, "resident_bytes", (int64_t)mem_resident_bytes());
+    if (step->loss_scale > 0) {
+        js_add_real(js, "loss_scale", step->loss_scale);
+        js_add_int(js, "skipped_steps", step->skipped_steps);
+    }
     if (step->skipped)
         js_add_bool(js, "skipped", 1);
     if (!isnan(step->valid_loss))
@@ -172,6 +176,18 @@ static void say(struct metrics *m, const struct metrics_step *step, double rate)
         fprintf(stderr, "\r%s\033[K", line);
 }
 
+static void warn_skipped(struct log *log, const struct metrics_step *step)
+{
+    if (step->loss_scale > 0)
+        log_warn(log,
+                 "step %lld: gradients overflow fp16 at a loss scale of %g; nothing was updated "
+                 "(%lld steps so far)",
+                 (long long)step->step, step->loss_scale, (long long)step->skipped_steps);
+    else
+        log_warn(log, "step %lld: the gradient is not finite; nothing was updated",
+                 (long long)step->step);
+}
+
 void metrics_write(struct metrics *m, const struct metrics_step *step)
 {
     if (!m->file)
@@ -185,8 +201,7 @@ void metrics_write(struct metrics *m, const struct metrics_step *step)
         sample_gpu(m);
     write_json(m, step, rate);
     if (step->skipped)
-        log_warn(m->log, "step %lld: the gradient is not finite; nothing was updated",
-                 (long long)step->step);
+        warn_skipped(m->log, step);
     if (due)
         say(m, step, rate);
 }

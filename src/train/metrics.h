@@ -13,7 +13,9 @@ struct metrics_step {
     double tokens; /* targets trained on, all ranks */
     double step_ms;
     int skipped;
-    double valid_loss; /* NAN where it was not evaluated */
+    double loss_scale;     /* 0: of a precision that has none */
+    int64_t skipped_steps; /* of the run, up to this one; where there is a loss scale */
+    double valid_loss;     /* NAN where it was not evaluated */
 };
 
 struct metrics {

@@ -9,6 +9,36 @@
 
 #include "train/weights.h"
 
+/* The scaler, where there is or was one. */
+static void add_scaler(struct js *meta, const struct scaler *scaler)
+{
+    if (!scaler->active && !scaler->skipped)
+        return;
+    struct js *js = js_object();
+    js_add_int(js, "skipped", scaler->skipped);
+    if (scaler->dynamic) {
+        js_add_real(js, "scale", scaler->scale);
+        js_add_int(js, "finite", scaler->finite);
+        js_add_int(js, "spare", scaler->spare);
+    }
+    js_add(meta, "loss_scale", js);
+}
+
+static void resume_scaler(const struct js *meta, struct scaler *scaler)
+{
+    const struct js *js = js_get(meta, "loss_scale");
+    if (!js)
+        return;
+    struct scaler saved = {
+        .dynamic = js_get_real(js, "scale", 0) > 0,
+        .scale = js_get_real(js, "scale", 0),
+        .finite = js_get_int(js, "finite", 0),
+        .spare = (int)js_get_int(js, "spare", 0),
+        .skipped = js_get_int(js, "skipped", 0),
+    };
+    scaler_resume(scaler, &saved);
+}
+
 static struct js *meta_of(const struct session *s, struct position position)
 {
     char *text = NULL;
@@ -22,6 +52,7 @@ static struct js *meta_of(const struct session *s, struct position position)
     }
     free(text);
     js_add_int(meta, "samples", position.samples);
+    add_scaler(meta, &position.scaler);
     js_add_string(meta, "optimizer", optimizer_row(s->config.train.optimizer)->name);
     js_add_int(meta, "parameters", model_params(s->model));
     struct js *mesh = js_object();
@@ -91,6 +122,7 @@ static int load(struct session *s, struct checkpoint *checkpoint, struct positio
     position->step = checkpoint_step(checkpoint);
     position->samples =
         js_get_int(checkpoint_meta(checkpoint), "samples", position->step * s->layout.global_batch);
+    resume_scaler(checkpoint_meta(checkpoint), &position->scaler);
     return world_agree(s->world, rc, err);
 }
 

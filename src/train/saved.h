@@ -3,12 +3,14 @@
 #define TRIREME_TRAIN_SAVED_H
 
 #include "io/checkpoint.h"
+#include "train/scaler.h"
 #include "train/session.h"
 
 /* Where in training a state stands. */
 struct position {
     int64_t step;    /* finished steps */
     int64_t samples; /* sequences read */
+    struct scaler scaler;
 };
 
 /* Save the session's state under dir, then delete all but the newest checkpoint.keep.

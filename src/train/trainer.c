@@ -128,6 +128,7 @@ int trainer_open(struct trainer **trainer, struct session *session, struct error
 {
     struct trainer *t = array_make(1, sizeof *t);
     *t = (struct trainer){.s = session, .saved_step = -1, .lock = -1};
+    t->at.scaler = scaler_begin(&session->config);
     snprintf(t->checkpoints, sizeof t->checkpoints, "%s/checkpoints", session->config.run.dir);
     stop_watch();
     if (begin(t, err)) {
@@ -178,12 +179,13 @@ static struct step_input input_of(const struct trainer *t, int64_t step)
     return (struct step_input){
         .load = batches_load,
         .user = (void *)&t->train,
-        .rule = rate_rule(c, step),
+        .rule = rate_rule(c, step - t->at.scaler.skipped),
         .seed = (uint64_t)t->s->config.seed,
         .step = step,
         .decay_all = c->decay == DECAY_ALL,
         .clip = c->clip,
         .nominal_targets = (double)(t->s->layout.global_batch * t->s->config.data.seq_len),
+        .loss_scale = t->at.scaler.scale,
         .stop_vote = stop_asked(),
     };
 }
@@ -203,11 +205,20 @@ static int maybe_evaluate(struct trainer *t, double *loss, struct error *err)
     return evaluate(t->s, &t->valid, c->eval_batches, loss, &targets, err);
 }
 
+/* A scale that can still become smaller is no reason to give up. */
 static int count_skips(struct trainer *t, const struct step_output *output, struct error *err)
 {
-    t->skips = output->skipped ? t->skips + 1 : 0;
+    int lost = output->skipped && (!t->at.scaler.active || scaler_at_end(&t->at.scaler));
+    scaler_update(&t->at.scaler, output->skipped);
+    t->skips = lost ? t->skips + 1 : 0;
     if (t->skips < SKIPS_IN_A_ROW)
         return 0;
+    if (t->at.scaler.active)
+        return error_set(err,
+                         "step %lld: gradients were not finite for %d steps in a row at a loss "
+                         "scale of %g, which cannot become smaller; lower train.lr or "
+                         "train.min_loss_scale or train.loss_scale, or use precision bf16",
+                         (long long)t->at.step, t->skips, t->at.scaler.scale);
     return error_set(err,
                      "step %lld: the gradient was not finite for %d steps in a row; lower "
                      "train.lr, or resume from an earlier checkpoint",
@@ -223,7 +234,11 @@ static int start(struct trainer *t, struct error *err)
     struct step_input input = input_of(t, step);
     *flight = (struct flight){.traced = s->config.run.trace == step, .start_ns = clock_ns()};
     flight->report = (struct metrics_step){
-        .step = step, .lr = rate_at(&s->config.train, step), .valid_loss = NAN};
+        .step = step,
+        .lr = rate_at(&s->config.train, step - t->at.scaler.skipped),
+        .loss_scale = t->at.scaler.active ? t->at.scaler.scale : 0,
+        .valid_loss = NAN,
+    };
     t->train.sample = t->at.samples;
     if (flight->traced)
         trace_begin(&flight->trace);
@@ -256,7 +271,9 @@ static int finish(struct trainer *t, int64_t step, struct error *err)
     report->tokens = output.targets;
     report->step_ms = (double)(now - begin) / 1e6;
     report->skipped = output.skipped;
-    return count_skips(t, &output, err);
+    int rc = count_skips(t, &output, err);
+    report->skipped_steps = t->at.scaler.skipped;
+    return rc;
 }
 
 /* What follows a step that has ended: its trace, an evaluation if one is due, its line. */
@@ -278,13 +295,14 @@ static int end_step(struct trainer *t, int64_t step, struct error *err)
     return finish(t, step, err) || tell(t, step, err) ? -1 : 0;
 }
 
-/* Whether something needs the state as it is right after the step last started. */
+/* Whether something needs the state, or the loss scale, as it is right after the step last
+ * started. */
 static int must_end(const struct trainer *t)
 {
     const struct config *c = &t->s->config;
     int64_t step = t->at.step;
-    return executor_depth(t->s->executor) < 2 || t->stop || t->flight[step % 2].traced ||
-           step == c->train.steps || due(c->checkpoint.every, step) ||
+    return executor_depth(t->s->executor) < 2 || t->at.scaler.active || t->stop ||
+           t->flight[step % 2].traced || step == c->train.steps || due(c->checkpoint.every, step) ||
            (t->s->evaluate && due(c->train.eval_every, step));
 }
 

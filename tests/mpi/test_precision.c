@@ -1,5 +1,5 @@
-/* test_precision.c - what is kept in bf16 trains as fp32 does, within a bound; its rounding depends
- * on no layout, and a stop changes nothing. */
+/* test_precision.c - what is kept in 16 bits trains as fp32 does, within a bound; its rounding and
+ * its loss scale depend on no layout, and a stop changes nothing. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +28,8 @@ static const char *const formats[] = {
     "precision=bf16 train.optimizer_dtype=bf16 ",
     "precision=bf16_pure ",
     "precision=bf16_pure train.optimizer_dtype=bf16 comm.reduce_dtype=bf16 ",
+    "precision=fp16 train.initial_scale_power=9 train.loss_scale_window=7 ",
+    "precision=fp16 train.loss_scale=1024 train.optimizer_dtype=bf16 ",
 };
 
 enum { FORMATS = sizeof formats / sizeof formats[0] };
@@ -95,6 +97,33 @@ static void test_reduce(struct precision *p)
     }
 }
 
+/* From a loss scale far too large the first steps overflow, at its edge in a few elements of one
+ * shard: all ranks skip the same steps, as one rank alone does, and learn from there on. */
+static void test_overflow(struct precision *p)
+{
+    static const char *const scale =
+        "precision=fp16 train.initial_scale_power=33 train.loss_scale_window=9 ";
+    static const char *const layouts[] = {"parallel.strategy=NO_SHARD",
+                                          "parallel.strategy=SHARD_OPTIM",
+                                          "parallel.strategy=FULL_SHARD train.micro_batch=1"};
+    struct training how = {.tokens = p->tokens, .to = TRAINING_STEPS};
+    struct trained alone = {0}, many, first = {0};
+    struct config config = config_of(scale, layouts[0]);
+    training_reference(&p->c, &config, &how, &alone);
+    CHECK(&p->c, alone.scale[0] == 0x1p33 && alone.scale[1] == 0x1p33); /* hysteresis is 2 */
+    CHECK(&p->c, alone.skipped > 8 && alone.skipped < 30);
+    CHECK(&p->c, alone.loss[TRAINING_STEPS - 1] < alone.loss[0] - 0.1);
+    for (int i = 0; i < 3; i++) {
+        run(p, scale, layouts[i], &many);
+        CHECK(&p->c, many.skipped == alone.skipped);
+        CHECK(&p->c, !memcmp(many.scale, alone.scale, sizeof many.scale));
+        CHECK(&p->c, training_distance(&many, &alone) <= tolerance);
+        first = i ? first : many;
+        for (int64_t step = 1; step < 8; step++) /* nothing was updated */
+            CHECK(&p->c, !isfinite(many.norm[step]) || many.scale[step] < 0x1p27);
+    }
+}
+
 /* Where state lives changes no bit of it. */
 static void test_offload(struct precision *p)
 {
@@ -159,6 +188,7 @@ int main(void)
     snprintf(p.tokens, sizeof p.tokens, "%s/tokens.h5", p.dir);
     test_formats(&p);
     test_reduce(&p);
+    test_overflow(&p);
     test_offload(&p);
     test_resume(&p);
     test_conversion(&p);

@@ -7,6 +7,7 @@
 
 #include "base/philox.h"
 #include "train/evaluate.h"
+#include "train/rate.h"
 #include "train/saved.h"
 #include "train/weights.h"
 
@@ -78,8 +79,8 @@ static int maybe_evaluate(struct session *s, const struct training *how, int ste
 }
 
 /* Steps of an opened session in its state. */
-static int steps(struct session *s, const struct training *how, struct trained *trained,
-                 struct error *err)
+static int steps(struct session *s, const struct training *how, struct scaler *scaler,
+                 struct trained *trained, struct error *err)
 {
     struct batches batches;
     if (batches_open(&batches, s, how->tokens, LOADER_SHUFFLED, err))
@@ -90,22 +91,29 @@ static int steps(struct session *s, const struct training *how, struct trained *
         struct step_output output;
         input.load = how->masked ? load_masked : batches_load;
         input.user = &batches;
+        input.loss_scale = scaler->scale;
+        input.rule = rate_rule(&s->config.train, step - scaler->skipped);
         batches.sample = (step - 1) * s->layout.global_batch;
         rc = execute(s->executor, s->train, &input, &output, NULL, err);
         trained->loss[step - 1] = output.loss;
         trained->norm[step - 1] = output.grad_norm;
         trained->targets = output.targets;
+        trained->scale[step - 1] = scaler->scale;
+        scaler_update(scaler, output.skipped);
         rc = rc ? rc : maybe_evaluate(s, how, step, trained, err);
     }
     batches_close(&batches);
+    trained->skipped = scaler->skipped;
     trained->hash = rig_hash(s);
     return rc;
 }
 
-static int begin(struct session *s, const struct training *how, struct error *err)
+static int begin(struct session *s, const struct training *how, struct scaler *scaler,
+                 struct error *err)
 {
-    struct position position = {0};
+    struct position position = {.scaler = scaler_begin(&s->config)};
     int found = 0;
+    *scaler = position.scaler;
     if (!how->from) {
         rig_init(s);
         return 0;
@@ -115,6 +123,7 @@ static int begin(struct session *s, const struct training *how, struct error *er
     if (!found || position.step != how->from ||
         position.samples != how->from * s->layout.global_batch)
         return error_set(err, "no checkpoint of step %d", how->from);
+    *scaler = position.scaler;
     return 0;
 }
 
@@ -124,11 +133,12 @@ void training_run(struct checks *c, const struct config *config, const struct tr
     struct error err = {0};
     struct log log = {.level = LOG_ERROR, .rank = world_rank(c->world)};
     struct session *s = NULL;
+    struct scaler scaler;
     int rc = session_open(&s, c->world, &log, &c->mem, config, SESSION_TRAIN, &err);
     if (!rc)
-        rc = begin(s, how, &err) || steps(s, how, trained, &err) ? -1 : 0;
+        rc = begin(s, how, &scaler, &err) || steps(s, how, &scaler, trained, &err) ? -1 : 0;
     if (!rc && how->checkpoints && how->to < TRAINING_STEPS) {
-        struct position position = {how->to, how->to * s->layout.global_batch};
+        struct position position = {how->to, how->to * s->layout.global_batch, scaler};
         rc = saved_write(s, how->checkpoints, position, &err);
     }
     CHECK(c, !rc);
@@ -144,8 +154,9 @@ void training_reference(struct checks *c, const struct config *config, const str
     if (!world_rank(c->world)) {
         struct mem mem = {0};
         struct session *s = rig_open(&mem, config, NULL, 0);
+        struct scaler scaler = scaler_begin(config);
         rig_init(s);
-        CHECK(c, !steps(s, how, trained, &err));
+        CHECK(c, !steps(s, how, &scaler, trained, &err));
         session_close(s);
         CHECK(c, !mem.blocks);
     }

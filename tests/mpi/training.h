@@ -7,6 +7,7 @@
 #include "tests/mpi/check.h"
 #include "tests/unit/rig.h"
 #include "train/batches.h"
+#include "train/scaler.h"
 
 enum { TRAINING_STEPS = 50 };
 
@@ -22,6 +23,8 @@ struct training {
 struct trained {
     double loss[TRAINING_STEPS], norm[TRAINING_STEPS]; /* of the steps done here */
     double targets;                                    /* of the last step */
+    double scale[TRAINING_STEPS];                      /* of the loss, in the step */
+    int64_t skipped;                                   /* steps without an update, of all */
     double valid_loss, valid_targets;                  /* at the end, where data.valid is set */
     uint64_t hash;                                     /* of this rank's state at the end */
 };

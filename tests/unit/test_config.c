@@ -276,7 +276,7 @@ static void ranges_are_stated(void **state)
 static void later_things_are_said_to_be_absent(void **state)
 {
     static const char *const rows[] = {
-        "precision=fp16",        "precision=FP8",
+        "precision=FP8",
         "parallel.tensor=2",     "parallel.pipeline=4",
         "checkpoint.async=true", "model.path=x",
         "parallel.wrap=NO_WRAP", "train.split_batches=true",

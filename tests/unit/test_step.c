@@ -244,7 +244,7 @@ static uint64_t step_hash(struct session *s, int poison)
 }
 
 /* What a step reads it has written before: with NaN everywhere else it gives the same bits, on
- * sizes that leave padding, in both types, whether gradients are written or added to. */
+ * sizes that leave padding, in all types, whether gradients are written or added to. */
 static void test_no_garbage_is_read(void **state)
 {
     static const char *const models[] = {
@@ -256,12 +256,13 @@ static void test_no_garbage_is_read(void **state)
         "model.ffn=17 model.vocab=67 data.seq_len=23 train.global_batch=4 train.micro_batch=2 "
         "model.tie_embeddings=true",
     };
+    static const char *const precisions[] = {"fp32", "bf16", "fp16"};
     const char *const *levels = device_cpu_levels();
     for (int level = 0; levels[level]; level++)
-        for (int i = 0; i < 6; i++) {
+        for (int i = 0; i < 9; i++) {
             struct mem mem = {0};
             char text[512];
-            snprintf(text, sizeof text, "%s precision=%s", models[i / 2], i % 2 ? "bf16" : "fp32");
+            snprintf(text, sizeof text, "%s precision=%s", models[i / 3], precisions[i % 3]);
             struct config config = rig_config(text);
             struct session *s = rig_open(&mem, &config, levels[level], 0);
             uint64_t clean = step_hash(s, 0), poisoned = step_hash(s, 1);
@@ -270,6 +271,41 @@ static void test_no_garbage_is_read(void **state)
             session_close(s);
             assert_int_equal(mem.blocks, 0);
         }
+}
+
+/* A loss times a power of two has gradients times that, to the bit, and the update takes it out
+ * again; where it is too large for fp32, nothing is updated. */
+static void test_loss_scale_is_taken_out(void **state)
+{
+    struct error err = {0};
+    struct mem mem = {0};
+    struct config config = rig_config("model.preset=llama-tiny data.seq_len=23 train.clip=0.5 "
+                                      "train.global_batch=3 train.micro_batch=1");
+    struct session *s = rig_open(&mem, &config, NULL, 0);
+    const double scales[] = {0, 1, 0x1p16, 0x1p-9, 0x1p140};
+    uint64_t hash[5], before;
+    double norm[5], loss[5];
+    for (int i = 0; i < 5; i++) {
+        struct step_input input = rig_input(s, 1);
+        struct step_output output;
+        input.load = load;
+        input.user = s;
+        input.loss_scale = scales[i];
+        rig_init(s);
+        before = rig_hash(s);
+        assert_int_equal(execute(s->executor, s->train, &input, &output, NULL, &err), 0);
+        hash[i] = rig_hash(s);
+        norm[i] = output.grad_norm;
+        loss[i] = output.loss;
+        assert_int_equal(output.skipped, i == 4);
+    }
+    for (int i = 1; i < 4; i++) {
+        assert_true(hash[i] == hash[0] && loss[i] == loss[0]);
+        assert_true(fabs(norm[i] / norm[0] - 1) < 1e-14);
+    }
+    assert_true(norm[0] > 0.5 && hash[0] != before);
+    assert_true(hash[4] == before && loss[4] == loss[0]);
+    session_close(s);
 }
 
 /* Every element of the padding is zero after a step: in gradients, moments and parameters. */
@@ -316,6 +352,7 @@ int main(void)
         cmocka_unit_test(test_flat_parameters),
         cmocka_unit_test(test_stacked_tensors),
         cmocka_unit_test(test_no_garbage_is_read),
+        cmocka_unit_test(test_loss_scale_is_taken_out),
         cmocka_unit_test(test_padding_stays_zero),
         cmocka_unit_test(test_memory_is_what_was_planned),
     };

@@ -1,0 +1,39 @@
+/* scaler.h - the loss scale of fp16: what the loss is multiplied by so that its gradients are
+ * neither lost below fp16's range nor too large for it.
+ *
+ * A step whose gradients are not finite updates nothing.  Whether it is one follows from the
+ * gradient's norm, a sum over all ranks, so all ranks decide alike, without a word between them.
+ */
+#ifndef TRIREME_TRAIN_SCALER_H
+#define TRIREME_TRAIN_SCALER_H
+
+#include "config/config.h"
+
+struct scaler {
+    int active, dynamic;   /* 0: the scale is 1; 0: it stays as it is */
+    double scale;          /* of the next step */
+    double least;          /* min_loss_scale */
+    int64_t window;        /* finite steps in a row after which it doubles */
+    int64_t finite;        /* steps since the last change or overflow */
+    int hysteresis, spare; /* overflows that halve it; how many more of them until it is halved */
+    int64_t skipped;       /* steps of the run that updated nothing */
+};
+
+/* The scaler of a configuration before its first step.  Only precision fp16 has one; others keep
+ * the scale 1. */
+struct scaler scaler_begin(const struct config *config);
+
+/* Go on from a checkpoint: its scale, where the configuration's is dynamic too, and its count of
+ * skipped steps. */
+void scaler_resume(struct scaler *scaler, const struct scaler *saved);
+
+/* After a step: overflowed 1 when its gradients were not finite.  DeepSpeed's rule: the first
+ * overflows, hysteresis - 1 of them, only use up what is spare; each further one halves the scale,
+ * down to min_loss_scale; loss_scale_window finite steps in a row double it and make hysteresis
+ * spare again. */
+void scaler_update(struct scaler *scaler, int overflowed);
+
+/* 1: an overflow would change nothing any more. */
+int scaler_at_end(const struct scaler *scaler);
+
+#endif
