@@ -2,7 +2,7 @@
 # UNIT_LIBS need no further line.
 check_PROGRAMS += $(UNIT_TESTS)
 TESTS += $(UNIT_TESTS)
-UNIT_TESTS = tests/unit/test_base
+UNIT_TESTS = tests/unit/test_base tests/unit/test_dtype
 UNIT_TESTS += tests/unit/test_config
 UNIT_TESTS += tests/unit/test_attention
 UNIT_TESTS += tests/unit/test_mesh
