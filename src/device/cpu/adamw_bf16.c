@@ -53,7 +53,7 @@ SIMD_INLINE void piece(const struct adamw *a, const struct adamw_state *s, enum 
 {
     void *restrict p = s->p, *restrict m = s->m, *restrict v = s->v;
     const float *restrict g = s->g;
-    bf16 *restrict copy = s->copy;
+    bf16 *restrict copy = s->dt_copy == DTYPE_BF16 ? s->copy : NULL;
     const float keep = 1.0f - a->lr * a->weight_decay, step_size = a->lr / a->bias1;
     const float root_bias2 = sqrtf(a->bias2), eps = a->eps;
     const float beta2 = a->beta2, rest1 = 1.0f - a->beta1, rest2 = 1.0f - a->beta2;
@@ -104,6 +104,10 @@ void CPU(adamw_bf16)(struct device *d, const struct adamw *a, const double *fact
                 chunk(a, s, DTYPE_BF16, DTYPE_F32, grad_scale, r, begin, end);
             else
                 chunk(a, s, DTYPE_BF16, DTYPE_BF16, grad_scale, r, begin, end);
+            if (s->copy && s->dt_copy == DTYPE_F16)
+                CPU(cast)
+                (d, DTYPE_F16, (f16 *)s->copy + begin, DTYPE_F32, (const float *)s->p + begin,
+                 end - begin);
         }
         simd_denormals(saved);
     }

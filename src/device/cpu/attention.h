@@ -6,7 +6,8 @@
  *
  * An operand's elements are held in `unit`s of 32 bits: one fp32, or two neighbouring bf16
  * of the summed dimension, which is what a bf16 dot-product instruction takes.  All but the
- * innermost instruction is then the same for both types.
+ * innermost instruction is then the same for both types.  fp16 is widened to fp32 on the way into
+ * operands: its products would pass its range.
  */
 #ifndef TRIREME_DEVICE_CPU_ATTENTION_H
 #define TRIREME_DEVICE_CPU_ATTENTION_H
@@ -24,7 +25,8 @@ enum {
 
 /* A head's dimensions in the terms of the packed operands. */
 struct head_shape {
-    enum dtype dt;
+    enum dtype dt;       /* of operands: fp16 is multiplied as fp32 */
+    enum dtype dt_rows;  /* of the tensors */
     int64_t dim;         /* elements of a head */
     int64_t dim_units;   /* units of these */
     int64_t dim_rows;    /* dim rounded up to whole tiles, as rows of a product */

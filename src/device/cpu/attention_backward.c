@@ -89,6 +89,18 @@ static void pack_keys(struct backward *w, struct head_rows k, struct head_rows v
     }
 }
 
+/* *sum = dO O of query r */
+SIMD_INLINE void row_product(const enum dtype dt, float *sum, const struct block_at *at, int64_t r,
+                             int64_t dim)
+{
+    int64_t dout = at->dout.first + r * at->dout.stride, o = at->o.first + r * at->o.stride;
+    vf products = {0};
+    for (int64_t i = 0; i < dim; i += CPU_LANES)
+        products += vf_get_some(dt, at->dout.base, dout + i, dim - i) *
+                    vf_get_some(dt, at->o.base, o + i, dim - i);
+    *sum = vf_sum(products);
+}
+
 /* Q and dO of nq queries in both layouts; lse to base 2 and D, such that weights of the
  * queries that pad the block are 0. */
 static void pack_queries(struct backward *w, const struct block_at *at, int64_t nq)
@@ -101,15 +113,10 @@ static void pack_queries(struct backward *w, const struct block_at *at, int64_t 
     CPU(attention_pack_sum)(w->dout, s, w->rows);
     CPU(attention_transpose)(w->dot, BLOCK, w->rows, s->dim_units, BLOCK, s->dim_units);
     for (int64_t r = 0; r < BLOCK; r++) {
-        vf sum = {0};
         w->lse[r] = r < nq ? at->lse[r] * 0x1.715476p0f : 1e30f;
-        for (int64_t i = 0; i < s->dim && r < nq; i += CPU_LANES) {
-            int64_t dout = at->dout.first + r * at->dout.stride + i;
-            int64_t o = at->o.first + r * at->o.stride + i;
-            sum += vf_get_some(s->dt, at->dout.base, dout, s->dim - i) *
-                   vf_get_some(s->dt, at->o.base, o, s->dim - i);
-        }
-        w->delta[r] = vf_sum(sum);
+        w->delta[r] = 0;
+        if (r < nq)
+            WITH_DTYPE(row_product, s->dt_rows, &w->delta[r], at, r, s->dim);
     }
 }
 

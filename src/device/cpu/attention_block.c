@@ -9,7 +9,8 @@ struct head_shape CPU(attention_shape)(const struct attention *a)
 {
     int64_t per_unit = a->dt == DTYPE_BF16 ? 2 : 1;
     return (struct head_shape){
-        .dt = a->dt,
+        .dt = a->dt == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32,
+        .dt_rows = a->dt,
         .dim = a->head_dim,
         .dim_units = a->head_dim / per_unit,
         .dim_rows = round_up(a->head_dim, TILE_ROWS),
@@ -60,12 +61,25 @@ void CPU(attention_product)(const struct product *p)
         tiles(DTYPE_F32, p);
 }
 
+/* to [n][dim] = n rows of fp16 */
+static void widen_rows(float *to, int64_t dim, const struct head_rows *from, int64_t n)
+{
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t i = 0; i < dim; i += CPU_LANES) {
+            int64_t at = from->first + r * from->stride + i;
+            vf_put_some(DTYPE_F32, to, r * dim + i, dim - i,
+                        vf_get_some(DTYPE_F16, from->base, at, dim - i));
+        }
+}
+
 void CPU(attention_pack_rows)(unit *to, const struct head_shape *s, const struct head_rows *from,
                               int64_t n)
 {
-    size_t size = dtype_bytes(s->dt), row_bytes = s->dim_units * sizeof *to;
+    size_t size = dtype_bytes(s->dt_rows), row_bytes = s->dim_units * sizeof *to;
     const char *first = (const char *)from->base + from->first * size;
-    for (int64_t r = 0; r < n; r++)
+    if (s->dt_rows == DTYPE_F16)
+        widen_rows((float *)to, s->dim, from, n);
+    for (int64_t r = 0; r < n && s->dt_rows != DTYPE_F16; r++)
         memcpy(to + r * s->dim_units, first + r * from->stride * size, row_bytes);
     memset(to + n * s->dim_units, 0, (BLOCK - n) * row_bytes);
 }
@@ -147,13 +161,19 @@ void CPU(attention_sum_keys)(const struct head_shape *s, float *c, const unit *a
     }
 }
 
+SIMD_INLINE void write_row(const enum dtype dt, void *base, int64_t first, const float *from,
+                           float scale, int64_t dim)
+{
+    for (int64_t i = 0; i < dim; i += CPU_LANES) {
+        vf v = vf_get_some(DTYPE_F32, from, i, dim - i) * scale;
+        vf_put_some(dt, base, first + i, dim - i, v);
+    }
+}
+
 void CPU(attention_write_rows)(void *base, int64_t first, int64_t stride,
                                const struct head_shape *s, const float *from, int64_t ld,
                                float scale, int64_t n)
 {
     for (int64_t r = 0; r < n; r++, first += stride, from += ld)
-        for (int64_t i = 0; i < s->dim; i += CPU_LANES) {
-            vf v = vf_get_some(DTYPE_F32, from, i, s->dim - i) * scale;
-            vf_put_some(s->dt, base, first + i, s->dim - i, v);
-        }
+        WITH_DTYPE(write_row, s->dt_rows, base, first, from, scale, s->dim);
 }

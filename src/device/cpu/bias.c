@@ -22,10 +22,7 @@ void CPU(bias)(struct device *d, enum dtype dt, void *y, const void *x, const vo
     for (int64_t tile = 0; tile < rows * tiles; tile++) {
         int64_t row = tile / tiles, begin = tile % tiles * TILE;
         int64_t end = min_i64(begin + TILE, cols);
-        if (dt == DTYPE_BF16)
-            bias_row(DTYPE_BF16, y, x, b, row, begin, end, cols);
-        else
-            bias_row(DTYPE_F32, y, x, b, row, begin, end, cols);
+        WITH_DTYPE(bias_row, dt, y, x, b, row, begin, end, cols);
     }
 }
 
@@ -61,10 +58,7 @@ void CPU(bias_backward)(struct device *d, enum dtype dt, float *db, const void *
 #pragma omp parallel for num_threads(cpu_threads(d, rows *cols * 4))
     for (int64_t begin = 0; begin < cols; begin += COLUMNS) {
         int64_t end = min_i64(begin + COLUMNS, cols);
-        if (dt == DTYPE_BF16)
-            sum_columns(DTYPE_BF16, db, dy, rows, cols, begin, end, accumulate);
-        else
-            sum_columns(DTYPE_F32, db, dy, rows, cols, begin, end, accumulate);
+        WITH_DTYPE(sum_columns, dt, db, dy, rows, cols, begin, end, accumulate);
     }
 }
 
@@ -90,10 +84,7 @@ void CPU(gelu)(struct device *d, enum dtype dt, void *y, const void *x, const vo
 {
 #pragma omp parallel for num_threads(cpu_threads(d, rows *cols * 4))
     for (int64_t row = 0; row < rows; row++) {
-        if (dt == DTYPE_BF16)
-            gelu_row(DTYPE_BF16, y, x, b, row, cols);
-        else
-            gelu_row(DTYPE_F32, y, x, b, row, cols);
+        WITH_DTYPE(gelu_row, dt, y, x, b, row, cols);
     }
 }
 
@@ -117,9 +108,6 @@ void CPU(gelu_backward)(struct device *d, enum dtype dt, void *dx, const void *d
 {
 #pragma omp parallel for num_threads(cpu_threads(d, rows *cols * 4))
     for (int64_t row = 0; row < rows; row++) {
-        if (dt == DTYPE_BF16)
-            gelu_backward_row(DTYPE_BF16, dx, dy, x, b, row, cols);
-        else
-            gelu_backward_row(DTYPE_F32, dx, dy, x, b, row, cols);
+        WITH_DTYPE(gelu_backward_row, dt, dx, dy, x, b, row, cols);
     }
 }

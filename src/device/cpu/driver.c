@@ -20,11 +20,20 @@ static int always(void)
 }
 
 #ifdef CPU_X86_LEVELS
+#include <cpuid.h>
+
 extern const struct device_ops cpu_ops_avx2, cpu_ops_avx512;
+
+/* Not every compiler knows this one's name. */
+static int has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
 
 static int has_avx2(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c() &&
            __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
 }
 
@@ -133,6 +142,13 @@ static int copy(struct device *d, enum device_stream stream, void *to, const voi
     return 0;
 }
 
+static int call(struct device *d, enum device_stream stream, void (*function)(void *), void *data,
+                struct error *err)
+{
+    function(data);
+    return 0;
+}
+
 static int nothing(struct device *d, struct error *err)
 {
     return 0;
@@ -207,6 +223,7 @@ const struct device_driver cpu_driver = {
     .host_free = release,
     .memory = memory,
     .copy = copy,
+    .call = call,
     .sync = nothing,
     .check = nothing,
     .mark_create = mark_create,

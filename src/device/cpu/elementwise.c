@@ -19,27 +19,25 @@ void CPU(add)(struct device *d, enum dtype dt, void *y, const void *a, const voi
 #pragma omp parallel for num_threads(cpu_threads(d, elems * 4))
     for (int64_t begin = 0; begin < elems; begin += CHUNK) {
         int64_t end = min_i64(begin + CHUNK, elems);
-        if (dt == DTYPE_BF16)
-            add_chunk(DTYPE_BF16, y, a, b, begin, end);
-        else
-            add_chunk(DTYPE_F32, y, a, b, begin, end);
+        WITH_DTYPE(add_chunk, dt, y, a, b, begin, end);
     }
 }
 
-static void widen_chunk(float *y, const bf16 *x, int64_t begin, int64_t end)
-{
-    for (int64_t i = begin; i < end; i += CPU_LANES)
-        vf_put_some(DTYPE_F32, y, i, end - i, vf_get_some(DTYPE_BF16, x, i, end - i));
-}
-
 /* The one place where bf16 denormals are kept: what is cast may be anything. */
-static void narrow_chunk(bf16 *y, const float *x, int64_t begin, int64_t end)
+SIMD_INLINE void to_bf16(enum dtype from, bf16 *y, const void *x, int64_t begin, int64_t end)
 {
     int64_t i = begin;
     for (; i + CPU_LANES <= end; i += CPU_LANES)
-        vf_store_bf16(y + i, vf_load(x + i));
+        vf_store_bf16(y + i, vf_get(from, x, i));
     for (; i < end; i++)
-        y[i] = f32_to_bf16(x[i]);
+        y[i] = f32_to_bf16(value_get(from, x, i));
+}
+
+SIMD_INLINE void cast_chunk(enum dtype from, enum dtype to, void *y, const void *x, int64_t begin,
+                            int64_t end)
+{
+    for (int64_t i = begin; i < end; i += CPU_LANES)
+        vf_put_some(to, y, i, end - i, vf_get_some(from, x, i, end - i));
 }
 
 void CPU(cast)(struct device *d, enum dtype to, void *y, enum dtype from, const void *x,
@@ -53,9 +51,11 @@ void CPU(cast)(struct device *d, enum dtype to, void *y, enum dtype from, const 
     for (int64_t begin = 0; begin < elems; begin += CHUNK) {
         int64_t end = min_i64(begin + CHUNK, elems);
         if (to == DTYPE_BF16)
-            narrow_chunk(y, x, begin, end);
+            WITH_DTYPE(to_bf16, from, y, x, begin, end);
+        else if (to == DTYPE_F16)
+            WITH_DTYPE(cast_chunk, from, DTYPE_F16, y, x, begin, end);
         else
-            widen_chunk(y, x, begin, end);
+            WITH_DTYPE(cast_chunk, from, DTYPE_F32, y, x, begin, end);
     }
 }
 
@@ -93,10 +93,7 @@ void CPU(swiglu)(struct device *d, enum dtype dt, void *y, const void *gate_up, 
 {
 #pragma omp parallel for num_threads(cpu_threads(d, rows *ffn * 4))
     for (int64_t row = 0; row < rows; row++) {
-        if (dt == DTYPE_BF16)
-            swiglu_row(DTYPE_BF16, y, gate_up, row, ffn);
-        else
-            swiglu_row(DTYPE_F32, y, gate_up, row, ffn);
+        WITH_DTYPE(swiglu_row, dt, y, gate_up, row, ffn);
     }
 }
 
@@ -120,9 +117,6 @@ void CPU(swiglu_backward)(struct device *d, enum dtype dt, void *dgate_up, const
 {
 #pragma omp parallel for num_threads(cpu_threads(d, rows *ffn * 4))
     for (int64_t row = 0; row < rows; row++) {
-        if (dt == DTYPE_BF16)
-            swiglu_backward_row(DTYPE_BF16, dgate_up, dy, gate_up, row, ffn);
-        else
-            swiglu_backward_row(DTYPE_F32, dgate_up, dy, gate_up, row, ffn);
+        WITH_DTYPE(swiglu_backward_row, dt, dgate_up, dy, gate_up, row, ffn);
     }
 }

@@ -38,9 +38,6 @@ void CPU(embedding_backward)(struct device *d, enum dtype dt, float *dtable, con
 #pragma omp parallel for num_threads(threads)
     for (int64_t begin = 0; begin < hidden; begin += columns) {
         int64_t end = min_i64(begin + columns, hidden);
-        if (dt == DTYPE_BF16)
-            add_columns(DTYPE_BF16, dtable, dy, tokens, rows, hidden, begin, end);
-        else
-            add_columns(DTYPE_F32, dtable, dy, tokens, rows, hidden, begin, end);
+        WITH_DTYPE(add_columns, dt, dtable, dy, tokens, rows, hidden, begin, end);
     }
 }

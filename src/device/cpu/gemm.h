@@ -20,7 +20,7 @@ void gemm_close(struct device *d);
 /* Name and version of the library. */
 const char *gemm_library(void);
 
-/* gemm() of bf16 inputs for a library that has no such product here: blocks of a and b are
+/* gemm() of 16-bit inputs for a library that has no such product here: blocks of a and b are
  * converted to fp32, multiplied by gemm() and summed in fp32.  The scratch has a bound that
  * does not depend on the shapes. */
 int gemm_by_blocks(struct device *d, const struct gemm *g, void *scratch, struct error *err);

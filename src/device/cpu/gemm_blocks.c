@@ -1,4 +1,4 @@
-/* gemm_blocks.c - bf16 products made of fp32 ones, for libraries or chips without their own.
+/* gemm_blocks.c - 16-bit products made of fp32 ones, for libraries or chips without their own.
  *
  * For each block of c: convert the blocks of a and b that it needs to dense fp32, multiply
  * and sum over k in fp32, add the addend and round once.  Blocks are wide enough that the
@@ -33,14 +33,15 @@ static struct gemm block_product(const struct gemm *g, int64_t m, int64_t n, int
 
 enum { BUFFERS = BLOCK_M * BLOCK_K + BLOCK_K * BLOCK_N + BLOCK_M * BLOCK_N };
 
-/* to [rows, cols] dense fp32 = from [rows, cols] bf16 of row stride ld, from element first */
-static void to_f32(struct device *d, const void *to, const void *from, int64_t first, int64_t ld,
-                   int64_t rows, int64_t cols)
+/* to [rows, cols] dense fp32 = from [rows, cols] of row stride ld, from element first */
+static void to_f32(struct device *d, const void *to, enum dtype dt, const void *from, int64_t first,
+                   int64_t ld, int64_t rows, int64_t cols)
 {
+    size_t size = dtype_bytes(dt);
 #pragma omp parallel for num_threads(cpu_threads(d, rows *cols * 4))
     for (int64_t row = 0; row < rows; row++)
-        d->ops->cast(d, DTYPE_F32, (float *)to + row * cols, DTYPE_BF16,
-                     (const bf16 *)from + first + row * ld, cols);
+        d->ops->cast(d, DTYPE_F32, (float *)to + row * cols, dt,
+                     (const char *)from + (size_t)(first + row * ld) * size, cols);
 }
 
 static int sum_block(struct device *d, const struct gemm *g, int64_t i, int64_t j, int64_t m,
@@ -50,13 +51,13 @@ static int sum_block(struct device *d, const struct gemm *g, int64_t i, int64_t 
         int64_t k = min_i64(BLOCK_K, g->k - l);
         struct gemm p = block_product(g, m, n, k, scratch);
         if (g->trans_a)
-            to_f32(d, p.a, g->a, l * g->lda + i, g->lda, k, m);
+            to_f32(d, p.a, g->dt, g->a, l * g->lda + i, g->lda, k, m);
         else
-            to_f32(d, p.a, g->a, i * g->lda + l, g->lda, m, k);
+            to_f32(d, p.a, g->dt, g->a, i * g->lda + l, g->lda, m, k);
         if (g->trans_b)
-            to_f32(d, p.b, g->b, j * g->ldb + l, g->ldb, n, k);
+            to_f32(d, p.b, g->dt, g->b, j * g->ldb + l, g->ldb, n, k);
         else
-            to_f32(d, p.b, g->b, l * g->ldb + j, g->ldb, k, n);
+            to_f32(d, p.b, g->dt, g->b, l * g->ldb + j, g->ldb, k, n);
         p.addend = l > 0 ? p.c : NULL;
         if (gemm(d, &p, scratch + BUFFERS, err))
             return -1;
@@ -64,18 +65,17 @@ static int sum_block(struct device *d, const struct gemm *g, int64_t i, int64_t 
     return 0;
 }
 
-static void store_row(const struct gemm *g, int64_t first, const float *sum, int64_t n)
+static void store_row(struct device *d, const struct gemm *g, int64_t first, const float *sum,
+                      int64_t n)
 {
-    if (g->dt_c == DTYPE_BF16) {
-        const bf16 *addend = g->addend;
-        for (int64_t i = 0; i < n; i++)
-            ((bf16 *)g->c)[first + i] =
-                f32_to_bf16(sum[i] + (addend ? bf16_to_f32(addend[first + i]) : 0));
-    } else {
-        const float *addend = g->addend;
-        for (int64_t i = 0; i < n; i++)
-            ((float *)g->c)[first + i] = sum[i] + (addend ? addend[first + i] : 0);
+    size_t offset = (size_t)first * dtype_bytes(g->dt_c);
+    float total[BLOCK_N];
+    if (g->addend) {
+        d->ops->cast(d, DTYPE_F32, total, g->dt_c, (const char *)g->addend + offset, n);
+        d->ops->add(d, DTYPE_F32, total, total, sum, n);
+        sum = total;
     }
+    d->ops->cast(d, g->dt_c, (char *)g->c + offset, DTYPE_F32, sum, n);
 }
 
 int gemm_by_blocks(struct device *d, const struct gemm *g, void *scratch, struct error *err)
@@ -88,7 +88,7 @@ int gemm_by_blocks(struct device *d, const struct gemm *g, void *scratch, struct
             const float *sum = block_product(g, m, n, 0, scratch).c;
 #pragma omp parallel for num_threads(cpu_threads(d, m *n * 4))
             for (int64_t row = 0; row < m; row++)
-                store_row(g, (i + row) * g->ldc + j, sum + row * n, n);
+                store_row(d, g, (i + row) * g->ldc + j, sum + row * n, n);
         }
     return 0;
 }

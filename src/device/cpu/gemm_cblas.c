@@ -1,6 +1,6 @@
 /* gemm_cblas.c - matrix products by a CBLAS, where there is no oneDNN.
  *
- * fp32 products are the library's; bf16 ones are made of them by gemm_blocks.c.  How many
+ * fp32 products are the library's; 16-bit ones are made of them by gemm_blocks.c.  How many
  * threads it uses is the library's own affair (OPENBLAS_NUM_THREADS and the like).
  */
 #include <cblas.h>
@@ -30,7 +30,7 @@ int gemm(struct device *d, const struct gemm *g, void *scratch, struct error *er
 {
     if (g->m == 0 || g->n == 0)
         return 0;
-    if (g->dt == DTYPE_BF16)
+    if (g->dt != DTYPE_F32)
         return gemm_by_blocks(d, g, scratch, err);
     if (!fits(g))
         return error_set(err, "a matrix of more than %d rows or columns: use oneDNN", INT_MAX);
@@ -44,7 +44,7 @@ int gemm(struct device *d, const struct gemm *g, void *scratch, struct error *er
 
 size_t gemm_scratch(struct device *d, const struct gemm *g)
 {
-    return g->dt == DTYPE_BF16 ? gemm_by_blocks_scratch(d, g) : 0;
+    return g->dt != DTYPE_F32 ? gemm_by_blocks_scratch(d, g) : 0;
 }
 
 int gemm_open(struct device *d, struct error *err)

@@ -3,7 +3,8 @@
  * A matmul primitive is compiled for each distinct product (shape, strides, types, addend)
  * and kept with its memory objects; a call then only sets pointers.  An addend that is c
  * itself is oneDNN's sum post-op, another one its binary post-op.  What oneDNN refuses, or
- * would do by its reference loops (bf16 on chips without AVX-512), goes through fp32.
+ * would do by its reference loops (bf16 on chips without AVX-512), goes through fp32, and so does
+ * all of fp16.
  */
 #include <omp.h>
 #include <stdlib.h>
@@ -102,7 +103,8 @@ static void make_descriptors(dnnl_primitive_desc_t *pd, dnnl_memory_desc_t md[3]
 {
     dnnl_primitive_attr_t attr = NULL;
     *pd = NULL;
-    if (describe(&md[OPERAND_A], key->dt, key->m, key->k, key->lda, key->trans_a) ||
+    if (key->dt == DTYPE_F16 ||
+        describe(&md[OPERAND_A], key->dt, key->m, key->k, key->lda, key->trans_a) ||
         describe(&md[OPERAND_B], key->dt, key->k, key->n, key->ldb, key->trans_b) ||
         describe(&md[OPERAND_C], key->dt_c, key->m, key->n, key->ldc, 0))
         return;
@@ -176,7 +178,7 @@ static struct product *product_create(const struct state *s, const struct key *k
         CHECK(dnnl_primitive_create(&p->primitive, pd));
         if (make_memory(p, s, pd, md, err))
             goto fail;
-    } else if (key->dt != DTYPE_BF16) {
+    } else if (key->dt == DTYPE_F32) {
         error_set(err, "oneDNN has no product [%lld,%lld] x [%lld,%lld] in %s", (long long)key->m,
                   (long long)key->k, (long long)key->k, (long long)key->n,
                   dtype_name((enum dtype)key->dt));

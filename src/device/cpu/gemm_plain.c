@@ -54,7 +54,7 @@ int gemm(struct device *d, const struct gemm *g, void *scratch, struct error *er
     int64_t down = g->trans_a ? 1 : g->lda, across = g->trans_a ? g->lda : 1;
     if (g->m == 0 || g->n == 0)
         return 0;
-    if (g->dt == DTYPE_BF16)
+    if (g->dt != DTYPE_F32)
         return gemm_by_blocks(d, g, scratch, err);
     start_rows(d, g);
     for (int64_t l = 0; l < g->k; l += PANEL_K)
@@ -71,7 +71,7 @@ int gemm(struct device *d, const struct gemm *g, void *scratch, struct error *er
 
 size_t gemm_scratch(struct device *d, const struct gemm *g)
 {
-    if (g->dt == DTYPE_BF16)
+    if (g->dt != DTYPE_F32)
         return gemm_by_blocks_scratch(d, g);
     return g->m && g->n && g->k ? PANEL_K * PANEL_N * sizeof(float) : 0;
 }

@@ -33,10 +33,7 @@ void CPU(layernorm)(struct device *d, enum dtype dt, void *y, float *stats, cons
 {
 #pragma omp parallel for num_threads(cpu_threads(d, rows *hidden * 4))
     for (int64_t row = 0; row < rows; row++) {
-        if (dt == DTYPE_BF16)
-            layernorm_row(DTYPE_BF16, y, stats, x, w, b, row, hidden, eps);
-        else
-            layernorm_row(DTYPE_F32, y, stats, x, w, b, row, hidden, eps);
+        WITH_DTYPE(layernorm_row, dt, y, stats, x, w, b, row, hidden, eps);
     }
 }
 
@@ -97,10 +94,7 @@ void CPU(layernorm_backward)(struct device *d, enum dtype dt, void *dx, float *d
         int64_t end = min_i64((piece + 1) * per_piece, rows);
         memset(part, 0, (size_t)width * sizeof *part);
         for (int64_t row = piece * per_piece; row < end; row++) {
-            if (dt == DTYPE_BF16)
-                backward_row(DTYPE_BF16, &b, part, row);
-            else
-                backward_row(DTYPE_F32, &b, part, row);
+            WITH_DTYPE(backward_row, dt, &b, part, row);
         }
     }
     add_pieces(d, dw, parts, pieces, width, hidden, accumulate);

@@ -47,14 +47,6 @@ SIMD_INLINE void row_gradient(enum dtype dt, void *dlogits, const float *x, int6
     }
 }
 
-static void put_one(enum dtype dt, void *base, int64_t i, float value)
-{
-    if (dt == DTYPE_BF16)
-        ((bf16 *)base)[i] = f32_to_bf16(value);
-    else
-        ((float *)base)[i] = value;
-}
-
 static float loss_row(enum dtype dt, void *dlogits, const float *x, int32_t target, int64_t n,
                       float scale)
 {
@@ -68,11 +60,8 @@ static float loss_row(enum dtype dt, void *dlogits, const float *x, int32_t targ
     if (dlogits) {
         float factor = (float)(scale / sum);
         float p = expf(at_target - top);
-        if (dt == DTYPE_BF16)
-            row_gradient(DTYPE_BF16, dlogits, x, n, top, factor);
-        else
-            row_gradient(DTYPE_F32, dlogits, x, n, top, factor);
-        put_one(dt, dlogits, target, (float)((p / sum - 1) * scale));
+        WITH_DTYPE(row_gradient, dt, dlogits, x, n, top, factor);
+        value_put(dt, dlogits, target, (float)((p / sum - 1) * scale));
     }
     return (float)(log(sum) + (double)top - (double)at_target);
 }

@@ -32,10 +32,7 @@ void CPU(rmsnorm)(struct device *d, enum dtype dt, void *y, void *sum, float *rs
 {
 #pragma omp parallel for num_threads(cpu_threads(d, rows *hidden * 4))
     for (int64_t row = 0; row < rows; row++) {
-        if (dt == DTYPE_BF16)
-            rmsnorm_row(DTYPE_BF16, y, sum, rstd, x, delta, w, row, hidden, eps);
-        else
-            rmsnorm_row(DTYPE_F32, y, sum, rstd, x, delta, w, row, hidden, eps);
+        WITH_DTYPE(rmsnorm_row, dt, y, sum, rstd, x, delta, w, row, hidden, eps);
     }
 }
 
@@ -90,10 +87,7 @@ void CPU(rmsnorm_backward)(struct device *d, enum dtype dt, void *dx, float *dw,
         int64_t end = min_i64((piece + 1) * per_piece, rows);
         memset(part, 0, (size_t)hidden * sizeof *part);
         for (int64_t row = piece * per_piece; row < end; row++) {
-            if (dt == DTYPE_BF16)
-                backward_row(DTYPE_BF16, &b, part, row);
-            else
-                backward_row(DTYPE_F32, &b, part, row);
+            WITH_DTYPE(backward_row, dt, &b, part, row);
         }
     }
     add_pieces(d, dw, parts, pieces, hidden, hidden, accumulate);

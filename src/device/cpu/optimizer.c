@@ -42,9 +42,16 @@ void CPU(update_factor)(struct device *d, double *factor, const double *targets,
 struct step {
     float *p, *m, *v;
     const float *g;
-    enum dtype dt_copy;
-    void *copy; /* NULL: none */
+    bf16 *copy; /* NULL: none in bf16 */
+    f16 *half;  /* the same in fp16 */
 };
+
+/* Of a chunk that is still in the caches. */
+static void copy_half(struct device *d, const struct step *t, int64_t begin, int64_t end)
+{
+    if (t->half)
+        CPU(cast)(d, DTYPE_F16, t->half + begin, DTYPE_F32, t->p + begin, end - begin);
+}
 
 SIMD_INLINE void adamw_chunk(const struct adamw *a, const struct step *t, float grad_scale,
                              int64_t begin, int64_t end, int copies)
@@ -75,7 +82,12 @@ void CPU(adamw)(struct device *d, const struct adamw *a, const double *factor, f
                 float *v, const float *g, enum dtype dt_copy, void *copy, int64_t elems)
 {
     enum { CHUNK = 8192 };
-    const struct step t = {p, m, v, g, dt_copy, copy};
+    const struct step t = {.p = p,
+                           .m = m,
+                           .v = v,
+                           .g = g,
+                           .copy = dt_copy == DTYPE_BF16 ? copy : NULL,
+                           .half = dt_copy == DTYPE_F16 ? copy : NULL};
     const float grad_scale = (float)*factor;
     if (isnan(*factor))
         return;
@@ -85,10 +97,11 @@ void CPU(adamw)(struct device *d, const struct adamw *a, const double *factor, f
 #pragma omp for schedule(static)
         for (int64_t begin = 0; begin < elems; begin += CHUNK) {
             int64_t end = min_i64(begin + CHUNK, elems);
-            if (copy)
+            if (t.copy)
                 adamw_chunk(a, &t, grad_scale, begin, end, 1);
             else
                 adamw_chunk(a, &t, grad_scale, begin, end, 0);
+            copy_half(d, &t, begin, end);
         }
         simd_denormals(saved);
     }
@@ -116,7 +129,11 @@ void CPU(sgd)(struct device *d, const struct sgd *s, const double *factor, float
               const float *g, enum dtype dt_copy, void *copy, int64_t elems)
 {
     enum { CHUNK = 8192 };
-    const struct step t = {.p = p, .v = v, .g = g, .dt_copy = dt_copy, .copy = copy};
+    const struct step t = {.p = p,
+                           .v = v,
+                           .g = g,
+                           .copy = dt_copy == DTYPE_BF16 ? copy : NULL,
+                           .half = dt_copy == DTYPE_F16 ? copy : NULL};
     const float grad_scale = (float)*factor;
     if (isnan(*factor))
         return;
@@ -126,10 +143,11 @@ void CPU(sgd)(struct device *d, const struct sgd *s, const double *factor, float
 #pragma omp for schedule(static)
         for (int64_t begin = 0; begin < elems; begin += CHUNK) {
             int64_t end = min_i64(begin + CHUNK, elems);
-            if (copy)
+            if (t.copy)
                 sgd_chunk(s, &t, grad_scale, begin, end, 1);
             else
                 sgd_chunk(s, &t, grad_scale, begin, end, 0);
+            copy_half(d, &t, begin, end);
         }
         simd_denormals(saved);
     }

@@ -25,10 +25,7 @@ static void rotate_row(const struct rope *r, void *y, const void *x, const float
     float sign = r->inverse ? -1.0f : 1.0f;
     for (int64_t head = 0; head < r->rotated; head++) {
         int64_t first = row * width + head * r->head_dim;
-        if (r->dt == DTYPE_BF16)
-            rotate_head(DTYPE_BF16, y, x, first, half, cosine, sine, sign);
-        else
-            rotate_head(DTYPE_F32, y, x, first, half, cosine, sine, sign);
+        WITH_DTYPE(rotate_head, r->dt, y, x, first, half, cosine, sine, sign);
     }
     if (y != x) {
         size_t elem = dtype_bytes(r->dt);

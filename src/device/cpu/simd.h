@@ -20,7 +20,7 @@
 typedef float vf __attribute__((vector_size(4 * CPU_LANES)));
 typedef int32_t vi __attribute__((vector_size(4 * CPU_LANES)));
 typedef uint32_t vu __attribute__((vector_size(4 * CPU_LANES)));
-typedef bf16 vh __attribute__((vector_size(2 * CPU_LANES))); /* bf16 of one vf */
+typedef uint16_t vh __attribute__((vector_size(2 * CPU_LANES))); /* bf16 or fp16 of one vf */
 typedef bf16 vb __attribute__((vector_size(4 * CPU_LANES))); /* bf16 in pairs, for dot products */
 typedef double vd __attribute__((vector_size(8 * CPU_LANES)));
 
@@ -90,25 +90,72 @@ SIMD_INLINE void vf_store_bf16(bf16 *p, vf v)
 /* As vf_to_bf16(), but hardware may make a denormal 0; at the end of the file. */
 SIMD_INLINE vh vf_to_bf16_flushed(vf v);
 
-/* The next four take a tensor of type dt (fp32 or bf16) and an element index into it;
- * bf16 denormals may be stored as 0.  With dt a constant where they are inlined, the branch
- * is gone. */
+/* As f16_to_f32() and f32_to_f16() to the bit; at the end of the file. */
+SIMD_INLINE vf vf_from_f16(vh h);
+SIMD_INLINE vh vf_to_f16(vf v);
+
+/* What follows takes a tensor of type dt (fp32, bf16 or fp16) and an element index into it; bf16
+ * denormals may be stored as 0, fp16's are kept.  With dt a constant where they are inlined, the
+ * branches are gone. */
+SIMD_INLINE vf vf_widen(enum dtype dt, vh h)
+{
+    return dt == DTYPE_BF16 ? vf_from_bf16(h) : vf_from_f16(h);
+}
+
+SIMD_INLINE vh vf_narrow(enum dtype dt, vf v)
+{
+    return dt == DTYPE_BF16 ? vf_to_bf16_flushed(v) : vf_to_f16(v);
+}
+
 SIMD_INLINE vf vf_get(enum dtype dt, const void *base, int64_t index)
 {
-    if (dt == DTYPE_BF16)
-        return vf_load_bf16((const bf16 *)base + index);
-    return vf_load((const float *)base + index);
+    vh h;
+    if (dt == DTYPE_F32)
+        return vf_load((const float *)base + index);
+    memcpy(&h, (const uint16_t *)base + index, sizeof h);
+    return vf_widen(dt, h);
 }
 
 SIMD_INLINE void vf_put(enum dtype dt, void *base, int64_t index, vf v)
 {
-    if (dt == DTYPE_BF16) {
-        vh h = vf_to_bf16_flushed(v);
-        memcpy((bf16 *)base + index, &h, sizeof h);
-    } else {
+    if (dt == DTYPE_F32) {
         vf_store((float *)base + index, v);
+    } else {
+        vh h = vf_narrow(dt, v);
+        memcpy((uint16_t *)base + index, &h, sizeof h);
     }
 }
+
+/* One element. */
+SIMD_INLINE float value_get(enum dtype dt, const void *base, int64_t index)
+{
+    if (dt == DTYPE_BF16)
+        return bf16_to_f32(((const bf16 *)base)[index]);
+    if (dt == DTYPE_F16)
+        return f16_to_f32(((const f16 *)base)[index]);
+    return ((const float *)base)[index];
+}
+
+SIMD_INLINE void value_put(enum dtype dt, void *base, int64_t index, float value)
+{
+    if (dt == DTYPE_BF16)
+        ((bf16 *)base)[index] = f32_to_bf16(value);
+    else if (dt == DTYPE_F16)
+        ((f16 *)base)[index] = f32_to_f16(value);
+    else
+        ((float *)base)[index] = value;
+}
+
+/* function(dt, ...), where it is inlined with dt a constant. */
+#define WITH_DTYPE(function, dt, ...)          \
+    do {                                       \
+        if ((dt) == DTYPE_BF16)                \
+            function(DTYPE_BF16, __VA_ARGS__); \
+        else if ((dt) == DTYPE_F16)            \
+            function(DTYPE_F16, __VA_ARGS__);  \
+        else                                   \
+            function(DTYPE_F32, __VA_ARGS__);  \
+    } while (0)
 
 /* As vf_get(), of the first n < CPU_LANES elements; zeros follow.  At the end of the file. */
 SIMD_INLINE vf vf_get_part(enum dtype dt, const void *base, int64_t index, int64_t n);
@@ -235,21 +282,31 @@ SIMD_INLINE vh vf_to_bf16_flushed(vf v)
     return (vh)_mm512_cvtneps_pbh((__m512)v);
 }
 
+SIMD_INLINE vf vf_from_f16(vh h)
+{
+    return (vf)_mm512_cvtph_ps((__m256i)h);
+}
+
+SIMD_INLINE vh vf_to_f16(vf v)
+{
+    return (vh)_mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT);
+}
+
 SIMD_INLINE vf vf_get_part(enum dtype dt, const void *base, int64_t index, int64_t n)
 {
     __mmask16 first = (__mmask16)((1u << n) - 1);
-    if (dt == DTYPE_BF16)
-        return vf_from_bf16((vh)_mm256_maskz_loadu_epi16(first, (const bf16 *)base + index));
-    return (vf)_mm512_maskz_loadu_ps(first, (const float *)base + index);
+    if (dt == DTYPE_F32)
+        return (vf)_mm512_maskz_loadu_ps(first, (const float *)base + index);
+    return vf_widen(dt, (vh)_mm256_maskz_loadu_epi16(first, (const uint16_t *)base + index));
 }
 
 SIMD_INLINE void vf_put_part(enum dtype dt, void *base, int64_t index, int64_t n, vf v)
 {
     __mmask16 first = (__mmask16)((1u << n) - 1);
-    if (dt == DTYPE_BF16)
-        _mm256_mask_storeu_epi16((bf16 *)base + index, first, (__m256i)vf_to_bf16_flushed(v));
-    else
+    if (dt == DTYPE_F32)
         _mm512_mask_storeu_ps((float *)base + index, first, (__m512)v);
+    else
+        _mm256_mask_storeu_epi16((uint16_t *)base + index, first, (__m256i)vf_narrow(dt, v));
 }
 #else
 SIMD_INLINE vu simd_widen(vh h)
@@ -287,8 +344,7 @@ SIMD_INLINE vf vf_get_part(enum dtype dt, const void *base, int64_t index, int64
 {
     float part[CPU_LANES] = {0};
     for (int64_t i = 0; i < n; i++)
-        part[i] = dt == DTYPE_BF16 ? bf16_to_f32(((const bf16 *)base)[index + i])
-                                   : ((const float *)base)[index + i];
+        part[i] = value_get(dt, base, index + i);
     return vf_load(part);
 }
 
@@ -296,13 +352,46 @@ SIMD_INLINE void vf_put_part(enum dtype dt, void *base, int64_t index, int64_t n
 {
     float part[CPU_LANES];
     vf_store(part, v);
-    for (int64_t i = 0; i < n; i++) {
-        if (dt == DTYPE_BF16)
-            ((bf16 *)base)[index + i] = f32_to_bf16(part[i]);
-        else
-            ((float *)base)[index + i] = part[i];
-    }
+    for (int64_t i = 0; i < n; i++)
+        value_put(dt, base, index + i, part[i]);
 }
+
+#if defined __F16C__ && CPU_LANES == 8
+#include <immintrin.h>
+
+SIMD_INLINE vf vf_from_f16(vh h)
+{
+    return (vf)_mm256_cvtph_ps((__m128i)h);
+}
+
+SIMD_INLINE vh vf_to_f16(vf v)
+{
+    return (vh)_mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT);
+}
+#else
+SIMD_INLINE vf vf_from_f16(vh h)
+{
+    vu bits = simd_widen(h), sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
+    vi quiet = ((vi)magnitude > 0x7c00) & 0x400000, top = ((vi)magnitude >= 0x7c00) & 0x7f800000;
+    vf normal = (vf)((magnitude << 13) + (112u << 23));
+    vf denormal = __builtin_convertvector((vi)magnitude, vf) * 0x1p-24f;
+    vf v = vf_select((vi)magnitude < 0x400, denormal, normal);
+    v = vf_select(top != 0, (vf)(magnitude << 13), v);
+    return (vf)((vu)v | sign | (vu)top | (vu)quiet);
+}
+
+SIMD_INLINE vh vf_to_f16(vf v)
+{
+    vu bits = (vu)v, sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;
+    vf nan = (vf)(0x7e00u | ((magnitude >> 13) & 0x1ffu));
+    vf normal = (vf)((magnitude + 0xfffu + ((magnitude >> 13) & 1u) - (112u << 23)) >> 13);
+    vf denormal = (vf)((vu)((vf)magnitude + 0.5f) - 0x3f000000u);
+    vf rounded = vf_select((vi)magnitude < 0x38800000, denormal, normal);
+    rounded = vf_select((vi)magnitude >= 0x477ff000, (vf)(0x7c00u - (vu){0}), rounded);
+    rounded = vf_select((vi)magnitude > 0x7f800000, nan, rounded);
+    return simd_narrow((vu)rounded | sign);
+}
+#endif
 #endif
 
 #ifdef __SSE2__
