@@ -4,6 +4,8 @@
 #include "base/hash.h"
 #include "base/philox.h"
 
+const enum dtype op_types[TYPES] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+
 enum { GUARD_BYTES = 64, GUARD = 0xa5, POISON = 0xff };
 
 static struct tensor tensor_new(enum dtype dt, int64_t elems)
@@ -49,15 +51,20 @@ void tensor_free(struct tensor *t)
 double tensor_get(const struct tensor *t, int64_t i)
 {
     assert_in_range(i, 0, t->elems - 1);
-    return t->dt == DTYPE_BF16 ? bf16_to_f32(((bf16 *)t->data)[i]) : ((float *)t->data)[i];
+    switch (t->dt) {
+    case DTYPE_BF16: return bf16_to_f32(((bf16 *)t->data)[i]);
+    case DTYPE_F16: return f16_to_f32(((f16 *)t->data)[i]);
+    default: return ((float *)t->data)[i];
+    }
 }
 
 void tensor_set(struct tensor *t, int64_t i, double value)
 {
-    if (t->dt == DTYPE_BF16)
-        ((bf16 *)t->data)[i] = f32_to_bf16((float)value);
-    else
-        ((float *)t->data)[i] = (float)value;
+    switch (t->dt) {
+    case DTYPE_BF16: ((bf16 *)t->data)[i] = f32_to_bf16((float)value); break;
+    case DTYPE_F16: ((f16 *)t->data)[i] = f32_to_f16((float)value); break;
+    default: ((float *)t->data)[i] = (float)value;
+    }
 }
 
 uint64_t tensor_hash(const struct tensor *t)
@@ -67,20 +74,23 @@ uint64_t tensor_hash(const struct tensor *t)
 
 double rounded(enum dtype dt, double value)
 {
-    return dt == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16((float)value)) : (float)value;
+    float one;
+    struct tensor t = {dt, 1, &one};
+    tensor_set(&t, 0, value);
+    return tensor_get(&t, 0);
 }
 
 void check_terms(const char *what, const struct tensor *got, const double *want, double tolerance,
                  double size)
 {
-    const double flushed = 1.2e-38;
+    const double lost = got->dt == DTYPE_F16 ? 0x1p-25 : 1.2e-38;
     double square = 0;
     for (int64_t i = 0; i < got->elems; i++)
         square += want[i] * want[i];
     double rms = sqrt(square / (double)got->elems);
     for (int64_t i = 0; i < got->elems; i++) {
         double value = tensor_get(got, i);
-        if (!(fabs(value - want[i]) <= tolerance * (fabs(want[i]) + rms + size) + flushed))
+        if (!(fabs(value - want[i]) <= tolerance * (fabs(want[i]) + rms + size) + lost))
             fail_msg("%s[%lld] of %lld (%s): got %.9g, want %.9g", what, (long long)i,
                      (long long)got->elems, dtype_name(got->dt), value, want[i]);
     }
@@ -93,7 +103,7 @@ void check_close(const char *what, const struct tensor *got, const double *want,
 
 double tolerance_of(enum dtype dt)
 {
-    return dt == DTYPE_BF16 ? 0.004 : 1e-5;
+    return dt == DTYPE_BF16 ? 0.004 : dt == DTYPE_F16 ? 0.0005 : 1e-5;
 }
 
 struct device *open_device(const char *level, int threads)
@@ -107,17 +117,16 @@ struct device *open_device(const char *level, int threads)
 
 void for_each_setting(setting_test *test)
 {
-    static const enum dtype types[] = {DTYPE_F32, DTYPE_BF16};
     for (const char *const *level = device_cpu_levels(); *level; level++)
-        for (int type = 0; type < 2; type++) {
+        for (int type = 0; type < TYPES; type++) {
             uint64_t hash[4] = {0};
             for (int threads = 1; threads <= 3; threads++) {
                 struct device *d = open_device(*level, threads);
-                hash[threads] = test(d, types[type]);
+                hash[threads] = test(d, op_types[type]);
                 device_close(d);
                 if (hash[threads] != hash[1])
                     fail_msg("level %s, %s: %d threads give other bits than one", *level,
-                             dtype_name(types[type]), threads);
+                             dtype_name(op_types[type]), threads);
             }
         }
 }

@@ -14,6 +14,10 @@
 #include "base/dtype.h"
 #include "device/ops.h"
 
+/* The types that ops work on. */
+enum { TYPES = 3 };
+extern const enum dtype op_types[TYPES];
+
 /* Elements with a guard behind them that tensor_free() looks at. */
 struct tensor {
     enum dtype dt;
@@ -36,18 +40,19 @@ uint64_t tensor_hash(const struct tensor *t);
 /* What dt can hold of value, rounded as a result is. */
 double rounded(enum dtype dt, double value);
 
-/* Every |got - want| <= tolerance * (|want| + rms of want); denormals may be flushed to 0. */
+/* Every |got - want| <= tolerance * (|want| + rms of want); denormals may be flushed to 0, but
+ * fp16's, which are off by half a step of theirs, 2^-25, at most. */
 void check_close(const char *what, const struct tensor *got, const double *want, double tolerance);
 
 /* The same for sums whose terms are of this size, and may cancel. */
 void check_terms(const char *what, const struct tensor *got, const double *want, double tolerance,
                  double size);
 
-/* Where results are rounded once to dt: bf16 is off by half a unit, 2^-8 at most; fp32 sums of
- * some hundred terms by a few dozen 2^-24. */
+/* Where results are rounded once to dt: bf16 is off by half a unit, 2^-8 at most, fp16 by 2^-11;
+ * fp32 sums of some hundred terms by a few dozen 2^-24. */
 double tolerance_of(enum dtype dt);
 
-/* Run test for every level of this machine, both types and 1, 2 and 3 threads.  What it
+/* Run test for every level of this machine, every type and 1, 2 and 3 threads.  What it
  * returns is a hash of its results, which must not depend on the threads. */
 typedef uint64_t setting_test(struct device *d, enum dtype dt);
 void for_each_setting(setting_test *test);

@@ -228,27 +228,86 @@ static uint64_t add(struct device *d, enum dtype dt)
 }
 
 /* Any bits at all, so NaN, infinity and denormals too. */
-static uint64_t cast(struct device *d, enum dtype dt)
+static struct tensor random_bits(enum dtype dt, int64_t elems, uint64_t seed)
 {
-    enum { ELEMS = 100003 };
-    struct tensor x = tensor_poisoned(dt, ELEMS), y = tensor_poisoned(DTYPE_F32, ELEMS);
-    struct tensor z = tensor_poisoned(DTYPE_BF16, ELEMS);
-    for (int64_t i = 0; i < ELEMS; i++) {
-        uint64_t bits = philox_u64(10, (uint64_t)i);
+    struct tensor x = tensor_poisoned(dt, elems);
+    for (int64_t i = 0; i < elems; i++) {
+        uint64_t bits = philox_u64(seed, (uint64_t)i);
         memcpy((char *)x.data + (size_t)i * dtype_bytes(dt), &bits, dtype_bytes(dt));
     }
-    d->ops->cast(d, DTYPE_F32, y.data, dt, x.data, ELEMS);
-    d->ops->cast(d, DTYPE_BF16, z.data, dt, x.data, ELEMS);
-    for (int64_t i = 0; i < ELEMS; i++) {
-        float value = dt == DTYPE_BF16 ? bf16_to_f32(((bf16 *)x.data)[i]) : ((float *)x.data)[i];
-        assert_memory_equal((float *)y.data + i, &value, sizeof value);
-        bf16 narrow = dt == DTYPE_BF16 ? ((bf16 *)x.data)[i] : f32_to_bf16(value);
-        assert_int_equal(((bf16 *)z.data)[i], narrow);
-    }
-    uint64_t hash = tensor_hash(&y) ^ tensor_hash(&z);
+    return x;
+}
+
+/* The float an element is, and the element a float becomes, to the bit. */
+static float exact_value(const struct tensor *x, int64_t i)
+{
+    if (x->dt == DTYPE_BF16)
+        return bf16_to_f32(((bf16 *)x->data)[i]);
+    return x->dt == DTYPE_F16 ? f16_to_f32(((f16 *)x->data)[i]) : ((float *)x->data)[i];
+}
+
+static void put_exact(struct tensor *y, int64_t i, float value)
+{
+    if (y->dt == DTYPE_BF16)
+        ((bf16 *)y->data)[i] = f32_to_bf16(value);
+    else if (y->dt == DTYPE_F16)
+        ((f16 *)y->data)[i] = f32_to_f16(value);
+    else
+        memcpy((float *)y->data + i, &value, sizeof value);
+}
+
+static uint64_t cast_case(struct device *d, enum dtype from, enum dtype to, int64_t elems)
+{
+    struct tensor x = random_bits(from, elems, 10);
+    struct tensor y = tensor_poisoned(to, elems), want = tensor_poisoned(to, elems);
+    d->ops->cast(d, to, y.data, from, x.data, elems);
+    for (int64_t i = 0; i < elems; i++)
+        put_exact(&want, i, exact_value(&x, i));
+    if (from == to)
+        assert_same(&y, &x);
+    else
+        assert_same(&y, &want);
+    uint64_t hash = tensor_hash(&y);
     tensor_free(&x);
     tensor_free(&y);
-    tensor_free(&z);
+    tensor_free(&want);
+    return hash;
+}
+
+static uint64_t cast(struct device *d, enum dtype dt)
+{
+    uint64_t hash = 0;
+    for (int type = 0; type < TYPES; type++)
+        hash = hash * 31 + cast_case(d, dt, op_types[type], 100003) +
+               cast_case(d, dt, op_types[type], 7);
+    return hash;
+}
+
+/* All sums that random pairs of halves have: infinity where they are too large, and denormals,
+ * which in fp16 are as exact as any number. */
+static uint64_t add_anything(struct device *d, enum dtype dt)
+{
+    enum { ELEMS = 100003 };
+    struct tensor a = random_bits(DTYPE_F16, ELEMS, 11), b = random_bits(DTYPE_F16, ELEMS, 12);
+    struct tensor y = tensor_poisoned(DTYPE_F16, ELEMS);
+    int64_t infinite = 0, denormal = 0;
+    for (int64_t i = 0; i < ELEMS; i += 3)
+        ((f16 *)b.data)[i] &= 0x87ff; /* small ones, of which sums are small */
+    for (int64_t i = 0; i < ELEMS; i += 9)
+        ((f16 *)a.data)[i] &= 0x87ff;
+    d->ops->add(d, DTYPE_F16, y.data, a.data, b.data, ELEMS);
+    for (int64_t i = 0; i < ELEMS; i++) {
+        float x = exact_value(&a, i), z = exact_value(&b, i);
+        f16 want = f32_to_f16(x + z), got = ((f16 *)y.data)[i];
+        assert_true(isnan(x + z) ? isnan(f16_to_f32(got)) : got == want);
+        infinite += isfinite(x) && isfinite(z) && (got & 0x7fff) == 0x7c00;
+        denormal += (got & 0x7fff) > 0 && (got & 0x7fff) < 0x400;
+    }
+    assert_true(infinite > 100 && denormal > 100);
+    uint64_t hash = tensor_hash(&y);
+    tensor_free(&a);
+    tensor_free(&b);
+    tensor_free(&y);
     return hash;
 }
 
@@ -297,6 +356,11 @@ static void add_rounds_once(void **state)
     for_each_setting(add);
 }
 
+static void fp16_has_infinity_and_denormals(void **state)
+{
+    for_each_setting(add_anything);
+}
+
 static void cast_is_exact_to_the_bit(void **state)
 {
     for_each_setting(cast);
@@ -342,6 +406,7 @@ int main(void)
         cmocka_unit_test(the_slope_of_silu_is_its_difference_quotient),
         cmocka_unit_test(swiglu_and_its_gradient),
         cmocka_unit_test(add_rounds_once),
+        cmocka_unit_test(fp16_has_infinity_and_denormals),
         cmocka_unit_test(cast_is_exact_to_the_bit),
         cmocka_unit_test(copy_and_fill_touch_their_bytes_only),
     };

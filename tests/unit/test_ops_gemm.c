@@ -104,7 +104,13 @@ static void run_case(struct device *d, enum dtype dt, enum dtype dt_c, int trans
 
 static const struct {
     enum dtype dt, dt_c;
-} types[] = {{DTYPE_F32, DTYPE_F32}, {DTYPE_BF16, DTYPE_BF16}, {DTYPE_BF16, DTYPE_F32}};
+} types[] = {{DTYPE_F32, DTYPE_F32},
+             {DTYPE_BF16, DTYPE_BF16},
+             {DTYPE_BF16, DTYPE_F32},
+             {DTYPE_F16, DTYPE_F16},
+             {DTYPE_F16, DTYPE_F32}};
+
+enum { KINDS = sizeof types / sizeof types[0] };
 
 static void every_kind_of_product(void **state)
 {
@@ -113,9 +119,9 @@ static void every_kind_of_product(void **state)
     for (int threads = 1; threads <= 2; threads++) {
         struct device *d = open_device(NULL, threads);
         for (size_t size = 0; size < sizeof sizes / sizeof sizes[0]; size++)
-            for (int kind = 0; kind < 3 * 4 * 3 * 2; kind++)
-                run_case(d, types[kind % 3].dt, types[kind % 3].dt_c, kind / 3 % 4,
-                         (enum addend)(kind / 12 % 3), sizes[size], kind / 36);
+            for (int kind = 0; kind < KINDS * 4 * 3 * 2; kind++)
+                run_case(d, types[kind % KINDS].dt, types[kind % KINDS].dt_c, kind / KINDS % 4,
+                         (enum addend)(kind / (4 * KINDS) % 3), sizes[size], kind / (12 * KINDS));
         device_close(d);
     }
 }
@@ -151,12 +157,11 @@ static void repeated_products_are_bitwise_equal(void **state)
 }
 
 /* Sizes with whole blocks and rests; elements at random and in the corners. */
-static void by_blocks(struct device *d, const int64_t mnk[3], int kind)
+static void by_blocks(struct device *d, enum dtype dt, const int64_t mnk[3], int kind)
 {
     struct error err = {0};
     enum addend addend = (enum addend)(kind % 3);
-    struct problem p =
-        make_problem(DTYPE_BF16, kind & 1 ? DTYPE_F32 : DTYPE_BF16, kind % 4, addend, mnk, 1);
+    struct problem p = make_problem(dt, kind & 1 ? DTYPE_F32 : dt, kind % 4, addend, mnk, 1);
     size_t bytes = gemm_by_blocks_scratch(d, &p.g);
     struct tensor scratch = tensor_poisoned(DTYPE_F32, (int64_t)(bytes + 3) / 4);
     assert_int_equal(gemm_by_blocks(d, &p.g, scratch.data, &err), 0);
@@ -172,16 +177,52 @@ static void by_blocks(struct device *d, const int64_t mnk[3], int kind)
     free_problem(&p);
 }
 
-static void bf16_through_fp32_blocks(void **state)
+static void products_through_fp32_blocks(void **state)
 {
     static const int64_t sizes[][3] = {{515, 7, 1027}, {3, 517, 33}, {512, 513, 5}, {1, 1, 1025}};
     for (int threads = 1; threads <= 2; threads++) {
         struct device *d = open_device(NULL, threads);
         for (int size = 0; size < 4; size++)
-            for (int kind = 0; kind < 12; kind++)
-                by_blocks(d, sizes[size], kind);
+            for (int kind = 0; kind < 24; kind++)
+                by_blocks(d, kind < 12 ? DTYPE_BF16 : DTYPE_F16, sizes[size], kind % 12);
         device_close(d);
     }
+}
+
+/* Sums that fp16 has no room for while they are made, or at the end, and such as are denormal. */
+static void fp16_products_are_rounded_once(void **state)
+{
+    static const struct {
+        double a[2], b[2], addend, want;
+    } rows[] = {
+        {{300, 300}, {300, -300}, 7, 7},
+        {{300, 300}, {300, 300}, 0, INFINITY},
+        {{-300, 0}, {300, 0}, 0, -INFINITY},
+        {{300, 0}, {300, 0}, -60000, 30000},
+        {{65504, 15.5}, {1, 1}, 0, 65504},
+        {{65504, 16}, {1, 1}, 0, INFINITY},
+        {{0x1p-12, 0}, {0x1p-12, 0}, 0, 0x1p-24},
+        {{0x1p-13, 0x1p-24}, {0x1p-12, 0x1p-10}, 0, 0x1p-24}, /* past the tie by the last term */
+        {{0x1p-13, 0}, {0x1p-12, 0}, 0, 0},
+        {{NAN, 0}, {1, 1}, 0, NAN},
+    };
+    struct error err = {0};
+    struct device *d = open_device(NULL, 1);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct problem p = make_problem(DTYPE_F16, DTYPE_F16, 0, OTHER, (int64_t[]){1, 1, 2}, 0);
+        struct tensor scratch = scratch_for(d, &p.g);
+        for (int l = 0; l < 2; l++) {
+            tensor_set(&p.a, l, rows[i].a[l]);
+            tensor_set(&p.b, l, rows[i].b[l]);
+        }
+        tensor_set(&p.addend, 0, rows[i].addend);
+        assert_int_equal(d->ops->gemm(d, &p.g, scratch.data, &err), 0);
+        double got = tensor_get(&p.c, 0);
+        assert_true(isnan(rows[i].want) ? isnan(got) : got == rows[i].want);
+        tensor_free(&scratch);
+        free_problem(&p);
+    }
+    device_close(d);
 }
 
 static void nothing_times_something_is_nothing(void **state)
@@ -200,7 +241,8 @@ int main(void)
         cmocka_unit_test(every_kind_of_product),
         cmocka_unit_test(products_are_kept_apart),
         cmocka_unit_test(repeated_products_are_bitwise_equal),
-        cmocka_unit_test(bf16_through_fp32_blocks),
+        cmocka_unit_test(products_through_fp32_blocks),
+        cmocka_unit_test(fp16_products_are_rounded_once),
         cmocka_unit_test(nothing_times_something_is_nothing),
     };
     return cmocka_run_group_tests_name("ops gemm", tests, NULL, NULL);

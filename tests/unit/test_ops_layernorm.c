@@ -225,8 +225,8 @@ static uint64_t backward_case(struct device *d, enum dtype dt, int64_t rows, int
     double largest = 0;
     for (int64_t row = 0; row < rows; row++)
         largest = fmax(largest, tensor_get(&b.stats, 2 * row + 1));
-    check_terms("dx", &dx, b.dx, dt == DTYPE_BF16 ? tolerance_of(dt) : 2e-6,
-                dt == DTYPE_BF16 ? 0 : 1 + largest);
+    double tolerance = dt == DTYPE_F32 ? 2e-6 : tolerance_of(dt);
+    check_terms("dx", &dx, b.dx, tolerance, 2e-6 / tolerance * (1 + largest));
 
     struct tensor onto_dy = tensor_copy(&b.dy), onto_dsum = tensor_copy(&b.dsum);
     hash = hash * 31 + run_backward(d, &b, &onto_dy, onto_dy.data, dsum, 1);

@@ -97,7 +97,7 @@ static void check_gradient(const struct problem *p, const struct tensor *dlogits
 
 static uint64_t run_problem(struct device *d, enum dtype dt, const struct problem *p)
 {
-    int64_t ld_d = p->vocab + 5, ld_in = dt == DTYPE_BF16 ? 2 * p->ld : p->ld;
+    int64_t ld_d = p->vocab + 5, ld_in = p->ld * 4 / (int64_t)dtype_bytes(dt);
     struct tensor loss = tensor_poisoned(DTYPE_F32, p->rows);
     struct tensor no_gradient = tensor_poisoned(DTYPE_F32, p->rows);
     struct tensor loss_in = tensor_poisoned(DTYPE_F32, p->rows);

@@ -88,10 +88,41 @@ static void bf16_rounds_as_one_value_does(void **state)
     }
 }
 
+/* Every upper half, with what may lie below, on and above a tie of numbers and denormals. */
+static void f16_rounds_as_one_value_does(void **state)
+{
+    static const uint32_t lower[] = {0,      1,      0x0fff, 0x1000, 0x1001, 0x1fff, 0x2000,
+                                     0x3000, 0x5000, 0x7fff, 0x8000, 0x8001, 0xf000, 0xffff};
+    for (uint32_t upper = 0; upper < 0x10000; upper++)
+        for (size_t l = 0; l < sizeof lower / sizeof lower[0]; l++) {
+            uint32_t bits = upper << 16 | lower[l];
+            float x;
+            f16 got[CPU_LANES], want;
+            memcpy(&x, &bits, sizeof x);
+            want = f32_to_f16(x);
+            vf_put(DTYPE_F16, got, 0, vf_set(x));
+            assert_int_equal(got[CPU_LANES - 1], want);
+            vf_put_part(DTYPE_F16, got, 0, 1, vf_set(-x));
+            assert_int_equal(got[0], want ^ 0x8000);
+        }
+    for (uint32_t bits = 0; bits < 0x10000; bits += CPU_LANES) {
+        f16 in[CPU_LANES];
+        float out[CPU_LANES];
+        for (uint32_t i = 0; i < CPU_LANES; i++)
+            in[i] = (f16)(bits + i);
+        vf_store(out, vf_get(DTYPE_F16, in, 0));
+        for (uint32_t i = 0; i < CPU_LANES; i++) {
+            float want = f16_to_f32(in[i]), part = vf_get_part(DTYPE_F16, in, i, 1)[0];
+            assert_memory_equal(&out[i], &want, sizeof want);
+            assert_memory_equal(&part, &want, sizeof want);
+        }
+    }
+}
+
 static void parts_stay_in_bounds(void **state)
 {
-    static const enum dtype types[] = {DTYPE_F32, DTYPE_BF16};
-    for (int type = 0; type < 2; type++)
+    static const enum dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    for (int type = 0; type < 3; type++)
         for (int64_t n = 1; n <= CPU_LANES; n++) {
             float from[2 * CPU_LANES], to[2 * CPU_LANES];
             memset(to, 0xa5, sizeof to);
@@ -160,6 +191,7 @@ int main(void)
         cmocka_unit_test(exp_is_accurate),
         cmocka_unit_test(exp_has_the_right_ends),
         cmocka_unit_test(bf16_rounds_as_one_value_does),
+        cmocka_unit_test(f16_rounds_as_one_value_does),
         cmocka_unit_test(parts_stay_in_bounds),
         cmocka_unit_test(lanes_reduce),
         cmocka_unit_test(bf16_dot_is_a_dot),
