@@ -13,6 +13,16 @@
 
 enum { GUARD = 256 }; /* bytes behind an output that nobody may touch */
 
+static const struct {
+    enum dtype dt;
+    double tolerance; /* of the largest element */
+} types[] = {
+    {DTYPE_F32, 1e-5},  /* sums of some hundred rounded products */
+    {DTYPE_BF16, 1e-2}, /* results, weights and their gradients are rounded to 2^-9 of themselves */
+    {DTYPE_F16, 1e-3},  /* results are rounded to 2^-12, and o's enter the gradients */
+};
+enum { TYPES = sizeof types / sizeof types[0] };
+
 /* A problem, what the op made of it, and what double precision makes of it. */
 struct problem {
     struct attention a;
@@ -53,13 +63,17 @@ static void assert_guarded(const void *p, size_t bytes)
 
 static double value(enum dtype dt, const void *p, int64_t i)
 {
-    return dt == DTYPE_BF16 ? bf16_to_f32(((const bf16 *)p)[i]) : ((const float *)p)[i];
+    if (dt == DTYPE_BF16)
+        return bf16_to_f32(((const bf16 *)p)[i]);
+    return dt == DTYPE_F16 ? f16_to_f32(((const f16 *)p)[i]) : ((const float *)p)[i];
 }
 
 static void put(enum dtype dt, void *p, int64_t i, float x)
 {
     if (dt == DTYPE_BF16)
         ((bf16 *)p)[i] = f32_to_bf16(x);
+    else if (dt == DTYPE_F16)
+        ((f16 *)p)[i] = f32_to_f16(x);
     else
         ((float *)p)[i] = x;
 }
@@ -222,13 +236,12 @@ static void assert_close(const char *what, const struct problem *p, enum dtype d
                  (int)p->a.kv_heads, (int)p->a.head_dim);
 }
 
-/* fp32: sums of some hundred rounded products stay within 1e-5 of the largest element.
- * bf16: results, weights and their gradients are rounded to 2^-9 of themselves. */
 static void agrees_with_double(void **state)
 {
     for (int i = 0; i < SHAPES; i++)
-        for (enum dtype dt = DTYPE_F32; dt <= DTYPE_BF16; dt++) {
-            double tolerance = dt == DTYPE_BF16 ? 1e-2 : 1e-5;
+        for (int type = 0; type < TYPES; type++) {
+            enum dtype dt = types[type].dt;
+            double tolerance = types[type].tolerance;
             struct problem p;
             problem_make(&p, &shapes[i], dt);
             reference(&p);
@@ -269,8 +282,9 @@ static void gradient_is_the_difference_quotient(void **state)
 static void threads_do_not_change_a_bit(void **state)
 {
     for (int i = 0; i < SHAPES; i++)
-        for (enum dtype dt = DTYPE_F32; dt <= DTYPE_BF16; dt++)
+        for (int type = 0; type < TYPES; type++)
             for (const char *const *level = device_cpu_levels(); *level; level++) {
+                enum dtype dt = types[type].dt;
                 struct problem one, many;
                 size_t size = dtype_bytes(dt);
                 problem_make(&one, &shapes[i], dt);
@@ -291,8 +305,9 @@ static void threads_do_not_change_a_bit(void **state)
 static void the_future_is_not_seen(void **state)
 {
     for (int i = 2; i < SHAPES; i++)
-        for (enum dtype dt = DTYPE_F32; dt <= DTYPE_BF16; dt++)
+        for (int type = 0; type < TYPES; type++)
             for (const char *const *level = device_cpu_levels(); *level; level++) {
+                enum dtype dt = types[type].dt;
                 int64_t cut = shapes[i].seq * 2 / 3, n = shapes[i].heads * shapes[i].head_dim;
                 struct problem before, after;
                 problem_make(&before, &shapes[i], dt);
@@ -311,8 +326,9 @@ static void the_future_is_not_seen(void **state)
 /* Scores of thousands of either sign: one key takes all, and nothing overflows. */
 static void large_scores_stay_finite(void **state)
 {
-    for (enum dtype dt = DTYPE_F32; dt <= DTYPE_BF16; dt++)
+    for (int type = 0; type < TYPES; type++)
         for (const char *const *level = device_cpu_levels(); *level; level++) {
+            enum dtype dt = types[type].dt;
             struct problem p;
             problem_make(&p, &shapes[6], dt);
             p.a.scale = 1000;
@@ -329,8 +345,9 @@ static void large_scores_stay_finite(void **state)
 /* A diverged run must show: NaN in one query's row is NaN in its output and gradient. */
 static void nan_is_not_hidden(void **state)
 {
-    for (enum dtype dt = DTYPE_F32; dt <= DTYPE_BF16; dt++)
+    for (int type = 0; type < TYPES; type++)
         for (const char *const *level = device_cpu_levels(); *level; level++) {
+            enum dtype dt = types[type].dt;
             struct problem p;
             problem_make(&p, &shapes[5], dt);
             put(dt, p.qkv, at_head(&p, 0, 40, 1), NAN);
@@ -343,6 +360,27 @@ static void nan_is_not_hidden(void **state)
         }
 }
 
+/* Values as large as fp16 has: an average of them is finite, gradients of them are not. */
+static void fp16_overflows_to_infinity_only(void **state)
+{
+    for (const char *const *level = device_cpu_levels(); *level; level++) {
+        struct problem p;
+        problem_make(&p, &shapes[5], DTYPE_F16);
+        for (int64_t t = 0; t < p.a.seq; t++)
+            for (int64_t i = 0; i < p.a.head_dim; i++) {
+                put(DTYPE_F16, p.qkv, at_head(&p, 0, t, p.a.heads + p.a.kv_heads) + i, 65504);
+                put(DTYPE_F16, p.dout, at_out(&p, 0, t, 0) + i, 20000);
+                put(DTYPE_F16, p.dout, at_out(&p, 0, t, 1) + i, 20000);
+            }
+        run(&p, *level, 1);
+        for (int64_t e = 0; e < p.out_elems; e++)
+            assert_true(value(DTYPE_F16, p.o, e) == 65504);
+        for (int64_t i = 0; i < p.a.head_dim; i++)
+            assert_true(isinf(value(DTYPE_F16, p.dqkv, at_head(&p, 0, 0, 3) + i)));
+        problem_free(&p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -352,6 +390,7 @@ int main(void)
         cmocka_unit_test(the_future_is_not_seen),
         cmocka_unit_test(large_scores_stay_finite),
         cmocka_unit_test(nan_is_not_hidden),
+        cmocka_unit_test(fp16_overflows_to_infinity_only),
     };
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);
 }
