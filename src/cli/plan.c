@@ -5,6 +5,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "device/machine.h"
+#include "plan/choices.h"
 #include "plan/compare.h"
 #include "plan/fit.h"
 
@@ -16,11 +17,12 @@ struct options {
     double ranks, nodes, threads, node_gib;
 };
 
-static int write_json(const struct report *report, const struct compare *compare, const char *path,
-                      struct error *err)
+static int write_json(const struct report *report, const struct compare *compare,
+                      const struct choices *choices, const char *path, struct error *err)
 {
     struct js *js = report_json(report);
     js_add(js, "strategies", compare_json(compare));
+    js_add(js, "choices", choices_json(choices));
     int rc = js_write(js, JS_INDENTED, path, err);
     js_free(js);
     return rc;
@@ -92,15 +94,19 @@ static int take_options(struct options *o, int *argc, char **argv, struct error 
     return arguments_number("--node-memory", argc, argv, 0.001, 1e6, &o->node_gib, 0, err);
 }
 
-/* What was planned, in full, and beside what the other strategies would take. */
+/* What was planned, in full, beside what the other strategies would take, and with single
+ * changes. */
 static int show(const struct report *report, const struct options *options, struct error *err)
 {
     struct compare compare;
+    struct choices choices;
+    choices_make(&choices, report, (int)options->threads);
     compare_make(&compare, report, (int)options->threads);
     report_print(report, stdout);
     compare_print(&compare, stdout);
+    choices_print(&choices, stdout);
     report_verdicts(report, stdout);
-    int rc = options->json ? write_json(report, &compare, options->json, err) : 0;
+    int rc = options->json ? write_json(report, &compare, &choices, options->json, err) : 0;
     compare_free(&compare);
     return rc;
 }

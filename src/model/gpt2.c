@@ -79,7 +79,7 @@ static void block(const struct config_model *c, struct graph *graph)
 }
 
 static void graph_of(const struct model *model, int kind, enum model_purpose purpose,
-                     float loss_scale, struct graph *graph)
+                     float loss_factor, struct graph *graph)
 {
     const struct config_model *c = &model->config;
     if (kind == TRANSFORMER_EMBED) {
@@ -88,7 +88,7 @@ static void graph_of(const struct model *model, int kind, enum model_purpose pur
         block(c, graph);
     } else {
         int h = norm(c, graph, build_input(graph, c->hidden), "norm");
-        transformer_head(c, h, purpose, loss_scale, graph);
+        transformer_head(c, h, purpose, loss_factor, graph);
     }
 }
 

@@ -57,7 +57,7 @@ static void block(const struct config_model *c, struct graph *graph)
 }
 
 static void graph_of(const struct model *model, int kind, enum model_purpose purpose,
-                     float loss_scale, struct graph *graph)
+                     float loss_factor, struct graph *graph)
 {
     const struct config_model *c = &model->config;
     if (kind == TRANSFORMER_EMBED) {
@@ -68,7 +68,7 @@ static void graph_of(const struct model *model, int kind, enum model_purpose pur
         int x = build_input(graph, c->hidden);
         int norm = norm_weight(graph, "norm", c->hidden);
         int h = build_rmsnorm(graph, x, norm, (float)c->norm_eps);
-        transformer_head(c, h, purpose, loss_scale, graph);
+        transformer_head(c, h, purpose, loss_factor, graph);
     }
 }
 

@@ -88,12 +88,12 @@ void model_wrap(struct model *model, int blocks)
 }
 
 static struct graph *build(const struct model *model, int kind, int blocks,
-                           enum model_purpose purpose, struct graph *graph, float loss_scale,
+                           enum model_purpose purpose, struct graph *graph, float loss_factor,
                            struct error *err)
 {
     graph->blocks = blocks;
     for (graph->block = 0; graph->block < blocks; graph->block++)
-        model->family->graph(model, kind, purpose, loss_scale, graph);
+        model->family->graph(model, kind, purpose, loss_factor, graph);
     if (!graph->err.text[0])
         return graph;
     error_set(err, "model: %s", graph->err.text);
@@ -102,20 +102,20 @@ static struct graph *build(const struct model *model, int kind, int blocks,
 }
 
 struct graph *model_graph(const struct model *model, int kind, enum model_purpose purpose,
-                          int64_t batch, int64_t seq, enum dtype dtype, float loss_scale,
+                          int64_t batch, int64_t seq, enum dtype dtype, float loss_factor,
                           struct error *err)
 {
     struct graph *graph = graph_create(batch, seq, dtype);
-    return build(model, kind, 1, purpose, graph, loss_scale, err);
+    return build(model, kind, 1, purpose, graph, loss_factor, err);
 }
 
 struct graph *model_unit_graph(const struct model *model, int unit, enum model_purpose purpose,
-                               int64_t batch, int64_t seq, enum dtype dtype, float loss_scale,
+                               int64_t batch, int64_t seq, enum dtype dtype, float loss_factor,
                                struct error *err)
 {
     struct graph *graph = graph_create(batch, seq, dtype);
     const struct model_unit *u = &model->unit[unit];
-    return build(model, u->kind, u->blocks, purpose, graph, loss_scale, err);
+    return build(model, u->kind, u->blocks, purpose, graph, loss_factor, err);
 }
 
 /* A graph of one short sequence, for counting. */

@@ -33,7 +33,7 @@ struct model_family {
     const char *name;
     /* Fill units; the graph of a kind. */
     void (*units)(struct model *model);
-    void (*graph)(const struct model *model, int kind, enum model_purpose purpose, float loss_scale,
+    void (*graph)(const struct model *model, int kind, enum model_purpose purpose, float loss_factor,
                   struct graph *graph);
     /* The constant table (rotary cosines and sines), fp32 [seq, const_width]. */
     void (*table)(const struct model *model, int64_t seq, float *table);
@@ -60,15 +60,15 @@ void model_wrap(struct model *model, int blocks);
 int64_t model_unit_params(const struct model *model, int unit);
 
 /* The forward graph of a block of this kind for batch sequences of seq tokens; gradients of the
- * loss are multiplied by loss_scale.  NULL with err set if its shapes do not fit.  Free with
+ * loss are multiplied by loss_factor.  NULL with err set if its shapes do not fit.  Free with
  * graph_destroy(). */
 struct graph *model_graph(const struct model *model, int kind, enum model_purpose purpose,
-                          int64_t batch, int64_t seq, enum dtype dtype, float loss_scale,
+                          int64_t batch, int64_t seq, enum dtype dtype, float loss_factor,
                           struct error *err);
 
 /* The same for a unit with all its blocks. */
 struct graph *model_unit_graph(const struct model *model, int unit, enum model_purpose purpose,
-                               int64_t batch, int64_t seq, enum dtype dtype, float loss_scale,
+                               int64_t batch, int64_t seq, enum dtype dtype, float loss_factor,
                                struct error *err);
 
 /* Logical parameters, each counted once. */

@@ -57,14 +57,14 @@ double transformer_back_std(const struct config_model *config)
 }
 
 void transformer_head(const struct config_model *c, int h, enum model_purpose purpose,
-                      float loss_scale, struct graph *graph)
+                      float loss_factor, struct graph *graph)
 {
     const char *name = c->tie_embeddings ? "embed" : "head";
     int w = transformer_matrix(graph, (struct part[]){{name, c->vocab}}, 1, c->hidden, c->init_std,
                                c->tie_embeddings);
     int targets = build_targets(graph);
     if (purpose == MODEL_LOSS) {
-        build_head_loss(graph, h, w, targets, loss_scale);
+        build_head_loss(graph, h, w, targets, loss_factor);
         return;
     }
     graph->values[targets].dim[0] = 1; /* the one row asked for */

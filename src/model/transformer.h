@@ -33,6 +33,6 @@ double transformer_back_std(const struct config_model *config);
 /* The end of the chain: the loss of normed hidden states h, or with MODEL_LOGITS the logits of one
  * row. */
 void transformer_head(const struct config_model *config, int h, enum model_purpose purpose,
-                      float loss_scale, struct graph *graph);
+                      float loss_factor, struct graph *graph);
 
 #endif

@@ -79,12 +79,15 @@ static void measure(struct report *report, int rank, const struct program *train
     measure_staging(report, r);
     r->instrs = train->instrs;
     for (int i = 0; i < train->instrs; i++) {
-        if (train->instr[i].group < 0)
+        const struct instr *instr = &train->instr[i];
+        if (instr->kind == INSTR_RUN)
+            r->flops += units_segment(train->units, instr->unit, instr->phase)->flops;
+        if (instr->group < 0)
             continue;
-        int64_t elems = sent_by(train, &train->instr[i]);
+        int64_t elems = sent_by(train, instr);
         r->transfers++;
         r->sent_elems += elems;
-        r->sent_bytes += elems * (int64_t)dtype_bytes(train->instr[i].dtype);
+        r->sent_bytes += elems * (int64_t)dtype_bytes(instr->dtype);
     }
     r->total_bytes = mem_bytes(r->pool_bytes);
     r->host_bytes = report->on_gpu ? r->pool_bytes[POOL_HOST] : r->total_bytes;

@@ -20,6 +20,7 @@ struct report_rank {
     int instrs, transfers;
     int64_t sent_bytes; /* payload to other ranks in a step */
     int64_t sent_elems; /* and the numbers in it */
+    double flops;       /* of its ops in a step: what is recomputed counts again */
 };
 
 /* Memory for one rank, or what it wants beyond that.  As what there is, 0 is "nobody said". */

@@ -108,6 +108,7 @@ void report_rank_json(const struct report *report, const struct report_rank *ran
     js_add_int(to, "transfers", rank->transfers);
     js_add_int(to, "sent_bytes_per_step", rank->sent_bytes);
     js_add_int(to, "sent_numbers_per_step", rank->sent_elems);
+    js_add_real(to, "computed_flops_per_step", rank->flops);
 }
 
 static void judgement_json(const struct report *report, struct js *to)

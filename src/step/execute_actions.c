@@ -34,9 +34,7 @@ const struct segment *instr_segment(const struct program *program, const struct 
         return &kind->evaluation;
     if (program->request.kind == PROGRAM_LOGITS)
         return &kind->logit;
-    return instr->phase == PHASE_FORWARD    ? &kind->forward
-           : instr->phase == PHASE_BACKWARD ? &kind->backward
-                                            : &kind->both;
+    return units_segment(program->units, instr->unit, instr->phase);
 }
 
 void run_bases(const struct run_state *run, const struct instr *instr, void *base[SPACE_COUNT])

@@ -119,7 +119,7 @@ struct units_request layout_units(const struct layout *layout, const struct conf
         .persist_below = config->parallel.persist_below,
         .recompute = config->recompute,
         .recompute_every = (int)config->recompute_every,
-        .loss_scale = 1.0f / (float)(layout->global_batch * config->data.seq_len),
+        .loss_factor = 1.0f / (float)(layout->global_batch * config->data.seq_len),
     };
 }
 

@@ -11,7 +11,7 @@ static struct graph *graph_for(const struct units *units, int unit, enum model_p
 {
     const struct units_request *r = &units->request;
     int64_t batch = purpose == MODEL_LOGITS ? 1 : r->batch;
-    return model_unit_graph(units->model, unit, purpose, batch, r->seq, r->dtype, r->loss_scale,
+    return model_unit_graph(units->model, unit, purpose, batch, r->seq, r->dtype, r->loss_factor,
                             err);
 }
 

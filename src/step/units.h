@@ -29,7 +29,7 @@ struct units_request {
     int64_t persist_below; /* units with fewer parameters are whole on every rank */
     enum config_recompute recompute;
     int recompute_every; /* of units that repeat, which one in so many recomputes; 0: every */
-    float loss_scale;    /* gradients of the summed loss are multiplied by it */
+    float loss_factor;   /* gradients of the summed loss are multiplied by it */
     int with_logits;     /* compile MODEL_LOGITS too */
 };
 
@@ -52,6 +52,16 @@ void units_destroy(struct units *units); /* NULL allowed */
 static inline const struct unit_kind *units_kind(const struct units *units, int unit)
 {
     return &units->kind[units->kind_of[unit]];
+}
+
+/* What a unit runs in a phase of training. */
+static inline const struct segment *units_segment(const struct units *units, int unit,
+                                                  enum segment_phase phase)
+{
+    const struct unit_kind *kind = units_kind(units, unit);
+    return phase == PHASE_FORWARD    ? &kind->forward
+           : phase == PHASE_BACKWARD ? &kind->backward
+                                     : &kind->both;
 }
 
 /* The unit whose flat parameter holds what `unit` shares, or -1. */

@@ -1,5 +1,6 @@
 # Runs on paper.
-UNIT_TESTS += tests/unit/test_estimate tests/unit/test_fit tests/unit/test_large
+UNIT_TESTS += tests/unit/test_estimate tests/unit/test_fit tests/unit/test_large tests/unit/test_choices
 tests_unit_test_estimate_SOURCES = tests/unit/test_estimate.c $(rig)
 tests_unit_test_fit_SOURCES = tests/unit/test_fit.c $(rig)
 tests_unit_test_large_SOURCES = tests/unit/test_large.c $(rig)
+tests_unit_test_choices_SOURCES = tests/unit/test_choices.c $(rig)

@@ -1,0 +1,89 @@
+/* choices.c - see choices.h. */
+#include "plan/choices.h"
+
+#include <string.h>
+
+#include "config/schema.h"
+
+/* Pairs go together, separated by a blank. */
+static const char *const changes[] = {
+    "recompute=none",
+    "recompute=selective",
+    "recompute=full",
+    "recompute=full recompute_every=2",
+    "parallel.forward_prefetch=false parallel.backward_prefetch=none",
+    "parallel.backward_prefetch=BACKWARD_PRE",
+    "parallel.backward_prefetch=BACKWARD_POST",
+    "parallel.prefetch_units=1",
+    "parallel.prefetch_units=2",
+    "parallel.accumulate=shard",
+    "parallel.accumulate=local",
+    "train.micro_batch=1",
+    "precision=bf16",
+    "precision=bf16_pure train.optimizer_dtype=bf16",
+    "train.optimizer_dtype=bf16",
+    "comm.reduce_dtype=bf16",
+    "offload.optimizer=none",
+    "offload.optimizer=host",
+    "offload.optimizer=disk",
+    "offload.params=none",
+    "offload.params=host",
+    "offload.optimizer=host offload.params=host",
+};
+
+_Static_assert(sizeof changes / sizeof changes[0] <= CHOICES_MOST, "rows for all changes");
+
+/* Set "key=value key=value"; 0, or -1 where that is not possible. */
+static int set(struct config *config, const char *settings)
+{
+    char text[96], *rest = text, *one;
+    snprintf(text, sizeof text, "%s", settings);
+    while ((one = strsep(&rest, " "))) {
+        char *value = strchr(one, '=');
+        *value++ = 0;
+        if (config_set(config, one, value, NULL))
+            return -1;
+    }
+    return config_finish(config, NULL);
+}
+
+static void measure(struct choice_row *row, const struct report *report, const char *settings)
+{
+    const struct report_rank *rank = &report->rank[0];
+    snprintf(row->settings, sizeof row->settings, "%s", settings);
+    row->memory_bytes = report->on_gpu ? rank->device_bytes : rank->total_bytes;
+    row->host_bytes = report->on_gpu ? rank->host_bytes : 0;
+    row->disk_bytes = rank->pool_bytes[POOL_DISK];
+    row->sent_bytes = rank->sent_bytes;
+    row->flops = rank->flops;
+}
+
+static int same_numbers(const struct choice_row *a, const struct choice_row *b)
+{
+    return a->memory_bytes == b->memory_bytes && a->host_bytes == b->host_bytes &&
+           a->disk_bytes == b->disk_bytes && a->sent_bytes == b->sent_bytes && a->flops == b->flops;
+}
+
+static int make(struct choice_row *row, const struct report *of, const char *settings, int threads)
+{
+    struct report report;
+    struct config config = of->config;
+    config.device = of->on_gpu ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
+    if (set(&config, settings) ||
+        report_measure(&report, &config, of->ranks, of->nodes, threads, NULL))
+        return 0;
+    measure(row, &report, settings);
+    report_free(&report);
+    return 1;
+}
+
+void choices_make(struct choices *choices, const struct report *report, int threads)
+{
+    *choices = (struct choices){0};
+    measure(&choices->as_is, report, "as it is");
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        struct choice_row *row = &choices->row[choices->count];
+        if (make(row, report, changes[i], threads) && !same_numbers(row, &choices->as_is))
+            choices->count++;
+    }
+}

@@ -1,0 +1,33 @@
+/* choices.h - what a run would take with one setting changed: recomputation, prefetch, precision,
+ * offload, micro-batches.  Each row is a plan of its own, so a saving is the bytes of that run. */
+#ifndef TRIREME_PLAN_CHOICES_H
+#define TRIREME_PLAN_CHOICES_H
+
+#include "plan/report.h"
+
+enum { CHOICES_MOST = 32 };
+
+/* One change of a rank's plan: another setting, or a pair that goes together. */
+struct choice_row {
+    char settings[96];
+    size_t memory_bytes; /* of the GPU, or of the rank where it computes on CPUs */
+    size_t host_bytes;   /* that a GPU's rank has in the node's memory; 0 on CPUs */
+    size_t disk_bytes;
+    int64_t sent_bytes;
+    double flops;
+};
+
+struct choices {
+    struct choice_row as_is;
+    int count;
+    struct choice_row row[CHOICES_MOST];
+};
+
+/* Plan the first rank of the run of report anew for each change.  Changes that the configuration
+ * has already, that do not go with it, or that change no number are left out. */
+void choices_make(struct choices *choices, const struct report *report, int threads);
+
+void choices_print(const struct choices *choices, FILE *out);
+struct js *choices_json(const struct choices *choices); /* js_free() it */
+
+#endif

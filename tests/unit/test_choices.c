@@ -1,0 +1,115 @@
+/* test_choices.c - each row of the table of single changes is the plan of that run, and says of
+ * recomputation and prefetch what they are for. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "plan/choices.h"
+#include "tests/unit/rig.h"
+
+#define LARGE "model.preset=llama-124m data.seq_len=256 train.global_batch=8 device=cpu "
+
+static void choices_of(struct choices *choices, const char *settings, int ranks)
+{
+    struct error err = {0};
+    struct report report;
+    struct config config = rig_config(settings);
+    if (report_measure(&report, &config, ranks, 1, 1, &err))
+        fail_msg("%s", err.text);
+    choices_make(choices, &report, 1);
+    assert_int_equal(choices->as_is.memory_bytes, report.rank[0].total_bytes);
+    report_free(&report);
+}
+
+static const struct choice_row *find(const struct choices *choices, const char *settings)
+{
+    for (int i = 0; i < choices->count; i++)
+        if (!strcmp(choices->row[i].settings, settings))
+            return &choices->row[i];
+    return NULL;
+}
+
+static const struct choice_row *found(const struct choices *choices, const char *settings)
+{
+    const struct choice_row *row = find(choices, settings);
+    if (!row)
+        fail_msg("no row %s", settings);
+    return row;
+}
+
+static void rows_are_plans(void **state)
+{
+    static const char *const runs[] = {
+        LARGE "train.micro_batch=2",
+        LARGE "parallel.strategy=NO_SHARD precision=bf16",
+        LARGE "parallel.strategy=SHARD_GRAD_OP precision=fp16 recompute=full",
+        "model.preset=gpt2 data.seq_len=128 device=cpu offload.optimizer=disk",
+    };
+    for (int i = 0; i < 4; i++) {
+        struct choices choices;
+        struct error err = {0};
+        choices_of(&choices, runs[i], 3);
+        assert_true(choices.count >= 5);
+        for (int k = 0; k < choices.count; k++) {
+            const struct choice_row *row = &choices.row[k];
+            struct report report;
+            char text[512];
+            snprintf(text, sizeof text, "%s %s", runs[i], row->settings);
+            struct config config = rig_config(text);
+            assert_int_equal(report_make(&report, &config, 3, 1, 1, &err), 0);
+            assert_true(report.verified);
+            assert_int_equal(row->memory_bytes, report.rank[0].total_bytes);
+            assert_int_equal(row->disk_bytes, report.rank[0].pool_bytes[POOL_DISK]);
+            assert_int_equal(row->sent_bytes, report.rank[0].sent_bytes);
+            assert_true(row->flops == report.rank[0].flops);
+            assert_true(row->memory_bytes != choices.as_is.memory_bytes ||
+                        row->sent_bytes != choices.as_is.sent_bytes ||
+                        row->flops != choices.as_is.flops ||
+                        row->disk_bytes != choices.as_is.disk_bytes);
+            report_free(&report);
+        }
+    }
+}
+
+static void what_they_are_for(void **state)
+{
+    struct choices choices;
+    choices_of(&choices, LARGE "train.micro_batch=2", 2);
+    const struct choice_row *is = &choices.as_is, *full = found(&choices, "recompute=full"),
+                            *some = found(&choices, "recompute=selective"),
+                            *half = found(&choices, "recompute=full recompute_every=2");
+    assert_null(find(&choices, "recompute=none"));
+    assert_true(full->memory_bytes < some->memory_bytes && some->memory_bytes < is->memory_bytes);
+    assert_true(full->memory_bytes < half->memory_bytes && half->memory_bytes < is->memory_bytes);
+    assert_true(is->flops < some->flops && some->flops < half->flops && half->flops < full->flops);
+    assert_true(full->flops < 4.0 / 3 * is->flops && some->flops < 1.1 * is->flops);
+    assert_true(full->sent_bytes == is->sent_bytes);
+
+    const struct choice_row *far = found(&choices, "parallel.prefetch_units=2"),
+                            *near = found(&choices, "parallel.forward_prefetch=false "
+                                                    "parallel.backward_prefetch=none");
+    assert_true(near->memory_bytes < is->memory_bytes && is->memory_bytes < far->memory_bytes);
+    assert_true(near->sent_bytes == is->sent_bytes && far->sent_bytes == is->sent_bytes);
+
+    const struct choice_row *local = found(&choices, "parallel.accumulate=local"),
+                            *reduced = found(&choices, "comm.reduce_dtype=bf16");
+    assert_true(local->memory_bytes > is->memory_bytes && local->sent_bytes < is->sent_bytes);
+    assert_true(reduced->sent_bytes < is->sent_bytes);
+    assert_true(found(&choices, "offload.optimizer=disk")->disk_bytes > 0);
+    choices_of(&choices, LARGE "recompute=full", 2);
+    assert_null(find(&choices, "recompute=full"));
+    assert_true(found(&choices, "recompute=none")->memory_bytes > choices.as_is.memory_bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_plans),
+        cmocka_unit_test(what_they_are_for),
+    };
+    return cmocka_run_group_tests_name("choices", tests, NULL, NULL);
+}
