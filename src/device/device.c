@@ -142,6 +142,12 @@ int device_copy_async(struct device *d, enum device_stream stream, void *to, con
     return bytes ? d->driver->copy(d, stream, to, from, bytes, ENQUEUE, err) : 0;
 }
 
+int device_call(struct device *d, enum device_stream stream, void (*function)(void *data),
+                void *data, struct error *err)
+{
+    return d->driver->call(d, stream, function, data, err);
+}
+
 int device_sync(struct device *d, struct error *err)
 {
     return d->driver->sync(d, err);

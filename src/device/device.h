@@ -18,8 +18,8 @@ struct device_driver;
 
 enum device_kind { DEVICE_CPU, DEVICE_CUDA, DEVICE_KINDS };
 
-/* Ops run on COMPUTE; transfers and copies of offloaded state on the others.  Each is in order;
- * they advance side by side. */
+/* Ops run on COMPUTE; transfers, copies of offloaded state, and reads and writes of its file on the
+ * others.  Each is in order; they advance side by side. */
 enum device_stream {
     DEVICE_COMPUTE,
     DEVICE_GATHER,
@@ -27,6 +27,8 @@ enum device_stream {
     DEVICE_POINT,
     DEVICE_FETCH,
     DEVICE_SPILL,
+    DEVICE_READ,
+    DEVICE_WRITE,
     DEVICE_STREAMS
 };
 
@@ -122,6 +124,12 @@ int device_download_async(struct device *d, void *to, const void *from, size_t b
 /* The same as part of any stream, between the device's memory and that of device_host_alloc(). */
 int device_copy_async(struct device *d, enum device_stream stream, void *to, const void *from,
                       size_t bytes, struct error *err);
+
+/* Have function(data) called by some thread of the host, as part of a stream.  It may take its
+ * time, but must not use the device, nor wait for what another such call does.  Where the device
+ * has failed it is not called. */
+int device_call(struct device *d, enum device_stream stream, void (*function)(void *data),
+                void *data, struct error *err);
 
 /* Wait for all streams.  Returns 0, or -1 with err saying what failed on the device. */
 int device_sync(struct device *d, struct error *err);

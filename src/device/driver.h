@@ -19,6 +19,8 @@ struct device_driver {
     int (*memory)(struct device *d, size_t *total_bytes, size_t *free_bytes, struct error *err);
     int (*copy)(struct device *d, enum device_stream stream, void *to, const void *from,
                 size_t bytes, int wait, struct error *err); /* either side may be the host's */
+    int (*call)(struct device *d, enum device_stream stream, void (*function)(void *), void *data,
+                struct error *err);
     int (*sync)(struct device *d, struct error *err);
     int (*check)(struct device *d, struct error *err);
     struct device_mark *(*mark_create)(struct device *d, int timed, struct error *err);

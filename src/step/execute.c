@@ -165,6 +165,7 @@ int executor_create(struct executor **out, struct device *device, struct mesh *m
     x->device = device;
     x->mem = mem;
     x->mesh = mesh;
+    pthread_mutex_init(&x->lock, NULL);
     x->mode = device->asynchronous ? &executor_enqueued : &executor_at_once;
     for (int axis = 0; mesh && axis < MESH_AXES; axis++)
         x->group[axis] = mesh_group(mesh, axis);
@@ -184,8 +185,8 @@ void executor_destroy(struct executor *x)
         return;
     if (x->swap)
         mem_uncount(x->mem, POOL_DISK, x->slab_bytes[POOL_DISK]);
-    swap_close(x->swap); /* what a step that failed has begun ends in the slabs */
     x->mode->destroy(x);
+    swap_close(x->swap); /* what a step that failed has begun ends in the slabs */
     for (int i = 0; i < TRANSFERRED && x->mesh && x->device->asynchronous; i++)
         mesh_unregister(x->mesh, x->slab[transferred[i]]);
     for (int pool = 0; pool < POOL_COUNT; pool++)
@@ -195,5 +196,6 @@ void executor_destroy(struct executor *x)
         device_close(x->host);
     free(x->op);
     free(x->copy);
+    pthread_mutex_destroy(&x->lock);
     free(x);
 }

@@ -5,19 +5,23 @@
 #include "step/execute_private.h"
 #include "step/offload.h"
 
-int copy_begin(struct run_state *run, int i)
+static struct swap_op operation(const struct executor *x, const struct program *program, int i)
 {
-    struct executor *x = run->x;
-    const struct instr *instr = &run->program->instr[i];
+    const struct instr *instr = &program->instr[i];
     int fetches = instr->kind == INSTR_FETCH;
-    const struct buffer *buffer = run->program->buffer;
-    const struct buffer *far = &buffer[instr->buffer[fetches ? SLOT_FROM : SLOT_TO]];
-    x->copy[i] = (struct swap_op){
+    const struct buffer *far = &program->buffer[instr->buffer[fetches ? SLOT_FROM : SLOT_TO]];
+    return (struct swap_op){
         .lane = fetches ? SWAP_READ : SWAP_WRITE,
-        .data = run_operand(run, instr, fetches ? SLOT_TO : SLOT_FROM),
+        .data = executor_buffer(x, program, instr->buffer[fetches ? SLOT_TO : SLOT_FROM]),
         .bytes = far->bytes,
         .offset = (int64_t)far->offset,
     };
+}
+
+int copy_begin(struct run_state *run, int i)
+{
+    struct executor *x = run->x;
+    x->copy[i] = operation(x, run->program, i);
     swap_submit(x->swap, &x->copy[i]);
     return 0;
 }
@@ -44,6 +48,36 @@ int copy_wait(struct run_state *run, enum stream stream, int until)
         run->waited[stream] = i;
     }
     return 0;
+}
+
+void copy_call(void *data)
+{
+    const struct copy_call *call = data;
+    struct executor *x = call->x;
+    struct error err = {0};
+    char name[TRACE_NAME];
+    struct swap_op op = operation(x, call->program, call->index);
+    if (copy_check(x, NULL))
+        return;
+    swap_submit(x->swap, &op);
+    if (!swap_wait(x->swap, &op, &err))
+        return;
+    error_prefix(&err, "instruction %d (%s)", call->index,
+                 instr_text(call->program, call->index, name, sizeof name));
+    pthread_mutex_lock(&x->lock);
+    if (!x->failed.text[0])
+        x->failed = err;
+    pthread_mutex_unlock(&x->lock);
+}
+
+int copy_check(struct executor *x, struct error *err)
+{
+    pthread_mutex_lock(&x->lock);
+    int failed = x->failed.text[0];
+    if (failed && err)
+        *err = x->failed;
+    pthread_mutex_unlock(&x->lock);
+    return failed ? -1 : 0;
 }
 
 /* The bytes of a buffer from byte `from` on: where in the file, or where in memory. */

@@ -1,10 +1,11 @@
 /* execute_enqueued.c - the executor on devices with streams.
  *
  * Every instruction is enqueued on the device's stream of its own; the waits of the program are
- * waits for marks there.  The host runs ahead: nothing in a step waits for the device, unless the
- * program has work for the host itself (STREAM_HOST: the update of offloaded state).  A step
- * begins on all streams when the one before has ended on the compute stream, and its sums come to
- * the host as its last act, into one of two places, so that they may be read a step later.
+ * waits for marks there; a file is read and written by functions of the host that streams call. The
+ * host runs ahead: nothing in a step waits for the device or a file, unless the program has work
+ * for the host itself (STREAM_HOST: the update of offloaded state).  A step begins on all streams
+ * when the one before has ended on the compute stream, and its sums come to the host as its last
+ * act, into one of two places, so that they may be read a step later.
  *
  * Segments are recorded once and replayed with one call; a traced step enqueues their ops one by
  * one, with a timed mark on either side of each.
@@ -32,6 +33,7 @@ struct take {
 struct tape {
     const struct program *program;
     struct device_mark **mark; /* per instruction that others or the host wait for */
+    struct copy_call *call;    /* per instruction */
     struct take *take;
     int takes, take_capacity;
     int *use; /* per RUN: its take */
@@ -63,6 +65,7 @@ static enum device_stream device_stream_of(enum stream stream)
         [STREAM_COMPUTE] = DEVICE_COMPUTE, [STREAM_GATHER] = DEVICE_GATHER,
         [STREAM_REDUCE] = DEVICE_REDUCE,   [STREAM_POINT] = DEVICE_POINT,
         [STREAM_FETCH] = DEVICE_FETCH,     [STREAM_SPILL] = DEVICE_SPILL,
+        [STREAM_READ] = DEVICE_READ,       [STREAM_WRITE] = DEVICE_WRITE,
     };
     return streams[stream];
 }
@@ -161,6 +164,9 @@ static int make_tape(struct executor *x, struct tape *tape, const struct program
 {
     char name[TRACE_NAME];
     tape->program = program;
+    tape->call = array_make((size_t)program->instrs, sizeof *tape->call);
+    for (int i = 0; i < program->instrs; i++)
+        tape->call[i] = (struct copy_call){x, program, i};
     if (!make_marks(x, tape, err) && !make_takes(x, tape, err))
         return 0;
     return error_prefix(err, "preparing the program that starts with %s",
@@ -234,6 +240,7 @@ static void destroy_tape(struct executor *x, struct tape *tape)
     for (int k = 0; k < tape->takes; k++)
         device_recording_destroy(x->device, tape->take[k].recording);
     free(tape->mark);
+    free(tape->call);
     free(tape->take);
     free(tape->use);
 }
@@ -392,7 +399,7 @@ static int wait_for(struct executor *x, const struct program *program, struct de
     for (int spins = 0;; spins++) {
         int done = device_mark_done(x->device, mark, err);
         if (done)
-            return done > 0 ? 0 : -1;
+            return done > 0 ? copy_check(x, err) : -1;
         if (spins < SPINS)
             continue;
         int64_t now = clock_ns();
@@ -402,6 +409,8 @@ static int wait_for(struct executor *x, const struct program *program, struct de
                 nanosleep(&courtesy, NULL);
                 return -1;
             }
+            if (swap_busy(x->swap))
+                begin_ns = now; /* swap_watch() looks after it */
             if (x->patience_s && now - begin_ns > (int64_t)x->patience_s * 1000000000)
                 return hang(x, program, err);
         }
@@ -425,12 +434,6 @@ static int is_traced(const struct run_state *run, const struct instr *instr)
     return run->trace && instr->kind != INSTR_RELEASE && instr->stream < STREAM_HOST;
 }
 
-/* The host's own streams come behind the device's. */
-static int is_host(enum stream stream)
-{
-    return stream >= STREAM_HOST;
-}
-
 /* The host waits for what its own instruction needs of the device. */
 static int wait_for_device(struct run_state *run, const struct instr *instr)
 {
@@ -442,22 +445,15 @@ static int wait_for_device(struct run_state *run, const struct instr *instr)
     return 0;
 }
 
-/* UPDATE is done when it was issued; reads and writes of files are waited for here. */
-static int wait_for_host(struct run_state *run, const struct instr *instr)
-{
-    for (enum stream s = STREAM_READ; s <= STREAM_WRITE; s++)
-        if (instr->wait[s] >= 0 && copy_wait(run, s, instr->wait[s]))
-            return -1;
-    return 0;
-}
-
 static int copy(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
-    if (is_host(instr->stream))
-        return copy_begin(run, i);
-    return device_copy_async(run->x->device, device_stream_of(instr->stream),
-                             run_operand(run, instr, SLOT_TO), run_operand(run, instr, SLOT_FROM),
+    enum device_stream stream = device_stream_of(instr->stream);
+    if (instr_is_file(instr))
+        return device_call(run->x->device, stream, copy_call,
+                           &tape_of(run->x, run->program)->call[i], run->err);
+    return device_copy_async(run->x->device, stream, run_operand(run, instr, SLOT_TO),
+                             run_operand(run, instr, SLOT_FROM),
                              run->program->buffer[instr->buffer[SLOT_FROM]].bytes, run->err);
 }
 
@@ -467,9 +463,7 @@ static int before(struct run_state *run, int i)
     const struct tape *tape = tape_of(run->x, run->program);
     enum device_stream stream = device_stream_of(instr->stream);
     char name[TRACE_NAME];
-    if (wait_for_host(run, instr))
-        return -1;
-    if (is_host(instr->stream))
+    if (instr->stream == STREAM_HOST) /* UPDATE is done when it was issued */
         return wait_for_device(run, instr);
     for (int s = 0; s < STREAM_HOST; s++)
         if (instr->wait[s] >= 0 &&
@@ -497,16 +491,18 @@ static int after(struct run_state *run, int i, int64_t start_ns)
     const struct instr *instr = &run->program->instr[i];
     const struct tape *tape = tape_of(x, run->program);
     enum device_stream stream = device_stream_of(instr->stream);
-    int64_t sent = 0;
-    if (is_host(instr->stream))
+    int64_t bytes = 0;
+    if (instr->stream == STREAM_HOST)
         return after_on_host(run, i, start_ns);
     if (instr_is_transfer(instr)) {
         if (comm_wait(&x->op[i], run->err))
             return -1;
-        sent = x->op[i].sent_bytes;
-        x->sent_bytes += sent;
+        bytes = x->op[i].sent_bytes;
+        x->sent_bytes += bytes;
     }
-    if (is_traced(run, instr) && close_span(x, run->waited[0], stream, sent, run->err))
+    if (instr_is_copy(instr))
+        bytes = (int64_t)run->program->buffer[instr->buffer[SLOT_FROM]].bytes;
+    if (is_traced(run, instr) && close_span(x, run->waited[0], stream, bytes, run->err))
         return -1;
     if (tape->mark[i] && device_mark_record(x->device, tape->mark[i], stream, run->err))
         return -1;
@@ -518,9 +514,6 @@ static int end(struct run_state *run)
     struct executor *x = run->x;
     struct tapes *t = x->tapes;
     struct step_pending *pending = run->pending;
-    int last = run->program->instrs - 1;
-    if (copy_wait(run, STREAM_READ, last) || copy_wait(run, STREAM_WRITE, last))
-        return -1;
     for (int s = 0; s < STREAM_HOST; s++) {
         if (s == STREAM_COMPUTE)
             continue;

@@ -2,6 +2,8 @@
 #ifndef TRIREME_STEP_EXECUTE_PRIVATE_H
 #define TRIREME_STEP_EXECUTE_PRIVATE_H
 
+#include <pthread.h>
+
 #include "io/swap.h"
 #include "step/execute.h"
 
@@ -19,6 +21,8 @@ struct executor {
     struct comm_op *op;   /* per instruction */
     struct swap *swap;    /* what POOL_DISK is; NULL: nothing is there */
     struct swap_op *copy; /* per instruction */
+    struct error failed;  /* of a file, in a copy_call(); under the lock */
+    pthread_mutex_t lock;
     int64_t sent_bytes;
     double sums[SUM_COUNT]; /* of the last step, where it is computed at once */
     int patience_s;
@@ -66,9 +70,25 @@ static inline int instr_is_copy(const struct instr *instr)
     return instr->kind == INSTR_FETCH || instr->kind == INSTR_SPILL;
 }
 
+/* Is it a FETCH or SPILL between memory and POOL_DISK? */
+static inline int instr_is_file(const struct instr *instr)
+{
+    return instr_is_copy(instr) && (instr->stream == STREAM_READ || instr->stream == STREAM_WRITE);
+}
+
 /* Begin a FETCH or SPILL between memory and POOL_DISK; wait for those of a stream up to one. */
 int copy_begin(struct run_state *run, int index);
 int copy_wait(struct run_state *run, enum stream stream, int until);
+
+/* The same whole, for device_call(): the data it is given.  A failure is kept in the executor, and
+ * those that follow do nothing; copy_check() tells of it. */
+struct copy_call {
+    struct executor *x;
+    const struct program *program;
+    int index;
+};
+void copy_call(void *call);
+int copy_check(struct executor *x, struct error *err);
 
 /* The segment a RUN of this program stands for. */
 const struct segment *instr_segment(const struct program *program, const struct instr *instr);

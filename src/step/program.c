@@ -25,7 +25,7 @@ const char *instr_name(enum instr_kind kind)
 const char *stream_name(enum stream stream)
 {
     static const char *const names[STREAMS] = {"compute", "gather", "reduce", "point", "fetch",
-                                               "spill",   "host",   "read",   "write"};
+                                               "spill",   "read",   "write",  "host"};
     return names[stream];
 }
 

@@ -23,9 +23,9 @@ enum stream {
     STREAM_POINT,
     STREAM_FETCH,
     STREAM_SPILL,
-    STREAM_HOST, /* the host's own work, where its memory is apart from the device's */
-    STREAM_READ, /* from a file, and to it: the host's too */
+    STREAM_READ, /* from a file, and to it */
     STREAM_WRITE,
+    STREAM_HOST, /* the host's own work, where its memory is apart from the device's */
     STREAMS
 };
 

@@ -147,6 +147,12 @@ static int copy(struct device *d, enum device_stream which, void *to, const void
     return wait ? CUDA_CHECK(cudaStreamSynchronize(stream), err) : 0;
 }
 
+static int call(struct device *d, enum device_stream stream, void (*function)(void *), void *data,
+                struct error *err)
+{
+    return CUDA_CHECK(cudaLaunchHostFunc(cuda_state(d)->stream[stream], function, data), err);
+}
+
 static int check(struct device *d, struct error *err)
 {
     const struct cuda_state *state = cuda_state(d);
@@ -263,6 +269,7 @@ const struct device_driver cuda_driver = {
     .host_free = host_free,
     .memory = memory,
     .copy = copy,
+    .call = call,
     .sync = sync_all,
     .check = check,
     .mark_create = mark_create,
