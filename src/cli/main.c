@@ -28,12 +28,16 @@ static const struct command commands[] = {
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
+static void usage_of(const struct command *command, FILE *out)
+{
+    fprintf(out, "  trireme %s %s\n      %s\n", command->name, command->usage, command->summary);
+}
+
 static void usage(FILE *out)
 {
     fprintf(out, "trireme %s - trains language models on clusters\n\nusage:\n", PACKAGE_VERSION);
     for (int i = 0; i < COMMANDS; i++)
-        fprintf(out, "  trireme %s %s\n      %s\n", commands[i].name, commands[i].usage,
-                commands[i].summary);
+        usage_of(&commands[i], out);
     fprintf(out, "\nFirst run:  trireme tokenize TEXT -o text.h5\n"
                  "            trireme train model.preset=llama-tiny data.train=text.h5\n");
 }
@@ -44,6 +48,11 @@ static const struct command *find(const char *name)
         if (!strcmp(commands[i].name, name))
             return &commands[i];
     return NULL;
+}
+
+static int is_help(const char *argument)
+{
+    return !strcmp(argument, "--help") || !strcmp(argument, "-h");
 }
 
 int app_start_world(struct app *app, struct error *err)
@@ -79,11 +88,16 @@ int main(int argc, char **argv)
     }
     if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V"))
         return printf("trireme %s\n", PACKAGE_VERSION) < 0;
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+    if (is_help(argv[1]) || !strcmp(argv[1], "help")) {
         usage(stdout);
         return EXIT_DONE;
     }
     const struct command *command = find(argv[1]);
+    if (command && argc > 2 && is_help(argv[2])) {
+        usage_of(command, stdout);
+        printf("\nKeys and their meaning: trireme config --show; more: man trireme\n");
+        return EXIT_DONE;
+    }
     if (!command) {
         log_error(NULL, "no command \"%s\"; trireme --help lists them", argv[1]);
         return EXIT_USAGE;
