@@ -177,6 +177,70 @@ static void losses_are_summed_in_double(void **state)
     for_each_setting(loss_sum);
 }
 
+/* Where gradients fall under 2^-14 fp16 has few bits of them, where they fall under 2^-25 none: a
+ * scale of the loss brings them back.  A power of 2 changes nothing else. */
+static uint64_t loss_scale(struct device *d, enum dtype dt)
+{
+    static const double powers[] = {1, 0x1p16, 0x1p-8};
+    struct problem p = make_problem(11, 1031, 1031, 1, 0);
+    struct tensor plain = tensor_poisoned(dt, p.rows * p.vocab), loss[2];
+    uint64_t hash = 0;
+    for (int i = 0; i < 2; i++)
+        loss[i] = tensor_poisoned(DTYPE_F32, p.rows);
+    d->ops->cross_entropy(d, dt, loss[0].data, plain.data, p.vocab, p.logits.data, p.ld, p.targets,
+                          p.rows, p.vocab, scale, NULL);
+    for (int i = 0; i < 3; i++) {
+        struct tensor scaled = tensor_poisoned(dt, p.rows * p.vocab);
+        double *want = malloc((size_t)scaled.elems * sizeof *want);
+        d->ops->cross_entropy(d, dt, loss[1].data, scaled.data, p.vocab, p.logits.data, p.ld,
+                              p.targets, p.rows, p.vocab, scale, &powers[i]);
+        assert_int_equal(tensor_hash(&loss[0]), tensor_hash(&loss[1]));
+        for (int64_t e = 0; e < scaled.elems; e++) {
+            want[e] = p.dlogits[e] * powers[i];
+            double got = tensor_get(&scaled, e), size = fabs(want[e]);
+            if (dt != DTYPE_F16)
+                assert_true(got == tensor_get(&plain, e) * powers[i]);
+            else if (size >= 0x1p-14) /* 2^-11 of rounding, and what fp32 is off */
+                assert_true(fabs(got - want[e]) <= 0.0005 * size);
+        }
+        check_close("scaled", &scaled, want, tolerance_of(dt));
+        hash = hash * 31 + tensor_hash(&scaled);
+        tensor_free(&scaled);
+        free(want);
+    }
+    for (int i = 0; i < 2; i++)
+        tensor_free(&loss[i]);
+    tensor_free(&plain);
+    free_problem(&p);
+    return hash;
+}
+
+static void a_loss_scale_multiplies_gradients_alone(void **state)
+{
+    for_each_setting(loss_scale);
+}
+
+/* Too large a scale is seen: the gradient at the target becomes infinite, the loss does not. */
+static void too_large_a_scale_overflows(void **state)
+{
+    for (const char *const *level = device_cpu_levels(); *level; level++) {
+        struct device *d = open_device(*level, 1);
+        struct tensor logits = tensor_random(DTYPE_F32, 37, 4, 1);
+        struct tensor dlogits = tensor_poisoned(DTYPE_F16, 37);
+        const double large = 0x1p20;
+        float loss;
+        d->ops->cross_entropy(d, DTYPE_F16, &loss, dlogits.data, 37, logits.data, 37, &(int32_t){3},
+                              1, 37, 1, &large);
+        assert_true(isfinite(loss));
+        assert_true(tensor_get(&dlogits, 3) == -INFINITY);
+        for (int64_t i = 0; i < 37; i++)
+            assert_false(isnan(tensor_get(&dlogits, i)));
+        tensor_free(&logits);
+        tensor_free(&dlogits);
+        device_close(d);
+    }
+}
+
 static void a_nan_logit_is_not_hidden(void **state)
 {
     struct device *d = open_device(NULL, 1);
@@ -197,6 +261,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_reference_is_the_difference_quotient),
         cmocka_unit_test(cross_entropy_and_its_gradient),
+        cmocka_unit_test(a_loss_scale_multiplies_gradients_alone),
+        cmocka_unit_test(too_large_a_scale_overflows),
         cmocka_unit_test(a_nan_logit_is_not_hidden),
         cmocka_unit_test(losses_are_summed_in_double),
     };

@@ -21,12 +21,24 @@ static void step_reference(struct reference *r, const struct adamw *a, double fa
     }
 }
 
-static uint64_t adamw_case(struct device *d, int64_t elems, int copies)
+/* copy is p rounded. */
+static void check_copy(const struct tensor *copy, const struct tensor *p)
+{
+    for (int64_t i = 0; i < p->elems; i++) {
+        float x = ((float *)p->data)[i];
+        uint16_t want = copy->dt == DTYPE_F16 ? f32_to_f16(x) : f32_to_bf16(x);
+        assert_int_equal(((uint16_t *)copy->data)[i], want);
+    }
+}
+
+/* dt_copy fp32: no copy */
+static uint64_t adamw_case(struct device *d, int64_t elems, enum dtype dt_copy)
 {
     struct tensor p = tensor_random(DTYPE_F32, elems, 1, 1);
     struct tensor m = tensor_random(DTYPE_F32, elems, 2, 0);
     struct tensor v = tensor_random(DTYPE_F32, elems, 2, 0);
-    struct tensor copy = tensor_poisoned(DTYPE_BF16, elems);
+    int copies = dt_copy != DTYPE_F32;
+    struct tensor copy = tensor_poisoned(dt_copy, elems);
     size_t bytes = (size_t)elems * sizeof(double);
     const double factor = 0.5;
     struct reference r = {malloc(bytes), calloc(1, bytes), calloc(1, bytes)};
@@ -46,8 +58,8 @@ static uint64_t adamw_case(struct device *d, int64_t elems, int copies)
     check_close("p", &p, r.p, 1e-5);
     check_close("m", &m, r.m, 1e-5);
     check_close("v", &v, r.v, 1e-5);
-    for (int64_t i = 0; i < elems && copies; i++)
-        assert_int_equal(((bf16 *)copy.data)[i], f32_to_bf16(((float *)p.data)[i]));
+    if (copies)
+        check_copy(&copy, &p);
     uint64_t hash = tensor_hash(&p) ^ tensor_hash(&m) ^ tensor_hash(&v);
     tensor_free(&p);
     tensor_free(&m);
@@ -64,7 +76,7 @@ static uint64_t adamw(struct device *d, enum dtype dt)
     static const int64_t sizes[] = {1, 3, 7, 16, 127, 1031, 20011};
     uint64_t hash = 0;
     for (int i = 0; i < 7; i++)
-        hash = hash * 31 + adamw_case(d, sizes[i], dt == DTYPE_BF16);
+        hash = hash * 31 + adamw_case(d, sizes[i], dt);
     return hash;
 }
 
@@ -79,11 +91,12 @@ static void sgd_reference(struct reference *r, const struct sgd *s, double facto
     }
 }
 
-static uint64_t sgd_case(struct device *d, int64_t elems, int copies, float momentum)
+static uint64_t sgd_case(struct device *d, int64_t elems, enum dtype dt_copy, float momentum)
 {
     struct tensor p = tensor_random(DTYPE_F32, elems, 1, 1);
     struct tensor v = tensor_random(DTYPE_F32, elems, 2, 0);
-    struct tensor copy = tensor_poisoned(DTYPE_BF16, elems);
+    int copies = dt_copy != DTYPE_F32;
+    struct tensor copy = tensor_poisoned(dt_copy, elems);
     size_t bytes = (size_t)elems * sizeof(double);
     const struct sgd s = {.lr = 0.1f, .momentum = momentum, .weight_decay = 0.05f};
     const double factor = 0.5;
@@ -99,8 +112,8 @@ static uint64_t sgd_case(struct device *d, int64_t elems, int copies, float mome
     }
     check_close("p", &p, r.p, 1e-5);
     check_close("v", &v, r.v, 1e-5);
-    for (int64_t i = 0; i < elems && copies; i++)
-        assert_int_equal(((bf16 *)copy.data)[i], f32_to_bf16(((float *)p.data)[i]));
+    if (copies)
+        check_copy(&copy, &p);
     uint64_t hash = tensor_hash(&p) ^ tensor_hash(&v);
     const double none = NAN;
     d->ops->sgd(d, &s, &none, p.data, v.data, p.data, copy.dt, NULL, elems);
@@ -118,7 +131,39 @@ static uint64_t sgd(struct device *d, enum dtype dt)
     static const int64_t sizes[] = {1, 3, 7, 16, 127, 1031, 20011};
     uint64_t hash = 0;
     for (int i = 0; i < 7; i++)
-        hash = hash * 31 + sgd_case(d, sizes[i], dt == DTYPE_BF16, i % 3 ? 0.9f : 0);
+        hash = hash * 31 + sgd_case(d, sizes[i], dt, i % 3 ? 0.9f : 0);
+    return hash;
+}
+
+/* Parameters that fp16 has no number for, or only a denormal one, by both rules. */
+static uint64_t copy_ends(struct device *d, enum dtype dt)
+{
+    enum { ELEMS = 37 };
+    static const float ends[] = {65504, 65519.99f, 65520, -65520, 1e9f, 6e-5f, 3e-8f, -1e-7f, 0};
+    const double factor = 1;
+    struct tensor p = tensor_poisoned(DTYPE_F32, ELEMS), copy[2];
+    struct tensor m = tensor_random(DTYPE_F32, ELEMS, 1, 0), v = tensor_copy(&m);
+    struct tensor g = tensor_copy(&m);
+    for (int64_t i = 0; i < ELEMS; i++)
+        tensor_set(&p, i, ends[i % 9]);
+    copy[0] = tensor_poisoned(DTYPE_F16, ELEMS);
+    copy[1] = tensor_poisoned(DTYPE_F16, ELEMS);
+    d->ops->adamw(d, &(struct adamw){.bias1 = 1, .bias2 = 1, .eps = 1}, &factor, p.data, m.data,
+                  v.data, g.data, DTYPE_F16, copy[0].data, ELEMS);
+    d->ops->sgd(d, &(struct sgd){0}, &factor, p.data, v.data, g.data, DTYPE_F16, copy[1].data,
+                ELEMS);
+    for (int i = 0; i < 2; i++) {
+        check_copy(&copy[i], &p);
+        assert_true(tensor_get(&copy[i], 2) == INFINITY && tensor_get(&copy[i], 3) == -INFINITY);
+        assert_true(tensor_get(&copy[i], 6) == 0x1p-24 && tensor_get(&copy[i], 1) == 65504);
+    }
+    uint64_t hash = tensor_hash(&copy[0]);
+    tensor_free(&p);
+    tensor_free(&m);
+    tensor_free(&v);
+    tensor_free(&g);
+    tensor_free(&copy[0]);
+    tensor_free(&copy[1]);
     return hash;
 }
 
@@ -149,6 +194,11 @@ static void adamw_is_the_published_rule(void **state)
 static void sgd_is_the_published_rule(void **state)
 {
     for_each_setting(sgd);
+}
+
+static void copies_in_fp16_have_infinity_and_denormals(void **state)
+{
+    for_each_setting(copy_ends);
 }
 
 static void sumsq_is_as_exact_as_double(void **state)
@@ -201,6 +251,20 @@ static uint64_t update_factor(struct device *d, enum dtype dt)
     assert_true(isnan(factor));
     d->ops->update_factor(d, &factor, &targets, &inf, &one, 100, 4);
     assert_true(isnan(factor));
+    const double loss_scale = 1024, scaled = 16 * loss_scale * loss_scale, tiny = 0x1p-60;
+    d->ops->update_factor(d, &factor, &targets, &scaled, &loss_scale, 100, 0);
+    assert_true(factor == 2 / loss_scale);
+    d->ops->update_factor(d, &factor, &targets, &scaled, &loss_scale, 100, 9);
+    assert_true(factor == 2 / loss_scale);
+    d->ops->update_factor(d, &factor, &targets, &scaled, &loss_scale, 100, 4);
+    assert_true(fabs(factor - 2 / loss_scale * (4 / (8 + 1e-6))) < 1e-18);
+    d->ops->update_factor(d, &factor, &none, &scaled, &loss_scale, 100, 4);
+    assert_true(factor == 0);
+    d->ops->update_factor(d, &factor, &targets, &inf, &loss_scale, 100, 0);
+    assert_true(isnan(factor));
+    d->ops->update_factor(d, &factor, &targets, &squares, &tiny, 100, 0);
+    assert_true(factor == 0x1p61);
+    d->ops->update_factor(d, &factor, &targets, &inf, &one, 100, 4);
     float p = 1, m = 2, v = 3, g = 4;
     d->ops->adamw(d, &(struct adamw){.lr = 1, .bias1 = 1, .bias2 = 1}, &factor, &p, &m, &v, &g,
                   DTYPE_BF16, NULL, 1);
@@ -218,6 +282,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adamw_is_the_published_rule),
         cmocka_unit_test(sgd_is_the_published_rule),
+        cmocka_unit_test(copies_in_fp16_have_infinity_and_denormals),
         cmocka_unit_test(denormals_are_flushed_here_only),
         cmocka_unit_test(sumsq_is_as_exact_as_double),
         cmocka_unit_test(the_update_takes_the_clipped_mean),
