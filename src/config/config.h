@@ -28,7 +28,7 @@ enum config_strategy {
     STRATEGY_HYBRID_SHARD,
     STRATEGY_HYBRID_SHARD_ZERO2
 };
-enum config_wrap { WRAP_BLOCK, WRAP_SIZE, WRAP_LAYERS };
+enum config_wrap { WRAP_BLOCK, WRAP_SIZE, WRAP_LAYERS, WRAP_NONE };
 enum config_accumulate { ACCUMULATE_SHARD, ACCUMULATE_LOCAL };
 enum config_prefetch { PREFETCH_NONE, PREFETCH_BACKWARD_PRE, PREFETCH_BACKWARD_POST };
 enum config_reduce { CONFIG_REDUCE_FP32, CONFIG_REDUCE_BF16 };

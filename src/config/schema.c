@@ -86,7 +86,7 @@ static const struct choice wraps[] = {
     {"block", WRAP_BLOCK, "TRANSFORMER_BASED_WRAP"},
     {"size", WRAP_SIZE, "SIZE_BASED_WRAP"},
     {"layers", WRAP_LAYERS},
-    {"NO_WRAP", CHOICE_LATER},
+    {"none", WRAP_NONE, "NO_WRAP"},
     {0},
 };
 
@@ -229,16 +229,18 @@ const struct key config_keys[] = {
     {"train.momentum", REAL, FIELD(train.momentum), "0.9", .least = 0, .most = 0.999999,
      .help = "share of the step before in a step of sgd"},
     {"train.loss_scale", REAL, FIELD(train.loss_scale.fixed), "0", .least = 0, .most = 1e18,
-     .help = "with precision fp16, what the loss is multiplied by so that its gradients fit fp16; "
-             "0: dynamic, it is halved when they overflow, a step that updates nothing, and doubled "
-             "when they have not for a while"},
+     .help =
+         "with precision fp16, what the loss is multiplied by so that its gradients fit fp16; "
+         "0: dynamic, it is halved when they overflow, a step that updates nothing, and doubled "
+         "when they have not for a while"},
     {"train.initial_scale_power", INT, FIELD(train.loss_scale.initial_power), "16", 0, 60,
      .help = "power of two at which the dynamic loss scale begins"},
     {"train.loss_scale_window", INT, FIELD(train.loss_scale.window), "1000", 1,
      INT64_C(1000000000000),
      .help = "steps without overflow after which the dynamic loss scale doubles"},
     {"train.hysteresis", INT, FIELD(train.loss_scale.hysteresis), "2", 1, 1000,
-     .help = "overflows after which the dynamic loss scale is halved, counted anew when it doubles"},
+     .help =
+         "overflows after which the dynamic loss scale is halved, counted anew when it doubles"},
     {"train.min_loss_scale", REAL, FIELD(train.loss_scale.least), "1", .least = 1e-9, .most = 1e18,
      .help = "least dynamic loss scale; overflow there ends the run after a few steps"},
     {"train.clip", REAL, FIELD(train.clip), "1", .least = 0, .most = 1e30,
@@ -259,9 +261,10 @@ const struct key config_keys[] = {
     {"parallel.replicate", INT, FIELD(parallel.replicate), "0", 0, 1 << 20,
      .help = "copies of the model; 0: all ranks that are left (1 where all share one copy)"},
     {"parallel.wrap", CHOICE, FIELD(parallel.wrap), "block", .choices = wraps,
-     .help = "what is gathered, reduced and recomputed as one unit: block each transformer block; "
-             "layers as many neighbouring blocks as layers_per_unit says; size as many as have "
-             "min_num_params parameters; embedding and head are units of their own"},
+     .help =
+         "what is gathered, reduced and recomputed as one unit: block each transformer block; "
+         "layers as many neighbouring blocks as layers_per_unit says; size as many as have "
+         "min_num_params parameters; none all blocks; embedding and head are units of their own"},
     {"parallel.layers_per_unit", INT, FIELD(parallel.layers_per_unit), "0", 0, 10000,
      .help = "transformer blocks in a unit, with wrap layers; the last unit takes what is left"},
     {"parallel.min_num_params", INT, FIELD(parallel.min_num_params), "0", 0, INT64_C(1) << 50,

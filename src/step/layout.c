@@ -90,21 +90,32 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
     return 0;
 }
 
-/* Blocks in a unit; all blocks of a model have the same size. */
-static int64_t blocks_per_unit(const struct model *model, const struct config_parallel *p)
+/* All blocks of a model have the same size. */
+static int64_t blocks_of_size(const struct model *model, int64_t params)
 {
-    int64_t most = 1;
+    int64_t blocks = 1;
     for (int u = 0; u < model->units; u++)
         if (u > 0 && model->unit[u].kind == model->unit[u - 1].kind)
-            most = ceil_div(p->min_num_params, model_unit_params(model, u));
-    return p->wrap == WRAP_LAYERS ? p->layers_per_unit : p->wrap == WRAP_SIZE ? most : 1;
+            blocks = ceil_div(params, model_unit_params(model, u));
+    return blocks;
+}
+
+static int64_t blocks_per_unit(const struct model *model, const struct config *config)
+{
+    const struct config_parallel *p = &config->parallel;
+    switch (p->wrap) {
+    case WRAP_LAYERS: return p->layers_per_unit;
+    case WRAP_SIZE: return blocks_of_size(model, p->min_num_params);
+    case WRAP_NONE: return config->model.layers;
+    default: return 1;
+    }
 }
 
 int layout_model(struct model **model, const struct config *config, struct error *err)
 {
     if (model_create(model, &config->model, err))
         return -1;
-    int64_t blocks = blocks_per_unit(*model, &config->parallel);
+    int64_t blocks = blocks_per_unit(*model, config);
     model_wrap(*model, blocks < config->model.layers ? (int)blocks : (int)config->model.layers);
     return 0;
 }

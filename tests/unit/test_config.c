@@ -276,10 +276,8 @@ static void ranges_are_stated(void **state)
 static void later_things_are_said_to_be_absent(void **state)
 {
     static const char *const rows[] = {
-        "precision=FP8",
-        "parallel.tensor=2",     "parallel.pipeline=4",
-        "checkpoint.async=true", "model.path=x",
-        "parallel.wrap=NO_WRAP", "train.split_batches=true",
+        "precision=FP8",         "parallel.tensor=2", "parallel.pipeline=4",
+        "checkpoint.async=true", "model.path=x",      "train.split_batches=true",
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         REFUSED(NULL, rows[i], "not in this version of trireme");

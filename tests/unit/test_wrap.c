@@ -92,12 +92,13 @@ static void test_same_bits(void **state)
         "parallel.wrap=layers parallel.layers_per_unit=1",
         "parallel.wrap=layers parallel.layers_per_unit=2",
         "parallel.wrap=layers parallel.layers_per_unit=7",
+        "parallel.wrap=none",
         "parallel.wrap=SIZE_BASED_WRAP parallel.min_num_params=30000",
     };
     for (int i = 0; i < SETTINGS; i++) {
         struct outcome blocks = train(settings[i], "");
         assert_true(isfinite(blocks.loss[0]) && blocks.loss[0] != blocks.loss[STEPS - 1]);
-        for (int w = 0; w < 4; w++) {
+        for (size_t w = 0; w < sizeof wraps / sizeof wraps[0]; w++) {
             struct outcome wrapped = train(settings[i], wraps[w]);
             assert_memory_equal(&wrapped, &blocks, sizeof blocks);
         }
@@ -135,6 +136,7 @@ static void test_units(void **state)
          {"layers.0-1.", "layers.2-3.", "layers.4."}},
         {"parallel.wrap=layers parallel.layers_per_unit=4", {4, 1}, {"layers.0-3.", "layers.4."}},
         {"parallel.wrap=layers parallel.layers_per_unit=99", {5}, {"layers.0-4."}},
+        {"parallel.wrap=NO_WRAP", {5}, {"layers.0-4."}},
         /* 36 * 60 + 36 * 36 + 3 * 36 * 61 + 2 * 36 = 10116 */
         {"parallel.wrap=size parallel.min_num_params=10116", {1, 1, 1, 1, 1}, {"layers.0."}},
         {"parallel.wrap=size parallel.min_num_params=10117", {2, 2, 1}, {"layers.0-1."}},
