@@ -269,6 +269,9 @@ static int check_train(const struct config *config, struct error *err)
                          "train.warmup_min_lr is %g, but train.warmup_steps is 0: there is "
                          "no warm-up",
                          t->warmup_min_lr);
+    if (t->warmup_type != WARMUP_LINEAR && !t->warmup_steps)
+        return error_set(err, "train.warmup_type is log, but train.warmup_steps is 0: there is no "
+                              "warm-up");
     if (t->eval_every && !config->data.valid[0])
         return error_set(err, "train.eval_every is %lld, but data.valid names no file",
                          (long long)t->eval_every);

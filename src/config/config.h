@@ -20,6 +20,7 @@ enum config_state_dtype { CONFIG_STATE_FP32, CONFIG_STATE_BF16 };
 enum config_recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 enum config_rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LLAMA3 };
 enum config_schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };
+enum config_warmup { WARMUP_LINEAR, WARMUP_LOG };
 enum config_strategy {
     STRATEGY_NO_SHARD,
     STRATEGY_SHARD_OPTIM,
@@ -69,6 +70,7 @@ struct config_train {
     enum config_schedule schedule;
     int64_t warmup_steps;
     double warmup_min_lr; /* where warm-up starts */
+    enum config_warmup warmup_type;
     enum config_optimizer optimizer;
     enum config_state_dtype optimizer_dtype; /* of its state */
     double weight_decay, beta1, beta2, eps, momentum;

@@ -46,6 +46,8 @@ static const struct choice schedules[] = {
     {0},
 };
 
+static const struct choice warmups[] = {{"linear", WARMUP_LINEAR}, {"log", WARMUP_LOG}, {0}};
+
 static const struct choice optimizers[] = {
     {"adamw", OPTIMIZER_ADAMW},
     {"sgd", OPTIMIZER_SGD},
@@ -203,12 +205,16 @@ const struct key config_keys[] = {
      .help = "learning rate at the last step of schedules linear and cosine"},
     {"train.schedule", CHOICE, FIELD(train.schedule), "cosine", .choices = schedules,
      .help = "learning rate after warm-up, step by step of the optimizer: constant, or linear or "
-             "cosine to min_lr at the last step; WarmupLR and WarmupDecayLR, their warm-up linear, "
-             "are constant and linear"},
+             "cosine to min_lr at the last step; WarmupLR and WarmupDecayLR are constant and "
+             "linear"},
     {"train.warmup_steps", INT, FIELD(train.warmup_steps), "0", 0, INT64_C(1000000000000),
      .help = "steps in which the learning rate rises linearly to lr; may be more than steps"},
     {"train.warmup_min_lr", REAL, FIELD(train.warmup_min_lr), "0", .least = 0, .most = 100,
      .help = "learning rate from which warm-up rises, as of a step 0"},
+    {"train.warmup_type", CHOICE, FIELD(train.warmup_type), "linear", .choices = warmups,
+     .help =
+         "how the learning rate rises: linear, or log, with the logarithm of the step, which is "
+         "what DeepSpeed's schedules do unless told otherwise"},
     {"train.optimizer", CHOICE, FIELD(train.optimizer), "adamw", .choices = optimizers,
      .help = "rule of the update: adamw keeps two moments per parameter; sgd is plain descent "
              "with momentum, and keeps one"},

@@ -25,11 +25,19 @@ static double (*const schedules[])(double) = {
     [SCHEDULE_COSINE] = cosine,
 };
 
+/* The share of warm-up that is done at a step in it. */
+static double warm(const struct config_train *train, int64_t step)
+{
+    double steps = (double)train->warmup_steps;
+    if (train->warmup_type == WARMUP_LINEAR)
+        return (double)step / steps;
+    return fmin(1, log((double)step + 1) / log(fmax(2, steps)));
+}
+
 double rate_at(const struct config_train *train, int64_t step)
 {
     if (step <= train->warmup_steps)
-        return train->warmup_min_lr +
-               (train->lr - train->warmup_min_lr) * (double)step / (double)train->warmup_steps;
+        return train->warmup_min_lr + (train->lr - train->warmup_min_lr) * warm(train, step);
     int64_t decay = train->steps - train->warmup_steps;
     double done = decay > 0 ? (double)(step - train->warmup_steps) / (double)decay : 1;
     return train->lr - (train->lr - train->min_lr) * schedules[train->schedule](fmin(done, 1));

@@ -5,10 +5,10 @@
 #include "config/config.h"
 #include "step/optimizer.h"
 
-/* Rate of step (1 is the first): linear from warmup_min_lr, which a step 0 would have, to lr at
- * step warmup_steps, then by the schedule from lr to min_lr at the last step.  A step is one of the
- * optimizer, however many ranks and micro-batches share it; one that the loss scale of fp16 made
- * updated nothing and does not count, as in DeepSpeed. */
+/* Rate of step (1 is the first): from warmup_min_lr, which a step 0 would have, to lr at step
+ * warmup_steps, linearly or with log(step + 1), then by the schedule from lr to min_lr at the last
+ * step.  A step is one of the optimizer, however many ranks and micro-batches share it; one that
+ * the loss scale of fp16 made updated nothing and does not count, as in DeepSpeed. */
 double rate_at(const struct config_train *train, int64_t step);
 
 /* What the optimizer is told at this step: the rate, the config's constants, AdamW's bias

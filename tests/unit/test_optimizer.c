@@ -14,11 +14,15 @@
 #include "tests/unit/rig.h"
 #include "train/rate.h"
 
-/* DeepSpeed's share of the way from warmup_min_lr to warmup_max_lr at an iteration, linear
- * warm-up; WarmupLR stays at 1, WarmupDecayLR comes back. */
-static double published(int64_t iteration, int64_t warmup, int64_t total, int decays)
+/* DeepSpeed's share of the way from warmup_min_lr to warmup_max_lr at an iteration, with its
+ * warmup_type linear or log; WarmupLR stays at 1, WarmupDecayLR comes back. */
+static double published(int64_t iteration, int64_t warmup, int64_t total, int decays, int rises_log)
 {
-    if (iteration <= warmup && warmup)
+    if (iteration == warmup && warmup)
+        return 1;
+    if (iteration < warmup && rises_log)
+        return fmin(1, log((double)iteration + 1) / log(fmax(2, (double)warmup)));
+    if (iteration < warmup)
         return (double)iteration / (double)warmup;
     double left = (double)(total - iteration) / fmax(1, (double)(total - warmup));
     return decays ? fmax(0, left) : 1;
@@ -27,19 +31,21 @@ static double published(int64_t iteration, int64_t warmup, int64_t total, int de
 static void schedules_are_those_of_their_names(void **state)
 {
     static const int64_t steps[] = {1, 2, 7, 100}, warmups[] = {0, 1, 3, 7, 200};
-    for (int i = 0; i < 4 * 5 * 2 * 2; i++) {
+    for (int i = 0; i < 4 * 5 * 2 * 2 * 2; i++) {
         char text[256];
         int64_t total = steps[i % 4], warmup = warmups[i / 4 % 5];
         int decays = i / 20 % 2;
-        double low = i / 40 && warmup ? 1e-4 : 0, high = 3e-3;
+        int rises_log = i / 80 && warmup;
+        double low = i / 40 % 2 && warmup ? 1e-4 : 0, high = 3e-3;
         snprintf(text, sizeof text,
                  "model.preset=llama-tiny train.lr=0.003 train.steps=%d train.warmup_steps=%d "
-                 "train.warmup_min_lr=%g train.min_lr=%g train.schedule=%s",
+                 "train.warmup_min_lr=%g train.min_lr=%g train.schedule=%s "
+                 "train.warmup_type=%s",
                  (int)total, (int)warmup, low, decays ? low : 0,
-                 decays ? "WarmupDecayLR" : "WarmupLR");
+                 decays ? "WarmupDecayLR" : "WarmupLR", rises_log ? "log" : "linear");
         struct config config = rig_config(text);
         for (int64_t step = 1; step <= total; step++) {
-            double want = low + (high - low) * published(step, warmup, total, decays);
+            double want = low + (high - low) * published(step, warmup, total, decays, rises_log);
             double got = rate_at(&config.train, step);
             assert_true(fabs(got - want) <= 1e-15);
             assert_true(rate_rule(&config.train, step).sgd.lr == (float)got);
