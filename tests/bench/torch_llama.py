@@ -22,6 +22,13 @@ import torch.nn.functional as F
 from torch import nn
 
 
+def rotary(c):
+    """Cosines and sines of every position."""
+    dim = c.hidden // c.heads
+    angle = torch.outer(torch.arange(c.seq).float(), 10000.0 ** (-torch.arange(0, dim, 2) / dim))
+    return torch.cat((angle, angle), -1).cos(), torch.cat((angle, angle), -1).sin()
+
+
 class Attention(nn.Module):
     gqa = False  # whether attention itself knows that query heads share keys and values
 
@@ -79,10 +86,8 @@ class Llama(nn.Module):
         self.blocks = nn.ModuleList(Block(c) for _ in range(c.layers))
         self.norm = nn.RMSNorm(c.hidden, eps=1e-5)
         self.head = nn.Linear(c.hidden, c.vocab, bias=False)
-        dim = c.hidden // c.heads
-        angle = torch.outer(torch.arange(c.seq).float(), 10000.0 ** (-torch.arange(0, dim, 2) / dim))
-        self.register_buffer("cos", torch.cat((angle, angle), -1).cos(), persistent=False)
-        self.register_buffer("sin", torch.cat((angle, angle), -1).sin(), persistent=False)
+        for name, value in zip(("cos", "sin"), rotary(c)):
+            self.register_buffer(name, value, persistent=False)
         for p in self.parameters():
             if p.dim() > 1:
                 nn.init.normal_(p, std=0.02)
