@@ -38,6 +38,7 @@ struct thread : emulate_thread {
     uint64_t value; /* given, then got */
     enum emulate_shuffle_kind shuffle;
     int shuffle_lane, shuffle_width;
+    enum dtype type; /* of a and b */
     float *d;
     const uint32_t *a, *b;
     uint32_t *r;

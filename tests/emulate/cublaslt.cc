@@ -64,7 +64,7 @@ cublasStatus_t check_layout(const struct layout &l)
 {
     uint64_t line = l.order == CUBLASLT_ORDER_COL ? l.rows : l.cols;
 
-    if (l.type != CUDA_R_32F && l.type != CUDA_R_16BF)
+    if (l.type != CUDA_R_32F && l.type != CUDA_R_16BF && l.type != CUDA_R_16F)
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "type of a matrix");
     if (l.order != CUBLASLT_ORDER_COL && l.order != CUBLASLT_ORDER_ROW)
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "order of a matrix");
@@ -93,7 +93,8 @@ cublasStatus_t check_operation(const struct matmul &o, const struct layout l[4])
     if ((o.transa != CUBLAS_OP_N && o.transa != CUBLAS_OP_T) ||
         (o.transb != CUBLAS_OP_N && o.transb != CUBLAS_OP_T))
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "transposition");
-    if (l[1].type != l[0].type || l[2].type != l[3].type || (fp32 && l[3].type != CUDA_R_32F))
+    if (l[1].type != l[0].type || l[2].type != l[3].type ||
+        (l[3].type != CUDA_R_32F && l[3].type != l[0].type))
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "this mixture of types");
     if (l[2].order != l[3].order)
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "C and D differ in order");
@@ -125,8 +126,10 @@ struct operand operand_of(void *at, const struct layout &l, bool transposed)
     bool col = l.order == CUBLASLT_ORDER_COL;
     int64_t row_step = col ? 1 : l.ld, col_step = col ? l.ld : 1;
 
-    return {(char *)at, l.type == CUDA_R_16BF, transposed ? col_step : row_step,
-            transposed ? row_step : col_step};
+    enum dtype dt = l.type == CUDA_R_16BF  ? DTYPE_BF16
+                    : l.type == CUDA_R_16F ? DTYPE_F16
+                                           : DTYPE_F32;
+    return {(char *)at, dt, transposed ? col_step : row_step, transposed ? row_step : col_step};
 }
 
 cublasStatus_t check_algorithm(const struct algorithm *a, void *const at[4], const uint64_t size[3],

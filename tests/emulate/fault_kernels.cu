@@ -69,7 +69,7 @@ static __device__ void meet_wrongly(enum fault fault)
     if (fault == FAULT_HALF_PRODUCT && i % 32 >= 16)
         return;
     if (fault == FAULT_HALF_PRODUCT)
-        mma_bf16(d, a, b);
+        mma(bf16(), d, a, b);
     __syncthreads();
 }
 

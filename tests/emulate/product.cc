@@ -15,8 +15,10 @@ constexpr int64_t WIDTH = 64, DEPTH = 256;
 float load(const struct operand &o, int64_t i, int64_t j)
 {
     int64_t at = i * o.row_step + j * o.col_step;
-    if (!o.bf16)
+    if (o.dt == DTYPE_F32)
         return ((const float *)o.at)[at];
+    if (o.dt == DTYPE_F16)
+        return f16_to_f32(((const f16 *)o.at)[at]);
     uint32_t bits = (uint32_t)((const uint16_t *)o.at)[at] << 16;
     float x;
     memcpy(&x, &bits, 4);
@@ -26,8 +28,12 @@ float load(const struct operand &o, int64_t i, int64_t j)
 void store(const struct operand &o, int64_t i, int64_t j, float x)
 {
     int64_t at = i * o.row_step + j * o.col_step;
-    if (!o.bf16) {
+    if (o.dt == DTYPE_F32) {
         ((float *)o.at)[at] = x;
+        return;
+    }
+    if (o.dt == DTYPE_F16) {
+        ((f16 *)o.at)[at] = f32_to_f16(x);
         return;
     }
     uint32_t bits;
@@ -72,7 +78,7 @@ void pack(float *to, const struct operand &o, int64_t from, int64_t depth, int64
 void multiply_panel(const struct product &p, std::vector<float> &sum, int64_t at)
 {
     std::vector<float> b(DEPTH * WIDTH), a(DEPTH * ROWS);
-    struct operand a_transposed = {p.a.at, p.a.bf16, p.a.col_step, p.a.row_step};
+    struct operand a_transposed = {p.a.at, p.a.dt, p.a.col_step, p.a.row_step};
 
     for (int64_t from = 0; from < p.k; from += DEPTH) {
         int64_t depth = p.k - from < DEPTH ? p.k - from : DEPTH;

@@ -5,13 +5,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/dtype.h"
+
 namespace emulate
 {
 
-/* A matrix of fp32 or bf16: element (i, j) lies i * row_step + j * col_step elements behind at. */
+/* A matrix of fp32, bf16 or fp16: element (i, j) lies i * row_step + j * col_step elements behind
+ * at. */
 struct operand {
     char *at;
-    bool bf16;
+    enum dtype dt;
     int64_t row_step, col_step;
 };
 

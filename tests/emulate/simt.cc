@@ -302,7 +302,7 @@ static void report_stuck(void)
                                         [AT_WARP_BARRIER] = "__syncwarp",
                                         [AT_BALLOT] = "__ballot_sync",
                                         [AT_SHUFFLE] = "a shuffle",
-                                        [AT_MMA] = "mma_bf16",
+                                        [AT_MMA] = "mma",
                                         [AT_MATRICES] = "load_matrices"};
     char where[160], first[160] = "", text[2][160] = {"", ""};
     int sites = 0;

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "base/dtype.h"
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
@@ -27,15 +29,19 @@ static size_t type_bytes(cudaDataType type)
     return type == CUDA_R_32F ? 4 : 2;
 }
 
-static uint16_t narrow(float x)
+static uint16_t narrow(cudaDataType type, float x)
 {
+    if (type == CUDA_R_16F)
+        return f32_to_f16(x);
     uint32_t bits;
     memcpy(&bits, &x, 4);
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
 
-static float wide(uint16_t x)
+static float wide(cudaDataType type, uint16_t x)
 {
+    if (type == CUDA_R_16F)
+        return f16_to_f32(x);
     uint32_t bits = (uint32_t)x << 16;
     float y;
     memcpy(&y, &bits, 4);
@@ -51,7 +57,7 @@ static void upload(struct matrix *m)
 {
     uint16_t *half = malloc(m->elems * 2);
     for (size_t i = 0; i < m->elems; i++)
-        half[i] = narrow(m->host[i]);
+        half[i] = narrow(m->type, m->host[i]);
     const void *from = m->type == CUDA_R_32F ? (const void *)m->host : half;
     assert_int_equal(
         cudaMemcpy(m->device, from, m->elems * type_bytes(m->type), cudaMemcpyHostToDevice), 0);
@@ -67,7 +73,7 @@ static void download(struct matrix *m)
         memcpy(m->host, half, m->elems * 4);
     else
         for (size_t i = 0; i < m->elems; i++)
-            m->host[i] = wide(half[i]);
+            m->host[i] = wide(m->type, half[i]);
     free(half);
 }
 
@@ -193,6 +199,8 @@ static void test_products(void **state)
             multiply(CUDA_R_16BF, CUDA_R_32F, CUBLASLT_ORDER_ROW, sizes[s], trans, IN_PLACE, pad);
             multiply(CUDA_R_16BF, CUDA_R_16BF, CUBLASLT_ORDER_COL, sizes[s], trans, OTHER_PLACE,
                      pad);
+            multiply(CUDA_R_16F, CUDA_R_32F, CUBLASLT_ORDER_COL, sizes[s], trans, OTHER_PLACE, pad);
+            multiply(CUDA_R_16F, CUDA_R_16F, CUBLASLT_ORDER_ROW, sizes[s], trans, IN_PLACE, pad);
         }
     multiply(CUDA_R_32F, CUDA_R_32F, CUBLASLT_ORDER_COL, (const int[]){9, 70, 700}, 1, IN_PLACE, 0);
 }

@@ -37,6 +37,13 @@ static void do_shuffle(struct warp *w, unsigned lanes)
             w->threads[l].value = given[source_lane(&w->threads[l])];
 }
 
+static float half_of(enum dtype type, uint32_t pair, int high)
+{
+    if (type == DTYPE_F16)
+        return high ? fp16_high(pair) : fp16_low(pair);
+    return high ? bf16_high(pair) : bf16_low(pair);
+}
+
 static void do_mma(struct warp *w)
 {
     float a[16][16], b[16][8], d[16][8] = {};
@@ -44,12 +51,12 @@ static void do_mma(struct warp *w)
         const struct thread *t = &w->threads[l];
         int g = l / 4, c = l % 4 * 2;
         for (int i = 0; i < 4; i++) {
-            a[g + i % 2 * 8][c + i / 2 * 8] = bf16_low(t->a[i]);
-            a[g + i % 2 * 8][c + i / 2 * 8 + 1] = bf16_high(t->a[i]);
+            a[g + i % 2 * 8][c + i / 2 * 8] = half_of(t->type, t->a[i], 0);
+            a[g + i % 2 * 8][c + i / 2 * 8 + 1] = half_of(t->type, t->a[i], 1);
         }
         for (int i = 0; i < 2; i++) {
-            b[c + i * 8][g] = bf16_low(t->b[i]);
-            b[c + i * 8 + 1][g] = bf16_high(t->b[i]);
+            b[c + i * 8][g] = half_of(t->type, t->b[i], 0);
+            b[c + i * 8 + 1][g] = half_of(t->type, t->b[i], 1);
         }
     }
     for (int i = 0; i < 16; i++)
@@ -169,9 +176,11 @@ uint64_t emulate_shuffle(struct emulate_site site, enum emulate_shuffle_kind kin
     return t->value;
 }
 
-void emulate_mma(struct emulate_site site, float *d, const uint32_t *a, const uint32_t *b)
+void emulate_mma(struct emulate_site site, enum dtype type, float *d, const uint32_t *a,
+                 const uint32_t *b)
 {
     struct thread *t = self();
+    t->type = type;
     t->d = d;
     t->a = a;
     t->b = b;

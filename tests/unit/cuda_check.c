@@ -67,6 +67,8 @@ static double get(const struct operand *o, const void *data, int64_t i)
 {
     if (o->dt == DTYPE_BF16)
         return bf16_to_f32(((const bf16 *)data)[i]);
+    if (o->dt == DTYPE_F16)
+        return f16_to_f32(((const f16 *)data)[i]);
     return o->dt == DTYPE_F64 ? ((const double *)data)[i] : ((const float *)data)[i];
 }
 
@@ -79,6 +81,8 @@ struct operand changed_operand(struct check *c, const char *name, enum role role
         double value = philox_normal(key, (uint64_t)i) * scale;
         if (dt == DTYPE_BF16)
             ((bf16 *)o.before)[i] = f32_to_bf16((float)value);
+        else if (dt == DTYPE_F16)
+            ((f16 *)o.before)[i] = f32_to_f16((float)value);
         else if (dt == DTYPE_F64)
             ((double *)o.before)[i] = value;
         else
@@ -123,7 +127,7 @@ void check_scratch_free(struct device *d, struct mem *mem, size_t bytes, void *s
 }
 
 /* One call on d; after[i] gets what operand i holds then. */
-static void make_call(struct device *d, struct mem *mem, device_call *call, const void *args,
+static void make_call(struct device *d, struct mem *mem, op_call *call, const void *args,
                       const struct operand *o, int count, void **after)
 {
     struct error err = {0};
@@ -149,13 +153,26 @@ static void make_call(struct device *d, struct mem *mem, device_call *call, cons
     }
 }
 
-/* Results are rounded once to bf16 (2^-8 at most, here and there in opposite directions); fp32
- * arithmetic is in another order than the CPU's, fp64 too. */
+/* Results are rounded once to bf16 (2^-8 at most, here and there in opposite directions), or to
+ * fp16 with three bits more; fp32 arithmetic is in another order than the CPU's, fp64 too. */
 static double tolerated(const struct operand *o)
 {
     if (o->role == EXACT)
         return 0;
-    return o->dt == DTYPE_BF16 ? 1e-2 : o->dt == DTYPE_F64 ? 1e-12 : 1e-5;
+    switch (o->dt) {
+    case DTYPE_BF16: return 1e-2;
+    case DTYPE_F16: return 1.25e-3;
+    case DTYPE_F64: return 1e-12;
+    default: return 1e-5;
+    }
+}
+
+/* The CPU may make fp32 denormals 0; those of fp16 may be a step apart. */
+static double smallest(const struct operand *o)
+{
+    if (o->role == EXACT)
+        return 0;
+    return o->dt == DTYPE_F16 ? 0x1p-24 : 1.2e-38;
 }
 
 static double rms_of(const struct operand *o, const void *data)
@@ -173,8 +190,7 @@ static double rms_of(const struct operand *o, const void *data)
 static void compare(const struct check *c, const char *what, const struct operand *o,
                     const void *got, const void *want)
 {
-    const double flushed = o->role == EXACT ? 0 : 1.2e-38; /* the CPU may make denormals 0 */
-    double tolerance = tolerated(o), rms = rms_of(o, want);
+    const double step = smallest(o), tolerance = tolerated(o), rms = rms_of(o, want);
     size_t size = dtype_bytes(o->dt);
     for (int64_t i = 0; i < o->elems; i++) {
         double a = get(o, got, i), b = get(o, want, i);
@@ -182,14 +198,14 @@ static void compare(const struct check *c, const char *what, const struct operan
                     size) ||
             (isnan(a) && isnan(b)))
             continue;
-        if (o->role == EXACT || !(fabs(a - b) <= tolerance * (fabs(b) + rms) + flushed))
+        if (o->role == EXACT || !(fabs(a - b) <= tolerance * (fabs(b) + rms) + step))
             fail_msg("%s: %s[%lld] of %lld (%s): GPU %.9g, CPU %.9g (seed %llu)", what, o->name,
                      (long long)i, (long long)o->elems, dtype_name(o->dt), a, b,
                      (unsigned long long)c->seed);
     }
 }
 
-void check_call(struct check *c, const char *what, device_call *call, const void *args,
+void check_call(struct check *c, const char *what, op_call *call, const void *args,
                 struct operand *o, int count)
 {
     void *want[MOST_OPERANDS], *got[MOST_OPERANDS], *again[MOST_OPERANDS];

@@ -59,10 +59,10 @@ struct operand copy_operand(const char *name, enum role role, enum dtype dt, int
 uint64_t check_draw(struct check *c);
 
 /* Make the call; at[i] is operand i in memory of d. */
-typedef void device_call(struct device *d, struct mem *mem, void *const *at, const void *args);
+typedef void op_call(struct device *d, struct mem *mem, void *const *at, const void *args);
 
 /* what: printed with sizes when a check fails. */
-void check_call(struct check *c, const char *what, device_call *call, const void *args,
+void check_call(struct check *c, const char *what, op_call *call, const void *args,
                 struct operand *operands, int count);
 
 /* Memory of d for the length of a call, exactly bytes and poisoned; NULL for 0. */

@@ -2,7 +2,7 @@
 #include "device/cuda/simt.cuh"
 #include "simt_kernels.h"
 
-template <bool transposed>
+template <typename E, bool transposed>
 static __global__ void product(float *d, const uint16_t *a, const uint16_t *b)
 {
     __shared__ __align__(16) uint16_t left[16][16], right[16][16];
@@ -22,17 +22,22 @@ static __global__ void product(float *d, const uint16_t *a, const uint16_t *b)
         load_matrices_transposed(rb, right[row]);
     for (int i = 0; i < 4; i++)
         rd[i] = d[(g + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2];
-    mma_bf16(rd, ra, rb);
+    mma(E(), rd, ra, rb);
     for (int i = 0; i < 4; i++)
         d[(g + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = rd[i];
 }
 
-void simt_product(cudaStream_t s, float *d, const uint16_t *a, const uint16_t *b, int transposed)
+void simt_product(cudaStream_t s, enum dtype dt, float *d, const uint16_t *a, const uint16_t *b,
+                  int transposed)
 {
-    if (transposed)
-        LAUNCH(product<true>, 1, 32, 0, s, d, a, b);
+    if (dt == DTYPE_F16 && transposed)
+        LAUNCH((product<fp16, true>), 1, 32, 0, s, d, a, b);
+    else if (dt == DTYPE_F16)
+        LAUNCH((product<fp16, false>), 1, 32, 0, s, d, a, b);
+    else if (transposed)
+        LAUNCH((product<bf16, true>), 1, 32, 0, s, d, a, b);
     else
-        LAUNCH(product<false>, 1, 32, 0, s, d, a, b);
+        LAUNCH((product<bf16, false>), 1, 32, 0, s, d, a, b);
 }
 
 static __global__ void shuffles(int width, int lane, int32_t *out)
@@ -118,16 +123,32 @@ void simt_pipeline(cudaStream_t s, int stages, int rows, int cols, const float *
         LAUNCH(pipeline<4>, 1, 8, 0, s, rows, cols, in, out);
 }
 
-static __global__ void narrow(int pairs, const float *in, uint32_t *out)
+static __global__ void narrow(enum dtype dt, int pairs, const float *in, uint32_t *out)
 {
     int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
-    if (i < pairs)
+    if (i < pairs && dt == DTYPE_F16)
+        out[i] = fp16_pair(in[2 * i], in[2 * i + 1]);
+    else if (i < pairs)
         out[i] = bf16_pair(in[2 * i], in[2 * i + 1]);
 }
 
-void simt_narrow(cudaStream_t s, int pairs, const float *in, uint32_t *out)
+void simt_narrow(cudaStream_t s, enum dtype dt, int pairs, const float *in, uint32_t *out)
 {
-    LAUNCH(narrow, (pairs + 255) / 256, 256, 0, s, pairs, in, out);
+    LAUNCH(narrow, (pairs + 255) / 256, 256, 0, s, dt, pairs, in, out);
+}
+
+static __global__ void widen(int pairs, const uint32_t *in, float *out)
+{
+    int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i >= pairs)
+        return;
+    out[2 * i] = fp16_low(in[i]);
+    out[2 * i + 1] = fp16_high(in[i]);
+}
+
+void simt_widen(cudaStream_t s, int pairs, const uint32_t *in, float *out)
+{
+    LAUNCH(widen, (pairs + 255) / 256, 256, 0, s, pairs, in, out);
 }
 
 static __global__ void exponentials(int count, const float *in, float *out)

@@ -5,12 +5,16 @@
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 
+#include "base/dtype.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* d[16,8] = a[16,16] b[16,8] + d, bf16 and fp32; b is [k][n], or [n][k] when transposed. */
-void simt_product(cudaStream_t s, float *d, const uint16_t *a, const uint16_t *b, int transposed);
+/* d[16,8] = a[16,16] b[16,8] + d, bf16 or fp16, and fp32; b is [k][n], or [n][k] when transposed.
+ */
+void simt_product(cudaStream_t s, enum dtype dt, float *d, const uint16_t *a, const uint16_t *b,
+                  int transposed);
 
 /* out[4][threads]: the value of the lane asked for by index, xor, down, and index of 8 bytes. */
 enum { SIMT_SHUFFLES = 4 };
@@ -26,7 +30,11 @@ void simt_early_exit(cudaStream_t s, int threads, int live, int64_t *out);
  * `cols` on is taken as 0 without being read */
 void simt_pipeline(cudaStream_t s, int stages, int rows, int cols, const float *in, float *out);
 
-void simt_narrow(cudaStream_t s, int pairs, const float *in, uint32_t *out);
+/* Pairs of bf16 or fp16. */
+void simt_narrow(cudaStream_t s, enum dtype dt, int pairs, const float *in, uint32_t *out);
+
+/* Of pairs of fp16. */
+void simt_widen(cudaStream_t s, int pairs, const uint32_t *in, float *out);
 void simt_exp2(cudaStream_t s, int count, const float *in, float *out);
 
 /* Reverse `count` floats within shared memory of that size; returns what ALLOW_SHARED says. */

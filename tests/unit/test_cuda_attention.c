@@ -40,6 +40,9 @@ struct result {
 
 enum path { OWN_KERNELS, OP };
 
+static const enum dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+enum { TYPES = 3 };
+
 static const int64_t lengths[] = {1, 3, 7, 17, 63, 64, 65, 129, 200};
 static const int64_t groups[][2] = {{1, 1}, {3, 1}, {4, 2}, {8, 8}};
 static const int64_t dims[] = {2, 6, 16, 34, 64, 80, 96, 128, 256};
@@ -107,13 +110,17 @@ static void *take(struct rig *rig, void *block, size_t bytes)
 
 static double value(enum dtype dt, const void *p, int64_t i)
 {
-    return dt == DTYPE_BF16 ? bf16_to_f32(((const bf16 *)p)[i]) : ((const float *)p)[i];
+    if (dt == DTYPE_BF16)
+        return bf16_to_f32(((const bf16 *)p)[i]);
+    return dt == DTYPE_F16 ? f16_to_f32(((const f16 *)p)[i]) : ((const float *)p)[i];
 }
 
 static void put(enum dtype dt, void *p, int64_t i, float x)
 {
     if (dt == DTYPE_BF16)
         ((bf16 *)p)[i] = f32_to_bf16(x);
+    else if (dt == DTYPE_F16)
+        ((f16 *)p)[i] = f32_to_f16(x);
     else
         ((float *)p)[i] = x;
 }
@@ -241,7 +248,7 @@ static void result_free(struct result *r)
  * root mean squares of the tensor and of its row, as gradients of early keys are larger.  fp32:
  * sums of some hundred rounded products in another order.  bf16: results are rounded to 2^-9 of
  * themselves on either side, weights and their gradients before they are summed; of a hundred
- * thousand such sums the worst are five deviations off. */
+ * thousand such sums the worst are five deviations off.  fp16 rounds to 2^-12, an eighth. */
 struct tolerance {
     double norm, element;
 };
@@ -249,6 +256,7 @@ struct tolerance {
 static const struct tolerance tolerances[] = {
     [DTYPE_F32] = {5e-6, 3e-5},
     [DTYPE_BF16] = {1e-2, 4e-2},
+    [DTYPE_F16] = {1.25e-3, 5e-3},
 };
 
 /* Adds the squares of what is wanted and of the difference, and returns the largest difference. */
@@ -318,15 +326,15 @@ static void check(struct rig *rig, const struct attention *shape, enum dtype dt,
 static void agrees_with_the_cpu(void **state)
 {
     for (int i = 0; i < SHAPES; i++)
-        for (enum dtype dt = DTYPE_F32; dt <= DTYPE_BF16; dt++)
-            check(*state, &shapes[i], dt, OWN_KERNELS);
+        for (int j = 0; j < TYPES; j++)
+            check(*state, &shapes[i], types[j], OWN_KERNELS);
 }
 
 static void the_op_agrees_with_the_cpu(void **state)
 {
     for (int i = 1; i < SHAPES; i += 5)
-        for (enum dtype dt = DTYPE_F32; dt <= DTYPE_BF16; dt++)
-            check(*state, &shapes[i], dt, OP);
+        for (int j = 0; j < TYPES; j++)
+            check(*state, &shapes[i], types[j], OP);
 }
 
 static void agrees_on_drawn_shapes(void **state)
@@ -340,7 +348,7 @@ static void agrees_on_drawn_shapes(void **state)
                               .heads = group[0],
                               .kv_heads = group[1],
                               .head_dim = dims[draw / 1000 % DIMS]};
-        check(rig, &a, draw / 100000 % 3 ? DTYPE_BF16 : DTYPE_F32, OWN_KERNELS);
+        check(rig, &a, types[draw / 100000 % TYPES], OWN_KERNELS);
     }
 }
 
@@ -359,26 +367,26 @@ static void large_problems_agree_with_the_cpu(void **state)
         skip();
     }
     for (size_t i = 0; i < sizeof large / sizeof large[0]; i++)
-        for (enum dtype dt = DTYPE_F32; dt <= DTYPE_BF16; dt++)
-            check(*state, &large[i], dt, OWN_KERNELS);
+        for (int j = 0; j < TYPES; j++)
+            check(*state, &large[i], types[j], OWN_KERNELS);
 }
 
 /* Every dimension of the tiles, and a head_dim between them. */
 static void two_runs_are_alike(void **state)
 {
     struct rig *rig = *state;
-    for (int i = 3; i < 10; i++)
-        for (enum dtype dt = DTYPE_F32; dt <= DTYPE_BF16; dt++) {
-            struct problem p = problem_make(rig, &shapes[i], dt);
-            problem_solve(rig, &p);
-            struct result one = solve(rig, &p, OWN_KERNELS), two = solve(rig, &p, OWN_KERNELS);
-            assert_memory_equal(one.o, two.o, p.out_bytes);
-            assert_memory_equal(one.lse, two.lse, p.lse_bytes);
-            assert_memory_equal(one.dqkv, two.dqkv, p.qkv_bytes);
-            result_free(&one);
-            result_free(&two);
-            problem_free(&p);
-        }
+    for (int i = 3 * TYPES; i < 10 * TYPES; i++) {
+        const enum dtype dt = types[i % TYPES];
+        struct problem p = problem_make(rig, &shapes[i / TYPES], dt);
+        problem_solve(rig, &p);
+        struct result one = solve(rig, &p, OWN_KERNELS), two = solve(rig, &p, OWN_KERNELS);
+        assert_memory_equal(one.o, two.o, p.out_bytes);
+        assert_memory_equal(one.lse, two.lse, p.lse_bytes);
+        assert_memory_equal(one.dqkv, two.dqkv, p.qkv_bytes);
+        result_free(&one);
+        result_free(&two);
+        problem_free(&p);
+    }
 }
 
 /* Scores of thousands of either sign: one key takes nearly all, and nothing overflows.  Scores
@@ -386,7 +394,8 @@ static void two_runs_are_alike(void **state)
 static void large_scores_stay_finite(void **state)
 {
     struct rig *rig = *state;
-    for (enum dtype dt = DTYPE_F32; dt <= DTYPE_BF16; dt++) {
+    for (int i = 0; i < TYPES; i++) {
+        const enum dtype dt = types[i];
         struct attention a = {
             .batch = 1, .seq = 129, .heads = 3, .kv_heads = 1, .head_dim = 128, .scale = 300};
         const struct tolerance loose = {2e-2, 5e-2}, exact = tolerances[DTYPE_F32];
@@ -408,7 +417,8 @@ static void the_future_is_not_seen(void **state)
 {
     struct rig *rig = *state;
     const struct attention a = {.batch = 1, .seq = 129, .heads = 3, .kv_heads = 1, .head_dim = 64};
-    for (enum dtype dt = DTYPE_F32; dt <= DTYPE_BF16; dt++) {
+    for (int i = 0; i < TYPES; i++) {
+        const enum dtype dt = types[i];
         struct problem p = problem_make(rig, &a, dt);
         int64_t row = (a.heads + 2 * a.kv_heads) * a.head_dim, cut = 70;
         struct result before, after;
@@ -433,7 +443,8 @@ static void nan_is_not_hidden(void **state)
 {
     struct rig *rig = *state;
     const struct attention a = {.batch = 1, .seq = 65, .heads = 2, .kv_heads = 1, .head_dim = 64};
-    for (enum dtype dt = DTYPE_F32; dt <= DTYPE_BF16; dt++) {
+    for (int i = 0; i < TYPES; i++) {
+        const enum dtype dt = types[i];
         struct problem p = problem_make(rig, &a, dt);
         put(dt, p.qkv, (40 * 4 + 1) * 64 + 5, NAN); /* position 40, head 1 */
         problem_solve(rig, &p);

@@ -24,7 +24,12 @@ struct problem {
 
 static const struct {
     enum dtype dt, dt_c;
-} types[] = {{DTYPE_F32, DTYPE_F32}, {DTYPE_BF16, DTYPE_BF16}, {DTYPE_BF16, DTYPE_F32}};
+} types[] = {{DTYPE_F32, DTYPE_F32},
+             {DTYPE_BF16, DTYPE_BF16},
+             {DTYPE_BF16, DTYPE_F32},
+             {DTYPE_F16, DTYPE_F16},
+             {DTYPE_F16, DTYPE_F32}};
+enum { PAIRS = sizeof types / sizeof types[0] };
 
 static char no_gpu[128]; /* why, or "" */
 
@@ -220,12 +225,12 @@ static uint64_t run_case(struct gpu *gpu, const struct problem *p, multiplier *h
 static const int64_t sizes[][3] = {{1, 1, 1},  {1, 7, 3},    {7, 1, 5},     {5, 9, 1},
                                    {7, 13, 5}, {33, 65, 17}, {64, 32, 128}, {61, 127, 31},
                                    {3, 5, 0},  {1, 256, 64}, {256, 1, 64}};
-enum { SIZES = sizeof sizes / sizeof sizes[0], KINDS = 3 * 4 * ADDENDS * 2 };
+enum { SIZES = sizeof sizes / sizeof sizes[0], KINDS = PAIRS * 4 * ADDENDS * 2 };
 
 static struct problem kind_of_problem(int kind, const int64_t mnk[3])
 {
-    return make_problem(kind % 3, kind / 3 % 4, (enum addend)(kind / 12 % 3), mnk,
-                        kind / 36 ? 3 : 0);
+    return make_problem(kind % PAIRS, kind / PAIRS % 4, (enum addend)(kind / (4 * PAIRS) % ADDENDS),
+                        mnk, kind / (4 * PAIRS * ADDENDS) ? 3 : 0);
 }
 
 static void every_kind_of_product(void **state)
@@ -246,7 +251,7 @@ static void every_kind_of_product_by_the_plain_kernel(void **state)
         for (int kind = 0; kind < KINDS; kind++) {
             struct problem p = kind_of_problem(kind, sizes[size]);
             p.offset[A] = kind % 2;
-            p.offset[C] = kind % 5;
+            p.offset[C] = kind % 7;
             run_case(&gpu, &p, by_plain_kernel);
         }
     close_gpu(&gpu);
@@ -258,7 +263,7 @@ static void operands_aligned_to_their_element(void **state)
     static const int64_t shapes[][3] = {{64, 32, 48}, {40, 24, 16}, {19, 23, 29}};
     struct gpu gpu = open_gpu();
     for (int shape = 0; shape < 3; shape++)
-        for (int type = 0; type < 3; type++)
+        for (int type = 0; type < PAIRS; type++)
             for (int which = 0; which <= OPERANDS; which++)
                 for (int64_t by = 1; by <= 4; by += by) {
                     struct problem p = make_problem(type, which % 4, OTHER, shapes[shape], 0);
@@ -274,9 +279,9 @@ static void larger_products(void **state)
     static const int64_t shapes[][3] = {{128, 256, 1024}, {129, 67, 1027}, {8, 264, 2048}};
     struct gpu gpu = open_gpu();
     for (int shape = 0; shape < 3; shape++)
-        for (int kind = 0; kind < 12; kind++) {
-            struct problem p =
-                make_problem(kind % 3, kind / 3, (enum addend)(kind % ADDENDS), shapes[shape], 0);
+        for (int kind = 0; kind < 4 * PAIRS; kind++) {
+            struct problem p = make_problem(kind % PAIRS, kind / PAIRS,
+                                            (enum addend)(kind % ADDENDS), shapes[shape], 0);
             run_case(&gpu, &p, by_device);
         }
     close_gpu(&gpu);
@@ -286,10 +291,10 @@ static void larger_products(void **state)
 static void repeated_products_are_bitwise_equal(void **state)
 {
     static const int64_t mnk[] = {129, 67, 1025}, other[] = {64, 32, 48};
-    uint64_t first[3];
+    uint64_t first[PAIRS];
     for (int round = 0; round < 4; round++) {
         struct gpu gpu = open_gpu();
-        for (int type = 0; type < 3; type++) {
+        for (int type = 0; type < PAIRS; type++) {
             struct problem p = make_problem(type, 1, OTHER, mnk, 0);
             uint64_t hash = run_case(&gpu, &p, by_device);
             if (round == 0)
@@ -309,7 +314,7 @@ static void recorded_products_are_the_same(void **state)
     static const int64_t shapes[][3] = {{61, 127, 31}, {64, 128, 32}, {3, 5, 0}};
     struct gpu gpu = open_gpu();
     for (int shape = 0; shape < 3; shape++)
-        for (int kind = 0; kind < 36; kind++) {
+        for (int kind = 0; kind < 4 * PAIRS * ADDENDS; kind++) {
             struct problem p = kind_of_problem(kind, shapes[shape]);
             uint64_t recorded = run_case(&gpu, &p, by_recording);
             assert_true(run_case(&gpu, &p, by_device) == recorded);

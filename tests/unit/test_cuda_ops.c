@@ -6,8 +6,6 @@
 
 #include <stdio.h>
 
-static const enum dtype types[] = {DTYPE_F32, DTYPE_BF16};
-
 /* What a call takes besides tensors, as far as it does. */
 struct sizes {
     enum dtype dt, from;
@@ -81,10 +79,10 @@ static void embedding_backward_case(struct check *c, struct sizes s, int64_t off
 static void rows_of_the_embedding(void **state)
 {
     struct check c = check_open();
-    for (int i = 0; i < 2 * SHAPES; i++)
+    for (int i = 0; i < TYPES * SHAPES; i++)
         for (int64_t offset = 0; offset < 2; offset++) {
-            const int64_t *shape = shapes[i / 2];
-            struct sizes s = {.dt = types[i % 2], .rows = shape[0], .cols = shape[1]};
+            const int64_t *shape = shapes[i / TYPES];
+            struct sizes s = {.dt = op_types[i % TYPES], .rows = shape[0], .cols = shape[1]};
             s.vocab = shape[0] / 2 + 1 + 3; /* tokens more than once, and some never */
             embedding_case(&c, s, offset);
             s.accumulate = (int)offset;
@@ -97,10 +95,10 @@ static void rows_of_the_embedding(void **state)
 static void gradients_of_frequent_tokens(void **state)
 {
     struct check c = check_open();
-    for (int i = 0; i < 8; i++) {
-        struct sizes s = {.dt = types[i % 2], .rows = 4500, .cols = i & 4 ? 8 : 3};
-        s.accumulate = i / 2 % 2;
-        s.vocab = i & 2 ? 1 : 5;
+    for (int i = 0; i < 4 * TYPES; i++) {
+        struct sizes s = {.dt = op_types[i / 4], .rows = 4500, .cols = i & 2 ? 8 : 3};
+        s.accumulate = i & 1;
+        s.vocab = i & 1 ? 1 : 5;
         embedding_backward_case(&c, s, 0, 0);
         embedding_backward_case(&c, s, 0, 1);
     }
@@ -143,15 +141,16 @@ enum { LONG_ROWS = sizeof long_rows / sizeof long_rows[0] };
 static void norms_of_rows(void **state)
 {
     struct check c = check_open();
-    for (int i = 0; i < 4 * SHAPES; i++) {
-        const int64_t *shape = shapes[i / 4];
-        struct sizes s = {.dt = types[i % 2], .rows = shape[0], .cols = shape[1]};
-        rmsnorm_case(&c, s, i / 2 % 2, 0);
-        rmsnorm_case(&c, s, i / 2 % 2, 3);
+    for (int i = 0; i < 2 * TYPES * SHAPES; i++) {
+        const int64_t *shape = shapes[i / (2 * TYPES)];
+        struct sizes s = {.dt = op_types[i % TYPES], .rows = shape[0], .cols = shape[1]};
+        rmsnorm_case(&c, s, i / TYPES % 2, 0);
+        rmsnorm_case(&c, s, i / TYPES % 2, 3);
     }
-    for (int i = 0; i < 2 * LONG_ROWS; i++)
-        rmsnorm_case(&c, (struct sizes){.dt = types[i % 2], .rows = 2, .cols = long_rows[i / 2]}, 1,
-                     i % 3);
+    for (int i = 0; i < TYPES * LONG_ROWS; i++)
+        rmsnorm_case(
+            &c, (struct sizes){.dt = op_types[i % TYPES], .rows = 2, .cols = long_rows[i / TYPES]},
+            1, i / TYPES % 3);
     check_close_devices(&c);
 }
 
@@ -203,16 +202,17 @@ static void rmsnorm_backward_case(struct check *c, struct sizes s, int64_t offse
 static void gradients_of_norms(void **state)
 {
     struct check c = check_open();
-    for (int i = 0; i < 2 * SHAPES * PLACES; i++) {
-        const int64_t *shape = shapes[i / (2 * PLACES)];
-        struct sizes s = {.dt = types[i % 2], .rows = shape[0], .cols = shape[1]};
-        s.in_place = i / 2 % PLACES;
-        s.accumulate = i / 4 % 2;
-        rmsnorm_backward_case(&c, s, i % 3);
+    for (int i = 0; i < TYPES * SHAPES * PLACES; i++) {
+        const int64_t *shape = shapes[i / (TYPES * PLACES)];
+        struct sizes s = {.dt = op_types[i % TYPES], .rows = shape[0], .cols = shape[1]};
+        s.in_place = i / TYPES % PLACES;
+        s.accumulate = i / (2 * TYPES) % 2;
+        rmsnorm_backward_case(&c, s, i / TYPES % 3);
     }
-    for (int i = 0; i < 2 * LONG_ROWS; i++)
+    for (int i = 0; i < TYPES * LONG_ROWS; i++)
         rmsnorm_backward_case(
-            &c, (struct sizes){.dt = types[i % 2], .rows = 2, .cols = long_rows[i / 2]}, 0);
+            &c, (struct sizes){.dt = op_types[i % TYPES], .rows = 2, .cols = long_rows[i / TYPES]},
+            0);
     /* a block with several long rows */
     rmsnorm_backward_case(&c, (struct sizes){.dt = DTYPE_BF16, .rows = 266, .cols = 8192}, 0);
     check_close_devices(&c);
@@ -246,10 +246,10 @@ static void heads_rotate(void **state)
     static const int64_t dims[] = {2, 6, 34, 64, 128, 254, 600};
     static const int64_t heads[][2] = {{1, 1}, {5, 3}, {48, 40}, {9, 0}}; /* in a row, rotated */
     struct check c = check_open();
-    for (int i = 0; i < 2 * 7 * 4 * 2; i++) {
-        const int64_t *h = heads[i / 14 % 4];
-        struct sizes s = {.dt = types[i % 2], .in_place = i / 56};
-        s.rope = (struct rope){s.dt, 21, 7, h[0], h[1], dims[i / 2 % 7], i % 3 == 0};
+    for (int i = 0; i < TYPES * 7 * 4 * 2; i++) {
+        const int64_t *h = heads[i / (7 * TYPES) % 4];
+        struct sizes s = {.dt = op_types[i % TYPES], .in_place = i / (28 * TYPES)};
+        s.rope = (struct rope){s.dt, 21, 7, h[0], h[1], dims[i / TYPES % 7], i / TYPES % 3 == 0};
         s.rows = s.rope.rows;
         s.cols = s.rope.head_dim;
         rope_case(&c, s);
@@ -293,10 +293,11 @@ static void swiglu_case(struct check *c, struct sizes s, double scale)
 static void gates_and_their_gradients(void **state)
 {
     struct check c = check_open();
-    for (int i = 0; i < 4 * SHAPES; i++) {
-        struct sizes s = {.dt = types[i % 2], .rows = shapes[i / 4][0], .cols = shapes[i / 4][1]};
-        s.in_place = i / 2 % 2;
-        swiglu_case(&c, s, i % 3 ? 2 : 60);
+    for (int i = 0; i < 2 * TYPES * SHAPES; i++) {
+        const int64_t *shape = shapes[i / (2 * TYPES)];
+        struct sizes s = {.dt = op_types[i % TYPES], .rows = shape[0], .cols = shape[1]};
+        s.in_place = i / TYPES % 2;
+        swiglu_case(&c, s, i / TYPES % 3 ? 2 : 60);
     }
     /* more rows than a grid has in its second dimension */
     swiglu_case(&c, (struct sizes){.dt = DTYPE_BF16, .rows = 65537, .cols = 1}, 2);
@@ -333,11 +334,12 @@ static const int64_t offsets[][3] = {{0, 0, 0}, {1, 1, 1}, {7, 7, 7}, {0, 1, 2}}
 static void sums_are_rounded_once(void **state)
 {
     struct check c = check_open();
-    for (int i = 0; i < 2 * LENGTHS * 4 * 3; i++) {
-        struct sizes s = {.dt = types[i % 2], .rows = lengths[i / 2 % LENGTHS], .cols = 1};
-        const int64_t *offset = offsets[i / (2 * LENGTHS) % 4];
+    for (int i = 0; i < TYPES * LENGTHS * 4 * 3; i++) {
+        struct sizes s = {
+            .dt = op_types[i % TYPES], .rows = lengths[i / TYPES % LENGTHS], .cols = 1};
+        const int64_t *offset = offsets[i / (TYPES * LENGTHS) % 4];
         char text[128];
-        s.in_place = i / (8 * LENGTHS);
+        s.in_place = i / (4 * TYPES * LENGTHS);
         struct operand o[] = {
             output_operand("y", EXACT, s.dt, s.rows),
             random_operand(&c, "a", s.dt, s.rows, 1),
@@ -351,7 +353,13 @@ static void sums_are_rounded_once(void **state)
     check_close_devices(&c);
 }
 
-/* Any bits at all: a quarter of them NaN, infinity, denormals or zero. */
+/* fp32 of these bits but for the exponent, from 2^-26, which fp16 makes 0, to 2^17, infinity. */
+static uint32_t fp16_range(uint32_t bits)
+{
+    return (bits & 0x807fffffu) | (127 - 26 + (bits >> 23) % 44) << 23;
+}
+
+/* Any bits at all: a quarter of them NaN, infinity, denormals or zero, some of fp16's size. */
 static void make_bits(struct check *c, struct operand *o)
 {
     static const uint32_t special[] = {0, 0x7f800000u, 0x7f7fffffu, 0x00000001u, 0x7fc12345u};
@@ -363,10 +371,13 @@ static void make_bits(struct check *c, struct operand *o)
         case 1: value &= 0x807fffffu; break;                        /* denormals */
         case 2: value = (value & 0x80ffffffu) | 0x7f000000u; break; /* large, infinite, NaN */
         case 3: value = (value & 0xffff0000u) | 0x8000u; break;     /* ties */
+        case 4:
+        case 5: value = fp16_range(value); break;
+        case 6: value = (fp16_range(value) & 0xffffe000u) | 0x1000u; break; /* its ties */
         default: break;
         }
-        if (o->dt == DTYPE_BF16)
-            ((bf16 *)o->before)[i] = (bf16)(value >> 16);
+        if (o->dt != DTYPE_F32)
+            ((uint16_t *)o->before)[i] = (uint16_t)(value >> 16);
         else
             ((uint32_t *)o->before)[i] = value;
     }
@@ -375,11 +386,12 @@ static void make_bits(struct check *c, struct operand *o)
 static void casts_keep_or_round_every_bit(void **state)
 {
     struct check c = check_open();
-    for (int i = 0; i < 4 * LENGTHS * 4; i++) {
-        struct sizes s = {.dt = types[i % 2], .from = types[i / 2 % 2], .cols = 1};
-        const int64_t *offset = offsets[i / (4 * LENGTHS)];
+    for (int i = 0; i < TYPES * TYPES * LENGTHS * 4; i++) {
+        struct sizes s = {
+            .dt = op_types[i % TYPES], .from = op_types[i / TYPES % TYPES], .cols = 1};
+        const int64_t *offset = offsets[i / (TYPES * TYPES * LENGTHS)];
         char text[128];
-        s.rows = lengths[i / 4 % LENGTHS];
+        s.rows = lengths[i / (TYPES * TYPES) % LENGTHS];
         struct operand o[] = {
             output_operand("y", EXACT, s.dt, s.rows),
             random_operand(&c, "x", s.from, s.rows, 1),

@@ -82,13 +82,14 @@ enum { VOCABS = sizeof vocabs / sizeof vocabs[0], LONG_VOCAB = 10000 };
 static void losses_and_their_gradients(void **state)
 {
     struct check c = check_open();
-    for (int i = 0; i < 4 * VOCABS; i++) {
-        struct loss l = {i % 2 ? DTYPE_BF16 : DTYPE_F32, 11, vocabs[i / 4][0], vocabs[i / 4][1]};
-        l.in_place = i / 2 % 2;
-        l.scaled = i / 4 % 2;
+    for (int i = 0; i < 2 * TYPES * VOCABS; i++) {
+        const int64_t *vocab = vocabs[i / (2 * TYPES)];
+        struct loss l = {op_types[i % TYPES], 11, vocab[0], vocab[1]};
+        l.in_place = i / TYPES % 2;
+        l.scaled = i / (2 * TYPES) % 2;
         if (l.vocab > LONG_VOCAB)
             l.rows = 2;
-        cross_entropy_case(&c, l, i % 3 ? 1 : 8, i % 5 ? 0 : 100);
+        cross_entropy_case(&c, l, i / TYPES % 3 ? 1 : 8, i % 5 ? 0 : 100);
     }
     check_close_devices(&c);
 }
@@ -100,6 +101,7 @@ static void the_longest_rows_in_place(void **state)
     struct check c = check_open();
     cross_entropy_case(&c, (struct loss){DTYPE_BF16, 1, 256000, 256000, 1}, 1, 0);
     cross_entropy_case(&c, (struct loss){DTYPE_BF16, 1, 151937, 151937, 1}, 1, 0);
+    cross_entropy_case(&c, (struct loss){DTYPE_F16, 1, 256000, 256000, 1, 1}, 1, 0);
     check_close_devices(&c);
 }
 
@@ -222,17 +224,25 @@ static void factors_of_the_update(void **state)
 
 enum { ADAM_P, ADAM_M, ADAM_V, ADAM_G, ADAM_FACTOR, ADAM_COPY, ADAM_OPERANDS };
 
+/* What an optimizer's step takes; dt_copy DTYPE_F32: no copy. */
+struct step {
+    int64_t elems;
+    enum dtype dt_copy;
+};
+
 static void adamw(struct device *d, struct mem *mem, void *const *at, const void *args)
 {
+    const struct step *t = args;
     const struct adamw rule = {3e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.271f, 0.142625f};
     d->ops->adamw(d, &rule, at[ADAM_FACTOR], at[ADAM_P], at[ADAM_M], at[ADAM_V], at[ADAM_G],
-                  DTYPE_BF16, at[ADAM_COPY], *(const int64_t *)args);
+                  t->dt_copy, at[ADAM_COPY], t->elems);
 }
 
 /* role: EXACT where nothing may be written. */
-static void adamw_case(struct check *c, int64_t elems, int copies, const int64_t offset[3],
+static void adamw_case(struct check *c, const struct step *t, const int64_t offset[3],
                        double factor)
 {
+    const int64_t elems = t->elems;
     enum role role = isnan(factor) ? EXACT : WRITTEN;
     struct operand o[ADAM_OPERANDS] = {
         [ADAM_P] = changed_operand(c, "p", role, DTYPE_F32, elems, 1),
@@ -243,16 +253,16 @@ static void adamw_case(struct check *c, int64_t elems, int copies, const int64_t
     };
     for (int64_t i = 0; i < elems; i++)
         ((float *)o[ADAM_V].before)[i] = fabsf(((float *)o[ADAM_V].before)[i]);
-    if (copies)
-        o[ADAM_COPY] = output_operand("copy", role, DTYPE_BF16, elems);
+    if (t->dt_copy != DTYPE_F32)
+        o[ADAM_COPY] = output_operand("copy", role, t->dt_copy, elems);
     for (int i = 0; i < ADAM_FACTOR; i++)
         o[i].offset = offset[i % 3];
     o[ADAM_COPY].offset = offset[0];
-    check_call(c, "adamw", adamw, &elems, o, ADAM_OPERANDS);
+    check_call(c, "adamw", adamw, t, o, ADAM_OPERANDS);
 }
 
 struct low {
-    enum dtype dt_p, dt_m;
+    enum dtype dt_p, dt_m, dt_copy;
     int64_t elems;
     uint64_t first;
 };
@@ -262,8 +272,8 @@ static void adamw_bf16(struct device *d, struct mem *mem, void *const *at, const
     const struct adamw rule = {3e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.271f, 0.142625f};
     const struct low *low = args;
     const struct rounding r = {0x1234567890abcdefu, 3, low->first};
-    const struct adamw_state s = {low->dt_p,  low->dt_m,  at[ADAM_P], at[ADAM_M],
-                                  at[ADAM_V], at[ADAM_G], DTYPE_BF16, at[ADAM_COPY]};
+    const struct adamw_state s = {low->dt_p,  low->dt_m,  at[ADAM_P],   at[ADAM_M],
+                                  at[ADAM_V], at[ADAM_G], low->dt_copy, at[ADAM_COPY]};
     d->ops->adamw_bf16(d, &rule, at[ADAM_FACTOR], &s, &r, low->elems);
 }
 
@@ -283,7 +293,7 @@ static void adamw_bf16_case(struct check *c, const struct low *low, int64_t offs
         else
             ((bf16 *)o[ADAM_V].before)[i] &= 0x7fff;
     if (low->dt_p == DTYPE_F32)
-        o[ADAM_COPY] = output_operand("copy", role, DTYPE_BF16, low->elems);
+        o[ADAM_COPY] = output_operand("copy", role, low->dt_copy, low->elems);
     for (int i = 0; i < ADAM_FACTOR; i++)
         o[i].offset = offset;
     o[ADAM_COPY].offset = offset;
@@ -295,13 +305,16 @@ static void adamw_bf16_case(struct check *c, const struct low *low, int64_t offs
 static void adamw_on_bf16_state(void **state)
 {
     static const int64_t sizes[] = {0, 1, 3, 7, 32, 257, 1031, 4099};
-    static const enum dtype formats[3][2] = {
-        {DTYPE_F32, DTYPE_BF16}, {DTYPE_BF16, DTYPE_F32}, {DTYPE_BF16, DTYPE_BF16}};
+    static const enum dtype formats[4][3] = {{DTYPE_F32, DTYPE_BF16, DTYPE_BF16},
+                                             {DTYPE_F32, DTYPE_BF16, DTYPE_F16},
+                                             {DTYPE_BF16, DTYPE_F32},
+                                             {DTYPE_BF16, DTYPE_BF16}};
     struct check c = check_open();
-    for (int i = 0; i < 8 * 3 * 2; i++) {
-        struct low low = {formats[i / 8 % 3][0], formats[i / 8 % 3][1], sizes[i % 8],
-                          (uint64_t)(i / 24 ? i : 2 * i)};
-        adamw_bf16_case(&c, &low, i / 24, i % 5 == 4 ? NAN : 0.37);
+    for (int i = 0; i < 8 * 4 * 2; i++) {
+        const enum dtype *format = formats[i / 8 % 4];
+        struct low low = {format[0], format[1], format[2], sizes[i % 8],
+                          (uint64_t)(i / 32 ? i : 2 * i)};
+        adamw_bf16_case(&c, &low, i / 32, i % 5 == 4 ? NAN : 0.37);
     }
     check_close_devices(&c);
 }
@@ -310,14 +323,15 @@ enum { SGD_P, SGD_V, SGD_G, SGD_FACTOR, SGD_COPY, SGD_OPERANDS };
 
 static void sgd(struct device *d, struct mem *mem, void *const *at, const void *args)
 {
+    const struct step *t = args;
     const struct sgd rule = {3e-3f, 0.9f, 0.1f};
-    d->ops->sgd(d, &rule, at[SGD_FACTOR], at[SGD_P], at[SGD_V], at[SGD_G], DTYPE_BF16, at[SGD_COPY],
-                *(const int64_t *)args);
+    d->ops->sgd(d, &rule, at[SGD_FACTOR], at[SGD_P], at[SGD_V], at[SGD_G], t->dt_copy, at[SGD_COPY],
+                t->elems);
 }
 
-static void sgd_case(struct check *c, int64_t elems, int copies, const int64_t offset[3],
-                     double factor)
+static void sgd_case(struct check *c, const struct step *t, const int64_t offset[3], double factor)
 {
+    const int64_t elems = t->elems;
     enum role role = isnan(factor) ? EXACT : WRITTEN;
     struct operand o[SGD_OPERANDS] = {
         [SGD_P] = changed_operand(c, "p", role, DTYPE_F32, elems, 1),
@@ -325,12 +339,12 @@ static void sgd_case(struct check *c, int64_t elems, int copies, const int64_t o
         [SGD_G] = random_operand(c, "g", DTYPE_F32, elems, 0.1),
         [SGD_FACTOR] = copy_operand("factor", READ, DTYPE_F64, 1, &factor),
     };
-    if (copies)
-        o[SGD_COPY] = output_operand("copy", role, DTYPE_BF16, elems);
+    if (t->dt_copy != DTYPE_F32)
+        o[SGD_COPY] = output_operand("copy", role, t->dt_copy, elems);
     for (int i = 0; i < SGD_FACTOR; i++)
         o[i].offset = offset[i % 3];
     o[SGD_COPY].offset = offset[0];
-    check_call(c, "sgd", sgd, &elems, o, SGD_OPERANDS);
+    check_call(c, "sgd", sgd, t, o, SGD_OPERANDS);
 }
 
 static const int64_t flat_lengths[] = {1, 3, 7, 17, 521, 4096, 8195};
@@ -340,12 +354,12 @@ enum { FLAT_LENGTHS = sizeof flat_lengths / sizeof flat_lengths[0] };
 static void steps_of_the_optimizer(void **state)
 {
     struct check c = check_open();
-    for (int i = 0; i < FLAT_LENGTHS * 4 * 3; i++) {
-        int64_t elems = flat_lengths[i % FLAT_LENGTHS];
+    for (int i = 0; i < FLAT_LENGTHS * 4 * TYPES * 2; i++) {
+        const struct step step = {flat_lengths[i % FLAT_LENGTHS], op_types[i / 2 % TYPES]};
         const int64_t *offset = flat_offsets[i / FLAT_LENGTHS % 4];
-        double factor = i / (FLAT_LENGTHS * 4) == 2 ? NAN : 0.37;
-        adamw_case(&c, elems, i % 2, offset, factor);
-        sgd_case(&c, elems, i % 2, offset, factor);
+        double factor = i % 5 == 2 ? NAN : 0.37;
+        adamw_case(&c, &step, offset, factor);
+        sgd_case(&c, &step, offset, factor);
     }
     check_close_devices(&c);
 }

@@ -31,7 +31,9 @@ static const struct attention shapes[] = {
     {DTYPE_BF16, 3, 77, 6, 2, 64, 0.125f},   {DTYPE_BF16, 2, 64, 2, 1, 32, 0.177f},
     {DTYPE_BF16, 1, 300, 4, 4, 80, 0.112f},  {DTYPE_BF16, 1, 512, 8, 2, 128, 0.088f},
     {DTYPE_BF16, 2, 7, 3, 1, 64, 0.125f},    {DTYPE_BF16, 1, 129, 4, 1, 96, 0.102f},
-    {DTYPE_BF16, 1, 192, 2, 2, 256, 0.063f},
+    {DTYPE_BF16, 1, 192, 2, 2, 256, 0.063f}, {DTYPE_F16, 2, 128, 4, 4, 64, 0.125f},
+    {DTYPE_F16, 1, 257, 4, 2, 128, 0.088f},  {DTYPE_F16, 3, 77, 6, 2, 64, 0.125f},
+    {DTYPE_F16, 1, 300, 4, 4, 80, 0.112f},   {DTYPE_F16, 1, 129, 4, 1, 96, 0.102f},
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
@@ -89,11 +91,11 @@ static struct tensors make_tensors(const struct attention *a)
 {
     int64_t tokens = a->batch * a->seq, row = (a->heads + 2 * a->kv_heads) * a->head_dim;
     int64_t out = a->heads * a->head_dim;
-    return (struct tensors){.qkv = tensor_random(DTYPE_BF16, tokens * row, 1, 1),
-                            .dout = tensor_random(DTYPE_BF16, tokens * out, 2, 1),
-                            .o = tensor_poisoned(DTYPE_BF16, tokens * out),
+    return (struct tensors){.qkv = tensor_random(a->dt, tokens * row, 1, 1),
+                            .dout = tensor_random(a->dt, tokens * out, 2, 1),
+                            .o = tensor_poisoned(a->dt, tokens * out),
                             .lse = tensor_poisoned(DTYPE_F32, tokens * a->heads),
-                            .dqkv = tensor_poisoned(DTYPE_BF16, tokens * row)};
+                            .dqkv = tensor_poisoned(a->dt, tokens * row)};
 }
 
 static void free_tensors(struct tensors *t)
@@ -195,12 +197,14 @@ static void close_to(const char *what, const struct tensor *got, const struct te
 }
 
 /* Weights and gradients of scores are rounded to bf16, 2^-9 each, and sums of them again; the
- * furthest of many elements is some times as far from a sum in another order. */
+ * furthest of many elements is some times as far from a sum in another order.  fp16 has three bits
+ * more. */
 static void same_attention(const struct tensors *got, const struct tensors *want)
 {
     close_to("lse", &got->lse, &want->lse, 1e-4);
-    close_to("o", &got->o, &want->o, 0.02);
-    close_to("dqkv", &got->dqkv, &want->dqkv, 0.04);
+    const double finer = got->o.dt == DTYPE_F16 ? 8 : 1;
+    close_to("o", &got->o, &want->o, 0.02 / finer);
+    close_to("dqkv", &got->dqkv, &want->dqkv, 0.04 / finer);
 }
 
 static int equal(const struct tensors *a, const struct tensors *b)
@@ -271,8 +275,9 @@ static void repeated_and_recorded_are_bitwise_equal(void **state)
 static void large_ones_and_the_own_kernels_agree(void **state)
 {
     static const struct attention large[] = {{DTYPE_BF16, 8, 2048, 16, 4, 64, 0.125f},
-                                             {DTYPE_BF16, 2, 4096, 32, 8, 128, 0.088f}};
-    for (int i = 0; i < 2; i++) {
+                                             {DTYPE_BF16, 2, 4096, 32, 8, 128, 0.088f},
+                                             {DTYPE_F16, 8, 2048, 16, 4, 64, 0.125f}};
+    for (int i = 0; i < 3; i++) {
         struct gpu gpu = open_gpu();
         struct tensors got = make_tensors(&large[i]), want = make_tensors(&large[i]);
         struct tensors again = make_tensors(&large[i]);

@@ -27,42 +27,51 @@ static void download(void *to, void *from, size_t bytes)
     assert_int_equal(cudaFree(from), cudaSuccess);
 }
 
-static float wide(uint32_t bf16)
+static float wide(uint32_t bits)
 {
     float x;
-    bf16 <<= 16;
-    memcpy(&x, &bf16, sizeof x);
+    bits <<= 16;
+    memcpy(&x, &bits, sizeof x);
     return x;
 }
 
-static uint16_t narrow_exact(float x)
+static uint16_t narrow_exact(enum dtype dt, float x)
 {
+    if (dt == DTYPE_F16)
+        return f32_to_f16(x);
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     return (uint16_t)(bits >> 16);
 }
 
+static float wide_exact(enum dtype dt, uint16_t x)
+{
+    return dt == DTYPE_F16 ? f16_to_f32(x) : wide(x);
+}
+
 /* Small integers: every sum is exact whatever its order. */
 static void test_products(void **state)
 {
-    for (int transposed = 0; transposed < 2; transposed++) {
+    for (int kind = 0; kind < 4; kind++) {
+        int transposed = kind % 2;
+        enum dtype dt = kind / 2 ? DTYPE_F16 : DTYPE_BF16;
         uint16_t a[16 * 16], b[16 * 8];
         float d[16 * 8], expected[16 * 8];
         for (int i = 0; i < 16 * 16; i++)
-            a[i] = narrow_exact((float)(i * 37 % 101 - 50));
+            a[i] = narrow_exact(dt, (float)(i * 37 % 101 - 50));
         for (int i = 0; i < 16 * 8; i++) {
-            b[i] = narrow_exact((float)(i * 53 % 97 - 48));
+            b[i] = narrow_exact(dt, (float)(i * 53 % 97 - 48));
             d[i] = (float)(i * 11 % 7);
         }
         for (int m = 0; m < 16; m++)
             for (int n = 0; n < 8; n++) {
                 expected[m * 8 + n] = d[m * 8 + n];
                 for (int k = 0; k < 16; k++)
-                    expected[m * 8 + n] +=
-                        wide(a[m * 16 + k]) * wide(b[transposed ? n * 16 + k : k * 8 + n]);
+                    expected[m * 8 + n] += wide_exact(dt, a[m * 16 + k]) *
+                                           wide_exact(dt, b[transposed ? n * 16 + k : k * 8 + n]);
             }
         void *da = upload(a, sizeof a), *db = upload(b, sizeof b), *dd = upload(d, sizeof d);
-        simt_product(NULL, dd, da, db, transposed);
+        simt_product(NULL, dt, dd, da, db, transposed);
         download(d, dd, sizeof d);
         assert_memory_equal(d, expected, sizeof d);
         cudaFree(da);
@@ -168,16 +177,69 @@ static void test_rounding(void **state)
         memcpy(&in[i], &bits, sizeof bits);
     }
     void *from = upload(in, sizeof in), *out = upload(NULL, sizeof got);
-    simt_narrow(NULL, COUNT / 2, from, out);
+    simt_narrow(NULL, DTYPE_BF16, COUNT / 2, from, out);
     download(got, out, sizeof got);
     cudaFree(from);
     for (int i = 0; i < COUNT; i++)
         if (isnan(in[i]))
             assert_true(isnan(wide(got[i])));
         else if (isinf(in[i]))
-            assert_int_equal(got[i], narrow_exact(in[i]));
+            assert_int_equal(got[i], narrow_exact(DTYPE_BF16, in[i]));
         else
             assert_int_equal(got[i], nearest(in[i]));
+}
+
+/* What an fp16 number is worth, from what its bits mean. */
+static double worth(uint16_t x)
+{
+    int exponent = x >> 10 & 31, fraction = x & 0x3ff;
+    double magnitude = exponent == 0    ? ldexp(fraction, -24)
+                       : exponent == 31 ? (fraction ? NAN : INFINITY)
+                                        : ldexp(1024 + fraction, exponent - 25);
+    return x & 0x8000 ? -magnitude : magnitude;
+}
+
+static void test_fp16_is_widened_exactly(void **state)
+{
+    enum { COUNT = 1 << 16 };
+    static uint16_t in[COUNT];
+    static float got[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        in[i] = (uint16_t)i;
+    void *from = upload(in, sizeof in), *out = upload(NULL, sizeof got);
+    simt_widen(NULL, COUNT / 2, from, out);
+    download(got, out, sizeof got);
+    cudaFree(from);
+    for (int i = 0; i < COUNT; i++) {
+        assert_true(isnan(worth(in[i])) ? isnan(got[i]) : got[i] == worth(in[i]));
+        assert_int_equal(!!signbit(got[i]), isnan(got[i]) ? !!signbit(got[i]) : i >> 15);
+    }
+}
+
+/* Between every two neighbours of fp16, denormals and infinity among them: near the lower, a tie,
+ * near the upper. */
+static void test_rounding_to_fp16(void **state)
+{
+    enum { NUMBERS = 0x7c00, COUNT = 6 * NUMBERS };
+    static float in[COUNT];
+    static uint16_t got[COUNT], expected[COUNT];
+    for (int i = 0; i < NUMBERS; i++) {
+        double low = worth((uint16_t)i), high = i + 1 < NUMBERS ? worth((uint16_t)(i + 1)) : 65536;
+        float tie = (float)((low + high) / 2);
+        const float between[3] = {nextafterf(tie, -1), tie, nextafterf(tie, INFINITY)};
+        const int nearest_of[3] = {i, i + i % 2, i + 1};
+        for (int j = 0; j < 6; j++) {
+            in[6 * i + j] = j / 3 ? -between[j % 3] : between[j % 3];
+            expected[6 * i + j] = (uint16_t)(nearest_of[j % 3] | (j / 3 ? 0x8000 : 0));
+        }
+    }
+    void *from = upload(in, sizeof in), *out = upload(NULL, sizeof got);
+    simt_narrow(NULL, DTYPE_F16, COUNT / 2, from, out);
+    download(got, out, sizeof got);
+    cudaFree(from);
+    for (int i = 0; i < COUNT; i++)
+        if (got[i] != expected[i])
+            fail_msg("%a becomes %04x, not %04x", (double)in[i], got[i], expected[i]);
 }
 
 static void test_exp2(void **state)
@@ -265,6 +327,8 @@ int main(void)
         cmocka_unit_test(test_threads_that_ended_are_not_waited_for),
         cmocka_unit_test(test_copies_ahead),
         cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_rounding_to_fp16),
+        cmocka_unit_test(test_fp16_is_widened_exactly),
         cmocka_unit_test(test_exp2),
         cmocka_unit_test(test_shared_memory),
         cmocka_unit_test(test_grids),

@@ -10,7 +10,8 @@
  */
 #include "device/cuda/attention.cuh"
 
-template <int dim_, int warps, int tall_, int keys_> struct forward_tiles {
+template <class E_, int dim_, int warps, int tall_, int keys_> struct forward_tiles {
+    using E = E_; /* bf16 or fp16 */
     static constexpr int dim = dim_, tall = tall_, keys = keys_;
     static constexpr int threads = 32 * warps, rows = 16 * tall * warps;
     static constexpr size_t shared_bytes = sizeof(uint16_t) * dim * (rows + 2 * keys);
@@ -139,7 +140,7 @@ __global__ void __launch_bounds__(T::threads)
         async_commit();
         if (work) {
             s.clear();
-            product_of_rows<T::dim>(s, q, row, k);
+            product_of_rows<typename T::E, T::dim>(s, q, row, k);
         }
         async_wait<0>();
         __syncthreads(); /* V is there, and nobody reads K any more */
@@ -149,7 +150,7 @@ __global__ void __launch_bounds__(T::threads)
                                                    a.head_dim);
         async_commit();
         if (work) {
-            struct warp_operand<T::tall, T::keys> p;
+            struct warp_operand<typename T::E, T::tall, T::keys> p;
             if (key + T::keys - 1 > first + row)
                 mask<T>(s, first + row + lane / 4, key + lane % 4 * 2);
             softmax<T>(sums, s, a.scale * LOG2_E);
@@ -159,7 +160,8 @@ __global__ void __launch_bounds__(T::threads)
     }
     int64_t o_first = ((int64_t)batch * a.seq + first) * a.o_row + (int64_t)head * a.head_dim;
     finish<T>(sums, lse + (int64_t)at.head * a.seq + first, row + lane / 4, a.seq - first, a.scale);
-    tile_store<T::dim>(o + o_first, a.o_row, sums.o, 1.0f, q, row, a.seq - first, a.head_dim);
+    tile_store<typename T::E, T::dim>(o + o_first, a.o_row, sums.o, 1.0f, q, row, a.seq - first,
+                                      a.head_dim);
 }
 
 template <class T>
@@ -172,20 +174,30 @@ static void run(cudaStream_t s, const struct cuda_attention *a, void *o, float *
            (uint16_t *)o, lse, (const uint16_t *)qkv);
 }
 
+template <class E>
+static void run_type(cudaStream_t s, const struct cuda_attention *a, void *o, float *lse,
+                     const void *qkv)
+{
+    if (a->head_dim <= 64)
+        run<forward_tiles<E, 64, 4, 2, 64>>(s, a, o, lse, qkv);
+    else if (a->head_dim <= 96)
+        run<forward_tiles<E, 96, 4, 2, 64>>(s, a, o, lse, qkv);
+    else if (a->head_dim <= 128)
+        run<forward_tiles<E, 128, 4, 2, 64>>(s, a, o, lse, qkv);
+    else
+        run<forward_tiles<E, 256, 8, 1, 32>>(s, a, o, lse, qkv);
+}
+
 void cuda_attention(cudaStream_t s, const struct cuda_attention *a, void *o, float *lse,
                     const void *qkv, void *scratch)
 {
     (void)scratch;
     if (!attention_on_tensor_cores(a))
         attention_simt(s, a, o, lse, qkv);
-    else if (a->head_dim <= 64)
-        run<forward_tiles<64, 4, 2, 64>>(s, a, o, lse, qkv);
-    else if (a->head_dim <= 96)
-        run<forward_tiles<96, 4, 2, 64>>(s, a, o, lse, qkv);
-    else if (a->head_dim <= 128)
-        run<forward_tiles<128, 4, 2, 64>>(s, a, o, lse, qkv);
+    else if (a->dt == DTYPE_F16)
+        run_type<fp16>(s, a, o, lse, qkv);
     else
-        run<forward_tiles<256, 8, 1, 32>>(s, a, o, lse, qkv);
+        run_type<bf16>(s, a, o, lse, qkv);
 }
 
 size_t cuda_attention_scratch(const struct cuda_attention *a, int backward)

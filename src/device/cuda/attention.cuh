@@ -1,9 +1,9 @@
 /* attention.cuh - what the attention kernels share: the problem, the order of blocks, and tiles
  * for tensor cores.
  *
- * A tile is rows of one head in shared memory, bf16 [rows][dim], dim being head_dim or more with
- * zeros behind it.  Its 16-byte chunks are permuted within a row such that eight rows of one
- * column of chunks lie in different banks: that is what load_matrices() reads at a time, and
+ * A tile is rows of one head in shared memory, 16-bit elements [rows][dim], dim being head_dim or
+ * more with zeros behind it.  Its 16-byte chunks are permuted within a row such that eight rows of
+ * one column of chunks lie in different banks: that is what load_matrices() reads at a time, and
  * copies touch whole rows.
  */
 #ifndef TRIREME_DEVICE_CUDA_ATTENTION_CUH
@@ -46,7 +46,7 @@ static inline struct attention_args attention_make_args(const struct cuda_attent
 /* A thread block per query head and `rows` queries; keys and values are what is read again. */
 static inline struct attention_args attention_query_args(const struct cuda_attention *a, int rows)
 {
-    int64_t kv_bytes = 2 * a->seq * a->head_dim * (a->dt == DTYPE_BF16 ? 2 : 4);
+    int64_t kv_bytes = 2 * a->seq * a->head_dim * (a->dt == DTYPE_F32 ? 4 : 2);
     int64_t group = a->heads / a->kv_heads;
     return attention_make_args(a, rows, a->batch * a->heads, (kv_bytes + group - 1) / group);
 }
@@ -54,7 +54,7 @@ static inline struct attention_args attention_query_args(const struct cuda_atten
 /* A thread block per key/value head and `rows` keys; queries and dO are what is read again. */
 static inline struct attention_args attention_key_args(const struct cuda_attention *a, int rows)
 {
-    int64_t head_bytes = 2 * a->seq * a->head_dim * (a->dt == DTYPE_BF16 ? 2 : 4);
+    int64_t head_bytes = 2 * a->seq * a->head_dim * (a->dt == DTYPE_F32 ? 4 : 2);
     return attention_make_args(a, rows, a->batch * a->kv_heads,
                                head_bytes * (a->heads / a->kv_heads));
 }
@@ -79,19 +79,32 @@ static __device__ __forceinline__ struct attention_place attention_place_of(
     return {(int)(rest / heads), (int)(section * (unsigned)a.section + rest % heads)};
 }
 
-/* Kernels without tensor cores: fp32, and bf16 where rows of a head are not 16-byte aligned. */
+/* Kernels without tensor cores: fp32, and the others where rows of a head are not 16-byte
+ * aligned. */
 void attention_simt(cudaStream_t s, const struct cuda_attention *a, void *o, float *lse,
                     const void *qkv);
 void attention_simt_backward(cudaStream_t s, const struct cuda_attention *a, void *dqkv,
                              const void *dout, const float *lse, const float *delta,
                              const void *qkv);
-/* delta[batch, heads, seq] = the sum of dout * o over a head; both types */
+/* delta[batch, heads, seq] = the sum of dout * o over a head; all types */
 void attention_delta(cudaStream_t s, const struct cuda_attention *a, float *delta, const void *dout,
                      const void *o);
 
 static inline bool attention_on_tensor_cores(const struct cuda_attention *a)
 {
-    return a->dt == DTYPE_BF16 && a->head_dim % 8 == 0;
+    return a->dt != DTYPE_F32 && a->head_dim % 8 == 0;
+}
+
+/* ---- elements: uint16_t holds either 16-bit type, and the type itself is bf16 or fp16 ---- */
+
+static __device__ __forceinline__ uint32_t pair_of(bf16, float low, float high)
+{
+    return bf16_pair(low, high);
+}
+
+static __device__ __forceinline__ uint32_t pair_of(fp16, float low, float high)
+{
+    return fp16_pair(low, high);
 }
 
 /* ---- tiles ---- */
@@ -175,8 +188,8 @@ template <int tall, int n> struct warp_sums {
     }
 };
 
-/* The same rounded to bf16: the left operand of a product over the columns. */
-template <int tall, int n> struct warp_operand {
+/* The same rounded to type E: the left operand of a product over the columns. */
+template <class E, int tall, int n> struct warp_operand {
     uint32_t v[tall][n / 16][4];
 
     __device__ __forceinline__ void round(const struct warp_sums<tall, n> &from)
@@ -185,15 +198,15 @@ template <int tall, int n> struct warp_operand {
         for (int m = 0; m < tall; m++)
 #pragma unroll
             for (int i = 0; i < n / 8; i++) {
-                v[m][i / 2][i % 2 * 2] = bf16_pair(from.v[m][i][0], from.v[m][i][1]);
-                v[m][i / 2][i % 2 * 2 + 1] = bf16_pair(from.v[m][i][2], from.v[m][i][3]);
+                v[m][i / 2][i % 2 * 2] = pair_of(E(), from.v[m][i][0], from.v[m][i][1]);
+                v[m][i / 2][i % 2 * 2 + 1] = pair_of(E(), from.v[m][i][2], from.v[m][i][3]);
             }
     }
 };
 
 /* c += a b^T: 16 * tall rows of tile a from `row` on with n rows of tile b.  The steps of one turn
  * of the permutation are unrolled, not all: more would be kept in registers than there are. */
-template <int dim, int tall, int n>
+template <class E, int dim, int tall, int n>
 static __device__ __forceinline__ void product_of_rows(struct warp_sums<tall, n> &c,
                                                        const uint16_t *a, unsigned row,
                                                        const uint16_t *b)
@@ -215,17 +228,17 @@ static __device__ __forceinline__ void product_of_rows(struct warp_sums<tall, n>
                     right, b + tile_at<dim>(16 * i + lane / 16 * 8 + lane % 8, lane / 8 % 2, step));
 #pragma unroll
                 for (int m = 0; m < tall; m++) {
-                    mma_bf16(c.v[m][2 * i], left[m], right);
-                    mma_bf16(c.v[m][2 * i + 1], left[m], right + 2);
+                    mma(E(), c.v[m][2 * i], left[m], right);
+                    mma(E(), c.v[m][2 * i + 1], left[m], right + 2);
                 }
             }
         }
 }
 
 /* c += a b: the n rows of tile b weighted by a, as many columns as c has. */
-template <int dim, int tall, int n, int cols>
+template <int dim, class E, int tall, int n, int cols>
 static __device__ __forceinline__ void sum_of_rows(struct warp_sums<tall, cols> &c,
-                                                   const struct warp_operand<tall, n> &a,
+                                                   const struct warp_operand<E, tall, n> &a,
                                                    const uint16_t *b)
 {
     unsigned lane = lane_id();
@@ -237,15 +250,15 @@ static __device__ __forceinline__ void sum_of_rows(struct warp_sums<tall, cols> 
             load_matrices_transposed(right, b + tile_at<dim>(16 * k + lane % 16, lane / 16, 2 * i));
 #pragma unroll
             for (int m = 0; m < tall; m++) {
-                mma_bf16(c.v[m][2 * i], a.v[m][k], right);
-                mma_bf16(c.v[m][2 * i + 1], a.v[m][k], right + 2);
+                mma(E(), c.v[m][2 * i], a.v[m][k], right);
+                mma(E(), c.v[m][2 * i + 1], a.v[m][k], right + 2);
             }
         }
 }
 
 /* Store sums times factor to rows of `to` below `valid` and columns below head_dim, through rows
  * of a tile that no other warp uses, from `row` on in both. */
-template <int dim, int tall, int cols>
+template <class E, int dim, int tall, int cols>
 static __device__ __forceinline__ void tile_store(uint16_t *to, int to_row,
                                                   const struct warp_sums<tall, cols> &c,
                                                   float factor, uint16_t *tile, int row, int valid,
@@ -261,7 +274,7 @@ static __device__ __forceinline__ void tile_store(uint16_t *to, int to_row,
                 unsigned at = tile_at<dim>(row + 16 * m + lane / 4 + 8 * half, 0, i);
                 const float *pair = &c.v[m][i][2 * half];
                 *reinterpret_cast<uint32_t *>(tile + at + lane % 4 * 2) =
-                    bf16_pair(pair[0] * factor, pair[1] * factor);
+                    pair_of(E(), pair[0] * factor, pair[1] * factor);
             }
     __syncwarp();
     constexpr int across = tile_turn<dim>, down = 32 / across;

@@ -12,7 +12,8 @@
 #include "device/cuda/attention.cuh"
 
 /* `split` warps share their keys: each has a part of the columns of dK and dV. */
-template <int dim_, int warps, int tall_, int split_, int queries_> struct key_tiles {
+template <class E_, int dim_, int warps, int tall_, int split_, int queries_> struct key_tiles {
+    using E = E_; /* bf16 or fp16 */
     static constexpr int dim = dim_, tall = tall_, split = split_, queries = queries_;
     static constexpr int threads = 32 * warps, keys = 16 * tall * warps / split;
     static constexpr int part = dim / split;
@@ -22,7 +23,8 @@ template <int dim_, int warps, int tall_, int split_, int queries_> struct key_t
     static_assert(keys % queries == 0 && 2 * queries <= threads, "see key_pass()");
 };
 
-template <int dim_, int warps, int tall_, int keys_> struct query_tiles {
+template <class E_, int dim_, int warps, int tall_, int keys_> struct query_tiles {
+    using E = E_;
     static constexpr int dim = dim_, tall = tall_, keys = keys_;
     static constexpr int threads = 32 * warps, rows = 16 * tall * warps;
     static constexpr size_t tile_elems = (size_t)keys * dim;
@@ -123,11 +125,11 @@ static __device__ __forceinline__ void key_tile(struct warp_sums<T::tall, T::par
 {
     int lane = (int)lane_id(), column = warp_id() % T::split * T::part;
     struct warp_sums<T::tall, T::queries> s, dp;
-    struct warp_operand<T::tall, T::queries> weights;
+    struct warp_operand<typename T::E, T::tall, T::queries> weights;
     s.clear();
-    product_of_rows<T::dim>(s, k, row, q);
+    product_of_rows<typename T::E, T::dim>(s, k, row, q);
     dp.clear();
-    product_of_rows<T::dim>(dp, v, row, dout);
+    product_of_rows<typename T::E, T::dim>(dp, v, row, dout);
     key_gradients<T>(s, dp, statistics + lane % 4 * 2, statistics + T::queries + lane % 4 * 2,
                      scale, key + row + lane / 4, query + lane % 4 * 2);
     weights.round(s);
@@ -179,10 +181,10 @@ __global__ void __launch_bounds__(T::threads)
             statistics[then * 2 * T::queries + threadIdx.x] = statistic;
     }
     __syncthreads();
-    tile_store<T::dim>(t.dqkv + keys + column, a.qkv_row, dk, a.scale, k + column, row, valid,
-                       a.head_dim - column);
-    tile_store<T::dim>(t.dqkv + values + column, a.qkv_row, dv, 1.0f, v + column, row, valid,
-                       a.head_dim - column);
+    tile_store<typename T::E, T::dim>(t.dqkv + keys + column, a.qkv_row, dk, a.scale, k + column,
+                                      row, valid, a.head_dim - column);
+    tile_store<typename T::E, T::dim>(t.dqkv + values + column, a.qkv_row, dv, 1.0f, v + column,
+                                      row, valid, a.head_dim - column);
 }
 
 /* ---- dQ ---- */
@@ -235,11 +237,11 @@ static __device__ __forceinline__ void query_tile(struct warp_sums<T::tall, T::d
 {
     int lane = (int)lane_id();
     struct warp_sums<T::tall, T::keys> s, dp;
-    struct warp_operand<T::tall, T::keys> weights;
+    struct warp_operand<typename T::E, T::tall, T::keys> weights;
     s.clear();
-    product_of_rows<T::dim>(s, q, row, k);
+    product_of_rows<typename T::E, T::dim>(s, q, row, k);
     dp.clear();
-    product_of_rows<T::dim>(dp, dout, row, v);
+    product_of_rows<typename T::E, T::dim>(dp, dout, row, v);
     query_gradients<T>(dp, s, statistics, scale, query + row + lane / 4, key + lane % 4 * 2);
     weights.round(dp);
     sum_of_rows<T::dim>(dq, weights, k);
@@ -295,7 +297,8 @@ __global__ void __launch_bounds__(T::threads)
             query_tile<T>(dq, statistics, q, dout, row, k + now * T::tile_elems,
                           v + now * T::tile_elems, a.scale * LOG2_E, first, key);
     }
-    tile_store<T::dim>(t.dqkv + queries, a.qkv_row, dq, a.scale, q, row, valid, a.head_dim);
+    tile_store<typename T::E, T::dim>(t.dqkv + queries, a.qkv_row, dq, a.scale, q, row, valid,
+                                      a.head_dim);
 }
 
 /* ---- launching ---- */
@@ -311,6 +314,20 @@ static void run(cudaStream_t s, const struct cuda_attention *a, const struct bac
     LAUNCH(query_pass<Q>, attention_grid(&by_query), Q::threads, Q::shared_bytes, s, by_query, *t);
 }
 
+template <class E>
+static void run_type(cudaStream_t s, const struct cuda_attention *a,
+                     const struct backward_tensors *t)
+{
+    if (a->head_dim <= 64)
+        run<key_tiles<E, 64, 4, 2, 1, 32>, query_tiles<E, 64, 4, 2, 32>>(s, a, t);
+    else if (a->head_dim <= 96)
+        run<key_tiles<E, 96, 8, 1, 1, 64>, query_tiles<E, 96, 4, 2, 32>>(s, a, t);
+    else if (a->head_dim <= 128)
+        run<key_tiles<E, 128, 8, 1, 1, 32>, query_tiles<E, 128, 4, 2, 32>>(s, a, t);
+    else
+        run<key_tiles<E, 256, 8, 1, 2, 16>, query_tiles<E, 256, 4, 1, 16>>(s, a, t);
+}
+
 void cuda_attention_backward(cudaStream_t s, const struct cuda_attention *a, void *dqkv,
                              const void *dout, const void *o, const float *lse, const void *qkv,
                              void *scratch)
@@ -321,12 +338,8 @@ void cuda_attention_backward(cudaStream_t s, const struct cuda_attention *a, voi
     attention_delta(s, a, delta, dout, o);
     if (!attention_on_tensor_cores(a))
         attention_simt_backward(s, a, dqkv, dout, lse, delta, qkv);
-    else if (a->head_dim <= 64)
-        run<key_tiles<64, 4, 2, 1, 32>, query_tiles<64, 4, 2, 32>>(s, a, &t);
-    else if (a->head_dim <= 96)
-        run<key_tiles<96, 8, 1, 1, 64>, query_tiles<96, 4, 2, 32>>(s, a, &t);
-    else if (a->head_dim <= 128)
-        run<key_tiles<128, 8, 1, 1, 32>, query_tiles<128, 4, 2, 32>>(s, a, &t);
+    else if (a->dt == DTYPE_F16)
+        run_type<fp16>(s, a, &t);
     else
-        run<key_tiles<256, 8, 1, 2, 16>, query_tiles<256, 4, 1, 16>>(s, a, &t);
+        run_type<bf16>(s, a, &t);
 }

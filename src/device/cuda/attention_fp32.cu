@@ -1,5 +1,5 @@
-/* attention_fp32.cu - causal attention with grouped queries without tensor cores: fp32, and bf16
- * where head_dim is no multiple of 8.
+/* attention_fp32.cu - causal attention with grouped queries without tensor cores: fp32, and the
+ * 16-bit types where head_dim is no multiple of 8.
  *
  * The algorithms of attention.cu and attention_backward.cu on fp32 tiles in shared memory.  A
  * thread block is 16 threads across and 8 down.  Of a product of two tiles' rows a thread has rows
@@ -11,7 +11,7 @@
 
 enum { ACROSS = 16, DOWN = 8, THREADS = ACROSS * DOWN };
 
-/* E is how elements are stored, float or uint16_t; tiles are [rows][dim]. */
+/* E is the type of elements in memory, float, bf16 or fp16; tiles are [rows][dim]. */
 template <class E_, int dim_, int rows_> struct simt_tiles {
     using E = E_;
     static constexpr int dim = dim_, rows = rows_;
@@ -44,10 +44,16 @@ static __device__ __forceinline__ float2 pair_load(const float *from)
     return *reinterpret_cast<const float2 *>(from);
 }
 
-static __device__ __forceinline__ float2 pair_load(const uint16_t *from)
+static __device__ __forceinline__ float2 pair_load(const bf16 *from)
 {
     uint32_t pair = *reinterpret_cast<const uint32_t *>(from);
     return make_float2(bf16_low(pair), bf16_high(pair));
+}
+
+static __device__ __forceinline__ float2 pair_load(const fp16 *from)
+{
+    uint32_t pair = *reinterpret_cast<const uint32_t *>(from);
+    return make_float2(fp16_low(pair), fp16_high(pair));
 }
 
 static __device__ __forceinline__ void pair_store(float *to, float low, float high)
@@ -55,9 +61,9 @@ static __device__ __forceinline__ void pair_store(float *to, float low, float hi
     *reinterpret_cast<float2 *>(to) = make_float2(low, high);
 }
 
-static __device__ __forceinline__ void pair_store(uint16_t *to, float low, float high)
+template <class E> static __device__ __forceinline__ void pair_store(E *to, float low, float high)
 {
-    *reinterpret_cast<uint32_t *>(to) = bf16_pair(low, high);
+    *reinterpret_cast<uint32_t *>(to) = pair_of(E(), low, high);
 }
 
 static __device__ __forceinline__ void load4(float to[4], const float *from)
@@ -409,7 +415,9 @@ void attention_simt(cudaStream_t s, const struct cuda_attention *a, void *o, flo
                     const void *qkv)
 {
     if (a->dt == DTYPE_BF16)
-        forward<uint16_t>(s, a, o, lse, qkv);
+        forward<bf16>(s, a, o, lse, qkv);
+    else if (a->dt == DTYPE_F16)
+        forward<fp16>(s, a, o, lse, qkv);
     else
         forward<float>(s, a, o, lse, qkv);
 }
@@ -446,7 +454,9 @@ void attention_simt_backward(cudaStream_t s, const struct cuda_attention *a, voi
                              const void *qkv)
 {
     if (a->dt == DTYPE_BF16)
-        backward<uint16_t>(s, a, dqkv, dout, lse, delta, qkv);
+        backward<bf16>(s, a, dqkv, dout, lse, delta, qkv);
+    else if (a->dt == DTYPE_F16)
+        backward<fp16>(s, a, dqkv, dout, lse, delta, qkv);
     else
         backward<float>(s, a, dqkv, dout, lse, delta, qkv);
 }
@@ -458,8 +468,11 @@ void attention_delta(cudaStream_t s, const struct cuda_attention *a, float *delt
     unsigned grid = (unsigned)((rows + warps - 1) / warps);
     int heads = (int)a->heads, seq = (int)a->seq, dim = (int)a->head_dim;
     if (a->dt == DTYPE_BF16)
-        LAUNCH(delta_kernel<uint16_t>, grid, THREADS, 0, s, delta, (const uint16_t *)dout,
-               (const uint16_t *)o, rows, heads, seq, dim);
+        LAUNCH(delta_kernel<bf16>, grid, THREADS, 0, s, delta, (const bf16 *)dout, (const bf16 *)o,
+               rows, heads, seq, dim);
+    else if (a->dt == DTYPE_F16)
+        LAUNCH(delta_kernel<fp16>, grid, THREADS, 0, s, delta, (const fp16 *)dout, (const fp16 *)o,
+               rows, heads, seq, dim);
     else
         LAUNCH(delta_kernel<float>, grid, THREADS, 0, s, delta, (const float *)dout,
                (const float *)o, rows, heads, seq, dim);

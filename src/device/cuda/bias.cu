@@ -136,11 +136,10 @@ static void shift_any(cudaStream_t s, enum dtype dt, void *y, const void *x, con
 {
     if (rows == 0)
         return;
-    if (dt == DTYPE_BF16)
-        shift<bf16, F>(s, {(bf16 *)y, (const bf16 *)x, NULL, (const bf16 *)b, rows, cols, false});
-    else
-        shift<float, F>(s,
-                        {(float *)y, (const float *)x, NULL, (const float *)b, rows, cols, false});
+    by_type(dt, [&](auto type) {
+        using T = decltype(type);
+        shift<T, F>(s, {(T *)y, (const T *)x, NULL, (const T *)b, rows, cols, false});
+    });
 }
 
 void cuda_bias(cudaStream_t s, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
@@ -170,12 +169,11 @@ void cuda_gelu_backward(cudaStream_t s, enum dtype dt, void *dx, const void *dy,
 {
     if (rows == 0)
         return;
-    if (dt == DTYPE_BF16)
-        gelu_backward<bf16>(
-            s, {(bf16 *)dx, (const bf16 *)x, (const bf16 *)dy, (const bf16 *)b, rows, cols, false});
-    else
-        gelu_backward<float>(s, {(float *)dx, (const float *)x, (const float *)dy, (const float *)b,
-                                 rows, cols, false});
+    by_type(dt, [&](auto type) {
+        using T = decltype(type);
+        gelu_backward<T>(s,
+                         {(T *)dx, (const T *)x, (const T *)dy, (const T *)b, rows, cols, false});
+    });
 }
 
 /* ---- the gradient of the bias ---- */
@@ -259,10 +257,9 @@ void cuda_bias_backward(cudaStream_t s, enum dtype dt, float *db, const void *dy
     float *sums = groups > 1 ? (float *)scratch : db;
     if (rows == 0)
         return;
-    if (dt == DTYPE_BF16)
-        sum(s, sums, (const bf16 *)dy, rows, cols, groups > 1 ? 0 : accumulate);
-    else
-        sum(s, sums, (const float *)dy, rows, cols, groups > 1 ? 0 : accumulate);
+    by_type(dt, [&](auto type) {
+        sum(s, sums, (const decltype(type) *)dy, rows, cols, groups > 1 ? 0 : accumulate);
+    });
     if (groups > 1)
         launch_add_parts(s, db, sums, groups, cols, cols, accumulate);
 }

@@ -134,10 +134,10 @@ void cuda_swiglu(cudaStream_t s, enum dtype dt, void *y, const void *gate_up, in
 {
     if (rows == 0)
         return;
-    if (dt == DTYPE_BF16)
-        swiglu<bf16>(s, (bf16 *)y, (const bf16 *)gate_up, rows, ffn);
-    else
-        swiglu<float>(s, (float *)y, (const float *)gate_up, rows, ffn);
+    by_type(dt, [&](auto type) {
+        using T = decltype(type);
+        swiglu(s, (T *)y, (const T *)gate_up, rows, ffn);
+    });
 }
 
 template <typename T>
@@ -158,12 +158,10 @@ void cuda_swiglu_backward(cudaStream_t s, enum dtype dt, void *dgate_up, const v
 {
     if (rows == 0)
         return;
-    if (dt == DTYPE_BF16)
-        swiglu_backward<bf16>(s, (bf16 *)dgate_up, (const bf16 *)dy, (const bf16 *)gate_up, rows,
-                              ffn);
-    else
-        swiglu_backward<float>(s, (float *)dgate_up, (const float *)dy, (const float *)gate_up,
-                               rows, ffn);
+    by_type(dt, [&](auto type) {
+        using T = decltype(type);
+        swiglu_backward(s, (T *)dgate_up, (const T *)dy, (const T *)gate_up, rows, ffn);
+    });
 }
 
 /* ---- flat tensors: tiles of groups of n elements, the first beginning `shift` before element 0.
@@ -223,29 +221,29 @@ void cuda_add(cudaStream_t s, enum dtype dt, void *y, const void *a, const void 
 {
     if (elems == 0)
         return;
-    if (dt == DTYPE_BF16)
-        add(s, (bf16 *)y, (const bf16 *)a, (const bf16 *)b, elems);
-    else
-        add(s, (float *)y, (const float *)a, (const float *)b, elems);
+    by_type(dt, [&](auto type) {
+        using T = decltype(type);
+        add(s, (T *)y, (const T *)a, (const T *)b, elems);
+    });
 }
 
-template <typename To, typename From>
+template <int n, typename To, typename From>
 static __device__ __forceinline__ void convert(To &to, From from)
 {
-    float v[sizeof(To) > sizeof(From) ? sizeof(To) / 4 : sizeof(From) / 4];
+    float v[n];
     widen(v, from);
     narrow(to, v);
 }
 
 /* One type: the bits. */
-template <typename T> static __device__ __forceinline__ void convert(T &to, T from)
+template <int n, typename T> static __device__ __forceinline__ void convert(T &to, T from)
 {
     to = from;
 }
 
 /* From From to To, four elements at a time: 16 bytes on the fp32 side, so that neighbouring
  * threads touch neighbouring bytes on both sides.  Every number keeps its bits or is rounded to
- * nearest even, denormals included; a NaN made bf16 stays a NaN but loses its payload. */
+ * nearest even, denormals included; a NaN made narrower stays a NaN but loses its payload. */
 template <typename To, typename From, int n>
 __global__ void __launch_bounds__(FLAT_THREADS)
     cast_tile(To *y, const From *x, int64_t elems, int shift)
@@ -255,7 +253,7 @@ __global__ void __launch_bounds__(FLAT_THREADS)
     raw<From, n> bits[FLAT_ACCESSES];
     if (!tile.whole) {
         for (int64_t i = tile.begin + (int)threadIdx.x; i < tile.end; i += FLAT_THREADS)
-            convert(y[i], x[i]);
+            convert<1>(y[i], x[i]);
         return;
     }
 #pragma unroll
@@ -264,7 +262,7 @@ __global__ void __launch_bounds__(FLAT_THREADS)
 #pragma unroll
     for (int j = 0; j < FLAT_ACCESSES; j++) {
         raw<To, n> out;
-        convert(out, bits[j]);
+        convert<n>(out, bits[j]);
         store(y + at + j * FLAT_THREADS * n, out);
     }
 }
@@ -286,12 +284,8 @@ void cuda_cast(cudaStream_t s, enum dtype to, void *y, enum dtype from, const vo
 {
     if (elems == 0)
         return;
-    if (to == DTYPE_BF16 && from == DTYPE_BF16)
-        cast(s, (bf16 *)y, (const bf16 *)x, elems);
-    else if (to == DTYPE_BF16)
-        cast(s, (bf16 *)y, (const float *)x, elems);
-    else if (from == DTYPE_BF16)
-        cast(s, (float *)y, (const bf16 *)x, elems);
-    else
-        cast(s, (float *)y, (const float *)x, elems);
+    by_type(to, [&](auto type) {
+        using To = decltype(type);
+        by_type(from, [&](auto other) { cast(s, (To *)y, (const decltype(other) *)x, elems); });
+    });
 }

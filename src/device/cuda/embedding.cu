@@ -43,13 +43,13 @@ static void gather(cudaStream_t s, void *y, const void *table, const int32_t *to
 void cuda_embedding(cudaStream_t s, enum dtype dt, void *y, const void *table,
                     const int32_t *tokens, int64_t rows, int64_t hidden, int64_t vocab)
 {
-    int64_t row_bytes = hidden * (dt == DTYPE_BF16 ? 2 : 4);
+    int64_t row_bytes = hidden * (dt == DTYPE_F32 ? 4 : 2);
     if (rows == 0)
         return;
     if (row_bytes % 16 == 0 && aligned16(y) && aligned16(table))
         gather<uint4>(s, y, table, tokens, rows, row_bytes);
-    else if (dt == DTYPE_BF16)
-        gather<bf16>(s, y, table, tokens, rows, row_bytes);
+    else if (dt != DTYPE_F32)
+        gather<uint16_t>(s, y, table, tokens, rows, row_bytes);
     else
         gather<float>(s, y, table, tokens, rows, row_bytes);
 }
@@ -215,8 +215,7 @@ void cuda_embedding_backward(cudaStream_t s, enum dtype dt, float *dtable, const
         clear(s, dtable, vocab * hidden);
     if (rows == 0)
         return;
-    if (dt == DTYPE_BF16)
-        scatter(s, dtable, (const bf16 *)dy, tokens, rows, hidden, accumulate);
-    else
-        scatter(s, dtable, (const float *)dy, tokens, rows, hidden, accumulate);
+    by_type(dt, [&](auto type) {
+        scatter(s, dtable, (const decltype(type) *)dy, tokens, rows, hidden, accumulate);
+    });
 }

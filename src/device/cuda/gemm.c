@@ -71,7 +71,7 @@ static int failed(cublasStatus_t status, const char *call, const struct key *key
 
 static cudaDataType_t type_of(int64_t dt)
 {
-    return dt == DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+    return dt == DTYPE_BF16 ? CUDA_R_16BF : dt == DTYPE_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
 /* The largest power of two that divides the address; more than 16 helps no kernel. */

@@ -5,28 +5,21 @@
  * as fp32, with k outermost; outside the matrices they are 0.
  */
 #include "device/cuda/gemm_plain.h"
-#include "device/cuda/simt.cuh"
+#include "device/cuda/pack.cuh"
 
 constexpr int TILE = 64, DEPTH = 16, SIDE = 16, EACH = TILE / SIDE, THREADS = SIDE * SIDE;
 
-static __device__ __forceinline__ float load(const float *from)
+template <typename T> static __device__ __forceinline__ float get(const T *from)
 {
-    return *from;
+    float value[1];
+    widen(value, *from);
+    return value[0];
 }
 
-static __device__ __forceinline__ float load(const uint16_t *from)
+template <typename T> static __device__ __forceinline__ void put(T *to, float value)
 {
-    return bf16_wide(*from);
-}
-
-static __device__ __forceinline__ void store(float *to, float value)
-{
-    *to = value;
-}
-
-static __device__ __forceinline__ void store(uint16_t *to, float value)
-{
-    *to = bf16_narrow(value);
+    const float values[1] = {value};
+    narrow(*to, values);
 }
 
 /* slice[k][i] = x'(first + i, first_k + k), where x' is [count, depth]: x itself with row stride
@@ -39,7 +32,7 @@ static __device__ void load_slice(float slice[DEPTH][TILE + 1], const T *x, int6
         int i = trans ? e % TILE : e / DEPTH, k = trans ? e / TILE : e % DEPTH;
         int64_t row = first + i, col = first_k + k;
         bool inside = row < count && col < depth;
-        slice[k][i] = inside ? load(x + (trans ? col * ld + row : row * ld + col)) : 0.0f;
+        slice[k][i] = inside ? get(x + (trans ? col * ld + row : row * ld + col)) : 0.0f;
     }
 }
 
@@ -68,9 +61,15 @@ template <typename T, typename C> __global__ void __launch_bounds__(THREADS) pro
         for (int j = 0; j < EACH; j++) {
             int64_t row = row0 + y + i * SIDE, col = col0 + x + j * SIDE, at = row * g.ldc + col;
             if (row < g.m && col < g.n)
-                store((C *)g.c + at,
-                      g.addend ? sum[i][j] + load((const C *)g.addend + at) : sum[i][j]);
+                put((C *)g.c + at,
+                    g.addend ? sum[i][j] + get((const C *)g.addend + at) : sum[i][j]);
         }
+}
+
+template <typename T, typename C>
+static void multiply(cudaStream_t s, const struct gemm *g, unsigned blocks)
+{
+    LAUNCH((product<T, C>), blocks, THREADS, 0, s, *g);
 }
 
 extern "C" void cuda_gemm_plain(cudaStream_t s, const struct gemm *g)
@@ -78,10 +77,10 @@ extern "C" void cuda_gemm_plain(cudaStream_t s, const struct gemm *g)
     int64_t blocks = (g->m + TILE - 1) / TILE * ((g->n + TILE - 1) / TILE);
     if (blocks == 0)
         return;
-    if (g->dt == DTYPE_F32)
-        LAUNCH((product<float, float>), (unsigned)blocks, THREADS, 0, s, *g);
-    else if (g->dt_c == DTYPE_F32)
-        LAUNCH((product<uint16_t, float>), (unsigned)blocks, THREADS, 0, s, *g);
-    else
-        LAUNCH((product<uint16_t, uint16_t>), (unsigned)blocks, THREADS, 0, s, *g);
+    by_type(g->dt, [&](auto type) {
+        if (g->dt_c == DTYPE_F32)
+            multiply<decltype(type), float>(s, g, (unsigned)blocks);
+        else
+            multiply<decltype(type), decltype(type)>(s, g, (unsigned)blocks);
+    });
 }

@@ -68,29 +68,30 @@ template <typename T, int count>
 __global__ void __launch_bounds__(1024) layernorm_kept(layernorm_tensors<T> t, int width)
 {
     constexpr int n = LANES<T>;
+    using R = raw<T, n>;
     __shared__ float partial[2][32];
     int column = (int)threadIdx.x % width * n;
     int64_t row = (int64_t)blockIdx.x * (blockDim.x / width) + threadIdx.x / width;
     bool live = row < t.rows;
     const int64_t first = row * t.hidden;
     const int step = width * n;
-    uint4 kept[count];
+    R kept[count];
     float sum = 0, squares = 0;
 #pragma unroll
     for (int j = 0; j < count; j++) {
         int at = column + j * step;
-        kept[j] = make_uint4(0, 0, 0, 0);
+        kept[j] = R{};
         if (live && at < t.hidden)
-            kept[j] = load16_once(t.x + first + at);
+            kept[j] = load_once<R>(t.x + first + at);
     }
 #pragma unroll
     for (int j = 0; j < count; j++)
-        sum += sum_of<uint4, n>(kept[j]);
+        sum += sum_of<R, n>(kept[j]);
     float mean = team_sum(sum, width / 32, partial[0]) / (float)t.hidden;
 #pragma unroll
     for (int j = 0; j < count; j++)
         if (column + j * step < t.hidden)
-            squares += squares_around<uint4, n>(kept[j], mean);
+            squares += squares_around<R, n>(kept[j], mean);
     squares = team_sum(squares, width / 32, partial[1]);
     float rstd = 1.0f / sqrtf(squares / (float)t.hidden + t.eps);
     if (!live)
@@ -170,8 +171,6 @@ void cuda_layernorm(cudaStream_t s, enum dtype dt, void *y, float *stats, const 
 {
     if (rows == 0)
         return;
-    if (dt == DTYPE_BF16)
-        layernorm<bf16>(s, y, stats, x, w, b, rows, hidden, eps);
-    else
-        layernorm<float>(s, y, stats, x, w, b, rows, hidden, eps);
+    by_type(dt,
+            [&](auto type) { layernorm<decltype(type)>(s, y, stats, x, w, b, rows, hidden, eps); });
 }

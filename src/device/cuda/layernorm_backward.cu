@@ -78,8 +78,8 @@ static __device__ __forceinline__ void add_gradient(float (&dsum)[n], const floa
 }
 
 /* What a thread holds of a row: `count` pieces of 16 bytes of each tensor. */
-template <int count> struct layernorm_held {
-    uint4 dy[count], dsum[count], x[count];
+template <typename T, int count> struct layernorm_held {
+    raw<T, LANES<T>> dy[count], dsum[count], x[count];
     float mean, rstd;
 };
 
@@ -89,9 +89,10 @@ template <typename T> static __device__ __forceinline__ int column_of(int j)
 }
 
 template <typename T, int count>
-static __device__ __forceinline__ void hold(layernorm_held<count> &h,
+static __device__ __forceinline__ void hold(layernorm_held<T, count> &h,
                                             const layernorm_gradient<T> &t, int64_t row)
 {
+    using R = raw<T, LANES<T>>;
     if (row >= t.rows)
         return;
     h.mean = t.stats[2 * row];
@@ -101,10 +102,10 @@ static __device__ __forceinline__ void hold(layernorm_held<count> &h,
         int at = column_of<T>(j);
         int64_t from = row * t.hidden + at;
         if (at < t.hidden) {
-            h.dy[j] = load16_once(t.dy + from);
-            h.x[j] = load16_once(t.x + from);
+            h.dy[j] = load_once<R>(t.dy + from);
+            h.x[j] = load_once<R>(t.x + from);
             if (t.dsum)
-                h.dsum[j] = load16_once(t.dsum + from);
+                h.dsum[j] = load_once<R>(t.dsum + from);
         }
     }
 }
@@ -123,7 +124,7 @@ static __device__ __forceinline__ void weights(float (&w)[LANES<T>], const layer
 
 template <typename T, int count>
 static __device__ __forceinline__ void put_row(const layernorm_gradient<T> &t,
-                                               const layernorm_held<count> &h, int64_t row,
+                                               const layernorm_held<T, count> &h, int64_t row,
                                                layernorm_sums m)
 {
     constexpr int n = LANES<T>;
@@ -136,10 +137,10 @@ static __device__ __forceinline__ void put_row(const layernorm_gradient<T> &t,
         widen(dsum, h.dsum[j]); /* zero where there is none */
         weights(w, t, j);
         add_gradient(dsum, dy, w, x, m, h.mean, h.rstd);
-        uint4 bits;
+        raw<T, n> bits;
         narrow(bits, dsum);
         if (at < t.hidden)
-            store16(t.dx + row * t.hidden + at, bits);
+            store(t.dx + row * t.hidden + at, bits);
     }
 }
 
@@ -149,7 +150,7 @@ __global__ void __launch_bounds__(512, 1) layernorm_backward_kept(layernorm_grad
     constexpr int n = LANES<T>;
     __shared__ float partial[2][2][32];
     float dw[count][n] = {}, db[count][n] = {}, dy[n], x[n], w[n];
-    layernorm_held<count> now = {}, next = {};
+    layernorm_held<T, count> now = {}, next = {};
     hold(now, t, blockIdx.x);
     int turn = 0;
     for (int64_t row = blockIdx.x; row < t.rows; row += gridDim.x, turn ^= 1) {
@@ -280,10 +281,10 @@ void cuda_layernorm_backward(cudaStream_t s, enum dtype dt, void *dx, float *dw,
 {
     const float *parts = (const float *)scratch;
     int groups = groups_of(rows);
-    if (rows > 0 && dt == DTYPE_BF16)
-        backward<bf16>(s, dx, dy, dsum, x, w, stats, rows, hidden, scratch);
-    else if (rows > 0)
-        backward<float>(s, dx, dy, dsum, x, w, stats, rows, hidden, scratch);
+    if (rows > 0)
+        by_type(dt, [&](auto type) {
+            backward<decltype(type)>(s, dx, dy, dsum, x, w, stats, rows, hidden, scratch);
+        });
     launch_add_parts(s, dw, parts, groups, 2 * hidden, hidden, accumulate);
     launch_add_parts(s, db, parts + hidden, groups, 2 * hidden, hidden, accumulate);
 }

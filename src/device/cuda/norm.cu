@@ -60,33 +60,34 @@ template <typename T, int count>
 __global__ void __launch_bounds__(1024) rmsnorm_kept(tensors<T> t, int width)
 {
     constexpr int n = LANES<T>;
+    using R = raw<T, n>;
     __shared__ float partial[32];
     int column = (int)threadIdx.x % width * n;
     int64_t row = (int64_t)blockIdx.x * (blockDim.x / width) + threadIdx.x / width;
     bool live = row < t.rows;
     const int64_t first = row * t.hidden;
     const int step = width * n;
-    uint4 kept[count], more[count];
+    R kept[count], more[count];
     float squares = 0;
 #pragma unroll
     for (int j = 0; j < count; j++) {
         int at = column + j * step;
-        kept[j] = more[j] = make_uint4(0, 0, 0, 0);
+        kept[j] = more[j] = R{};
         if (live && at < t.hidden) {
-            kept[j] = load16_once(t.x + first + at);
+            kept[j] = load_once<R>(t.x + first + at);
             if (t.delta)
-                more[j] = load16_once(t.delta + first + at);
+                more[j] = load_once<R>(t.delta + first + at);
         }
     }
 #pragma unroll
     for (int j = 0; j < count; j++) {
         int at = column + j * step;
         if (t.delta) {
-            kept[j] = added<uint4, n>(kept[j], more[j]);
+            kept[j] = added<R, n>(kept[j], more[j]);
             if (live && at < t.hidden)
-                store16_once(t.sum + first + at, kept[j]);
+                store_once(t.sum + first + at, kept[j]);
         }
-        squares += squares_of<uint4, n>(kept[j]);
+        squares += squares_of<R, n>(kept[j]);
     }
     squares = team_sum(squares, width / 32, partial);
     float scale = 1.0f / sqrtf(squares / (float)t.hidden + t.eps);
@@ -170,8 +171,7 @@ void cuda_rmsnorm(cudaStream_t s, enum dtype dt, void *y, void *sum, float *rstd
 {
     if (rows == 0)
         return;
-    if (dt == DTYPE_BF16)
-        rmsnorm<bf16>(s, y, sum, rstd, x, delta, w, rows, hidden, eps);
-    else
-        rmsnorm<float>(s, y, sum, rstd, x, delta, w, rows, hidden, eps);
+    by_type(dt, [&](auto type) {
+        rmsnorm<decltype(type)>(s, y, sum, rstd, x, delta, w, rows, hidden, eps);
+    });
 }

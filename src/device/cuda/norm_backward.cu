@@ -26,7 +26,7 @@ template <typename T> struct gradient {
 
 /* w of a piece: read once where registers allow, else where it is used (it stays in cache). */
 template <typename T, int count, bool held_w> struct weights {
-    uint4 bits[held_w ? count : 1] = {};
+    raw<T, LANES<T>> bits[held_w ? count : 1] = {};
     __device__ __forceinline__ void begin(const gradient<T> &t)
     {
         float w[LANES<T>];
@@ -50,14 +50,15 @@ template <typename T, int count, bool held_w> struct weights {
 };
 
 /* What a thread holds of a row: `count` pieces of 16 bytes of each tensor. */
-template <int count> struct held {
-    uint4 dy[count], dsum[count], x[count];
+template <typename T, int count> struct held {
+    raw<T, LANES<T>> dy[count], dsum[count], x[count];
     float rstd;
 };
 
 template <typename T, int count>
-static __device__ __forceinline__ void hold(held<count> &h, const gradient<T> &t, int64_t row)
+static __device__ __forceinline__ void hold(held<T, count> &h, const gradient<T> &t, int64_t row)
 {
+    using R = raw<T, LANES<T>>;
     if (row >= t.rows)
         return;
     h.rstd = t.rstd[row];
@@ -66,10 +67,10 @@ static __device__ __forceinline__ void hold(held<count> &h, const gradient<T> &t
         int at = ((int)threadIdx.x + j * (int)blockDim.x) * LANES<T>;
         int64_t from = row * t.hidden + at;
         if (at < t.hidden) {
-            h.dy[j] = load16_once(t.dy + from);
-            h.x[j] = load16_once(t.x + from);
+            h.dy[j] = load_once<R>(t.dy + from);
+            h.x[j] = load_once<R>(t.x + from);
             if (t.dsum)
-                h.dsum[j] = load16_once(t.dsum + from);
+                h.dsum[j] = load_once<R>(t.dsum + from);
         }
     }
 }
@@ -108,7 +109,7 @@ static __device__ __forceinline__ void kept_rows(const gradient<T> &t)
     __shared__ float partial[2][32];
     float dw[count][n] = {}, dy[n], x[n], w[n] = {}, dsum[n];
     weights<T, count, ahead> all_w;
-    held<count> now = {}, next = {};
+    held<T, count> now = {}, next = {};
     hold(now, t, blockIdx.x);
     all_w.begin(t);
     int turn = 0;
@@ -133,10 +134,10 @@ static __device__ __forceinline__ void kept_rows(const gradient<T> &t)
             widen(x, now.x[j]);
             widen(dsum, now.dsum[j]); /* zero where there is none */
             add_gradient(dsum, dy, w, x, now.rstd, mean);
-            uint4 bits;
+            raw<T, n> bits;
             narrow(bits, dsum);
             if (at < t.hidden)
-                store16(t.dx + row * t.hidden + at, bits);
+                store(t.dx + row * t.hidden + at, bits);
         }
         if (ahead)
             now = next;
@@ -256,9 +257,9 @@ void cuda_rmsnorm_backward(cudaStream_t s, enum dtype dt, void *dx, float *dw, c
                            const void *dsum, const void *x, const void *w, const float *rstd,
                            int64_t rows, int64_t hidden, int accumulate, void *scratch)
 {
-    if (rows > 0 && dt == DTYPE_BF16)
-        backward<bf16>(s, dx, dy, dsum, x, w, rstd, rows, hidden, scratch);
-    else if (rows > 0)
-        backward<float>(s, dx, dy, dsum, x, w, rstd, rows, hidden, scratch);
+    if (rows > 0)
+        by_type(dt, [&](auto type) {
+            backward<decltype(type)>(s, dx, dy, dsum, x, w, rstd, rows, hidden, scratch);
+        });
     launch_add_parts(s, dw, (const float *)scratch, groups_of(rows), hidden, hidden, accumulate);
 }

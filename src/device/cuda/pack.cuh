@@ -8,10 +8,7 @@
 
 #include "device/cuda/simt.cuh"
 
-/* Elements of DTYPE_F16, of a type of its own: bf16 is an integer. */
-struct fp16 {
-    uint16_t bits;
-};
+/* Packed elements of DTYPE_F16, told from those of DTYPE_BF16 by their type. */
 struct fp16x4 {
     uint2 bits;
 };

@@ -117,10 +117,9 @@ void cuda_rope(cudaStream_t s, enum dtype dt, void *y, const void *x, const floa
     float sign = inverse ? -1.0f : 1.0f;
     if (rows == 0 || heads == 0)
         return;
-    if (dt == DTYPE_BF16)
-        rope<bf16>(s, {(bf16 *)y, (const bf16 *)x, cos_sin, rows, seq, heads, (int)rotated, half,
-                       width, sign});
-    else
-        rope<float>(s, {(float *)y, (const float *)x, cos_sin, rows, seq, heads, (int)rotated, half,
-                        width, sign});
+    by_type(dt, [&](auto type) {
+        using T = decltype(type);
+        rope<T>(s,
+                {(T *)y, (const T *)x, cos_sin, rows, seq, heads, (int)rotated, half, width, sign});
+    });
 }

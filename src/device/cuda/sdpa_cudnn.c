@@ -4,9 +4,9 @@
  * the own kernels, for good, and the first reason is kept for whoever asks.  The packed projections
  * are described by strides, nothing is copied.
  *
- * A reproducible backward keeps the gradient of all scores in scratch, in bf16, so that dq is one
- * product over it; its memory grows with the square of the sequence.  Hence it runs in parts: some
- * sequences at a time, or some heads of one, as many as fit into a limit.
+ * A reproducible backward keeps the gradient of all scores in scratch, in 16 bits, so that dq is
+ * one product over it; its memory grows with the square of the sequence.  Hence it runs in parts:
+ * some sequences at a time, or some heads of one, as many as fit into a limit.
  */
 #include <math.h>
 #include <stdio.h>
@@ -66,8 +66,8 @@ static size_t workspace_bytes(const struct attention *a, struct sdpa_part part)
 {
     size_t heads = (size_t)(part.batch * part.kv_heads * groups(a));
     size_t seq = round_up((size_t)a->seq, 128), each = (size_t)(a->seq * a->head_dim);
-    size_t shared = groups(a) > 1 ? 2 * heads * each * sizeof(bf16) : 0;
-    return round_up(heads * seq * seq * sizeof(bf16) + shared, ALIGN) + 2 * ALIGN;
+    size_t shared = groups(a) > 1 ? 2 * heads * each * sizeof(uint16_t) : 0;
+    return round_up(heads * seq * seq * sizeof(uint16_t) + shared, ALIGN) + 2 * ALIGN;
 }
 
 static size_t backward_bytes(const struct attention *a, struct sdpa_part part)
@@ -90,8 +90,8 @@ static struct sdpa_part part_of(const struct attention *a, int backward)
 
 static int suits(const struct attention *a)
 {
-    return a->dt == DTYPE_BF16 && a->batch > 0 && a->seq > 1 && a->head_dim > 0 &&
-           a->head_dim % 8 == 0 && a->head_dim <= MAX_HEAD_DIM;
+    return (a->dt == DTYPE_BF16 || a->dt == DTYPE_F16) && a->batch > 0 && a->seq > 1 &&
+           a->head_dim > 0 && a->head_dim % 8 == 0 && a->head_dim <= MAX_HEAD_DIM;
 }
 
 size_t cuda_sdpa_scratch(const struct attention *a, int backward)
@@ -200,8 +200,8 @@ static cudnnStatus_t run_plan(struct cuda_sdpas *s, const struct entry *e,
 
 /* Where the tensors of attention begin; what a direction does not have is NULL. */
 struct tensors {
-    const bf16 *qkv, *o, *dout;
-    bf16 *dqkv;
+    const uint16_t *qkv, *o, *dout; /* bf16 or fp16 */
+    uint16_t *dqkv;
     const float *lse;
 };
 

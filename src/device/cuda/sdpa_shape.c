@@ -4,7 +4,7 @@
  * the types between them are those it documents for attention:
  *
  *   forward:   s = scale q k^t, -inf where column > row;  m = max s;  z = sum exp(s - m);
- *              lse = m + log z;  p = exp(s - m) / z, in bf16;  o = p v
+ *              lse = m + log z;  p = exp(s - m) / z, in 16 bits;  o = p v
  *   backward:  r = sum do o;  p = exp(scale q k^t - lse), 0 where column > row;
  *              dv = p^t do;  ds = scale (do v^t - r) p;  dk = ds^t q;  dq = ds k
  *
@@ -16,12 +16,14 @@
 
 /* Of the part; row and out_row are the elements of a row of qkv and of o, all heads. */
 struct sizes {
+    cudnnDataType_t type;
     int64_t batch, seq, heads, kv_heads, dim, row, out_row;
 };
 
 static struct sizes sizes_of(const struct attention *a, struct sdpa_part part)
 {
-    return (struct sizes){.batch = part.batch,
+    return (struct sizes){.type = a->dt == DTYPE_F16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16,
+                          .batch = part.batch,
                           .seq = a->seq,
                           .heads = a->heads / a->kv_heads * part.kv_heads,
                           .kv_heads = part.kv_heads,
@@ -103,14 +105,13 @@ static sdpa_node causal(struct sdpa_graph *g, const struct sizes *z, sdpa_node x
 
 static void forward(struct sdpa_graph *g, const struct sizes *z)
 {
-    const cudnnDataType_t bf16_type = CUDNN_DATA_BFLOAT16;
     struct sdpa_shape kv = in_rows(z, z->kv_heads, z->row);
-    sdpa_node q = sdpa_tensor(g, SDPA_Q, bf16_type, in_rows(z, z->heads, z->row));
-    sdpa_node kt = sdpa_tensor(g, SDPA_K, bf16_type, transposed(kv));
-    sdpa_node v = sdpa_tensor(g, SDPA_V, bf16_type, kv);
-    sdpa_node o = sdpa_tensor(g, SDPA_O, bf16_type, in_rows(z, z->heads, z->out_row));
+    sdpa_node q = sdpa_tensor(g, SDPA_Q, z->type, in_rows(z, z->heads, z->row));
+    sdpa_node kt = sdpa_tensor(g, SDPA_K, z->type, transposed(kv));
+    sdpa_node v = sdpa_tensor(g, SDPA_V, z->type, kv);
+    sdpa_node o = sdpa_tensor(g, SDPA_O, z->type, in_rows(z, z->heads, z->out_row));
     sdpa_node lse = sdpa_tensor(g, SDPA_LSE, CUDNN_DATA_FLOAT, dense(z, 1));
-    sdpa_node p = between(g, bf16_type, dense(z, z->seq));
+    sdpa_node p = between(g, z->type, dense(z, z->seq));
 
     sdpa_node s = product_of_rows(g, z, q, kt);
     s = scores(g, z, CUDNN_POINTWISE_MUL, s, sdpa_host_float(g, SDPA_SCALE));
@@ -130,27 +131,26 @@ static void forward(struct sdpa_graph *g, const struct sizes *z)
 static void gradient_of_kv(struct sdpa_graph *g, const struct sizes *z, sdpa_node d, sdpa_node x,
                            sdpa_node y)
 {
-    sdpa_node xt = between(g, CUDNN_DATA_BFLOAT16, transposed(dense(z, z->seq)));
+    sdpa_node xt = between(g, z->type, transposed(dense(z, z->seq)));
     sdpa_reshape(g, xt, x);
     if (z->heads == z->kv_heads) {
         sdpa_matmul(g, d, xt, y);
         return;
     }
-    sdpa_node each = between(g, CUDNN_DATA_BFLOAT16, dense(z, z->dim));
+    sdpa_node each = between(g, z->type, dense(z, z->dim));
     sdpa_matmul(g, each, xt, y);
     sdpa_reduce(g, CUDNN_REDUCE_TENSOR_ADD, d, each);
 }
 
 static void backward(struct sdpa_graph *g, const struct sizes *z)
 {
-    const cudnnDataType_t bf16_type = CUDNN_DATA_BFLOAT16;
     struct sdpa_shape query = in_rows(z, z->heads, z->row), kv = in_rows(z, z->kv_heads, z->row);
     struct sdpa_shape out = in_rows(z, z->heads, z->out_row);
-    sdpa_node q = sdpa_tensor(g, SDPA_Q, bf16_type, query);
-    sdpa_node kt = sdpa_tensor(g, SDPA_K, bf16_type, transposed(kv));
-    sdpa_node vt = sdpa_tensor(g, SDPA_V, bf16_type, transposed(kv));
-    sdpa_node o = sdpa_tensor(g, SDPA_O, bf16_type, out);
-    sdpa_node dout = sdpa_tensor(g, SDPA_DO, bf16_type, out);
+    sdpa_node q = sdpa_tensor(g, SDPA_Q, z->type, query);
+    sdpa_node kt = sdpa_tensor(g, SDPA_K, z->type, transposed(kv));
+    sdpa_node vt = sdpa_tensor(g, SDPA_V, z->type, transposed(kv));
+    sdpa_node o = sdpa_tensor(g, SDPA_O, z->type, out);
+    sdpa_node dout = sdpa_tensor(g, SDPA_DO, z->type, out);
     sdpa_node lse = sdpa_tensor(g, SDPA_LSE, CUDNN_DATA_FLOAT, dense(z, 1));
     sdpa_node r = sdpa_tensor(g, SDPA_ROWS, CUDNN_DATA_FLOAT, dense(z, 1));
     sdpa_node scale = sdpa_host_float(g, SDPA_SCALE);
@@ -165,17 +165,17 @@ static void backward(struct sdpa_graph *g, const struct sizes *z)
     p = scores(g, z, CUDNN_POINTWISE_SUB, p, lse);
     p = causal(g, z, p);
     p = scores(g, z, CUDNN_POINTWISE_EXP, p, NULL);
-    gradient_of_kv(g, z, sdpa_tensor(g, SDPA_DV, bf16_type, kv), p, dout);
+    gradient_of_kv(g, z, sdpa_tensor(g, SDPA_DV, z->type, kv), p, dout);
 
     sdpa_node ds = product_of_rows(g, z, dout, vt);
     ds = scores(g, z, CUDNN_POINTWISE_SUB, ds, r);
     ds = scores(g, z, CUDNN_POINTWISE_MUL, ds, p);
     ds = scores(g, z, CUDNN_POINTWISE_MUL, ds, scale);
-    gradient_of_kv(g, z, sdpa_tensor(g, SDPA_DK, bf16_type, kv), ds, q);
+    gradient_of_kv(g, z, sdpa_tensor(g, SDPA_DK, z->type, kv), ds, q);
 
-    sdpa_node k = between(g, bf16_type, kv);
+    sdpa_node k = between(g, z->type, kv);
     sdpa_reshape(g, k, kt);
-    sdpa_matmul(g, sdpa_tensor(g, SDPA_DQ, bf16_type, query), ds, k);
+    sdpa_matmul(g, sdpa_tensor(g, SDPA_DQ, z->type, query), ds, k);
 }
 
 int sdpa_plan_make(struct sdpa_plan *plan, const struct attention *a, struct sdpa_part part,

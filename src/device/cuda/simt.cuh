@@ -66,6 +66,11 @@ static __device__ __forceinline__ uint16_t bf16_narrow(float x)
 
 /* ---- IEEE half precision, stored as uint16_t; denormals are kept ---- */
 
+/* Elements of DTYPE_F16, of a type of its own: bf16 is an integer. */
+struct fp16 {
+    uint16_t bits;
+};
+
 static __device__ __forceinline__ float fp16_wide(uint16_t x)
 {
     float wide;
@@ -151,15 +156,25 @@ template <int pending> static __device__ __forceinline__ void async_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
-/* ---- tensor cores: d[16,8] += a[16,16] b[16,8], bf16 in, fp32 sum; a whole warp calls ----
+/* ---- tensor cores: d[16,8] += a[16,16] b[16,8], in the type of the first argument, sums in fp32;
+ * a whole warp calls ----
  * Lane l holds, with g = l / 4 and t = l % 4:
  *  - a[0] = A[g][2t, 2t+1], a[1] = A[g+8][2t, 2t+1], a[2] and a[3] the same 8 columns on;
  *  - b[0] = B[2t, 2t+1][g], b[1] = B[2t+8, 2t+9][g];
  *  - d[0], d[1] = D[g][2t, 2t+1], d[2], d[3] = D[g+8][2t, 2t+1]. */
-static __device__ __forceinline__ void mma_bf16(float d[4], const uint32_t a[4],
-                                                const uint32_t b[2])
+static __device__ __forceinline__ void mma(bf16, float d[4], const uint32_t a[4],
+                                           const uint32_t b[2])
 {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+static __device__ __forceinline__ void mma(fp16, float d[4], const uint32_t a[4],
+                                           const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
                  "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));

@@ -71,7 +71,8 @@ unsigned emulate_ballot(struct emulate_site site, unsigned mask, bool vote);
 enum emulate_shuffle_kind { EMULATE_INDEX, EMULATE_XOR, EMULATE_DOWN, EMULATE_UP };
 uint64_t emulate_shuffle(struct emulate_site site, enum emulate_shuffle_kind kind, unsigned mask,
                          uint64_t value, int lane, int width);
-void emulate_mma(struct emulate_site site, float *d, const uint32_t *a, const uint32_t *b);
+void emulate_mma(struct emulate_site site, enum dtype type, float *d, const uint32_t *a,
+                 const uint32_t *b);
 void emulate_load_matrices(struct emulate_site site, uint32_t *r, const void *row, bool transposed);
 void emulate_async_copy(void *shared, const void *from, bool keep);
 void emulate_async_commit(void);
@@ -241,6 +242,10 @@ static inline uint32_t bf16_pair(float low, float high)
 
 /* ---- IEEE half precision ---- */
 
+struct fp16 {
+    uint16_t bits;
+};
+
 static inline float fp16_wide(uint16_t x)
 {
     return f16_to_f32(x);
@@ -318,7 +323,17 @@ template <int pending> static inline void async_wait()
 
 /* ---- matrices; macros, so that errors name the line of the kernel ---- */
 
-#define mma_bf16(...)                    emulate_mma(EMULATE_SITE, __VA_ARGS__)
+static inline enum dtype emulate_type(uint16_t)
+{
+    return DTYPE_BF16;
+}
+
+static inline enum dtype emulate_type(fp16)
+{
+    return DTYPE_F16;
+}
+
+#define mma(type, ...)                   emulate_mma(EMULATE_SITE, emulate_type(type), __VA_ARGS__)
 #define load_matrices(r, ...)            emulate_load_matrices(EMULATE_SITE, r, __VA_ARGS__, false)
 #define load_matrices_transposed(r, ...) emulate_load_matrices(EMULATE_SITE, r, __VA_ARGS__, true)
 
