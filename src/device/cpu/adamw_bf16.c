@@ -86,6 +86,14 @@ SIMD_INLINE void chunk(const struct adamw *a, const struct adamw_state *s, enum 
     }
 }
 
+/* A copy in fp16, of a chunk that is still in the caches. */
+static void copy_half(struct device *d, const struct adamw_state *s, int64_t begin, int64_t n)
+{
+    if (!s->copy || s->dt_copy != DTYPE_F16)
+        return;
+    CPU(cast)(d, DTYPE_F16, (f16 *)s->copy + begin, DTYPE_F32, (const float *)s->p + begin, n);
+}
+
 void CPU(adamw_bf16)(struct device *d, const struct adamw *a, const double *factor,
                      const struct adamw_state *s, const struct rounding *r, int64_t elems)
 {
@@ -104,10 +112,7 @@ void CPU(adamw_bf16)(struct device *d, const struct adamw *a, const double *fact
                 chunk(a, s, DTYPE_BF16, DTYPE_F32, grad_scale, r, begin, end);
             else
                 chunk(a, s, DTYPE_BF16, DTYPE_BF16, grad_scale, r, begin, end);
-            if (s->copy && s->dt_copy == DTYPE_F16)
-                CPU(cast)
-                (d, DTYPE_F16, (f16 *)s->copy + begin, DTYPE_F32, (const float *)s->p + begin,
-                 end - begin);
+            copy_half(d, s, begin, end - begin);
         }
         simd_denormals(saved);
     }

@@ -40,6 +40,18 @@ SIMD_INLINE void cast_chunk(enum dtype from, enum dtype to, void *y, const void 
         vf_put_some(to, y, i, end - i, vf_get_some(from, x, i, end - i));
 }
 
+static void cast_any(enum dtype to, void *y, enum dtype from, const void *x, int64_t begin,
+                     int64_t end)
+{
+    if (to == DTYPE_BF16)
+        WITH_DTYPE(to_bf16, from, y, x, begin, end);
+    else if (to == DTYPE_F16)
+        WITH_DTYPE(cast_chunk, from, DTYPE_F16, y, x, begin, end);
+    else
+        WITH_DTYPE(cast_chunk, from, DTYPE_F32, y, x, begin, end);
+}
+
+/* Few elements, as of one row, are cast in less time than it takes to open a parallel region. */
 void CPU(cast)(struct device *d, enum dtype to, void *y, enum dtype from, const void *x,
                int64_t elems)
 {
@@ -47,16 +59,13 @@ void CPU(cast)(struct device *d, enum dtype to, void *y, enum dtype from, const 
         CPU(copy)(d, y, x, (size_t)elems * dtype_bytes(to));
         return;
     }
-#pragma omp parallel for num_threads(cpu_threads(d, elems * 4))
-    for (int64_t begin = 0; begin < elems; begin += CHUNK) {
-        int64_t end = min_i64(begin + CHUNK, elems);
-        if (to == DTYPE_BF16)
-            WITH_DTYPE(to_bf16, from, y, x, begin, end);
-        else if (to == DTYPE_F16)
-            WITH_DTYPE(cast_chunk, from, DTYPE_F16, y, x, begin, end);
-        else
-            WITH_DTYPE(cast_chunk, from, DTYPE_F32, y, x, begin, end);
+    if (elems <= CHUNK) {
+        cast_any(to, y, from, x, 0, elems);
+        return;
     }
+#pragma omp parallel for num_threads(cpu_threads(d, elems * 4))
+    for (int64_t begin = 0; begin < elems; begin += CHUNK)
+        cast_any(to, y, from, x, begin, min_i64(begin + CHUNK, elems));
 }
 
 void CPU(fill_zero)(struct device *d, void *y, size_t bytes)
@@ -72,6 +81,10 @@ void CPU(copy)(struct device *d, void *y, const void *x, size_t bytes)
 {
     int threads = cpu_threads(d, (int64_t)bytes);
     size_t piece = (bytes / (size_t)threads + 64) & ~(size_t)63;
+    if (threads == 1 && bytes > 0) {
+        memcpy(y, x, bytes);
+        return;
+    }
 #pragma omp parallel for num_threads(threads)
     for (size_t begin = 0; begin < bytes; begin += piece)
         memcpy((char *)y + begin, (const char *)x + begin,

@@ -1,7 +1,7 @@
 /* gemm_blocks.c - 16-bit products made of fp32 ones, for libraries or chips without their own.
  *
  * For each block of c: convert the blocks of a and b that it needs to dense fp32, multiply
- * and sum over k in fp32, add the addend and round once.  Blocks are wide enough that the
+ * and sum onto the addend in fp32, and round once.  Blocks are wide enough that the
  * conversions (some B^2 elements) vanish beside the product (B^3).
  */
 #include "device/cpu/gemm.h"
@@ -47,6 +47,9 @@ static void to_f32(struct device *d, const void *to, enum dtype dt, const void *
 static int sum_block(struct device *d, const struct gemm *g, int64_t i, int64_t j, int64_t m,
                      int64_t n, float *scratch, struct error *err)
 {
+    if (g->addend)
+        to_f32(d, block_product(g, m, n, 0, scratch).c, g->dt_c, g->addend, i * g->ldc + j, g->ldc,
+               m, n);
     for (int64_t l = 0; l < g->k; l += BLOCK_K) {
         int64_t k = min_i64(BLOCK_K, g->k - l);
         struct gemm p = block_product(g, m, n, k, scratch);
@@ -58,24 +61,11 @@ static int sum_block(struct device *d, const struct gemm *g, int64_t i, int64_t 
             to_f32(d, p.b, g->dt, g->b, j * g->ldb + l, g->ldb, n, k);
         else
             to_f32(d, p.b, g->dt, g->b, l * g->ldb + j, g->ldb, k, n);
-        p.addend = l > 0 ? p.c : NULL;
+        p.addend = l > 0 || g->addend ? p.c : NULL;
         if (gemm(d, &p, scratch + BUFFERS, err))
             return -1;
     }
     return 0;
-}
-
-static void store_row(struct device *d, const struct gemm *g, int64_t first, const float *sum,
-                      int64_t n)
-{
-    size_t offset = (size_t)first * dtype_bytes(g->dt_c);
-    float total[BLOCK_N];
-    if (g->addend) {
-        d->ops->cast(d, DTYPE_F32, total, g->dt_c, (const char *)g->addend + offset, n);
-        d->ops->add(d, DTYPE_F32, total, total, sum, n);
-        sum = total;
-    }
-    d->ops->cast(d, g->dt_c, (char *)g->c + offset, DTYPE_F32, sum, n);
 }
 
 int gemm_by_blocks(struct device *d, const struct gemm *g, void *scratch, struct error *err)
@@ -85,10 +75,12 @@ int gemm_by_blocks(struct device *d, const struct gemm *g, void *scratch, struct
             int64_t m = min_i64(BLOCK_M, g->m - i), n = min_i64(BLOCK_N, g->n - j);
             if (sum_block(d, g, i, j, m, n, scratch, err))
                 return -1;
+            size_t size = dtype_bytes(g->dt_c);
             const float *sum = block_product(g, m, n, 0, scratch).c;
 #pragma omp parallel for num_threads(cpu_threads(d, m *n * 4))
             for (int64_t row = 0; row < m; row++)
-                store_row(d, g, (i + row) * g->ldc + j, sum + row * n, n);
+                d->ops->cast(d, g->dt_c, (char *)g->c + (size_t)((i + row) * g->ldc + j) * size,
+                             DTYPE_F32, sum + row * n, n);
         }
     return 0;
 }
