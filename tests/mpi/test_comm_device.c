@@ -47,6 +47,8 @@ static void put(void *data, int64_t at, enum dtype dtype, double x)
 {
     if (dtype == DTYPE_BF16)
         ((bf16 *)data)[at] = f32_to_bf16((float)x);
+    else if (dtype == DTYPE_F16)
+        ((f16 *)data)[at] = f32_to_f16((float)x);
     else if (dtype == DTYPE_F64)
         ((double *)data)[at] = x;
     else
@@ -56,12 +58,15 @@ static void put(void *data, int64_t at, enum dtype dtype, double x)
 static double get(const void *data, int64_t at, enum dtype dtype)
 {
     return dtype == DTYPE_BF16  ? bf16_to_f32(((const bf16 *)data)[at])
+           : dtype == DTYPE_F16 ? f16_to_f32(((const f16 *)data)[at])
            : dtype == DTYPE_F64 ? ((const double *)data)[at]
                                 : ((const float *)data)[at];
 }
 
 static double sent(int rank, int64_t i, enum dtype dtype)
 {
+    if (dtype == DTYPE_F16)
+        return f16_to_f32(f32_to_f16(value(rank, i)));
     return dtype == DTYPE_BF16 ? rounded(value(rank, i)) : value(rank, i);
 }
 
@@ -358,6 +363,7 @@ static void test_shard(struct rig *r, int replicate, int shard)
             test_all_reduce(r, mesh_group(r->mesh, MESH_REPLICATE), counts[i], dtypes[d]);
             test_all_reduce(r, mesh_data(r->mesh), counts[i], dtypes[d]);
         }
+        test_all_gather(r, g, counts[i], DTYPE_F16, i % 2);
         for (int d = 0; d < 2; d++) {
             test_reduce_scatter(r, g, counts[i], dtypes[d], FRESH);
             test_reduce_scatter(r, g, counts[i], dtypes[d], ACCUMULATE);
@@ -391,6 +397,8 @@ static void test_wrong_use(struct rig *r, int size)
     CHECK(&r->c, comm_wait(&op, &r->said) == -1 && strstr(r->said.text, "shard"));
     group_all_reduce(g, COMM_REDUCE, &op, data, 1, DTYPE_I32);
     CHECK(&r->c, comm_wait(&op, &r->said) == -1 && strstr(r->said.text, "i32"));
+    group_reduce_scatter(g, COMM_REDUCE, &op, data, data, 1, DTYPE_F16, 0);
+    CHECK(&r->c, comm_wait(&op, &r->said) == -1 && strstr(r->said.text, "fp16"));
     group_all_gather(g, COMM_GATHER, &op, data, data, -1, DTYPE_F32);
     CHECK(&r->c, comm_wait(&op, &r->said) == -1);
     group_all_gather(g, COMM_GATHER, &op, data, data, 0, DTYPE_F32);

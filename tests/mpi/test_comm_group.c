@@ -28,6 +28,8 @@ static void put(void *data, int64_t at, enum dtype dtype, float x)
 {
     if (dtype == DTYPE_BF16)
         ((bf16 *)data)[at] = f32_to_bf16(x);
+    else if (dtype == DTYPE_F16)
+        ((f16 *)data)[at] = f32_to_f16(x);
     else if (dtype == DTYPE_F64)
         ((double *)data)[at] = x;
     else
@@ -202,6 +204,7 @@ static void test_counts(struct checks *c, struct group *g)
             test_all_gather(c, g, counts[i], dtypes[d], 1);
             test_all_reduce(c, g, counts[i], dtypes[d]);
         }
+        test_all_gather(c, g, counts[i], DTYPE_F16, i % 2);
         for (int d = 0; d < 2; d++) {
             test_reduce_scatter(c, g, counts[i], dtypes[d], FRESH);
             test_reduce_scatter(c, g, counts[i], dtypes[d], ACCUMULATE);
