@@ -40,6 +40,10 @@ static const struct setting settings[] = {
     {MODEL "precision=bf16 train.optimizer=sgd train.lr=0.1 train.micro_batch=2", 1e-2},
     {MODEL "precision=bf16 recompute=selective model.tie_embeddings=true", 1e-2},
     {MODEL "precision=bf16_pure train.optimizer_dtype=bf16 train.micro_batch=2", 1e-2},
+    {MODEL "precision=fp16 train.loss_scale=4096 train.micro_batch=2", 1.25e-3},
+    {MODEL "precision=fp16 train.loss_scale=512 model.family=gpt2 model.kv_heads=6 "
+           "recompute=selective train.optimizer=sgd train.lr=0.1",
+     1.25e-3},
 };
 
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
@@ -112,6 +116,7 @@ static void run_steps(struct session *s, int depth, struct outcome *outcome)
         struct step_input input = rig_input(s, step);
         input.load = load;
         input.user = s;
+        input.loss_scale = s->config.train.loss_scale.fixed;
         if (step <= STEPS &&
             step_start(s->executor, s->train, &input, NULL, &pending[step % 2], &err))
             fail_msg("%s", err.text);
@@ -250,6 +255,30 @@ static void a_broken_gradient_updates_nothing(void **state)
     session_close(s);
 }
 
+/* Nor does one that fp16 makes infinite; the step after it, with a scale that fits, is the first.
+ */
+static void too_large_a_loss_scale_updates_nothing(void **state)
+{
+    static const double scales[] = {1e9, 1024};
+    struct mem mem = {0};
+    struct error err = {0};
+    struct session *s = open_session(&mem, MODEL "precision=fp16", "cuda");
+    uint64_t before = rig_hash(s);
+    for (int i = 0; i < 2; i++) {
+        struct step_input input = rig_input(s, 1);
+        struct step_output output;
+        input.load = load;
+        input.user = s;
+        input.loss_scale = scales[i];
+        if (execute(s->executor, s->train, &input, &output, NULL, &err))
+            fail_msg("%s", err.text);
+        assert_int_equal(output.skipped, i == 0);
+        assert_int_equal(rig_hash(s) == before, i == 0);
+        assert_true(isfinite(output.loss));
+    }
+    session_close(s);
+}
+
 static void memory_is_what_was_planned(void **state)
 {
     struct mem mem = {0};
@@ -267,6 +296,7 @@ int main(void)
         cmocka_unit_test(steps_in_flight_give_the_same_bits),
         cmocka_unit_test(a_traced_step_is_a_step),
         cmocka_unit_test(a_broken_gradient_updates_nothing),
+        cmocka_unit_test(too_large_a_loss_scale_updates_nothing),
         cmocka_unit_test(memory_is_what_was_planned),
     };
     if (skip_without_gpu(NULL))
