@@ -60,7 +60,8 @@ def watch(job, ranks, exact, every):
             pass
         for rank, process in found.items():
             try:
-                now = sample(process, exact and turn % PSS_TURNS == 0)
+                due = turn % PSS_TURNS == 0 or rank not in peaks
+                now = sample(process, exact and due)
             except (OSError, KeyError):
                 continue  # it has just ended
             most = peaks.setdefault(rank, {})

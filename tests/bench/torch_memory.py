@@ -6,7 +6,8 @@ made without storage, sharded a block per unit, and only then allocated and fill
 ever holds the whole model.  Precision is one of
   fp32   nothing else
   bf16   gathered and computed in bf16, reduced in fp32, over fp32 shards
-Recomputation is one checkpoint per block.  Rank 0 prints one JSON object.
+Recomputation is one checkpoint per block.  Rank 0 prints one JSON object, with what
+it held at most before there was a model and at the end of training.
 
   OMPI_COMM_WORLD_RANK=0 ... torch_memory.py --port 29500 [--tie] [--recompute] ...
 """
@@ -73,6 +74,10 @@ def train(c):
     return sum(p.numel() for p in model.parameters()), loss.item()
 
 
+def high_water():
+    return peaks.fields(pathlib.Path("/proc/self/status"))["VmHWM"]
+
+
 def main():
     parser = argparse.ArgumentParser()
     sizes = dict(hidden=768, layers=12, heads=12, kv_heads=12, ffn=2048, vocab=50304, seq=512,
@@ -88,11 +93,11 @@ def main():
     rank, ranks = (int(os.environ[f"OMPI_COMM_WORLD_{what}"]) for what in ("RANK", "SIZE"))
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(c.port))
     dist.init_process_group("gloo", rank=rank, world_size=ranks)
-    start = peaks.fields(pathlib.Path("/proc/self/status"))["VmHWM"]
+    imported = high_water()
     parameters, loss = train(c)
     if rank == 0:
         print(json.dumps({"torch": torch.__version__, "parameters": parameters, "loss": loss,
-                          "imported": start}))
+                          "imported": imported, "trained": high_water()}))
     dist.destroy_process_group()
 
 
