@@ -82,6 +82,19 @@ train "bf16 on the CPU" "$TRIREME" 1 bf16_cpu device=cpu train.steps=$some preci
 # 2^-9 for every rounding, of either sign
 near "bf16: the GPU's losses are near the CPU's" bf16_cpu bf16 1e-2 $some
 
+# 2^-12 for every rounding; a fixed scale, because at the edge of overflow the two may differ
+fixed="precision=fp16 train.loss_scale=1024"
+train "fp16" "$TRIREME_CUDA" 1 fp16 device=cuda train.steps=$some $fixed
+train "fp16 on the CPU" "$TRIREME" 1 fp16_cpu device=cpu train.steps=$some $fixed
+near "fp16: the GPU's losses are near the CPU's" fp16_cpu fp16 2e-3 $some
+found="precision=fp16 train.initial_scale_power=28 train.loss_scale_window=3 train.steps=$some"
+train "fp16 that overflows" "$TRIREME_CUDA" 1 over device=cuda $found
+train "the same, stopped" "$TRIREME_CUDA" 1 over2 device=cuda $found train.steps=5
+train "and resumed" "$TRIREME_CUDA" 1 over2 device=cuda $found
+same "fp16 skips the same steps and ends in the same bits" over over2
+if [ "$(last_metric over skipped_steps)" -gt 2 ]; then ok "fp16 did skip"; else
+    not_ok "fp16 did skip" "$(last_metric over skipped_steps) steps"; fi
+
 for n in 2 4; do
     train "$n ranks on one GPU" "$TRIREME_CUDA" $n shared$n device=cuda comm.share_gpu=true \
         train.micro_batch=1 train.steps=$some
