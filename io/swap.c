@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -24,7 +25,10 @@ struct swap {
     pthread_cond_t work, ended;
     struct swap_op *first[SWAP_LANES], *last[SWAP_LANES];
     int64_t moved_ns; /* when a piece was last done */
-    int patience_s, stuck;
+    int64_t patience_ns;
+    int stuck;
+    struct swap_use use; /* but for what is under way since */
+    int64_t since_ns;
     pthread_t thread[THREADS];
     int threads, stop;
 };
@@ -34,6 +38,12 @@ struct piece {
     struct swap_op *op;
     size_t at, bytes;
 };
+
+/* Locked. */
+static int busy(const struct swap *swap)
+{
+    return swap->first[SWAP_READ] || swap->first[SWAP_WRITE];
+}
 
 /* The next piece of any lane's first operation; 0 when there is none now.  Locked. */
 static int take(struct swap *swap, struct piece *piece)
@@ -60,6 +70,9 @@ static void end(struct swap *swap, struct swap_op *op)
         swap->last[op->lane] = NULL;
     op->end_ns = clock_ns();
     op->ended = 1;
+    swap->use.bytes[op->lane] += (int64_t)op->bytes;
+    if (!busy(swap))
+        swap->use.busy_ns += op->end_ns - swap->since_ns;
     pthread_cond_broadcast(&swap->ended);
     pthread_cond_broadcast(&swap->work);
 }
@@ -80,7 +93,7 @@ static void *work(void *arg)
     pthread_mutex_lock(&swap->lock);
     for (;;) {
         if (!take(swap, &piece)) {
-            if (swap->stop && !swap->first[SWAP_READ] && !swap->first[SWAP_WRITE])
+            if (swap->stop && !busy(swap))
                 break;
             pthread_cond_wait(&swap->work, &swap->lock);
             continue;
@@ -113,34 +126,68 @@ static int make_file(struct swap *swap, const char *dir, struct error *err)
     return 0;
 }
 
-static double gib(double bytes)
+enum { AMOUNT = 24 };
+
+static const char *amount(double bytes, char text[AMOUNT])
 {
-    return bytes / (1 << 30);
+    const double mib = 1 << 20, gib = 1 << 30;
+    if (bytes < gib / 10)
+        snprintf(text, AMOUNT, "%.3f MiB", bytes / mib);
+    else
+        snprintf(text, AMOUNT, "%.2f GiB", bytes / gib);
+    return text;
+}
+
+static double free_bytes(const struct swap *swap)
+{
+    struct statvfs room = {0};
+    fstatvfs(swap->fd, &room);
+    return (double)room.f_bavail * (double)room.f_frsize;
+}
+
+static int check_limit(const struct swap *swap, struct error *err)
+{
+    char asked[AMOUNT], may[AMOUNT];
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY ||
+        limit.rlim_cur >= swap->bytes)
+        return 0;
+    return error_set(err,
+                     "offload.path: %s would have %s, but files here may have %s; raise the limit "
+                     "(ulimit -f)",
+                     swap->path, amount((double)swap->bytes, asked),
+                     amount((double)limit.rlim_cur, may));
 }
 
 /* All blocks now. */
 static int reserve(struct swap *swap, struct error *err)
 {
-    struct statvfs room = {0};
-    struct rlimit limit;
+    char asked[AMOUNT], left[AMOUNT];
     if (!swap->bytes)
         return 0;
-    if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
-        limit.rlim_cur < swap->bytes)
-        return error_set(err,
-                         "offload.path: %s would have %.3f GiB, but files here may have %.3f GiB; "
-                         "raise the limit (ulimit -f)",
-                         swap->path, gib((double)swap->bytes), gib((double)limit.rlim_cur));
-    fstatvfs(swap->fd, &room);
-    int rc = posix_fallocate(swap->fd, 0, (off_t)swap->bytes);
-    if (!rc)
+    if (check_limit(swap, err))
+        return -1;
+    double room = free_bytes(swap);
+    errno = posix_fallocate(swap->fd, 0, (off_t)swap->bytes);
+    if (!errno)
         return 0;
-    errno = rc;
     return error_errno(err,
-                       "offload.path: no room for the %.3f GiB of %s, of which %.3f GiB are free; "
-                       "name another folder, or use more ranks",
-                       gib((double)swap->bytes), swap->path,
-                       gib((double)room.f_bavail * (double)room.f_frsize));
+                       "offload.path: no room for the %s of %s, of which %s are free; name another "
+                       "folder, or use more ranks",
+                       amount((double)swap->bytes, asked), swap->path, amount(room, left));
+}
+
+static int check_room(const struct swap *swap, const char *dir, int ranks, struct error *err)
+{
+    char each[AMOUNT], all[AMOUNT], left[AMOUNT];
+    double asked = (double)swap->bytes * ranks, room = free_bytes(swap);
+    if (asked <= room)
+        return 0;
+    return error_set(err,
+                     "offload.path: no room in %s for the %s of a rank, %s for %d of them: %s are "
+                     "free; name another folder",
+                     dir, amount((double)swap->bytes, each), amount(asked, all), ranks,
+                     amount(room, left));
 }
 
 static int start_threads(struct swap *swap, struct error *err)
@@ -153,19 +200,32 @@ static int start_threads(struct swap *swap, struct error *err)
     return 0;
 }
 
-int swap_open(struct swap **out, const char *dir, int rank, size_t bytes, struct error *err)
+/* An empty file in folder dir. */
+static struct swap *begin(const char *dir, int rank, size_t bytes, struct error *err)
 {
     struct swap *swap = calloc(1, sizeof *swap);
-    if (!swap)
-        return error_set(err, "out of memory: a swap file");
+    if (!swap) {
+        error_set(err, "out of memory: a swap file");
+        return NULL;
+    }
     swap->fd = -1;
     swap->bytes = bytes;
     pthread_mutex_init(&swap->lock, NULL);
     pthread_cond_init(&swap->work, NULL);
     pthread_cond_init(&swap->ended, NULL);
     swap->path = disk_path(err, "%s/rank-%05d-of-process-%ld", dir, rank, (long)getpid());
-    if (!swap->path || make_file(swap, dir, err) || reserve(swap, err) ||
-        start_threads(swap, err)) {
+    if (swap->path && !make_file(swap, dir, err))
+        return swap;
+    swap_close(swap);
+    return NULL;
+}
+
+int swap_open(struct swap **out, const char *dir, int rank, size_t bytes, struct error *err)
+{
+    struct swap *swap = begin(dir, rank, bytes, err);
+    if (!swap)
+        return -1;
+    if (reserve(swap, err) || start_threads(swap, err)) {
         swap_close(swap);
         return -1;
     }
@@ -173,16 +233,30 @@ int swap_open(struct swap **out, const char *dir, int rank, size_t bytes, struct
     return 0;
 }
 
+int swap_check(const char *dir, int rank, size_t bytes, int ranks, struct error *err)
+{
+    struct error why = {0};
+    char each[AMOUNT];
+    struct swap *swap = begin(dir, rank, bytes, &why);
+    if (!swap)
+        return error_set(err, "%s; it would have %s of each of %d ranks here: name another folder",
+                         why.text, amount((double)bytes, each), ranks);
+    int rc = check_limit(swap, err) || check_room(swap, dir, ranks, err) ? -1 : 0;
+    swap_close(swap);
+    return rc;
+}
+
 void swap_close(struct swap *swap)
 {
     if (!swap)
         return;
-    if (swap->stuck)
-        return; /* a thread will not come back; the process is about to end */
     pthread_mutex_lock(&swap->lock);
+    int lost = swap->stuck && busy(swap);
     swap->stop = 1;
     pthread_cond_broadcast(&swap->work);
     pthread_mutex_unlock(&swap->lock);
+    if (lost)
+        return; /* a thread will not come back; the process is about to end */
     for (int i = 0; i < swap->threads; i++)
         pthread_join(swap->thread[i], NULL);
     if (swap->fd >= 0)
@@ -205,6 +279,8 @@ void swap_submit(struct swap *swap, struct swap_op *op)
     if (!op->bytes)
         return;
     pthread_mutex_lock(&swap->lock);
+    if (!busy(swap))
+        swap->since_ns = op->start_ns;
     struct swap_op **behind =
         swap->last[op->lane] ? &swap->last[op->lane]->next : &swap->first[op->lane];
     *behind = swap->last[op->lane] = op;
@@ -215,7 +291,7 @@ void swap_submit(struct swap *swap, struct swap_op *op)
 void swap_watch(struct swap *swap, int seconds)
 {
     if (swap)
-        swap->patience_s = seconds;
+        swap->patience_ns = (int64_t)seconds * 750000000;
 }
 
 int swap_busy(struct swap *swap)
@@ -223,26 +299,39 @@ int swap_busy(struct swap *swap)
     if (!swap)
         return 0;
     pthread_mutex_lock(&swap->lock);
-    int busy = swap->first[SWAP_READ] || swap->first[SWAP_WRITE];
+    int is = busy(swap);
     pthread_mutex_unlock(&swap->lock);
-    return busy;
+    return is;
+}
+
+void swap_measure(struct swap *swap, struct swap_use *use)
+{
+    pthread_mutex_lock(&swap->lock);
+    *use = swap->use;
+    if (busy(swap))
+        use->busy_ns += clock_ns() - swap->since_ns;
+    pthread_mutex_unlock(&swap->lock);
 }
 
 /* Until an operation ends, or nothing has moved for too long.  Locked. */
 static int await(struct swap *swap, const struct swap_op *op)
 {
-    int64_t since_ns = clock_ns();
-    while (!op->ended) {
+    enum { LOOK_NS = 200000000 };
+    int64_t begin_ns = clock_ns(), since_ns = begin_ns;
+    int rc = 0;
+    while (!op->ended && !rc) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec++;
+        until.tv_nsec += LOOK_NS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&swap->ended, &swap->lock, &until);
         since_ns = swap->moved_ns > since_ns ? swap->moved_ns : since_ns;
-        if (!op->ended && swap->patience_s &&
-            clock_ns() - since_ns > (int64_t)swap->patience_s * 1000000000)
-            return -1;
+        if (!op->ended && swap->patience_ns && clock_ns() - since_ns > swap->patience_ns)
+            rc = -1;
     }
-    return 0;
+    swap->use.waited_ns += clock_ns() - begin_ns;
+    return rc;
 }
 
 int swap_wait(struct swap *swap, struct swap_op *op, struct error *err)
@@ -250,13 +339,16 @@ int swap_wait(struct swap *swap, struct swap_op *op, struct error *err)
     if (!op->bytes)
         return 0;
     pthread_mutex_lock(&swap->lock);
-    swap->stuck |= await(swap, op) < 0;
+    int stuck = swap->stuck |= await(swap, op) < 0;
     pthread_mutex_unlock(&swap->lock);
-    if (swap->stuck && err)
+    if (stuck && err)
         err->code = EXIT_HANG;
-    if (swap->stuck)
-        return error_set(err, "offload.path: %s: nothing was %s for %d s", swap->path,
-                         op->lane == SWAP_READ ? "read" : "written", swap->patience_s);
+    if (stuck)
+        return error_set(err,
+                         "offload.path: %s: nothing was %s for %.0f s (of run.hang_seconds, three "
+                         "quarters): the file system does not answer",
+                         swap->path, op->lane == SWAP_READ ? "read" : "written",
+                         (double)swap->patience_ns / 1e9);
     if (!op->err.text[0])
         return 0;
     if (err)

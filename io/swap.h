@@ -32,6 +32,11 @@ struct swap_op {
     struct swap_op *next;
 };
 
+/* Could each of so many ranks of this node make a file of this size in folder dir, which is made if
+ * it is absent?  Tries with an empty one.  Returns 0, or -1 with err naming what is asked, what is
+ * there, and what to do. */
+int swap_check(const char *dir, int rank, size_t bytes, int ranks, struct error *err);
+
 /* Make a file of this size in folder dir, which is made if it is absent, with all its blocks, so
  * that a full disk is known now.  Its content is zero.  rank is for its name.  Returns 0 and a
  * swap for swap_close(), or -1 with err set. */
@@ -47,12 +52,21 @@ void swap_submit(struct swap *swap, struct swap_op *op);
  * that was never submitted, and zero: 0. */
 int swap_wait(struct swap *swap, struct swap_op *op, struct error *err);
 
-/* Fail in waits with EXIT_HANG when nothing was read or written for so long; 0, as at the start:
- * never.  NULL allowed. */
+/* Fail in waits with EXIT_HANG when nothing was read or written for three quarters of so long, so
+ * that who knows the reason speaks before those that wait for it do; 0, as at the start: never.
+ * NULL allowed. */
 void swap_watch(struct swap *swap, int seconds);
 
 /* Is an operation under way?  NULL allowed. */
 int swap_busy(struct swap *swap);
+
+/* What was done with the file since it was opened. */
+struct swap_use {
+    int64_t bytes[SWAP_LANES];
+    int64_t busy_ns;   /* an operation was under way */
+    int64_t waited_ns; /* spent in swap_wait() */
+};
+void swap_measure(struct swap *swap, struct swap_use *use);
 
 /* Submit and wait. */
 int swap_transfer(struct swap *swap, enum swap_lane lane, void *data, size_t bytes, int64_t offset,

@@ -21,6 +21,7 @@ enum exit_code {
 /* Memory there was for one rank, where a plan had no room; 0: nothing said. */
 struct error_room {
     size_t device_bytes, host_bytes;
+    int no_disk; /* 1: offload.path will not do */
 };
 
 struct error {

@@ -32,8 +32,8 @@ static int write_plan(struct app *app, const struct session *session, struct err
     return rc;
 }
 
-/* A run that was refused for its memory: what is nearest and has room, by rank 0, which tells.
- * Collective. */
+/* A run that was refused for its memory or disk: what is nearest and has room, by rank 0, which
+ * tells. Collective. */
 static void advise(struct app *app, const struct config *asked, struct error *err)
 {
     struct config config = *asked;
@@ -41,7 +41,7 @@ static void advise(struct app *app, const struct config *asked, struct error *er
     size_t used = strlen(err->text);
     if (config.device == CONFIG_DEVICE_AUTO)
         config.device = gpu_everywhere(app->world) ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
-    struct report_room room = {err->room.device_bytes, err->room.host_bytes};
+    struct report_room room = {err->room.device_bytes, err->room.host_bytes, err->room.no_disk};
     if (world_rank(app->world))
         return;
     fit_find(&fit, &config, world_size(app->world), world_nodes(app->world),
@@ -60,7 +60,7 @@ int command_train(struct app *app, int argc, char **argv, struct error *err)
         world_agree(app->world, arguments_config(&config, argc, argv, err), err))
         return -1;
     if (session_open(&session, app->world, &app->log, &app->mem, &config, SESSION_TRAIN, err)) {
-        if (err->room.device_bytes || err->room.host_bytes)
+        if (err->room.device_bytes || err->room.host_bytes || err->room.no_disk)
             advise(app, &config, err);
         return -1;
     }

@@ -12,6 +12,8 @@
 #include "plan/show.h"
 #include "plan/variant.h"
 
+enum { OFFLOADS = 4 };
+
 enum axis { STRATEGY, RECOMPUTE, MICRO_BATCH, SHARDS, OFFLOAD, RANKS, AXES };
 
 struct search {
@@ -20,6 +22,7 @@ struct search {
     int ranks, nodes, threads;
     struct layout layout; /* of the configuration as it is */
     int levels[AXES];
+    int offload[OFFLOADS + 1]; /* of levels from 1 on, the row of offloads[] */
 };
 
 struct candidate {
@@ -100,15 +103,38 @@ static int change_shards(const struct search *s, struct candidate *c, int level)
 }
 
 static const struct {
-    const char *optimizer, *params;
-} offloads[] = {{"host", "none"}, {"host", "host"}, {"disk", "host"}, {"disk", "disk"}};
+    enum config_offload_to optimizer, params;
+} offloads[OFFLOADS] = {{OFFLOAD_HOST, OFFLOAD_NONE},
+                        {OFFLOAD_HOST, OFFLOAD_HOST},
+                        {OFFLOAD_DISK, OFFLOAD_HOST},
+                        {OFFLOAD_DISK, OFFLOAD_DISK}};
+
+static const char *const offload_names[] = {
+    [OFFLOAD_NONE] = "none", [OFFLOAD_HOST] = "host", [OFFLOAD_DISK] = "disk"};
+
+static int set_offload(struct candidate *c, int row)
+{
+    if (set(c, "offload.optimizer", "%s", offload_names[offloads[row].optimizer]))
+        return -1;
+    return offloads[row].params
+               ? set(c, "offload.params", "%s", offload_names[offloads[row].params])
+               : 0;
+}
 
 static int change_offload(const struct search *s, struct candidate *c, int level)
 {
-    const char *params = offloads[level - 1].params;
-    if (set(c, "offload.optimizer", "%s", offloads[level - 1].optimizer))
+    return set_offload(c, s->offload[level]);
+}
+
+/* What no level of OFFLOAD has moved comes off the disk. */
+static int leave_disk(struct candidate *c)
+{
+    const struct config_offload *o = &c->config.offload;
+    if (o->optimizer == OFFLOAD_DISK && set(c, "offload.optimizer", "none"))
         return -1;
-    return strcmp(params, "none") ? set(c, "offload.params", "%s", params) : 0;
+    if (o->params == OFFLOAD_DISK && set(c, "offload.params", "none"))
+        return -1;
+    return o->path[0] ? set(c, "offload.path", "") : 0;
 }
 
 static int change_ranks(const struct search *s, struct candidate *c, int level)
@@ -131,6 +157,8 @@ static int candidate_at(const struct search *s, const int level[AXES], struct ca
     for (int axis = 0; axis < AXES; axis++)
         if (level[axis] && change[axis](s, c, level[axis]))
             return -1;
+    if (s->room->no_disk && leave_disk(c))
+        return -1;
     return config_finish(&c->config, NULL);
 }
 
@@ -150,26 +178,38 @@ static int fits(const struct search *s, const int level[AXES], struct fit *fit)
     return !lack.device_bytes && !lack.host_bytes;
 }
 
-/* Is there an offload of this level, for this configuration? */
-static int offloads_to(const struct search *s, int level)
+/* Does a row move state away that is nearer as it is, and none back? */
+static int moves_away(const struct search *s, int row)
+{
+    int disk = !s->room->no_disk, optimizer = (int)s->config->offload.optimizer;
+    int params = (int)s->config->offload.params, more = 0;
+    optimizer = optimizer == OFFLOAD_DISK && !disk ? OFFLOAD_NONE : optimizer;
+    params = params == OFFLOAD_DISK && !disk ? OFFLOAD_NONE : params;
+    more = (int)offloads[row].optimizer > optimizer || (int)offloads[row].params > params;
+    return more && (int)offloads[row].optimizer >= optimizer &&
+           (int)offloads[row].params >= params && (disk || offloads[row].optimizer != OFFLOAD_DISK);
+}
+
+/* Does a row of offloads go with this configuration? */
+static int offloads_to(const struct search *s, int row)
 {
     struct report report;
     struct candidate c = {.config = *s->config};
-    if (variant_strategy(&c.config, STRATEGY_FULL_SHARD, NULL) || change_offload(s, &c, level) ||
-        config_finish(&c.config, NULL) ||
+    if (variant_strategy(&c.config, STRATEGY_FULL_SHARD, NULL) || set_offload(&c, row) ||
+        (s->room->no_disk && leave_disk(&c)) || config_finish(&c.config, NULL) ||
         report_measure(&report, &c.config, s->ranks, s->nodes, s->threads, NULL))
         return 0;
     report_free(&report);
     return 1;
 }
 
-static int offload_levels(const struct search *s)
+static int offload_levels(struct search *s)
 {
-    enum { MOST = sizeof offloads / sizeof *offloads };
-    int level = 1;
-    while (level <= MOST && offloads_to(s, level))
-        level++;
-    return level;
+    int levels = 1;
+    for (int row = 0; row < OFFLOADS; row++)
+        if (moves_away(s, row) && offloads_to(s, row))
+            s->offload[levels++] = row;
+    return levels;
 }
 
 static void find_levels(struct search *s)
@@ -191,7 +231,7 @@ static void find_levels(struct search *s)
 void fit_find(struct fit *fit, const struct config *config, int ranks, int nodes, int threads,
               const struct report_room *room)
 {
-    struct search s = {config, room, ranks, nodes, threads, {{{0}}}, {0}};
+    struct search s = {config, room, ranks, nodes, threads, {{{0}}}, {0}, {0}};
     int level[AXES];
     *fit = (struct fit){0};
     if (layout_resolve(&s.layout, config, ranks, ranks % nodes ? 0 : ranks / nodes, NULL))

@@ -4,6 +4,7 @@
  * communication), then recomputation (time), a smaller micro-batch (the same numbers, smaller
  * products), more shards of a hybrid (communication between nodes), offload (the host's bandwidth),
  * and last more ranks.  A costlier change is made only where all cheaper ones together do not do.
+ * Where no disk can be used, what the configuration keeps there comes back first.
  */
 #ifndef TRIREME_PLAN_FIT_H
 #define TRIREME_PLAN_FIT_H

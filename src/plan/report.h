@@ -27,6 +27,7 @@ struct report_rank {
 struct report_room {
     size_t device_bytes; /* of its GPU */
     size_t host_bytes;   /* its share of the node's */
+    int no_disk;         /* 1: nothing can be offloaded to disk */
 };
 
 struct report {

@@ -1,6 +1,7 @@
 /* room.c - see room.h. */
 #include "train/room.h"
 
+#include "io/swap.h"
 #include "step/memory.h"
 
 /* Of the device's reserve, what comes after the device was opened: recordings, buffers of NCCL. */
@@ -47,6 +48,17 @@ static int check_gpu(const struct session *s, size_t bytes[POOL_COUNT], struct e
     return memory_fits(bytes, reserve, left, err);
 }
 
+/* The file of this rank, among those of the ranks of a node. */
+static int check_disk(const struct session *s, size_t need, struct error *err)
+{
+    char folder[CONFIG_TEXT + 16];
+    if (!need)
+        return 0;
+    layout_swap_folder(&s->config, folder);
+    err->room.no_disk = 1;
+    return swap_check(folder, world_rank(s->world), need, world_local_size(s->world), err);
+}
+
 int room_check(const struct session *s, struct error *err)
 {
     size_t bytes[POOL_COUNT] = {0}, host;
@@ -62,8 +74,8 @@ int room_check(const struct session *s, struct error *err)
             return -1;
         }
     }
-    if (check_node(s, host, err))
+    if (check_node(s, host, err) || check_disk(s, bytes[POOL_DISK], err))
         return -1;
-    err->room = (struct error_room){0, 0};
+    err->room = (struct error_room){0};
     return 0;
 }

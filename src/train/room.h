@@ -5,8 +5,8 @@
 #include "train/session.h"
 
 /* Compare what a session's programs were planned to take with the free memory of its GPU, and with
- * its share of the node's memory.  Not collective.  Returns 0, or -1 with err saying what is short
- * and err->room of one rank. */
+ * its share of the node's memory, and whether offload.path can hold what is to be there.  Not
+ * collective.  Returns 0, or -1 with err saying what is short and err->room of one rank. */
 int room_check(const struct session *session, struct error *err);
 
 #endif

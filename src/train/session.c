@@ -133,9 +133,9 @@ int session_open(struct session **out, struct world *world, struct log *log, str
     if (!rc)
         rc = world_agree(world, prepare(s, &request, per_node, use, err), err);
     if (!rc)
-        rc = mesh_create(&s->mesh, world, s->layout.shape, err);
-    if (!rc)
         rc = world_agree(world, room_check(s, err), err);
+    if (!rc)
+        rc = mesh_create(&s->mesh, world, s->layout.shape, err);
     if (!rc)
         rc = mesh_attach(s->mesh, world, s->device, mem, &options, err);
     if (!rc)

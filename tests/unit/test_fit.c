@@ -197,6 +197,54 @@ static void test_8b_on_disk(void **state)
     assert_null(strstr(fit.settings, "offload"));
 }
 
+/* Where nothing can be kept on disk it comes back into memory, and whatever that takes. */
+static void test_8b_without_a_disk(void **state)
+{
+    struct config config = rig_config("model.preset=llama3-8b data.seq_len=512 device=cpu "
+                                      "precision=bf16 train.global_batch=2 "
+                                      "parallel.strategy=FULL_SHARD offload.optimizer=disk "
+                                      "offload.params=disk offload.path=/none");
+    struct report_room room = {.host_bytes = (size_t)128 << 30, .no_disk = 1};
+    struct fit fit;
+    fit_find(&fit, &config, 2, 1, 1, &room);
+    assert_true(fit.found);
+    assert_int_equal(fit.ranks, 2);
+    assert_string_equal(fit.settings, "offload.optimizer=none offload.params=none offload.path=");
+    room.host_bytes = (size_t)26 << 30;
+    fit_find(&fit, &config, 2, 1, 1, &room);
+    assert_true(fit.found && fit.ranks > 2);
+    assert_null(strstr(fit.settings, "disk"));
+    assert_in_range(fit.takes.host_bytes, 1, room.host_bytes);
+    room.no_disk = 0; /* 27.4 GiB as it is */
+    fit_find(&fit, &config, 2, 1, 1, &room);
+    assert_int_equal(fit.ranks, 2);
+    assert_string_equal(fit.settings, "recompute=full");
+}
+
+/* What only the optimizer has there does not move the parameters; to GPUs the host is nearer than
+ * more GPUs. */
+static void test_gpu_without_a_disk(void **state)
+{
+    struct config config =
+        config_of("model.preset=llama3-8b data.seq_len=512 train.global_batch=2 recompute=full "
+                  "train.micro_batch=1 parallel.strategy=FULL_SHARD offload.optimizer=disk "
+                  "offload.params=host");
+    struct report_room room = room_of("rtx4090");
+    struct fit fit;
+    if (!on_gpu()) {
+        print_message("# skipped: built without CUDA\n");
+        skip();
+    }
+    room.no_disk = 1;
+    room.host_bytes = (size_t)128 << 30;
+    fit_find(&fit, &config, 2, 1, 1, &room);
+    assert_true(fit.found);
+    assert_int_equal(fit.ranks, 2);
+    assert_non_null(strstr(fit.settings, "offload.optimizer=host"));
+    assert_null(strstr(fit.settings, "disk"));
+    assert_null(strstr(fit.settings, "none"));
+}
+
 /* Of GPUs, in the memory of the node. */
 static void test_8b_on_the_host(void **state)
 {
@@ -263,10 +311,15 @@ static void test_gpt2_xl(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gentlest),       cmocka_unit_test(test_more_ranks),
-        cmocka_unit_test(test_hybrids),        cmocka_unit_test(test_8b_on_two_of_24),
-        cmocka_unit_test(test_8b_on_disk),     cmocka_unit_test(test_gpt2_xl),
+        cmocka_unit_test(test_gentlest),
+        cmocka_unit_test(test_more_ranks),
+        cmocka_unit_test(test_hybrids),
+        cmocka_unit_test(test_8b_on_two_of_24),
+        cmocka_unit_test(test_8b_on_disk),
+        cmocka_unit_test(test_gpt2_xl),
         cmocka_unit_test(test_8b_on_the_host),
+        cmocka_unit_test(test_8b_without_a_disk),
+        cmocka_unit_test(test_gpu_without_a_disk),
     };
     return cmocka_run_group_tests_name("fit", tests, NULL, NULL);
 }

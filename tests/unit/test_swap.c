@@ -11,8 +11,11 @@
 #include <dirent.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/philox.h"
 #include "io/disk.h"
 #include "io/swap.h"
@@ -113,14 +116,33 @@ static void an_end_without_waiting(void **state)
     free(bytes);
 }
 
+static void said(const struct error *err, const char *first, const char *second)
+{
+    if (!strstr(err->text, "offload.path") || !strstr(err->text, first) ||
+        !strstr(err->text, second) || strchr(err->text, '\n'))
+        fail_msg("said \"%s\"", err->text);
+}
+
 static void expect_refused(const char *where, size_t bytes, const char *first, const char *second)
 {
     struct swap *swap = NULL;
     struct error err = {0};
     assert_int_equal(swap_open(&swap, where, 0, bytes, &err), -1);
-    if (!strstr(err.text, "offload.path") || !strstr(err.text, first) ||
-        !strstr(err.text, second) || strchr(err.text, '\n'))
-        fail_msg("said \"%s\"", err.text);
+    said(&err, first, second);
+    assert_int_equal(swap_check(where, 0, bytes, 1, &err), -1);
+    said(&err, first, second);
+}
+
+/* Room for one is none for many. */
+static void room_is_shared(void **state)
+{
+    struct error err = {0};
+    struct statvfs room;
+    assert_int_equal(statvfs(folder, &room), 0);
+    size_t left = (size_t)room.f_bavail * room.f_frsize;
+    assert_int_equal(swap_check(folder, 0, left / 4, 3, &err), 0);
+    assert_int_equal(swap_check(folder, 0, left / 4, 8, &err), -1);
+    said(&err, "no room", "for 8 of them");
 }
 
 /* Root may do anything but this. */
@@ -138,7 +160,7 @@ static void folders_that_will_not_do(void **state)
     small.rlim_cur = 4096;
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &small);
-    expect_refused(folder, 4097, "ulimit", "GiB");
+    expect_refused(folder, 4097, "ulimit", "0.004 MiB");
     setrlimit(RLIMIT_FSIZE, &before);
     assert_int_equal(remove(path), 0);
 }
@@ -170,6 +192,66 @@ static void a_file_that_was_cut(void **state)
     swap_close(swap);
 }
 
+static void calls_last(int ms)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/slow", folder);
+    FILE *file = fopen(path, "w");
+    fprintf(file, "%d", ms);
+    fclose(file);
+    setenv("SLOW_FILE", path, 1);
+}
+
+/* Nothing moves: waiting ends, and what is waited for next need not be waited for. */
+static void a_disk_that_does_not_answer(void **state)
+{
+    static const struct timespec nap = {.tv_nsec = 10000000};
+    struct swap *swap = open_swap(1 << 20);
+    struct error err = {0};
+    char bytes[4096] = "";
+    struct swap_op write = {SWAP_WRITE, bytes, sizeof bytes, 0}, read = {SWAP_READ, bytes, 100, 0};
+    swap_watch(swap, 1);
+    calls_last(20000);
+    swap_submit(swap, &write);
+    int64_t begin_ns = clock_ns();
+    assert_int_equal(swap_wait(swap, &write, &err), -1);
+    assert_in_range(clock_ns() - begin_ns, 700000000, 5000000000);
+    assert_int_equal(err.code, EXIT_HANG);
+    said(&err, "nothing was written", folder);
+    swap_submit(swap, &read);
+    assert_int_equal(swap_wait(swap, &read, &err), -1);
+    said(&err, "nothing was read", folder);
+    assert_true(swap_busy(swap));
+    calls_last(0);
+    while (swap_busy(swap))
+        nanosleep(&nap, NULL);
+    swap_close(swap);
+}
+
+/* A slow one that does move is waited for, and the time is told. */
+static void a_slow_disk(void **state)
+{
+    enum { PIECES = 6, EACH_MS = 500 };
+    struct swap *swap = open_swap((size_t)PIECES << 22);
+    struct swap_use use;
+    char *bytes = calloc(PIECES, 1 << 22);
+    swap_watch(swap, 2); /* an operation lasts longer than its patience, a call does not */
+    calls_last(EACH_MS);
+    for (int i = 0; i < 2; i++) {
+        size_t some = (size_t)(i ? 1 : PIECES) << 22;
+        assert_int_equal(swap_transfer(swap, i ? SWAP_READ : SWAP_WRITE, bytes, some, 0, NULL), 0);
+    }
+    calls_last(0);
+    swap_measure(swap, &use);
+    assert_int_equal(use.bytes[SWAP_WRITE], PIECES << 22);
+    assert_int_equal(use.bytes[SWAP_READ], 1 << 22);
+    /* Six pieces on four threads are two rounds, and the read is one. */
+    assert_in_range(use.busy_ns, 3 * EACH_MS * 1000000LL, 30 * EACH_MS * 1000000LL);
+    assert_in_range(use.waited_ns, 3 * EACH_MS * 1000000LL, use.busy_ns + 100000000);
+    swap_close(swap);
+    free(bytes);
+}
+
 static int setup(void **state)
 {
     strcpy(folder, "/tmp/trireme-swap-XXXXXX");
@@ -188,7 +270,10 @@ int main(void)
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(an_end_without_waiting),
         cmocka_unit_test(folders_that_will_not_do),
+        cmocka_unit_test(room_is_shared),
         cmocka_unit_test(a_file_that_was_cut),
+        cmocka_unit_test(a_disk_that_does_not_answer),
+        cmocka_unit_test(a_slow_disk),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
