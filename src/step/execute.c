@@ -94,6 +94,13 @@ void executor_watch(struct executor *x, int seconds)
     swap_watch(x->swap, seconds);
 }
 
+void executor_measure(const struct executor *x, struct swap_use *use)
+{
+    *use = (struct swap_use){0};
+    if (x->swap)
+        swap_measure(x->swap, use);
+}
+
 void *executor_buffer(const struct executor *x, const struct program *program, int buffer)
 {
     const struct buffer *b = &program->buffer[buffer];

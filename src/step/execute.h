@@ -54,6 +54,10 @@ void executor_register(struct executor *executor);
  * start: never.  Of devices that only enqueue, on the CPU world_watch() does it; and of files. */
 void executor_watch(struct executor *executor, int seconds);
 
+/* What was done with the file since it was opened; zero where there is none. */
+struct swap_use;
+void executor_measure(const struct executor *executor, struct swap_use *use);
+
 /* Where a buffer of a program lies, in the device's memory; NULL for one in a file. */
 void *executor_buffer(const struct executor *executor, const struct program *program, int buffer);
 

@@ -5,4 +5,4 @@ libtrireme_a_SOURCES += \
 	src/train/scaler.c src/train/scaler.h src/train/saved.c src/train/saved.h src/train/session.c src/train/session.h \
 	src/train/stop.c src/train/stop.h src/train/tracing.c src/train/tracing.h \
 	src/train/trainer.c src/train/trainer.h src/train/weights.c src/train/weights.h
-libtrireme_a_SOURCES += src/train/room.c src/train/room.h
+libtrireme_a_SOURCES += src/train/pace.c src/train/pace.h src/train/room.c src/train/room.h

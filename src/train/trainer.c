@@ -16,6 +16,7 @@
 #include "train/batches.h"
 #include "train/evaluate.h"
 #include "train/metrics.h"
+#include "train/pace.h"
 #include "train/rate.h"
 #include "train/saved.h"
 #include "train/stop.h"
@@ -39,6 +40,7 @@ struct trainer {
     char checkpoints[CONFIG_TEXT + 16];
     struct batches train, valid;
     struct metrics metrics;
+    struct pace pace;
     struct position at;      /* behind the step last started */
     struct flight flight[2]; /* by the step's number, even or odd */
     int64_t finished_ns;     /* when the last step ended */
@@ -285,6 +287,7 @@ static int tell(struct trainer *t, int64_t step, struct error *err)
     if (rc || (step == t->at.step && maybe_evaluate(t, &flight->report.valid_loss, err)))
         return -1;
     metrics_write(&t->metrics, &flight->report);
+    pace_step(&t->pace, t->s, flight->report.step_ms);
     return 0;
 }
 
