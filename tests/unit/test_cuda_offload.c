@@ -1,6 +1,6 @@
 /* test_cuda_offload.c - state of a GPU's rank that lives in the host's memory or in a file: the
- * numbers of a rank that keeps it, whether steps are in flight, traced or skipped, and memory as
- * planned. */
+ * numbers of a rank that keeps it, whether steps are in flight, traced or skipped, memory as
+ * planned, and files that are slow or fail. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,10 @@
 #include <string.h>
 #include <math.h>
 #include <cmocka.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/philox.h"
 #include "plan/report.h"
 #include "tests/unit/rig.h"
@@ -30,6 +33,8 @@ static const struct {
     {MODEL "precision=fp32 train.clip=0.3", 1e-5},
     {MODEL "precision=bf16 train.micro_batch=1 model.tie_embeddings=true", 5e-3},
     {MODEL "precision=bf16_pure train.optimizer_dtype=bf16", 1e-2},
+    /* Small units are whole on every rank, and are fetched whole. */
+    {MODEL "precision=bf16 train.micro_batch=1 parallel.persist_below=9000", 5e-3},
 };
 
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
@@ -210,6 +215,140 @@ static void memory_is_what_was_planned(void **state)
         }
 }
 
+/* ---- files, by slow_file.c ---- */
+
+enum { ON_DISK = PLACES - 1, NEVER_MS = 60000 };
+
+static const struct timespec nap = {.tv_nsec = 10000000};
+static char slow_path[] = "/tmp/trireme-slow-XXXXXX";
+
+static void calls_last(int ms)
+{
+    FILE *file = fopen(slow_path, "w");
+    assert_non_null(file);
+    fprintf(file, "%d", ms);
+    fclose(file);
+}
+
+/* The descriptor of the file of offloaded state. */
+static int descriptor(void)
+{
+    char link[64], to[256] = "";
+    for (int fd = 3; fd < 256; fd++) {
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        ssize_t length = readlink(link, to, sizeof to - 1);
+        if (length > 0 && !strncmp(to, "/tmp/rank-", 10))
+            return fd;
+    }
+    fail_msg("no file is open");
+    return -1;
+}
+
+/* While no read ends, the host gives the device all of a step: reads are not what it waits for. */
+static void a_step_is_issued_while_its_file_waits(void **state)
+{
+    for (int i = 0; i < SETTINGS; i++) {
+        struct mem mem = {0};
+        struct error err = {0};
+        struct step_pending pending;
+        struct step_output here, there;
+        struct session *s = open_session(&mem, i, -1);
+        struct step_input input = rig_input(s, 1);
+        input.load = load;
+        input.user = s;
+        assert_int_equal(execute(s->executor, s->train, &input, &here, NULL, &err), 0);
+        session_close(s);
+        s = open_session(&mem, i, ON_DISK);
+        input.user = s;
+        calls_last(NEVER_MS);
+        int64_t begin_ns = clock_ns();
+        if (step_start(s->executor, s->train, &input, NULL, &pending, &err))
+            fail_msg("%s", err.text);
+        assert_in_range(clock_ns() - begin_ns, 0, (int64_t)NEVER_MS * 500000);
+        for (int look = 0; look < 20; look++) {
+            assert_int_equal(device_mark_done(s->device, pending.done, &err), 0);
+            nanosleep(&nap, NULL);
+        }
+        calls_last(0);
+        if (step_finish(s->executor, &pending, &there, &err))
+            fail_msg("%s", err.text);
+        assert_memory_equal(&here, &there, sizeof here);
+        session_close(s);
+    }
+}
+
+static void expect_failure(struct session *s, int code, const char *first, const char *second)
+{
+    struct error err = {0};
+    struct step_output output;
+    struct step_input input = rig_input(s, 1);
+    input.load = load;
+    input.user = s;
+    assert_int_equal(execute(s->executor, s->train, &input, &output, NULL, &err), -1);
+    assert_int_equal(err.code, code);
+    if (!strstr(err.text, first) || !strstr(err.text, second) ||
+        !strstr(err.text, "offload.path: /tmp/rank-00000"))
+        fail_msg("said \"%s\"", err.text);
+}
+
+static void a_file_that_was_cut_ends_the_step(void **state)
+{
+    for (int place = 3; place < PLACES; place++) {
+        struct mem mem = {0};
+        struct session *s = open_session(&mem, 0, place);
+        assert_int_equal(ftruncate(descriptor(), 1000), 0);
+        expect_failure(s, EXIT_NODE, "(FETCH ", "ends at byte 1000");
+        session_close(s);
+        assert_int_equal(mem.blocks, 0);
+    }
+}
+
+static void a_file_that_does_not_answer_ends_the_step(void **state)
+{
+    for (int place = 3; place < PLACES; place++) {
+        struct mem mem = {0};
+        struct session *s = open_session(&mem, 0, place);
+        executor_watch(s->executor, 2);
+        calls_last(NEVER_MS);
+        expect_failure(s, EXIT_HANG, "(FETCH ", "nothing was read for 2 s");
+        calls_last(0);
+        for (int i = 0; i < 20; i++)
+            nanosleep(&nap, NULL);
+        session_close(s);
+    }
+}
+
+/* A slow one is not one that hangs, though a step takes longer than is waited for what hangs. */
+static void a_slow_file_is_waited_for(void **state)
+{
+    struct mem mem = {0};
+    struct error err = {0};
+    struct step_output output;
+    struct session *s = open_session(&mem, 0, ON_DISK);
+    struct step_input input = rig_input(s, 1);
+    input.load = load;
+    input.user = s;
+    executor_watch(s->executor, 2);
+    calls_last(100);
+    int64_t begin_ns = clock_ns();
+    if (execute(s->executor, s->train, &input, &output, NULL, &err))
+        fail_msg("%s", err.text);
+    assert_true(clock_ns() - begin_ns > 2000000000);
+    calls_last(0);
+    session_close(s);
+}
+
+static int prepare(void **state)
+{
+    int fd = mkstemp(slow_path);
+    return fd < 0 || close(fd) || setenv("SLOW_FILE", slow_path, 1);
+}
+
+static int clean_up(void **state)
+{
+    return unlink(slow_path);
+}
+
 static int skip_without_gpu(void)
 {
     char why[128];
@@ -227,7 +366,11 @@ int main(void)
         cmocka_unit_test(a_traced_step_is_a_step),
         cmocka_unit_test(a_broken_gradient_updates_nothing),
         cmocka_unit_test(memory_is_what_was_planned),
+        cmocka_unit_test(a_step_is_issued_while_its_file_waits),
+        cmocka_unit_test(a_file_that_was_cut_ends_the_step),
+        cmocka_unit_test(a_file_that_does_not_answer_ends_the_step),
+        cmocka_unit_test(a_slow_file_is_waited_for),
     };
     int rc = skip_without_gpu();
-    return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
+    return rc ? rc : cmocka_run_group_tests(tests, prepare, clean_up);
 }
