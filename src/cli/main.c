@@ -1,6 +1,7 @@
 /* main.c - picks the command, prints what went wrong, ends the process. */
 #include "cli/command.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -82,6 +83,7 @@ static int run(const struct command *command, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of the write, which says so */
     if (argc < 2) {
         usage(stderr);
         return EXIT_USAGE;

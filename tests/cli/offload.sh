@@ -1,7 +1,9 @@
 #!/bin/sh
 # offload.sh - runs whose state lives on disk: the losses of others, killed and resumed, and ended
-# with one line where the disk will not do.
+# with one line where the disk will not do: cut, full, forbidden to grow, or without an answer.
+[ -n "${OWN_MOUNTS-}" ] || ! unshare --mount true 2>/dev/null || exec env OWN_MOUNTS=1 unshare --mount sh "$0"
 . "$(dirname "$0")/../cli/helpers.inc"
+cleanup() { umount small readonly full 2>/dev/null; }
 
 make_tokens
 M="model.preset=llama-tiny device=cpu precision=bf16 data.train=$work/train.h5 data.seq_len=32
@@ -37,24 +39,82 @@ is "as if nothing had happened" "$until $(last_metric spared loss)" \
 timeout 60 "$TRIREME" generate "$(newest_checkpoint there)" --prompt "int " --tokens 5 >out 2>err
 is "its checkpoint generates, without a file" 0 $?
 
-# A file that is cut under a rank's hands ends the job and names the rank.
-mpirun --oversubscribe -n 2 "$TRIREME" train $M $disk train.steps=100000 run.dir=cut >cut.out 2>cut.err &
-job=$!
-if wait_for 30 has_steps cut 5; then
-    victim=$(rank_pids $job | tail -n 1)
-    for fd in /proc/"$victim"/fd/*; do
-        case $(readlink "$fd") in */cut/offload/*) truncate -s 1000 "$fd" ;; esac
-    done
-    ended
-    is "a file that is cut ends the job" 95 $code
-    if grep -a '^trireme: error: rank [01] .*offload.path: .*truncated' cut.err >/dev/null; then
-        ok "and is named"
-    else
-        not_ok "and is named" "$(grep -a '^trireme' cut.err | tail -n 2)"
-    fi
-else
-    not_ok "a file that is cut ends the job" "no steps: $(tail -n 3 cut.err)"
+# start NAME [key=value...]: a run without end of two ranks in the background; as soon as it has a
+# checkpoint, $victim is its rank 1.  SLOW_FILE of rank N is slow-N.
+cat >rank.sh <<'END'
+export SLOW_FILE=$PWD/slow-${OMPI_COMM_WORLD_RANK:-0}
+[ ! -e slow.so ] || export LD_PRELOAD=$PWD/slow.so
+exec "$TRIREME" "$@"
+END
+export TRIREME
+start() {
+    name=$1
+    shift
+    mpirun --oversubscribe -n 2 sh rank.sh train $M $disk train.steps=100000 run.dir="$name" "$@" \
+        >"$name.out" 2>"$name.err" &
+    job=$!
+    wait_for 60 test -e "$name/checkpoints/step-00000005/COMMIT" && wait_for 30 has_steps "$name" 7 &&
+        victim=$(rank_pids $job | tail -n 1) && return
+    not_ok "$name" "no checkpoint: $(tail -n 3 "$name.err")"
     kill -KILL $job
+    return 1
+}
+
+# ends NAME CODE PATTERN: it does, soon, and its one line, of rank 1, matches; and it goes on.
+ends() {
+    ended
+    is "$1: the job ends" "$2" $code
+    said=$(grep -a '^trireme: error' "$name.err")
+    if printf '%s\n' "$said" | grep -a -E -q "^trireme: error: rank 1 \\([^)]+\\): .*$3" &&
+        [ "$(printf '%s\n' "$said" | wc -l)" = 1 ]; then
+        ok "$1: and one line says why"
+    else
+        not_ok "$1: and one line says why" "$said"
+    fi
+    at=$(basename "$(newest_checkpoint "$name")")
+    until=$(($(echo "${at#step-}" | sed 's/^0*//') + 1))
+    ranks 2 "$TRIREME" train $M train.steps=$until run.dir="$name" >go-on.out 2>go-on.err
+    is "$1: and its checkpoint goes on" "0 $until" "$? $(last_metric "$name" step)"
+}
+
+# The file of a process's offloaded state, as a path that opens it.
+state_file() {
+    for fd in /proc/"$1"/fd/*; do
+        case $(readlink "$fd") in */rank-*-of-process-*) echo "$fd" ;; esac
+    done
+}
+
+if start cut; then
+    truncate -s 1000 "$(state_file "$victim")"
+    ends "a file that is cut" 95 'FETCH .*offload.path: cut/offload/rank-00001.*truncated'
+fi
+if start limited; then
+    prlimit --pid "$victim" --fsize=1000
+    ends "a file that may not grow" 95 'SPILL .*offload.path: cannot write .*File too large'
+fi
+
+# A disk that takes its time, or for ever: slow.so makes reads and writes of these files last.
+if ${CC:-cc} -shared -fPIC -o slow.so "$top/tests/unit/slow_file.c" 2>cc.log; then
+    if start stuck run.hang_seconds=8; then
+        echo 60000 >slow-1
+        ends "a disk that does not answer" 94 '(FETCH|SPILL) .*offload.path: stuck/offload/rank-00001.* nothing was (read|written) for 6 s'
+    fi
+    echo 0 >slow-0
+    echo 40 >slow-1
+    ranks 2 sh rank.sh train $M $disk train.steps=22 run.dir=slow >slow.out 2>slow.err
+    is "a slow disk is waited for" 0 $?
+    rm -f slow-0 slow-1 slow.so
+    said=$(grep -a 'warning: .*disk' slow.err)
+    number='[0-9.e+-]+'
+    if printf '%s\n' "$said" | grep -a -E -q "of $number s a step, rank 1 .* waits for $number s \\(offload.path, slow/offload: $number MB read and $number MB written a step, at $number GB/s.*host in place of disk" &&
+        [ "$(printf '%s\n' "$said" | wc -l)" = 1 ]; then
+        ok "and one line says what it costs"
+    else
+        not_ok "and one line says what it costs" "$said"
+    fi
+    echo "# $said"
+else
+    skip "a disk that does not answer, a slow disk" "no C compiler: $(head -n 1 cc.log)"
 fi
 
 touch file
@@ -65,27 +125,32 @@ refused "a path that cannot be made" 'offload\.path.*/proc/none' "$TRIREME" trai
 refused "parameters that are whole" 'FULL_SHARD or HYBRID_SHARD' "$TRIREME" train $M run.dir=none \
     parallel.strategy=SHARD_GRAD_OP offload.params=host
 
-# Small and read-only file systems, in a mount namespace of our own.
-if ! unshare --mount true 2>/dev/null; then
-    skip "full and read-only disks" "mounts are not allowed here"
+# Small, full and read-only file systems, in a mount namespace of our own.
+if [ -z "${OWN_MOUNTS-}" ]; then
+    skip "small, full and read-only disks" "mounts are not allowed here"
     finish
 fi
-mkdir -p small readonly
-cat >mounts.sh <<'END'
-mount -t tmpfs -o size=64k tmpfs small && mount -t tmpfs -o ro tmpfs readonly || exit 99
-for where in small readonly; do
-    timeout -k 5 60 mpirun --oversubscribe -n 2 "$TRIREME" train $M $DISK run.dir=no \
-        offload.path=$where >$where.out 2>$where.err
-    echo "$where $? $(grep -a '^trireme: error' $where.err | head -n 1)"
+mkdir small readonly full
+mount -t tmpfs -o size=64k tmpfs small && mount -t tmpfs -o ro tmpfs readonly &&
+    mount -t tmpfs -o size=16m tmpfs full || not_ok "mounts" "failed"
+nearest='nearest that fits: offload.optimizer=none offload.params=none offload.path= \(a rank takes .* of the node\)'
+refused "a small disk" "offload.path: no room in small for the .*MiB of a rank, .* for 2 of them: 0.062 MiB are free.*$nearest" \
+    mpirun --oversubscribe -n 2 "$TRIREME" train $M $disk run.dir=none offload.path=small
+for strategy in FULL_SHARD HYBRID_SHARD; do
+    refused "a disk for reading only, $strategy" \
+        "offload.path: .*readonly/.*Read-only file system; it would have .*MiB of each of 2 ranks.*$nearest" \
+        mpirun --oversubscribe -n 2 "$TRIREME" train $M $disk run.dir=none \
+        parallel.strategy=$strategy offload.path=readonly
 done
-END
-export TRIREME M DISK="$disk"
-unshare --mount sh mounts.sh >mounts.log 2>&1
-for row in 'small:1 .*offload.path: no room for .* GiB .* are free' 'readonly:1 .*offload.path.*readonly.*[Rr]ead-only'; do
-    if grep -q "^${row%%:*} ${row#*:}" mounts.log; then
-        ok "a ${row%%:*} disk is refused"
-    else
-        not_ok "a ${row%%:*} disk is refused" "$(cat mounts.log)"
-    fi
-done
+is "no run was begun" 0 "$(ls none/metrics.jsonl none/checkpoints 2>/dev/null | wc -l)"
+
+# A rank stands still while its state is dropped from its file and the room is filled.
+if start filled offload.path=full; then
+    kill -STOP "$victim"
+    file=$(state_file "$victim")
+    fallocate --punch-hole -o 0 -l "$(stat -L -c %s "$file")" "$file"
+    cat /dev/zero >full/other 2>/dev/null
+    kill -CONT "$victim"
+    ends "a disk that is full" 95 'SPILL .*offload.path: cannot write .*full/rank-00001.*No space left'
+fi
 finish
