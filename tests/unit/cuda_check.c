@@ -190,7 +190,8 @@ static double rms_of(const struct operand *o, const void *data)
 static void compare(const struct check *c, const char *what, const struct operand *o,
                     const void *got, const void *want)
 {
-    const double step = smallest(o), tolerance = tolerated(o), rms = rms_of(o, want);
+    const double step = smallest(o), tolerance = tolerated(o);
+    const double rms = fmax(rms_of(o, want), o->size);
     size_t size = dtype_bytes(o->dt);
     for (int64_t i = 0; i < o->elems; i++) {
         double a = get(o, got, i), b = get(o, want, i);

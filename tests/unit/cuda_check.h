@@ -25,6 +25,7 @@ struct operand {
     int64_t elems;  /* 0: the op is given NULL */
     int64_t offset; /* elements from an address aligned to 256 */
     void *before;   /* what it holds before the call; check_call() frees it */
+    double size;    /* of a sum whose terms do not cancel, where so few are sums that all may */
 };
 
 /* Both devices, and where random numbers come from. */

@@ -169,6 +169,7 @@ static void bias_case(struct check *c, struct sizes s, int64_t offset)
     if (!s.accumulate)
         memset(back[0].before, 0xff, (size_t)s.cols * sizeof(float));
     back[0].offset = offset;
+    back[0].size = sqrt((double)s.rows);
     back[1].offset = offset % 2;
     check_call(c, describe(text, "bias backward", &s), bias_backward, &s, back, 2);
 }
