@@ -7,17 +7,9 @@
 
 #include <string.h>
 
-#include "config/defines.h"
+#include "base/levels.h"
 
 enum { BLOCK = 1024 };
-
-/* The thread sanitizer is not up yet when the loader asks which clone to take. */
-#if defined CPU_X86_LEVELS && !defined __SANITIZE_THREAD__
-#define LEVELS      "arch=x86-64-v4", "arch=x86-64-v3", "default"
-#define EVERY_LEVEL __attribute__((optimize("O3"), target_clones(LEVELS)))
-#else
-#define EVERY_LEVEL __attribute__((optimize("O3")))
-#endif
 
 EVERY_LEVEL static void add_f32(float *restrict sum, const float *restrict term, int64_t n)
 {

@@ -33,8 +33,8 @@ struct model_family {
     const char *name;
     /* Fill units; the graph of a kind. */
     void (*units)(struct model *model);
-    void (*graph)(const struct model *model, int kind, enum model_purpose purpose, float loss_factor,
-                  struct graph *graph);
+    void (*graph)(const struct model *model, int kind, enum model_purpose purpose,
+                  float loss_factor, struct graph *graph);
     /* The constant table (rotary cosines and sines), fp32 [seq, const_width]. */
     void (*table)(const struct model *model, int64_t seq, float *table);
 };

@@ -49,6 +49,26 @@ static void philox_fill_is_by_index(void **state)
     assert_true(philox_key(7, "a") != philox_key(8, "a"));
 }
 
+/* Box and Muller's formula by the mathematics library; words from another of philox.h's functions.
+ */
+static void philox_normals_are_box_and_mullers(void **state)
+{
+    enum { N = 1000003, FIRST = 5 };
+    float *z = malloc(N * sizeof *z);
+    philox_fill_normal(z, 42, FIRST, N, 0, 1);
+    for (int i = 0; i < N; i++) {
+        uint64_t index = FIRST + (uint64_t)i;
+        struct philox4 block = philox((struct philox4){{(uint32_t)(index / 4)}}, 42, 0);
+        double a = block.v[index % 4 / 2 * 2], b = block.v[index % 4 / 2 * 2 + 1];
+        double radius = sqrt(-2 * log((a + 1) / 4294967297.0)), angle = 2 * M_PI * b / 4294967296.0;
+        double want = radius * (index % 2 ? sin(angle) : cos(angle));
+        assert_true(fabs(z[i] - want) <= fabs(want) * 0x1p-24 + 1e-10);
+        if (i % 1000 == 0) /* a batch of instructions and one number at a time */
+            assert_true(philox_normal(42, index) == z[i]);
+    }
+    free(z);
+}
+
 static void philox_normals_are_normal(void **state)
 {
     enum { N = 100000 };
@@ -139,6 +159,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(philox_known_answers),
         cmocka_unit_test(philox_fill_is_by_index),
+        cmocka_unit_test(philox_normals_are_box_and_mullers),
         cmocka_unit_test(philox_normals_are_normal),
         cmocka_unit_test(bf16_rounds_to_nearest_even),
         cmocka_unit_test(errors_are_one_line),
