@@ -1,0 +1,20 @@
+/* levels.h - plain loops compiled for each level of the instruction set, chosen when the program
+ * is loaded.  Kernels of device/cpu have files of their own for each level; this is for the few
+ * loops elsewhere whose speed counts. */
+#ifndef TRIREME_BASE_LEVELS_H
+#define TRIREME_BASE_LEVELS_H
+
+#include "config/defines.h"
+
+/* Products and sums are rounded apart at every level: the same bits everywhere. */
+#define LEVEL_LOOPS optimize("O3", "fp-contract=off")
+
+/* The thread sanitizer is not up yet when the loader asks which clone to take. */
+#if defined CPU_X86_LEVELS && !defined __SANITIZE_THREAD__
+#define EVERY_LEVEL \
+    __attribute__((LEVEL_LOOPS, target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define EVERY_LEVEL __attribute__((LEVEL_LOOPS))
+#endif
+
+#endif
