@@ -38,7 +38,7 @@ void CPU(update_factor)(struct device *d, double *factor, const double *targets,
         *factor *= clip / (norm + 1e-6);
 }
 
-/* The tensors of one step, as adamw takes them. */
+/* The tensors of one step; sgd has no v, and its velocity in m. */
 struct step {
     float *p, *m, *v;
     const float *g;
@@ -46,11 +46,44 @@ struct step {
     f16 *half;  /* the same in fp16 */
 };
 
-/* Of a chunk that is still in the caches. */
-static void copy_half(struct device *d, const struct step *t, int64_t begin, int64_t end)
+static struct step step_of(float *p, float *m, float *v, const float *g, enum dtype dt_copy,
+                           void *copy)
 {
-    if (t->half)
-        CPU(cast)(d, DTYPE_F16, t->half + begin, DTYPE_F32, t->p + begin, end - begin);
+    struct step t = {.p = p, .m = m, .v = v, .g = g};
+    t.copy = dt_copy == DTYPE_BF16 ? copy : NULL;
+    t.half = dt_copy == DTYPE_F16 ? copy : NULL;
+    return t;
+}
+
+/* A rule on the elements from begin to end. */
+struct rule {
+    void (*chunk)(const struct rule *rule, const struct step *t, float grad_scale, int64_t begin,
+                  int64_t end);
+    const struct adamw *adamw;
+    const struct sgd *sgd;
+};
+
+/* Moments of parameters without gradients decay into denormals, which are slow on some machines
+ * and mean nothing: they become 0.  Copies in fp16 are made of chunks still in the caches. */
+static void update(struct device *d, const struct rule *rule, const struct step *t,
+                   const double *factor, int64_t elems)
+{
+    enum { CHUNK = 8192 };
+    const float grad_scale = (float)*factor;
+    if (isnan(*factor))
+        return;
+#pragma omp parallel num_threads(cpu_threads(d, elems * 16))
+    {
+        unsigned saved = simd_no_denormals();
+#pragma omp for schedule(static)
+        for (int64_t begin = 0; begin < elems; begin += CHUNK) {
+            int64_t end = min_i64(begin + CHUNK, elems);
+            rule->chunk(rule, t, grad_scale, begin, end);
+            if (t->half)
+                CPU(cast)(d, DTYPE_F16, t->half + begin, DTYPE_F32, t->p + begin, end - begin);
+        }
+        simd_denormals(saved);
+    }
 }
 
 SIMD_INLINE void adamw_chunk(const struct adamw *a, const struct step *t, float grad_scale,
@@ -76,41 +109,30 @@ SIMD_INLINE void adamw_chunk(const struct adamw *a, const struct step *t, float 
     }
 }
 
-/* Moments of parameters without gradients decay into denormals, which are slow on some
- * machines and mean nothing: they become 0. */
+static void adamw_plain(const struct rule *rule, const struct step *t, float grad_scale,
+                        int64_t begin, int64_t end)
+{
+    adamw_chunk(rule->adamw, t, grad_scale, begin, end, 0);
+}
+
+static void adamw_copies(const struct rule *rule, const struct step *t, float grad_scale,
+                         int64_t begin, int64_t end)
+{
+    adamw_chunk(rule->adamw, t, grad_scale, begin, end, 1);
+}
+
 void CPU(adamw)(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
                 float *v, const float *g, enum dtype dt_copy, void *copy, int64_t elems)
 {
-    enum { CHUNK = 8192 };
-    const struct step t = {.p = p,
-                           .m = m,
-                           .v = v,
-                           .g = g,
-                           .copy = dt_copy == DTYPE_BF16 ? copy : NULL,
-                           .half = dt_copy == DTYPE_F16 ? copy : NULL};
-    const float grad_scale = (float)*factor;
-    if (isnan(*factor))
-        return;
-#pragma omp parallel num_threads(cpu_threads(d, elems * 16))
-    {
-        unsigned saved = simd_no_denormals();
-#pragma omp for schedule(static)
-        for (int64_t begin = 0; begin < elems; begin += CHUNK) {
-            int64_t end = min_i64(begin + CHUNK, elems);
-            if (t.copy)
-                adamw_chunk(a, &t, grad_scale, begin, end, 1);
-            else
-                adamw_chunk(a, &t, grad_scale, begin, end, 0);
-            copy_half(d, &t, begin, end);
-        }
-        simd_denormals(saved);
-    }
+    const struct step t = step_of(p, m, v, g, dt_copy, copy);
+    const struct rule rule = {.chunk = t.copy ? adamw_copies : adamw_plain, .adamw = a};
+    update(d, &rule, &t, factor, elems);
 }
 
 SIMD_INLINE void sgd_chunk(const struct sgd *s, const struct step *t, float grad_scale,
                            int64_t begin, int64_t end, int copies)
 {
-    float *restrict p = t->p, *restrict v = t->v;
+    float *restrict p = t->p, *restrict v = t->m;
     const float *restrict g = t->g;
     bf16 *restrict copy = t->copy;
     const float lr = s->lr, momentum = s->momentum, decay = s->weight_decay;
@@ -125,30 +147,22 @@ SIMD_INLINE void sgd_chunk(const struct sgd *s, const struct step *t, float grad
     }
 }
 
+static void sgd_plain(const struct rule *rule, const struct step *t, float grad_scale,
+                      int64_t begin, int64_t end)
+{
+    sgd_chunk(rule->sgd, t, grad_scale, begin, end, 0);
+}
+
+static void sgd_copies(const struct rule *rule, const struct step *t, float grad_scale,
+                       int64_t begin, int64_t end)
+{
+    sgd_chunk(rule->sgd, t, grad_scale, begin, end, 1);
+}
+
 void CPU(sgd)(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
               const float *g, enum dtype dt_copy, void *copy, int64_t elems)
 {
-    enum { CHUNK = 8192 };
-    const struct step t = {.p = p,
-                           .v = v,
-                           .g = g,
-                           .copy = dt_copy == DTYPE_BF16 ? copy : NULL,
-                           .half = dt_copy == DTYPE_F16 ? copy : NULL};
-    const float grad_scale = (float)*factor;
-    if (isnan(*factor))
-        return;
-#pragma omp parallel num_threads(cpu_threads(d, elems * 12))
-    {
-        unsigned saved = simd_no_denormals();
-#pragma omp for schedule(static)
-        for (int64_t begin = 0; begin < elems; begin += CHUNK) {
-            int64_t end = min_i64(begin + CHUNK, elems);
-            if (t.copy)
-                sgd_chunk(s, &t, grad_scale, begin, end, 1);
-            else
-                sgd_chunk(s, &t, grad_scale, begin, end, 0);
-            copy_half(d, &t, begin, end);
-        }
-        simd_denormals(saved);
-    }
+    const struct step t = step_of(p, v, NULL, g, dt_copy, copy);
+    const struct rule rule = {.chunk = t.copy ? sgd_copies : sgd_plain, .sgd = s};
+    update(d, &rule, &t, factor, elems);
 }
