@@ -1,10 +1,8 @@
 /* levels.h - plain loops compiled for each level of the instruction set, chosen when the program
  * is loaded.  Kernels of device/cpu have files of their own for each level; this is for the few
- * loops elsewhere whose speed counts. */
+ * loops elsewhere whose speed counts.  CPU_X86_LEVELS is what configure found. */
 #ifndef TRIREME_BASE_LEVELS_H
 #define TRIREME_BASE_LEVELS_H
-
-#include "config/defines.h"
 
 /* Products and sums are rounded apart at every level: the same bits everywhere. */
 #define LEVEL_LOOPS optimize("O3", "fp-contract=off")

@@ -9,8 +9,9 @@ AC_DEFUN([TRIREME_CPU_LEVELS], [
     AC_COMPILE_IFELSE([AC_LANG_PROGRAM], [cpu_x86=yes; cpu_levels="generic avx2 avx512"])
     CFLAGS=$save_CFLAGS
   ])
-  AS_IF([test $cpu_x86 = yes],
-        [AC_DEFINE([CPU_X86_LEVELS], [1], [Define if avx2 and avx512 kernels are built.])])
+  CPU_CPPFLAGS=
+  AS_IF([test $cpu_x86 = yes], [CPU_CPPFLAGS=-DCPU_X86_LEVELS])
+  AC_SUBST([CPU_CPPFLAGS])
   AM_CONDITIONAL([CPU_X86], [test $cpu_x86 = yes])
   KERNEL_CFLAGS="-O3 -fno-math-errno -fno-trapping-math -funroll-loops"
   AC_SUBST([KERNEL_CFLAGS])

@@ -4,13 +4,13 @@
 const struct estimate_regime estimate_zero = {2, 2, 12};
 const struct estimate_regime estimate_megatron = {2, 4, 12};
 
-struct estimate_regime estimate_own(enum dtype dtype)
+struct estimate_regime estimate_own(enum dtype dtype, int stage, int ranks)
 {
-    double moments = 2 * sizeof(float);
-    return (struct estimate_regime){.params = (double)dtype_bytes(dtype),
-                                    .grads = sizeof(float),
-                                    .optimizer =
-                                        dtype == DTYPE_F32 ? moments : moments + sizeof(float)};
+    double number = sizeof(float), moments = 2 * number;
+    if (dtype == DTYPE_F32)
+        return (struct estimate_regime){number, number, moments};
+    double params = stage >= 3 && ranks > 1 ? 0 : (double)dtype_bytes(dtype);
+    return (struct estimate_regime){params, number, moments + number};
 }
 
 double estimate_state(const struct estimate_regime *regime, int stage, int ranks)

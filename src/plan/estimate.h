@@ -17,8 +17,9 @@ extern const struct estimate_regime estimate_zero;     /* 2 + 2 + 12 */
 extern const struct estimate_regime estimate_megatron; /* 2 + 4 + 12 */
 
 /* Trireme's with AdamW, computing in dtype: gradients and moments are fp32, and masters too unless
- * the parameters are. */
-struct estimate_regime estimate_own(enum dtype dtype);
+ * the parameters are.  Stage 3 on several ranks keeps no 16-bit parameters: they are made of the
+ * masters for each use. */
+struct estimate_regime estimate_own(enum dtype dtype, int stage, int ranks);
 
 /* Bytes per parameter and rank of ZeRO's stage 0 (plain data parallelism), 1, 2 or 3. */
 double estimate_state(const struct estimate_regime *regime, int stage, int ranks);

@@ -33,7 +33,7 @@ enum instr_kind {
     INSTR_ZERO,      /* clear the step's sums */
     INSTR_LOAD,      /* tokens and targets of a micro-batch, from the host */
     INSTR_RUN,       /* a segment */
-    INSTR_CAST,      /* a whole gradient to the format it is sent in */
+    INSTR_CAST,      /* fp32 to the format it is sent in: gradients, masters */
     INSTR_GATHER,    /* shard -> whole flat parameter */
     INSTR_REDUCE,    /* whole gradient -> sum over ranks of the own shard, fp32 */
     INSTR_ALLREDUCE, /* sum over ranks, in place */
@@ -137,8 +137,9 @@ struct program_request {
 struct unit_state {
     int master;                /* what is updated: fp32, or as param; -1 when not training */
     int slot[OPTIMIZER_SLOTS]; /* of the optimizer; -1 when not training, and past its last */
-    int param;                 /* what is computed with or gathered from; == master in its format */
-    int grad;                  /* fp32; -1 when not training */
+    int param; /* what is computed with or gathered from; == master in its format; -1: each GATHER
+                  casts it from master */
+    int grad;  /* fp32; -1 when not training */
     int whole_param,
         whole_grad; /* that param and grad are views of, or they themselves; -1: none */
     int bucket;     /* gradients summed over replicas together; -1: none */

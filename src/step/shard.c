@@ -120,13 +120,40 @@ static void fetch(struct program *program, struct run *run, int k)
     offload_copy(program, param, run->fetched[k], unit, run->micro);
 }
 
+static void cast(struct program *program, const struct run *run, int unit, int from, int to,
+                 int64_t elems, enum dtype dtype)
+{
+    int index = program_instr(program, INSTR_CAST, STREAM_COMPUTE);
+    struct instr *instr = &program->instr[index];
+    instr->unit = unit;
+    instr->micro = run->micro;
+    instr->elems = elems;
+    instr->dtype = dtype;
+    instr_bind(instr, SLOT_FROM, from, ACCESS_READ);
+    instr_bind(instr, SLOT_TO, to, ACCESS_WRITE);
+}
+
+/* The own shard at its place in the whole, made from the masters. */
+static int cast_master(struct program *program, const struct run *run, int unit, int whole)
+{
+    enum dtype dtype = program->units->request.dtype;
+    int64_t elems = program->units->flat[unit].shard_elems;
+    size_t bytes = (size_t)elems * dtype_bytes(dtype);
+    int own = program_view(program, whole, bytes * (size_t)program->request.coord.at[MESH_SHARD],
+                           bytes, "%sown of whole", program->units->model->unit[unit].prefix);
+    cast(program, run, unit, program->state[unit].master, own, elems, dtype);
+    return own;
+}
+
 static int gather(struct program *program, struct run *run, int k)
 {
     int unit = run->gather[k];
     fetch(program, run, k);
     if (!shard_splits(program, unit))
         return run->fetched[k];
-    int whole = whole_buffer(program, unit);
+    int whole = whole_buffer(program, unit), from = run->fetched[k];
+    if (shard_casts_unit(program, unit))
+        from = cast_master(program, run, unit, whole);
     int index = program_instr(program, INSTR_GATHER, STREAM_GATHER);
     struct instr *instr = &program->instr[index];
     instr->unit = unit;
@@ -134,7 +161,7 @@ static int gather(struct program *program, struct run *run, int k)
     instr->group = MESH_SHARD;
     instr->elems = program->units->flat[unit].shard_elems;
     instr->dtype = program->units->request.dtype;
-    instr_bind(instr, SLOT_FROM, run->fetched[k], ACCESS_READ);
+    instr_bind(instr, SLOT_FROM, from, ACCESS_READ);
     instr_bind(instr, SLOT_TO, whole, ACCESS_WRITE);
     return whole;
 }
@@ -253,7 +280,7 @@ static void sum_replicas(struct program *program, int unit, int micro)
 }
 
 /* The gradient in whole as it is sent: rounded, so that half the bytes travel. */
-static int cast(struct program *program, const struct run *run, int unit, int whole)
+static int narrow_gradient(struct program *program, const struct run *run, int unit, int whole)
 {
     int64_t elems = program->units->flat[unit].padded;
     enum dtype dtype = program->request.reduce_dtype;
@@ -262,21 +289,14 @@ static int cast(struct program *program, const struct run *run, int unit, int wh
     int narrow = program_buffer(program, POOL_UNSHARDED, (size_t)elems * dtype_bytes(dtype), 0,
                                 "%sgrad sent micro %d", program->units->model->unit[unit].prefix,
                                 run->micro);
-    int index = program_instr(program, INSTR_CAST, STREAM_COMPUTE);
-    struct instr *instr = &program->instr[index];
-    instr->unit = unit;
-    instr->micro = run->micro;
-    instr->elems = elems;
-    instr->dtype = dtype;
-    instr_bind(instr, SLOT_FROM, whole, ACCESS_READ);
-    instr_bind(instr, SLOT_TO, narrow, ACCESS_WRITE);
+    cast(program, run, unit, whole, narrow, elems, dtype);
     return narrow;
 }
 
 static void reduce(struct program *program, const struct run *run, int unit, int whole)
 {
     int adds = reduces_each(program, unit) && run->micro > 0;
-    int sent = cast(program, run, unit, whole);
+    int sent = narrow_gradient(program, run, unit, whole);
     int index = program_instr(program, INSTR_REDUCE, STREAM_REDUCE);
     struct instr *instr = &program->instr[index];
     instr->unit = unit;

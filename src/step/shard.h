@@ -6,7 +6,8 @@
  *                         before the first use in a step, REDUCE after the last micro-batch.
  * stage 2, SHARD_GRAD_OP  the same, but REDUCE of each micro-batch's gradient to the own shard.
  * stage 3, FULL_SHARD     GATHER before each use that does not follow the one before, RELEASE
- *                         after; REDUCE as in stage 2.
+ *                         after; REDUCE as in stage 2.  Of 16-bit parameters no shard is kept:
+ *                         a CAST of the fp32 one goes before.
  * HYBRID_SHARD, HYBRID_SHARD_ZERO2: stages 3 and 2 within the shard axis, then an ALLREDUCE of the
  *                         shard's gradient over the replicas.
  *
@@ -58,6 +59,19 @@ static inline int shard_gathers(const struct program *program)
 static inline int shard_splits(const struct program *program, int unit)
 {
     return flat_is_sharded(&program->units->flat[unit]);
+}
+
+/* Is what is gathered cast from the masters each time, so that no 16-bit shard is kept?  Where
+ * parameters are gathered for each use, and the masters are where that happens. */
+static inline int shard_casts_unit(const struct program *program, int unit)
+{
+    const struct program_request *request = &program->request;
+    enum mem_pool masters = offload_pool(request->offload.optimizer, POOL_OPTIMIZER);
+    return request->training && request->strategy.params == PARAMS_USE &&
+           request->offload.params == OFFLOAD_NONE &&
+           offload_side(program, masters) == SIDE_DEVICE &&
+           program->units->request.dtype != program_master_dtype(program) &&
+           shard_splits(program, unit);
 }
 
 static inline int shard_gathers_unit(const struct program *program, int unit)

@@ -42,7 +42,10 @@ static void params(struct program *program, int unit)
     enum mem_pool pool = offload_pool(offload->params, POOL_PARAMS);
     enum dtype dtype = program->units->request.dtype;
     struct unit_state *state = &program->state[unit];
-    if (shard_gathers_unit(program, unit) && program->request.strategy.params == PARAMS_USE) {
+    if (shard_casts_unit(program, unit)) {
+        state->param = -1;
+    } else if (shard_gathers_unit(program, unit) &&
+               program->request.strategy.params == PARAMS_USE) {
         state->param = shard_buffer(program, pool, unit, "param", dtype);
     } else {
         state->whole_param = whole_buffer(program, pool, unit, "param", dtype);

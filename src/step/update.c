@@ -61,7 +61,7 @@ static struct at_hand bring_unit(struct program *program, int unit, int grad)
     for (int k = 0; k < OPTIMIZER_SLOTS; k++)
         near.slot[k] = bring(program, unit, state.slot[k]);
     near.param = near.master;
-    if (program->units->request.dtype != program_master_dtype(program))
+    if (state.param >= 0 && program->units->request.dtype != program_master_dtype(program))
         near.param = bring(program, unit, state.param);
     return near;
 }
@@ -72,7 +72,7 @@ static void take_unit_back(struct program *program, int unit, const struct at_ha
     take_back(program, unit, state.master, near->master);
     for (int k = 0; k < OPTIMIZER_SLOTS; k++)
         take_back(program, unit, state.slot[k], near->slot[k]);
-    if (state.param != state.master)
+    if (near->param != near->master)
         take_back(program, unit, state.param, near->param);
 }
 

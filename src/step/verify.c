@@ -17,6 +17,7 @@ struct uses {
     int first;                         /* instruction, or -1 */
     int wrote[STREAMS], read[STREAMS]; /* the last on each stream, or -1 */
     int released;                      /* instruction, or -1 */
+    size_t given_bytes;                /* of its views that were written */
 };
 
 struct verify {
@@ -79,14 +80,6 @@ static int unordered(const struct verify *v, const int at[STREAMS], int i)
     return -1;
 }
 
-static int any(const int at[STREAMS])
-{
-    for (int s = 0; s < STREAMS; s++)
-        if (at[s] >= 0)
-            return 1;
-    return 0;
-}
-
 static int overlap(const struct buffer *a, const struct buffer *b)
 {
     return a->pool == b->pool && a->bytes && b->bytes && a->offset < b->offset + b->bytes &&
@@ -133,12 +126,20 @@ static int holds_before(const struct buffer *buffer)
     return buffer->persistent && buffer->pool != POOL_GRADS && !buffer->partial;
 }
 
-/* Values are there before the step, or were written: a view under its own name. */
+/* Values are there before the step, or were written: under this name, or in all of its parts. */
 static int has_values(const struct verify *v, int part)
 {
-    if (holds_before(&v->program->buffer[part]))
-        return 1;
-    return v->program->buffer[part].whole >= 0 ? v->given[part] : any(v->uses[part].wrote);
+    const struct buffer *buffer = &v->program->buffer[part];
+    return holds_before(buffer) || v->given[part] ||
+           (buffer->bytes && v->uses[part].given_bytes >= buffer->bytes);
+}
+
+static void give(struct verify *v, int part)
+{
+    int whole = v->program->buffer[part].whole;
+    if (whole >= 0 && !v->given[part])
+        v->uses[whole].given_bytes += v->program->buffer[part].bytes;
+    v->given[part] = 1;
 }
 
 /* part: the buffer that is named, or a view of it. */
@@ -161,7 +162,7 @@ static int check_access(struct verify *v, int i, int part, int read, int write)
         return wrong(v, "race", i, b, race);
     if (write) {
         uses->wrote[v->program->instr[i].stream] = i;
-        v->given[part] = 1;
+        give(v, part);
     }
     if (read)
         uses->read[v->program->instr[i].stream] = i;
@@ -230,7 +231,10 @@ int verify_program(const struct program *program, struct error *err)
         .given = array_make((size_t)program->buffers, 1),
         .err = err,
     };
-    memset(v.uses, -1, (size_t)program->buffers * sizeof *v.uses);
+    for (int b = 0; b < program->buffers; b++) {
+        memset(&v.uses[b], -1, sizeof v.uses[b]);
+        v.uses[b].given_bytes = 0;
+    }
     int rc = clocks(&v) || check_persistent(&v) ? -1 : 0;
     for (int i = 0; !rc && i < program->instrs; i++)
         rc = check_instr(&v, i);

@@ -108,7 +108,7 @@ static int refresh(struct session *s, int unit, struct error *err)
 {
     const struct unit_state *state = &session_program(s)->state[unit];
     int64_t elems = s->units->flat[unit].shard_elems;
-    if (state->master < 0 || state->param == state->master)
+    if (state->master < 0 || state->param < 0 || state->param == state->master)
         return 0;
     if (!is_near(s, state->master) || !is_near(s, state->param))
         return refresh_far(s, state->master, state->param, elems, err);

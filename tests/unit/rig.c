@@ -133,7 +133,7 @@ void rig_refresh(const struct session *s)
 {
     for (int u = 0; u < s->units->count; u++) {
         const struct unit_state *state = &s->train->state[u];
-        if (state->param != state->master)
+        if (state->param >= 0 && state->param != state->master)
             s->device->ops->cast(s->device, s->layout.dtype,
                                  executor_buffer(s->executor, s->train, state->param), DTYPE_F32,
                                  rig_state(s, u, RIG_MASTER), s->units->flat[u].shard_elems);
@@ -149,17 +149,40 @@ void *rig_download(const struct session *s, int buffer)
     return host;
 }
 
+static uint64_t hash_buffer(const struct session *s, int buffer, uint64_t hash)
+{
+    void *host = rig_download(s, buffer);
+    hash = hash_bytes_seeded(host, s->train->buffer[buffer].bytes, hash);
+    free(host);
+    return hash;
+}
+
+/* What a unit computes with: where each gather makes it of the masters, what that makes. */
+static uint64_t hash_param(const struct session *s, int unit, uint64_t hash)
+{
+    const struct unit_state *state = &s->train->state[unit];
+    if (state->param >= 0)
+        return hash_buffer(s, state->param, hash);
+    float *master = rig_download(s, state->master);
+    int64_t elems = s->units->flat[unit].shard_elems;
+    uint16_t *param = malloc((size_t)elems * sizeof *param + 1);
+    for (int64_t i = 0; i < elems; i++)
+        param[i] = s->layout.dtype == DTYPE_BF16 ? f32_to_bf16(master[i]) : f32_to_f16(master[i]);
+    hash = hash_bytes_seeded(param, (size_t)elems * sizeof *param, hash);
+    free(param);
+    free(master);
+    return hash;
+}
+
 uint64_t rig_hash(const struct session *s)
 {
     uint64_t hash = 0;
     for (int u = 0; u < s->units->count; u++) {
         const struct unit_state *state = &s->train->state[u];
-        const int buffer[] = {state->param, state->master, state->slot[0], state->slot[1]};
-        for (int k = 0; k < 4 && buffer[k] >= 0; k++) {
-            void *host = rig_download(s, buffer[k]);
-            hash = hash_bytes_seeded(host, s->train->buffer[buffer[k]].bytes, hash);
-            free(host);
-        }
+        const int buffer[] = {state->master, state->slot[0], state->slot[1]};
+        hash = hash_param(s, u, hash);
+        for (int k = 0; k < 3; k++)
+            hash = buffer[k] < 0 ? hash : hash_buffer(s, buffer[k], hash);
     }
     return hash;
 }

@@ -30,8 +30,11 @@ static void test_zero_paper(void **state)
 static void test_megatron(void **state)
 {
     static const int ranks[] = {1, 2, 3, 8, 64, 1000};
-    struct estimate_regime half = estimate_own(DTYPE_BF16), fp32 = estimate_own(DTYPE_F32);
+    struct estimate_regime half = estimate_own(DTYPE_BF16, 2, 8),
+                           fp32 = estimate_own(DTYPE_F32, 3, 8);
+    struct estimate_regime cast = estimate_own(DTYPE_F16, 3, 8);
     assert_memory_equal(&half, &estimate_megatron, sizeof half);
+    assert_true(estimate_state(&cast, 3, 8) == 2);
     assert_true(fp32.params == 4 && fp32.grads == 4 && fp32.optimizer == 8);
     for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
         assert_true(estimate_state(&estimate_megatron, 0, ranks[i]) == 18);
@@ -64,10 +67,9 @@ static void check_state(const struct compare_row *row, int strategy)
 {
     const struct report *report = &row->report;
     const size_t *bytes = report->rank[0].pool_bytes;
-    struct estimate_regime own = estimate_own(report->layout.dtype);
-    double stated =
-        (double)report->params *
-        estimate_state(&own, variant_stage(strategy), report->layout.shape.degree[MESH_SHARD]);
+    int stage = variant_stage(strategy), shards = report->layout.shape.degree[MESH_SHARD];
+    struct estimate_regime own = estimate_own(report->layout.dtype, stage, shards);
+    double stated = (double)report->params * estimate_state(&own, stage, shards);
     double planned = (double)(bytes[POOL_PARAMS] + bytes[POOL_GRADS] + bytes[POOL_OPTIMIZER]);
     assert_true(planned >= stated && planned <= stated + padding(report));
 }

@@ -177,15 +177,16 @@ static void state_is_what_the_optimizer_needs(void **state)
     }
 }
 
-/* Bytes an element, as the manual says: parameters, masters and moments. */
+/* Bytes an element, as the manual says: parameters, masters and moments, with FULL_SHARD. */
 static void state_in_bf16_takes_what_the_manual_says(void **state)
 {
     static const struct {
         const char *text;
         size_t params, optimizer;
     } rows[] = {
-        {"precision=bf16", 2, 12},
-        {"precision=bf16 train.optimizer_dtype=bf16", 2, 8},
+        {"precision=bf16", 0, 12},
+        {"precision=fp16", 0, 12},
+        {"precision=bf16 train.optimizer_dtype=bf16", 0, 8},
         {"precision=bf16_pure", 2, 8},
         {"precision=bf16_pure train.optimizer_dtype=bf16", 2, 4},
         {"precision=fp32 train.optimizer_dtype=bf16", 4, 4},

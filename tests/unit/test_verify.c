@@ -39,6 +39,7 @@ static void everywhere(void (*check)(struct program *))
         {3, "parallel.strategy=SHARD_OPTIM"},
         {3, "parallel.strategy=SHARD_GRAD_OP parallel.prefetch_units=2"},
         {3, "parallel.strategy=FULL_SHARD parallel.accumulate=local"},
+        {3, "parallel.strategy=FULL_SHARD precision=bf16"},
         {3, "parallel.strategy=FULL_SHARD offload.optimizer=disk offload.params=disk "
             "precision=bf16"},
         {4, "parallel.strategy=HYBRID_SHARD parallel.shard=2 train.global_batch=8"},
@@ -164,6 +165,15 @@ static void test_waits_point_backward(void **state)
     everywhere(check_wait_forward);
 }
 
+/* A buffer with its views. */
+static void move_to(struct program *program, int b, size_t offset)
+{
+    program->buffer[b].offset = offset;
+    for (int v = 0; v < program->buffers; v++)
+        if (program->buffer[v].whole == b)
+            program->buffer[v].offset = offset + program->buffer[v].from;
+}
+
 /* Move each passing buffer onto each other one that lives at some time of its life. */
 static void check_overlaps(struct program *program)
 {
@@ -173,15 +183,15 @@ static void check_overlaps(struct program *program)
         for (int c = 0; c < program->buffers; c++) {
             struct buffer *one = &program->buffer[b], *other = &program->buffer[c];
             size_t was = one->offset, slab = program->pool_bytes[one->pool];
-            if (b == c || one->persistent || one->pool != other->pool || life[c].first < 0 ||
-                !one->bytes || !other->bytes || life[b].first > life[c].last ||
-                life[c].first > life[b].last)
+            if (b == c || one->whole >= 0 || other->whole >= 0 || one->persistent ||
+                one->pool != other->pool || life[c].first < 0 || !one->bytes || !other->bytes ||
+                life[b].first > life[c].last || life[c].first > life[b].last)
                 continue;
-            one->offset = other->offset + other->bytes / 2;
+            move_to(program, b, other->offset + other->bytes / 2);
             program->pool_bytes[one->pool] = slab + one->bytes + other->bytes;
             assert_wrong(program, "memory reused too early|memory reused in flight", other->name,
                          life[b].first);
-            one->offset = was;
+            move_to(program, b, was);
             program->pool_bytes[one->pool] = slab;
             moved++;
         }
@@ -222,9 +232,9 @@ static void check_slabs(struct program *program)
         size_t was = buffer->offset;
         if (!buffer->bytes || life[b].first < 0)
             continue;
-        buffer->offset = program->pool_bytes[buffer->pool] - buffer->bytes + 1;
+        move_to(program, b, program->pool_bytes[buffer->pool] - buffer->bytes + 1);
         assert_wrong(program, "outside its slab", buffer->name, life[b].first);
-        buffer->offset = was;
+        move_to(program, b, was);
     }
     free(life);
 }
@@ -251,6 +261,26 @@ static void check_missing_release(struct program *program)
             *bound = was;
         }
     assert_true(at_end > 0);
+}
+
+/* A part of a parameter is no parameter: the own shard alone, from an UPDATE or a CAST. */
+static void check_missing_gather(struct program *program)
+{
+    for (int i = 0; i < program->instrs; i++) {
+        struct instr *instr = &program->instr[i];
+        unsigned was = instr->writes;
+        if (instr->kind != INSTR_GATHER)
+            continue;
+        instr->writes = 0;
+        assert_wrong(program, "read before written", "a gather that brings nothing", i);
+        instr->writes = was;
+    }
+    assert_right(program);
+}
+
+static void test_a_gather_is_missed(void **state)
+{
+    everywhere(check_missing_gather);
 }
 
 static void test_a_release_is_missed(void **state)
@@ -384,6 +414,7 @@ int main(void)
         cmocka_unit_test(test_state_does_not_share),
         cmocka_unit_test(test_all_lie_in_their_slab),
         cmocka_unit_test(test_a_release_is_missed),
+        cmocka_unit_test(test_a_gather_is_missed),
         cmocka_unit_test(test_released_once),
         cmocka_unit_test(test_not_used_after_release),
         cmocka_unit_test(test_nothing_is_read_unwritten),

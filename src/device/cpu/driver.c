@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "config/defines.h"
 #include "device/cpu/gemm.h"
 #include "device/driver.h"
 
