@@ -32,7 +32,8 @@ is "and the same scale" "$(last_metric whole loss_scale) $skipped" \
 
 ranks 3 "$TRIREME" train $M $S train.steps=45 run.dir=parts >parts.out 2>parts.err
 is "goes on on three ranks" 0 $?
-is "with the count it had" "$skipped" "$(values parts skipped_steps | sed -n 41p)"
+next=$(grep '"step": *41,' parts/metrics.jsonl | grep -c '"skipped": true') # at the edge it may be one
+is "with the count it had" $((skipped + next)) "$(values parts skipped_steps | sed -n 41p)"
 ranks 2 "$TRIREME" train $M precision=bf16 train.steps=48 run.dir=parts >parts.out 2>parts.err
 is "and in bf16" 0 $?
 timeout 60 "$TRIREME" generate "$(newest_checkpoint whole)" --prompt "int " --tokens 5 >out 2>err
