@@ -72,7 +72,7 @@ static void take_unit_back(struct program *program, int unit, const struct at_ha
     take_back(program, unit, state.master, near->master);
     for (int k = 0; k < OPTIMIZER_SLOTS; k++)
         take_back(program, unit, state.slot[k], near->slot[k]);
-    if (near->param != near->master)
+    if (state.param >= 0 && state.param != state.master)
         take_back(program, unit, state.param, near->param);
 }
 
