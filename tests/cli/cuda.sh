@@ -104,6 +104,13 @@ train "2 ranks, NO_SHARD" "$TRIREME_CUDA" 2 ddp device=cuda comm.share_gpu=true 
     parallel.strategy=NO_SHARD train.steps=$some
 near "2 ranks, NO_SHARD, come to the losses of one" short ddp 1e-5 $some
 
+# What is gathered in 16 bits is cast from the masters, or a shard that was kept: the same bits.
+two="comm.share_gpu=true train.micro_batch=1 train.steps=$some precision=bf16"
+train "2 ranks in bf16" "$TRIREME_CUDA" 2 cast device=cuda $two
+near "2 ranks in bf16 are near one" bf16 cast 1e-2 $some
+train "2 ranks in bf16 that keep a shard" "$TRIREME_CUDA" 2 kept device=cuda $two offload.params=host
+same "cast or kept: the same bits" cast kept
+
 # Checkpoints know no device.
 for way in gpu:cpu cpu:gpu; do
     case $way in
