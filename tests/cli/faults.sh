@@ -15,7 +15,7 @@ is "undisturbed run" 0 $?
 mpirun --oversubscribe -n 2 "$TRIREME" train $M train.steps=100000 run.dir=killed \
     >killed.out 2>killed.err &
 job=$!
-if wait_for 30 test -e killed/checkpoints/step-00000020; then
+if wait_for 30 has_steps killed 25; then
     refused "a second start in the same run directory" 'run\.dir killed is in use' \
         "$TRIREME" train $M run.dir=killed
     victim=$(rank_pids $job | tail -n 1)

@@ -24,7 +24,7 @@ is "and leaves no file" 0 "$(ls there/offload | wc -l)"
 mpirun --oversubscribe -n 2 "$TRIREME" train $M $disk train.steps=100000 run.dir=killed \
     >killed.out 2>killed.err &
 job=$!
-wait_for 30 test -e killed/checkpoints/step-00000010
+wait_for 30 has_steps killed 15
 kill -KILL "$(rank_pids $job | tail -n 1)"
 ended
 is "a killed run leaves no file" 0 "$(ls killed/offload | wc -l)"
