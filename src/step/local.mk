@@ -7,4 +7,5 @@ libtrireme_a_SOURCES += \
 	src/step/segment.c src/step/segment.h src/step/segment_run.c \
 	src/step/shard.c src/step/shard.h src/step/state.c src/step/trace.c src/step/trace.h \
 	src/step/units.c src/step/units.h src/step/update.c \
-	src/step/verify.c src/step/verify.h src/step/verify_ranks.c src/step/waits.c
+	src/step/values.c src/step/values.h src/step/verify.c src/step/verify.h src/step/verify_ranks.c \
+	src/step/verify_values.c src/step/waits.c

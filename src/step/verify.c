@@ -240,6 +240,8 @@ int verify_program(const struct program *program, struct error *err)
         rc = check_instr(&v, i);
     if (!rc)
         rc = check_ends(&v);
+    if (!rc)
+        rc = verify_values(program, err);
     free(v.before);
     free(v.uses);
     free(v.given);

@@ -11,72 +11,7 @@
 
 #include "step/memory.h"
 #include "step/verify.h"
-#include "tests/unit/rig.h"
-
-static struct config settings(int tied, int prefetch, const char *more)
-{
-    char text[512];
-    snprintf(text, sizeof text,
-             "model.layers=3 model.hidden=12 model.heads=2 model.kv_heads=1 model.ffn=20 "
-             "model.vocab=23 data.seq_len=7 train.global_batch=6 train.micro_batch=1 "
-             "model.tie_embeddings=%s parallel.forward_prefetch=%s parallel.backward_prefetch=%s "
-             "%s",
-             tied ? "true" : "false", prefetch & 1 ? "true" : "false",
-             prefetch & 2 ? "BACKWARD_PRE" : "none", more);
-    return rig_config(text);
-}
-
-/* Rank 1's training program of ranks with each strategy: tied and not, with each prefetch. */
-static void everywhere(void (*check)(struct program *))
-{
-    static const struct {
-        int ranks;
-        const char *text;
-    } strategies[] = {
-        {3, "parallel.strategy=FULL_SHARD"},
-        {3, "parallel.strategy=NO_SHARD parallel.reduce_bucket_bytes=0"},
-        {3, "parallel.strategy=NO_SHARD parallel.reduce_bucket_bytes=5000"},
-        {3, "parallel.strategy=SHARD_OPTIM"},
-        {3, "parallel.strategy=SHARD_GRAD_OP parallel.prefetch_units=2"},
-        {3, "parallel.strategy=FULL_SHARD parallel.accumulate=local"},
-        {3, "parallel.strategy=FULL_SHARD precision=bf16"},
-        {3, "parallel.strategy=FULL_SHARD offload.optimizer=disk offload.params=disk "
-            "precision=bf16"},
-        {4, "parallel.strategy=HYBRID_SHARD parallel.shard=2 train.global_batch=8"},
-        {4, "parallel.strategy=HYBRID_SHARD_ZERO2 parallel.shard=2 train.global_batch=8"},
-    };
-    for (int i = 0; i < 8 * (int)(sizeof strategies / sizeof strategies[0]); i++) {
-        struct fleet fleet;
-        struct config config = settings(i & 1, i >> 1 & 3, strategies[i / 8].text);
-        fleet_open(&fleet, &config, strategies[i / 8].ranks, PROGRAM_TRAIN);
-        assert_int_equal(fleet.layout.micros, 2);
-        check(fleet.program[1]);
-        fleet_close(&fleet);
-    }
-}
-
-static void assert_right(const struct program *program)
-{
-    struct error err = {0};
-    if (verify_program(program, &err))
-        fail_msg("%s", err.text);
-}
-
-/* Refused, with one of `names` ("|" between them) as the reason. */
-static void assert_wrong(const struct program *program, const char *names, const char *what, int i)
-{
-    struct error err = {0};
-    char text[128] = "", copy[128], *rest = copy;
-    instr_text(program, i, text, sizeof text);
-    if (!verify_program(program, &err))
-        fail_msg("%s at instruction %d (%s) was not noticed", what, i, text);
-    snprintf(copy, sizeof copy, "%s", names);
-    for (char *name; (name = strtok_r(rest, "|", &rest));)
-        if (strstr(err.text, name))
-            return;
-    fail_msg("%s at instruction %d (%s): wanted \"%s\", got \"%s\"", what, i, text, names,
-             err.text);
-}
+#include "tests/unit/programs.h"
 
 static void check_compiled(const struct config *config, int ranks, enum program_kind kind)
 {
@@ -100,7 +35,7 @@ static void test_compiled_programs_are_right(void **state)
     };
     for (int i = 0; i < 4; i++)
         for (int setting = 0; setting < 8; setting++) {
-            struct config config = settings(setting & 1, setting >> 1, more[i]);
+            struct config config = programs_config(setting, more[i]);
             for (int ranks = 1; ranks <= 7; ranks += 1 + ranks / 3) {
                 check_compiled(&config, ranks, PROGRAM_TRAIN);
                 check_compiled(&config, ranks, PROGRAM_EVALUATE);
@@ -142,7 +77,7 @@ static void check_waits(struct program *program)
 
 static void test_every_wait_counts(void **state)
 {
-    everywhere(check_waits);
+    programs_everywhere(check_waits);
 }
 
 static void check_wait_forward(struct program *program)
@@ -162,7 +97,7 @@ static void check_wait_forward(struct program *program)
 
 static void test_waits_point_backward(void **state)
 {
-    everywhere(check_wait_forward);
+    programs_everywhere(check_wait_forward);
 }
 
 /* A buffer with its views. */
@@ -202,7 +137,7 @@ static void check_overlaps(struct program *program)
 
 static void test_live_buffers_do_not_share(void **state)
 {
-    everywhere(check_overlaps);
+    programs_everywhere(check_overlaps);
 }
 
 static void check_persistent(struct program *program)
@@ -221,7 +156,7 @@ static void check_persistent(struct program *program)
 
 static void test_state_does_not_share(void **state)
 {
-    everywhere(check_persistent);
+    programs_everywhere(check_persistent);
 }
 
 static void check_slabs(struct program *program)
@@ -241,7 +176,7 @@ static void check_slabs(struct program *program)
 
 static void test_all_lie_in_their_slab(void **state)
 {
-    everywhere(check_slabs);
+    programs_everywhere(check_slabs);
 }
 
 /* Buffers whose memory a later one takes are missed when that comes, others at the end. */
@@ -280,12 +215,12 @@ static void check_missing_gather(struct program *program)
 
 static void test_a_gather_is_missed(void **state)
 {
-    everywhere(check_missing_gather);
+    programs_everywhere(check_missing_gather);
 }
 
 static void test_a_release_is_missed(void **state)
 {
-    everywhere(check_missing_release);
+    programs_everywhere(check_missing_release);
 }
 
 static void check_second_release(struct program *program)
@@ -306,7 +241,7 @@ static void check_second_release(struct program *program)
 
 static void test_released_once(void **state)
 {
-    everywhere(check_second_release);
+    programs_everywhere(check_second_release);
 }
 
 /* The last instruction but releases that names buffer b. */
@@ -373,7 +308,7 @@ static void check_early_release(struct program *program)
 
 static void test_not_used_after_release(void **state)
 {
-    everywhere(check_early_release);
+    programs_everywhere(check_early_release);
 }
 
 /* Without a gather, a load, a run or the first reduction of a gradient, what it would have written
@@ -401,7 +336,7 @@ static void check_missing_writes(struct program *program)
 
 static void test_nothing_is_read_unwritten(void **state)
 {
-    everywhere(check_missing_writes);
+    programs_everywhere(check_missing_writes);
 }
 
 int main(void)

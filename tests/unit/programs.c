@@ -1,0 +1,102 @@
+/* programs.c - see programs.h. */
+#include "tests/unit/programs.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "step/verify.h"
+
+struct config programs_config(int bits, const char *more)
+{
+    char text[512];
+    snprintf(text, sizeof text,
+             "model.layers=3 model.hidden=12 model.heads=2 model.kv_heads=1 model.ffn=20 "
+             "model.vocab=23 data.seq_len=7 train.global_batch=6 train.micro_batch=1 "
+             "model.tie_embeddings=%s parallel.forward_prefetch=%s parallel.backward_prefetch=%s "
+             "%s",
+             bits & 1 ? "true" : "false", bits & 2 ? "true" : "false",
+             bits & 4 ? "BACKWARD_PRE" : "none", more);
+    return rig_config(text);
+}
+
+/* Memory of the host is the device's, or apart: as on a GPU. */
+enum memory { ONE_MEMORY, HOST_APART };
+
+static void check_one(void (*check)(struct program *), const struct config *config, int ranks,
+                      enum memory memory)
+{
+    struct fleet fleet;
+    struct error err = {0};
+    fleet_open(&fleet, config, ranks, PROGRAM_TRAIN);
+    assert_int_equal(fleet.layout.micros, 2);
+    if (memory == HOST_APART) {
+        struct program_request request = layout_program(&fleet.layout, PROGRAM_TRAIN, 1, 1);
+        request.offload.apart = 1;
+        program_destroy(fleet.program[1]);
+        assert_int_equal(program_create(&fleet.program[1], fleet.units, &request, &err), 0);
+    }
+    check(fleet.program[1]);
+    fleet_close(&fleet);
+}
+
+void programs_everywhere(void (*check)(struct program *))
+{
+    static const struct {
+        int ranks;
+        enum memory memory;
+        const char *text;
+    } strategies[] = {
+        {3, 0, "parallel.strategy=FULL_SHARD"},
+        {3, 0, "parallel.strategy=NO_SHARD parallel.reduce_bucket_bytes=0"},
+        {3, 0, "parallel.strategy=NO_SHARD parallel.reduce_bucket_bytes=5000"},
+        {3, 0, "parallel.strategy=SHARD_OPTIM"},
+        {3, 0, "parallel.strategy=SHARD_GRAD_OP parallel.prefetch_units=2"},
+        {3, 0, "parallel.strategy=FULL_SHARD parallel.accumulate=local"},
+        {3, 0, "parallel.strategy=FULL_SHARD precision=bf16 comm.reduce_dtype=bf16"},
+        {3, 0, "parallel.strategy=FULL_SHARD precision=bf16 parallel.persist_below=1000"},
+        {3, 0,
+         "parallel.strategy=FULL_SHARD offload.optimizer=disk offload.params=disk precision=bf16"},
+        {3, HOST_APART,
+         "parallel.strategy=FULL_SHARD offload.optimizer=disk offload.params=host precision=bf16"},
+        {4, 0, "parallel.strategy=HYBRID_SHARD parallel.shard=2 train.global_batch=8"},
+        {4, HOST_APART,
+         "parallel.strategy=HYBRID_SHARD_ZERO2 parallel.shard=2 train.global_batch=8 "
+         "offload.optimizer=host recompute=full train.optimizer=sgd"},
+    };
+    for (int i = 0; i < 8 * (int)(sizeof strategies / sizeof strategies[0]); i++) {
+        struct config config = programs_config(i & 7, strategies[i / 8].text);
+        check_one(check, &config, strategies[i / 8].ranks, strategies[i / 8].memory);
+    }
+}
+
+void assert_right(const struct program *program)
+{
+    struct error err = {0};
+    if (verify_program(program, &err))
+        fail_msg("%s", err.text);
+}
+
+void assert_refused(verdict_fn *verdict, const struct program *program, const char *names,
+                    const char *what, int i)
+{
+    struct error err = {0};
+    char text[128] = "", copy[128], *rest = copy;
+    instr_text(program, i, text, sizeof text);
+    if (!verdict(program, &err))
+        fail_msg("%s at instruction %d (%s) was not noticed", what, i, text);
+    snprintf(copy, sizeof copy, "%s", names);
+    for (char *name; (name = strtok_r(rest, "|", &rest));)
+        if (strstr(err.text, name))
+            return;
+    fail_msg("%s at instruction %d (%s): wanted \"%s\", got \"%s\"", what, i, text, names,
+             err.text);
+}
+
+void assert_wrong(const struct program *program, const char *names, const char *what, int i)
+{
+    assert_refused(verify_program, program, names, what, i);
+}

@@ -1,0 +1,26 @@
+/* programs.h - what tests of the verifier share: real programs of every strategy, and verdicts. */
+#ifndef TRIREME_TESTS_UNIT_PROGRAMS_H
+#define TRIREME_TESTS_UNIT_PROGRAMS_H
+
+#include "tests/unit/rig.h"
+
+/* A small model with the settings of bits: 1: tied, 2: forward, 4: backward prefetch. */
+struct config programs_config(int bits, const char *more);
+
+/* Check rank 1's training program of two micro-batches with each strategy and bits of settings, on
+ * 3 or 4 ranks; each may be changed and changed back. */
+void programs_everywhere(void (*check)(struct program *program));
+
+typedef int verdict_fn(const struct program *program, struct error *err);
+
+void assert_right(const struct program *program);
+
+/* Refused by verdict, with one of `names` ("|" between them) as the reason; what was done to
+ * instruction i. */
+void assert_refused(verdict_fn *verdict, const struct program *program, const char *names,
+                    const char *what, int i);
+
+/* By verify_program(). */
+void assert_wrong(const struct program *program, const char *names, const char *what, int i);
+
+#endif

@@ -1,0 +1,240 @@
+/* test_verify_values.c - does verify_values() see that a program computes something else than the
+ * step?  Real programs of every strategy, each fault at every place where it can be made. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "step/verify.h"
+#include "tests/unit/programs.h"
+
+static void refused(const struct program *program, const char *what, int i)
+{
+    assert_refused(verify_values, program, "wrong value|wrong size", what, i);
+}
+
+/* No instruction can be left out, whatever its hazards: on all ranks alike, too. */
+static void check_left_out(struct program *program)
+{
+    for (int i = 0; i < program->instrs; i++) {
+        enum instr_kind was = program->instr[i].kind;
+        if (was == INSTR_RELEASE)
+            continue;
+        program->instr[i].kind = INSTR_RELEASE;
+        refused(program, "nothing done", i);
+        program->instr[i].kind = was;
+    }
+    assert_right(program);
+}
+
+static void test_no_instruction_can_be_left_out(void **state)
+{
+    programs_everywhere(check_left_out);
+}
+
+/* A second time, at once; and what is only true the second time. */
+static int is_sum(const struct instr *instr)
+{
+    switch (instr->kind) {
+    case INSTR_RUN: return instr->accumulate || instr->phase == PHASE_BOTH;
+    case INSTR_REDUCE: return (int)instr->accumulate;
+    case INSTR_ALLREDUCE:
+    case INSTR_NORM:
+    case INSTR_SCALE:
+    case INSTR_UPDATE: return 1;
+    default: return 0;
+    }
+}
+
+static void check_done_twice(struct program *program)
+{
+    int done = 0, last = program_instr(program, INSTR_RELEASE, STREAM_COMPUTE);
+    struct instr *instr = program->instr, nothing = instr[last];
+    for (int i = 0; i < last; i++) {
+        if (!is_sum(&instr[i]))
+            continue;
+        size_t bytes = (size_t)(last - i - 1) * sizeof *instr;
+        memmove(&instr[i + 2], &instr[i + 1], bytes);
+        instr[i + 1] = instr[i];
+        refused(program, "done twice", i);
+        memmove(&instr[i + 1], &instr[i + 2], bytes);
+        instr[last] = nothing;
+        done++;
+    }
+    program->instrs = last;
+    assert_true(done > 3 * program->units->count);
+    assert_right(program);
+}
+
+static void test_no_sum_can_be_doubled(void **state)
+{
+    programs_everywhere(check_done_twice);
+}
+
+/* Add where it replaces, replace where it adds. */
+static void check_accumulation(struct program *program)
+{
+    static const int spaces[] = {SPACE_GRAD, SPACE_SHARED_GRAD};
+    for (int i = 0; i < program->instrs; i++) {
+        struct instr *instr = &program->instr[i];
+        unsigned was = instr->accumulate;
+        for (int k = 0; k < 2; k++)
+            if (instr->kind == INSTR_RUN && instr->writes >> spaces[k] & 1) {
+                instr->accumulate = was ^ 1u << spaces[k];
+                refused(program, "another accumulation", i);
+            }
+        if (instr->kind == INSTR_REDUCE) {
+            instr->accumulate = !was;
+            refused(program, "another accumulation", i);
+        }
+        instr->accumulate = was;
+    }
+    assert_right(program);
+}
+
+static void test_accumulation_is_as_it_must_be(void **state)
+{
+    programs_everywhere(check_accumulation);
+}
+
+/* Over other ranks: those of each axis that has some, and those of none. */
+static void check_groups(struct program *program)
+{
+    for (int i = 0; i < program->instrs; i++) {
+        struct instr *instr = &program->instr[i];
+        int was = instr->group;
+        for (int group = 0; was >= 0 && group < GROUPS; group++) {
+            const int *degree = program->request.shape.degree;
+            int ranks = degree[MESH_SHARD] * degree[MESH_REPLICATE];
+            int all = group == GROUP_DATA ? ranks : degree[group];
+            int now = was == GROUP_DATA ? ranks : degree[was];
+            if (group == was || (all == now && all == ranks && instr->kind == INSTR_ALLREDUCE))
+                continue; /* the same ranks by another name */
+            instr->group = group;
+            refused(program, "another group", i);
+        }
+        instr->group = was;
+    }
+    assert_right(program);
+}
+
+static void test_sums_are_over_the_right_ranks(void **state)
+{
+    programs_everywhere(check_groups);
+}
+
+/* Two instructions of one stream the other way round, where the second is the first to sum what
+ * it must not yet: a reduction before the run that completes its gradient, the sums' before a
+ * norm. */
+static void check_order(struct program *program)
+{
+    int moved = 0;
+    for (int i = 0; i + 1 < program->instrs; i++) {
+        struct instr *one = &program->instr[i], *two = one + 1, was = *one;
+        int early = (two->kind == INSTR_REDUCE || two->kind == INSTR_CAST) && was.kind == INSTR_RUN;
+        early = early || (two->kind == INSTR_ALLREDUCE && was.kind != INSTR_RELEASE);
+        early = early || (two->kind == INSTR_SCALE && was.kind != INSTR_RELEASE);
+        /* What is cast or summed after a run may be another unit's. */
+        int same = was.kind != INSTR_RUN || two->unit == was.unit;
+        if (!early || !same || (two->kind == INSTR_CAST && was.phase == PHASE_FORWARD) ||
+            was.kind == INSTR_FETCH || was.kind == INSTR_SPILL)
+            continue;
+        *one = *two;
+        *two = was;
+        refused(program, "too early", i);
+        *two = *one;
+        *one = was;
+        moved++;
+    }
+    assert_true(moved > 0);
+    assert_right(program);
+}
+
+static void test_nothing_is_summed_too_early(void **state)
+{
+    programs_everywhere(check_order);
+}
+
+/* Another name for the same: the only view of a buffer that is as large. */
+static int same_memory(const struct program *program, int b, int c)
+{
+    return buffer_root(program, b) == buffer_root(program, c) &&
+           program->buffer[b].bytes == program->buffer[c].bytes &&
+           program->buffer[b].from == program->buffer[c].from;
+}
+
+/* Each operand, exchanged for each other buffer of its size.  Where that means the same, as the
+ * parameters an earlier gather brought, its time is over, and that is noticed. */
+static void check_operands(struct program *program)
+{
+    static const char hazards[] =
+        "wrong value|wrong size|used after release|released in flight|race|"
+        "never released|read before written|memory reused";
+    int exchanged = 0;
+    for (int i = 0; i < program->instrs; i++) {
+        struct instr *instr = &program->instr[i];
+        for (int slot = 0; slot < SLOTS && instr->kind != INSTR_RELEASE; slot++) {
+            int was = instr->buffer[slot];
+            for (int b = 0; was >= 0 && b < program->buffers; b++) {
+                if (same_memory(program, b, was) ||
+                    program->buffer[b].bytes != program->buffer[was].bytes ||
+                    program->buffer[b].pool != program->buffer[was].pool)
+                    continue;
+                instr->buffer[slot] = b;
+                assert_wrong(program, hazards, program->buffer[b].name, i);
+                exchanged++;
+            }
+            instr->buffer[slot] = was;
+        }
+    }
+    assert_true(exchanged > 0);
+    assert_right(program);
+}
+
+static void test_every_operand_counts(void **state)
+{
+    programs_everywhere(check_operands);
+}
+
+/* Of another unit or micro-batch than it is. */
+static void check_places(struct program *program)
+{
+    for (int i = 0; i < program->instrs; i++) {
+        struct instr *instr = &program->instr[i], was = *instr;
+        if (was.kind == INSTR_RUN || was.kind == INSTR_LOAD) {
+            instr->micro = 1 - was.micro;
+            refused(program, "another micro-batch", i);
+        }
+        *instr = was;
+        int counts = was.kind == INSTR_RUN || was.kind == INSTR_GATHER ||
+                     was.kind == INSTR_REDUCE || was.kind == INSTR_NORM || was.kind == INSTR_UPDATE;
+        if (counts) {
+            instr->unit = (was.unit + 1) % program->units->count;
+            refused(program, "another unit", i);
+        }
+        *instr = was;
+    }
+    assert_right(program);
+}
+
+static void test_units_and_micro_batches_are_told_apart(void **state)
+{
+    programs_everywhere(check_places);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_instruction_can_be_left_out),
+        cmocka_unit_test(test_no_sum_can_be_doubled),
+        cmocka_unit_test(test_accumulation_is_as_it_must_be),
+        cmocka_unit_test(test_sums_are_over_the_right_ranks),
+        cmocka_unit_test(test_nothing_is_summed_too_early),
+        cmocka_unit_test(test_every_operand_counts),
+        cmocka_unit_test(test_units_and_micro_batches_are_told_apart),
+    };
+    return cmocka_run_group_tests_name("verify_values", tests, NULL, NULL);
+}
