@@ -324,7 +324,7 @@ void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_
 {
     prepare(g, op, send, recv, elems, dtype);
     op->accumulate = accumulate;
-    if (dtype != DTYPE_F32 && dtype != DTYPE_BF16)
+    if (!dtype_is_narrow_float(dtype))
         error_set(&op->err, "reduce-scatter in group %s: sums of %s are not offered", g->name,
                   dtype_name(dtype));
     group_start(g, stream, op, &kind_reduce_scatter);
@@ -340,7 +340,7 @@ void group_all_reduce(struct group *g, enum comm_stream stream, struct comm_op *
                       int64_t elems, enum dtype dtype)
 {
     prepare(g, op, data, data, elems, dtype);
-    if (dtype != DTYPE_F32 && dtype != DTYPE_BF16 && dtype != DTYPE_F64)
+    if (!dtype_is_narrow_float(dtype) && dtype != DTYPE_F64)
         error_set(&op->err, "all-reduce in group %s: sums of %s are not offered", g->name,
                   dtype_name(dtype));
     group_start(g, stream, op,

@@ -8,7 +8,7 @@
  * Messages (send, receive) that follow one another on a stream and touch different memory
  * travel side by side, so that two ranks may both send first; they still complete in order.
  *
- * Sums are taken in rank order (member 0 first), in fp32 for fp32 and bf16, so they
+ * Sums are taken in rank order (member 0 first), in fp32 for fp32, bf16 and fp16, so they
  * depend on the size of the group and on nothing else.  Counts may exceed 2^31 bytes.
  */
 #ifndef TRIREME_COMM_GROUP_H
@@ -81,7 +81,7 @@ const char *group_name(const struct group *group);
  *    them is waited for (or asked for) or another operation is started: whoever starts several,
  *    so that no two ranks wait for each other, starts all and then waits for all.
  *  - Sums of fp32 and fp64 are the library's: in an order of its own, the same in every run.  Sums
- *    of bf16 terms are taken in rank order, in fp32.
+ *    of bf16 and fp16 terms are taken in rank order, in fp32.
  *  - Where terms are summed in rank order, what recv held is the first of them.
  *  - Reduce-scatter of fp32 with accumulate leaves the sum in the member's own part of send.
  *  - There are no more operations than programs use: those of mesh.h's communicators. */
@@ -97,12 +97,12 @@ void group_all_gather(struct group *g, enum comm_stream stream, struct comm_op *
 
 /* recv fp32 [elems] = (accumulate ? recv : 0) + sum over members m of m's
  * send[rank * elems ...][elems]; what recv held is added last, to the finished sum.  send [size *
- * elems] is fp32 or bf16 and is not changed (but see above for GPUs).  send + rank * elems == recv
+ * elems] is fp32, bf16 or fp16 and is not changed (but see above for GPUs).  send + rank * elems == recv
  * allowed when send is fp32 and accumulate is 0. */
 void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_op *op, float *recv,
                           const void *send, int64_t elems, enum dtype dtype, int accumulate);
 
-/* data[elems] = sum over members, in place, the same bits on all; fp32, bf16 (summed in
+/* data[elems] = sum over members, in place, the same bits on all; fp32, bf16 or fp16 (summed in
  * fp32 and rounded once) or fp64. */
 void group_all_reduce(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,
                       int64_t elems, enum dtype dtype);

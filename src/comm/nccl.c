@@ -1,6 +1,6 @@
 /* nccl.c - transport: operations on a GPU's memory, by NCCL.
  *
- * Nothing here averages or scales, and bf16 is never summed by NCCL, which would round at every
+ * Nothing here averages or scales, and 16 bits are never summed by NCCL, which would round at every
  * hop: such sums are an exchange of the terms in pieces, then one sum in rank order in fp32.
  */
 #include "comm/nccl_call.h"
@@ -136,10 +136,11 @@ static int broadcast(struct comm_op *op)
                        &op->err);
 }
 
-/* Elements of a member's part of a piece, bf16, that one half of the staging has room for. */
+/* Elements of a member's part of a piece, 16 bits each, that one half of the staging has room for.
+ */
 static int64_t part_elems(const struct link *l, int size)
 {
-    return (int64_t)(l->request.device_staging_bytes / 2 / sizeof(bf16)) / size / GRAIN * GRAIN;
+    return (int64_t)(l->request.device_staging_bytes / 2 / sizeof(uint16_t)) / size / GRAIN * GRAIN;
 }
 
 /* The staging is that of one stream. */
@@ -182,12 +183,12 @@ static int reduce_by_pieces(struct comm_op *op, struct channel *c)
     for (int64_t first = 0; first < op->elems; first += part) {
         int64_t n = least(op->elems - first, part), stride = (n + GRAIN - 1) / GRAIN * GRAIN;
         struct nccl_swap x = {.into = terms,
-                              .into_step = stride * (int64_t)sizeof(bf16),
-                              .part = n * (int64_t)sizeof(bf16),
-                              .total = size * n * (int64_t)sizeof(bf16)};
+                              .into_step = stride * (int64_t)sizeof(uint16_t),
+                              .part = n * (int64_t)sizeof(uint16_t),
+                              .total = size * n * (int64_t)sizeof(uint16_t)};
         if (lay_terms(op, &x, terms, first) || swap(op, c, &x, SWAP_OUT))
             return FAILED;
-        cuda_sum_parts(op_stream(op), (float *)op->recv + first, DTYPE_BF16, terms, size, stride, n,
+        cuda_sum_parts(op_stream(op), (float *)op->recv + first, op->dtype, terms, size, stride, n,
                        op->accumulate);
     }
     return GIVEN;
@@ -199,7 +200,7 @@ static int reduce_scatter(struct comm_op *op)
     struct channel *c = channel_of(op);
     if (!c)
         return FAILED;
-    if (op->dtype == DTYPE_BF16)
+    if (op->dtype != DTYPE_F32)
         return reduce_by_pieces(op, c);
     float *own = (float *)op->send + op->group->rank * op->elems;
     float *into = op->accumulate ? own : (float *)op->recv;
@@ -214,7 +215,7 @@ static int reduce_scatter(struct comm_op *op)
 }
 
 /* A piece of data: everybody's terms to the one who adds them up, the sums back to everybody. */
-static int sum_piece(struct comm_op *op, struct channel *c, bf16 *data, int64_t elems)
+static int sum_piece(struct comm_op *op, struct channel *c, uint16_t *data, int64_t elems)
 {
     const struct group *g = op->group;
     int64_t part = (elems + g->size * GRAIN - 1) / (g->size * GRAIN) * GRAIN;
@@ -222,7 +223,7 @@ static int sum_piece(struct comm_op *op, struct channel *c, bf16 *data, int64_t 
     int64_t mine = least(elems - g->rank * part, part);
     char *terms = link_staging(g->link, 0);
     float *sum = (float *)link_staging(g->link, 1);
-    bf16 *own = data + g->rank * part;
+    uint16_t *own = data + g->rank * part;
     struct nccl_swap x = {.from = (char *)data,
                           .from_step = part_bytes,
                           .into = terms,
@@ -234,8 +235,8 @@ static int sum_piece(struct comm_op *op, struct channel *c, bf16 *data, int64_t 
     if (swap(op, c, &x, SWAP_OUT))
         return FAILED;
     if (mine > 0) {
-        cuda_sum_parts(op_stream(op), sum, DTYPE_BF16, terms, g->size, part, mine, 0);
-        cuda_cast(op_stream(op), DTYPE_BF16, own, DTYPE_F32, sum, mine);
+        cuda_sum_parts(op_stream(op), sum, op->dtype, terms, g->size, part, mine, 0);
+        cuda_cast(op_stream(op), op->dtype, own, DTYPE_F32, sum, mine);
     }
     x.from = (char *)own;
     x.into = (char *)data;
@@ -248,7 +249,7 @@ static int sum_by_pieces(struct comm_op *op, struct channel *c)
     if (may_stage(op, piece))
         return FAILED;
     for (int64_t first = 0; first < op->elems; first += piece)
-        if (sum_piece(op, c, (bf16 *)op->recv + first, least(op->elems - first, piece)))
+        if (sum_piece(op, c, (uint16_t *)op->recv + first, least(op->elems - first, piece)))
             return FAILED;
     return GIVEN;
 }
@@ -258,7 +259,7 @@ static int all_reduce(struct comm_op *op)
     struct channel *c = channel_of(op);
     if (!c)
         return FAILED;
-    if (op->dtype == DTYPE_BF16)
+    if (dtype_bytes(op->dtype) == 2)
         return sum_by_pieces(op, c);
     return nccl_settle(c, "all-reduce",
                        ncclAllReduce(op->send, op->recv, (size_t)op->elems,

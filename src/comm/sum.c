@@ -23,22 +23,28 @@ EVERY_LEVEL static void add_f64(double *restrict sum, const double *restrict ter
         sum[i] += term[i];
 }
 
-EVERY_LEVEL static void add_bf16(float *restrict sum, const bf16 *restrict term, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        sum[i] += bf16_to_f32(term[i]);
-}
-
-EVERY_LEVEL static void widen(float *restrict out, const bf16 *restrict in, int64_t n)
+EVERY_LEVEL static void widen_bf16(float *restrict out, const bf16 *restrict in, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         out[i] = bf16_to_f32(in[i]);
 }
 
-EVERY_LEVEL static void narrow(bf16 *restrict out, const float *restrict in, int64_t n)
+EVERY_LEVEL static void narrow_bf16(bf16 *restrict out, const float *restrict in, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         out[i] = f32_to_bf16(in[i]);
+}
+
+EVERY_LEVEL static void widen_f16(float *restrict out, const f16 *restrict in, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = f16_to_f32(in[i]);
+}
+
+EVERY_LEVEL static void narrow_f16(f16 *restrict out, const float *restrict in, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = f32_to_f16(in[i]);
 }
 
 static const char *term_at(const struct sum_terms *terms, int m)
@@ -48,20 +54,38 @@ static const char *term_at(const struct sum_terms *terms, int m)
     return terms->slots + (m - (m > terms->own)) * terms->slot_bytes;
 }
 
+static void widen(float *out, const char *in, int64_t n, enum dtype dtype)
+{
+    if (dtype == DTYPE_BF16)
+        widen_bf16(out, (const bf16 *)in, n);
+    else if (dtype == DTYPE_F16)
+        widen_f16(out, (const f16 *)in, n);
+    else
+        memcpy(out, in, (size_t)n * sizeof *out);
+}
+
+static void narrow(char *out, const float *in, int64_t n, enum dtype dtype)
+{
+    if (dtype == DTYPE_BF16)
+        narrow_bf16((bf16 *)out, in, n);
+    else if (dtype == DTYPE_F16)
+        narrow_f16((f16 *)out, in, n);
+    else
+        memcpy(out, in, (size_t)n * sizeof *in);
+}
+
 /* The sum of one block of terms, from element first on, in fp32. */
 static void block_f32(float *sum, const struct sum_terms *terms, int64_t first, int64_t n,
                       enum dtype dtype)
 {
+    float wide[BLOCK];
     for (int m = 0; m < terms->count; m++) {
         const char *term = term_at(terms, m) + first * (int64_t)dtype_bytes(dtype);
-        if (dtype == DTYPE_BF16 && !m)
-            widen(sum, (const bf16 *)term, n);
-        else if (dtype == DTYPE_BF16)
-            add_bf16(sum, (const bf16 *)term, n);
-        else if (!m)
-            memcpy(sum, term, (size_t)n * sizeof *sum);
-        else
-            add_f32(sum, (const float *)term, n);
+        const float *add = dtype == DTYPE_F32 ? (const float *)term : wide;
+        if (!m || dtype != DTYPE_F32)
+            widen(m ? wide : sum, term, n, dtype);
+        if (m)
+            add_f32(sum, add, n);
     }
 }
 
@@ -99,13 +123,13 @@ static void sum_f64(double *out, const struct sum_terms *terms, int64_t elems)
     }
 }
 
-static void sum_bf16(bf16 *out, const struct sum_terms *terms, int64_t elems)
+static void sum_narrow(char *out, const struct sum_terms *terms, int64_t elems, enum dtype dtype)
 {
     float sum[BLOCK];
     for (int64_t i = 0; i < elems; i += BLOCK) {
         int64_t n = elems - i < BLOCK ? elems - i : BLOCK;
-        block_f32(sum, terms, i, n, DTYPE_BF16);
-        narrow(out + i, sum, n);
+        block_f32(sum, terms, i, n, dtype);
+        narrow(out + i * (int64_t)dtype_bytes(dtype), sum, n, dtype);
     }
 }
 
@@ -113,8 +137,6 @@ void sum_same(void *out, const struct sum_terms *terms, int64_t elems, enum dtyp
 {
     if (dtype == DTYPE_F64)
         sum_f64(out, terms, elems);
-    else if (dtype == DTYPE_BF16)
-        sum_bf16(out, terms, elems);
     else
-        sum_to_f32(out, NULL, terms, elems, DTYPE_F32);
+        sum_narrow(out, terms, elems, dtype);
 }

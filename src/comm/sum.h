@@ -14,11 +14,11 @@ struct sum_terms {
 };
 
 /* out[i] = (old ? old[i] : 0) + (((t0[i] + t1[i]) + t2[i]) + ...), old last.
- * terms are fp32 or bf16, sums fp32.  out may be old or own_data. */
+ * terms are fp32, bf16 or fp16, sums fp32.  out may be old or own_data. */
 void sum_to_f32(float *out, const float *old, const struct sum_terms *terms, int64_t elems,
                 enum dtype dtype);
 
-/* The same with out and terms of one dtype: fp32, bf16 (rounded once) or fp64. */
+/* The same with out and terms of one dtype: fp32, bf16 or fp16 (rounded once) or fp64. */
 void sum_same(void *out, const struct sum_terms *terms, int64_t elems, enum dtype dtype);
 
 #endif

@@ -133,9 +133,14 @@ static int check_comm(const struct config *config, struct error *err)
     enum config_strategy strategy = config->parallel.strategy;
     int reduces = strategy != STRATEGY_NO_SHARD;
     int one_copy = reduces && !is_hybrid(&config->parallel);
-    if (config->comm.reduce_dtype == CONFIG_REDUCE_BF16 && !reduces)
-        return error_set(err, "comm.reduce_dtype bf16 is of gradients on their way to shards, but "
-                              "parallel.strategy is NO_SHARD; leave it at fp32");
+    if (config->comm.reduce_dtype == CONFIG_REDUCE_FP16 && config->precision != PRECISION_FP16)
+        return error_set(err,
+                         "comm.reduce_dtype fp16 needs the loss scale of precision=fp16, which "
+                         "skips steps that overflow; here use bf16 or fp32");
+    if (config->comm.reduce_dtype != CONFIG_REDUCE_FP32 && !reduces)
+        return error_set(
+            err, "comm.reduce_dtype other than fp32 is of gradients on their way to shards, but "
+                 "parallel.strategy is NO_SHARD; leave it at fp32");
     if (config->comm.inter_node == CONFIG_INTER_NODE_MPI && one_copy &&
         config->device != CONFIG_DEVICE_CPU)
         return error_set(err, "comm.inter_node mpi is for sums over copies of the model, and "

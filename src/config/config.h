@@ -32,7 +32,7 @@ enum config_strategy {
 enum config_wrap { WRAP_BLOCK, WRAP_SIZE, WRAP_LAYERS, WRAP_NONE };
 enum config_accumulate { ACCUMULATE_SHARD, ACCUMULATE_LOCAL };
 enum config_prefetch { PREFETCH_NONE, PREFETCH_BACKWARD_PRE, PREFETCH_BACKWARD_POST };
-enum config_reduce { CONFIG_REDUCE_FP32, CONFIG_REDUCE_BF16 };
+enum config_reduce { CONFIG_REDUCE_FP32, CONFIG_REDUCE_BF16, CONFIG_REDUCE_FP16 };
 enum config_inter_node { CONFIG_INTER_NODE_NCCL, CONFIG_INTER_NODE_MPI };
 enum config_optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum config_offload_to { OFFLOAD_NONE, OFFLOAD_HOST, OFFLOAD_DISK };

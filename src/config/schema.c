@@ -102,6 +102,7 @@ static const struct choice prefetches[] = {
 static const struct choice reduces[] = {
     {"fp32", CONFIG_REDUCE_FP32, "float32"},
     {"bf16", CONFIG_REDUCE_BF16, "bfloat16"},
+    {"fp16", CONFIG_REDUCE_FP16, "float16"},
     {0},
 };
 
@@ -314,7 +315,8 @@ const struct key config_keys[] = {
 
     {"comm.reduce_dtype", CHOICE, FIELD(comm.reduce_dtype), "fp32", .choices = reduces,
      .help = "number format in which gradients travel to the ranks that keep their shards; bf16 "
-             "halves what is sent, and is summed in fp32 all the same"},
+             "halves what is sent, and is summed in fp32 all the same; fp16 does so with "
+             "precision=fp16"},
     {"comm.inter_node", CHOICE, FIELD(comm.inter_node), "nccl", .choices = inter_nodes,
      .help = "what carries the sums over copies of the model (parallel.replicate) between GPUs: "
              "nccl, or mpi through host memory, for networks that only MPI drives well; on the "

@@ -28,6 +28,8 @@ refused "heads that do not divide" 'heads' $T model.preset=llama-tiny data.train
     model.kv_heads=3
 refused "gradients in bf16 to no shard" 'comm\.reduce_dtype' $T model.preset=llama-tiny \
     data.train=train.h5 parallel.strategy=NO_SHARD comm.reduce_dtype=bf16
+refused "gradients in fp16 without a loss scale" 'comm\.reduce_dtype.*precision=fp16' $T \
+    model.preset=llama-tiny data.train=train.h5 precision=bf16 comm.reduce_dtype=fp16
 refused "bf16 moments that are none" 'optimizer_dtype' $T model.preset=llama-tiny \
     data.train=train.h5 train.optimizer=sgd train.optimizer_dtype=bf16
 refused "no masters to round to" 'bf16_pure' $T model.preset=llama-tiny data.train=train.h5 \

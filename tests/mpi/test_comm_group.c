@@ -42,9 +42,16 @@ static void fill(void *data, int64_t elems, enum dtype dtype, int rank)
         put(data, i, dtype, value(rank, i));
 }
 
+static float rounded(float x, enum dtype dtype)
+{
+    return dtype == DTYPE_BF16  ? bf16_to_f32(f32_to_bf16(x))
+           : dtype == DTYPE_F16 ? f16_to_f32(f32_to_f16(x))
+                                : x;
+}
+
 static float as_sent(int rank, int64_t i, enum dtype dtype)
 {
-    return dtype == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(value(rank, i))) : value(rank, i);
+    return rounded(value(rank, i), dtype);
 }
 
 /* The documented sum: rank order, in fp32. */
@@ -125,9 +132,10 @@ static void test_reduce_scatter(struct checks *c, struct group *g, int64_t n, en
     }
     for (int64_t i = 0; i < n * size; i++) /* the rest of send is as it was */
         if (how != IN_PLACE || i / n != rank) {
-            float x = value(rank, i);
-            bf16 b = f32_to_bf16(x);
-            wrong += dtype == DTYPE_BF16 ? ((bf16 *)send)[i] != b : ((float *)send)[i] != x;
+            float x = 0;
+            put(&x, 0, dtype, value(rank, i));
+            size_t bytes = dtype_bytes(dtype);
+            wrong += memcmp((char *)send + (size_t)i * bytes, &x, bytes) != 0;
         }
     CHECK(c, !wrong);
     CHECK(c, op.sent_bytes == (size - 1) * n * (int64_t)dtype_bytes(dtype));
@@ -197,15 +205,14 @@ static void test_ring(struct checks *c, struct group *g, int64_t n)
 
 static void test_counts(struct checks *c, struct group *g)
 {
-    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F64};
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_F64};
     for (int i = 0; i < COUNTS; i++) {
-        for (int d = 0; d < 3; d++) {
+        for (int d = 0; d < 4; d++) {
             test_all_gather(c, g, counts[i], dtypes[d], 0);
             test_all_gather(c, g, counts[i], dtypes[d], 1);
             test_all_reduce(c, g, counts[i], dtypes[d]);
         }
-        test_all_gather(c, g, counts[i], DTYPE_F16, i % 2);
-        for (int d = 0; d < 2; d++) {
+        for (int d = 0; d < 3; d++) {
             test_reduce_scatter(c, g, counts[i], dtypes[d], FRESH);
             test_reduce_scatter(c, g, counts[i], dtypes[d], ACCUMULATE);
         }

@@ -30,6 +30,7 @@ static const char *const formats[] = {
     "precision=bf16_pure train.optimizer_dtype=bf16 comm.reduce_dtype=bf16 ",
     "precision=fp16 train.initial_scale_power=9 train.loss_scale_window=7 ",
     "precision=fp16 train.loss_scale=1024 train.optimizer_dtype=bf16 ",
+    "precision=fp16 train.loss_scale=1024 comm.reduce_dtype=fp16 ",
 };
 
 enum { FORMATS = sizeof formats / sizeof formats[0] };

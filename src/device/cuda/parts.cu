@@ -70,8 +70,8 @@ void cuda_sum_parts(cudaStream_t s, float *recv, enum dtype dt, const void *part
 {
     if (elems == 0)
         return;
-    if (dt == DTYPE_BF16)
-        sum_parts<bf16>(s, {recv, (const bf16 *)parts, count, accumulate, stride, elems});
-    else
-        sum_parts<float>(s, {recv, (const float *)parts, count, accumulate, stride, elems});
+    by_type(dt, [&](auto type) {
+        using T = decltype(type);
+        sum_parts<T>(s, {recv, (const T *)parts, count, accumulate, stride, elems});
+    });
 }
