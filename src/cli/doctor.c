@@ -4,7 +4,6 @@
  * of its own; they are collected and listed at the end, each with what to do about it.
  */
 #include <ctype.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/doctor.h"
+#include "cli/doctor_gpu.h"
 #include "comm/group.h"
 #include "comm/topology.h"
 #include "config/defines.h"
@@ -22,30 +21,6 @@
 #include "io/h5.h"
 
 enum { BENCH_BYTES = 64 << 20 };
-
-void doctor_fact(const struct doctor *d, const char *name, const char *fmt, ...)
-{
-    va_list args;
-    if (!d->speaks)
-        return;
-    printf("  %-18s ", name);
-    va_start(args, fmt);
-    vprintf(fmt, args);
-    va_end(args);
-    printf("\n");
-}
-
-void doctor_problem(struct doctor *d, const char *fmt, ...)
-{
-    size_t used = strlen(d->problems);
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(d->problems + used, sizeof d->problems - used, fmt, args);
-    va_end(args);
-    used = strlen(d->problems);
-    if (used + 1 < sizeof d->problems)
-        strcpy(d->problems + used, "\n");
-}
 
 /* First line of a file that holds key (NULL: the first of all), from its value on. */
 static int file_value(const char *path, const char *key, char *text, size_t bytes)

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/doctor.h"
+#include "cli/doctor_gpu.h"
 #include "comm/gpu.h"
 #include "comm/mesh.h"
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/doctor.h"
+#include "cli/doctor_gpu.h"
 #include "comm/mesh.h"
 #include "device/ops.h"
 

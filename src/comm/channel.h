@@ -61,6 +61,9 @@ void link_note(struct link *l, const struct error *err);
 /* Fail with what was noted where the link was abandoned; else 0. */
 int link_check(struct link *l, struct error *err);
 
+/* Fail where anything was noted or the link was abandoned; else 0. */
+int link_failed(struct link *l, struct error *err);
+
 /* staged.c: sums over replicas by MPI.  Not collective. */
 int staged_open(struct staged **staged, struct link *link, struct error *err);
 void staged_close(struct staged *staged); /* NULL allowed */

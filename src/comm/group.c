@@ -1,7 +1,6 @@
-/* group.c - see group.h: making groups, starting operations, waiting for them.
+/* group.c - see group.h: groups of known members, starting operations, waiting for them.
  *
- * A group needs no communicator of its own, only a list of ranks and tags no other group
- * uses, so making one costs a single small all-gather.
+ * A group needs no communicator of its own, only a list of ranks and tags no other group uses.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -98,74 +97,35 @@ static void lay_out(struct group *g)
     }
 }
 
-struct choice {
-    int color, key, rank;
-};
-
-static int by_key(const void *a, const void *b)
+int group_of(struct group **group, struct world *world, const int *ranks, int size,
+             const char *name, struct error *err)
 {
-    const struct choice *x = a, *y = b;
-    if (x->key != y->key)
-        return x->key < y->key ? -1 : 1;
-    return (x->rank > y->rank) - (x->rank < y->rank);
-}
-
-/* Move the ranks of one color to the front, in order.  Returns their number. */
-static int pick(struct choice *choices, int count, int color)
-{
-    int picked = 0;
-    for (int i = 0; i < count; i++)
-        if (choices[i].color == color)
-            choices[picked++] = choices[i];
-    qsort(choices, (size_t)picked, sizeof *choices, by_key);
-    return picked;
-}
-
-static int make_members(struct group *g, const struct choice *members, int size, struct error *err)
-{
-    struct world *world = g->world;
+    struct group *g;
+    if (group_new(&g, world, name, err))
+        goto fail;
     g->tag = ++world->splits * LANES;
-    if (world->splits > world->tag_max / LANES - 1)
-        return error_set(err, "group %s: this MPI has no tags left for it", g->name);
-    if (size == 1)
-        return 0;
-    g->transport = &transport_mpi;
-    g->size = size;
-    g->block_bytes = group_staging_bytes(size);
-    g->block = mem_alloc(world->mem, POOL_COMM, g->block_bytes, err);
-    if (!g->block)
-        return error_prefix(err, "group %s", g->name);
-    g->mem = world->mem;
-    lay_out(g);
-    for (int i = 0; i < size; i++) {
-        g->ranks[i] = members[i].rank;
-        if (members[i].rank == world->rank)
-            g->rank = i;
-    }
-    return 0;
-}
-
-int group_split(struct group **group, struct world *world, int color, int key, const char *name,
-                struct error *err)
-{
-    struct choice mine = {color, key, world_rank(world)}, *all = NULL;
-    struct group *g = NULL;
-    int rc = group_new(&g, world, name, err);
-    if (!rc) {
-        all = malloc((size_t)world_size(world) * sizeof *all);
-        rc = all ? 0 : error_set(err, "out of memory: group %s", name);
-    }
-    if (world_agree(world, rc, err))
+    if (world->splits > world->tag_max / LANES - 1) {
+        error_set(err, "group %s: this MPI has no tags left for it", g->name);
         goto fail;
-    world_all_gather(world, all, &mine, sizeof mine);
-    rc = make_members(g, all, pick(all, world_size(world), color), err);
-    if (world_agree(world, rc, err))
-        goto fail;
-    free(all);
+    }
+    if (size > 1) {
+        g->block_bytes = group_staging_bytes(size);
+        g->block = mem_alloc(world->mem, POOL_COMM, g->block_bytes, err);
+        if (!g->block) {
+            error_prefix(err, "group %s", g->name);
+            goto fail;
+        }
+        g->transport = &transport_mpi;
+        g->size = size;
+        g->mem = world->mem;
+        lay_out(g);
+        memcpy(g->ranks, ranks, (size_t)size * sizeof *ranks);
+        while (g->ranks[g->rank] != world->rank)
+            g->rank++;
+    }
     *group = g;
     return 0;
 fail:
-    free(all);
     group_destroy(g);
     *group = NULL;
     return -1;

@@ -97,8 +97,8 @@ void group_all_gather(struct group *g, enum comm_stream stream, struct comm_op *
 
 /* recv fp32 [elems] = (accumulate ? recv : 0) + sum over members m of m's
  * send[rank * elems ...][elems]; what recv held is added last, to the finished sum.  send [size *
- * elems] is fp32, bf16 or fp16 and is not changed (but see above for GPUs).  send + rank * elems == recv
- * allowed when send is fp32 and accumulate is 0. */
+ * elems] is fp32, bf16 or fp16 and is not changed (but see above for GPUs).  send + rank * elems ==
+ * recv allowed when send is fp32 and accumulate is 0. */
 void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_op *op, float *recv,
                           const void *send, int64_t elems, enum dtype dtype, int accumulate);
 

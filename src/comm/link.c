@@ -11,28 +11,6 @@ const char *comm_stream_name(enum comm_stream stream)
     return names[stream];
 }
 
-void link_note(struct link *l, const struct error *err)
-{
-    pthread_mutex_lock(&l->lock);
-    if (!l->err.text[0])
-        l->err = *err;
-    pthread_mutex_unlock(&l->lock);
-}
-
-int link_check(struct link *l, struct error *err)
-{
-    int rc = 0;
-    pthread_mutex_lock(&l->lock);
-    if (l->abandoned) {
-        rc = error_set(err, "transfers of this GPU were abandoned%s%s", l->err.text[0] ? ": " : "",
-                       l->err.text);
-        if (err)
-            err->code = l->err.code ? l->err.code : EXIT_NODE;
-    }
-    pthread_mutex_unlock(&l->lock);
-    return rc;
-}
-
 /* Whether a group's sums go through host memory. */
 static int is_staged(const struct link *l, int group)
 {
@@ -155,14 +133,7 @@ int link_poll(struct link *l, struct error *err)
     struct error own = {0};
     if (l->channels && nccl_poll(l, &own))
         link_note(l, &own);
-    pthread_mutex_lock(&l->lock);
-    int failed = l->err.text[0] || l->abandoned;
-    if (failed && err)
-        *err = l->err;
-    if (failed && err && !err->text[0])
-        error_set(err, "transfers of this GPU were abandoned");
-    pthread_mutex_unlock(&l->lock);
-    return failed ? -1 : 0;
+    return link_failed(l, err);
 }
 
 void link_abandon(struct link *l)

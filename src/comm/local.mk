@@ -1,7 +1,7 @@
 libtrireme_a_SOURCES += \
 	src/comm/control.c \
 	src/comm/exchange.c \
-	src/comm/group.c src/comm/group.h \
+	src/comm/group.c src/comm/group.h src/comm/group_split.c \
 	src/comm/launch.c src/comm/launch.h \
 	src/comm/mesh.c src/comm/mesh.h \
 	src/comm/mpi.c \

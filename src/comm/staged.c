@@ -153,7 +153,7 @@ static int all_reduce(struct comm_op *op)
                          op->group->name);
     while (s->given - __atomic_load_n(&s->taken, __ATOMIC_ACQUIRE) >= SUMS_AHEAD && !is_broken(s))
         nap();
-    if (is_broken(s) && link_poll(s->link, &op->err))
+    if (is_broken(s) && link_failed(s->link, &op->err))
         return FAILED;
     s->sum[s->given++ % SUMS_AHEAD] = (struct staged_sum){op->group, op->elems, op->dtype};
     for (int64_t k = 0; k <= pieces; k++) {

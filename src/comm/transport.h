@@ -111,6 +111,11 @@ int64_t transport_share(int64_t elems, int size, int64_t slot_elems);
 /* Whether message b may start while the message a before it is under way. */
 int transport_independent(const struct comm_op *a, const struct comm_op *b);
 
+/* These ranks of world, this one among them; not collective, but all of world make as many groups.
+ * Returns 0 and a group for group_destroy(), or -1 with err set. */
+int group_of(struct group **group, struct world *world, const int *ranks, int size,
+             const char *name, struct error *err);
+
 /* All ranks of world, for its control lane. */
 int group_whole(struct group **group, struct world *world, struct error *err);
 

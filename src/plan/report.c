@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "step/compile.h"
 #include "step/memory.h"
 #include "step/verify.h"
 

@@ -87,10 +87,11 @@ void report_print(const struct report *report, FILE *out)
         print_rank(report, first, last, out);
     }
     if (report->verified)
-        fprintf(out,
-                "\nverified: every gradient summed over each micro-batch and rank once, no race, no "
-                "early reuse, every transfer matched on all %d rank%s, no deadlock\n",
-                report->ranks, report->ranks > 1 ? "s" : "");
+        fprintf(
+            out,
+            "\nverified: every gradient summed over each micro-batch and rank once, no race, no "
+            "early reuse, every transfer matched on all %d rank%s, no deadlock\n",
+            report->ranks, report->ranks > 1 ? "s" : "");
     else
         fprintf(out, "\nNOT VERIFIED: %s\n", report->verdict.text);
 }

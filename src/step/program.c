@@ -1,5 +1,4 @@
-/* program.c - the list itself; the passes that write it are in schedule.c, shard.c, update.c,
- * release.c, waits.c and memory.c. */
+/* program.c - the list itself; compile.c has it written. */
 #include "step/program.h"
 
 #include <stdarg.h>
@@ -7,8 +6,6 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "step/memory.h"
-#include "step/passes.h"
 
 const char *instr_name(enum instr_kind kind)
 {
@@ -94,28 +91,6 @@ const char *instr_text(const struct program *program, int index, char *text, siz
     snprintf(text, size, "%s%s%s%s%s", instr_name(instr->kind), instr->kind == INSTR_RUN ? " " : "",
              instr->kind == INSTR_RUN ? segment_phase_name(instr->phase) : "", unit, micro);
     return text;
-}
-
-int program_create(struct program **out, const struct units *units,
-                   const struct program_request *request, struct error *err)
-{
-    struct program *program = array_make(1, sizeof *program);
-    program->units = units;
-    program->request = *request;
-    program->logits = -1;
-    pass_state(program);
-    int rc = pass_schedule(program, err);
-    if (!rc && request->kind == PROGRAM_TRAIN)
-        pass_update(program);
-    if (!rc) {
-        pass_release(program);
-        memory_plan(program);
-        pass_waits(program);
-        *out = program;
-        return 0;
-    }
-    program_destroy(program);
-    return -1;
 }
 
 void program_destroy(struct program *program)

@@ -180,10 +180,6 @@ enum {
     SUM_COUNT
 };
 
-/* Compile the step of the rank at request->coord: instructions, waits and memory.  Pure: needs
- * no ranks, no data.  Returns 0 and a program for program_destroy(), or -1 with err set. */
-int program_create(struct program **program, const struct units *units,
-                   const struct program_request *request, struct error *err);
 void program_destroy(struct program *program); /* NULL allowed */
 
 const char *instr_name(enum instr_kind kind);

@@ -5,6 +5,7 @@
 
 #include "base/array.h"
 #include "comm/gpu.h"
+#include "step/compile.h"
 #include "step/verify.h"
 #include "train/room.h"
 

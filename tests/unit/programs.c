@@ -8,6 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "step/compile.h"
 #include "step/verify.h"
 
 struct config programs_config(int bits, const char *more)

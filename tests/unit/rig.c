@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "base/hash.h"
 #include "device/ops.h"
+#include "step/compile.h"
 #include "train/rate.h"
 #include "train/weights.h"
 

@@ -1,6 +1,6 @@
-/* doctor.h - what the parts of trireme doctor share. */
-#ifndef TRIREME_CLI_DOCTOR_H
-#define TRIREME_CLI_DOCTOR_H
+/* doctor_say.h - what the parts of trireme doctor share: facts, and a list of problems. */
+#ifndef TRIREME_CLI_DOCTOR_SAY_H
+#define TRIREME_CLI_DOCTOR_SAY_H
 
 #include "cli/command.h"
 #include "comm/launch.h"
@@ -23,12 +23,5 @@ void doctor_fact(const struct doctor *d, const char *name, const char *fmt, ...)
 
 /* Keep a problem for the list; what the first rank of a node keeps is listed. */
 void doctor_problem(struct doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-/* What GPUs there are, and whether every rank can have one.  Collective where there is a world. */
-void doctor_look_at_gpus(struct doctor *d);
-
-/* How fast they multiply, copy and transfer; nothing where a rank has none.  Collective.
- * Returns 0, or -1 on every rank with err set. */
-int doctor_look_at_gpu_speed(struct doctor *d, struct error *err);
 
 #endif
