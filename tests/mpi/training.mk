@@ -17,7 +17,16 @@ MPI_TESTS += tests/mpi/test_matrix
 tests_mpi_test_matrix_SOURCES = tests/mpi/test_matrix.c $(training)
 tests_mpi_test_matrix_LDADD = $(TRIREME_LIBS)
 
+MPI_TESTS += tests/mpi/test_any
+tests_mpi_test_any_SOURCES = tests/mpi/test_any.c $(any) $(training)
+tests_mpi_test_any_LDADD = $(TRIREME_LIBS)
+
 # The full product of the parity matrix.
 check-matrix: tests/mpi/test_matrix
 	MATRIX=all TIMEOUT=7200 $(srcdir)/tests/mpi/run.sh tests/mpi/test_matrix
 .PHONY: check-matrix
+
+# Many more settings by chance.
+check-any: tests/mpi/test_any
+	ANY=400 TIMEOUT=7200 $(srcdir)/tests/mpi/run.sh tests/mpi/test_any
+.PHONY: check-any

@@ -1,6 +1,6 @@
 # From graph to step, on one rank: rig.c is what these tests share.
 UNIT_TESTS += tests/unit/test_golden tests/unit/test_verify tests/unit/test_verify_ranks \
-	tests/unit/test_verify_values \
+	tests/unit/test_verify_values tests/unit/test_any_program \
 	tests/unit/test_step tests/unit/test_segment tests/unit/test_graph tests/unit/test_model \
 	tests/unit/test_recompute tests/unit/test_report tests/unit/test_optimizer tests/unit/test_wrap \
 	tests/unit/test_scaler
@@ -10,6 +10,8 @@ tests_unit_test_golden_CPPFLAGS = $(AM_CPPFLAGS) -DGOLDEN_DIR='"$(abs_top_srcdir
 programs = tests/unit/programs.c tests/unit/programs.h $(rig)
 tests_unit_test_verify_SOURCES = tests/unit/test_verify.c $(programs)
 tests_unit_test_verify_values_SOURCES = tests/unit/test_verify_values.c $(programs)
+any = tests/unit/any.c tests/unit/any.h
+tests_unit_test_any_program_SOURCES = tests/unit/test_any_program.c $(any) $(rig)
 tests_unit_test_verify_ranks_SOURCES = tests/unit/test_verify_ranks.c $(rig)
 tests_unit_test_step_SOURCES = tests/unit/test_step.c $(rig)
 tests_unit_test_segment_SOURCES = tests/unit/test_segment.c $(rig)

@@ -1,0 +1,149 @@
+/* test_any.c - settings by chance: losses are those of one rank, memory and volume as planned.
+ *
+ * What test_matrix.c and test_layouts.c do not think of: units of every size, small ones whole,
+ * prefetch, buckets, offload and recomputation in any combination.  ANY=N in the environment tries
+ * N cases a number of ranks, FROM=N begins with another one. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/disk.h"
+#include "plan/report.h"
+#include "tests/mpi/training.h"
+#include "tests/unit/any.h"
+
+enum { STEPS = 10, CASES = 60 };
+
+/* As in test_matrix.c; an eps above the rounding of gradients that are mathematically zero. */
+static const double tolerance = 1e-5;
+
+#define SIZES                                                                             \
+    "model.hidden=12 model.heads=2 model.ffn=20 data.seq_len=7 run.threads=1 device=cpu " \
+    "train.lr=3e-3 train.eps=1e-6 train.schedule=constant seed=5"
+
+struct anything {
+    struct checks c;
+    char tokens[96], dir[64];
+    struct mem idle;
+    double worst;
+    int run;
+};
+
+static void check_planned(struct anything *a, const struct report_rank *plan)
+{
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        CHECK(&a->c, a->c.mem.now_bytes[pool] - a->idle.now_bytes[pool] == plan->pool_bytes[pool]);
+}
+
+static void steps(struct anything *a, struct session *s, const struct report_rank *plan,
+                  double loss[STEPS])
+{
+    struct error err = {0};
+    struct batches batches;
+    CHECK(&a->c, !batches_open(&batches, s, a->tokens, LOADER_SHUFFLED, &err));
+    rig_init(s);
+    for (int step = 1; step <= STEPS; step++) {
+        struct step_input input = rig_input(s, step);
+        struct step_output output = {0};
+        input.load = batches_load;
+        input.user = &batches;
+        batches.sample = (step - 1) * s->layout.global_batch;
+        CHECK(&a->c, !execute(s->executor, s->train, &input, &output, NULL, &err));
+        CHECK(&a->c, !plan || executor_sent_bytes(s->executor) == plan->sent_bytes);
+        loss[step - 1] = output.loss;
+    }
+    batches_close(&batches);
+}
+
+/* One rank alone, nothing sharded. */
+static void reference(struct anything *a, const char *settings, double loss[STEPS])
+{
+    if (!world_rank(a->c.world)) {
+        struct mem mem = {0};
+        struct config config = rig_config(settings);
+        struct session *s = rig_open(&mem, &config, NULL, 0);
+        steps(a, s, NULL, loss);
+        session_close(s);
+    }
+    world_broadcast(a->c.world, loss, STEPS * sizeof *loss, 0);
+}
+
+static void compare(struct anything *a, const double *loss, const double *wanted)
+{
+    CHECK(&a->c, wanted[0] > 2);
+    for (int i = 0; i < STEPS; i++) {
+        double off = fabs(loss[i] / wanted[i] - 1);
+        CHECK(&a->c, off <= tolerance);
+        a->worst = off <= a->worst ? a->worst : off;
+    }
+}
+
+/* 0 where the settings are refused, in words. */
+static int train(struct anything *a, const char *settings, double loss[STEPS])
+{
+    struct error err = {0};
+    struct report report;
+    struct config config;
+    struct session *s = NULL;
+    struct log log = {.level = LOG_ERROR, .rank = world_rank(a->c.world)};
+    if (any_load(&config, settings, &err) ||
+        report_make(&report, &config, world_size(a->c.world), 1, 1, &err)) {
+        CHECK(&a->c, err.text[0]);
+        return 0;
+    }
+    CHECK(&a->c, report.verified);
+    CHECK(&a->c, !session_open(&s, a->c.world, &log, &a->c.mem, &config, SESSION_TRAIN, &err));
+    if (s) {
+        const struct report_rank *plan = &report.rank[world_rank(a->c.world)];
+        check_planned(a, plan);
+        steps(a, s, plan, loss);
+    }
+    session_close(s);
+    report_free(&report);
+    return s != NULL;
+}
+
+static void try(struct anything *a, int number)
+{
+    struct any any = any_case("any run", number);
+    char whole[ANY_TEXT] = SIZES, layout[ANY_TEXT];
+    double loss[STEPS] = {0}, wanted[STEPS] = {0};
+    int failed = a->c.failed;
+    any_settings(&any, ANY_MODEL, whole);
+    snprintf(layout, sizeof layout, "%s offload.path=%s", whole, a->dir);
+    any_settings(&any, ANY_LAYOUT, layout);
+    if (!train(a, layout, loss))
+        return;
+    strcat(whole, " parallel.strategy=NO_SHARD");
+    reference(a, whole, wanted);
+    compare(a, loss, wanted);
+    a->run++;
+    if (a->c.failed > failed)
+        fprintf(stderr, "rank %d, case %d: %s\n", world_rank(a->c.world), number, layout);
+}
+
+static int number_of(const char *name, int otherwise)
+{
+    const char *text = getenv(name);
+    return text ? atoi(text) : otherwise;
+}
+
+int main(void)
+{
+    struct anything a = {0};
+    if (checks_start(&a.c))
+        return 1;
+    training_data(&a.c, a.dir, 23);
+    snprintf(a.tokens, sizeof a.tokens, "%s/tokens.h5", a.dir);
+    a.idle = a.c.mem;
+    int from = number_of("FROM", 1000 * world_size(a.c.world)), cases = number_of("ANY", CASES);
+    for (int i = from; a.run < cases; i++)
+        try(&a, i);
+    world_barrier(a.c.world);
+    if (!world_rank(a.c.world)) {
+        printf("# %d ranks: %d runs by chance, losses within %.2g of one rank's\n",
+               world_size(a.c.world), a.run, a.worst);
+        CHECK(&a.c, !disk_remove(a.dir, NULL));
+    }
+    return checks_finish(&a.c);
+}

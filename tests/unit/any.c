@@ -1,0 +1,85 @@
+/* any.c - see any.h. */
+#include "tests/unit/any.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/philox.h"
+
+enum { CHOICES = 8 };
+
+/* One of each row. */
+static const struct {
+    enum any_rows of;
+    const char *choice[CHOICES];
+} rows[] = {
+    {ANY_MODEL, {"", "model.family=gpt2"}},
+    {ANY_MODEL, {"model.layers=1", "model.layers=2", "model.layers=3", "model.layers=5"}},
+    {ANY_MODEL, {"", "model.tie_embeddings=true"}},
+    {ANY_MODEL, {"model.vocab=23", "model.vocab=101"}},
+    {ANY_MODEL,
+     {"train.global_batch=1", "train.global_batch=5", "train.global_batch=8",
+      "train.global_batch=12"}},
+    {ANY_LAYOUT, {"train.micro_batch=1", "train.micro_batch=2", "train.micro_batch=0"}},
+    {ANY_MODEL, {"", "", "train.optimizer=sgd"}},
+    {ANY_FORMATS, {"", "", "", "train.optimizer_dtype=bf16"}},
+    {ANY_FORMATS, {"precision=fp32", "precision=bf16", "precision=bf16_pure", "precision=fp16"}},
+    {ANY_LAYOUT,
+     {"recompute=none", "recompute=selective", "recompute=full",
+      "recompute=full recompute_every=2"}},
+    {ANY_LAYOUT,
+     {"parallel.strategy=NO_SHARD", "parallel.strategy=SHARD_OPTIM",
+      "parallel.strategy=SHARD_GRAD_OP", "parallel.strategy=FULL_SHARD",
+      "parallel.strategy=HYBRID_SHARD", "parallel.strategy=HYBRID_SHARD_ZERO2"}},
+    {ANY_LAYOUT, {"", "", "", "parallel.shard=2", "parallel.shard=3"}},
+    {ANY_LAYOUT,
+     {"", "", "parallel.wrap=none", "parallel.wrap=size parallel.min_num_params=1500",
+      "parallel.wrap=layers parallel.layers_per_unit=2"}},
+    {ANY_LAYOUT,
+     {"", "", "", "parallel.persist_below=13", "parallel.persist_below=2500",
+      "parallel.persist_below=1000000"}},
+    {ANY_LAYOUT,
+     {"parallel.backward_prefetch=none", "parallel.backward_prefetch=BACKWARD_PRE",
+      "parallel.backward_prefetch=BACKWARD_POST"}},
+    {ANY_LAYOUT, {"parallel.forward_prefetch=true", "parallel.forward_prefetch=false"}},
+    {ANY_LAYOUT, {"", "", "parallel.prefetch_units=2", "parallel.prefetch_units=3"}},
+    {ANY_LAYOUT, {"", "parallel.accumulate=local"}},
+    {ANY_LAYOUT, {"", "parallel.reduce_bucket_bytes=0", "parallel.reduce_bucket_bytes=3000"}},
+    {ANY_LAYOUT, {"", "", "offload.optimizer=host", "offload.optimizer=disk"}},
+    {ANY_LAYOUT, {"", "", "", "", "offload.params=host", "offload.params=disk"}},
+    {ANY_FORMATS, {"", "", "", "comm.reduce_dtype=bf16", "comm.reduce_dtype=fp16"}},
+};
+
+struct any any_case(const char *what, int number)
+{
+    return (struct any){.key = philox_key((uint64_t)number, what)};
+}
+
+int any_pick(struct any *any, int count)
+{
+    return (int)(philox_u64(any->key, any->next++) % (uint64_t)count);
+}
+
+void any_settings(struct any *any, unsigned of, char text[ANY_TEXT])
+{
+    size_t used = strlen(text);
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        int count = 0;
+        while (count < CHOICES && rows[r].choice[count])
+            count++;
+        const char *choice = rows[r].choice[any_pick(any, count)];
+        if (rows[r].of & of)
+            used += (size_t)snprintf(text + used, ANY_TEXT - used, " %s", choice);
+    }
+}
+
+int any_load(struct config *config, const char *settings, struct error *err)
+{
+    const char *override[64];
+    char text[ANY_TEXT], *rest = text;
+    int count = 0;
+    snprintf(text, sizeof text, "%s", settings);
+    for (char *word; (word = strtok_r(rest, " ", &rest));)
+        override[count++] = word;
+    return config_load(config, NULL, override, count, err);
+}

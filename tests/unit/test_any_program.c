@@ -1,0 +1,90 @@
+/* test_any_program.c - whatever is asked for in combination is refused in words, or compiled into
+ * programs of all ranks that verify. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "step/compile.h"
+#include "step/verify.h"
+#include "tests/unit/any.h"
+#include "tests/unit/rig.h"
+
+enum { CASES = 2000, RANKS = 8 };
+
+#define SIZES "model.hidden=12 model.heads=2 model.ffn=20 data.seq_len=7 run.threads=1 device=cpu"
+
+/* The programs of one kind, of all ranks. */
+static void check_programs(const struct layout *layout, const struct units *units, int ranks,
+                           enum program_kind kind, const char *settings)
+{
+    struct program *program[RANKS] = {NULL};
+    struct error err = {0};
+    for (int r = 0; r < ranks; r++) {
+        struct program_request request = layout_program(layout, kind, 1, r);
+        if (program_create(&program[r], units, &request, &err) || verify_program(program[r], &err))
+            fail_msg("%d ranks, rank %d, %s: %s", ranks, r, settings, err.text);
+    }
+    if (verify_ranks((const struct program *const *)program, ranks, &err))
+        fail_msg("%d ranks, %s: %s", ranks, settings, err.text);
+    for (int r = 0; r < ranks; r++)
+        program_destroy(program[r]);
+}
+
+/* 1 if there are such programs, 0 if the layout is refused. */
+static int check_layout(const struct config *config, int ranks, int per_node, int apart,
+                        struct device *device, const char *settings, struct error *err)
+{
+    struct layout layout;
+    struct model *model = NULL;
+    struct units *units = NULL;
+    if (layout_resolve(&layout, config, ranks, per_node, err))
+        return 0;
+    layout.offload.apart = apart;
+    struct units_request request = layout_units(&layout, config);
+    if (layout_model(&model, config, err) || units_create(&units, model, &request, device, err))
+        fail_msg("%s: %s", settings, err->text);
+    check_programs(&layout, units, ranks, PROGRAM_TRAIN, settings);
+    check_programs(&layout, units, ranks, PROGRAM_EVALUATE, settings);
+    units_destroy(units);
+    model_destroy(model);
+    return 1;
+}
+
+static void test_any(void **state)
+{
+    struct device_request request = {.kind = DEVICE_CPU, .threads = 1};
+    struct device *device;
+    struct error err = {0};
+    int refused = 0, compiled = 0;
+    assert_int_equal(device_open(&device, &request, &err), 0);
+    for (int i = 0; i < CASES; i++) {
+        struct any any = any_case("any program", i);
+        struct config config;
+        char settings[ANY_TEXT] = SIZES;
+        int ranks = 1 + any_pick(&any, RANKS), per_node = any_pick(&any, 2) ? 2 : ranks;
+        int apart = any_pick(&any, 2);
+        any_settings(&any, ANY_MODEL | ANY_LAYOUT | ANY_FORMATS, settings);
+        err.text[0] = 0;
+        if (!any_load(&config, settings, &err) &&
+            check_layout(&config, ranks, per_node, apart, device, settings, &err)) {
+            compiled++;
+            continue;
+        }
+        if (!err.text[0] || strchr(err.text, '\n'))
+            fail_msg("%s: refused as \"%s\"", settings, err.text);
+        refused++;
+    }
+    device_close(device);
+    print_message("%d refused, %d compiled and verified\n", refused, compiled);
+    assert_true(compiled > CASES / 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_any)};
+    return cmocka_run_group_tests_name("any program", tests, NULL, NULL);
+}
