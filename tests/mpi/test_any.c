@@ -1,8 +1,8 @@
 /* test_any.c - settings by chance: losses are those of one rank, memory and volume as planned.
  *
- * What test_matrix.c and test_layouts.c do not think of: units of every size, small ones whole,
- * prefetch, buckets, offload and recomputation in any combination.  ANY=N in the environment tries
- * N cases a number of ranks, FROM=N begins with another one. */
+ * On ANY_DEVICE, ANY_CASES of them.  What test_matrix.c and test_layouts.c do not think of: units
+ * of every size, small ones whole, prefetch, buckets, offload and recomputation in any combination.
+ * ANY=N in the environment tries N cases a number of ranks, FROM=N begins with another one. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +12,14 @@
 #include "tests/mpi/training.h"
 #include "tests/unit/any.h"
 
-enum { STEPS = 10, CASES = 60 };
+enum { STEPS = 10 };
 
 /* As in test_matrix.c; an eps above the rounding of gradients that are mathematically zero. */
 static const double tolerance = 1e-5;
 
 #define SIZES                                                                             \
-    "model.hidden=12 model.heads=2 model.ffn=20 data.seq_len=7 run.threads=1 device=cpu " \
-    "train.lr=3e-3 train.eps=1e-6 train.schedule=constant seed=5"
+    "model.hidden=12 model.heads=2 model.ffn=20 data.seq_len=7 run.threads=1 " ANY_DEVICE \
+    " train.lr=3e-3 train.eps=1e-6 train.schedule=constant seed=5"
 
 struct anything {
     struct checks c;
@@ -136,7 +136,7 @@ int main(void)
     training_data(&a.c, a.dir, 23);
     snprintf(a.tokens, sizeof a.tokens, "%s/tokens.h5", a.dir);
     a.idle = a.c.mem;
-    int from = number_of("FROM", 1000 * world_size(a.c.world)), cases = number_of("ANY", CASES);
+    int from = number_of("FROM", 1000 * world_size(a.c.world)), cases = number_of("ANY", ANY_CASES);
     for (int i = from; a.run < cases; i++)
         try(&a, i);
     world_barrier(a.c.world);

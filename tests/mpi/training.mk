@@ -1,5 +1,6 @@
 # Training on several ranks; rig.c is shared with the unit tests.
-MPI_TESTS += tests/mpi/test_layouts tests/mpi/test_plan tests/mpi/test_gpt2
+MPI_TESTS += tests/mpi/test_layouts tests/mpi/test_plan tests/mpi/test_gpt2 tests/mpi/test_offload \
+	tests/mpi/test_precision tests/mpi/test_matrix
 training = tests/mpi/check.h tests/mpi/training.c tests/mpi/training.h $(rig)
 tests_mpi_test_layouts_SOURCES = tests/mpi/test_layouts.c $(training)
 tests_mpi_test_layouts_LDADD = $(TRIREME_LIBS)
@@ -7,26 +8,14 @@ tests_mpi_test_gpt2_SOURCES = tests/mpi/test_gpt2.c $(training)
 tests_mpi_test_gpt2_LDADD = $(TRIREME_LIBS)
 tests_mpi_test_plan_SOURCES = tests/mpi/test_plan.c $(training)
 tests_mpi_test_plan_LDADD = $(TRIREME_LIBS)
-MPI_TESTS += tests/mpi/test_offload
 tests_mpi_test_offload_SOURCES = tests/mpi/test_offload.c $(training)
 tests_mpi_test_offload_LDADD = $(TRIREME_LIBS)
-MPI_TESTS += tests/mpi/test_precision
 tests_mpi_test_precision_SOURCES = tests/mpi/test_precision.c $(training)
 tests_mpi_test_precision_LDADD = $(TRIREME_LIBS)
-MPI_TESTS += tests/mpi/test_matrix
 tests_mpi_test_matrix_SOURCES = tests/mpi/test_matrix.c $(training)
 tests_mpi_test_matrix_LDADD = $(TRIREME_LIBS)
-
-MPI_TESTS += tests/mpi/test_any
-tests_mpi_test_any_SOURCES = tests/mpi/test_any.c $(any) $(training)
-tests_mpi_test_any_LDADD = $(TRIREME_LIBS)
 
 # The full product of the parity matrix.
 check-matrix: tests/mpi/test_matrix
 	MATRIX=all TIMEOUT=7200 $(srcdir)/tests/mpi/run.sh tests/mpi/test_matrix
 .PHONY: check-matrix
-
-# Many more settings by chance.
-check-any: tests/mpi/test_any
-	ANY=400 TIMEOUT=7200 $(srcdir)/tests/mpi/run.sh tests/mpi/test_any
-.PHONY: check-any
