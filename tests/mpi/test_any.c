@@ -1,8 +1,9 @@
 /* test_any.c - settings by chance: losses are those of one rank, memory and volume as planned.
  *
- * On ANY_DEVICE, ANY_CASES of them.  What test_matrix.c and test_layouts.c do not think of: units
- * of every size, small ones whole, prefetch, buckets, offload and recomputation in any combination.
- * ANY=N in the environment tries N cases a number of ranks, FROM=N begins with another one. */
+ * So they are when a run changes from one of them to another by a checkpoint.  On ANY_DEVICE,
+ * ANY_CASES of them.  What test_matrix.c and test_layouts.c do not think of: units of every size,
+ * small ones whole, prefetch, buckets, offload and recomputation in any combination. ANY=N in the
+ * environment tries N cases a number of ranks, FROM=N begins with another one. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,21 +13,20 @@
 #include "tests/mpi/training.h"
 #include "tests/unit/any.h"
 
-enum { STEPS = 10 };
+enum { STEPS = 10, CHANGE = 4 };
 
 /* As in test_matrix.c; an eps above the rounding of gradients that are mathematically zero. */
 static const double tolerance = 1e-5;
 
 #define SIZES                                                                             \
     "model.hidden=12 model.heads=2 model.ffn=20 data.seq_len=7 run.threads=1 " ANY_DEVICE \
-    " train.lr=3e-3 train.eps=1e-6 train.schedule=constant seed=5"
+    " train.lr=3e-3 train.schedule=constant seed=5"
 
 struct anything {
     struct checks c;
     char tokens[96], dir[64];
     struct mem idle;
     double worst;
-    int run;
 };
 
 static void check_planned(struct anything *a, const struct report_rank *plan)
@@ -68,29 +68,24 @@ static void reference(struct anything *a, const char *settings, double loss[STEP
     world_broadcast(a->c.world, loss, STEPS * sizeof *loss, 0);
 }
 
-static void compare(struct anything *a, const double *loss, const double *wanted)
+static void compare(struct anything *a, const double *loss, const double *wanted, int from)
 {
     CHECK(&a->c, wanted[0] > 2);
-    for (int i = 0; i < STEPS; i++) {
+    for (int i = from; i < STEPS; i++) {
         double off = fabs(loss[i] / wanted[i] - 1);
         CHECK(&a->c, off <= tolerance);
         a->worst = off <= a->worst ? a->worst : off;
     }
 }
 
-/* 0 where the settings are refused, in words. */
-static int train(struct anything *a, const char *settings, double loss[STEPS])
+static void train(struct anything *a, const char *settings, double loss[STEPS])
 {
     struct error err = {0};
     struct report report;
-    struct config config;
+    struct config config = rig_config(settings);
     struct session *s = NULL;
     struct log log = {.level = LOG_ERROR, .rank = world_rank(a->c.world)};
-    if (any_load(&config, settings, &err) ||
-        report_make(&report, &config, world_size(a->c.world), 1, 1, &err)) {
-        CHECK(&a->c, err.text[0]);
-        return 0;
-    }
+    CHECK(&a->c, !report_make(&report, &config, world_size(a->c.world), 1, 1, &err));
     CHECK(&a->c, report.verified);
     CHECK(&a->c, !session_open(&s, a->c.world, &log, &a->c.mem, &config, SESSION_TRAIN, &err));
     if (s) {
@@ -100,26 +95,58 @@ static int train(struct anything *a, const char *settings, double loss[STEPS])
     }
     session_close(s);
     report_free(&report);
-    return s != NULL;
+}
+
+/* The model laid out in some way that these ranks allow. */
+static void lay_out(struct anything *a, struct any *any, const char *model, char text[ANY_TEXT])
+{
+    struct config config;
+    struct layout layout;
+    int ranks = world_size(a->c.world);
+    int tries = 0, refused = 1;
+    while (refused && tries++ < 1000) {
+        snprintf(text, ANY_TEXT, "%s offload.path=%s", model, a->dir);
+        any_settings(any, ANY_LAYOUT, text);
+        refused =
+            any_load(&config, text, NULL) || layout_resolve(&layout, &config, ranks, ranks, NULL);
+    }
+    CHECK(&a->c, !refused);
+}
+
+/* Some steps in one layout, saved, and the rest in another. */
+static void change(struct anything *a, const char *one, const char *other, int number,
+                   double loss[STEPS])
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s/case-%d", a->dir, number);
+    struct training how = {.tokens = a->tokens, .checkpoints = path, .to = CHANGE};
+    struct config before = rig_config(one), after = rig_config(other);
+    struct trained trained = {0};
+    training_run(&a->c, &before, &how, &trained);
+    how.from = CHANGE;
+    how.to = STEPS;
+    training_run(&a->c, &after, &how, &trained);
+    memcpy(loss, trained.loss, STEPS * sizeof *loss);
 }
 
 static void try(struct anything *a, int number)
 {
     struct any any = any_case("any run", number);
-    char whole[ANY_TEXT] = SIZES, layout[ANY_TEXT];
+    char model[ANY_TEXT] = SIZES, alone[ANY_TEXT], one[ANY_TEXT], other[ANY_TEXT];
     double loss[STEPS] = {0}, wanted[STEPS] = {0};
     int failed = a->c.failed;
-    any_settings(&any, ANY_MODEL, whole);
-    snprintf(layout, sizeof layout, "%s offload.path=%s", whole, a->dir);
-    any_settings(&any, ANY_LAYOUT, layout);
-    if (!train(a, layout, loss))
-        return;
-    strcat(whole, " parallel.strategy=NO_SHARD");
-    reference(a, whole, wanted);
-    compare(a, loss, wanted);
-    a->run++;
+    any_settings(&any, ANY_MODEL, model);
+    lay_out(a, &any, model, one);
+    lay_out(a, &any, model, other);
+    snprintf(alone, sizeof alone, "%s parallel.strategy=NO_SHARD", model);
+    reference(a, alone, wanted);
+    train(a, one, loss);
+    compare(a, loss, wanted, 0);
+    change(a, one, other, number, loss);
+    compare(a, loss, wanted, 0);
     if (a->c.failed > failed)
-        fprintf(stderr, "rank %d, case %d: %s\n", world_rank(a->c.world), number, layout);
+        fprintf(stderr, "rank %d, case %d: %s, then %s\n", world_rank(a->c.world), number, one,
+                other);
 }
 
 static int number_of(const char *name, int otherwise)
@@ -137,12 +164,12 @@ int main(void)
     snprintf(a.tokens, sizeof a.tokens, "%s/tokens.h5", a.dir);
     a.idle = a.c.mem;
     int from = number_of("FROM", 1000 * world_size(a.c.world)), cases = number_of("ANY", ANY_CASES);
-    for (int i = from; a.run < cases; i++)
+    for (int i = from; i < from + cases; i++)
         try(&a, i);
     world_barrier(a.c.world);
     if (!world_rank(a.c.world)) {
         printf("# %d ranks: %d runs by chance, losses within %.2g of one rank's\n",
-               world_size(a.c.world), a.run, a.worst);
+               world_size(a.c.world), cases, a.worst);
         CHECK(&a.c, !disk_remove(a.dir, NULL));
     }
     return checks_finish(&a.c);

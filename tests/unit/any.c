@@ -21,7 +21,7 @@ static const struct {
      {"train.global_batch=1", "train.global_batch=5", "train.global_batch=8",
       "train.global_batch=12"}},
     {ANY_LAYOUT, {"train.micro_batch=1", "train.micro_batch=2", "train.micro_batch=0"}},
-    {ANY_MODEL, {"", "", "train.optimizer=sgd"}},
+    {ANY_MODEL, {"train.eps=1e-6", "train.eps=1e-6", "train.optimizer=sgd"}},
     {ANY_FORMATS, {"", "", "", "train.optimizer_dtype=bf16"}},
     {ANY_FORMATS, {"precision=fp32", "precision=bf16", "precision=bf16_pure", "precision=fp16"}},
     {ANY_LAYOUT,
