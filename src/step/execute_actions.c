@@ -108,18 +108,12 @@ static int do_recv(struct run_state *run, int i)
     return 0;
 }
 
-/* Replicas hold the same gradient, as all ranks do of a unit that is whole: only the first one's
- * counts. */
 static int do_norm(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     struct device *d = run->x->device;
     double *sums = run_operand(run, instr, SLOT_SUMS);
-    const int *at = run->program->request.coord.at;
-    int first = flat_is_sharded(&run->program->units->flat[instr->unit]) || at[MESH_SHARD] == 0;
-    if (at[MESH_REPLICATE] == 0 && first)
-        d->ops->sumsq(d, sums + SUM_SQUARES, run_operand(run, instr, SLOT_SHARD_GRAD),
-                      instr->elems);
+    d->ops->sumsq(d, sums + SUM_SQUARES, run_operand(run, instr, SLOT_SHARD_GRAD), instr->elems);
     return 0;
 }
 

@@ -7,8 +7,18 @@
 #include "step/offload.h"
 #include "step/shard.h"
 
+/* What several ranks hold alike, all of a unit that is whole or replicas of its shard, the first of
+ * them counts. */
+static int counts_norm(const struct program *program, int unit)
+{
+    const int *at = program->request.coord.at;
+    return at[MESH_REPLICATE] == 0 && (shard_splits(program, unit) || at[MESH_SHARD] == 0);
+}
+
 static void norm(struct program *program, int unit)
 {
+    if (!counts_norm(program, unit))
+        return;
     int index = program_instr(program, INSTR_NORM, STREAM_COMPUTE);
     struct instr *instr = &program->instr[index];
     instr->unit = unit;

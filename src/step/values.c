@@ -113,6 +113,19 @@ static void open_state(struct values *v)
     holds(v, v->program->constants, (struct value){.meaning = CONSTANTS, .unit = -1, .index = -1});
 }
 
+/* Of a value that several ranks hold alike, one counts the square: the first of them. */
+static int counts_norm(const struct values *v, int unit)
+{
+    const int *at = v->program->request.coord.at;
+    unsigned alike = v->axes;
+    if (flat_is_sharded(&v->program->units->flat[unit]))
+        alike &= ~(1u << MESH_SHARD);
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        if (alike >> axis & 1 && at[axis] > 0)
+            return 0;
+    return 1;
+}
+
 /* A gradient is the sum over micro-batches of what each unit that uses the parameters adds. */
 static void open_sums(struct values *v)
 {
@@ -130,7 +143,8 @@ static void open_sums(struct values *v)
         }
     }
     for (int u = 0; u < units->count; u++)
-        addends_add(&v->norms, addend(SUMS, -1, u));
+        if (counts_norm(v, u))
+            addends_add(&v->norms, addend(SUMS, -1, u));
 }
 
 void values_open(struct values *v, const struct program *program, struct error *err)

@@ -45,8 +45,8 @@ struct values {
     int *since;               /* per buffer: the instruction that wrote it by that name, or -1 */
     int *view, *next;         /* per buffer: its first view; per view: the next one; or -1 */
     struct addends *gradient; /* per unit: the whole of its gradient */
-    struct addends losses, norms;
-    unsigned axes; /* data axes of more than one rank */
+    struct addends losses, norms; /* that this rank's part of the sums must have */
+    unsigned axes;                /* data axes of more than one rank */
     struct error *err;
 };
 

@@ -30,11 +30,12 @@ int verify_program(const struct program *program, struct error *err);
  *    through each unit that uses the parameters once, and summed over every data axis once: no
  *    micro-batch left out or added twice, no sum over ranks left out (on all ranks alike, too),
  *    done twice, or added to what is not summed over the same ranks.
- *  - The norm has every unit's square once, the loss every micro-batch once, and the factor of
- *    the update is made of these when they are complete.
+ *  - The norm has every unit's square once, of ranks that hold the same from the first of them, the
+ *    loss every micro-batch once, and the factor of the update is made of these when they are
+ *    complete.
  *  - Each master and each of the optimizer's slots is updated once, and at the end all that
  *    persists is, wherever it lives.
- * Whether NORM leaves out ranks that have the same part, and what ops do, is not seen here.
+ * What ops do is not seen here.
  * Returns 0, or -1 with err naming instruction, buffer, what that holds and what it should. */
 int verify_values(const struct program *program, struct error *err);
 

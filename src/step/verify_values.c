@@ -311,7 +311,7 @@ static int rule_scale(struct values *v, int i)
     int b = v->program->instr[i].buffer[SLOT_SUMS];
     struct value sums = values_get(v, b);
     if (!are_sums(v, &sums, 1, 0))
-        return wrong(v, i, b, &sums, "loss and norm of the whole batch");
+        return wrong(v, i, b, &sums, "this rank's part of loss and norm, summed over all");
     sums.updated = 1;
     values_put(v, i, b, sums);
     return 0;

@@ -28,19 +28,19 @@ struct config programs_config(int bits, const char *more)
 enum memory { ONE_MEMORY, HOST_APART };
 
 static void check_one(void (*check)(struct program *), const struct config *config, int ranks,
-                      enum memory memory)
+                      int rank, enum memory memory)
 {
     struct fleet fleet;
     struct error err = {0};
     fleet_open(&fleet, config, ranks, PROGRAM_TRAIN);
     assert_int_equal(fleet.layout.micros, 2);
     if (memory == HOST_APART) {
-        struct program_request request = layout_program(&fleet.layout, PROGRAM_TRAIN, 1, 1);
+        struct program_request request = layout_program(&fleet.layout, PROGRAM_TRAIN, 1, rank);
         request.offload.apart = 1;
-        program_destroy(fleet.program[1]);
-        assert_int_equal(program_create(&fleet.program[1], fleet.units, &request, &err), 0);
+        program_destroy(fleet.program[rank]);
+        assert_int_equal(program_create(&fleet.program[rank], fleet.units, &request, &err), 0);
     }
-    check(fleet.program[1]);
+    check(fleet.program[rank]);
     fleet_close(&fleet);
 }
 
@@ -70,7 +70,8 @@ void programs_everywhere(void (*check)(struct program *))
     };
     for (int i = 0; i < 8 * (int)(sizeof strategies / sizeof strategies[0]); i++) {
         struct config config = programs_config(i & 7, strategies[i / 8].text);
-        check_one(check, &config, strategies[i / 8].ranks, strategies[i / 8].memory);
+        int ranks = strategies[i / 8].ranks;
+        check_one(check, &config, ranks, i % ranks, strategies[i / 8].memory);
     }
 }
 
