@@ -7,8 +7,8 @@
 /* A small model with the settings of bits: 1: tied, 2: forward, 4: backward prefetch. */
 struct config programs_config(int bits, const char *more);
 
-/* Check one rank's training program of two micro-batches with each strategy and bits of settings, on
- * 3 or 4 ranks; each may be changed and changed back. */
+/* Check one rank's training program of two micro-batches with each strategy and bits of settings,
+ * on 3 or 4 ranks; each may be changed and changed back. */
 void programs_everywhere(void (*check)(struct program *program));
 
 typedef int verdict_fn(const struct program *program, struct error *err);
