@@ -26,17 +26,6 @@ static int do_load(struct run_state *run, int i)
                               run_operand(run, instr, SLOT_LOAD_TARGETS));
 }
 
-/* The segment a RUN of this program stands for. */
-const struct segment *instr_segment(const struct program *program, const struct instr *instr)
-{
-    const struct unit_kind *kind = units_kind(program->units, instr->unit);
-    if (program->request.kind == PROGRAM_EVALUATE)
-        return &kind->evaluation;
-    if (program->request.kind == PROGRAM_LOGITS)
-        return &kind->logit;
-    return units_segment(program->units, instr->unit, instr->phase);
-}
-
 void run_bases(const struct run_state *run, const struct instr *instr, void *base[SPACE_COUNT])
 {
     for (int s = 0; s < SPACE_COUNT; s++)
@@ -48,8 +37,8 @@ int run_segment(struct run_state *run, int i, struct segment_watch *watch)
     const struct instr *instr = &run->program->instr[i];
     void *base[SPACE_COUNT];
     run_bases(run, instr, base);
-    return segment_run(instr_segment(run->program, instr), run->x->device, base, instr->accumulate,
-                       watch, run->err);
+    return segment_run(program_segment(run->program, instr->unit, instr->phase), run->x->device,
+                       base, instr->accumulate, watch, run->err);
 }
 
 static int do_run(struct run_state *run, int i)

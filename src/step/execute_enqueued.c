@@ -106,7 +106,8 @@ static int make_marks(struct executor *x, struct tape *tape, struct error *err)
 static int find_take(struct run_state *run, struct tape *tape, int i)
 {
     const struct instr *instr = &tape->program->instr[i];
-    struct take wanted = {instr_segment(tape->program, instr), instr->accumulate, {0}, NULL};
+    struct take wanted = {
+        program_segment(tape->program, instr->unit, instr->phase), instr->accumulate, {0}, NULL};
     run_bases(run, instr, wanted.base);
     for (int k = 0; k < tape->takes; k++)
         if (tape->take[k].segment == wanted.segment &&

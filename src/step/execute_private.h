@@ -91,7 +91,6 @@ void copy_call(void *call);
 int copy_check(struct executor *x, struct error *err);
 
 /* The segment a RUN of this program stands for. */
-const struct segment *instr_segment(const struct program *program, const struct instr *instr);
 
 /* Address of an operand, NULL if it is absent. */
 void *run_operand(const struct run_state *run, const struct instr *instr, int slot);

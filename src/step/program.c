@@ -93,6 +93,17 @@ const char *instr_text(const struct program *program, int index, char *text, siz
     return text;
 }
 
+const struct segment *program_segment(const struct program *program, int unit,
+                                      enum segment_phase phase)
+{
+    const struct unit_kind *kind = units_kind(program->units, unit);
+    switch (program->request.kind) {
+    case PROGRAM_EVALUATE: return &kind->evaluation;
+    case PROGRAM_LOGITS: return &kind->logit;
+    default: return units_segment(program->units, unit, phase);
+    }
+}
+
 void program_destroy(struct program *program)
 {
     if (!program)

@@ -188,6 +188,10 @@ const char *stream_name(enum stream stream);
 /* "RUN forward layers.3 micro 0" into text; returns text. */
 const char *instr_text(const struct program *program, int index, char *text, size_t size);
 
+/* What RUN of a unit in a phase runs in this kind of program; of the program's units. */
+const struct segment *program_segment(const struct program *program, int unit,
+                                      enum segment_phase phase);
+
 /* For the passes that write the list: append a buffer / an instruction with all operands
  * absent; return its index. */
 int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, int persistent,

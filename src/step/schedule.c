@@ -14,25 +14,13 @@ struct passing {
     int *saved;
 };
 
-static const struct segment *segment_of(const struct program *program, int unit,
-                                        enum segment_phase phase)
-{
-    const struct unit_kind *kind = units_kind(program->units, unit);
-    switch (program->request.kind) {
-    case PROGRAM_EVALUATE: return &kind->evaluation;
-    case PROGRAM_LOGITS: return &kind->logit;
-    default: break;
-    }
-    return phase == PHASE_FORWARD    ? &kind->forward
-           : phase == PHASE_BACKWARD ? &kind->backward
-                                     : &kind->both;
-}
-
 static int add_run(const struct program *program, struct run *run, int runs, int unit, int micro,
                    enum segment_phase phase)
 {
-    run[runs] = (struct run){
-        .phase = phase, .unit = unit, .micro = micro, .segment = segment_of(program, unit, phase)};
+    run[runs] = (struct run){.phase = phase,
+                             .unit = unit,
+                             .micro = micro,
+                             .segment = program_segment(program, unit, phase)};
     return runs + 1;
 }
 

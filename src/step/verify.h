@@ -24,6 +24,8 @@ int verify_program(const struct program *program, struct error *err);
 
 /* What one rank's program computes, if it has no hazards: values are followed from instruction to
  * instruction by what they mean ("wrong value", "wrong size").
+ *  - Every instruction has its operands, a RUN those of its segment and no others ("wrong
+ * operand").
  *  - A RUN computes with the parameters of its unit, whole, none of them updated yet, on its own
  *    micro-batch's activations and gradients, and what its own forward kept.
  *  - A gradient that is measured and updated with is that of its unit, for each micro-batch once,

@@ -38,6 +38,13 @@ static int wrong_size(const struct values *v, int i, int b)
                      v->program->buffer[b].name, i, instr_text(v->program, i, here, sizeof here));
 }
 
+static int wrong_operand(const struct values *v, int i, int slot)
+{
+    char here[TEXT];
+    return error_set(v->err, "verify: wrong operand: slot %d of instruction %d (%s)", slot, i,
+                     instr_text(v->program, i, here, sizeof here));
+}
+
 static const struct flat *flat_of(const struct values *v, int unit)
 {
     return &v->program->units->flat[unit];
@@ -50,23 +57,25 @@ static size_t bytes_of(const struct values *v, int b)
 
 /* ---- RUN ---- */
 
+static struct value meant(enum meaning meaning, int unit, int index)
+{
+    return (struct value){.meaning = meaning, .unit = unit, .index = index};
+}
+
 /* What a RUN must find in a space; meaning NOTHING: anything. */
 static struct value wanted(const struct values *v, const struct instr *instr, int space)
 {
     int unit = instr->unit, micro = instr->micro;
-    struct value none = {.meaning = NOTHING, .unit = -1, .index = -1}, want = none;
-    want.index = micro;
     switch (space) {
-    case SPACE_PARAM: return (struct value){.meaning = PARAM, .unit = unit};
-    case SPACE_SHARED:
-        return (struct value){.meaning = PARAM, .unit = units_shared(v->program->units, unit)};
-    case SPACE_INPUT: return want.meaning = OUTPUT, want.unit = unit - 1, want;
-    case SPACE_OUTPUT_GRAD: return want.meaning = DERIVED, want.unit = unit, want;
-    case SPACE_SAVED: return want.meaning = SAVED, want.unit = unit, want;
-    case SPACE_TOKENS: return want.meaning = TOKENS, want;
-    case SPACE_TARGETS: return want.meaning = TARGETS, want;
-    case SPACE_CONST: return none.meaning = CONSTANTS, none;
-    default: return none;
+    case SPACE_PARAM: return meant(PARAM, unit, 0);
+    case SPACE_SHARED: return meant(PARAM, units_shared(v->program->units, unit), 0);
+    case SPACE_INPUT: return meant(OUTPUT, unit - 1, micro);
+    case SPACE_OUTPUT_GRAD: return meant(DERIVED, unit, micro);
+    case SPACE_SAVED: return meant(SAVED, unit, micro);
+    case SPACE_TOKENS: return meant(TOKENS, -1, micro);
+    case SPACE_TARGETS: return meant(TARGETS, -1, micro);
+    case SPACE_CONST: return meant(CONSTANTS, -1, -1);
+    default: return nothing;
     }
 }
 
@@ -131,9 +140,29 @@ static int writes_space(struct values *v, int i, int space)
     return 0;
 }
 
+/* Each space the segment touches has a buffer, said to be read and written as the segment does, and
+ * no other has.  Scratch is written before it is read. */
+static int check_spaces(const struct values *v, int i)
+{
+    const struct instr *instr = &v->program->instr[i];
+    if (instr->unit < 0 || instr->unit >= v->program->units->count)
+        return wrong_operand(v, i, -1);
+    const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
+    unsigned scratch = segment->reads & 1u << SPACE_WORK, writes = segment->writes;
+    unsigned reads = segment->reads & ~scratch;
+    unsigned bound = 0;
+    for (int s = 0; s < SPACE_COUNT; s++)
+        bound |= (instr->buffer[s] >= 0 ? 1u : 0) << s;
+    unsigned faults =
+        (bound ^ (reads | scratch | writes)) | (reads & ~instr->reads) | (writes ^ instr->writes);
+    return faults ? wrong_operand(v, i, __builtin_ctz(faults)) : 0;
+}
+
 static int rule_run(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
+    if (check_spaces(v, i))
+        return -1;
     for (int s = 0; s < SPACE_COUNT; s++)
         if (instr->buffer[s] >= 0 && instr->reads >> s & 1 && !(instr->writes >> s & 1) &&
             reads_space(v, i, s))
@@ -342,9 +371,12 @@ static int rule_update(struct values *v, int i)
     if (check_gradient(v, i, instr->buffer[SLOT_SHARD_GRAD]) ||
         update_state(v, i, SLOT_MASTER, PARAM, 0))
         return -1;
-    for (int k = 0; k < slots; k++)
+    for (int k = 0; k < slots; k++) {
+        if (instr->buffer[SLOT_OPTIMIZER + k] < 0)
+            return wrong_operand(v, i, SLOT_OPTIMIZER + k);
         if (update_state(v, i, SLOT_OPTIMIZER + k, SLOT, k))
             return -1;
+    }
     return instr->buffer[SLOT_PARAM] >= 0 ? update_state(v, i, SLOT_PARAM, PARAM, 0) : 0;
 }
 
@@ -353,22 +385,43 @@ static int rule_release(struct values *v, int i)
     return 0;
 }
 
-/* What comes from another stage is what its SEND has: the programs of all ranks together show. */
-static int (*const rule[INSTR_KINDS])(struct values *v, int i) = {
-    [INSTR_ZERO] = rule_zero,
-    [INSTR_LOAD] = rule_load,
-    [INSTR_RUN] = rule_run,
-    [INSTR_CAST] = rule_cast,
-    [INSTR_GATHER] = rule_gather,
-    [INSTR_REDUCE] = rule_reduce,
-    [INSTR_FETCH] = rule_copy,
-    [INSTR_SPILL] = rule_copy,
-    [INSTR_ALLREDUCE] = rule_all_reduce,
-    [INSTR_NORM] = rule_norm,
-    [INSTR_SCALE] = rule_scale,
-    [INSTR_UPDATE] = rule_update,
-    [INSTR_RELEASE] = rule_release,
+enum {
+    FROM_TO = 1 << SLOT_FROM | 1 << SLOT_TO,
+    LOADED = 1 << SLOT_LOAD_TOKENS | 1 << SLOT_LOAD_TARGETS,
+    MEASURED = 1 << SLOT_SUMS | 1 << SLOT_SHARD_GRAD
 };
+
+/* By kind, the rule and the slots it needs; those of a RUN are its segment's.  SEND and RECV have
+ * none: no pass writes them. */
+static const struct {
+    int (*follow)(struct values *v, int i);
+    unsigned slots;
+} rule[INSTR_KINDS] = {
+    [INSTR_ZERO] = {rule_zero, 1 << SLOT_SUMS},
+    [INSTR_LOAD] = {rule_load, LOADED},
+    [INSTR_RUN] = {rule_run, 0},
+    [INSTR_CAST] = {rule_cast, FROM_TO},
+    [INSTR_GATHER] = {rule_gather, FROM_TO},
+    [INSTR_REDUCE] = {rule_reduce, FROM_TO},
+    [INSTR_FETCH] = {rule_copy, FROM_TO},
+    [INSTR_SPILL] = {rule_copy, FROM_TO},
+    [INSTR_ALLREDUCE] = {rule_all_reduce, 1 << SLOT_TO},
+    [INSTR_NORM] = {rule_norm, MEASURED},
+    [INSTR_SCALE] = {rule_scale, 1 << SLOT_SUMS},
+    [INSTR_UPDATE] = {rule_update, MEASURED | 1 << SLOT_MASTER},
+    [INSTR_RELEASE] = {rule_release, 0},
+};
+
+static int follow(struct values *v, int i)
+{
+    const struct instr *instr = &v->program->instr[i];
+    if (!rule[instr->kind].follow)
+        return error_set(v->err, "verify: no rule for %s", instr_name(instr->kind));
+    for (int slot = 0; slot < SLOTS; slot++)
+        if (rule[instr->kind].slots >> slot & 1 && instr->buffer[slot] < 0)
+            return wrong_operand(v, i, slot);
+    return rule[instr->kind].follow(v, i);
+}
 
 /* ---- the end ---- */
 
@@ -426,11 +479,8 @@ int verify_values(const struct program *program, struct error *err)
     struct values v;
     int rc = 0;
     values_open(&v, program, err);
-    for (int i = 0; !rc && i < program->instrs; i++) {
-        enum instr_kind kind = program->instr[i].kind;
-        rc = rule[kind] ? rule[kind](&v, i)
-                        : error_set(err, "verify: no rule for %s", instr_name(kind));
-    }
+    for (int i = 0; !rc && i < program->instrs; i++)
+        rc = follow(&v, i);
     if (!rc)
         rc = check_ends(&v);
     values_close(&v);

@@ -40,7 +40,7 @@ build() {
 
 # Blocks are filled with bytes that read as NaN, so that what is used before it is written
 # shows in a result.  Whole stacks name the function a leak belongs to, which tells MPI's from ours;
-# where no MPI is started, frame pointers do, and programs that allocate much take a tenth of the time.
+# where no MPI is started frame pointers do, and programs that allocate much are not slowed down so.
 set_options() {
     options=exitcode=99:allocator_may_return_null=1:detect_stack_use_after_return=1
     options=$options:strict_string_checks=1:max_malloc_fill_size=16777216:malloc_fill_byte=255

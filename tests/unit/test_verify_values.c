@@ -13,7 +13,7 @@
 
 static void refused(const struct program *program, const char *what, int i)
 {
-    assert_refused(verify_values, program, "wrong value|wrong size", what, i);
+    assert_refused(verify_values, program, "wrong value|wrong size|wrong operand", what, i);
 }
 
 /* No instruction can be left out, whatever its hazards: on all ranks alike, too. */
@@ -176,7 +176,7 @@ static int same_memory(const struct program *program, int b, int c)
 static void check_operands(struct program *program)
 {
     static const char hazards[] =
-        "wrong value|wrong size|used after release|released in flight|race|"
+        "wrong value|wrong size|wrong operand|used after release|released in flight|race|"
         "never released|read before written|memory reused";
     int exchanged = 0;
     for (int i = 0; i < program->instrs; i++) {
@@ -202,6 +202,33 @@ static void check_operands(struct program *program)
 static void test_every_operand_counts(void **state)
 {
     programs_everywhere(check_operands);
+}
+
+/* Each operand taken away, and a RUN's said not to be read or written. */
+static void check_missing(struct program *program)
+{
+    for (int i = 0; i < program->instrs; i++) {
+        struct instr *instr = &program->instr[i], was = *instr;
+        for (int slot = 0; slot < SLOTS && was.kind != INSTR_RELEASE; slot++) {
+            if (was.buffer[slot] < 0)
+                continue;
+            instr->buffer[slot] = -1;
+            refused(program, "an operand missing", i);
+            *instr = was;
+            if (was.kind != INSTR_RUN || slot == SPACE_WORK)
+                continue;
+            instr->reads &= ~(1u << slot);
+            instr->writes &= ~(1u << slot);
+            refused(program, "an operand not used", i);
+            *instr = was;
+        }
+    }
+    assert_right(program);
+}
+
+static void test_no_operand_is_missing(void **state)
+{
+    programs_everywhere(check_missing);
 }
 
 /* Of another unit or micro-batch than it is. */
@@ -239,6 +266,7 @@ int main(void)
         cmocka_unit_test(test_sums_are_over_the_right_ranks),
         cmocka_unit_test(test_nothing_comes_too_early),
         cmocka_unit_test(test_every_operand_counts),
+        cmocka_unit_test(test_no_operand_is_missing),
         cmocka_unit_test(test_units_and_micro_batches_are_told_apart),
     };
     return cmocka_run_group_tests_name("verify_values", tests, NULL, NULL);
