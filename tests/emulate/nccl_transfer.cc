@@ -324,13 +324,14 @@ bool due(communicator &c)
     return true;
 }
 
-/* A rank whose process died, or one that aborted; -1: none. */
+/* A rank whose process died, or one that aborted; -1: none.  One that left first may end between
+ * two looks at it: so whether it left is asked last. */
 int gone(const communicator &c, bool aborted)
 {
     for (int r = 0; r < c.ranks; r++) {
         const struct member &m = c.control->member[r];
         if (r != c.rank &&
-            ((aborted && m.departure == ABORTED) || (m.departure == HERE && !member_lives(m))))
+            ((aborted && m.departure == ABORTED) || (!member_lives(m) && m.departure == HERE)))
             return r;
     }
     return -1;
