@@ -202,6 +202,10 @@ static int finish_batch(struct config *config, struct error *err)
                          "%lld sequences of %lld) are both set; leave one out",
                          (long long)given, (long long)t->global_batch_tokens, (long long)batch,
                          (long long)seq);
+    if (batch && !t->split_batches)
+        return error_set(err, "train.global_batch_tokens is for all ranks together, but "
+                              "train.split_batches is false; set train.global_batch, the "
+                              "sequences of each rank");
     t->global_batch = given ? given : batch ? batch : UNASKED;
     return 0;
 }

@@ -66,6 +66,7 @@ struct config_loss_scale {
 struct config_train {
     int64_t steps, global_batch, micro_batch; /* sequences; micro_batch per rank */
     int64_t global_batch_tokens;              /* the same as global_batch; 0: not given */
+    int split_batches;                        /* 0: global_batch is for each rank */
     double lr, min_lr;                        /* schedules end at min_lr */
     enum config_schedule schedule;
     int64_t warmup_steps;

@@ -191,11 +191,14 @@ const struct key config_keys[] = {
      .help = "optimizer steps from the start of training, those before a resume included"},
     {"train.global_batch", INT, FIELD(train.global_batch), "0", 0, 1 << 24,
      .help = "sequences per optimizer step, over all ranks and micro-batches: 16 on 8 ranks are 2 "
-             "for each (what split_batches: true means elsewhere), and the learning rate moves on "
-             "once for all of them; 0: 8, or what global_batch_tokens comes to"},
+             "for each, and the learning rate moves on once for all of them; 0: 8, or what "
+             "global_batch_tokens comes to"},
     {"train.global_batch_tokens", INT, FIELD(train.global_batch_tokens), "0", 0, INT64_C(1) << 40,
      .help = "tokens per optimizer step, in place of global_batch: a multiple of data.seq_len; "
              "0: not given"},
+    {"train.split_batches", BOOL, FIELD(train.split_batches), "true",
+     .help = "false: global_batch is the sequences of each rank, so that twice the ranks take "
+             "twice as many a step, in as many steps"},
     {"train.micro_batch", INT, FIELD(train.micro_batch), "0", 0, 1 << 20,
      .help = "sequences a rank computes at once; more are done by accumulating gradients, and "
              "what is missing to a whole micro-batch is masked; 0: a rank's whole share of "
@@ -349,7 +352,6 @@ const struct key config_keys[] = {
 const int config_key_count = sizeof config_keys / sizeof config_keys[0];
 
 const struct absent_key config_absent_keys[] = {
-    {"train.split_batches", "a batch of each rank's own (train.global_batch is split over them)"},
     {"model.path", "loading pretrained weights"},
     {"parallel.schedule", "choosing a pipeline schedule"},
     {"checkpoint.async", "saving in the background"},

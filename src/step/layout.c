@@ -75,7 +75,6 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
     *layout = (struct layout){
         .strategy = strategy_of(p),
         .offload = {config->offload.optimizer, config->offload.params},
-        .global_batch = config->train.global_batch,
         .dtype = dtypes[config->precision],
         .optimizer = config->train.optimizer,
         .optimizer_dtype =
@@ -89,6 +88,8 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
     if (wanted(&layout->shape, p, ranks, per_node, err) || mesh_resolve(&layout->shape, ranks, err))
         return -1;
     layout->data_ranks = layout->shape.degree[MESH_REPLICATE] * layout->shape.degree[MESH_SHARD];
+    layout->global_batch =
+        config->train.global_batch * (config->train.split_batches ? 1 : layout->data_ranks);
     int64_t each = ceil_div(layout->global_batch, layout->data_ranks);
     layout->micro_batch = config->train.micro_batch ? config->train.micro_batch : each;
     layout->micros = (int)ceil_div(each, layout->micro_batch);

@@ -11,10 +11,10 @@ struct layout {
     struct mesh_shape shape;
     struct strategy strategy;
     struct offload offload;
-    int data_ranks;      /* replicate x shard */
-    int64_t micro_batch; /* sequences a rank computes at once */
-    int micros;          /* micro-batches a step */
-    int64_t global_batch;
+    int data_ranks;       /* replicate x shard */
+    int64_t micro_batch;  /* sequences a rank computes at once */
+    int micros;           /* micro-batches a step */
+    int64_t global_batch; /* sequences a step, of all ranks */
     enum dtype dtype;
     enum config_optimizer optimizer;
     enum dtype optimizer_dtype;

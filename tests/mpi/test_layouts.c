@@ -222,6 +222,21 @@ static void test_ragged_batches(struct layouts *l)
     }
 }
 
+/* A batch for each rank is the batch of all of them on one. */
+static void test_batches_of_ranks(struct layouts *l)
+{
+    struct trained reference = {0}, trained = {0};
+    char text[128];
+    snprintf(text, sizeof text, "train.global_batch=%d", 3 * world_size(l->c.world));
+    reference_of(l, text, 0, &reference);
+    for (int i = 0; i < 4; i++) {
+        snprintf(text, sizeof text, "train.global_batch=3 train.split_batches=false %s",
+                 strategies[i % 2]);
+        struct config config = config_of(text, i / 2);
+        check_against(l, &config, 0, &reference, &trained);
+    }
+}
+
 /* Some ranks have five times the targets of others: every target counts the same. */
 static void test_masks(struct layouts *l)
 {
@@ -318,6 +333,7 @@ int main(void)
     test_small_units(&l);
     test_prefetch(&l);
     test_recompute(&l);
+    test_batches_of_ranks(&l);
     test_ragged_batches(&l);
     test_masks(&l);
     test_evaluation(&l);

@@ -277,7 +277,7 @@ static void later_things_are_said_to_be_absent(void **state)
 {
     static const char *const rows[] = {
         "precision=FP8",         "parallel.tensor=2", "parallel.pipeline=4",
-        "checkpoint.async=true", "model.path=x",      "train.split_batches=true",
+        "checkpoint.async=true", "model.path=x",
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         REFUSED(NULL, rows[i], "not in this version of trireme");
@@ -316,6 +316,7 @@ static void impossible_combinations_are_refused(void **state)
         {"parallel.strategy: ddp\nparallel.persist_below: 9", "NO_SHARD"},
         {"data.seq_len: 16\ntrain.global_batch_tokens: 40", "48 is"},
         {"data.seq_len: 16\ntrain.global_batch_tokens: 48\ntrain.global_batch: 4", "3 sequences"},
+        {"data.seq_len: 16\ntrain.global_batch_tokens: 48\ntrain.split_batches: false", "each"},
         {"train.eval_every: 5", "data.valid"},
         {"run.dir:", "run.dir"},
         {"device: cuda\ncomm.reduce_dtype: bf16\nparallel.strategy: ddp", "NO_SHARD"},

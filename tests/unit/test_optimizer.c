@@ -212,21 +212,27 @@ static void state_in_bf16_takes_what_the_manual_says(void **state)
     }
 }
 
-/* Sequences or tokens of all ranks together, split evenly, one micro-batch unless asked. */
+/* Sequences or tokens of all ranks together, split evenly, one micro-batch unless asked; or
+ * those of each rank. */
 static void batches_are_of_all_ranks(void **state)
 {
     static const struct {
         const char *setting;
         int ranks;
-        int64_t each, micros;
+        int64_t each, micros, global;
     } rows[] = {
-        {"train.global_batch=16", 8, 2, 1},
-        {"train.global_batch_tokens=272", 8, 2, 1},
-        {"train.global_batch_tokens=272 train.micro_batch=1", 8, 1, 2},
-        {"train.global_batch=16 train.global_batch_tokens=272", 4, 4, 1},
-        {"train.global_batch_tokens=17", 3, 1, 1},
-        {"train.global_batch=7 train.micro_batch=2", 3, 2, 2},
-        {"", 2, 4, 1},
+        {"train.global_batch=16", 8, 2, 1, 16},
+        {"train.global_batch_tokens=272", 8, 2, 1, 16},
+        {"train.global_batch_tokens=272 train.micro_batch=1", 8, 1, 2, 16},
+        {"train.global_batch=16 train.global_batch_tokens=272", 4, 4, 1, 16},
+        {"train.global_batch_tokens=17", 3, 1, 1, 1},
+        {"train.global_batch=7 train.micro_batch=2", 3, 2, 2, 7},
+        {"", 2, 4, 1, 8},
+        {"train.global_batch=7 train.split_batches=false", 3, 7, 1, 21},
+        {"train.global_batch=7 train.micro_batch=2 train.split_batches=false", 3, 2, 4, 21},
+        {"train.global_batch=2 train.split_batches=no parallel.strategy=HYBRID_SHARD "
+         "parallel.shard=2",
+         4, 2, 1, 8},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char text[256];
@@ -237,6 +243,7 @@ static void batches_are_of_all_ranks(void **state)
         assert_int_equal(layout_resolve(&layout, &config, rows[i].ranks, 0, &err), 0);
         assert_int_equal(layout.micro_batch, rows[i].each);
         assert_int_equal(layout.micros, rows[i].micros);
+        assert_int_equal(layout.global_batch, rows[i].global);
         assert_true(layout.micros * layout.micro_batch * rows[i].ranks >= layout.global_batch);
     }
 }
