@@ -166,11 +166,13 @@ static void idle(struct thread *t, int64_t quiet_ns)
         return;
     }
     sleep_for(t, quiet_ns < 20 * TICK_FIRST_NS ? TICK_FIRST_NS : TICK_LAST_NS);
-    if (!t->incoming) {
-        pthread_mutex_unlock(&t->lock);
-        t->tick(t->tick_arg);
-        pthread_mutex_lock(&t->lock);
-    }
+    void (*tick)(void *) = t->tick; /* it may have been taken away meanwhile */
+    void *arg = t->tick_arg;
+    if (!tick || t->incoming)
+        return;
+    pthread_mutex_unlock(&t->lock);
+    tick(arg);
+    pthread_mutex_lock(&t->lock);
 }
 
 /* Decide what the next turn does.  Returns 0 when it is time to end. */

@@ -5,7 +5,7 @@ TESTS += $(UNIT_TESTS)
 UNIT_TESTS = tests/unit/test_base tests/unit/test_dtype
 UNIT_TESTS += tests/unit/test_config
 UNIT_TESTS += tests/unit/test_attention
-UNIT_TESTS += tests/unit/test_mesh
+UNIT_TESTS += tests/unit/test_mesh tests/unit/test_thread
 include $(top_srcdir)/tests/unit/ops.mk
 include $(top_srcdir)/tests/unit/io.mk
 include $(top_srcdir)/tests/unit/step.mk

@@ -1,0 +1,133 @@
+/* test_thread.c - the communication thread, without MPI. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "comm/thread.h"
+
+enum { OPS = 100, ROUNDS = 500, TICK_NS = 500000, PAUSE_NS = 100000 };
+
+/* Threads other than the first pause whenever they have let go of a lock: so what they still
+ * believe of what it guards has time to become wrong. */
+int pthread_mutex_unlock(pthread_mutex_t *lock)
+{
+    static int (*unlock)(pthread_mutex_t *);
+    if (!unlock)
+        unlock = (int (*)(pthread_mutex_t *))dlsym(RTLD_NEXT, "pthread_mutex_unlock");
+    int rc = unlock(lock);
+    if (gettid() != getpid())
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+    return rc;
+}
+
+static struct thread *start(void)
+{
+    struct thread *t = NULL;
+    struct error err = {0};
+    assert_int_equal(thread_start(&t, &err), 0);
+    return t;
+}
+
+static void count(void *arg)
+{
+    __atomic_add_fetch((int *)arg, 1, __ATOMIC_RELAXED);
+}
+
+/* An operation that has to be stepped some times, and says when it ended. */
+struct steps {
+    struct comm_op op; /* first */
+    int left, order, *ended;
+};
+
+static int step(struct comm_op *op)
+{
+    struct steps *s = (struct steps *)op;
+    if (s->left-- > 0)
+        return s->left % 2 ? STEP_MOVED : STEP_WAITS;
+    s->order = (*s->ended)++;
+    return STEP_DONE;
+}
+
+/* Operations of a lane end one after another, whatever the other lanes do. */
+static void a_lane_is_a_queue(void **state)
+{
+    static struct steps s[OPS];
+    struct thread *t = start();
+    int ended[LANES] = {0};
+    for (int i = 0; i < OPS; i++) {
+        int lane = i % LANES;
+        s[i] = (struct steps){{.step = step, .lane = lane}, i % 7, -1, &ended[lane]};
+        thread_submit(t, &s[i].op);
+    }
+    for (int i = 0; i < OPS; i++)
+        thread_wait(t, &s[i].op);
+    for (int i = 0; i < OPS; i++)
+        assert_int_equal(s[i].order, i / LANES);
+    for (int lane = 0; lane < LANES; lane++)
+        assert_true(thread_lane_idle(t, lane));
+    thread_stop(t);
+}
+
+static void a_call_is_over_when_it_returns(void **state)
+{
+    struct thread *t = start();
+    int calls = 0;
+    for (int i = 0; i < OPS; i++) {
+        thread_call(t, count, &calls);
+        assert_int_equal(calls, i + 1);
+    }
+    thread_stop(t);
+}
+
+static void what_was_submitted_is_done_before_the_end(void **state)
+{
+    static struct steps s[OPS];
+    struct thread *t = start();
+    int ended = 0;
+    for (int i = 0; i < OPS; i++) {
+        s[i] = (struct steps){{.step = step, .lane = LANE_CONTROL}, 3, -1, &ended};
+        thread_submit(t, &s[i].op);
+    }
+    thread_stop(t);
+    assert_int_equal(ended, OPS);
+}
+
+/* A tick is taken away around the time that it is due. */
+static void a_tick_that_was_taken_away_is_not_called(void **state)
+{
+    struct thread *t = start();
+    int ticks = 0, calls = 0, before;
+    for (int i = 0; i < ROUNDS; i++) {
+        thread_set_tick(t, count, &ticks);
+        thread_call(t, count, &calls); /* ticks become rare when nothing happens */
+        int64_t due = clock_ns() + TICK_NS + i * 1000;
+        while (clock_ns() < due)
+            ;
+        thread_set_tick(t, NULL, NULL);
+    }
+    thread_call(t, count, &calls);
+    before = ticks;
+    nanosleep(&(struct timespec){.tv_nsec = 10 * TICK_NS}, NULL);
+    assert_int_equal(__atomic_load_n(&ticks, __ATOMIC_RELAXED), before);
+    assert_true(before > 0);
+    thread_stop(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lane_is_a_queue),
+        cmocka_unit_test(a_call_is_over_when_it_returns),
+        cmocka_unit_test(what_was_submitted_is_done_before_the_end),
+        cmocka_unit_test(a_tick_that_was_taken_away_is_not_called),
+    };
+    return cmocka_run_group_tests_name("thread", tests, NULL, NULL);
+}
