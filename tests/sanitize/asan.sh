@@ -10,33 +10,10 @@ own=$(cd "$(dirname "$0")" && pwd)
 source=$(cd "$own/../.." && pwd)
 outer=$PWD build=$PWD/build-asan
 flags="-O2 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined"
+options_more=
 export BUILDDIR=$build TRIREME=$build/trireme TRIREME_BUILD=$build
 
-die() { echo "asan.sh: $*" >&2; exit 1; }
-
-# Sources that are configured themselves cannot be built elsewhere: build a copy of them.
-copy_configured_sources() {
-    [ -e "$source/config.status" ] || return 0
-    $MAKE -s distdir distdir=build-asan/source || die "make distdir failed"
-    source=$build/source
-}
-
-build() {
-    [ -e config.status ] || die "run configure first, or make check-asan where that was done"
-    mkdir -p "$build" && copy_configured_sources && cd "$build" || exit 1
-    $CC -g -c -o keep_loaded.o "$own/keep_loaded.c" || exit 1
-    if [ ! config.status -nt "$source/configure" ] || [ ! config.status -nt "$own/asan.sh" ]; then
-        eval "set -- $("$outer/config.status" --config)"
-        # Sanitizers make the compiler see truncations where there are none: no -Werror.
-        "$source/configure" -q "$@" --disable-werror CFLAGS="$flags" \
-            LIBS="$build/keep_loaded.o" || die "configure failed"
-    fi
-    case " ${MAKEFLAGS-} " in
-    *jobserver* | *\ -j*) parallel= ;;
-    *) parallel=-j$(nproc) ;;
-    esac
-    $MAKE -s $parallel all && $MAKE -s $parallel check TESTS= || die "the build failed"
-}
+. "$own/build.inc"
 
 # Blocks are filled with bytes that read as NaN, so that what is used before it is written
 # shows in a result.  Whole stacks name the function a leak belongs to, which tells MPI's from ours;
@@ -64,15 +41,6 @@ unit_programs() {
             grep -a -A 25 -m 1 -E 'ERROR: |runtime error: |\[  FAILED' one.log | sed 's/^/#   /'
         fi
     done
-}
-
-# script COMMAND...: a script with checks of its own.  What it leaves behind in the background
-# would hold a pipe open, hence the file.
-script() {
-    "$@" >one.log 2>&1
-    code=$?
-    cat one.log
-    [ $code = 0 ] || grep -q '^not ok ' one.log || echo "not ok ${1##*/}: exit code $code"
 }
 
 run_all() {
