@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "step/ranges.h"
 
 enum { TEXT = 112 };
 
@@ -25,6 +26,7 @@ struct verify {
     struct before *before; /* per instruction, without itself */
     struct uses *uses;     /* per buffer that is no view */
     char *given;           /* per buffer: written by that name */
+    struct ranges *ranges[POOL_COUNT];
     struct error *err;
 };
 
@@ -80,27 +82,21 @@ static int unordered(const struct verify *v, const int at[STREAMS], int i)
     return -1;
 }
 
-static int overlap(const struct buffer *a, const struct buffer *b)
-{
-    return a->pool == b->pool && a->bytes && b->bytes && a->offset < b->offset + b->bytes &&
-           b->offset < a->offset + a->bytes;
-}
-
-/* A buffer comes to life at instruction i: whoever had its memory must be gone. */
+/* A buffer comes to life at instruction i: whoever had its memory must be gone.  Who had it before
+ * them was gone when they came, and they have ended since. */
 static int check_memory(struct verify *v, int i, int b)
 {
-    const struct buffer *buffer = v->program->buffer;
-    if (buffer[b].offset + buffer[b].bytes > v->program->pool_bytes[buffer[b].pool])
+    const struct buffer *buffer = &v->program->buffer[b];
+    const int *had;
+    if (buffer->offset + buffer->bytes > v->program->pool_bytes[buffer->pool])
         return wrong(v, "outside its slab", i, b, -1);
-    for (int c = 0; c < v->program->buffers; c++) {
-        const struct uses *had = &v->uses[c];
-        if (c == b || buffer[c].whole >= 0 || !overlap(&buffer[b], &buffer[c]) ||
-            (!buffer[c].persistent && had->first < 0))
-            continue;
-        if (buffer[c].persistent || had->released < 0)
-            return wrong(v, "memory reused too early", i, b, had->first);
-        if (!ordered(v, had->released, i))
-            return wrong(v, "memory reused in flight", i, b, had->released);
+    int count = ranges_give(v->ranges[buffer->pool], buffer->offset, buffer->bytes, b, &had);
+    for (int c = 0; c < count; c++) {
+        const struct uses *its = &v->uses[had[c]];
+        if (its->released < 0)
+            return wrong(v, "memory reused too early", i, b, its->first);
+        if (!ordered(v, its->released, i))
+            return wrong(v, "memory reused in flight", i, b, its->released);
     }
     return 0;
 }
@@ -208,16 +204,16 @@ static int check_persistent(struct verify *v)
 {
     const struct buffer *buffer = v->program->buffer;
     for (int b = 0; b < v->program->buffers; b++) {
+        const int *had;
         if (buffer[b].whole >= 0 && check_view(v, b))
             return -1;
         if (!buffer[b].persistent || buffer[b].whole >= 0)
             continue;
         if (buffer[b].offset + buffer[b].bytes > v->program->pool_bytes[buffer[b].pool])
             return error_set(v->err, "verify: outside its slab: buffer \"%s\"", buffer[b].name);
-        for (int c = b + 1; c < v->program->buffers; c++)
-            if (buffer[c].persistent && buffer[c].whole < 0 && overlap(&buffer[b], &buffer[c]))
-                return error_set(v->err, "verify: buffers \"%s\" and \"%s\" share memory",
-                                 buffer[b].name, buffer[c].name);
+        if (ranges_give(v->ranges[buffer[b].pool], buffer[b].offset, buffer[b].bytes, b, &had))
+            return error_set(v->err, "verify: buffers \"%s\" and \"%s\" share memory",
+                             buffer[had[0]].name, buffer[b].name);
     }
     return 0;
 }
@@ -231,6 +227,8 @@ int verify_program(const struct program *program, struct error *err)
         .given = array_make((size_t)program->buffers, 1),
         .err = err,
     };
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        v.ranges[pool] = ranges_create();
     for (int b = 0; b < program->buffers; b++) {
         memset(&v.uses[b], -1, sizeof v.uses[b]);
         v.uses[b].given_bytes = 0;
@@ -245,5 +243,7 @@ int verify_program(const struct program *program, struct error *err)
     free(v.before);
     free(v.uses);
     free(v.given);
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        ranges_destroy(v.ranges[pool]);
     return rc;
 }

@@ -83,19 +83,31 @@ static int say(struct game *g, const char *what, int a, int b, enum stream strea
                      what, a, g->player[a].at[stream], here, b, g->player[b].at[stream], there);
 }
 
-/* The k-th member of the group that rank belongs to; -1 past the last. */
-static int member(const struct game *g, int rank, int group, int k)
+/* The ranks of a group, which lie at equal distances. */
+struct seats {
+    int first, stride, count;
+};
+
+static struct seats seats_of(const struct game *g, int rank, int group)
 {
     const struct mesh_shape *shape = &g->player[rank].program->request.shape;
-    struct mesh_coord coord = mesh_place(shape, rank);
-    int shards = shape->degree[MESH_SHARD];
-    if (group != GROUP_DATA) {
-        coord.at[group] = k;
-        return k < shape->degree[group] ? mesh_rank(shape, coord) : -1;
+    struct mesh_coord coord = mesh_place(shape, rank), next;
+    int axis = group == GROUP_DATA ? MESH_SHARD : group, count = shape->degree[axis];
+    coord.at[axis] = 0;
+    if (group == GROUP_DATA) {
+        coord.at[MESH_REPLICATE] = 0; /* shards run faster than replicas */
+        count *= shape->degree[MESH_REPLICATE];
     }
-    coord.at[MESH_REPLICATE] = k / shards;
-    coord.at[MESH_SHARD] = k % shards;
-    return k < shards * shape->degree[MESH_REPLICATE] ? mesh_rank(shape, coord) : -1;
+    next = coord;
+    next.at[axis]++;
+    int first = mesh_rank(shape, coord);
+    return (struct seats){first, mesh_rank(shape, next) - first, count};
+}
+
+/* The k-th of them; -1 past the last. */
+static int member(const struct seats *seats, int k)
+{
+    return k < seats->count ? seats->first + k * seats->stride : -1;
 }
 
 static int same(const struct instr *a, const struct instr *b)
@@ -107,27 +119,30 @@ static int same(const struct instr *a, const struct instr *b)
 /* 1: completed; 0: someone is not there yet; -1: they do not match. */
 static int try_collective(struct game *g, int rank, enum stream stream, const struct instr *mine)
 {
-    for (int k = 0, m; (m = member(g, rank, mine->group, k)) >= 0; k++) {
+    struct seats seats = seats_of(g, rank, mine->group);
+    for (int k = 0, m; (m = member(&seats, k)) >= 0; k++) {
         const struct instr *theirs = ready(&g->player[m], stream);
         if (!theirs || theirs->group != mine->group)
             return 0; /* what they are at, perhaps with others, comes first */
         if (!same(mine, theirs))
             return say(g, "collective mismatch", rank, m, stream);
     }
-    for (int k = 0, m; (m = member(g, rank, mine->group, k)) >= 0; k++)
+    for (int k = 0, m; (m = member(&seats, k)) >= 0; k++)
         advance(&g->player[m], stream);
     return 1;
 }
 
 static int try_message(struct game *g, int rank, enum stream stream, const struct instr *mine)
 {
-    int other = member(g, rank, mine->group, mine->peer);
+    struct seats seats = seats_of(g, rank, mine->group);
+    int other = mine->peer < 0 ? -1 : member(&seats, mine->peer);
     if (other < 0)
         return say(g, "message to no rank", rank, rank, stream);
     const struct instr *theirs = ready(&g->player[other], stream);
     if (!theirs || theirs->kind != (mine->kind == INSTR_SEND ? INSTR_RECV : INSTR_SEND))
         return 0;
-    if (member(g, other, theirs->group, theirs->peer) != rank)
+    seats = seats_of(g, other, theirs->group);
+    if (member(&seats, theirs->peer) != rank)
         return 0;
     if (theirs->elems != mine->elems || theirs->dtype != mine->dtype)
         return say(g, "message size mismatch", rank, other, stream);
@@ -167,9 +182,10 @@ static int stuck(struct game *g)
             if (!instr || !is_transfer(instr))
                 continue;
             int message = instr->kind == INSTR_SEND || instr->kind == INSTR_RECV;
-            int other = message ? member(g, r, instr->group, instr->peer) : -1;
+            struct seats seats = seats_of(g, r, instr->group);
+            int other = message ? member(&seats, instr->peer) : -1;
             for (int k = 0; !message; k++) {
-                other = member(g, r, instr->group, k);
+                other = member(&seats, k);
                 if (other < 0 || !ready(&g->player[other], s))
                     break;
             }

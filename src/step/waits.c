@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "step/memory.h"
+#include "step/ranges.h"
 
 /* The last instruction of each stream that ... a buffer; -1: none. */
 struct history {
@@ -22,6 +23,7 @@ struct waits {
     struct history *history;     /* per buffer */
     struct lifetime *life;       /* per buffer */
     struct clock_vector *vector; /* per instruction, itself included */
+    struct ranges *ranges[POOL_COUNT];
 };
 
 static void need(int wait[STREAMS], const int at[STREAMS])
@@ -30,20 +32,15 @@ static void need(int wait[STREAMS], const int at[STREAMS])
         wait[s] = at[s] > wait[s] ? at[s] : wait[s];
 }
 
-static int overlap(const struct buffer *a, const struct buffer *b)
+/* The memory of buffer b, which begins to live, belonged to others before: those who had it last
+ * have waited for those before them. */
+static void need_memory(struct waits *w, int b, int wait[STREAMS])
 {
-    return a->pool == b->pool && a->bytes && b->bytes && a->offset < b->offset + b->bytes &&
-           b->offset < a->offset + a->bytes;
-}
-
-/* The memory of buffer b, first used at instruction i, belonged to others before. */
-static void need_memory(struct waits *w, int i, int b, int wait[STREAMS])
-{
-    const struct buffer *buffer = w->program->buffer;
-    for (int c = 0; c < w->program->buffers; c++)
-        if (c != b && !buffer[c].persistent && w->life[c].first >= 0 && w->life[c].last < i &&
-            overlap(&buffer[b], &buffer[c]))
-            need(wait, w->history[c].released);
+    const struct buffer *buffer = &w->program->buffer[b];
+    const int *had;
+    int count = ranges_give(w->ranges[buffer->pool], buffer->offset, buffer->bytes, b, &had);
+    for (int i = 0; i < count; i++)
+        need(wait, w->history[had[i]].released);
 }
 
 static void need_operands(struct waits *w, int i, int wait[STREAMS])
@@ -59,7 +56,7 @@ static void need_operands(struct waits *w, int i, int wait[STREAMS])
         if (write)
             need(wait, w->history[b].read);
         if (w->life[b].first == i && !w->program->buffer[b].persistent)
-            need_memory(w, i, b, wait);
+            need_memory(w, b, wait);
     }
 }
 
@@ -111,6 +108,8 @@ void pass_waits(struct program *program)
         .vector = array_make(instrs, sizeof *w.vector),
     };
     struct clock_vector stream[STREAMS];
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        w.ranges[pool] = ranges_create();
     memset(w.history, -1, buffers * sizeof *w.history);
     memset(stream, -1, sizeof stream);
     for (int i = 0; i < program->instrs; i++) {
@@ -123,4 +122,6 @@ void pass_waits(struct program *program)
     free(w.history);
     free(w.life);
     free(w.vector);
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        ranges_destroy(w.ranges[pool]);
 }

@@ -14,6 +14,7 @@
 #include "step/flat.h"
 #include "step/memory.h"
 #include "step/place.h"
+#include "step/ranges.h"
 #include "tests/unit/rig.h"
 #include "train/weights.h"
 
@@ -103,6 +104,36 @@ static void test_places_at_the_extremes(void **state)
         items[i].last = 6;
     assert_int_equal(place_items(items, 7), sum);
     assert_int_equal(place_items(items, 0), 0);
+}
+
+/* Whoever had a byte last is told when it is given away, and nobody else. */
+static void test_ranges(void **state)
+{
+    enum { BYTES = 50, TURNS = 400 };
+    for (int c = 0; c < 20; c++) {
+        struct ranges *ranges = ranges_create();
+        int owner[BYTES];
+        uint64_t key = philox_key((uint64_t)c, "ranges");
+        memset(owner, -1, sizeof owner);
+        for (int i = 0; i < TURNS; i++) {
+            int from = below(key, 2 * i, BYTES), bytes = below(key, 2 * i + 1, BYTES - from);
+            const int *had;
+            int count = ranges_give(ranges, (size_t)from, (size_t)bytes, i, &had), told = 0;
+            for (int k = 0; k < count; k++)
+                told += !k || had[k] != had[k - 1];
+            for (int at = from; at < from + bytes; at++) {
+                int known = owner[at] < 0;
+                for (int k = 0; k < count; k++)
+                    known |= had[k] == owner[at];
+                assert_true(known);
+                told -= owner[at] >= 0 && (at == from || owner[at] != owner[at - 1]);
+            }
+            assert_int_equal(told, 0);
+            for (int at = from; at < from + bytes; at++)
+                owner[at] = i;
+        }
+        ranges_destroy(ranges);
+    }
 }
 
 /* Every element of the flat parameter belongs to exactly one tensor or one pad. */
@@ -349,6 +380,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_places_at_the_extremes),
+        cmocka_unit_test(test_ranges),
         cmocka_unit_test(test_flat_parameters),
         cmocka_unit_test(test_stacked_tensors),
         cmocka_unit_test(test_no_garbage_is_read),
