@@ -15,7 +15,7 @@ struct place {
 /* Give every item an offset so that no two that live at the same time overlap; returns the
  * bytes needed.  Greedy by size into the lowest gap that fits (Pisarchyk and Lee 2020,
  * "Efficient memory management for deep neural net inference"); items of equal size keep
- * their order, so the result is reproducible. */
+ * their order, so the result is reproducible.  Items of no bytes are at 0. */
 size_t place_items(struct place *items, int count);
 
 #endif

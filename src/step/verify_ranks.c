@@ -104,10 +104,10 @@ static struct seats seats_of(const struct game *g, int rank, int group)
     return (struct seats){first, mesh_rank(shape, next) - first, count};
 }
 
-/* The k-th of them; -1 past the last. */
+/* The k-th of them; -1 if there is none. */
 static int member(const struct seats *seats, int k)
 {
-    return k < seats->count ? seats->first + k * seats->stride : -1;
+    return k >= 0 && k < seats->count ? seats->first + k * seats->stride : -1;
 }
 
 static int same(const struct instr *a, const struct instr *b)
@@ -135,7 +135,7 @@ static int try_collective(struct game *g, int rank, enum stream stream, const st
 static int try_message(struct game *g, int rank, enum stream stream, const struct instr *mine)
 {
     struct seats seats = seats_of(g, rank, mine->group);
-    int other = mine->peer < 0 ? -1 : member(&seats, mine->peer);
+    int other = member(&seats, mine->peer);
     if (other < 0)
         return say(g, "message to no rank", rank, rank, stream);
     const struct instr *theirs = ready(&g->player[other], stream);

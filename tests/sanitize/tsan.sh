@@ -60,6 +60,4 @@ run_all() {
 build
 set_options
 run_all </dev/null 2>&1 | tee check.log
-failed=$(grep -c '^not ok ' check.log) passed=$(grep -c '^ok ' check.log)
-echo "check-tsan: $passed passed, $failed failed, $SECONDS s"
-[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+counts check-tsan
