@@ -7,7 +7,7 @@
 #include "comm/gpu.h"
 #include "step/compile.h"
 #include "step/verify.h"
-#include "train/room.h"
+#include "train/memory_budget.h"
 
 const struct program *session_program(const struct session *session)
 {
@@ -134,7 +134,7 @@ int session_open(struct session **out, struct world *world, struct log *log, str
     if (!rc)
         rc = world_agree(world, prepare(s, &request, per_node, use, err), err);
     if (!rc)
-        rc = world_agree(world, room_check(s, err), err);
+        rc = world_agree(world, memory_budget_check(s, err), err);
     if (!rc)
         rc = mesh_create(&s->mesh, world, s->layout.shape, err);
     if (!rc)

@@ -14,10 +14,10 @@
 #include "base/clock.h"
 #include "io/disk.h"
 #include "train/batches.h"
+#include "train/disk_rate.h"
 #include "train/evaluate.h"
+#include "train/lr_schedule.h"
 #include "train/metrics.h"
-#include "train/pace.h"
-#include "train/rate.h"
 #include "train/saved.h"
 #include "train/stop.h"
 #include "train/tracing.h"
@@ -40,7 +40,7 @@ struct trainer {
     char checkpoints[CONFIG_TEXT + 16];
     struct batches train, valid;
     struct metrics metrics;
-    struct pace pace;
+    struct disk_rate disk_rate;
     struct position at;      /* behind the step last started */
     struct flight flight[2]; /* by the step's number, even or odd */
     int64_t finished_ns;     /* when the last step ended */
@@ -181,7 +181,7 @@ static struct step_input input_of(const struct trainer *t, int64_t step)
     return (struct step_input){
         .load = batches_load,
         .user = (void *)&t->train,
-        .rule = rate_rule(c, step - t->at.scaler.skipped),
+        .rule = lr_schedule_rule(c, step - t->at.scaler.skipped),
         .seed = (uint64_t)t->s->config.seed,
         .step = step,
         .decay_all = c->decay == DECAY_ALL,
@@ -237,7 +237,7 @@ static int start(struct trainer *t, struct error *err)
     *flight = (struct flight){.traced = s->config.run.trace == step, .start_ns = clock_ns()};
     flight->report = (struct metrics_step){
         .step = step,
-        .lr = rate_at(&s->config.train, step - t->at.scaler.skipped),
+        .lr = lr_schedule_at(&s->config.train, step - t->at.scaler.skipped),
         .loss_scale = t->at.scaler.active ? t->at.scaler.scale : 0,
         .valid_loss = NAN,
     };
@@ -279,7 +279,7 @@ static int finish(struct trainer *t, int64_t step, struct error *err)
 }
 
 /* What follows a step that has ended: its trace, an evaluation if one is due, its line. */
-static int tell(struct trainer *t, int64_t step, struct error *err)
+static int report_step(struct trainer *t, int64_t step, struct error *err)
 {
     struct flight *flight = &t->flight[step % 2];
     int rc = flight->traced ? tracing_write(t->s, &flight->trace, err) : 0;
@@ -287,7 +287,7 @@ static int tell(struct trainer *t, int64_t step, struct error *err)
     if (rc || (step == t->at.step && maybe_evaluate(t, &flight->report.valid_loss, err)))
         return -1;
     metrics_write(&t->metrics, &flight->report);
-    pace_step(&t->pace, t->s, flight->report.step_ms);
+    disk_rate_step(&t->disk_rate, t->s, flight->report.step_ms);
     return 0;
 }
 
@@ -295,7 +295,7 @@ static int end_step(struct trainer *t, int64_t step, struct error *err)
 {
     if (step < 1 || !t->flight[step % 2].under_way)
         return 0;
-    return finish(t, step, err) || tell(t, step, err) ? -1 : 0;
+    return finish(t, step, err) || report_step(t, step, err) ? -1 : 0;
 }
 
 /* Whether something needs the state, or the loss scale, as it is right after the step last

@@ -7,7 +7,7 @@
 
 #include "base/philox.h"
 #include "train/evaluate.h"
-#include "train/rate.h"
+#include "train/lr_schedule.h"
 #include "train/saved.h"
 #include "train/weights.h"
 
@@ -92,7 +92,7 @@ static int steps(struct session *s, const struct training *how, struct scaler *s
         input.load = how->masked ? load_masked : batches_load;
         input.user = &batches;
         input.loss_scale = scaler->scale;
-        input.rule = rate_rule(&s->config.train, step - scaler->skipped);
+        input.rule = lr_schedule_rule(&s->config.train, step - scaler->skipped);
         batches.sample = (step - 1) * s->layout.global_batch;
         rc = execute(s->executor, s->train, &input, &output, NULL, err);
         trained->loss[step - 1] = output.loss;

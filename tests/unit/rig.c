@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "device/ops.h"
 #include "step/compile.h"
-#include "train/rate.h"
+#include "train/lr_schedule.h"
 #include "train/weights.h"
 
 static void must(int rc, const struct error *err)
@@ -97,7 +97,7 @@ struct step_input rig_input(const struct session *s, int64_t step)
 {
     const struct config_train *c = &s->config.train;
     return (struct step_input){
-        .rule = rate_rule(c, step),
+        .rule = lr_schedule_rule(c, step),
         .seed = (uint64_t)s->config.seed,
         .step = step,
         .decay_all = c->decay == DECAY_ALL,

@@ -12,7 +12,7 @@
 #include "base/philox.h"
 #include "step/place.h"
 #include "tests/unit/rig.h"
-#include "train/rate.h"
+#include "train/lr_schedule.h"
 
 /* DeepSpeed's share of the way from warmup_min_lr to warmup_max_lr at an iteration, with its
  * warmup_type linear or log; WarmupLR stays at 1, WarmupDecayLR comes back. */
@@ -46,10 +46,10 @@ static void schedules_are_those_of_their_names(void **state)
         struct config config = rig_config(text);
         for (int64_t step = 1; step <= total; step++) {
             double want = low + (high - low) * published(step, warmup, total, decays, rises_log);
-            double got = rate_at(&config.train, step);
+            double got = lr_schedule_at(&config.train, step);
             assert_true(fabs(got - want) <= 1e-15);
-            assert_true(rate_rule(&config.train, step).sgd.lr == (float)got);
-            assert_true(rate_rule(&config.train, step).adamw.lr == (float)got);
+            assert_true(lr_schedule_rule(&config.train, step).sgd.lr == (float)got);
+            assert_true(lr_schedule_rule(&config.train, step).adamw.lr == (float)got);
         }
     }
 }
@@ -60,9 +60,10 @@ static void cosine_ends_at_the_least(void **state)
                                       "train.steps=21 train.warmup_steps=5");
     for (int64_t step = 5; step <= 21; step++) {
         double want = 0.25 + 0.75 * (1 + cos(M_PI * (double)(step - 5) / 16)) / 2;
-        assert_true(fabs(rate_at(&config.train, step) - want) < 1e-15);
+        assert_true(fabs(lr_schedule_at(&config.train, step) - want) < 1e-15);
     }
-    assert_true(rate_at(&config.train, 21) == 0.25 && rate_at(&config.train, 99) == 0.25);
+    assert_true(lr_schedule_at(&config.train, 21) == 0.25 &&
+                lr_schedule_at(&config.train, 99) == 0.25);
 }
 
 #define MODEL                                                                                 \
@@ -142,7 +143,7 @@ static void steps_of_sgd_are_the_rule(void **state)
             }
             take_step(s, step);
             for (int u = 0; u < s->units->count; u++) {
-                check_unit(s, u, p[u], v[u], rate_at(&config.train, step));
+                check_unit(s, u, p[u], v[u], lr_schedule_at(&config.train, step));
                 free(p[u]);
                 free(v[u]);
             }

@@ -1,5 +1,5 @@
-/* rate.c - see rate.h. */
-#include "train/rate.h"
+/* lr_schedule.c - see lr_schedule.h. */
+#include "train/lr_schedule.h"
 
 #include <math.h>
 
@@ -34,7 +34,7 @@ static double warm(const struct config_train *train, int64_t step)
     return fmin(1, log((double)step + 1) / log(fmax(2, steps)));
 }
 
-double rate_at(const struct config_train *train, int64_t step)
+double lr_schedule_at(const struct config_train *train, int64_t step)
 {
     if (step <= train->warmup_steps)
         return train->warmup_min_lr + (train->lr - train->warmup_min_lr) * warm(train, step);
@@ -43,9 +43,9 @@ double rate_at(const struct config_train *train, int64_t step)
     return train->lr - (train->lr - train->min_lr) * schedules[train->schedule](fmin(done, 1));
 }
 
-struct optimizer_rule rate_rule(const struct config_train *train, int64_t step)
+struct optimizer_rule lr_schedule_rule(const struct config_train *train, int64_t step)
 {
-    float lr = (float)rate_at(train, step);
+    float lr = (float)lr_schedule_at(train, step);
     return (struct optimizer_rule){
         .adamw = {.lr = lr,
                   .beta1 = (float)train->beta1,

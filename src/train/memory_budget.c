@@ -1,5 +1,5 @@
-/* room.c - see room.h. */
-#include "train/room.h"
+/* memory_budget.c - see memory_budget.h. */
+#include "train/memory_budget.h"
 
 #include "io/swap.h"
 #include "step/memory.h"
@@ -59,7 +59,7 @@ static int check_disk(const struct session *s, size_t need, struct error *err)
     return swap_check(folder, world_rank(s->world), need, world_local_size(s->world), err);
 }
 
-int room_check(const struct session *s, struct error *err)
+int memory_budget_check(const struct session *s, struct error *err)
 {
     size_t bytes[POOL_COUNT] = {0}, host;
     struct mesh_options options = layout_comm(&s->config);

@@ -1,6 +1,6 @@
-/* rate.h - the learning rate of a step, and the optimizer's numbers that follow from it. */
-#ifndef TRIREME_TRAIN_RATE_H
-#define TRIREME_TRAIN_RATE_H
+/* lr_schedule.h - the learning rate of a step, and the optimizer's numbers that follow from it. */
+#ifndef TRIREME_TRAIN_LR_SCHEDULE_H
+#define TRIREME_TRAIN_LR_SCHEDULE_H
 
 #include "config/config.h"
 #include "step/optimizer.h"
@@ -9,10 +9,10 @@
  * warmup_steps, linearly or with log(step + 1), then by the schedule from lr to min_lr at the last
  * step.  A step is one of the optimizer, however many ranks and micro-batches share it; one that
  * the loss scale of fp16 made updated nothing and does not count, as in DeepSpeed. */
-double rate_at(const struct config_train *train, int64_t step);
+double lr_schedule_at(const struct config_train *train, int64_t step);
 
 /* What the optimizer is told at this step: the rate, the config's constants, AdamW's bias
  * corrections. */
-struct optimizer_rule rate_rule(const struct config_train *train, int64_t step);
+struct optimizer_rule lr_schedule_rule(const struct config_train *train, int64_t step);
 
 #endif

@@ -1,8 +1,8 @@
-/* pace.c - see pace.h.
+/* disk_rate.c - see disk_rate.h.
  *
  * The first steps are looked at in windows of a few: the first step of all, which warms up, is left
  * out, and so are windows with an evaluation or a checkpoint between their steps. */
-#include "train/pace.h"
+#include "train/disk_rate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,17 +22,17 @@ struct seen {
     char host[HOST];
 };
 
-static struct seen look(const struct pace *pace, const struct session *s, int64_t now_ns,
+static struct seen look(const struct disk_rate *rate, const struct session *s, int64_t now_ns,
                         const struct swap_use *use)
 {
     struct seen seen = {
-        .wall_s = (double)(now_ns - pace->begin_ns) / 1e9 / WINDOW,
-        .step_s = pace->steps_s / WINDOW,
-        .busy_s = (double)(use->busy_ns - pace->use.busy_ns) / 1e9 / WINDOW,
-        .waited_s = (double)(use->waited_ns - pace->use.waited_ns) / 1e9 / WINDOW,
+        .wall_s = (double)(now_ns - rate->begin_ns) / 1e9 / WINDOW,
+        .step_s = rate->steps_s / WINDOW,
+        .busy_s = (double)(use->busy_ns - rate->use.busy_ns) / 1e9 / WINDOW,
+        .waited_s = (double)(use->waited_ns - rate->use.waited_ns) / 1e9 / WINDOW,
     };
     for (int lane = 0; lane < SWAP_LANES; lane++)
-        seen.bytes[lane] = (double)(use->bytes[lane] - pace->use.bytes[lane]) / WINDOW;
+        seen.bytes[lane] = (double)(use->bytes[lane] - rate->use.bytes[lane]) / WINDOW;
     snprintf(seen.host, sizeof seen.host, "%s", world_host(s->world));
     return seen;
 }
@@ -49,7 +49,7 @@ static int is_slow(const struct session *s, const struct seen *seen)
     return undisturbed && lost_s(s, seen) > much * seen->step_s;
 }
 
-static void tell(const struct session *s, int rank, const struct seen *seen)
+static void warn_slow(const struct session *s, int rank, const struct seen *seen)
 {
     char folder[CONFIG_TEXT + 16];
     double read = seen->bytes[SWAP_READ], written = seen->bytes[SWAP_WRITE];
@@ -65,7 +65,7 @@ static void tell(const struct session *s, int rank, const struct seen *seen)
 }
 
 /* Rank 0 speaks of the slowest. */
-static void judge(struct pace *pace, const struct session *s, const struct seen *mine)
+static void judge(struct disk_rate *rate, const struct session *s, const struct seen *mine)
 {
     int slowest = -1, ranks = world_size(s->world);
     struct seen *seen = array_make((size_t)ranks, sizeof *seen);
@@ -74,27 +74,27 @@ static void judge(struct pace *pace, const struct session *s, const struct seen 
         if (is_slow(s, &seen[r]) &&
             (slowest < 0 || lost_s(s, &seen[r]) > lost_s(s, &seen[slowest])))
             slowest = r;
-    if (slowest >= 0 && !pace->told++ && !world_rank(s->world))
-        tell(s, slowest, &seen[slowest]);
+    if (slowest >= 0 && !rate->warned++ && !world_rank(s->world))
+        warn_slow(s, slowest, &seen[slowest]);
     free(seen);
 }
 
-void pace_step(struct pace *pace, const struct session *s, double step_ms)
+void disk_rate_step(struct disk_rate *rate, const struct session *s, double step_ms)
 {
     const struct config_offload *offload = &s->config.offload;
     struct swap_use use;
-    pace->steps++;
-    pace->steps_s += step_ms / 1e3;
+    rate->steps++;
+    rate->steps_s += step_ms / 1e3;
     if ((offload->optimizer != OFFLOAD_DISK && offload->params != OFFLOAD_DISK) ||
-        pace->steps > LAST || pace->steps % WINDOW != 1)
+        rate->steps > LAST || rate->steps % WINDOW != 1)
         return;
     int64_t now_ns = clock_ns();
     executor_measure(s->executor, &use);
-    if (pace->begin_ns) {
-        struct seen mine = look(pace, s, now_ns, &use);
-        judge(pace, s, &mine);
+    if (rate->begin_ns) {
+        struct seen mine = look(rate, s, now_ns, &use);
+        judge(rate, s, &mine);
     }
-    pace->steps_s = 0;
-    pace->begin_ns = now_ns;
-    pace->use = use;
+    rate->steps_s = 0;
+    rate->begin_ns = now_ns;
+    rate->use = use;
 }
