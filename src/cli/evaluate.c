@@ -6,7 +6,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "train/evaluate.h"
-#include "train/saved.h"
+#include "train/run_checkpoint.h"
 #include "train/weights.h"
 
 static int load(struct session *session, struct error *err)
@@ -18,7 +18,7 @@ static int load(struct session *session, struct error *err)
         return error_set(err, "checkpoint.resume is none: there is nothing to evaluate");
     if (!strcmp(from, "auto"))
         from = config->run.dir;
-    if (saved_open(&checkpoint, session->world, from, session->log, err))
+    if (run_checkpoint_open(&checkpoint, session->world, from, session->log, err))
         return -1;
     int rc = world_agree(session->world, weights_load(session, checkpoint, err), err);
     if (!rc)

@@ -5,7 +5,7 @@
 #include "cli/command.h"
 #include "comm/world.h"
 #include "train/generate.h"
-#include "train/saved.h"
+#include "train/run_checkpoint.h"
 #include "train/weights.h"
 
 struct asked {
@@ -43,7 +43,7 @@ static int open_session(struct app *app, struct checkpoint *checkpoint, struct s
                         struct error *err)
 {
     struct config config;
-    if (saved_config(checkpoint, &config, err))
+    if (run_checkpoint_config(checkpoint, &config, err))
         return -1;
     config.parallel = (struct config_parallel){.strategy = STRATEGY_NO_SHARD,
                                                .shard = 1,
@@ -86,7 +86,7 @@ int command_generate(struct app *app, int argc, char **argv, struct error *err)
         return error_set(err, "generate runs on one rank; start it without mpirun or srun");
     if (tokenizer_open(&tokenizer, asked.tokenizer, err))
         return -1;
-    int rc = saved_open(&checkpoint, app->world, asked.from, &app->log, err);
+    int rc = run_checkpoint_open(&checkpoint, app->world, asked.from, &app->log, err);
     if (!rc)
         rc = run(app, &asked, checkpoint, tokenizer, err);
     checkpoint_close(checkpoint);

@@ -18,7 +18,7 @@
 #include "train/evaluate.h"
 #include "train/lr_schedule.h"
 #include "train/metrics.h"
-#include "train/saved.h"
+#include "train/run_checkpoint.h"
 #include "train/stop.h"
 #include "train/tracing.h"
 #include "train/weights.h"
@@ -116,7 +116,7 @@ static int begin(struct trainer *t, struct error *err)
     int found = 0;
     if (world_agree(s->world, open_data(t, err), err) ||
         world_agree(s->world, make_run(t, err), err) ||
-        saved_resume(s, t->checkpoints, &found, &t->at, err))
+        run_checkpoint_resume(s, t->checkpoints, &found, &t->at, err))
         return -1;
     t->saved_step = found && !strcmp(s->config.checkpoint.resume, "auto") ? t->at.step : -1;
     if (found)
@@ -158,7 +158,7 @@ static int save(struct trainer *t, struct error *err)
     if (t->saved_step == t->at.step)
         return 0;
     int64_t start = clock_ns();
-    if (saved_write(t->s, t->checkpoints, t->at, err))
+    if (run_checkpoint_write(t->s, t->checkpoints, t->at, err))
         return -1;
     t->saved_step = t->at.step;
     log_info(t->s->log, "saved %s/step-%08lld in %.2f s", t->checkpoints, (long long)t->at.step,

@@ -11,7 +11,7 @@
 
 #include "io/disk.h"
 #include "tests/mpi/training.h"
-#include "train/saved.h"
+#include "train/run_checkpoint.h"
 
 #define MODEL                                                                                     \
     "model.layers=3 model.hidden=36 model.heads=6 model.kv_heads=3 model.ffn=61 model.vocab=101 " \
@@ -311,11 +311,11 @@ static void test_other_optimizer(struct layouts *l)
     snprintf(text, sizeof text, "train.global_batch=6 checkpoint.resume=%s", found);
     struct config config = config_of(text, 1);
     CHECK(&l->c, !session_open(&s, l->c.world, &log, &l->c.mem, &config, SESSION_TRAIN, &err));
-    CHECK(&l->c, s && saved_resume(s, found, &any, &position, &err) == -1);
+    CHECK(&l->c, s && run_checkpoint_resume(s, found, &any, &position, &err) == -1);
     CHECK(&l->c, strstr(err.text, "train.optimizer sgd, and this run's is adamw"));
     session_close(s);
     CHECK(&l->c, !session_open(&s, l->c.world, &log, &l->c.mem, &config, SESSION_EVALUATE, &err));
-    CHECK(&l->c, s && !saved_resume(s, found, &any, &position, &err) && any);
+    CHECK(&l->c, s && !run_checkpoint_resume(s, found, &any, &position, &err) && any);
     session_close(s);
 }
 

@@ -8,7 +8,7 @@
 #include "base/philox.h"
 #include "train/evaluate.h"
 #include "train/lr_schedule.h"
-#include "train/saved.h"
+#include "train/run_checkpoint.h"
 #include "train/weights.h"
 
 /* Words that follow from the one before more often than not, so that there is something to learn.
@@ -118,7 +118,7 @@ static int begin(struct session *s, const struct training *how, struct scaler *s
         rig_init(s);
         return 0;
     }
-    if (saved_resume(s, how->checkpoints, &found, &position, err))
+    if (run_checkpoint_resume(s, how->checkpoints, &found, &position, err))
         return -1;
     if (!found || position.step != how->from ||
         position.samples != how->from * s->layout.global_batch)
@@ -139,7 +139,7 @@ void training_run(struct checks *c, const struct config *config, const struct tr
         rc = begin(s, how, &scaler, &err) || steps(s, how, &scaler, trained, &err) ? -1 : 0;
     if (!rc && how->checkpoints && how->to < TRAINING_STEPS) {
         struct position position = {how->to, how->to * s->layout.global_batch, scaler};
-        rc = saved_write(s, how->checkpoints, position, &err);
+        rc = run_checkpoint_write(s, how->checkpoints, position, &err);
     }
     CHECK(c, !rc);
     if (rc)

@@ -1,5 +1,5 @@
-/* saved.c - see saved.h. */
-#include "train/saved.h"
+/* run_checkpoint.c - see run_checkpoint.h. */
+#include "train/run_checkpoint.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +62,8 @@ static struct js *meta_of(const struct session *s, struct position position)
     return meta;
 }
 
-int saved_write(struct session *s, const char *dir, struct position position, struct error *err)
+int run_checkpoint_write(struct session *s, const char *dir, struct position position,
+                         struct error *err)
 {
     struct checkpoint_piece *pieces;
     int count = weights_pieces(s, &pieces);
@@ -80,8 +81,8 @@ static int exists(const char *path, const char *name)
     return !access(full, F_OK);
 }
 
-int saved_open(struct checkpoint **checkpoint, struct world *world, const char *path,
-               struct log *log, struct error *err)
+int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, const char *path,
+                        struct log *log, struct error *err)
 {
     char inside[CONFIG_TEXT + 64];
     if (exists(path, "COMMIT")) {
@@ -126,8 +127,8 @@ static int load(struct session *s, struct checkpoint *checkpoint, struct positio
     return world_agree(s->world, rc, err);
 }
 
-int saved_resume(struct session *s, const char *dir, int *found, struct position *position,
-                 struct error *err)
+int run_checkpoint_resume(struct session *s, const char *dir, int *found, struct position *position,
+                          struct error *err)
 {
     const char *resume = s->config.checkpoint.resume;
     struct checkpoint *checkpoint = NULL;
@@ -138,7 +139,7 @@ int saved_resume(struct session *s, const char *dir, int *found, struct position
     if (!strcmp(resume, "auto"))
         rc = checkpoint_find(&checkpoint, s->world, dir, s->log, err);
     else
-        rc = saved_open(&checkpoint, s->world, resume, s->log, err);
+        rc = run_checkpoint_open(&checkpoint, s->world, resume, s->log, err);
     if (rc || !checkpoint)
         return rc;
     rc = load(s, checkpoint, position, err);
@@ -147,7 +148,8 @@ int saved_resume(struct session *s, const char *dir, int *found, struct position
     return rc;
 }
 
-int saved_config(const struct checkpoint *checkpoint, struct config *config, struct error *err)
+int run_checkpoint_config(const struct checkpoint *checkpoint, struct config *config,
+                          struct error *err)
 {
     const char *text = js_get_string(checkpoint_meta(checkpoint), "config", NULL);
     if (!text)

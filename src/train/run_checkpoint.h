@@ -1,6 +1,6 @@
-/* saved.h - a run's checkpoints: save the session, find what to resume from. */
-#ifndef TRIREME_TRAIN_SAVED_H
-#define TRIREME_TRAIN_SAVED_H
+/* run_checkpoint.h - a run's checkpoints: save the session, find what to resume from. */
+#ifndef TRIREME_TRAIN_RUN_CHECKPOINT_H
+#define TRIREME_TRAIN_RUN_CHECKPOINT_H
 
 #include "io/checkpoint.h"
 #include "train/scaler.h"
@@ -15,21 +15,22 @@ struct position {
 
 /* Save the session's state under dir, then delete all but the newest checkpoint.keep.
  * Collective.  Returns 0, or -1 on all ranks with err set; training may go on. */
-int saved_write(struct session *session, const char *dir, struct position position,
-                struct error *err);
+int run_checkpoint_write(struct session *session, const char *dir, struct position position,
+                         struct error *err);
 
 /* Load what checkpoint.resume asks for: "none" nothing, "auto" the newest that verifies under
  * dir (nothing if there is none), else the path of a checkpoint, a run, or its checkpoints.
  * *found tells whether a state was loaded, *position where it stands.  Collective. */
-int saved_resume(struct session *session, const char *dir, int *found, struct position *position,
-                 struct error *err);
+int run_checkpoint_resume(struct session *session, const char *dir, int *found,
+                          struct position *position, struct error *err);
 
 /* The configuration a checkpoint was saved with.  Returns 0, or -1 with err set. */
-int saved_config(const struct checkpoint *checkpoint, struct config *config, struct error *err);
+int run_checkpoint_config(const struct checkpoint *checkpoint, struct config *config,
+                          struct error *err);
 
 /* Open a checkpoint by the path of a checkpoint, of a run, or of its checkpoints (the
  * newest good one), and verify its checksums, each rank a part.  Collective over world. */
-int saved_open(struct checkpoint **checkpoint, struct world *world, const char *path,
-               struct log *log, struct error *err);
+int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, const char *path,
+                        struct log *log, struct error *err);
 
 #endif
