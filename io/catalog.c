@@ -65,8 +65,9 @@ int64_t catalog_elems(int64_t rank, const int64_t *dims)
 {
     int64_t elems = 1;
     for (int64_t i = 0; i < rank; i++)
-        elems *= dims[i];
-    return elems;
+        if (dims[i] < 0 || __builtin_mul_overflow(elems, dims[i], &elems))
+            return -1;
+    return elems <= INT64_MAX / 8 ? elems : -1;
 }
 
 /* Building */
@@ -245,26 +246,42 @@ int catalog_write(const struct catalog *catalog, const char *path, struct error 
     return h5_close(file, rc ? NULL : err) || rc ? -1 : 0;
 }
 
+/* The row of a piece of the tensor of number t lies in its tensor and in its file. */
+static int piece_is_sound(const struct catalog *catalog, const struct catalog_piece *piece,
+                          int64_t t)
+{
+    const struct catalog_tensor *tensor = &catalog->tensors[t];
+    if (piece->tensor != t || piece->shard < 0 || piece->shard >= catalog->file_count ||
+        piece->start < 0 || piece->count < 1 || piece->count > tensor->elems - piece->start)
+        return 0;
+    int64_t width = (int64_t)dtype_bytes((enum dtype)dtype_find(tensor->dtype));
+    int64_t bytes = catalog->files[piece->shard].bytes;
+    return piece->offset >= 0 && piece->offset <= bytes &&
+           piece->count <= (bytes - piece->offset) / width;
+}
+
+static int tensor_is_sound(const struct catalog *catalog, struct catalog_tensor *tensor,
+                           int64_t next)
+{
+    tensor->name[sizeof tensor->name - 1] = 0;
+    tensor->dtype[sizeof tensor->dtype - 1] = 0;
+    return dtype_find(tensor->dtype) >= 0 && tensor->rank >= 1 &&
+           tensor->rank <= CHECKPOINT_RANK_MAX && tensor->first == next && tensor->count >= 0 &&
+           tensor->count <= catalog->piece_count - next && tensor->elems >= 0 &&
+           tensor->elems == catalog_elems(tensor->rank, tensor->dims);
+}
+
 /* What later code takes for granted of tables that were read. */
 static int check_tables(const struct catalog *catalog, struct error *err)
 {
     int64_t next = 0;
     for (int64_t t = 0; t < catalog->tensor_count; t++) {
         struct catalog_tensor *tensor = &catalog->tensors[t];
-        tensor->name[sizeof tensor->name - 1] = 0;
-        tensor->dtype[sizeof tensor->dtype - 1] = 0;
-        if (dtype_find(tensor->dtype) < 0 || tensor->rank < 1 ||
-            tensor->rank > CHECKPOINT_RANK_MAX || tensor->first != next || tensor->count < 0 ||
-            tensor->count > catalog->piece_count - next ||
-            tensor->elems != catalog_elems(tensor->rank, tensor->dims))
+        if (!tensor_is_sound(catalog, tensor, next))
             return error_set(err, "row %lld of index/tensors makes no sense", (long long)t);
-        next += tensor->count;
-    }
-    for (int64_t i = 0; i < catalog->piece_count; i++) {
-        const struct catalog_piece *piece = &catalog->pieces[i];
-        if (piece->shard < 0 || piece->shard >= catalog->file_count || piece->offset < 0 ||
-            piece->count < 1)
-            return error_set(err, "row %lld of index/pieces makes no sense", (long long)i);
+        for (; next < tensor->first + tensor->count; next++)
+            if (!piece_is_sound(catalog, &catalog->pieces[next], t))
+                return error_set(err, "row %lld of index/pieces makes no sense", (long long)next);
     }
     return next == catalog->piece_count ? catalog_check(catalog, err)
                                         : error_set(err, "index/pieces has rows of no tensor");

@@ -70,7 +70,7 @@ enum { SHARD_NAME = 32 };
 void catalog_shard_name(char name[SHARD_NAME], int64_t shard);
 char *catalog_dataset_name(const char *tensor, int64_t start, struct error *err);
 
-/* Elements in dims. */
+/* Elements in dims; -1 if one is negative, or if a file could not hold them (8 bytes each). */
 int64_t catalog_elems(int64_t rank, const int64_t *dims);
 
 #endif

@@ -53,6 +53,8 @@ static int check_piece(const struct checkpoint_piece *piece, struct error *err)
         if (piece->dims[i] < 0)
             return error_set(err, "tensor %s has a negative dimension", piece->name);
     int64_t elems = catalog_elems(piece->rank, piece->dims);
+    if (elems < 0)
+        return error_set(err, "the dimensions of tensor %s are too large", piece->name);
     if (piece->start < 0 || piece->count < 0 || piece->start > elems - piece->count)
         return error_set(err, "elements %lld to %lld are not in tensor %s of %lld elements",
                          (long long)piece->start, (long long)(piece->start + piece->count - 1),

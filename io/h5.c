@@ -204,25 +204,32 @@ int64_t h5_make_links(void)
     return links;
 }
 
+/* Bytes of any element times any count are below 2^63. */
+static int64_t count_elems(int rank, const hsize_t *dims)
+{
+    int64_t elems = 1;
+    for (int i = 0; i < rank; i++)
+        if (dims[i] > INT64_MAX || __builtin_mul_overflow(elems, (int64_t)dims[i], &elems))
+            return -1;
+    return elems <= INT64_MAX / 8 ? elems : -1;
+}
+
 static int describe(hid_t set, struct h5_dataset *dataset)
 {
     hsize_t dims[H5_RANK_MAX];
     hid_t space = H5Dget_space(set), type = H5Dget_type(set);
-    *dataset = (struct h5_dataset){.type = find_type(type), .elems = 1};
+    *dataset = (struct h5_dataset){.type = find_type(type), .elems = -1};
     int rank = H5Sget_simple_extent_ndims(space);
-    int ok = rank >= 0 && rank <= H5_RANK_MAX;
-    if (ok)
-        H5Sget_simple_extent_dims(space, dims, NULL);
-    for (int i = 0; ok && i < rank; i++) {
+    if (rank >= 0 && rank <= H5_RANK_MAX && H5Sget_simple_extent_dims(space, dims, NULL) == rank)
+        dataset->elems = count_elems(rank, dims);
+    for (int i = 0; dataset->elems >= 0 && i < rank; i++)
         dataset->dims[i] = (int64_t)dims[i];
-        dataset->elems *= (int64_t)dims[i];
-    }
     dataset->rank = rank;
     haddr_t offset = H5Dget_offset(set);
     dataset->offset = offset == HADDR_UNDEF ? -1 : (int64_t)offset;
     H5Tclose(type);
     H5Sclose(space);
-    return ok ? 0 : -1;
+    return dataset->elems >= 0 ? 0 : -1;
 }
 
 /* The dataset open, and its description; a negative id with err set on failure. */
@@ -281,7 +288,8 @@ static hid_t open_dataset(struct h5 *file, const char *name, struct h5_dataset *
     if (set < 0) {
         h5_fail(file, err, "no dataset %s", name);
     } else if (describe(set, dataset)) {
-        error_set(err, "%s: dataset %s has more than %d dimensions", file->path, name, H5_RANK_MAX);
+        error_set(err, "%s: dataset %s has more than %d dimensions, or is larger than any file",
+                  file->path, name, H5_RANK_MAX);
         H5Dclose(set);
         set = -1;
     }
@@ -314,9 +322,10 @@ int h5_read(struct h5 *file, const char *name, int type, void **data, struct h5_
     if (set < 0)
         return -1;
     hid_t memory = h5_make_type(type);
-    *data = malloc((size_t)found->elems * h5_type_bytes(type) + 1);
     int rc = 0;
-    if (!*data)
+    if (found->type < 0)
+        rc = error_set(err, "%s: dataset %s is not of numbers", file->path, name);
+    else if (!(*data = malloc((size_t)found->elems * h5_type_bytes(type) + 1)))
         rc = error_set(err, "%s: out of memory reading %s", file->path, name);
     else if (found->elems && H5Dread(set, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, *data) < 0)
         rc = h5_fail(file, err, "cannot read dataset %s", name);
@@ -361,6 +370,14 @@ int h5_set_text(struct h5 *file, const char *object, const char *key, const char
     return set_attribute(file, object, key, type, text, err);
 }
 
+static H5T_class_t class_of(hid_t attribute)
+{
+    hid_t stored = H5Aget_type(attribute);
+    H5T_class_t class = stored < 0 ? H5T_NO_CLASS : H5Tget_class(stored);
+    H5Tclose(stored);
+    return class;
+}
+
 int h5_get_value(struct h5 *file, const char *object, const char *key, int type, void *value,
                  struct error *err)
 {
@@ -370,6 +387,8 @@ int h5_get_value(struct h5 *file, const char *object, const char *key, int type,
     int rc = 0;
     if (attribute < 0)
         rc = h5_fail(file, err, "no attribute %s of %s", key, object);
+    else if (class_of(attribute) != H5T_INTEGER && class_of(attribute) != H5T_FLOAT)
+        rc = error_set(err, "%s: attribute %s of %s is not a number", file->path, key, object);
     else if (H5Sget_simple_extent_npoints(space) != 1)
         rc = error_set(err, "%s: attribute %s of %s is not one value", file->path, key, object);
     else if (H5Aread(attribute, memory, value) < 0)

@@ -46,6 +46,18 @@ int h5_write_rows(struct h5 *file, const struct h5_table *table, const void *row
     return rc;
 }
 
+/* HDF5 converts between compounds of any kind, and where the stored description of one is damaged
+ * it crashes: rows are read only if they are stored as h5_write_rows() does. */
+static int is_stored_as(hid_t set, hid_t row)
+{
+    hid_t packed = H5Tcopy(row), stored = H5Dget_type(set);
+    H5Tpack(packed);
+    int same = stored >= 0 && H5Tequal(packed, stored) > 0;
+    H5Tclose(stored);
+    H5Tclose(packed);
+    return same;
+}
+
 int h5_read_rows(struct h5 *file, const struct h5_table *table, void **rows, int64_t *count,
                  struct error *err)
 {
@@ -57,9 +69,11 @@ int h5_read_rows(struct h5 *file, const struct h5_table *table, void **rows, int
     if (!dataset.elems)
         return 0;
     hid_t set = H5Dopen2(file->id, table->name, H5P_DEFAULT), row = make_row(table);
-    *rows = calloc((size_t)dataset.elems, table->row_bytes);
     int rc = 0;
-    if (!*rows)
+    if (!is_stored_as(set, row))
+        rc =
+            error_set(err, "%s: table %s has other columns than expected", file->path, table->name);
+    else if (!(*rows = calloc((size_t)dataset.elems, table->row_bytes)))
         rc = error_set(err, "%s: out of memory reading %s", file->path, table->name);
     else if (H5Dread(set, row, H5S_ALL, H5S_ALL, H5P_DEFAULT, *rows) < 0)
         rc = h5_fail(file, err, "cannot read table %s", table->name);
