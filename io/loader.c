@@ -68,24 +68,54 @@ int64_t loader_window(const struct loader *loader, int64_t sample)
     return permute(sample % loader->windows, loader->windows, philox_key(loader->seed, stream));
 }
 
-static int32_t token(const struct tokens *tokens, int64_t i)
+static uint32_t token(const struct tokens *tokens, int64_t i)
 {
     if (tokens->dtype == DTYPE_U16)
         return ((const uint16_t *)tokens->data)[i];
-    return (int32_t)((const uint32_t *)tokens->data)[i];
+    return ((const uint32_t *)tokens->data)[i];
 }
 
-void loader_read(const struct loader *loader, int64_t first, int64_t count, int32_t *inputs,
-                 int32_t *targets)
+/* A number that is no token of the vocabulary would be read, and trained, outside the tables of
+ * the model. */
+static int refuse_token(const struct tokens *tokens, int64_t first, int64_t count,
+                        struct error *err)
+{
+    int64_t i = first;
+    while (i < first + count && token(tokens, i) < tokens->vocab)
+        i++;
+    return error_set(
+        err,
+        "%s: token %lld is %u, outside the vocabulary of %lld (tokenizer \"%s\"): the file "
+        "is damaged, or was made wrongly",
+        tokens->path, (long long)i, token(tokens, i), (long long)tokens->vocab, tokens->tokenizer);
+}
+
+static int read_window(const struct loader *loader, int64_t at, int32_t *inputs, int32_t *targets,
+                       struct error *err)
 {
     const struct tokens *tokens = loader->tokens;
-    for (int64_t sample = first; sample < first + count; sample++) {
-        int64_t window = loader_window(loader, sample);
-        int64_t at = window * loader->seq_len;
-        for (int64_t i = 0; i < loader->seq_len; i++, at++) {
-            int counts = window >= 0 && (!tokens->mask || tokens->mask[at + 1]);
-            *inputs++ = window >= 0 ? token(tokens, at) : 0;
-            *targets++ = counts ? token(tokens, at + 1) : -1;
+    uint32_t next = token(tokens, at), largest = next;
+    for (int64_t i = 0; i < loader->seq_len; i++) {
+        inputs[i] = (int32_t)next;
+        next = token(tokens, at + i + 1);
+        largest = next > largest ? next : largest;
+        targets[i] = tokens->mask && !tokens->mask[at + i + 1] ? -1 : (int32_t)next;
+    }
+    return largest < tokens->vocab ? 0 : refuse_token(tokens, at, loader->seq_len + 1, err);
+}
+
+int loader_read(const struct loader *loader, int64_t first, int64_t count, int32_t *inputs,
+                int32_t *targets, struct error *err)
+{
+    int64_t seq = loader->seq_len;
+    for (int64_t i = 0; i < count; i++, inputs += seq, targets += seq) {
+        int64_t window = loader_window(loader, first + i);
+        if (window >= 0 && read_window(loader, window * seq, inputs, targets, err))
+            return -1;
+        for (int64_t k = 0; window < 0 && k < seq; k++) {
+            inputs[k] = 0;
+            targets[k] = -1;
         }
     }
+    return 0;
 }

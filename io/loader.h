@@ -34,8 +34,9 @@ int64_t loader_window(const struct loader *loader, int64_t sample);
 
 /* Inputs and targets of samples [first, first + count): inputs, targets int32
  * [count, seq_len]; a masked target is -1.  For LOADER_SEQUENTIAL a sample at or past
- * `windows` is all masked (inputs 0), so that ragged ends need no special case. */
-void loader_read(const struct loader *loader, int64_t first, int64_t count, int32_t *inputs,
-                 int32_t *targets);
+ * `windows` is all masked (inputs 0), so that ragged ends need no special case.
+ * Returns 0, or -1 with err naming file, position and token where one is outside the vocabulary. */
+int loader_read(const struct loader *loader, int64_t first, int64_t count, int32_t *inputs,
+                int32_t *targets, struct error *err);
 
 #endif

@@ -83,8 +83,9 @@ static int read_attributes(struct h5 *file, struct tokens *tokens, struct error 
 
 static int ends_inside(const struct h5_dataset *part, size_t bytes)
 {
-    return !part->elems ||
-           (size_t)part->offset + (size_t)part->elems * h5_type_bytes(part->type) <= bytes;
+    size_t width = h5_type_bytes(part->type);
+    return !part->elems || ((size_t)part->offset <= bytes &&
+                            (size_t)part->elems <= (bytes - (size_t)part->offset) / width);
 }
 
 static const void *at(const struct tokens *tokens, const struct h5_dataset *part)
@@ -156,7 +157,10 @@ int tokens_open(struct tokens *tokens, const char *path, struct error *err)
         return error_errno(err, "cannot open token file %s", path);
     if (h5_open(&file, path, err))
         return -1;
-    int rc = read_parts(file, &parts, err) || read_attributes(file, tokens, err) ? -1 : 0;
+    tokens->path = disk_path(err, "%s", path);
+    int rc = !tokens->path || read_parts(file, &parts, err) || read_attributes(file, tokens, err)
+                 ? -1
+                 : 0;
     h5_close(file, NULL);
     if (!rc)
         rc = map_parts(tokens, path, &parts, err);
@@ -172,6 +176,7 @@ void tokens_close(struct tokens *tokens)
 {
     if (tokens->map)
         munmap(tokens->map, tokens->map_bytes);
+    free(tokens->path);
     free(tokens->copy);
     *tokens = (struct tokens){0};
 }

@@ -21,14 +21,15 @@ struct tokens {
     int64_t vocab;       /* of the tokenizer */
     char tokenizer[64];  /* its name, as tokenizer_open() takes it */
     uint64_t hash;       /* XXH3 of the token bytes, as stored */
+    char *path;          /* of the file */
     void *map;           /* private */
     size_t map_bytes;    /* private */
     void *copy;          /* private */
 };
 
 /* Open and map a token file.  Not collective.  Returns 0, or -1 with err naming the file and
- * what is wrong: missing, not HDF5, not a token file, truncated, vocabulary exceeded (the
- * stored maximum attribute is trusted; data is not scanned). */
+ * what is wrong: missing, not HDF5, not a token file, truncated, vocabulary exceeded as far as the
+ * attribute `maximum` tells.  The tokens are not read: whoever uses one compares it with vocab. */
 int tokens_open(struct tokens *tokens, const char *path, struct error *err);
 void tokens_close(struct tokens *tokens);
 

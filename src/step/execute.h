@@ -14,8 +14,9 @@ struct executor;
 
 /* What one step is given. */
 struct step_input {
-    /* Fill int32 [batch, seq] of micro-batch `micro` of this rank; -1 masks a target. */
-    void (*load)(void *user, int micro, int32_t *tokens, int32_t *targets);
+    /* Fill int32 [batch, seq] of micro-batch `micro` of this rank; -1 masks a target.  Returns
+     * 0, or -1 with err set, which ends the step on this rank alone. */
+    int (*load)(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err);
     void *user;
     struct optimizer_rule rule; /* of the program's optimizer */
     uint64_t seed;              /* with the step's number, of stochastic rounding */

@@ -26,8 +26,7 @@ static int begin(struct run_state *run)
 
 static int load(struct run_state *run, int micro, int32_t *tokens, int32_t *targets)
 {
-    run->input->load(run->input->user, micro, tokens, targets);
-    return 0;
+    return run->input->load(run->input->user, micro, tokens, targets, run->err);
 }
 
 /* What watches the ops of a segment when tracing. */

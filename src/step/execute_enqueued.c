@@ -316,8 +316,9 @@ static int load(struct run_state *run, int micro, int32_t *tokens, int32_t *targ
     size_t bytes = run->program->request.kind == PROGRAM_LOGITS
                        ? t->batch_bytes / (size_t)run->program->units->request.batch
                        : t->batch_bytes;
-    run->input->load(run->input->user, micro, (int32_t *)host_tokens, (int32_t *)host_targets);
-    if (device_upload_async(run->x->device, tokens, host_tokens, bytes, run->err))
+    if (run->input->load(run->input->user, micro, (int32_t *)host_tokens, (int32_t *)host_targets,
+                         run->err) ||
+        device_upload_async(run->x->device, tokens, host_tokens, bytes, run->err))
         return -1;
     return device_upload_async(run->x->device, targets, host_targets, bytes, run->err);
 }

@@ -30,13 +30,14 @@ static void mask(struct batches *b, int64_t from, int32_t *tokens, int32_t *targ
     }
 }
 
-void batches_load(void *user, int micro, int32_t *tokens, int32_t *targets)
+int batches_load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
 {
     struct batches *b = user;
     int64_t first = (micro * b->data_ranks + b->data_rank) * b->micro_batch;
     int64_t left = b->batch - first, count = left < b->micro_batch ? left : b->micro_batch;
     count = count > 0 ? count : 0;
-    if (count)
-        loader_read(&b->loader, b->sample + first, count, tokens, targets);
+    if (count && loader_read(&b->loader, b->sample + first, count, tokens, targets, err))
+        return -1;
     mask(b, count, tokens, targets);
+    return 0;
 }

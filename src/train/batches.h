@@ -20,7 +20,7 @@ int batches_open(struct batches *batches, const struct session *session, const c
 void batches_close(struct batches *batches);
 
 /* A step_input's load function; user is a struct batches.  Sequences beyond the global batch are
- * masked. */
-void batches_load(void *user, int micro, int32_t *tokens, int32_t *targets);
+ * masked.  Returns 0, or -1 with err set where the file cannot be read or is damaged. */
+int batches_load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err);
 
 #endif

@@ -17,7 +17,7 @@ struct text {
     int64_t count, seq;
 };
 
-static void load(void *user, int micro, int32_t *tokens, int32_t *targets)
+static int load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
 {
     const struct text *text = user;
     int64_t first = text->count > text->seq ? text->count - text->seq : 0;
@@ -26,6 +26,7 @@ static void load(void *user, int micro, int32_t *tokens, int32_t *targets)
     memcpy(tokens, text->ids + first, (size_t)shown * sizeof *tokens);
     memset(targets, 0, (size_t)text->seq * sizeof *targets);
     targets[0] = (int32_t)(shown - 1); /* the row whose logits are wanted */
+    return 0;
 }
 
 static int descending(const void *a, const void *b)

@@ -106,12 +106,13 @@ struct step_input rig_input(const struct session *s, int64_t step)
     };
 }
 
-void rig_load(void *user, int micro, int32_t *tokens, int32_t *targets)
+int rig_load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
 {
     const struct rig_data *data = user;
     int64_t elems = data->batch * data->seq;
     memcpy(tokens, data->tokens + micro * elems, (size_t)elems * sizeof *tokens);
     memcpy(targets, data->targets + micro * elems, (size_t)elems * sizeof *targets);
+    return 0;
 }
 
 const struct flat_tensor *rig_tensor(const struct session *s, const char *name, int *unit)

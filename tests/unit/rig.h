@@ -26,7 +26,7 @@ struct rig_data {
     int64_t batch, seq;
     const int32_t *tokens, *targets;
 };
-void rig_load(void *user, int micro, int32_t *tokens, int32_t *targets);
+int rig_load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err);
 
 /* A logical tensor inside the whole flat parameter of *unit; NULL if there is none. */
 const struct flat_tensor *rig_tensor(const struct session *session, const char *name, int *unit);

@@ -54,7 +54,7 @@ static int updates_on_host(int place)
     return place > 0 && place < 5;
 }
 
-static void load(void *user, int micro, int32_t *tokens, int32_t *targets)
+static int load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
 {
     const struct session *s = user;
     int64_t rows = s->layout.micro_batch * s->config.data.seq_len;
@@ -63,6 +63,7 @@ static void load(void *user, int micro, int32_t *tokens, int32_t *targets)
         tokens[i] = (int32_t)(philox_u64(7, index) % (uint64_t)s->config.model.vocab);
         targets[i] = (tokens[i] * 3 + 1) % (int32_t)s->config.model.vocab;
     }
+    return 0;
 }
 
 static struct session *open_session(struct mem *mem, int setting, int place)

@@ -57,7 +57,7 @@ static int skip_without_gpu(void **state)
     return -1;
 }
 
-static void load(void *user, int micro, int32_t *tokens, int32_t *targets)
+static int load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
 {
     const struct session *s = user;
     int64_t rows = s->layout.micro_batch * s->config.data.seq_len;
@@ -66,6 +66,7 @@ static void load(void *user, int micro, int32_t *tokens, int32_t *targets)
         tokens[i] = (int32_t)(philox_u64(7, index) % (uint64_t)s->config.model.vocab);
         targets[i] = i % 7 ? (tokens[i] * 3 + 1) % (int32_t)s->config.model.vocab : -1;
     }
+    return 0;
 }
 
 /* What steps came to. */

@@ -71,7 +71,7 @@ static void cosine_ends_at_the_least(void **state)
     "model.vocab=101 data.seq_len=17 train.global_batch=3 train.lr=0.1 train.warmup_steps=3 " \
     "train.steps=5 train.clip=0 train.optimizer=sgd train.weight_decay=0.3 "
 
-static void load(void *user, int micro, int32_t *tokens, int32_t *targets)
+static int load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
 {
     const struct session *s = user;
     int64_t rows = s->layout.micro_batch * s->config.data.seq_len;
@@ -79,6 +79,7 @@ static void load(void *user, int micro, int32_t *tokens, int32_t *targets)
         tokens[i] = (int32_t)(philox_u64(5, (uint64_t)(micro * rows + i)) % 101);
         targets[i] = (tokens[i] * 3 + 1) % 101;
     }
+    return 0;
 }
 
 static void take_step(struct session *s, int64_t step)

@@ -47,7 +47,7 @@ static struct session *open_session(struct mem *mem, const char *text,
     return rig_open(mem, &config, NULL, 0);
 }
 
-static void load(void *user, int micro, int32_t *tokens, int32_t *targets)
+static int load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
 {
     const struct session *s = user;
     int64_t rows = s->layout.micro_batch * s->config.data.seq_len;
@@ -57,6 +57,7 @@ static void load(void *user, int micro, int32_t *tokens, int32_t *targets)
         targets[i] = i % 5 ? (tokens[i] + 1) % (int32_t)s->config.model.vocab : -1;
         targets[i] = rows == 1 ? 0 : targets[i];
     }
+    return 0;
 }
 
 /* What steps came to. */

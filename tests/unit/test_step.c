@@ -219,7 +219,7 @@ static void test_stacked_tensors(void **state)
     assert_int_equal(mem.blocks, 0);
 }
 
-static void load(void *user, int micro, int32_t *tokens, int32_t *targets)
+static int load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
 {
     const struct session *s = user;
     int64_t rows = s->layout.micro_batch * s->config.data.seq_len;
@@ -229,6 +229,7 @@ static void load(void *user, int micro, int32_t *tokens, int32_t *targets)
         targets[i] = (int32_t)(philox_u64(6, index) % (uint64_t)s->config.model.vocab);
         targets[i] = i % 5 ? targets[i] : -1;
     }
+    return 0;
 }
 
 /* Fill what a step may not read with NaN, or with zeros. */

@@ -240,6 +240,22 @@ static void write_plain(const char *path, int64_t largest, int64_t format, int w
     assert_string_equal(err.text, "");
 }
 
+/* Replace a token that is there once. */
+static void set_token(const char *path, uint16_t old, uint16_t new)
+{
+    static char bytes[1 << 16];
+    FILE *file = fopen(path, "r+");
+    size_t size = fread(bytes, 1, sizeof bytes, file), at = 0;
+    while (at + 2 < size &&
+           (memcmp(bytes + at, &old, 2) || (old > 10 && bytes[at - 2] != old - 1) ||
+            (old < 16 && bytes[at + 2] != old + 1)))
+        at++;
+    assert_true(at + 2 < size);
+    fseek(file, (long)at, SEEK_SET);
+    assert_int_equal(fwrite(&new, 2, 1, file), 1);
+    assert_int_equal(fclose(file), 0);
+}
+
 static void expect_refusal(const char *name, const char *word)
 {
     struct tokens tokens;
@@ -282,7 +298,7 @@ static void windows_share_a_token(void **state)
     assert_int_equal(tokens_open(&tokens, in_folder("m.h5"), &err), 0);
     assert_int_equal(loader_init(&loader, &tokens, 2, 257, 1, LOADER_SEQUENTIAL, &err), 0);
     assert_int_equal(loader.windows, 3);
-    loader_read(&loader, 0, 4, in, out);
+    assert_int_equal(loader_read(&loader, 0, 4, in, out, &err), 0);
     static const int32_t inputs[] = {10, 11, 12, 13, 14, 15, 0, 0};
     static const int32_t targets[] = {11, -1, 13, -1, 15, 16, -1, -1}; /* 12 and 14 masked */
     assert_memory_equal(in, inputs, sizeof in);
@@ -294,6 +310,33 @@ static void windows_share_a_token(void **state)
     assert_int_equal(loader_init(&loader, &tokens, 2, 256, 1, LOADER_SHUFFLED, &err), -1);
     assert_non_null(strstr(err.text, "256"));
     tokens_close(&tokens);
+}
+
+/* What the attributes say of a file does not matter where a token is used. */
+static void strange_tokens_are_refused(void **state)
+{
+    static const uint16_t strange[] = {257, 300, 20000, 65535};
+    for (size_t s = 0; s < 4; s++)
+        for (int64_t place = 0; place < 7; place++) {
+            struct tokens tokens;
+            struct loader loader;
+            struct error err = {0};
+            int32_t in[3], out[3];
+            char wanted[64];
+            write_plain(in_folder("s.h5"), 16, 1, 0);
+            set_token(in_folder("s.h5"), (uint16_t)(10 + place), strange[s]);
+            assert_int_equal(tokens_open(&tokens, in_folder("s.h5"), &err), 0);
+            assert_int_equal(loader_init(&loader, &tokens, 3, 300000, 1, LOADER_SEQUENTIAL, &err),
+                             0);
+            int rc = loader_read(&loader, 0, 1, in, out, &err);
+            assert_int_equal(rc, place <= 3 ? -1 : 0);
+            rc = loader_read(&loader, 1, 1, in, out, &err);
+            assert_int_equal(rc, place >= 3 ? -1 : 0);
+            snprintf(wanted, sizeof wanted, "s.h5: token %d is %d,", (int)place, strange[s]);
+            if (!strstr(err.text, wanted))
+                fail_msg("expected \"%s\" in: %s", wanted, err.text);
+            tokens_close(&tokens);
+        }
 }
 
 static struct loader shuffled(int64_t windows, uint64_t seed)
@@ -354,7 +397,7 @@ int main(void)
         cmocka_unit_test(files_are_hdf5),         cmocka_unit_test(parts_make_documents),
         cmocka_unit_test(nothing_is_left_behind), cmocka_unit_test(bad_files_are_refused),
         cmocka_unit_test(windows_share_a_token),  cmocka_unit_test(epochs_are_permutations),
-        cmocka_unit_test(order_is_mixed),
+        cmocka_unit_test(order_is_mixed),         cmocka_unit_test(strange_tokens_are_refused),
     };
     return cmocka_run_group_tests_name("tokens", tests, make_folder, remove_folder);
 }

@@ -36,7 +36,7 @@ static struct config config_of(const char *text, const char *more)
     return rig_config(all);
 }
 
-static void load(void *user, int micro, int32_t *tokens, int32_t *targets)
+static int load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
 {
     const struct session *s = user;
     int64_t rows = s->layout.micro_batch * s->config.data.seq_len;
@@ -44,6 +44,7 @@ static void load(void *user, int micro, int32_t *tokens, int32_t *targets)
         tokens[i] = (int32_t)(philox_u64(5, (uint64_t)(micro * rows + i)) % 101);
         targets[i] = i % 7 ? (tokens[i] * 3 + 1) % 101 : -1;
     }
+    return 0;
 }
 
 /* What steps came to: losses, and all tensors of the model in the order of their names. */
