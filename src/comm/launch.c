@@ -20,7 +20,15 @@ static int number(const char *name, int otherwise)
     return *end || value < 0 || value > 1 << 24 ? otherwise : (int)value;
 }
 
-/* mpirun inside a Slurm job starts its daemons by srun, so its own variables come first;
+/* Tasks of torchrun, accelerate launch and deepspeed, which set the same variables: they know
+ * nothing of MPI.  Containers and schedulers set WORLD_SIZE too, but not the place in the node. */
+static int torch_tasks(void)
+{
+    return number("RANK", -1) >= 0 && number("LOCAL_RANK", -1) >= 0 ? number("WORLD_SIZE", 0) : 0;
+}
+
+/* mpirun inside a Slurm job starts its daemons by srun, so its own variables come first.  srun may
+ * have started torchrun, whose tasks then all carry the variables of the one.
  * SLURM_STEP_NUM_TASKS exists inside srun alone, SLURM_NTASKS also in the batch script. */
 struct launch launch_read(void)
 {
@@ -28,13 +36,14 @@ struct launch launch_read(void)
         const char *by, *tasks, *task;
     } rows[] = {
         {"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+        {"torchrun", "WORLD_SIZE", "RANK"},
         {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
         {"PMI", "PMI_SIZE", "PMI_RANK"},
         {"Slurm without srun", "SLURM_NTASKS", "SLURM_PROCID"},
     };
     struct launch launch = {.by = "none", .tasks = 1};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (number(rows[i].tasks, 0) > 0) {
+        if (number(rows[i].tasks, 0) > 0 && (rows[i].by[0] != 't' || torch_tasks() > 1)) {
             launch.by = rows[i].by;
             launch.tasks = number(rows[i].tasks, 1);
             launch.task = number(rows[i].task, 0);
@@ -67,6 +76,11 @@ static int refuse(const struct launch *launch, struct error *err)
                          "Slurm started %d tasks but MPI sees one: start with srun --mpi=pmix "
                          "(srun --mpi=list shows whether this cluster has it)",
                          launch->tasks);
+    if (launch->by[0] == 't')
+        return error_set(err,
+                         "torchrun or its like started %d tasks (WORLD_SIZE), of which MPI knows "
+                         "nothing: start with mpirun -n %d trireme ... or srun --mpi=pmix",
+                         launch->tasks, launch->tasks);
     return error_set(err,
                      "%s started %d tasks but MPI sees one: start with the mpirun of the MPI "
                      "trireme was built with, or with srun --mpi=pmix",
@@ -75,7 +89,7 @@ static int refuse(const struct launch *launch, struct error *err)
 
 int launch_check(const struct launch *launch, int size, struct error *err)
 {
-    int alone = size ? size == 1 : !launch->joined;
+    int alone = size ? size == 1 : !launch->joined || launch->by[0] == 't';
     return launch->tasks > 1 && alone ? refuse(launch, err) : 0;
 }
 

@@ -1,4 +1,4 @@
-/* launch.h - what the launcher (Slurm, mpirun) says in the environment.  Private to comm/
+/* launch.h - what the launcher (mpirun, Slurm, torchrun) says in the environment.  Private to comm/
  * and the doctor. */
 #ifndef TRIREME_COMM_LAUNCH_H
 #define TRIREME_COMM_LAUNCH_H
@@ -6,7 +6,7 @@
 #include "base/error.h"
 
 struct launch {
-    const char *by; /* "mpirun", "srun", "Slurm without srun", "PMI", "none" */
+    const char *by; /* "mpirun", "torchrun", "srun", "Slurm without srun", "PMI", "none" */
     int tasks;      /* tasks it started (or means to); 1 if it does not say */
     int task;       /* of this process, 0 if it does not say */
     int joined;     /* whether it offered a way for MPI to find the others */

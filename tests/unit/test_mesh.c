@@ -117,6 +117,9 @@ static void clear_launcher(void)
                                         "SLURM_PROCID",
                                         "PMI_SIZE",
                                         "PMI_RANK",
+                                        "WORLD_SIZE",
+                                        "RANK",
+                                        "LOCAL_RANK",
                                         "PMIX_NAMESPACE",
                                         "PMI_FD",
                                         "PMI_PORT",
@@ -158,6 +161,35 @@ static void silent_singletons_are_refused(void **state)
     clear_launcher();
 }
 
+/* torchrun, accelerate launch, deepspeed: also inside srun, whose PMIx would be for one task. */
+static void ranks_of_torchrun_are_refused(void **state)
+{
+    struct error err;
+    clear_launcher();
+    setenv("WORLD_SIZE", "1", 1); /* a container's */
+    setenv("RANK", "0", 1);
+    setenv("LOCAL_RANK", "0", 1);
+    assert_int_equal(outcome(1, &err), 0);
+    setenv("WORLD_SIZE", "8", 1);
+    assert_int_equal(outcome(1, &err), -1);
+    assert_int_equal(err.code, EXIT_USAGE);
+    assert_non_null(strstr(err.text, "mpirun -n 8"));
+    assert_non_null(strstr(err.text, "srun --mpi=pmix"));
+    setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+    setenv("PMIX_NAMESPACE", "slurm.pmix.1.0", 1);
+    assert_int_equal(outcome(0, &err), -1);
+    setenv("RANK", "3", 1); /* the other tasks are silent */
+    assert_int_equal(outcome(0, &err), -1);
+    assert_string_equal(err.text, "");
+    setenv("OMPI_COMM_WORLD_SIZE", "8", 1); /* a script that sets both, under mpirun */
+    assert_int_equal(outcome(8, &err), 0);
+    clear_launcher();
+    setenv("WORLD_SIZE", "8", 1); /* a pod's, which says nothing about this process */
+    setenv("RANK", "0", 1);
+    assert_int_equal(outcome(1, &err), 0);
+    clear_launcher();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,6 +200,7 @@ int main(void)
         cmocka_unit_test(staging_is_modest),
         cmocka_unit_test(a_group_of_one_needs_no_world),
         cmocka_unit_test(silent_singletons_are_refused),
+        cmocka_unit_test(ranks_of_torchrun_are_refused),
     };
     return cmocka_run_group_tests_name("mesh", tests, NULL, NULL);
 }
