@@ -215,6 +215,13 @@ void world_fail(struct world *world, const struct error *err)
     world_abort(world, err->code);
 }
 
+int world_must(struct world *world, int rc, const struct error *err)
+{
+    if (rc && world->size > 1)
+        world_fail(world, err);
+    return rc ? -1 : 0;
+}
+
 static void call_stuck(void *arg, const struct comm_op *op)
 {
     struct world *world = arg;

@@ -37,6 +37,10 @@ void world_abort(struct world *world, int code) __attribute__((noreturn));
  * end the job with err's code, as the others wait for what will not come. */
 void world_fail(struct world *world, const struct error *err) __attribute__((noreturn));
 
+/* What by contract fails on one rank alone, such as an instruction of a step: with rc other than
+ * 0, world_fail() if there are other ranks, else -1.  Returns 0 with rc 0. */
+int world_must(struct world *world, int rc, const struct error *err);
+
 /* End the job with EXIT_HANG when operations have waited for peers this long without any
  * advance (0, as at the start: never).  One line on stderr names the rank, its host, the
  * operation and whom it waits for. */

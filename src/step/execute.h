@@ -88,7 +88,8 @@ int executor_depth(const struct executor *executor);
 
 /* Run all instructions of a program, or enqueue them.  Collective over its mesh.  trace may be
  * NULL; it is complete after step_finish().  Steps are finished in the order of their start.
- * Returns 0, or -1 with err naming the instruction. */
+ * Returns 0, or -1 with err naming the instruction: on this rank alone, while the others wait for
+ * it, so that the job has to be ended at once (world_must()). */
 int step_start(struct executor *executor, const struct program *program,
                const struct step_input *input, struct trace *trace, struct step_pending *pending,
                struct error *err);

@@ -14,7 +14,8 @@ int evaluate(struct session *s, struct batches *valid, int64_t batches, double *
         struct step_output output;
         int64_t left = samples - valid->sample;
         valid->batch = left < each ? left : each;
-        if (execute(s->executor, s->evaluate, &input, &output, NULL, err))
+        if (world_must(s->world, execute(s->executor, s->evaluate, &input, &output, NULL, err),
+                       err))
             return -1;
         sum += output.loss * output.targets;
         *targets += output.targets;

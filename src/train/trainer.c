@@ -166,11 +166,12 @@ static int save(struct trainer *t, struct error *err)
     return 0;
 }
 
-/* A checkpoint that could not be written does not end a run that could go on. */
+/* A checkpoint that could not be written does not end a run that could go on.  All ranks know
+ * why; one says it. */
 static void try_save(struct trainer *t)
 {
     struct error why = {0};
-    if (save(t, &why))
+    if (save(t, &why) && !world_rank(t->s->world))
         log_warn(t->s->log, "checkpoint of step %lld failed, training goes on: %s",
                  (long long)t->at.step, why.text);
 }
@@ -244,8 +245,10 @@ static int start(struct trainer *t, struct error *err)
     t->train.sample = t->at.samples;
     if (flight->traced)
         trace_begin(&flight->trace);
-    if (step_start(s->executor, s->train, &input, flight->traced ? &flight->trace : NULL,
-                   &flight->pending, err))
+    if (world_must(s->world,
+                   step_start(s->executor, s->train, &input, flight->traced ? &flight->trace : NULL,
+                              &flight->pending, err),
+                   err))
         return -1;
     flight->under_way = 1;
     t->at.step = step;
@@ -262,7 +265,7 @@ static int finish(struct trainer *t, int64_t step, struct error *err)
     if (!flight->under_way || report->step != step)
         return 0;
     flight->under_way = 0;
-    if (step_finish(t->s->executor, &flight->pending, &output, err))
+    if (world_must(t->s->world, step_finish(t->s->executor, &flight->pending, &output, err), err))
         return -1;
     int64_t now = clock_ns();
     int64_t begin = flight->start_ns > t->finished_ns ? flight->start_ns : t->finished_ns;
@@ -318,27 +321,20 @@ static int one_step(struct trainer *t, struct error *err)
     return must_end(t) ? end_step(t, t->at.step, err) : 0;
 }
 
-/* A GPU or a disk that fails fails on one rank; the others would wait for it. */
-static int failed(struct trainer *t, struct error *err)
-{
-    int alone = t->s->device->asynchronous || t->s->mem->now_bytes[POOL_DISK];
-    if ((err->code == EXIT_NODE || err->code == EXIT_HANG) && alone && world_size(t->s->world) > 1)
-        world_fail(t->s->world, err);
-    return -1;
-}
-
 static int steps(struct trainer *t, struct error *err)
 {
     const struct config *c = &t->s->config;
     while (t->at.step < c->train.steps && !t->stop) {
         if (one_step(t, err))
-            return failed(t, err);
+            return -1;
         if (due(c->checkpoint.every, t->at.step) && t->at.step < c->train.steps && !t->stop)
             try_save(t);
     }
-    if (save(t, err))
+    if (save(t, err)) {
+        err->code = EXIT_NODE; /* once its cause is mended, the same command goes on */
         return error_prefix(err, "the state at step %lld could not be saved",
                             (long long)t->at.step);
+    }
     if (t->at.step >= c->train.steps)
         return 0;
     log_info(t->s->log, "asked to stop: state saved at step %lld, run me again",

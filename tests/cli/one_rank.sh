@@ -1,0 +1,44 @@
+#!/bin/sh
+# one_rank.sh - something happens to one rank alone: its step fails, it is stopped, its files are
+# slow.  The line that names it comes at once, or after run.hang_seconds; slow is not stuck.
+. "$(dirname "$0")/../cli/helpers.inc"
+
+make_tokens
+M="model.preset=llama-tiny device=cpu precision=fp32 data.train=$work/train.h5 data.seq_len=32
+   train.global_batch=12 train.lr=1e-3 train.schedule=constant run.threads=1"
+mpicc -shared -fPIC -o bad_node.so "$top/tests/cli/bad_node.c" -ldl 2>cc.log ||
+    { skip "one_rank.sh" "no mpicc: $(head -n 1 cc.log)"; finish; }
+
+# with_bad N RUN KEY=VALUE...: N ranks in the background, of which BAD_RANK is on a bad node;
+# $job is the launcher.
+with_bad() {
+    n=$1 run=$2
+    shift 2
+    LD_PRELOAD=$work/bad_node.so mpirun --oversubscribe -n "$n" "$TRIREME" train $M run.dir="$run" "$@" \
+        >"$run.out" 2>"$run.err" &
+    job=$!
+}
+
+none_left() {
+    if pgrep -f "run.dir=$1 " >left; then
+        not_ok "$2: no process is left" "$(cat left)"
+        kill -KILL $(cat left)
+    else
+        ok "$2: no process is left"
+    fi
+}
+
+# A step that fails on one rank; hang_seconds are those of a user, who is not to wait for them.
+export BAD_RANK=1 BAD_SEND=$work/fail-now
+with_bad 3 broken train.steps=100000 checkpoint.every=5
+wait_for 60 has_steps broken 7
+touch fail-now
+wait_for 10 grep -q "^trireme: error: rank 1 (.*)" broken.err
+is "a step that fails: the rank says so at once" 0 $?
+ended
+is "a step that fails: the job ends" 95 $code
+is "a step that fails: by one line" 1 "$(grep -c '^trireme: error' broken.err)"
+none_left broken "a step that fails"
+rm fail-now
+unset BAD_SEND
+finish
