@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "comm/gpu.h"
 #include "comm/world.h"
+#include "io/checkpoint.h"
 #include "plan/fit.h"
 #include "train/trainer.h"
 
@@ -51,25 +52,64 @@ static void advise(struct app *app, const struct config *asked, struct error *er
         fit_text(&fit, world_size(app->world), err->text + used, sizeof err->text - used);
 }
 
-int command_train(struct app *app, int argc, char **argv, struct error *err)
+/* Would the same command find something to go on from?  Collective. */
+static int is_resumable(const struct app *app, const struct config *config)
 {
-    struct config config;
+    char path[CONFIG_TEXT + 16];
+    struct checkpoint_entry *entries = NULL;
+    const char *resume = config->checkpoint.resume;
+    int found = strcmp(resume, "none") && strcmp(resume, "auto"), count = 0;
+    snprintf(path, sizeof path, "%s/checkpoints", config->run.dir);
+    if (!world_rank(app->world) && !strcmp(resume, "auto"))
+        count = checkpoint_list(&entries, path, NULL);
+    for (int i = 0; i < count; i++)
+        found |= entries[i].committed;
+    checkpoint_list_free(entries, count);
+    world_broadcast(app->world, &found, sizeof found, 0);
+    return found;
+}
+
+static int train(struct app *app, const struct config *config, struct stop *stop, struct error *err)
+{
     struct session *session = NULL;
     struct trainer *trainer = NULL;
-    if (app_start_world(app, err) ||
-        world_agree(app->world, arguments_config(&config, argc, argv, err), err))
-        return -1;
-    if (session_open(&session, app->world, &app->log, &app->mem, &config, SESSION_TRAIN, err)) {
+    if (session_open(&session, app->world, &app->log, &app->mem, config, SESSION_TRAIN, err)) {
         if (err->room.device_bytes || err->room.host_bytes || err->room.no_disk)
-            advise(app, &config, err);
+            advise(app, config, err);
         return -1;
     }
-    int rc = trainer_open(&trainer, session, err);
+    int rc =
+        stop_early(stop, &app->log, err) || trainer_open(&trainer, session, stop, err) ? -1 : 0;
     if (!rc)
         rc = world_agree(app->world, write_plan(app, session, err), err);
     if (!rc)
+        rc = stop_early(stop, &app->log, err);
+    if (!rc) {
+        stop_begin(stop);
         rc = trainer_run(trainer, err);
+    }
     trainer_close(trainer);
     session_close(session);
+    return rc;
+}
+
+int command_train(struct app *app, int argc, char **argv, struct error *err)
+{
+    struct config config;
+    struct stop *stop = NULL;
+    if (stop_watch(&stop, err))
+        return -1;
+    int rc = app_start_world(app, err);
+    if (!rc) {
+        stop_join(stop, app->world);
+        rc = world_agree(app->world, arguments_config(&config, argc, argv, err), err);
+    }
+    if (!rc) {
+        stop_resumable(stop, is_resumable(app, &config));
+        rc = stop_early(stop, &app->log, err);
+    }
+    if (!rc)
+        rc = train(app, &config, stop, err);
+    stop_end(stop);
     return rc;
 }

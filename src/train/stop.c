@@ -1,25 +1,196 @@
-/* stop.c - see stop.h.  The flag is the one variable a signal handler can reach. */
+/* stop.c - see stop.h. */
 #include "train/stop.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <signal.h>
-#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+#include <unistd.h>
 
-static volatile sig_atomic_t asked;
+#include "base/clock.h"
 
-static void note(int signal)
+/* How long a start may take to notice; other ranks than the first leave the word to it. */
+enum { EARLY_S = 5, EARLY_OTHERS_S = 7, KILLED = 128 };
+
+static const struct {
+    int signal;
+    const char *name;
+    int may_be_ignored; /* by who started the program */
+} watched[] = {
+    {SIGTERM, "SIGTERM", 0},
+    {SIGUSR1, "SIGUSR1", 0},
+    {SIGINT, "SIGINT", 1},
+    {SIGHUP, "SIGHUP", 1},
+};
+
+enum { WATCHED = sizeof watched / sizeof watched[0] };
+
+struct stop {
+    pthread_t thread;
+    sigset_t signals;
+    struct world *world; /* NULL until stop_join() */
+    int asked, resumable, training;
+    int64_t deadline_ns; /* the thread's own */
+    int interrupts;
+};
+
+static const char *name_of(int signal)
 {
-    asked = 1;
+    for (int i = 0; i < WATCHED; i++)
+        if (watched[i].signal == signal)
+            return watched[i].name;
+    return "a signal";
 }
 
-void stop_watch(void)
+/* On a thread that was there before stop_watch(), such as a library's: not for this one. */
+static void pass_on(int signal, siginfo_t *info, void *context)
 {
-    struct sigaction action = {.sa_handler = note, .sa_flags = SA_RESTART};
+    sigaddset(&((ucontext_t *)context)->uc_sigmask, signal);
+    kill(getpid(), signal);
+}
+
+static int is_ignored(int signal)
+{
+    struct sigaction now;
+    return !sigaction(signal, NULL, &now) && now.sa_handler == SIG_IGN;
+}
+
+/* As if nobody had caught it. */
+static void end_at_once(int signal_)
+{
+    sigset_t only;
+    signal(signal_, SIG_DFL);
+    sigemptyset(&only);
+    sigaddset(&only, signal_);
+    pthread_sigmask(SIG_UNBLOCK, &only, NULL);
+    kill(getpid(), signal_);
+}
+
+static int rank_of(const struct world *world)
+{
+    return world ? world_rank(world) : 0;
+}
+
+static void note(struct stop *s, int signal)
+{
+    struct world *world = __atomic_load_n(&s->world, __ATOMIC_ACQUIRE);
+    int first = !s->asked;
+    if (signal == SIGINT && s->interrupts++)
+        end_at_once(signal);
+    if (!first)
+        return;
+    s->deadline_ns = clock_ns() + (rank_of(world) ? EARLY_OTHERS_S : EARLY_S) * (int64_t)1000000000;
+    __atomic_store_n(&s->asked, signal, __ATOMIC_RELEASE);
+    if (__atomic_load_n(&s->training, __ATOMIC_ACQUIRE) && !rank_of(world))
+        fprintf(stderr, "trireme: %s: the state will be saved after this step%s\n", name_of(signal),
+                signal == SIGINT ? "; once more ends at once" : "");
+}
+
+static int early_code(const struct stop *s, int signal)
+{
+    return __atomic_load_n(&s->resumable, __ATOMIC_ACQUIRE) ? EXIT_SAVED : KILLED + signal;
+}
+
+/* A start that hangs somewhere, in a file that does not open or in MPI, has nothing to lose. */
+static void end_start(struct stop *s)
+{
+    struct world *world = __atomic_load_n(&s->world, __ATOMIC_ACQUIRE);
+    fprintf(stderr, "trireme: %s before training began: ended in the midst of the start\n",
+            name_of(s->asked));
+    world_abort(world, early_code(s, s->asked));
+}
+
+static void *watch(void *arg)
+{
+    struct stop *s = arg;
+    const struct timespec second = {.tv_nsec = 200000000};
+    for (;;) {
+        int early = s->asked && !__atomic_load_n(&s->training, __ATOMIC_ACQUIRE);
+        int signal =
+            early ? sigtimedwait(&s->signals, NULL, &second) : sigwaitinfo(&s->signals, NULL);
+        if (signal > 0)
+            note(s, signal);
+        else if (early && clock_ns() > s->deadline_ns &&
+                 !__atomic_load_n(&s->training, __ATOMIC_ACQUIRE))
+            end_start(s);
+    }
+    return NULL;
+}
+
+int stop_watch(struct stop **stop, struct error *err)
+{
+    struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_RESTART | SA_SIGINFO};
+    struct stop *s = calloc(1, sizeof *s);
+    *stop = NULL;
+    if (!s)
+        return error_set(err, "out of memory: signals");
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&s->signals);
     sigemptyset(&action.sa_mask);
-    sigaction(SIGUSR1, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    for (int i = 0; i < WATCHED; i++)
+        if (!watched[i].may_be_ignored || !is_ignored(watched[i].signal)) {
+            sigaddset(&s->signals, watched[i].signal);
+            sigaction(watched[i].signal, &action, NULL);
+        }
+    pthread_sigmask(SIG_BLOCK, &s->signals, NULL);
+    int failed = pthread_create(&s->thread, NULL, watch, s);
+    if (failed) {
+        free(s);
+        return error_set(err, "cannot start a thread for signals: %s", strerror(failed));
+    }
+    *stop = s;
+    return 0;
 }
 
-int stop_asked(void)
+void stop_end(struct stop *s)
 {
-    return asked;
+    sigset_t interrupt;
+    if (!s)
+        return;
+    pthread_cancel(s->thread);
+    pthread_join(s->thread, NULL);
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    if (sigismember(&s->signals, SIGINT)) {
+        signal(SIGINT, SIG_DFL);
+        pthread_sigmask(SIG_UNBLOCK, &interrupt, NULL);
+    }
+    free(s);
+}
+
+int stop_asked(const struct stop *s)
+{
+    return __atomic_load_n(&s->asked, __ATOMIC_ACQUIRE);
+}
+
+void stop_join(struct stop *s, struct world *world)
+{
+    __atomic_store_n(&s->world, world, __ATOMIC_RELEASE);
+}
+
+void stop_resumable(struct stop *s, int resumable)
+{
+    __atomic_store_n(&s->resumable, resumable, __ATOMIC_RELEASE);
+}
+
+int stop_early(struct stop *s, struct log *log, struct error *err)
+{
+    double signal = stop_asked(s);
+    world_all_reduce(s->world, &signal, 1, WORLD_MAX);
+    if (signal == 0)
+        return 0;
+    err->code = early_code(s, (int)signal);
+    err->text[0] = 0;
+    log_info(log, "%s before training began: %s", name_of((int)signal),
+             err->code == EXIT_SAVED ? "run me again, the newest checkpoint is as it was"
+                                     : "there was nothing to save");
+    return -1;
+}
+
+void stop_begin(struct stop *s)
+{
+    __atomic_store_n(&s->training, 1, __ATOMIC_RELEASE);
 }

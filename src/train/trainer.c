@@ -19,7 +19,6 @@
 #include "train/lr_schedule.h"
 #include "train/metrics.h"
 #include "train/run_checkpoint.h"
-#include "train/stop.h"
 #include "train/tracing.h"
 #include "train/weights.h"
 
@@ -37,6 +36,7 @@ struct flight {
 
 struct trainer {
     struct session *s;
+    struct stop *asked; /* by signals */
     char checkpoints[CONFIG_TEXT + 16];
     struct batches train, valid;
     struct metrics metrics;
@@ -115,7 +115,7 @@ static int begin(struct trainer *t, struct error *err)
     struct session *s = t->s;
     int found = 0;
     if (world_agree(s->world, open_data(t, err), err) ||
-        world_agree(s->world, make_run(t, err), err) ||
+        world_agree(s->world, make_run(t, err), err) || stop_early(t->asked, s->log, err) ||
         run_checkpoint_resume(s, t->checkpoints, &found, &t->at, err))
         return -1;
     t->saved_step = found && !strcmp(s->config.checkpoint.resume, "auto") ? t->at.step : -1;
@@ -123,16 +123,18 @@ static int begin(struct trainer *t, struct error *err)
         log_info(s->log, "resumed at step %lld", (long long)t->at.step);
     else if (world_agree(s->world, weights_init(s, err), err))
         return -1;
-    return world_agree(s->world, open_records(t, err), err);
+    return stop_early(t->asked, s->log, err) || world_agree(s->world, open_records(t, err), err)
+               ? -1
+               : 0;
 }
 
-int trainer_open(struct trainer **trainer, struct session *session, struct error *err)
+int trainer_open(struct trainer **trainer, struct session *session, struct stop *stop,
+                 struct error *err)
 {
     struct trainer *t = array_make(1, sizeof *t);
-    *t = (struct trainer){.s = session, .saved_step = -1, .lock = -1};
+    *t = (struct trainer){.s = session, .asked = stop, .saved_step = -1, .lock = -1};
     t->at.scaler = scaler_begin(&session->config);
     snprintf(t->checkpoints, sizeof t->checkpoints, "%s/checkpoints", session->config.run.dir);
-    stop_watch();
     if (begin(t, err)) {
         trainer_close(t);
         return -1;
@@ -189,7 +191,7 @@ static struct step_input input_of(const struct trainer *t, int64_t step)
         .clip = c->clip,
         .nominal_targets = (double)(t->s->layout.global_batch * t->s->config.data.seq_len),
         .loss_scale = t->at.scaler.scale,
-        .stop_vote = stop_asked(),
+        .stop_vote = stop_asked(t->asked) != 0,
     };
 }
 

@@ -3,15 +3,16 @@
 #define TRIREME_TRAIN_TRAINER_H
 
 #include "train/session.h"
+#include "train/stop.h"
 
 struct trainer;
 
 /* Everything up to the first step: data, the run directory with log.txt, the state to resume
  * from, then config.yaml and metrics.jsonl.  A request that cannot be met leaves those two of an
- * earlier start as they were.  SIGUSR1 and SIGTERM are caught from here on.  Collective; session
- * stays the caller's.  Returns 0 and a trainer for trainer_close(), or -1 on all ranks with err
- * set. */
-int trainer_open(struct trainer **trainer, struct session *session, struct error *err);
+ * earlier start as they were.  Collective; session and stop, which is asked on the way, stay the
+ * caller's.  Returns 0 and a trainer for trainer_close(), or -1 on all ranks with err set. */
+int trainer_open(struct trainer **trainer, struct session *session, struct stop *stop,
+                 struct error *err);
 void trainer_close(struct trainer *trainer); /* NULL allowed */
 
 /* Train as the session's config asks: steps, evaluation, checkpoints, metrics, trace.  Collective.

@@ -1,0 +1,140 @@
+#!/bin/sh
+# signals.sh - signals, closed pipes and lost terminals: what was trained is saved, a start that is
+# stopped says so, and the user can always end the program.
+#
+# SIGNAL_STARTS starts are signalled at moments spread over a start (default 8).
+. "$(dirname "$0")/../cli/helpers.inc"
+
+make_tokens
+# In the background of a shell SIGINT is ignored; train is to see it as from a terminal.
+defaults=
+env --default-signal=INT,HUP true 2>/dev/null && defaults="env --default-signal=INT,HUP"
+M="model.preset=llama-tiny device=cpu precision=fp32 data.seq_len=32 train.global_batch=4
+   train.steps=100000 train.lr=1e-3 train.schedule=constant run.threads=1"
+D="data.train=$work/train.h5"
+
+# alone RUN KEY=VALUE...: one rank in the background; $job is the rank itself.
+alone() {
+    run=$1
+    shift
+    $defaults "$TRIREME" train $M run.dir="$run" "$@" >"$run.out" 2>"$run.err" &
+    job=$!
+}
+
+# Does a process watch for signals yet?  SIGTERM, 15, is blocked then.
+is_watching() {
+    blocked=$(sed -n 's/^SigBlk:[[:space:]]*//p' "/proc/$1/status") && [ -n "$blocked" ] &&
+        [ $((0x$(echo "$blocked" | cut -c13-16) & 0x4000)) != 0 ]
+}
+
+# state_saved NAME RUN: its newest checkpoint is of the last step in its metrics.
+state_saved() {
+    last=$(last_metric "$2" step)
+    is "$1: the last step is saved" "$(printf 'step-%08d' "${last:-0}")" \
+        "$(basename "$(newest_checkpoint "$2")")"
+}
+
+# A reader that leaves: training goes on, and the log tells the rest.
+head_of() { # NAME LAUNCHER...
+    name=$1
+    shift
+    ("$@" "$TRIREME" train $M $D train.steps=30 run.log_every=1 run.dir="$name" 2>&1
+    echo $? >"$name.code") | head -n 2 >"$name.head"
+    is "train | head ($name)" 0 "$(cat "$name.code")"
+    state_saved "train | head ($name)" "$name"
+    is "train | head ($name): the log goes on" 1 "$(grep -c 'step 30/30' "$name/log.txt")"
+}
+head_of alone
+is "train | head: the reader had its lines" 2 "$(wc -l <alone.head)"
+
+if [ -n "$defaults" ]; then
+    for signal in INT HUP; do
+        alone "one-$signal" $D
+        wait_for 60 has_steps "one-$signal" 5
+        kill -$signal $job
+        ended
+        is "SIG$signal saves" 75 $code
+        state_saved "SIG$signal" "one-$signal"
+    done
+    is "SIGINT: it is said what comes" 1 "$(grep -c 'SIGINT: the state will be saved' one-INT.err)"
+else
+    skip "SIGINT and SIGHUP save" "this env cannot reset signals"
+fi
+nohup "$TRIREME" train $M $D run.dir=nohup >nohup.out 2>nohup.err &
+job=$!
+wait_for 60 has_steps nohup 5
+kill -HUP $job
+now=$(last_metric nohup step)
+if wait_for 30 has_steps nohup $((now + 20)); then
+    ok "under nohup SIGHUP means nothing"
+else
+    not_ok "under nohup SIGHUP means nothing" "$(tail -n 2 nohup.err)"
+fi
+kill -TERM $job
+ended
+is "but SIGTERM saves" 75 $code
+
+# A start that is stuck in a file that does not open: two seconds without computing.
+is_stuck() {
+    is_watching "$1" && before=$(cut -d' ' -f14,15 "/proc/$1/stat") && sleep 2 &&
+        [ "$(cut -d' ' -f14,15 "/proc/$1/stat")" = "$before" ]
+}
+mkfifo pipe.h5
+alone fifo data.train=$work/pipe.h5
+wait_for 30 is_stuck $job
+kill -TERM $job
+ended
+is "a start in a stuck file is ended by SIGTERM" 143 $code
+is "and says so in one line" 1 "$(grep -c '^trireme: ' fifo.err)"
+if [ -n "$defaults" ]; then
+    alone fifo data.train=$work/pipe.h5
+    wait_for 30 is_stuck $job
+    kill -INT $job
+    sleep 0.2
+    kill -INT $job
+    ended
+    is "and by a second SIGINT at once" 130 $code
+    is "without a word" 0 "$(grep -c '^trireme: ' fifo.err)"
+fi
+
+# Starts that are signalled at some moment: before training with nothing to resume by one line, else
+# and after by 75.
+early=0 bad=
+for i in $(seq "${SIGNAL_STARTS:-8}"); do
+    signal=$([ $((i % 2)) = 0 ] && echo TERM || echo USR1)
+    kept=$([ $((i % 4)) -gt 1 ] && echo one-INT || echo fresh-$i)
+    [ -d one-INT ] || kept=nohup
+    alone "$kept" $D
+    wait_for 30 is_watching $job
+    sleep "$(awk "BEGIN { print ($i - 1) * 0.07 }")"
+    kill -$signal $job
+    ended
+    lines=$(grep -c 'before training began' "$kept.err")
+    early=$((early + lines))
+    case $code.$lines.$(newest_checkpoint "$kept" | grep -c .) in
+    75.[01].1 | 143.1.0 | 138.1.0) ;;
+    *) bad="$bad $i:$signal:$kept:$code:$lines" ;;
+    esac
+done
+is "signals during a start end with 75, or by one line where nothing is saved" none "${bad:-none}"
+if [ $early -gt 0 ]; then ok "some of them came before training"; else
+    not_ok "some of them came before training" "none of them did"
+fi
+
+# The same under mpirun: a signal to one rank during the start is one for all.
+ranks 2 "$TRIREME" train $M $D train.steps=5 run.dir=two >two.out 2>two.err
+mpirun --oversubscribe -n 2 "$TRIREME" train $M $D run.dir=two >two.out 2>two.err &
+job=$!
+second_watches() { is_watching "$(rank_pids $job | tail -n 1)"; }
+wait_for 30 second_watches
+kill -TERM "$(rank_pids $job | tail -n 1)"
+ended
+is "a signal to one rank of two in the start" 75 $code
+# Ctrl-C at mpirun reaches the ranks as SIGTERM, and mpirun itself ends with 1.
+mpirun --oversubscribe -n 2 "$TRIREME" train $M $D run.dir=two >two.out 2>two.err &
+job=$!
+wait_for 60 has_steps two 30
+kill -HUP $job
+ended
+state_saved "SIGHUP to mpirun" two
+finish
