@@ -61,6 +61,30 @@ static int check_digest(const struct js *commit, const char *key, const char *pa
     return 0;
 }
 
+struct js *checkpoint_read_meta(const char *path, struct error *err)
+{
+    char *mark = disk_path(err, "%s/COMMIT", path), *meta = disk_path(err, "%s/meta.json", path);
+    struct js *commit = mark && meta ? js_read(mark, err) : NULL, *read = NULL;
+    if (commit && !check_digest(commit, "meta", meta, err))
+        read = js_read(meta, err);
+    js_free(commit);
+    free(meta);
+    free(mark);
+    return read;
+}
+
+/* A folder that was given another's name, or was swapped with it, is not what it says. */
+static int check_name(const struct checkpoint *checkpoint, struct error *err)
+{
+    const char *slash = strrchr(checkpoint->path, '/');
+    int64_t step;
+    if (!checkpoint_parse_name(slash ? slash + 1 : checkpoint->path, "", &step) ||
+        step == checkpoint->catalog.step)
+        return 0;
+    return error_set(err, "%s holds step %lld; it was renamed, or swapped with another",
+                     checkpoint->path, (long long)checkpoint->catalog.step);
+}
+
 /* COMMIT vouches for index.h5 and meta.json, and the index for the shard files. */
 static int read_parts(struct checkpoint *checkpoint, const struct js *commit, const char *index,
                       const char *meta, struct error *err)
@@ -76,6 +100,8 @@ static int read_parts(struct checkpoint *checkpoint, const struct js *commit, co
     if (js_get_int(commit, "step", -1) != checkpoint->catalog.step ||
         js_get_int(commit, "ranks", -1) != checkpoint->catalog.file_count)
         return error_set(err, "%s: COMMIT and index.h5 disagree about step or ranks", path);
+    if (check_name(checkpoint, err))
+        return -1;
     checkpoint->meta = js_read(meta, err);
     if (!checkpoint->meta)
         return -1;

@@ -47,17 +47,12 @@ int checkpoint_save(struct world *world, const char *dir, int64_t step,
                     const struct checkpoint_piece *pieces, int count, struct js *meta,
                     struct error *err);
 
-/* Delete committed checkpoints so that the newest `keep` (at least 2) remain, and stale
- * .partial directories.  Rank 0 acts; collective.  Only those that open and whose files have
- * their sizes count among the newest (checksums are not recomputed): a damaged one never
- * pushes out a good one. */
-int checkpoint_prune(struct world *world, const char *dir, int keep, struct error *err);
-
 /* An opened, committed checkpoint. */
 struct checkpoint;
 
 /* Open one by its own path (".../step-00001000").  Not collective: every rank opens.
- * Fails if it is not committed or its index does not match COMMIT's digest. */
+ * Fails if it is not committed, its index does not match COMMIT's digest, or a folder named
+ * step-N holds another step. */
 int checkpoint_open(struct checkpoint **checkpoint, const char *path, struct error *err);
 void checkpoint_close(struct checkpoint *checkpoint); /* NULL allowed */
 
@@ -73,6 +68,10 @@ int checkpoint_tensors(const struct checkpoint *checkpoint);
 struct checkpoint_piece checkpoint_tensor(const struct checkpoint *checkpoint, int i);
 int64_t checkpoint_pieces(const struct checkpoint *checkpoint, int i); /* it is stored in */
 
+/* meta.json of a committed checkpoint, its checksum compared, without opening the rest.  Returns
+ * it for js_free(), or NULL with err set. */
+struct js *checkpoint_read_meta(const char *path, struct error *err);
+
 /* Fill the wanted pieces from whatever intervals are stored (any layout), converting between
  * fp32, bf16 and fp16 where dtypes differ.  Not collective.  A tensor that is absent, has other
  * dims, or an element not stored exactly once is an error. */
@@ -82,6 +81,9 @@ int checkpoint_load(struct checkpoint *checkpoint, const struct checkpoint_piece
 /* Recompute the checksums of shard files number part, part + parts, ...; (0, 1) is all.
  * Returns 0, or -1 with err naming file, tensor and offset of the first mismatch. */
 int checkpoint_verify(struct checkpoint *checkpoint, int part, int parts, struct error *err);
+
+/* The sizes of all shard files are right, or -1 with err naming one that is not. */
+int checkpoint_sizes(const struct checkpoint *checkpoint, struct error *err);
 
 /* What lies under dir: checkpoints by name, newest first, without .partial ones. */
 struct checkpoint_entry {
@@ -95,11 +97,48 @@ struct checkpoint_entry {
 int checkpoint_list(struct checkpoint_entry **entries, const char *dir, struct error *err);
 void checkpoint_list_free(struct checkpoint_entry *entries, int count);
 
+/* What this process knows of checkpoints from having read or written every byte of them. */
+enum checkpoint_state { CHECKPOINT_UNKNOWN, CHECKPOINT_WHOLE, CHECKPOINT_DAMAGED };
+
+struct checkpoint_checked {
+    struct checkpoint_check {
+        char *path;
+        enum checkpoint_state state;
+    } * list;
+    int count, capacity;
+};
+
+void checkpoint_checked_set(struct checkpoint_checked *checked, const char *path,
+                            enum checkpoint_state state);
+enum checkpoint_state checkpoint_checked_get(const struct checkpoint_checked *checked,
+                                             const char *path);
+void checkpoint_checked_free(struct checkpoint_checked *checked);
+
 /* The newest committed checkpoint under dir that opens and whose checksums hold, each rank
  * verifying its part.  Collective.  Those that fail are reported to log and the one before is
  * tried.  Returns 0 with *checkpoint NULL when dir has none at all; -1 when there were some
  * but none verifies. */
 int checkpoint_find(struct checkpoint **checkpoint, struct world *world, const char *dir,
                     struct log *log, struct error *err);
+
+/* The same among entries that are committed, newest first (rank 0's count, others may pass NULL);
+ * what was found out about them is put into checked (NULL allowed). */
+int checkpoint_find_among(struct checkpoint **checkpoint, struct world *world,
+                          const struct checkpoint_entry *entries, int count,
+                          struct checkpoint_checked *checked, struct log *log, struct error *err);
+
+/* Delete the older ones among entries of one run (as of checkpoint_list; rank 0's count), so that
+ * the newest `keep` (at least 2) whole ones remain.  One that checked does not know is verified
+ * before it counts, each rank a part; a damaged one does not count and stays, and is reported to
+ * log when that is found out here; `written` (rank 0's), the one just saved, stays in any case.
+ * Collective.  Returns 0, or -1 on every rank with err set when something could not be deleted;
+ * what could be is. */
+int checkpoint_prune(struct world *world, const struct checkpoint_entry *entries, int count,
+                     int keep, const char *written, struct checkpoint_checked *checked,
+                     struct log *log, struct error *err);
+
+/* Delete what a save or a pruning that died left under dir: .partial folders, and the .old ones
+ * that were replaced.  Not collective.  Returns 0, or -1 with err set. */
+int checkpoint_clean(const char *dir, struct error *err);
 
 #endif

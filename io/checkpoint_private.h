@@ -14,8 +14,16 @@ struct checkpoint {
     int64_t bytes;
 };
 
-/* The sizes of all shard files are right, or -1 with err naming one that is not. */
-int checkpoint_sizes(const struct checkpoint *checkpoint, struct error *err);
+/* The path of rank 0's text on every rank, for free(); NULL on all with err set. */
+char *checkpoint_share_path(struct world *world, const char *path, struct error *err);
+
+/* Open and verify on all ranks, each its part; -1 on all, and *checkpoint NULL. */
+int checkpoint_open_verified(struct checkpoint **checkpoint, struct world *world, const char *path,
+                             struct error *err);
+
+/* Whether a name is "step-00001000", or with suffix: what was renamed while it was replaced or
+ * written; *step gets the number. */
+int checkpoint_parse_name(const char *name, const char *suffix, int64_t *step);
 
 /* world_*(), for a world that may be NULL. */
 int checkpoint_agree(struct world *world, int rc, struct error *err);

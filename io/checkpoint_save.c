@@ -112,11 +112,13 @@ static int check_room(const struct save *save, struct error *err)
     if (statvfs(save->dir, &room))
         return error_errno(err, "cannot look at %s", save->dir);
     double free_bytes = (double)room.f_bavail * (double)room.f_frsize;
+    char text[3][DISK_SIZE];
     if (free_bytes < need)
         return error_set(err,
-                         "%s: the checkpoint needs %.3f GB and %.3f GB are free; make room "
-                         "or lower checkpoint.keep",
-                         save->dir, need / 1e9, free_bytes / 1e9);
+                         "%s: the checkpoint needs %s and %s are free, short by %s; make room or "
+                         "lower checkpoint.keep",
+                         save->dir, disk_size(need, text[0]), disk_size(free_bytes, text[1]),
+                         disk_size(need - free_bytes, text[2]));
     return 0;
 }
 

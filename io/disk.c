@@ -28,6 +28,16 @@ char *disk_path(struct error *err, const char *fmt, ...)
     return path;
 }
 
+const char *disk_size(double bytes, char text[DISK_SIZE])
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+    int unit = 0;
+    for (; bytes >= 999.5 && unit < 5; unit++)
+        bytes /= 1000;
+    snprintf(text, DISK_SIZE, unit ? "%.2f %s" : "%.0f %s", bytes, units[unit]);
+    return text;
+}
+
 int disk_open(const char *path, int flags, struct error *err)
 {
     int fd = open(path, flags | O_CLOEXEC, 0666);

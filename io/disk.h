@@ -10,6 +10,10 @@
 /* Text made like printf's; free() it.  NULL with err set when memory is out. */
 char *disk_path(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* A size for people: "1.94 MB", "976 B".  Returns text. */
+enum { DISK_SIZE = 16 };
+const char *disk_size(double bytes, char text[DISK_SIZE]);
+
 /* Open (open()'s flags and mode 0666), or -1 with err set. */
 int disk_open(const char *path, int flags, struct error *err);
 

@@ -30,3 +30,9 @@ void *array_make(size_t count, size_t size)
 {
     return or_end(calloc(count ? count : 1, size), count * size);
 }
+
+char *array_text(const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    return memcpy(array_make(bytes, 1), text, bytes);
+}

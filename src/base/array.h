@@ -13,4 +13,7 @@ void *array_grow(void *data, int count, int *capacity, size_t size);
 /* Zeroed memory for count elements, or the same end.  free() it. */
 void *array_make(size_t count, size_t size);
 
+/* A copy of text, or the same end.  free() it. */
+char *array_text(const char *text);
+
 #endif

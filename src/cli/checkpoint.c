@@ -58,16 +58,6 @@ static const char *base_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-static void print_size(char text[16], int64_t bytes)
-{
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-    double size = (double)bytes;
-    int unit = 0;
-    for (; size >= 999.5 && unit < 5; unit++)
-        size /= 1000;
-    snprintf(text, 16, unit ? "%.2f %s" : "%.0f %s", size, units[unit]);
-}
-
 static int list(struct app *app, const struct selection *selection, struct error *err)
 {
     printf("%-20s %12s %10s %8s %6s  %s\n", "name", "step", "size", "tensors", "ranks", "state");
@@ -75,7 +65,7 @@ static int list(struct app *app, const struct selection *selection, struct error
         const struct checkpoint_entry *entry = &selection->entries[i];
         struct checkpoint *checkpoint;
         struct error why = {0};
-        char size[16];
+        char size[DISK_SIZE];
         if (!entry->committed) {
             printf("%-20s %12s %10s %8s %6s  not committed\n", base_name(entry->path), "-", "-",
                    "-", "-");
@@ -83,7 +73,7 @@ static int list(struct app *app, const struct selection *selection, struct error
             printf("%-20s %12s %10s %8s %6s  damaged: %s\n", base_name(entry->path), "-", "-", "-",
                    "-", why.text);
         } else {
-            print_size(size, checkpoint_bytes(checkpoint));
+            disk_size((double)checkpoint_bytes(checkpoint), size);
             printf("%-20s %12lld %10s %8d %6d  committed\n", base_name(entry->path),
                    (long long)checkpoint_step(checkpoint), size, checkpoint_tensors(checkpoint),
                    checkpoint_ranks(checkpoint));
@@ -96,12 +86,12 @@ static int list(struct app *app, const struct selection *selection, struct error
 static int verify_one(const char *path, struct error *err)
 {
     struct checkpoint *checkpoint;
-    char size[16];
+    char size[DISK_SIZE];
     if (checkpoint_open(&checkpoint, path, err))
         return -1;
     int rc = checkpoint_verify(checkpoint, 0, 1, err);
     if (!rc) {
-        print_size(size, checkpoint_bytes(checkpoint));
+        disk_size((double)checkpoint_bytes(checkpoint), size);
         printf("%s: whole (%s, shard files: %d)\n", path, size, checkpoint_ranks(checkpoint));
     }
     checkpoint_close(checkpoint);

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "io/disk.h"
 #include "train/weights.h"
 
 /* The scaler, where there is or was one. */
@@ -71,7 +72,29 @@ int run_checkpoint_write(struct session *s, const char *dir, struct position pos
     int rc = checkpoint_save(s->world, dir, position.step, pieces, count, meta, err);
     js_free(meta);
     weights_free(pieces, count);
-    return rc ? -1 : checkpoint_prune(s->world, dir, (int)s->config.checkpoint.keep, err);
+    return rc;
+}
+
+void run_checkpoint_prune(struct session *s, const char *dir, int64_t written,
+                          struct checkpoint_checked *checked)
+{
+    struct error why = {0};
+    struct checkpoint_entry *entries = NULL;
+    int rank = world_rank(s->world);
+    char *path = disk_path(&why, "%s/step-%08lld", dir, (long long)written);
+    int count = rank ? 0 : checkpoint_list(&entries, dir, &why);
+    int rc = world_agree(s->world, !path || count < 0 ? -1 : 0, &why);
+    if (!rc) {
+        checkpoint_checked_set(checked, path, CHECKPOINT_WHOLE);
+        rc = checkpoint_prune(s->world, entries, count, (int)s->config.checkpoint.keep, path,
+                              checked, s->log, &why);
+    }
+    if (!rank && !rc)
+        rc = checkpoint_clean(dir, &why);
+    if (!rank && rc)
+        log_warn(s->log, "old checkpoints could not be deleted: %s", why.text);
+    checkpoint_list_free(entries, count);
+    free(path);
 }
 
 static int exists(const char *path, const char *name)

@@ -13,10 +13,16 @@ struct position {
     struct scaler scaler;
 };
 
-/* Save the session's state under dir, then delete all but the newest checkpoint.keep.
- * Collective.  Returns 0, or -1 on all ranks with err set; training may go on. */
+/* Save the session's state under dir.  Collective.  Returns 0, or -1 on all ranks with err set;
+ * training may go on. */
 int run_checkpoint_write(struct session *session, const char *dir, struct position position,
                          struct error *err);
+
+/* Delete all but the newest checkpoint.keep whole checkpoints under dir, after that of step
+ * `written` was saved; see checkpoint_prune().  Old ones that cannot go take disk space, no more:
+ * the new one is there, so failure is a warning.  Collective. */
+void run_checkpoint_prune(struct session *session, const char *dir, int64_t written,
+                          struct checkpoint_checked *checked);
 
 /* Load what checkpoint.resume asks for: "none" nothing, "auto" the newest that verifies under
  * dir (nothing if there is none), else the path of a checkpoint, a run, or its checkpoints.

@@ -46,8 +46,11 @@ struct trainer {
     int64_t finished_ns;     /* when the last step ended */
     int stop;                /* a rank asked for it */
     int64_t saved_step;      /* of the newest checkpoint; -1: none */
-    int skips;
-    int lock; /* of the run directory, on rank 0; -1: none */
+    int save_due;            /* a checkpoint, at the next step that updates something */
+    int prune_due;           /* what the newest checkpoint replaces, once a step went on from it */
+    struct checkpoint_checked checked; /* checkpoints of this run */
+    int skips;                         /* steps in a row that updated nothing, for good */
+    int lock;                          /* of the run directory, on rank 0; -1: none */
 };
 
 /* Two starts in one run directory would spoil each other's files.  The lock goes with the
@@ -123,6 +126,11 @@ static int begin(struct trainer *t, struct error *err)
         log_info(s->log, "resumed at step %lld", (long long)t->at.step);
     else if (world_agree(s->world, weights_init(s, err), err))
         return -1;
+    if (t->saved_step >= 0) {
+        char path[CONFIG_TEXT + 48];
+        snprintf(path, sizeof path, "%s/step-%08lld", t->checkpoints, (long long)t->at.step);
+        checkpoint_checked_set(&t->checked, path, CHECKPOINT_WHOLE);
+    }
     return stop_early(t->asked, s->log, err) || world_agree(s->world, open_records(t, err), err)
                ? -1
                : 0;
@@ -150,9 +158,15 @@ void trainer_close(struct trainer *t)
     metrics_close(&t->metrics);
     batches_close(&t->train);
     batches_close(&t->valid);
+    checkpoint_checked_free(&t->checked);
     if (t->lock >= 0)
         close(t->lock);
     free(t);
+}
+
+static int due(int64_t every, int64_t step)
+{
+    return every && step % every == 0;
 }
 
 static int save(struct trainer *t, struct error *err)
@@ -165,17 +179,33 @@ static int save(struct trainer *t, struct error *err)
     t->saved_step = t->at.step;
     log_info(t->s->log, "saved %s/step-%08lld in %.2f s", t->checkpoints, (long long)t->at.step,
              (double)(clock_ns() - start) / 1e9);
+    t->prune_due = 1;
     return 0;
 }
 
-/* A checkpoint that could not be written does not end a run that could go on.  All ranks know
- * why; one says it. */
-static void try_save(struct trainer *t)
+/* A checkpoint that could not be written does not end a run that could go on.  While no step
+ * updates anything none is written: the weights are those of the one before. */
+static void save_if_due(struct trainer *t)
 {
     struct error why = {0};
+    const struct config *c = &t->s->config;
+    t->save_due |= due(c->checkpoint.every, t->at.step);
+    if (!t->save_due || t->at.step >= c->train.steps || t->stop || t->skips)
+        return;
+    t->save_due = 0;
     if (save(t, &why) && !world_rank(t->s->world))
         log_warn(t->s->log, "checkpoint of step %lld failed, training goes on: %s",
                  (long long)t->at.step, why.text);
+}
+
+/* Where gradients stay infinite, the checkpoints from before are what is gone back to: none goes
+ * before a step with finite ones has followed the newest. */
+static void prune_if_due(struct trainer *t)
+{
+    if (!t->prune_due || t->skips)
+        return;
+    t->prune_due = 0;
+    run_checkpoint_prune(t->s, t->checkpoints, t->saved_step, &t->checked);
 }
 
 static struct step_input input_of(const struct trainer *t, int64_t step)
@@ -195,11 +225,6 @@ static struct step_input input_of(const struct trainer *t, int64_t step)
     };
 }
 
-static int due(int64_t every, int64_t step)
-{
-    return every && step % every == 0;
-}
-
 static int maybe_evaluate(struct trainer *t, double *loss, struct error *err)
 {
     const struct config_train *c = &t->s->config.train;
@@ -211,11 +236,15 @@ static int maybe_evaluate(struct trainer *t, double *loss, struct error *err)
 }
 
 /* A scale that can still become smaller is no reason to give up. */
-static int count_skips(struct trainer *t, const struct step_output *output, struct error *err)
+static void count_skips(struct trainer *t, int skipped)
 {
-    int lost = output->skipped && (!t->at.scaler.active || scaler_at_end(&t->at.scaler));
-    scaler_update(&t->at.scaler, output->skipped);
+    int lost = skipped && (!t->at.scaler.active || scaler_at_end(&t->at.scaler));
+    scaler_update(&t->at.scaler, skipped);
     t->skips = lost ? t->skips + 1 : 0;
+}
+
+static int check_skips(const struct trainer *t, int64_t step, struct error *err)
+{
     if (t->skips < SKIPS_IN_A_ROW)
         return 0;
     if (t->at.scaler.active)
@@ -223,11 +252,11 @@ static int count_skips(struct trainer *t, const struct step_output *output, stru
                          "step %lld: gradients were not finite for %d steps in a row at a loss "
                          "scale of %g, which cannot become smaller; lower train.lr or "
                          "train.min_loss_scale or train.loss_scale, or use precision bf16",
-                         (long long)t->at.step, t->skips, t->at.scaler.scale);
+                         (long long)step, t->skips, t->at.scaler.scale);
     return error_set(err,
                      "step %lld: the gradient was not finite for %d steps in a row; lower "
                      "train.lr, or resume from an earlier checkpoint",
-                     (long long)t->at.step, t->skips);
+                     (long long)step, t->skips);
 }
 
 /* Start the next step. */
@@ -278,9 +307,9 @@ static int finish(struct trainer *t, int64_t step, struct error *err)
     report->tokens = output.targets;
     report->step_ms = (double)(now - begin) / 1e6;
     report->skipped = output.skipped;
-    int rc = count_skips(t, &output, err);
+    count_skips(t, output.skipped);
     report->skipped_steps = t->at.scaler.skipped;
-    return rc;
+    return 0;
 }
 
 /* What follows a step that has ended: its trace, an evaluation if one is due, its line. */
@@ -300,7 +329,11 @@ static int end_step(struct trainer *t, int64_t step, struct error *err)
 {
     if (step < 1 || !t->flight[step % 2].under_way)
         return 0;
-    return finish(t, step, err) || report_step(t, step, err) ? -1 : 0;
+    if (finish(t, step, err) || report_step(t, step, err))
+        return -1;
+    if (step > t->saved_step)
+        prune_if_due(t);
+    return check_skips(t, step, err);
 }
 
 /* Whether something needs the state, or the loss scale, as it is right after the step last
@@ -310,8 +343,8 @@ static int must_end(const struct trainer *t)
     const struct config *c = &t->s->config;
     int64_t step = t->at.step;
     return executor_depth(t->s->executor) < 2 || t->at.scaler.active || t->stop ||
-           t->flight[step % 2].traced || step == c->train.steps || due(c->checkpoint.every, step) ||
-           (t->s->evaluate && due(c->train.eval_every, step));
+           t->flight[step % 2].traced || step == c->train.steps || t->save_due ||
+           due(c->checkpoint.every, step) || (t->s->evaluate && due(c->train.eval_every, step));
 }
 
 /* Start a step, and end the one before; the device computes the one while the host reports the
@@ -329,14 +362,14 @@ static int steps(struct trainer *t, struct error *err)
     while (t->at.step < c->train.steps && !t->stop) {
         if (one_step(t, err))
             return -1;
-        if (due(c->checkpoint.every, t->at.step) && t->at.step < c->train.steps && !t->stop)
-            try_save(t);
+        save_if_due(t);
     }
     if (save(t, err)) {
         err->code = EXIT_NODE; /* once its cause is mended, the same command goes on */
         return error_prefix(err, "the state at step %lld could not be saved",
                             (long long)t->at.step);
     }
+    prune_if_due(t);
     if (t->at.step >= c->train.steps)
         return 0;
     log_info(t->s->log, "asked to stop: state saved at step %lld, run me again",
@@ -366,7 +399,7 @@ static void introduce(const struct trainer *t)
 int trainer_run(struct trainer *t, struct error *err)
 {
     int64_t last = t->s->config.train.steps;
-    if (t->at.step < last) {
+    if (t->at.step < last || t->saved_step < 0) {
         introduce(t);
         return steps(t, err);
     }

@@ -263,7 +263,7 @@ static void make_piece(struct checkpoint_piece *piece, const struct slot *slot,
     snprintf(name, sizeof name, "%s%s%s%s", slot->prefix, slot->name, slot->name[0] ? "/" : "",
              tensor->name);
     size_t from = (size_t)part.at * dtype_bytes(slot->dtype);
-    *piece = (struct checkpoint_piece){.name = strdup(name),
+    *piece = (struct checkpoint_piece){.name = array_text(name),
                                        .dtype = slot->dtype,
                                        .rank = tensor->dims,
                                        .start = part.start,

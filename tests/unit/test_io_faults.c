@@ -151,33 +151,111 @@ static void finding_falls_back(void **state)
     assert_int_equal(found_step(dir), -2);
 }
 
-static void pruning_keeps_the_good(void **state)
+static struct log nothing_said = {.level = LOG_ERROR, .rank = 0};
+
+static void prune(const char *dir, int keep, const char *written, struct checkpoint_checked *known)
 {
     struct error err = {0};
     struct checkpoint_entry *entries;
+    struct checkpoint_checked none = {0};
+    int count = checkpoint_list(&entries, dir, &err);
+    if (checkpoint_clean(dir, &err) || checkpoint_prune(NULL, entries, count, keep, written,
+                                                        known ? known : &none, &nothing_said, &err))
+        fail_msg("%s", err.text);
+    checkpoint_list_free(entries, count);
+    checkpoint_checked_free(&none);
+}
+
+/* The steps there are, newest first, as text. */
+static const char *steps_in(const char *dir)
+{
+    static char text[256];
+    struct checkpoint_entry *entries;
+    int count = checkpoint_list(&entries, dir, NULL);
+    text[0] = 0;
+    for (int i = 0; i < count; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld", i ? " " : "",
+                 (long long)entries[i].step);
+    checkpoint_list_free(entries, count);
+    return text;
+}
+
+static void pruning_keeps_the_good(void **state)
+{
     char path[256], dir[128];
     struct stat info;
     snprintf(dir, sizeof dir, "%s/prune", folder);
-    assert_int_equal(checkpoint_prune(NULL, dir, 2, &err), 0); /* nothing there */
+    prune(dir, 2, NULL, NULL); /* nothing there */
     for (int step = 1; step <= 6; step++)
         must_save(dir, step, 2, (uint64_t)step);
     snprintf(path, sizeof path, "%s/step-00000007.partial", dir);
     assert_int_equal(mkdir(path, 0777), 0);
     path_in(path, dir, 5, "shard-00000.h5");
     assert_int_equal(truncate(path, 1000), 0);
-    assert_int_equal(checkpoint_prune(NULL, dir, 3, &err), 0); /* 6, 4, 3; 5 does not count */
-    int count = checkpoint_list(&entries, dir, &err);
-    assert_int_equal(count, 4);
-    for (int i = 0; i < count; i++)
-        assert_int_equal(entries[i].step, 6 - i);
-    checkpoint_list_free(entries, count);
+    prune(dir, 3, NULL, NULL); /* 5 does not count */
+    assert_string_equal(steps_in(dir), "6 5 4 3");
     snprintf(path, sizeof path, "%s/step-00000007.partial", dir);
     assert_int_equal(stat(path, &info), -1);
-    assert_int_equal(checkpoint_prune(NULL, dir, 0, &err), 0); /* never fewer than two */
-    count = checkpoint_list(&entries, dir, &err);
-    assert_int_equal(count, 3);
-    checkpoint_list_free(entries, count);
+    prune(dir, 0, NULL, NULL); /* never fewer than two; the damaged one is not deleted either */
+    assert_string_equal(steps_in(dir), "6 5 4");
     assert_int_equal(found_step(dir), 6);
+}
+
+/* Sizes tell nothing of a flipped bit: what counts has been read, here or before. */
+static void pruning_counts_what_was_read(void **state)
+{
+    struct checkpoint_checked known = {0};
+    char path[256], dir[128];
+    snprintf(dir, sizeof dir, "%s/prune-flip", folder);
+    for (int step = 1; step <= 4; step++)
+        must_save(dir, step, 2, (uint64_t)step);
+    path_in(path, dir, 3, "shard-00000.h5");
+    flip(path, size_of(path) / 2);
+    prune(dir, 2, NULL, &known); /* 4 and 2 */
+    assert_string_equal(steps_in(dir), "4 3 2");
+    path_in(path, dir, 3, "");
+    path[strlen(path) - 1] = 0;
+    assert_int_equal(checkpoint_checked_get(&known, path), CHECKPOINT_DAMAGED);
+    checkpoint_checked_set(&known, path, CHECKPOINT_WHOLE); /* as if written again meanwhile */
+    prune(dir, 2, NULL, &known);
+    assert_string_equal(steps_in(dir), "4 3");
+    checkpoint_checked_free(&known);
+}
+
+/* Whatever the steps of others say, what was just written stays. */
+static void pruning_keeps_what_was_written(void **state)
+{
+    struct checkpoint_checked known = {0};
+    char path[256], dir[128];
+    snprintf(dir, sizeof dir, "%s/prune-written", folder);
+    for (int step = 1; step <= 4; step++)
+        must_save(dir, step, 1, (uint64_t)step);
+    snprintf(path, sizeof path, "%s/step-00000001", dir);
+    checkpoint_checked_set(&known, path, CHECKPOINT_WHOLE);
+    prune(dir, 2, path, &known);
+    assert_string_equal(steps_in(dir), "4 3 1");
+    checkpoint_checked_free(&known);
+}
+
+/* Two folders that swapped names are both refused; another name says nothing. */
+static void swapped_folders_are_noticed(void **state)
+{
+    struct error err = {0};
+    struct checkpoint *checkpoint;
+    char one[160], two[160], other[160], dir[128];
+    snprintf(dir, sizeof dir, "%s/swap", folder);
+    snprintf(one, sizeof one, "%s/step-00000001", dir);
+    snprintf(two, sizeof two, "%s/step-00000002", dir);
+    snprintf(other, sizeof other, "%s/best", dir);
+    for (int step = 1; step <= 2; step++)
+        must_save(dir, step, 1, (uint64_t)step);
+    assert_int_equal(rename(one, other), 0);
+    assert_int_equal(rename(two, one), 0);
+    assert_int_equal(checkpoint_open(&checkpoint, one, &err), -1);
+    assert_non_null(strstr(err.text, "step-00000001 holds step 2"));
+    assert_int_equal(checkpoint_open(&checkpoint, other, &err), 0);
+    checkpoint_close(checkpoint);
+    assert_int_equal(found_step(dir), -2);
 }
 
 /* A writer killed at any moment leaves the last committed checkpoint to be found. */
@@ -271,6 +349,9 @@ int main(void)
         cmocka_unit_test(damage_names_the_tensor),
         cmocka_unit_test(finding_falls_back),
         cmocka_unit_test(pruning_keeps_the_good),
+        cmocka_unit_test(pruning_counts_what_was_read),
+        cmocka_unit_test(pruning_keeps_what_was_written),
+        cmocka_unit_test(swapped_folders_are_noticed),
         cmocka_unit_test(death_is_survived),
         cmocka_unit_test(files_cannot_grow),
         cmocka_unit_test(disks_run_full),

@@ -1,0 +1,190 @@
+/* checkpoint_prune.c - which old checkpoints may go, and what a save that died left behind.
+ *
+ * From the newest on, whole checkpoints are counted; behind the keep-th the others are deleted.
+ * Whole is what this process wrote or has verified.  One it knows nothing of is verified first,
+ * and only if something older would go because it counts:
+ *
+ *     keep 2:   30 written | 20 verified | 10            10 goes, unread
+ *               30 written | 20 damaged  | 10 unknown    10 is verified only if there is a 5
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "io/checkpoint_private.h"
+#include "io/disk.h"
+
+enum { KEEP_LEAST = 2 };
+
+/* What is known */
+
+static struct checkpoint_check *find_check(const struct checkpoint_checked *checked,
+                                           const char *path)
+{
+    for (int i = 0; i < checked->count; i++)
+        if (!strcmp(checked->list[i].path, path))
+            return &checked->list[i];
+    return NULL;
+}
+
+void checkpoint_checked_set(struct checkpoint_checked *checked, const char *path,
+                            enum checkpoint_state state)
+{
+    struct checkpoint_check *known = find_check(checked, path);
+    if (!known) {
+        checked->list =
+            array_grow(checked->list, checked->count, &checked->capacity, sizeof *checked->list);
+        known = &checked->list[checked->count++];
+        known->path = array_text(path);
+    }
+    known->state = state;
+}
+
+enum checkpoint_state checkpoint_checked_get(const struct checkpoint_checked *checked,
+                                             const char *path)
+{
+    const struct checkpoint_check *known = find_check(checked, path);
+    return known ? known->state : CHECKPOINT_UNKNOWN;
+}
+
+void checkpoint_checked_free(struct checkpoint_checked *checked)
+{
+    for (int i = 0; i < checked->count; i++)
+        free(checked->list[i].path);
+    free(checked->list);
+    *checked = (struct checkpoint_checked){0};
+}
+
+/* Pruning */
+
+struct pruning {
+    const struct checkpoint_entry *entries;
+    int count, keep;
+    const char *written;
+    struct checkpoint_checked *checked;
+};
+
+/* Renamed first, so that a death half way leaves no damaged checkpoint behind. */
+static int delete_one(const char *path, struct error *err)
+{
+    char *doomed = disk_path(err, "%s.partial", path);
+    int rc = doomed ? disk_remove(doomed, err) : -1;
+    if (!rc && rename(path, doomed))
+        rc = error_errno(err, "cannot rename %s", path);
+    rc = rc || disk_remove(doomed, err);
+    free(doomed);
+    return rc;
+}
+
+/* Whether something that could go lies behind the i-th. */
+static int has_older(const struct pruning *p, int i)
+{
+    for (int j = i + 1; j < p->count; j++)
+        if (p->entries[j].committed)
+            return 1;
+    return 0;
+}
+
+/* The one to be verified before it is known what may go, or NULL. */
+static const char *next_to_verify(const struct pruning *p)
+{
+    int whole = 0;
+    for (int i = 0; i < p->count && whole < p->keep; i++) {
+        if (!p->entries[i].committed)
+            continue;
+        enum checkpoint_state state = checkpoint_checked_get(p->checked, p->entries[i].path);
+        if (state == CHECKPOINT_UNKNOWN)
+            return has_older(p, i) ? p->entries[i].path : NULL;
+        whole += state == CHECKPOINT_WHOLE;
+    }
+    return NULL;
+}
+
+static int delete_older(const struct pruning *p, struct error *err)
+{
+    int whole = 0, rc = 0;
+    for (int i = 0; i < p->count; i++) {
+        const char *path = p->entries[i].path;
+        enum checkpoint_state state = checkpoint_checked_get(p->checked, path);
+        if (!p->entries[i].committed || state == CHECKPOINT_DAMAGED)
+            continue;
+        if (whole < p->keep || (p->written && !strcmp(path, p->written)))
+            whole += state == CHECKPOINT_WHOLE;
+        else
+            rc |= delete_one(path, rc ? NULL : err);
+    }
+    return rc ? -1 : 0;
+}
+
+/* Verify one on all ranks and note the outcome.  Returns 0, or -1 on all if memory is out. */
+static int verify_one(struct world *world, const char *path, struct checkpoint_checked *checked,
+                      struct log *log, struct error *err)
+{
+    struct checkpoint *checkpoint;
+    struct error why = {0};
+    char *shared = checkpoint_share_path(world, path, err);
+    if (!shared)
+        return -1;
+    int damaged = checkpoint_open_verified(&checkpoint, world, shared, &why);
+    checkpoint_close(checkpoint);
+    checkpoint_checked_set(checked, shared, damaged ? CHECKPOINT_DAMAGED : CHECKPOINT_WHOLE);
+    if (damaged && !checkpoint_rank(world))
+        log_warn(log, "%s is damaged and does not count: %s", shared, why.text);
+    free(shared);
+    return 0;
+}
+
+int checkpoint_prune(struct world *world, const struct checkpoint_entry *entries, int count,
+                     int keep, const char *written, struct checkpoint_checked *checked,
+                     struct log *log, struct error *err)
+{
+    struct pruning p = {entries, count, keep < KEEP_LEAST ? KEEP_LEAST : keep, written, checked};
+    int rank = checkpoint_rank(world), more = 1;
+    while (more) {
+        const char *path = rank ? NULL : next_to_verify(&p);
+        more = path != NULL;
+        checkpoint_broadcast(world, &more, sizeof more);
+        if (more && verify_one(world, path, checked, log, err))
+            return -1;
+    }
+    return checkpoint_agree(world, rank ? 0 : delete_older(&p, err), err);
+}
+
+/* Leftovers */
+
+/* Something half written, or half deleted, or an old one whose successor is committed. */
+static int is_stale(const char *dir, const char *name)
+{
+    int64_t step;
+    if (checkpoint_parse_name(name, ".partial", &step) ||
+        checkpoint_parse_name(name, ".old.partial", &step))
+        return 1;
+    if (!checkpoint_parse_name(name, ".old", &step))
+        return 0;
+    char *mark = disk_path(NULL, "%s/%.*s/COMMIT", dir, (int)(strlen(name) - 4), name);
+    int stale = mark && !access(mark, F_OK);
+    free(mark);
+    return stale;
+}
+
+int checkpoint_clean(const char *dir, struct error *err)
+{
+    int rc = 0;
+    struct dirent *item;
+    DIR *folder = opendir(dir);
+    if (!folder)
+        return errno == ENOENT ? 0 : error_errno(err, "cannot read folder %s", dir);
+    while (!rc && (item = readdir(folder))) {
+        if (!is_stale(dir, item->d_name))
+            continue;
+        char *path = disk_path(err, "%s/%s", dir, item->d_name);
+        rc = path ? disk_remove(path, err) : -1;
+        free(path);
+    }
+    closedir(folder);
+    return rc;
+}
