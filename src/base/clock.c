@@ -40,3 +40,21 @@ int64_t clock_since_exec_ns(void)
     int64_t started = ticks * (1000000000 / sysconf(_SC_CLK_TCK));
     return (int64_t)boot.tv_sec * 1000000000 + boot.tv_nsec - started;
 }
+
+const char *clock_iso8601(int64_t seconds, long ns, char text[CLOCK_TIME_OF_DAY])
+{
+    time_t at = (time_t)seconds;
+    struct tm utc;
+    char date[20] = "";
+    if (gmtime_r(&at, &utc))
+        strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &utc);
+    snprintf(text, CLOCK_TIME_OF_DAY, "%s.%03ldZ", date, ns / 1000000);
+    return text;
+}
+
+const char *clock_time_of_day(char text[CLOCK_TIME_OF_DAY])
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return clock_iso8601((int64_t)now.tv_sec, now.tv_nsec, text);
+}

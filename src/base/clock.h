@@ -10,4 +10,12 @@ int64_t clock_ns(void);
 /* Nanoseconds since the process was started by exec (0 if the kernel does not say). */
 int64_t clock_since_exec_ns(void);
 
+/* The time of day as ISO 8601 in UTC with milliseconds, "2026-11-22T06:37:08.123Z"; returns text.
+ */
+enum { CLOCK_TIME_OF_DAY = 32 };
+const char *clock_time_of_day(char text[CLOCK_TIME_OF_DAY]);
+
+/* The same of a time given as seconds since 1970 and nanoseconds. */
+const char *clock_iso8601(int64_t seconds, long ns, char text[CLOCK_TIME_OF_DAY]);
+
 #endif

@@ -5,6 +5,6 @@ libtrireme_a_SOURCES += \
 	src/base/error.c src/base/error.h \
 	src/base/hash.c src/base/hash.h \
 	src/base/json.c src/base/json.h \
-	src/base/levels.h src/base/log.c src/base/log.h \
+	src/base/levels.h src/base/line_file.c src/base/line_file.h src/base/log.c src/base/log.h \
 	src/base/mem.c src/base/mem.h \
 	src/base/philox.c src/base/philox.h

@@ -2,48 +2,70 @@
 #include "base/log.h"
 
 #include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+enum { LINE = 2100 };
+
+static const char erase[] = "\r\033[K"; /* to the first column, and what stands there is gone */
 
 int log_file(struct log *log, const char *path, struct error *err)
 {
-    log_close(log);
-    log->file = fopen(path, "a");
-    if (!log->file)
-        return error_errno(err, "cannot open log file %s", path);
-    return 0;
+    line_file_close(&log->file);
+    return line_file_open(&log->file, path, err);
 }
 
 void log_close(struct log *log)
 {
-    if (log->file)
-        fclose(log->file);
-    log->file = NULL;
+    if (log->live)
+        fputc('\n', stderr);
+    log->live = 0;
+    line_file_close(&log->file);
 }
 
-static void put(FILE *file, const char *kind, int rank, const char *fmt, va_list args)
+/* A full disk is said on stderr alone: the file could not tell. */
+static void write_file(struct log *log, const char *line)
 {
-    char line[2048];
-    vsnprintf(line, sizeof line, fmt, args);
-    if (rank > 0)
-        fprintf(file, "trireme: [rank %d] %s%s\n", rank, kind, line);
-    else
-        fprintf(file, "trireme: %s%s\n", kind, line);
-    fflush(file);
+    char time[CLOCK_TIME_OF_DAY], timed[LINE + CLOCK_TIME_OF_DAY];
+    snprintf(timed, sizeof timed, "%s %s", clock_time_of_day(time), line);
+    switch (line_file_append(&log->file, timed)) {
+    case LINE_FILE_FAILED:
+        fprintf(stderr,
+                "trireme: warning: log.txt cannot be written (%s); its lines are kept in memory "
+                "until it can\n",
+                strerror(log->file.why));
+        break;
+    case LINE_FILE_RESUMED: fprintf(stderr, "trireme: log.txt is written again\n"); break;
+    default: break;
+    }
+}
+
+static void put(struct log *log, const char *kind, const char *text, int to_stderr)
+{
+    char line[LINE], rank[32] = "";
+    if (log->rank > 0)
+        snprintf(rank, sizeof rank, "[rank %d] ", log->rank);
+    snprintf(line, sizeof line, "trireme: %s%s%s\n", rank, kind, text);
+    if (to_stderr) {
+        fprintf(stderr, "%s%s", log->live ? erase : "", line);
+        log->live = 0;
+    }
+    write_file(log, line);
 }
 
 static void say(struct log *log, enum log_level level, const char *fmt, va_list args)
 {
     static const char *const kind[] = {"error: ", "warning: ", "", ""};
-    struct log plain = {LOG_INFO, -1, NULL};
+    struct log plain = {.level = LOG_INFO, .rank = -1};
+    char text[LINE - 64];
     if (!log)
         log = &plain;
     if (level > log->level || (log->rank > 0 && level > LOG_WARN))
         return;
-    va_list again;
-    va_copy(again, args);
-    put(stderr, kind[level], log->rank, fmt, args);
-    if (log->file)
-        put(log->file, kind[level], log->rank, fmt, again);
-    va_end(again);
+    vsnprintf(text, sizeof text, fmt, args);
+    put(log, kind[level], text, 1);
 }
 
 void log_error(struct log *log, const char *fmt, ...)
@@ -76,4 +98,21 @@ void log_debug(struct log *log, const char *fmt, ...)
     va_start(args, fmt);
     say(log, LOG_DEBUG, fmt, args);
     va_end(args);
+}
+
+void log_record(struct log *log, const char *fmt, ...)
+{
+    char text[LINE - 64];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (log->level >= LOG_INFO && log->rank <= 0)
+        put(log, "", text, 0);
+}
+
+void log_live(struct log *log, const char *text)
+{
+    fprintf(stderr, "%s%s", erase, text);
+    log->live = 1;
 }

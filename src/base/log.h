@@ -1,28 +1,28 @@
 /* log.h - what the program says while it runs.
  *
  * One struct log is made at the top and passed down.  Lines go to stderr and,
- * once a run directory exists, to its log.txt.  Ranks other than 0 are silent
- * below LOG_WARN, so that a message is printed once and not per rank.
+ * once a run directory exists, with the time of day before them to its log.txt.  Ranks other than 0
+ * are silent below LOG_WARN, so that a message is printed once and not per rank.
  */
 #ifndef TRIREME_BASE_LOG_H
 #define TRIREME_BASE_LOG_H
 
-#include <stdio.h>
-
 #include "base/error.h"
+#include "base/line_file.h"
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 struct log {
-    enum log_level level; /* lines above it are dropped */
-    int rank;             /* of this process; negative while not known */
-    FILE *file;           /* log.txt, or NULL */
+    enum log_level level;  /* lines above it are dropped */
+    int rank;              /* of this process; negative while not known */
+    struct line_file file; /* log.txt */
+    int live;              /* 1: a line of log_live() stands on the terminal */
 };
 
 /* Also append every line to path (created if absent).  Returns 0, or -1 with err set. */
 int log_file(struct log *log, const char *path, struct error *err);
 
-/* Close the file of log_file(), if any. */
+/* Close the file of log_file(), if any, and end a line of log_live(). */
 void log_close(struct log *log);
 
 /* Print one line "trireme: [warning: |error: ]text"; log may be NULL (prints to stderr).
@@ -31,5 +31,11 @@ void log_error(struct log *log, const char *fmt, ...) __attribute__((format(prin
 void log_warn(struct log *log, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void log_info(struct log *log, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void log_debug(struct log *log, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* An information for the file alone. */
+void log_record(struct log *log, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Show text on the terminal that stderr is, as a line that the next line of any kind replaces. */
+void log_live(struct log *log, const char *text);
 
 #endif

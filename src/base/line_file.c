@@ -1,0 +1,107 @@
+/* line_file.c - see line_file.h. */
+#include "base/line_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int line_file_open(struct line_file *f, const char *path, struct error *err)
+{
+    *f = (struct line_file){.fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666)};
+    f->is_open = f->fd >= 0;
+    return f->is_open ? 0 : error_errno(err, "cannot open %s", path);
+}
+
+/* Bytes of text up to its last newline. */
+static size_t whole_lines(const char *text, size_t bytes)
+{
+    const char *last = memrchr(text, '\n', bytes);
+    return last ? (size_t)(last - text) + 1 : 0;
+}
+
+/* Take the last bytes of the file away. */
+static int cut(int fd, size_t bytes)
+{
+    off_t end = lseek(fd, 0, SEEK_END);
+    return end < 0 || ftruncate(fd, end - (off_t)bytes);
+}
+
+/* Write text; returns the bytes of it that the file has now, all of them or whole lines unless the
+ * file could not be cut either. */
+static size_t write_lines(struct line_file *f, const char *text, size_t bytes)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t wrote = write(f->fd, text + done, bytes - done);
+        if (wrote >= 0) {
+            done += (size_t)wrote;
+        } else if (errno != EINTR) {
+            f->why = errno;
+            size_t whole = whole_lines(text, done);
+            return whole < done && cut(f->fd, done - whole) ? done : whole;
+        }
+    }
+    f->why = 0;
+    return done;
+}
+
+static void keep(struct line_file *f, const char *text, size_t bytes)
+{
+    size_t needed = f->kept_bytes + bytes;
+    if (needed > f->kept_capacity && needed <= LINE_FILE_KEPT_BYTES) {
+        char *grown = realloc(f->kept, 2 * needed);
+        f->kept = grown ? grown : f->kept;
+        f->kept_capacity = grown ? 2 * needed : f->kept_capacity;
+    }
+    if (needed > f->kept_capacity || needed > LINE_FILE_KEPT_BYTES) {
+        f->lost_lines++;
+        return;
+    }
+    memcpy(f->kept + f->kept_bytes, text, bytes);
+    f->kept_bytes = needed;
+    f->kept_lines++;
+}
+
+static void write_kept(struct line_file *f)
+{
+    size_t done = write_lines(f, f->kept, f->kept_bytes);
+    f->kept_bytes -= done;
+    memmove(f->kept, f->kept + done, f->kept_bytes);
+    f->kept_lines = 0;
+    for (size_t i = 0; i < f->kept_bytes; i++)
+        f->kept_lines += f->kept[i] == '\n';
+}
+
+enum line_file_outcome line_file_append(struct line_file *f, const char *text)
+{
+    size_t bytes = strlen(text);
+    int failed = f->why != 0;
+    if (!f->is_open)
+        return LINE_FILE_WRITTEN;
+    if (f->kept_bytes) {
+        keep(f, text, bytes);
+        write_kept(f);
+    } else {
+        size_t done = write_lines(f, text, bytes);
+        if (done < bytes)
+            keep(f, text + done, bytes - done);
+    }
+    if (f->why)
+        return failed ? LINE_FILE_KEPT : LINE_FILE_FAILED;
+    return failed ? LINE_FILE_RESUMED : LINE_FILE_WRITTEN;
+}
+
+int64_t line_file_close(struct line_file *f)
+{
+    if (!f->is_open)
+        return 0;
+    if (f->kept_bytes)
+        write_kept(f);
+    int64_t missing = f->kept_lines + f->lost_lines;
+    close(f->fd);
+    free(f->kept);
+    *f = (struct line_file){0};
+    return missing;
+}
