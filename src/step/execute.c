@@ -9,6 +9,40 @@
 #include "step/execute_private.h"
 #include "step/memory.h"
 
+static enum breakdown_kind kind_of_work(const struct instr *instr)
+{
+    switch (instr->kind) {
+    case INSTR_LOAD: return BREAKDOWN_DATA;
+    case INSTR_RUN: return instr->phase == PHASE_FORWARD ? BREAKDOWN_FORWARD : BREAKDOWN_BACKWARD;
+    case INSTR_NORM:
+    case INSTR_SCALE:
+    case INSTR_UPDATE: return BREAKDOWN_UPDATE;
+    default: return BREAKDOWN_OTHER;
+    }
+}
+
+int run_enters_work(struct run_state *run, const struct instr *instr)
+{
+    if (instr->stream != STREAM_COMPUTE && instr->stream != STREAM_HOST)
+        return 0;
+    if (instr->kind == INSTR_RELEASE)
+        return 0;
+    return breakdown_enter(run->pending->breakdown, kind_of_work(instr), run->err);
+}
+
+int run_enters_wait(struct run_state *run, enum stream stream)
+{
+    static const enum breakdown_kind kinds[STREAMS] = {
+        [STREAM_GATHER] = BREAKDOWN_COMM,   [STREAM_REDUCE] = BREAKDOWN_COMM,
+        [STREAM_POINT] = BREAKDOWN_COMM,    [STREAM_FETCH] = BREAKDOWN_OFFLOAD,
+        [STREAM_SPILL] = BREAKDOWN_OFFLOAD, [STREAM_READ] = BREAKDOWN_OFFLOAD,
+        [STREAM_WRITE] = BREAKDOWN_OFFLOAD,
+    };
+    if (kinds[stream] == BREAKDOWN_OTHER)
+        return 0;
+    return breakdown_enter(run->pending->breakdown, kinds[stream], run->err);
+}
+
 static int step(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
@@ -29,15 +63,18 @@ int step_start(struct executor *x, const struct program *program, const struct s
         .x = x, .program = program, .input = input, .trace = trace, .pending = pending, .err = err};
     for (int s = 0; s < STREAMS; s++)
         run.waited[s] = -1;
-    *pending = (struct step_pending){
-        .program = program, .trace = trace, .nominal_targets = input->nominal_targets};
+    *pending = (struct step_pending){.program = program,
+                                     .trace = trace,
+                                     .breakdown = input->breakdown,
+                                     .nominal_targets = input->nominal_targets};
     x->sent_bytes = 0;
-    if (x->mode->begin(&run))
+    if (x->mode->begin(&run) ||
+        (input->breakdown && breakdown_begin(input->breakdown, x->device, err)))
         return -1;
     for (int i = 0; i < program->instrs; i++)
         if (step(&run, i))
             return -1;
-    return x->mode->end(&run);
+    return x->mode->end(&run) || breakdown_end(input->breakdown, err) ? -1 : 0;
 }
 
 static void report(const struct step_pending *pending, struct step_output *output)
@@ -46,7 +83,7 @@ static void report(const struct step_pending *pending, struct step_output *outpu
     double targets = sums[SUM_TARGETS];
     double mean = targets > 0 ? pending->nominal_targets / targets / sums[SUM_LOSS_SCALE] : 0;
     *output = (struct step_output){
-        .loss = targets > 0 ? sums[SUM_LOSS] / targets : 0,
+        .loss = targets > 0 ? sums[SUM_LOSS] / targets : NAN,
         .targets = targets,
         .grad_norm = sqrt(sums[SUM_SQUARES]) * mean,
         .votes = sums[SUM_STOP],
@@ -59,6 +96,8 @@ int step_finish(struct executor *x, const struct step_pending *pending, struct s
 {
     if (x->mode->finish(x, pending, err))
         return -1;
+    if (pending->breakdown)
+        breakdown_read(pending->breakdown);
     if (output)
         report(pending, output);
     return 0;

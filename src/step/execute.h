@@ -6,6 +6,7 @@
 #include "comm/mesh.h"
 #include "device/device.h"
 #include "device/ops.h"
+#include "step/breakdown.h"
 #include "step/optimizer.h"
 #include "step/program.h"
 #include "step/trace.h"
@@ -18,19 +19,20 @@ struct step_input {
      * 0, or -1 with err set, which ends the step on this rank alone. */
     int (*load)(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err);
     void *user;
-    struct optimizer_rule rule; /* of the program's optimizer */
-    uint64_t seed;              /* with the step's number, of stochastic rounding */
-    int64_t step;               /* from 1 on */
-    int decay_all;              /* 1: weight decay on every tensor; 0: on matrices only */
-    double clip;                /* of the gradient's norm; 0: none */
-    double nominal_targets;     /* the count gradients assume: they are summed over it */
-    double loss_scale;          /* gradients are those of the loss times this; 0 stands for 1 */
-    int stop_vote;              /* 1: this rank asks all to stop after the step */
+    struct optimizer_rule rule;  /* of the program's optimizer */
+    uint64_t seed;               /* with the step's number, of stochastic rounding */
+    int64_t step;                /* from 1 on */
+    int decay_all;               /* 1: weight decay on every tensor; 0: on matrices only */
+    double clip;                 /* of the gradient's norm; 0: none */
+    double nominal_targets;      /* the count gradients assume: they are summed over it */
+    double loss_scale;           /* gradients are those of the loss times this; 0 stands for 1 */
+    int stop_vote;               /* 1: this rank asks all to stop after the step */
+    struct breakdown *breakdown; /* filled by step_finish(); the caller's; NULL: not wanted */
 };
 
 /* What one step says; the same on all ranks. */
 struct step_output {
-    double loss;      /* mean over the targets of the global batch */
+    double loss;      /* mean over the targets of the global batch; NAN where there were none */
     double targets;   /* how many there were */
     double grad_norm; /* of the mean gradient, before clipping; training only */
     double votes;     /* ranks that asked to stop */
@@ -78,6 +80,7 @@ struct step_pending {
     const double *sums; /* of the step, on the host once it is done */
     struct device_mark *done;
     struct trace *trace;
+    struct breakdown *breakdown;
     double nominal_targets;
     int turn;
 };

@@ -71,8 +71,10 @@ static int finish_transfer(struct run_state *run, int i)
 
 static int wait_for(struct run_state *run, enum stream stream, int until)
 {
-    if (stream == STREAM_COMPUTE)
-        return 0; /* this thread: done in order */
+    if (stream == STREAM_COMPUTE || run->waited[stream] >= until)
+        return 0; /* this thread: done in order; or waited for before */
+    if (run_enters_wait(run, stream))
+        return -1;
     if (stream == STREAM_READ || stream == STREAM_WRITE)
         return copy_wait(run, stream, until);
     for (int i = run->waited[stream] + 1; i <= until; i++) {
@@ -90,7 +92,7 @@ static int before(struct run_state *run, int i)
     for (int s = 0; s < STREAMS; s++)
         if (instr->wait[s] >= 0 && wait_for(run, s, instr->wait[s]))
             return -1;
-    return 0;
+    return run_enters_work(run, instr);
 }
 
 static int after(struct run_state *run, int i, int64_t start_ns)

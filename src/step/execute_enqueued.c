@@ -442,9 +442,10 @@ static int wait_for_device(struct run_state *run, const struct instr *instr)
     const struct tape *tape = tape_of(run->x, run->program);
     for (int s = 0; s < STREAM_HOST; s++)
         if (instr->wait[s] >= 0 &&
-            wait_done(run->x, run->program, tape->mark[instr->wait[s]], run->err))
+            (run_enters_wait(run, s) ||
+             wait_done(run->x, run->program, tape->mark[instr->wait[s]], run->err)))
             return -1;
-    return 0;
+    return run_enters_work(run, instr);
 }
 
 static int copy(struct run_state *run, int i)
@@ -469,8 +470,11 @@ static int before(struct run_state *run, int i)
         return wait_for_device(run, instr);
     for (int s = 0; s < STREAM_HOST; s++)
         if (instr->wait[s] >= 0 &&
-            device_mark_wait(run->x->device, stream, tape->mark[instr->wait[s]], run->err))
+            ((instr->stream == STREAM_COMPUTE && run_enters_wait(run, s)) ||
+             device_mark_wait(run->x->device, stream, tape->mark[instr->wait[s]], run->err)))
             return -1;
+    if (run_enters_work(run, instr))
+        return -1;
     if (!is_traced(run, instr))
         return 0;
     run->waited[0] = run->x->tapes->spans; /* the span of this instruction */
@@ -520,6 +524,7 @@ static int end(struct run_state *run)
         if (s == STREAM_COMPUTE)
             continue;
         if (device_mark_record(x->device, t->end[s], device_stream_of(s), run->err) ||
+            run_enters_wait(run, s) ||
             device_mark_wait(x->device, DEVICE_COMPUTE, t->end[s], run->err))
             return -1;
     }

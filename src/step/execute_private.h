@@ -92,6 +92,11 @@ int copy_check(struct executor *x, struct error *err);
 
 /* The segment a RUN of this program stands for. */
 
+/* What follows on the compute stream is an instruction's work, or a wait for another stream: for
+ * the step's breakdown, if one is wanted.  0, or -1 with err set. */
+int run_enters_work(struct run_state *run, const struct instr *instr);
+int run_enters_wait(struct run_state *run, enum stream stream);
+
 /* Address of an operand, NULL if it is absent. */
 void *run_operand(const struct run_state *run, const struct instr *instr, int slot);
 

@@ -1,0 +1,55 @@
+/* breakdown.h - on what a rank spent the time of a step.
+ *
+ * The time of the compute stream from the step's first instruction to its last is divided among
+ * kinds of work, instruction by instruction.  Waiting for another stream counts as a kind of its
+ * own: only so much of a transfer shows, the rest lies under computation.  On the CPU the compute
+ * stream is the calling thread and the clock is read; on a GPU timed marks are put into its
+ * stream, which waits for nothing, and read when the step has ended.
+ */
+#ifndef TRIREME_STEP_BREAKDOWN_H
+#define TRIREME_STEP_BREAKDOWN_H
+
+#include "device/device.h"
+
+enum breakdown_kind {
+    BREAKDOWN_OTHER,
+    BREAKDOWN_DATA,     /* tokens and targets, to where they are computed with */
+    BREAKDOWN_FORWARD,  /* of all units but the one that ends in the loss */
+    BREAKDOWN_BACKWARD, /* with what is recomputed, and both passes of that last unit */
+    BREAKDOWN_UPDATE,   /* the gradient's norm and the optimizer */
+    BREAKDOWN_COMM,     /* waiting for transfers between ranks */
+    BREAKDOWN_OFFLOAD,  /* waiting for copies of offloaded state, and for its file */
+    BREAKDOWN_KINDS
+};
+
+struct breakdown_mark;
+
+/* One step's; zero-initialise once and use again and again. */
+struct breakdown {
+    double ms[BREAKDOWN_KINDS]; /* after breakdown_end() */
+
+    /* The rest is private. */
+    struct device *device;
+    enum breakdown_kind kind; /* of the time since since_ns */
+    int64_t since_ns;
+    struct breakdown_mark *mark; /* of a GPU: a kind begins at each */
+    int marks, capacity;
+};
+
+/* A step begins on a device: what follows is BREAKDOWN_OTHER.  0, or -1 with err set. */
+int breakdown_begin(struct breakdown *breakdown, struct device *device, struct error *err);
+
+/* What the compute stream does from here on is of this kind; breakdown may be NULL.  0, or -1 with
+ * err set. */
+int breakdown_enter(struct breakdown *breakdown, enum breakdown_kind kind, struct error *err);
+
+/* The last instruction has been given to the stream.  0, or -1 with err set. */
+int breakdown_end(struct breakdown *breakdown, struct error *err);
+
+/* The step has ended: fill ms. */
+void breakdown_read(struct breakdown *breakdown);
+
+/* Release what it holds of the device. */
+void breakdown_free(struct breakdown *breakdown);
+
+#endif
