@@ -38,6 +38,11 @@ static int run(struct session *session, struct error *err)
         rc = load(session, err);
     if (!rc)
         rc = evaluate(session, &valid, session->config.train.eval_batches, &loss, &targets, err);
+    if (!rc && targets <= 0)
+        rc = error_set(err,
+                       "%s: no targets: all that was read is masked (loss_mask), so that there "
+                       "is no loss",
+                       session->config.data.valid);
     if (!rc && world_rank(session->world) == 0)
         printf("loss %.6f  perplexity %.4f  targets %.0f\n", loss, exp(loss), targets);
     batches_close(&valid);

@@ -1,6 +1,8 @@
 /* evaluate.c - see evaluate.h. */
 #include "train/evaluate.h"
 
+#include <math.h>
+
 int evaluate(struct session *s, struct batches *valid, int64_t batches, double *loss,
              double *targets, struct error *err)
 {
@@ -17,9 +19,10 @@ int evaluate(struct session *s, struct batches *valid, int64_t batches, double *
         if (world_must(s->world, execute(s->executor, s->evaluate, &input, &output, NULL, err),
                        err))
             return -1;
-        sum += output.loss * output.targets;
+        if (output.targets > 0)
+            sum += output.loss * output.targets;
         *targets += output.targets;
     }
-    *loss = *targets > 0 ? sum / *targets : 0;
+    *loss = *targets > 0 ? sum / *targets : NAN;
     return 0;
 }

@@ -5,8 +5,9 @@
 #include "train/batches.h"
 
 /* Mean loss of the current parameters over the file's sequences; over those of its first
- * `batches` global batches if that is above 0.  valid was opened sequentially.
- * Collective.  The result is the same on all ranks.  Returns 0, or -1 with err set. */
+ * `batches` global batches if that is above 0; NAN where none of their tokens is a target.  valid
+ * was opened sequentially. Collective.  The result is the same on all ranks.  Returns 0, or -1 with
+ * err set. */
 int evaluate(struct session *session, struct batches *valid, int64_t batches, double *loss,
              double *targets, struct error *err);
 

@@ -4,48 +4,13 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/json.h"
 #include "device/machine.h"
+#include "train/metrics_resume.h"
 
-/* Copy the lines up to a step.  A line that a kill tore apart ends the file too. */
-static int copy_until(FILE *from, FILE *to, int64_t step)
-{
-    char *line = NULL;
-    size_t size = 0;
-    ssize_t length;
-    while ((length = getline(&line, &size, from)) > 0) {
-        struct js *js = js_parse(line, NULL);
-        int64_t at = js ? js_get_int(js, "step", INT64_MAX) : INT64_MAX;
-        js_free(js);
-        if (at > step || line[length - 1] != '\n')
-            break;
-        fwrite(line, 1, (size_t)length, to);
-    }
-    free(line);
-    return ferror(to);
-}
-
-static int keep_until(const char *path, int64_t step, struct error *err)
-{
-    FILE *from = fopen(path, "r");
-    if (!from)
-        return 0;
-    char beside[CONFIG_TEXT + 64];
-    snprintf(beside, sizeof beside, "%s.partial", path);
-    FILE *to = fopen(beside, "w");
-    int rc = to ? 0 : error_errno(err, "cannot create %s", beside);
-    if (!rc && copy_until(from, to, step))
-        rc = error_errno(err, "cannot write %s", beside);
-    fclose(from);
-    if (to && fclose(to) && !rc)
-        rc = error_errno(err, "cannot write %s", beside);
-    if (!rc && rename(beside, path))
-        rc = error_errno(err, "cannot rename %s to %s", beside, path);
-    return rc;
-}
+enum { REFRESH_NS = 100000000 }; /* of the live line, at most so often */
 
 /* What the GPUs of a run could do; not known where ranks share them. */
 static double peak_flops(const struct session *s)
@@ -59,35 +24,41 @@ static double peak_flops(const struct session *s)
 int metrics_open(struct metrics *m, const struct session *s, const char *path, int64_t step,
                  struct error *err)
 {
+    const struct config_offload *offload = &s->config.offload;
     *m = (struct metrics){
         .log = s->log,
         .mem = s->mem,
         .device = s->device,
         .peak_flops = peak_flops(s),
         .flops = model_flops_per_token(s->model, s->config.data.seq_len),
-        .ranks = world_size(s->world),
         .steps = s->config.train.steps,
         .log_every = s->config.run.log_every,
-        .terminal = isatty(STDERR_FILENO),
+        .live = progress_is_live(),
+        .offload = offload->optimizer != OFFLOAD_NONE || offload->params != OFFLOAD_NONE,
         .first = step + 1,
-        .begin_ns = clock_ns(),
+        .speed = {.window = s->config.run.log_every},
     };
-    if (keep_until(path, step, err))
+    if (metrics_resume(path, step, s->log, err))
         return -1;
-    m->file = fopen(path, "a");
-    return m->file ? 0 : error_errno(err, "cannot open %s", path);
+    return line_file_open(&m->file, path, err);
 }
 
 void metrics_close(struct metrics *m)
 {
-    if (m->file)
-        fclose(m->file);
-    m->file = NULL;
+    int64_t missing = line_file_close(&m->file);
+    if (missing)
+        log_warn(m->log, "%lld lines of metrics.jsonl could not be written and are lost",
+                 (long long)missing);
 }
 
-static size_t peak_bytes(const struct mem *mem)
+static int line_due(const struct metrics *m, int64_t step)
 {
-    return mem_bytes(mem->peak_bytes);
+    return step == m->first || step == m->steps || step % m->log_every == 0;
+}
+
+int metrics_want_breakdown(const struct metrics *m, int64_t step)
+{
+    return m->file.is_open && (!m->device->asynchronous || line_due(m, step));
 }
 
 /* Asked only when a line is due: the question is not free. */
@@ -100,108 +71,159 @@ static void sample_gpu(struct metrics *m)
         m->gpu_peak_bytes = total - left;
 }
 
-/* The share of what the GPUs could do that went into the model. */
-static void add_share(struct js *js, const struct metrics *m, double rate)
+/* A number with so many digits behind the point: 17 would say nothing more. */
+static void add_rounded(struct js *js, const char *key, double value, double digits)
 {
-    if (m->peak_flops <= 0)
-        return;
-    js_add_real(js, "mfu", round(rate * m->flops.causal / m->peak_flops * 1e4) / 1e4);
-    js_add_real(js, "mfu_full_attention", round(rate * m->flops.full / m->peak_flops * 1e4) / 1e4);
+    js_add_real(js, key, round(value * digits) / digits);
 }
 
-static void write_json(struct metrics *m, const struct metrics_step *step, double rate)
+static double mfu(const struct metrics *m, double tokens_per_s, double flops_per_token)
 {
+    return m->peak_flops > 0 ? tokens_per_s * flops_per_token / m->peak_flops : 0;
+}
+
+static void add_speed(struct js *js, const struct metrics *m, const struct metrics_step *step)
+{
+    double rate = step->step_ms > 0 ? step->tokens / step->step_ms * 1000 : 0;
+    add_rounded(js, "tokens_per_s", rate, 10);
+    add_rounded(js, "step_ms", step->step_ms, 1000);
+    add_rounded(js, "gflops_per_s", rate * m->flops.causal / 1e9, 100);
+    add_rounded(js, "gflops_per_s_full_attention", rate * m->flops.full / 1e9, 100);
+    if (m->peak_flops <= 0)
+        return;
+    add_rounded(js, "mfu", mfu(m, rate, m->flops.causal), 1e4);
+    add_rounded(js, "mfu_full_attention", mfu(m, rate, m->flops.full), 1e4);
+}
+
+static void add_breakdown(struct js *js, const struct metrics *m, const struct breakdown *b)
+{
+    if (!b)
+        return;
+    add_rounded(js, "data_ms", b->ms[BREAKDOWN_DATA], 1000);
+    add_rounded(js, "forward_ms", b->ms[BREAKDOWN_FORWARD], 1000);
+    add_rounded(js, "backward_ms", b->ms[BREAKDOWN_BACKWARD], 1000);
+    add_rounded(js, "update_ms", b->ms[BREAKDOWN_UPDATE], 1000);
+    add_rounded(js, "comm_exposed_ms", b->ms[BREAKDOWN_COMM], 1000);
+    if (m->offload)
+        add_rounded(js, "offload_exposed_ms", b->ms[BREAKDOWN_OFFLOAD], 1000);
+}
+
+static void add_memory(struct js *js, const struct metrics *m)
+{
+    js_add_int(js, "mem_peak_bytes", (int64_t)mem_bytes(m->mem->peak_bytes));
+    if (m->gpu_peak_bytes)
+        js_add_int(js, "gpu_peak_bytes", (int64_t)m->gpu_peak_bytes);
+    js_add_int(js, "resident_bytes", (int64_t)mem_resident_bytes());
+}
+
+/* metrics_resume() relies on "step" being the first key. */
+static struct js *make_line(const struct metrics *m, const struct metrics_step *step)
+{
+    char time[CLOCK_TIME_OF_DAY];
     struct js *js = js_object();
     js_add_int(js, "step", step->step);
+    js_add_string(js, "time", clock_time_of_day(time));
     js_add_real(js, "loss", step->loss);
     js_add_real(js, "grad_norm", step->grad_norm);
     js_add_real(js, "lr", step->lr);
     js_add_int(js, "tokens", (int64_t)step->tokens);
-    js_add_real(js, "tokens_per_s", round(rate * 10) / 10);
-    js_add_real(js, "step_ms", round(step->step_ms * 1000) / 1000);
-    js_add_real(js, "gflops_per_s", round(rate * m->flops.causal / 1e7) / 100);
-    js_add_real(js, "gflops_per_s_full_attention", round(rate * m->flops.full / 1e7) / 100);
-    add_share(js, m, rate);
-    js_add_int(js, "mem_peak_bytes", (int64_t)peak_bytes(m->mem));
-    if (m->gpu_peak_bytes)
-        js_add_int(js, "gpu_peak_bytes", (int64_t)m->gpu_peak_bytes);
-    js_add_int(js, "resident_bytes", (int64_t)mem_resident_bytes());
+    js_add_int(js, "tokens_total", (int64_t)step->tokens_total);
+    add_rounded(js, "epoch", step->epoch, 1e6);
+    add_speed(js, m, step);
+    add_breakdown(js, m, step->breakdown);
+    add_memory(js, m);
     if (step->loss_scale > 0) {
         js_add_real(js, "loss_scale", step->loss_scale);
         js_add_int(js, "skipped_steps", step->skipped_steps);
     }
     if (step->skipped)
         js_add_bool(js, "skipped", 1);
-    if (!isnan(step->valid_loss))
+    if (step->evaluated)
         js_add_real(js, "valid_loss", step->valid_loss);
     if (step->step == m->first)
         js_add_real(js, "since_exec_ms", round((double)clock_since_exec_ns() / 1e6));
+    return js;
+}
+
+static void write_line(struct metrics *m, const struct metrics_step *step)
+{
+    struct js *js = make_line(m, step);
     char *text = js_text(js, JS_ONE_LINE, NULL);
-    if (text) {
-        fputs(text, m->file);
-        fflush(m->file);
+    js_free(js);
+    switch (text ? line_file_append(&m->file, text) : LINE_FILE_KEPT) {
+    case LINE_FILE_FAILED:
+        log_warn(m->log,
+                 "metrics.jsonl cannot be written (%s); its lines are kept in memory until it can, "
+                 "training goes on",
+                 strerror(m->file.why));
+        break;
+    case LINE_FILE_RESUMED: log_info(m->log, "metrics.jsonl is written again"); break;
+    default: break;
     }
     free(text);
-    js_free(js);
 }
 
-static const char *duration(double seconds, char *text, size_t size)
+/* On a terminal: a live line, which stays where it tells of an evaluation or of the end.  Else, and
+ * in the log, a line every log_every steps. */
+static void show_progress(struct metrics *m, const struct metrics_step *step, int due)
 {
-    long s = lround(seconds);
-    if (s < 60)
-        snprintf(text, size, "%lds", s);
-    else if (s < 3600)
-        snprintf(text, size, "%ldm%02lds", s / 60, s % 60);
-    else
-        snprintf(text, size, "%ldh%02ldm", s / 3600, s / 60 % 60);
-    return text;
+    char text[PROGRESS_TEXT];
+    double rate = speed_tokens_per_s(&m->speed);
+    struct progress progress = {
+        .step = step->step,
+        .steps = m->steps,
+        .loss = step->loss,
+        .valid_loss = step->valid_loss,
+        .grad_norm = step->grad_norm,
+        .lr = step->lr,
+        .evaluated = step->evaluated,
+        .tokens_per_s = rate,
+        .step_ms = speed_ms(&m->speed),
+        .mfu = mfu(m, rate, m->flops.causal),
+        .left_s = speed_left_s(&m->speed, m->steps - step->step),
+    };
+    int lasting = step->evaluated || step->step == m->steps;
+    if (due && (!m->live || lasting))
+        log_info(m->log, "%s", progress_text(&progress, 0, text));
+    else if (due)
+        log_record(m->log, "%s", progress_text(&progress, 0, text));
+    int64_t now_ns = clock_ns();
+    if (!m->live || lasting || (!due && now_ns - m->shown_ns < REFRESH_NS))
+        return;
+    log_live(m->log, progress_text(&progress, progress_columns() - 1, text));
+    m->shown_ns = now_ns;
 }
 
-static void say(struct metrics *m, const struct metrics_step *step, double rate)
+static void warn_step(struct log *log, const struct metrics_step *step)
 {
-    char eta[32], line[256], valid[48] = "";
-    double left = (double)(m->steps - step->step) * m->mean_ms / 1000;
-    if (!isnan(step->valid_loss))
-        snprintf(valid, sizeof valid, "  valid %.4f", step->valid_loss);
-    snprintf(line, sizeof line,
-             "step %lld/%lld  loss %.4f%s  grad %.3f  lr %.2e  %.0f tokens/s  %.1f ms  ETA %s",
-             (long long)step->step, (long long)m->steps, step->loss, valid, step->grad_norm,
-             step->lr, rate, step->step_ms, duration(left, eta, sizeof eta));
-    int lasting = !isnan(step->valid_loss) || step->step == m->steps;
-    if (!m->terminal)
-        log_info(m->log, "%s", line);
-    else if (lasting)
-        fprintf(stderr, "\r%s\033[K\n", line);
-    else
-        fprintf(stderr, "\r%s\033[K", line);
-}
-
-static void warn_skipped(struct log *log, const struct metrics_step *step)
-{
-    if (step->loss_scale > 0)
+    if (step->skipped && step->loss_scale > 0)
         log_warn(log,
                  "step %lld: gradients overflow fp16 at a loss scale of %g; nothing was updated "
                  "(%lld steps so far)",
                  (long long)step->step, step->loss_scale, (long long)step->skipped_steps);
-    else
+    else if (step->skipped)
         log_warn(log, "step %lld: the gradient is not finite; nothing was updated",
+                 (long long)step->step);
+    if (step->tokens <= 0)
+        log_warn(log,
+                 "step %lld: no targets: all its tokens are masked (loss_mask of data.train); it "
+                 "has no loss, and its gradient is zero",
+                 (long long)step->step);
+    if (step->evaluated && isnan(step->valid_loss))
+        log_warn(log, "step %lld: no targets in data.valid: there is no loss of it",
                  (long long)step->step);
 }
 
 void metrics_write(struct metrics *m, const struct metrics_step *step)
 {
-    if (!m->file)
+    if (!m->file.is_open)
         return;
-    double rate = step->step_ms > 0 ? step->tokens / step->step_ms * 1000 : 0;
-    int fresh = step->step <= m->first + 1; /* the first step also warms caches */
-    m->mean_ms = fresh ? step->step_ms : 0.9 * m->mean_ms + 0.1 * step->step_ms;
-    int due = m->terminal || step->step == m->first || step->step == m->steps ||
-              step->step % m->log_every == 0 || !isnan(step->valid_loss);
+    int due = step->evaluated || line_due(m, step->step);
+    speed_add(&m->speed, step->step_ms, step->tokens, clock_ns());
     if (due)
         sample_gpu(m);
-    write_json(m, step, rate);
-    if (step->skipped)
-        warn_skipped(m->log, step);
-    if (due)
-        say(m, step, rate);
+    write_line(m, step);
+    warn_step(m->log, step);
+    if (due || m->live)
+        show_progress(m, step, due);
 }

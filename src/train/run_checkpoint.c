@@ -53,6 +53,7 @@ static struct js *meta_of(const struct session *s, struct position position)
     }
     free(text);
     js_add_int(meta, "samples", position.samples);
+    js_add_int(meta, "tokens", (int64_t)position.tokens);
     add_scaler(meta, &position.scaler);
     js_add_string(meta, "optimizer", optimizer_row(s->config.train.optimizer)->name);
     js_add_int(meta, "parameters", model_params(s->model));
@@ -146,6 +147,9 @@ static int load(struct session *s, struct checkpoint *checkpoint, struct positio
     position->step = checkpoint_step(checkpoint);
     position->samples =
         js_get_int(checkpoint_meta(checkpoint), "samples", position->step * s->layout.global_batch);
+    position->tokens =
+        js_get_real(checkpoint_meta(checkpoint), "tokens",
+                    (double)(position->samples * s->config.data.seq_len)); /* of older versions */
     resume_scaler(checkpoint_meta(checkpoint), &position->scaler);
     return world_agree(s->world, rc, err);
 }

@@ -10,6 +10,7 @@
 struct position {
     int64_t step;    /* finished steps */
     int64_t samples; /* sequences read */
+    double tokens;   /* targets trained on: whole, and exact up to 2^53 */
     struct scaler scaler;
 };
 

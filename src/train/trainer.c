@@ -43,11 +43,12 @@ struct trainer {
     struct disk_rate disk_rate;
     struct position at;      /* behind the step last started */
     struct flight flight[2]; /* by the step's number, even or odd */
-    int64_t finished_ns;     /* when the last step ended */
-    int stop;                /* a rank asked for it */
-    int64_t saved_step;      /* of the newest checkpoint; -1: none */
-    int save_due;            /* a checkpoint, at the next step that updates something */
-    int prune_due;           /* what the newest checkpoint replaces, once a step went on from it */
+    struct breakdown breakdown[2];
+    int64_t finished_ns; /* when the last step ended */
+    int stop;            /* a rank asked for it */
+    int64_t saved_step;  /* of the newest checkpoint; -1: none */
+    int save_due;        /* a checkpoint, at the next step that updates something */
+    int prune_due;       /* what the newest checkpoint replaces, once a step went on from it */
     struct checkpoint_checked checked; /* checkpoints of this run */
     int skips;                         /* steps in a row that updated nothing, for good */
     int lock;                          /* of the run directory, on rank 0; -1: none */
@@ -159,6 +160,8 @@ void trainer_close(struct trainer *t)
     batches_close(&t->train);
     batches_close(&t->valid);
     checkpoint_checked_free(&t->checked);
+    breakdown_free(&t->breakdown[0]);
+    breakdown_free(&t->breakdown[1]);
     if (t->lock >= 0)
         close(t->lock);
     free(t);
@@ -225,14 +228,14 @@ static struct step_input input_of(const struct trainer *t, int64_t step)
     };
 }
 
-static int maybe_evaluate(struct trainer *t, double *loss, struct error *err)
+static int maybe_evaluate(struct trainer *t, struct metrics_step *report, struct error *err)
 {
     const struct config_train *c = &t->s->config.train;
     double targets;
-    *loss = NAN;
     if (!t->s->evaluate || !(due(c->eval_every, t->at.step) || t->at.step == c->steps))
         return 0;
-    return evaluate(t->s, &t->valid, c->eval_batches, loss, &targets, err);
+    report->evaluated = 1;
+    return evaluate(t->s, &t->valid, c->eval_batches, &report->valid_loss, &targets, err);
 }
 
 /* A scale that can still become smaller is no reason to give up. */
@@ -271,8 +274,10 @@ static int start(struct trainer *t, struct error *err)
         .step = step,
         .lr = lr_schedule_at(&s->config.train, step - t->at.scaler.skipped),
         .loss_scale = t->at.scaler.active ? t->at.scaler.scale : 0,
-        .valid_loss = NAN,
+        .epoch = (double)(t->at.samples + s->layout.global_batch) / (double)t->train.loader.windows,
     };
+    if (metrics_want_breakdown(&t->metrics, step))
+        flight->report.breakdown = input.breakdown = &t->breakdown[step % 2];
     t->train.sample = t->at.samples;
     if (flight->traced)
         trace_begin(&flight->trace);
@@ -305,6 +310,7 @@ static int finish(struct trainer *t, int64_t step, struct error *err)
     report->loss = output.loss;
     report->grad_norm = output.grad_norm;
     report->tokens = output.targets;
+    report->tokens_total = t->at.tokens += output.targets;
     report->step_ms = (double)(now - begin) / 1e6;
     report->skipped = output.skipped;
     count_skips(t, output.skipped);
@@ -318,7 +324,7 @@ static int report_step(struct trainer *t, int64_t step, struct error *err)
     struct flight *flight = &t->flight[step % 2];
     int rc = flight->traced ? tracing_write(t->s, &flight->trace, err) : 0;
     trace_free(&flight->trace);
-    if (rc || (step == t->at.step && maybe_evaluate(t, &flight->report.valid_loss, err)))
+    if (rc || (step == t->at.step && maybe_evaluate(t, &flight->report, err)))
         return -1;
     metrics_write(&t->metrics, &flight->report);
     disk_rate_step(&t->disk_rate, t->s, flight->report.step_ms);

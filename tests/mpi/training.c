@@ -140,7 +140,8 @@ void training_run(struct checks *c, const struct config *config, const struct tr
     if (!rc)
         rc = begin(s, how, &scaler, &err) || steps(s, how, &scaler, trained, &err) ? -1 : 0;
     if (!rc && how->checkpoints && how->to < TRAINING_STEPS) {
-        struct position position = {how->to, how->to * s->layout.global_batch, scaler};
+        struct position position = {
+            .step = how->to, .samples = how->to * s->layout.global_batch, .scaler = scaler};
         rc = run_checkpoint_write(s, how->checkpoints, position, &err);
     }
     CHECK(c, !rc);

@@ -1,0 +1,98 @@
+/* metrics_resume.c - see metrics_resume.h. */
+#include "train/metrics_resume.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+
+/* Every line of metrics.jsonl begins so. */
+static const char first_key[] = "{\"step\"";
+
+/* Lines that are not copied. */
+struct left_out {
+    int64_t later, torn;
+};
+
+/* The step a line is of; -1: it is no line of metrics. */
+static int64_t step_of(const char *line)
+{
+    struct js *js = js_parse(line, NULL);
+    int64_t step = js_get_int(js, "step", -1);
+    js_free(js);
+    return step;
+}
+
+/* The last object of a line that begins with a torn piece; NULL: there is none. */
+static const char *behind_torn(const char *line)
+{
+    const char *last = NULL;
+    for (const char *at = strstr(line, first_key); at; at = strstr(at + 1, first_key))
+        last = at;
+    return last && last > line && step_of(last) >= 0 ? last : NULL;
+}
+
+/* Copy the lines up to a step; to may be NULL: only count. */
+static struct left_out copy_lines(FILE *from, FILE *to, int64_t until)
+{
+    struct left_out out = {0};
+    char *line = NULL;
+    size_t size = 0;
+    ssize_t length;
+    while ((length = getline(&line, &size, from)) > 0) {
+        const char *good = line;
+        int whole = line[length - 1] == '\n' && strlen(line) == (size_t)length;
+        int64_t step = whole ? step_of(line) : -1;
+        if (step < 0) {
+            out.torn++;
+            good = whole ? behind_torn(line) : NULL;
+            step = good ? step_of(good) : -1;
+        }
+        if (step > until)
+            out.later++;
+        else if (good && step >= 0 && to)
+            fputs(good, to);
+    }
+    free(line);
+    return out;
+}
+
+static int rewrite(FILE *from, const char *path, int64_t until, struct error *err)
+{
+    char *beside;
+    if (asprintf(&beside, "%s.partial", path) < 0)
+        return error_set(err, "out of memory: name of a file beside %s", path);
+    FILE *to = fopen(beside, "w");
+    int rc = to ? 0 : error_errno(err, "cannot create %s", beside);
+    if (!rc) {
+        rewind(from);
+        copy_lines(from, to, until);
+        if (fflush(to) || ferror(to) || fsync(fileno(to)))
+            rc = error_errno(err, "cannot write %s", beside);
+    }
+    if (to && fclose(to) && !rc)
+        rc = error_errno(err, "cannot write %s", beside);
+    if (!rc && rename(beside, path))
+        rc = error_errno(err, "cannot rename %s to %s", beside, path);
+    if (rc)
+        unlink(beside);
+    free(beside);
+    return rc;
+}
+
+int metrics_resume(const char *path, int64_t step, struct log *log, struct error *err)
+{
+    FILE *from = fopen(path, "r");
+    if (!from)
+        return errno == ENOENT ? 0 : error_errno(err, "cannot open %s", path);
+    struct left_out out = copy_lines(from, NULL, step);
+    int rc = out.torn || out.later ? rewrite(from, path, step, err) : 0;
+    fclose(from);
+    if (!rc && out.torn)
+        log_warn(log, "%s: %lld line%s could not be read and %s left out", path,
+                 (long long)out.torn, out.torn > 1 ? "s" : "", out.torn > 1 ? "were" : "was");
+    return rc;
+}

@@ -1,0 +1,52 @@
+/* progress.h - how fast a run is and when it will end, as one line for people. */
+#ifndef TRIREME_TRAIN_PROGRESS_H
+#define TRIREME_TRAIN_PROGRESS_H
+
+#include <stdint.h>
+
+/* The speed of a run since it started.  Its first step warms caches and is left out once there is
+ * another.  Zero-initialise; set window. */
+enum { SPEED_WINDOW = 1000 }; /* the most steps a mean is taken of */
+
+struct speed {
+    int64_t window;                                /* steps the means are taken of: the last ones */
+    int64_t steps;                                 /* finished, the first not counted */
+    double ms[SPEED_WINDOW], tokens[SPEED_WINDOW]; /* of the last steps, in a ring */
+    double steps_ms;                               /* of all steps but the first */
+    int64_t first_end_ns, end_ns;                  /* when the first and the last step ended */
+};
+
+/* A step that took step_ms has ended at end_ns (of clock_ns()). */
+void speed_add(struct speed *speed, double step_ms, double tokens, int64_t end_ns);
+
+/* Mean time of a step, and tokens per second of the steps' time, over the last `window` steps. */
+double speed_ms(const struct speed *speed);
+double speed_tokens_per_s(const struct speed *speed);
+
+/* Seconds that so many steps will take: at speed_ms() each, with what evaluations and checkpoints
+ * took per step so far. */
+double speed_left_s(const struct speed *speed, int64_t steps);
+
+/* What a progress line says. */
+struct progress {
+    int64_t step, steps;
+    double loss, valid_loss, grad_norm, lr; /* a loss that is NAN: there were no targets */
+    int evaluated;                          /* 1: valid_loss is there */
+    double tokens_per_s, step_ms;
+    double mfu; /* of 1; 0: not known */
+    double left_s;
+};
+
+enum { PROGRESS_TEXT = 320 };
+
+/* The line, of at most `columns` characters (0: no limit); where it would be longer, what matters
+ * least is left out, and the loss and the end stay longest.  Returns text. */
+const char *progress_text(const struct progress *progress, int columns, char text[PROGRESS_TEXT]);
+
+/* Columns of the terminal that stderr is, now; else what COLUMNS says, else 80. */
+int progress_columns(void);
+
+/* Can stderr show a line that replaces itself? */
+int progress_is_live(void);
+
+#endif

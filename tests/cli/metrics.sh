@@ -1,0 +1,155 @@
+#!/bin/bash
+# metrics.sh - what a run reports: every line of metrics.jsonl whole, documented and dated, also
+# where the disk is full for a while or a line is torn; and what a person sees on a terminal.
+. "$(dirname "$0")/../cli/helpers.inc"
+
+make_tokens
+M="model.preset=llama-tiny device=cpu data.train=$work/train.h5 data.seq_len=32 train.global_batch=8
+   train.lr=1e-3 run.threads=1"
+
+# values RUN FIELD: of each line that has it.
+values() { sed -n "s/.*\"$2\": *\"\{0,1\}\([^,}\"]*\).*/\1/p" "$1/metrics.jsonl"; }
+# The names of fields in some files.
+fields() { cat "$@" | grep -oE '"[a-z_]+": ' | tr -d '": ' | sort -u; }
+
+# Every field is documented, and what is documented is written.
+"$TRIREME" train $M train.steps=6 data.valid=$work/valid.h5 run.dir=plain >plain.out 2>plain.err
+is "a run with an evaluation" 0 $?
+"$TRIREME" train $M train.steps=4 precision=fp16 train.initial_scale_power=60 run.dir=scaled \
+    offload.optimizer=disk offload.path=$work/offloaded >scaled.out 2>scaled.err
+is "a run with a loss scale and offload" 0 $?
+sed -n 's/^| `\([a-z_]*\)` .*/\1/p' "$top/doc/metrics.md" | sort >documented
+sed -n 's/^| `\([a-z_]*\)` .*| always |.*/\1/p' "$top/doc/metrics.md" | sort >always
+fields plain/metrics.jsonl scaled/metrics.jsonl >written
+grep -vxE 'mfu|mfu_full_attention|gpu_peak_bytes' documented >of_cpu # the others are of GPUs
+is "what is written is documented, and what is documented is written" \
+    "$(tr '\n' ' ' <of_cpu)" "$(tr '\n' ' ' <written)"
+lines=0 missing=
+while read -r line; do
+    lines=$((lines + 1))
+    missing=$missing$(printf '%s\n' "$line" | fields /dev/stdin | comm -13 - always | tr '\n' ' ')
+done <plain/metrics.jsonl
+is "what is documented as there always is" "6 lines, missing: " "$lines lines, missing: $missing"
+if [ -e "$TRIREME_BUILD/doc/trireme.1" ]; then
+    is "the man page has the same fields" "$(tr '\n' ' ' <documented)" \
+        "$(sed -n '/^\.SH METRICS/,/^\.SH EXAMPLES/s/^\.B \([a-z_]*\)$/\1/p' \
+            "$TRIREME_BUILD/doc/trireme.1" | sort | tr '\n' ' ')"
+fi
+
+# Time of day, tokens and epochs over a resume.
+"$TRIREME" train $M train.steps=9 run.dir=plain >plain.out 2>plain.err
+is "a resume" "0 1-9" "$? $(steps_of plain)"
+is "times are ISO 8601 and in order" "$(values plain time)" \
+    "$(values plain time | grep -xE '[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}\.[0-9]{3}Z' | sort)"
+is "tokens are summed over the resume" "256 512 768 1024 1280 1536 1792 2048 2304" \
+    "$(values plain tokens_total | xargs)"
+windows=$(($(wc -c <text) / 32)) # of 32 tokens and a target; a byte is a token
+is "epochs are samples over those of the file" "$(awk "BEGIN { printf \"%.5f\", 72 / $windows }")" \
+    "$(values plain epoch | tail -n 1 | awk '{ printf "%.5f", $1 }')"
+is "log.txt says when, on every line" "$(wc -l <plain/log.txt)" \
+    "$(grep -cE '^[0-9-]{10}T[0-9:]{8}\.[0-9]{3}Z trireme: ' plain/log.txt)"
+
+# The parts of a step: there, and no more than the step.
+ranks 2 "$TRIREME" train $M train.steps=8 run.dir=parts >parts.out 2>parts.err
+is "a run on two ranks" 0 $?
+for part in step forward backward update comm_exposed; do
+    values parts ${part}_ms >$part.ms
+done
+# Lines whose forward, backward, update and waiting are all there and within the step.
+sound=$(paste step.ms forward.ms backward.ms update.ms comm_exposed.ms | awk '
+    { sum = $2 + $3 + $4 + $5 }
+    NF == 5 && $2 > 0 && $3 > 0 && $4 > 0 && $5 > 0 && sum <= 1.01 * $1 && sum > 0.5 * $1 { n++ }
+    END { print n + 0 }')
+if [ "$sound" -ge 6 ]; then
+    ok "the parts of a step lie within it, and are most of it"
+else
+    not_ok "the parts of a step lie within it, and are most of it" \
+        "in $sound of 8 lines: $(tail -n 1 parts/metrics.jsonl)"
+fi
+
+# A torn line costs itself alone, wherever it is.
+cp -r plain torn
+awk 'NR == 3 { print substr($0, 1, 40); next } NR == 5 { printf "%s", substr($0, 1, 99); next }
+     { print }' plain/metrics.jsonl >torn/metrics.jsonl
+"$TRIREME" train $M train.steps=11 run.dir=torn >torn.out 2>torn.err
+is "a torn line costs itself alone" "0 1-2 4-4 6-11" "$? $(steps_of torn)"
+is "and is said" 1 "$(grep -c 'warning: torn/metrics.jsonl: 2 lines could not be read' torn.err)"
+
+
+# On a terminal: one line that fits into it, with the end in sight.
+if command -v script >/dev/null && script -qec true /dev/null </dev/null >/dev/null 2>&1; then
+    cat >pty.sh <<'END'
+stty cols 80
+"$TRIREME" train $M train.steps=400 run.log_every=100 run.dir=pty &
+tries=600
+until [ "$(wc -l <pty/metrics.jsonl)" -gt 120 ] || [ $((tries -= 1)) = 0 ]; do sleep 0.1; done 2>/dev/null
+stty cols 50
+wait
+END
+    export TRIREME M
+    unset COLUMNS
+    TERM=xterm timeout 300 script -qec "sh pty.sh" /dev/null </dev/null >pty.out 2>&1
+    is "a run on a terminal" "0 1-400" "$? $(steps_of pty)"
+    # live lines, each begun by a carriage return
+    tr '\r' '\n' <pty.out | sed -n 's/^\x1b\[K\(step .*\)/\1/p' >live
+    widest=$(awk '{ if (length > most) most = length } END { print most + 0 }' live)
+    if [ "$widest" -lt 80 ] && [ "$widest" -gt 60 ]; then
+        ok "live lines fit into 80 columns"
+    else
+        not_ok "live lines fit into 80 columns" "$widest: $(head -n 1 live)"
+    fi
+    is "live lines show the end" "$(wc -l <live)" "$(grep -c 'loss .* ETA [0-9]' live)"
+    if [ "$(tail -n 1 live | wc -c)" -le 50 ]; then
+        ok "live lines follow the width as it changes"
+    else
+        not_ok "live lines follow the width as it changes" "$(tail -n 1 live)"
+    fi
+    is "lines of a terminal's log keep to log_every" "1 100 200 300 400" \
+        "$(sed -n 's/.*trireme: step \([0-9]*\)\/.*/\1/p' pty/log.txt | xargs)"
+    rows=$(tr -d '\r' <pty.out | grep -c .)
+    if [ "$rows" -le 12 ]; then
+        ok "steps do not scroll"
+    else
+        not_ok "steps do not scroll" "$rows lines for 400 steps"
+    fi
+else
+    skip "a terminal" "no script that gives one"
+fi
+
+# The disk of the run directory is full for a while: the lines of that time come later.
+if ! unshare --mount true 2>/dev/null; then
+    skip "a full disk" "mounts are not allowed here"
+    finish
+fi
+mkdir -p disk
+cat >full.sh <<'END'
+mount -t tmpfs -o size=8m tmpfs disk || exit 99
+lines() { wc -l <disk/run/metrics.jsonl 2>/dev/null || echo 0; }
+reach() { tries=1200; until [ "$(lines)" -ge $1 ] || [ $((tries -= 1)) = 0 ]; do sleep 0.05; done; }
+"$TRIREME" train $M train.steps=600 run.log_every=50 run.dir=disk/run >full.out 2>full.err &
+job=$!
+reach 20
+head -c 100M /dev/zero >disk/filler 2>/dev/null
+tries=1200
+until grep -q 'metrics.jsonl cannot be written' full.err || [ $((tries -= 1)) = 0 ]; do sleep 0.05; done
+tail -c 1 disk/run/metrics.jsonl | od -An -c >last_byte
+at=$(lines)
+sleep 1
+echo "during $at $(lines)"
+rm disk/filler
+reach $((at + 20))
+kill -USR1 $job
+wait $job
+echo "end $?"
+cp -r disk/run filled
+END
+export TRIREME M
+unshare --mount sh full.sh >full.log 2>&1
+is "a run whose disk is full for a while goes on" "75" "$(sed -n 's/^end //p' full.log)"
+last=$(last_metric filled step)
+is "no line is lost" "1-${last:-none}" "$(steps_of filled)"
+is "lines in the file are whole while it is full" '\n' "$(tr -d ' ' <last_byte)"
+is "it is said once, and once when it is over" "1 1" \
+    "$(grep -c 'warning: metrics.jsonl cannot be written (No space left' full.err) $(
+        grep -c 'trireme: metrics.jsonl is written again' full.err)"
+finish
