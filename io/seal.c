@@ -1,0 +1,299 @@
+/* seal.c - reading and writing sealed files; seal.h says what they look like. */
+#include "io/seal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "io/disk.h"
+
+/* A buffer holds whole blocks, so that one read and one look into the table serve many. */
+enum { BUFFER_BLOCKS = 16, BUFFER_BYTES = BUFFER_BLOCKS * SEAL_BLOCK };
+
+/* The end of line shows copies that were made in a text mode. */
+static const char magic[16] = "trireme tokens\r\n";
+
+struct front {
+    char magic[16];
+    uint32_t version, block_bytes;
+    int64_t file_bytes, table;
+    struct seal_range large[SEAL_RANGES];
+    char zeros[SEAL_FRONT - 48 - SEAL_RANGES * 16];
+    uint64_t checksum; /* of all before it */
+};
+_Static_assert(sizeof(struct front) == SEAL_FRONT, "the front fills its place");
+
+static uint64_t front_checksum(const struct front *front)
+{
+    return hash_bytes(front, offsetof(struct front, checksum));
+}
+
+static int64_t blocks_of(int64_t body_bytes)
+{
+    return (body_bytes + SEAL_BLOCK - 1) / SEAL_BLOCK;
+}
+
+static int64_t block_at(int64_t offset)
+{
+    return (offset - SEAL_FRONT) / SEAL_BLOCK;
+}
+
+static int64_t block_offset(int64_t block)
+{
+    return SEAL_FRONT + block * SEAL_BLOCK;
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What a disk does not give may be there after a restart; what a file lacks is not. */
+static int read_bytes(const struct seal *seal, void *to, int64_t bytes, int64_t offset,
+                      struct error *err)
+{
+    for (char *at = to; bytes;) {
+        ssize_t got = pread(seal->fd, at, (size_t)bytes, offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            error_errno(err, "cannot read %s at byte %lld", seal->path, (long long)offset);
+            if (err)
+                err->code = EXIT_NODE;
+            return -1;
+        }
+        if (!got)
+            return error_set(err, "%s ends at byte %lld: it was truncated after it was opened",
+                             seal->path, (long long)offset);
+        at += got;
+        offset += got;
+        bytes -= got;
+    }
+    return 0;
+}
+
+/* Opening */
+
+static int damaged(const struct seal *seal, int64_t offset, struct error *err)
+{
+    return error_set(err,
+                     "%s is damaged: the bytes from %lld on do not match their checksum; copy it "
+                     "or make it again",
+                     seal->path, (long long)offset);
+}
+
+static int ranges_are_sound(const struct front *front)
+{
+    for (int i = 0; i < SEAL_RANGES; i++) {
+        const struct seal_range *range = &front->large[i];
+        if (range->bytes &&
+            (range->bytes < 0 || range->offset < SEAL_FRONT || range->offset > front->table ||
+             range->bytes > front->table - range->offset))
+            return 0;
+    }
+    return 1;
+}
+
+static int check_front(struct seal *seal, const struct front *front, int64_t file_bytes,
+                       struct error *err)
+{
+    if (front->checksum != front_checksum(front))
+        return damaged(seal, 0, err);
+    if (front->version != SEAL_VERSION || front->block_bytes != SEAL_BLOCK)
+        return error_set(err, "%s: token file format %u; this version reads 1 and %d", seal->path,
+                         front->version, SEAL_VERSION);
+    if (file_bytes != front->file_bytes)
+        return error_set(err, "%s %s: it has %lld bytes, and %lld were written", seal->path,
+                         file_bytes < front->file_bytes ? "is truncated" : "has grown",
+                         (long long)file_bytes, (long long)front->file_bytes);
+    if (front->table < SEAL_FRONT || front->table > file_bytes || (file_bytes - front->table) % 8 ||
+        (file_bytes - front->table) / 8 != blocks_of(front->table - SEAL_FRONT) ||
+        !ranges_are_sound(front))
+        return error_set(err, "%s: its front makes no sense", seal->path);
+    seal->is_sealed = 1;
+    seal->begin = SEAL_FRONT;
+    seal->end = front->table;
+    memcpy(seal->large, front->large, sizeof seal->large);
+    return 0;
+}
+
+/* Where verifying goes on when nothing of a large range is wanted: the first block, from the one
+ * at offset on, that is not wholly in one. */
+static int64_t skip_large(const struct seal *seal, int64_t offset)
+{
+    for (int i = 0; i < SEAL_RANGES; i++) {
+        const struct seal_range *range = &seal->large[i];
+        if (range->bytes < SEAL_BLOCK || offset < range->offset ||
+            offset - range->offset > range->bytes - SEAL_BLOCK)
+            continue;
+        return block_offset(block_at(range->offset + range->bytes));
+    }
+    return offset;
+}
+
+static int verify_small(struct seal *seal, struct error *err)
+{
+    int64_t got;
+    for (int64_t at = seal->begin; at < seal->end; at += SEAL_BLOCK) {
+        at = skip_large(seal, at);
+        if (at < seal->end && !seal_view(seal, at, 1, &got, err))
+            return -1;
+    }
+    return 0;
+}
+
+int seal_open(struct seal *seal, int fd, const char *path, struct error *err)
+{
+    struct front front = {0};
+    struct stat info;
+    *seal = (struct seal){.fd = fd, .path = path};
+    if (fstat(fd, &info))
+        return error_errno(err, "cannot look at %s", path);
+    seal->end = info.st_size;
+    seal->buffer = malloc(BUFFER_BYTES);
+    if (!seal->buffer)
+        return error_set(err, "%s: out of memory", path);
+    if (info.st_size >= (int64_t)sizeof magic && read_bytes(seal, &front, sizeof magic, 0, err))
+        goto fail;
+    if (memcmp(front.magic, magic, sizeof magic))
+        return 0;
+    if (info.st_size < SEAL_FRONT) {
+        error_set(err, "%s is truncated: it has %lld bytes", path, (long long)info.st_size);
+        goto fail;
+    }
+    if (read_bytes(seal, &front, sizeof front, 0, err) ||
+        check_front(seal, &front, info.st_size, err) || verify_small(seal, err))
+        goto fail;
+    return 0;
+fail:
+    seal_close(seal);
+    return -1;
+}
+
+void seal_close(struct seal *seal)
+{
+    free(seal->buffer);
+    *seal = (struct seal){0};
+}
+
+/* Reading */
+
+/* Blocks of the body into the buffer, and their sums compared with the table. */
+static int read_blocks(struct seal *seal, int64_t first, int64_t count, struct error *err)
+{
+    uint64_t sums[BUFFER_BLOCKS];
+    int64_t from = block_offset(first), to = smaller(block_offset(first + count), seal->end);
+    seal->held_bytes = 0;
+    if (read_bytes(seal, seal->buffer, to - from, from, err) ||
+        read_bytes(seal, sums, count * 8, seal->end + first * 8, err))
+        return -1;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = i * SEAL_BLOCK, bytes = smaller(SEAL_BLOCK, to - from - at);
+        if (hash_bytes_seeded(seal->buffer + at, (size_t)bytes, (uint64_t)(first + i)) != sums[i])
+            return damaged(seal, from + at, err);
+    }
+    seal->held_at = from;
+    seal->held_bytes = to - from;
+    return 0;
+}
+
+static int fill_buffer(struct seal *seal, int64_t offset, int64_t most, struct error *err)
+{
+    most = smaller(most, seal->end - offset);
+    if (seal->is_sealed) {
+        int64_t first = block_at(offset), last = block_at(offset + most - 1);
+        return read_blocks(seal, first, smaller(last - first + 1, BUFFER_BLOCKS), err);
+    }
+    seal->held_bytes = 0;
+    most = smaller(most, BUFFER_BYTES);
+    if (read_bytes(seal, seal->buffer, most, offset, err))
+        return -1;
+    seal->held_at = offset;
+    seal->held_bytes = most;
+    return 0;
+}
+
+const void *seal_view(struct seal *seal, int64_t offset, int64_t most, int64_t *got,
+                      struct error *err)
+{
+    if (offset < seal->begin || offset >= seal->end) {
+        error_set(err, "%s: byte %lld is not in it", seal->path, (long long)offset);
+        return NULL;
+    }
+    if ((offset < seal->held_at || offset - seal->held_at >= seal->held_bytes) &&
+        fill_buffer(seal, offset, most, err))
+        return NULL;
+    *got = smaller(most, seal->held_at + seal->held_bytes - offset);
+    return seal->buffer + (offset - seal->held_at);
+}
+
+int seal_read(struct seal *seal, void *to, int64_t bytes, int64_t offset, struct error *err)
+{
+    for (char *at = to; bytes;) {
+        int64_t got;
+        const void *from = seal_view(seal, offset, bytes, &got, err);
+        if (!from)
+            return -1;
+        memcpy(at, from, (size_t)got);
+        at += got;
+        offset += got;
+        bytes -= got;
+    }
+    return 0;
+}
+
+int seal_verify(struct seal *seal, struct error *err)
+{
+    int64_t got;
+    for (int64_t at = seal->begin; at < seal->end; at += got)
+        if (!seal_view(seal, at, BUFFER_BYTES, &got, err))
+            return -1;
+    return 0;
+}
+
+/* Writing */
+
+static int write_table(int fd, const char *path, int64_t end, char *buffer, struct error *err)
+{
+    const struct seal file = {.fd = fd, .path = path};
+    uint64_t sums[BUFFER_BLOCKS];
+    int64_t blocks = blocks_of(end - SEAL_FRONT);
+    for (int64_t first = 0; first < blocks; first += BUFFER_BLOCKS) {
+        int64_t count = smaller(BUFFER_BLOCKS, blocks - first), from = block_offset(first);
+        int64_t bytes = smaller(count * SEAL_BLOCK, end - from);
+        if (read_bytes(&file, buffer, bytes, from, err))
+            return -1;
+        for (int64_t i = 0; i < count; i++) {
+            int64_t at = i * SEAL_BLOCK;
+            sums[i] = hash_bytes_seeded(buffer + at, (size_t)smaller(SEAL_BLOCK, bytes - at),
+                                        (uint64_t)(first + i));
+        }
+        if (disk_write(fd, sums, (size_t)count * 8, end + first * 8, path, err))
+            return -1;
+    }
+    return 0;
+}
+
+int seal_write(int fd, const char *path, int64_t end, const struct seal_range *large, int count,
+               struct error *err)
+{
+    struct front front = {
+        .version = SEAL_VERSION,
+        .block_bytes = SEAL_BLOCK,
+        .file_bytes = end + 8 * blocks_of(end - SEAL_FRONT),
+        .table = end,
+    };
+    memcpy(front.magic, magic, sizeof magic);
+    for (int i = 0; i < count && i < SEAL_RANGES; i++)
+        front.large[i] = large[i];
+    front.checksum = front_checksum(&front);
+    char *buffer = malloc(BUFFER_BYTES);
+    if (!buffer)
+        return error_set(err, "%s: out of memory", path);
+    int rc = write_table(fd, path, end, buffer, err);
+    free(buffer);
+    return rc ? -1 : disk_write(fd, &front, sizeof front, 0, path, err);
+}
