@@ -234,7 +234,7 @@ int catalog_write(const struct catalog *catalog, const char *path, struct error 
 {
     struct h5 *file;
     int64_t format = FORMAT;
-    if (h5_create(&file, path, H5_ALIGN_LARGE, err))
+    if (h5_create(&file, path, err))
         return -1;
     int rc = h5_set_value(file, "/", "format", H5_TYPE_I64, &format, err) ||
              h5_set_value(file, "/", "step", H5_TYPE_I64, &catalog->step, err) ||

@@ -133,33 +133,49 @@ static int make_file(struct h5 **file, const char *path, struct error *err)
     return error_set(err, "%s: out of memory", path);
 }
 
-/* Aggregation is off where everything is aligned: each object is then its own allocation. */
-static hid_t make_access(enum h5_align align)
-{
-    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
-    H5Pset_alignment(access, align == H5_ALIGN_ALL ? 1 : H5_ALIGN, H5_ALIGN);
-    if (align == H5_ALIGN_ALL) {
-        H5Pset_meta_block_size(access, 0);
-        H5Pset_small_data_block_size(access, 0);
-    }
-    return access;
-}
-
-int h5_create(struct h5 **file, const char *path, enum h5_align align, struct error *err)
+static int create_file(struct h5 **file, const char *path, unsigned flags, hid_t create,
+                       hid_t access, struct error *err)
 {
     if (make_file(file, path, err))
         return -1;
-    hid_t access = make_access(align);
-    (*file)->id = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
-    int failed = (*file)->id < 0; /* told at once: the next call clears HDF5's reason */
-    if (failed)
-        h5_fail(*file, err, "cannot create the file");
-    H5Pclose(access);
-    if (!failed)
+    (*file)->id = H5Fcreate(path, flags, create, access);
+    if ((*file)->id >= 0)
         return 0;
+    h5_fail(*file, err, "cannot create the file"); /* before a call that clears HDF5's reason */
     h5_close(*file, NULL);
     *file = NULL;
     return -1;
+}
+
+int h5_create(struct h5 **file, const char *path, struct error *err)
+{
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+    H5Pset_alignment(access, H5_ALIGN, H5_ALIGN);
+    int rc = create_file(file, path, H5F_ACC_TRUNC, H5P_DEFAULT, access, err);
+    H5Pclose(access);
+    return rc;
+}
+
+/* Aggregation is off: each object is its own allocation. */
+int h5_create_behind(struct h5 **file, const char *path, int64_t front_bytes, struct error *err)
+{
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS), create = H5Pcreate(H5P_FILE_CREATE);
+    H5Pset_alignment(access, 1, H5_ALIGN);
+    H5Pset_meta_block_size(access, 0);
+    H5Pset_small_data_block_size(access, 0);
+    H5Pset_userblock(create, (hsize_t)front_bytes);
+    int rc = create_file(file, path, H5F_ACC_EXCL, create, access, err);
+    H5Pclose(create);
+    H5Pclose(access);
+    return rc;
+}
+
+int h5_is_file(const char *path)
+{
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    int is = H5Fis_hdf5(path) > 0;
+    H5Eclear2(H5E_DEFAULT);
+    return is;
 }
 
 int h5_open(struct h5 **file, const char *path, struct error *err)

@@ -26,13 +26,18 @@ size_t h5_type_bytes(int type);
 
 struct h5; /* an open file */
 
-/* H5_ALIGN_LARGE: datasets of H5_ALIGN bytes or more begin at a multiple of H5_ALIGN.
- * H5_ALIGN_ALL: everything does, so that where a dataset lands does not depend on its size. */
-enum h5_align { H5_ALIGN_LARGE, H5_ALIGN_ALL };
-
-/* Create (truncating) or open read-only.  Returns 0 and a file for h5_close(), or -1. */
-int h5_create(struct h5 **file, const char *path, enum h5_align align, struct error *err);
+/* Create (truncating) or open read-only.  Datasets of H5_ALIGN bytes or more begin at a multiple
+ * of H5_ALIGN.  Returns 0 and a file for h5_close(), or -1. */
+int h5_create(struct h5 **file, const char *path, struct error *err);
 int h5_open(struct h5 **file, const char *path, struct error *err);
+
+/* Create a file that must not be there yet, whose first front_bytes (0, or a power of two from 512
+ * on) are the caller's: HDF5 calls them a user block.  Everything begins at a multiple of H5_ALIGN,
+ * so that where a dataset lands does not depend on its size. */
+int h5_create_behind(struct h5 **file, const char *path, int64_t front_bytes, struct error *err);
+
+/* 1 if the file, sought by path, begins like one of HDF5's. */
+int h5_is_file(const char *path);
 
 /* Close and free (NULL allowed).  Returns -1 with err set if HDF5 could not write everything. */
 int h5_close(struct h5 *file, struct error *err);

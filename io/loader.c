@@ -8,12 +8,13 @@
 #include "io/loader.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/philox.h"
 
 enum { ROUNDS = 6 };
 
-int loader_init(struct loader *loader, const struct tokens *tokens, int64_t seq_len, int64_t vocab,
+int loader_init(struct loader *loader, struct tokens *tokens, int64_t seq_len, int64_t vocab,
                 uint64_t seed, enum loader_order order, struct error *err)
 {
     if (seq_len < 1)
@@ -68,40 +69,15 @@ int64_t loader_window(const struct loader *loader, int64_t sample)
     return permute(sample % loader->windows, loader->windows, philox_key(loader->seed, stream));
 }
 
-static uint32_t token(const struct tokens *tokens, int64_t i)
-{
-    if (tokens->dtype == DTYPE_U16)
-        return ((const uint16_t *)tokens->data)[i];
-    return ((const uint32_t *)tokens->data)[i];
-}
-
-/* A number that is no token of the vocabulary would be read, and trained, outside the tables of
- * the model. */
-static int refuse_token(const struct tokens *tokens, int64_t first, int64_t count,
-                        struct error *err)
-{
-    int64_t i = first;
-    while (i < first + count && token(tokens, i) < tokens->vocab)
-        i++;
-    return error_set(
-        err,
-        "%s: token %lld is %u, outside the vocabulary of %lld (tokenizer \"%s\"): the file "
-        "is damaged, or was made wrongly",
-        tokens->path, (long long)i, token(tokens, i), (long long)tokens->vocab, tokens->tokenizer);
-}
-
 static int read_window(const struct loader *loader, int64_t at, int32_t *inputs, int32_t *targets,
                        struct error *err)
 {
-    const struct tokens *tokens = loader->tokens;
-    uint32_t next = token(tokens, at), largest = next;
-    for (int64_t i = 0; i < loader->seq_len; i++) {
-        inputs[i] = (int32_t)next;
-        next = token(tokens, at + i + 1);
-        largest = next > largest ? next : largest;
-        targets[i] = tokens->mask && !tokens->mask[at + i + 1] ? -1 : (int32_t)next;
-    }
-    return largest < tokens->vocab ? 0 : refuse_token(tokens, at, loader->seq_len + 1, err);
+    int64_t seq = loader->seq_len;
+    if (tokens_read(loader->tokens, at, seq, inputs, err) ||
+        tokens_read(loader->tokens, at + seq, 1, &targets[seq - 1], err))
+        return -1;
+    memcpy(targets, inputs + 1, (size_t)(seq - 1) * sizeof *targets);
+    return tokens_mask(loader->tokens, at + 1, seq, targets, err);
 }
 
 int loader_read(const struct loader *loader, int64_t first, int64_t count, int32_t *inputs,

@@ -16,7 +16,7 @@
 enum loader_order { LOADER_SHUFFLED, LOADER_SEQUENTIAL };
 
 struct loader {
-    const struct tokens *tokens; /* the caller's */
+    struct tokens *tokens; /* the caller's */
     int64_t seq_len;
     int64_t windows; /* samples in an epoch */
     uint64_t seed;
@@ -25,7 +25,7 @@ struct loader {
 
 /* Returns 0, or -1 with err set (file shorter than one window, vocabulary of the file larger
  * than vocab).  Nothing to free. */
-int loader_init(struct loader *loader, const struct tokens *tokens, int64_t seq_len, int64_t vocab,
+int loader_init(struct loader *loader, struct tokens *tokens, int64_t seq_len, int64_t vocab,
                 uint64_t seed, enum loader_order order, struct error *err);
 
 /* The index of the window that sample number i (counted from the start of training, over all
@@ -35,7 +35,7 @@ int64_t loader_window(const struct loader *loader, int64_t sample);
 /* Inputs and targets of samples [first, first + count): inputs, targets int32
  * [count, seq_len]; a masked target is -1.  For LOADER_SEQUENTIAL a sample at or past
  * `windows` is all masked (inputs 0), so that ragged ends need no special case.
- * Returns 0, or -1 with err naming file, position and token where one is outside the vocabulary. */
+ * Returns 0, or -1 with err as of tokens_read(): damaged, truncated since, a disk that fails. */
 int loader_read(const struct loader *loader, int64_t first, int64_t count, int32_t *inputs,
                 int32_t *targets, struct error *err);
 

@@ -22,7 +22,7 @@ int shard_make(const char *path, const struct checkpoint_piece *pieces, int coun
                struct shard_place *places, struct error *err)
 {
     struct h5 *file;
-    if (h5_create(&file, path, H5_ALIGN_LARGE, err))
+    if (h5_create(&file, path, err))
         return -1;
     int rc = 0;
     for (int i = 0; i < count && !rc; i++) {

@@ -1,10 +1,16 @@
-/* tokens.c - opening token files; see tokens.h.  They are written by tokens_writer.c. */
+/* tokens.c - opening token files; see tokens.h.
+ *
+ *  1. the file is opened, once and for all reads, if it is a regular one;
+ *  2. its front is looked at: with checksums, what HDF5 will read is verified now;
+ *  3. HDF5 says where the datasets lie, and is left;
+ *  4. datasets must lie inside the file, and documents begin and end where the tokens do.
+ */
 #include "io/tokens.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,168 +21,191 @@
 /* Where the parts lie in the file. */
 struct parts {
     struct h5_dataset tokens, documents, mask;
-    int has_mask;
 };
 
-/* A part must be a flat, contiguous dataset of the expected type. */
-static int check_part(const struct h5_dataset *part, const char *name, int64_t elems, int type_ok,
-                      struct error *err)
+/* The file */
+
+/* A name that no file has, and that looks like several. */
+static int names_several(const char *path)
 {
-    if (part->rank != 1 || !type_ok)
-        return error_set(err, "dataset %s has another shape or type than a token file's", name);
-    if (elems >= 0 && part->elems != elems)
-        return error_set(err, "dataset %s has %lld elements, %lld were expected", name,
-                         (long long)part->elems, (long long)elems);
-    if (part->elems && part->offset < 0)
-        return error_set(err, "dataset %s is chunked or compressed; it must be contiguous", name);
-    return 0;
+    const char *first = strstr(path, ".h5");
+    return strpbrk(path, ",;*?") || (first && strstr(first + 1, ".h5"));
 }
 
-static int is_aligned(const struct h5_dataset *part)
-{
-    return !part->elems || part->offset % (int64_t)h5_type_bytes(part->type) == 0;
-}
-
-static int read_parts(struct h5 *file, struct parts *parts, struct error *err)
-{
-    if (h5_locate(file, TOKENS_DATASET, &parts->tokens, NULL) ||
-        h5_locate(file, TOKENS_DOCUMENTS, &parts->documents, NULL))
-        return error_set(err,
-                         "not a token file (no datasets %s and %s); "
-                         "trireme tokenize makes one",
-                         TOKENS_DATASET, TOKENS_DOCUMENTS);
-    parts->has_mask = h5_has(file, TOKENS_MASK);
-    if (parts->has_mask && h5_locate(file, TOKENS_MASK, &parts->mask, err))
-        return -1;
-    int type = parts->tokens.type;
-    if (check_part(&parts->tokens, TOKENS_DATASET, -1, type == DTYPE_U16 || type == DTYPE_U32,
-                   err) ||
-        check_part(&parts->documents, TOKENS_DOCUMENTS, -1, parts->documents.type == H5_TYPE_U64,
-                   err))
-        return -1;
-    if (parts->has_mask && check_part(&parts->mask, TOKENS_MASK, parts->tokens.elems,
-                                      parts->mask.type == DTYPE_U8, err))
-        return -1;
-    if (!is_aligned(&parts->tokens))
-        return error_set(err, "dataset %s begins at the odd offset %lld", TOKENS_DATASET,
-                         (long long)parts->tokens.offset);
-    return parts->documents.elems ? 0 : error_set(err, "dataset %s is empty", TOKENS_DOCUMENTS);
-}
-
-static int read_attributes(struct h5 *file, struct tokens *tokens, struct error *err)
-{
-    int64_t format, largest;
-    if (h5_get_value(file, "/", "format", H5_TYPE_I64, &format, err) ||
-        h5_get_value(file, "/", "vocab", H5_TYPE_I64, &tokens->vocab, err) ||
-        h5_get_value(file, "/", "maximum", H5_TYPE_I64, &largest, err) ||
-        h5_get_value(file, "/", "hash", H5_TYPE_U64, &tokens->hash, err) ||
-        h5_get_text(file, "/", "tokenizer", tokens->tokenizer, sizeof tokens->tokenizer, err))
-        return -1;
-    if (format != TOKENS_FORMAT)
-        return error_set(err, "token file format %lld; this version reads %d", (long long)format,
-                         TOKENS_FORMAT);
-    if (largest >= tokens->vocab)
-        return error_set(err, "token %lld is outside the vocabulary of %lld", (long long)largest,
-                         (long long)tokens->vocab);
-    return 0;
-}
-
-static int ends_inside(const struct h5_dataset *part, size_t bytes)
-{
-    size_t width = h5_type_bytes(part->type);
-    return !part->elems || ((size_t)part->offset <= bytes &&
-                            (size_t)part->elems <= (bytes - (size_t)part->offset) / width);
-}
-
-static const void *at(const struct tokens *tokens, const struct h5_dataset *part)
-{
-    return part->elems ? (const char *)tokens->map + part->offset : NULL;
-}
-
-static int map_file(struct tokens *tokens, const char *path, const struct parts *parts,
-                    struct error *err)
+/* A pipe that nobody writes would be waited for without end. */
+static int open_file(const char *path, struct error *err)
 {
     struct stat info;
-    int fd = disk_open(path, O_RDONLY, err);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT && names_several(path))
+        return error_set(err,
+                         "no token file %s: it is one file that is named here, several are not "
+                         "supported; make one of all texts: trireme tokenize TEXT... -o FILE.h5",
+                         path);
     if (fd < 0)
-        return -1;
-    int rc = fstat(fd, &info) ? error_errno(err, "cannot look at the file") : 0;
-    tokens->map_bytes = rc ? 0 : (size_t)info.st_size;
-    if (!rc && (!ends_inside(&parts->tokens, tokens->map_bytes) ||
-                !ends_inside(&parts->documents, tokens->map_bytes) ||
-                (parts->has_mask && !ends_inside(&parts->mask, tokens->map_bytes))))
-        rc = error_set(err, "the file is truncated");
-    if (!rc) {
-        tokens->map = mmap(NULL, tokens->map_bytes, PROT_READ, MAP_SHARED, fd, 0);
-        if (tokens->map == MAP_FAILED) {
-            tokens->map = NULL;
-            rc = error_errno(err, "cannot map the file");
-        }
-    }
+        return error_errno(err, "cannot open token file %s", path);
+    if (!fstat(fd, &info) && S_ISREG(info.st_mode))
+        return fd;
     close(fd);
+    return error_set(err, "%s is %s, not a token file", path,
+                     S_ISDIR(info.st_mode)    ? "a folder"
+                     : S_ISFIFO(info.st_mode) ? "a pipe"
+                                              : "a device");
+}
+
+/* HDF5 opens files by their names: was it the one that is read? */
+static int is_same_file(const char *path, int fd, struct error *err)
+{
+    struct stat named, opened;
+    if (!stat(path, &named) && !fstat(fd, &opened) && named.st_dev == opened.st_dev &&
+        named.st_ino == opened.st_ino)
+        return 0;
+    return error_set(err, "%s was replaced while it was opened; start again", path);
+}
+
+/* The datasets */
+
+/* A part must be a flat, contiguous dataset inside the body, of the expected type. */
+static int check_part(const struct tokens *tokens, const struct h5_dataset *part, const char *name,
+                      int type_ok, const char *types, struct error *err)
+{
+    int64_t width = type_ok ? (int64_t)h5_type_bytes(part->type) : 1;
+    if (part->rank != 1 || !type_ok)
+        return error_set(err, "%s: dataset %s must have one dimension and be of type %s",
+                         tokens->path, name, types);
+    if (part->elems && part->offset < 0)
+        return error_set(err, "%s: dataset %s is chunked or compressed; it must be contiguous",
+                         tokens->path, name);
+    if (part->elems && (part->offset < tokens->seal.begin || part->offset > tokens->seal.end ||
+                        part->elems > (tokens->seal.end - part->offset) / width))
+        return error_set(err, "%s is truncated: it ends inside dataset %s", tokens->path, name);
+    return 0;
+}
+
+static int find_parts(struct tokens *tokens, struct h5 *file, struct parts *parts,
+                      struct error *err)
+{
+    tokens->has_mask = h5_has(file, TOKENS_MASK);
+    if (!h5_has(file, TOKENS_DATASET) || !h5_has(file, TOKENS_DOCUMENTS))
+        return error_set(err,
+                         "%s is not a token file (no datasets %s and %s); trireme tokenize makes "
+                         "one",
+                         tokens->path, TOKENS_DATASET, TOKENS_DOCUMENTS);
+    if (h5_locate(file, TOKENS_DATASET, &parts->tokens, err) ||
+        h5_locate(file, TOKENS_DOCUMENTS, &parts->documents, err) ||
+        (tokens->has_mask && h5_locate(file, TOKENS_MASK, &parts->mask, err)))
+        return -1;
+    int type = parts->tokens.type;
+    if (check_part(tokens, &parts->tokens, TOKENS_DATASET, type == DTYPE_U16 || type == DTYPE_U32,
+                   "uint16 or uint32", err) ||
+        check_part(tokens, &parts->documents, TOKENS_DOCUMENTS,
+                   parts->documents.type == H5_TYPE_U64, "uint64", err) ||
+        (tokens->has_mask &&
+         check_part(tokens, &parts->mask, TOKENS_MASK, parts->mask.type == DTYPE_U8, "uint8", err)))
+        return -1;
+    if (tokens->has_mask && parts->mask.elems != parts->tokens.elems)
+        return error_set(err, "%s: dataset %s has %lld elements for %lld tokens", tokens->path,
+                         TOKENS_MASK, (long long)parts->mask.elems, (long long)parts->tokens.elems);
+    return 0;
+}
+
+static int read_vocabulary(struct tokens *tokens, struct h5 *file, struct error *err)
+{
+    int64_t largest = -1;
+    if (h5_get_value(file, "/", "vocab", H5_TYPE_I64, &tokens->vocab, err) ||
+        h5_get_text(file, "/", "tokenizer", tokens->tokenizer, sizeof tokens->tokenizer, err))
+        return -1;
+    if (tokens->vocab < 1 || tokens->vocab > INT32_MAX)
+        return error_set(err, "%s: a vocabulary of %lld", tokens->path, (long long)tokens->vocab);
+    if (!h5_get_value(file, "/", "maximum", H5_TYPE_I64, &largest, NULL) &&
+        largest >= tokens->vocab)
+        return error_set(err, "%s: token %lld is outside the vocabulary of %lld", tokens->path,
+                         (long long)largest, (long long)tokens->vocab);
+    tokens->has_hash = !h5_get_value(file, "/", "hash", H5_TYPE_U64, &tokens->hash, NULL);
+    return 0;
+}
+
+static int read_attributes(struct tokens *tokens, struct h5 *file, struct error *err)
+{
+    int64_t format;
+    if (h5_get_value(file, "/", "format", H5_TYPE_I64, &format, err))
+        return -1;
+    if (format == TOKENS_SEALED && !tokens->has_checksums)
+        return error_set(err,
+                         "%s is damaged: it was written with checksums, and they are not there; "
+                         "copy it or make it again",
+                         tokens->path);
+    if (format != (tokens->has_checksums ? TOKENS_SEALED : TOKENS_PLAIN))
+        return error_set(err, "%s: token file format %lld; this version reads %d and %d",
+                         tokens->path, (long long)format, TOKENS_PLAIN, TOKENS_SEALED);
+    return read_vocabulary(tokens, file, err);
+}
+
+/* What HDF5 knows of the file. */
+static int read_contents(struct tokens *tokens, struct error *err)
+{
+    struct parts parts = {0};
+    struct h5 *file;
+    if (!h5_is_file(tokens->path))
+        return error_set(err,
+                         "%s is not a token file; make one of a text: trireme tokenize %s -o "
+                         "FILE.h5",
+                         tokens->path, tokens->path);
+    if (h5_open(&file, tokens->path, err))
+        return -1;
+    int rc = find_parts(tokens, file, &parts, err) || read_attributes(tokens, file, err) ? -1 : 0;
+    h5_close(file, NULL);
+    tokens->dtype = (enum dtype)parts.tokens.type;
+    tokens->count = parts.tokens.elems;
+    tokens->documents = parts.documents.elems - 1;
+    tokens->tokens_at = parts.tokens.offset;
+    tokens->documents_at = parts.documents.offset;
+    tokens->mask_at = parts.mask.offset;
     return rc;
 }
 
-/* Files that other programs wrote may have the starts anywhere: those are copied. */
-static int find_starts(struct tokens *tokens, const struct h5_dataset *documents, struct error *err)
+/* The first and the last of the starts; those between are not needed for training. */
+static int check_ends(struct tokens *tokens, struct error *err)
 {
-    size_t bytes = (size_t)documents->elems * sizeof *tokens->starts;
-    tokens->starts = at(tokens, documents);
-    tokens->documents = documents->elems - 1;
-    if (!is_aligned(documents)) {
-        tokens->copy = malloc(bytes);
-        if (!tokens->copy)
-            return error_set(err, "out of memory: %zu bytes", bytes);
-        tokens->starts = memcpy(tokens->copy, tokens->starts, bytes);
-    }
-    if (tokens->starts[tokens->documents] != (uint64_t)tokens->count)
-        return error_set(err, "the documents end at token %llu of %lld",
-                         (unsigned long long)tokens->starts[tokens->documents],
+    uint64_t first, last;
+    if (tokens->documents < 0)
+        return error_set(err, "%s: dataset %s is empty", tokens->path, TOKENS_DOCUMENTS);
+    if (tokens_starts(tokens, 0, 1, &first, err) ||
+        tokens_starts(tokens, tokens->documents, 1, &last, err))
+        return -1;
+    if (first || last != (uint64_t)tokens->count)
+        return error_set(err, "%s: the documents begin at token %llu and end at %llu of %lld",
+                         tokens->path, (unsigned long long)first, (unsigned long long)last,
                          (long long)tokens->count);
     return 0;
 }
 
-static int map_parts(struct tokens *tokens, const char *path, const struct parts *parts,
-                     struct error *err)
-{
-    if (map_file(tokens, path, parts, err))
-        return -1;
-    tokens->data = at(tokens, &parts->tokens);
-    tokens->dtype = (enum dtype)parts->tokens.type;
-    tokens->count = parts->tokens.elems;
-    tokens->mask = parts->has_mask ? at(tokens, &parts->mask) : NULL;
-    return find_starts(tokens, &parts->documents, err);
-}
-
 int tokens_open(struct tokens *tokens, const char *path, struct error *err)
 {
-    struct h5 *file;
-    struct parts parts;
-    *tokens = (struct tokens){0};
-    if (access(path, R_OK))
-        return error_errno(err, "cannot open token file %s", path);
-    if (h5_open(&file, path, err))
+    *tokens = (struct tokens){.seal.fd = -1};
+    int fd = open_file(path, err);
+    if (fd < 0)
         return -1;
     tokens->path = disk_path(err, "%s", path);
-    int rc = !tokens->path || read_parts(file, &parts, err) || read_attributes(file, tokens, err)
-                 ? -1
-                 : 0;
-    h5_close(file, NULL);
-    if (!rc)
-        rc = map_parts(tokens, path, &parts, err);
-    if (rc) {
-        tokens_close(tokens);
-        if (err && strncmp(err->text, path, strlen(path)))
-            error_prefix(err, "%s", path);
+    if (!tokens->path || seal_open(&tokens->seal, fd, tokens->path, err)) {
+        close(fd);
+        tokens->seal.fd = -1;
+        goto fail;
     }
-    return rc;
+    tokens->has_checksums = tokens->seal.is_sealed;
+    if (read_contents(tokens, err) || is_same_file(path, fd, err) || check_ends(tokens, err))
+        goto fail;
+    return 0;
+fail:
+    tokens_close(tokens);
+    return -1;
 }
 
 void tokens_close(struct tokens *tokens)
 {
-    if (tokens->map)
-        munmap(tokens->map, tokens->map_bytes);
+    if (tokens->path && tokens->seal.fd >= 0)
+        close(tokens->seal.fd);
+    seal_close(&tokens->seal);
     free(tokens->path);
-    free(tokens->copy);
-    *tokens = (struct tokens){0};
+    *tokens = (struct tokens){.seal.fd = -1};
 }

@@ -1,7 +1,11 @@
-/* tokens.h - token files: contiguous `tokens` (u16 or u32), `documents` (u64 offsets of
- * document starts, and the total at the end), attributes that name tokenizer,
- * vocabulary, source and hash; optional `loss_mask` (u8, 1: counts as a target).
- * A reader maps the data, it does not copy it.
+/* tokens.h - token files, which doc/token-files.md describes: HDF5 with `tokens` (u16 or u32),
+ * `documents` (u64 offsets of document starts, and the total at the end), attributes that name
+ * tokenizer and vocabulary; optional `loss_mask` (u8, 1: counts as a target, 0: does not).
+ *
+ * What a file says is not believed.  Those of format 2 carry checksums (seal.h), verified whenever
+ * bytes are read; HDF5 sees one only after its own part has been verified.  Format 1, of older
+ * versions and other programs, has none.  In both, sizes are checked when a file is opened, and
+ * tokens and mask are compared with what they may be when they are read.
  */
 #ifndef TRIREME_IO_TOKENS_H
 #define TRIREME_IO_TOKENS_H
@@ -10,31 +14,56 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "io/seal.h"
 
 struct tokens {
-    const void *data;       /* mapped; dtype below */
-    enum dtype dtype;       /* DTYPE_U16 or DTYPE_U32 */
-    int64_t count;          /* tokens in the file */
-    const uint64_t *starts; /* [documents + 1] */
-    int64_t documents;
-    const uint8_t *mask; /* [count] or NULL */
-    int64_t vocab;       /* of the tokenizer */
-    char tokenizer[64];  /* its name, as tokenizer_open() takes it */
-    uint64_t hash;       /* XXH3 of the token bytes, as stored */
-    char *path;          /* of the file */
-    void *map;           /* private */
-    size_t map_bytes;    /* private */
-    void *copy;          /* private */
+    char *path;
+    enum dtype dtype;   /* DTYPE_U16 or DTYPE_U32, as stored */
+    int64_t count;      /* tokens in the file */
+    int64_t documents;  /* documents + 1 starts are stored */
+    int64_t vocab;      /* of the tokenizer: every token is below it */
+    char tokenizer[64]; /* its name, as tokenizer_open() takes it */
+    int has_mask;       /* is there a loss_mask? */
+    int has_checksums;  /* format 2 */
+    int has_hash;       /* does the file say the next? */
+    uint64_t hash;      /* XXH3 of the token bytes, as stored; tokens_verify() compares it */
+    struct seal seal;   /* private, as what follows: offsets in the file */
+    int64_t tokens_at, documents_at, mask_at;
 };
 
-/* Open and map a token file.  Not collective.  Returns 0, or -1 with err naming the file and
- * what is wrong: missing, not HDF5, not a token file, truncated, vocabulary exceeded as far as the
- * attribute `maximum` tells.  The tokens are not read: whoever uses one compares it with vocab. */
+/* Open a token file; one thread uses it.  Not collective.  Returns 0 and tokens for
+ * tokens_close(), or -1 with err naming the file and what is wrong: missing, not a regular file,
+ * not a token file, truncated, damaged, sizes that cannot be.  A disk that fails sets the code
+ * EXIT_NODE, as in the functions below. */
 int tokens_open(struct tokens *tokens, const char *path, struct error *err);
 void tokens_close(struct tokens *tokens);
 
-/* Writing: create, append documents, finish (which publishes by rename).  The file appears
- * under its name only when whole.  tokens_abandon() removes what was written. */
+/* Tokens [first, first + count) to ids.  Returns 0, or -1 with err: not all are in the file,
+ * damaged, truncated since, or one is outside the vocabulary (its position and value are named). */
+int tokens_read(struct tokens *tokens, int64_t first, int64_t count, int32_t *ids,
+                struct error *err);
+
+/* Set to -1 those of targets, which are tokens [first, first + count), that loss_mask leaves out.
+ * Returns 0, or -1 as above; a mask other than 0 and 1 is an error. */
+int tokens_mask(struct tokens *tokens, int64_t first, int64_t count, int32_t *targets,
+                struct error *err);
+
+/* Starts [first, first + count) of the documents + 1; each is in [0, tokens->count] and not below
+ * the one before, or -1 with err set. */
+int tokens_starts(struct tokens *tokens, int64_t first, int64_t count, uint64_t *starts,
+                  struct error *err);
+
+/* Read the whole file: every checksum, if it has some, every token, start and mask, and the hash.
+ * Returns 0, or -1 with err saying what is wrong first. */
+int tokens_verify(struct tokens *tokens, struct error *err);
+
+/* Verify a file of format 1 and write it anew under its name, as format 2.  It is replaced when the
+ * new one is whole.  Returns 0, or -1 with err set and the file as it was. */
+int tokens_seal(const char *path, struct error *err);
+
+/* Writing: create, append documents, finish (which publishes by rename).  What is written has a
+ * name of its own, beside path, until it is whole; so two writers of one path end with the file of
+ * one.  tokens_abandon() removes what was written. */
 struct tokens_writer;
 int tokens_create(struct tokens_writer **writer, const char *path, const char *tokenizer,
                   int64_t vocab, const char *source, struct error *err);
@@ -43,6 +72,9 @@ int tokens_append(struct tokens_writer *writer, const uint32_t *document, int64_
 /* Add to the document begun last: long ones need not be held in memory. */
 int tokens_extend(struct tokens_writer *writer, const uint32_t *ids, int64_t count,
                   struct error *err);
+/* The loss mask, 0 or 1 for each token, in pieces of any length: for all tokens or for none. */
+int tokens_extend_mask(struct tokens_writer *writer, const uint8_t *mask, int64_t count,
+                       struct error *err);
 int tokens_finish(struct tokens_writer *writer, struct error *err);
 void tokens_abandon(struct tokens_writer *writer);
 

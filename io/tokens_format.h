@@ -6,6 +6,6 @@
 #define TOKENS_DOCUMENTS "documents"
 #define TOKENS_MASK      "loss_mask"
 
-enum { TOKENS_FORMAT = 1 };
+enum { TOKENS_PLAIN = 1, TOKENS_SEALED = 2, TOKENS_SOURCE = 1024 };
 
 #endif

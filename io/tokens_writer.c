@@ -3,23 +3,29 @@
  * A contiguous dataset cannot grow, yet tokens should be written once.  So:
  *  1. make an empty HDF5 file with every object aligned, which tells the offset at which
  *     `tokens` will lie, whatever its length;
- *  2. append tokens to PATH.partial from that offset on, document starts to a second file;
+ *  2. append tokens to PATH.partial-PID from that offset on, document starts and mask to files
+ *     without a name;
  *  3. make the HDF5 file again, sparse, with the true lengths; copy what surrounds `tokens`
- *     (headers in front, `documents` behind) into PATH.partial, fsync, rename.
+ *     (headers in front, `documents` and `loss_mask` behind) into PATH.partial-PID;
+ *  4. seal it (seal.h): the checksums of all blocks behind, the front before HDF5's part;
+ *  5. fsync, rename.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/hash.h"
 #include "io/disk.h"
 #include "io/h5.h"
+#include "io/seal.h"
 #include "io/tokens.h"
 #include "io/tokens_format.h"
 
-enum { BUFFER_BYTES = 1 << 20, SOURCE_TEXT = 1024 };
+enum { BUFFER_BYTES = 1 << 20, NAMES = 1000 };
 
 /* Bytes appended to a file through a buffer. */
 struct spool {
@@ -32,21 +38,42 @@ struct spool {
 
 struct tokens_writer {
     char *path, *skeleton;
-    char tokenizer[64], source[SOURCE_TEXT];
+    char tokenizer[64], source[TOKENS_SOURCE];
     int64_t vocab, largest;
-    int64_t count, documents;
-    int64_t origin; /* offset of the tokens in the file */
+    int64_t count, documents, masked; /* masked: tokens that have a mask */
+    int64_t origin;                   /* offset of the tokens in the file */
     enum dtype dtype;
-    struct spool tokens, starts;
+    struct spool tokens, starts, mask;
 };
+
+/* Where the datasets lie. */
+struct places {
+    struct h5_dataset tokens, documents, mask;
+};
+
+/* Spools */
+
+/* A file of our own: what is there, a link planted there too, is left alone. */
+static int create_file(const char *path, struct error *err)
+{
+    return disk_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, err);
+}
 
 static int spool_open(struct spool *spool, struct error *err)
 {
     spool->buffer = malloc(BUFFER_BYTES);
     if (!spool->buffer)
         return error_set(err, "%s: out of memory", spool->path);
-    spool->fd = disk_open(spool->path, O_RDWR | O_CREAT | O_TRUNC, err);
+    spool->fd = create_file(spool->path, err);
     return spool->fd < 0 ? -1 : 0;
+}
+
+/* What is only collected needs no name. */
+static int spool_open_hidden(struct spool *spool, struct error *err)
+{
+    if (spool_open(spool, err))
+        return -1;
+    return unlink(spool->path) ? error_errno(err, "cannot remove %s", spool->path) : 0;
 }
 
 static int spool_flush(struct spool *spool, struct error *err)
@@ -72,44 +99,81 @@ static void spool_close(struct spool *spool)
 {
     if (spool->fd >= 0)
         close(spool->fd);
-    if (spool->path)
-        unlink(spool->path);
     if (spool->hash)
         hash_finish(spool->hash);
     free(spool->buffer);
     free(spool->path);
 }
 
+/* Creating */
+
 /* The HDF5 file without its data, at writer->skeleton. */
-static int make_skeleton(const struct tokens_writer *writer, uint64_t hash,
-                         struct h5_dataset *tokens, struct h5_dataset *documents, struct error *err)
+static int make_skeleton(const struct tokens_writer *writer, uint64_t hash, struct places *places,
+                         struct error *err)
 {
     struct h5 *file;
-    int64_t format = TOKENS_FORMAT, starts = writer->documents + 1;
-    if (h5_create(&file, writer->skeleton, H5_ALIGN_ALL, err))
+    int64_t format = TOKENS_SEALED, starts = writer->documents + 1;
+    if (h5_create_behind(&file, writer->skeleton, SEAL_FRONT, err))
         return -1;
-    int rc = h5_set_value(file, "/", "format", H5_TYPE_I64, &format, err) ||
-             h5_set_text(file, "/", "tokenizer", writer->tokenizer, err) ||
-             h5_set_value(file, "/", "vocab", H5_TYPE_I64, &writer->vocab, err) ||
-             h5_set_text(file, "/", "source", writer->source, err) ||
-             h5_set_value(file, "/", "hash", H5_TYPE_U64, &hash, err) ||
-             h5_set_value(file, "/", "maximum", H5_TYPE_I64, &writer->largest, err) ||
-             h5_reserve(file, TOKENS_DATASET, writer->dtype, 1, &writer->count, tokens, err) ||
-             h5_reserve(file, TOKENS_DOCUMENTS, H5_TYPE_U64, 1, &starts, documents, err);
+    int rc =
+        h5_set_value(file, "/", "format", H5_TYPE_I64, &format, err) ||
+        h5_set_text(file, "/", "tokenizer", writer->tokenizer, err) ||
+        h5_set_value(file, "/", "vocab", H5_TYPE_I64, &writer->vocab, err) ||
+        h5_set_text(file, "/", "source", writer->source, err) ||
+        h5_set_value(file, "/", "hash", H5_TYPE_U64, &hash, err) ||
+        h5_set_value(file, "/", "maximum", H5_TYPE_I64, &writer->largest, err) ||
+        h5_reserve(file, TOKENS_DATASET, writer->dtype, 1, &writer->count, &places->tokens, err) ||
+        h5_reserve(file, TOKENS_DOCUMENTS, H5_TYPE_U64, 1, &starts, &places->documents, err) ||
+        (writer->masked &&
+         h5_reserve(file, TOKENS_MASK, DTYPE_U8, 1, &writer->masked, &places->mask, err));
     return h5_close(file, rc ? NULL : err) || rc ? -1 : 0;
+}
+
+/* A name that no other start has taken, here or on another node. */
+static int open_partial(struct tokens_writer *writer, struct error *err)
+{
+    struct spool *spool = &writer->tokens;
+    char *path = NULL;
+    spool->buffer = malloc(BUFFER_BYTES);
+    spool->hash = hash_create();
+    if (!spool->buffer || !spool->hash)
+        return error_set(err, "%s: out of memory", writer->path);
+    errno = EEXIST;
+    for (int i = 0; i < NAMES && spool->fd < 0 && errno == EEXIST; i++) {
+        free(path);
+        path = disk_path(err, "%s.partial-%ld-%d", writer->path, (long)getpid(), i);
+        if (!path)
+            return -1;
+        spool->fd = create_file(path, NULL);
+    }
+    if (spool->fd >= 0)
+        spool->path = path;
+    else
+        error_errno(err, "cannot create %s", path);
+    if (!spool->path)
+        free(path); /* of a file that is not ours to remove */
+    return spool->fd < 0 ? -1 : 0;
 }
 
 static int begin(struct tokens_writer *writer, struct error *err)
 {
-    struct h5_dataset tokens, documents;
-    if (spool_open(&writer->tokens, err) || spool_open(&writer->starts, err))
+    struct places places;
+    if (open_partial(writer, err))
+        return -1;
+    writer->skeleton = disk_path(err, "%s.head", writer->tokens.path);
+    writer->starts.path = disk_path(err, "%s.documents", writer->tokens.path);
+    writer->mask.path = disk_path(err, "%s.mask", writer->tokens.path);
+    if (!writer->skeleton || !writer->starts.path || !writer->mask.path ||
+        spool_open_hidden(&writer->starts, err) || spool_open_hidden(&writer->mask, err))
         return -1;
     writer->count = 1; /* an empty dataset has no place */
-    int rc = make_skeleton(writer, 0, &tokens, &documents, err);
+    int rc = make_skeleton(writer, 0, &places, err);
     writer->count = 0;
     if (rc)
         return -1;
-    writer->origin = writer->tokens.offset = tokens.offset;
+    if (unlink(writer->skeleton))
+        return error_errno(err, "cannot remove %s", writer->skeleton);
+    writer->origin = writer->tokens.offset = places.tokens.offset;
     return 0;
 }
 
@@ -120,30 +184,22 @@ int tokens_create(struct tokens_writer **out, const char *path, const char *toke
     *out = NULL;
     if (!writer)
         return error_set(err, "%s: out of memory", path);
-    writer->tokens.fd = writer->starts.fd = -1;
+    writer->tokens.fd = writer->starts.fd = writer->mask.fd = -1;
     writer->vocab = vocab;
     writer->largest = -1;
     writer->dtype = vocab <= 65536 ? DTYPE_U16 : DTYPE_U32;
     snprintf(writer->tokenizer, sizeof writer->tokenizer, "%s", tokenizer);
     snprintf(writer->source, sizeof writer->source, "%s", source);
     writer->path = disk_path(err, "%s", path);
-    writer->skeleton = disk_path(err, "%s.partial.head", path);
-    writer->tokens.path = disk_path(err, "%s.partial", path);
-    writer->starts.path = disk_path(err, "%s.partial.documents", path);
-    writer->tokens.hash = hash_create();
-    if (!writer->path || !writer->skeleton || !writer->tokens.path || !writer->starts.path ||
-        !writer->tokens.hash) {
-        error_set(err, "%s: out of memory", path);
-        goto fail;
+    if (!writer->path || begin(writer, err)) {
+        tokens_abandon(writer);
+        return -1;
     }
-    if (begin(writer, err))
-        goto fail;
     *out = writer;
     return 0;
-fail:
-    tokens_abandon(writer);
-    return -1;
 }
+
+/* Appending */
 
 int tokens_extend(struct tokens_writer *writer, const uint32_t *ids, int64_t count,
                   struct error *err)
@@ -174,6 +230,21 @@ int tokens_append(struct tokens_writer *writer, const uint32_t *document, int64_
     return tokens_extend(writer, document, count, err);
 }
 
+int tokens_extend_mask(struct tokens_writer *writer, const uint8_t *mask, int64_t count,
+                       struct error *err)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (mask[i] > 1)
+            return error_set(err, "%s: a mask of %u; it may be 0 or 1", writer->path, mask[i]);
+        if (spool_add(&writer->mask, &mask[i], 1, err))
+            return -1;
+    }
+    writer->masked += count;
+    return 0;
+}
+
+/* Finishing */
+
 /* Copy bytes [from, to) of one file to `at` in another.  Blocks of zeros are left out: both
  * files are new, so they read as zeros anyway. */
 static int copy(int in, int64_t from, int64_t to, int out, int64_t at, const char *path,
@@ -192,50 +263,80 @@ static int copy(int in, int64_t from, int64_t to, int out, int64_t at, const cha
     return 0;
 }
 
-/* Put the skeleton around the tokens, and the document starts into it. */
-static int assemble(struct tokens_writer *writer, uint64_t hash, struct error *err)
+/* Put the skeleton around the tokens, and starts and mask into it; its length goes to *size. */
+static int assemble(struct tokens_writer *writer, const struct places *places, int64_t *size,
+                    struct error *err)
 {
-    struct h5_dataset tokens, documents;
-    if (make_skeleton(writer, hash, &tokens, &documents, err))
-        return -1;
+    int out = writer->tokens.fd;
+    const char *path = writer->tokens.path;
+    int64_t end = writer->origin + writer->count * (int64_t)dtype_bytes(writer->dtype);
+    if (writer->count && places->tokens.offset != writer->origin)
+        return error_set(err, "%s: HDF5 put the tokens elsewhere than before", writer->path);
     int fd = disk_open(writer->skeleton, O_RDONLY, err);
     if (fd < 0)
         return -1;
-    int64_t end = writer->origin + writer->count * (int64_t)dtype_bytes(writer->dtype);
-    int64_t size = lseek(fd, 0, SEEK_END);
     int rc = 0;
-    if (writer->count && tokens.offset != writer->origin)
-        rc = error_set(err, "%s: HDF5 put the tokens elsewhere than before", writer->path);
-    else if (ftruncate(writer->tokens.fd, size))
-        rc = error_errno(err, "cannot write %s", writer->tokens.path);
-    else if (copy(fd, 0, writer->count ? writer->origin : size, writer->tokens.fd, 0,
-                  writer->tokens.path, err) ||
-             (writer->count &&
-              copy(fd, end, size, writer->tokens.fd, end, writer->tokens.path, err)) ||
-             copy(writer->starts.fd, 0, writer->starts.offset, writer->tokens.fd, documents.offset,
-                  writer->tokens.path, err))
+    *size = lseek(fd, 0, SEEK_END);
+    if (*size < end || ftruncate(out, *size))
+        rc = error_errno(err, "cannot write %s", path);
+    else if (copy(fd, 0, writer->count ? writer->origin : *size, out, 0, path, err) ||
+             (writer->count && copy(fd, end, *size, out, end, path, err)) ||
+             copy(writer->starts.fd, 0, writer->starts.offset, out, places->documents.offset, path,
+                  err) ||
+             copy(writer->mask.fd, 0, writer->mask.offset, out, places->mask.offset, path, err))
         rc = -1;
     close(fd);
     return rc;
 }
 
+static int add_checksums(struct tokens_writer *writer, const struct places *places, int64_t size,
+                         struct error *err)
+{
+    struct seal_range large[] = {
+        {places->tokens.offset, writer->tokens.offset - writer->origin},
+        {places->documents.offset, writer->starts.offset},
+        {places->mask.offset, writer->mask.offset},
+    };
+    for (int i = 0; i < 3; i++)
+        if (!large[i].bytes)
+            large[i].offset = 0;
+    return seal_write(writer->tokens.fd, writer->tokens.path, size, large, 3, err);
+}
+
 static int publish(struct tokens_writer *writer, struct error *err)
 {
+    struct stat replaced;
+    if (!stat(writer->path, &replaced)) /* who may read it stays the same */
+        fchmod(writer->tokens.fd, replaced.st_mode & 0777);
     if (fsync(writer->tokens.fd))
         return error_errno(err, "cannot write %s", writer->tokens.path);
     if (rename(writer->tokens.path, writer->path))
         return error_errno(err, "cannot rename %s to %s", writer->tokens.path, writer->path);
+    free(writer->tokens.path);
+    writer->tokens.path = NULL;
     return disk_sync_parent(writer->path, err);
+}
+
+static int check_mask(const struct tokens_writer *writer, struct error *err)
+{
+    if (!writer->masked || writer->masked == writer->count)
+        return 0;
+    return error_set(err, "%s: a mask of %lld elements for %lld tokens", writer->path,
+                     (long long)writer->masked, (long long)writer->count);
 }
 
 int tokens_finish(struct tokens_writer *writer, struct error *err)
 {
     uint64_t total = (uint64_t)writer->count;
-    int rc = spool_add(&writer->starts, &total, sizeof total, err) ||
-             spool_flush(&writer->starts, err) || spool_flush(&writer->tokens, err);
+    struct places places = {0};
+    int64_t size = 0;
+    int rc = check_mask(writer, err) || spool_add(&writer->starts, &total, sizeof total, err) ||
+             spool_flush(&writer->starts, err) || spool_flush(&writer->mask, err) ||
+             spool_flush(&writer->tokens, err);
     uint64_t hash = hash_finish(writer->tokens.hash);
     writer->tokens.hash = NULL;
-    rc = rc || assemble(writer, hash, err) || publish(writer, err);
+    rc = rc || make_skeleton(writer, hash, &places, err) || assemble(writer, &places, &size, err) ||
+         add_checksums(writer, &places, size, err) || publish(writer, err);
     tokens_abandon(writer);
     return rc ? -1 : 0;
 }
@@ -244,10 +345,13 @@ void tokens_abandon(struct tokens_writer *writer)
 {
     if (!writer)
         return;
-    spool_close(&writer->tokens);
-    spool_close(&writer->starts);
+    if (writer->tokens.path)
+        unlink(writer->tokens.path);
     if (writer->skeleton)
         unlink(writer->skeleton);
+    spool_close(&writer->tokens);
+    spool_close(&writer->starts);
+    spool_close(&writer->mask);
     free(writer->skeleton);
     free(writer->path);
     free(writer);

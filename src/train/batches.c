@@ -1,6 +1,17 @@
 /* batches.c - see batches.h. */
 #include "train/batches.h"
 
+/* Once, not for each rank.  What is damaged in such a file goes unseen, unless it leaves the
+ * vocabulary. */
+static void warn_unsealed(const struct session *s, const struct tokens *tokens)
+{
+    if (!tokens->has_checksums && s->world && !world_rank(s->world))
+        log_warn(s->log,
+                 "%s carries no checksums, so that damage would go unseen; add them with: trireme "
+                 "tokenize --seal %s",
+                 tokens->path, tokens->path);
+}
+
 int batches_open(struct batches *b, const struct session *s, const char *path,
                  enum loader_order order, struct error *err)
 {
@@ -12,6 +23,7 @@ int batches_open(struct batches *b, const struct session *s, const char *path,
     };
     if (tokens_open(&b->tokens, path, err))
         return -1;
+    warn_unsealed(s, &b->tokens);
     return loader_init(&b->loader, &b->tokens, s->config.data.seq_len, s->config.model.vocab,
                        (uint64_t)s->config.seed, order, err);
 }

@@ -87,7 +87,7 @@ static void datasets_do_not_wrap(void **state)
         struct h5 *file;
         void *read = NULL;
         int64_t dims = 12345;
-        assert_int_equal(h5_create(&file, in_folder("x.h5"), H5_ALIGN_LARGE, &err), 0);
+        assert_int_equal(h5_create(&file, in_folder("x.h5"), &err), 0);
         assert_int_equal(h5_write(file, "x", DTYPE_U32, 1, &dims, data, &err), 0);
         assert_int_equal(h5_close(file, &err), 0);
         patch(in_folder("x.h5"), 12345, lies[i]);
@@ -164,7 +164,7 @@ static int read_index(const struct h5_table *tensors, struct row row, struct pie
     struct file_row only = {.bytes = 100000};
     struct catalog catalog;
     int64_t format = 1, step = 1;
-    if (h5_create(&file, in_folder("index.h5"), H5_ALIGN_LARGE, err) ||
+    if (h5_create(&file, in_folder("index.h5"), err) ||
         h5_set_value(file, "/", "format", H5_TYPE_I64, &format, err) ||
         h5_set_value(file, "/", "step", H5_TYPE_I64, &step, err) ||
         h5_write_rows(file, tensors, &row, 1, err) ||
@@ -222,7 +222,7 @@ static void attributes_are_numbers(void **state)
     struct error err = {0};
     struct h5 *file;
     int64_t value;
-    assert_int_equal(h5_create(&file, in_folder("a.h5"), H5_ALIGN_LARGE, &err), 0);
+    assert_int_equal(h5_create(&file, in_folder("a.h5"), &err), 0);
     assert_int_equal(h5_set_text(file, "/", "format", "1", &err), 0);
     assert_int_equal(h5_get_value(file, "/", "format", H5_TYPE_I64, &value, &err), -1);
     assert_non_null(strstr(err.text, "is not a number"));

@@ -39,7 +39,7 @@ static struct h5 *create(const char *name)
 {
     struct error err = {0};
     struct h5 *file;
-    if (h5_create(&file, in_folder(name), H5_ALIGN_LARGE, &err))
+    if (h5_create(&file, in_folder(name), &err))
         fail_msg("%s", err.text);
     return file;
 }
@@ -284,7 +284,7 @@ static void failures_name_the_file(void **state)
     assert_int_equal(h5_open(&file, in_folder("absent.h5"), &err), -1);
     assert_null(file);
     assert_non_null(strstr(err.text, "absent.h5: cannot open the file: No such file"));
-    assert_int_equal(h5_create(&file, in_folder("no/x.h5"), H5_ALIGN_ALL, &err), -1);
+    assert_int_equal(h5_create_behind(&file, in_folder("no/x.h5"), 0, &err), -1);
     assert_non_null(strstr(err.text, "No such file"));
     file = create("names.h5");
     assert_int_equal(h5_write(file, "a", DTYPE_U8, 1, &n, "x", &err), 0);

@@ -1,0 +1,155 @@
+/* tokens_verify.c - what reads a token file from end to end: verifying it, and writing it anew with
+ * checksums. */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/hash.h"
+#include "io/disk.h"
+#include "io/h5.h"
+#include "io/tokens.h"
+#include "io/tokens_format.h"
+
+enum { PIECE = 64 << 10 }; /* elements read at a time */
+
+struct pass {
+    struct tokens *tokens;
+    struct tokens_writer *writer; /* NULL: only look */
+    int32_t ids[PIECE];
+    uint64_t starts[PIECE];
+    uint16_t narrow[PIECE];
+    uint8_t mask[PIECE];
+};
+
+static int64_t piece_of(int64_t left)
+{
+    return left < PIECE ? left : PIECE;
+}
+
+/* Tokens [first, last) to the writer, as the rest of the document begun last; their bytes to hash.
+ */
+static int pass_tokens(struct pass *pass, int64_t first, int64_t last, struct hash *hash,
+                       struct error *err)
+{
+    int is_narrow = pass->tokens->dtype == DTYPE_U16;
+    for (int64_t n; first < last; first += n) {
+        n = piece_of(last - first);
+        if (tokens_read(pass->tokens, first, n, pass->ids, err))
+            return -1;
+        for (int64_t i = 0; is_narrow && i < n; i++)
+            pass->narrow[i] = (uint16_t)pass->ids[i];
+        hash_add(hash, is_narrow ? (void *)pass->narrow : pass->ids,
+                 (size_t)n * (is_narrow ? 2 : 4));
+        if (pass->writer && tokens_extend(pass->writer, (const uint32_t *)pass->ids, n, err))
+            return -1;
+    }
+    return 0;
+}
+
+/* Document by document; the last start is the end of the last. */
+static int pass_documents(struct pass *pass, struct hash *hash, struct error *err)
+{
+    int64_t documents = pass->tokens->documents;
+    uint64_t before = 0;
+    for (int64_t first = 0, n; first <= documents; first += n) {
+        n = piece_of(documents + 1 - first);
+        if (tokens_starts(pass->tokens, first, n, pass->starts, err))
+            return -1;
+        if (pass->starts[0] < before)
+            return error_set(err, "%s: document %lld begins before the one before it",
+                             pass->tokens->path, (long long)first);
+        for (int64_t i = 0; i < n; i++) {
+            if (pass_tokens(pass, (int64_t)before, (int64_t)pass->starts[i], hash, err) ||
+                (pass->writer && first + i < documents &&
+                 tokens_append(pass->writer, NULL, 0, err)))
+                return -1;
+            before = pass->starts[i];
+        }
+    }
+    return 0;
+}
+
+static int pass_mask(struct pass *pass, struct error *err)
+{
+    struct tokens *tokens = pass->tokens;
+    for (int64_t first = 0, n; tokens->has_mask && first < tokens->count; first += n) {
+        n = piece_of(tokens->count - first);
+        memset(pass->ids, 0, (size_t)n * sizeof pass->ids[0]);
+        if (tokens_mask(tokens, first, n, pass->ids, err))
+            return -1;
+        for (int64_t i = 0; i < n; i++)
+            pass->mask[i] = pass->ids[i] == 0;
+        if (pass->writer && tokens_extend_mask(pass->writer, pass->mask, n, err))
+            return -1;
+    }
+    return 0;
+}
+
+static int pass_all(struct tokens *tokens, struct tokens_writer *writer, struct error *err)
+{
+    struct pass *pass = malloc(sizeof *pass);
+    struct hash *hash = hash_create();
+    int rc = pass && hash ? 0 : error_set(err, "%s: out of memory", tokens->path);
+    if (!rc) {
+        pass->tokens = tokens;
+        pass->writer = writer;
+        rc = pass_documents(pass, hash, err) || pass_mask(pass, err) ? -1 : 0;
+    }
+    uint64_t found = hash ? hash_finish(hash) : 0;
+    free(pass);
+    /* 0 is what programs write that have no XXH3 */
+    if (!rc && tokens->has_hash && tokens->hash && found != tokens->hash)
+        rc = error_set(err, "%s is damaged: the tokens do not match the attribute hash",
+                       tokens->path);
+    return rc;
+}
+
+int tokens_verify(struct tokens *tokens, struct error *err)
+{
+    if (tokens->has_checksums && seal_verify(&tokens->seal, err))
+        return -1;
+    return pass_all(tokens, NULL, err);
+}
+
+/* Sealing */
+
+/* Where the tokens came from, if the file says so. */
+static void read_source(const char *path, char source[TOKENS_SOURCE])
+{
+    struct h5 *file;
+    source[0] = 0;
+    if (h5_open(&file, path, NULL))
+        return;
+    if (h5_get_text(file, "/", "source", source, TOKENS_SOURCE, NULL))
+        source[0] = 0;
+    h5_close(file, NULL);
+}
+
+static int rewrite(struct tokens *tokens, struct error *err)
+{
+    struct tokens_writer *writer;
+    char source[TOKENS_SOURCE];
+    read_source(tokens->path, source);
+    if (tokens_create(&writer, tokens->path, tokens->tokenizer, tokens->vocab, source, err))
+        return -1;
+    if (pass_all(tokens, writer, err)) {
+        tokens_abandon(writer);
+        return -1;
+    }
+    return tokens_finish(writer, err);
+}
+
+int tokens_seal(const char *path, struct error *err)
+{
+    struct tokens tokens;
+    char *target = realpath(path, NULL); /* a link stays one */
+    if (!target)
+        return error_errno(err, "cannot open token file %s", path);
+    int rc = tokens_open(&tokens, target, err);
+    if (!rc)
+        rc = tokens.has_checksums ? tokens_verify(&tokens, err) : rewrite(&tokens, err);
+    tokens_close(&tokens);
+    free(target);
+    return rc;
+}
