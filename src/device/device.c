@@ -10,6 +10,12 @@ static const struct device_driver *const drivers[DEVICE_KINDS] = {
     [DEVICE_CUDA] = &cuda_driver,
 };
 
+/* Those that only tell sizes; the CPU's is one and the same. */
+static const struct device_driver *const planners[DEVICE_KINDS] = {
+    [DEVICE_CPU] = &cpu_driver,
+    [DEVICE_CUDA] = &cuda_planning_driver,
+};
+
 int device_open(struct device **device, const struct device_request *request, struct error *err)
 {
     struct device *d = calloc(1, sizeof *d);
@@ -18,7 +24,7 @@ int device_open(struct device **device, const struct device_request *request, st
         return error_set(err, "out of memory: a device");
     d->kind = request->kind;
     d->planning = request->planning;
-    d->driver = drivers[request->kind];
+    d->driver = (request->planning ? planners : drivers)[request->kind];
     if (d->driver->open(d, request, err)) {
         free(d);
         return -1;

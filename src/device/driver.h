@@ -39,6 +39,9 @@ struct device_driver {
 
 extern const struct device_driver cpu_driver, cuda_driver;
 
+/* A GPU on paper, in every build: opens, tells sizes, closes; nothing else may be called. */
+extern const struct device_driver cuda_planning_driver;
+
 /* The GPUs: cuda/discover.c, or cuda/absent.c in a build without CUDA. */
 struct device_discovery {
     int (*count)(char why[128]);

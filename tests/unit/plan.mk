@@ -4,3 +4,11 @@ tests_unit_test_estimate_SOURCES = tests/unit/test_estimate.c $(rig)
 tests_unit_test_fit_SOURCES = tests/unit/test_fit.c $(rig)
 tests_unit_test_large_SOURCES = tests/unit/test_large.c $(rig)
 tests_unit_test_choices_SOURCES = tests/unit/test_choices.c $(rig)
+# The sizes of GPUs in builds without CUDA, and where they have to be the same.
+if HAVE_CUDNN
+UNIT_TESTS += tests/unit/test_cuda_sizes
+endif
+if !HAVE_CUDA
+UNIT_TESTS += tests/unit/test_cuda_sizes
+endif
+tests_unit_test_cuda_sizes_SOURCES = tests/unit/test_cuda_sizes.c

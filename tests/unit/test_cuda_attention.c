@@ -185,9 +185,8 @@ static struct cuda_attention own(const struct attention *a)
 static size_t scratch_bytes(struct rig *rig, const struct attention *a, enum path path,
                             int backward)
 {
-    struct cuda_attention mine = own(a);
     return path == OP ? rig->gpu->ops->attention_scratch(rig->gpu, a, backward)
-                      : cuda_attention_scratch(&mine, backward);
+                      : cuda_own_attention_scratch(a, backward);
 }
 
 static void forward(struct rig *rig, const struct problem *p, enum path path, struct result *r)

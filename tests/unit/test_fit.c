@@ -125,28 +125,17 @@ static void test_hybrids(void **state)
     }
 }
 
-static int on_gpu(void)
-{
-    struct device *device = NULL;
-    struct device_request request = {.kind = DEVICE_CUDA, .planning = 1};
-    int rc = device_open(&device, &request, NULL);
-    device_close(device);
-    return !rc;
-}
-
-/* A plan as for GPUs; by the CPU's sizes in a build without CUDA. */
+/* A plan as for GPUs. */
 static struct config config_of(const char *settings)
 {
     char text[512];
-    snprintf(text, sizeof text, "device=%s precision=bf16 %s", on_gpu() ? "cuda" : "cpu", settings);
+    snprintf(text, sizeof text, "device=cuda precision=bf16 %s", settings);
     return rig_config(text);
 }
 
 static struct report_room room_of(const char *machine)
 {
-    size_t bytes = machine_find(machine)->memory_bytes;
-    return on_gpu() ? (struct report_room){.device_bytes = bytes}
-                    : (struct report_room){.host_bytes = bytes};
+    return (struct report_room){.device_bytes = machine_find(machine)->memory_bytes};
 }
 
 /* Does it fit under any strategy? */
@@ -231,10 +220,6 @@ static void test_gpu_without_a_disk(void **state)
                   "offload.params=host");
     struct report_room room = room_of("rtx4090");
     struct fit fit;
-    if (!on_gpu()) {
-        print_message("# skipped: built without CUDA\n");
-        skip();
-    }
     room.no_disk = 1;
     room.host_bytes = (size_t)128 << 30;
     fit_find(&fit, &config, 2, 1, 1, &room);
@@ -256,11 +241,8 @@ static void test_8b_on_the_host(void **state)
     struct report report;
     struct fit fit;
     offloaded.offload.optimizer = offloaded.offload.params = OFFLOAD_HOST;
-    if (!on_gpu() || config_finish(&offloaded, &err) ||
-        report_measure(&report, &offloaded, 2, 1, 1, &err)) {
-        print_message("# skipped: %s\n", on_gpu() ? err.text : "built without CUDA");
-        skip();
-    }
+    if (config_finish(&offloaded, &err) || report_measure(&report, &offloaded, 2, 1, 1, &err))
+        fail_msg("%s", err.text);
     report_free(&report);
     room.host_bytes = (size_t)72 << 30;
     fit_find(&fit, &config, 2, 1, 1, &room);
@@ -271,13 +253,10 @@ static void test_8b_on_the_host(void **state)
     assert_true(fit.takes.host_bytes > (size_t)60 << 30);
 }
 
-/* The same sizes in the memory of GPU and node together: what a build without CUDA can say. */
 static int fits(const struct config *config, int ranks, struct report_room room)
 {
     struct error err = {0};
     struct report report;
-    if (!on_gpu())
-        room = (struct report_room){.host_bytes = room.device_bytes + room.host_bytes};
     if (report_measure(&report, config, ranks, 1, 1, &err))
         fail_msg("%s", err.text);
     struct report_room lack = report_lack(&report, &room);

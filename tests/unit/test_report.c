@@ -52,35 +52,21 @@ static void test_room(void **state)
     assert_int_equal(memory_fits(bytes, 0, need - 1, &err), -1);
 }
 
-static int built_with_cuda(void)
-{
-    struct device *device = NULL;
-    struct device_request request = {.kind = DEVICE_CUDA, .planning = 1};
-    int rc = device_open(&device, &request, NULL);
-    device_close(device);
-    return !rc;
-}
-
-/* The whole of Llama-3-8B in one step on one GPU; by the CPU's sizes in a build without CUDA. */
+/* The whole of Llama-3-8B in one step on one GPU. */
 static struct report plan_8b(const char *settings)
 {
     char text[256];
     struct error err = {0};
     struct report report;
     snprintf(text, sizeof text,
-             "model.preset=llama3-8b precision=bf16 train.global_batch=1 device=%s %s",
-             built_with_cuda() ? "cuda" : "cpu", settings);
+             "model.preset=llama3-8b precision=bf16 train.global_batch=1 device=cuda %s", settings);
     struct config config = rig_config(text);
     if (report_make(&report, &config, 1, 1, 1, &err))
         fail_msg("%s", err.text);
     assert_true(report.verified);
-    assert_int_equal(report.on_gpu, built_with_cuda());
+    assert_int_equal(report.on_gpu, 1);
     const struct report_rank *r = &report.rank[0];
-    if (report.on_gpu)
-        assert_int_equal(r->device_bytes,
-                         memory_device_bytes(r->pool_bytes) + report.reserve_bytes);
-    else
-        report.rank[0].device_bytes = memory_device_bytes(r->pool_bytes);
+    assert_int_equal(r->device_bytes, memory_device_bytes(r->pool_bytes) + report.reserve_bytes);
     return report;
 }
 

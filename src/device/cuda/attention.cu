@@ -199,8 +199,3 @@ void cuda_attention(cudaStream_t s, const struct cuda_attention *a, void *o, flo
     else
         run_type<bf16>(s, a, o, lse, qkv);
 }
-
-size_t cuda_attention_scratch(const struct cuda_attention *a, int backward)
-{
-    return backward ? sizeof(float) * (size_t)(a->batch * a->heads * a->seq) : 0;
-}

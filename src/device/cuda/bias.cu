@@ -178,12 +178,7 @@ void cuda_gelu_backward(cudaStream_t s, enum dtype dt, void *dx, const void *dy,
 
 /* ---- the gradient of the bias ---- */
 
-enum { WARPS = 8, LEAST_ROWS = 64, MOST_GROUPS = 64 };
-
-static int groups_of(int64_t rows)
-{
-    return (int)least(pieces(rows, LEAST_ROWS), MOST_GROUPS);
-}
+enum { WARPS = 8 };
 
 /* Group blockIdx.y's rows into sums[blockIdx.y, cols]. */
 template <typename T, int n>
@@ -229,18 +224,12 @@ __global__ void __launch_bounds__(WARPS * 32)
     *to = sum;
 }
 
-size_t cuda_bias_backward_scratch(int64_t rows, int64_t cols)
-{
-    int groups = groups_of(rows);
-    return groups > 1 ? (size_t)groups * (size_t)cols * sizeof(float) : 0;
-}
-
 template <typename T>
 static void sum(cudaStream_t s, float *sums, const T *dy, int64_t rows, int64_t cols,
                 int accumulate)
 {
     constexpr int n = LANES<T>;
-    unsigned groups = (unsigned)groups_of(rows);
+    unsigned groups = (unsigned)cuda_bias_groups(rows);
     int64_t per_group = pieces(rows, groups);
     if (cols % n == 0 && aligned16(dy))
         LAUNCH((bias_sum_rows<T, n>), dim3((unsigned)pieces(cols, 32 * n), groups), WARPS * 32, 0,
@@ -253,7 +242,7 @@ static void sum(cudaStream_t s, float *sums, const T *dy, int64_t rows, int64_t 
 void cuda_bias_backward(cudaStream_t s, enum dtype dt, float *db, const void *dy, int64_t rows,
                         int64_t cols, int accumulate, void *scratch)
 {
-    int groups = groups_of(rows);
+    int groups = cuda_bias_groups(rows);
     float *sums = groups > 1 ? (float *)scratch : db;
     if (rows == 0)
         return;

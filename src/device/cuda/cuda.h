@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "device/cuda/sizes.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -30,7 +31,6 @@ void cuda_rmsnorm(cudaStream_t s, enum dtype dt, void *y, void *sum, float *rstd
 void cuda_rmsnorm_backward(cudaStream_t s, enum dtype dt, void *dx, float *dw, const void *dy,
                            const void *dsum, const void *x, const void *w, const float *rstd,
                            int64_t rows, int64_t hidden, int accumulate, void *scratch);
-size_t cuda_rmsnorm_backward_scratch(int64_t rows, int64_t hidden);
 
 void cuda_layernorm(cudaStream_t s, enum dtype dt, void *y, float *stats, const void *x,
                     const void *w, const void *b, int64_t rows, int64_t hidden, float eps);
@@ -38,12 +38,10 @@ void cuda_layernorm_backward(cudaStream_t s, enum dtype dt, void *dx, float *dw,
                              const void *dy, const void *dsum, const void *x, const void *w,
                              const float *stats, int64_t rows, int64_t hidden, int accumulate,
                              void *scratch);
-size_t cuda_layernorm_backward_scratch(int64_t rows, int64_t hidden);
 void cuda_bias(cudaStream_t s, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
                int64_t cols);
 void cuda_bias_backward(cudaStream_t s, enum dtype dt, float *db, const void *dy, int64_t rows,
                         int64_t cols, int accumulate, void *scratch);
-size_t cuda_bias_backward_scratch(int64_t rows, int64_t cols);
 void cuda_gelu(cudaStream_t s, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
                int64_t cols);
 void cuda_gelu_backward(cudaStream_t s, enum dtype dt, void *dx, const void *dy, const void *x,
@@ -119,7 +117,6 @@ void cuda_attention(cudaStream_t s, const struct cuda_attention *a, void *o, flo
 void cuda_attention_backward(cudaStream_t s, const struct cuda_attention *a, void *dqkv,
                              const void *dout, const void *o, const float *lse, const void *qkv,
                              void *scratch);
-size_t cuda_attention_scratch(const struct cuda_attention *a, int backward);
 
 #ifdef __cplusplus
 }

@@ -1,19 +1,13 @@
-/* driver.c - a GPU as a device: streams, memory, marks (events), recordings (graphs).
- *
- * A device that only plans has no GPU behind it: it tells sizes.
- */
+/* driver.c - a GPU as a device: streams, memory, marks (events), recordings (graphs). */
 #include <omp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "device/cuda/sizes.h"
 #include "device/cuda/state.h"
 
 enum { LEAST_MAJOR = 8 }; /* bf16 and asynchronous copies came with compute capability 8.0 */
-
-static const size_t logits_bytes = (size_t)1 << 30;
-/* Context, kernels, library handles.  An estimate until doc/performance.md has it measured. */
-static const size_t reserve_bytes = (size_t)1 << 30;
 
 static int make_streams(struct cuda_state *state, struct error *err)
 {
@@ -84,11 +78,10 @@ static int open_cuda(struct device *d, const struct device_request *request, str
     d->threads = request->threads > 0 ? request->threads : omp_get_max_threads();
     d->name = state->name;
     d->level = state->level;
-    d->logits_bytes = logits_bytes;
-    d->reserve_bytes = reserve_bytes;
-    state->index = d->planning ? -1 : request->index;
-    snprintf(state->level, sizeof state->level, "cuda");
-    if (d->planning || !open_gpu(d, err))
+    d->logits_bytes = CUDA_LOGITS_BYTES;
+    d->reserve_bytes = CUDA_RESERVE_BYTES;
+    state->index = request->index;
+    if (!open_gpu(d, err))
         return 0;
     close_cuda(d);
     return -1;

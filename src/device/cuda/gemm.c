@@ -47,8 +47,6 @@ struct cuda_gemms {
     struct product *buckets[BUCKETS];
 };
 
-enum { WORKSPACE_ALIGN = 256 }; /* as the library asks; scratch may have less */
-
 /* Set err to the shape and what cuBLASLt was asked to do. */
 static int failed(cublasStatus_t status, const char *call, const struct key *key, struct error *err)
 {
@@ -104,25 +102,6 @@ static struct key key_of(const struct gemm *g)
     };
 }
 
-/* Room for eight partial results of splitting k, which is where workspace pays; the library's
- * advice for Hopper is 32 MiB in all. */
-static size_t workspace_bytes(int64_t m, int64_t n)
-{
-    const size_t least = (size_t)64 << 10, most = (size_t)32 << 20;
-    if (m >= (int64_t)most || n >= (int64_t)most)
-        return most;
-    size_t bytes = (size_t)m * (size_t)n * 8 * sizeof(float);
-    bytes = (bytes + least - 1) / least * least;
-    return bytes < least ? least : bytes > most ? most : bytes;
-}
-
-size_t cuda_gemm_scratch(struct device *d, const struct gemm *g)
-{
-    if (g->m == 0 || g->n == 0 || g->k == 0)
-        return 0;
-    return workspace_bytes(g->m, g->n) + WORKSPACE_ALIGN;
-}
-
 static void product_destroy(struct product *p)
 {
     if (!p)
@@ -168,7 +147,7 @@ fail:
 static int set_preference(cublasLtMatmulPreference_t preference, const struct key *key,
                           struct error *err)
 {
-    const uint64_t bytes = workspace_bytes(key->m, key->n);
+    const uint64_t bytes = cuda_workspace_bytes(key->m, key->n);
     const struct {
         cublasLtMatmulPreferenceAttributes_t name;
         uint32_t value;
@@ -283,9 +262,9 @@ static int multiply(struct device *d, const struct product *p, const struct gemm
     const struct key *key = &p->key;
     const float one = 1, beta = g->addend ? 1 : 0;
     const void *addend = g->addend ? g->addend : g->c;
-    uintptr_t start = ((uintptr_t)scratch + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN;
+    uintptr_t start = ((uintptr_t)scratch + CUDA_WORKSPACE_ALIGN - 1) / CUDA_WORKSPACE_ALIGN;
     CHECK(cublasLtMatmul(cuda_state(d)->gemms->handle, p->op, &one, g->b, p->b, g->a, p->a, &beta,
-                         addend, p->c, g->c, p->c, &p->algo, (void *)(start * WORKSPACE_ALIGN),
+                         addend, p->c, g->c, p->c, &p->algo, (void *)(start * CUDA_WORKSPACE_ALIGN),
                          p->workspace_bytes, cuda_compute(d)));
     return 0;
 fail:

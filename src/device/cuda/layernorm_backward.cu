@@ -3,15 +3,13 @@
  *   db (+)= sum over rows of dy.
  *
  * Must move: dy, dsum, x in; dx out, each rows * hidden elements once.  As in norm_backward.cu,
- * rows are dealt to GROUPS blocks whatever the GPU, a block keeps its parts of dw and db in
- * registers over all its rows, and the parts are added in order by a second kernel; the next row is
- * loaded before the reductions of this one.
+ * rows are dealt to CUDA_NORM_GROUPS blocks whatever the GPU, a block keeps its parts of dw and db
+ * in registers over all its rows, and the parts are added in order by a second kernel; the next row
+ * is loaded before the reductions of this one.
  */
 #include "device/cuda/add_parts.cuh"
 #include "device/cuda/pack.cuh"
 #include "device/cuda/reduce.cuh"
-
-enum { GROUPS = 264 }; /* two per multiprocessor of the largest GPUs */
 
 template <typename T> struct layernorm_gradient {
     T *dx;
@@ -238,22 +236,12 @@ __global__ void __launch_bounds__(1024) layernorm_backward_reread(layernorm_grad
     }
 }
 
-static int groups_of(int64_t rows)
-{
-    return (int)least(rows, GROUPS);
-}
-
-size_t cuda_layernorm_backward_scratch(int64_t rows, int64_t hidden)
-{
-    return (size_t)groups_of(rows) * 2 * (size_t)hidden * sizeof(float);
-}
-
 template <typename T> static void launch(cudaStream_t s, layernorm_gradient<T> t)
 {
     constexpr int n = LANES<T>;
     bool whole = t.hidden % n == 0 && aligned16(t.dx) && aligned16(t.dy) && aligned16(t.dsum) &&
                  aligned16(t.x) && aligned16(t.parts);
-    int accesses = t.hidden / n, groups = groups_of(t.rows);
+    int accesses = t.hidden / n, groups = cuda_norm_groups(t.rows);
     t.w_aligned = !whole || aligned16(t.w); /* an element at a time always is */
     if (!whole)
         LAUNCH((layernorm_backward_reread<T, 1>), groups, (int)least(1024, whole_warps(t.hidden)),
@@ -280,7 +268,7 @@ void cuda_layernorm_backward(cudaStream_t s, enum dtype dt, void *dx, float *dw,
                              void *scratch)
 {
     const float *parts = (const float *)scratch;
-    int groups = groups_of(rows);
+    int groups = cuda_norm_groups(rows);
     if (rows > 0)
         by_type(dt, [&](auto type) {
             backward<decltype(type)>(s, dx, dy, dsum, x, w, stats, rows, hidden, scratch);

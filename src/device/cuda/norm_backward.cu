@@ -1,18 +1,17 @@
 /* norm_backward.cu - gradient of RMSNorm: dx = dsum + rstd (dy w - x rstd^2 mean(dy w x)),
  * dw (+)= sum over rows of dy x rstd.
  *
- * Must move: dy, dsum, x in; dx out, each rows * hidden elements once.  Rows are dealt to GROUPS
- * blocks, row r to block r % GROUPS whatever the GPU; a block keeps its part of dw in registers
- * over all its rows, and a second kernel adds the parts in order (2 * GROUPS * hidden floats,
- * mostly within the L2).  Two blocks of 512 threads per multiprocessor hold a row of 4096 bf16 in
- * one 16-byte access per thread and tensor; the next row is loaded before the reduction of this
- * one, so that about 48 KB per multiprocessor are always under way.
+ * Must move: dy, dsum, x in; dx out, each rows * hidden elements once.  Rows are dealt to
+ * CUDA_NORM_GROUPS blocks, row r to block r % CUDA_NORM_GROUPS whatever the GPU; a block keeps its
+ * part of dw in registers over all its rows, and a second kernel adds the parts in order (2 *
+ * CUDA_NORM_GROUPS * hidden floats, mostly within the L2).  Two blocks of 512 threads per
+ * multiprocessor hold a row of 4096 bf16 in one 16-byte access per thread and tensor; the next row
+ * is loaded before the reduction of this one, so that about 48 KB per multiprocessor are always
+ * under way.
  */
 #include "device/cuda/add_parts.cuh"
 #include "device/cuda/pack.cuh"
 #include "device/cuda/reduce.cuh"
-
-enum { GROUPS = 264 }; /* two per multiprocessor of the largest GPUs */
 
 template <typename T> struct gradient {
     T *dx;
@@ -213,22 +212,12 @@ template <typename T, int n> __global__ void __launch_bounds__(1024) backward_re
     }
 }
 
-static int groups_of(int64_t rows)
-{
-    return (int)least(rows, GROUPS);
-}
-
-size_t cuda_rmsnorm_backward_scratch(int64_t rows, int64_t hidden)
-{
-    return (size_t)groups_of(rows) * (size_t)hidden * sizeof(float);
-}
-
 template <typename T> static void launch(cudaStream_t s, gradient<T> t)
 {
     constexpr int n = LANES<T>;
     bool whole = t.hidden % n == 0 && aligned16(t.dx) && aligned16(t.dy) && aligned16(t.dsum) &&
                  aligned16(t.x) && aligned16(t.parts);
-    int accesses = t.hidden / n, groups = groups_of(t.rows);
+    int accesses = t.hidden / n, groups = cuda_norm_groups(t.rows);
     t.w_aligned = aligned16(t.w);
     if (!whole) {
         t.w_aligned = true; /* an element at a time is */
@@ -261,5 +250,6 @@ void cuda_rmsnorm_backward(cudaStream_t s, enum dtype dt, void *dx, float *dw, c
         by_type(dt, [&](auto type) {
             backward<decltype(type)>(s, dx, dy, dsum, x, w, rstd, rows, hidden, scratch);
         });
-    launch_add_parts(s, dw, (const float *)scratch, groups_of(rows), hidden, hidden, accumulate);
+    launch_add_parts(s, dw, (const float *)scratch, cuda_norm_groups(rows), hidden, hidden,
+                     accumulate);
 }

@@ -2,6 +2,7 @@
  * between cuDNN's attention and trireme's own. */
 #include <string.h>
 
+#include "device/cuda/sizes.h"
 #include "device/cuda/state.h"
 
 static void embedding(struct device *d, enum dtype dt, void *y, const void *table,
@@ -32,11 +33,6 @@ static void rmsnorm_backward(struct device *d, enum dtype dt, void *dx, float *d
                           accumulate, scratch);
 }
 
-static size_t rmsnorm_backward_scratch(struct device *d, int64_t rows, int64_t hidden)
-{
-    return cuda_rmsnorm_backward_scratch(rows, hidden);
-}
-
 static void layernorm(struct device *d, enum dtype dt, void *y, float *stats, const void *x,
                       const void *w, const void *b, int64_t rows, int64_t hidden, float eps)
 {
@@ -52,11 +48,6 @@ static void layernorm_backward(struct device *d, enum dtype dt, void *dx, float 
                             accumulate, scratch);
 }
 
-static size_t layernorm_backward_scratch(struct device *d, int64_t rows, int64_t hidden)
-{
-    return cuda_layernorm_backward_scratch(rows, hidden);
-}
-
 static void bias(struct device *d, enum dtype dt, void *y, const void *x, const void *b,
                  int64_t rows, int64_t cols)
 {
@@ -67,11 +58,6 @@ static void bias_backward(struct device *d, enum dtype dt, float *db, const void
                           int64_t cols, int accumulate, void *scratch)
 {
     cuda_bias_backward(cuda_compute(d), dt, db, dy, rows, cols, accumulate, scratch);
-}
-
-static size_t bias_backward_scratch(struct device *d, int64_t rows, int64_t cols)
-{
-    return cuda_bias_backward_scratch(rows, cols);
 }
 
 static void gelu(struct device *d, enum dtype dt, void *y, const void *x, const void *b,
@@ -99,13 +85,6 @@ static struct cuda_attention own(const struct attention *a)
                                    a->kv_heads, a->head_dim, a->scale};
 }
 
-static size_t attention_scratch(struct device *d, const struct attention *a, int backward)
-{
-    struct cuda_attention mine = own(a);
-    size_t bytes = cuda_attention_scratch(&mine, backward), other = cuda_sdpa_scratch(a, backward);
-    return bytes > other ? bytes : other;
-}
-
 /* The own kernels keep a row of heads in registers. */
 static int too_wide(struct device *d, const struct attention *a)
 {
@@ -121,7 +100,7 @@ static void attention(struct device *d, const struct attention *a, void *o, floa
                       const void *qkv, void *scratch)
 {
     struct cuda_attention mine = own(a);
-    if (!cuda_sdpa_forward(d, a, o, lse, qkv, scratch, attention_scratch(d, a, 0)) &&
+    if (!cuda_sdpa_forward(d, a, o, lse, qkv, scratch, cuda_attention_scratch(d, a, 0)) &&
         !too_wide(d, a))
         cuda_attention(cuda_compute(d), &mine, o, lse, qkv, scratch);
 }
@@ -131,7 +110,8 @@ static void attention_backward(struct device *d, const struct attention *a, void
                                void *scratch)
 {
     struct cuda_attention mine = own(a);
-    if (!cuda_sdpa_backward(d, a, dqkv, dout, o, lse, qkv, scratch, attention_scratch(d, a, 1)) &&
+    if (!cuda_sdpa_backward(d, a, dqkv, dout, o, lse, qkv, scratch,
+                            cuda_attention_scratch(d, a, 1)) &&
         !too_wide(d, a))
         cuda_attention_backward(cuda_compute(d), &mine, dqkv, dout, o, lse, qkv, scratch);
 }
@@ -237,19 +217,19 @@ const struct device_ops cuda_ops = {
     .embedding_backward = embedding_backward,
     .rmsnorm = rmsnorm,
     .rmsnorm_backward = rmsnorm_backward,
-    .rmsnorm_backward_scratch = rmsnorm_backward_scratch,
+    .rmsnorm_backward_scratch = cuda_rmsnorm_backward_scratch,
     .layernorm = layernorm,
     .layernorm_backward = layernorm_backward,
-    .layernorm_backward_scratch = layernorm_backward_scratch,
+    .layernorm_backward_scratch = cuda_layernorm_backward_scratch,
     .bias = bias,
     .bias_backward = bias_backward,
-    .bias_backward_scratch = bias_backward_scratch,
+    .bias_backward_scratch = cuda_bias_backward_scratch,
     .gelu = gelu,
     .gelu_backward = gelu_backward,
     .rope = rope,
     .attention = attention,
     .attention_backward = attention_backward,
-    .attention_scratch = attention_scratch,
+    .attention_scratch = cuda_attention_scratch,
     .swiglu = swiglu,
     .swiglu_backward = swiglu_backward,
     .cross_entropy = cross_entropy,

@@ -1,4 +1,4 @@
-/* sdpa.h - of attention by a library, what is asked besides state.h. */
+/* sdpa.h - attention by a library (cuDNN): what is asked besides state.h, and its sizes. */
 #ifndef TRIREME_DEVICE_CUDA_SDPA_H
 #define TRIREME_DEVICE_CUDA_SDPA_H
 
@@ -10,5 +10,30 @@ void cuda_sdpa_prepare(struct device *d, const struct attention *a);
 
 /* Why the library was not used, the first reason since the device was opened; "" if none. */
 const char *cuda_sdpa_why(struct device *d);
+
+/* ---- sizes: functions of the shape, for plans in any build; 0 in one with CUDA, without cuDNN */
+
+/* Scratch that suits cuDNN for this shape; 0 where it is nothing for cuDNN. */
+size_t cuda_sdpa_scratch(const struct attention *a, int backward);
+
+/* What one run of a plan does: some sequences, or of one sequence some key/value heads with the
+ * query heads that read them. */
+struct sdpa_part {
+    int64_t batch, kv_heads;
+};
+
+/* 1 where type and shape are for cuDNN at all. */
+int sdpa_suits(const struct attention *a);
+
+/* The largest part whose scratch stays within a limit, at least one head of one sequence.  Both
+ * are divisors of what there is. */
+struct sdpa_part sdpa_part_of(const struct attention *a, int backward);
+
+/* Bytes of the sums of do * o, which come first in backward's scratch. */
+size_t sdpa_rows_bytes(const struct attention *a, struct sdpa_part part);
+
+/* Up to the alignment of what lies in scratch. */
+enum { SDPA_ALIGN = 256 };
+size_t sdpa_align(size_t bytes);
 
 #endif

@@ -1,8 +1,7 @@
 # Attention by cuDNN where it was found, else by the own kernels alone.
-libtrireme_a_SOURCES += src/device/cuda/sdpa.h
 if HAVE_CUDNN
 libtrireme_a_SOURCES += src/device/cuda/sdpa_cudnn.c src/device/cuda/sdpa_graph.c \
-	src/device/cuda/sdpa_graph.h src/device/cuda/sdpa_shape.c
+	src/device/cuda/sdpa_graph.h src/device/cuda/sdpa_shape.c src/device/cuda/sdpa_sizes.c
 else
 libtrireme_a_SOURCES += src/device/cuda/sdpa_absent.c
 endif

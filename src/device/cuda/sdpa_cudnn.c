@@ -2,11 +2,7 @@
  *
  * A plan is made once for a shape and direction and kept; what fails on the way leaves the shape to
  * the own kernels, for good, and the first reason is kept for whoever asks.  The packed projections
- * are described by strides, nothing is copied.
- *
- * A reproducible backward keeps the gradient of all scores in scratch, in 16 bits, so that dq is
- * one product over it; its memory grows with the square of the sequence.  Hence it runs in parts:
- * some sequences at a time, or some heads of one, as many as fit into a limit.
+ * are described by strides, nothing is copied.  It runs in the parts of sdpa_sizes.c.
  */
 #include <math.h>
 #include <stdio.h>
@@ -17,15 +13,7 @@
 #include "device/cuda/sdpa_graph.h"
 #include "device/cuda/state.h"
 
-enum {
-    LEAST_VERSION = 91002, /* correct on Hopper, and masks with -inf */
-    MAX_HEAD_DIM = 256,
-    ALIGN = 256,           /* of what is in scratch */
-    FORWARD_BYTES = 65536, /* a few counters */
-};
-
-static const size_t part_bytes = (size_t)640 << 20; /* a part takes at most this, if it can */
-static const size_t most_bytes = (size_t)2 << 30;   /* and the least part at most this */
+enum { LEAST_VERSION = 91002 }; /* correct on Hopper, and masks with -inf */
 
 struct entry {
     struct attention a;
@@ -40,67 +28,6 @@ struct cuda_sdpas {
     struct entry *entries;
     struct error why; /* the first reason for not using it */
 };
-
-static size_t round_up(size_t bytes, size_t to)
-{
-    return (bytes + to - 1) / to * to;
-}
-
-static int64_t groups(const struct attention *a) /* query heads of a key/value head */
-{
-    return a->heads / a->kv_heads;
-}
-
-/* ---- how much scratch, and what part at a time ---- */
-
-/* Bytes of the sums of do * o, which come first in backward's scratch. */
-static size_t rows_bytes(const struct attention *a, struct sdpa_part part)
-{
-    size_t rows = (size_t)(part.batch * part.kv_heads * groups(a) * a->seq);
-    return round_up(rows * sizeof(float), ALIGN);
-}
-
-/* What cuDNN wants for backward: the scores' gradients in tiles of at most 128 x 128 and, where
- * query heads share, dk and dv of each. */
-static size_t workspace_bytes(const struct attention *a, struct sdpa_part part)
-{
-    size_t heads = (size_t)(part.batch * part.kv_heads * groups(a));
-    size_t seq = round_up((size_t)a->seq, 128), each = (size_t)(a->seq * a->head_dim);
-    size_t shared = groups(a) > 1 ? 2 * heads * each * sizeof(uint16_t) : 0;
-    return round_up(heads * seq * seq * sizeof(uint16_t) + shared, ALIGN) + 2 * ALIGN;
-}
-
-static size_t backward_bytes(const struct attention *a, struct sdpa_part part)
-{
-    return rows_bytes(a, part) + workspace_bytes(a, part);
-}
-
-/* The largest divisor of whole for which a part stays in part_bytes, at least 1. */
-static struct sdpa_part part_of(const struct attention *a, int backward)
-{
-    struct sdpa_part part = {a->batch, a->kv_heads};
-    while (backward && part.batch > 1 &&
-           (a->batch % part.batch || backward_bytes(a, part) > part_bytes))
-        part.batch--;
-    while (backward && part.batch == 1 && part.kv_heads > 1 &&
-           (a->kv_heads % part.kv_heads || backward_bytes(a, part) > part_bytes))
-        part.kv_heads--;
-    return part;
-}
-
-static int suits(const struct attention *a)
-{
-    return (a->dt == DTYPE_BF16 || a->dt == DTYPE_F16) && a->batch > 0 && a->seq > 1 &&
-           a->head_dim > 0 && a->head_dim % 8 == 0 && a->head_dim <= MAX_HEAD_DIM;
-}
-
-size_t cuda_sdpa_scratch(const struct attention *a, int backward)
-{
-    if (!suits(a))
-        return 0;
-    size_t bytes = backward ? backward_bytes(a, part_of(a, 1)) : FORWARD_BYTES;
-    return bytes <= most_bytes ? bytes + ALIGN : 0;
-}
 
 /* ---- plans ---- */
 
@@ -124,10 +51,10 @@ static void make_plan(struct cuda_sdpas *s, struct entry *e)
     if (most == 0)
         error_set(&why, "attention of %lld heads of %lld over %lld %s", (long long)e->a.heads,
                   (long long)e->a.head_dim, (long long)e->a.seq,
-                  suits(&e->a) ? "would take too much memory" : "is nothing for cuDNN");
+                  sdpa_suits(&e->a) ? "would take too much memory" : "is nothing for cuDNN");
     else if (!sdpa_plan_make(&e->plan, &e->a, e->part, e->backward, &target, &why)) {
-        size_t rows = e->backward ? rows_bytes(&e->a, e->part) : 0;
-        e->usable = e->plan.workspace_bytes + rows + ALIGN <= most;
+        size_t rows = e->backward ? sdpa_rows_bytes(&e->a, e->part) : 0;
+        e->usable = e->plan.workspace_bytes + rows + SDPA_ALIGN <= most;
         if (!e->usable)
             error_set(&why, "cuDNN wants %zu bytes, %zu were planned", e->plan.workspace_bytes,
                       most);
@@ -151,7 +78,7 @@ static struct entry *find(struct device *d, const struct attention *a, int backw
             return NULL;
         e->a = *a;
         e->backward = backward;
-        e->part = part_of(a, backward);
+        e->part = sdpa_part_of(a, backward);
         e->next = s->entries;
         s->entries = e;
         make_plan(s, e);
@@ -209,7 +136,7 @@ struct tensors {
 static void point(void *tensor[SDPA_TENSORS], const struct attention *a, const struct tensors *t,
                   int64_t batch, int64_t kv_head)
 {
-    int64_t dim = a->head_dim, head = kv_head * groups(a);
+    int64_t dim = a->head_dim, head = kv_head * (a->heads / a->kv_heads);
     int64_t row = (a->heads + 2 * a->kv_heads) * dim;
     int64_t q = batch * a->seq * row + head * dim;
     int64_t k = batch * a->seq * row + (a->heads + kv_head) * dim, v = k + a->kv_heads * dim;
@@ -234,8 +161,8 @@ static int run(struct device *d, struct entry *e, const struct attention *a,
     struct cuda_sdpas *s = cuda_state(d)->sdpas;
     float scale = a->scale, masked = -INFINITY, one = 1;
     void *tensor[SDPA_TENSORS] = {[SDPA_SCALE] = &scale, [SDPA_MASKED] = &masked};
-    char *start = (char *)round_up((size_t)(uintptr_t)scratch, ALIGN);
-    size_t rows = e->backward ? rows_bytes(a, e->part) : 0;
+    char *start = (char *)sdpa_align((size_t)(uintptr_t)scratch);
+    size_t rows = e->backward ? sdpa_rows_bytes(a, e->part) : 0;
     struct error why;
     if (start + rows + e->plan.workspace_bytes > (char *)scratch + scratch_bytes)
         return 0;

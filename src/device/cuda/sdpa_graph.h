@@ -8,7 +8,7 @@
 
 #include <cudnn.h>
 
-#include "device/ops.h"
+#include "device/cuda/sdpa.h"
 
 /* The tensors of a call.  SCALE, MASKED and ONE are single floats in host memory. */
 enum sdpa_tensor {
@@ -40,12 +40,6 @@ struct sdpa_plan {
     cudnnBackendDescriptor_t plan;
     size_t workspace_bytes;
     int64_t engine;
-};
-
-/* What one run of a plan does: some sequences, or of one sequence some key/value heads with the
- * query heads that read them. */
-struct sdpa_part {
-    int64_t batch, kv_heads;
 };
 
 /* A plan for such parts of attention, forward or backward, whose results are bitwise reproducible.

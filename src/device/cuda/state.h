@@ -9,7 +9,7 @@ struct cuda_gemms; /* gemm.c: cuBLASLt handle and the algorithm of every shape *
 struct cuda_sdpas; /* attention.c: cuDNN plans by shape; NULL where cuDNN is not in use */
 
 struct cuda_state {
-    int index; /* of the GPU among those visible; -1 when planning */
+    int index; /* of the GPU among those visible */
     cudaStream_t stream[DEVICE_STREAMS];
     double *partial; /* fp64 [CUDA_PARTIALS], for sums on COMPUTE */
     struct cuda_gemms *gemms;
@@ -40,10 +40,9 @@ void cuda_note_failure(struct device *d, const char *fmt, ...)
 extern const struct device_ops cuda_ops;
 
 /* gemm.c */
-int cuda_gemm_open(struct device *d, struct error *err); /* fills gemms; not when planning */
+int cuda_gemm_open(struct device *d, struct error *err); /* fills gemms */
 void cuda_gemm_close(struct device *d);
 int cuda_gemm(struct device *d, const struct gemm *g, void *scratch, struct error *err);
-size_t cuda_gemm_scratch(struct device *d, const struct gemm *g); /* also when planning */
 const char *cuda_gemm_library(char text[64]);
 
 /* sdpa_cudnn.c, or sdpa_absent.c where cuDNN was not found.  cuda_sdpa_run() is 1 when cuDNN did
@@ -55,8 +54,6 @@ int cuda_sdpa_forward(struct device *d, const struct attention *a, void *o, floa
 int cuda_sdpa_backward(struct device *d, const struct attention *a, void *dqkv, const void *dout,
                        const void *o, const float *lse, const void *qkv, void *scratch,
                        size_t scratch_bytes);
-/* Scratch that suits cuDNN for this shape; a pure function, as plans need no GPU. */
-size_t cuda_sdpa_scratch(const struct attention *a, int backward);
 const char *cuda_sdpa_library(char text[64]);
 
 #endif

@@ -1,0 +1,32 @@
+/* planning.c - a GPU on paper: it tells sizes and computes nothing, in every build, with and
+ * without CUDA.  Of device_ops it has only what sizes scratch; nothing may be run on it. */
+#include "device/cuda/sizes.h"
+#include "device/driver.h"
+#include "device/ops.h"
+
+static const struct device_ops planning_ops = {
+    .name = "cuda",
+    .gemm_scratch = cuda_gemm_scratch,
+    .rmsnorm_backward_scratch = cuda_rmsnorm_backward_scratch,
+    .layernorm_backward_scratch = cuda_layernorm_backward_scratch,
+    .bias_backward_scratch = cuda_bias_backward_scratch,
+    .attention_scratch = cuda_attention_scratch,
+};
+
+static int open_planning(struct device *d, const struct device_request *request, struct error *err)
+{
+    d->ops = &planning_ops;
+    d->asynchronous = 1;
+    d->threads = request->threads > 0 ? request->threads : 1;
+    d->name = "a planned GPU";
+    d->level = "cuda";
+    d->logits_bytes = CUDA_LOGITS_BYTES;
+    d->reserve_bytes = CUDA_RESERVE_BYTES;
+    return 0;
+}
+
+static void close_planning(struct device *d)
+{
+}
+
+const struct device_driver cuda_planning_driver = {.open = open_planning, .close = close_planning};

@@ -1,0 +1,78 @@
+/* sdpa_sizes.c - the scratch that attention by cuDNN takes, and the parts it runs in: functions of
+ * the shape alone, in every build, for plans.
+ *
+ * A reproducible backward keeps the gradient of all scores in scratch, in 16 bits, so that dq is
+ * one product over it; its memory grows with the square of the sequence.  Hence it runs in parts:
+ * some sequences at a time, or some heads of one, as many as fit into a limit.
+ */
+#include "device/cuda/sdpa.h"
+
+enum {
+    MAX_HEAD_DIM = 256,
+    FORWARD_BYTES = 65536, /* a few counters */
+};
+
+static const size_t part_bytes = (size_t)640 << 20; /* a part takes at most this, if it can */
+static const size_t most_bytes = (size_t)2 << 30;   /* and the least part at most this */
+
+static size_t round_up(size_t bytes, size_t to)
+{
+    return (bytes + to - 1) / to * to;
+}
+
+size_t sdpa_align(size_t bytes)
+{
+    return round_up(bytes, SDPA_ALIGN);
+}
+
+static int64_t groups(const struct attention *a) /* query heads of a key/value head */
+{
+    return a->heads / a->kv_heads;
+}
+
+size_t sdpa_rows_bytes(const struct attention *a, struct sdpa_part part)
+{
+    size_t rows = (size_t)(part.batch * part.kv_heads * groups(a) * a->seq);
+    return sdpa_align(rows * sizeof(float));
+}
+
+/* What cuDNN wants for backward: the scores' gradients in tiles of at most 128 x 128 and, where
+ * query heads share, dk and dv of each. */
+static size_t workspace_bytes(const struct attention *a, struct sdpa_part part)
+{
+    size_t heads = (size_t)(part.batch * part.kv_heads * groups(a));
+    size_t seq = round_up((size_t)a->seq, 128), each = (size_t)(a->seq * a->head_dim);
+    size_t shared = groups(a) > 1 ? 2 * heads * each * sizeof(uint16_t) : 0;
+    return sdpa_align(heads * seq * seq * sizeof(uint16_t) + shared) + 2 * SDPA_ALIGN;
+}
+
+static size_t backward_bytes(const struct attention *a, struct sdpa_part part)
+{
+    return sdpa_rows_bytes(a, part) + workspace_bytes(a, part);
+}
+
+struct sdpa_part sdpa_part_of(const struct attention *a, int backward)
+{
+    struct sdpa_part part = {a->batch, a->kv_heads};
+    while (backward && part.batch > 1 &&
+           (a->batch % part.batch || backward_bytes(a, part) > part_bytes))
+        part.batch--;
+    while (backward && part.batch == 1 && part.kv_heads > 1 &&
+           (a->kv_heads % part.kv_heads || backward_bytes(a, part) > part_bytes))
+        part.kv_heads--;
+    return part;
+}
+
+int sdpa_suits(const struct attention *a)
+{
+    return (a->dt == DTYPE_BF16 || a->dt == DTYPE_F16) && a->batch > 0 && a->seq > 1 &&
+           a->head_dim > 0 && a->head_dim % 8 == 0 && a->head_dim <= MAX_HEAD_DIM;
+}
+
+size_t cuda_sdpa_scratch(const struct attention *a, int backward)
+{
+    if (!sdpa_suits(a))
+        return 0;
+    size_t bytes = backward ? backward_bytes(a, sdpa_part_of(a, 1)) : FORWARD_BYTES;
+    return bytes <= most_bytes ? bytes + SDPA_ALIGN : 0;
+}

@@ -1,0 +1,49 @@
+/* sizes.c - see sizes.h. */
+#include "device/cuda/sizes.h"
+
+#include "device/cuda/sdpa.h"
+#include "device/ops.h"
+
+size_t cuda_workspace_bytes(int64_t m, int64_t n)
+{
+    const size_t least = (size_t)64 << 10, most = (size_t)32 << 20;
+    if (m >= (int64_t)most || n >= (int64_t)most)
+        return most;
+    size_t bytes = (size_t)m * (size_t)n * 8 * sizeof(float);
+    bytes = (bytes + least - 1) / least * least;
+    return bytes < least ? least : bytes > most ? most : bytes;
+}
+
+size_t cuda_gemm_scratch(struct device *d, const struct gemm *g)
+{
+    if (g->m == 0 || g->n == 0 || g->k == 0)
+        return 0;
+    return cuda_workspace_bytes(g->m, g->n) + CUDA_WORKSPACE_ALIGN;
+}
+
+size_t cuda_rmsnorm_backward_scratch(struct device *d, int64_t rows, int64_t hidden)
+{
+    return (size_t)cuda_norm_groups(rows) * (size_t)hidden * sizeof(float);
+}
+
+size_t cuda_layernorm_backward_scratch(struct device *d, int64_t rows, int64_t hidden)
+{
+    return (size_t)cuda_norm_groups(rows) * 2 * (size_t)hidden * sizeof(float);
+}
+
+size_t cuda_bias_backward_scratch(struct device *d, int64_t rows, int64_t cols)
+{
+    int groups = cuda_bias_groups(rows);
+    return groups > 1 ? (size_t)groups * (size_t)cols * sizeof(float) : 0;
+}
+
+size_t cuda_own_attention_scratch(const struct attention *a, int backward)
+{
+    return backward ? sizeof(float) * (size_t)(a->batch * a->heads * a->seq) : 0;
+}
+
+size_t cuda_attention_scratch(struct device *d, const struct attention *a, int backward)
+{
+    size_t own = cuda_own_attention_scratch(a, backward), other = cuda_sdpa_scratch(a, backward);
+    return own > other ? own : other;
+}

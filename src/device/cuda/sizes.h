@@ -1,0 +1,65 @@
+/* sizes.h - how much scratch a GPU's ops take: functions of shapes alone, the same in every build,
+ * so that `trireme plan` counts the bytes of GPUs where neither one nor CUDA is there.
+ *
+ * The kernels take their numbers of groups from here, the op tables of planning.c and ops.c the
+ * functions; what is planned is what is run.
+ */
+#ifndef TRIREME_DEVICE_CUDA_SIZES_H
+#define TRIREME_DEVICE_CUDA_SIZES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct device;
+struct gemm;
+struct attention;
+
+enum {
+    CUDA_NORM_GROUPS = 264, /* two per multiprocessor of the largest GPUs */
+    CUDA_BIAS_LEAST_ROWS = 64,
+    CUDA_BIAS_GROUPS = 64
+};
+
+/* Blocks to which the rows of a norm's backward are dealt: each keeps a part of dw in scratch. */
+static inline int cuda_norm_groups(int64_t rows)
+{
+    return rows < CUDA_NORM_GROUPS ? (int)rows : CUDA_NORM_GROUPS;
+}
+
+/* Groups of consecutive rows that the gradient of a bias is summed in; 1 takes no scratch. */
+static inline int cuda_bias_groups(int64_t rows)
+{
+    int64_t groups = (rows + CUDA_BIAS_LEAST_ROWS - 1) / CUDA_BIAS_LEAST_ROWS;
+    return groups < CUDA_BIAS_GROUPS ? (int)groups : CUDA_BIAS_GROUPS;
+}
+
+/* A chunk of logits large enough to fill a GPU, and device memory beside what is planned: context,
+ * kernels, library handles.  The latter is an estimate until doc/performance.md has it measured. */
+#define CUDA_LOGITS_BYTES  ((size_t)1 << 30)
+#define CUDA_RESERVE_BYTES ((size_t)1 << 30)
+
+/* The alignment cuBLASLt asks of its workspace, and its bytes for a result of [m, n]: room for
+ * eight partial results of splitting k, which is where workspace pays; the library's advice for
+ * Hopper is 32 MiB in all. */
+enum { CUDA_WORKSPACE_ALIGN = 256 };
+size_t cuda_workspace_bytes(int64_t m, int64_t n);
+
+/* What trireme's own attention kernels take; attention by cuDNN is in sdpa.h. */
+size_t cuda_own_attention_scratch(const struct attention *a, int backward);
+
+/* Members *_scratch of struct device_ops; d is not looked at. */
+size_t cuda_gemm_scratch(struct device *d, const struct gemm *g);
+size_t cuda_rmsnorm_backward_scratch(struct device *d, int64_t rows, int64_t hidden);
+size_t cuda_layernorm_backward_scratch(struct device *d, int64_t rows, int64_t hidden);
+size_t cuda_bias_backward_scratch(struct device *d, int64_t rows, int64_t cols);
+size_t cuda_attention_scratch(struct device *d, const struct attention *a, int backward);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
