@@ -1,6 +1,7 @@
 /* arguments.c - see arguments.h. */
 #include "cli/arguments.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,4 +60,22 @@ int arguments_number(const char *name, int *argc, char **argv, double least, dou
     if (*text && !*end && *value >= least && *value <= most)
         return 0;
     return error_set(err, "%s %s: a number from %g to %g is wanted", name, text, least, most);
+}
+
+int arguments_count(const char *name, int *argc, char **argv, int64_t least, int64_t most,
+                    int64_t *value, int64_t otherwise, struct error *err)
+{
+    const char *text = arguments_option(name, argc, argv);
+    *value = otherwise;
+    if (!text)
+        return 0;
+    char *end;
+    double number = strtod(text, &end);
+    if (*text && !*end && number >= (double)least && number <= (double)most &&
+        number == (double)(int64_t)number) {
+        *value = (int64_t)number;
+        return 0;
+    }
+    return error_set(err, "%s %s: a whole number from %" PRId64 " to %" PRId64 " is wanted", name,
+                     text, least, most);
 }

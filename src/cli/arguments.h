@@ -16,4 +16,8 @@ const char *arguments_option(const char *name, int *argc, char **argv);
 int arguments_number(const char *name, int *argc, char **argv, double least, double most,
                      double *value, double otherwise, struct error *err);
 
+/* The same as a whole number. */
+int arguments_count(const char *name, int *argc, char **argv, int64_t least, int64_t most,
+                    int64_t *value, int64_t otherwise, struct error *err);
+
 #endif

@@ -14,7 +14,9 @@ enum { RANKS_MOST = 4096 };
 struct options {
     const char *json; /* NULL: none */
     const struct machine *machine;
-    double ranks, nodes, threads, node_gib;
+    int64_t ranks, nodes, threads;
+    double node_gib;
+    int unasked_cpu; /* device=auto found no GPU, and no machine was named */
 };
 
 static int write_json(const struct report *report, const struct compare *compare,
@@ -28,25 +30,33 @@ static int write_json(const struct report *report, const struct compare *compare
     return rc;
 }
 
+/* The names that --machine takes: "h200, h100, ...". */
+static const char *machine_names(char *text, size_t size)
+{
+    size_t used = 0;
+    for (int i = 0; i < machine_count && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", machines[i].name);
+    return text;
+}
+
 /* The machine of --machine; NULL with err set if there is no such row. */
 static const struct machine *named(const char *name, struct error *err)
 {
-    char known[256] = "";
+    char known[256];
     const struct machine *machine = machine_find(name);
-    for (int i = 0; i < machine_count && !machine; i++)
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
-                 machines[i].name);
     if (!machine)
-        error_set(err, "--machine %s: known are %s", name, known);
+        error_set(err, "--machine %s: known are %s", name, machine_names(known, sizeof known));
     return machine;
 }
 
 /* A machine, or a GPU that is here, stands for device auto too. */
-static void resolve_device(struct config *config, const struct machine *machine)
+static void resolve_device(struct config *config, struct options *options)
 {
     char why[128];
-    if (config->device == CONFIG_DEVICE_AUTO)
-        config->device = machine || device_gpu_count(why) ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
+    if (config->device != CONFIG_DEVICE_AUTO)
+        return;
+    options->unasked_cpu = !options->machine && !device_gpu_count(why);
+    config->device = options->unasked_cpu ? CONFIG_DEVICE_CPU : CONFIG_DEVICE_CUDA;
 }
 
 static void judge(struct report *report, const struct options *options)
@@ -87,10 +97,14 @@ static int take_options(struct options *o, int *argc, char **argv, struct error 
     o->json = arguments_option("--json", argc, argv);
     o->machine = name ? named(name, err) : NULL;
     if ((name && !o->machine) ||
-        arguments_number("--ranks", argc, argv, 1, RANKS_MOST, &o->ranks, 1, err) ||
-        arguments_number("--nodes", argc, argv, 1, RANKS_MOST, &o->nodes, 1, err) ||
-        arguments_number("--threads", argc, argv, 1, 1024, &o->threads, 0, err))
+        arguments_count("--ranks", argc, argv, 1, RANKS_MOST, &o->ranks, 1, err) ||
+        arguments_count("--nodes", argc, argv, 1, RANKS_MOST, &o->nodes, 1, err) ||
+        arguments_count("--threads", argc, argv, 1, 1024, &o->threads, 0, err))
         return -1;
+    if (o->ranks < o->nodes)
+        return error_set(err,
+                         "--ranks %lld is less than --nodes %lld: a node has at least one rank",
+                         (long long)o->ranks, (long long)o->nodes);
     return arguments_number("--node-memory", argc, argv, 0.001, 1e6, &o->node_gib, 0, err);
 }
 
@@ -100,8 +114,14 @@ static int show(const struct report *report, const struct options *options, stru
 {
     struct compare compare;
     struct choices choices;
+    char known[256];
     choices_make(&choices, report, (int)options->threads);
     compare_make(&compare, report, (int)options->threads);
+    if (options->unasked_cpu)
+        printf(
+            "planned for CPUs: device is auto, and there is no GPU here.  For GPUs name one with "
+            "--machine:\n%s\n\n",
+            machine_names(known, sizeof known));
     report_print(report, stdout);
     compare_print(&compare, stdout);
     choices_print(&choices, stdout);
@@ -119,8 +139,8 @@ int command_plan(struct app *app, int argc, char **argv, struct error *err)
     if (take_options(&options, &argc, argv, err) || arguments_config(&config, argc, argv, err))
         return -1;
     if (!options.threads)
-        options.threads = (double)config.run.threads;
-    resolve_device(&config, options.machine);
+        options.threads = config.run.threads;
+    resolve_device(&config, &options);
     if (options.machine && config.device == CONFIG_DEVICE_CPU)
         return error_set(err, "--machine %s is a GPU, but device is cpu", options.machine->name);
     if (report_make(&report, &config, (int)options.ranks, (int)options.nodes, (int)options.threads,

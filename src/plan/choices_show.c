@@ -21,47 +21,97 @@ static const char *computed(double flops, double as_is, char text[CELL])
     return text;
 }
 
-static void print_cells(const char *const *cell, const int *width, int cells, FILE *out)
+/* The columns of numbers, and the name of the one before them. */
+enum { NUMBERS = 6, LONGEST = 96 };
+static const char *const first_head = "a rank, with one change";
+static const char *const heads[NUMBERS] = {"memory",  "change", "in host",
+                                           "on disk", "sent",   "computed"};
+static const int widths[NUMBERS] = {12, 13, 13, 13, 13, 9};
+
+struct table {
+    char cell[CHOICES_MOST][NUMBERS][CELL];
+    int shown[NUMBERS]; /* a column without a number is left out */
+    int settings;       /* width of the first column */
+};
+
+static void fill_row(const struct choices *c, const struct choice_row *row,
+                     char cell[NUMBERS][CELL])
 {
-    while (cells && !cell[cells - 1][0])
-        cells--;
-    for (int i = 0; i < cells; i++)
-        fprintf(out, "%*s%s", width[i], cell[i], i + 1 < cells ? " " : "\n");
+    show_bytes((double)row->memory_bytes, cell[0], CELL);
+    snprintf(
+        cell[1], CELL, "%s",
+        difference((int64_t)row->memory_bytes - (int64_t)c->as_is.memory_bytes, (char[CELL]){0}));
+    snprintf(cell[2], CELL, "%s",
+             difference((int64_t)row->host_bytes - (int64_t)c->as_is.host_bytes, (char[CELL]){0}));
+    snprintf(cell[3], CELL, "%s",
+             difference((int64_t)row->disk_bytes - (int64_t)c->as_is.disk_bytes, (char[CELL]){0}));
+    snprintf(cell[4], CELL, "%s",
+             difference(row->sent_bytes - c->as_is.sent_bytes, (char[CELL]){0}));
+    computed(row->flops, c->as_is.flops, cell[5]);
 }
 
-static void print_row(const struct choices *c, const struct choice_row *row, const int *width,
-                      FILE *out)
+static void fill(struct table *t, const struct choices *c)
 {
-    char text[6][CELL];
-    int64_t memory = (int64_t)row->memory_bytes - (int64_t)c->as_is.memory_bytes;
-    int64_t host = (int64_t)row->host_bytes - (int64_t)c->as_is.host_bytes;
-    int64_t disk = (int64_t)row->disk_bytes - (int64_t)c->as_is.disk_bytes;
-    const char *const cell[] = {
-        row->settings,
-        show_bytes((double)row->memory_bytes, text[0], CELL),
-        difference(memory, text[1]),
-        difference(host, text[2]),
-        difference(disk, text[3]),
-        difference(row->sent_bytes - c->as_is.sent_bytes, text[4]),
-        computed(row->flops, c->as_is.flops, text[5]),
-    };
-    print_cells(cell, width, 7, out);
+    int left = SHOW_COLUMNS, longest = (int)strlen(first_head);
+    for (int i = 0; i < c->count; i++) {
+        fill_row(c, &c->row[i], t->cell[i]);
+        for (int n = 0; n < NUMBERS; n++)
+            t->shown[n] |= t->cell[i][n][0] != 0;
+        int length = (int)strlen(c->row[i].settings);
+        longest = length > longest ? length : longest;
+    }
+    for (int n = 0; n < NUMBERS; n++)
+        left -= t->shown[n] ? widths[n] : 0;
+    t->settings = longest < left ? longest : left;
+}
+
+static void print_numbers(const struct table *t, const char *const *cell, FILE *out)
+{
+    char line[SHOW_COLUMNS + CELL] = "";
+    size_t used = 0;
+    for (int n = 0; n < NUMBERS; n++)
+        if (t->shown[n])
+            used += (size_t)snprintf(line + used, sizeof line - used, "%*s", widths[n], cell[n]);
+    while (used && line[used - 1] == ' ')
+        line[--used] = 0;
+    fprintf(out, "%s\n", line);
+}
+
+/* Settings that are longer than their column take lines of their own, one setting each, the second
+ * indented; the numbers stand at the last. */
+static void print_settings(const struct table *t, const char *settings, FILE *out)
+{
+    char text[LONGEST], *rest = text, *one;
+    int whole = (int)strlen(settings) <= t->settings, indent = 0;
+    snprintf(text, sizeof text, "%s", settings);
+    while ((one = whole ? text : strsep(&rest, " "))) {
+        int length = indent + (int)strlen(one), last = whole || !rest;
+        fprintf(out, "%*s%s", indent, "", one);
+        if (!last || length > t->settings)
+            fprintf(out, "\n");
+        if (last) {
+            fprintf(out, "%*s", length > t->settings ? t->settings : t->settings - length, "");
+            return;
+        }
+        indent = 1;
+    }
 }
 
 void choices_print(const struct choices *c, FILE *out)
 {
-    static const char *const head[] = {
-        "a rank, with one change", "memory", "change", "in host", "on disk", "sent", "computed"};
-    int width[] = {-(int)strlen(head[0]), 11, 12, 12, 12, 12, 9};
+    struct table t = {0};
     if (!c->count)
         return;
-    for (int i = 0; i < c->count; i++)
-        if ((int)strlen(c->row[i].settings) > -width[0])
-            width[0] = -(int)strlen(c->row[i].settings);
-    fprintf(out, "\n");
-    print_cells(head, width, 7, out);
-    for (int i = 0; i < c->count; i++)
-        print_row(c, &c->row[i], width, out);
+    fill(&t, c);
+    fprintf(out, "\n%-*s", t.settings, first_head);
+    print_numbers(&t, heads, out);
+    for (int i = 0; i < c->count; i++) {
+        const char *cell[NUMBERS];
+        for (int n = 0; n < NUMBERS; n++)
+            cell[n] = t.cell[i][n];
+        print_settings(&t, c->row[i].settings, out);
+        print_numbers(&t, cell, out);
+    }
 }
 
 struct js *choices_json(const struct choices *c)

@@ -4,7 +4,7 @@
 #include "plan/compare.h"
 #include "plan/show.h"
 
-enum { CELL = 32, NARROW = 10 };
+enum { CELL = 32, NARROW = 11 };
 
 /* One line of the table: what it is called, and its cell of a strategy ("" where all are empty). */
 struct line {
@@ -17,7 +17,7 @@ static void pool(const struct compare_row *row, int strategy, int which, char te
 {
     size_t bytes = row->report.rank[0].pool_bytes[which];
     text[0] = 0;
-    if (bytes)
+    if (bytes || which == POOL_PARAMS)
         show_bytes((double)bytes, text, CELL);
 }
 
@@ -63,7 +63,7 @@ static void verdict(const struct compare_row *row, int strategy, int which, char
 static int width(const struct compare_row *row)
 {
     int length = (int)strlen(row->name) + row->chosen;
-    return (length > NARROW ? length : NARROW) + 2;
+    return (length > NARROW ? length : NARROW) + 1;
 }
 
 static void print_line(const struct compare *compare, const struct line *line, FILE *out)
@@ -108,8 +108,10 @@ void compare_print(const struct compare *compare, FILE *out)
     for (size_t i = 0; i < sizeof after / sizeof after[0]; i++)
         print_line(compare, &after[i], out);
     for (int s = 0; s < VARIANTS; s++)
-        if (!compare->row[s].made)
-            fprintf(out, "no %s: %s\n", compare->row[s].name, compare->row[s].why.text);
+        if (!compare->row[s].made) {
+            int column = fprintf(out, "no %s: ", compare->row[s].name);
+            show_wrapped(out, column, 4, compare->row[s].why.text);
+        }
 }
 
 static struct js *row_json(const struct compare_row *row, enum config_strategy strategy)

@@ -12,9 +12,60 @@ static int alike(const struct report_rank *a, const struct report_rank *b)
 static void print_bytes(const char *what, size_t bytes, FILE *out)
 {
     char text[32];
-    if (bytes)
-        fprintf(out, "  %-16s %12s  %16zu bytes\n", what,
-                show_bytes((double)bytes, text, sizeof text), bytes);
+    fprintf(out, "  %-16s %12s  %16zu bytes\n", what, show_bytes((double)bytes, text, sizeof text),
+            bytes);
+}
+
+/* Sharded parameters in 16 bits need no place of their own: each gather rounds the masters. */
+static int params_are_masters(const struct report *report)
+{
+    return report->layout.dtype != DTYPE_F32 && report->config.offload.params == OFFLOAD_NONE;
+}
+
+/* What a pool holds, for people; mem.h says it for the program. */
+static const char *pool_meaning(const struct report *report, int pool, size_t bytes)
+{
+    static const char *const meanings[POOL_COUNT] = {
+        [POOL_PARAMS] = "what a rank keeps of the parameters the model computes with",
+        [POOL_GRADS] = "the fp32 sums of gradients a rank keeps: its shard, or all of them",
+        [POOL_OPTIMIZER] = "the optimizer's moments, and fp32 masters of 16-bit parameters",
+        [POOL_UNSHARDED] = "units gathered whole for their use, and gradients not yet reduced",
+        [POOL_ACTIVATIONS] = "what forward keeps for backward, and what units hand to each other",
+        [POOL_WORKSPACE] = "temporaries of the ops (logits, attention, products), and inputs",
+        [POOL_COMM] = "buffers that transfers between ranks pass through",
+        [POOL_HOST] = "offloaded state and inputs in the node's memory",
+        [POOL_DISK] = "offloaded state in a file: no memory",
+    };
+    if (pool != POOL_PARAMS || bytes)
+        return meanings[pool];
+    return params_are_masters(report)
+               ? "none: each gather rounds a rank's fp32 masters, which count as optimizer, and "
+                 "what it makes is unsharded"
+               : "none here: they are offloaded, see host and disk";
+}
+
+/* The pools that any rank uses, and what is beside them. */
+static void print_legend(const struct report *report, FILE *out)
+{
+    enum { INDENT = 19 };
+    fprintf(out, "\nwhat these are\n");
+    for (int pool = 0; pool < POOL_COUNT; pool++) {
+        size_t most = 0;
+        for (int r = 0; r < report->measured; r++)
+            most =
+                most > report->rank[r].pool_bytes[pool] ? most : report->rank[r].pool_bytes[pool];
+        if (!most && pool != POOL_PARAMS)
+            continue;
+        fprintf(out, "  %-16s ", mem_pool_name(pool));
+        show_wrapped(out, INDENT, INDENT, pool_meaning(report, pool, most));
+    }
+    if (report->on_gpu)
+        fprintf(out,
+                "  %-16s CUDA's context, kernels and libraries, estimated\n"
+                "  %-16s all but host, with the reserve\n",
+                "reserve", "device memory");
+    fprintf(out, "  %-16s program, libraries and MPI take 28 to 43 MiB of the node besides%s\n",
+            "each process", report->on_gpu ? ", CUDA more" : "");
 }
 
 static void print_rank(const struct report *report, int first, int last, FILE *out)
@@ -26,10 +77,13 @@ static void print_rank(const struct report *report, int first, int last, FILE *o
     else
         fprintf(out, "\nranks %d to %d, each\n", first, last);
     for (int pool = 0; pool < POOL_COUNT; pool++)
-        print_bytes(mem_pool_name(pool), r->pool_bytes[pool], out);
+        if (r->pool_bytes[pool] || pool == POOL_PARAMS)
+            print_bytes(mem_pool_name(pool), r->pool_bytes[pool], out);
     print_bytes("total", r->total_bytes, out);
-    print_bytes("reserve", report->reserve_bytes, out);
-    print_bytes("device memory", r->device_bytes, out);
+    if (report->on_gpu) {
+        print_bytes("reserve", report->reserve_bytes, out);
+        print_bytes("device memory", r->device_bytes, out);
+    }
     fprintf(out, "  %d instructions, %d transfers, %s sent a step\n", r->instrs, r->transfers,
             show_bytes((double)r->sent_bytes, text, sizeof text));
 }
@@ -86,12 +140,12 @@ void report_print(const struct report *report, FILE *out)
             last++;
         print_rank(report, first, last, out);
     }
+    print_legend(report, out);
     if (report->verified)
-        fprintf(
-            out,
-            "\nverified: every gradient summed over each micro-batch and rank once, no race, no "
-            "early reuse, every transfer matched on all %d rank%s, no deadlock\n",
-            report->ranks, report->ranks > 1 ? "s" : "");
+        fprintf(out,
+                "\nverified: every gradient summed over each micro-batch and rank once, no race, "
+                "no early reuse,\nevery transfer matched on all %d rank%s, no deadlock\n",
+                report->ranks, report->ranks > 1 ? "s" : "");
     else
         fprintf(out, "\nNOT VERIFIED: %s\n", report->verdict.text);
 }

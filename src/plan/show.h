@@ -3,8 +3,15 @@
 #define TRIREME_PLAN_SHOW_H
 
 #include <stddef.h>
+#include <stdio.h>
+
+enum { SHOW_COLUMNS = 100 }; /* what a plan prints is never wider */
 
 /* "28.21 GiB" into text; returns text. */
 const char *show_bytes(double bytes, char *text, size_t size);
+
+/* Print text, broken between words; lines after the first are indented.  column is where the first
+ * line begins. */
+void show_wrapped(FILE *out, int column, int indent, const char *text);
 
 #endif
