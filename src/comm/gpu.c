@@ -16,6 +16,17 @@ struct choice {
     struct device_gpu gpu;
 };
 
+/* In a job of Slurm's, GPUs may only not have been asked for. */
+static int no_gpu(const struct world *world, const char *why, struct error *err)
+{
+    if (device_gpu_built_in() && getenv("SLURM_JOB_ID"))
+        return error_set(err,
+                         "no GPU to use: %s (Slurm gives GPUs to jobs that ask: "
+                         "--gpus-per-node=%d)",
+                         why, world->local_size);
+    return error_set(err, "no GPU to use: %s", why);
+}
+
 /* Without asking the others. */
 static int choose(const struct world *world, int share, struct choice *mine, struct error *err)
 {
@@ -24,10 +35,7 @@ static int choose(const struct world *world, int share, struct choice *mine, str
     mine->node = world->node;
     mine->count = device_gpu_count(why);
     if (!mine->count)
-        return error_set(err,
-                         "no GPU to use: %s (Slurm gives GPUs to jobs that ask: "
-                         "--gpus-per-node=%d)",
-                         why, world->local_size);
+        return no_gpu(world, why, err);
     if (mine->count > 1 && local >= mine->count && !share)
         return error_set(err,
                          "%d ranks on this node, but %d GPUs: start one rank per GPU "

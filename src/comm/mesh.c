@@ -29,35 +29,13 @@ const char *mesh_axis_name(enum mesh_axis axis)
     return names[axis];
 }
 
-/* What to name instead, from the degrees that are given. */
-static void nearest_fit(const struct mesh_shape *s, int ranks, char *text, size_t size)
-{
-    int others = s->degree[MESH_PIPELINE] * s->degree[MESH_TENSOR], shard = s->degree[MESH_SHARD];
-    int rest = others > 0 && ranks % others == 0 ? ranks / others : 0, below = shard - 1, above;
-    text[0] = 0;
-    if (!rest || shard < 1)
-        return;
-    for (above = shard + 1; above < rest && rest % above;)
-        above++;
-    while (below > 1 && (below > rest || rest % below))
-        below--;
-    if (rest % shard == 0)
-        snprintf(text, size, "; parallel.replicate=%d would", rest / shard);
-    else if (above <= rest)
-        snprintf(text, size, "; parallel.shard=%d or %d would", below, above);
-    else
-        snprintf(text, size, "; parallel.shard=%d would", below);
-}
-
 static int does_not_fit(const struct mesh_shape *s, int ranks, struct error *err)
 {
-    char instead[80];
-    nearest_fit(s, ranks, instead, sizeof instead);
     return error_set(err,
                      "parallel: pipeline %d x replicate %d x shard %d x tensor %d does not make "
-                     "%d rank%s (0 stands for what is left, once)%s",
+                     "%d rank%s (0 stands for what is left, once)",
                      s->degree[MESH_PIPELINE], s->degree[MESH_REPLICATE], s->degree[MESH_SHARD],
-                     s->degree[MESH_TENSOR], ranks, ranks == 1 ? "" : "s", instead);
+                     s->degree[MESH_TENSOR], ranks, ranks == 1 ? "" : "s");
 }
 
 int mesh_resolve(struct mesh_shape *shape, int ranks, struct error *err)

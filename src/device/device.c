@@ -41,6 +41,11 @@ void device_close(struct device *d)
     free(d);
 }
 
+int device_gpu_built_in(void)
+{
+    return cuda_discovery.built_in;
+}
+
 int device_gpu_count(char why[128])
 {
     char unused[128];

@@ -79,6 +79,9 @@ struct device_gpu {
     size_t total_bytes;
 };
 
+/* 1 in a build with CUDA. */
+int device_gpu_built_in(void);
+
 /* Number of GPUs this process sees, 0 without a driver or in a build without CUDA; why not (may
  * be NULL) then says so in a few words. */
 int device_gpu_count(char why[128]);

@@ -85,8 +85,13 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
         .prefetch_backward = p->backward_prefetch == PREFETCH_NONE ? 0 : ahead,
         .prefetch_late = p->backward_prefetch == PREFETCH_BACKWARD_POST,
     };
-    if (wanted(&layout->shape, p, ranks, per_node, err) || mesh_resolve(&layout->shape, ranks, err))
+    if (wanted(&layout->shape, p, ranks, per_node, err))
         return -1;
+    if (mesh_resolve(&layout->shape, ranks, err)) {
+        if (err)
+            layout_advise(config, ranks, per_node, err);
+        return -1;
+    }
     layout->data_ranks = layout->shape.degree[MESH_REPLICATE] * layout->shape.degree[MESH_SHARD];
     layout->global_batch =
         config->train.global_batch * (config->train.split_batches ? 1 : layout->data_ranks);

@@ -29,6 +29,9 @@ struct layout {
 int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,
                    struct error *err);
 
+/* Append to err, of degrees that do not make the ranks, settings that would: each was checked. */
+void layout_advise(const struct config *config, int ranks, int per_node, struct error *err);
+
 /* The model, wrapped into units as the config says.  0, or -1 with err set. */
 int layout_model(struct model **model, const struct config *config, struct error *err);
 

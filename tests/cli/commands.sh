@@ -123,11 +123,28 @@ for config in "$top"/jobs/*.yaml; do
         "--oversubscribe --bind-to none -n 2 $TRIREME train $config run.dir=runs/$name a=b" \
         "$(PATH=$PWD/stand-in:$PATH TRIREME_RANKS=2 "${config%.yaml}.sh" a=b 2>&1)"
 done
-refused "shards that do not divide the ranks" 'shard 5 .*12 ranks.*parallel.shard=4 or 6 would' \
+refused "shards that do not divide the ranks" 'shard 5 .*12 ranks.*parallel.shard=4 or parallel.shard=6 would' \
     "$TRIREME" plan $M --ranks 12 parallel.strategy=HYBRID_SHARD parallel.shard=5
-refused "copies that do not make the ranks" 'parallel.replicate=3 would' \
+refused "copies that do not make the ranks" 'parallel.replicate=3 .*would' \
     "$TRIREME" plan $M --ranks 12 parallel.strategy=HYBRID_SHARD parallel.shard=4 \
     parallel.replicate=2
+# Advice is followed: what is named has to work.
+for wrong in "4 parallel.shard=2" "4 parallel.shard=3" "6 parallel.strategy=SHARD_GRAD_OP parallel.shard=2" \
+    "4 parallel.strategy=NO_SHARD parallel.replicate=3" "12 parallel.strategy=HYBRID_SHARD parallel.shard=5" \
+    "12 parallel.strategy=HYBRID_SHARD parallel.shard=4 parallel.replicate=2"; do
+    # shellcheck disable=SC2086
+    set -- $wrong
+    n=$1
+    shift
+    refused "$* on $n ranks: advice" '; parallel\..* would$' "$TRIREME" plan $M --ranks "$n" "$@"
+    for setting in $(sed -n 's/.*; \(.*\) would$/\1/p' stderr | sed 's/ or / /g'); do
+        if "$TRIREME" plan $M --ranks "$n" "$@" "$setting" >out 2>err; then
+            ok "$* on $n ranks: $setting works"
+        else
+            not_ok "$* on $n ranks: $setting works" "$(cat err)"
+        fi
+    done
+done
 refused "plan for a machine nobody knows" 'h2000.*h200' "$TRIREME" plan $M --machine h2000
 refused "plan for a GPU on the CPU" 'h200.*cpu' "$TRIREME" plan $M device=cpu --machine h200
 finish

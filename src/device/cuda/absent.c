@@ -33,4 +33,5 @@ static const char *libraries(char text[256])
     return text;
 }
 
-const struct device_discovery cuda_discovery = {count, describe, peers, libraries};
+const struct device_discovery cuda_discovery = {
+    .built_in = 0, .count = count, .describe = describe, .peers = peers, .libraries = libraries};

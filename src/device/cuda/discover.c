@@ -70,4 +70,5 @@ static const char *libraries(char text[256])
     return text;
 }
 
-const struct device_discovery cuda_discovery = {count, describe, peers, libraries};
+const struct device_discovery cuda_discovery = {
+    .built_in = 1, .count = count, .describe = describe, .peers = peers, .libraries = libraries};
