@@ -5,6 +5,6 @@
 
 int main(void)
 {
-    config_show(stdout, CONFIG_MAN);
+    config_show(stdout, CONFIG_MAN, NULL);
     return fflush(stdout) || ferror(stdout);
 }

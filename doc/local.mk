@@ -4,8 +4,9 @@ man_MANS = doc/trireme.1 doc/trireme-config.5
 dist_doc_DATA = doc/metrics.md
 EXTRA_DIST += doc/metrics.awk doc/architecture.md doc/development.md doc/performance.md doc/trireme.1.in doc/trireme-config.5.in doc/keys.c
 CLEANFILES += $(man_MANS) doc/keys
-keys_sources = $(srcdir)/doc/keys.c $(srcdir)/src/base/error.c $(srcdir)/src/config/key.c \
-	$(srcdir)/src/config/nearest.c $(srcdir)/src/config/presets.c $(srcdir)/src/config/schema.c $(srcdir)/src/config/show.c
+keys_sources = $(srcdir)/doc/keys.c $(srcdir)/src/base/error.c $(srcdir)/src/config/foreign.c \
+	$(srcdir)/src/config/key.c $(srcdir)/src/config/nearest.c $(srcdir)/src/config/presets.c \
+	$(srcdir)/src/config/schema.c $(srcdir)/src/config/show.c
 doc/keys: $(keys_sources) $(srcdir)/src/config/schema.h $(srcdir)/src/config/config.h
 	$(AM_V_GEN)$(MKDIR_P) doc && $(CC_FOR_BUILD) -std=gnu11 $(AM_CPPFLAGS) -o $@ $(keys_sources)
 doc/trireme-config.5: doc/trireme-config.5.in doc/keys

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config/config.h"
+#include "cli/arguments.h"
+#include "config/schema.h"
 
 static int finish_output(struct error *err)
 {
@@ -13,21 +14,30 @@ static int finish_output(struct error *err)
     return 0;
 }
 
+/* All keys, or those named: keys and groups of them. */
+static int show(int names, char **name, struct error *err)
+{
+    if (!names)
+        config_show(stdout, CONFIG_TEXT_TABLE, NULL);
+    for (int i = 0; i < names; i++) {
+        if (i)
+            putchar('\n');
+        if (!config_show(stdout, CONFIG_TEXT_TABLE, name[i]))
+            return key_unknown(name[i], err);
+    }
+    return finish_output(err);
+}
+
 int command_config(struct app *app, int argc, char **argv, struct error *err)
 {
     struct config config;
-    const char *path = NULL;
-    int first = 1;
-    if (argc == 2 && !strcmp(argv[1], "--show")) {
-        config_show(stdout, CONFIG_TEXT_TABLE);
-        return finish_output(err);
-    }
-    if (argc < 2 || argv[1][0] == '-')
-        return error_set(err, "usage: trireme config --show, or trireme config [CONFIG] "
-                              "[key=value ...]");
-    if (!strchr(argv[1], '='))
-        path = argv[first++];
-    if (config_load(&config, path, (const char *const *)argv + first, argc - first, err))
+    if (argc >= 2 && !strcmp(argv[1], "--show"))
+        return show(argc - 2, argv + 2, err);
+    if (argc < 2)
+        return error_set(err,
+                         "trireme config takes a CONFIG file or key=value, which it checks, or "
+                         "--show, which lists the keys");
+    if (arguments_config(&config, argc, argv, err))
         return -1;
     config_print(stdout, &config);
     return finish_output(err);

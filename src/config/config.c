@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/foreign.h"
 #include "config/schema.h"
 
 /* "key=value", with the key cut out into name.  Returns the value, or NULL with err set. */
@@ -16,6 +17,12 @@ static const char *split(const char *argument, char *name, size_t bytes, struct 
     }
     snprintf(name, bytes, "%.*s", (int)(equals - argument), argument);
     return equals + 1;
+}
+
+/* Name the argument, unless err names its key already. */
+static int prefix_argument(struct error *err, const char *argument, const char *key)
+{
+    return strstr(err->text, key) ? -1 : error_prefix(err, "argument %.100s", argument);
 }
 
 int config_set(struct config *config, const char *name, const char *value, struct error *err)
@@ -48,7 +55,7 @@ static int apply_preset(struct config *config, const char *path, const struct co
         if (!value)
             return -1;
         if (is_preset(name) && config_set(config, name, value, err))
-            return error_prefix(err, "argument %.100s", overrides[i]);
+            return prefix_argument(err, overrides[i], name);
         if (is_preset(name))
             return 0;
     }
@@ -131,7 +138,7 @@ static int apply_overrides(struct config *config, const char *const *overrides, 
         if (!value)
             return -1;
         if (!is_preset(name) && config_set(config, name, value, err))
-            return error_prefix(err, "argument %.100s", overrides[i]);
+            return prefix_argument(err, overrides[i], name);
     }
     return 0;
 }
@@ -140,11 +147,15 @@ int config_load(struct config *config, const char *path, const char *const *over
                 struct error *err)
 {
     struct config_file file = {0};
-    if (set_defaults(config, err) || (path && config_file_read(&file, path, err)))
+    if (set_defaults(config, err))
         return -1;
+    if (path && config_file_read(&file, path, err))
+        return foreign_file(path, err);
     int rc = apply_preset(config, path, &file, overrides, count, err);
     if (!rc)
         rc = apply_file(config, path, &file, err);
+    if (rc && path)
+        foreign_file(path, err);
     if (!rc)
         rc = apply_overrides(config, overrides, count, err);
     if (!rc)

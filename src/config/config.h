@@ -151,9 +151,10 @@ int config_set(struct config *config, const char *key, const char *value, struct
 const char *config_value(const struct config *config, const char *key, char *buffer);
 
 /* Print every key with type, default, range or choices and help.  format: CONFIG_TEXT_TABLE for
- * people, CONFIG_MAN for the man page's body. */
+ * people, CONFIG_MAN for the man page's body.  only: NULL for all, a key ("train.lr"), or a group
+ * ("parallel").  Returns the number of keys shown. */
 enum config_format { CONFIG_TEXT_TABLE, CONFIG_MAN };
-void config_show(FILE *out, enum config_format format);
+int config_show(FILE *out, enum config_format format, const char *only);
 
 /* Write the effective configuration as YAML that config_load() reads back to the same struct. */
 int config_write(const struct config *config, const char *path, struct error *err);

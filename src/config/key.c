@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/foreign.h"
+
 const struct key *key_find(const char *name)
 {
     for (int i = 0; i < config_key_count; i++)
@@ -28,6 +30,33 @@ static const char *last_part(const char *name)
     return dot ? dot + 1 : name;
 }
 
+/* What name is called here, where it is a word of another program.  0, or -1 with err set. */
+static int answer_foreign(const char *name, struct error *err)
+{
+    const struct foreign *f = foreign_find(name);
+    if (!f)
+        return 0;
+    if (!f->here)
+        return error_set(err, "unknown key \"%.80s\": %s", name, f->note);
+    return error_set(err, "unknown key \"%.80s\"; here: %s%s%s%s", name, f->here,
+                     f->note ? " (" : "", f->note ? f->note : "", f->note ? ")" : "");
+}
+
+const char *key_meant(const char *name)
+{
+    const struct foreign *f = foreign_find(name);
+    struct nearest whole = {name}, part = {last_part(name)};
+    for (int i = 0; i < config_key_count; i++) {
+        nearest_try(&whole, config_keys[i].name, config_keys[i].name);
+        nearest_try(&part, last_part(config_keys[i].name), config_keys[i].name);
+    }
+    if (part.name && part.distance == 0)
+        return part.name;
+    if (f && f->here)
+        return f->here;
+    return whole.name ? whole.name : part.name;
+}
+
 int key_unknown(const char *name, struct error *err)
 {
     for (int i = 0; i < config_absent_count; i++)
@@ -36,14 +65,9 @@ int key_unknown(const char *name, struct error *err)
                              name, config_absent_keys[i].what);
     if (key_is_group(name))
         return error_set(err, "%s is a group of keys and takes no value of its own", name);
-    struct nearest whole = {name}, part = {last_part(name)};
-    for (int i = 0; i < config_key_count; i++) {
-        nearest_try(&whole, config_keys[i].name, config_keys[i].name);
-        nearest_try(&part, last_part(config_keys[i].name), config_keys[i].name);
-    }
-    const char *meant = whole.name ? whole.name : part.name;
-    if (part.name && part.distance == 0)
-        meant = part.name;
+    if (answer_foreign(name, err))
+        return -1;
+    const char *meant = key_meant(name);
     if (meant)
         return error_set(err, "unknown key \"%.80s\"; did you mean %s?", name, meant);
     return error_set(err, "unknown key \"%.80s\"; trireme config --show lists the keys", name);

@@ -2,6 +2,7 @@
 #include "config/schema.h"
 
 #include <ctype.h>
+#include <string.h>
 
 /* As published in the models' own configuration files.  head_dim is hidden / heads in all. */
 #define LLAMA .family = "llama", .norm_eps = 1e-5, .init_std = 0.02
@@ -51,31 +52,56 @@ const struct config_model config_presets[] = {
 
 const int config_preset_count = sizeof config_presets / sizeof config_presets[0];
 
-static const char *skip_dashes(const char *s)
-{
-    while (*s == '-' || *s == '_')
-        s++;
-    return s;
-}
+enum { PLAIN_CHARS = 96 };
 
-static int same_name(const char *a, const char *b)
+/* In lower case, without '-' and '_'. */
+static void make_plain(const char *name, char plain[PLAIN_CHARS])
 {
-    for (;;) {
-        a = skip_dashes(a);
-        b = skip_dashes(b);
-        if (tolower((unsigned char)*a) != tolower((unsigned char)*b))
-            return 0;
-        if (!*a)
-            return 1;
-        a++;
-        b++;
-    }
+    int used = 0;
+    for (; *name && used < PLAIN_CHARS - 1; name++)
+        if (*name != '-' && *name != '_')
+            plain[used++] = (char)tolower((unsigned char)*name);
+    plain[used] = 0;
 }
 
 const struct config_model *preset_find(const char *name)
 {
-    for (int i = 0; i < config_preset_count; i++)
-        if (same_name(config_presets[i].preset, name))
+    char wanted[PLAIN_CHARS], plain[PLAIN_CHARS];
+    make_plain(name, wanted);
+    for (int i = 0; i < config_preset_count; i++) {
+        make_plain(config_presets[i].preset, plain);
+        if (!strcmp(wanted, plain))
             return &config_presets[i];
+    }
     return NULL;
+}
+
+const struct config_model *preset_within(const char *name)
+{
+    char longer[PLAIN_CHARS], plain[PLAIN_CHARS];
+    const struct config_model *found = NULL;
+    size_t longest = 0;
+    make_plain(name, longer);
+    for (int i = 0; i < config_preset_count; i++) {
+        make_plain(config_presets[i].preset, plain);
+        if (strstr(longer, plain) && strlen(plain) > longest) {
+            found = &config_presets[i];
+            longest = strlen(plain);
+        }
+    }
+    return found;
+}
+
+int64_t preset_params(const struct config_model *m)
+{
+    int64_t head_dim = m->head_dim ? m->head_dim : m->hidden / m->heads;
+    int64_t query = m->hidden * m->heads * head_dim, kv = m->hidden * m->kv_heads * head_dim;
+    int64_t tables = m->vocab * m->hidden * (m->tie_embeddings ? 1 : 2);
+    if (!strcmp(m->family, "gpt2")) { /* a bias for each product, norms of two vectors */
+        int64_t biases = 3 * m->hidden + m->hidden + m->ffn + m->hidden;
+        int64_t block = 4 * query + 2 * m->hidden * m->ffn + biases + 4 * m->hidden;
+        return tables + m->max_seq_len * m->hidden + m->layers * block + 2 * m->hidden;
+    }
+    int64_t block = 2 * query + 2 * kv + 3 * m->hidden * m->ffn + 2 * m->hidden;
+    return tables + m->layers * block + m->hidden;
 }

@@ -52,6 +52,9 @@ int key_set(struct config *config, const struct key *key, const char *value, str
 /* err for a name that is no key: absent here, a group, or misspelt.  Returns -1. */
 int key_unknown(const char *name, struct error *err);
 
+/* The key that was probably meant by a name that is none, or NULL. */
+const char *key_meant(const char *name);
+
 /* The value of key as key_set() takes it, in buffer (of CONFIG_TEXT bytes). */
 const char *key_text(const struct config *config, const struct key *key, char *buffer);
 
@@ -65,6 +68,12 @@ void key_describe(const struct key *key, char *buffer, size_t bytes);
 extern const struct config_model config_presets[];
 extern const int config_preset_count;
 const struct config_model *preset_find(const char *name);
+
+/* The preset with the longest name within a longer one: "Meta-Llama-3-8B-Instruct".  Or NULL. */
+const struct config_model *preset_within(const char *name);
+
+/* Parameters of a preset's model; what model_params() counts of the model itself. */
+int64_t preset_params(const struct config_model *preset);
 
 /* Edits (insert, delete, replace, swap neighbours) from a to b, case ignored. */
 int edit_distance(const char *a, const char *b);

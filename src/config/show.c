@@ -66,37 +66,71 @@ static size_t group_length(const char *name)
     return dot ? (size_t)(dot - name) : 0;
 }
 
-static void show_presets(FILE *out, enum config_format format)
+/* "8.03 B", "124 M" */
+static const char *count_text(int64_t count, char *text, size_t size)
 {
-    fputs(format == CONFIG_MAN ? ".SH MODELS\n.B model.preset\nmay be\n"
-                               : "\nModels (model.preset):\n",
-          out);
-    for (int i = 0; i < config_preset_count; i++) {
-        if (format == CONFIG_MAN)
-            troff(out, config_presets[i].preset);
-        else
-            fprintf(out, "%*s%s", INDENT, "", config_presets[i].preset);
-        fputs(format == CONFIG_TEXT_TABLE    ? "\n"
-              : i + 1 == config_preset_count ? ".\n"
-                                             : ",\n",
-              out);
-    }
+    double millions = (double)count / 1e6;
+    int billions = millions >= 1000;
+    double shown = billions ? millions / 1000 : millions;
+    snprintf(text, size, "%.*f %s",
+             shown < 10    ? 2
+             : shown < 100 ? 1
+                           : 0,
+             shown, billions ? "B" : "M");
+    return text;
 }
 
-void config_show(FILE *out, enum config_format format)
+static void show_presets(FILE *out, enum config_format format)
 {
+    char count[32];
+    fputs(format == CONFIG_MAN
+              ? ".SH MODELS\n.B model.preset\nmay be one of these (layers, hidden, "
+                "parameters).\n.nf\n"
+              : "\nModels (model.preset):  layers  hidden  parameters\n",
+          out);
+    for (int i = 0; i < config_preset_count; i++) {
+        const struct config_model *m = &config_presets[i];
+        count_text(preset_params(m), count, sizeof count);
+        if (format == CONFIG_MAN) {
+            troff(out, m->preset);
+            fprintf(out, ": %lld, %lld, %s\n", (long long)m->layers, (long long)m->hidden, count);
+        } else
+            fprintf(out, "%*s%-20s%6lld%8lld%12s\n", INDENT, "", m->preset, (long long)m->layers,
+                    (long long)m->hidden, count);
+    }
+    if (format == CONFIG_MAN)
+        fputs(".fi\n", out);
+}
+
+/* 1 where a row is asked for: all, the key, or a key of the group. */
+static int is_wanted(const char *name, const char *only)
+{
+    size_t length = only ? strlen(only) : 0;
+    return !only || (!strncmp(name, only, length) && (!name[length] || name[length] == '.'));
+}
+
+int config_show(FILE *out, enum config_format format, const char *only)
+{
+    const char *before = "";
+    int shown = 0;
     for (int i = 0; i < config_key_count; i++) {
-        const char *name = config_keys[i].name, *before = i ? config_keys[i - 1].name : "";
+        const char *name = config_keys[i].name;
         size_t length = group_length(name);
-        int new_group = !i || length != group_length(before) || strncmp(name, before, length);
+        if (!is_wanted(name, only))
+            continue;
+        int new_group = !shown || length != group_length(before) || strncmp(name, before, length);
         if (new_group && format == CONFIG_MAN)
             fprintf(out, ".SS %s%.*s\n", length ? "" : "top level", (int)length, name);
-        else if (new_group && i)
+        else if (new_group && shown)
             fputc('\n', out);
         if (format == CONFIG_MAN)
             show_man(out, &config_keys[i]);
         else
             show_text(out, &config_keys[i]);
+        before = name;
+        shown++;
     }
-    show_presets(out, format);
+    if (shown && (!only || is_wanted("model.preset", only)))
+        show_presets(out, format);
+    return shown;
 }

@@ -1,7 +1,9 @@
 /* value.c - the text of a value, checked and put into its field. */
 #include "config/schema.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -34,19 +36,55 @@ static const struct choice *find_choice(const struct key *key, const char *value
         }
         nearest_try(&nearest, c->name, c->name);
     }
-    error_set(err, "%s: unknown value \"%.80s\"%s%s%s; allowed: %s", key->name, value,
-              nearest.name ? ", did you mean " : "", nearest.name ? nearest.name : "",
-              nearest.name ? "?" : "", names);
+    error_set(err, "%s: unknown value \"%.80s\"%s%s%s allowed: %s", key->name, value,
+              nearest.name ? "; did you mean " : "", nearest.name ? nearest.name : "",
+              nearest.name ? "?" : ";", names);
     return NULL;
+}
+
+enum { DIGITS_MOST = 40 };
+
+/* value without the underscores between its digits, "1_000", in text.  0, or -1 where one stands
+ * elsewhere or the value is too long for a number. */
+static int drop_underscores(const char *value, char text[DIGITS_MOST])
+{
+    int used = 0;
+    for (const char *c = value; *c; c++) {
+        int between = c > value && isdigit((unsigned char)c[-1]) && isdigit((unsigned char)c[1]);
+        if (used == DIGITS_MOST - 1 || (*c == '_' && !between))
+            return -1;
+        if (*c != '_')
+            text[used++] = *c;
+    }
+    text[used] = 0;
+    return used ? 0 : -1;
+}
+
+/* A whole number as people and Python write it: 1000, 1_000, 1e3.  Returns 0 and the number, with
+ * errno ERANGE where it is beyond 64 bits, or -1. */
+static int parse_whole(const char *value, long long *number)
+{
+    static const double exact = 9007199254740992; /* 2^53: every whole number up to it */
+    char text[DIGITS_MOST], *end;
+    if (drop_underscores(value, text))
+        return -1;
+    errno = 0;
+    *number = strtoll(text, &end, 10);
+    if (end > text && !*end)
+        return 0;
+    double real = strtod(text, &end);
+    if (*end || strspn(text, "0123456789+-.eE") != strlen(text) || real != rint(real))
+        return -1;
+    errno = fabs(real) > exact ? ERANGE : 0;
+    *number = errno ? 0 : (long long)real;
+    return 0;
 }
 
 static int set_int(const struct key *key, void *field, const char *value, struct error *err)
 {
-    const char *digits = value + (*value == '-' || *value == '+');
-    if (!*digits || strspn(digits, "0123456789") != strlen(digits))
+    long long number;
+    if (isspace((unsigned char)*value) || parse_whole(value, &number))
         return error_set(err, "%s: \"%.80s\" is not a whole number", key->name, value);
-    errno = 0;
-    long long number = strtoll(value, NULL, 10);
     if (key->later && !errno && number > key->max)
         return error_set(err, "%s: %s is not in this version of trireme; leave it at %lld",
                          key->name, key->later, (long long)key->max);
@@ -126,6 +164,21 @@ static int set_text(const struct key *key, char *field, const char *value, struc
     return 0;
 }
 
+/* The name of a model on Hugging Face's hub, "meta-llama/Llama-3-8B", or a path to one. */
+static int unknown_repository(const char *value, const char *model, struct error *err)
+{
+    const struct config_model *preset = preset_within(model);
+    return error_set(
+        err,
+        "model.preset: \"%.80s\" is the name of weights elsewhere, and loading those is "
+        "not in this version of trireme; %s%s",
+        value,
+        preset ? "the same model from scratch is model.preset="
+               : "the models it "
+                 "trains from scratch are listed by trireme config --show model.preset",
+        preset ? preset->preset : "");
+}
+
 static int set_preset(struct config *config, const char *value, struct error *err)
 {
     struct nearest nearest = {value};
@@ -136,6 +189,9 @@ static int set_preset(struct config *config, const char *value, struct error *er
         config->model = *preset;
         return 0;
     }
+    const char *slash = strrchr(value, '/');
+    if (slash)
+        return unknown_repository(value, slash + 1, err);
     for (int i = 0; i < config_preset_count; i++) {
         const char *name = config_presets[i].preset;
         nearest_try(&nearest, name, name);
@@ -143,9 +199,9 @@ static int set_preset(struct config *config, const char *value, struct error *er
             used +=
                 (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", name);
     }
-    return error_set(err, "model.preset: unknown model \"%.80s\"%s%s%s; known: %s", value,
-                     nearest.name ? ", did you mean " : "", nearest.name ? nearest.name : "",
-                     nearest.name ? "?" : "", names);
+    return error_set(err, "model.preset: unknown model \"%.80s\"%s%s%s known: %s", value,
+                     nearest.name ? "; did you mean " : "", nearest.name ? nearest.name : "",
+                     nearest.name ? "?" : ";", names);
 }
 
 int key_set(struct config *config, const struct key *key, const char *value, struct error *err)

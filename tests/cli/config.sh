@@ -7,7 +7,14 @@ make_tokens
 
 # Names
 refused "misspelt key, nearest named" 'train\.stpes.*train\.steps' $T train.stpes=3
-refused "key of another tool" 'per_device_train_batch_size' $T per_device_train_batch_size=3
+refused "key of another tool" 'here: train\.micro_batch' $T per_device_train_batch_size=3
+refused "what the launcher does" 'mpirun -n N' $T num_processes=4
+refused "a model of Hugging Face's hub" 'not in this version.*model\.preset=llama3-8b$' \
+    $T model.preset=meta-llama/Meta-Llama-3-8B
+printf 'compute_environment: LOCAL_MACHINE\nmixed_precision: bf16\n' >accelerate.yaml
+refused "a file of another tool" 'accelerate\.yaml is a configuration of Accelerate.*is precision' \
+    $T accelerate.yaml
+refused "said once" '^trireme: error: train\.steps: "abc" is not a whole number$' $T train.steps=abc
 refused "group for a key" 'model' $T model=llama
 refused "unknown preset" 'llama-tiny' $T model.preset=llama-tiney data.train=train.h5
 refused "override without a value" 'steps' $T model.preset=llama-tiny train.steps data.train=train.h5

@@ -212,7 +212,8 @@ static void names_people_know_are_taken(void **state)
 
 static void unknown_keys_name_the_nearest(void **state)
 {
-    REFUSED(NULL, "train.stpes=4", "train.stpes=4", "unknown key", "train.steps?");
+    REFUSED(NULL, "train.stpes=4", "unknown key \"train.stpes\"", "train.steps?");
+    REFUSED(NULL, "train.stpes", "argument \"train.stpes\"", "key=value");
     REFUSED(NULL, "parallel.stratgy=x", "parallel.strategy?");
     REFUSED(NULL, "lr=1", "train.lr?");
     REFUSED(NULL, "optimizer.lr=1", "train.lr?");
@@ -259,6 +260,29 @@ static void types_are_checked(void **state)
     REFUSED("seed: [1, 2]\n", NULL, ":1:", "seed", "lists are not understood");
     REFUSED("- seed\n", NULL, ":1:", "lists are not understood");
     REFUSED("seed\n", NULL, ":1:", "key: value");
+}
+
+static void whole_numbers_are_read_as_written(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t value;
+    } good[] = {{"1e6", 1000000}, {"5e3", 5000},   {"1_000", 1000}, {"1_000_000", 1000000},
+                {"2.0", 2},       {"1.5e3", 1500}, {"+7", 7},       {"1E2", 100}};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        struct config c;
+        struct error err = {0};
+        LOAD(&c, NULL, "model.preset=llama-tiny");
+        assert_int_equal(config_set(&c, "train.steps", good[i].text, &err), 0);
+        assert_int_equal(c.train.steps, good[i].value);
+    }
+    static const char *const bad[] = {"train.steps=1.5",  "train.steps=1e-1", "train.steps=_1",
+                                      "train.steps=1_",   "train.steps=1__0", "train.steps=0x10",
+                                      "train.steps=1e6x", "train.steps=nan",  "train.steps=inf"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        REFUSED(NULL, bad[i], "whole number");
+    REFUSED(NULL, "train.steps=1e30", "out of range");
+    REFUSED("train:\n  steps: 1e2x\n", NULL, ":2:", "whole number");
 }
 
 static void ranges_are_stated(void **state)
@@ -461,12 +485,21 @@ static void show_has_every_key(void **state)
         char *text = NULL;
         size_t bytes = 0;
         FILE *out = open_memstream(&text, &bytes);
-        config_show(out, format);
+        config_show(out, format, NULL);
         assert_int_equal(fclose(out), 0);
         for (int i = 0; i < config_key_count; i++)
             assert_non_null(strstr(text, config_keys[i].name));
+        for (int i = 0; i < config_preset_count; i++)
+            assert_non_null(strstr(text, config_presets[i].preset) || format == CONFIG_MAN);
         free(text);
     }
+    FILE *out = fopen("/dev/null", "w");
+    assert_int_equal(config_show(out, CONFIG_TEXT_TABLE, NULL), config_key_count);
+    assert_int_equal(config_show(out, CONFIG_TEXT_TABLE, "train.lr"), 1);
+    assert_int_equal(config_show(out, CONFIG_TEXT_TABLE, "data"), 3);
+    assert_int_equal(config_show(out, CONFIG_TEXT_TABLE, "dat"), 0);
+    assert_int_equal(config_show(out, CONFIG_TEXT_TABLE, ""), 0);
+    fclose(out);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -482,6 +515,7 @@ int main(void)
         TEST(unknown_keys_name_the_nearest),
         TEST(distance_counts_edits),
         TEST(types_are_checked),
+        TEST(whole_numbers_are_read_as_written),
         TEST(ranges_are_stated),
         TEST(later_things_are_said_to_be_absent),
         TEST(impossible_combinations_are_refused),

@@ -76,6 +76,7 @@ static void test_operations(void **state)
         const struct config_model *c = &model->config;
         struct counts counts = count(c);
         assert_true((double)model_params(model) == counts.params);
+        assert_int_equal(preset_params(&config_presets[i]), model_params(model));
         for (int k = 0; k < 4; k++) {
             if (!strcmp(c->family, "gpt2") && lengths[k] > c->max_seq_len)
                 continue; /* no positions for them */

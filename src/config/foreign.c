@@ -1,0 +1,234 @@
+/* foreign.c - see foreign.h. */
+#include "config/foreign.h"
+
+#include <ctype.h>
+#include <string.h>
+
+const struct foreign foreign_names[] = {
+    /* ---- sharding ---- */
+    {.names = "zero_stage|zero_optimization.stage|stage|data_parallel_sharding_strategy|-z",
+     .here = "parallel.strategy",
+     .note = "stage 3 is FULL_SHARD, 2 SHARD_GRAD_OP, 1 SHARD_OPTIM"},
+    {.names =
+         "fsdp_sharding_strategy|sharding_strategy|distributed_type|fsdp|deepspeed|"
+         "use_distributed_optimizer|fsdp_version|zero_optimization|fsdp_config|deepspeed_config",
+     .here = "parallel.strategy"},
+    {.names = "fsdp_reshard_after_forward|reshard_after_forward",
+     .here = "parallel.strategy",
+     .note = "FULL_SHARD does, SHARD_GRAD_OP does not"},
+    {.names = "data_parallel_shard_degree|dp_shard|mics_shard_size|zero_hpz_partition_size",
+     .here = "parallel.shard"},
+    {.names = "data_parallel_replicate_degree|dp_replicate", .here = "parallel.replicate"},
+    {.names = "tensor_parallel_degree|tensor_model_parallel_size|tp_size|tensor_parallel_size",
+     .here = "parallel.tensor",
+     .note = "only 1 in this version of trireme"},
+    {.names =
+         "pipeline_parallel_degree|pipeline_model_parallel_size|pp_size|pipeline_parallel_size",
+     .here = "parallel.pipeline",
+     .note = "only 1 in this version of trireme"},
+    {.names = "context_parallel_degree|context_parallel_size|expert_parallel_degree|"
+              "expert_model_parallel_size|sequence_parallel",
+     .note = "context, sequence and expert parallelism are not in this version of trireme"},
+    {.names = "fsdp_auto_wrap_policy|auto_wrap_policy|fsdp_transformer_layer_cls_to_wrap|"
+              "transformer_layer_cls_to_wrap",
+     .here = "parallel.wrap"},
+    {.names = "fsdp_min_num_params", .here = "parallel.min_num_params"},
+    {.names = "fsdp_backward_prefetch|fsdp_backward_prefetch_policy",
+     .here = "parallel.backward_prefetch"},
+    {.names = "fsdp_forward_prefetch", .here = "parallel.forward_prefetch"},
+    {.names = "limit_all_gathers|stage3_prefetch_bucket_size|stage3_max_live_parameters",
+     .here = "parallel.prefetch_units"},
+    {.names = "stage3_param_persistence_threshold", .here = "parallel.persist_below"},
+    {.names = "reduce_bucket_size|allgather_bucket_size|bucket_cap_mb|ddp_bucket_cap_mb",
+     .here = "parallel.reduce_bucket_bytes",
+     .note = "in bytes"},
+    {.names = "no_sync", .here = "parallel.accumulate"},
+    {.names = "overlap_comm|contiguous_gradients|overlap_grad_reduce|overlap_param_gather|"
+              "fsdp_use_orig_params|use_orig_params|fsdp_sync_module_states|sync_module_states|"
+              "fsdp_cpu_ram_efficient_loading|cpu_ram_efficient_loading|zero3_init_flag|round_"
+              "robin_gradients",
+     .note = "leave it out: nothing has to be switched on for it here"},
+    {.names =
+         "gradient_checkpointing|activation_checkpointing|fsdp_activation_checkpointing|"
+         "activation_checkpoint.mode|recompute_granularity|partition_activations|use_recompute|-r",
+     .here = "recompute"},
+    {.names = "recompute_num_layers|selective_ac_option", .here = "recompute_every"},
+    {.names = "offload_optimizer_device|offload_optimizer.device|offload_optimizer|"
+              "cpu_offload|optimizer_cpu_offload",
+     .here = "offload.optimizer"},
+    {.names = "offload_param_device|offload_param.device|offload_param|fsdp_offload_params|"
+              "enable_cpu_offload|offload_params",
+     .here = "offload.params"},
+    {.names = "nvme_path|offload_optimizer_nvme_path|offload_param_nvme_path",
+     .here = "offload.path"},
+
+    /* ---- the run ---- */
+    {.names = "max_steps|train_iters|total_num_steps|num_steps|max_iters|num_iterations|"
+              "train_steps|-x",
+     .here = "train.steps"},
+    {.names = "num_train_epochs|num_epochs|epochs|train_samples",
+     .here = "train.steps",
+     .note = "there are no epochs: steps times global_batch sequences are read"},
+    {.names = "output_dir|out_dir|save_dir|project_dir|logging_dir|dump_folder|checkpoint.folder|"
+              "save|-o",
+     .here = "run.dir"},
+    {.names = "overwrite_output_dir", .here = "checkpoint.resume", .note = "none starts anew"},
+    {.names = "logging_steps|log_interval|log_freq|steps_per_print|print_freq",
+     .here = "run.log_every"},
+    {.names = "report_to|tensorboard_dir|wandb_project|enable_tensorboard|enable_wandb|log_with",
+     .note = "metrics.jsonl in run.dir has a line for each step"},
+    {.names = "ddp_timeout|train_timeout_seconds|init_timeout_seconds|distributed_timeout_minutes",
+     .here = "run.hang_seconds"},
+    {.names =
+         "wall_clock_breakdown|profile_freq|enable_profiling|profile|profiling.enable_profiling",
+     .here = "run.trace"},
+    {.names = "dataloader_num_workers|num_workers|dataloader_pin_memory",
+     .note = "token files are mapped: there are no loader processes"},
+    {.names = "data_seed|random_seed|training.seed", .here = "seed"},
+    {.names = "num_processes|num_machines|machine_rank|nproc_per_node|nnodes|num_gpus|num_nodes|"
+              "world_size|local_rank|main_process_ip|main_process_port|rdzv_backend|master_port",
+     .note = "the launcher starts the ranks: mpirun -n N, or srun --mpi=pmix --ntasks=N"},
+    {.names = "gpu_ids",
+     .note = "each rank takes a GPU by itself; CUDA_VISIBLE_DEVICES hides some"},
+    {.names = "use_cpu|no_cuda|accelerator", .here = "device"},
+    {.names = "torch_compile|compile|dynamo_backend|training.compile|compile.enable",
+     .note = "nothing has to be compiled: the kernels are built in"},
+
+    /* ---- the model ---- */
+    {.names = "model_name_or_path|model_name|base_model|tokenizer_name_or_path|model.name|"
+              "model.flavor|model_type|-e",
+     .here = "model.preset",
+     .note = "weights and tokenizers from elsewhere are not in this version of trireme"},
+    {.names = "num_layers|num_hidden_layers|n_layer|n_layers", .here = "model.layers"},
+    {.names = "hidden_size|n_embd|d_model|dim", .here = "model.hidden"},
+    {.names = "num_attention_heads|n_head|n_heads", .here = "model.heads"},
+    {.names = "num_key_value_heads|num_query_groups|n_kv_heads|group_query_attention",
+     .here = "model.kv_heads"},
+    {.names = "kv_channels", .here = "model.head_dim"},
+    {.names = "intermediate_size|ffn_hidden_size|n_inner|d_ff", .here = "model.ffn"},
+    {.names = "vocab_size|padded_vocab_size", .here = "model.vocab"},
+    {.names = "max_position_embeddings|n_positions|n_ctx", .here = "model.max_seq_len"},
+    {.names = "rms_norm_eps|layer_norm_epsilon|norm_epsilon", .here = "model.norm_eps"},
+    {.names = "rotary_base", .here = "model.rope_theta"},
+    {.names = "initializer_range|init_method_std", .here = "model.init_std"},
+    {.names = "tie_word_embeddings|untie_embeddings_and_output_weights",
+     .here = "model.tie_embeddings"},
+
+    /* ---- data ---- */
+    {.names = "train_file|dataset|dataset_name|dataset_path|data_path|train_data_path|"
+              "train_dataset|-i",
+     .here = "data.train",
+     .note = "a token file of trireme tokenize"},
+    {.names = "validation_file|valid_data_path|eval_dataset|-j", .here = "data.valid"},
+    {.names = "block_size|max_seq_length|max_length|seq_length|sequence_length|context_length|"
+              "sequence_len|model_max_length|-t",
+     .here = "data.seq_len"},
+
+    /* ---- batches ---- */
+    {.names = "train_batch_size|global_batch_size|batch_size", .here = "train.global_batch"},
+    {.names = "total_batch_size|global_batch_tokens|-d", .here = "train.global_batch_tokens"},
+    {.names = "per_device_train_batch_size|train_micro_batch_size_per_gpu|local_batch_size|"
+              "micro_batch_size|per_device_batch_size|device_batch_size|-b",
+     .here = "train.micro_batch",
+     .note = "train.global_batch is that of all ranks"},
+    {.names = "gradient_accumulation_steps|grad_acc_steps|accumulate_grad_batches|"
+              "gradient_accumulation",
+     .here = "train.micro_batch",
+     .note = "what train.global_batch has beyond it is accumulated"},
+    {.names = "split_batches", .here = "train.split_batches"},
+    {.names = "per_device_eval_batch_size|eval_batch_size",
+     .note = "evaluation takes train.micro_batch"},
+
+    /* ---- the optimizer ---- */
+    {.names = "learning_rate|max_lr|base_lr|peak_lr|warmup_max_lr|optimizer.params.lr|-l",
+     .here = "train.lr"},
+    {.names = "min_lr_factor|min_lr_ratio|lr_end|end_lr|-q",
+     .here = "train.min_lr",
+     .note = "a learning rate, not a share of one"},
+    {.names = "lr_scheduler_type|lr_scheduler|lr_decay_style|decay_type|scheduler.type|scheduler",
+     .here = "train.schedule"},
+    {.names = "warmup_ratio",
+     .here = "train.warmup_steps",
+     .note = "in steps, not a share of them"},
+    {.names = "warmup_num_steps|num_warmup_steps|lr_warmup_iters|warmup_iters|warmup|"
+              "lr_scheduler.warmup_steps|-u",
+     .here = "train.warmup_steps"},
+    {.names = "lr_decay_steps|decay_ratio|lr_decay_iters",
+     .here = "train.steps",
+     .note = "linear and cosine end at the last step"},
+    {.names = "optim|optimizer_type|optimizer_name|optimizer.type|optimizer.name|optimizer",
+     .here = "train.optimizer"},
+    {.names = "adam_beta1", .here = "train.beta1"},
+    {.names = "adam_beta2", .here = "train.beta2"},
+    {.names = "betas|adam_betas|optimizer.params.betas",
+     .here = "train.beta1",
+     .note = "and train.beta2"},
+    {.names = "adam_epsilon|adam_eps|optimizer.params.eps", .here = "train.eps"},
+    {.names = "wd|optimizer.params.weight_decay|-c", .here = "train.weight_decay"},
+    {.names = "gradient_clipping|max_grad_norm|clip_grad|grad_clip|gradient_clip_val|max_norm|"
+              "grad_norm_clip|clip_grad_norm",
+     .here = "train.clip"},
+    {.names =
+         "eval_steps|eval_interval|evaluation_strategy|eval_strategy|do_eval|validation.freq|-v",
+     .here = "train.eval_every"},
+    {.names = "eval_iters|max_eval_steps|-m", .here = "train.eval_batches"},
+
+    /* ---- numbers ---- */
+    {.names = "mixed_precision|bf16.enabled|fp16.enabled|bf16|fp16|torch_dtype|params_dtype|"
+              "mixed_precision_param|dtype",
+     .here = "precision"},
+    {.names = "tf32|allow_tf32", .here = "precision", .note = "fp32 is computed in fp32"},
+    {.names = "mixed_precision_reduce|communication_data_type|grad_reduce_in_bf16|"
+              "reduce_dtype|fsdp_reduce_dtype",
+     .here = "comm.reduce_dtype"},
+    {.names = "exp_avg_dtype|state_dtype", .here = "train.optimizer_dtype"},
+
+    /* ---- checkpoints ---- */
+    {.names = "save_steps|save_interval|checkpoint.interval|checkpointing_steps|save_freq|-n",
+     .here = "checkpoint.every"},
+    {.names = "save_total_limit|keep_latest_k|max_checkpoints", .here = "checkpoint.keep"},
+    {.names = "resume_from_checkpoint|load_checkpoint|checkpoint.load_step|load|init_from|-y",
+     .here = "checkpoint.resume"},
+    {.names = "fsdp_state_dict_type|state_dict_type|stage3_gather_16bit_weights_on_model_save|"
+              "dist_ckpt_format",
+     .note = "leave it out: a checkpoint holds every tensor whole, whatever the layout"},
+};
+
+const int foreign_count = sizeof foreign_names / sizeof foreign_names[0];
+
+enum { NAME_CHARS = 128 };
+
+/* "--Learning-Rate" to "learning_rate". */
+static void normalize(const char *name, char text[NAME_CHARS])
+{
+    int used = 0;
+    for (name += strspn(name, "-"); *name && used < NAME_CHARS - 1; name++)
+        text[used++] = *name == '-' ? '_' : (char)tolower((unsigned char)*name);
+    text[used] = 0;
+}
+
+/* 1 where name, or what follows a dot of it, is one of names "a|b". */
+static int is_one_of(const char *names, const char *name)
+{
+    for (const char *part = name; part; part = strchr(part, '.')) {
+        part += *part == '.';
+        size_t length = strlen(part);
+        for (const char *n = names; n; n = strchr(n, '|')) {
+            n += *n == '|';
+            if (length && strcspn(n, "|") == length && !strncmp(n, part, length))
+                return 1;
+        }
+    }
+    return 0;
+}
+
+const struct foreign *foreign_find(const char *name)
+{
+    char text[NAME_CHARS];
+    int letter = name[0] == '-' && name[1] && !name[2]; /* an option of llm.c: "-b" */
+    normalize(name, text);
+    for (int i = 0; i < foreign_count; i++)
+        if (is_one_of(foreign_names[i].names, letter ? name : text))
+            return &foreign_names[i];
+    return NULL;
+}

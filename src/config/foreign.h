@@ -1,0 +1,29 @@
+/* foreign.h - the words of other trainers, answered with trireme's.
+ *
+ * Users come from Accelerate, DeepSpeed, Hugging Face's Trainer, torchtitan, Megatron and llm.c.
+ * A key, an option or a whole file of theirs is an error that says what it is called here.
+ */
+#ifndef TRIREME_CONFIG_FOREIGN_H
+#define TRIREME_CONFIG_FOREIGN_H
+
+#include "base/error.h"
+
+struct foreign {
+    const char *names; /* "a|b", lower case with '_'; a dotted one must match from some dot on */
+    const char *here;  /* the key that does it, or NULL */
+    const char *note;  /* what else there is to know, or NULL */
+};
+
+extern const struct foreign foreign_names[];
+extern const int foreign_count;
+
+/* The row of a name as users write it: dotted or plain, in any case, with '-' or '_', with or
+ * without leading dashes.  "deepspeed.zero_optimization.stage" finds "zero_optimization.stage".
+ * NULL if there is none. */
+const struct foreign *foreign_find(const char *name);
+
+/* Where the file at path, which failed to load, is one of another program, replace err by that
+ * and by what its keys are called here.  Returns -1. */
+int foreign_file(const char *path, struct error *err);
+
+#endif

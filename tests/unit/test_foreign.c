@@ -1,0 +1,122 @@
+/* test_foreign.c - the words of other trainers lead to keys that exist, and mean one thing each. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "config/foreign.h"
+#include "config/schema.h"
+
+/* Call with every name of every row. */
+static void for_each_name(void (*visit)(const struct foreign *row, const char *name))
+{
+    for (int i = 0; i < foreign_count; i++) {
+        char names[1024], *rest = names, *name;
+        assert_true(strlen(foreign_names[i].names) < sizeof names);
+        snprintf(names, sizeof names, "%s", foreign_names[i].names);
+        while ((name = strsep(&rest, "|")))
+            visit(&foreign_names[i], name);
+    }
+}
+
+static void leads_to_its_row(const struct foreign *row, const char *name)
+{
+    if (foreign_find(name) != row)
+        fail_msg("%s is found in another row", name);
+    if (row->here && !key_find(row->here))
+        fail_msg("%s: there is no key %s", name, row->here);
+    if (key_find(name))
+        fail_msg("%s is a key of trireme's", name);
+    assert_true(row->here || row->note);
+}
+
+static void every_name_leads_to_a_key(void **state)
+{
+    assert_true(foreign_count > 60);
+    for_each_name(leads_to_its_row);
+}
+
+static void spelling_does_not_matter(void **state)
+{
+    static const struct {
+        const char *typed, *here;
+    } cases[] = {
+        {"gradient_clipping", "train.clip"},
+        {"--max-grad-norm", "train.clip"},
+        {"training.max_norm", "train.clip"},
+        {"Learning-Rate", "train.lr"},
+        {"deepspeed.zero_optimization.stage", "parallel.strategy"},
+        {"zero_optimization.offload_param.device", "offload.params"},
+        {"fsdp_config.fsdp_auto_wrap_policy", "parallel.wrap"},
+        {"--tensor-model-parallel-size", "parallel.tensor"},
+        {"bf16.enabled", "precision"},
+        {"-b", "train.micro_batch"},
+        {"-z", "parallel.strategy"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct foreign *f = foreign_find(cases[i].typed);
+        assert_non_null(f);
+        assert_string_equal(f->here, cases[i].here);
+    }
+    assert_null(foreign_find("b"));
+    assert_null(foreign_find("train.stpes"));
+    assert_null(foreign_find(""));
+    assert_null(foreign_find("--"));
+    assert_null(foreign_find("lip"));
+}
+
+static void keys_of_trireme_are_not_shadowed(void **state)
+{
+    for (int i = 0; i < config_key_count; i++)
+        assert_ptr_equal(key_find(config_keys[i].name), &config_keys[i]);
+    assert_string_equal(key_meant("optimizer.lr"), "train.lr");
+    assert_string_equal(key_meant("train.stpes"), "train.steps");
+    assert_null(key_meant("zzzzzzzzzzzz"));
+}
+
+static void files_are_named(void **state)
+{
+    static const struct {
+        const char *text, *program, *words;
+    } files[] = {
+        {"compute_environment: LOCAL_MACHINE\nmixed_precision: bf16\n", "Accelerate",
+         "mixed_precision is precision"},
+        {"{ \"zero_optimization\": { \"stage\": 3 }, \"betas\": [0.9, 0.95] }", "DeepSpeed",
+         "zero_optimization.stage is parallel.strategy"},
+        {"per_device_train_batch_size: 4\nmax_grad_norm: 1\n", "Trainer",
+         "max_grad_norm is train.clip"},
+        {"[training]\nlocal_batch_size = 4\n", "torchtitan",
+         "local_batch_size is train.micro_batch"},
+        {"{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 4096}", "Hugging Face model",
+         "hidden_size is model.hidden"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        char path[] = "/tmp/trireme-foreign-XXXXXX";
+        struct config config;
+        struct error err = {0};
+        int fd = mkstemp(path);
+        assert_true(fd >= 0);
+        assert_int_equal(write(fd, files[i].text, strlen(files[i].text)), strlen(files[i].text));
+        close(fd);
+        assert_int_equal(config_load(&config, path, NULL, 0, &err), -1);
+        unlink(path);
+        if (!strstr(err.text, files[i].program) || !strstr(err.text, files[i].words))
+            fail_msg("%s", err.text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_name_leads_to_a_key),
+        cmocka_unit_test(spelling_does_not_matter),
+        cmocka_unit_test(keys_of_trireme_are_not_shadowed),
+        cmocka_unit_test(files_are_named),
+    };
+    return cmocka_run_group_tests_name("foreign", tests, NULL, NULL);
+}
