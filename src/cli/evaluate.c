@@ -35,6 +35,8 @@ static int run(struct session *session, struct error *err)
         session->world,
         batches_open(&valid, session, session->config.data.valid, LOADER_SEQUENTIAL, err), err);
     if (!rc)
+        session_warn_unused_gpus(session);
+    if (!rc)
         rc = load(session, err);
     if (!rc)
         rc = evaluate(session, &valid, session->config.train.eval_batches, &loss, &targets, err);

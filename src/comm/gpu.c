@@ -1,6 +1,7 @@
 /* gpu.c - see gpu.h. */
 #include "comm/gpu.h"
 
+#include <glob.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,4 +146,28 @@ int gpu_everywhere(struct world *world)
     struct choice mine = {0};
     int shared = 0;
     return !pick(world, 0, &mine, &shared, NULL);
+}
+
+const char *gpu_signs(char text[GPU_SIGNS])
+{
+    static const char *const variables[] = {
+        "CUDA_VISIBLE_DEVICES", "SLURM_JOB_GPUS",      "SLURM_STEP_GPUS",    "SLURM_GPUS",
+        "SLURM_GPUS_PER_NODE",  "SLURM_GPUS_PER_TASK", "SLURM_GPUS_ON_NODE",
+    };
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    glob_t files = {0};
+    int used = 0;
+    if (visible && (!visible[0] || !strcmp(visible, "-1") || !strcmp(visible, "NoDevFiles")))
+        return NULL;
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        const char *value = getenv(variables[i]);
+        if (value && value[0] && used < GPU_SIGNS)
+            used += snprintf(text + used, (size_t)(GPU_SIGNS - used), "%s%s=%.32s",
+                             used ? ", " : "", variables[i], value);
+    }
+    if (!glob("/dev/nvidia[0-9]*", 0, NULL, &files) && used < GPU_SIGNS)
+        used += snprintf(text + used, (size_t)(GPU_SIGNS - used), "%s%s", used ? ", " : "",
+                         files.gl_pathv[0]);
+    globfree(&files);
+    return used ? text : NULL;
 }

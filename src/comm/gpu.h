@@ -22,4 +22,10 @@ const char *gpu_binding(const struct world *world);
 /* Whether every rank of the job could have a GPU: what device=auto asks.  Collective. */
 int gpu_everywhere(struct world *world);
 
+/* What says that this process has GPUs, whether it can use them or not: "SLURM_JOB_GPUS=0,1,
+ * /dev/nvidia0".  Returns text, or NULL where nothing does, or where CUDA_VISIBLE_DEVICES hides
+ * them all. */
+enum { GPU_SIGNS = 256 };
+const char *gpu_signs(char text[GPU_SIGNS]);
+
 #endif

@@ -32,10 +32,11 @@ void trace_free(struct trace *trace)
     *trace = (struct trace){0};
 }
 
-static void name_lane(struct js *events, int rank, int lane, const char *name)
+/* kind: "process_name", or "thread_name" of a lane. */
+static void add_name(struct js *events, const char *kind, int rank, int lane, const char *name)
 {
     struct js *meta = js_object(), *args = js_object();
-    js_add_string(meta, "name", "thread_name");
+    js_add_string(meta, "name", kind);
     js_add_string(meta, "ph", "M");
     js_add_int(meta, "pid", rank);
     js_add_int(meta, "tid", lane);
@@ -44,11 +45,15 @@ static void name_lane(struct js *events, int rank, int lane, const char *name)
     js_add(events, NULL, meta);
 }
 
-void trace_json(struct js *events, int rank, const struct trace_event *event, int count)
+void trace_json(struct js *events, int rank, const char *host, const struct trace_event *event,
+                int count)
 {
+    char process[96];
+    snprintf(process, sizeof process, "rank %d (%s)", rank, host);
+    add_name(events, "process_name", rank, 0, process);
     for (int s = 0; s < STREAMS; s++)
-        name_lane(events, rank, s, stream_name(s));
-    name_lane(events, rank, TRACE_OPS, "ops");
+        add_name(events, "thread_name", rank, s, stream_name(s));
+    add_name(events, "thread_name", rank, TRACE_OPS, "ops");
     for (int i = 0; i < count; i++) {
         struct js *js = js_object();
         js_add_string(js, "name", event[i].name);

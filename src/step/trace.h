@@ -31,8 +31,10 @@ void trace_add(struct trace *trace, const char *name, int lane, int64_t start_ns
                int64_t bytes);
 void trace_free(struct trace *trace);
 
-/* Append a rank's events (times relative to its step's start) to a Chrome trace's traceEvents. */
-void trace_json(struct js *events, int rank, const struct trace_event *event, int count);
+/* Append a rank's events (times relative to its step's start) to a Chrome trace's traceEvents,
+ * where the process is called after the rank and its host. */
+void trace_json(struct js *events, int rank, const char *host, const struct trace_event *event,
+                int count);
 
 /* The document that holds them; *events is its traceEvents array, borrowed. */
 struct js *trace_document(struct js **events);

@@ -98,6 +98,18 @@ static int choose_device(struct session *s, struct device_request *request, stru
     return gpu_choose(s->world, s->config.comm.share_gpu, &request->index, err);
 }
 
+void session_warn_unused_gpus(const struct session *s)
+{
+    char signs[GPU_SIGNS], why[128];
+    if (world_rank(s->world) || s->config.device != CONFIG_DEVICE_AUTO ||
+        s->device->kind != DEVICE_CPU || !gpu_signs(signs))
+        return;
+    log_warn(s->log,
+             "this runs on the CPU, although there are GPUs (%s): %s; device=cpu says that it is "
+             "meant",
+             signs, device_gpu_count(why) ? "not every rank has one of its own" : why);
+}
+
 /* Ranks on every node; 0 where nodes have different numbers.  Collective. */
 static int ranks_per_node(struct world *world)
 {

@@ -35,6 +35,9 @@ int session_open(struct session **session, struct world *world, struct log *log,
                  const struct config *config, enum session_use use, struct error *err);
 void session_close(struct session *session); /* NULL allowed; collective */
 
+/* Warn, by rank 0, where device=auto took the CPU on a machine or in a job with GPUs. */
+void session_warn_unused_gpus(const struct session *session);
+
 /* Any of its programs: they share the state's buffers. */
 const struct program *session_program(const struct session *session);
 

@@ -19,6 +19,7 @@
 #include "train/lr_schedule.h"
 #include "train/metrics.h"
 #include "train/run_checkpoint.h"
+#include "train/run_summary.h"
 #include "train/tracing.h"
 #include "train/weights.h"
 
@@ -384,29 +385,11 @@ static int steps(struct trainer *t, struct error *err)
     return -1;
 }
 
-static void introduce(const struct trainer *t)
-{
-    const struct session *s = t->s;
-    size_t bytes = mem_bytes(s->mem->now_bytes);
-    char place[160], strategy[CONFIG_TEXT];
-    if (s->device->kind == DEVICE_CPU)
-        snprintf(place, sizeof place, "%d thread%s each", s->device->threads,
-                 s->device->threads > 1 ? "s" : "");
-    else
-        snprintf(place, sizeof place, "%s (%s)", s->device->name, s->device->level);
-    log_info(s->log,
-             "%.1f M parameters, %s, %s, %d rank%s on %d node%s, %s, %.1f MiB planned per rank",
-             (double)model_params(s->model) / 1e6, dtype_name(s->layout.dtype),
-             config_value(&s->config, "parallel.strategy", strategy), world_size(s->world),
-             world_size(s->world) > 1 ? "s" : "", world_nodes(s->world),
-             world_nodes(s->world) > 1 ? "s" : "", place, (double)bytes / (1 << 20));
-}
-
 int trainer_run(struct trainer *t, struct error *err)
 {
     int64_t last = t->s->config.train.steps;
     if (t->at.step < last || t->saved_step < 0) {
-        introduce(t);
+        run_summary(t->s, &t->train, t->s->evaluate ? &t->valid : NULL, t->at.step);
         return steps(t, err);
     }
     log_info(t->s->log, "nothing to do: step %lld of %lld is done", (long long)t->at.step,

@@ -67,6 +67,39 @@ else
         "in $sound of 8 lines: $(tail -n 1 parts/metrics.jsonl)"
 fi
 
+# What a start says of itself, in a few lines, and what it warns of.
+is "a start names version, host, directory, model, device, data" "1 1 1" "$(
+    grep -cE 'trireme [0-9.]+ at [0-9T:.-]+Z on .*; run directory /.*/parts$' parts.err) $(
+    grep -cE 'llama-tiny, 158016 parameters, fp32, FULL_SHARD, 2 ranks on 1 node; CPU.*, 1 thread each' parts.err) $(
+    grep -cE 'train.h5 \(.* tokens, [0-9]+ sequences of 32\); steps 1 to 8 of 256 tokens \(8 seq' parts.err)"
+is "and nothing else" 0 "$(grep -c warning parts.err)"
+CUDA_VISIBLE_DEVICES=0,1 SLURM_JOB_ID=4711 ranks 3 "$TRIREME" train $M device=auto train.steps=2 \
+    train.global_batch=2 train.micro_batch=3 train.warmup_steps=2 run.trace=7 run.threads=64 \
+    run.dir=odd >odd.out 2>odd.err
+is "a start with odd settings" 0 $?
+is "the job is named" 1 "$(grep -c ', Slurm job 4711; run directory' odd.err)"
+while read -r pattern; do
+    is "warned of, once: $pattern" 1 "$(grep -c "^trireme: warning: .*$pattern" odd.err)"
+done <<'END'
+ranks without a sequence to compute: 2 of 3
+the other 2 are masked
+64 threads a rank (run.threads) on
+train.warmup_steps is 2, of 2 steps
+run.trace is 7, and this start runs steps 1 to 2
+END
+if "$TRIREME" doctor 2>/dev/null | grep -qi 'no CUDA\|without CUDA'; then
+    is "warned of, once: GPUs that are not used" 1 "$(grep -c \
+        'warning: this runs on the CPU, although there are GPUs (CUDA_VISIBLE_DEVICES=0,1' odd.err)"
+fi
+CUDA_VISIBLE_DEVICES=0,1 "$TRIREME" train $M train.steps=1 run.dir=meant >meant.out 2>meant.err
+is "device=cpu is meant so" "0 0" "$? $(grep -c warning meant.err)"
+
+# The trace names its processes.
+ranks 2 "$TRIREME" train $M train.steps=2 run.trace=2 run.dir=traced >traced.out 2>traced.err
+is "a trace names ranks and hosts" "rank 0 ($(uname -n)) rank 1 ($(uname -n))" "$(
+    grep -oE '"process_name"[^}]*"args": \{"name": "[^"]*"' traced/trace.json |
+        sed 's/.*"name": "//; s/"$//' | xargs)"
+
 # A torn line costs itself alone, wherever it is.
 cp -r plain torn
 awk 'NR == 3 { print substr($0, 1, 40); next } NR == 5 { printf "%s", substr($0, 1, 99); next }

@@ -1,0 +1,171 @@
+/* run_summary.c - see run_summary.h. */
+#include "train/run_summary.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "config/defines.h"
+
+enum { HOST = 64, SHOWN_HOSTS = 4 };
+
+/* "863597", "12.3 M", "1.50 B" */
+static const char *count_text(double count, char text[32])
+{
+    if (count < 1e6)
+        snprintf(text, 32, "%.0f", count);
+    else if (count < 1e9)
+        snprintf(text, 32, "%.3g M", count / 1e6);
+    else
+        snprintf(text, 32, "%.4g B", count / 1e9);
+    return text;
+}
+
+/* "node1" or "2 nodes (node1, node2)".  Collective. */
+static void hosts_text(const struct session *s, char *text, size_t size)
+{
+    int ranks = world_size(s->world), shown = 0;
+    char mine[HOST], *all = array_make((size_t)ranks, HOST);
+    snprintf(mine, sizeof mine, "%s", world_host(s->world));
+    world_all_gather(s->world, all, mine, HOST);
+    int used = snprintf(text, size, "%d nodes (", world_nodes(s->world));
+    for (int r = 0; r < ranks && shown < SHOWN_HOSTS; r++) {
+        const char *host = all + (size_t)r * HOST;
+        if (r && !strcmp(host, host - HOST))
+            continue;
+        used += snprintf(text + used, size - (size_t)used, "%s%s", shown++ ? ", " : "", host);
+    }
+    snprintf(text + used, size - (size_t)used, "%s)", world_nodes(s->world) > shown ? ", ..." : "");
+    if (world_nodes(s->world) == 1)
+        snprintf(text, size, "%s", mine);
+    free(all);
+}
+
+/* Model of the processor, as the kernel names it. */
+static void cpu_text(char *text, size_t size)
+{
+    char line[256];
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    snprintf(text, size, "CPU");
+    while (file && fgets(line, sizeof line, file)) {
+        char *name = strchr(line, ':');
+        if (strncmp(line, "model name", 10) || !name)
+            continue;
+        name[strcspn(name, "\n")] = 0;
+        snprintf(text, size, "CPU%s", name + 1);
+        break;
+    }
+    if (file)
+        fclose(file);
+}
+
+static void device_text(const struct session *s, char *text, size_t size)
+{
+    char name[160];
+    if (s->device->kind == DEVICE_CPU)
+        cpu_text(name, sizeof name);
+    else
+        snprintf(name, sizeof name, "%s", s->device->name);
+    int used = snprintf(text, size, "%s (%s)", name, s->device->level);
+    if (s->device->kind == DEVICE_CPU)
+        snprintf(text + used, size - (size_t)used, ", %d thread%s each", s->device->threads,
+                 s->device->threads > 1 ? "s" : "");
+}
+
+static void log_place(const struct session *s)
+{
+    char hosts[HOST * (SHOWN_HOSTS + 1)], time[CLOCK_TIME_OF_DAY], job_text[64] = "";
+    const char *job = getenv("SLURM_JOB_ID");
+    char *dir = realpath(s->config.run.dir, NULL);
+    hosts_text(s, hosts, sizeof hosts);
+    if (job)
+        snprintf(job_text, sizeof job_text, ", Slurm job %s", job);
+    log_info(s->log, "trireme %s at %s on %s%s; run directory %s", PACKAGE_VERSION,
+             clock_time_of_day(time), hosts, job_text, dir ? dir : s->config.run.dir);
+    free(dir);
+}
+
+static void log_model(const struct session *s)
+{
+    char device[256], strategy[CONFIG_TEXT], params[32];
+    const char *preset = s->config.model.preset;
+    int ranks = world_size(s->world), nodes = world_nodes(s->world);
+    device_text(s, device, sizeof device);
+    log_info(s->log,
+             "%s%s%s parameters, %s, %s, %d rank%s on %d node%s; %s; %.1f MiB planned per rank",
+             preset, preset[0] ? ", " : "", count_text((double)model_params(s->model), params),
+             dtype_name(s->layout.dtype), config_value(&s->config, "parallel.strategy", strategy),
+             ranks, ranks > 1 ? "s" : "", nodes, nodes > 1 ? "s" : "", device,
+             (double)mem_bytes(s->mem->now_bytes) / (1 << 20));
+}
+
+static void log_data(const struct session *s, const struct batches *train,
+                     const struct batches *valid, int64_t done)
+{
+    const struct config *c = &s->config;
+    char tokens[32], more[CONFIG_TEXT + 64] = "", each[32];
+    double batch = (double)s->layout.global_batch, windows = (double)train->loader.windows;
+    if (valid)
+        snprintf(more, sizeof more, ", evaluating on %s (%s)", c->data.valid,
+                 count_text((double)valid->tokens.count, tokens));
+    log_info(
+        s->log,
+        "training on %s (%s tokens, %lld sequences of %lld)%s; steps %lld to %lld of %s tokens "
+        "(%lld sequences), %.3g epochs in all",
+        c->data.train, count_text((double)train->tokens.count, tokens),
+        (long long)train->loader.windows, (long long)c->data.seq_len, more, (long long)done + 1,
+        (long long)c->train.steps, count_text(batch * (double)c->data.seq_len, each),
+        (long long)s->layout.global_batch, (double)c->train.steps * batch / windows);
+}
+
+void run_summary(const struct session *s, const struct batches *train, const struct batches *valid,
+                 int64_t done)
+{
+    log_place(s);
+    log_model(s);
+    log_data(s, train, valid, done);
+    run_warnings(s, done);
+}
+
+/* Ranks and places of micro-batches that have no sequence. */
+static void warn_idle(const struct session *s)
+{
+    const struct layout *l = &s->layout;
+    int64_t each = (l->global_batch + l->data_ranks - 1) / l->data_ranks;
+    int64_t busy = (l->global_batch + l->micro_batch - 1) / l->micro_batch;
+    if (busy < l->data_ranks)
+        log_warn(s->log,
+                 "ranks without a sequence to compute: %lld of %d; a step has %lld sequences "
+                 "(train.global_batch), of which a rank computes %lld at once (train.micro_batch)",
+                 (long long)(l->data_ranks - busy), l->data_ranks, (long long)l->global_batch,
+                 (long long)l->micro_batch);
+    if (l->micro_batch > each)
+        log_warn(s->log,
+                 "train.micro_batch is %lld, and a rank's share of a step %lld sequences: the "
+                 "other %lld are masked and computed all the same",
+                 (long long)l->micro_batch, (long long)each, (long long)(l->micro_batch - each));
+}
+
+void run_warnings(const struct session *s, int64_t done)
+{
+    const struct config *c = &s->config;
+    int cores = world_cores(s->world);
+    if (world_rank(s->world))
+        return;
+    session_warn_unused_gpus(s);
+    warn_idle(s);
+    if (s->device->kind == DEVICE_CPU && s->device->threads > cores)
+        log_warn(s->log, "%d threads a rank (%s) on %d core%s: they wait for one another",
+                 s->device->threads, c->run.threads ? "run.threads" : "OMP_NUM_THREADS", cores,
+                 cores > 1 ? "s" : "");
+    if (c->train.warmup_steps && c->train.warmup_steps >= c->train.steps)
+        log_warn(s->log,
+                 "train.warmup_steps is %lld, of %lld steps: the learning rate comes to train.lr "
+                 "at the end or never",
+                 (long long)c->train.warmup_steps, (long long)c->train.steps);
+    if (c->run.trace && (c->run.trace <= done || c->run.trace > c->train.steps))
+        log_warn(s->log, "run.trace is %d, and this start runs steps %lld to %lld: no trace",
+                 c->run.trace, (long long)done + 1, (long long)c->train.steps);
+}
