@@ -65,8 +65,11 @@ struct rope {
     int inverse; /* 1: rotate back, which is the backward rule */
 };
 
+/* Differences from 1 are taken in double and rounded once: in fp32 1 - beta would be off by up to
+ * 2^-25, which is a 1 % error where beta is 0.999999. */
 struct adamw {
-    float lr, beta1, beta2, eps, weight_decay;
+    float lr, beta2, eps, weight_decay;
+    float one_minus_beta1, one_minus_beta2;
     float bias1, bias2; /* 1 - beta1^t and 1 - beta2^t at this step t >= 1 */
 };
 

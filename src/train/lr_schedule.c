@@ -48,10 +48,11 @@ struct optimizer_rule lr_schedule_rule(const struct config_train *train, int64_t
     float lr = (float)lr_schedule_at(train, step);
     return (struct optimizer_rule){
         .adamw = {.lr = lr,
-                  .beta1 = (float)train->beta1,
                   .beta2 = (float)train->beta2,
                   .eps = (float)train->eps,
                   .weight_decay = (float)train->weight_decay,
+                  .one_minus_beta1 = (float)(1 - train->beta1),
+                  .one_minus_beta2 = (float)(1 - train->beta2),
                   .bias1 = (float)(1 - pow(train->beta1, (double)step)),
                   .bias2 = (float)(1 - pow(train->beta2, (double)step))},
         .sgd = {.lr = lr,

@@ -233,7 +233,14 @@ struct step {
 static void adamw(struct device *d, struct mem *mem, void *const *at, const void *args)
 {
     const struct step *t = args;
-    const struct adamw rule = {3e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.271f, 0.142625f};
+    const struct adamw rule = {.lr = 3e-3f,
+                               .beta2 = 0.95f,
+                               .eps = 1e-8f,
+                               .weight_decay = 0.1f,
+                               .one_minus_beta1 = 0.1f,
+                               .one_minus_beta2 = 0.05f,
+                               .bias1 = 0.271f,
+                               .bias2 = 0.142625f};
     d->ops->adamw(d, &rule, at[ADAM_FACTOR], at[ADAM_P], at[ADAM_M], at[ADAM_V], at[ADAM_G],
                   t->dt_copy, at[ADAM_COPY], t->elems);
 }
@@ -269,7 +276,14 @@ struct low {
 
 static void adamw_bf16(struct device *d, struct mem *mem, void *const *at, const void *args)
 {
-    const struct adamw rule = {3e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.271f, 0.142625f};
+    const struct adamw rule = {.lr = 3e-3f,
+                               .beta2 = 0.95f,
+                               .eps = 1e-8f,
+                               .weight_decay = 0.1f,
+                               .one_minus_beta1 = 0.1f,
+                               .one_minus_beta2 = 0.05f,
+                               .bias1 = 0.271f,
+                               .bias2 = 0.142625f};
     const struct low *low = args;
     const struct rounding r = {0x1234567890abcdefu, 3, low->first};
     const struct adamw_state s = {low->dt_p,  low->dt_m,  at[ADAM_P],   at[ADAM_M],

@@ -4,7 +4,14 @@
 
 #include "base/philox.h"
 
-static const struct adamw rule = {3e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.271f, 0.142625f};
+static const struct adamw rule = {.lr = 3e-3f,
+                                  .beta2 = 0.95f,
+                                  .eps = 1e-8f,
+                                  .weight_decay = 0.1f,
+                                  .one_minus_beta1 = 0.1f,
+                                  .one_minus_beta2 = 0.05f,
+                                  .bias1 = 0.271f,
+                                  .bias2 = 0.142625f};
 static const struct rounding numbers = {0x1234567890abcdefu, 7, 0};
 
 /* p, m and v of a case, as the types say. */
@@ -178,7 +185,12 @@ static void small_steps_add_up(void **state)
     }
     for (int n = 1; n <= STEPS; n++) {
         struct rounding r = {99, (uint64_t)n, 0};
-        struct adamw a = {.lr = by, .beta1 = 0.9f, .beta2 = 0.95f, .bias1 = 1, .bias2 = 1};
+        struct adamw a = {.lr = by,
+                          .beta2 = 0.95f,
+                          .one_minus_beta1 = 0.1f,
+                          .one_minus_beta2 = 0.05f,
+                          .bias1 = 1,
+                          .bias2 = 1};
         const struct adamw_state s = {DTYPE_BF16, DTYPE_BF16, p.data,     m.data,
                                       v.data,     g.data,     DTYPE_BF16, NULL};
         d->ops->adamw_bf16(d, &a, &factor, &s, &r, ELEMS);

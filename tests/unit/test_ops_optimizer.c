@@ -8,13 +8,27 @@ struct reference {
     double *p, *m, *v;
 };
 
+static const double beta1 = 0.9, beta2 = 0.95;
+
+/* The rule of a step, without weight decay. */
+static struct adamw rule_of(int step)
+{
+    return (struct adamw){.lr = 0.01f,
+                          .beta2 = (float)beta2,
+                          .eps = 1e-8f,
+                          .one_minus_beta1 = (float)(1 - beta1),
+                          .one_minus_beta2 = (float)(1 - beta2),
+                          .bias1 = (float)(1 - pow(beta1, step)),
+                          .bias2 = (float)(1 - pow(beta2, step))};
+}
+
 static void step_reference(struct reference *r, const struct adamw *a, double factor,
                            const struct tensor *g)
 {
     for (int64_t i = 0; i < g->elems; i++) {
         double grad = tensor_get(g, i) * factor;
-        r->m[i] = (double)a->beta1 * r->m[i] + (1 - (double)a->beta1) * grad;
-        r->v[i] = (double)a->beta2 * r->v[i] + (1 - (double)a->beta2) * grad * grad;
+        r->m[i] = beta1 * r->m[i] + (1 - beta1) * grad;
+        r->v[i] = beta2 * r->v[i] + (1 - beta2) * grad * grad;
         r->p[i] -= (double)a->lr * (double)a->weight_decay * r->p[i];
         r->p[i] -= (double)a->lr * (r->m[i] / (double)a->bias1) /
                    (sqrt(r->v[i] / (double)a->bias2) + (double)a->eps);
@@ -45,10 +59,8 @@ static uint64_t adamw_case(struct device *d, int64_t elems, enum dtype dt_copy)
     for (int64_t i = 0; i < elems; i++)
         r.p[i] = tensor_get(&p, i);
     for (int step = 1; step <= 5; step++) {
-        struct adamw a = {
-            .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
-        a.bias1 = 1 - powf(a.beta1, (float)step);
-        a.bias2 = 1 - powf(a.beta2, (float)step);
+        struct adamw a = rule_of(step);
+        a.weight_decay = 0.1f;
         struct tensor g = tensor_random(DTYPE_F32, elems, (uint64_t)(10 + step), 0.1);
         d->ops->adamw(d, &a, &factor, p.data, m.data, v.data, g.data, copy.dt,
                       copies ? copy.data : NULL, elems);
@@ -210,8 +222,7 @@ static void sumsq_is_as_exact_as_double(void **state)
 static void denormals_are_flushed_here_only(void **state)
 {
     enum { ELEMS = 37 };
-    const struct adamw a = {
-        .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .bias1 = 1, .bias2 = 1};
+    const struct adamw a = rule_of(1000);
     const double factor = 1;
     struct device *d = open_device(NULL, 1);
     float p[ELEMS], m[ELEMS], v[ELEMS], g[ELEMS] = {0};

@@ -153,6 +153,68 @@ static void steps_of_sgd_are_the_rule(void **state)
     }
 }
 
+/* Moments of a unit in double precision, and the size of the terms that m is the sum of. */
+struct moments {
+    double *m, *v, *size;
+};
+
+static struct moments moments_of_zero(const struct session *s, int unit)
+{
+    size_t elems = (size_t)s->units->flat[unit].shard_elems;
+    return (struct moments){calloc(elems, sizeof(double)), calloc(elems, sizeof(double)),
+                            calloc(elems, sizeof(double))};
+}
+
+/* Take a step with the gradient of the session's; each of `steps` so far rounded by a few 2^-24. */
+static void check_moments(const struct session *s, int unit, const struct moments *t, int64_t steps)
+{
+    const float *m = rig_state(s, unit, RIG_FIRST), *v = rig_state(s, unit, RIG_SECOND);
+    const float *g = rig_state(s, unit, RIG_GRAD);
+    const double beta1 = s->config.train.beta1, beta2 = s->config.train.beta2;
+    const double ulps = (4 + 2 * (double)steps) * 0x1p-24;
+    for (int64_t i = 0; i < s->units->flat[unit].shard_elems; i++) {
+        double grad = g[i];
+        t->m[i] = beta1 * t->m[i] + (1 - beta1) * grad;
+        t->v[i] = beta2 * t->v[i] + (1 - beta2) * grad * grad;
+        t->size[i] = beta1 * t->size[i] + (1 - beta1) * fabs(grad);
+        assert_true(fabs(m[i] - t->m[i]) <= ulps * t->size[i] + 1e-30);
+        assert_true(fabs(v[i] - t->v[i]) <= ulps * t->v[i] + 1e-30);
+    }
+}
+
+/* 1 - beta is small and is known to all 24 bits: a difference of two floats would be off by up to
+ * 2^-25 / (1 - beta) of it. */
+static void moments_are_exact_for_betas_near_one(void **state)
+{
+    static const double betas[][2] = {{0.9, 0.999},        {0.999, 0.9999},     {0.9999, 0.99999},
+                                      {0.99999, 0.999999}, {0.999999, 0.99995}, {0.5, 0.5}};
+    static const char *const precisions[] = {"fp32", "bf16_pure"};
+    for (int i = 0; i < 12; i++) {
+        char text[512];
+        struct mem mem = {0};
+        struct moments moments[8];
+        snprintf(text, sizeof text,
+                 "%s train.optimizer=adamw train.beta1=%g train.beta2=%g precision=%s", MODEL,
+                 betas[i / 2][0], betas[i / 2][1], precisions[i % 2]);
+        struct config config = rig_config(text);
+        struct session *s = rig_open(&mem, &config, NULL, 0);
+        rig_init(s);
+        for (int u = 0; u < s->units->count; u++)
+            moments[u] = moments_of_zero(s, u);
+        for (int64_t step = 1; step <= 5; step++) {
+            take_step(s, step);
+            for (int u = 0; u < s->units->count; u++)
+                check_moments(s, u, &moments[u], step);
+        }
+        for (int u = 0; u < s->units->count; u++) {
+            free(moments[u].m);
+            free(moments[u].v);
+            free(moments[u].size);
+        }
+        session_close(s);
+    }
+}
+
 /* Each slot takes four bytes an element, as masters do, and has its name. */
 static void state_is_what_the_optimizer_needs(void **state)
 {
@@ -256,6 +318,7 @@ int main(void)
         cmocka_unit_test(schedules_are_those_of_their_names),
         cmocka_unit_test(cosine_ends_at_the_least),
         cmocka_unit_test(steps_of_sgd_are_the_rule),
+        cmocka_unit_test(moments_are_exact_for_betas_near_one),
         cmocka_unit_test(batches_are_of_all_ranks),
         cmocka_unit_test(state_is_what_the_optimizer_needs),
         cmocka_unit_test(state_in_bf16_takes_what_the_manual_says),

@@ -56,13 +56,13 @@ SIMD_INLINE void piece(const struct adamw *a, const struct adamw_state *s, enum 
     bf16 *restrict copy = s->dt_copy == DTYPE_BF16 ? s->copy : NULL;
     const float keep = 1.0f - a->lr * a->weight_decay, step_size = a->lr / a->bias1;
     const float root_bias2 = sqrtf(a->bias2), eps = a->eps;
-    const float beta2 = a->beta2, rest1 = 1.0f - a->beta1, rest2 = 1.0f - a->beta2;
+    const float beta2 = a->beta2, new1 = a->one_minus_beta1, new2 = a->one_minus_beta2;
 #pragma omp simd
     for (int64_t i = begin; i < end; i++) {
         uint32_t first = words[2 * (i - begin)], second = words[2 * (i - begin) + 1];
         float grad = g[i] * grad_scale, old = get(dt_m, m, i);
-        float mean = old + (grad - old) * rest1;
-        float square = get(dt_m, v, i) * beta2 + grad * grad * rest2;
+        float mean = old + (grad - old) * new1;
+        float square = get(dt_m, v, i) * beta2 + grad * grad * new2;
         float next =
             get(dt_p, p, i) * keep - step_size * (mean / (sqrtf(square) / root_bias2 + eps));
         put(dt_p, p, i, next, first & 0xffffu);

@@ -94,12 +94,12 @@ SIMD_INLINE void adamw_chunk(const struct adamw *a, const struct step *t, float 
     bf16 *restrict copy = t->copy;
     const float keep = 1.0f - a->lr * a->weight_decay, step_size = a->lr / a->bias1;
     const float root_bias2 = sqrtf(a->bias2), eps = a->eps;
-    const float beta2 = a->beta2, rest1 = 1.0f - a->beta1, rest2 = 1.0f - a->beta2;
+    const float beta2 = a->beta2, new1 = a->one_minus_beta1, new2 = a->one_minus_beta2;
 #pragma omp simd
     for (int64_t i = begin; i < end; i++) {
         float grad = g[i] * grad_scale;
-        float mean = m[i] + (grad - m[i]) * rest1;
-        float square = v[i] * beta2 + grad * grad * rest2;
+        float mean = m[i] + (grad - m[i]) * new1;
+        float square = v[i] * beta2 + grad * grad * new2;
         float next = p[i] * keep - step_size * (mean / (sqrtf(square) / root_bias2 + eps));
         m[i] = mean;
         v[i] = square;

@@ -75,7 +75,7 @@ void cuda_update_factor(cudaStream_t s, double *factor, const double *targets,
                         double clip);
 
 struct cuda_adamw {
-    float lr, beta1, beta2, eps, weight_decay, bias1, bias2;
+    float lr, beta2, eps, weight_decay, one_minus_beta1, one_minus_beta2, bias1, bias2;
 };
 void cuda_adamw(cudaStream_t s, const struct cuda_adamw *a, const double *factor, float *p,
                 float *m, float *v, const float *g, enum dtype dt_copy, void *copy, int64_t elems);

@@ -184,19 +184,31 @@ static void update_factor(struct device *d, double *factor, const double *target
     cuda_update_factor(cuda_compute(d), factor, targets, squares, loss_scale, nominal, clip);
 }
 
+static struct cuda_adamw rule_of(const struct adamw *a)
+{
+    return (struct cuda_adamw){
+        .lr = a->lr,
+        .beta2 = a->beta2,
+        .eps = a->eps,
+        .weight_decay = a->weight_decay,
+        .one_minus_beta1 = a->one_minus_beta1,
+        .one_minus_beta2 = a->one_minus_beta2,
+        .bias1 = a->bias1,
+        .bias2 = a->bias2,
+    };
+}
+
 static void adamw(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
                   float *v, const float *g, enum dtype dt_copy, void *copy_out, int64_t elems)
 {
-    struct cuda_adamw rule = {a->lr,           a->beta1, a->beta2, a->eps,
-                              a->weight_decay, a->bias1, a->bias2};
+    struct cuda_adamw rule = rule_of(a);
     cuda_adamw(cuda_compute(d), &rule, factor, p, m, v, g, dt_copy, copy_out, elems);
 }
 
 static void adamw_bf16(struct device *d, const struct adamw *a, const double *factor,
                        const struct adamw_state *s, const struct rounding *r, int64_t elems)
 {
-    struct cuda_adamw rule = {a->lr,           a->beta1, a->beta2, a->eps,
-                              a->weight_decay, a->bias1, a->bias2};
+    struct cuda_adamw rule = rule_of(a);
     struct cuda_adamw_state state = {s->dt_p, s->dt_m, s->p, s->m, s->v, s->g, s->dt_copy, s->copy};
     struct cuda_rounding rounding = {r->key, r->step, r->first};
     cuda_adamw_bf16(cuda_compute(d), &rule, factor, &state, &rounding, elems);

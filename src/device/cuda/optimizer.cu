@@ -146,7 +146,6 @@ static __device__ __forceinline__ void step(const adamw_group<n> &e, const adamw
 {
     const float keep = 1.0f - a.lr * a.weight_decay, step_size = a.lr / a.bias1;
     const float root_bias2 = sqrtf(a.bias2);
-    const float rest1 = 1.0f - a.beta1, rest2 = 1.0f - a.beta2;
     float p[n], m[n], v[n], g[n];
     widen(p, e.p);
     widen(m, e.m);
@@ -155,8 +154,8 @@ static __device__ __forceinline__ void step(const adamw_group<n> &e, const adamw
 #pragma unroll
     for (int i = 0; i < n; i++) {
         float grad = g[i] * factor;
-        m[i] = m[i] + (grad - m[i]) * rest1;
-        v[i] = v[i] * a.beta2 + grad * grad * rest2;
+        m[i] = m[i] + (grad - m[i]) * a.one_minus_beta1;
+        v[i] = v[i] * a.beta2 + grad * grad * a.one_minus_beta2;
         p[i] = p[i] * keep - step_size * (m[i] / (sqrtf(v[i]) / root_bias2 + a.eps));
     }
     raw<float, n> out;
