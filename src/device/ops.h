@@ -51,7 +51,7 @@ struct attention {
     enum dtype dt;
     int64_t batch, seq;
     int64_t heads, kv_heads, head_dim; /* head_dim even */
-    float scale;                       /* of the scores; 1/sqrt(head_dim) usually */
+    float scale;                       /* of the scores, positive; 1/sqrt(head_dim) usually */
 };
 
 /* Rotary embedding in the half-split convention of Hugging Face's Llama: in each head
@@ -152,8 +152,9 @@ struct device_ops {
     void (*rope)(struct device *d, const struct rope *r, void *y, const void *x,
                  const float *cos_sin);
 
-    /* o [batch, seq, heads * head_dim];  lse fp32 [batch, heads, seq] (log-sum-exp of scores,
-     * natural logarithm).  Never holds a seq x seq matrix. */
+    /* o [batch, seq, heads * head_dim];  lse fp32 [batch, heads, seq]: log-sum-exp of the scaled
+     * scores, as the same device's backward pass takes it: GPUs the natural logarithm, the CPU that
+     * divided by scale.  Never holds a seq x seq matrix. */
     void (*attention)(struct device *d, const struct attention *a, void *o, float *lse,
                       const void *qkv, void *scratch);
     /* dqkv has the shape of qkv */

@@ -236,6 +236,16 @@ static void assert_close(const char *what, const struct problem *p, enum dtype d
                  (int)p->a.kv_heads, (int)p->a.head_dim);
 }
 
+/* lse times scale is the log-sum-exp of scores, which counts in units of 1. */
+static void assert_lse(const struct problem *p)
+{
+    float *scaled = malloc((size_t)p->lse_elems * sizeof *scaled);
+    for (int64_t i = 0; i < p->lse_elems; i++)
+        scaled[i] = p->lse[i] * p->a.scale;
+    assert_close("lse", p, DTYPE_F32, scaled, p->ref_lse, p->lse_elems, 1e-5);
+    free(scaled);
+}
+
 static void agrees_with_double(void **state)
 {
     for (int i = 0; i < SHAPES; i++)
@@ -248,7 +258,7 @@ static void agrees_with_double(void **state)
             for (const char *const *level = device_cpu_levels(); *level; level++) {
                 run(&p, *level, 2);
                 assert_close("o", &p, dt, p.o, p.ref_o, p.out_elems, tolerance);
-                assert_close("lse", &p, DTYPE_F32, p.lse, p.ref_lse, p.lse_elems, 1e-5);
+                assert_lse(&p);
                 assert_close("dqkv", &p, dt, p.dqkv, p.ref_dx, p.qkv_elems, tolerance);
             }
             problem_free(&p);
@@ -335,11 +345,33 @@ static void large_scores_stay_finite(void **state)
             reference(&p);
             run(&p, *level, 1);
             assert_close("o", &p, dt, p.o, p.ref_o, p.out_elems, 3e-2);
-            assert_close("lse", &p, DTYPE_F32, p.lse, p.ref_lse, p.lse_elems, 1e-5);
+            assert_lse(&p);
             for (int64_t e = 0; e < p.qkv_elems; e++)
                 assert_true(isfinite(value(dt, p.dqkv, e)));
             problem_free(&p);
         }
+}
+
+/* Scores whose neighbours in fp32 are 100 and more apart: the largest takes all.  Keys and queries
+ * then have no gradient, and what is left are those of values: both as in double precision. */
+static void huge_scores_leave_gradients_exact(void **state)
+{
+    static const float scales[] = {9e8f, 7e9f, 1e12f, 1e30f};
+    for (int i = 0; i < 4; i++)
+        for (int type = 0; type < TYPES; type++)
+            for (const char *const *level = device_cpu_levels(); *level; level++) {
+                enum dtype dt = types[type].dt;
+                double tolerance = types[type].tolerance;
+                struct problem p;
+                problem_make(&p, &shapes[6], dt);
+                p.a.scale = scales[i];
+                reference(&p);
+                run(&p, *level, 1);
+                assert_close("o", &p, dt, p.o, p.ref_o, p.out_elems, tolerance);
+                assert_lse(&p);
+                assert_close("dqkv", &p, dt, p.dqkv, p.ref_dx, p.qkv_elems, tolerance);
+                problem_free(&p);
+            }
 }
 
 /* A diverged run must show: NaN in one query's row is NaN in its output and gradient. */
@@ -389,6 +421,7 @@ int main(void)
         cmocka_unit_test(threads_do_not_change_a_bit),
         cmocka_unit_test(the_future_is_not_seen),
         cmocka_unit_test(large_scores_stay_finite),
+        cmocka_unit_test(huge_scores_leave_gradients_exact),
         cmocka_unit_test(nan_is_not_hidden),
         cmocka_unit_test(fp16_overflows_to_infinity_only),
     };

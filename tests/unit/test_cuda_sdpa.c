@@ -181,6 +181,8 @@ static void run_on_cpu(const struct attention *a, struct tensors *t)
     d->ops->attention(d, a, t->o.data, t->lse.data, t->qkv.data, scratch.data);
     d->ops->attention_backward(d, a, t->dqkv.data, t->dout.data, t->o.data, t->lse.data,
                                t->qkv.data, scratch.data);
+    for (int64_t i = 0; i < t->lse.elems; i++) /* as GPUs have it */
+        tensor_set(&t->lse, i, tensor_get(&t->lse, i) * a->scale);
     tensor_free(&scratch);
     device_close(d);
 }

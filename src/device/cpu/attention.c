@@ -2,11 +2,13 @@
  *
  * FlashAttention-2 (Dao 2023), on transposed blocks: for a block of queries, over the blocks
  * of keys up to it,
- *   S = K Q^T;  m' = max(m, max S);  P = exp(S - m');  l = l exp(m - m') + sum P
- *   O^T = O^T exp(m - m') + V^T P
- * and at the end O = O^T / l, lse = m + log l.  Exponentials are to base 2, with log2(e) in
- * the scale.  A task is one key/value head of one sequence and a chunk of queries for all
- * query heads of the group; it packs the keys and values it needs once.
+ *   S = K Q^T;  m' = max(m, max S);  P = exp(c (S - m'));  l = l exp(c (m - m')) + sum P
+ *   O^T = O^T exp(c (m - m')) + V^T P
+ * with the scale c, and at the end O = O^T / l, lse = m + log(l) / c.  Exponentials are to base 2,
+ * with log2(e) in c.  Scores are subtracted before they are scaled: that is exact for those near
+ * the largest, however large they are, and lse >= m >= S whatever is rounded.  A task is one
+ * key/value head of one sequence and a chunk of queries for all query heads of the group; it packs
+ * the keys and values it needs once.
  */
 #include <omp.h>
 
@@ -87,27 +89,27 @@ static void block_scores(struct forward *w, int64_t j, int64_t nk, int64_t n, in
     }
 }
 
-/* Scaled scores of key `row` for the queries from col on. */
-SIMD_INLINE vf scaled(const float *scores, int64_t row, int64_t col, float scale, int diagonal)
+/* Scores of key `row` for the queries from col on. */
+SIMD_INLINE vf seen_scores(const float *scores, int64_t row, int64_t col, int diagonal)
 {
-    vf z = vf_load(scores + row * BLOCK + col) * scale;
-    return diagonal ? causal(z, row, col, -__builtin_inff()) : z;
+    vf s = vf_load(scores + row * BLOCK + col);
+    return diagonal ? causal(s, row, col, -__builtin_inff()) : s;
 }
 
 /* Softmax of one vector of queries over nk keys: scores become weights in place. */
 SIMD_INLINE void softmax_queries(struct forward *w, int64_t nk, int64_t col, const enum dtype dt,
                                  const int diagonal)
 {
-    float scale = w->a->scale * 0x1.715476p0f;
+    float scale = w->a->scale * LOG2_E;
     vf top[2], sum = {0}, old = vf_load(w->top + col);
     top[0] = top[1] = old;
     for (int64_t row = 0; row < nk; row += 2)
         for (int i = 0; i < 2; i++)
-            top[i] = vf_max(scaled(w->scores, row + i, col, scale, diagonal), top[i]);
+            top[i] = vf_max(seen_scores(w->scores, row + i, col, diagonal), top[i]);
     top[0] = vf_max(top[0], top[1]);
     for (int64_t row = 0; row < nk; row += 2) {
-        vf even = exp2_of(scaled(w->scores, row, col, scale, diagonal) - top[0]);
-        vf odd = exp2_of(scaled(w->scores, row + 1, col, scale, diagonal) - top[0]);
+        vf even = exp2_of((seen_scores(w->scores, row, col, diagonal) - top[0]) * scale);
+        vf odd = exp2_of((seen_scores(w->scores, row + 1, col, diagonal) - top[0]) * scale);
         sum += even + odd;
         if (dt == DTYPE_BF16) {
             unit_store((unit *)w->scores + row / 2 * BLOCK + col, unit_pairs(even, odd));
@@ -116,7 +118,7 @@ SIMD_INLINE void softmax_queries(struct forward *w, int64_t nk, int64_t col, con
             vf_store(w->scores + (row + 1) * BLOCK + col, odd);
         }
     }
-    vf shrink = exp2_of(old - top[0]);
+    vf shrink = exp2_of((old - top[0]) * scale);
     vf_store(w->shrink + col, shrink);
     vf_store(w->top + col, top[0]);
     vf_store(w->sum + col, vf_load(w->sum + col) * shrink + sum);
@@ -152,6 +154,7 @@ static void query_block(struct forward *w, struct head_rows q, int64_t i, void *
 {
     const struct attention *a = w->a;
     int64_t nq = min_i64(BLOCK, a->seq - i * BLOCK), n = round_up(nq, TILE_COLS);
+    float scale = a->scale * LOG2_E;
     CPU(attention_pack_rows)(w->q, &w->s, &q, nq);
     CPU(attention_transpose)(w->qt, BLOCK, w->q, w->s.dim_units, BLOCK, w->s.dim_units);
     for (int c = 0; c < BLOCK; c++) {
@@ -170,7 +173,7 @@ static void query_block(struct forward *w, struct head_rows q, int64_t i, void *
     }
     for (int64_t c = 0; c < n; c++) {
         if (c < nq)
-            lse[c] = (w->top[c] + log2f(w->sum[c])) * 0x1.62e43p-1f;
+            lse[c] = w->top[c] + log2f(w->sum[c]) / scale;
         w->shrink[c] = 1.0f / w->sum[c];
     }
     shrink_output(w, n);

@@ -101,7 +101,9 @@ static inline int64_t round_up(int64_t n, int64_t step)
     return ceil_div(n, step) * step;
 }
 
-/* 2^x, to about 2e-7, for x up to 120; below 2^-126 it is 0.  The exponent field is set
+static const float LOG2_E = 0x1.715476p0f;
+
+/* 2^x, to about 2e-7, for x up to 120; below 2^-125 it is 0.  The exponent field is set
  * from the integer part, 2^fraction comes from a polynomial.  NaN stays NaN. */
 SIMD_INLINE vf exp2_of(vf x)
 {
@@ -114,7 +116,7 @@ SIMD_INLINE vf exp2_of(vf x)
     y = y * f + 6.93147181e-1f;
     y = y * f + 1.0f;
     y = (vf)((vu)y + ((vu)shifted << 23));
-    return (vf)((vi)y & ~(x < -126.0f));
+    return (vf)((vi)y & ~(shifted <= to_integer - 126.0f));
 }
 
 /* What a query (lane) of key row - col places to the right may not see becomes `hidden`. */

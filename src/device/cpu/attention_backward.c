@@ -2,10 +2,12 @@
  *
  * FlashAttention-2 (Dao 2023), on transposed blocks.  With D = rowsum(dO O), for a block of
  * queries over the blocks of keys up to it,
- *   P = exp(K Q^T - lse);  dS = P (V dO^T - D)
+ *   P = exp(c (K Q^T - lse));  dS = P (V dO^T - D)
  *   dV += P dO;  dK += dS Q;  dQ^T += K^T dS
- * where the scale of the scores is left to the end for dK and dQ.  A task is one key/value head
- * of one sequence with all query heads of its group; dK and dV of the sequence stay in its
+ * where the scale c of the scores is left to the end for dK and dQ.  K Q^T has the bits it had in
+ * forward, so no weight is above 1.  D is summed in the order of V dO^T: where one key has all the
+ * weight, O is its V and dS is 0, not rounding errors times large keys.  A task is one key/value
+ * head of one sequence with all query heads of its group; dK and dV of the sequence stay in its
  * scratch, and are summed in the order of queries, then heads.
  */
 #include <omp.h>
@@ -89,35 +91,39 @@ static void pack_keys(struct backward *w, struct head_rows k, struct head_rows v
     }
 }
 
-/* *sum = dO O of query r */
-SIMD_INLINE void row_product(const enum dtype dt, float *sum, const struct block_at *at, int64_t r,
-                             int64_t dim)
+/* D of the queries of a block, from O^T and dO^T, in the order of attention_product(). */
+SIMD_INLINE void row_products(struct backward *w, const unit *ot, const enum dtype dt)
 {
-    int64_t dout = at->dout.first + r * at->dout.stride, o = at->o.first + r * at->o.stride;
-    vf products = {0};
-    for (int64_t i = 0; i < dim; i += CPU_LANES)
-        products += vf_get_some(dt, at->dout.base, dout + i, dim - i) *
-                    vf_get_some(dt, at->o.base, o + i, dim - i);
-    *sum = vf_sum(products);
+    for (int64_t col = 0; col < BLOCK; col += CPU_LANES) {
+        vf sum = {0};
+        for (int64_t k = 0; k < w->s.dim_units; k++) {
+            vu o = unit_load(ot + k * BLOCK + col), dout = unit_load(w->dot + k * BLOCK + col);
+            sum = dt == DTYPE_BF16 ? vf_dot_bf16(sum, (vb)o, (vb)dout) : (vf)o * (vf)dout + sum;
+        }
+        vf_store(w->delta + col, sum);
+    }
 }
 
-/* Q and dO of nq queries in both layouts; lse to base 2 and D, such that weights of the
- * queries that pad the block are 0. */
+/* Q and dO of nq queries in both layouts; lse and D, such that weights of the queries that pad the
+ * block are 0. */
 static void pack_queries(struct backward *w, const struct block_at *at, int64_t nq)
 {
     const struct head_shape *s = &w->s;
+    unit *ot = (unit *)w->staging; /* not in use yet */
     CPU(attention_pack_rows)(w->rows, s, &at->q, nq);
     CPU(attention_pack_sum)(w->q, s, w->rows);
     CPU(attention_transpose)(w->qt, BLOCK, w->rows, s->dim_units, BLOCK, s->dim_units);
     CPU(attention_pack_rows)(w->rows, s, &at->dout, nq);
     CPU(attention_pack_sum)(w->dout, s, w->rows);
     CPU(attention_transpose)(w->dot, BLOCK, w->rows, s->dim_units, BLOCK, s->dim_units);
-    for (int64_t r = 0; r < BLOCK; r++) {
-        w->lse[r] = r < nq ? at->lse[r] * 0x1.715476p0f : 1e30f;
-        w->delta[r] = 0;
-        if (r < nq)
-            WITH_DTYPE(row_product, s->dt_rows, &w->delta[r], at, r, s->dim);
-    }
+    CPU(attention_pack_rows)(w->rows, s, &at->o, nq);
+    CPU(attention_transpose)(ot, BLOCK, w->rows, s->dim_units, BLOCK, s->dim_units);
+    if (s->dt == DTYPE_BF16)
+        row_products(w, ot, DTYPE_BF16);
+    else
+        row_products(w, ot, DTYPE_F32);
+    for (int64_t r = 0; r < BLOCK; r++)
+        w->lse[r] = r < nq ? at->lse[r] : 1e30f;
 }
 
 /* Rounded to nearest; bf16 of a vector as the upper halves. */
@@ -135,14 +141,14 @@ SIMD_INLINE void store_row(unit *row, int64_t col, vf v, const enum dtype dt)
 SIMD_INLINE void strip_gradients(struct backward *w, int64_t row, int64_t first, int64_t n,
                                  const enum dtype dt, const int diagonal)
 {
-    const float scale = w->a->scale * 0x1.715476p0f;
+    const float scale = w->a->scale * LOG2_E;
     const int64_t units = w->s.block_units;
     for (int64_t i = 0; i < TILE_ROWS; i += 2)
         for (int64_t col = first; col < n; col += CPU_LANES) {
             vf lse = vf_load(w->lse + col), delta = vf_load(w->delta + col), ds[2];
             for (int64_t e = 0; e < 2; e++) {
                 int64_t at = (i + e) * BLOCK + col;
-                vf p = exp2_of(vf_load(w->scores + at) * scale - lse);
+                vf p = exp2_of((vf_load(w->scores + at) - lse) * scale);
                 if (diagonal)
                     p = causal(p, row + i + e, col, 0);
                 ds[e] = p * (vf_load(w->dp + at) - delta);

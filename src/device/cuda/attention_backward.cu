@@ -81,6 +81,13 @@ static __device__ __forceinline__ void load_queries(const struct attention_args 
     async_commit();
 }
 
+/* lse to base 2, more by what it and scores may have been rounded by: no weight is above 1, however
+ * large the scores.  Of scores below 1000 weights change by less than their rounding. */
+static __device__ __forceinline__ float lse_base2(float lse)
+{
+    return fmaf(fabsf(lse), 0x1p-21f, lse * LOG2_E);
+}
+
 /* This thread's share of lse to base 2 and D of a tile's queries, 0 after the last. */
 template <class T>
 static __device__ __forceinline__ float load_statistic(const struct attention_args &a,
@@ -89,7 +96,7 @@ static __device__ __forceinline__ float load_statistic(const struct attention_ar
     int i = (int)threadIdx.x % T::queries, valid = a.seq - at.first;
     if (threadIdx.x >= 2 * T::queries || i >= valid)
         return 0;
-    return threadIdx.x < T::queries ? at.lse[i] * LOG2_E : at.delta[i];
+    return threadIdx.x < T::queries ? lse_base2(at.lse[i]) : at.delta[i];
 }
 
 /* Scores and dP, both transposed, become P and dS.  Row `key` and column `query` are those of the
@@ -201,7 +208,7 @@ template <class T> struct query_statistics {
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 int r = row + 16 * m + 8 * half;
-                lse[m][half] = r < valid ? from_lse[r] * LOG2_E : 0;
+                lse[m][half] = r < valid ? lse_base2(from_lse[r]) : 0;
                 delta[m][half] = r < valid ? from_delta[r] : 0;
             }
     }

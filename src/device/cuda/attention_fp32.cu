@@ -207,7 +207,7 @@ static __device__ __forceinline__ void simt_softmax(float s[T::high][T::wide], f
         }
         top[i] = most = max_across(most);
         for (int j = 0; j < T::wide; j++) {
-            s[i][j] = exp2_fast(fmaf(s[i][j], scale, -most * scale));
+            s[i][j] = exp2_fast((s[i][j] - most) * scale); /* exact near 0, however large most */
             total += s[i][j];
         }
         float shrink = exp2_fast((old - most) * scale);
@@ -267,7 +267,8 @@ __global__ void __launch_bounds__(THREADS)
 /* ---- backward ---- */
 
 /* Scores and dP become P and dS.  Element [i][j] is of a query and a key: the rows are keys and
- * the columns queries, or the other way round; lse and delta are at the queries' first. */
+ * the columns queries, or the other way round; lse and delta are at the queries' first.  No weight
+ * is above 1, though of huge scores lse is rounded to less than the largest. */
 template <class T, bool rows_are_keys>
 static __device__ __forceinline__ void simt_gradients(float s[T::high][T::wide],
                                                       float dp[T::high][T::wide], const float *lse,
@@ -279,7 +280,8 @@ static __device__ __forceinline__ void simt_gradients(float s[T::high][T::wide],
             int r = down() + DOWN * i, c = across() + ACROSS * j, query = rows_are_keys ? c : r;
             int past = rows_are_keys ? (column + c) - (row + r) : (row + r) - (column + c);
             bool valid = (rows_are_keys ? column : row) + query < seq;
-            float p = exp2_fast(fmaf(s[i][j], scale, valid ? -lse[query] * LOG2_E : 0));
+            float power = fmaf(s[i][j], scale, valid ? -lse[query] * LOG2_E : 0);
+            float p = exp2_fast(power > 0 ? 0 : power);
             s[i][j] = past < 0 ? 0 : p;
             dp[i][j] = s[i][j] * (dp[i][j] - (valid ? delta[query] : 0));
         }
