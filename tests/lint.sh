@@ -195,7 +195,8 @@ rule_text()
     only_in '^ *typedef (struct|enum|union)' 'typedef' '^$'
 }
 
-# The library holds no variables, only const tables, and the flags that signal handlers set.
+# The library holds no variables, only const tables, the flags that signal handlers set, and the
+# count of base/alive.c.
 rule_globals()
 {
     library=${TRIREME_BUILD:-build}/libtrireme.a

@@ -13,6 +13,16 @@ int64_t clock_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+int64_t clock_awake_ns(struct clock_awake *c)
+{
+    enum { MOST_NS = 1000000000 };
+    int64_t now = clock_ns(), passed = now - c->seen_ns;
+    if (c->seen_ns)
+        c->ns += passed < MOST_NS ? passed : MOST_NS;
+    c->seen_ns = now;
+    return c->ns;
+}
+
 /* Field 22 of /proc/self/stat: start time in clock ticks since boot.  The name in
  * field 2 may hold spaces, so fields are counted from its closing parenthesis. */
 static int64_t start_ticks(void)

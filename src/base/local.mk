@@ -1,4 +1,5 @@
 libtrireme_a_SOURCES += \
+	src/base/alive.c src/base/alive.h \
 	src/base/array.c src/base/array.h \
 	src/base/clock.c src/base/clock.h \
 	src/base/dtype.c src/base/dtype.h \

@@ -10,4 +10,5 @@ libtrireme_a_SOURCES += \
 	src/comm/thread.c src/comm/thread.h \
 	src/comm/topology.c src/comm/topology.h \
 	src/comm/transport.h \
+	src/comm/watch.c src/comm/watch.h \
 	src/comm/world.c src/comm/world.h

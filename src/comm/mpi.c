@@ -20,20 +20,33 @@ static request *request_at(const struct comm_op *op, int64_t index, int which)
     return (request *)&op->request[2 * (index % op->room) + which];
 }
 
+/* The member that the oldest transfer waits for, to send or to receive; -1: none. */
+static int waited_member(const struct comm_op *op, int *sends)
+{
+    struct transfer x = {0};
+    if (!op->kind || op->group->transport != &transport_mpi || op->retired >= op->posted)
+        return -1;
+    op->kind->transfer(op, op->retired, &x);
+    *sends = !x.into_bytes || *request_at(op, op->retired, RECEIVE) == MPI_REQUEST_NULL;
+    return *sends ? x.to : x.source;
+}
+
+int transport_waits_for(const struct comm_op *op)
+{
+    int sends, member = waited_member(op, &sends);
+    return member < 0 ? -1 : op->group->ranks[member];
+}
+
 void transport_describe(const struct comm_op *op, char *text, size_t bytes)
 {
-    const struct group *g = op->group;
-    struct transfer x = {0};
-    if (!op->kind) {
+    int sends, member = waited_member(op, &sends);
+    if (!op->kind)
         snprintf(text, bytes, "a call of the communication thread");
-        return;
-    }
-    if (op->retired < op->posted)
-        op->kind->transfer(op, op->retired, &x);
-    int sends = !x.into_bytes || *request_at(op, op->retired, RECEIVE) == MPI_REQUEST_NULL;
-    int member = sends ? x.to : x.source;
-    snprintf(text, bytes, "%s in group %s waits for member %d (rank %d) to %s", op->kind->name,
-             g->name, member, g->ranks[member], sends ? "receive" : "send");
+    else if (member < 0)
+        snprintf(text, bytes, "%s in group %s", op->kind->name, op->group->name);
+    else
+        snprintf(text, bytes, "%s in group %s waits for member %d (rank %d) to %s", op->kind->name,
+                 op->group->name, member, op->group->ranks[member], sends ? "receive" : "send");
 }
 
 static int fail(struct comm_op *op, int64_t index, int which, const char *why)

@@ -25,6 +25,7 @@ enum {
     TICK_FIRST_NS = 500000, /* nothing in flight: how often the tick is called */
     TICK_LAST_NS = 5000000,
     WAIT_SPIN_NS = 4000,
+    WATCH_NS = 20000000,
     MESSAGES_MAX = 16, /* messages of a lane in flight at a time */
 };
 
@@ -45,9 +46,8 @@ struct thread {
     void *tick_arg;
     void (*interrupt)(void *arg);
     void *interrupt_arg;
-    int64_t patience_ns;
-    void (*stuck)(void *arg, const struct comm_op *op);
-    void *stuck_arg;
+    thread_watch *watch;
+    void *watch_arg;
 };
 
 /* Messages may travel beside the unfinished ones before them unless they share memory that
@@ -118,13 +118,12 @@ static void accept_submitted(struct thread *t)
     }
 }
 
-/* The first operation under way, of any lane. */
-static const struct comm_op *busy(const struct thread *t)
+static int busy(const struct thread *t)
 {
     for (int i = 0; i < LANES; i++)
         if (t->lane[i].head)
-            return t->lane[i].head;
-    return NULL;
+            return 1;
+    return 0;
 }
 
 /* Sleep until something is submitted, at most ns; 0: without limit.  Under the lock. */
@@ -182,7 +181,6 @@ static int next_turn(struct thread *t, int64_t quiet_ns)
     if (!quiet_ns && !__atomic_load_n(&t->incoming, __ATOMIC_ACQUIRE) && busy(t))
         return 1;
     pthread_mutex_lock(&t->lock);
-    int impatient = t->patience_ns && quiet_ns > t->patience_ns && busy(t);
     if (!t->incoming) {
         if (busy(t))
             back_off(t, quiet_ns);
@@ -196,15 +194,29 @@ static int next_turn(struct thread *t, int64_t quiet_ns)
     pthread_mutex_unlock(&t->lock);
     if (interrupt)
         interrupt(t->interrupt_arg);
-    if (impatient)
-        t->stuck(t->stuck_arg, busy(t));
     return go_on;
+}
+
+/* Show who watches what is under way. */
+static void look(struct thread *t, int moved)
+{
+    struct thread_view view = {.moved = moved};
+    pthread_mutex_lock(&t->lock);
+    thread_watch *watch = t->watch;
+    void *arg = t->watch_arg;
+    view.waits = t->waiters > 0;
+    pthread_mutex_unlock(&t->lock);
+    for (int i = 0; i < LANES; i++)
+        view.op[i] = t->lane[i].head;
+    if (watch)
+        watch(arg, &view);
 }
 
 static void *run(void *arg)
 {
     struct thread *t = arg;
-    int64_t moved_ns = clock_ns(), quiet_ns = 0;
+    int64_t moved_ns = clock_ns(), looked_ns = moved_ns, quiet_ns = 0;
+    int moved_since = 0;
     pthread_setname_np(pthread_self(), "comm");
     prctl(PR_SET_TIMERSLACK, 1000);
     while (next_turn(t, quiet_ns)) {
@@ -215,6 +227,12 @@ static void *run(void *arg)
         if (moved)
             moved_ns = now;
         quiet_ns = now - moved_ns;
+        moved_since |= moved;
+        if (now - looked_ns < WATCH_NS)
+            continue;
+        looked_ns = now;
+        look(t, moved_since);
+        moved_since = 0;
     }
     return NULL;
 }
@@ -290,13 +308,11 @@ void thread_set_tick(struct thread *t, void (*tick)(void *arg), void *arg)
     pthread_mutex_unlock(&t->lock);
 }
 
-void thread_set_patience(struct thread *t, int64_t ns,
-                         void (*stuck)(void *arg, const struct comm_op *op), void *arg)
+void thread_set_watch(struct thread *t, thread_watch *watch, void *arg)
 {
     pthread_mutex_lock(&t->lock);
-    t->patience_ns = ns;
-    t->stuck = stuck;
-    t->stuck_arg = arg;
+    t->watch = watch;
+    t->watch_arg = arg;
     pthread_mutex_unlock(&t->lock);
 }
 

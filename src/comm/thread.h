@@ -27,9 +27,17 @@ void thread_set_spin(struct thread *thread, int spin);
 /* Have tick(arg) called now and then while there is nothing to do; NULL: never. */
 void thread_set_tick(struct thread *thread, void (*tick)(void *arg), void *arg);
 
-/* Have stuck(arg, op) called when nothing has moved for ns though op is under way; 0: never. */
-void thread_set_patience(struct thread *thread, int64_t ns,
-                         void (*stuck)(void *arg, const struct comm_op *op), void *arg);
+/* What a watch sees. */
+struct thread_view {
+    const struct comm_op *op[LANES]; /* the first operations under way, or NULL */
+    int waits;                       /* somebody is in thread_wait() */
+    int moved;                       /* anything has since the last call */
+};
+
+/* Have watch(arg, view) called now and then, also while there is nothing to do if there is a tick;
+ * NULL: never. */
+typedef void thread_watch(void *arg, const struct thread_view *view);
+void thread_set_watch(struct thread *thread, thread_watch *watch, void *arg);
 
 /* Queue op, whose step and lane are set; thread_wait() returns when it is done. */
 void thread_submit(struct thread *thread, struct comm_op *op);

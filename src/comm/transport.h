@@ -12,6 +12,9 @@
 
 #include "comm/group.h"
 #include "comm/thread.h"
+#include "comm/watch.h"
+
+enum { HOST_NAME = 64 };
 
 struct world {
     struct mem *mem;
@@ -22,7 +25,9 @@ struct world {
     int splits;  /* groups are told apart by the tags this gives them */
     int tag_max; /* of the MPI library */
     int patience_s;
+    struct watch *watch;
     char host[256];
+    char (*hosts)[HOST_NAME]; /* of every rank, cut short */
     char library[128];
     char binding[160]; /* what gpu_choose() did about cores */
 };
@@ -128,6 +133,12 @@ void group_all_reduce_host(struct group *g, int lane, struct comm_op *op, void *
 
 /* op is complete: with its error, or without. */
 void transport_finish(struct comm_op *op);
+
+/* The rank of the world that op waits for now, or -1. */
+int transport_waits_for(const struct comm_op *op);
+
+/* End the job from the communication thread; see world_abort(). */
+void world_end_all(int code) __attribute__((noreturn));
 
 /* What op is and whom it waits for, for a person. */
 void transport_describe(const struct comm_op *op, char *text, size_t bytes);

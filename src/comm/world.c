@@ -61,6 +61,19 @@ static int number_nodes(struct world *world, MPI_Comm local, struct error *err)
     return rc == MPI_SUCCESS ? 0 : mpi_failed(err, "MPI_Allgather", rc);
 }
 
+/* The name of every rank's node, which is of use when that rank cannot tell it any more. */
+static int gather_hosts(struct world *world, struct error *err)
+{
+    char mine[HOST_NAME];
+    world->hosts = malloc((size_t)world->size * sizeof *world->hosts);
+    if (!world->hosts)
+        return error_set(err, "out of memory: host names of %d ranks", world->size);
+    snprintf(mine, sizeof mine, "%.*s", HOST_NAME - 1, world->host);
+    MPI_TRY(MPI_Allgather(mine, sizeof mine, MPI_CHAR, world->hosts, sizeof mine, MPI_CHAR,
+                          world->comm));
+    return 0;
+}
+
 /* Ranks bound to the same cores share them; ranks bound apart do not. */
 static int share_cores(struct world *world, MPI_Comm local, struct error *err)
 {
@@ -105,7 +118,7 @@ static int start_mpi(struct world *world, struct error *err)
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag_max, &found);
     world->tag_max = found ? *tag_max : 32767;
     read_library(world);
-    return find_nodes(world, err);
+    return find_nodes(world, err) || gather_hosts(world, err) ? -1 : 0;
 }
 
 static void call_start(void *arg)
@@ -122,6 +135,7 @@ static void call_stop(void *arg)
     MPI_Finalized(&ended);
     if (!started || ended)
         return;
+    watch_close(world->watch);
     if (world->comm != MPI_COMM_NULL)
         MPI_Comm_free(&world->comm);
     MPI_Finalize();
@@ -157,6 +171,8 @@ int world_start(struct world **world, struct mem *mem, struct error *err)
     if (s.rc || launch_check(&launch, w->size, &own) || group_whole(&w->whole, w, &own))
         goto fail;
     thread_set_spin(w->thread, w->cores > 1);
+    if (w->size > 1 && watch_open(&w->watch, w, &own))
+        goto fail;
     if (w->size > 1)
         thread_set_tick(w->thread, tick, w);
     *world = w;
@@ -175,15 +191,17 @@ void world_stop(struct world *world)
     group_destroy(world->whole);
     if (world->thread) {
         thread_set_tick(world->thread, NULL, NULL);
+        thread_set_watch(world->thread, NULL, NULL);
         thread_call(world->thread, call_stop, world);
     }
     thread_stop(world->thread);
+    free(world->hosts);
     free(world);
 }
 
 /* On the communication thread.  MPI_Abort tells at length what everybody knows: into the
  * void with it. */
-static void end_all(int code)
+void world_end_all(int code)
 {
     int nowhere = open("/dev/null", O_WRONLY);
     fflush(NULL);
@@ -195,7 +213,7 @@ static void end_all(int code)
 
 static void call_abort(void *arg)
 {
-    end_all(*(int *)arg);
+    world_end_all(*(int *)arg);
 }
 
 void world_abort(struct world *world, int code)
@@ -222,20 +240,9 @@ int world_must(struct world *world, int rc, const struct error *err)
     return rc ? -1 : 0;
 }
 
-static void call_stuck(void *arg, const struct comm_op *op)
-{
-    struct world *world = arg;
-    char text[512];
-    transport_describe(op, text, sizeof text);
-    fprintf(stderr, "trireme: error: rank %d (%s): no progress for %d s: %s\n", world->rank,
-            world->host, world->patience_s, text);
-    end_all(EXIT_HANG);
-}
-
 void world_watch(struct world *world, int seconds)
 {
-    world->patience_s = seconds;
-    thread_set_patience(world->thread, (int64_t)seconds * 1000000000, call_stuck, world);
+    __atomic_store_n(&world->patience_s, seconds, __ATOMIC_RELAXED);
 }
 
 int world_rank(const struct world *world)

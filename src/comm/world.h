@@ -41,9 +41,10 @@ void world_fail(struct world *world, const struct error *err) __attribute__((nor
  * 0, world_fail() if there are other ranks, else -1.  Returns 0 with rc 0. */
 int world_must(struct world *world, int rc, const struct error *err);
 
-/* End the job with EXIT_HANG when operations have waited for peers this long without any
- * advance (0, as at the start: never).  One line on stderr names the rank, its host, the
- * operation and whom it waits for. */
+/* End the job with EXIT_HANG when operations have waited for peers this long without any advance
+ * and without a sign of life (base/alive.h) of those peers, or of those that the peers wait for (0,
+ * as at the start: never).  Time in which the job was suspended does not count.  One line on stderr
+ * names the rank that does not answer or does nothing, its host, and the operation that waits. */
 void world_watch(struct world *world, int seconds);
 
 int world_rank(const struct world *world);

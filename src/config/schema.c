@@ -343,8 +343,10 @@ const struct key config_keys[] = {
     {"run.log_every", INT, FIELD(run.log_every), "10", 1, INT64_C(1000000000000),
      .help = "steps between progress lines"},
     {"run.hang_seconds", INT, FIELD(run.hang_seconds), "600", 0, 1 << 20,
-     .help = "end the job, naming rank, node and operation, when a transfer has not advanced "
-             "for this long (exit code 94); 0: wait for ever"},
+     .help =
+         "end the job, naming rank, node and operation, when a transfer has not advanced "
+         "for this long and the ranks that it waits for show no sign of life (exit code 94); time "
+         "in which the job was suspended does not count; 0: wait for ever"},
     {"run.threads", INT, FIELD(run.threads), "0", 0, 4096,
      .help = "compute threads of a rank; 0: cores of the node / ranks on it"},
 };

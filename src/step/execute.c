@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/alive.h"
 #include "base/array.h"
 #include "base/clock.h"
 #include "step/execute_private.h"
@@ -50,8 +51,10 @@ static int step(struct run_state *run, int i)
     if (run->x->mode->before(run, i))
         return -1;
     int64_t start = run->trace ? clock_ns() : 0;
-    if (!run_action[instr->kind](run, i) && !run->x->mode->after(run, i, start))
+    if (!run_action[instr->kind](run, i) && !run->x->mode->after(run, i, start)) {
+        alive_note();
         return 0;
+    }
     return error_prefix(run->err, "instruction %d (%s)", i,
                         instr_text(run->program, i, name, sizeof name));
 }

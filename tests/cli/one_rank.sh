@@ -41,4 +41,47 @@ is "a step that fails: by one line" 1 "$(grep -c '^trireme: error' broken.err)"
 none_left broken "a step that fails"
 rm fail-now
 unset BAD_SEND
+
+# One rank is stopped, of four, in every strategy: the first line names it.  STOPPED_RANKS: which.
+for strategy in NO_SHARD SHARD_GRAD_OP FULL_SHARD HYBRID_SHARD; do
+    for stopped in ${STOPPED_RANKS:-1 2}; do
+        shard=0 name="rank $stopped stopped, $strategy"
+        [ $strategy != HYBRID_SHARD ] || shard=2
+        mpirun --oversubscribe -n 4 "$TRIREME" train $M train.steps=100000 run.dir=stopped \
+            run.hang_seconds=4 parallel.strategy=$strategy parallel.shard=$shard checkpoint.every=50 \
+            checkpoint.resume=none >stopped.out 2>stopped.err &
+        job=$!
+        rm -f stopped/metrics.jsonl
+        wait_for 60 has_steps stopped 10
+        kill -STOP "$(rank_pids $job | sed -n $((stopped + 1))p)"
+        ended
+        is "$name: the job ends" 94 $code
+        if grep '^trireme: error' stopped.err | head -n 1 |
+            grep -q "no progress for 4 s: rank $stopped (.*) does not answer"; then
+            ok "$name: the first line names it"
+        else
+            not_ok "$name: the first line names it" "$(grep '^trireme: error' stopped.err)"
+        fi
+    done
+done
+none_left stopped "a stopped rank"
+
+# All ranks are stopped for longer than run.hang_seconds: nothing is lost.
+mpirun --oversubscribe -n 3 "$TRIREME" train $M train.steps=100000 run.dir=suspended \
+    run.hang_seconds=3 >suspended.out 2>suspended.err &
+job=$!
+wait_for 60 has_steps suspended 10
+pids=$(rank_pids $job)
+for pid in $pids; do kill -STOP $pid; sleep 0.3; done
+sleep 7
+for pid in $pids; do kill -CONT $pid; sleep 0.3; done
+at=$(last_metric suspended step)
+if wait_for 30 has_steps suspended $((at + 20)); then
+    ok "a job that was suspended goes on"
+else
+    not_ok "a job that was suspended goes on" "$(tail -n 2 suspended.err)"
+fi
+kill -TERM $pids
+ended
+is "and saves when asked to" 75 $code
 finish

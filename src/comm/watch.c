@@ -1,0 +1,261 @@
+/* watch.c - see watch.h. */
+#include "comm/watch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alive.h"
+#include "base/clock.h"
+#include "comm/transport.h"
+
+/* Groups of lanes use tags from LANES on. */
+enum { TAG_QUESTION = 0, TAG_ANSWER = 1 };
+enum { QUESTIONS = 8, ANSWERS = 64 };
+
+/* Parts of run.hang_seconds: of silence before the first question, and between questions. */
+enum { FIRST_PART = 4, NEXT_PART = 8 };
+
+#define SECOND_NS INT64_C(1000000000)
+
+/* How sure it is that a rank is the one: it is the next in the chain, it does nothing, or it does
+ * not answer at all. */
+enum guilt { GUILT_NEXT, GUILT_IDLE, GUILT_SILENT };
+
+struct suspect {
+    int32_t rank; /* -1: none */
+    int32_t guilt;
+};
+
+struct answer {
+    int64_t idle_ns; /* since the last sign of life */
+    int32_t waits;   /* whether it does nothing else than wait for others */
+    struct suspect suspect;
+};
+
+/* One to a rank; kept after its answer, for the verdict. */
+struct question {
+    int rank; /* -1: unused */
+    int open, answered;
+    int64_t asked_ns; /* awake */
+    struct answer answer;
+    MPI_Request sent, received;
+};
+
+struct reply {
+    struct answer answer;
+    MPI_Request sent;
+};
+
+struct watch {
+    struct world *world;
+    struct clock_awake clock;
+    int64_t now_ns, life_ns; /* awake: now, and when the last sign of life was */
+    int alive;               /* alive_count() then */
+    struct question question[QUESTIONS];
+    struct reply reply[ANSWERS];
+    char nothing; /* what a question says */
+};
+
+static int64_t patience_ns(const struct watch *w)
+{
+    return __atomic_load_n(&w->world->patience_s, __ATOMIC_RELAXED) * SECOND_NS;
+}
+
+/* An answer that has not come for this long will not. */
+static int64_t silence_ns(const struct watch *w)
+{
+    int64_t part = patience_ns(w) / FIRST_PART;
+    return part && part < 5 * SECOND_NS ? part : 5 * SECOND_NS;
+}
+
+static struct question *question_to(struct watch *w, int rank)
+{
+    for (int i = 0; i < QUESTIONS; i++)
+        if (w->question[i].rank == rank)
+            return &w->question[i];
+    return NULL;
+}
+
+/* --- who is it? --- */
+
+static void accuse(struct suspect *worst, int rank, int guilt)
+{
+    if (rank >= 0 && (worst->rank < 0 || guilt > worst->guilt))
+        *worst = (struct suspect){rank, guilt};
+}
+
+/* The worst of those that the operations wait for, or that these name. */
+static struct suspect find_suspect(struct watch *w, const struct thread_view *view)
+{
+    struct suspect worst = {-1, GUILT_NEXT};
+    for (int i = 0; i < LANES; i++) {
+        int rank = view->op[i] ? transport_waits_for(view->op[i]) : -1;
+        const struct question *q = rank < 0 ? NULL : question_to(w, rank);
+        accuse(&worst, rank, GUILT_NEXT);
+        if (!q)
+            continue;
+        if (q->open && w->now_ns - q->asked_ns > silence_ns(w))
+            accuse(&worst, rank, GUILT_SILENT);
+        else if (q->answered && !q->answer.waits)
+            accuse(&worst, rank, GUILT_IDLE);
+        else if (q->answered && q->answer.suspect.rank != w->world->rank)
+            accuse(&worst, q->answer.suspect.rank, q->answer.suspect.guilt);
+    }
+    return worst;
+}
+
+/* --- answering --- */
+
+/* A place whose last message has left; NULL: none yet, what is asked waits in MPI. */
+static struct reply *free_reply(struct watch *w)
+{
+    for (int i = 0; i < ANSWERS; i++) {
+        int done = 0;
+        if (MPI_Test(&w->reply[i].sent, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done)
+            return &w->reply[i];
+    }
+    return NULL;
+}
+
+static void answer_questions(struct watch *w, const struct thread_view *view)
+{
+    MPI_Comm comm = w->world->comm;
+    MPI_Status status;
+    int asked = 0;
+    struct reply *reply;
+    while (MPI_Iprobe(MPI_ANY_SOURCE, TAG_QUESTION, comm, &asked, &status) == MPI_SUCCESS &&
+           asked && (reply = free_reply(w))) {
+        char nothing;
+        MPI_Recv(&nothing, 1, MPI_CHAR, status.MPI_SOURCE, TAG_QUESTION, comm, MPI_STATUS_IGNORE);
+        reply->answer = (struct answer){w->now_ns - w->life_ns, view->waits, find_suspect(w, view)};
+        MPI_Isend(&reply->answer, sizeof reply->answer, MPI_BYTE, status.MPI_SOURCE, TAG_ANSWER,
+                  comm, &reply->sent);
+    }
+}
+
+/* --- asking --- */
+
+static void hear(struct watch *w, struct question *q)
+{
+    int done = 0;
+    if (!q->open || MPI_Test(&q->received, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done)
+        return;
+    MPI_Wait(&q->sent, MPI_STATUS_IGNORE);
+    q->open = 0;
+    q->answered = 1;
+    int64_t life_ns = q->asked_ns - q->answer.idle_ns; /* at least: the way took time, too */
+    w->life_ns = life_ns > w->life_ns ? life_ns : w->life_ns;
+}
+
+/* Room for a question to rank: the one asked before, or any that is not open. */
+static struct question *place_for(struct watch *w, int rank)
+{
+    struct question *q = question_to(w, rank);
+    for (int i = 0; !q && i < QUESTIONS; i++)
+        if (!w->question[i].open)
+            q = &w->question[i];
+    if (!q || q->open)
+        return NULL;
+    if (q->rank != rank)
+        *q = (struct question){.rank = rank};
+    return q;
+}
+
+static void ask(struct watch *w, int rank)
+{
+    struct question *q = place_for(w, rank);
+    MPI_Comm comm = w->world->comm;
+    if (!q || (q->answered && w->now_ns - q->asked_ns < patience_ns(w) / NEXT_PART))
+        return;
+    q->open = 1;
+    q->asked_ns = w->now_ns;
+    MPI_Irecv(&q->answer, sizeof q->answer, MPI_BYTE, rank, TAG_ANSWER, comm, &q->received);
+    MPI_Isend(&w->nothing, 1, MPI_CHAR, rank, TAG_QUESTION, comm, &q->sent);
+}
+
+/* --- the end --- */
+
+/* Who is next to the suspect in the ring of ranks speaks at once, the others only if it does not:
+ * one line is enough. */
+static int64_t courtesy_ns(const struct watch *w, struct suspect suspect)
+{
+    int size = w->world->size;
+    if (suspect.guilt == GUILT_NEXT)
+        return 2 * SECOND_NS;
+    return (suspect.rank + 1) % size == w->world->rank ? 0 : SECOND_NS;
+}
+
+static void end_job(const struct watch *w, struct suspect suspect, const struct thread_view *view)
+{
+    static const char *const what[] = {
+        [GUILT_NEXT] = "is waited for",
+        [GUILT_IDLE] = "answers, but has done nothing meanwhile",
+        [GUILT_SILENT] = "does not answer: its process is stopped, or its node is gone",
+    };
+    const struct world *world = w->world;
+    char text[512] = "";
+    for (int i = 0; i < LANES && !text[0]; i++)
+        if (view->op[i] && transport_waits_for(view->op[i]) >= 0)
+            transport_describe(view->op[i], text, sizeof text);
+    fprintf(stderr,
+            "trireme: error: rank %d (%s): no progress for %d s: rank %d (%s) %s; here %s\n",
+            world->rank, world->host, world->patience_s, suspect.rank, world->hosts[suspect.rank],
+            what[suspect.guilt], text);
+    world_end_all(EXIT_HANG);
+}
+
+/* --- now and then --- */
+
+static void look(void *arg, const struct thread_view *view)
+{
+    struct watch *w = arg;
+    int alive = alive_count();
+    w->now_ns = clock_awake_ns(&w->clock);
+    if (view->moved || alive != w->alive)
+        w->life_ns = w->now_ns;
+    w->alive = alive;
+    for (int i = 0; i < QUESTIONS; i++)
+        hear(w, &w->question[i]);
+    answer_questions(w, view);
+    int64_t patience = patience_ns(w), quiet = w->now_ns - w->life_ns;
+    if (!patience || quiet < patience / FIRST_PART || !view->waits)
+        return;
+    for (int i = 0; i < LANES; i++) {
+        int rank = view->op[i] ? transport_waits_for(view->op[i]) : -1;
+        if (rank >= 0)
+            ask(w, rank);
+    }
+    struct suspect suspect = find_suspect(w, view);
+    if (quiet > patience + courtesy_ns(w, suspect))
+        end_job(w, suspect, view);
+}
+
+int watch_open(struct watch **watch, struct world *world, struct error *err)
+{
+    struct watch *w = calloc(1, sizeof *w);
+    *watch = w;
+    if (!w)
+        return error_set(err, "out of memory: the watch over peers");
+    w->world = world;
+    w->alive = alive_count();
+    for (int i = 0; i < QUESTIONS; i++)
+        w->question[i].rank = -1;
+    for (int i = 0; i < ANSWERS; i++)
+        w->reply[i].sent = MPI_REQUEST_NULL;
+    thread_set_watch(world->thread, look, w);
+    return 0;
+}
+
+/* What was asked and is not answered yet does not matter any more. */
+void watch_close(struct watch *w)
+{
+    if (!w)
+        return;
+    for (int i = 0; i < QUESTIONS; i++)
+        if (w->question[i].open) {
+            MPI_Cancel(&w->question[i].received);
+            MPI_Request_free(&w->question[i].received);
+            MPI_Request_free(&w->question[i].sent);
+        }
+    free(w);
+}
