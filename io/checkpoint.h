@@ -127,6 +127,10 @@ int checkpoint_find_among(struct checkpoint **checkpoint, struct world *world,
                           const struct checkpoint_entry *entries, int count,
                           struct checkpoint_checked *checked, struct log *log, struct error *err);
 
+/* Bytes that saving one rank's pieces takes on disk, generously: the sum over all ranks is what
+ * checkpoint_save() asks for.  Not collective. */
+double checkpoint_disk_bytes(const struct checkpoint_piece *pieces, int count);
+
 /* Delete the older ones among entries of one run (as of checkpoint_list; rank 0's count), so that
  * the newest `keep` (at least 2) whole ones remain.  One that checked does not know is verified
  * before it counts, each rank a part; a damaged one does not count and stays, and is reported to

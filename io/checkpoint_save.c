@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "io/checkpoint_private.h"
@@ -99,20 +98,34 @@ static int begin(struct save *save, struct error *err)
     return describe(save, err);
 }
 
+/* One rank's file of so many pieces, with its part of index.h5. */
+static double file_bytes(double pieces, double data_bytes)
+{
+    return data_bytes + pieces * BYTES_PER_PIECE + BYTES_PER_RANK;
+}
+
+double checkpoint_disk_bytes(const struct checkpoint_piece *pieces, int count)
+{
+    double data_bytes = 0;
+    for (int i = 0; i < count; i++)
+        data_bytes += (double)pieces[i].count * (double)dtype_bytes(pieces[i].dtype);
+    return file_bytes(count, data_bytes);
+}
+
 /* Bytes that the checkpoint will take against those that are free. */
 static int check_room(const struct save *save, struct error *err)
 {
-    struct statvfs room;
-    double need = (double)save->catalog.piece_count * BYTES_PER_PIECE +
-                  (double)checkpoint_size(save->world) * BYTES_PER_RANK;
+    double data_bytes = 0, free_bytes, ranks = checkpoint_size(save->world);
+    char text[3][DISK_SIZE];
     for (int64_t t = 0; t < save->catalog.tensor_count; t++) {
         const struct catalog_tensor *tensor = &save->catalog.tensors[t];
-        need += (double)tensor->elems * (double)dtype_bytes((enum dtype)dtype_find(tensor->dtype));
+        data_bytes +=
+            (double)tensor->elems * (double)dtype_bytes((enum dtype)dtype_find(tensor->dtype));
     }
-    if (statvfs(save->dir, &room))
-        return error_errno(err, "cannot look at %s", save->dir);
-    double free_bytes = (double)room.f_bavail * (double)room.f_frsize;
-    char text[3][DISK_SIZE];
+    double need =
+        file_bytes((double)save->catalog.piece_count, data_bytes) + (ranks - 1) * BYTES_PER_RANK;
+    if (disk_free(save->dir, &free_bytes, err))
+        return -1;
     if (free_bytes < need)
         return error_set(err,
                          "%s: the checkpoint needs %s and %s are free, short by %s; make room or "

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/hash.h"
@@ -139,6 +140,15 @@ int disk_remove(const char *path, struct error *err)
 {
     if (nftw(path, remove_one, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS) && errno != ENOENT)
         return error_errno(err, "cannot remove %s", path);
+    return 0;
+}
+
+int disk_free(const char *path, double *bytes, struct error *err)
+{
+    struct statvfs space;
+    if (statvfs(path, &space))
+        return error_errno(err, "cannot ask for the free space of %s", path);
+    *bytes = (double)space.f_bavail * (double)space.f_frsize;
     return 0;
 }
 

@@ -38,6 +38,9 @@ int disk_make_folders(const char *path, struct error *err);
 /* Remove a file or a folder with all below it; what is absent is fine. */
 int disk_remove(const char *path, struct error *err);
 
+/* Bytes that are free for this user on the file system that path is on. */
+int disk_free(const char *path, double *bytes, struct error *err);
+
 /* Checksum of a whole file, and its size (NULL: not wanted). */
 int disk_hash(const char *path, uint64_t *hash, int64_t *bytes, struct error *err);
 

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "io/disk.h"
 #include "train/batches.h"
+#include "train/checkpoint_space.h"
 #include "train/disk_rate.h"
 #include "train/evaluate.h"
 #include "train/lr_schedule.h"
@@ -121,7 +122,8 @@ static int begin(struct trainer *t, struct error *err)
     int found = 0;
     if (world_agree(s->world, open_data(t, err), err) ||
         world_agree(s->world, make_run(t, err), err) || stop_early(t->asked, s->log, err) ||
-        run_checkpoint_resume(s, t->checkpoints, &found, &t->at, err))
+        run_checkpoint_resume(s, t->checkpoints, &found, &t->at, err) ||
+        checkpoint_space_check(s, t->checkpoints, t->at.step, err))
         return -1;
     t->saved_step = found && !strcmp(s->config.checkpoint.resume, "auto") ? t->at.step : -1;
     if (found)

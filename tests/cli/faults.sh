@@ -85,22 +85,26 @@ fi
 one=$(du -sk whole/checkpoints/step-00000060 | cut -f1)
 mkdir -p disk
 cat >full.sh <<'END'
-# Room for two and a half checkpoints; then a filler takes what is left.
+# Room for two and a half checkpoints; once a run goes on, a filler takes what is left.
 mount -t tmpfs -o size=$((ONE * 5 / 2 + 512))k tmpfs disk || exit 99
 train() {
-    timeout -k 5 60 mpirun --oversubscribe -n 2 "$TRIREME" train $M run.dir=disk/run "$@"
+    timeout -k 5 200 mpirun --oversubscribe -n 2 "$TRIREME" train $M run.dir=disk/run "$@"
 }
 train train.steps=10 >disk.out 2>disk.err
 echo "first $?"
+train train.steps=400 checkpoint.every=200 >full.out 2>full.err &
+job=$!
+tries=600
+until [ "$(wc -l <disk/run/metrics.jsonl)" -gt 10 ] || [ $((tries -= 1)) = 0 ]; do sleep 0.1; done
 head -c 1G /dev/zero >disk/filler 2>/dev/null
-truncate -s -65536 disk/filler
-train train.steps=20 checkpoint.every=5 >full.out 2>full.err
+truncate -s -524288 disk/filler
+wait $job
 echo "full $?"
 "$TRIREME" checkpoint verify disk/run/checkpoints/step-00000010 >verify.out 2>&1
 echo "verify $?"
 echo "left $(ls disk/run/checkpoints | tr '\n' ' ')"
 rm disk/filler
-train train.steps=20 >after.out 2>after.err
+train train.steps=20 checkpoint.every=10 >after.out 2>after.err
 echo "after $?"
 echo "loss $(tail -n 1 disk/run/metrics.jsonl | sed -n 's/.*"loss": *\([^,}]*\).*/\1/p')"
 END
@@ -111,7 +115,7 @@ is "before the disk is full" 0 "$(said first)"
 is "a full disk at the end is the node's fault" 95 "$(said full)"
 is "and said once" 1 "$(grep -a -c '^trireme: .*error: ' full.err)"
 is "and before the end warned of once" 1 \
-    "$(grep -a -c '^trireme: .*warning: checkpoint of step 15 failed' full.err)"
+    "$(grep -a -c '^trireme: .*warning: checkpoint of step 200 failed' full.err)"
 is "the checkpoint before is whole" 0 "$(said verify)"
 is "nothing half-written is left" "step-00000010 " "$(said left)"
 is "with room again it goes on" 0 "$(said after)"

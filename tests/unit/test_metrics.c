@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/line_file.h"
+#include "train/checkpoint_space.h"
 #include "train/metrics_resume.h"
 #include "train/progress.h"
 
@@ -248,6 +249,27 @@ static void a_loss_of_nothing_is_said(void **state)
                         "0.0 ms  ETA 1m00s");
 }
 
+/* Against saving and deleting, step by step. */
+static void checkpoints_to_come_are_counted(void **state)
+{
+    for (int64_t steps = 0; steps <= 7; steps++)
+        for (int64_t done = 0; done <= 8; done++)
+            for (int64_t every = 0; every <= 4; every++)
+                for (int64_t keep = 2; keep <= 4; keep++)
+                    for (int64_t there = 0; there <= 6; there++) {
+                        int64_t now = there, most = there;
+                        for (int64_t step = done + 1; step <= steps; step++) {
+                            if (step != steps && !(every && step % every == 0))
+                                continue;
+                            now++; /* it is written, then what it replaces is deleted */
+                            most = now > most ? now : most;
+                            now = now > keep ? keep : now;
+                        }
+                        assert_int_equal(checkpoint_space_count(done, steps, every, keep, there),
+                                         most - there);
+                    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,6 +282,7 @@ int main(void)
         cmocka_unit_test(a_long_window_is_the_longest_there_is),
         cmocka_unit_test(progress_lines_fit_the_terminal),
         cmocka_unit_test(a_loss_of_nothing_is_said),
+        cmocka_unit_test(checkpoints_to_come_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

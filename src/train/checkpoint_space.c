@@ -1,0 +1,74 @@
+/* checkpoint_space.c - see checkpoint_space.h.
+ *
+ * With checkpoint.keep=2 three lie there at once, while the third is written:
+ *
+ *     step-10   step-20   step-30.partial
+ *
+ * Those of earlier starts take their space already. */
+#include "train/checkpoint_space.h"
+
+#include "io/checkpoint.h"
+#include "io/disk.h"
+#include "train/weights.h"
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+int64_t checkpoint_space_count(int64_t done, int64_t steps, int64_t every, int64_t keep,
+                               int64_t there)
+{
+    if (done >= steps)
+        return 0;
+    int64_t saves = every ? (steps - 1) / every - done / every + 1 : 1;
+    return there > keep ? 1 : least(saves, keep + 1 - there);
+}
+
+/* Committed checkpoints under dir; -1 with err set. */
+static int count_there(const char *dir, struct error *err)
+{
+    struct checkpoint_entry *entries = NULL;
+    int count = checkpoint_list(&entries, dir, err), there = count < 0 ? -1 : 0;
+    for (int i = 0; i < count; i++)
+        there += entries[i].committed;
+    checkpoint_list_free(entries, count);
+    return there;
+}
+
+static int judge(const struct session *s, const char *dir, int64_t done, double each,
+                 struct error *err)
+{
+    const struct config *c = &s->config;
+    char text[3][DISK_SIZE];
+    double free_bytes;
+    int there = count_there(dir, err);
+    if (there < 0 || disk_free(dir, &free_bytes, err))
+        return -1;
+    int64_t count = checkpoint_space_count(done, c->train.steps, c->checkpoint.every,
+                                           c->checkpoint.keep, there);
+    double all = each * (double)count;
+    if (count && free_bytes < each)
+        return error_set(err,
+                         "%s: a checkpoint of this run takes %s and %s are free, short by %s: its "
+                         "work could not be saved; make room, or name another run.dir",
+                         dir, disk_size(each, text[0]), disk_size(free_bytes, text[1]),
+                         disk_size(each - free_bytes, text[2]));
+    if (free_bytes < all)
+        log_warn(s->log,
+                 "%s: %lld more checkpoints of %s will be there at once (checkpoint.keep=%lld, and "
+                 "one that is written), and %s are free: later ones may not be saved",
+                 dir, (long long)count, disk_size(each, text[0]), (long long)c->checkpoint.keep,
+                 disk_size(free_bytes, text[1]));
+    return 0;
+}
+
+int checkpoint_space_check(struct session *s, const char *dir, int64_t done, struct error *err)
+{
+    struct checkpoint_piece *pieces;
+    int count = weights_pieces(s, &pieces);
+    double each = checkpoint_disk_bytes(pieces, count);
+    weights_free(pieces, count);
+    world_all_reduce(s->world, &each, 1, WORLD_SUM);
+    return world_agree(s->world, world_rank(s->world) ? 0 : judge(s, dir, done, each, err), err);
+}

@@ -1,0 +1,61 @@
+#!/bin/bash
+# disk_space.sh - a disk too small for a run's checkpoints is known before it trains.
+. "$(dirname "$0")/../cli/helpers.inc"
+
+if ! unshare --mount true 2>/dev/null; then
+    skip "small disks" "mounts are not allowed here"
+    finish
+fi
+make_tokens
+M="model.preset=llama-tiny device=cpu data.train=$work/train.h5 data.seq_len=32 train.global_batch=8
+   run.threads=1"
+mkdir disk
+
+# on_disk KIB RANKS key=value...: train on a disk of its own; in $code how it ended, in err what it
+# said, in files what it left.
+on_disk() {
+    kib=$1 n=$2
+    shift 2
+    cat >on_disk.sh <<'END'
+mount -t tmpfs -o size=${KIB}k tmpfs disk || exit 99
+[ ! -e before ] || cp -r before disk/run
+timeout -k 5 120 mpirun --oversubscribe -n "$N" "$TRIREME" train $M run.dir=disk/run "$@" >out 2>err
+code=$?
+ls disk/run >files
+cp -r disk/run/checkpoints left
+exit $code
+END
+    rm -rf left files
+    KIB=$kib N=$n TRIREME=$TRIREME M=$M unshare --mount sh on_disk.sh "$@"
+    code=$?
+}
+warnings() { grep -c 'warning: disk/run/checkpoints: .* will be there at once' err; }
+
+# A checkpoint of llama-tiny takes 1.9 MB.
+for n in 1 2; do
+    on_disk 1024 $n train.steps=20
+    is "$n ranks: a first checkpoint that cannot fit is refused" 1 $code
+    is "$n ranks: before a step is taken, with the sizes" "0 1" "$(grep -c 'step 1/' err) $(grep -cE \
+        'error: .*disk/run/checkpoints: a checkpoint of this run takes [0-9.]+ MB and [0-9.]+ [kM]B are free, short by [0-9.]+ [kM]B' err)"
+    is "$n ranks: and before the run's files are made" 0 "$(grep -cE 'metrics|config' files)"
+done
+on_disk 1024 1 train.steps=20 checkpoint.every=5
+is "also where there are to be several" 1 $code
+on_disk 5000 1 train.steps=12 checkpoint.every=10
+is "room for two of two: no warning" "0 0" "$code $(warnings)"
+on_disk 5000 1 train.steps=3
+is "room for one of one, at the end: no warning" "0 0" "$code $(warnings)"
+cp -r left before-left
+on_disk 3300 1 train.steps=4 checkpoint.every=1
+is "room for one of three: a warning with the sizes" 1 "$(grep -cE \
+    'warning: .*: 3 more checkpoints of [0-9.]+ MB .*checkpoint.keep=2.* and [0-9.]+ MB are free' err)"
+is "and the run begins" 1 "$(grep -c 'step 1/4' err)"
+
+# What is done needs no room.
+mkdir before
+cp -r before-left before/checkpoints
+on_disk 2600 1 train.steps=3
+is "a finished run on a full disk is finished" "0 1" "$code $(grep -c 'nothing to do' err)"
+on_disk 2600 1 train.steps=4
+is "one step more is refused there" 1 $code
+finish
