@@ -15,6 +15,4 @@ libtrireme_a_SOURCES += \
 	io/swap.c io/swap.h \
 	io/tokenizer.c io/tokenizer.h \
 	io/tokens.c io/tokens.h io/tokens_format.h \
-	io/tokens_read.c \
-	io/tokens_verify.c \
-	io/tokens_writer.c
+	io/tokens_read.c io/tokens_verify.c io/tokens_writer.c
