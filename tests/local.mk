@@ -22,3 +22,4 @@ include $(top_srcdir)/tests/golden/local.mk
 include $(top_srcdir)/tests/bench/local.mk
 include $(top_srcdir)/tests/sanitize/local.mk
 include $(top_srcdir)/tests/chaos/local.mk
+include $(top_srcdir)/tests/fuzz/local.mk
