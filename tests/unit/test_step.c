@@ -9,6 +9,7 @@
 #include <math.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/philox.h"
 #include "step/flat.h"
@@ -306,6 +307,63 @@ static void test_no_garbage_is_read(void **state)
         }
 }
 
+static int load_masked(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
+{
+    struct session *s = user;
+    int rc = load(user, micro, tokens, targets, err);
+    for (int64_t i = 0; i < s->layout.micro_batch * s->config.data.seq_len; i++)
+        targets[i] = -1;
+    return rc;
+}
+
+/* Where nothing is to be told, nothing was: not a loss of 0. */
+static void test_without_targets_there_is_no_loss(void **state)
+{
+    struct error err = {0};
+    struct mem mem = {0};
+    struct config config = rig_config("model.preset=llama-tiny data.seq_len=23 "
+                                      "train.global_batch=3 train.micro_batch=1");
+    struct session *s = rig_open(&mem, &config, NULL, 0);
+    struct step_input input = rig_input(s, 1);
+    struct step_output output;
+    input.load = load_masked;
+    input.user = s;
+    rig_init(s);
+    assert_int_equal(execute(s->executor, s->train, &input, &output, NULL, &err), 0);
+    assert_true(isnan(output.loss) && output.targets == 0 && output.grad_norm == 0);
+    assert_false(output.skipped);
+    session_close(s);
+}
+
+/* The parts of a step are there, and together no longer than the step. */
+static void test_time_of_a_step_is_divided(void **state)
+{
+    struct error err = {0};
+    struct mem mem = {0};
+    struct config config = rig_config("model.preset=llama-tiny data.seq_len=23 "
+                                      "train.global_batch=3 train.micro_batch=1");
+    struct session *s = rig_open(&mem, &config, NULL, 0);
+    struct breakdown parts = {0};
+    struct step_output output;
+    for (int64_t step = 1; step <= 3; step++) {
+        struct step_input input = rig_input(s, step);
+        double sum = 0;
+        input.load = load;
+        input.user = s;
+        input.breakdown = &parts;
+        int64_t begin_ns = clock_ns();
+        assert_int_equal(execute(s->executor, s->train, &input, &output, NULL, &err), 0);
+        double all_ms = (double)(clock_ns() - begin_ns) / 1e6;
+        for (int kind = 0; kind < BREAKDOWN_KINDS; kind++)
+            sum += parts.ms[kind];
+        assert_true(sum <= all_ms * (1 + 1e-9) && sum > 0);
+        assert_true(parts.ms[BREAKDOWN_DATA] > 0 && parts.ms[BREAKDOWN_FORWARD] > 0);
+        assert_true(parts.ms[BREAKDOWN_BACKWARD] > 0 && parts.ms[BREAKDOWN_UPDATE] > 0);
+    }
+    breakdown_free(&parts);
+    session_close(s);
+}
+
 /* A loss times a power of two has gradients times that, to the bit, and the update takes it out
  * again; where it is too large for fp32, nothing is updated. */
 static void test_loss_scale_is_taken_out(void **state)
@@ -386,6 +444,8 @@ int main(void)
         cmocka_unit_test(test_flat_parameters),
         cmocka_unit_test(test_stacked_tensors),
         cmocka_unit_test(test_no_garbage_is_read),
+        cmocka_unit_test(test_without_targets_there_is_no_loss),
+        cmocka_unit_test(test_time_of_a_step_is_divided),
         cmocka_unit_test(test_loss_scale_is_taken_out),
         cmocka_unit_test(test_padding_stays_zero),
         cmocka_unit_test(test_memory_is_what_was_planned),
