@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alive.h"
 #include "io/disk.h"
 #include "io/h5.h"
 
@@ -241,8 +242,10 @@ int catalog_write(const struct catalog *catalog, const char *path, struct error 
              h5_write_rows(file, &tensor_table, catalog->tensors, catalog->tensor_count, err) ||
              h5_write_rows(file, &piece_table, catalog->pieces, catalog->piece_count, err) ||
              h5_write_rows(file, &file_table, catalog->files, catalog->file_count, err);
-    for (int64_t t = 0; t < catalog->tensor_count && !rc; t++)
+    for (int64_t t = 0; t < catalog->tensor_count && !rc; t++) {
         rc = write_view(file, catalog, &catalog->tensors[t], err);
+        alive_note();
+    }
     return h5_close(file, rc ? NULL : err) || rc ? -1 : 0;
 }
 

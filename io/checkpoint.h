@@ -78,7 +78,8 @@ struct js *checkpoint_read_meta(const char *path, struct error *err);
 int checkpoint_load(struct checkpoint *checkpoint, const struct checkpoint_piece *wanted, int count,
                     struct error *err);
 
-/* Recompute the checksums of shard files number part, part + parts, ...; (0, 1) is all.
+/* Recompute the checksums of one of so many parts, which are about equal in bytes, however many
+ * files there are; (0, 1) is all.  A piece of a tensor is one checksum, and falls to one part.
  * Returns 0, or -1 with err naming file, tensor and offset of the first mismatch. */
 int checkpoint_verify(struct checkpoint *checkpoint, int part, int parts, struct error *err);
 

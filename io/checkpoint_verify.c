@@ -13,13 +13,26 @@ static char *shard_path(const struct checkpoint *checkpoint, int64_t shard, stru
     return disk_path(err, "%s/%s", checkpoint->path, name);
 }
 
+/* Where part `part` of the bytes of all files, laid end to end, begins. */
+static int64_t share_of(int64_t bytes, int part, int parts)
+{
+    return bytes / parts * part + bytes % parts * part / parts;
+}
+
 int checkpoint_verify(struct checkpoint *checkpoint, int part, int parts, struct error *err)
 {
+    int64_t from = share_of(checkpoint->bytes, part, parts);
+    int64_t to = share_of(checkpoint->bytes, part + 1, parts), first = 0;
     int rc = 0;
-    for (int64_t i = part; i < checkpoint->catalog.file_count && !rc; i += parts) {
-        char *path = shard_path(checkpoint, i, err);
-        rc = path ? shard_verify(path, &checkpoint->catalog, i, err) : -1;
-        free(path);
+    for (int64_t i = 0; i < checkpoint->catalog.file_count && !rc; i++) {
+        int64_t bytes = checkpoint->catalog.files[i].bytes;
+        if (from < first + bytes && to > first) {
+            char *path = shard_path(checkpoint, i, err);
+            rc = path ? shard_verify(path, &checkpoint->catalog, i, from - first, to - first, err)
+                      : -1;
+            free(path);
+        }
+        first += bytes;
     }
     return rc;
 }

@@ -12,6 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/alive.h"
 #include "base/hash.h"
 
 enum { PIECE_BYTES = 64 << 20, HASH_BYTES = 1 << 20, OPEN_FOLDERS = 16 };
@@ -61,6 +62,7 @@ int disk_write(int fd, const void *data, size_t bytes, int64_t offset, const cha
             continue;
         if (wrote < 0)
             return error_errno(err, "cannot write %s", path);
+        alive_note();
         from += wrote;
         offset += wrote;
         bytes -= (size_t)wrote;
@@ -80,10 +82,22 @@ int disk_read(int fd, void *data, size_t bytes, int64_t offset, const char *path
         if (got == 0)
             return error_set(err, "%s: the file ends at byte %lld, it is truncated", path,
                              (long long)offset);
+        alive_note();
         to += got;
         offset += got;
         bytes -= (size_t)got;
     }
+    return 0;
+}
+
+int disk_flush(int fd, int64_t from, int64_t bytes, const char *path, struct error *err)
+{
+    const unsigned whole =
+        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    int rc = sync_file_range(fd, from, bytes, whole);
+    if (rc && errno != EINVAL && errno != ESPIPE && errno != ENOSYS && errno != EOPNOTSUPP)
+        return error_errno(err, "cannot write %s", path);
+    alive_note();
     return 0;
 }
 
@@ -92,6 +106,7 @@ int disk_finish(int fd, const char *path, struct error *err)
     int rc = fsync(fd) ? error_errno(err, "cannot write %s", path) : 0;
     if (close(fd) && !rc)
         rc = error_errno(err, "cannot close %s", path);
+    alive_note();
     return rc;
 }
 
@@ -133,7 +148,9 @@ int disk_make_folders(const char *path, struct error *err)
 
 static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
 {
-    return remove(path) && errno != ENOENT;
+    int failed = remove(path) && errno != ENOENT;
+    alive_note();
+    return failed;
 }
 
 int disk_remove(const char *path, struct error *err)
@@ -158,8 +175,10 @@ static int hash_file(int fd, const char *path, uint64_t *hash, int64_t *bytes, s
     struct hash *sum = hash_create();
     ssize_t got = 0;
     int rc = buffer && sum ? 0 : error_set(err, "%s: out of memory", path);
-    for (*bytes = 0; !rc && (got = read(fd, buffer, HASH_BYTES)) > 0; *bytes += got)
+    for (*bytes = 0; !rc && (got = read(fd, buffer, HASH_BYTES)) > 0; *bytes += got) {
         hash_add(sum, buffer, (size_t)got);
+        alive_note();
+    }
     if (got < 0)
         rc = error_errno(err, "cannot read %s", path);
     *hash = sum ? hash_finish(sum) : 0;

@@ -23,6 +23,11 @@ int disk_write(int fd, const void *data, size_t bytes, int64_t offset, const cha
 int disk_read(int fd, void *data, size_t bytes, int64_t offset, const char *path,
               struct error *err);
 
+/* Have these bytes of the file, which are written, on their way to the disk before returning: a
+ * long file is so flushed piece by piece, each a sign of life (base/alive.h), and not by one long
+ * fsync(). Where a file system does not know how it is done, nothing is. */
+int disk_flush(int fd, int64_t from, int64_t bytes, const char *path, struct error *err);
+
 /* fsync and close; closes in any case. */
 int disk_finish(int fd, const char *path, struct error *err);
 

@@ -6,12 +6,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/alive.h"
 #include "base/hash.h"
 #include "io/disk.h"
 #include "io/h5.h"
 
 /* Bytes hashed and written in one go, so that they are read from memory once. */
-enum { BLOCK_BYTES = 4 << 20 };
+enum { BLOCK_BYTES = 4 << 20, FLUSH_BYTES = 64 << 20 };
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -34,8 +35,11 @@ int shard_make(const char *path, const struct checkpoint_piece *pieces, int coun
         rc = !name || h5_reserve(file, name, pieces[i].dtype, 1, &pieces[i].count, &dataset, err);
         places[i].offset = rc ? 0 : dataset.offset;
         free(name);
+        alive_note();
     }
-    return h5_close(file, rc ? NULL : err) || rc ? -1 : 0;
+    rc = h5_close(file, rc ? NULL : err) || rc ? -1 : 0;
+    alive_note();
+    return rc;
 }
 
 static int write_piece(int fd, const char *path, const struct checkpoint_piece *piece, char *buffer,
@@ -52,6 +56,9 @@ static int write_piece(int fd, const char *path, const struct checkpoint_piece *
             break;
         hash_add(sum, block, part);
         rc = disk_write(fd, block, part, place->offset + at, path, err);
+        if (!rc && (at + BLOCK_BYTES) % FLUSH_BYTES == 0)
+            rc = disk_flush(fd, place->offset + at + BLOCK_BYTES - FLUSH_BYTES, FLUSH_BYTES, path,
+                            err);
     }
     place->checksum = sum ? hash_finish(sum) : 0;
     return rc;
@@ -170,23 +177,34 @@ static int verify_piece(int fd, const char *path, const struct catalog *catalog,
     return rc;
 }
 
-static int verify_spans(int fd, const char *path, const struct catalog *catalog, int64_t shard,
-                        struct span *spans, int64_t count, struct error *err)
+static int lies_in(int64_t offset, int64_t bytes, int64_t from, int64_t to)
 {
-    uint64_t rest;
+    int64_t middle = offset + bytes / 2;
+    return middle >= from && middle < to;
+}
+
+/* The pieces whose middle lies in [from, to), and the rest if the file's end does. */
+static int verify_spans(int fd, const char *path, const struct catalog *catalog, int64_t shard,
+                        int64_t from, int64_t to, struct span *spans, int64_t count,
+                        struct error *err)
+{
+    int64_t bytes = catalog->files[shard].bytes;
+    uint64_t rest = catalog->files[shard].rest;
     char *buffer = malloc(BLOCK_BYTES);
     int rc = buffer ? 0 : error_set(err, "%s: out of memory", path);
     for (int64_t i = 0; i < count && !rc; i++)
-        rc = verify_piece(fd, path, catalog, &spans[i], buffer, err);
+        if (lies_in(spans[i].offset, spans[i].bytes, from, to))
+            rc = verify_piece(fd, path, catalog, &spans[i], buffer, err);
     free(buffer);
-    if (!rc)
-        rc = hash_rest(fd, path, spans, count, catalog->files[shard].bytes, &rest, err);
+    if (!rc && lies_in(bytes - 1, 0, from, to))
+        rc = hash_rest(fd, path, spans, count, bytes, &rest, err);
     if (!rc && rest != catalog->files[shard].rest)
         rc = error_set(err, "%s: the checksum of its HDF5 headers does not match", path);
     return rc;
 }
 
-int shard_verify(const char *path, const struct catalog *catalog, int64_t shard, struct error *err)
+int shard_verify(const char *path, const struct catalog *catalog, int64_t shard, int64_t from,
+                 int64_t to, struct error *err)
 {
     struct stat info;
     int fd = disk_open(path, O_RDONLY, err);
@@ -202,7 +220,8 @@ int shard_verify(const char *path, const struct catalog *catalog, int64_t shard,
         rc = error_set(err, "%s has %lld bytes, %lld were written", path, (long long)info.st_size,
                        (long long)catalog->files[shard].bytes);
     else
-        rc = verify_spans(fd, path, catalog, shard, spans, find_spans(catalog, shard, spans), err);
+        rc = verify_spans(fd, path, catalog, shard, from, to, spans,
+                          find_spans(catalog, shard, spans), err);
     free(spans);
     close(fd);
     return rc;

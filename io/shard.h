@@ -26,7 +26,9 @@ int shard_make(const char *path, const struct checkpoint_piece *pieces, int coun
 int shard_write(const char *path, const struct checkpoint_piece *pieces, int count,
                 struct shard_place *places, struct catalog_file *file, struct error *err);
 
-/* Recompute the checksums of the file at path (shard number `shard` of the catalog). */
-int shard_verify(const char *path, const struct catalog *catalog, int64_t shard, struct error *err);
+/* Recompute the checksums of the file at path (shard number `shard` of the catalog): of the pieces
+ * whose middle is among its bytes [from, to), and of the rest if the last byte is. */
+int shard_verify(const char *path, const struct catalog *catalog, int64_t shard, int64_t from,
+                 int64_t to, struct error *err);
 
 #endif

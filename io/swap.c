@@ -317,7 +317,9 @@ void swap_measure(struct swap *swap, struct swap_use *use)
 static int await(struct swap *swap, const struct swap_op *op)
 {
     enum { LOOK_NS = 200000000 };
-    int64_t begin_ns = clock_ns(), since_ns = begin_ns;
+    int64_t begin_ns = clock_ns(), moved_ns = swap->moved_ns;
+    struct clock_awake awake = {0}; /* a process that was suspended was not waiting */
+    int64_t since_ns = clock_awake_ns(&awake);
     int rc = 0;
     while (!op->ended && !rc) {
         struct timespec until;
@@ -326,8 +328,10 @@ static int await(struct swap *swap, const struct swap_op *op)
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&swap->ended, &swap->lock, &until);
-        since_ns = swap->moved_ns > since_ns ? swap->moved_ns : since_ns;
-        if (!op->ended && swap->patience_ns && clock_ns() - since_ns > swap->patience_ns)
+        int64_t now_ns = clock_awake_ns(&awake);
+        since_ns = swap->moved_ns != moved_ns ? now_ns : since_ns;
+        moved_ns = swap->moved_ns;
+        if (!op->ended && swap->patience_ns && now_ns - since_ns > swap->patience_ns)
             rc = -1;
     }
     swap->use.waited_ns += clock_ns() - begin_ns;

@@ -394,7 +394,8 @@ static int wait_for(struct executor *x, const struct program *program, struct de
                     struct error *err)
 {
     enum { SPINS = 2000, NAP_NS = 50000, LOOK_NS = 20000000 };
-    int64_t begin_ns = clock_ns(), looked_ns = begin_ns;
+    struct clock_awake awake = {0}; /* a job that was suspended was not waiting */
+    int64_t begin_ns = clock_awake_ns(&awake), looked_ns = clock_ns();
     const struct timespec nap = {.tv_nsec = NAP_NS};
     const struct timespec courtesy = {.tv_sec =
                                           3}; /* who failed itself knows more: it speaks first */
@@ -411,9 +412,10 @@ static int wait_for(struct executor *x, const struct program *program, struct de
                 nanosleep(&courtesy, NULL);
                 return -1;
             }
+            int64_t waited_ns = clock_awake_ns(&awake);
             if (swap_busy(x->swap))
-                begin_ns = now; /* swap_watch() looks after it */
-            if (x->patience_s && now - begin_ns > (int64_t)x->patience_s * 1000000000)
+                begin_ns = waited_ns; /* swap_watch() looks after it */
+            if (x->patience_s && waited_ns - begin_ns > (int64_t)x->patience_s * 1000000000)
                 return hang(x, program, err);
         }
         nanosleep(&nap, NULL);

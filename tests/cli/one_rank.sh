@@ -66,6 +66,31 @@ for strategy in NO_SHARD SHARD_GRAD_OP FULL_SHARD HYBRID_SHARD; do
 done
 none_left stopped "a stopped rank"
 
+# Slow files of one rank: each call is shorter than run.hang_seconds, all of them are longer.  In a
+# save, and in a resume from one file on two ranks, which verify half of it each.
+export BAD_RANK=1 BAD_FILE=/shard- BAD_MS=110
+with_bad 2 slow train.steps=2 run.hang_seconds=4
+ended
+is "slow writes of one rank are no hang" 0 $code
+unset BAD_RANK
+"$TRIREME" train $M run.dir=whole train.steps=2 >whole.out 2>whole.err
+export BAD_RANK=0
+with_bad 2 whole train.steps=3 run.hang_seconds=4
+ended
+is "slow reads of one rank are no hang" "0 3" "$code $(last_metric whole step)"
+
+# A call that never comes back is one.
+export BAD_MS=1000000
+with_bad 2 dead train.steps=2 run.hang_seconds=4
+ended
+is "a file that does not answer is" 94 $code
+if grep '^trireme: error' dead.err | head -n 1 | grep -q 'rank 0 (.*) answers, but has done nothing'; then
+    ok "and the rank is named"
+else
+    not_ok "and the rank is named" "$(grep '^trireme' dead.err)"
+fi
+unset BAD_RANK BAD_MS
+
 # All ranks are stopped for longer than run.hang_seconds: nothing is lost.
 mpirun --oversubscribe -n 3 "$TRIREME" train $M train.steps=100000 run.dir=suspended \
     run.hang_seconds=3 >suspended.out 2>suspended.err &
