@@ -34,10 +34,14 @@ make -C "$build" install prefix="$prefix" >"$work/install.log" 2>&1 ||
     { not_ok "make install" "$(tail -n 5 "$work/install.log")"; exit 1; }
 ok "make install"
 version=$("$prefix/bin/trireme" --version | cut -d' ' -f2)
+# What configure was told about modules is not looked at here, but given to make.
+modulefiles() { make -C "$build" install-modulefiles prefix="$prefix" "$@" >"$work/modules.log" 2>&1; }
+rm -rf "$prefix/share/modulefiles"
+modulefiles module_deps= module_suffix=
 modules=$prefix/share/modulefiles
 
 # A staged install has the same files, and they name the place they will be used in.
-make -C "$build" install prefix=/opt/trireme DESTDIR="$work/stage" >"$work/stage.log" 2>&1
+make -C "$build" install prefix=/opt/trireme module_deps= module_suffix= DESTDIR="$work/stage" >"$work/stage.log" 2>&1
 is "a staged install has the same files" "$(cd "$prefix" && find . -type f | sort)" \
     "$(cd "$work/stage/opt/trireme" && find . -type f | sort)"
 is "staged files do not name the stage" "" "$(grep -rlI "$work" "$work/stage" | tr '\n' ' ')"
@@ -91,6 +95,13 @@ for key in $("$prefix/bin/trireme" config --show | sed -n 's/^\([a-z.0-9_]*\) (.
 done
 is "trireme-config(5) describes every key" "" "${unsaid-}"
 
+# Documents and completion
+for file in README.md LICENSE NEWS performance.md; do
+    check "$file is installed" test -s "$prefix/share/doc/trireme/$file"
+done
+is "bash's completion is installed" "complete -F _trireme trireme" \
+    "$(bash -c '. "$1"; complete -p trireme' - "$prefix/share/bash-completion/completions/trireme" 2>&1)"
+
 # Modulefiles: the shell that loads them has neither the program nor the paths otherwise.
 lmod=/usr/share/lmod/lmod/init/bash
 cat >"$work/load" <<'END'
@@ -139,6 +150,52 @@ else
     echo "skip module load: Lmod is not installed"
 fi
 
-make -C "$build" uninstall prefix="$prefix" >/dev/null 2>&1
+# MANPATH of before, with the empty entry that stands for the system's pages, is there after unload.
+cat >"$work/unload" <<'END'
+pages() { manpath -q | tr : '\n' | grep . | sort -u; }
+. "$lmod" >/dev/null
+module --force purge >/dev/null 2>&1
+for MANPATH in /usr/share/lmod/lmod/share/man: /opt/man; do
+    export MANPATH
+    module use "$modules"
+    before=$(pages)
+    module load trireme
+    echo "loaded $(pages | grep -c "^$prefix/share/man$")"
+    module unload trireme
+    [ "$before" = "$(pages)" ] && echo "as before" || echo "$MANPATH: $(pages | tr '\n' ' ')"
+done
+END
+# Modules that are named with --with-module-deps are loaded by it; a suffix tells builds apart.
+cat >"$work/needs" <<'END'
+. "$lmod" >/dev/null
+module --force purge >/dev/null 2>&1
+module use "$modules"
+[ "$needed" = loaded ] && module load ompi/4.1 cuda/13
+module load trireme 2>/dev/null
+module -t list 2>&1 | sort | tr '\n' ' '
+END
+within() {
+    env -i HOME="$work" PATH=/usr/local/bin:/usr/bin:/bin TERM=dumb LMOD_SYSTEM_DEFAULT_MODULES= \
+        lmod=$lmod modules="$2" prefix="$prefix" needed="${3-}" bash "$work/$1" 2>&1
+}
+if [ -r $lmod ]; then
+    wanted=$(printf 'loaded 1\nas before\nloaded 1\nas before')
+    is "module unload leaves MANPATH as it was (Lua)" "$wanted" "$(within unload "$modules")"
+    is "module unload leaves MANPATH as it was (Tcl)" "$wanted" "$(within unload "$work/tcl")"
+    for name in ompi/4.1 cuda/13; do
+        mkdir -p "$work/deps/${name%/*}"
+        echo 'whatis("x")' >"$work/deps/$name.lua"
+    done
+    modulefiles moduledir="$work/deps" module_deps="ompi/4.1 cuda/13" module_suffix=-gpu
+    is "module load loads what it was built with (Lua)" "cuda/13 ompi/4.1 trireme/$version-gpu " \
+        "$(within needs "$work/deps")"
+    rm "$work/deps/trireme/"*.lua
+    is "it wants what it was built with (Tcl)" "cuda/13 ompi/4.1 trireme/$version-gpu " \
+        "$(within needs "$work/deps" loaded)"
+    is "and is not loaded without (Tcl)" 0 "$(within needs "$work/deps" | grep -c trireme)"
+fi
+
+modulefiles module_deps= module_suffix=
+make -C "$build" uninstall prefix="$prefix" module_suffix= >/dev/null 2>&1
 is "make uninstall leaves no file" "" "$(find "$prefix" -type f | tr '\n' ' ')"
 exit $failed

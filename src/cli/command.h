@@ -15,15 +15,38 @@ struct app {
     struct world *world; /* NULL until app_start_world() */
 };
 
+enum { COMMAND_OPTIONS = 8 };
+
+struct command_option {
+    const char *name;  /* "--ranks"; NULL ends a list */
+    const char *value; /* what it is followed by, "N"; NULL: nothing */
+};
+
 struct command {
     const char *name;
     const char *usage;   /* arguments, after the name */
     const char *summary; /* one line */
+    const char *example; /* lines for --help, or NULL */
+    struct command_option options[COMMAND_OPTIONS];
+    const char *words; /* what its first argument may be, "ls verify", or NULL */
+    int takes_keys;    /* 1: [CONFIG] [key=value ...] */
+    int collective;    /* 1: may run on several ranks, of which one tells what is wrong */
     /* argv[0] is the command's name.  Returns 0, or -1 with err set: err->code becomes the
      * exit code, err->text is printed once.  A command that started the world returns the
      * same outcome on all ranks.  An empty text prints nothing. */
     int (*run)(struct app *app, int argc, char **argv, struct error *err);
 };
+
+extern const struct command commands[];
+extern const int command_count;
+
+/* The row of a name, or NULL; and the name nearest to one that is none, or NULL. */
+const struct command *command_find(const char *name);
+const char *command_nearest(const char *name);
+
+/* Are all arguments that begin with '-' options of the command, with their values?  0, or -1 with
+ * err naming the one that is not, and what was probably meant. */
+int command_check_options(const struct command *command, int argc, char **argv, struct error *err);
 
 /* Start the world and tell the log which rank this is. */
 int app_start_world(struct app *app, struct error *err);
@@ -35,6 +58,7 @@ int command_tokenize(struct app *app, int argc, char **argv, struct error *err);
 int command_plan(struct app *app, int argc, char **argv, struct error *err);
 int command_config(struct app *app, int argc, char **argv, struct error *err);
 int command_checkpoint(struct app *app, int argc, char **argv, struct error *err);
+int command_completion(struct app *app, int argc, char **argv, struct error *err);
 int command_doctor(struct app *app, int argc, char **argv, struct error *err);
 
 #endif

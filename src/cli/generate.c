@@ -1,5 +1,7 @@
 /* generate.c - trireme generate. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "cli/arguments.h"
 #include "cli/command.h"
@@ -11,7 +13,26 @@
 struct asked {
     struct generate_request request;
     const char *tokenizer, *from;
+    char *input; /* the prompt where it was read, to be freed; else NULL */
 };
+
+/* Standard input as one text, to be freed; NULL with err set. */
+static char *read_input(struct error *err)
+{
+    enum { MOST_BYTES = 1 << 20 };
+    char *text = malloc(MOST_BYTES + 1);
+    size_t bytes = text ? fread(text, 1, MOST_BYTES + 1, stdin) : 0;
+    if (text && !ferror(stdin) && bytes <= MOST_BYTES) {
+        text[bytes] = 0;
+        return text;
+    }
+    error_set(err, "standard input cannot be a prompt: %s",
+              !text           ? "out of memory"
+              : ferror(stdin) ? "it cannot be read"
+                              : "it has more than 1 MiB");
+    free(text);
+    return NULL;
+}
 
 static int parse(struct asked *asked, int argc, char **argv, struct error *err)
 {
@@ -24,11 +45,19 @@ static int parse(struct asked *asked, int argc, char **argv, struct error *err)
         arguments_number("--seed", &argc, argv, 0, 1e15, &seed, 0, err))
         return -1;
     if (argc != 2)
-        return error_set(err, "usage: trireme generate CHECKPOINT --prompt TEXT [--tokens N] "
-                              "[--temperature X] [--top-k N] [--seed N] [--tokenizer NAME]");
+        return error_set(err, argc < 2 ? "generate wants the path of a checkpoint or run: trireme "
+                                         "generate runs/default --prompt TEXT"
+                                       : "generate takes one checkpoint or run, and options: "
+                                         "trireme generate --help");
     asked->from = argv[1];
-    if (!asked->request.prompt)
-        asked->request.prompt = "";
+    if (!asked->request.prompt && isatty(STDIN_FILENO))
+        return error_set(err,
+                         "generate wants a text to continue: --prompt TEXT, or standard input");
+    if (!asked->request.prompt) {
+        if (!(asked->input = read_input(err)))
+            return -1;
+        asked->request.prompt = asked->input;
+    }
     if (!asked->tokenizer)
         asked->tokenizer = "bytes";
     asked->request.tokens = (int64_t)tokens;
@@ -80,16 +109,19 @@ int command_generate(struct app *app, int argc, char **argv, struct error *err)
     struct asked asked = {0};
     struct tokenizer *tokenizer = NULL;
     struct checkpoint *checkpoint = NULL;
-    if (app_start_world(app, err) || parse(&asked, argc, argv, err))
+    if (app_start_world(app, err))
         return -1;
     if (world_size(app->world) > 1)
         return error_set(err, "generate runs on one rank; start it without mpirun or srun");
-    if (tokenizer_open(&tokenizer, asked.tokenizer, err))
-        return -1;
-    int rc = run_checkpoint_open(&checkpoint, app->world, asked.from, &app->log, err);
+    int rc = parse(&asked, argc, argv, err);
+    if (!rc)
+        rc = tokenizer_open(&tokenizer, asked.tokenizer, err);
+    if (!rc)
+        rc = run_checkpoint_open(&checkpoint, app->world, asked.from, &app->log, err);
     if (!rc)
         rc = run(app, &asked, checkpoint, tokenizer, err);
     checkpoint_close(checkpoint);
     tokenizer_close(tokenizer);
+    free(asked.input);
     return rc;
 }

@@ -1,4 +1,4 @@
-trireme_SOURCES = src/cli/main.c src/cli/command.h
+trireme_SOURCES = src/cli/main.c src/cli/command.h src/cli/commands.c src/cli/completion.c
 trireme_LDADD = $(TRIREME_LIBS)
 trireme_SOURCES += src/cli/config.c
 trireme_SOURCES += src/cli/doctor.c src/cli/doctor_say.c src/cli/doctor_say.h
@@ -6,3 +6,11 @@ trireme_SOURCES += src/cli/doctor_gpu.c src/cli/doctor_gpu.h src/cli/doctor_gpu_
 trireme_SOURCES += src/cli/arguments.c src/cli/arguments.h src/cli/train.c src/cli/plan.c
 trireme_SOURCES += src/cli/evaluate.c src/cli/generate.c
 trireme_SOURCES += src/cli/tokenize.c src/cli/checkpoint.c
+# bash's completion is printed by the program itself, from its tables.
+if !CROSS_COMPILING
+completionsdir = $(datadir)/bash-completion/completions
+completions_DATA = src/cli/completions/trireme
+CLEANFILES += $(completions_DATA)
+src/cli/completions/trireme: trireme$(EXEEXT)
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && ./trireme$(EXEEXT) completion bash >$@.new && mv $@.new $@
+endif

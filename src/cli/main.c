@@ -8,27 +8,6 @@
 #include "comm/world.h"
 #include "config/defines.h"
 
-static const struct command commands[] = {
-    {"train", "[CONFIG] [key=value ...]", "train a model", command_train},
-    {"evaluate", "[CONFIG] [key=value ...]", "loss of a checkpoint on data.valid",
-     command_evaluate},
-    {"generate", "CHECKPOINT --prompt TEXT [--tokens N] [--temperature X] [--top-k N] [--seed N]",
-     "continue a text", command_generate},
-    {"tokenize", "INPUT... [--tokenizer NAME] [--valid FILE.h5 --valid-fraction F] -o FILE.h5",
-     "make a token file from texts: files, folders, or - for standard input", command_tokenize},
-    {"plan",
-     "[CONFIG] [key=value ...] [--ranks N] [--nodes N] [--threads N] [--machine GPU]"
-     " [--node-memory GIB] [--json FILE]",
-     "memory and communication of every rank, checked, and of every strategy, without running",
-     command_plan},
-    {"config", "[--show | [CONFIG] [key=value ...]]", "describe the keys, or check a config",
-     command_config},
-    {"checkpoint", "ls DIR | verify DIR | show DIR", "look at checkpoints", command_checkpoint},
-    {"doctor", "", "what was found on this machine, and what is wrong", command_doctor},
-};
-
-enum { COMMANDS = sizeof commands / sizeof commands[0] };
-
 static void usage_of(const struct command *command, FILE *out)
 {
     fprintf(out, "  trireme %s %s\n      %s\n", command->name, command->usage, command->summary);
@@ -37,23 +16,34 @@ static void usage_of(const struct command *command, FILE *out)
 static void usage(FILE *out)
 {
     fprintf(out, "trireme %s - trains language models on clusters\n\nusage:\n", PACKAGE_VERSION);
-    for (int i = 0; i < COMMANDS; i++)
+    for (int i = 0; i < command_count; i++)
         usage_of(&commands[i], out);
     fprintf(out, "\nFirst run:  trireme tokenize TEXT -o text.h5\n"
                  "            trireme train model.preset=llama-tiny data.train=text.h5\n");
 }
 
-static const struct command *find(const char *name)
+static int help_of(const struct command *command)
 {
-    for (int i = 0; i < COMMANDS; i++)
-        if (!strcmp(commands[i].name, name))
-            return &commands[i];
-    return NULL;
+    usage_of(command, stdout);
+    if (command->example)
+        printf("\n%s", command->example);
+    printf("\nKeys and their meaning: trireme config --show; more: man trireme\n");
+    return EXIT_DONE;
 }
 
-static int is_help(const char *argument)
+static int is_one_of(const char *argument, const char *a, const char *b, const char *c)
 {
-    return !strcmp(argument, "--help") || !strcmp(argument, "-h");
+    return !strcmp(argument, a) || !strcmp(argument, b) || !strcmp(argument, c);
+}
+
+/* --help anywhere, but as the text of a prompt. */
+static int asks_for_help(int argc, char **argv)
+{
+    for (int i = 2; i < argc; i++)
+        if ((!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) &&
+            strcmp(argv[i - 1], "--prompt") != 0)
+            return 1;
+    return 0;
 }
 
 int app_start_world(struct app *app, struct error *err)
@@ -69,7 +59,11 @@ static int run(const struct command *command, int argc, char **argv)
 {
     struct app app = {.log = {.level = LOG_INFO, .rank = -1}};
     struct error err = {0};
-    int rc = command->run(&app, argc, argv, &err);
+    int rc = command_check_options(command, argc, argv, &err);
+    if (rc && command->collective)
+        app_start_world(&app, NULL); /* for one rank to say it */
+    else if (!rc)
+        rc = command->run(&app, argc, argv, &err);
     if (rc && err.text[0] && app.log.rank <= 0)
         log_error(&app.log, "%s", err.text);
     world_stop(app.world);
@@ -81,6 +75,16 @@ static int run(const struct command *command, int argc, char **argv)
     return err.code == EXIT_DONE ? EXIT_USAGE : err.code;
 }
 
+static int unknown_command(const char *name)
+{
+    const char *nearest = command_nearest(name);
+    log_error(NULL,
+              nearest ? "no command \"%s\"; did you mean %s?"
+                      : "no command \"%s\"; trireme --help lists them",
+              name, nearest);
+    return EXIT_USAGE;
+}
+
 int main(int argc, char **argv)
 {
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of the write, which says so */
@@ -88,21 +92,19 @@ int main(int argc, char **argv)
         usage(stderr);
         return EXIT_USAGE;
     }
-    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V"))
+    if (is_one_of(argv[1], "--version", "-V", "-v") || !strcmp(argv[1], "version"))
         return printf("trireme %s\n", PACKAGE_VERSION) < 0;
-    if (is_help(argv[1]) || !strcmp(argv[1], "help")) {
+    const char *name = argv[1];
+    if (is_one_of(name, "--help", "-h", "help") && argc == 2) {
         usage(stdout);
         return EXIT_DONE;
     }
-    const struct command *command = find(argv[1]);
-    if (command && argc > 2 && is_help(argv[2])) {
-        usage_of(command, stdout);
-        printf("\nKeys and their meaning: trireme config --show; more: man trireme\n");
-        return EXIT_DONE;
-    }
-    if (!command) {
-        log_error(NULL, "no command \"%s\"; trireme --help lists them", argv[1]);
-        return EXIT_USAGE;
-    }
+    if (!strcmp(name, "help"))
+        name = argv[2];
+    const struct command *command = command_find(name);
+    if (command && (name != argv[1] || asks_for_help(argc, argv)))
+        return help_of(command);
+    if (!command)
+        return unknown_command(name);
     return run(command, argc - 1, argv + 1);
 }

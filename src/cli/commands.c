@@ -1,0 +1,170 @@
+/* commands.c - the table of commands: usage, options, and what runs them. */
+#include "cli/command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "config/schema.h"
+
+/* How a rank is started stands in doc and examples: the command is the same for all. */
+const struct command commands[] = {
+    {.name = "train",
+     .usage = "[CONFIG] [key=value ...]",
+     .summary = "train a model",
+     .example =
+         "  trireme train model.preset=llama-tiny data.train=text.h5 train.steps=200\n"
+         "  mpirun -n 2 trireme train my.yaml train.lr=1e-4      two ranks, one for each GPU\n"
+         "  srun --mpi=pmix trireme train my.yaml                in a job of Slurm\n",
+     .takes_keys = 1,
+     .collective = 1,
+     .run = command_train},
+    {.name = "evaluate",
+     .usage = "[CONFIG] [key=value ...]",
+     .summary = "loss of a checkpoint on data.valid",
+     .example = "  trireme evaluate my.yaml data.valid=valid.h5\n",
+     .takes_keys = 1,
+     .collective = 1,
+     .run = command_evaluate},
+    {.name = "generate",
+     .usage = "CHECKPOINT [--prompt TEXT] [--tokens N] [--temperature X] [--top-k N] [--seed N] "
+              "[--tokenizer NAME]",
+     .summary = "continue a text; without --prompt, that of standard input",
+     .example = "  trireme generate runs/default --prompt \"Once upon a time\" --tokens 200\n",
+     .options = {{"--prompt", "TEXT"},
+                 {"--tokens", "N"},
+                 {"--temperature", "X"},
+                 {"--top-k", "N"},
+                 {"--seed", "N"},
+                 {"--tokenizer", "NAME"}},
+     .collective = 1,
+     .run = command_generate},
+    {.name = "tokenize",
+     .usage = "INPUT... [--tokenizer NAME] [--valid FILE.h5 --valid-fraction F] -o FILE.h5",
+     .summary = "make a token file from texts: files, folders, or - for standard input",
+     .example =
+         "  trireme tokenize corpus/*.txt -o train.h5 --valid valid.h5 --valid-fraction 0.01\n",
+     .options =
+         {{"--tokenizer", "NAME"}, {"--valid", "FILE"}, {"--valid-fraction", "F"}, {"-o", "FILE"}},
+     .run = command_tokenize},
+    {.name = "plan",
+     .usage = "[CONFIG] [key=value ...] [--ranks N] [--nodes N] [--threads N] [--machine GPU]"
+              " [--node-memory GIB] [--json FILE]",
+     .summary = "memory and communication of every rank, checked, and of every strategy, without "
+                "running",
+     .example = "  trireme plan my.yaml --ranks 16 --nodes 2 --machine h100\n",
+     .options = {{"--ranks", "N"},
+                 {"--nodes", "N"},
+                 {"--threads", "N"},
+                 {"--machine", "GPU"},
+                 {"--node-memory", "GIB"},
+                 {"--json", "FILE"}},
+     .takes_keys = 1,
+     .run = command_plan},
+    {.name = "config",
+     .usage = "[--show [KEY|GROUP ...] | [CONFIG] [key=value ...]]",
+     .summary = "describe the keys, or check a config",
+     .example =
+         "  trireme config --show train.clip parallel\n  trireme config my.yaml train.steps=5\n",
+     .options = {{"--show", NULL}},
+     .takes_keys = 1,
+     .run = command_config},
+    {.name = "checkpoint",
+     .usage = "ls DIR | verify DIR | show DIR",
+     .summary = "look at checkpoints",
+     .example = "  trireme checkpoint ls runs/default/checkpoints\n",
+     .words = "ls verify show",
+     .run = command_checkpoint},
+    {.name = "doctor",
+     .usage = "",
+     .summary = "what was found on this machine, and what is wrong",
+     .collective = 1,
+     .run = command_doctor},
+    {.name = "completion",
+     .usage = "bash",
+     .summary = "print the shell's completion of commands, keys and values",
+     .example = "  . <(trireme completion bash)\n",
+     .words = "bash",
+     .run = command_completion},
+};
+
+const int command_count = sizeof commands / sizeof commands[0];
+
+const struct command *command_find(const char *name)
+{
+    for (int i = 0; i < command_count; i++)
+        if (!strcmp(commands[i].name, name))
+            return &commands[i];
+    return NULL;
+}
+
+const char *command_nearest(const char *name)
+{
+    struct nearest nearest = {name};
+    for (int i = 0; i < command_count; i++)
+        nearest_try(&nearest, commands[i].name, commands[i].name);
+    return nearest.name;
+}
+
+static const struct command_option *option_find(const struct command *command, const char *argument,
+                                                size_t length)
+{
+    for (const struct command_option *o = command->options; o->name; o++)
+        if (strlen(o->name) == length && !strncmp(o->name, argument, length))
+            return o;
+    return NULL;
+}
+
+/* "--prompt, --tokens" or "none" */
+static const char *option_names(const struct command *command, char *text, size_t size)
+{
+    size_t used = 0;
+    for (const struct command_option *o = command->options; o->name && used < size; o++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", o->name);
+    return used ? text : "none";
+}
+
+/* A command of keys has few options: "--lr 1e-3" and "--config x.yaml" come from elsewhere. */
+static int not_an_option(const struct command *command, const char *argument, const char *next,
+                         struct error *err)
+{
+    char name[64], names[256];
+    const char *value = strchr(argument, '='), *key;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(argument, "="), argument);
+    value = value ? value + 1 : next && next[0] != '-' ? next : "...";
+    struct nearest nearest = {name};
+    for (const struct command_option *o = command->options; o->name; o++)
+        nearest_try(&nearest, o->name, o->name);
+    if (nearest.name)
+        return error_set(err, "%s has no option %s; did you mean %s?", command->name, name,
+                         nearest.name);
+    if (command->takes_keys && (!strcmp(name, "--config") || !strcmp(name, "--config-file") ||
+                                !strcmp(name, "--config_file")))
+        return error_set(err, "%s has no option %s: the file stands alone, as in trireme %s %s",
+                         command->name, name, command->name, value);
+    key = command->takes_keys ? key_meant(name + strspn(name, "-")) : NULL;
+    key = key || !command->takes_keys ? key : key_meant(name);
+    if (key)
+        return error_set(err, "%s has no option %s; it takes keys: %s=%.80s", command->name, name,
+                         key, value);
+    return error_set(err, "%s has no option %s; it has %s", command->name, name,
+                     option_names(command, names, sizeof names));
+}
+
+int command_check_options(const struct command *command, int argc, char **argv, struct error *err)
+{
+    for (int i = 1; i < argc; i++) {
+        size_t length = strcspn(argv[i], "=");
+        if (argv[i][0] != '-' || !argv[i][1])
+            continue;
+        const struct command_option *option = option_find(command, argv[i], length);
+        if (!option)
+            return not_an_option(command, argv[i], argv[i + 1], err);
+        if (!option->value || argv[i][length])
+            continue;
+        if (i + 1 == argc)
+            return error_set(err, "%s wants a value: %s %s", option->name, option->name,
+                             option->value);
+        i++;
+    }
+    return 0;
+}

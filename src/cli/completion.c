@@ -1,0 +1,136 @@
+/* completion.c - trireme completion bash: the shell's completion, made of the tables of commands,
+ * keys, models and machines, so that it knows what this very program takes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "config/schema.h"
+#include "device/machine.h"
+
+/* What follows the words.  bash breaks "key=value" at the '=', which COMP_WORDBREAKS may also be
+ * told not to do: both are met. */
+static const char function[] =
+    "_trireme() {\n"
+    "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} key='' start=''\n"
+    "    COMPREPLY=()\n"
+    "    if [[ $COMP_CWORD -gt 2 && $cur == = ]]; then\n"
+    "        key=$prev cur=''\n"
+    "    elif [[ $COMP_CWORD -gt 3 && $prev == = ]]; then\n"
+    "        key=${COMP_WORDS[COMP_CWORD-2]}\n"
+    "    elif [[ $cur == *=* ]]; then\n"
+    "        key=${cur%%=*} start=$key= cur=${cur#*=}\n"
+    "    elif [[ $prev == -* ]]; then\n"
+    "        key=$prev\n"
+    "    fi\n"
+    "    if [[ $COMP_CWORD -eq 1 ]]; then\n"
+    "        COMPREPLY=($(compgen -W \"$_trireme_commands\" -- \"$cur\"))\n"
+    "        return\n"
+    "    fi\n"
+    "    if [[ -n $key ]] && _trireme_values \"$key\"; then\n"
+    "        if [[ $REPLY == FILE ]]; then\n"
+    "            compopt -o filenames 2>/dev/null\n"
+    "            COMPREPLY=($(compgen -P \"$start\" -f -- \"$cur\"))\n"
+    "        else\n"
+    "            COMPREPLY=($(compgen -P \"$start\" -W \"$REPLY\" -- \"$cur\"))\n"
+    "        fi\n"
+    "        return\n"
+    "    fi\n"
+    "    _trireme_arguments \"${COMP_WORDS[1]}\"\n"
+    "    if [[ $cur == -* ]]; then\n"
+    "        COMPREPLY=($(compgen -W \"$REPLY --help\" -- \"$cur\"))\n"
+    "    elif [[ $REPLY == KEYS* ]]; then\n"
+    "        COMPREPLY=($(compgen -S = -W \"$_trireme_keys\" -- \"$cur\"))\n"
+    "        if [[ ${#COMPREPLY[@]} -gt 0 ]]; then\n"
+    "            compopt -o nospace 2>/dev/null\n"
+    "        else\n"
+    "            compopt -o filenames 2>/dev/null\n"
+    "            COMPREPLY=($(compgen -f -- \"$cur\"))\n"
+    "        fi\n"
+    "    elif [[ $REPLY == WORDS* && $COMP_CWORD -eq 2 ]]; then\n"
+    "        COMPREPLY=($(compgen -W \"${REPLY#WORDS}\" -- \"$cur\"))\n"
+    "    else\n"
+    "        compopt -o filenames 2>/dev/null\n"
+    "        COMPREPLY=($(compgen -f -- \"$cur\"))\n"
+    "    fi\n"
+    "}\n"
+    "complete -F _trireme trireme\n";
+
+static void print_commands(void)
+{
+    printf("_trireme_commands='");
+    for (int i = 0; i < command_count; i++)
+        printf("%s ", commands[i].name);
+    printf("help version'\n_trireme_keys='");
+    for (int i = 0; i < config_key_count; i++)
+        printf("%s%s", i ? " " : "", config_keys[i].name);
+    printf("'\n");
+}
+
+/* REPLY: KEYS, WORDS and the words, or nothing; then the options. */
+static void print_arguments(void)
+{
+    printf("_trireme_arguments() {\n    REPLY=\n    case $1 in\n");
+    for (int i = 0; i < command_count; i++) {
+        const struct command *c = &commands[i];
+        printf("    %s) REPLY='%s%s", c->name,
+               c->takes_keys ? "KEYS"
+               : c->words    ? "WORDS"
+                             : "",
+               c->words ? " " : "");
+        printf("%s", c->words ? c->words : "");
+        for (const struct command_option *o = c->options; o->name; o++)
+            printf(" %s", o->name);
+        printf("' ;;\n");
+    }
+    printf("    esac\n}\n");
+}
+
+static void print_choices(const struct key *key)
+{
+    printf("    %s) REPLY='", key->name);
+    for (const struct choice *c = key->choices; c->name; c++)
+        if (c->value != CHOICE_LATER)
+            printf("%s ", c->name);
+    printf("' ;;\n");
+}
+
+/* REPLY: the values of a key or option, or FILE; fails where nothing is known. */
+static void print_values(void)
+{
+    printf("_trireme_values() {\n    case $1 in\n");
+    for (int i = 0; i < config_key_count; i++) {
+        const struct key *key = &config_keys[i];
+        if (key->choices)
+            print_choices(key);
+        else if (key->type == KEY_BOOL)
+            printf("    %s) REPLY='true false' ;;\n", key->name);
+        else if (key->type == KEY_TEXT && strcmp(key->name, "model.preset") != 0)
+            printf("    %s) REPLY=FILE ;;\n", key->name);
+    }
+    printf("    model.preset) REPLY='");
+    for (int i = 0; i < config_preset_count; i++)
+        printf("%s ", config_presets[i].preset);
+    printf("' ;;\n    --machine) REPLY='");
+    for (int i = 0; i < machine_count; i++)
+        printf("%s ", machines[i].name);
+    printf("' ;;\n    --show) REPLY=$_trireme_keys ;;\n    --tokenizer) REPLY=bytes ;;\n");
+    for (int i = 0; i < command_count; i++)
+        for (const struct command_option *o = commands[i].options; o->name; o++)
+            if (o->value && !strcmp(o->value, "FILE"))
+                printf("    %s) REPLY=FILE ;;\n", o->name);
+    printf("    *) return 1 ;;\n    esac\n}\n");
+}
+
+int command_completion(struct app *app, int argc, char **argv, struct error *err)
+{
+    if (argc != 2 || strcmp(argv[1], "bash") != 0)
+        return error_set(err, "completion is for bash: trireme completion bash");
+    printf("# bash completion of trireme, made by trireme completion bash\n");
+    print_commands();
+    print_arguments();
+    print_values();
+    fputs(function, stdout);
+    if (fflush(stdout) || ferror(stdout))
+        return error_errno(err, "standard output");
+    return 0;
+}

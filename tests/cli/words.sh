@@ -1,0 +1,87 @@
+#!/bin/sh
+# words.sh - what people type who come from elsewhere, or in haste, is answered with what to type.
+. "$(dirname "$0")/../cli/helpers.inc"
+T=$TRIREME
+
+# said NAME PATTERN COMMAND...: code 0, and a line of standard output matches.
+said() {
+    name=$1 pattern=$2
+    shift 2
+    "$@" >out 2>err </dev/null
+    is "$name" "0 yes" "$? $(grep -q -E -e "$pattern" out && echo yes)"
+}
+
+refused "a misspelt command" 'did you mean train\?' "$T" trian
+refused "no command at all like it" 'trireme --help' "$T" resume
+for version in version -v -V --version; do said "trireme $version" '^trireme [0-9]' "$T" $version; done
+said "--help after arguments" '^  trireme train' "$T" train model.preset=llama-tiny --help
+said "help COMMAND" '--machine h100' "$T" help plan
+said "train --help has an example" 'mpirun -n 2 trireme train' "$T" train --help
+refused "an option for a key" 'train\.lr=1e-3' "$T" train --lr 1e-3
+refused "an option of another trainer" 'train\.clip=1$' "$T" train --max-grad-norm=1
+refused "--config" 'trireme train x\.yaml' "$T" train --config x.yaml
+refused "once on two ranks" 'train\.lr=1e-3' mpirun --oversubscribe -n 2 "$T" train --lr 1e-3
+refused "an option that generate lacks" 'no option --max-tokens; it has .*--tokens' \
+    "$T" generate x --max-tokens 5
+refused "a misspelt option" 'did you mean --ranks' "$T" plan --rank 5
+refused "an option without its value" '--ranks wants a value' "$T" plan --ranks
+said "one key" '^train\.clip ' "$T" config --show train.clip
+"$T" config --show train.clip >out
+is "and no other" 1 "$(grep -c '^[a-z]' out)"
+"$T" config --show parallel >out
+is "a group" "0 yes" "$(grep '^[a-z]' out | grep -v -c '^parallel\.') $(grep -q '^parallel.shard' out && echo yes)"
+said "models with their sizes" 'llama3-8b  *32  *4096  *8\.03 B' "$T" config --show model.preset
+refused "a key to show that is none" 'train\.lr' "$T" config --show lr
+
+# generate takes its prompt from standard input, too.
+make_tokens
+M="model.preset=llama-tiny device=cpu data.train=train.h5 data.seq_len=32 train.steps=1 run.dir=run"
+timeout 60 "$T" train $M >out 2>err || not_ok "train one step" "$(tail -n 1 err)"
+timeout 60 "$T" generate run --prompt "int " --tokens 8 >prompted 2>err
+printf 'int ' | timeout 60 "$T" generate run --tokens 8 >piped 2>err
+if [ -s prompted ] && cmp -s prompted piped; then ok "a prompt from standard input"; else
+    not_ok "a prompt from standard input" "$(cat piped err)"; fi
+if command -v script >/dev/null; then
+    script -qec "$T generate run --tokens 8" /dev/null >out 2>&1
+    is "no prompt at a terminal" 1 "$(grep -c 'wants a text to continue' out)"
+else
+    skip "no prompt at a terminal" "script is not installed"
+fi
+
+# Completion, in a real bash: complete WORD... prints what the last word may become.
+if ! command -v bash >/dev/null; then
+    skip completion "bash is not installed"
+    finish
+fi
+"$T" completion bash >completion
+cat >complete <<'END'
+source ./completion || exit 1
+complete -p trireme
+COMP_WORDS=(trireme "$@") COMP_CWORD=$#
+_trireme 2>&1
+printf '%s\n' "${COMPREPLY[@]}"
+END
+completes() {
+    name=$1 wanted=$2
+    shift 2
+    is "completion: $name" "$wanted" "$(bash complete "$@" | sed 1d | sort | tr '\n' ' ' | sed 's/ $//')"
+}
+is "completion is registered" "complete -F _trireme trireme" "$(bash complete tr | head -n 1)"
+completes "a command" "tokenize" tok
+completes "keys" "train.eval_batches= train.eval_every=" train train.eval
+completes "values of a key" "FULL_SHARD" train parallel.strategy = FU
+completes "all of its values" "auto cpu cuda" plan device =
+completes "models" "llama3-70b llama3-8b" train model.preset = llama3-
+completes "where '=' breaks no word" "device=cpu device=cuda" train device=c
+completes "true and false" "true" train train.split_batches = t
+completes "options" "--machine" plan --m
+completes "machines" "h100 h100-nvl h100-pcie" plan --machine h1
+completes "files for CONFIG" "completion" train completi
+completes "files for a key" "train.h5" train data.train = tra
+completes "what a command does" "verify" checkpoint v
+completes "keys to show" "train.clip" config --show train.cl
+for command in $("$T" --help | sed -n 's/^  trireme \([a-z]*\).*/\1/p'); do
+    bash complete "$command" | grep -qx "$command" || unsaid="${unsaid-} $command"
+done
+is "completion knows every command" "none" "${unsaid-none}"
+finish
