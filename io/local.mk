@@ -1,9 +1,7 @@
 libtrireme_a_SOURCES += \
 	io/catalog.c io/catalog.h \
 	io/checkpoint.c io/checkpoint.h io/checkpoint_private.h \
-	io/checkpoint_find.c \
-	io/checkpoint_load.c \
-	io/checkpoint_prune.c \
+	io/checkpoint_find.c io/checkpoint_load.c io/checkpoint_prune.c \
 	io/checkpoint_save.c \
 	io/checkpoint_verify.c \
 	io/disk.c io/disk.h \

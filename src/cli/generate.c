@@ -72,7 +72,7 @@ static int open_session(struct app *app, struct checkpoint *checkpoint, struct s
                         struct error *err)
 {
     struct config config;
-    if (run_checkpoint_config(checkpoint, &config, err))
+    if (run_checkpoint_config(checkpoint, &config, NULL, 0, err))
         return -1;
     config.parallel = (struct config_parallel){.strategy = STRATEGY_NO_SHARD,
                                                .shard = 1,

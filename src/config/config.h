@@ -115,6 +115,7 @@ struct config_checkpoint {
 
 struct config_run {
     char dir[CONFIG_TEXT];
+    int fresh; /* 1: what dir holds is set aside first */
     int trace; /* step whose execution is traced to trace.json; 0: none */
     int64_t log_every;
     int64_t hang_seconds; /* without progress of a transfer; 0: wait for ever */
@@ -149,6 +150,9 @@ int config_set(struct config *config, const char *key, const char *value, struct
 
 /* The value of a key as text, in buffer of CONFIG_TEXT bytes; "" where there is no such key. */
 const char *config_value(const struct config *config, const char *key, char *buffer);
+
+/* The i-th key's dotted name; NULL behind the last. */
+const char *config_key_name(int i);
 
 /* Print every key with type, default, range or choices and help.  format: CONFIG_TEXT_TABLE for
  * people, CONFIG_MAN for the man page's body.  only: NULL for all, a key ("train.lr"), or a group

@@ -333,11 +333,22 @@ const struct key config_keys[] = {
     {"checkpoint.keep", INT, FIELD(checkpoint.keep), "2", 2, INT32_MAX,
      .help = "newest checkpoints that are not deleted"},
     {"checkpoint.resume", TEXT, FIELD(checkpoint.resume), "auto",
-     .help = "auto: continue from the newest good checkpoint of run.dir, if there is one; "
-             "none: start anew; else the path of a checkpoint"},
+     .help =
+         "where the run starts.  auto: from the newest good checkpoint of run.dir, if it holds a "
+         "run, else from nothing.  A path, of a checkpoint or of a run: from there, and once "
+         "run.dir has later checkpoints of its own, from the newest of them, so that the same "
+         "command started again goes on.  A number: back to that step of run.dir; later "
+         "checkpoints are moved to branches/.  none: from nothing, refused where run.dir holds "
+         "a run (run.fresh)"},
 
     {"run.dir", TEXT, FIELD(run.dir), "runs/default",
      .help = "directory of metrics, log, effective config and checkpoints"},
+    {"run.fresh", BOOL, FIELD(run.fresh), "false",
+     .help =
+         "true: start over. What run.dir holds is moved aside, to run.dir with .1, .2 ... behind "
+         "its name, and nothing is deleted; with a checkpoint.resume of this run, a new branch "
+         "from there. A job that Slurm requeues goes on with what it began. For the command "
+         "line: each start anew moves what is there aside"},
     {"run.trace", INT, FIELD(run.trace), "0", 0, INT32_MAX,
      .help = "step whose instructions are traced to trace.json; 0: none"},
     {"run.log_every", INT, FIELD(run.log_every), "10", 1, INT64_C(1000000000000),

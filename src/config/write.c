@@ -30,6 +30,11 @@ const char *config_value(const struct config *config, const char *key, char *buf
     return row ? key_text(config, row, buffer) : "";
 }
 
+const char *config_key_name(int i)
+{
+    return i < config_key_count ? config_keys[i].name : NULL;
+}
+
 void config_print(FILE *out, const struct config *config)
 {
     char buffer[CONFIG_TEXT], group[CONFIG_TEXT] = "";

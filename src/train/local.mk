@@ -8,3 +8,7 @@ libtrireme_a_SOURCES += \
 	src/train/scaler.c src/train/scaler.h src/train/session.c src/train/session.h \
 	src/train/stop.c src/train/stop.h src/train/tracing.c src/train/tracing.h \
 	src/train/trainer.c src/train/trainer.h src/train/weights.c src/train/weights.h
+libtrireme_a_SOURCES += \
+	src/train/run_aside.c src/train/run_changes.c src/train/run_changes.h \
+	src/train/run_directory.c src/train/run_directory.h src/train/run_directory_private.h \
+	src/train/run_record.c src/train/run_record.h src/train/run_start.c

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "io/disk.h"
+#include "base/clock.h"
 #include "train/weights.h"
 
 /* The scaler, where there is or was one. */
@@ -40,9 +40,20 @@ static void resume_scaler(const struct js *meta, struct scaler *scaler)
     scaler_resume(scaler, &saved);
 }
 
-static struct js *meta_of(const struct session *s, struct position position)
+static void add_origin(struct js *meta, const struct run_origin *origin)
+{
+    if (!origin->run)
+        return;
+    js_add_string(meta, "run", origin->run);
+    js_add_int(meta, "branch", origin->branch);
+    run_data_add(meta, &origin->data);
+}
+
+static struct js *meta_of(const struct session *s, struct position position,
+                          const struct run_origin *origin)
 {
     char *text = NULL;
+    char time[CLOCK_TIME_OF_DAY];
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
     struct js *meta = js_object();
@@ -52,6 +63,10 @@ static struct js *meta_of(const struct session *s, struct position position)
         js_add_string(meta, "config", text);
     }
     free(text);
+    add_origin(meta, origin);
+    js_add_string(meta, "time", clock_time_of_day(time));
+    if (position.loss > 0)
+        js_add_real(meta, "loss", position.loss);
     js_add_int(meta, "samples", position.samples);
     js_add_int(meta, "tokens", (int64_t)position.tokens);
     add_scaler(meta, &position.scaler);
@@ -65,37 +80,15 @@ static struct js *meta_of(const struct session *s, struct position position)
 }
 
 int run_checkpoint_write(struct session *s, const char *dir, struct position position,
-                         struct error *err)
+                         const struct run_origin *origin, struct error *err)
 {
     struct checkpoint_piece *pieces;
     int count = weights_pieces(s, &pieces);
-    struct js *meta = meta_of(s, position);
+    struct js *meta = meta_of(s, position, origin);
     int rc = checkpoint_save(s->world, dir, position.step, pieces, count, meta, err);
     js_free(meta);
     weights_free(pieces, count);
     return rc;
-}
-
-void run_checkpoint_prune(struct session *s, const char *dir, int64_t written,
-                          struct checkpoint_checked *checked)
-{
-    struct error why = {0};
-    struct checkpoint_entry *entries = NULL;
-    int rank = world_rank(s->world);
-    char *path = disk_path(&why, "%s/step-%08lld", dir, (long long)written);
-    int count = rank ? 0 : checkpoint_list(&entries, dir, &why);
-    int rc = world_agree(s->world, !path || count < 0 ? -1 : 0, &why);
-    if (!rc) {
-        checkpoint_checked_set(checked, path, CHECKPOINT_WHOLE);
-        rc = checkpoint_prune(s->world, entries, count, (int)s->config.checkpoint.keep, path,
-                              checked, s->log, &why);
-    }
-    if (!rank && !rc)
-        rc = checkpoint_clean(dir, &why);
-    if (!rank && rc)
-        log_warn(s->log, "old checkpoints could not be deleted: %s", why.text);
-    checkpoint_list_free(entries, count);
-    free(path);
 }
 
 static int exists(const char *path, const char *name)
@@ -134,49 +127,41 @@ static int check_optimizer(const struct session *s, const struct checkpoint *che
         return 0;
     return error_set(err,
                      "it holds the state of train.optimizer %s, and this run's is %s; train on "
-                     "with %s, or start anew with checkpoint.resume=none",
+                     "with %s, or start another run: run.dir=OTHER",
                      saved, wanted, saved);
 }
 
-static int load(struct session *s, struct checkpoint *checkpoint, struct position *position,
-                struct error *err)
+/* What an older version saved may not be readable; then tensors tell. */
+static int check_model(const struct session *s, const struct checkpoint *checkpoint,
+                       struct error *err)
 {
-    int rc = check_optimizer(s, checkpoint, err) || weights_load(s, checkpoint, err) ? -1 : 0;
+    struct config saved;
+    if (run_checkpoint_config(checkpoint, &saved, NULL, 0, NULL))
+        return 0;
+    return run_changes_model(&saved, &s->config, err);
+}
+
+int run_checkpoint_load(struct session *s, struct checkpoint *checkpoint, struct position *position,
+                        struct error *err)
+{
+    const struct js *meta = checkpoint_meta(checkpoint);
+    int rc = check_model(s, checkpoint, err) || check_optimizer(s, checkpoint, err) ||
+                     weights_load(s, checkpoint, err)
+                 ? -1
+                 : 0;
     if (rc)
-        error_prefix(err, "cannot resume from %s", checkpoint_path(checkpoint));
+        error_prefix(err, "cannot use %s", checkpoint_path(checkpoint));
     position->step = checkpoint_step(checkpoint);
-    position->samples =
-        js_get_int(checkpoint_meta(checkpoint), "samples", position->step * s->layout.global_batch);
+    position->samples = js_get_int(meta, "samples", position->step * s->layout.global_batch);
     position->tokens =
-        js_get_real(checkpoint_meta(checkpoint), "tokens",
+        js_get_real(meta, "tokens",
                     (double)(position->samples * s->config.data.seq_len)); /* of older versions */
-    resume_scaler(checkpoint_meta(checkpoint), &position->scaler);
+    resume_scaler(meta, &position->scaler);
     return world_agree(s->world, rc, err);
 }
 
-int run_checkpoint_resume(struct session *s, const char *dir, int *found, struct position *position,
-                          struct error *err)
-{
-    const char *resume = s->config.checkpoint.resume;
-    struct checkpoint *checkpoint = NULL;
-    int rc = 0;
-    *found = 0;
-    if (!strcmp(resume, "none"))
-        return 0;
-    if (!strcmp(resume, "auto"))
-        rc = checkpoint_find(&checkpoint, s->world, dir, s->log, err);
-    else
-        rc = run_checkpoint_open(&checkpoint, s->world, resume, s->log, err);
-    if (rc || !checkpoint)
-        return rc;
-    rc = load(s, checkpoint, position, err);
-    *found = !rc;
-    checkpoint_close(checkpoint);
-    return rc;
-}
-
 int run_checkpoint_config(const struct checkpoint *checkpoint, struct config *config,
-                          struct error *err)
+                          const char *const *overrides, int count, struct error *err)
 {
     const char *text = js_get_string(checkpoint_meta(checkpoint), "config", NULL);
     if (!text)
@@ -188,7 +173,7 @@ int run_checkpoint_config(const struct checkpoint *checkpoint, struct config *co
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     ssize_t length = (ssize_t)strlen(text);
     int rc = write(fd, text, (size_t)length) == length
-                 ? config_load(config, path, NULL, 0, err)
+                 ? config_load(config, path, overrides, count, err)
                  : error_errno(err, "cannot hold the config of %s", checkpoint_path(checkpoint));
     close(fd);
     return rc ? error_prefix(err, "config of %s", checkpoint_path(checkpoint)) : 0;

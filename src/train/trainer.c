@@ -1,25 +1,20 @@
 /* trainer.c - see trainer.h. */
 #include "train/trainer.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "io/disk.h"
 #include "train/batches.h"
 #include "train/checkpoint_space.h"
 #include "train/disk_rate.h"
 #include "train/evaluate.h"
 #include "train/lr_schedule.h"
 #include "train/metrics.h"
-#include "train/run_checkpoint.h"
+#include "train/run_directory.h"
 #include "train/run_summary.h"
 #include "train/tracing.h"
 #include "train/weights.h"
@@ -39,7 +34,7 @@ struct flight {
 struct trainer {
     struct session *s;
     struct stop *asked; /* by signals */
-    char checkpoints[CONFIG_TEXT + 16];
+    struct run_directory dir;
     struct batches train, valid;
     struct metrics metrics;
     struct disk_rate disk_rate;
@@ -48,45 +43,9 @@ struct trainer {
     struct breakdown breakdown[2];
     int64_t finished_ns; /* when the last step ended */
     int stop;            /* a rank asked for it */
-    int64_t saved_step;  /* of the newest checkpoint; -1: none */
     int save_due;        /* a checkpoint, at the next step that updates something */
-    int prune_due;       /* what the newest checkpoint replaces, once a step went on from it */
-    struct checkpoint_checked checked; /* checkpoints of this run */
-    int skips;                         /* steps in a row that updated nothing, for good */
-    int lock;                          /* of the run directory, on rank 0; -1: none */
+    int skips;           /* steps in a row that updated nothing, for good */
 };
-
-/* Two starts in one run directory would spoil each other's files.  The lock goes with the
- * process; a file system that knows no locks does without. */
-static int lock_run(struct trainer *t, struct error *err)
-{
-    char path[CONFIG_TEXT + 16];
-    const char *dir = t->s->config.run.dir;
-    snprintf(path, sizeof path, "%s/lock", dir);
-    t->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (t->lock < 0)
-        return error_errno(err, "cannot create %s", path);
-    if (flock(t->lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-        return error_set(err,
-                         "run.dir %s is in use by another start of trireme; end that one, or "
-                         "name another directory",
-                         dir);
-    return 0;
-}
-
-/* The run directory with its log, on rank 0. */
-static int make_run(struct trainer *t, struct error *err)
-{
-    char path[CONFIG_TEXT + 16];
-    const char *dir = t->s->config.run.dir;
-    if (world_rank(t->s->world))
-        return 0;
-    snprintf(path, sizeof path, "%s/checkpoints", dir);
-    if (disk_make_folders(path, err) || lock_run(t, err))
-        return -1;
-    snprintf(path, sizeof path, "%s/log.txt", dir);
-    return log_file(t->s->log, path, err);
-}
 
 static int open_data(struct trainer *t, struct error *err)
 {
@@ -120,21 +79,15 @@ static int begin(struct trainer *t, struct error *err)
 {
     struct session *s = t->s;
     int found = 0;
-    if (world_agree(s->world, open_data(t, err), err) ||
-        world_agree(s->world, make_run(t, err), err) || stop_early(t->asked, s->log, err) ||
-        run_checkpoint_resume(s, t->checkpoints, &found, &t->at, err) ||
-        checkpoint_space_check(s, t->checkpoints, t->at.step, err))
+    if (world_agree(s->world, open_data(t, err), err))
         return -1;
-    t->saved_step = found && !strcmp(s->config.checkpoint.resume, "auto") ? t->at.step : -1;
-    if (found)
-        log_info(s->log, "resumed at step %lld", (long long)t->at.step);
-    else if (world_agree(s->world, weights_init(s, err), err))
+    struct run_data data = {t->train.tokens.hash, t->valid.tokens.hash};
+    if (run_directory_open(&t->dir, s, data, err) || stop_early(t->asked, s->log, err) ||
+        run_directory_begin(&t->dir, &found, &t->at, err) ||
+        checkpoint_space_check(s, t->dir.checkpoints, t->at.step, err))
         return -1;
-    if (t->saved_step >= 0) {
-        char path[CONFIG_TEXT + 48];
-        snprintf(path, sizeof path, "%s/step-%08lld", t->checkpoints, (long long)t->at.step);
-        checkpoint_checked_set(&t->checked, path, CHECKPOINT_WHOLE);
-    }
+    if (!found && world_agree(s->world, weights_init(s, err), err))
+        return -1;
     return stop_early(t->asked, s->log, err) || world_agree(s->world, open_records(t, err), err)
                ? -1
                : 0;
@@ -144,9 +97,8 @@ int trainer_open(struct trainer **trainer, struct session *session, struct stop 
                  struct error *err)
 {
     struct trainer *t = array_make(1, sizeof *t);
-    *t = (struct trainer){.s = session, .asked = stop, .saved_step = -1, .lock = -1};
+    *t = (struct trainer){.s = session, .asked = stop, .dir = {.lock = -1}};
     t->at.scaler = scaler_begin(&session->config);
-    snprintf(t->checkpoints, sizeof t->checkpoints, "%s/checkpoints", session->config.run.dir);
     if (begin(t, err)) {
         trainer_close(t);
         return -1;
@@ -162,31 +114,15 @@ void trainer_close(struct trainer *t)
     metrics_close(&t->metrics);
     batches_close(&t->train);
     batches_close(&t->valid);
-    checkpoint_checked_free(&t->checked);
+    run_directory_close(&t->dir);
     breakdown_free(&t->breakdown[0]);
     breakdown_free(&t->breakdown[1]);
-    if (t->lock >= 0)
-        close(t->lock);
     free(t);
 }
 
 static int due(int64_t every, int64_t step)
 {
     return every && step % every == 0;
-}
-
-static int save(struct trainer *t, struct error *err)
-{
-    if (t->saved_step == t->at.step)
-        return 0;
-    int64_t start = clock_ns();
-    if (run_checkpoint_write(t->s, t->checkpoints, t->at, err))
-        return -1;
-    t->saved_step = t->at.step;
-    log_info(t->s->log, "saved %s/step-%08lld in %.2f s", t->checkpoints, (long long)t->at.step,
-             (double)(clock_ns() - start) / 1e9);
-    t->prune_due = 1;
-    return 0;
 }
 
 /* A checkpoint that could not be written does not end a run that could go on.  While no step
@@ -199,19 +135,9 @@ static void save_if_due(struct trainer *t)
     if (!t->save_due || t->at.step >= c->train.steps || t->stop || t->skips)
         return;
     t->save_due = 0;
-    if (save(t, &why) && !world_rank(t->s->world))
+    if (run_directory_save(&t->dir, t->at, &why) && !world_rank(t->s->world))
         log_warn(t->s->log, "checkpoint of step %lld failed, training goes on: %s",
                  (long long)t->at.step, why.text);
-}
-
-/* Where gradients stay infinite, the checkpoints from before are what is gone back to: none goes
- * before a step with finite ones has followed the newest. */
-static void prune_if_due(struct trainer *t)
-{
-    if (!t->prune_due || t->skips)
-        return;
-    t->prune_due = 0;
-    run_checkpoint_prune(t->s, t->checkpoints, t->saved_step, &t->checked);
 }
 
 static struct step_input input_of(const struct trainer *t, int64_t step)
@@ -310,6 +236,7 @@ static int finish(struct trainer *t, int64_t step, struct error *err)
     int64_t begin = flight->start_ns > t->finished_ns ? flight->start_ns : t->finished_ns;
     t->finished_ns = now;
     t->stop |= output.votes > 0;
+    t->at.loss = output.loss;
     report->loss = output.loss;
     report->grad_norm = output.grad_norm;
     report->tokens = output.targets;
@@ -340,8 +267,10 @@ static int end_step(struct trainer *t, int64_t step, struct error *err)
         return 0;
     if (finish(t, step, err) || report_step(t, step, err))
         return -1;
-    if (step > t->saved_step)
-        prune_if_due(t);
+    /* Where gradients stay infinite, the checkpoints from before are what is gone back to: none
+     * goes before a step with finite ones has followed the newest. */
+    if (step > t->dir.saved_step && !t->skips)
+        run_directory_prune(&t->dir);
     return check_skips(t, step, err);
 }
 
@@ -373,12 +302,13 @@ static int steps(struct trainer *t, struct error *err)
             return -1;
         save_if_due(t);
     }
-    if (save(t, err)) {
+    if (run_directory_save(&t->dir, t->at, err)) {
         err->code = EXIT_NODE; /* once its cause is mended, the same command goes on */
         return error_prefix(err, "the state at step %lld could not be saved",
                             (long long)t->at.step);
     }
-    prune_if_due(t);
+    if (!t->skips)
+        run_directory_prune(&t->dir);
     if (t->at.step >= c->train.steps)
         return 0;
     log_info(t->s->log, "asked to stop: state saved at step %lld, run me again",
@@ -389,12 +319,15 @@ static int steps(struct trainer *t, struct error *err)
 
 int trainer_run(struct trainer *t, struct error *err)
 {
-    int64_t last = t->s->config.train.steps;
-    if (t->at.step < last || t->saved_step < 0) {
+    const char *dir = t->s->config.run.dir;
+    long long last = t->s->config.train.steps, done = t->at.step;
+    if (done < last || t->dir.saved_step < 0) {
         run_summary(t->s, &t->train, t->s->evaluate ? &t->valid : NULL, t->at.step);
         return steps(t, err);
     }
-    log_info(t->s->log, "nothing to do: step %lld of %lld is done", (long long)t->at.step,
-             (long long)last);
+    log_info(t->s->log,
+             "nothing to do: the run in %s is at step %lld of %lld; train.steps=%lld trains it "
+             "longer, run.dir=OTHER begins another run, and run.fresh=true does so there",
+             dir, done, last, done ? 2 * done : 100);
     return 0;
 }

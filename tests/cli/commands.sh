@@ -64,7 +64,7 @@ if timeout 60 "$TRIREME" train $M >out 2>err; then
 
     # A start that cannot be leaves the run as it was.
     cat run/config.yaml run/plan.json run/metrics.jsonl >before
-    refused "another model for the run" 'step-00000002.*embed' "$TRIREME" train $M model.hidden=128 \
+    refused "another model for the run" 'step-00000002.*holds the model llama-tiny' "$TRIREME" train $M model.hidden=128 \
         train.steps=3
     refused "data that are gone" 'gone\.h5' "$TRIREME" train $M data.train=gone.h5 train.steps=3
     if cat run/config.yaml run/plan.json run/metrics.jsonl | cmp -s before -; then

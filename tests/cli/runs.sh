@@ -65,4 +65,130 @@ mv swap/checkpoints/step-00000005 x && mv swap/checkpoints/step-00000010 \
     swap/checkpoints/step-00000005 && mv x swap/checkpoints/step-00000010
 refused "checkpoints that swapped names" 'step-00000005 holds step 10' \
     "$TRIREME" checkpoint verify swap/checkpoints/step-00000005
+
+# A directory is one run
+
+id_of() { sed -n 's/.*"run": *"\([0-9a-f]*\)".*/\1/p' "$1" | head -n 1; }
+losses() { sed -n 's/.*"step": *\([0-9]*\),.*"loss": *\([^,]*\),.*/\1 \2/p' "$1/metrics.jsonl"; }
+
+train run.dir=one train.steps=20 checkpoint.every=5
+id=$(id_of one/run.json)
+is "a run has a name of 128 bits" 32 "${#id}"
+is "which its checkpoints tell" "$id" "$(id_of one/checkpoints/step-00000020/meta.json)"
+losses one >one.losses
+cp -r one kept-one
+
+before=$(cat one/metrics.jsonl one/config.yaml one/run.json | cksum)
+refused "none in a used directory" \
+    'run.dir one holds a run, at step 20.*leave checkpoint.resume out.*another run.dir.*run.fresh=true' \
+    "$TRIREME" train $M run.dir=one train.steps=5 seed=3 checkpoint.resume=none
+is "which stays as it was" "15 20 $before" \
+    "$(kept one) $(cat one/metrics.jsonl one/config.yaml one/run.json | cksum)"
+
+train run.dir=two train.steps=8
+refused "the checkpoint of another run in a used directory" 'two holds a run, at step 8.*of another' \
+    "$TRIREME" train $M run.dir=two train.steps=30 checkpoint.resume=one/checkpoints/step-00000015
+cp -r one/checkpoints/step-00000020 two/checkpoints/
+refused "one that was put there" 'step-00000020 is of another run than two' \
+    "$TRIREME" train $M run.dir=two train.steps=30
+rm -r two/checkpoints/step-00000020
+
+# checkpoint.resume=PATH is where a run starts, once.
+train run.dir=from train.steps=18 checkpoint.every=2 checkpoint.resume=one/checkpoints/step-00000015
+is "a run starts from a checkpoint of another" "0 16 18 16-18" "$code $(kept from) $(steps_of from)"
+said "and says from where" 'resumed at step 15 from one/checkpoints/step-00000015'
+train run.dir=from train.steps=22 checkpoint.resume=one/checkpoints/step-00000015
+is "the same command goes on" "0 18 22 16-22" "$code $(kept from) $(steps_of from)"
+said "and says so" 'resumed at step 18 from from/checkpoints/step-00000018'
+is "under a name of its own" 1 "$([ "$(id_of from/run.json)" != "$id" ]; echo $((1 - $?)))"
+rm -r one/checkpoints/step-00000015
+train run.dir=from train.steps=23 checkpoint.resume=one/checkpoints/step-00000015
+is "also when where it started is gone" "0 22 23" "$code $(kept from)"
+
+# Back to a step: what came after is set aside.
+rm -r one && cp -r kept-one one
+train run.dir=one checkpoint.resume=15 train.steps=17 train.lr=5e-4 checkpoint.every=1
+is "back to a step" "0 16 17 1-17" "$code $(kept one) $(steps_of one)"
+is "later checkpoints are in branches/0" "20 1-20" "$(kept one/branches/0) $(steps_of one/branches/0)"
+is "a checkpoint tells its branch" 1 \
+    "$(grep -c '"branch": 1' one/checkpoints/step-00000017/meta.json)"
+train run.dir=one checkpoint.resume=15 train.steps=19 train.lr=5e-4
+is "the same command goes on in the branch" "0 17 19 1-19" "$code $(kept one) $(steps_of one)"
+train run.dir=one train.steps=20 train.lr=5e-4
+is "and so does auto" "0 19 20 1-20" "$code $(kept one) $(steps_of one)"
+train run.dir=one checkpoint.resume=one/branches/0/checkpoints/step-00000020 train.steps=22
+is "a branch that was set aside goes on" "0 22" "$code $(kept one)"
+is "and the one it replaces is set aside" "19 20" "$(kept one/branches/1)"
+refused "back to a step that is not there" 'no checkpoint of step 7; there are 22' \
+    "$TRIREME" train $M run.dir=one checkpoint.resume=7
+
+# A death between the writes of going back: the record is there, checkpoints are not moved yet.
+rm -r one && cp -r kept-one one
+train run.dir=one checkpoint.resume=15 train.steps=15
+mv one/branches/0/checkpoints/step-00000020 one/checkpoints/
+train run.dir=one train.steps=18
+is "a death while a branch is set aside" "0 15 18 20" \
+    "$code $(kept one) $(kept one/branches/0)"
+
+# Starting over: the old run is beside, whole.
+train run.dir=two run.fresh=true train.steps=3
+is "a fresh start" "0 3 1-3" "$code $(kept two) $(steps_of two)"
+is "moves the old run aside" "8 1-8" "$(kept two.1) $(steps_of two.1)"
+said "and says where" 'what was in two is in .*/two.1 now'
+timeout 60 "$TRIREME" train two/config.yaml train.steps=4 >out 2>err
+code=$?
+is "its configuration goes on, and is not fresh again" "0 3 4 1-4" \
+    "$code $(kept two) $(steps_of two)"
+train run.dir=two run.fresh=true train.steps=17 checkpoint.resume=one/checkpoints/step-00000015
+is "a fresh start from a checkpoint" "0 17 3 4" "$code $(kept two) $(kept two.2)"
+mkdir inside
+(cd inside && timeout 60 "$TRIREME" train $M data.train=../train.h5 run.dir=. train.steps=1 >out 2>&1)
+(cd inside && timeout 60 "$TRIREME" train $M data.train=../train.h5 run.dir=. train.steps=1 \
+    run.fresh=true >out 2>../err)
+said "not from within" 'run.fresh cannot move \. aside from within it'
+
+# What Slurm requeues goes on with what it began, whatever its command says.
+for how in checkpoint.resume=none run.fresh=true; do
+    rm -rf job job.*
+    [ $how != run.fresh=true ] || train run.dir=job train.steps=3
+    SLURM_JOB_ID=77 SLURM_NTASKS=1 SLURM_STEP_NUM_TASKS=1 train run.dir=job train.steps=6 $how
+    SLURM_JOB_ID=77 SLURM_NTASKS=1 SLURM_STEP_NUM_TASKS=1 SLURM_RESTART_COUNT=1 \
+        train run.dir=job train.steps=9 $how
+    is "a requeued job with $how goes on" "0 6 9 1-9" "$code $(kept job) $(steps_of job)"
+done
+SLURM_JOB_ID=78 SLURM_NTASKS=1 SLURM_STEP_NUM_TASKS=1 SLURM_RESTART_COUNT=1 \
+    train run.dir=job train.steps=2 run.fresh=true
+is "another job does not" "0 2" "$code $(kept job)"
+
+# What was there and is gone is missed.
+cp -r two gone && rm -r gone/checkpoints/*
+refused "checkpoints that are gone" 'says that step 17 was saved, but no checkpoint' \
+    "$TRIREME" train $M run.dir=gone
+cp -r two torn && rm torn/checkpoints/*/COMMIT
+refused "checkpoints that lost their COMMIT" 'step-00000017 is not committed' \
+    "$TRIREME" train $M run.dir=torn
+cp -r one old && rm old/run.json
+train run.dir=old train.steps=19
+is "a directory without a record is taken over" "0 18 19" "$code $(kept old)"
+said "and that is said" 'old has no run.json'
+
+# Other settings are named, once.
+train run.dir=set train.steps=5
+train run.dir=set train.steps=8 train.lr=5e-4 seed=9 data.train=valid.h5
+said "settings that changed" \
+    'changed since step 5: data.train train.h5 -> valid.h5, seed 0 -> 9, train.steps 5 -> 8, train.lr 0.001 -> 0.0005$'
+cp train.h5 moved.h5
+train run.dir=set train.steps=9 train.lr=5e-4 seed=9 data.train=moved.h5
+said "data under another name, and other contents" 'data.train valid.h5 -> moved.h5'
+train run.dir=set train.steps=10 train.lr=5e-4 seed=9
+is "the same data under another name is no change" 0 "$(grep -c data.train err)"
+cp valid.h5 moved.h5
+train run.dir=set train.steps=11 train.lr=5e-4 seed=9 data.train=moved.h5
+said "other data under the same name" 'data.train train.h5 -> moved.h5'
+train run.dir=set train.steps=11 train.lr=5e-4 seed=9 data.train=moved.h5
+is "and then no more" 0 "$(grep -c 'settings changed' err)"
+said "nothing to do: where, and what else" \
+    'nothing to do: the run in set is at step 11 of 11; train.steps=.*run.dir=OTHER.*run.fresh'
+refused "another model is named" 'llama-tiny \(2 layers, .*llama-10m \(' \
+    "$TRIREME" train $M run.dir=set model.preset=llama-10m
 finish

@@ -110,20 +110,28 @@ static int steps(struct session *s, const struct training *how, struct scaler *s
     return rc;
 }
 
+int training_load(struct session *s, const char *path, struct position *position, struct error *err)
+{
+    struct checkpoint *checkpoint;
+    if (run_checkpoint_open(&checkpoint, s->world, path, s->log, err))
+        return -1;
+    int rc = run_checkpoint_load(s, checkpoint, position, err);
+    checkpoint_close(checkpoint);
+    return rc;
+}
+
 static int begin(struct session *s, const struct training *how, struct scaler *scaler,
                  struct error *err)
 {
     struct position position = {.scaler = scaler_begin(&s->config)};
-    int found = 0;
     *scaler = position.scaler;
     if (!how->from) {
         rig_init(s);
         return 0;
     }
-    if (run_checkpoint_resume(s, how->checkpoints, &found, &position, err))
+    if (training_load(s, how->checkpoints, &position, err))
         return -1;
-    if (!found || position.step != how->from ||
-        position.samples != how->from * s->layout.global_batch)
+    if (position.step != how->from || position.samples != how->from * s->layout.global_batch)
         return error_set(err, "no checkpoint of step %d", how->from);
     *scaler = position.scaler;
     return 0;
@@ -142,7 +150,8 @@ void training_run(struct checks *c, const struct config *config, const struct tr
     if (!rc && how->checkpoints && how->to < TRAINING_STEPS) {
         struct position position = {
             .step = how->to, .samples = how->to * s->layout.global_batch, .scaler = scaler};
-        rc = run_checkpoint_write(s, how->checkpoints, position, &err);
+        struct run_origin none = {0};
+        rc = run_checkpoint_write(s, how->checkpoints, position, &none, &err);
     }
     CHECK(c, !rc);
     if (rc)

@@ -7,6 +7,7 @@
 #include "tests/mpi/check.h"
 #include "tests/unit/rig.h"
 #include "train/batches.h"
+#include "train/run_checkpoint.h"
 #include "train/scaler.h"
 
 enum { TRAINING_STEPS = 50 };
@@ -31,6 +32,10 @@ struct trained {
 
 /* A temporary directory with tokens.h5 in it, made by rank 0; dir of 64 bytes.  Collective. */
 void training_data(struct checks *c, char *dir, int64_t vocab);
+
+/* Load the newest good checkpoint at path into a session.  Collective.  0, or -1 with err set. */
+int training_load(struct session *session, const char *path, struct position *position,
+                  struct error *err);
 
 /* Train a session of the world.  Collective. */
 void training_run(struct checks *c, const struct config *config, const struct training *how,

@@ -1,0 +1,176 @@
+/* run_aside.c - moving things out of the way of a run, so that nothing is deleted.
+ *
+ * Every order of writes here is such that a death between any two leaves a directory that the next
+ * start can use, with every checkpoint in it or beside it:
+ *
+ *  - all of it: one rename of the directory.  Without it the next start finds no run.
+ *  - a branch: metrics.jsonl is copied, then run.json says that branch B+1 began at step S, then
+ *    later checkpoints are moved one by one.  Before the second nothing has happened; after it the
+ *    record tells which checkpoints are still to be moved, and every start moves them.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/disk.h"
+#include "train/run_directory_private.h"
+
+/* All of it */
+
+/* A process that stands in what is moved would go along with it. */
+static int check_not_inside(const char *real, const char *dir, struct error *err)
+{
+    char *here = realpath(".", NULL);
+    size_t length = strlen(real);
+    int inside = here && !strncmp(here, real, length) && (!here[length] || here[length] == '/');
+    free(here);
+    if (!inside)
+        return 0;
+    return error_set(err,
+                     "run.fresh cannot move %s aside from within it; start from elsewhere, or name "
+                     "another run.dir",
+                     dir);
+}
+
+static int move_all(const char *real, const char *dir, struct log *log, struct error *err)
+{
+    char *aside = NULL;
+    int rc = check_not_inside(real, dir, err);
+    for (int n = 1; !rc && !aside; n++) {
+        aside = disk_path(err, "%s.%d", real, n);
+        if (!aside)
+            rc = -1;
+        else if (!access(aside, F_OK)) {
+            free(aside);
+            aside = NULL;
+        }
+    }
+    if (!rc && rename(real, aside))
+        rc = error_errno(err, "cannot move %s to %s; name another run.dir", real, aside);
+    rc = rc || disk_sync_parent(aside, err);
+    if (!rc)
+        log_info(log, "run.fresh: what was in %s is in %s now", dir, aside);
+    free(aside);
+    return rc ? -1 : 0;
+}
+
+int run_aside_all(struct run_directory *d, struct error *err)
+{
+    const char *dir = d->s->config.run.dir;
+    int before = d->lock;
+    char *real = realpath(dir, NULL);
+    if (!real)
+        return error_errno(err, "cannot look at %s", dir);
+    int rc = move_all(real, dir, d->s->log, err);
+    if (!rc && !(rc = disk_make_folders(real, err)) && !(rc = run_directory_lock(d, err)))
+        close(before);
+    free(real);
+    return rc;
+}
+
+/* A branch */
+
+static char *folder_of(const struct run_directory *d, int64_t branch, const char *name,
+                       struct error *err)
+{
+    return disk_path(err, "%s/branches/%lld/%s", d->s->config.run.dir, (long long)branch, name);
+}
+
+int64_t run_aside_last(const struct run_directory *d)
+{
+    int64_t last = -1;
+    char *path = disk_path(NULL, "%s/branches", d->s->config.run.dir);
+    DIR *folder = path ? opendir(path) : NULL;
+    struct dirent *item;
+    while (folder && (item = readdir(folder)))
+        if (isdigit((unsigned char)item->d_name[0]) && atoll(item->d_name) > last)
+            last = atoll(item->d_name);
+    if (folder)
+        closedir(folder);
+    free(path);
+    return last;
+}
+
+static int move_one(const char *path, const char *to, struct error *err)
+{
+    const char *name = strrchr(path, '/') + 1;
+    char *target = disk_path(err, "%s/%s", to, name);
+    int rc = target ? 0 : -1;
+    if (!rc && rename(path, target))
+        rc = error_errno(err, "cannot move %s to %s", path, target);
+    free(target);
+    return rc;
+}
+
+/* Of the folders that are not committed: those of later steps. */
+static int move_torn(const struct run_directory *d, const char *to, struct error *err)
+{
+    struct checkpoint_entry *entries;
+    int count = checkpoint_list(&entries, d->checkpoints, err), rc = 0;
+    for (int i = 0; i < count && !rc; i++)
+        if (!entries[i].committed && entries[i].step > d->record.base)
+            rc = move_one(entries[i].path, to, err);
+    checkpoint_list_free(entries, count > 0 ? count : 0);
+    return count < 0 ? -1 : rc;
+}
+
+int run_aside_branch(const struct run_directory *d, int torn, struct error *err)
+{
+    struct run_survey survey;
+    if (!d->record.branch)
+        return 0;
+    if (run_survey_make(&survey, d, err))
+        return -1;
+    int64_t left = d->record.branch - 1;
+    char *to = folder_of(d, left, "checkpoints", err);
+    int rc = to ? 0 : -1, moves = survey.other_count || (torn && survey.torn[0]);
+    if (!rc && moves)
+        rc = disk_make_folders(to, err);
+    for (int i = 0; i < survey.other_count && !rc; i++)
+        rc = move_one(survey.other[i].path, to, err);
+    if (!rc && torn && moves)
+        rc = move_torn(d, to, err);
+    if (!rc && moves)
+        rc = disk_sync(to, err) || disk_sync(d->checkpoints, err) ? -1 : 0;
+    if (!rc && survey.other_count)
+        log_info(d->s->log, "%d later checkpoint%s of branch %lld: now in %s", survey.other_count,
+                 survey.other_count > 1 ? "s" : "", (long long)left, to);
+    free(to);
+    run_survey_free(&survey);
+    return rc;
+}
+
+static int copy_file(const char *from, const char *to, struct error *err)
+{
+    char buffer[1 << 16];
+    size_t got;
+    FILE *in = fopen(from, "r"), *out = in ? fopen(to, "w") : NULL;
+    int rc = in && !out ? error_errno(err, "cannot create %s", to) : 0;
+    while (out && (got = fread(buffer, 1, sizeof buffer, in)) > 0)
+        fwrite(buffer, 1, got, out);
+    if (out && (ferror(in) || ferror(out) || fflush(out) || fsync(fileno(out))))
+        rc = error_errno(err, "cannot copy %s to %s", from, to);
+    if (out)
+        fclose(out);
+    if (in)
+        fclose(in);
+    return rc;
+}
+
+int run_aside_metrics(const struct run_directory *d, struct error *err)
+{
+    char *from = disk_path(err, "%s/metrics.jsonl", d->s->config.run.dir);
+    char *folder = folder_of(d, d->record.branch, "", err);
+    char *to = folder_of(d, d->record.branch, "metrics.jsonl", err);
+    int rc = from && folder && to ? 0 : -1;
+    if (!rc && !access(from, F_OK))
+        rc = disk_make_folders(folder, err) || copy_file(from, to, err) ? -1 : 0;
+    free(to);
+    free(folder);
+    free(from);
+    return rc;
+}

@@ -1,0 +1,134 @@
+/* run_changes.c - see run_changes.h. */
+#include "train/run_changes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What tensors there are, and their sizes. */
+static const char *const of_tensors[] = {
+    "model.family",   "model.layers", "model.hidden", "model.heads",          "model.kv_heads",
+    "model.head_dim", "model.ffn",    "model.vocab",  "model.tie_embeddings", "model.max_seq_len"};
+enum { OF_TENSORS = sizeof of_tensors / sizeof of_tensors[0], LEARNED_POSITIONS = OF_TENSORS - 1 };
+
+/* Keys, or groups of them, that change no number by design, or are compared otherwise. */
+static const char *const without_effect[] = {
+    "device",          "recompute",    "parallel.",       "offload.",
+    "checkpoint.",     "run.",         "comm.inter_node", "comm.share_gpu",
+    "data.train",      "data.valid",   "train.eval_",     "train.micro_batch",
+    "train.optimizer", "model.preset", "model.init_std",  "train.global_batch_tokens",
+};
+enum { WITHOUT_EFFECT = sizeof without_effect / sizeof without_effect[0] };
+
+static void add_hash(struct js *to, const char *key, uint64_t hash)
+{
+    char digits[24];
+    if (!hash)
+        return;
+    snprintf(digits, sizeof digits, "%016llx", (unsigned long long)hash);
+    js_add_string(to, key, digits);
+}
+
+void run_data_add(struct js *meta, const struct run_data *data)
+{
+    struct js *js = js_object();
+    add_hash(js, "train", data->train);
+    add_hash(js, "valid", data->valid);
+    js_add(meta, "data", js);
+}
+
+static int differs(const struct config *a, const struct config *b, const char *key)
+{
+    char one[CONFIG_TEXT], other[CONFIG_TEXT];
+    return strcmp(config_value(a, key, one), config_value(b, key, other)) != 0;
+}
+
+/* "llama-tiny (2 layers, width 64, vocabulary 512)" */
+static void describe(const struct config *config, char *text, size_t bytes)
+{
+    const struct config_model *m = &config->model;
+    snprintf(text, bytes, "%s (%lld layers, width %lld, vocabulary %lld)",
+             m->preset[0] ? m->preset : m->family, (long long)m->layers, (long long)m->hidden,
+             (long long)m->vocab);
+}
+
+int run_changes_model(const struct config *saved, const struct config *asked, struct error *err)
+{
+    char one[160], other[160], old[CONFIG_TEXT], new[CONFIG_TEXT];
+    for (int i = 0; i < OF_TENSORS; i++) {
+        const char *key = of_tensors[i];
+        if ((i == LEARNED_POSITIONS && strcmp(asked->model.family, "gpt2") != 0) ||
+            !differs(saved, asked, key))
+            continue;
+        describe(saved, one, sizeof one);
+        describe(asked, other, sizeof other);
+        return error_set(err,
+                         "it holds the model %s, and %s is asked for: %s is %.40s there and %.40s "
+                         "here; ask for that model, or start another run: run.dir=OTHER",
+                         one, other, key, config_value(saved, key, old),
+                         config_value(asked, key, new));
+    }
+    return 0;
+}
+
+static int has_effect(const char *key)
+{
+    for (int i = 0; i < WITHOUT_EFFECT; i++) {
+        size_t length = strlen(without_effect[i]);
+        char last = without_effect[i][length - 1];
+        if (last == '.' || last == '_' ? !strncmp(key, without_effect[i], length)
+                                       : !strcmp(key, without_effect[i]))
+            return 0;
+    }
+    for (int i = 0; i < LEARNED_POSITIONS; i++)
+        if (!strcmp(key, of_tensors[i]))
+            return 0;
+    return strcmp(key, "recompute_every") != 0;
+}
+
+struct listing {
+    char *text;
+    size_t bytes;
+    int count;
+};
+
+static void add(struct listing *list, const char *key, const char *old, const char *new,
+                const char *note)
+{
+    size_t used = strlen(list->text);
+    snprintf(list->text + used, list->bytes - used, "%s%s %.120s -> %.120s%s", used ? ", " : "",
+             key, old[0] ? old : "(none)", new[0] ? new : "(none)", note);
+}
+
+/* Contents where both are known, else names. */
+static int compare_data(struct listing *list, const char *key, const char *name,
+                        const struct js *meta, uint64_t hash, const struct config *saved,
+                        const struct config *asked)
+{
+    char old[CONFIG_TEXT], new[CONFIG_TEXT], digits[24];
+    const char *known = js_get_string(js_get(meta, "data"), name, "");
+    const char *one = config_value(saved, key, old), *other = config_value(asked, key, new);
+    snprintf(digits, sizeof digits, "%016llx", (unsigned long long)hash);
+    if (known[0] && hash ? !strcmp(known, digits) : !strcmp(one, other))
+        return 0;
+    add(list, key, one, other, strcmp(one, other) ? "" : " (other contents)");
+    return 1;
+}
+
+int run_changes_text(const struct config *saved, const struct config *asked, const struct js *meta,
+                     const struct run_data *data, char *text, size_t bytes)
+{
+    char old[CONFIG_TEXT], new[CONFIG_TEXT];
+    struct listing list = {text, bytes, 0};
+    const char *key;
+    text[0] = 0;
+    int count = compare_data(&list, "data.train", "train", meta, data->train, saved, asked) +
+                compare_data(&list, "data.valid", "valid", meta, data->valid, saved, asked);
+    for (int i = 0; (key = config_key_name(i)); i++) {
+        if (!has_effect(key) || !differs(saved, asked, key))
+            continue;
+        add(&list, key, config_value(saved, key, old), config_value(asked, key, new), "");
+        count += strcmp(key, "train.steps") != 0;
+    }
+    return count;
+}

@@ -1,0 +1,181 @@
+/* run_directory.c - the directory of a run: its lock and log, its checkpoints, its record.
+ * See run_directory.h; run_start.c decides where a start goes on from, run_aside.c moves what is
+ * in its way. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "io/disk.h"
+#include "train/run_directory_private.h"
+
+/* Lock and log */
+
+/* The file that is locked still has its name: another start may have moved the directory aside. */
+static int is_there(int fd, const char *path)
+{
+    struct stat one, other;
+    return !fstat(fd, &one) && !stat(path, &other) && one.st_ino == other.st_ino &&
+           one.st_dev == other.st_dev;
+}
+
+/* Two starts in one run directory would spoil each other's files.  The lock goes with the
+ * process; a file system that knows no locks does without. */
+int run_directory_lock(struct run_directory *d, struct error *err)
+{
+    const char *dir = d->s->config.run.dir;
+    char *path = disk_path(err, "%s/lock", dir), *log = disk_path(err, "%s/log.txt", dir);
+    int rc = path && log ? disk_make_folders(d->checkpoints, err) : -1;
+    int fd = rc ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (!rc && fd < 0)
+        rc = error_errno(err, "cannot create %s", path);
+    if (!rc && ((flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) || !is_there(fd, path)))
+        rc = error_set(err,
+                       "run.dir %s is in use by another start of trireme; end that one, or "
+                       "name another directory",
+                       dir);
+    if (!rc)
+        rc = log_file(d->s->log, log, err);
+    if (rc && fd >= 0)
+        close(fd);
+    else if (fd >= 0)
+        d->lock = fd;
+    free(log);
+    free(path);
+    return rc;
+}
+
+int run_directory_open(struct run_directory *d, struct session *s, struct run_data data,
+                       struct error *err)
+{
+    *d = (struct run_directory){.s = s, .lock = -1, .data = data, .saved_step = -1};
+    snprintf(d->checkpoints, sizeof d->checkpoints, "%s/checkpoints", s->config.run.dir);
+    int rc = 0;
+    if (!world_rank(s->world))
+        rc = run_directory_lock(d, err) || run_record_read(&d->record, s->config.run.dir, err);
+    return world_agree(s->world, rc ? -1 : 0, err);
+}
+
+void run_directory_close(struct run_directory *d)
+{
+    checkpoint_checked_free(&d->checked);
+    if (d->s && d->lock >= 0)
+        close(d->lock);
+    *d = (struct run_directory){.lock = -1};
+}
+
+/* Whose checkpoints */
+
+static void append(struct checkpoint_entry **list, int *count, struct checkpoint_entry *entry)
+{
+    struct checkpoint_entry *more = array_make((size_t)*count + 1, sizeof *more);
+    if (*count)
+        memcpy(more, *list, (size_t)*count * sizeof *more);
+    free(*list);
+    more[(*count)++] = *entry;
+    *entry = (struct checkpoint_entry){0};
+    *list = more;
+}
+
+/* What cannot be read is taken for the run's: it is refused when it is verified. */
+static void sort(struct run_survey *survey, const struct run_record *record,
+                 struct checkpoint_entry *entry)
+{
+    struct js *meta = checkpoint_read_meta(entry->path, NULL);
+    struct run_point point = run_point_of(meta, entry->step);
+    int known = meta != NULL;
+    js_free(meta);
+    if (known && record->run[0] && point.run[0] && strcmp(point.run, record->run))
+        snprintf(survey->foreign, sizeof survey->foreign, "%s", entry->path);
+    else if (known && record->run[0] && !run_record_owns(record, &point))
+        append(&survey->other, &survey->other_count, entry);
+    else
+        append(&survey->own, &survey->own_count, entry);
+}
+
+int run_survey_make(struct run_survey *survey, const struct run_directory *d, struct error *err)
+{
+    struct checkpoint_entry *entries;
+    *survey = (struct run_survey){.torn_step = -1};
+    int count = checkpoint_list(&entries, d->checkpoints, err);
+    for (int i = 0; i < count; i++) {
+        if (entries[i].committed) {
+            sort(survey, &d->record, &entries[i]);
+        } else if (!survey->torn[0]) {
+            snprintf(survey->torn, sizeof survey->torn, "%s", entries[i].path);
+            survey->torn_step = entries[i].step;
+        }
+    }
+    checkpoint_list_free(entries, count > 0 ? count : 0);
+    return count < 0 ? -1 : 0;
+}
+
+void run_survey_free(struct run_survey *survey)
+{
+    checkpoint_list_free(survey->own, survey->own_count);
+    checkpoint_list_free(survey->other, survey->other_count);
+    *survey = (struct run_survey){0};
+}
+
+/* Saving */
+
+/* The checkpoint is there; a record that lags behind is evidence the less, no more. */
+static void record_saved(struct run_directory *d, int64_t step)
+{
+    struct error why = {0};
+    if (world_rank(d->s->world))
+        return;
+    d->record.saved = step;
+    if (run_record_write(&d->record, d->s->config.run.dir, &why))
+        log_warn(d->s->log, "%s", why.text);
+}
+
+int run_directory_save(struct run_directory *d, struct position position, struct error *err)
+{
+    struct run_origin origin = {d->record.run, d->record.branch, d->data};
+    int64_t start = clock_ns();
+    if (d->saved_step == position.step)
+        return 0;
+    if (run_checkpoint_write(d->s, d->checkpoints, position, &origin, err))
+        return -1;
+    d->saved_step = position.step;
+    d->prune_due = 1;
+    record_saved(d, position.step);
+    log_info(d->s->log, "saved %s/step-%08lld in %.2f s", d->checkpoints, (long long)position.step,
+             (double)(clock_ns() - start) / 1e9);
+    return 0;
+}
+
+/* Old checkpoints that cannot go take disk space, no more: the new one is there. */
+void run_directory_prune(struct run_directory *d)
+{
+    struct error why = {0};
+    struct run_survey survey = {0};
+    struct world *world = d->s->world;
+    int rank = world_rank(world), rc = 0;
+    if (!d->prune_due)
+        return;
+    d->prune_due = 0;
+    char *written = disk_path(&why, "%s/step-%08lld", d->checkpoints, (long long)d->saved_step);
+    if (!written || (!rank && run_survey_make(&survey, d, &why)))
+        rc = -1;
+    rc = world_agree(world, rc, &why);
+    if (!rc) {
+        checkpoint_checked_set(&d->checked, written, CHECKPOINT_WHOLE);
+        rc =
+            checkpoint_prune(world, survey.own, survey.own_count, (int)d->s->config.checkpoint.keep,
+                             written, &d->checked, d->s->log, &why);
+    }
+    if (!rank && !rc)
+        rc = checkpoint_clean(d->checkpoints, &why);
+    if (!rank && rc)
+        log_warn(d->s->log, "old checkpoints could not be deleted: %s", why.text);
+    run_survey_free(&survey);
+    free(written);
+}

@@ -1,0 +1,41 @@
+/* run_directory_private.h - what the files of run_directory*.c share; all of it is rank 0's. */
+#ifndef TRIREME_TRAIN_RUN_DIRECTORY_PRIVATE_H
+#define TRIREME_TRAIN_RUN_DIRECTORY_PRIVATE_H
+
+#include "train/run_directory.h"
+
+/* The checkpoints in a directory, by whose they are. */
+struct run_survey {
+    struct checkpoint_entry *own; /* committed, of the line, newest first */
+    int own_count;
+    struct checkpoint_entry *other; /* committed, of this run, but not of the line */
+    int other_count;
+    char torn[RUN_PATH];    /* the newest step folder without COMMIT; "": none */
+    char foreign[RUN_PATH]; /* a checkpoint of another run; "": none */
+    int64_t torn_step;
+};
+
+/* Returns 0 and a survey for run_survey_free(), or -1 with err set.  Without a record everything
+ * is the run's. */
+int run_survey_make(struct run_survey *survey, const struct run_directory *dir, struct error *err);
+void run_survey_free(struct run_survey *survey);
+
+/* Lock the directory and open its log.  Returns 0, or -1 with err set. */
+int run_directory_lock(struct run_directory *dir, struct error *err);
+
+/* Set the whole directory aside, under the first name of DIR.1, DIR.2 ... that is free, and make
+ * an empty one, locked too.  One rename: it happens or does not.  Returns 0, or -1 with err set. */
+int run_aside_all(struct run_directory *dir, struct error *err);
+
+/* Move the checkpoints of this run that are not of the record's line, and those of later steps
+ * that are damaged if torn is set, to the folder of the branch before.  Repeated after a death
+ * half way, it moves what is left.  Returns 0, or -1 with err set. */
+int run_aside_branch(const struct run_directory *dir, int torn, struct error *err);
+
+/* Copy metrics.jsonl to the folder of the record's branch, which is about to be left. */
+int run_aside_metrics(const struct run_directory *dir, struct error *err);
+
+/* The highest number in branches/; -1: none. */
+int64_t run_aside_last(const struct run_directory *dir);
+
+#endif

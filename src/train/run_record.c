@@ -1,0 +1,127 @@
+/* run_record.c - see run_record.h.
+ *
+ * The line of a branch is its own checkpoints, and those of branches before up to its base:
+ *
+ *     branch 0   10 --- 20 --- 30          set aside in branches/0: 30
+ *                        \
+ *     branch 1            25 --- 30        base 20: the line is 10, 20, 25, 30
+ */
+#include "train/run_record.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "io/disk.h"
+
+enum { RECORD_FORMAT = 1 };
+
+static void copy(char *to, size_t bytes, const char *from)
+{
+    snprintf(to, bytes, "%s", from ? from : "");
+}
+
+static void read_start(struct run_record *record, const struct js *start)
+{
+    record->has_start = 1;
+    record->start = run_point_of(start, js_get_int(start, "step", 0));
+    copy(record->start_path, sizeof record->start_path, js_get_string(start, "path", ""));
+    copy(record->asked, sizeof record->asked, js_get_string(start, "asked", ""));
+}
+
+int run_record_read(struct run_record *record, const char *dir, struct error *err)
+{
+    *record = (struct run_record){.base = -1, .saved = -1};
+    char *path = disk_path(err, "%s/run.json", dir);
+    if (!path)
+        return -1;
+    int rc = access(path, F_OK) && errno == ENOENT ? 1 : 0;
+    struct js *js = rc ? NULL : js_read(path, err);
+    if (js && js_get_int(js, "format", -1) != RECORD_FORMAT)
+        rc = error_set(err, "%s is of another version of trireme", path);
+    else if (js && strlen(js_get_string(js, "run", "")) != RUN_ID - 1)
+        rc = error_set(err, "%s names no run", path);
+    else if (js) {
+        copy(record->run, sizeof record->run, js_get_string(js, "run", ""));
+        record->branch = js_get_int(js, "branch", 0);
+        record->base = js_get_int(js, "base", -1);
+        record->saved = js_get_int(js, "saved", -1);
+        copy(record->job, sizeof record->job, js_get_string(js, "job", ""));
+        if (js_get(js, "start"))
+            read_start(record, js_get(js, "start"));
+    } else if (!rc) {
+        rc = -1;
+    }
+    if (rc < 0)
+        error_prefix(err, "the record of the run cannot be read (without it the newest checkpoint "
+                          "would be taken for the run's)");
+    js_free(js);
+    free(path);
+    return rc < 0 ? -1 : 0;
+}
+
+int run_record_write(const struct run_record *record, const char *dir, struct error *err)
+{
+    char *path = disk_path(err, "%s/run.json", dir);
+    if (!path)
+        return -1;
+    struct js *js = js_object();
+    js_add_int(js, "format", RECORD_FORMAT);
+    js_add_string(js, "run", record->run);
+    js_add_int(js, "branch", record->branch);
+    js_add_int(js, "base", record->base);
+    js_add_int(js, "saved", record->saved);
+    js_add_string(js, "job", record->job);
+    if (record->has_start) {
+        struct js *start = js_object();
+        js_add_string(start, "run", record->start.run);
+        js_add_int(start, "branch", record->start.branch);
+        js_add_int(start, "step", record->start.step);
+        js_add_string(start, "path", record->start_path);
+        js_add_string(start, "asked", record->asked);
+        js_add(js, "start", start);
+    }
+    int rc = js_write(js, JS_INDENTED, path, err) || disk_sync_parent(path, err) ? -1 : 0;
+    js_free(js);
+    free(path);
+    return rc;
+}
+
+void run_record_set_job(struct run_record *record)
+{
+    copy(record->job, sizeof record->job, getenv("SLURM_JOB_ID"));
+}
+
+int run_record_requeued(const struct run_record *record)
+{
+    const char *job = getenv("SLURM_JOB_ID"), *restarts = getenv("SLURM_RESTART_COUNT");
+    return job && restarts && atoi(restarts) > 0 && record->job[0] && !strcmp(job, record->job);
+}
+
+int run_record_new(struct run_record *record, struct error *err)
+{
+    unsigned char bits[(RUN_ID - 1) / 2];
+    *record = (struct run_record){.base = -1, .saved = -1};
+    if (getrandom(bits, sizeof bits, 0) != sizeof bits)
+        return error_errno(err, "no random bits to name the run by");
+    for (size_t i = 0; i < sizeof bits; i++)
+        snprintf(record->run + 2 * i, 3, "%02x", bits[i]);
+    run_record_set_job(record);
+    return 0;
+}
+
+struct run_point run_point_of(const struct js *meta, int64_t step)
+{
+    struct run_point point = {.branch = js_get_int(meta, "branch", 0), .step = step};
+    copy(point.run, sizeof point.run, js_get_string(meta, "run", ""));
+    return point;
+}
+
+int run_record_owns(const struct run_record *record, const struct run_point *point)
+{
+    if (point->run[0] && strcmp(point->run, record->run))
+        return 0;
+    return point->branch == record->branch || point->step <= record->base;
+}

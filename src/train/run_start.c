@@ -1,0 +1,430 @@
+/* run_start.c - where a start goes on from, and what it may not touch.
+ *
+ *  1. rank 0 decides by what the directory holds (survey), its record, and checkpoint.resume
+ *  2. where that is a checkpoint not known yet, all open it, and rank 0 judges whose it is
+ *  3. all load
+ *  4. rank 0 commits: sets aside what has to be, and writes the record
+ *
+ * What may be refused is refused before 4, where the directory is as it was.
+ */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "io/disk.h"
+#include "train/run_directory_private.h"
+
+enum run_from {
+    FROM_NOTHING,
+    FROM_OWN,   /* the newest of the run's checkpoints */
+    FROM_START, /* what the branch began from, which has no checkpoint yet */
+    FROM_ASKED  /* what was asked for: to be judged */
+};
+
+struct run_start {
+    enum run_from from;
+    char path[2 * RUN_PATH]; /* of the two latter */
+    int aside;               /* all that is there goes aside first */
+    int branch;              /* a new branch begins */
+    int begins;              /* a new run begins */
+};
+
+static int is_step(const char *text)
+{
+    const char *at = text;
+    while (isdigit((unsigned char)*at))
+        at++;
+    return at > text && !*at;
+}
+
+/* Whether a path leads into the directory. */
+static int is_inside(const char *path, const char *dir)
+{
+    char *one = realpath(path, NULL), *other = realpath(dir, NULL);
+    size_t length = other ? strlen(other) : 0;
+    int inside =
+        one && other && !strncmp(one, other, length) && (!one[length] || one[length] == '/');
+    free(one);
+    free(other);
+    return inside;
+}
+
+/* The last step in metrics.jsonl; 0: none. */
+static int64_t last_step(const char *dir)
+{
+    char *path = disk_path(NULL, "%s/metrics.jsonl", dir), *line = NULL;
+    FILE *file = path ? fopen(path, "r") : NULL;
+    size_t size = 0;
+    int64_t step = 0;
+    while (file && getline(&line, &size, file) > 0) {
+        struct js *js = js_parse(line, NULL);
+        step = js ? js_get_int(js, "step", step) : step;
+        js_free(js);
+    }
+    if (file)
+        fclose(file);
+    free(line);
+    free(path);
+    return step;
+}
+
+/* 1: what the directory says */
+
+static int is_used(const struct run_directory *d, const struct run_survey *survey)
+{
+    return survey->own_count || survey->torn[0] || d->record.saved >= 0;
+}
+
+static int refuse_used(const struct run_directory *d, const struct run_survey *survey,
+                       const char *what, struct error *err)
+{
+    const char *dir = d->s->config.run.dir;
+    int64_t step = survey->own_count ? survey->own[0].step : d->record.saved;
+    return error_set(err,
+                     "run.dir %s holds a run, at step %lld, and %s; to go on with that run leave "
+                     "checkpoint.resume out, to start another name another run.dir, or set that "
+                     "one aside with run.fresh=true",
+                     dir, (long long)(step < 0 ? survey->torn_step : step), what);
+}
+
+static int refuse_gone(const struct run_directory *d, const struct run_survey *survey,
+                       struct error *err)
+{
+    const char *dir = d->s->config.run.dir;
+    if (survey->torn[0])
+        return error_set(err,
+                         "%s is not committed, and %s holds no checkpoint that is; put one back, "
+                         "or start over with run.fresh=true, which moves what is there aside",
+                         survey->torn, dir);
+    return error_set(err,
+                     "%s/run.json says that step %lld was saved, but no checkpoint is there; put "
+                     "%s back, or start over with run.fresh=true, which moves what is there aside",
+                     dir, (long long)d->record.saved, d->checkpoints);
+}
+
+/* Where the branch's own checkpoints are, or it has none yet, where it began. */
+static int go_on(const struct run_directory *d, const struct run_survey *survey,
+                 struct run_start *start, struct error *err)
+{
+    const struct run_record *record = &d->record;
+    const char *dir = d->s->config.run.dir;
+    start->from = FROM_OWN;
+    if (survey->own_count)
+        return 0;
+    if (survey->torn[0] || record->saved >= 0)
+        return refuse_gone(d, survey, err);
+    start->from = record->has_start ? FROM_START : FROM_NOTHING;
+    snprintf(start->path, sizeof start->path, "%s%s%s", record->start_path[0] == '/' ? "" : dir,
+             record->start_path[0] == '/' ? "" : "/", record->start_path);
+    start->begins = !record->has_start;
+    return 0;
+}
+
+static int find_step(const struct run_directory *d, const struct run_survey *survey,
+                     struct run_start *start, struct error *err)
+{
+    int64_t step = atoll(d->s->config.checkpoint.resume);
+    char steps[256] = "";
+    for (int i = survey->own_count - 1; i >= 0; i--) {
+        size_t used = strlen(steps);
+        if (survey->own[i].step == step) {
+            snprintf(start->path, sizeof start->path, "%s", survey->own[i].path);
+            return 0;
+        }
+        snprintf(steps + used, sizeof steps - used, "%s%lld", used ? ", " : "",
+                 (long long)survey->own[i].step);
+    }
+    return error_set(err,
+                     "%s has no checkpoint of step %lld; there %s%s (older branches are in "
+                     "branches/, and taken by their path)",
+                     d->checkpoints, (long long)step, steps[0] ? "are " : "is none", steps);
+}
+
+/* A path or a step. */
+static int decide_asked(const struct run_directory *d, const struct run_survey *survey,
+                        struct run_start *start, struct error *err)
+{
+    const char *resume = d->s->config.checkpoint.resume, *dir = d->s->config.run.dir;
+    int fresh = d->s->config.run.fresh;
+    if (!fresh && d->record.has_start && !strcmp(d->record.asked, resume))
+        return go_on(d, survey, start, err);
+    start->from = FROM_ASKED;
+    if (is_step(resume))
+        return find_step(d, survey, start, err);
+    if (strlen(resume) >= sizeof start->path)
+        return error_set(err, "checkpoint.resume: the path is too long");
+    snprintf(start->path, sizeof start->path, "%s", resume);
+    start->aside = fresh && !is_inside(resume, dir);
+    return 0;
+}
+
+static int decide(const struct run_directory *d, const struct run_survey *survey,
+                  struct run_start *start, struct error *err)
+{
+    const struct config *c = &d->s->config;
+    const char *resume = c->checkpoint.resume;
+    int none = !strcmp(resume, "none"), again = run_record_requeued(&d->record);
+    int fresh = c->run.fresh && !again;
+    if (survey->foreign[0] && !fresh)
+        return error_set(err,
+                         "%s is of another run than %s; move it out of there, or begin a run from "
+                         "it: checkpoint.resume=PATH run.dir=OTHER",
+                         survey->foreign, c->run.dir);
+    if (again && (c->run.fresh || none)) {
+        log_info(d->s->log, "job %s was requeued: the run it began in %s goes on", d->record.job,
+                 c->run.dir);
+        return none || !strcmp(resume, "auto") ? go_on(d, survey, start, err)
+                                               : decide_asked(d, survey, start, err);
+    }
+    if (none || (fresh && !strcmp(resume, "auto"))) {
+        if (!fresh && is_used(d, survey))
+            return refuse_used(d, survey, "checkpoint.resume=none asks for a new one", err);
+        start->aside = fresh && (is_used(d, survey) || survey->foreign[0] || last_step(c->run.dir));
+        start->begins = 1;
+        return 0;
+    }
+    if (!strcmp(resume, "auto"))
+        return go_on(d, survey, start, err);
+    return decide_asked(d, survey, start, err);
+}
+
+/* 2: whose checkpoint was asked for */
+
+static int same_point(const struct run_point *a, const struct run_point *b)
+{
+    return a->run[0] && !strcmp(a->run, b->run) && a->branch == b->branch && a->step == b->step;
+}
+
+static int judge(const struct run_directory *d, const struct run_survey *survey,
+                 struct run_start *start, const struct checkpoint *checkpoint, struct error *err)
+{
+    const char *path = checkpoint_path(checkpoint), *dir = d->s->config.run.dir;
+    struct run_point point = run_point_of(checkpoint_meta(checkpoint), checkpoint_step(checkpoint));
+    int same = point.run[0] ? !strcmp(point.run, d->record.run) : is_inside(path, dir);
+    int fresh = d->s->config.run.fresh && !run_record_requeued(&d->record);
+    if (start->aside) {
+        start->begins = 1;
+        start->aside = is_used(d, survey) || survey->foreign[0] || last_step(dir);
+    } else if (!fresh && d->record.has_start && same_point(&d->record.start, &point)) {
+        return go_on(d, survey, start, err);
+    } else if (!is_used(d, survey)) {
+        start->begins = 1;
+    } else if (same || (!d->record.run[0] && is_inside(path, dir))) {
+        start->branch = 1;
+    } else {
+        char what[RUN_PATH + 80];
+        snprintf(what, sizeof what, "checkpoint.resume=%.500s is of another",
+                 d->s->config.checkpoint.resume);
+        return refuse_used(d, survey, what, err);
+    }
+    return 0;
+}
+
+/* 4: the record */
+
+/* An older version's directory, or one that checkpoints were copied into, becomes a run. */
+static int adopt(struct run_directory *d, const struct checkpoint *checkpoint, struct error *err)
+{
+    struct run_point point = run_point_of(checkpoint_meta(checkpoint), checkpoint_step(checkpoint));
+    if (d->record.run[0])
+        return 0;
+    if (run_record_new(&d->record, err))
+        return -1;
+    if (point.run[0])
+        memcpy(d->record.run, point.run, sizeof point.run);
+    d->record.branch = point.branch;
+    if (run_aside_last(d) >= point.branch)
+        d->record.branch = run_aside_last(d) + 1;
+    d->record.base = point.step;
+    log_info(d->s->log, "%s has no run.json: its checkpoints are taken for a run of its own",
+             d->s->config.run.dir);
+    return 0;
+}
+
+/* The path as it is found again, also where the directory is moved or copied to. */
+static void keep_path(struct run_record *record, const char *path, const char *dir)
+{
+    char *real = realpath(path, NULL), *base = realpath(dir, NULL);
+    const char *from = real ? real : path;
+    if (real && base && is_inside(path, dir) && strlen(real) > strlen(base))
+        from = real + strlen(base) + 1;
+    snprintf(record->start_path, sizeof record->start_path, "%s", from);
+    free(base);
+    free(real);
+}
+
+static void set_start(struct run_directory *d, const struct checkpoint *checkpoint)
+{
+    struct run_record *record = &d->record;
+    const char *path = checkpoint_path(checkpoint), *dir = d->s->config.run.dir;
+    int here = is_inside(path, d->checkpoints);
+    record->has_start = 1;
+    record->start = run_point_of(checkpoint_meta(checkpoint), checkpoint_step(checkpoint));
+    if (!record->start.run[0] && is_inside(path, dir))
+        memcpy(record->start.run, record->run, sizeof record->run);
+    record->base = here ? record->start.step : -1;
+    snprintf(record->asked, sizeof record->asked, "%s", d->s->config.checkpoint.resume);
+    keep_path(record, path, dir);
+}
+
+static int begin_branch(struct run_directory *d, const struct checkpoint *checkpoint,
+                        struct error *err)
+{
+    if (adopt(d, checkpoint, err) || run_aside_metrics(d, err))
+        return -1;
+    int64_t last = run_aside_last(d);
+    d->record.branch = (last > d->record.branch ? last : d->record.branch) + 1;
+    d->record.saved = -1;
+    run_record_set_job(&d->record);
+    set_start(d, checkpoint);
+    if (run_record_write(&d->record, d->s->config.run.dir, err))
+        return -1;
+    log_info(d->s->log, "branch %lld of the run in %s begins at step %lld",
+             (long long)d->record.branch, d->s->config.run.dir, (long long)d->record.start.step);
+    return run_aside_branch(d, 1, err);
+}
+
+static int begin_run(struct run_directory *d, const struct run_start *start,
+                     const struct checkpoint *checkpoint, struct error *err)
+{
+    const char *dir = d->s->config.run.dir;
+    if (start->aside && run_aside_all(d, err))
+        return -1;
+    int64_t step = last_step(dir);
+    if (run_record_new(&d->record, err))
+        return -1;
+    if (checkpoint)
+        set_start(d, checkpoint);
+    if (step > 0)
+        log_warn(d->s->log, "%s: an earlier start came to step %lld and left no checkpoint", dir,
+                 (long long)step);
+    log_info(d->s->log, "a new run begins in %s", dir);
+    return run_record_write(&d->record, dir, err);
+}
+
+static int commit(struct run_directory *d, const struct run_start *start,
+                  const struct checkpoint *checkpoint, struct error *err)
+{
+    if (start->begins)
+        return begin_run(d, start, checkpoint, err);
+    if (start->branch)
+        return begin_branch(d, checkpoint, err);
+    if (start->from == FROM_OWN && strcmp(d->s->config.checkpoint.resume, "auto") &&
+        d->record.has_start)
+        log_info(d->s->log, "checkpoint.resume=%s is where branch %lld in %s began; it goes on",
+                 d->s->config.checkpoint.resume, (long long)d->record.branch, d->s->config.run.dir);
+    if (adopt(d, checkpoint, err))
+        return -1;
+    if (d->record.saved < 0 && start->from == FROM_OWN &&
+        checkpoint_step(checkpoint) > d->record.base)
+        d->record.saved = checkpoint_step(checkpoint);
+    return run_record_write(&d->record, d->s->config.run.dir, err) || run_aside_branch(d, 0, err)
+               ? -1
+               : 0;
+}
+
+/* All ranks */
+
+static void tell_changes(const struct run_directory *d, const struct checkpoint *checkpoint)
+{
+    struct config saved;
+    struct error why = {0};
+    char text[900];
+    if (run_checkpoint_config(checkpoint, &saved, NULL, 0, &why)) {
+        log_warn(d->s->log, "settings are not compared with those of the checkpoint: %s", why.text);
+        return;
+    }
+    if (run_changes_text(&saved, &d->s->config, checkpoint_meta(checkpoint), &d->data, text,
+                         sizeof text))
+        log_warn(d->s->log, "settings changed since step %lld: %s",
+                 (long long)checkpoint_step(checkpoint), text);
+    else if (text[0])
+        log_info(d->s->log, "settings changed since step %lld: %s",
+                 (long long)checkpoint_step(checkpoint), text);
+}
+
+/* Open what was decided on; *checkpoint NULL where that is nothing. */
+static int open_start(struct run_directory *d, const struct run_survey *survey,
+                      struct run_start *start, struct checkpoint **checkpoint, struct error *err)
+{
+    struct world *world = d->s->world;
+    if (start->from == FROM_START || start->from == FROM_ASKED) {
+        if (run_checkpoint_open(checkpoint, world, start->path, d->s->log, err))
+            return start->from == FROM_ASKED
+                       ? -1
+                       : error_prefix(err,
+                                      "%s began from a checkpoint that cannot be used; put it "
+                                      "back, or start over with run.fresh=true",
+                                      d->s->config.run.dir);
+        if (start->from == FROM_START)
+            return 0;
+        int rc = world_rank(world) ? 0 : judge(d, survey, start, *checkpoint, err);
+        if (world_agree(world, rc, err))
+            return -1;
+        world_broadcast(world, start, sizeof *start, 0);
+        if (start->from == FROM_ASKED)
+            return 0;
+        checkpoint_close(*checkpoint);
+        *checkpoint = NULL;
+        return open_start(d, survey, start, checkpoint, err);
+    }
+    if (start->from == FROM_NOTHING)
+        return 0;
+    if (checkpoint_find_among(checkpoint, world, survey->own, survey->own_count, &d->checked,
+                              d->s->log, err))
+        return error_prefix(err, "%s", d->checkpoints);
+    return 0;
+}
+
+static int start_at(struct run_directory *d, const struct run_survey *survey,
+                    struct run_start *start, struct checkpoint **checkpoint,
+                    struct position *position, struct error *err)
+{
+    struct world *world = d->s->world;
+    int rank = world_rank(world);
+    if (open_start(d, survey, start, checkpoint, err) ||
+        (*checkpoint && run_checkpoint_load(d->s, *checkpoint, position, err)))
+        return -1;
+    if (world_agree(world, rank ? 0 : commit(d, start, *checkpoint, err), err))
+        return -1;
+    if (!*checkpoint)
+        return 0;
+    int here = rank ? 0 : is_inside(checkpoint_path(*checkpoint), d->checkpoints);
+    world_broadcast(world, &here, sizeof here, 0);
+    if (here)
+        d->saved_step = position->step;
+    if (rank)
+        return 0;
+    if (start->from == FROM_OWN && survey->torn_step > position->step)
+        log_warn(d->s->log, "%s is not committed and was passed over", survey->torn);
+    log_info(d->s->log, "resumed at step %lld from %s", (long long)position->step,
+             checkpoint_path(*checkpoint));
+    tell_changes(d, *checkpoint);
+    return 0;
+}
+
+int run_directory_begin(struct run_directory *d, int *found, struct position *position,
+                        struct error *err)
+{
+    struct run_survey survey = {0};
+    struct run_start start = {FROM_NOTHING};
+    struct checkpoint *checkpoint = NULL;
+    struct config *c = &d->s->config;
+    int rc = 0;
+    if (!world_rank(d->s->world))
+        rc = run_survey_make(&survey, d, err) || decide(d, &survey, &start, err) ? -1 : 0;
+    rc = world_agree(d->s->world, rc, err);
+    if (!rc) {
+        world_broadcast(d->s->world, &start, sizeof start, 0);
+        rc = start_at(d, &survey, &start, &checkpoint, position, err);
+    }
+    *found = checkpoint != NULL;
+    c->run.fresh = 0;
+    if (!strcmp(c->checkpoint.resume, "none"))
+        snprintf(c->checkpoint.resume, sizeof c->checkpoint.resume, "auto");
+    checkpoint_close(checkpoint);
+    run_survey_free(&survey);
+    return rc;
+}
