@@ -135,11 +135,11 @@ double checkpoint_disk_bytes(const struct checkpoint_piece *pieces, int count);
 /* Delete the older ones among entries of one run (as of checkpoint_list; rank 0's count), so that
  * the newest `keep` (at least 2) whole ones remain.  One that checked does not know is verified
  * before it counts, each rank a part; a damaged one does not count and stays, and is reported to
- * log when that is found out here; `written` (rank 0's), the one just saved, stays in any case.
- * Collective.  Returns 0, or -1 on every rank with err set when something could not be deleted;
- * what could be is. */
+ * log when that is found out here; the paths in `spared` (rank 0's, ended by NULL) stay in any
+ * case. Collective.  Returns 0, or -1 on every rank with err set when something could not be
+ * deleted; what could be is. */
 int checkpoint_prune(struct world *world, const struct checkpoint_entry *entries, int count,
-                     int keep, const char *written, struct checkpoint_checked *checked,
+                     int keep, const char *const *spared, struct checkpoint_checked *checked,
                      struct log *log, struct error *err);
 
 /* Delete what a save or a pruning that died left under dir: .partial folders, and the .old ones

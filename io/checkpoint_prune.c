@@ -64,7 +64,7 @@ void checkpoint_checked_free(struct checkpoint_checked *checked)
 struct pruning {
     const struct checkpoint_entry *entries;
     int count, keep;
-    const char *written;
+    const char *const *spared;
     struct checkpoint_checked *checked;
 };
 
@@ -104,6 +104,14 @@ static const char *next_to_verify(const struct pruning *p)
     return NULL;
 }
 
+static int is_spared(const struct pruning *p, const char *path)
+{
+    for (int i = 0; p->spared && p->spared[i]; i++)
+        if (!strcmp(p->spared[i], path))
+            return 1;
+    return 0;
+}
+
 static int delete_older(const struct pruning *p, struct error *err)
 {
     int whole = 0, rc = 0;
@@ -112,7 +120,7 @@ static int delete_older(const struct pruning *p, struct error *err)
         enum checkpoint_state state = checkpoint_checked_get(p->checked, path);
         if (!p->entries[i].committed || state == CHECKPOINT_DAMAGED)
             continue;
-        if (whole < p->keep || (p->written && !strcmp(path, p->written)))
+        if (whole < p->keep || is_spared(p, path))
             whole += state == CHECKPOINT_WHOLE;
         else
             rc |= delete_one(path, rc ? NULL : err);
@@ -139,10 +147,10 @@ static int verify_one(struct world *world, const char *path, struct checkpoint_c
 }
 
 int checkpoint_prune(struct world *world, const struct checkpoint_entry *entries, int count,
-                     int keep, const char *written, struct checkpoint_checked *checked,
+                     int keep, const char *const *spared, struct checkpoint_checked *checked,
                      struct log *log, struct error *err)
 {
-    struct pruning p = {entries, count, keep < KEEP_LEAST ? KEEP_LEAST : keep, written, checked};
+    struct pruning p = {entries, count, keep < KEEP_LEAST ? KEEP_LEAST : keep, spared, checked};
     int rank = checkpoint_rank(world), more = 1;
     while (more) {
         const char *path = rank ? NULL : next_to_verify(&p);

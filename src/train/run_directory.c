@@ -3,6 +3,7 @@
  * in its way. */
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +55,8 @@ int run_directory_lock(struct run_directory *d, struct error *err)
 int run_directory_open(struct run_directory *d, struct session *s, struct run_data data,
                        struct error *err)
 {
-    *d = (struct run_directory){.s = s, .lock = -1, .data = data, .saved_step = -1};
+    *d =
+        (struct run_directory){.s = s, .lock = -1, .data = data, .saved_step = -1, .best_step = -1};
     snprintf(d->checkpoints, sizeof d->checkpoints, "%s/checkpoints", s->config.run.dir);
     int rc = 0;
     if (!world_rank(s->world))
@@ -152,6 +154,15 @@ int run_directory_save(struct run_directory *d, struct position position, struct
     return 0;
 }
 
+/* A tenth is what losses differ by from batch to batch. */
+void run_directory_judge(struct run_directory *d, double loss)
+{
+    if (d->saved_step < 0 || isnan(loss) || (d->best_step >= 0 && !(loss < 1.1 * d->best_loss)))
+        return;
+    d->best_step = d->saved_step;
+    d->best_loss = loss;
+}
+
 /* Old checkpoints that cannot go take disk space, no more: the new one is there. */
 void run_directory_prune(struct run_directory *d)
 {
@@ -163,19 +174,22 @@ void run_directory_prune(struct run_directory *d)
         return;
     d->prune_due = 0;
     char *written = disk_path(&why, "%s/step-%08lld", d->checkpoints, (long long)d->saved_step);
-    if (!written || (!rank && run_survey_make(&survey, d, &why)))
+    char *best = disk_path(&why, "%s/step-%08lld", d->checkpoints, (long long)d->best_step);
+    const char *spared[] = {written, best, NULL};
+    if (!written || !best || (!rank && run_survey_make(&survey, d, &why)))
         rc = -1;
     rc = world_agree(world, rc, &why);
     if (!rc) {
         checkpoint_checked_set(&d->checked, written, CHECKPOINT_WHOLE);
         rc =
             checkpoint_prune(world, survey.own, survey.own_count, (int)d->s->config.checkpoint.keep,
-                             written, &d->checked, d->s->log, &why);
+                             spared, &d->checked, d->s->log, &why);
     }
     if (!rank && !rc)
         rc = checkpoint_clean(d->checkpoints, &why);
     if (!rank && rc)
         log_warn(d->s->log, "old checkpoints could not be deleted: %s", why.text);
     run_survey_free(&survey);
+    free(best);
     free(written);
 }

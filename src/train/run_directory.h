@@ -22,6 +22,8 @@ struct run_directory {
     struct run_data data;              /* what is trained on */
     struct checkpoint_checked checked; /* rank 0's counts */
     int64_t saved_step;                /* of the newest checkpoint of this branch; -1: none */
+    int64_t best_step;                 /* the newest whose loss is near the lowest; -1: none */
+    double best_loss;
     int prune_due;
 };
 
@@ -44,8 +46,12 @@ int run_directory_begin(struct run_directory *dir, int *found, struct position *
 /* Save the state as a checkpoint of the run.  Collective.  Returns 0, or -1 on all ranks. */
 int run_directory_save(struct run_directory *dir, struct position position, struct error *err);
 
-/* Delete what the newest checkpoint replaces, if there is something; failing is a warning.
- * Collective. */
+/* The loss that a step computed with the state of the newest checkpoint: how good that is. */
+void run_directory_judge(struct run_directory *dir, double loss);
+
+/* Delete what the newest checkpoint replaces, if there is something; failing is a warning.  One
+ * that was judged much better stays beside the newest ones: it is what a run that diverges goes
+ * back to.  Collective. */
 void run_directory_prune(struct run_directory *dir);
 
 #endif

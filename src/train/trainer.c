@@ -267,8 +267,8 @@ static int end_step(struct trainer *t, int64_t step, struct error *err)
         return 0;
     if (finish(t, step, err) || report_step(t, step, err))
         return -1;
-    /* Where gradients stay infinite, the checkpoints from before are what is gone back to: none
-     * goes before a step with finite ones has followed the newest. */
+    if (step == t->dir.saved_step + 1)
+        run_directory_judge(&t->dir, t->skips ? NAN : t->at.loss);
     if (step > t->dir.saved_step && !t->skips)
         run_directory_prune(&t->dir);
     return check_skips(t, step, err);

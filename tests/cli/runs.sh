@@ -34,7 +34,7 @@ train run.dir=wild train.steps=12 checkpoint.every=4
 is "two checkpoints are kept" "8 12" "$(kept wild)"
 train run.dir=wild train.steps=100 train.lr=100 train.clip=0 checkpoint.every=1
 is "a run whose gradients stay infinite ends with 1" 1 $code
-is "and leaves its good checkpoints" "8 12" "$(kept wild | cut -d' ' -f1,2)"
+is "and leaves a good checkpoint" 12 "$(kept wild | cut -d' ' -f1)"
 last=$(sed -n 's/.*error: step \([0-9]*\):.*/\1/p' err)
 is "and a line of metrics for every step" "1-$last" "$(steps_of wild)"
 

@@ -158,6 +158,7 @@ static void prune(const char *dir, int keep, const char *written, struct checkpo
     struct error err = {0};
     struct checkpoint_entry *entries;
     struct checkpoint_checked none = {0};
+    const char *spared[] = {written, NULL};
     int count = checkpoint_list(&entries, dir, &err);
     if (checkpoint_clean(dir, &err) || checkpoint_prune(NULL, entries, count, keep, written,
                                                         known ? known : &none, &nothing_said, &err))
