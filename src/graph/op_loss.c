@@ -5,6 +5,9 @@
  * at once.  In training one node stands for forward and backward of both, so the
  * head is used once and nothing is kept.
  *
+ * Rows of logits lie at multiples of 64 elements, whatever the vocabulary: the 50257 columns of GPT-2
+ * end to end would begin at addresses for which matrix libraries have slow kernels alone.
+ *
  * head_loss:        h [rows, hidden], w [vocab, hidden], targets -> loss
  * head_loss_train:  the same, loss scale -> loss, dh [rows, hidden], dw
  */
@@ -14,10 +17,11 @@
 
 enum { H, W, TARGETS, SCALE };
 enum { LOSS, DH, DW };
-enum { CHUNK_ROWS = 64, ALIGN = 64 };
+enum { CHUNK_ROWS = 64, ALIGN = 64, LD_ELEMS = 64 };
 
 struct sizes {
     int64_t rows, hidden, vocab;
+    int64_t ld;    /* elements from one row of logits to the next */
     int64_t chunk; /* rows at once: about the device's logits_bytes of logits */
     enum dtype dt;
 };
@@ -31,7 +35,8 @@ static struct sizes sizes_of(const struct device *d, const struct graph *graph,
         .vocab = graph->values[node->in[W]].dim[0],
         .dt = graph->dtype,
     };
-    s.chunk = (int64_t)d->logits_bytes / (s.vocab * 4) / CHUNK_ROWS * CHUNK_ROWS;
+    s.ld = (s.vocab + LD_ELEMS - 1) / LD_ELEMS * LD_ELEMS;
+    s.chunk = (int64_t)d->logits_bytes / (s.ld * 4) / CHUNK_ROWS * CHUNK_ROWS;
     s.chunk = s.chunk < CHUNK_ROWS ? CHUNK_ROWS : s.chunk;
     s.chunk = s.chunk > s.rows ? s.rows : s.chunk;
     return s;
@@ -44,7 +49,7 @@ static size_t round_up(size_t bytes)
 
 static size_t logits_bytes(const struct sizes *s)
 {
-    return round_up((size_t)(s->chunk * s->vocab) * sizeof(float));
+    return round_up((size_t)(s->chunk * s->ld) * sizeof(float));
 }
 
 static void loss_shapes(struct graph *graph, struct graph_node *node)
@@ -99,14 +104,14 @@ static struct gemm logits_gemm(const struct sizes *s, int64_t rows)
         .k = s->hidden,
         .lda = s->hidden,
         .ldb = s->hidden,
-        .ldc = s->vocab,
+        .ldc = s->ld,
     };
 }
 
 /* Row stride of the gradient of the logits, packed in place in its type. */
 static int64_t packed(const struct sizes *s)
 {
-    return s->vocab * (int64_t)(sizeof(float) / dtype_bytes(s->dt));
+    return s->ld * (int64_t)(sizeof(float) / dtype_bytes(s->dt));
 }
 
 /* dh = dlogits w */
@@ -233,7 +238,7 @@ static int run(const struct op_call *call, int train, struct error *err)
         if (d->ops->gemm(d, &logits, parts.gemm, err))
             return -1;
         d->ops->cross_entropy(d, s.dt, parts.row_loss + first, train ? parts.logits : NULL,
-                              packed(&s), parts.logits, s.vocab, targets + first, rows, s.vocab,
+                              packed(&s), parts.logits, s.ld, targets + first, rows, s.vocab,
                               call->node->attrs.scale, train ? call->in[SCALE] : NULL);
         if (train && chunk_backward(call, &s, &parts, first, rows, err))
             return -1;
