@@ -119,10 +119,12 @@ static int find_take(struct run_state *run, struct tape *tape, int i)
     return tape->takes++;
 }
 
-static int is_first_of_segment(const struct tape *tape, int take)
+/* Takes that begin a gradient and takes that add to it use other kernels of the libraries. */
+static int has_new_kernels(const struct tape *tape, int take)
 {
+    const struct take *t = tape->take;
     for (int k = 0; k < take; k++)
-        if (tape->take[k].segment == tape->take[take].segment)
+        if (t[k].segment == t[take].segment && t[k].accumulate == t[take].accumulate)
             return 0;
     return 1;
 }
@@ -138,7 +140,8 @@ static int record(struct run_state *run, struct take *take, int i)
 }
 
 /* Libraries load their kernels and plan at the first use of a shape, which a recording does not
- * allow: each segment runs once on what the cleared slabs hold, before it is recorded. */
+ * allow: each segment runs once on what the cleared slabs hold before it is recorded, and where it
+ * also adds to gradients, once more that way. */
 static int make_takes(struct executor *x, struct tape *tape, struct error *err)
 {
     const struct program *program = tape->program;
@@ -150,7 +153,7 @@ static int make_takes(struct executor *x, struct tape *tape, struct error *err)
         int before = tape->takes, take = tape->use[i] = find_take(&run, tape, i);
         if (take < before)
             continue;
-        if (is_first_of_segment(tape, take) &&
+        if (has_new_kernels(tape, take) &&
             (run_segment(&run, i, NULL) || device_check(x->device, err) ||
              device_sync(x->device, err)))
             return -1;

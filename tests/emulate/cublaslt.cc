@@ -7,8 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <mutex>
+#include <set>
+#include <tuple>
+
 #include "cublaslt_describe.h"
 #include "memory.h"
+#include "private.h"
 #include "product.h"
 #include "stream.h"
 
@@ -165,6 +170,25 @@ cublasStatus_t check_memory(void *const at[4], const struct layout *const l[4], 
     return CUBLAS_STATUS_SUCCESS;
 }
 
+/* What makes the library take another kernel. */
+typedef std::tuple<uint64_t, uint64_t, uint64_t, int, int, int, int, bool> kernel_key;
+
+/* A kernel is loaded when it first runs; while capturing that may not be possible. */
+cublasStatus_t check_loaded(const kernel_key &key, cudaStream_t stream)
+{
+    static std::mutex lock;
+    static std::set<kernel_key> loaded;
+    enum cudaStreamCaptureStatus capture;
+    if (!emulate_strict_loading() || cudaStreamIsCapturing(stream, &capture) != cudaSuccess)
+        return CUBLAS_STATUS_SUCCESS;
+    std::lock_guard<std::mutex> locked(lock);
+    if (capture == cudaStreamCaptureStatusNone)
+        loaded.insert(key);
+    else if (!loaded.count(key))
+        return refuse(CUBLAS_STATUS_EXECUTION_FAILED, "first met in a capture: not loaded");
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 /* Split sums and so on: what the fake algorithms ask for, best first. */
 uint64_t algorithm_workspace(int id, const uint64_t size[3])
 {
@@ -307,6 +331,11 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(
         p.alpha = *(const float *)alpha;
         p.beta = *(const float *)beta;
     }
+    const kernel_key kernel = {
+        size[0],   size[1],         size[2],         o->transa,
+        o->transb, (int)l[0]->type, (int)l[3]->type, p.beta_at || p.beta != 0};
+    if (cublasStatus_t bad = check_loaded(kernel, stream))
+        return bad;
     auto step = [p] {
         product_run(p);
         return EMULATE_DONE;

@@ -20,6 +20,7 @@ enum { MAX_SHARED = 227 * 1024, USUAL_SHARED = 48 * 1024 };
 uint64_t emulate_seed(void);
 int emulate_gpus(void);
 size_t emulate_gpu_bytes(void);
+bool emulate_strict_loading(void);
 
 /* ---- errors.cc, runtime.cc ---- */
 

@@ -20,6 +20,12 @@ int emulate_gpus(void)
     return (int)number("TRIREME_EMULATE_GPUS", 1);
 }
 
+/* Must a product have run before it may be captured? */
+bool emulate_strict_loading(void)
+{
+    return number("TRIREME_EMULATE_STRICT_LOADING", 0) != 0;
+}
+
 size_t emulate_gpu_bytes(void)
 {
     return number("TRIREME_EMULATE_BYTES", (uint64_t)4 << 30);
