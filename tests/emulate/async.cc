@@ -9,11 +9,11 @@ void emulate_async_copy(void *shared, const void *from, bool keep)
 {
     struct thread *t = self();
     if ((uintptr_t)shared % 16)
-        emulate_misaligned("async_copy16 to shared memory", shared);
+        emulate_misaligned("async_copy16 to shared memory", shared, 16);
     if (!block_is_shared(shared, 16))
         block_fail(cudaErrorIllegalAddress, "async_copy16 to %p, not shared memory", shared);
     if (keep && (uintptr_t)from % 16)
-        emulate_misaligned("async_copy16 from", from);
+        emulate_misaligned("async_copy16 from", from, 16);
     if (keep && block_is_shared(from, 1))
         block_fail(cudaErrorIllegalAddress, "async_copy16 from %p, shared memory", from);
     if (keep)

@@ -1,5 +1,5 @@
 /* fault_kernels.cu - kernels that are wrong, each in its own way. */
-#include "device/cuda/simt.cuh"
+#include "device/cuda/pack.cuh"
 #include "fault_kernels.h"
 
 enum { COUNT = 128 };
@@ -80,6 +80,8 @@ static __device__ void touch(enum fault fault, int count, float *out, float *cel
         load16(out + 1);
     if (fault == FAULT_MISALIGNED_STORE)
         store16(out + 2, uint4());
+    if (fault == FAULT_MISALIGNED_PAIR)
+        load<uint2>(out + 1);
     if (fault == FAULT_MISALIGNED_ASYNC)
         async_copy16(cell + 2, out, true);
     if (fault == FAULT_MISALIGNED_MATRICES)

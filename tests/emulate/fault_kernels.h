@@ -25,6 +25,7 @@ enum fault {
     FAULT_HALF_PRODUCT,   /* half a warp multiplies */
     FAULT_MISALIGNED_LOAD,
     FAULT_MISALIGNED_STORE,
+    FAULT_MISALIGNED_PAIR, /* 8 bytes at a multiple of 4 */
     FAULT_MISALIGNED_ASYNC,
     FAULT_MISALIGNED_MATRICES,
     FAULT_MATRICES_GLOBAL, /* load_matrices of global memory */

@@ -290,9 +290,9 @@ void block_fail(cudaError_t code, const char *fmt, ...)
     __builtin_unreachable();
 }
 
-void emulate_misaligned(const char *what, const void *address)
+void emulate_misaligned(const char *what, const void *address, size_t bytes)
 {
-    block_fail(cudaErrorMisalignedAddress, "%s of %p, no multiple of 16", what, address);
+    block_fail(cudaErrorMisalignedAddress, "%s of %p, no multiple of %zu", what, address, bytes);
 }
 
 static void report_stuck(void)

@@ -70,6 +70,7 @@ static void test_launches_that_fail(void **state)
     static const cudaError_t codes[FAULT_KINDS] = {
         [FAULT_MISALIGNED_LOAD] = cudaErrorMisalignedAddress,
         [FAULT_MISALIGNED_STORE] = cudaErrorMisalignedAddress,
+        [FAULT_MISALIGNED_PAIR] = cudaErrorMisalignedAddress,
         [FAULT_MISALIGNED_ASYNC] = cudaErrorMisalignedAddress,
         [FAULT_MISALIGNED_MATRICES] = cudaErrorMisalignedAddress,
         [FAULT_MATRICES_GLOBAL] = cudaErrorIllegalAddress,

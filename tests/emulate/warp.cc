@@ -191,7 +191,7 @@ void emulate_load_matrices(struct emulate_site site, uint32_t *r, const void *ro
 {
     struct thread *t = self();
     if ((uintptr_t)row % 16)
-        emulate_misaligned("load_matrices", row);
+        emulate_misaligned("load_matrices", row, 16);
     if (!block_is_shared(row, 16))
         block_fail(cudaErrorIllegalAddress, "%s:%d: load_matrices of %p, not shared memory",
                    site.file, site.line, row);

@@ -51,7 +51,7 @@ template <typename R> static __device__ __forceinline__ R load(const void *from)
     if constexpr (sizeof(R) == 16)
         return {load16(from)};
     else
-        return *reinterpret_cast<const R *>(from);
+        return *aligned<const R>(from);
 }
 
 template <typename R> static __device__ __forceinline__ R load_once(const void *from)
@@ -77,7 +77,7 @@ template <typename R> static __device__ __forceinline__ void store(void *to, R v
     if constexpr (sizeof(R) == 16)
         store16(to, bits16(value));
     else
-        *reinterpret_cast<R *>(to) = value;
+        *aligned<R>(to) = value;
 }
 
 template <typename R> static __device__ __forceinline__ void store_once(void *to, R value)

@@ -111,7 +111,12 @@ static __device__ __forceinline__ float exp2_fast(float x) /* 2^x, two ulp; -inf
     return y;
 }
 
-/* ---- global memory, 16 bytes at a time; addresses are multiples of 16 ---- */
+/* ---- global memory; addresses are multiples of the size of an access ---- */
+
+template <typename R, typename V> static __device__ __forceinline__ R *aligned(V *address)
+{
+    return reinterpret_cast<R *>(address);
+}
 
 static __device__ __forceinline__ uint4 load16(const void *from)
 {

@@ -78,7 +78,7 @@ void emulate_async_copy(void *shared, const void *from, bool keep);
 void emulate_async_commit(void);
 void emulate_async_wait(int pending);
 void *emulate_shared(size_t alignment);
-void emulate_misaligned(const char *what, const void *address);
+void emulate_misaligned(const char *what, const void *address, size_t bytes);
 
 #define EMULATE_SITE       \
     emulate_site           \
@@ -279,19 +279,26 @@ static inline float exp2_fast(float x)
     return y < FLT_MIN ? 0.0f : y; /* subnormal results are flushed; NaN stays */
 }
 
-/* ---- 16 bytes at a time ---- */
+/* ---- 16 bytes at a time, and fewer ---- */
+
+template <typename R, typename V> static inline R *aligned(V *address)
+{
+    if ((uintptr_t)address % sizeof(R))
+        emulate_misaligned("an access", address, sizeof(R));
+    return reinterpret_cast<R *>(address);
+}
 
 static inline uint4 load16(const void *from)
 {
     if ((uintptr_t)from % 16)
-        emulate_misaligned("load16", from);
+        emulate_misaligned("load16", from, 16);
     return *reinterpret_cast<const uint4 *>(from);
 }
 
 static inline void store16(void *to, uint4 value)
 {
     if ((uintptr_t)to % 16)
-        emulate_misaligned("store16", to);
+        emulate_misaligned("store16", to, 16);
     *reinterpret_cast<uint4 *>(to) = value;
 }
 
