@@ -87,7 +87,7 @@ void sdpa_reduce(struct sdpa_graph *g, cudnnReduceTensorOp_t op, sdpa_node y, sd
 /* y = x seen with the dimensions and strides of y */
 void sdpa_reshape(struct sdpa_graph *g, sdpa_node y, sdpa_node x);
 
-/* Find the first engine for the graph that is reproducible and make its plan. */
+/* Find the first engine for the graph that is not noted to be random and make its plan. */
 int sdpa_finish(struct sdpa_graph *g, struct sdpa_plan *plan, const struct sdpa_target *target);
 void sdpa_drop(struct sdpa_graph *g);
 
