@@ -165,6 +165,48 @@ static void release(struct bench *s)
     device_close(device);
 }
 
+/* Attention with heads as Llama-3-8B has them, of a few tokens, backward twice: which kernels do
+ * it, and whether they give the same bits again. */
+static int look_at_attention(struct doctor *d, struct bench *s, struct error *err)
+{
+    const struct attention a = {DTYPE_BF16, 1, 128, 4, 1, 128, 0.088f};
+    const size_t o_bytes = (size_t)(a.seq * a.heads * a.head_dim) * sizeof(bf16);
+    const size_t qkv_bytes = o_bytes * (size_t)(a.heads + 2 * a.kv_heads) / (size_t)a.heads;
+    const size_t forward = s->device->ops->attention_scratch(s->device, &a, 0);
+    const size_t both = s->device->ops->attention_scratch(s->device, &a, 1);
+    const size_t bytes = both > forward ? both : forward;
+    char *o = s->c, *lse = o + o_bytes, *again[2] = {lse + o_bytes, lse + o_bytes + qkv_bytes};
+    void *scratch = device_alloc(s->device, s->mem, POOL_WORKSPACE, bytes, err);
+    struct device_attention met;
+    int rc = scratch ? 0 : -1;
+    if (!rc)
+        s->device->ops->attention(s->device, &a, o, (float *)lse, s->a, scratch);
+    for (int i = 0; i < 2 && !rc; i++)
+        s->device->ops->attention_backward(s->device, &a, again[i], s->b, o, (float *)lse, s->a,
+                                           scratch);
+    for (int i = 0; i < 2 && !rc; i++)
+        rc = device_download(s->device, s->host + (size_t)i * qkv_bytes, again[i], qkv_bytes, err);
+    if (!rc)
+        rc = device_check(s->device, err);
+    device_free(s->device, s->mem, POOL_WORKSPACE, bytes, scratch);
+    if (rc)
+        return -1;
+    int same = !memcmp(s->host, s->host + qkv_bytes, qkv_bytes);
+    device_attention(s->device, &met);
+    doctor_fact(d, "GPU attention", "%s; backward twice: %s",
+                met.by_own ? "trireme's own kernels" : "cuDNN",
+                same ? "the same bits" : "other bits");
+    if (met.why[0])
+        doctor_problem(d,
+                       "attention is not done by cuDNN (%s); it compiles its kernels and needs "
+                       "libnvrtc where the loader finds it",
+                       met.why);
+    if (!same)
+        doctor_problem(d, "attention's gradients differ from run to run: runs will not repeat; "
+                          "configure trireme --with-cudnn=no");
+    return 0;
+}
+
 /* All ranks as one group; a GPU that ranks share is measured all the same. */
 static int connect(struct doctor *d, struct bench *s, struct error *err)
 {
@@ -178,9 +220,15 @@ static int connect(struct doctor *d, struct bench *s, struct error *err)
     return 0;
 }
 
+static double gib(size_t bytes)
+{
+    return (double)bytes / (1 << 30);
+}
+
 static int measure(struct doctor *d, struct bench *s, struct error *err)
 {
     int size = world_size(s->world);
+    size_t total, before, after;
     double gemm = gemm_rate(s, err), copy = rate(s, WORK_COPY, 2.0 * BLOCK_BYTES, err);
     double up = rate(s, WORK_UP, BLOCK_BYTES, err), down = rate(s, WORK_DOWN, BLOCK_BYTES, err);
     if (world_agree(s->world, gemm > 0 && copy > 0 && up > 0 && down > 0 ? 0 : -1, err))
@@ -188,10 +236,16 @@ static int measure(struct doctor *d, struct bench *s, struct error *err)
     doctor_fact(d, "GPU products", "%.3g TFLOP/s bf16", gemm * 1e-12);
     doctor_fact(d, "GPU copy", "%.0f GB/s read and written; from the host %.1f GB/s, to it %.1f",
                 copy * 1e-9, up * 1e-9, down * 1e-9);
+    if (world_agree(s->world, look_at_attention(d, s, err), err))
+        return -1;
     if (size == 1)
         return 0;
-    if (connect(d, s, err))
+    if (world_agree(s->world, device_memory(s->device, &total, &before, err), err) ||
+        connect(d, s, err) ||
+        world_agree(s->world, device_memory(s->device, &total, &after, err), err))
         return -1;
+    doctor_fact(d, "GPU memory", "%.2f of %.2f GiB free, %.2f once the ranks are connected",
+                gib(before), gib(total), gib(after));
     double moved = (double)(BLOCK_BYTES / size) * (size - 1);
     double gather = rate(s, WORK_GATHER, moved, err), reduce = rate(s, WORK_REDUCE, moved, err);
     if (world_agree(s->world, gather > 0 && reduce > 0 ? 0 : -1, err))

@@ -169,6 +169,20 @@ int device_check(struct device *d, struct error *err)
     return d->driver->check(d, err);
 }
 
+void device_attention(const struct device *d, struct device_attention *a)
+{
+    *a = (struct device_attention){0};
+    if (d->driver->attention)
+        d->driver->attention(d, a);
+}
+
+const char *device_attention_name(const struct device *d)
+{
+    struct device_attention a;
+    device_attention(d, &a);
+    return a.by_library && a.by_own ? "cudnn+own" : a.by_library ? "cudnn" : a.by_own ? "own" : "";
+}
+
 struct device_mark *device_mark_create(struct device *d, int timed, struct error *err)
 {
     return d->driver->mark_create(d, timed, err);

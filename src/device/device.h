@@ -163,6 +163,20 @@ int device_mark_done(struct device *d, struct device_mark *mark, struct error *e
 /* Nanoseconds from one timed mark to another, both done. */
 int64_t device_mark_ns(struct device *d, struct device_mark *from, struct device_mark *to);
 
+/* ---- which attention runs ---- */
+
+/* Of the shapes and directions of attention met since the device was opened: how many a library
+ * (cuDNN) does and how many the own kernels.  All 0 on CPUs. */
+struct device_attention {
+    int by_library, by_own;
+    int has_library; /* the build has one */
+    char why[1024];  /* what the library does not do though its type is one it takes, and why */
+};
+void device_attention(const struct device *d, struct device_attention *a);
+
+/* "cudnn", "own" or "cudnn+own"; "" where none was met. */
+const char *device_attention_name(const struct device *d);
+
 /* ---- recordings: ops enqueued once, replayed with one call (CUDA graphs) ---- */
 
 struct device_recording;

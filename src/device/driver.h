@@ -35,6 +35,7 @@ struct device_driver {
     struct device_recording *(*record_end)(struct device *d, struct error *err);
     void (*recording_destroy)(struct device *d, struct device_recording *recording);
     int (*replay)(struct device *d, struct device_recording *recording, struct error *err);
+    void (*attention)(const struct device *d, struct device_attention *a); /* NULL on CPUs */
 };
 
 extern const struct device_driver cpu_driver, cuda_driver;

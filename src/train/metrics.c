@@ -140,8 +140,11 @@ static struct js *make_line(const struct metrics *m, const struct metrics_step *
         js_add_bool(js, "skipped", 1);
     if (step->evaluated)
         js_add_real(js, "valid_loss", step->valid_loss);
-    if (step->step == m->first)
+    if (step->step == m->first) {
         js_add_real(js, "since_exec_ms", round((double)clock_since_exec_ns() / 1e6));
+        if (device_attention_name(m->device)[0])
+            js_add_string(js, "attention", device_attention_name(m->device));
+    }
     return js;
 }
 

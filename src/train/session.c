@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "base/log.h"
 #include "comm/gpu.h"
 #include "step/compile.h"
 #include "step/verify.h"
@@ -131,6 +132,15 @@ static int prepare(struct session *s, const struct device_request *request, int 
     return compile(s, use, err);
 }
 
+/* The shapes were met while the executor prepared its segments. */
+static void warn_of_attention(const struct session *s)
+{
+    struct device_attention attention;
+    device_attention(s->device, &attention);
+    if (attention.why[0] && world_rank(s->world) == 0)
+        log_warn(s->log, "attention by trireme's own kernels, not by cuDNN: %s", attention.why);
+}
+
 int session_open(struct session **out, struct world *world, struct log *log, struct mem *mem,
                  const struct config *config, enum session_use use, struct error *err)
 {
@@ -159,6 +169,7 @@ int session_open(struct session **out, struct world *world, struct log *log, str
         session_close(s);
         return -1;
     }
+    warn_of_attention(s);
     *out = s;
     return 0;
 }

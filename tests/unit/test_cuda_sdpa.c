@@ -313,6 +313,31 @@ static void what_is_not_for_cudnn_is_left(void **state)
     close_gpu(&gpu);
 }
 
+/* What is known of versions, and what they cannot do at all. */
+static void versions_are_asked_for_what_they_do_right(void **state)
+{
+    static const struct {
+        struct attention a;
+        size_t version;
+        int forward, backward; /* asked? */
+    } row[] = {
+        {{DTYPE_BF16, 1, 2048, 32, 8, 128, 0.1f}, 91900, 1, 1},
+        {{DTYPE_BF16, 1, 2049, 32, 8, 128, 0.1f}, 91900, 1, 1},
+        {{DTYPE_BF16, 1, 2048, 32, 8, 128, 0.1f}, 91500, 1, 1},
+        {{DTYPE_BF16, 1, 2049, 32, 8, 128, 0.1f}, 91500, 1, 0},
+        {{DTYPE_F16, 3, 77, 6, 2, 64, 0.1f}, 91002, 1, 0},
+        {{DTYPE_F16, 3, 77, 6, 2, 64, 0.1f}, 91501, 1, 1},
+        {{DTYPE_BF16, 1, 2048, 32, 8, 128, 0.1f}, 91001, 0, 0},
+        {{DTYPE_BF16, 1, 16384, 32, 8, 128, 0.1f}, 91900, 1, 1},
+        {{DTYPE_BF16, 1, 32768, 32, 8, 128, 0.1f}, 91900, 1, 0},
+        {{DTYPE_F32, 1, 2048, 32, 8, 128, 0.1f}, 91900, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        assert_int_equal(!cuda_sdpa_refusal(&row[i].a, 0, row[i].version), row[i].forward);
+        assert_int_equal(!cuda_sdpa_refusal(&row[i].a, 1, row[i].version), row[i].backward);
+    }
+}
+
 /* What cuDNN asks a GPU for, as an H200 answers. */
 static const char h200[] =
     "{\"version\": 1, \"deviceName\": \"NVIDIA H200\", \"cudaDeviceId\": 0, \"deviceVer\": 900, "
@@ -362,6 +387,7 @@ static void graphs_are_known_to_an_engine(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(versions_are_asked_for_what_they_do_right),
         cmocka_unit_test(graphs_are_known_to_an_engine),
         cmocka_unit_test(what_is_not_for_cudnn_is_left),
         cmocka_unit_test(cudnn_and_the_cpu_agree),

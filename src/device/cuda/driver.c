@@ -275,4 +275,5 @@ const struct device_driver cuda_driver = {
     .record_end = record_end,
     .recording_destroy = recording_destroy,
     .replay = replay,
+    .attention = cuda_sdpa_tell,
 };

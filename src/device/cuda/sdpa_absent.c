@@ -41,6 +41,15 @@ void cuda_sdpa_prepare(struct device *d, const struct attention *a)
 {
 }
 
+void cuda_sdpa_tell(const struct device *d, struct device_attention *a)
+{
+    *a = (struct device_attention){.by_own = 1};
+}
+
+void cuda_sdpa_set_part_bytes(struct device *d, size_t bytes)
+{
+}
+
 const char *cuda_sdpa_why(struct device *d)
 {
     return "built without cuDNN";

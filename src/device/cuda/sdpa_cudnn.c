@@ -13,28 +13,51 @@
 #include "device/cuda/sdpa_graph.h"
 #include "device/cuda/state.h"
 
-enum { LEAST_VERSION = 91002 }; /* correct on Hopper, and masks with -inf */
+enum {
+    LEAST_VERSION = 91002, /* correct on Hopper, and masks with -inf */
+    TAIL_VERSION = 91500,  /* the last whose backward needs whole tiles of keys */
+    TILE = 128,
+};
 
 struct entry {
     struct attention a;
     int backward, usable;
     struct sdpa_part part;
     struct sdpa_plan plan;
+    char why[256]; /* it is not usable */
     struct entry *next;
 };
 
 struct cuda_sdpas {
     cudnnHandle_t handle; /* NULL: not to be used */
     struct entry *entries;
-    struct error why; /* the first reason for not using it */
+    size_t part_bytes; /* of backward, 0: as planned */
+    struct error why;  /* the first reason for not using it */
 };
+
+const char *cuda_sdpa_refusal(const struct attention *a, int backward, size_t version)
+{
+    if (a->dt == DTYPE_F32)
+        return "cuDNN has none in fp32";
+    if (!sdpa_suits(a))
+        return "its heads are nothing for cuDNN";
+    if (version < LEAST_VERSION)
+        return "cuDNN 9.10.2 or newer is needed";
+    if (backward && version <= TAIL_VERSION && a->seq % TILE)
+        return "cuDNN up to 9.15.0 adds up too much where the sequence is no multiple of 128";
+    if (!cuda_sdpa_scratch(a, backward))
+        return "cuDNN would take too much memory";
+    return NULL;
+}
 
 /* ---- plans ---- */
 
-static void keep_why(struct cuda_sdpas *s, const struct error *why)
+static void keep_why(struct cuda_sdpas *s, struct entry *e, const char *why)
 {
+    e->usable = 0;
+    snprintf(e->why, sizeof e->why, "%.*s", (int)sizeof e->why - 1, why);
     if (!s->why.text[0])
-        s->why = *why;
+        error_set(&s->why, "%s", why);
 }
 
 static int same(const struct attention *a, const struct attention *b)
@@ -47,11 +70,14 @@ static void make_plan(struct cuda_sdpas *s, struct entry *e)
 {
     struct error why = {0};
     const struct sdpa_target target = {.handle = s->handle};
+    const char *refusal = cuda_sdpa_refusal(&e->a, e->backward, cudnnGetVersion());
     size_t most = cuda_sdpa_scratch(&e->a, e->backward);
-    if (most == 0)
-        error_set(&why, "attention of %lld heads of %lld over %lld %s", (long long)e->a.heads,
-                  (long long)e->a.head_dim, (long long)e->a.seq,
-                  sdpa_suits(&e->a) ? "would take too much memory" : "is nothing for cuDNN");
+    if (s->part_bytes && e->backward)
+        most = sdpa_part_bytes(&e->a, e->part) + SDPA_ALIGN;
+    if (refusal)
+        error_set(&why, "%s", refusal);
+    else if (!s->handle)
+        why = s->why; /* of opening it */
     else if (!sdpa_plan_make(&e->plan, &e->a, e->part, e->backward, &target, &why)) {
         size_t rows = e->backward ? sdpa_rows_bytes(&e->a, e->part) : 0;
         e->usable = e->plan.workspace_bytes + rows + SDPA_ALIGN <= most;
@@ -60,7 +86,7 @@ static void make_plan(struct cuda_sdpas *s, struct entry *e)
                       most);
     }
     if (!e->usable)
-        keep_why(s, &why);
+        keep_why(s, e, why.text);
 }
 
 /* The plan of a shape, made if need be; NULL where cuDNN is not to be used. */
@@ -68,7 +94,7 @@ static struct entry *find(struct device *d, const struct attention *a, int backw
 {
     struct cuda_sdpas *s = cuda_state(d)->sdpas;
     struct entry *e = s ? s->entries : NULL;
-    if (!s || !s->handle)
+    if (!s)
         return NULL;
     while (e && !(e->backward == backward && same(&e->a, a)))
         e = e->next;
@@ -78,7 +104,8 @@ static struct entry *find(struct device *d, const struct attention *a, int backw
             return NULL;
         e->a = *a;
         e->backward = backward;
-        e->part = sdpa_part_of(a, backward);
+        e->part = s->part_bytes ? sdpa_part_within(a, backward, s->part_bytes)
+                                : sdpa_part_of(a, backward);
         e->next = s->entries;
         s->entries = e;
         make_plan(s, e);
@@ -175,9 +202,8 @@ static int run(struct device *d, struct entry *e, const struct attention *a,
             point(tensor, a, t, batch, head);
             cudnnStatus_t status = run_plan(s, e, tensor, start + rows);
             if (status != CUDNN_STATUS_SUCCESS) {
-                e->usable = 0;
                 error_set(&why, "cuDNN: run: %s", cudnnGetErrorString(status));
-                keep_why(s, &why);
+                keep_why(s, e, why.text);
                 return 0;
             }
         }
@@ -214,28 +240,40 @@ const char *cuda_sdpa_library(char text[64])
 int cuda_sdpa_open(struct device *d, struct error *err)
 {
     struct cuda_sdpas *s = calloc(1, sizeof *s);
-    char name[64];
-    struct error why;
-    cudnnStatus_t status;
     if (!s)
         return error_set(err, "out of memory: attention");
     cuda_state(d)->sdpas = s;
-    if (cudnnGetVersion() < LEAST_VERSION) {
-        error_set(&why, "%s is too old: 9.10.2 is needed", cuda_sdpa_library(name));
-        keep_why(s, &why);
-        return 0;
-    }
-    status = cudnnCreate(&s->handle);
+    if (cudnnGetVersion() < LEAST_VERSION)
+        return 0; /* every shape is refused */
+    cudnnStatus_t status = cudnnCreate(&s->handle);
     if (status == CUDNN_STATUS_SUCCESS)
         status = cudnnSetStream(s->handle, cuda_compute(d));
     if (status == CUDNN_STATUS_SUCCESS)
         return 0;
-    error_set(&why, "cuDNN: open: %s", cudnnGetErrorString(status));
-    keep_why(s, &why);
+    error_set(&s->why, "cuDNN: open: %s", cudnnGetErrorString(status));
     if (s->handle)
         cudnnDestroy(s->handle);
     s->handle = NULL;
     return 0;
+}
+
+static void forget_plans(struct cuda_sdpas *s)
+{
+    for (struct entry *e = s->entries, *next; e; e = next) {
+        next = e->next;
+        sdpa_plan_drop(&e->plan);
+        free(e);
+    }
+    s->entries = NULL;
+}
+
+void cuda_sdpa_set_part_bytes(struct device *d, size_t bytes)
+{
+    struct cuda_sdpas *s = cuda_state(d)->sdpas;
+    if (!s)
+        return;
+    forget_plans(s);
+    s->part_bytes = bytes;
 }
 
 void cuda_sdpa_close(struct device *d)
@@ -243,15 +281,27 @@ void cuda_sdpa_close(struct device *d)
     struct cuda_sdpas *s = cuda_state(d)->sdpas;
     if (!s)
         return;
-    for (struct entry *e = s->entries, *next; e; e = next) {
-        next = e->next;
-        sdpa_plan_drop(&e->plan);
-        free(e);
-    }
+    forget_plans(s);
     if (s->handle)
         cudnnDestroy(s->handle);
     free(s);
     cuda_state(d)->sdpas = NULL;
+}
+
+void cuda_sdpa_tell(const struct device *d, struct device_attention *a)
+{
+    const struct cuda_sdpas *s = cuda_state(d)->sdpas;
+    *a = (struct device_attention){.has_library = 1};
+    for (const struct entry *e = s ? s->entries : NULL; e; e = e->next) {
+        size_t used = strlen(a->why);
+        a->by_library += e->usable;
+        a->by_own += !e->usable;
+        if (!e->usable && e->a.dt != DTYPE_F32)
+            snprintf(a->why + used, sizeof a->why - used,
+                     "%s%s of %lld heads of %lld over %lld tokens: %s", used ? "; " : "",
+                     e->backward ? "backward" : "forward", (long long)e->a.heads,
+                     (long long)e->a.head_dim, (long long)e->a.seq, e->why);
+    }
 }
 
 const char *cuda_sdpa_why(struct device *d)

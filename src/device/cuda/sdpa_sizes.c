@@ -13,7 +13,8 @@ enum {
 };
 
 static const size_t part_bytes = (size_t)640 << 20; /* a part takes at most this, if it can */
-static const size_t most_bytes = (size_t)2 << 30;   /* and the least part at most this */
+/* And the least part at most this: enough for four query heads of a key head over 16384 tokens. */
+static const size_t most_bytes = (size_t)9 << 28;
 
 static size_t round_up(size_t bytes, size_t to)
 {
@@ -46,19 +47,24 @@ static size_t workspace_bytes(const struct attention *a, struct sdpa_part part)
     return sdpa_align(heads * seq * seq * sizeof(uint16_t) + shared) + 2 * SDPA_ALIGN;
 }
 
-static size_t backward_bytes(const struct attention *a, struct sdpa_part part)
+size_t sdpa_part_bytes(const struct attention *a, struct sdpa_part part)
 {
     return sdpa_rows_bytes(a, part) + workspace_bytes(a, part);
 }
 
 struct sdpa_part sdpa_part_of(const struct attention *a, int backward)
 {
+    return sdpa_part_within(a, backward, part_bytes);
+}
+
+struct sdpa_part sdpa_part_within(const struct attention *a, int backward, size_t bytes)
+{
     struct sdpa_part part = {a->batch, a->kv_heads};
     while (backward && part.batch > 1 &&
-           (a->batch % part.batch || backward_bytes(a, part) > part_bytes))
+           (a->batch % part.batch || sdpa_part_bytes(a, part) > bytes))
         part.batch--;
     while (backward && part.batch == 1 && part.kv_heads > 1 &&
-           (a->kv_heads % part.kv_heads || backward_bytes(a, part) > part_bytes))
+           (a->kv_heads % part.kv_heads || sdpa_part_bytes(a, part) > bytes))
         part.kv_heads--;
     return part;
 }
@@ -73,6 +79,6 @@ size_t cuda_sdpa_scratch(const struct attention *a, int backward)
 {
     if (!sdpa_suits(a))
         return 0;
-    size_t bytes = backward ? backward_bytes(a, sdpa_part_of(a, 1)) : FORWARD_BYTES;
+    size_t bytes = backward ? sdpa_part_bytes(a, sdpa_part_of(a, 1)) : FORWARD_BYTES;
     return bytes <= most_bytes ? bytes + SDPA_ALIGN : 0;
 }

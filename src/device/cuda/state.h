@@ -45,7 +45,7 @@ void cuda_gemm_close(struct device *d);
 int cuda_gemm(struct device *d, const struct gemm *g, void *scratch, struct error *err);
 const char *cuda_gemm_library(char text[64]);
 
-/* sdpa_cudnn.c, or sdpa_absent.c where cuDNN was not found.  cuda_sdpa_run() is 1 when cuDNN did
+/* sdpa_cudnn.c, or sdpa_absent.c where cuDNN was not found.  Forward and backward are 1 when cuDNN did
  * it and 0 when the own kernels must (no plan for this shape, type or scratch_bytes). */
 int cuda_sdpa_open(struct device *d, struct error *err);
 void cuda_sdpa_close(struct device *d);
@@ -55,5 +55,6 @@ int cuda_sdpa_backward(struct device *d, const struct attention *a, void *dqkv, 
                        const void *o, const float *lse, const void *qkv, void *scratch,
                        size_t scratch_bytes);
 const char *cuda_sdpa_library(char text[64]);
+void cuda_sdpa_tell(const struct device *d, struct device_attention *a); /* device_attention() */
 
 #endif
