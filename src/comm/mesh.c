@@ -11,6 +11,9 @@
 /* On a GPU: large enough to be worth a launch, small beside everything else. */
 static const int64_t piece_bytes = 16 << 20, host_piece_bytes = 8 << 20;
 
+/* Of a communicator of NCCL, its channels to eight GPUs of a node and beyond.  An estimate. */
+static const size_t communicator_bytes = (size_t)160 << 20;
+
 struct mesh {
     struct mesh_shape shape;
     struct mesh_coord coord;
@@ -166,6 +169,16 @@ size_t mesh_device_staging_bytes(const struct mesh_shape *shape, const struct me
     int by_nccl = shape->degree[MESH_SHARD] > 1 || shape->degree[MESH_PIPELINE] > 1 ||
                   (shape->degree[MESH_REPLICATE] > 1 && !is_staged(shape, options));
     return by_nccl ? 2 * (size_t)(options->piece_bytes ? options->piece_bytes : piece_bytes) : 0;
+}
+
+/* The communicators that link.c makes: of shards to gather and to reduce, of replicas and of all to
+ * reduce, of stages. */
+size_t mesh_reserve_bytes(const struct mesh_shape *shape, const struct mesh_options *options)
+{
+    int shards = shape->degree[MESH_SHARD] > 1, stages = shape->degree[MESH_PIPELINE] > 1;
+    int replicas = shape->degree[MESH_REPLICATE] > 1 && !is_staged(shape, options);
+    int communicators = 2 * shards + replicas + (replicas && shards) + stages;
+    return (size_t)communicators * communicator_bytes;
 }
 
 size_t mesh_host_staging_bytes(const struct mesh_shape *shape, const struct mesh_options *options)

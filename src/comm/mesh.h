@@ -62,9 +62,13 @@ int mesh_attach(struct mesh *mesh, struct world *world, struct device *device, s
                 const struct mesh_options *options, struct error *err);
 
 /* Bytes of device memory (POOL_COMM) mesh_attach() allocates on every rank; pure.  NCCL's own
- * buffers are beside them, in the device's reserve. */
+ * buffers are beside them. */
 size_t mesh_device_staging_bytes(const struct mesh_shape *shape,
                                  const struct mesh_options *options);
+
+/* Bytes to keep free beside them for the buffers of NCCL, which has one communicator for each group
+ * and stream; pure.  An estimate: what a machine takes is said by `trireme doctor`. */
+size_t mesh_reserve_bytes(const struct mesh_shape *shape, const struct mesh_options *options);
 
 /* Bytes of pinned host memory (POOL_HOST) it allocates; pure. */
 size_t mesh_host_staging_bytes(const struct mesh_shape *shape, const struct mesh_options *options);

@@ -26,7 +26,10 @@ static int open_model(struct making *m, const struct config *config, int threads
         return -1;
     layout_device(&m->report->layout, request.kind);
     m->report->on_gpu = on_gpu;
-    m->report->reserve_bytes = on_gpu ? m->device->reserve_bytes : 0;
+    struct mesh_options options = layout_comm(config);
+    m->report->reserve_bytes =
+        on_gpu ? m->device->reserve_bytes + mesh_reserve_bytes(&m->report->layout.shape, &options)
+               : 0;
     struct units_request units = layout_units(&m->report->layout, config);
     return units_create(&m->units, m->model, &units, m->device, err);
 }

@@ -37,7 +37,7 @@ struct report {
     int64_t params;
     double flops;         /* of a step, all ranks (attention's causal half) */
     int on_gpu;           /* planned for one GPU a rank */
-    size_t reserve_bytes; /* of a GPU beside the pools: context, libraries */
+    size_t reserve_bytes; /* of a GPU beside the pools: context, libraries, NCCL */
     char machine[96];     /* what report_judge() was asked, or "" */
     struct report_room room;
     int measured; /* ranks that were compiled, from the first on */

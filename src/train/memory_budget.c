@@ -4,10 +4,11 @@
 #include "io/swap.h"
 #include "step/memory.h"
 
-/* Of the device's reserve, what comes after the device was opened: recordings, buffers of NCCL. */
+/* What comes after the device was opened: CUDA graphs, of the device's reserve, and NCCL. */
 static size_t reserve_to_come(const struct session *s)
 {
-    return world_size(s->world) > 1 ? s->device->reserve_bytes : s->device->reserve_bytes / 4;
+    struct mesh_options options = layout_comm(&s->config);
+    return s->device->reserve_bytes / 4 + mesh_reserve_bytes(&s->layout.shape, &options);
 }
 
 /* The slabs of all programs, which take turns in them. */
@@ -44,7 +45,7 @@ static int check_gpu(const struct session *s, size_t bytes[POOL_COUNT], struct e
     size_t total, left, reserve = reserve_to_come(s);
     if (device_memory(s->device, &total, &left, err))
         return -1;
-    err->room.device_bytes = left + s->device->reserve_bytes - reserve;
+    err->room.device_bytes = left + s->device->reserve_bytes - s->device->reserve_bytes / 4;
     return memory_fits(bytes, reserve, left, err);
 }
 

@@ -83,6 +83,12 @@ static void staging_is_modest(void **state)
     struct mesh_shape one = shape_of(1, 1, 1, 1), shard = shape_of(1, 1, 6, 1),
                       hybrid = shape_of(1, 2, 3, 1);
     assert_int_equal(mesh_staging_bytes(&one), 0);
+    const struct mesh_options by_nccl = {0}, by_mpi = {.inter_node = COMM_INTER_NODE_MPI};
+    size_t pair = mesh_reserve_bytes(&shard, &by_nccl); /* to gather and to reduce */
+    assert_int_equal(mesh_reserve_bytes(&one, &by_nccl), 0);
+    assert_true(pair > 0);
+    assert_int_equal(mesh_reserve_bytes(&hybrid, &by_nccl), 2 * pair);
+    assert_int_equal(mesh_reserve_bytes(&hybrid, &by_mpi), pair);
     assert_int_equal(mesh_staging_bytes(&shard), group_staging_bytes(6));
     assert_int_equal(mesh_staging_bytes(&hybrid),
                      group_staging_bytes(2) + group_staging_bytes(3) + group_staging_bytes(6));
