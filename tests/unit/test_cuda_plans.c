@@ -1,0 +1,175 @@
+/* test_cuda_plans.c - cuDNN has a plan for the attention of every model, and it fits the scratch
+ * that was planned.
+ *
+ * Where a GPU is, plans are made for it.  Where none is, they are made for an H200 on paper, by the
+ * library's own heuristics and compiler, with the driver of described_gpu.c.  A plan takes one to
+ * three seconds; the models of the benchmark are looked at always, all presets with PLANS=all.
+ */
+#include "ops_check.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "config/schema.h"
+#include "device/cuda/sdpa.h"
+#include "device/cuda/sdpa_graph.h"
+#include "device/cuda/state.h"
+
+enum { SKIPPED = 77, PARTED_SEQ = 16384 };
+
+/* What cuDNN asks a GPU for, as an H200 answers. */
+static const char h200[] =
+    "{\"version\": 1, \"deviceName\": \"NVIDIA H200\", \"cudaDeviceId\": 0, \"deviceVer\": 900, "
+    "\"driverVer\": 13000, \"totalGlobalMem\": 150754820096, "
+    "\"maxGridSize\": [2147483647, 65535, 65535], \"maxBlockSize\": [1024, 1024, 64], "
+    "\"regsPerBlock\": 65536, \"multiProcessorCount\": 132, \"warpSize\": 32, "
+    "\"maxSharedMemoryPerBlock\": 49152, \"maxSharedMemoryPerBlockOptin\": 232448, "
+    "\"reservedSharedMemoryPerBlock\": 1024, \"maxRegistersPerSM\": 65536, \"maxCtasPerSM\": 32, "
+    "\"maxThreadsPerBlock\": 1024, \"maxThreadsPerSM\": 2048, \"pciDeviceId\": 0, "
+    "\"isTccDriver\": 0, \"supportCoopLaunch\": 1, \"smClockRateKHz\": 1980000, "
+    "\"memClockRateKHz\": 3201000, \"l2CacheSize\": 62914560}";
+
+static struct sdpa_target target;
+static struct device *gpu; /* NULL: the H200 on paper */
+
+/* A plan for one part of it, which takes no more than was planned for all. */
+static void has_a_plan(const char *name, const struct attention *a, int backward)
+{
+    struct error err = {0};
+    struct sdpa_plan plan;
+    struct sdpa_part part = sdpa_part_of(a, backward);
+    size_t planned = cuda_sdpa_scratch(a, backward);
+    size_t rows = backward ? sdpa_rows_bytes(a, part) : 0;
+    if (!planned)
+        fail_msg("%s over %lld, %s: cuDNN is not asked", name, (long long)a->seq,
+                 backward ? "backward" : "forward");
+    if (sdpa_plan_make(&plan, a, part, backward, &target, &err))
+        fail_msg("%s over %lld, %s: %s", name, (long long)a->seq, backward ? "backward" : "forward",
+                 err.text);
+    printf("%s over %lld, %s: engine %lld, %zu of %zu bytes\n", name, (long long)a->seq,
+           backward ? "backward" : "forward", (long long)plan.engine, plan.workspace_bytes + rows,
+           planned);
+    assert_true(plan.workspace_bytes + rows <= planned);
+    sdpa_plan_drop(&plan);
+}
+
+static void both_ways(const struct config_model *m, int64_t seq, int64_t batch, enum dtype dt)
+{
+    assert_non_null(m);
+    const struct attention a = {.dt = dt,
+                                .batch = batch,
+                                .seq = seq,
+                                .heads = m->heads,
+                                .kv_heads = m->kv_heads,
+                                .head_dim = m->hidden / m->heads,
+                                .scale = 0.125f};
+    has_a_plan(m->preset, &a, 0);
+    has_a_plan(m->preset, &a, 1);
+}
+
+/* What tests/bench/gpu_vs_torch trains. */
+static void the_benchmark_has_plans(void **state)
+{
+    both_ways(preset_find("llama3-8b"), 8192, 1, DTYPE_BF16);
+    both_ways(preset_find("llama-1.3b"), 2048, 8, DTYPE_BF16);
+    both_ways(preset_find("llama-124m"), 2048, 16, DTYPE_BF16);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* At a short sequence, at one that is no multiple of a tile, and at the longest of usual ones. */
+static void every_preset_has_plans(void **state)
+{
+    const char *which = getenv("PLANS");
+    if (!which || strcmp(which, "all")) {
+        printf("skipped: only with PLANS=all (make check-plans)\n");
+        skip();
+    }
+    for (int i = 0; i < config_preset_count; i++) {
+        const struct config_model *m = &config_presets[i];
+        both_ways(m, least(m->max_seq_len, 8192), 1, DTYPE_BF16);
+        both_ways(m, least(m->max_seq_len, 2048), 2, DTYPE_F16);
+        both_ways(m, least(m->max_seq_len, 1000), 3, DTYPE_BF16);
+    }
+    both_ways(preset_find("llama3.1-8b"), PARTED_SEQ, 1, DTYPE_BF16);
+}
+
+/* ---- for whom the plans are ---- */
+
+/* Its name is looked for before any other of that name, as it is loaded already. */
+static int load_driver(void)
+{
+    char path[4096], *slash;
+    ssize_t bytes = readlink("/proc/self/exe", path, sizeof path - 32);
+    path[bytes > 0 ? bytes : 0] = 0;
+    slash = strrchr(path, '/');
+    snprintf(slash ? slash + 1 : path, 32, "described_gpu.so");
+    if (dlopen(path, RTLD_NOW | RTLD_GLOBAL))
+        return 0;
+    printf("no driver to make plans with: %s\n", dlerror());
+    return -1;
+}
+
+static int describe_h200(void)
+{
+    cudnnBackendDescriptor_t *d = &target.properties;
+    if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, d) ||
+        cudnnBackendSetAttribute(*d, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                                 sizeof h200 - 1, h200) ||
+        cudnnBackendFinalize(*d)) {
+        printf("this cuDNN describes GPUs in another way\n");
+        return -1;
+    }
+    return 0;
+}
+
+static int open_target(void)
+{
+    struct error err = {0};
+    if (access("/dev/nvidiactl", F_OK))
+        return load_driver() || describe_h200() ? -1 : 0;
+    if (device_open(&gpu, &(struct device_request){.kind = DEVICE_CUDA}, &err) ||
+        cudnnCreate(&target.handle)) {
+        printf("no GPU to make plans for: %s\n", err.text);
+        return -1;
+    }
+    return 0;
+}
+
+/* cuDNN compiles with NVRTC, which a machine may lack. */
+static int can_compile(void)
+{
+    const struct attention a = {DTYPE_BF16, 1, 128, 1, 1, 64, 0.125f};
+    struct error err = {0};
+    struct sdpa_plan plan;
+    if (!sdpa_plan_make(&plan, &a, (struct sdpa_part){1, 1}, 0, &target, &err)) {
+        sdpa_plan_drop(&plan);
+        return 1;
+    }
+    if (!dlopen("libnvrtc.so.13", RTLD_NOW) && !dlopen("libnvrtc.so.12", RTLD_NOW)) {
+        printf("no libnvrtc to compile kernels with: %s\n", err.text);
+        return 0;
+    }
+    return 1; /* then the tests say what it is */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_benchmark_has_plans),
+        cmocka_unit_test(every_preset_has_plans),
+    };
+    if (open_target() || !can_compile())
+        return SKIPPED;
+    int failed = cmocka_run_group_tests_name("cuda plans", tests, NULL, NULL);
+    if (target.properties)
+        cudnnBackendDestroyDescriptor(target.properties);
+    if (target.handle)
+        cudnnDestroy(target.handle);
+    device_close(gpu);
+    return failed;
+}
