@@ -1,5 +1,12 @@
 # Measurements, run by hand: cpu_vs_torch, gpu_vs_torch, memory_vs_torch, startup, strategies.
-# `make check` builds gemm_rate only.
+# `make check` builds gemm_rate and attention_rate only.
+if HAVE_CUDA
+check_PROGRAMS += tests/bench/attention_rate tests/bench/attention_rate_emulated
+tests_bench_attention_rate_SOURCES = tests/bench/attention_rate.c
+tests_bench_attention_rate_LDADD = $(TRIREME_LIBS)
+tests_bench_attention_rate_emulated_SOURCES = tests/bench/attention_rate.c
+tests_bench_attention_rate_emulated_LDADD = $(EMULATED_LIBS)
+endif
 check_PROGRAMS += tests/bench/gemm_rate
 tests_bench_gemm_rate_SOURCES = tests/bench/gemm_rate.c
 tests_bench_gemm_rate_LDADD = $(TRIREME_LIBS)
