@@ -2,33 +2,40 @@
 # gpu.sh - everything that needs a real GPU, in one command, from the sources or an unpacked
 # `make dist`, without a network: build with CUDA, then test and measure.
 #
-#   tests/gpu.sh [--build DIR] [--out DIR] [--only GROUP,...] [--limit SECONDS]
+#   tests/gpu.sh [--build DIR] [--out DIR] [--only GROUP,...] [--limit SECONDS] [--resume]
 #
-# Groups, in this order; each has SECONDS (default 540), what is left of it is skipped:
+# Groups, what matters most first; each has SECONDS (default 540), what is left of it is skipped:
 #   build     configure and make; kept and continued in DIR (default build-gpu)
 #   unit      tests/unit/test_cuda_* on the GPU
-#   mpi       tests/mpi/test_comm_device at 1, 2 and 4 ranks, which share a GPU where there is one
+#   bench     tests/bench/attention_rate; layers of Llama-3-8B against PyTorch, kernel by kernel
 #   train     doctor; tests/cli/cuda.sh with the real program
-#   sanitize  the op tests under compute-sanitizer: memcheck, synccheck, racecheck
 #   8b        Llama-3-8B on one GPU: what the driver counts against what the plan says
-#   bench     tests/bench/gpu_vs_torch, and kernel by kernel
+#   mpi       tests/mpi/test_comm_device at 1, 2 and 4 ranks, which share a GPU where there is one
+#   small     smaller models against PyTorch
+#   sanitize  the op tests under compute-sanitizer: memcheck, synccheck, racecheck
 #
-# MPI, HDF5 and the small libraries come from the environment; CUDA's from the toolkit of nvcc or
-# from Python's packages.  CONFIGURE_FLAGS go to configure.  A Python with torch is TRIREME_PYTHON
-# or python3.  Logs and figures (JSON) are left in --out (default DIR/results).
+# MPI, HDF5 and the small libraries come from the environment, or from a folder TRIREME_BUNDLE with
+# an env.sh, such as tests/gpu_kit.sh makes; CUDA's from the toolkit of nvcc or from Python's
+# packages.  DIR may be the kit's folder of programs built elsewhere.  CONFIGURE_FLAGS go to
+# configure.  A Python with torch is TRIREME_PYTHON or python3.
+#
+# Logs and figures (JSON) are left in --out (default DIR/results), and all of them in one file beside
+# it, OUT.tar.gz, after every group and also when the script is ended from outside.  With --resume
+# groups that ended in time before are left out.
 #
 # Prints `ok`, `not ok` and `skip` lines and ends with "N passed, N failed, N skipped".  Exit code
 # 0: nothing failed; 77: built and linked, but no GPU is here.
 set -u
 export LC_ALL=C
 top=$(cd "$(dirname "$0")/.." && pwd)
-build=build-gpu out= groups="build unit mpi train sanitize 8b bench" limit=540
+build=build-gpu out= groups="build unit bench train 8b mpi small sanitize" limit=540 resume=
 while [ $# -gt 0 ]; do
     case $1 in
     --build) build=$2 ;;
     --out) out=$2 ;;
     --only) groups=${2//,/ } ;;
     --limit) limit=$2 ;;
+    --resume) resume=yes && shift && continue ;;
     *) sed -n '2,/^set/p' "$0" | sed '$d; s/^# \{0,1\}//' >&2 && exit 1 ;;
     esac
     shift 2 || exit 1
@@ -38,7 +45,8 @@ build=$(cd "$build" && pwd)
 mkdir -p "${out:=$build/results}" || exit 1
 out=$(cd "$out" && pwd)
 cd "$build" || exit 1
-passed=0 failed=0 skipped=0 ends=0
+passed=0 failed=0 skipped=0 ends=0 running=
+if [ -n "${TRIREME_BUNDLE-}" ]; then . "$TRIREME_BUNDLE/env.sh" || exit 1; fi
 jobs=$(nproc 2>/dev/null || echo 2)
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}
 [ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -52,8 +60,25 @@ not_ok() {
     [ ! -s "${3-}" ] || tail -n 12 "$3" | sed 's/^/#   /'
 }
 
+# Everything there is so far in one file, whole at any time.
+pack() {
+    tar -C "$(dirname "$out")" -czf "$out.tar.gz.partial" "$(basename "$out")" &&
+        mv "$out.tar.gz.partial" "$out.tar.gz"
+}
+
+ended_from_outside() {
+    trap '' TERM INT HUP
+    [ -z "$running" ] || kill -TERM "$running" 2>/dev/null
+    echo "ended from outside after $SECONDS s; $passed passed, $failed failed, $skipped skipped" |
+        tee "$out/ended"
+    pack
+    exit 1
+}
+trap ended_from_outside TERM INT HUP
+
 finish() {
-    echo "$SECONDS s; logs and figures: $out"
+    pack
+    echo "$SECONDS s; logs and figures: $out and $out.tar.gz"
     echo "$passed passed, $failed failed, $skipped skipped"
     [ $failed = 0 ] || exit 1
     exit "${1:-0}"
@@ -68,7 +93,12 @@ limited() {
     [ "$(left)" -gt 0 ] || return 77
     [ "$(left)" -gt "$most" ] || most=$(left)
     if [ "$(type -t "$1")" = function ]; then set -- bash -c '"$@"' "$1" "$@"; fi
-    timeout -k 10 "$most" "$@" >"$log" 2>&1
+    timeout -k 10 "$most" "$@" >"$log" 2>&1 &
+    running=$! # in the background, so that a signal is answered at once
+    wait $running
+    code=$?
+    running=
+    return $code
 }
 
 why_ended() {
@@ -94,6 +124,7 @@ step() {
 make_variable() { make -s --no-print-directory --eval='print-%: ; @echo $($*)' "print-$1"; }
 
 device_programs() {
+    [ ! -r programs ] || { cat programs && return; } # built elsewhere
     for program in $(make_variable UNIT_TESTS); do
         case $program in
         *_emulated) ;;
@@ -127,6 +158,10 @@ script() {
 }
 
 run_build() {
+    if [ -r programs ]; then
+        skip build "built elsewhere: $(cat built 2>/dev/null)"
+        return
+    fi
     [ -x "$top/configure" ] || step autogen 120 "$top/autogen.sh" || finish
     # A cuDNN or a NCCL is part of what is tested: without them configure's summary says why.
     [ -s config.status ] ||
@@ -134,7 +169,7 @@ run_build() {
     tail -n 18 "$out/configure.log" 2>/dev/null | grep -E '^    [A-Za-z]' | sed 's/^ */# /'
     step build "$limit" make -j"$jobs" || finish
     step build-tests "$limit" make -j"$jobs" $(device_programs) tests/mpi/test_comm_device \
-        tests/bench/gemm_rate || finish
+        tests/bench/gemm_rate tests/bench/attention_rate || finish
 }
 
 # A program of cmocka tests in TAP: a line for each test, and as many as it planned.
@@ -239,28 +274,49 @@ run_8b() {
 peak_is_planned() {
     used=$(sort -n "$out/8b-used.log" 2>/dev/null | tail -n 1)
     echo "# planned with reserve ${1:-?} bytes, CUDA's peak ${2:-?}, nvidia-smi's ${used:-?} MiB"
+    [ -z "${1-}" ] || [ -z "${2-}" ] ||
+        echo "# the peak is $((($1 - $2) / 1048576)) MiB below what was planned (negative: above)"
     if [ -n "${1-}" ] && [ -n "${2-}" ] && [ "$2" -le "$1" ] && [ "$2" -gt $(($1 / 2)) ]; then
         ok "the peak is within the plan"
     else
-        not_ok "the peak is within the plan" "planned ${1:-?}, peak ${2:-?} bytes"
+        not_ok "the peak is within the plan" "planned ${1:-?}, peak ${2:-?} bytes, $(((${2:-0} - ${1:-0}) / 1048576)) MiB apart"
     fi
 }
 
-run_bench() {
-    step "gpu_vs_torch" "$limit" env -u OMP_NUM_THREADS "${TRIREME_PYTHON:-python3}" "$top/tests/bench/gpu_vs_torch" \
-        --build "$build" --json "$out/gpu_vs_torch.json" --budget $((limit - 30))
-    sed 's/^/# /' "$out/gpu_vs_torch.log"
+# against_torch NAME ROUNDS CASE...
+against_torch() {
+    log_name=$1 rounds=$2 budget=$(($(left) - 20))
+    shift 2
+    step "$log_name" "$limit" env -u OMP_NUM_THREADS PYTHONUNBUFFERED=1 \
+        "${TRIREME_PYTHON:-python3}" "$top/tests/bench/gpu_vs_torch" --build "$build" \
+        $(printf -- '--case %s ' "$@") --rounds "$rounds" --json "$out/$log_name.json" \
+        --budget $((budget > 30 ? budget : 30))
+    sed 's/^/# /' "$out/$log_name.log"
 }
+
+run_bench() {
+    step "attention_rate" 120 tests/bench/attention_rate --json "$out/attention_rate.json"
+    sed 's/^/# /' "$out/attention_rate.log"
+    against_torch llama3-8b-vs-torch 2 llama3-8b
+}
+
+run_small() { against_torch small-vs-torch 1 llama-1.3b llama-124m; }
 
 for group in $groups; do
     declare -F "run_$group" >/dev/null || { echo "gpu.sh: no group \"$group\"" >&2 && exit 1; }
 done
 for group in $groups; do
     ends=$((SECONDS + limit))
+    if [ -n "$resume" ] && [ -e "$out/done-$group" ] && [ "$group" != build ]; then
+        skip "$group" "it ended before"
+        continue
+    fi
     if [ "$group" != build ] && ! ./trireme doctor 2>/dev/null | grep -q '^  GPU 0 '; then
         echo "no GPU: $(./trireme doctor 2>/dev/null | sed -n 's/^  GPUs  *//p')"
         finish 77
     fi
     "run_$group"
+    [ "$(left)" -le 0 ] || touch "$out/done-$group"
+    pack
 done
 finish

@@ -2,8 +2,8 @@
 UNIT_LIBS = $(TRIREME_LIBS) $(CMOCKA_LIBS)
 LDADD = $(UNIT_LIBS)
 AM_DEFAULT_SOURCE_EXT = .c
-EXTRA_DIST += tests/check.sh tests/gpu.sh tests/install.sh tests/lint.sh tests/lint_self.sh \
-	$(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/tests/cli/*))
+EXTRA_DIST += tests/check.sh tests/gpu.sh tests/gpu_kit.sh tests/install.sh tests/lint.sh \
+	tests/lint_self.sh $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/tests/cli/*))
 
 # Programs on the emulated GPU: what libemulate.a defines is not taken from elsewhere.
 EMULATED_LIBS = $(WHOLE_ARCHIVE) tests/emulate/libemulate.a $(NO_WHOLE_ARCHIVE) libtrireme.a \

@@ -7,11 +7,12 @@ shape, fused AdamW, clipping.  Precision is one of
   masters    bf16 parameters, fp32 masters and moments beside them
 Prints one JSON object: the tokens per second of every step after the warm-up.
 
-  torch_gpu.py --hidden 768 ... --precision autocast [--device cpu]
+  torch_gpu.py --hidden 768 ... --text FILE --precision autocast [--device cpu]
 """
 import argparse
 import contextlib
 import json
+import pathlib
 import statistics
 import time
 
@@ -137,10 +138,13 @@ def measure(c):
     tail = torch.compile(loss_of(model)) if c.compile else loss_of(model)
     kernel, attention = fastest_attention(c)
     autocast = torch.autocast(c.device, torch.bfloat16, enabled=c.precision == "autocast")
-    random = torch.Generator(c.device).manual_seed(1)
+    random = torch.Generator("cpu").manual_seed(1)
+    text = torch.frombuffer(bytearray(c.text.read_bytes()), dtype=torch.uint8).to(c.device)
+    window = torch.arange(c.seq + 1, device=c.device)
     points = [now(c)]
     for _ in range(c.warmup + c.steps):
-        tokens = torch.randint(c.vocab, (c.batch, c.seq + 1), generator=random, device=c.device)
+        first = torch.randint(len(text) - c.seq - 1, (c.batch, 1), generator=random).to(c.device)
+        tokens = text[first + window].long()
         with autocast, kernel():
             x = model.embed(tokens[:, :-1])
             for block in model.blocks:
@@ -164,6 +168,8 @@ def main():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=value)
     parser.add_argument("--precision", choices=["autocast", "masters"], default="autocast")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--text", type=pathlib.Path, required=True,
+                        help="what to train on: its bytes are the tokens")
     parser.add_argument("--tie", action="store_true", help="one matrix for embedding and head")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     c = parser.parse_args()
