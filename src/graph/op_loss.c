@@ -5,8 +5,8 @@
  * at once.  In training one node stands for forward and backward of both, so the
  * head is used once and nothing is kept.
  *
- * Rows of logits lie at multiples of 64 elements, whatever the vocabulary: the 50257 columns of GPT-2
- * end to end would begin at addresses for which matrix libraries have slow kernels alone.
+ * Rows of logits lie at multiples of 64 elements, whatever the vocabulary: the 50257 columns of
+ * GPT-2 end to end would begin at addresses for which matrix libraries have slow kernels alone.
  *
  * head_loss:        h [rows, hidden], w [vocab, hidden], targets -> loss
  * head_loss_train:  the same, loss scale -> loss, dh [rows, hidden], dw

@@ -45,8 +45,8 @@ void cuda_gemm_close(struct device *d);
 int cuda_gemm(struct device *d, const struct gemm *g, void *scratch, struct error *err);
 const char *cuda_gemm_library(char text[64]);
 
-/* sdpa_cudnn.c, or sdpa_absent.c where cuDNN was not found.  Forward and backward are 1 when cuDNN did
- * it and 0 when the own kernels must (no plan for this shape, type or scratch_bytes). */
+/* sdpa_cudnn.c, or sdpa_absent.c where cuDNN was not found.  Forward and backward are 1 when cuDNN
+ * did it and 0 when the own kernels must (no plan for this shape, type or scratch_bytes). */
 int cuda_sdpa_open(struct device *d, struct error *err);
 void cuda_sdpa_close(struct device *d);
 int cuda_sdpa_forward(struct device *d, const struct attention *a, void *o, float *lse,
