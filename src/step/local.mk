@@ -2,6 +2,7 @@ libtrireme_a_SOURCES += \
 	src/step/breakdown.c src/step/breakdown.h src/step/compile.c src/step/compile.h \
 	src/step/execute.c src/step/execute.h src/step/execute_actions.c \
 	src/step/execute_copy.c src/step/execute_at_once.c src/step/execute_enqueued.c src/step/execute_private.h src/step/flat.c src/step/flat.h \
+	src/step/gradients.c src/step/gradients.h \
 	src/step/layout.c src/step/layout.h src/step/layout_advice.c src/step/memory.c src/step/memory.h src/step/offload.c src/step/offload.h src/step/passes.h src/step/optimizer.c src/step/optimizer.h \
 	src/step/place.c src/step/place.h src/step/ranges.c src/step/ranges.h \
 	src/step/program.c src/step/program.h src/step/release.c src/step/schedule.c \

@@ -40,8 +40,12 @@ void shard_plan(const struct program *program, struct run *run, int runs);
 /* Write the gathers run r and, by prefetch, the runs after it need; bind r's parameters. */
 void shard_before(struct program *program, struct run *run, int runs, int r);
 
-/* Write what follows run r: reductions of the gradients it finished. */
+/* Write what follows run r: reductions of the gradients it finished, and gathers. */
 void shard_after(struct program *program, struct run *run, int runs, int r);
+
+/* Append a CAST of elements on behalf of a run. */
+void shard_cast(struct program *program, const struct run *run, int unit, int from, int to,
+                int64_t elems, enum dtype dtype);
 
 /* Is the parameter sharded in this program? */
 static inline int shard_is_sharded(const struct program *program)
