@@ -157,10 +157,17 @@ static int check_offload(const struct config *config, struct error *err)
         return error_set(err, "offload.params needs parameters that are gathered for each use: "
                               "parallel.strategy FULL_SHARD or HYBRID_SHARD; with others leave it "
                               "at none");
-    if (o->path[0] && o->optimizer != OFFLOAD_DISK && o->params != OFFLOAD_DISK)
+    if (o->gradients != OFFLOAD_NONE &&
+        (strategy == STRATEGY_NO_SHARD || strategy == STRATEGY_SHARD_OPTIM))
+        return error_set(err,
+                         "offload.gradients needs gradients that leave after each micro-batch: "
+                         "parallel.strategy SHARD_GRAD_OP, FULL_SHARD, HYBRID_SHARD or "
+                         "HYBRID_SHARD_ZERO2; with others leave it at none");
+    if (o->path[0] && o->optimizer != OFFLOAD_DISK && o->params != OFFLOAD_DISK &&
+        o->gradients != OFFLOAD_DISK)
         return error_set(err,
                          "offload.path is %s, but nothing is offloaded to disk; set "
-                         "offload.optimizer or offload.params to disk",
+                         "offload.optimizer, offload.params or offload.gradients to disk",
                          o->path);
     return 0;
 }

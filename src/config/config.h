@@ -96,7 +96,7 @@ struct config_parallel {
 
 /* Where state lives that is not where it is used. */
 struct config_offload {
-    enum config_offload_to optimizer, params;
+    enum config_offload_to optimizer, params, gradients;
     char path[CONFIG_TEXT]; /* folder of files; "": in run.dir */
 };
 

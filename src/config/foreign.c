@@ -55,7 +55,8 @@ const struct foreign foreign_names[] = {
     {.names = "recompute_num_layers|selective_ac_option", .here = "recompute_every"},
     {.names = "offload_optimizer_device|offload_optimizer.device|offload_optimizer|"
               "cpu_offload|optimizer_cpu_offload",
-     .here = "offload.optimizer"},
+     .here = "offload.optimizer",
+     .note = "with offload.gradients, a key of its own here"},
     {.names = "offload_param_device|offload_param.device|offload_param|fsdp_offload_params|"
               "enable_cpu_offload|offload_params",
      .here = "offload.params"},

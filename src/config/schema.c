@@ -312,6 +312,14 @@ const struct key config_keys[] = {
      .help = "where a rank's shard of the parameters lives, with FULL_SHARD or HYBRID_SHARD, which "
              "gather parameters for each use: none where it is used, host, or disk, from which it "
              "is read ahead of use"},
+    {"offload.gradients", CHOICE, FIELD(offload.gradients), "none", .choices = offloads,
+     .help =
+         "where a rank's shard of the gradients lives from backward to update, with strategies "
+         "that shard gradients: none where they are summed; host, or disk, to which each unit's "
+         "goes as soon as it is reduced and from which it comes back to be added to by the next "
+         "micro-batch, to the same bits. DeepSpeed's offload_optimizer of stages 2 and 3 and "
+         "FSDP's CPUOffload, which have no key of their own for it, are this key at host beside "
+         "offload.optimizer, and offload.params for the latter and offload_param"},
     {"offload.path", TEXT, FIELD(offload.path), "",
      .help = "folder of the ranks' files, best on a disk of each node; empty: offload/ in run.dir. "
              "Files have no name and go with the run: what lasts is in checkpoints"},

@@ -30,6 +30,10 @@ static const char *const changes[] = {
     "offload.params=none",
     "offload.params=host",
     "offload.optimizer=host offload.params=host",
+    "offload.gradients=none",
+    "offload.gradients=host",
+    "offload.gradients=disk",
+    "offload.optimizer=host offload.params=host offload.gradients=host",
 };
 
 _Static_assert(sizeof changes / sizeof changes[0] <= CHOICES_MOST, "rows for all changes");

@@ -12,7 +12,7 @@
 #include "plan/show.h"
 #include "plan/variant.h"
 
-enum { OFFLOADS = 4 };
+enum { OFFLOADS = 6 };
 
 enum axis { STRATEGY, RECOMPUTE, MICRO_BATCH, SHARDS, OFFLOAD, RANKS, AXES };
 
@@ -103,11 +103,15 @@ static int change_shards(const struct search *s, struct candidate *c, int level)
 }
 
 static const struct {
-    enum config_offload_to optimizer, params;
-} offloads[OFFLOADS] = {{OFFLOAD_HOST, OFFLOAD_NONE},
-                        {OFFLOAD_HOST, OFFLOAD_HOST},
-                        {OFFLOAD_DISK, OFFLOAD_HOST},
-                        {OFFLOAD_DISK, OFFLOAD_DISK}};
+    enum config_offload_to optimizer, gradients, params;
+} offloads[OFFLOADS] = {
+    {.optimizer = OFFLOAD_HOST},
+    {.optimizer = OFFLOAD_HOST, .gradients = OFFLOAD_HOST},
+    {.optimizer = OFFLOAD_HOST, .gradients = OFFLOAD_HOST, .params = OFFLOAD_HOST},
+    {.optimizer = OFFLOAD_DISK, .gradients = OFFLOAD_HOST, .params = OFFLOAD_HOST},
+    {.optimizer = OFFLOAD_DISK, .gradients = OFFLOAD_DISK, .params = OFFLOAD_HOST},
+    {.optimizer = OFFLOAD_DISK, .gradients = OFFLOAD_DISK, .params = OFFLOAD_DISK},
+};
 
 static const char *const offload_names[] = {
     [OFFLOAD_NONE] = "none", [OFFLOAD_HOST] = "host", [OFFLOAD_DISK] = "disk"};
@@ -115,6 +119,9 @@ static const char *const offload_names[] = {
 static int set_offload(struct candidate *c, int row)
 {
     if (set(c, "offload.optimizer", "%s", offload_names[offloads[row].optimizer]))
+        return -1;
+    if (offloads[row].gradients &&
+        set(c, "offload.gradients", "%s", offload_names[offloads[row].gradients]))
         return -1;
     return offloads[row].params
                ? set(c, "offload.params", "%s", offload_names[offloads[row].params])
@@ -133,6 +140,8 @@ static int leave_disk(struct candidate *c)
     if (o->optimizer == OFFLOAD_DISK && set(c, "offload.optimizer", "none"))
         return -1;
     if (o->params == OFFLOAD_DISK && set(c, "offload.params", "none"))
+        return -1;
+    if (o->gradients == OFFLOAD_DISK && set(c, "offload.gradients", "none"))
         return -1;
     return o->path[0] ? set(c, "offload.path", "") : 0;
 }
@@ -178,16 +187,27 @@ static int fits(const struct search *s, const int level[AXES], struct fit *fit)
     return !lack.device_bytes && !lack.host_bytes;
 }
 
+/* Where a configuration has a part of its state, when no disk can be used. */
+static int now_at(const struct search *s, enum config_offload_to to)
+{
+    return to == OFFLOAD_DISK && s->room->no_disk ? OFFLOAD_NONE : (int)to;
+}
+
 /* Does a row move state away that is nearer as it is, and none back? */
 static int moves_away(const struct search *s, int row)
 {
-    int disk = !s->room->no_disk, optimizer = (int)s->config->offload.optimizer;
-    int params = (int)s->config->offload.params, more = 0;
-    optimizer = optimizer == OFFLOAD_DISK && !disk ? OFFLOAD_NONE : optimizer;
-    params = params == OFFLOAD_DISK && !disk ? OFFLOAD_NONE : params;
-    more = (int)offloads[row].optimizer > optimizer || (int)offloads[row].params > params;
-    return more && (int)offloads[row].optimizer >= optimizer &&
-           (int)offloads[row].params >= params && (disk || offloads[row].optimizer != OFFLOAD_DISK);
+    const struct config_offload *now = &s->config->offload;
+    const int from[] = {now_at(s, now->optimizer), now_at(s, now->gradients),
+                        now_at(s, now->params)};
+    const int to[] = {(int)offloads[row].optimizer, (int)offloads[row].gradients,
+                      (int)offloads[row].params};
+    int more = 0;
+    for (int k = 0; k < 3; k++) {
+        if (to[k] < from[k] || (to[k] == OFFLOAD_DISK && s->room->no_disk))
+            return 0;
+        more |= to[k] > from[k];
+    }
+    return more;
 }
 
 /* Does a row of offloads go with this configuration? */

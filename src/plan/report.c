@@ -86,6 +86,8 @@ static void measure(struct report *report, int rank, const struct program *train
         const struct instr *instr = &train->instr[i];
         if (instr->kind == INSTR_RUN)
             r->flops += units_segment(train->units, instr->unit, instr->phase)->flops;
+        if (instr->kind == INSTR_FETCH || instr->kind == INSTR_SPILL)
+            r->moved_bytes[instr->stream] += (int64_t)train->buffer[instr->buffer[SLOT_TO]].bytes;
         if (instr->group < 0)
             continue;
         int64_t elems = sent_by(train, instr);

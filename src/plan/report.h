@@ -18,9 +18,10 @@ struct report_rank {
     size_t device_bytes;           /* of a GPU's memory: pools that lie there, and its reserve */
     size_t host_bytes;             /* of the node's memory: all pools, or what a GPU leaves there */
     int instrs, transfers;
-    int64_t sent_bytes; /* payload to other ranks in a step */
-    int64_t sent_elems; /* and the numbers in it */
-    double flops;       /* of its ops in a step: what is recomputed counts again */
+    int64_t sent_bytes;           /* payload to other ranks in a step */
+    int64_t sent_elems;           /* and the numbers in it */
+    int64_t moved_bytes[STREAMS]; /* of offloaded state in a step: FETCH, SPILL, READ, WRITE */
+    double flops;                 /* of its ops in a step: what is recomputed counts again */
 };
 
 /* Memory for one rank, or what it wants beyond that.  As what there is, 0 is "nobody said". */

@@ -68,6 +68,28 @@ static void print_legend(const struct report *report, FILE *out)
             "each process", report->on_gpu ? ", CUDA more" : "");
 }
 
+/* What offloaded state has to travel. */
+static void print_moved(const int64_t moved_bytes[STREAMS], FILE *out)
+{
+    static const char *const ways[STREAMS] = {
+        [STREAM_FETCH] = "fetched from the host",
+        [STREAM_SPILL] = "spilled to the host",
+        [STREAM_READ] = "read from disk",
+        [STREAM_WRITE] = "written to disk",
+    };
+    const char *before = "  offloaded state: ";
+    char text[32];
+    for (int s = 0; s < STREAMS; s++) {
+        if (!ways[s] || !moved_bytes[s])
+            continue;
+        fprintf(out, "%s%s %s", before, show_bytes((double)moved_bytes[s], text, sizeof text),
+                ways[s]);
+        before = ", ";
+    }
+    if (before[0] == ',')
+        fprintf(out, " a step\n");
+}
+
 static void print_rank(const struct report *report, int first, int last, FILE *out)
 {
     const struct report_rank *r = &report->rank[first];
@@ -86,6 +108,7 @@ static void print_rank(const struct report *report, int first, int last, FILE *o
     }
     fprintf(out, "  %d instructions, %d transfers, %s sent a step\n", r->instrs, r->transfers,
             show_bytes((double)r->sent_bytes, text, sizeof text));
+    print_moved(r->moved_bytes, out);
 }
 
 static void print_verdict(const char *what, size_t room, size_t most, size_t lack, FILE *out)
@@ -163,6 +186,10 @@ void report_rank_json(const struct report *report, const struct report_rank *ran
     js_add_int(to, "transfers", rank->transfers);
     js_add_int(to, "sent_bytes_per_step", rank->sent_bytes);
     js_add_int(to, "sent_numbers_per_step", rank->sent_elems);
+    js_add_int(to, "fetched_bytes_per_step", rank->moved_bytes[STREAM_FETCH]);
+    js_add_int(to, "spilled_bytes_per_step", rank->moved_bytes[STREAM_SPILL]);
+    js_add_int(to, "read_bytes_per_step", rank->moved_bytes[STREAM_READ]);
+    js_add_int(to, "written_bytes_per_step", rank->moved_bytes[STREAM_WRITE]);
     js_add_real(to, "computed_flops_per_step", rank->flops);
 }
 

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alive.h"
 #include "base/array.h"
@@ -71,6 +72,7 @@ int step_start(struct executor *x, const struct program *program, const struct s
                                      .breakdown = input->breakdown,
                                      .nominal_targets = input->nominal_targets};
     x->sent_bytes = 0;
+    memset(x->moved_bytes, 0, sizeof x->moved_bytes);
     if (x->mode->begin(&run) ||
         (input->breakdown && breakdown_begin(input->breakdown, x->device, err)))
         return -1;
@@ -128,6 +130,11 @@ int executor_depth(const struct executor *x)
 int64_t executor_sent_bytes(const struct executor *x)
 {
     return x->sent_bytes;
+}
+
+int64_t executor_moved_bytes(const struct executor *x, enum stream stream)
+{
+    return x->moved_bytes[stream];
 }
 
 void executor_watch(struct executor *x, int seconds)

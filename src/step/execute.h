@@ -107,4 +107,7 @@ int execute(struct executor *executor, const struct program *program,
 /* Payload bytes sent to other ranks by the step last started. */
 int64_t executor_sent_bytes(const struct executor *executor);
 
+/* Bytes of offloaded state that it moves: on STREAM_FETCH, _SPILL, _READ or _WRITE. */
+int64_t executor_moved_bytes(const struct executor *executor, enum stream stream);
+
 #endif

@@ -201,6 +201,9 @@ static int do_update(struct run_state *run, int i)
 
 static int do_copy(struct run_state *run, int i)
 {
+    const struct instr *instr = &run->program->instr[i];
+    size_t bytes = run->program->buffer[instr->buffer[SLOT_FROM]].bytes;
+    run->x->moved_bytes[instr->stream] += (int64_t)bytes;
     return run->x->mode->copy(run, i);
 }
 

@@ -23,8 +23,8 @@ struct executor {
     struct swap_op *copy; /* per instruction */
     struct error failed;  /* of a file, in a copy_call(); under the lock */
     pthread_mutex_t lock;
-    int64_t sent_bytes;
-    double sums[SUM_COUNT]; /* of the last step, where it is computed at once */
+    int64_t sent_bytes, moved_bytes[STREAMS]; /* of the step last started */
+    double sums[SUM_COUNT];                   /* of the last step, where it is computed at once */
     int patience_s;
     struct tapes *tapes; /* of the mode that enqueues */
 };

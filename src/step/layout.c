@@ -74,7 +74,9 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
     int ahead = (int)p->prefetch_units;
     *layout = (struct layout){
         .strategy = strategy_of(p),
-        .offload = {config->offload.optimizer, config->offload.params},
+        .offload = {.optimizer = config->offload.optimizer,
+                    .params = config->offload.params,
+                    .gradients = config->offload.gradients},
         .dtype = dtypes[config->precision],
         .optimizer = config->train.optimizer,
         .optimizer_dtype =

@@ -24,6 +24,12 @@ int offload_fetches_params(const struct program *program)
     return offload_side(program, pool) != SIDE_DEVICE;
 }
 
+int offload_fetches_grads(const struct program *program)
+{
+    enum mem_pool pool = offload_pool(program->request.offload.gradients, POOL_GRADS);
+    return offload_side(program, pool) != SIDE_DEVICE;
+}
+
 int offload_splits_params(const struct program *program)
 {
     return offload_update_side(program) == SIDE_HOST && !offload_fetches_params(program);
@@ -72,12 +78,12 @@ int offload_bring(struct program *program, int buffer, enum side side, int unit,
     return buffer;
 }
 
-void offload_take(struct program *program, int near, int home, int unit)
+void offload_take(struct program *program, int near, int home, int unit, int micro)
 {
     enum side to = offload_side(program, program->buffer[home].pool);
     enum side at = offload_side(program, program->buffer[near].pool);
     enum side next = step_towards(program, at, to);
     if (next != to)
-        near = offload_bring(program, near, next, unit, -1);
-    offload_copy(program, near, home, unit, -1);
+        near = offload_bring(program, near, next, unit, micro);
+    offload_copy(program, near, home, unit, micro);
 }

@@ -113,7 +113,7 @@ struct strategy {
 
 /* Where state lives: OFFLOAD_NONE where ops work on it. */
 struct offload {
-    enum config_offload_to optimizer, params;
+    enum config_offload_to optimizer, params, gradients;
     int apart; /* 1: the host's memory is not the device's: on a GPU */
 };
 
@@ -139,7 +139,7 @@ struct unit_state {
     int slot[OPTIMIZER_SLOTS]; /* of the optimizer; -1 when not training, and past its last */
     int param; /* what is computed with or gathered from; == master in its format; -1: each GATHER
                   casts it from master */
-    int grad;  /* fp32; -1 when not training */
+    int grad;  /* fp32, summed over micro-batches; -1 when not training */
     int whole_param,
         whole_grad; /* that param and grad are views of, or they themselves; -1: none */
     int bucket;     /* gradients summed over replicas together; -1: none */

@@ -42,8 +42,7 @@ static void plan_gathers(const struct program *program, struct run *run, int run
 void shard_plan(const struct program *program, struct run *run, int runs)
 {
     for (int r = 0; r < runs; r++)
-        run[r].param = run[r].shared = run[r].grad = run[r].shared_grad = run[r].fetched[0] =
-            run[r].fetched[1] = -1;
+        run[r].param = run[r].shared = run[r].fetched[0] = run[r].fetched[1] = -1;
     plan_gathers(program, run, runs);
     gradients_plan(program, run, runs);
 }
@@ -169,19 +168,19 @@ void shard_before(struct program *program, struct run *run, int runs, int r)
     if (!shard_gathers(program)) {
         run[r].param = own >= 0 ? program->state[own].param : -1;
         run[r].shared = shared >= 0 ? program->state[shared].param : -1;
-        gradients_before(program, run, r);
+        gradients_before(program, run, runs, r);
         return;
     }
     issue(program, run, r);
     run[r].param = own >= 0 ? whole_of(program, run, r, own) : -1;
     run[r].shared = shared >= 0 ? whole_of(program, run, r, shared) : -1;
     prefetch(program, run, runs, r, 0);
-    gradients_before(program, run, r);
+    gradients_before(program, run, runs, r);
 }
 
 void shard_after(struct program *program, struct run *run, int runs, int r)
 {
-    gradients_after(program, run, r);
+    gradients_after(program, run, runs, r);
     if (shard_gathers(program))
         prefetch(program, run, runs, r, 1);
 }

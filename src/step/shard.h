@@ -31,7 +31,8 @@ struct run {
     int grad, shared_grad; /* buffers, or -1 */
     unsigned accumulate;   /* bits of SPACE_GRAD and SPACE_SHARED_GRAD */
     int follows[2];        /* run of this micro-batch that wrote the same gradient, or -1 */
-    int finishes[2];       /* units whose gradient is complete after this run, or -1 */
+    int finishes[2];       /* units whose gradient it has written last in a micro-batch, or -1 */
+    int sum[2];            /* where those are summed, until they are home; or -1 */
 };
 
 /* Decide for all runs which need a gather and which finish a gradient. */

@@ -60,10 +60,17 @@ static void params(struct program *program, int unit)
                                      unit, "master", program_master_dtype(program));
 }
 
-/* Do replicas sum whole gradients, which can be done in buckets? */
+/* Do replicas sum whole gradients, which can be done in buckets?  Those that leave as soon as they
+ * are summed are summed by unit. */
 static int has_buckets(const struct program *program)
 {
-    return !shard_is_sharded(program) && program->request.shape.degree[MESH_REPLICATE] > 1;
+    return !shard_is_sharded(program) && program->request.shape.degree[MESH_REPLICATE] > 1 &&
+           !offload_fetches_grads(program);
+}
+
+static enum mem_pool grad_pool(const struct program *program)
+{
+    return offload_pool(program->request.offload.gradients, POOL_GRADS);
 }
 
 /* Units end to end, from the last down, as backward finishes them. */
@@ -74,8 +81,9 @@ static void fill_bucket(struct program *program, int from, int to)
     *bucket = (struct bucket){.units = from - to + 1};
     for (int u = from; u >= to; u--)
         bucket->elems += program->units->flat[u].padded;
-    bucket->buffer = program_buffer(program, POOL_GRADS, (size_t)bucket->elems * sizeof(float), 1,
-                                    "gradients of bucket %d", program->buckets);
+    bucket->buffer =
+        program_buffer(program, grad_pool(program), (size_t)bucket->elems * sizeof(float), 1,
+                       "gradients of bucket %d", program->buckets);
     for (int u = from; u >= to; u--) {
         size_t part = (size_t)program->units->flat[u].padded * sizeof(float);
         struct unit_state *state = &program->state[u];
@@ -103,14 +111,17 @@ static void buckets(struct program *program)
     }
 }
 
+/* A shard, into which whole ones are reduced or where what passes is kept; or the whole. */
 static void grads(struct program *program, int unit)
 {
     struct unit_state *state = &program->state[unit];
-    if (shard_splits(program, unit) && program->request.strategy.grads == GRADS_MICRO) {
-        state->grad = shard_buffer(program, POOL_GRADS, unit, "grad", DTYPE_F32);
+    enum mem_pool pool = grad_pool(program);
+    int reduces = shard_splits(program, unit) && program->request.strategy.grads == GRADS_MICRO;
+    if (reduces || offload_fetches_grads(program)) {
+        state->grad = shard_buffer(program, pool, unit, "grad", DTYPE_F32);
         return;
     }
-    state->whole_grad = whole_buffer(program, POOL_GRADS, unit, "grad", DTYPE_F32);
+    state->whole_grad = whole_buffer(program, pool, unit, "grad", DTYPE_F32);
     state->grad = own_shard(program, state->whole_grad, unit, "grad", DTYPE_F32);
 }
 

@@ -4,28 +4,8 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "step/gradients.h"
 #include "step/offload.h"
-#include "step/shard.h"
-
-/* What several ranks hold alike, all of a unit that is whole or replicas of its shard, the first of
- * them counts. */
-static int counts_norm(const struct program *program, int unit)
-{
-    const int *at = program->request.coord.at;
-    return at[MESH_REPLICATE] == 0 && (shard_splits(program, unit) || at[MESH_SHARD] == 0);
-}
-
-static void norm(struct program *program, int unit)
-{
-    if (!counts_norm(program, unit))
-        return;
-    int index = program_instr(program, INSTR_NORM, STREAM_COMPUTE);
-    struct instr *instr = &program->instr[index];
-    instr->unit = unit;
-    instr->elems = program->units->flat[unit].shard_elems;
-    instr_bind(instr, SLOT_SHARD_GRAD, program->state[unit].grad, ACCESS_READ);
-    instr_bind(instr, SLOT_SUMS, program->sums, ACCESS_BOTH);
-}
 
 void pass_sums(struct program *program)
 {
@@ -46,6 +26,13 @@ static void scale(struct program *program)
     instr_bind(&program->instr[index], SLOT_SUMS, program->sums, ACCESS_BOTH);
 }
 
+/* Do gradients live farther than UPDATE is? */
+static int brings_grads(const struct program *program)
+{
+    enum mem_pool pool = offload_pool(program->request.offload.gradients, POOL_GRADS);
+    return offload_side(program, pool) < offload_update_side(program);
+}
+
 /* The buffers of a unit as UPDATE has them: where they live, or near. */
 struct at_hand {
     int grad, master, param, slot[OPTIMIZER_SLOTS];
@@ -60,14 +47,16 @@ static int bring(struct program *program, int unit, int home)
 static void take_back(struct program *program, int unit, int home, int near)
 {
     if (near != home)
-        offload_take(program, near, home, unit);
+        offload_take(program, near, home, unit, -1);
 }
 
-/* A skipped update writes nothing: what it would write over must be there too. */
+/* grad: what was brought before, or -1.  A skipped update writes nothing: what it would write over
+ * must be there too. */
 static struct at_hand bring_unit(struct program *program, int unit, int grad)
 {
     struct unit_state state = program->state[unit];
-    struct at_hand near = {.grad = grad, .master = bring(program, unit, state.master)};
+    struct at_hand near = {.grad = grad >= 0 ? grad : bring(program, unit, state.grad),
+                           .master = bring(program, unit, state.master)};
     for (int k = 0; k < OPTIMIZER_SLOTS; k++)
         near.slot[k] = bring(program, unit, state.slot[k]);
     near.param = near.master;
@@ -104,15 +93,17 @@ static void update(struct program *program, int unit, int sums, const struct at_
 }
 
 /* Backward finishes the last units first: their norms are taken, and their gradients go where they
- * are needed, while the first ones' are still on their way.  State is brought a unit ahead. */
+ * are needed, while the first ones' are still on their way; those that live elsewhere did so in
+ * backward.  State is brought a unit ahead. */
 void pass_update(struct program *program)
 {
     int units = program->units->count;
     struct at_hand *near = array_make((size_t)units, sizeof *near);
     int *grad = array_make((size_t)units, sizeof *grad);
     for (int u = units - 1; u >= 0; u--) {
-        norm(program, u);
-        grad[u] = bring(program, u, program->state[u].grad);
+        if (!offload_fetches_grads(program))
+            gradients_norm(program, u, program->state[u].grad);
+        grad[u] = brings_grads(program) ? -1 : bring(program, u, program->state[u].grad);
     }
     near[0] = bring_unit(program, 0, grad[0]);
     pass_sums(program);

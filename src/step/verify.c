@@ -26,6 +26,7 @@ struct verify {
     struct before *before; /* per instruction, without itself */
     struct uses *uses;     /* per buffer that is no view */
     char *given;           /* per buffer: written by that name */
+    char *made;            /* per buffer that is no view: gradients, which each step makes anew */
     struct ranges *ranges[POOL_COUNT];
     struct error *err;
 };
@@ -116,17 +117,18 @@ static int check_release(struct verify *v, int i, int b)
     return 0;
 }
 
-/* State holds values before the step begins, but for gradients, which each step makes anew. */
-static int holds_before(const struct buffer *buffer)
+/* State holds values before the step begins, but for gradients. */
+static int holds_before(const struct verify *v, int part)
 {
-    return buffer->persistent && buffer->pool != POOL_GRADS && !buffer->partial;
+    const struct buffer *buffer = &v->program->buffer[part];
+    return buffer->persistent && !v->made[buffer_root(v->program, part)] && !buffer->partial;
 }
 
 /* Values are there before the step, or were written: under this name, or in all of its parts. */
 static int has_values(const struct verify *v, int part)
 {
     const struct buffer *buffer = &v->program->buffer[part];
-    return holds_before(buffer) || v->given[part] ||
+    return holds_before(v, part) || v->given[part] ||
            (buffer->bytes && v->uses[part].given_bytes >= buffer->bytes);
 }
 
@@ -218,6 +220,18 @@ static int check_persistent(struct verify *v)
     return 0;
 }
 
+/* Wherever they live. */
+static void find_gradients(struct verify *v)
+{
+    const struct program *p = v->program;
+    for (int u = 0; u < p->units->count; u++) {
+        const int grads[] = {p->state[u].grad, p->state[u].whole_grad};
+        for (int k = 0; k < 2; k++)
+            if (grads[k] >= 0)
+                v->made[buffer_root(p, grads[k])] = 1;
+    }
+}
+
 int verify_program(const struct program *program, struct error *err)
 {
     struct verify v = {
@@ -225,6 +239,7 @@ int verify_program(const struct program *program, struct error *err)
         .before = array_make((size_t)program->instrs, sizeof *v.before),
         .uses = array_make((size_t)program->buffers, sizeof *v.uses),
         .given = array_make((size_t)program->buffers, 1),
+        .made = array_make((size_t)program->buffers, 1),
         .err = err,
     };
     for (int pool = 0; pool < POOL_COUNT; pool++)
@@ -233,6 +248,7 @@ int verify_program(const struct program *program, struct error *err)
         memset(&v.uses[b], -1, sizeof v.uses[b]);
         v.uses[b].given_bytes = 0;
     }
+    find_gradients(&v);
     int rc = clocks(&v) || check_persistent(&v) ? -1 : 0;
     for (int i = 0; !rc && i < program->instrs; i++)
         rc = check_instr(&v, i);
@@ -243,6 +259,7 @@ int verify_program(const struct program *program, struct error *err)
     free(v.before);
     free(v.uses);
     free(v.given);
+    free(v.made);
     for (int pool = 0; pool < POOL_COUNT; pool++)
         ranges_destroy(v.ranges[pool]);
     return rc;

@@ -85,7 +85,8 @@ void disk_rate_step(struct disk_rate *rate, const struct session *s, double step
     struct swap_use use;
     rate->steps++;
     rate->steps_s += step_ms / 1e3;
-    if ((offload->optimizer != OFFLOAD_DISK && offload->params != OFFLOAD_DISK) ||
+    if ((offload->optimizer != OFFLOAD_DISK && offload->params != OFFLOAD_DISK &&
+         offload->gradients != OFFLOAD_DISK) ||
         rate->steps > LAST || rate->steps % WINDOW != 1)
         return;
     int64_t now_ns = clock_ns();

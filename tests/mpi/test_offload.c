@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "io/disk.h"
+#include "io/swap.h"
 #include "plan/report.h"
 #include "step/place.h"
 #include "tests/mpi/training.h"
@@ -18,7 +19,7 @@
     "model.layers=3 model.hidden=36 model.heads=6 model.kv_heads=3 model.ffn=61 model.vocab=101 " \
     "data.seq_len=17 train.lr=3e-3 train.warmup_steps=2 run.threads=1 seed=5 "
 
-enum { STEPS = 4, PLACES = 8 };
+enum { STEPS = 4, PLACES = 14 };
 
 struct offloading {
     struct checks c;
@@ -26,7 +27,7 @@ struct offloading {
     int cases;
 };
 
-/* optimizer, params; "D" stands for the folder of files. */
+/* What lives where; %s stands for the folder of files. */
 static const char *const places[PLACES] = {
     "offload.optimizer=host ",
     "offload.optimizer=disk offload.path=%s ",
@@ -36,12 +37,13 @@ static const char *const places[PLACES] = {
     "offload.optimizer=disk offload.params=disk offload.path=%s ",
     "offload.optimizer=host offload.params=disk offload.path=%s ",
     "offload.optimizer=disk offload.params=host offload.path=%s ",
+    "offload.gradients=host ",
+    "offload.gradients=disk offload.path=%s ",
+    "offload.optimizer=host offload.gradients=disk offload.path=%s ",
+    "offload.optimizer=disk offload.gradients=disk offload.path=%s ",
+    "offload.optimizer=host offload.params=host offload.gradients=host ",
+    "offload.optimizer=disk offload.params=disk offload.gradients=disk offload.path=%s ",
 };
-
-static int offloads_params(int place)
-{
-    return place >= 2;
-}
 
 static const char *const strategies[] = {
     "parallel.strategy=FULL_SHARD ",
@@ -59,7 +61,18 @@ static const char *const strategies[] = {
     "parallel.strategy=HYBRID_SHARD_ZERO2 parallel.shard=%d ",
 };
 
-enum { STRATEGIES = sizeof strategies / sizeof strategies[0], GATHERING = 6 };
+enum { STRATEGIES = sizeof strategies / sizeof strategies[0] };
+
+/* Do a strategy and a place go together?  Parameters must be gathered for each use, gradients leave
+ * after each micro-batch. */
+static int goes_with(int strategy, int place)
+{
+    const char *name = strategies[strategy] + strlen("parallel.strategy=");
+    int full = !strncmp(name, "FULL_SHARD", 10) || !strncmp(name, "HYBRID_SHARD ", 13);
+    int grads = strncmp(name, "NO_SHARD", 8) && strncmp(name, "SHARD_OPTIM", 11);
+    return (full || !strstr(places[place], "params")) &&
+           (grads || !strstr(places[place], "gradients"));
+}
 
 static struct config config_of(const struct offloading *o, int strategy, const char *more,
                                int place)
@@ -87,8 +100,9 @@ static void check_places(struct offloading *o, int strategy, const char *more, i
     struct config config = config_of(o, strategy, more, -1);
     struct trained here = train(o, &config);
     CHECK(&o->c, here.loss[0] > 4 && here.norm[STEPS - 1] > 0 && here.loss[1] != here.loss[0]);
+    CHECK(&o->c, (here.skipped > 0) == !!strstr(more, "fp16"));
     for (int place = first; place < PLACES; place += every) {
-        if (offloads_params(place) && strategy >= GATHERING)
+        if (!goes_with(strategy, place))
             continue;
         config = config_of(o, strategy, more, place);
         struct trained there = train(o, &config);
@@ -107,9 +121,13 @@ static void test_places(struct offloading *o)
         "train.global_batch=7 precision=bf16 train.micro_batch=1 recompute=full ",
         "train.global_batch=4 model.tie_embeddings=true train.clip=0.1 train.optimizer=sgd ",
         "train.global_batch=8 precision=bf16_pure train.optimizer_dtype=bf16 ",
+        /* The first step overflows and updates nothing. */
+        "train.global_batch=9 train.micro_batch=1 precision=fp16 "
+        "train.initial_scale_power=22 train.hysteresis=1 ",
     };
+    enum { MORE = sizeof more / sizeof more[0] };
     for (int strategy = 0; strategy < STRATEGIES; strategy++)
-        for (int k = 0; k < 5; k++)
+        for (int k = 0; k < MORE; k++)
             if (strategy < 1 || (strategy + k) % 2)
                 check_places(o, strategy, more[k], strategy ? 2 : 1, strategy ? k / 2 : 0);
 }
@@ -214,17 +232,58 @@ static void test_plan(struct offloading *o)
         config = config_of(o, 0, more, place);
         check_plan(o, &config, bytes);
         enum config_offload_to optimizer = config.offload.optimizer, params = config.offload.params;
+        enum config_offload_to gradients = config.offload.gradients;
         size_t host = (optimizer == OFFLOAD_HOST ? here[POOL_OPTIMIZER] : 0) +
+                      (gradients == OFFLOAD_HOST ? here[POOL_GRADS] : 0) +
                       (params == OFFLOAD_HOST ? shards : 0);
         size_t disk = (optimizer == OFFLOAD_DISK ? here[POOL_OPTIMIZER] : 0) +
+                      (gradients == OFFLOAD_DISK ? here[POOL_GRADS] : 0) +
                       (params == OFFLOAD_DISK ? shards : 0);
         size_t kept = !params && (alone || optimizer == OFFLOAD_DISK) ? shards : 0;
         CHECK(&o->c, bytes[POOL_DISK] == disk);
         CHECK(&o->c, bytes[POOL_OPTIMIZER] == (optimizer ? 0 : here[POOL_OPTIMIZER]));
+        CHECK(&o->c, bytes[POOL_GRADS] == (gradients ? 0 : here[POOL_GRADS]));
         CHECK(&o->c, bytes[POOL_PARAMS] == kept);
         CHECK(&o->c, bytes[POOL_HOST] >= host);
         /* Three units of the 26 at most. */
         CHECK(&o->c, bytes[POOL_HOST] - host <= disk / 24 * 4);
+    }
+}
+
+/* A step moves the bytes that were planned, and the file sees them. */
+static void test_volume(struct offloading *o)
+{
+    for (int place = 0; place < PLACES; place++) {
+        struct error err = {0};
+        struct report report;
+        struct session *s = NULL;
+        struct batches batches;
+        struct swap_use before, after;
+        struct log log = {.level = LOG_ERROR, .rank = world_rank(o->c.world)};
+        int rank = world_rank(o->c.world), ranks = world_size(o->c.world);
+        struct config config = config_of(o, 0, "train.global_batch=12 train.micro_batch=1 ", place);
+        CHECK(&o->c, !report_make(&report, &config, ranks, 1, 1, &err));
+        CHECK(&o->c, !session_open(&s, o->c.world, &log, &o->c.mem, &config, SESSION_TRAIN, &err));
+        CHECK(&o->c, !batches_open(&batches, s, o->tokens, LOADER_SHUFFLED, &err));
+        rig_init(s);
+        executor_measure(s->executor, &before);
+        for (int step = 1; step <= STEPS; step++) {
+            struct step_input input = rig_input(s, step);
+            input.load = batches_load;
+            input.user = &batches;
+            CHECK(&o->c, !execute(s->executor, s->train, &input, NULL, NULL, &err));
+            training_check_volume(&o->c, s, &report.rank[rank]);
+        }
+        executor_measure(s->executor, &after);
+        const int64_t *moved_bytes = report.rank[rank].moved_bytes;
+        int64_t read_bytes = after.bytes[SWAP_READ] - before.bytes[SWAP_READ];
+        int64_t written_bytes = after.bytes[SWAP_WRITE] - before.bytes[SWAP_WRITE];
+        CHECK(&o->c, read_bytes == STEPS * moved_bytes[STREAM_READ]);
+        CHECK(&o->c, written_bytes == STEPS * moved_bytes[STREAM_WRITE]);
+        CHECK(&o->c, (written_bytes > 0) == !!strstr(places[place], "disk"));
+        batches_close(&batches);
+        session_close(s);
+        report_free(&report);
     }
 }
 
@@ -256,6 +315,8 @@ static void test_refusals(struct offloading *o)
                   "/proc/trireme");
     snprintf(text, sizeof text, "offload.params=disk offload.path=%s/tokens.h5/in", o->dir);
     check_refused(o, text, "offload.path", "tokens.h5");
+    check_refused(o, "offload.gradients=disk offload.path=/proc/trireme", "offload.path",
+                  "/proc/trireme");
     getrlimit(RLIMIT_FSIZE, &before);
     small = before;
     small.rlim_cur = 5000;
@@ -279,6 +340,7 @@ int main(void)
     test_resume(&o);
     test_evaluation(&o);
     test_plan(&o);
+    test_volume(&o);
     test_refusals(&o);
     world_barrier(o.c.world);
     if (!world_rank(o.c.world)) {

@@ -55,10 +55,7 @@ static void check_steps(struct planning *p, struct session *s, const struct repo
         input.user = &batches;
         batches.sample = (step - 1) * s->layout.global_batch;
         CHECK(&p->c, !execute(s->executor, s->train, &input, NULL, NULL, &err));
-        if (executor_sent_bytes(s->executor) != plan->sent_bytes)
-            fprintf(stderr, "rank %d: planned to send %lld, sent %lld\n", world_rank(p->c.world),
-                    (long long)plan->sent_bytes, (long long)executor_sent_bytes(s->executor));
-        CHECK(&p->c, executor_sent_bytes(s->executor) == plan->sent_bytes);
+        training_check_volume(&p->c, s, plan);
     }
     batches_close(&batches);
     CHECK(&p->c, !memcmp(before.now_bytes, p->c.mem.now_bytes, sizeof before.now_bytes));
@@ -209,6 +206,16 @@ static void check_all(struct planning *p)
                  "train.micro_batch=%d parallel.accumulate=%s parallel.persist_below=%d",
                  models[k % 2], k / 2 ? "FULL_SHARD" : "SHARD_OPTIM", k & 1,
                  k & 2 ? "local" : "shard", k == 5 ? 100 : 0);
+        check_config(p, text);
+    }
+    for (int k = 0; k < 6; k++) {
+        static const char *const grads[] = {"SHARD_GRAD_OP", "FULL_SHARD", "HYBRID_SHARD"};
+        int ranks = world_size(p->c.world), hybrid = ranks % 2 ? ranks : 2;
+        snprintf(text, sizeof text,
+                 "%s run.threads=1 parallel.strategy=%s train.micro_batch=%d parallel.shard=%d "
+                 "offload.gradients=%s offload.path=%s",
+                 models[k % 2], grads[k % 3], k & 1, k % 3 < 2 ? 0 : hybrid,
+                 k / 3 ? "disk" : "host", k / 3 ? p->dir : "");
         check_config(p, text);
     }
     check_halved(p);

@@ -175,6 +175,23 @@ void training_reference(struct checks *c, const struct config *config, const str
     world_broadcast(c->world, trained, sizeof *trained, 0);
 }
 
+static void check_bytes(struct checks *c, const char *what, int64_t planned, int64_t counted)
+{
+    if (counted != planned)
+        fprintf(stderr, "rank %d: %s: planned %lld bytes, counted %lld\n", world_rank(c->world),
+                what, (long long)planned, (long long)counted);
+    CHECK(c, counted == planned);
+}
+
+void training_check_volume(struct checks *c, const struct session *s,
+                           const struct report_rank *plan)
+{
+    check_bytes(c, "sent", plan->sent_bytes, executor_sent_bytes(s->executor));
+    for (int stream = 0; stream < STREAMS; stream++)
+        check_bytes(c, stream_name(stream), plan->moved_bytes[stream],
+                    executor_moved_bytes(s->executor, stream));
+}
+
 double training_distance(const struct trained *a, const struct trained *b)
 {
     double most = 0;

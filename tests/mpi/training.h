@@ -4,6 +4,7 @@
 #define TRIREME_TESTS_MPI_TRAINING_H
 
 #include "base/log.h"
+#include "plan/report.h"
 #include "tests/mpi/check.h"
 #include "tests/unit/rig.h"
 #include "train/batches.h"
@@ -44,6 +45,10 @@ void training_run(struct checks *c, const struct config *config, const struct tr
 /* The same on one rank alone: rank 0 computes, all get the result (but for the hash). */
 void training_reference(struct checks *c, const struct config *config, const struct training *how,
                         struct trained *trained);
+
+/* What the step last started sent to other ranks, and moved of offloaded state, is as planned. */
+void training_check_volume(struct checks *c, const struct session *s,
+                           const struct report_rank *plan);
 
 /* The largest relative difference of losses. */
 double training_distance(const struct trained *a, const struct trained *b);

@@ -48,6 +48,7 @@ static const struct {
     {ANY_LAYOUT, {"", "", "offload.optimizer=host", "offload.optimizer=disk"}},
     {ANY_LAYOUT, {"", "", "", "", "offload.params=host", "offload.params=disk"}},
     {ANY_FORMATS, {"", "", "", "comm.reduce_dtype=bf16", "comm.reduce_dtype=fp16"}},
+    {ANY_LAYOUT, {"", "", "", "offload.gradients=host", "offload.gradients=disk"}},
 };
 
 struct any any_case(const char *what, int number)

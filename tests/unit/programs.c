@@ -67,6 +67,21 @@ void programs_everywhere(void (*check)(struct program *))
         {4, HOST_APART,
          "parallel.strategy=HYBRID_SHARD_ZERO2 parallel.shard=2 train.global_batch=8 "
          "offload.optimizer=host recompute=full train.optimizer=sgd"},
+        {3, ONE_MEMORY,
+         "parallel.strategy=FULL_SHARD offload.gradients=disk precision=bf16 "
+         "parallel.persist_below=1000"},
+        {3, HOST_APART,
+         "parallel.strategy=SHARD_GRAD_OP offload.gradients=host offload.optimizer=host"},
+        {3, HOST_APART,
+         "parallel.strategy=FULL_SHARD offload.gradients=disk offload.params=host "
+         "parallel.accumulate=local"},
+        {3, HOST_APART,
+         "parallel.strategy=HYBRID_SHARD parallel.shard=1 offload.gradients=host "
+         "offload.optimizer=disk"},
+        {4, HOST_APART,
+         "parallel.strategy=HYBRID_SHARD parallel.shard=2 train.global_batch=8 precision=bf16 "
+         "comm.reduce_dtype=bf16 offload.gradients=disk offload.optimizer=host "
+         "parallel.persist_below=1000"},
     };
     for (int i = 0; i < 8 * (int)(sizeof strategies / sizeof strategies[0]); i++) {
         struct config config = programs_config(i & 7, strategies[i / 8].text);
