@@ -66,7 +66,7 @@ static int read_bytes(const struct seal *seal, void *to, int64_t bytes, int64_t 
             return -1;
         }
         if (!got)
-            return error_set(err, "%s ends at byte %lld: it was truncated after it was opened",
+            return error_set(err, "%s was truncated after it was opened: byte %lld is missing",
                              seal->path, (long long)offset);
         at += got;
         offset += got;

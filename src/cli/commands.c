@@ -39,12 +39,18 @@ const struct command commands[] = {
      .collective = 1,
      .run = command_generate},
     {.name = "tokenize",
-     .usage = "INPUT... [--tokenizer NAME] [--valid FILE.h5 --valid-fraction F] -o FILE.h5",
-     .summary = "make a token file from texts: files, folders, or - for standard input",
+     .usage = "INPUT... [--tokenizer NAME] [--valid FILE.h5 --valid-fraction F] -o FILE.h5\n"
+              "  trireme tokenize --verify | --seal FILE.h5...",
+     .summary = "make a token file from texts: files, folders, or - for standard input;\n"
+                "      verify token files, or add checksums to those that have none",
      .example =
          "  trireme tokenize corpus/*.txt -o train.h5 --valid valid.h5 --valid-fraction 0.01\n",
-     .options =
-         {{"--tokenizer", "NAME"}, {"--valid", "FILE"}, {"--valid-fraction", "F"}, {"-o", "FILE"}},
+     .options = {{"--tokenizer", "NAME"},
+                 {"--valid", "FILE"},
+                 {"--valid-fraction", "F"},
+                 {"-o", "FILE"},
+                 {"--verify", NULL},
+                 {"--seal", NULL}},
      .run = command_tokenize},
     {.name = "plan",
      .usage = "[CONFIG] [key=value ...] [--ranks N] [--nodes N] [--threads N] [--machine GPU]"

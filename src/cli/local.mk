@@ -6,6 +6,7 @@ trireme_SOURCES += src/cli/doctor_gpu.c src/cli/doctor_gpu.h src/cli/doctor_gpu_
 trireme_SOURCES += src/cli/arguments.c src/cli/arguments.h src/cli/train.c src/cli/plan.c
 trireme_SOURCES += src/cli/evaluate.c src/cli/generate.c
 trireme_SOURCES += src/cli/tokenize.c src/cli/checkpoint.c
+trireme_SOURCES += src/cli/inputs.c src/cli/inputs.h src/cli/output_path.c src/cli/output_path.h
 # bash's completion is printed by the program itself, from its tables.
 if !CROSS_COMPILING
 completionsdir = $(datadir)/bash-completion/completions

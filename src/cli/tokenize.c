@@ -1,10 +1,10 @@
 /* tokenize.c - trireme tokenize: make a token file, or one for training and one for
- * validation, of text files.  Text is read and written in pieces: memory stays small. */
+ * validation, of text files; verify token files, and give older ones checksums.  Text is read and
+ * written in pieces: memory stays small. */
 #include "cli/command.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <fts.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,16 +12,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/inputs.h"
+#include "cli/output_path.h"
 #include "io/disk.h"
 #include "io/tokenizer.h"
 #include "io/tokens.h"
 
 enum { CHUNK_BYTES = 1 << 20, SOURCE_TEXT = 1000 };
-
-struct inputs {
-    char **paths; /* "-" is standard input */
-    int count;
-};
 
 /* One output: for training or for validation. */
 struct output {
@@ -30,7 +27,10 @@ struct output {
     int64_t tokens, documents;
 };
 
+enum tokenize_use { MAKE, VERIFY, SEAL };
+
 struct job {
+    enum tokenize_use use;
     const char *tokenizer_name;
     double valid_fraction;
     struct output train, valid;
@@ -38,62 +38,6 @@ struct job {
     struct tokenizer *tokenizer;
     char *chunk;
 };
-
-/* Inputs */
-
-static int add_input(struct inputs *inputs, const char *path, struct error *err)
-{
-    static const char *const packed[] = {".gz", ".xz", ".zst", ".bz2", ".zip"};
-    size_t length = strlen(path);
-    for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++)
-        if (length > strlen(packed[i]) && !strcmp(path + length - strlen(packed[i]), packed[i]))
-            return error_set(err,
-                             "%s is compressed; unpack it first, or pipe its text to "
-                             "trireme tokenize -",
-                             path);
-    char **more = realloc(inputs->paths, ((size_t)inputs->count + 1) * sizeof *more);
-    if (more)
-        inputs->paths = more;
-    char *copy = more ? strdup(path) : NULL;
-    if (!copy)
-        return error_set(err, "out of memory listing the inputs");
-    inputs->paths[inputs->count++] = copy;
-    return 0;
-}
-
-static int by_name(const FTSENT **a, const FTSENT **b)
-{
-    return strcmp((*a)->fts_name, (*b)->fts_name);
-}
-
-/* A file, or all regular files below a folder, in the order of their names. */
-static int add_tree(struct inputs *inputs, char *path, struct error *err)
-{
-    char *roots[] = {path, NULL};
-    FTS *tree = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, by_name);
-    FTSENT *entry;
-    int rc = tree ? 0 : error_errno(err, "cannot read input %s", path);
-    while (!rc && (entry = fts_read(tree))) {
-        errno = entry->fts_errno;
-        if (entry->fts_info == FTS_F || (entry->fts_info == FTS_DEFAULT && !entry->fts_level))
-            rc = add_input(inputs, entry->fts_path, err);
-        else if (entry->fts_info == FTS_ERR || entry->fts_info == FTS_NS ||
-                 entry->fts_info == FTS_DNR || entry->fts_info == FTS_SLNONE)
-            rc = error_errno(err, "cannot read input %s", entry->fts_path);
-    }
-    if (tree)
-        fts_close(tree);
-    return rc;
-}
-
-static int list_inputs(struct inputs *inputs, char **arguments, int count, struct error *err)
-{
-    for (int i = 0; i < count; i++)
-        if (strcmp(arguments[i], "-") ? add_tree(inputs, arguments[i], err)
-                                      : add_input(inputs, "-", err))
-            return -1;
-    return inputs->count ? 0 : error_set(err, "no input: trireme tokenize INPUT... -o FILE.h5");
-}
 
 /* Documents */
 
@@ -163,15 +107,14 @@ static int add_input_text(struct job *job, int i, struct error *err)
 
 /* Outputs */
 
-static int make_parent(const char *path, struct error *err)
+static int check_outputs(const struct job *job, struct error *err)
 {
-    const char *name = strrchr(path, '/');
-    if (!name || name == path)
-        return 0;
-    char *folder = disk_path(err, "%.*s", (int)(name - path), path);
-    int rc = folder ? disk_make_folders(folder, err) : -1;
-    free(folder);
-    return rc;
+    if (output_path_check(job->train.path, &job->inputs, err) ||
+        output_path_check(job->valid.path, &job->inputs, err))
+        return -1;
+    if (job->valid.path && output_path_is(job->train.path, job->valid.path))
+        return error_set(err, "-o and --valid name the same file");
+    return 0;
 }
 
 static int open_output(const struct job *job, struct output *output, const char *source,
@@ -179,7 +122,7 @@ static int open_output(const struct job *job, struct output *output, const char 
 {
     if (!output->path)
         return 0;
-    if (make_parent(output->path, err))
+    if (output_path_make_folder(output->path, err))
         return -1;
     return tokens_create(&output->writer, output->path, tokenizer_name(job->tokenizer),
                          tokenizer_vocab(job->tokenizer), source, err);
@@ -240,6 +183,8 @@ static int read_options(struct job *job, int argc, char **argv, struct error *er
         {"output", required_argument, NULL, 'o'},
         {"valid", required_argument, NULL, 'v'},
         {"valid-fraction", required_argument, NULL, 'f'},
+        {"verify", no_argument, NULL, 'y'},
+        {"seal", no_argument, NULL, 's'},
         {0},
     };
     int option, rc = 0;
@@ -250,42 +195,80 @@ static int read_options(struct job *job, int argc, char **argv, struct error *er
         case 'o': job->train.path = optarg; break;
         case 'v': job->valid.path = optarg; break;
         case 'f': rc = read_fraction(optarg, &job->valid_fraction, err); break;
+        case 'y': job->use = VERIFY; break;
+        case 's': job->use = SEAL; break;
         case ':': return error_set(err, "%s needs a value", argv[optind - 1]);
         default: return error_set(err, "no option %s; trireme --help shows them", argv[optind - 1]);
         }
     }
-    if (!rc && !job->train.path)
-        rc = error_set(err, "no output: trireme tokenize INPUT... -o FILE.h5");
-    if (!rc && !job->valid.path != !(job->valid_fraction > 0))
-        rc = error_set(err, "--valid FILE.h5 and --valid-fraction F belong together");
-    if (!rc && job->valid.path && !strcmp(job->valid.path, job->train.path))
-        rc = error_set(err, "-o and --valid name the same file");
+    if (rc)
+        return rc;
+    if (job->use != MAKE && (job->train.path || job->valid.path))
+        return error_set(err, "--verify and --seal take token files, and write no other");
+    if (job->use != MAKE)
+        return optind < argc ? 0
+                             : error_set(err, "no token file: trireme tokenize --verify FILE.h5");
+    if (!job->train.path)
+        return error_set(err, "no output: trireme tokenize INPUT... -o FILE.h5");
+    if (!job->valid.path != !(job->valid_fraction > 0))
+        return error_set(err, "--valid FILE.h5 and --valid-fraction F belong together");
+    return 0;
+}
+
+/* Commands */
+
+static int verify_file(const char *path, struct error *err)
+{
+    struct tokens tokens;
+    if (tokens_open(&tokens, path, err))
+        return -1;
+    int rc = tokens_verify(&tokens, err);
+    if (!rc)
+        printf("%s: whole; %lld tokens in %lld %s, tokenizer %s, vocabulary %lld%s%s\n", path,
+               (long long)tokens.count, (long long)tokens.documents,
+               tokens.documents == 1 ? "document" : "documents", tokens.tokenizer,
+               (long long)tokens.vocab, tokens.has_mask ? ", loss mask" : "",
+               tokens.has_checksums ? "" : "; it carries no checksums: trireme tokenize --seal");
+    tokens_close(&tokens);
     return rc;
+}
+
+/* Sealing ends in a file that was verified as it was read, and again as it lies there. */
+static int check_files(const struct job *job, char **paths, int count, struct error *err)
+{
+    for (int i = 0; i < count; i++)
+        if ((job->use == SEAL && tokens_seal(paths[i], err)) || verify_file(paths[i], err))
+            return -1;
+    return 0;
+}
+
+static int make_files(struct app *app, struct job *job, char **arguments, int count,
+                      struct error *err)
+{
+    char source[SOURCE_TEXT];
+    name_source(source, arguments, count);
+    if (inputs_list(&job->inputs, arguments, count, err) || check_outputs(job, err) ||
+        tokenizer_open(&job->tokenizer, job->tokenizer_name, err) || write_all(job, source, err))
+        return -1;
+    inputs_report(&job->inputs, &app->log);
+    print_output(&job->train, "");
+    print_output(&job->valid, "; ");
+    printf("; tokenizer %s, vocabulary %lld\n", tokenizer_name(job->tokenizer),
+           (long long)tokenizer_vocab(job->tokenizer));
+    return 0;
 }
 
 int command_tokenize(struct app *app, int argc, char **argv, struct error *err)
 {
     struct job job = {.tokenizer_name = "bytes"};
-    char source[SOURCE_TEXT];
     int rc = read_options(&job, argc, argv, err);
-    if (!rc) {
-        name_source(source, argv + optind, argc - optind);
-        rc = list_inputs(&job.inputs, argv + optind, argc - optind, err) ||
-             tokenizer_open(&job.tokenizer, job.tokenizer_name, err) ||
-             write_all(&job, source, err);
-    }
-    if (!rc) {
-        print_output(&job.train, "");
-        print_output(&job.valid, "; ");
-        printf("; tokenizer %s, vocabulary %lld\n", tokenizer_name(job.tokenizer),
-               (long long)tokenizer_vocab(job.tokenizer));
-    }
+    if (!rc)
+        rc = job.use == MAKE ? make_files(app, &job, argv + optind, argc - optind, err)
+                             : check_files(&job, argv + optind, argc - optind, err);
     tokens_abandon(job.train.writer);
     tokens_abandon(job.valid.writer);
     tokenizer_close(job.tokenizer);
-    for (int i = 0; i < job.inputs.count; i++)
-        free(job.inputs.paths[i]);
-    free(job.inputs.paths);
+    inputs_free(&job.inputs);
     free(job.chunk);
     if (!rc && (fflush(stdout) || ferror(stdout)))
         rc = error_errno(err, "standard output");

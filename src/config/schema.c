@@ -181,7 +181,8 @@ const struct key config_keys[] = {
      .help = "use the token embedding as output head too"},
 
     {"data.train", TEXT, FIELD(data.train), "",
-     .help = "token file to train on, as trireme tokenize makes it"},
+     .help = "token file to train on, one, as trireme tokenize makes it or doc/token-files.md "
+             "describes; attention and loss run across the ends of documents"},
     {"data.valid", TEXT, FIELD(data.valid), "", .help = "token file to evaluate on"},
     {"data.seq_len", INT, FIELD(data.seq_len), "0", 0, 1 << 24,
      .help = "tokens in a sequence, up to model.max_seq_len; 0: the smaller of "

@@ -26,12 +26,12 @@ refused "tokenize with an unknown tokenizer" 'bytes' \
     "$TRIREME" tokenize one.txt --tokenizer bites -o out.h5
 if [ -e out.h5 ]; then not_ok "a refused tokenize leaves no file" out.h5; else
     ok "a refused tokenize leaves no file"; fi
-"$TRIREME" tokenize one.txt binary.txt -o out.h5 >out 2>err
+"$TRIREME" tokenize one.txt - -o out.h5 <binary.txt >out 2>err
 is "tokenize any bytes" 0 $?
 count=$(h5dump -H -d tokens out.h5 | sed -n 's/.*SIMPLE { ( \([0-9]*\) ).*/\1/p')
 is "a token per byte, one more per document" $(($(cat one.txt binary.txt | wc -c) + 2)) "$count"
 cp out.h5 before.h5
-"$TRIREME" tokenize one.txt binary.txt -o out.h5 >out 2>err
+"$TRIREME" tokenize one.txt - -o out.h5 <binary.txt >out 2>err
 is "tokenize again" 0 $?
 if h5diff before.h5 out.h5 >changes 2>&1; then ok "the same file again"; else
     not_ok "the same file again" "$(cat changes)"; fi

@@ -1,0 +1,65 @@
+/* output_path.c - see output_path.h. */
+#include "cli/output_path.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "io/disk.h"
+#include "io/h5.h"
+
+/* The folder a path is in, to be free()d. */
+static char *parent_of(const char *path, struct error *err)
+{
+    const char *name = strrchr(path, '/');
+    if (!name)
+        return disk_path(err, ".");
+    return disk_path(err, "%.*s", (int)(name == path ? 1 : name - path), path);
+}
+
+int output_path_make_folder(const char *path, struct error *err)
+{
+    struct stat info;
+    char *folder = parent_of(path, err);
+    int rc = folder ? 0 : -1;
+    if (!rc && stat(folder, &info)) {
+        if (errno == ENOENT && (path[0] == '/' || strstr(path, "..")))
+            rc = error_set(err, "there is no folder %s for %s; make it first: mkdir -p %s", folder,
+                           path, folder);
+        else
+            rc = disk_make_folders(folder, err);
+    }
+    free(folder);
+    return rc;
+}
+
+int output_path_check(const char *path, const struct inputs *inputs, struct error *err)
+{
+    struct stat info;
+    if (!path || stat(path, &info))
+        return 0;
+    if (!S_ISREG(info.st_mode))
+        return error_set(err, "%s is %s; name a file to be written", path,
+                         S_ISDIR(info.st_mode) ? "a folder" : "a device");
+    if (inputs_contain(inputs, path))
+        return error_set(err, "%s is an input, and would be overwritten; name another output",
+                         path);
+    if (info.st_size && !h5_is_file(path))
+        return error_set(
+            err, "%s is there, and is no token file; remove it, or name another output", path);
+    return 0;
+}
+
+int output_path_is(const char *a, const char *b)
+{
+    const char *name_a = strrchr(a, '/'), *name_b = strrchr(b, '/');
+    struct stat x, y;
+    char *folder_a = parent_of(a, NULL), *folder_b = parent_of(b, NULL);
+    int same = !strcmp(name_a ? name_a + 1 : a, name_b ? name_b + 1 : b) && folder_a && folder_b &&
+               !stat(folder_a, &x) && !stat(folder_b, &y) && x.st_dev == y.st_dev &&
+               x.st_ino == y.st_ino;
+    free(folder_a);
+    free(folder_b);
+    return same;
+}

@@ -1,0 +1,202 @@
+#!/bin/sh
+# data.sh - data are not trusted: damaged, changing and foreign token files, and what tokenize
+# reads and writes.
+. "$(dirname "$0")/../cli/helpers.inc"
+
+make_tokens
+T="timeout -k 5 120 $TRIREME"
+M="model.preset=llama-tiny device=cpu data.seq_len=32 train.global_batch=4"
+
+# patch FILE BYTE TEXT: put bytes (printf's escapes) into a file.
+patch() {
+    printf "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null
+}
+
+# ends NAME PATTERN COMMAND...: training that began ends with code 1, and one line of all ranks says
+# why.
+ends() {
+    name=$1 pattern=$2
+    shift 2
+    timeout -k 5 120 "$@" >stdout 2>stderr </dev/null
+    is "$name" "1 1 1" \
+        "$? $(grep -a -c 'trireme: error' stderr) $(grep -a -c "error: .*$pattern" stderr)"
+}
+
+# Damage
+
+"$TRIREME" tokenize --verify train.h5 >out 2>err
+is "a whole file verifies" "0 1" "$? $(grep -c '^train.h5: whole; .* tokens in 1 document' out)"
+at=$(($(wc -c <train.h5) / 2))
+cp train.h5 flipped.h5
+patch flipped.h5 $at '\377'
+cmp -s train.h5 flipped.h5 && patch flipped.h5 $at '\376'
+refused "a changed byte is found" 'flipped\.h5 is damaged' "$TRIREME" tokenize --verify flipped.h5
+ends "and ends training" 'flipped\.h5 is damaged: the bytes from [0-9]* on' $T train $M \
+    data.train=flipped.h5 train.steps=400 run.dir=run
+ends "on several ranks too" 'flipped\.h5 is damaged' mpirun --oversubscribe -n 3 $T train $M \
+    data.train=flipped.h5 train.steps=400 run.dir=run run.threads=1
+ends "and evaluation while training" 'flipped\.h5 is damaged' $T train $M data.train=train.h5 \
+    data.valid=flipped.h5 train.steps=1 run.dir=run
+head -c 50000 train.h5 >cut.h5
+refused "a file cut short" 'cut\.h5 is truncated: it has 50000 bytes, and [0-9]+ were' $T train $M \
+    data.train=cut.h5
+mkfifo pipe.h5
+refused "a pipe" 'pipe\.h5 is a pipe' $T train $M data.train=pipe.h5
+refused "a folder" 'run is a folder' $T train $M data.train=run
+refused "a device" 'null is a device' $T train $M data.train=/dev/null
+refused "a text: how to make tokens of it" 'trireme tokenize text -o' $T train $M data.train=text
+refused "several files" 'several are not supported.*trireme tokenize TEXT\.\.\. -o' $T train $M \
+    data.train=train.h5,valid.h5
+refused "a pattern" 'several are not supported' $T train $M "data.train=*.h5"
+
+# A file that is cut while it is read: one line, not a signal.
+cp train.h5 shrinks.h5
+timeout -k 5 120 "$TRIREME" train $M data.train=shrinks.h5 train.steps=100000 run.dir=shrinks \
+    run.threads=1 >out 2>err &
+job=$!
+if wait_for 60 has_steps shrinks 3; then
+    truncate -s 20000 shrinks.h5
+    ended
+    is "a file that shrinks while it is read" "1 1" \
+        "$code $(grep -c 'error: .*shrinks\.h5 was truncated after it was opened' err)"
+else
+    kill $job
+    not_ok "a file that shrinks while it is read" "no step: $(tail -n 3 err)"
+fi
+
+# Files of other programs
+
+python=
+for candidate in ${TRIREME_PYTHON:-} python3 /usr/bin/python3; do
+    if [ -z "$python" ] && "$candidate" -c 'import h5py, numpy' 2>/dev/null; then
+        python=$candidate
+    fi
+done
+if [ -z "$python" ]; then
+    skip "the page's own file" "no Python with h5py and numpy (TRIREME_PYTHON names one)"
+else
+    sed -n '/^```python$/,/^```$/{/^```/d;p}' "$top/doc/token-files.md" >page.py
+    "$python" page.py >out 2>&1
+    is "the page's script runs" 0 $?
+    V="$M model.vocab=32000 data.train=mine.h5 train.steps=2"
+    mpirun --oversubscribe -n 2 $T train $V run.dir=plain run.threads=1 >out 2>err
+    is "its file trains, with one warning on two ranks" "0 1 1" \
+        "$? $(grep -c warning err) $(grep -c 'warning: mine\.h5 .*tokenize --seal mine\.h5' err)"
+    chmod 640 mine.h5
+    ln -s mine.h5 link.h5
+    "$TRIREME" tokenize --seal link.h5 >out 2>err
+    is "it is sealed under its name" "0 1 -rw-r-----" \
+        "$? $(grep -c 'whole; 14000 tokens in 2 documents.*my-tokenizer.*32000, loss mask$' out) \
+$(ls -l mine.h5 | cut -c1-10)"
+    [ -L link.h5 ] && ok "a link to it stays one" || not_ok "a link to it stays one" "$(ls -l link.h5)"
+    cp mine.h5 once.h5
+    "$TRIREME" tokenize --seal mine.h5 >out 2>err
+    cmp -s mine.h5 once.h5
+    is "sealing again changes nothing" "0" "$?"
+    mpirun --oversubscribe -n 2 $T train $V run.dir=sealed run.threads=1 >out 2>err
+    is "it trains without a warning" "0 0" "$? $(grep -c warning err)"
+    is "on the same numbers" "$(last_metric plain loss)" "$(last_metric sealed loss)"
+    cat >look.py <<'END'
+import h5py, numpy
+file = h5py.File("mine.h5")
+t = numpy.concatenate([numpy.arange(5000) * 7 % 32000, numpy.arange(9000) * 11 % 32000])
+assert (file["tokens"][:] == t).all() and list(file["documents"]) == [0, 5000, 14000]
+assert file["loss_mask"][:].sum() == 13900 and not file["loss_mask"][5000:5100].any()
+assert file.attrs["maximum"] == t.max() and file.attrs["format"] == 2
+END
+    "$python" look.py >out 2>&1
+    is "h5py reads the sealed file" "0 " "$? $(head -c 300 out)"
+    # what a program may do wrongly
+    while read -r set index value words; do
+        "$python" page.py
+        "$python" -c "import h5py; h5py.File('mine.h5', 'r+')['$set'][$index] = $value"
+        refused "made wrongly: $set[$index] is $value" "mine\.h5.* $words" \
+            "$TRIREME" tokenize --seal mine.h5
+    done <<'END'
+tokens 7 32000 token 7 is 32000, outside the vocabulary of 32000
+tokens 13999 65535 token 13999 is 65535, outside
+loss_mask 9 2 loss_mask is 2 at token 9
+documents 0 1 the documents begin at token 1
+documents 1 15000 document 1 begins at token 15000
+documents 2 13999 and end at 13999 of 14000
+END
+    is "and nothing is left beside it" "0" "$(ls | grep -c partial)"
+    "$python" -c "import h5py; f = h5py.File('chunked.h5', 'w'); f.attrs['format'] = 1
+f['documents'] = [0, 100]; f.create_dataset('tokens', (100,), '<u2', chunks=(10,))"
+    refused "a chunked dataset" 'chunked\.h5.*(type uint64|contiguous)' $T train $M \
+        data.train=chunked.h5
+fi
+
+# What tokenize reads and writes
+
+cp text corpus.txt
+ln corpus.txt hard.txt
+ln -s corpus.txt soft.txt
+for name in corpus.txt ./corpus.txt hard.txt soft.txt "$work/corpus.txt"; do
+    refused "-o $(basename "$name") is the input" 'is an input, and would be overwritten' \
+        "$TRIREME" tokenize corpus.txt -o "$name"
+done
+refused "standard input is the output" 'is an input' sh -c '"$0" tokenize - -o corpus.txt <corpus.txt' \
+    "$TRIREME"
+refused "--valid is the input" 'is an input' "$TRIREME" tokenize corpus.txt -o x.h5 \
+    --valid hard.txt --valid-fraction 0.1
+refused "one output under two names" 'same file' "$TRIREME" tokenize corpus.txt -o x.h5 \
+    --valid ./x.h5 --valid-fraction 0.1
+echo notes >notes.txt
+refused "another text is not replaced" 'notes\.txt is there' "$TRIREME" tokenize corpus.txt \
+    -o notes.txt
+refused "a device is not replaced" 'is a device' "$TRIREME" tokenize corpus.txt -o /dev/null
+[ -c /dev/null ] && cmp -s text corpus.txt && ok "the inputs are as they were" ||
+    not_ok "the inputs are as they were" "$(ls -l corpus.txt /dev/null)"
+refused "a token file as an input" 'train\.h5 is an HDF5 file' "$TRIREME" tokenize train.h5 -o x.h5
+refused "no folder elsewhere is made" 'no folder .*/absent' "$TRIREME" tokenize corpus.txt \
+    -o "$work/absent/x.h5"
+[ ! -e absent ] && [ ! -e x.h5 ] && ok "none of these left a file" ||
+    not_ok "none of these left a file" "$(ls -d absent x.h5 2>&1)"
+
+mkdir -p tree/.git tree/sub
+echo "one" >tree/a.txt
+echo "two" >tree/sub/b
+echo "hidden" >tree/.hidden
+echo "ref" >tree/.git/HEAD
+printf 'PK\000\001' >tree/sub/c.bin
+cp train.h5 tree/d.h5
+"$TRIREME" tokenize tree -o tree/d.h5 >out 2>err
+is "a folder: text alone, and one line of the rest" "0 1 1 2" "$? $(wc -l <err | tr -d ' ') \
+$(grep -c 'skipped 2 that are not text (tree/d\.h5, \.\.\.), 2 hidden (tree/\.git, \.\.\.)' err) \
+$(sed -n 's/.* tokens in \([0-9]*\) documents.*/\1/p' out)"
+refused "nothing but bytes" 'no input is text.*c\.bin' "$TRIREME" tokenize tree/sub/c.bin -o x.h5
+"$TRIREME" tokenize - -o bytes.h5 <tree/sub/c.bin >out 2>err
+is "standard input takes any bytes" "0 5" "$? $(sed -n 's/.*: \([0-9]*\) tokens.*/\1/p' out)"
+echo '{"text": "x"}' >some.jsonl
+"$TRIREME" tokenize some.jsonl -o json.h5 >out 2>err
+is "JSON is warned of" "0 1" "$? $(grep -c 'warning: some\.jsonl: JSON.*jq' err)"
+
+# Two at once to one output: the file of one of them, whole.
+head -c 30000000 /dev/zero | tr '\000' a >big-a
+head -c 30000000 /dev/zero | tr '\000' b >big-b
+"$TRIREME" tokenize big-a -o two.h5 >out-a 2>&1 &
+first=$!
+"$TRIREME" tokenize big-b -o two.h5 >out-b 2>&1
+second=$?
+wait $first
+is "two at once both end well" "0 0" "$? $second"
+"$TRIREME" tokenize --verify two.h5 >out 2>err
+is "with one whole file" "0 0" "$? $(ls | grep -c partial)"
+tokens=$(h5dump -d tokens -s 1000 -c 1 two.h5 | sed -n 's/.*(1000): *//p')
+is "of one of them" 30000001 \
+    "$(sed -n "s/^two\.h5: whole; \([0-9]*\) tokens in 1 .*/\1/p" out)"
+case $tokens in
+97 | 98) ok "that has its letters" ;;
+*) not_ok "that has its letters" "token 1000 is '$tokens'" ;;
+esac
+
+# A planted link with the name of a temporary file is not followed.
+echo precious >victim
+mkdir plant
+for pid in $(seq $$ $(($$ + 3000))); do ln -s ../victim "plant/x.h5.partial-$pid-0"; done
+"$TRIREME" tokenize corpus.txt -o plant/x.h5 >out 2>err
+is "planted links are not followed" "0 precious" "$? $(cat victim)"
+"$TRIREME" tokenize --verify plant/x.h5 >out 2>err
+is "and the file is whole" 0 $?
+finish
