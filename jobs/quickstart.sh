@@ -56,14 +56,14 @@ split_text() {
         '{ print >(to (int(NR / block) % 20 == 10 ? "/valid.txt" : "/train.txt")) }'
 }
 
-say "packages (log: build/packages.log)"
+say "packages (about a minute where they are missing; log: build/packages.log)"
 mkdir -p build "$data"
 # shellcheck disable=SC2086
 quietly build/packages.log jobs/packages.sh build run $text
 [ -z "$text" ] || [ -f $reference ] ||
     { echo "quickstart.sh: no $reference; give text files: jobs/quickstart.sh FILE..." >&2; exit 1; }
 
-say "build (build/trireme)"
+say "build (about a minute; build/trireme)"
 [ -x configure ] || quietly build/autogen.log ./autogen.sh
 cd build
 [ -f Makefile ] || quietly configure.log ../configure
@@ -84,7 +84,7 @@ fi
 precision=fp32
 if grep -q -w -e avx512_bf16 -e amx_bf16 /proc/cpuinfo; then precision=bf16; fi
 
-say "training: 2 ranks, FULL_SHARD, $precision ($run)"
+say "training: 2 ranks, FULL_SHARD, $precision (one to three minutes on two idle cores; $run)"
 [ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mpirun --oversubscribe --bind-to none -n 2 "$trireme" train model.preset=llama-10m \
     precision=$precision parallel.strategy=FULL_SHARD \
