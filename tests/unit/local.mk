@@ -13,4 +13,5 @@ include $(top_srcdir)/tests/unit/plan.mk
 include $(top_srcdir)/tests/unit/cuda.mk
 include $(top_srcdir)/tests/unit/cuda_ops.mk
 include $(top_srcdir)/tests/unit/sdpa.mk
+include $(top_srcdir)/tests/unit/cuda_plans.mk
 include $(top_srcdir)/tests/unit/emulator.mk

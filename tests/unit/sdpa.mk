@@ -1,22 +1,7 @@
 # Attention by cuDNN; without a GPU only its graphs are looked at.
-EXTRA_DIST += tests/unit/described_gpu.c
 if HAVE_CUDNN
 UNIT_TESTS += tests/unit/test_cuda_sdpa
 tests_unit_test_cuda_sdpa_SOURCES = tests/unit/test_cuda_sdpa.c $(ops_check)
 tests_unit_test_cuda_sdpa_CPPFLAGS = $(AM_CPPFLAGS) $(CUDNN_CFLAGS)
 tests_unit_test_cuda_sdpa_LDADD = $(UNIT_LIBS)
-
-# Its plans, made with a driver that does nothing; all of them by check-plans.
-UNIT_TESTS += tests/unit/test_cuda_plans
-tests_unit_test_cuda_plans_SOURCES = tests/unit/test_cuda_plans.c $(ops_check)
-tests_unit_test_cuda_plans_CPPFLAGS = $(AM_CPPFLAGS) $(CUDNN_CFLAGS)
-tests_unit_test_cuda_plans_LDADD = $(UNIT_LIBS)
-EXTRA_tests_unit_test_cuda_plans_DEPENDENCIES = tests/unit/described_gpu.so
-tests/unit/described_gpu.so: $(srcdir)/tests/unit/described_gpu.c
-	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) $(CFLAGS) -shared -fPIC -Wl,-soname,libcuda.so.1 -o $@ \
-	  $(srcdir)/tests/unit/described_gpu.c
-CLEANFILES += tests/unit/described_gpu.so
 endif
-check-plans:
-	$(MAKE) tests/unit/test_cuda_plans && PLANS=all tests/unit/test_cuda_plans
-.PHONY: check-plans
