@@ -145,7 +145,10 @@ build_programs() {
             mkdir -p "$work/programs/$(dirname "$program")"
             strip -o "$work/programs/$program" "$program"
         done
-    ) >"$work/build.log" 2>&1 || { tail -n 12 "$work/build.log" && exit 1; }
+        cp tests/unit/described_gpu.so "$work/programs/tests/unit/"
+    ) >"$dest/build.log" 2>&1 & # not as part of a list, in which set -e means nothing
+    wait $! || { tail -n 12 "$dest/build.log" && exit 1; }
+    rm "$dest/build.log"
     echo "$(basename "$dest"/trireme-*.tar.xz) for sm_${CUDA_ARCHS:-90}" >"$work/programs/built"
 }
 
