@@ -1,6 +1,6 @@
 #!/bin/bash
 # gpt2xl_zero3_offload.sh - trains what gpt2xl_zero3_offload.yaml beside it says, on two GPUs of a
-# node, with the optimizer and the parameters in host memory.
+# node, with optimizer, gradients and parameters in host memory.
 #
 #   sbatch jobs/gpt2xl_zero3_offload.sh                 two GPUs of one node
 #   sbatch jobs/gpt2xl_zero3_offload.sh train.lr=5e-5   keys of the configuration after the script

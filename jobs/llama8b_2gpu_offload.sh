@@ -1,7 +1,7 @@
 #!/bin/bash
 # llama8b_2gpu_offload.sh - trains what llama8b_2gpu_offload.yaml beside it says: all of Llama-3-8B
-# on two GPUs of 24 GB, which hold gradients and the layer at work; parameters and the optimizer's
-# state are in the node's memory, of which 160 GB are enough, and its cores do the update.
+# on two GPUs of 24 GB, which hold the layers at work; parameters, gradients and the optimizer's state
+# are in the node's memory, of which 160 GB are enough, and its cores do the update.
 #
 #   sbatch jobs/llama8b_2gpu_offload.sh                       two GPUs of one node
 #   sbatch jobs/llama8b_2gpu_offload.sh train.lr=1e-5         keys of the configuration after it
