@@ -157,6 +157,27 @@ if submit "$script" $M train.steps=1000000 run.log_every=1000; then
     fi
 fi
 
+# One that is suspended for longer than run.hang_seconds
+name="suspended job"
+if submit "$script" $M train.steps=1000000 run.log_every=1000 run.hang_seconds=5; then
+    run=runs/llama8b_fsdp-$job
+    wait_for 60 has_steps $run 10
+    on_cluster 10 scontrol suspend "$job"
+    sleep 1
+    before=$(last_metric $run step)
+    sleep 12
+    at=$(last_metric $run step)
+    is "$name stands still" "$before" "$at"
+    on_cluster 10 scontrol resume "$job"
+    if wait_for 30 has_steps $run $((at + 20)); then
+        ok "$name goes on"
+    else
+        not_ok "$name goes on" "$(tail -n 3 "llama8b_fsdp-$job.out")"
+    fi
+    on_cluster 10 scancel "$job"
+    over 40 || echo "# $name did not end in time"
+fi
+
 # By hand
 on_cluster 90 srun --mpi=pmix -N2 --ntasks-per-node=2 "$TRIREME" train $M \
     run.dir=by-hand train.warmup_steps=0 train.steps=20 >hand.out 2>hand.err
