@@ -21,8 +21,8 @@
 #include "tests/mpi/training.h"
 
 /* Strategies with one micro-batch and then with three are one kind: all of them meet all ranks. */
-enum kind { RANKS, STRATEGY, RECOMPUTE, OFFLOAD, MODEL, KINDS };
-enum { STRATEGIES = 6, LEVELS = 2 * STRATEGIES, CELLS = 4 * LEVELS * 3 * 3 * 2, STEPS = 50 };
+enum kind { RANKS, STRATEGY, RECOMPUTE, OFFLOAD, GRADIENTS, MODEL, KINDS };
+enum { STRATEGIES = 6, LEVELS = 2 * STRATEGIES, CELLS = 4 * LEVELS * 3 * 3 * 3 * 2, STEPS = 50 };
 
 static const double most_of_loss = 1e-5, most_of_weight = 1e-5;
 
@@ -64,6 +64,12 @@ static const char *strategy_of(const struct cell *cell)
 static int accumulates(const struct cell *cell)
 {
     return cell->level[STRATEGY] >= STRATEGIES;
+}
+
+/* Are gradients sharded, so that they can live elsewhere? */
+static int shards_gradients(const struct cell *cell)
+{
+    return cell->level[STRATEGY] % STRATEGIES >= 2;
 }
 
 /* What came out on this rank: its shards of the masters, unit after unit. */
@@ -196,7 +202,10 @@ static struct config config_of(const struct matrix *m, const struct cell *cell)
     if (cell->precision)
         length += snprintf(text + length, sizeof text - (size_t)length, " precision=%s",
                            cell->precision->name);
-    if (!strcmp(offload, "disk"))
+    if (cell->level[GRADIENTS] && shards_gradients(cell))
+        length += snprintf(text + length, sizeof text - (size_t)length, " offload.gradients=%s",
+                           offloads[cell->level[GRADIENTS]]);
+    if (strstr(text, "=disk"))
         snprintf(text + length, sizeof text - (size_t)length, " offload.path=%s", m->dir);
     return rig_config(text);
 }
@@ -230,7 +239,8 @@ static void steps(struct matrix *m, struct session *s, const struct report_rank 
         input.loss_scale = scaler.scale;
         batches.sample = (step - 1) * s->layout.global_batch;
         CHECK(&m->c, !execute(s->executor, s->train, &input, &output, NULL, &err));
-        CHECK(&m->c, !plan || executor_sent_bytes(s->executor) == plan->sent_bytes);
+        if (plan)
+            training_check_volume(&m->c, s, plan);
         CHECK(&m->c, !output.skipped);
         scaler_update(&scaler, output.skipped);
         outcome->loss[step - 1] = output.loss;
@@ -329,9 +339,9 @@ static void run_cell(struct matrix *m, const struct cell *cell)
     struct outcome outcome, near;
     int failed = m->c.failed;
     train(m, cell, &outcome);
-    if (cell->level[OFFLOAD]) {
+    if (cell->level[OFFLOAD] || cell->level[GRADIENTS]) {
         struct cell other = *cell;
-        other.level[OFFLOAD] = 0;
+        other.level[OFFLOAD] = other.level[GRADIENTS] = 0;
         train(m, &other, &near);
         CHECK(&m->c, near.elems == outcome.elems);
         CHECK(&m->c, !memcmp(near.loss, outcome.loss, sizeof near.loss));
@@ -341,10 +351,12 @@ static void run_cell(struct matrix *m, const struct cell *cell)
     free(outcome.weights);
     m->run++;
     if (m->c.failed > failed)
-        fprintf(stderr, "rank %d: in %s, accumulation %d, recompute %s, offload %s, model %d\n",
-                world_rank(m->c.world), strategy_of(cell), accumulates(cell) ? 3 : 1,
-                recomputes[cell->level[RECOMPUTE]], offloads[cell->level[OFFLOAD]],
-                cell->level[MODEL]);
+        fprintf(
+            stderr,
+            "rank %d: in %s, accumulation %d, recompute %s, offload %s, gradients %s, model %d\n",
+            world_rank(m->c.world), strategy_of(cell), accumulates(cell) ? 3 : 1,
+            recomputes[cell->level[RECOMPUTE]], offloads[cell->level[OFFLOAD]],
+            offloads[cell->level[GRADIENTS]], cell->level[MODEL]);
 }
 
 /* Each precision with each strategy, both models in turns: losses near fp32's. */
@@ -433,7 +445,7 @@ static int families(void)
 int main(void)
 {
     static struct cell cells[CELLS];
-    struct matrix m = {.levels = {4, LEVELS, 3, 3, families()}};
+    struct matrix m = {.levels = {4, LEVELS, 3, 3, 3, families()}};
     const char *how = getenv("MATRIX");
     int all = how && !strcmp(how, "all");
     if (checks_start(&m.c))
