@@ -4,21 +4,151 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-int arguments_config(struct config *config, int argc, char **argv, struct error *err)
+#include "base/array.h"
+#include "io/disk.h"
+#include "train/run_checkpoint.h"
+
+enum { FIRST = 8 }; /* settings put before those of the command line */
+
+static int has(const char *folder, const char *name)
 {
-    const char *path = NULL;
-    char **overrides = argv + 1;
-    int count = argc - 1;
-    if (count && !strchr(overrides[0], '=')) {
-        path = *overrides++;
-        count--;
+    char *path = disk_path(NULL, "%s/%s", folder, name);
+    int found = path && !access(path, F_OK);
+    free(path);
+    return found;
+}
+
+int arguments_is_run(const char *path)
+{
+    return has(path, "run.json") || has(path, "checkpoints");
+}
+
+/* The saved settings of a run or a checkpoint, as they serve on this machine. */
+static int here(enum arguments_use use, const char **list)
+{
+    int count = 0;
+    if (use != ARGUMENTS_EVALUATE)
+        return 0;
+    list[count++] = "device=auto";
+    list[count++] = "parallel.shard=0";
+    list[count++] = "parallel.replicate=0";
+    list[count++] = "run.threads=0";
+    return count;
+}
+
+static int load_checkpoint(struct config *config, const char *path, const char *const *list,
+                           int count, struct error *err)
+{
+    struct checkpoint *checkpoint;
+    if (checkpoint_open(&checkpoint, path, err))
+        return -1;
+    int rc = run_checkpoint_config(checkpoint, config, list, count, err);
+    checkpoint_close(checkpoint);
+    return rc;
+}
+
+/* What the newest checkpoint of a folder was saved with. */
+static int load_newest(struct config *config, const char *folder, const char *const *list,
+                       int count, struct error *err)
+{
+    struct checkpoint_entry *entries;
+    int found = checkpoint_list(&entries, folder, err), i = 0;
+    while (i < found && !entries[i].committed)
+        i++;
+    int rc = i < found ? load_checkpoint(config, entries[i].path, list, count, err)
+                       : error_set(err, "%s holds no checkpoint", folder);
+    checkpoint_list_free(entries, found > 0 ? found : 0);
+    return rc;
+}
+
+static int load_run(struct config *config, const char *dir, const char **list, int count,
+                    struct error *err)
+{
+    char *file = disk_path(err, "%s/config.yaml", dir);
+    char *folder = disk_path(err, "%s/checkpoints", dir);
+    int rc = !file || !folder        ? -1
+             : !access(file, F_OK)   ? config_load(config, file, list, count, err)
+             : !access(folder, F_OK) ? load_newest(config, folder, list, count, err)
+                                     : load_newest(config, dir, list, count, err);
+    free(folder);
+    free(file);
+    return rc;
+}
+
+/* The directory of the run whose config.yaml path is, for free(); NULL: it is of none. */
+static char *run_of_file(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (strcmp(slash ? slash + 1 : path, "config.yaml") != 0)
+        return NULL;
+    char *dir = slash ? disk_path(NULL, "%.*s", (int)(slash - path), path) : disk_path(NULL, ".");
+    if (dir && arguments_is_run(dir))
+        return dir;
+    free(dir);
+    return NULL;
+}
+
+/* A run is where it lies, whatever its config.yaml says of where it was. */
+static int load_from(struct config *config, enum arguments_use use, const char *path,
+                     const char **list, int first, int count, struct error *err)
+{
+    struct stat info;
+    int is_folder = path && !stat(path, &info) && S_ISDIR(info.st_mode);
+    char *run = !path ? NULL : is_folder ? disk_path(err, "%s", path) : run_of_file(path), *place;
+    if (!run)
+        return config_load(config, path, list + first, count, err);
+    int is_checkpoint = has(run, "COMMIT"), used = 0, rc;
+    if (is_checkpoint && use == ARGUMENTS_TRAIN) {
+        free(run);
+        return error_set(err, "%s is a checkpoint; a run starts from it by checkpoint.resume=%s",
+                         path, path);
     }
-    for (int i = 0; i < count; i++)
-        if (!strchr(overrides[i], '='))
+    place = disk_path(err, is_checkpoint ? "checkpoint.resume=%s" : "run.dir=%s", run);
+    list[used++] = place ? place : "";
+    if (!is_checkpoint)
+        list[used++] = "checkpoint.resume=auto";
+    used += here(use, list + used);
+    memmove(list + used, list + first, (size_t)count * sizeof *list);
+    rc = !place          ? -1
+         : is_checkpoint ? load_checkpoint(config, run, list, used + count, err)
+                         : load_run(config, run, list, used + count, err);
+    free(place);
+    free(run);
+    return rc;
+}
+
+/* The command line apart: a path or NULL, and the settings into list.  Returns their number, or -1
+ * with err set. */
+static int split(enum arguments_use use, int argc, char **argv, const char **list,
+                 const char **path, struct error *err)
+{
+    int count = 0;
+    for (int i = 1; i < argc; i++) {
+        if (strchr(argv[i], '='))
+            list[count++] = argv[i];
+        else if (i == 1)
+            *path = argv[i];
+        else
             return error_set(err, "argument \"%s\" is not key=value; a config file comes first",
-                             overrides[i]);
-    return config_load(config, path, (const char *const *)overrides, count, err);
+                             argv[i]);
+        if (use == ARGUMENTS_EVALUATE && !*path && !strncmp(argv[i], "run.dir=", 8) &&
+            arguments_is_run(argv[i] + 8))
+            *path = argv[i] + 8;
+    }
+    return count;
+}
+
+int arguments_config(struct config *config, enum arguments_use use, int argc, char **argv,
+                     struct error *err)
+{
+    const char *path = NULL, **list = array_make((size_t)(FIRST + argc), sizeof *list);
+    int count = split(use, argc, argv, list + FIRST, &path, err);
+    int rc = count < 0 ? -1 : load_from(config, use, path, list, FIRST, count, err);
+    free(list);
+    return rc;
 }
 
 static void take(int at, int how_many, int *argc, char **argv)

@@ -58,25 +58,42 @@ static const char *base_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
+/* "2026-11-22 06:30  f3231799/0  2.5314", as far as meta.json says. */
+static void describe_meta(const struct js *meta, char *text, size_t bytes)
+{
+    char loss[16] = "-", run[40] = "-";
+    double number = js_get_real(meta, "loss", 0);
+    const char *name = js_get_string(meta, "run", NULL), *time = js_get_string(meta, "time", "-");
+    if (number > 0)
+        snprintf(loss, sizeof loss, "%.4f", number);
+    if (name)
+        snprintf(run, sizeof run, "%.8s/%lld", name, (long long)js_get_int(meta, "branch", 0));
+    const char *clock = strchr(time, 'T');
+    snprintf(text, bytes, "%-10.10s %-5.5s  %-10s %8s", time, clock ? clock + 1 : "", run, loss);
+}
+
 static int list(struct app *app, const struct selection *selection, struct error *err)
 {
-    printf("%-20s %12s %10s %8s %6s  %s\n", "name", "step", "size", "tensors", "ranks", "state");
+    printf("%-14s %10s %7s %5s  %-16s  %-10s %8s  %s\n", "name", "size", "tensors", "ranks",
+           "saved (UTC)", "run/branch", "loss", "state");
     for (int i = selection->count - 1; i >= 0; i--) {
         const struct checkpoint_entry *entry = &selection->entries[i];
         struct checkpoint *checkpoint;
         struct error why = {0};
-        char size[DISK_SIZE];
+        char size[DISK_SIZE], about[80];
         if (!entry->committed) {
-            printf("%-20s %12s %10s %8s %6s  not committed\n", base_name(entry->path), "-", "-",
+            printf("%-14s %10s %7s %5s  %-46s not committed\n", base_name(entry->path), "-", "-",
                    "-", "-");
         } else if (checkpoint_open(&checkpoint, entry->path, &why)) {
-            printf("%-20s %12s %10s %8s %6s  damaged: %s\n", base_name(entry->path), "-", "-", "-",
+            printf("%-14s %10s %7s %5s  %-46s damaged: %s\n", base_name(entry->path), "-", "-", "-",
                    "-", why.text);
         } else {
-            disk_size((double)checkpoint_bytes(checkpoint), size);
-            printf("%-20s %12lld %10s %8d %6d  committed\n", base_name(entry->path),
-                   (long long)checkpoint_step(checkpoint), size, checkpoint_tensors(checkpoint),
-                   checkpoint_ranks(checkpoint));
+            int damaged = checkpoint_sizes(checkpoint, &why);
+            describe_meta(checkpoint_meta(checkpoint), about, sizeof about);
+            printf("%-14s %10s %7d %5d  %s  %s%s\n", base_name(entry->path),
+                   disk_size((double)checkpoint_bytes(checkpoint), size),
+                   checkpoint_tensors(checkpoint), checkpoint_ranks(checkpoint), about,
+                   damaged ? "damaged: " : "committed", damaged ? why.text : "");
             checkpoint_close(checkpoint);
         }
     }
@@ -121,12 +138,19 @@ static int verify(struct app *app, const struct selection *selection, struct err
     return bad ? -1 : 0;
 }
 
+/* meta.json, with the configuration it holds as the lines that it is. */
 static int print_meta(const struct checkpoint *checkpoint, struct error *err)
 {
-    char *text = js_text(checkpoint_meta(checkpoint), JS_INDENTED, err);
+    const struct js *meta = checkpoint_meta(checkpoint);
+    const char *config = js_get_string(meta, "config", NULL);
+    char *text = js_text(meta, JS_INDENTED, err);
     if (!text)
         return -1;
-    fputs(text, stdout);
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+        if (strncmp(line, "  \"config\":", 11) != 0)
+            puts(line);
+    if (config)
+        printf("configuration:\n%s", config);
     free(text);
     return 0;
 }

@@ -9,7 +9,7 @@
 /* How a rank is started stands in doc and examples: the command is the same for all. */
 const struct command commands[] = {
     {.name = "train",
-     .usage = "[CONFIG] [key=value ...]",
+     .usage = "[CONFIG | RUN] [key=value ...]",
      .summary = "train a model",
      .example =
          "  trireme train model.preset=llama-tiny data.train=text.h5 train.steps=200\n"
@@ -19,14 +19,15 @@ const struct command commands[] = {
      .collective = 1,
      .run = command_train},
     {.name = "evaluate",
-     .usage = "[CONFIG] [key=value ...]",
+     .usage = "[CONFIG | RUN | CHECKPOINT] [key=value ...]",
      .summary = "loss of a checkpoint on data.valid",
-     .example = "  trireme evaluate my.yaml data.valid=valid.h5\n",
+     .example = "  trireme evaluate runs/default data.valid=valid.h5\n",
      .takes_keys = 1,
      .collective = 1,
      .run = command_evaluate},
     {.name = "generate",
-     .usage = "CHECKPOINT [--prompt TEXT] [--tokens N] [--temperature X] [--top-k N] [--seed N] "
+     .usage = "RUN|CHECKPOINT [key=value ...] [--prompt TEXT] [--tokens N] [--temperature X] "
+              "[--top-k N] [--seed N] "
               "[--tokenizer NAME]",
      .summary = "continue a text; without --prompt, that of standard input",
      .example = "  trireme generate runs/default --prompt \"Once upon a time\" --tokens 200\n",
@@ -53,7 +54,8 @@ const struct command commands[] = {
                  {"--seal", NULL}},
      .run = command_tokenize},
     {.name = "plan",
-     .usage = "[CONFIG] [key=value ...] [--ranks N] [--nodes N] [--threads N] [--machine GPU]"
+     .usage = "[CONFIG | RUN | CHECKPOINT] [key=value ...] [--ranks N] [--nodes N] [--threads N] "
+              "[--machine GPU]"
               " [--node-memory GIB] [--json FILE]",
      .summary = "memory and communication of every rank, checked, and of every strategy, without "
                 "running",

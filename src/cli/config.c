@@ -37,7 +37,7 @@ int command_config(struct app *app, int argc, char **argv, struct error *err)
         return error_set(err,
                          "trireme config takes a CONFIG file or key=value, which it checks, or "
                          "--show, which lists the keys");
-    if (arguments_config(&config, argc, argv, err))
+    if (arguments_config(&config, ARGUMENTS_PLAN, argc, argv, err))
         return -1;
     config_print(stdout, &config);
     return finish_output(err);

@@ -1,13 +1,13 @@
 /* evaluate.c - trireme evaluate: the loss of a run's newest checkpoint on data.valid. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "train/evaluate.h"
 #include "train/run_checkpoint.h"
-#include "train/weights.h"
 
 static int load(struct session *session, struct error *err)
 {
@@ -16,11 +16,17 @@ static int load(struct session *session, struct error *err)
     struct checkpoint *checkpoint = NULL;
     if (!strcmp(from, "none"))
         return error_set(err, "checkpoint.resume is none: there is nothing to evaluate");
+    char step[CONFIG_TEXT + 48];
     if (!strcmp(from, "auto"))
         from = config->run.dir;
+    if (from[strspn(from, "0123456789")] == 0) { /* of the run's steps */
+        snprintf(step, sizeof step, "%s/checkpoints/step-%08lld", config->run.dir, atoll(from));
+        from = step;
+    }
     if (run_checkpoint_open(&checkpoint, session->world, from, session->log, err))
         return -1;
-    int rc = world_agree(session->world, weights_load(session, checkpoint, err), err);
+    struct position position = {0};
+    int rc = run_checkpoint_load(session, checkpoint, &position, err);
     if (!rc)
         log_info(session->log, "evaluating %s", checkpoint_path(checkpoint));
     checkpoint_close(checkpoint);
@@ -56,7 +62,8 @@ int command_evaluate(struct app *app, int argc, char **argv, struct error *err)
     struct config config;
     struct session *session = NULL;
     if (app_start_world(app, err) ||
-        world_agree(app->world, arguments_config(&config, argc, argv, err), err))
+        world_agree(app->world, arguments_config(&config, ARGUMENTS_EVALUATE, argc, argv, err),
+                    err))
         return -1;
     if (!config.data.valid[0])
         return error_set(err, "data.valid names no token file to evaluate on");

@@ -1,6 +1,7 @@
 /* generate.c - trireme generate. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/arguments.h"
@@ -13,6 +14,9 @@
 struct asked {
     struct generate_request request;
     const char *tokenizer, *from;
+    const char *const *settings; /* "key=value" */
+    int setting_count, has_other;
+    struct config config;
     char *input; /* the prompt where it was read, to be freed; else NULL */
 };
 
@@ -44,12 +48,21 @@ static int parse(struct asked *asked, int argc, char **argv, struct error *err)
         arguments_number("--top-k", &argc, argv, 0, 1e9, &top_k, 0, err) ||
         arguments_number("--seed", &argc, argv, 0, 1e15, &seed, 0, err))
         return -1;
-    if (argc != 2)
+    for (int i = 2; i < argc; i++)
+        asked->has_other |= !strchr(argv[i], '=');
+    asked->settings = (const char *const *)argv + 2;
+    asked->setting_count = argc - 2;
+    if (argc < 2 || asked->has_other)
         return error_set(err, argc < 2 ? "generate wants the path of a checkpoint or run: trireme "
                                          "generate runs/default --prompt TEXT"
                                        : "generate takes one checkpoint or run, and options: "
                                          "trireme generate --help");
     asked->from = argv[1];
+    if (strstr(argv[1], ".yaml")) { /* a configuration: of the run it names */
+        if (arguments_config(&asked->config, ARGUMENTS_EVALUATE, 2, argv, err))
+            return -1;
+        asked->from = asked->config.run.dir;
+    }
     if (!asked->request.prompt && isatty(STDIN_FILENO))
         return error_set(err,
                          "generate wants a text to continue: --prompt TEXT, or standard input");
@@ -68,12 +81,17 @@ static int parse(struct asked *asked, int argc, char **argv, struct error *err)
 }
 
 /* The model as it was saved, on this one rank. */
-static int open_session(struct app *app, struct checkpoint *checkpoint, struct session **session,
-                        struct error *err)
+static int open_session(struct app *app, const struct asked *asked, struct checkpoint *checkpoint,
+                        struct session **session, struct error *err)
 {
-    struct config config;
-    if (run_checkpoint_config(checkpoint, &config, NULL, 0, err))
+    struct config config, own;
+    if (run_checkpoint_config(checkpoint, &own, NULL, 0, err) ||
+        run_checkpoint_config(checkpoint, &config, asked->settings, asked->setting_count, err))
         return -1;
+    if (config.device == own.device) /* this machine's, whatever it was trained on */
+        config.device = CONFIG_DEVICE_AUTO;
+    if (config.run.threads == own.run.threads)
+        config.run.threads = 0;
     config.parallel = (struct config_parallel){.strategy = STRATEGY_NO_SHARD,
                                                .shard = 1,
                                                .replicate = 1,
@@ -81,9 +99,7 @@ static int open_session(struct app *app, struct checkpoint *checkpoint, struct s
                                                .pipeline = 1,
                                                .prefetch_units = 1};
     config.offload = (struct config_offload){OFFLOAD_NONE};
-    config.device = CONFIG_DEVICE_AUTO; /* this machine's, whatever it was trained on */
     config.train.global_batch = config.train.micro_batch = 1;
-    config.run.threads = 0;
     if (session_open(session, app->world, &app->log, &app->mem, &config, SESSION_GENERATE, err))
         return -1;
     return weights_load(*session, checkpoint, err);
@@ -93,7 +109,7 @@ static int run(struct app *app, const struct asked *asked, struct checkpoint *ch
                const struct tokenizer *tokenizer, struct error *err)
 {
     struct session *session = NULL;
-    int rc = open_session(app, checkpoint, &session, err);
+    int rc = open_session(app, asked, checkpoint, &session, err);
     if (!rc && tokenizer_vocab(tokenizer) > session->config.model.vocab)
         rc = error_set(err, "tokenizer %s has %lld tokens, the model knows %lld",
                        tokenizer_name(tokenizer), (long long)tokenizer_vocab(tokenizer),

@@ -136,7 +136,8 @@ int command_plan(struct app *app, int argc, char **argv, struct error *err)
     struct config config;
     struct report report;
     struct options options = {0};
-    if (take_options(&options, &argc, argv, err) || arguments_config(&config, argc, argv, err))
+    if (take_options(&options, &argc, argv, err) ||
+        arguments_config(&config, ARGUMENTS_PLAN, argc, argv, err))
         return -1;
     if (!options.threads)
         options.threads = config.run.threads;

@@ -102,7 +102,8 @@ int command_train(struct app *app, int argc, char **argv, struct error *err)
     int rc = app_start_world(app, err);
     if (!rc) {
         stop_join(stop, app->world);
-        rc = world_agree(app->world, arguments_config(&config, argc, argv, err), err);
+        rc = world_agree(app->world, arguments_config(&config, ARGUMENTS_TRAIN, argc, argv, err),
+                         err);
     }
     if (!rc) {
         stop_resumable(stop, is_resumable(app, &config));

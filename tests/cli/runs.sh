@@ -191,4 +191,34 @@ said "nothing to do: where, and what else" \
     'nothing to do: the run in set is at step 11 of 11; train.steps=.*run.dir=OTHER.*run.fresh'
 refused "another model is named" 'llama-tiny \(2 layers, .*llama-10m \(' \
     "$TRIREME" train $M run.dir=set model.preset=llama-10m
+
+# A run, its configuration, or a checkpoint: commands take any of them, wherever it lies.
+train run.dir=looked data.valid=valid.h5 train.steps=6 checkpoint.every=3
+cp -r looked copied
+want=$("$TRIREME" evaluate looked 2>/dev/null)
+for what in looked looked/config.yaml run.dir=looked looked/checkpoints/step-00000006 copied; do
+    is "evaluate $what" "$want" "$("$TRIREME" evaluate $what 2>err)"
+done
+"$TRIREME" evaluate copied >out 2>err
+said "evaluate a copy: the copy" 'evaluating copied/checkpoints/step-00000006'
+"$TRIREME" evaluate looked checkpoint.resume=3 >out 2>err
+said "evaluate a step" 'evaluating looked/checkpoints/step-00000003'
+for what in looked looked/config.yaml looked/checkpoints/step-00000006; do
+    "$TRIREME" generate $what --prompt int --tokens 5 device=cpu >out.$$ 2>err
+    is "generate $what" 0 $?
+    "$TRIREME" plan $what >out 2>err
+    is "plan $what" 0 $?
+done
+timeout 60 "$TRIREME" train copied train.steps=7 >out 2>err
+is "training a copy goes on there" "0 3 6 6 7" "$? $(kept looked) $(kept copied)"
+refused "training a checkpoint" 'checkpoint.resume=looked' "$TRIREME" train \
+    looked/checkpoints/step-00000003
+"$TRIREME" checkpoint ls copied >out 2>err
+said "checkpoint ls tells date, run, and loss" \
+    '^step-00000007 .*20[0-9]+-[0-9]+-[0-9]+ [0-9:]+ +[0-9a-f]+/0 +[0-9.]+ +committed' out
+truncate -s 100 copied/checkpoints/step-00000007/shard-00000.h5
+"$TRIREME" checkpoint ls copied >out 2>err
+said "and damage" '^step-00000007 .*damaged: .*100 bytes' out
+"$TRIREME" checkpoint show looked >out 2>err
+said "checkpoint show prints the configuration as lines" '^  preset: "llama-tiny"' out
 finish
