@@ -121,7 +121,7 @@ make_tarball() {
     mkdir "$work/dist"
     tar -C "$top" -cf - --exclude=./.git --exclude='./build*' --exclude='*.o' --exclude='*.a' . |
         tar -C "$work/dist" -xf -
-    (cd "$work/dist" && { [ -x configure ] || ./autogen.sh; } && mkdir -p kit && cd kit &&
+    (cd "$work/dist" && { [ ! -e "$top/.git" ] || ./autogen.sh; } && mkdir -p kit && cd kit &&
         ../configure --with-cuda=no && make dist) >"$work/dist.log" 2>&1 ||
         { tail -n 5 "$work/dist.log" && exit 1; }
     cp -p "$work"/dist/kit/trireme-*.tar.xz "$dest/"
