@@ -73,7 +73,7 @@ const struct foreign foreign_names[] = {
     {.names = "output_dir|out_dir|save_dir|project_dir|logging_dir|dump_folder|checkpoint.folder|"
               "save|-o",
      .here = "run.dir"},
-    {.names = "overwrite_output_dir", .here = "checkpoint.resume", .note = "none starts anew"},
+    {.names = "overwrite_output_dir", .here = "run.fresh"},
     {.names = "logging_steps|log_interval|log_freq|steps_per_print|print_freq",
      .here = "run.log_every"},
     {.names = "report_to|tensorboard_dir|wandb_project|enable_tensorboard|enable_wandb|log_with",
