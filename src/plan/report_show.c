@@ -77,17 +77,17 @@ static void print_moved(const int64_t moved_bytes[STREAMS], FILE *out)
         [STREAM_READ] = "read from disk",
         [STREAM_WRITE] = "written to disk",
     };
-    const char *before = "  offloaded state: ";
-    char text[32];
-    for (int s = 0; s < STREAMS; s++) {
-        if (!ways[s] || !moved_bytes[s])
-            continue;
-        fprintf(out, "%s%s %s", before, show_bytes((double)moved_bytes[s], text, sizeof text),
-                ways[s]);
-        before = ", ";
-    }
-    if (before[0] == ',')
-        fprintf(out, " a step\n");
+    char line[256] = "offloaded state of a step:", bytes[32];
+    size_t empty = strlen(line), used = empty;
+    for (int s = 0; s < STREAMS; s++)
+        if (ways[s] && moved_bytes[s])
+            used += (size_t)snprintf(
+                line + used, sizeof line - used, "%s %s %s", used > empty ? "," : "",
+                show_bytes((double)moved_bytes[s], bytes, sizeof bytes), ways[s]);
+    if (used == empty)
+        return;
+    fputs("  ", out);
+    show_wrapped(out, 2, 4, line);
 }
 
 static void print_rank(const struct report *report, int first, int last, FILE *out)
