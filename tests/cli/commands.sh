@@ -11,7 +11,7 @@ is "--help: usage on stdout, code 0" "0 0 yes" \
     "$? $(wc -c <err | tr -d ' ') $(grep -q usage out && echo yes)"
 "$TRIREME" plan --help >out 2>err
 is "plan --help: its usage" "0 0 1" \
-    "$? $(wc -c <err | tr -d ' ') $(grep -c '^  trireme plan .*--machine' out)"
+    "$? $(wc -c <err | tr -d ' ') $(grep -c '^  trireme plan \[.*--machine' out)"
 "$TRIREME" --version >out 2>err
 is "--version" "0 trireme" "$? $(cut -d' ' -f1 out)"
 
