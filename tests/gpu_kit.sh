@@ -90,6 +90,10 @@ write_env() {
     cat >"$bundle/env.sh" <<'ENV'
 bundle=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 libs=$bundle/usr/lib/x86_64-linux-gnu
+# cuDNN's kernels are compiled at run time by NVRTC, which looks for a part of itself by name alone.
+for cuda in "${CUDA_HOME:-/usr/local/cuda}"/lib64 "${CUDA_HOME:-/usr/local/cuda}"/lib; do
+    [ ! -d "$cuda" ] || LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$cuda
+done
 export PATH=$bundle/usr/bin:$PATH
 export LD_LIBRARY_PATH=$libs:$libs/openmpi/lib:$libs/hdf5/openmpi${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LIBRARY_PATH=$libs:$libs/openmpi/lib:$libs/hdf5/openmpi${LIBRARY_PATH:+:$LIBRARY_PATH}
@@ -134,6 +138,7 @@ build_programs() {
     tar -C "$work/source" --strip-components=1 -xf "$dest"/trireme-*.tar.xz
     (
         . "$work/bundle/env.sh"
+        export PKG_CONFIG_LIBDIR=$work # this machine's own libraries are not to be found
         cd "$work/source/build"
         ../configure --with-cuda=yes --with-onednn=no --with-blas=no "CUDA_ARCHS=${CUDA_ARCHS:-90}" \
             ${NVCC:+"NVCC=$NVCC"} ${CC:+"CC=$CC"}

@@ -197,10 +197,11 @@ static int look_at_attention(struct doctor *d, struct bench *s, struct error *er
                 met.by_own ? "trireme's own kernels" : "cuDNN",
                 same ? "the same bits" : "other bits");
     if (met.why[0])
-        doctor_problem(d,
-                       "attention is not done by cuDNN (%s); it compiles its kernels and needs "
-                       "libnvrtc where the loader finds it",
-                       met.why);
+        doctor_problem(
+            d,
+            "attention is not done by cuDNN (%s); it compiles its kernels and needs "
+            "libnvrtc and libnvrtc-builtins where the loader finds them (LD_LIBRARY_PATH)",
+            met.why);
     if (!same)
         doctor_problem(d, "attention's gradients differ from run to run: runs will not repeat; "
                           "configure trireme --with-cudnn=no");

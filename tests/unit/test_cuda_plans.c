@@ -150,11 +150,11 @@ static int can_compile(void)
         sdpa_plan_drop(&plan);
         return 1;
     }
-    if (!dlopen("libnvrtc.so.13", RTLD_NOW) && !dlopen("libnvrtc.so.12", RTLD_NOW)) {
-        printf("no libnvrtc to compile kernels with: %s\n", err.text);
-        return 0;
-    }
-    return 1; /* then the tests say what it is */
+    if ((dlopen("libnvrtc.so.13", RTLD_NOW) && dlopen("libnvrtc-builtins.so.13.0", RTLD_NOW)) ||
+        !strstr(err.text, "compilation"))
+        return 1; /* then the tests say what it is */
+    printf("the loader finds no NVRTC to compile kernels with: %s\n", err.text);
+    return 0;
 }
 
 int main(void)
