@@ -26,6 +26,10 @@ struct front {
 };
 _Static_assert(sizeof(struct front) == SEAL_FRONT, "the front fills its place");
 
+/* What begins a sealed file.  One whose first bytes are damaged is still known by its version and
+ * block size, so that it is not taken for one that never had checksums. */
+enum { KNOWN_BY = offsetof(struct front, file_bytes) };
+
 static uint64_t front_checksum(const struct front *front)
 {
     return hash_bytes(front, offsetof(struct front, checksum));
@@ -156,10 +160,14 @@ int seal_open(struct seal *seal, int fd, const char *path, struct error *err)
     seal->buffer = malloc(BUFFER_BYTES);
     if (!seal->buffer)
         return error_set(err, "%s: out of memory", path);
-    if (info.st_size >= (int64_t)sizeof magic && read_bytes(seal, &front, sizeof magic, 0, err))
+    if (info.st_size >= KNOWN_BY && read_bytes(seal, &front, KNOWN_BY, 0, err))
         goto fail;
-    if (memcmp(front.magic, magic, sizeof magic))
-        return 0;
+    if (memcmp(front.magic, magic, sizeof magic)) {
+        if (front.version != SEAL_VERSION || front.block_bytes != SEAL_BLOCK)
+            return 0;
+        damaged(seal, 0, err);
+        goto fail;
+    }
     if (info.st_size < SEAL_FRONT) {
         error_set(err, "%s is truncated: it has %lld bytes", path, (long long)info.st_size);
         goto fail;

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -300,6 +301,20 @@ static void bad_files_are_refused(void **state)
     expect_refusal("short.h5", "truncated");
 }
 
+/* HDF5 would find its own signature behind the front. */
+static void a_damaged_beginning_is_not_taken_for_an_unsealed_file(void **state)
+{
+    static const int64_t lengths[] = {9000};
+    static const char zeros[16];
+    struct error err = {0};
+    assert_int_equal(write_file(in_folder("begins.h5"), lengths, 1, 257, &err), 0);
+    int fd = open(in_folder("begins.h5"), O_WRONLY);
+    assert_int_equal(pwrite(fd, zeros, sizeof zeros, 0), sizeof zeros);
+    assert_int_equal(pwrite(fd, zeros, sizeof zeros, SEAL_FRONT + 8), sizeof zeros);
+    close(fd);
+    expect_refusal("begins.h5", "the bytes from 0 on");
+}
+
 static void windows_share_a_token(void **state)
 {
     struct tokens tokens;
@@ -405,11 +420,17 @@ static void order_is_mixed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_come_back),        cmocka_unit_test(files_come_back),
-        cmocka_unit_test(files_are_hdf5),         cmocka_unit_test(parts_make_documents),
-        cmocka_unit_test(nothing_is_left_behind), cmocka_unit_test(bad_files_are_refused),
-        cmocka_unit_test(windows_share_a_token),  cmocka_unit_test(epochs_are_permutations),
-        cmocka_unit_test(order_is_mixed),         cmocka_unit_test(strange_tokens_are_refused),
+        cmocka_unit_test(bytes_come_back),
+        cmocka_unit_test(files_come_back),
+        cmocka_unit_test(files_are_hdf5),
+        cmocka_unit_test(parts_make_documents),
+        cmocka_unit_test(nothing_is_left_behind),
+        cmocka_unit_test(bad_files_are_refused),
+        cmocka_unit_test(a_damaged_beginning_is_not_taken_for_an_unsealed_file),
+        cmocka_unit_test(windows_share_a_token),
+        cmocka_unit_test(epochs_are_permutations),
+        cmocka_unit_test(order_is_mixed),
+        cmocka_unit_test(strange_tokens_are_refused),
     };
     return cmocka_run_group_tests_name("tokens", tests, make_folder, remove_folder);
 }
