@@ -1,10 +1,10 @@
 #!/bin/bash
-# check.sh - the test command: installs what is missing, builds in a fresh directory, runs all
-# that this machine can run, and ends with "N passed, N failed, N skipped".
+# check.sh - the test command: installs what is missing, makes the dist tarball and builds it in a
+# fresh directory, runs all that this machine can run, and ends with "N passed, N failed, N skipped".
 #
 #   tests/check.sh            everything
-#   tests/check.sh GROUP...   build, and then only these of: lint unit mpi golden cli slurm
-#                             install distcheck
+#   tests/check.sh GROUP...   build, and then only these of: slurm cli mpi unit golden install lint
+#                             dist
 #
 # Tests are found, not listed: UNIT_TESTS and MPI_TESTS of the makefile, tests/cli/*.sh,
 # tests/slurm/run.sh, tests/golden/run.sh, tests/lint.sh and tests/install.sh.  A script runs in
@@ -12,19 +12,25 @@
 # prints `ok NAME`, `not ok NAME: why` or `skip NAME: why` for each of its checks, or nothing;
 # exit code 77 with the reason as last line means skipped.  Each has a time limit.
 #
-# The sources are copied first: nothing is written where they are, and a build that is there
-# does no harm.  CHECK_KEEP=1 keeps the copy.  Exit code 0: nothing failed and something passed.
+# What is tested is the tarball: a file that a release would lack is missed here.  Tests do not
+# depend on each other, so several run side by side: one more than there are cores, because many
+# wait (CHECK_JOBS sets the number).  A test's lines appear when it has ended; a line every minute
+# says what is running.  The group dist comes last, alone: it takes the build apart again.
+#
+# Nothing is written where the sources are.  CHECK_KEEP=1 keeps what was made.  Exit code 0: nothing
+# failed and something passed.
 set -u
 export LC_ALL=C
 top=$(cd "$(dirname "$0")/.." && pwd)
-groups=${*:-lint unit mpi golden cli slurm install distcheck}
+groups=${*:-slurm cli mpi unit golden install lint dist}
 jobs=$(nproc 2>/dev/null || echo 2)
+workers=${CHECK_JOBS:-$((jobs + 1))}
 passed=0 failed=0 skipped=0
 exec </dev/null
 work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-check.XXXXXX") || exit 1
-trap 'rm -rf "$work"; exit 1' HUP INT TERM
-source=$work/source build=$work/build logs=$work/logs
-mkdir "$source" "$build" "$logs" "$work/tmp"
+trap 'stop_tests; rm -rf "$work"; exit 1' HUP INT TERM
+copy=$work/copy source=$work/source build=$work/build logs=$work/logs
+mkdir "$copy" "$source" "$work/dist" "$build" "$logs" "$work/tmp"
 
 pass() { passed=$((passed + 1)) && echo "PASS $1"; }
 skip() { skipped=$((skipped + 1)) && echo "SKIP $1 ($2)"; }
@@ -64,12 +70,13 @@ why_ended() {
 step() {
     name=$1 log=$logs/$1.log seconds=$2
     shift 2
-    if limited "$seconds" "$log" "$@"; then
-        pass "$name"
-    else
-        fail "$name" "$(why_ended $? "$seconds")" "$log"
-        finish
-    fi
+    limited "$seconds" "$log" "$@" &
+    running[0]=$!
+    wait $! # unlike a command in the foreground, a wait ends when a signal comes
+    code=$?
+    running=()
+    [ $code = 0 ] || { fail "$name" "$(why_ended $code "$seconds")" "$log"; finish; }
+    pass "$name"
 }
 
 # Count the `ok`, `not ok` and `skip` lines of a log as tests of a group; lines "# ..." after a
@@ -88,12 +95,9 @@ count_lines() {
     done < <(grep -aE '^(ok|not ok|skip|#) ' "$2")
 }
 
-# script NAME SECONDS COMMAND...: a script with checks of its own.
-script() {
-    name=$1 seconds=$2 log=$logs/$(echo "$1" | tr / -).log failed_before=$failed
-    shift 2
-    limited "$seconds" "$log" "$@"
-    code=$?
+# How a script with checks of its own ended: report_script NAME CODE SECONDS LOG
+report_script() {
+    name=$1 code=$2 seconds=$3 log=$4 failed_before=$failed
     count_lines "$name" "$log"
     case $code in
     0) [ $found -gt 0 ] || pass "$name" ;;
@@ -103,12 +107,10 @@ script() {
     esac
 }
 
-# A program of cmocka tests, which speaks TAP: "ok 3 - name", "not ok 4 # SKIP name".  It has to
-# have said how each one of its plan "1..N" ended.
-unit_program() {
-    name=unit/${1##*/test_} seconds=300 log=$logs/unit-${1##*/}.log failed_before=$failed
-    CMOCKA_MESSAGE_OUTPUT=TAP limited $seconds "$log" "./$1"
-    code=$?
+# How a program of cmocka tests ended.  It speaks TAP: "ok 3 - name", "not ok 4 # SKIP name", and
+# has to have said how each one of its plan "1..N" ended.
+report_unit() {
+    name=$1 code=$2 seconds=$3 log=$4 failed_before=$failed
     reason=
     of_all=$(grep -a -m1 -oE 'is skipped: .*' "$log" | cut -c13-)
     planned=$(grep -a -m1 -oE '^1\.\.[0-9]+' "$log" | cut -c4-) ended=0
@@ -123,13 +125,76 @@ unit_program() {
         reason=
         ended=$((ended + 1))
     done < <(grep -aE '^(ok|not ok|(# )?skipped:) ' "$log")
-    if [ $code = 77 ] && [ $ended = 0 ]; then
+    if [ "$code" = 77 ] && [ $ended = 0 ]; then
         skip "$name" "$(tail -n 1 "$log")"
-    elif [ $code != 0 ] && [ $code != 77 ] && [ $failed = "$failed_before" ]; then
-        fail "$name" "$(why_ended $code $seconds)" "$log"
+    elif [ "$code" != 0 ] && [ "$code" != 77 ] && [ $failed = "$failed_before" ]; then
+        fail "$name" "$(why_ended "$code" "$seconds")" "$log"
     elif [ "${planned:-0}" != $ended ] || [ $ended = 0 ]; then
         fail "$name" "$ended of ${planned:-0} tests ended" "$log"
     fi
+}
+
+# The queue of tests, and those that run, by number.
+test_kind=() test_name=() test_seconds=() test_command=()
+running=() # process numbers
+
+# later KIND NAME SECONDS COMMAND: put a test (script or unit) into the queue.
+later() {
+    test_kind+=("$1") test_name+=("$2") test_seconds+=("$3") test_command+=("$4")
+}
+
+log_of() { echo "$logs/$(echo "${test_name[$1]}" | tr / -)"; }
+
+start_test() {
+    log=$(log_of "$1")
+    (
+        # shellcheck disable=SC2086
+        limited "${test_seconds[$1]}" "$log.log" ${test_command[$1]}
+        echo $? >"$log.partial" && mv "$log.partial" "$log.code"
+    ) &
+    running[$1]=$!
+}
+
+stop_tests() {
+    for i in "${!running[@]}"; do
+        pkill -TERM -P "${running[$i]}"
+    done
+    wait
+}
+
+# Report the tests that have ended since.  Returns 1 where none has.
+collect_tests() {
+    some=1
+    for i in "${!running[@]}"; do
+        log=$(log_of "$i")
+        [ -e "$log.code" ] || continue
+        wait "${running[$i]}"
+        unset "running[$i]"
+        "report_${test_kind[$i]}" "${test_name[$i]}" "$(cat "$log.code")" "${test_seconds[$i]}" "$log.log"
+        done_count=$((done_count + 1)) some=0
+    done
+    return $some
+}
+
+say_running() {
+    names=
+    for i in "${!running[@]}"; do names="$names ${test_name[$i]}"; done
+    echo "# $SECONDS s, $done_count of ${#test_name[@]} done, running:$names"
+}
+
+run_tests() {
+    next=0 done_count=0 said=$SECONDS
+    while [ $done_count -lt ${#test_name[@]} ]; do
+        while [ $next -lt ${#test_name[@]} ] && [ ${#running[@]} -lt "$workers" ]; do
+            start_test $next
+            next=$((next + 1))
+        done
+        if collect_tests; then said=$SECONDS; else sleep 0.1; fi
+        if [ $((SECONDS - said)) -ge 60 ]; then
+            say_running
+            said=$SECONDS
+        fi
+    done
 }
 
 make_variable() { make -s --no-print-directory --eval='print-%: ; @echo $($*)' "print-$1"; }
@@ -139,7 +204,7 @@ copy_sources() {
     tar -C "$top" -cf - --exclude=./.git --exclude='./build*' --exclude=./runs --exclude=./data \
         --exclude='*.o' --exclude='*.a' --exclude=.deps --exclude=autom4te.cache \
         --exclude=./config.status --exclude=./Makefile --exclude=./trireme \
-        --exclude=./configure --exclude=./src/config/defines.h . | tar -C "$source" -xf -
+        --exclude=./configure --exclude=./src/config/defines.h . | tar -C "$copy" -xf -
 }
 
 prepare() {
@@ -159,36 +224,71 @@ prepare() {
     export TMPDIR=$work/tmp HOME=${HOME:-$work/tmp} srcdir=$source BUILDDIR=$build
     export TRIREME=$build/trireme TRIREME_BUILD=$build
     export OMP_NUM_THREADS=2 OMPI_MCA_rmaps_base_oversubscribe=1
+    export CHECK_SHORT=1 # fewer settings on the emulated GPU; make check-long tries all
     [ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    for python in ${TRIREME_PYTHON-} python3 /usr/bin/python3; do
+        "$python" -c 'import h5py' 2>/dev/null && export TRIREME_PYTHON=$python && break
+    done
     copy_sources || exit 1
+    cd "$work/dist" || exit 1
+    step autogen 300 "$copy/autogen.sh"
+    step configure 300 "$copy/configure" --enable-werror
+    step make-dist 300 make dist XZ_OPT=-1
+    tar -C "$source" --strip-components=1 -xf trireme-*.tar.* || exit 1
     cd "$build" || exit 1
-    step autogen 300 "$source/autogen.sh"
-    step configure 300 "$source/configure" --enable-werror
+    step configure-dist 300 "$source/configure" --enable-werror CUDA_ARCHS=90
     step build 900 make -j"$jobs"
     step build-tests 900 make -j"$jobs" check TESTS=
 }
 
-run_lint() { script lint 300 "$source/tests/lint.sh"; }
-run_unit() { for program in $(make_variable UNIT_TESTS); do unit_program "$program"; done; }
-run_mpi() { script mpi 1800 "$source/tests/mpi/run.sh" $(make_variable MPI_TESTS); }
-run_slurm() { script slurm 900 "$source/tests/slurm/run.sh"; }
-run_install() { script install 300 "$source/tests/install.sh"; }
-run_golden() { [ ! -e "$source/tests/golden/run.sh" ] || script golden 600 "$source/tests/golden/run.sh"; }
-run_cli() {
+queue_slurm() { later script slurm 1200 "$source/tests/slurm/run.sh"; }
+queue_cli() {
     for file in "$source"/tests/cli/*.sh; do
-        script "cli/$(basename "$file" .sh)" 600 "$file"
+        later script "cli/$(basename "$file" .sh)" 900 "$file"
     done
 }
-run_distcheck() {
-    if limited 2400 "$logs/distcheck.log" make -j"$jobs" distcheck; then pass distcheck; else
-        fail distcheck "$(why_ended $? 2400)" "$logs/distcheck.log"; fi
+queue_mpi() {
+    for program in $(make_variable MPI_TESTS); do
+        for ranks in 4 3 2 1; do
+            later script "mpi/${program##*/test_}/$ranks" 900 \
+                "env RANKS=$ranks TIMEOUT=600 $source/tests/mpi/run.sh $program"
+        done
+    done
+}
+queue_unit() {
+    export CMOCKA_MESSAGE_OUTPUT=TAP
+    for program in $(make_variable UNIT_TESTS); do
+        later unit "unit/${program##*/test_}" 600 "./$program"
+    done
+}
+queue_golden() {
+    [ ! -e "$source/tests/golden/run.sh" ] || later script golden 600 "$source/tests/golden/run.sh"
+}
+queue_install() { later script install 300 "$source/tests/install.sh"; }
+queue_lint() { later script lint 600 "$copy/tests/lint.sh"; }
+
+# What the automake target distcheck asks of a tarball beside its build, tests, installation and
+# removal, which ran above: it makes itself again, and distclean leaves nothing.
+queue_dist() { :; }
+check_dist() {
+    step make-dist-again 300 make dist XZ_OPT=-1
+    differs=$(diff <(tar -tf "$work"/dist/trireme-*.tar.* | sort) <(tar -tf trireme-*.tar.* | sort))
+    if [ -z "$differs" ]; then pass "dist/the same files"; else
+        fail "dist/the same files" "$(echo "$differs" | head -n 10 | tr '\n' ' ')"; fi
+    rm -f trireme-*.tar.*
+    step distclean 300 make distclean
+    left=$(find . -type f | head -n 10 | tr '\n' ' ')
+    if [ -z "$left" ]; then pass "dist/distclean leaves no file"; else
+        fail "dist/distclean leaves no file" "$left"; fi
 }
 
 for group in $groups; do
-    declare -F "run_$group" >/dev/null || { echo "check.sh: no group \"$group\"" >&2; exit 1; }
+    declare -F "queue_$group" >/dev/null || { echo "check.sh: no group \"$group\"" >&2; exit 1; }
 done
 prepare
 for group in $groups; do
-    "run_$group"
+    "queue_$group"
 done
+run_tests
+case " $groups " in *' dist '*) check_dist ;; esac
 finish

@@ -18,3 +18,8 @@ tests/emulate/%.o: $(srcdir)/tests/emulate/%.cc
 	$(AM_V_EMULATE)$(MKDIR_P) $(@D) && $(EMULATE_COMPILE) -c -o $@ $<
 -include $(emulate_objects:.o=.d) $(wildcard tests/emulate/kernels/*_kernels.d tests/unit/*_kernels.d)
 CLEANFILES += tests/emulate/libemulate.a tests/emulate/*.[do] tests/emulate/kernels/*.[do]
+
+# Every setting of the tests on the emulated GPU; tests/check.sh shortens some (CHECK_SHORT).
+check-long: $(UNIT_TESTS)
+	for test in $(filter %_emulated,$(UNIT_TESTS)); do ./$$test || exit 1; done
+.PHONY: check-long

@@ -58,4 +58,8 @@ void fleet_open(struct fleet *fleet, const struct config *config, int ranks,
                 enum program_kind kind);
 void fleet_close(struct fleet *fleet);
 
+/* Whether fewer settings and steps will do: tests/check.sh sets CHECK_SHORT=1, because an emulated
+ * GPU takes minutes for what a GPU does at once; make check-long tries all. */
+int rig_is_short(void);
+
 #endif
