@@ -160,7 +160,7 @@ static void prune(const char *dir, int keep, const char *written, struct checkpo
     struct checkpoint_checked none = {0};
     const char *spared[] = {written, NULL};
     int count = checkpoint_list(&entries, dir, &err);
-    if (checkpoint_clean(dir, &err) || checkpoint_prune(NULL, entries, count, keep, written,
+    if (checkpoint_clean(dir, &err) || checkpoint_prune(NULL, entries, count, keep, spared,
                                                         known ? known : &none, &nothing_said, &err))
         fail_msg("%s", err.text);
     checkpoint_list_free(entries, count);
