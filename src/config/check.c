@@ -30,8 +30,8 @@ static int finish_heads(struct config_model *m, struct error *err)
         m->head_dim = m->hidden / m->heads;
     if (m->head_dim % 2)
         return error_set(err,
-                         "model.head_dim is %lld, but rotary positions and attention need an "
-                         "even number (it is model.hidden / model.heads unless set)",
+                         "model.head_dim is %lld, but attention needs an even number (it is "
+                         "model.hidden / model.heads unless set)",
                          (long long)m->head_dim);
     return 0;
 }

@@ -44,6 +44,7 @@ struct device {
     size_t logits_bytes;  /* a chunk of logits that suits it: caches, or enough to fill it */
     size_t reserve_bytes; /* device memory beside what is planned: context, library handles */
     void *state;          /* of the device itself (primitive caches, handles) */
+    struct run_queue *queue; /* CPU: how many of the threads find cores; NULL: all */
 };
 
 struct device_request {

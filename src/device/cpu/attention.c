@@ -208,7 +208,7 @@ void CPU(attention)(struct device *d, const struct attention *a, void *o, float 
     int64_t chunks = ceil_div(ceil_div(a->seq, BLOCK), CHUNK_BLOCKS);
     int64_t tasks = chunks * a->batch * a->kv_heads;
     size_t per_thread = CPU(attention_scratch)(d, a, 0) / d->threads;
-#pragma omp parallel num_threads(d->threads)
+#pragma omp parallel num_threads(run_queue_threads(d))
     {
         struct forward w;
         forward_layout(&w, a, (char *)scratch + omp_get_thread_num() * per_thread);

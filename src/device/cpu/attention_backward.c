@@ -269,7 +269,7 @@ void CPU(attention_backward)(struct device *d, const struct attention *a, void *
 {
     int64_t tasks = a->batch * a->kv_heads;
     size_t per_thread = CPU(attention_backward_bytes)(a);
-#pragma omp parallel num_threads(d->threads)
+#pragma omp parallel num_threads(run_queue_threads(d))
     {
         struct backward w;
         backward_layout(&w, a, (char *)scratch + omp_get_thread_num() * per_thread);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "device/cpu/gemm.h"
+#include "device/cpu/run_queue.h"
 #include "device/driver.h"
 
 enum { LOGITS_BYTES = 8 << 20 }; /* a chunk stays in the caches */
@@ -113,7 +114,16 @@ static int open_cpu(struct device *d, const struct device_request *request, stru
     d->level = level_names[level];
     d->logits_bytes = LOGITS_BYTES;
     d->threads = request->threads > 0 ? request->threads : default_threads(request->local_ranks);
+    if (!request->planning)
+        d->queue = run_queue_open(d->threads);
     return gemm_open(d, err);
+}
+
+static void close_cpu(struct device *d)
+{
+    run_queue_close(d->queue);
+    d->queue = NULL;
+    gemm_close(d);
 }
 
 static void *alloc(struct device *d, size_t bytes)
@@ -215,7 +225,7 @@ static int replay(struct device *d, struct device_recording *recording, struct e
 
 const struct device_driver cpu_driver = {
     .open = open_cpu,
-    .close = gemm_close,
+    .close = close_cpu,
     .alloc = alloc,
     .free = release,
     .host_alloc = alloc,

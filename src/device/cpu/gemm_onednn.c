@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/onednn.h"
+#include "device/cpu/run_queue.h"
 
 enum addend { ADDEND_NONE, ADDEND_SELF, ADDEND_OTHER, ADDEND_KINDS };
 
@@ -20,15 +21,20 @@ enum addend { ADDEND_NONE, ADDEND_SELF, ADDEND_OTHER, ADDEND_KINDS };
 struct key {
     int64_t dt, dt_c, trans_a, trans_b, addend;
     int64_t m, n, k, lda, ldb, ldc;
+    int64_t threads; /* oneDNN cuts it for so many */
 };
 
 enum operand { OPERAND_A, OPERAND_B, OPERAND_C, OPERAND_ADDEND, OPERAND_SCRATCH, OPERANDS };
+
+enum same_bits { NOT_KNOWN, SAME_BITS, OTHER_BITS };
 
 struct product {
     struct key key;
     dnnl_primitive_t primitive;     /* NULL: by blocks through fp32 */
     dnnl_memory_t memory[OPERANDS]; /* NULL: not an operand of this product */
-    struct product *next;           /* in its bucket */
+    size_t scratch_bytes;
+    enum same_bits same;  /* as the product for all threads of the device? */
+    struct product *next; /* in its bucket */
 };
 
 enum { BUCKETS = 256 };
@@ -49,10 +55,10 @@ struct state {
         }                                                                 \
     } while (0)
 
-static struct key key_of(const struct gemm *g, enum addend addend)
+static struct key key_of(const struct gemm *g, enum addend addend, int threads)
 {
     return (struct key){g->dt, g->dt_c, g->trans_a, g->trans_b, addend, g->m,
-                        g->n,  g->k,    g->lda,     g->ldb,     g->ldc};
+                        g->n,  g->k,    g->lda,     g->ldb,     g->ldc, threads};
 }
 
 static dnnl_data_type_t type_of(int64_t dt)
@@ -153,7 +159,8 @@ static int make_memory(struct product *p, const struct state *s, const_dnnl_prim
     if (p->key.addend == ADDEND_OTHER)
         CHECK(dnnl_memory_create(&p->memory[OPERAND_ADDEND], onednn_md_of(&md[OPERAND_C]),
                                  s->engine, DNNL_MEMORY_NONE));
-    if (dnnl_memory_desc_get_size(scratch_md(pd)) > 0)
+    p->scratch_bytes = dnnl_memory_desc_get_size(scratch_md(pd));
+    if (p->scratch_bytes > 0)
         CHECK(dnnl_memory_create(&p->memory[OPERAND_SCRATCH], scratch_md(pd), s->engine,
                                  DNNL_MEMORY_NONE));
     return 0;
@@ -231,17 +238,74 @@ fail:
     return -1;
 }
 
+/* Elements that are not 0: sums of zeros have the same bits in any order. */
+static size_t filled(const unsigned char *c, size_t bytes)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < bytes; i++)
+        count += c[i] != 0;
+    return count;
+}
+
+/* oneDNN may cut the summed dimension of small products with many summands, and then the bits
+ * depend on the number of threads.  Do these two products give the same?  Both are computed, once,
+ * into memory of their own; large ones, for which threads wait seldom, count as different. */
+static int compare(const struct state *s, struct product *few, const struct product *all,
+                   void *const data[OPERANDS], struct error *err)
+{
+    const size_t most_bytes = 8 << 20, telling_bytes = 64;
+    const struct key *k = &all->key;
+    size_t bytes = (size_t)((k->m - 1) * k->ldc + k->n) * dtype_bytes((enum dtype)k->dt_c);
+    void *copy[2] = {NULL, NULL};
+    int rc = 0;
+    few->same = OTHER_BITS;
+    if (!few->primitive || bytes > most_bytes || few->scratch_bytes > all->scratch_bytes)
+        return 0;
+    for (int i = 0; i < 2; i++)
+        copy[i] = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    for (int i = 0; i < 2 && !rc && copy[0] && copy[1]; i++) {
+        const struct product *p = i ? few : all;
+        void *const to[OPERANDS] = {data[OPERAND_A], data[OPERAND_B], copy[i], data[OPERAND_ADDEND],
+                                    data[OPERAND_SCRATCH]};
+        memcpy(copy[i], data[OPERAND_C], bytes);
+        omp_set_num_threads((int)p->key.threads);
+        rc = execute(s, p, to, err);
+    }
+    if (!rc && copy[0] && copy[1] && !memcmp(copy[0], copy[1], bytes))
+        few->same = filled(copy[0], bytes) < telling_bytes ? NOT_KNOWN : SAME_BITS;
+    free(copy[0]);
+    free(copy[1]);
+    return rc;
+}
+
+/* The product `all` by fewer threads, if that gives the same bits. */
+static int run_with_fewer(struct device *d, const struct product *all, int threads,
+                          void *const data[OPERANDS], struct error *err)
+{
+    struct key key = all->key;
+    key.threads = threads;
+    omp_set_num_threads(threads);
+    struct product *few = find_or_create(d->state, &key, err);
+    if (!few || (few->same == NOT_KNOWN && compare(d->state, few, all, data, err)))
+        return -1;
+    const struct product *p = few->same == SAME_BITS ? few : all;
+    omp_set_num_threads((int)p->key.threads);
+    return execute(d->state, p, data, err);
+}
+
 static int run(struct device *d, const struct gemm *g, void *scratch, struct error *err)
 {
     struct state *s = d->state;
     enum addend addend = !g->addend ? ADDEND_NONE : g->addend == g->c ? ADDEND_SELF : ADDEND_OTHER;
-    const struct key key = key_of(g, addend);
+    const struct key key = key_of(g, addend, d->threads);
     void *const data[OPERANDS] = {(void *)g->a, (void *)g->b, g->c, (void *)g->addend, scratch};
     struct product *p = find_or_create(s, &key, err);
     if (!p)
         return -1;
     if (!p->primitive)
         return gemm_by_blocks(d, g, scratch, err);
+    if (run_queue_threads(d) < d->threads)
+        return run_with_fewer(d, p, run_queue_threads(d), data, err);
     return execute(s, p, data, err);
 }
 
@@ -259,7 +323,7 @@ int gemm(struct device *d, const struct gemm *g, void *scratch, struct error *er
 
 static size_t scratch_of(struct device *d, const struct gemm *g, enum addend addend)
 {
-    const struct key key = key_of(g, addend);
+    const struct key key = key_of(g, addend, d->threads);
     dnnl_primitive_desc_t pd;
     dnnl_memory_desc_t md[3];
     memset(md, 0, sizeof md);

@@ -4,13 +4,15 @@
 
 #include <stdint.h>
 
+#include "device/cpu/run_queue.h"
 #include "device/device.h"
 
-/* Threads for work that touches this many bytes: small work is not worth waking others. */
+/* Threads for work that touches this many bytes: small work is not worth waking others, and on a
+ * busy machine others would be waited for. */
 static inline int cpu_threads(const struct device *d, int64_t bytes)
 {
     const int64_t worth_bytes = 1 << 16;
-    return bytes < worth_bytes ? 1 : d->threads;
+    return bytes < worth_bytes ? 1 : run_queue_threads(d);
 }
 
 static inline int64_t min_i64(int64_t a, int64_t b)

@@ -1,0 +1,104 @@
+/* run_queue.c - see run_queue.h. */
+#include "device/cpu/run_queue.h"
+
+#include <fcntl.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "device/device.h"
+
+static const int64_t SAMPLE_NS = 50000000, LEAST_HOLD_NS = 400000000, MOST_HOLD_NS = 8000000000;
+static const double TOLERATED = 0.15; /* of a thread */
+
+int thread_choice_sample(struct thread_choice *c, int64_t now_ns, int64_t waited_ns)
+{
+    int64_t wall = now_ns - c->last_ns;
+    double waited = wall > 0 ? (double)(waited_ns - c->last_waited_ns) / (double)wall : 0;
+    int first = c->last_ns == 0, fit = (int)(c->now - waited + TOLERATED);
+    c->last_ns = now_ns;
+    c->last_waited_ns = waited_ns;
+    if (first)
+        return c->now;
+    if (fit < c->now && c->now > 1) {
+        int failed = c->raised_ns && now_ns - c->raised_ns < 4 * SAMPLE_NS;
+        c->hold_ns = failed ? 2 * c->hold_ns : LEAST_HOLD_NS;
+        c->hold_ns = c->hold_ns < MOST_HOLD_NS ? c->hold_ns : MOST_HOLD_NS;
+        c->until_ns = now_ns + c->hold_ns;
+        c->now = fit > 1 ? fit : 1;
+    } else if (c->now < c->most && waited < TOLERATED && now_ns >= c->until_ns) {
+        c->now = c->most;
+        c->raised_ns = now_ns;
+    }
+    return c->now;
+}
+
+struct run_queue {
+    struct thread_choice choice;
+    int file[]; /* schedstat of each thread */
+};
+
+static int open_schedstat(void)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%ld/schedstat", (long)syscall(SYS_gettid));
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/* Time on cores, time waiting for one, times run: the second is wanted. */
+static int64_t waited_ns(int file)
+{
+    char text[96];
+    long long waited = 0;
+    ssize_t bytes = pread(file, text, sizeof text - 1, 0);
+    text[bytes > 0 ? bytes : 0] = 0;
+    return sscanf(text, "%*s %lld", &waited) == 1 ? waited : 0;
+}
+
+struct run_queue *run_queue_open(int threads)
+{
+    const char *dynamic = getenv("OMP_DYNAMIC");
+    int failed = 0;
+    if (threads < 2 || (dynamic && !strcasecmp(dynamic, "false")))
+        return NULL;
+    struct run_queue *q = array_make(1, sizeof *q + (size_t)threads * sizeof *q->file);
+    q->choice.most = q->choice.now = threads;
+    for (int i = 0; i < threads; i++)
+        q->file[i] = -1;
+#pragma omp parallel num_threads(threads)
+    q->file[omp_get_thread_num()] = open_schedstat();
+    for (int i = 0; i < threads; i++)
+        failed |= q->file[i] < 0;
+    if (!failed)
+        return q;
+    run_queue_close(q);
+    return NULL;
+}
+
+void run_queue_close(struct run_queue *q)
+{
+    for (int i = 0; q && i < q->choice.most; i++)
+        if (q->file[i] >= 0)
+            close(q->file[i]);
+    free(q);
+}
+
+int run_queue_threads(const struct device *d)
+{
+    struct run_queue *q = d->queue;
+    int64_t now = q ? clock_ns() : 0, sum = 0;
+    if (!q)
+        return d->threads;
+    if (omp_in_parallel())
+        return 1;
+    if (now - q->choice.last_ns < SAMPLE_NS)
+        return q->choice.now;
+    for (int i = 0; i < q->choice.most; i++)
+        sum += waited_ns(q->file[i]);
+    return thread_choice_sample(&q->choice, now, sum);
+}

@@ -1,0 +1,46 @@
+/* run_queue.h - how many threads kernels use while other processes want the same cores.
+ *
+ * Threads of a team meet after every kernel.  One that waits for a core makes all others wait, and
+ * they spin: two threads beside eight busy processes on two cores are several times slower than
+ * one. Linux tells for each thread how long it was ready and had no core
+ * (/proc/self/task/N/schedstat). Every SAMPLE that is summed over the team: the threads that did
+ * not have a core, on average, are left out, until the others find their cores free again; then all
+ * are tried, and where that fails, again after twice the time, 8 s at most.
+ *
+ *   threads 2, waited 0.01 of 2   ->  2            idle machine
+ *   threads 2, waited 1.6 of 2    ->  1            eight busy processes on two cores
+ *   threads 64, waited 0.5 of 64  ->  63           one busy process on 64 cores
+ *
+ * A kernel gives the same bits with any number of threads, so that load changes nothing but time.
+ * OMP_DYNAMIC=false, OpenMP's word for it, keeps all threads.
+ */
+#ifndef TRIREME_DEVICE_CPU_RUN_QUEUE_H
+#define TRIREME_DEVICE_CPU_RUN_QUEUE_H
+
+#include <stdint.h>
+
+struct device;
+
+/* The choice itself, without clock and files; zero but for `most` and `now`, which begin equal. */
+struct thread_choice {
+    int most, now;
+    int64_t last_ns, last_waited_ns; /* the sample before; last_ns 0: none */
+    int64_t hold_ns, until_ns;       /* after threads were left out: how long, and until when */
+    int64_t raised_ns;               /* when all were tried again; 0: never */
+};
+
+/* Take a sample: the time, and for how long all threads together were ready without a core, since
+ * any fixed point.  Returns the number of threads to use from now on. */
+int thread_choice_sample(struct thread_choice *choice, int64_t now_ns, int64_t waited_ns);
+
+struct run_queue;
+
+/* For `threads` threads that the calling thread starts.  NULL where the kernel does not tell, with
+ * OMP_DYNAMIC=false, and for one thread: d->threads then stands. */
+struct run_queue *run_queue_open(int threads);
+void run_queue_close(struct run_queue *queue); /* NULL allowed */
+
+/* Threads to use now, d->threads at most; 1 inside a parallel region. */
+int run_queue_threads(const struct device *d);
+
+#endif
