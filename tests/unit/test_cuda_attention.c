@@ -461,7 +461,8 @@ static void nan_is_not_hidden(void **state)
 }
 
 /* Scores to 1e9: the gradients of values, which one key of each query has, are still the CPU's
- * where weights are fp32; nothing overflows in any type. */
+ * where weights are fp32; nothing overflows in any type but fp16's gradients of queries and keys,
+ * rounding errors times a scale that is beyond its range: infinity, as ops.h says. */
 static void huge_scores_stay_finite(void **state)
 {
     struct rig *rig = *state;
@@ -475,7 +476,10 @@ static void huge_scores_stay_finite(void **state)
         for (int64_t e = 0; e < a.seq * 2 * 64; e++)
             assert_true(isfinite(value(dt, r.o, e)));
         for (int64_t e = 0; e < a.seq * 4 * 64; e++)
-            assert_true(isfinite(value(dt, r.dqkv, e)));
+            if (dt != DTYPE_F16 || e / 64 % 4 == 3)
+                assert_true(isfinite(value(dt, r.dqkv, e)));
+            else
+                assert_false(isnan(value(dt, r.dqkv, e)));
         if (dt == DTYPE_F32)
             assert_close("o", &p, dt, r.o, p.o, 2, 0, 2, tolerances[dt]);
         result_free(&r);

@@ -50,6 +50,21 @@ static __device__ __forceinline__ void mask(struct warp_sums<T::tall, T::keys> &
                     s.v[m][i][e] = -INFINITY;
 }
 
+/* A weight to base 2 of score s, shift being -top * scale rounded.  Of huge scores that rounding
+ * makes all weights of a query larger or smaller alike, which l undoes: in bf16's range.  fp16 has
+ * not that range, and pays an operation for weights of 1 at most. */
+static __device__ __forceinline__ float weight_of(bf16, float s, float top, float scale,
+                                                  float shift)
+{
+    return exp2_fast(fmaf(s, scale, shift));
+}
+
+static __device__ __forceinline__ float weight_of(fp16, float s, float top, float scale,
+                                                  float shift)
+{
+    return exp2_fast((s - top) * scale);
+}
+
 /* Scores become weights in place. */
 template <class T>
 static __device__ __forceinline__ void softmax(struct forward_sums<T> &w,
@@ -70,7 +85,7 @@ static __device__ __forceinline__ void softmax(struct forward_sums<T> &w,
             for (int i = 0; i < T::keys / 8; i++)
 #pragma unroll
                 for (int e = 2 * half; e < 2 * half + 2; e++) {
-                    s.v[m][i][e] = exp2_fast(fmaf(s.v[m][i][e], scale, shift));
+                    s.v[m][i][e] = weight_of(typename T::E(), s.v[m][i][e], top, scale, shift);
                     sum += s.v[m][i][e];
                 }
             w.top[m][half] = top;
