@@ -146,11 +146,11 @@ later() {
 log_of() { echo "$logs/$(echo "${test_name[$1]}" | tr / -)"; }
 
 start_test() {
-    log=$(log_of "$1")
+    base=$(log_of "$1")
     (
         # shellcheck disable=SC2086
-        limited "${test_seconds[$1]}" "$log.log" ${test_command[$1]}
-        echo $? >"$log.partial" && mv "$log.partial" "$log.code"
+        limited "${test_seconds[$1]}" "$base.log" ${test_command[$1]}
+        echo $? >"$base.partial" && mv "$base.partial" "$base.code"
     ) &
     running[$1]=$!
 }
@@ -166,11 +166,12 @@ stop_tests() {
 collect_tests() {
     some=1
     for i in "${!running[@]}"; do
-        log=$(log_of "$i")
-        [ -e "$log.code" ] || continue
+        base=$(log_of "$i")
+        [ -e "$base.code" ] || continue
         wait "${running[$i]}"
         unset "running[$i]"
-        "report_${test_kind[$i]}" "${test_name[$i]}" "$(cat "$log.code")" "${test_seconds[$i]}" "$log.log"
+        "report_${test_kind[$i]}" "${test_name[$i]}" "$(cat "$base.code")" "${test_seconds[$i]}" \
+            "$base.log"
         done_count=$((done_count + 1)) some=0
     done
     return $some
