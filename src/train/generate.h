@@ -16,7 +16,9 @@ struct generate_request {
 };
 
 /* Write prompt and continuation to out as they come, up to an end-of-text token.  The session is
- * for SESSION_GENERATE.  The n-th draw is a function of (seed, n).
+ * for SESSION_GENERATE; each token follows from the last data.seq_len of its config, the length
+ * trained at if nobody asks for another: beyond it models write worse.  The n-th draw is a function
+ * of (seed, n).
  * Returns 0, or -1 with err set. */
 int generate(struct session *session, const struct tokenizer *tokenizer,
              const struct generate_request *request, FILE *out, struct error *err);

@@ -1,0 +1,49 @@
+#!/bin/sh
+# generate.sh - how much of a text its next token follows from: the last data.seq_len tokens.
+. "$(dirname "$0")/../cli/helpers.inc"
+
+# text RUN TOKENS [KEY=VALUE...]: the prompt of 8 bytes and what greedily follows, in hexadecimal
+text() {
+    timeout 120 "$TRIREME" generate "$1" --prompt "int main" --temperature 0 --tokens "$2" device=cpu $3 2>err |
+        od -An -v -tx1 | tr -d ' \n'
+}
+
+# length HEX: the tokens of a text, without the newline at its end
+length() { echo $((${#1} / 2 - 1)); }
+
+# alike A B: at how many tokens two texts begin to differ
+alike() {
+    printf '%s\n%s\n' "$1" "$2" | awk 'NR == 1 { a = $0 } NR == 2 {
+        for (n = 0; n < length(a) / 2 && substr(a, 2 * n + 1, 2) == substr($0, 2 * n + 1, 2); n++);
+        print n }'
+}
+
+# Initial weights, large ones: texts that follow from every token before.
+make_tokens
+for family in llama gpt2; do
+    if ! timeout 120 "$TRIREME" train model.family=$family model.layers=2 model.hidden=32 model.heads=2 \
+        model.ffn=64 model.vocab=257 model.max_seq_len=64 model.init_std=0.4 device=cpu data.train=train.h5 \
+        data.seq_len=16 train.steps=0 run.dir=$family >out 2>err; then
+        not_ok "initial weights of $family" "$(head -c 300 err)"
+        continue
+    fi
+    usual=$(text $family 48)
+    middle=$(text $family 48 data.seq_len=32)
+    whole=$(text $family 48 data.seq_len=64)
+    is "$family: texts of 56 tokens, unless they end before" "yes" \
+        "$([ "$(length "$whole")" -gt 36 ] && [ "$(length "$middle")" -gt 20 ] && echo yes)"
+    is "$family: the length trained at, if no other is asked for" "$(text $family 48 data.seq_len=16)" "$usual"
+    # The token at place 16 is the first that follows from all 16 before it, the next one forgets.
+    at=$(alike "$usual" "$whole")
+    is "$family: data.seq_len=64 tells the same up to place 16, and more beyond" "yes yes" \
+        "$([ "$at" -ge 17 ] && echo yes) $([ "$at" -le 24 ] && echo yes)"
+    at=$(alike "$middle" "$whole")
+    is "$family: data.seq_len=32, up to place 32" "yes yes" \
+        "$([ "$at" -ge 33 ] && echo yes) $([ "$at" -le 40 ] && echo yes)"
+    long=$(text $family 90 data.seq_len=64)
+    is "$family: a text longer than model.max_seq_len goes on" "yes" \
+        "$([ "$(alike "$whole" "$long")" -ge 36 ] && [ "$(length "$long")" -gt 70 ] && echo yes)"
+    refused "$family: no data.seq_len beyond max_seq_len" 'data\.seq_len \(65\) is above model\.max_seq_len' \
+        "$TRIREME" generate $family --prompt x data.seq_len=65
+done
+finish
