@@ -11,7 +11,8 @@
  *   threads 2, waited 1.6 of 2    ->  1            eight busy processes on two cores
  *   threads 64, waited 0.5 of 64  ->  63           one busy process on 64 cores
  *
- * A kernel gives the same bits with any number of threads, so that load changes nothing but time.
+ * A kernel gives the same bits with any number of threads, and a product of oneDNN takes fewer only
+ * where that was seen to give the same bits, so that load changes nothing but time.
  * OMP_DYNAMIC=false, OpenMP's word for it, keeps all threads.
  */
 #ifndef TRIREME_DEVICE_CPU_RUN_QUEUE_H
