@@ -79,15 +79,15 @@ is_stuck() {
     is_watching "$1" && before=$(cut -d' ' -f14,15 "/proc/$1/stat") && sleep 2 &&
         [ "$(cut -d' ' -f14,15 "/proc/$1/stat")" = "$before" ]
 }
-mkfifo pipe.h5
-alone fifo data.train=$work/pipe.h5
+mkdir fifo && mkfifo fifo/log.txt
+alone fifo $D
 wait_for 30 is_stuck $job
 kill -TERM $job
 ended
 is "a start in a stuck file is ended by SIGTERM" 143 $code
 is "and says so in one line" 1 "$(grep -c '^trireme: ' fifo.err)"
 if [ -n "$defaults" ]; then
-    alone fifo data.train=$work/pipe.h5
+    alone fifo $D
     wait_for 30 is_stuck $job
     kill -INT $job
     sleep 0.2
