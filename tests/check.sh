@@ -3,7 +3,7 @@
 # fresh directory, runs all that this machine can run, and ends with "N passed, N failed, N skipped".
 #
 #   tests/check.sh            everything
-#   tests/check.sh GROUP...   build, and then only these of: slurm cli mpi unit golden install lint
+#   tests/check.sh GROUP...   build, and then only these of: slurm cli unit mpi golden install lint
 #                             dist
 #
 # Tests are found, not listed: UNIT_TESTS and MPI_TESTS of the makefile, tests/cli/*.sh,
@@ -22,7 +22,7 @@
 set -u
 export LC_ALL=C
 top=$(cd "$(dirname "$0")/.." && pwd)
-groups=${*:-slurm cli mpi unit golden install lint dist}
+groups=${*:-slurm cli unit mpi golden install lint dist}
 jobs=$(nproc 2>/dev/null || echo 2)
 workers=${CHECK_JOBS:-$((jobs + 1))}
 passed=0 failed=0 skipped=0

@@ -122,9 +122,15 @@ static struct outcome train(int setting, int place, int depth)
     return outcome;
 }
 
+/* Every setting, or every other one. */
+static int stride(void)
+{
+    return rig_is_short() ? 2 : 1;
+}
+
 static void the_numbers_are_those_of_a_rank_that_keeps_its_state(void **state)
 {
-    for (int i = 0; i < SETTINGS; i++) {
+    for (int i = 0; i < SETTINGS; i += stride()) {
         struct outcome here = train(i, -1, 1);
         assert_true(here.loss[STEPS - 1] < here.loss[0]);
         for (int place = 0; place < PLACES; place++) {
@@ -144,7 +150,7 @@ static void the_numbers_are_those_of_a_rank_that_keeps_its_state(void **state)
 
 static void steps_in_flight_give_the_same_bits(void **state)
 {
-    for (int i = 0; i < SETTINGS; i++)
+    for (int i = 0; i < SETTINGS; i += stride())
         for (int place = 0; place < PLACES; place++) {
             struct outcome one = train(i, place, 1), two = train(i, place, 2);
             assert_memory_equal(&one, &two, sizeof one);
