@@ -38,4 +38,4 @@ one_run() {
 }
 
 each_trial one_run
-conclude "$trials of $of_all allocations failed: $went_on went on, $ended ended with a message"
+conclude $ended "$trials of $of_all allocations failed: $went_on went on, $ended ended with a message"

@@ -64,4 +64,4 @@ one_damage() {
 }
 
 each_trial one_damage
-conclude "$trials corruptions: $seen seen, $harmless without meaning, $resumed of those resumed from right"
+conclude $seen "$trials corruptions: $seen seen, $harmless without meaning, $resumed of those resumed from right"

@@ -9,6 +9,7 @@ ended=0 went_on=0 injected=0
 train 2 whole 24 checkpoint.every=4 >whole.log 2>&1 ||
     { not_ok "an undisturbed run" "$(tail -n 3 whole.log)"; finish; }
 numbers_of whole >whole.numbers
+[ "$(wc -l <whole.numbers)" = 24 ] || { not_ok "an undisturbed run" "$(wc -l <whole.numbers) steps"; finish; }
 
 check_checkpoints() {
     for checkpoint in run/checkpoints/step-????????; do
@@ -58,4 +59,4 @@ one_run() {
 }
 
 each_trial one_run
-conclude "$trials runs with $injected errors: $went_on went on, $ended ended with a message"
+conclude $injected "$trials runs with $injected errors: $went_on went on, $ended ended with a message"
