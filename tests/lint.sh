@@ -70,10 +70,10 @@ yaml\.h src/config/yaml\.c
 jansson\.h src/base/json\.c
 xxhash\.h src/base/hash\.c
 hwloc\.h|hwloc/.*\.h src/comm/topology\.c
-cuda.*\.h src/device/cuda/.*|src/comm/(nccl.*|gpu.*|channel|link|staged)\.[ch]
+cuda.*\.h src/device/cuda/.*|src/comm/gpu/.*
 cublas.*\.h src/device/cuda/gemm\.c
 cudnn.*\.h src/device/cuda/sdpa_.*\.[ch]
-nccl.*\.h src/comm/nccl.*\.[ch]
+nccl.*\.h src/comm/gpu/nccl.*\.[ch]
 END
 }
 

@@ -48,7 +48,7 @@ seed layers 'no folder of the house' "an unknown folder" src/train/far.c <<<'#in
 for home in 'mpi.h io/a.c' 'hdf5.h src/step/a.c' 'dnnl.h src/graph/a.c' 'cblas.h src/device/cpu/a.c' \
     'yaml.h src/config/a.c' 'jansson.h src/train/a.c' 'xxhash.h io/a.c' 'hwloc.h src/comm/a.c' \
     'cuda_runtime_api.h src/comm/mesh.c' 'cublasLt.h src/device/cuda/ops.c' \
-    'cudnn.h src/device/cuda/gemm.c' 'nccl.h src/comm/gpu.c' 'cuda_bf16.h src/graph/a.cu'; do
+    'cudnn.h src/device/cuda/gemm.c' 'nccl.h src/comm/gpu/gpu.c' 'cuda_bf16.h src/graph/a.cu'; do
     seed homes "${home#* }:" "${home% *} away from home" "${home#* }" <<<"#include <${home% *}>"
 done
 seed kernels 'a.cu: not of simt.cuh' "a launch by hand" src/device/cuda/a.cu <<<'void f(void) { k<<<1, 1>>>(); }'

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "cli/doctor_gpu.h"
-#include "comm/gpu.h"
+#include "comm/gpu/gpu.h"
 #include "comm/mesh.h"
 
 static void look_at_none(struct doctor *d, const char *why)

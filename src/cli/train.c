@@ -4,7 +4,7 @@
 
 #include "cli/arguments.h"
 #include "cli/command.h"
-#include "comm/gpu.h"
+#include "comm/gpu/gpu.h"
 #include "comm/world.h"
 #include "io/checkpoint.h"
 #include "plan/fit.h"

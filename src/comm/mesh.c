@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "comm/link.h"
+#include "comm/gpu/link.h"
 #include "comm/transport.h"
 #include "device/device.h"
 

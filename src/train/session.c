@@ -5,7 +5,7 @@
 
 #include "base/array.h"
 #include "base/log.h"
-#include "comm/gpu.h"
+#include "comm/gpu/gpu.h"
 #include "step/compile.h"
 #include "step/verify.h"
 #include "train/memory_budget.h"

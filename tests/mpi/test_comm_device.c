@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "comm/gpu.h"
+#include "comm/gpu/gpu.h"
 #include "comm/mesh.h"
 #include "device/ops.h"
 #include "tests/mpi/check.h"

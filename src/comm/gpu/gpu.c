@@ -1,5 +1,5 @@
 /* gpu.c - see gpu.h. */
-#include "comm/gpu.h"
+#include "comm/gpu/gpu.h"
 
 #include <glob.h>
 #include <sched.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/link.h"
+#include "comm/gpu/link.h"
 #include "comm/topology.h"
 #include "comm/transport.h"
 

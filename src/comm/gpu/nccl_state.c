@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "comm/nccl_call.h"
+#include "comm/gpu/nccl_call.h"
 
 enum { TIME_LIMIT_S = 600, CLOSE_S = 30, ABANDON_S = 5 };
 enum { SPINS = 2000, NAP_NS = 50000 };

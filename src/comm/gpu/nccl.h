@@ -11,7 +11,7 @@
 #ifndef TRIREME_COMM_NCCL_H
 #define TRIREME_COMM_NCCL_H
 
-#include "comm/channel.h"
+#include "comm/gpu/channel.h"
 
 /* Make the communicators of link's channels.  Collective over world; fails on all ranks. */
 int nccl_start(struct link *link, struct error *err);

@@ -1,7 +1,7 @@
 /* nccl_absent.c - nccl.h in a build with CUDA and without NCCL: one rank, or sums by MPI. */
 #include <stdio.h>
 
-#include "comm/nccl.h"
+#include "comm/gpu/nccl.h"
 
 const struct transport transport_nccl = {.name = "a build without NCCL"};
 

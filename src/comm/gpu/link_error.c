@@ -1,5 +1,5 @@
 /* link_error.c - what went wrong on a link, for those who ask later; see channel.h. */
-#include "comm/channel.h"
+#include "comm/gpu/channel.h"
 
 void link_note(struct link *l, const struct error *err)
 {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "comm/nccl_call.h"
+#include "comm/gpu/nccl_call.h"
 
 enum { ROUND_NS = 50000000 };
 

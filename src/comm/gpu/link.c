@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "comm/nccl.h"
+#include "comm/gpu/nccl.h"
 
 const char *comm_stream_name(enum comm_stream stream)
 {

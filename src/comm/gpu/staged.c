@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "comm/channel.h"
+#include "comm/gpu/channel.h"
 
 enum { SLOTS = 2, SUMS_AHEAD = 1024 };
 

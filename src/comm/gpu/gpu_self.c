@@ -1,5 +1,5 @@
 /* gpu_self.c - transport: a group of one on a GPU, served by copies on its streams. */
-#include "comm/channel.h"
+#include "comm/gpu/channel.h"
 
 static int all_gather(struct comm_op *op)
 {

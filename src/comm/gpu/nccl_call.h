@@ -4,7 +4,7 @@
 
 #include <nccl.h>
 
-#include "comm/nccl.h"
+#include "comm/gpu/nccl.h"
 
 static inline ncclComm_t comm_of(const struct channel *c)
 {

@@ -8,7 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 
-#include "comm/link.h"
+#include "comm/gpu/link.h"
 #include "comm/transport.h"
 #include "device/cuda/state.h"
 

@@ -1,7 +1,7 @@
 /* link_absent.c - link.h in a build without CUDA, where no device is a GPU. */
 #include <stdio.h>
 
-#include "comm/link.h"
+#include "comm/gpu/link.h"
 
 int link_open(struct link **link, const struct link_request *request, struct error *err)
 {

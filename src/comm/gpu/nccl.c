@@ -3,7 +3,7 @@
  * Nothing here averages or scales, and 16 bits are never summed by NCCL, which would round at every
  * hop: such sums are an exchange of the terms in pieces, then one sum in rank order in fp32.
  */
-#include "comm/nccl_call.h"
+#include "comm/gpu/nccl_call.h"
 
 enum { GRAIN = 8 }; /* elements; parts in the staging begin at multiples, for wide accesses */
 
