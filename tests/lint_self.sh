@@ -41,11 +41,11 @@ cp "$top/.clang-format" "$work/"
 cp "$top/src/base/error.c" "$top/src/base/error.h" "$work/src/base/"
 
 seed layers 'base must not know config' "a layer that looks up" src/base/up.c <<<'#include "config/config.h"'
-seed layers 'io must not know step' "io that knows the step" io/up.h <<<'#include "step/program.h"'
+seed layers 'io must not know program' "io that knows the step" io/up.h <<<'#include "program/program.h"'
 seed layers 'train must not know plan' "neighbours" src/train/side.c <<<'#include "plan/plan.h"'
-seed layers 'device must not know step' "a kernel that knows the step" src/device/cuda/up.cu <<<'#include "step/program.h"'
+seed layers 'device must not know program' "a kernel that knows the step" src/device/cuda/up.cu <<<'#include "program/program.h"'
 seed layers 'no folder of the house' "an unknown folder" src/train/far.c <<<'#include "lib/lib.h"'
-for home in 'mpi.h io/a.c' 'hdf5.h src/step/a.c' 'dnnl.h src/graph/a.c' 'cblas.h src/device/cpu/a.c' \
+for home in 'mpi.h io/a.c' 'hdf5.h src/segment/a.c' 'dnnl.h src/graph/a.c' 'cblas.h src/device/cpu/a.c' \
     'yaml.h src/config/a.c' 'jansson.h src/train/a.c' 'xxhash.h io/a.c' 'hwloc.h src/comm/a.c' \
     'cuda_runtime_api.h src/comm/mesh.c' 'cublasLt.h src/device/cuda/ops.c' \
     'cudnn.h src/device/cuda/gemm.c' 'nccl.h src/comm/gpu/gpu.c' 'cuda_bf16.h src/graph/a.cu'; do

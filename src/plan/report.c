@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "step/compile.h"
-#include "step/memory.h"
-#include "step/verify.h"
+#include "program/compile.h"
+#include "program/memory.h"
+#include "verify/verify.h"
 
 struct making {
     struct report *report;

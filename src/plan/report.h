@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "config/config.h"
-#include "step/layout.h"
+#include "program/layout.h"
 
 /* What one rank's training step takes. */
 struct report_rank {

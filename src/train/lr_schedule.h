@@ -3,7 +3,7 @@
 #define TRIREME_TRAIN_LR_SCHEDULE_H
 
 #include "config/config.h"
-#include "step/optimizer.h"
+#include "segment/optimizer.h"
 
 /* Rate of step (1 is the first): from warmup_min_lr, which a step 0 would have, to lr at step
  * warmup_steps, linearly or with log(step + 1), then by the schedule from lr to min_lr at the last

@@ -2,7 +2,7 @@
 #include "train/memory_budget.h"
 
 #include "io/swap.h"
-#include "step/memory.h"
+#include "program/memory.h"
 
 /* What comes after the device was opened: CUDA graphs, of the device's reserve, and NCCL. */
 static size_t reserve_to_come(const struct session *s)

@@ -4,7 +4,7 @@
 #define TRIREME_TRAIN_METRICS_H
 
 #include "base/line_file.h"
-#include "step/breakdown.h"
+#include "execute/breakdown.h"
 #include "train/progress.h"
 #include "train/session.h"
 

@@ -6,8 +6,8 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "comm/gpu/gpu.h"
-#include "step/compile.h"
-#include "step/verify.h"
+#include "program/compile.h"
+#include "verify/verify.h"
 #include "train/memory_budget.h"
 
 const struct program *session_program(const struct session *session)

@@ -8,8 +8,8 @@
 #include "base/mem.h"
 #include "comm/world.h"
 #include "config/config.h"
-#include "step/execute.h"
-#include "step/layout.h"
+#include "execute/execute.h"
+#include "program/layout.h"
 
 enum session_use { SESSION_TRAIN, SESSION_EVALUATE, SESSION_GENERATE };
 

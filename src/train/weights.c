@@ -8,7 +8,7 @@
 #include "base/array.h"
 #include "base/philox.h"
 #include "device/ops.h"
-#include "step/offload.h"
+#include "program/offload.h"
 
 /* The part of a tensor inside [from, to) of its unit's flat parameter. */
 struct part {

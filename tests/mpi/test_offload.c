@@ -12,7 +12,7 @@
 #include "io/disk.h"
 #include "io/swap.h"
 #include "plan/report.h"
-#include "step/place.h"
+#include "segment/place.h"
 #include "tests/mpi/training.h"
 
 #define MODEL                                                                                     \

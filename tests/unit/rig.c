@@ -7,7 +7,7 @@
 #include "base/array.h"
 #include "base/hash.h"
 #include "device/ops.h"
-#include "step/compile.h"
+#include "program/compile.h"
 #include "train/lr_schedule.h"
 #include "train/weights.h"
 

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "step/compile.h"
-#include "step/verify.h"
+#include "program/compile.h"
+#include "verify/verify.h"
 #include "tests/unit/any.h"
 #include "tests/unit/rig.h"
 

@@ -11,7 +11,7 @@
 
 #include "config/schema.h"
 #include "model/model.h"
-#include "step/flat.h"
+#include "segment/flat.h"
 #include "tests/unit/rig.h"
 
 static struct model *open_model(const char *preset)

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/philox.h"
-#include "step/place.h"
+#include "segment/place.h"
 #include "tests/unit/rig.h"
 #include "train/lr_schedule.h"
 

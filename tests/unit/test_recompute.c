@@ -11,8 +11,8 @@
 
 #include "base/philox.h"
 #include "graph/op.h"
-#include "step/place.h"
-#include "step/verify.h"
+#include "segment/place.h"
+#include "verify/verify.h"
 #include "tests/unit/rig.h"
 #include "train/weights.h"
 

@@ -10,7 +10,7 @@
 
 #include "device/machine.h"
 #include "plan/report.h"
-#include "step/memory.h"
+#include "program/memory.h"
 #include "tests/unit/rig.h"
 
 static void test_machines(void **state)

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "step/memory.h"
-#include "step/verify.h"
+#include "program/memory.h"
+#include "verify/verify.h"
 #include "tests/unit/programs.h"
 
 static void check_compiled(const struct config *config, int ranks, enum program_kind kind)

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "step/verify.h"
+#include "verify/verify.h"
 #include "tests/unit/rig.h"
 
 enum { RANKS = 3 };

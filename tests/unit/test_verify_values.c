@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "step/verify.h"
+#include "verify/verify.h"
 #include "tests/unit/programs.h"
 
 static void refused(const struct program *program, const char *what, int i)

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/philox.h"
-#include "step/verify.h"
+#include "verify/verify.h"
 #include "tests/unit/rig.h"
 #include "train/weights.h"
 

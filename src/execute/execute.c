@@ -1,0 +1,257 @@
+/* execute.c - see execute.h: slabs, and the loop over the list. */
+#include "execute/execute.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alive.h"
+#include "base/array.h"
+#include "base/clock.h"
+#include "execute/execute_private.h"
+#include "program/memory.h"
+
+static enum breakdown_kind kind_of_work(const struct instr *instr)
+{
+    switch (instr->kind) {
+    case INSTR_LOAD: return BREAKDOWN_DATA;
+    case INSTR_RUN: return instr->phase == PHASE_FORWARD ? BREAKDOWN_FORWARD : BREAKDOWN_BACKWARD;
+    case INSTR_NORM:
+    case INSTR_SCALE:
+    case INSTR_UPDATE: return BREAKDOWN_UPDATE;
+    default: return BREAKDOWN_OTHER;
+    }
+}
+
+int run_enters_work(struct run_state *run, const struct instr *instr)
+{
+    if (instr->stream != STREAM_COMPUTE && instr->stream != STREAM_HOST)
+        return 0;
+    if (instr->kind == INSTR_RELEASE)
+        return 0;
+    return breakdown_enter(run->pending->breakdown, kind_of_work(instr), run->err);
+}
+
+int run_enters_wait(struct run_state *run, enum stream stream)
+{
+    static const enum breakdown_kind kinds[STREAMS] = {
+        [STREAM_GATHER] = BREAKDOWN_COMM,   [STREAM_REDUCE] = BREAKDOWN_COMM,
+        [STREAM_POINT] = BREAKDOWN_COMM,    [STREAM_FETCH] = BREAKDOWN_OFFLOAD,
+        [STREAM_SPILL] = BREAKDOWN_OFFLOAD, [STREAM_READ] = BREAKDOWN_OFFLOAD,
+        [STREAM_WRITE] = BREAKDOWN_OFFLOAD,
+    };
+    if (kinds[stream] == BREAKDOWN_OTHER)
+        return 0;
+    return breakdown_enter(run->pending->breakdown, kinds[stream], run->err);
+}
+
+static int step(struct run_state *run, int i)
+{
+    const struct instr *instr = &run->program->instr[i];
+    char name[TRACE_NAME];
+    if (run->x->mode->before(run, i))
+        return -1;
+    int64_t start = run->trace ? clock_ns() : 0;
+    if (!run_action[instr->kind](run, i) && !run->x->mode->after(run, i, start)) {
+        alive_note();
+        return 0;
+    }
+    return error_prefix(run->err, "instruction %d (%s)", i,
+                        instr_text(run->program, i, name, sizeof name));
+}
+
+int step_start(struct executor *x, const struct program *program, const struct step_input *input,
+               struct trace *trace, struct step_pending *pending, struct error *err)
+{
+    struct run_state run = {
+        .x = x, .program = program, .input = input, .trace = trace, .pending = pending, .err = err};
+    for (int s = 0; s < STREAMS; s++)
+        run.waited[s] = -1;
+    *pending = (struct step_pending){.program = program,
+                                     .trace = trace,
+                                     .breakdown = input->breakdown,
+                                     .nominal_targets = input->nominal_targets};
+    x->sent_bytes = 0;
+    memset(x->moved_bytes, 0, sizeof x->moved_bytes);
+    if (x->mode->begin(&run) ||
+        (input->breakdown && breakdown_begin(input->breakdown, x->device, err)))
+        return -1;
+    for (int i = 0; i < program->instrs; i++)
+        if (step(&run, i))
+            return -1;
+    return x->mode->end(&run) || breakdown_end(input->breakdown, err) ? -1 : 0;
+}
+
+static void report(const struct step_pending *pending, struct step_output *output)
+{
+    const double *sums = pending->sums;
+    double targets = sums[SUM_TARGETS];
+    double mean = targets > 0 ? pending->nominal_targets / targets / sums[SUM_LOSS_SCALE] : 0;
+    *output = (struct step_output){
+        .loss = targets > 0 ? sums[SUM_LOSS] / targets : NAN,
+        .targets = targets,
+        .grad_norm = sqrt(sums[SUM_SQUARES]) * mean,
+        .votes = sums[SUM_STOP],
+        .skipped = !isfinite(sums[SUM_SQUARES]),
+    };
+}
+
+int step_finish(struct executor *x, const struct step_pending *pending, struct step_output *output,
+                struct error *err)
+{
+    if (x->mode->finish(x, pending, err))
+        return -1;
+    if (pending->breakdown)
+        breakdown_read(pending->breakdown);
+    if (output)
+        report(pending, output);
+    return 0;
+}
+
+int execute(struct executor *x, const struct program *program, const struct step_input *input,
+            struct step_output *output, struct trace *trace, struct error *err)
+{
+    struct step_pending pending;
+    if (step_start(x, program, input, trace, &pending, err))
+        return -1;
+    return step_finish(x, &pending, output, err);
+}
+
+struct device *executor_host(const struct executor *x)
+{
+    return x->host;
+}
+
+int executor_depth(const struct executor *x)
+{
+    return x->mode->depth;
+}
+
+int64_t executor_sent_bytes(const struct executor *x)
+{
+    return x->sent_bytes;
+}
+
+int64_t executor_moved_bytes(const struct executor *x, enum stream stream)
+{
+    return x->moved_bytes[stream];
+}
+
+void executor_watch(struct executor *x, int seconds)
+{
+    x->patience_s = seconds;
+    swap_watch(x->swap, seconds);
+}
+
+void executor_measure(const struct executor *x, struct swap_use *use)
+{
+    *use = (struct swap_use){0};
+    if (x->swap)
+        swap_measure(x->swap, use);
+}
+
+void *executor_buffer(const struct executor *x, const struct program *program, int buffer)
+{
+    const struct buffer *b = &program->buffer[buffer];
+    return x->slab[b->pool] ? x->slab[b->pool] + b->offset : NULL;
+}
+
+/* The slab of POOL_DISK. */
+static int create_swap(struct executor *x, const struct program *program, const char *folder,
+                       struct error *err)
+{
+    const struct program_request *r = &program->request;
+    size_t bytes = x->slab_bytes[POOL_DISK];
+    if (!bytes)
+        return 0;
+    if (swap_open(&x->swap, folder, mesh_rank(&r->shape, r->coord), bytes, err))
+        return -1;
+    mem_count(x->mem, POOL_DISK, bytes);
+    return 0;
+}
+
+/* The CPU beside a GPU, for what is done in the host's memory. */
+static int open_host(struct executor *x, struct error *err)
+{
+    struct device_request request = {.kind = DEVICE_CPU, .threads = x->device->threads};
+    x->host = x->device;
+    if (x->device->kind == DEVICE_CPU || !x->slab_bytes[POOL_HOST])
+        return 0;
+    return device_open(&x->host, &request, err);
+}
+
+static int create_slabs(struct executor *x, const struct program *const *programs, int count,
+                        struct error *err)
+{
+    int instrs = 0;
+    for (int i = 0; i < count; i++) {
+        memory_join(x->slab_bytes, programs[i]);
+        instrs = programs[i]->instrs > instrs ? programs[i]->instrs : instrs;
+    }
+    x->op = array_make((size_t)instrs, sizeof *x->op);
+    x->copy = array_make((size_t)instrs, sizeof *x->copy);
+    for (int pool = 0; pool < POOL_COUNT; pool++) {
+        if (!x->slab_bytes[pool] || pool == POOL_DISK)
+            continue;
+        x->slab[pool] = (pool == POOL_HOST ? device_host_alloc : device_alloc)(
+            x->device, x->mem, pool, x->slab_bytes[pool], err);
+        if (!x->slab[pool])
+            return -1;
+    }
+    return 0;
+}
+
+/* The slabs transfers touch; which of them there are is the same on all ranks. */
+static const enum mem_pool transferred[] = {POOL_PARAMS, POOL_GRADS, POOL_UNSHARDED};
+
+enum { TRANSFERRED = sizeof transferred / sizeof transferred[0] };
+
+void executor_register(struct executor *x)
+{
+    for (int i = 0; i < TRANSFERRED && x->mesh && x->device->asynchronous; i++)
+        if (x->slab[transferred[i]])
+            mesh_register(x->mesh, x->slab[transferred[i]], x->slab_bytes[transferred[i]]);
+}
+
+int executor_create(struct executor **out, struct device *device, struct mesh *mesh,
+                    struct mem *mem, const struct program *const *programs, int count,
+                    const char *swap_folder, struct error *err)
+{
+    struct executor *x = array_make(1, sizeof *x);
+    x->device = device;
+    x->mem = mem;
+    x->mesh = mesh;
+    pthread_mutex_init(&x->lock, NULL);
+    x->mode = device->asynchronous ? &executor_enqueued : &executor_at_once;
+    for (int axis = 0; mesh && axis < MESH_AXES; axis++)
+        x->group[axis] = mesh_group(mesh, axis);
+    x->group[GROUP_DATA] = mesh ? mesh_data(mesh) : NULL;
+    if (create_slabs(x, programs, count, err) || create_swap(x, programs[0], swap_folder, err) ||
+        open_host(x, err) || x->mode->create(x, programs, count, err)) {
+        executor_destroy(x);
+        return -1;
+    }
+    *out = x;
+    return 0;
+}
+
+void executor_destroy(struct executor *x)
+{
+    if (!x)
+        return;
+    if (x->swap)
+        mem_uncount(x->mem, POOL_DISK, x->slab_bytes[POOL_DISK]);
+    x->mode->destroy(x);
+    swap_close(x->swap); /* what a step that failed has begun ends in the slabs */
+    for (int i = 0; i < TRANSFERRED && x->mesh && x->device->asynchronous; i++)
+        mesh_unregister(x->mesh, x->slab[transferred[i]]);
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        (pool == POOL_HOST ? device_host_free : device_free)(x->device, x->mem, pool,
+                                                             x->slab_bytes[pool], x->slab[pool]);
+    if (x->host != x->device)
+        device_close(x->host);
+    free(x->op);
+    free(x->copy);
+    pthread_mutex_destroy(&x->lock);
+    free(x);
+}

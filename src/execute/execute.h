@@ -1,0 +1,113 @@
+/* execute.h - run a program: the list, as it was planned and checked. */
+#ifndef TRIREME_STEP_EXECUTE_H
+#define TRIREME_STEP_EXECUTE_H
+
+#include "base/mem.h"
+#include "comm/mesh.h"
+#include "device/device.h"
+#include "device/ops.h"
+#include "execute/breakdown.h"
+#include "segment/optimizer.h"
+#include "program/program.h"
+#include "execute/trace.h"
+
+struct executor;
+
+/* What one step is given. */
+struct step_input {
+    /* Fill int32 [batch, seq] of micro-batch `micro` of this rank; -1 masks a target.  Returns
+     * 0, or -1 with err set, which ends the step on this rank alone. */
+    int (*load)(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err);
+    void *user;
+    struct optimizer_rule rule;  /* of the program's optimizer */
+    uint64_t seed;               /* with the step's number, of stochastic rounding */
+    int64_t step;                /* from 1 on */
+    int decay_all;               /* 1: weight decay on every tensor; 0: on matrices only */
+    double clip;                 /* of the gradient's norm; 0: none */
+    double nominal_targets;      /* the count gradients assume: they are summed over it */
+    double loss_scale;           /* gradients are those of the loss times this; 0 stands for 1 */
+    int stop_vote;               /* 1: this rank asks all to stop after the step */
+    struct breakdown *breakdown; /* filled by step_finish(); the caller's; NULL: not wanted */
+};
+
+/* What one step says; the same on all ranks. */
+struct step_output {
+    double loss;      /* mean over the targets of the global batch; NAN where there were none */
+    double targets;   /* how many there were */
+    double grad_norm; /* of the mean gradient, before clipping; training only */
+    double votes;     /* ranks that asked to stop */
+    int skipped;      /* 1: the norm was not finite, nothing was updated; on all ranks alike */
+};
+
+/* Allocate slabs for programs that take turns (same units, same state), counted in mem and
+ * cleared; swap_folder is where the file of POOL_DISK is made, NULL where programs have none; on a
+ * device that only enqueues, also record its segments, which runs each kind once on what is there,
+ * and offer the slabs to the transport.  mesh may be NULL for one rank.  device, mesh, mem and
+ * programs stay the caller's. Not collective.  Returns 0, or -1 with err set. */
+int executor_create(struct executor **executor, struct device *device, struct mesh *mesh,
+                    struct mem *mem, const struct program *const *programs, int count,
+                    const char *swap_folder, struct error *err);
+void executor_destroy(struct executor *executor); /* NULL allowed; waits for the device */
+
+/* Tell the transport of a GPU where transfers will read and write (mesh_register()).  Collective
+ * over the mesh's world. */
+void executor_register(struct executor *executor);
+
+/* Fail with EXIT_HANG, naming the transfer, when a step does not end for this long; 0, as at the
+ * start: never.  Of devices that only enqueue, on the CPU world_watch() does it; and of files. */
+void executor_watch(struct executor *executor, int seconds);
+
+/* What was done with the file since it was opened; zero where there is none. */
+struct swap_use;
+void executor_measure(const struct executor *executor, struct swap_use *use);
+
+/* Where a buffer of a program lies, in the device's memory; NULL for one in a file. */
+void *executor_buffer(const struct executor *executor, const struct program *program, int buffer);
+
+/* The device whose ops work on the host's memory: the same on the CPU, else one beside it. */
+struct device *executor_host(const struct executor *executor);
+
+/* Copy bytes of a buffer, wherever it lies, from its byte `from` on, to or from host memory.
+ * Between steps.  Return 0, or -1 with err set. */
+int executor_read(struct executor *executor, const struct program *program, int buffer, size_t from,
+                  void *to, size_t bytes, struct error *err);
+int executor_write(struct executor *executor, const struct program *program, int buffer,
+                   size_t from, const void *data, size_t bytes, struct error *err);
+
+/* A step under way. */
+struct step_pending {
+    const struct program *program;
+    const double *sums; /* of the step, on the host once it is done */
+    struct device_mark *done;
+    struct trace *trace;
+    struct breakdown *breakdown;
+    double nominal_targets;
+    int turn;
+};
+
+/* Steps that may be started before the oldest is finished: 1 where a start computes the step,
+ * 2 where it only enqueues it. */
+int executor_depth(const struct executor *executor);
+
+/* Run all instructions of a program, or enqueue them.  Collective over its mesh.  trace may be
+ * NULL; it is complete after step_finish().  Steps are finished in the order of their start.
+ * Returns 0, or -1 with err naming the instruction: on this rank alone, while the others wait for
+ * it, so that the job has to be ended at once (world_must()). */
+int step_start(struct executor *executor, const struct program *program,
+               const struct step_input *input, struct trace *trace, struct step_pending *pending,
+               struct error *err);
+int step_finish(struct executor *executor, const struct step_pending *pending,
+                struct step_output *output, struct error *err);
+
+/* Both at once; output may be NULL. */
+int execute(struct executor *executor, const struct program *program,
+            const struct step_input *input, struct step_output *output, struct trace *trace,
+            struct error *err);
+
+/* Payload bytes sent to other ranks by the step last started. */
+int64_t executor_sent_bytes(const struct executor *executor);
+
+/* Bytes of offloaded state that it moves: on STREAM_FETCH, _SPILL, _READ or _WRITE. */
+int64_t executor_moved_bytes(const struct executor *executor, enum stream stream);
+
+#endif

@@ -1,0 +1,126 @@
+/* execute_sync.c - the executor on the CPU.
+ *
+ * The compute stream is the calling thread, each transfer stream is a queue of the communication
+ * thread, and FETCH and SPILL are lanes of the swap file: an instruction that waits for another
+ * stream waits for its operations there, in order.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "execute/execute_private.h"
+
+static int create(struct executor *x, const struct program *const *programs, int count,
+                  struct error *err)
+{
+    return 0;
+}
+
+static void destroy(struct executor *x)
+{
+}
+
+static int begin(struct run_state *run)
+{
+    return 0;
+}
+
+static int load(struct run_state *run, int micro, int32_t *tokens, int32_t *targets)
+{
+    return run->input->load(run->input->user, micro, tokens, targets, run->err);
+}
+
+/* What watches the ops of a segment when tracing. */
+struct tracer {
+    struct segment_watch watch;
+    struct trace *trace;
+    int64_t start_ns;
+};
+
+static int op_begins(struct segment_watch *watch, const char *name, struct error *err)
+{
+    ((struct tracer *)watch)->start_ns = clock_ns();
+    return 0;
+}
+
+static int op_ended(struct segment_watch *watch, const char *name, struct error *err)
+{
+    struct tracer *tracer = (struct tracer *)watch;
+    trace_add(tracer->trace, name, TRACE_OPS, tracer->start_ns, clock_ns(), 0);
+    return 0;
+}
+
+static int run_ops(struct run_state *run, int i)
+{
+    struct tracer tracer = {{op_begins, op_ended}, run->trace, 0};
+    return run_segment(run, i, run->trace ? &tracer.watch : NULL);
+}
+
+static int finish_transfer(struct run_state *run, int i)
+{
+    struct comm_op *op = &run->x->op[i];
+    char name[TRACE_NAME];
+    instr_text(run->program, i, name, sizeof name);
+    if (comm_wait(op, run->err))
+        return error_prefix(run->err, "instruction %d (%s)", i, name);
+    run->x->sent_bytes += op->sent_bytes;
+    if (run->trace)
+        trace_add(run->trace, name, (int)run->program->instr[i].stream, op->start_ns, op->end_ns,
+                  op->sent_bytes);
+    return 0;
+}
+
+static int wait_for(struct run_state *run, enum stream stream, int until)
+{
+    if (stream == STREAM_COMPUTE || run->waited[stream] >= until)
+        return 0; /* this thread: done in order; or waited for before */
+    if (run_enters_wait(run, stream))
+        return -1;
+    if (stream == STREAM_READ || stream == STREAM_WRITE)
+        return copy_wait(run, stream, until);
+    for (int i = run->waited[stream] + 1; i <= until; i++) {
+        const struct instr *instr = &run->program->instr[i];
+        if (instr->stream == stream && instr_is_transfer(instr) && finish_transfer(run, i))
+            return -1;
+        run->waited[stream] = i;
+    }
+    return 0;
+}
+
+static int before(struct run_state *run, int i)
+{
+    const struct instr *instr = &run->program->instr[i];
+    for (int s = 0; s < STREAMS; s++)
+        if (instr->wait[s] >= 0 && wait_for(run, s, instr->wait[s]))
+            return -1;
+    return run_enters_work(run, instr);
+}
+
+static int after(struct run_state *run, int i, int64_t start_ns)
+{
+    const struct instr *instr = &run->program->instr[i];
+    char name[TRACE_NAME];
+    if (run->trace && !instr_is_transfer(instr) && !instr_is_copy(instr) &&
+        instr->kind != INSTR_RELEASE)
+        trace_add(run->trace, instr_text(run->program, i, name, sizeof name), (int)instr->stream,
+                  start_ns, clock_ns(), 0);
+    return 0;
+}
+
+static int end(struct run_state *run)
+{
+    struct executor *x = run->x;
+    for (int s = 0; s < STREAMS; s++)
+        if (wait_for(run, s, run->program->instrs - 1))
+            return -1;
+    memcpy(x->sums, executor_buffer(x, run->program, run->program->sums), sizeof x->sums);
+    run->pending->sums = x->sums;
+    return 0;
+}
+
+static int finish(struct executor *x, const struct step_pending *pending, struct error *err)
+{
+    return 0;
+}
+
+const struct executor_mode executor_at_once = {1,          create, destroy, begin, load,  run_ops,
+                                               copy_begin, before, after,   end,   finish};

@@ -1,0 +1,191 @@
+/* layout.c - see layout.h. */
+#include "program/layout.h"
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* The strategies: what is whole, and which axis takes the ranks that are left. */
+static const struct {
+    enum whole_params params;
+    enum whole_grads grads;
+    int hybrid;
+} strategies[] = {
+    [STRATEGY_NO_SHARD] = {PARAMS_ALWAYS, GRADS_ALWAYS, 0},
+    [STRATEGY_SHARD_OPTIM] = {PARAMS_STEP, GRADS_ALWAYS, 0},
+    [STRATEGY_SHARD_GRAD_OP] = {PARAMS_STEP, GRADS_MICRO, 0},
+    [STRATEGY_FULL_SHARD] = {PARAMS_USE, GRADS_MICRO, 0},
+    [STRATEGY_HYBRID_SHARD] = {PARAMS_USE, GRADS_MICRO, 1},
+    [STRATEGY_HYBRID_SHARD_ZERO2] = {PARAMS_STEP, GRADS_MICRO, 1},
+};
+
+static struct strategy strategy_of(const struct config_parallel *p)
+{
+    return (struct strategy){
+        .params = strategies[p->strategy].params,
+        .grads = strategies[p->strategy].grads,
+        .accumulate_local = p->accumulate == ACCUMULATE_LOCAL,
+        .bucket_bytes = (size_t)p->reduce_bucket_bytes,
+    };
+}
+
+/* What a hybrid leaves open: a copy per node, unless one of both degrees was named. */
+static int hybrid_shard(const struct config_parallel *p, int ranks, int per_node, struct error *err)
+{
+    if (p->shard || p->replicate)
+        return (int)p->shard;
+    if (per_node > 0 && ranks % per_node == 0)
+        return per_node;
+    error_set(err,
+              "parallel: a copy of the model per node needs as many ranks on every node; name "
+              "parallel.shard, a divisor of the %d ranks",
+              ranks);
+    return -1;
+}
+
+static int wanted(struct mesh_shape *shape, const struct config_parallel *p, int ranks,
+                  int per_node, struct error *err)
+{
+    *shape = (struct mesh_shape){{1, 1, 1, 1}};
+    int hybrid = strategies[p->strategy].hybrid;
+    shape->degree[MESH_PIPELINE] = p->pipeline ? (int)p->pipeline : 1;
+    shape->degree[MESH_TENSOR] = p->tensor ? (int)p->tensor : 1;
+    shape->degree[MESH_SHARD] = hybrid ? hybrid_shard(p, ranks, per_node, err) : (int)p->shard;
+    shape->degree[MESH_REPLICATE] = (int)p->replicate;
+    return shape->degree[MESH_SHARD] < 0 ? -1 : 0;
+}
+
+int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,
+                   struct error *err)
+{
+    const struct config_parallel *p = &config->parallel;
+    static const enum dtype dtypes[] = {
+        [PRECISION_FP32] = DTYPE_F32,
+        [PRECISION_BF16] = DTYPE_BF16,
+        [PRECISION_BF16_PURE] = DTYPE_BF16,
+        [PRECISION_FP16] = DTYPE_F16,
+    };
+    static const enum dtype reduce_dtypes[] = {
+        [CONFIG_REDUCE_FP32] = DTYPE_F32,
+        [CONFIG_REDUCE_BF16] = DTYPE_BF16,
+        [CONFIG_REDUCE_FP16] = DTYPE_F16,
+    };
+    int ahead = (int)p->prefetch_units;
+    *layout = (struct layout){
+        .strategy = strategy_of(p),
+        .offload = {.optimizer = config->offload.optimizer,
+                    .params = config->offload.params,
+                    .gradients = config->offload.gradients},
+        .dtype = dtypes[config->precision],
+        .optimizer = config->train.optimizer,
+        .optimizer_dtype =
+            config->train.optimizer_dtype == CONFIG_STATE_BF16 ? DTYPE_BF16 : DTYPE_F32,
+        .reduce_dtype = reduce_dtypes[config->comm.reduce_dtype],
+        .pure = config->precision == PRECISION_BF16_PURE,
+        .prefetch_forward = p->forward_prefetch ? ahead : 0,
+        .prefetch_backward = p->backward_prefetch == PREFETCH_NONE ? 0 : ahead,
+        .prefetch_late = p->backward_prefetch == PREFETCH_BACKWARD_POST,
+    };
+    if (wanted(&layout->shape, p, ranks, per_node, err))
+        return -1;
+    if (mesh_resolve(&layout->shape, ranks, err)) {
+        if (err)
+            layout_advise(config, ranks, per_node, err);
+        return -1;
+    }
+    layout->data_ranks = layout->shape.degree[MESH_REPLICATE] * layout->shape.degree[MESH_SHARD];
+    layout->global_batch =
+        config->train.global_batch * (config->train.split_batches ? 1 : layout->data_ranks);
+    int64_t each = ceil_div(layout->global_batch, layout->data_ranks);
+    layout->micro_batch = config->train.micro_batch ? config->train.micro_batch : each;
+    layout->micros = (int)ceil_div(each, layout->micro_batch);
+    return 0;
+}
+
+/* All blocks of a model have the same size. */
+static int64_t blocks_of_size(const struct model *model, int64_t params)
+{
+    int64_t blocks = 1;
+    for (int u = 0; u < model->units; u++)
+        if (u > 0 && model->unit[u].kind == model->unit[u - 1].kind)
+            blocks = ceil_div(params, model_unit_params(model, u));
+    return blocks;
+}
+
+static int64_t blocks_per_unit(const struct model *model, const struct config *config)
+{
+    const struct config_parallel *p = &config->parallel;
+    switch (p->wrap) {
+    case WRAP_LAYERS: return p->layers_per_unit;
+    case WRAP_SIZE: return blocks_of_size(model, p->min_num_params);
+    case WRAP_NONE: return config->model.layers;
+    default: return 1;
+    }
+}
+
+int layout_model(struct model **model, const struct config *config, struct error *err)
+{
+    if (model_create(model, &config->model, err))
+        return -1;
+    int64_t blocks = blocks_per_unit(*model, config);
+    model_wrap(*model, blocks < config->model.layers ? (int)blocks : (int)config->model.layers);
+    return 0;
+}
+
+struct units_request layout_units(const struct layout *layout, const struct config *config)
+{
+    return (struct units_request){
+        .dtype = layout->dtype,
+        .batch = layout->micro_batch,
+        .seq = config->data.seq_len,
+        .shards = layout->shape.degree[MESH_SHARD],
+        .persist_below = config->parallel.persist_below,
+        .recompute = config->recompute,
+        .recompute_every = (int)config->recompute_every,
+        .loss_factor = 1.0f / (float)(layout->global_batch * config->data.seq_len),
+    };
+}
+
+struct program_request layout_program(const struct layout *layout, enum program_kind kind,
+                                      int training, int rank)
+{
+    return (struct program_request){
+        .kind = kind,
+        .strategy = layout->strategy,
+        .offload = layout->offload,
+        .optimizer = layout->optimizer,
+        .optimizer_dtype = layout->optimizer_dtype,
+        .reduce_dtype = layout->reduce_dtype,
+        .pure = layout->pure,
+        .shape = layout->shape,
+        .coord = mesh_place(&layout->shape, rank),
+        .training = training,
+        .micros = kind == PROGRAM_TRAIN ? layout->micros : 1,
+        .prefetch_forward = layout->prefetch_forward,
+        .prefetch_backward = layout->prefetch_backward,
+        .prefetch_late = layout->prefetch_late,
+    };
+}
+
+void layout_swap_folder(const struct config *config, char folder[CONFIG_TEXT + 16])
+{
+    if (config->offload.path[0])
+        snprintf(folder, CONFIG_TEXT + 16, "%s", config->offload.path);
+    else
+        snprintf(folder, CONFIG_TEXT + 16, "%s/offload", config->run.dir);
+}
+
+struct mesh_options layout_comm(const struct config *config)
+{
+    return (struct mesh_options){
+        .inter_node = config->comm.inter_node == CONFIG_INTER_NODE_MPI ? COMM_INTER_NODE_MPI
+                                                                       : COMM_INTER_NODE_NCCL,
+        .share_gpu = config->comm.share_gpu,
+    };
+}
+
+int layout_data_rank(const struct layout *layout, struct mesh_coord coord)
+{
+    return coord.at[MESH_REPLICATE] * layout->shape.degree[MESH_SHARD] + coord.at[MESH_SHARD];
+}

@@ -1,0 +1,64 @@
+/* layout_advice.c - what to set where degrees do not make the ranks: only settings that pass the
+ * check that failed are named. */
+#include <stdio.h>
+#include <string.h>
+
+#include "config/schema.h"
+#include "program/layout.h"
+
+enum { SETTING = 64, NAMED_MOST = 2 };
+
+struct advice {
+    const struct config *config;
+    int ranks, per_node, named;
+    char text[NAMED_MOST * SETTING + 8]; /* "A", or "A or B" */
+};
+
+/* Name "key=value" if the configuration works with it. */
+static void try_setting(struct advice *a, const char *key, const char *value)
+{
+    struct layout layout;
+    struct config config = *a->config;
+    size_t used = strlen(a->text);
+    if (a->named == NAMED_MOST)
+        return;
+    if (config.parallel.strategy != STRATEGY_NO_SHARD && config.parallel.replicate == 1)
+        config.parallel.replicate = 0; /* follows from the strategy, nobody set it */
+    if (config_set(&config, key, value, NULL) || config_finish(&config, NULL) ||
+        layout_resolve(&layout, &config, a->ranks, a->per_node, NULL))
+        return;
+    snprintf(a->text + used, sizeof a->text - used, "%s%s=%s", a->named++ ? " or " : "", key,
+             value);
+}
+
+static void try_degree(struct advice *a, const char *key, int degree)
+{
+    char value[16];
+    snprintf(value, sizeof value, "%d", degree);
+    try_setting(a, key, value);
+}
+
+void layout_advise(const struct config *config, int ranks, int per_node, struct error *err)
+{
+    struct advice a = {.config = config, .ranks = ranks, .per_node = per_node};
+    int shard = (int)config->parallel.shard, below = shard - 1, above = shard + 1;
+    size_t used = strlen(err->text);
+    while (below > 1 && ranks % below)
+        below--;
+    while (above < ranks && ranks % above)
+        above++;
+    if (shard > 0 && ranks % shard == 0) {
+        try_degree(&a, "parallel.replicate", ranks / shard);
+        try_setting(&a, "parallel.strategy",
+                    config->parallel.strategy == STRATEGY_SHARD_GRAD_OP ? "HYBRID_SHARD_ZERO2"
+                                                                        : "HYBRID_SHARD");
+    }
+    if (shard > 0) {
+        try_degree(&a, "parallel.shard", below);
+        try_degree(&a, "parallel.shard", above);
+    }
+    if (config->parallel.replicate && !shard)
+        try_degree(&a, "parallel.replicate", ranks);
+    if (a.named)
+        snprintf(err->text + used, sizeof err->text - used, "; %s would", a.text);
+}

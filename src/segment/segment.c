@@ -1,0 +1,302 @@
+/* segment.c - compile: which nodes, where their values live; see segment.h. */
+#include "segment/segment.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "segment/place.h"
+
+/* Scratch of one compilation. */
+struct compile {
+    struct segment *segment;
+    const struct graph *graph;
+    struct device *device;
+    enum config_recompute recompute;
+    char *here;           /* per node: a step of this segment */
+    char *saved;          /* per value: kept from forward to backward */
+    size_t *saved_offset; /* per value */
+    int *item;            /* per value: its item in items, or -1 */
+    struct place *items;  /* values in WORK, then scratch of steps */
+    int item_count;
+    int *scratch_item; /* per step, or -1 */
+};
+
+const char *segment_phase_name(enum segment_phase phase)
+{
+    static const char *const names[] = {"forward", "backward", "forward+backward"};
+    return names[phase];
+}
+
+static int in_phase(const struct graph_node *node, enum segment_phase phase)
+{
+    if (phase == PHASE_BOTH)
+        return !node->replaced;
+    return node->backward == (phase == PHASE_BACKWARD);
+}
+
+static void append(struct compile *c, int node)
+{
+    c->here[node] = 1;
+    c->segment->step[c->segment->steps++].node = node;
+}
+
+/* Does forward keep its value v, where backward reads it? */
+static int is_kept(const struct compile *c, int v)
+{
+    const struct graph_value *value = &c->graph->values[v];
+    if (value->role != VALUE_TEMP || c->recompute == RECOMPUTE_FULL)
+        return 0;
+    return c->recompute == RECOMPUTE_NONE || c->graph->nodes[value->producer].op->keep;
+}
+
+/* Append a node to backward, and in front of it those of forward that make what it reads and is
+ * not kept: each once, as late as that allows, down to what is kept or comes from outside. */
+static void append_with_needs(struct compile *c, int node)
+{
+    for (int k = 0; k < NODE_INS; k++) {
+        int v = c->graph->nodes[node].in[k];
+        int producer = v < 0 ? -1 : c->graph->values[v].producer;
+        if (producer < 0 || c->graph->nodes[producer].backward)
+            continue;
+        if (is_kept(c, v))
+            c->saved[v] = 1;
+        else if (c->recompute != RECOMPUTE_NONE && !c->here[producer])
+            append_with_needs(c, producer);
+    }
+    append(c, node);
+}
+
+/* The nodes of the phase.  What is kept is decided by backward, for forward too. */
+static void pick_nodes(struct compile *c)
+{
+    struct segment *segment = c->segment;
+    size_t nodes = (size_t)c->graph->node_count;
+    segment->step = array_make(nodes, sizeof *segment->step);
+    for (int i = 0; i < c->graph->node_count && segment->phase != PHASE_BOTH; i++)
+        if (in_phase(&c->graph->nodes[i], PHASE_BACKWARD))
+            append_with_needs(c, i);
+    if (segment->phase == PHASE_BACKWARD)
+        return;
+    segment->steps = 0;
+    memset(c->here, 0, nodes);
+    for (int i = 0; i < c->graph->node_count; i++)
+        if (in_phase(&c->graph->nodes[i], segment->phase))
+            append(c, i);
+}
+
+/* What is kept has a fixed place. */
+static void place_saved(struct compile *c)
+{
+    size_t at = 0;
+    for (int v = 0; v < c->graph->value_count; v++)
+        if (c->saved[v]) {
+            c->saved_offset[v] = at;
+            at += (graph_bytes(c->graph, v) + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN;
+        }
+    c->segment->saved_bytes = at;
+}
+
+/* Is the value a result of this segment?  Then reading it asks nothing of what ran before. */
+static int made_here(const struct compile *c, int v)
+{
+    int producer = v < 0 ? -1 : c->graph->values[v].producer;
+    return producer >= 0 && c->here[producer];
+}
+
+/* In backward the unit's output is handed to nobody: made again, it is a temporary too. */
+static int is_work(const struct compile *c, int v)
+{
+    if (v < 0 || c->saved[v])
+        return 0;
+    enum value_role role = c->graph->values[v].role;
+    return role == VALUE_TEMP ||
+           (role == VALUE_OUTPUT && c->segment->phase == PHASE_BACKWARD && made_here(c, v));
+}
+
+static int add_item(struct compile *c, size_t bytes, int first)
+{
+    c->items[c->item_count] = (struct place){.bytes = bytes, .first = first, .last = first};
+    return c->item_count++;
+}
+
+static int last_use(const struct compile *c, int v, int from)
+{
+    int last = from;
+    for (int s = from; s < c->segment->steps; s++)
+        for (int k = 0; k < NODE_INS; k++)
+            if (c->graph->nodes[c->segment->step[s].node].in[k] == v)
+                last = s;
+    return last;
+}
+
+/* Output 0 takes over the memory of an input that dies at this step, where the op allows. */
+static int take_over(struct compile *c, const struct graph_node *node, int step, int out)
+{
+    for (int k = 0; k < NODE_INS; k++) {
+        int v = node->in[k];
+        if (!(node->op->in_place & 1u << k) || !is_work(c, v) || c->item[v] < 0)
+            continue;
+        if (last_use(c, v, step) == step && c->items[c->item[v]].last == step &&
+            graph_bytes(c->graph, v) == graph_bytes(c->graph, out))
+            return c->item[v];
+    }
+    return -1;
+}
+
+static void plan_work(struct compile *c)
+{
+    for (int s = 0; s < c->segment->steps; s++) {
+        const struct graph_node *node = &c->graph->nodes[c->segment->step[s].node];
+        for (int k = 0; k < NODE_OUTS; k++) {
+            int v = node->out[k];
+            if (!is_work(c, v))
+                continue;
+            c->item[v] = k == 0 ? take_over(c, node, s, v) : -1;
+            if (c->item[v] < 0)
+                c->item[v] = add_item(c, graph_bytes(c->graph, v), s);
+            c->items[c->item[v]].last = last_use(c, v, s);
+        }
+        size_t scratch = node->op->scratch ? node->op->scratch(c->device, c->graph, node) : 0;
+        c->scratch_item[s] = scratch ? add_item(c, scratch, s) : -1;
+    }
+    c->segment->work_bytes = place_items(c->items, c->item_count);
+}
+
+static struct segment_ref param_ref(const struct compile *c, int index, int grad)
+{
+    const struct graph_param *param = &c->graph->params[index];
+    size_t size = grad ? sizeof(float) : dtype_bytes(c->graph->dtype);
+    int space = param->shared ? (grad ? SPACE_SHARED_GRAD : SPACE_SHARED)
+                              : (grad ? SPACE_GRAD : SPACE_PARAM);
+    if (!param->shared)
+        return (struct segment_ref){space, (size_t)c->segment->own->param_offset[index] * size};
+    const struct flat *shared = c->segment->shared;
+    for (int i = 0; shared && i < shared->tensors; i++)
+        if (!strcmp(shared->tensor[i].name, param->part[0]))
+            return (struct segment_ref){space, (size_t)shared->tensor[i].offset * size};
+    return (struct segment_ref){-1, 0};
+}
+
+static struct segment_ref ref(const struct compile *c, int v)
+{
+    static const int space[] = {
+        [VALUE_INPUT] = SPACE_INPUT,
+        [VALUE_OUTPUT] = SPACE_OUTPUT,
+        [VALUE_OUTPUT_GRAD] = SPACE_OUTPUT_GRAD,
+        [VALUE_INPUT_GRAD] = SPACE_INPUT_GRAD,
+        [VALUE_TOKENS] = SPACE_TOKENS,
+        [VALUE_TARGETS] = SPACE_TARGETS,
+        [VALUE_CONST] = SPACE_CONST,
+        [VALUE_LOSS] = SPACE_LOSS,
+        [VALUE_LOSS_SCALE] = SPACE_LOSS_SCALE,
+    };
+    if (v < 0)
+        return (struct segment_ref){-1, 0};
+    if (c->saved[v])
+        return (struct segment_ref){SPACE_SAVED, c->saved_offset[v]};
+    if (is_work(c, v))
+        return (struct segment_ref){SPACE_WORK, c->items[c->item[v]].offset};
+    const struct graph_value *value = &c->graph->values[v];
+    switch (value->role) {
+    case VALUE_PARAM: return param_ref(c, value->index, 0);
+    case VALUE_PARAM_GRAD: return param_ref(c, value->index, 1);
+    default: return (struct segment_ref){space[value->role], 0};
+    }
+}
+
+static void note(struct segment *segment, struct segment_ref ref, int write)
+{
+    if (ref.space < 0)
+        return;
+    segment->reads |= write ? 0 : 1u << ref.space;
+    segment->writes |= write ? 1u << ref.space : 0;
+}
+
+static void resolve(struct compile *c)
+{
+    struct segment *segment = c->segment;
+    for (int s = 0; s < segment->steps; s++) {
+        struct segment_step *step = &segment->step[s];
+        const struct graph_node *node = &c->graph->nodes[step->node];
+        step->grad_space = -1;
+        for (int k = 0; k < NODE_INS; k++) {
+            step->in[k] = ref(c, node->in[k]);
+            if (!made_here(c, node->in[k]))
+                note(segment, step->in[k], 0);
+        }
+        for (int k = 0; k < NODE_OUTS; k++) {
+            step->out[k] = ref(c, node->out[k]);
+            note(segment, step->out[k], 1);
+            if (step->out[k].space == SPACE_GRAD || step->out[k].space == SPACE_SHARED_GRAD)
+                step->grad_space = step->out[k].space;
+        }
+        int item = c->scratch_item[s];
+        step->scratch = item < 0 ? (struct segment_ref){-1, 0}
+                                 : (struct segment_ref){SPACE_WORK, c->items[item].offset};
+        segment->flops += op_flops(c->graph, node);
+        segment->bytes += op_bytes(c->graph, node);
+    }
+    if (segment->work_bytes)
+        note(segment, (struct segment_ref){SPACE_WORK, 0}, 1);
+}
+
+/* What a phase cannot do: read a value that no longer exists when it runs. */
+static int check(const struct compile *c, struct error *err)
+{
+    for (int s = 0; s < c->segment->steps; s++) {
+        const struct graph_node *node = &c->graph->nodes[c->segment->step[s].node];
+        for (int k = 0; k < NODE_INS; k++) {
+            int v = node->in[k];
+            if (v >= 0 && c->segment->phase == PHASE_BACKWARD &&
+                c->graph->values[v].role == VALUE_OUTPUT && !made_here(c, v))
+                return error_set(err, "op %s reads its unit's output in backward", node->op->name);
+            if (v >= 0 && c->segment->step[s].in[k].space < 0)
+                return error_set(err, "op %s: shared parameter \"%s\" is in no other unit",
+                                 node->op->name,
+                                 c->graph->params[c->graph->values[v].index].part[0]);
+        }
+    }
+    return 0;
+}
+
+int segment_compile(struct segment *segment, const struct graph *graph, enum segment_phase phase,
+                    enum config_recompute recompute, const struct flat *own,
+                    const struct flat *shared, struct device *device, struct error *err)
+{
+    *segment = (struct segment){.graph = graph, .phase = phase, .own = own, .shared = shared};
+    size_t values = (size_t)graph->value_count;
+    struct compile c = {
+        .segment = segment,
+        .graph = graph,
+        .device = device,
+        .recompute = recompute,
+        .here = array_make((size_t)graph->node_count, 1),
+        .saved = array_make(values, 1),
+        .saved_offset = array_make(values, sizeof(size_t)),
+        .item = array_make(values, sizeof(int)),
+        .items = array_make(values + (size_t)graph->node_count, sizeof(struct place)),
+        .scratch_item = array_make((size_t)graph->node_count, sizeof(int)),
+    };
+    memset(c.item, -1, values * sizeof(int));
+    pick_nodes(&c);
+    place_saved(&c);
+    plan_work(&c);
+    resolve(&c);
+    int rc = check(&c, err);
+    free(c.here);
+    free(c.saved);
+    free(c.saved_offset);
+    free(c.item);
+    free(c.items);
+    free(c.scratch_item);
+    if (rc)
+        segment_destroy(segment);
+    return rc;
+}
+
+void segment_destroy(struct segment *segment)
+{
+    free(segment->step);
+    *segment = (struct segment){0};
+}

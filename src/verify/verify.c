@@ -1,0 +1,266 @@
+/* verify.c - one rank's program: order, lifetimes, memory; see verify.h. */
+#include "verify/verify.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "program/ranges.h"
+
+enum { TEXT = 112 };
+
+/* Instruction at[s] of stream s and all before it happened before. */
+struct before {
+    int at[STREAMS];
+};
+
+struct uses {
+    int first;                         /* instruction, or -1 */
+    int wrote[STREAMS], read[STREAMS]; /* the last on each stream, or -1 */
+    int released;                      /* instruction, or -1 */
+    size_t given_bytes;                /* of its views that were written */
+};
+
+struct verify {
+    const struct program *program;
+    struct before *before; /* per instruction, without itself */
+    struct uses *uses;     /* per buffer that is no view */
+    char *given;           /* per buffer: written by that name */
+    char *made;            /* per buffer that is no view: gradients, which each step makes anew */
+    struct ranges *ranges[POOL_COUNT];
+    struct error *err;
+};
+
+static int wrong(struct verify *v, const char *what, int i, int buffer, int other)
+{
+    char here[TEXT], there[TEXT] = "";
+    const struct program *p = v->program;
+    instr_text(p, i, here, sizeof here);
+    if (other >= 0)
+        instr_text(p, other, there, sizeof there);
+    return error_set(v->err, "verify: %s: buffer \"%s\" at instruction %d (%s)%s%s", what,
+                     buffer >= 0 ? p->buffer[buffer].name : "", i, here,
+                     other >= 0 ? " against " : "", there);
+}
+
+/* Clocks from the waits alone. */
+static int clocks(struct verify *v)
+{
+    struct before stream[STREAMS];
+    memset(stream, -1, sizeof stream);
+    for (int i = 0; i < v->program->instrs; i++) {
+        const struct instr *instr = &v->program->instr[i];
+        struct before now = stream[instr->stream];
+        for (int s = 0; s < STREAMS; s++) {
+            int at = instr->wait[s];
+            if (at < 0)
+                continue;
+            if (at >= i || (int)v->program->instr[at].stream != s)
+                return wrong(v, "wait cycle", i, -1, at < v->program->instrs ? at : -1);
+            for (int t = 0; t < STREAMS; t++)
+                now.at[t] = v->before[at].at[t] > now.at[t] ? v->before[at].at[t] : now.at[t];
+            now.at[s] = at > now.at[s] ? at : now.at[s];
+        }
+        v->before[i] = now;
+        now.at[instr->stream] = i;
+        stream[instr->stream] = now;
+    }
+    return 0;
+}
+
+static int ordered(const struct verify *v, int first, int then)
+{
+    return v->before[then].at[v->program->instr[first].stream] >= first;
+}
+
+/* The latest of at[] that is not ordered before instruction i, or -1.  An instruction is no race
+ * against itself: it may be given two parts of a buffer, or work in place. */
+static int unordered(const struct verify *v, const int at[STREAMS], int i)
+{
+    for (int s = 0; s < STREAMS; s++)
+        if (at[s] >= 0 && at[s] != i && !ordered(v, at[s], i))
+            return at[s];
+    return -1;
+}
+
+/* A buffer comes to life at instruction i: whoever had its memory must be gone.  Who had it before
+ * them was gone when they came, and they have ended since. */
+static int check_memory(struct verify *v, int i, int b)
+{
+    const struct buffer *buffer = &v->program->buffer[b];
+    const int *had;
+    if (buffer->offset + buffer->bytes > v->program->pool_bytes[buffer->pool])
+        return wrong(v, "outside its slab", i, b, -1);
+    int count = ranges_give(v->ranges[buffer->pool], buffer->offset, buffer->bytes, b, &had);
+    for (int c = 0; c < count; c++) {
+        const struct uses *its = &v->uses[had[c]];
+        if (its->released < 0)
+            return wrong(v, "memory reused too early", i, b, its->first);
+        if (!ordered(v, its->released, i))
+            return wrong(v, "memory reused in flight", i, b, its->released);
+    }
+    return 0;
+}
+
+static int check_release(struct verify *v, int i, int b)
+{
+    struct uses *uses = &v->uses[b];
+    if (uses->released >= 0)
+        return wrong(v, "released twice", i, b, uses->released);
+    if (v->program->buffer[b].persistent)
+        return wrong(v, "released though it outlives the step", i, b, -1);
+    int late = unordered(v, uses->wrote, i);
+    late = late >= 0 ? late : unordered(v, uses->read, i);
+    if (late >= 0)
+        return wrong(v, "released in flight", i, b, late);
+    uses->released = i;
+    return 0;
+}
+
+/* State holds values before the step begins, but for gradients. */
+static int holds_before(const struct verify *v, int part)
+{
+    const struct buffer *buffer = &v->program->buffer[part];
+    return buffer->persistent && !v->made[buffer_root(v->program, part)] && !buffer->partial;
+}
+
+/* Values are there before the step, or were written: under this name, or in all of its parts. */
+static int has_values(const struct verify *v, int part)
+{
+    const struct buffer *buffer = &v->program->buffer[part];
+    return holds_before(v, part) || v->given[part] ||
+           (buffer->bytes && v->uses[part].given_bytes >= buffer->bytes);
+}
+
+static void give(struct verify *v, int part)
+{
+    int whole = v->program->buffer[part].whole;
+    if (whole >= 0 && !v->given[part])
+        v->uses[whole].given_bytes += v->program->buffer[part].bytes;
+    v->given[part] = 1;
+}
+
+/* part: the buffer that is named, or a view of it. */
+static int check_access(struct verify *v, int i, int part, int read, int write)
+{
+    int b = buffer_root(v->program, part), persistent = v->program->buffer[b].persistent;
+    struct uses *uses = &v->uses[b];
+    if (uses->released >= 0)
+        return wrong(v, "used after release", i, b, uses->released);
+    if (uses->first < 0 && !persistent && check_memory(v, i, b))
+        return -1;
+    if (uses->first < 0)
+        uses->first = i;
+    if (read && !has_values(v, part))
+        return wrong(v, "read before written", i, b, -1);
+    int race = unordered(v, uses->wrote, i);
+    if (race < 0 && write)
+        race = unordered(v, uses->read, i);
+    if (race >= 0)
+        return wrong(v, "race", i, b, race);
+    if (write) {
+        uses->wrote[v->program->instr[i].stream] = i;
+        give(v, part);
+    }
+    if (read)
+        uses->read[v->program->instr[i].stream] = i;
+    return 0;
+}
+
+static int check_instr(struct verify *v, int i)
+{
+    const struct instr *instr = &v->program->instr[i];
+    for (int slot = 0; slot < SLOTS; slot++) {
+        int b = instr->buffer[slot];
+        if (b < 0)
+            continue;
+        int rc = instr->kind == INSTR_RELEASE
+                     ? check_release(v, i, b)
+                     : check_access(v, i, b, instr->reads >> slot & 1, instr->writes >> slot & 1);
+        if (rc)
+            return -1;
+    }
+    return 0;
+}
+
+static int check_ends(struct verify *v)
+{
+    for (int b = 0; b < v->program->buffers; b++)
+        if (!v->program->buffer[b].persistent && v->uses[b].first >= 0 && v->uses[b].released < 0)
+            return wrong(v, "never released", v->uses[b].first, b, -1);
+    return 0;
+}
+
+/* A view lies inside what it is a view of. */
+static int check_view(struct verify *v, int b)
+{
+    const struct buffer *view = &v->program->buffer[b], *whole = &v->program->buffer[view->whole];
+    if (whole->whole < 0 && view->pool == whole->pool && view->persistent == whole->persistent &&
+        view->from + view->bytes <= whole->bytes && view->offset == whole->offset + view->from)
+        return 0;
+    return error_set(v->err, "verify: buffer \"%s\" is not inside \"%s\"", view->name, whole->name);
+}
+
+/* Persistent buffers are alive all along: they may not overlap at all. */
+static int check_persistent(struct verify *v)
+{
+    const struct buffer *buffer = v->program->buffer;
+    for (int b = 0; b < v->program->buffers; b++) {
+        const int *had;
+        if (buffer[b].whole >= 0 && check_view(v, b))
+            return -1;
+        if (!buffer[b].persistent || buffer[b].whole >= 0)
+            continue;
+        if (buffer[b].offset + buffer[b].bytes > v->program->pool_bytes[buffer[b].pool])
+            return error_set(v->err, "verify: outside its slab: buffer \"%s\"", buffer[b].name);
+        if (ranges_give(v->ranges[buffer[b].pool], buffer[b].offset, buffer[b].bytes, b, &had))
+            return error_set(v->err, "verify: buffers \"%s\" and \"%s\" share memory",
+                             buffer[had[0]].name, buffer[b].name);
+    }
+    return 0;
+}
+
+/* Wherever they live. */
+static void find_gradients(struct verify *v)
+{
+    const struct program *p = v->program;
+    for (int u = 0; u < p->units->count; u++) {
+        const int grads[] = {p->state[u].grad, p->state[u].whole_grad};
+        for (int k = 0; k < 2; k++)
+            if (grads[k] >= 0)
+                v->made[buffer_root(p, grads[k])] = 1;
+    }
+}
+
+int verify_program(const struct program *program, struct error *err)
+{
+    struct verify v = {
+        .program = program,
+        .before = array_make((size_t)program->instrs, sizeof *v.before),
+        .uses = array_make((size_t)program->buffers, sizeof *v.uses),
+        .given = array_make((size_t)program->buffers, 1),
+        .made = array_make((size_t)program->buffers, 1),
+        .err = err,
+    };
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        v.ranges[pool] = ranges_create();
+    for (int b = 0; b < program->buffers; b++) {
+        memset(&v.uses[b], -1, sizeof v.uses[b]);
+        v.uses[b].given_bytes = 0;
+    }
+    find_gradients(&v);
+    int rc = clocks(&v) || check_persistent(&v) ? -1 : 0;
+    for (int i = 0; !rc && i < program->instrs; i++)
+        rc = check_instr(&v, i);
+    if (!rc)
+        rc = check_ends(&v);
+    if (!rc)
+        rc = verify_values(program, err);
+    free(v.before);
+    free(v.uses);
+    free(v.given);
+    free(v.made);
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        ranges_destroy(v.ranges[pool]);
+    return rc;
+}

@@ -1,0 +1,50 @@
+/* verify.h - is a program right, before it runs?
+ *
+ * The checks know nothing of the passes that wrote the list: they look at operands, offsets
+ * and waits alone, so a mistake in a pass is found, not repeated.  Together they say that the
+ * program is safe (no race, no deadlock, no memory used twice) and that it is the step: what it
+ * leaves behind is the optimizer's update with the gradient of the whole batch.
+ */
+#ifndef TRIREME_STEP_VERIFY_H
+#define TRIREME_STEP_VERIFY_H
+
+#include "program/program.h"
+
+/* One rank's program:
+ *  - every wait names an earlier instruction of another stream ("wait cycle");
+ *  - every buffer is written before it is read ("read before written"), its accesses are
+ *    ordered where one of them writes ("race"), it is released once, after its last use
+ *    ("released twice", "never released", "used after release");
+ *  - buffers that share memory follow one another: the first is released, and that is ordered
+ *    before the second's first use ("memory reused too early", "memory reused in flight"); all
+ *    lie inside their slab ("outside its slab");
+ *  - and verify_values() of it.
+ * Returns 0, or -1 with err naming what, instruction, and buffers. */
+int verify_program(const struct program *program, struct error *err);
+
+/* What one rank's program computes, if it has no hazards: values are followed from instruction to
+ * instruction by what they mean ("wrong value", "wrong size").
+ *  - Every instruction has its operands, a RUN those of its segment and no others ("wrong
+ * operand").
+ *  - A RUN computes with the parameters of its unit, whole, none of them updated yet, on its own
+ *    micro-batch's activations and gradients, and what its own forward kept.
+ *  - A gradient that is measured and updated with is that of its unit, for each micro-batch once,
+ *    through each unit that uses the parameters once, and summed over every data axis once: no
+ *    micro-batch left out or added twice, no sum over ranks left out (on all ranks alike, too),
+ *    done twice, or added to what is not summed over the same ranks.
+ *  - The norm has every unit's square once, of ranks that hold the same from the first of them, the
+ *    loss every micro-batch once, and the factor of the update is made of these when they are
+ *    complete.
+ *  - Each master and each of the optimizer's slots is updated once, and at the end all that
+ *    persists is, wherever it lives.
+ * What ops do is not seen here.
+ * Returns 0, or -1 with err naming instruction, buffer, what that holds and what it should. */
+int verify_values(const struct program *program, struct error *err);
+
+/* The programs of all ranks (rank i at programs[i]) together: plays them with every transfer as
+ * a rendezvous.  Collectives must match in kind, group, size and order ("collective mismatch");
+ * every message has its partner ("missing RECV", "missing SEND"); nobody waits for ever
+ * ("deadlock").  Returns 0, or -1 with err naming ranks and instructions. */
+int verify_ranks(const struct program *const *programs, int ranks, struct error *err);
+
+#endif
