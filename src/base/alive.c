@@ -1,4 +1,4 @@
-/* alive.c - see alive.h.  Of the process, as a clock is: whoever works may note it. */
+/* alive.c - see alive.h.  One count for the process, which any of its threads may raise. */
 #include "base/alive.h"
 
 #include <signal.h>

@@ -1,17 +1,32 @@
 /* array.c - see array.h. */
 #include "base/array.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+/* How the process ends when memory is out; one for the process. */
+static struct {
+    void (*end)(void *arg, const struct error *err);
+    void *arg;
+} array_end;
 
-static void *or_end(void *data, size_t bytes)
+void array_end_by(void (*end)(void *arg, const struct error *err), void *arg)
+{
+    array_end.end = end;
+    array_end.arg = arg;
+}
+
+void *array_need(void *data, size_t bytes)
 {
     if (data)
         return data;
-    fprintf(stderr, "trireme: error: out of memory: %zu bytes for a table\n", bytes);
+    struct error err = {.code = EXIT_NODE};
+    error_set(&err, "out of memory: %zu bytes for a table", bytes);
+    if (array_end.end)
+        array_end.end(array_end.arg, &err);
+    fprintf(stderr, "trireme: error: %s\n", err.text);
     exit(EXIT_NODE);
 }
 
@@ -20,7 +35,7 @@ void *array_grow(void *data, int count, int *capacity, size_t size)
     if (count < *capacity)
         return data;
     int wider = *capacity ? *capacity * 2 : 16;
-    data = or_end(realloc(data, (size_t)wider * size), (size_t)wider * size);
+    data = array_need(realloc(data, (size_t)wider * size), (size_t)wider * size);
     memset((char *)data + (size_t)*capacity * size, 0, (size_t)(wider - *capacity) * size);
     *capacity = wider;
     return data;
@@ -28,11 +43,21 @@ void *array_grow(void *data, int count, int *capacity, size_t size)
 
 void *array_make(size_t count, size_t size)
 {
-    return or_end(calloc(count ? count : 1, size), count * size);
+    return array_need(calloc(count ? count : 1, size), count * size);
 }
 
 char *array_text(const char *text)
 {
     size_t bytes = strlen(text) + 1;
     return memcpy(array_make(bytes, 1), text, bytes);
+}
+
+char *array_format(const char *fmt, ...)
+{
+    char *text = NULL;
+    va_list args;
+    va_start(args, fmt);
+    int length = vasprintf(&text, fmt, args);
+    va_end(args);
+    return array_need(length < 0 ? NULL : text, strlen(fmt));
 }

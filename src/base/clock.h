@@ -7,13 +7,14 @@
 /* Nanoseconds of the monotonic clock. */
 int64_t clock_ns(void);
 
-/* Time that passes while this process is awake: a wait for something that does not come is not
- * longer for a time in which the process was stopped or got no core. */
+/* Time that passes while this process runs: time in which the process was stopped, or had no core,
+ * does not count towards a limit on waiting. */
 struct clock_awake {
     int64_t seen_ns, ns;
 };
 
-/* Nanoseconds awake since *clock was {0}.  Between two calls at most a second counts. */
+/* Nanoseconds that the process ran since *clock was {0}.  At most a second is counted between two
+ * calls. */
 int64_t clock_awake_ns(struct clock_awake *clock);
 
 /* Nanoseconds since the process was started by exec (0 if the kernel does not say). */

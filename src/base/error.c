@@ -62,3 +62,17 @@ int error_prefix(struct error *err, const char *fmt, ...)
     snprintf(err->text + used, sizeof err->text - used, ": %s", before);
     return -1;
 }
+
+int error_suffix(struct error *err, const char *fmt, ...)
+{
+    if (!err)
+        return -1;
+    struct error where = {0};
+    va_list args;
+    va_start(args, fmt);
+    set_text(&where, fmt, args);
+    va_end(args);
+    size_t used = strlen(err->text);
+    snprintf(err->text + used, sizeof err->text - used, " [%s]", where.text);
+    return -1;
+}

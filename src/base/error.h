@@ -36,7 +36,10 @@ int error_set(struct error *err, const char *fmt, ...) __attribute__((format(pri
 /* Like error_set(), with ": " and the text of the current errno appended. */
 int error_errno(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Put "text: " before what err already says.  Always returns -1. */
+/* Put "text: " before the text of err.  Always returns -1. */
 int error_prefix(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Put " [text]" after the text of err: where in the program it happened.  Always returns -1. */
+int error_suffix(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

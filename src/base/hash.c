@@ -3,6 +3,8 @@
 
 #include <xxhash.h>
 
+#include "base/array.h"
+
 uint64_t hash_bytes(const void *data, size_t bytes)
 {
     return XXH3_64bits(data, bytes);
@@ -15,9 +17,8 @@ uint64_t hash_bytes_seeded(const void *data, size_t bytes, uint64_t seed)
 
 struct hash *hash_create(void)
 {
-    XXH3_state_t *state = XXH3_createState();
-    if (state)
-        XXH3_64bits_reset(state);
+    XXH3_state_t *state = array_need(XXH3_createState(), 1024);
+    XXH3_64bits_reset(state);
     return (struct hash *)state;
 }
 

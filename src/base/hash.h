@@ -10,7 +10,7 @@ uint64_t hash_bytes(const void *data, size_t bytes);
 uint64_t hash_bytes_seeded(const void *data, size_t bytes, uint64_t seed);
 
 /* The same over a stream of pieces: hash_create, hash_add..., hash_finish.
- * hash_create returns NULL only when memory is out; hash_finish frees. */
+ * hash_finish frees. */
 struct hash;
 struct hash *hash_create(void);
 void hash_add(struct hash *hash, const void *data, size_t bytes);

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
+
 /* struct js is never defined: a pointer to it is a json_t in disguise. */
 static json_t *in(const struct js *js)
 {
@@ -83,7 +85,9 @@ char *js_text(const struct js *js, enum js_layout layout, struct error *err)
     return line;
 }
 
-static int write_text(const char *text, const char *path, struct error *err)
+enum care { DURABLE, REPORT };
+
+static int write_text(const char *text, const char *path, enum care care, struct error *err)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
@@ -96,26 +100,35 @@ static int write_text(const char *text, const char *path, struct error *err)
         text += wrote;
         left -= (size_t)wrote;
     }
-    int rc = left || fsync(fd) ? error_errno(err, "cannot write %s", path) : 0;
+    int rc = left || (care == DURABLE && fsync(fd)) ? error_errno(err, "cannot write %s", path) : 0;
     if (close(fd) && !rc)
         rc = error_errno(err, "cannot close %s", path);
     return rc;
 }
 
-int js_write(const struct js *js, enum js_layout layout, const char *path, struct error *err)
+static int replace(const struct js *js, enum js_layout layout, const char *path, enum care care,
+                   struct error *err)
 {
-    char *beside = NULL;
     char *text = js_text(js, layout, err);
     if (!text)
         return -1;
-    int rc = asprintf(&beside, "%s.partial", path) < 0 ? error_set(err, "out of memory") : 0;
-    if (!rc)
-        rc = write_text(text, beside, err);
+    char *beside = array_format("%s.partial", path);
+    int rc = write_text(text, beside, care, err);
     if (!rc && rename(beside, path))
         rc = error_errno(err, "cannot rename %s to %s", beside, path);
     free(beside);
     free(text);
     return rc;
+}
+
+int js_write(const struct js *js, enum js_layout layout, const char *path, struct error *err)
+{
+    return replace(js, layout, path, DURABLE, err);
+}
+
+int js_write_report(const struct js *js, enum js_layout layout, const char *path, struct error *err)
+{
+    return replace(js, layout, path, REPORT, err);
 }
 
 struct js *js_read(const char *path, struct error *err)
@@ -139,16 +152,6 @@ struct js *js_parse(const char *text, struct error *err)
 struct js *js_get(const struct js *js, const char *key)
 {
     return out(json_object_get(in(js), key));
-}
-
-struct js *js_at(const struct js *js, size_t index)
-{
-    return out(json_array_get(in(js), index));
-}
-
-size_t js_count(const struct js *js)
-{
-    return json_is_object(in(js)) ? json_object_size(in(js)) : json_array_size(in(js));
 }
 
 int64_t js_get_int(const struct js *js, const char *key, int64_t otherwise)

@@ -37,15 +37,17 @@ char *js_text(const struct js *json, enum js_layout layout, struct error *err);
  * renamed.  Returns 0, or -1 with err set. */
 int js_write(const struct js *json, enum js_layout layout, const char *path, struct error *err);
 
+/* The same without fsync, for what can be made again. */
+int js_write_report(const struct js *json, enum js_layout layout, const char *path,
+                    struct error *err);
+
 /* Parse a file (js_read) or a text.  err names file, line and column.  NULL on failure. */
 struct js *js_read(const char *path, struct error *err);
 struct js *js_parse(const char *text, struct error *err);
 
-/* Reading.  key NULL with an index for arrays (js_at); members are borrowed from json.
- * Wrong type or absence: js_get and js_at return NULL, the others `otherwise`. */
+/* Reading members of an object; what js_get() returns belongs to json.
+ * Wrong type or absence: js_get() returns NULL, the others `otherwise`. */
 struct js *js_get(const struct js *json, const char *key);
-struct js *js_at(const struct js *json, size_t index);
-size_t js_count(const struct js *json); /* elements, or members */
 int64_t js_get_int(const struct js *json, const char *key, int64_t otherwise);
 double js_get_real(const struct js *json, const char *key, double otherwise);
 const char *js_get_string(const struct js *json, const char *key, const char *otherwise);

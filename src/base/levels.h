@@ -4,10 +4,10 @@
 #ifndef TRIREME_BASE_LEVELS_H
 #define TRIREME_BASE_LEVELS_H
 
-/* Products and sums are rounded apart at every level: the same bits everywhere. */
+/* No level fuses a product with a sum, so all levels give the same bits. */
 #define LEVEL_LOOPS optimize("O3", "fp-contract=off")
 
-/* The thread sanitizer is not up yet when the loader asks which clone to take. */
+/* The loader chooses the clone before the thread sanitizer is initialised. */
 #if defined CPU_X86_LEVELS && !defined __SANITIZE_THREAD__
 #define EVERY_LEVEL \
     __attribute__((LEVEL_LOOPS, target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))

@@ -21,15 +21,15 @@ static size_t whole_lines(const char *text, size_t bytes)
     return last ? (size_t)(last - text) + 1 : 0;
 }
 
-/* Take the last bytes of the file away. */
+/* Cut the file's last bytes off. */
 static int cut(int fd, size_t bytes)
 {
     off_t end = lseek(fd, 0, SEEK_END);
     return end < 0 || ftruncate(fd, end - (off_t)bytes);
 }
 
-/* Write text; returns the bytes of it that the file has now, all of them or whole lines unless the
- * file could not be cut either. */
+/* Write text.  Returns how many of its bytes are in the file now: all, or whole lines, or more
+ * where the file could not be cut. */
 static size_t write_lines(struct line_file *f, const char *text, size_t bytes)
 {
     size_t done = 0;

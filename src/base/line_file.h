@@ -1,9 +1,9 @@
 /* line_file.h - a text file that grows by whole lines.
  *
- * A line is written by one write(2) to the end of the file (O_APPEND).  Where a disk that fills up
- * takes only a part of it, the file is cut back to the line before; where even that fails, the
- * rest of the line comes first once there is room.  Lines that cannot be written are kept in
- * memory and written, in order, before the next one.  Used by one thread.
+ * A line is written by one write(2) to the end of the file (O_APPEND).  Where a full disk takes
+ * only a part of a line, the file is cut back to the end of the line before; where that fails too,
+ * the rest of the line is written first as soon as the disk has space.  Lines that cannot be
+ * written are kept in memory and written, in order, before the next one.  Used by one thread.
  */
 #ifndef TRIREME_BASE_LINE_FILE_H
 #define TRIREME_BASE_LINE_FILE_H
@@ -20,7 +20,7 @@ struct line_file {
     int is_open, fd;
     char *kept; /* what could not be written yet */
     size_t kept_bytes, kept_capacity;
-    int64_t kept_lines, lost_lines; /* lost: there was no memory for them either */
+    int64_t kept_lines, lost_lines; /* lost: neither disk nor memory had space */
     int why;                        /* errno of the last write; 0: all lines are in the file */
 };
 
@@ -29,10 +29,10 @@ int line_file_open(struct line_file *file, const char *path, struct error *err);
 
 /* Append text, which ends with a newline, after what was kept.  Does nothing when closed. */
 enum line_file_outcome {
-    LINE_FILE_WRITTEN, /* as before */
-    LINE_FILE_KEPT,    /* as before: the file takes nothing, the line is kept */
+    LINE_FILE_WRITTEN, /* the line is in the file, like the one before it */
+    LINE_FILE_KEPT,    /* the line is kept, like the one before it */
     LINE_FILE_FAILED,  /* the first line that could not be written */
-    LINE_FILE_RESUMED  /* the first that could again; all that was kept is written */
+    LINE_FILE_RESUMED  /* the first line written after failures, with all that was kept */
 };
 enum line_file_outcome line_file_append(struct line_file *file, const char *text);
 

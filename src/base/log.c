@@ -9,7 +9,7 @@
 
 enum { LINE = 2100 };
 
-static const char erase[] = "\r\033[K"; /* to the first column, and what stands there is gone */
+static const char erase[] = "\r\033[K"; /* back to the first column, and erase the line */
 
 int log_file(struct log *log, const char *path, struct error *err)
 {
@@ -25,7 +25,7 @@ void log_close(struct log *log)
     line_file_close(&log->file);
 }
 
-/* A full disk is said on stderr alone: the file could not tell. */
+/* That log.txt cannot be written is printed on stderr alone. */
 static void write_file(struct log *log, const char *line)
 {
     char time[CLOCK_TIME_OF_DAY], timed[LINE + CLOCK_TIME_OF_DAY];
@@ -42,22 +42,25 @@ static void write_file(struct log *log, const char *line)
     }
 }
 
-static void put(struct log *log, const char *kind, const char *text, int to_stderr)
+enum target { TARGET_BOTH, TARGET_FILE }; /* stderr and log.txt, or log.txt alone */
+
+static void put(struct log *log, const char *kind, const char *text, enum target target)
 {
     char line[LINE], rank[32] = "";
     if (log->rank > 0)
         snprintf(rank, sizeof rank, "[rank %d] ", log->rank);
     snprintf(line, sizeof line, "trireme: %s%s%s\n", rank, kind, text);
-    if (to_stderr) {
+    if (target == TARGET_BOTH) {
         fprintf(stderr, "%s%s", log->live ? erase : "", line);
         log->live = 0;
     }
     write_file(log, line);
 }
 
-static void say(struct log *log, enum log_level level, const char *fmt, va_list args)
+static void print_line(struct log *log, enum log_level level, const char *fmt, va_list args)
 {
-    static const char *const kind[] = {"error: ", "warning: ", "", ""};
+    static const char *const kind[] = {
+        [LOG_ERROR] = "error: ", [LOG_WARN] = "warning: ", [LOG_INFO] = ""};
     struct log plain = {.level = LOG_INFO, .rank = -1};
     char text[LINE - 64];
     if (!log)
@@ -65,14 +68,14 @@ static void say(struct log *log, enum log_level level, const char *fmt, va_list 
     if (level > log->level || (log->rank > 0 && level > LOG_WARN))
         return;
     vsnprintf(text, sizeof text, fmt, args);
-    put(log, kind[level], text, 1);
+    put(log, kind[level], text, TARGET_BOTH);
 }
 
 void log_error(struct log *log, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    say(log, LOG_ERROR, fmt, args);
+    print_line(log, LOG_ERROR, fmt, args);
     va_end(args);
 }
 
@@ -80,7 +83,7 @@ void log_warn(struct log *log, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    say(log, LOG_WARN, fmt, args);
+    print_line(log, LOG_WARN, fmt, args);
     va_end(args);
 }
 
@@ -88,15 +91,7 @@ void log_info(struct log *log, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    say(log, LOG_INFO, fmt, args);
-    va_end(args);
-}
-
-void log_debug(struct log *log, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    say(log, LOG_DEBUG, fmt, args);
+    print_line(log, LOG_INFO, fmt, args);
     va_end(args);
 }
 
@@ -108,7 +103,7 @@ void log_record(struct log *log, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     if (log->level >= LOG_INFO && log->rank <= 0)
-        put(log, "", text, 0);
+        put(log, "", text, TARGET_FILE);
 }
 
 void log_live(struct log *log, const char *text)

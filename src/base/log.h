@@ -1,8 +1,8 @@
-/* log.h - what the program says while it runs.
+/* log.h - the lines that the program prints while it runs.
  *
- * One struct log is made at the top and passed down.  Lines go to stderr and,
- * once a run directory exists, with the time of day before them to its log.txt.  Ranks other than 0
- * are silent below LOG_WARN, so that a message is printed once and not per rank.
+ * One struct log is made by main() and passed down.  Lines go to stderr and, once a run directory
+ * exists, to its log.txt with the time of day before them.  Ranks other than 0 print only warnings
+ * and errors, so that a message is printed once and not per rank.
  */
 #ifndef TRIREME_BASE_LOG_H
 #define TRIREME_BASE_LOG_H
@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/line_file.h"
 
-enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO };
 
 struct log {
     enum log_level level;  /* lines above it are dropped */
@@ -30,12 +30,11 @@ void log_close(struct log *log);
 void log_error(struct log *log, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void log_warn(struct log *log, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void log_info(struct log *log, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void log_debug(struct log *log, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* An information for the file alone. */
+/* A line for log.txt alone. */
 void log_record(struct log *log, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Show text on the terminal that stderr is, as a line that the next line of any kind replaces. */
+/* Print text on stderr, a terminal, as a line that the next line of any kind replaces. */
 void log_live(struct log *log, const char *text);
 
 #endif

@@ -1,8 +1,8 @@
 /* mem.h - counted memory.
  *
- * Everything whose size depends on the model, the batch or the number of ranks
- * is allocated here, under the pool the memory plan counts it in, so that the
- * plan can be compared with the truth to the byte.  Counters balance at exit.
+ * Everything whose size depends on the model, the batch or the number of ranks is allocated here,
+ * in the pool in which the memory plan counts it, so that planned and allocated bytes can be
+ * compared exactly.  When the program ends, every counter is 0 again.
  */
 #ifndef TRIREME_BASE_MEM_H
 #define TRIREME_BASE_MEM_H
@@ -50,12 +50,12 @@ void mem_free(struct mem *mem, enum mem_pool pool, size_t bytes, void *block);
 /* Memory as mem_alloc() makes it, for the caller to count; NULL if there is none.  free() it. */
 void *mem_block(size_t bytes);
 
-/* Count bytes that were allocated elsewhere (a GPU's memory), or that they are gone. */
+/* Count bytes that were allocated elsewhere (a GPU's memory), or were freed there. */
 void mem_count(struct mem *mem, enum mem_pool pool, size_t bytes);
 void mem_uncount(struct mem *mem, enum mem_pool pool, size_t bytes);
 
-/* Memory of this process and shared memory that is resident, in bytes (/proc/self/status), 0 if
- * unknown.  Mapped files do not count: tokens and libraries are the page cache's. */
+/* Resident memory of this process, shared memory included, in bytes (/proc/self/status); 0 if
+ * unknown.  Mapped files do not count: they are in the page cache. */
 size_t mem_resident_bytes(void);
 
 /* Physical memory of this node; 0 if unknown. */

@@ -31,7 +31,7 @@ uint64_t philox_u64(uint64_t key, uint64_t index)
  * library, nor on the instructions a machine has.  Their errors are below 1e-11, the result is
  * float. */
 
-/* Into loops of every level, whatever their options. */
+/* Inlined into the loops of every level, whatever options those are compiled with. */
 #define INLINE static inline __attribute__((always_inline))
 
 enum { BATCH = 64 }; /* blocks at a time: words and results stay in the first-level cache */
@@ -89,7 +89,7 @@ INLINE double cosine(double r)
 }
 
 /* Two normals from two uniform words; the first is shifted off zero so that its logarithm is
- * finite.  The angle is quarter turns and what is left of them, from -1/8 to 1/8 of a turn. */
+ * finite.  The angle is a multiple of pi/2 plus a rest between -pi/4 and pi/4. */
 INLINE void box_muller(uint32_t a, uint32_t b, float *first, float *second)
 {
     const double step = 0x1.921fb54442d18p-30; /* 2 pi / 2^32 */

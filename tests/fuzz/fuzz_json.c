@@ -11,8 +11,6 @@ static void visit(const struct js *js, int depth)
     js_get_int(js, "step", 0);
     js_get_real(js, "scale", 0);
     js_get_string(js, "config", "");
-    for (size_t i = 0; depth < 3 && i < js_count(js) && i < 10; i++)
-        visit(js_at(js, i), depth + 1);
     if (depth < 3 && js_get(js, "mesh"))
         visit(js_get(js, "mesh"), depth + 1);
 }
