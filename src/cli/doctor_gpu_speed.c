@@ -18,7 +18,7 @@ struct bench {
     struct world *world;
     struct mem *mem;
     struct device *device;
-    struct device_mark *from, *to;
+    struct device_event *from, *to;
     struct mesh *mesh;
     struct group *group;
     char *a, *b, *c, *host;
@@ -68,14 +68,14 @@ static int enqueue(struct bench *s, enum work work, struct error *err)
 /* Seconds of `times` of some work, or -1. */
 static double seconds(struct bench *s, enum work work, int times, struct error *err)
 {
-    if (device_mark_record(s->device, s->from, stream_of[work], err))
+    if (device_event_record(s->device, s->from, stream_of[work], err))
         return -1;
     for (int i = 0; i < times; i++)
         if (enqueue(s, work, err))
             return -1;
-    if (device_mark_record(s->device, s->to, stream_of[work], err) || device_sync(s->device, err))
+    if (device_event_record(s->device, s->to, stream_of[work], err) || device_sync(s->device, err))
         return -1;
-    return (double)device_mark_ns(s->device, s->from, s->to) * 1e-9;
+    return (double)device_event_ns(s->device, s->from, s->to) * 1e-9;
 }
 
 /* Bytes or operations per second, all ranks at once: the slowest rank's.  0 where it failed,
@@ -138,8 +138,8 @@ static int prepare(struct doctor *d, struct bench *s, struct error *err)
     s->c = device_alloc(s->device, s->mem, POOL_WORKSPACE, BLOCK_BYTES, err);
     s->scratch = device_alloc(s->device, s->mem, POOL_WORKSPACE, s->scratch_bytes, err);
     s->host = device_host_alloc(s->device, s->mem, POOL_HOST, BLOCK_BYTES, err);
-    s->from = device_mark_create(s->device, 1, err);
-    s->to = device_mark_create(s->device, 1, err);
+    s->from = device_event_create(s->device, 1, err);
+    s->to = device_event_create(s->device, 1, err);
     if (!s->a || !s->b || !s->c || !s->scratch || !s->host || !s->from || !s->to)
         return -1;
     fill(s);
@@ -155,8 +155,8 @@ static void release(struct bench *s)
     mesh_destroy(s->mesh);
     if (!device)
         return;
-    device_mark_destroy(device, s->from);
-    device_mark_destroy(device, s->to);
+    device_event_destroy(device, s->from);
+    device_event_destroy(device, s->to);
     device_free(device, s->mem, POOL_WORKSPACE, BLOCK_BYTES, s->a);
     device_free(device, s->mem, POOL_WORKSPACE, BLOCK_BYTES, s->b);
     device_free(device, s->mem, POOL_WORKSPACE, BLOCK_BYTES, s->c);

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "device/driver.h"
 
 static const struct device_driver *const drivers[DEVICE_KINDS] = {
@@ -10,7 +11,7 @@ static const struct device_driver *const drivers[DEVICE_KINDS] = {
     [DEVICE_CUDA] = &cuda_driver,
 };
 
-/* Those that only tell sizes; the CPU's is one and the same. */
+/* Drivers for planning, which only compute sizes; on the CPU the usual driver does. */
 static const struct device_driver *const planners[DEVICE_KINDS] = {
     [DEVICE_CPU] = &cpu_driver,
     [DEVICE_CUDA] = &cuda_planning_driver,
@@ -18,12 +19,11 @@ static const struct device_driver *const planners[DEVICE_KINDS] = {
 
 int device_open(struct device **device, const struct device_request *request, struct error *err)
 {
-    struct device *d = calloc(1, sizeof *d);
+    struct device *d = array_make(1, sizeof *d);
     *device = NULL;
-    if (!d)
-        return error_set(err, "out of memory: a device");
     d->kind = request->kind;
     d->planning = request->planning;
+    d->index = request->index;
     d->driver = (request->planning ? planners : drivers)[request->kind];
     if (d->driver->open(d, request, err)) {
         free(d);
@@ -39,6 +39,11 @@ void device_close(struct device *d)
         return;
     d->driver->close(d);
     free(d);
+}
+
+void device_gpu_use(int index)
+{
+    cuda_discovery.use(index);
 }
 
 int device_gpu_built_in(void)
@@ -123,40 +128,60 @@ int device_memory(struct device *d, size_t *total_bytes, size_t *free_bytes, str
     return d->driver->memory(d, total_bytes, free_bytes, err);
 }
 
-enum { ENQUEUE, WAIT };
-
 int device_upload(struct device *d, void *to, const void *from, size_t bytes, struct error *err)
 {
-    return bytes ? d->driver->copy(d, DEVICE_COMPUTE, to, from, bytes, WAIT, err) : 0;
+    return bytes ? d->driver->copy(d, DEVICE_COMPUTE, to, from, bytes, DEVICE_WAIT, err) : 0;
 }
 
 int device_download(struct device *d, void *to, const void *from, size_t bytes, struct error *err)
 {
-    return bytes ? d->driver->copy(d, DEVICE_COMPUTE, to, from, bytes, WAIT, err) : 0;
+    return bytes ? d->driver->copy(d, DEVICE_COMPUTE, to, from, bytes, DEVICE_WAIT, err) : 0;
 }
 
 int device_upload_async(struct device *d, void *to, const void *from, size_t bytes,
                         struct error *err)
 {
-    return bytes ? d->driver->copy(d, DEVICE_COMPUTE, to, from, bytes, ENQUEUE, err) : 0;
+    return bytes ? d->driver->copy(d, DEVICE_COMPUTE, to, from, bytes, DEVICE_ENQUEUE, err) : 0;
 }
 
 int device_download_async(struct device *d, void *to, const void *from, size_t bytes,
                           struct error *err)
 {
-    return bytes ? d->driver->copy(d, DEVICE_COMPUTE, to, from, bytes, ENQUEUE, err) : 0;
+    return bytes ? d->driver->copy(d, DEVICE_COMPUTE, to, from, bytes, DEVICE_ENQUEUE, err) : 0;
 }
 
 int device_copy_async(struct device *d, enum device_stream stream, void *to, const void *from,
                       size_t bytes, struct error *err)
 {
-    return bytes ? d->driver->copy(d, stream, to, from, bytes, ENQUEUE, err) : 0;
+    return bytes ? d->driver->copy(d, stream, to, from, bytes, DEVICE_ENQUEUE, err) : 0;
 }
 
 int device_call(struct device *d, enum device_stream stream, void (*function)(void *data),
                 void *data, struct error *err)
 {
     return d->driver->call(d, stream, function, data, err);
+}
+
+void *device_stream_native(struct device *d, enum device_stream stream)
+{
+    return d->driver->stream_native ? d->driver->stream_native(d, stream) : NULL;
+}
+
+int device_stream_idle(struct device *d, enum device_stream stream, struct error *err)
+{
+    return d->driver->stream_idle ? d->driver->stream_idle(d, stream, err) : 1;
+}
+
+void device_sum_parts(struct device *d, enum device_stream stream, float *recv, enum dtype dtype,
+                      const void *parts, int count, int64_t stride, int64_t elems, int accumulate)
+{
+    d->driver->sum_parts(d, stream, recv, dtype, parts, count, stride, elems, accumulate);
+}
+
+void device_cast(struct device *d, enum device_stream stream, enum dtype to, void *y,
+                 enum dtype from, const void *x, int64_t elems)
+{
+    d->driver->cast(d, stream, to, y, from, x, elems);
 }
 
 int device_sync(struct device *d, struct error *err)
@@ -183,37 +208,38 @@ const char *device_attention_name(const struct device *d)
     return a.by_library && a.by_own ? "cudnn+own" : a.by_library ? "cudnn" : a.by_own ? "own" : "";
 }
 
-struct device_mark *device_mark_create(struct device *d, int timed, struct error *err)
+struct device_event *device_event_create(struct device *d, enum device_event_kind kind,
+                                         struct error *err)
 {
-    return d->driver->mark_create(d, timed, err);
+    return d->driver->event_create(d, kind, err);
 }
 
-void device_mark_destroy(struct device *d, struct device_mark *mark)
+void device_event_destroy(struct device *d, struct device_event *event)
 {
-    if (mark)
-        d->driver->mark_destroy(d, mark);
+    if (event)
+        d->driver->event_destroy(d, event);
 }
 
-int device_mark_record(struct device *d, struct device_mark *mark, enum device_stream stream,
-                       struct error *err)
+int device_event_record(struct device *d, struct device_event *event, enum device_stream stream,
+                        struct error *err)
 {
-    return d->driver->mark_record(d, mark, stream, err);
+    return d->driver->event_record(d, event, stream, err);
 }
 
-int device_mark_wait(struct device *d, enum device_stream stream, struct device_mark *mark,
-                     struct error *err)
+int device_event_wait(struct device *d, enum device_stream stream, struct device_event *event,
+                      struct error *err)
 {
-    return d->driver->mark_wait(d, stream, mark, err);
+    return d->driver->event_wait(d, stream, event, err);
 }
 
-int device_mark_done(struct device *d, struct device_mark *mark, struct error *err)
+int device_event_done(struct device *d, struct device_event *event, struct error *err)
 {
-    return d->driver->mark_done(d, mark, err);
+    return d->driver->event_done(d, event, err);
 }
 
-int64_t device_mark_ns(struct device *d, struct device_mark *from, struct device_mark *to)
+int64_t device_event_ns(struct device *d, struct device_event *from, struct device_event *to)
 {
-    return d->driver->mark_ns(d, from, to);
+    return d->driver->event_ns(d, from, to);
 }
 
 int device_record_begin(struct device *d, struct error *err)

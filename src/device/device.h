@@ -2,7 +2,7 @@
  *
  * The CPU defines what every op means; other devices are checked against it.  A device has the
  * streams of a program.  On the CPU everything is done when a call returns; on a GPU
- * calls only enqueue, and streams are related by marks.  A device is used by one thread.
+ * calls only enqueue, and streams are related by events.  A device is used by one thread.
  */
 #ifndef TRIREME_DEVICE_DEVICE_H
 #define TRIREME_DEVICE_DEVICE_H
@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/dtype.h"
 #include "base/error.h"
 #include "base/mem.h"
 
@@ -37,8 +38,9 @@ struct device {
     const struct device_driver *driver;
     enum device_kind kind;
     int asynchronous;     /* 1: calls only enqueue */
-    int planning;         /* 1: tells sizes and computes nothing */
+    int planning;         /* 1: only for planning: computes sizes, runs nothing */
     const char *name;     /* of the GPU, as its driver gives it; "CPU" */
+    int index;            /* of the GPU among those visible */
     int threads;          /* CPU threads that a kernel, or the host's part of the work, may use */
     const char *level;    /* "generic", "avx2", "avx512"; "sm_90" and the like on a GPU */
     size_t logits_bytes;  /* a chunk of logits that suits it: caches, or enough to fill it */
@@ -53,7 +55,7 @@ struct device_request {
     int local_ranks;   /* ranks that share this node (for the default above); 0 is 1 */
     const char *level; /* NULL: the best this machine runs; tests name another */
     int index;         /* the GPU, as CUDA numbers those visible */
-    int planning;      /* 1: only ask for sizes: needs no GPU, nothing may be run */
+    int planning;      /* 1: only for planning: needs no GPU, runs nothing */
 };
 
 /* Open a device.  Not collective.  Returns 0 and a device for device_close(), or
@@ -93,6 +95,10 @@ int device_gpu_describe(int index, struct device_gpu *gpu, struct error *err);
 /* May GPU index read the memory of GPU peer directly? */
 int device_gpu_peers(int index, int peer);
 
+/* Let the calling thread call libraries that work on GPU index; a thread that opened a device may
+ * already. */
+void device_gpu_use(int index);
+
 /* One line of versions: driver, CUDA, cuBLASLt, cuDNN, as far as they are built in. */
 const char *device_gpu_libraries(char text[256]);
 
@@ -125,7 +131,8 @@ int device_upload_async(struct device *d, void *to, const void *from, size_t byt
 int device_download_async(struct device *d, void *to, const void *from, size_t bytes,
                           struct error *err);
 
-/* The same as part of any stream, between the device's memory and that of device_host_alloc(). */
+/* The same as part of any stream, within the device's memory or between it and that of
+ * device_host_alloc(). */
 int device_copy_async(struct device *d, enum device_stream stream, void *to, const void *from,
                       size_t bytes, struct error *err);
 
@@ -135,34 +142,54 @@ int device_copy_async(struct device *d, enum device_stream stream, void *to, con
 int device_call(struct device *d, enum device_stream stream, void (*function)(void *data),
                 void *data, struct error *err);
 
+/* The stream in the form in which the device's libraries take it: a cudaStream_t on a GPU.  NULL on
+ * CPUs. */
+void *device_stream_native(struct device *d, enum device_stream stream);
+
+/* 1 when a stream has nothing left to do, 0 when not yet, -1 with err set when the device failed.
+ * Does not wait. */
+int device_stream_idle(struct device *d, enum device_stream stream, struct error *err);
+
+/* Two operations on any stream of a GPU, which transfers need; they return without waiting, and
+ * must not be called for a CPU.  The sum: recv[i] = (accumulate ? recv[i] : 0) + parts[0][i] +
+ * parts[1][i] + ..., in that order, in fp32; part m begins at parts + m * stride elements of dtype
+ * (fp32, bf16, fp16).  The cast: y = x in another format. */
+void device_sum_parts(struct device *d, enum device_stream stream, float *recv, enum dtype dtype,
+                      const void *parts, int count, int64_t stride, int64_t elems, int accumulate);
+void device_cast(struct device *d, enum device_stream stream, enum dtype to, void *y,
+                 enum dtype from, const void *x, int64_t elems);
+
 /* Wait for all streams.  Returns 0, or -1 with err saying what failed on the device. */
 int device_sync(struct device *d, struct error *err);
 
 /* Did an op enqueued before fail to start?  0, or -1 with err set; does not wait. */
 int device_check(struct device *d, struct error *err);
 
-/* ---- marks: points in a stream ---- */
+/* ---- events: points in a stream ---- */
 
-struct device_mark;
+struct device_event;
 
-/* A mark to be recorded again and again; timed ones can be subtracted.  NULL with err set on
+enum device_event_kind { DEVICE_EVENT_UNTIMED, DEVICE_EVENT_TIMED };
+
+/* An event to be recorded again and again; timed ones can be subtracted.  NULL with err set on
  * failure. */
-struct device_mark *device_mark_create(struct device *d, int timed, struct error *err);
-void device_mark_destroy(struct device *d, struct device_mark *mark); /* NULL allowed */
+struct device_event *device_event_create(struct device *d, enum device_event_kind kind,
+                                         struct error *err);
+void device_event_destroy(struct device *d, struct device_event *event); /* NULL allowed */
 
-/* Put the mark behind what stream has been given so far. */
-int device_mark_record(struct device *d, struct device_mark *mark, enum device_stream stream,
-                       struct error *err);
+/* Put the event behind what stream has been given so far. */
+int device_event_record(struct device *d, struct device_event *event, enum device_stream stream,
+                        struct error *err);
 
-/* What stream is given from now on waits for the mark as last recorded (never: no wait). */
-int device_mark_wait(struct device *d, enum device_stream stream, struct device_mark *mark,
-                     struct error *err);
+/* What stream is given from now on waits for the event as last recorded (never: no wait). */
+int device_event_wait(struct device *d, enum device_stream stream, struct device_event *event,
+                      struct error *err);
 
-/* 1 when all before the mark is done, 0 when not yet, -1 with err set when the device failed. */
-int device_mark_done(struct device *d, struct device_mark *mark, struct error *err);
+/* 1 when all before the event is done, 0 when not yet, -1 with err set when the device failed. */
+int device_event_done(struct device *d, struct device_event *event, struct error *err);
 
-/* Nanoseconds from one timed mark to another, both done. */
-int64_t device_mark_ns(struct device *d, struct device_mark *from, struct device_mark *to);
+/* Nanoseconds from one timed event to another, both done. */
+int64_t device_event_ns(struct device *d, struct device_event *from, struct device_event *to);
 
 /* ---- which attention runs ---- */
 

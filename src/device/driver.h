@@ -9,6 +9,9 @@
 #include "device/device.h"
 #include "device/ops.h"
 
+/* Does a copy return when it is enqueued, or when it is done? */
+enum device_wait { DEVICE_ENQUEUE, DEVICE_WAIT };
+
 struct device_driver {
     int (*open)(struct device *d, const struct device_request *request, struct error *err);
     void (*close)(struct device *d);
@@ -17,20 +20,29 @@ struct device_driver {
     void *(*host_alloc)(struct device *d, size_t bytes);
     void (*host_free)(struct device *d, void *block);
     int (*memory)(struct device *d, size_t *total_bytes, size_t *free_bytes, struct error *err);
+    /* Either side may be the host's. */
     int (*copy)(struct device *d, enum device_stream stream, void *to, const void *from,
-                size_t bytes, int wait, struct error *err); /* either side may be the host's */
+                size_t bytes, enum device_wait wait, struct error *err);
     int (*call)(struct device *d, enum device_stream stream, void (*function)(void *), void *data,
                 struct error *err);
+    /* These four are NULL on CPUs. */
+    void *(*stream_native)(struct device *d, enum device_stream stream);
+    int (*stream_idle)(struct device *d, enum device_stream stream, struct error *err);
+    void (*sum_parts)(struct device *d, enum device_stream stream, float *recv, enum dtype dtype,
+                      const void *parts, int count, int64_t stride, int64_t elems, int accumulate);
+    void (*cast)(struct device *d, enum device_stream stream, enum dtype to, void *y,
+                 enum dtype from, const void *x, int64_t elems);
     int (*sync)(struct device *d, struct error *err);
     int (*check)(struct device *d, struct error *err);
-    struct device_mark *(*mark_create)(struct device *d, int timed, struct error *err);
-    void (*mark_destroy)(struct device *d, struct device_mark *mark);
-    int (*mark_record)(struct device *d, struct device_mark *mark, enum device_stream stream,
-                       struct error *err);
-    int (*mark_wait)(struct device *d, enum device_stream stream, struct device_mark *mark,
-                     struct error *err);
-    int (*mark_done)(struct device *d, struct device_mark *mark, struct error *err);
-    int64_t (*mark_ns)(struct device *d, struct device_mark *from, struct device_mark *to);
+    struct device_event *(*event_create)(struct device *d, enum device_event_kind kind,
+                                         struct error *err);
+    void (*event_destroy)(struct device *d, struct device_event *event);
+    int (*event_record)(struct device *d, struct device_event *event, enum device_stream stream,
+                        struct error *err);
+    int (*event_wait)(struct device *d, enum device_stream stream, struct device_event *event,
+                      struct error *err);
+    int (*event_done)(struct device *d, struct device_event *event, struct error *err);
+    int64_t (*event_ns)(struct device *d, struct device_event *from, struct device_event *to);
     int (*record_begin)(struct device *d, struct error *err);
     struct device_recording *(*record_end)(struct device *d, struct error *err);
     void (*recording_destroy)(struct device *d, struct device_recording *recording);
@@ -40,7 +52,8 @@ struct device_driver {
 
 extern const struct device_driver cpu_driver, cuda_driver;
 
-/* A GPU on paper, in every build: opens, tells sizes, closes; nothing else may be called. */
+/* The planning driver of GPUs, in every build: opens, computes sizes, closes; nothing else may be
+ * called. */
 extern const struct device_driver cuda_planning_driver;
 
 /* The GPUs: cuda/discover.c, or cuda/absent.c in a build without CUDA. */
@@ -49,6 +62,7 @@ struct device_discovery {
     int (*count)(char why[128]);
     int (*describe)(int index, struct device_gpu *gpu, struct error *err);
     int (*peers)(int index, int peer);
+    void (*use)(int index);
     const char *(*libraries)(char text[256]);
 };
 

@@ -16,7 +16,7 @@
  *    number of threads.  Sums run over a fixed partition, never over "what each
  *    thread got"; matrix products are as reproducible as their library.
  *  - Nothing fails but gemm (its library may); shapes are checked by the graph.  A device that
- *    only enqueues tells later, by device_check() and device_sync().
+ *    only enqueues reports failures later, by device_check() and device_sync().
  *  - Ops run on the device's COMPUTE stream, on memory of device_alloc().
  */
 #ifndef TRIREME_DEVICE_OPS_H
@@ -91,6 +91,8 @@ struct sgd {
     float lr, momentum, weight_decay;
 };
 
+enum device_pass { DEVICE_FORWARD, DEVICE_BACKWARD };
+
 struct device_ops {
     const char *name; /* of the instruction set or chip */
 
@@ -161,7 +163,7 @@ struct device_ops {
     void (*attention_backward)(struct device *d, const struct attention *a, void *dqkv,
                                const void *dout, const void *o, const float *lse, const void *qkv,
                                void *scratch);
-    size_t (*attention_scratch)(struct device *d, const struct attention *a, int backward);
+    size_t (*attention_scratch)(struct device *d, const struct attention *a, enum device_pass pass);
 
     /* y = silu(gate) * up;  gate_up [rows, 2 * ffn], gate first;  y [rows, ffn] */
     void (*swiglu)(struct device *d, enum dtype dt, void *y, const void *gate_up, int64_t rows,
@@ -225,5 +227,10 @@ struct device_ops {
     void (*sgd)(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
                 const float *g, enum dtype dt_copy, void *copy, int64_t elems);
 };
+
+/* The type of the function that a member of a table points to.  Declares what the table is filled
+ * with, so that a signature is written in the table and where the function is defined, and nowhere
+ * else: DEVICE_FUNCTION(device_ops, bias) cuda_bias; */
+#define DEVICE_FUNCTION(table, member) __typeof__(*((struct table *)0)->member)
 
 #endif

@@ -9,7 +9,7 @@
 
 /* A point of the compute stream. */
 struct breakdown_mark {
-    struct device_mark *at;
+    struct device_event *at;
     enum breakdown_kind kind; /* begins here */
 };
 
@@ -19,10 +19,10 @@ static int put_mark(struct breakdown *b, enum breakdown_kind kind, struct error 
     b->mark = array_grow(b->mark, b->marks, &b->capacity, sizeof *b->mark);
     struct breakdown_mark *mark = &b->mark[b->marks];
     mark->kind = kind;
-    if (!mark->at && !(mark->at = device_mark_create(b->device, 1, err)))
+    if (!mark->at && !(mark->at = device_event_create(b->device, 1, err)))
         return -1;
     b->marks++;
-    return device_mark_record(b->device, mark->at, DEVICE_COMPUTE, err);
+    return device_event_record(b->device, mark->at, DEVICE_COMPUTE, err);
 }
 
 int breakdown_begin(struct breakdown *b, struct device *device, struct error *err)
@@ -58,7 +58,7 @@ void breakdown_read(struct breakdown *b)
 {
     for (int i = 0; i + 1 < b->marks; i++)
         b->ms[b->mark[i].kind] +=
-            (double)device_mark_ns(b->device, b->mark[i].at, b->mark[i + 1].at) / 1e6;
+            (double)device_event_ns(b->device, b->mark[i].at, b->mark[i + 1].at) / 1e6;
     b->marks = 0;
 }
 
@@ -66,7 +66,7 @@ void breakdown_free(struct breakdown *b)
 {
     for (int i = 0; i < b->capacity; i++)
         if (b->mark[i].at)
-            device_mark_destroy(b->device, b->mark[i].at);
+            device_event_destroy(b->device, b->mark[i].at);
     free(b->mark);
     *b = (struct breakdown){0};
 }

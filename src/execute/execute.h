@@ -78,7 +78,7 @@ int executor_write(struct executor *executor, const struct program *program, int
 struct step_pending {
     const struct program *program;
     const double *sums; /* of the step, on the host once it is done */
-    struct device_mark *done;
+    struct device_event *done;
     struct trace *trace;
     struct breakdown *breakdown;
     double nominal_targets;

@@ -32,7 +32,7 @@ struct take {
 /* What belongs to one program. */
 struct tape {
     const struct program *program;
-    struct device_mark **mark; /* per instruction that others or the host wait for */
+    struct device_event **mark; /* per instruction that others or the host wait for */
     struct copy_call *call;    /* per instruction */
     struct take *take;
     int takes, take_capacity;
@@ -44,19 +44,19 @@ struct span {
     char name[TRACE_NAME];
     int lane;
     int64_t bytes;
-    struct device_mark *from, *to;
+    struct device_event *from, *to;
 };
 
 struct tapes {
     struct tape *tape;
     int count;
-    struct device_mark *begin, *end[STREAMS], *done[TURNS];
+    struct device_event *begin, *end[STREAMS], *done[TURNS];
     char *host; /* pinned: per turn the sums, then tokens and targets of each micro-batch */
     size_t host_bytes, turn_bytes, batch_bytes;
     int turn;
     struct span *span; /* of the traced step */
     int spans, span_capacity;
-    struct device_mark *origin;
+    struct device_event *origin;
 };
 
 static enum device_stream device_stream_of(enum stream stream)
@@ -94,7 +94,7 @@ static int make_marks(struct executor *x, struct tape *tape, struct error *err)
     tape->mark = array_make((size_t)program->instrs, sizeof *tape->mark);
     for (int i = 0; i < program->instrs && !rc; i++)
         if (wanted[i] && program->instr[i].stream < STREAM_HOST) {
-            tape->mark[i] = device_mark_create(x->device, 0, err);
+            tape->mark[i] = device_event_create(x->device, 0, err);
             rc = tape->mark[i] ? 0 : -1;
         }
     free(wanted);
@@ -210,11 +210,11 @@ static int make_host(struct executor *x, const struct program *const *programs, 
 static int make_common_marks(struct executor *x, struct error *err)
 {
     struct tapes *t = x->tapes;
-    t->begin = device_mark_create(x->device, 0, err);
+    t->begin = device_event_create(x->device, 0, err);
     for (int s = 0; s < STREAM_HOST; s++)
-        t->end[s] = device_mark_create(x->device, 0, err);
+        t->end[s] = device_event_create(x->device, 0, err);
     for (int k = 0; k < TURNS; k++)
-        t->done[k] = device_mark_create(x->device, 0, err);
+        t->done[k] = device_event_create(x->device, 0, err);
     for (int s = 0; s < STREAM_HOST; s++)
         if (!t->end[s])
             return -1;
@@ -240,7 +240,7 @@ static int create(struct executor *x, const struct program *const *programs, int
 static void destroy_tape(struct executor *x, struct tape *tape)
 {
     for (int i = 0; tape->mark && i < tape->program->instrs; i++)
-        device_mark_destroy(x->device, tape->mark[i]);
+        device_event_destroy(x->device, tape->mark[i]);
     for (int k = 0; k < tape->takes; k++)
         device_recording_destroy(x->device, tape->take[k].recording);
     free(tape->mark);
@@ -253,10 +253,10 @@ static void forget_spans(struct executor *x)
 {
     struct tapes *t = x->tapes;
     for (int i = 0; i < t->spans; i++) {
-        device_mark_destroy(x->device, t->span[i].from);
-        device_mark_destroy(x->device, t->span[i].to);
+        device_event_destroy(x->device, t->span[i].from);
+        device_event_destroy(x->device, t->span[i].to);
     }
-    device_mark_destroy(x->device, t->origin);
+    device_event_destroy(x->device, t->origin);
     free(t->span);
     t->span = NULL;
     t->origin = NULL;
@@ -272,11 +272,11 @@ static void destroy(struct executor *x)
     forget_spans(x);
     for (int i = 0; i < t->count; i++)
         destroy_tape(x, &t->tape[i]);
-    device_mark_destroy(x->device, t->begin);
+    device_event_destroy(x->device, t->begin);
     for (int s = 0; s < STREAMS; s++)
-        device_mark_destroy(x->device, t->end[s]);
+        device_event_destroy(x->device, t->end[s]);
     for (int k = 0; k < TURNS; k++)
-        device_mark_destroy(x->device, t->done[k]);
+        device_event_destroy(x->device, t->done[k]);
     device_host_free(x->device, x->mem, POOL_HOST, t->host_bytes, t->host);
     free(t->tape);
     free(t);
@@ -296,15 +296,15 @@ static int begin(struct run_state *run)
     run->pending->turn = t->turn;
     if (run->trace) {
         forget_spans(x);
-        t->origin = device_mark_create(x->device, 1, run->err);
-        if (!t->origin || device_mark_record(x->device, t->origin, DEVICE_COMPUTE, run->err))
+        t->origin = device_event_create(x->device, 1, run->err);
+        if (!t->origin || device_event_record(x->device, t->origin, DEVICE_COMPUTE, run->err))
             return -1;
     }
-    if (device_mark_record(x->device, t->begin, DEVICE_COMPUTE, run->err))
+    if (device_event_record(x->device, t->begin, DEVICE_COMPUTE, run->err))
         return -1;
     for (int s = 0; s < STREAM_HOST; s++)
         if (s != STREAM_COMPUTE &&
-            device_mark_wait(x->device, device_stream_of(s), t->begin, run->err))
+            device_event_wait(x->device, device_stream_of(s), t->begin, run->err))
             return -1;
     return 0;
 }
@@ -334,19 +334,19 @@ static int open_span(struct executor *x, const char *name, int lane, enum device
     t->span = array_grow(t->span, t->spans, &t->span_capacity, sizeof *t->span);
     struct span *span = &t->span[t->spans++];
     *span = (struct span){.lane = lane,
-                          .from = device_mark_create(x->device, 1, err),
-                          .to = device_mark_create(x->device, 1, err)};
+                          .from = device_event_create(x->device, 1, err),
+                          .to = device_event_create(x->device, 1, err)};
     snprintf(span->name, sizeof span->name, "%s", name);
     if (!span->from || !span->to)
         return -1;
-    return device_mark_record(x->device, span->from, stream, err);
+    return device_event_record(x->device, span->from, stream, err);
 }
 
 static int close_span(struct executor *x, int index, enum device_stream stream, int64_t bytes,
                       struct error *err)
 {
     x->tapes->span[index].bytes = bytes;
-    return device_mark_record(x->device, x->tapes->span[index].to, stream, err);
+    return device_event_record(x->device, x->tapes->span[index].to, stream, err);
 }
 
 struct tracer {
@@ -382,7 +382,7 @@ static int hang(const struct executor *x, const struct program *program, struct 
     err->code = EXIT_HANG;
     for (int i = 0; i < program->instrs; i++)
         if (instr_is_transfer(&program->instr[i]) &&
-            device_mark_done(x->device, tape->mark[i], NULL) == 0)
+            device_event_done(x->device, tape->mark[i], NULL) == 0)
             return error_set(err,
                              "nothing has moved for %d s: instruction %d (%s) waits in group %s "
                              "for the other members",
@@ -393,7 +393,7 @@ static int hang(const struct executor *x, const struct program *program, struct 
 }
 
 /* Wait as one who looks now and then whether the peers are alive. */
-static int wait_for(struct executor *x, const struct program *program, struct device_mark *mark,
+static int wait_for(struct executor *x, const struct program *program, struct device_event *mark,
                     struct error *err)
 {
     enum { SPINS = 2000, NAP_NS = 50000, LOOK_NS = 20000000 };
@@ -403,7 +403,7 @@ static int wait_for(struct executor *x, const struct program *program, struct de
     const struct timespec courtesy = {.tv_sec =
                                           3}; /* who failed itself knows more: it speaks first */
     for (int spins = 0;; spins++) {
-        int done = device_mark_done(x->device, mark, err);
+        int done = device_event_done(x->device, mark, err);
         if (done)
             return done > 0 ? copy_check(x, err) : -1;
         if (spins < SPINS)
@@ -426,7 +426,7 @@ static int wait_for(struct executor *x, const struct program *program, struct de
 }
 
 /* A failure is known here alone: the others are not left waiting. */
-static int wait_done(struct executor *x, const struct program *program, struct device_mark *mark,
+static int wait_done(struct executor *x, const struct program *program, struct device_event *mark,
                      struct error *err)
 {
     if (!wait_for(x, program, mark, err))
@@ -476,7 +476,7 @@ static int before(struct run_state *run, int i)
     for (int s = 0; s < STREAM_HOST; s++)
         if (instr->wait[s] >= 0 &&
             ((instr->stream == STREAM_COMPUTE && run_enters_wait(run, s)) ||
-             device_mark_wait(run->x->device, stream, tape->mark[instr->wait[s]], run->err)))
+             device_event_wait(run->x->device, stream, tape->mark[instr->wait[s]], run->err)))
             return -1;
     if (run_enters_work(run, instr))
         return -1;
@@ -515,7 +515,7 @@ static int after(struct run_state *run, int i, int64_t start_ns)
         bytes = (int64_t)run->program->buffer[instr->buffer[SLOT_FROM]].bytes;
     if (is_traced(run, instr) && close_span(x, run->waited[0], stream, bytes, run->err))
         return -1;
-    if (tape->mark[i] && device_mark_record(x->device, tape->mark[i], stream, run->err))
+    if (tape->mark[i] && device_event_record(x->device, tape->mark[i], stream, run->err))
         return -1;
     return device_check(x->device, run->err);
 }
@@ -528,9 +528,9 @@ static int end(struct run_state *run)
     for (int s = 0; s < STREAM_HOST; s++) {
         if (s == STREAM_COMPUTE)
             continue;
-        if (device_mark_record(x->device, t->end[s], device_stream_of(s), run->err) ||
+        if (device_event_record(x->device, t->end[s], device_stream_of(s), run->err) ||
             run_enters_wait(run, s) ||
-            device_mark_wait(x->device, DEVICE_COMPUTE, t->end[s], run->err))
+            device_event_wait(x->device, DEVICE_COMPUTE, t->end[s], run->err))
             return -1;
     }
     pending->sums = (const double *)turn_host(t, pending->turn);
@@ -539,7 +539,7 @@ static int end(struct run_state *run)
     if (device_download_async(x->device, turn_host(t, pending->turn), sums,
                               SUM_COUNT * sizeof(double), run->err))
         return -1;
-    return device_mark_record(x->device, pending->done, DEVICE_COMPUTE, run->err);
+    return device_event_record(x->device, pending->done, DEVICE_COMPUTE, run->err);
 }
 
 static void tell_spans(struct executor *x, struct trace *trace)
@@ -547,8 +547,8 @@ static void tell_spans(struct executor *x, struct trace *trace)
     const struct tapes *t = x->tapes;
     for (int i = 0; i < t->spans; i++) {
         const struct span *span = &t->span[i];
-        int64_t from = device_mark_ns(x->device, t->origin, span->from);
-        int64_t to = device_mark_ns(x->device, t->origin, span->to);
+        int64_t from = device_event_ns(x->device, t->origin, span->from);
+        int64_t to = device_event_ns(x->device, t->origin, span->to);
         trace_add(trace, span->name, span->lane, trace->origin_ns + from, trace->origin_ns + to,
                   span->bytes);
     }

@@ -50,7 +50,7 @@ static const struct attention shapes[] = {
 struct bench {
     struct device *d;
     struct mem mem;
-    struct device_mark *from, *to;
+    struct device_event *from, *to;
     void *qkv, *dout, *o, *lse, *dqkv[2], *scratch;
     size_t qkv_bytes, o_bytes, lse_bytes, scratch_bytes;
     double limit; /* operations a second of a large product */
@@ -124,7 +124,7 @@ static size_t scratch_of(struct bench *s, const struct attention *a, const struc
     size_t planned = s->d->ops->attention_scratch(s->d, a, way->backward);
     if (!way->part_mib)
         return planned;
-    struct sdpa_part part = sdpa_part_within(a, 1, way->part_mib * mib);
+    struct sdpa_part part = sdpa_part_within(a, DEVICE_BACKWARD, way->part_mib * mib);
     size_t bytes = sdpa_part_bytes(a, part) + SDPA_ALIGN;
     return bytes > planned ? bytes : planned;
 }
@@ -132,18 +132,15 @@ static size_t scratch_of(struct bench *s, const struct attention *a, const struc
 /* Enqueue it once; 0 where cuDNN does not do it. */
 static int enqueue(struct bench *s, const struct attention *a, const struct way *way, void *dqkv)
 {
-    const struct cuda_attention own = {a->dt,       a->batch,    a->seq,  a->heads,
-                                       a->kv_heads, a->head_dim, a->scale};
     if (way->by_cudnn)
         return way->backward
                    ? cuda_sdpa_backward(s->d, a, dqkv, s->dout, s->o, s->lse, s->qkv, s->scratch,
                                         s->scratch_bytes)
                    : cuda_sdpa_forward(s->d, a, s->o, s->lse, s->qkv, s->scratch, s->scratch_bytes);
     if (way->backward)
-        cuda_attention_backward(cuda_compute(s->d), &own, dqkv, s->dout, s->o, s->lse, s->qkv,
-                                s->scratch);
+        cuda_own_attention_backward(s->d, a, dqkv, s->dout, s->o, s->lse, s->qkv, s->scratch);
     else
-        cuda_attention(cuda_compute(s->d), &own, s->o, s->lse, s->qkv, s->scratch);
+        cuda_own_attention(s->d, a, s->o, s->lse, s->qkv, s->scratch);
     return 1;
 }
 
@@ -158,12 +155,12 @@ static double measure(struct bench *s, const struct attention *a, const struct w
 {
     double took[RUNS];
     for (int i = -WARM_UP; i < RUNS; i++) {
-        if (device_mark_record(s->d, s->from, DEVICE_COMPUTE, &s->err) ||
+        if (device_event_record(s->d, s->from, DEVICE_COMPUTE, &s->err) ||
             !enqueue(s, a, way, s->dqkv[0]) ||
-            device_mark_record(s->d, s->to, DEVICE_COMPUTE, &s->err) || device_sync(s->d, &s->err))
+            device_event_record(s->d, s->to, DEVICE_COMPUTE, &s->err) || device_sync(s->d, &s->err))
             return 0;
         if (i >= 0)
-            took[i] = (double)device_mark_ns(s->d, s->from, s->to) * 1e-9;
+            took[i] = (double)device_event_ns(s->d, s->from, s->to) * 1e-9;
     }
     qsort(took, RUNS, sizeof took[0], by_size);
     return took[RUNS / 2];
@@ -233,12 +230,12 @@ static double product_rate(struct bench *s, int64_t side)
     g.a = a, g.b = b, g.c = c;
     if (a && b && c && w && !fill(s, a, bytes) && !fill(s, b, bytes))
         for (int i = 0; i < RUNS; i++) {
-            if (device_mark_record(s->d, s->from, DEVICE_COMPUTE, &s->err) ||
+            if (device_event_record(s->d, s->from, DEVICE_COMPUTE, &s->err) ||
                 s->d->ops->gemm(s->d, &g, w, &s->err) ||
-                device_mark_record(s->d, s->to, DEVICE_COMPUTE, &s->err) ||
+                device_event_record(s->d, s->to, DEVICE_COMPUTE, &s->err) ||
                 device_sync(s->d, &s->err))
                 break;
-            int64_t ns = device_mark_ns(s->d, s->from, s->to);
+            int64_t ns = device_event_ns(s->d, s->from, s->to);
             double rate =
                 ns > 0 ? 2.0 * (double)side * (double)side * (double)side / (double)ns : 0;
             best = rate * 1e9 > best ? rate * 1e9 : best;
@@ -301,8 +298,8 @@ int main(int argc, char **argv)
     js_add(all, "shapes", js_array());
     if (device_open(&s.d, &(struct device_request){.kind = DEVICE_CUDA}, &s.err))
         goto fail;
-    s.from = device_mark_create(s.d, 1, &s.err);
-    s.to = device_mark_create(s.d, 1, &s.err);
+    s.from = device_event_create(s.d, DEVICE_EVENT_TIMED, &s.err);
+    s.to = device_event_create(s.d, DEVICE_EVENT_TIMED, &s.err);
     if (!s.from || !s.to)
         goto fail;
     s.limit = product_rate(&s, argc > at ? SMALL_CUBE : CUBE);
@@ -317,8 +314,8 @@ fail:
         fprintf(stderr, "attention_rate: %s\n", s.err.text);
     js_free(all);
     if (s.d) {
-        device_mark_destroy(s.d, s.from);
-        device_mark_destroy(s.d, s.to);
+        device_event_destroy(s.d, s.from);
+        device_event_destroy(s.d, s.to);
     }
     device_close(s.d);
     return s.err.text[0] != 0;

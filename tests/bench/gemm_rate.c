@@ -31,7 +31,7 @@ struct bench {
     struct mem mem;
     size_t bytes;         /* of an operand's memory, on a GPU */
     char *data[OPERANDS]; /* a, b, c */
-    struct device_mark *mark[2];
+    struct device_event *event[2];
     int64_t calls; /* products so far: where the next operands are */
     struct error err;
 };
@@ -122,16 +122,17 @@ static int by_size(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* Seconds between the marks, both recorded; 0 on failure. */
+/* Seconds between the events, both recorded; 0 on failure. */
 static double between(struct bench *s)
 {
-    return device_sync(s->d, &s->err) ? 0
-                                      : (double)device_mark_ns(s->d, s->mark[0], s->mark[1]) * 1e-9;
+    return device_sync(s->d, &s->err)
+               ? 0
+               : (double)device_event_ns(s->d, s->event[0], s->event[1]) * 1e-9;
 }
 
-static int mark(struct bench *s, int which)
+static int event(struct bench *s, int which)
 {
-    return device_mark_record(s->d, s->mark[which], DEVICE_COMPUTE, &s->err);
+    return device_event_record(s->d, s->event[which], DEVICE_COMPUTE, &s->err);
 }
 
 static double gpu_seconds(struct bench *s, struct gemm g)
@@ -142,8 +143,8 @@ static double gpu_seconds(struct bench *s, struct gemm g)
     if (!scratch || enqueue(s, g, scratch, WARM_UP) || device_sync(s->d, &s->err))
         goto done;
     for (int i = 0; i < GROUPS; i++) {
-        if (enqueue(s, g, scratch, 1) || mark(s, 0) || enqueue(s, g, scratch, PER_GROUP) ||
-            mark(s, 1))
+        if (enqueue(s, g, scratch, 1) || event(s, 0) || enqueue(s, g, scratch, PER_GROUP) ||
+            event(s, 1))
             goto done;
         took[i] = between(s) / PER_GROUP;
     }
@@ -270,10 +271,10 @@ static double copy_rate(struct bench *s)
         goto done;
     for (int i = 0; i < COPIES; i++) {
         s->d->ops->copy(s->d, block + copy_bytes, block, copy_bytes);
-        if (mark(s, 0))
+        if (event(s, 0))
             goto done;
         s->d->ops->copy(s->d, block + copy_bytes, block, copy_bytes);
-        if (mark(s, 1))
+        if (event(s, 1))
             goto done;
         took[i] = between(s);
     }
@@ -291,8 +292,8 @@ static int on_gpu(struct bench *s, const int64_t v[7])
     if (device_gpu_describe(0, &gpu, &s->err) || make_operands(s, v))
         goto done;
     for (int i = 0; i < 2; i++) {
-        s->mark[i] = device_mark_create(s->d, 1, &s->err);
-        if (!s->mark[i])
+        s->event[i] = device_event_create(s->d, DEVICE_EVENT_TIMED, &s->err);
+        if (!s->event[i])
             goto done;
     }
     printf("{\"library\": \"%s\", \"gpu\": \"%s\", \"copy_gbs\": %.1f, ",
@@ -300,7 +301,7 @@ static int on_gpu(struct bench *s, const int64_t v[7])
     measure(s, v);
 done:
     for (int i = 0; i < 2; i++)
-        device_mark_destroy(s->d, s->mark[i]);
+        device_event_destroy(s->d, s->event[i]);
     for (int i = 0; i < OPERANDS; i++)
         device_free(s->d, &s->mem, POOL_WORKSPACE, s->bytes, s->data[i]);
     return s->err.text[0] ? -1 : 0;

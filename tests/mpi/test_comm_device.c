@@ -1,5 +1,5 @@
 /* test_comm_device.c - groups on a GPU's memory against serial references: every operation, at odd
- * counts and in pieces; several streams at once, related by marks; what is refused; failures.
+ * counts and in pieces; several streams at once, related by events; what is refused; failures.
  * Ranks go round the GPUs there are. */
 #include <math.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ struct rig {
     struct checks c;
     struct device *device;
     struct mesh *mesh;
-    struct device_mark *mark;
+    struct device_event *event;
     struct mesh_options options;
     struct error said;
 };
@@ -115,8 +115,8 @@ static void to_device(struct rig *r, struct array *a)
 /* After what stream was given. */
 static void to_host(struct rig *r, struct array *a, enum device_stream stream)
 {
-    CHECK(&r->c, !device_mark_record(r->device, r->mark, stream, &r->said));
-    CHECK(&r->c, !device_mark_wait(r->device, DEVICE_COMPUTE, r->mark, &r->said));
+    CHECK(&r->c, !device_event_record(r->device, r->event, stream, &r->said));
+    CHECK(&r->c, !device_event_wait(r->device, DEVICE_COMPUTE, r->event, &r->said));
     CHECK(&r->c, !device_download(r->device, a->host, a->device, array_bytes(a), &r->said));
     for (int i = 0; i < GUARD; i++)
         CHECK(&r->c, a->host[array_bytes(a) - 1 - (size_t)i] == 0x5a);
@@ -289,7 +289,7 @@ static void test_ring(struct rig *r, struct group *g, int64_t n)
 }
 
 /* Rounds of: copy to the shard (compute), gather it, sum the gathered over the members, and copy
- * the sum into the next round's shard; only marks tell the streams about one another. */
+ * the sum into the next round's shard; only events tell the streams about one another. */
 static void test_streams(struct rig *r, struct group *g)
 {
     enum { N = 509, ROUNDS = 6 };
@@ -303,17 +303,17 @@ static void test_streams(struct rig *r, struct group *g)
     to_device(r, &sum);
     for (int round = 0; round < ROUNDS; round++) {
         d->ops->copy(d, shard.device, sum.device, N * sizeof(float));
-        CHECK(&r->c, !device_mark_record(d, r->mark, DEVICE_COMPUTE, &r->said));
-        CHECK(&r->c, !device_mark_wait(d, DEVICE_GATHER, r->mark, &r->said));
+        CHECK(&r->c, !device_event_record(d, r->event, DEVICE_COMPUTE, &r->said));
+        CHECK(&r->c, !device_event_wait(d, DEVICE_GATHER, r->event, &r->said));
         group_all_gather(g, COMM_GATHER, &gather, whole.device, shard.device, N, DTYPE_F32);
         done(r, &gather);
-        CHECK(&r->c, !device_mark_record(d, r->mark, DEVICE_GATHER, &r->said));
-        CHECK(&r->c, !device_mark_wait(d, DEVICE_REDUCE, r->mark, &r->said));
+        CHECK(&r->c, !device_event_record(d, r->event, DEVICE_GATHER, &r->said));
+        CHECK(&r->c, !device_event_wait(d, DEVICE_REDUCE, r->event, &r->said));
         group_reduce_scatter(g, COMM_REDUCE, &reduce, (float *)sum.device, whole.device, N,
                              DTYPE_F32, 0);
         done(r, &reduce);
-        CHECK(&r->c, !device_mark_record(d, r->mark, DEVICE_REDUCE, &r->said));
-        CHECK(&r->c, !device_mark_wait(d, DEVICE_COMPUTE, r->mark, &r->said));
+        CHECK(&r->c, !device_event_record(d, r->event, DEVICE_REDUCE, &r->said));
+        CHECK(&r->c, !device_event_wait(d, DEVICE_COMPUTE, r->event, &r->said));
     }
     to_host(r, &sum, DEVICE_COMPUTE);
     for (int i = 0; i < N; i++) { /* every round multiplies by the size; exact in fp32 */
@@ -511,12 +511,12 @@ int main(void)
     if (request.index >= 0) {
         int rc = device_open(&r.device, &request, &r.said);
         CHECK(&r.c, !world_agree(r.c.world, rc, &r.said));
-        r.mark = r.device ? device_mark_create(r.device, 0, &r.said) : NULL;
-        CHECK(&r.c, r.mark);
-        if (r.mark)
+        r.event = r.device ? device_event_create(r.device, DEVICE_EVENT_UNTIMED, &r.said) : NULL;
+        CHECK(&r.c, r.event);
+        if (r.event)
             test_all(&r, world_size(r.c.world));
         if (r.device)
-            device_mark_destroy(r.device, r.mark);
+            device_event_destroy(r.device, r.event);
         device_close(r.device);
     }
     if (r.said.text[0] && r.c.failed)

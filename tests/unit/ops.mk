@@ -1,8 +1,10 @@
 # The ops against naive references; test_simd once per level, exit 77 where it cannot run.
 UNIT_TESTS += tests/unit/test_ops tests/unit/test_ops_norm tests/unit/test_ops_loss \
 	tests/unit/test_ops_optimizer tests/unit/test_ops_gemm tests/unit/test_simd_generic \
-	tests/unit/test_ops_layernorm tests/unit/test_ops_adamw_bf16 tests/unit/test_run_queue
+	tests/unit/test_ops_layernorm tests/unit/test_ops_adamw_bf16 tests/unit/test_run_queue \
+	tests/unit/test_gemm_threads
 ops_check = tests/unit/ops_check.c tests/unit/ops_check.h
+tests_unit_test_gemm_threads_SOURCES = tests/unit/test_gemm_threads.c $(ops_check)
 tests_unit_test_run_queue_SOURCES = tests/unit/test_run_queue.c $(ops_check)
 tests_unit_test_ops_SOURCES = tests/unit/test_ops.c $(ops_check)
 tests_unit_test_ops_norm_SOURCES = tests/unit/test_ops_norm.c $(ops_check)

@@ -157,9 +157,9 @@ static void problem_solve(struct rig *rig, struct problem *p)
 {
     const struct device_ops *ops = rig->cpu->ops;
     void *scratch[2];
-    for (int backward = 0; backward < 2; backward++) {
-        size_t bytes = ops->attention_scratch(rig->cpu, &p->a, backward);
-        scratch[backward] = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    for (enum device_pass pass = DEVICE_FORWARD; pass <= DEVICE_BACKWARD; pass++) {
+        size_t bytes = ops->attention_scratch(rig->cpu, &p->a, pass);
+        scratch[pass] = aligned_alloc(64, (bytes + 64) / 64 * 64);
     }
     ops->attention(rig->cpu, &p->a, p->o, p->lse, p->qkv, scratch[0]);
     ops->attention_backward(rig->cpu, &p->a, p->dqkv, p->dout, p->o, p->lse, p->qkv, scratch[1]);
@@ -178,29 +178,22 @@ static void problem_free(struct problem *p)
     free(p->dqkv);
 }
 
-static struct cuda_attention own(const struct attention *a)
-{
-    return (struct cuda_attention){a->dt,       a->batch,    a->seq,  a->heads,
-                                   a->kv_heads, a->head_dim, a->scale};
-}
-
 static size_t scratch_bytes(struct rig *rig, const struct attention *a, enum path path,
-                            int backward)
+                            enum device_pass pass)
 {
-    return path == OP ? rig->gpu->ops->attention_scratch(rig->gpu, a, backward)
-                      : cuda_own_attention_scratch(a, backward);
+    return path == OP ? rig->gpu->ops->attention_scratch(rig->gpu, a, pass)
+                      : cuda_own_attention_scratch(a, pass);
 }
 
 static void forward(struct rig *rig, const struct problem *p, enum path path, struct result *r)
 {
-    struct cuda_attention mine = own(&p->a);
-    size_t bytes = scratch_bytes(rig, &p->a, path, 0);
+    size_t bytes = scratch_bytes(rig, &p->a, path, DEVICE_FORWARD);
     void *scratch = device_poisoned(rig, bytes), *qkv = device_bytes(rig, p->qkv, p->qkv_bytes);
     void *o = device_poisoned(rig, p->out_bytes), *lse = device_poisoned(rig, p->lse_bytes);
     if (path == OP)
         rig->gpu->ops->attention(rig->gpu, &p->a, o, lse, qkv, scratch);
     else
-        cuda_attention(cuda_compute(rig->gpu), &mine, o, lse, qkv, scratch);
+        cuda_own_attention(rig->gpu, &p->a, o, lse, qkv, scratch);
     r->o = take(rig, o, p->out_bytes);
     r->lse = take(rig, lse, p->lse_bytes);
     release(rig, qkv, p->qkv_bytes);
@@ -210,8 +203,7 @@ static void forward(struct rig *rig, const struct problem *p, enum path path, st
 /* From what the CPU's forward pass left, so that differences do not add up. */
 static void backward(struct rig *rig, const struct problem *p, enum path path, struct result *r)
 {
-    struct cuda_attention mine = own(&p->a);
-    size_t bytes = scratch_bytes(rig, &p->a, path, 1);
+    size_t bytes = scratch_bytes(rig, &p->a, path, DEVICE_BACKWARD);
     void *scratch = device_poisoned(rig, bytes), *qkv = device_bytes(rig, p->qkv, p->qkv_bytes);
     void *o = device_bytes(rig, p->o, p->out_bytes), *lse = device_bytes(rig, p->lse, p->lse_bytes);
     void *dout = device_bytes(rig, p->dout, p->out_bytes);
@@ -219,7 +211,7 @@ static void backward(struct rig *rig, const struct problem *p, enum path path, s
     if (path == OP)
         rig->gpu->ops->attention_backward(rig->gpu, &p->a, dqkv, dout, o, lse, qkv, scratch);
     else
-        cuda_attention_backward(cuda_compute(rig->gpu), &mine, dqkv, dout, o, lse, qkv, scratch);
+        cuda_own_attention_backward(rig->gpu, &p->a, dqkv, dout, o, lse, qkv, scratch);
     r->dqkv = take(rig, dqkv, p->qkv_bytes);
     release(rig, dout, p->out_bytes);
     release(rig, lse, p->lse_bytes);

@@ -8,7 +8,6 @@
 #include <stdio.h>
 
 #include "base/philox.h"
-#include "device/cuda/gemm_plain.h"
 #include "device/cuda/state.h"
 
 enum { SKIPPED = 77 };
@@ -113,7 +112,7 @@ static void by_device(struct gpu *gpu, const struct gemm *g, void *scratch)
 
 static void by_plain_kernel(struct gpu *gpu, const struct gemm *g, void *scratch)
 {
-    cuda_gemm_plain(cuda_compute(gpu->d), g);
+    cuda_gemm_plain(gpu->d, g);
 }
 
 /* Recorded and replayed, twice where c is not its own addend; done once before with another c, as

@@ -297,7 +297,7 @@ static void a_step_is_issued_while_its_file_waits(void **state)
         assert_in_range(clock_ns() - begin_ns, 0, PATIENCE_S * 900000000LL);
         alarm(0);
         for (int look = 0; look < 20; look++) {
-            assert_int_equal(device_mark_done(s->device, pending.done, &err), 0);
+            assert_int_equal(device_event_done(s->device, pending.done, &err), 0);
             nanosleep(&nap, NULL);
         }
         calls_last(0);

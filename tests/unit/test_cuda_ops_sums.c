@@ -6,8 +6,6 @@
 
 #include <stdio.h>
 
-#include "device/cuda/state.h"
-
 /* ---- cross-entropy ---- */
 
 struct loss {
@@ -399,8 +397,8 @@ static void sum_parts(struct device *d, struct mem *mem, void *const *at, const 
     const struct parts *p = args;
     float *recv = at[0];
     if (d->kind == DEVICE_CUDA) {
-        cuda_sum_parts(cuda_compute(d), recv, p->dt, at[1], p->count, p->stride, p->elems,
-                       p->accumulate);
+        device_sum_parts(d, DEVICE_COMPUTE, recv, p->dt, at[1], p->count, p->stride, p->elems,
+                         p->accumulate);
         return;
     }
     for (int64_t i = 0; i < p->elems; i++) {

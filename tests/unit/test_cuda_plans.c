@@ -34,22 +34,20 @@ static struct sdpa_target target;
 static struct device *gpu; /* NULL: the H200 on paper */
 
 /* A plan for one part of it, which takes no more than was planned for all. */
-static void has_a_plan(const char *name, const struct attention *a, int backward)
+static void has_a_plan(const char *name, const struct attention *a, enum device_pass pass)
 {
+    const char *which = pass == DEVICE_BACKWARD ? "backward" : "forward";
     struct error err = {0};
     struct sdpa_plan plan;
-    struct sdpa_part part = sdpa_part_of(a, backward);
-    size_t planned = cuda_sdpa_scratch(a, backward);
-    size_t rows = backward ? sdpa_rows_bytes(a, part) : 0;
+    struct sdpa_part part = sdpa_part_of(a, pass);
+    size_t planned = cuda_sdpa_scratch(a, pass);
+    size_t rows = pass == DEVICE_BACKWARD ? sdpa_rows_bytes(a, part) : 0;
     if (!planned)
-        fail_msg("%s over %lld, %s: cuDNN is not asked", name, (long long)a->seq,
-                 backward ? "backward" : "forward");
-    if (sdpa_plan_make(&plan, a, part, backward, &target, &err))
-        fail_msg("%s over %lld, %s: %s", name, (long long)a->seq, backward ? "backward" : "forward",
-                 err.text);
-    printf("%s over %lld, %s: engine %lld, %zu of %zu bytes\n", name, (long long)a->seq,
-           backward ? "backward" : "forward", (long long)plan.engine, plan.workspace_bytes + rows,
-           planned);
+        fail_msg("%s over %lld, %s: cuDNN is not asked", name, (long long)a->seq, which);
+    if (sdpa_plan_make(&plan, a, part, pass, &target, &err))
+        fail_msg("%s over %lld, %s: %s", name, (long long)a->seq, which, err.text);
+    printf("%s over %lld, %s: engine %lld, %zu of %zu bytes\n", name, (long long)a->seq, which,
+           (long long)plan.engine, plan.workspace_bytes + rows, planned);
     assert_true(plan.workspace_bytes + rows <= planned);
     sdpa_plan_drop(&plan);
 }
@@ -64,8 +62,8 @@ static void both_ways(const struct config_model *m, int64_t seq, int64_t batch, 
                                 .kv_heads = m->kv_heads,
                                 .head_dim = m->hidden / m->heads,
                                 .scale = 0.125f};
-    has_a_plan(m->preset, &a, 0);
-    has_a_plan(m->preset, &a, 1);
+    has_a_plan(m->preset, &a, DEVICE_FORWARD);
+    has_a_plan(m->preset, &a, DEVICE_BACKWARD);
 }
 
 /* What tests/bench/gpu_vs_torch trains. */
@@ -146,7 +144,7 @@ static int can_compile(void)
     const struct attention a = {DTYPE_BF16, 1, 128, 1, 1, 64, 0.125f};
     struct error err = {0};
     struct sdpa_plan plan;
-    if (!sdpa_plan_make(&plan, &a, (struct sdpa_part){1, 1}, 0, &target, &err)) {
+    if (!sdpa_plan_make(&plan, &a, (struct sdpa_part){1, 1}, DEVICE_FORWARD, &target, &err)) {
         sdpa_plan_drop(&plan);
         return 1;
     }

@@ -118,12 +118,9 @@ struct blocks {
 static int enqueue(struct device *d, const struct attention *a, enum way way,
                    const struct blocks *b)
 {
-    const struct cuda_attention own = {a->dt,       a->batch,    a->seq,  a->heads,
-                                       a->kv_heads, a->head_dim, a->scale};
     if (way == BY_OWN_KERNELS) {
-        cuda_attention(cuda_compute(d), &own, b->o, b->lse, b->qkv, b->scratch);
-        cuda_attention_backward(cuda_compute(d), &own, b->dqkv, b->dout, b->o, b->lse, b->qkv,
-                                b->scratch);
+        cuda_own_attention(d, a, b->o, b->lse, b->qkv, b->scratch);
+        cuda_own_attention_backward(d, a, b->dqkv, b->dout, b->o, b->lse, b->qkv, b->scratch);
         return 1;
     }
     return cuda_sdpa_forward(d, a, b->o, b->lse, b->qkv, b->scratch, b->scratch_bytes) &&
@@ -155,7 +152,8 @@ static int run(struct gpu *gpu, const struct attention *a, enum way way, struct 
 {
     struct error err = {0};
     struct device *d = gpu->d;
-    size_t forward = d->ops->attention_scratch(d, a, 0), both = d->ops->attention_scratch(d, a, 1);
+    size_t forward = d->ops->attention_scratch(d, a, DEVICE_FORWARD),
+           both = d->ops->attention_scratch(d, a, DEVICE_BACKWARD);
     struct blocks b = {on_gpu(gpu, &t->qkv), on_gpu(gpu, &t->dout), on_gpu(gpu, &t->o),
                        on_gpu(gpu, &t->lse), on_gpu(gpu, &t->dqkv)};
     b.scratch_bytes = both > forward ? both : forward;
@@ -175,7 +173,8 @@ static int run(struct gpu *gpu, const struct attention *a, enum way way, struct 
 static void run_on_cpu(const struct attention *a, struct tensors *t)
 {
     struct device *d = open_device(NULL, 0);
-    size_t forward = d->ops->attention_scratch(d, a, 0), both = d->ops->attention_scratch(d, a, 1);
+    size_t forward = d->ops->attention_scratch(d, a, DEVICE_FORWARD),
+           both = d->ops->attention_scratch(d, a, DEVICE_BACKWARD);
     size_t bytes = both > forward ? both : forward;
     struct tensor scratch = tensor_poisoned(DTYPE_F32, (int64_t)(bytes + 3) / 4);
     d->ops->attention(d, a, t->o.data, t->lse.data, t->qkv.data, scratch.data);
@@ -303,7 +302,7 @@ static void what_is_not_for_cudnn_is_left(void **state)
                                               {DTYPE_BF16, 1, 64, 2, 2, 20, 0.125f},
                                               {DTYPE_BF16, 1, 1 << 20, 32, 1, 128, 0.1f}};
     for (int i = 0; i < 3; i++)
-        assert_int_equal(cuda_sdpa_scratch(&others[i], 1), 0);
+        assert_int_equal(cuda_sdpa_scratch(&others[i], DEVICE_BACKWARD), 0);
     struct gpu gpu = open_gpu();
     for (int i = 0; i < 3; i++)
         assert_int_equal(
@@ -333,8 +332,10 @@ static void versions_are_asked_for_what_they_do_right(void **state)
         {{DTYPE_F32, 1, 2048, 32, 8, 128, 0.1f}, 91900, 0, 0},
     };
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
-        assert_int_equal(!cuda_sdpa_refusal(&row[i].a, 0, row[i].version), row[i].forward);
-        assert_int_equal(!cuda_sdpa_refusal(&row[i].a, 1, row[i].version), row[i].backward);
+        assert_int_equal(!cuda_sdpa_refusal(&row[i].a, DEVICE_FORWARD, row[i].version),
+                         row[i].forward);
+        assert_int_equal(!cuda_sdpa_refusal(&row[i].a, DEVICE_BACKWARD, row[i].version),
+                         row[i].backward);
     }
 }
 
@@ -351,13 +352,14 @@ static const char h200[] =
     "\"memClockRateKHz\": 3201000, \"l2CacheSize\": 62914560}";
 
 /* Without a driver engines are named and cannot be loaded; any other failure is the graph's. */
-static void check_graph(const struct attention *a, int backward, const struct sdpa_target *target)
+static void check_graph(const struct attention *a, enum device_pass pass,
+                        const struct sdpa_target *target)
 {
     struct error err = {0};
     struct sdpa_plan plan;
     struct sdpa_part part = {a->batch, a->kv_heads};
-    if (!sdpa_plan_make(&plan, a, part, backward, target, &err)) {
-        assert_true(plan.workspace_bytes < cuda_sdpa_scratch(a, backward));
+    if (!sdpa_plan_make(&plan, a, part, pass, target, &err)) {
+        assert_true(plan.workspace_bytes < cuda_sdpa_scratch(a, pass));
         sdpa_plan_drop(&plan);
     } else if (!strstr(err.text, "engine"))
         fail_msg("%s", err.text);
@@ -379,8 +381,8 @@ static void graphs_are_known_to_an_engine(void **state)
         skip();
     }
     for (int i = 0; i < SHAPES; i++)
-        for (int backward = 0; backward < 2; backward++)
-            check_graph(&shapes[i], backward, &target);
+        for (enum device_pass pass = DEVICE_FORWARD; pass <= DEVICE_BACKWARD; pass++)
+            check_graph(&shapes[i], pass, &target);
     cudnnBackendDestroyDescriptor(target.properties);
 }
 

@@ -1,4 +1,4 @@
-/* test_cuda_streams.c - a GPU's memory, streams, marks and recordings, as device.h has them. */
+/* test_cuda_streams.c - a GPU's memory, streams, events and recordings, as device.h has them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,12 +74,12 @@ static void expect_floats(struct rig *r, const float *x, float value)
 /* y = a + b on a stream */
 static void add(struct rig *r, enum device_stream stream, float *y, const float *a, const float *b)
 {
-    cuda_add(cuda_state(r->device)->stream[stream], DTYPE_F32, y, a, b, ELEMS);
+    device_sum_parts(r->device, stream, y, DTYPE_F32, a, 2, b - a, ELEMS, 0);
 }
 
-static struct device_mark *mark(struct rig *r, int timed)
+static struct device_event *event(struct rig *r, enum device_event_kind kind)
 {
-    struct device_mark *made = device_mark_create(r->device, timed, &r->err);
+    struct device_event *made = device_event_create(r->device, kind, &r->err);
     assert_non_null(made);
     return made;
 }
@@ -137,23 +137,25 @@ static void test_one_stream_is_in_order(void **state)
 }
 
 /* GATHER fills one of two buffers, COMPUTE adds it up, and gives it back. */
-static void test_marks_relate_streams(void **state)
+static void test_events_relate_streams(void **state)
 {
     enum { ROUNDS = 40 };
     struct rig *r = *state;
     float *buffer[2] = {device_floats(r, 0), device_floats(r, 0)};
     float *sum = device_floats(r, 0), *one = device_floats(r, 1), *count = device_floats(r, 0);
     float *zero = device_floats(r, 0);
-    struct device_mark *full[2] = {mark(r, 0), mark(r, 0)}, *empty[2] = {mark(r, 0), mark(r, 0)};
+    struct device_event *full[2] = {event(r, DEVICE_EVENT_UNTIMED), event(r, DEVICE_EVENT_UNTIMED)},
+                        *empty[2] = {event(r, DEVICE_EVENT_UNTIMED),
+                                     event(r, DEVICE_EVENT_UNTIMED)};
     for (int i = 0; i < ROUNDS; i++) { /* empty was never recorded in the first two */
         int b = i % 2;
-        good(r, device_mark_wait(r->device, DEVICE_GATHER, empty[b], &r->err));
+        good(r, device_event_wait(r->device, DEVICE_GATHER, empty[b], &r->err));
         add(r, DEVICE_GATHER, count, count, one);
         add(r, DEVICE_GATHER, buffer[b], count, zero);
-        good(r, device_mark_record(r->device, full[b], DEVICE_GATHER, &r->err));
-        good(r, device_mark_wait(r->device, DEVICE_COMPUTE, full[b], &r->err));
+        good(r, device_event_record(r->device, full[b], DEVICE_GATHER, &r->err));
+        good(r, device_event_wait(r->device, DEVICE_COMPUTE, full[b], &r->err));
         add(r, DEVICE_COMPUTE, sum, sum, buffer[b]);
-        good(r, device_mark_record(r->device, empty[b], DEVICE_COMPUTE, &r->err));
+        good(r, device_event_record(r->device, empty[b], DEVICE_COMPUTE, &r->err));
     }
     expect_floats(r, sum, (float)(ROUNDS * (ROUNDS + 1) / 2));
     good(r, device_sync(r->device, &r->err));
@@ -161,34 +163,35 @@ static void test_marks_relate_streams(void **state)
     for (int i = 0; i < 6; i++)
         free_floats(r, all[i]);
     for (int b = 0; b < 2; b++) {
-        device_mark_destroy(r->device, full[b]);
-        device_mark_destroy(r->device, empty[b]);
+        device_event_destroy(r->device, full[b]);
+        device_event_destroy(r->device, empty[b]);
     }
-    device_mark_destroy(r->device, NULL);
+    device_event_destroy(r->device, NULL);
 }
 
-static void test_marks_get_done(void **state)
+static void test_events_get_done(void **state)
 {
     struct rig *r = *state;
     float *x = device_floats(r, 1);
-    struct device_mark *from = mark(r, 1), *to = mark(r, 1), *never = mark(r, 0);
-    good(r, device_mark_wait(r->device, DEVICE_POINT, never, &r->err));
-    assert_int_equal(device_mark_done(r->device, never, &r->err), 1);
-    good(r, device_mark_record(r->device, from, DEVICE_POINT, &r->err));
+    struct device_event *from = event(r, DEVICE_EVENT_TIMED), *to = event(r, DEVICE_EVENT_TIMED),
+                        *never = event(r, DEVICE_EVENT_UNTIMED);
+    good(r, device_event_wait(r->device, DEVICE_POINT, never, &r->err));
+    assert_int_equal(device_event_done(r->device, never, &r->err), 1);
+    good(r, device_event_record(r->device, from, DEVICE_POINT, &r->err));
     for (int i = 0; i < 10; i++)
         add(r, DEVICE_POINT, x, x, x);
-    good(r, device_mark_record(r->device, to, DEVICE_POINT, &r->err));
+    good(r, device_event_record(r->device, to, DEVICE_POINT, &r->err));
     int done;
-    while ((done = device_mark_done(r->device, to, &r->err)) == 0) {
+    while ((done = device_event_done(r->device, to, &r->err)) == 0) {
     }
     assert_int_equal(done, 1);
-    assert_int_equal(device_mark_done(r->device, from, &r->err), 1);
-    int64_t ns = device_mark_ns(r->device, from, to);
+    assert_int_equal(device_event_done(r->device, from, &r->err), 1);
+    int64_t ns = device_event_ns(r->device, from, to);
     assert_in_range(ns, 0, 10000000000);
     expect_floats(r, x, 1024);
-    device_mark_destroy(r->device, from);
-    device_mark_destroy(r->device, to);
-    device_mark_destroy(r->device, never);
+    device_event_destroy(r->device, from);
+    device_event_destroy(r->device, to);
+    device_event_destroy(r->device, never);
     free_floats(r, x);
 }
 
@@ -247,8 +250,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_stream_is_in_order, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_marks_relate_streams, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_marks_get_done, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_events_relate_streams, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_events_get_done, setup, teardown),
         cmocka_unit_test_setup_teardown(test_recordings, setup, teardown),
         cmocka_unit_test_setup_teardown(test_recordings_that_fail, setup, teardown),
     };

@@ -16,7 +16,7 @@ static int all_gather(struct comm_op *op)
 static int reduce_scatter(struct comm_op *op)
 {
     if (op->accumulate || op->recv != op->send)
-        cuda_sum_parts(op_stream(op), (float *)op->recv, op->dtype, op->send, 1, op->elems,
+        device_sum_parts(op->group->link->request.device, DEVICE_GATHER + op->lane, (float *)op->recv, op->dtype, op->send, 1, op->elems,
                        op->elems, op->accumulate);
     return GIVEN;
 }

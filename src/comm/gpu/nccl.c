@@ -188,7 +188,7 @@ static int reduce_by_pieces(struct comm_op *op, struct channel *c)
                               .total = size * n * (int64_t)sizeof(uint16_t)};
         if (lay_terms(op, &x, terms, first) || swap(op, c, &x, SWAP_OUT))
             return FAILED;
-        cuda_sum_parts(op_stream(op), (float *)op->recv + first, op->dtype, terms, size, stride, n,
+        device_sum_parts(op->group->link->request.device, DEVICE_GATHER + op->lane, (float *)op->recv + first, op->dtype, terms, size, stride, n,
                        op->accumulate);
     }
     return GIVEN;
@@ -209,7 +209,7 @@ static int reduce_scatter(struct comm_op *op)
     if (nccl_settle(c, "reduce-scatter", code, &op->err))
         return FAILED;
     if (op->accumulate)
-        cuda_sum_parts(op_stream(op), (float *)op->recv, DTYPE_F32, own, 1, op->elems, op->elems,
+        device_sum_parts(op->group->link->request.device, DEVICE_GATHER + op->lane, (float *)op->recv, DTYPE_F32, own, 1, op->elems, op->elems,
                        1);
     return GIVEN;
 }
@@ -235,8 +235,8 @@ static int sum_piece(struct comm_op *op, struct channel *c, uint16_t *data, int6
     if (swap(op, c, &x, SWAP_OUT))
         return FAILED;
     if (mine > 0) {
-        cuda_sum_parts(op_stream(op), sum, op->dtype, terms, g->size, part, mine, 0);
-        cuda_cast(op_stream(op), op->dtype, own, DTYPE_F32, sum, mine);
+        device_sum_parts(op->group->link->request.device, DEVICE_GATHER + op->lane, sum, op->dtype, terms, g->size, part, mine, 0);
+        device_cast(op->group->link->request.device, DEVICE_GATHER + op->lane, op->dtype, own, DTYPE_F32, sum, mine);
     }
     x.from = (char *)own;
     x.into = (char *)data;

@@ -213,7 +213,7 @@ void nccl_abandon(struct link *l)
     }
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->ended, NULL);
-    e->gpu = cuda_state(l->request.device)->index;
+    e->gpu = l->request.device->index;
     pthread_mutex_lock(&l->lock);
     take_over(e, &l->root);
     for (int i = 0; i < l->channels; i++)

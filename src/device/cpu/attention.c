@@ -207,7 +207,7 @@ void CPU(attention)(struct device *d, const struct attention *a, void *o, float 
 {
     int64_t chunks = ceil_div(ceil_div(a->seq, BLOCK), CHUNK_BLOCKS);
     int64_t tasks = chunks * a->batch * a->kv_heads;
-    size_t per_thread = CPU(attention_scratch)(d, a, 0) / d->threads;
+    size_t per_thread = CPU(attention_scratch)(d, a, DEVICE_FORWARD) / d->threads;
 #pragma omp parallel num_threads(run_queue_threads(d))
     {
         struct forward w;
@@ -221,9 +221,10 @@ void CPU(attention)(struct device *d, const struct attention *a, void *o, float 
     }
 }
 
-size_t CPU(attention_scratch)(struct device *d, const struct attention *a, int backward)
+size_t CPU(attention_scratch)(struct device *d, const struct attention *a, enum device_pass pass)
 {
     struct forward w;
-    size_t bytes = backward ? CPU(attention_backward_bytes)(a) : forward_layout(&w, a, NULL);
+    size_t bytes =
+        pass == DEVICE_BACKWARD ? CPU(attention_backward_bytes)(a) : forward_layout(&w, a, NULL);
     return bytes * d->threads;
 }

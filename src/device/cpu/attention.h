@@ -92,13 +92,8 @@ static inline int64_t attention_row_elems(const struct attention *a)
 static inline void *attention_take(void *base, size_t *offset, int64_t count, size_t size)
 {
     size_t at = *offset;
-    *offset = (at + (size_t)count * size + 63) / 64 * 64;
+    *offset = round_up_bytes(at + (size_t)count * size, 64);
     return base ? (char *)base + at : NULL;
-}
-
-static inline int64_t round_up(int64_t n, int64_t step)
-{
-    return ceil_div(n, step) * step;
 }
 
 static const float LOG2_E = 0x1.715476p0f;

@@ -26,8 +26,8 @@ void CPU(bias)(struct device *d, enum dtype dt, void *y, const void *x, const vo
     }
 }
 
-/* Some columns of all rows: sums of 64 rows are added to the sum of the whole, so that many rows
- * do not drown in it. */
+/* Some columns of all rows.  64 rows are summed first, and their sum is added to the total: adding
+ * single rows to a large total would lose more bits. */
 SIMD_INLINE void sum_columns(enum dtype dt, float *db, const void *dy, int64_t rows, int64_t cols,
                              int64_t begin, int64_t end, int accumulate)
 {

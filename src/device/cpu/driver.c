@@ -1,10 +1,11 @@
 /* driver.c - the CPU as a device: the levels there are and the choice among them, memory, and
- * marks, which have nothing to wait for. */
+ * events, which have nothing to wait for. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/run_queue.h"
@@ -43,18 +44,20 @@ static int has_avx512(void)
            __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16");
 }
-#define X86_LEVELS {&cpu_ops_avx512, has_avx512}, {&cpu_ops_avx2, has_avx2},
-#define X86_NAMES  "avx512", "avx2",
+#define X86_LEVELS                                     \
+    {.ops = &cpu_ops_avx512, .runs_here = has_avx512}, \
+        {.ops = &cpu_ops_avx2, .runs_here = has_avx2},
+#define X86_NAMES "avx512", "avx2",
 #else
 #define X86_LEVELS
 #define X86_NAMES
 #endif
 
-/* Best first; a machine that runs one runs all that follow. */
+/* Best first; a machine that runs a level runs all levels after it. */
 static const struct {
     const struct device_ops *ops;
     int (*runs_here)(void);
-} levels[] = {X86_LEVELS{&cpu_ops_generic, always}};
+} levels[] = {X86_LEVELS{.ops = &cpu_ops_generic, .runs_here = always}};
 
 enum { LEVELS = sizeof levels / sizeof levels[0] };
 
@@ -95,7 +98,8 @@ static int find_level(const char *name, struct error *err)
                      level_names[best_level()]);
 }
 
-/* OMP_NUM_THREADS is a user's word about one rank; without it ranks share what is there. */
+/* OMP_NUM_THREADS, if set, is the number of threads of each rank; else the ranks of a node share
+ * its cores. */
 static int default_threads(int local_ranks)
 {
     if (getenv("OMP_NUM_THREADS"))
@@ -145,7 +149,7 @@ static int memory(struct device *d, size_t *total_bytes, size_t *free_bytes, str
 }
 
 static int copy(struct device *d, enum device_stream stream, void *to, const void *from,
-                size_t bytes, int wait, struct error *err)
+                size_t bytes, enum device_wait wait, struct error *err)
 {
     memcpy(to, from, bytes);
     return 0;
@@ -163,42 +167,40 @@ static int nothing(struct device *d, struct error *err)
     return 0;
 }
 
-struct device_mark {
+struct device_event {
     int64_t ns;
 };
 
-static struct device_mark *mark_create(struct device *d, int timed, struct error *err)
+static struct device_event *event_create(struct device *d, enum device_event_kind kind,
+                                         struct error *err)
 {
-    struct device_mark *mark = calloc(1, sizeof *mark);
-    if (!mark)
-        error_set(err, "out of memory: a mark");
-    return mark;
+    return array_make(1, sizeof(struct device_event));
 }
 
-static void mark_destroy(struct device *d, struct device_mark *mark)
+static void event_destroy(struct device *d, struct device_event *event)
 {
-    free(mark);
+    free(event);
 }
 
-static int mark_record(struct device *d, struct device_mark *mark, enum device_stream stream,
-                       struct error *err)
+static int event_record(struct device *d, struct device_event *event, enum device_stream stream,
+                        struct error *err)
 {
-    mark->ns = clock_ns();
+    event->ns = clock_ns();
     return 0;
 }
 
-static int mark_wait(struct device *d, enum device_stream stream, struct device_mark *mark,
-                     struct error *err)
+static int event_wait(struct device *d, enum device_stream stream, struct device_event *event,
+                      struct error *err)
 {
     return 0;
 }
 
-static int mark_done(struct device *d, struct device_mark *mark, struct error *err)
+static int event_done(struct device *d, struct device_event *event, struct error *err)
 {
     return 1;
 }
 
-static int64_t mark_ns(struct device *d, struct device_mark *from, struct device_mark *to)
+static int64_t event_ns(struct device *d, struct device_event *from, struct device_event *to)
 {
     return to->ns - from->ns;
 }
@@ -235,12 +237,12 @@ const struct device_driver cpu_driver = {
     .call = call,
     .sync = nothing,
     .check = nothing,
-    .mark_create = mark_create,
-    .mark_destroy = mark_destroy,
-    .mark_record = mark_record,
-    .mark_wait = mark_wait,
-    .mark_done = mark_done,
-    .mark_ns = mark_ns,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .event_done = event_done,
+    .event_ns = event_ns,
     .record_begin = no_recordings,
     .record_end = no_recording,
     .recording_destroy = recording_destroy,

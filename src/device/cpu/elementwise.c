@@ -23,7 +23,7 @@ void CPU(add)(struct device *d, enum dtype dt, void *y, const void *a, const voi
     }
 }
 
-/* The one place where bf16 denormals are kept: what is cast may be anything. */
+/* Casts keep bf16 denormals, unlike other ops, because they are not only of activations. */
 SIMD_INLINE void to_bf16(enum dtype from, bf16 *y, const void *x, int64_t begin, int64_t end)
 {
     int64_t i = begin;
@@ -74,7 +74,7 @@ void CPU(fill_zero)(struct device *d, void *y, size_t bytes)
     size_t piece = (bytes / (size_t)threads + 64) & ~(size_t)63;
 #pragma omp parallel for num_threads(threads)
     for (size_t begin = 0; begin < bytes; begin += piece)
-        memset((char *)y + begin, 0, bytes - begin < piece ? bytes - begin : piece);
+        memset((char *)y + begin, 0, min_bytes(bytes - begin, piece));
 }
 
 void CPU(copy)(struct device *d, void *y, const void *x, size_t bytes)
@@ -87,8 +87,7 @@ void CPU(copy)(struct device *d, void *y, const void *x, size_t bytes)
     }
 #pragma omp parallel for num_threads(threads)
     for (size_t begin = 0; begin < bytes; begin += piece)
-        memcpy((char *)y + begin, (const char *)x + begin,
-               bytes - begin < piece ? bytes - begin : piece);
+        memcpy((char *)y + begin, (const char *)x + begin, min_bytes(bytes - begin, piece));
 }
 
 SIMD_INLINE void swiglu_row(enum dtype dt, void *y, const void *gate_up, int64_t row, int64_t ffn)

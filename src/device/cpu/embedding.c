@@ -32,7 +32,7 @@ void CPU(embedding_backward)(struct device *d, enum dtype dt, float *dtable, con
                              int accumulate)
 {
     int threads = cpu_threads(d, rows * hidden * 4);
-    int64_t columns = (ceil_div(hidden, threads) + 31) / 32 * 32;
+    int64_t columns = round_up(ceil_div(hidden, threads), 32);
     if (!accumulate)
         CPU(fill_zero)(d, dtable, (size_t)(vocab * hidden) * sizeof *dtable);
 #pragma omp parallel for num_threads(threads)

@@ -8,9 +8,9 @@
 
 #include "device/ops.h"
 
-/* See gemm and gemm_scratch in struct device_ops. */
-int gemm(struct device *d, const struct gemm *g, void *scratch, struct error *err);
-size_t gemm_scratch(struct device *d, const struct gemm *g);
+/* As in struct device_ops. */
+DEVICE_FUNCTION(device_ops, gemm) gemm;
+DEVICE_FUNCTION(device_ops, gemm_scratch) gemm_scratch;
 
 /* What the library needs to keep (engine, primitives), in d->state; the op set, kind and
  * threads of d are already there.  Returns 0, or -1 with err set. */
@@ -23,7 +23,7 @@ const char *gemm_library(void);
 /* gemm() of 16-bit inputs for a library that has no such product here: blocks of a and b are
  * converted to fp32, multiplied by gemm() and summed in fp32.  The scratch has a bound that
  * does not depend on the shapes. */
-int gemm_by_blocks(struct device *d, const struct gemm *g, void *scratch, struct error *err);
-size_t gemm_by_blocks_scratch(struct device *d, const struct gemm *g);
+DEVICE_FUNCTION(device_ops, gemm) gemm_by_blocks;
+DEVICE_FUNCTION(device_ops, gemm_scratch) gemm_by_blocks_scratch;
 
 #endif

@@ -98,7 +98,7 @@ size_t gemm_by_blocks_scratch(struct device *d, const struct gemm *g)
             continue;
         struct gemm p = block_product(g, m, n, k, NULL);
         size_t bytes = gemm_scratch(d, &p);
-        most = bytes > most ? bytes : most;
+        most = max_bytes(most, bytes);
     }
     return BUFFERS * sizeof(float) + most;
 }

@@ -1,7 +1,7 @@
 /* gemm_cblas.c - matrix products by a CBLAS, where there is no oneDNN.
  *
- * fp32 products are the library's; 16-bit ones are made of them by gemm_blocks.c.  How many
- * threads it uses is the library's own affair (OPENBLAS_NUM_THREADS and the like).
+ * fp32 products are the library's; 16-bit ones are made of them by gemm_blocks.c.  The library
+ * chooses its number of threads itself (OPENBLAS_NUM_THREADS and the like).
  */
 #include <cblas.h>
 #include <limits.h>

@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/hash.h"
+#include "base/round.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/onednn.h"
 #include "device/cpu/run_queue.h"
@@ -21,7 +23,7 @@ enum addend { ADDEND_NONE, ADDEND_SELF, ADDEND_OTHER, ADDEND_KINDS };
 struct key {
     int64_t dt, dt_c, trans_a, trans_b, addend;
     int64_t m, n, k, lda, ldb, ldc;
-    int64_t threads; /* oneDNN cuts it for so many */
+    int64_t threads; /* threads for which oneDNN divides the product */
 };
 
 enum operand { OPERAND_A, OPERAND_B, OPERAND_C, OPERAND_ADDEND, OPERAND_SCRATCH, OPERANDS };
@@ -94,7 +96,7 @@ static dnnl_status_t make_attributes(dnnl_primitive_attr_t *attr, int64_t addend
     return status;
 }
 
-/* An implementation worth having: oneDNN's reference loops are slower than fp32 by blocks. */
+/* Is it a fast implementation? oneDNN's reference loops are slower than fp32 by blocks. */
 static int is_fast(const_dnnl_primitive_desc_t pd)
 {
     const char *name = "";
@@ -174,11 +176,7 @@ static struct product *product_create(const struct state *s, const struct key *k
     dnnl_primitive_desc_t pd = NULL;
     dnnl_memory_desc_t md[3];
     memset(md, 0, sizeof md);
-    struct product *p = calloc(1, sizeof *p);
-    if (!p) {
-        error_set(err, "out of memory: a matrix product");
-        return NULL;
-    }
+    struct product *p = array_make(1, sizeof *p);
     p->key = *key;
     make_descriptors(&pd, md, s, key);
     if (pd) {
@@ -247,9 +245,9 @@ static size_t filled(const unsigned char *c, size_t bytes)
     return count;
 }
 
-/* oneDNN may cut the summed dimension of small products with many summands, and then the bits
- * depend on the number of threads.  Do these two products give the same?  Both are computed, once,
- * into memory of their own; large ones, for which threads wait seldom, count as different. */
+/* Do these two products give the same bits? oneDNN may split the summed dimension of small products
+ * with many summands, and then the bits depend on the number of threads.  Both are computed, once,
+ * into memory of their own.  Large products, whose threads seldom wait, count as different. */
 static int compare(const struct state *s, struct product *few, const struct product *all,
                    void *const data[OPERANDS], struct error *err)
 {
@@ -333,7 +331,7 @@ static size_t scratch_of(struct device *d, const struct gemm *g, enum addend add
     return bytes;
 }
 
-/* Which addend will be given is not known yet: enough for any. */
+/* The scratch has to be enough for every kind of addend, because the call's is not known yet. */
 size_t gemm_scratch(struct device *d, const struct gemm *g)
 {
     int saved = omp_get_max_threads();
@@ -341,7 +339,7 @@ size_t gemm_scratch(struct device *d, const struct gemm *g)
     omp_set_num_threads(d->threads);
     for (enum addend addend = 0; addend < ADDEND_KINDS && g->m > 0 && g->n > 0; addend++) {
         size_t bytes = scratch_of(d, g, addend);
-        most = bytes > most ? bytes : most;
+        most = max_bytes(most, bytes);
     }
     omp_set_num_threads(saved);
     return most;
@@ -349,9 +347,7 @@ size_t gemm_scratch(struct device *d, const struct gemm *g)
 
 int gemm_open(struct device *d, struct error *err)
 {
-    struct state *s = calloc(1, sizeof *s);
-    if (!s)
-        return error_set(err, "out of memory: matrix products");
+    struct state *s = array_make(1, sizeof *s);
     d->state = s;
     CHECK(dnnl_engine_create(&s->engine, dnnl_cpu, 0));
     CHECK(dnnl_stream_create(&s->stream, s->engine, dnnl_stream_default_flags));

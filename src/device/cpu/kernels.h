@@ -17,66 +17,39 @@
 
 extern const struct device_ops CPU(ops);
 
-void CPU(embedding)(struct device *d, enum dtype dt, void *y, const void *table,
-                    const int32_t *tokens, int64_t rows, int64_t hidden, int64_t vocab);
-void CPU(embedding_backward)(struct device *d, enum dtype dt, float *dtable, const void *dy,
-                             const int32_t *tokens, int64_t rows, int64_t hidden, int64_t vocab,
-                             int accumulate);
-void CPU(rmsnorm)(struct device *d, enum dtype dt, void *y, void *sum, float *rstd, const void *x,
-                  const void *delta, const void *w, int64_t rows, int64_t hidden, float eps);
-void CPU(rmsnorm_backward)(struct device *d, enum dtype dt, void *dx, float *dw, const void *dy,
-                           const void *dsum, const void *x, const void *w, const float *rstd,
-                           int64_t rows, int64_t hidden, int accumulate, void *scratch);
-size_t CPU(rmsnorm_backward_scratch)(struct device *d, int64_t rows, int64_t hidden);
-void CPU(layernorm)(struct device *d, enum dtype dt, void *y, float *stats, const void *x,
-                    const void *w, const void *b, int64_t rows, int64_t hidden, float eps);
-void CPU(layernorm_backward)(struct device *d, enum dtype dt, void *dx, float *dw, float *db,
-                             const void *dy, const void *dsum, const void *x, const void *w,
-                             const float *stats, int64_t rows, int64_t hidden, int accumulate,
-                             void *scratch);
-size_t CPU(layernorm_backward_scratch)(struct device *d, int64_t rows, int64_t hidden);
-void CPU(bias)(struct device *d, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
-               int64_t cols);
-void CPU(bias_backward)(struct device *d, enum dtype dt, float *db, const void *dy, int64_t rows,
-                        int64_t cols, int accumulate, void *scratch);
-size_t CPU(bias_backward_scratch)(struct device *d, int64_t rows, int64_t cols);
-void CPU(gelu)(struct device *d, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
-               int64_t cols);
-void CPU(gelu_backward)(struct device *d, enum dtype dt, void *dx, const void *dy, const void *x,
-                        const void *b, int64_t rows, int64_t cols);
-void CPU(rope)(struct device *d, const struct rope *r, void *y, const void *x,
-               const float *cos_sin);
-void CPU(attention)(struct device *d, const struct attention *a, void *o, float *lse,
-                    const void *qkv, void *scratch);
-void CPU(attention_backward)(struct device *d, const struct attention *a, void *dqkv,
-                             const void *dout, const void *o, const float *lse, const void *qkv,
-                             void *scratch);
-size_t CPU(attention_scratch)(struct device *d, const struct attention *a, int backward);
-void CPU(swiglu)(struct device *d, enum dtype dt, void *y, const void *gate_up, int64_t rows,
-                 int64_t ffn);
-void CPU(swiglu_backward)(struct device *d, enum dtype dt, void *dgate_up, const void *dy,
-                          const void *gate_up, int64_t rows, int64_t ffn);
-void CPU(cross_entropy)(struct device *d, enum dtype dt, float *row_loss, void *dlogits,
-                        int64_t ld_d, const float *logits, int64_t ld, const int32_t *targets,
-                        int64_t rows, int64_t vocab, float scale, const double *loss_scale);
-void CPU(loss_sum)(struct device *d, double out[2], const float *row_loss, const int32_t *targets,
-                   int64_t rows);
-void CPU(add)(struct device *d, enum dtype dt, void *y, const void *a, const void *b,
-              int64_t elems);
-void CPU(cast)(struct device *d, enum dtype to, void *y, enum dtype from, const void *x,
-               int64_t elems);
-void CPU(fill_zero)(struct device *d, void *y, size_t bytes);
-void CPU(copy)(struct device *d, void *y, const void *x, size_t bytes);
-void CPU(set)(struct device *d, double *y, const double *values, int count);
-void CPU(sumsq)(struct device *d, double *result, const float *x, int64_t elems);
-void CPU(update_factor)(struct device *d, double *factor, const double *targets,
-                        const double *squares, const double *loss_scale, double nominal,
-                        double clip);
-void CPU(adamw)(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
-                float *v, const float *g, enum dtype dt_copy, void *copy, int64_t elems);
-void CPU(adamw_bf16)(struct device *d, const struct adamw *a, const double *factor,
-                     const struct adamw_state *s, const struct rounding *r, int64_t elems);
-void CPU(sgd)(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
-              const float *g, enum dtype dt_copy, void *copy, int64_t elems);
+/* CPU_OP(bias) declares CPU(bias) as struct device_ops has bias. */
+#define CPU_OP(op) DEVICE_FUNCTION(device_ops, op) CPU(op)
+
+CPU_OP(embedding);
+CPU_OP(embedding_backward);
+CPU_OP(rmsnorm);
+CPU_OP(rmsnorm_backward);
+CPU_OP(rmsnorm_backward_scratch);
+CPU_OP(layernorm);
+CPU_OP(layernorm_backward);
+CPU_OP(layernorm_backward_scratch);
+CPU_OP(bias);
+CPU_OP(bias_backward);
+CPU_OP(bias_backward_scratch);
+CPU_OP(gelu);
+CPU_OP(gelu_backward);
+CPU_OP(rope);
+CPU_OP(attention);
+CPU_OP(attention_backward);
+CPU_OP(attention_scratch);
+CPU_OP(swiglu);
+CPU_OP(swiglu_backward);
+CPU_OP(cross_entropy);
+CPU_OP(loss_sum);
+CPU_OP(add);
+CPU_OP(cast);
+CPU_OP(fill_zero);
+CPU_OP(copy);
+CPU_OP(set);
+CPU_OP(sumsq);
+CPU_OP(update_factor);
+CPU_OP(adamw);
+CPU_OP(adamw_bf16);
+CPU_OP(sgd);
 
 #endif

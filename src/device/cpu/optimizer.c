@@ -6,7 +6,7 @@
 void CPU(sumsq)(struct device *d, double *result, const float *x, int64_t elems)
 {
     enum { PIECES = 256, ALIGN = 64 };
-    int64_t piece = ceil_div(ceil_div(elems, PIECES), ALIGN) * ALIGN;
+    int64_t piece = round_up(ceil_div(elems, PIECES), ALIGN);
     double sums[PIECES] = {0}, total = 0;
 #pragma omp parallel for num_threads(cpu_threads(d, elems * 4))
     for (int p = 0; p < PIECES; p++) {

@@ -50,7 +50,7 @@ static int open_schedstat(void)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* Time on cores, time waiting for one, times run: the second is wanted. */
+/* The line holds time on cores, time waiting for a core, and times run; the second is returned. */
 static int64_t waited_ns(int file)
 {
     char text[96];
@@ -74,10 +74,12 @@ struct run_queue *run_queue_open(int threads)
     q->file[omp_get_thread_num()] = open_schedstat();
     for (int i = 0; i < threads; i++)
         failed |= q->file[i] < 0;
-    if (!failed)
-        return q;
-    run_queue_close(q);
-    return NULL;
+    if (failed) {
+        run_queue_close(q);
+        return NULL;
+    }
+    omp_set_dynamic(0); /* OpenMP's own adjustment may read the load average before every loop */
+    return q;
 }
 
 void run_queue_close(struct run_queue *q)

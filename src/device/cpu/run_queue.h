@@ -2,7 +2,7 @@
  *
  * Threads of a team meet after every kernel.  One that waits for a core makes all others wait, and
  * they spin: two threads beside eight busy processes on two cores are several times slower than
- * one. Linux tells for each thread how long it was ready and had no core
+ * one.  Linux counts for each thread how long it was ready and had no core
  * (/proc/self/task/N/schedstat). Every SAMPLE that is summed over the team: the threads that did
  * not have a core, on average, are left out, until the others find their cores free again; then all
  * are tried, and where that fails, again after twice the time, 8 s at most.
@@ -26,7 +26,7 @@ struct device;
 struct thread_choice {
     int most, now;
     int64_t last_ns, last_waited_ns; /* the sample before; last_ns 0: none */
-    int64_t hold_ns, until_ns;       /* after threads were left out: how long, and until when */
+    int64_t hold_ns, until_ns;       /* how long threads are left out, and until when */
     int64_t raised_ns;               /* when all were tried again; 0: never */
 };
 
@@ -36,8 +36,8 @@ int thread_choice_sample(struct thread_choice *choice, int64_t now_ns, int64_t w
 
 struct run_queue;
 
-/* For `threads` threads that the calling thread starts.  NULL where the kernel does not tell, with
- * OMP_DYNAMIC=false, and for one thread: d->threads then stands. */
+/* For `threads` threads that the calling thread starts.  NULL where the kernel does not count
+ * waiting, with OMP_DYNAMIC=false, and for one thread: d->threads then holds. */
 struct run_queue *run_queue_open(int threads);
 void run_queue_close(struct run_queue *queue); /* NULL allowed */
 

@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "base/round.h"
 #include "device/cpu/run_queue.h"
 #include "device/device.h"
 
@@ -13,16 +14,6 @@ static inline int cpu_threads(const struct device *d, int64_t bytes)
 {
     const int64_t worth_bytes = 1 << 16;
     return bytes < worth_bytes ? 1 : run_queue_threads(d);
-}
-
-static inline int64_t min_i64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
 }
 
 #endif

@@ -33,5 +33,15 @@ static const char *libraries(char text[256])
     return text;
 }
 
+static void use(int index)
+{
+}
+
 const struct device_discovery cuda_discovery = {
-    .built_in = 0, .count = count, .describe = describe, .peers = peers, .libraries = libraries};
+    .built_in = 0,
+    .count = count,
+    .describe = describe,
+    .peers = peers,
+    .use = use,
+    .libraries = libraries,
+};

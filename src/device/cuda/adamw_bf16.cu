@@ -10,7 +10,7 @@
 enum { LOW_THREADS = 256, LOW_ACCESSES = 2, LOW_TILE = LOW_THREADS * LOW_ACCESSES };
 
 /* Philox4x32-10 of counter (pair, step), as in base/philox.h. */
-static __device__ __forceinline__ uint4 draw(const struct cuda_rounding &r, uint64_t pair)
+static __device__ __forceinline__ uint4 draw(const struct rounding &r, uint64_t pair)
 {
     uint32_t a = (uint32_t)pair, b = (uint32_t)(pair >> 32);
     uint32_t c = (uint32_t)r.step, d = (uint32_t)(r.step >> 32);
@@ -30,8 +30,8 @@ static __device__ __forceinline__ uint4 draw(const struct cuda_rounding &r, uint
 
 /* Two words for each of n elements, the first of which is number index. */
 template <int n>
-static __device__ __forceinline__ void noise_of(uint32_t (&words)[2 * n],
-                                                const struct cuda_rounding &r, uint64_t index)
+static __device__ __forceinline__ void noise_of(uint32_t (&words)[2 * n], const struct rounding &r,
+                                                uint64_t index)
 {
     if constexpr (n == 1) {
         uint4 drawn = draw(r, index / 2);
@@ -98,9 +98,8 @@ static __device__ __forceinline__ void get(float (&to)[n], const T *from)
 
 /* The operations and their order are those of cpu/adamw_bf16.c. */
 template <typename P, typename M, typename C, int n>
-static __device__ __forceinline__ void step(const low_tensors<P, M, C> &t,
-                                            const struct cuda_adamw &a,
-                                            const struct cuda_rounding &r, float factor, int64_t at)
+static __device__ __forceinline__ void step(const low_tensors<P, M, C> &t, const struct adamw &a,
+                                            const struct rounding &r, float factor, int64_t at)
 {
     const float keep = 1.0f - a.lr * a.weight_decay, step_size = a.lr / a.bias1;
     const float root_bias2 = sqrtf(a.bias2);
@@ -130,8 +129,7 @@ static __device__ __forceinline__ void step(const low_tensors<P, M, C> &t,
 
 template <typename P, typename M, typename C, int n>
 __global__ void __launch_bounds__(LOW_THREADS)
-    low_tile(low_tensors<P, M, C> t, struct cuda_adamw a, struct cuda_rounding r,
-             const double *factor)
+    low_tile(low_tensors<P, M, C> t, struct adamw a, struct rounding r, const double *factor)
 {
     const float by = (float)*factor;
     const int64_t begin = ((int64_t)blockIdx.x * LOW_TILE + threadIdx.x) * n;
@@ -149,26 +147,25 @@ __global__ void __launch_bounds__(LOW_THREADS)
 }
 
 template <typename P, typename M, typename C>
-static void launch(cudaStream_t s, const struct cuda_adamw *a, const double *factor,
-                   const struct cuda_adamw_state *state, const struct cuda_rounding *r,
-                   int64_t elems)
+static void launch(cudaStream_t s, const struct adamw *a, const double *factor,
+                   const struct adamw_state *state, const struct rounding *r, int64_t elems)
 {
     const low_tensors<P, M, C> t = {(P *)state->p, (M *)state->m,    (M *)state->v,
                                     state->g,      (C *)state->copy, elems};
     bool alike = phase(t.p, 4) == 0 && phase(t.m, 4) == 0 && phase(t.v, 4) == 0 &&
                  phase(t.g, 4) == 0 && (!t.copy || phase(t.copy, 4) == 0) && r->first % 2 == 0;
     if (alike)
-        LAUNCH((low_tile<P, M, C, 4>), (unsigned)pieces(elems, LOW_TILE * 4), LOW_THREADS, 0, s, t,
-               *a, *r, factor);
+        LAUNCH((low_tile<P, M, C, 4>), (unsigned)ceil_div(elems, LOW_TILE * 4), LOW_THREADS, 0, s,
+               t, *a, *r, factor);
     else
-        LAUNCH((low_tile<P, M, C, 1>), (unsigned)pieces(elems, LOW_TILE), LOW_THREADS, 0, s, t, *a,
-               *r, factor);
+        LAUNCH((low_tile<P, M, C, 1>), (unsigned)ceil_div(elems, LOW_TILE), LOW_THREADS, 0, s, t,
+               *a, *r, factor);
 }
 
-void cuda_adamw_bf16(cudaStream_t s, const struct cuda_adamw *a, const double *factor,
-                     const struct cuda_adamw_state *state, const struct cuda_rounding *r,
-                     int64_t elems)
+void cuda_adamw_bf16(struct device *d, const struct adamw *a, const double *factor,
+                     const struct adamw_state *state, const struct rounding *r, int64_t elems)
 {
+    cudaStream_t s = cuda_compute(d);
     if (elems == 0)
         return;
     if (state->dt_p == DTYPE_F32 && state->dt_copy == DTYPE_F16)

@@ -37,8 +37,8 @@ static __global__ void __launch_bounds__(1024)
 static inline void launch_add_parts(cudaStream_t s, float *sum, const float *parts, int count,
                                     int64_t stride, int64_t columns, int accumulate)
 {
-    LAUNCH(add_parts, (unsigned)pieces(columns, 32), 1024, 0, s, sum, parts, count, stride, columns,
-           accumulate);
+    LAUNCH(add_parts, (unsigned)ceil_div(columns, 32), 1024, 0, s, sum, parts, count, stride,
+           columns, accumulate);
 }
 
 #endif

@@ -180,8 +180,7 @@ __global__ void __launch_bounds__(T::threads)
 }
 
 template <class T>
-static void run(cudaStream_t s, const struct cuda_attention *a, void *o, float *lse,
-                const void *qkv)
+static void run(cudaStream_t s, const struct attention *a, void *o, float *lse, const void *qkv)
 {
     struct attention_args args = attention_query_args(a, T::rows);
     ALLOW_SHARED(attention_forward<T>, T::shared_bytes);
@@ -190,7 +189,7 @@ static void run(cudaStream_t s, const struct cuda_attention *a, void *o, float *
 }
 
 template <class E>
-static void run_type(cudaStream_t s, const struct cuda_attention *a, void *o, float *lse,
+static void run_type(cudaStream_t s, const struct attention *a, void *o, float *lse,
                      const void *qkv)
 {
     if (a->head_dim <= 64)
@@ -203,9 +202,10 @@ static void run_type(cudaStream_t s, const struct cuda_attention *a, void *o, fl
         run<forward_tiles<E, 256, 8, 1, 32>>(s, a, o, lse, qkv);
 }
 
-void cuda_attention(cudaStream_t s, const struct cuda_attention *a, void *o, float *lse,
-                    const void *qkv, void *scratch)
+void cuda_own_attention(struct device *d, const struct attention *a, void *o, float *lse,
+                        const void *qkv, void *scratch)
 {
+    cudaStream_t s = cuda_compute(d);
     (void)scratch;
     if (!attention_on_tensor_cores(a))
         attention_simt(s, a, o, lse, qkv);

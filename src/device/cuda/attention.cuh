@@ -13,7 +13,7 @@
 
 constexpr float LOG2_E = 1.44269504f;
 
-/* struct cuda_attention as kernels want it, with the order in which blocks are worked on. */
+/* struct attention as kernels want it, with the order in which blocks are worked on. */
 struct attention_args {
     int seq, heads, kv_heads, group, head_dim;
     int qkv_row, o_row; /* elements from one position to the next */
@@ -23,7 +23,7 @@ struct attention_args {
 
 /* Blocks of `rows` positions of `all_heads` heads.  The heads of a section, `head_bytes` each, are
  * worked on together, so that what their blocks read again and again stays in the L2 cache. */
-static inline struct attention_args attention_make_args(const struct cuda_attention *a, int rows,
+static inline struct attention_args attention_make_args(const struct attention *a, int rows,
                                                         int64_t all_heads, int64_t head_bytes)
 {
     const int64_t cache_bytes = 16 << 20;
@@ -44,7 +44,7 @@ static inline struct attention_args attention_make_args(const struct cuda_attent
 }
 
 /* A thread block per query head and `rows` queries; keys and values are what is read again. */
-static inline struct attention_args attention_query_args(const struct cuda_attention *a, int rows)
+static inline struct attention_args attention_query_args(const struct attention *a, int rows)
 {
     int64_t kv_bytes = 2 * a->seq * a->head_dim * (a->dt == DTYPE_F32 ? 4 : 2);
     int64_t group = a->heads / a->kv_heads;
@@ -52,7 +52,7 @@ static inline struct attention_args attention_query_args(const struct cuda_atten
 }
 
 /* A thread block per key/value head and `rows` keys; queries and dO are what is read again. */
-static inline struct attention_args attention_key_args(const struct cuda_attention *a, int rows)
+static inline struct attention_args attention_key_args(const struct attention *a, int rows)
 {
     int64_t head_bytes = 2 * a->seq * a->head_dim * (a->dt == DTYPE_F32 ? 4 : 2);
     return attention_make_args(a, rows, a->batch * a->kv_heads,
@@ -81,16 +81,16 @@ static __device__ __forceinline__ struct attention_place attention_place_of(
 
 /* Kernels without tensor cores: fp32, and the others where rows of a head are not 16-byte
  * aligned. */
-void attention_simt(cudaStream_t s, const struct cuda_attention *a, void *o, float *lse,
+void attention_simt(cudaStream_t s, const struct attention *a, void *o, float *lse,
                     const void *qkv);
-void attention_simt_backward(cudaStream_t s, const struct cuda_attention *a, void *dqkv,
+void attention_simt_backward(cudaStream_t s, const struct attention *a, void *dqkv,
                              const void *dout, const float *lse, const float *delta,
                              const void *qkv);
 /* delta[batch, heads, seq] = the sum of dout * o over a head; all types */
-void attention_delta(cudaStream_t s, const struct cuda_attention *a, float *delta, const void *dout,
+void attention_delta(cudaStream_t s, const struct attention *a, float *delta, const void *dout,
                      const void *o);
 
-static inline bool attention_on_tensor_cores(const struct cuda_attention *a)
+static inline bool attention_on_tensor_cores(const struct attention *a)
 {
     return a->dt != DTYPE_F32 && a->head_dim % 8 == 0;
 }
@@ -121,23 +121,23 @@ static __device__ __forceinline__ int warp_id()
 }
 
 /* Chunks are permuted in groups of so many. */
-template <int dim> constexpr int tile_turn = dim % 64 == 0 ? 8 : 4;
+template <int dim> constexpr int tile_period = dim % 64 == 0 ? 8 : 4;
 
 /* Where chunk + step of a row begins; step is a constant, and a multiple of 2 where chunk is not
- * 0.  Steps of tile_turn and more only add, so that few addresses are kept for all steps. */
+ * 0.  Steps of tile_period and more only add, so that few addresses are kept for all steps. */
 template <int dim>
 static __device__ __forceinline__ unsigned tile_at(unsigned row, unsigned chunk, unsigned step)
 {
-    constexpr unsigned turn = tile_turn<dim>;
-    static_assert(dim % (8 * turn) == 0, "whole groups of chunks");
-    unsigned by = turn == 8 ? row % 8 : row / 2 % 4;
-    return row * dim + 8 * ((chunk ^ by) ^ step % turn) + 8 * (step / turn * turn);
+    constexpr unsigned period = tile_period<dim>;
+    static_assert(dim % (8 * period) == 0, "whole groups of chunks");
+    unsigned by = period == 8 ? row % 8 : row / 2 % 4;
+    return row * dim + 8 * ((chunk ^ by) ^ step % period) + 8 * (step / period * period);
 }
 
 /* Threads that copy a row, and the rows that all of them copy at a time.  A thread keeps its place
  * in the permutation, so that all its addresses differ by constants. */
 template <int dim, int threads> struct tile_threads {
-    static constexpr int across = tile_turn<dim>, down = threads / across;
+    static constexpr int across = tile_period<dim>, down = threads / across;
     static_assert(down % 8 == 0, "rows that are permuted alike");
 };
 
@@ -204,19 +204,20 @@ template <class E, int tall, int n> struct warp_operand {
     }
 };
 
-/* c += a b^T: 16 * tall rows of tile a from `row` on with n rows of tile b.  The steps of one turn
- * of the permutation are unrolled, not all: more would be kept in registers than there are. */
+/* c += a b^T: 16 * tall rows of tile a from `row` on with n rows of tile b.  The steps of one
+ * period of the permutation are unrolled, not all: more would be kept in registers than there are.
+ */
 template <class E, int dim, int tall, int n>
 static __device__ __forceinline__ void product_of_rows(struct warp_sums<tall, n> &c,
                                                        const uint16_t *a, unsigned row,
                                                        const uint16_t *b)
 {
-    constexpr int turn = tile_turn<dim>;
+    constexpr int period = tile_period<dim>;
     unsigned lane = lane_id();
 #pragma unroll 1
-    for (int column = 0; column < dim; column += 8 * turn, a += 8 * turn, b += 8 * turn)
+    for (int column = 0; column < dim; column += 8 * period, a += 8 * period, b += 8 * period)
 #pragma unroll
-        for (int step = 0; step < turn; step += 2) {
+        for (int step = 0; step < period; step += 2) {
             uint32_t left[tall][4];
 #pragma unroll
             for (int m = 0; m < tall; m++)
@@ -277,7 +278,7 @@ static __device__ __forceinline__ void tile_store(uint16_t *to, int to_row,
                     pair_of(E(), pair[0] * factor, pair[1] * factor);
             }
     __syncwarp();
-    constexpr int across = tile_turn<dim>, down = 32 / across;
+    constexpr int across = tile_period<dim>, down = 32 / across;
     for (int r = row + lane / across; r < row + 16 * tall && r < valid; r += down)
 #pragma unroll
         for (int step = 0; step < cols / 8; step += across)

@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(T::threads)
 {
     DYNAMIC_SHARED(uint16_t, k);
     uint16_t *v = k + T::keys * T::dim, *q = v + T::keys * T::dim;
-    uint16_t *dout = q + 2 * T::tile_elems; /* two tiles each, in turn */
+    uint16_t *dout = q + 2 * T::tile_elems; /* two tiles each, used alternately */
     float *statistics = reinterpret_cast<float *>(dout + 2 * T::tile_elems);
     struct attention_place at = attention_place_of(a, blockIdx.x);
     int first = at.rank * T::keys, valid = a.seq - first, kv = at.head % a.kv_heads;
@@ -272,7 +272,7 @@ __global__ void __launch_bounds__(T::threads)
 {
     DYNAMIC_SHARED(uint16_t, q);
     uint16_t *dout = q + T::rows * T::dim, *k = dout + T::rows * T::dim;
-    uint16_t *v = k + 2 * T::tile_elems; /* two tiles each, in turn */
+    uint16_t *v = k + 2 * T::tile_elems; /* two tiles each, used alternately */
     struct attention_place at = attention_place_of(a, blockIdx.x);
     int first = (a.blocks - 1 - at.rank) * T::rows, valid = a.seq - first;
     int batch = at.head / a.heads, head = at.head % a.heads;
@@ -311,7 +311,7 @@ __global__ void __launch_bounds__(T::threads)
 /* ---- launching ---- */
 
 template <class K, class Q>
-static void run(cudaStream_t s, const struct cuda_attention *a, const struct backward_tensors *t)
+static void run(cudaStream_t s, const struct attention *a, const struct backward_tensors *t)
 {
     struct attention_args by_key = attention_key_args(a, K::keys);
     struct attention_args by_query = attention_query_args(a, Q::rows);
@@ -322,8 +322,7 @@ static void run(cudaStream_t s, const struct cuda_attention *a, const struct bac
 }
 
 template <class E>
-static void run_type(cudaStream_t s, const struct cuda_attention *a,
-                     const struct backward_tensors *t)
+static void run_type(cudaStream_t s, const struct attention *a, const struct backward_tensors *t)
 {
     if (a->head_dim <= 64)
         run<key_tiles<E, 64, 4, 2, 1, 32>, query_tiles<E, 64, 4, 2, 32>>(s, a, t);
@@ -335,10 +334,11 @@ static void run_type(cudaStream_t s, const struct cuda_attention *a,
         run<key_tiles<E, 256, 8, 1, 2, 16>, query_tiles<E, 256, 4, 1, 16>>(s, a, t);
 }
 
-void cuda_attention_backward(cudaStream_t s, const struct cuda_attention *a, void *dqkv,
-                             const void *dout, const void *o, const float *lse, const void *qkv,
-                             void *scratch)
+void cuda_own_attention_backward(struct device *d, const struct attention *a, void *dqkv,
+                                 const void *dout, const void *o, const float *lse, const void *qkv,
+                                 void *scratch)
 {
+    cudaStream_t s = cuda_compute(d);
     float *delta = (float *)scratch;
     struct backward_tensors t = {(uint16_t *)dqkv, (const uint16_t *)qkv, (const uint16_t *)dout,
                                  lse, delta};

@@ -392,7 +392,7 @@ __global__ void __launch_bounds__(THREADS)
 /* ---- launching ---- */
 
 template <class T>
-static void run_forward(cudaStream_t s, const struct cuda_attention *a, void *o, float *lse,
+static void run_forward(cudaStream_t s, const struct attention *a, void *o, float *lse,
                         const void *qkv)
 {
     struct attention_args args = attention_query_args(a, T::rows);
@@ -402,8 +402,7 @@ static void run_forward(cudaStream_t s, const struct cuda_attention *a, void *o,
 }
 
 template <class E>
-static void forward(cudaStream_t s, const struct cuda_attention *a, void *o, float *lse,
-                    const void *qkv)
+static void forward(cudaStream_t s, const struct attention *a, void *o, float *lse, const void *qkv)
 {
     if (a->head_dim <= 64)
         run_forward<simt_tiles<E, 64, 32>>(s, a, o, lse, qkv);
@@ -413,8 +412,7 @@ static void forward(cudaStream_t s, const struct cuda_attention *a, void *o, flo
         run_forward<simt_tiles<E, 256, 32>>(s, a, o, lse, qkv);
 }
 
-void attention_simt(cudaStream_t s, const struct cuda_attention *a, void *o, float *lse,
-                    const void *qkv)
+void attention_simt(cudaStream_t s, const struct attention *a, void *o, float *lse, const void *qkv)
 {
     if (a->dt == DTYPE_BF16)
         forward<bf16>(s, a, o, lse, qkv);
@@ -425,7 +423,7 @@ void attention_simt(cudaStream_t s, const struct cuda_attention *a, void *o, flo
 }
 
 template <class T>
-static void run_backward(cudaStream_t s, const struct cuda_attention *a,
+static void run_backward(cudaStream_t s, const struct attention *a,
                          const struct simt_tensors<typename T::E> *t)
 {
     struct attention_args by_key = attention_key_args(a, T::rows);
@@ -437,7 +435,7 @@ static void run_backward(cudaStream_t s, const struct cuda_attention *a,
 }
 
 template <class E>
-static void backward(cudaStream_t s, const struct cuda_attention *a, void *dqkv, const void *dout,
+static void backward(cudaStream_t s, const struct attention *a, void *dqkv, const void *dout,
                      const float *lse, const float *delta, const void *qkv)
 {
     struct simt_tensors<E> t = {
@@ -451,7 +449,7 @@ static void backward(cudaStream_t s, const struct cuda_attention *a, void *dqkv,
         run_backward<simt_tiles<E, 256, 16>>(s, a, &t);
 }
 
-void attention_simt_backward(cudaStream_t s, const struct cuda_attention *a, void *dqkv,
+void attention_simt_backward(cudaStream_t s, const struct attention *a, void *dqkv,
                              const void *dout, const float *lse, const float *delta,
                              const void *qkv)
 {
@@ -463,7 +461,7 @@ void attention_simt_backward(cudaStream_t s, const struct cuda_attention *a, voi
         backward<float>(s, a, dqkv, dout, lse, delta, qkv);
 }
 
-void attention_delta(cudaStream_t s, const struct cuda_attention *a, float *delta, const void *dout,
+void attention_delta(cudaStream_t s, const struct attention *a, float *delta, const void *dout,
                      const void *o)
 {
     int64_t rows = a->batch * a->seq * a->heads, warps = THREADS / 32;

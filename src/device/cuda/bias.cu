@@ -117,7 +117,8 @@ template <typename T> static bool whole(const bias_rows<T> &t)
 
 template <int n> static dim3 grid_of(int64_t rows, int64_t cols)
 {
-    return dim3((unsigned)pieces(cols, THREADS * n), (unsigned)least(pieces(rows, ROWS), 65535));
+    return dim3((unsigned)ceil_div(cols, THREADS * n),
+                (unsigned)min_i64(ceil_div(rows, ROWS), 65535));
 }
 
 template <typename T, typename F> static void shift(cudaStream_t s, bias_rows<T> t)
@@ -142,16 +143,16 @@ static void shift_any(cudaStream_t s, enum dtype dt, void *y, const void *x, con
     });
 }
 
-void cuda_bias(cudaStream_t s, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
+void cuda_bias(struct device *d, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
                int64_t cols)
 {
-    shift_any<bias_alone>(s, dt, y, x, b, rows, cols);
+    shift_any<bias_alone>(cuda_compute(d), dt, y, x, b, rows, cols);
 }
 
-void cuda_gelu(cudaStream_t s, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
+void cuda_gelu(struct device *d, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
                int64_t cols)
 {
-    shift_any<bias_gelu>(s, dt, y, x, b, rows, cols);
+    shift_any<bias_gelu>(cuda_compute(d), dt, y, x, b, rows, cols);
 }
 
 template <typename T> static void gelu_backward(cudaStream_t s, bias_rows<T> t)
@@ -164,14 +165,14 @@ template <typename T> static void gelu_backward(cudaStream_t s, bias_rows<T> t)
         LAUNCH((gelu_backward_tile<T, 1>), grid_of<1>(t.rows, t.cols), THREADS, 0, s, t);
 }
 
-void cuda_gelu_backward(cudaStream_t s, enum dtype dt, void *dx, const void *dy, const void *x,
+void cuda_gelu_backward(struct device *d, enum dtype dt, void *dx, const void *dy, const void *x,
                         const void *b, int64_t rows, int64_t cols)
 {
     if (rows == 0)
         return;
     by_type(dt, [&](auto type) {
         using T = decltype(type);
-        gelu_backward<T>(s,
+        gelu_backward<T>(cuda_compute(d),
                          {(T *)dx, (const T *)x, (const T *)dy, (const T *)b, rows, cols, false});
     });
 }
@@ -230,18 +231,19 @@ static void sum(cudaStream_t s, float *sums, const T *dy, int64_t rows, int64_t 
 {
     constexpr int n = LANES<T>;
     unsigned groups = (unsigned)cuda_bias_groups(rows);
-    int64_t per_group = pieces(rows, groups);
+    int64_t per_group = ceil_div(rows, groups);
     if (cols % n == 0 && aligned16(dy))
-        LAUNCH((bias_sum_rows<T, n>), dim3((unsigned)pieces(cols, 32 * n), groups), WARPS * 32, 0,
+        LAUNCH((bias_sum_rows<T, n>), dim3((unsigned)ceil_div(cols, 32 * n), groups), WARPS * 32, 0,
                s, sums, dy, rows, cols, per_group, accumulate);
     else
-        LAUNCH((bias_sum_rows<T, 1>), dim3((unsigned)pieces(cols, 32), groups), WARPS * 32, 0, s,
+        LAUNCH((bias_sum_rows<T, 1>), dim3((unsigned)ceil_div(cols, 32), groups), WARPS * 32, 0, s,
                sums, dy, rows, cols, per_group, accumulate);
 }
 
-void cuda_bias_backward(cudaStream_t s, enum dtype dt, float *db, const void *dy, int64_t rows,
+void cuda_bias_backward(struct device *d, enum dtype dt, float *db, const void *dy, int64_t rows,
                         int64_t cols, int accumulate, void *scratch)
 {
+    cudaStream_t s = cuda_compute(d);
     int groups = cuda_bias_groups(rows);
     float *sums = groups > 1 ? (float *)scratch : db;
     if (rows == 0)

@@ -70,5 +70,16 @@ static const char *libraries(char text[256])
     return text;
 }
 
+static void use(int index)
+{
+    cudaSetDevice(index);
+}
+
 const struct device_discovery cuda_discovery = {
-    .built_in = 1, .count = count, .describe = describe, .peers = peers, .libraries = libraries};
+    .built_in = 1,
+    .count = count,
+    .describe = describe,
+    .peers = peers,
+    .use = use,
+    .libraries = libraries,
+};

@@ -1,9 +1,10 @@
-/* driver.c - a GPU as a device: streams, memory, marks (events), recordings (graphs). */
+/* driver.c - a GPU as a device: streams, memory, events, recordings (graphs). */
 #include <omp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "device/cuda/sizes.h"
 #include "device/cuda/state.h"
 
@@ -30,17 +31,17 @@ static int take_gpu(struct device *d, struct error *err)
     int gpus = cuda_discovery.count(why);
     if (!gpus)
         return error_set(err, "device=cuda, but there is no GPU to use: %s", why);
-    if (state->index < 0 || state->index >= gpus)
-        return error_set(err, "GPU %d was asked for, %d visible", state->index, gpus);
-    if (cuda_discovery.describe(state->index, &gpu, err))
+    if (d->index < 0 || d->index >= gpus)
+        return error_set(err, "GPU %d was asked for, %d visible", d->index, gpus);
+    if (cuda_discovery.describe(d->index, &gpu, err))
         return -1;
     if (gpu.major < LEAST_MAJOR)
         return error_set(err,
                          "GPU %d (%s) has compute capability %d.%d; trireme needs 8.0 or newer",
-                         state->index, gpu.name, gpu.major, gpu.minor);
+                         d->index, gpu.name, gpu.major, gpu.minor);
     snprintf(state->level, sizeof state->level, "sm_%d%d", gpu.major % 100, gpu.minor % 100);
     snprintf(state->name, sizeof state->name, "%s", gpu.name);
-    return CUDA_CHECK(cudaSetDevice(state->index), err);
+    return CUDA_CHECK(cudaSetDevice(d->index), err);
 }
 
 static void close_cuda(struct device *d)
@@ -69,9 +70,7 @@ static int open_gpu(struct device *d, struct error *err)
 
 static int open_cuda(struct device *d, const struct device_request *request, struct error *err)
 {
-    struct cuda_state *state = calloc(1, sizeof *state);
-    if (!state)
-        return error_set(err, "out of memory: a device");
+    struct cuda_state *state = array_make(1, sizeof *state);
     d->state = state;
     d->ops = &cuda_ops;
     d->asynchronous = 1;
@@ -80,7 +79,6 @@ static int open_cuda(struct device *d, const struct device_request *request, str
     d->level = state->level;
     d->logits_bytes = CUDA_LOGITS_BYTES;
     d->reserve_bytes = CUDA_RESERVE_BYTES;
-    state->index = request->index;
     if (!open_gpu(d, err))
         return 0;
     close_cuda(d);
@@ -132,18 +130,33 @@ static int memory(struct device *d, size_t *total_bytes, size_t *free_bytes, str
 }
 
 static int copy(struct device *d, enum device_stream which, void *to, const void *from,
-                size_t bytes, int wait, struct error *err)
+                size_t bytes, enum device_wait wait, struct error *err)
 {
     cudaStream_t stream = cuda_state(d)->stream[which];
     if (CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), err))
         return -1;
-    return wait ? CUDA_CHECK(cudaStreamSynchronize(stream), err) : 0;
+    return wait == DEVICE_WAIT ? CUDA_CHECK(cudaStreamSynchronize(stream), err) : 0;
 }
 
 static int call(struct device *d, enum device_stream stream, void (*function)(void *), void *data,
                 struct error *err)
 {
     return CUDA_CHECK(cudaLaunchHostFunc(cuda_state(d)->stream[stream], function, data), err);
+}
+
+static void *stream_native(struct device *d, enum device_stream stream)
+{
+    return cuda_state(d)->stream[stream];
+}
+
+static int stream_idle(struct device *d, enum device_stream stream, struct error *err)
+{
+    cudaError_t code = cudaStreamQuery(cuda_state(d)->stream[stream]);
+    if (code == cudaErrorNotReady) {
+        cudaGetLastError(); /* not an error */
+        return 0;
+    }
+    return cuda_checked(code, "the GPU failed in work given to it before", err) ? -1 : 1;
 }
 
 static int check(struct device *d, struct error *err)
@@ -163,43 +176,42 @@ static int sync_all(struct device *d, struct error *err)
     return check(d, err);
 }
 
-struct device_mark {
+struct device_event {
     cudaEvent_t event;
 };
 
-static struct device_mark *mark_create(struct device *d, int timed, struct error *err)
+static struct device_event *event_create(struct device *d, enum device_event_kind kind,
+                                         struct error *err)
 {
-    struct device_mark *mark = calloc(1, sizeof *mark);
-    unsigned flags = timed ? cudaEventDefault : cudaEventDisableTiming;
-    if (mark && !CUDA_CHECK(cudaEventCreateWithFlags(&mark->event, flags), err))
-        return mark;
-    if (!mark)
-        error_set(err, "out of memory: a mark");
-    free(mark);
+    struct device_event *event = array_make(1, sizeof *event);
+    unsigned flags = kind == DEVICE_EVENT_TIMED ? cudaEventDefault : cudaEventDisableTiming;
+    if (!CUDA_CHECK(cudaEventCreateWithFlags(&event->event, flags), err))
+        return event;
+    free(event);
     return NULL;
 }
 
-static void mark_destroy(struct device *d, struct device_mark *mark)
+static void event_destroy(struct device *d, struct device_event *event)
 {
-    cudaEventDestroy(mark->event);
-    free(mark);
+    cudaEventDestroy(event->event);
+    free(event);
 }
 
-static int mark_record(struct device *d, struct device_mark *mark, enum device_stream stream,
-                       struct error *err)
+static int event_record(struct device *d, struct device_event *event, enum device_stream stream,
+                        struct error *err)
 {
-    return CUDA_CHECK(cudaEventRecord(mark->event, cuda_state(d)->stream[stream]), err);
+    return CUDA_CHECK(cudaEventRecord(event->event, cuda_state(d)->stream[stream]), err);
 }
 
-static int mark_wait(struct device *d, enum device_stream stream, struct device_mark *mark,
-                     struct error *err)
+static int event_wait(struct device *d, enum device_stream stream, struct device_event *event,
+                      struct error *err)
 {
-    return CUDA_CHECK(cudaStreamWaitEvent(cuda_state(d)->stream[stream], mark->event, 0), err);
+    return CUDA_CHECK(cudaStreamWaitEvent(cuda_state(d)->stream[stream], event->event, 0), err);
 }
 
-static int mark_done(struct device *d, struct device_mark *mark, struct error *err)
+static int event_done(struct device *d, struct device_event *event, struct error *err)
 {
-    cudaError_t code = cudaEventQuery(mark->event);
+    cudaError_t code = cudaEventQuery(event->event);
     if (code == cudaErrorNotReady) {
         cudaGetLastError(); /* not an error */
         return 0;
@@ -207,11 +219,11 @@ static int mark_done(struct device *d, struct device_mark *mark, struct error *e
     return cuda_checked(code, "the GPU failed in work given to it before", err) ? -1 : 1;
 }
 
-static int64_t mark_ns(struct device *d, struct device_mark *from, struct device_mark *to)
+static int64_t event_ns(struct device *d, struct device_event *from, struct device_event *to)
 {
     float ms = 0;
     if (cudaEventElapsedTime(&ms, from->event, to->event) != cudaSuccess)
-        cudaGetLastError(); /* a time of 0 tells */
+        cudaGetLastError(); /* the time stays 0 */
     return (int64_t)((double)ms * 1e6);
 }
 
@@ -227,11 +239,9 @@ static int record_begin(struct device *d, struct error *err)
 
 static struct device_recording *record_end(struct device *d, struct error *err)
 {
-    struct device_recording *recording = calloc(1, sizeof *recording);
+    struct device_recording *recording = array_make(1, sizeof *recording);
     cudaGraph_t graph = NULL;
     int rc = CUDA_CHECK(cudaStreamEndCapture(cuda_compute(d), &graph), err);
-    if (!rc && !recording)
-        rc = error_set(err, "out of memory: a recording");
     if (!rc)
         rc = CUDA_CHECK(cudaGraphInstantiate(&recording->graph, graph, 0), err);
     if (graph)
@@ -263,17 +273,21 @@ const struct device_driver cuda_driver = {
     .memory = memory,
     .copy = copy,
     .call = call,
+    .stream_native = stream_native,
+    .stream_idle = stream_idle,
+    .sum_parts = cuda_sum_parts,
+    .cast = cuda_cast_on,
     .sync = sync_all,
     .check = check,
-    .mark_create = mark_create,
-    .mark_destroy = mark_destroy,
-    .mark_record = mark_record,
-    .mark_wait = mark_wait,
-    .mark_done = mark_done,
-    .mark_ns = mark_ns,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .event_done = event_done,
+    .event_ns = event_ns,
     .record_begin = record_begin,
     .record_end = record_end,
     .recording_destroy = recording_destroy,
     .replay = replay,
-    .attention = cuda_sdpa_tell,
+    .attention = cuda_sdpa_report,
 };

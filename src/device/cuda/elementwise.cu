@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(GATE_THREADS)
 
 template <int n> static dim3 gate_grid(int64_t rows, int64_t ffn)
 {
-    return dim3((unsigned)pieces(ffn, GATE_TILE * n), (unsigned)least(rows, 65535));
+    return dim3((unsigned)ceil_div(ffn, GATE_TILE * n), (unsigned)min_i64(rows, 65535));
 }
 
 template <typename T>
@@ -129,14 +129,14 @@ static void swiglu(cudaStream_t s, T *y, const T *gate_up, int64_t rows, int64_t
                (int)ffn);
 }
 
-void cuda_swiglu(cudaStream_t s, enum dtype dt, void *y, const void *gate_up, int64_t rows,
+void cuda_swiglu(struct device *d, enum dtype dt, void *y, const void *gate_up, int64_t rows,
                  int64_t ffn)
 {
     if (rows == 0)
         return;
     by_type(dt, [&](auto type) {
         using T = decltype(type);
-        swiglu(s, (T *)y, (const T *)gate_up, rows, ffn);
+        swiglu(cuda_compute(d), (T *)y, (const T *)gate_up, rows, ffn);
     });
 }
 
@@ -153,9 +153,10 @@ static void swiglu_backward(cudaStream_t s, T *dgate_up, const T *dy, const T *g
                dy, gate_up, rows, (int)ffn);
 }
 
-void cuda_swiglu_backward(cudaStream_t s, enum dtype dt, void *dgate_up, const void *dy,
+void cuda_swiglu_backward(struct device *d, enum dtype dt, void *dgate_up, const void *dy,
                           const void *gate_up, int64_t rows, int64_t ffn)
 {
+    cudaStream_t s = cuda_compute(d);
     if (rows == 0)
         return;
     by_type(dt, [&](auto type) {
@@ -210,20 +211,20 @@ template <typename T> static void add(cudaStream_t s, T *y, const T *a, const T 
     constexpr int n = LANES<T>;
     int shift = phase(y, n);
     if (phase(a, n) == shift && phase(b, n) == shift)
-        LAUNCH((add_tile<T, n>), (unsigned)pieces(elems + shift, FLAT_TILE * n), FLAT_THREADS, 0, s,
-               y, a, b, elems, shift);
+        LAUNCH((add_tile<T, n>), (unsigned)ceil_div(elems + shift, FLAT_TILE * n), FLAT_THREADS, 0,
+               s, y, a, b, elems, shift);
     else
-        LAUNCH((add_tile<T, 1>), (unsigned)pieces(elems, FLAT_TILE), FLAT_THREADS, 0, s, y, a, b,
+        LAUNCH((add_tile<T, 1>), (unsigned)ceil_div(elems, FLAT_TILE), FLAT_THREADS, 0, s, y, a, b,
                elems, 0);
 }
 
-void cuda_add(cudaStream_t s, enum dtype dt, void *y, const void *a, const void *b, int64_t elems)
+void cuda_add(struct device *d, enum dtype dt, void *y, const void *a, const void *b, int64_t elems)
 {
     if (elems == 0)
         return;
     by_type(dt, [&](auto type) {
         using T = decltype(type);
-        add(s, (T *)y, (const T *)a, (const T *)b, elems);
+        add(cuda_compute(d), (T *)y, (const T *)a, (const T *)b, elems);
     });
 }
 
@@ -272,20 +273,27 @@ static void cast(cudaStream_t s, To *y, const From *x, int64_t elems)
 {
     int shift = phase(y, 4);
     if (phase(x, 4) == shift)
-        LAUNCH((cast_tile<To, From, 4>), (unsigned)pieces(elems + shift, FLAT_TILE * 4),
+        LAUNCH((cast_tile<To, From, 4>), (unsigned)ceil_div(elems + shift, FLAT_TILE * 4),
                FLAT_THREADS, 0, s, y, x, elems, shift);
     else
-        LAUNCH((cast_tile<To, From, 1>), (unsigned)pieces(elems, FLAT_TILE), FLAT_THREADS, 0, s, y,
-               x, elems, 0);
+        LAUNCH((cast_tile<To, From, 1>), (unsigned)ceil_div(elems, FLAT_TILE), FLAT_THREADS, 0, s,
+               y, x, elems, 0);
 }
 
-void cuda_cast(cudaStream_t s, enum dtype to, void *y, enum dtype from, const void *x,
-               int64_t elems)
+void cuda_cast_on(struct device *d, enum device_stream stream, enum dtype to, void *y,
+                  enum dtype from, const void *x, int64_t elems)
 {
+    cudaStream_t s = cuda_state(d)->stream[stream];
     if (elems == 0)
         return;
     by_type(to, [&](auto type) {
         using To = decltype(type);
         by_type(from, [&](auto other) { cast(s, (To *)y, (const decltype(other) *)x, elems); });
     });
+}
+
+void cuda_cast(struct device *d, enum dtype to, void *y, enum dtype from, const void *x,
+               int64_t elems)
+{
+    cuda_cast_on(d, DEVICE_COMPUTE, to, y, from, x, elems);
 }

@@ -36,13 +36,14 @@ static void gather(cudaStream_t s, void *y, const void *table, const int32_t *to
                    int64_t row_bytes)
 {
     int accesses = (int)(row_bytes / (int64_t)sizeof(R));
-    LAUNCH(gather_rows<R>, (unsigned)rows, (int)least(128, whole_warps(accesses)), 0, s, (R *)y,
+    LAUNCH(gather_rows<R>, (unsigned)rows, (int)min_i64(128, whole_warps(accesses)), 0, s, (R *)y,
            (const R *)table, tokens, accesses);
 }
 
-void cuda_embedding(cudaStream_t s, enum dtype dt, void *y, const void *table,
+void cuda_embedding(struct device *d, enum dtype dt, void *y, const void *table,
                     const int32_t *tokens, int64_t rows, int64_t hidden, int64_t vocab)
 {
+    cudaStream_t s = cuda_compute(d);
     int64_t row_bytes = hidden * (dt == DTYPE_F32 ? 4 : 2);
     if (rows == 0)
         return;
@@ -72,8 +73,8 @@ static __device__ __forceinline__ bool occurs(const int32_t *tokens, int64_t end
                                               int (&flags)[2])
 {
     enum { AHEAD = 8 };
-    int turn = 0; /* a flag is not written again before all have read it */
-    for (int64_t begin = 0; begin < end; begin += AHEAD * THREADS, turn ^= 1) {
+    int slot = 0; /* a flag is not written again before all have read it */
+    for (int64_t begin = 0; begin < end; begin += AHEAD * THREADS, slot ^= 1) {
         bool found = false;
 #pragma unroll
         for (int j = 0; j < AHEAD; j++) {
@@ -82,9 +83,9 @@ static __device__ __forceinline__ bool occurs(const int32_t *tokens, int64_t end
                 found = true;
         }
         if (found)
-            flags[turn] = 1;
+            flags[slot] = 1;
         __syncthreads();
-        if (flags[turn])
+        if (flags[slot])
             return true;
     }
     return false;
@@ -191,7 +192,7 @@ static void clear(cudaStream_t s, float *y, int64_t elems)
 {
     int shift = phase(y, 4);
     if (elems > 0)
-        LAUNCH(clear_tile, (unsigned)pieces(elems + shift, CLEAR_TILE), THREADS, 0, s, y, elems,
+        LAUNCH(clear_tile, (unsigned)ceil_div(elems + shift, CLEAR_TILE), THREADS, 0, s, y, elems,
                shift);
 }
 
@@ -207,10 +208,11 @@ static void scatter(cudaStream_t s, float *dtable, const T *dy, const int32_t *t
                (int)hidden, accumulate);
 }
 
-void cuda_embedding_backward(cudaStream_t s, enum dtype dt, float *dtable, const void *dy,
+void cuda_embedding_backward(struct device *d, enum dtype dt, float *dtable, const void *dy,
                              const int32_t *tokens, int64_t rows, int64_t hidden, int64_t vocab,
                              int accumulate)
 {
+    cudaStream_t s = cuda_compute(d);
     if (!accumulate)
         clear(s, dtable, vocab * hidden);
     if (rows == 0)

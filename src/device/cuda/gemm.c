@@ -16,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "device/cuda/gemm_plain.h"
 #include "device/cuda/state.h"
 
 enum addend { ADDEND_NONE, ADDEND_SELF, ADDEND_OTHER };
@@ -187,8 +187,8 @@ static int has_none(const struct key *key, cublasStatus_t status, int count)
            (status == CUBLAS_STATUS_SUCCESS && count == 0);
 }
 
-/* The own kernel is many times slower: say so where that can be felt. */
-static void tell_plain(const struct key *key, cublasStatus_t status)
+/* The own kernel is many times slower: warn where the product is large. */
+static void warn_plain(const struct key *key, cublasStatus_t status)
 {
     struct error why;
     if ((double)key->m * (double)key->n * (double)key->k < 1e9)
@@ -211,7 +211,7 @@ static int choose(struct product *p, cublasLtHandle_t handle, struct error *err)
                                                            preference, 1, &found, &count);
     p->plain = has_none(key, status, count);
     if (p->plain)
-        tell_plain(key, status);
+        warn_plain(key, status);
     else if (status != CUBLAS_STATUS_SUCCESS || found.state != CUBLAS_STATUS_SUCCESS) {
         failed(status ? status : found.state, "cublasLtMatmulAlgoGetHeuristic", key, err);
         goto fail;
@@ -228,11 +228,7 @@ fail:
 static struct product *product_create(const struct key *key, cublasLtHandle_t handle,
                                       struct error *err)
 {
-    struct product *p = calloc(1, sizeof *p);
-    if (!p) {
-        error_set(err, "out of memory: a matrix product");
-        return NULL;
-    }
+    struct product *p = array_make(1, sizeof *p);
     p->key = *key;
     if (make_descriptors(p, err) || choose(p, handle, err)) {
         product_destroy(p);
@@ -277,7 +273,7 @@ int cuda_gemm(struct device *d, const struct gemm *g, void *scratch, struct erro
     if (g->m == 0 || g->n == 0)
         return 0;
     if (g->k == 0) {
-        cuda_gemm_plain(cuda_compute(d), g);
+        cuda_gemm_plain(d, g);
         return 0;
     }
     struct product *p = find_or_create(cuda_state(d)->gemms, &key, err);
@@ -285,15 +281,13 @@ int cuda_gemm(struct device *d, const struct gemm *g, void *scratch, struct erro
         return -1;
     if (!p->plain)
         return multiply(d, p, g, scratch, err);
-    cuda_gemm_plain(cuda_compute(d), g);
+    cuda_gemm_plain(d, g);
     return 0;
 }
 
 int cuda_gemm_open(struct device *d, struct error *err)
 {
-    struct cuda_gemms *s = calloc(1, sizeof *s);
-    if (!s)
-        return error_set(err, "out of memory: matrix products");
+    struct cuda_gemms *s = array_make(1, sizeof *s);
     cublasStatus_t status = cublasLtCreate(&s->handle);
     if (status != CUBLAS_STATUS_SUCCESS) {
         free(s);

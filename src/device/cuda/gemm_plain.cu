@@ -4,7 +4,6 @@
  * so that neighbours read neighbouring words.  Slices of a and b 16 deep go through shared memory
  * as fp32, with k outermost; outside the matrices they are 0.
  */
-#include "device/cuda/gemm_plain.h"
 #include "device/cuda/pack.cuh"
 
 constexpr int TILE = 64, DEPTH = 16, SIDE = 16, EACH = TILE / SIDE, THREADS = SIDE * SIDE;
@@ -72,8 +71,9 @@ static void multiply(cudaStream_t s, const struct gemm *g, unsigned blocks)
     LAUNCH((product<T, C>), blocks, THREADS, 0, s, *g);
 }
 
-extern "C" void cuda_gemm_plain(cudaStream_t s, const struct gemm *g)
+void cuda_gemm_plain(struct device *d, const struct gemm *g)
 {
+    cudaStream_t s = cuda_compute(d);
     int64_t blocks = (g->m + TILE - 1) / TILE * ((g->n + TILE - 1) / TILE);
     if (blocks == 0)
         return;

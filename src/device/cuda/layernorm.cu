@@ -132,9 +132,9 @@ __global__ void __launch_bounds__(1024) layernorm_reread(layernorm_tensors<T> t)
 template <typename T, int count>
 static void launch_kept(cudaStream_t s, const layernorm_tensors<T> &t, int64_t accesses)
 {
-    int width = whole_warps(pieces(accesses, count));
+    int width = whole_warps(ceil_div(accesses, count));
     int teams = width < 256 ? 256 / width : 1;
-    LAUNCH((layernorm_kept<T, count>), (unsigned)pieces(t.rows, teams), width * teams, 0, s, t,
+    LAUNCH((layernorm_kept<T, count>), (unsigned)ceil_div(t.rows, teams), width * teams, 0, s, t,
            width);
 }
 
@@ -146,8 +146,8 @@ template <typename T> static void launch(cudaStream_t s, layernorm_tensors<T> t)
     t.w_aligned = !whole || aligned16(t.w); /* an element at a time always is */
     t.b_aligned = !whole || aligned16(t.b);
     if (!whole)
-        LAUNCH((layernorm_reread<T, 1>), (unsigned)t.rows, (int)least(1024, whole_warps(t.hidden)),
-               0, s, t);
+        LAUNCH((layernorm_reread<T, 1>), (unsigned)t.rows,
+               (int)min_i64(1024, whole_warps(t.hidden)), 0, s, t);
     else if (accesses <= 128)
         launch_kept<T, 1>(s, t, accesses);
     else if (accesses <= 512)
@@ -166,9 +166,10 @@ static void layernorm(cudaStream_t s, void *y, float *stats, const void *x, cons
                   false, false});
 }
 
-void cuda_layernorm(cudaStream_t s, enum dtype dt, void *y, float *stats, const void *x,
+void cuda_layernorm(struct device *d, enum dtype dt, void *y, float *stats, const void *x,
                     const void *w, const void *b, int64_t rows, int64_t hidden, float eps)
 {
+    cudaStream_t s = cuda_compute(d);
     if (rows == 0)
         return;
     by_type(dt,

@@ -150,8 +150,8 @@ __global__ void __launch_bounds__(512, 1) layernorm_backward_kept(layernorm_grad
     float dw[count][n] = {}, db[count][n] = {}, dy[n], x[n], w[n];
     layernorm_held<T, count> now = {}, next = {};
     hold(now, t, blockIdx.x);
-    int turn = 0;
-    for (int64_t row = blockIdx.x; row < t.rows; row += gridDim.x, turn ^= 1) {
+    int slot = 0;
+    for (int64_t row = blockIdx.x; row < t.rows; row += gridDim.x, slot ^= 1) {
         layernorm_sums p = {0, 0};
 #pragma unroll
         for (int j = 0; j < count; j++) {
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(512, 1) layernorm_backward_kept(layernorm_grad
             collect(p, dw[j], db[j], dy, w, x, now.mean, now.rstd);
         }
         hold(next, t, row + gridDim.x);
-        p = block_sums(p, partial[turn]);
+        p = block_sums(p, partial[slot]);
         put_row<T, count>(t, now, row, {p.sum / (float)t.hidden, p.product / (float)t.hidden});
         now = next;
     }
@@ -204,8 +204,8 @@ __global__ void __launch_bounds__(1024) layernorm_backward_reread(layernorm_grad
     float *part = t.parts + (int64_t)blockIdx.x * 2 * t.hidden;
     const int begin = (int)threadIdx.x * n, step = (int)blockDim.x * n;
     float dy[n], x[n], w[n], dsum[n], dw[n], db[n];
-    int turn = 0;
-    for (int64_t row = blockIdx.x; row < t.rows; row += gridDim.x, turn ^= 1) {
+    int slot = 0;
+    for (int64_t row = blockIdx.x; row < t.rows; row += gridDim.x, slot ^= 1) {
         const int64_t first = row * t.hidden;
         const float mean = t.stats[2 * row], rstd = t.stats[2 * row + 1];
         layernorm_sums p = {0, 0};
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(1024) layernorm_backward_reread(layernorm_grad
             store_floats(part + at, dw);
             store_floats(part + t.hidden + at, db);
         }
-        p = block_sums(p, partial[turn]);
+        p = block_sums(p, partial[slot]);
         p = {p.sum / (float)t.hidden, p.product / (float)t.hidden};
         for (int at = begin; at < t.hidden; at += step) {
             get(dy, t.dy + first + at);
@@ -244,12 +244,13 @@ template <typename T> static void launch(cudaStream_t s, layernorm_gradient<T> t
     int accesses = t.hidden / n, groups = cuda_norm_groups(t.rows);
     t.w_aligned = !whole || aligned16(t.w); /* an element at a time always is */
     if (!whole)
-        LAUNCH((layernorm_backward_reread<T, 1>), groups, (int)least(1024, whole_warps(t.hidden)),
+        LAUNCH((layernorm_backward_reread<T, 1>), groups, (int)min_i64(1024, whole_warps(t.hidden)),
                0, s, t);
     else if (accesses <= 512)
         LAUNCH((layernorm_backward_kept<T, 1>), groups, whole_warps(accesses), 0, s, t);
     else if (accesses <= 1024)
-        LAUNCH((layernorm_backward_kept<T, 2>), groups, whole_warps(pieces(accesses, 2)), 0, s, t);
+        LAUNCH((layernorm_backward_kept<T, 2>), groups, whole_warps(ceil_div(accesses, 2)), 0, s,
+               t);
     else
         LAUNCH((layernorm_backward_reread<T, n>), groups, 1024, 0, s, t);
 }
@@ -262,11 +263,12 @@ static void backward(cudaStream_t s, void *dx, const void *dy, const void *dsum,
                   (float *)scratch, rows, (int)hidden, false});
 }
 
-void cuda_layernorm_backward(cudaStream_t s, enum dtype dt, void *dx, float *dw, float *db,
+void cuda_layernorm_backward(struct device *d, enum dtype dt, void *dx, float *dw, float *db,
                              const void *dy, const void *dsum, const void *x, const void *w,
                              const float *stats, int64_t rows, int64_t hidden, int accumulate,
                              void *scratch)
 {
+    cudaStream_t s = cuda_compute(d);
     const float *parts = (const float *)scratch;
     int groups = cuda_norm_groups(rows);
     if (rows > 0)

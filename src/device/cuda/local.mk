@@ -4,12 +4,11 @@ cuda_objects = $(cuda_kernels:.cu=.o)
 EXTRA_DIST += $(cuda_kernels) $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/src/device/cuda/*.cuh))
 # The sizes of a GPU's scratch are known to every build, for plans.
 libtrireme_a_SOURCES += src/device/cuda/sizes.h src/device/cuda/sizes.c \
-	src/device/cuda/planning.c src/device/cuda/sdpa.h
+	src/device/cuda/planning.c src/device/cuda/sdpa.h src/device/cuda/cuda_ops.h
 if HAVE_CUDA
 libtrireme_a_LIBADD += $(cuda_objects)
-libtrireme_a_SOURCES += src/device/cuda/cuda.h src/device/cuda/state.h \
-	src/device/cuda/driver.c src/device/cuda/discover.c src/device/cuda/ops.c \
-	src/device/cuda/gemm.c src/device/cuda/gemm_plain.h
+libtrireme_a_SOURCES += src/device/cuda/state.h src/device/cuda/driver.c \
+	src/device/cuda/discover.c src/device/cuda/ops.c src/device/cuda/gemm.c
 include $(top_srcdir)/src/device/cuda/sdpa.mk
 else
 libtrireme_a_SOURCES += src/device/cuda/absent.c src/device/cuda/sdpa_sizes.c

@@ -294,7 +294,7 @@ __global__ void __launch_bounds__(THREADS, 1) cross_entropy_long(losses<T> t)
 
 template <typename T, int n> static void launch(cudaStream_t s, losses<T> t, int64_t rows)
 {
-    int groups = t.vocab / n, threads = (int)least(THREADS, whole_warps(groups > 0 ? groups : 1));
+    int groups = t.vocab / n, threads = (int)min_i64(THREADS, whole_warps(groups > 0 ? groups : 1));
     int staged = groups - (t.vocab > FEW_COLUMNS ? MANY_KEPT : FEW_KEPT) * threads;
     size_t staged_bytes = (size_t)(staged > 0 ? staged : 0) * n * sizeof(float);
     if (staged_bytes > STAGED_BYTES)
@@ -318,9 +318,9 @@ template <typename T> static void cross_entropy(cudaStream_t s, const losses<T> 
         launch<T, 1>(s, t, rows);
 }
 
-void cuda_cross_entropy(cudaStream_t s, enum dtype dt, float *row_loss, void *dlogits, int64_t ld_d,
-                        const float *logits, int64_t ld, const int32_t *targets, int64_t rows,
-                        int64_t vocab, float scale, const double *loss_scale)
+void cuda_cross_entropy(struct device *d, enum dtype dt, float *row_loss, void *dlogits,
+                        int64_t ld_d, const float *logits, int64_t ld, const int32_t *targets,
+                        int64_t rows, int64_t vocab, float scale, const double *loss_scale)
 {
     if (rows == 0)
         return;
@@ -328,7 +328,7 @@ void cuda_cross_entropy(cudaStream_t s, enum dtype dt, float *row_loss, void *dl
         using T = decltype(type);
         const losses<T> t = {row_loss, (T *)dlogits, ld_d,  logits,    ld,
                              targets,  (int)vocab,   scale, loss_scale};
-        cross_entropy(s, t, rows);
+        cross_entropy(cuda_compute(d), t, rows);
     });
 }
 
@@ -351,8 +351,8 @@ static __global__ void __launch_bounds__(1024)
     }
 }
 
-void cuda_loss_sum(cudaStream_t s, double *out, const float *row_loss, const int32_t *targets,
+void cuda_loss_sum(struct device *d, double *out, const float *row_loss, const int32_t *targets,
                    int64_t rows)
 {
-    LAUNCH(sum_losses, 1, 1024, 0, s, out, row_loss, targets, rows);
+    LAUNCH(sum_losses, 1, 1024, 0, cuda_compute(d), out, row_loss, targets, rows);
 }

@@ -130,9 +130,9 @@ template <typename T, int n> __global__ void __launch_bounds__(1024) rmsnorm_rer
 template <typename T, int count>
 static void launch_kept(cudaStream_t s, const tensors<T> &t, int64_t accesses)
 {
-    int width = whole_warps(pieces(accesses, count));
+    int width = whole_warps(ceil_div(accesses, count));
     int teams = width < 256 ? 256 / width : 1;
-    int64_t blocks = pieces(t.rows, teams);
+    int64_t blocks = ceil_div(t.rows, teams);
     LAUNCH((rmsnorm_kept<T, count>), (unsigned)blocks, width * teams, 0, s, t, width);
 }
 
@@ -142,7 +142,7 @@ template <typename T> static void launch(cudaStream_t s, tensors<T> t)
     bool whole = t.hidden % n == 0 && aligned16(t.x) && aligned16(t.delta) && aligned16(t.y) &&
                  (!t.delta || aligned16(t.sum));
     int accesses = t.hidden / n;
-    int threads = (int)least(1024, whole_warps(t.hidden));
+    int threads = (int)min_i64(1024, whole_warps(t.hidden));
     t.w_aligned = aligned16(t.w);
     if (!whole) {
         t.w_aligned = true; /* an element at a time is */
@@ -166,12 +166,12 @@ static void rmsnorm(cudaStream_t s, void *y, void *sum, float *rstd, const void 
                   (int)hidden, eps, false});
 }
 
-void cuda_rmsnorm(cudaStream_t s, enum dtype dt, void *y, void *sum, float *rstd, const void *x,
+void cuda_rmsnorm(struct device *d, enum dtype dt, void *y, void *sum, float *rstd, const void *x,
                   const void *delta, const void *w, int64_t rows, int64_t hidden, float eps)
 {
     if (rows == 0)
         return;
     by_type(dt, [&](auto type) {
-        rmsnorm<decltype(type)>(s, y, sum, rstd, x, delta, w, rows, hidden, eps);
+        rmsnorm<decltype(type)>(cuda_compute(d), y, sum, rstd, x, delta, w, rows, hidden, eps);
     });
 }

@@ -111,8 +111,8 @@ static __device__ __forceinline__ void kept_rows(const gradient<T> &t)
     held<T, count> now = {}, next = {};
     hold(now, t, blockIdx.x);
     all_w.begin(t);
-    int turn = 0;
-    for (int64_t row = blockIdx.x; row < t.rows; row += gridDim.x, turn ^= 1) {
+    int slot = 0;
+    for (int64_t row = blockIdx.x; row < t.rows; row += gridDim.x, slot ^= 1) {
         float products = 0;
 #pragma unroll
         for (int j = 0; j < count; j++) {
@@ -123,7 +123,7 @@ static __device__ __forceinline__ void kept_rows(const gradient<T> &t)
         }
         if (ahead)
             hold(next, t, row + gridDim.x);
-        products = block_sum(products, partial[turn]);
+        products = block_sum(products, partial[slot]);
         float mean = products / (float)t.hidden * now.rstd * now.rstd;
 #pragma unroll
         for (int j = 0; j < count; j++) {
@@ -179,8 +179,8 @@ template <typename T, int n> __global__ void __launch_bounds__(1024) backward_re
     float *part = t.parts + (int64_t)blockIdx.x * t.hidden;
     const int begin = (int)threadIdx.x * n, step = (int)blockDim.x * n;
     float dy[n], x[n], w[n], dsum[n], dw[n];
-    int turn = 0;
-    for (int64_t row = blockIdx.x; row < t.rows; row += gridDim.x, turn ^= 1) {
+    int slot = 0;
+    for (int64_t row = blockIdx.x; row < t.rows; row += gridDim.x, slot ^= 1) {
         const int64_t first = row * t.hidden;
         float products = 0, rstd = t.rstd[row];
         for (int at = begin; at < t.hidden; at += step) {
@@ -194,7 +194,7 @@ template <typename T, int n> __global__ void __launch_bounds__(1024) backward_re
             products += products_of(dw, dy, w, x, rstd);
             store_floats(part + at, dw);
         }
-        products = block_sum(products, partial[turn]);
+        products = block_sum(products, partial[slot]);
         float mean = products / (float)t.hidden * rstd * rstd;
         for (int at = begin; at < t.hidden; at += step) {
             get(dy, t.dy + first + at);
@@ -221,14 +221,14 @@ template <typename T> static void launch(cudaStream_t s, gradient<T> t)
     t.w_aligned = aligned16(t.w);
     if (!whole) {
         t.w_aligned = true; /* an element at a time is */
-        int threads = (int)least(1024, whole_warps(t.hidden));
+        int threads = (int)min_i64(1024, whole_warps(t.hidden));
         LAUNCH((backward_reread<T, 1>), groups, threads, 0, s, t);
     } else if (accesses <= 512) {
         LAUNCH(backward_short<T>, groups, whole_warps(accesses), 0, s, t);
     } else if (accesses <= 1024) {
-        LAUNCH(backward_middle<T>, groups, whole_warps(pieces(accesses, 2)), 0, s, t);
+        LAUNCH(backward_middle<T>, groups, whole_warps(ceil_div(accesses, 2)), 0, s, t);
     } else if (accesses <= 2048) {
-        LAUNCH(backward_long<T>, groups, whole_warps(pieces(accesses, 4)), 0, s, t);
+        LAUNCH(backward_long<T>, groups, whole_warps(ceil_div(accesses, 4)), 0, s, t);
     } else {
         LAUNCH((backward_reread<T, n>), groups, 1024, 0, s, t);
     }
@@ -242,10 +242,11 @@ static void backward(cudaStream_t s, void *dx, const void *dy, const void *dsum,
                   (float *)scratch, rows, (int)hidden, false});
 }
 
-void cuda_rmsnorm_backward(cudaStream_t s, enum dtype dt, void *dx, float *dw, const void *dy,
+void cuda_rmsnorm_backward(struct device *d, enum dtype dt, void *dx, float *dw, const void *dy,
                            const void *dsum, const void *x, const void *w, const float *rstd,
                            int64_t rows, int64_t hidden, int accumulate, void *scratch)
 {
+    cudaStream_t s = cuda_compute(d);
     if (rows > 0)
         by_type(dt, [&](auto type) {
             backward<decltype(type)>(s, dx, dy, dsum, x, w, rstd, rows, hidden, scratch);

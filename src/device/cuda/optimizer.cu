@@ -22,12 +22,12 @@ static __global__ void set_values(double *y, eight values, int count)
             y[i] = values.values[i];
 }
 
-void cuda_set(cudaStream_t s, double *y, const double *values, int count)
+void cuda_set(struct device *d, double *y, const double *values, int count)
 {
     eight all = {};
     for (int i = 0; i < count; i++)
         all.values[i] = values[i];
-    LAUNCH(set_values, 1, 1, 0, s, y, all, count);
+    LAUNCH(set_values, 1, 1, 0, cuda_compute(d), y, all, count);
 }
 
 /* ---- sum of squares ---- */
@@ -88,9 +88,11 @@ static __global__ void __launch_bounds__(CUDA_PARTIALS)
         *sum += total;
 }
 
-void cuda_sumsq(cudaStream_t s, double *sum, const float *x, int64_t elems, double *partial)
+void cuda_sumsq(struct device *d, double *sum, const float *x, int64_t elems)
 {
-    int count = (int)least(pieces(elems, SUM_TILE), CUDA_PARTIALS);
+    cudaStream_t s = cuda_compute(d);
+    int count = (int)min_i64(ceil_div(elems, SUM_TILE), CUDA_PARTIALS);
+    double *partial = cuda_state(d)->partial;
     if (elems == 0)
         return;
     LAUNCH(sum_squares, count, SUM_THREADS, 0, s, partial, x, elems, aligned16(x));
@@ -106,10 +108,11 @@ static __global__ void find_factor(double *factor, const double *targets, const 
     *factor = isfinite(*squares) ? mean * clipped : (double)NAN;
 }
 
-void cuda_update_factor(cudaStream_t s, double *factor, const double *targets,
+void cuda_update_factor(struct device *d, double *factor, const double *targets,
                         const double *squares, const double *loss_scale, double nominal,
                         double clip)
 {
+    cudaStream_t s = cuda_compute(d);
     LAUNCH(find_factor, 1, 1, 0, s, factor, targets, squares, loss_scale, nominal, clip);
 }
 
@@ -142,7 +145,7 @@ static __device__ __forceinline__ void get(adamw_group<n> &e, const adamw_tensor
 /* The operations and their order are those of cpu/optimizer.c. */
 template <typename C, int n>
 static __device__ __forceinline__ void step(const adamw_group<n> &e, const adamw_tensors<C> &t,
-                                            const struct cuda_adamw &a, float factor, int64_t at)
+                                            const struct adamw &a, float factor, int64_t at)
 {
     const float keep = 1.0f - a.lr * a.weight_decay, step_size = a.lr / a.bias1;
     const float root_bias2 = sqrtf(a.bias2);
@@ -174,7 +177,7 @@ static __device__ __forceinline__ void step(const adamw_group<n> &e, const adamw
 
 template <typename C, int n>
 __global__ void __launch_bounds__(ADAMW_THREADS)
-    adamw_tile(adamw_tensors<C> t, struct cuda_adamw a, const double *factor, int shift)
+    adamw_tile(adamw_tensors<C> t, struct adamw a, const double *factor, int shift)
 {
     const float by = (float)*factor;
     const struct span tile = tile_span(ADAMW_TILE * n, t.elems, shift);
@@ -199,27 +202,28 @@ __global__ void __launch_bounds__(ADAMW_THREADS)
 }
 
 template <typename C>
-static void adamw(cudaStream_t s, const adamw_tensors<C> &t, const struct cuda_adamw *a,
-                  const double *factor)
+static void launch(cudaStream_t s, const adamw_tensors<C> &t, const struct adamw *a,
+                   const double *factor)
 {
     int shift = phase(t.p, 4);
     bool alike = phase(t.m, 4) == shift && phase(t.v, 4) == shift && phase(t.g, 4) == shift &&
                  (!t.copy || phase(t.copy, 4) == shift);
     if (alike)
-        LAUNCH((adamw_tile<C, 4>), (unsigned)pieces(t.elems + shift, ADAMW_TILE * 4), ADAMW_THREADS,
-               0, s, t, *a, factor, shift);
+        LAUNCH((adamw_tile<C, 4>), (unsigned)ceil_div(t.elems + shift, ADAMW_TILE * 4),
+               ADAMW_THREADS, 0, s, t, *a, factor, shift);
     else
-        LAUNCH((adamw_tile<C, 1>), (unsigned)pieces(t.elems, ADAMW_TILE), ADAMW_THREADS, 0, s, t,
+        LAUNCH((adamw_tile<C, 1>), (unsigned)ceil_div(t.elems, ADAMW_TILE), ADAMW_THREADS, 0, s, t,
                *a, factor, 0);
 }
 
-void cuda_adamw(cudaStream_t s, const struct cuda_adamw *a, const double *factor, float *p,
-                float *m, float *v, const float *g, enum dtype dt_copy, void *copy, int64_t elems)
+void cuda_adamw(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
+                float *v, const float *g, enum dtype dt_copy, void *copy, int64_t elems)
 {
+    cudaStream_t s = cuda_compute(d);
     if (elems == 0)
         return;
     if (dt_copy == DTYPE_F16)
-        adamw<fp16>(s, {p, m, v, g, (fp16 *)copy, elems}, a, factor);
+        launch<fp16>(s, {p, m, v, g, (fp16 *)copy, elems}, a, factor);
     else
-        adamw<bf16>(s, {p, m, v, g, (bf16 *)copy, elems}, a, factor);
+        launch<bf16>(s, {p, m, v, g, (bf16 *)copy, elems}, a, factor);
 }

@@ -6,9 +6,10 @@
 #ifndef TRIREME_DEVICE_CUDA_PACK_CUH
 #define TRIREME_DEVICE_CUDA_PACK_CUH
 
+#include "base/round.h"
 #include "device/cuda/simt.cuh"
 
-/* Packed elements of DTYPE_F16, told from those of DTYPE_BF16 by their type. */
+/* Packed elements of DTYPE_F16; types of their own, because DTYPE_BF16 has the same widths. */
 struct fp16x4 {
     uint2 bits;
 };
@@ -260,20 +261,10 @@ template <typename T> static inline int phase(const T *p, int n)
     return (int)((uintptr_t)p / sizeof(T) % (uintptr_t)n);
 }
 
-static inline int64_t pieces(int64_t elems, int64_t piece)
-{
-    return (elems + piece - 1) / piece;
-}
-
-static inline int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Threads in whole warps. */
 static inline int whole_warps(int64_t threads)
 {
-    return (int)((threads + 31) / 32 * 32);
+    return (int)round_up(threads, 32);
 }
 
 #endif

@@ -59,15 +59,16 @@ template <typename T> static void sum_parts(cudaStream_t s, const sum<T> &t)
 {
     int shift = phase(t.recv, 4);
     if (phase(t.parts, 4) == shift && (t.count < 2 || t.stride % 4 == 0))
-        LAUNCH((sum_tile<T, 4>), (unsigned)pieces(t.elems + shift, TILE * 4), THREADS, 0, s, t,
+        LAUNCH((sum_tile<T, 4>), (unsigned)ceil_div(t.elems + shift, TILE * 4), THREADS, 0, s, t,
                shift);
     else
-        LAUNCH((sum_tile<T, 1>), (unsigned)pieces(t.elems, TILE), THREADS, 0, s, t, 0);
+        LAUNCH((sum_tile<T, 1>), (unsigned)ceil_div(t.elems, TILE), THREADS, 0, s, t, 0);
 }
 
-void cuda_sum_parts(cudaStream_t s, float *recv, enum dtype dt, const void *parts, int count,
-                    int64_t stride, int64_t elems, int accumulate)
+void cuda_sum_parts(struct device *d, enum device_stream stream, float *recv, enum dtype dt,
+                    const void *parts, int count, int64_t stride, int64_t elems, int accumulate)
 {
+    cudaStream_t s = cuda_state(d)->stream[stream];
     if (elems == 0)
         return;
     by_type(dt, [&](auto type) {

@@ -1,8 +1,7 @@
-/* planning.c - a GPU on paper: it tells sizes and computes nothing, in every build, with and
- * without CUDA.  Of device_ops it has only what sizes scratch; nothing may be run on it. */
+/* planning.c - the planning driver of GPUs: it computes sizes and runs nothing, in every build,
+ * with and without CUDA. Of device_ops it has only the functions for sizes of scratch. */
+#include "device/cuda/cuda_ops.h"
 #include "device/cuda/sizes.h"
-#include "device/driver.h"
-#include "device/ops.h"
 
 static const struct device_ops planning_ops = {
     .name = "cuda",

@@ -71,7 +71,7 @@ static __device__ __forceinline__ void do_heads(const rotation<T> &t, int64_t ro
         do_some<T, n, rotates, 1>(t, row + head * dim, 0, cosine, sine);
 }
 
-/* Threads: `columns` (n elements of each half) by as many heads at a time as there is room for. */
+/* Threads: `columns` (n elements of each half) by as many heads at a time as fit in a block. */
 template <typename T, int n>
 __global__ void __launch_bounds__(256) rope_rows(rotation<T> t, int columns)
 {
@@ -93,13 +93,13 @@ __global__ void __launch_bounds__(256) rope_rows(rotation<T> t, int columns)
 template <typename T, int n> static void launch(cudaStream_t s, const rotation<T> &t)
 {
     enum { THREADS = 256 };
-    int columns = (int)least(t.half / n, THREADS);
-    int64_t turns = pieces(t.heads, THREADS / columns);
-    int heads_at_once = (int)pieces(t.heads, turns);
+    int columns = (int)min_i64(t.half / n, THREADS);
+    int64_t passes = ceil_div(t.heads, THREADS / columns);
+    int heads_at_once = (int)ceil_div(t.heads, passes);
     LAUNCH((rope_rows<T, n>), (unsigned)t.rows, columns * heads_at_once, 0, s, t, columns);
 }
 
-template <typename T> static void rope(cudaStream_t s, const rotation<T> &t)
+template <typename T> static void launch_aligned(cudaStream_t s, const rotation<T> &t)
 {
     constexpr int n = LANES<T>;
     if (t.half % n == 0 && aligned16(t.x) && aligned16(t.y) && aligned16(t.cos_sin))
@@ -108,18 +108,15 @@ template <typename T> static void rope(cudaStream_t s, const rotation<T> &t)
         launch<T, 1>(s, t);
 }
 
-void cuda_rope(cudaStream_t s, enum dtype dt, void *y, const void *x, const float *cos_sin,
-               int64_t rows, int64_t seq, int64_t row_heads, int64_t rotated, int64_t head_dim,
-               int inverse)
+void cuda_rope(struct device *d, const struct rope *r, void *y, const void *x, const float *cos_sin)
 {
-    int heads = (int)(y == x ? rotated : row_heads), half = (int)(head_dim / 2);
-    int64_t width = row_heads * head_dim;
-    float sign = inverse ? -1.0f : 1.0f;
-    if (rows == 0 || heads == 0)
+    int heads = (int)(y == x ? r->rotated : r->row_heads), half = (int)(r->head_dim / 2);
+    if (r->rows == 0 || heads == 0)
         return;
-    by_type(dt, [&](auto type) {
+    by_type(r->dt, [&](auto type) {
         using T = decltype(type);
-        rope<T>(s,
-                {(T *)y, (const T *)x, cos_sin, rows, seq, heads, (int)rotated, half, width, sign});
+        launch_aligned<T>(cuda_compute(d),
+                          {(T *)y, (const T *)x, cos_sin, r->rows, r->seq, heads, (int)r->rotated,
+                           half, r->row_heads * r->head_dim, r->inverse ? -1.0f : 1.0f});
     });
 }

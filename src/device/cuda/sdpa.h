@@ -17,12 +17,12 @@ void cuda_sdpa_set_part_bytes(struct device *d, size_t bytes);
 
 /* Why cuDNN of a version (91900 is 9.19.0) is not to be asked for a shape and direction; NULL: it
  * may be asked.  Only in builds with cuDNN. */
-const char *cuda_sdpa_refusal(const struct attention *a, int backward, size_t version);
+const char *cuda_sdpa_refusal(const struct attention *a, enum device_pass pass, size_t version);
 
 /* ---- sizes: functions of the shape, for plans in any build; 0 in one with CUDA, without cuDNN */
 
 /* Scratch that suits cuDNN for this shape; 0 where it is nothing for cuDNN. */
-size_t cuda_sdpa_scratch(const struct attention *a, int backward);
+size_t cuda_sdpa_scratch(const struct attention *a, enum device_pass pass);
 
 /* What one run of a plan does: some sequences, or of one sequence some key/value heads with the
  * query heads that read them. */
@@ -35,10 +35,10 @@ int sdpa_suits(const struct attention *a);
 
 /* The largest part whose scratch stays within a limit, at least one head of one sequence.  Both
  * are divisors of what there is. */
-struct sdpa_part sdpa_part_of(const struct attention *a, int backward);
+struct sdpa_part sdpa_part_of(const struct attention *a, enum device_pass pass);
 
 /* The same with backward's limit given; what such a part takes. */
-struct sdpa_part sdpa_part_within(const struct attention *a, int backward, size_t bytes);
+struct sdpa_part sdpa_part_within(const struct attention *a, enum device_pass pass, size_t bytes);
 size_t sdpa_part_bytes(const struct attention *a, struct sdpa_part part);
 
 /* Bytes of the sums of do * o, which come first in backward's scratch. */

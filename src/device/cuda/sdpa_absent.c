@@ -26,7 +26,7 @@ int cuda_sdpa_backward(struct device *d, const struct attention *a, void *dqkv, 
     return 0;
 }
 
-size_t cuda_sdpa_scratch(const struct attention *a, int backward)
+size_t cuda_sdpa_scratch(const struct attention *a, enum device_pass pass)
 {
     return 0;
 }
@@ -41,7 +41,7 @@ void cuda_sdpa_prepare(struct device *d, const struct attention *a)
 {
 }
 
-void cuda_sdpa_tell(const struct device *d, struct device_attention *a)
+void cuda_sdpa_report(const struct device *d, struct device_attention *a)
 {
     *a = (struct device_attention){.by_own = 1};
 }

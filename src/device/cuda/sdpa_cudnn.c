@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "device/cuda/sdpa.h"
 #include "device/cuda/sdpa_graph.h"
 #include "device/cuda/state.h"
@@ -21,7 +22,8 @@ enum {
 
 struct entry {
     struct attention a;
-    int backward, usable;
+    enum device_pass pass;
+    int usable;
     struct sdpa_part part;
     struct sdpa_plan plan;
     char why[256]; /* it is not usable */
@@ -35,7 +37,7 @@ struct cuda_sdpas {
     struct error why;  /* the first reason for not using it */
 };
 
-const char *cuda_sdpa_refusal(const struct attention *a, int backward, size_t version)
+const char *cuda_sdpa_refusal(const struct attention *a, enum device_pass pass, size_t version)
 {
     if (a->dt == DTYPE_F32)
         return "cuDNN has none in fp32";
@@ -43,9 +45,9 @@ const char *cuda_sdpa_refusal(const struct attention *a, int backward, size_t ve
         return "its heads are nothing for cuDNN";
     if (version < LEAST_VERSION)
         return "cuDNN 9.10.2 or newer is needed";
-    if (backward && version <= TAIL_VERSION && a->seq % TILE)
+    if (pass == DEVICE_BACKWARD && version <= TAIL_VERSION && a->seq % TILE)
         return "cuDNN up to 9.15.0 adds up too much where the sequence is no multiple of 128";
-    if (!cuda_sdpa_scratch(a, backward))
+    if (!cuda_sdpa_scratch(a, pass))
         return "cuDNN would take too much memory";
     return NULL;
 }
@@ -70,16 +72,16 @@ static void make_plan(struct cuda_sdpas *s, struct entry *e)
 {
     struct error why = {0};
     const struct sdpa_target target = {.handle = s->handle};
-    const char *refusal = cuda_sdpa_refusal(&e->a, e->backward, cudnnGetVersion());
-    size_t most = cuda_sdpa_scratch(&e->a, e->backward);
-    if (s->part_bytes && e->backward)
+    const char *refusal = cuda_sdpa_refusal(&e->a, e->pass, cudnnGetVersion());
+    size_t most = cuda_sdpa_scratch(&e->a, e->pass);
+    if (s->part_bytes && e->pass == DEVICE_BACKWARD)
         most = sdpa_part_bytes(&e->a, e->part) + SDPA_ALIGN;
     if (refusal)
         error_set(&why, "%s", refusal);
     else if (!s->handle)
         why = s->why; /* of opening it */
-    else if (!sdpa_plan_make(&e->plan, &e->a, e->part, e->backward, &target, &why)) {
-        size_t rows = e->backward ? sdpa_rows_bytes(&e->a, e->part) : 0;
+    else if (!sdpa_plan_make(&e->plan, &e->a, e->part, e->pass, &target, &why)) {
+        size_t rows = e->pass == DEVICE_BACKWARD ? sdpa_rows_bytes(&e->a, e->part) : 0;
         e->usable = e->plan.workspace_bytes + rows + SDPA_ALIGN <= most;
         if (!e->usable)
             error_set(&why, "cuDNN wants %zu bytes, %zu were planned", e->plan.workspace_bytes,
@@ -90,22 +92,19 @@ static void make_plan(struct cuda_sdpas *s, struct entry *e)
 }
 
 /* The plan of a shape, made if need be; NULL where cuDNN is not to be used. */
-static struct entry *find(struct device *d, const struct attention *a, int backward)
+static struct entry *find(struct device *d, const struct attention *a, enum device_pass pass)
 {
     struct cuda_sdpas *s = cuda_state(d)->sdpas;
     struct entry *e = s ? s->entries : NULL;
     if (!s)
         return NULL;
-    while (e && !(e->backward == backward && same(&e->a, a)))
+    while (e && !(e->pass == pass && same(&e->a, a)))
         e = e->next;
     if (!e) {
-        e = calloc(1, sizeof *e);
-        if (!e)
-            return NULL;
+        e = array_make(1, sizeof *e);
         e->a = *a;
-        e->backward = backward;
-        e->part = s->part_bytes ? sdpa_part_within(a, backward, s->part_bytes)
-                                : sdpa_part_of(a, backward);
+        e->pass = pass;
+        e->part = s->part_bytes ? sdpa_part_within(a, pass, s->part_bytes) : sdpa_part_of(a, pass);
         e->next = s->entries;
         s->entries = e;
         make_plan(s, e);
@@ -115,8 +114,8 @@ static struct entry *find(struct device *d, const struct attention *a, int backw
 
 void cuda_sdpa_prepare(struct device *d, const struct attention *a)
 {
-    find(d, a, 0);
-    find(d, a, 1);
+    find(d, a, DEVICE_FORWARD);
+    find(d, a, DEVICE_BACKWARD);
 }
 
 /* ---- running them ---- */
@@ -189,11 +188,11 @@ static int run(struct device *d, struct entry *e, const struct attention *a,
     float scale = a->scale, masked = -INFINITY, one = 1;
     void *tensor[SDPA_TENSORS] = {[SDPA_SCALE] = &scale, [SDPA_MASKED] = &masked};
     char *start = (char *)sdpa_align((size_t)(uintptr_t)scratch);
-    size_t rows = e->backward ? sdpa_rows_bytes(a, e->part) : 0;
+    size_t rows = e->pass == DEVICE_BACKWARD ? sdpa_rows_bytes(a, e->part) : 0;
     struct error why;
     if (start + rows + e->plan.workspace_bytes > (char *)scratch + scratch_bytes)
         return 0;
-    if (e->backward) {
+    if (e->pass == DEVICE_BACKWARD) {
         tensor[SDPA_ROWS] = start;
         tensor[SDPA_ONE] = &one;
     }
@@ -214,7 +213,7 @@ int cuda_sdpa_forward(struct device *d, const struct attention *a, void *o, floa
                       const void *qkv, void *scratch, size_t scratch_bytes)
 {
     const struct tensors t = {.qkv = qkv, .o = o, .lse = lse};
-    struct entry *e = find(d, a, 0);
+    struct entry *e = find(d, a, DEVICE_FORWARD);
     return e && run(d, e, a, &t, scratch, scratch_bytes);
 }
 
@@ -223,7 +222,7 @@ int cuda_sdpa_backward(struct device *d, const struct attention *a, void *dqkv, 
                        size_t scratch_bytes)
 {
     const struct tensors t = {.qkv = qkv, .o = o, .dout = dout, .dqkv = dqkv, .lse = lse};
-    struct entry *e = find(d, a, 1);
+    struct entry *e = find(d, a, DEVICE_BACKWARD);
     return e && run(d, e, a, &t, scratch, scratch_bytes);
 }
 
@@ -239,9 +238,7 @@ const char *cuda_sdpa_library(char text[64])
 /* A cuDNN that cannot be used is no failure. */
 int cuda_sdpa_open(struct device *d, struct error *err)
 {
-    struct cuda_sdpas *s = calloc(1, sizeof *s);
-    if (!s)
-        return error_set(err, "out of memory: attention");
+    struct cuda_sdpas *s = array_make(1, sizeof *s);
     cuda_state(d)->sdpas = s;
     if (cudnnGetVersion() < LEAST_VERSION)
         return 0; /* every shape is refused */
@@ -288,7 +285,7 @@ void cuda_sdpa_close(struct device *d)
     cuda_state(d)->sdpas = NULL;
 }
 
-void cuda_sdpa_tell(const struct device *d, struct device_attention *a)
+void cuda_sdpa_report(const struct device *d, struct device_attention *a)
 {
     const struct cuda_sdpas *s = cuda_state(d)->sdpas;
     *a = (struct device_attention){.has_library = 1};
@@ -299,7 +296,7 @@ void cuda_sdpa_tell(const struct device *d, struct device_attention *a)
         if (!e->usable && e->a.dt != DTYPE_F32)
             snprintf(a->why + used, sizeof a->why - used,
                      "%s%s of %lld heads of %lld over %lld tokens: %s", used ? "; " : "",
-                     e->backward ? "backward" : "forward", (long long)e->a.heads,
+                     e->pass == DEVICE_BACKWARD ? "backward" : "forward", (long long)e->a.heads,
                      (long long)e->a.head_dim, (long long)e->a.seq, e->why);
     }
 }

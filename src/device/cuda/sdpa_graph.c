@@ -34,7 +34,7 @@ static sdpa_node create(struct sdpa_graph *g, cudnnBackendDescriptorType_t type,
     if (g->failed)
         return NULL;
     if (g->made_count == SDPA_DESCRIPTORS) {
-        failed(g, "more descriptors than there is room for", CUDNN_STATUS_INTERNAL_ERROR);
+        failed(g, "more descriptors than there is most for", CUDNN_STATUS_INTERNAL_ERROR);
         return NULL;
     }
     if (!check(g, what, cudnnBackendCreateDescriptor(type, &node)))
@@ -72,7 +72,7 @@ static void add_op(struct sdpa_graph *g, sdpa_node op, const char *what)
 {
     finalize(g, op, what);
     if (g->op_count == SDPA_OPS)
-        failed(g, "more operations than there is room for", CUDNN_STATUS_INTERNAL_ERROR);
+        failed(g, "more operations than there is most for", CUDNN_STATUS_INTERNAL_ERROR);
     else if (!g->failed)
         g->op[g->op_count++] = op;
 }
@@ -193,7 +193,7 @@ static sdpa_node make_graph(struct sdpa_graph *g, const struct sdpa_target *targ
 
 /* The heuristics' answer for the graph; 0 or more configurations in config[]. */
 static int64_t ask(struct sdpa_graph *g, sdpa_node graph, const struct sdpa_target *target,
-                   sdpa_node config[], int64_t room)
+                   sdpa_node config[], int64_t most)
 {
     const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
     int64_t count = 0;
@@ -202,13 +202,13 @@ static int64_t ask(struct sdpa_graph *g, sdpa_node graph, const struct sdpa_targ
     SET(g, heuristics, ENGINEHEUR_MODE, HEUR_MODE, 1, &mode);
     SET_NODE(g, heuristics, ENGINEHEUR_DEVICEPROP, target->properties);
     finalize(g, heuristics, "the heuristics");
-    for (int64_t i = 0; i < room; i++)
+    for (int64_t i = 0; i < most; i++)
         config[i] = create(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, "an engine");
     if (!g->failed)
         check(g, "the heuristics' results",
               cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                       CUDNN_TYPE_BACKEND_DESCRIPTOR, room, &count, config));
-    return g->failed ? 0 : count < room ? count : room;
+                                       CUDNN_TYPE_BACKEND_DESCRIPTOR, most, &count, config));
+    return g->failed ? 0 : count < most ? count : most;
 }
 
 /* The engine of a configuration; 0 where the library notes that its results differ from run to run.

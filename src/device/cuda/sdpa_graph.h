@@ -1,7 +1,7 @@
 /* sdpa_graph.h - attention as graphs of cuDNN's operations.
  *
  * Private to the files of cuDNN.  A graph is built by calls that never fail on the way: the first
- * failure is kept and the rest does nothing, sdpa_finish() tells.
+ * failure is kept, later calls do nothing, and sdpa_finish() returns it.
  */
 #ifndef TRIREME_DEVICE_CUDA_SDPA_GRAPH_H
 #define TRIREME_DEVICE_CUDA_SDPA_GRAPH_H
@@ -30,7 +30,7 @@ enum sdpa_tensor {
 };
 
 /* For whom plans are made: an opened cuDNN, or, where no GPU is, a finalized descriptor of one's
- * properties; such plans tell their sizes and cannot be run. */
+ * properties; such plans have sizes and cannot be run. */
 struct sdpa_target {
     cudnnHandle_t handle;
     cudnnBackendDescriptor_t properties;
@@ -45,7 +45,7 @@ struct sdpa_plan {
 /* A plan for such parts of attention, forward or backward, whose results are bitwise reproducible.
  * Returns 0 and a plan for sdpa_plan_drop(), or -1 with err set. */
 int sdpa_plan_make(struct sdpa_plan *plan, const struct attention *a, struct sdpa_part part,
-                   int backward, const struct sdpa_target *target, struct error *err);
+                   enum device_pass pass, const struct sdpa_target *target, struct error *err);
 void sdpa_plan_drop(struct sdpa_plan *plan);
 
 /* ---- building a graph; tensors have four dimensions ---- */

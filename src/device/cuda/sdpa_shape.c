@@ -179,12 +179,12 @@ static void backward(struct sdpa_graph *g, const struct sizes *z)
 }
 
 int sdpa_plan_make(struct sdpa_plan *plan, const struct attention *a, struct sdpa_part part,
-                   int is_backward, const struct sdpa_target *target, struct error *err)
+                   enum device_pass pass, const struct sdpa_target *target, struct error *err)
 {
     const struct sizes z = sizes_of(a, part);
     struct sdpa_graph g = {.err = err};
     *plan = (struct sdpa_plan){0};
-    if (is_backward)
+    if (pass == DEVICE_BACKWARD)
         backward(&g, &z);
     else
         forward(&g, &z);

@@ -5,6 +5,7 @@
  * one product over it; its memory grows with the square of the sequence.  Hence it runs in parts:
  * some sequences at a time, or some heads of one, as many as fit into a limit.
  */
+#include "base/round.h"
 #include "device/cuda/sdpa.h"
 
 enum {
@@ -16,14 +17,9 @@ static const size_t part_bytes = (size_t)640 << 20; /* a part takes at most this
 /* And the least part at most this: enough for four query heads of a key head over 16384 tokens. */
 static const size_t most_bytes = (size_t)9 << 28;
 
-static size_t round_up(size_t bytes, size_t to)
-{
-    return (bytes + to - 1) / to * to;
-}
-
 size_t sdpa_align(size_t bytes)
 {
-    return round_up(bytes, SDPA_ALIGN);
+    return round_up_bytes(bytes, SDPA_ALIGN);
 }
 
 static int64_t groups(const struct attention *a) /* query heads of a key/value head */
@@ -42,7 +38,7 @@ size_t sdpa_rows_bytes(const struct attention *a, struct sdpa_part part)
 static size_t workspace_bytes(const struct attention *a, struct sdpa_part part)
 {
     size_t heads = (size_t)(part.batch * part.kv_heads * groups(a));
-    size_t seq = round_up((size_t)a->seq, 128), each = (size_t)(a->seq * a->head_dim);
+    size_t seq = round_up_bytes((size_t)a->seq, 128), each = (size_t)(a->seq * a->head_dim);
     size_t shared = groups(a) > 1 ? 2 * heads * each * sizeof(uint16_t) : 0;
     return sdpa_align(heads * seq * seq * sizeof(uint16_t) + shared) + 2 * SDPA_ALIGN;
 }
@@ -52,18 +48,19 @@ size_t sdpa_part_bytes(const struct attention *a, struct sdpa_part part)
     return sdpa_rows_bytes(a, part) + workspace_bytes(a, part);
 }
 
-struct sdpa_part sdpa_part_of(const struct attention *a, int backward)
+struct sdpa_part sdpa_part_of(const struct attention *a, enum device_pass pass)
 {
-    return sdpa_part_within(a, backward, part_bytes);
+    return sdpa_part_within(a, pass, part_bytes);
 }
 
-struct sdpa_part sdpa_part_within(const struct attention *a, int backward, size_t bytes)
+struct sdpa_part sdpa_part_within(const struct attention *a, enum device_pass pass, size_t bytes)
 {
     struct sdpa_part part = {a->batch, a->kv_heads};
-    while (backward && part.batch > 1 &&
-           (a->batch % part.batch || sdpa_part_bytes(a, part) > bytes))
+    if (pass == DEVICE_FORWARD)
+        return part;
+    while (part.batch > 1 && (a->batch % part.batch || sdpa_part_bytes(a, part) > bytes))
         part.batch--;
-    while (backward && part.batch == 1 && part.kv_heads > 1 &&
+    while (part.batch == 1 && part.kv_heads > 1 &&
            (a->kv_heads % part.kv_heads || sdpa_part_bytes(a, part) > bytes))
         part.kv_heads--;
     return part;
@@ -75,10 +72,11 @@ int sdpa_suits(const struct attention *a)
            a->head_dim > 0 && a->head_dim % 8 == 0 && a->head_dim <= MAX_HEAD_DIM;
 }
 
-size_t cuda_sdpa_scratch(const struct attention *a, int backward)
+size_t cuda_sdpa_scratch(const struct attention *a, enum device_pass pass)
 {
     if (!sdpa_suits(a))
         return 0;
-    size_t bytes = backward ? sdpa_part_bytes(a, sdpa_part_of(a, 1)) : FORWARD_BYTES;
+    size_t bytes =
+        pass == DEVICE_FORWARD ? FORWARD_BYTES : sdpa_part_bytes(a, sdpa_part_of(a, pass));
     return bytes <= most_bytes ? bytes + SDPA_ALIGN : 0;
 }

@@ -33,7 +33,7 @@ static __device__ __forceinline__ void get(sgd_group<n> &e, const sgd_tensors<C>
 /* The operations and their order are those of cpu/optimizer.c. */
 template <typename C, int n>
 static __device__ __forceinline__ void step(const sgd_group<n> &e, const sgd_tensors<C> &t,
-                                            const struct cuda_sgd &s, float factor, int64_t at)
+                                            const struct sgd &s, float factor, int64_t at)
 {
     float p[n], v[n], g[n];
     widen(p, e.p);
@@ -58,7 +58,7 @@ static __device__ __forceinline__ void step(const sgd_group<n> &e, const sgd_ten
 
 template <typename C, int n>
 __global__ void __launch_bounds__(SGD_THREADS)
-    sgd_tile(sgd_tensors<C> t, struct cuda_sgd s, const double *factor, int shift)
+    sgd_tile(sgd_tensors<C> t, struct sgd s, const double *factor, int shift)
 {
     const float by = (float)*factor;
     sgd_group<n> e[SGD_ACCESSES];
@@ -87,27 +87,28 @@ __global__ void __launch_bounds__(SGD_THREADS)
 }
 
 template <typename C>
-static void sgd(cudaStream_t s, const sgd_tensors<C> &t, const struct cuda_sgd *rule,
-                const double *factor)
+static void launch(cudaStream_t s, const sgd_tensors<C> &t, const struct sgd *rule,
+                   const double *factor)
 {
     int shift = phase(t.p, 4);
     bool alike =
         phase(t.v, 4) == shift && phase(t.g, 4) == shift && (!t.copy || phase(t.copy, 4) == shift);
     if (alike)
-        LAUNCH((sgd_tile<C, 4>), (unsigned)pieces(t.elems + shift, SGD_TILE * 4), SGD_THREADS, 0, s,
-               t, *rule, factor, shift);
+        LAUNCH((sgd_tile<C, 4>), (unsigned)ceil_div(t.elems + shift, SGD_TILE * 4), SGD_THREADS, 0,
+               s, t, *rule, factor, shift);
     else
-        LAUNCH((sgd_tile<C, 1>), (unsigned)pieces(t.elems, SGD_TILE), SGD_THREADS, 0, s, t, *rule,
+        LAUNCH((sgd_tile<C, 1>), (unsigned)ceil_div(t.elems, SGD_TILE), SGD_THREADS, 0, s, t, *rule,
                factor, 0);
 }
 
-void cuda_sgd(cudaStream_t s, const struct cuda_sgd *rule, const double *factor, float *p, float *v,
+void cuda_sgd(struct device *d, const struct sgd *rule, const double *factor, float *p, float *v,
               const float *g, enum dtype dt_copy, void *copy, int64_t elems)
 {
+    cudaStream_t s = cuda_compute(d);
     if (elems == 0)
         return;
     if (dt_copy == DTYPE_F16)
-        sgd<fp16>(s, {p, v, g, (fp16 *)copy, elems}, rule, factor);
+        launch<fp16>(s, {p, v, g, (fp16 *)copy, elems}, rule, factor);
     else
-        sgd<bf16>(s, {p, v, g, (bf16 *)copy, elems}, rule, factor);
+        launch<bf16>(s, {p, v, g, (bf16 *)copy, elems}, rule, factor);
 }

@@ -1,6 +1,6 @@
 /* simt.cuh - all of CUDA that kernels use, and nothing else.
  *
- * A .cu file includes this header alone (and cuda.h, and headers of this folder).  Besides what
+ * A .cu file includes this header alone (and headers of this folder).  Besides what
  * is defined here it may use: __global__ __device__ __host__ __forceinline__ __launch_bounds__
  * __shared__ (static), threadIdx blockIdx blockDim gridDim, __syncthreads, __syncwarp,
  * __shfl_sync __shfl_xor_sync __shfl_down_sync, __ballot_sync, __popc, __ffs, float2 float4
@@ -16,7 +16,7 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-#include "device/cuda/cuda.h"
+#include "device/cuda/state.h"
 
 /* kernel may be in parentheses where its template arguments have commas. */
 #define LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \

@@ -1,8 +1,8 @@
 /* sizes.c - see sizes.h. */
 #include "device/cuda/sizes.h"
 
+#include "device/cuda/cuda_ops.h"
 #include "device/cuda/sdpa.h"
-#include "device/ops.h"
 
 size_t cuda_workspace_bytes(int64_t m, int64_t n)
 {
@@ -10,7 +10,7 @@ size_t cuda_workspace_bytes(int64_t m, int64_t n)
     if (m >= (int64_t)most || n >= (int64_t)most)
         return most;
     size_t bytes = (size_t)m * (size_t)n * 8 * sizeof(float);
-    bytes = (bytes + least - 1) / least * least;
+    bytes = round_up_bytes(bytes, least);
     return bytes < least ? least : bytes > most ? most : bytes;
 }
 
@@ -37,13 +37,12 @@ size_t cuda_bias_backward_scratch(struct device *d, int64_t rows, int64_t cols)
     return groups > 1 ? (size_t)groups * (size_t)cols * sizeof(float) : 0;
 }
 
-size_t cuda_own_attention_scratch(const struct attention *a, int backward)
+size_t cuda_own_attention_scratch(const struct attention *a, enum device_pass pass)
 {
-    return backward ? sizeof(float) * (size_t)(a->batch * a->heads * a->seq) : 0;
+    return pass == DEVICE_BACKWARD ? sizeof(float) * (size_t)(a->batch * a->heads * a->seq) : 0;
 }
 
-size_t cuda_attention_scratch(struct device *d, const struct attention *a, int backward)
+size_t cuda_attention_scratch(struct device *d, const struct attention *a, enum device_pass pass)
 {
-    size_t own = cuda_own_attention_scratch(a, backward), other = cuda_sdpa_scratch(a, backward);
-    return own > other ? own : other;
+    return max_bytes(cuda_own_attention_scratch(a, pass), cuda_sdpa_scratch(a, pass));
 }

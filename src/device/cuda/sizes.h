@@ -10,13 +10,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/round.h"
+#include "device/ops.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-struct device;
-struct gemm;
-struct attention;
 
 enum {
     CUDA_NORM_GROUPS = 264, /* two per multiprocessor of the largest GPUs */
@@ -33,7 +32,7 @@ static inline int cuda_norm_groups(int64_t rows)
 /* Groups of consecutive rows that the gradient of a bias is summed in; 1 takes no scratch. */
 static inline int cuda_bias_groups(int64_t rows)
 {
-    int64_t groups = (rows + CUDA_BIAS_LEAST_ROWS - 1) / CUDA_BIAS_LEAST_ROWS;
+    int64_t groups = ceil_div(rows, CUDA_BIAS_LEAST_ROWS);
     return groups < CUDA_BIAS_GROUPS ? (int)groups : CUDA_BIAS_GROUPS;
 }
 
@@ -42,21 +41,14 @@ static inline int cuda_bias_groups(int64_t rows)
 #define CUDA_LOGITS_BYTES  ((size_t)1 << 30)
 #define CUDA_RESERVE_BYTES ((size_t)1 << 30)
 
-/* The alignment cuBLASLt asks of its workspace, and its bytes for a result of [m, n]: room for
+/* The alignment cuBLASLt asks of its workspace, and its bytes for a result of [m, n]: enough for
  * eight partial results of splitting k, which is where workspace pays; the library's advice for
  * Hopper is 32 MiB in all. */
 enum { CUDA_WORKSPACE_ALIGN = 256 };
 size_t cuda_workspace_bytes(int64_t m, int64_t n);
 
 /* What trireme's own attention kernels take; attention by cuDNN is in sdpa.h. */
-size_t cuda_own_attention_scratch(const struct attention *a, int backward);
-
-/* Members *_scratch of struct device_ops; d is not looked at. */
-size_t cuda_gemm_scratch(struct device *d, const struct gemm *g);
-size_t cuda_rmsnorm_backward_scratch(struct device *d, int64_t rows, int64_t hidden);
-size_t cuda_layernorm_backward_scratch(struct device *d, int64_t rows, int64_t hidden);
-size_t cuda_bias_backward_scratch(struct device *d, int64_t rows, int64_t cols);
-size_t cuda_attention_scratch(struct device *d, const struct attention *a, int backward);
+size_t cuda_own_attention_scratch(const struct attention *a, enum device_pass pass);
 
 #ifdef __cplusplus
 }

@@ -1,15 +1,22 @@
-/* state.h - an opened GPU, as the C files of device/cuda see it. */
+/* state.h - an opened GPU, as the files of device/cuda see it, C and .cu. */
 #ifndef TRIREME_DEVICE_CUDA_STATE_H
 #define TRIREME_DEVICE_CUDA_STATE_H
 
-#include "device/cuda/cuda.h"
-#include "device/driver.h"
+#include <cuda_runtime_api.h>
+
+#include "device/cuda/cuda_ops.h"
+#include "device/cuda/sizes.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 struct cuda_gemms; /* gemm.c: cuBLASLt handle and the algorithm of every shape */
-struct cuda_sdpas; /* attention.c: cuDNN plans by shape; NULL where cuDNN is not in use */
+struct cuda_sdpas; /* sdpa_cudnn.c: cuDNN plans by shape; NULL where cuDNN is not in use */
+
+enum { CUDA_PARTIALS = 1024 };
 
 struct cuda_state {
-    int index; /* of the GPU among those visible */
     cudaStream_t stream[DEVICE_STREAMS];
     double *partial; /* fp64 [CUDA_PARTIALS], for sums on COMPUTE */
     struct cuda_gemms *gemms;
@@ -21,7 +28,7 @@ struct cuda_state {
 
 static inline struct cuda_state *cuda_state(const struct device *d)
 {
-    return d->state;
+    return (struct cuda_state *)d->state; /* the cast is for C++ */
 }
 
 static inline cudaStream_t cuda_compute(const struct device *d)
@@ -42,7 +49,6 @@ extern const struct device_ops cuda_ops;
 /* gemm.c */
 int cuda_gemm_open(struct device *d, struct error *err); /* fills gemms */
 void cuda_gemm_close(struct device *d);
-int cuda_gemm(struct device *d, const struct gemm *g, void *scratch, struct error *err);
 const char *cuda_gemm_library(char text[64]);
 
 /* sdpa_cudnn.c, or sdpa_absent.c where cuDNN was not found.  Forward and backward are 1 when cuDNN
@@ -55,6 +61,10 @@ int cuda_sdpa_backward(struct device *d, const struct attention *a, void *dqkv, 
                        const void *o, const float *lse, const void *qkv, void *scratch,
                        size_t scratch_bytes);
 const char *cuda_sdpa_library(char text[64]);
-void cuda_sdpa_tell(const struct device *d, struct device_attention *a); /* device_attention() */
+void cuda_sdpa_report(const struct device *d, struct device_attention *a); /* device_attention() */
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -19,7 +19,7 @@
 #include <tuple>
 #include <type_traits>
 
-#include "device/cuda/cuda.h"
+#include "device/cuda/state.h"
 
 #undef __global__
 #undef __device__
