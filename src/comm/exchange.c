@@ -12,19 +12,15 @@
  */
 #include <string.h>
 
+#include "base/round.h"
 #include "comm/sum.h"
 #include "comm/transport.h"
 
 enum { GATHER_PIECE_BYTES = 4 << 20, TREE_PIECE_BYTES = 1 << 20, MESSAGE_PIECE_BYTES = 64 << 20 };
 
-static int64_t size_of(const struct comm_op *op)
+static int64_t size_of(const struct operation *op)
 {
     return (int64_t)dtype_bytes(op->dtype);
-}
-
-static int64_t pieces_of(int64_t elems, int64_t piece)
-{
-    return (elems + piece - 1) / piece;
 }
 
 /* Elements of the piece that begins at `first`, of `all`. */
@@ -33,13 +29,13 @@ static int64_t length_at(int64_t first, int64_t piece, int64_t all)
     return all - first < 0 ? 0 : all - first < piece ? all - first : piece;
 }
 
-static int others(const struct comm_op *op)
+static int others(const struct operation *op)
 {
     return op->group->size - 1;
 }
 
 /* The partners at a distance of 1 to size - 1. */
-static void partners(const struct comm_op *op, int distance, struct transfer *x)
+static void partners(const struct operation *op, int distance, struct transfer *x)
 {
     int size = op->group->size, rank = op->group->rank;
     x->to = (rank + distance) % size;
@@ -47,14 +43,14 @@ static void partners(const struct comm_op *op, int distance, struct transfer *x)
 }
 
 /* Where the term of a member goes: the slot of a batch. */
-static char *slot_at(const struct comm_op *op, int64_t batch, int member)
+static char *slot_at(const struct operation *op, int64_t batch, int member)
 {
     const struct group *g = op->group;
     int64_t slot = (batch % 2) * others(op) + member - (member > g->rank);
-    return g->area[op->lane].slots + slot * (int64_t)g->slot_bytes;
+    return g->area[op->queue].slots + slot * (int64_t)g->slot_bytes;
 }
 
-static struct sum_terms terms_of(const struct comm_op *op, int64_t batch, const char *own)
+static struct sum_terms terms_of(const struct operation *op, int64_t batch, const char *own)
 {
     const struct group *g = op->group;
     struct sum_terms terms = {.own_data = own,
@@ -65,24 +61,24 @@ static struct sum_terms terms_of(const struct comm_op *op, int64_t batch, const 
     return terms;
 }
 
-static int64_t limit_room(const struct comm_op *op)
+static int64_t limit_window(const struct operation *op)
 {
-    return op->retired + op->room;
+    return op->retired + op->window;
 }
 
-static void copy_nothing(struct comm_op *op)
+static void copy_nothing(struct operation *op)
 {
 }
 
 /* --- all-gather --- */
 
-static void gather_plan(struct comm_op *op)
+static void gather_plan(struct operation *op)
 {
     op->piece = GATHER_PIECE_BYTES / size_of(op);
-    op->total = pieces_of(op->elems, op->piece) * others(op);
+    op->total = ceil_div(op->elems, op->piece) * others(op);
 }
 
-static void gather_transfer(const struct comm_op *op, int64_t index, struct transfer *x)
+static void gather_transfer(const struct operation *op, int64_t index, struct transfer *x)
 {
     int64_t first = index / others(op) * op->piece, size = size_of(op);
     int64_t n = length_at(first, op->piece, op->elems);
@@ -92,7 +88,7 @@ static void gather_transfer(const struct comm_op *op, int64_t index, struct tran
     x->from_bytes = x->into_bytes = n * size;
 }
 
-static void gather_own(struct comm_op *op, int64_t first, int64_t n)
+static void gather_own(struct operation *op, int64_t first, int64_t n)
 {
     int64_t size = size_of(op);
     char *own = op->recv + (op->group->rank * op->elems + first) * size;
@@ -100,14 +96,14 @@ static void gather_own(struct comm_op *op, int64_t first, int64_t n)
         memcpy(own, op->send + first * size, (size_t)(n * size));
 }
 
-static void gather_retired(struct comm_op *op, int64_t index)
+static void gather_retired(struct operation *op, int64_t index)
 {
     int64_t first = index / others(op) * op->piece;
     if (index % others(op) == 0)
         gather_own(op, first, length_at(first, op->piece, op->elems));
 }
 
-static void gather_alone(struct comm_op *op)
+static void gather_alone(struct operation *op)
 {
     gather_own(op, 0, op->elems);
 }
@@ -115,25 +111,25 @@ static void gather_alone(struct comm_op *op)
 const struct comm_kind kind_all_gather = {.name = "all-gather",
                                           .call = CALL_ALL_GATHER,
                                           .plan = gather_plan,
-                                          .limit = limit_room,
+                                          .limit = limit_window,
                                           .transfer = gather_transfer,
                                           .retired = gather_retired,
                                           .alone = gather_alone};
 
 /* --- reduce-scatter: transfers in batches of size - 1 --- */
 
-static void reduce_plan(struct comm_op *op)
+static void reduce_plan(struct operation *op)
 {
     op->piece = (int64_t)op->group->slot_bytes / size_of(op);
-    op->total = pieces_of(op->elems, op->piece) * others(op);
+    op->total = ceil_div(op->elems, op->piece) * others(op);
 }
 
-static int64_t reduce_limit(const struct comm_op *op)
+static int64_t reduce_limit(const struct operation *op)
 {
     return (op->retired / others(op) + 2) * others(op);
 }
 
-static void reduce_transfer(const struct comm_op *op, int64_t index, struct transfer *x)
+static void reduce_transfer(const struct operation *op, int64_t index, struct transfer *x)
 {
     int64_t batch = index / others(op), first = batch * op->piece, size = size_of(op);
     int64_t n = length_at(first, op->piece, op->elems);
@@ -143,7 +139,7 @@ static void reduce_transfer(const struct comm_op *op, int64_t index, struct tran
     x->from_bytes = x->into_bytes = n * size;
 }
 
-static void reduce_retired(struct comm_op *op, int64_t index)
+static void reduce_retired(struct operation *op, int64_t index)
 {
     int64_t batch = index / others(op), first = batch * op->piece;
     if (index % others(op) != others(op) - 1)
@@ -155,7 +151,7 @@ static void reduce_retired(struct comm_op *op, int64_t index)
                op->dtype);
 }
 
-static void reduce_alone(struct comm_op *op)
+static void reduce_alone(struct operation *op)
 {
     struct sum_terms terms = {.own_data = op->send, .count = 1};
     float *out = (float *)op->recv;
@@ -173,12 +169,12 @@ const struct comm_kind kind_reduce_scatter = {.name = "reduce-scatter",
 
 /* --- all-reduce: stage s is batch s's terms, then batch s - 1's sums --- */
 
-static int64_t part_first(const struct comm_op *op, int64_t batch, int member)
+static int64_t part_first(const struct operation *op, int64_t batch, int member)
 {
     return (batch * op->group->size + member) * op->piece;
 }
 
-static int64_t part_bytes(const struct comm_op *op, int64_t batch, int member)
+static int64_t part_bytes(const struct operation *op, int64_t batch, int member)
 {
     return length_at(part_first(op, batch, member), op->piece, op->elems) * size_of(op);
 }
@@ -186,24 +182,23 @@ static int64_t part_bytes(const struct comm_op *op, int64_t batch, int member)
 int64_t transport_share(int64_t elems, int size, int64_t slot_elems)
 {
     enum { GRAIN = 16 };
-    int64_t even = pieces_of(elems, (int64_t)size * GRAIN) * GRAIN;
-    return even < slot_elems ? even : slot_elems;
+    return min_i64(ceil_div(elems, (int64_t)size * GRAIN) * GRAIN, slot_elems);
 }
 
-static void both_plan(struct comm_op *op)
+static void both_plan(struct operation *op)
 {
     int64_t size = op->group->size, slot = (int64_t)op->group->slot_bytes / size_of(op);
     op->piece = transport_share(op->elems, (int)size, slot);
-    op->total = op->elems ? (pieces_of(op->elems, size * op->piece) + 1) * 2 * others(op) : 0;
+    op->total = op->elems ? (ceil_div(op->elems, size * op->piece) + 1) * 2 * others(op) : 0;
 }
 
-static int64_t both_limit(const struct comm_op *op)
+static int64_t both_limit(const struct operation *op)
 {
     int64_t stage = 2 * others(op), summed = (op->retired + others(op)) / stage;
     return stage * (summed + 1) + others(op);
 }
 
-static void both_transfer(const struct comm_op *op, int64_t index, struct transfer *x)
+static void both_transfer(const struct operation *op, int64_t index, struct transfer *x)
 {
     int64_t stage = index / (2 * others(op)), within = index % (2 * others(op));
     int rank = op->group->rank;
@@ -221,7 +216,7 @@ static void both_transfer(const struct comm_op *op, int64_t index, struct transf
     }
 }
 
-static void both_retired(struct comm_op *op, int64_t index)
+static void both_retired(struct operation *op, int64_t index)
 {
     int64_t stage = index / (2 * others(op)), rank = op->group->rank;
     int64_t bytes = part_bytes(op, stage, (int)rank);
@@ -240,14 +235,14 @@ const struct comm_kind kind_all_reduce = {.name = "all-reduce",
                                           .retired = both_retired,
                                           .alone = copy_nothing};
 
-/* --- all-reduce of little: everyone's terms to everyone --- */
+/* --- small all-reduce: all terms to every member --- */
 
-static void small_plan(struct comm_op *op)
+static void small_plan(struct operation *op)
 {
     op->total = op->elems ? others(op) : 0;
 }
 
-static void small_transfer(const struct comm_op *op, int64_t index, struct transfer *x)
+static void small_transfer(const struct operation *op, int64_t index, struct transfer *x)
 {
     partners(op, (int)index + 1, x);
     x->from = op->send;
@@ -255,7 +250,7 @@ static void small_transfer(const struct comm_op *op, int64_t index, struct trans
     x->from_bytes = x->into_bytes = op->elems * size_of(op);
 }
 
-static void small_retired(struct comm_op *op, int64_t index)
+static void small_retired(struct operation *op, int64_t index)
 {
     if (index != op->total - 1)
         return;
@@ -266,25 +261,25 @@ static void small_retired(struct comm_op *op, int64_t index)
 const struct comm_kind kind_all_reduce_small = {.name = "all-reduce",
                                                 .call = CALL_ALL_REDUCE,
                                                 .plan = small_plan,
-                                                .limit = limit_room,
+                                                .limit = limit_window,
                                                 .transfer = small_transfer,
                                                 .retired = small_retired,
                                                 .alone = copy_nothing};
 
 /* --- broadcast: stage s is piece s from the parent, then piece s - 1 to two children --- */
 
-static void tree_plan(struct comm_op *op)
+static void tree_plan(struct operation *op)
 {
     op->piece = TREE_PIECE_BYTES / size_of(op);
-    op->total = op->elems ? (pieces_of(op->elems, op->piece) + 1) * 3 : 0;
+    op->total = op->elems ? (ceil_div(op->elems, op->piece) + 1) * 3 : 0;
 }
 
-static int64_t tree_limit(const struct comm_op *op)
+static int64_t tree_limit(const struct operation *op)
 {
     return 3 * ((op->retired + 2) / 3 + 1) + 1;
 }
 
-static void tree_transfer(const struct comm_op *op, int64_t index, struct transfer *x)
+static void tree_transfer(const struct operation *op, int64_t index, struct transfer *x)
 {
     int64_t stage = index / 3, within = index % 3, first = (stage - (within > 0)) * op->piece;
     int size = op->group->size, place = (op->group->rank - op->peer + size) % size;
@@ -312,20 +307,20 @@ const struct comm_kind kind_broadcast = {.name = "broadcast",
 
 /* --- messages --- */
 
-static void message_plan(struct comm_op *op)
+static void message_plan(struct operation *op)
 {
     op->piece = MESSAGE_PIECE_BYTES / size_of(op);
-    op->total = pieces_of(op->elems, op->piece);
+    op->total = ceil_div(op->elems, op->piece);
 }
 
-static void send_transfer(const struct comm_op *op, int64_t index, struct transfer *x)
+static void send_transfer(const struct operation *op, int64_t index, struct transfer *x)
 {
     x->to = op->peer;
     x->from = op->send + index * op->piece * size_of(op);
     x->from_bytes = length_at(index * op->piece, op->piece, op->elems) * size_of(op);
 }
 
-static void recv_transfer(const struct comm_op *op, int64_t index, struct transfer *x)
+static void recv_transfer(const struct operation *op, int64_t index, struct transfer *x)
 {
     x->source = op->peer;
     x->into = op->recv + index * op->piece * size_of(op);
@@ -336,7 +331,7 @@ const struct comm_kind kind_send = {.name = "send",
                                     .call = CALL_SEND,
                                     .message = 1,
                                     .plan = message_plan,
-                                    .limit = limit_room,
+                                    .limit = limit_window,
                                     .transfer = send_transfer,
                                     .alone = copy_nothing};
 
@@ -344,11 +339,11 @@ const struct comm_kind kind_recv = {.name = "receive",
                                     .call = CALL_RECV,
                                     .message = 1,
                                     .plan = message_plan,
-                                    .limit = limit_room,
+                                    .limit = limit_window,
                                     .transfer = recv_transfer,
                                     .alone = copy_nothing};
 
-int transport_independent(const struct comm_op *a, const struct comm_op *b)
+int transport_independent(const struct operation *a, const struct operation *b)
 {
     int a_reads = a->kind == &kind_send, b_reads = b->kind == &kind_send;
     const char *at_a = a_reads ? a->send : a->recv, *at_b = b_reads ? b->send : b->recv;

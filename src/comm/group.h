@@ -6,7 +6,8 @@
  * order they were started; the streams advance independently of one another.  All members
  * of a group start the same collectives on the same stream in the same order.
  * Messages (send, receive) that follow one another on a stream and touch different memory
- * travel side by side, so that two ranks may both send first; they still complete in order.
+ * travel side by side, so that two ranks may both send first.  On the CPU they complete in order;
+ * on GPUs at most GROUP_MESSAGES of them travel together, and all complete when the last one has.
  *
  * Sums are taken in rank order (member 0 first), in fp32 for fp32, bf16 and fp16, so they
  * depend on the size of the group and on nothing else.  Counts may exceed 2^31 bytes.
@@ -21,36 +22,17 @@
 
 enum comm_stream { COMM_GATHER, COMM_REDUCE, COMM_POINT, COMM_STREAMS };
 
-enum { COMM_OWN_TRANSFERS = 2 }; /* private */
+enum { GROUP_MESSAGES = 16 };
 
-struct comm_kind;
 struct group;
+struct operation;
 
-/* One operation in flight; memory of the caller, untouched until comm_wait() returned.
- * Starting an operation sets every field: op need not be initialised before. */
+/* One operation, started by a function below and ended by comm_wait(); the caller's.  Starting an
+ * operation sets every field: op need not be initialised before. */
 struct comm_op {
     int64_t submit_ns, start_ns, end_ns; /* of clock_ns(); valid after comm_wait() */
     int64_t sent_bytes;                  /* payload this rank sent to others; after comm_wait() */
-
-    /* The rest is private. */
-    int done;
-    int active; /* started and not yet waited for */
-    struct error err;
-    struct comm_op *next;
-    int (*step)(struct comm_op *op); /* one turn on the communication thread */
-    int started, finished;           /* as the communication thread sees it */
-    struct group *group;
-    const struct comm_kind *kind;
-    int lane, peer, accumulate;
-    enum dtype dtype;
-    const char *send;
-    char *recv;
-    int64_t elems;
-    int64_t piece;                  /* elements of one transfer */
-    int64_t posted, retired, total; /* transfers */
-    int room;                       /* transfers that request[] has place for */
-    void **request;                 /* two of each transfer: receive, send */
-    void *own[2 * COMM_OWN_TRANSFERS];
+    struct operation *operation;         /* private: the group's, NULL after comm_wait() */
 };
 
 /* Split world: ranks with the same color form a group, ordered by key, then by rank.
@@ -59,8 +41,8 @@ struct comm_op {
 int group_split(struct group **group, struct world *world, int color, int key, const char *name,
                 struct error *err);
 
-/* A group of this rank alone; not collective, world may be NULL. */
-int group_self(struct group **group, struct world *world, const char *name, struct error *err);
+/* A group of this rank alone, for group_destroy(); not collective, world may be NULL. */
+struct group *group_self(struct world *world, const char *name);
 
 /* Free a group without operations in flight; NULL allowed.  Collective over its members. */
 void group_destroy(struct group *group);
@@ -74,7 +56,7 @@ const char *group_name(const struct group *group);
  * After mesh_attach() (mesh.h) the functions below enqueue on the device's stream that
  * corresponds (COMM_GATHER on DEVICE_GATHER and so on) and their memory is the device's.  An op is
  * then complete for comm_wait() and comm_test() when it is enqueued; who needs its result waits
- * for a mark of that stream.  start_ns and end_ns have no meaning there.  One thread calls.
+ * for an event of that stream.  start_ns and end_ns have no meaning there.  One thread calls.
  *
  * What differs from host memory:
  *  - Messages that follow one another and touch different memory travel together until one of

@@ -1,6 +1,7 @@
 /* group_split.c - see group.h: who is in which group costs a single small all-gather. */
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "comm/transport.h"
 
 struct choice {
@@ -30,26 +31,19 @@ int group_split(struct group **group, struct world *world, int color, int key, c
                 struct error *err)
 {
     size_t ranks = (size_t)world_size(world);
-    struct choice mine = {color, key, world_rank(world)}, *all = malloc(ranks * sizeof *all);
-    int *members = malloc(ranks * sizeof *members);
-    int rc = all && members ? 0 : error_set(err, "out of memory: group %s", name);
+    struct choice mine = {color, key, world_rank(world)}, *all = array_make(ranks, sizeof *all);
+    int *members = array_make(ranks, sizeof *members);
     *group = NULL;
-    if (world_agree(world, rc, err))
-        goto fail;
     world_all_gather(world, all, &mine, sizeof mine);
     int size = pick(all, world_size(world), color);
     for (int i = 0; i < size; i++)
         members[i] = all[i].rank;
-    rc = group_of(group, world, members, size, name, err);
-    if (world_agree(world, rc, err))
-        goto fail;
+    int rc = world_agree(world, group_of(group, world, members, size, name, err), err);
     free(all);
     free(members);
-    return 0;
-fail:
-    free(all);
-    free(members);
-    group_destroy(*group);
-    *group = NULL;
-    return -1;
+    if (rc) {
+        group_destroy(*group);
+        *group = NULL;
+    }
+    return rc;
 }

@@ -112,8 +112,11 @@ void launch_prepare(const struct launch *launch)
         setenv(quiet[i], "0", 0);
     if (launch->one_node)
         setenv("OMPI_MCA_pml", "ob1", 0);
-    if (launch->one_node && !launch->joined && launch->by[0] != 'm')
+    if (launch->one_node && !launch->joined && launch->by[0] != 'm') {
         setenv("OMPI_MCA_ess_singleton_isolated", "1", 0); /* no daemon for one process */
+        /* All such processes would use one folder, and remove it under one another. */
+        setenv("OMPI_MCA_orte_create_session_dirs", "0", 0);
+    }
     if (!launch_may_copy()) {
         setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
         setenv("OMPI_MCA_smsc", "^cma", 0);

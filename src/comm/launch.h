@@ -24,8 +24,8 @@ int launch_check(const struct launch *launch, int size, struct error *err);
  * does not need (two thirds of the time it takes to start).  What the user has set stays. */
 void launch_prepare(const struct launch *launch);
 
-/* Whether ranks of a node may copy straight out of one another's memory, as far as a
- * process can tell by itself. */
+/* May ranks of a node copy straight out of one another's memory, as far as a process can find out
+ * by itself? */
 int launch_may_copy(void);
 
 #endif

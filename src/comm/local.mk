@@ -5,6 +5,7 @@ libtrireme_a_SOURCES += \
 	src/comm/launch.c src/comm/launch.h \
 	src/comm/mesh.c src/comm/mesh.h \
 	src/comm/mpi.c \
+	src/comm/operation.c src/comm/operation.h \
 	src/comm/self.c \
 	src/comm/sum.c src/comm/sum.h \
 	src/comm/thread.c src/comm/thread.h \

@@ -1,9 +1,24 @@
-/* mesh.c - see mesh.h. */
+/* mesh.c - see mesh.h.
+ *
+ * The rank at (p, r, s, t) is ((p * replicas + r) * shards + s) * tensors + t.  Ranks that differ
+ * in one coordinate alone form that axis's group, so that every rank is in one group per axis. With
+ * replicate 2 and shard 3:
+ *
+ *             s=0 s=1 s=2
+ *       r=0    0   1   2      shard groups       {0 1 2} {3 4 5}
+ *       r=1    3   4   5      replicate groups   {0 3} {1 4} {2 5}
+ *                             data group         {0 1 2 3 4 5}
+ *
+ * Tensor is the fastest axis and shard the next, so that their groups, which exchange most, lie
+ * within nodes when ranks are numbered node by node.  The data group is the shard or the replicate
+ * group where the other axis is 1.
+ */
 #include "comm/mesh.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "comm/gpu/link.h"
 #include "comm/transport.h"
 #include "device/device.h"
@@ -91,8 +106,10 @@ static int split(struct group **group, struct world *world, const struct mesh *m
             first.at[axis] = 0;
             size *= mesh->shape.degree[axis];
         }
-    if (size == 1) /* the same on all ranks; allocation alone can fail */
-        return world_agree(world, group_self(group, world, name, err), err);
+    if (size == 1) { /* the same on all ranks */
+        *group = group_self(world, name);
+        return 0;
+    }
     return group_split(group, world, mesh_rank(&mesh->shape, first), world_rank(world), name, err);
 }
 
@@ -112,15 +129,12 @@ static int make_data(struct mesh *mesh, struct world *world, struct error *err)
 
 int mesh_create(struct mesh **mesh, struct world *world, struct mesh_shape shape, struct error *err)
 {
-    struct mesh *m = NULL;
+    struct mesh *m;
     int rc = mesh_resolve(&shape, world_size(world), err);
     *mesh = NULL;
-    if (!rc) {
-        m = calloc(1, sizeof *m);
-        rc = m ? 0 : error_set(err, "out of memory: mesh");
-    }
     if (world_agree(world, rc, err))
-        goto fail;
+        return -1;
+    m = array_make(1, sizeof *m);
     m->shape = shape;
     m->coord = mesh_place(&shape, world_rank(world));
     for (int axis = 0; axis < MESH_AXES; axis++)

@@ -67,16 +67,16 @@ size_t mesh_device_staging_bytes(const struct mesh_shape *shape,
                                  const struct mesh_options *options);
 
 /* Bytes to keep free beside them for the buffers of NCCL, which has one communicator for each group
- * and stream; pure.  An estimate: what a machine takes is said by `trireme doctor`. */
+ * and stream; pure.  An estimate: `trireme doctor` measures what a machine takes. */
 size_t mesh_reserve_bytes(const struct mesh_shape *shape, const struct mesh_options *options);
 
 /* Bytes of pinned host memory (POOL_HOST) it allocates; pure. */
 size_t mesh_host_staging_bytes(const struct mesh_shape *shape, const struct mesh_options *options);
 
-/* Tell NCCL of device memory transfers will read and write, so that networks can reach it
- * directly.  Collective over world, at the same place of the program with the same bytes on all;
- * at most MESH_REGISTERED ranges at a time.  Returns 1 if it was taken on all ranks, else 0: the
- * transfers work all the same.  A mesh without communicators takes nothing. */
+/* Register with NCCL the device memory that transfers will read and write, so that networks can
+ * reach it directly.  Collective over world, at the same place of the program with the same bytes
+ * on all; at most MESH_REGISTERED ranges at a time.  Returns 1 if it was registered on all ranks,
+ * else 0: the transfers work all the same.  A mesh without communicators registers nothing. */
 enum { MESH_REGISTERED = 16 };
 int mesh_register(struct mesh *mesh, void *memory, size_t bytes);
 

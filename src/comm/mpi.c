@@ -2,26 +2,26 @@
  *
  * Transfers are posted in order as far as the kind allows and retired in order, so only the
  * oldest one has to be tested.  Every message of the process uses one communicator; group
- * and lane are in the tag, and within a tag two ranks' messages keep their order.
+ * and queue are in the tag, and within a tag two ranks' messages keep their order.
  */
 #include <stdio.h>
 
 #include "comm/transport.h"
 
-/* An operation in flight keeps its requests in memory that group.h, which does not know
- * MPI, declares as void *. */
+/* An operation keeps its requests in memory that operation.h, which does not know MPI, declares as
+ * void *. */
 typedef MPI_Request request __attribute__((may_alias));
 _Static_assert(sizeof(MPI_Request) <= sizeof(void *), "a request fits");
 
 enum { RECEIVE, SEND };
 
-static request *request_at(const struct comm_op *op, int64_t index, int which)
+static request *request_at(const struct operation *op, int64_t index, int which)
 {
-    return (request *)&op->request[2 * (index % op->room) + which];
+    return (request *)&op->request[2 * (index % op->window) + which];
 }
 
 /* The member that the oldest transfer waits for, to send or to receive; -1: none. */
-static int waited_member(const struct comm_op *op, int *sends)
+static int waited_member(const struct operation *op, int *sends)
 {
     struct transfer x = {0};
     if (!op->kind || op->group->transport != &transport_mpi || op->retired >= op->posted)
@@ -31,13 +31,13 @@ static int waited_member(const struct comm_op *op, int *sends)
     return *sends ? x.to : x.source;
 }
 
-int transport_waits_for(const struct comm_op *op)
+int transport_waits_for(const struct operation *op)
 {
     int sends, member = waited_member(op, &sends);
     return member < 0 ? -1 : op->group->ranks[member];
 }
 
-void transport_describe(const struct comm_op *op, char *text, size_t bytes)
+void transport_describe(const struct operation *op, char *text, size_t bytes)
 {
     int sends, member = waited_member(op, &sends);
     if (!op->kind)
@@ -49,7 +49,7 @@ void transport_describe(const struct comm_op *op, char *text, size_t bytes)
                  op->group->name, member, op->group->ranks[member], sends ? "receive" : "send");
 }
 
-static int fail(struct comm_op *op, int64_t index, int which, const char *why)
+static int fail(struct operation *op, int64_t index, int which, const char *why)
 {
     const struct group *g = op->group;
     struct transfer x = {0};
@@ -61,7 +61,7 @@ static int fail(struct comm_op *op, int64_t index, int which, const char *why)
     return STEP_DONE;
 }
 
-static int fail_mpi(struct comm_op *op, int64_t index, int which, int code)
+static int fail_mpi(struct operation *op, int64_t index, int which, int code)
 {
     char why[MPI_MAX_ERROR_STRING + 1] = "";
     int length = 0;
@@ -69,12 +69,12 @@ static int fail_mpi(struct comm_op *op, int64_t index, int which, int code)
     return fail(op, index, which, why);
 }
 
-static int post(struct comm_op *op, int64_t index)
+static int post(struct operation *op, int64_t index)
 {
     const struct group *g = op->group;
     struct transfer x = {0};
     request *receive = request_at(op, index, RECEIVE), *send = request_at(op, index, SEND);
-    int tag = g->tag + op->lane, rc;
+    int tag = g->tag + op->queue, rc;
     *receive = *send = MPI_REQUEST_NULL;
     op->kind->transfer(op, index, &x);
     if (x.into_bytes) {
@@ -94,7 +94,7 @@ static int post(struct comm_op *op, int64_t index)
 }
 
 /* A peer that sends less than is expected runs another program than this rank. */
-static int check_length(struct comm_op *op, int64_t index, MPI_Status *status)
+static int check_length(struct operation *op, int64_t index, MPI_Status *status)
 {
     struct transfer x = {0};
     int bytes;
@@ -108,7 +108,7 @@ static int check_length(struct comm_op *op, int64_t index, MPI_Status *status)
 }
 
 /* Whether a request is complete: STEP_WAITS, STEP_MOVED, or STEP_DONE with the error set. */
-static int test(struct comm_op *op, int64_t index, int which)
+static int test(struct operation *op, int64_t index, int which)
 {
     request *r = request_at(op, index, which);
     MPI_Status status;
@@ -124,7 +124,7 @@ static int test(struct comm_op *op, int64_t index, int which)
 }
 
 /* Retire the oldest transfer if it is complete. */
-static int retire(struct comm_op *op)
+static int retire(struct operation *op)
 {
     int step = test(op, op->retired, RECEIVE);
     if (step == STEP_MOVED)
@@ -137,12 +137,12 @@ static int retire(struct comm_op *op)
     return STEP_MOVED;
 }
 
-static int post_allowed(struct comm_op *op)
+static int post_allowed(struct operation *op)
 {
     int64_t limit = op->kind->limit(op);
     int result = STEP_WAITS;
-    if (limit > op->retired + op->room)
-        limit = op->retired + op->room;
+    if (limit > op->retired + op->window)
+        limit = op->retired + op->window;
     if (limit > op->total)
         limit = op->total;
     while (op->posted < limit && result != STEP_DONE)
@@ -150,11 +150,11 @@ static int post_allowed(struct comm_op *op)
     return result;
 }
 
-static int step(struct comm_op *op)
+static int step(struct operation *op)
 {
-    enum { TURN = 8 }; /* transfers, then the other lanes have theirs */
+    enum { TRANSFERS = 8 }; /* then the other queues are stepped */
     int result, moved = STEP_WAITS;
-    for (int i = 0; i < TURN; i++) {
+    for (int i = 0; i < TRANSFERS; i++) {
         result = post_allowed(op);
         if (result == STEP_DONE || op->retired == op->total)
             return STEP_DONE;

@@ -1,7 +1,7 @@
 /* self.c - transport: a group of one, served by copies. */
 #include "comm/transport.h"
 
-static int step(struct comm_op *op)
+static int step(struct operation *op)
 {
     op->kind->alone(op);
     return STEP_DONE;

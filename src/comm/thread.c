@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "comm/transport.h"
 
@@ -26,20 +27,20 @@ enum {
     TICK_LAST_NS = 5000000,
     WAIT_SPIN_NS = 4000,
     WATCH_NS = 20000000,
-    MESSAGES_MAX = 16, /* messages of a lane in flight at a time */
+    MESSAGES_MAX = 16, /* messages of a queue in flight at a time */
 };
 
-struct lane {
-    struct comm_op *head, *tail;  /* accepted: of the thread alone */
-    struct comm_op *in, *in_tail; /* submitted: under the lock */
-    int load;                     /* submitted and not done; atomic */
+struct queue {
+    struct operation *head, *tail;  /* accepted: of the thread alone */
+    struct operation *in, *in_tail; /* submitted: under the lock */
+    int load;                       /* submitted and not done; atomic */
 };
 
 struct thread {
     pthread_t id;
     pthread_mutex_t lock;
     pthread_cond_t work, done;
-    struct lane lane[LANES];
+    struct queue queue[QUEUES];
     int incoming; /* something was submitted, or must be looked at; atomic */
     int waiters, stopping, spin;
     void (*tick)(void *arg);
@@ -52,35 +53,35 @@ struct thread {
 
 /* Messages may travel beside the unfinished ones before them unless they share memory that
  * one of them writes, or a peer whose messages would be matched in the wrong order. */
-static int may_join(const struct comm_op *head, const struct comm_op *op)
+static int may_join(const struct operation *head, const struct operation *op)
 {
     int count = 0;
     if (!transport_is_message(op))
         return op == head;
-    for (const struct comm_op *a = head; a != op; a = a->next)
+    for (const struct operation *a = head; a != op; a = a->next)
         if (!transport_is_message(a) || ++count >= MESSAGES_MAX ||
             (!a->finished && !transport_independent(a, op)))
             return 0;
     return 1;
 }
 
-static void complete(struct thread *t, struct lane *lane, struct comm_op *op)
+static void complete(struct thread *t, struct queue *queue, struct operation *op)
 {
     pthread_mutex_lock(&t->lock);
-    __atomic_sub_fetch(&lane->load, 1, __ATOMIC_RELEASE);
+    __atomic_sub_fetch(&queue->load, 1, __ATOMIC_RELEASE);
     __atomic_store_n(&op->done, 1, __ATOMIC_RELEASE); /* op may be gone from here on */
     if (t->waiters)
         pthread_cond_broadcast(&t->done);
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Step what may run on a lane.  Returns whether anything moved. */
-static int advance(struct thread *t, struct lane *lane)
+/* Step what may run on a queue.  Returns whether anything moved. */
+static int advance(struct thread *t, struct queue *queue)
 {
     int moved = 0;
-    for (struct comm_op *op = lane->head; op; op = op->next) {
+    for (struct operation *op = queue->head; op; op = op->next) {
         if (!op->started) {
-            if (!may_join(lane->head, op))
+            if (!may_join(queue->head, op))
                 break;
             op->started = moved = 1;
             op->start_ns = clock_ns();
@@ -94,10 +95,10 @@ static int advance(struct thread *t, struct lane *lane)
             op->finished = 1;
         }
     }
-    while (lane->head && lane->head->finished) {
-        struct comm_op *op = lane->head;
-        lane->head = op->next;
-        complete(t, lane, op);
+    while (queue->head && queue->head->finished) {
+        struct operation *op = queue->head;
+        queue->head = op->next;
+        complete(t, queue, op);
     }
     return moved;
 }
@@ -106,22 +107,22 @@ static int advance(struct thread *t, struct lane *lane)
 static void accept_submitted(struct thread *t)
 {
     __atomic_store_n(&t->incoming, 0, __ATOMIC_RELAXED);
-    for (struct lane *lane = t->lane; lane < t->lane + LANES; lane++) {
-        if (!lane->in)
+    for (struct queue *queue = t->queue; queue < t->queue + QUEUES; queue++) {
+        if (!queue->in)
             continue;
-        if (lane->head)
-            lane->tail->next = lane->in;
+        if (queue->head)
+            queue->tail->next = queue->in;
         else
-            lane->head = lane->in;
-        lane->tail = lane->in_tail;
-        lane->in = lane->in_tail = NULL;
+            queue->head = queue->in;
+        queue->tail = queue->in_tail;
+        queue->in = queue->in_tail = NULL;
     }
 }
 
 static int busy(const struct thread *t)
 {
-    for (int i = 0; i < LANES; i++)
-        if (t->lane[i].head)
+    for (int i = 0; i < QUEUES; i++)
+        if (t->queue[i].head)
             return 1;
     return 0;
 }
@@ -140,7 +141,7 @@ static void sleep_for(struct thread *t, int64_t ns)
     pthread_cond_timedwait(&t->work, &t->lock, &until);
 }
 
-/* Nothing moved since quiet_ns: make room for others.  Under the lock. */
+/* Nothing has moved for quiet_ns: leave the core to others.  Under the lock. */
 static void back_off(struct thread *t, int64_t quiet_ns)
 {
     int64_t yield_from = t->spin ? SPIN_NS : 0;
@@ -157,7 +158,7 @@ static void back_off(struct thread *t, int64_t quiet_ns)
 }
 
 /* Nothing is in flight: sleep.  MPI may still hold something small it has to pass on
- * (a connection being made, a fragment that found no room), hence the tick. */
+ * (a connection being made, a fragment that did not fit), hence the tick. */
 static void idle(struct thread *t, int64_t quiet_ns)
 {
     if (!t->tick) {
@@ -174,8 +175,8 @@ static void idle(struct thread *t, int64_t quiet_ns)
     pthread_mutex_lock(&t->lock);
 }
 
-/* Decide what the next turn does.  Returns 0 when it is time to end. */
-static int next_turn(struct thread *t, int64_t quiet_ns)
+/* Sleep as long as suits, then take over what was submitted.  Returns 0 when it is time to end. */
+static int prepare_pass(struct thread *t, int64_t quiet_ns)
 {
     int go_on = 1;
     if (!quiet_ns && !__atomic_load_n(&t->incoming, __ATOMIC_ACQUIRE) && busy(t))
@@ -197,7 +198,7 @@ static int next_turn(struct thread *t, int64_t quiet_ns)
     return go_on;
 }
 
-/* Show who watches what is under way. */
+/* Report to the watch which operations are under way. */
 static void look(struct thread *t, int moved)
 {
     struct thread_view view = {.moved = moved};
@@ -206,8 +207,8 @@ static void look(struct thread *t, int moved)
     void *arg = t->watch_arg;
     view.waits = t->waiters > 0;
     pthread_mutex_unlock(&t->lock);
-    for (int i = 0; i < LANES; i++)
-        view.op[i] = t->lane[i].head;
+    for (int i = 0; i < QUEUES; i++)
+        view.op[i] = t->queue[i].head;
     if (watch)
         watch(arg, &view);
 }
@@ -219,10 +220,10 @@ static void *run(void *arg)
     int moved_since = 0;
     pthread_setname_np(pthread_self(), "comm");
     prctl(PR_SET_TIMERSLACK, 1000);
-    while (next_turn(t, quiet_ns)) {
+    while (prepare_pass(t, quiet_ns)) {
         int moved = 0;
-        for (struct lane *lane = t->lane; lane < t->lane + LANES; lane++)
-            moved |= advance(t, lane);
+        for (struct queue *queue = t->queue; queue < t->queue + QUEUES; queue++)
+            moved |= advance(t, queue);
         int64_t now = clock_ns();
         if (moved)
             moved_ns = now;
@@ -251,10 +252,8 @@ static int create(struct thread *t)
 int thread_start(struct thread **thread, struct error *err)
 {
     pthread_condattr_t attr;
-    struct thread *t = calloc(1, sizeof *t);
+    struct thread *t = array_make(1, sizeof *t);
     *thread = NULL;
-    if (!t)
-        return error_set(err, "out of memory: the communication thread");
     pthread_mutex_init(&t->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -316,23 +315,23 @@ void thread_set_watch(struct thread *t, thread_watch *watch, void *arg)
     pthread_mutex_unlock(&t->lock);
 }
 
-void thread_submit(struct thread *t, struct comm_op *op)
+void thread_submit(struct thread *t, struct operation *op)
 {
-    struct lane *lane = &t->lane[op->lane];
+    struct queue *queue = &t->queue[op->queue];
     op->next = NULL;
     op->started = op->finished = op->done = 0;
     pthread_mutex_lock(&t->lock);
-    __atomic_add_fetch(&lane->load, 1, __ATOMIC_RELAXED);
-    if (lane->in)
-        lane->in_tail->next = op;
+    __atomic_add_fetch(&queue->load, 1, __ATOMIC_RELAXED);
+    if (queue->in)
+        queue->in_tail->next = op;
     else
-        lane->in = op;
-    lane->in_tail = op;
+        queue->in = op;
+    queue->in_tail = op;
     wake(t);
     pthread_mutex_unlock(&t->lock);
 }
 
-void thread_wait(struct thread *t, struct comm_op *op)
+void thread_wait(struct thread *t, struct operation *op)
 {
     if (t->spin) {
         int64_t until = clock_ns() + WAIT_SPIN_NS;
@@ -349,18 +348,18 @@ void thread_wait(struct thread *t, struct comm_op *op)
     pthread_mutex_unlock(&t->lock);
 }
 
-int thread_lane_idle(struct thread *t, int lane)
+int thread_queue_idle(struct thread *t, int queue)
 {
-    return __atomic_load_n(&t->lane[lane].load, __ATOMIC_ACQUIRE) == 0;
+    return __atomic_load_n(&t->queue[queue].load, __ATOMIC_ACQUIRE) == 0;
 }
 
 struct call {
-    struct comm_op op; /* first */
+    struct operation op; /* first */
     void (*call)(void *arg);
     void *arg;
 };
 
-static int step_call(struct comm_op *op)
+static int step_call(struct operation *op)
 {
     struct call *c = (struct call *)op;
     c->call(c->arg);
@@ -369,7 +368,7 @@ static int step_call(struct comm_op *op)
 
 void thread_call(struct thread *t, void (*call)(void *arg), void *arg)
 {
-    struct call c = {.op = {.step = step_call, .lane = LANE_CONTROL}, .call = call, .arg = arg};
+    struct call c = {.op = {.step = step_call, .queue = QUEUE_CONTROL}, .call = call, .arg = arg};
     thread_submit(t, &c.op);
     thread_wait(t, &c.op);
 }

@@ -1,17 +1,19 @@
-/* thread.h - the communication thread: lanes of operations, each a queue.
+/* thread.h - the communication thread: queues of operations.
  *
- * Private to comm/.  A lane's first operation is stepped until it is finished; the lanes
- * take turns.  A step never blocks, so a lane that waits for a peer holds up nobody.
+ * Private to comm/.  A queue's first operation is stepped until it is finished, and so are messages
+ * behind it that may travel beside it; the queues are stepped one after another.  A step never
+ * blocks, so that a queue that waits for a peer does not delay the others.
  */
 #ifndef TRIREME_COMM_THREAD_H
 #define TRIREME_COMM_THREAD_H
 
 #include "comm/group.h"
 
+struct operation;
 struct thread;
 
 /* The streams of group.h, and one for world.h. */
-enum { LANE_CONTROL = COMM_STREAMS, LANES };
+enum { QUEUE_CONTROL = COMM_STREAMS, QUEUES };
 
 /* What one step of an operation did. */
 enum { STEP_WAITS, STEP_MOVED, STEP_DONE };
@@ -29,9 +31,9 @@ void thread_set_tick(struct thread *thread, void (*tick)(void *arg), void *arg);
 
 /* What a watch sees. */
 struct thread_view {
-    const struct comm_op *op[LANES]; /* the first operations under way, or NULL */
-    int waits;                       /* somebody is in thread_wait() */
-    int moved;                       /* anything has since the last call */
+    const struct operation *op[QUEUES]; /* the first operations under way, or NULL */
+    int waits;                          /* somebody is in thread_wait() */
+    int moved;                          /* anything has since the last call */
 };
 
 /* Have watch(arg, view) called now and then, also while there is nothing to do if there is a tick;
@@ -39,12 +41,12 @@ struct thread_view {
 typedef void thread_watch(void *arg, const struct thread_view *view);
 void thread_set_watch(struct thread *thread, thread_watch *watch, void *arg);
 
-/* Queue op, whose step and lane are set; thread_wait() returns when it is done. */
-void thread_submit(struct thread *thread, struct comm_op *op);
-void thread_wait(struct thread *thread, struct comm_op *op);
+/* Queue op, whose step and queue are set; thread_wait() returns when it is done. */
+void thread_submit(struct thread *thread, struct operation *op);
+void thread_wait(struct thread *thread, struct operation *op);
 
-/* 1 if every operation submitted to lane is done. */
-int thread_lane_idle(struct thread *thread, int lane);
+/* 1 if every operation submitted to queue is done. */
+int thread_queue_idle(struct thread *thread, int queue);
 
 /* Run call(arg) on the thread and wait for it. */
 void thread_call(struct thread *thread, void (*call)(void *arg), void *arg);

@@ -9,8 +9,10 @@
 #define TRIREME_COMM_TRANSPORT_H
 
 #include <mpi.h>
+#include <pthread.h>
 
 #include "comm/group.h"
+#include "comm/operation.h"
 #include "comm/thread.h"
 #include "comm/watch.h"
 
@@ -20,9 +22,9 @@ struct world {
     struct mem *mem;
     struct thread *thread;
     MPI_Comm comm;       /* of every message */
-    struct group *whole; /* all ranks, for LANE_CONTROL only */
+    struct group *whole; /* all ranks, for QUEUE_CONTROL only */
     int rank, size, node, nodes, local_rank, local_size, cores;
-    int splits;  /* groups are told apart by the tags this gives them */
+    int splits;  /* the number of groups made so far, from which each gets its own tags */
     int tag_max; /* of the MPI library */
     int patience_s;
     struct watch *watch;
@@ -51,17 +53,17 @@ enum { GIVEN = 0, FAILED = -1, HELD = 1 };
  * by flush at the latest. */
 struct transport {
     const char *name;
-    int (*step)(struct comm_op *op);           /* STEP_...; NULL on a GPU */
-    int (*enqueue[CALLS])(struct comm_op *op); /* NULL: not offered */
-    void (*flush)(struct group *g);            /* NULL: nothing is ever held */
+    int (*step)(struct operation *op);           /* STEP_...; NULL on a GPU */
+    int (*enqueue[CALLS])(struct operation *op); /* NULL: not offered */
+    void (*flush)(struct group *g);              /* NULL: nothing is ever held */
 };
 
 extern const struct transport transport_self, transport_mpi;
 extern const struct transport transport_gpu_self, transport_nccl, transport_staged;
 
-/* Working memory of a group on one lane. */
-struct lane_area {
-    void **request; /* 2 * room */
+/* Working memory of a group on one queue. */
+struct queue_area {
+    void **request; /* 2 * window */
     char *slots;    /* 2 * (size - 1) slots of slot_bytes */
 };
 
@@ -71,15 +73,18 @@ struct group {
     struct mem *mem;     /* that block is counted in; NULL: not counted */
     int rank, size;
     int *ranks; /* of the world, by member */
-    int tag;    /* of lane 0; the other lanes follow */
-    int room;   /* transfers in flight on a lane */
+    int tag;    /* of queue 0; the other queues follow */
+    int window; /* transfers in flight on a queue */
     size_t slot_bytes;
-    struct lane_area area[LANES];
+    struct queue_area area[QUEUES];
     char *name;
     void *block; /* ranks and areas */
     size_t block_bytes;
     struct link *link;                     /* to a GPU; NULL: memory is the host's */
     struct channel *channel[COMM_STREAMS]; /* by NCCL; NULL: none for that stream */
+    pthread_mutex_t lock;                  /* of the two lists */
+    struct operation *newest;              /* of all that were made */
+    struct operation *unused;              /* of those that can be taken */
 };
 
 /* One message out and one in; 0 bytes is none. */
@@ -93,18 +98,18 @@ struct transfer {
 struct comm_kind {
     const char *name;
     enum comm_call call;
-    int message;                                /* between two members */
-    void (*plan)(struct comm_op *op);           /* set piece and total */
-    int64_t (*limit)(const struct comm_op *op); /* may post transfers before this one */
-    void (*transfer)(const struct comm_op *op, int64_t index, struct transfer *x);
-    void (*retired)(struct comm_op *op, int64_t index); /* NULL: nothing to do */
-    void (*alone)(struct comm_op *op);                  /* the whole operation in a group of one */
+    int message;                                  /* between two members */
+    void (*plan)(struct operation *op);           /* set piece and total */
+    int64_t (*limit)(const struct operation *op); /* may post transfers before this one */
+    void (*transfer)(const struct operation *op, int64_t index, struct transfer *x);
+    void (*retired)(struct operation *op, int64_t index); /* NULL: nothing to do */
+    void (*alone)(struct operation *op); /* the whole operation in a group of one */
 };
 
 extern const struct comm_kind kind_all_gather, kind_reduce_scatter, kind_all_reduce,
     kind_all_reduce_small, kind_broadcast, kind_send, kind_recv;
 
-static inline int transport_is_message(const struct comm_op *op)
+static inline int transport_is_message(const struct operation *op)
 {
     return op->kind && op->kind->message;
 }
@@ -114,33 +119,30 @@ static inline int transport_is_message(const struct comm_op *op)
 int64_t transport_share(int64_t elems, int size, int64_t slot_elems);
 
 /* Whether message b may start while the message a before it is under way. */
-int transport_independent(const struct comm_op *a, const struct comm_op *b);
+int transport_independent(const struct operation *a, const struct operation *b);
+
+/* Whether an all-reduce is so small that all terms go to every member. */
+int group_sum_is_small(int size, int64_t elems, enum dtype dtype);
 
 /* These ranks of world, this one among them; not collective, but all of world make as many groups.
  * Returns 0 and a group for group_destroy(), or -1 with err set. */
 int group_of(struct group **group, struct world *world, const int *ranks, int size,
              const char *name, struct error *err);
 
-/* All ranks of world, for its control lane. */
-int group_whole(struct group **group, struct world *world, struct error *err);
-
-/* Start an operation that is not of one of the three streams. */
-void group_start(struct group *g, int lane, struct comm_op *op, const struct comm_kind *kind);
+/* All ranks of world, for its control queue; for group_destroy(). */
+struct group *group_whole(struct world *world);
 
 /* All-reduce of host memory, whatever transport the group has. */
-void group_all_reduce_host(struct group *g, int lane, struct comm_op *op, void *data, int64_t elems,
-                           enum dtype dtype);
-
-/* op is complete: with its error, or without. */
-void transport_finish(struct comm_op *op);
+void group_all_reduce_host(struct group *g, int queue, struct comm_op *op, void *data,
+                           int64_t elems, enum dtype dtype);
 
 /* The rank of the world that op waits for now, or -1. */
-int transport_waits_for(const struct comm_op *op);
+int transport_waits_for(const struct operation *op);
 
 /* End the job from the communication thread; see world_abort(). */
 void world_end_all(int code) __attribute__((noreturn));
 
 /* What op is and whom it waits for, for a person. */
-void transport_describe(const struct comm_op *op, char *text, size_t bytes);
+void transport_describe(const struct operation *op, char *text, size_t bytes);
 
 #endif

@@ -5,10 +5,11 @@
 #include <stdlib.h>
 
 #include "base/alive.h"
+#include "base/array.h"
 #include "base/clock.h"
 #include "comm/transport.h"
 
-/* Groups of lanes use tags from LANES on. */
+/* Groups of queues use tags from QUEUES on. */
 enum { TAG_QUESTION = 0, TAG_ANSWER = 1 };
 enum { QUESTIONS = 8, ANSWERS = 64 };
 
@@ -17,8 +18,8 @@ enum { FIRST_PART = 4, NEXT_PART = 8 };
 
 #define SECOND_NS INT64_C(1000000000)
 
-/* How sure it is that a rank is the one: it is the next in the chain, it does nothing, or it does
- * not answer at all. */
+/* What is known of a rank that holds up the job, the surest last: it is waited for, it does
+ * nothing, or it does not answer at all. */
 enum guilt { GUILT_NEXT, GUILT_IDLE, GUILT_SILENT };
 
 struct suspect {
@@ -61,7 +62,7 @@ static int64_t patience_ns(const struct watch *w)
     return __atomic_load_n(&w->world->patience_s, __ATOMIC_RELAXED) * SECOND_NS;
 }
 
-/* An answer that has not come for this long will not. */
+/* A rank that has not answered for this long does not answer any more. */
 static int64_t silence_ns(const struct watch *w)
 {
     int64_t part = patience_ns(w) / FIRST_PART;
@@ -88,7 +89,7 @@ static void accuse(struct suspect *worst, int rank, int guilt)
 static struct suspect find_suspect(struct watch *w, const struct thread_view *view)
 {
     struct suspect worst = {-1, GUILT_NEXT};
-    for (int i = 0; i < LANES; i++) {
+    for (int i = 0; i < QUEUES; i++) {
         int rank = view->op[i] ? transport_waits_for(view->op[i]) : -1;
         const struct question *q = rank < 0 ? NULL : question_to(w, rank);
         accuse(&worst, rank, GUILT_NEXT);
@@ -147,7 +148,8 @@ static void hear(struct watch *w, struct question *q)
     w->life_ns = life_ns > w->life_ns ? life_ns : w->life_ns;
 }
 
-/* Room for a question to rank: the one asked before, or any that is not open. */
+/* The record for a question to rank: that of the question before, or any that is not open; NULL:
+ * none is free. */
 static struct question *place_for(struct watch *w, int rank)
 {
     struct question *q = question_to(w, rank);
@@ -175,8 +177,8 @@ static void ask(struct watch *w, int rank)
 
 /* --- the end --- */
 
-/* Who is next to the suspect in the ring of ranks speaks at once, the others only if it does not:
- * one line is enough. */
+/* The rank after the suspect ends the job at once, the others a second later if it has not: so one
+ * line is printed, not one by every rank. */
 static int64_t courtesy_ns(const struct watch *w, struct suspect suspect)
 {
     int size = w->world->size;
@@ -194,7 +196,7 @@ static void end_job(const struct watch *w, struct suspect suspect, const struct 
     };
     const struct world *world = w->world;
     char text[512] = "";
-    for (int i = 0; i < LANES && !text[0]; i++)
+    for (int i = 0; i < QUEUES && !text[0]; i++)
         if (view->op[i] && transport_waits_for(view->op[i]) >= 0)
             transport_describe(view->op[i], text, sizeof text);
     fprintf(stderr,
@@ -220,7 +222,7 @@ static void look(void *arg, const struct thread_view *view)
     int64_t patience = patience_ns(w), quiet = w->now_ns - w->life_ns;
     if (!patience || quiet < patience / FIRST_PART || !view->waits)
         return;
-    for (int i = 0; i < LANES; i++) {
+    for (int i = 0; i < QUEUES; i++) {
         int rank = view->op[i] ? transport_waits_for(view->op[i]) : -1;
         if (rank >= 0)
             ask(w, rank);
@@ -230,12 +232,9 @@ static void look(void *arg, const struct thread_view *view)
         end_job(w, suspect, view);
 }
 
-int watch_open(struct watch **watch, struct world *world, struct error *err)
+struct watch *watch_open(struct world *world)
 {
-    struct watch *w = calloc(1, sizeof *w);
-    *watch = w;
-    if (!w)
-        return error_set(err, "out of memory: the watch over peers");
+    struct watch *w = array_make(1, sizeof *w);
     w->world = world;
     w->alive = alive_count();
     for (int i = 0; i < QUESTIONS; i++)
@@ -243,10 +242,10 @@ int watch_open(struct watch **watch, struct world *world, struct error *err)
     for (int i = 0; i < ANSWERS; i++)
         w->reply[i].sent = MPI_REQUEST_NULL;
     thread_set_watch(world->thread, look, w);
-    return 0;
+    return w;
 }
 
-/* What was asked and is not answered yet does not matter any more. */
+/* Questions that are not answered yet are given up. */
 void watch_close(struct watch *w)
 {
     if (!w)

@@ -24,8 +24,8 @@ struct watch;
 struct world;
 
 /* Begin to ask and to answer, on the thread of a world of several ranks, after world_watch()'s
- * seconds.  Returns 0 and a watch for watch_close(), or -1 with err set. */
-int watch_open(struct watch **watch, struct world *world, struct error *err);
+ * seconds.  Returns a watch for watch_close(). */
+struct watch *watch_open(struct world *world);
 
 /* On the communication thread, which no longer calls it; NULL allowed. */
 void watch_close(struct watch *watch);

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "comm/launch.h"
 #include "comm/topology.h"
 #include "comm/transport.h"
@@ -47,9 +48,7 @@ static void read_library(struct world *world)
 static int number_nodes(struct world *world, MPI_Comm local, struct error *err)
 {
     int leader = world->rank;
-    int *leaders = malloc((size_t)world->size * sizeof *leaders);
-    if (!leaders)
-        return error_set(err, "out of memory: nodes of %d ranks", world->size);
+    int *leaders = array_make((size_t)world->size, sizeof *leaders);
     int rc = MPI_Bcast(&leader, 1, MPI_INT, 0, local);
     if (rc == MPI_SUCCESS)
         rc = MPI_Allgather(&leader, 1, MPI_INT, leaders, 1, MPI_INT, world->comm);
@@ -61,13 +60,11 @@ static int number_nodes(struct world *world, MPI_Comm local, struct error *err)
     return rc == MPI_SUCCESS ? 0 : mpi_failed(err, "MPI_Allgather", rc);
 }
 
-/* The name of every rank's node, which is of use when that rank cannot tell it any more. */
+/* Gather the name of every rank's node, for messages about ranks that no longer answer. */
 static int gather_hosts(struct world *world, struct error *err)
 {
     char mine[HOST_NAME];
-    world->hosts = malloc((size_t)world->size * sizeof *world->hosts);
-    if (!world->hosts)
-        return error_set(err, "out of memory: host names of %d ranks", world->size);
+    world->hosts = array_make((size_t)world->size, sizeof *world->hosts);
     snprintf(mine, sizeof mine, "%.*s", HOST_NAME - 1, world->host);
     MPI_TRY(MPI_Allgather(mine, sizeof mine, MPI_CHAR, world->hosts, sizeof mine, MPI_CHAR,
                           world->comm));
@@ -77,10 +74,8 @@ static int gather_hosts(struct world *world, struct error *err)
 /* Ranks bound to the same cores share them; ranks bound apart do not. */
 static int share_cores(struct world *world, MPI_Comm local, struct error *err)
 {
-    cpu_set_t mine, both, *all = malloc((size_t)world->local_size * sizeof *all);
+    cpu_set_t mine, both, *all = array_make((size_t)world->local_size, sizeof *all);
     int sharers = 0;
-    if (!all)
-        return error_set(err, "out of memory: bindings of %d ranks", world->local_size);
     CPU_ZERO(&mine);
     sched_getaffinity(0, sizeof mine, &mine);
     int rc = MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE, local);
@@ -149,15 +144,19 @@ static void tick(void *arg)
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world->comm, &flag, MPI_STATUS_IGNORE);
 }
 
+/* Of base/array.h. */
+static void end_job(void *arg, const struct error *err)
+{
+    world_fail(arg, err);
+}
+
 int world_start(struct world **world, struct mem *mem, struct error *err)
 {
     struct launch launch = launch_read();
     struct error own = {0};
-    struct world *w = calloc(1, sizeof *w);
+    struct world *w = array_make(1, sizeof *w);
     struct starting s = {w, &own, 0};
     *world = NULL;
-    if (!w)
-        return error_set(err, "out of memory: world");
     w->mem = mem;
     w->comm = MPI_COMM_NULL;
     if (gethostname(w->host, sizeof w->host - 1))
@@ -168,13 +167,15 @@ int world_start(struct world **world, struct mem *mem, struct error *err)
     if (thread_start(&w->thread, &own))
         goto fail;
     thread_call(w->thread, call_start, &s);
-    if (s.rc || launch_check(&launch, w->size, &own) || group_whole(&w->whole, w, &own))
+    if (s.rc || launch_check(&launch, w->size, &own))
         goto fail;
+    w->whole = group_whole(w);
     thread_set_spin(w->thread, w->cores > 1);
-    if (w->size > 1 && watch_open(&w->watch, w, &own))
-        goto fail;
-    if (w->size > 1)
+    if (w->size > 1) {
+        w->watch = watch_open(w);
         thread_set_tick(w->thread, tick, w);
+        array_end_by(end_job, w);
+    }
     *world = w;
     return 0;
 fail:
@@ -188,6 +189,7 @@ void world_stop(struct world *world)
 {
     if (!world)
         return;
+    array_end_by(NULL, NULL);
     group_destroy(world->whole);
     if (world->thread) {
         thread_set_tick(world->thread, NULL, NULL);
@@ -199,8 +201,8 @@ void world_stop(struct world *world)
     free(world);
 }
 
-/* On the communication thread.  MPI_Abort tells at length what everybody knows: into the
- * void with it. */
+/* On the communication thread.  MPI_Abort repeats at length what is already printed, so its stderr
+ * is /dev/null. */
 void world_end_all(int code)
 {
     int nowhere = open("/dev/null", O_WRONLY);
@@ -247,17 +249,12 @@ void world_watch(struct world *world, int seconds)
 
 int world_rank(const struct world *world)
 {
-    return world->rank;
+    return world ? world->rank : 0;
 }
 
 int world_size(const struct world *world)
 {
-    return world->size;
-}
-
-int world_node(const struct world *world)
-{
-    return world->node;
+    return world ? world->size : 1;
 }
 
 int world_nodes(const struct world *world)

@@ -4,6 +4,8 @@
  * call of the process, from MPI_Init to MPI_Finalize; the functions below hand it work.
  * So no MPI build with threads is needed, and communication advances while the caller
  * computes.
+ *
+ * Where a function says "world may be NULL", NULL means this process alone, without MPI.
  */
 #ifndef TRIREME_COMM_WORLD_H
 #define TRIREME_COMM_WORLD_H
@@ -47,9 +49,8 @@ int world_must(struct world *world, int rc, const struct error *err);
  * names the rank that does not answer or does nothing, its host, and the operation that waits. */
 void world_watch(struct world *world, int seconds);
 
-int world_rank(const struct world *world);
-int world_size(const struct world *world);
-int world_node(const struct world *world);       /* index of this node, by lowest rank */
+int world_rank(const struct world *world);       /* world may be NULL */
+int world_size(const struct world *world);       /* world may be NULL */
 int world_nodes(const struct world *world);      /* number of nodes */
 int world_local_rank(const struct world *world); /* within the node */
 int world_local_size(const struct world *world); /* ranks on this node */
@@ -65,10 +66,12 @@ const char *world_library(const struct world *world);
 /* Agree on the outcome of a phase that can fail on one rank.  Collective.
  * rc is this rank's outcome (0 or -1) and err its text.  Returns 0 if all ranks had 0;
  * else -1 on every rank, with err (text and code) of the lowest failing rank; its number
- * and host are put before the text, unless all ranks failed and it says nothing. */
+ * and host are put before the text, unless all ranks failed and it says nothing.
+ * world may be NULL. */
 int world_agree(struct world *world, int rc, struct error *err);
 
-/* Small host-side collectives for control; values of every rank, the same bits on all. */
+/* Small host-side collectives for control; values of every rank, the same bits on all.  For
+ * world_broadcast() and world_gather(), world may be NULL. */
 void world_broadcast(struct world *world, void *data, size_t bytes, int root);
 enum world_reduction { WORLD_SUM, WORLD_MIN, WORLD_MAX };
 void world_all_reduce(struct world *world, double *values, int count, enum world_reduction how);

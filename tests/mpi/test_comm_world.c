@@ -11,7 +11,6 @@ static void test_places(struct checks *c)
     double nodes = world_local_rank(w) == 0, lowest = world_rank(w);
     world_all_reduce(w, &nodes, 1, WORLD_SUM);
     CHECK(c, world_nodes(w) == (int)nodes);
-    CHECK(c, world_node(w) >= 0 && world_node(w) < world_nodes(w));
     CHECK(c, world_local_rank(w) < world_local_size(w));
     CHECK(c, world_cores(w) >= 1);
     CHECK(c, world_host(w)[0] && world_library(w)[0]);

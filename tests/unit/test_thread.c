@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "comm/operation.h"
 #include "comm/thread.h"
 
 enum { OPS = 100, ROUNDS = 500, TICK_NS = 500000, PAUSE_NS = 100000 };
@@ -43,11 +44,11 @@ static void count(void *arg)
 
 /* An operation that has to be stepped some times, and says when it ended. */
 struct steps {
-    struct comm_op op; /* first */
+    struct operation op; /* first */
     int left, order, *ended;
 };
 
-static int step(struct comm_op *op)
+static int step(struct operation *op)
 {
     struct steps *s = (struct steps *)op;
     if (s->left-- > 0)
@@ -56,23 +57,23 @@ static int step(struct comm_op *op)
     return STEP_DONE;
 }
 
-/* Operations of a lane end one after another, whatever the other lanes do. */
-static void a_lane_is_a_queue(void **state)
+/* Operations of a queue end one after another, whatever the other queues do. */
+static void the_operations_of_a_queue_end_in_order(void **state)
 {
     static struct steps s[OPS];
     struct thread *t = start();
-    int ended[LANES] = {0};
+    int ended[QUEUES] = {0};
     for (int i = 0; i < OPS; i++) {
-        int lane = i % LANES;
-        s[i] = (struct steps){{.step = step, .lane = lane}, i % 7, -1, &ended[lane]};
+        int queue = i % QUEUES;
+        s[i] = (struct steps){{.step = step, .queue = queue}, i % 7, -1, &ended[queue]};
         thread_submit(t, &s[i].op);
     }
     for (int i = 0; i < OPS; i++)
         thread_wait(t, &s[i].op);
     for (int i = 0; i < OPS; i++)
-        assert_int_equal(s[i].order, i / LANES);
-    for (int lane = 0; lane < LANES; lane++)
-        assert_true(thread_lane_idle(t, lane));
+        assert_int_equal(s[i].order, i / QUEUES);
+    for (int queue = 0; queue < QUEUES; queue++)
+        assert_true(thread_queue_idle(t, queue));
     thread_stop(t);
 }
 
@@ -93,7 +94,7 @@ static void what_was_submitted_is_done_before_the_end(void **state)
     struct thread *t = start();
     int ended = 0;
     for (int i = 0; i < OPS; i++) {
-        s[i] = (struct steps){{.step = step, .lane = LANE_CONTROL}, 3, -1, &ended};
+        s[i] = (struct steps){{.step = step, .queue = QUEUE_CONTROL}, 3, -1, &ended};
         thread_submit(t, &s[i].op);
     }
     thread_stop(t);
@@ -124,7 +125,7 @@ static void a_tick_that_was_taken_away_is_not_called(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_lane_is_a_queue),
+        cmocka_unit_test(the_operations_of_a_queue_end_in_order),
         cmocka_unit_test(a_call_is_over_when_it_returns),
         cmocka_unit_test(what_was_submitted_is_done_before_the_end),
         cmocka_unit_test(a_tick_that_was_taken_away_is_not_called),

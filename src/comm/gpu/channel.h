@@ -2,17 +2,16 @@
  *
  * Private to comm/, for builds with CUDA.  A channel is a group's communicator for one stream.
  */
-#ifndef TRIREME_COMM_CHANNEL_H
-#define TRIREME_COMM_CHANNEL_H
+#ifndef TRIREME_COMM_GPU_CHANNEL_H
+#define TRIREME_COMM_GPU_CHANNEL_H
 
-#include <cuda_runtime_api.h>
 #include <pthread.h>
 
 #include "comm/gpu/link.h"
 #include "comm/transport.h"
-#include "device/cuda/state.h"
+#include "device/device.h"
 
-enum { CHANNELS = 5, MESSAGES_HELD = 16 };
+enum { CHANNELS = 5 };
 
 struct channel {
     struct link *link;
@@ -26,13 +25,12 @@ struct staged;
 
 struct link {
     struct link_request request;
-    cudaStream_t stream[COMM_STREAMS];
     struct channel channel[CHANNELS];
     struct channel root; /* what the others are split from; gone afterwards */
     int channels;
     char *staging;         /* of the device: two halves; used on the reduce stream alone */
     struct staged *staged; /* sums by MPI, or NULL */
-    struct comm_op *held[MESSAGES_HELD];
+    struct operation *held[GROUP_MESSAGES];
     int messages_held;
     void *registered[MESH_REGISTERED];
     void *handle[MESH_REGISTERED][CHANNELS];
@@ -48,9 +46,20 @@ static inline char *link_staging(const struct link *l, int half)
     return l->staging + (size_t)half * (l->request.device_staging_bytes / 2);
 }
 
-static inline cudaStream_t op_stream(const struct comm_op *op)
+static inline enum device_stream link_stream(enum comm_stream stream)
 {
-    return op->group->link->stream[op->lane];
+    return (enum device_stream)(DEVICE_GATHER + (int)stream);
+}
+
+/* The device and its stream that an operation is given to. */
+static inline struct device *op_device(const struct operation *op)
+{
+    return op->group->link->request.device;
+}
+
+static inline enum device_stream op_stream(const struct operation *op)
+{
+    return link_stream((enum comm_stream)op->queue);
 }
 
 const char *comm_stream_name(enum comm_stream stream);

@@ -7,11 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "comm/gpu/link.h"
 #include "comm/topology.h"
 #include "comm/transport.h"
 
-/* What a rank tells the others. */
+/* The GPU of a rank, as it sends it to the others. */
 struct choice {
     int node, count, index;
     struct device_gpu gpu;
@@ -25,7 +26,7 @@ static int no_gpu(const struct world *world, const char *why, struct error *err)
                          "no GPU to use: %s (Slurm gives GPUs to jobs that ask: "
                          "--gpus-per-node=%d)",
                          why, world->local_size);
-    return error_set(err, "no GPU to use: %s", why);
+    return error_set(err, "no GPU to use: %s; device=cpu needs none", why);
 }
 
 /* Without asking the others. */
@@ -83,11 +84,8 @@ static int refuse(const struct choice *all, const int twins[2], struct error *er
 /* What is the same on all ranks needs no agreement: everybody looks at the same list. */
 static int pick(struct world *world, int share, struct choice *mine, int *shared, struct error *err)
 {
-    struct choice *all = calloc((size_t)world->size, sizeof *all);
-    int twins[2], rc = choose(world, share, mine, err);
-    if (!all)
-        rc = error_set(err, "out of memory: GPUs of %d ranks", world->size);
-    rc = world_agree(world, rc, err);
+    struct choice *all = array_make((size_t)world->size, sizeof *all);
+    int twins[2], rc = world_agree(world, choose(world, share, mine, err), err);
     if (!rc) {
         world_all_gather(world, all, mine, sizeof *mine);
         *shared = find_twins(all, world->size, twins);
@@ -104,15 +102,11 @@ static void count_cores(struct world *world)
     struct place {
         int node;
         cpu_set_t set;
-    } mine = {.node = world->node}, *all = calloc((size_t)world->size, sizeof *all);
+    } mine = {.node = world->node}, *all = array_make((size_t)world->size, sizeof *all);
     cpu_set_t both;
     int sharers = 0;
     CPU_ZERO(&mine.set);
     sched_getaffinity(0, sizeof mine.set, &mine.set);
-    if (world_agree(world, all ? 0 : -1, NULL)) {
-        free(all);
-        return; /* the old count is as good as any */
-    }
     world_all_gather(world, all, &mine, sizeof mine);
     for (int r = 0; r < world->size; r++) {
         CPU_AND(&both, &mine.set, &all[r].set);

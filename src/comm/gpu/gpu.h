@@ -1,6 +1,6 @@
 /* gpu.h - which GPU is this rank's. */
-#ifndef TRIREME_COMM_GPU_H
-#define TRIREME_COMM_GPU_H
+#ifndef TRIREME_COMM_GPU_GPU_H
+#define TRIREME_COMM_GPU_GPU_H
 
 #include "comm/world.h"
 #include "device/device.h"

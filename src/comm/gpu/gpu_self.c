@@ -1,27 +1,25 @@
 /* gpu_self.c - transport: a group of one on a GPU, served by copies on its streams. */
 #include "comm/gpu/channel.h"
 
-static int all_gather(struct comm_op *op)
+static int all_gather(struct operation *op)
 {
     size_t bytes = (size_t)op->elems * dtype_bytes(op->dtype);
-    if (op->recv == op->send)
+    if (op->recv == op->send ||
+        !device_copy_async(op_device(op), op_stream(op), op->recv, op->send, bytes, &op->err))
         return GIVEN;
-    return cuda_checked(
-               cudaMemcpyAsync(op->recv, op->send, bytes, cudaMemcpyDeviceToDevice, op_stream(op)),
-               "copy instead of an all-gather", &op->err)
-               ? FAILED
-               : GIVEN;
+    error_prefix(&op->err, "copy instead of an all-gather");
+    return FAILED;
 }
 
-static int reduce_scatter(struct comm_op *op)
+static int reduce_scatter(struct operation *op)
 {
     if (op->accumulate || op->recv != op->send)
-        device_sum_parts(op->group->link->request.device, DEVICE_GATHER + op->lane, (float *)op->recv, op->dtype, op->send, 1, op->elems,
-                       op->elems, op->accumulate);
+        device_sum_parts(op_device(op), op_stream(op), (float *)op->recv, op->dtype, op->send, 1,
+                         op->elems, op->elems, op->accumulate);
     return GIVEN;
 }
 
-static int nothing(struct comm_op *op)
+static int nothing(struct operation *op)
 {
     return GIVEN;
 }

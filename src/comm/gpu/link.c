@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "comm/gpu/nccl.h"
 
 const char *comm_stream_name(enum comm_stream stream)
@@ -42,8 +43,6 @@ static void list_channels(struct link *l)
 static int prepare(struct link *l, struct error *err)
 {
     const struct link_request *r = &l->request;
-    for (int s = 0; s < COMM_STREAMS; s++)
-        l->stream[s] = cuda_state(r->device)->stream[DEVICE_GATHER + s];
     list_channels(l);
     if (r->device_staging_bytes) {
         l->staging = device_alloc(r->device, r->mem, POOL_COMM, r->device_staging_bytes, err);
@@ -83,15 +82,11 @@ static void detach(struct link *l)
 
 int link_open(struct link **link, const struct link_request *request, struct error *err)
 {
-    struct link *l = calloc(1, sizeof *l);
-    int rc = l ? 0 : error_set(err, "out of memory: the groups of a GPU");
+    struct link *l = array_make(1, sizeof *l);
     *link = NULL;
-    if (l) {
-        pthread_mutex_init(&l->lock, NULL);
-        l->request = *request;
-        rc = prepare(l, err);
-    }
-    if (world_agree(request->world, rc, err) || (l->channels && nccl_start(l, err)))
+    pthread_mutex_init(&l->lock, NULL);
+    l->request = *request;
+    if (world_agree(request->world, prepare(l, err), err) || (l->channels && nccl_start(l, err)))
         goto fail;
     attach(l);
     *link = l;

@@ -3,8 +3,8 @@
  * Private to comm/: mesh.c's side of it, which does not know CUDA.  link.c in a build with CUDA,
  * link_absent.c in one without.
  */
-#ifndef TRIREME_COMM_LINK_H
-#define TRIREME_COMM_LINK_H
+#ifndef TRIREME_COMM_GPU_LINK_H
+#define TRIREME_COMM_GPU_LINK_H
 
 #include "comm/mesh.h"
 

@@ -3,28 +3,24 @@
  * Nothing here averages or scales, and 16 bits are never summed by NCCL, which would round at every
  * hop: such sums are an exchange of the terms in pieces, then one sum in rank order in fp32.
  */
+#include "base/round.h"
 #include "comm/gpu/nccl_call.h"
 
 enum { GRAIN = 8 }; /* elements; parts in the staging begin at multiples, for wide accesses */
 
-static size_t bytes_of(const struct comm_op *op)
+static size_t bytes_of(const struct operation *op)
 {
     return (size_t)op->elems * dtype_bytes(op->dtype);
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* --- messages --- */
 
-static ncclResult_t give_message(const struct comm_op *op)
+static ncclResult_t give_message(const struct operation *op)
 {
-    const struct channel *c = op->group->channel[op->lane];
+    const struct channel *c = op->group->channel[op->queue];
     if (op->kind->call == CALL_SEND)
-        return ncclSend(op->send, bytes_of(op), ncclInt8, op->peer, comm_of(c), op_stream(op));
-    return ncclRecv(op->recv, bytes_of(op), ncclInt8, op->peer, comm_of(c), op_stream(op));
+        return ncclSend(op->send, bytes_of(op), ncclInt8, op->peer, comm_of(c), nccl_stream(c));
+    return ncclRecv(op->recv, bytes_of(op), ncclInt8, op->peer, comm_of(c), nccl_stream(c));
 }
 
 static void flush_messages(struct link *l)
@@ -34,7 +30,7 @@ static void flush_messages(struct link *l)
     ncclResult_t code, ended;
     if (!count)
         return;
-    struct channel *c = l->held[0]->group->channel[l->held[0]->lane];
+    struct channel *c = l->held[0]->group->channel[l->held[0]->queue];
     l->messages_held = 0;
     code = ncclGroupStart();
     for (int i = 0; i < count && code == ncclSuccess; i++)
@@ -44,7 +40,7 @@ static void flush_messages(struct link *l)
     for (int i = 0; i < count; i++) {
         if (err.text[0])
             l->held[i]->err = err;
-        transport_finish(l->held[i]);
+        operation_finish(l->held[i]);
     }
 }
 
@@ -54,29 +50,29 @@ static void flush_group(struct group *g)
 }
 
 /* The communicator of op, when everything before is given; NULL with op->err set: there is none. */
-static struct channel *channel_of(struct comm_op *op)
+static struct channel *channel_of(struct operation *op)
 {
     const struct group *g = op->group;
-    struct channel *c = g->channel[op->lane];
+    struct channel *c = g->channel[op->queue];
     if (link_check(g->link, &op->err))
         return NULL;
     if (!c)
         error_set(&op->err, "%s in group %s: no communicator for the %s stream", op->kind->name,
-                  g->name, comm_stream_name((enum comm_stream)op->lane));
+                  g->name, comm_stream_name((enum comm_stream)op->queue));
     if (!op->kind->message)
         flush_messages(g->link);
     return c;
 }
 
 /* Hold it: two members that send to one another must both also receive. */
-static int message(struct comm_op *op)
+static int message(struct operation *op)
 {
     struct link *l = op->group->link;
-    int joins = l->messages_held < MESSAGES_HELD;
+    int joins = l->messages_held < GROUP_MESSAGES;
     if (!channel_of(op))
         return FAILED;
     for (int i = 0; i < l->messages_held; i++)
-        joins = joins && l->held[i]->group == op->group && l->held[i]->lane == op->lane &&
+        joins = joins && l->held[i]->group == op->group && l->held[i]->queue == op->queue &&
                 transport_independent(l->held[i], op);
     if (!joins)
         flush_messages(l);
@@ -86,12 +82,12 @@ static int message(struct comm_op *op)
 
 ncclResult_t nccl_swap(struct channel *c, const struct nccl_swap *x, enum nccl_swap_way way)
 {
-    cudaStream_t stream = c->link->stream[c->stream];
+    cudaStream_t stream = nccl_stream(c);
     int me = c->group->rank;
     ncclResult_t code = ncclGroupStart(), ended;
     for (int m = 0; m < c->group->size && code == ncclSuccess; m++) {
-        int64_t theirs = least(x->total - m * x->part, x->part);
-        int64_t mine = least(x->total - me * x->part, x->part);
+        int64_t theirs = min_i64(x->total - m * x->part, x->part);
+        int64_t mine = min_i64(x->total - me * x->part, x->part);
         int64_t out = way == SWAP_OUT ? theirs : mine, in = way == SWAP_OUT ? mine : theirs;
         const char *from = x->from + (way == SWAP_OUT ? m * x->from_step : 0);
         if (m == me)
@@ -106,7 +102,7 @@ ncclResult_t nccl_swap(struct channel *c, const struct nccl_swap *x, enum nccl_s
     return code == ncclSuccess ? ended : code;
 }
 
-static int swap(struct comm_op *op, struct channel *c, const struct nccl_swap *x,
+static int swap(struct operation *op, struct channel *c, const struct nccl_swap *x,
                 enum nccl_swap_way way)
 {
     return nccl_settle(c, op->kind->name, nccl_swap(c, x, way), &op->err);
@@ -114,29 +110,29 @@ static int swap(struct comm_op *op, struct channel *c, const struct nccl_swap *x
 
 /* --- collectives --- */
 
-static int all_gather(struct comm_op *op)
+static int all_gather(struct operation *op)
 {
     struct channel *c = channel_of(op);
     if (!c)
         return FAILED;
     return nccl_settle(
         c, "all-gather",
-        ncclAllGather(op->send, op->recv, bytes_of(op), ncclInt8, comm_of(c), op_stream(op)),
+        ncclAllGather(op->send, op->recv, bytes_of(op), ncclInt8, comm_of(c), nccl_stream(c)),
         &op->err);
 }
 
-static int broadcast(struct comm_op *op)
+static int broadcast(struct operation *op)
 {
     struct channel *c = channel_of(op);
     if (!c)
         return FAILED;
     return nccl_settle(c, "broadcast",
                        ncclBroadcast(op->send, op->recv, bytes_of(op), ncclInt8, op->peer,
-                                     comm_of(c), op_stream(op)),
+                                     comm_of(c), nccl_stream(c)),
                        &op->err);
 }
 
-/* Elements of a member's part of a piece, 16 bits each, that one half of the staging has room for.
+/* Elements of a member's part of a piece, 16 bits each, that fit in one half of the staging.
  */
 static int64_t part_elems(const struct link *l, int size)
 {
@@ -144,9 +140,9 @@ static int64_t part_elems(const struct link *l, int size)
 }
 
 /* The staging is that of one stream. */
-static int may_stage(struct comm_op *op, int64_t part)
+static int may_stage(struct operation *op, int64_t part)
 {
-    if (op->lane != COMM_REDUCE)
+    if (op->queue != COMM_REDUCE)
         return error_set(&op->err, "%s of %s in group %s: on the reduce stream only",
                          op->kind->name, dtype_name(op->dtype), op->group->name);
     return part > 0 ? 0
@@ -154,16 +150,16 @@ static int may_stage(struct comm_op *op, int64_t part)
                                 op->kind->name, op->group->name, op->group->size);
 }
 
-static int copy(struct comm_op *op, void *to, const void *from, int64_t bytes)
+static int copy(struct operation *op, void *to, const void *from, int64_t bytes)
 {
-    return cuda_checked(
-        cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToDevice, op_stream(op)),
-        "copy in a sum", &op->err);
+    if (!device_copy_async(op_device(op), op_stream(op), to, from, (size_t)bytes, &op->err))
+        return 0;
+    return error_prefix(&op->err, "copy in a sum");
 }
 
 /* Bring the terms of elements from first on of every shard to where they are exchanged: this
  * member's own into `terms`, at its place; the others' are sent from where x says. */
-static int lay_terms(struct comm_op *op, struct nccl_swap *x, char *terms, int64_t first)
+static int lay_terms(struct operation *op, struct nccl_swap *x, char *terms, int64_t first)
 {
     int me = op->group->rank;
     const char *from = op->send + (size_t)first * dtype_bytes(op->dtype);
@@ -173,7 +169,7 @@ static int lay_terms(struct comm_op *op, struct nccl_swap *x, char *terms, int64
     return copy(op, terms + me * x->into_step, from + me * shard_bytes, x->part);
 }
 
-static int reduce_by_pieces(struct comm_op *op, struct channel *c)
+static int reduce_by_pieces(struct operation *op, struct channel *c)
 {
     int size = op->group->size;
     int64_t part = part_elems(op->group->link, size);
@@ -181,21 +177,21 @@ static int reduce_by_pieces(struct comm_op *op, struct channel *c)
     if (may_stage(op, part))
         return FAILED;
     for (int64_t first = 0; first < op->elems; first += part) {
-        int64_t n = least(op->elems - first, part), stride = (n + GRAIN - 1) / GRAIN * GRAIN;
+        int64_t n = min_i64(op->elems - first, part), stride = round_up(n, GRAIN);
         struct nccl_swap x = {.into = terms,
                               .into_step = stride * (int64_t)sizeof(uint16_t),
                               .part = n * (int64_t)sizeof(uint16_t),
                               .total = size * n * (int64_t)sizeof(uint16_t)};
         if (lay_terms(op, &x, terms, first) || swap(op, c, &x, SWAP_OUT))
             return FAILED;
-        device_sum_parts(op->group->link->request.device, DEVICE_GATHER + op->lane, (float *)op->recv + first, op->dtype, terms, size, stride, n,
-                       op->accumulate);
+        device_sum_parts(op_device(op), op_stream(op), (float *)op->recv + first, op->dtype, terms,
+                         size, stride, n, op->accumulate);
     }
     return GIVEN;
 }
 
 /* What recv held is added last: the library's sum goes over this member's own part of send. */
-static int reduce_scatter(struct comm_op *op)
+static int reduce_scatter(struct operation *op)
 {
     struct channel *c = channel_of(op);
     if (!c)
@@ -205,22 +201,22 @@ static int reduce_scatter(struct comm_op *op)
     float *own = (float *)op->send + op->group->rank * op->elems;
     float *into = op->accumulate ? own : (float *)op->recv;
     ncclResult_t code = ncclReduceScatter(op->send, into, (size_t)op->elems, ncclFloat32, ncclSum,
-                                          comm_of(c), op_stream(op));
+                                          comm_of(c), nccl_stream(c));
     if (nccl_settle(c, "reduce-scatter", code, &op->err))
         return FAILED;
     if (op->accumulate)
-        device_sum_parts(op->group->link->request.device, DEVICE_GATHER + op->lane, (float *)op->recv, DTYPE_F32, own, 1, op->elems, op->elems,
-                       1);
+        device_sum_parts(op_device(op), op_stream(op), (float *)op->recv, DTYPE_F32, own, 1,
+                         op->elems, op->elems, 1);
     return GIVEN;
 }
 
 /* A piece of data: everybody's terms to the one who adds them up, the sums back to everybody. */
-static int sum_piece(struct comm_op *op, struct channel *c, uint16_t *data, int64_t elems)
+static int sum_piece(struct operation *op, struct channel *c, uint16_t *data, int64_t elems)
 {
     const struct group *g = op->group;
-    int64_t part = (elems + g->size * GRAIN - 1) / (g->size * GRAIN) * GRAIN;
+    int64_t part = ceil_div(elems, g->size * GRAIN) * GRAIN;
     int64_t part_bytes = part * (int64_t)sizeof *data;
-    int64_t mine = least(elems - g->rank * part, part);
+    int64_t mine = min_i64(elems - g->rank * part, part);
     char *terms = link_staging(g->link, 0);
     float *sum = (float *)link_staging(g->link, 1);
     uint16_t *own = data + g->rank * part;
@@ -235,26 +231,27 @@ static int sum_piece(struct comm_op *op, struct channel *c, uint16_t *data, int6
     if (swap(op, c, &x, SWAP_OUT))
         return FAILED;
     if (mine > 0) {
-        device_sum_parts(op->group->link->request.device, DEVICE_GATHER + op->lane, sum, op->dtype, terms, g->size, part, mine, 0);
-        device_cast(op->group->link->request.device, DEVICE_GATHER + op->lane, op->dtype, own, DTYPE_F32, sum, mine);
+        device_sum_parts(op_device(op), op_stream(op), sum, op->dtype, terms, g->size, part, mine,
+                         0);
+        device_cast(op_device(op), op_stream(op), op->dtype, own, DTYPE_F32, sum, mine);
     }
     x.from = (char *)own;
     x.into = (char *)data;
     return swap(op, c, &x, SWAP_BACK);
 }
 
-static int sum_by_pieces(struct comm_op *op, struct channel *c)
+static int sum_by_pieces(struct operation *op, struct channel *c)
 {
     int64_t piece = part_elems(op->group->link, op->group->size) * op->group->size;
     if (may_stage(op, piece))
         return FAILED;
     for (int64_t first = 0; first < op->elems; first += piece)
-        if (sum_piece(op, c, (uint16_t *)op->recv + first, least(op->elems - first, piece)))
+        if (sum_piece(op, c, (uint16_t *)op->recv + first, min_i64(op->elems - first, piece)))
             return FAILED;
     return GIVEN;
 }
 
-static int all_reduce(struct comm_op *op)
+static int all_reduce(struct operation *op)
 {
     struct channel *c = channel_of(op);
     if (!c)
@@ -264,7 +261,7 @@ static int all_reduce(struct comm_op *op)
     return nccl_settle(c, "all-reduce",
                        ncclAllReduce(op->send, op->recv, (size_t)op->elems,
                                      op->dtype == DTYPE_F64 ? ncclFloat64 : ncclFloat32, ncclSum,
-                                     comm_of(c), op_stream(op)),
+                                     comm_of(c), nccl_stream(c)),
                        &op->err);
 }
 

@@ -8,8 +8,8 @@
  * enqueues, in program order.  Communicators do not block: a call that has to wait for peers
  * returns, and is asked for until the link's time is up.
  */
-#ifndef TRIREME_COMM_NCCL_H
-#define TRIREME_COMM_NCCL_H
+#ifndef TRIREME_COMM_GPU_NCCL_H
+#define TRIREME_COMM_GPU_NCCL_H
 
 #include "comm/gpu/channel.h"
 

@@ -1,6 +1,6 @@
 /* nccl_call.h - what the files that call NCCL share.  Private to them. */
-#ifndef TRIREME_COMM_NCCL_CALL_H
-#define TRIREME_COMM_NCCL_CALL_H
+#ifndef TRIREME_COMM_GPU_NCCL_CALL_H
+#define TRIREME_COMM_GPU_NCCL_CALL_H
 
 #include <nccl.h>
 
@@ -9,6 +9,12 @@
 static inline ncclComm_t comm_of(const struct channel *c)
 {
     return c->comm;
+}
+
+/* NCCL is given CUDA's own streams. */
+static inline cudaStream_t nccl_stream(const struct channel *c)
+{
+    return device_stream_native(c->link->request.device, link_stream(c->stream));
 }
 
 /* Fail with what NCCL says: "WHAT, rank 3 on node7: ...". */
@@ -26,8 +32,8 @@ enum nccl_state nccl_state_of(struct channel *c, const char *what, struct error 
 int64_t nccl_patience_ns(const struct link *l);
 int nccl_too_long(const struct channel *c, const char *what, int64_t ns, struct error *err);
 
-/* Sleep a little from some turn of a loop on. */
-void nccl_nap(int turn);
+/* In a loop that waits: return at once the first times, then sleep a little. */
+void nccl_nap(int times);
 
 int nccl_version(void);
 

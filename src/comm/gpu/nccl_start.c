@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "comm/gpu/nccl_call.h"
 
@@ -14,7 +15,7 @@ enum { ROUND_NS = 50000000 };
 struct step {
     const char *what;
     struct channel *first, *second; /* to be ready; second may be NULL */
-    const cudaStream_t *stream;     /* to be idle; NULL: none */
+    int stream_of_first;            /* 1: and the stream of first is to be idle */
 };
 
 static enum nccl_state state_of_step(const struct step *s, struct error *err)
@@ -22,24 +23,23 @@ static enum nccl_state state_of_step(const struct step *s, struct error *err)
     enum nccl_state state = nccl_state_of(s->first, s->what, err);
     if (state == NCCL_READY && s->second)
         state = nccl_state_of(s->second, s->what, err);
-    if (state != NCCL_READY || !s->stream)
+    if (state != NCCL_READY || !s->stream_of_first)
         return state;
-    cudaError_t code = cudaStreamQuery(*s->stream);
-    if (code == cudaErrorNotReady) {
-        cudaGetLastError(); /* not an error */
-        return NCCL_WAITS;
-    }
-    return cuda_checked(code, s->what, err) ? NCCL_BROKEN : NCCL_READY;
+    int idle =
+        device_stream_idle(s->first->link->request.device, link_stream(s->first->stream), err);
+    if (idle < 0)
+        error_prefix(err, "%s", s->what);
+    return idle < 0 ? NCCL_BROKEN : idle ? NCCL_READY : NCCL_WAITS;
 }
 
 static enum nccl_state watch(const struct step *s, int64_t ns, struct error *err)
 {
     int64_t begin_ns = clock_ns();
     enum nccl_state state;
-    for (int turn = 0; (state = state_of_step(s, err)) == NCCL_WAITS; turn++) {
+    for (int times = 0; (state = state_of_step(s, err)) == NCCL_WAITS; times++) {
         if (clock_ns() - begin_ns > ns)
             break;
-        nccl_nap(turn);
+        nccl_nap(times);
     }
     return state;
 }
@@ -132,10 +132,10 @@ static int share_id(struct link *l, const struct root *root, ncclUniqueId *id, s
 {
     struct world *world = l->request.world;
     ncclResult_t code = ncclSuccess;
-    ncclUniqueId *all = calloc((size_t)world->size, sizeof *all);
-    int rc = all ? 0 : error_set(err, "out of memory: ids of %d ranks", world->size);
+    ncclUniqueId *all = array_make((size_t)world->size, sizeof *all);
+    int rc = 0;
     memset(id, 0, sizeof *id);
-    if (!rc && root->leader == world->rank)
+    if (root->leader == world->rank)
         code = ncclGetUniqueId(id);
     if (code != ncclSuccess)
         rc = nccl_failed(&l->root, "NCCL's start", code, err);
@@ -151,7 +151,7 @@ static int share_id(struct link *l, const struct root *root, ncclUniqueId *id, s
 static int make_root(struct link *l, struct error *err)
 {
     struct root root = root_of(l);
-    struct step step = {"NCCL's start", &l->root, NULL, NULL};
+    struct step step = {.what = "NCCL's start", .first = &l->root};
     ncclConfig_t config = config_of(&l->root);
     ncclUniqueId id;
     int rc = 0;
@@ -168,7 +168,7 @@ static int make_root(struct link *l, struct error *err)
 static int split(struct channel *c, struct error *err)
 {
     struct link *l = c->link;
-    struct step step = {"making communicators", &l->root, c, NULL};
+    struct step step = {.what = "making communicators", .first = &l->root, .second = c};
     ncclConfig_t config = config_of(c);
     int rc = 0;
     ncclResult_t code = ncclCommSplit(comm_of(&l->root), c->group->ranks[0], c->group->rank,
@@ -187,9 +187,9 @@ static int greet(struct channel *c, enum greeting greeting, struct error *err)
 {
     enum { PART = GREETING_BYTES, FLOATS = PART / sizeof(float) };
     struct link *l = c->link;
-    cudaStream_t stream = l->stream[c->stream];
+    cudaStream_t stream = nccl_stream(c);
     char *in = link_staging(l, 0), *out = link_staging(l, 1);
-    struct step step = {"first transfer", c, NULL, &l->stream[c->stream]};
+    struct step step = {.what = "first transfer", .first = c, .stream_of_first = 1};
     struct nccl_swap swap = {
         .from = out, .into = in, .into_step = PART, .part = PART, .total = c->group->size * PART};
     ncclResult_t code = ncclSuccess;
@@ -225,8 +225,8 @@ static int greet_all(struct link *l, struct error *err)
     return 0;
 }
 
-/* The staging has room for what is sent first. */
-static int check_room(const struct link *l, struct error *err)
+/* Is the staging large enough for the first messages? */
+static int check_staging(const struct link *l, struct error *err)
 {
     int rc = 0;
     for (int i = 0; i < l->channels; i++)
@@ -240,7 +240,7 @@ static int check_room(const struct link *l, struct error *err)
 int nccl_start(struct link *l, struct error *err)
 {
     prepare_environment();
-    if (check_room(l, err) || make_root(l, err))
+    if (check_staging(l, err) || make_root(l, err))
         return -1;
     for (int i = 0; i < l->channels; i++)
         if (split(&l->channel[i], err))

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "comm/gpu/nccl_call.h"
 
@@ -67,10 +68,10 @@ enum nccl_state nccl_state_of(struct channel *c, const char *what, struct error 
     return code == ncclSuccess ? NCCL_READY : code == ncclInProgress ? NCCL_WAITS : NCCL_BROKEN;
 }
 
-void nccl_nap(int turn)
+void nccl_nap(int times)
 {
     const struct timespec time = {.tv_nsec = NAP_NS};
-    if (turn > SPINS)
+    if (times > SPINS)
         nanosleep(&time, NULL);
 }
 
@@ -88,13 +89,13 @@ int nccl_too_long(const struct channel *c, const char *what, int64_t ns, struct 
 static int wait_ready(struct channel *c, const char *what, int64_t patience_ns, struct error *err)
 {
     int64_t begin_ns = clock_ns();
-    for (int turn = 0;; turn++) {
+    for (int times = 0;; times++) {
         enum nccl_state state = nccl_state_of(c, what, err);
         if (state != NCCL_WAITS)
             return state == NCCL_READY ? 0 : -1;
         if (clock_ns() - begin_ns > patience_ns)
             return nccl_too_long(c, what, patience_ns, err);
-        nccl_nap(turn);
+        nccl_nap(times);
     }
 }
 
@@ -161,7 +162,7 @@ static void free_ending(struct ending *e)
 static void *end_all(void *arg)
 {
     struct ending *e = arg;
-    cudaSetDevice(e->gpu);
+    device_gpu_use(e->gpu);
     ncclGroupStart();
     for (int i = 0; i < e->count; i++)
         ncclCommAbort(e->comm[i]);
@@ -202,12 +203,11 @@ static void take_over(struct ending *e, struct channel *c)
 
 void nccl_abandon(struct link *l)
 {
-    struct ending *e = calloc(1, sizeof *e);
+    struct ending *e = array_make(1, sizeof *e);
     pthread_t thread;
     l->hung = 1;
     /* These versions may crash in it; the process is about to end anyway. */
-    if (!e ||
-        (nccl_version() >= NCCL_VERSION(2, 28, 3) && nccl_version() <= NCCL_VERSION(2, 28, 8))) {
+    if (nccl_version() >= NCCL_VERSION(2, 28, 3) && nccl_version() <= NCCL_VERSION(2, 28, 8)) {
         free(e);
         return;
     }

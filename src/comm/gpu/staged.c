@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/array.h"
+#include "base/round.h"
 #include "comm/gpu/channel.h"
 
 enum { SLOTS = 2, SUMS_AHEAD = 1024 };
@@ -60,10 +62,8 @@ static void nap(void)
 
 int staged_open(struct staged **staged, struct link *link, struct error *err)
 {
-    struct staged *s = calloc(1, sizeof *s);
+    struct staged *s = array_make(1, sizeof *s);
     *staged = s;
-    if (!s)
-        return error_set(err, "out of memory: sums by MPI");
     s->link = link;
     s->slot[0] = device_host_alloc(link->request.device, link->request.mem, POOL_HOST,
                                    link->request.host_staging_bytes, err);
@@ -102,7 +102,7 @@ static void start_piece(void *arg)
     int slot = (int)(s->started++ % SLOTS);
     if (!is_broken(s))
         group_all_reduce_host(sum->group, COMM_REDUCE, &s->op[slot], s->slot[slot],
-                              left < piece ? left : piece, sum->dtype);
+                              min_i64(left, piece), sum->dtype);
 }
 
 /* Host call: the sum of the oldest piece is wanted. */
@@ -124,31 +124,34 @@ static void end_piece(void *arg)
     __atomic_add_fetch(&s->taken, 1, __ATOMIC_RELEASE);
 }
 
+enum way { TO_HOST, TO_DEVICE };
+
 /* Give the stream the copy of a piece, one way or the other. */
-static int copy_piece(struct comm_op *op, int64_t index, enum cudaMemcpyKind kind)
+static int copy_piece(struct operation *op, int64_t index, enum way way)
 {
     const struct staged *s = op->group->link->staged;
     int64_t piece = piece_of(s, op->dtype), first = index * piece;
-    int64_t n = op->elems - first < piece ? op->elems - first : piece;
+    int64_t n = min_i64(op->elems - first, piece);
     size_t size = dtype_bytes(op->dtype);
     char *there = op->recv + (size_t)first * size, *here = s->slot[index % SLOTS];
-    int out = kind == cudaMemcpyDeviceToHost;
-    return cuda_checked(cudaMemcpyAsync(out ? here : there, out ? there : here, (size_t)n * size,
-                                        kind, op_stream(op)),
-                        "copy of a sum by MPI", &op->err);
+    char *to = way == TO_HOST ? here : there, *from = way == TO_HOST ? there : here;
+    if (!device_copy_async(op_device(op), op_stream(op), to, from, (size_t)n * size, &op->err))
+        return 0;
+    return error_prefix(&op->err, "copy of a sum by MPI");
 }
 
-static int call_host(struct comm_op *op, cudaHostFn_t call)
+static int call_host(struct operation *op, void (*call)(void *))
 {
-    return cuda_checked(cudaLaunchHostFunc(op_stream(op), call, op->group->link->staged),
-                        "host call of a sum by MPI", &op->err);
+    if (!device_call(op_device(op), op_stream(op), call, op->group->link->staged, &op->err))
+        return 0;
+    return error_prefix(&op->err, "host call of a sum by MPI");
 }
 
-static int all_reduce(struct comm_op *op)
+static int all_reduce(struct operation *op)
 {
     struct staged *s = op->group->link->staged;
-    int64_t piece = piece_of(s, op->dtype), pieces = (op->elems + piece - 1) / piece;
-    if (op->lane != COMM_REDUCE)
+    int64_t piece = piece_of(s, op->dtype), pieces = ceil_div(op->elems, piece);
+    if (op->queue != COMM_REDUCE)
         return error_set(&op->err, "all-reduce in group %s: by MPI on the reduce stream only",
                          op->group->name);
     while (s->given - __atomic_load_n(&s->taken, __ATOMIC_ACQUIRE) >= SUMS_AHEAD && !is_broken(s))
@@ -157,9 +160,9 @@ static int all_reduce(struct comm_op *op)
         return FAILED;
     s->sum[s->given++ % SUMS_AHEAD] = (struct staged_sum){op->group, op->elems, op->dtype};
     for (int64_t k = 0; k <= pieces; k++) {
-        if (k < pieces && (copy_piece(op, k, cudaMemcpyDeviceToHost) || call_host(op, start_piece)))
+        if (k < pieces && (copy_piece(op, k, TO_HOST) || call_host(op, start_piece)))
             return FAILED;
-        if (k > 0 && (call_host(op, end_piece) || copy_piece(op, k - 1, cudaMemcpyHostToDevice)))
+        if (k > 0 && (call_host(op, end_piece) || copy_piece(op, k - 1, TO_DEVICE)))
             return FAILED;
     }
     return GIVEN;

@@ -1,0 +1,232 @@
+/* operation.c - see operation.h and group.h: starting operations, and waiting for them.
+ *
+ * operation_make() takes a record from the group, operation_start() hands it on:
+ *   memory of the host   the communication thread carries it out (thread.c); in a group of one with
+ *                        nothing before it in its queue it is done at once, here;
+ *   memory of a GPU      the transport enqueues it on a stream of the device, at once or, if it is
+ *                        a message, together with the messages that follow.
+ * comm_wait() copies what the caller may know of it and gives the record back.
+ */
+#include "base/array.h"
+#include "base/clock.h"
+#include "comm/transport.h"
+
+struct operation *operation_make(struct group *g, struct comm_op *handle, const void *send,
+                                 void *recv, int64_t elems, enum dtype dtype)
+{
+    pthread_mutex_lock(&g->lock);
+    struct operation *op = g->unused;
+    if (op) {
+        g->unused = op->next;
+    } else {
+        op = array_make(1, sizeof *op);
+        op->older = g->newest;
+        g->newest = op;
+    }
+    pthread_mutex_unlock(&g->lock);
+    *op = (struct operation){
+        .group = g, .send = send, .recv = recv, .elems = elems, .dtype = dtype, .older = op->older};
+    *handle = (struct comm_op){.submit_ns = clock_ns(), .operation = op};
+    return op;
+}
+
+/* Over: another may have it. */
+static void leave(struct operation *op)
+{
+    struct group *g = op->group;
+    pthread_mutex_lock(&g->lock);
+    op->next = g->unused;
+    g->unused = op;
+    pthread_mutex_unlock(&g->lock);
+}
+
+void operation_finish(struct operation *op)
+{
+    op->start_ns = op->end_ns = clock_ns();
+    op->done = 1;
+}
+
+/* Payload of an operation that a library carries out, counted as if mpi.c had. */
+static int64_t sent_bytes(const struct operation *op)
+{
+    int64_t bytes = op->elems * (int64_t)dtype_bytes(op->dtype);
+    int size = op->group->size, rank = op->group->rank;
+    int64_t place = (rank - op->peer + size) % size; /* in the tree of a broadcast */
+    switch (op->kind->call) {
+    case CALL_ALL_GATHER:
+    case CALL_REDUCE_SCATTER: return (size - 1) * bytes;
+    case CALL_ALL_REDUCE: return group_all_reduce_sent(size, rank, op->elems, op->dtype);
+    case CALL_BROADCAST: return ((2 * place + 1 < size) + (2 * place + 2 < size)) * bytes;
+    case CALL_SEND: return bytes;
+    default: return 0;
+    }
+}
+
+static void give_to_stream(struct operation *op)
+{
+    const struct transport *transport = op->group->transport;
+    int (*enqueue)(struct operation * op) = transport->enqueue[op->kind->call];
+    int outcome = GIVEN;
+    if (!enqueue && !op->err.text[0])
+        error_set(&op->err, "%s in group %s: not offered by %s on a GPU", op->kind->name,
+                  op->group->name, transport->name);
+    if (!op->err.text[0] && op->elems)
+        outcome = enqueue(op);
+    if (!op->err.text[0])
+        op->sent_bytes = sent_bytes(op);
+    if (outcome != HELD)
+        operation_finish(op);
+}
+
+static void bind(struct operation *op, int queue, const struct comm_kind *kind)
+{
+    struct group *g = op->group;
+    op->kind = kind;
+    op->queue = queue;
+    op->request = kind->message ? op->own : g->area[queue].request;
+    op->window = kind->message ? MESSAGE_TRANSFERS : g->window;
+    if (op->elems < 0)
+        error_set(&op->err, "%s in group %s: a negative count", kind->name, g->name);
+}
+
+/* Give an operation on host memory to the communication thread. */
+static void start_on_host(struct operation *op, const struct transport *transport)
+{
+    const struct group *g = op->group;
+    struct thread *thread = g->world ? g->world->thread : NULL;
+    op->step = transport->step;
+    if (!op->err.text[0] && g->size > 1)
+        op->kind->plan(op);
+    if (op->err.text[0]) {
+        operation_finish(op);
+    } else if (g->size == 1 && (!thread || thread_queue_idle(thread, op->queue))) {
+        op->start_ns = clock_ns();
+        op->step(op); /* nothing to wait for: copies are best done here */
+        op->end_ns = clock_ns();
+        op->done = 1;
+    } else {
+        thread_submit(thread, op);
+    }
+}
+
+void operation_start(struct operation *op, int queue, const struct comm_kind *kind)
+{
+    const struct transport *transport = op->group->transport;
+    bind(op, queue, kind);
+    if (transport->step)
+        start_on_host(op, transport);
+    else
+        give_to_stream(op);
+}
+
+void group_all_gather(struct group *g, enum comm_stream stream, struct comm_op *handle, void *recv,
+                      const void *send, int64_t elems, enum dtype dtype)
+{
+    operation_start(operation_make(g, handle, send, recv, elems, dtype), stream, &kind_all_gather);
+}
+
+void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_op *handle,
+                          float *recv, const void *send, int64_t elems, enum dtype dtype,
+                          int accumulate)
+{
+    struct operation *op = operation_make(g, handle, send, recv, elems, dtype);
+    op->accumulate = accumulate;
+    if (!dtype_is_narrow_float(dtype))
+        error_set(&op->err, "reduce-scatter in group %s: sums of %s are not offered", g->name,
+                  dtype_name(dtype));
+    operation_start(op, stream, &kind_reduce_scatter);
+}
+
+static const struct comm_kind *kind_of_sum(const struct operation *op)
+{
+    return group_sum_is_small(op->group->size, op->elems, op->dtype) ? &kind_all_reduce_small
+                                                                     : &kind_all_reduce;
+}
+
+void group_all_reduce(struct group *g, enum comm_stream stream, struct comm_op *handle, void *data,
+                      int64_t elems, enum dtype dtype)
+{
+    struct operation *op = operation_make(g, handle, data, data, elems, dtype);
+    if (!dtype_is_narrow_float(dtype) && dtype != DTYPE_F64)
+        error_set(&op->err, "all-reduce in group %s: sums of %s are not offered", g->name,
+                  dtype_name(dtype));
+    operation_start(op, stream, kind_of_sum(op));
+}
+
+void group_all_reduce_host(struct group *g, int queue, struct comm_op *handle, void *data,
+                           int64_t elems, enum dtype dtype)
+{
+    struct operation *op = operation_make(g, handle, data, data, elems, dtype);
+    bind(op, queue, kind_of_sum(op));
+    start_on_host(op, g->size > 1 ? &transport_mpi : &transport_self);
+}
+
+void group_broadcast(struct group *g, enum comm_stream stream, struct comm_op *handle, void *data,
+                     int64_t elems, enum dtype dtype, int root)
+{
+    struct operation *op = operation_make(g, handle, data, data, elems, dtype);
+    op->peer = root;
+    if (root < 0 || root >= g->size)
+        error_set(&op->err, "broadcast in group %s of %d: no member %d", g->name, g->size, root);
+    operation_start(op, stream, &kind_broadcast);
+}
+
+static void start_message(struct operation *op, enum comm_stream stream,
+                          const struct comm_kind *kind, int peer)
+{
+    const struct group *g = op->group;
+    op->peer = peer;
+    if (peer < 0 || peer >= g->size || peer == g->rank)
+        error_set(&op->err, "message in group %s of %d: member %d cannot be the peer of %d",
+                  g->name, g->size, peer, g->rank);
+    operation_start(op, stream, kind);
+}
+
+void group_send(struct group *g, enum comm_stream stream, struct comm_op *handle, const void *data,
+                int64_t elems, enum dtype dtype, int peer)
+{
+    struct operation *op = operation_make(g, handle, data, NULL, elems, dtype);
+    start_message(op, stream, &kind_send, peer);
+}
+
+void group_recv(struct group *g, enum comm_stream stream, struct comm_op *handle, void *data,
+                int64_t elems, enum dtype dtype, int peer)
+{
+    struct operation *op = operation_make(g, handle, NULL, data, elems, dtype);
+    start_message(op, stream, &kind_recv, peer);
+}
+
+/* Messages held back for others to join them wait no longer when somebody waits for one. */
+static void flush(const struct operation *op)
+{
+    const struct transport *transport = op->group->transport;
+    if (!transport->step && transport->flush && !op->done)
+        transport->flush(op->group);
+}
+
+int comm_test(struct comm_op *handle)
+{
+    const struct operation *op = handle->operation;
+    if (op)
+        flush(op);
+    return !op || __atomic_load_n(&op->done, __ATOMIC_ACQUIRE);
+}
+
+int comm_wait(struct comm_op *handle, struct error *err)
+{
+    struct operation *op = handle->operation;
+    if (!op)
+        return 0;
+    flush(op);
+    if (!__atomic_load_n(&op->done, __ATOMIC_ACQUIRE))
+        thread_wait(op->group->world->thread, op);
+    handle->start_ns = op->start_ns;
+    handle->end_ns = op->end_ns;
+    handle->sent_bytes = op->sent_bytes;
+    handle->operation = NULL;
+    int rc = op->err.text[0] ? -1 : 0;
+    if (rc && err)
+        *err = op->err;
+    leave(op);
+    return rc;
+}

@@ -1,0 +1,48 @@
+/* operation.h - an operation from its start until comm_wait(): what a struct comm_op stands for.
+ *
+ * Private to comm/.  A group makes as many as are in flight at a time and uses them again; that is
+ * why one may carry the text of its failure.
+ */
+#ifndef TRIREME_COMM_OPERATION_H
+#define TRIREME_COMM_OPERATION_H
+
+#include "comm/group.h"
+
+enum { MESSAGE_TRANSFERS = 2 }; /* of one message in flight */
+
+struct comm_kind;
+
+struct operation {
+    struct group *group;
+    const struct comm_kind *kind;
+    const char *send;
+    char *recv;
+    int64_t elems;
+    enum dtype dtype;
+    int queue, peer, accumulate;
+    int done; /* atomic */
+    int64_t start_ns, end_ns, sent_bytes;
+
+    /* of the communication thread, once it is submitted */
+    int (*step)(struct operation *op); /* STEP_... of thread.h */
+    int started, finished;
+    int64_t piece;                  /* elements of one transfer */
+    int64_t posted, retired, total; /* transfers */
+    int window;                     /* transfers in flight that request[] holds */
+    void **request;                 /* two of each transfer: receive, send */
+    void *own[2 * MESSAGE_TRANSFERS];
+
+    struct operation *next;  /* in its queue, or among the unused ones */
+    struct operation *older; /* made by the group before */
+    struct error err;        /* empty: none */
+};
+
+/* What op stands for from now on, for the caller to complete and to start. */
+struct operation *operation_make(struct group *g, struct comm_op *op, const void *send, void *recv,
+                                 int64_t elems, enum dtype dtype);
+void operation_start(struct operation *op, int queue, const struct comm_kind *kind);
+
+/* op is complete, with its error or without; also where there was nothing to do. */
+void operation_finish(struct operation *op);
+
+#endif
