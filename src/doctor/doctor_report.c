@@ -1,5 +1,5 @@
-/* doctor_say.c - see doctor_say.h. */
-#include "cli/doctor_say.h"
+/* doctor_report.c - see doctor_report.h. */
+#include "doctor/doctor_report.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 void doctor_fact(const struct doctor *d, const char *name, const char *fmt, ...)
 {
     va_list args;
-    if (!d->speaks)
+    if (!d->prints)
         return;
     printf("  %-18s ", name);
     va_start(args, fmt);

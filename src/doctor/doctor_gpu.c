@@ -4,11 +4,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/doctor_gpu.h"
+#include "doctor/doctor_gpu.h"
+#include "base/round.h"
 #include "comm/gpu/gpu.h"
 #include "comm/mesh.h"
 
-static void look_at_none(struct doctor *d, const char *why)
+static void check_none(struct doctor *d, const char *why)
 {
     doctor_fact(d, "GPUs", "none: %s", why);
     if (!access("/proc/driver/nvidia/version", R_OK) || !access("/dev/nvidiactl", F_OK))
@@ -19,7 +20,7 @@ static void look_at_none(struct doctor *d, const char *why)
             why);
 }
 
-static void look_at_one(struct doctor *d, int index)
+static void check_one(struct doctor *d, int index)
 {
     struct error err = {0};
     struct device_gpu gpu;
@@ -30,15 +31,15 @@ static void look_at_one(struct doctor *d, int index)
     }
     snprintf(name, sizeof name, "GPU %d", index);
     doctor_fact(d, name, "%s, %.1f GiB, sm_%d%d, %d multiprocessors, at %s, uuid %s", gpu.name,
-                (double)gpu.total_bytes / (1 << 30), gpu.major, gpu.minor, gpu.multiprocessors,
-                gpu.bus, gpu.uuid);
+                gib_of(gpu.total_bytes), gpu.major, gpu.minor, gpu.multiprocessors, gpu.bus,
+                gpu.uuid);
     if (gpu.major < 8)
         doctor_problem(d, "GPU %d (%s) is sm_%d%d: trireme needs sm_80 (A100) or newer", index,
                        gpu.name, gpu.major, gpu.minor);
 }
 
-/* Who reads whose memory directly, a row per GPU. */
-static void look_at_peers(struct doctor *d, int count)
+/* Print which GPU can read which other's memory directly, a row per GPU. */
+static void check_peers(struct doctor *d, int count)
 {
     int apart = 0;
     for (int i = 0; i < count; i++) {
@@ -62,20 +63,20 @@ static void look_at_peers(struct doctor *d, int count)
                        apart / 2);
 }
 
-/* One GPU visible to each of several ranks, and not the same: the launcher hid the others. */
-static void look_at_isolation(struct doctor *d, int count)
+/* Does each of several ranks see one GPU, and not the same?  Then the launcher hides the others. */
+static void check_isolation(struct doctor *d, int count)
 {
-    if (count == 1 && world_local_size(d->app->world) > 1 && !d->share_gpu)
+    if (count == 1 && world_local_size(d->world) > 1 && !d->share_gpu)
         doctor_problem(d,
                        "each rank sees one GPU alone, so NCCL cannot use the links between them: "
                        "drop --gpus-per-task and --gpu-bind, use --gpus-per-node=N "
                        "--gpu-bind=none, and do not set CUDA_VISIBLE_DEVICES per rank");
 }
 
-/* The GPU of this rank, as training would choose it; else, to measure, any. */
+/* Choose the GPU of this rank as training would; if that fails, any, for measurements. */
 static void choose(struct doctor *d, int count)
 {
-    struct world *world = d->app->world;
+    struct world *world = d->world;
     struct error err = {0};
     double least = count;
     world_all_reduce(world, &least, 1, WORLD_MIN);
@@ -89,10 +90,10 @@ static void choose(struct doctor *d, int count)
         if (gpu_choose(world, 1, &d->gpu, &err))
             d->gpu = -1;
     }
-    look_at_isolation(d, count);
+    check_isolation(d, count);
 }
 
-void doctor_look_at_gpus(struct doctor *d)
+void doctor_check_gpus(struct doctor *d)
 {
     char why[128] = "", text[256], library[96];
     int count = device_gpu_count(why);
@@ -101,14 +102,14 @@ void doctor_look_at_gpus(struct doctor *d)
     doctor_fact(d, "CUDA", "%s", device_gpu_libraries(text));
     doctor_fact(d, "NCCL", "%s", mesh_gpu_library(library));
     if (count == 0)
-        look_at_none(d, why);
+        check_none(d, why);
     for (int i = 0; i < count; i++)
-        look_at_one(d, i);
+        check_one(d, i);
     if (count > 1)
-        look_at_peers(d, count);
-    if (!d->app->world)
+        check_peers(d, count);
+    if (!d->world)
         return;
-    world_all_reduce(d->app->world, &gpus, 1, WORLD_MAX);
+    world_all_reduce(d->world, &gpus, 1, WORLD_MAX);
     if (gpus > 0)
         choose(d, count);
 }

@@ -2,7 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/doctor_gpu.h"
+#include "base/round.h"
+#include "doctor/doctor_gpu.h"
 #include "comm/mesh.h"
 #include "device/ops.h"
 
@@ -85,7 +86,8 @@ static double rate(struct bench *s, enum work work, double amount, struct error 
     enum { TIMES = 10 };
     double result = 0;
     world_barrier(s->world);
-    double first = seconds(s, work, 1, err); /* slow: choices, connections */
+    double first = seconds(s, work, 1,
+                           err); /* the first call is slow: it chooses kernels and connects ranks */
     double extremes[] = {first, -first};
     world_all_reduce(s->world, extremes, 2, WORLD_MIN);
     if (extremes[0] > 0) {
@@ -138,8 +140,8 @@ static int prepare(struct doctor *d, struct bench *s, struct error *err)
     s->c = device_alloc(s->device, s->mem, POOL_WORKSPACE, BLOCK_BYTES, err);
     s->scratch = device_alloc(s->device, s->mem, POOL_WORKSPACE, s->scratch_bytes, err);
     s->host = device_host_alloc(s->device, s->mem, POOL_HOST, BLOCK_BYTES, err);
-    s->from = device_event_create(s->device, 1, err);
-    s->to = device_event_create(s->device, 1, err);
+    s->from = device_event_create(s->device, DEVICE_EVENT_TIMED, err);
+    s->to = device_event_create(s->device, DEVICE_EVENT_TIMED, err);
     if (!s->a || !s->b || !s->c || !s->scratch || !s->host || !s->from || !s->to)
         return -1;
     fill(s);
@@ -167,14 +169,14 @@ static void release(struct bench *s)
 
 /* Attention with heads as Llama-3-8B has them, of a few tokens, backward twice: which kernels do
  * it, and whether they give the same bits again. */
-static int look_at_attention(struct doctor *d, struct bench *s, struct error *err)
+static int check_attention(struct doctor *d, struct bench *s, struct error *err)
 {
     const struct attention a = {DTYPE_BF16, 1, 128, 4, 1, 128, 0.088f};
     const size_t o_bytes = (size_t)(a.seq * a.heads * a.head_dim) * sizeof(bf16);
     const size_t qkv_bytes = o_bytes * (size_t)(a.heads + 2 * a.kv_heads) / (size_t)a.heads;
-    const size_t forward = s->device->ops->attention_scratch(s->device, &a, 0);
-    const size_t both = s->device->ops->attention_scratch(s->device, &a, 1);
-    const size_t bytes = both > forward ? both : forward;
+    const size_t forward = s->device->ops->attention_scratch(s->device, &a, DEVICE_FORWARD);
+    const size_t both = s->device->ops->attention_scratch(s->device, &a, DEVICE_BACKWARD);
+    const size_t bytes = max_bytes(both, forward);
     char *o = s->c, *lse = o + o_bytes, *again[2] = {lse + o_bytes, lse + o_bytes + qkv_bytes};
     void *scratch = device_alloc(s->device, s->mem, POOL_WORKSPACE, bytes, err);
     struct device_attention met;
@@ -208,7 +210,7 @@ static int look_at_attention(struct doctor *d, struct bench *s, struct error *er
     return 0;
 }
 
-/* All ranks as one group; a GPU that ranks share is measured all the same. */
+/* Make one group of all ranks; a GPU shared by ranks is measured too. */
 static int connect(struct doctor *d, struct bench *s, struct error *err)
 {
     int size = world_size(s->world);
@@ -219,11 +221,6 @@ static int connect(struct doctor *d, struct bench *s, struct error *err)
         return -1;
     s->group = mesh_group(s->mesh, MESH_SHARD);
     return 0;
-}
-
-static double gib(size_t bytes)
-{
-    return (double)bytes / (1 << 30);
 }
 
 static int measure(struct doctor *d, struct bench *s, struct error *err)
@@ -237,7 +234,7 @@ static int measure(struct doctor *d, struct bench *s, struct error *err)
     doctor_fact(d, "GPU products", "%.3g TFLOP/s bf16", gemm * 1e-12);
     doctor_fact(d, "GPU copy", "%.0f GB/s read and written; from the host %.1f GB/s, to it %.1f",
                 copy * 1e-9, up * 1e-9, down * 1e-9);
-    if (world_agree(s->world, look_at_attention(d, s, err), err))
+    if (world_agree(s->world, check_attention(d, s, err), err))
         return -1;
     if (size == 1)
         return 0;
@@ -246,7 +243,7 @@ static int measure(struct doctor *d, struct bench *s, struct error *err)
         world_agree(s->world, device_memory(s->device, &total, &after, err), err))
         return -1;
     doctor_fact(d, "GPU memory", "%.2f of %.2f GiB free, %.2f once the ranks are connected",
-                gib(before), gib(total), gib(after));
+                gib_of(before), gib_of(total), gib_of(after));
     double moved = (double)(BLOCK_BYTES / size) * (size - 1);
     double gather = rate(s, WORK_GATHER, moved, err), reduce = rate(s, WORK_REDUCE, moved, err);
     if (world_agree(s->world, gather > 0 && reduce > 0 ? 0 : -1, err))
@@ -256,9 +253,9 @@ static int measure(struct doctor *d, struct bench *s, struct error *err)
     return 0;
 }
 
-int doctor_look_at_gpu_speed(struct doctor *d, struct error *err)
+int doctor_measure_gpus(struct doctor *d, struct error *err)
 {
-    struct bench s = {.world = d->app->world, .mem = &d->app->mem};
+    struct bench s = {.world = d->world, .mem = d->mem};
     double gpu = d->gpu;
     world_all_reduce(s.world, &gpu, 1, WORLD_MIN);
     if (gpu < 0)

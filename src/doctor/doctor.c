@@ -1,0 +1,351 @@
+/* doctor.c - all parts of trireme doctor but those of GPUs; see doctor.h.
+ *
+ * Rank 0 alone prints facts, in two columns.  The first rank of every node looks for problems of
+ * its node; rank 0 collects them at the end and prints a list, each with what to do about it.
+ */
+#include "doctor/doctor.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "doctor/doctor_gpu.h"
+#include "comm/group.h"
+#include "comm/topology.h"
+#include "config/defines.h"
+#include "device/device.h"
+#include "io/h5.h"
+
+enum { BENCH_BYTES = 64 << 20 };
+
+/* First line of a file that holds key (NULL: the first of all), from its value on. */
+static int file_value(const char *path, const char *key, char *text, size_t bytes)
+{
+    char line[512];
+    FILE *file = fopen(path, "r");
+    int found = 0;
+    while (file && !found && fgets(line, sizeof line, file))
+        found = !key || !strncmp(line, key, strlen(key));
+    if (file)
+        fclose(file);
+    if (!found)
+        return -1;
+    char *value = key && strchr(line, ':') ? strchr(line, ':') + 1 : line;
+    value += strspn(value, " \t");
+    value[strcspn(value, "\n")] = 0;
+    snprintf(text, bytes, "%s", value);
+    return 0;
+}
+
+/* Output of a command, as one line.  Returns its exit status, -1 if it could not run. */
+static int command_output(const char *command, char *text, size_t bytes)
+{
+    FILE *pipe = popen(command, "r");
+    if (!pipe)
+        return -1;
+    size_t got = fread(text, 1, bytes - 1, pipe), used = 0;
+    for (size_t i = 0; i < got; i++)
+        if (!isspace((unsigned char)text[i]))
+            text[used++] = text[i];
+        else if (used && text[used - 1] != ' ')
+            text[used++] = ' ';
+    if (used && text[used - 1] == ' ')
+        used--;
+    text[used] = 0;
+    return pclose(pipe);
+}
+
+/* Before MPI starts: a process that uses a fast network should not fork. */
+static void check_slurm(struct doctor *d)
+{
+    char text[1024];
+    const char *job = getenv("SLURM_JOB_ID");
+    if (command_output("command -v srun", text, sizeof text)) {
+        doctor_fact(d, "Slurm", "no srun found");
+        if (job)
+            doctor_problem(
+                d, "inside Slurm job %s, but srun is not on PATH: load the site's Slurm module",
+                job);
+        return;
+    }
+    if (command_output("timeout 10 srun --version 2>/dev/null", text, sizeof text)) {
+        doctor_fact(d, "Slurm", "srun found, but it knows no cluster");
+        return;
+    }
+    doctor_fact(d, "Slurm", "%.64s%s%s", text, job ? ", job " : ", not inside a job",
+                job ? job : "");
+    int rc = command_output("timeout 10 srun --mpi=list 2>&1", text, sizeof text);
+    if (rc) {
+        doctor_fact(d, "srun --mpi", "no answer: this machine is not part of a cluster");
+        return;
+    }
+    char *found = strstr(text, "are... ");
+    doctor_fact(d, "srun --mpi", "%.200s", found ? found + strlen("are... ") : text);
+    if (!strstr(text, "pmix"))
+        doctor_problem(d, "srun offers no pmix: ask for Slurm's PMIx plugin, or start with mpirun");
+}
+
+static void check_mpi(struct doctor *d, struct error *err)
+{
+    struct world *world = d->world;
+    if (!world) {
+        doctor_fact(d, "MPI", "not usable: %s", err->text);
+        doctor_problem(d, "%s", err->text);
+        d->fatal++;
+        return;
+    }
+    doctor_fact(d, "MPI", "%s, %d rank%s on %d node%s, started by %s", world_library(world),
+                world_size(world), world_size(world) > 1 ? "s" : "", world_nodes(world),
+                world_nodes(world) > 1 ? "s" : "", d->launch.by);
+    doctor_fact(d, "PMIx", "%s",
+                getenv("PMIX_NAMESPACE") ? "yes, from the launcher" : "not in use");
+    doctor_fact(d, "direct copies", "%s",
+                launch_may_copy() ? "allowed between ranks of a node"
+                                  : "forbidden here: ranks copy twice through shared memory");
+}
+
+static void check_processor(struct doctor *d)
+{
+    char model[128] = "unknown", levels[64] = "";
+    const char *threads = getenv("OMP_NUM_THREADS");
+    struct topology t;
+    file_value("/proc/cpuinfo", "model name", model, sizeof model);
+    for (const char *const *level = device_cpu_levels(); *level; level++)
+        snprintf(levels + strlen(levels), sizeof levels - strlen(levels), "%s%s",
+                 levels[0] ? ", " : "", *level);
+    topology_read(&t);
+    doctor_fact(d, "processor", "%s", model);
+    doctor_fact(d, "kernels", "%s", levels);
+    doctor_fact(d, "matrix products", "%s", device_gemm_library());
+    doctor_fact(d, "cores", "%d (hardware threads %d, packages %d, NUMA nodes %d)", t.cores,
+                t.units, t.packages, t.numa_nodes);
+    doctor_fact(d, "bound to", "%d core%s (%s)%s%s", t.own_cores, t.own_cores > 1 ? "s" : "",
+                t.binding, threads ? ", OMP_NUM_THREADS=" : "", threads ? threads : "");
+    if (t.quota > 0)
+        doctor_fact(d, "core quota", "%.1f", t.quota);
+    int ranks = d->world ? world_local_size(d->world) : 1;
+    if (t.own_cores < t.cores && t.own_cores * ranks < t.cores)
+        doctor_problem(d,
+                       "ranks are bound to %d of %d cores: mpirun --bind-to none, or srun "
+                       "--cpus-per-task=N (before Slurm 23.11 also export SRUN_CPUS_PER_TASK=N)",
+                       t.own_cores * ranks, t.cores);
+    if (ranks > t.cores)
+        doctor_problem(d, "%d ranks share %d cores: fine for trying out, slow for training", ranks,
+                       t.cores);
+}
+
+static void limit_text(int resource, char *text, size_t bytes)
+{
+    struct rlimit limit;
+    if (getrlimit(resource, &limit) || limit.rlim_cur == RLIM_INFINITY)
+        snprintf(text, bytes, "unlimited");
+    else
+        snprintf(text, bytes, "%llu", (unsigned long long)limit.rlim_cur);
+}
+
+static void check_limits(struct doctor *d)
+{
+    char locked[32], files[32], stack[32];
+    struct rlimit limit;
+    limit_text(RLIMIT_MEMLOCK, locked, sizeof locked);
+    limit_text(RLIMIT_NOFILE, files, sizeof files);
+    limit_text(RLIMIT_STACK, stack, sizeof stack);
+    doctor_fact(d, "limits", "locked memory %s, files %s, stack %s", locked, files, stack);
+    if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < 1024)
+        doctor_problem(d, "only %s open files allowed: ulimit -n 65536", files);
+    if (!access("/sys/class/infiniband", F_OK) && strcmp(locked, "unlimited"))
+        doctor_problem(d,
+                       "InfiniBand needs locked memory: ulimit -l unlimited (on the compute nodes, "
+                       "Slurm: PropagateResourceLimitsExcept=MEMLOCK)");
+}
+
+static double cgroup_limit(void)
+{
+    char text[64];
+    if (file_value("/sys/fs/cgroup/memory.max", NULL, text, sizeof text) &&
+        file_value("/sys/fs/cgroup/memory/memory.limit_in_bytes", NULL, text, sizeof text))
+        return 0;
+    double bytes = strtod(text, NULL); /* strtod("max") is 0: no limit */
+    return bytes < 1e18 ? bytes : 0;
+}
+
+static void check_memory(struct doctor *d)
+{
+    char total[64] = "0", available[64] = "0", huge[64] = "";
+    struct statvfs shm;
+    double limit = cgroup_limit();
+    file_value("/proc/meminfo", "MemTotal", total, sizeof total);
+    file_value("/proc/meminfo", "MemAvailable", available, sizeof available);
+    doctor_fact(d, "memory", "%.1f GiB, %.1f GiB available", strtod(total, NULL) / (1 << 20),
+                strtod(available, NULL) / (1 << 20));
+    if (limit > 0)
+        doctor_fact(d, "memory limit", "%.1f GiB (control group)", limit / (1 << 30));
+    if (!file_value("/sys/kernel/mm/transparent_hugepage/enabled", NULL, huge, sizeof huge)) {
+        doctor_fact(d, "huge pages", "%s", huge);
+        if (strstr(huge, "[never]"))
+            doctor_problem(
+                d, "transparent huge pages are off: large buffers are slower; as root: echo "
+                   "madvise > /sys/kernel/mm/transparent_hugepage/enabled");
+    }
+    if (!statvfs("/dev/shm", &shm)) {
+        double bytes = (double)shm.f_bavail * (double)shm.f_frsize;
+        int ranks = d->world ? world_local_size(d->world) : 1;
+        doctor_fact(d, "/dev/shm", "%.1f GiB free", bytes / (1 << 30));
+        if (bytes < 32e6 * ranks)
+            doctor_problem(d,
+                           "/dev/shm has %.0f MB: MPI needs about 32 MB for each of %d rank%s; "
+                           "containers: --shm-size=1g",
+                           bytes / 1e6, ranks, ranks > 1 ? "s" : "");
+    } else {
+        doctor_problem(d, "no /dev/shm: ranks of a node exchange data through it");
+    }
+}
+
+/* Gigabytes a second. */
+static double rate(double bytes, int64_t ns)
+{
+    return ns > 0 ? bytes / (double)ns : 0;
+}
+
+static int64_t measured(struct comm_op *op, struct error *err)
+{
+    int64_t start = op->submit_ns;
+    return comm_wait(op, err) ? -1 : clock_ns() - start;
+}
+
+/* All ranks at once.  Returns -1 if an operation failed. */
+static int measure(struct doctor *d, struct group *g, char *a, char *b, struct error *err)
+{
+    enum { REPEATS = 4, COPY, GATHER, REDUCE, KINDS };
+    int64_t best[KINDS] = {[COPY] = INT64_MAX, [GATHER] = INT64_MAX, [REDUCE] = INT64_MAX};
+    int size = group_size(g), rank = group_rank(g);
+    int64_t part = BENCH_BYTES / size / 64 * 64;
+    double moved = (double)part * (size - 1);
+    for (int i = 0; i < REPEATS; i++) {
+        struct comm_op op;
+        int64_t ns[KINDS];
+        world_barrier(d->world);
+        ns[COPY] = clock_ns();
+        memcpy(b, a, BENCH_BYTES);
+        ns[COPY] = clock_ns() - ns[COPY];
+        world_barrier(d->world);
+        group_all_gather(g, COMM_GATHER, &op, b, b + rank * part, part, DTYPE_U8);
+        ns[GATHER] = measured(&op, err);
+        world_barrier(d->world);
+        group_reduce_scatter(g, COMM_REDUCE, &op, (float *)a, b, part / 4, DTYPE_F32, 0);
+        ns[REDUCE] = measured(&op, err);
+        if (ns[GATHER] < 0 || ns[REDUCE] < 0)
+            return -1;
+        for (int k = COPY; k < KINDS; k++)
+            best[k] = ns[k] < best[k] ? ns[k] : best[k];
+    }
+    doctor_fact(d, "copy", "%.1f GB/s, every rank at once", rate(BENCH_BYTES, best[COPY]));
+    if (size > 1) {
+        doctor_fact(d, "all-gather", "%.2f GB/s into every rank", rate(moved, best[GATHER]));
+        doctor_fact(d, "reduce-scatter", "%.2f GB/s into every rank, fp32",
+                    rate(moved, best[REDUCE]));
+    }
+    return 0;
+}
+
+static int check_speed(struct doctor *d, struct error *err)
+{
+    struct world *world = d->world;
+    struct mem *mem = d->mem;
+    struct group *g = NULL;
+    char *a = mem_alloc(mem, POOL_WORKSPACE, BENCH_BYTES, err);
+    char *b = mem_alloc(mem, POOL_WORKSPACE, BENCH_BYTES, err);
+    int rc = world_agree(world, a && b ? 0 : -1, err);
+    if (!rc) {
+        memset(a, 0, BENCH_BYTES);
+        memset(b, 0, BENCH_BYTES);
+        rc = group_split(&g, world, 0, world_rank(world), "doctor", err);
+    }
+    if (!rc)
+        rc = world_agree(world, measure(d, g, a, b, err), err);
+    group_destroy(g);
+    mem_free(mem, POOL_WORKSPACE, BENCH_BYTES, a);
+    mem_free(mem, POOL_WORKSPACE, BENCH_BYTES, b);
+    return rc;
+}
+
+/* Gather the problems of all nodes on rank 0, as "host: problem" if there are several nodes.
+ * Without a world they are this process's. */
+static int collect(struct doctor *d, char **all, struct error *err)
+{
+    struct world *world = d->world;
+    if (!world) {
+        *all = array_text(d->problems);
+        return 0;
+    }
+    char *lines = array_make(2, PROBLEMS_BYTES);
+    size_t *sizes = array_make((size_t)world_size(world), sizeof *sizes);
+    if (world_local_rank(world) == 0) {
+        char *rest = d->problems, *line;
+        size_t used = 0;
+        while ((line = strsep(&rest, "\n")) && *line)
+            used += (size_t)snprintf(lines + used, 2 * PROBLEMS_BYTES - used, "%s%s%s\n",
+                                     world_nodes(world) > 1 ? world_host(world) : "",
+                                     world_nodes(world) > 1 ? ": " : "", line);
+    }
+    /* the last adds the 0 */
+    size_t bytes = strlen(lines) + (world_rank(world) == world_size(world) - 1);
+    int rc = world_gather(world, all, sizes, lines, bytes, 0, err);
+    free(sizes);
+    free(lines);
+    return rc;
+}
+
+static void list(const struct doctor *d, const char *all)
+{
+    if (!d->prints)
+        return;
+    if (!all[0]) {
+        printf("\nNo problems found.\n");
+        return;
+    }
+    printf("\nProblems:\n");
+    while (*all) {
+        int length = (int)strcspn(all, "\n");
+        printf("  - %.*s\n", length, all);
+        all += length + (all[length] == '\n');
+    }
+}
+
+int doctor_run(struct world **world, struct mem *mem, struct error *err)
+{
+    struct doctor d = {.mem = mem, .launch = launch_read()};
+    struct error start = {0};
+    struct utsname system;
+    char *all = NULL;
+    d.prints = d.launch.task == 0;
+    if (!uname(&system))
+        doctor_fact(&d, "trireme", "%s on %s, %s %s", PACKAGE_VERSION, system.nodename,
+                    system.sysname, system.release);
+    if (d.prints)
+        check_slurm(&d);
+    if (!world_start(world, mem, &start))
+        d.world = *world;
+    if (d.world)
+        d.prints = world_rank(d.world) == 0;
+    check_mpi(&d, &start);
+    doctor_fact(&d, "HDF5", "%s", h5_version());
+    check_processor(&d);
+    check_memory(&d);
+    check_limits(&d);
+    doctor_check_gpus(&d);
+    if (d.world && (check_speed(&d, err) || doctor_measure_gpus(&d, err)))
+        return -1;
+    if (collect(&d, &all, err))
+        return -1;
+    list(&d, all ? all : "");
+    free(all);
+    return d.fatal ? (err->code = EXIT_USAGE, -1) : 0;
+}
