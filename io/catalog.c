@@ -1,4 +1,11 @@
-/* catalog.c - see catalog.h. */
+/* catalog.c - the tables of a checkpoint: made from the ranks' pieces, written, read; see
+ * catalog.h.
+ *
+ * The entries of all ranks are sorted by tensor and start; each run of entries of one name becomes
+ * a tensor, and each entry that is not empty a piece. catalog_check() then walks the pieces of each
+ * tensor in order, which shows every gap and every overlap.  Tables that are read are checked in
+ * full before anything uses them, because a damaged file can hold any numbers.
+ */
 #include "io/catalog.h"
 
 #include <stdio.h>
@@ -6,7 +13,7 @@
 #include <string.h>
 
 #include "base/alive.h"
-#include "io/disk.h"
+#include "base/array.h"
 #include "io/h5.h"
 
 enum { FORMAT = 1 };
@@ -57,9 +64,9 @@ void catalog_shard_name(char name[SHARD_NAME], int64_t shard)
     snprintf(name, SHARD_NAME, "shard-%05lld.h5", (long long)shard);
 }
 
-char *catalog_dataset_name(const char *tensor, int64_t start, struct error *err)
+char *catalog_dataset_name(const char *tensor, int64_t start)
 {
-    return disk_path(err, "pieces/%s@%lld", tensor, (long long)start);
+    return array_format("pieces/%s@%lld", tensor, (long long)start);
 }
 
 int64_t catalog_elems(int64_t rank, const int64_t *dims)
@@ -136,20 +143,15 @@ static int fill(struct catalog *catalog, const struct catalog_entry **sorted,
 int catalog_build(struct catalog *catalog, const struct catalog_entry *entries, int64_t count,
                   struct error *err)
 {
-    size_t room = (size_t)count + 1;
-    const struct catalog_entry **sorted = malloc(room * sizeof *sorted);
+    size_t most = (size_t)count;
+    const struct catalog_entry **sorted = array_make(most, sizeof *sorted);
     *catalog = (struct catalog){0};
-    catalog->tensors = malloc(room * sizeof *catalog->tensors);
-    catalog->pieces = malloc(room * sizeof *catalog->pieces);
-    int rc = 0;
-    if (!sorted || !catalog->tensors || !catalog->pieces) {
-        rc = error_set(err, "out of memory for a catalog of %lld pieces", (long long)count);
-    } else {
-        for (int64_t i = 0; i < count; i++)
-            sorted[i] = &entries[i];
-        qsort(sorted, (size_t)count, sizeof *sorted, by_name);
-        rc = fill(catalog, sorted, entries, count, err);
-    }
+    catalog->tensors = array_make(most, sizeof *catalog->tensors);
+    catalog->pieces = array_make(most, sizeof *catalog->pieces);
+    for (int64_t i = 0; i < count; i++)
+        sorted[i] = &entries[i];
+    qsort(sorted, (size_t)count, sizeof *sorted, by_name);
+    int rc = fill(catalog, sorted, entries, count, err);
     free(sorted);
     if (rc)
         catalog_free(catalog);
@@ -212,20 +214,17 @@ void catalog_free(struct catalog *catalog)
 static int write_view(struct h5 *file, const struct catalog *catalog,
                       const struct catalog_tensor *tensor, struct error *err)
 {
-    struct h5_source *sources = calloc((size_t)tensor->count + 1, sizeof *sources);
-    int rc = sources ? 0 : error_set(err, "out of memory for the view of %s", tensor->name);
-    for (int64_t i = 0; i < tensor->count && !rc; i++) {
+    struct h5_source *sources = array_make((size_t)tensor->count, sizeof *sources);
+    for (int64_t i = 0; i < tensor->count; i++) {
         const struct catalog_piece *piece = &catalog->pieces[tensor->first + i];
         catalog_shard_name(sources[i].file, piece->shard);
         sources[i].start = piece->start;
         sources[i].count = piece->count;
-        sources[i].dataset = catalog_dataset_name(tensor->name, piece->start, err);
-        rc = sources[i].dataset ? 0 : -1;
+        sources[i].dataset = catalog_dataset_name(tensor->name, piece->start);
     }
-    if (!rc)
-        rc = h5_virtual(file, tensor->name, dtype_find(tensor->dtype), (int)tensor->rank,
+    int rc = h5_virtual(file, tensor->name, dtype_find(tensor->dtype), (int)tensor->rank,
                         tensor->dims, sources, tensor->count, err);
-    for (int64_t i = 0; sources && i < tensor->count; i++)
+    for (int64_t i = 0; i < tensor->count; i++)
         free(sources[i].dataset);
     free(sources);
     return rc;
@@ -249,7 +248,7 @@ int catalog_write(const struct catalog *catalog, const char *path, struct error 
     return h5_close(file, rc ? NULL : err) || rc ? -1 : 0;
 }
 
-/* The row of a piece of the tensor of number t lies in its tensor and in its file. */
+/* Is the piece, a row of tensor number t, within its tensor and within its file? */
 static int piece_is_sound(const struct catalog *catalog, const struct catalog_piece *piece,
                           int64_t t)
 {
@@ -274,7 +273,7 @@ static int tensor_is_sound(const struct catalog *catalog, struct catalog_tensor 
            tensor->elems == catalog_elems(tensor->rank, tensor->dims);
 }
 
-/* What later code takes for granted of tables that were read. */
+/* Check what later code relies on in tables that come from a file. */
 static int check_tables(const struct catalog *catalog, struct error *err)
 {
     int64_t next = 0;

@@ -41,7 +41,7 @@ struct catalog {
     int64_t tensor_count, piece_count, file_count;
 };
 
-/* What a rank tells of one of its pieces. */
+/* The description of one piece, as the rank that holds it sends it to rank 0. */
 struct catalog_entry {
     char name[CATALOG_NAME];
     int64_t dtype, rank, dims[CHECKPOINT_RANK_MAX], start, count;
@@ -54,8 +54,8 @@ struct catalog_entry {
 int catalog_build(struct catalog *catalog, const struct catalog_entry *entries, int64_t count,
                   struct error *err);
 
-/* Every element of every tensor lies in exactly one piece, or -1 with err naming tensor and
- * the first element for which that is not so. */
+/* Does every element of every tensor lie in exactly one piece?  Returns 0, or -1 with err naming
+ * the tensor and the first element that lies in none or in two. */
 int catalog_check(const struct catalog *catalog, struct error *err);
 
 int catalog_write(const struct catalog *catalog, const char *path, struct error *err);
@@ -68,7 +68,7 @@ const struct catalog_tensor *catalog_find(const struct catalog *catalog, const c
 /* A shard file's name, and the path of a piece's dataset inside it (free() it). */
 enum { SHARD_NAME = 32 };
 void catalog_shard_name(char name[SHARD_NAME], int64_t shard);
-char *catalog_dataset_name(const char *tensor, int64_t start, struct error *err);
+char *catalog_dataset_name(const char *tensor, int64_t start);
 
 /* Elements in dims; -1 if one is negative, or if a file could not hold them (8 bytes each). */
 int64_t catalog_elems(int64_t rank, const int64_t *dims);

@@ -6,48 +6,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/array.h"
 #include "io/checkpoint_private.h"
 #include "io/disk.h"
 
-/* A world of one */
-
-int checkpoint_agree(struct world *world, int rc, struct error *err)
-{
-    return world ? world_agree(world, rc, err) : rc;
-}
-
-int checkpoint_rank(const struct world *world)
-{
-    return world ? world_rank(world) : 0;
-}
-
-int checkpoint_size(const struct world *world)
-{
-    return world ? world_size(world) : 1;
-}
-
-void checkpoint_broadcast(struct world *world, void *data, size_t bytes)
-{
-    if (world)
-        world_broadcast(world, data, bytes, 0);
-}
-
-int checkpoint_gather(struct world *world, char **all, size_t *sizes, const void *mine,
-                      size_t bytes, struct error *err)
-{
-    if (world)
-        return world_gather(world, all, sizes, mine, bytes, 0, err);
-    *all = malloc(bytes + 1);
-    if (!*all)
-        return error_set(err, "out of memory: %zu bytes", bytes);
-    memcpy(*all, mine, bytes);
-    sizes[0] = bytes;
-    return 0;
-}
-
 /* Opening */
 
-/* The file's checksum is the one that COMMIT tells. */
+/* Compare the file's checksum with the one in COMMIT. */
 static int check_digest(const struct js *commit, const char *key, const char *path,
                         struct error *err)
 {
@@ -63,17 +28,18 @@ static int check_digest(const struct js *commit, const char *key, const char *pa
 
 struct js *checkpoint_read_meta(const char *path, struct error *err)
 {
-    char *mark = disk_path(err, "%s/COMMIT", path), *meta = disk_path(err, "%s/meta.json", path);
-    struct js *commit = mark && meta ? js_read(mark, err) : NULL, *read = NULL;
+    char *commit_path = array_format("%s/COMMIT", path), *meta = array_format("%s/meta.json", path);
+    struct js *commit = js_read(commit_path, err), *read = NULL;
     if (commit && !check_digest(commit, "meta", meta, err))
         read = js_read(meta, err);
     js_free(commit);
     free(meta);
-    free(mark);
+    free(commit_path);
     return read;
 }
 
-/* A folder that was given another's name, or was swapped with it, is not what it says. */
+/* A folder may have been renamed, or swapped with another: compare its name with the step it holds.
+ */
 static int check_name(const struct checkpoint *checkpoint, struct error *err)
 {
     const char *slash = strrchr(checkpoint->path, '/');
@@ -85,7 +51,7 @@ static int check_name(const struct checkpoint *checkpoint, struct error *err)
                      checkpoint->path, (long long)checkpoint->catalog.step);
 }
 
-/* COMMIT vouches for index.h5 and meta.json, and the index for the shard files. */
+/* COMMIT holds the checksums of index.h5 and meta.json, and the index those of the shard files. */
 static int read_parts(struct checkpoint *checkpoint, const struct js *commit, const char *index,
                       const char *meta, struct error *err)
 {
@@ -112,25 +78,22 @@ static int read_parts(struct checkpoint *checkpoint, const struct js *commit, co
 
 int checkpoint_open(struct checkpoint **out, const char *path, struct error *err)
 {
-    struct checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
+    struct checkpoint *checkpoint = array_make(1, sizeof *checkpoint);
     struct js *commit = NULL;
-    char *mark = disk_path(err, "%s/COMMIT", path), *index = disk_path(err, "%s/index.h5", path);
-    char *meta = disk_path(err, "%s/meta.json", path);
+    char *commit_path = array_format("%s/COMMIT", path), *index = array_format("%s/index.h5", path);
+    char *meta = array_format("%s/meta.json", path);
     struct stat info;
     int rc = -1;
     *out = NULL;
-    if (checkpoint)
-        checkpoint->path = disk_path(err, "%s", path);
-    if (!checkpoint || !checkpoint->path || !mark || !index || !meta)
-        error_set(err, "%s: out of memory", path);
-    else if (stat(mark, &info))
+    checkpoint->path = array_text(path);
+    if (stat(commit_path, &info))
         error_set(err, "%s is not a committed checkpoint (it has no file COMMIT)", path);
-    else if ((commit = js_read(mark, err)))
+    else if ((commit = js_read(commit_path, err)))
         rc = read_parts(checkpoint, commit, index, meta, err);
     js_free(commit);
     free(meta);
     free(index);
-    free(mark);
+    free(commit_path);
     if (rc)
         checkpoint_close(checkpoint);
     else

@@ -29,8 +29,9 @@ struct checkpoint_piece {
     int rank;
     int64_t dims[CHECKPOINT_RANK_MAX];
     int64_t start, count;
-    void *data; /* when saving it is only read */
-    /* Saving: NULL, or how to read bytes of data from `offset` on, where it is not plain memory. */
+    void *data; /* saving only reads it */
+    /* Saving: a function that reads bytes of data from `offset` on, where data is not plain memory;
+     * NULL: it is. */
     int (*fetch)(const struct checkpoint_piece *piece, void *to, int64_t offset, size_t bytes,
                  struct error *err);
     void *user; /* of fetch */
@@ -78,8 +79,8 @@ struct js *checkpoint_read_meta(const char *path, struct error *err);
 int checkpoint_load(struct checkpoint *checkpoint, const struct checkpoint_piece *wanted, int count,
                     struct error *err);
 
-/* Recompute the checksums of one of so many parts, which are about equal in bytes, however many
- * files there are; (0, 1) is all.  A piece of a tensor is one checksum, and falls to one part.
+/* Recompute the checksums of part `part` of `parts`, which have about equal bytes, however many
+ * files there are; (0, 1) is all.  A piece of a tensor has one checksum and belongs to one part.
  * Returns 0, or -1 with err naming file, tensor and offset of the first mismatch. */
 int checkpoint_verify(struct checkpoint *checkpoint, int part, int parts, struct error *err);
 
@@ -132,18 +133,18 @@ int checkpoint_find_among(struct checkpoint **checkpoint, struct world *world,
  * checkpoint_save() asks for.  Not collective. */
 double checkpoint_disk_bytes(const struct checkpoint_piece *pieces, int count);
 
-/* Delete the older ones among entries of one run (as of checkpoint_list; rank 0's count), so that
- * the newest `keep` (at least 2) whole ones remain.  One that checked does not know is verified
- * before it counts, each rank a part; a damaged one does not count and stays, and is reported to
- * log when that is found out here; the paths in `spared` (rank 0's, ended by NULL) stay in any
- * case. Collective.  Returns 0, or -1 on every rank with err set when something could not be
- * deleted; what could be is. */
+/* Delete old checkpoints among the entries of one run (as of checkpoint_list; rank 0's count), so
+ * that the newest `keep` (at least 2) undamaged ones remain.  A checkpoint that `checked` does not
+ * know is verified before it counts, each rank a part of it.  A damaged one does not count, is not
+ * deleted, and is reported to log when this call finds the damage.  The paths in `spared` (rank
+ * 0's, ended by NULL) are never deleted.  Collective.  Returns 0, or -1 on every rank with err set
+ * when something could not be deleted; what could be deleted is. */
 int checkpoint_prune(struct world *world, const struct checkpoint_entry *entries, int count,
                      int keep, const char *const *spared, struct checkpoint_checked *checked,
                      struct log *log, struct error *err);
 
-/* Delete what a save or a pruning that died left under dir: .partial folders, and the .old ones
- * that were replaced.  Not collective.  Returns 0, or -1 with err set. */
+/* Delete what a save or a pruning that was killed left under dir: .partial folders, and .old ones
+ * whose replacement is committed.  Not collective.  Returns 0, or -1 with err set. */
 int checkpoint_clean(const char *dir, struct error *err);
 
 #endif

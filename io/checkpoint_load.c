@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "io/checkpoint_private.h"
 #include "io/disk.h"
 
@@ -24,7 +25,7 @@ struct segment {
 struct reader {
     const struct checkpoint *checkpoint;
     struct segment *segments;
-    int64_t count, room;
+    int count, capacity;
     char *buffer; /* [RUN_BYTES] */
     char *path;   /* of the file being read */
     int fd;
@@ -41,20 +42,6 @@ static int64_t end_of(const struct segment *segment)
 }
 
 /* Cutting */
-
-static int add_segment(struct reader *reader, struct segment segment, struct error *err)
-{
-    if (reader->count == reader->room) {
-        int64_t room = reader->room ? 2 * reader->room : 256;
-        void *more = realloc(reader->segments, (size_t)room * sizeof segment);
-        if (!more)
-            return error_set(err, "out of memory reading a checkpoint");
-        reader->segments = more;
-        reader->room = room;
-    }
-    reader->segments[reader->count++] = segment;
-    return 0;
-}
 
 static int check_wanted(const struct reader *reader, const struct checkpoint_piece *wanted,
                         const struct catalog_tensor *tensor, struct error *err)
@@ -98,7 +85,7 @@ static const struct catalog_piece *first_piece(const struct catalog *catalog,
     return &catalog->pieces[low];
 }
 
-/* That the stored pieces follow each other without gap was proven on opening. */
+/* Opening the checkpoint has proven that stored pieces follow each other without gaps. */
 static int cut(struct reader *reader, const struct checkpoint_piece *wanted, struct error *err)
 {
     const struct catalog *catalog = &reader->checkpoint->catalog;
@@ -110,7 +97,9 @@ static int cut(struct reader *reader, const struct checkpoint_piece *wanted, str
     int64_t end = wanted->start + wanted->count;
     for (int64_t at = wanted->start; at < end; piece++) {
         int64_t stop = piece->start + piece->count < end ? piece->start + piece->count : end;
-        struct segment segment = {
+        reader->segments = array_grow(reader->segments, reader->count, &reader->capacity,
+                                      sizeof *reader->segments);
+        reader->segments[reader->count++] = (struct segment){
             .shard = piece->shard,
             .offset = piece->offset + (at - piece->start) * (int64_t)dtype_bytes(stored),
             .elems = stop - at,
@@ -118,8 +107,6 @@ static int cut(struct reader *reader, const struct checkpoint_piece *wanted, str
             .into = wanted->dtype,
             .to = (char *)wanted->data + (at - wanted->start) * (int64_t)dtype_bytes(wanted->dtype),
         };
-        if (add_segment(reader, segment, err))
-            return -1;
         at = stop;
     }
     return 0;
@@ -221,8 +208,8 @@ static int read_shard(struct reader *reader, int64_t *next, struct error *err)
     int64_t shard = reader->segments[*next].shard;
     char name[SHARD_NAME];
     catalog_shard_name(name, shard);
-    reader->path = disk_path(err, "%s/%s", reader->checkpoint->path, name);
-    reader->fd = reader->path ? disk_open(reader->path, O_RDONLY, err) : -1;
+    reader->path = array_format("%s/%s", reader->checkpoint->path, name);
+    reader->fd = disk_open(reader->path, O_RDONLY, err);
     int rc = reader->fd < 0 ? -1 : 0;
     while (!rc && *next < reader->count && reader->segments[*next].shard == shard)
         rc = read_run(reader, next, err);

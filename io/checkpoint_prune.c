@@ -68,11 +68,12 @@ struct pruning {
     struct checkpoint_checked *checked;
 };
 
-/* Renamed first, so that a death half way leaves no damaged checkpoint behind. */
+/* The folder is renamed first: if the process is killed half way, no damaged checkpoint remains
+ * under the name of a good one. */
 static int delete_one(const char *path, struct error *err)
 {
-    char *doomed = disk_path(err, "%s.partial", path);
-    int rc = doomed ? disk_remove(doomed, err) : -1;
+    char *doomed = array_format("%s.partial", path);
+    int rc = disk_remove(doomed, err);
     if (!rc && rename(path, doomed))
         rc = error_errno(err, "cannot rename %s", path);
     rc = rc || disk_remove(doomed, err);
@@ -80,7 +81,7 @@ static int delete_one(const char *path, struct error *err)
     return rc;
 }
 
-/* Whether something that could go lies behind the i-th. */
+/* Is there an older committed checkpoint than the i-th, which could be deleted? */
 static int has_older(const struct pruning *p, int i)
 {
     for (int j = i + 1; j < p->count; j++)
@@ -89,7 +90,8 @@ static int has_older(const struct pruning *p, int i)
     return 0;
 }
 
-/* The one to be verified before it is known what may go, or NULL. */
+/* The checkpoint that has to be verified next, before it is known which ones can be deleted; NULL
+ * if there is none. */
 static const char *next_to_verify(const struct pruning *p)
 {
     int whole = 0;
@@ -128,22 +130,19 @@ static int delete_older(const struct pruning *p, struct error *err)
     return rc ? -1 : 0;
 }
 
-/* Verify one on all ranks and note the outcome.  Returns 0, or -1 on all if memory is out. */
-static int verify_one(struct world *world, const char *path, struct checkpoint_checked *checked,
-                      struct log *log, struct error *err)
+/* Verify one on all ranks and note the outcome. */
+static void verify_one(struct world *world, const char *path, struct checkpoint_checked *checked,
+                       struct log *log)
 {
     struct checkpoint *checkpoint;
     struct error why = {0};
-    char *shared = checkpoint_share_path(world, path, err);
-    if (!shared)
-        return -1;
+    char *shared = checkpoint_share_path(world, path);
     int damaged = checkpoint_open_verified(&checkpoint, world, shared, &why);
     checkpoint_close(checkpoint);
     checkpoint_checked_set(checked, shared, damaged ? CHECKPOINT_DAMAGED : CHECKPOINT_WHOLE);
-    if (damaged && !checkpoint_rank(world))
+    if (damaged && !world_rank(world))
         log_warn(log, "%s is damaged and does not count: %s", shared, why.text);
     free(shared);
-    return 0;
 }
 
 int checkpoint_prune(struct world *world, const struct checkpoint_entry *entries, int count,
@@ -151,20 +150,20 @@ int checkpoint_prune(struct world *world, const struct checkpoint_entry *entries
                      struct log *log, struct error *err)
 {
     struct pruning p = {entries, count, keep < KEEP_LEAST ? KEEP_LEAST : keep, spared, checked};
-    int rank = checkpoint_rank(world), more = 1;
+    int rank = world_rank(world), more = 1;
     while (more) {
         const char *path = rank ? NULL : next_to_verify(&p);
         more = path != NULL;
-        checkpoint_broadcast(world, &more, sizeof more);
-        if (more && verify_one(world, path, checked, log, err))
-            return -1;
+        world_broadcast(world, &more, sizeof more, 0);
+        if (more)
+            verify_one(world, path, checked, log);
     }
-    return checkpoint_agree(world, rank ? 0 : delete_older(&p, err), err);
+    return world_agree(world, rank ? 0 : delete_older(&p, err), err);
 }
 
 /* Leftovers */
 
-/* Something half written, or half deleted, or an old one whose successor is committed. */
+/* Is it a folder half written or half deleted, or an old one whose replacement is committed? */
 static int is_stale(const char *dir, const char *name)
 {
     int64_t step;
@@ -173,9 +172,9 @@ static int is_stale(const char *dir, const char *name)
         return 1;
     if (!checkpoint_parse_name(name, ".old", &step))
         return 0;
-    char *mark = disk_path(NULL, "%s/%.*s/COMMIT", dir, (int)(strlen(name) - 4), name);
-    int stale = mark && !access(mark, F_OK);
-    free(mark);
+    char *commit_path = array_format("%s/%.*s/COMMIT", dir, (int)(strlen(name) - 4), name);
+    int stale = !access(commit_path, F_OK);
+    free(commit_path);
     return stale;
 }
 
@@ -189,8 +188,8 @@ int checkpoint_clean(const char *dir, struct error *err)
     while (!rc && (item = readdir(folder))) {
         if (!is_stale(dir, item->d_name))
             continue;
-        char *path = disk_path(err, "%s/%s", dir, item->d_name);
-        rc = path ? disk_remove(path, err) : -1;
+        char *path = array_format("%s/%s", dir, item->d_name);
+        rc = disk_remove(path, err);
         free(path);
     }
     closedir(folder);

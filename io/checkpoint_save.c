@@ -1,7 +1,7 @@
 /* checkpoint_save.c - writing a checkpoint; see checkpoint.h.
  *
  *  1. every rank checks its pieces and sends their description to rank 0, which makes the
- *     catalog, proves that it covers every element once, and that there is room
+ *     catalog, proves that it covers every element once, and that the disk has space
  *  2. every rank writes and fsyncs its shard file
  *  3. rank 0 gathers where things lie and their checksums, writes index.h5 and meta.json,
  *     then COMMIT with the checksums of both, renames the folder and fsyncs its parent
@@ -15,11 +15,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "io/checkpoint_private.h"
 #include "io/disk.h"
 #include "io/shard.h"
 
-/* Room for headers and index entries, generously. */
+/* Space for headers and index entries: more than they take. */
 enum { BYTES_PER_PIECE = 4096, BYTES_PER_RANK = 64 << 10 };
 
 struct save {
@@ -30,7 +31,7 @@ struct save {
     int count;
     char *path, *partial, *shard;
     size_t *sizes; /* [ranks] */
-    /* what this rank tells */
+    /* the description of this rank's pieces */
     struct catalog_entry *entries;
     struct shard_place *places; /* [1 + count]; the first holds the file's row */
     /* on rank 0 */
@@ -63,7 +64,7 @@ static int check_piece(const struct checkpoint_piece *piece, struct error *err)
 
 static int describe(struct save *save, struct error *err)
 {
-    int64_t rank = checkpoint_rank(save->world);
+    int64_t rank = world_rank(save->world);
     for (int i = 0; i < save->count; i++) {
         const struct checkpoint_piece *piece = &save->pieces[i];
         struct catalog_entry *entry = &save->entries[i];
@@ -83,18 +84,14 @@ static int describe(struct save *save, struct error *err)
 static int begin(struct save *save, struct error *err)
 {
     char file[SHARD_NAME];
-    size_t ranks = (size_t)checkpoint_size(save->world), count = (size_t)save->count;
-    catalog_shard_name(file, checkpoint_rank(save->world));
-    save->path = disk_path(err, "%s/step-%08lld", save->dir, (long long)save->step);
-    save->partial = disk_path(err, "%s/step-%08lld.partial", save->dir, (long long)save->step);
-    save->shard =
-        disk_path(err, "%s/step-%08lld.partial/%s", save->dir, (long long)save->step, file);
-    save->sizes = calloc(ranks, sizeof *save->sizes);
-    save->entries = calloc(count + 1, sizeof *save->entries);
-    save->places = calloc(count + 1, sizeof *save->places);
-    if (!save->path || !save->partial || !save->shard || !save->sizes || !save->entries ||
-        !save->places)
-        return error_set(err, "out of memory preparing a checkpoint");
+    size_t ranks = (size_t)world_size(save->world), count = (size_t)save->count;
+    catalog_shard_name(file, world_rank(save->world));
+    save->path = array_format("%s/step-%08lld", save->dir, (long long)save->step);
+    save->partial = array_format("%s/step-%08lld.partial", save->dir, (long long)save->step);
+    save->shard = array_format("%s/step-%08lld.partial/%s", save->dir, (long long)save->step, file);
+    save->sizes = array_make(ranks, sizeof *save->sizes);
+    save->entries = array_make(count, sizeof *save->entries);
+    save->places = array_make(count + 1, sizeof *save->places);
     return describe(save, err);
 }
 
@@ -112,10 +109,10 @@ double checkpoint_disk_bytes(const struct checkpoint_piece *pieces, int count)
     return file_bytes(count, data_bytes);
 }
 
-/* Bytes that the checkpoint will take against those that are free. */
-static int check_room(const struct save *save, struct error *err)
+/* Compare the bytes that the checkpoint will take with those that are free. */
+static int check_space(const struct save *save, struct error *err)
 {
-    double data_bytes = 0, free_bytes, ranks = checkpoint_size(save->world);
+    double data_bytes = 0, free_bytes, ranks = world_size(save->world);
     char text[3][DISK_SIZE];
     for (int64_t t = 0; t < save->catalog.tensor_count; t++) {
         const struct catalog_tensor *tensor = &save->catalog.tensors[t];
@@ -139,11 +136,11 @@ static int check_room(const struct save *save, struct error *err)
 static int prepare(struct save *save, const char *entries, struct error *err)
 {
     int64_t count = 0;
-    for (int i = 0; i < checkpoint_size(save->world); i++)
+    for (int i = 0; i < world_size(save->world); i++)
         count += (int64_t)(save->sizes[i] / sizeof(struct catalog_entry));
     if (catalog_build(&save->catalog, (const struct catalog_entry *)entries, count, err) ||
         catalog_check(&save->catalog, err) || disk_make_folders(save->dir, err) ||
-        disk_remove(save->partial, err) || check_room(save, err))
+        disk_remove(save->partial, err) || check_space(save, err))
         return -1;
     save->catalog.step = save->step;
     if (mkdir(save->partial, 0777))
@@ -155,11 +152,11 @@ static int plan(struct save *save, struct error *err)
 {
     char *all = NULL;
     size_t bytes = (size_t)save->count * sizeof *save->entries;
-    if (checkpoint_gather(save->world, &all, save->sizes, save->entries, bytes, err))
+    if (world_gather(save->world, &all, save->sizes, save->entries, bytes, 0, err))
         return -1;
-    int rc = checkpoint_rank(save->world) ? 0 : prepare(save, all, err);
+    int rc = world_rank(save->world) ? 0 : prepare(save, all, err);
     free(all);
-    return checkpoint_agree(save->world, rc, err);
+    return world_agree(save->world, rc, err);
 }
 
 /* Step 2: the shard */
@@ -174,20 +171,19 @@ static int write_shard(struct save *save, struct error *err)
             : 0;
     if (!rc)
         save->places[0] = (struct shard_place){file.bytes, file.rest};
-    return checkpoint_agree(save->world, rc, err);
+    return world_agree(save->world, rc, err);
 }
 
 /* Step 3: index, commit, publish */
 
-/* Put what the ranks told where the catalog still has the indices of their entries. */
-static int fill_catalog(struct save *save, const struct shard_place *all, struct error *err)
+/* Replace the indices of entries in the catalog by the offsets and checksums that the ranks sent.
+ */
+static void fill_catalog(struct save *save, const struct shard_place *all)
 {
     struct catalog *catalog = &save->catalog;
-    int ranks = checkpoint_size(save->world);
+    int ranks = world_size(save->world);
     int64_t entries = 0;
-    catalog->files = calloc((size_t)ranks, sizeof *catalog->files);
-    if (!catalog->files)
-        return error_set(err, "out of memory for a catalog of %d files", ranks);
+    catalog->files = array_make((size_t)ranks, sizeof *catalog->files);
     catalog->file_count = ranks;
     /* entry i of all ranks is place i + shard + 1: each rank's file row precedes its own */
     for (int64_t i = 0; i < catalog->piece_count; i++) {
@@ -201,7 +197,6 @@ static int fill_catalog(struct save *save, const struct shard_place *all, struct
         catalog->files[i] = (struct catalog_file){row->offset, row->checksum};
         entries += (int64_t)(save->sizes[i] / sizeof *row) - 1;
     }
-    return 0;
 }
 
 static void add_digest(struct js *commit, const char *key, uint64_t hash)
@@ -215,7 +210,7 @@ static void add_common(struct js *json, const struct save *save)
 {
     js_add_int(json, "format", CHECKPOINT_FORMAT);
     js_add_int(json, "step", save->step);
-    js_add_int(json, "ranks", checkpoint_size(save->world));
+    js_add_int(json, "ranks", world_size(save->world));
 }
 
 static int write_commit(const struct save *save, const char *index, const char *meta,
@@ -236,14 +231,13 @@ static int write_commit(const struct save *save, const char *index, const char *
 static int write_index(struct save *save, struct js *meta, struct error *err)
 {
     struct js *own = meta ? NULL : js_object();
-    char *index = disk_path(err, "%s/index.h5", save->partial);
-    char *about = disk_path(err, "%s/meta.json", save->partial);
-    char *commit = disk_path(err, "%s/COMMIT", save->partial);
-    int rc = index && about && commit ? 0 : -1;
+    char *index = array_format("%s/index.h5", save->partial);
+    char *about = array_format("%s/meta.json", save->partial);
+    char *commit = array_format("%s/COMMIT", save->partial);
     add_common(meta ? meta : own, save);
-    rc = rc || catalog_write(&save->catalog, index, err) || disk_sync(index, err) ||
-         js_write(meta ? meta : own, JS_INDENTED, about, err) ||
-         write_commit(save, index, about, commit, err) || disk_sync(save->partial, err);
+    int rc = catalog_write(&save->catalog, index, err) || disk_sync(index, err) ||
+             js_write(meta ? meta : own, JS_INDENTED, about, err) ||
+             write_commit(save, index, about, commit, err) || disk_sync(save->partial, err);
     free(commit);
     free(about);
     free(index);
@@ -257,8 +251,8 @@ static int replace(const struct save *save, struct error *err)
 {
     if (!renameat2(AT_FDCWD, save->partial, AT_FDCWD, save->path, RENAME_EXCHANGE))
         return disk_sync_parent(save->path, err) || disk_remove(save->partial, err);
-    char *old = disk_path(err, "%s.old", save->path);
-    int rc = old ? disk_remove(old, err) : -1;
+    char *old = array_format("%s.old", save->path);
+    int rc = disk_remove(old, err);
     if (!rc && (rename(save->path, old) || rename(save->partial, save->path)))
         rc = error_errno(err, "cannot replace %s", save->path);
     if (!rc)
@@ -280,14 +274,15 @@ static int commit(struct save *save, struct js *meta, struct error *err)
 {
     char *all = NULL;
     size_t bytes = ((size_t)save->count + 1) * sizeof *save->places;
-    if (checkpoint_gather(save->world, &all, save->sizes, save->places, bytes, err))
+    if (world_gather(save->world, &all, save->sizes, save->places, bytes, 0, err))
         return -1;
     int rc = 0;
-    if (!checkpoint_rank(save->world))
-        rc = fill_catalog(save, (const struct shard_place *)all, err) ||
-             write_index(save, meta, err) || publish(save, err);
+    if (!world_rank(save->world)) {
+        fill_catalog(save, (const struct shard_place *)all);
+        rc = write_index(save, meta, err) || publish(save, err);
+    }
     free(all);
-    return checkpoint_agree(save->world, rc ? -1 : 0, err);
+    return world_agree(save->world, rc ? -1 : 0, err);
 }
 
 int checkpoint_save(struct world *world, const char *dir, int64_t step,
@@ -295,9 +290,9 @@ int checkpoint_save(struct world *world, const char *dir, int64_t step,
                     struct error *err)
 {
     struct save save = {.world = world, .dir = dir, .step = step, .pieces = pieces, .count = count};
-    int rc = checkpoint_agree(world, begin(&save, err), err);
+    int rc = world_agree(world, begin(&save, err), err);
     rc = rc || plan(&save, err) || write_shard(&save, err) || commit(&save, meta, err);
-    if (rc && !checkpoint_rank(world) && save.partial)
+    if (rc && !world_rank(world) && save.partial)
         disk_remove(save.partial, NULL);
     catalog_free(&save.catalog);
     free(save.places);

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,22 +12,11 @@
 #include <unistd.h>
 
 #include "base/alive.h"
+#include "base/array.h"
 #include "base/hash.h"
+#include "base/round.h"
 
 enum { PIECE_BYTES = 64 << 20, HASH_BYTES = 1 << 20, OPEN_FOLDERS = 16 };
-
-char *disk_path(struct error *err, const char *fmt, ...)
-{
-    char *path = NULL;
-    va_list args;
-    va_start(args, fmt);
-    if (vasprintf(&path, fmt, args) < 0) {
-        path = NULL;
-        error_set(err, "out of memory for a path");
-    }
-    va_end(args);
-    return path;
-}
 
 const char *disk_size(double bytes, char text[DISK_SIZE])
 {
@@ -47,17 +35,12 @@ int disk_open(const char *path, int flags, struct error *err)
                   : fd;
 }
 
-static size_t piece(size_t left)
-{
-    return left < PIECE_BYTES ? left : PIECE_BYTES;
-}
-
 int disk_write(int fd, const void *data, size_t bytes, int64_t offset, const char *path,
                struct error *err)
 {
     const char *from = data;
     while (bytes) {
-        ssize_t wrote = pwrite(fd, from, piece(bytes), offset);
+        ssize_t wrote = pwrite(fd, from, min_bytes(bytes, PIECE_BYTES), offset);
         if (wrote < 0 && errno == EINTR)
             continue;
         if (wrote < 0)
@@ -74,7 +57,7 @@ int disk_read(int fd, void *data, size_t bytes, int64_t offset, const char *path
 {
     char *to = data;
     while (bytes) {
-        ssize_t got = pread(fd, to, piece(bytes), offset);
+        ssize_t got = pread(fd, to, min_bytes(bytes, PIECE_BYTES), offset);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
@@ -118,10 +101,7 @@ int disk_sync(const char *path, struct error *err)
 
 int disk_sync_parent(const char *path, struct error *err)
 {
-    char *parent = disk_path(err, "%s", path);
-    if (!parent)
-        return -1;
-    char *slash = strrchr(parent, '/');
+    char *parent = array_text(path), *slash = strrchr(parent, '/');
     if (slash)
         slash[slash == parent] = 0;
     int rc = disk_sync(slash ? parent : ".", err);
@@ -131,8 +111,8 @@ int disk_sync_parent(const char *path, struct error *err)
 
 int disk_make_folders(const char *path, struct error *err)
 {
-    char *part = disk_path(err, "%s", path);
-    int rc = part ? 0 : -1;
+    char *part = array_text(path);
+    int rc = 0;
     for (char *at = part; !rc && at;) {
         at = strchr(at + 1, '/');
         if (at)
@@ -174,14 +154,14 @@ static int hash_file(int fd, const char *path, uint64_t *hash, int64_t *bytes, s
     char *buffer = malloc(HASH_BYTES);
     struct hash *sum = hash_create();
     ssize_t got = 0;
-    int rc = buffer && sum ? 0 : error_set(err, "%s: out of memory", path);
+    int rc = buffer ? 0 : error_set(err, "%s: out of memory", path);
     for (*bytes = 0; !rc && (got = read(fd, buffer, HASH_BYTES)) > 0; *bytes += got) {
         hash_add(sum, buffer, (size_t)got);
         alive_note();
     }
     if (got < 0)
         rc = error_errno(err, "cannot read %s", path);
-    *hash = sum ? hash_finish(sum) : 0;
+    *hash = hash_finish(sum);
     free(buffer);
     return rc;
 }

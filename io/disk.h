@@ -7,9 +7,6 @@
 
 #include "base/error.h"
 
-/* Text made like printf's; free() it.  NULL with err set when memory is out. */
-char *disk_path(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
 /* A size for people: "1.94 MB", "976 B".  Returns text. */
 enum { DISK_SIZE = 16 };
 const char *disk_size(double bytes, char text[DISK_SIZE]);
@@ -23,9 +20,9 @@ int disk_write(int fd, const void *data, size_t bytes, int64_t offset, const cha
 int disk_read(int fd, void *data, size_t bytes, int64_t offset, const char *path,
               struct error *err);
 
-/* Have these bytes of the file, which are written, on their way to the disk before returning: a
- * long file is so flushed piece by piece, each a sign of life (base/alive.h), and not by one long
- * fsync(). Where a file system does not know how it is done, nothing is. */
+/* Write these bytes, which are in the page cache, to the disk and wait for that.  A long file is so
+ * flushed in pieces, each of which is a sign of life (base/alive.h), and not by one long fsync().
+ * Does nothing on a file system that does not support it. */
 int disk_flush(int fd, int64_t from, int64_t bytes, const char *path, struct error *err);
 
 /* fsync and close; closes in any case. */

@@ -1,4 +1,9 @@
-/* h5.c - HDF5's home: files, contiguous datasets and attributes; see h5.h. */
+/* h5.c - HDF5's home: files, contiguous datasets and attributes; see h5.h.
+ *
+ * Every function closes each HDF5 id that it opened before it returns; only struct h5 keeps one.  A
+ * failing call's reason is on HDF5's error stack until the next call: h5_fail() takes it from
+ * there.
+ */
 #include "io/h5.h"
 
 #include <hdf5.h>
@@ -7,15 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "io/h5_private.h"
 
 _Static_assert(sizeof(hid_t) == sizeof(int64_t), "HDF5 1.10 or newer");
 
-/* Before main(), so that no other thread can be reading the environment:
- * Locks of HDF5 fail on many parallel file systems, and no two processes of ours ever write
- * one file.  A file whose close failed (disk full) crashes HDF5's own clean-up at exit; all
- * files are closed without it. */
-__attribute__((constructor)) static void prepare(void)
+/* HDF5's file locks fail on many parallel file systems, and no two processes of trireme ever write
+ * one file.  A file whose close failed (disk full) crashes HDF5's clean-up at exit; trireme closes
+ * all files itself. */
+void h5_setup(void)
 {
     setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);
     H5dont_atexit();
@@ -34,15 +39,15 @@ static herr_t innermost(unsigned n, const H5E_error2_t *entry, void *reason)
     return 0;
 }
 
-/* "file write failed: time = ..., error message = 'No space left on device', buf = ..." is
- * more than a person needs. */
+/* Cut HDF5's text "file write failed: time = ..., error message = 'No space left on device', buf =
+ * ..." down to the message in quotes. */
 static const char *shorten(char *reason)
 {
-    static const char mark[] = "error message = '";
-    char *from = strstr(reason, mark);
+    static const char before[] = "error message = '";
+    char *from = strstr(reason, before);
     if (!from)
         return reason;
-    from += sizeof mark - 1;
+    from += sizeof before - 1;
     from[strcspn(from, "'")] = 0;
     return from;
 }
@@ -118,26 +123,19 @@ size_t h5_type_bytes(int type)
 
 /* Files */
 
-static int make_file(struct h5 **file, const char *path, struct error *err)
+static struct h5 *make_file(const char *path)
 {
+    struct h5 *file = array_make(1, sizeof *file);
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-    *file = calloc(1, sizeof **file);
-    if (*file)
-        (*file)->path = strdup(path);
-    if (*file && (*file)->path) {
-        (*file)->id = -1;
-        return 0;
-    }
-    free(*file);
-    *file = NULL;
-    return error_set(err, "%s: out of memory", path);
+    file->path = array_text(path);
+    file->id = -1;
+    return file;
 }
 
 static int create_file(struct h5 **file, const char *path, unsigned flags, hid_t create,
                        hid_t access, struct error *err)
 {
-    if (make_file(file, path, err))
-        return -1;
+    *file = make_file(path);
     (*file)->id = H5Fcreate(path, flags, create, access);
     if ((*file)->id >= 0)
         return 0;
@@ -156,7 +154,7 @@ int h5_create(struct h5 **file, const char *path, struct error *err)
     return rc;
 }
 
-/* Aggregation is off: each object is its own allocation. */
+/* HDF5's aggregation of small objects is off: each object is an allocation of its own. */
 int h5_create_behind(struct h5 **file, const char *path, int64_t front_bytes, struct error *err)
 {
     hid_t access = H5Pcreate(H5P_FILE_ACCESS), create = H5Pcreate(H5P_FILE_CREATE);
@@ -180,8 +178,7 @@ int h5_is_file(const char *path)
 
 int h5_open(struct h5 **file, const char *path, struct error *err)
 {
-    if (make_file(file, path, err))
-        return -1;
+    *file = make_file(path);
     (*file)->id = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
     if ((*file)->id >= 0)
         return 0;
@@ -417,7 +414,8 @@ int h5_get_value(struct h5 *file, const char *object, const char *key, int type,
     return rc;
 }
 
-/* Fixed texts are read with one byte more, so that one that fills its size ends too. */
+/* A text of fixed size is read into one byte more, so that one that fills its size is terminated
+ * too. */
 static char *read_text(hid_t attribute, hid_t stored)
 {
     char *text = NULL;

@@ -1,7 +1,6 @@
 /* h5.h - HDF5's one home is h5.c: what token files and checkpoints need of it.
  *
- * Only the thread that started the program calls these.  HDF5_USE_FILE_LOCKING=FALSE
- * is set before the first call, unless the user set it.  HDF5's own error stack is never
+ * Only the thread that started the program calls these.  HDF5's own error stack is never
  * printed; its innermost reason is put into err, after the file's path.
  */
 #ifndef TRIREME_IO_H5_H
@@ -17,6 +16,12 @@ enum { H5_RANK_MAX = 8, H5_ALIGN = 4096 };
 
 /* A type is an enum dtype or one of these, which tensors do not have. */
 enum h5_type { H5_TYPE_I64 = DTYPE_COUNT, H5_TYPE_U64, H5_TYPE_COUNT };
+
+/* Set HDF5 up for a program that is trireme's: HDF5_USE_FILE_LOCKING=FALSE in the environment,
+ * unless the user set it, and no clean-up by HDF5 when the program ends.  To be called by main(),
+ * before it starts a thread and before the first of the functions below; a program that does not
+ * call it keeps HDF5's own ways. */
+void h5_setup(void);
 
 /* Version of the library, "1.10.8" (HDF5 itself refuses to run with other headers). */
 const char *h5_version(void);
@@ -36,7 +41,7 @@ int h5_open(struct h5 **file, const char *path, struct error *err);
  * so that where a dataset lands does not depend on its size. */
 int h5_create_behind(struct h5 **file, const char *path, int64_t front_bytes, struct error *err);
 
-/* 1 if the file, sought by path, begins like one of HDF5's. */
+/* 1 if the file at path begins like an HDF5 file. */
 int h5_is_file(const char *path);
 
 /* Close and free (NULL allowed).  Returns -1 with err set if HDF5 could not write everything. */

@@ -46,8 +46,8 @@ int h5_write_rows(struct h5 *file, const struct h5_table *table, const void *row
     return rc;
 }
 
-/* HDF5 converts between compounds of any kind, and where the stored description of one is damaged
- * it crashes: rows are read only if they are stored as h5_write_rows() does. */
+/* Is the table stored as h5_write_rows() stores it?  HDF5 would convert other compound types too,
+ * but it crashes where the stored description of one is damaged. */
 static int is_stored_as(hid_t set, hid_t row)
 {
     hid_t packed = H5Tcopy(row), stored = H5Dget_type(set);

@@ -1,9 +1,9 @@
 /* loader.c - sample order by a keyed permutation; see loader.h.
  *
- * Black, Rogaway: "Ciphers with arbitrary finite domains" (CT-RSA 2002): a Feistel network
- * permutes [0, 4^h), the smallest such range that holds all windows; an image outside
- * [0, windows) is put through it again until it falls inside.  The range is below four times
- * the windows, so that takes fewer than four turns on average.
+ * Black, Rogaway: "Ciphers with arbitrary finite domains" (CT-RSA 2002): a Feistel network permutes
+ * [0, 4^h), the smallest such range that holds all windows; an image outside [0, windows) is
+ * permuted again until it falls inside.  The range is less than four times the windows, so that
+ * takes fewer than four passes on average.
  */
 #include "io/loader.h"
 

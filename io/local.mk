@@ -8,6 +8,7 @@ libtrireme_a_SOURCES += \
 	io/h5.c io/h5.h io/h5_private.h \
 	io/h5_index.c \
 	io/loader.c io/loader.h \
+	io/partial.c io/partial.h \
 	io/seal.c io/seal.h \
 	io/shard.c io/shard.h \
 	io/swap.c io/swap.h \

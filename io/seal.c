@@ -1,4 +1,9 @@
-/* seal.c - reading and writing sealed files; seal.h says what they look like. */
+/* seal.c - reading and writing sealed files; seal.h draws them.
+ *
+ * A reader keeps one buffer of whole blocks. seal_view() returns bytes from it; where they are not
+ * there, it reads the blocks that hold them, and their checksums from the table, and compares.
+ * Opening a file so verifies the front, and then every block that is not wholly in a large range.
+ */
 #include "io/seal.h"
 
 #include <errno.h>
@@ -8,9 +13,10 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/round.h"
 #include "io/disk.h"
 
-/* A buffer holds whole blocks, so that one read and one look into the table serve many. */
+/* A buffer holds several blocks, which are read, and compared with the table, at once. */
 enum { BUFFER_BLOCKS = 16, BUFFER_BYTES = BUFFER_BLOCKS * SEAL_BLOCK };
 
 /* The end of line shows copies that were made in a text mode. */
@@ -26,8 +32,8 @@ struct front {
 };
 _Static_assert(sizeof(struct front) == SEAL_FRONT, "the front fills its place");
 
-/* What begins a sealed file.  One whose first bytes are damaged is still known by its version and
- * block size, so that it is not taken for one that never had checksums. */
+/* The beginning of a sealed file.  A file whose magic bytes are damaged is still recognised by its
+ * version and block size, so that it is not read as a file without checksums. */
 enum { KNOWN_BY = offsetof(struct front, file_bytes) };
 
 static uint64_t front_checksum(const struct front *front)
@@ -37,7 +43,7 @@ static uint64_t front_checksum(const struct front *front)
 
 static int64_t blocks_of(int64_t body_bytes)
 {
-    return (body_bytes + SEAL_BLOCK - 1) / SEAL_BLOCK;
+    return ceil_div(body_bytes, SEAL_BLOCK);
 }
 
 static int64_t block_at(int64_t offset)
@@ -50,12 +56,8 @@ static int64_t block_offset(int64_t block)
     return SEAL_FRONT + block * SEAL_BLOCK;
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* What a disk does not give may be there after a restart; what a file lacks is not. */
+/* A failed read is the node's fault (EXIT_NODE), which a restart may cure; a file that is too short
+ * is not. */
 static int read_bytes(const struct seal *seal, void *to, int64_t bytes, int64_t offset,
                       struct error *err)
 {
@@ -124,8 +126,8 @@ static int check_front(struct seal *seal, const struct front *front, int64_t fil
     return 0;
 }
 
-/* Where verifying goes on when nothing of a large range is wanted: the first block, from the one
- * at offset on, that is not wholly in one. */
+/* The first block, from the one at offset on, that does not lie wholly in a large range: where
+ * verifying continues if large ranges are left out. */
 static int64_t skip_large(const struct seal *seal, int64_t offset)
 {
     for (int i = 0; i < SEAL_RANGES; i++) {
@@ -193,13 +195,13 @@ void seal_close(struct seal *seal)
 static int read_blocks(struct seal *seal, int64_t first, int64_t count, struct error *err)
 {
     uint64_t sums[BUFFER_BLOCKS];
-    int64_t from = block_offset(first), to = smaller(block_offset(first + count), seal->end);
+    int64_t from = block_offset(first), to = min_i64(block_offset(first + count), seal->end);
     seal->held_bytes = 0;
     if (read_bytes(seal, seal->buffer, to - from, from, err) ||
         read_bytes(seal, sums, count * 8, seal->end + first * 8, err))
         return -1;
     for (int64_t i = 0; i < count; i++) {
-        int64_t at = i * SEAL_BLOCK, bytes = smaller(SEAL_BLOCK, to - from - at);
+        int64_t at = i * SEAL_BLOCK, bytes = min_i64(SEAL_BLOCK, to - from - at);
         if (hash_bytes_seeded(seal->buffer + at, (size_t)bytes, (uint64_t)(first + i)) != sums[i])
             return damaged(seal, from + at, err);
     }
@@ -210,13 +212,13 @@ static int read_blocks(struct seal *seal, int64_t first, int64_t count, struct e
 
 static int fill_buffer(struct seal *seal, int64_t offset, int64_t most, struct error *err)
 {
-    most = smaller(most, seal->end - offset);
+    most = min_i64(most, seal->end - offset);
     if (seal->is_sealed) {
         int64_t first = block_at(offset), last = block_at(offset + most - 1);
-        return read_blocks(seal, first, smaller(last - first + 1, BUFFER_BLOCKS), err);
+        return read_blocks(seal, first, min_i64(last - first + 1, BUFFER_BLOCKS), err);
     }
     seal->held_bytes = 0;
-    most = smaller(most, BUFFER_BYTES);
+    most = min_i64(most, BUFFER_BYTES);
     if (read_bytes(seal, seal->buffer, most, offset, err))
         return -1;
     seal->held_at = offset;
@@ -234,7 +236,7 @@ const void *seal_view(struct seal *seal, int64_t offset, int64_t most, int64_t *
     if ((offset < seal->held_at || offset - seal->held_at >= seal->held_bytes) &&
         fill_buffer(seal, offset, most, err))
         return NULL;
-    *got = smaller(most, seal->held_at + seal->held_bytes - offset);
+    *got = min_i64(most, seal->held_at + seal->held_bytes - offset);
     return seal->buffer + (offset - seal->held_at);
 }
 
@@ -270,13 +272,13 @@ static int write_table(int fd, const char *path, int64_t end, char *buffer, stru
     uint64_t sums[BUFFER_BLOCKS];
     int64_t blocks = blocks_of(end - SEAL_FRONT);
     for (int64_t first = 0; first < blocks; first += BUFFER_BLOCKS) {
-        int64_t count = smaller(BUFFER_BLOCKS, blocks - first), from = block_offset(first);
-        int64_t bytes = smaller(count * SEAL_BLOCK, end - from);
+        int64_t count = min_i64(BUFFER_BLOCKS, blocks - first), from = block_offset(first);
+        int64_t bytes = min_i64(count * SEAL_BLOCK, end - from);
         if (read_bytes(&file, buffer, bytes, from, err))
             return -1;
         for (int64_t i = 0; i < count; i++) {
             int64_t at = i * SEAL_BLOCK;
-            sums[i] = hash_bytes_seeded(buffer + at, (size_t)smaller(SEAL_BLOCK, bytes - at),
+            sums[i] = hash_bytes_seeded(buffer + at, (size_t)min_i64(SEAL_BLOCK, bytes - at),
                                         (uint64_t)(first + i));
         }
         if (disk_write(fd, sums, (size_t)count * 8, end + first * 8, path, err))

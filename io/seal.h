@@ -33,9 +33,9 @@ struct seal {
     int is_sealed;
     int64_t begin, end; /* the body; without a seal the whole file */
     struct seal_range large[SEAL_RANGES];
-    char *buffer;       /* private: what was read last, */
-    int64_t held_at;    /* from this offset on, */
-    int64_t held_bytes; /* so many bytes of it */
+    char *buffer;       /* private: the blocks read last, */
+    int64_t held_at;    /* which begin at this offset */
+    int64_t held_bytes; /* and have so many bytes */
 };
 
 /* Look at an open regular file.  Of a sealed one the front, and every block that is not wholly in
@@ -56,8 +56,8 @@ int seal_read(struct seal *seal, void *to, int64_t bytes, int64_t offset, struct
 /* Verify every block.  Returns 0, or -1 with err naming the first that is damaged. */
 int seal_verify(struct seal *seal, struct error *err);
 
-/* Seal a file whose body is written from SEAL_FRONT up to end: read it, write table and front.
- * The caller sees to fsync.  Returns 0, or -1 with err set. */
+/* Seal a file whose body is written from SEAL_FRONT up to end: read it, write table and front.  The
+ * caller calls fsync.  Returns 0, or -1 with err set. */
 int seal_write(int fd, const char *path, int64_t end, const struct seal_range *large, int count,
                struct error *err);
 

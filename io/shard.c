@@ -1,4 +1,14 @@
-/* shard.c - see shard.h. */
+/* shard.c - writing one rank's file of a checkpoint, and verifying such files; see shard.h.
+ *
+ * shard_make() lets HDF5 lay the file out, which fixes the offset of every piece; shard_write()
+ * then writes the pieces there by pwrite(), hashing each block before it leaves the caches.  Bytes
+ * that belong to no piece (HDF5's headers) have a checksum of their own, "rest":
+ *
+ * | headers | piece | headers | piece | piece | headers |
+ *
+ * Verifying divides a file among ranks: a rank takes the pieces whose middle lies in its part, and
+ * the rest if the file's last byte does.
+ */
 #include "io/shard.h"
 
 #include <fcntl.h>
@@ -7,17 +17,14 @@
 #include <unistd.h>
 
 #include "base/alive.h"
+#include "base/array.h"
 #include "base/hash.h"
+#include "base/round.h"
 #include "io/disk.h"
 #include "io/h5.h"
 
-/* Bytes hashed and written in one go, so that they are read from memory once. */
+/* Bytes hashed and then written while they are still in the caches. */
 enum { BLOCK_BYTES = 4 << 20, FLUSH_BYTES = 64 << 20 };
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 int shard_make(const char *path, const struct checkpoint_piece *pieces, int count,
                struct shard_place *places, struct error *err)
@@ -31,8 +38,8 @@ int shard_make(const char *path, const struct checkpoint_piece *pieces, int coun
         places[i] = (struct shard_place){0};
         if (!pieces[i].count)
             continue;
-        char *name = catalog_dataset_name(pieces[i].name, pieces[i].start, err);
-        rc = !name || h5_reserve(file, name, pieces[i].dtype, 1, &pieces[i].count, &dataset, err);
+        char *name = catalog_dataset_name(pieces[i].name, pieces[i].start);
+        rc = h5_reserve(file, name, pieces[i].dtype, 1, &pieces[i].count, &dataset, err);
         places[i].offset = rc ? 0 : dataset.offset;
         free(name);
         alive_note();
@@ -47,10 +54,10 @@ static int write_piece(int fd, const char *path, const struct checkpoint_piece *
 {
     int64_t bytes = piece->count * (int64_t)dtype_bytes(piece->dtype);
     struct hash *sum = hash_create();
-    int rc = sum ? 0 : error_set(err, "%s: out of memory", path);
+    int rc = 0;
     for (int64_t at = 0; at < bytes && !rc; at += BLOCK_BYTES) {
         const char *block = piece->fetch ? buffer : (const char *)piece->data + at;
-        size_t part = (size_t)smaller(BLOCK_BYTES, bytes - at);
+        size_t part = (size_t)min_i64(BLOCK_BYTES, bytes - at);
         rc = piece->fetch ? piece->fetch(piece, buffer, at, part, err) : 0;
         if (rc)
             break;
@@ -60,7 +67,7 @@ static int write_piece(int fd, const char *path, const struct checkpoint_piece *
             rc = disk_flush(fd, place->offset + at + BLOCK_BYTES - FLUSH_BYTES, FLUSH_BYTES, path,
                             err);
     }
-    place->checksum = sum ? hash_finish(sum) : 0;
+    place->checksum = hash_finish(sum);
     return rc;
 }
 
@@ -81,7 +88,7 @@ static int hash_range(int fd, const char *path, struct hash *sum, int64_t from, 
                       char *buffer, struct error *err)
 {
     while (from < to) {
-        size_t part = (size_t)smaller(BLOCK_BYTES, to - from);
+        size_t part = (size_t)min_i64(BLOCK_BYTES, to - from);
         if (disk_read(fd, buffer, part, from, path, err))
             return -1;
         hash_add(sum, buffer, part);
@@ -96,14 +103,14 @@ static int hash_rest(int fd, const char *path, struct span *spans, int64_t count
 {
     char *buffer = malloc(BLOCK_BYTES);
     struct hash *sum = hash_create();
-    int rc = buffer && sum ? 0 : error_set(err, "%s: out of memory", path);
+    int rc = buffer ? 0 : error_set(err, "%s: out of memory", path);
     int64_t at = 0;
     qsort(spans, (size_t)count, sizeof *spans, by_offset);
     for (int64_t i = 0; i <= count && !rc; i++) {
         rc = hash_range(fd, path, sum, at, i < count ? spans[i].offset : size, buffer, err);
         at = i < count ? spans[i].offset + spans[i].bytes : at;
     }
-    *rest = sum ? hash_finish(sum) : 0;
+    *rest = hash_finish(sum);
     free(buffer);
     return rc;
 }
@@ -112,14 +119,14 @@ static int describe(int fd, const char *path, const struct checkpoint_piece *pie
                     const struct shard_place *places, struct catalog_file *file, struct error *err)
 {
     struct stat info;
-    struct span *spans = malloc(((size_t)count + 1) * sizeof *spans);
+    struct span *spans = array_make((size_t)count, sizeof *spans);
     int64_t used = 0;
-    int rc = spans ? 0 : error_set(err, "%s: out of memory", path);
-    for (int i = 0; i < count && !rc; i++)
+    int rc = 0;
+    for (int i = 0; i < count; i++)
         if (pieces[i].count)
             spans[used++] = (struct span){
                 places[i].offset, pieces[i].count * (int64_t)dtype_bytes(pieces[i].dtype), i};
-    if (!rc && fstat(fd, &info))
+    if (fstat(fd, &info))
         rc = error_errno(err, "cannot look at %s", path);
     file->bytes = rc ? 0 : info.st_size;
     if (!rc)
@@ -134,7 +141,7 @@ int shard_write(const char *path, const struct checkpoint_piece *pieces, int cou
     int fd = disk_open(path, O_RDWR, err);
     if (fd < 0)
         return -1;
-    char *buffer = malloc(BLOCK_BYTES); /* touched by pieces that are fetched only */
+    char *buffer = malloc(BLOCK_BYTES); /* used only for pieces that are fetched */
     int rc = buffer ? 0 : error_set(err, "%s: out of memory", path);
     for (int i = 0; i < count && !rc; i++)
         if (pieces[i].count)
@@ -165,8 +172,6 @@ static int verify_piece(int fd, const char *path, const struct catalog *catalog,
 {
     const struct catalog_piece *piece = &catalog->pieces[span->piece];
     struct hash *sum = hash_create();
-    if (!sum)
-        return error_set(err, "%s: out of memory", path);
     int rc = hash_range(fd, path, sum, span->offset, span->offset + span->bytes, buffer, err);
     if (hash_finish(sum) != piece->checksum && !rc)
         rc = error_set(err,
@@ -210,11 +215,9 @@ int shard_verify(const char *path, const struct catalog *catalog, int64_t shard,
     int fd = disk_open(path, O_RDONLY, err);
     if (fd < 0)
         return -1;
-    struct span *spans = malloc(((size_t)catalog->piece_count + 1) * sizeof *spans);
+    struct span *spans = array_make((size_t)catalog->piece_count, sizeof *spans);
     int rc = 0;
-    if (!spans)
-        rc = error_set(err, "%s: out of memory", path);
-    else if (fstat(fd, &info))
+    if (fstat(fd, &info))
         rc = error_errno(err, "cannot look at %s", path);
     else if (info.st_size != catalog->files[shard].bytes)
         rc = error_set(err, "%s has %lld bytes, %lld were written", path, (long long)info.st_size,

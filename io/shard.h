@@ -1,8 +1,8 @@
 /* shard.h - one rank's file of a checkpoint.
  *
- * Its HDF5 skeleton is made first, with an empty contiguous dataset per piece, and closed;
- * then the bytes are put at their offsets by plain writes, which need no HDF5 and could be
- * done by any thread.  HDF5 cannot see whether they arrived: the checksums tell.
+ * Its HDF5 skeleton is made first, with an empty contiguous dataset per piece, and closed; then the
+ * bytes are put at their offsets by plain writes, which need no HDF5 and could be done by any
+ * thread.  HDF5 cannot see whether the bytes arrived; checksums show it.
  */
 #ifndef TRIREME_IO_SHARD_H
 #define TRIREME_IO_SHARD_H
@@ -12,7 +12,7 @@
 #include "io/catalog.h"
 #include "io/checkpoint.h"
 
-/* What became of a piece; both are 0 for an empty one. */
+/* Where a piece was written, and its checksum; both are 0 for an empty one. */
 struct shard_place {
     int64_t offset;
     uint64_t checksum;
@@ -22,7 +22,7 @@ struct shard_place {
 int shard_make(const char *path, const struct checkpoint_piece *pieces, int count,
                struct shard_place *places, struct error *err);
 
-/* Write the pieces at their places, fsync, and tell checksums and the file's size. */
+/* Write the pieces at their places and fsync; fills in the checksums and the file's size. */
 int shard_write(const char *path, const struct checkpoint_piece *pieces, int count,
                 struct shard_place *places, struct catalog_file *file, struct error *err);
 

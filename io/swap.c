@@ -1,4 +1,11 @@
-/* swap.c - see swap.h: a queue per lane, its first operation cut into pieces that threads take. */
+/* swap.c - a file that stands in for memory; see swap.h.
+ *
+ * Reads and writes each have a queue of operations.  The first operation of a queue is cut into
+ * pieces of 4 MiB; each of four threads takes the next piece of either queue, reads or writes it,
+ * and takes another.  The thread that does the last piece of an operation ends it, and the queue's
+ * next operation becomes the first.  One mutex guards queues and counters; threads hold it only
+ * between pieces.
+ */
 #include "io/swap.h"
 
 #include <errno.h>
@@ -12,10 +19,18 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
+#include "base/round.h"
 #include "io/disk.h"
 
 enum { THREADS = 4, PIECE_BYTES = 4 << 20 };
+
+/* Two limits see a file that hangs: this file's, on the rank that uses it, and that of the other
+ * ranks (world_watch()), whose operations wait for this rank.  Both count the seconds of
+ * run.hang_seconds, and the job ends with the text of the first to run out.  Only this rank knows
+ * that it is the file, so its limit is a part of theirs. */
+static const double part_of_hang_seconds = 0.75;
 
 struct swap {
     int fd;
@@ -23,11 +38,12 @@ struct swap {
     size_t bytes;
     pthread_mutex_t lock;
     pthread_cond_t work, ended;
-    struct swap_op *first[SWAP_LANES], *last[SWAP_LANES];
+    struct swap_op *first[SWAP_QUEUES], *last[SWAP_QUEUES];
     int64_t moved_ns; /* when a piece was last done */
-    int64_t patience_ns;
+    int64_t limit_ns; /* time without progress after which a waiting operation fails; 0: none */
     int stuck;
-    struct swap_use use; /* but for what is under way since */
+    struct error failure; /* the first one of the file */
+    struct swap_use use;  /* without the time since since_ns, in which operations are under way */
     int64_t since_ns;
     pthread_t thread[THREADS];
     int threads, stop;
@@ -45,15 +61,15 @@ static int busy(const struct swap *swap)
     return swap->first[SWAP_READ] || swap->first[SWAP_WRITE];
 }
 
-/* The next piece of any lane's first operation; 0 when there is none now.  Locked. */
+/* The next piece of any queue's first operation; 0 when there is none now.  Locked. */
 static int take(struct swap *swap, struct piece *piece)
 {
-    for (int lane = 0; lane < SWAP_LANES; lane++) {
-        struct swap_op *op = swap->first[lane];
+    for (int queue = 0; queue < SWAP_QUEUES; queue++) {
+        struct swap_op *op = swap->first[queue];
         if (!op || op->taken == op->bytes)
             continue;
         size_t left = op->bytes - op->taken;
-        *piece = (struct piece){op, op->taken, left < PIECE_BYTES ? left : PIECE_BYTES};
+        *piece = (struct piece){op, op->taken, min_bytes(left, PIECE_BYTES)};
         if (!op->taken)
             op->start_ns = clock_ns();
         op->taken += piece->bytes;
@@ -62,15 +78,15 @@ static int take(struct swap *swap, struct piece *piece)
     return 0;
 }
 
-/* The lane goes on to the next operation.  Locked. */
+/* End the operation, and start its queue's next one.  Locked. */
 static void end(struct swap *swap, struct swap_op *op)
 {
-    swap->first[op->lane] = op->next;
+    swap->first[op->queue] = op->next;
     if (!op->next)
-        swap->last[op->lane] = NULL;
+        swap->last[op->queue] = NULL;
     op->end_ns = clock_ns();
     op->ended = 1;
-    swap->use.bytes[op->lane] += (int64_t)op->bytes;
+    swap->use.bytes[op->queue] += (int64_t)op->bytes;
     if (!busy(swap))
         swap->use.busy_ns += op->end_ns - swap->since_ns;
     pthread_cond_broadcast(&swap->ended);
@@ -81,7 +97,7 @@ static int transfer(const struct swap *swap, const struct piece *piece, struct e
 {
     char *data = piece->op->data + piece->at;
     int64_t offset = piece->op->offset + (int64_t)piece->at;
-    return piece->op->lane == SWAP_READ
+    return piece->op->queue == SWAP_READ
                ? disk_read(swap->fd, data, piece->bytes, offset, swap->path, err)
                : disk_write(swap->fd, data, piece->bytes, offset, swap->path, err);
 }
@@ -102,8 +118,9 @@ static void *work(void *arg)
         pthread_mutex_unlock(&swap->lock);
         int rc = transfer(swap, &piece, &err);
         pthread_mutex_lock(&swap->lock);
-        if (rc && !piece.op->err.text[0])
-            piece.op->err = err;
+        if (rc && !swap->failure.text[0])
+            swap->failure = err;
+        piece.op->failed |= rc;
         piece.op->left -= piece.bytes;
         swap->moved_ns = clock_ns();
         if (!piece.op->left)
@@ -140,9 +157,9 @@ static const char *amount(double bytes, char text[AMOUNT])
 
 static double free_bytes(const struct swap *swap)
 {
-    struct statvfs room = {0};
-    fstatvfs(swap->fd, &room);
-    return (double)room.f_bavail * (double)room.f_frsize;
+    struct statvfs disk = {0};
+    fstatvfs(swap->fd, &disk);
+    return (double)disk.f_bavail * (double)disk.f_frsize;
 }
 
 static int check_limit(const struct swap *swap, struct error *err)
@@ -159,7 +176,7 @@ static int check_limit(const struct swap *swap, struct error *err)
                      amount((double)limit.rlim_cur, may));
 }
 
-/* All blocks now. */
+/* Allocate all blocks of the file. */
 static int reserve(struct swap *swap, struct error *err)
 {
     char asked[AMOUNT], left[AMOUNT];
@@ -167,27 +184,27 @@ static int reserve(struct swap *swap, struct error *err)
         return 0;
     if (check_limit(swap, err))
         return -1;
-    double room = free_bytes(swap);
+    double free_now = free_bytes(swap);
     errno = posix_fallocate(swap->fd, 0, (off_t)swap->bytes);
     if (!errno)
         return 0;
     return error_errno(err,
                        "offload.path: no room for the %s of %s, of which %s are free; name another "
                        "folder, or use more ranks",
-                       amount((double)swap->bytes, asked), swap->path, amount(room, left));
+                       amount((double)swap->bytes, asked), swap->path, amount(free_now, left));
 }
 
-static int check_room(const struct swap *swap, const char *dir, int ranks, struct error *err)
+static int check_space(const struct swap *swap, const char *dir, int ranks, struct error *err)
 {
     char each[AMOUNT], all[AMOUNT], left[AMOUNT];
-    double asked = (double)swap->bytes * ranks, room = free_bytes(swap);
-    if (asked <= room)
+    double asked = (double)swap->bytes * ranks, free_now = free_bytes(swap);
+    if (asked <= free_now)
         return 0;
     return error_set(err,
                      "offload.path: no room in %s for the %s of a rank, %s for %d of them: %s are "
                      "free; name another folder",
                      dir, amount((double)swap->bytes, each), amount(asked, all), ranks,
-                     amount(room, left));
+                     amount(free_now, left));
 }
 
 static int start_threads(struct swap *swap, struct error *err)
@@ -203,18 +220,14 @@ static int start_threads(struct swap *swap, struct error *err)
 /* An empty file in folder dir. */
 static struct swap *begin(const char *dir, int rank, size_t bytes, struct error *err)
 {
-    struct swap *swap = calloc(1, sizeof *swap);
-    if (!swap) {
-        error_set(err, "out of memory: a swap file");
-        return NULL;
-    }
+    struct swap *swap = array_make(1, sizeof *swap);
     swap->fd = -1;
     swap->bytes = bytes;
     pthread_mutex_init(&swap->lock, NULL);
     pthread_cond_init(&swap->work, NULL);
     pthread_cond_init(&swap->ended, NULL);
-    swap->path = disk_path(err, "%s/rank-%05d-of-process-%ld", dir, rank, (long)getpid());
-    if (swap->path && !make_file(swap, dir, err))
+    swap->path = array_format("%s/rank-%05d-of-process-%ld", dir, rank, (long)getpid());
+    if (!make_file(swap, dir, err))
         return swap;
     swap_close(swap);
     return NULL;
@@ -241,7 +254,7 @@ int swap_check(const char *dir, int rank, size_t bytes, int ranks, struct error 
     if (!swap)
         return error_set(err, "%s; it would have %s of each of %d ranks here: name another folder",
                          why.text, amount((double)bytes, each), ranks);
-    int rc = check_limit(swap, err) || check_room(swap, dir, ranks, err) ? -1 : 0;
+    int rc = check_limit(swap, err) || check_space(swap, dir, ranks, err) ? -1 : 0;
     swap_close(swap);
     return rc;
 }
@@ -256,7 +269,7 @@ void swap_close(struct swap *swap)
     pthread_cond_broadcast(&swap->work);
     pthread_mutex_unlock(&swap->lock);
     if (lost)
-        return; /* a thread will not come back; the process is about to end */
+        return; /* a thread hangs in a call; the process is about to end */
     for (int i = 0; i < swap->threads; i++)
         pthread_join(swap->thread[i], NULL);
     if (swap->fd >= 0)
@@ -273,7 +286,7 @@ void swap_submit(struct swap *swap, struct swap_op *op)
     op->taken = 0;
     op->left = op->bytes;
     op->ended = !op->bytes;
-    op->err.text[0] = 0;
+    op->failed = 0;
     op->next = NULL;
     op->start_ns = op->end_ns = clock_ns();
     if (!op->bytes)
@@ -282,8 +295,8 @@ void swap_submit(struct swap *swap, struct swap_op *op)
     if (!busy(swap))
         swap->since_ns = op->start_ns;
     struct swap_op **behind =
-        swap->last[op->lane] ? &swap->last[op->lane]->next : &swap->first[op->lane];
-    *behind = swap->last[op->lane] = op;
+        swap->last[op->queue] ? &swap->last[op->queue]->next : &swap->first[op->queue];
+    *behind = swap->last[op->queue] = op;
     pthread_cond_broadcast(&swap->work);
     pthread_mutex_unlock(&swap->lock);
 }
@@ -291,7 +304,7 @@ void swap_submit(struct swap *swap, struct swap_op *op)
 void swap_watch(struct swap *swap, int seconds)
 {
     if (swap)
-        swap->patience_ns = (int64_t)seconds * 750000000;
+        swap->limit_ns = (int64_t)(seconds * part_of_hang_seconds * 1e9);
 }
 
 int swap_busy(struct swap *swap)
@@ -313,7 +326,7 @@ void swap_measure(struct swap *swap, struct swap_use *use)
     pthread_mutex_unlock(&swap->lock);
 }
 
-/* Until an operation ends, or nothing has moved for too long.  Locked. */
+/* Wait until the operation ends, or until nothing was read or written for limit_ns: -1.  Locked. */
 static int await(struct swap *swap, const struct swap_op *op)
 {
     enum { LOOK_NS = 200000000 };
@@ -331,7 +344,7 @@ static int await(struct swap *swap, const struct swap_op *op)
         int64_t now_ns = clock_awake_ns(&awake);
         since_ns = swap->moved_ns != moved_ns ? now_ns : since_ns;
         moved_ns = swap->moved_ns;
-        if (!op->ended && swap->patience_ns && now_ns - since_ns > swap->patience_ns)
+        if (!op->ended && swap->limit_ns && now_ns - since_ns > swap->limit_ns)
             rc = -1;
     }
     swap->use.waited_ns += clock_ns() - begin_ns;
@@ -348,22 +361,23 @@ int swap_wait(struct swap *swap, struct swap_op *op, struct error *err)
     if (stuck && err)
         err->code = EXIT_HANG;
     if (stuck)
-        return error_set(err,
-                         "offload.path: %s: nothing was %s for %.0f s (of run.hang_seconds, three "
-                         "quarters): the file system does not answer",
-                         swap->path, op->lane == SWAP_READ ? "read" : "written",
-                         (double)swap->patience_ns / 1e9);
-    if (!op->err.text[0])
+        return error_set(
+            err,
+            "offload.path: %s: nothing was %s for %.0f s (%.0f %% of run.hang_seconds): "
+            "the file system does not answer",
+            swap->path, op->queue == SWAP_READ ? "read" : "written", (double)swap->limit_ns * 1e-9,
+            part_of_hang_seconds * 100);
+    if (!op->failed)
         return 0;
     if (err)
         err->code = EXIT_NODE;
-    return error_set(err, "offload.path: %s", op->err.text);
+    return error_set(err, "offload.path: %s", swap->failure.text);
 }
 
-int swap_transfer(struct swap *swap, enum swap_lane lane, void *data, size_t bytes, int64_t offset,
-                  struct error *err)
+int swap_transfer(struct swap *swap, enum swap_queue queue, void *data, size_t bytes,
+                  int64_t offset, struct error *err)
 {
-    struct swap_op op = {.lane = lane, .data = data, .bytes = bytes, .offset = offset};
+    struct swap_op op = {.queue = queue, .data = data, .bytes = bytes, .offset = offset};
     swap_submit(swap, &op);
     return swap_wait(swap, &op, err);
 }

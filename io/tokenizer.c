@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 struct kind {
     const char *name;
     int64_t vocab, end_of_text;
@@ -39,7 +41,11 @@ static size_t bytes_decode(uint32_t id, char *out)
 }
 
 static const struct kind kinds[] = {
-    {"bytes", .vocab = 257, .end_of_text = 256, bytes_encode, bytes_decode},
+    {.name = "bytes",
+     .vocab = 257,
+     .end_of_text = 256,
+     .encode = bytes_encode,
+     .decode = bytes_decode},
 };
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
@@ -62,9 +68,7 @@ int tokenizer_open(struct tokenizer **tokenizer, const char *name, struct error 
         i++;
     if (i == KINDS)
         return unknown(name, err);
-    *tokenizer = malloc(sizeof **tokenizer);
-    if (!*tokenizer)
-        return error_set(err, "out of memory opening tokenizer %s", name);
+    *tokenizer = array_make(1, sizeof **tokenizer);
     (*tokenizer)->kind = &kinds[i];
     return 0;
 }

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/disk.h"
+#include "base/array.h"
 #include "io/h5.h"
 #include "io/tokens_format.h"
 
@@ -25,14 +25,14 @@ struct parts {
 
 /* The file */
 
-/* A name that no file has, and that looks like several. */
+/* Does the path look like a list of files, or a pattern? */
 static int names_several(const char *path)
 {
     const char *first = strstr(path, ".h5");
     return strpbrk(path, ",;*?") || (first && strstr(first + 1, ".h5"));
 }
 
-/* A pipe that nobody writes would be waited for without end. */
+/* O_NONBLOCK, because opening a pipe that nobody writes to would wait for ever. */
 static int open_file(const char *path, struct error *err)
 {
     struct stat info;
@@ -53,7 +53,7 @@ static int open_file(const char *path, struct error *err)
                                               : "a device");
 }
 
-/* HDF5 opens files by their names: was it the one that is read? */
+/* HDF5 opens files by name.  Is the file under this name still the one that is open? */
 static int is_same_file(const char *path, int fd, struct error *err)
 {
     struct stat named, opened;
@@ -141,7 +141,7 @@ static int read_attributes(struct tokens *tokens, struct h5 *file, struct error 
     return read_vocabulary(tokens, file, err);
 }
 
-/* What HDF5 knows of the file. */
+/* Read attributes and the places of datasets through HDF5. */
 static int read_contents(struct tokens *tokens, struct error *err)
 {
     struct parts parts = {0};
@@ -164,7 +164,7 @@ static int read_contents(struct tokens *tokens, struct error *err)
     return rc;
 }
 
-/* The first and the last of the starts; those between are not needed for training. */
+/* Check the first and the last document start; training does not use those between. */
 static int check_ends(struct tokens *tokens, struct error *err)
 {
     uint64_t first, last;
@@ -186,8 +186,8 @@ int tokens_open(struct tokens *tokens, const char *path, struct error *err)
     int fd = open_file(path, err);
     if (fd < 0)
         return -1;
-    tokens->path = disk_path(err, "%s", path);
-    if (!tokens->path || seal_open(&tokens->seal, fd, tokens->path, err)) {
+    tokens->path = array_text(path);
+    if (seal_open(&tokens->seal, fd, tokens->path, err)) {
         close(fd);
         tokens->seal.fd = -1;
         goto fail;

@@ -2,10 +2,11 @@
  * `documents` (u64 offsets of document starts, and the total at the end), attributes that name
  * tokenizer and vocabulary; optional `loss_mask` (u8, 1: counts as a target, 0: does not).
  *
- * What a file says is not believed.  Those of format 2 carry checksums (seal.h), verified whenever
- * bytes are read; HDF5 sees one only after its own part has been verified.  Format 1, of older
- * versions and other programs, has none.  In both, sizes are checked when a file is opened, and
- * tokens and mask are compared with what they may be when they are read.
+ * Nothing in a file is trusted.  Files of format 2 carry checksums (seal.h), which are verified
+ * whenever bytes are read; HDF5 opens such a file only after its own part of it has been verified.
+ * Files of format 1, of older versions and other programs, have no checksums.  In both, sizes are
+ * checked when a file is opened, and tokens and mask are compared with their allowed values when
+ * they are read.
  */
 #ifndef TRIREME_IO_TOKENS_H
 #define TRIREME_IO_TOKENS_H
@@ -20,8 +21,8 @@ struct tokens {
     char *path;
     enum dtype dtype;   /* DTYPE_U16 or DTYPE_U32, as stored */
     int64_t count;      /* tokens in the file */
-    int64_t documents;  /* documents + 1 starts are stored */
-    int64_t vocab;      /* of the tokenizer: every token is below it */
+    int64_t documents;  /* the file holds documents + 1 starts */
+    int64_t vocab;      /* of the tokenizer: every token is less */
     char tokenizer[64]; /* its name, as tokenizer_open() takes it */
     int has_mask;       /* is there a loss_mask? */
     int has_checksums;  /* format 2 */

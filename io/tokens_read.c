@@ -14,8 +14,8 @@ static int check_range(const struct tokens *tokens, int64_t first, int64_t count
                      tokens->path, (long long)first, (long long)first + count, (long long)elems);
 }
 
-/* A part of a dataset that lies in the file at byte `at`: the address of elements from first on,
- * and in *count, of as many as are wanted, how many there are of them. */
+/* Elements of a dataset that begins at byte `at` of the file: the address of those from first on;
+ * *count is how many are wanted, and becomes how many there are. */
 static const void *view(struct tokens *tokens, int64_t at, int64_t width, int64_t first,
                         int64_t *count, struct error *err)
 {
@@ -48,7 +48,7 @@ static uint32_t widen_u32(int32_t *ids, const uint32_t *stored, int64_t count)
     return largest;
 }
 
-/* Numbers outside the vocabulary would be looked up, and trained, outside the model's tables. */
+/* Tokens outside the vocabulary would be reads and writes outside the model's tables. */
 static int refuse_token(const struct tokens *tokens, int64_t first, const int32_t *ids,
                         struct error *err)
 {

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/hash.h"
-#include "io/disk.h"
+#include "base/round.h"
 #include "io/h5.h"
 #include "io/tokens.h"
 #include "io/tokens_format.h"
@@ -22,11 +22,6 @@ struct pass {
     uint8_t mask[PIECE];
 };
 
-static int64_t piece_of(int64_t left)
-{
-    return left < PIECE ? left : PIECE;
-}
-
 /* Tokens [first, last) to the writer, as the rest of the document begun last; their bytes to hash.
  */
 static int pass_tokens(struct pass *pass, int64_t first, int64_t last, struct hash *hash,
@@ -34,7 +29,7 @@ static int pass_tokens(struct pass *pass, int64_t first, int64_t last, struct ha
 {
     int is_narrow = pass->tokens->dtype == DTYPE_U16;
     for (int64_t n; first < last; first += n) {
-        n = piece_of(last - first);
+        n = min_i64(last - first, PIECE);
         if (tokens_read(pass->tokens, first, n, pass->ids, err))
             return -1;
         for (int64_t i = 0; is_narrow && i < n; i++)
@@ -47,13 +42,13 @@ static int pass_tokens(struct pass *pass, int64_t first, int64_t last, struct ha
     return 0;
 }
 
-/* Document by document; the last start is the end of the last. */
+/* Pass on document by document; the last start is the end of the last document. */
 static int pass_documents(struct pass *pass, struct hash *hash, struct error *err)
 {
     int64_t documents = pass->tokens->documents;
     uint64_t before = 0;
     for (int64_t first = 0, n; first <= documents; first += n) {
-        n = piece_of(documents + 1 - first);
+        n = min_i64(documents + 1 - first, PIECE);
         if (tokens_starts(pass->tokens, first, n, pass->starts, err))
             return -1;
         if (pass->starts[0] < before)
@@ -74,7 +69,7 @@ static int pass_mask(struct pass *pass, struct error *err)
 {
     struct tokens *tokens = pass->tokens;
     for (int64_t first = 0, n; tokens->has_mask && first < tokens->count; first += n) {
-        n = piece_of(tokens->count - first);
+        n = min_i64(tokens->count - first, PIECE);
         memset(pass->ids, 0, (size_t)n * sizeof pass->ids[0]);
         if (tokens_mask(tokens, first, n, pass->ids, err))
             return -1;
@@ -90,15 +85,15 @@ static int pass_all(struct tokens *tokens, struct tokens_writer *writer, struct 
 {
     struct pass *pass = malloc(sizeof *pass);
     struct hash *hash = hash_create();
-    int rc = pass && hash ? 0 : error_set(err, "%s: out of memory", tokens->path);
+    int rc = pass ? 0 : error_set(err, "%s: out of memory", tokens->path);
     if (!rc) {
         pass->tokens = tokens;
         pass->writer = writer;
         rc = pass_documents(pass, hash, err) || pass_mask(pass, err) ? -1 : 0;
     }
-    uint64_t found = hash ? hash_finish(hash) : 0;
+    uint64_t found = hash_finish(hash);
     free(pass);
-    /* 0 is what programs write that have no XXH3 */
+    /* programs without XXH3 write 0 */
     if (!rc && tokens->has_hash && tokens->hash && found != tokens->hash)
         rc = error_set(err, "%s is damaged: the tokens do not match the attribute hash",
                        tokens->path);

@@ -1,12 +1,12 @@
 /* tokens_writer.c - writing token files of unknown length in constant memory.
  *
  * A contiguous dataset cannot grow, yet tokens should be written once.  So:
- *  1. make an empty HDF5 file with every object aligned, which tells the offset at which
+ *  1. make an empty HDF5 file with every object aligned, which shows the offset at which
  *     `tokens` will lie, whatever its length;
- *  2. append tokens to PATH.partial-PID from that offset on, document starts and mask to files
- *     without a name;
+ *  2. append tokens to a file PATH.partial-... (partial.h) from that offset on, document starts and
+ *     mask to files without a name;
  *  3. make the HDF5 file again, sparse, with the true lengths; copy what surrounds `tokens`
- *     (headers in front, `documents` and `loss_mask` behind) into PATH.partial-PID;
+ *     (headers in front, `documents` and `loss_mask` behind) into that file;
  *  4. seal it (seal.h): the checksums of all blocks behind, the front before HDF5's part;
  *  5. fsync, rename.
  */
@@ -18,14 +18,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/hash.h"
 #include "io/disk.h"
 #include "io/h5.h"
+#include "io/partial.h"
 #include "io/seal.h"
 #include "io/tokens.h"
 #include "io/tokens_format.h"
 
-enum { BUFFER_BYTES = 1 << 20, NAMES = 1000 };
+enum { BUFFER_BYTES = 1 << 20 };
 
 /* Bytes appended to a file through a buffer. */
 struct spool {
@@ -53,22 +55,16 @@ struct places {
 
 /* Spools */
 
-/* A file of our own: what is there, a link planted there too, is left alone. */
-static int create_file(const char *path, struct error *err)
-{
-    return disk_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, err);
-}
-
 static int spool_open(struct spool *spool, struct error *err)
 {
     spool->buffer = malloc(BUFFER_BYTES);
     if (!spool->buffer)
         return error_set(err, "%s: out of memory", spool->path);
-    spool->fd = create_file(spool->path, err);
+    spool->fd = disk_open(spool->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, err);
     return spool->fd < 0 ? -1 : 0;
 }
 
-/* What is only collected needs no name. */
+/* A file that only collects bytes until the end is kept without a name. */
 static int spool_open_hidden(struct spool *spool, struct error *err)
 {
     if (spool_open(spool, err))
@@ -129,29 +125,14 @@ static int make_skeleton(const struct tokens_writer *writer, uint64_t hash, stru
     return h5_close(file, rc ? NULL : err) || rc ? -1 : 0;
 }
 
-/* A name that no other start has taken, here or on another node. */
 static int open_partial(struct tokens_writer *writer, struct error *err)
 {
     struct spool *spool = &writer->tokens;
-    char *path = NULL;
     spool->buffer = malloc(BUFFER_BYTES);
     spool->hash = hash_create();
-    if (!spool->buffer || !spool->hash)
+    if (!spool->buffer)
         return error_set(err, "%s: out of memory", writer->path);
-    errno = EEXIST;
-    for (int i = 0; i < NAMES && spool->fd < 0 && errno == EEXIST; i++) {
-        free(path);
-        path = disk_path(err, "%s.partial-%ld-%d", writer->path, (long)getpid(), i);
-        if (!path)
-            return -1;
-        spool->fd = create_file(path, NULL);
-    }
-    if (spool->fd >= 0)
-        spool->path = path;
-    else
-        error_errno(err, "cannot create %s", path);
-    if (!spool->path)
-        free(path); /* of a file that is not ours to remove */
+    spool->fd = partial_create(&spool->path, writer->path, err);
     return spool->fd < 0 ? -1 : 0;
 }
 
@@ -160,11 +141,10 @@ static int begin(struct tokens_writer *writer, struct error *err)
     struct places places;
     if (open_partial(writer, err))
         return -1;
-    writer->skeleton = disk_path(err, "%s.head", writer->tokens.path);
-    writer->starts.path = disk_path(err, "%s.documents", writer->tokens.path);
-    writer->mask.path = disk_path(err, "%s.mask", writer->tokens.path);
-    if (!writer->skeleton || !writer->starts.path || !writer->mask.path ||
-        spool_open_hidden(&writer->starts, err) || spool_open_hidden(&writer->mask, err))
+    writer->skeleton = array_format("%s.head", writer->tokens.path);
+    writer->starts.path = array_format("%s.documents", writer->tokens.path);
+    writer->mask.path = array_format("%s.mask", writer->tokens.path);
+    if (spool_open_hidden(&writer->starts, err) || spool_open_hidden(&writer->mask, err))
         return -1;
     writer->count = 1; /* an empty dataset has no place */
     int rc = make_skeleton(writer, 0, &places, err);
@@ -180,18 +160,16 @@ static int begin(struct tokens_writer *writer, struct error *err)
 int tokens_create(struct tokens_writer **out, const char *path, const char *tokenizer,
                   int64_t vocab, const char *source, struct error *err)
 {
-    struct tokens_writer *writer = calloc(1, sizeof *writer);
+    struct tokens_writer *writer = array_make(1, sizeof *writer);
     *out = NULL;
-    if (!writer)
-        return error_set(err, "%s: out of memory", path);
     writer->tokens.fd = writer->starts.fd = writer->mask.fd = -1;
     writer->vocab = vocab;
     writer->largest = -1;
     writer->dtype = vocab <= 65536 ? DTYPE_U16 : DTYPE_U32;
     snprintf(writer->tokenizer, sizeof writer->tokenizer, "%s", tokenizer);
     snprintf(writer->source, sizeof writer->source, "%s", source);
-    writer->path = disk_path(err, "%s", path);
-    if (!writer->path || begin(writer, err)) {
+    writer->path = array_text(path);
+    if (begin(writer, err)) {
         tokens_abandon(writer);
         return -1;
     }
@@ -306,7 +284,8 @@ static int add_checksums(struct tokens_writer *writer, const struct places *plac
 static int publish(struct tokens_writer *writer, struct error *err)
 {
     struct stat replaced;
-    if (!stat(writer->path, &replaced)) /* who may read it stays the same */
+    if (!stat(writer->path,
+              &replaced)) /* the new file keeps the permissions of the one it replaces */
         fchmod(writer->tokens.fd, replaced.st_mode & 0777);
     if (fsync(writer->tokens.fd))
         return error_errno(err, "cannot write %s", writer->tokens.path);

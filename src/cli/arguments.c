@@ -15,7 +15,7 @@ enum { FIRST = 8 }; /* settings put before those of the command line */
 
 static int has(const char *folder, const char *name)
 {
-    char *path = disk_path(NULL, "%s/%s", folder, name);
+    char *path = array_format("%s/%s", folder, name);
     int found = path && !access(path, F_OK);
     free(path);
     return found;
@@ -67,8 +67,8 @@ static int load_newest(struct config *config, const char *folder, const char *co
 static int load_run(struct config *config, const char *dir, const char **list, int count,
                     struct error *err)
 {
-    char *file = disk_path(err, "%s/config.yaml", dir);
-    char *folder = disk_path(err, "%s/checkpoints", dir);
+    char *file = array_format("%s/config.yaml", dir);
+    char *folder = array_format("%s/checkpoints", dir);
     int rc = !file || !folder        ? -1
              : !access(file, F_OK)   ? config_load(config, file, list, count, err)
              : !access(folder, F_OK) ? load_newest(config, folder, list, count, err)
@@ -84,7 +84,7 @@ static char *run_of_file(const char *path)
     const char *slash = strrchr(path, '/');
     if (strcmp(slash ? slash + 1 : path, "config.yaml") != 0)
         return NULL;
-    char *dir = slash ? disk_path(NULL, "%.*s", (int)(slash - path), path) : disk_path(NULL, ".");
+    char *dir = slash ? array_format("%.*s", (int)(slash - path), path) : array_format(".");
     if (dir && arguments_is_run(dir))
         return dir;
     free(dir);
@@ -97,7 +97,7 @@ static int load_from(struct config *config, enum arguments_use use, const char *
 {
     struct stat info;
     int is_folder = path && !stat(path, &info) && S_ISDIR(info.st_mode);
-    char *run = !path ? NULL : is_folder ? disk_path(err, "%s", path) : run_of_file(path), *place;
+    char *run = !path ? NULL : is_folder ? array_format("%s", path) : run_of_file(path), *place;
     if (!run)
         return config_load(config, path, list + first, count, err);
     int is_checkpoint = has(run, "COMMIT"), used = 0, rc;
@@ -106,7 +106,7 @@ static int load_from(struct config *config, enum arguments_use use, const char *
         return error_set(err, "%s is a checkpoint; a run starts from it by checkpoint.resume=%s",
                          path, path);
     }
-    place = disk_path(err, is_checkpoint ? "checkpoint.resume=%s" : "run.dir=%s", run);
+    place = array_format(is_checkpoint ? "checkpoint.resume=%s" : "run.dir=%s", run);
     list[used++] = place ? place : "";
     if (!is_checkpoint)
         list[used++] = "checkpoint.resume=auto";

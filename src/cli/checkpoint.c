@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "io/checkpoint.h"
+#include "base/array.h"
 #include "io/disk.h"
 
 /* Which checkpoints an argument means: one, those of a folder, or those of a run. */
@@ -18,7 +19,7 @@ struct selection {
 
 static int has(const char *path, const char *name)
 {
-    char *inside = disk_path(NULL, "%s/%s", path, name);
+    char *inside = array_format("%s/%s", path, name);
     int found = inside && !access(inside, F_OK);
     free(inside);
     return found;
@@ -27,7 +28,7 @@ static int has(const char *path, const char *name)
 static int select_one(struct selection *selection, const char *path, struct error *err)
 {
     selection->entries = calloc(1, sizeof *selection->entries);
-    char *copy = disk_path(err, "%s", path);
+    char *copy = array_format("%s", path);
     if (!selection->entries || !copy) {
         free(copy);
         return error_set(err, "out of memory");
@@ -43,7 +44,7 @@ static int select_checkpoints(struct selection *selection, const char *path, str
         return error_errno(err, "cannot read %s", path);
     if (has(path, "COMMIT") || has(path, "index.h5"))
         return select_one(selection, path, err);
-    char *folder = disk_path(err, has(path, "checkpoints") ? "%s/checkpoints" : "%s", path);
+    char *folder = array_format(has(path, "checkpoints") ? "%s/checkpoints" : "%s", path);
     int count = folder ? checkpoint_list(&selection->entries, folder, err) : -1;
     free(folder);
     if (count < 0)

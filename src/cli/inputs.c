@@ -42,7 +42,7 @@ static int refuse_packed(const char *path, struct error *err)
 
 static int add(struct inputs *inputs, const char *path, struct error *err)
 {
-    char *copy = disk_path(err, "%s", path);
+    char *copy = array_format("%s", path);
     if (!copy)
         return -1;
     inputs->paths =

@@ -1,7 +1,7 @@
 trireme_SOURCES = src/cli/main.c src/cli/command.h src/cli/commands.c src/cli/completion.c
 trireme_LDADD = $(TRIREME_LIBS)
 trireme_SOURCES += src/cli/config.c
-trireme_SOURCES += src/cli/doctor.c
+trireme_SOURCES += src/cli/app.c src/cli/doctor.c
 trireme_SOURCES += src/cli/arguments.c src/cli/arguments.h src/cli/train.c src/cli/plan.c
 trireme_SOURCES += src/cli/evaluate.c src/cli/generate.c
 trireme_SOURCES += src/cli/tokenize.c src/cli/checkpoint.c

@@ -7,6 +7,7 @@
 
 #include "comm/world.h"
 #include "config/defines.h"
+#include "io/h5.h"
 
 static void usage_of(const struct command *command, FILE *out)
 {
@@ -36,21 +37,13 @@ static int is_one_of(const char *argument, const char *a, const char *b, const c
     return !strcmp(argument, a) || !strcmp(argument, b) || !strcmp(argument, c);
 }
 
-/* --help anywhere, but as the text of a prompt. */
+/* Is --help among the arguments, other than as the text of a prompt? */
 static int asks_for_help(int argc, char **argv)
 {
     for (int i = 2; i < argc; i++)
         if ((!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) &&
             strcmp(argv[i - 1], "--prompt") != 0)
             return 1;
-    return 0;
-}
-
-int app_start_world(struct app *app, struct error *err)
-{
-    if (world_start(&app->world, &app->mem, err))
-        return -1;
-    app->log.rank = world_rank(app->world);
     return 0;
 }
 
@@ -61,7 +54,7 @@ static int run(const struct command *command, int argc, char **argv)
     struct error err = {0};
     int rc = command_check_options(command, argc, argv, &err);
     if (rc && command->collective)
-        app_start_world(&app, NULL); /* for one rank to say it */
+        app_start_world(&app, NULL); /* so that one rank alone prints the error */
     else if (!rc)
         rc = command->run(&app, argc, argv, &err);
     if (rc && err.text[0] && app.log.rank <= 0)
@@ -88,6 +81,7 @@ static int unknown_command(const char *name)
 int main(int argc, char **argv)
 {
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of the write, which says so */
+    h5_setup();
     if (argc < 2) {
         usage(stderr);
         return EXIT_USAGE;

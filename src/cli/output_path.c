@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "io/disk.h"
+#include "base/array.h"
 #include "io/h5.h"
 
 /* The folder a path is in, to be free()d. */
@@ -14,8 +15,8 @@ static char *parent_of(const char *path, struct error *err)
 {
     const char *name = strrchr(path, '/');
     if (!name)
-        return disk_path(err, ".");
-    return disk_path(err, "%.*s", (int)(name == path ? 1 : name - path), path);
+        return array_format(".");
+    return array_format("%.*s", (int)(name == path ? 1 : name - path), path);
 }
 
 int output_path_make_folder(const char *path, struct error *err)

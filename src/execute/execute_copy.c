@@ -11,7 +11,7 @@ static struct swap_op operation(const struct executor *x, const struct program *
     int fetches = instr->kind == INSTR_FETCH;
     const struct buffer *far = &program->buffer[instr->buffer[fetches ? SLOT_FROM : SLOT_TO]];
     return (struct swap_op){
-        .lane = fetches ? SWAP_READ : SWAP_WRITE,
+        .queue = fetches ? SWAP_READ : SWAP_WRITE,
         .data = executor_buffer(x, program, instr->buffer[fetches ? SLOT_TO : SLOT_FROM]),
         .bytes = far->bytes,
         .offset = (int64_t)far->offset,
@@ -82,7 +82,7 @@ int copy_check(struct executor *x, struct error *err)
 
 /* The bytes of a buffer from byte `from` on: where in the file, or where in memory. */
 static int move(struct executor *x, const struct program *program, int buffer, size_t from,
-                enum swap_lane lane, void *host, size_t bytes, struct error *err)
+                enum swap_queue lane, void *host, size_t bytes, struct error *err)
 {
     const struct buffer *b = &program->buffer[buffer];
     if (b->pool == POOL_DISK)

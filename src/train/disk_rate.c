@@ -18,7 +18,7 @@ static const double much_waiting = 0.3, much_work = 0.9;
 
 /* What a rank has seen, per step. */
 struct seen {
-    double wall_s, step_s, busy_s, waited_s, bytes[SWAP_LANES];
+    double wall_s, step_s, busy_s, waited_s, bytes[SWAP_QUEUES];
     char host[HOST];
 };
 
@@ -31,7 +31,7 @@ static struct seen look(const struct disk_rate *rate, const struct session *s, i
         .busy_s = (double)(use->busy_ns - rate->use.busy_ns) / 1e9 / WINDOW,
         .waited_s = (double)(use->waited_ns - rate->use.waited_ns) / 1e9 / WINDOW,
     };
-    for (int lane = 0; lane < SWAP_LANES; lane++)
+    for (int lane = 0; lane < SWAP_QUEUES; lane++)
         seen.bytes[lane] = (double)(use->bytes[lane] - rate->use.bytes[lane]) / WINDOW;
     snprintf(seen.host, sizeof seen.host, "%s", world_host(s->world));
     return seen;

@@ -18,6 +18,7 @@
 
 #include "io/disk.h"
 #include "train/run_directory_private.h"
+#include "base/array.h"
 
 /* All of it */
 
@@ -41,7 +42,7 @@ static int move_all(const char *real, const char *dir, struct log *log, struct e
     char *aside = NULL;
     int rc = check_not_inside(real, dir, err);
     for (int n = 1; !rc && !aside; n++) {
-        aside = disk_path(err, "%s.%d", real, n);
+        aside = array_format("%s.%d", real, n);
         if (!aside)
             rc = -1;
         else if (!access(aside, F_OK)) {
@@ -77,13 +78,13 @@ int run_aside_all(struct run_directory *d, struct error *err)
 static char *folder_of(const struct run_directory *d, int64_t branch, const char *name,
                        struct error *err)
 {
-    return disk_path(err, "%s/branches/%lld/%s", d->s->config.run.dir, (long long)branch, name);
+    return array_format("%s/branches/%lld/%s", d->s->config.run.dir, (long long)branch, name);
 }
 
 int64_t run_aside_last(const struct run_directory *d)
 {
     int64_t last = -1;
-    char *path = disk_path(NULL, "%s/branches", d->s->config.run.dir);
+    char *path = array_format("%s/branches", d->s->config.run.dir);
     DIR *folder = path ? opendir(path) : NULL;
     struct dirent *item;
     while (folder && (item = readdir(folder)))
@@ -98,7 +99,7 @@ int64_t run_aside_last(const struct run_directory *d)
 static int move_one(const char *path, const char *to, struct error *err)
 {
     const char *name = strrchr(path, '/') + 1;
-    char *target = disk_path(err, "%s/%s", to, name);
+    char *target = array_format("%s/%s", to, name);
     int rc = target ? 0 : -1;
     if (!rc && rename(path, target))
         rc = error_errno(err, "cannot move %s to %s", path, target);
@@ -163,7 +164,7 @@ static int copy_file(const char *from, const char *to, struct error *err)
 
 int run_aside_metrics(const struct run_directory *d, struct error *err)
 {
-    char *from = disk_path(err, "%s/metrics.jsonl", d->s->config.run.dir);
+    char *from = array_format("%s/metrics.jsonl", d->s->config.run.dir);
     char *folder = folder_of(d, d->record.branch, "", err);
     char *to = folder_of(d, d->record.branch, "metrics.jsonl", err);
     int rc = from && folder && to ? 0 : -1;

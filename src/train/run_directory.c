@@ -31,7 +31,7 @@ static int is_there(int fd, const char *path)
 int run_directory_lock(struct run_directory *d, struct error *err)
 {
     const char *dir = d->s->config.run.dir;
-    char *path = disk_path(err, "%s/lock", dir), *log = disk_path(err, "%s/log.txt", dir);
+    char *path = array_format("%s/lock", dir), *log = array_format("%s/log.txt", dir);
     int rc = path && log ? disk_make_folders(d->checkpoints, err) : -1;
     int fd = rc ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (!rc && fd < 0)
@@ -173,8 +173,8 @@ void run_directory_prune(struct run_directory *d)
     if (!d->prune_due)
         return;
     d->prune_due = 0;
-    char *written = disk_path(&why, "%s/step-%08lld", d->checkpoints, (long long)d->saved_step);
-    char *best = disk_path(&why, "%s/step-%08lld", d->checkpoints, (long long)d->best_step);
+    char *written = array_format("%s/step-%08lld", d->checkpoints, (long long)d->saved_step);
+    char *best = array_format("%s/step-%08lld", d->checkpoints, (long long)d->best_step);
     const char *spared[] = {written, best, NULL};
     if (!written || !best || (!rank && run_survey_make(&survey, d, &why)))
         rc = -1;

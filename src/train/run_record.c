@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "io/disk.h"
+#include "base/array.h"
 
 enum { RECORD_FORMAT = 1 };
 
@@ -34,7 +35,7 @@ static void read_start(struct run_record *record, const struct js *start)
 int run_record_read(struct run_record *record, const char *dir, struct error *err)
 {
     *record = (struct run_record){.base = -1, .saved = -1};
-    char *path = disk_path(err, "%s/run.json", dir);
+    char *path = array_format("%s/run.json", dir);
     if (!path)
         return -1;
     int rc = access(path, F_OK) && errno == ENOENT ? 1 : 0;
@@ -64,7 +65,7 @@ int run_record_read(struct run_record *record, const char *dir, struct error *er
 
 int run_record_write(const struct run_record *record, const char *dir, struct error *err)
 {
-    char *path = disk_path(err, "%s/run.json", dir);
+    char *path = array_format("%s/run.json", dir);
     if (!path)
         return -1;
     struct js *js = js_object();

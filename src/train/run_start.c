@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/json.h"
 #include "io/disk.h"
 #include "train/run_directory_private.h"
@@ -54,7 +55,7 @@ static int is_inside(const char *path, const char *dir)
 /* The last step in metrics.jsonl; 0: none. */
 static int64_t last_step(const char *dir)
 {
-    char *path = disk_path(NULL, "%s/metrics.jsonl", dir), *line = NULL;
+    char *path = array_format("%s/metrics.jsonl", dir), *line = NULL;
     FILE *file = path ? fopen(path, "r") : NULL;
     size_t size = 0;
     int64_t step = 0;

@@ -1,7 +1,7 @@
 # Fuzz targets.  Each is linked with a replay of its corpus here; make check-fuzz gives them to libFuzzer.
-FUZZ_TARGETS = tests/fuzz/replay_config tests/fuzz/replay_overrides tests/fuzz/replay_json \
+fuzz_replays = tests/fuzz/replay_config tests/fuzz/replay_overrides tests/fuzz/replay_json \
 	tests/fuzz/replay_index tests/fuzz/replay_tokens
-check_PROGRAMS += $(FUZZ_TARGETS)
+check_PROGRAMS += $(fuzz_replays)
 fuzz = tests/fuzz/replay.c tests/fuzz/fuzz.c tests/fuzz/fuzz.h
 tests_fuzz_replay_config_SOURCES = tests/fuzz/fuzz_config.c $(fuzz)
 tests_fuzz_replay_config_LDADD = $(TRIREME_LIBS)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "comm/world.h"
+#include "io/h5.h"
 
 struct checks {
     struct world *world;
@@ -27,6 +28,7 @@ static inline void check_at(struct checks *c, int holds, const char *what, const
 static inline int checks_start(struct checks *c)
 {
     struct error err = {0};
+    h5_setup();
     if (!world_start(&c->world, &c->mem, &err))
         return 0;
     fprintf(stderr, "%s\n", err.text);

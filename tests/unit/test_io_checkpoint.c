@@ -222,5 +222,6 @@ int main(void)
         cmocka_unit_test(coverage_is_proven),   cmocka_unit_test(saving_again_replaces),
         cmocka_unit_test(h5dump_reads_shards),  cmocka_unit_test(h5py_reads_the_index),
     };
+    h5_setup();
     return cmocka_run_group_tests_name("checkpoint", tests, make_folder, remove_folder);
 }

@@ -17,6 +17,7 @@
 #include "base/philox.h"
 #include "io/checkpoint.h"
 #include "io/disk.h"
+#include "io/h5.h"
 
 static char folder[64];
 

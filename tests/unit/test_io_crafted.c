@@ -241,5 +241,6 @@ int main(void)
         cmocka_unit_test(tables_are_not_believed),
         cmocka_unit_test(attributes_are_numbers),
     };
+    h5_setup();
     return cmocka_run_group_tests_name("crafted", tests, make_folder, remove_folder);
 }

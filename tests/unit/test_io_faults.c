@@ -339,6 +339,8 @@ static void disks_run_full(void **state)
     must_save(dir, 1, 2, 1);
     assert_int_equal(save(dir, 2, 2, 2, &err), -1);
     assert_non_null(strstr(err.text, "are free")); /* known before anything is written */
+    assert_non_null(strstr(err.text, "checkpoint needs 8."));
+    assert_non_null(strstr(err.text, " MB and 4."));
     assert_int_equal(found_step(dir), 1);
     umount(dir);
 }
@@ -357,5 +359,6 @@ int main(void)
         cmocka_unit_test(files_cannot_grow),
         cmocka_unit_test(disks_run_full),
     };
+    h5_setup();
     return cmocka_run_group_tests_name("faults", tests, make_folder, remove_folder);
 }

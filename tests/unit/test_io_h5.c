@@ -305,5 +305,6 @@ int main(void)
         cmocka_unit_test(boxes_cover_intervals),   cmocka_unit_test(views_show_the_whole),
         cmocka_unit_test(failures_name_the_file),
     };
+    h5_setup();
     return cmocka_run_group_tests_name("h5", tests, make_folder, remove_folder);
 }

@@ -432,5 +432,6 @@ int main(void)
         cmocka_unit_test(order_is_mixed),
         cmocka_unit_test(strange_tokens_are_refused),
     };
+    h5_setup();
     return cmocka_run_group_tests_name("tokens", tests, make_folder, remove_folder);
 }
