@@ -51,7 +51,8 @@ static int finish_model(struct config_model *m, struct error *err)
     return 0;
 }
 
-/* The first of these keys that differs from its default, or NULL: a default is not a wish. */
+/* The first of these keys that differs from its default, or NULL. A key at its default does not
+ * count as asked for. */
 static const char *first_set(const struct config *config, const char *const *names, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -66,7 +67,7 @@ static const char *first_set(const struct config *config, const char *const *nam
     return NULL;
 }
 
-/* What GPT-2 has not is refused where it was asked for. */
+/* Refuse keys of features that GPT-2 does not have, where they were set. */
 static int check_gpt2(const struct config *config, struct error *err)
 {
     static const char *const rotary[] = {
@@ -103,41 +104,37 @@ static int finish_data(struct config *config, struct error *err)
     return 0;
 }
 
-static int is_hybrid(const struct config_parallel *p)
-{
-    return p->strategy == STRATEGY_HYBRID_SHARD || p->strategy == STRATEGY_HYBRID_SHARD_ZERO2;
-}
-
 static int finish_parallel(struct config_parallel *p, struct error *err)
 {
+    int hybrid = config_sharding[p->strategy].hybrid;
     if (p->strategy == STRATEGY_NO_SHARD && p->shard > 1)
         return error_set(err,
                          "parallel.shard is %lld, but parallel.strategy NO_SHARD keeps whole "
                          "copies; set parallel.replicate instead, or FULL_SHARD",
                          (long long)p->shard);
-    if (p->strategy != STRATEGY_NO_SHARD && !is_hybrid(p) && p->replicate > 1)
+    if (p->strategy != STRATEGY_NO_SHARD && !hybrid && p->replicate > 1)
         return error_set(err,
                          "parallel.replicate is %lld, but with this parallel.strategy all ranks "
                          "share one copy; several sharded copies are HYBRID_SHARD",
                          (long long)p->replicate);
     if (p->strategy == STRATEGY_NO_SHARD)
         p->shard = 1;
-    else if (!is_hybrid(p))
+    else if (!hybrid)
         p->replicate = 1;
     return 0;
 }
 
-/* What would have no effect is not accepted. */
+/* Refuse keys that would have no effect. */
 static int check_comm(const struct config *config, struct error *err)
 {
     enum config_strategy strategy = config->parallel.strategy;
     int reduces = strategy != STRATEGY_NO_SHARD;
-    int one_copy = reduces && !is_hybrid(&config->parallel);
-    if (config->comm.reduce_dtype == CONFIG_REDUCE_FP16 && config->precision != PRECISION_FP16)
+    int one_copy = reduces && !config_sharding[strategy].hybrid;
+    if (config->comm.reduce_dtype == DTYPE_F16 && config->precision != PRECISION_FP16)
         return error_set(err,
                          "comm.reduce_dtype fp16 needs the loss scale of precision=fp16, which "
                          "skips steps that overflow; here use bf16 or fp32");
-    if (config->comm.reduce_dtype != CONFIG_REDUCE_FP32 && !reduces)
+    if (config->comm.reduce_dtype != DTYPE_F32 && !reduces)
         return error_set(
             err, "comm.reduce_dtype other than fp32 is of gradients on their way to shards, but "
                  "parallel.strategy is NO_SHARD; leave it at fp32");
@@ -151,14 +148,12 @@ static int check_comm(const struct config *config, struct error *err)
 static int check_offload(const struct config *config, struct error *err)
 {
     const struct config_offload *o = &config->offload;
-    enum config_strategy strategy = config->parallel.strategy;
-    if (o->params != OFFLOAD_NONE && strategy != STRATEGY_FULL_SHARD &&
-        strategy != STRATEGY_HYBRID_SHARD)
+    int stage = config_sharding[config->parallel.strategy].stage;
+    if (o->params != OFFLOAD_NONE && stage < 3)
         return error_set(err, "offload.params needs parameters that are gathered for each use: "
                               "parallel.strategy FULL_SHARD or HYBRID_SHARD; with others leave it "
                               "at none");
-    if (o->gradients != OFFLOAD_NONE &&
-        (strategy == STRATEGY_NO_SHARD || strategy == STRATEGY_SHARD_OPTIM))
+    if (o->gradients != OFFLOAD_NONE && stage < 2)
         return error_set(err,
                          "offload.gradients needs gradients that leave after each micro-batch: "
                          "parallel.strategy SHARD_GRAD_OP, FULL_SHARD, HYBRID_SHARD or "
@@ -217,7 +212,7 @@ static int finish_batch(struct config *config, struct error *err)
     return 0;
 }
 
-/* What would have no effect is not accepted; a default is not a wish. */
+/* Refuse keys that would have no effect, unless they are at their defaults. */
 static int check_optimizer(const struct config_train *t, struct error *err)
 {
     if (t->optimizer == OPTIMIZER_ADAMW && t->momentum != 0.9)
@@ -237,7 +232,7 @@ static int check_precision(const struct config *config, struct error *err)
     const struct config_train *t = &config->train;
     if (t->optimizer == OPTIMIZER_ADAMW)
         return 0;
-    if (t->optimizer_dtype != CONFIG_STATE_FP32)
+    if (t->optimizer_dtype != DTYPE_F32)
         return error_set(err, "train.optimizer_dtype bf16 is of train.optimizer adamw; leave it at "
                               "fp32");
     if (config->precision == PRECISION_BF16_PURE)

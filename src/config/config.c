@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "config/foreign.h"
 #include "config/schema.h"
 
@@ -78,7 +79,7 @@ static int seen_group(const struct config_file *file, int i)
     return 0;
 }
 
-/* A group, or a key without a value: nothing to set, but the name must be right. */
+/* A group, or a key without a value, sets nothing, but its name must be valid. */
 static int apply_bare(struct config *config, const struct config_file *file, int i,
                       struct error *err)
 {
@@ -119,9 +120,7 @@ static int apply_entry(struct config *config, const struct config_file *file, in
 static int apply_file(struct config *config, const char *path, const struct config_file *file,
                       struct error *err)
 {
-    int rc = 0, *lines = calloc((size_t)config_key_count, sizeof *lines);
-    if (!lines)
-        return error_errno(err, "%s", path);
+    int rc = 0, *lines = array_make((size_t)config_key_count, sizeof *lines);
     for (int i = 0; i < file->count && !rc; i++)
         if ((rc = apply_entry(config, file, i, lines, err)))
             error_prefix(err, "%s:%d", path, file->entries[i].line);
@@ -143,23 +142,34 @@ static int apply_overrides(struct config *config, const char *const *overrides, 
     return 0;
 }
 
+/* Apply the preset, whether file or override names it, and then the keys of the file. */
+static int apply_all(struct config *config, const char *path, const struct config_file *file,
+                     const char *const *overrides, int count, struct error *err)
+{
+    return apply_preset(config, path, file, overrides, count, err) ||
+           apply_file(config, path, file, err);
+}
+
 int config_load(struct config *config, const char *path, const char *const *overrides, int count,
                 struct error *err)
 {
     struct config_file file = {0};
-    if (set_defaults(config, err))
-        return -1;
-    if (path && config_file_read(&file, path, err))
-        return foreign_file(path, err);
-    int rc = apply_preset(config, path, &file, overrides, count, err);
-    if (!rc)
-        rc = apply_file(config, path, &file, err);
+    int rc = set_defaults(config, err) || (path && config_file_read(&file, path, err)) ||
+             apply_all(config, path, &file, overrides, count, err);
     if (rc && path)
         foreign_file(path, err);
-    if (!rc)
-        rc = apply_overrides(config, overrides, count, err);
-    if (!rc)
-        rc = config_finish(config, err);
+    rc = rc || apply_overrides(config, overrides, count, err) || config_finish(config, err);
     config_file_free(&file);
-    return rc;
+    return -rc;
+}
+
+int config_load_text(struct config *config, const char *name, const char *text,
+                     const char *const *overrides, int count, struct error *err)
+{
+    struct config_file file = {0};
+    int rc = set_defaults(config, err) || config_text_read(&file, name, text, strlen(text), err) ||
+             apply_all(config, name, &file, overrides, count, err) ||
+             apply_overrides(config, overrides, count, err) || config_finish(config, err);
+    config_file_free(&file);
+    return -rc;
 }

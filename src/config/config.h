@@ -1,8 +1,8 @@
-/* config.h - what a run is asked to do: one struct, filled from the schema table.
+/* config.h - the configuration of a run: one struct, filled from the schema table.
  *
- * Every key is one row of schema.c: name, type, default, range or choices, help, and the
- * field it fills.  The same row parses YAML and key=value, prints `config --show`, makes the
- * man page, and writes the effective config.yaml of a run.
+ * Every key is one row of schema.c: name, type, default, range or choices, help, and the field it
+ * fills.  The same row parses YAML and key=value, prints `config --show`, makes the man page, and
+ * writes the effective config.yaml of a run.
  */
 #ifndef TRIREME_CONFIG_CONFIG_H
 #define TRIREME_CONFIG_CONFIG_H
@@ -10,13 +10,13 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/dtype.h"
 #include "base/error.h"
 
 enum { CONFIG_TEXT = 512 };
 
 enum config_device { CONFIG_DEVICE_AUTO, CONFIG_DEVICE_CPU, CONFIG_DEVICE_CUDA };
 enum config_precision { PRECISION_FP32, PRECISION_BF16, PRECISION_BF16_PURE, PRECISION_FP16 };
-enum config_state_dtype { CONFIG_STATE_FP32, CONFIG_STATE_BF16 };
 enum config_recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 enum config_rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LLAMA3 };
 enum config_schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };
@@ -27,12 +27,21 @@ enum config_strategy {
     STRATEGY_SHARD_GRAD_OP,
     STRATEGY_FULL_SHARD,
     STRATEGY_HYBRID_SHARD,
-    STRATEGY_HYBRID_SHARD_ZERO2
+    STRATEGY_HYBRID_SHARD_ZERO2,
+    CONFIG_STRATEGIES
 };
+
+/* What a strategy is, by enum config_strategy. */
+struct config_sharding {
+    int stage;  /* of ZeRO, within one copy of the model: 0 to STAGE_MOST */
+    int hybrid; /* 1: ranks may keep several such copies */
+};
+enum { STAGE_MOST = 3 };
+extern const struct config_sharding config_sharding[CONFIG_STRATEGIES];
+
 enum config_wrap { WRAP_BLOCK, WRAP_SIZE, WRAP_LAYERS, WRAP_NONE };
 enum config_accumulate { ACCUMULATE_SHARD, ACCUMULATE_LOCAL };
 enum config_prefetch { PREFETCH_NONE, PREFETCH_BACKWARD_PRE, PREFETCH_BACKWARD_POST };
-enum config_reduce { CONFIG_REDUCE_FP32, CONFIG_REDUCE_BF16, CONFIG_REDUCE_FP16 };
 enum config_inter_node { CONFIG_INTER_NODE_NCCL, CONFIG_INTER_NODE_MPI };
 enum config_optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum config_offload_to { OFFLOAD_NONE, OFFLOAD_HOST, OFFLOAD_DISK };
@@ -56,7 +65,7 @@ struct config_data {
 
 /* What multiplies the loss in precision fp16; DeepSpeed's fp16 section. */
 struct config_loss_scale {
-    double fixed;          /* 0: it follows overflows */
+    double fixed;          /* 0: dynamic, halved at overflows */
     int64_t initial_power; /* of two: where it begins */
     int64_t window;        /* steps without overflow after which it doubles */
     int64_t hysteresis;    /* overflows until it is halved */
@@ -73,11 +82,12 @@ struct config_train {
     double warmup_min_lr; /* where warm-up starts */
     enum config_warmup warmup_type;
     enum config_optimizer optimizer;
-    enum config_state_dtype optimizer_dtype; /* of its state */
+    enum dtype optimizer_dtype; /* of its state: fp32 or bf16 */
     double weight_decay, beta1, beta2, eps, momentum;
     struct config_loss_scale loss_scale;
     double clip;                      /* 0: no clipping */
     enum config_decay decay;          /* which parameters decay */
+    char freeze[CONFIG_TEXT];         /* patterns of tensors that are not trained: "embed,norm" */
     int64_t eval_every, eval_batches; /* 0: never; 0: the whole file */
 };
 
@@ -89,12 +99,12 @@ struct config_parallel {
     int64_t shard, replicate, tensor, pipeline; /* degrees; 0: what is left */
     enum config_prefetch backward_prefetch;
     int forward_prefetch;
-    int64_t prefetch_units; /* how far ahead both look */
+    int64_t prefetch_units; /* units ahead, of both */
     enum config_accumulate accumulate;
     int64_t reduce_bucket_bytes;
 };
 
-/* Where state lives that is not where it is used. */
+/* Where state is kept that is offloaded. */
 struct config_offload {
     enum config_offload_to optimizer, params, gradients;
     char path[CONFIG_TEXT]; /* folder of files; "": in run.dir */
@@ -102,7 +112,7 @@ struct config_offload {
 
 /* Between ranks. */
 struct config_comm {
-    enum config_reduce reduce_dtype;
+    enum dtype reduce_dtype; /* of gradients on their way to shards: fp32, bf16 or fp16 */
     enum config_inter_node inter_node;
     int share_gpu; /* 1: several ranks may use one GPU */
 };
@@ -144,6 +154,10 @@ struct config {
  * allowed and the nearest valid name. */
 int config_load(struct config *config, const char *path, const char *const *overrides, int count,
                 struct error *err);
+
+/* The same of YAML in memory; name: where the text came from, for err ("name:line: ..."). */
+int config_load_text(struct config *config, const char *name, const char *text,
+                     const char *const *overrides, int count, struct error *err);
 
 /* Set one key from text, as an override does, without the final check. */
 int config_set(struct config *config, const char *key, const char *value, struct error *err);

@@ -1,5 +1,5 @@
-/* foreign_file.c - files of other trainers: told by a few words in them, since lists and tags may
- * keep them from being read as trireme's YAML. */
+/* foreign_file.c - files of other trainers: recognised by a few words in them, since lists and tags
+ * may keep them from being read as trireme's YAML. */
 #include <ctype.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -78,30 +78,30 @@ static const char *program_of(const char *text)
     return NULL;
 }
 
-/* "gradient_clipping is train.clip, ..." of the keys that the file has, as many as there is room
- * for. */
-static void translate(const char *text, char *said, size_t size)
+/* "gradient_clipping is train.clip, ..." of the keys that the file has, as many as fit
+ * in. */
+static void translate(const char *text, char *answer, size_t size)
 {
     char word[WORD];
     size_t used = 0;
-    said[0] = 0;
+    answer[0] = 0;
     for (int i = 0; i < foreign_count && used + 2 * WORD < size; i++) {
         const struct foreign *f = &foreign_names[i];
         if (f->here && first_key(text, f->names, word, sizeof word))
-            used += (size_t)snprintf(said + used, size - used, "%s%s is %s", used ? ", " : "", word,
-                                     f->here);
+            used += (size_t)snprintf(answer + used, size - used, "%s%s is %s", used ? ", " : "",
+                                     word, f->here);
     }
 }
 
 int foreign_file(const char *path, struct error *err)
 {
-    char text[FILE_BYTES], said[900];
+    char text[FILE_BYTES], answer[900];
     const char *program;
     if (read_start(path, text, sizeof text) || !(program = program_of(text)))
         return -1;
-    translate(text, said, sizeof said);
+    translate(text, answer, sizeof answer);
     return error_set(err,
                      "%s is a configuration of %s, not of trireme%s%s; trireme config --show "
                      "lists the keys",
-                     path, program, said[0] ? ". Here " : "", said);
+                     path, program, answer[0] ? ". Here " : "", answer);
 }

@@ -4,12 +4,9 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { NAME_MAX_CHARS = 64 };
+#include "base/round.h"
 
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
+enum { NAME_MAX_CHARS = 64 };
 
 /* Optimal string alignment: Levenshtein's table, plus swaps of neighbours; three rows of it
  * are alive at a time.  Names longer than the table count their surplus as edits. */
@@ -19,8 +16,8 @@ int edit_distance(const char *a, const char *b)
     int na = (int)strnlen(a, 1000), nb = (int)strnlen(b, 1000), surplus = 0;
     if (na > NAME_MAX_CHARS || nb > NAME_MAX_CHARS) {
         surplus = (na > nb ? na : nb) - NAME_MAX_CHARS;
-        na = least(na, NAME_MAX_CHARS);
-        nb = least(nb, NAME_MAX_CHARS);
+        na = (int)min_i64(na, NAME_MAX_CHARS);
+        nb = (int)min_i64(nb, NAME_MAX_CHARS);
     }
     for (int j = 0; j <= nb; j++)
         rows[0][j] = j;
@@ -30,16 +27,17 @@ int edit_distance(const char *a, const char *b)
         now[0] = i;
         for (int j = 1; j <= nb; j++) {
             int y = tolower((unsigned char)b[j - 1]);
-            now[j] = least(least(before[j], now[j - 1]) + 1, before[j - 1] + (x != y));
+            now[j] = (int)min_i64(min_i64(before[j], now[j - 1]) + 1, before[j - 1] + (x != y));
             if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) &&
                 y == tolower((unsigned char)a[i - 2]))
-                now[j] = least(now[j], earlier[j - 2] + 1);
+                now[j] = (int)min_i64(now[j], earlier[j - 2] + 1);
         }
     }
     return rows[na % 3][nb] + surplus;
 }
 
-/* Near is: fewer edits than a third of the letters, or two.  The first of equals wins. */
+/* A name counts as near if it takes at most a third of its letters as edits, or two.  Of names that
+ * are equally near the first is kept. */
 void nearest_try(struct nearest *nearest, const char *compared, const char *name)
 {
     int distance = edit_distance(nearest->wanted, compared);

@@ -15,7 +15,7 @@
 #define LLAMA1 LLAMA, UNSCALED, .rope_theta = 10000
 #define LLAMA2 LLAMA1, .vocab = 32000, .max_seq_len = 4096
 #define LLAMA3 LLAMA, UNSCALED, .rope_theta = 500000, .vocab = 128256, .max_seq_len = 8192
-/* head_dim is 64 in all; what is said of rotary positions stays as it is by default. */
+/* head_dim is 64 in all; fields of rotary positions keep their defaults. */
 #define GPT2                                                                             \
     .family = "gpt2", .norm_eps = 1e-5, .init_std = 0.02, UNSCALED, .rope_theta = 10000, \
     .vocab = 50257, .max_seq_len = 1024, .tie_embeddings = 1

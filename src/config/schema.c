@@ -56,8 +56,8 @@ static const struct choice optimizers[] = {
 };
 
 static const struct choice state_dtypes[] = {
-    {"fp32", CONFIG_STATE_FP32, "float32"},
-    {"bf16", CONFIG_STATE_BF16, "bfloat16"},
+    {"fp32", DTYPE_F32, "float32"},
+    {"bf16", DTYPE_BF16, "bfloat16"},
     {0},
 };
 
@@ -84,6 +84,15 @@ static const struct choice strategies[] = {
     {0},
 };
 
+const struct config_sharding config_sharding[CONFIG_STRATEGIES] = {
+    [STRATEGY_NO_SHARD] = {.stage = 0},
+    [STRATEGY_SHARD_OPTIM] = {.stage = 1},
+    [STRATEGY_SHARD_GRAD_OP] = {.stage = 2},
+    [STRATEGY_FULL_SHARD] = {.stage = 3},
+    [STRATEGY_HYBRID_SHARD] = {.stage = 3, .hybrid = 1},
+    [STRATEGY_HYBRID_SHARD_ZERO2] = {.stage = 2, .hybrid = 1},
+};
+
 static const struct choice wraps[] = {
     {"block", WRAP_BLOCK, "TRANSFORMER_BASED_WRAP"},
     {"size", WRAP_SIZE, "SIZE_BASED_WRAP"},
@@ -100,9 +109,9 @@ static const struct choice prefetches[] = {
 };
 
 static const struct choice reduces[] = {
-    {"fp32", CONFIG_REDUCE_FP32, "float32"},
-    {"bf16", CONFIG_REDUCE_BF16, "bfloat16"},
-    {"fp16", CONFIG_REDUCE_FP16, "float16"},
+    {"fp32", DTYPE_F32, "float32"},
+    {"bf16", DTYPE_BF16, "bfloat16"},
+    {"fp16", DTYPE_F16, "float16"},
     {0},
 };
 
@@ -301,8 +310,9 @@ const struct key config_keys[] = {
              "keeps them whole and reduces once, which takes more memory and less communication"},
     {"parallel.reduce_bucket_bytes", INT, FIELD(parallel.reduce_bucket_bytes), "4194304", 0,
      INT64_C(1) << 40,
-     .help = "bytes of gradients that copies of a whole model sum in one transfer, at least; 0: "
-             "each unit by itself"},
+     .help = "bytes of gradients that copies of a whole model (NO_SHARD, or a hybrid with "
+             "parallel.shard=1) sum in one transfer, at least; 0: each unit by itself, as it is "
+             "with shards and with offload.gradients in any case"},
 
     {"offload.optimizer", CHOICE, FIELD(offload.optimizer), "none", .choices = offloads,
      .help =

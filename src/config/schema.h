@@ -10,7 +10,7 @@
 
 enum key_type { KEY_INT, KEY_REAL, KEY_BOOL, KEY_TEXT, KEY_CHOICE };
 
-enum { CHOICE_LATER = -1 }; /* a name people know whose meaning this version lacks */
+enum { CHOICE_LATER = -1 }; /* a known name of something that this version does not have */
 
 struct choice {
     const char *name; /* NULL ends a list */
@@ -26,7 +26,8 @@ struct key {
     int64_t min, max;             /* KEY_INT */
     double least, most;           /* KEY_REAL */
     const struct choice *choices; /* KEY_CHOICE; KEY_TEXT: the only texts allowed, or NULL */
-    const char *later;            /* KEY_INT: what a value above max asks for, or NULL */
+    const char *later;            /* KEY_INT: what a value above max would mean, or NULL */
+    int list;                     /* KEY_TEXT: 1: a YAML list is taken, with commas between */
     const char *help;
 };
 
@@ -103,6 +104,10 @@ struct config_file {
 /* Read a YAML file into entries in the order of the file.  Returns 0 and a file for
  * config_file_free() (which also takes a zeroed one), or -1 with err naming line and column. */
 int config_file_read(struct config_file *file, const char *path, struct error *err);
+
+/* The same of a text of so many bytes in memory; name: where it came from, for err. */
+int config_text_read(struct config_file *file, const char *name, const char *text, size_t bytes,
+                     struct error *err);
 void config_file_free(struct config_file *file);
 
 #endif

@@ -1,7 +1,8 @@
 /* yaml.c - libyaml's one home: a file becomes a flat list of dotted keys, values and lines.
  *
- * Only what a configuration needs is taken: maps of maps of scalars.  Lists, anchors' aliases,
- * tags and further documents are refused, so that nothing is read and then ignored.
+ * Only what a configuration needs is taken: maps of maps of scalars, and lists of texts for the
+ * keys that take one.  Other lists, anchors' aliases, tags and further documents are refused, so
+ * that nothing is read and then ignored.
  */
 #include "config/schema.h"
 
@@ -13,57 +14,52 @@
 #include <unistd.h>
 #include <yaml.h>
 
+#include "base/array.h"
+
 enum { FILE_MAX_BYTES = 1 << 20, DEPTH_MAX = 8, KEY_MAX_BYTES = 256 };
 
 struct reader {
     const char *path;
     struct config_file *file;
-    int room;                /* allocated entries */
+    int capacity;            /* allocated entries */
     char key[KEY_MAX_BYTES]; /* dotted, of the value that comes next */
     size_t ends[DEPTH_MAX];  /* length of key in each map that is open */
     int depth;               /* open maps */
     int have_key, key_line;  /* a key was read, its value is next */
     int documents;
+    int list;                /* in a list */
+    char items[CONFIG_TEXT]; /* its texts so far, with commas between them */
 };
 
-static int load(const char *path, char **text, size_t *bytes, struct error *err)
+static int read_all(int fd, const char *path, char **text, size_t *bytes, struct error *err)
 {
-    struct stat info;
     size_t limit = FILE_MAX_BYTES;
     ssize_t got = 1;
-    *bytes = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &info)) {
-        error_errno(err, "%s", path);
-        goto fail;
-    }
-    if (!S_ISREG(info.st_mode)) {
-        error_set(err, "%s is not a file", path);
-        goto fail;
-    }
-    if ((size_t)info.st_size > limit) {
-        error_set(err, "%s: %lld bytes are too many for a configuration (at most %zu)", path,
-                  (long long)info.st_size, limit);
-        goto fail;
-    }
-    if (!(*text = malloc(limit + 1))) {
-        error_errno(err, "%s", path);
-        goto fail;
-    }
+    if (!(*text = malloc(limit + 1)))
+        return error_errno(err, "%s", path);
     while (got > 0 && *bytes <= limit) {
         got = read(fd, *text + *bytes, limit + 1 - *bytes);
         *bytes += got > 0 ? (size_t)got : 0;
     }
-    if (got < 0) {
-        error_errno(err, "%s", path);
-        goto fail;
-    }
-    close(fd);
-    return 0;
-fail:
+    return got < 0 ? error_errno(err, "%s", path) : 0;
+}
+
+static int load(const char *path, char **text, size_t *bytes, struct error *err)
+{
+    struct stat info;
+    int rc, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &info))
+        rc = error_errno(err, "%s", path);
+    else if (!S_ISREG(info.st_mode))
+        rc = error_set(err, "%s is not a file", path);
+    else if (info.st_size > FILE_MAX_BYTES)
+        rc = error_set(err, "%s: %lld bytes are too many for a configuration (at most %d)", path,
+                       (long long)info.st_size, FILE_MAX_BYTES);
+    else
+        rc = read_all(fd, path, text, bytes, err);
     if (fd >= 0)
         close(fd);
-    return -1;
+    return rc;
 }
 
 static int check_text(const char *path, const char *text, size_t bytes, struct error *err)
@@ -78,22 +74,14 @@ static int check_text(const char *path, const char *text, size_t bytes, struct e
     return 0;
 }
 
-static int add(struct reader *r, const char *value, int kind, struct error *err)
+static void add(struct reader *r, const char *value, int kind)
 {
-    if (r->file->count == r->room) {
-        int room = r->room ? 2 * r->room : 64;
-        void *grown = realloc(r->file->entries, (size_t)room * sizeof *r->file->entries);
-        if (!grown)
-            return error_errno(err, "%s", r->path);
-        r->file->entries = grown;
-        r->room = room;
-    }
-    struct config_entry entry = {.key = strdup(r->key), .line = r->key_line, .kind = kind};
-    entry.value = value ? strdup(value) : NULL;
-    r->file->entries[r->file->count++] = entry;
-    if (!entry.key || (value && !entry.value))
-        return error_errno(err, "%s", r->path);
-    return 0;
+    struct config_file *file = r->file;
+    file->entries = array_grow(file->entries, file->count, &r->capacity, sizeof *file->entries);
+    file->entries[file->count++] = (struct config_entry){.key = array_text(r->key),
+                                                         .value = value ? array_text(value) : NULL,
+                                                         .line = r->key_line,
+                                                         .kind = kind};
 }
 
 /* Append a map's key to the dotted name of the maps around it. */
@@ -135,8 +123,10 @@ static int take_scalar(struct reader *r, const yaml_event_t *event, int line, st
     if (strlen(text) != length)
         return error_set(err, "%s:%d: %s: the text holds a NUL character", r->path, line, r->key);
     if (plain && is_null(text))
-        return add(r, NULL, ENTRY_EMPTY, err);
-    return add(r, text, ENTRY_VALUE, err);
+        add(r, NULL, ENTRY_EMPTY);
+    else
+        add(r, text, ENTRY_VALUE);
+    return 0;
 }
 
 static int take_map(struct reader *r, const yaml_event_t *event, int line, struct error *err)
@@ -147,16 +137,52 @@ static int take_map(struct reader *r, const yaml_event_t *event, int line, struc
         return error_set(err, "%s:%d: a map cannot be a key", r->path, line);
     if (r->depth == DEPTH_MAX)
         return error_set(err, "%s:%d: maps are nested more than %d deep", r->path, line, DEPTH_MAX);
-    if (r->have_key && add(r, NULL, ENTRY_GROUP, err))
-        return -1;
+    if (r->have_key)
+        add(r, NULL, ENTRY_GROUP);
     r->ends[r->depth++] = r->have_key ? strlen(r->key) : 0;
     r->have_key = 0;
     return 0;
 }
 
+/* A list of texts is one value, with commas between them. */
+static int take_list(struct reader *r, int line, struct error *err)
+{
+    const struct key *key = r->have_key && !r->list ? key_find(r->key) : NULL;
+    if (!key || !key->list)
+        return error_set(err, "%s:%d: %s%slists are not understood, give one value", r->path, line,
+                         r->have_key ? r->key : "", r->have_key ? ": " : "");
+    r->list = 1;
+    r->items[0] = 0;
+    return 0;
+}
+
+static int add_item(struct reader *r, const yaml_event_t *event, int line, struct error *err)
+{
+    const char *text = (const char *)event->data.scalar.value;
+    size_t used = strlen(r->items);
+    if (used + strlen(text) + 2 > sizeof r->items)
+        return error_set(err, "%s:%d: %s: a list of more than %d characters", r->path, line, r->key,
+                         CONFIG_TEXT - 1);
+    if (!*text || strchr(text, ','))
+        return error_set(err, "%s:%d: %s: \"%.40s\" cannot be in a list", r->path, line, r->key,
+                         text);
+    snprintf(r->items + used, sizeof r->items - used, "%s%s", used ? "," : "", text);
+    return 0;
+}
+
+static void end_list(struct reader *r)
+{
+    r->list = r->have_key = 0;
+    add(r, r->items, ENTRY_VALUE);
+}
+
 static int take(struct reader *r, const yaml_event_t *event, struct error *err)
 {
     int line = (int)event->start_mark.line + 1;
+    if (r->list && event->type == YAML_SCALAR_EVENT)
+        return add_item(r, event, line, err);
+    if (r->list && event->type == YAML_MAPPING_START_EVENT)
+        return error_set(err, "%s:%d: %s: a map in a list", r->path, line, r->key);
     switch (event->type) {
     case YAML_DOCUMENT_START_EVENT:
         if (r->documents++)
@@ -165,9 +191,8 @@ static int take(struct reader *r, const yaml_event_t *event, struct error *err)
     case YAML_SCALAR_EVENT: return take_scalar(r, event, line, err);
     case YAML_MAPPING_START_EVENT: return take_map(r, event, line, err);
     case YAML_MAPPING_END_EVENT: r->depth--; return 0;
-    case YAML_SEQUENCE_START_EVENT:
-        return error_set(err, "%s:%d: %s%slists are not understood, give one value", r->path, line,
-                         r->have_key ? r->key : "", r->have_key ? ": " : "");
+    case YAML_SEQUENCE_START_EVENT: return take_list(r, line, err);
+    case YAML_SEQUENCE_END_EVENT: end_list(r); return 0;
     case YAML_ALIAS_EVENT:
         return error_set(err, "%s:%d: aliases (*%.40s) are not understood", r->path, line,
                          (const char *)event->data.alias.anchor);
@@ -207,20 +232,26 @@ static int parse(struct reader *r, const char *text, size_t bytes, struct error 
     return rc;
 }
 
+int config_text_read(struct config_file *file, const char *name, const char *text, size_t bytes,
+                     struct error *err)
+{
+    struct reader reader = {.path = name, .file = file};
+    *file = (struct config_file){0};
+    int rc = check_text(name, text, bytes, err) || parse(&reader, text, bytes, err) ? -1 : 0;
+    if (rc)
+        config_file_free(file);
+    return rc;
+}
+
 int config_file_read(struct config_file *file, const char *path, struct error *err)
 {
-    struct reader reader = {.path = path, .file = file};
     char *text = NULL;
     size_t bytes = 0;
     *file = (struct config_file){0};
     int rc = load(path, &text, &bytes, err);
     if (!rc)
-        rc = check_text(path, text, bytes, err);
-    if (!rc)
-        rc = parse(&reader, text, bytes, err);
+        rc = config_text_read(file, path, text, bytes, err);
     free(text);
-    if (rc)
-        config_file_free(file);
     return rc;
 }
 

@@ -66,11 +66,6 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
         [PRECISION_BF16_PURE] = DTYPE_BF16,
         [PRECISION_FP16] = DTYPE_F16,
     };
-    static const enum dtype reduce_dtypes[] = {
-        [CONFIG_REDUCE_FP32] = DTYPE_F32,
-        [CONFIG_REDUCE_BF16] = DTYPE_BF16,
-        [CONFIG_REDUCE_FP16] = DTYPE_F16,
-    };
     int ahead = (int)p->prefetch_units;
     *layout = (struct layout){
         .strategy = strategy_of(p),
@@ -79,9 +74,8 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
                     .gradients = config->offload.gradients},
         .dtype = dtypes[config->precision],
         .optimizer = config->train.optimizer,
-        .optimizer_dtype =
-            config->train.optimizer_dtype == CONFIG_STATE_BF16 ? DTYPE_BF16 : DTYPE_F32,
-        .reduce_dtype = reduce_dtypes[config->comm.reduce_dtype],
+        .optimizer_dtype = config->train.optimizer_dtype,
+        .reduce_dtype = config->comm.reduce_dtype,
         .pure = config->precision == PRECISION_BF16_PURE,
         .prefetch_forward = p->forward_prefetch ? ahead : 0,
         .prefetch_backward = p->backward_prefetch == PREFETCH_NONE ? 0 : ahead,

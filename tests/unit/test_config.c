@@ -51,6 +51,16 @@ static void load(struct config *config, const char *file, const char *const *ove
     }
 }
 
+/* A text in memory is refused as the file with it is, where the file is none of other trainers. */
+static void refused_from_memory(const char *text, const char *override, const char *said)
+{
+    struct config config;
+    struct error err = {0};
+    assert_int_equal(config_load_text(&config, path, text, &override, override != NULL, &err), -1);
+    if (!strstr(said, "is a configuration of"))
+        assert_string_equal(err.text, said);
+}
+
 /* The load of file (or none) and one override (or none) fails and says every one of words. */
 static void refused(const char *text, const char *override, const char *const *words)
 {
@@ -69,6 +79,8 @@ static void refused(const char *text, const char *override, const char *const *w
             print_error("\"%s\" is not in: %s\n", *words, err.text);
         assert_non_null(strstr(err.text, *words));
     }
+    if (text)
+        refused_from_memory(text, override, err.text);
 }
 
 #define REFUSED(text, override, ...) \
@@ -200,7 +212,7 @@ static void names_people_know_are_taken(void **state)
     assert_int_equal(config_set(&c, "recompute", "Full", &err), 0);
     assert_int_equal(c.recompute, RECOMPUTE_FULL);
     assert_int_equal(config_set(&c, "comm.reduce_dtype", "bfloat16", &err), 0);
-    assert_int_equal(c.comm.reduce_dtype, CONFIG_REDUCE_BF16);
+    assert_int_equal(c.comm.reduce_dtype, DTYPE_BF16);
     assert_int_equal(config_set(&c, "comm.inter_node", "MPI", &err), 0);
     assert_int_equal(c.comm.inter_node, CONFIG_INTER_NODE_MPI);
     assert_int_equal(config_set(&c, "comm.share_gpu", "yes", &err), 0);
@@ -326,6 +338,11 @@ static void impossible_combinations_are_refused(void **state)
         {"parallel.strategy: ddp\nparallel.shard: 2", "NO_SHARD"},
         {"parallel.replicate: 2", "HYBRID_SHARD"},
         {"parallel.strategy: stage2\noffload.params: host", "FULL_SHARD or HYBRID_SHARD"},
+        {"parallel.strategy: ddp\noffload.gradients: host", "SHARD_GRAD_OP, FULL_SHARD"},
+        {"parallel.strategy: ddp\noffload.gradients: disk", "offload.gradients needs"},
+        {"parallel.strategy: stage1\noffload.gradients: host", "SHARD_GRAD_OP, FULL_SHARD"},
+        {"parallel.strategy: stage1\noffload.gradients: disk", "offload.gradients needs"},
+        {"offload.gradients: host\noffload.path: /tmp", "nothing is offloaded to disk"},
         {"offload.path: /tmp", "offload.path"},
         {"train.min_lr: 1", "train.min_lr"},
         {"train.warmup_min_lr: 1", "train.warmup_min_lr"},
@@ -445,6 +462,26 @@ static void texts_have_limits(void **state)
     assert_int_equal(config_set(&c, "data.train", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x9a\xa3", &err), 0);
 }
 
+static void check_from_memory(const struct config *config)
+{
+    const char *override = "seed=5";
+    char *text = NULL;
+    size_t bytes = 0;
+    struct config back;
+    struct error err = {0};
+    FILE *out = open_memstream(&text, &bytes);
+    config_print(out, config);
+    fclose(out);
+    assert_int_equal(config_load_text(&back, "memory", text, &override, 1, &err), 0);
+    assert_int_equal(back.seed, 5);
+    back.seed = config->seed;
+    assert_memory_equal(config, &back, sizeof back);
+    override = "seed=x";
+    assert_int_equal(config_load_text(&back, "memory", text, &override, 1, &err), -1);
+    assert_non_null(strstr(err.text, "seed"));
+    free(text);
+}
+
 static void written_configuration_reads_back(void **state)
 {
     static const char *const sets[][8] = {
@@ -471,6 +508,7 @@ static void written_configuration_reads_back(void **state)
         assert_int_equal(back.seed, 5);
         back.seed = c.seed;
         assert_memory_equal(&c, &back, sizeof c);
+        check_from_memory(&c);
     }
     struct config c;
     struct error err = {0};
