@@ -6,7 +6,7 @@
 
 #include "base/array.h"
 
-/* Values appear while rules run: the table of gradients follows. */
+/* Rules append values to the graph, and the table of gradients grows with it. */
 static void widen(struct autodiff *ad, int value)
 {
     if (value < ad->grads)
@@ -56,13 +56,15 @@ int autodiff_node(struct autodiff *ad, enum op_id op, const int *in, int ins,
 
 void autodiff_param(struct autodiff *ad, int node, int out, int param)
 {
-    struct graph_value *from = &ad->graph->values[param];
-    int value = graph_value(ad->graph, VALUE_PARAM_GRAD, DTYPE_F32, from->dims,
-                            ad->graph->values[param].dim);
-    int index = ad->graph->values[param].index;
+    struct graph_value from = ad->graph->values[param];
+    int index = from.index, frozen = ad->graph->params[index].frozen;
+    int value = graph_value(ad->graph, frozen ? VALUE_TEMP : VALUE_PARAM_GRAD, DTYPE_F32, from.dims,
+                            from.dim);
     ad->graph->values[value].index = index;
     ad->graph->values[value].producer = node;
     ad->graph->nodes[node].out[out] = value;
+    if (frozen)
+        return;
     ad->graph->nodes[node].accumulate = ad->param_written[index];
     ad->param_written[index] = 1;
 }
@@ -80,13 +82,51 @@ static int find_role(const struct graph *graph, enum value_role role)
 static int finish_input(struct autodiff *ad, struct error *err)
 {
     int input = find_role(ad->graph, VALUE_INPUT);
-    if (input < 0)
+    if (input < 0 || ad->graph->input_frozen)
         return 0;
     int grad = autodiff_grad(ad, input);
     if (grad < 0 || ad->graph->values[grad].role != VALUE_TEMP)
         return error_set(err, "a unit's input has no gradient of its own");
     ad->graph->values[grad].role = VALUE_INPUT_GRAD;
     return 0;
+}
+
+/* Is value v needed outside the unit's backward? */
+static int leaves(const struct graph *graph, int v)
+{
+    enum value_role role = v < 0 ? VALUE_TEMP : graph->values[v].role;
+    return role == VALUE_PARAM_GRAD || role == VALUE_INPUT_GRAD;
+}
+
+/* Keep those outputs of a node that are needed, and note the values that the node reads for them as
+ * needed.  A node that makes the loss runs whether its gradients are needed or not. */
+static void keep_wanted(struct graph *graph, struct graph_node *node, char *wanted)
+{
+    int used = 0;
+    for (int k = 0; k < NODE_OUTS; k++) {
+        int v = node->out[k];
+        if (v < 0)
+            continue;
+        if (leaves(graph, v) || wanted[v] || graph->values[v].role == VALUE_LOSS)
+            used = 1;
+        else if (node->op->optional >> k & 1)
+            node->out[k] = -1;
+    }
+    node->unused = !used;
+    for (int k = 0; used && k < NODE_INS; k++)
+        if (node->in[k] >= 0)
+            wanted[node->in[k]] = 1;
+}
+
+/* From the end to the start: a backward node is needed if it makes a gradient that leaves the unit,
+ * or what a needed one reads. */
+static void find_unused(struct graph *graph)
+{
+    char *wanted = array_make((size_t)graph->value_count, 1);
+    for (int i = graph->node_count - 1; i >= 0; i--)
+        if (graph->nodes[i].backward)
+            keep_wanted(graph, &graph->nodes[i], wanted);
+    free(wanted);
 }
 
 int autodiff(struct graph *graph, struct error *err)
@@ -106,6 +146,8 @@ int autodiff(struct graph *graph, struct error *err)
             graph_fail(graph, "op %s has no backward rule", graph->nodes[node].op->name);
     }
     int rc = graph->err.text[0] ? error_set(err, "%s", graph->err.text) : finish_input(&ad, err);
+    if (!rc)
+        find_unused(graph);
     free(ad.grad);
     free(ad.param_written);
     return rc;

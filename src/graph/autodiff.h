@@ -19,22 +19,24 @@ struct autodiff {
 };
 
 /* Append the backward of graph.  A graph with an output gets a value OUTPUT_GRAD to start
- * from; one that ends in a loss starts there.  A graph with an INPUT ends in INPUT_GRAD.
- * Returns 0, or -1 with err set. */
+ * from; one that ends in a loss starts there.  A graph with an INPUT ends in INPUT_GRAD, unless it
+ * says that its input is frozen.  Frozen parameters have no gradient, and nodes that only led to
+ * one are marked unused. Returns 0, or -1 with err set. */
 int autodiff(struct graph *graph, struct error *err);
 
 /* For the rules: */
 
 /* The gradient of value so far, or -1. */
 int autodiff_grad(const struct autodiff *ad, int value);
-/* The same, and forget it: the caller's node adds it to its own contribution. */
+/* The same, and remove it from the table: the caller's node adds it to its own contribution. */
 int autodiff_take(struct autodiff *ad, int value);
 /* Add a contribution to the gradient of value (an ADD node if there is one already). */
 void autodiff_give(struct autodiff *ad, int value, int grad);
 /* Append a backward node. */
 int autodiff_node(struct autodiff *ad, enum op_id op, const int *in, int ins,
                   const struct op_attrs *attrs);
-/* Make the out-th output of node the gradient of the parameter held by value param. */
+/* Make the out-th output of node the gradient of the parameter held by value param; of a frozen
+ * one, a temporary value that nothing reads. */
 void autodiff_param(struct autodiff *ad, int node, int out, int param);
 
 #endif

@@ -1,7 +1,7 @@
-/* build.h - what models are written with: each function appends one forward node.
+/* build.h - the functions that models are written with: each appends one forward node.
  *
- * Values are indices into the graph.  Tensors are [rows, columns]; rows = batch * seq.
- * Mistakes stick in the graph's err; a function called after one returns any value.
+ * Values are indices into the graph.  Tensors are [rows, columns]; rows = batch * seq.  The first
+ * mistake is kept in the graph's err; functions called after it return any value.
  */
 #ifndef TRIREME_GRAPH_BUILD_H
 #define TRIREME_GRAPH_BUILD_H
@@ -16,7 +16,8 @@ int build_targets(struct graph *graph); /* int32 [rows], -1 where masked */
 /* [rows, width] from the unit before, or in a unit of several blocks from the block before */
 int build_input(struct graph *graph, int64_t width);
 int build_rope_table(struct graph *graph, int64_t head_dim);
-/* Make value, the result of a node, what the next unit gets (or the caller, at the end). */
+/* Make value, the result of a node, the unit's output, which the next unit reads (or the caller,
+ * after the last unit). */
 void build_output(struct graph *graph, int value);
 
 int build_embedding(struct graph *graph, int tokens, int table);

@@ -1,8 +1,8 @@
 /* graph.h - the ops of one unit, as a model writes them.
  *
- * A graph is a list of nodes over values.  A model builds the forward nodes with the
- * functions of build.h; autodiff.h appends the backward nodes.  Errors while building stick
- * in the graph (graph_error), so a model is written without checks in between.
+ * A graph is a list of nodes over values.  A model builds the forward nodes with the functions of
+ * build.h; autodiff.h appends the backward nodes.  The first mistake is kept in the graph
+ * (graph_error), so that a model is written without checks in between.
  */
 #ifndef TRIREME_GRAPH_GRAPH_H
 #define TRIREME_GRAPH_GRAPH_H
@@ -50,7 +50,8 @@ struct graph_param {
     int64_t dim[GRAPH_DIMS]; /* of the whole; dim[0] is the sum of part_rows */
     enum param_init init;
     float std;
-    int shared; /* 1: it lives in the flat parameter of the unit the model names as shared */
+    int shared; /* 1: it is a parameter of the unit that the model names as shared */
+    int frozen; /* 1: it is not trained: backward makes no gradient of it */
     int block;  /* number within the unit of the block it belongs to */
 };
 
@@ -71,6 +72,7 @@ struct graph_node {
     struct op_attrs attrs;
     int backward;   /* 1: appended by autodiff */
     int replaced;   /* 1: a fused forward-and-backward node stands for it in training */
+    int unused;     /* 1: a backward node whose results nothing needs: it does not run */
     int accumulate; /* 1: its parameter gradient adds to one written earlier in this unit */
 };
 
@@ -84,6 +86,7 @@ struct graph {
     int node_count, node_capacity;
     struct graph_param *params;
     int param_count, param_capacity;
+    int input_frozen;  /* 1: nothing before the unit is trained: backward makes no INPUT_GRAD */
     int block, blocks; /* being built, of so many written one behind the other; 0: one */
     int carried;       /* what the block before this one put out */
     struct error err;  /* the first thing that went wrong */

@@ -1,4 +1,4 @@
-/* op.c - the op table; the rows live beside their meaning in op_*.c. */
+/* op.c - the op table; each row is in the file of op_*.c that defines its op. */
 #include "graph/op.h"
 
 static const struct op *const rows[OP_COUNT] = {

@@ -22,7 +22,7 @@ struct op {
     const char *name;
     /* Check the inputs, make the output values; mistakes by graph_fail(). */
     void (*shapes)(struct graph *graph, struct graph_node *node);
-    /* The backward rule: append nodes that turn the outputs' gradients into the inputs'. */
+    /* The backward rule: append nodes that compute the inputs' gradients from the outputs'. */
     void (*gradient)(struct autodiff *ad, int node);
     /* Floating point operations (a multiply-add is two), and bytes that must move; bytes
      * NULL: every input read and every output written once. */
@@ -34,7 +34,10 @@ struct op {
     int (*run)(const struct op_call *call, struct error *err);
     /* Output 0 may take the memory of one of these inputs when that dies here (bit i: input i). */
     unsigned in_place;
-    /* 1: costs much to compute for what it takes to keep; recomputation may spare it. */
+    /* Outputs that the op leaves out where nothing needs them (bit i: output i). */
+    unsigned optional;
+    /* 1: expensive to compute, compared with the memory to keep its result; recompute=selective
+     * keeps it. */
     int keep;
 };
 

@@ -122,7 +122,7 @@ static size_t attention_scratch(struct device *d, const struct graph *graph,
                                 const struct graph_node *node)
 {
     struct attention a = attention_of(graph, node);
-    return d->ops->attention_scratch(d, &a, 0);
+    return d->ops->attention_scratch(d, &a, DEVICE_FORWARD);
 }
 
 static int attention_run(const struct op_call *call, struct error *err)
@@ -157,7 +157,7 @@ static size_t backward_scratch(struct device *d, const struct graph *graph,
                                const struct graph_node *node)
 {
     struct attention a = attention_of(graph, node);
-    return d->ops->attention_scratch(d, &a, 1);
+    return d->ops->attention_scratch(d, &a, DEVICE_BACKWARD);
 }
 
 static int backward_run(const struct op_call *call, struct error *err)

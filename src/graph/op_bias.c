@@ -49,7 +49,7 @@ static int bias_run(const struct op_call *call, struct error *err)
     return 0;
 }
 
-/* Kept in place of the product it was added to. */
+/* The sum is kept in place of the product to which the bias is added. */
 const struct op op_bias = {
     .name = "bias",
     .shapes = shapes,

@@ -29,7 +29,7 @@ static int embedding_run(const struct op_call *call, struct error *err)
     return 0;
 }
 
-/* Rows are picked, not the whole table read. */
+/* Only the rows of the tokens are read, not the whole table. */
 static double embedding_bytes(const struct graph *graph, const struct graph_node *node)
 {
     return 2.0 * (double)graph_bytes(graph, node->out[0]);

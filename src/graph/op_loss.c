@@ -11,6 +11,7 @@
  * head_loss:        h [rows, hidden], w [vocab, hidden], targets -> loss
  * head_loss_train:  the same, loss scale -> loss, dh [rows, hidden], dw
  */
+#include "base/round.h"
 #include "graph/autodiff.h"
 #include "graph/op.h"
 #include "device/ops.h"
@@ -35,21 +36,16 @@ static struct sizes sizes_of(const struct device *d, const struct graph *graph,
         .vocab = graph->values[node->in[W]].dim[0],
         .dt = graph->dtype,
     };
-    s.ld = (s.vocab + LD_ELEMS - 1) / LD_ELEMS * LD_ELEMS;
+    s.ld = round_up(s.vocab, LD_ELEMS);
     s.chunk = (int64_t)d->logits_bytes / (s.ld * 4) / CHUNK_ROWS * CHUNK_ROWS;
     s.chunk = s.chunk < CHUNK_ROWS ? CHUNK_ROWS : s.chunk;
     s.chunk = s.chunk > s.rows ? s.rows : s.chunk;
     return s;
 }
 
-static size_t round_up(size_t bytes)
-{
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
-
 static size_t logits_bytes(const struct sizes *s)
 {
-    return round_up((size_t)(s->chunk * s->ld) * sizeof(float));
+    return round_up_bytes((size_t)(s->chunk * s->ld) * sizeof(float), ALIGN);
 }
 
 static void loss_shapes(struct graph *graph, struct graph_node *node)
@@ -89,7 +85,8 @@ static double loss_flops(const struct graph *graph, const struct graph_node *nod
 
 static double train_flops(const struct graph *graph, const struct graph_node *node)
 {
-    return 3 * loss_flops(graph, node);
+    int products = 1 + (node->out[DH] >= 0) + (node->out[DW] >= 0);
+    return products * loss_flops(graph, node);
 }
 
 /* logits = h w^T */
@@ -145,11 +142,6 @@ static struct gemm dw_gemm(const struct sizes *s, int64_t rows)
     };
 }
 
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 /* The last chunk may have fewer rows, which is another product to the library. */
 static size_t gemm_scratch(struct device *d, const struct sizes *s, int64_t rows, int train)
 {
@@ -157,8 +149,8 @@ static size_t gemm_scratch(struct device *d, const struct sizes *s, int64_t rows
     size_t bytes = d->ops->gemm_scratch(d, &logits);
     if (train) {
         struct gemm dh = dh_gemm(s, rows), dw = dw_gemm(s, rows);
-        bytes = larger(bytes, d->ops->gemm_scratch(d, &dh));
-        bytes = larger(bytes, d->ops->gemm_scratch(d, &dw));
+        bytes = max_bytes(bytes, d->ops->gemm_scratch(d, &dh));
+        bytes = max_bytes(bytes, d->ops->gemm_scratch(d, &dw));
     }
     return bytes;
 }
@@ -167,8 +159,8 @@ static size_t scratch(struct device *d, const struct sizes *s, int train)
 {
     size_t bytes = gemm_scratch(d, s, s->chunk, train);
     if (s->rows % s->chunk)
-        bytes = larger(bytes, gemm_scratch(d, s, s->rows % s->chunk, train));
-    return logits_bytes(s) + round_up((size_t)s->rows * sizeof(float)) + bytes;
+        bytes = max_bytes(bytes, gemm_scratch(d, s, s->rows % s->chunk, train));
+    return logits_bytes(s) + round_up_bytes((size_t)s->rows * sizeof(float), ALIGN) + bytes;
 }
 
 static size_t loss_scratch(struct device *d, const struct graph *graph,
@@ -196,7 +188,7 @@ static struct parts split(const struct sizes *s, void *scratch)
     struct parts parts = {.logits = (float *)at};
     at += logits_bytes(s);
     parts.row_loss = (float *)at;
-    parts.gemm = at + round_up((size_t)s->rows * sizeof(float));
+    parts.gemm = at + round_up_bytes((size_t)s->rows * sizeof(float), ALIGN);
     return parts;
 }
 
@@ -205,22 +197,23 @@ static const char *row(const void *base, const struct sizes *s, int64_t first)
     return (const char *)base + (size_t)(first * s->hidden) * dtype_bytes(s->dt);
 }
 
-/* dh and dw of one chunk, whose dlogits are in parts->logits. */
+/* dh and dw of one chunk, those that are wanted; its dlogits are in parts->logits. */
 static int chunk_backward(const struct op_call *call, const struct sizes *s,
                           const struct parts *parts, int64_t first, int64_t rows, struct error *err)
 {
     struct device *d = call->device;
     struct gemm dh = dh_gemm(s, rows), dw = dw_gemm(s, rows);
-    dh.a = parts->logits;
+    dh.a = dw.a = parts->logits;
     dh.b = call->in[W];
-    dh.c = (char *)row(call->out[DH], s, first);
-    dw.a = parts->logits;
     dw.b = row(call->in[H], s, first);
     dw.c = call->out[DW];
     dw.addend = first > 0 || call->accumulate ? dw.c : NULL;
-    if (d->ops->gemm(d, &dh, parts->gemm, err))
-        return -1;
-    return d->ops->gemm(d, &dw, parts->gemm, err);
+    if (call->out[DH]) {
+        dh.c = (char *)row(call->out[DH], s, first);
+        if (d->ops->gemm(d, &dh, parts->gemm, err))
+            return -1;
+    }
+    return call->out[DW] ? d->ops->gemm(d, &dw, parts->gemm, err) : 0;
 }
 
 static int run(const struct op_call *call, int train, struct error *err)
@@ -269,6 +262,7 @@ const struct op op_head_loss = {
 const struct op op_head_loss_train = {
     .name = "head_loss_train",
     .shapes = train_shapes,
+    .optional = 1 << DH | 1 << DW,
     .flops = train_flops,
     .scratch = train_scratch,
     .run = train_run,

@@ -35,8 +35,8 @@ static int norm(const struct config_model *c, struct graph *graph, int x, const 
 static void embed(const struct config_model *c, struct graph *graph)
 {
     struct part tokens = {"embed", c->vocab}, places = {"positions", c->max_seq_len};
-    int table = transformer_matrix(graph, &tokens, 1, c->hidden, c->init_std, 0);
-    int positions = transformer_matrix(graph, &places, 1, c->hidden, c->init_std, 0);
+    int table = transformer_matrix(graph, &tokens, 1, c->hidden, c->init_std);
+    int positions = transformer_matrix(graph, &places, 1, c->hidden, c->init_std);
     int x = build_embedding(graph, build_tokens(graph), table);
     build_output(graph, build_positions(graph, x, positions));
 }
@@ -48,9 +48,9 @@ static int attention(const struct config_model *c, struct graph *graph, int x, i
     struct part weights[] = {{"attn.q", q}, {"attn.k", kv}, {"attn.v", kv}};
     struct part biases[] = {{"attn.q.bias", q}, {"attn.k.bias", kv}, {"attn.v.bias", kv}};
     struct part back = {"attn.o", c->hidden}, back_bias = {"attn.o.bias", c->hidden};
-    int wqkv = transformer_matrix(graph, weights, 3, c->hidden, c->init_std, 0);
+    int wqkv = transformer_matrix(graph, weights, 3, c->hidden, c->init_std);
     int bqkv = transformer_vector(graph, biases, 3, INIT_ZEROS);
-    int wo = transformer_matrix(graph, &back, 1, q, transformer_back_std(c), 0);
+    int wo = transformer_matrix(graph, &back, 1, q, transformer_back_std(c));
     int bo = transformer_vector(graph, &back_bias, 1, INIT_ZEROS);
     int qkv = build_bias(graph, build_linear(graph, h, wqkv, -1), bqkv);
     int o = build_attention(graph, qkv, c->heads, c->kv_heads, c->head_dim);
@@ -62,9 +62,9 @@ static int mlp(const struct config_model *c, struct graph *graph, int x, int h)
 {
     struct part up = {"mlp.up", c->ffn}, up_bias = {"mlp.up.bias", c->ffn};
     struct part down = {"mlp.down", c->hidden}, down_bias = {"mlp.down.bias", c->hidden};
-    int wup = transformer_matrix(graph, &up, 1, c->hidden, c->init_std, 0);
+    int wup = transformer_matrix(graph, &up, 1, c->hidden, c->init_std);
     int bup = transformer_vector(graph, &up_bias, 1, INIT_ZEROS);
-    int wdown = transformer_matrix(graph, &down, 1, c->ffn, transformer_back_std(c), 0);
+    int wdown = transformer_matrix(graph, &down, 1, c->ffn, transformer_back_std(c));
     int bdown = transformer_vector(graph, &down_bias, 1, INIT_ZEROS);
     int g = build_gelu(graph, build_linear(graph, h, wup, -1), bup);
     return build_bias(graph, build_linear(graph, g, wdown, x), bdown);

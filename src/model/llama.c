@@ -24,8 +24,8 @@ static int norm_weight(struct graph *graph, const char *name, int64_t hidden)
 
 static void embed(const struct config_model *c, struct graph *graph)
 {
-    int table = transformer_matrix(graph, (struct part[]){{"embed", c->vocab}}, 1, c->hidden,
-                                   c->init_std, 0);
+    int table =
+        transformer_matrix(graph, (struct part[]){{"embed", c->vocab}}, 1, c->hidden, c->init_std);
     build_output(graph, build_embedding(graph, build_tokens(graph), table));
 }
 
@@ -40,13 +40,13 @@ static void block(const struct config_model *c, struct graph *graph)
     int norm1 = norm_weight(graph, "norm1", c->hidden);
     int wqkv =
         transformer_matrix(graph, (struct part[]){{"attn.q", q}, {"attn.k", kv}, {"attn.v", kv}}, 3,
-                           c->hidden, c->init_std, 0);
-    int wo = transformer_matrix(graph, (struct part[]){{"attn.o", c->hidden}}, 1, q, back, 0);
+                           c->hidden, c->init_std);
+    int wo = transformer_matrix(graph, (struct part[]){{"attn.o", c->hidden}}, 1, q, back);
     int norm2 = norm_weight(graph, "norm2", c->hidden);
     int wgu = transformer_matrix(graph, (struct part[]){{"mlp.gate", c->ffn}, {"mlp.up", c->ffn}},
-                                 2, c->hidden, c->init_std, 0);
+                                 2, c->hidden, c->init_std);
     int wdown =
-        transformer_matrix(graph, (struct part[]){{"mlp.down", c->hidden}}, 1, c->ffn, back, 0);
+        transformer_matrix(graph, (struct part[]){{"mlp.down", c->hidden}}, 1, c->ffn, back);
 
     int qkv = build_linear(graph, build_rmsnorm(graph, x, norm1, eps), wqkv, -1);
     qkv = build_rope(graph, qkv, table, c->heads, c->kv_heads, d);
@@ -72,19 +72,20 @@ static void graph_of(const struct model *model, int kind, enum model_purpose pur
     }
 }
 
-/* Llama 3.1's stretching of long wavelengths: those beyond the original context are slowed
- * by factor, those well inside kept, and in between the two are blended. */
+/* Llama 3.1's scaling of rotary frequencies: those with wavelengths beyond the original context are
+ * divided by factor, those with short wavelengths are kept, and those in between are interpolated.
+ */
 static double stretch(const struct config_model *c, double frequency)
 {
     if (c->rope_scaling != ROPE_SCALING_LLAMA3)
         return frequency;
-    double turns = (double)c->rope_original_len * frequency / (2 * M_PI);
-    if (turns < c->rope_low_freq_factor)
+    double rotations = (double)c->rope_original_len * frequency / (2 * M_PI);
+    if (rotations < c->rope_low_freq_factor)
         return frequency / c->rope_factor;
-    if (turns > c->rope_high_freq_factor)
+    if (rotations > c->rope_high_freq_factor)
         return frequency;
-    double blend =
-        (turns - c->rope_low_freq_factor) / (c->rope_high_freq_factor - c->rope_low_freq_factor);
+    double blend = (rotations - c->rope_low_freq_factor) /
+                   (c->rope_high_freq_factor - c->rope_low_freq_factor);
     return (1 - blend) * frequency / c->rope_factor + blend * frequency;
 }
 

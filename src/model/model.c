@@ -1,4 +1,4 @@
-/* model.c - the family table, and what can be said of any model; see model.h. */
+/* model.c - the family table, and functions for models of any family; see model.h. */
 #include "model/model.h"
 
 #include <stdio.h>
@@ -68,7 +68,7 @@ static void join_prefix(char *to, const char *first, const char *last)
 
 void model_wrap(struct model *model, int blocks)
 {
-    int *now = array_make((size_t)model->units, sizeof *now); /* where each unit went */
+    int *now = array_make((size_t)model->units, sizeof *now); /* the new number of each unit */
     int units = 0;
     for (int u = 0; u < model->units; u++) {
         struct model_unit *last = units ? &model->unit[units - 1] : NULL;

@@ -35,14 +35,16 @@ static int declare(struct graph *graph, struct graph_param param, const struct p
     return build_param(graph, &param);
 }
 
-int transformer_matrix(struct graph *graph, const struct part *parts, int count, int64_t in,
-                       double std, int shared)
+/* A matrix of `in` columns, its rows to come. */
+static struct graph_param normal(int64_t in, double std)
 {
-    return declare(
-        graph,
-        (struct graph_param){
-            .dims = 2, .dim = {0, in}, .init = INIT_NORMAL, .std = (float)std, .shared = shared},
-        parts, count);
+    return (struct graph_param){.dims = 2, .dim = {0, in}, .init = INIT_NORMAL, .std = (float)std};
+}
+
+int transformer_matrix(struct graph *graph, const struct part *parts, int count, int64_t in,
+                       double std)
+{
+    return declare(graph, normal(in, std), parts, count);
 }
 
 int transformer_vector(struct graph *graph, const struct part *parts, int count,
@@ -59,9 +61,10 @@ double transformer_back_std(const struct config_model *config)
 void transformer_head(const struct config_model *c, int h, enum model_purpose purpose,
                       float loss_factor, struct graph *graph)
 {
-    const char *name = c->tie_embeddings ? "embed" : "head";
-    int w = transformer_matrix(graph, (struct part[]){{name, c->vocab}}, 1, c->hidden, c->init_std,
-                               c->tie_embeddings);
+    struct part part = {c->tie_embeddings ? "embed" : "head", c->vocab};
+    struct graph_param table = normal(c->hidden, c->init_std);
+    table.shared = c->tie_embeddings;
+    int w = declare(graph, table, &part, 1);
     int targets = build_targets(graph);
     if (purpose == MODEL_LOSS) {
         build_head_loss(graph, h, w, targets, loss_factor);

@@ -1,5 +1,5 @@
-/* transformer.h - what families of decoders share: embedding, equal blocks and a head as units, and
- * how their parameters are declared. */
+/* transformer.h - shared parts of decoder families: embedding, equal blocks and a head as units,
+ * and the declaration of their parameters. */
 #ifndef TRIREME_MODEL_TRANSFORMER_H
 #define TRIREME_MODEL_TRANSFORMER_H
 
@@ -17,10 +17,9 @@ struct part {
     int64_t rows;
 };
 
-/* Declare a matrix [sum of rows, in] of normal deviates; returns its value.  shared: it belongs to
- * another unit. */
+/* Declare a matrix [sum of rows, in] of normal deviates; returns its value. */
 int transformer_matrix(struct graph *graph, const struct part *parts, int count, int64_t in,
-                       double std, int shared);
+                       double std);
 
 /* Declare a vector of ones or zeros. */
 int transformer_vector(struct graph *graph, const struct part *parts, int count,
