@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/array.h"
-#include "io/disk.h"
 #include "train/run_checkpoint.h"
 
 enum { FIRST = 8 }; /* settings put before those of the command line */
@@ -16,7 +15,7 @@ enum { FIRST = 8 }; /* settings put before those of the command line */
 static int has(const char *folder, const char *name)
 {
     char *path = array_format("%s/%s", folder, name);
-    int found = path && !access(path, F_OK);
+    int found = !access(path, F_OK);
     free(path);
     return found;
 }
@@ -26,7 +25,8 @@ int arguments_is_run(const char *path)
     return has(path, "run.json") || has(path, "checkpoints");
 }
 
-/* The saved settings of a run or a checkpoint, as they serve on this machine. */
+/* Settings that replace saved ones of a run or checkpoint, so that it can be used on this machine.
+ */
 static int here(enum arguments_use use, const char **list)
 {
     int count = 0;
@@ -69,8 +69,7 @@ static int load_run(struct config *config, const char *dir, const char **list, i
 {
     char *file = array_format("%s/config.yaml", dir);
     char *folder = array_format("%s/checkpoints", dir);
-    int rc = !file || !folder        ? -1
-             : !access(file, F_OK)   ? config_load(config, file, list, count, err)
+    int rc = !access(file, F_OK)     ? config_load(config, file, list, count, err)
              : !access(folder, F_OK) ? load_newest(config, folder, list, count, err)
                                      : load_newest(config, dir, list, count, err);
     free(folder);
@@ -84,20 +83,20 @@ static char *run_of_file(const char *path)
     const char *slash = strrchr(path, '/');
     if (strcmp(slash ? slash + 1 : path, "config.yaml") != 0)
         return NULL;
-    char *dir = slash ? array_format("%.*s", (int)(slash - path), path) : array_format(".");
-    if (dir && arguments_is_run(dir))
+    char *dir = slash ? array_format("%.*s", (int)(slash - path), path) : array_text(".");
+    if (arguments_is_run(dir))
         return dir;
     free(dir);
     return NULL;
 }
 
-/* A run is where it lies, whatever its config.yaml says of where it was. */
+/* run.dir is where the run lies now, whatever its config.yaml says. */
 static int load_from(struct config *config, enum arguments_use use, const char *path,
                      const char **list, int first, int count, struct error *err)
 {
     struct stat info;
     int is_folder = path && !stat(path, &info) && S_ISDIR(info.st_mode);
-    char *run = !path ? NULL : is_folder ? array_format("%s", path) : run_of_file(path), *place;
+    char *run = !path ? NULL : is_folder ? array_text(path) : run_of_file(path), *place;
     if (!run)
         return config_load(config, path, list + first, count, err);
     int is_checkpoint = has(run, "COMMIT"), used = 0, rc;
@@ -107,21 +106,20 @@ static int load_from(struct config *config, enum arguments_use use, const char *
                          path, path);
     }
     place = array_format(is_checkpoint ? "checkpoint.resume=%s" : "run.dir=%s", run);
-    list[used++] = place ? place : "";
+    list[used++] = place;
     if (!is_checkpoint)
         list[used++] = "checkpoint.resume=auto";
     used += here(use, list + used);
     memmove(list + used, list + first, (size_t)count * sizeof *list);
-    rc = !place          ? -1
-         : is_checkpoint ? load_checkpoint(config, run, list, used + count, err)
-                         : load_run(config, run, list, used + count, err);
+    rc = is_checkpoint ? load_checkpoint(config, run, list, used + count, err)
+                       : load_run(config, run, list, used + count, err);
     free(place);
     free(run);
     return rc;
 }
 
-/* The command line apart: a path or NULL, and the settings into list.  Returns their number, or -1
- * with err set. */
+/* Split the command line into a path, or NULL, and the settings.  Returns the number of settings,
+ * or -1 with err set. */
 static int split(enum arguments_use use, int argc, char **argv, const char **list,
                  const char **path, struct error *err)
 {

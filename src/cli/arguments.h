@@ -6,19 +6,20 @@
 
 enum arguments_use { ARGUMENTS_TRAIN, ARGUMENTS_PLAN, ARGUMENTS_EVALUATE };
 
-/* [CONFIG | RUN | CHECKPOINT] [key=value ...]: argv[0] is skipped; the first argument without '='
- * is a configuration file, the directory of a run, or a checkpoint, whose saved configuration is
- * taken.  A run, or the config.yaml in it, is taken where it lies: run.dir is that place.  To
- * evaluate, what a run says of ranks and device is this machine's instead, a checkpoint becomes
- * checkpoint.resume, and run.dir= alone names a run.  Returns 0, or -1 with err set. */
+/* Read [CONFIG | RUN | CHECKPOINT] [key=value ...]. argv[0] is skipped.  The first argument without
+ * '=' is a configuration file, the directory of a run, or a checkpoint, of which the saved
+ * configuration is used.  For a run, or the config.yaml in one, run.dir becomes the place where it
+ * lies.  ARGUMENTS_EVALUATE: ranks and device are those of this machine, not the saved ones; a
+ * checkpoint becomes checkpoint.resume; and run.dir= alone names a run.  Returns 0, or -1 with err
+ * set. */
 int arguments_config(struct config *config, enum arguments_use use, int argc, char **argv,
                      struct error *err);
 
 /* Whether path is the directory of a run. */
 int arguments_is_run(const char *path);
 
-/* An option with a value, as "--name VALUE" or "--name=VALUE": take it out of argv (argc
- * shrinks) and return it; NULL if absent. */
+/* The value of an option "--name VALUE" or "--name=VALUE", which is removed from argv (argc
+ * shrinks); NULL if absent. */
 const char *arguments_option(const char *name, int *argc, char **argv);
 
 /* The same as a number in [least, most]; otherwise if absent.  Returns 0, or -1 with err set. */

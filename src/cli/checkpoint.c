@@ -1,4 +1,6 @@
 /* checkpoint.c - trireme checkpoint ls|verify|show: look at what runs have saved. */
+#include "cli/checkpoint_list.h"
+#include "base/array.h"
 #include "cli/command.h"
 
 #include <errno.h>
@@ -8,97 +10,53 @@
 #include <unistd.h>
 
 #include "io/checkpoint.h"
-#include "base/array.h"
 #include "io/disk.h"
 
 /* Which checkpoints an argument means: one, those of a folder, or those of a run. */
 struct selection {
     struct checkpoint_entry *entries;
     int count;
+    const char *run; /* the run's directory; NULL: it is none */
 };
 
 static int has(const char *path, const char *name)
 {
     char *inside = array_format("%s/%s", path, name);
-    int found = inside && !access(inside, F_OK);
+    int found = !access(inside, F_OK);
     free(inside);
     return found;
 }
 
-static int select_one(struct selection *selection, const char *path, struct error *err)
+static void select_one(struct selection *selection, const char *path)
 {
-    selection->entries = calloc(1, sizeof *selection->entries);
-    char *copy = array_format("%s", path);
-    if (!selection->entries || !copy) {
-        free(copy);
-        return error_set(err, "out of memory");
-    }
-    selection->entries[0] = (struct checkpoint_entry){copy, -1, has(path, "COMMIT")};
+    selection->entries = array_make(1, sizeof *selection->entries);
+    selection->entries[0] = (struct checkpoint_entry){array_text(path), -1, has(path, "COMMIT")};
     selection->count = 1;
-    return 0;
 }
 
 static int select_checkpoints(struct selection *selection, const char *path, struct error *err)
 {
     if (access(path, R_OK))
         return error_errno(err, "cannot read %s", path);
-    if (has(path, "COMMIT") || has(path, "index.h5"))
-        return select_one(selection, path, err);
-    char *folder = array_format(has(path, "checkpoints") ? "%s/checkpoints" : "%s", path);
-    int count = folder ? checkpoint_list(&selection->entries, folder, err) : -1;
+    if (has(path, "COMMIT") || has(path, "index.h5")) {
+        select_one(selection, path);
+        return 0;
+    }
+    selection->run = has(path, "checkpoints") ? path : NULL;
+    char *folder = array_format(selection->run ? "%s/checkpoints" : "%s", path);
+    int count = checkpoint_list(&selection->entries, folder, err);
     free(folder);
     if (count < 0)
         return -1;
     selection->count = count;
-    return count ? 0 : error_set(err, "%s holds no committed checkpoint", path);
-}
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
-
-/* "2026-11-22 06:30  f3231799/0  2.5314", as far as meta.json says. */
-static void describe_meta(const struct js *meta, char *text, size_t bytes)
-{
-    char loss[16] = "-", run[40] = "-";
-    double number = js_get_real(meta, "loss", 0);
-    const char *name = js_get_string(meta, "run", NULL), *time = js_get_string(meta, "time", "-");
-    if (number > 0)
-        snprintf(loss, sizeof loss, "%.4f", number);
-    if (name)
-        snprintf(run, sizeof run, "%.8s/%lld", name, (long long)js_get_int(meta, "branch", 0));
-    const char *clock = strchr(time, 'T');
-    snprintf(text, bytes, "%-10.10s %-5.5s  %-10s %8s", time, clock ? clock + 1 : "", run, loss);
+    return count || (selection->run && has(path, "branches"))
+               ? 0
+               : error_set(err, "%s holds no committed checkpoint", path);
 }
 
 static int list(struct app *app, const struct selection *selection, struct error *err)
 {
-    printf("%-14s %10s %7s %5s  %-16s  %-10s %8s  %s\n", "name", "size", "tensors", "ranks",
-           "saved (UTC)", "run/branch", "loss", "state");
-    for (int i = selection->count - 1; i >= 0; i--) {
-        const struct checkpoint_entry *entry = &selection->entries[i];
-        struct checkpoint *checkpoint;
-        struct error why = {0};
-        char size[DISK_SIZE], about[80];
-        if (!entry->committed) {
-            printf("%-14s %10s %7s %5s  %-46s not committed\n", base_name(entry->path), "-", "-",
-                   "-", "-");
-        } else if (checkpoint_open(&checkpoint, entry->path, &why)) {
-            printf("%-14s %10s %7s %5s  %-46s damaged: %s\n", base_name(entry->path), "-", "-", "-",
-                   "-", why.text);
-        } else {
-            int damaged = checkpoint_sizes(checkpoint, &why);
-            describe_meta(checkpoint_meta(checkpoint), about, sizeof about);
-            printf("%-14s %10s %7d %5d  %s  %s%s\n", base_name(entry->path),
-                   disk_size((double)checkpoint_bytes(checkpoint), size),
-                   checkpoint_tensors(checkpoint), checkpoint_ranks(checkpoint), about,
-                   damaged ? "damaged: " : "committed", damaged ? why.text : "");
-            checkpoint_close(checkpoint);
-        }
-    }
-    return 0;
+    return checkpoint_list_print(selection->entries, selection->count, selection->run, err);
 }
 
 static int verify_one(const char *path, struct error *err)
@@ -116,7 +74,7 @@ static int verify_one(const char *path, struct error *err)
     return rc;
 }
 
-/* All are looked at; the first that fails is the command's error, others are told before. */
+/* Verify all; the first failure becomes the command's error, the others are printed. */
 static int verify(struct app *app, const struct selection *selection, struct error *err)
 {
     int bad = 0, good = 0;
@@ -139,7 +97,7 @@ static int verify(struct app *app, const struct selection *selection, struct err
     return bad ? -1 : 0;
 }
 
-/* meta.json, with the configuration it holds as the lines that it is. */
+/* Print meta.json, with the configuration in it as lines of YAML. */
 static int print_meta(const struct checkpoint *checkpoint, struct error *err)
 {
     const struct js *meta = checkpoint_meta(checkpoint);
@@ -160,6 +118,8 @@ static int show(struct app *app, const struct selection *selection, struct error
 {
     struct checkpoint *checkpoint;
     int i = 0; /* the newest committed one; one named alone is opened in any case */
+    if (!selection->count)
+        return error_set(err, "%s holds no committed checkpoint", selection->run);
     while (i < selection->count - 1 && !selection->entries[i].committed)
         i++;
     if (checkpoint_open(&checkpoint, selection->entries[i].path, err))
@@ -185,9 +145,9 @@ static const struct {
     const char *name;
     int (*run)(struct app *app, const struct selection *selection, struct error *err);
 } actions[] = {
-    {"ls", list},
-    {"verify", verify},
-    {"show", show},
+    {.name = "ls", .run = list},
+    {.name = "verify", .run = verify},
+    {.name = "show", .run = show},
 };
 
 int command_checkpoint(struct app *app, int argc, char **argv, struct error *err)

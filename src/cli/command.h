@@ -19,7 +19,7 @@ enum { COMMAND_OPTIONS = 8 };
 
 struct command_option {
     const char *name;  /* "--ranks"; NULL ends a list */
-    const char *value; /* what it is followed by, "N"; NULL: nothing */
+    const char *value; /* the name of its value, "N"; NULL: it has none */
 };
 
 struct command {
@@ -28,9 +28,10 @@ struct command {
     const char *summary; /* one line */
     const char *example; /* lines for --help, or NULL */
     struct command_option options[COMMAND_OPTIONS];
-    const char *words; /* what its first argument may be, "ls verify", or NULL */
+    const char *also;  /* names that other programs have for it, "eval test", or NULL */
+    const char *words; /* allowed first arguments, "ls verify", or NULL */
     int takes_keys;    /* 1: [CONFIG] [key=value ...] */
-    int collective;    /* 1: may run on several ranks, of which one tells what is wrong */
+    int collective;    /* 1: may run on several ranks; one of them prints errors */
     /* argv[0] is the command's name.  Returns 0, or -1 with err set: err->code becomes the
      * exit code, err->text is printed once.  A command that started the world returns the
      * same outcome on all ranks.  An empty text prints nothing. */
@@ -44,11 +45,11 @@ extern const int command_count;
 const struct command *command_find(const char *name);
 const char *command_nearest(const char *name);
 
-/* Are all arguments that begin with '-' options of the command, with their values?  0, or -1 with
- * err naming the one that is not, and what was probably meant. */
+/* Are all arguments that begin with '-' options of the command, with their values?  Returns 0, or
+ * -1 with err naming the first that is not, and the option that was probably meant. */
 int command_check_options(const struct command *command, int argc, char **argv, struct error *err);
 
-/* Start the world and tell the log which rank this is. */
+/* Start the world and give the log this process's rank. */
 int app_start_world(struct app *app, struct error *err);
 
 int command_train(struct app *app, int argc, char **argv, struct error *err);

@@ -6,7 +6,7 @@
 
 #include "config/schema.h"
 
-/* How a rank is started stands in doc and examples: the command is the same for all. */
+/* Usage lines leave out how ranks are started (srun, mpirun): that is in the examples. */
 const struct command commands[] = {
     {.name = "train",
      .usage = "[CONFIG | RUN] [key=value ...]",
@@ -17,6 +17,7 @@ const struct command commands[] = {
          "  srun --mpi=pmix trireme train my.yaml                in a job of Slurm\n",
      .takes_keys = 1,
      .collective = 1,
+     .also = "resume continue fit pretrain finetune",
      .run = command_train},
     {.name = "evaluate",
      .usage = "[CONFIG | RUN | CHECKPOINT] [key=value ...]",
@@ -24,6 +25,7 @@ const struct command commands[] = {
      .example = "  trireme evaluate runs/default data.valid=valid.h5\n",
      .takes_keys = 1,
      .collective = 1,
+     .also = "eval test validate valid",
      .run = command_evaluate},
     {.name = "generate",
      .usage = "RUN|CHECKPOINT [key=value ...] [--prompt TEXT] [--tokens N] [--temperature X] "
@@ -38,6 +40,7 @@ const struct command commands[] = {
                  {"--seed", "N"},
                  {"--tokenizer", "NAME"}},
      .collective = 1,
+     .also = "sample gen complete inference infer",
      .run = command_generate},
     {.name = "tokenize",
      .usage = "INPUT... [--tokenizer NAME] [--valid FILE.h5 --valid-fraction F] -o FILE.h5\n"
@@ -52,6 +55,7 @@ const struct command commands[] = {
                  {"-o", "FILE"},
                  {"--verify", NULL},
                  {"--seal", NULL}},
+     .also = "prepare preprocess data",
      .run = command_tokenize},
     {.name = "plan",
      .usage = "[CONFIG | RUN | CHECKPOINT] [key=value ...] [--ranks N] [--nodes N] [--threads N] "
@@ -67,6 +71,7 @@ const struct command commands[] = {
                  {"--node-memory", "GIB"},
                  {"--json", "FILE"}},
      .takes_keys = 1,
+     .also = "estimate-memory estimate memory",
      .run = command_plan},
     {.name = "config",
      .usage = "[--show [KEY|GROUP ...] | [CONFIG] [key=value ...]]",
@@ -75,17 +80,20 @@ const struct command commands[] = {
          "  trireme config --show train.clip parallel\n  trireme config my.yaml train.steps=5\n",
      .options = {{"--show", NULL}},
      .takes_keys = 1,
+     .also = "keys show options",
      .run = command_config},
     {.name = "checkpoint",
      .usage = "ls DIR | verify DIR | show DIR",
-     .summary = "look at checkpoints",
-     .example = "  trireme checkpoint ls runs/default/checkpoints\n",
+     .summary = "look at checkpoints; ls of a run lists those in its branches/, too",
+     .example = "  trireme checkpoint ls runs/default\n",
      .words = "ls verify show",
+     .also = "ls verify checkpoints ckpt",
      .run = command_checkpoint},
     {.name = "doctor",
      .usage = "",
      .summary = "what was found on this machine, and what is wrong",
      .collective = 1,
+     .also = "env info diagnose",
      .run = command_doctor},
     {.name = "completion",
      .usage = "bash",
@@ -105,11 +113,24 @@ const struct command *command_find(const char *name)
     return NULL;
 }
 
+/* Is the name one of words, "eval test"? */
+static int is_word(const char *name, const char *words)
+{
+    size_t length = strlen(name);
+    for (const char *w = words; w && *w; w += strcspn(w, " "), w += *w == ' ')
+        if (length && strcspn(w, " ") == length && !strncmp(w, name, length))
+            return 1;
+    return 0;
+}
+
 const char *command_nearest(const char *name)
 {
     struct nearest nearest = {name};
-    for (int i = 0; i < command_count; i++)
+    for (int i = 0; i < command_count; i++) {
+        if (is_word(name, commands[i].also))
+            return commands[i].name;
         nearest_try(&nearest, commands[i].name, commands[i].name);
+    }
     return nearest.name;
 }
 
@@ -131,7 +152,8 @@ static const char *option_names(const struct command *command, char *text, size_
     return used ? text : "none";
 }
 
-/* A command of keys has few options: "--lr 1e-3" and "--config x.yaml" come from elsewhere. */
+/* A command that takes keys has few options: "--lr 1e-3" and "--config x.yaml" are habits from
+ * other programs. */
 static int not_an_option(const struct command *command, const char *argument, const char *next,
                          struct error *err)
 {

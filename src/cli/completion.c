@@ -7,8 +7,8 @@
 #include "config/schema.h"
 #include "device/machine.h"
 
-/* What follows the words.  bash breaks "key=value" at the '=', which COMP_WORDBREAKS may also be
- * told not to do: both are met. */
+/* The code after the words. bash splits "key=value" at the '=' unless COMP_WORDBREAKS was changed;
+ * the code handles both. */
 static const char function[] =
     "_trireme() {\n"
     "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} key='' start=''\n"

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/array.h"
-#include "io/disk.h"
 #include "io/h5.h"
 
 enum { PROBE_BYTES = 8000 };
@@ -19,7 +18,7 @@ enum { PROBE_BYTES = 8000 };
 static void skip(struct inputs_skipped *skipped, const char *path)
 {
     if (!skipped->count++)
-        skipped->first = strdup(path);
+        skipped->first = array_text(path);
 }
 
 static int ends_in(const char *path, const char *suffix)
@@ -40,20 +39,16 @@ static int refuse_packed(const char *path, struct error *err)
     return 0;
 }
 
-static int add(struct inputs *inputs, const char *path, struct error *err)
+static void add(struct inputs *inputs, const char *path)
 {
-    char *copy = array_format("%s", path);
-    if (!copy)
-        return -1;
     inputs->paths =
         array_grow(inputs->paths, inputs->count, &inputs->capacity, sizeof *inputs->paths);
-    inputs->paths[inputs->count++] = copy;
+    inputs->paths[inputs->count++] = array_text(path);
     if (ends_in(path, ".jsonl"))
         skip(&inputs->json, path);
-    return 0;
 }
 
-/* 1 if it looks like text, as far as a look at its beginning tells; -1 with err set. */
+/* 1 if its first bytes look like text, 0 if not, -1 with err set. */
 static int looks_like_text(const char *path, struct error *err)
 {
     char probe[PROBE_BYTES];
@@ -74,8 +69,10 @@ static int add_file(struct inputs *inputs, const char *path, int is_named, struc
     int is_text = looks_like_text(path, err);
     if (is_text < 0)
         return -1;
-    if (is_text)
-        return add(inputs, path, err);
+    if (is_text) {
+        add(inputs, path);
+        return 0;
+    }
     if (is_named && h5_is_file(path))
         return error_set(err, "%s is an HDF5 file, not a text%s", path,
                          ends_in(path, ".h5") ? "; if it is a token file, train on it: data.train="
@@ -104,7 +101,9 @@ static int add_entry(struct inputs *inputs, FTS *tree, FTSENT *entry, struct err
         }
         return entry->fts_info == FTS_D ? 0 : add_file(inputs, entry->fts_path, is_named, err);
     case FTS_DEFAULT: /* a pipe is read if it was named */
-        return is_named ? add(inputs, entry->fts_path, err) : 0;
+        if (is_named)
+            add(inputs, entry->fts_path);
+        return 0;
     case FTS_DNR:
     case FTS_ERR:
     case FTS_NS:
@@ -129,7 +128,9 @@ static int add_tree(struct inputs *inputs, char *path, struct error *err)
 int inputs_list(struct inputs *inputs, char **arguments, int count, struct error *err)
 {
     for (int i = 0; i < count; i++)
-        if (strcmp(arguments[i], "-") ? add_tree(inputs, arguments[i], err) : add(inputs, "-", err))
+        if (!strcmp(arguments[i], "-"))
+            add(inputs, "-");
+        else if (add_tree(inputs, arguments[i], err))
             return -1;
     if (inputs->count)
         return 0;
@@ -159,22 +160,22 @@ int inputs_contain(const struct inputs *inputs, const char *path)
 void inputs_report(const struct inputs *inputs, struct log *log)
 {
     const struct inputs_skipped *binary = &inputs->not_text, *hidden = &inputs->hidden;
-    char said[2][256] = {"", ""};
+    char skipped_text[2][256] = {"", ""};
     if (binary->count)
-        snprintf(said[0], sizeof said[0], "%lld that %s not text (%s%s)", (long long)binary->count,
-                 binary->count > 1 ? "are" : "is", binary->first ? binary->first : "",
+        snprintf(skipped_text[0], sizeof skipped_text[0], "%lld that %s not text (%s%s)",
+                 (long long)binary->count, binary->count > 1 ? "are" : "is", binary->first,
                  binary->count > 1 ? ", ..." : "");
     if (hidden->count)
-        snprintf(said[1], sizeof said[1], "%lld hidden (%s%s)", (long long)hidden->count,
-                 hidden->first ? hidden->first : "", hidden->count > 1 ? ", ..." : "");
+        snprintf(skipped_text[1], sizeof skipped_text[1], "%lld hidden (%s%s)",
+                 (long long)hidden->count, hidden->first, hidden->count > 1 ? ", ..." : "");
     if (binary->count || hidden->count)
-        log_info(log, "skipped %s%s%s", said[0], binary->count && hidden->count ? ", " : "",
-                 said[1]);
+        log_info(log, "skipped %s%s%s", skipped_text[0], binary->count && hidden->count ? ", " : "",
+                 skipped_text[1]);
     if (inputs->json.count)
         log_warn(log,
                  "%s: JSON is taken as it is, names and brackets too; for one field of it: jq -r "
                  ".text FILE | trireme tokenize - -o FILE.h5",
-                 inputs->json.first ? inputs->json.first : "");
+                 inputs->json.first);
 }
 
 void inputs_free(struct inputs *inputs)

@@ -18,7 +18,7 @@ struct inputs {
     int count, capacity;
     struct inputs_skipped not_text; /* a byte of 0 among the first ones */
     struct inputs_skipped hidden;   /* a name with a dot in front, in a folder */
-    struct inputs_skipped json;     /* not left out, but more than text */
+    struct inputs_skipped json;     /* read like the others, although JSON is more than text */
 };
 
 /* List what the arguments name: files, and those of folders in the order of their names.  Files
@@ -30,7 +30,7 @@ int inputs_list(struct inputs *inputs, char **arguments, int count, struct error
 /* Would writing this path overwrite an input, by whatever name? */
 int inputs_contain(const struct inputs *inputs, const char *path);
 
-/* One line of what was left out, if anything was, and one of what may be a mistake. */
+/* Log one line of the files that were left out, if there are any, and warn of JSON. */
 void inputs_report(const struct inputs *inputs, struct log *log);
 
 void inputs_free(struct inputs *inputs);

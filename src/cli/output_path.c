@@ -6,25 +6,25 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "io/disk.h"
 #include "base/array.h"
+#include "io/disk.h"
 #include "io/h5.h"
 
 /* The folder a path is in, to be free()d. */
-static char *parent_of(const char *path, struct error *err)
+static char *parent_of(const char *path)
 {
     const char *name = strrchr(path, '/');
     if (!name)
-        return array_format(".");
+        return array_text(".");
     return array_format("%.*s", (int)(name == path ? 1 : name - path), path);
 }
 
 int output_path_make_folder(const char *path, struct error *err)
 {
     struct stat info;
-    char *folder = parent_of(path, err);
-    int rc = folder ? 0 : -1;
-    if (!rc && stat(folder, &info)) {
+    char *folder = parent_of(path);
+    int rc = 0;
+    if (stat(folder, &info)) {
         if (errno == ENOENT && (path[0] == '/' || strstr(path, "..")))
             rc = error_set(err, "there is no folder %s for %s; make it first: mkdir -p %s", folder,
                            path, folder);
@@ -56,10 +56,9 @@ int output_path_is(const char *a, const char *b)
 {
     const char *name_a = strrchr(a, '/'), *name_b = strrchr(b, '/');
     struct stat x, y;
-    char *folder_a = parent_of(a, NULL), *folder_b = parent_of(b, NULL);
-    int same = !strcmp(name_a ? name_a + 1 : a, name_b ? name_b + 1 : b) && folder_a && folder_b &&
-               !stat(folder_a, &x) && !stat(folder_b, &y) && x.st_dev == y.st_dev &&
-               x.st_ino == y.st_ino;
+    char *folder_a = parent_of(a), *folder_b = parent_of(b);
+    int same = !strcmp(name_a ? name_a + 1 : a, name_b ? name_b + 1 : b) && !stat(folder_a, &x) &&
+               !stat(folder_b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
     free(folder_a);
     free(folder_b);
     return same;

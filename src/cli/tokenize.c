@@ -15,6 +15,7 @@
 #include "cli/inputs.h"
 #include "cli/output_path.h"
 #include "io/disk.h"
+#include "io/partial.h"
 #include "io/tokenizer.h"
 #include "io/tokens.h"
 
@@ -69,7 +70,7 @@ static int add_document(struct job *job, int fd, const char *path, int64_t bytes
     return rc || tokens_extend(output->writer, &end, 1, err) ? -1 : 0;
 }
 
-/* Too few documents to share out: the tail of each is for validation. */
+/* With few documents the end of each is for validation. */
 static int split_document(struct job *job, int fd, const char *path, struct error *err)
 {
     struct stat info;
@@ -85,7 +86,7 @@ static int split_document(struct job *job, int fd, const char *path, struct erro
                : 0;
 }
 
-/* Every 1/F-th document is for validation, if there are so many. */
+/* With many documents every 1/F-th one is for validation. */
 static int add_input_text(struct job *job, int i, struct error *err)
 {
     const char *path = job->inputs.paths[i];
@@ -115,6 +116,26 @@ static int check_outputs(const struct job *job, struct error *err)
     if (job->valid.path && output_path_is(job->train.path, job->valid.path))
         return error_set(err, "-o and --valid name the same file");
     return 0;
+}
+
+/* Remove unfinished files that killed `tokenize` commands left beside this path, and name those
+ * that cannot be removed. */
+static void sweep_output(const char *path, struct log *log)
+{
+    struct partial_found found;
+    if (!path)
+        return;
+    partial_sweep(path, &found);
+    if (found.removed)
+        log_info(log, "removed %d unfinished %s of a tokenize to %s that was killed", found.removed,
+                 found.removed == 1 ? "file" : "files", path);
+    if (found.kept)
+        log_warn(
+            log,
+            "beside %s there %s %d unfinished %s of other nodes or earlier times (%s%s); if no "
+            "tokenize to it runs elsewhere, remove %s",
+            path, found.kept == 1 ? "is" : "are", found.kept, found.kept == 1 ? "file" : "files",
+            found.example, found.kept == 1 ? "" : ", ...", found.kept == 1 ? "it" : "them");
 }
 
 static int open_output(const struct job *job, struct output *output, const char *source,
@@ -155,7 +176,7 @@ static void print_output(const struct output *output, const char *before)
                (long long)output->documents, output->documents == 1 ? "document" : "documents");
 }
 
-/* The arguments, as far as there is room: what the file was made of. */
+/* The inputs' names, cut off where they are too long: the file's attribute "source". */
 static void name_source(char source[SOURCE_TEXT], char **arguments, int count)
 {
     size_t used = 0;
@@ -233,7 +254,8 @@ static int verify_file(const char *path, struct error *err)
     return rc;
 }
 
-/* Sealing ends in a file that was verified as it was read, and again as it lies there. */
+/* Give an older file checksums: it is verified while it is read, and the new file again once it is
+ * written. */
 static int check_files(const struct job *job, char **paths, int count, struct error *err)
 {
     for (int i = 0; i < count; i++)
@@ -248,7 +270,11 @@ static int make_files(struct app *app, struct job *job, char **arguments, int co
     char source[SOURCE_TEXT];
     name_source(source, arguments, count);
     if (inputs_list(&job->inputs, arguments, count, err) || check_outputs(job, err) ||
-        tokenizer_open(&job->tokenizer, job->tokenizer_name, err) || write_all(job, source, err))
+        tokenizer_open(&job->tokenizer, job->tokenizer_name, err))
+        return -1;
+    sweep_output(job->train.path, &app->log);
+    sweep_output(job->valid.path, &app->log);
+    if (write_all(job, source, err))
         return -1;
     inputs_report(&job->inputs, &app->log);
     print_output(&job->train, "");

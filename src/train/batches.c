@@ -1,8 +1,8 @@
 /* batches.c - see batches.h. */
 #include "train/batches.h"
 
-/* Once, not for each rank.  What is damaged in such a file goes unseen, unless it leaves the
- * vocabulary. */
+/* Warn once, not on each rank, of a file without checksums: damage in it is noticed only where a
+ * token is outside the vocabulary. */
 static void warn_unsealed(const struct session *s, const struct tokens *tokens)
 {
     if (!tokens->has_checksums && s->world && !world_rank(s->world))

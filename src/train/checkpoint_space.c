@@ -7,14 +7,10 @@
  * Those of earlier starts take their space already. */
 #include "train/checkpoint_space.h"
 
+#include "base/round.h"
 #include "io/checkpoint.h"
 #include "io/disk.h"
 #include "train/weights.h"
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 int64_t checkpoint_space_count(int64_t done, int64_t steps, int64_t every, int64_t keep,
                                int64_t there)
@@ -22,28 +18,16 @@ int64_t checkpoint_space_count(int64_t done, int64_t steps, int64_t every, int64
     if (done >= steps)
         return 0;
     int64_t saves = every ? (steps - 1) / every - done / every + 1 : 1;
-    return there > keep ? 1 : least(saves, keep + 1 - there);
+    return there > keep ? 1 : min_i64(saves, keep + 1 - there);
 }
 
-/* Committed checkpoints under dir; -1 with err set. */
-static int count_there(const char *dir, struct error *err)
-{
-    struct checkpoint_entry *entries = NULL;
-    int count = checkpoint_list(&entries, dir, err), there = count < 0 ? -1 : 0;
-    for (int i = 0; i < count; i++)
-        there += entries[i].committed;
-    checkpoint_list_free(entries, count);
-    return there;
-}
-
-static int judge(const struct session *s, const char *dir, int64_t done, double each,
+static int judge(const struct session *s, const char *dir, int64_t done, int64_t there, double each,
                  struct error *err)
 {
     const struct config *c = &s->config;
     char text[3][DISK_SIZE];
     double free_bytes;
-    int there = count_there(dir, err);
-    if (there < 0 || disk_free(dir, &free_bytes, err))
+    if (disk_free(dir, &free_bytes, err))
         return -1;
     int64_t count = checkpoint_space_count(done, c->train.steps, c->checkpoint.every,
                                            c->checkpoint.keep, there);
@@ -63,12 +47,14 @@ static int judge(const struct session *s, const char *dir, int64_t done, double 
     return 0;
 }
 
-int checkpoint_space_check(struct session *s, const char *dir, int64_t done, struct error *err)
+int checkpoint_space_check(struct session *s, const char *dir, int64_t done, int64_t there,
+                           struct error *err)
 {
     struct checkpoint_piece *pieces;
     int count = weights_pieces(s, &pieces);
     double each = checkpoint_disk_bytes(pieces, count);
     weights_free(pieces, count);
     world_all_reduce(s->world, &each, 1, WORLD_SUM);
-    return world_agree(s->world, world_rank(s->world) ? 0 : judge(s, dir, done, each, err), err);
+    int rc = world_rank(s->world) ? 0 : judge(s, dir, done, there, each, err);
+    return world_agree(s->world, rc, err);
 }

@@ -12,71 +12,71 @@
 
 enum { WINDOW = 4, LAST = 64, HOST = 64 };
 
-/* On the CPU waiting is known.  A GPU waits while its host does other things: there the disk is too
- * slow when it hardly ever rests. */
+/* On the CPU the time spent waiting for the file is measured.  A GPU waits while its host does
+ * other things, so there a disk counts as too slow when it is busy almost all the time. */
 static const double much_waiting = 0.3, much_work = 0.9;
 
-/* What a rank has seen, per step. */
-struct seen {
+/* One rank's measurement, per step. */
+struct measured {
     double wall_s, step_s, busy_s, waited_s, bytes[SWAP_QUEUES];
     char host[HOST];
 };
 
-static struct seen look(const struct disk_rate *rate, const struct session *s, int64_t now_ns,
-                        const struct swap_use *use)
+static struct measured measure(const struct disk_rate *rate, const struct session *s,
+                               int64_t now_ns, const struct swap_use *use)
 {
-    struct seen seen = {
+    struct measured measured = {
         .wall_s = (double)(now_ns - rate->begin_ns) / 1e9 / WINDOW,
         .step_s = rate->steps_s / WINDOW,
         .busy_s = (double)(use->busy_ns - rate->use.busy_ns) / 1e9 / WINDOW,
         .waited_s = (double)(use->waited_ns - rate->use.waited_ns) / 1e9 / WINDOW,
     };
-    for (int lane = 0; lane < SWAP_QUEUES; lane++)
-        seen.bytes[lane] = (double)(use->bytes[lane] - rate->use.bytes[lane]) / WINDOW;
-    snprintf(seen.host, sizeof seen.host, "%s", world_host(s->world));
-    return seen;
+    for (int queue = 0; queue < SWAP_QUEUES; queue++)
+        measured.bytes[queue] = (double)(use->bytes[queue] - rate->use.bytes[queue]) / WINDOW;
+    snprintf(measured.host, sizeof measured.host, "%s", world_host(s->world));
+    return measured;
 }
 
-static double lost_s(const struct session *s, const struct seen *seen)
+static double lost_s(const struct session *s, const struct measured *measured)
 {
-    return s->device->asynchronous ? seen->busy_s : seen->waited_s;
+    return s->device->asynchronous ? measured->busy_s : measured->waited_s;
 }
 
-static int is_slow(const struct session *s, const struct seen *seen)
+static int is_slow(const struct session *s, const struct measured *measured)
 {
     double much = s->device->asynchronous ? much_work : much_waiting;
-    int undisturbed = seen->wall_s < 1.1 * seen->step_s;
-    return undisturbed && lost_s(s, seen) > much * seen->step_s;
+    int undisturbed = measured->wall_s < 1.1 * measured->step_s;
+    return undisturbed && lost_s(s, measured) > much * measured->step_s;
 }
 
-static void warn_slow(const struct session *s, int rank, const struct seen *seen)
+static void warn_slow(const struct session *s, int rank, const struct measured *measured)
 {
     char folder[CONFIG_TEXT + 16];
-    double read = seen->bytes[SWAP_READ], written = seen->bytes[SWAP_WRITE];
+    double read = measured->bytes[SWAP_READ], written = measured->bytes[SWAP_WRITE];
     layout_swap_folder(&s->config, folder);
     log_warn(s->log,
              "the disk is slower than the steps: of %.3g s a step, rank %d (%s) %s for %.3g s "
              "(offload.path, %s: %.4g MB read and %.4g MB written a step, at %.3g GB/s); a faster "
              "disk, or host in place of disk, or a larger train.global_batch and "
              "train.micro_batch, which need the same bytes for more tokens, would help",
-             seen->step_s, rank, seen->host, s->device->asynchronous ? "reads and writes" : "waits",
-             lost_s(s, seen), folder, read / 1e6, written / 1e6,
-             (read + written) / seen->busy_s / 1e9);
+             measured->step_s, rank, measured->host,
+             s->device->asynchronous ? "reads and writes" : "waits", lost_s(s, measured), folder,
+             read / 1e6, written / 1e6, (read + written) / measured->busy_s / 1e9);
 }
 
-/* Rank 0 speaks of the slowest. */
-static void judge(struct disk_rate *rate, const struct session *s, const struct seen *mine)
+/* Rank 0 warns, and names the slowest rank. */
+static void judge(struct disk_rate *rate, const struct session *s, const struct measured *mine)
 {
     int slowest = -1, ranks = world_size(s->world);
-    struct seen *seen = array_make((size_t)ranks, sizeof *seen);
-    world_all_gather(s->world, seen, mine, sizeof *mine);
+    struct measured *measured = array_make((size_t)ranks, sizeof *measured);
+    world_all_gather(s->world, measured, mine, sizeof *mine);
     for (int r = 0; r < ranks; r++)
-        if (is_slow(s, &seen[r]) &&
-            (slowest < 0 || lost_s(s, &seen[r]) > lost_s(s, &seen[slowest])))
+        if (is_slow(s, &measured[r]) &&
+            (slowest < 0 || lost_s(s, &measured[r]) > lost_s(s, &measured[slowest])))
             slowest = r;
     if (slowest >= 0 && !rate->warned++ && !world_rank(s->world))
-        warn_slow(s, slowest, &seen[slowest]);
-    free(seen);
+        warn_slow(s, slowest, &measured[slowest]);
+    free(measured);
 }
 
 void disk_rate_step(struct disk_rate *rate, const struct session *s, double step_ms)
@@ -92,7 +92,7 @@ void disk_rate_step(struct disk_rate *rate, const struct session *s, double step
     int64_t now_ns = clock_ns();
     executor_measure(s->executor, &use);
     if (rate->begin_ns) {
-        struct seen mine = look(rate, s, now_ns, &use);
+        struct measured mine = measure(rate, s, now_ns, &use);
         judge(rate, s, &mine);
     }
     rate->steps_s = 0;

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "base/round.h"
+
 int evaluate(struct session *s, struct batches *valid, int64_t batches, double *loss,
              double *targets, struct error *err)
 {
@@ -15,7 +17,7 @@ int evaluate(struct session *s, struct batches *valid, int64_t batches, double *
     for (valid->sample = 0; valid->sample < samples; valid->sample += each) {
         struct step_output output;
         int64_t left = samples - valid->sample;
-        valid->batch = left < each ? left : each;
+        valid->batch = min_i64(left, each);
         if (world_must(s->world, execute(s->executor, s->evaluate, &input, &output, NULL, err),
                        err))
             return -1;

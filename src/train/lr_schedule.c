@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-/* Fractions of the way from lr to min_lr, after `done` (0 to 1) of the decay. */
+/* How far the learning rate has come from lr (0) to min_lr (1) after `done` (0 to 1) of the decay.
+ */
 static double constant(double done)
 {
     return 0;
@@ -25,7 +26,7 @@ static double (*const schedules[])(double) = {
     [SCHEDULE_COSINE] = cosine,
 };
 
-/* The share of warm-up that is done at a step in it. */
+/* The fraction of the warm-up that is done at one of its steps. */
 static double warm(const struct config_train *train, int64_t step)
 {
     double steps = (double)train->warmup_steps;

@@ -5,13 +5,13 @@
 #include "config/config.h"
 #include "segment/optimizer.h"
 
-/* Rate of step (1 is the first): from warmup_min_lr, which a step 0 would have, to lr at step
- * warmup_steps, linearly or with log(step + 1), then by the schedule from lr to min_lr at the last
- * step.  A step is one of the optimizer, however many ranks and micro-batches share it; one that
- * the loss scale of fp16 made updated nothing and does not count, as in DeepSpeed. */
+/* The learning rate of step (1 is the first): from warmup_min_lr, which a step 0 would have, to lr
+ * at step warmup_steps, linearly or with log(step + 1), then by the schedule from lr to min_lr at
+ * the last step.  Steps are those of the optimizer, however many ranks and micro-batches share one;
+ * a step that an overflow in fp16 skipped does not count, as in DeepSpeed. */
 double lr_schedule_at(const struct config_train *train, int64_t step);
 
-/* What the optimizer is told at this step: the rate, the config's constants, AdamW's bias
+/* The optimizer's numbers of this step: learning rate, the config's constants, AdamW's bias
  * corrections. */
 struct optimizer_rule lr_schedule_rule(const struct config_train *train, int64_t step);
 

@@ -10,9 +10,9 @@
 #include "device/machine.h"
 #include "train/metrics_resume.h"
 
-enum { REFRESH_NS = 100000000 }; /* of the live line, at most so often */
+enum { REFRESH_NS = 100000000 }; /* between two writes of the live line */
 
-/* What the GPUs of a run could do; not known where ranks share them. */
+/* The peak operations per second of a run's GPUs; 0, not known, where ranks share them. */
 static double peak_flops(const struct session *s)
 {
     const struct machine *machine = machine_of_gpu(s->device->name);
@@ -34,7 +34,8 @@ int metrics_open(struct metrics *m, const struct session *s, const char *path, i
         .steps = s->config.train.steps,
         .log_every = s->config.run.log_every,
         .live = progress_is_live(),
-        .offload = offload->optimizer != OFFLOAD_NONE || offload->params != OFFLOAD_NONE,
+        .offload = offload->optimizer != OFFLOAD_NONE || offload->params != OFFLOAD_NONE ||
+                   offload->gradients != OFFLOAD_NONE,
         .first = step + 1,
         .speed = {.window = s->config.run.log_every},
     };
@@ -61,7 +62,7 @@ int metrics_want_breakdown(const struct metrics *m, int64_t step)
     return m->file.is_open && (!m->device->asynchronous || line_due(m, step));
 }
 
-/* Asked only when a line is due: the question is not free. */
+/* Called only when a line is due, because the driver takes a while to answer. */
 static void sample_gpu(struct metrics *m)
 {
     size_t total, left;
@@ -71,7 +72,7 @@ static void sample_gpu(struct metrics *m)
         m->gpu_peak_bytes = total - left;
 }
 
-/* A number with so many digits behind the point: 17 would say nothing more. */
+/* Add a number rounded to a multiple of 1/digits: more digits would not be more exact. */
 static void add_rounded(struct js *js, const char *key, double value, double digits)
 {
     js_add_real(js, key, round(value * digits) / digits);
@@ -84,15 +85,15 @@ static double mfu(const struct metrics *m, double tokens_per_s, double flops_per
 
 static void add_speed(struct js *js, const struct metrics *m, const struct metrics_step *step)
 {
-    double rate = step->step_ms > 0 ? step->tokens / step->step_ms * 1000 : 0;
-    add_rounded(js, "tokens_per_s", rate, 10);
+    double tokens_per_s = step->step_ms > 0 ? step->tokens / step->step_ms * 1000 : 0;
+    add_rounded(js, "tokens_per_s", tokens_per_s, 10);
     add_rounded(js, "step_ms", step->step_ms, 1000);
-    add_rounded(js, "gflops_per_s", rate * m->flops.causal / 1e9, 100);
-    add_rounded(js, "gflops_per_s_full_attention", rate * m->flops.full / 1e9, 100);
+    add_rounded(js, "gflops_per_s", tokens_per_s * m->flops.causal / 1e9, 100);
+    add_rounded(js, "gflops_per_s_full_attention", tokens_per_s * m->flops.full / 1e9, 100);
     if (m->peak_flops <= 0)
         return;
-    add_rounded(js, "mfu", mfu(m, rate, m->flops.causal), 1e4);
-    add_rounded(js, "mfu_full_attention", mfu(m, rate, m->flops.full), 1e4);
+    add_rounded(js, "mfu", mfu(m, tokens_per_s, m->flops.causal), 1e4);
+    add_rounded(js, "mfu_full_attention", mfu(m, tokens_per_s, m->flops.full), 1e4);
 }
 
 static void add_breakdown(struct js *js, const struct metrics *m, const struct breakdown *b)
@@ -166,23 +167,25 @@ static void write_line(struct metrics *m, const struct metrics_step *step)
     free(text);
 }
 
-/* On a terminal: a live line, which stays where it tells of an evaluation or of the end.  Else, and
- * in the log, a line every log_every steps. */
+/* On a terminal: a live line, which stays when it reports an evaluation or the end.  Else, and in
+ * the log, a line every log_every steps. */
 static void show_progress(struct metrics *m, const struct metrics_step *step, int due)
 {
     char text[PROGRESS_TEXT];
-    double rate = speed_tokens_per_s(&m->speed);
+    double tokens_per_s = speed_tokens_per_s(&m->speed);
     struct progress progress = {
         .step = step->step,
         .steps = m->steps,
         .loss = step->loss,
         .valid_loss = step->valid_loss,
+        .targets = step->tokens,
+        .valid_targets = step->valid_tokens,
         .grad_norm = step->grad_norm,
         .lr = step->lr,
         .evaluated = step->evaluated,
-        .tokens_per_s = rate,
+        .tokens_per_s = tokens_per_s,
         .step_ms = speed_ms(&m->speed),
-        .mfu = mfu(m, rate, m->flops.causal),
+        .mfu = mfu(m, tokens_per_s, m->flops.causal),
         .left_s = speed_left_s(&m->speed, m->steps - step->step),
     };
     int lasting = step->evaluated || step->step == m->steps;
@@ -212,7 +215,7 @@ static void warn_step(struct log *log, const struct metrics_step *step)
                  "step %lld: no targets: all its tokens are masked (loss_mask of data.train); it "
                  "has no loss, and its gradient is zero",
                  (long long)step->step);
-    if (step->evaluated && isnan(step->valid_loss))
+    if (step->evaluated && step->valid_tokens <= 0)
         log_warn(log, "step %lld: no targets in data.valid: there is no loss of it",
                  (long long)step->step);
 }

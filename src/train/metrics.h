@@ -13,15 +13,16 @@ struct metrics_step {
     int64_t step;
     double loss, grad_norm, lr; /* loss: NAN where the step had no targets */
     double tokens;              /* targets trained on, all ranks */
-    double tokens_total;        /* those of the steps before too, since the start of training */
-    double epoch;               /* passes over the data so far */
+    double tokens_total;        /* of all steps since training began */
+    double epoch;               /* passes over the data */
     double step_ms;
     const struct breakdown *breakdown; /* of this rank; NULL: not measured */
     int skipped;
-    double loss_scale;     /* 0: of a precision that has none */
-    int64_t skipped_steps; /* of the run, up to this one; where there is a loss scale */
-    int evaluated;         /* 1: valid_loss is there */
+    double loss_scale;     /* 0: the precision has no loss scale */
+    int64_t skipped_steps; /* of the run so far; where there is a loss scale */
+    int evaluated;         /* 1: valid_loss is set */
     double valid_loss;     /* NAN where data.valid has no targets */
+    double valid_tokens;   /* targets of the evaluation */
 };
 
 struct metrics {
@@ -31,23 +32,23 @@ struct metrics {
     struct device *device;
     struct model_flops flops; /* per token */
     double peak_flops;        /* of all ranks' GPUs together; 0: not known */
-    size_t gpu_peak_bytes;    /* most that was taken of this rank's GPU, by anybody */
+    size_t gpu_peak_bytes;    /* most bytes in use on this rank's GPU, by all processes */
     int64_t steps, log_every;
     int live;         /* the progress line replaces itself */
-    int offload;      /* 1: some state lives elsewhere */
+    int offload;      /* 1: some state is offloaded */
     int64_t first;    /* step this start began with */
     int64_t shown_ns; /* when the live line was last written */
     struct speed speed;
 };
 
-/* Open path for appending; lines of steps after `step` (of a run that went on further before it
- * was resumed from here) are dropped.  Rank 0 only.  Returns 0, or -1 with err set. */
+/* Open path for appending.  Lines of steps after `step`, which a run wrote before it was resumed
+ * from this earlier one, are removed.  Rank 0 only.  Returns 0, or -1 with err set. */
 int metrics_open(struct metrics *metrics, const struct session *session, const char *path,
                  int64_t step, struct error *err);
-void metrics_close(struct metrics *metrics); /* of a closed one: nothing */
+void metrics_close(struct metrics *metrics); /* does nothing if it is closed */
 
-/* Should the step be started with a breakdown?  On the CPU each, which costs nothing to speak of;
- * on a GPU those with a progress line, because every mark takes the host some time. */
+/* Does this step need a breakdown?  On the CPU every step, because it costs next to nothing; on a
+ * GPU only steps with a progress line, because recording an event costs host time. */
 int metrics_want_breakdown(const struct metrics *metrics, int64_t step);
 
 /* Report a step: one line of JSON now, and for people every log_every steps. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/json.h"
 
 /* Every line of metrics.jsonl begins so. */
@@ -17,7 +18,7 @@ struct left_out {
     int64_t later, torn;
 };
 
-/* The step a line is of; -1: it is no line of metrics. */
+/* The step of a line of metrics; -1: it is none. */
 static int64_t step_of(const char *line)
 {
     struct js *js = js_parse(line, NULL);
@@ -26,7 +27,7 @@ static int64_t step_of(const char *line)
     return step;
 }
 
-/* The last object of a line that begins with a torn piece; NULL: there is none. */
+/* The last object in a line that begins with an incomplete one; NULL: there is none. */
 static const char *behind_torn(const char *line)
 {
     const char *last = NULL;
@@ -62,9 +63,7 @@ static struct left_out copy_lines(FILE *from, FILE *to, int64_t until)
 
 static int rewrite(FILE *from, const char *path, int64_t until, struct error *err)
 {
-    char *beside;
-    if (asprintf(&beside, "%s.partial", path) < 0)
-        return error_set(err, "out of memory: name of a file beside %s", path);
+    char *beside = array_format("%s.partial", path);
     FILE *to = fopen(beside, "w");
     int rc = to ? 0 : error_errno(err, "cannot create %s", beside);
     if (!rc) {

@@ -29,7 +29,7 @@ void speed_add(struct speed *speed, double step_ms, double tokens, int64_t end_n
     speed->tokens[at] = tokens;
 }
 
-/* Sum of what the ring holds. */
+/* The sum of the values in the ring. */
 static double sum(const struct speed *speed, const double *of)
 {
     int64_t held = speed->steps < ring_size(speed) ? speed->steps : ring_size(speed);
@@ -60,7 +60,8 @@ double speed_left_s(const struct speed *speed, int64_t steps)
     return (double)steps * each_ms / 1000;
 }
 
-/* The parts of the line in the order they are shown, and in which order they are left out. */
+/* The parts of the line in the order in which they are shown; and those that may be left out, the
+ * least important first. */
 enum { STEP, LOSS, VALID, GRAD, RATE, TOKENS, MS, MFU, END, PARTS };
 
 static const int left_out_first[] = {MFU, MS, RATE, GRAD, TOKENS, VALID};
@@ -75,12 +76,21 @@ static void put(char part[64], const char *fmt, ...)
     va_end(args);
 }
 
-static void put_loss(char part[64], const char *name, double loss)
+/* Print a value with so many decimals, and not-a-number without a sign. */
+static void put_value(char part[64], const char *name, int decimals, double value)
 {
-    if (isnan(loss))
+    if (isfinite(value))
+        put(part, "%s %.*f", name, decimals, value);
+    else
+        put(part, "%s not finite", name);
+}
+
+static void put_loss(char part[64], const char *name, double loss, double targets)
+{
+    if (targets <= 0)
         put(part, "%s none (no targets)", name);
     else
-        put(part, "%s %.4f", name, loss);
+        put_value(part, name, 4, loss);
 }
 
 static void put_end(char part[64], double seconds)
@@ -100,10 +110,10 @@ static void make_parts(const struct progress *p, char part[PARTS][64])
 {
     memset(part, 0, PARTS * sizeof part[0]);
     put(part[STEP], "step %lld/%lld", (long long)p->step, (long long)p->steps);
-    put_loss(part[LOSS], "loss", p->loss);
+    put_loss(part[LOSS], "loss", p->loss, p->targets);
     if (p->evaluated)
-        put_loss(part[VALID], "valid", p->valid_loss);
-    put(part[GRAD], "grad %.3f", p->grad_norm);
+        put_loss(part[VALID], "valid", p->valid_loss, p->valid_targets);
+    put_value(part[GRAD], "grad", 3, p->grad_norm);
     put(part[RATE], "lr %.2e", p->lr);
     put(part[TOKENS], "%.0f tokens/s", p->tokens_per_s);
     put(part[MS], "%.1f ms", p->step_ms);

@@ -6,11 +6,11 @@
 
 /* The speed of a run since it started.  Its first step warms caches and is left out once there is
  * another.  Zero-initialise; set window. */
-enum { SPEED_WINDOW = 1000 }; /* the most steps a mean is taken of */
+enum { SPEED_WINDOW = 1000 }; /* a mean is over at most so many steps */
 
 struct speed {
-    int64_t window;                                /* steps the means are taken of: the last ones */
-    int64_t steps;                                 /* finished, the first not counted */
+    int64_t window;                                /* means are over so many last steps */
+    int64_t steps;                                 /* finished, without the first */
     double ms[SPEED_WINDOW], tokens[SPEED_WINDOW]; /* of the last steps, in a ring */
     double steps_ms;                               /* of all steps but the first */
     int64_t first_end_ns, end_ns;                  /* when the first and the last step ended */
@@ -30,8 +30,9 @@ double speed_left_s(const struct speed *speed, int64_t steps);
 /* What a progress line says. */
 struct progress {
     int64_t step, steps;
-    double loss, valid_loss, grad_norm, lr; /* a loss that is NAN: there were no targets */
-    int evaluated;                          /* 1: valid_loss is there */
+    double loss, valid_loss, grad_norm, lr;
+    double targets, valid_targets; /* of the losses; 0: there is none */
+    int evaluated;                 /* 1: valid_loss is there */
     double tokens_per_s, step_ms;
     double mfu; /* of 1; 0: not known */
     double left_s;
@@ -39,11 +40,11 @@ struct progress {
 
 enum { PROGRESS_TEXT = 320 };
 
-/* The line, of at most `columns` characters (0: no limit); where it would be longer, what matters
- * least is left out, and the loss and the end stay longest.  Returns text. */
+/* The line, of at most `columns` characters (0: no limit).  Where it would be longer, the least
+ * important parts are left out; the loss and the end are the last to go.  Returns text. */
 const char *progress_text(const struct progress *progress, int columns, char text[PROGRESS_TEXT]);
 
-/* Columns of the terminal that stderr is, now; else what COLUMNS says, else 80. */
+/* Columns of the terminal if stderr is one, else the value of COLUMNS, else 80. */
 int progress_columns(void);
 
 /* Can stderr show a line that replaces itself? */

@@ -4,9 +4,10 @@
  * start can use, with every checkpoint in it or beside it:
  *
  *  - all of it: one rename of the directory.  Without it the next start finds no run.
- *  - a branch: metrics.jsonl is copied, then run.json says that branch B+1 began at step S, then
- *    later checkpoints are moved one by one.  Before the second nothing has happened; after it the
- *    record tells which checkpoints are still to be moved, and every start moves them.
+ *  - a branch: metrics.jsonl and run.json are copied, then run.json says that branch B+1 began at
+ * step S and is "moving", then later checkpoints are moved one by one, metrics.jsonl is cut after
+ * step S, and run.json says that all is done.  Before the second nothing has happened; after it
+ * every start finishes the rest, before it looks at what it was asked for.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -16,13 +17,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/disk.h"
-#include "train/run_directory_private.h"
 #include "base/array.h"
+#include "io/disk.h"
+#include "train/metrics_resume.h"
+#include "train/run_directory_private.h"
 
 /* All of it */
 
-/* A process that stands in what is moved would go along with it. */
+/* A process whose working directory is inside would move with it. */
 static int check_not_inside(const char *real, const char *dir, struct error *err)
 {
     char *here = realpath(".", NULL);
@@ -43,12 +45,10 @@ static int move_all(const char *real, const char *dir, struct log *log, struct e
     int rc = check_not_inside(real, dir, err);
     for (int n = 1; !rc && !aside; n++) {
         aside = array_format("%s.%d", real, n);
-        if (!aside)
-            rc = -1;
-        else if (!access(aside, F_OK)) {
-            free(aside);
-            aside = NULL;
-        }
+        if (access(aside, F_OK))
+            break;
+        free(aside);
+        aside = NULL;
     }
     if (!rc && rename(real, aside))
         rc = error_errno(err, "cannot move %s to %s; name another run.dir", real, aside);
@@ -75,8 +75,7 @@ int run_aside_all(struct run_directory *d, struct error *err)
 
 /* A branch */
 
-static char *folder_of(const struct run_directory *d, int64_t branch, const char *name,
-                       struct error *err)
+static char *folder_of(const struct run_directory *d, int64_t branch, const char *name)
 {
     return array_format("%s/branches/%lld/%s", d->s->config.run.dir, (long long)branch, name);
 }
@@ -85,7 +84,7 @@ int64_t run_aside_last(const struct run_directory *d)
 {
     int64_t last = -1;
     char *path = array_format("%s/branches", d->s->config.run.dir);
-    DIR *folder = path ? opendir(path) : NULL;
+    DIR *folder = opendir(path);
     struct dirent *item;
     while (folder && (item = readdir(folder)))
         if (isdigit((unsigned char)item->d_name[0]) && atoll(item->d_name) > last)
@@ -100,14 +99,12 @@ static int move_one(const char *path, const char *to, struct error *err)
 {
     const char *name = strrchr(path, '/') + 1;
     char *target = array_format("%s/%s", to, name);
-    int rc = target ? 0 : -1;
-    if (!rc && rename(path, target))
-        rc = error_errno(err, "cannot move %s to %s", path, target);
+    int rc = rename(path, target) ? error_errno(err, "cannot move %s to %s", path, target) : 0;
     free(target);
     return rc;
 }
 
-/* Of the folders that are not committed: those of later steps. */
+/* Move the folders of later steps that are not committed. */
 static int move_torn(const struct run_directory *d, const char *to, struct error *err)
 {
     struct checkpoint_entry *entries;
@@ -119,7 +116,7 @@ static int move_torn(const struct run_directory *d, const char *to, struct error
     return count < 0 ? -1 : rc;
 }
 
-int run_aside_branch(const struct run_directory *d, int torn, struct error *err)
+int run_aside_branch(const struct run_directory *d, enum run_torn torn, struct error *err)
 {
     struct run_survey survey;
     if (!d->record.branch)
@@ -127,13 +124,13 @@ int run_aside_branch(const struct run_directory *d, int torn, struct error *err)
     if (run_survey_make(&survey, d, err))
         return -1;
     int64_t left = d->record.branch - 1;
-    char *to = folder_of(d, left, "checkpoints", err);
-    int rc = to ? 0 : -1, moves = survey.other_count || (torn && survey.torn[0]);
-    if (!rc && moves)
+    char *to = folder_of(d, left, "checkpoints");
+    int rc = 0, moves = survey.other_count || (torn == TORN_MOVES && survey.torn[0]);
+    if (moves)
         rc = disk_make_folders(to, err);
     for (int i = 0; i < survey.other_count && !rc; i++)
         rc = move_one(survey.other[i].path, to, err);
-    if (!rc && torn && moves)
+    if (!rc && torn == TORN_MOVES && moves)
         rc = move_torn(d, to, err);
     if (!rc && moves)
         rc = disk_sync(to, err) || disk_sync(d->checkpoints, err) ? -1 : 0;
@@ -142,6 +139,21 @@ int run_aside_branch(const struct run_directory *d, int torn, struct error *err)
                  survey.other_count > 1 ? "s" : "", (long long)left, to);
     free(to);
     run_survey_free(&survey);
+    return rc;
+}
+
+int run_aside_finish(struct run_directory *d, struct error *err)
+{
+    const char *dir = d->s->config.run.dir;
+    char *metrics = array_format("%s/metrics.jsonl", dir);
+    int rc = run_aside_branch(d, TORN_MOVES, err);
+    if (!rc)
+        rc = metrics_resume(metrics, d->record.start.step, d->s->log, err);
+    if (!rc) {
+        d->record.moving = 0;
+        rc = run_record_write(&d->record, dir, RUN_RECORD, err);
+    }
+    free(metrics);
     return rc;
 }
 
@@ -162,14 +174,17 @@ static int copy_file(const char *from, const char *to, struct error *err)
     return rc;
 }
 
-int run_aside_metrics(const struct run_directory *d, struct error *err)
+int run_aside_copies(const struct run_directory *d, struct error *err)
 {
     char *from = array_format("%s/metrics.jsonl", d->s->config.run.dir);
-    char *folder = folder_of(d, d->record.branch, "", err);
-    char *to = folder_of(d, d->record.branch, "metrics.jsonl", err);
-    int rc = from && folder && to ? 0 : -1;
+    char *folder = folder_of(d, d->record.branch, "");
+    char *to = folder_of(d, d->record.branch, "metrics.jsonl");
+    int rc = disk_make_folders(folder, err);
     if (!rc && !access(from, F_OK))
-        rc = disk_make_folders(folder, err) || copy_file(from, to, err) ? -1 : 0;
+        rc = copy_file(from, to, err);
+    rc = rc || run_record_write(&d->record, folder, BRANCH_RECORD, err) || disk_sync(folder, err)
+             ? -1
+             : 0;
     free(to);
     free(folder);
     free(from);

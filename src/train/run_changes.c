@@ -11,7 +11,8 @@ static const char *const of_tensors[] = {
     "model.head_dim", "model.ffn",    "model.vocab",  "model.tie_embeddings", "model.max_seq_len"};
 enum { OF_TENSORS = sizeof of_tensors / sizeof of_tensors[0], LEARNED_POSITIONS = OF_TENSORS - 1 };
 
-/* Keys, or groups of them, that change no number by design, or are compared otherwise. */
+/* Keys, or groups of keys, that change no number of a run by design, or that are compared
+ * elsewhere. */
 static const char *const without_effect[] = {
     "device",          "recompute",    "parallel.",       "offload.",
     "checkpoint.",     "run.",         "comm.inter_node", "comm.share_gpu",
@@ -34,7 +35,14 @@ void run_data_add(struct js *meta, const struct run_data *data)
     struct js *js = js_object();
     add_hash(js, "train", data->train);
     add_hash(js, "valid", data->valid);
+    if (data->tokenizer[0])
+        js_add_string(js, "tokenizer", data->tokenizer);
     js_add(meta, "data", js);
+}
+
+const char *run_data_tokenizer(const struct js *meta)
+{
+    return js_get_string(js_get(meta, "data"), "tokenizer", NULL);
 }
 
 static int differs(const struct config *a, const struct config *b, const char *key)
@@ -100,7 +108,7 @@ static void add(struct listing *list, const char *key, const char *old, const ch
              key, old[0] ? old : "(none)", new[0] ? new : "(none)", note);
 }
 
-/* Contents where both are known, else names. */
+/* Compare contents where both hashes are known, else names. */
 static int compare_data(struct listing *list, const char *key, const char *name,
                         const struct js *meta, uint64_t hash, const struct config *saved,
                         const struct config *asked)
@@ -127,7 +135,9 @@ int run_changes_text(const struct config *saved, const struct config *asked, con
     for (int i = 0; (key = config_key_name(i)); i++) {
         if (!has_effect(key) || !differs(saved, asked, key))
             continue;
-        add(&list, key, config_value(saved, key, old), config_value(asked, key, new), "");
+        add(&list, key, config_value(saved, key, old), config_value(asked, key, new),
+            strcmp(key, "train.freeze") ? ""
+                                        : " (optimizer state that was not kept begins at zero)");
         count += strcmp(key, "train.steps") != 0;
     }
     return count;

@@ -1,6 +1,6 @@
-/* run_directory.c - the directory of a run: its lock and log, its checkpoints, its record.
- * See run_directory.h; run_start.c decides where a start goes on from, run_aside.c moves what is
- * in its way. */
+/* run_directory.c - the directory of a run: its lock and log, its checkpoints, its record.  See
+ * run_directory.h; run_start.c decides which checkpoint a start resumes, run_aside.c moves files
+ * that would be in its way. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -18,7 +18,7 @@
 
 /* Lock and log */
 
-/* The file that is locked still has its name: another start may have moved the directory aside. */
+/* Does the locked file still have its name?  Another start may have moved the directory aside. */
 static int is_there(int fd, const char *path)
 {
     struct stat one, other;
@@ -26,13 +26,13 @@ static int is_there(int fd, const char *path)
            one.st_dev == other.st_dev;
 }
 
-/* Two starts in one run directory would spoil each other's files.  The lock goes with the
- * process; a file system that knows no locks does without. */
+/* Two starts in one run directory would overwrite each other's files.  The kernel releases the lock
+ * when the process ends.  On a file system without locks there is none. */
 int run_directory_lock(struct run_directory *d, struct error *err)
 {
     const char *dir = d->s->config.run.dir;
     char *path = array_format("%s/lock", dir), *log = array_format("%s/log.txt", dir);
-    int rc = path && log ? disk_make_folders(d->checkpoints, err) : -1;
+    int rc = disk_make_folders(d->checkpoints, err);
     int fd = rc ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (!rc && fd < 0)
         rc = error_errno(err, "cannot create %s", path);
@@ -60,7 +60,8 @@ int run_directory_open(struct run_directory *d, struct session *s, struct run_da
     snprintf(d->checkpoints, sizeof d->checkpoints, "%s/checkpoints", s->config.run.dir);
     int rc = 0;
     if (!world_rank(s->world))
-        rc = run_directory_lock(d, err) || run_record_read(&d->record, s->config.run.dir, err);
+        rc = run_directory_lock(d, err) ||
+             run_record_read(&d->record, s->config.run.dir, RUN_RECORD, err);
     return world_agree(s->world, rc ? -1 : 0, err);
 }
 
@@ -85,7 +86,8 @@ static void append(struct checkpoint_entry **list, int *count, struct checkpoint
     *list = more;
 }
 
-/* What cannot be read is taken for the run's: it is refused when it is verified. */
+/* A checkpoint whose meta.json cannot be read counts as the run's own; verifying it will refuse it.
+ */
 static void sort(struct run_survey *survey, const struct run_record *record,
                  struct checkpoint_entry *entry)
 {
@@ -127,14 +129,15 @@ void run_survey_free(struct run_survey *survey)
 
 /* Saving */
 
-/* The checkpoint is there; a record that lags behind is evidence the less, no more. */
+/* The checkpoint is committed; if the record cannot be updated, the next start only knows less
+ * about it. */
 static void record_saved(struct run_directory *d, int64_t step)
 {
     struct error why = {0};
     if (world_rank(d->s->world))
         return;
     d->record.saved = step;
-    if (run_record_write(&d->record, d->s->config.run.dir, &why))
+    if (run_record_write(&d->record, d->s->config.run.dir, RUN_RECORD, &why))
         log_warn(d->s->log, "%s", why.text);
 }
 
@@ -154,7 +157,7 @@ int run_directory_save(struct run_directory *d, struct position position, struct
     return 0;
 }
 
-/* A tenth is what losses differ by from batch to batch. */
+/* Losses differ by up to a tenth from batch to batch. */
 void run_directory_judge(struct run_directory *d, double loss)
 {
     if (d->saved_step < 0 || isnan(loss) || (d->best_step >= 0 && !(loss < 1.1 * d->best_loss)))
@@ -163,22 +166,20 @@ void run_directory_judge(struct run_directory *d, double loss)
     d->best_loss = loss;
 }
 
-/* Old checkpoints that cannot go take disk space, no more: the new one is there. */
+/* Old checkpoints that cannot be deleted only take disk space: the new one is committed. */
 void run_directory_prune(struct run_directory *d)
 {
     struct error why = {0};
     struct run_survey survey = {0};
     struct world *world = d->s->world;
-    int rank = world_rank(world), rc = 0;
+    int rank = world_rank(world), rc;
     if (!d->prune_due)
         return;
     d->prune_due = 0;
     char *written = array_format("%s/step-%08lld", d->checkpoints, (long long)d->saved_step);
     char *best = array_format("%s/step-%08lld", d->checkpoints, (long long)d->best_step);
     const char *spared[] = {written, best, NULL};
-    if (!written || !best || (!rank && run_survey_make(&survey, d, &why)))
-        rc = -1;
-    rc = world_agree(world, rc, &why);
+    rc = world_agree(world, rank ? 0 : run_survey_make(&survey, d, &why), &why);
     if (!rc) {
         checkpoint_checked_set(&d->checked, written, CHECKPOINT_WHOLE);
         rc =

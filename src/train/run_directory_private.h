@@ -4,7 +4,7 @@
 
 #include "train/run_directory.h"
 
-/* The checkpoints in a directory, by whose they are. */
+/* The checkpoints in a directory, sorted by the run and branch that saved them. */
 struct run_survey {
     struct checkpoint_entry *own; /* committed, of the line, newest first */
     int own_count;
@@ -15,8 +15,8 @@ struct run_survey {
     int64_t torn_step;
 };
 
-/* Returns 0 and a survey for run_survey_free(), or -1 with err set.  Without a record everything
- * is the run's. */
+/* Sort the checkpoints; without a record all are the run's own.  Returns 0 and a survey for
+ * run_survey_free(), or -1 with err set. */
 int run_survey_make(struct run_survey *survey, const struct run_directory *dir, struct error *err);
 void run_survey_free(struct run_survey *survey);
 
@@ -27,13 +27,20 @@ int run_directory_lock(struct run_directory *dir, struct error *err);
  * an empty one, locked too.  One rename: it happens or does not.  Returns 0, or -1 with err set. */
 int run_aside_all(struct run_directory *dir, struct error *err);
 
-/* Move the checkpoints of this run that are not of the record's line, and those of later steps
- * that are damaged if torn is set, to the folder of the branch before.  Repeated after a death
- * half way, it moves what is left.  Returns 0, or -1 with err set. */
-int run_aside_branch(const struct run_directory *dir, int torn, struct error *err);
+/* Move the checkpoints of this run that are not of the record's line, and with TORN_MOVES damaged
+ * ones of later steps, to the folder of the branch before.  After a start that was killed half way,
+ * another call moves the rest.  Returns 0, or -1 with err set. */
+enum run_torn { TORN_STAYS, TORN_MOVES };
+int run_aside_branch(const struct run_directory *dir, enum run_torn torn, struct error *err);
 
-/* Copy metrics.jsonl to the folder of the record's branch, which is about to be left. */
-int run_aside_metrics(const struct run_directory *dir, struct error *err);
+/* Finish beginning the record's branch: move the checkpoints, cut metrics.jsonl to the branch's
+ * line, and write the record without `moving`. After a start that was killed half way, another call
+ * comes to the same end.  Returns 0, or -1 with err set and the record still `moving`. */
+int run_aside_finish(struct run_directory *dir, struct error *err);
+
+/* Copy metrics.jsonl, and the record as branch.json, to the folder of the record's branch, which is
+ * about to be left. */
+int run_aside_copies(const struct run_directory *dir, struct error *err);
 
 /* The highest number in branches/; -1: none. */
 int64_t run_aside_last(const struct run_directory *dir);

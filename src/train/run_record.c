@@ -14,7 +14,6 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "io/disk.h"
 #include "base/array.h"
 
 enum { RECORD_FORMAT = 1 };
@@ -32,12 +31,10 @@ static void read_start(struct run_record *record, const struct js *start)
     copy(record->asked, sizeof record->asked, js_get_string(start, "asked", ""));
 }
 
-int run_record_read(struct run_record *record, const char *dir, struct error *err)
+int run_record_read(struct run_record *record, const char *dir, const char *name, struct error *err)
 {
     *record = (struct run_record){.base = -1, .saved = -1};
-    char *path = array_format("%s/run.json", dir);
-    if (!path)
-        return -1;
+    char *path = array_format("%s/%s", dir, name);
     int rc = access(path, F_OK) && errno == ENOENT ? 1 : 0;
     struct js *js = rc ? NULL : js_read(path, err);
     if (js && js_get_int(js, "format", -1) != RECORD_FORMAT)
@@ -49,6 +46,7 @@ int run_record_read(struct run_record *record, const char *dir, struct error *er
         record->branch = js_get_int(js, "branch", 0);
         record->base = js_get_int(js, "base", -1);
         record->saved = js_get_int(js, "saved", -1);
+        record->moving = js_get_int(js, "moving", 0) != 0;
         copy(record->job, sizeof record->job, js_get_string(js, "job", ""));
         if (js_get(js, "start"))
             read_start(record, js_get(js, "start"));
@@ -63,11 +61,10 @@ int run_record_read(struct run_record *record, const char *dir, struct error *er
     return rc < 0 ? -1 : 0;
 }
 
-int run_record_write(const struct run_record *record, const char *dir, struct error *err)
+int run_record_write(const struct run_record *record, const char *dir, const char *name,
+                     struct error *err)
 {
-    char *path = array_format("%s/run.json", dir);
-    if (!path)
-        return -1;
+    char *path = array_format("%s/%s", dir, name);
     struct js *js = js_object();
     js_add_int(js, "format", RECORD_FORMAT);
     js_add_string(js, "run", record->run);
@@ -75,6 +72,8 @@ int run_record_write(const struct run_record *record, const char *dir, struct er
     js_add_int(js, "base", record->base);
     js_add_int(js, "saved", record->saved);
     js_add_string(js, "job", record->job);
+    if (record->moving)
+        js_add_int(js, "moving", 1);
     if (record->has_start) {
         struct js *start = js_object();
         js_add_string(start, "run", record->start.run);
@@ -84,7 +83,7 @@ int run_record_write(const struct run_record *record, const char *dir, struct er
         js_add_string(start, "asked", record->asked);
         js_add(js, "start", start);
     }
-    int rc = js_write(js, JS_INDENTED, path, err) || disk_sync_parent(path, err) ? -1 : 0;
+    int rc = js_write(js, JS_INDENTED, path, err);
     js_free(js);
     free(path);
     return rc;

@@ -1,4 +1,5 @@
-/* run_record.h - run.json: which run a directory is, and where its branch began. */
+/* run_record.h - run.json: which run a directory is, and where its branch began; branch.json in the
+ * folder of a branch that was left: the same of that branch. */
 #ifndef TRIREME_TRAIN_RUN_RECORD_H
 #define TRIREME_TRAIN_RUN_RECORD_H
 
@@ -9,27 +10,35 @@ enum { RUN_ID = 33, RUN_PATH = CONFIG_TEXT + 128 };
 
 /* A checkpoint, whatever path it lies under. */
 struct run_point {
-    char run[RUN_ID]; /* "": of a checkpoint that says none, as the first version wrote it */
+    char run[RUN_ID]; /* "": the checkpoint names no run, as the first version wrote it */
     int64_t branch, step;
 };
 
 struct run_record {
-    char run[RUN_ID];          /* 128 random bits in hexadecimal; "": the directory has no record */
-    int64_t branch;            /* counts how often the run was taken back to an earlier step */
-    int has_start;             /* the branch began from a checkpoint: */
-    struct run_point start;    /* this one, */
-    char start_path[RUN_PATH]; /* found here then, relative to the directory when inside, */
-    char asked[CONFIG_TEXT];   /* asked for so: checkpoint.resume */
+    char run[RUN_ID];       /* 128 random bits in hexadecimal; "": the directory has no record */
+    int64_t branch;         /* how often the run was resumed from an earlier step than its last */
+    int has_start;          /* 1: the branch began from a checkpoint */
+    struct run_point start; /* namely this one, */
+    char start_path[RUN_PATH]; /* which lay here then (relative to the directory if inside), */
+    char asked[CONFIG_TEXT];   /* and was asked for by this checkpoint.resume */
     int64_t base;              /* checkpoints up to this step are of branches before; -1: none */
     int64_t saved;             /* step of the newest checkpoint of the branch; -1: none yet */
-    char job[64];              /* of Slurm, that began the branch; "": none */
+    int moving;   /* the branch has begun, and later checkpoints are not all moved yet */
+    char job[64]; /* of Slurm, that began the branch; "": none */
 };
 
-/* Read dir's run.json; without one record->run is "".  Returns 0, or -1 with err set. */
-int run_record_read(struct run_record *record, const char *dir, struct error *err);
+#define RUN_RECORD    "run.json"
+#define BRANCH_RECORD "branch.json"
 
-/* Replace it, so that it lasts.  Returns 0, or -1 with err set and the old one there. */
-int run_record_write(const struct run_record *record, const char *dir, struct error *err);
+/* Read dir's record of that name; without one record->run is "".  Returns 0, or -1 with err set. */
+int run_record_read(struct run_record *record, const char *dir, const char *name,
+                    struct error *err);
+
+/* Replace the record.  If the machine fails meanwhile, the file holds the old record or the new
+ * one, never a part of it; the new one is durable once dir has been fsynced too (disk_sync()).
+ * Returns 0, or -1 with err set and the old one in place. */
+int run_record_write(const struct run_record *record, const char *dir, const char *name,
+                     struct error *err);
 
 /* A new run that has no checkpoint yet, begun by this job.  Returns 0, or -1 with err set. */
 int run_record_new(struct run_record *record, struct error *err);
@@ -40,10 +49,10 @@ void run_record_set_job(struct run_record *record);
 /* Slurm has requeued the job that began the record's branch, and this is that job again. */
 int run_record_requeued(const struct run_record *record);
 
-/* The run and branch a checkpoint's meta.json tells; step is the caller's. */
+/* The run and branch named in a checkpoint's meta.json; step is the caller's. */
 struct run_point run_point_of(const struct js *meta, int64_t step);
 
-/* Whether a checkpoint is of the line that led to the record's branch. */
+/* Is the checkpoint in the line of the record's branch (run_record.c)? */
 int run_record_owns(const struct run_record *record, const struct run_point *point);
 
 #endif

@@ -1,11 +1,13 @@
 /* run_start.c - where a start goes on from, and what it may not touch.
  *
+ *  0. rank 0 finishes the beginning of a branch in which an earlier start ended
  *  1. rank 0 decides by what the directory holds (survey), its record, and checkpoint.resume
  *  2. where that is a checkpoint not known yet, all open it, and rank 0 judges whose it is
  *  3. all load
- *  4. rank 0 commits: sets aside what has to be, and writes the record
+ *  4. the disk has to hold a checkpoint
+ *  5. rank 0 commits: sets aside what has to be, and writes the record
  *
- * What may be refused is refused before 4, where the directory is as it was.
+ * What may be refused is refused before 5, where the directory is as it was after 0.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -15,19 +17,20 @@
 #include "base/array.h"
 #include "base/json.h"
 #include "io/disk.h"
+#include "train/checkpoint_space.h"
 #include "train/run_directory_private.h"
 
 enum run_from {
     FROM_NOTHING,
     FROM_OWN,   /* the newest of the run's checkpoints */
     FROM_START, /* what the branch began from, which has no checkpoint yet */
-    FROM_ASKED  /* what was asked for: to be judged */
+    FROM_ASKED  /* the checkpoint that was asked for; whose it is has to be found out */
 };
 
 struct run_start {
     enum run_from from;
-    char path[2 * RUN_PATH]; /* of the two latter */
-    int aside;               /* all that is there goes aside first */
+    char path[2 * RUN_PATH]; /* of the checkpoint, for the last two */
+    int aside;               /* the whole directory is moved aside first */
     int branch;              /* a new branch begins */
     int begins;              /* a new run begins */
 };
@@ -56,7 +59,7 @@ static int is_inside(const char *path, const char *dir)
 static int64_t last_step(const char *dir)
 {
     char *path = array_format("%s/metrics.jsonl", dir), *line = NULL;
-    FILE *file = path ? fopen(path, "r") : NULL;
+    FILE *file = fopen(path, "r");
     size_t size = 0;
     int64_t step = 0;
     while (file && getline(&line, &size, file) > 0) {
@@ -105,7 +108,8 @@ static int refuse_gone(const struct run_directory *d, const struct run_survey *s
                      dir, (long long)d->record.saved, d->checkpoints);
 }
 
-/* Where the branch's own checkpoints are, or it has none yet, where it began. */
+/* Resume from the branch's newest checkpoint or, where it has none yet, from the one it began with.
+ */
 static int go_on(const struct run_directory *d, const struct run_survey *survey,
                  struct run_start *start, struct error *err)
 {
@@ -143,7 +147,7 @@ static int find_step(const struct run_directory *d, const struct run_survey *sur
                      d->checkpoints, (long long)step, steps[0] ? "are " : "is none", steps);
 }
 
-/* A path or a step. */
+/* checkpoint.resume is a path or a step. */
 static int decide_asked(const struct run_directory *d, const struct run_survey *survey,
                         struct run_start *start, struct error *err)
 {
@@ -223,7 +227,25 @@ static int judge(const struct run_directory *d, const struct run_survey *survey,
     return 0;
 }
 
-/* 4: the record */
+/* 4: what the disk has to hold */
+
+/* How many checkpoints stay in the run's folder after step 5: a new run keeps none, and a new
+ * branch none of later steps. */
+static int64_t count_staying(const struct run_directory *d, const struct run_survey *survey,
+                             const struct run_start *start, const struct checkpoint *checkpoint)
+{
+    int64_t count = 0, last = INT64_MAX;
+    if (start->begins)
+        return 0;
+    if (start->branch)
+        last = is_inside(checkpoint_path(checkpoint), d->checkpoints) ? checkpoint_step(checkpoint)
+                                                                      : -1;
+    for (int i = 0; i < survey->own_count; i++)
+        count += survey->own[i].step <= last;
+    return count;
+}
+
+/* 5: the record */
 
 /* An older version's directory, or one that checkpoints were copied into, becomes a run. */
 static int adopt(struct run_directory *d, const struct checkpoint *checkpoint, struct error *err)
@@ -244,7 +266,8 @@ static int adopt(struct run_directory *d, const struct checkpoint *checkpoint, s
     return 0;
 }
 
-/* The path as it is found again, also where the directory is moved or copied to. */
+/* The path of the checkpoint, relative where it is inside the directory, so that it stays valid
+ * when the directory is moved or copied. */
 static void keep_path(struct run_record *record, const char *path, const char *dir)
 {
     char *real = realpath(path, NULL), *base = realpath(dir, NULL);
@@ -273,18 +296,20 @@ static void set_start(struct run_directory *d, const struct checkpoint *checkpoi
 static int begin_branch(struct run_directory *d, const struct checkpoint *checkpoint,
                         struct error *err)
 {
-    if (adopt(d, checkpoint, err) || run_aside_metrics(d, err))
+    if (adopt(d, checkpoint, err) || run_aside_copies(d, err))
         return -1;
     int64_t last = run_aside_last(d);
     d->record.branch = (last > d->record.branch ? last : d->record.branch) + 1;
     d->record.saved = -1;
+    d->record.moving = 1;
     run_record_set_job(&d->record);
     set_start(d, checkpoint);
-    if (run_record_write(&d->record, d->s->config.run.dir, err))
+    if (run_record_write(&d->record, d->s->config.run.dir, RUN_RECORD, err) ||
+        disk_sync(d->s->config.run.dir, err))
         return -1;
     log_info(d->s->log, "branch %lld of the run in %s begins at step %lld",
              (long long)d->record.branch, d->s->config.run.dir, (long long)d->record.start.step);
-    return run_aside_branch(d, 1, err);
+    return run_aside_finish(d, err);
 }
 
 static int begin_run(struct run_directory *d, const struct run_start *start,
@@ -302,7 +327,7 @@ static int begin_run(struct run_directory *d, const struct run_start *start,
         log_warn(d->s->log, "%s: an earlier start came to step %lld and left no checkpoint", dir,
                  (long long)step);
     log_info(d->s->log, "a new run begins in %s", dir);
-    return run_record_write(&d->record, dir, err);
+    return run_record_write(&d->record, dir, RUN_RECORD, err);
 }
 
 static int commit(struct run_directory *d, const struct run_start *start,
@@ -314,21 +339,25 @@ static int commit(struct run_directory *d, const struct run_start *start,
         return begin_branch(d, checkpoint, err);
     if (start->from == FROM_OWN && strcmp(d->s->config.checkpoint.resume, "auto") &&
         d->record.has_start)
-        log_info(d->s->log, "checkpoint.resume=%s is where branch %lld in %s began; it goes on",
-                 d->s->config.checkpoint.resume, (long long)d->record.branch, d->s->config.run.dir);
+        log_info(
+            d->s->log,
+            "checkpoint.resume=%s is where branch %lld in %s began; it goes on (to begin there "
+            "once more: the path of that checkpoint, and run.dir=OTHER)",
+            d->s->config.checkpoint.resume, (long long)d->record.branch, d->s->config.run.dir);
     if (adopt(d, checkpoint, err))
         return -1;
     if (d->record.saved < 0 && start->from == FROM_OWN &&
         checkpoint_step(checkpoint) > d->record.base)
         d->record.saved = checkpoint_step(checkpoint);
-    return run_record_write(&d->record, d->s->config.run.dir, err) || run_aside_branch(d, 0, err)
+    return run_record_write(&d->record, d->s->config.run.dir, RUN_RECORD, err) ||
+                   run_aside_branch(d, TORN_STAYS, err)
                ? -1
                : 0;
 }
 
 /* All ranks */
 
-static void tell_changes(const struct run_directory *d, const struct checkpoint *checkpoint)
+static void report_changes(const struct run_directory *d, const struct checkpoint *checkpoint)
 {
     struct config saved;
     struct error why = {0};
@@ -346,7 +375,7 @@ static void tell_changes(const struct run_directory *d, const struct checkpoint 
                  (long long)checkpoint_step(checkpoint), text);
 }
 
-/* Open what was decided on; *checkpoint NULL where that is nothing. */
+/* Open the checkpoint that was decided on; *checkpoint is NULL where there is none. */
 static int open_start(struct run_directory *d, const struct run_survey *survey,
                       struct run_start *start, struct checkpoint **checkpoint, struct error *err)
 {
@@ -388,7 +417,9 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
     if (open_start(d, survey, start, checkpoint, err) ||
         (*checkpoint && run_checkpoint_load(d->s, *checkpoint, position, err)))
         return -1;
-    if (world_agree(world, rank ? 0 : commit(d, start, *checkpoint, err), err))
+    int64_t staying = rank ? 0 : count_staying(d, survey, start, *checkpoint);
+    if (checkpoint_space_check(d->s, d->checkpoints, position->step, staying, err) ||
+        world_agree(world, rank ? 0 : commit(d, start, *checkpoint, err), err))
         return -1;
     if (!*checkpoint)
         return 0;
@@ -402,7 +433,21 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
         log_warn(d->s->log, "%s is not committed and was passed over", survey->torn);
     log_info(d->s->log, "resumed at step %lld from %s", (long long)position->step,
              checkpoint_path(*checkpoint));
-    tell_changes(d, *checkpoint);
+    report_changes(d, *checkpoint);
+    return 0;
+}
+
+/* Do what an earlier start wrote into the record, and was killed before it did. */
+static int finish_moving(struct run_directory *d, struct error *err)
+{
+    if (!d->record.moving)
+        return 0;
+    if (run_aside_finish(d, err))
+        return -1;
+    log_info(d->s->log,
+             "branch %lld had begun when an earlier start ended; what it sets aside in %s/branches "
+             "is finished now",
+             (long long)d->record.branch, d->s->config.run.dir);
     return 0;
 }
 
@@ -415,7 +460,10 @@ int run_directory_begin(struct run_directory *d, int *found, struct position *po
     struct config *c = &d->s->config;
     int rc = 0;
     if (!world_rank(d->s->world))
-        rc = run_survey_make(&survey, d, err) || decide(d, &survey, &start, err) ? -1 : 0;
+        rc = finish_moving(d, err) || run_survey_make(&survey, d, err) ||
+                     decide(d, &survey, &start, err)
+                 ? -1
+                 : 0;
     rc = world_agree(d->s->world, rc, err);
     if (!rc) {
         world_broadcast(d->s->world, &start, sizeof start, 0);

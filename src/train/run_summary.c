@@ -129,7 +129,7 @@ void run_summary(const struct session *s, const struct batches *train, const str
     run_warnings(s, done);
 }
 
-/* Ranks and places of micro-batches that have no sequence. */
+/* Warn of ranks, and of places in micro-batches, that get no sequence. */
 static void warn_idle(const struct session *s)
 {
     const struct layout *l = &s->layout;

@@ -1,8 +1,8 @@
-/* scaler.h - the loss scale of fp16: what the loss is multiplied by so that its gradients are
- * neither lost below fp16's range nor too large for it.
+/* scaler.h - the loss scale of fp16: the loss is multiplied by it so that gradients are neither
+ * lost below fp16's range nor too large for it.
  *
- * A step whose gradients are not finite updates nothing.  Whether it is one follows from the
- * gradient's norm, a sum over all ranks, so all ranks decide alike, without a word between them.
+ * A step whose gradients are not finite updates nothing.  Whether gradients are finite follows from
+ * their norm, a sum over all ranks, so that all ranks decide the same without communication.
  */
 #ifndef TRIREME_TRAIN_SCALER_H
 #define TRIREME_TRAIN_SCALER_H
@@ -10,7 +10,7 @@
 #include "config/config.h"
 
 struct scaler {
-    int active, dynamic;   /* 0: the scale is 1; 0: it stays as it is */
+    int active, dynamic;   /* active 0: the scale is 1; dynamic 0: it does not change */
     double scale;          /* of the next step */
     double least;          /* min_loss_scale */
     int64_t window;        /* finite steps in a row after which it doubles */
@@ -27,13 +27,12 @@ struct scaler scaler_begin(const struct config *config);
  * skipped steps. */
 void scaler_resume(struct scaler *scaler, const struct scaler *saved);
 
-/* After a step: overflowed 1 when its gradients were not finite.  DeepSpeed's rule: the first
- * overflows, hysteresis - 1 of them, only use up what is spare; each further one halves the scale,
- * down to min_loss_scale; loss_scale_window finite steps in a row double it and make hysteresis
- * spare again. */
+/* Update the scale after a step; overflowed is 1 when its gradients were not finite.  DeepSpeed's
+ * rule: the first hysteresis - 1 overflows only use up `spare`; each further one halves the scale,
+ * down to min_loss_scale; loss_scale_window finite steps in a row double it and restore `spare`. */
 void scaler_update(struct scaler *scaler, int overflowed);
 
-/* 1: an overflow would change nothing any more. */
+/* 1: the scale cannot become smaller. */
 int scaler_at_end(const struct scaler *scaler);
 
 #endif

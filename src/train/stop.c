@@ -10,15 +10,18 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 
-/* How long a start may take to notice; other ranks than the first leave the word to it. */
+/* Seconds after which a start that has not noticed the signal is ended.  Rank 0 comes first, so
+ * that its line is the one printed. */
 enum { EARLY_S = 5, EARLY_OTHERS_S = 7, KILLED = 128 };
 
 static const struct {
     int signal;
     const char *name;
-    int may_be_ignored; /* by who started the program */
+    int may_be_ignored; /* 1: if the program was started with the signal ignored, it stays ignored
+                         */
 } watched[] = {
     {SIGTERM, "SIGTERM", 0},
     {SIGUSR1, "SIGUSR1", 0},
@@ -33,7 +36,7 @@ struct stop {
     sigset_t signals;
     struct world *world; /* NULL until stop_join() */
     int asked, resumable, training;
-    int64_t deadline_ns; /* the thread's own */
+    int64_t deadline_ns; /* used by the thread alone */
     int interrupts;
 };
 
@@ -45,7 +48,8 @@ static const char *name_of(int signal)
     return "a signal";
 }
 
-/* On a thread that was there before stop_watch(), such as a library's: not for this one. */
+/* The handler: it runs on threads started before stop_watch(), such as a library's.  Block the
+ * signal there and send it again, so that the watching thread gets it. */
 static void pass_on(int signal, siginfo_t *info, void *context)
 {
     sigaddset(&((ucontext_t *)context)->uc_sigmask, signal);
@@ -58,7 +62,7 @@ static int is_ignored(int signal)
     return !sigaction(signal, NULL, &now) && now.sa_handler == SIG_IGN;
 }
 
-/* As if nobody had caught it. */
+/* End the process by the signal's default action. */
 static void end_at_once(int signal_)
 {
     sigset_t only;
@@ -94,7 +98,7 @@ static int early_code(const struct stop *s, int signal)
     return __atomic_load_n(&s->resumable, __ATOMIC_ACQUIRE) ? EXIT_SAVED : KILLED + signal;
 }
 
-/* A start that hangs somewhere, in a file that does not open or in MPI, has nothing to lose. */
+/* End a start that hangs, in opening a file or in MPI: nothing has been trained yet. */
 static void end_start(struct stop *s)
 {
     struct world *world = __atomic_load_n(&s->world, __ATOMIC_ACQUIRE);
@@ -123,10 +127,8 @@ static void *watch(void *arg)
 int stop_watch(struct stop **stop, struct error *err)
 {
     struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_RESTART | SA_SIGINFO};
-    struct stop *s = calloc(1, sizeof *s);
+    struct stop *s = array_make(1, sizeof *s);
     *stop = NULL;
-    if (!s)
-        return error_set(err, "out of memory: signals");
     signal(SIGPIPE, SIG_IGN);
     sigemptyset(&s->signals);
     sigemptyset(&action.sa_mask);
@@ -163,7 +165,7 @@ void stop_end(struct stop *s)
 
 int stop_asked(const struct stop *s)
 {
-    return __atomic_load_n(&s->asked, __ATOMIC_ACQUIRE);
+    return s ? __atomic_load_n(&s->asked, __ATOMIC_ACQUIRE) : 0;
 }
 
 void stop_join(struct stop *s, struct world *world)
@@ -179,6 +181,8 @@ void stop_resumable(struct stop *s, int resumable)
 int stop_early(struct stop *s, struct log *log, struct error *err)
 {
     double signal = stop_asked(s);
+    if (!s)
+        return 0;
     world_all_reduce(s->world, &signal, 1, WORLD_MAX);
     if (signal == 0)
         return 0;

@@ -1,13 +1,13 @@
 /* stop.h - signals that ask a run to save and stop.
  *
- * SIGTERM, SIGUSR1, SIGINT (Ctrl-C) and SIGHUP (a lost terminal) are taken by a thread of their
- * own, so that no call of any other thread is interrupted, and none that is stuck keeps the user
- * from ending the program.  Those of them that were ignored when the program began, as SIGHUP is
- * under nohup, stay ignored.  SIGPIPE is ignored: a reader that went away harms nothing.
+ * SIGTERM, SIGUSR1, SIGINT (Ctrl-C) and SIGHUP (a lost terminal) are received by a thread of their
+ * own, so that no call of another thread is interrupted, and a call that hangs cannot keep the user
+ * from ending the program.  A signal that was ignored when the program began, as SIGHUP is under
+ * nohup, stays ignored.  SIGPIPE is ignored.
  *
- * While training, a signal is a vote that travels with the step, after which all ranks save.
- * Before, there is nothing to save: the ranks leave together at the next place where they ask
- * (stop_early()), and a rank that gets to none for some seconds is ended by the thread.
+ * While training, each rank sends with every step whether it got a signal; when one did, all ranks
+ * save after that step.  Before training there is nothing to save: the ranks end together at the
+ * next call of stop_early(), and the thread ends a rank that makes no such call for some seconds.
  */
 #ifndef TRIREME_TRAIN_STOP_H
 #define TRIREME_TRAIN_STOP_H
@@ -17,29 +17,29 @@
 
 struct stop;
 
-/* Begin to watch.  To be called before other threads are started.  Returns 0 and a stop for
- * stop_end(), or -1 with err set. */
+/* Begin to receive the signals.  To be called before other threads are started.  Returns 0 and a
+ * stop for stop_end(), or -1 with err set. */
 int stop_watch(struct stop **stop, struct error *err);
 
-/* No longer; NULL allowed.  The signals stay blocked but for SIGINT, so that a launcher that
- * signals the slower ranks of a job that is ending does no harm. */
+/* Stop receiving them; NULL allowed.  All but SIGINT stay blocked, so that a launcher that signals
+ * the slower ranks of a job that is ending does no harm. */
 void stop_end(struct stop *stop);
 
-/* The signal that came first; 0: none. */
+/* The signal that came first; 0: none, or stop is NULL. */
 int stop_asked(const struct stop *stop);
 
-/* The world is started: it ends as a whole. */
+/* The world is started: from now on an early end is the end of all ranks. */
 void stop_join(struct stop *stop, struct world *world);
 
-/* Whether the same command would find a checkpoint to go on from: how an early stop ends, with
- * EXIT_SAVED or as by the signal. */
+/* resumable: would the same command find a checkpoint to resume?  It decides the exit code of an
+ * early end: EXIT_SAVED, or the one of the signal. */
 void stop_resumable(struct stop *stop, int resumable);
 
 /* Before training: has a rank been asked to stop?  Collective.  Returns 0, or -1 on all ranks with
- * err's code set and no text, after a line in the log. */
+ * err's code set and no text, after a line in the log.  A stop of NULL, on all ranks: 0. */
 int stop_early(struct stop *stop, struct log *log, struct error *err);
 
-/* Training begins: from now on the run asks with every step. */
+/* Training begins: from now on the trainer asks after every step (stop_asked()). */
 void stop_begin(struct stop *stop);
 
 #endif

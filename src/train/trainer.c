@@ -1,4 +1,16 @@
-/* trainer.c - see trainer.h. */
+/* trainer.c - a training run from start to end; see trainer.h.
+ *
+ * A GPU computes a step while the host reports the one before.  So up to two steps are under way,
+ * in flight[step % 2]:
+ *
+ * start 7 | end 6: numbers, metrics | start 8 | end 7 | ... | start 10 | end 9 | end 10 |
+ * checkpoint
+ *
+ * must_end() says after which steps nothing may be under way: before a checkpoint, an evaluation or
+ * a trace, with a dynamic loss scale (the next step depends on it), and always on the CPU. All
+ * ranks take the same decisions, because what they depend on (loss, votes to stop, skipped) is the
+ * same on all.
+ */
 #include "train/trainer.h"
 
 #include <math.h>
@@ -8,8 +20,8 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/round.h"
 #include "train/batches.h"
-#include "train/checkpoint_space.h"
 #include "train/disk_rate.h"
 #include "train/evaluate.h"
 #include "train/lr_schedule.h"
@@ -25,7 +37,7 @@ enum { SKIPS_IN_A_ROW = 10 }; /* steps without an update before the run gives up
 struct flight {
     int under_way;
     struct step_pending pending;
-    struct metrics_step report; /* what is known of it */
+    struct metrics_step report; /* its metrics, as far as known */
     struct trace trace;
     int traced;
     int64_t start_ns;
@@ -33,18 +45,19 @@ struct flight {
 
 struct trainer {
     struct session *s;
-    struct stop *asked; /* by signals */
+    struct stop *asked; /* signals that ask the run to stop; NULL: none */
     struct run_directory dir;
     struct batches train, valid;
     struct metrics metrics;
     struct disk_rate disk_rate;
-    struct position at;      /* behind the step last started */
-    struct flight flight[2]; /* by the step's number, even or odd */
+    struct position at;      /* after the step last started */
+    struct flight flight[2]; /* [step % 2] */
     struct breakdown breakdown[2];
+    int64_t until;       /* the last step of this call; the one after it is not started */
     int64_t finished_ns; /* when the last step ended */
     int stop;            /* a rank asked for it */
     int save_due;        /* a checkpoint, at the next step that updates something */
-    int skips;           /* steps in a row that updated nothing, for good */
+    int skips;           /* steps in a row that updated nothing, and will not be repeated */
 };
 
 static int open_data(struct trainer *t, struct error *err)
@@ -60,7 +73,7 @@ static int open_data(struct trainer *t, struct error *err)
     return 0;
 }
 
-/* The files of the run that tell what was done, on rank 0. */
+/* Rank 0 writes config.yaml and opens metrics.jsonl. */
 static int open_records(struct trainer *t, struct error *err)
 {
     char path[CONFIG_TEXT + 16];
@@ -74,17 +87,17 @@ static int open_records(struct trainer *t, struct error *err)
     return metrics_open(&t->metrics, t->s, path, t->at.step, err);
 }
 
-/* What may be wrong with the request comes before what is written into the run. */
+/* All that can be refused is checked before anything is written into the run. */
 static int begin(struct trainer *t, struct error *err)
 {
     struct session *s = t->s;
     int found = 0;
     if (world_agree(s->world, open_data(t, err), err))
         return -1;
-    struct run_data data = {t->train.tokens.hash, t->valid.tokens.hash};
+    struct run_data data = {.train = t->train.tokens.hash, .valid = t->valid.tokens.hash};
+    snprintf(data.tokenizer, sizeof data.tokenizer, "%s", t->train.tokens.tokenizer);
     if (run_directory_open(&t->dir, s, data, err) || stop_early(t->asked, s->log, err) ||
-        run_directory_begin(&t->dir, &found, &t->at, err) ||
-        checkpoint_space_check(s, t->dir.checkpoints, t->at.step, err))
+        run_directory_begin(&t->dir, &found, &t->at, err))
         return -1;
     if (!found && world_agree(s->world, weights_init(s, err), err))
         return -1;
@@ -125,8 +138,8 @@ static int due(int64_t every, int64_t step)
     return every && step % every == 0;
 }
 
-/* A checkpoint that could not be written does not end a run that could go on.  While no step
- * updates anything none is written: the weights are those of the one before. */
+/* A checkpoint that cannot be written does not end the run.  While steps update nothing, none is
+ * written: the weights are those of the checkpoint before. */
 static void save_if_due(struct trainer *t)
 {
     struct error why = {0};
@@ -140,12 +153,12 @@ static void save_if_due(struct trainer *t)
                  (long long)t->at.step, why.text);
 }
 
-static struct step_input input_of(const struct trainer *t, int64_t step)
+static struct step_input input_of(struct trainer *t, int64_t step)
 {
     const struct config_train *c = &t->s->config.train;
     return (struct step_input){
         .load = batches_load,
-        .user = (void *)&t->train,
+        .user = &t->train,
         .rule = lr_schedule_rule(c, step - t->at.scaler.skipped),
         .seed = (uint64_t)t->s->config.seed,
         .step = step,
@@ -160,14 +173,15 @@ static struct step_input input_of(const struct trainer *t, int64_t step)
 static int maybe_evaluate(struct trainer *t, struct metrics_step *report, struct error *err)
 {
     const struct config_train *c = &t->s->config.train;
-    double targets;
     if (!t->s->evaluate || !(due(c->eval_every, t->at.step) || t->at.step == c->steps))
         return 0;
     report->evaluated = 1;
-    return evaluate(t->s, &t->valid, c->eval_batches, &report->valid_loss, &targets, err);
+    return evaluate(t->s, &t->valid, c->eval_batches, &report->valid_loss, &report->valid_tokens,
+                    err);
 }
 
-/* A scale that can still become smaller is no reason to give up. */
+/* Count the steps in a row that updated nothing; while the loss scale can still become smaller,
+ * they do not count. */
 static void count_skips(struct trainer *t, int skipped)
 {
     int lost = skipped && (!t->at.scaler.active || scaler_at_end(&t->at.scaler));
@@ -248,7 +262,8 @@ static int finish(struct trainer *t, int64_t step, struct error *err)
     return 0;
 }
 
-/* What follows a step that has ended: its trace, an evaluation if one is due, its line. */
+/* Report a step that has ended: write its trace, evaluate if that is due, write its line of
+ * metrics. */
 static int report_step(struct trainer *t, int64_t step, struct error *err)
 {
     struct flight *flight = &t->flight[step % 2];
@@ -274,14 +289,13 @@ static int end_step(struct trainer *t, int64_t step, struct error *err)
     return check_skips(t, step, err);
 }
 
-/* Whether something needs the state, or the loss scale, as it is right after the step last
- * started. */
+/* Does anything need the state, or the loss scale, right after the step last started? */
 static int must_end(const struct trainer *t)
 {
     const struct config *c = &t->s->config;
     int64_t step = t->at.step;
     return executor_depth(t->s->executor) < 2 || t->at.scaler.active || t->stop ||
-           t->flight[step % 2].traced || step == c->train.steps || t->save_due ||
+           t->flight[step % 2].traced || step == t->until || t->save_due ||
            due(c->checkpoint.every, step) || (t->s->evaluate && due(c->train.eval_every, step));
 }
 
@@ -294,14 +308,25 @@ static int one_step(struct trainer *t, struct error *err)
     return must_end(t) ? end_step(t, t->at.step, err) : 0;
 }
 
-static int steps(struct trainer *t, struct error *err)
+int trainer_advance(struct trainer *t, int64_t steps, struct error *err)
 {
-    const struct config *c = &t->s->config;
-    while (t->at.step < c->train.steps && !t->stop) {
+    int64_t left = t->s->config.train.steps - t->at.step;
+    t->until = t->at.step + min_i64(left, steps);
+    while (t->at.step < t->until && !t->stop) {
         if (one_step(t, err))
             return -1;
         save_if_due(t);
     }
+    return 0;
+}
+
+struct position trainer_position(const struct trainer *t)
+{
+    return t->at;
+}
+
+int trainer_save(struct trainer *t, struct error *err)
+{
     if (run_directory_save(&t->dir, t->at, err)) {
         err->code = EXIT_NODE; /* once its cause is mended, the same command goes on */
         return error_prefix(err, "the state at step %lld could not be saved",
@@ -309,7 +334,15 @@ static int steps(struct trainer *t, struct error *err)
     }
     if (!t->skips)
         run_directory_prune(&t->dir);
-    if (t->at.step >= c->train.steps)
+    return 0;
+}
+
+static int steps(struct trainer *t, struct error *err)
+{
+    int64_t last = t->s->config.train.steps;
+    if (trainer_advance(t, last, err) || trainer_save(t, err))
+        return -1;
+    if (t->at.step >= last)
         return 0;
     log_info(t->s->log, "asked to stop: state saved at step %lld, run me again",
              (long long)t->at.step);

@@ -2,6 +2,7 @@
 #ifndef TRIREME_TRAIN_TRAINER_H
 #define TRIREME_TRAIN_TRAINER_H
 
+#include "train/run_checkpoint.h"
 #include "train/session.h"
 #include "train/stop.h"
 
@@ -9,8 +10,9 @@ struct trainer;
 
 /* Everything up to the first step: data, the run directory with log.txt, the state to resume
  * from, then config.yaml and metrics.jsonl.  A request that cannot be met leaves those two of an
- * earlier start as they were.  Collective; session and stop, which is asked on the way, stay the
- * caller's.  Returns 0 and a trainer for trainer_close(), or -1 on all ranks with err set. */
+ * earlier start as they were.  Collective; session and stop, which is asked on the way (NULL: no
+ * signal stops the run), stay the caller's.  Returns 0 and a trainer for trainer_close(), or -1 on
+ * all ranks with err set. */
 int trainer_open(struct trainer **trainer, struct session *session, struct stop *stop,
                  struct error *err);
 void trainer_close(struct trainer *trainer); /* NULL allowed */
@@ -19,5 +21,12 @@ void trainer_close(struct trainer *trainer); /* NULL allowed */
  * Returns 0 when all steps are done; -1 on all ranks with err set: with code EXIT_SAVED and no
  * text when a signal stopped the run and its state is saved. */
 int trainer_run(struct trainer *trainer, struct error *err);
+
+/* The parts of trainer_run(), for a program that has a loop of its own.  Train `steps` more steps,
+ * up to the config's last, and save as it asks; save the state, unless it is saved; where it
+ * stands.  Collective.  Return 0, or -1 on all ranks with err set. */
+int trainer_advance(struct trainer *trainer, int64_t steps, struct error *err);
+int trainer_save(struct trainer *trainer, struct error *err);
+struct position trainer_position(const struct trainer *trainer);
 
 #endif
