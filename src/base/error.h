@@ -7,8 +7,6 @@
 #ifndef TRIREME_BASE_ERROR_H
 #define TRIREME_BASE_ERROR_H
 
-#include <stddef.h>
-
 /* Exit codes of the program; jobs/ scripts and schedulers act on them. */
 enum exit_code {
     EXIT_DONE = 0,
@@ -18,16 +16,9 @@ enum exit_code {
     EXIT_NODE = 95,  /* fault of a node, named on stderr */
 };
 
-/* Memory there was for one rank, where a plan had no room; 0: nothing said. */
-struct error_room {
-    size_t device_bytes, host_bytes;
-    int no_disk; /* 1: offload.path will not do */
-};
-
 struct error {
     int code;        /* enum exit_code this failure asks for; EXIT_USAGE unless said otherwise */
     char text[1020]; /* "" means no error */
-    struct error_room room; /* set where something did not fit */
 };
 
 /* Replace the text of err (NULL allowed: the text is dropped).  Always returns -1. */

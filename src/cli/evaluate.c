@@ -19,7 +19,7 @@ static int load(struct session *session, struct error *err)
     char step[CONFIG_TEXT + 48];
     if (!strcmp(from, "auto"))
         from = config->run.dir;
-    if (from[strspn(from, "0123456789")] == 0) { /* of the run's steps */
+    if (from[strspn(from, "0123456789")] == 0) { /* a step of the run */
         snprintf(step, sizeof step, "%s/checkpoints/step-%08lld", config->run.dir, atoll(from));
         from = step;
     }
@@ -51,6 +51,9 @@ static int run(struct session *session, struct error *err)
                        "%s: no targets: all that was read is masked (loss_mask), so that there "
                        "is no loss",
                        session->config.data.valid);
+    if (!rc && !isfinite(loss))
+        rc = error_set(err, "%s: the loss is not finite: what the model computes overflows",
+                       session->config.data.valid);
     if (!rc && world_rank(session->world) == 0)
         printf("loss %.6f  perplexity %.4f  targets %.0f\n", loss, exp(loss), targets);
     batches_close(&valid);
@@ -66,8 +69,10 @@ int command_evaluate(struct app *app, int argc, char **argv, struct error *err)
                     err))
         return -1;
     if (!config.data.valid[0])
-        return error_set(err, "data.valid names no token file to evaluate on");
-    if (session_open(&session, app->world, &app->log, &app->mem, &config, SESSION_EVALUATE, err))
+        return error_set(err, "data.valid names no token file to evaluate on; give one: "
+                              "data.valid=FILE.h5");
+    if (session_open(&session, app->world, &app->log, &app->mem, &config, SESSION_EVALUATE, NULL,
+                     err))
         return -1;
     int rc = run(session, err);
     session_close(session);

@@ -71,8 +71,6 @@ static int parse(struct asked *asked, int argc, char **argv, struct error *err)
             return -1;
         asked->request.prompt = asked->input;
     }
-    if (!asked->tokenizer)
-        asked->tokenizer = "bytes";
     asked->request.tokens = (int64_t)tokens;
     asked->request.temperature = temperature;
     asked->request.top_k = (int64_t)top_k;
@@ -88,7 +86,7 @@ static int open_session(struct app *app, const struct asked *asked, struct check
     if (run_checkpoint_config(checkpoint, &own, NULL, 0, err) ||
         run_checkpoint_config(checkpoint, &config, asked->settings, asked->setting_count, err))
         return -1;
-    if (config.device == own.device) /* this machine's, whatever it was trained on */
+    if (config.device == own.device) /* the device is this machine's, whatever trained the model */
         config.device = CONFIG_DEVICE_AUTO;
     if (config.run.threads == own.run.threads)
         config.run.threads = 0;
@@ -100,9 +98,10 @@ static int open_session(struct app *app, const struct asked *asked, struct check
                                                .prefetch_units = 1};
     config.offload = (struct config_offload){OFFLOAD_NONE};
     config.train.global_batch = config.train.micro_batch = 1;
-    if (session_open(session, app->world, &app->log, &app->mem, &config, SESSION_GENERATE, err))
+    if (session_open(session, app->world, &app->log, &app->mem, &config, SESSION_GENERATE, NULL,
+                     err))
         return -1;
-    return weights_load(*session, checkpoint, err);
+    return weights_load(*session, checkpoint, NULL, err);
 }
 
 static int run(struct app *app, const struct asked *asked, struct checkpoint *checkpoint,
@@ -120,6 +119,21 @@ static int run(struct app *app, const struct asked *asked, struct checkpoint *ch
     return rc;
 }
 
+/* The tokenizer of --tokenizer, else the one of the data that the checkpoint was trained on. */
+static int open_tokenizer(struct tokenizer **tokenizer, const char *asked,
+                          const struct checkpoint *checkpoint, struct error *err)
+{
+    const char *trained = run_data_tokenizer(checkpoint_meta(checkpoint));
+    if (asked || !trained)
+        return tokenizer_open(tokenizer, asked ? asked : "bytes", err);
+    if (!tokenizer_open(tokenizer, trained, NULL))
+        return 0;
+    return error_set(err,
+                     "%s was trained on tokens of \"%s\", a tokenizer that is not in this version "
+                     "of trireme; --tokenizer bytes takes each token below 256 for a byte",
+                     checkpoint_path(checkpoint), trained);
+}
+
 int command_generate(struct app *app, int argc, char **argv, struct error *err)
 {
     struct asked asked = {0};
@@ -131,9 +145,9 @@ int command_generate(struct app *app, int argc, char **argv, struct error *err)
         return error_set(err, "generate runs on one rank; start it without mpirun or srun");
     int rc = parse(&asked, argc, argv, err);
     if (!rc)
-        rc = tokenizer_open(&tokenizer, asked.tokenizer, err);
-    if (!rc)
         rc = run_checkpoint_open(&checkpoint, app->world, asked.from, &app->log, err);
+    if (!rc)
+        rc = open_tokenizer(&tokenizer, asked.tokenizer, checkpoint, err);
     if (!rc)
         rc = run(app, &asked, checkpoint, tokenizer, err);
     checkpoint_close(checkpoint);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/round.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "device/machine.h"
@@ -25,7 +26,7 @@ static int write_json(const struct report *report, const struct compare *compare
     struct js *js = report_json(report);
     js_add(js, "strategies", compare_json(compare));
     js_add(js, "choices", choices_json(choices));
-    int rc = js_write(js, JS_INDENTED, path, err);
+    int rc = js_write_report(js, JS_INDENTED, path, err);
     js_free(js);
     return rc;
 }
@@ -49,7 +50,7 @@ static const struct machine *named(const char *name, struct error *err)
     return machine;
 }
 
-/* A machine, or a GPU that is here, stands for device auto too. */
+/* With --machine, or a GPU in this machine, device=auto means a GPU. */
 static void resolve_device(struct config *config, struct options *options)
 {
     char why[128];
@@ -71,12 +72,12 @@ static void judge(struct report *report, const struct options *options)
     report_judge_node(report, (size_t)(options->node_gib * (1 << 30)));
 }
 
-/* A plan that cannot be run on what was asked for is a failure. */
+/* A plan that does not fit the machine or the node's memory is an error. */
 static int outcome(const struct report *report, const struct options *options, struct error *err)
 {
-    struct report_room lack = report_lack(report, &report->room);
+    struct memory_limits lack = report_lack(report, &report->limits);
     size_t host = lack.host_bytes;
-    double short_gib = (double)(host ? host : lack.device_bytes) / (1 << 30);
+    double short_gib = gib_of(host ? host : lack.device_bytes);
     struct config config = report->config;
     struct fit fit;
     char text[400];
@@ -85,7 +86,7 @@ static int outcome(const struct report *report, const struct options *options, s
     if (!host && !(options->machine && lack.device_bytes))
         return 0;
     config.device = report->on_gpu ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
-    fit_find(&fit, &config, report->ranks, report->nodes, (int)options->threads, &report->room);
+    fit_find(&fit, &config, report->ranks, report->nodes, (int)options->threads, &report->limits);
     fit_text(&fit, report->ranks, text, sizeof text);
     return error_set(err, "does not fit on %s: short by %.2f GiB; %s",
                      host ? "the node" : report->machine, short_gib, text);
@@ -108,8 +109,8 @@ static int take_options(struct options *o, int *argc, char **argv, struct error 
     return arguments_number("--node-memory", argc, argv, 0.001, 1e6, &o->node_gib, 0, err);
 }
 
-/* What was planned, in full, beside what the other strategies would take, and with single
- * changes. */
+/* Print the plan, the other strategies' and those with single changes, and write them as JSON if
+ * asked for. */
 static int show(const struct report *report, const struct options *options, struct error *err)
 {
     struct compare compare;
@@ -126,7 +127,11 @@ static int show(const struct report *report, const struct options *options, stru
     compare_print(&compare, stdout);
     choices_print(&choices, stdout);
     report_verdicts(report, stdout);
-    int rc = options->json ? write_json(report, &compare, &choices, options->json, err) : 0;
+    int rc = 0;
+    if (fflush(stdout) || ferror(stdout)) /* so that it comes before a line on stderr */
+        rc = error_errno(err, "the plan cannot be written");
+    if (!rc && options->json)
+        rc = write_json(report, &compare, &choices, options->json, err);
     compare_free(&compare);
     return rc;
 }

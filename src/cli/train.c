@@ -10,8 +10,8 @@
 #include "plan/fit.h"
 #include "train/trainer.h"
 
-/* plan.json, before the first step: what this run was promised, by rank 0.  A program that does
- * not pass is not run. */
+/* Rank 0 writes plan.json before the first step.  A program that does not pass its checks is not
+ * run. */
 static int write_plan(struct app *app, const struct session *session, struct error *err)
 {
     char path[CONFIG_TEXT + 16];
@@ -25,7 +25,7 @@ static int write_plan(struct app *app, const struct session *session, struct err
         return -1;
     snprintf(path, sizeof path, "%s/plan.json", session->config.run.dir);
     struct js *js = report_json(&report);
-    int rc = js_write(js, JS_INDENTED, path, err);
+    int rc = js_write_report(js, JS_INDENTED, path, err);
     js_free(js);
     if (!rc && !report.verified)
         rc = error_set(err, "%s", report.verdict.text);
@@ -33,26 +33,26 @@ static int write_plan(struct app *app, const struct session *session, struct err
     return rc;
 }
 
-/* A run that was refused for its memory or disk: what is nearest and has room, by rank 0, which
- * tells. Collective. */
-static void advise(struct app *app, const struct config *asked, struct error *err)
+/* The run was refused for lack of memory or disk: rank 0 adds to err the nearest configuration that
+ * fits.  Collective. */
+static void advise(struct app *app, const struct config *asked, const struct memory_limits *limits,
+                   struct error *err)
 {
     struct config config = *asked;
     struct fit fit;
     size_t used = strlen(err->text);
     if (config.device == CONFIG_DEVICE_AUTO)
         config.device = gpu_everywhere(app->world) ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
-    struct report_room room = {err->room.device_bytes, err->room.host_bytes, err->room.no_disk};
     if (world_rank(app->world))
         return;
     fit_find(&fit, &config, world_size(app->world), world_nodes(app->world),
-             (int)config.run.threads, &room);
+             (int)config.run.threads, limits);
     used += (size_t)snprintf(err->text + used, sizeof err->text - used, "; ");
     if (used < sizeof err->text)
         fit_text(&fit, world_size(app->world), err->text + used, sizeof err->text - used);
 }
 
-/* Would the same command find something to go on from?  Collective. */
+/* Would the same command find a checkpoint to resume?  Collective. */
 static int is_resumable(const struct app *app, const struct config *config)
 {
     char path[CONFIG_TEXT + 16];
@@ -73,9 +73,11 @@ static int train(struct app *app, const struct config *config, struct stop *stop
 {
     struct session *session = NULL;
     struct trainer *trainer = NULL;
-    if (session_open(&session, app->world, &app->log, &app->mem, config, SESSION_TRAIN, err)) {
-        if (err->room.device_bytes || err->room.host_bytes || err->room.no_disk)
-            advise(app, config, err);
+    struct memory_limits limits;
+    if (session_open(&session, app->world, &app->log, &app->mem, config, SESSION_TRAIN, &limits,
+                     err)) {
+        if (limits.device_bytes || limits.host_bytes || limits.no_disk)
+            advise(app, config, &limits, err);
         return -1;
     }
     int rc =

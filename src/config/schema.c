@@ -265,6 +265,12 @@ const struct key config_keys[] = {
      .help = "least dynamic loss scale; overflow there ends the run after a few steps"},
     {"train.clip", REAL, FIELD(train.clip), "1", .least = 0, .most = 1e30,
      .help = "largest norm of the whole gradient, above which it is scaled down; 0: no limit"},
+    {"train.freeze", TEXT, FIELD(train.freeze), "", .list = 1,
+     .help =
+         "tensors that are not trained: a list of names, in which * stands for any text, such "
+         "as \"embed,layers.0.*\"; they have no gradient, no optimizer state and no fp32 masters, "
+         "so that with precision=bf16 checkpoints hold them in bf16; trireme checkpoint show "
+         "lists the names"},
     {"train.eval_every", INT, FIELD(train.eval_every), "0", 0, INT64_C(1000000000000),
      .help = "steps between evaluations on data.valid; 0: only after the last step"},
     {"train.eval_batches", INT, FIELD(train.eval_batches), "0", 0, INT64_C(1000000000000),

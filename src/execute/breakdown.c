@@ -8,21 +8,21 @@
 #include "base/clock.h"
 
 /* A point of the compute stream. */
-struct breakdown_mark {
+struct breakdown_event {
     struct device_event *at;
     enum breakdown_kind kind; /* begins here */
 };
 
-/* Marks are made when a step needs more than any before. */
-static int put_mark(struct breakdown *b, enum breakdown_kind kind, struct error *err)
+/* An event is created when a step needs more of them than any before. */
+static int put_event(struct breakdown *b, enum breakdown_kind kind, struct error *err)
 {
-    b->mark = array_grow(b->mark, b->marks, &b->capacity, sizeof *b->mark);
-    struct breakdown_mark *mark = &b->mark[b->marks];
-    mark->kind = kind;
-    if (!mark->at && !(mark->at = device_event_create(b->device, 1, err)))
+    b->event = array_grow(b->event, b->events, &b->capacity, sizeof *b->event);
+    struct breakdown_event *event = &b->event[b->events];
+    event->kind = kind;
+    if (!event->at && !(event->at = device_event_create(b->device, DEVICE_EVENT_TIMED, err)))
         return -1;
-    b->marks++;
-    return device_event_record(b->device, mark->at, DEVICE_COMPUTE, err);
+    b->events++;
+    return device_event_record(b->device, event->at, DEVICE_COMPUTE, err);
 }
 
 int breakdown_begin(struct breakdown *b, struct device *device, struct error *err)
@@ -30,9 +30,9 @@ int breakdown_begin(struct breakdown *b, struct device *device, struct error *er
     memset(b->ms, 0, sizeof b->ms);
     b->device = device;
     b->kind = BREAKDOWN_OTHER;
-    b->marks = 0;
+    b->events = 0;
     b->since_ns = clock_ns();
-    return device->asynchronous ? put_mark(b, b->kind, err) : 0;
+    return device->asynchronous ? put_event(b, b->kind, err) : 0;
 }
 
 int breakdown_enter(struct breakdown *b, enum breakdown_kind kind, struct error *err)
@@ -44,29 +44,29 @@ int breakdown_enter(struct breakdown *b, enum breakdown_kind kind, struct error 
         b->ms[b->kind] += (double)(now_ns - b->since_ns) / 1e6;
     b->kind = kind;
     b->since_ns = now_ns;
-    return b->device->asynchronous ? put_mark(b, kind, err) : 0;
+    return b->device->asynchronous ? put_event(b, kind, err) : 0;
 }
 
 int breakdown_end(struct breakdown *b, struct error *err)
 {
     if (b && b->device->asynchronous)
-        return put_mark(b, BREAKDOWN_OTHER, err);
+        return put_event(b, BREAKDOWN_OTHER, err);
     return breakdown_enter(b, BREAKDOWN_KINDS, err);
 }
 
 void breakdown_read(struct breakdown *b)
 {
-    for (int i = 0; i + 1 < b->marks; i++)
-        b->ms[b->mark[i].kind] +=
-            (double)device_event_ns(b->device, b->mark[i].at, b->mark[i + 1].at) / 1e6;
-    b->marks = 0;
+    for (int i = 0; i + 1 < b->events; i++)
+        b->ms[b->event[i].kind] +=
+            (double)device_event_ns(b->device, b->event[i].at, b->event[i + 1].at) / 1e6;
+    b->events = 0;
 }
 
 void breakdown_free(struct breakdown *b)
 {
     for (int i = 0; i < b->capacity; i++)
-        if (b->mark[i].at)
-            device_event_destroy(b->device, b->mark[i].at);
-    free(b->mark);
+        if (b->event[i].at)
+            device_event_destroy(b->device, b->event[i].at);
+    free(b->event);
     *b = (struct breakdown){0};
 }

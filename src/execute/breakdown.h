@@ -3,11 +3,11 @@
  * The time of the compute stream from the step's first instruction to its last is divided among
  * kinds of work, instruction by instruction.  Waiting for another stream counts as a kind of its
  * own: only so much of a transfer shows, the rest lies under computation.  On the CPU the compute
- * stream is the calling thread and the clock is read; on a GPU timed marks are put into its
+ * stream is the calling thread and the clock is read; on a GPU timed events are put into its
  * stream, which waits for nothing, and read when the step has ended.
  */
-#ifndef TRIREME_STEP_BREAKDOWN_H
-#define TRIREME_STEP_BREAKDOWN_H
+#ifndef TRIREME_EXECUTE_BREAKDOWN_H
+#define TRIREME_EXECUTE_BREAKDOWN_H
 
 #include "device/device.h"
 
@@ -22,7 +22,7 @@ enum breakdown_kind {
     BREAKDOWN_KINDS
 };
 
-struct breakdown_mark;
+struct breakdown_event;
 
 /* One step's; zero-initialise once and use again and again. */
 struct breakdown {
@@ -32,8 +32,8 @@ struct breakdown {
     struct device *device;
     enum breakdown_kind kind; /* of the time since since_ns */
     int64_t since_ns;
-    struct breakdown_mark *mark; /* of a GPU: a kind begins at each */
-    int marks, capacity;
+    struct breakdown_event *event; /* of a GPU: a kind begins at each */
+    int events, capacity;
 };
 
 /* A step begins on a device: what follows is BREAKDOWN_OTHER.  0, or -1 with err set. */

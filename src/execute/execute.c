@@ -9,7 +9,6 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "execute/execute_private.h"
-#include "program/memory.h"
 
 static enum breakdown_kind kind_of_work(const struct instr *instr)
 {
@@ -45,19 +44,29 @@ int run_enters_wait(struct run_state *run, enum stream stream)
     return breakdown_enter(run->pending->breakdown, kinds[stream], run->err);
 }
 
+int run_failed(struct run_state *run, int i)
+{
+    char name[TRACE_NAME];
+    if (run->is_named)
+        return -1;
+    run->is_named = 1;
+    instr_text(run->program, i, name, sizeof name);
+    return run->input->step
+               ? error_suffix(run->err, "in step %lld: %s", (long long)run->input->step, name)
+               : error_suffix(run->err, "in %s", name);
+}
+
 static int step(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
-    char name[TRACE_NAME];
     if (run->x->mode->before(run, i))
-        return -1;
+        return run_failed(run, i);
     int64_t start = run->trace ? clock_ns() : 0;
-    if (!run_action[instr->kind](run, i) && !run->x->mode->after(run, i, start)) {
+    if (!run->x->mode->action[instr->kind](run, i) && !run->x->mode->after(run, i, start)) {
         alive_note();
         return 0;
     }
-    return error_prefix(run->err, "instruction %d (%s)", i,
-                        instr_text(run->program, i, name, sizeof name));
+    return run_failed(run, i);
 }
 
 int step_start(struct executor *x, const struct program *program, const struct step_input *input,
@@ -67,13 +76,14 @@ int step_start(struct executor *x, const struct program *program, const struct s
         .x = x, .program = program, .input = input, .trace = trace, .pending = pending, .err = err};
     for (int s = 0; s < STREAMS; s++)
         run.waited[s] = -1;
+    run.message[1] = -1;
     *pending = (struct step_pending){.program = program,
                                      .trace = trace,
                                      .breakdown = input->breakdown,
                                      .nominal_targets = input->nominal_targets};
     x->sent_bytes = 0;
     memset(x->moved_bytes, 0, sizeof x->moved_bytes);
-    if (x->mode->begin(&run) ||
+    if ((x->mode->begin && x->mode->begin(&run)) ||
         (input->breakdown && breakdown_begin(input->breakdown, x->device, err)))
         return -1;
     for (int i = 0; i < program->instrs; i++)
@@ -99,7 +109,7 @@ static void report(const struct step_pending *pending, struct step_output *outpu
 int step_finish(struct executor *x, const struct step_pending *pending, struct step_output *output,
                 struct error *err)
 {
-    if (x->mode->finish(x, pending, err))
+    if (x->mode->finish && x->mode->finish(x, pending, err))
         return -1;
     if (pending->breakdown)
         breakdown_read(pending->breakdown);
@@ -150,21 +160,20 @@ void executor_measure(const struct executor *x, struct swap_use *use)
         swap_measure(x->swap, use);
 }
 
-void *executor_buffer(const struct executor *x, const struct program *program, int buffer)
+void *executor_buffer(const struct executor *x, const struct buffer *buffer)
 {
-    const struct buffer *b = &program->buffer[buffer];
-    return x->slab[b->pool] ? x->slab[b->pool] + b->offset : NULL;
+    return x->slab[buffer->pool] ? x->slab[buffer->pool] + buffer->offset : NULL;
 }
 
 /* The slab of POOL_DISK. */
 static int create_swap(struct executor *x, const struct program *program, const char *folder,
                        struct error *err)
 {
-    const struct program_request *r = &program->request;
-    size_t bytes = x->slab_bytes[POOL_DISK];
+    size_t bytes = x->need.slab_bytes[POOL_DISK];
     if (!bytes)
         return 0;
-    if (swap_open(&x->swap, folder, mesh_rank(&r->shape, r->coord), bytes, err))
+    if (swap_open(&x->swap, folder, mesh_rank(&program->layout->shape, program->state->coord),
+                  bytes, err))
         return -1;
     mem_count(x->mem, POOL_DISK, bytes);
     return 0;
@@ -175,26 +184,33 @@ static int open_host(struct executor *x, struct error *err)
 {
     struct device_request request = {.kind = DEVICE_CPU, .threads = x->device->threads};
     x->host = x->device;
-    if (x->device->kind == DEVICE_CPU || !x->slab_bytes[POOL_HOST])
+    if (x->device->kind == DEVICE_CPU || !x->need.slab_bytes[POOL_HOST])
         return 0;
     return device_open(&x->host, &request, err);
+}
+
+size_t executor_most(const struct program *const *programs, int count, enum stream stream,
+                     int (*is_one)(const struct instr *instr))
+{
+    size_t most = 0;
+    for (int p = 0; p < count; p++) {
+        size_t found = 0;
+        for (int i = 0; i < programs[p]->instrs; i++)
+            found += programs[p]->instr[i].stream == stream && is_one(&programs[p]->instr[i]);
+        most = found > most ? found : most;
+    }
+    return most;
 }
 
 static int create_slabs(struct executor *x, const struct program *const *programs, int count,
                         struct error *err)
 {
-    int instrs = 0;
-    for (int i = 0; i < count; i++) {
-        memory_join(x->slab_bytes, programs[i]);
-        instrs = programs[i]->instrs > instrs ? programs[i]->instrs : instrs;
-    }
-    x->op = array_make((size_t)instrs, sizeof *x->op);
-    x->copy = array_make((size_t)instrs, sizeof *x->copy);
+    memory_slabs(&x->need, programs, count);
     for (int pool = 0; pool < POOL_COUNT; pool++) {
-        if (!x->slab_bytes[pool] || pool == POOL_DISK)
+        if (!x->need.slab_bytes[pool] || pool == POOL_DISK)
             continue;
         x->slab[pool] = (pool == POOL_HOST ? device_host_alloc : device_alloc)(
-            x->device, x->mem, pool, x->slab_bytes[pool], err);
+            x->device, x->mem, pool, x->need.slab_bytes[pool], err);
         if (!x->slab[pool])
             return -1;
     }
@@ -210,7 +226,7 @@ void executor_register(struct executor *x)
 {
     for (int i = 0; i < TRANSFERRED && x->mesh && x->device->asynchronous; i++)
         if (x->slab[transferred[i]])
-            mesh_register(x->mesh, x->slab[transferred[i]], x->slab_bytes[transferred[i]]);
+            mesh_register(x->mesh, x->slab[transferred[i]], x->need.slab_bytes[transferred[i]]);
 }
 
 int executor_create(struct executor **out, struct device *device, struct mesh *mesh,
@@ -222,10 +238,13 @@ int executor_create(struct executor **out, struct device *device, struct mesh *m
     x->mem = mem;
     x->mesh = mesh;
     pthread_mutex_init(&x->lock, NULL);
-    x->mode = device->asynchronous ? &executor_enqueued : &executor_at_once;
+    x->mode = device->asynchronous ? &executor_async : &executor_sync;
     for (int axis = 0; mesh && axis < MESH_AXES; axis++)
         x->group[axis] = mesh_group(mesh, axis);
     x->group[GROUP_DATA] = mesh ? mesh_data(mesh) : NULL;
+    for (int s = 0; s < STREAMS; s++)
+        x->op[s] =
+            array_make(executor_most(programs, count, s, instr_is_transfer), sizeof *x->op[s]);
     if (create_slabs(x, programs, count, err) || create_swap(x, programs[0], swap_folder, err) ||
         open_host(x, err) || x->mode->create(x, programs, count, err)) {
         executor_destroy(x);
@@ -240,18 +259,21 @@ void executor_destroy(struct executor *x)
     if (!x)
         return;
     if (x->swap)
-        mem_uncount(x->mem, POOL_DISK, x->slab_bytes[POOL_DISK]);
-    x->mode->destroy(x);
-    swap_close(x->swap); /* what a step that failed has begun ends in the slabs */
+        mem_uncount(x->mem, POOL_DISK, x->need.slab_bytes[POOL_DISK]);
+    if (x->mode->destroy)
+        x->mode->destroy(x);
+    swap_close(x->swap); /* waits for copies of a step that failed, which use the slabs */
     for (int i = 0; i < TRANSFERRED && x->mesh && x->device->asynchronous; i++)
         mesh_unregister(x->mesh, x->slab[transferred[i]]);
     for (int pool = 0; pool < POOL_COUNT; pool++)
-        (pool == POOL_HOST ? device_host_free : device_free)(x->device, x->mem, pool,
-                                                             x->slab_bytes[pool], x->slab[pool]);
+        (pool == POOL_HOST ? device_host_free : device_free)(
+            x->device, x->mem, pool, x->need.slab_bytes[pool], x->slab[pool]);
     if (x->host != x->device)
         device_close(x->host);
-    free(x->op);
-    free(x->copy);
+    for (int s = 0; s < STREAMS; s++) {
+        free(x->op[s]);
+        free(x->copy[s]);
+    }
     pthread_mutex_destroy(&x->lock);
     free(x);
 }

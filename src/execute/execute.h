@@ -1,6 +1,6 @@
 /* execute.h - run a program: the list, as it was planned and checked. */
-#ifndef TRIREME_STEP_EXECUTE_H
-#define TRIREME_STEP_EXECUTE_H
+#ifndef TRIREME_EXECUTE_EXECUTE_H
+#define TRIREME_EXECUTE_EXECUTE_H
 
 #include "base/mem.h"
 #include "comm/mesh.h"
@@ -30,7 +30,7 @@ struct step_input {
     struct breakdown *breakdown; /* filled by step_finish(); the caller's; NULL: not wanted */
 };
 
-/* What one step says; the same on all ranks. */
+/* The results of one step; the same on all ranks. */
 struct step_output {
     double loss;      /* mean over the targets of the global batch; NAN where there were none */
     double targets;   /* how many there were */
@@ -39,18 +39,18 @@ struct step_output {
     int skipped;      /* 1: the norm was not finite, nothing was updated; on all ranks alike */
 };
 
-/* Allocate slabs for programs that take turns (same units, same state), counted in mem and
+/* Allocate slabs for programs that run one at a time (same units, same state), counted in mem and
  * cleared; swap_folder is where the file of POOL_DISK is made, NULL where programs have none; on a
- * device that only enqueues, also record its segments, which runs each kind once on what is there,
- * and offer the slabs to the transport.  mesh may be NULL for one rank.  device, mesh, mem and
- * programs stay the caller's. Not collective.  Returns 0, or -1 with err set. */
+ * device that only enqueues, also capture its segments, which runs each kind once on what is there.
+ * mesh may be NULL for one rank.  device, mesh, mem and programs stay the caller's. Not collective.
+ * Returns 0, or -1 with err set. */
 int executor_create(struct executor **executor, struct device *device, struct mesh *mesh,
                     struct mem *mem, const struct program *const *programs, int count,
                     const char *swap_folder, struct error *err);
 void executor_destroy(struct executor *executor); /* NULL allowed; waits for the device */
 
-/* Tell the transport of a GPU where transfers will read and write (mesh_register()).  Collective
- * over the mesh's world. */
+/* Register with a GPU's transport the memory that transfers read and write (mesh_register()).
+ * Collective over the mesh's world. */
 void executor_register(struct executor *executor);
 
 /* Fail with EXIT_HANG, naming the transfer, when a step does not end for this long; 0, as at the
@@ -61,18 +61,18 @@ void executor_watch(struct executor *executor, int seconds);
 struct swap_use;
 void executor_measure(const struct executor *executor, struct swap_use *use);
 
-/* Where a buffer of a program lies, in the device's memory; NULL for one in a file. */
-void *executor_buffer(const struct executor *executor, const struct program *program, int buffer);
+/* Where a buffer of a program or of the state lies; NULL for one in a file. */
+void *executor_buffer(const struct executor *executor, const struct buffer *buffer);
 
 /* The device whose ops work on the host's memory: the same on the CPU, else one beside it. */
 struct device *executor_host(const struct executor *executor);
 
 /* Copy bytes of a buffer, wherever it lies, from its byte `from` on, to or from host memory.
  * Between steps.  Return 0, or -1 with err set. */
-int executor_read(struct executor *executor, const struct program *program, int buffer, size_t from,
-                  void *to, size_t bytes, struct error *err);
-int executor_write(struct executor *executor, const struct program *program, int buffer,
-                   size_t from, const void *data, size_t bytes, struct error *err);
+int executor_read(struct executor *executor, const struct buffer *buffer, size_t from, void *to,
+                  size_t bytes, struct error *err);
+int executor_write(struct executor *executor, const struct buffer *buffer, size_t from,
+                   const void *data, size_t bytes, struct error *err);
 
 /* A step under way. */
 struct step_pending {
@@ -82,7 +82,7 @@ struct step_pending {
     struct trace *trace;
     struct breakdown *breakdown;
     double nominal_targets;
-    int turn;
+    int slot; /* of the double buffer that holds its inputs and sums */
 };
 
 /* Steps that may be started before the oldest is finished: 1 where a start computes the step,

@@ -2,8 +2,8 @@
  * of it. */
 #include <string.h>
 
+#include "base/array.h"
 #include "execute/execute_private.h"
-#include "program/offload.h"
 
 static struct swap_op operation(const struct executor *x, const struct program *program, int i)
 {
@@ -12,30 +12,40 @@ static struct swap_op operation(const struct executor *x, const struct program *
     const struct buffer *far = &program->buffer[instr->buffer[fetches ? SLOT_FROM : SLOT_TO]];
     return (struct swap_op){
         .queue = fetches ? SWAP_READ : SWAP_WRITE,
-        .data = executor_buffer(x, program, instr->buffer[fetches ? SLOT_TO : SLOT_FROM]),
+        .data = executor_buffer(x, &program->buffer[instr->buffer[fetches ? SLOT_TO : SLOT_FROM]]),
         .bytes = far->bytes,
         .offset = (int64_t)far->offset,
     };
 }
 
+void copy_create(struct executor *x, const struct program *const *programs, int count)
+{
+    for (int s = STREAM_READ; s <= STREAM_WRITE; s++)
+        x->copy[s] =
+            array_make(executor_most(programs, count, s, instr_is_file), sizeof *x->copy[s]);
+}
+
 int copy_begin(struct run_state *run, int i)
 {
     struct executor *x = run->x;
-    x->copy[i] = operation(x, run->program, i);
-    swap_submit(x->swap, &x->copy[i]);
+    enum stream stream = run->program->instr[i].stream;
+    struct swap_op *op = &x->copy[stream][run->begun[stream]++];
+    run_moves(run, &run->program->instr[i]);
+    *op = operation(x, run->program, i);
+    swap_submit(x->swap, op);
     return 0;
 }
 
 static int copy_end(struct run_state *run, int i)
 {
-    struct swap_op *op = &run->x->copy[i];
+    enum stream stream = run->program->instr[i].stream;
+    struct swap_op *op = &run->x->copy[stream][run->ended[stream]++];
     char name[TRACE_NAME];
     instr_text(run->program, i, name, sizeof name);
     if (swap_wait(run->x->swap, op, run->err))
-        return error_prefix(run->err, "instruction %d (%s)", i, name);
+        return run_failed(run, i);
     if (run->trace)
-        trace_add(run->trace, name, (int)run->program->instr[i].stream, op->start_ns, op->end_ns,
-                  (int64_t)op->bytes);
+        trace_add(run->trace, name, (int)stream, op->start_ns, op->end_ns, (int64_t)op->bytes);
     return 0;
 }
 
@@ -62,8 +72,7 @@ void copy_call(void *data)
     swap_submit(x->swap, &op);
     if (!swap_wait(x->swap, &op, &err))
         return;
-    error_prefix(&err, "instruction %d (%s)", call->index,
-                 instr_text(call->program, call->index, name, sizeof name));
+    error_suffix(&err, "in %s", instr_text(call->program, call->index, name, sizeof name));
     pthread_mutex_lock(&x->lock);
     if (!x->failed.text[0])
         x->failed = err;
@@ -81,29 +90,28 @@ int copy_check(struct executor *x, struct error *err)
 }
 
 /* The bytes of a buffer from byte `from` on: where in the file, or where in memory. */
-static int move(struct executor *x, const struct program *program, int buffer, size_t from,
-                enum swap_queue lane, void *host, size_t bytes, struct error *err)
+static int move(struct executor *x, const struct buffer *buffer, size_t from, enum swap_queue queue,
+                void *host, size_t bytes, struct error *err)
 {
-    const struct buffer *b = &program->buffer[buffer];
-    if (b->pool == POOL_DISK)
-        return swap_transfer(x->swap, lane, host, bytes, (int64_t)(b->offset + from), err);
-    char *at = (char *)executor_buffer(x, program, buffer) + from;
-    if (offload_side(program, b->pool) == SIDE_HOST) {
-        memcpy(lane == SWAP_READ ? host : at, lane == SWAP_READ ? at : host, bytes);
+    if (buffer->pool == POOL_DISK)
+        return swap_transfer(x->swap, queue, host, bytes, (int64_t)(buffer->offset + from), err);
+    char *at = (char *)executor_buffer(x, buffer) + from;
+    if (buffer->pool == POOL_HOST) {
+        memcpy(queue == SWAP_READ ? host : at, queue == SWAP_READ ? at : host, bytes);
         return 0;
     }
-    return lane == SWAP_READ ? device_download(x->device, host, at, bytes, err)
-                             : device_upload(x->device, at, host, bytes, err);
+    return queue == SWAP_READ ? device_download(x->device, host, at, bytes, err)
+                              : device_upload(x->device, at, host, bytes, err);
 }
 
-int executor_read(struct executor *x, const struct program *program, int buffer, size_t from,
-                  void *to, size_t bytes, struct error *err)
+int executor_read(struct executor *x, const struct buffer *buffer, size_t from, void *to,
+                  size_t bytes, struct error *err)
 {
-    return move(x, program, buffer, from, SWAP_READ, to, bytes, err);
+    return move(x, buffer, from, SWAP_READ, to, bytes, err);
 }
 
-int executor_write(struct executor *x, const struct program *program, int buffer, size_t from,
-                   const void *data, size_t bytes, struct error *err)
+int executor_write(struct executor *x, const struct buffer *buffer, size_t from, const void *data,
+                   size_t bytes, struct error *err)
 {
-    return move(x, program, buffer, from, SWAP_WRITE, (void *)data, bytes, err);
+    return move(x, buffer, from, SWAP_WRITE, (void *)data, bytes, err);
 }

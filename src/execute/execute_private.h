@@ -1,14 +1,15 @@
 /* execute_private.h - what the files of the executor share. */
-#ifndef TRIREME_STEP_EXECUTE_PRIVATE_H
-#define TRIREME_STEP_EXECUTE_PRIVATE_H
+#ifndef TRIREME_EXECUTE_EXECUTE_PRIVATE_H
+#define TRIREME_EXECUTE_EXECUTE_PRIVATE_H
 
 #include <pthread.h>
 
 #include "io/swap.h"
+#include "program/memory.h"
 #include "execute/execute.h"
 
 struct executor_mode;
-struct tapes;
+struct async;
 
 struct executor {
     const struct executor_mode *mode;
@@ -16,17 +17,17 @@ struct executor {
     struct mem *mem;
     struct mesh *mesh;
     struct group *group[GROUPS]; /* the mesh's */
+    struct memory_need need;
     char *slab[POOL_COUNT];
-    size_t slab_bytes[POOL_COUNT];
-    struct comm_op *op;   /* per instruction */
-    struct swap *swap;    /* what POOL_DISK is; NULL: nothing is there */
-    struct swap_op *copy; /* per instruction */
-    struct error failed;  /* of a file, in a copy_call(); under the lock */
+    struct comm_op *op[STREAMS];   /* by stream, one for each transfer, in their order */
+    struct swap *swap;             /* what POOL_DISK is; NULL: nothing is there */
+    struct swap_op *copy[STREAMS]; /* synchronous: and for each read or write of the file */
+    struct error failed;           /* of a file, in a copy_call(); under the lock */
     pthread_mutex_t lock;
     int64_t sent_bytes, moved_bytes[STREAMS]; /* of the step last started */
     double sums[SUM_COUNT];                   /* of the last step, where it is computed at once */
     int patience_s;
-    struct tapes *tapes; /* of the mode that enqueues */
+    struct async *async; /* of the asynchronous mode */
 };
 
 /* One execution. */
@@ -36,34 +37,40 @@ struct run_state {
     const struct step_input *input;
     struct trace *trace;
     struct step_pending *pending;
-    int waited[STREAMS]; /* instructions of the stream up to here are complete */
+    int begun[STREAMS], ended[STREAMS]; /* transfers or copies of a stream, in their order */
+    int waited[STREAMS]; /* synchronous: instructions of the stream up to here are complete */
+    int calls;           /* asynchronous: reads and writes of the file so far */
+    int span;            /* asynchronous: that of this instruction, in a traced step */
+    int message[2];      /* asynchronous: first and last of the messages given to NCCL together */
+    int is_named;        /* err says which instruction failed */
     struct error *err;
 };
 
-/* How instructions of different streams get along: execute_sync.c for the CPU, whose calls
- * return when all is done, execute_async.c for devices with streams. */
+/* What is done with instruction `index` of the step's program.  0, or -1 with run->err set. */
+typedef int run_action(struct run_state *run, int index);
+
+/* How instructions are carried out, and how those of different streams wait for one another:
+ * execute_sync.c for the CPU, whose calls return when all is done, execute_async.c for devices with
+ * streams.  Functions that are NULL have nothing to do. */
 struct executor_mode {
     int depth; /* steps in flight */
+    run_action *action[INSTR_KINDS];
+    run_action *before;
+    int (*after)(struct run_state *run, int index, int64_t start_ns);
+    int (*begin)(struct run_state *run);
+    int (*end)(struct run_state *run);
+    int (*finish)(struct executor *x, const struct step_pending *pending, struct error *err);
     /* after the slabs are there */
     int (*create)(struct executor *x, const struct program *const *programs, int count,
                   struct error *err);
     void (*destroy)(struct executor *x);
-    int (*begin)(struct run_state *run);
-    int (*load)(struct run_state *run, int micro, int32_t *tokens, int32_t *targets);
-    int (*run)(struct run_state *run, int index);  /* a segment */
-    int (*copy)(struct run_state *run, int index); /* FETCH and SPILL */
-    int (*before)(struct run_state *run, int index);
-    int (*after)(struct run_state *run, int index, int64_t start_ns);
-    int (*end)(struct run_state *run);
-    int (*finish)(struct executor *x, const struct step_pending *pending, struct error *err);
 };
 
-extern const struct executor_mode executor_at_once, executor_enqueued;
+extern const struct executor_mode executor_sync, executor_async;
 
-static inline int instr_is_transfer(const struct instr *instr)
-{
-    return instr->group >= 0;
-}
+/* Actions that are the same in both modes (execute_actions.c). */
+run_action run_zero, run_cast, run_gather, run_reduce, run_all_reduce, run_send, run_recv, run_norm,
+    run_scale, run_update, run_release;
 
 static inline int instr_is_copy(const struct instr *instr)
 {
@@ -76,12 +83,33 @@ static inline int instr_is_file(const struct instr *instr)
     return instr_is_copy(instr) && (instr->stream == STREAM_READ || instr->stream == STREAM_WRITE);
 }
 
+/* The most instructions of a sort that one of the programs has on a stream. */
+size_t executor_most(const struct program *const *programs, int count, enum stream stream,
+                     int (*is_one)(const struct instr *instr));
+
+/* The operation of a transfer that begins now, and that of the next one to end on a stream. */
+static inline struct comm_op *run_op_begins(struct run_state *run, const struct instr *instr)
+{
+    return &run->x->op[instr->stream][run->begun[instr->stream]++];
+}
+
+static inline struct comm_op *run_op_ends(struct run_state *run, enum stream stream)
+{
+    return &run->x->op[stream][run->ended[stream]++];
+}
+
+/* Make the operations of copies between memory and POOL_DISK. */
+void copy_create(struct executor *x, const struct program *const *programs, int count);
+
+/* Count what a FETCH or SPILL moves; returns its bytes. */
+size_t run_moves(struct run_state *run, const struct instr *instr);
+
 /* Begin a FETCH or SPILL between memory and POOL_DISK; wait for those of a stream up to one. */
-int copy_begin(struct run_state *run, int index);
+run_action copy_begin;
 int copy_wait(struct run_state *run, enum stream stream, int until);
 
-/* The same whole, for device_call(): the data it is given.  A failure is kept in the executor, and
- * those that follow do nothing; copy_check() tells of it. */
+/* The same whole, for device_call(): the data it is given.  A failure is kept in the executor,
+ * later copies do nothing, and copy_check() returns it. */
 struct copy_call {
     struct executor *x;
     const struct program *program;
@@ -90,12 +118,14 @@ struct copy_call {
 void copy_call(void *call);
 int copy_check(struct executor *x, struct error *err);
 
-/* The segment a RUN of this program stands for. */
-
 /* What follows on the compute stream is an instruction's work, or a wait for another stream: for
  * the step's breakdown, if one is wanted.  0, or -1 with err set. */
 int run_enters_work(struct run_state *run, const struct instr *instr);
 int run_enters_wait(struct run_state *run, enum stream stream);
+
+/* Add to the text of run->err the step and instruction in which it happened, unless they are there.
+ * Returns -1. */
+int run_failed(struct run_state *run, int index);
 
 /* Address of an operand, NULL if it is absent. */
 void *run_operand(const struct run_state *run, const struct instr *instr, int slot);
@@ -105,8 +135,5 @@ void run_bases(const struct run_state *run, const struct instr *instr, void *bas
 
 /* Run or enqueue the ops of RUN instruction index; watch may be NULL. */
 int run_segment(struct run_state *run, int index, struct segment_watch *watch);
-
-/* What each kind of instruction does. */
-extern int (*const run_action[INSTR_KINDS])(struct run_state *run, int index);
 
 #endif

@@ -1,7 +1,7 @@
 /* execute_sync.c - the executor on the CPU.
  *
  * The compute stream is the calling thread, each transfer stream is a queue of the communication
- * thread, and FETCH and SPILL are lanes of the swap file: an instruction that waits for another
+ * thread, and FETCH and SPILL are queues of the swap file: an instruction that waits for another
  * stream waits for its operations there, in order.
  */
 #include <string.h>
@@ -12,21 +12,16 @@
 static int create(struct executor *x, const struct program *const *programs, int count,
                   struct error *err)
 {
+    copy_create(x, programs, count);
     return 0;
 }
 
-static void destroy(struct executor *x)
+static int load(struct run_state *run, int i)
 {
-}
-
-static int begin(struct run_state *run)
-{
-    return 0;
-}
-
-static int load(struct run_state *run, int micro, int32_t *tokens, int32_t *targets)
-{
-    return run->input->load(run->input->user, micro, tokens, targets, run->err);
+    const struct instr *instr = &run->program->instr[i];
+    return run->input->load(run->input->user, instr->micro,
+                            run_operand(run, instr, SLOT_LOAD_TOKENS),
+                            run_operand(run, instr, SLOT_LOAD_TARGETS), run->err);
 }
 
 /* What watches the ops of a segment when tracing. */
@@ -57,11 +52,11 @@ static int run_ops(struct run_state *run, int i)
 
 static int finish_transfer(struct run_state *run, int i)
 {
-    struct comm_op *op = &run->x->op[i];
+    struct comm_op *op = run_op_ends(run, run->program->instr[i].stream);
     char name[TRACE_NAME];
     instr_text(run->program, i, name, sizeof name);
     if (comm_wait(op, run->err))
-        return error_prefix(run->err, "instruction %d (%s)", i, name);
+        return run_failed(run, i);
     run->x->sent_bytes += op->sent_bytes;
     if (run->trace)
         trace_add(run->trace, name, (int)run->program->instr[i].stream, op->start_ns, op->end_ns,
@@ -112,15 +107,31 @@ static int end(struct run_state *run)
     for (int s = 0; s < STREAMS; s++)
         if (wait_for(run, s, run->program->instrs - 1))
             return -1;
-    memcpy(x->sums, executor_buffer(x, run->program, run->program->sums), sizeof x->sums);
+    memcpy(x->sums, executor_buffer(x, &run->program->buffer[run->program->state->sums]),
+           sizeof x->sums);
     run->pending->sums = x->sums;
     return 0;
 }
 
-static int finish(struct executor *x, const struct step_pending *pending, struct error *err)
-{
-    return 0;
-}
-
-const struct executor_mode executor_at_once = {1,          create, destroy, begin, load,  run_ops,
-                                               copy_begin, before, after,   end,   finish};
+const struct executor_mode executor_sync = {
+    .depth = 1,
+    .action = {[INSTR_ZERO] = run_zero,
+               [INSTR_LOAD] = load,
+               [INSTR_RUN] = run_ops,
+               [INSTR_CAST] = run_cast,
+               [INSTR_GATHER] = run_gather,
+               [INSTR_REDUCE] = run_reduce,
+               [INSTR_ALLREDUCE] = run_all_reduce,
+               [INSTR_SEND] = run_send,
+               [INSTR_RECV] = run_recv,
+               [INSTR_FETCH] = copy_begin,
+               [INSTR_SPILL] = copy_begin,
+               [INSTR_NORM] = run_norm,
+               [INSTR_SCALE] = run_scale,
+               [INSTR_UPDATE] = run_update,
+               [INSTR_RELEASE] = run_release},
+    .before = before,
+    .after = after,
+    .end = end,
+    .create = create,
+};

@@ -1,6 +1,6 @@
 /* trace.h - what an executed step did and when, for Perfetto or chrome://tracing. */
-#ifndef TRIREME_STEP_TRACE_H
-#define TRIREME_STEP_TRACE_H
+#ifndef TRIREME_EXECUTE_TRACE_H
+#define TRIREME_EXECUTE_TRACE_H
 
 #include <stdint.h>
 

@@ -5,7 +5,7 @@
 
 #include "config/schema.h"
 
-/* Pairs go together, separated by a blank. */
+/* Settings that are changed together are separated by a blank. */
 static const char *const changes[] = {
     "recompute=none",
     "recompute=selective",
@@ -56,9 +56,9 @@ static void measure(struct choice_row *row, const struct report *report, const c
 {
     const struct report_rank *rank = &report->rank[0];
     snprintf(row->settings, sizeof row->settings, "%s", settings);
-    row->memory_bytes = report->on_gpu ? rank->device_bytes : rank->total_bytes;
-    row->host_bytes = report->on_gpu ? rank->host_bytes : 0;
-    row->disk_bytes = rank->pool_bytes[POOL_DISK];
+    row->memory_bytes = report->on_gpu ? rank->need.device_bytes : rank->need.total_bytes;
+    row->host_bytes = report->on_gpu ? rank->need.host_bytes : 0;
+    row->disk_bytes = rank->need.pool_bytes[POOL_DISK];
     row->sent_bytes = rank->sent_bytes;
     row->flops = rank->flops;
 }

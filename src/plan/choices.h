@@ -7,7 +7,7 @@
 
 enum { CHOICES_MOST = 32 };
 
-/* One change of a rank's plan: another setting, or a pair that goes together. */
+/* One change of a rank's plan: another setting, or several that are changed together. */
 struct choice_row {
     char settings[96];
     size_t memory_bytes; /* of the GPU, or of the rank where it computes on CPUs */
@@ -23,8 +23,8 @@ struct choices {
     struct choice_row row[CHOICES_MOST];
 };
 
-/* Plan the first rank of the run of report anew for each change.  Changes that the configuration
- * has already, that do not go with it, or that change no number are left out. */
+/* Plan the first rank of the report's run again for each change.  A change that the configuration
+ * has already, that it does not allow, or that changes no number is left out. */
 void choices_make(struct choices *choices, const struct report *report, int threads);
 
 void choices_print(const struct choices *choices, FILE *out);

@@ -14,7 +14,7 @@ static const char *difference(int64_t bytes, char text[CELL])
     return bytes ? text : "";
 }
 
-/* The share of computing, or "" where it is the same. */
+/* The change of the operations to compute, or "" for none. */
 static const char *computed(double flops, double as_is, char text[CELL])
 {
     snprintf(text, CELL, flops == as_is ? "" : "%+.1f %%", 100 * (flops / as_is - 1));
@@ -77,8 +77,8 @@ static void print_numbers(const struct table *t, const char *const *cell, FILE *
     fprintf(out, "%s\n", line);
 }
 
-/* Settings that are longer than their column take lines of their own, one setting each, the second
- * indented; the numbers stand at the last. */
+/* Settings that are longer than their column are printed on lines of their own, one setting each,
+ * the second and later ones indented; the numbers are on the last line. */
 static void print_settings(const struct table *t, const char *settings, FILE *out)
 {
     char text[LONGEST], *rest = text, *one;

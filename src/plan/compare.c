@@ -3,7 +3,8 @@
 
 #include "plan/estimate.h"
 
-/* Without copies a hybrid is what it is a hybrid of. */
+/* Without several copies of the model a hybrid strategy is the same as the strategy that it is made
+ * of. */
 static int has_copies(const struct report *report, struct error *err)
 {
     if (report->layout.shape.degree[MESH_REPLICATE] > 1)
@@ -22,8 +23,8 @@ static int make(struct compare_row *row, const struct report *of, enum config_st
         report_measure(&row->report, &config, of->ranks, of->nodes, threads, &row->why))
         return 0;
     snprintf(row->report.machine, sizeof row->report.machine, "%s", of->machine);
-    row->report.room = of->room;
-    if (row->chosen || !variant_is_hybrid(strategy) || has_copies(&row->report, &row->why))
+    row->report.limits = of->limits;
+    if (row->chosen || !config_sharding[strategy].hybrid || has_copies(&row->report, &row->why))
         return 1;
     report_free(&row->report);
     return 0;
@@ -33,7 +34,7 @@ void compare_make(struct compare *compare, const struct report *report, int thre
 {
     char text[CONFIG_TEXT];
     *compare = (struct compare){0};
-    for (int s = 0; s < VARIANTS; s++) {
+    for (int s = 0; s < CONFIG_STRATEGIES; s++) {
         struct compare_row *row = &compare->row[s];
         snprintf(row->name, sizeof row->name, "%s", variant_name(s, text));
         row->chosen = report->config.parallel.strategy == (enum config_strategy)s;
@@ -43,7 +44,7 @@ void compare_make(struct compare *compare, const struct report *report, int thre
 
 void compare_free(struct compare *compare)
 {
-    for (int s = 0; s < VARIANTS; s++)
+    for (int s = 0; s < CONFIG_STRATEGIES; s++)
         report_free(&compare->row[s].report);
 }
 
@@ -55,6 +56,6 @@ double compare_volume(const struct compare_row *row)
 double compare_zero_bytes(const struct compare_row *row, enum config_strategy strategy)
 {
     const struct report *report = &row->report;
-    return (double)report->params * estimate_state(&estimate_zero, variant_stage(strategy),
+    return (double)report->params * estimate_state(&estimate_zero, config_sharding[strategy].stage,
                                                    report->layout.shape.degree[MESH_SHARD]);
 }

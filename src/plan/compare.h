@@ -15,11 +15,11 @@ struct compare_row {
 };
 
 struct compare {
-    struct compare_row row[VARIANTS]; /* by enum config_strategy */
+    struct compare_row row[CONFIG_STRATEGIES]; /* by enum config_strategy */
 };
 
-/* Plan every strategy for the run of report, judged by the same room.  Hybrids need several copies:
- * nodes, or a parallel.shard of the configuration.  For compare_free(). */
+/* Plan every strategy for the run of report, compared with the same limits.  Hybrids need several
+ * copies: nodes, or a parallel.shard of the configuration.  For compare_free(). */
 void compare_make(struct compare *compare, const struct report *report, int threads);
 void compare_free(struct compare *compare);
 

@@ -15,7 +15,7 @@ struct line {
 
 static void pool(const struct compare_row *row, int strategy, int which, char text[CELL])
 {
-    size_t bytes = row->report.rank[0].pool_bytes[which];
+    size_t bytes = row->report.rank[0].need.pool_bytes[which];
     text[0] = 0;
     if (bytes || which == POOL_PARAMS)
         show_bytes((double)bytes, text, CELL);
@@ -23,14 +23,14 @@ static void pool(const struct compare_row *row, int strategy, int which, char te
 
 static void total(const struct compare_row *row, int strategy, int which, char text[CELL])
 {
-    show_bytes((double)row->report.rank[0].total_bytes, text, CELL);
+    show_bytes((double)row->report.rank[0].need.total_bytes, text, CELL);
 }
 
 static void device(const struct compare_row *row, int strategy, int which, char text[CELL])
 {
     text[0] = 0;
     if (row->report.on_gpu)
-        show_bytes((double)row->report.rank[0].device_bytes, text, CELL);
+        show_bytes((double)row->report.rank[0].need.device_bytes, text, CELL);
 }
 
 static void zero(const struct compare_row *row, int strategy, int which, char text[CELL])
@@ -50,13 +50,13 @@ static void volume(const struct compare_row *row, int strategy, int which, char 
 
 static void verdict(const struct compare_row *row, int strategy, int which, char text[CELL])
 {
-    const struct report_room *room = &row->report.room;
-    struct report_room lack = report_lack(&row->report, room);
+    const struct memory_limits *limits = &row->report.limits;
+    struct memory_limits lack = report_lack(&row->report, limits);
     size_t bytes = which ? lack.host_bytes : lack.device_bytes;
     snprintf(text, CELL, "fits");
     if (bytes)
         show_bytes((double)bytes, text, CELL);
-    if (!(which ? room->host_bytes : room->device_bytes))
+    if (!(which ? limits->host_bytes : limits->device_bytes))
         text[0] = 0;
 }
 
@@ -68,9 +68,9 @@ static int width(const struct compare_row *row)
 
 static void print_line(const struct compare *compare, const struct line *line, FILE *out)
 {
-    char text[VARIANTS][CELL] = {{0}};
+    char text[CONFIG_STRATEGIES][CELL] = {{0}};
     int any = 0;
-    for (int s = 0; s < VARIANTS; s++)
+    for (int s = 0; s < CONFIG_STRATEGIES; s++)
         if (compare->row[s].made) {
             line->cell(&compare->row[s], s, line->which, text[s]);
             any |= text[s][0];
@@ -78,7 +78,7 @@ static void print_line(const struct compare *compare, const struct line *line, F
     if (!any)
         return;
     fprintf(out, "%-14s", line->name);
-    for (int s = 0; s < VARIANTS; s++)
+    for (int s = 0; s < CONFIG_STRATEGIES; s++)
         if (compare->row[s].made)
             fprintf(out, "%*s", width(&compare->row[s]), text[s]);
     fprintf(out, "\n");
@@ -87,7 +87,7 @@ static void print_line(const struct compare *compare, const struct line *line, F
 static void print_names(const struct compare *compare, FILE *out)
 {
     fprintf(out, "\n%-14s", "a rank of");
-    for (int s = 0; s < VARIANTS; s++)
+    for (int s = 0; s < CONFIG_STRATEGIES; s++)
         if (compare->row[s].made)
             fprintf(out, "%*s%s", width(&compare->row[s]) - compare->row[s].chosen,
                     compare->row[s].name, compare->row[s].chosen ? "*" : "");
@@ -97,17 +97,21 @@ static void print_names(const struct compare *compare, FILE *out)
 void compare_print(const struct compare *compare, FILE *out)
 {
     static const struct line after[] = {
-        {"total", total},          {"device memory", device},
-        {"short by", verdict, 0},  {"node short by", verdict, 1},
-        {"ZeRO's formula", zero},  {"sent a step", sent},
-        {"in parameters", volume},
+        {.name = "total", .cell = total},
+        {.name = "device memory", .cell = device},
+        {.name = "short by", .cell = verdict, .which = 0},
+        {.name = "node short by", .cell = verdict, .which = 1},
+        {.name = "ZeRO's formula", .cell = zero},
+        {.name = "sent a step", .cell = sent},
+        {.name = "in parameters", .cell = volume},
     };
     print_names(compare, out);
     for (int p = 0; p < POOL_COUNT; p++)
-        print_line(compare, &(struct line){mem_pool_name(p), pool, p}, out);
+        print_line(compare, &(struct line){.name = mem_pool_name(p), .cell = pool, .which = p},
+                   out);
     for (size_t i = 0; i < sizeof after / sizeof after[0]; i++)
         print_line(compare, &after[i], out);
-    for (int s = 0; s < VARIANTS; s++)
+    for (int s = 0; s < CONFIG_STRATEGIES; s++)
         if (!compare->row[s].made) {
             int column = fprintf(out, "no %s: ", compare->row[s].name);
             show_wrapped(out, column, 4, compare->row[s].why.text);
@@ -117,7 +121,7 @@ void compare_print(const struct compare *compare, FILE *out)
 static struct js *row_json(const struct compare_row *row, enum config_strategy strategy)
 {
     struct js *js = js_object();
-    struct report_room lack = {0};
+    struct memory_limits lack = {0};
     js_add_string(js, "strategy", row->name);
     js_add_bool(js, "chosen", row->chosen);
     if (!row->made) {
@@ -127,10 +131,10 @@ static struct js *row_json(const struct compare_row *row, enum config_strategy s
     report_rank_json(&row->report, &row->report.rank[0], js);
     js_add_real(js, "sent_in_parameters", compare_volume(row));
     js_add_int(js, "zero_formula_bytes", (int64_t)compare_zero_bytes(row, strategy));
-    lack = report_lack(&row->report, &row->report.room);
-    if (row->report.room.device_bytes)
+    lack = report_lack(&row->report, &row->report.limits);
+    if (row->report.limits.device_bytes)
         js_add_int(js, "short_bytes", (int64_t)lack.device_bytes);
-    if (row->report.room.host_bytes)
+    if (row->report.limits.host_bytes)
         js_add_int(js, "short_host_bytes", (int64_t)lack.host_bytes);
     return js;
 }
@@ -138,7 +142,7 @@ static struct js *row_json(const struct compare_row *row, enum config_strategy s
 struct js *compare_json(const struct compare *compare)
 {
     struct js *js = js_array();
-    for (int s = 0; s < VARIANTS; s++)
+    for (int s = 0; s < CONFIG_STRATEGIES; s++)
         js_add(js, NULL, row_json(&compare->row[s], s));
     return js;
 }

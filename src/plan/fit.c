@@ -1,8 +1,10 @@
-/* fit.c - see fit.h.
+/* fit.c - the search for the nearest configuration that fits; see fit.h.
  *
- * Every axis has levels, each of which takes no more memory than those before it.  From the
- * costliest axis down, the least level is taken that has room with all cheaper axes at their last:
- * a few plans per axis instead of one per combination. */
+ * Every axis has levels, each of which takes no more memory than those before it.  The axes are
+ * settled from the costliest to the cheapest: an axis gets the lowest level that fits when all
+ * cheaper axes are at their last level.  That takes a few plans per axis instead of one per
+ * combination.
+ */
 #include "plan/fit.h"
 
 #include <stdarg.h>
@@ -18,7 +20,7 @@ enum axis { STRATEGY, RECOMPUTE, MICRO_BATCH, SHARDS, OFFLOAD, RANKS, AXES };
 
 struct search {
     const struct config *config;
-    const struct report_room *room;
+    const struct memory_limits *limits;
     int ranks, nodes, threads;
     struct layout layout; /* of the configuration as it is */
     int levels[AXES];
@@ -44,26 +46,21 @@ static int set(struct candidate *c, const char *key, const char *fmt, ...)
     return config_set(&c->config, key, value, NULL);
 }
 
-static const enum config_strategy plain[] = {STRATEGY_NO_SHARD, STRATEGY_SHARD_OPTIM,
-                                             STRATEGY_SHARD_GRAD_OP, STRATEGY_FULL_SHARD};
-static const enum config_strategy hybrid[] = {STRATEGY_HYBRID_SHARD_ZERO2, STRATEGY_HYBRID_SHARD};
-
-/* The strategies that shard more than the configuration's, itself first. */
-static const enum config_strategy *strategies_of(const struct config *config, int *count)
+/* The strategy that shards more than the configuration's by so many stages. */
+static enum config_strategy further(const struct config *config, int stages)
 {
-    int hybrids = variant_is_hybrid(config->parallel.strategy);
-    const enum config_strategy *list = hybrids ? hybrid : plain;
-    *count = hybrids ? sizeof hybrid / sizeof *hybrid : sizeof plain / sizeof *plain;
-    for (; *list != config->parallel.strategy; list++)
-        --*count;
-    return list;
+    struct config_sharding own = config_sharding[config->parallel.strategy];
+    enum config_strategy s = 0;
+    while (config_sharding[s].hybrid != own.hybrid ||
+           config_sharding[s].stage != own.stage + stages)
+        s++;
+    return s;
 }
 
 static int change_strategy(const struct search *s, struct candidate *c, int level)
 {
-    int count;
     char name[CONFIG_TEXT];
-    enum config_strategy strategy = strategies_of(s->config, &count)[level];
+    enum config_strategy strategy = further(s->config, level);
     if (variant_strategy(&c->config, strategy, NULL))
         return -1;
     return set(c, "parallel.strategy", "%s", variant_name(strategy, name));
@@ -133,7 +130,8 @@ static int change_offload(const struct search *s, struct candidate *c, int level
     return set_offload(c, s->offload[level]);
 }
 
-/* What no level of OFFLOAD has moved comes off the disk. */
+/* Keep on the device what the configuration keeps on disk, unless a level of OFFLOAD has moved it
+ * already. */
 static int leave_disk(struct candidate *c)
 {
     const struct config_offload *o = &c->config.offload;
@@ -166,7 +164,7 @@ static int candidate_at(const struct search *s, const int level[AXES], struct ca
     for (int axis = 0; axis < AXES; axis++)
         if (level[axis] && change[axis](s, c, level[axis]))
             return -1;
-    if (s->room->no_disk && leave_disk(c))
+    if (s->limits->no_disk && leave_disk(c))
         return -1;
     return config_finish(&c->config, NULL);
 }
@@ -178,22 +176,23 @@ static int fits(const struct search *s, const int level[AXES], struct fit *fit)
     if (candidate_at(s, level, &c) ||
         report_measure(&report, &c.config, c.ranks, c.nodes, s->threads, NULL))
         return 0;
-    struct report_room lack = report_lack(&report, s->room);
+    struct memory_limits lack = report_lack(&report, s->limits);
     fit->ranks = c.ranks;
     fit->nodes = c.nodes;
-    fit->takes = (struct report_room){report.rank[0].device_bytes, report.rank[0].host_bytes};
+    fit->takes =
+        (struct memory_limits){report.rank[0].need.device_bytes, report.rank[0].need.host_bytes};
     memcpy(fit->settings, c.settings, sizeof fit->settings);
     report_free(&report);
     return !lack.device_bytes && !lack.host_bytes;
 }
 
-/* Where a configuration has a part of its state, when no disk can be used. */
+/* Where a configuration keeps a part of its state; on the device, where the disk cannot be used. */
 static int now_at(const struct search *s, enum config_offload_to to)
 {
-    return to == OFFLOAD_DISK && s->room->no_disk ? OFFLOAD_NONE : (int)to;
+    return to == OFFLOAD_DISK && s->limits->no_disk ? OFFLOAD_NONE : (int)to;
 }
 
-/* Does a row move state away that is nearer as it is, and none back? */
+/* Does a row of offloads[] move state farther from the device, and none closer to it? */
 static int moves_away(const struct search *s, int row)
 {
     const struct config_offload *now = &s->config->offload;
@@ -203,7 +202,7 @@ static int moves_away(const struct search *s, int row)
                       (int)offloads[row].params};
     int more = 0;
     for (int k = 0; k < 3; k++) {
-        if (to[k] < from[k] || (to[k] == OFFLOAD_DISK && s->room->no_disk))
+        if (to[k] < from[k] || (to[k] == OFFLOAD_DISK && s->limits->no_disk))
             return 0;
         more |= to[k] > from[k];
     }
@@ -216,7 +215,7 @@ static int offloads_to(const struct search *s, int row)
     struct report report;
     struct candidate c = {.config = *s->config};
     if (variant_strategy(&c.config, STRATEGY_FULL_SHARD, NULL) || set_offload(&c, row) ||
-        (s->room->no_disk && leave_disk(&c)) || config_finish(&c.config, NULL) ||
+        (s->limits->no_disk && leave_disk(&c)) || config_finish(&c.config, NULL) ||
         report_measure(&report, &c.config, s->ranks, s->nodes, s->threads, NULL))
         return 0;
     report_free(&report);
@@ -234,13 +233,14 @@ static int offload_levels(struct search *s)
 
 static void find_levels(struct search *s)
 {
+    struct config_sharding own = config_sharding[s->config->parallel.strategy];
     for (int axis = 0; axis < AXES; axis++)
         s->levels[axis] = 1;
-    strategies_of(s->config, &s->levels[STRATEGY]);
+    s->levels[STRATEGY] = STAGE_MOST - own.stage + 1;
     s->levels[RECOMPUTE] = RECOMPUTE_FULL - (int)s->config->recompute + 1;
     while (halved(s->layout.micro_batch, s->levels[MICRO_BATCH] - 1) > 1)
         s->levels[MICRO_BATCH]++;
-    if (variant_is_hybrid(s->config->parallel.strategy))
+    if (own.hybrid)
         while (shards_at(s, s->levels[SHARDS]))
             s->levels[SHARDS]++;
     s->levels[OFFLOAD] = offload_levels(s);
@@ -249,12 +249,13 @@ static void find_levels(struct search *s)
 }
 
 void fit_find(struct fit *fit, const struct config *config, int ranks, int nodes, int threads,
-              const struct report_room *room)
+              const struct memory_limits *limits)
 {
-    struct search s = {config, room, ranks, nodes, threads, {{{0}}}, {0}, {0}};
+    struct search s = {config, limits, ranks, nodes, threads, {{{0}}}, {0}, {0}};
     int level[AXES];
     *fit = (struct fit){0};
-    if (layout_resolve(&s.layout, config, ranks, ranks % nodes ? 0 : ranks / nodes, NULL))
+    enum device_kind device = config->device == CONFIG_DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU;
+    if (layout_resolve(&s.layout, config, ranks, ranks % nodes ? 0 : ranks / nodes, device, NULL))
         return;
     find_levels(&s);
     for (int axis = 0; axis < AXES; axis++)

@@ -1,10 +1,11 @@
-/* fit.h - the nearest configuration that has room.
+/* fit.h - the nearest configuration that fits the memory.
  *
  * Changes are tried in the order of what they cost a run: first a strategy that shards more (more
  * communication), then recomputation (time), a smaller micro-batch (the same numbers, smaller
  * products), more shards of a hybrid (communication between nodes), offload (the host's bandwidth),
- * and last more ranks.  A costlier change is made only where all cheaper ones together do not do.
- * Where no disk can be used, what the configuration keeps there comes back first.
+ * and last more ranks.  A costlier change is made only where all cheaper ones together are not
+ * enough.  Where no disk can be used, the search begins with the configuration without it, its
+ * state on the device.
  */
 #ifndef TRIREME_PLAN_FIT_H
 #define TRIREME_PLAN_FIT_H
@@ -15,15 +16,15 @@ enum { FIT_RANKS_MOST = 4096 };
 
 struct fit {
     int found;
-    int ranks, nodes;   /* as asked, or how many it takes */
+    int ranks, nodes;   /* ranks as asked for, or as many as are needed */
     char settings[256]; /* "key=value key=value": what changes; "" where ranks alone do */
-    struct report_room takes;
+    struct memory_limits takes;
 };
 
-/* Search from a checked configuration on, whose device is cpu or cuda.  Pure; a plan of one rank
- * for each of a few dozen candidates. */
+/* Search, beginning with a checked configuration whose device is cpu or cuda.  Has no side effects;
+ * plans one rank of each of a few dozen candidates. */
 void fit_find(struct fit *fit, const struct config *config, int ranks, int nodes, int threads,
-              const struct report_room *room);
+              const struct memory_limits *limits);
 
 /* "nearest that fits: recompute=full (70.21 GiB a rank)" into text; returns text. */
 const char *fit_text(const struct fit *fit, int ranks, char *text, size_t size);

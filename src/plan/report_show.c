@@ -22,7 +22,7 @@ static int params_are_masters(const struct report *report)
     return report->layout.dtype != DTYPE_F32 && report->config.offload.params == OFFLOAD_NONE;
 }
 
-/* What a pool holds, for people; mem.h says it for the program. */
+/* What a pool holds, as users read it; mem.h has it for the source. */
 static const char *pool_meaning(const struct report *report, int pool, size_t bytes)
 {
     static const char *const meanings[POOL_COUNT] = {
@@ -44,7 +44,7 @@ static const char *pool_meaning(const struct report *report, int pool, size_t by
                : "none here: they are offloaded, see host and disk";
 }
 
-/* The pools that any rank uses, and what is beside them. */
+/* Print the pools that any rank uses, and the memory beside them. */
 static void print_legend(const struct report *report, FILE *out)
 {
     enum { INDENT = 19 };
@@ -52,8 +52,9 @@ static void print_legend(const struct report *report, FILE *out)
     for (int pool = 0; pool < POOL_COUNT; pool++) {
         size_t most = 0;
         for (int r = 0; r < report->measured; r++)
-            most =
-                most > report->rank[r].pool_bytes[pool] ? most : report->rank[r].pool_bytes[pool];
+            most = most > report->rank[r].need.pool_bytes[pool]
+                       ? most
+                       : report->rank[r].need.pool_bytes[pool];
         if (!most && pool != POOL_PARAMS)
             continue;
         fprintf(out, "  %-16s ", mem_pool_name(pool));
@@ -68,7 +69,7 @@ static void print_legend(const struct report *report, FILE *out)
             "each process", report->on_gpu ? ", CUDA more" : "");
 }
 
-/* What offloaded state has to travel. */
+/* Print the bytes that offloaded state moves in a step. */
 static void print_moved(const int64_t moved_bytes[STREAMS], FILE *out)
 {
     static const char *const ways[STREAMS] = {
@@ -99,23 +100,23 @@ static void print_rank(const struct report *report, int first, int last, FILE *o
     else
         fprintf(out, "\nranks %d to %d, each\n", first, last);
     for (int pool = 0; pool < POOL_COUNT; pool++)
-        if (r->pool_bytes[pool] || pool == POOL_PARAMS)
-            print_bytes(mem_pool_name(pool), r->pool_bytes[pool], out);
-    print_bytes("total", r->total_bytes, out);
+        if (r->need.pool_bytes[pool] || pool == POOL_PARAMS)
+            print_bytes(mem_pool_name(pool), r->need.pool_bytes[pool], out);
+    print_bytes("total", r->need.total_bytes, out);
     if (report->on_gpu) {
-        print_bytes("reserve", report->reserve_bytes, out);
-        print_bytes("device memory", r->device_bytes, out);
+        print_bytes("reserve", report->rank[0].need.reserve_bytes, out);
+        print_bytes("device memory", r->need.device_bytes, out);
     }
     fprintf(out, "  %d instructions, %d transfers, %s sent a step\n", r->instrs, r->transfers,
             show_bytes((double)r->sent_bytes, text, sizeof text));
     print_moved(r->moved_bytes, out);
 }
 
-static void print_verdict(const char *what, size_t room, size_t most, size_t lack, FILE *out)
+static void print_verdict(const char *what, size_t limit, size_t most, size_t lack, FILE *out)
 {
     char text[32], rest[32];
-    show_bytes((double)room, text, sizeof text);
-    show_bytes((double)(lack ? lack : room - most), rest, sizeof rest);
+    show_bytes((double)limit, text, sizeof text);
+    show_bytes((double)(lack ? lack : limit - most), rest, sizeof rest);
     if (lack)
         fprintf(out, "does not fit on %s (%s): short by %s\n", what, text, rest);
     else
@@ -124,18 +125,18 @@ static void print_verdict(const char *what, size_t room, size_t most, size_t lac
 
 void report_verdicts(const struct report *report, FILE *out)
 {
-    struct report_room lack = report_lack(report, &report->room);
+    struct memory_limits lack = report_lack(report, &report->limits);
     size_t device = 0, host = 0;
     for (int r = 0; r < report->measured; r++) {
         const struct report_rank *rank = &report->rank[r];
-        device = rank->device_bytes > device ? rank->device_bytes : device;
-        host = rank->host_bytes > host ? rank->host_bytes : host;
+        device = rank->need.device_bytes > device ? rank->need.device_bytes : device;
+        host = rank->need.host_bytes > host ? rank->need.host_bytes : host;
     }
-    if (report->room.device_bytes)
-        print_verdict(report->machine, report->room.device_bytes, device, lack.device_bytes, out);
-    if (report->room.host_bytes)
-        print_verdict("a rank's share of the node", report->room.host_bytes, host, lack.host_bytes,
-                      out);
+    if (report->limits.device_bytes)
+        print_verdict(report->machine, report->limits.device_bytes, device, lack.device_bytes, out);
+    if (report->limits.host_bytes)
+        print_verdict("a rank's share of the node", report->limits.host_bytes, host,
+                      lack.host_bytes, out);
 }
 
 void report_print(const struct report *report, FILE *out)
@@ -145,6 +146,9 @@ void report_print(const struct report *report, FILE *out)
             report->config.model.preset[0] ? report->config.model.preset : "model",
             (long long)report->params, dtype_name(report->layout.dtype),
             (long long)report->config.data.seq_len, report->on_gpu ? "one GPU a rank" : "CPUs");
+    if (report->frozen)
+        fprintf(out, "%lld of them are frozen: no gradients, no masters, no optimizer state\n",
+                (long long)report->frozen);
     fprintf(out, "%d ranks: %s %d x %s %d x %s %d x %s %d\n", report->ranks, mesh_axis_name(0),
             degree[0], mesh_axis_name(1), degree[1], mesh_axis_name(2), degree[2],
             mesh_axis_name(3), degree[3]);
@@ -177,11 +181,11 @@ void report_rank_json(const struct report *report, const struct report_rank *ran
 {
     struct js *pools = js_object();
     for (int pool = 0; pool < POOL_COUNT; pool++)
-        js_add_int(pools, mem_pool_name(pool), (int64_t)rank->pool_bytes[pool]);
+        js_add_int(pools, mem_pool_name(pool), (int64_t)rank->need.pool_bytes[pool]);
     js_add(to, "pool_bytes", pools);
-    js_add_int(to, "total_bytes", (int64_t)rank->total_bytes);
+    js_add_int(to, "total_bytes", (int64_t)rank->need.total_bytes);
     if (report->on_gpu)
-        js_add_int(to, "device_bytes", (int64_t)rank->device_bytes);
+        js_add_int(to, "device_bytes", (int64_t)rank->need.device_bytes);
     js_add_int(to, "instructions", rank->instrs);
     js_add_int(to, "transfers", rank->transfers);
     js_add_int(to, "sent_bytes_per_step", rank->sent_bytes);
@@ -195,14 +199,14 @@ void report_rank_json(const struct report *report, const struct report_rank *ran
 
 static void judgement_json(const struct report *report, struct js *to)
 {
-    struct report_room lack = report_lack(report, &report->room);
-    if (report->room.device_bytes) {
+    struct memory_limits lack = report_lack(report, &report->limits);
+    if (report->limits.device_bytes) {
         js_add_string(to, "machine", report->machine);
-        js_add_int(to, "machine_bytes", (int64_t)report->room.device_bytes);
+        js_add_int(to, "machine_bytes", (int64_t)report->limits.device_bytes);
         js_add_int(to, "short_bytes", (int64_t)lack.device_bytes);
     }
-    if (report->room.host_bytes) {
-        js_add_int(to, "host_bytes", (int64_t)report->room.host_bytes);
+    if (report->limits.host_bytes) {
+        js_add_int(to, "host_bytes", (int64_t)report->limits.host_bytes);
         js_add_int(to, "short_host_bytes", (int64_t)lack.host_bytes);
     }
 }
@@ -211,13 +215,14 @@ struct js *report_json(const struct report *report)
 {
     struct js *js = js_object(), *ranks = js_array();
     js_add_int(js, "parameters", report->params);
+    js_add_int(js, "frozen", report->frozen);
     js_add_int(js, "ranks", report->ranks);
     js_add_int(js, "micro_batch", report->layout.micro_batch);
     js_add_int(js, "micro_batches", report->layout.micros);
     js_add_real(js, "flops_per_step", report->flops);
     js_add_string(js, "device", report->on_gpu ? "cuda" : "cpu");
     if (report->on_gpu)
-        js_add_int(js, "reserve_bytes", (int64_t)report->reserve_bytes);
+        js_add_int(js, "reserve_bytes", (int64_t)report->rank[0].need.reserve_bytes);
     judgement_json(report, js);
     js_add_bool(js, "verified", report->verified);
     if (!report->verified)

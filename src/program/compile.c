@@ -5,24 +5,33 @@
 #include "program/memory.h"
 #include "program/passes.h"
 
-int program_create(struct program **out, const struct units *units,
-                   const struct program_request *request, struct error *err)
+/* The state's buffers come first. */
+static void begin_with(struct program *program, const struct state *state)
+{
+    for (int b = 0; b < state->buffers; b++) {
+        program->buffer =
+            array_grow(program->buffer, b, &program->buffer_capacity, sizeof *program->buffer);
+        program->buffer[b] = state->buffer[b];
+    }
+    program->buffers = state->buffers;
+}
+
+struct program *program_create(const struct state *state, enum program_kind kind)
 {
     struct program *program = array_make(1, sizeof *program);
-    program->units = units;
-    program->request = *request;
+    program->state = state;
+    program->units = state->units;
+    program->layout = state->layout;
+    program->kind = kind;
+    program->micros = kind == PROGRAM_TRAIN ? state->layout->micros : 1;
     program->logits = -1;
-    pass_state(program);
-    int rc = pass_schedule(program, err);
-    if (!rc && request->kind == PROGRAM_TRAIN)
+    program->finished = array_make((size_t)state->buckets + 1, sizeof *program->finished);
+    begin_with(program, state);
+    pass_schedule(program);
+    if (kind == PROGRAM_TRAIN)
         pass_update(program);
-    if (!rc) {
-        pass_release(program);
-        memory_plan(program);
-        pass_waits(program);
-        *out = program;
-        return 0;
-    }
-    program_destroy(program);
-    return -1;
+    pass_release(program);
+    memory_plan(program);
+    pass_waits(program);
+    return program;
 }

@@ -1,112 +1,117 @@
-/* gradients.c - see gradients.h. */
+/* gradients.c - which runs share a buffer for a gradient, and what becomes of it; see gradients.h.
+ *
+ * gradients_plan() goes through all runs once and notes, for each gradient a run writes, the run
+ * before it in the same window, whether the window ends there, and which sections are added to.
+ * gradients_before() and gradients_after() then write the instructions around each run by these
+ * notes alone.
+ */
 #include "program/gradients.h"
 
 #include <stdlib.h>
 
 #include "base/array.h"
-
-static int writes(const struct run *run, enum segment_space space)
-{
-    return run->segment->writes >> space & 1;
-}
-
-/* The unit whose gradient run writes as its own / by sharing, or -1. */
-static int written(const struct program *program, const struct run *run, int by_sharing)
-{
-    if (!writes(run, by_sharing ? SPACE_SHARED_GRAD : SPACE_GRAD))
-        return -1;
-    return by_sharing ? units_shared(program->units, run->unit) : run->unit;
-}
-
-static unsigned accumulate_bit(int by_sharing)
-{
-    return 1u << (by_sharing ? SPACE_SHARED_GRAD : SPACE_GRAD);
-}
-
-static int *grad_of(struct run *run, int by_sharing)
-{
-    return by_sharing ? &run->shared_grad : &run->grad;
-}
+#include "program/offload.h"
 
 /* Is a gradient reduced to its shard after every micro-batch? */
-static int reduces_each(const struct program *program, int unit)
+static int reduces_each(const struct program *program, int flat)
 {
-    const struct strategy *strategy = &program->request.strategy;
-    return shard_splits(program, unit) && strategy->grads == GRADS_MICRO &&
+    const struct strategy *strategy = &program->layout->strategy;
+    return state_is_split(program->state, flat) && strategy->grads == GRADS_MICRO &&
            !strategy->accumulate_local;
 }
 
 /* Does the buffer runs write it to end with every micro-batch? */
-static int leaves_each(const struct program *program, int unit)
+static int leaves_each(const struct program *program, int flat)
 {
-    return reduces_each(program, unit) ||
-           (offload_fetches_grads(program) && !shard_splits(program, unit));
+    return reduces_each(program, flat) ||
+           (state_fetches_grads(program->state) && !state_is_split(program->state, flat));
+}
+
+/* What gradients_plan() knows of a flat. */
+struct progress {
+    struct run_use *use; /* of the last run that wrote it; NULL: none yet */
+    int run, micro;      /* that run */
+    unsigned written;    /* sections that hold a sum already */
+    int first;           /* it is in the first window */
+};
+
+static void plan_use(const struct program *program, struct progress *p, struct run *run, int r,
+                     int k)
+{
+    struct run_use *use = &run[r].use[k];
+    const struct flat *flat = &program->units->flat[use->flat];
+    unsigned sections = segment_sections(run[r].segment, k, flat);
+    int goes_on = p->use && (!leaves_each(program, use->flat) || p->micro == run[r].micro);
+    if (goes_on)
+        use->follows = p->run;
+    else if (reduces_each(program, use->flat))
+        p->written = 0;
+    p->first = goes_on ? p->first : !p->use;
+    for (int s = 0; s < flat->sections; s++)
+        if (sections & p->written & 1u << s)
+            run[r].accumulate |= segment_adds(k, s);
+    if (goes_on)
+        p->use->finishes = 0;
+    if (p->use)
+        p->use->is_last = 0;
+    use->finishes = use->is_last = 1;
+    use->is_first = p->first;
+    *p = (struct progress){use, r, run[r].micro, p->written | sections, p->first};
 }
 
 void gradients_plan(const struct program *program, struct run *run, int runs)
 {
-    int *last = array_make((size_t)program->units->count, sizeof *last); /* run + 1 */
+    struct progress *progress = array_make((size_t)program->units->flats, sizeof *progress);
     for (int r = 0; r < runs; r++)
-        for (int k = 0; k < 2; k++) {
-            int unit = written(program, &run[r], k);
-            run[r].grad = run[r].shared_grad = run[r].sum[k] = run[r].follows[k] = -1;
-            run[r].finishes[k] = unit;
-            if (unit < 0)
-                continue;
-            int before = last[unit] - 1;
-            int follows =
-                before >= 0 && (!leaves_each(program, unit) || run[before].micro == run[r].micro);
-            if (follows) {
-                run[r].follows[k] = before;
-                run[before].finishes[run[before].finishes[0] == unit ? 0 : 1] = -1;
-            }
-            if (follows || (before >= 0 && !reduces_each(program, unit)))
-                run[r].accumulate |= accumulate_bit(k);
-            last[unit] = r + 1;
-        }
-    free(last);
+        for (int k = 0; k < run[r].uses; k++)
+            if (run[r].use[k].writes)
+                plan_use(program, &progress[run[r].use[k].flat], run, r, k);
+    free(progress);
 }
 
 /* ---- before a run ---- */
 
-static int new_gradient(struct program *program, const struct run *run, int unit)
+static int new_gradient(struct program *program, const struct run *run, int flat)
 {
-    const struct unit_state *state = &program->state[unit];
+    const struct flat_state *state = &program->state->flat[flat];
+    const struct flat *of = &program->units->flat[flat];
     if (state->whole_grad >= 0)
         return state->whole_grad;
-    if (!shard_splits(program, unit))
-        return offload_near(program, state->grad, SIDE_DEVICE);
-    size_t bytes = (size_t)program->units->flat[unit].padded * sizeof(float);
-    return program_buffer(program, POOL_UNSHARDED, bytes, 0, "%sgrad micro %d",
-                          program->units->model->unit[unit].prefix, run->micro);
+    if (!state_is_split(program->state, flat))
+        return offload_temporary(program, state->grad, SIDE_DEVICE);
+    return program_buffer(program, POOL_UNSHARDED, (size_t)of->padded * sizeof(float), 0,
+                          "%s.grad micro %d", of->name, run->micro);
 }
 
-/* The sum of the micro-batches before, brought for a run that begins with it. */
+/* Fetch the sum of the micro-batches before, for a run that adds to it. */
 static void fetch_whole(struct program *program, struct run *run)
 {
-    for (int k = 0; k < 2; k++) {
-        int unit = written(program, run, k), *grad = grad_of(run, k);
-        if (unit >= 0 && *grad < 0 && run->follows[k] < 0 && run->accumulate & accumulate_bit(k))
-            *grad =
-                offload_bring(program, program->state[unit].grad, SIDE_DEVICE, unit, run->micro);
+    for (int k = 0; k < run->uses; k++) {
+        struct run_use *use = &run->use[k];
+        if (use->writes && use->grad < 0 && use->follows < 0 && segment_added(run->accumulate, k))
+            use->grad = offload_fetch(program, program->state->flat[use->flat].grad, SIDE_DEVICE,
+                                      use->flat, run->micro);
     }
 }
 
 /* The same for a reduction to the shard. */
 static void fetch_shards(struct program *program, struct run *run)
 {
-    for (int k = 0; k < 2; k++) {
-        int unit = run->finishes[k];
-        if (unit >= 0 && run->micro > 0 && reduces_each(program, unit))
-            run->sum[k] =
-                offload_bring(program, program->state[unit].grad, SIDE_DEVICE, unit, run->micro);
+    for (int k = 0; k < run->uses; k++) {
+        struct run_use *use = &run->use[k];
+        if (use->finishes && !use->is_first && reduces_each(program, use->flat))
+            use->sum = offload_fetch(program, program->state->flat[use->flat].grad, SIDE_DEVICE,
+                                     use->flat, run->micro);
     }
 }
 
-/* The buffer in which run `from` has the gradient of unit. */
-static int gradient_of(const struct program *program, const struct run *from, int unit)
+/* The buffer in which a run has the gradient of a flat. */
+static int gradient_of(const struct run *run, int flat)
 {
-    return written(program, from, 0) == unit ? from->grad : from->shared_grad;
+    int k = 0;
+    while (run->use[k].flat != flat)
+        k++;
+    return run->use[k].grad;
 }
 
 void gradients_before(struct program *program, struct run *run, int runs, int r)
@@ -115,30 +120,29 @@ void gradients_before(struct program *program, struct run *run, int runs, int r)
     if (r + 1 < runs)
         fetch_whole(program, &run[r + 1]);
     fetch_shards(program, &run[r]);
-    for (int k = 0; k < 2; k++) {
-        int unit = written(program, &run[r], k), from = run[r].follows[k];
-        int *grad = grad_of(&run[r], k);
-        if (unit >= 0 && *grad < 0)
-            *grad = from >= 0 ? gradient_of(program, &run[from], unit)
-                              : new_gradient(program, &run[r], unit);
+    for (int k = 0; k < run[r].uses; k++) {
+        struct run_use *use = &run[r].use[k];
+        if (use->writes && use->grad < 0)
+            use->grad = use->follows >= 0 ? gradient_of(&run[use->follows], use->flat)
+                                          : new_gradient(program, &run[r], use->flat);
     }
 }
 
 /* ---- after it ---- */
 
-/* Is a unit's gradient, once complete in this replica or on this rank, a sum that lacks others? */
-static int lacks_ranks(const struct program *program, int unit)
+/* Is a gradient, once complete in this replica or on this rank, a sum that lacks others? */
+static int lacks_ranks(const struct program *program, int flat)
 {
-    return program->request.shape.degree[MESH_REPLICATE] > 1 ||
-           (shard_is_sharded(program) && !shard_splits(program, unit));
+    return program->layout->shape.degree[MESH_REPLICATE] > 1 ||
+           (state_is_sharded(program->state) && !state_is_split(program->state, flat));
 }
 
-static void all_reduce(struct program *program, int unit, int micro, int buffer, int64_t elems)
+static void all_reduce(struct program *program, int flat, int micro, int buffer, int64_t elems)
 {
-    int whole = shard_is_sharded(program) && !shard_splits(program, unit);
+    int whole = state_is_sharded(program->state) && !state_is_split(program->state, flat);
     int index = program_instr(program, INSTR_ALLREDUCE, STREAM_REDUCE);
     struct instr *instr = &program->instr[index];
-    instr->unit = unit;
+    instr->flat = flat;
     instr->micro = micro;
     instr->group = whole ? GROUP_DATA : MESH_REPLICATE;
     instr->elems = elems;
@@ -146,120 +150,119 @@ static void all_reduce(struct program *program, int unit, int micro, int buffer,
     instr_bind(instr, SLOT_TO, buffer, ACCESS_BOTH);
 }
 
-static void sum_replicas(struct program *program, int unit, int micro, int sum)
+static void sum_replicas(struct program *program, int flat, int micro, int sum)
 {
-    const struct unit_state *state = &program->state[unit];
-    if (!lacks_ranks(program, unit))
+    const struct flat_state *state = &program->state->flat[flat];
+    if (!lacks_ranks(program, flat))
         return;
     if (state->bucket < 0) {
-        all_reduce(program, unit, micro, sum, program->units->flat[unit].shard_elems);
+        all_reduce(program, flat, micro, sum, program->units->flat[flat].shard_elems);
         return;
     }
-    struct bucket *bucket = &program->bucket[state->bucket];
-    if (++bucket->finished == bucket->units)
-        all_reduce(program, unit, micro, bucket->buffer, bucket->elems);
+    const struct bucket *bucket = &program->state->bucket[state->bucket];
+    if (++program->finished[state->bucket] == bucket->flats)
+        all_reduce(program, flat, micro, bucket->buffer, bucket->elems);
 }
 
 /* The gradient in whole as it is sent: rounded, so that half the bytes travel. */
-static int narrow_gradient(struct program *program, const struct run *run, int unit, int whole)
+static int narrow_gradient(struct program *program, const struct run *run, int flat, int whole)
 {
-    int64_t elems = program->units->flat[unit].padded;
-    enum dtype dtype = program->request.reduce_dtype;
+    int64_t elems = program->units->flat[flat].padded;
+    enum dtype dtype = program->layout->reduce_dtype;
     if (dtype == DTYPE_F32)
         return whole;
-    int narrow = program_buffer(program, POOL_UNSHARDED, (size_t)elems * dtype_bytes(dtype), 0,
-                                "%sgrad sent micro %d", program->units->model->unit[unit].prefix,
-                                run->micro);
-    shard_cast(program, run, unit, whole, narrow, elems, dtype);
+    int narrow =
+        program_buffer(program, POOL_UNSHARDED, (size_t)elems * dtype_bytes(dtype), 0,
+                       "%s.grad sent micro %d", program->units->flat[flat].name, run->micro);
+    program_cast(program, flat, run->micro, whole, narrow, elems, dtype);
     return narrow;
 }
 
-static void reduce(struct program *program, const struct run *run, int unit, int whole, int sum)
+static void reduce(struct program *program, const struct run *run, const struct run_use *use,
+                   int sum)
 {
-    int adds = reduces_each(program, unit) && run->micro > 0;
-    int sent = narrow_gradient(program, run, unit, whole);
+    int adds = reduces_each(program, use->flat) && !use->is_first;
+    int sent = narrow_gradient(program, run, use->flat, use->grad);
     int index = program_instr(program, INSTR_REDUCE, STREAM_REDUCE);
     struct instr *instr = &program->instr[index];
-    instr->unit = unit;
+    instr->flat = use->flat;
     instr->micro = run->micro;
     instr->group = MESH_SHARD;
-    instr->elems = program->units->flat[unit].shard_elems;
-    instr->dtype = program->request.reduce_dtype;
-    instr->accumulate = (unsigned)adds;
+    instr->elems = program->units->flat[use->flat].shard_elems;
+    instr->dtype = program->layout->reduce_dtype;
+    instr->accumulate = (uint64_t)adds;
     /* A transport may use the memory of `from` for its sums, where it is fp32. */
-    instr_bind(instr, SLOT_FROM, sent, adds && sent == whole ? ACCESS_BOTH : ACCESS_READ);
+    instr_bind(instr, SLOT_FROM, sent, adds && sent == use->grad ? ACCESS_BOTH : ACCESS_READ);
     instr_bind(instr, SLOT_TO, sum, adds ? ACCESS_BOTH : ACCESS_WRITE);
 }
 
-/* Where a unit's gradient, whole in one buffer, is summed. */
-static int sum_buffer(struct program *program, const struct run *run, int k, int whole)
+/* Where a gradient, whole in one buffer, is summed. */
+static int sum_buffer(struct program *program, const struct run_use *use)
 {
-    int unit = run->finishes[k], home = program->state[unit].grad;
-    if (!shard_splits(program, unit))
-        return whole;
-    if (!offload_fetches_grads(program))
-        return home;
-    return run->sum[k] >= 0 ? run->sum[k] : offload_near(program, home, SIDE_DEVICE);
+    int own = program->state->flat[use->flat].grad;
+    if (!state_is_split(program->state, use->flat))
+        return use->grad;
+    if (!state_fetches_grads(program->state))
+        return own;
+    return use->sum >= 0 ? use->sum : offload_temporary(program, own, SIDE_DEVICE);
 }
 
-static int is_last(const struct program *program, const struct run *run)
+/* Replicated values are counted by one rank: the one at 0 on every axis over which they are
+ * replicated. */
+static int counts_norm(const struct program *program, int flat)
 {
-    return run->micro == program->request.micros - 1;
+    const int *at = program->state->coord.at;
+    return at[MESH_REPLICATE] == 0 && (state_is_split(program->state, flat) || at[MESH_SHARD] == 0);
 }
 
-/* What several ranks hold alike, all of a unit that is whole or replicas of its shard, the first of
- * them counts. */
-static int counts_norm(const struct program *program, int unit)
+void gradients_norm(struct program *program, int flat, int buffer)
 {
-    const int *at = program->request.coord.at;
-    return at[MESH_REPLICATE] == 0 && (shard_splits(program, unit) || at[MESH_SHARD] == 0);
-}
-
-void gradients_norm(struct program *program, int unit, int buffer)
-{
-    if (!counts_norm(program, unit))
+    if (!counts_norm(program, flat))
         return;
     int index = program_instr(program, INSTR_NORM, STREAM_COMPUTE);
     struct instr *instr = &program->instr[index];
-    instr->unit = unit;
-    instr->elems = program->units->flat[unit].shard_elems;
+    instr->flat = flat;
+    instr->elems = program->units->flat[flat].shard_elems;
     instr_bind(instr, SLOT_SHARD_GRAD, buffer, ACCESS_READ);
-    instr_bind(instr, SLOT_SUMS, program->sums, ACCESS_BOTH);
+    instr_bind(instr, SLOT_SUMS, program->state->sums, ACCESS_BOTH);
 }
 
-/* The gradients that a run finished go home, those of the step measured. */
-static void put_away(struct program *program, struct run *run)
+/* The gradients that a run finished go to where they live; the last of the step count in the norm.
+ */
+static void spill_sums(struct program *program, struct run *run)
 {
-    for (int k = 0; k < 2; k++) {
-        int unit = run->finishes[k], sum = run->sum[k];
-        if (sum < 0)
+    for (int k = 0; k < run->uses; k++) {
+        struct run_use *use = &run->use[k];
+        if (use->sum < 0)
             continue;
-        if (is_last(program, run))
-            gradients_norm(program, unit, sum);
-        offload_take(program, sum, program->state[unit].grad, unit, run->micro);
-        run->sum[k] = -1;
+        if (use->is_last)
+            gradients_norm(program, use->flat, use->sum);
+        offload_spill(program, use->sum, program->state->flat[use->flat].grad, use->flat,
+                      run->micro);
+        use->sum = -1;
     }
 }
 
 void gradients_after(struct program *program, struct run *run, int runs, int r)
 {
-    int last = is_last(program, &run[r]), transfers = 0;
-    for (int k = 0; k < 2; k++) {
-        int unit = run[r].finishes[k];
-        if (unit < 0)
+    int transfers = 0;
+    for (int k = 0; k < run[r].uses; k++) {
+        struct run_use *use = &run[r].use[k];
+        if (!use->finishes)
             continue;
-        int whole = *grad_of(&run[r], k), sum = sum_buffer(program, &run[r], k, whole);
-        if (shard_splits(program, unit))
-            reduce(program, &run[r], unit, whole, sum);
-        if (last)
-            sum_replicas(program, unit, run[r].micro, sum);
-        transfers |= shard_splits(program, unit) || (last && lacks_ranks(program, unit));
-        run[r].sum[k] = sum;
+        int sum = sum_buffer(program, use);
+        if (state_is_split(program->state, use->flat))
+            reduce(program, &run[r], use, sum);
+        if (use->is_last)
+            sum_replicas(program, use->flat, run[r].micro, sum);
+        transfers |= state_is_split(program->state, use->flat) ||
+                     (use->is_last && lacks_ranks(program, use->flat));
+        use->sum = sum;
     }
-    if (!offload_fetches_grads(program))
+    if (!state_fetches_grads(program->state))
         return;
     if (r > 0)
-        put_away(program, &run[r - 1]);
+        spill_sums(program, &run[r - 1]);
     if (!transfers || r + 1 == runs)
-        put_away(program, &run[r]);
+        spill_sums(program, &run[r]);
 }

@@ -1,36 +1,30 @@
 /* layout.c - see layout.h. */
 #include "program/layout.h"
 
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-/* The strategies: what is whole, and which axis takes the ranks that are left. */
-static const struct {
-    enum whole_params params;
-    enum whole_grads grads;
-    int hybrid;
-} strategies[] = {
-    [STRATEGY_NO_SHARD] = {PARAMS_ALWAYS, GRADS_ALWAYS, 0},
-    [STRATEGY_SHARD_OPTIM] = {PARAMS_STEP, GRADS_ALWAYS, 0},
-    [STRATEGY_SHARD_GRAD_OP] = {PARAMS_STEP, GRADS_MICRO, 0},
-    [STRATEGY_FULL_SHARD] = {PARAMS_USE, GRADS_MICRO, 0},
-    [STRATEGY_HYBRID_SHARD] = {PARAMS_USE, GRADS_MICRO, 1},
-    [STRATEGY_HYBRID_SHARD_ZERO2] = {PARAMS_STEP, GRADS_MICRO, 1},
-};
+#include "base/round.h"
 
 static struct strategy strategy_of(const struct config_parallel *p)
 {
+    static const struct {
+        enum whole_params params;
+        enum whole_grads grads;
+    } stages[STAGE_MOST + 1] = {
+        [0] = {.params = PARAMS_ALWAYS, .grads = GRADS_ALWAYS},
+        [1] = {.params = PARAMS_STEP, .grads = GRADS_ALWAYS},
+        [2] = {.params = PARAMS_STEP, .grads = GRADS_MICRO},
+        [3] = {.params = PARAMS_USE, .grads = GRADS_MICRO},
+    };
+    int stage = config_sharding[p->strategy].stage;
     return (struct strategy){
-        .params = strategies[p->strategy].params,
-        .grads = strategies[p->strategy].grads,
+        .params = stages[stage].params,
+        .grads = stages[stage].grads,
         .accumulate_local = p->accumulate == ACCUMULATE_LOCAL,
         .bucket_bytes = (size_t)p->reduce_bucket_bytes,
     };
 }
 
-/* What a hybrid leaves open: a copy per node, unless one of both degrees was named. */
+/* The shard degree of a hybrid strategy: a copy of the model per node, unless one of the two
+ * degrees was given. */
 static int hybrid_shard(const struct config_parallel *p, int ranks, int per_node, struct error *err)
 {
     if (p->shard || p->replicate)
@@ -48,7 +42,7 @@ static int wanted(struct mesh_shape *shape, const struct config_parallel *p, int
                   int per_node, struct error *err)
 {
     *shape = (struct mesh_shape){{1, 1, 1, 1}};
-    int hybrid = strategies[p->strategy].hybrid;
+    int hybrid = config_sharding[p->strategy].hybrid;
     shape->degree[MESH_PIPELINE] = p->pipeline ? (int)p->pipeline : 1;
     shape->degree[MESH_TENSOR] = p->tensor ? (int)p->tensor : 1;
     shape->degree[MESH_SHARD] = hybrid ? hybrid_shard(p, ranks, per_node, err) : (int)p->shard;
@@ -57,7 +51,7 @@ static int wanted(struct mesh_shape *shape, const struct config_parallel *p, int
 }
 
 int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,
-                   struct error *err)
+                   enum device_kind device, struct error *err)
 {
     const struct config_parallel *p = &config->parallel;
     static const enum dtype dtypes[] = {
@@ -71,7 +65,8 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
         .strategy = strategy_of(p),
         .offload = {.optimizer = config->offload.optimizer,
                     .params = config->offload.params,
-                    .gradients = config->offload.gradients},
+                    .gradients = config->offload.gradients,
+                    .apart = device != DEVICE_CPU},
         .dtype = dtypes[config->precision],
         .optimizer = config->train.optimizer,
         .optimizer_dtype = config->train.optimizer_dtype,
@@ -81,13 +76,8 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
         .prefetch_backward = p->backward_prefetch == PREFETCH_NONE ? 0 : ahead,
         .prefetch_late = p->backward_prefetch == PREFETCH_BACKWARD_POST,
     };
-    if (wanted(&layout->shape, p, ranks, per_node, err))
+    if (wanted(&layout->shape, p, ranks, per_node, err) || mesh_resolve(&layout->shape, ranks, err))
         return -1;
-    if (mesh_resolve(&layout->shape, ranks, err)) {
-        if (err)
-            layout_advise(config, ranks, per_node, err);
-        return -1;
-    }
     layout->data_ranks = layout->shape.degree[MESH_REPLICATE] * layout->shape.degree[MESH_SHARD];
     layout->global_batch =
         config->train.global_batch * (config->train.split_batches ? 1 : layout->data_ranks);
@@ -135,30 +125,11 @@ struct units_request layout_units(const struct layout *layout, const struct conf
         .seq = config->data.seq_len,
         .shards = layout->shape.degree[MESH_SHARD],
         .persist_below = config->parallel.persist_below,
+        .freeze = config->train.freeze,
+        .frozen_whole = layout->strategy.params != PARAMS_USE,
         .recompute = config->recompute,
         .recompute_every = (int)config->recompute_every,
         .loss_factor = 1.0f / (float)(layout->global_batch * config->data.seq_len),
-    };
-}
-
-struct program_request layout_program(const struct layout *layout, enum program_kind kind,
-                                      int training, int rank)
-{
-    return (struct program_request){
-        .kind = kind,
-        .strategy = layout->strategy,
-        .offload = layout->offload,
-        .optimizer = layout->optimizer,
-        .optimizer_dtype = layout->optimizer_dtype,
-        .reduce_dtype = layout->reduce_dtype,
-        .pure = layout->pure,
-        .shape = layout->shape,
-        .coord = mesh_place(&layout->shape, rank),
-        .training = training,
-        .micros = kind == PROGRAM_TRAIN ? layout->micros : 1,
-        .prefetch_forward = layout->prefetch_forward,
-        .prefetch_backward = layout->prefetch_backward,
-        .prefetch_late = layout->prefetch_late,
     };
 }
 

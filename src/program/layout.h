@@ -1,11 +1,35 @@
 /* layout.h - from a configuration and a number of ranks to what every rank compiles.  Pure. */
-#ifndef TRIREME_STEP_LAYOUT_H
-#define TRIREME_STEP_LAYOUT_H
+#ifndef TRIREME_PROGRAM_LAYOUT_H
+#define TRIREME_PROGRAM_LAYOUT_H
 
 #include "comm/mesh.h"
 #include "config/config.h"
-#include "program/program.h"
 #include "segment/units.h"
+
+/* What a rank has whole, and for how long: the sharding strategies.  Where the shard axis is one,
+ * shards are whole and nothing of this matters. */
+enum whole_params {
+    PARAMS_ALWAYS, /* whole and updated whole: stage 0 */
+    PARAMS_STEP,   /* whole in place, gathered once a step from what each rank updated: 1, 2 */
+    PARAMS_USE     /* gathered for each use, then gone: 3 */
+};
+enum whole_grads {
+    GRADS_ALWAYS, /* accumulated whole over the step: stages 0, 1 */
+    GRADS_MICRO   /* reduced to the shard after each micro-batch, or after the last: 2, 3 */
+};
+
+struct strategy {
+    enum whole_params params;
+    enum whole_grads grads;
+    int accumulate_local; /* 1: gradients stay whole until the last micro-batch */
+    size_t bucket_bytes;  /* of whole gradients that are summed over replicas in one transfer */
+};
+
+/* Where state lives: OFFLOAD_NONE where ops work on it. */
+struct offload {
+    enum config_offload_to optimizer, params, gradients;
+    int apart; /* 1: the host's memory is not the device's: on a GPU */
+};
 
 struct layout {
     struct mesh_shape shape;
@@ -24,27 +48,21 @@ struct layout {
 };
 
 /* per_node: ranks on every node, 0 where nodes differ: what HYBRID_SHARD shards over by default.
- * Returns 0, or -1 with err set (degrees that do not multiply to ranks).  A global batch that
- * ranks and micro-batches do not divide is filled up with masked sequences. */
+ * device: of every rank.  Returns 0, or -1 with err set (degrees that do not multiply to ranks).  A
+ * global batch that ranks and micro-batches do not divide is filled up with masked sequences. */
 int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,
-                   struct error *err);
+                   enum device_kind device, struct error *err);
 
-/* Append to err, of degrees that do not make the ranks, settings that would: each was checked. */
-void layout_advise(const struct config *config, int ranks, int per_node, struct error *err);
+/* After layout_resolve() has failed: append to err (NULL allowed), of degrees that do not make the
+ * ranks, settings that would; each was checked.  Always returns -1. */
+int layout_advise(const struct config *config, int ranks, int per_node, enum device_kind device,
+                  struct error *err);
 
 /* The model, wrapped into units as the config says.  0, or -1 with err set. */
 int layout_model(struct model **model, const struct config *config, struct error *err);
 
-/* Settle what depends on the kind of device. */
-static inline void layout_device(struct layout *layout, enum device_kind device)
-{
-    layout->offload.apart = device != DEVICE_CPU;
-}
-
 /* What to compile for it. */
 struct units_request layout_units(const struct layout *layout, const struct config *config);
-struct program_request layout_program(const struct layout *layout, enum program_kind kind,
-                                      int training, int rank);
 
 /* The folder of files that stand in for memory. */
 void layout_swap_folder(const struct config *config, char folder[CONFIG_TEXT + 16]);

@@ -11,6 +11,7 @@ enum { SETTING = 64, NAMED_MOST = 2 };
 struct advice {
     const struct config *config;
     int ranks, per_node, named;
+    enum device_kind device;
     char text[NAMED_MOST * SETTING + 8]; /* "A", or "A or B" */
 };
 
@@ -25,7 +26,7 @@ static void try_setting(struct advice *a, const char *key, const char *value)
     if (config.parallel.strategy != STRATEGY_NO_SHARD && config.parallel.replicate == 1)
         config.parallel.replicate = 0; /* follows from the strategy, nobody set it */
     if (config_set(&config, key, value, NULL) || config_finish(&config, NULL) ||
-        layout_resolve(&layout, &config, a->ranks, a->per_node, NULL))
+        layout_resolve(&layout, &config, a->ranks, a->per_node, a->device, NULL))
         return;
     snprintf(a->text + used, sizeof a->text - used, "%s%s=%s", a->named++ ? " or " : "", key,
              value);
@@ -38,11 +39,14 @@ static void try_degree(struct advice *a, const char *key, int degree)
     try_setting(a, key, value);
 }
 
-void layout_advise(const struct config *config, int ranks, int per_node, struct error *err)
+int layout_advise(const struct config *config, int ranks, int per_node, enum device_kind device,
+                  struct error *err)
 {
-    struct advice a = {.config = config, .ranks = ranks, .per_node = per_node};
+    struct advice a = {.config = config, .ranks = ranks, .per_node = per_node, .device = device};
     int shard = (int)config->parallel.shard, below = shard - 1, above = shard + 1;
-    size_t used = strlen(err->text);
+    size_t used = err ? strlen(err->text) : 0;
+    if (!err)
+        return -1;
     while (below > 1 && ranks % below)
         below--;
     while (above < ranks && ranks % above)
@@ -61,4 +65,5 @@ void layout_advise(const struct config *config, int ranks, int per_node, struct 
         try_degree(&a, "parallel.replicate", ranks);
     if (a.named)
         snprintf(err->text + used, sizeof err->text - used, "; %s would", a.text);
+    return -1;
 }

@@ -2,8 +2,10 @@
 #include "program/memory.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
+#include "base/round.h"
 #include "segment/place.h"
 
 struct lifetime *memory_lifetimes(const struct program *program)
@@ -12,11 +14,8 @@ struct lifetime *memory_lifetimes(const struct program *program)
     for (int b = 0; b < program->buffers; b++)
         life[b] = (struct lifetime){-1, -1};
     for (int i = 0; i < program->instrs; i++)
-        for (int s = 0; s < SLOTS; s++) {
-            int b = program->instr[i].buffer[s];
-            if (b < 0)
-                continue;
-            b = buffer_root(program, b);
+        for (unsigned left = program->instr[i].bound; left; left &= left - 1) {
+            int b = buffer_root(program, program->instr[i].buffer[__builtin_ctz(left)]);
             if (life[b].first < 0)
                 life[b].first = i;
             life[b].last = i;
@@ -24,20 +23,15 @@ struct lifetime *memory_lifetimes(const struct program *program)
     return life;
 }
 
-static size_t round_up(size_t bytes)
-{
-    return (bytes + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN;
-}
-
-static size_t place_persistent(struct program *program, enum mem_pool pool)
+static size_t place_persistent(struct buffer *list, int count, enum mem_pool pool)
 {
     size_t at = 0;
-    for (int b = 0; b < program->buffers; b++) {
-        struct buffer *buffer = &program->buffer[b];
+    for (int b = 0; b < count; b++) {
+        struct buffer *buffer = &list[b];
         if (!buffer->persistent || buffer->pool != pool || buffer->whole >= 0)
             continue;
         buffer->offset = at;
-        at += round_up(buffer->bytes);
+        at += round_up_bytes(buffer->bytes, PLACE_ALIGN);
     }
     return at;
 }
@@ -64,63 +58,106 @@ static size_t place_passing(struct program *program, enum mem_pool pool, size_t 
     return bytes;
 }
 
+static void place_views(struct buffer *list, int count)
+{
+    for (int b = 0; b < count; b++)
+        if (list[b].whole >= 0)
+            list[b].offset = list[list[b].whole].offset + list[b].from;
+}
+
+void memory_place_persistent(struct buffer *list, int count, size_t pool_bytes[POOL_COUNT])
+{
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        pool_bytes[pool] = place_persistent(list, count, pool);
+    place_views(list, count);
+}
+
 void memory_plan(struct program *program)
 {
     struct lifetime *life = memory_lifetimes(program);
     for (int pool = 0; pool < POOL_COUNT; pool++) {
-        size_t base = place_persistent(program, pool);
+        size_t base = place_persistent(program->buffer, program->buffers, pool);
         program->pool_bytes[pool] = base + place_passing(program, pool, base, life);
     }
-    for (int b = 0; b < program->buffers; b++) {
-        struct buffer *view = &program->buffer[b];
-        if (view->whole >= 0)
-            view->offset = program->buffer[view->whole].offset + view->from;
-    }
+    place_views(program->buffer, program->buffers);
     free(life);
 }
 
-void memory_join(size_t pool_bytes[POOL_COUNT], const struct program *program)
-{
-    for (int pool = 0; pool < POOL_COUNT; pool++)
-        if (program->pool_bytes[pool] > pool_bytes[pool])
-            pool_bytes[pool] = program->pool_bytes[pool];
-}
-
-size_t memory_turn_bytes(const struct program *program)
+/* The tokens and targets of a step's micro-batches, and its sums. */
+static size_t step_bytes(const struct program *program)
 {
     const struct units_request *r = &program->units->request;
     size_t batch = (size_t)(r->batch * r->seq) * sizeof(int32_t);
-    return round_up(SUM_COUNT * sizeof(double) + 2 * (size_t)program->request.micros * batch);
+    size_t bytes = SUM_COUNT * sizeof(double) + 2 * (size_t)program->micros * batch;
+    return round_up_bytes(bytes, PLACE_ALIGN);
 }
 
-size_t memory_device_bytes(const size_t pool_bytes[POOL_COUNT])
+void memory_slabs(struct memory_need *need, const struct program *const *programs, int count)
 {
-    return mem_bytes(pool_bytes) - pool_bytes[POOL_HOST];
+    *need = (struct memory_need){0};
+    for (int i = 0; i < count; i++) {
+        for (int pool = 0; pool < POOL_COUNT; pool++)
+            need->slab_bytes[pool] =
+                max_bytes(need->slab_bytes[pool], programs[i]->pool_bytes[pool]);
+        need->step_bytes = max_bytes(need->step_bytes, step_bytes(programs[i]));
+    }
 }
 
-static double gib(size_t bytes)
+/* Bytes of a pool that lie on a GPU; of the reserve for POOL_COUNT. */
+static size_t on_gpu(const struct memory_need *need, int pool)
 {
-    return (double)bytes / (1 << 30);
+    switch (pool) {
+    case POOL_HOST:
+    case POOL_DISK: return 0;
+    case POOL_COMM: return need->pool_bytes[pool] - need->staging_bytes;
+    case POOL_COUNT: return need->reserve_bytes;
+    default: return need->pool_bytes[pool];
+    }
 }
 
-int memory_fits(const size_t pool_bytes[POOL_COUNT], size_t reserve, size_t free_bytes,
-                struct error *err)
+/* A GPU's transfers have staging on it, and in the host's memory too. */
+static void add_gpu(struct memory_need *need, const struct mesh_shape *shape,
+                    const struct mesh_options *options, size_t reserve_bytes)
+{
+    need->pool_bytes[POOL_COMM] += mesh_device_staging_bytes(shape, options);
+    need->pool_bytes[POOL_HOST] +=
+        MEMORY_STEPS * need->step_bytes + mesh_host_staging_bytes(shape, options);
+    need->reserve_bytes = reserve_bytes + mesh_reserve_bytes(shape, options);
+    for (int pool = 0; pool <= POOL_COUNT; pool++)
+        need->device_bytes += on_gpu(need, pool);
+}
+
+void memory_need(struct memory_need *need, const struct program *const *programs, int count,
+                 const struct mesh_options *options, size_t reserve_bytes)
+{
+    const struct layout *layout = programs[0]->layout;
+    memory_slabs(need, programs, count);
+    memcpy(need->pool_bytes, need->slab_bytes, sizeof need->pool_bytes);
+    need->staging_bytes = mesh_staging_bytes(&layout->shape);
+    need->pool_bytes[POOL_COMM] += need->staging_bytes;
+    if (layout->offload.apart)
+        add_gpu(need, &layout->shape, options, reserve_bytes);
+    need->total_bytes = mem_bytes(need->pool_bytes);
+    need->host_bytes = layout->offload.apart ? need->pool_bytes[POOL_HOST] + need->staging_bytes
+                                             : need->total_bytes;
+}
+
+int memory_fits(const struct memory_need *need, size_t free_bytes, struct error *err)
 {
     enum { TEXT = 400 };
     char text[TEXT] = "";
-    size_t need = memory_device_bytes(pool_bytes) + reserve, used = 0;
-    if (need <= free_bytes)
+    size_t used = 0;
+    if (need->device_bytes <= free_bytes)
         return 0;
-    for (int pool = 0; pool <= POOL_COUNT && used < TEXT; pool++) {
-        size_t bytes = pool < POOL_COUNT ? pool_bytes[pool] : reserve;
-        if (bytes && pool != POOL_HOST && pool != POOL_DISK)
-            used +=
-                (size_t)snprintf(text + used, TEXT - used, "%s%s %.2f", used ? ", " : "",
-                                 pool < POOL_COUNT ? mem_pool_name(pool) : "reserve", gib(bytes));
-    }
+    for (int pool = 0; pool <= POOL_COUNT && used < TEXT; pool++)
+        if (on_gpu(need, pool))
+            used += (size_t)snprintf(text + used, TEXT - used, "%s%s %.2f", used ? ", " : "",
+                                     pool < POOL_COUNT ? mem_pool_name(pool) : "reserve",
+                                     gib_of(on_gpu(need, pool)));
     return error_set(err,
                      "the run needs %.2f GiB of device memory (%s) and %.2f GiB are free: short "
                      "by %.2f GiB; recompute=full, a smaller train.micro_batch and more shards "
                      "take less",
-                     gib(need), text, gib(free_bytes), gib(need - free_bytes));
+                     gib_of(need->device_bytes), text, gib_of(free_bytes),
+                     gib_of(need->device_bytes - free_bytes));
 }

@@ -1,6 +1,6 @@
-/* memory.h - where every buffer of a program lies. */
-#ifndef TRIREME_STEP_MEMORY_H
-#define TRIREME_STEP_MEMORY_H
+/* memory.h - where every buffer of a program lies, and what a rank needs altogether. */
+#ifndef TRIREME_PROGRAM_MEMORY_H
+#define TRIREME_PROGRAM_MEMORY_H
 
 #include "program/program.h"
 
@@ -8,21 +8,43 @@
  * first, in order; the others share the rest by their lifetimes in list order. */
 void memory_plan(struct program *program);
 
-/* Slab sizes for programs that take turns in the same slabs: the larger of each pool. */
-void memory_join(size_t pool_bytes[POOL_COUNT], const struct program *program);
+/* The first part of it, for buffers of a state: they lie in order, from the start of each pool. */
+void memory_place_persistent(struct buffer *list, int count, size_t pool_bytes[POOL_COUNT]);
 
-/* Bytes of the pools that are the device's: all but POOL_HOST and POOL_DISK. */
-size_t memory_device_bytes(const size_t pool_bytes[POOL_COUNT]);
+/* Steps that may be in flight on a device that only enqueues. */
+enum { MEMORY_STEPS = 2 };
 
-/* Do the pools, and reserve beside them, fit into free_bytes of a device?  Returns 0, or -1 with
- * err giving each pool's size, what is missing, and what takes less. */
-int memory_fits(const size_t pool_bytes[POOL_COUNT], size_t reserve, size_t free_bytes,
-                struct error *err);
+/* What one rank needs: the one sum that a plan shows, that is checked before the start, and that
+ * the executor allocates its part of. */
+struct memory_need {
+    size_t slab_bytes[POOL_COUNT]; /* shared by the programs, one of which runs at a time */
+    size_t step_bytes; /* on a GPU, of the host: inputs and sums of one step in flight */
+    size_t pool_bytes[POOL_COUNT]; /* all of a pool: slabs, steps in flight, staging */
+    size_t staging_bytes; /* the part of POOL_COMM that is the node's memory, also on a GPU */
+    size_t reserve_bytes; /* of a GPU beside the pools: its context and libraries, and NCCL */
+    size_t total_bytes;   /* of the pools that are memory */
+    size_t device_bytes;  /* of a GPU: the pools that lie there, and the reserve; 0 on the CPU */
+    size_t host_bytes;    /* of the node's memory: all pools, or what a GPU leaves there */
+};
 
-/* Host memory of one step in flight on a device that only enqueues: the tokens and targets of its
- * micro-batches, and its sums.  MEMORY_TURNS steps are in flight. */
-enum { MEMORY_TURNS = 2 };
-size_t memory_turn_bytes(const struct program *program);
+/* Memory there is for one rank, where 0 is "nobody said"; or what it wants beyond that. */
+struct memory_limits {
+    size_t device_bytes; /* of its GPU */
+    size_t host_bytes;   /* its share of the node's */
+    int no_disk;         /* 1: nothing can be offloaded to disk */
+};
+
+/* What the executor allocates for count > 0 programs of a rank: slab_bytes and step_bytes. */
+void memory_slabs(struct memory_need *need, const struct program *const *programs, int count);
+
+/* All of it.  options: how GPUs communicate; reserve_bytes: what the GPU's context and libraries
+ * will take, without NCCL.  Pure. */
+void memory_need(struct memory_need *need, const struct program *const *programs, int count,
+                 const struct mesh_options *options, size_t reserve_bytes);
+
+/* Do need->device_bytes fit into free_bytes of a GPU?  Returns 0, or -1 with err giving each pool's
+ * size, what is missing, and what takes less. */
+int memory_fits(const struct memory_need *need, size_t free_bytes, struct error *err);
 
 /* Lifetime of a buffer in list order: first and last instruction that names it; -1 if none. */
 struct lifetime {

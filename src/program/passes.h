@@ -1,17 +1,12 @@
 /* passes.h - the steps by which program_create() writes a program, in this order. */
-#ifndef TRIREME_STEP_PASSES_H
-#define TRIREME_STEP_PASSES_H
+#ifndef TRIREME_PROGRAM_PASSES_H
+#define TRIREME_PROGRAM_PASSES_H
 
 #include "program/program.h"
 
-/* Persistent buffers: parameters, gradients, optimizer state of the rank, sums, constants,
- * workspace.  The same buffers in the same order for every kind of program of one run, so that
- * programs share slabs. */
-void pass_state(struct program *program);
-
 /* The runs of segments over all micro-batches, with loads and boundaries; the sharding
  * strategy's gathers and reductions are woven in by the functions of shard.h as it goes. */
-int pass_schedule(struct program *program, struct error *err);
+void pass_schedule(struct program *program);
 
 /* The step's sums (loss, targets, squares, stop votes) over all data ranks. */
 void pass_sums(struct program *program);

@@ -29,30 +29,28 @@ const char *stream_name(enum stream stream)
 int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, int persistent,
                    const char *fmt, ...)
 {
-    program->buffer = array_grow(program->buffer, program->buffers, &program->buffer_capacity,
-                                 sizeof *program->buffer);
-    struct buffer *buffer = &program->buffer[program->buffers];
-    *buffer = (struct buffer){.pool = pool, .bytes = bytes, .persistent = persistent, .whole = -1};
+    struct buffer buffer = {.pool = pool, .bytes = bytes, .persistent = persistent, .whole = -1};
     va_list args;
     va_start(args, fmt);
-    vsnprintf(buffer->name, sizeof buffer->name, fmt, args);
+    int b = buffer_append(&program->buffer, &program->buffers, &program->buffer_capacity, buffer,
+                          fmt, args);
     va_end(args);
-    return program->buffers++;
+    return b;
 }
 
 int program_view(struct program *program, int whole, size_t from, size_t bytes, const char *fmt,
                  ...)
 {
-    char name[sizeof program->buffer->name];
+    struct buffer view = program->buffer[whole];
+    view.bytes = bytes;
+    view.whole = whole;
+    view.from = from;
     va_list args;
     va_start(args, fmt);
-    vsnprintf(name, sizeof name, fmt, args);
+    int b = buffer_append(&program->buffer, &program->buffers, &program->buffer_capacity, view, fmt,
+                          args);
     va_end(args);
-    int view = program_buffer(program, program->buffer[whole].pool, bytes,
-                              program->buffer[whole].persistent, "%s", name);
-    program->buffer[view].whole = whole;
-    program->buffer[view].from = from;
-    return view;
+    return b;
 }
 
 int program_instr(struct program *program, enum instr_kind kind, enum stream stream)
@@ -60,44 +58,113 @@ int program_instr(struct program *program, enum instr_kind kind, enum stream str
     program->instr = array_grow(program->instr, program->instrs, &program->instr_capacity,
                                 sizeof *program->instr);
     struct instr *instr = &program->instr[program->instrs];
-    *instr = (struct instr){
-        .kind = kind, .stream = stream, .unit = -1, .micro = -1, .group = -1, .peer = -1};
+    *instr = (struct instr){.kind = kind,
+                            .stream = stream,
+                            .unit = -1,
+                            .micro = -1,
+                            .flat = -1,
+                            .group = -1,
+                            .peer = -1};
     memset(instr->buffer, -1, sizeof instr->buffer);
     memset(instr->wait, -1, sizeof instr->wait);
     return program->instrs++;
 }
 
+void program_cast(struct program *program, int flat, int micro, int from, int to, int64_t elems,
+                  enum dtype dtype)
+{
+    int index = program_instr(program, INSTR_CAST, STREAM_COMPUTE);
+    struct instr *instr = &program->instr[index];
+    instr->flat = flat;
+    instr->micro = micro;
+    instr->elems = elems;
+    instr->dtype = dtype;
+    instr_bind(instr, SLOT_FROM, from, ACCESS_READ);
+    instr_bind(instr, SLOT_TO, to, ACCESS_WRITE);
+}
+
 void instr_bind(struct instr *instr, int slot, int buffer, enum access access)
 {
     instr->buffer[slot] = buffer;
+    instr->bound |= 1u << slot;
     instr->reads |= access & ACCESS_READ ? 1u << slot : 0;
     instr->writes |= access & ACCESS_WRITE ? 1u << slot : 0;
+}
+
+static void unit_name(const struct program *program, int unit, char *name, size_t size)
+{
+    const char *prefix = program->units->model->unit[unit].prefix;
+    int length = (int)strlen(prefix);
+    if (length)
+        snprintf(name, size, " %.*s", length - 1, prefix);
+    else
+        snprintf(name, size, unit ? " head" : " embed");
 }
 
 const char *instr_text(const struct program *program, int index, char *text, size_t size)
 {
     const struct instr *instr = &program->instr[index];
-    char unit[48] = "", micro[24] = "";
-    if (instr->unit >= 0) {
-        const char *prefix = program->units->model->unit[instr->unit].prefix;
-        int length = (int)strlen(prefix);
-        if (length)
-            snprintf(unit, sizeof unit, " %.*s", length - 1, prefix);
-        else
-            snprintf(unit, sizeof unit, instr->unit ? " head" : " embed");
-    }
+    char name[48] = "", micro[24] = "";
+    if (instr->unit >= 0)
+        unit_name(program, instr->unit, name, sizeof name);
+    if (instr->flat >= 0)
+        snprintf(name, sizeof name, " %s", program->units->flat[instr->flat].name);
     if (instr->micro >= 0)
         snprintf(micro, sizeof micro, " micro %d", instr->micro);
     snprintf(text, size, "%s%s%s%s%s", instr_name(instr->kind), instr->kind == INSTR_RUN ? " " : "",
-             instr->kind == INSTR_RUN ? segment_phase_name(instr->phase) : "", unit, micro);
+             instr->kind == INSTR_RUN ? segment_phase_name(instr->phase) : "", name, micro);
     return text;
+}
+
+static int waits(const struct instr *instr)
+{
+    for (int s = 0; s < STREAMS; s++)
+        if (instr->wait[s] >= 0)
+            return 1;
+    return 0;
+}
+
+static const struct buffer *message_buffer(const struct program *program, const struct instr *instr)
+{
+    return &program->buffer[instr->buffer[instr->kind == INSTR_SEND ? SLOT_FROM : SLOT_TO]];
+}
+
+/* May two messages be under way at once? */
+static int are_independent(const struct program *program, const struct instr *a,
+                           const struct instr *b)
+{
+    const struct buffer *one = message_buffer(program, a), *two = message_buffer(program, b);
+    return (a->kind == INSTR_SEND && b->kind == INSTR_SEND) || one->pool != two->pool ||
+           one->offset + one->bytes <= two->offset || two->offset + two->bytes <= one->offset;
+}
+
+/* Does message `next` begin and end together with those from `first` on? */
+static int joins(const struct program *program, int first, int next)
+{
+    const struct instr *a = &program->instr[first], *b = &program->instr[next];
+    if (!instr_is_message(b) || b->stream != a->stream || b->group != a->group || waits(b))
+        return 0;
+    for (int i = first; i < next; i++)
+        if (!are_independent(program, &program->instr[i], b))
+            return 0;
+    return 1;
+}
+
+int program_messages(const struct program *program, int first)
+{
+    int next = first + 1;
+    if (!instr_is_message(&program->instr[first]))
+        return 1;
+    while (next < program->instrs && next - first < GROUP_MESSAGES && joins(program, first, next))
+        next++;
+    return next - first;
 }
 
 const struct segment *program_segment(const struct program *program, int unit,
                                       enum segment_phase phase)
 {
     const struct unit_kind *kind = units_kind(program->units, unit);
-    switch (program->request.kind) {
+    switch (program->kind) {
     case PROGRAM_EVALUATE: return &kind->evaluation;
     case PROGRAM_LOGITS: return &kind->logit;
     default: return units_segment(program->units, unit, phase);
@@ -110,7 +177,6 @@ void program_destroy(struct program *program)
         return;
     free(program->buffer);
     free(program->instr);
-    free(program->state);
-    free(program->bucket);
+    free(program->finished);
     free(program);
 }

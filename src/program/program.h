@@ -4,17 +4,15 @@
  * the list is the order in which instructions are issued; each runs on one stream, in order
  * within it, and waits for the instructions of other streams it names.
  */
-#ifndef TRIREME_STEP_PROGRAM_H
-#define TRIREME_STEP_PROGRAM_H
+#ifndef TRIREME_PROGRAM_PROGRAM_H
+#define TRIREME_PROGRAM_PROGRAM_H
 
 #include <stdint.h>
 #include <stdio.h>
 
-#include "base/mem.h"
 #include "comm/mesh.h"
-#include "segment/optimizer.h"
+#include "program/state.h"
 #include "segment/segment.h"
-#include "segment/units.h"
 
 enum stream {
     STREAM_COMPUTE,
@@ -43,7 +41,7 @@ enum instr_kind {
     INSTR_SPILL,   /* and back */
     INSTR_NORM,    /* add a gradient's sum of squares to the step's sums */
     INSTR_SCALE,   /* the factor of the update from the step's sums: mean, loss scale, clipping */
-    INSTR_UPDATE,  /* the optimizer on one unit */
+    INSTR_UPDATE,  /* the optimizer on one flat */
     INSTR_RELEASE, /* the buffers it names are dead */
     INSTR_KINDS
 };
@@ -65,119 +63,37 @@ enum {
 /* Groups a transfer may run over: the mesh's axes, and all data ranks. */
 enum { GROUP_DATA = MESH_AXES, GROUPS };
 
-/* A run of memory in one pool's slab. */
-struct buffer {
-    char name[40];
-    enum mem_pool pool;
-    size_t bytes;
-    int persistent;      /* lives across steps; holds values before the step begins */
-    int partial;         /* persistent, but before the step only its views hold values */
-    int whole;           /* -1; of a view: the buffer it is part of, whose hazards are its own */
-    size_t from, offset; /* of a view: where it begins in that; in the slab */
-};
-
 struct instr {
     enum instr_kind kind;
     enum stream stream;
     enum segment_phase phase; /* RUN */
-    int unit, micro;          /* -1 where it has no meaning */
+    int unit, micro;          /* RUN: the unit; -1 where they have no meaning */
+    int flat;                 /* whose parameters, gradient or state it works on, or -1 */
     int group, peer;          /* transfers; peer for SEND and RECV */
     int64_t elems;            /* transfers: per rank for GATHER and REDUCE; CAST */
     enum dtype dtype;
-    unsigned accumulate;    /* RUN: bits of spaces; REDUCE: 0 or 1 */
+    uint64_t accumulate;    /* RUN: bits of segment_adds(); REDUCE: 0 or 1 */
     int buffer[SLOTS];      /* -1 where unused */
     unsigned reads, writes; /* bit per slot */
+    unsigned bound;         /* bit per slot that instr_bind() gave a buffer: for quick loops */
     int wait[STREAMS];      /* the last instruction of each other stream that must be complete */
 };
 
 enum program_kind { PROGRAM_TRAIN, PROGRAM_EVALUATE, PROGRAM_LOGITS };
 
-/* What a rank has whole, and for how long: the sharding strategies.  Where the shard axis is one,
- * shards are whole and nothing of this matters. */
-enum whole_params {
-    PARAMS_ALWAYS, /* whole and updated whole: stage 0 */
-    PARAMS_STEP,   /* whole in place, gathered once a step from what each rank updated: 1, 2 */
-    PARAMS_USE     /* gathered for each use, then gone: 3 */
-};
-enum whole_grads {
-    GRADS_ALWAYS, /* accumulated whole over the step: stages 0, 1 */
-    GRADS_MICRO   /* reduced to the shard after each micro-batch, or after the last: 2, 3 */
-};
-
-struct strategy {
-    enum whole_params params;
-    enum whole_grads grads;
-    int accumulate_local; /* 1: gradients stay whole until the last micro-batch */
-    size_t bucket_bytes;  /* of whole gradients that are summed over replicas in one transfer */
-};
-
-/* Where state lives: OFFLOAD_NONE where ops work on it. */
-struct offload {
-    enum config_offload_to optimizer, params, gradients;
-    int apart; /* 1: the host's memory is not the device's: on a GPU */
-};
-
-struct program_request {
-    enum program_kind kind;
-    struct strategy strategy;
-    struct offload offload;
-    enum config_optimizer optimizer;
-    enum dtype optimizer_dtype; /* of its state */
-    enum dtype reduce_dtype;    /* of gradients on their way to shards */
-    int pure; /* 1: parameters are updated in the format they are computed with: no masters */
-    struct mesh_shape shape;
-    struct mesh_coord coord;
-    int training;                            /* 1: gradients and optimizer state exist */
-    int micros;                              /* micro-batches a step */
-    int prefetch_forward, prefetch_backward; /* units gathered ahead of need */
-    int prefetch_late; /* 1: backward's gathers are issued behind the reduction of the run before */
-};
-
-/* Persistent buffers, by unit: shard_elems elements each, but for the whole ones. */
-struct unit_state {
-    int master;                /* what is updated: fp32, or as param; -1 when not training */
-    int slot[OPTIMIZER_SLOTS]; /* of the optimizer; -1 when not training, and past its last */
-    int param; /* what is computed with or gathered from; == master in its format; -1: each GATHER
-                  casts it from master */
-    int grad;  /* fp32, summed over micro-batches; -1 when not training */
-    int whole_param,
-        whole_grad; /* that param and grad are views of, or they themselves; -1: none */
-    int bucket;     /* gradients summed over replicas together; -1: none */
-};
-
-/* Units whose whole gradients lie end to end and are summed over replicas in one transfer. */
-struct bucket {
-    int buffer;
-    int64_t elems;
-    int units, finished; /* in it; whose gradients were complete so far, while compiling */
-};
-
 struct program {
-    const struct units *units; /* the caller's */
-    struct program_request request;
+    const struct state *state; /* the caller's; its buffers are the first of the program's */
+    const struct units *units; /* the state's, as is the layout */
+    const struct layout *layout;
+    enum program_kind kind;
+    int micros; /* micro-batches a step */
     struct buffer *buffer;
     int buffers, buffer_capacity;
     struct instr *instr;
     int instrs, instr_capacity;
-    struct unit_state *state; /* per unit */
-    struct bucket *bucket;
-    int buckets;
-    int sums, constants, work;     /* persistent buffers; -1 if absent */
-    int loss_scale;                /* a view of sums */
-    int logits;                    /* buffer the LOGITS program ends in, or -1 */
+    int *finished; /* per bucket, while compiling: of how many flats the gradients are complete */
+    int logits;    /* buffer the LOGITS program ends in, or -1 */
     size_t pool_bytes[POOL_COUNT]; /* slab sizes, set by memory_plan() */
-};
-
-/* What the sums buffer holds, fp64. */
-enum {
-    SUM_LOSS,
-    SUM_TARGETS,
-    SUM_SQUARES,
-    SUM_STOP,
-    SUM_REDUCED,              /* those before are summed over data ranks */
-    SUM_FACTOR = SUM_REDUCED, /* of gradients in the update, from SCALE; NaN: no update */
-    SUM_LOSS_SCALE,           /* gradients are those of the loss times this */
-    SUM_COUNT
 };
 
 void program_destroy(struct program *program); /* NULL allowed */
@@ -187,6 +103,23 @@ const char *stream_name(enum stream stream);
 
 /* "RUN forward layers.3 micro 0" into text; returns text. */
 const char *instr_text(const struct program *program, int index, char *text, size_t size);
+
+/* Does it run over a group? */
+static inline int instr_is_transfer(const struct instr *instr)
+{
+    return instr->group >= 0;
+}
+
+static inline int instr_is_message(const struct instr *instr)
+{
+    return instr->kind == INSTR_SEND || instr->kind == INSTR_RECV;
+}
+
+/* How many messages from instruction `first` on begin and end together, because they follow one
+ * another directly, on one stream and in one group, wait for nothing in between and touch different
+ * memory: two ranks may then both send first.  1: the instruction is alone.  Offsets of buffers are
+ * those of memory_plan(). */
+int program_messages(const struct program *program, int first);
 
 /* What RUN of a unit in a phase runs in this kind of program; of the program's units. */
 const struct segment *program_segment(const struct program *program, int unit,
@@ -198,6 +131,10 @@ int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, in
                    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 int program_instr(struct program *program, enum instr_kind kind, enum stream stream);
 
+/* Append a CAST of elements of a flat. */
+void program_cast(struct program *program, int flat, int micro, int from, int to, int64_t elems,
+                  enum dtype dtype);
+
 /* Append a view of bytes of buffer `whole`, which is none itself, from byte `from` on. */
 int program_view(struct program *program, int whole, size_t from, size_t bytes, const char *fmt,
                  ...) __attribute__((format(printf, 5, 6)));
@@ -206,12 +143,6 @@ int program_view(struct program *program, int whole, size_t from, size_t bytes, 
 static inline int buffer_root(const struct program *program, int b)
 {
     return program->buffer[b].whole < 0 ? b : program->buffer[b].whole;
-}
-
-/* The format of masters. */
-static inline enum dtype program_master_dtype(const struct program *program)
-{
-    return program->request.pure ? program->units->request.dtype : DTYPE_F32;
 }
 
 /* Bind a buffer to a slot of an instruction. */

@@ -1,6 +1,6 @@
 /* ranges.h - who was last given each byte of a slab. */
-#ifndef TRIREME_STEP_RANGES_H
-#define TRIREME_STEP_RANGES_H
+#ifndef TRIREME_PROGRAM_RANGES_H
+#define TRIREME_PROGRAM_RANGES_H
 
 #include <stddef.h>
 
@@ -10,8 +10,9 @@ struct ranges *ranges_create(void);
 void ranges_destroy(struct ranges *ranges); /* NULL allowed */
 
 /* Give the bytes from offset on to owner.  Returns how many ranges of others lay there until now,
- * and their owners in *had (valid until the next call; an owner may be there more than once).  No
- * bytes are nobody's.  Takes the logarithm of the number of ranges, and what lies behind moves. */
+ * and their owners in *had (valid until the next call; an owner may be there more than once); bytes
+ * that had no owner are in none of them.  Takes the logarithm of the number of ranges, and what
+ * lies behind moves. */
 int ranges_give(struct ranges *ranges, size_t offset, size_t bytes, int owner, const int **had);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "program/gradients.h"
 #include "program/shard.h"
 
 /* The buffers of one micro-batch that pass between runs, by unit; -1: not made yet. */
@@ -24,17 +25,17 @@ static int add_run(const struct program *program, struct run *run, int runs, int
     return runs + 1;
 }
 
-/* Forward through all units, the last one both ways, back through the others; micro-batch by
- * micro-batch. */
+/* Forward through all units, the last one both ways, back through the others down to the first that
+ * is trained; micro-batch by micro-batch. */
 static int list_runs(const struct program *program, struct run *run)
 {
     int runs = 0, last = program->units->count - 1;
-    int train = program->request.kind == PROGRAM_TRAIN;
-    for (int m = 0; m < program->request.micros; m++) {
+    int train = program->kind == PROGRAM_TRAIN;
+    for (int m = 0; m < program->micros; m++) {
         for (int u = 0; u < last; u++)
             runs = add_run(program, run, runs, u, m, PHASE_FORWARD);
         runs = add_run(program, run, runs, last, m, train ? PHASE_BOTH : PHASE_FORWARD);
-        for (int u = last - 1; train && u >= 0; u--)
+        for (int u = last - 1; train && u >= 0 && units_has_backward(program->units, u); u--)
             runs = add_run(program, run, runs, u, m, PHASE_BACKWARD);
     }
     return runs;
@@ -43,7 +44,7 @@ static int list_runs(const struct program *program, struct run *run)
 static void load(struct program *program, struct passing *passing, int micro)
 {
     const struct units_request *r = &program->units->request;
-    int64_t batch = program->request.kind == PROGRAM_LOGITS ? 1 : r->batch;
+    int64_t batch = program->kind == PROGRAM_LOGITS ? 1 : r->batch;
     size_t bytes = (size_t)(batch * r->seq) * sizeof(int32_t);
     passing->tokens = program_buffer(program, POOL_WORKSPACE, bytes, 0, "tokens micro %d", micro);
     passing->targets = program_buffer(program, POOL_WORKSPACE, bytes, 0, "targets micro %d", micro);
@@ -75,11 +76,11 @@ static int buffer_of(struct program *program, struct passing *p, const struct ru
                      enum segment_space space)
 {
     int u = run->unit;
+    if (space < SPACE_GRAD)
+        return run->use[space - SPACE_PARAM].param;
+    if (space < SPACE_INPUT)
+        return run->use[space - SPACE_GRAD].grad;
     switch (space) {
-    case SPACE_PARAM: return run->param;
-    case SPACE_SHARED: return run->shared;
-    case SPACE_GRAD: return run->grad;
-    case SPACE_SHARED_GRAD: return run->shared_grad;
     case SPACE_INPUT: return p->output[u - 1];
     case SPACE_OUTPUT: return p->output[u] = output(program, run);
     case SPACE_OUTPUT_GRAD: return p->output_grad[u];
@@ -91,10 +92,10 @@ static int buffer_of(struct program *program, struct passing *p, const struct ru
         return p->saved[u];
     case SPACE_TOKENS: return p->tokens;
     case SPACE_TARGETS: return p->targets;
-    case SPACE_CONST: return program->constants;
-    case SPACE_LOSS: return program->sums;
-    case SPACE_LOSS_SCALE: return program->loss_scale;
-    case SPACE_WORK: return program->work;
+    case SPACE_CONST: return program->state->constants;
+    case SPACE_LOSS: return program->state->sums;
+    case SPACE_LOSS_SCALE: return program->state->loss_scale;
+    case SPACE_WORK: return program->state->work;
     default: return -1;
     }
 }
@@ -113,7 +114,9 @@ static void write_run(struct program *program, struct passing *passing, const st
     instr->micro = run->micro;
     instr->accumulate = run->accumulate;
     /* Sums and accumulated gradients are read too; work is scratch, written before read. */
-    unsigned adds = run->accumulate | 1u << SPACE_LOSS;
+    unsigned adds = 1u << SPACE_LOSS;
+    for (int k = 0; k < run->uses; k++)
+        adds |= (segment_added(run->accumulate, k) ? 1u : 0) << (SPACE_GRAD + k);
     for (int s = 0; s < SPACE_COUNT; s++) {
         unsigned read = (segment->reads | (segment->writes & adds)) >> s & 1;
         unsigned write = segment->writes >> s & 1;
@@ -127,13 +130,13 @@ static void write_run(struct program *program, struct passing *passing, const st
 static void zero(struct program *program)
 {
     int index = program_instr(program, INSTR_ZERO, STREAM_COMPUTE);
-    instr_bind(&program->instr[index], SLOT_SUMS, program->sums, ACCESS_WRITE);
+    instr_bind(&program->instr[index], SLOT_SUMS, program->state->sums, ACCESS_WRITE);
 }
 
-int pass_schedule(struct program *program, struct error *err)
+void pass_schedule(struct program *program)
 {
     size_t units = (size_t)program->units->count;
-    struct run *run = array_make(2 * units * (size_t)program->request.micros, sizeof *run);
+    struct run *run = array_make(2 * units * (size_t)program->micros, sizeof *run);
     struct passing passing = {
         .output = array_make(units, sizeof(int)),
         .output_grad = array_make(units, sizeof(int)),
@@ -141,19 +144,21 @@ int pass_schedule(struct program *program, struct error *err)
     };
     int runs = list_runs(program, run), micro = -1;
     shard_plan(program, run, runs);
+    gradients_plan(program, run, runs);
     zero(program);
     for (int r = 0; r < runs; r++) {
         if (run[r].micro != micro)
             load(program, &passing, micro = run[r].micro);
         shard_before(program, run, runs, r);
+        gradients_before(program, run, runs, r);
         write_run(program, &passing, &run[r]);
+        gradients_after(program, run, runs, r);
         shard_after(program, run, runs, r);
     }
-    if (program->request.kind == PROGRAM_EVALUATE)
+    if (program->kind == PROGRAM_EVALUATE)
         pass_sums(program);
     free(passing.output);
     free(passing.output_grad);
     free(passing.saved);
     free(run);
-    return 0;
 }

@@ -1,186 +1,179 @@
-/* shard.c - see shard.h. */
+/* shard.c - gathers, woven around the runs.
+ *
+ * plan_gathers() finds the uses that need the parameters gathered first.  Then, run by run,
+ * shard_before() issues the run's own gathers, if an earlier run has not done so, and those of the
+ * runs ahead as far as prefetch allows, so that they overlap this run:
+ *
+ *   GATHER 0, GATHER 1, RUN 0, GATHER 2, RUN 1, GATHER 3, RUN 2, ...     (one unit ahead)
+ *
+ * A parameter that lives on another side (offload) is fetched one run before it is gathered.
+ */
 #include "program/shard.h"
 
 #include <stdlib.h>
 
 #include "base/array.h"
-#include "program/gradients.h"
-
-static int reads(const struct run *run, enum segment_space space)
-{
-    return run->segment->reads >> space & 1;
-}
-
-/* The flat parameter run uses by its own / by sharing, or -1. */
-static int used(const struct program *program, const struct run *run, int by_sharing)
-{
-    if (!reads(run, by_sharing ? SPACE_SHARED : SPACE_PARAM))
-        return -1;
-    return by_sharing ? units_shared(program->units, run->unit) : run->unit;
-}
+#include "program/offload.h"
 
 /* A gather serves consecutive runs, and one more is needed where a run in between did without; or
  * it serves the step. */
 static void plan_gathers(const struct program *program, struct run *run, int runs)
 {
-    int *last = array_make((size_t)program->units->count, sizeof *last);
-    int once = program->request.strategy.params == PARAMS_STEP;
-    for (int u = 0; u < program->units->count; u++)
-        last[u] = -2;
+    size_t flats = (size_t)program->units->flats;
+    int *last = array_make(flats, sizeof *last); /* the run that used a flat last; -2: none */
+    int once = program->layout->strategy.params == PARAMS_STEP;
+    for (size_t f = 0; f < flats; f++)
+        last[f] = -2;
     for (int r = 0; r < runs; r++)
-        for (int k = 0; k < 2; k++) {
-            int unit = used(program, &run[r], k);
-            int lacks = unit >= 0 && shard_gathers_unit(program, unit) &&
-                        (once ? last[unit] < 0 : last[unit] < r - 1);
-            run[r].gather[k] = lacks ? unit : -1;
-            if (unit >= 0)
-                last[unit] = r;
+        for (int k = 0; k < run[r].uses; k++) {
+            struct run_use *use = &run[r].use[k];
+            if (!use->reads)
+                continue;
+            use->gathers = state_gathers_flat(program->state, use->flat) &&
+                           (once ? last[use->flat] < 0 : last[use->flat] < r - 1);
+            last[use->flat] = r;
         }
     free(last);
+}
+
+static void plan_uses(const struct program *program, struct run *run)
+{
+    const struct unit_flats *flats = &program->units->use[run->unit];
+    run->uses = flats->count;
+    for (int k = 0; k < flats->count; k++)
+        run->use[k] = (struct run_use){.flat = flats->flat[k],
+                                       .reads = run->segment->reads >> (SPACE_PARAM + k) & 1,
+                                       .writes = run->segment->writes >> (SPACE_GRAD + k) & 1,
+                                       .param = -1,
+                                       .fetched = -1,
+                                       .grad = -1,
+                                       .follows = -1,
+                                       .sum = -1};
 }
 
 void shard_plan(const struct program *program, struct run *run, int runs)
 {
     for (int r = 0; r < runs; r++)
-        run[r].param = run[r].shared = run[r].fetched[0] = run[r].fetched[1] = -1;
+        plan_uses(program, &run[r]);
     plan_gathers(program, run, runs);
-    gradients_plan(program, run, runs);
 }
 
 /* Where a gather puts the whole parameter: where it stays, or for the next uses. */
-static int whole_buffer(struct program *program, int unit)
+static int whole_buffer(struct program *program, int flat)
 {
     const struct units *units = program->units;
-    size_t bytes = (size_t)units->flat[unit].padded * dtype_bytes(units->request.dtype);
-    if (program->state[unit].whole_param >= 0)
-        return program->state[unit].whole_param;
-    return program_buffer(program, POOL_UNSHARDED, bytes, 0, "%swhole",
-                          units->model->unit[unit].prefix);
+    size_t bytes = (size_t)units->flat[flat].padded * dtype_bytes(units->request.dtype);
+    if (program->state->flat[flat].whole_param >= 0)
+        return program->state->flat[flat].whole_param;
+    return program_buffer(program, POOL_UNSHARDED, bytes, 0, "%s.whole", units->flat[flat].name);
 }
 
-/* The shard of the k-th gather of a run, near. */
-static void fetch(struct program *program, struct run *run, int k)
+/* Bring the shard of a flat that the run gathers to the device. */
+static void fetch(struct program *program, const struct run *run, struct run_use *use)
 {
-    int unit = run->gather[k];
-    if (unit < 0 || run->fetched[k] >= 0)
+    int flat = use->flat;
+    if (!use->gathers || use->fetched >= 0)
         return;
-    int param = run->fetched[k] = program->state[unit].param;
-    if (!offload_fetches_params(program))
+    int param = use->fetched = program->state->flat[flat].param;
+    if (!state_fetches_params(program->state))
         return;
-    if (program->request.offload.apart)
-        param = offload_bring(program, param, SIDE_HOST, unit, run->micro);
-    run->fetched[k] = shard_splits(program, unit) ? offload_near(program, param, SIDE_DEVICE)
-                                                  : whole_buffer(program, unit);
-    offload_copy(program, param, run->fetched[k], unit, run->micro);
-}
-
-void shard_cast(struct program *program, const struct run *run, int unit, int from, int to,
-                int64_t elems, enum dtype dtype)
-{
-    int index = program_instr(program, INSTR_CAST, STREAM_COMPUTE);
-    struct instr *instr = &program->instr[index];
-    instr->unit = unit;
-    instr->micro = run->micro;
-    instr->elems = elems;
-    instr->dtype = dtype;
-    instr_bind(instr, SLOT_FROM, from, ACCESS_READ);
-    instr_bind(instr, SLOT_TO, to, ACCESS_WRITE);
+    if (program->layout->offload.apart)
+        param = offload_fetch(program, param, SIDE_HOST, flat, run->micro);
+    use->fetched = state_is_split(program->state, flat)
+                       ? offload_temporary(program, param, SIDE_DEVICE)
+                       : whole_buffer(program, flat);
+    offload_copy(program, param, use->fetched, flat, run->micro);
 }
 
 /* The own shard at its place in the whole, made from the masters. */
-static int cast_master(struct program *program, const struct run *run, int unit, int whole)
+static int cast_master(struct program *program, const struct run *run, int flat, int whole)
 {
     enum dtype dtype = program->units->request.dtype;
-    int64_t elems = program->units->flat[unit].shard_elems;
+    int64_t elems = program->units->flat[flat].shard_elems;
     size_t bytes = (size_t)elems * dtype_bytes(dtype);
-    int own = program_view(program, whole, bytes * (size_t)program->request.coord.at[MESH_SHARD],
-                           bytes, "%sown of whole", program->units->model->unit[unit].prefix);
-    shard_cast(program, run, unit, program->state[unit].master, own, elems, dtype);
+    int own = program_view(program, whole, bytes * (size_t)program->state->coord.at[MESH_SHARD],
+                           bytes, "%s.own of whole", program->units->flat[flat].name);
+    program_cast(program, flat, run->micro, program->state->flat[flat].master, own, elems, dtype);
     return own;
 }
 
-static int gather(struct program *program, struct run *run, int k)
+static int gather(struct program *program, const struct run *run, struct run_use *use)
 {
-    int unit = run->gather[k];
-    fetch(program, run, k);
-    if (!shard_splits(program, unit))
-        return run->fetched[k];
-    int whole = whole_buffer(program, unit), from = run->fetched[k];
-    if (shard_casts_unit(program, unit))
-        from = cast_master(program, run, unit, whole);
+    int flat = use->flat;
+    fetch(program, run, use);
+    if (!state_is_split(program->state, flat))
+        return use->fetched;
+    int whole = whole_buffer(program, flat), from = use->fetched;
+    if (state_casts(program->state, flat))
+        from = cast_master(program, run, flat, whole);
     int index = program_instr(program, INSTR_GATHER, STREAM_GATHER);
     struct instr *instr = &program->instr[index];
-    instr->unit = unit;
+    instr->flat = flat;
     instr->micro = run->micro;
     instr->group = MESH_SHARD;
-    instr->elems = program->units->flat[unit].shard_elems;
+    instr->elems = program->units->flat[flat].shard_elems;
     instr->dtype = program->units->request.dtype;
     instr_bind(instr, SLOT_FROM, from, ACCESS_READ);
     instr_bind(instr, SLOT_TO, whole, ACCESS_WRITE);
     return whole;
 }
 
-/* The buffer run r computes with: its own gather's, or that of the run before. */
-static int whole_of(const struct program *program, const struct run *run, int r, int unit)
+/* The buffer in which run r finds a flat: its own gather's, or that of the run before. */
+static int whole_of(const struct program *program, const struct run *run, int r, int flat)
 {
-    if (program->state[unit].whole_param >= 0)
-        return program->state[unit].whole_param;
-    for (int k = 0; k < 2 && r >= 0; k++) {
-        if (used(program, &run[r], k) != unit)
-            continue;
-        int buffer = k ? run[r].shared : run[r].param;
-        return buffer >= 0 ? buffer : whole_of(program, run, r - 1, unit);
+    if (program->state->flat[flat].whole_param >= 0)
+        return program->state->flat[flat].whole_param;
+    for (int k = 0; r >= 0 && k < run[r].uses; k++) {
+        const struct run_use *use = &run[r].use[k];
+        if (use->flat == flat && use->reads)
+            return use->param >= 0 ? use->param : whole_of(program, run, r - 1, flat);
     }
     return -1;
 }
 
-static void issue(struct program *program, struct run *run, int r)
+static void issue(struct program *program, struct run *run)
 {
-    for (int k = 0; k < 2; k++) {
-        int *buffer = k ? &run[r].shared : &run[r].param;
-        if (run[r].gather[k] >= 0 && *buffer < 0)
-            *buffer = gather(program, &run[r], k);
+    for (int k = 0; k < run->uses; k++) {
+        struct run_use *use = &run->use[k];
+        if (use->gathers && use->param < 0)
+            use->param = gather(program, run, use);
     }
 }
 
 /* Gathers of the runs ahead, as far as prefetch allows; those of backward either before this
- * run's reduction is issued or (late) behind it.  A shard that is far is fetched one run earlier
- * than it is gathered. */
+ * run's reduction is issued or (late) behind it. */
 static void prefetch(struct program *program, struct run *run, int runs, int r, int late)
 {
-    const struct program_request *request = &program->request;
+    const struct layout *layout = program->layout;
     for (int ahead = 1; r + ahead < runs; ahead++) {
         int backward = run[r + ahead].phase == PHASE_BACKWARD;
-        int most = backward ? request->prefetch_backward : request->prefetch_forward;
-        int now = late == (backward && request->prefetch_late);
-        for (int k = 0; k < 2 && now && ahead == most + 1; k++)
-            fetch(program, &run[r + ahead], k);
+        int most = backward ? layout->prefetch_backward : layout->prefetch_forward;
+        int now = late == (backward && layout->prefetch_late);
+        for (int k = 0; k < run[r + ahead].uses && now && ahead == most + 1; k++)
+            fetch(program, &run[r + ahead], &run[r + ahead].use[k]);
         if (ahead > most)
             break;
         if (now)
-            issue(program, run, r + ahead);
+            issue(program, &run[r + ahead]);
     }
 }
 
 void shard_before(struct program *program, struct run *run, int runs, int r)
 {
-    int own = used(program, &run[r], 0), shared = used(program, &run[r], 1);
-    if (!shard_gathers(program)) {
-        run[r].param = own >= 0 ? program->state[own].param : -1;
-        run[r].shared = shared >= 0 ? program->state[shared].param : -1;
-        gradients_before(program, run, runs, r);
-        return;
+    if (state_gathers(program->state))
+        issue(program, &run[r]);
+    for (int k = 0; k < run[r].uses; k++) {
+        struct run_use *use = &run[r].use[k];
+        if (use->reads)
+            use->param = state_gathers(program->state) ? whole_of(program, run, r, use->flat)
+                                                       : program->state->flat[use->flat].param;
     }
-    issue(program, run, r);
-    run[r].param = own >= 0 ? whole_of(program, run, r, own) : -1;
-    run[r].shared = shared >= 0 ? whole_of(program, run, r, shared) : -1;
-    prefetch(program, run, runs, r, 0);
-    gradients_before(program, run, runs, r);
+    if (state_gathers(program->state))
+        prefetch(program, run, runs, r, 0);
 }
 
 void shard_after(struct program *program, struct run *run, int runs, int r)
 {
-    gradients_after(program, run, runs, r);
-    if (shard_gathers(program))
+    if (state_gathers(program->state))
         prefetch(program, run, runs, r, 1);
 }

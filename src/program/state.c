@@ -1,158 +1,276 @@
-/* state.c - the buffers that live from step to step. */
-#include "program/passes.h"
+/* state.c - the buffers that live from step to step.
+ *
+ * For each flat: what it is computed with (whole, or a shard), what is updated (masters, where the
+ * formats differ), gradients (whole, in buckets, or a shard) and the optimizer's slots, each in the
+ * pool where the layout keeps it.  Then the step's sums, the model's constants and the workspace.
+ */
+#include "program/state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "base/array.h"
-#include "program/offload.h"
-#include "program/shard.h"
+#include "program/memory.h"
 
-static const char *prefix(const struct program *program, int unit)
+enum side state_side(const struct state *state, enum mem_pool pool)
 {
-    const char *name = program->units->model->unit[unit].prefix;
-    return name[0] ? name : unit ? "head." : "embed.";
+    int apart = state->layout->offload.apart;
+    return pool == POOL_DISK ? SIDE_DISK : pool == POOL_HOST && apart ? SIDE_HOST : SIDE_DEVICE;
 }
 
-static int shard_buffer(struct program *program, enum mem_pool pool, int unit, const char *what,
+enum mem_pool state_pool(enum config_offload_to to, enum mem_pool pool)
+{
+    return to == OFFLOAD_HOST ? POOL_HOST : to == OFFLOAD_DISK ? POOL_DISK : pool;
+}
+
+enum side state_update_side(const struct state *state)
+{
+    const struct offload *offload = &state->layout->offload;
+    return offload->apart && offload->optimizer != OFFLOAD_NONE ? SIDE_HOST : SIDE_DEVICE;
+}
+
+int state_fetches_params(const struct state *state)
+{
+    enum mem_pool pool = state_pool(state->layout->offload.params, POOL_PARAMS);
+    return state_side(state, pool) != SIDE_DEVICE;
+}
+
+int state_fetches_grads(const struct state *state)
+{
+    enum mem_pool pool = state_pool(state->layout->offload.gradients, POOL_GRADS);
+    return state_side(state, pool) != SIDE_DEVICE;
+}
+
+int state_splits_params(const struct state *state)
+{
+    return state_update_side(state) == SIDE_HOST && !state_fetches_params(state);
+}
+
+int buffer_append(struct buffer **list, int *count, int *capacity, struct buffer buffer,
+                  const char *fmt, va_list args)
+{
+    *list = array_grow(*list, *count, capacity, sizeof **list);
+    vsnprintf(buffer.name, sizeof buffer.name, fmt, args);
+    (*list)[*count] = buffer;
+    return (*count)++;
+}
+
+static int state_buffer(struct state *state, enum mem_pool pool, size_t bytes, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+static int state_buffer(struct state *state, enum mem_pool pool, size_t bytes, const char *fmt, ...)
+{
+    struct buffer buffer = {.pool = pool, .bytes = bytes, .persistent = 1, .whole = -1};
+    va_list args;
+    va_start(args, fmt);
+    int b = buffer_append(&state->buffer, &state->buffers, &state->capacity, buffer, fmt, args);
+    va_end(args);
+    return b;
+}
+
+static int state_view(struct state *state, int whole, size_t from, size_t bytes, const char *fmt,
+                      ...) __attribute__((format(printf, 5, 6)));
+static int state_view(struct state *state, int whole, size_t from, size_t bytes, const char *fmt,
+                      ...)
+{
+    struct buffer view = {.pool = state->buffer[whole].pool,
+                          .bytes = bytes,
+                          .persistent = 1,
+                          .whole = whole,
+                          .from = from};
+    va_list args;
+    va_start(args, fmt);
+    int b = buffer_append(&state->buffer, &state->buffers, &state->capacity, view, fmt, args);
+    va_end(args);
+    return b;
+}
+
+static const struct flat *flat_of(const struct state *state, int flat)
+{
+    return &state->units->flat[flat];
+}
+
+static int shard_buffer(struct state *state, enum mem_pool pool, int flat, const char *what,
                         enum dtype dtype)
 {
-    size_t bytes = (size_t)program->units->flat[unit].shard_elems * dtype_bytes(dtype);
-    return program_buffer(program, pool, bytes, 1, "%s%s", prefix(program, unit), what);
+    size_t bytes = (size_t)flat_of(state, flat)->shard_elems * dtype_bytes(dtype);
+    return state_buffer(state, pool, bytes, "%s.%s", flat_of(state, flat)->name, what);
 }
 
 /* The own shard inside a whole buffer; where a shard is the whole, that itself. */
-static int own_shard(struct program *program, int whole, int unit, const char *what,
-                     enum dtype dtype)
+static int own_shard(struct state *state, int whole, int flat, const char *what, enum dtype dtype)
 {
-    size_t bytes = (size_t)program->units->flat[unit].shard_elems * dtype_bytes(dtype);
-    if (!shard_splits(program, unit))
+    size_t bytes = (size_t)flat_of(state, flat)->shard_elems * dtype_bytes(dtype);
+    if (!state_is_split(state, flat))
         return whole;
-    return program_view(program, whole, bytes * (size_t)program->request.coord.at[MESH_SHARD],
-                        bytes, "%s%s shard", prefix(program, unit), what);
+    return state_view(state, whole, bytes * (size_t)state->coord.at[MESH_SHARD], bytes,
+                      "%s.%s shard", flat_of(state, flat)->name, what);
 }
 
-static int whole_buffer(struct program *program, enum mem_pool pool, int unit, const char *what,
+static int whole_buffer(struct state *state, enum mem_pool pool, int flat, const char *what,
                         enum dtype dtype)
 {
-    size_t bytes = (size_t)program->units->flat[unit].padded * dtype_bytes(dtype);
-    return program_buffer(program, pool, bytes, 1, "%s%s", prefix(program, unit), what);
+    size_t bytes = (size_t)flat_of(state, flat)->padded * dtype_bytes(dtype);
+    return state_buffer(state, pool, bytes, "%s.%s", flat_of(state, flat)->name, what);
 }
 
-static void params(struct program *program, int unit)
+static void params(struct state *state, int flat)
 {
-    const struct offload *offload = &program->request.offload;
-    enum mem_pool pool = offload_pool(offload->params, POOL_PARAMS);
-    enum dtype dtype = program->units->request.dtype;
-    struct unit_state *state = &program->state[unit];
-    if (shard_casts_unit(program, unit)) {
-        state->param = -1;
-    } else if (shard_gathers_unit(program, unit) &&
-               program->request.strategy.params == PARAMS_USE) {
-        state->param = shard_buffer(program, pool, unit, "param", dtype);
+    const struct offload *offload = &state->layout->offload;
+    enum mem_pool pool = state_pool(offload->params, POOL_PARAMS);
+    enum mem_pool masters = state_pool(offload->optimizer, POOL_OPTIMIZER);
+    enum dtype dtype = state->units->request.dtype, wide = state_master_dtype(state);
+    struct flat_state *own = &state->flat[flat];
+    if (state_casts(state, flat)) {
+        own->param = -1;
+    } else if (state_gathers_flat(state, flat) && state->layout->strategy.params == PARAMS_USE) {
+        own->param = shard_buffer(state, pool, flat, "param", dtype);
     } else {
-        state->whole_param = whole_buffer(program, pool, unit, "param", dtype);
-        state->param = own_shard(program, state->whole_param, unit, "param", dtype);
-        program->buffer[state->whole_param].partial = state->param != state->whole_param;
+        own->whole_param = whole_buffer(state, pool, flat, "param", dtype);
+        own->param = own_shard(state, own->whole_param, flat, "param", dtype);
+        state->buffer[own->whole_param].partial = own->param != own->whole_param;
     }
-    if (dtype == program_master_dtype(program) &&
-        !(program->request.training && offload_splits_params(program)))
-        state->master = state->param;
-    else if (program->request.training)
-        state->master = shard_buffer(program, offload_pool(offload->optimizer, POOL_OPTIMIZER),
-                                     unit, "master", program_master_dtype(program));
+    if (dtype == wide && !(state_trains(state, flat) && state_splits_params(state)))
+        own->master = own->param;
+    else if (state_trains(state, flat))
+        own->master = shard_buffer(state, masters, flat, "master", wide);
 }
 
 /* Do replicas sum whole gradients, which can be done in buckets?  Those that leave as soon as they
- * are summed are summed by unit. */
-static int has_buckets(const struct program *program)
+ * are summed are summed one by one. */
+static int has_buckets(const struct state *state)
 {
-    return !shard_is_sharded(program) && program->request.shape.degree[MESH_REPLICATE] > 1 &&
-           !offload_fetches_grads(program);
+    return !state_is_sharded(state) && state->layout->shape.degree[MESH_REPLICATE] > 1 &&
+           !state_fetches_grads(state);
 }
 
-static enum mem_pool grad_pool(const struct program *program)
+static enum mem_pool grad_pool(const struct state *state)
 {
-    return offload_pool(program->request.offload.gradients, POOL_GRADS);
+    return state_pool(state->layout->offload.gradients, POOL_GRADS);
 }
 
-/* Units end to end, from the last down, as backward finishes them. */
-static void fill_bucket(struct program *program, int from, int to)
+/* The next trained flat before number f, or -1. */
+static int trained_before(const struct state *state, int f)
 {
-    struct bucket *bucket = &program->bucket[program->buckets];
+    for (f--; f >= 0 && !flat_of(state, f)->trained; f--)
+        continue;
+    return f;
+}
+
+static size_t gradient_bytes(const struct state *state, int flat)
+{
+    return (size_t)flat_of(state, flat)->padded * sizeof(float);
+}
+
+/* Flats end to end, from number `from` down to number `to`, as backward finishes them. */
+static void fill_bucket(struct state *state, int from, int to)
+{
+    struct bucket *bucket = &state->bucket[state->buckets];
     size_t bytes = 0;
-    *bucket = (struct bucket){.units = from - to + 1};
-    for (int u = from; u >= to; u--)
-        bucket->elems += program->units->flat[u].padded;
-    bucket->buffer =
-        program_buffer(program, grad_pool(program), (size_t)bucket->elems * sizeof(float), 1,
-                       "gradients of bucket %d", program->buckets);
-    for (int u = from; u >= to; u--) {
-        size_t part = (size_t)program->units->flat[u].padded * sizeof(float);
-        struct unit_state *state = &program->state[u];
-        state->whole_grad =
-            program_view(program, bucket->buffer, bytes, part, "%sgrad", prefix(program, u));
-        state->grad = state->whole_grad;
-        state->bucket = program->buckets;
-        bytes += part;
+    *bucket = (struct bucket){0};
+    for (int f = from; f >= to; f = trained_before(state, f)) {
+        bucket->elems += flat_of(state, f)->padded;
+        bucket->flats++;
     }
-    program->buckets++;
+    bucket->buffer = state_buffer(state, grad_pool(state), (size_t)bucket->elems * sizeof(float),
+                                  "gradients of bucket %d", state->buckets);
+    for (int f = from; f >= to; f = trained_before(state, f)) {
+        struct flat_state *own = &state->flat[f];
+        own->whole_grad = state_view(state, bucket->buffer, bytes, gradient_bytes(state, f),
+                                     "%s.grad", flat_of(state, f)->name);
+        own->grad = own->whole_grad;
+        own->bucket = state->buckets;
+        bytes += gradient_bytes(state, f);
+    }
+    state->buckets++;
 }
 
-static void buckets(struct program *program)
+static void buckets(struct state *state)
 {
-    int units = program->units->count, from = units - 1;
+    int flats = state->units->flats, from = trained_before(state, flats);
     size_t bytes = 0;
-    program->bucket = array_make((size_t)units, sizeof *program->bucket);
-    for (int u = units - 1; u >= 0; u--) {
-        bytes += (size_t)program->units->flat[u].padded * sizeof(float);
-        if (u > 0 && bytes < program->request.strategy.bucket_bytes)
+    state->bucket = array_make((size_t)flats, sizeof *state->bucket);
+    for (int f = from; f >= 0; f = trained_before(state, f)) {
+        bytes += gradient_bytes(state, f);
+        if (trained_before(state, f) >= 0 && bytes < state->layout->strategy.bucket_bytes)
             continue;
-        fill_bucket(program, from, u);
-        from = u - 1;
+        fill_bucket(state, from, f);
+        from = trained_before(state, f);
         bytes = 0;
     }
 }
 
 /* A shard, into which whole ones are reduced or where what passes is kept; or the whole. */
-static void grads(struct program *program, int unit)
+static void grads(struct state *state, int flat)
 {
-    struct unit_state *state = &program->state[unit];
-    enum mem_pool pool = grad_pool(program);
-    int reduces = shard_splits(program, unit) && program->request.strategy.grads == GRADS_MICRO;
-    if (reduces || offload_fetches_grads(program)) {
-        state->grad = shard_buffer(program, pool, unit, "grad", DTYPE_F32);
+    struct flat_state *own = &state->flat[flat];
+    enum mem_pool pool = grad_pool(state);
+    int reduces = state_is_split(state, flat) && state->layout->strategy.grads == GRADS_MICRO;
+    if (reduces || state_fetches_grads(state)) {
+        own->grad = shard_buffer(state, pool, flat, "grad", DTYPE_F32);
         return;
     }
-    state->whole_grad = whole_buffer(program, pool, unit, "grad", DTYPE_F32);
-    state->grad = own_shard(program, state->whole_grad, unit, "grad", DTYPE_F32);
+    own->whole_grad = whole_buffer(state, pool, flat, "grad", DTYPE_F32);
+    own->grad = own_shard(state, own->whole_grad, flat, "grad", DTYPE_F32);
 }
 
-static void unit_state(struct program *program, int unit)
+static void make_flat(struct state *state, int flat)
 {
-    struct unit_state *state = &program->state[unit];
-    const struct optimizer *optimizer = optimizer_row(program->request.optimizer);
-    enum mem_pool pool = offload_pool(program->request.offload.optimizer, POOL_OPTIMIZER);
-    *state = (struct unit_state){-1, {-1, -1}, -1, -1, -1, -1, -1};
-    params(program, unit);
-    if (!program->request.training)
+    struct flat_state *own = &state->flat[flat];
+    const struct optimizer *optimizer = optimizer_row(state->layout->optimizer);
+    enum mem_pool pool = state_pool(state->layout->offload.optimizer, POOL_OPTIMIZER);
+    *own = (struct flat_state){.master = -1,
+                               .slot = {-1, -1},
+                               .param = -1,
+                               .grad = -1,
+                               .whole_param = -1,
+                               .whole_grad = -1,
+                               .bucket = -1};
+    params(state, flat);
+    if (!state_trains(state, flat))
         return;
-    if (!has_buckets(program))
-        grads(program, unit);
+    if (!has_buckets(state))
+        grads(state, flat);
     for (int k = 0; k < optimizer->slots; k++)
-        state->slot[k] =
-            shard_buffer(program, pool, unit, optimizer->slot[k], program->request.optimizer_dtype);
+        own->slot[k] =
+            shard_buffer(state, pool, flat, optimizer->slot[k], state->layout->optimizer_dtype);
 }
 
-void pass_state(struct program *program)
+static void make_common(struct state *state)
 {
-    const struct units *units = program->units;
-    program->state = array_make((size_t)units->count, sizeof *program->state);
-    for (int u = 0; u < units->count; u++)
-        unit_state(program, u);
-    if (program->request.training && has_buckets(program))
-        buckets(program);
-    program->sums = program_buffer(program, POOL_WORKSPACE, SUM_COUNT * sizeof(double), 1, "sums");
-    program->loss_scale = program_view(program, program->sums, SUM_LOSS_SCALE * sizeof(double),
-                                       sizeof(double), "loss scale");
+    const struct units *units = state->units;
     size_t table = (size_t)(units->request.seq * units->model->const_width) * sizeof(float);
-    program->constants = program_buffer(program, POOL_WORKSPACE, table, 1, "constants");
-    program->work = program_buffer(program, POOL_WORKSPACE, units->work_bytes, 1, "work");
+    state->sums = state_buffer(state, POOL_WORKSPACE, SUM_COUNT * sizeof(double), "sums");
+    state->loss_scale = state_view(state, state->sums, SUM_LOSS_SCALE * sizeof(double),
+                                   sizeof(double), "loss scale");
+    state->constants = state_buffer(state, POOL_WORKSPACE, table, "constants");
+    state->work = state_buffer(state, POOL_WORKSPACE, units->work_bytes, "work");
+}
+
+struct state *state_create(const struct units *units, const struct layout *layout, int training,
+                           int rank)
+{
+    struct state *state = array_make(1, sizeof *state);
+    state->units = units;
+    state->layout = layout;
+    state->coord = mesh_place(&layout->shape, rank);
+    state->training = training;
+    state->flat = array_make((size_t)units->flats, sizeof *state->flat);
+    for (int f = 0; f < units->flats; f++)
+        make_flat(state, f);
+    if (training && has_buckets(state))
+        buckets(state);
+    make_common(state);
+    size_t pool_bytes[POOL_COUNT];
+    memory_place_persistent(state->buffer, state->buffers, pool_bytes);
+    return state;
+}
+
+void state_destroy(struct state *state)
+{
+    if (!state)
+        return;
+    free(state->buffer);
+    free(state->flat);
+    free(state->bucket);
+    free(state);
 }

@@ -1,4 +1,9 @@
-/* update.c - the end of a training step: gradient norm, sums over ranks, optimizer. */
+/* update.c - the end of a training step: gradient norm, sums over ranks, optimizer.
+ *
+ *   NORM of each flat, ALLREDUCE of the sums, SCALE, then for each flat FETCH, UPDATE, SPILL
+ *
+ * with FETCH and SPILL only of what lives on another side than the optimizer works on.
+ */
 #include "program/passes.h"
 
 #include <stdlib.h>
@@ -9,7 +14,7 @@
 
 void pass_sums(struct program *program)
 {
-    const int *degree = program->request.shape.degree;
+    const int *degree = program->layout->shape.degree;
     if (degree[MESH_REPLICATE] * degree[MESH_SHARD] < 2)
         return;
     int index = program_instr(program, INSTR_ALLREDUCE, STREAM_REDUCE);
@@ -17,104 +22,118 @@ void pass_sums(struct program *program)
     instr->group = GROUP_DATA;
     instr->elems = SUM_REDUCED;
     instr->dtype = DTYPE_F64;
-    instr_bind(instr, SLOT_TO, program->sums, ACCESS_BOTH);
+    instr_bind(instr, SLOT_TO, program->state->sums, ACCESS_BOTH);
 }
 
 static void scale(struct program *program)
 {
     int index = program_instr(program, INSTR_SCALE, STREAM_COMPUTE);
-    instr_bind(&program->instr[index], SLOT_SUMS, program->sums, ACCESS_BOTH);
+    instr_bind(&program->instr[index], SLOT_SUMS, program->state->sums, ACCESS_BOTH);
 }
 
-/* Do gradients live farther than UPDATE is? */
-static int brings_grads(const struct program *program)
+/* Do gradients live on a side from which UPDATE's must be fetched? */
+static int fetches_grads(const struct program *program)
 {
-    enum mem_pool pool = offload_pool(program->request.offload.gradients, POOL_GRADS);
-    return offload_side(program, pool) < offload_update_side(program);
+    enum mem_pool pool = state_pool(program->layout->offload.gradients, POOL_GRADS);
+    return state_side(program->state, pool) < state_update_side(program->state);
 }
 
-/* The buffers of a unit as UPDATE has them: where they live, or near. */
-struct at_hand {
+/* The buffers that UPDATE of a flat works on: where they live, or copies on its side. */
+struct operands {
     int grad, master, param, slot[OPTIMIZER_SLOTS];
 };
 
-/* What is at home on another side is copied here. */
-static int bring(struct program *program, int unit, int home)
+/* A buffer, or a copy of it where UPDATE works. */
+static int fetch(struct program *program, int flat, int buffer)
 {
-    return home < 0 ? -1 : offload_bring(program, home, offload_update_side(program), unit, -1);
+    enum side side = state_update_side(program->state);
+    return buffer < 0 ? -1 : offload_fetch(program, buffer, side, flat, -1);
 }
 
-static void take_back(struct program *program, int unit, int home, int near)
+static void spill(struct program *program, int flat, int copy, int buffer)
 {
-    if (near != home)
-        offload_take(program, near, home, unit, -1);
+    if (copy != buffer)
+        offload_spill(program, copy, buffer, flat, -1);
 }
 
-/* grad: what was brought before, or -1.  A skipped update writes nothing: what it would write over
- * must be there too. */
-static struct at_hand bring_unit(struct program *program, int unit, int grad)
+/* grad: a copy that was fetched before, or -1.  A skipped update writes nothing: what it would
+ * write over must be there too. */
+static struct operands fetch_flat(struct program *program, int flat, int grad)
 {
-    struct unit_state state = program->state[unit];
-    struct at_hand near = {.grad = grad >= 0 ? grad : bring(program, unit, state.grad),
-                           .master = bring(program, unit, state.master)};
+    const struct flat_state *own = &program->state->flat[flat];
+    struct operands here = {.grad = grad >= 0 ? grad : fetch(program, flat, own->grad),
+                            .master = fetch(program, flat, own->master)};
     for (int k = 0; k < OPTIMIZER_SLOTS; k++)
-        near.slot[k] = bring(program, unit, state.slot[k]);
-    near.param = near.master;
-    if (state.param >= 0 && program->units->request.dtype != program_master_dtype(program))
-        near.param = bring(program, unit, state.param);
-    return near;
+        here.slot[k] = fetch(program, flat, own->slot[k]);
+    here.param = here.master;
+    if (own->param >= 0 && program->units->request.dtype != state_master_dtype(program->state))
+        here.param = fetch(program, flat, own->param);
+    return here;
 }
 
-static void take_unit_back(struct program *program, int unit, const struct at_hand *near)
+static void spill_flat(struct program *program, int flat, const struct operands *here)
 {
-    struct unit_state state = program->state[unit];
-    take_back(program, unit, state.master, near->master);
+    const struct flat_state *own = &program->state->flat[flat];
+    spill(program, flat, here->master, own->master);
     for (int k = 0; k < OPTIMIZER_SLOTS; k++)
-        take_back(program, unit, state.slot[k], near->slot[k]);
-    if (state.param >= 0 && state.param != state.master)
-        take_back(program, unit, state.param, near->param);
+        spill(program, flat, here->slot[k], own->slot[k]);
+    if (own->param >= 0 && own->param != own->master)
+        spill(program, flat, here->param, own->param);
 }
 
-static void update(struct program *program, int unit, int sums, const struct at_hand *near)
+static void update(struct program *program, int flat, int sums, const struct operands *here)
 {
-    int on_host = offload_update_side(program) == SIDE_HOST;
+    int on_host = state_update_side(program->state) == SIDE_HOST;
     int index = program_instr(program, INSTR_UPDATE, on_host ? STREAM_HOST : STREAM_COMPUTE);
     struct instr *instr = &program->instr[index];
-    instr->unit = unit;
-    instr->elems = program->units->flat[unit].shard_elems;
+    instr->flat = flat;
+    instr->elems = program->units->flat[flat].shard_elems;
     instr_bind(instr, SLOT_SUMS, sums, ACCESS_READ);
-    instr_bind(instr, SLOT_SHARD_GRAD, near->grad, ACCESS_READ);
-    instr_bind(instr, SLOT_MASTER, near->master, ACCESS_BOTH);
+    instr_bind(instr, SLOT_SHARD_GRAD, here->grad, ACCESS_READ);
+    instr_bind(instr, SLOT_MASTER, here->master, ACCESS_BOTH);
     for (int k = 0; k < OPTIMIZER_SLOTS; k++)
-        if (near->slot[k] >= 0)
-            instr_bind(instr, SLOT_OPTIMIZER + k, near->slot[k], ACCESS_BOTH);
-    if (near->param != near->master)
-        instr_bind(instr, SLOT_PARAM, near->param, ACCESS_WRITE);
+        if (here->slot[k] >= 0)
+            instr_bind(instr, SLOT_OPTIMIZER + k, here->slot[k], ACCESS_BOTH);
+    if (here->param != here->master)
+        instr_bind(instr, SLOT_PARAM, here->param, ACCESS_WRITE);
 }
 
-/* Backward finishes the last units first: their norms are taken, and their gradients go where they
- * are needed, while the first ones' are still on their way; those that live elsewhere did so in
- * backward.  State is brought a unit ahead. */
+/* The flats that are updated, in order; returns how many. */
+static int list_trained(const struct program *program, int *flat)
+{
+    int count = 0;
+    for (int f = 0; f < program->units->flats; f++)
+        if (program->units->flat[f].trained)
+            flat[count++] = f;
+    return count;
+}
+
+/* Backward finishes the last flats first: their norms are taken and their gradients copied to where
+ * UPDATE works while the first flats' are still being summed.  Gradients that live elsewhere were
+ * measured in backward.  State is fetched one flat ahead of UPDATE. */
 void pass_update(struct program *program)
 {
-    int units = program->units->count;
-    struct at_hand *near = array_make((size_t)units, sizeof *near);
-    int *grad = array_make((size_t)units, sizeof *grad);
-    for (int u = units - 1; u >= 0; u--) {
-        if (!offload_fetches_grads(program))
-            gradients_norm(program, u, program->state[u].grad);
-        grad[u] = brings_grads(program) ? -1 : bring(program, u, program->state[u].grad);
+    size_t flats = (size_t)program->units->flats;
+    struct operands *here = array_make(flats, sizeof *here);
+    int *grad = array_make(flats, sizeof *grad), *flat = array_make(flats, sizeof *flat);
+    int count = list_trained(program, flat);
+    for (int i = count - 1; i >= 0; i--) {
+        int sum = program->state->flat[flat[i]].grad;
+        if (!state_fetches_grads(program->state))
+            gradients_norm(program, flat[i], sum);
+        grad[i] = fetches_grads(program) ? -1 : fetch(program, flat[i], sum);
     }
-    near[0] = bring_unit(program, 0, grad[0]);
+    here[0] = fetch_flat(program, flat[0], grad[0]);
     pass_sums(program);
     scale(program);
-    int sums = bring(program, -1, program->sums);
-    for (int u = 0; u < units; u++) {
-        if (u + 1 < units)
-            near[u + 1] = bring_unit(program, u + 1, grad[u + 1]);
-        update(program, u, sums, &near[u]);
-        take_unit_back(program, u, &near[u]);
+    int sums = fetch(program, -1, program->state->sums);
+    for (int i = 0; i < count; i++) {
+        if (i + 1 < count)
+            here[i + 1] = fetch_flat(program, flat[i + 1], grad[i + 1]);
+        update(program, flat[i], sums, &here[i]);
+        spill_flat(program, flat[i], &here[i]);
     }
-    free(near);
+    free(here);
     free(grad);
+    free(flat);
 }

@@ -1,4 +1,12 @@
-/* waits.c - see pass_waits() in passes.h. */
+/* waits.c - what each instruction waits for on other streams; see pass_waits() in passes.h.
+ *
+ * By the list, an instruction must come after the writers of what it reads, the readers and writers
+ * of what it writes, and the release of memory it takes over.  Vector clocks show which of these
+ * are implied: the vector of an instruction holds, for each stream, up to where that stream is
+ * known to be complete when the instruction ends. settle() goes through the needs latest first,
+ * adds a wait only where the vector does not cover it yet, and joins in the vector of what is
+ * waited for.
+ */
 #include "program/passes.h"
 
 #include <stdlib.h>
@@ -8,7 +16,7 @@
 #include "program/memory.h"
 #include "program/ranges.h"
 
-/* The last instruction of each stream that ... a buffer; -1: none. */
+/* Of a buffer: the last instruction of each stream that wrote, read or released it; -1: none. */
 struct history {
     int wrote[STREAMS], read[STREAMS], released[STREAMS];
 };
@@ -32,8 +40,8 @@ static void need(int wait[STREAMS], const int at[STREAMS])
         wait[s] = at[s] > wait[s] ? at[s] : wait[s];
 }
 
-/* The memory of buffer b, which begins to live, belonged to others before: those who had it last
- * have waited for those before them. */
+/* Buffer b begins to live: it waits for the release of the buffers that had its memory last.  They
+ * have waited for those that had it before them. */
 static void need_memory(struct waits *w, int b, int wait[STREAMS])
 {
     const struct buffer *buffer = &w->program->buffer[b];
@@ -46,11 +54,8 @@ static void need_memory(struct waits *w, int b, int wait[STREAMS])
 static void need_operands(struct waits *w, int i, int wait[STREAMS])
 {
     const struct instr *instr = &w->program->instr[i];
-    for (int slot = 0; slot < SLOTS; slot++) {
-        int b = instr->buffer[slot];
-        if (b < 0)
-            continue;
-        b = buffer_root(w->program, b);
+    for (unsigned left = instr->bound; left; left &= left - 1) {
+        int slot = __builtin_ctz(left), b = buffer_root(w->program, instr->buffer[slot]);
         int write = instr->writes >> slot & 1 || instr->kind == INSTR_RELEASE;
         need(wait, w->history[b].wrote);
         if (write)
@@ -63,11 +68,8 @@ static void need_operands(struct waits *w, int i, int wait[STREAMS])
 static void remember(struct waits *w, int i)
 {
     const struct instr *instr = &w->program->instr[i];
-    for (int slot = 0; slot < SLOTS; slot++) {
-        int b = instr->buffer[slot];
-        if (b < 0)
-            continue;
-        b = buffer_root(w->program, b);
+    for (unsigned left = instr->bound; left; left &= left - 1) {
+        int slot = __builtin_ctz(left), b = buffer_root(w->program, instr->buffer[slot]);
         if (instr->kind == INSTR_RELEASE)
             w->history[b].released[instr->stream] = i;
         if (instr->writes >> slot & 1)

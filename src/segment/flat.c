@@ -1,10 +1,12 @@
-/* flat.c - see flat.h. */
+/* flat.c - lay tensors end to end, and find them again; see flat.h. */
 #include "segment/flat.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
+#include "base/round.h"
 
 static void add_tensors(struct flat *flat, const struct graph_param *param, const char *prefix,
                         int64_t offset)
@@ -32,38 +34,55 @@ static void add_pad(struct flat *flat, int64_t start, int64_t end)
         flat->pad[flat->pads++] = (struct flat_range){start, end - start};
 }
 
-static int64_t round_up(int64_t value, int64_t to)
-{
-    return (value + to - 1) / to * to;
-}
-
-void flat_create(struct flat *flat, const struct graph *graph, const struct model_unit *block,
-                 int shards)
+void flat_create(struct flat *flat, const char *name, int unit, const struct graph *graph,
+                 const struct model_unit *block, int trained, int shards)
 {
     size_t params = (size_t)graph->param_count;
-    *flat = (struct flat){0};
+    *flat = (struct flat){.unit = unit, .trained = trained};
+    snprintf(flat->name, sizeof flat->name, "%s", name);
     flat->tensor = array_make(params * PARAM_PARTS, sizeof *flat->tensor);
-    flat->param_offset = array_make(params, sizeof *flat->param_offset);
     flat->pad = array_make(params + 1, sizeof *flat->pad);
-    int64_t at = 0;
+    int64_t end = 0;
     for (int i = 0; i < graph->param_count; i++) {
-        flat->param_offset[i] = graph->params[i].shared ? -1 : round_up(at, FLAT_ALIGN);
-        if (graph->params[i].shared)
+        const struct graph_param *param = &graph->params[i];
+        if (param->shared || param->frozen == trained)
             continue;
-        add_pad(flat, at, flat->param_offset[i]);
-        add_tensors(flat, &graph->params[i], block[graph->params[i].block].prefix,
-                    flat->param_offset[i]);
-        at = flat->param_offset[i] + graph_param_elems(&graph->params[i]);
+        int64_t offset = round_up(end, FLAT_ALIGN);
+        add_pad(flat, end, offset);
+        add_tensors(flat, param, block[param->block].prefix, offset);
+        end = offset + graph_param_elems(param);
     }
-    flat->padded = round_up(at, (int64_t)FLAT_ALIGN * shards);
+    flat->padded = round_up(end, (int64_t)FLAT_ALIGN * shards);
     flat->shard_elems = flat->padded / shards;
-    add_pad(flat, at, flat->padded);
+    add_pad(flat, end, flat->padded);
 }
 
 void flat_destroy(struct flat *flat)
 {
     free(flat->tensor);
-    free(flat->param_offset);
     free(flat->pad);
     *flat = (struct flat){0};
+}
+
+int flat_find(const struct flat *flat, const char *name)
+{
+    for (int t = 0; t < flat->tensors; t++)
+        if (!strcmp(flat->tensor[t].name, name))
+            return t;
+    return -1;
+}
+
+int flat_next_part(const struct flat *flat, int64_t from, int64_t to, int after,
+                   struct flat_part *part)
+{
+    for (int t = after + 1; t < flat->tensors; t++) {
+        const struct flat_tensor *tensor = &flat->tensor[t];
+        int64_t start = tensor->offset > from ? tensor->offset : from;
+        int64_t end = tensor->offset + tensor->elems < to ? tensor->offset + tensor->elems : to;
+        if (start >= end)
+            continue;
+        *part = (struct flat_part){tensor, start - tensor->offset, end - start, start - from};
+        return t;
+    }
+    return -1;
 }

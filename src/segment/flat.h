@@ -1,18 +1,27 @@
-/* flat.h - the flat parameter of a unit.
+/* flat.h - a flat parameter: tensors laid end to end that share one fate.
  *
- * A unit's parameters lie end to end, each started at a multiple of FLAT_ALIGN elements, the
- * whole padded so that every rank of the shard group owns one contiguous shard of equal size.
- * Padding exists only here: checkpoints hold the logical tensors.
+ * The tensors of a flat belong to one unit and are sharded, summed, kept and updated alike.  They
+ * lie end to end, each started at a multiple of FLAT_ALIGN elements, the whole padded so that every
+ * rank of the shard group owns one contiguous shard of equal size.  Padding exists only here:
+ * checkpoints hold the logical tensors.
+ *
+ *   | attn.qkv: q, k, v | pad | attn.o | ffn.up | pad | norm | pad to the shards |
+ *   |<- shard of rank 0 ->|<- shard of rank 1 ->|<- shard of rank 2 ->|
+ *
+ * A flat is made once and used by the runs of one unit or of several (a matrix that two units
+ * share).  Tensors whose gradients the same units write form a section: whether a run writes a
+ * gradient or adds to it is decided for each section.
  */
-#ifndef TRIREME_STEP_FLAT_H
-#define TRIREME_STEP_FLAT_H
+#ifndef TRIREME_SEGMENT_FLAT_H
+#define TRIREME_SEGMENT_FLAT_H
 
 #include <stdint.h>
 
 #include "graph/graph.h"
 #include "model/model.h"
 
-enum { FLAT_ALIGN = 32, FLAT_NAME = 72 };
+/* FLAT_USES: flats that one unit may use.  FLAT_SECTIONS: sections of a flat. */
+enum { FLAT_ALIGN = 32, FLAT_NAME = 72, FLAT_USES = 6, FLAT_SECTIONS = 8 };
 
 /* A logical tensor inside. */
 struct flat_tensor {
@@ -22,6 +31,7 @@ struct flat_tensor {
     int64_t offset, elems; /* in the flat parameter */
     enum param_init init;
     float std;
+    int section;
 };
 
 struct flat_range {
@@ -29,20 +39,28 @@ struct flat_range {
 };
 
 struct flat {
+    char name[MODEL_PREFIX + 8]; /* for messages and buffers: "layers.3", "layers.3 frozen" */
+    int unit;                    /* whose tensors they are */
+    int trained;                 /* 0: frozen: no gradient, no optimizer state */
+    int sections;                /* 0 where no unit writes a gradient */
     int tensors;
     struct flat_tensor *tensor;
-    int64_t *param_offset; /* per graph parameter; -1 for shared ones */
-    int64_t elems;         /* logical elements */
-    int64_t padded;        /* with padding: shards * shard_elems */
-    int64_t shard_elems;   /* == padded where every rank has the whole */
+    int64_t elems;       /* logical elements */
+    int64_t padded;      /* with padding: shards * shard_elems */
+    int64_t shard_elems; /* == padded where every rank has the whole */
     int pads;
     struct flat_range *pad; /* the ranges that belong to no tensor */
 };
 
-/* Lay out the parameters graph owns for `shards` ranks; names get the prefix of their block. */
-void flat_create(struct flat *flat, const struct graph *graph, const struct model_unit *block,
-                 int shards);
+/* Lay out the parameters that graph owns and that are trained, or those that are frozen, for
+ * `shards` ranks; names get the prefix of their block.  name is copied.  A flat without tensors has
+ * no elements.  flat_destroy() frees what it holds. */
+void flat_create(struct flat *flat, const char *name, int unit, const struct graph *graph,
+                 const struct model_unit *block, int trained, int shards);
 void flat_destroy(struct flat *flat);
+
+/* The number of the tensor of that name, or -1. */
+int flat_find(const struct flat *flat, const char *name);
 
 /* Is it split over the ranks of the shard axis? */
 static inline int flat_is_sharded(const struct flat *flat)
@@ -55,5 +73,18 @@ static inline int64_t flat_shard_start(const struct flat *flat, int shard)
 {
     return flat_is_sharded(flat) ? shard * flat->shard_elems : 0;
 }
+
+/* The part of one tensor that lies in a range of the flat. */
+struct flat_part {
+    const struct flat_tensor *tensor;
+    int64_t start, count; /* elements of the tensor, in row-major order */
+    int64_t at;           /* where they begin, in elements from the start of the range */
+};
+
+/* Go through the tensors that have elements in [from, to) of flat, in order: set *part to the next
+ * one after tensor number `after` (-1: the first).  Returns its number, or -1 where none is left.
+ */
+int flat_next_part(const struct flat *flat, int64_t from, int64_t to, int after,
+                   struct flat_part *part);
 
 #endif

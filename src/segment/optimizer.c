@@ -26,8 +26,11 @@ static void sgd(struct device *d, const struct optimizer_rule *rule, const doubl
 }
 
 static const struct optimizer optimizers[] = {
-    [OPTIMIZER_ADAMW] = {"adamw", 2, {"exp_avg", "exp_avg_sq"}, adamw},
-    [OPTIMIZER_SGD] = {"sgd", 1, {"momentum_buffer"}, sgd},
+    [OPTIMIZER_ADAMW] = {.name = "adamw",
+                         .slots = 2,
+                         .slot = {"exp_avg", "exp_avg_sq"},
+                         .update = adamw},
+    [OPTIMIZER_SGD] = {.name = "sgd", .slots = 1, .slot = {"momentum_buffer"}, .update = sgd},
 };
 
 const struct optimizer *optimizer_row(enum config_optimizer optimizer)

@@ -1,6 +1,6 @@
 /* optimizer.h - the optimizers, one row each: the state they keep per element, and their step. */
-#ifndef TRIREME_STEP_OPTIMIZER_H
-#define TRIREME_STEP_OPTIMIZER_H
+#ifndef TRIREME_SEGMENT_OPTIMIZER_H
+#define TRIREME_SEGMENT_OPTIMIZER_H
 
 #include "config/config.h"
 #include "device/ops.h"

@@ -5,11 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
-
-static size_t round_up(size_t bytes)
-{
-    return (bytes + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN;
-}
+#include "base/round.h"
 
 static int by_size(const void *a, const void *b)
 {
@@ -61,7 +57,7 @@ static size_t lowest_gap(const struct tracks *tracks, const struct place *item)
         const struct track *other = &tracks->track[i];
         if (other->to <= at || !taken(other, item))
             continue;
-        if (other->from >= at && other->from - at >= round_up(item->bytes))
+        if (other->from >= at && other->from - at >= round_up_bytes(item->bytes, PLACE_ALIGN))
             return at;
         at = other->to;
     }
@@ -86,7 +82,8 @@ static struct track *find_track(struct tracks *tracks, size_t from, size_t to)
 
 static void insert(struct tracks *tracks, const struct place *item)
 {
-    struct track *t = find_track(tracks, item->offset, item->offset + round_up(item->bytes));
+    struct track *t =
+        find_track(tracks, item->offset, item->offset + round_up_bytes(item->bytes, PLACE_ALIGN));
     int at = find_life(t, item->first);
     t->life = array_grow(t->life, t->lives, &t->capacity, sizeof *t->life);
     memmove(t->life + at + 1, t->life + at, (size_t)(t->lives++ - at) * sizeof *t->life);
@@ -114,7 +111,7 @@ size_t place_items(struct place *items, int count)
             continue;
         order[i]->offset = lowest_gap(&tracks, order[i]);
         insert(&tracks, order[i]);
-        size_t end = order[i]->offset + round_up(order[i]->bytes);
+        size_t end = order[i]->offset + round_up_bytes(order[i]->bytes, PLACE_ALIGN);
         total = end > total ? end : total;
     }
     free(order);

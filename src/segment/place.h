@@ -1,6 +1,6 @@
 /* place.h - memory ranges for things that live for a while, in one slab. */
-#ifndef TRIREME_STEP_PLACE_H
-#define TRIREME_STEP_PLACE_H
+#ifndef TRIREME_SEGMENT_PLACE_H
+#define TRIREME_SEGMENT_PLACE_H
 
 #include <stddef.h>
 

@@ -1,16 +1,24 @@
-/* segment.c - compile: which nodes, where their values live; see segment.h. */
+/* segment.c - compile a graph and a phase into steps.
+ *
+ * Four passes: pick_nodes() chooses the nodes of the phase, and in backward, where forward has not
+ * kept a value, the forward nodes that make it again; place_saved() gives what forward keeps a
+ * fixed place; plan_work() gives temporaries and scratch offsets by their lifetimes, so that memory
+ * is used again within the segment; resolve() makes every operand a space and an offset.
+ */
 #include "segment/segment.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
+#include "base/round.h"
 #include "segment/place.h"
 
 /* Scratch of one compilation. */
 struct compile {
     struct segment *segment;
     const struct graph *graph;
+    const struct param_place *place; /* per parameter */
     struct device *device;
     enum config_recompute recompute;
     char *here;           /* per node: a step of this segment */
@@ -31,8 +39,8 @@ const char *segment_phase_name(enum segment_phase phase)
 static int in_phase(const struct graph_node *node, enum segment_phase phase)
 {
     if (phase == PHASE_BOTH)
-        return !node->replaced;
-    return node->backward == (phase == PHASE_BACKWARD);
+        return !node->replaced && !node->unused;
+    return node->backward == (phase == PHASE_BACKWARD) && !node->unused;
 }
 
 static void append(struct compile *c, int node)
@@ -92,7 +100,7 @@ static void place_saved(struct compile *c)
     for (int v = 0; v < c->graph->value_count; v++)
         if (c->saved[v]) {
             c->saved_offset[v] = at;
-            at += (graph_bytes(c->graph, v) + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN;
+            at += round_up_bytes(graph_bytes(c->graph, v), PLACE_ALIGN);
         }
     c->segment->saved_bytes = at;
 }
@@ -104,7 +112,7 @@ static int made_here(const struct compile *c, int v)
     return producer >= 0 && c->here[producer];
 }
 
-/* In backward the unit's output is handed to nobody: made again, it is a temporary too. */
+/* In backward no other unit reads the unit's output: made again there, it is a temporary too. */
 static int is_work(const struct compile *c, int v)
 {
     if (v < 0 || c->saved[v])
@@ -165,17 +173,12 @@ static void plan_work(struct compile *c)
 
 static struct segment_ref param_ref(const struct compile *c, int index, int grad)
 {
-    const struct graph_param *param = &c->graph->params[index];
+    const struct param_place *place = &c->place[index];
     size_t size = grad ? sizeof(float) : dtype_bytes(c->graph->dtype);
-    int space = param->shared ? (grad ? SPACE_SHARED_GRAD : SPACE_SHARED)
-                              : (grad ? SPACE_GRAD : SPACE_PARAM);
-    if (!param->shared)
-        return (struct segment_ref){space, (size_t)c->segment->own->param_offset[index] * size};
-    const struct flat *shared = c->segment->shared;
-    for (int i = 0; shared && i < shared->tensors; i++)
-        if (!strcmp(shared->tensor[i].name, param->part[0]))
-            return (struct segment_ref){space, (size_t)shared->tensor[i].offset * size};
-    return (struct segment_ref){-1, 0};
+    if (place->use < 0)
+        return (struct segment_ref){-1, 0};
+    return (struct segment_ref){(grad ? SPACE_GRAD : SPACE_PARAM) + place->use,
+                                (size_t)place->offset * size};
 }
 
 static struct segment_ref ref(const struct compile *c, int v)
@@ -213,13 +216,24 @@ static void note(struct segment *segment, struct segment_ref ref, int write)
     segment->writes |= write ? 1u << ref.space : 0;
 }
 
+/* Output k of the step may be a gradient. */
+static void note_gradient(const struct compile *c, struct segment_step *step, int k)
+{
+    int v = c->graph->nodes[step->node].out[k];
+    step->tensor[k] = -1;
+    if (v < 0 || c->graph->values[v].role != VALUE_PARAM_GRAD)
+        return;
+    step->tensor[k] = c->place[c->graph->values[v].index].tensor;
+    step->grad_use = c->place[c->graph->values[v].index].use;
+}
+
 static void resolve(struct compile *c)
 {
     struct segment *segment = c->segment;
     for (int s = 0; s < segment->steps; s++) {
         struct segment_step *step = &segment->step[s];
         const struct graph_node *node = &c->graph->nodes[step->node];
-        step->grad_space = -1;
+        step->grad_use = -1;
         for (int k = 0; k < NODE_INS; k++) {
             step->in[k] = ref(c, node->in[k]);
             if (!made_here(c, node->in[k]))
@@ -228,8 +242,7 @@ static void resolve(struct compile *c)
         for (int k = 0; k < NODE_OUTS; k++) {
             step->out[k] = ref(c, node->out[k]);
             note(segment, step->out[k], 1);
-            if (step->out[k].space == SPACE_GRAD || step->out[k].space == SPACE_SHARED_GRAD)
-                step->grad_space = step->out[k].space;
+            note_gradient(c, step, k);
         }
         int item = c->scratch_item[s];
         step->scratch = item < 0 ? (struct segment_ref){-1, 0}
@@ -252,7 +265,7 @@ static int check(const struct compile *c, struct error *err)
                 c->graph->values[v].role == VALUE_OUTPUT && !made_here(c, v))
                 return error_set(err, "op %s reads its unit's output in backward", node->op->name);
             if (v >= 0 && c->segment->step[s].in[k].space < 0)
-                return error_set(err, "op %s: shared parameter \"%s\" is in no other unit",
+                return error_set(err, "op %s: parameter \"%s\" is in no flat of the unit",
                                  node->op->name,
                                  c->graph->params[c->graph->values[v].index].part[0]);
         }
@@ -261,14 +274,15 @@ static int check(const struct compile *c, struct error *err)
 }
 
 int segment_compile(struct segment *segment, const struct graph *graph, enum segment_phase phase,
-                    enum config_recompute recompute, const struct flat *own,
-                    const struct flat *shared, struct device *device, struct error *err)
+                    enum config_recompute recompute, const struct param_place *place,
+                    struct device *device, struct error *err)
 {
-    *segment = (struct segment){.graph = graph, .phase = phase, .own = own, .shared = shared};
+    *segment = (struct segment){.graph = graph, .phase = phase};
     size_t values = (size_t)graph->value_count;
     struct compile c = {
         .segment = segment,
         .graph = graph,
+        .place = place,
         .device = device,
         .recompute = recompute,
         .here = array_make((size_t)graph->node_count, 1),
@@ -293,6 +307,36 @@ int segment_compile(struct segment *segment, const struct graph *graph, enum seg
     if (rc)
         segment_destroy(segment);
     return rc;
+}
+
+unsigned segment_sections(const struct segment *segment, int use, const struct flat *flat)
+{
+    unsigned sections = 0;
+    for (int s = 0; s < segment->steps; s++)
+        for (int k = 0; k < NODE_OUTS && segment->step[s].grad_use == use; k++)
+            if (segment->step[s].tensor[k] >= 0)
+                sections |= 1u << flat->tensor[segment->step[s].tensor[k]].section;
+    return sections;
+}
+
+/* The tensors of one parameter lie end to end. */
+static int has_tensor(const struct segment *segment, const struct segment_step *step, int t)
+{
+    const struct graph *graph = segment->graph;
+    for (int k = 0; k < NODE_OUTS; k++) {
+        int first = step->tensor[k], v = graph->nodes[step->node].out[k];
+        if (first >= 0 && t >= first && t < first + graph->params[graph->values[v].index].parts)
+            return 1;
+    }
+    return 0;
+}
+
+int segment_writes_tensor(const struct segment *segment, int use, int t)
+{
+    for (int s = 0; s < segment->steps; s++)
+        if (segment->step[s].grad_use == use && has_tensor(segment, &segment->step[s], t))
+            return 1;
+    return 0;
 }
 
 void segment_destroy(struct segment *segment)

@@ -1,8 +1,8 @@
 /* segment.h - a straight-line list of ops for one unit and phase, with every operand resolved
  * to a memory space and an offset.  Compiled once per kind of unit, run for all of them.
  */
-#ifndef TRIREME_STEP_SEGMENT_H
-#define TRIREME_STEP_SEGMENT_H
+#ifndef TRIREME_SEGMENT_SEGMENT_H
+#define TRIREME_SEGMENT_SEGMENT_H
 
 #include <stddef.h>
 
@@ -12,13 +12,13 @@
 #include "graph/op.h"
 #include "segment/flat.h"
 
-/* What a segment touches; a RUN instruction binds a buffer to each. */
+/* What a segment touches; a RUN instruction binds a buffer to each.  The flats that a unit uses
+ * (units.h) have numbers: SPACE_PARAM + k is the k-th of them, whole, SPACE_GRAD + k its gradient.
+ */
 enum segment_space {
-    SPACE_PARAM,       /* the unit's flat parameter, whole */
-    SPACE_SHARED,      /* another unit's, that it shares */
-    SPACE_GRAD,        /* fp32 gradient of the flat parameter */
-    SPACE_SHARED_GRAD, /* of the shared one */
-    SPACE_INPUT,
+    SPACE_PARAM,
+    SPACE_GRAD = SPACE_PARAM + FLAT_USES, /* fp32 */
+    SPACE_INPUT = SPACE_GRAD + FLAT_USES,
     SPACE_OUTPUT,
     SPACE_OUTPUT_GRAD,
     SPACE_INPUT_GRAD, /* boundaries */
@@ -45,15 +45,22 @@ struct segment_ref {
     size_t offset;
 };
 
+/* Where a parameter of the graph lies: in which of the flats that the unit uses, from which of its
+ * tensors on, and at which element. */
+struct param_place {
+    int use, tensor; /* use -1: in none of them */
+    int64_t offset;
+};
+
 struct segment_step {
     int node;
     struct segment_ref in[NODE_INS], out[NODE_OUTS], scratch;
-    int grad_space; /* SPACE_GRAD or SPACE_SHARED_GRAD if it writes a parameter's gradient; or -1 */
+    int grad_use;          /* the flat, of those used, whose gradient it writes; -1: none */
+    int tensor[NODE_OUTS]; /* per output: the first tensor whose gradient it is, or -1 */
 };
 
 struct segment {
-    const struct graph *graph;       /* the caller's */
-    const struct flat *own, *shared; /* the caller's; shared may be NULL */
+    const struct graph *graph; /* the caller's */
     enum segment_phase phase;
     int steps;
     struct segment_step *step;
@@ -65,12 +72,31 @@ struct segment {
 /* Compile the nodes of a phase.  A graph without backward nodes has only PHASE_FORWARD and
  * keeps nothing.  recompute, the same for both phases, says what forward keeps: the rest of what
  * backward needs is made again there, by the same ops to the same bits.  device sizes the
- * scratch; it is not kept.
+ * scratch; place, one for each parameter of the graph, says where parameters are: neither is kept.
  * Returns 0 and a segment for segment_destroy(), or -1 with err set. */
 int segment_compile(struct segment *segment, const struct graph *graph, enum segment_phase phase,
-                    enum config_recompute recompute, const struct flat *own,
-                    const struct flat *shared, struct device *device, struct error *err);
+                    enum config_recompute recompute, const struct param_place *place,
+                    struct device *device, struct error *err);
 void segment_destroy(struct segment *segment);
+
+/* The sections of flat, the use-th that the unit uses, whose gradients the segment writes: a bit
+ * each. */
+unsigned segment_sections(const struct segment *segment, int use, const struct flat *flat);
+
+/* Does it write the gradient of tensor t of the use-th flat? */
+int segment_writes_tensor(const struct segment *segment, int use, int t);
+
+/* The bit that says: add to the gradients of this section of the use-th flat. */
+static inline uint64_t segment_adds(int use, int section)
+{
+    return UINT64_C(1) << (use * FLAT_SECTIONS + section);
+}
+
+/* The sections of the use-th flat that are added to, a bit each. */
+static inline unsigned segment_added(uint64_t accumulate, int use)
+{
+    return (unsigned)(accumulate >> use * FLAT_SECTIONS) & ((1u << FLAT_SECTIONS) - 1);
+}
 
 /* Called around every op when tracing; 0, or -1 with err set. */
 struct segment_watch {
@@ -78,10 +104,12 @@ struct segment_watch {
     int (*ended)(struct segment_watch *watch, const char *name, struct error *err);
 };
 
-/* Run all ops.  base holds the address of each space the segment touches.  accumulate: bit
- * SPACE_GRAD (SPACE_SHARED_GRAD) set: add to the gradient that is there; clear: write it, and
- * zero the padding.  watch may be NULL. */
-int segment_run(const struct segment *segment, struct device *device, void *const *base,
-                unsigned accumulate, struct segment_watch *watch, struct error *err);
+/* Run all ops.  flat: the flats that the unit uses.  base holds the address of each space the
+ * segment touches.  accumulate: bits of segment_adds(): the gradients of these sections are added
+ * to what is there, the others are written.  Who writes section 0 also zeroes the padding of the
+ * gradient. watch may be NULL. */
+int segment_run(const struct segment *segment, const struct flat *const *flat,
+                struct device *device, void *const *base, uint64_t accumulate,
+                struct segment_watch *watch, struct error *err);
 
 #endif

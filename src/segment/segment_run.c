@@ -1,8 +1,6 @@
 /* segment_run.c - the inner loop of a step: ops, one after another. */
 #include "segment/segment.h"
 
-#include <string.h>
-
 #include "device/ops.h"
 
 static void *at(const struct segment_ref *ref, void *const *base)
@@ -17,29 +15,29 @@ static void zero_pads(const struct flat *flat, struct device *device, float *gra
                                (size_t)flat->pad[i].count * sizeof *grad);
 }
 
-static int is_shared(const struct graph *graph, const char *name)
+/* Is the gradient of this section written here, not added to? */
+static int writes_section(const struct segment *segment, const struct flat *const *flat, int use,
+                          int section, uint64_t accumulate)
 {
-    for (int i = 0; i < graph->param_count; i++)
-        if (graph->params[i].shared && !strcmp(graph->params[i].part[0], name))
-            return 1;
-    return 0;
+    return segment->writes >> (SPACE_GRAD + use) & 1 &&
+           !(accumulate & segment_adds(use, section)) &&
+           segment_sections(segment, use, flat[use]) >> section & 1;
 }
 
-/* The first gradients in another unit's flat parameter: that unit adds to them all later, also to
- * those of tensors that are its own alone. */
-static void zero_others(const struct segment *segment, struct device *device, float *grad)
+/* Outputs of one op are written by the same segments, so they are of one section. */
+static int adds(const struct segment_step *step, const struct flat *const *flat,
+                uint64_t accumulate)
 {
-    const struct flat *flat = segment->shared;
-    zero_pads(flat, device, grad);
-    for (int t = 0; t < flat->tensors; t++)
-        if (!is_shared(segment->graph, flat->tensor[t].name))
-            device->ops->fill_zero(device, grad + flat->tensor[t].offset,
-                                   (size_t)flat->tensor[t].elems * sizeof *grad);
+    int k = 0;
+    while (step->tensor[k] < 0)
+        k++;
+    int section = flat[step->grad_use]->tensor[step->tensor[k]].section;
+    return !!(accumulate & segment_adds(step->grad_use, section));
 }
 
 static int run_step(const struct segment *segment, const struct segment_step *step,
-                    struct device *device, void *const *base, unsigned accumulate,
-                    struct error *err)
+                    const struct flat *const *flat, struct device *device, void *const *base,
+                    uint64_t accumulate, struct error *err)
 {
     const struct graph_node *node = &segment->graph->nodes[step->node];
     struct op_call call = {.device = device, .graph = segment->graph, .node = node};
@@ -48,25 +46,24 @@ static int run_step(const struct segment *segment, const struct segment_step *st
     for (int k = 0; k < NODE_OUTS; k++)
         call.out[k] = at(&step->out[k], base);
     call.scratch = at(&step->scratch, base);
-    if (step->grad_space >= 0)
-        call.accumulate = node->accumulate || (accumulate >> step->grad_space & 1);
+    if (step->grad_use >= 0)
+        call.accumulate = node->accumulate || adds(step, flat, accumulate);
     if (!node->op->run(&call, err))
         return 0;
     return error_prefix(err, "op %s", node->op->name);
 }
 
-int segment_run(const struct segment *segment, struct device *device, void *const *base,
-                unsigned accumulate, struct segment_watch *watch, struct error *err)
+int segment_run(const struct segment *segment, const struct flat *const *flat,
+                struct device *device, void *const *base, uint64_t accumulate,
+                struct segment_watch *watch, struct error *err)
 {
-    unsigned fresh = segment->writes & ~accumulate;
-    if (fresh & 1u << SPACE_GRAD)
-        zero_pads(segment->own, device, base[SPACE_GRAD]);
-    if (fresh & 1u << SPACE_SHARED_GRAD)
-        zero_others(segment, device, base[SPACE_SHARED_GRAD]);
+    for (int use = 0; use < FLAT_USES; use++)
+        if (writes_section(segment, flat, use, 0, accumulate))
+            zero_pads(flat[use], device, base[SPACE_GRAD + use]);
     for (int s = 0; s < segment->steps; s++) {
         const char *name = segment->graph->nodes[segment->step[s].node].op->name;
         if ((watch && watch->begins(watch, name, err)) ||
-            run_step(segment, &segment->step[s], device, base, accumulate, err) ||
+            run_step(segment, &segment->step[s], flat, device, base, accumulate, err) ||
             (watch && watch->ended(watch, name, err)))
             return -1;
     }

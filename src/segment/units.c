@@ -1,7 +1,16 @@
-/* units.c - see units.h. */
+/* units.c - from a model to flats and segments.
+ *
+ * Unit by unit: which kind it is of (find_kind: equal blocks that are recomputed and frozen alike),
+ * then the flats of its own tensors, trained ones and frozen ones, then those of another unit that
+ * it shares.  Then each kind is compiled once, by the places of its first unit's tensors, and the
+ * tensors of each flat are divided into sections by who writes their gradients.
+ */
 #include "segment/units.h"
 
+#include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 #include "graph/autodiff.h"
@@ -23,54 +32,124 @@ static int has_role(const struct graph *graph, enum value_role role)
     return 0;
 }
 
+/* The logical name of part p of a parameter of a unit that begins with block; returns name. */
+static const char *param_name(char name[FLAT_NAME], const struct graph_param *param, int p,
+                              const struct model_unit *block)
+{
+    snprintf(name, FLAT_NAME, "%s%s", param->shared ? "" : block[param->block].prefix,
+             param->part[p]);
+    return name;
+}
+
+/* The next of patterns, which have commas and spaces between them; 0 where there is none. */
+static int next_pattern(const char **patterns, char pattern[CONFIG_TEXT])
+{
+    if (!*patterns)
+        return 0;
+    const char *start = *patterns + strspn(*patterns, ", ");
+    size_t length = strcspn(start, ", ");
+    snprintf(pattern, CONFIG_TEXT, "%.*s", (int)length, start);
+    *patterns = start + length;
+    return length > 0;
+}
+
+int units_is_frozen(const char *patterns, const char *name)
+{
+    char pattern[CONFIG_TEXT];
+    while (next_pattern(&patterns, pattern))
+        if (!fnmatch(pattern, name, 0))
+            return 1;
+    return 0;
+}
+
+static int matches_tensor(const struct units *units, const char *pattern)
+{
+    for (int f = 0; f < units->flats; f++)
+        for (int t = 0; t < units->flat[f].tensors; t++)
+            if (!fnmatch(pattern, units->flat[f].tensor[t].name, 0))
+                return 1;
+    return 0;
+}
+
+/* A pattern that matches nothing is a mistake, and so is to freeze everything. */
+static int check_patterns(const struct units *units, struct error *err)
+{
+    const char *patterns = units->request.freeze;
+    char pattern[CONFIG_TEXT];
+    int trained = 0;
+    while (next_pattern(&patterns, pattern))
+        if (!matches_tensor(units, pattern))
+            return error_set(
+                err,
+                "train.freeze: no tensor is called %.100s; trireme checkpoint show lists "
+                "the names",
+                pattern);
+    for (int f = 0; f < units->flats; f++)
+        trained |= units->flat[f].trained;
+    return trained ? 0
+                   : error_set(err, "train.freeze: %.100s leaves nothing to train",
+                               units->request.freeze);
+}
+
 static void grow_work(struct units *units, const struct segment *segment)
 {
     if (segment->work_bytes > units->work_bytes)
         units->work_bytes = segment->work_bytes;
 }
 
-/* Where the flat layouts of a kind are found while compiling: those of its first unit.  Units
- * of a kind differ only in names, and shared tensors are looked up by name in one unit. */
-struct flats {
-    const struct flat *own, *shared;
-    enum config_recompute recompute;
-};
-
-static int compile(struct units *units, struct segment *segment, const struct graph *graph,
-                   enum segment_phase phase, struct flats flats, struct device *device,
+static int compile(struct units *units, const struct unit_kind *kind, struct segment *segment,
+                   const struct graph *graph, enum segment_phase phase, struct device *device,
                    struct error *err)
 {
-    if (segment_compile(segment, graph, phase, flats.recompute, flats.own, flats.shared, device,
-                        err))
+    if (segment_compile(segment, graph, phase, kind->recompute, kind->place, device, err))
         return -1;
     grow_work(units, segment);
     return 0;
 }
 
+/* Where the parameters of a kind lie is found in the flats of its first unit: units of a kind
+ * differ only in names. */
+static void place_params(struct units *units, int unit)
+{
+    struct unit_kind *kind = &units->kind[units->kind_of[unit]];
+    const struct graph *graph = kind->train;
+    const struct model_unit *block = &units->model->block[units->model->unit[unit].first];
+    kind->place = array_make((size_t)graph->param_count, sizeof *kind->place);
+    for (int i = 0; i < graph->param_count; i++) {
+        char name[FLAT_NAME];
+        param_name(name, &graph->params[i], 0, block);
+        kind->place[i] = (struct param_place){.use = -1};
+        for (int k = 0; k < units->use[unit].count; k++) {
+            const struct flat *flat = &units->flat[units->use[unit].flat[k]];
+            int tensor = flat_find(flat, name);
+            if (tensor >= 0)
+                kind->place[i] = (struct param_place){k, tensor, flat->tensor[tensor].offset};
+        }
+    }
+}
+
 static int compile_kind(struct units *units, int unit, struct device *device, struct error *err)
 {
     struct unit_kind *kind = &units->kind[units->kind_of[unit]];
-    int shared = units_shared(units, unit);
-    struct flats flats = {&units->flat[unit], shared >= 0 ? &units->flat[shared] : NULL,
-                          kind->recompute};
+    place_params(units, unit);
     kind->ends_in_loss = has_role(kind->train, VALUE_LOSS);
     if (autodiff(kind->train, err))
         return -1;
     kind->evaluate = graph_for(units, unit, MODEL_LOSS, err);
     if (!kind->evaluate ||
-        compile(units, &kind->evaluation, kind->evaluate, PHASE_FORWARD, flats, device, err))
+        compile(units, kind, &kind->evaluation, kind->evaluate, PHASE_FORWARD, device, err))
         return -1;
     if (units->request.with_logits) {
         kind->logits = graph_for(units, unit, MODEL_LOGITS, err);
         if (!kind->logits ||
-            compile(units, &kind->logit, kind->logits, PHASE_FORWARD, flats, device, err))
+            compile(units, kind, &kind->logit, kind->logits, PHASE_FORWARD, device, err))
             return -1;
     }
     if (kind->ends_in_loss)
-        return compile(units, &kind->both, kind->train, PHASE_BOTH, flats, device, err);
-    if (compile(units, &kind->forward, kind->train, PHASE_FORWARD, flats, device, err))
+        return compile(units, kind, &kind->both, kind->train, PHASE_BOTH, device, err);
+    if (compile(units, kind, &kind->forward, kind->train, PHASE_FORWARD, device, err))
         return -1;
-    return compile(units, &kind->backward, kind->train, PHASE_BACKWARD, flats, device, err);
+    return compile(units, kind, &kind->backward, kind->train, PHASE_BACKWARD, device, err);
 }
 
 /* Of units in a row that hold the same kind of blocks, the first and then one in every so many
@@ -84,45 +163,147 @@ static enum config_recompute policy(const struct units *units, int unit)
     return every > 1 && (unit - first) % every ? RECOMPUTE_NONE : units->request.recompute;
 }
 
-/* The kind of a unit, a new one if there is none yet. */
-static int find_kind(struct units *units, int unit)
+/* The parameters of graph, as those of a unit, that train.freeze names: frozen[i] is 1. */
+static int find_frozen(const struct units *units, int unit, const struct graph *graph, char *frozen,
+                       struct error *err)
+{
+    const struct model_unit *block = &units->model->block[units->model->unit[unit].first];
+    for (int i = 0; i < graph->param_count; i++) {
+        const struct graph_param *param = &graph->params[i];
+        char name[FLAT_NAME], first[FLAT_NAME];
+        for (int p = 0; p < param->parts; p++) {
+            param_name(name, param, p, block);
+            int matches = units_is_frozen(units->request.freeze, name);
+            if (p > 0 && matches != frozen[i])
+                return error_set(err,
+                                 "train.freeze: %s and %s are stored as one matrix: freeze both "
+                                 "or neither",
+                                 param_name(first, param, 0, block), name);
+            frozen[i] = (char)matches;
+        }
+    }
+    return 0;
+}
+
+static int is_frozen_alike(const struct graph *graph, const char *frozen, int input_frozen)
+{
+    for (int i = 0; i < graph->param_count; i++)
+        if (graph->params[i].frozen != frozen[i])
+            return 0;
+    return graph->input_frozen == input_frozen;
+}
+
+/* A new kind with the graph of a unit: 0, or -1 with err set. */
+static int add_kind(struct units *units, int unit, int input_frozen, struct error *err)
+{
+    const struct model_unit *u = &units->model->unit[unit];
+    struct unit_kind *kind = &units->kind[units->kinds];
+    *kind = (struct unit_kind){
+        .block_kind = u->kind, .blocks = u->blocks, .recompute = policy(units, unit)};
+    kind->train = graph_for(units, unit, MODEL_LOSS, err);
+    if (!kind->train)
+        return -1;
+    units->kind_of[unit] = units->kinds++;
+    char *frozen = array_make((size_t)kind->train->param_count, 1);
+    int rc = find_frozen(units, unit, kind->train, frozen, err);
+    for (int i = 0; i < kind->train->param_count; i++)
+        kind->train->params[i].frozen = frozen[i];
+    kind->train->input_frozen = input_frozen;
+    free(frozen);
+    return rc;
+}
+
+/* Settle which kind a unit is of, a new one if there is none yet. */
+static int find_kind(struct units *units, int unit, int input_frozen, struct error *err)
 {
     const struct model_unit *u = &units->model->unit[unit];
     enum config_recompute recompute = policy(units, unit);
-    int k = 0;
-    while (k < units->kinds &&
-           (units->kind[k].block_kind != u->kind || units->kind[k].blocks != u->blocks ||
-            units->kind[k].recompute != recompute))
-        k++;
-    if (k == units->kinds)
-        units->kind[units->kinds++] =
-            (struct unit_kind){.block_kind = u->kind, .blocks = u->blocks, .recompute = recompute};
-    return k;
-}
-
-/* Small units are not worth a transfer per use. */
-static void lay_out(struct units *units, int unit, const struct graph *graph)
-{
-    const struct model_unit *block = &units->model->block[units->model->unit[unit].first];
-    struct flat *flat = &units->flat[unit];
-    flat_create(flat, graph, block, units->request.shards);
-    if (flat->elems >= units->request.persist_below)
-        return;
-    flat_destroy(flat);
-    flat_create(flat, graph, block, 1);
-}
-
-static int create_graphs(struct units *units, struct error *err)
-{
-    for (int u = 0; u < units->count; u++) {
-        struct unit_kind *kind = &units->kind[units->kind_of[u] = find_kind(units, u)];
-        if (!kind->train)
-            kind->train = graph_for(units, u, MODEL_LOSS, err);
-        if (!kind->train)
+    for (int k = 0; k < units->kinds; k++) {
+        const struct unit_kind *kind = &units->kind[k];
+        if (kind->block_kind != u->kind || kind->blocks != u->blocks ||
+            kind->recompute != recompute)
+            continue;
+        char *frozen = array_make((size_t)kind->train->param_count, 1);
+        int rc = find_frozen(units, unit, kind->train, frozen, err);
+        int same = is_frozen_alike(kind->train, frozen, input_frozen);
+        free(frozen);
+        if (rc)
             return -1;
-        lay_out(units, u, kind->train);
+        if (same) {
+            units->kind_of[unit] = k;
+            return 0;
+        }
+    }
+    return add_kind(units, unit, input_frozen, err);
+}
+
+static void use_flat(struct units *units, int unit, int flat)
+{
+    struct unit_flats *use = &units->use[unit];
+    use->flat[use->count++] = flat;
+}
+
+/* The flat of a unit's own parameters that are trained, or of those that are frozen, if there are
+ * any.  Small ones are not worth a transfer per use. */
+static void add_flat(struct units *units, int unit, int trained)
+{
+    const struct units_request *r = &units->request;
+    const struct model_unit *u = &units->model->unit[unit];
+    const struct graph *graph = units_kind(units, unit)->train;
+    struct flat *flat = &units->flat[units->flats];
+    char name[sizeof flat->name];
+    int length = (int)strlen(u->prefix);
+    snprintf(name, sizeof name, "%.*s%s", length ? length - 1 : 5,
+             length ? u->prefix
+             : unit ? "head"
+                    : "embed",
+             trained ? "" : " frozen");
+    const struct model_unit *block = &units->model->block[u->first];
+    int shards = !trained && r->frozen_whole ? 1 : r->shards;
+    flat_create(flat, name, unit, graph, block, trained, shards);
+    if (flat->elems < r->persist_below) {
+        flat_destroy(flat);
+        flat_create(flat, name, unit, graph, block, trained, 1);
+    }
+    if (flat->tensors)
+        use_flat(units, unit, units->flats++);
+    else
+        flat_destroy(flat);
+}
+
+/* The flats of the other unit that hold what a unit shares with it. */
+static int add_shared(struct units *units, int unit, struct error *err)
+{
+    const struct graph *graph = units_kind(units, unit)->train;
+    int other = units->model->unit[unit].shared;
+    for (int f = 0; other >= 0 && f < units->flats; f++) {
+        int uses = 0;
+        for (int i = 0; i < graph->param_count && units->flat[f].unit == other; i++)
+            uses |= graph->params[i].shared &&
+                    flat_find(&units->flat[f], graph->params[i].part[0]) >= 0;
+        if (uses && units->use[unit].count == FLAT_USES)
+            return error_set(err, "unit %d uses more than %d flats", unit, FLAT_USES);
+        if (uses)
+            use_flat(units, unit, f);
     }
     return 0;
+}
+
+static int create_flats(struct units *units, struct error *err)
+{
+    int trained = 0; /* something was so far */
+    for (int u = 0; u < units->count; u++) {
+        if (find_kind(units, u, !trained, err))
+            return -1;
+        for (int own = 1; own >= 0; own--)
+            add_flat(units, u, own);
+        for (int k = 0; k < units->use[u].count; k++)
+            trained |= units->flat[units->use[u].flat[k]].trained;
+    }
+    for (int u = 0; u < units->count; u++)
+        if (add_shared(units, u, err))
+            return -1;
+    return check_patterns(units, err);
 }
 
 static int compile_all(struct units *units, struct device *device, struct error *err)
@@ -138,6 +319,72 @@ static int compile_all(struct units *units, struct device *device, struct error 
     return 0;
 }
 
+/* ---- sections ---- */
+
+/* The segment of a unit that writes gradients. */
+static const struct segment *gradient_segment(const struct units *units, int unit)
+{
+    const struct unit_kind *kind = units_kind(units, unit);
+    return kind->ends_in_loss ? &kind->both : &kind->backward;
+}
+
+/* Does a unit's backward write the gradient of tensor t of a flat? */
+static int writes_tensor(const struct units *units, int unit, int flat, int t)
+{
+    return segment_writes_tensor(gradient_segment(units, unit), units_use_of(units, unit, flat), t);
+}
+
+/* Do the same units, of those that use a flat, write the gradients of two of its tensors? */
+static int are_written_alike(const struct units *units, int flat, const int *user, int users, int t,
+                             int other)
+{
+    for (int i = 0; i < users; i++)
+        if (writes_tensor(units, user[i], flat, t) != writes_tensor(units, user[i], flat, other))
+            return 0;
+    return 1;
+}
+
+static int is_written(const struct units *units, int flat, const int *user, int users, int t)
+{
+    int written = 0;
+    for (int i = 0; i < users; i++)
+        written |= writes_tensor(units, user[i], flat, t);
+    return written;
+}
+
+/* user: an array for all units. */
+static int find_sections(struct units *units, int f, int *user, struct error *err)
+{
+    struct flat *flat = &units->flat[f];
+    int users = 0, first[FLAT_SECTIONS] = {0}; /* the first tensor of each section */
+    for (int u = 0; u < units->count; u++)
+        if (units_use_of(units, u, f) >= 0)
+            user[users++] = u;
+    for (int t = 0; flat->trained && t < flat->tensors; t++) {
+        int s = 0;
+        if (!is_written(units, f, user, users, t))
+            return error_set(err, "%s: no unit makes a gradient of it", flat->tensor[t].name);
+        while (s < flat->sections && !are_written_alike(units, f, user, users, t, first[s]))
+            s++;
+        if (s == FLAT_SECTIONS)
+            return error_set(err, "the units that use %s write more than %d parts of its gradient",
+                             flat->name, FLAT_SECTIONS);
+        if (s == flat->sections)
+            first[flat->sections++] = t;
+        flat->tensor[t].section = s;
+    }
+    return 0;
+}
+
+static int find_all_sections(struct units *units, struct error *err)
+{
+    int *user = array_make((size_t)units->count, sizeof *user), rc = 0;
+    for (int f = 0; !rc && f < units->flats; f++)
+        rc = find_sections(units, f, user, err);
+    free(user);
+    return rc;
+}
+
 int units_create(struct units **out, const struct model *model, const struct units_request *request,
                  struct device *device, struct error *err)
 {
@@ -145,17 +392,25 @@ int units_create(struct units **out, const struct model *model, const struct uni
     units->model = model;
     units->request = *request;
     units->count = model->units;
-    units->flat = array_make((size_t)units->count, sizeof *units->flat);
+    units->flat = array_make(2 * (size_t)units->count, sizeof *units->flat);
+    units->use = array_make((size_t)units->count, sizeof *units->use);
     units->kind_of = array_make((size_t)units->count, sizeof *units->kind_of);
     units->kind = array_make((size_t)units->count, sizeof *units->kind);
     units->boundary_bytes = (size_t)(request->batch * request->seq * model->config.hidden) *
                             dtype_bytes(request->dtype);
-    if (create_graphs(units, err) || compile_all(units, device, err)) {
+    if (create_flats(units, err) || compile_all(units, device, err) ||
+        find_all_sections(units, err)) {
         units_destroy(units);
         return -1;
     }
     *out = units;
     return 0;
+}
+
+void units_flats(const struct units *units, int unit, const struct flat *flat[FLAT_USES])
+{
+    for (int k = 0; k < FLAT_USES; k++)
+        flat[k] = k < units->use[unit].count ? &units->flat[units->use[unit].flat[k]] : NULL;
 }
 
 static void destroy_kind(struct unit_kind *kind)
@@ -168,18 +423,20 @@ static void destroy_kind(struct unit_kind *kind)
     graph_destroy(kind->train);
     graph_destroy(kind->evaluate);
     graph_destroy(kind->logits);
+    free(kind->place);
 }
 
 void units_destroy(struct units *units)
 {
     if (!units)
         return;
-    for (int u = 0; u < units->count; u++)
-        flat_destroy(&units->flat[u]);
+    for (int f = 0; f < units->flats; f++)
+        flat_destroy(&units->flat[f]);
     for (int k = 0; k < units->kinds; k++)
         destroy_kind(&units->kind[k]);
     free(units->kind);
     free(units->kind_of);
+    free(units->use);
     free(units->flat);
     free(units);
 }

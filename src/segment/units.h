@@ -1,20 +1,22 @@
-/* units.h - a model compiled: flat parameters of its units, segments of its kinds.
+/* units.h - a model compiled: its units, the flats that they use, the segments of its kinds of
+ * unit.
  *
  * Independent of ranks except for the number of shards; programs of all ranks share it.
  */
-#ifndef TRIREME_STEP_UNITS_H
-#define TRIREME_STEP_UNITS_H
+#ifndef TRIREME_SEGMENT_UNITS_H
+#define TRIREME_SEGMENT_UNITS_H
 
 #include "device/device.h"
 #include "model/model.h"
 #include "segment/flat.h"
 #include "segment/segment.h"
 
-/* The segments of one kind of unit: blocks of one kind, as many, recomputed alike. */
+/* The segments of one kind of unit: blocks of one kind, as many, recomputed and frozen alike. */
 struct unit_kind {
     int block_kind, blocks;
     enum config_recompute recompute;
     struct graph *train, *evaluate, *logits;
+    struct param_place *place;        /* per parameter of the graphs: in the flats of its units */
     struct segment forward, backward; /* kinds that hand an activation on */
     struct segment both;              /* the kind that ends in the loss */
     struct segment evaluation;        /* forward without keeping anything */
@@ -26,25 +28,37 @@ struct units_request {
     enum dtype dtype;   /* of activations and gathered parameters */
     int64_t batch, seq; /* of one micro-batch */
     int shards;
-    int64_t persist_below; /* units with fewer parameters are whole on every rank */
+    int64_t persist_below; /* flats with fewer parameters are whole on every rank */
+    const char *freeze;    /* patterns of tensors that are not trained (config train.freeze), or
+                              NULL; read by units_create() only */
+    int frozen_whole;      /* 1: what is frozen is whole on every rank */
     enum config_recompute recompute;
     int recompute_every; /* of units that repeat, which one in so many recomputes; 0: every */
     float loss_factor;   /* gradients of the summed loss are multiplied by it */
     int with_logits;     /* compile MODEL_LOGITS too */
 };
 
+/* The flats that a unit uses: its own, then those of another unit that it shares. */
+struct unit_flats {
+    int count, flat[FLAT_USES];
+};
+
 struct units {
     const struct model *model; /* the caller's */
     struct units_request request;
     int count;
-    struct flat *flat;   /* per unit */
-    int kinds, *kind_of; /* per unit */
+    int flats; /* of all units, in the order of the units */
+    struct flat *flat;
+    struct unit_flats *use; /* per unit */
+    int *kind_of;           /* per unit */
+    int kinds;
     struct unit_kind *kind;
     size_t boundary_bytes; /* of the activation between units */
     size_t work_bytes;     /* of the largest segment */
 };
 
-/* Returns 0 and units for units_destroy(), or -1 with err set. */
+/* Returns 0 and units for units_destroy(), or -1 with err set: shapes that do not fit, patterns
+ * that freeze no tensor, all of them, or one half of a matrix that is stored as one. */
 int units_create(struct units **units, const struct model *model,
                  const struct units_request *request, struct device *device, struct error *err);
 void units_destroy(struct units *units); /* NULL allowed */
@@ -64,10 +78,26 @@ static inline const struct segment *units_segment(const struct units *units, int
                                      : &kind->both;
 }
 
-/* The unit whose flat parameter holds what `unit` shares, or -1. */
-static inline int units_shared(const struct units *units, int unit)
+/* The number of a flat among those that a unit uses, or -1. */
+static inline int units_use_of(const struct units *units, int unit, int flat)
 {
-    return units->model->unit[unit].shared;
+    for (int k = 0; k < units->use[unit].count; k++)
+        if (units->use[unit].flat[k] == flat)
+            return k;
+    return -1;
+}
+
+/* The flats that a unit uses, for segment_run(). */
+void units_flats(const struct units *units, int unit, const struct flat *flat[FLAT_USES]);
+
+/* Does one of the patterns (NULL: none), with commas between them, match a tensor's name? */
+int units_is_frozen(const char *patterns, const char *name);
+
+/* Has the unit a backward pass?  Not where neither it nor a unit before it is trained. */
+static inline int units_has_backward(const struct units *units, int unit)
+{
+    const struct unit_kind *kind = units_kind(units, unit);
+    return kind->ends_in_loss || kind->backward.steps > 0;
 }
 
 #endif

@@ -25,7 +25,7 @@ static int load(void *user, int micro, int32_t *tokens, int32_t *targets, struct
     memset(tokens, 0, (size_t)text->seq * sizeof *tokens);
     memcpy(tokens, text->ids + first, (size_t)shown * sizeof *tokens);
     memset(targets, 0, (size_t)text->seq * sizeof *targets);
-    targets[0] = (int32_t)(shown - 1); /* the row whose logits are wanted */
+    targets[0] = (int32_t)(shown - 1); /* the row whose logits are computed */
     return 0;
 }
 
@@ -35,7 +35,7 @@ static int descending(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* The logit below which a token is not among the k likeliest. */
+/* The lowest logit among the k most likely tokens. */
 static float threshold(const float *logits, float *sorted, int64_t vocab, int64_t k)
 {
     if (k <= 0 || k >= vocab)
@@ -82,7 +82,7 @@ static int start(struct text *text, const struct tokenizer *tokenizer,
     if (tokenizer_encode(tokenizer, request->prompt, strlen(request->prompt), &ids, &count, err))
         return -1;
     text->ids = array_make((size_t)(count + request->tokens + 1), sizeof *text->ids);
-    if (!count) /* nothing to go on from: a text begins where another ended */
+    if (!count) /* an empty prompt: a text begins after an end-of-text token */
         text->ids[text->count++] = (int32_t)tokenizer_end_of_text(tokenizer);
     for (int64_t i = 0; i < count; i++)
         text->ids[text->count++] = (int32_t)ids[i];
@@ -106,7 +106,7 @@ int generate(struct session *s, const struct tokenizer *tokenizer,
         rc = execute(s->executor, s->logits, &input, NULL, NULL, err);
         if (rc)
             break;
-        const void *at = executor_buffer(s->executor, s->logits, s->logits->logits);
+        const void *at = executor_buffer(s->executor, &s->logits->buffer[s->logits->logits]);
         rc = device_download(s->device, logits, at, (size_t)vocab * sizeof *logits, err);
         if (rc)
             break;

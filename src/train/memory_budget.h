@@ -4,9 +4,14 @@
 
 #include "train/session.h"
 
-/* Compare what a session's programs were planned to take with the free memory of its GPU, and with
- * its share of the node's memory, and whether offload.path can hold what is to be there.  Not
- * collective.  Returns 0, or -1 with err saying what is short and err->room of one rank. */
-int memory_budget_check(const struct session *session, struct error *err);
+/* Of a GPU's reserve, what an opened device has not taken yet: CUDA graphs. */
+size_t memory_budget_reserve(const struct device *device);
+
+/* Compare what a session needs with the free memory of its GPU, and with its share of the node's
+ * memory, and whether offload.path can hold what is to be there.  Collective over the session's
+ * world.  Returns 0, or -1 on all ranks with err saying what is short, and limits what the rank
+ * with the least has. */
+int memory_budget_check(const struct session *session, struct memory_limits *limits,
+                        struct error *err);
 
 #endif

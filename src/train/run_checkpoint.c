@@ -4,13 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "train/weights.h"
 
-/* The scaler, where there is or was one. */
+/* Load the scaler, where the checkpoint or this run has one. */
 static void add_scaler(struct js *meta, const struct scaler *scaler)
 {
     if (!scaler->active && !scaler->skipped)
@@ -117,7 +116,7 @@ int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, con
     return 0;
 }
 
-/* One optimizer's state means nothing to another. */
+/* The state of one optimizer is of no use to another. */
 static int check_optimizer(const struct session *s, const struct checkpoint *checkpoint,
                            struct error *err)
 {
@@ -131,24 +130,23 @@ static int check_optimizer(const struct session *s, const struct checkpoint *che
                      saved, wanted, saved);
 }
 
-/* What an older version saved may not be readable; then tensors tell. */
-static int check_model(const struct session *s, const struct checkpoint *checkpoint,
-                       struct error *err)
+static int load(struct session *s, struct checkpoint *checkpoint, struct error *err)
 {
     struct config saved;
+    if (check_optimizer(s, checkpoint, err))
+        return -1;
     if (run_checkpoint_config(checkpoint, &saved, NULL, 0, NULL))
-        return 0;
-    return run_changes_model(&saved, &s->config, err);
+        return weights_load(s, checkpoint, NULL, err); /* of another version: the tensors decide */
+    if (run_changes_model(&saved, &s->config, err))
+        return -1;
+    return weights_load(s, checkpoint, saved.train.freeze, err);
 }
 
 int run_checkpoint_load(struct session *s, struct checkpoint *checkpoint, struct position *position,
                         struct error *err)
 {
     const struct js *meta = checkpoint_meta(checkpoint);
-    int rc = check_model(s, checkpoint, err) || check_optimizer(s, checkpoint, err) ||
-                     weights_load(s, checkpoint, err)
-                 ? -1
-                 : 0;
+    int rc = load(s, checkpoint, err);
     if (rc)
         error_prefix(err, "cannot use %s", checkpoint_path(checkpoint));
     position->step = checkpoint_step(checkpoint);
@@ -166,15 +164,7 @@ int run_checkpoint_config(const struct checkpoint *checkpoint, struct config *co
     const char *text = js_get_string(checkpoint_meta(checkpoint), "config", NULL);
     if (!text)
         return error_set(err, "%s: meta.json holds no config", checkpoint_path(checkpoint));
-    int fd = memfd_create("config", MFD_CLOEXEC);
-    if (fd < 0)
-        return error_errno(err, "cannot hold the config of %s", checkpoint_path(checkpoint));
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    ssize_t length = (ssize_t)strlen(text);
-    int rc = write(fd, text, (size_t)length) == length
-                 ? config_load(config, path, overrides, count, err)
-                 : error_errno(err, "cannot hold the config of %s", checkpoint_path(checkpoint));
-    close(fd);
-    return rc ? error_prefix(err, "config of %s", checkpoint_path(checkpoint)) : 0;
+    if (!config_load_text(config, "config", text, overrides, count, err))
+        return 0;
+    return error_prefix(err, "%s", checkpoint_path(checkpoint));
 }

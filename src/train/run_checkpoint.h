@@ -7,18 +7,18 @@
 #include "train/scaler.h"
 #include "train/session.h"
 
-/* Where in training a state stands. */
+/* How far training has come in a state. */
 struct position {
     int64_t step;    /* finished steps */
     int64_t samples; /* sequences read */
     double tokens;   /* targets trained on: whole, and exact up to 2^53 */
     struct scaler scaler;
-    double loss; /* of the step; 0: not known */
+    double loss; /* of the last step; 0: not known */
 };
 
-/* What a checkpoint tells of where it comes from; rank 0's counts. */
+/* The run that a checkpoint is saved by; rank 0's counts. */
 struct run_origin {
-    const char *run; /* NULL: of no run */
+    const char *run; /* NULL: it is of no run */
     int64_t branch;
     struct run_data data;
 };
@@ -33,8 +33,9 @@ int run_checkpoint_write(struct session *session, const char *dir, struct positi
 int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, const char *path,
                         struct log *log, struct error *err);
 
-/* Load a verified checkpoint into the session; *position tells where it stands (its scaler is the
- * session's before).  Another model, or in training another optimizer, is refused.  Collective. */
+/* Load a verified checkpoint into the session; *position becomes the checkpoint's (its scaler is
+ * the session's before).  A checkpoint of another model, or in training of another optimizer, is
+ * refused.  Collective. */
 int run_checkpoint_load(struct session *session, struct checkpoint *checkpoint,
                         struct position *position, struct error *err);
 

@@ -10,20 +10,10 @@
 #include "verify/verify.h"
 #include "train/memory_budget.h"
 
-const struct program *session_program(const struct session *session)
-{
-    return session->train      ? session->train
-           : session->evaluate ? session->evaluate
-                               : session->logits;
-}
-
 static int make_program(struct session *s, struct program **program, enum program_kind kind,
-                        int training, struct error *err)
+                        struct error *err)
 {
-    struct program_request request =
-        layout_program(&s->layout, kind, training, world_rank(s->world));
-    if (program_create(program, s->units, &request, err))
-        return -1;
+    *program = program_create(s->state, kind);
     return verify_program(*program, err);
 }
 
@@ -34,12 +24,13 @@ static int compile(struct session *s, enum session_use use, struct error *err)
     if (units_create(&s->units, s->model, &request, s->device, err))
         return -1;
     int training = use == SESSION_TRAIN;
-    if (training && make_program(s, &s->train, PROGRAM_TRAIN, 1, err))
+    s->state = state_create(s->units, &s->layout, training, world_rank(s->world));
+    if (training && make_program(s, &s->train, PROGRAM_TRAIN, err))
         return -1;
     int evaluates = use == SESSION_EVALUATE || (training && s->config.data.valid[0]);
-    if (evaluates && make_program(s, &s->evaluate, PROGRAM_EVALUATE, training, err))
+    if (evaluates && make_program(s, &s->evaluate, PROGRAM_EVALUATE, err))
         return -1;
-    if (use == SESSION_GENERATE && make_program(s, &s->logits, PROGRAM_LOGITS, 0, err))
+    if (use == SESSION_GENERATE && make_program(s, &s->logits, PROGRAM_LOGITS, err))
         return -1;
     return 0;
 }
@@ -47,21 +38,19 @@ static int compile(struct session *s, enum session_use use, struct error *err)
 /* The constants of the model, such as its rotary table. */
 static int upload_table(struct session *s, struct error *err)
 {
-    const struct program *any = session_program(s);
-    size_t bytes = any->buffer[any->constants].bytes;
-    void *to = executor_buffer(s->executor, any, any->constants), *table = malloc(bytes + 1);
+    const struct buffer *constants = &s->state->buffer[s->state->constants];
+    void *to = executor_buffer(s->executor, constants), *table = malloc(constants->bytes + 1);
     if (!table)
         return error_set(err, "out of memory: constants of the model");
     s->model->family->table(s->model, s->units->request.seq, table);
-    int rc = device_upload(s->device, to, table, bytes, err);
+    int rc = device_upload(s->device, to, table, constants->bytes, err);
     free(table);
     return rc;
 }
 
-static int allocate(struct session *s, struct error *err)
+/* List the session's programs; returns their number. */
+static int programs_of(const struct session *s, const struct program *programs[3])
 {
-    const struct program *programs[3];
-    char folder[CONFIG_TEXT + 16];
     int count = 0;
     if (s->train)
         programs[count++] = s->train;
@@ -69,6 +58,22 @@ static int allocate(struct session *s, struct error *err)
         programs[count++] = s->evaluate;
     if (s->logits)
         programs[count++] = s->logits;
+    return count;
+}
+
+static void measure(struct session *s)
+{
+    const struct program *programs[3];
+    struct mesh_options options = layout_comm(&s->config);
+    int count = programs_of(s, programs);
+    memory_need(&s->need, programs, count, &options, memory_budget_reserve(s->device));
+}
+
+static int allocate(struct session *s, struct error *err)
+{
+    const struct program *programs[3];
+    char folder[CONFIG_TEXT + 16];
+    int count = programs_of(s, programs);
     layout_swap_folder(&s->config, folder);
     if (executor_create(&s->executor, s->device, s->mesh, s->mem, programs, count, folder, err))
         return -1;
@@ -85,7 +90,7 @@ static int threads_of(const struct session *s)
     return world_cores(s->world);
 }
 
-/* The CPU or which GPU.  Collective: auto means the same kind on all ranks. */
+/* Choose the CPU or a GPU. Collective: auto chooses the same kind on all ranks. */
 static int choose_device(struct session *s, struct device_request *request, struct error *err)
 {
     *request = (struct device_request){
@@ -111,7 +116,7 @@ void session_warn_unused_gpus(const struct session *s)
              signs, device_gpu_count(why) ? "not every rank has one of its own" : why);
 }
 
-/* Ranks on every node; 0 where nodes have different numbers.  Collective. */
+/* The number of ranks per node; 0 where nodes differ.  Collective. */
 static int ranks_per_node(struct world *world)
 {
     double least = world_local_size(world), most = least;
@@ -120,19 +125,24 @@ static int ranks_per_node(struct world *world)
     return least == most ? (int)least : 0;
 }
 
-/* What one rank can do by itself, up to the mesh. */
+/* The part of opening that needs no other rank: all that comes before the mesh. */
 static int prepare(struct session *s, const struct device_request *request, int per_node,
                    enum session_use use, struct error *err)
 {
-    if (layout_resolve(&s->layout, &s->config, world_size(s->world), per_node, err) ||
-        device_open(&s->device, request, err) || layout_model(&s->model, &s->config, err))
+    int ranks = world_size(s->world);
+    if (layout_resolve(&s->layout, &s->config, ranks, per_node, request->kind, err))
+        return layout_advise(&s->config, ranks, per_node, request->kind, err);
+    if (device_open(&s->device, request, err) || layout_model(&s->model, &s->config, err))
         return -1;
-    layout_device(&s->layout, request->kind);
     s->data_rank = layout_data_rank(&s->layout, mesh_place(&s->layout.shape, world_rank(s->world)));
-    return compile(s, use, err);
+    if (compile(s, use, err))
+        return -1;
+    measure(s);
+    return 0;
 }
 
-/* The shapes were met while the executor prepared its segments. */
+/* Warn where cuDNN does not do attention; the executor has met all shapes while it prepared its
+ * segments. */
 static void warn_of_attention(const struct session *s)
 {
     struct device_attention attention;
@@ -142,7 +152,8 @@ static void warn_of_attention(const struct session *s)
 }
 
 int session_open(struct session **out, struct world *world, struct log *log, struct mem *mem,
-                 const struct config *config, enum session_use use, struct error *err)
+                 const struct config *config, enum session_use use, struct memory_limits *limits,
+                 struct error *err)
 {
     struct session *s = array_make(1, sizeof *s);
     s->world = world;
@@ -151,12 +162,13 @@ int session_open(struct session **out, struct world *world, struct log *log, str
     s->config = *config;
     struct device_request request;
     struct mesh_options options = layout_comm(config);
+    struct memory_limits least = {0};
     world_watch(world, (int)config->run.hang_seconds);
     int rc = choose_device(s, &request, err), per_node = ranks_per_node(world);
     if (!rc)
         rc = world_agree(world, prepare(s, &request, per_node, use, err), err);
     if (!rc)
-        rc = world_agree(world, memory_budget_check(s, err), err);
+        rc = memory_budget_check(s, &least, err);
     if (!rc)
         rc = mesh_create(&s->mesh, world, s->layout.shape, err);
     if (!rc)
@@ -165,6 +177,8 @@ int session_open(struct session **out, struct world *world, struct log *log, str
         rc = world_agree(world, allocate(s, err), err);
     if (!rc)
         executor_register(s->executor);
+    if (limits)
+        *limits = least;
     if (rc) {
         session_close(s);
         return -1;
@@ -182,6 +196,7 @@ void session_close(struct session *s)
     program_destroy(s->train);
     program_destroy(s->evaluate);
     program_destroy(s->logits);
+    state_destroy(s->state);
     units_destroy(s->units);
     mesh_destroy(s->mesh);
     model_destroy(s->model);

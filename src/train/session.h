@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "execute/execute.h"
 #include "program/layout.h"
+#include "program/memory.h"
 
 enum session_use { SESSION_TRAIN, SESSION_EVALUATE, SESSION_GENERATE };
 
@@ -23,22 +24,23 @@ struct session {
     struct model *model;
     struct mesh *mesh;
     struct units *units;
-    struct program *train, *evaluate, *logits; /* those the use needs, others NULL */
+    struct state *state;                       /* of this rank, which its programs share */
+    struct program *train, *evaluate, *logits; /* NULL where the use needs none */
+    struct memory_need need;                   /* what this rank has still to allocate */
     struct executor *executor;
     int data_rank;
 };
 
 /* Compile, verify and allocate.  Collective over world; fails on all ranks together.
  * A session for SESSION_GENERATE is of one rank.  Returns 0 and a session for session_close(), or
- * -1 with err set. */
+ * -1 with err set; limits (NULL allowed) is then what a rank has where that is short, else all 0.
+ */
 int session_open(struct session **session, struct world *world, struct log *log, struct mem *mem,
-                 const struct config *config, enum session_use use, struct error *err);
+                 const struct config *config, enum session_use use, struct memory_limits *limits,
+                 struct error *err);
 void session_close(struct session *session); /* NULL allowed; collective */
 
-/* Warn, by rank 0, where device=auto took the CPU on a machine or in a job with GPUs. */
+/* Rank 0 warns where device=auto chose the CPU on a machine, or in a job, that has GPUs. */
 void session_warn_unused_gpus(const struct session *session);
-
-/* Any of its programs: they share the state's buffers. */
-const struct program *session_program(const struct session *session);
 
 #endif

@@ -20,7 +20,10 @@ int weights_pieces(struct session *session, struct checkpoint_piece **pieces);
 void weights_free(struct checkpoint_piece *pieces, int count);
 
 /* Load the rank's shard from a checkpoint: parameters, and the optimizer's state if the session
- * trains.  Not collective.  Returns 0, or -1 with err set. */
-int weights_load(struct session *session, struct checkpoint *checkpoint, struct error *err);
+ * trains.  frozen: the patterns by which tensors were frozen when it was written, or NULL: their
+ * optimizer state, which it does not hold, is zero.  Not collective.  Returns 0, or -1 with err
+ * set. */
+int weights_load(struct session *session, struct checkpoint *checkpoint, const char *frozen,
+                 struct error *err);
 
 #endif

@@ -1,4 +1,9 @@
-/* values.c - see values.h. */
+/* values.c - the meaning of buffers: how a step finds them, and what its sums must come to.
+ *
+ * values_open() gives each persistent buffer its meaning before the step, and computes from the
+ * segments alone, not from the list, which addends each sum must have.  Of a whole buffer and its
+ * views, the name that an instruction wrote last is the valid one.
+ */
 #include "verify/values.h"
 
 #include <stdarg.h>
@@ -7,7 +12,7 @@
 #include "base/array.h"
 #include "base/philox.h"
 
-static const struct value nothing = {.meaning = NOTHING, .unit = -1, .index = -1};
+static const struct value nothing = {.meaning = NOTHING, .of = -1, .index = -1};
 
 void addends_add(struct addends *sum, struct addends more)
 {
@@ -20,23 +25,23 @@ int addends_equal(struct addends a, struct addends b)
     return a.count == b.count && a.tags == b.tags;
 }
 
-struct addends addend(enum meaning meaning, int micro, int unit)
+struct addends addend(enum meaning meaning, int micro, int of)
 {
-    uint64_t place = (uint64_t)(uint32_t)micro << 32 | (uint32_t)unit;
+    uint64_t place = (uint64_t)(uint32_t)micro << 32 | (uint32_t)of;
     return (struct addends){1, philox_u64((uint64_t)meaning, place)};
 }
 
-int value_is(const struct value *value, enum meaning meaning, int unit, int index)
+int value_is(const struct value *value, enum meaning meaning, int of, int index)
 {
-    return value->meaning == meaning && value->unit == unit && value->index == index;
+    return value->meaning == meaning && value->of == of && value->index == index;
 }
 
 int values_is_own_place(const struct values *v, int view)
 {
     const struct buffer *part = &v->program->buffer[view];
-    size_t shards = (size_t)v->program->request.shape.degree[MESH_SHARD];
+    size_t shards = (size_t)v->program->layout->shape.degree[MESH_SHARD];
     return part->bytes * shards == v->program->buffer[part->whole].bytes &&
-           part->from == part->bytes * (size_t)v->program->request.coord.at[MESH_SHARD];
+           part->from == part->bytes * (size_t)v->program->state->coord.at[MESH_SHARD];
 }
 
 /* What a view holds by what was written to the whole. */
@@ -96,12 +101,12 @@ static void holds(struct values *v, int b, struct value value)
 
 static void open_state(struct values *v)
 {
-    for (int u = 0; u < v->program->units->count; u++) {
-        const struct unit_state *state = &v->program->state[u];
-        struct value value = {.meaning = PARAM, .unit = u};
+    for (int f = 0; f < v->program->units->flats; f++) {
+        const struct flat_state *state = &v->program->state->flat[f];
+        struct value value = {.meaning = PARAM, .of = f};
         if (state->whole_param >= 0 && !v->program->buffer[state->whole_param].partial)
             holds(v, state->whole_param, value);
-        value.part = flat_is_sharded(&v->program->units->flat[u]);
+        value.part = flat_is_sharded(&v->program->units->flat[f]);
         holds(v, state->param, value);
         holds(v, state->master, value);
         value.meaning = SLOT;
@@ -110,15 +115,16 @@ static void open_state(struct values *v)
             holds(v, state->slot[k], value);
         }
     }
-    holds(v, v->program->constants, (struct value){.meaning = CONSTANTS, .unit = -1, .index = -1});
+    holds(v, v->program->state->constants,
+          (struct value){.meaning = CONSTANTS, .of = -1, .index = -1});
 }
 
 /* Of a value that several ranks hold alike, one counts the square: the first of them. */
-static int counts_norm(const struct values *v, int unit)
+static int counts_norm(const struct values *v, int flat)
 {
-    const int *at = v->program->request.coord.at;
+    const int *at = v->program->state->coord.at;
     unsigned alike = v->axes;
-    if (flat_is_sharded(&v->program->units->flat[unit]))
+    if (flat_is_sharded(&v->program->units->flat[flat]))
         alike &= ~(1u << MESH_SHARD);
     for (int axis = 0; axis < MESH_AXES; axis++)
         if (alike >> axis & 1 && at[axis] > 0)
@@ -126,30 +132,46 @@ static int counts_norm(const struct values *v, int unit)
     return 1;
 }
 
-/* A gradient is the sum over micro-batches of what each unit that uses the parameters adds. */
+/* What the backward of a unit in a micro-batch adds to the gradients of the flats it uses. */
+static void open_gradients(struct values *v, int unit, int micro)
+{
+    const struct units *units = v->program->units;
+    int ends = units_kind(units, unit)->ends_in_loss;
+    const struct segment *segment = units_segment(units, unit, ends ? PHASE_BOTH : PHASE_BACKWARD);
+    for (int k = 0; k < units->use[unit].count; k++) {
+        int f = units->use[unit].flat[k];
+        unsigned sections = segment_sections(segment, k, &units->flat[f]);
+        for (int s = 0; s < FLAT_SECTIONS; s++)
+            if (sections >> s & 1)
+                addends_add(&v->gradient[f][s], addend(GRAD, micro, unit));
+    }
+}
+
 static void open_sums(struct values *v)
 {
     const struct units *units = v->program->units;
-    v->gradient = array_make((size_t)units->count, sizeof *v->gradient);
-    for (int m = 0; m < v->program->request.micros; m++) {
+    v->gradient = array_make((size_t)units->flats, sizeof *v->gradient);
+    for (int m = 0; m < v->program->micros; m++) {
         addends_add(&v->losses, addend(SUMS, m, -1));
-        for (int u = 0; u < units->count; u++) {
-            int ends = units_kind(units, u)->ends_in_loss;
-            unsigned writes = units_segment(units, u, ends ? PHASE_BOTH : PHASE_BACKWARD)->writes;
-            if (writes >> SPACE_GRAD & 1)
-                addends_add(&v->gradient[u], addend(GRAD, m, u));
-            if (writes >> SPACE_SHARED_GRAD & 1)
-                addends_add(&v->gradient[units_shared(units, u)], addend(GRAD, m, u));
-        }
+        for (int u = 0; u < units->count; u++)
+            open_gradients(v, u, m);
     }
-    for (int u = 0; u < units->count; u++)
-        if (counts_norm(v, u))
-            addends_add(&v->norms, addend(SUMS, -1, u));
+    for (int f = 0; f < units->flats; f++)
+        if (units->flat[f].trained && counts_norm(v, f))
+            addends_add(&v->norms, addend(SUMS, -1, f));
+}
+
+int values_is_complete(const struct values *v, const struct value *gradient)
+{
+    for (int s = 0; s < v->program->units->flat[gradient->of].sections; s++)
+        if (!addends_equal(gradient->terms[s], v->gradient[gradient->of][s]))
+            return 0;
+    return 1;
 }
 
 void values_open(struct values *v, const struct program *program, struct error *err)
 {
-    const int *degree = program->request.shape.degree;
+    const int *degree = program->layout->shape.degree;
     *v = (struct values){.program = program, .err = err};
     for (int axis = 0; axis < MESH_AXES; axis++)
         if ((axis == MESH_SHARD || axis == MESH_REPLICATE) && degree[axis] > 1)
@@ -175,8 +197,8 @@ struct line {
     int used;
 };
 
-static void say(struct line *line, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void say(struct line *line, const char *fmt, ...)
+static void add_text(struct line *line, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void add_text(struct line *line, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -188,35 +210,55 @@ static void say(struct line *line, const char *fmt, ...)
 static const char *meaning_name(enum meaning meaning)
 {
     static const char *const names[MEANINGS] = {
-        [NOTHING] = "nothing",       [PARAM] = "parameters of",  [SLOT] = "optimizer state of",
-        [GRAD] = "gradient of",      [SUMS] = "the step's sums", [TOKENS] = "tokens of",
-        [TARGETS] = "targets of",    [OUTPUT] = "output of",     [DERIVED] = "output gradient of",
-        [SAVED] = "what is kept of", [CONSTANTS] = "constants",
+        [NOTHING] = "nothing",
+        [PARAM] = "parameters of",
+        [SLOT] = "optimizer state of",
+        [GRAD] = "gradient of",
+        [SUMS] = "the step's sums",
+        [TOKENS] = "tokens of",
+        [TARGETS] = "targets of",
+        [OUTPUT] = "output of",
+        [OUTPUT_GRAD] = "output gradient of",
+        [SAVED] = "what is kept of",
+        [CONSTANTS] = "constants",
     };
     return names[meaning];
+}
+
+/* The runs in a gradient, of how many: of the section that lacks one, if any does. */
+static void add_terms(struct line *line, const struct values *v, const struct value *value)
+{
+    const struct addends *all = v->gradient[value->of];
+    int s = 0, sections = v->program->units->flat[value->of].sections;
+    while (s + 1 < sections && addends_equal(value->terms[s], all[s]))
+        s++;
+    add_text(line, ", %lld of %lld runs", (long long)value->terms[s].count,
+             (long long)all[s].count);
 }
 
 const char *value_text(const struct values *v, const struct value *value, char text[VALUE_TEXT])
 {
     struct line line = {.text = text};
     enum meaning meaning = value->meaning;
-    int state = meaning == PARAM || meaning == SLOT || meaning == GRAD;
-    say(&line, "%s", meaning_name(meaning));
-    if (value->unit >= 0)
-        say(&line, " unit %d", value->unit);
+    int is_of_flat = meaning == PARAM || meaning == SLOT || meaning == GRAD;
+    add_text(&line, "%s", meaning_name(meaning));
+    if (value->of >= 0 && is_of_flat)
+        add_text(&line, " %s", v->program->units->flat[value->of].name);
+    else if (value->of >= 0)
+        add_text(&line, " unit %d", value->of);
     if (value->index >= 0 && meaning >= TOKENS)
-        say(&line, " micro %d", value->index);
-    if (state)
-        say(&line, "%s%s", value->part ? ", own shard" : ", whole",
-            value->updated ? ", updated" : "");
+        add_text(&line, " micro %d", value->index);
+    if (is_of_flat)
+        add_text(&line, "%s%s", value->part ? ", own shard" : ", whole",
+                 value->updated ? ", updated" : "");
     if (meaning == GRAD)
-        say(&line, ", %lld of %lld runs", (long long)value->terms.count,
-            (long long)v->gradient[value->unit].count);
+        add_terms(&line, v, value);
     if (meaning == SUMS)
-        say(&line, ", %lld of %lld micro-batches, %lld norms", (long long)value->terms.count,
-            (long long)v->losses.count, (long long)value->norms.count);
+        add_text(&line, ", %lld of %lld micro-batches, %lld norms",
+                 (long long)value->terms[0].count, (long long)v->losses.count,
+                 (long long)value->norms.count);
     if (value->pending)
-        say(&line, ", not summed over%s%s", value->pending >> MESH_SHARD & 1 ? " shards" : "",
-            value->pending >> MESH_REPLICATE & 1 ? " replicas" : "");
+        add_text(&line, ", not summed over%s%s", value->pending >> MESH_SHARD & 1 ? " shards" : "",
+                 value->pending >> MESH_REPLICATE & 1 ? " replicas" : "");
     return text;
 }

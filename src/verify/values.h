@@ -4,23 +4,23 @@
  * has a random number, and a sum carries the sum of those, so that an addend left out, doubled or
  * foreign shows (but for one chance in 2^64).
  */
-#ifndef TRIREME_STEP_VALUES_H
-#define TRIREME_STEP_VALUES_H
+#ifndef TRIREME_VERIFY_VALUES_H
+#define TRIREME_VERIFY_VALUES_H
 
 #include "program/program.h"
 
 enum meaning {
     NOTHING,
-    PARAM,     /* parameters of a unit, in any format */
-    SLOT,      /* the optimizer's `index`-th of a unit */
-    GRAD,      /* of a unit's parameters, summed over micro-batches and ranks so far */
-    SUMS,      /* enum SUM_... of program.h */
-    TOKENS,    /* of micro-batch `index` */
-    TARGETS,   /* the same */
-    OUTPUT,    /* activation that leaves a unit in micro-batch `index` */
-    DERIVED,   /* the loss by that */
-    SAVED,     /* what its forward kept for backward */
-    CONSTANTS, /* the model's */
+    PARAM,       /* a flat parameter, in any format */
+    SLOT,        /* the optimizer's `index`-th of a flat */
+    GRAD,        /* of a flat, summed over micro-batches and ranks so far */
+    SUMS,        /* enum SUM_... of state.h */
+    TOKENS,      /* of micro-batch `index` */
+    TARGETS,     /* the same */
+    OUTPUT,      /* activation that leaves a unit in micro-batch `index` */
+    OUTPUT_GRAD, /* the gradient of that */
+    SAVED,       /* what its forward kept for backward */
+    CONSTANTS,   /* the model's */
     MEANINGS
 };
 
@@ -31,22 +31,24 @@ struct addends {
 
 struct value {
     enum meaning meaning;
-    int unit, index;      /* -1 where the meaning has none */
-    int part;             /* PARAM, SLOT, GRAD: 1: the rank's shard, of a unit that is split */
+    int of, index;        /* the flat or the unit; -1 where the meaning has none */
+    int part;             /* PARAM, SLOT, GRAD: 1: the rank's shard, of a flat that is split */
     int updated;          /* PARAM, SLOT: 1 from UPDATE on; SUMS: 1 from SCALE on */
     unsigned pending;     /* GRAD, SUMS: the mesh axes over which this is still to be summed */
-    struct addends terms; /* GRAD: runs of backward; SUMS: micro-batches in the loss */
-    struct addends norms; /* SUMS: units in the squares */
+    struct addends norms; /* SUMS: flats in the squares */
+    /* GRAD, by section of the flat: runs of backward; SUMS, in the first: micro-batches in the loss
+     */
+    struct addends terms[FLAT_SECTIONS];
 };
 
 struct values {
     const struct program *program;
-    struct value *value;      /* per buffer */
-    int *since;               /* per buffer: the instruction that wrote it by that name, or -1 */
-    int *view, *next;         /* per buffer: its first view; per view: the next one; or -1 */
-    struct addends *gradient; /* per unit: the whole of its gradient */
-    struct addends losses, norms; /* that this rank's part of the sums must have */
-    unsigned axes;                /* data axes of more than one rank */
+    struct value *value; /* per buffer */
+    int *since;          /* per buffer: the instruction that wrote it by that name, or -1 */
+    int *view, *next;    /* per buffer: its first view; per view: the next one; or -1 */
+    struct addends (*gradient)[FLAT_SECTIONS]; /* per flat: the whole of its gradient */
+    struct addends losses, norms;              /* that this rank's part of the sums must have */
+    unsigned axes;                             /* data axes of more than one rank */
     struct error *err;
 };
 
@@ -64,15 +66,18 @@ void values_put(struct values *v, int i, int b, struct value value);
 /* Is the view the place of the rank's shard in a whole buffer? */
 int values_is_own_place(const struct values *v, int view);
 
-int value_is(const struct value *value, enum meaning meaning, int unit, int index);
+int value_is(const struct value *value, enum meaning meaning, int of, int index);
 
-/* One addend of a sum of meaning: micro-batch and unit of a RUN, or unit of a NORM. */
-struct addends addend(enum meaning meaning, int micro, int unit);
+/* One addend of a sum of meaning: micro-batch and unit of a RUN, or flat of a NORM. */
+struct addends addend(enum meaning meaning, int micro, int of);
 void addends_add(struct addends *sum, struct addends more);
 int addends_equal(struct addends a, struct addends b);
 
-/* "gradient of unit 3, whole, 1 of 2 runs, not summed over shards" into text; returns text. */
-enum { VALUE_TEXT = 112 };
+/* Has a gradient, in each section, all of its addends? */
+int values_is_complete(const struct values *v, const struct value *gradient);
+
+/* "gradient of layers.3, whole, 1 of 2 runs, not summed over shards" into text; returns text. */
+enum { VALUE_TEXT = 128 };
 const char *value_text(const struct values *v, const struct value *value, char text[VALUE_TEXT]);
 
 #endif

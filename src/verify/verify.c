@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "program/ranges.h"
+#include "verify/memory_map.h"
 
 enum { TEXT = 112 };
 
@@ -27,7 +27,7 @@ struct verify {
     struct uses *uses;     /* per buffer that is no view */
     char *given;           /* per buffer: written by that name */
     char *made;            /* per buffer that is no view: gradients, which each step makes anew */
-    struct ranges *ranges[POOL_COUNT];
+    struct memory_map *map[POOL_COUNT];
     struct error *err;
 };
 
@@ -91,7 +91,7 @@ static int check_memory(struct verify *v, int i, int b)
     const int *had;
     if (buffer->offset + buffer->bytes > v->program->pool_bytes[buffer->pool])
         return wrong(v, "outside its slab", i, b, -1);
-    int count = ranges_give(v->ranges[buffer->pool], buffer->offset, buffer->bytes, b, &had);
+    int count = memory_map_give(v->map[buffer->pool], b, &had);
     for (int c = 0; c < count; c++) {
         const struct uses *its = &v->uses[had[c]];
         if (its->released < 0)
@@ -213,7 +213,7 @@ static int check_persistent(struct verify *v)
             continue;
         if (buffer[b].offset + buffer[b].bytes > v->program->pool_bytes[buffer[b].pool])
             return error_set(v->err, "verify: outside its slab: buffer \"%s\"", buffer[b].name);
-        if (ranges_give(v->ranges[buffer[b].pool], buffer[b].offset, buffer[b].bytes, b, &had))
+        if (memory_map_give(v->map[buffer[b].pool], b, &had))
             return error_set(v->err, "verify: buffers \"%s\" and \"%s\" share memory",
                              buffer[had[0]].name, buffer[b].name);
     }
@@ -224,8 +224,8 @@ static int check_persistent(struct verify *v)
 static void find_gradients(struct verify *v)
 {
     const struct program *p = v->program;
-    for (int u = 0; u < p->units->count; u++) {
-        const int grads[] = {p->state[u].grad, p->state[u].whole_grad};
+    for (int f = 0; f < p->units->flats; f++) {
+        const int grads[] = {p->state->flat[f].grad, p->state->flat[f].whole_grad};
         for (int k = 0; k < 2; k++)
             if (grads[k] >= 0)
                 v->made[buffer_root(p, grads[k])] = 1;
@@ -243,7 +243,7 @@ int verify_program(const struct program *program, struct error *err)
         .err = err,
     };
     for (int pool = 0; pool < POOL_COUNT; pool++)
-        v.ranges[pool] = ranges_create();
+        v.map[pool] = memory_map_create(program, pool);
     for (int b = 0; b < program->buffers; b++) {
         memset(&v.uses[b], -1, sizeof v.uses[b]);
         v.uses[b].given_bytes = 0;
@@ -261,6 +261,6 @@ int verify_program(const struct program *program, struct error *err)
     free(v.given);
     free(v.made);
     for (int pool = 0; pool < POOL_COUNT; pool++)
-        ranges_destroy(v.ranges[pool]);
+        memory_map_destroy(v.map[pool]);
     return rc;
 }

@@ -5,8 +5,8 @@
  * program is safe (no race, no deadlock, no memory used twice) and that it is the step: what it
  * leaves behind is the optimizer's update with the gradient of the whole batch.
  */
-#ifndef TRIREME_STEP_VERIFY_H
-#define TRIREME_STEP_VERIFY_H
+#ifndef TRIREME_VERIFY_VERIFY_H
+#define TRIREME_VERIFY_VERIFY_H
 
 #include "program/program.h"
 

@@ -1,10 +1,11 @@
-/* verify_ranks.c - all ranks' programs played together; see verify.h.
+/* verify_ranks.c - all ranks' programs gone through together; see verify.h.
  *
  * Every rank has a place in each of its streams, and one in its list: instructions are issued in
  * order, each when its waits and the compute instructions before it are complete, so that one
  * that has to wait holds up what follows on every stream (the strictest way in which an executor
  * may work).  A collective completes when all members of its group stand at it; a message when
- * sender and receiver do.
+ * sender and receiver do, and where several begin and end together (program_messages()), when the
+ * last of them has met its other end.
  */
 #include "verify/verify.h"
 
@@ -15,21 +16,24 @@
 
 enum { TEXT = 112 };
 
-struct player {
+struct rank {
     const struct program *program;
+    int *next;         /* per instruction: the next one of its stream; instrs behind the last */
     int at[STREAMS];   /* the instruction each stream stands at; instrs when it is done */
     int done[STREAMS]; /* the last completed one, or -1 */
     int issued;        /* how many of the list are */
+    unsigned
+        met[STREAMS]; /* by bit: messages of those a stream stands at whose other end was there */
 };
 
-struct game {
-    struct player *player;
-    int ranks;
+struct ranks {
+    struct rank *rank;
+    int count;
     struct error *err;
 };
 
 /* Issue what can be. */
-static void issue(struct player *p)
+static void issue(struct rank *p)
 {
     for (; p->issued < p->program->instrs && p->issued <= p->at[STREAM_COMPUTE]; p->issued++)
         for (int s = 0; s < STREAMS; s++)
@@ -37,60 +41,54 @@ static void issue(struct player *p)
                 return;
 }
 
-/* The first instruction of a stream from `from` on; instrs if there is none. */
-static int next_on(const struct program *program, enum stream stream, int from)
-{
-    while (from < program->instrs && program->instr[from].stream != stream)
-        from++;
-    return from;
-}
-
-static void advance(struct player *p, enum stream stream)
+static void advance(struct rank *p, enum stream stream)
 {
     p->done[stream] = p->at[stream];
-    p->at[stream] = next_on(p->program, stream, p->at[stream] + 1);
+    p->at[stream] = p->next[p->at[stream]];
     issue(p);
 }
 
-static void place(struct player *p, const struct program *program)
+static void place(struct rank *p, const struct program *program)
 {
     p->program = program;
+    p->next = array_make((size_t)program->instrs, sizeof *p->next);
     for (int s = 0; s < STREAMS; s++) {
-        p->at[s] = next_on(program, s, 0);
+        p->at[s] = program->instrs;
         p->done[s] = -1;
+    }
+    for (int i = program->instrs - 1; i >= 0; i--) {
+        int *at = &p->at[program->instr[i].stream];
+        p->next[i] = *at;
+        *at = i;
     }
     issue(p);
 }
 
 /* The instruction at which a stream stands, if it was issued; else NULL. */
-static const struct instr *ready(const struct player *p, enum stream stream)
+static const struct instr *ready(const struct rank *p, enum stream stream)
 {
     int i = p->at[stream];
     return i < p->issued ? &p->program->instr[i] : NULL;
 }
 
-static int is_transfer(const struct instr *instr)
-{
-    return instr->group >= 0;
-}
-
-static int say(struct game *g, const char *what, int a, int b, enum stream stream)
+/* Instruction i of rank a does not go with instruction k of rank b. */
+static int wrong(struct ranks *g, const char *what, int a, int i, int b, int k)
 {
     char here[TEXT], there[TEXT];
-    instr_text(g->player[a].program, g->player[a].at[stream], here, sizeof here);
-    instr_text(g->player[b].program, g->player[b].at[stream], there, sizeof there);
+    instr_text(g->rank[a].program, i, here, sizeof here);
+    instr_text(g->rank[b].program, k, there, sizeof there);
     return error_set(g->err, "verify: %s: rank %d is at instruction %d (%s), rank %d at %d (%s)",
-                     what, a, g->player[a].at[stream], here, b, g->player[b].at[stream], there);
+                     what, a, i, here, b, k, there);
 }
 
 /* The ranks of a group, which lie at equal distances. */
-struct seats {
+struct members {
     int first, stride, count;
 };
 
-static struct seats seats_of(const struct game *g, int rank, int group)
+static struct members members_of(const struct ranks *g, int rank, int group)
 {
-    const struct mesh_shape *shape = &g->player[rank].program->request.shape;
+    const struct mesh_shape *shape = &g->rank[rank].program->layout->shape;
     struct mesh_coord coord = mesh_place(shape, rank), next;
     int axis = group == GROUP_DATA ? MESH_SHARD : group, count = shape->degree[axis];
     coord.at[axis] = 0;
@@ -101,71 +99,141 @@ static struct seats seats_of(const struct game *g, int rank, int group)
     next = coord;
     next.at[axis]++;
     int first = mesh_rank(shape, coord);
-    return (struct seats){first, mesh_rank(shape, next) - first, count};
+    return (struct members){first, mesh_rank(shape, next) - first, count};
 }
 
 /* The k-th of them; -1 if there is none. */
-static int member(const struct seats *seats, int k)
+static int member(const struct members *members, int k)
 {
-    return k >= 0 && k < seats->count ? seats->first + k * seats->stride : -1;
+    return k >= 0 && k < members->count ? members->first + k * members->stride : -1;
 }
 
 static int same(const struct instr *a, const struct instr *b)
 {
     return a->kind == b->kind && a->group == b->group && a->elems == b->elems &&
-           a->dtype == b->dtype && a->unit == b->unit && a->micro == b->micro;
+           a->dtype == b->dtype && a->flat == b->flat && a->unit == b->unit && a->micro == b->micro;
 }
 
-/* 1: completed; 0: someone is not there yet; -1: they do not match. */
-static int try_collective(struct game *g, int rank, enum stream stream, const struct instr *mine)
+/* What a member stands at, if it is a transfer of the same group: what it does with others comes
+ * first. */
+static const struct instr *met_by(const struct ranks *g, int m, enum stream stream, int group)
 {
-    struct seats seats = seats_of(g, rank, mine->group);
-    for (int k = 0, m; (m = member(&seats, k)) >= 0; k++) {
-        const struct instr *theirs = ready(&g->player[m], stream);
-        if (!theirs || theirs->group != mine->group)
-            return 0; /* what they are at, perhaps with others, comes first */
-        if (!same(mine, theirs))
-            return say(g, "collective mismatch", rank, m, stream);
+    const struct instr *theirs = ready(&g->rank[m], stream);
+    return theirs && theirs->group == group ? theirs : NULL;
+}
+
+/* Do those members that are there do the same?  0, or -1 with err set. */
+static int check_members(struct ranks *g, int rank, enum stream stream, const struct instr *mine)
+{
+    struct members members = members_of(g, rank, mine->group);
+    for (int k = 0, m; (m = member(&members, k)) >= 0; k++) {
+        const struct instr *theirs = met_by(g, m, stream, mine->group);
+        if (theirs && !same(mine, theirs))
+            return wrong(g, "collective mismatch", rank, g->rank[rank].at[stream], m,
+                         g->rank[m].at[stream]);
     }
-    for (int k = 0, m; (m = member(&seats, k)) >= 0; k++)
-        advance(&g->player[m], stream);
+    return 0;
+}
+
+/* 1: completed; 0: someone is not there yet; -1: they do not match.  Ranks are gone through in
+ * order: that someone is missing shows in the last member first. */
+static int try_collective(struct ranks *g, int rank, enum stream stream, const struct instr *mine)
+{
+    struct members members = members_of(g, rank, mine->group);
+    for (int k = members.count - 1; k >= 0; k--)
+        if (!met_by(g, member(&members, k), stream, mine->group))
+            return 0;
+    if (check_members(g, rank, stream, mine))
+        return -1;
+    for (int k = 0, m; (m = member(&members, k)) >= 0; k++)
+        advance(&g->rank[m], stream);
     return 1;
 }
 
-static int try_message(struct game *g, int rank, enum stream stream, const struct instr *mine)
+static int message_count(const struct rank *p, enum stream stream)
 {
-    struct seats seats = seats_of(g, rank, mine->group);
-    int other = member(&seats, mine->peer);
-    if (other < 0)
-        return say(g, "message to no rank", rank, rank, stream);
-    const struct instr *theirs = ready(&g->player[other], stream);
-    if (!theirs || theirs->kind != (mine->kind == INSTR_SEND ? INSTR_RECV : INSTR_SEND))
-        return 0;
-    seats = seats_of(g, other, theirs->group);
-    if (member(&seats, theirs->peer) != rank)
-        return 0;
-    if (theirs->elems != mine->elems || theirs->dtype != mine->dtype)
-        return say(g, "message size mismatch", rank, other, stream);
-    advance(&g->player[rank], stream);
-    advance(&g->player[other], stream);
-    return 1;
+    return program_messages(p->program, p->at[stream]);
+}
+
+static int has_met(const struct rank *p, enum stream stream, int k)
+{
+    return p->met[stream] >> k & 1;
+}
+
+/* The rank at the other end of a message; -1: there is none. */
+static int other_end(const struct ranks *g, int rank, const struct instr *message)
+{
+    struct members members = members_of(g, rank, message->group);
+    int other = member(&members, message->peer);
+    return other == rank ? -1 : other;
+}
+
+/* Of the messages at which a stream of a rank stands: the first of a kind to or from `other` that
+ * has not met its other end; -1: none. */
+static int open_message(const struct ranks *g, int rank, enum stream stream, enum instr_kind kind,
+                        int other)
+{
+    const struct rank *p = &g->rank[rank];
+    const struct instr *instr = ready(p, stream);
+    for (int k = 0; instr && instr_is_message(instr) && k < message_count(p, stream); k++)
+        if (!has_met(p, stream, k) && instr[k].kind == kind &&
+            other_end(g, rank, &instr[k]) == other)
+            return k;
+    return -1;
+}
+
+static void meet(struct rank *p, enum stream stream, int k)
+{
+    int count = message_count(p, stream);
+    p->met[stream] |= 1u << k;
+    if (p->met[stream] + 1 < 1u << count)
+        return;
+    p->met[stream] = 0;
+    p->at[stream] += count - 1;
+    advance(p, stream);
+}
+
+/* One of the messages at which a stream stands: 1: both ends were there; 0: not yet; -1: wrong. */
+static int try_message(struct ranks *g, int rank, enum stream stream)
+{
+    struct rank *p = &g->rank[rank];
+    for (int k = 0; k < message_count(p, stream); k++) {
+        int at = p->at[stream] + k, other;
+        const struct instr *mine = &p->program->instr[at];
+        if (has_met(p, stream, k))
+            continue;
+        if ((other = other_end(g, rank, mine)) < 0)
+            return wrong(g, "message to no rank", rank, at, rank, at);
+        struct rank *peer = &g->rank[other];
+        int theirs = open_message(g, other, stream,
+                                  mine->kind == INSTR_SEND ? INSTR_RECV : INSTR_SEND, rank);
+        if (theirs < 0)
+            continue;
+        const struct instr *end = &peer->program->instr[peer->at[stream] + theirs];
+        if (end->elems != mine->elems || end->dtype != mine->dtype)
+            return wrong(g, "message size mismatch", rank, at, other, peer->at[stream] + theirs);
+        meet(p, stream, k);
+        meet(peer, stream, theirs);
+        return 1;
+    }
+    return 0;
 }
 
 /* One attempt to move a stream of a rank: 1 moved, 0 not, -1 wrong. */
-static int try_stream(struct game *g, int rank, enum stream stream)
+static int try_stream(struct ranks *g, int rank, enum stream stream)
 {
-    const struct instr *instr = ready(&g->player[rank], stream);
+    const struct instr *instr = ready(&g->rank[rank], stream);
     if (!instr)
         return 0;
-    if (instr->kind == INSTR_SEND || instr->kind == INSTR_RECV)
-        return try_message(g, rank, stream, instr);
-    if (is_transfer(instr))
+    if (instr_is_message(instr))
+        return try_message(g, rank, stream);
+    if (instr_is_transfer(instr))
         return try_collective(g, rank, stream, instr);
-    advance(&g->player[rank], stream);
+    advance(&g->rank[rank], stream);
     return 1;
 }
 
-static int finished(const struct player *p)
+static int finished(const struct rank *p)
 {
     for (int s = 0; s < STREAMS; s++)
         if (p->at[s] < p->program->instrs)
@@ -173,40 +241,66 @@ static int finished(const struct player *p)
     return 1;
 }
 
-/* Nobody moves: name the first rank that stands at a transfer, and whom it waits for. */
-static int stuck(struct game *g)
+/* The rank that a transfer waits for. */
+static int waited_for(const struct ranks *g, int rank, enum stream stream,
+                      const struct instr *instr)
 {
-    for (int r = 0; r < g->ranks; r++)
+    struct members members = members_of(g, rank, instr->group);
+    if (instr_is_message(instr))
+        return member(&members, instr->peer);
+    int other, k = 0;
+    do
+        other = member(&members, k++);
+    while (other >= 0 && ready(&g->rank[other], stream));
+    return other;
+}
+
+/* Collectives that some members are at, and do not agree on.  0, or -1 with err set. */
+static int check_standing(struct ranks *g)
+{
+    for (int r = 0; r < g->count; r++)
         for (int s = 0; s < STREAMS; s++) {
-            const struct instr *instr = ready(&g->player[r], s);
-            if (!instr || !is_transfer(instr))
+            const struct instr *instr = ready(&g->rank[r], s);
+            if (instr && instr_is_transfer(instr) && !instr_is_message(instr) &&
+                check_members(g, r, s, instr))
+                return -1;
+        }
+    return 0;
+}
+
+/* No rank moves: name the first that stands at a transfer, and the one that it waits for. */
+static int stuck(struct ranks *g)
+{
+    if (check_standing(g))
+        return -1;
+    for (int r = 0; r < g->count; r++)
+        for (int s = 0; s < STREAMS; s++) {
+            const struct rank *p = &g->rank[r];
+            const struct instr *instr = ready(p, s);
+            if (!instr || !instr_is_transfer(instr))
                 continue;
-            int message = instr->kind == INSTR_SEND || instr->kind == INSTR_RECV;
-            struct seats seats = seats_of(g, r, instr->group);
-            int other = message ? member(&seats, instr->peer) : -1;
-            for (int k = 0; !message; k++) {
-                other = member(&seats, k);
-                if (other < 0 || !ready(&g->player[other], s))
-                    break;
-            }
+            int k = 0;
+            while (has_met(p, s, k))
+                k++;
+            instr += k;
             char text[TEXT];
-            instr_text(g->player[r].program, g->player[r].at[s], text, sizeof text);
-            const char *what = !message                    ? "deadlock"
+            instr_text(p->program, p->at[s] + k, text, sizeof text);
+            const char *what = !instr_is_message(instr)    ? "deadlock"
                                : instr->kind == INSTR_SEND ? "missing RECV"
                                                            : "missing SEND";
             return error_set(g->err,
                              "verify: %s: rank %d waits for ever at instruction %d (%s) for rank "
                              "%d, which never joins",
-                             what, r, g->player[r].at[s], text, other);
+                             what, r, p->at[s] + k, text, waited_for(g, r, s, instr));
         }
     return error_set(g->err, "verify: deadlock: no rank can go on");
 }
 
-static int play(struct game *g)
+static int go_through(struct ranks *g)
 {
     for (;;) {
         int moved = 0, unfinished = 0;
-        for (int r = 0; r < g->ranks; r++) {
+        for (int r = 0; r < g->count; r++) {
             for (int s = 0; s < STREAMS; s++) {
                 int rc;
                 while ((rc = try_stream(g, r, s)) > 0)
@@ -214,7 +308,7 @@ static int play(struct game *g)
                 if (rc < 0)
                     return -1;
             }
-            unfinished |= !finished(&g->player[r]);
+            unfinished |= !finished(&g->rank[r]);
         }
         if (!unfinished)
             return 0;
@@ -225,11 +319,13 @@ static int play(struct game *g)
 
 int verify_ranks(const struct program *const *programs, int ranks, struct error *err)
 {
-    struct game g = {.ranks = ranks, .err = err};
-    g.player = array_make((size_t)ranks, sizeof *g.player);
+    struct ranks g = {.count = ranks, .err = err};
+    g.rank = array_make((size_t)ranks, sizeof *g.rank);
     for (int r = 0; r < ranks; r++)
-        place(&g.player[r], programs[r]);
-    int rc = play(&g);
-    free(g.player);
+        place(&g.rank[r], programs[r]);
+    int rc = go_through(&g);
+    for (int r = 0; r < ranks; r++)
+        free(g.rank[r].next);
+    free(g.rank);
     return rc;
 }

@@ -12,7 +12,7 @@
 
 enum { TEXT = 112, WANTED_TEXT = 160, DATA_AXES = 1 << MESH_SHARD | 1 << MESH_REPLICATE };
 
-static const struct value nothing = {.meaning = NOTHING, .unit = -1, .index = -1};
+static const struct value nothing = {.meaning = NOTHING, .of = -1, .index = -1};
 
 /* Instruction i wants one thing in buffer b and has another. */
 static int wrong(const struct values *v, int i, int b, const struct value *has, const char *fmt,
@@ -45,9 +45,9 @@ static int wrong_operand(const struct values *v, int i, int slot)
                      instr_text(v->program, i, here, sizeof here));
 }
 
-static const struct flat *flat_of(const struct values *v, int unit)
+static const struct flat *flat_of(const struct values *v, int flat)
 {
-    return &v->program->units->flat[unit];
+    return &v->program->units->flat[flat];
 }
 
 static size_t bytes_of(const struct values *v, int b)
@@ -57,20 +57,20 @@ static size_t bytes_of(const struct values *v, int b)
 
 /* ---- RUN ---- */
 
-static struct value meant(enum meaning meaning, int unit, int index)
+static struct value meant(enum meaning meaning, int of, int index)
 {
-    return (struct value){.meaning = meaning, .unit = unit, .index = index};
+    return (struct value){.meaning = meaning, .of = of, .index = index};
 }
 
 /* What a RUN must find in a space; meaning NOTHING: anything. */
 static struct value wanted(const struct values *v, const struct instr *instr, int space)
 {
     int unit = instr->unit, micro = instr->micro;
+    if (space < SPACE_GRAD)
+        return meant(PARAM, v->program->units->use[unit].flat[space - SPACE_PARAM], 0);
     switch (space) {
-    case SPACE_PARAM: return meant(PARAM, unit, 0);
-    case SPACE_SHARED: return meant(PARAM, units_shared(v->program->units, unit), 0);
     case SPACE_INPUT: return meant(OUTPUT, unit - 1, micro);
-    case SPACE_OUTPUT_GRAD: return meant(DERIVED, unit, micro);
+    case SPACE_OUTPUT_GRAD: return meant(OUTPUT_GRAD, unit, micro);
     case SPACE_SAVED: return meant(SAVED, unit, micro);
     case SPACE_TOKENS: return meant(TOKENS, -1, micro);
     case SPACE_TARGETS: return meant(TARGETS, -1, micro);
@@ -86,27 +86,34 @@ static int reads_space(struct values *v, int i, int space)
     char text[VALUE_TEXT];
     if (want.meaning == NOTHING)
         return 0;
-    if (value_is(&has, want.meaning, want.unit, want.index) && !has.part && !has.updated)
+    if (value_is(&has, want.meaning, want.of, want.index) && !has.part && !has.updated)
         return 0;
     return wrong(v, i, instr->buffer[space], &has, "%s", value_text(v, &want, text));
 }
 
-/* A gradient begins with this run, or goes on with it. */
-static int adds_gradient(struct values *v, int i, int space)
+/* The run adds to the sections of a gradient whose bits are set, and writes the others that its
+ * segment makes: what they hold so far is lost. */
+static int adds_gradient(struct values *v, int i, int use)
 {
     const struct instr *instr = &v->program->instr[i];
-    int b = instr->buffer[space];
-    int unit = space == SPACE_GRAD ? instr->unit : units_shared(v->program->units, instr->unit);
-    struct value value = {.meaning = GRAD, .unit = unit, .pending = v->axes},
-                 has = values_get(v, b);
-    if (instr->accumulate >> space & 1) {
-        if (!value_is(&has, GRAD, unit, 0) || has.part || has.pending != v->axes)
-            return wrong(v, i, b, &has, "to add to unit %d's gradient of this rank", unit);
-        value.terms = has.terms;
-    }
-    if (bytes_of(v, b) != (size_t)flat_of(v, unit)->padded * sizeof(float))
+    int b = instr->buffer[SPACE_GRAD + use], f = v->program->units->use[instr->unit].flat[use];
+    const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
+    unsigned sections = segment_sections(segment, use, flat_of(v, f));
+    unsigned added = segment_added(instr->accumulate, use);
+    struct value value = {.meaning = GRAD, .of = f, .pending = v->axes}, has = values_get(v, b);
+    int is_ours = value_is(&has, GRAD, f, 0) && !has.part && has.pending == v->axes;
+    if (added & ~sections)
+        return wrong_operand(v, i, SPACE_GRAD + use);
+    if (added && !is_ours)
+        return wrong(v, i, b, &has, "to add to %s's gradient of this rank", flat_of(v, f)->name);
+    if (bytes_of(v, b) != (size_t)flat_of(v, f)->padded * sizeof(float))
         return wrong_size(v, i, b);
-    addends_add(&value.terms, addend(GRAD, instr->micro, instr->unit));
+    for (int s = 0; s < FLAT_SECTIONS; s++) {
+        if (is_ours && (added >> s & 1 || !(sections >> s & 1)))
+            value.terms[s] = has.terms[s];
+        if (sections >> s & 1)
+            addends_add(&value.terms[s], addend(GRAD, instr->micro, instr->unit));
+    }
     values_put(v, i, b, value);
     return 0;
 }
@@ -118,7 +125,7 @@ static int adds_loss(struct values *v, int i)
     struct value sums = values_get(v, b);
     if (sums.meaning != SUMS || sums.pending != v->axes || sums.updated)
         return wrong(v, i, b, &sums, "sums of this rank alone");
-    addends_add(&sums.terms, addend(SUMS, instr->micro, -1));
+    addends_add(&sums.terms[0], addend(SUMS, instr->micro, -1));
     values_put(v, i, b, sums);
     return 0;
 }
@@ -126,13 +133,13 @@ static int adds_loss(struct values *v, int i)
 static int writes_space(struct values *v, int i, int space)
 {
     const struct instr *instr = &v->program->instr[i];
-    struct value value = {.unit = instr->unit, .index = instr->micro};
+    struct value value = {.of = instr->unit, .index = instr->micro};
+    if (space >= SPACE_GRAD && space < SPACE_INPUT)
+        return adds_gradient(v, i, space - SPACE_GRAD);
     switch (space) {
-    case SPACE_GRAD:
-    case SPACE_SHARED_GRAD: return adds_gradient(v, i, space);
     case SPACE_LOSS: return adds_loss(v, i);
     case SPACE_OUTPUT: value.meaning = OUTPUT; break;
-    case SPACE_INPUT_GRAD: value.meaning = DERIVED, value.unit--; break;
+    case SPACE_INPUT_GRAD: value.meaning = OUTPUT_GRAD, value.of--; break;
     case SPACE_SAVED: value.meaning = SAVED; break;
     default: return 0;
     }
@@ -178,14 +185,14 @@ static int rule_run(struct values *v, int i)
 static int rule_zero(struct values *v, int i)
 {
     values_put(v, i, v->program->instr[i].buffer[SLOT_SUMS],
-               (struct value){.meaning = SUMS, .unit = -1, .index = -1, .pending = v->axes});
+               (struct value){.meaning = SUMS, .of = -1, .index = -1, .pending = v->axes});
     return 0;
 }
 
 static int rule_load(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
-    struct value value = {.unit = -1, .index = instr->micro, .meaning = TOKENS};
+    struct value value = {.of = -1, .index = instr->micro, .meaning = TOKENS};
     values_put(v, i, instr->buffer[SLOT_LOAD_TOKENS], value);
     value.meaning = TARGETS;
     values_put(v, i, instr->buffer[SLOT_LOAD_TARGETS], value);
@@ -221,7 +228,7 @@ static int check_parts(const struct values *v, int i, int part, size_t part_byte
                        size_t whole_bytes)
 {
     const struct program *p = v->program;
-    size_t ranks = (size_t)p->request.shape.degree[MESH_SHARD];
+    size_t ranks = (size_t)p->layout->shape.degree[MESH_SHARD];
     size_t elems = (size_t)p->instr[i].elems;
     if (bytes_of(v, part) != elems * part_bytes ||
         (p->buffer[part].whole >= 0 && !values_is_own_place(v, part)))
@@ -235,7 +242,7 @@ static int rule_gather(struct values *v, int i)
     int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
     size_t bytes = dtype_bytes(instr->dtype);
     struct value value = values_get(v, from);
-    if (!value_is(&value, PARAM, instr->unit, 0) || !value.part || instr->group != MESH_SHARD)
+    if (!value_is(&value, PARAM, instr->flat, 0) || !value.part || instr->group != MESH_SHARD)
         return wrong(v, i, from, &value, "the rank's own shard of parameters");
     if (check_parts(v, i, from, bytes, to, bytes))
         return -1;
@@ -250,7 +257,7 @@ static int rule_reduce(struct values *v, int i)
     const struct instr *instr = &v->program->instr[i];
     int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
     struct value value = values_get(v, from), had = values_get(v, to);
-    if (!value_is(&value, GRAD, instr->unit, 0) || value.part || instr->group != MESH_SHARD ||
+    if (!value_is(&value, GRAD, instr->flat, 0) || value.part || instr->group != MESH_SHARD ||
         !(value.pending >> MESH_SHARD & 1))
         return wrong(v, i, from, &value, "a whole gradient that is not summed over shards");
     if (check_parts(v, i, to, sizeof(float), from, dtype_bytes(instr->dtype)))
@@ -258,9 +265,10 @@ static int rule_reduce(struct values *v, int i)
     value.part = 1;
     value.pending &= ~(1u << MESH_SHARD);
     if (instr->accumulate) {
-        if (!value_is(&had, GRAD, instr->unit, 0) || !had.part || had.pending != value.pending)
+        if (!value_is(&had, GRAD, instr->flat, 0) || !had.part || had.pending != value.pending)
             return wrong(v, i, to, &had, "to add to the sum over shards of this gradient");
-        addends_add(&value.terms, had.terms);
+        for (int s = 0; s < FLAT_SECTIONS; s++)
+            addends_add(&value.terms[s], had.terms[s]);
     }
     if (instr->writes >> SLOT_FROM & 1)
         values_put(v, i, from, nothing);
@@ -305,13 +313,14 @@ static int rule_all_reduce(struct values *v, int i)
 /* Is b the sum over all micro-batches and ranks of the gradient that this rank updates with? */
 static int check_gradient(const struct values *v, int i, int b)
 {
-    int unit = v->program->instr[i].unit;
+    int f = v->program->instr[i].flat;
     struct value value = values_get(v, b);
-    if (value_is(&value, GRAD, unit, 0) && !value.pending &&
-        value.part == flat_is_sharded(flat_of(v, unit)) &&
-        addends_equal(value.terms, v->gradient[unit]))
+    if (f < 0 || f >= v->program->units->flats)
+        return wrong_operand(v, i, -1);
+    if (value_is(&value, GRAD, f, 0) && !value.pending &&
+        value.part == flat_is_sharded(flat_of(v, f)) && values_is_complete(v, &value))
         return 0;
-    return wrong(v, i, b, &value, "unit %d's gradient of the whole batch", unit);
+    return wrong(v, i, b, &value, "%s's gradient of the whole batch", flat_of(v, f)->name);
 }
 
 static int rule_norm(struct values *v, int i)
@@ -322,7 +331,7 @@ static int rule_norm(struct values *v, int i)
         return -1;
     if (sums.meaning != SUMS || sums.pending != v->axes || sums.updated)
         return wrong(v, i, instr->buffer[SLOT_SUMS], &sums, "sums of this rank alone");
-    addends_add(&sums.norms, addend(SUMS, -1, instr->unit));
+    addends_add(&sums.norms, addend(SUMS, -1, instr->flat));
     values_put(v, i, instr->buffer[SLOT_SUMS], sums);
     return 0;
 }
@@ -331,7 +340,7 @@ static int are_sums(const struct values *v, const struct value *sums, int norms,
 {
     struct addends none = {0, 0};
     return sums->meaning == SUMS && !sums->pending && sums->updated == updated &&
-           addends_equal(sums->terms, v->losses) &&
+           addends_equal(sums->terms[0], v->losses) &&
            addends_equal(sums->norms, norms ? v->norms : none);
 }
 
@@ -349,11 +358,11 @@ static int rule_scale(struct values *v, int i)
 /* State as the step found it; then it is updated. */
 static int update_state(struct values *v, int i, int slot, enum meaning meaning, int index)
 {
-    int b = v->program->instr[i].buffer[slot], unit = v->program->instr[i].unit;
-    int part = flat_is_sharded(flat_of(v, unit));
-    struct value value = values_get(v, b), want = {.meaning = meaning, .unit = unit, .part = part};
+    int b = v->program->instr[i].buffer[slot], f = v->program->instr[i].flat;
+    int part = flat_is_sharded(flat_of(v, f));
+    struct value value = values_get(v, b), want = {.meaning = meaning, .of = f, .part = part};
     char text[VALUE_TEXT];
-    if (!value_is(&value, meaning, unit, index) || value.updated || value.part != part)
+    if (!value_is(&value, meaning, f, index) || value.updated || value.part != part)
         return wrong(v, i, b, &value, "%s", value_text(v, &want, text));
     value.updated = 1;
     values_put(v, i, b, value);
@@ -364,7 +373,7 @@ static int update_state(struct values *v, int i, int slot, enum meaning meaning,
 static int rule_update(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
-    int slots = optimizer_row(v->program->request.optimizer)->slots;
+    int slots = optimizer_row(v->program->layout->optimizer)->slots;
     struct value sums = values_get(v, instr->buffer[SLOT_SUMS]);
     if (!are_sums(v, &sums, 1, 1))
         return wrong(v, i, instr->buffer[SLOT_SUMS], &sums, "the factor of gradients");
@@ -397,19 +406,19 @@ static const struct {
     int (*follow)(struct values *v, int i);
     unsigned slots;
 } rule[INSTR_KINDS] = {
-    [INSTR_ZERO] = {rule_zero, 1 << SLOT_SUMS},
-    [INSTR_LOAD] = {rule_load, LOADED},
-    [INSTR_RUN] = {rule_run, 0},
-    [INSTR_CAST] = {rule_cast, FROM_TO},
-    [INSTR_GATHER] = {rule_gather, FROM_TO},
-    [INSTR_REDUCE] = {rule_reduce, FROM_TO},
-    [INSTR_FETCH] = {rule_copy, FROM_TO},
-    [INSTR_SPILL] = {rule_copy, FROM_TO},
-    [INSTR_ALLREDUCE] = {rule_all_reduce, 1 << SLOT_TO},
-    [INSTR_NORM] = {rule_norm, MEASURED},
-    [INSTR_SCALE] = {rule_scale, 1 << SLOT_SUMS},
-    [INSTR_UPDATE] = {rule_update, MEASURED | 1 << SLOT_MASTER},
-    [INSTR_RELEASE] = {rule_release, 0},
+    [INSTR_ZERO] = {.follow = rule_zero, .slots = 1 << SLOT_SUMS},
+    [INSTR_LOAD] = {.follow = rule_load, .slots = LOADED},
+    [INSTR_RUN] = {.follow = rule_run},
+    [INSTR_CAST] = {.follow = rule_cast, .slots = FROM_TO},
+    [INSTR_GATHER] = {.follow = rule_gather, .slots = FROM_TO},
+    [INSTR_REDUCE] = {.follow = rule_reduce, .slots = FROM_TO},
+    [INSTR_FETCH] = {.follow = rule_copy, .slots = FROM_TO},
+    [INSTR_SPILL] = {.follow = rule_copy, .slots = FROM_TO},
+    [INSTR_ALLREDUCE] = {.follow = rule_all_reduce, .slots = 1 << SLOT_TO},
+    [INSTR_NORM] = {.follow = rule_norm, .slots = MEASURED},
+    [INSTR_SCALE] = {.follow = rule_scale, .slots = 1 << SLOT_SUMS},
+    [INSTR_UPDATE] = {.follow = rule_update, .slots = MEASURED | 1 << SLOT_MASTER},
+    [INSTR_RELEASE] = {.follow = rule_release},
 };
 
 static int follow(struct values *v, int i)
@@ -432,7 +441,7 @@ static int check_end(const struct values *v, int b, struct value want)
     if (b < 0)
         return 0;
     struct value has = values_get(v, b);
-    if (value_is(&has, want.meaning, want.unit, want.index) && has.part == want.part &&
+    if (value_is(&has, want.meaning, want.of, want.index) && has.part == want.part &&
         has.updated == want.updated)
         return 0;
     return error_set(v->err, "verify: wrong value: buffer \"%s\" at the end is %s, not %s",
@@ -440,12 +449,12 @@ static int check_end(const struct values *v, int b, struct value want)
                      value_text(v, &want, want_text));
 }
 
-static int check_unit_end(const struct values *v, int unit, int updated)
+static int check_flat_end(const struct values *v, int flat, int updated)
 {
-    const struct unit_state *state = &v->program->state[unit];
+    const struct flat_state *state = &v->program->state->flat[flat];
     struct value want = {.meaning = PARAM,
-                         .unit = unit,
-                         .part = flat_is_sharded(flat_of(v, unit)),
+                         .of = flat,
+                         .part = flat_is_sharded(flat_of(v, flat)),
                          .updated = updated};
     if (check_end(v, state->master, want) || check_end(v, state->param, want))
         return -1;
@@ -459,14 +468,14 @@ static int check_unit_end(const struct values *v, int unit, int updated)
 static int check_ends(const struct values *v)
 {
     const struct program *p = v->program;
-    struct value sums = values_get(v, p->sums);
-    int train = p->request.kind == PROGRAM_TRAIN;
-    for (int u = 0; u < p->units->count; u++)
-        if (check_unit_end(v, u, train))
+    struct value sums = values_get(v, p->state->sums);
+    int train = p->kind == PROGRAM_TRAIN;
+    for (int f = 0; f < p->units->flats; f++)
+        if (check_flat_end(v, f, train && p->units->flat[f].trained))
             return -1;
-    if (p->request.kind == PROGRAM_LOGITS)
+    if (p->kind == PROGRAM_LOGITS)
         return check_end(v, p->logits,
-                         (struct value){.meaning = OUTPUT, .unit = p->units->count - 1});
+                         (struct value){.meaning = OUTPUT, .of = p->units->count - 1});
     if (are_sums(v, &sums, train, train))
         return 0;
     char text[VALUE_TEXT];

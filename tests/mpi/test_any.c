@@ -32,7 +32,8 @@ struct anything {
 static void check_planned(struct anything *a, const struct report_rank *plan)
 {
     for (int pool = 0; pool < POOL_COUNT; pool++)
-        CHECK(&a->c, a->c.mem.now_bytes[pool] - a->idle.now_bytes[pool] == plan->pool_bytes[pool]);
+        CHECK(&a->c,
+              a->c.mem.now_bytes[pool] - a->idle.now_bytes[pool] == plan->need.pool_bytes[pool]);
 }
 
 static void steps(struct anything *a, struct session *s, const struct report_rank *plan,
@@ -88,7 +89,8 @@ static void train(struct anything *a, const char *settings, double loss[STEPS])
     struct log log = {.level = LOG_ERROR, .rank = world_rank(a->c.world)};
     CHECK(&a->c, !report_make(&report, &config, world_size(a->c.world), 1, 1, &err));
     CHECK(&a->c, report.verified);
-    CHECK(&a->c, !session_open(&s, a->c.world, &log, &a->c.mem, &config, SESSION_TRAIN, &err));
+    CHECK(&a->c,
+          !session_open(&s, a->c.world, &log, &a->c.mem, &config, SESSION_TRAIN, NULL, &err));
     if (s) {
         const struct report_rank *plan = &report.rank[world_rank(a->c.world)];
         check_planned(a, plan);
@@ -108,8 +110,8 @@ static void lay_out(struct anything *a, struct any *any, const char *model, char
     while (refused && tries++ < 1000) {
         snprintf(text, ANY_TEXT, "%s offload.path=%s", model, a->dir);
         any_settings(any, ANY_LAYOUT, text);
-        refused =
-            any_load(&config, text, NULL) || layout_resolve(&layout, &config, ranks, ranks, NULL);
+        refused = any_load(&config, text, NULL) ||
+                  layout_resolve(&layout, &config, ranks, ranks, DEVICE_CPU, NULL);
     }
     CHECK(&a->c, !refused);
 }

@@ -309,11 +309,13 @@ static void test_other_optimizer(struct layouts *l)
     snprintf(found, sizeof found, "%s/fp32-sgd-0", l->dir);
     snprintf(text, sizeof text, "train.global_batch=6 checkpoint.resume=%s", found);
     struct config config = config_of(text, 1);
-    CHECK(&l->c, !session_open(&s, l->c.world, &log, &l->c.mem, &config, SESSION_TRAIN, &err));
+    CHECK(&l->c,
+          !session_open(&s, l->c.world, &log, &l->c.mem, &config, SESSION_TRAIN, NULL, &err));
     CHECK(&l->c, s && training_load(s, found, &position, &err) == -1);
     CHECK(&l->c, strstr(err.text, "train.optimizer sgd, and this run's is adamw"));
     session_close(s);
-    CHECK(&l->c, !session_open(&s, l->c.world, &log, &l->c.mem, &config, SESSION_EVALUATE, &err));
+    CHECK(&l->c,
+          !session_open(&s, l->c.world, &log, &l->c.mem, &config, SESSION_EVALUATE, NULL, &err));
     CHECK(&l->c, s && !training_load(s, found, &position, &err));
     session_close(s);
 }

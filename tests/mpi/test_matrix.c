@@ -215,10 +215,10 @@ static void check_planned(struct matrix *m, const struct report_rank *plan)
     const struct mem *mem = &m->c.mem;
     for (int pool = 0; pool < POOL_COUNT; pool++) {
         size_t now = mem->now_bytes[pool] - m->idle.now_bytes[pool];
-        if (now != plan->pool_bytes[pool])
+        if (now != plan->need.pool_bytes[pool])
             fprintf(stderr, "%s: planned %zu, allocated %zu\n", mem_pool_name(pool),
-                    plan->pool_bytes[pool], now);
-        CHECK(&m->c, now == plan->pool_bytes[pool]);
+                    plan->need.pool_bytes[pool], now);
+        CHECK(&m->c, now == plan->need.pool_bytes[pool]);
     }
 }
 
@@ -260,8 +260,8 @@ static void keep_weights(struct matrix *m, struct session *s, struct outcome *ou
     outcome->weights = malloc((size_t)outcome->elems * sizeof(float));
     for (int u = 0; u < s->units->count; u++) {
         int64_t elems = s->units->flat[u].shard_elems;
-        CHECK(&m->c, !executor_read(s->executor, s->train, s->train->state[u].master, 0,
-                                    outcome->weights + at, (size_t)elems * sizeof(float), &err));
+        CHECK(&m->c, !executor_read(s->executor, &s->train->buffer[s->train->state->flat[u].master],
+                                    0, outcome->weights + at, (size_t)elems * sizeof(float), &err));
         at += elems;
     }
 }
@@ -272,7 +272,7 @@ static double weights_off(const struct session *s, const struct outcome *outcome
 {
     double most = 0;
     const float *own = outcome->weights;
-    int at = s->train->request.coord.at[MESH_SHARD];
+    int at = s->train->state->coord.at[MESH_SHARD];
     for (int u = 0; u < s->units->count; u++) {
         int64_t elems = s->units->flat[u].shard_elems, from = at * elems;
         int64_t whole = reference->offset[u + 1] - reference->offset[u];
@@ -318,7 +318,8 @@ static void train(struct matrix *m, const struct cell *cell, struct outcome *out
     *outcome = (struct outcome){0};
     CHECK(&m->c, !report_make(&report, &config, world_size(m->c.world), 1, 1, &err));
     CHECK(&m->c, report.verified);
-    CHECK(&m->c, !session_open(&s, m->c.world, &log, &m->c.mem, &config, SESSION_TRAIN, &err));
+    CHECK(&m->c,
+          !session_open(&s, m->c.world, &log, &m->c.mem, &config, SESSION_TRAIN, NULL, &err));
     if (err.text[0])
         fprintf(stderr, "%s\n", err.text);
     if (s) {

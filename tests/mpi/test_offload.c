@@ -202,11 +202,11 @@ static size_t check_plan(struct offloading *o, const struct config *config,
     CHECK(&o->c, report.verified);
     if (!report.verified)
         fprintf(stderr, "%s\n", report.verdict.text);
-    CHECK(&o->c, !session_open(&s, o->c.world, &log, &o->c.mem, config, SESSION_TRAIN, &err));
-    const size_t *planned = report.rank[world_rank(o->c.world)].pool_bytes;
+    CHECK(&o->c, !session_open(&s, o->c.world, &log, &o->c.mem, config, SESSION_TRAIN, NULL, &err));
+    const size_t *planned = report.rank[world_rank(o->c.world)].need.pool_bytes;
     for (int pool = 0; s && pool < POOL_COUNT; pool++)
         CHECK(&o->c, o->c.mem.now_bytes[pool] - idle.now_bytes[pool] == planned[pool]);
-    memcpy(bytes, planned, sizeof report.rank[0].pool_bytes);
+    memcpy(bytes, planned, sizeof report.rank[0].need.pool_bytes);
     for (int u = 0; s && u < s->units->count; u++) {
         size_t shard = (size_t)s->units->flat[u].shard_elems * dtype_bytes(s->layout.dtype);
         shards += (shard + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN;
@@ -263,7 +263,8 @@ static void test_volume(struct offloading *o)
         int rank = world_rank(o->c.world), ranks = world_size(o->c.world);
         struct config config = config_of(o, 0, "train.global_batch=12 train.micro_batch=1 ", place);
         CHECK(&o->c, !report_make(&report, &config, ranks, 1, 1, &err));
-        CHECK(&o->c, !session_open(&s, o->c.world, &log, &o->c.mem, &config, SESSION_TRAIN, &err));
+        CHECK(&o->c,
+              !session_open(&s, o->c.world, &log, &o->c.mem, &config, SESSION_TRAIN, NULL, &err));
         CHECK(&o->c, !batches_open(&batches, s, o->tokens, LOADER_SHUFFLED, &err));
         rig_init(s);
         executor_measure(s->executor, &before);
@@ -293,13 +294,16 @@ static void check_refused(struct offloading *o, const char *settings, const char
 {
     struct error err = {0};
     struct session *s = NULL;
+    struct memory_limits limits = {0};
     struct log log = {.level = LOG_ERROR, .rank = world_rank(o->c.world)};
     char text[1024];
     snprintf(text, sizeof text, "%strain.global_batch=4 %s", MODEL, settings);
     struct config config = rig_config(text);
     memcpy(o->c.mem.peak_bytes, o->c.mem.now_bytes, sizeof o->c.mem.now_bytes);
     struct mem idle = o->c.mem;
-    CHECK(&o->c, session_open(&s, o->c.world, &log, &o->c.mem, &config, SESSION_TRAIN, &err));
+    CHECK(&o->c,
+          session_open(&s, o->c.world, &log, &o->c.mem, &config, SESSION_TRAIN, &limits, &err));
+    CHECK(&o->c, limits.no_disk && limits.host_bytes && !limits.device_bytes);
     if (!strstr(err.text, first) || !strstr(err.text, second))
         fprintf(stderr, "rank %d: got \"%s\"\n", world_rank(o->c.world), err.text);
     CHECK(&o->c, strstr(err.text, first) && strstr(err.text, second));

@@ -33,12 +33,12 @@ static void check_pools(struct planning *p, const struct report_rank *plan)
     const struct mem *mem = &p->c.mem;
     for (int pool = 0; pool < POOL_COUNT; pool++) {
         size_t now = mem->now_bytes[pool] - p->idle.now_bytes[pool];
-        if (now != plan->pool_bytes[pool])
+        if (now != plan->need.pool_bytes[pool])
             fprintf(stderr, "rank %d: %s: planned %zu, allocated %zu\n", world_rank(p->c.world),
-                    mem_pool_name(pool), plan->pool_bytes[pool], now);
-        CHECK(&p->c, now == plan->pool_bytes[pool]);
+                    mem_pool_name(pool), plan->need.pool_bytes[pool], now);
+        CHECK(&p->c, now == plan->need.pool_bytes[pool]);
     }
-    CHECK(&p->c, mem_bytes(plan->pool_bytes) == plan->total_bytes);
+    CHECK(&p->c, mem_bytes(plan->need.pool_bytes) == plan->need.total_bytes);
 }
 
 /* Steps allocate nothing, and send what was planned, each time. */
@@ -66,11 +66,11 @@ static void check_resident(struct planning *p, const struct report_rank *plan)
 {
     size_t resident = mem_resident_bytes();
     CHECK(&p->c, resident > 0);
-    if (resident <= plan->total_bytes)
+    if (resident <= plan->need.total_bytes)
         return; /* planned for the worst, and pages nobody has touched */
-    CHECK(&p->c, resident - plan->total_bytes < beside);
-    if (resident - plan->total_bytes > p->most_beside)
-        p->most_beside = resident - plan->total_bytes;
+    CHECK(&p->c, resident - plan->need.total_bytes < beside);
+    if (resident - plan->need.total_bytes > p->most_beside)
+        p->most_beside = resident - plan->need.total_bytes;
 }
 
 /* The last line of metrics.jsonl after a step at this speed, as if on that GPU; js_free() it. */
@@ -118,12 +118,14 @@ static void check_config(struct planning *p, const char *settings)
     int ranks = world_size(p->c.world);
     CHECK(&p->c, !report_make(&report, &config, ranks, 1, 1, &err));
     CHECK(&p->c, report.verified);
-    CHECK(&p->c, !session_open(&s, p->c.world, &log, &p->c.mem, &config, SESSION_TRAIN, &err));
+    CHECK(&p->c,
+          !session_open(&s, p->c.world, &log, &p->c.mem, &config, SESSION_TRAIN, NULL, &err));
     if (err.text[0])
         fprintf(stderr, "%s\n", err.text);
     if (s) {
         const struct report_rank *plan = &report.rank[world_rank(p->c.world)];
         check_pools(p, plan);
+        CHECK(&p->c, !memcmp(&s->need, &plan->need, sizeof plan->need));
         check_steps(p, s, plan);
         check_resident(p, plan);
         check_share(p, s);
@@ -216,6 +218,15 @@ static void check_all(struct planning *p)
                  "offload.gradients=%s offload.path=%s",
                  models[k % 2], grads[k % 3], k & 1, k % 3 < 2 ? 0 : hybrid,
                  k / 3 ? "disk" : "host", k / 3 ? p->dir : "");
+        check_config(p, text);
+    }
+    for (int k = 0; k < 6; k++) {
+        static const char *const strategies[] = {"NO_SHARD", "SHARD_GRAD_OP", "FULL_SHARD"};
+        snprintf(text, sizeof text,
+                 "%s run.threads=1 parallel.strategy=%s train.micro_batch=%d precision=%s "
+                 "train.freeze=%s",
+                 models[k % 2], strategies[k % 3], k & 1, k & 2 ? "bf16" : "fp32",
+                 k / 3 ? "embed" : "layers.0.*");
         check_config(p, text);
     }
     check_halved(p);

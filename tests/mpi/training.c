@@ -144,7 +144,7 @@ void training_run(struct checks *c, const struct config *config, const struct tr
     struct log log = {.level = LOG_ERROR, .rank = world_rank(c->world)};
     struct session *s = NULL;
     struct scaler scaler;
-    int rc = session_open(&s, c->world, &log, &c->mem, config, SESSION_TRAIN, &err);
+    int rc = session_open(&s, c->world, &log, &c->mem, config, SESSION_TRAIN, NULL, &err);
     if (!rc)
         rc = begin(s, how, &scaler, &err) || steps(s, how, &scaler, trained, &err) ? -1 : 0;
     if (!rc && how->checkpoints && how->to < TRAINING_STEPS) {

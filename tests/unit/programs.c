@@ -31,14 +31,14 @@ static void check_one(void (*check)(struct program *), const struct config *conf
                       int rank, enum memory memory)
 {
     struct fleet fleet;
-    struct error err = {0};
     fleet_open(&fleet, config, ranks, PROGRAM_TRAIN);
     assert_int_equal(fleet.layout.micros, 2);
     if (memory == HOST_APART) {
-        struct program_request request = layout_program(&fleet.layout, PROGRAM_TRAIN, 1, rank);
-        request.offload.apart = 1;
+        fleet.layout.offload.apart = 1;
         program_destroy(fleet.program[rank]);
-        assert_int_equal(program_create(&fleet.program[rank], fleet.units, &request, &err), 0);
+        state_destroy(fleet.state[rank]);
+        fleet.state[rank] = state_create(fleet.units, &fleet.layout, 1, rank);
+        fleet.program[rank] = program_create(fleet.state[rank], PROGRAM_TRAIN);
     }
     check(fleet.program[rank]);
     fleet_close(&fleet);
@@ -57,6 +57,10 @@ void programs_everywhere(void (*check)(struct program *))
         {3, ONE_MEMORY, "parallel.strategy=SHARD_OPTIM"},
         {3, ONE_MEMORY, "parallel.strategy=SHARD_GRAD_OP parallel.prefetch_units=2"},
         {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD parallel.accumulate=local"},
+        {3, ONE_MEMORY,
+         "parallel.strategy=FULL_SHARD precision=bf16 train.freeze=layers.0.*,layers.2.attn.*"},
+        {3, HOST_APART,
+         "parallel.strategy=SHARD_OPTIM offload.optimizer=host train.freeze=embed,layers.0.*"},
         {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD precision=bf16 comm.reduce_dtype=bf16"},
         {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD precision=bf16 parallel.persist_below=1000"},
         {3, ONE_MEMORY,

@@ -36,21 +36,17 @@ struct config rig_config(const char *settings)
 
 static struct program *make_program(struct session *s, enum program_kind kind)
 {
-    struct error err = {0};
-    struct program_request request = layout_program(&s->layout, kind, 1, 0);
-    struct program *program = NULL;
-    must(program_create(&program, s->units, &request, &err), &err);
-    return program;
+    return program_create(s->state, kind);
 }
 
 static void upload_table(struct session *s)
 {
     struct error err = {0};
-    size_t bytes = s->train->buffer[s->train->constants].bytes;
-    float *table = malloc(bytes + 1);
+    const struct buffer *constants = &s->state->buffer[s->state->constants];
+    float *table = malloc(constants->bytes + 1);
     s->model->family->table(s->model, s->units->request.seq, table);
-    must(device_upload(s->device, executor_buffer(s->executor, s->train, s->train->constants),
-                       table, bytes, &err),
+    must(device_upload(s->device, executor_buffer(s->executor, constants), table, constants->bytes,
+                       &err),
          &err);
     free(table);
 }
@@ -66,11 +62,11 @@ struct session *rig_open(struct mem *mem, const struct config *config, const cha
     s->mem = mem;
     must(device_open(&s->device, &device, &err), &err);
     must(layout_model(&s->model, config, &err), &err);
-    must(layout_resolve(&s->layout, config, 1, 1, &err), &err);
-    layout_device(&s->layout, device.kind);
+    must(layout_resolve(&s->layout, config, 1, 1, device.kind, &err), &err);
     struct units_request units = layout_units(&s->layout, config);
     units.with_logits = with_logits;
     must(units_create(&s->units, s->model, &units, s->device, &err), &err);
+    s->state = state_create(s->units, &s->layout, 1, 0);
     s->train = make_program(s, PROGRAM_TRAIN);
     s->logits = with_logits ? make_program(s, PROGRAM_LOGITS) : NULL;
     s->evaluate = config->data.valid[0] ? make_program(s, PROGRAM_EVALUATE) : NULL;
@@ -126,19 +122,20 @@ const struct flat_tensor *rig_tensor(const struct session *s, const char *name, 
 
 float *rig_state(const struct session *s, int unit, enum rig_state which)
 {
-    const struct unit_state *state = &s->train->state[unit];
+    const struct flat_state *state = &s->train->state->flat[unit];
     const int buffer[] = {state->master, state->grad, state->slot[0], state->slot[1]};
-    return executor_buffer(s->executor, s->train, buffer[which]);
+    return executor_buffer(s->executor, &s->train->buffer[buffer[which]]);
 }
 
 void rig_refresh(const struct session *s)
 {
     for (int u = 0; u < s->units->count; u++) {
-        const struct unit_state *state = &s->train->state[u];
+        const struct flat_state *state = &s->train->state->flat[u];
         if (state->param >= 0 && state->param != state->master)
             s->device->ops->cast(s->device, s->layout.dtype,
-                                 executor_buffer(s->executor, s->train, state->param), DTYPE_F32,
-                                 rig_state(s, u, RIG_MASTER), s->units->flat[u].shard_elems);
+                                 executor_buffer(s->executor, &s->train->buffer[state->param]),
+                                 DTYPE_F32, rig_state(s, u, RIG_MASTER),
+                                 s->units->flat[u].shard_elems);
     }
 }
 
@@ -147,7 +144,7 @@ void *rig_download(const struct session *s, int buffer)
     struct error err = {0};
     size_t bytes = s->train->buffer[buffer].bytes;
     void *host = malloc(bytes + 1);
-    must(executor_read(s->executor, s->train, buffer, 0, host, bytes, &err), &err);
+    must(executor_read(s->executor, &s->train->buffer[buffer], 0, host, bytes, &err), &err);
     return host;
 }
 
@@ -162,7 +159,7 @@ static uint64_t hash_buffer(const struct session *s, int buffer, uint64_t hash)
 /* What a unit computes with: where each gather makes it of the masters, what that makes. */
 static uint64_t hash_param(const struct session *s, int unit, uint64_t hash)
 {
-    const struct unit_state *state = &s->train->state[unit];
+    const struct flat_state *state = &s->train->state->flat[unit];
     if (state->param >= 0)
         return hash_buffer(s, state->param, hash);
     float *master = rig_download(s, state->master);
@@ -180,7 +177,7 @@ uint64_t rig_hash(const struct session *s)
 {
     uint64_t hash = 0;
     for (int u = 0; u < s->units->count; u++) {
-        const struct unit_state *state = &s->train->state[u];
+        const struct flat_state *state = &s->train->state->flat[u];
         const int buffer[] = {state->master, state->slot[0], state->slot[1]};
         hash = hash_param(s, u, hash);
         for (int k = 0; k < 3; k++)
@@ -194,23 +191,27 @@ void fleet_open(struct fleet *fleet, const struct config *config, int ranks, enu
     struct error err = {0};
     struct device_request device = {.kind = DEVICE_CPU, .threads = 1};
     *fleet = (struct fleet){.ranks = ranks};
-    must(layout_resolve(&fleet->layout, config, ranks, ranks, &err), &err);
+    must(layout_resolve(&fleet->layout, config, ranks, ranks, device.kind, &err), &err);
     must(device_open(&fleet->device, &device, &err), &err);
     must(layout_model(&fleet->model, config, &err), &err);
     struct units_request units = layout_units(&fleet->layout, config);
     must(units_create(&fleet->units, fleet->model, &units, fleet->device, &err), &err);
+    fleet->state = array_make((size_t)ranks, sizeof *fleet->state);
     fleet->program = array_make((size_t)ranks, sizeof *fleet->program);
     for (int r = 0; r < ranks; r++) {
-        struct program_request request = layout_program(&fleet->layout, kind, 1, r);
-        must(program_create(&fleet->program[r], fleet->units, &request, &err), &err);
+        fleet->state[r] = state_create(fleet->units, &fleet->layout, 1, r);
+        fleet->program[r] = program_create(fleet->state[r], kind);
     }
 }
 
 void fleet_close(struct fleet *fleet)
 {
-    for (int r = 0; r < fleet->ranks; r++)
+    for (int r = 0; r < fleet->ranks; r++) {
         program_destroy(fleet->program[r]);
+        state_destroy(fleet->state[r]);
+    }
     free(fleet->program);
+    free(fleet->state);
     units_destroy(fleet->units);
     model_destroy(fleet->model);
     device_close(fleet->device);

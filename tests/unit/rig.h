@@ -51,6 +51,7 @@ struct fleet {
     struct model *model;
     struct units *units;
     int ranks;
+    struct state **state;
     struct program **program;
 };
 

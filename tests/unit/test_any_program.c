@@ -21,29 +21,32 @@ enum { CASES = 2000, RANKS = 8 };
 static void check_programs(const struct layout *layout, const struct units *units, int ranks,
                            enum program_kind kind, const char *settings)
 {
+    struct state *state[RANKS] = {NULL};
     struct program *program[RANKS] = {NULL};
     struct error err = {0};
     for (int r = 0; r < ranks; r++) {
-        struct program_request request = layout_program(layout, kind, 1, r);
-        if (program_create(&program[r], units, &request, &err) || verify_program(program[r], &err))
+        state[r] = state_create(units, layout, 1, r);
+        program[r] = program_create(state[r], kind);
+        if (verify_program(program[r], &err))
             fail_msg("%d ranks, rank %d, %s: %s", ranks, r, settings, err.text);
     }
     if (verify_ranks((const struct program *const *)program, ranks, &err))
         fail_msg("%d ranks, %s: %s", ranks, settings, err.text);
-    for (int r = 0; r < ranks; r++)
+    for (int r = 0; r < ranks; r++) {
         program_destroy(program[r]);
+        state_destroy(state[r]);
+    }
 }
 
 /* 1 if there are such programs, 0 if the layout is refused. */
-static int check_layout(const struct config *config, int ranks, int per_node, int apart,
+static int check_layout(const struct config *config, int ranks, int per_node, enum device_kind kind,
                         struct device *device, const char *settings, struct error *err)
 {
     struct layout layout;
     struct model *model = NULL;
     struct units *units = NULL;
-    if (layout_resolve(&layout, config, ranks, per_node, err))
+    if (layout_resolve(&layout, config, ranks, per_node, kind, err))
         return 0;
-    layout.offload.apart = apart;
     struct units_request request = layout_units(&layout, config);
     if (layout_model(&model, config, err) || units_create(&units, model, &request, device, err))
         fail_msg("%s: %s", settings, err->text);
@@ -66,11 +69,11 @@ static void test_any(void **state)
         struct config config;
         char settings[ANY_TEXT] = SIZES;
         int ranks = 1 + any_pick(&any, RANKS), per_node = any_pick(&any, 2) ? 2 : ranks;
-        int apart = any_pick(&any, 2);
+        enum device_kind kind = any_pick(&any, 2) ? DEVICE_CUDA : DEVICE_CPU;
         any_settings(&any, ANY_MODEL | ANY_LAYOUT | ANY_FORMATS, settings);
         err.text[0] = 0;
         if (!any_load(&config, settings, &err) &&
-            check_layout(&config, ranks, per_node, apart, device, settings, &err)) {
+            check_layout(&config, ranks, per_node, kind, device, settings, &err)) {
             compiled++;
             continue;
         }

@@ -200,10 +200,10 @@ static void run(struct problem *p, const char *level, int threads)
 {
     struct device *d = open_level(level, threads);
     size_t size = dtype_bytes(p->a.dt);
-    for (int backward = 0; backward < 2; backward++) {
-        size_t bytes = d->ops->attention_scratch(d, &p->a, backward);
+    for (enum device_pass pass = DEVICE_FORWARD; pass <= DEVICE_BACKWARD; pass++) {
+        size_t bytes = d->ops->attention_scratch(d, &p->a, pass);
         void *scratch = guarded(bytes);
-        if (backward) {
+        if (pass == DEVICE_BACKWARD) {
             memset(p->dqkv, 0xff, p->qkv_elems * size);
             d->ops->attention_backward(d, &p->a, p->dqkv, p->dout, p->o, p->lse, p->qkv, scratch);
         } else {

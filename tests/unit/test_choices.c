@@ -21,7 +21,7 @@ static void choices_of(struct choices *choices, const char *settings, int ranks)
     if (report_measure(&report, &config, ranks, 1, 1, &err))
         fail_msg("%s", err.text);
     choices_make(choices, &report, 1);
-    assert_int_equal(choices->as_is.memory_bytes, report.rank[0].total_bytes);
+    assert_int_equal(choices->as_is.memory_bytes, report.rank[0].need.total_bytes);
     report_free(&report);
 }
 
@@ -62,8 +62,8 @@ static void rows_are_plans(void **state)
             struct config config = rig_config(text);
             assert_int_equal(report_make(&report, &config, 3, 1, 1, &err), 0);
             assert_true(report.verified);
-            assert_int_equal(row->memory_bytes, report.rank[0].total_bytes);
-            assert_int_equal(row->disk_bytes, report.rank[0].pool_bytes[POOL_DISK]);
+            assert_int_equal(row->memory_bytes, report.rank[0].need.total_bytes);
+            assert_int_equal(row->disk_bytes, report.rank[0].need.pool_bytes[POOL_DISK]);
             assert_int_equal(row->sent_bytes, report.rank[0].sent_bytes);
             assert_true(row->flops == report.rank[0].flops);
             assert_true(row->memory_bytes != choices.as_is.memory_bytes ||

@@ -194,15 +194,17 @@ static void a_broken_gradient_updates_nothing(void **state)
             struct error err = {0};
             struct step_output output;
             struct session *s = open_session(&mem, i, place);
-            const struct unit_state *unit = &s->train->state[1];
+            const struct flat_state *unit = &s->train->state->flat[1];
             struct step_input input = rig_input(s, 1);
             uint32_t nan = 0x7fc07fc0; /* fp32, or two of bf16 */
             input.load = load;
             input.user = s;
-            if (executor_write(s->executor, s->train, unit->param, 0, &nan, sizeof nan, &err))
+            if (executor_write(s->executor, &s->train->buffer[unit->param], 0, &nan, sizeof nan,
+                               &err))
                 fail_msg("%s", err.text);
-            if (program_master_dtype(s->train) == s->layout.dtype &&
-                executor_write(s->executor, s->train, unit->master, 0, &nan, sizeof nan, &err))
+            if (state_master_dtype(s->state) == s->layout.dtype &&
+                executor_write(s->executor, &s->train->buffer[unit->master], 0, &nan, sizeof nan,
+                               &err))
                 fail_msg("%s", err.text);
             uint64_t before = rig_hash(s);
             if (execute(s->executor, s->train, &input, &output, NULL, &err))
@@ -226,7 +228,7 @@ static void memory_is_what_was_planned(void **state)
             if (!report.verified)
                 fail_msg("%s", report.verdict.text);
             for (int pool = 0; pool < POOL_COUNT; pool++)
-                assert_int_equal(mem.now_bytes[pool], report.rank[0].pool_bytes[pool]);
+                assert_int_equal(mem.now_bytes[pool], report.rank[0].need.pool_bytes[pool]);
             assert_int_equal(s->train->pool_bytes[POOL_DISK] > 0, uses_disk(place));
             assert_int_equal(!s->train->pool_bytes[POOL_GRADS],
                              !!strstr(places[place], "gradients"));
@@ -329,7 +331,7 @@ static void a_file_that_was_cut_ends_the_step(void **state)
         struct mem mem = {0};
         struct session *s = open_session(&mem, 0, place);
         assert_int_equal(ftruncate(descriptor(), 1000), 0);
-        expect_failure(s, EXIT_NODE, "(FETCH ", "ends at byte 1000");
+        expect_failure(s, EXIT_NODE, "[in FETCH ", "ends at byte 1000");
         session_close(s);
         assert_int_equal(mem.blocks, 0);
     }
@@ -342,7 +344,7 @@ static void a_file_that_does_not_answer_ends_the_step(void **state)
         struct session *s = open_session(&mem, 0, place);
         executor_watch(s->executor, 2);
         calls_last(NEVER_MS);
-        expect_failure(s, EXIT_HANG, "(FETCH ", "nothing was read for 2 s");
+        expect_failure(s, EXIT_HANG, "[in FETCH ", "nothing was read for 2 s");
         calls_last(0);
         for (int i = 0; i < 20; i++)
             nanosleep(&nap, NULL);

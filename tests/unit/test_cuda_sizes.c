@@ -86,8 +86,8 @@ static size_t scratch_of(struct device *d, const struct size_case *c)
     case RMSNORM: return d->ops->rmsnorm_backward_scratch(d, n[0], n[1]);
     case LAYERNORM: return d->ops->layernorm_backward_scratch(d, n[0], n[1]);
     case BIAS: return d->ops->bias_backward_scratch(d, n[0], n[1]);
-    case ATTENTION: return d->ops->attention_scratch(d, &a, 0);
-    case ATTENTION_BACKWARD: return d->ops->attention_scratch(d, &a, 1);
+    case ATTENTION: return d->ops->attention_scratch(d, &a, DEVICE_FORWARD);
+    case ATTENTION_BACKWARD: return d->ops->attention_scratch(d, &a, DEVICE_BACKWARD);
     }
     return 0;
 }

@@ -95,15 +95,15 @@ static struct session *open_session(struct mem *mem, const char *text, const cha
 
 static float widened(const struct session *s, const void *master, int64_t i)
 {
-    return program_master_dtype(s->train) == DTYPE_F32 ? ((const float *)master)[i]
-                                                       : bf16_to_f32(((const bf16 *)master)[i]);
+    return state_master_dtype(s->state) == DTYPE_F32 ? ((const float *)master)[i]
+                                                     : bf16_to_f32(((const bf16 *)master)[i]);
 }
 
 static void keep_masters(const struct session *s, struct outcome *outcome)
 {
     for (int u = 0; u < s->units->count; u++) {
         int64_t elems = s->units->flat[u].shard_elems;
-        void *master = rig_download(s, s->train->state[u].master);
+        void *master = rig_download(s, s->train->state->flat[u].master);
         outcome->masters =
             realloc(outcome->masters, (size_t)(outcome->elems + elems) * sizeof(float));
         for (int64_t i = 0; i < elems; i++)
@@ -252,7 +252,8 @@ static void a_broken_gradient_updates_nothing(void **state)
     int unit;
     const struct flat_tensor *tensor = rig_tensor(s, "layers.1.norm1", &unit);
     assert_non_null(tensor);
-    float *master = executor_buffer(s->executor, s->train, s->train->state[unit].master);
+    float *master =
+        executor_buffer(s->executor, &s->train->buffer[s->train->state->flat[unit].master]);
     if (device_upload(s->device, master + tensor->offset, &nan, sizeof nan, &err))
         fail_msg("%s", err.text);
     uint64_t before = rig_hash(s);

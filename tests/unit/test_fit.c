@@ -29,7 +29,7 @@ static size_t bytes_with(const char *base, const char *settings, int ranks)
     snprintf(text, sizeof text, "%s %s", base, settings);
     struct config config = rig_config(text);
     assert_int_equal(report_measure(&report, &config, ranks, 1, 1, NULL), 0);
-    size_t bytes = report.rank[0].host_bytes;
+    size_t bytes = report.rank[0].need.host_bytes;
     report_free(&report);
     return bytes;
 }
@@ -68,7 +68,7 @@ static void test_gentlest(void **state)
     assert_true(least < list[0].bytes / 4 * 3);
     for (int i = 0; i < COMBINATIONS; i++) {
         struct fit fit;
-        struct report_room room = {.host_bytes = list[i].bytes};
+        struct memory_limits room = {.host_bytes = list[i].bytes};
         int wanted = 0;
         while (list[wanted].bytes > room.host_bytes)
             wanted++;
@@ -89,7 +89,7 @@ static void test_more_ranks(void **state)
     size_t all_of_it = bytes_with(base, "", 2);
     struct fit fit;
     char text[400];
-    struct report_room room = {.host_bytes = all_of_it / 4};
+    struct memory_limits room = {.host_bytes = all_of_it / 4};
     fit_find(&fit, &config, 2, 1, 1, &room);
     assert_true(fit.found && fit.ranks > 2 && fit.ranks % 2 == 0);
     assert_true(fit.takes.host_bytes <= room.host_bytes);
@@ -117,7 +117,7 @@ static void test_hybrids(void **state)
                                          "parallel.strategy=HYBRID_SHARD parallel.shard=12"};
     for (int i = 0; i < 4; i++) {
         struct fit fit;
-        struct report_room room = {.host_bytes = bytes_with(base, wanted[i], 12)};
+        struct memory_limits room = {.host_bytes = bytes_with(base, wanted[i], 12)};
         fit_find(&fit, &config, 12, 1, 1, &room);
         assert_true(fit.found);
         assert_int_equal(fit.ranks, 12);
@@ -133,22 +133,22 @@ static struct config config_of(const char *settings)
     return rig_config(text);
 }
 
-static struct report_room room_of(const char *machine)
+static struct memory_limits room_of(const char *machine)
 {
-    return (struct report_room){.device_bytes = machine_find(machine)->memory_bytes};
+    return (struct memory_limits){.device_bytes = machine_find(machine)->memory_bytes};
 }
 
 /* Does it fit under any strategy? */
-static int fits_somehow(const struct config *config, int ranks, const struct report_room *room)
+static int fits_somehow(const struct config *config, int ranks, const struct memory_limits *room)
 {
     struct report report;
     struct compare compare;
     int any = 0;
     assert_int_equal(report_measure(&report, config, ranks, 1, 1, NULL), 0);
-    report.room = *room;
+    report.limits = *room;
     compare_make(&compare, &report, 1);
-    for (int s = 0; s < VARIANTS; s++) {
-        struct report_room lack = {0};
+    for (int s = 0; s < CONFIG_STRATEGIES; s++) {
+        struct memory_limits lack = {0};
         if (compare.row[s].made)
             lack = report_lack(&compare.row[s].report, room);
         any |= compare.row[s].made && !lack.device_bytes && !lack.host_bytes;
@@ -161,7 +161,7 @@ static int fits_somehow(const struct config *config, int ranks, const struct rep
 /* Llama-3-8B, all of it trained, keeps 18 bytes a parameter: 67 GiB on each of two GPUs. */
 static void test_8b_on_two_of_24(void **state)
 {
-    struct report_room room = room_of("rtx4090");
+    struct memory_limits room = room_of("rtx4090");
     struct config config = config_of("model.preset=llama3-8b data.seq_len=512 recompute=full "
                                      "train.global_batch=2 train.micro_batch=1");
     assert_false(fits_somehow(&config, 2, &room));
@@ -174,7 +174,7 @@ static void test_8b_on_disk(void **state)
 {
     struct config config = rig_config("model.preset=llama3-8b data.seq_len=512 device=cpu "
                                       "precision=bf16 train.global_batch=2");
-    struct report_room room = {.host_bytes = (size_t)26 << 30};
+    struct memory_limits room = {.host_bytes = (size_t)26 << 30};
     struct fit fit;
     fit_find(&fit, &config, 2, 1, 1, &room);
     assert_true(fit.found);
@@ -193,7 +193,7 @@ static void test_8b_without_a_disk(void **state)
                                       "precision=bf16 train.global_batch=2 "
                                       "parallel.strategy=FULL_SHARD offload.optimizer=disk "
                                       "offload.params=disk offload.path=/none");
-    struct report_room room = {.host_bytes = (size_t)128 << 30, .no_disk = 1};
+    struct memory_limits room = {.host_bytes = (size_t)128 << 30, .no_disk = 1};
     struct fit fit;
     fit_find(&fit, &config, 2, 1, 1, &room);
     assert_true(fit.found);
@@ -218,7 +218,7 @@ static void test_gpu_without_a_disk(void **state)
         config_of("model.preset=llama3-8b data.seq_len=512 train.global_batch=2 recompute=full "
                   "train.micro_batch=1 parallel.strategy=FULL_SHARD offload.optimizer=disk "
                   "offload.params=host");
-    struct report_room room = room_of("rtx4090");
+    struct memory_limits room = room_of("rtx4090");
     struct fit fit;
     room.no_disk = 1;
     room.host_bytes = (size_t)128 << 30;
@@ -233,7 +233,7 @@ static void test_gpu_without_a_disk(void **state)
 /* Of GPUs, in the memory of the node. */
 static void test_8b_on_the_host(void **state)
 {
-    struct report_room room = room_of("rtx4090");
+    struct memory_limits room = room_of("rtx4090");
     struct config config =
         config_of("model.preset=llama3-8b data.seq_len=512 train.global_batch=2");
     struct config offloaded = config;
@@ -254,13 +254,13 @@ static void test_8b_on_the_host(void **state)
     assert_true(fit.takes.host_bytes > (size_t)60 << 30);
 }
 
-static int fits(const struct config *config, int ranks, struct report_room room)
+static int fits(const struct config *config, int ranks, struct memory_limits room)
 {
     struct error err = {0};
     struct report report;
     if (report_measure(&report, config, ranks, 1, 1, &err))
         fail_msg("%s", err.text);
-    struct report_room lack = report_lack(&report, &room);
+    struct memory_limits lack = report_lack(&report, &room);
     report_free(&report);
     return !lack.device_bytes && !lack.host_bytes;
 }
@@ -269,7 +269,7 @@ static int fits(const struct config *config, int ranks, struct report_room room)
  * with stage 3, micro-batches of 16 and blocks of 128, in a node of 60 GB. */
 static void test_gpt2_xl(void **state)
 {
-    struct report_room room = {.device_bytes = machine_find("rtx4090")->memory_bytes};
+    struct memory_limits room = {.device_bytes = machine_find("rtx4090")->memory_bytes};
     struct config one = config_of("model.preset=gpt2-xl data.seq_len=128 train.global_batch=1 "
                                   "parallel.strategy=NO_SHARD recompute=full");
     struct config two = config_of("model.preset=gpt2-xl data.seq_len=128 train.global_batch=32 "

@@ -218,7 +218,8 @@ static void check_logits(struct golden *g)
         struct step_input input = {.load = rig_load, .user = &data};
         targets[0] = (int32_t)(row % g->seq);
         assert_int_equal(execute(g->s->executor, g->s->logits, &input, NULL, NULL, &err), 0);
-        const float *got = executor_buffer(g->s->executor, g->s->logits, g->s->logits->logits);
+        const float *got =
+            executor_buffer(g->s->executor, &g->s->logits->buffer[g->s->logits->logits]);
         for (int64_t i = 0; i < g->vocab; i++) {
             double off = fabs(got[i] - want[row * g->vocab + i]);
             most = off <= most ? most : off;
@@ -367,5 +368,6 @@ int main(void)
         cmocka_unit_test(test_masked_targets),
         cmocka_unit_test(test_ten_steps),
     };
+    h5_setup();
     return cmocka_run_group_tests_name("golden", tests, NULL, NULL);
 }

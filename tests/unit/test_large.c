@@ -19,7 +19,7 @@ static void test_70b(void **state)
 {
     struct config config = rig_config("model.preset=llama3-70b precision=bf16 device=cpu "
                                       "data.seq_len=8192 train.global_batch=512 recompute=full");
-    for (int s = 0; s < VARIANTS; s++) {
+    for (int s = 0; s < CONFIG_STRATEGIES; s++) {
         char name[CONFIG_TEXT];
         struct error err = {0};
         struct report report;

@@ -232,9 +232,9 @@ static void state_is_what_the_optimizer_needs(void **state)
             size_t bytes = (size_t)fleet.units->flat[u].shard_elems * sizeof(float);
             want +=
                 (bytes + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN * (size_t)(1 + adamw + mixed);
-            const char *name = program->buffer[program->state[u].slot[0]].name;
+            const char *name = program->buffer[program->state->flat[u].slot[0]].name;
             assert_non_null(strstr(name, adamw ? "exp_avg" : "momentum_buffer"));
-            assert_int_equal(program->state[u].slot[1] >= 0, adamw);
+            assert_int_equal(program->state->flat[u].slot[1] >= 0, adamw);
         }
         assert_int_equal(program->pool_bytes[POOL_OPTIMIZER], want);
         fleet_close(&fleet);
@@ -304,7 +304,7 @@ static void batches_are_of_all_ranks(void **state)
         struct layout layout;
         snprintf(text, sizeof text, "model.preset=llama-tiny data.seq_len=17 %s", rows[i].setting);
         struct config config = rig_config(text);
-        assert_int_equal(layout_resolve(&layout, &config, rows[i].ranks, 0, &err), 0);
+        assert_int_equal(layout_resolve(&layout, &config, rows[i].ranks, 0, DEVICE_CPU, &err), 0);
         assert_int_equal(layout.micro_batch, rows[i].each);
         assert_int_equal(layout.micros, rows[i].micros);
         assert_int_equal(layout.global_batch, rows[i].global);

@@ -74,8 +74,9 @@ static struct outcome train(const char *text, enum config_recompute recompute)
     struct outcome outcome = {0};
     struct session *s = open_session(&mem, text, recompute);
     for (int b = 0; b < s->train->buffers; b++)
-        if (s->train->buffer[b].pool == POOL_ACTIVATIONS || b == s->train->work)
-            memset(executor_buffer(s->executor, s->train, b), 0xff, s->train->buffer[b].bytes);
+        if (s->train->buffer[b].pool == POOL_ACTIVATIONS || b == s->train->state->work)
+            memset(executor_buffer(s->executor, &s->train->buffer[b]), 0xff,
+                   s->train->buffer[b].bytes);
     rig_init(s);
     for (int step = 1; step <= STEPS; step++) {
         struct step_input input = rig_input(s, step);

@@ -35,21 +35,70 @@ static void test_machines(void **state)
 static void test_room(void **state)
 {
     struct error err = {0};
-    size_t bytes[POOL_COUNT] = {[POOL_PARAMS] = (size_t)3 << 30,
-                                [POOL_COMM] = (size_t)1 << 30,
-                                [POOL_HOST] = (size_t)9 << 30};
-    size_t need = (size_t)4 << 30, reserve = (size_t)1 << 29;
-    assert_int_equal(memory_device_bytes(bytes), need);
-    assert_int_equal(memory_fits(bytes, 0, need, &err), 0);
-    assert_int_equal(memory_fits(bytes, reserve, need + reserve, &err), 0);
+    struct memory_need need = {.pool_bytes = {[POOL_PARAMS] = (size_t)3 << 30,
+                                              [POOL_COMM] = (size_t)3 << 29,
+                                              [POOL_HOST] = (size_t)9 << 30},
+                               .staging_bytes = (size_t)1 << 29,
+                               .reserve_bytes = (size_t)1 << 29,
+                               .device_bytes = (size_t)9 << 29};
+    assert_int_equal(memory_fits(&need, need.device_bytes, &err), 0);
     assert_string_equal(err.text, "");
-    assert_int_equal(memory_fits(bytes, reserve, need, &err), -1);
+    assert_int_equal(memory_fits(&need, (size_t)4 << 30, &err), -1);
     static const char *const said[] = {"4.50 GiB",     "parameters 3.00",   "communication 1.00",
                                        "reserve 0.50", "4.00 GiB are free", "short by 0.50 GiB"};
     for (size_t i = 0; i < sizeof said / sizeof said[0]; i++)
         assert_non_null(strstr(err.text, said[i]));
     assert_null(strstr(err.text, "host"));
-    assert_int_equal(memory_fits(bytes, 0, need - 1, &err), -1);
+    assert_int_equal(memory_fits(&need, need.device_bytes - 1, &err), -1);
+}
+
+/* A rank's sum has every part once: slabs, the staging of transfers, and on a GPU the steps in
+ * flight and the reserve. */
+static void check_need(const struct report *report, const struct memory_need *need)
+{
+    const struct mesh_shape *shape = &report->layout.shape;
+    const struct mesh_options options = layout_comm(&report->config);
+    const struct layout *l = &report->layout;
+    size_t sequences = (size_t)(l->micros * l->micro_batch), gpu = (size_t)report->on_gpu;
+    size_t inputs = 2 * sequences * (size_t)report->config.data.seq_len * sizeof(int32_t);
+    size_t steps = MEMORY_STEPS * need->step_bytes, reserve = need->reserve_bytes, slabs = 0;
+    size_t device = mesh_device_staging_bytes(shape, &options);
+    size_t host = mesh_host_staging_bytes(shape, &options), groups = mesh_staging_bytes(shape);
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        slabs += need->slab_bytes[pool];
+    slabs -= need->slab_bytes[POOL_DISK];
+    assert_true(slabs && device && host && groups);
+    assert_in_range(need->step_bytes, inputs + SUM_COUNT * sizeof(double), inputs + 512);
+    assert_int_equal(need->total_bytes, slabs + groups + gpu * (steps + device + host));
+    assert_int_equal(need->pool_bytes[POOL_COMM], groups + gpu * device);
+    assert_int_equal(need->pool_bytes[POOL_HOST],
+                     need->slab_bytes[POOL_HOST] + gpu * (steps + host));
+    assert_int_equal(need->host_bytes,
+                     gpu ? need->pool_bytes[POOL_HOST] + groups : need->total_bytes);
+    assert_int_equal(need->device_bytes, gpu ? need->total_bytes - need->host_bytes + reserve : 0);
+    assert_int_equal(reserve > 0, gpu);
+}
+
+static void test_need(void **state)
+{
+    for (int k = 0; k < 4; k++) {
+        char text[512];
+        struct error err = {0};
+        struct report report;
+        snprintf(text, sizeof text,
+                 "model.layers=3 model.hidden=12 model.heads=2 model.ffn=20 model.vocab=23 "
+                 "data.seq_len=7 train.global_batch=5 train.micro_batch=2 "
+                 "parallel.strategy=HYBRID_SHARD comm.inter_node=mpi offload.optimizer=%s "
+                 "device=%s data.valid=none.h5",
+                 k & 2 ? "host" : "disk", k & 1 ? "cuda" : "cpu");
+        struct config config = rig_config(text);
+        if (report_make(&report, &config, 4, 2, 1, &err) || !report.verified)
+            fail_msg("%s%s", err.text, report.verdict.text);
+        assert_int_equal(report.on_gpu, k & 1);
+        for (int r = 0; r < 4; r++)
+            check_need(&report, &report.rank[r].need);
+        report_free(&report);
+    }
 }
 
 /* The whole of Llama-3-8B in one step on one GPU. */
@@ -65,8 +114,6 @@ static struct report plan_8b(const char *settings)
         fail_msg("%s", err.text);
     assert_true(report.verified);
     assert_int_equal(report.on_gpu, 1);
-    const struct report_rank *r = &report.rank[0];
-    assert_int_equal(r->device_bytes, memory_device_bytes(r->pool_bytes) + report.reserve_bytes);
     return report;
 }
 
@@ -78,7 +125,7 @@ static void test_the_whole_of_8b(void **state)
     const size_t params = 8030261248;
     for (int i = 0; i < 2; i++) {
         struct report report = plan_8b(lengths[i]);
-        const size_t *bytes = report.rank[0].pool_bytes;
+        const size_t *bytes = report.rank[0].need.pool_bytes;
         size_t boundary = (size_t)4096 * (i ? 8192 : 4096) * 2;
         assert_int_equal(bytes[POOL_PARAMS], 2 * params);
         assert_int_equal(bytes[POOL_GRADS], 4 * params);
@@ -87,15 +134,15 @@ static void test_the_whole_of_8b(void **state)
         assert_true(bytes[POOL_ACTIVATIONS] >= 33 * boundary);
         assert_true(bytes[POOL_ACTIVATIONS] <= 35 * boundary);
         report_judge(&report, h200->name, h200->memory_bytes);
-        assert_int_equal(report_short_bytes(&report), 0);
+        assert_int_equal(report_lack(&report, &report.limits).device_bytes, 0);
         report_judge(&report, h100->name, h100->memory_bytes);
-        assert_int_equal(report_short_bytes(&report),
-                         report.rank[0].device_bytes - h100->memory_bytes);
+        assert_int_equal(report_lack(&report, &report.limits).device_bytes,
+                         report.rank[0].need.device_bytes - h100->memory_bytes);
         report_free(&report);
     }
     struct report kept = plan_8b("data.seq_len=8192");
     report_judge(&kept, h200->name, h200->memory_bytes);
-    assert_true(report_short_bytes(&kept) > (size_t)25 << 30);
+    assert_true(report_lack(&kept, &kept.limits).device_bytes > (size_t)25 << 30);
     report_free(&kept);
 }
 
@@ -104,6 +151,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_machines),
         cmocka_unit_test(test_room),
+        cmocka_unit_test(test_need),
         cmocka_unit_test(test_the_whole_of_8b),
     };
     return cmocka_run_group_tests_name("report", tests, NULL, NULL);

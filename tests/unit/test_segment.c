@@ -30,15 +30,15 @@ static size_t space_bytes(const struct session *s, int unit, const struct segmen
                           enum segment_space space)
 {
     const struct units *units = s->units;
-    int shared = units_shared(units, unit);
+    const struct unit_flats *use = &units->use[unit];
     size_t size = dtype_bytes(units->request.dtype);
     size_t rows = (size_t)(units->request.batch * units->request.seq);
+    if (space < SPACE_INPUT) {
+        int k = space < SPACE_GRAD ? (int)space - SPACE_PARAM : (int)space - SPACE_GRAD;
+        size = space < SPACE_GRAD ? size : sizeof(float);
+        return k < use->count ? (size_t)units->flat[use->flat[k]].padded * size : 0;
+    }
     switch (space) {
-    case SPACE_PARAM: return (size_t)units->flat[unit].padded * size;
-    case SPACE_GRAD: return (size_t)units->flat[unit].padded * sizeof(float);
-    case SPACE_SHARED: return shared < 0 ? 0 : (size_t)units->flat[shared].padded * size;
-    case SPACE_SHARED_GRAD:
-        return shared < 0 ? 0 : (size_t)units->flat[shared].padded * sizeof(float);
     case SPACE_SAVED: return units_kind(units, unit)->forward.saved_bytes;
     case SPACE_TOKENS:
     case SPACE_TARGETS: return rows * sizeof(int32_t);
@@ -59,7 +59,7 @@ static void fill(const struct session *s, enum segment_space space, void *data, 
             ((int32_t *)data)[i] = (int32_t)(philox_u64(key, i) % (uint64_t)s->config.model.vocab);
         return;
     }
-    if (space == SPACE_LOSS || space == SPACE_GRAD || space == SPACE_SHARED_GRAD) {
+    if (space == SPACE_LOSS || (space >= SPACE_GRAD && space < SPACE_INPUT)) {
         memset(data, 0, bytes);
         return;
     }
@@ -116,11 +116,44 @@ static uint64_t hash_of(const struct spaces *spaces, unsigned which)
     return hash;
 }
 
-static void run(const struct segment *segment, struct spaces *spaces, unsigned accumulate)
+static void run(const struct segment *segment, int unit, struct spaces *spaces, uint64_t accumulate)
 {
     struct error err = {0};
-    if (segment_run(segment, spaces->s->device, spaces->base, accumulate, NULL, &err))
+    const struct flat *flat[FLAT_USES];
+    units_flats(spaces->s->units, unit, flat);
+    if (segment_run(segment, flat, spaces->s->device, spaces->base, accumulate, NULL, &err))
         fail_msg("%s", err.text);
+}
+
+/* Which elements of the gradient of the use-th flat the segment writes: those of its sections, and
+ * with the first one the padding; 1 each.  free() it. */
+static char *written_elems(const struct session *s, int unit, const struct segment *segment,
+                           int use)
+{
+    const struct flat *flat = &s->units->flat[s->units->use[unit].flat[use]];
+    unsigned sections = segment_sections(segment, use, flat);
+    char *written = calloc((size_t)flat->padded, 1);
+    for (int t = 0; t < flat->tensors; t++)
+        if (sections >> flat->tensor[t].section & 1)
+            memset(written + flat->tensor[t].offset, 1, (size_t)flat->tensor[t].elems);
+    for (int p = 0; p < flat->pads && sections & 1; p++)
+        memset(written + flat->pad[p].start, 1, (size_t)flat->pad[p].count);
+    return written;
+}
+
+/* Nothing of what a segment writes in a space differs. */
+static int are_equal(const struct spaces *a, const struct spaces *b, int unit,
+                     const struct segment *segment, int space)
+{
+    if (space < SPACE_GRAD || space >= SPACE_INPUT)
+        return !memcmp(a->base[space], b->base[space], a->bytes[space]);
+    char *written = written_elems(a->s, unit, segment, space - SPACE_GRAD);
+    const float *one = a->base[space], *two = b->base[space];
+    int equal = 1;
+    for (size_t i = 0; i < a->bytes[space] / sizeof *one; i++)
+        equal &= !written[i] || !memcmp(&one[i], &two[i], sizeof *one);
+    free(written);
+    return equal;
 }
 
 /* A range of memory that an operand has. */
@@ -206,14 +239,14 @@ static void check_segment(const struct session *s, int unit, const struct segmen
     spaces_make(&poisoned, s, unit, segment, 0xff);
     check_lifetimes(s, segment);
     uint64_t before = hash_of(&clean, inputs);
-    run(segment, &clean, 0);
-    run(segment, &poisoned, 0);
+    run(segment, unit, &clean, 0);
+    run(segment, unit, &poisoned, 0);
     check_guards(&clean);
     check_guards(&poisoned);
     assert_true(hash_of(&clean, inputs) == before);
     assert_true(hash_of(&poisoned, inputs) == before);
     for (int k = 0; k < SPACE_COUNT; k++)
-        if (results >> k & 1 && memcmp(clean.base[k], poisoned.base[k], clean.bytes[k]))
+        if (results >> k & 1 && !are_equal(&clean, &poisoned, unit, segment, k))
             fail_msg("unit %d %s: space %d depends on what it held before", unit,
                      segment_phase_name(segment->phase), k);
     spaces_free(&clean);
@@ -223,23 +256,26 @@ static void check_segment(const struct session *s, int unit, const struct segmen
 /* Written twice, and written then added to: the second gradient is twice the first. */
 static void check_accumulation(const struct session *s, int unit, const struct segment *segment)
 {
-    unsigned grads = segment->writes & (1u << SPACE_GRAD | 1u << SPACE_SHARED_GRAD);
+    unsigned grads = segment->writes & ((1u << SPACE_INPUT) - (1u << SPACE_GRAD));
     struct spaces once, twice;
     spaces_make(&once, s, unit, segment, 0xff);
     spaces_make(&twice, s, unit, segment, 0xff);
-    run(segment, &once, 0);
-    run(segment, &twice, 0);
-    run(segment, &twice, 0);
+    run(segment, unit, &once, 0);
+    run(segment, unit, &twice, 0);
+    run(segment, unit, &twice, 0);
     assert_true(hash_of(&once, grads) == hash_of(&twice, grads));
-    run(segment, &twice, grads);
+    run(segment, unit, &twice, ~UINT64_C(0));
     double most = 0, size = 0;
-    for (int k = SPACE_GRAD; k <= SPACE_SHARED_GRAD; k++)
-        for (size_t i = 0; grads >> k & 1 && i < once.bytes[k] / sizeof(float); i++) {
+    for (int k = SPACE_GRAD; k < SPACE_INPUT; k++) {
+        char *written = grads >> k & 1 ? written_elems(s, unit, segment, k - SPACE_GRAD) : NULL;
+        for (size_t i = 0; written && i < once.bytes[k] / sizeof(float); i++) {
             double one = ((float *)once.base[k])[i], two = ((float *)twice.base[k])[i];
-            double off = fabs(two - 2 * one);
+            double off = written[i] ? fabs(two - 2 * one) : 0;
             most = off <= most ? most : off;
-            size = fmax(size, fabs(one));
+            size = written[i] ? fmax(size, fabs(one)) : size;
         }
+        free(written);
+    }
     assert_true(most <= 1e-5 * size);
     spaces_free(&once);
     spaces_free(&twice);
@@ -304,6 +340,8 @@ static struct graph *ends_in_norm(void)
 struct unit {
     struct graph *graph;
     struct flat flat;
+    const struct flat *uses[FLAT_USES];
+    struct param_place place[4];
     struct segment forward, backward;
     struct device *device;
     int64_t elems; /* of input and output */
@@ -317,13 +355,16 @@ static void unit_open(struct unit *u, struct graph *graph, enum config_recompute
     struct error err = {0};
     *u = (struct unit){.graph = graph, .device = device, .elems = 2 * 5 * 7};
     assert_int_equal(autodiff(u->graph, &err), 0);
-    flat_create(&u->flat, u->graph, &(struct model_unit){0}, 1);
-    assert_int_equal(segment_compile(&u->forward, u->graph, PHASE_FORWARD, recompute, &u->flat,
-                                     NULL, device, &err),
-                     0);
-    assert_int_equal(segment_compile(&u->backward, u->graph, PHASE_BACKWARD, recompute, &u->flat,
-                                     NULL, device, &err),
-                     0);
+    flat_create(&u->flat, "unit", 0, u->graph, &(struct model_unit){0}, 1, 1);
+    u->uses[0] = &u->flat;
+    for (int i = 0; i < u->graph->param_count; i++)
+        u->place[i] = (struct param_place){0, i, u->flat.tensor[i].offset};
+    assert_int_equal(
+        segment_compile(&u->forward, u->graph, PHASE_FORWARD, recompute, u->place, device, &err),
+        0);
+    assert_int_equal(
+        segment_compile(&u->backward, u->graph, PHASE_BACKWARD, recompute, u->place, device, &err),
+        0);
     size_t most = u->backward.work_bytes + u->forward.work_bytes + u->forward.saved_bytes;
     most = u->most = 64 * (most / 64 + (size_t)u->flat.padded + 1);
     for (int k = 0; k < SPACE_COUNT; k++) {
@@ -356,14 +397,14 @@ static void check_alone(struct unit *u, const struct session *s)
     struct error err = {0};
     struct segment alone;
     struct graph *graph = twice_used();
-    assert_int_equal(segment_compile(&alone, graph, PHASE_FORWARD, RECOMPUTE_NONE, &u->flat, NULL,
-                                     u->device, &err),
-                     0);
+    assert_int_equal(
+        segment_compile(&alone, graph, PHASE_FORWARD, RECOMPUTE_NONE, u->place, u->device, &err),
+        0);
     check_lifetimes(s, &alone);
     float *kept = malloc((size_t)u->elems * sizeof *kept);
     memcpy(kept, u->base[SPACE_OUTPUT], (size_t)u->elems * sizeof *kept);
     assert_true(alone.work_bytes <= u->most);
-    assert_int_equal(segment_run(&alone, u->device, u->base, 0, NULL, &err), 0);
+    assert_int_equal(segment_run(&alone, u->uses, u->device, u->base, 0, NULL, &err), 0);
     assert_memory_equal(kept, u->base[SPACE_OUTPUT], (size_t)u->elems * sizeof *kept);
     free(kept);
     segment_destroy(&alone);
@@ -375,7 +416,7 @@ static double along_output(struct unit *u)
 {
     struct error err = {0};
     double sum = 0;
-    assert_int_equal(segment_run(&u->forward, u->device, u->base, 0, NULL, &err), 0);
+    assert_int_equal(segment_run(&u->forward, u->uses, u->device, u->base, 0, NULL, &err), 0);
     for (int64_t i = 0; i < u->elems; i++)
         sum +=
             (double)((float *)u->base[SPACE_OUTPUT])[i] * ((float *)u->base[SPACE_OUTPUT_GRAD])[i];
@@ -418,7 +459,7 @@ static void test_a_value_used_twice(void **state)
     check_lifetimes(s, &u.backward);
     along_output(&u);
     check_alone(&u, s);
-    assert_int_equal(segment_run(&u.backward, s->device, u.base, 0, NULL, &err), 0);
+    assert_int_equal(segment_run(&u.backward, u.uses, s->device, u.base, 0, NULL, &err), 0);
     double weights = worst_slope(&u, SPACE_PARAM, u.base[SPACE_GRAD], u.flat.padded);
     double input = worst_slope(&u, SPACE_INPUT, u.base[SPACE_INPUT_GRAD], u.elems);
     print_message("off by %.2g of the largest gradient of weights, %.2g of input's\n", weights,
@@ -433,11 +474,11 @@ static void run_both(struct unit *u)
 {
     struct error err = {0};
     unsigned reads = u->backward.reads;
-    assert_int_equal(segment_run(&u->forward, u->device, u->base, 0, NULL, &err), 0);
+    assert_int_equal(segment_run(&u->forward, u->uses, u->device, u->base, 0, NULL, &err), 0);
     for (int k = 0; k < SPACE_COUNT; k++)
         if (!(reads >> k & 1) || k == SPACE_WORK)
             memset(u->base[k], 0xff, u->most);
-    assert_int_equal(segment_run(&u->backward, u->device, u->base, 0, NULL, &err), 0);
+    assert_int_equal(segment_run(&u->backward, u->uses, u->device, u->base, 0, NULL, &err), 0);
 }
 
 /* The gradients are the same bits whatever is kept. */

@@ -189,7 +189,7 @@ static void test_flat_parameters(void **state)
                     struct graph *graph = model_graph(model, model->unit[u].kind, MODEL_LOSS, 1, 3,
                                                       DTYPE_F32, 1, &err);
                     assert_non_null(graph);
-                    flat_create(&flat, graph, &model->unit[u], shards);
+                    flat_create(&flat, "unit", u, graph, &model->unit[u], 1, shards);
                     check_flat(&flat, shards);
                     elems += flat.elems;
                     flat_destroy(&flat);
@@ -240,10 +240,11 @@ static void fill_passing(struct session *s, int poison)
     for (int pool = 0; pool < POOL_COUNT; pool++)
         for (int b = 0; b < program->buffers; b++) {
             const struct buffer *buffer = &program->buffer[b];
-            int passing = !buffer->persistent || b == program->work || b == program->sums ||
-                          buffer->pool == POOL_GRADS;
+            int passing = !buffer->persistent || b == program->state->work ||
+                          b == program->state->sums || buffer->pool == POOL_GRADS;
             if (buffer->pool == (enum mem_pool)pool && passing)
-                memset(executor_buffer(s->executor, program, b), poison ? 0xff : 0, buffer->bytes);
+                memset(executor_buffer(s->executor, &program->buffer[b]), poison ? 0xff : 0,
+                       buffer->bytes);
         }
 }
 

@@ -76,7 +76,7 @@ static int next_collective(const struct program *program, int i)
 static int alike(const struct instr *a, const struct instr *b)
 {
     return a->kind == b->kind && a->group == b->group && a->elems == b->elems &&
-           a->dtype == b->dtype && a->unit == b->unit && a->micro == b->micro;
+           a->dtype == b->dtype && a->flat == b->flat && a->micro == b->micro;
 }
 
 /* Exchange what two instructions do; their places in the order, and what they wait for, stay. */
@@ -125,7 +125,7 @@ static void refuse_changed(struct fleet *fleet, struct instr *instr, struct inst
     *instr = was;
 }
 
-/* One collective of one rank with another size, type, unit, micro-batch or kind. */
+/* One collective of one rank with another size, type, flat, micro-batch or kind. */
 static void check_changes(struct fleet *fleet)
 {
     for (int r = 0; r < RANKS; r++)
@@ -139,7 +139,7 @@ static void check_changes(struct fleet *fleet)
             changed.dtype = DTYPE_U16;
             refuse_changed(fleet, instr, changed);
             changed = *instr;
-            changed.unit += instr->unit > 0 ? -1 : 1;
+            changed.flat += instr->flat > 0 ? -1 : 1;
             refuse_changed(fleet, instr, changed);
             changed = *instr;
             changed.micro++;
@@ -178,17 +178,21 @@ static void test_missing_collectives(void **state)
 
 /* Programs of two ranks, two pipeline stages or two shards, written by hand. */
 struct pair {
+    struct layout layout;
+    struct state state[2];
     struct program rank[2], *program[2];
 };
 
 static void pair_open(struct pair *pair, enum mesh_axis axis)
 {
     *pair = (struct pair){0};
+    pair->layout.shape = (struct mesh_shape){{1, 1, 1, 1}};
+    pair->layout.shape.degree[axis] = 2;
     for (int r = 0; r < 2; r++) {
-        struct program_request *request = &pair->rank[r].request;
-        request->shape = (struct mesh_shape){{1, 1, 1, 1}};
-        request->shape.degree[axis] = 2;
-        request->coord = mesh_place(&request->shape, r);
+        pair->state[r] =
+            (struct state){.layout = &pair->layout, .coord = mesh_place(&pair->layout.shape, r)};
+        pair->rank[r].state = &pair->state[r];
+        pair->rank[r].layout = &pair->layout;
         pair->program[r] = &pair->rank[r];
     }
 }
@@ -212,7 +216,7 @@ static int add(struct program *program, enum instr_kind kind, enum stream stream
     if (kind == INSTR_RUN || kind == INSTR_RELEASE)
         return index;
     instr->group = kind == INSTR_SEND || kind == INSTR_RECV ? MESH_PIPELINE : MESH_SHARD;
-    instr->peer = !program->request.coord.at[MESH_PIPELINE];
+    instr->peer = !program->state->coord.at[MESH_PIPELINE];
     instr->elems = 7;
     instr->dtype = DTYPE_F32;
     int buffer = program_buffer(program, POOL_ACTIVATIONS, 28, 1, "b%d", index);
@@ -296,6 +300,63 @@ static void test_a_message_alone(void **state)
         }
 }
 
+/* Two stages that both send before they receive: the messages begin and end together, unless the
+ * second one has to wait for something or touches the same memory. */
+static void both_send_first(struct pair *pair)
+{
+    pair_open(pair, MESH_PIPELINE);
+    for (int r = 0; r < 2; r++) {
+        add(pair->program[r], INSTR_RUN, STREAM_COMPUTE, -1);
+        add(pair->program[r], INSTR_SEND, STREAM_POINT, 0);
+        add(pair->program[r], INSTR_RECV, STREAM_POINT, -1);
+        pair->program[r]->buffer[1].offset = 28;
+    }
+}
+
+static void test_messages_together(void **state)
+{
+    struct pair pair;
+    both_send_first(&pair);
+    assert_int_equal(program_messages(pair.program[0], 0), 1);
+    assert_int_equal(program_messages(pair.program[0], 1), 2);
+    assert_fit(pair.program, 2);
+    pair.program[1]->instr[2].elems++;
+    assert_refused(pair.program, 2, "message size mismatch");
+    pair.program[1]->instr[2].elems--;
+    for (int r = 0; r < 2; r++)
+        pair.program[r]->instr[2].wait[STREAM_COMPUTE] = 0;
+    assert_refused(pair.program, 2, "missing RECV");
+    for (int r = 0; r < 2; r++) {
+        pair.program[r]->instr[2].wait[STREAM_COMPUTE] = -1;
+        pair.program[r]->buffer[1].offset = 27;
+    }
+    assert_refused(pair.program, 2, "missing RECV");
+    pair_close(&pair);
+}
+
+/* The first stage needs its SEND to be complete before it does what makes the second one send: but
+ * the SEND ends together with the RECV. */
+static void test_messages_end_together(void **state)
+{
+    for (int waits = 0; waits < 2; waits++) {
+        struct pair pair;
+        pair_open(&pair, MESH_PIPELINE);
+        struct program *first = pair.program[0], *second = pair.program[1];
+        int sent = add(first, INSTR_SEND, STREAM_POINT, -1);
+        add(first, INSTR_RECV, STREAM_POINT, -1);
+        first->buffer[1].offset = 28;
+        add(first, INSTR_SEND, STREAM_REDUCE, waits ? sent : -1);
+        add(second, INSTR_RECV, STREAM_POINT, -1);
+        int got = add(second, INSTR_RECV, STREAM_REDUCE, -1);
+        add(second, INSTR_SEND, STREAM_POINT, got);
+        if (waits)
+            assert_refused(pair.program, 2, "missing SEND|missing RECV|deadlock");
+        else
+            assert_fit(pair.program, 2);
+        pair_close(&pair);
+    }
+}
+
 /* Each stage waits for the other's message before it computes what it would send. */
 static void test_messages_in_a_circle(void **state)
 {
@@ -338,8 +399,7 @@ static void test_issued_in_order(void **state)
 {
     struct pair pair;
     pair_open(&pair, MESH_PIPELINE);
-    for (int r = 0; r < 2; r++)
-        pair.rank[r].request.shape.degree[MESH_SHARD] = 1;
+    pair.layout.shape.degree[MESH_SHARD] = 1;
     struct program *first = pair.program[0], *second = pair.program[1];
     int got = add(first, INSTR_RECV, STREAM_POINT, -1); /* a reply to what is sent below */
     add(first, INSTR_RELEASE, STREAM_GATHER, got);
@@ -361,6 +421,8 @@ int main(void)
         cmocka_unit_test(test_missing_collectives),
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_a_message_alone),
+        cmocka_unit_test(test_messages_together),
+        cmocka_unit_test(test_messages_end_together),
         cmocka_unit_test(test_messages_in_a_circle),
         cmocka_unit_test(test_streams_in_a_circle),
         cmocka_unit_test(test_issued_in_order),

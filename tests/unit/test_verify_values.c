@@ -65,7 +65,10 @@ static void check_done_twice(struct program *program)
         done++;
     }
     program->instrs = last;
-    assert_true(done > 3 * program->units->count);
+    int trained = 0;
+    for (int f = 0; f < program->units->flats; f++)
+        trained += program->units->flat[f].trained;
+    assert_true(done > 3 * trained);
     assert_right(program);
 }
 
@@ -77,15 +80,15 @@ static void test_no_sum_can_be_doubled(void **state)
 /* Add where it replaces, replace where it adds. */
 static void check_accumulation(struct program *program)
 {
-    static const int spaces[] = {SPACE_GRAD, SPACE_SHARED_GRAD};
     for (int i = 0; i < program->instrs; i++) {
         struct instr *instr = &program->instr[i];
-        unsigned was = instr->accumulate;
-        for (int k = 0; k < 2; k++)
-            if (instr->kind == INSTR_RUN && instr->writes >> spaces[k] & 1) {
-                instr->accumulate = was ^ 1u << spaces[k];
-                refused(program, "another accumulation", i);
-            }
+        uint64_t was = instr->accumulate;
+        for (int k = 0; k < FLAT_USES; k++)
+            for (int s = 0; s < FLAT_SECTIONS; s++)
+                if (instr->kind == INSTR_RUN && instr->writes >> (SPACE_GRAD + k) & 1) {
+                    instr->accumulate = was ^ segment_adds(k, s);
+                    refused(program, "another accumulation", i);
+                }
         if (instr->kind == INSTR_REDUCE) {
             instr->accumulate = !was;
             refused(program, "another accumulation", i);
@@ -107,7 +110,7 @@ static void check_groups(struct program *program)
         struct instr *instr = &program->instr[i];
         int was = instr->group;
         for (int group = 0; was >= 0 && group < GROUPS; group++) {
-            const int *degree = program->request.shape.degree;
+            const int *degree = program->layout->shape.degree;
             int ranks = degree[MESH_SHARD] * degree[MESH_REPLICATE];
             int all = group == GROUP_DATA ? ranks : degree[group];
             int now = was == GROUP_DATA ? ranks : degree[was];
@@ -231,7 +234,7 @@ static void test_no_operand_is_missing(void **state)
     programs_everywhere(check_missing);
 }
 
-/* Of another unit or micro-batch than it is. */
+/* Of another unit, flat or micro-batch than it is. */
 static void check_places(struct program *program)
 {
     for (int i = 0; i < program->instrs; i++) {
@@ -244,8 +247,11 @@ static void check_places(struct program *program)
         int counts = was.kind == INSTR_RUN || was.kind == INSTR_GATHER ||
                      was.kind == INSTR_REDUCE || was.kind == INSTR_NORM || was.kind == INSTR_UPDATE;
         if (counts) {
-            instr->unit = (was.unit + 1) % program->units->count;
-            refused(program, "another unit", i);
+            if (was.kind == INSTR_RUN)
+                instr->unit = (was.unit + 1) % program->units->count;
+            else
+                instr->flat = (was.flat + 1) % program->units->flats;
+            refused(program, "another unit or flat", i);
         }
         *instr = was;
     }

@@ -252,11 +252,11 @@ static void test_programs(void **state)
     }
 }
 
-static int transfers_of(const struct program *program, enum instr_kind kind, int unit, int group)
+static int transfers_of(const struct program *program, enum instr_kind kind, int flat, int group)
 {
     int count = 0;
     for (int i = 0; i < program->instrs; i++)
-        count += program->instr[i].kind == kind && program->instr[i].unit == unit &&
+        count += program->instr[i].kind == kind && program->instr[i].flat == flat &&
                  program->instr[i].group == group;
     return count;
 }
@@ -294,7 +294,7 @@ static void test_small_units(void **state)
             assert_int_equal(transfers_of(program, INSTR_GATHER, u, MESH_SHARD) == 0, whole);
             assert_int_equal(transfers_of(program, INSTR_REDUCE, u, MESH_SHARD) == 0, whole);
             assert_int_equal(transfers_of(program, INSTR_ALLREDUCE, u, GROUP_DATA), whole);
-            assert_int_equal(program->buffer[program->state[u].master].bytes,
+            assert_int_equal(program->buffer[program->state->flat[u].master].bytes,
                              (size_t)(whole ? flat->padded : flat->shard_elems) * 4);
         }
         fleet_close(&fleet);

@@ -1,0 +1,82 @@
+/* execute_async.h - what the files of the asynchronous executor share; see execute_async.c. */
+#ifndef TRIREME_EXECUTE_EXECUTE_ASYNC_H
+#define TRIREME_EXECUTE_EXECUTE_ASYNC_H
+
+#include "execute/execute_private.h"
+
+/* A segment on certain memory, as a CUDA graph. */
+struct capture {
+    const struct segment *segment;
+    uint64_t accumulate;
+    void *base[SPACE_COUNT];
+    struct device_recording *graph;
+};
+
+/* What belongs to one program. */
+struct async_program {
+    const struct program *program;
+    struct device_event **event; /* per instruction that others or the host wait for */
+    struct copy_call *call;      /* per read or write of the file, in their order */
+    struct capture *capture;
+    int captures, capture_capacity;
+    int *capture_of; /* per RUN: its capture */
+};
+
+/* Something to be timed in a traced step. */
+struct span {
+    char name[TRACE_NAME];
+    int lane;
+    int64_t bytes;
+    struct device_event *from, *to;
+};
+
+struct async {
+    struct async_program *program;
+    int programs;
+    struct device_event *begin, *end[STREAMS], *done[MEMORY_STEPS];
+    char *host; /* pinned: per slot the sums, then tokens and targets of each micro-batch */
+    size_t host_bytes, slot_bytes, batch_bytes;
+    int slot;          /* of the step last started: 0, 1, 0, 1 ... */
+    struct span *span; /* of the traced step */
+    int spans, span_capacity;
+    struct device_event *origin;
+};
+
+static inline enum device_stream async_stream(enum stream stream)
+{
+    static const enum device_stream streams[STREAMS] = {
+        [STREAM_COMPUTE] = DEVICE_COMPUTE, [STREAM_GATHER] = DEVICE_GATHER,
+        [STREAM_REDUCE] = DEVICE_REDUCE,   [STREAM_POINT] = DEVICE_POINT,
+        [STREAM_FETCH] = DEVICE_FETCH,     [STREAM_SPILL] = DEVICE_SPILL,
+        [STREAM_READ] = DEVICE_READ,       [STREAM_WRITE] = DEVICE_WRITE,
+    };
+    return streams[stream];
+}
+
+/* Make events, CUDA graphs and host memory for the programs; executor_mode's functions. */
+int async_create(struct executor *x, const struct program *const *programs, int count,
+                 struct error *err);
+void async_destroy(struct executor *x); /* what async_create() made, or a part of it */
+
+/* What belongs to a program; NULL if it is none of the executor's. */
+struct async_program *async_program(const struct executor *x, const struct program *program);
+
+/* ---- spans of a traced step: a timed event on either side of what is timed ---- */
+
+/* Begin the trace of a step. */
+int async_trace_begin(struct executor *x, struct error *err);
+
+/* Open the next span now; close the one of this index. */
+int async_span_open(struct executor *x, const char *name, int lane, enum device_stream stream,
+                    struct error *err);
+int async_span_close(struct executor *x, int index, enum device_stream stream, int64_t bytes,
+                     struct error *err);
+
+/* Run RUN instruction index with a span for each of its ops. */
+int async_run_traced(struct run_state *run, int index);
+
+/* The step is done: add its spans to the trace, and free them. */
+void async_trace_end(struct executor *x, struct trace *trace);
+void async_spans_free(struct executor *x);
+
+#endif

@@ -1,0 +1,211 @@
+/* execute_async_create.c - what the asynchronous executor makes before the first step: events, CUDA
+ * graphs of the segments, and host memory for the steps in flight; see execute_async.h.
+ *
+ * A segment is captured once for each memory it runs on: a RUN of unit 1 and one of unit 2 have
+ * graphs of their own, while those of all micro-batches of a unit share one if they work on the
+ * same buffers.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "execute/execute_async.h"
+
+struct async_program *async_program(const struct executor *x, const struct program *program)
+{
+    struct async *a = x->async;
+    for (int i = 0; i < a->programs; i++)
+        if (a->program[i].program == program)
+            return &a->program[i];
+    return NULL;
+}
+
+/* Make events after instructions that another stream waits for, and after transfers, so that a hang
+ * can be named. */
+static int make_events(struct executor *x, struct async_program *own, struct error *err)
+{
+    const struct program *program = own->program;
+    char *wanted = array_make((size_t)program->instrs, 1);
+    int rc = 0;
+    for (int i = 0; i < program->instrs; i++) {
+        wanted[i] |= (char)instr_is_transfer(&program->instr[i]);
+        for (int s = 0; s < STREAMS; s++)
+            if (program->instr[i].wait[s] >= 0)
+                wanted[program->instr[i].wait[s]] = 1;
+    }
+    own->event = array_make((size_t)program->instrs, sizeof *own->event);
+    for (int i = 0; i < program->instrs && !rc; i++)
+        if (wanted[i] && program->instr[i].stream < STREAM_HOST) {
+            own->event[i] = device_event_create(x->device, DEVICE_EVENT_UNTIMED, err);
+            rc = own->event[i] ? 0 : -1;
+        }
+    free(wanted);
+    return rc;
+}
+
+/* The capture that RUN i launches; a new one where no earlier RUN does the same on the same memory,
+ * as those of many micro-batches do. */
+static int find_capture(struct run_state *run, struct async_program *own, int i)
+{
+    const struct instr *instr = &own->program->instr[i];
+    struct capture wanted = {
+        program_segment(own->program, instr->unit, instr->phase), instr->accumulate, {0}, NULL};
+    run_bases(run, instr, wanted.base);
+    for (int k = 0; k < own->captures; k++)
+        if (own->capture[k].segment == wanted.segment &&
+            own->capture[k].accumulate == wanted.accumulate &&
+            !memcmp(own->capture[k].base, wanted.base, sizeof wanted.base))
+            return k;
+    own->capture = array_grow(own->capture, own->captures, &own->capture_capacity, sizeof wanted);
+    own->capture[own->captures] = wanted;
+    return own->captures++;
+}
+
+/* Captures that begin a gradient and captures that add to it use other kernels of the libraries. */
+static int has_new_kernels(const struct async_program *own, int index)
+{
+    const struct capture *c = own->capture;
+    for (int k = 0; k < index; k++)
+        if (c[k].segment == c[index].segment && c[k].accumulate == c[index].accumulate)
+            return 0;
+    return 1;
+}
+
+static int capture_run(struct run_state *run, struct capture *capture, int i)
+{
+    struct device *d = run->x->device;
+    if (device_record_begin(d, run->err))
+        return -1;
+    int rc = run_segment(run, i, NULL);
+    capture->graph = device_record_end(d, rc ? NULL : run->err);
+    return rc || !capture->graph || device_check(d, run->err) ? -1 : 0;
+}
+
+/* Libraries load their kernels and plan at the first use of a shape, which a capture does not
+ * allow: each segment runs once on what the cleared slabs hold before it is captured, and where it
+ * also adds to gradients, once more that way. */
+static int make_captures(struct executor *x, struct async_program *own, struct error *err)
+{
+    const struct program *program = own->program;
+    struct run_state run = {.x = x, .program = program, .err = err};
+    own->capture_of = array_make((size_t)program->instrs, sizeof *own->capture_of);
+    for (int i = 0; i < program->instrs; i++) {
+        if (program->instr[i].kind != INSTR_RUN)
+            continue;
+        int before = own->captures, index = own->capture_of[i] = find_capture(&run, own, i);
+        if (index < before)
+            continue;
+        if (has_new_kernels(own, index) &&
+            (run_segment(&run, i, NULL) || device_check(x->device, err) ||
+             device_sync(x->device, err)))
+            return -1;
+        if (capture_run(&run, &own->capture[index], i))
+            return -1;
+    }
+    return device_sync(x->device, err);
+}
+
+static int make_program(struct executor *x, struct async_program *own,
+                        const struct program *program, struct error *err)
+{
+    char name[TRACE_NAME];
+    int calls = 0, capacity = 0;
+    own->program = program;
+    for (int i = 0; i < program->instrs; i++)
+        if (instr_is_file(&program->instr[i])) {
+            own->call = array_grow(own->call, calls, &capacity, sizeof *own->call);
+            own->call[calls++] = (struct copy_call){x, program, i};
+        }
+    if (!make_events(x, own, err) && !make_captures(x, own, err))
+        return 0;
+    return error_prefix(err, "preparing the program that starts with %s",
+                        instr_text(program, 0, name, sizeof name));
+}
+
+static int clear(struct executor *x, struct error *err)
+{
+    if (x->slab[POOL_HOST])
+        memset(x->slab[POOL_HOST], 0, x->need.slab_bytes[POOL_HOST]);
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        if (x->slab[pool] && pool != POOL_HOST)
+            x->device->ops->fill_zero(x->device, x->slab[pool], x->need.slab_bytes[pool]);
+    return device_sync(x->device, err);
+}
+
+static size_t batch_bytes(const struct program *program)
+{
+    const struct units_request *r = &program->units->request;
+    return (size_t)(r->batch * r->seq) * sizeof(int32_t);
+}
+
+static int make_host(struct executor *x, const struct program *const *programs, struct error *err)
+{
+    struct async *a = x->async;
+    a->batch_bytes = batch_bytes(programs[0]);
+    a->slot_bytes = x->need.step_bytes;
+    a->host_bytes = MEMORY_STEPS * a->slot_bytes;
+    a->host = device_host_alloc(x->device, x->mem, POOL_HOST, a->host_bytes, err);
+    return a->host ? 0 : -1;
+}
+
+static int make_common_events(struct executor *x, struct error *err)
+{
+    struct async *a = x->async;
+    a->begin = device_event_create(x->device, DEVICE_EVENT_UNTIMED, err);
+    for (int s = 0; s < STREAM_HOST; s++)
+        a->end[s] = device_event_create(x->device, DEVICE_EVENT_UNTIMED, err);
+    for (int k = 0; k < MEMORY_STEPS; k++)
+        a->done[k] = device_event_create(x->device, DEVICE_EVENT_UNTIMED, err);
+    for (int s = 0; s < STREAM_HOST; s++)
+        if (!a->end[s])
+            return -1;
+    return a->begin && a->done[0] && a->done[1] ? 0 : -1;
+}
+
+int async_create(struct executor *x, const struct program *const *programs, int count,
+                 struct error *err)
+{
+    struct async *a = array_make(1, sizeof *a);
+    x->async = a;
+    a->program = array_make((size_t)count, sizeof *a->program);
+    if (make_common_events(x, err) || make_host(x, programs, err) || clear(x, err))
+        return -1;
+    for (int i = 0; i < count; i++) {
+        a->programs++;
+        if (make_program(x, &a->program[i], programs[i], err))
+            return -1;
+    }
+    return clear(x, err);
+}
+
+static void destroy_program(struct executor *x, struct async_program *own)
+{
+    for (int i = 0; own->event && i < own->program->instrs; i++)
+        device_event_destroy(x->device, own->event[i]);
+    for (int k = 0; k < own->captures; k++)
+        device_recording_destroy(x->device, own->capture[k].graph);
+    free(own->event);
+    free(own->call);
+    free(own->capture);
+    free(own->capture_of);
+}
+
+void async_destroy(struct executor *x)
+{
+    struct async *a = x->async;
+    if (!a)
+        return;
+    device_sync(x->device, NULL);
+    async_spans_free(x);
+    for (int i = 0; i < a->programs; i++)
+        destroy_program(x, &a->program[i]);
+    device_event_destroy(x->device, a->begin);
+    for (int s = 0; s < STREAMS; s++)
+        device_event_destroy(x->device, a->end[s]);
+    for (int k = 0; k < MEMORY_STEPS; k++)
+        device_event_destroy(x->device, a->done[k]);
+    device_host_free(x->device, x->mem, POOL_HOST, a->host_bytes, a->host);
+    free(a->program);
+    free(a);
+    x->async = NULL;
+}

@@ -1,0 +1,151 @@
+/* state.h - what outlives a step: the buffers of one rank's state, which all of its programs share.
+ */
+#ifndef TRIREME_PROGRAM_STATE_H
+#define TRIREME_PROGRAM_STATE_H
+
+#include <stdarg.h>
+
+#include "base/mem.h"
+#include "program/layout.h"
+#include "segment/optimizer.h"
+#include "segment/units.h"
+
+/* A run of memory in one pool's slab. */
+struct buffer {
+    char name[40];
+    enum mem_pool pool;
+    size_t bytes;
+    int persistent;      /* lives across steps; holds values before the step begins */
+    int partial;         /* persistent, but before the step only its views hold values */
+    int whole;           /* -1; of a view: the buffer it is part of, whose hazards are its own */
+    size_t from, offset; /* of a view: where it begins in that; in the slab */
+};
+
+/* Append a copy of buffer to a list that grows (the owner free()s it), with a name made of fmt and
+ * args.  Returns its index. */
+int buffer_append(struct buffer **list, int *count, int *capacity, struct buffer buffer,
+                  const char *fmt, va_list args);
+
+/* Persistent buffers of a flat: shard_elems elements each, but for the whole ones. */
+struct flat_state {
+    int master; /* what is updated: fp32, or as param; -1 when not trained, unless it is param */
+    int slot[OPTIMIZER_SLOTS]; /* of the optimizer; -1 when not trained, and past its last */
+    int param; /* what is computed with or gathered from; == master in its format; -1: each GATHER
+                  casts it from master */
+    int grad;  /* fp32, summed over micro-batches; -1 when not trained */
+    int whole_param,
+        whole_grad; /* that param and grad are views of, or they themselves; -1: none */
+    int bucket;     /* gradients summed over replicas together; -1: none */
+};
+
+/* Flats whose whole gradients lie end to end and are summed over replicas in one transfer. */
+struct bucket {
+    int buffer;
+    int64_t elems;
+    int flats; /* in it */
+};
+
+/* What the sums buffer holds, fp64. */
+enum {
+    SUM_LOSS,
+    SUM_TARGETS,
+    SUM_SQUARES,
+    SUM_STOP,
+    SUM_REDUCED,              /* those before are summed over data ranks */
+    SUM_FACTOR = SUM_REDUCED, /* of gradients in the update, from SCALE; NaN: no update */
+    SUM_LOSS_SCALE,           /* gradients are those of the loss times this */
+    SUM_COUNT
+};
+
+struct state {
+    const struct units *units; /* the caller's, as is the layout */
+    const struct layout *layout;
+    struct mesh_coord coord; /* of the rank */
+    int training;            /* 1: gradients and optimizer state exist */
+    struct buffer *buffer;   /* with their places in the slabs */
+    int buffers, capacity;
+    struct flat_state *flat; /* per flat */
+    struct bucket *bucket;
+    int buckets;
+    int sums, constants, work; /* buffers */
+    int loss_scale;            /* a view of sums */
+};
+
+/* The state of a rank: parameters, sums, constants and workspace, and where it trains gradients,
+ * masters and the optimizer's state.  Pure.  units and layout must outlive it.  state_destroy()
+ * frees it (NULL allowed). */
+struct state *state_create(const struct units *units, const struct layout *layout, int training,
+                           int rank);
+void state_destroy(struct state *state);
+
+/* Is a flat updated? */
+static inline int state_trains(const struct state *state, int flat)
+{
+    return state->training && state->units->flat[flat].trained;
+}
+
+/* The format of masters. */
+static inline enum dtype state_master_dtype(const struct state *state)
+{
+    return state->layout->pure ? state->units->request.dtype : DTYPE_F32;
+}
+
+/* ---- where state lives, and what is whole ---- */
+
+/* The sides memory is on, away from the device first. */
+enum side { SIDE_DISK, SIDE_HOST, SIDE_DEVICE };
+
+/* The side on which a pool's memory is. */
+enum side state_side(const struct state *state, enum mem_pool pool);
+
+/* The pool of state that is offloaded to a place; pool itself where that is none. */
+enum mem_pool state_pool(enum config_offload_to to, enum mem_pool pool);
+
+/* Where the optimizer works. */
+enum side state_update_side(const struct state *state);
+
+/* Do parameters live on another side than the device, so that each use needs a FETCH? */
+int state_fetches_params(const struct state *state);
+
+/* Do gradients, so that what adds to them needs a FETCH, and a SPILL after? */
+int state_fetches_grads(const struct state *state);
+
+/* Is what the optimizer works on a copy of the parameters, in fp32 too? */
+int state_splits_params(const struct state *state);
+
+/* Has the shard axis more than one rank? */
+static inline int state_is_sharded(const struct state *state)
+{
+    return state->layout->shape.degree[MESH_SHARD] > 1;
+}
+
+/* Are parameters gathered, or fetched from another side, before they are used? */
+static inline int state_gathers(const struct state *state)
+{
+    return state_is_sharded(state) || state_fetches_params(state);
+}
+
+/* Is a flat split over the shard axis?  A small one may be whole where others are split. */
+static inline int state_is_split(const struct state *state, int flat)
+{
+    return flat_is_sharded(&state->units->flat[flat]);
+}
+
+/* Is what is gathered cast from the masters each time, so that no 16-bit shard is kept?  Where
+ * parameters are gathered for each use, and the masters are where that happens. */
+static inline int state_casts(const struct state *state, int flat)
+{
+    const struct layout *layout = state->layout;
+    enum mem_pool masters = state_pool(layout->offload.optimizer, POOL_OPTIMIZER);
+    return state_trains(state, flat) && layout->strategy.params == PARAMS_USE &&
+           layout->offload.params == OFFLOAD_NONE && state_side(state, masters) == SIDE_DEVICE &&
+           state->units->request.dtype != state_master_dtype(state) && state_is_split(state, flat);
+}
+
+/* Is a flat gathered, or fetched from another side, before it is used? */
+static inline int state_gathers_flat(const struct state *state, int flat)
+{
+    return state_is_split(state, flat) || state_fetches_params(state);
+}
+
+#endif

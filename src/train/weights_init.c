@@ -1,0 +1,68 @@
+/* weights_init.c - initial values: functions of (seed, tensor name, index), never of the layout. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/philox.h"
+#include "train/weights_private.h"
+#include "train/weights.h"
+
+/* Values are functions of their index, so threads may share them out in any way. */
+static void fill_normal(float *to, uint64_t key, int64_t first, int64_t count, float std,
+                        int threads)
+{
+    enum { CHUNK = 1 << 16 };
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+    for (int64_t at = 0; at < count; at += CHUNK)
+        philox_fill_normal(to + at, key, (uint64_t)(first + at),
+                           count - at < CHUNK ? count - at : CHUNK, 0, std);
+}
+
+static void init_part(const struct session *s, const struct flat_part *part, float *shard)
+{
+    const struct flat_tensor *tensor = part->tensor;
+    float *to = shard + part->at;
+    if (tensor->init == INIT_NORMAL) {
+        uint64_t key = philox_key((uint64_t)s->config.seed, tensor->name);
+        fill_normal(to, key, part->start, part->count, tensor->std, s->device->threads);
+        return;
+    }
+    for (int64_t i = 0; i < part->count; i++)
+        to[i] = tensor->init == INIT_ONES ? 1.0f : 0.0f;
+}
+
+/* Round values in place, from the first to the last, to the format in which they are kept. */
+static void narrow(float *values, int64_t elems, enum dtype dtype)
+{
+    for (int64_t i = 0; i < elems && dtype != DTYPE_F32; i++) {
+        uint16_t rounded = dtype == DTYPE_BF16 ? f32_to_bf16(values[i]) : f32_to_f16(values[i]);
+        memcpy((char *)values + (size_t)i * sizeof rounded, &rounded, sizeof rounded);
+    }
+}
+
+static int init_flat(struct session *s, int f, float *shard, struct error *err)
+{
+    const struct flat *flat = &s->units->flat[f];
+    struct weights_slot slots[WEIGHTS_SLOTS];
+    struct flat_part part;
+    int64_t start = weights_shard_start(s, f), end = start + flat->shard_elems;
+    weights_slots(s, f, slots);
+    memset(shard, 0, (size_t)flat->shard_elems * sizeof *shard);
+    for (int t = -1; (t = flat_next_part(flat, start, end, t, &part)) >= 0;)
+        init_part(s, &part, shard);
+    narrow(shard, flat->shard_elems, slots[0].dtype);
+    if (weights_clear(s, f, err) ||
+        executor_write(s->executor, &s->state->buffer[slots[0].buffer], 0, shard,
+                       (size_t)flat->shard_elems * dtype_bytes(slots[0].dtype), err))
+        return -1;
+    return weights_refresh(s, f, err);
+}
+
+int weights_init(struct session *s, struct error *err)
+{
+    float *shard = weights_make_shard(s, err);
+    int rc = shard ? 0 : -1;
+    for (int f = 0; f < s->units->flats && !rc; f++)
+        rc = init_flat(s, f, shard, err);
+    free(shard);
+    return rc || device_sync(s->device, err) ? -1 : 0;
+}

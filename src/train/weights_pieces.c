@@ -1,0 +1,214 @@
+/* weights_pieces.c - the rank's shard of the state as pieces of a checkpoint, saved and loaded.
+ *
+ * A piece is a part of one logical tensor: the elements that lie in this rank's shard of a flat.
+ * Ranks with the same shard divide it among them when saving, and each loads all of it.  State that
+ * is plain memory is saved and loaded in place; other state is fetched while saving, and loaded one
+ * kind of one flat at a time through host memory.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "train/weights_private.h"
+#include "train/weights.h"
+
+struct pieces {
+    struct checkpoint_piece *piece;
+    int count, capacity;
+};
+
+/* Where a piece that is saved comes from, unless from plain memory. */
+struct source {
+    struct session *s;
+    int buffer;
+    size_t from;
+};
+
+static int fetch(const struct checkpoint_piece *piece, void *to, int64_t offset, size_t bytes,
+                 struct error *err)
+{
+    const struct source *source = piece->user;
+    return executor_read(source->s->executor, &source->s->state->buffer[source->buffer],
+                         source->from + (size_t)offset, to, bytes, err);
+}
+
+/* Append the piece that is part of one kind of state; memory holds its shard, or is NULL. */
+static struct checkpoint_piece *add_piece(struct pieces *pieces, const struct weights_slot *slot,
+                                          const struct flat_part *part, char *memory)
+{
+    const struct flat_tensor *tensor = part->tensor;
+    char name[2 * FLAT_NAME];
+    snprintf(name, sizeof name, "%s%s%s%s", slot->prefix, slot->name, slot->name[0] ? "/" : "",
+             tensor->name);
+    pieces->piece =
+        array_grow(pieces->piece, pieces->count, &pieces->capacity, sizeof *pieces->piece);
+    struct checkpoint_piece *piece = &pieces->piece[pieces->count++];
+    *piece = (struct checkpoint_piece){
+        .name = array_text(name),
+        .dtype = slot->dtype,
+        .rank = tensor->dims,
+        .start = part->start,
+        .count = part->count,
+        .data = memory ? memory + (size_t)part->at * dtype_bytes(slot->dtype) : NULL};
+    for (int i = 0; i < tensor->dims; i++)
+        piece->dims[i] = tensor->dim[i];
+    return piece;
+}
+
+/* ---- saving ---- */
+
+static void save_piece(struct session *s, struct pieces *pieces, const struct weights_slot *slot,
+                       const struct flat_part *part)
+{
+    struct checkpoint_piece *piece = add_piece(pieces, slot, part, weights_plain(s, slot->buffer));
+    if (piece->data)
+        return;
+    struct source *source = array_make(1, sizeof *source);
+    *source = (struct source){s, slot->buffer, (size_t)part->at * dtype_bytes(slot->dtype)};
+    piece->fetch = fetch;
+    piece->user = source;
+}
+
+/* This rank's share of a shard that others hold too: from its element *from to element *to. */
+static void share_of(const struct session *s, const struct flat *flat, int64_t *from, int64_t *to)
+{
+    struct mesh_coord coord = s->state->coord;
+    int64_t share = coord.at[MESH_REPLICATE], shares = s->layout.shape.degree[MESH_REPLICATE];
+    if (!flat_is_sharded(flat)) {
+        share = layout_data_rank(&s->layout, coord);
+        shares = s->layout.data_ranks;
+    }
+    *from = flat->shard_elems * share / shares;
+    *to = flat->shard_elems * (share + 1) / shares;
+}
+
+static void save_flat(struct session *s, struct pieces *pieces, int f)
+{
+    const struct flat *flat = &s->units->flat[f];
+    struct weights_slot slots[WEIGHTS_SLOTS];
+    struct flat_part part;
+    int64_t start = weights_shard_start(s, f), from, to;
+    int count = weights_slots(s, f, slots);
+    share_of(s, flat, &from, &to);
+    for (int t = -1; (t = flat_next_part(flat, start + from, start + to, t, &part)) >= 0;) {
+        part.at += from;
+        for (int k = 0; k < count; k++)
+            save_piece(s, pieces, &slots[k], &part);
+    }
+}
+
+int weights_pieces(struct session *s, struct checkpoint_piece **out)
+{
+    struct pieces pieces = {0};
+    for (int f = 0; f < s->units->flats; f++)
+        save_flat(s, &pieces, f);
+    *out = pieces.piece;
+    return pieces.count;
+}
+
+void weights_free(struct checkpoint_piece *pieces, int count)
+{
+    for (int i = 0; i < count; i++) {
+        free((char *)pieces[i].name);
+        free(pieces[i].user);
+    }
+    free(pieces);
+}
+
+/* ---- loading ---- */
+
+/* What is loaded, and which tensors were frozen when it was saved. */
+struct loading {
+    struct session *s;
+    struct checkpoint *checkpoint;
+    const char *frozen;
+};
+
+/* The pieces of one kind of state of a flat, to be loaded into memory.  What was frozen had no
+ * optimizer state, which has a name of its own. */
+static void want_slot(const struct loading *l, struct pieces *pieces, int f,
+                      const struct weights_slot *slot, char *memory)
+{
+    const struct session *s = l->s;
+    const struct flat *flat = &s->units->flat[f];
+    struct flat_part part;
+    int64_t start = weights_shard_start(s, f), end = start + flat->shard_elems;
+    for (int t = -1; (t = flat_next_part(flat, start, end, t, &part)) >= 0;)
+        if (!slot->name[0] || !units_is_frozen(l->frozen, part.tensor->name))
+            add_piece(pieces, slot, &part, memory);
+}
+
+static int load(const struct loading *l, struct pieces *pieces, struct error *err)
+{
+    int rc = checkpoint_load(l->checkpoint, pieces->piece, pieces->count, err);
+    weights_free(pieces->piece, pieces->count);
+    return rc;
+}
+
+static int load_in_place(const struct loading *l, struct error *err)
+{
+    struct session *s = l->s;
+    struct pieces pieces = {0};
+    for (int f = 0; f < s->units->flats; f++) {
+        struct weights_slot slots[WEIGHTS_SLOTS];
+        int count = weights_slots(s, f, slots);
+        for (int k = 0; k < count; k++)
+            want_slot(l, &pieces, f, &slots[k], weights_plain(s, slots[k].buffer));
+    }
+    return load(l, &pieces, err);
+}
+
+static int load_slot(const struct loading *l, int f, const struct weights_slot *slot, char *host,
+                     struct error *err)
+{
+    struct session *s = l->s;
+    struct pieces pieces = {0};
+    size_t bytes = (size_t)s->units->flat[f].shard_elems * dtype_bytes(slot->dtype);
+    memset(host, 0, bytes);
+    want_slot(l, &pieces, f, slot, host);
+    if (load(l, &pieces, err))
+        return -1;
+    return executor_write(s->executor, &s->state->buffer[slot->buffer], 0, host, bytes, err);
+}
+
+static int load_through_host(const struct loading *l, struct error *err)
+{
+    struct session *s = l->s;
+    float *host = weights_make_shard(s, err);
+    int rc = host ? 0 : -1;
+    for (int f = 0; f < s->units->flats && !rc; f++) {
+        struct weights_slot slots[WEIGHTS_SLOTS];
+        int count = weights_slots(s, f, slots);
+        for (int k = 0; k < count && !rc; k++)
+            rc = load_slot(l, f, &slots[k], (char *)host, err);
+    }
+    free(host);
+    return rc;
+}
+
+/* Is all of the state plain memory? */
+static int all_plain(const struct session *s)
+{
+    int plain = 1;
+    for (int f = 0; f < s->units->flats; f++) {
+        struct weights_slot slots[WEIGHTS_SLOTS];
+        for (int k = weights_slots(s, f, slots); k > 0; k--)
+            plain &= weights_plain(s, slots[k - 1].buffer) != NULL;
+    }
+    return plain;
+}
+
+int weights_load(struct session *s, struct checkpoint *checkpoint, const char *frozen,
+                 struct error *err)
+{
+    const struct loading l = {s, checkpoint, frozen};
+    int rc = 0;
+    for (int f = 0; !rc && f < s->units->flats; f++)
+        rc = weights_clear(s, f, err);
+    if (!rc)
+        rc = all_plain(s) ? load_in_place(&l, err) : load_through_host(&l, err);
+    for (int f = 0; !rc && f < s->units->flats; f++)
+        rc = weights_refresh(s, f, err);
+    return rc || device_sync(s->device, err) ? -1 : 0;
+}

@@ -1,0 +1,37 @@
+/* weights_private.h - what weights.c does for weights_init.c and weights_pieces.c: the buffers of
+ * the rank's state by flat, wherever they live. */
+#ifndef TRIREME_TRAIN_WEIGHTS_PRIVATE_H
+#define TRIREME_TRAIN_WEIGHTS_PRIVATE_H
+
+#include "train/session.h"
+
+/* One kind of state of a flat, under one prefix of names: parameters, or one of the optimizer's. */
+struct weights_slot {
+    const char *prefix, *name; /* of tensors: prefix, and name/ where there is one */
+    enum dtype dtype;
+    int buffer;
+};
+
+enum { WEIGHTS_SLOTS = 1 + OPTIMIZER_SLOTS };
+
+/* The state of a flat that is saved and loaded; returns how many.  The first are the parameters:
+ * masters where there are any. */
+int weights_slots(const struct session *s, int flat, struct weights_slot slots[WEIGHTS_SLOTS]);
+
+/* Where the rank's shard begins in a flat. */
+int64_t weights_shard_start(const struct session *s, int flat);
+
+/* The address of a buffer that is plain memory of this process; else NULL. */
+void *weights_plain(const struct session *s, int buffer);
+
+/* Clear all state of a flat, padding included, which no checkpoint holds.  0, or -1 with err set.
+ */
+int weights_clear(struct session *s, int flat, struct error *err);
+
+/* Make what is computed with from the masters of a flat.  0, or -1 with err set. */
+int weights_refresh(struct session *s, int flat, struct error *err);
+
+/* Host memory for the largest shard of one kind of state; NULL with err set. */
+float *weights_make_shard(const struct session *s, struct error *err);
+
+#endif
