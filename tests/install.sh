@@ -1,6 +1,6 @@
 #!/bin/sh
 # install.sh - what make install puts down works from there: the program, the library with its
-# headers and pkg-config file, the manual, and both modulefiles under the real Lmod.
+# header and pkg-config file, the manual, and both modulefiles under the real Lmod.
 #
 # TRIREME_BUILD names the build directory (default: build/ of the sources).
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -48,16 +48,31 @@ is "staged files do not name the stage" "" "$(grep -rlI "$work" "$work/stage" | 
 is "installed files do not name the sources" "" \
     "$(grep -rlI "$top" "$prefix" | grep -v 'pkgconfig' | tr '\n' ' ')"
 
-# Headers, library, pkg-config
+# Header, library, pkg-config
+is "one header is installed" ./include/trireme.h "$(cd "$prefix" && find . -name '*.h')"
 cat >"$work/use.c" <<'END'
-#include "base/error.h"
-#include "config/config.h"
-int main(void)
+#include <stdio.h>
+#include <stdlib.h>
+#include <trireme.h>
+int main(int argc, char **argv)
 {
-    struct config config;
-    struct error err = {0};
-    const char *const arguments[] = {"model.preset=llama-tiny"};
-    return config_load(&config, 0, arguments, 1, &err) || config.model.layers != 2;
+    struct trireme_progress progress;
+    struct trireme_error error;
+    struct trireme *run;
+    int locks_before = getenv("HDF5_USE_FILE_LOCKING") != NULL;
+    if (trireme_open(&run, NULL, (const char *const *)argv + 1, argc - 1, &error)) {
+        fprintf(stderr, "%d: %s\n", error.code, error.text);
+        return error.code;
+    }
+    int failed = 0;
+    for (int i = 0; i < 3 && !failed; i++) {
+        failed = trireme_train(run, 2, &progress, &error);
+        if (!failed && trireme_rank(run) == 0)
+            printf("%d %.6f\n", (int)progress.step, progress.loss);
+    }
+    failed |= trireme_save(run, &error);
+    trireme_close(run);
+    return failed || locks_before != (getenv("HDF5_USE_FILE_LOCKING") != NULL);
 }
 END
 PKG_CONFIG_PATH=$prefix/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
@@ -65,15 +80,33 @@ export PKG_CONFIG_PATH
 is "pkg-config knows the version" "$version" "$(pkg-config --modversion trireme)"
 # shellcheck disable=SC2046
 check "a program compiles and links by pkg-config" \
-    cc -o "$work/use" "$work/use.c" $(pkg-config --cflags --libs trireme)
-check "and runs" "$work/use"
-for header in $(cd "$prefix/include/trireme" && find . -name '*.h' | sed 's|^\./||' | sort); do
-    echo "#include \"$header\"" >"$work/header.c"
-    # shellcheck disable=SC2046
-    cc -std=gnu11 -fsyntax-only $(pkg-config --cflags trireme) "$work/header.c" \
-        >"$work/log" 2>&1 || alone="${alone-} $header: $(grep -m1 error "$work/log")"
+    cc -Wall -Wextra -Werror -o "$work/use" "$work/use.c" $(pkg-config --cflags --libs trireme)
+for language in "c -std=c99" "c++ -std=c++11"; do
+    # shellcheck disable=SC2086
+    check "the header compiles alone as ${language% *}" \
+        cc -Wall -Wextra -Werror -pedantic -fsyntax-only -x $language "$prefix/include/trireme.h"
 done
-is "every installed header compiles alone" "" "${alone-}"
+
+# That program trains as `trireme train` does, two steps at a time.
+cd "$work" || exit 1
+settings="model.preset=llama-tiny data.train=text.h5 data.seq_len=16 train.global_batch=4
+    train.steps=5 checkpoint.every=0 device=cpu run.threads=1"
+losses() { sed -n 's/^{"step": \([0-9]*\),.*"loss": \([0-9.]*\),.*/\1 \2/p' "$1"; }
+seq 500 >text.txt
+check "a text is tokenized" "$prefix/bin/trireme" tokenize text.txt -o text.h5
+# shellcheck disable=SC2086
+check "the program trains" ./use $settings run.dir=own
+cp log steps
+# shellcheck disable=SC2086
+check "trireme train does" "$prefix/bin/trireme" train $settings run.dir=other
+is "five steps" "1 2 3 4 5" "$(losses own/metrics.jsonl | cut -d' ' -f1 | paste -sd' ')"
+is "to the same losses" "$(losses other/metrics.jsonl)" "$(losses own/metrics.jsonl)"
+is "the program knows them" "$(losses other/metrics.jsonl | awk '$1 != 1 && $1 != 3 { printf "%d %.6f\n", $1, $2 }')" \
+    "$(grep -E '^[0-9]+ [0-9.]+$' steps)"
+is "its last state is saved" step-00000005 "$(ls own/checkpoints)"
+./use model.preset=llama-tiny data.tran=text.h5 >refused 2>&1
+is "a wrong setting is its error" "1 1: data.tran" "$? $(sed -n 's/^\(1: \).*\(data\.tran\).*/\1\2/p' refused | head -n 1)"
+cd "$top" || exit 1
 
 for file in "$prefix"/share/trireme/jobs/*.yaml; do
     check "trireme config takes ${file##*/}" "$prefix/bin/trireme" config "$file"
