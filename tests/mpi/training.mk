@@ -15,6 +15,11 @@ tests_mpi_test_precision_LDADD = $(TRIREME_LIBS)
 tests_mpi_test_matrix_SOURCES = tests/mpi/test_matrix.c $(training)
 tests_mpi_test_matrix_LDADD = $(TRIREME_LIBS)
 
+tests_mpi_test_messages_SOURCES = tests/mpi/test_messages.c tests/mpi/check.h
+tests_mpi_test_messages_LDADD = $(TRIREME_LIBS)
+tests_mpi_test_messages_emulated_SOURCES = $(tests_mpi_test_messages_SOURCES)
+tests_mpi_test_messages_emulated_LDADD = $(EMULATED_LIBS)
+
 # The full product of the parity matrix.
 check-matrix: tests/mpi/test_matrix
 	MATRIX=all TIMEOUT=7200 $(srcdir)/tests/mpi/run.sh tests/mpi/test_matrix
