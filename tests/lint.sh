@@ -10,7 +10,7 @@ set -u
 export LC_ALL=C
 top=$(cd "$(dirname "$0")/.." && pwd)
 rules="layers homes kernels ending asserts preprocessor files functions format scripts keys text \
-    globals"
+    words tables public globals"
 
 # Files whose suffix matches; those of C and those for GPUs obey the same rules.
 code='c|h|cc|cu|cuh'
@@ -37,7 +37,7 @@ rule_layers()
         BEGIN {
             n = split("base config device comm io graph model segment program verify execute train doctor cli", order, " ")
             for (i = 1; i <= n; i++) level[order[i]] = i
-            level["plan"] = level["train"]
+            level["plan"] = level["execute"]
         }
         {
             split($1, path, "/")
@@ -70,7 +70,7 @@ yaml\.h src/config/yaml\.c
 jansson\.h src/base/json\.c
 xxhash\.h src/base/hash\.c
 hwloc\.h|hwloc/.*\.h src/comm/topology\.c
-cuda.*\.h src/device/cuda/.*|src/comm/gpu/.*
+cuda.*\.h|device/cuda/.*\.h src/device/cuda/.*
 cublas.*\.h src/device/cuda/gemm\.c
 cudnn.*\.h src/device/cuda/sdpa_.*\.[ch]
 nccl.*\.h src/comm/gpu/nccl.*\.[ch]
@@ -195,8 +195,90 @@ rule_text()
     only_in '^ *typedef (struct|enum|union)' 'typedef' '^$'
 }
 
-# The library holds no variables, only const tables, the flags that signal handlers set, and the
-# count of base/alive.c.
+# Words that were coined here, where the field has its own: in comments and names, not in what is
+# printed.  Names are words joined by '_'.  The few exceptions are FILE:WORD below.
+rule_words()
+{
+    coined='marks?|tapes?|turns?|rooms?|paces?|told|tells?'
+    allowed='src/config/yaml\.c:mark' # libyaml's
+    product | while read -r file; do
+        sed 's/"\([^"\\]\|\\.\)*"//g' "$file" | tr '_' ' ' | grep -noiwE "$coined" |
+            sed "s|^\([0-9]*\):|$file:|" # the line is found by the word
+        bare "$file" | sed 's/"\([^"\\]\|\\.\)*"//g' | tr '_' ' ' | grep -oiwE 'say|says|said|speaks?' |
+            sed "s|^|$file:|"
+    done | sort -u | grep -vxE "$allowed" | sed 's/$/: a coined word; doc\/development.md lists the field'"'"'s/'
+}
+
+# Rows of tables of functions name their fields: one that is added elsewhere moves none.
+rule_tables()
+{
+    for file in $(product); do
+        echo "@file $file"
+        bare "$file"
+    done | awk '
+        # A struct with a member that is a pointer to a function, and an initialiser.
+        function functions(text) { return text ~ /\(\*[a-z_0-9]+\)\(/ }
+        # text begins after the first {; an array has its rows one deeper
+        function check(name, text,   at, depth, deepest, c, before) {
+            depth = 1
+            deepest = 1 + (name ~ /\[/)
+            before = "{"
+            for (at = 1; at <= length(text) && depth; at++) {
+                c = substr(text, at, 1)
+                if (c == " ") continue
+                if (depth == 1 && deepest == 2 && c ~ /[A-Z]/) return # a macro makes rows
+                if (before == "{" && depth <= deepest && c !~ /[.\[{}]/ && substr(text, at, 2) !~ /^0[ }]/) {
+                    print where[f] ": a row of " name " does not name its fields"
+                    return
+                }
+                depth += (c == "{") - (c == "}")
+                before = c
+            }
+        }
+        /^@file / { where[++files] = $2; next }
+        { gsub(/"([^"\\]|\\.)*"/, "\"\""); gsub(/\t/, " "); text[files] = text[files] " " $0 }
+        END {
+            for (f = 1; f <= files; f++)
+                for (rest = text[f]; match(rest, /struct [a-z_0-9]+ *\{[^{}]*\}/); rest = substr(rest, RSTART + RLENGTH)) {
+                    body = substr(rest, RSTART, RLENGTH)
+                    split(body, word, /[ {]+/)
+                    if (functions(body)) table[word[2]] = 1
+                }
+            for (f = 1; f <= files; f++) {
+                for (rest = text[f]; match(rest, /struct [a-z_0-9]+ [a-z_0-9]+(\[[^]]*\])* = *\{/); rest = after) {
+                    split(substr(rest, RSTART, RLENGTH), word, / +/)
+                    after = substr(rest, RSTART + RLENGTH)
+                    if (word[2] in table) check(word[3], after)
+                }
+                for (rest = text[f]; match(rest, /struct *\{[^{}]*\} *[a-z_0-9]+(\[[^]]*\])* = *\{/); rest = after) {
+                    body = substr(rest, RSTART, RLENGTH)
+                    after = substr(rest, RSTART + RLENGTH)
+                    if (functions(body)) check(body ~ /\] *= *\{$/ ? "a table []" : "a struct", after)
+                }
+                for (rest = text[f]; match(rest, /\(\*const [a-z_0-9]+\[[^]]*\]\)\([^()]*\) = *\{/); rest = after) {
+                    body = substr(rest, RSTART, RLENGTH)
+                    after = substr(rest, RSTART + RLENGTH)
+                    sub(/^\(\*const /, "", body)
+                    sub(/\[.*/, "", body)
+                    check(body, after)
+                }
+            }
+        }'
+}
+
+# One header is installed; it needs none of ours, and what it declares is called trireme.
+rule_public()
+{
+    [ -e src/trireme.h ] || return 0
+    grep -nE '_HEADERS *\+?=|INSTALL_HEADER' Makefile.am $(find . -name '*.mk' | grep -v '^./build') |
+        grep -v '^Makefile.am:[0-9]*:include_HEADERS = src/trireme\.h$' | sed 's/$/  (src\/trireme.h alone is installed)/'
+    grep -nE '^ *# *include *"' src/trireme.h | sed 's|^|src/trireme.h:|'
+    bare src/trireme.h | grep -oE '\b[a-zA-Z_0-9]+ *\(|\b(struct|enum) [a-z_0-9]+|#define [A-Za-z_0-9]+' |
+        grep -vE 'TRIREME_|trireme|__' | sed 's|^|src/trireme.h: a name without trireme_: |'
+}
+
+# The library holds no variables, only const tables, the flags that signal handlers set, the count of
+# base/alive.c, and how base/array.c ends the process.
 rule_globals()
 {
     library=${TRIREME_BUILD:-build}/libtrireme.a
@@ -208,7 +290,7 @@ rule_globals()
         / file format / { object = $1; sub(/:$/, "", object) }
         / O \.t?(data|bss)[.[:alnum:]_]*/ && !/ \.data\.rel\.ro/ { print object " " $NF }' |
         grep -vE ' _Z[GVZL0-9]*__(device_stub__|fatDeviceText|cudaFatCubinHandle)' | # of nvcc
-        grep -vw -e __func__ $(product c | xargs sed -n \
+        grep -vw -e __func__ -e array_end $(product c | xargs sed -n \
             's/^static volatile sig_atomic_t \([a-z_]*\);$/-e \1/p')
 }
 

@@ -41,11 +41,11 @@ cp "$top/.clang-format" "$work/"
 cp "$top/src/base/error.c" "$top/src/base/error.h" "$work/src/base/"
 
 seed layers 'base must not know config' "a layer that looks up" src/base/up.c <<<'#include "config/config.h"'
-seed layers 'io must not know program' "io that knows the step" io/up.h <<<'#include "program/program.h"'
-seed layers 'train must not know plan' "neighbours" src/train/side.c <<<'#include "plan/plan.h"'
-seed layers 'device must not know program' "a kernel that knows the step" src/device/cuda/up.cu <<<'#include "program/program.h"'
+seed layers 'io must not know program' "io that knows the program" io/up.h <<<'#include "program/program.h"'
+seed layers 'execute must not know plan' "neighbours" src/execute/side.c <<<'#include "plan/plan.h"'
+seed layers 'device must not know program' "a kernel that knows the program" src/device/cuda/up.cu <<<'#include "program/program.h"'
 seed layers 'no folder of the house' "an unknown folder" src/train/far.c <<<'#include "lib/lib.h"'
-for home in 'mpi.h io/a.c' 'hdf5.h src/segment/a.c' 'dnnl.h src/graph/a.c' 'cblas.h src/device/cpu/a.c' \
+for home in 'mpi.h io/a.c' 'hdf5.h src/program/a.c' 'dnnl.h src/graph/a.c' 'cblas.h src/device/cpu/a.c' \
     'yaml.h src/config/a.c' 'jansson.h src/train/a.c' 'xxhash.h io/a.c' 'hwloc.h src/comm/a.c' \
     'cuda_runtime_api.h src/comm/mesh.c' 'cublasLt.h src/device/cuda/ops.c' \
     'cudnn.h src/device/cuda/gemm.c' 'nccl.h src/comm/gpu/gpu.c' 'cuda_bf16.h src/graph/a.cu'; do
@@ -85,6 +85,32 @@ printf '/* odd.c - x */\nint x; \n' | seed text 'odd.c: space' "space at the end
 printf '/* odd.c - x */\nint x;' | seed text 'odd.c: no newline' "no newline" src/base/odd.c
 seed text 'odd.c: line 1' "a file without a purpose" src/base/odd.c <<<'int x;'
 seed text 'odd.cu: line 1' "a kernel file without a purpose" src/device/cuda/odd.cu <<<'int x;'
+printf '/* odd.c - x */\n/* We told it. */\n' | seed words 'odd.c:told' "a coined word in a comment" src/base/odd.c
+printf '/* odd.c - x */\nint room_of(int x);\n' | seed words 'odd.c:room' "a coined word in a name" src/base/odd.c
+printf '/* odd.c - x */\nvoid say(int x);\n' | seed words 'odd.c:say' "a function that says" src/base/odd.c
+printf '/* odd.cu - x */\nint turn;\n' | seed words 'odd.cu:turn' "a coined word in a kernel" src/device/cuda/odd.cu
+printf '/* odd.c - x */\nstruct row { const char *name; int (*run)(int x); };\nstatic const struct row rows[] = {{"a", f}};\n' |
+    seed tables 'odd.c: a row of rows' "a row by position" src/base/odd.c
+printf '/* odd.c - x */\nstatic const struct { int (*run)(int x); } rows[] = {[1] = {f}};\n' |
+    seed tables 'odd.c: a row of a table' "a row by position, of a struct without a name" src/base/odd.c
+printf '/* odd.c - x */\nstruct row { int (*run)(int x); };\nconst struct row one = {f};\n' |
+    seed tables 'odd.c: a row of one' "a struct of functions by position" src/base/odd.c
+printf '/* odd.c - x */\nstatic int (*const calls[])(int x) = {f};\n' |
+    seed tables 'odd.c: a row of calls' "functions by position" src/base/odd.c
+printf '/* ok.c - x */\nstruct ok { int (*run)(int x); };\nstatic const struct ok oks[] = {[1] = {.run = f}, {.run = f}};\n' >"$work/src/base/ok.c"
+found=$("$top/tests/lint.sh" -C "$work" tables | grep -c '^#')
+if [ "$found" = 0 ]; then echo "ok lint_self rows that name their fields"; else
+    failed=1
+    echo "not ok lint_self rows that name their fields: $found found"
+fi
+rm "$work/src/base/ok.c"
+echo 'include_HEADERS = src/trireme.h' >"$work/Makefile.am"
+printf '/* trireme.h - x */\nint trireme_open(int x);\n' >"$work/src/trireme.h"
+seed public 'local.mk:1:include_HEADERS' "another header installed" src/base/local.mk <<<'include_HEADERS += src/base/error.h'
+rm "$work/src/trireme.h"
+printf '/* trireme.h - x */\n#include "base/error.h"\n' | seed public 'trireme.h:2:' "a public header that needs a private one" src/trireme.h
+printf '/* trireme.h - x */\nint open_run(int x);\n' | seed public 'trireme.h: a name without' "a public name without the prefix" src/trireme.h
+rm "$work/Makefile.am"
 printf '/* odd.c - x */\ntypedef struct x x;\n' | seed text 'odd.c: typedef' "typedef" src/base/odd.c
 echo 'int counter = 1; const int fixed = 2; static int hidden; int *f(void) { return &hidden; }
       const char *const names[] = {"a"}; int of_nvcc __asm__("_ZL20__cudaFatCubinHandle") = 1;' >"$work/g.c"
