@@ -6,4 +6,5 @@ failed=0
 "$chaos/corrupt.sh" "${CORRUPTIONS:-20}" || failed=1
 "$chaos/io_errors.sh" "${IO_ERRORS:-4}" || failed=1
 "$chaos/allocations.sh" "${ALLOCATIONS:-12}" || failed=1
+"$chaos/moves.sh" "${MOVES:-4}" || failed=1
 exit $failed

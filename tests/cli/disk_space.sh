@@ -23,11 +23,14 @@ timeout -k 5 120 mpirun --oversubscribe -n "$N" "$TRIREME" train $M run.dir=disk
 code=$?
 ls disk/run >files
 cp -r disk/run/checkpoints left
+cp -r disk/run run-left
+ls disk >beside
 exit $code
 END
-    rm -rf left files
+    rm -rf left run-left files
     KIB=$kib N=$n TRIREME=$TRIREME M=$M unshare --mount sh on_disk.sh "$@"
     code=$?
+    beside=$(xargs <beside)
 }
 warnings() { grep -c 'warning: disk/run/checkpoints: .* will be there at once' err; }
 
@@ -58,4 +61,23 @@ on_disk 2600 1 train.steps=3
 is "a finished run on a full disk is finished" "0 1" "$code $(grep -c 'nothing to do' err)"
 on_disk 2600 1 train.steps=4
 is "one step more is refused there" 1 $code
+
+# A start that is refused has moved nothing: not what a branch or a new run sets aside.
+rm -r before
+on_disk 20000 1 train.steps=6 checkpoint.every=2 checkpoint.keep=3
+cp -r run-left before
+is "a run to go back in" "step-00000002 step-00000004 step-00000006" "$(ls before/checkpoints | xargs)"
+for how in checkpoint.resume=4 run.fresh=true "run.fresh=true checkpoint.resume=2"; do
+    # shellcheck disable=SC2086
+    on_disk 6800 1 train.steps=8 $how
+    is "$how on a full disk is refused" "1 1" "$code $(grep -c 'error: .* takes .* short by' err)"
+    if diff -r -x log.txt before run-left >diff.out 2>&1; then
+        ok "$how on a full disk leaves all as it was"
+    else
+        not_ok "$how on a full disk leaves all as it was" "$(head -n 3 diff.out)"
+    fi
+    is "$how on a full disk: nothing is beside" "run" "$beside"
+done
+on_disk 8500 1 train.steps=8 checkpoint.resume=4
+is "where there is room for it the branch begins" "0 1" "$code $(grep -c 'branch 1 of the run' err)"
 finish

@@ -77,6 +77,20 @@ else
     not_ok "and named" "$(tail -n 3 torn.err)"
 fi
 
+# Damaged data, met in a step: first what is wrong, and where in the program behind it.
+cp train.h5 damaged.h5
+printf '\377\377' | dd of=damaged.h5 bs=1 seek=$(($(wc -c <damaged.h5) / 2)) conv=notrunc 2>/dev/null
+said='damaged.h5 is damaged: .*make it again \[in step [0-9]*: LOAD micro [0-9]*\]$'
+"$TRIREME" train $M run.dir=damaged data.train=damaged.h5 >damaged.out 2>damaged.err
+is "damaged data" "1 1" "$? $(grep -a -c "^trireme: error: $said" damaged.err)"
+ranks 2 "$TRIREME" train $M run.dir=damaged-2 data.train=damaged.h5 >damaged.out 2>damaged.err
+if grep -a '^trireme: error' damaged.err | head -n 1 |
+    grep -a -q "^trireme: error: rank [01] ([^)]*): $said"; then
+    ok "damaged data of one rank of two"
+else
+    not_ok "damaged data of one rank of two" "$(grep -a '^trireme: error' damaged.err)"
+fi
+
 # A full disk: a small file system of our own, in a mount namespace of our own.
 if ! unshare --mount true 2>/dev/null; then
     skip "full disk" "mounts are not allowed here"
