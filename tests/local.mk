@@ -2,7 +2,7 @@
 UNIT_LIBS = $(TRIREME_LIBS) $(CMOCKA_LIBS)
 LDADD = $(UNIT_LIBS)
 AM_DEFAULT_SOURCE_EXT = .c
-EXTRA_DIST += tests/check.sh tests/gpu.sh tests/gpu_kit.sh tests/install.sh tests/lint.sh \
+EXTRA_DIST += tests/check.sh tests/gpu.sh tests/gpu_kit.sh tests/install.sh tests/lint.sh tests/same_bits \
 	tests/lint_self.sh $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/tests/cli/*))
 
 # Programs on the emulated GPU: what libemulate.a defines is not taken from elsewhere.

@@ -170,9 +170,12 @@ cluster_inside() {
     wait $!
 }
 
-# One node.  The PMIx plugin keeps its sockets in TmpFS, which must therefore differ by node.
+# One node.  The PMIx plugin keeps its sockets in TmpFS, which must therefore differ by node.  Open
+# MPI names its shared memory after node and job: two clusters have the same names, and jobs that
+# share that memory crash, so each node has its own, as machines do.
 cluster_node() {
     hostname "n$1"
+    mount -t tmpfs -o size=25% tmpfs /dev/shm
     mkdir -p "$CLUSTER/tmp-n$1" "$CLUSTER/spool-n$1"
     mount --bind "$CLUSTER/tmp-n$1" "$CLUSTER/tmp"
     ip link set lo up

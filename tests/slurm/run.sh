@@ -86,12 +86,13 @@ make_tokens
 steps=150
 M="model.preset=llama-tiny device=cpu precision=fp32 data.train=train.h5 data.valid=valid.h5
    data.seq_len=32 train.global_batch=8 train.steps=$steps train.warmup_steps=10
+   train.schedule=constant
    train.eval_every=50 train.eval_batches=2 run.threads=1"
 script=$top/jobs/llama8b_fsdp.sh
 
 # A job that is left in peace
 name="batch job"
-if submit "$script" $M; then
+if submit "$script" $M checkpoint.every=60 checkpoint.keep=3; then
     over 60 || echo "# $name did not end in time"
     is "$name ends with 0" "COMPLETED 0:0" "$(job_field JobState) $(job_field ExitCode)"
     whole=runs/llama8b_fsdp-$job
@@ -103,23 +104,45 @@ if submit "$script" $M; then
     fi
 fi
 
-# One that is stopped in its middle
-name="signalled job"
-if submit "$script" $M; then
-    run=runs/llama8b_fsdp-$job
+# One that is stopped in its middle queues itself again and goes on from its own newest checkpoint,
+# also where its command asks for a new run, or for one that begins elsewhere.  The first start does
+# not end by itself; the second one takes 30 steps more than the first has saved.
+cat >endless <<END
+#!/bin/sh
+for word; do case \$word in run.dir=*) run=\${word#run.dir=} ;; esac; done
+saved=\$(ls "\$run/checkpoints" 2>/dev/null | sed -n 's/^step-0*\([1-9][0-9]*\)\$/\1/p' | tail -n 1)
+[ "\${SLURM_RESTART_COUNT:-0}" != 0 ] || saved=1000000
+exec "$TRIREME" "\$@" train.steps=\$((\${saved:-0} + 30))
+END
+chmod +x endless
+begin=$whole/checkpoints/step-00000060
+for how in "" checkpoint.resume=none checkpoint.resume="$begin"; do
+    name="signalled job${how:+ with ${how%%/*}}" first=1
+    [ "$how" != checkpoint.resume="$begin" ] || first=61
+    # shellcheck disable=SC2086
+    TRIREME=$work/endless submit "$script" $M $how || continue
+    run=runs/llama8b_fsdp-$job out=llama8b_fsdp-$job.out
     if wait_for 30 has_steps $run 10 && on_cluster 10 scancel --signal=USR1 "$job"; then
         over 90 || echo "# $name did not end in time"
     fi
-    is "$name ends with 0" "COMPLETED 0:0" "$(job_field JobState) $(job_field ExitCode)"
+    ended="$(job_field JobState) $(job_field ExitCode)"
+    [ "$ended" = "COMPLETED 0:0" ] || tail -n 40 "$out" | cut -c 1-200 | sed 's/^/# /'
+    is "$name ends with 0" "COMPLETED 0:0" "$ended"
     is "$name was requeued once, by itself" 1 "$(job_field Restarts)"
-    is "$name trains every step once" "1-$steps" "$(steps_of $run)"
-    is "$name: the same loss to the bit" "$(last_metric $whole loss)" "$(last_metric $run loss)"
-    if same_state $whole $run; then
+    went=$(sed -n "s|.*resumed at step \([0-9]*\) from $run/checkpoints/.*|\1|p" "$out")
+    is "$name goes on from its own checkpoint" 1 "$((${went:-0} > first + 8))"
+    is "$name trains every step once" "$first-$((went + 30))" "$(steps_of $run)"
+    # shellcheck disable=SC2086
+    submit "$script" $M train.steps=$((went + 30)) || continue
+    over 60 || echo "# an undisturbed job did not end in time"
+    peace=runs/llama8b_fsdp-$job
+    is "$name: the same loss to the bit" "$(last_metric $peace loss)" "$(last_metric $run loss)"
+    if same_state $peace $run; then
         ok "$name: the same state to the bit"
     else
-        not_ok "$name: the same state to the bit" "$(tail -n 3 "llama8b_fsdp-$job.out")"
+        not_ok "$name: the same state to the bit" "$(tail -n 3 "$out")"
     fi
-fi
+done
 
 # One that runs into its time limit, goes on, and is then cancelled.  Slurm looks at limits every
 # 30 s: the signal comes 10 to 40 s after the start.
