@@ -150,7 +150,11 @@ start_test() {
     (
         # shellcheck disable=SC2086
         limited "${test_seconds[$1]}" "$base.log" ${test_command[$1]}
-        echo $? >"$base.partial" && mv "$base.partial" "$base.code"
+        echo $? >"$base.partial"
+        times >"$base.times" # of the shell, then of its children: "0m1.5s 0m0.2s"
+        awk -F'[ms ]' -v name="${test_name[$1]}" \
+            'NR == 2 { print int(60 * $1 + $2 + 60 * $4 + $5), name }' "$base.times" >>"$logs/seconds"
+        mv "$base.partial" "$base.code"
     ) &
     running[$1]=$!
 }
@@ -196,6 +200,11 @@ run_tests() {
             said=$SECONDS
         fi
     done
+}
+
+say_costs() {
+    awk '{ sum += $1 } END { print "# CPU seconds of all tests: " sum + 0 }' "$logs/seconds"
+    echo "# most of them: $(sort -rn "$logs/seconds" | head -n 12 | paste -sd, | sed 's/,/, /g')"
 }
 
 make_variable() { make -s --no-print-directory --eval='print-%: ; @echo $($*)' "print-$1"; }
@@ -291,5 +300,6 @@ for group in $groups; do
     "queue_$group"
 done
 run_tests
+say_costs
 case " $groups " in *' dist '*) check_dist ;; esac
 finish

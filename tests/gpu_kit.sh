@@ -19,7 +19,7 @@
 set -euo pipefail
 export LC_ALL=C
 top=$(cd "$(dirname "$0")/.." && pwd)
-[ $# -ge 1 ] || { sed -n '2,/^set/p' "$0" | sed '$d; s/^# \{0,1\}//' >&2 && exit 1; }
+[[ ${1--} != -* ]] || { sed -n '2,/^set/p' "$0" | sed '$d; s/^# \{0,1\}//' >&2 && exit 1; }
 mkdir -p "$1" && dest=$(cd "$1" && pwd) && tarball=${2-}
 work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-kit.XXXXXX")
 trap 'rm -rf "$work"' EXIT

@@ -3,6 +3,16 @@
 . "$(dirname "$0")/../cli/helpers.inc"
 
 refused "unknown command" 'no command .trian' "$TRIREME" trian
+while read -r word command; do
+    refused "$word, as other programs call it" "no command .$word.; did you mean $command\?" "$TRIREME" "$word"
+done <<'END'
+eval evaluate
+resume train
+sample generate
+estimate-memory plan
+ckpt checkpoint
+END
+refused "a command like none" 'no command .zzz.; trireme --help lists them' "$TRIREME" zzz
 "$TRIREME" >out 2>err
 is "no command: usage on stderr, code 1" "1 0 yes" \
     "$? $(wc -c <out | tr -d ' ') $(grep -q usage err && echo yes)"
@@ -48,6 +58,9 @@ refused "generate from a missing checkpoint" 'nowhere' "$TRIREME" generate nowhe
 if timeout 60 "$TRIREME" train $M >out 2>err; then
     ok "train two steps"
     checkpoint=$(newest_checkpoint run)
+    # MPI's folder there would be that of every process of this user that runs alone.
+    TMPDIR=$work/train.h5 timeout 60 "$TRIREME" train $M run.dir=alone >out 2>err
+    is "one process needs no folder of MPI's" 0 $?
     timeout 60 "$TRIREME" generate "$checkpoint" --prompt "int " --tokens 20 --seed 3 >a 2>err
     is "generate" 0 $?
     timeout 60 "$TRIREME" generate "$checkpoint" --prompt "int " --tokens 20 --seed 3 >b 2>err

@@ -96,6 +96,11 @@ $(ls -l mine.h5 | cut -c1-10)"
     mpirun --oversubscribe -n 2 $T train $V run.dir=sealed run.threads=1 >out 2>err
     is "it trains without a warning" "0 0" "$? $(grep -c warning err)"
     is "on the same numbers" "$(last_metric plain loss)" "$(last_metric sealed loss)"
+    refused "generate by a tokenizer that is not here" \
+        'plain/checkpoints/step-00000002 was trained on tokens of .my-tokenizer.*--tokenizer bytes' \
+        "$TRIREME" generate plain --prompt x
+    timeout 60 "$TRIREME" generate plain --prompt x --tokens 3 --tokenizer bytes device=cpu >out 2>err
+    is "but by bytes where they are asked for" 0 $?
     cat >look.py <<'END'
 import h5py, numpy
 file = h5py.File("mine.h5")
@@ -121,6 +126,25 @@ documents 1 15000 document 1 begins at token 15000
 documents 2 13999 and end at 13999 of 14000
 END
     is "and nothing is left beside it" "0" "$(ls | grep -c partial)"
+    # every window has a token that the model has no row for, whatever `maximum` says
+    "$python" page.py
+    "$python" -c "import h5py; h5py.File('mine.h5', 'r+')['tokens'][::16] = 40000"
+    ends "a token outside the vocabulary ends training" \
+        'mine\.h5: token [0-9]* is 40000, outside the vocabulary of 32000' $T train $V run.dir=beyond
+
+    # no target at all: there is no loss, and it is said
+    "$python" page.py
+    "$python" -c "import h5py; h5py.File('mine.h5', 'r+')['loss_mask'][:] = 0"
+    $T train $V data.valid=mine.h5 run.dir=masked run.log_every=1 >out 2>err
+    is "all masked: a line for each step says that there is no loss" "0 2 2 1" "$? \
+$(grep -c 'warning: step [12]: no targets: all its tokens are masked' err) \
+$(grep -c 'step [12]/2  loss none (no targets)' err) \
+$(grep -c 'valid none (no targets)' err)"
+    is "and none is in the metrics" "2 1" \
+        "$(grep -c '"loss": null' masked/metrics.jsonl) $(grep -c '"valid_loss": null' masked/metrics.jsonl)"
+    $T evaluate masked >out 2>err
+    is "nor does evaluate invent one" "1 1 0" \
+        "$? $(grep -c 'error: mine\.h5: no targets: all that was read is masked' err) $(wc -l <out | tr -d ' ')"
     "$python" -c "import h5py; f = h5py.File('chunked.h5', 'w'); f.attrs['format'] = 1
 f['documents'] = [0, 100]; f.create_dataset('tokens', (100,), '<u2', chunks=(10,))"
     refused "a chunked dataset" 'chunked\.h5.*(type uint64|contiguous)' $T train $M \
@@ -145,9 +169,15 @@ refused "one output under two names" 'same file' "$TRIREME" tokenize corpus.txt 
 echo notes >notes.txt
 refused "another text is not replaced" 'notes\.txt is there' "$TRIREME" tokenize corpus.txt \
     -o notes.txt
-refused "a device is not replaced" 'is a device' "$TRIREME" tokenize corpus.txt -o /dev/null
-[ -c /dev/null ] && cmp -s text corpus.txt && ok "the inputs are as they were" ||
-    not_ok "the inputs are as they were" "$(ls -l corpus.txt /dev/null)"
+# A device of our own: the machine's would be gone if root's tokenize replaced it.
+if mknod device c 1 3 2>/dev/null; then
+    refused "a device is not replaced" 'is a device' "$TRIREME" tokenize corpus.txt -o device
+    [ -c device ] && ok "it is as it was" || not_ok "it is as it was" "$(ls -l device)"
+else
+    skip "a device is not replaced" "devices cannot be made here"
+fi
+cmp -s text corpus.txt && ok "the inputs are as they were" ||
+    not_ok "the inputs are as they were" "$(ls -l corpus.txt)"
 refused "a token file as an input" 'train\.h5 is an HDF5 file' "$TRIREME" tokenize train.h5 -o x.h5
 refused "no folder elsewhere is made" 'no folder .*/absent' "$TRIREME" tokenize corpus.txt \
     -o "$work/absent/x.h5"
@@ -191,12 +221,42 @@ case $tokens in
 *) not_ok "that has its letters" "token 1000 is '$tokens'" ;;
 esac
 
-# A planted link with the name of a temporary file is not followed.
-echo precious >victim
+# A planted link with the name of a temporary file is not followed.  The shell that plants it becomes
+# the program, so that its number is known.
 mkdir plant
-for pid in $(seq $$ $(($$ + 3000))); do ln -s ../victim "plant/x.h5.partial-$pid-0"; done
-"$TRIREME" tokenize corpus.txt -o plant/x.h5 >out 2>err
-is "planted links are not followed" "0 precious" "$? $(cat victim)"
+boot=$(cut -c1-13 /proc/sys/kernel/random/boot_id)
+for suffix in .head .documents .mask ""; do
+    echo precious >victim
+    SUFFIX=$suffix BOOT=$boot sh -c \
+        'ln -s ../victim "plant/x.h5.partial-$BOOT-$$-0$SUFFIX" && exec "$0" "$@"' \
+        "$TRIREME" tokenize corpus.txt -o plant/x.h5 >out 2>err
+    is "a link planted at a file's name$suffix is not followed" "0 precious" "$? $(cat victim)"
+done
 "$TRIREME" tokenize --verify plant/x.h5 >out 2>err
 is "and the file is whole" 0 $?
+
+# What a killed tokenize left is removed by the next to the same path, and nothing else: not what a
+# process that lives writes, nor what another node or an earlier boot may have left.
+mkdir left
+mkfifo feed
+"$TRIREME" tokenize - -o left/x.h5 <feed >live.out 2>live.err &
+job=$!
+exec 3>feed
+has_partial() { ls left/x.h5.partial-* >/dev/null; }
+wait_for 30 has_partial
+partial=$(ls left/x.h5.partial-*)
+"$TRIREME" tokenize corpus.txt -o left/x.h5 >out 2>err
+is "beside a tokenize that lives" "0 0 $partial" "$? $(wc -l <err | tr -d ' ') $(ls left/x.h5.partial-*)"
+kill -KILL $job
+wait $job 2>/dev/null
+exec 3>&-
+kept="left/x.h5.partial-$boot-1-x left/x.h5.partial-00000000-0000-$job-0 left/x.h5.partial-$job-0"
+touch "$partial.head" $kept "left/y.h5.partial-$boot-$job-0"
+"$TRIREME" tokenize corpus.txt -o left/x.h5 >out 2>err
+is "what a killed tokenize left is removed, and said" "0 1 2" \
+    "$? $(grep -c 'removed 2 unfinished files of a tokenize to left/x\.h5 that was killed' err) $(wc -l <err)"
+is "and what may be another's is not, but said" "1 $(echo $kept | tr ' ' '\n' | sort | xargs)" \
+    "$(grep -c 'warning: beside left/x\.h5 there are 3 unfinished files of other nodes' err) $(
+        ls left/x.h5.partial-* | sort | xargs)"
+is "nor what is of another path" 1 "$(ls left/y.h5.partial-* | wc -l)"
 finish

@@ -36,6 +36,37 @@ if [ -e "$TRIREME_BUILD/doc/trireme.1" ]; then
             "$TRIREME_BUILD/doc/trireme.1" | sort | tr '\n' ' ')"
 fi
 
+# A loss that overflows is not taken for one of no targets.
+"$TRIREME" train $M train.steps=2 precision=fp16 model.init_std=10 data.valid=$work/valid.h5 \
+    run.log_every=1 run.dir=overflow >overflow.out 2>overflow.err
+is "losses that overflow are said, and null in the metrics" "0 2 1 0 2" "$? \
+$(grep -c 'step [12]/2  loss not finite' overflow.err) $(grep -c 'valid not finite' overflow.err) \
+$(grep -c 'no targets\|nan' overflow.err) $(grep -c '"loss": null' overflow/metrics.jsonl)"
+"$TRIREME" evaluate overflow >out 2>err
+is "and evaluate refuses them" "1 1 0" \
+    "$? $(grep -c 'error: .*valid\.h5: the loss is not finite' err) $(wc -l <out | tr -d ' ')"
+
+# Data of which no token is a target has no loss: that is said, and no number printed.
+for candidate in ${TRIREME_PYTHON:-} python3 /usr/bin/python3; do
+    "$candidate" -c 'import h5py, numpy' 2>/dev/null && python=$candidate && break
+done
+if [ -n "${python-}" ]; then
+    "$python" -c "import h5py, numpy
+with h5py.File('masked.h5', 'w') as file:
+    file['tokens'] = numpy.arange(999).astype('<u2') % 257
+    file['documents'] = numpy.array([0, 999], '<u8')
+    file['loss_mask'] = numpy.zeros(999, 'u1')
+    file.attrs.update(format=1, vocab=257, tokenizer='bytes')"
+    "$TRIREME" tokenize --seal masked.h5 >seal.out 2>&1 || not_ok "masked.h5" "$(cat seal.out)"
+    for n in 1 2; do
+        ranks $n "$TRIREME" evaluate plain data.valid=masked.h5 >masked.out 2>masked.err
+        is "evaluate without targets, $n ranks" "1 0 1" "$? $(wc -l <masked.out) $(
+            grep -c '^trireme: error: masked\.h5: no targets: all .* is masked' masked.err)"
+    done
+else
+    skip "evaluate without targets" "no Python with h5py and numpy (TRIREME_PYTHON names one)"
+fi
+
 # Time of day, tokens and epochs over a resume.
 "$TRIREME" train $M train.steps=9 run.dir=plain >plain.out 2>plain.err
 is "a resume" "0 1-9" "$? $(steps_of plain)"

@@ -20,6 +20,22 @@ is "has the same losses" "$(losses here)" "$(losses there)"
 if same_state here there; then ok "and ends in the same bits"; else not_ok "and ends in the same bits" differ; fi
 is "and leaves no file" 0 "$(ls there/offload | wc -l)"
 
+# Gradients too, which several micro-batches add to there.
+for place in host disk; do
+    ranks 2 "$TRIREME" train $M offload.gradients=$place train.steps=12 run.dir=gradients-$place \
+        >gradients.out 2>gradients.err
+    is "a run whose gradients are on the $place" 0 $?
+    is "has the same losses" "$(losses here)" "$(losses gradients-$place)"
+    if same_state here gradients-$place; then ok "and ends in the same bits"; else
+        not_ok "and ends in the same bits" differ; fi
+done
+is "and moved them each step" "12 12" "$(grep -c '"offload_exposed_ms"' gradients-host/metrics.jsonl) $(
+    grep -c '"offload_exposed_ms"' gradients-disk/metrics.jsonl)"
+for strategy in NO_SHARD SHARD_OPTIM; do
+    refused "gradients of $strategy" 'offload\.gradients needs gradients that leave .*at none' \
+        "$TRIREME" train $M run.dir=none parallel.strategy=$strategy offload.gradients=disk
+done
+
 # Killed: nothing of the file is left or needed; another layout and place goes on.
 mpirun --oversubscribe -n 2 "$TRIREME" train $M $disk train.steps=100000 run.dir=killed \
     >killed.out 2>killed.err &
@@ -65,7 +81,7 @@ ends() {
     ended
     is "$1: the job ends" "$2" $code
     said=$(grep -a '^trireme: error' "$name.err")
-    if printf '%s\n' "$said" | grep -a -E -q "^trireme: error: rank 1 \\([^)]+\\): .*$3" &&
+    if printf '%s\n' "$said" | grep -a -E -q "^trireme: error: rank 1 \\([^)]+\\): $3" &&
         [ "$(printf '%s\n' "$said" | wc -l)" = 1 ]; then
         ok "$1: and one line says why"
     else
@@ -86,18 +102,18 @@ state_file() {
 
 if start cut; then
     truncate -s 1000 "$(state_file "$victim")"
-    ends "a file that is cut" 95 'FETCH .*offload.path: cut/offload/rank-00001.*truncated'
+    ends "a file that is cut" 95 'offload.path: cut/offload/rank-00001.*truncated.* \[in step [0-9]+: FETCH [^]]*\]$'
 fi
 if start limited; then
     prlimit --pid "$victim" --fsize=1000
-    ends "a file that may not grow" 95 'SPILL .*offload.path: cannot write .*File too large'
+    ends "a file that may not grow" 95 'offload.path: cannot write .*File too large.* \[in step [0-9]+: SPILL [^]]*\]$'
 fi
 
 # A disk that takes its time, or for ever: slow.so makes reads and writes of these files last.
 if ${CC:-cc} -shared -fPIC -o slow.so "$top/tests/unit/slow_file.c" 2>cc.log; then
     if start stuck run.hang_seconds=8; then
         echo 60000 >slow-1
-        ends "a disk that does not answer" 94 '(FETCH|SPILL) .*offload.path: stuck/offload/rank-00001.* nothing was (read|written) for 6 s'
+        ends "a disk that does not answer" 94 'offload.path: stuck/offload/rank-00001.* nothing was (read|written) for 6 s.* \[in step [0-9]+: (FETCH|SPILL) [^]]*\]$'
     fi
     echo 0 >slow-0
     echo 40 >slow-1
@@ -151,6 +167,6 @@ if start filled offload.path=full; then
     fallocate --punch-hole -o 0 -l "$(stat -L -c %s "$file")" "$file"
     cat /dev/zero >full/other 2>/dev/null
     kill -CONT "$victim"
-    ends "a disk that is full" 95 'SPILL .*offload.path: cannot write .*full/rank-00001.*No space left'
+    ends "a disk that is full" 95 'offload.path: cannot write .*full/rank-00001.*No space left.* \[in step [0-9]+: SPILL [^]]*\]$'
 fi
 finish

@@ -15,6 +15,9 @@ narrow() {
 "$TRIREME" plan "$job" --ranks 16 --nodes 2 --machine h100 --json here.json >out 2>err
 is "plan for 16 H100" "0 1" "$? $(grep -c '^fits on h100' out)"
 narrow "plan for 16 H100"
+sed -n '/^    a rank, with one change/,/^$/s/^    //p' "$top/README.md" | grep -vxF ... >shown
+is "README shows five lines of it, as they are" "5 0" \
+    "$(wc -l <shown | tr -d ' ') $(grep -vxFf out shown | wc -l | tr -d ' ')"
 is "two settings that go together take two lines" 1 \
     "$(grep -A1 '^precision=bf16_pure$' out | grep -c '^ train.optimizer_dtype=bf16  *[0-9]')"
 is "it says what its words mean" "11" "$(sed -n '/^what these are/,/^$/p' out | grep -c '^  [a-z]')"
@@ -44,8 +47,14 @@ for settings in "device=cuda precision=fp16 offload.optimizer=disk offload.param
     is "plan with $settings" 0 $?
     narrow "plan with $settings"
 done
+"$TRIREME" plan model.preset=gpt2 train.global_batch=64 train.micro_batch=64 data.seq_len=1024 \
+    --machine rtx4090 >out 2>&1
+is "a plan that does not fit: one line says so, after the plan" "1 1 1" "$? $(grep -c '^does not fit on rtx4090' out) \
+$(tail -n 1 out | grep -c '^trireme: error: does not fit on rtx4090: short by .*nearest that fits: recompute=full')"
+"$TRIREME" plan $M >/dev/full 2>err
+is "a plan that cannot be written" "1 1" "$? $(grep -c 'the plan cannot be written: No space' err)"
 refused "fewer ranks than nodes" 'ranks 2 .*nodes 4' "$TRIREME" plan $M --ranks 2 --nodes 4
 refused "half a rank" 'ranks 2\.5.*whole' "$TRIREME" plan $M --ranks 2.5
-refused "train for a GPU without one" 'gpu' env CUDA_VISIBLE_DEVICES= TRIREME_EMULATE_GPUS=0 \
+refused "train for a GPU without one" 'no GPU to use: .*device=cpu needs none' env CUDA_VISIBLE_DEVICES= TRIREME_EMULATE_GPUS=0 \
     "$TRIREME" train $M device=cuda data.train=none.h5
 finish

@@ -20,7 +20,9 @@ kept() {
 
 # said NAME PATTERN [FILE]: exactly one line of the output matches
 said() {
-    is "$1" 1 "$(grep -acE -e "$2" "${3:-err}")"
+    lines=$(grep -acE -e "$2" "${3:-err}")
+    if [ "$lines" = 1 ]; then ok "$1"; else
+        not_ok "$1" "$lines lines of $(tail -n 3 "${3:-err}") match '$2'"; fi
 }
 
 # What is written
@@ -56,7 +58,9 @@ fi
 
 train run.dir=flip train.steps=30 checkpoint.every=10 checkpoint.keep=3
 shard=flip/checkpoints/step-00000030/shard-00000.h5
-printf x | dd of=$shard bs=1 seek=$(($(wc -c <$shard) / 2)) conv=notrunc 2>/dev/null
+middle=$(($(wc -c <$shard) / 2)) other=x
+[ "$(dd if=$shard bs=1 skip=$middle count=1 2>/dev/null | tr -d '\000')" != x ] || other=y
+printf $other | dd of=$shard bs=1 seek=$middle conv=notrunc 2>/dev/null
 train run.dir=flip train.steps=40 checkpoint.every=25
 is "a damaged checkpoint pushes out none" "0 25 30 40" "$code $(kept flip)"
 
@@ -114,11 +118,36 @@ is "a checkpoint tells its branch" 1 \
     "$(grep -c '"branch": 1' one/checkpoints/step-00000017/meta.json)"
 train run.dir=one checkpoint.resume=15 train.steps=19 train.lr=5e-4
 is "the same command goes on in the branch" "0 17 19 1-19" "$code $(kept one) $(steps_of one)"
+said "and says so, and how to begin there once more" \
+    'checkpoint.resume=15 is where branch 1 in one began; it goes on \(to begin there once more: .*run.dir=OTHER\)$'
+train run.dir=more checkpoint.resume=kept-one/checkpoints/step-00000015 train.steps=17 train.lr=2e-4
+is "which works" "0 16-17" "$code $(steps_of more)"
 train run.dir=one train.steps=20 train.lr=5e-4
 is "and so does auto" "0 19 20 1-20" "$code $(kept one) $(steps_of one)"
 train run.dir=one checkpoint.resume=one/branches/0/checkpoints/step-00000020 train.steps=22
 is "a branch that was set aside goes on" "0 22" "$code $(kept one)"
 is "and the one it replaces is set aside" "19 20" "$(kept one/branches/1)"
+# checkpoint ls: the branch at work, and those that were left, the newest first.
+"$TRIREME" checkpoint ls one >out 2>err
+is "checkpoint ls lists branches" 0 $?
+cat >want <<END
+branch 2, at work; it began at step 20 of branch 0
+step-00000022 $(echo $id | cut -c1-8)/2
+branch 1, left, in one/branches/1; it began at step 15 of branch 0
+step-00000019 $(echo $id | cut -c1-8)/1
+step-00000020 $(echo $id | cut -c1-8)/1
+branch 0, left, in one/branches/0; it began with the run
+step-00000020 $(echo $id | cut -c1-8)/0
+END
+sed -n -e '/^branch /p' -e 's|^\(step-[0-9]*\) .* \([0-9a-f]*/[0-9]*\) .* committed$|\1 \2|p' out >got
+is "and where each began" "$(cat want)" "$(cat got)"
+mv one/branches/1/branch.json . && mv one/checkpoints/step-00000022 .
+"$TRIREME" checkpoint ls one >out 2>err
+is "checkpoint ls of a run whose checkpoints are all in branches/" 0 $?
+said "a branch of an older version" 'branch 1, left, .*; where it began is not recorded' out
+mv branch.json one/branches/1/ && mv step-00000022 one/checkpoints/
+"$TRIREME" checkpoint ls two >out 2>err
+is "checkpoint ls of a run that has one branch tells none" 0 "$(grep -c branch, out)"
 refused "back to a step that is not there" 'no checkpoint of step 7; there are 22' \
     "$TRIREME" train $M run.dir=one checkpoint.resume=7
 
@@ -129,6 +158,13 @@ mv one/branches/0/checkpoints/step-00000020 one/checkpoints/
 train run.dir=one train.steps=18
 is "a death while a branch is set aside" "0 15 18 20" \
     "$code $(kept one) $(kept one/branches/0)"
+cp -r one half && mv half/branches/0/checkpoints/step-00000020 half/checkpoints/
+sed -i 's/"branch": 1,/"branch": 1, "moving": 1,/' half/run.json
+train run.dir=half checkpoint.resume=18 train.steps=19
+is "a branch that is not all aside is finished before another begins" "0 18 19 20 " \
+    "$code $(kept half) $(kept half/branches/0) $(kept half/branches/1)"
+said "which is said" 'branch 1 had begun when an earlier start ended; .* is finished now'
+is "once" 0 "$(grep -c moving half/run.json)"
 
 # Starting over: the old run is beside, whole.
 train run.dir=two run.fresh=true train.steps=3
@@ -193,6 +229,8 @@ refused "another model is named" 'llama-tiny \(2 layers, .*llama-10m \(' \
     "$TRIREME" train $M run.dir=set model.preset=llama-10m
 
 # A run, its configuration, or a checkpoint: commands take any of them, wherever it lies.
+refused "evaluate without data" 'data\.valid names no token file.*; give one: data\.valid=FILE\.h5' \
+    "$TRIREME" evaluate set
 train run.dir=looked data.valid=valid.h5 train.steps=6 checkpoint.every=3
 cp -r looked copied
 want=$("$TRIREME" evaluate looked 2>/dev/null)

@@ -12,7 +12,7 @@ said() {
 }
 
 refused "a misspelt command" 'did you mean train\?' "$T" trian
-refused "no command at all like it" 'trireme --help' "$T" resume
+refused "no command at all like it" 'trireme --help' "$T" fold
 for version in version -v -V --version; do said "trireme $version" '^trireme [0-9]' "$T" $version; done
 said "--help after arguments" '^  trireme train' "$T" train model.preset=llama-tiny --help
 said "help COMMAND" '--machine h100' "$T" help plan

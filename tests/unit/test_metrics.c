@@ -219,6 +219,8 @@ static void progress_lines_fit_the_terminal(void **state)
                                .valid_loss = 1.6845,
                                .grad_norm = 1.742,
                                .lr = 3.16e-4,
+                               .targets = 1024,
+                               .valid_targets = 512,
                                .evaluated = 1,
                                .tokens_per_s = 123456,
                                .step_ms = 1111.04,
@@ -247,6 +249,26 @@ static void a_loss_of_nothing_is_said(void **state)
     assert_string_equal(progress_text(&p, 0, text),
                         "step 1/2  loss none (no targets)  grad 0.000  lr 0.00e+00  0 tokens/s  "
                         "0.0 ms  ETA 1m00s");
+}
+
+/* Whatever sign a library's not-a-number has; a loss that overflowed is no loss of nothing. */
+static void what_is_not_finite_is_said(void **state)
+{
+    const double values[] = {NAN, -NAN, INFINITY};
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        const struct progress p = {.step = 1,
+                                   .steps = 2,
+                                   .loss = values[i],
+                                   .targets = 1024,
+                                   .evaluated = 1,
+                                   .valid_loss = values[i],
+                                   .valid_targets = 1,
+                                   .grad_norm = values[i]};
+        char text[PROGRESS_TEXT];
+        assert_string_equal(progress_text(&p, 0, text),
+                            "step 1/2  loss not finite  valid not finite  grad not finite  "
+                            "lr 0.00e+00  0 tokens/s  0.0 ms  ETA 0s");
+    }
 }
 
 /* Against saving and deleting, step by step. */
@@ -282,6 +304,7 @@ int main(void)
         cmocka_unit_test(a_long_window_is_the_longest_there_is),
         cmocka_unit_test(progress_lines_fit_the_terminal),
         cmocka_unit_test(a_loss_of_nothing_is_said),
+        cmocka_unit_test(what_is_not_finite_is_said),
         cmocka_unit_test(checkpoints_to_come_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
