@@ -63,7 +63,9 @@ quietly build/packages.log jobs/packages.sh build run $text
 [ -z "$text" ] || [ -f $reference ] ||
     { echo "quickstart.sh: no $reference; give text files: jobs/quickstart.sh FILE..." >&2; exit 1; }
 
-say "build (about a minute; build/trireme)"
+cuda=
+if [ ! -f build/Makefile ] && command -v nvcc >/dev/null; then cuda=', and minutes more for GPU kernels: nvcc is here'; fi
+say "build (about a minute$cuda; build/trireme)"
 [ -x configure ] || quietly build/autogen.log ./autogen.sh
 cd build
 [ -f Makefile ] || quietly configure.log ../configure
