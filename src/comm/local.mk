@@ -1,6 +1,5 @@
 libtrireme_a_SOURCES += \
-	src/comm/control.c \
-	src/comm/exchange.c \
+	src/comm/control.c src/comm/exchange.c src/comm/pmix.h \
 	src/comm/group.c src/comm/group.h src/comm/group_split.c \
 	src/comm/launch.c src/comm/launch.h \
 	src/comm/mesh.c src/comm/mesh.h \
@@ -13,3 +12,8 @@ libtrireme_a_SOURCES += \
 	src/comm/transport.h \
 	src/comm/watch.c src/comm/watch.h \
 	src/comm/world.c src/comm/world.h
+if HAVE_PMIX
+libtrireme_a_SOURCES += src/comm/pmix.c
+else
+libtrireme_a_SOURCES += src/comm/pmix_absent.c
+endif

@@ -9,11 +9,13 @@
 
 #include "base/array.h"
 #include "comm/launch.h"
+#include "comm/pmix.h"
 #include "comm/topology.h"
 #include "comm/transport.h"
 
 /* What the thread is asked to do at the start, and how it went. */
 struct starting {
+    const struct launch *launch;
     struct world *world;
     struct error *err;
     int rc;
@@ -102,10 +104,12 @@ static int find_nodes(struct world *world, struct error *err)
     return rc;
 }
 
-static int start_mpi(struct world *world, struct error *err)
+static int start_mpi(const struct launch *launch, struct world *world, struct error *err)
 {
     int provided, *tag_max, found;
     MPI_TRY(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided));
+    if (launch->by[0] == 's' && !launch->one_node && pmix_barrier(err))
+        return -1;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world->size);
@@ -119,7 +123,7 @@ static int start_mpi(struct world *world, struct error *err)
 static void call_start(void *arg)
 {
     struct starting *s = arg;
-    s->rc = start_mpi(s->world, s->err);
+    s->rc = start_mpi(s->launch, s->world, s->err);
 }
 
 static void call_stop(void *arg)
@@ -155,7 +159,7 @@ int world_start(struct world **world, struct mem *mem, struct error *err)
     struct launch launch = launch_read();
     struct error own = {0};
     struct world *w = array_make(1, sizeof *w);
-    struct starting s = {w, &own, 0};
+    struct starting s = {&launch, w, &own, 0};
     *world = NULL;
     w->mem = mem;
     w->comm = MPI_COMM_NULL;
