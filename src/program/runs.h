@@ -1,0 +1,20 @@
+/* runs.h - write a RUN with its buffers: what it computes with, and what passes between runs. */
+#ifndef TRIREME_PROGRAM_RUNS_H
+#define TRIREME_PROGRAM_RUNS_H
+
+#include "program/run.h"
+
+/* The buffers that pass between runs: inputs, boundaries, and what forward keeps for backward. */
+struct runs_buffers;
+
+struct runs_buffers *runs_open(const struct program *program);
+void runs_close(struct runs_buffers *buffers);
+
+/* Append the LOAD of a micro-batch's tokens and targets. */
+void runs_load(struct program *program, struct runs_buffers *buffers, int micro);
+
+/* Append the RUN of run, whose parameters and gradients have their buffers, and bind the others:
+ * each is made where a run is the first to name it. */
+void runs_write(struct program *program, struct runs_buffers *buffers, const struct run *run);
+
+#endif
