@@ -27,6 +27,11 @@ static inline int64_t min_i64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static inline int64_t max_i64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 static inline size_t min_bytes(size_t a, size_t b)
 {
     return a < b ? a : b;

@@ -5,6 +5,7 @@
  *                 in rank order; two batches are in flight, one being added up.
  * all-reduce      the same with shards made of the data itself, each batch followed by an
  *                 all-gather of its sums.  A small one: all get all terms and add them up.
+ * all-to-all      pieces of every member's part, straight into place.
  * broadcast       a binary tree, pieces following one another down.
  * message         pieces in order.
  *
@@ -265,6 +266,48 @@ const struct comm_kind kind_all_reduce_small = {.name = "all-reduce",
                                                 .transfer = small_transfer,
                                                 .retired = small_retired,
                                                 .alone = copy_nothing};
+
+/* --- all-to-all --- */
+
+/* All members have as many transfers in a round, some of them empty; at least one round, with which
+ * the own part is copied. */
+static void swap_plan(struct operation *op)
+{
+    op->piece = GATHER_PIECE_BYTES / size_of(op);
+    op->total = max_i64(ceil_div(op->elems, op->piece), 1) * others(op);
+}
+
+static void swap_transfer(const struct operation *op, int64_t index, struct transfer *x)
+{
+    int64_t first = index / others(op) * op->piece, size = size_of(op);
+    partners(op, (int)(index % others(op)) + 1, x);
+    const struct comm_part *to = &op->part[x->to], *source = &op->part[x->source];
+    x->from = op->send + (to->send_from + first) * size;
+    x->into = op->recv + (source->recv_from + first) * size;
+    x->from_bytes = length_at(first, op->piece, to->send_elems) * size;
+    x->into_bytes = length_at(first, op->piece, source->recv_elems) * size;
+}
+
+static void swap_alone(struct operation *op)
+{
+    const struct comm_part *own = &op->part[op->group->rank];
+    memcpy(op->recv + own->recv_from * size_of(op), op->send + own->send_from * size_of(op),
+           (size_t)(own->send_elems * size_of(op)));
+}
+
+static void swap_retired(struct operation *op, int64_t index)
+{
+    if (index == 0)
+        swap_alone(op);
+}
+
+const struct comm_kind kind_all_to_all = {.name = "all-to-all",
+                                          .call = CALL_ALL_TO_ALL,
+                                          .plan = swap_plan,
+                                          .limit = limit_window,
+                                          .transfer = swap_transfer,
+                                          .retired = swap_retired,
+                                          .alone = swap_alone};
 
 /* --- broadcast: stage s is piece s from the parent, then piece s - 1 to two children --- */
 

@@ -93,6 +93,19 @@ void group_all_reduce(struct group *g, enum comm_stream stream, struct comm_op *
  * shares of it may be shorter than the first ones'); a pure function. */
 int64_t group_all_reduce_sent(int size, int rank, int64_t elems, enum dtype dtype);
 
+/* What a member gives to another in an all-to-all and gets from it, in elements. */
+struct comm_part {
+    int64_t send_from, send_elems; /* of send */
+    int64_t recv_from, recv_elems; /* of recv */
+};
+
+/* Everybody sends to everybody: recv[recv_from ...][recv_elems] of part m = what member m sends to
+ * this one, for all members m, this one among them.  part holds one entry for each member and must
+ * stay until comm_wait(); of any two members, one receives from the other as many elements as that
+ * sends to it.  Parts of recv do not overlap one another, nor send. */
+void group_all_to_all(struct group *g, enum comm_stream stream, struct comm_op *op, void *recv,
+                      const void *send, const struct comm_part *part, enum dtype dtype);
+
 /* data[elems] of member root to all. */
 void group_broadcast(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,
                      int64_t elems, enum dtype dtype, int root);

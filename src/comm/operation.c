@@ -9,6 +9,7 @@
  */
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/round.h"
 #include "comm/transport.h"
 
 struct operation *operation_make(struct group *g, struct comm_op *handle, const void *send,
@@ -46,6 +47,15 @@ void operation_finish(struct operation *op)
     op->done = 1;
 }
 
+/* In elements, of an all-to-all. */
+static int64_t sent_to_others(const struct operation *op)
+{
+    int64_t elems = 0;
+    for (int m = 0; m < op->group->size; m++)
+        elems += m == op->group->rank ? 0 : op->part[m].send_elems;
+    return elems;
+}
+
 /* Payload of an operation that a library carries out, counted as if mpi.c had. */
 static int64_t sent_bytes(const struct operation *op)
 {
@@ -56,6 +66,7 @@ static int64_t sent_bytes(const struct operation *op)
     case CALL_ALL_GATHER:
     case CALL_REDUCE_SCATTER: return (size - 1) * bytes;
     case CALL_ALL_REDUCE: return group_all_reduce_sent(size, rank, op->elems, op->dtype);
+    case CALL_ALL_TO_ALL: return sent_to_others(op) * (int64_t)dtype_bytes(op->dtype);
     case CALL_BROADCAST: return ((2 * place + 1 < size) + (2 * place + 2 < size)) * bytes;
     case CALL_SEND: return bytes;
     default: return 0;
@@ -159,6 +170,34 @@ void group_all_reduce_host(struct group *g, int queue, struct comm_op *handle, v
     struct operation *op = operation_make(g, handle, data, data, elems, dtype);
     bind(op, queue, kind_of_sum(op));
     start_on_host(op, g->size > 1 ? &transport_mpi : &transport_self);
+}
+
+/* The parts of an all-to-all, and the longest of them. */
+static int check_parts(struct operation *op)
+{
+    const struct group *g = op->group;
+    const struct comm_part *own = &op->part[g->rank];
+    for (int m = 0; m < g->size; m++) {
+        const struct comm_part *part = &op->part[m];
+        if (part->send_elems < 0 || part->recv_elems < 0 || part->send_from < 0 ||
+            part->recv_from < 0)
+            return error_set(&op->err, "all-to-all in group %s: a negative count", g->name);
+        op->elems = max_i64(op->elems, max_i64(part->send_elems, part->recv_elems));
+    }
+    if (own->send_elems == own->recv_elems)
+        return 0;
+    return error_set(
+        &op->err, "all-to-all in group %s: member %d sends itself another count than it receives",
+        g->name, g->rank);
+}
+
+void group_all_to_all(struct group *g, enum comm_stream stream, struct comm_op *handle, void *recv,
+                      const void *send, const struct comm_part *part, enum dtype dtype)
+{
+    struct operation *op = operation_make(g, handle, send, recv, 0, dtype);
+    op->part = part;
+    check_parts(op);
+    operation_start(op, stream, &kind_all_to_all);
 }
 
 void group_broadcast(struct group *g, enum comm_stream stream, struct comm_op *handle, void *data,

@@ -17,7 +17,8 @@ struct operation {
     const struct comm_kind *kind;
     const char *send;
     char *recv;
-    int64_t elems;
+    int64_t elems; /* of an all-to-all: of the longest part that is sent or received */
+    const struct comm_part *part; /* per member, of an all-to-all */
     enum dtype dtype;
     int queue, peer, accumulate;
     int done; /* atomic */

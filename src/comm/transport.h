@@ -38,6 +38,7 @@ enum comm_call {
     CALL_ALL_GATHER,
     CALL_REDUCE_SCATTER,
     CALL_ALL_REDUCE,
+    CALL_ALL_TO_ALL,
     CALL_BROADCAST,
     CALL_SEND,
     CALL_RECV,
@@ -107,7 +108,7 @@ struct comm_kind {
 };
 
 extern const struct comm_kind kind_all_gather, kind_reduce_scatter, kind_all_reduce,
-    kind_all_reduce_small, kind_broadcast, kind_send, kind_recv;
+    kind_all_reduce_small, kind_all_to_all, kind_broadcast, kind_send, kind_recv;
 
 static inline int transport_is_message(const struct operation *op)
 {

@@ -71,6 +71,16 @@ int run_all_reduce(struct run_state *run, int i)
     return 0;
 }
 
+int run_all_to_all(struct run_state *run, int i)
+{
+    const struct instr *instr = &run->program->instr[i];
+    enum comm_stream stream = instr->stream == STREAM_GATHER ? COMM_GATHER : COMM_REDUCE;
+    group_all_to_all(run->x->group[instr->group], stream, run_op_begins(run, instr),
+                     run_operand(run, instr, SLOT_TO), run_operand(run, instr, SLOT_FROM),
+                     &run->program->part[instr->parts], instr->dtype);
+    return 0;
+}
+
 int run_send(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];

@@ -275,6 +275,7 @@ const struct executor_mode executor_async = {
                [INSTR_GATHER] = run_gather,
                [INSTR_REDUCE] = run_reduce,
                [INSTR_ALLREDUCE] = run_all_reduce,
+               [INSTR_ALLTOALL] = run_all_to_all,
                [INSTR_SEND] = run_send,
                [INSTR_RECV] = run_recv,
                [INSTR_FETCH] = copy,

@@ -43,6 +43,15 @@ static struct seat seat_in(const struct state *state, int group)
                          at[MESH_REPLICATE] * degree[MESH_SHARD] + at[MESH_SHARD]};
 }
 
+static int64_t sent_in_parts(const struct program *program, const struct instr *instr,
+                             struct seat seat)
+{
+    int64_t elems = 0;
+    for (int m = 0; m < seat.size; m++)
+        elems += m == seat.rank ? 0 : program->part[instr->parts + m].send_elems;
+    return elems;
+}
+
 /* In numbers of instr->dtype. */
 static int64_t sent_by(const struct program *program, const struct instr *instr)
 {
@@ -54,6 +63,7 @@ static int64_t sent_by(const struct program *program, const struct instr *instr)
     case INSTR_ALLREDUCE:
         return group_all_reduce_sent(seat.size, seat.rank, instr->elems, instr->dtype) /
                (int64_t)dtype_bytes(instr->dtype);
+    case INSTR_ALLTOALL: return sent_in_parts(program, instr, seat);
     default: return 0;
     }
 }

@@ -10,11 +10,12 @@
 const char *instr_name(enum instr_kind kind)
 {
     static const char *const names[INSTR_KINDS] = {
-        [INSTR_ZERO] = "ZERO",     [INSTR_LOAD] = "LOAD",     [INSTR_RUN] = "RUN",
-        [INSTR_GATHER] = "GATHER", [INSTR_REDUCE] = "REDUCE", [INSTR_ALLREDUCE] = "ALLREDUCE",
-        [INSTR_SEND] = "SEND",     [INSTR_RECV] = "RECV",     [INSTR_FETCH] = "FETCH",
-        [INSTR_SPILL] = "SPILL",   [INSTR_NORM] = "NORM",     [INSTR_SCALE] = "SCALE",
-        [INSTR_CAST] = "CAST",     [INSTR_UPDATE] = "UPDATE", [INSTR_RELEASE] = "RELEASE",
+        [INSTR_ZERO] = "ZERO",         [INSTR_LOAD] = "LOAD",     [INSTR_RUN] = "RUN",
+        [INSTR_GATHER] = "GATHER",     [INSTR_REDUCE] = "REDUCE", [INSTR_ALLREDUCE] = "ALLREDUCE",
+        [INSTR_SEND] = "SEND",         [INSTR_RECV] = "RECV",     [INSTR_FETCH] = "FETCH",
+        [INSTR_SPILL] = "SPILL",       [INSTR_NORM] = "NORM",     [INSTR_SCALE] = "SCALE",
+        [INSTR_CAST] = "CAST",         [INSTR_UPDATE] = "UPDATE", [INSTR_RELEASE] = "RELEASE",
+        [INSTR_ALLTOALL] = "ALLTOALL",
     };
     return names[kind];
 }
@@ -64,10 +65,22 @@ int program_instr(struct program *program, enum instr_kind kind, enum stream str
                             .micro = -1,
                             .flat = -1,
                             .group = -1,
-                            .peer = -1};
+                            .peer = -1,
+                            .parts = -1};
     memset(instr->buffer, -1, sizeof instr->buffer);
     memset(instr->wait, -1, sizeof instr->wait);
     return program->instrs++;
+}
+
+int program_parts(struct program *program, const struct comm_part *part, int count)
+{
+    int first = program->parts;
+    for (int k = 0; k < count; k++) {
+        program->part = array_grow(program->part, program->parts, &program->part_capacity,
+                                   sizeof *program->part);
+        program->part[program->parts++] = part[k];
+    }
+    return first;
 }
 
 void program_cast(struct program *program, int flat, int micro, int from, int to, int64_t elems,
@@ -177,6 +190,7 @@ void program_destroy(struct program *program)
         return;
     free(program->buffer);
     free(program->instr);
+    free(program->part);
     free(program->finished);
     free(program);
 }

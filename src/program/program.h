@@ -35,6 +35,7 @@ enum instr_kind {
     INSTR_GATHER,    /* shard -> whole flat parameter */
     INSTR_REDUCE,    /* whole gradient -> sum over ranks of the own shard, fp32 */
     INSTR_ALLREDUCE, /* sum over ranks, in place */
+    INSTR_ALLTOALL,  /* a part of a buffer to each rank, one from each into another buffer */
     INSTR_SEND,
     INSTR_RECV,    /* a boundary to or from another pipeline stage */
     INSTR_FETCH,   /* from where state lives to where it is used */
@@ -71,6 +72,7 @@ struct instr {
     int flat;                 /* whose parameters, gradient or state it works on, or -1 */
     int group, peer;          /* transfers; peer for SEND and RECV */
     int64_t elems;            /* transfers: per rank for GATHER and REDUCE; CAST */
+    int parts;                /* ALLTOALL: its first in the program's; one for each rank */
     enum dtype dtype;
     uint64_t accumulate;    /* RUN: bits of segment_adds(); REDUCE: 0 or 1 */
     int buffer[SLOTS];      /* -1 where unused */
@@ -91,6 +93,8 @@ struct program {
     int buffers, buffer_capacity;
     struct instr *instr;
     int instrs, instr_capacity;
+    struct comm_part *part; /* of all ALLTOALLs */
+    int parts, part_capacity;
     int *finished; /* per bucket, while compiling: of how many flats the gradients are complete */
     int logits;    /* buffer the LOGITS program ends in, or -1 */
     size_t pool_bytes[POOL_COUNT]; /* slab sizes, set by memory_plan() */
@@ -130,6 +134,9 @@ const struct segment *program_segment(const struct program *program, int unit,
 int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, int persistent,
                    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 int program_instr(struct program *program, enum instr_kind kind, enum stream stream);
+
+/* Append parts of an ALLTOALL, one for each member of its group; returns the first one's index. */
+int program_parts(struct program *program, const struct comm_part *part, int count);
 
 /* Append a CAST of elements of a flat. */
 void program_cast(struct program *program, int flat, int micro, int from, int to, int64_t elems,

@@ -167,9 +167,48 @@ static int check_access(struct verify *v, int i, int part, int read, int write)
     return 0;
 }
 
+static int group_size_of(const struct program *program, int group)
+{
+    const int *degree = program->layout->shape.degree;
+    return group == GROUP_DATA ? degree[MESH_SHARD] * degree[MESH_REPLICATE] : degree[group];
+}
+
+/* Does a run of elements lie in a buffer? */
+static int lies_in(const struct program *program, int buffer, enum dtype dtype, int64_t from,
+                   int64_t elems)
+{
+    int64_t space = (int64_t)(program->buffer[buffer].bytes / dtype_bytes(dtype));
+    return from >= 0 && elems >= 0 && elems <= space && from <= space - elems;
+}
+
+/* The parts of an ALLTOALL lie in its buffers, and those it receives do not overlap. */
+static int check_parts(struct verify *v, int i)
+{
+    const struct program *p = v->program;
+    const struct instr *instr = &p->instr[i];
+    int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
+    int size = instr->group < 0 ? 0 : group_size_of(p, instr->group);
+    if (from < 0 || to < 0 || size < 1 || instr->parts < 0 || instr->parts > p->parts - size)
+        return wrong(v, "wrong operand", i, from, -1);
+    const struct comm_part *part = &p->part[instr->parts];
+    for (int k = 0; k < size; k++) {
+        if (!lies_in(p, from, instr->dtype, part[k].send_from, part[k].send_elems))
+            return wrong(v, "wrong size", i, from, -1);
+        if (!lies_in(p, to, instr->dtype, part[k].recv_from, part[k].recv_elems))
+            return wrong(v, "wrong size", i, to, -1);
+        for (int m = 0; m < k; m++)
+            if (part[m].recv_from < part[k].recv_from + part[k].recv_elems &&
+                part[k].recv_from < part[m].recv_from + part[m].recv_elems)
+                return wrong(v, "parts overlap", i, to, -1);
+    }
+    return 0;
+}
+
 static int check_instr(struct verify *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
+    if (instr->kind == INSTR_ALLTOALL && check_parts(v, i))
+        return -1;
     for (int slot = 0; slot < SLOTS; slot++) {
         int b = instr->buffer[slot];
         if (b < 0)

@@ -15,6 +15,8 @@
  *  - every buffer is written before it is read ("read before written"), its accesses are
  *    ordered where one of them writes ("race"), it is released once, after its last use
  *    ("released twice", "never released", "used after release");
+ *  - the parts of an all-to-all lie in its buffers ("wrong size"), and what it receives does not
+ *    overlap ("parts overlap");
  *  - buffers that share memory follow one another: the first is released, and that is ordered
  *    before the second's first use ("memory reused too early", "memory reused in flight"); all
  *    lie inside their slab ("outside its slab");
@@ -42,7 +44,8 @@ int verify_program(const struct program *program, struct error *err);
 int verify_values(const struct program *program, struct error *err);
 
 /* The programs of all ranks (rank i at programs[i]) together: plays them with every transfer as
- * a rendezvous.  Collectives must match in kind, group, size and order ("collective mismatch");
+ * a rendezvous.  Collectives must match in kind, group, size and order, an all-to-all
+ * in the size of each part ("collective mismatch");
  * every message has its partner ("missing RECV", "missing SEND"); nobody waits for ever
  * ("deadlock").  Returns 0, or -1 with err naming ranks and instructions. */
 int verify_ranks(const struct program *const *programs, int ranks, struct error *err);

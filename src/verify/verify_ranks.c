@@ -114,6 +114,23 @@ static int same(const struct instr *a, const struct instr *b)
            a->dtype == b->dtype && a->flat == b->flat && a->unit == b->unit && a->micro == b->micro;
 }
 
+/* What member k of an ALLTOALL of rank r gives and gets; NULL: the list is too short. */
+static const struct comm_part *part_of(const struct ranks *g, int r, const struct instr *instr,
+                                       int k)
+{
+    const struct program *program = g->rank[r].program;
+    int at = instr->parts + k;
+    return instr->parts >= 0 && at < program->parts ? &program->part[at] : NULL;
+}
+
+/* Do members `at` and k of an ALLTOALL, ranks r and m, each get from the other what that gives? */
+static int parts_match(const struct ranks *g, int r, const struct instr *mine, int at, int m,
+                       const struct instr *theirs, int k)
+{
+    const struct comm_part *one = part_of(g, r, mine, k), *two = part_of(g, m, theirs, at);
+    return one && two && one->send_elems == two->recv_elems && one->recv_elems == two->send_elems;
+}
+
 /* What a member stands at, if it is a transfer of the same group: what it does with others comes
  * first. */
 static const struct instr *met_by(const struct ranks *g, int m, enum stream stream, int group)
@@ -126,9 +143,11 @@ static const struct instr *met_by(const struct ranks *g, int m, enum stream stre
 static int check_members(struct ranks *g, int rank, enum stream stream, const struct instr *mine)
 {
     struct members members = members_of(g, rank, mine->group);
+    int at = (rank - members.first) / members.stride;
     for (int k = 0, m; (m = member(&members, k)) >= 0; k++) {
         const struct instr *theirs = met_by(g, m, stream, mine->group);
-        if (theirs && !same(mine, theirs))
+        if (theirs && (!same(mine, theirs) || (mine->kind == INSTR_ALLTOALL &&
+                                               !parts_match(g, rank, mine, at, m, theirs, k))))
             return wrong(g, "collective mismatch", rank, g->rank[rank].at[stream], m,
                          g->rank[m].at[stream]);
     }
@@ -145,6 +164,9 @@ static int try_collective(struct ranks *g, int rank, enum stream stream, const s
             return 0;
     if (check_members(g, rank, stream, mine))
         return -1;
+    for (int k = 0, m; mine->kind == INSTR_ALLTOALL && (m = member(&members, k)) >= 0; k++)
+        if (check_members(g, m, stream, ready(&g->rank[m], stream))) /* each pair has its size */
+            return -1;
     for (int k = 0, m; (m = member(&members, k)) >= 0; k++)
         advance(&g->rank[m], stream);
     return 1;

@@ -238,6 +238,53 @@ static void test_all_reduce(struct rig *r, struct group *g, int64_t n, enum dtyp
     array_free(r, &data);
 }
 
+/* Member `from` sends from + 2 * to parts of n elements to member `to`, each but the first behind a
+ * gap. */
+static int64_t part_elems(int from, int to, int64_t n)
+{
+    return n * ((from + 2 * to) % 5);
+}
+
+static void make_parts(struct comm_part *part, int size, int rank, int64_t n)
+{
+    int64_t send = 0, recv = 0;
+    for (int m = 0; m < size; m++) {
+        part[m] = (struct comm_part){send, part_elems(rank, m, n), recv, part_elems(m, rank, n)};
+        send += part[m].send_elems + 1;
+        recv += part[m].recv_elems + 1;
+    }
+}
+
+static void test_all_to_all(struct rig *r, struct group *g, int64_t n, enum dtype dtype)
+{
+    enum { MEMBERS = 8 };
+    int size = group_size(g), rank = group_rank(g), wrong = 0;
+    int64_t space = size * (4 * n + 1), others = 0;
+    struct array send = array_new(r, space, dtype), recv = array_new(r, space, dtype);
+    struct comm_part part[MEMBERS], theirs[MEMBERS];
+    struct comm_op op;
+    array_fill(&send, rank);
+    array_fill(&recv, 100);
+    to_device(r, &send);
+    to_device(r, &recv);
+    make_parts(part, size, rank, n);
+    group_all_to_all(g, COMM_REDUCE, &op, recv.device, send.device, part, dtype);
+    done(r, &op);
+    to_host(r, &recv, DEVICE_REDUCE);
+    for (int m = 0; m < size; m++) {
+        int64_t at = part[m].recv_from, end = at + part[m].recv_elems;
+        make_parts(theirs, size, m, n);
+        for (int64_t i = at; i < end; i++)
+            wrong += get(recv.host, i, dtype) != sent(m, theirs[rank].send_from + i - at, dtype);
+        wrong += get(recv.host, end, dtype) != sent(100, end, dtype);
+        others += m == rank ? 0 : part[m].send_elems;
+    }
+    CHECK(&r->c, !wrong);
+    CHECK(&r->c, op.sent_bytes == others * (int64_t)dtype_bytes(dtype));
+    array_free(r, &send);
+    array_free(r, &recv);
+}
+
 static void test_broadcast(struct rig *r, struct group *g, int64_t n, int root)
 {
     struct array data = array_new(r, n, DTYPE_F32);
@@ -360,6 +407,7 @@ static void test_shard(struct rig *r, int replicate, int shard)
             test_all_gather(r, g, counts[i], dtypes[d], 0);
             test_all_gather(r, g, counts[i], dtypes[d], 1);
             test_all_reduce(r, g, counts[i], dtypes[d]);
+            test_all_to_all(r, g, counts[i], dtypes[d]);
             test_all_reduce(r, mesh_group(r->mesh, MESH_REPLICATE), counts[i], dtypes[d]);
             test_all_reduce(r, mesh_data(r->mesh), counts[i], dtypes[d]);
         }

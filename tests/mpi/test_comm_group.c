@@ -177,6 +177,53 @@ static void test_broadcast(struct checks *c, struct group *g, int64_t n, int roo
     free(data);
 }
 
+/* Elements member `from` sends to member `to`: none, a few or many, as asymmetric as can be. */
+static int64_t part_elems(int from, int to, int64_t n)
+{
+    return (from + 2 * to) % 3 == 0 ? 0 : n / (1 + (2 * from + to) % 4);
+}
+
+/* Parts lie in recv in the order of the members, in send in reverse order; gaps of 1 between them.
+ */
+static void make_parts(struct comm_part *part, int size, int rank, int64_t n)
+{
+    int64_t send = 1, recv = 1;
+    for (int m = 0; m < size; m++) {
+        int back = size - 1 - m;
+        part[m].recv_from = recv;
+        part[m].recv_elems = part_elems(m, rank, n);
+        recv += part[m].recv_elems + 1;
+        part[back].send_from = send;
+        part[back].send_elems = part_elems(rank, back, n);
+        send += part[back].send_elems + 1;
+    }
+}
+
+static void test_all_to_all(struct checks *c, struct group *g, int64_t n, enum dtype dtype)
+{
+    enum { MEMBERS = 8 };
+    int size = group_size(g), rank = group_rank(g);
+    int64_t space = size * (n + 1) + 1, bytes = (int64_t)dtype_bytes(dtype), sent = 0;
+    char *send = room(space, dtype), *recv = room(space, dtype), *expect = room(space, dtype);
+    struct comm_part part[MEMBERS], theirs[MEMBERS];
+    struct comm_op op;
+    fill(send, space, dtype, rank);
+    make_parts(part, size, rank, n);
+    for (int m = 0; m < size; m++) {
+        make_parts(theirs, size, m, n);
+        for (int64_t i = 0; i < part[m].recv_elems; i++)
+            put(expect, part[m].recv_from + i, dtype, value(m, theirs[rank].send_from + i));
+        sent += m == rank ? 0 : part[m].send_elems * bytes;
+    }
+    group_all_to_all(g, COMM_REDUCE, &op, recv, send, part, dtype);
+    done(c, &op);
+    CHECK(c, !memcmp(recv, expect, (size_t)(space * bytes) + 8)); /* nothing between parts */
+    CHECK(c, op.sent_bytes == sent);
+    free(send);
+    free(recv);
+    free(expect);
+}
+
 /* Everybody sends to the next first and receives from the one before after: messages too
  * large to be buffered must not wait for one another. */
 static void test_ring(struct checks *c, struct group *g, int64_t n)
@@ -211,6 +258,7 @@ static void test_counts(struct checks *c, struct group *g)
             test_all_gather(c, g, counts[i], dtypes[d], 0);
             test_all_gather(c, g, counts[i], dtypes[d], 1);
             test_all_reduce(c, g, counts[i], dtypes[d]);
+            test_all_to_all(c, g, counts[i], dtypes[d]);
         }
         for (int d = 0; d < 3; d++) {
             test_reduce_scatter(c, g, counts[i], dtypes[d], FRESH);
@@ -222,6 +270,7 @@ static void test_counts(struct checks *c, struct group *g)
         test_ring(c, g, counts[i]);
     }
     test_all_gather(c, g, 2500001, DTYPE_F32, 0); /* beyond one piece of 4 MiB */
+    test_all_to_all(c, g, 2500001, DTYPE_F32);    /* one part in several pieces */
     test_broadcast(c, g, 1300007, 0);             /* five pieces down the tree */
 }
 
@@ -288,6 +337,9 @@ static void test_wrong_use(struct checks *c, struct group *g)
     CHECK(c, comm_wait(&op, &err) == -1 && strstr(err.text, group_name(g)));
     group_all_reduce(g, COMM_POINT, &op, data, 1, DTYPE_I32);
     CHECK(c, comm_wait(&op, &err) == -1 && strstr(err.text, "i32"));
+    struct comm_part negative[8] = {{.send_elems = -1}};
+    group_all_to_all(g, COMM_REDUCE, &op, data, data, negative, DTYPE_I32);
+    CHECK(c, comm_wait(&op, &err) == -1 && strstr(err.text, "all-to-all"));
     group_broadcast(g, COMM_POINT, &op, data, 1, DTYPE_I32, group_size(g));
     CHECK(c, comm_wait(&op, &err) == -1);
 }

@@ -393,6 +393,36 @@ static void test_streams_in_a_circle(void **state)
     }
 }
 
+static void add_parts(struct program *program, int64_t to, int64_t from)
+{
+    const struct comm_part part[2] = {{0, to, 0, from}, {to, from, from, to}};
+    int index = add(program, INSTR_ALLTOALL, STREAM_REDUCE, -1);
+    program->instr[index].parts = program_parts(program, part, 2);
+}
+
+/* Each gets as much as the other gives. */
+static void test_parts(void **state)
+{
+    for (int spoilt = 0; spoilt < 5; spoilt++) {
+        struct pair pair;
+        pair_open(&pair, MESH_SHARD);
+        add_parts(pair.program[0], 5, 5);
+        add_parts(pair.program[1], 5, 5);
+        struct program *one = pair.program[1];
+        one->part[0].send_elems += spoilt == 1;
+        one->part[0].recv_elems += spoilt == 2;
+        one->instr[0].parts += spoilt == 3;
+        one->instr[0].parts -= spoilt == 4;
+        if (spoilt)
+            assert_refused(pair.program, 2, "collective mismatch");
+        else
+            assert_fit(pair.program, 2);
+        free(pair.rank[0].part);
+        free(pair.rank[1].part);
+        pair_close(&pair);
+    }
+}
+
 /* An executor issues the list in order, and stands still where an instruction has to wait: what
  * comes later in the list is not on its way, though its own stream is free. */
 static void test_issued_in_order(void **state)
@@ -425,6 +455,7 @@ int main(void)
         cmocka_unit_test(test_messages_end_together),
         cmocka_unit_test(test_messages_in_a_circle),
         cmocka_unit_test(test_streams_in_a_circle),
+        cmocka_unit_test(test_parts),
         cmocka_unit_test(test_issued_in_order),
     };
     return cmocka_run_group_tests_name("verify_ranks", tests, NULL, NULL);

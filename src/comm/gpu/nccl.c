@@ -121,6 +121,46 @@ static int all_gather(struct operation *op)
         &op->err);
 }
 
+/* The own part without NCCL. */
+static int copy_own_part(struct operation *op)
+{
+    const struct comm_part *own = &op->part[op->group->rank];
+    size_t size = dtype_bytes(op->dtype);
+    if (!own->send_elems ||
+        !device_copy_async(op_device(op), op_stream(op), op->recv + own->recv_from * (int64_t)size,
+                           op->send + own->send_from * (int64_t)size,
+                           (size_t)own->send_elems * size, &op->err))
+        return 0;
+    return error_prefix(&op->err, "copy in an all-to-all");
+}
+
+static ncclResult_t give_parts(const struct operation *op, const struct channel *c)
+{
+    int64_t size = (int64_t)dtype_bytes(op->dtype);
+    ncclResult_t code = ncclGroupStart(), ended;
+    for (int m = 0; m < op->group->size && code == ncclSuccess; m++) {
+        const struct comm_part *part = &op->part[m];
+        if (m == op->group->rank)
+            continue;
+        if (part->send_elems)
+            code = ncclSend(op->send + part->send_from * size, (size_t)(part->send_elems * size),
+                            ncclInt8, m, comm_of(c), nccl_stream(c));
+        if (part->recv_elems && code == ncclSuccess)
+            code = ncclRecv(op->recv + part->recv_from * size, (size_t)(part->recv_elems * size),
+                            ncclInt8, m, comm_of(c), nccl_stream(c));
+    }
+    ended = ncclGroupEnd();
+    return code == ncclSuccess ? ended : code;
+}
+
+static int all_to_all(struct operation *op)
+{
+    struct channel *c = channel_of(op);
+    if (!c || copy_own_part(op))
+        return FAILED;
+    return nccl_settle(c, "all-to-all", give_parts(op, c), &op->err);
+}
+
 static int broadcast(struct operation *op)
 {
     struct channel *c = channel_of(op);
@@ -270,6 +310,7 @@ const struct transport transport_nccl = {
     .enqueue = {[CALL_ALL_GATHER] = all_gather,
                 [CALL_REDUCE_SCATTER] = reduce_scatter,
                 [CALL_ALL_REDUCE] = all_reduce,
+                [CALL_ALL_TO_ALL] = all_to_all,
                 [CALL_BROADCAST] = broadcast,
                 [CALL_SEND] = message,
                 [CALL_RECV] = message},
