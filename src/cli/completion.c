@@ -88,7 +88,7 @@ static void print_arguments(void)
 static void print_choices(const struct key *key)
 {
     printf("    %s) REPLY='", key->name);
-    for (const struct choice *c = key->choices; c->name; c++)
+    for (const struct key_choice *c = key->choices; c->name; c++)
         if (c->value != CHOICE_LATER)
             printf("%s ", c->name);
     printf("' ;;\n");
@@ -112,7 +112,7 @@ static void print_values(void)
         printf("%s ", config_presets[i].preset);
     printf("' ;;\n    --machine) REPLY='");
     for (int i = 0; i < machine_count; i++)
-        printf("%s ", machines[i].name);
+        printf("%s ", machine_rows[i].name);
     printf("' ;;\n    --show) REPLY=$_trireme_keys ;;\n    --tokenizer) REPLY=bytes ;;\n");
     for (int i = 0; i < command_count; i++)
         for (const struct command_option *o = commands[i].options; o->name; o++)

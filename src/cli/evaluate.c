@@ -25,7 +25,7 @@ static int load(struct session *session, struct error *err)
     }
     if (run_checkpoint_open(&checkpoint, session->world, from, session->log, err))
         return -1;
-    struct position position = {0};
+    struct run_position position = {0};
     int rc = run_checkpoint_load(session, checkpoint, &position, err);
     if (!rc)
         log_info(session->log, "evaluating %s", checkpoint_path(checkpoint));

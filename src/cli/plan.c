@@ -36,7 +36,8 @@ static const char *machine_names(char *text, size_t size)
 {
     size_t used = 0;
     for (int i = 0; i < machine_count && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", machines[i].name);
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", machine_rows[i].name);
     return text;
 }
 

@@ -73,11 +73,11 @@ int key_unknown(const char *name, struct error *err)
     return error_set(err, "unknown key \"%.80s\"; trireme config --show lists the keys", name);
 }
 
-void key_choices(const struct choice *choices, char *buffer, size_t bytes)
+void key_choices(const struct key_choice *choices, char *buffer, size_t bytes)
 {
     size_t used = 0;
     buffer[0] = '\0';
-    for (const struct choice *c = choices; c->name; c++)
+    for (const struct key_choice *c = choices; c->name; c++)
         if (c->value != CHOICE_LATER && used < bytes)
             used +=
                 (size_t)snprintf(buffer + used, bytes - used, "%s%s", used ? ", " : "", c->name);
@@ -105,7 +105,7 @@ const char *key_text(const struct config *config, const struct key *key, char *b
     case KEY_BOOL: return number ? "true" : "false";
     case KEY_TEXT: return field;
     case KEY_CHOICE:
-        for (const struct choice *c = key->choices; c->name; c++)
+        for (const struct key_choice *c = key->choices; c->name; c++)
             if (c->value == number)
                 return c->name;
         return "?";

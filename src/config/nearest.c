@@ -10,7 +10,7 @@ enum { NAME_MAX_CHARS = 64 };
 
 /* Optimal string alignment: Levenshtein's table, plus swaps of neighbours; three rows of it
  * are alive at a time.  Names longer than the table count their surplus as edits. */
-int edit_distance(const char *a, const char *b)
+int nearest_distance(const char *a, const char *b)
 {
     int rows[3][NAME_MAX_CHARS + 1];
     int na = (int)strnlen(a, 1000), nb = (int)strnlen(b, 1000), surplus = 0;
@@ -40,7 +40,7 @@ int edit_distance(const char *a, const char *b)
  * are equally near the first is kept. */
 void nearest_try(struct nearest *nearest, const char *compared, const char *name)
 {
-    int distance = edit_distance(nearest->wanted, compared);
+    int distance = nearest_distance(nearest->wanted, compared);
     int longest = (int)strlen(compared);
     int bound = longest / 3 > 2 ? longest / 3 : longest > 3 ? 2 : 1;
     if (distance > bound || (nearest->name && distance >= nearest->distance))

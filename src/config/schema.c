@@ -9,14 +9,14 @@
 #define TEXT     .type = KEY_TEXT
 #define CHOICE   .type = KEY_CHOICE
 
-static const struct choice devices[] = {
+static const struct key_choice devices[] = {
     {"auto", CONFIG_DEVICE_AUTO},
     {"cpu", CONFIG_DEVICE_CPU},
     {"cuda", CONFIG_DEVICE_CUDA, "gpu"},
     {0},
 };
 
-static const struct choice precisions[] = {
+static const struct key_choice precisions[] = {
     {"fp32", PRECISION_FP32, "float32|no"},
     {"bf16", PRECISION_BF16, "bfloat16|bf16-mixed"},
     {"bf16_pure", PRECISION_BF16_PURE, "bf16-true"},
@@ -25,56 +25,56 @@ static const struct choice precisions[] = {
     {0},
 };
 
-static const struct choice recomputes[] = {
+static const struct key_choice recomputes[] = {
     {"none", RECOMPUTE_NONE},
     {"selective", RECOMPUTE_SELECTIVE},
     {"full", RECOMPUTE_FULL},
     {0},
 };
 
-static const struct choice families[] = {{"llama"}, {"gpt2"}, {0}};
+static const struct key_choice families[] = {{"llama"}, {"gpt2"}, {0}};
 
-static const struct choice rope_scalings[] = {
+static const struct key_choice rope_scalings[] = {
     {"none", ROPE_SCALING_NONE}, {"llama3", ROPE_SCALING_LLAMA3}, {"linear", CHOICE_LATER},
     {"dynamic", CHOICE_LATER},   {"yarn", CHOICE_LATER},          {0},
 };
 
-static const struct choice schedules[] = {
+static const struct key_choice schedules[] = {
     {"constant", SCHEDULE_CONSTANT, "WarmupLR|constant_with_warmup"},
     {"linear", SCHEDULE_LINEAR, "WarmupDecayLR"},
     {"cosine", SCHEDULE_COSINE, "WarmupCosineLR"},
     {0},
 };
 
-static const struct choice warmups[] = {{"linear", WARMUP_LINEAR}, {"log", WARMUP_LOG}, {0}};
+static const struct key_choice warmups[] = {{"linear", WARMUP_LINEAR}, {"log", WARMUP_LOG}, {0}};
 
-static const struct choice optimizers[] = {
+static const struct key_choice optimizers[] = {
     {"adamw", OPTIMIZER_ADAMW},
     {"sgd", OPTIMIZER_SGD},
     {"adam", CHOICE_LATER},
     {0},
 };
 
-static const struct choice state_dtypes[] = {
+static const struct key_choice state_dtypes[] = {
     {"fp32", DTYPE_F32, "float32"},
     {"bf16", DTYPE_BF16, "bfloat16"},
     {0},
 };
 
-static const struct choice offloads[] = {
+static const struct key_choice offloads[] = {
     {"none", OFFLOAD_NONE},
     {"host", OFFLOAD_HOST, "cpu"},
     {"disk", OFFLOAD_DISK, "nvme"},
     {0},
 };
 
-static const struct choice decays[] = {
+static const struct key_choice decays[] = {
     {"matrices", DECAY_MATRICES},
     {"all", DECAY_ALL},
     {0},
 };
 
-static const struct choice strategies[] = {
+static const struct key_choice strategies[] = {
     {"NO_SHARD", STRATEGY_NO_SHARD, "ddp|stage0|zero0|0"},
     {"SHARD_OPTIM", STRATEGY_SHARD_OPTIM, "stage1|zero1|1"},
     {"SHARD_GRAD_OP", STRATEGY_SHARD_GRAD_OP, "stage2|zero2|2"},
@@ -93,7 +93,7 @@ const struct config_sharding config_sharding[CONFIG_STRATEGIES] = {
     [STRATEGY_HYBRID_SHARD_ZERO2] = {.stage = 2, .hybrid = 1},
 };
 
-static const struct choice wraps[] = {
+static const struct key_choice wraps[] = {
     {"block", WRAP_BLOCK, "TRANSFORMER_BASED_WRAP"},
     {"size", WRAP_SIZE, "SIZE_BASED_WRAP"},
     {"layers", WRAP_LAYERS},
@@ -101,27 +101,27 @@ static const struct choice wraps[] = {
     {0},
 };
 
-static const struct choice prefetches[] = {
+static const struct key_choice prefetches[] = {
     {"none", PREFETCH_NONE, "NO_PREFETCH"},
     {"BACKWARD_PRE", PREFETCH_BACKWARD_PRE},
     {"BACKWARD_POST", PREFETCH_BACKWARD_POST},
     {0},
 };
 
-static const struct choice reduces[] = {
+static const struct key_choice reduces[] = {
     {"fp32", DTYPE_F32, "float32"},
     {"bf16", DTYPE_BF16, "bfloat16"},
     {"fp16", DTYPE_F16, "float16"},
     {0},
 };
 
-static const struct choice inter_nodes[] = {
+static const struct key_choice inter_nodes[] = {
     {"nccl", CONFIG_INTER_NODE_NCCL},
     {"mpi", CONFIG_INTER_NODE_MPI},
     {0},
 };
 
-static const struct choice accumulates[] = {
+static const struct key_choice accumulates[] = {
     {"shard", ACCUMULATE_SHARD},
     {"local", ACCUMULATE_LOCAL, "no_sync"},
     {0},
@@ -389,7 +389,7 @@ const struct key config_keys[] = {
 
 const int config_key_count = sizeof config_keys / sizeof config_keys[0];
 
-const struct absent_key config_absent_keys[] = {
+const struct key_absent config_absent_keys[] = {
     {"model.path", "loading pretrained weights"},
     {"parallel.schedule", "choosing a pipeline schedule"},
     {"checkpoint.async", "saving in the background"},

@@ -12,7 +12,7 @@ enum key_type { KEY_INT, KEY_REAL, KEY_BOOL, KEY_TEXT, KEY_CHOICE };
 
 enum { CHOICE_LATER = -1 }; /* a known name of something that this version does not have */
 
-struct choice {
+struct key_choice {
     const char *name; /* NULL ends a list */
     int value;
     const char *aliases; /* other spellings, "a|b", or NULL; case never matters */
@@ -21,24 +21,24 @@ struct choice {
 struct key {
     const char *name; /* dotted */
     enum key_type type;
-    size_t offset, bytes;         /* the field in struct config */
-    const char *initial;          /* default, as a user would write it */
-    int64_t min, max;             /* KEY_INT */
-    double least, most;           /* KEY_REAL */
-    const struct choice *choices; /* KEY_CHOICE; KEY_TEXT: the only texts allowed, or NULL */
-    const char *later;            /* KEY_INT: what a value above max would mean, or NULL */
-    int list;                     /* KEY_TEXT: 1: a YAML list is taken, with commas between */
+    size_t offset, bytes;             /* the field in struct config */
+    const char *initial;              /* default, as a user would write it */
+    int64_t min, max;                 /* KEY_INT */
+    double least, most;               /* KEY_REAL */
+    const struct key_choice *choices; /* KEY_CHOICE; KEY_TEXT: the only texts allowed, or NULL */
+    const char *later;                /* KEY_INT: what a value above max would mean, or NULL */
+    int list;                         /* KEY_TEXT: 1: a YAML list is taken, with commas between */
     const char *help;
 };
 
 /* A key that other versions or tools have, refused with a reason. */
-struct absent_key {
+struct key_absent {
     const char *name, *what;
 };
 
 extern const struct key config_keys[];
 extern const int config_key_count;
-extern const struct absent_key config_absent_keys[];
+extern const struct key_absent config_absent_keys[];
 extern const int config_absent_count;
 
 /* The row of a dotted name, or NULL. */
@@ -60,7 +60,7 @@ const char *key_meant(const char *name);
 const char *key_text(const struct config *config, const struct key *key, char *buffer);
 
 /* The names of a list that this version has: "a, b, c". */
-void key_choices(const struct choice *choices, char *buffer, size_t bytes);
+void key_choices(const struct key_choice *choices, char *buffer, size_t bytes);
 
 /* The type and what is allowed, for people: "whole number, 1 to 8". */
 void key_describe(const struct key *key, char *buffer, size_t bytes);
@@ -77,7 +77,7 @@ const struct config_model *preset_within(const char *name);
 int64_t preset_params(const struct config_model *preset);
 
 /* Edits (insert, delete, replace, swap neighbours) from a to b, case ignored. */
-int edit_distance(const char *a, const char *b);
+int nearest_distance(const char *a, const char *b);
 
 /* The state of a search for the name nearest to what was typed. */
 struct nearest {

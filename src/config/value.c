@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-static int spells(const struct choice *choice, const char *value)
+static int spells(const struct key_choice *choice, const char *value)
 {
     if (!strcasecmp(choice->name, value))
         return 1;
@@ -21,12 +21,13 @@ static int spells(const struct choice *choice, const char *value)
     return 0;
 }
 
-static const struct choice *find_choice(const struct key *key, const char *value, struct error *err)
+static const struct key_choice *find_choice(const struct key *key, const char *value,
+                                            struct error *err)
 {
     char names[256];
     struct nearest nearest = {value};
     key_choices(key->choices, names, sizeof names);
-    for (const struct choice *c = key->choices; c->name; c++) {
+    for (const struct key_choice *c = key->choices; c->name; c++) {
         if (spells(c, value) && c->value != CHOICE_LATER)
             return c;
         if (spells(c, value)) {
@@ -113,12 +114,12 @@ static int set_real(const struct key *key, void *field, const char *value, struc
 
 static int set_bool(const struct key *key, void *field, const char *value, struct error *err)
 {
-    static const struct choice words[] = {
+    static const struct key_choice words[] = {
         {"true", 1, "yes|on|1"},
         {"false", 0, "no|off|0"},
         {0},
     };
-    for (const struct choice *c = words; c->name; c++)
+    for (const struct key_choice *c = words; c->name; c++)
         if (spells(c, value)) {
             *(int *)field = c->value;
             return 0;
@@ -147,7 +148,7 @@ static int character(const unsigned char *s)
 static int set_text(const struct key *key, char *field, const char *value, struct error *err)
 {
     if (key->choices) {
-        const struct choice *choice = find_choice(key, value, err);
+        const struct key_choice *choice = find_choice(key, value, err);
         if (!choice)
             return -1;
         value = choice->name;
@@ -207,7 +208,7 @@ static int set_preset(struct config *config, const char *value, struct error *er
 int key_set(struct config *config, const struct key *key, const char *value, struct error *err)
 {
     void *field = (char *)config + key->offset;
-    const struct choice *choice = NULL;
+    const struct key_choice *choice = NULL;
     if (field == config->model.preset && *value)
         return set_preset(config, value, err);
     switch (key->type) {

@@ -14,7 +14,7 @@
 
 #define GIB(x) ((size_t)((x)*1024) << 20)
 
-const struct machine machines[] = {
+const struct machine machine_rows[] = {
     {"h200", "NVIDIA H200", GIB(139.7), 989.5e12, 66.9e12, 4.8e12},
     {"h100", "NVIDIA H100 80GB HBM3", GIB(79.1), 989.5e12, 66.9e12, 3.35e12},
     {"h100-nvl", "NVIDIA H100 NVL", GIB(93.0), 835.5e12, 60e12, 3.9e12},
@@ -26,21 +26,21 @@ const struct machine machines[] = {
     {"rtx4090", "NVIDIA GeForce RTX 4090", GIB(23.5), 165.2e12, 82.6e12, 1.008e12},
 };
 
-const int machine_count = sizeof machines / sizeof machines[0];
+const int machine_count = sizeof machine_rows / sizeof machine_rows[0];
 
 const struct machine *machine_find(const char *name)
 {
     for (int i = 0; i < machine_count; i++)
-        if (!strcasecmp(machines[i].name, name))
-            return &machines[i];
+        if (!strcasecmp(machine_rows[i].name, name))
+            return &machine_rows[i];
     return NULL;
 }
 
 const struct machine *machine_of_gpu(const char *gpu)
 {
     for (int i = 0; i < machine_count; i++)
-        if (!strcmp(machines[i].gpu, gpu))
-            return &machines[i];
+        if (!strcmp(machine_rows[i].gpu, gpu))
+            return &machine_rows[i];
     return NULL;
 }
 

@@ -16,7 +16,7 @@ struct machine {
     double bandwidth;  /* of memory, bytes per second */
 };
 
-extern const struct machine machines[];
+extern const struct machine machine_rows[];
 extern const int machine_count;
 
 /* The row of a user's name, in any case, or NULL. */

@@ -27,14 +27,15 @@ static int norm(const struct config_model *c, struct graph *graph, int x, const 
 {
     char bias[GRAPH_NAME];
     snprintf(bias, sizeof bias, "%s.bias", name);
-    int w = transformer_vector(graph, (struct part[]){{name, c->hidden}}, 1, INIT_ONES);
-    int b = transformer_vector(graph, (struct part[]){{bias, c->hidden}}, 1, INIT_ZEROS);
+    int w = transformer_vector(graph, (struct transformer_part[]){{name, c->hidden}}, 1, INIT_ONES);
+    int b =
+        transformer_vector(graph, (struct transformer_part[]){{bias, c->hidden}}, 1, INIT_ZEROS);
     return build_layernorm(graph, x, w, b, (float)c->norm_eps);
 }
 
 static void embed(const struct config_model *c, struct graph *graph)
 {
-    struct part tokens = {"embed", c->vocab}, places = {"positions", c->max_seq_len};
+    struct transformer_part tokens = {"embed", c->vocab}, places = {"positions", c->max_seq_len};
     int table = transformer_matrix(graph, &tokens, 1, c->hidden, c->init_std);
     int positions = transformer_matrix(graph, &places, 1, c->hidden, c->init_std);
     int x = build_embedding(graph, build_tokens(graph), table);
@@ -45,9 +46,10 @@ static void embed(const struct config_model *c, struct graph *graph)
 static int attention(const struct config_model *c, struct graph *graph, int x, int h)
 {
     int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-    struct part weights[] = {{"attn.q", q}, {"attn.k", kv}, {"attn.v", kv}};
-    struct part biases[] = {{"attn.q.bias", q}, {"attn.k.bias", kv}, {"attn.v.bias", kv}};
-    struct part back = {"attn.o", c->hidden}, back_bias = {"attn.o.bias", c->hidden};
+    struct transformer_part weights[] = {{"attn.q", q}, {"attn.k", kv}, {"attn.v", kv}};
+    struct transformer_part biases[] = {
+        {"attn.q.bias", q}, {"attn.k.bias", kv}, {"attn.v.bias", kv}};
+    struct transformer_part back = {"attn.o", c->hidden}, back_bias = {"attn.o.bias", c->hidden};
     int wqkv = transformer_matrix(graph, weights, 3, c->hidden, c->init_std);
     int bqkv = transformer_vector(graph, biases, 3, INIT_ZEROS);
     int wo = transformer_matrix(graph, &back, 1, q, transformer_back_std(c));
@@ -60,8 +62,9 @@ static int attention(const struct config_model *c, struct graph *graph, int x, i
 /* x + down(gelu(up(h))) */
 static int mlp(const struct config_model *c, struct graph *graph, int x, int h)
 {
-    struct part up = {"mlp.up", c->ffn}, up_bias = {"mlp.up.bias", c->ffn};
-    struct part down = {"mlp.down", c->hidden}, down_bias = {"mlp.down.bias", c->hidden};
+    struct transformer_part up = {"mlp.up", c->ffn}, up_bias = {"mlp.up.bias", c->ffn};
+    struct transformer_part down = {"mlp.down", c->hidden},
+                            down_bias = {"mlp.down.bias", c->hidden};
     int wup = transformer_matrix(graph, &up, 1, c->hidden, c->init_std);
     int bup = transformer_vector(graph, &up_bias, 1, INIT_ZEROS);
     int wdown = transformer_matrix(graph, &down, 1, c->ffn, transformer_back_std(c));

@@ -19,13 +19,13 @@ static void units(struct model *model)
 
 static int norm_weight(struct graph *graph, const char *name, int64_t hidden)
 {
-    return transformer_vector(graph, (struct part[]){{name, hidden}}, 1, INIT_ONES);
+    return transformer_vector(graph, (struct transformer_part[]){{name, hidden}}, 1, INIT_ONES);
 }
 
 static void embed(const struct config_model *c, struct graph *graph)
 {
-    int table =
-        transformer_matrix(graph, (struct part[]){{"embed", c->vocab}}, 1, c->hidden, c->init_std);
+    int table = transformer_matrix(graph, (struct transformer_part[]){{"embed", c->vocab}}, 1,
+                                   c->hidden, c->init_std);
     build_output(graph, build_embedding(graph, build_tokens(graph), table));
 }
 
@@ -38,15 +38,17 @@ static void block(const struct config_model *c, struct graph *graph)
     int x = build_input(graph, c->hidden);
     int table = build_rope_table(graph, d);
     int norm1 = norm_weight(graph, "norm1", c->hidden);
-    int wqkv =
-        transformer_matrix(graph, (struct part[]){{"attn.q", q}, {"attn.k", kv}, {"attn.v", kv}}, 3,
-                           c->hidden, c->init_std);
-    int wo = transformer_matrix(graph, (struct part[]){{"attn.o", c->hidden}}, 1, q, back);
+    int wqkv = transformer_matrix(
+        graph, (struct transformer_part[]){{"attn.q", q}, {"attn.k", kv}, {"attn.v", kv}}, 3,
+        c->hidden, c->init_std);
+    int wo =
+        transformer_matrix(graph, (struct transformer_part[]){{"attn.o", c->hidden}}, 1, q, back);
     int norm2 = norm_weight(graph, "norm2", c->hidden);
-    int wgu = transformer_matrix(graph, (struct part[]){{"mlp.gate", c->ffn}, {"mlp.up", c->ffn}},
-                                 2, c->hidden, c->init_std);
-    int wdown =
-        transformer_matrix(graph, (struct part[]){{"mlp.down", c->hidden}}, 1, c->ffn, back);
+    int wgu = transformer_matrix(
+        graph, (struct transformer_part[]){{"mlp.gate", c->ffn}, {"mlp.up", c->ffn}}, 2, c->hidden,
+        c->init_std);
+    int wdown = transformer_matrix(graph, (struct transformer_part[]){{"mlp.down", c->hidden}}, 1,
+                                   c->ffn, back);
 
     int qkv = build_linear(graph, build_rmsnorm(graph, x, norm1, eps), wqkv, -1);
     qkv = build_rope(graph, qkv, table, c->heads, c->kv_heads, d);

@@ -23,8 +23,8 @@ void transformer_units(struct model *model)
     }
 }
 
-static int declare(struct graph *graph, struct graph_param param, const struct part *parts,
-                   int count)
+static int declare(struct graph *graph, struct graph_param param,
+                   const struct transformer_part *parts, int count)
 {
     param.parts = count;
     for (int i = 0; i < count; i++) {
@@ -41,13 +41,13 @@ static struct graph_param normal(int64_t in, double std)
     return (struct graph_param){.dims = 2, .dim = {0, in}, .init = INIT_NORMAL, .std = (float)std};
 }
 
-int transformer_matrix(struct graph *graph, const struct part *parts, int count, int64_t in,
-                       double std)
+int transformer_matrix(struct graph *graph, const struct transformer_part *parts, int count,
+                       int64_t in, double std)
 {
     return declare(graph, normal(in, std), parts, count);
 }
 
-int transformer_vector(struct graph *graph, const struct part *parts, int count,
+int transformer_vector(struct graph *graph, const struct transformer_part *parts, int count,
                        enum param_init init)
 {
     return declare(graph, (struct graph_param){.dims = 1, .init = init}, parts, count);
@@ -61,7 +61,7 @@ double transformer_back_std(const struct config_model *config)
 void transformer_head(const struct config_model *c, int h, enum model_purpose purpose,
                       float loss_factor, struct graph *graph)
 {
-    struct part part = {c->tie_embeddings ? "embed" : "head", c->vocab};
+    struct transformer_part part = {c->tie_embeddings ? "embed" : "head", c->vocab};
     struct graph_param table = normal(c->hidden, c->init_std);
     table.shared = c->tie_embeddings;
     int w = declare(graph, table, &part, 1);

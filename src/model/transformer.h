@@ -12,17 +12,17 @@ enum { TRANSFORMER_EMBED, TRANSFORMER_BLOCK, TRANSFORMER_HEAD };
 void transformer_units(struct model *model);
 
 /* One of the logical tensors that are stacked into a parameter. */
-struct part {
+struct transformer_part {
     const char *name;
     int64_t rows;
 };
 
 /* Declare a matrix [sum of rows, in] of normal deviates; returns its value. */
-int transformer_matrix(struct graph *graph, const struct part *parts, int count, int64_t in,
-                       double std);
+int transformer_matrix(struct graph *graph, const struct transformer_part *parts, int count,
+                       int64_t in, double std);
 
 /* Declare a vector of ones or zeros. */
-int transformer_vector(struct graph *graph, const struct part *parts, int count,
+int transformer_vector(struct graph *graph, const struct transformer_part *parts, int count,
                        enum param_init init);
 
 /* Deviation of the projections back into the residual stream: they start smaller, by the square

@@ -52,7 +52,7 @@ static int set(struct config *config, const char *settings)
     return config_finish(config, NULL);
 }
 
-static void measure(struct choice_row *row, const struct report *report, const char *settings)
+static void measure(struct choices_row *row, const struct report *report, const char *settings)
 {
     const struct report_rank *rank = &report->rank[0];
     snprintf(row->settings, sizeof row->settings, "%s", settings);
@@ -63,13 +63,13 @@ static void measure(struct choice_row *row, const struct report *report, const c
     row->flops = rank->flops;
 }
 
-static int same_numbers(const struct choice_row *a, const struct choice_row *b)
+static int same_numbers(const struct choices_row *a, const struct choices_row *b)
 {
     return a->memory_bytes == b->memory_bytes && a->host_bytes == b->host_bytes &&
            a->disk_bytes == b->disk_bytes && a->sent_bytes == b->sent_bytes && a->flops == b->flops;
 }
 
-static int make(struct choice_row *row, const struct report *of, const char *settings, int threads)
+static int make(struct choices_row *row, const struct report *of, const char *settings, int threads)
 {
     struct report report;
     struct config config = of->config;
@@ -87,7 +87,7 @@ void choices_make(struct choices *choices, const struct report *report, int thre
     *choices = (struct choices){0};
     measure(&choices->as_is, report, "as it is");
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
-        struct choice_row *row = &choices->row[choices->count];
+        struct choices_row *row = &choices->row[choices->count];
         if (make(row, report, changes[i], threads) && !same_numbers(row, &choices->as_is))
             choices->count++;
     }

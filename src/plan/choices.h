@@ -8,7 +8,7 @@
 enum { CHOICES_MOST = 32 };
 
 /* One change of a rank's plan: another setting, or several that are changed together. */
-struct choice_row {
+struct choices_row {
     char settings[96];
     size_t memory_bytes; /* of the GPU, or of the rank where it computes on CPUs */
     size_t host_bytes;   /* that a GPU's rank has in the node's memory; 0 on CPUs */
@@ -18,9 +18,9 @@ struct choice_row {
 };
 
 struct choices {
-    struct choice_row as_is;
+    struct choices_row as_is;
     int count;
-    struct choice_row row[CHOICES_MOST];
+    struct choices_row row[CHOICES_MOST];
 };
 
 /* Plan the first rank of the report's run again for each change.  A change that the configuration

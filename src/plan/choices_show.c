@@ -34,7 +34,7 @@ struct table {
     int settings;       /* width of the first column */
 };
 
-static void fill_row(const struct choices *c, const struct choice_row *row,
+static void fill_row(const struct choices *c, const struct choices_row *row,
                      char cell[NUMBERS][CELL])
 {
     show_bytes((double)row->memory_bytes, cell[0], CELL);
@@ -118,7 +118,7 @@ struct js *choices_json(const struct choices *c)
 {
     struct js *all = js_array();
     for (int i = 0; i < c->count; i++) {
-        const struct choice_row *row = &c->row[i];
+        const struct choices_row *row = &c->row[i];
         struct js *js = js_object();
         js_add_string(js, "settings", row->settings);
         js_add_int(js, "memory_bytes", (int64_t)row->memory_bytes);

@@ -48,7 +48,7 @@ static void add_origin(struct js *meta, const struct run_origin *origin)
     run_data_add(meta, &origin->data);
 }
 
-static struct js *meta_of(const struct session *s, struct position position,
+static struct js *meta_of(const struct session *s, struct run_position position,
                           const struct run_origin *origin)
 {
     char *text = NULL;
@@ -78,7 +78,7 @@ static struct js *meta_of(const struct session *s, struct position position,
     return meta;
 }
 
-int run_checkpoint_write(struct session *s, const char *dir, struct position position,
+int run_checkpoint_write(struct session *s, const char *dir, struct run_position position,
                          const struct run_origin *origin, struct error *err)
 {
     struct checkpoint_piece *pieces;
@@ -142,8 +142,8 @@ static int load(struct session *s, struct checkpoint *checkpoint, struct error *
     return weights_load(s, checkpoint, saved.train.freeze, err);
 }
 
-int run_checkpoint_load(struct session *s, struct checkpoint *checkpoint, struct position *position,
-                        struct error *err)
+int run_checkpoint_load(struct session *s, struct checkpoint *checkpoint,
+                        struct run_position *position, struct error *err)
 {
     const struct js *meta = checkpoint_meta(checkpoint);
     int rc = load(s, checkpoint, err);

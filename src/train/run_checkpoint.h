@@ -8,7 +8,7 @@
 #include "train/session.h"
 
 /* How far training has come in a state. */
-struct position {
+struct run_position {
     int64_t step;    /* finished steps */
     int64_t samples; /* sequences read */
     double tokens;   /* targets trained on: whole, and exact up to 2^53 */
@@ -25,7 +25,7 @@ struct run_origin {
 
 /* Save the session's state under dir.  Collective.  Returns 0, or -1 on all ranks with err set;
  * training may go on. */
-int run_checkpoint_write(struct session *session, const char *dir, struct position position,
+int run_checkpoint_write(struct session *session, const char *dir, struct run_position position,
                          const struct run_origin *origin, struct error *err);
 
 /* Open a checkpoint by the path of a checkpoint, of a run, or of its checkpoints (the
@@ -37,7 +37,7 @@ int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, con
  * the session's before).  A checkpoint of another model, or in training of another optimizer, is
  * refused.  Collective. */
 int run_checkpoint_load(struct session *session, struct checkpoint *checkpoint,
-                        struct position *position, struct error *err);
+                        struct run_position *position, struct error *err);
 
 /* The configuration a checkpoint was saved with, and then the count overrides "key=value".
  * Returns 0, or -1 with err set. */

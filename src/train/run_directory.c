@@ -141,7 +141,7 @@ static void record_saved(struct run_directory *d, int64_t step)
         log_warn(d->s->log, "%s", why.text);
 }
 
-int run_directory_save(struct run_directory *d, struct position position, struct error *err)
+int run_directory_save(struct run_directory *d, struct run_position position, struct error *err)
 {
     struct run_origin origin = {d->record.run, d->record.branch, d->data};
     int64_t start = clock_ns();

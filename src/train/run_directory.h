@@ -42,11 +42,11 @@ void run_directory_close(struct run_directory *dir);
  * another the settings that changed.  The session's config no longer asks for a fresh start
  * afterwards.  Collective.  Returns 0, or -1 on all ranks with err set and the directory unchanged,
  * apart from what an earlier start had begun. */
-int run_directory_begin(struct run_directory *dir, int *found, struct position *position,
+int run_directory_begin(struct run_directory *dir, int *found, struct run_position *position,
                         struct error *err);
 
 /* Save the state as a checkpoint of the run.  Collective.  Returns 0, or -1 on all ranks. */
-int run_directory_save(struct run_directory *dir, struct position position, struct error *err);
+int run_directory_save(struct run_directory *dir, struct run_position position, struct error *err);
 
 /* Note the loss that a step computed with the state of the newest checkpoint. */
 void run_directory_judge(struct run_directory *dir, double loss);

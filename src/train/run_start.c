@@ -410,7 +410,7 @@ static int open_start(struct run_directory *d, const struct run_survey *survey,
 
 static int start_at(struct run_directory *d, const struct run_survey *survey,
                     struct run_start *start, struct checkpoint **checkpoint,
-                    struct position *position, struct error *err)
+                    struct run_position *position, struct error *err)
 {
     struct world *world = d->s->world;
     int rank = world_rank(world);
@@ -451,7 +451,7 @@ static int finish_moving(struct run_directory *d, struct error *err)
     return 0;
 }
 
-int run_directory_begin(struct run_directory *d, int *found, struct position *position,
+int run_directory_begin(struct run_directory *d, int *found, struct run_position *position,
                         struct error *err)
 {
     struct run_survey survey = {0};

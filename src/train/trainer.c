@@ -50,7 +50,7 @@ struct trainer {
     struct batches train, valid;
     struct metrics metrics;
     struct disk_rate disk_rate;
-    struct position at;      /* after the step last started */
+    struct run_position at;  /* after the step last started */
     struct flight flight[2]; /* [step % 2] */
     struct breakdown breakdown[2];
     int64_t until;       /* the last step of this call; the one after it is not started */
@@ -320,7 +320,7 @@ int trainer_advance(struct trainer *t, int64_t steps, struct error *err)
     return 0;
 }
 
-struct position trainer_position(const struct trainer *t)
+struct run_position trainer_position(const struct trainer *t)
 {
     return t->at;
 }

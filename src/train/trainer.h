@@ -27,6 +27,6 @@ int trainer_run(struct trainer *trainer, struct error *err);
  * stands.  Collective.  Return 0, or -1 on all ranks with err set. */
 int trainer_advance(struct trainer *trainer, int64_t steps, struct error *err);
 int trainer_save(struct trainer *trainer, struct error *err);
-struct position trainer_position(const struct trainer *trainer);
+struct run_position trainer_position(const struct trainer *trainer);
 
 #endif

@@ -72,7 +72,7 @@ int trireme_train(struct trireme *run, int64_t steps, struct trireme_progress *p
 {
     struct error err = {0};
     int rc = trainer_advance(run->trainer, steps, &err);
-    struct position at = trainer_position(run->trainer);
+    struct run_position at = trainer_position(run->trainer);
     if (!rc && progress)
         *progress =
             (struct trireme_progress){.step = at.step, .tokens = at.tokens, .loss = at.loss};

@@ -305,7 +305,7 @@ static void test_other_optimizer(struct layouts *l)
     struct error err = {0};
     struct log log = {.level = LOG_ERROR, .rank = world_rank(l->c.world)};
     struct session *s = NULL;
-    struct position position = {0};
+    struct run_position position = {0};
     snprintf(found, sizeof found, "%s/fp32-sgd-0", l->dir);
     snprintf(text, sizeof text, "train.global_batch=6 checkpoint.resume=%s", found);
     struct config config = config_of(text, 1);

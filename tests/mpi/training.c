@@ -110,7 +110,8 @@ static int steps(struct session *s, const struct training *how, struct scaler *s
     return rc;
 }
 
-int training_load(struct session *s, const char *path, struct position *position, struct error *err)
+int training_load(struct session *s, const char *path, struct run_position *position,
+                  struct error *err)
 {
     struct checkpoint *checkpoint;
     if (run_checkpoint_open(&checkpoint, s->world, path, s->log, err))
@@ -123,7 +124,7 @@ int training_load(struct session *s, const char *path, struct position *position
 static int begin(struct session *s, const struct training *how, struct scaler *scaler,
                  struct error *err)
 {
-    struct position position = {.scaler = scaler_begin(&s->config)};
+    struct run_position position = {.scaler = scaler_begin(&s->config)};
     *scaler = position.scaler;
     if (!how->from) {
         rig_init(s);
@@ -148,7 +149,7 @@ void training_run(struct checks *c, const struct config *config, const struct tr
     if (!rc)
         rc = begin(s, how, &scaler, &err) || steps(s, how, &scaler, trained, &err) ? -1 : 0;
     if (!rc && how->checkpoints && how->to < TRAINING_STEPS) {
-        struct position position = {
+        struct run_position position = {
             .step = how->to, .samples = how->to * s->layout.global_batch, .scaler = scaler};
         struct run_origin none = {0};
         rc = run_checkpoint_write(s, how->checkpoints, position, &none, &err);

@@ -35,7 +35,7 @@ struct trained {
 void training_data(struct checks *c, char *dir, int64_t vocab);
 
 /* Load the newest good checkpoint at path into a session.  Collective.  0, or -1 with err set. */
-int training_load(struct session *session, const char *path, struct position *position,
+int training_load(struct session *session, const char *path, struct run_position *position,
                   struct error *err);
 
 /* Train a session of the world.  Collective. */

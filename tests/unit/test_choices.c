@@ -25,7 +25,7 @@ static void choices_of(struct choices *choices, const char *settings, int ranks)
     report_free(&report);
 }
 
-static const struct choice_row *find(const struct choices *choices, const char *settings)
+static const struct choices_row *find(const struct choices *choices, const char *settings)
 {
     for (int i = 0; i < choices->count; i++)
         if (!strcmp(choices->row[i].settings, settings))
@@ -33,9 +33,9 @@ static const struct choice_row *find(const struct choices *choices, const char *
     return NULL;
 }
 
-static const struct choice_row *found(const struct choices *choices, const char *settings)
+static const struct choices_row *found(const struct choices *choices, const char *settings)
 {
-    const struct choice_row *row = find(choices, settings);
+    const struct choices_row *row = find(choices, settings);
     if (!row)
         fail_msg("no row %s", settings);
     return row;
@@ -55,7 +55,7 @@ static void rows_are_plans(void **state)
         choices_of(&choices, runs[i], 3);
         assert_true(choices.count >= 5);
         for (int k = 0; k < choices.count; k++) {
-            const struct choice_row *row = &choices.row[k];
+            const struct choices_row *row = &choices.row[k];
             struct report report;
             char text[512];
             snprintf(text, sizeof text, "%s %s", runs[i], row->settings);
@@ -79,9 +79,9 @@ static void what_they_are_for(void **state)
 {
     struct choices choices;
     choices_of(&choices, LARGE "train.micro_batch=2", 2);
-    const struct choice_row *is = &choices.as_is, *full = found(&choices, "recompute=full"),
-                            *some = found(&choices, "recompute=selective"),
-                            *half = found(&choices, "recompute=full recompute_every=2");
+    const struct choices_row *is = &choices.as_is, *full = found(&choices, "recompute=full"),
+                             *some = found(&choices, "recompute=selective"),
+                             *half = found(&choices, "recompute=full recompute_every=2");
     assert_null(find(&choices, "recompute=none"));
     assert_true(full->memory_bytes < some->memory_bytes && some->memory_bytes < is->memory_bytes);
     assert_true(full->memory_bytes < half->memory_bytes && half->memory_bytes < is->memory_bytes);
@@ -89,14 +89,14 @@ static void what_they_are_for(void **state)
     assert_true(full->flops < 4.0 / 3 * is->flops && some->flops < 1.1 * is->flops);
     assert_true(full->sent_bytes == is->sent_bytes);
 
-    const struct choice_row *far = found(&choices, "parallel.prefetch_units=2"),
-                            *near = found(&choices, "parallel.forward_prefetch=false "
-                                                    "parallel.backward_prefetch=none");
+    const struct choices_row *far = found(&choices, "parallel.prefetch_units=2"),
+                             *near = found(&choices, "parallel.forward_prefetch=false "
+                                                     "parallel.backward_prefetch=none");
     assert_true(near->memory_bytes < is->memory_bytes && is->memory_bytes < far->memory_bytes);
     assert_true(near->sent_bytes == is->sent_bytes && far->sent_bytes == is->sent_bytes);
 
-    const struct choice_row *local = found(&choices, "parallel.accumulate=local"),
-                            *reduced = found(&choices, "comm.reduce_dtype=bf16");
+    const struct choices_row *local = found(&choices, "parallel.accumulate=local"),
+                             *reduced = found(&choices, "comm.reduce_dtype=bf16");
     assert_true(local->memory_bytes > is->memory_bytes && local->sent_bytes < is->sent_bytes);
     assert_true(reduced->sent_bytes < is->sent_bytes);
     assert_true(found(&choices, "offload.optimizer=disk")->disk_bytes > 0);

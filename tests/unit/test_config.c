@@ -242,16 +242,16 @@ static void unknown_keys_name_the_nearest(void **state)
 
 static void distance_counts_edits(void **state)
 {
-    assert_int_equal(edit_distance("", "abc"), 3);
-    assert_int_equal(edit_distance("abc", ""), 3);
-    assert_int_equal(edit_distance("train.steps", "TRAIN.steps"), 0);
-    assert_int_equal(edit_distance("stpes", "steps"), 1);
-    assert_int_equal(edit_distance("kitten", "sitting"), 3);
+    assert_int_equal(nearest_distance("", "abc"), 3);
+    assert_int_equal(nearest_distance("abc", ""), 3);
+    assert_int_equal(nearest_distance("train.steps", "TRAIN.steps"), 0);
+    assert_int_equal(nearest_distance("stpes", "steps"), 1);
+    assert_int_equal(nearest_distance("kitten", "sitting"), 3);
     char a[200], b[201];
     memset(a, 'a', sizeof a);
     memset(b, 'a', sizeof b);
     a[199] = b[200] = '\0';
-    assert_true(edit_distance(a, b) > 100); /* past the table nothing is near */
+    assert_true(nearest_distance(a, b) > 100); /* past the table nothing is near */
 }
 
 static void types_are_checked(void **state)

@@ -16,7 +16,7 @@
 static void test_machines(void **state)
 {
     for (int i = 0; i < machine_count; i++) {
-        const struct machine *m = &machines[i];
+        const struct machine *m = &machine_rows[i];
         assert_ptr_equal(machine_find(m->name), m);
         assert_ptr_equal(machine_of_gpu(m->gpu), m);
         assert_true(m->memory_bytes > (size_t)20 << 30 && m->memory_bytes < (size_t)256 << 30);

@@ -6,17 +6,17 @@
 static const int64_t STEP = 50000000;
 
 /* n samples during each of which all threads together waited for `waited` of the time. */
-static int samples(struct thread_choice *c, int n, double waited)
+static int samples(struct run_queue_choice *c, int n, double waited)
 {
     for (int i = 0; i < n; i++)
-        thread_choice_sample(c, c->last_ns + STEP, c->last_waited_ns + (int64_t)(waited * STEP));
+        run_queue_choice_sample(c, c->last_ns + STEP, c->last_waited_ns + (int64_t)(waited * STEP));
     return c->now;
 }
 
-static struct thread_choice of_threads(int threads)
+static struct run_queue_choice of_threads(int threads)
 {
-    struct thread_choice c = {.most = threads, .now = threads};
-    thread_choice_sample(&c, 1000000000, 7000000000);
+    struct run_queue_choice c = {.most = threads, .now = threads};
+    run_queue_choice_sample(&c, 1000000000, 7000000000);
     return c;
 }
 
@@ -29,7 +29,7 @@ static void threads_without_a_core_are_left_out(void **state)
     } rows[] = {{2, 0, 2},     {2, 0.1, 2},   {2, 0.5, 1},  {2, 1.6, 1}, {2, 2, 1},
                 {64, 0.1, 64}, {64, 0.5, 63}, {64, 32, 32}, {64, 64, 1}, {3, 1.1, 2}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct thread_choice c = of_threads(rows[i].threads);
+        struct run_queue_choice c = of_threads(rows[i].threads);
         assert_int_equal(c.now, rows[i].threads);
         assert_int_equal(samples(&c, 1, rows[i].waited), rows[i].want);
     }
@@ -38,7 +38,7 @@ static void threads_without_a_core_are_left_out(void **state)
 /* While the thread that is left waits itself, nothing is tried; then all come back. */
 static void threads_come_back_when_it_is_quiet(void **state)
 {
-    struct thread_choice c = of_threads(2);
+    struct run_queue_choice c = of_threads(2);
     assert_int_equal(samples(&c, 1, 1.5), 1);
     assert_int_equal(samples(&c, 1000, 0.7), 1);
     assert_int_equal(samples(&c, 1, 0), 2);
@@ -49,7 +49,7 @@ static void threads_come_back_when_it_is_quiet(void **state)
  * to under a hundredth. */
 static void trials_that_fail_become_rare(void **state)
 {
-    struct thread_choice c = of_threads(2);
+    struct run_queue_choice c = of_threads(2);
     int with_two = 0;
     for (int i = 0; i < 20000; i++)
         with_two += samples(&c, 1, c.now == 2 ? 0.5 : 0) == 2;

@@ -19,7 +19,7 @@ enum { CHUNK_BLOCKS = 8 }; /* query blocks of a task */
 /* One thread's scratch. */
 struct forward {
     const struct attention *a;
-    struct head_shape s;
+    struct attention_shape s;
     unit *k;        /* [blocks][BLOCK][dim_units] */
     unit *vt;       /* [blocks][dim_rows][block_units] */
     unit *q, *qt;   /* [BLOCK][dim_units], and transposed */
@@ -31,7 +31,7 @@ struct forward {
 
 static size_t forward_layout(struct forward *w, const struct attention *a, void *base)
 {
-    struct head_shape s = CPU(attention_shape)(a);
+    struct attention_shape s = CPU(attention_shape)(a);
     int64_t blocks = ceil_div(a->seq, BLOCK);
     size_t at = 0;
     w->a = a;
@@ -46,9 +46,10 @@ static size_t forward_layout(struct forward *w, const struct attention *a, void 
     return at;
 }
 
-static void pack_keys(struct forward *w, struct head_rows k, struct head_rows v, int64_t blocks)
+static void pack_keys(struct forward *w, struct attention_rows k, struct attention_rows v,
+                      int64_t blocks)
 {
-    const struct head_shape *s = &w->s;
+    const struct attention_shape *s = &w->s;
     unit *rows = (unit *)w->ot, *sum = (unit *)w->staging; /* not in use yet */
     for (int64_t j = 0; j < blocks; j++) {
         int64_t n = min_i64(BLOCK, w->a->seq - j * BLOCK);
@@ -67,14 +68,14 @@ static void pack_keys(struct forward *w, struct head_rows k, struct head_rows v,
  * the future is left out. */
 static void block_scores(struct forward *w, int64_t j, int64_t nk, int64_t n, int diagonal)
 {
-    const struct head_shape *s = &w->s;
-    struct product p = {.dt = s->dt,
-                        .m = nk,
-                        .n = n,
-                        .k = s->dim_units,
-                        .lda = s->dim_units,
-                        .ldb = BLOCK,
-                        .ldc = BLOCK};
+    const struct attention_shape *s = &w->s;
+    struct attention_product p = {.dt = s->dt,
+                                  .m = nk,
+                                  .n = n,
+                                  .k = s->dim_units,
+                                  .lda = s->dim_units,
+                                  .ldb = BLOCK,
+                                  .ldc = BLOCK};
     const unit *k = w->k + j * BLOCK * s->dim_units;
     int64_t step = diagonal ? TILE_ROWS : nk;
     for (int64_t row = 0; row < nk; row += step) {
@@ -149,8 +150,8 @@ static void shrink_output(struct forward *w, int64_t n)
 }
 
 /* The queries of block i of one head; rows of o at `out`, lse at its first query. */
-static void query_block(struct forward *w, struct head_rows q, int64_t i, void *o, int64_t o_first,
-                        float *lse)
+static void query_block(struct forward *w, struct attention_rows q, int64_t i, void *o,
+                        int64_t o_first, float *lse)
 {
     const struct attention *a = w->a;
     int64_t nq = min_i64(BLOCK, a->seq - i * BLOCK), n = round_up(nq, TILE_COLS);
@@ -191,12 +192,12 @@ static void forward_task(struct forward *w, int64_t b, int64_t kv, int64_t chunk
     int64_t row = attention_row_elems(a), first = b * a->seq * row;
     int64_t begin = chunk * CHUNK_BLOCKS;
     int64_t end = min_i64(begin + CHUNK_BLOCKS, ceil_div(a->seq, BLOCK));
-    struct head_rows k = {qkv, first + (a->heads + kv) * dim, row};
-    struct head_rows v = {qkv, first + (a->heads + a->kv_heads + kv) * dim, row};
+    struct attention_rows k = {qkv, first + (a->heads + kv) * dim, row};
+    struct attention_rows v = {qkv, first + (a->heads + a->kv_heads + kv) * dim, row};
     pack_keys(w, k, v, end);
     for (int64_t i = begin; i < end; i++)
         for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
-            struct head_rows q = {qkv, first + i * BLOCK * row + h * dim, row};
+            struct attention_rows q = {qkv, first + i * BLOCK * row + h * dim, row};
             int64_t o_first = ((b * a->seq + i * BLOCK) * a->heads + h) * dim;
             query_block(w, q, i, o, o_first, lse + (b * a->heads + h) * a->seq + i * BLOCK);
         }

@@ -24,7 +24,7 @@ enum {
 };
 
 /* A head's dimensions in the terms of the packed operands. */
-struct head_shape {
+struct attention_shape {
     enum dtype dt;       /* of operands: fp16 is multiplied as fp32 */
     enum dtype dt_rows;  /* of the tensors */
     int64_t dim;         /* elements of a head */
@@ -35,14 +35,14 @@ struct head_shape {
 };
 
 /* Rows of one head in a tensor: row r starts at element first + r * stride. */
-struct head_rows {
+struct attention_rows {
     const void *base;
     int64_t first, stride;
 };
 
 /* c[m,n] (+)= a b, with a [m][k] and b [k][n] of units and c fp32.  m is a multiple of
  * TILE_ROWS and n of TILE_COLS; strides in units and floats. */
-struct product {
+struct attention_product {
     enum dtype dt;
     int accumulate;
     int64_t m, n, k;
@@ -51,17 +51,17 @@ struct product {
     int64_t lda, ldb, ldc;
 };
 
-void CPU(attention_product)(const struct product *p);
+void CPU(attention_product)(const struct attention_product *p);
 
-struct head_shape CPU(attention_shape)(const struct attention *a);
+struct attention_shape CPU(attention_shape)(const struct attention *a);
 
 /* Copy n <= BLOCK rows to `to` [BLOCK][dim_units]; rows from n on become zero. */
-void CPU(attention_pack_rows)(unit *to, const struct head_shape *s, const struct head_rows *from,
-                              int64_t n);
+void CPU(attention_pack_rows)(unit *to, const struct attention_shape *s,
+                              const struct attention_rows *from, int64_t n);
 
 /* The same rows as an operand summed over rows: `to` [block_units][dim_cols], columns from
  * dim on zero, from packed rows [BLOCK][dim_units]. */
-void CPU(attention_pack_sum)(unit *to, const struct head_shape *s, const unit *rows);
+void CPU(attention_pack_sum)(unit *to, const struct attention_shape *s, const unit *rows);
 
 /* to[j * ld_to + i] = from[i * ld_from + j] */
 void CPU(attention_transpose)(unit *to, int64_t ld_to, const unit *from, int64_t ld_from,
@@ -70,12 +70,12 @@ void CPU(attention_transpose)(unit *to, int64_t ld_to, const unit *from, int64_t
 /* c (+)= a b for sums over the nk keys of a block: a [dim_rows][block_units], b
  * [block_units][BLOCK], c [dim_rows][BLOCK], n columns.  On the diagonal a column sums
  * only the keys its tile can see. */
-void CPU(attention_sum_keys)(const struct head_shape *s, float *c, const unit *a, const unit *b,
-                             int64_t nk, int64_t n, int diagonal, int accumulate);
+void CPU(attention_sum_keys)(const struct attention_shape *s, float *c, const unit *a,
+                             const unit *b, int64_t nk, int64_t n, int diagonal, int accumulate);
 
 /* Write n rows of a head from fp32 rows of stride ld, times scale, in the tensor's type. */
 void CPU(attention_write_rows)(void *base, int64_t first, int64_t stride,
-                               const struct head_shape *s, const float *from, int64_t ld,
+                               const struct attention_shape *s, const float *from, int64_t ld,
                                float scale, int64_t n);
 
 /* One thread's scratch for the backward pass. */

@@ -17,7 +17,7 @@
 /* One thread's scratch. */
 struct backward {
     const struct attention *a;
-    struct head_shape s;
+    struct attention_shape s;
     unit *k, *v;        /* [blocks][BLOCK][dim_units] */
     unit *kt;           /* [blocks][dim_rows][block_units] */
     float *dk, *dv;     /* [blocks][BLOCK][dim_cols] */
@@ -34,13 +34,13 @@ struct backward {
 
 /* Rows of the tensors at the first query of a block of one head, and at its keys. */
 struct block_at {
-    struct head_rows q, dout, o;
+    struct attention_rows q, dout, o;
     const float *lse;
 };
 
 static size_t backward_layout(struct backward *w, const struct attention *a, void *base)
 {
-    struct head_shape s = CPU(attention_shape)(a);
+    struct attention_shape s = CPU(attention_shape)(a);
     int64_t blocks = ceil_div(a->seq, BLOCK);
     size_t at = 0;
     w->a = a;
@@ -73,9 +73,9 @@ size_t CPU(attention_backward_bytes)(const struct attention *a)
     return backward_layout(&w, a, NULL);
 }
 
-static void pack_keys(struct backward *w, struct head_rows k, struct head_rows v)
+static void pack_keys(struct backward *w, struct attention_rows k, struct attention_rows v)
 {
-    const struct head_shape *s = &w->s;
+    const struct attention_shape *s = &w->s;
     unit *sum = (unit *)w->staging;
     for (int64_t j = 0; j * BLOCK < w->a->seq; j++) {
         int64_t n = min_i64(BLOCK, w->a->seq - j * BLOCK);
@@ -108,7 +108,7 @@ SIMD_INLINE void row_products(struct backward *w, const unit *ot, const enum dty
  * block are 0. */
 static void pack_queries(struct backward *w, const struct block_at *at, int64_t nq)
 {
-    const struct head_shape *s = &w->s;
+    const struct attention_shape *s = &w->s;
     unit *ot = (unit *)w->staging; /* not in use yet */
     CPU(attention_pack_rows)(w->rows, s, &at->q, nq);
     CPU(attention_pack_sum)(w->q, s, w->rows);
@@ -163,20 +163,20 @@ SIMD_INLINE void strip_gradients(struct backward *w, int64_t row, int64_t first,
 /* P and dS of block j, strip by strip so that scores and dP stay close. */
 static void block_gradients(struct backward *w, int64_t j, int64_t nk, int64_t n, int diagonal)
 {
-    const struct head_shape *s = &w->s;
+    const struct attention_shape *s = &w->s;
     for (int64_t row = 0; row < nk; row += TILE_ROWS) {
         int64_t col = diagonal ? row / TILE_COLS * TILE_COLS : 0;
         int64_t at = (j * BLOCK + row) * s->dim_units;
-        struct product p = {.dt = s->dt,
-                            .m = TILE_ROWS,
-                            .n = n - col,
-                            .k = s->dim_units,
-                            .a = w->k + at,
-                            .b = w->qt + col,
-                            .c = w->scores + col,
-                            .lda = s->dim_units,
-                            .ldb = BLOCK,
-                            .ldc = BLOCK};
+        struct attention_product p = {.dt = s->dt,
+                                      .m = TILE_ROWS,
+                                      .n = n - col,
+                                      .k = s->dim_units,
+                                      .a = w->k + at,
+                                      .b = w->qt + col,
+                                      .c = w->scores + col,
+                                      .lda = s->dim_units,
+                                      .ldb = BLOCK,
+                                      .ldc = BLOCK};
         CPU(attention_product)(&p);
         p.a = w->v + at;
         p.b = w->dot + col;
@@ -195,23 +195,23 @@ static void block_gradients(struct backward *w, int64_t j, int64_t nk, int64_t n
 
 /* c (+)= a b for sums over the n queries of a block; on the diagonal a key's row sums only the
  * queries that come at or after its strip. */
-static void sum_queries(const struct head_shape *s, float *c, const unit *a, const unit *b,
+static void sum_queries(const struct attention_shape *s, float *c, const unit *a, const unit *b,
                         int64_t nk, int64_t n, int diagonal, int accumulate)
 {
     int64_t step = diagonal ? TILE_ROWS : nk;
     for (int64_t row = 0; row < nk; row += step) {
         int64_t past = diagonal ? row * s->block_units / BLOCK : 0;
-        struct product p = {.dt = s->dt,
-                            .accumulate = accumulate,
-                            .m = step,
-                            .n = s->dim_cols,
-                            .k = n * s->block_units / BLOCK - past,
-                            .a = a + row * s->block_units + past,
-                            .b = b + past * s->dim_cols,
-                            .c = c + row * s->dim_cols,
-                            .lda = s->block_units,
-                            .ldb = s->dim_cols,
-                            .ldc = s->dim_cols};
+        struct attention_product p = {.dt = s->dt,
+                                      .accumulate = accumulate,
+                                      .m = step,
+                                      .n = s->dim_cols,
+                                      .k = n * s->block_units / BLOCK - past,
+                                      .a = a + row * s->block_units + past,
+                                      .b = b + past * s->dim_cols,
+                                      .c = c + row * s->dim_cols,
+                                      .lda = s->block_units,
+                                      .ldb = s->dim_cols,
+                                      .ldc = s->dim_cols};
         CPU(attention_product)(&p);
     }
 }
@@ -222,7 +222,7 @@ static void query_block(struct backward *w, const struct block_at *at, int64_t i
                         void *dqkv)
 {
     const struct attention *a = w->a;
-    const struct head_shape *s = &w->s;
+    const struct attention_shape *s = &w->s;
     int64_t nq = min_i64(BLOCK, a->seq - i * BLOCK), n = round_up(nq, TILE_COLS);
     pack_queries(w, at, nq);
     for (int64_t j = 0; j <= i; j++) {
@@ -247,8 +247,8 @@ static void backward_task(struct backward *w, int64_t b, int64_t kv, void *dqkv,
     const struct attention *a = w->a;
     int64_t dim = a->head_dim, group = a->heads / a->kv_heads;
     int64_t row = attention_row_elems(a), out_row = a->heads * dim, first = b * a->seq * row;
-    struct head_rows k = {qkv, first + (a->heads + kv) * dim, row};
-    struct head_rows v = {qkv, first + (a->heads + a->kv_heads + kv) * dim, row};
+    struct attention_rows k = {qkv, first + (a->heads + kv) * dim, row};
+    struct attention_rows v = {qkv, first + (a->heads + a->kv_heads + kv) * dim, row};
     pack_keys(w, k, v);
     for (int64_t i = 0; i * BLOCK < a->seq; i++)
         for (int64_t h = kv * group; h < (kv + 1) * group; h++) {

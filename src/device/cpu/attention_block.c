@@ -5,10 +5,10 @@
  */
 #include "device/cpu/attention.h"
 
-struct head_shape CPU(attention_shape)(const struct attention *a)
+struct attention_shape CPU(attention_shape)(const struct attention *a)
 {
     int64_t per_unit = a->dt == DTYPE_BF16 ? 2 : 1;
-    return (struct head_shape){
+    return (struct attention_shape){
         .dt = a->dt == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32,
         .dt_rows = a->dt,
         .dim = a->head_dim,
@@ -20,7 +20,8 @@ struct head_shape CPU(attention_shape)(const struct attention *a)
 }
 
 /* TILE_ROWS x TILE_COLS sums in registers; per unit of k a row costs one broadcast. */
-SIMD_INLINE void tile(const enum dtype dt, const struct product *p, int64_t row, int64_t col)
+SIMD_INLINE void tile(const enum dtype dt, const struct attention_product *p, int64_t row,
+                      int64_t col)
 {
     const unit *a = p->a + row * p->lda, *b = p->b + col;
     float *c = p->c + row * p->ldc + col;
@@ -46,14 +47,14 @@ SIMD_INLINE void tile(const enum dtype dt, const struct product *p, int64_t row,
             vf_store(c + i * p->ldc + j * CPU_LANES, sum[i][j]);
 }
 
-SIMD_INLINE void tiles(const enum dtype dt, const struct product *p)
+SIMD_INLINE void tiles(const enum dtype dt, const struct attention_product *p)
 {
     for (int64_t col = 0; col < p->n; col += TILE_COLS)
         for (int64_t row = 0; row < p->m; row += TILE_ROWS)
             tile(dt, p, row, col);
 }
 
-void CPU(attention_product)(const struct product *p)
+void CPU(attention_product)(const struct attention_product *p)
 {
     if (p->dt == DTYPE_BF16)
         tiles(DTYPE_BF16, p);
@@ -62,7 +63,7 @@ void CPU(attention_product)(const struct product *p)
 }
 
 /* to [n][dim] = n rows of fp16 */
-static void widen_rows(float *to, int64_t dim, const struct head_rows *from, int64_t n)
+static void widen_rows(float *to, int64_t dim, const struct attention_rows *from, int64_t n)
 {
     for (int64_t r = 0; r < n; r++)
         for (int64_t i = 0; i < dim; i += CPU_LANES) {
@@ -72,8 +73,8 @@ static void widen_rows(float *to, int64_t dim, const struct head_rows *from, int
         }
 }
 
-void CPU(attention_pack_rows)(unit *to, const struct head_shape *s, const struct head_rows *from,
-                              int64_t n)
+void CPU(attention_pack_rows)(unit *to, const struct attention_shape *s,
+                              const struct attention_rows *from, int64_t n)
 {
     size_t size = dtype_bytes(s->dt_rows), row_bytes = s->dim_units * sizeof *to;
     const char *first = (const char *)from->base + from->first * size;
@@ -84,7 +85,7 @@ void CPU(attention_pack_rows)(unit *to, const struct head_shape *s, const struct
     memset(to + n * s->dim_units, 0, (BLOCK - n) * row_bytes);
 }
 
-void CPU(attention_pack_sum)(unit *to, const struct head_shape *s, const unit *rows)
+void CPU(attention_pack_sum)(unit *to, const struct attention_shape *s, const unit *rows)
 {
     int64_t units = s->dim_units, pad = (s->dim_cols - s->dim) * sizeof *to;
     for (int64_t r = 0; r < s->block_units; r++, to += s->dim_cols) {
@@ -140,23 +141,23 @@ void CPU(attention_transpose)(unit *to, int64_t ld_to, const unit *from, int64_t
             to[j * ld_to + i] = from[i * ld_from + j];
 }
 
-void CPU(attention_sum_keys)(const struct head_shape *s, float *c, const unit *a, const unit *b,
-                             int64_t nk, int64_t n, int diagonal, int accumulate)
+void CPU(attention_sum_keys)(const struct attention_shape *s, float *c, const unit *a,
+                             const unit *b, int64_t nk, int64_t n, int diagonal, int accumulate)
 {
     int64_t step = diagonal ? TILE_COLS : n;
     for (int64_t col = 0; col < n; col += step) {
         int64_t seen = diagonal ? min_i64(nk, col + TILE_COLS) : nk;
-        struct product p = {.dt = s->dt,
-                            .accumulate = accumulate,
-                            .m = s->dim_rows,
-                            .n = step,
-                            .k = seen * s->block_units / BLOCK,
-                            .a = a,
-                            .b = b + col,
-                            .c = c + col,
-                            .lda = s->block_units,
-                            .ldb = BLOCK,
-                            .ldc = BLOCK};
+        struct attention_product p = {.dt = s->dt,
+                                      .accumulate = accumulate,
+                                      .m = s->dim_rows,
+                                      .n = step,
+                                      .k = seen * s->block_units / BLOCK,
+                                      .a = a,
+                                      .b = b + col,
+                                      .c = c + col,
+                                      .lda = s->block_units,
+                                      .ldb = BLOCK,
+                                      .ldc = BLOCK};
         CPU(attention_product)(&p);
     }
 }
@@ -171,7 +172,7 @@ SIMD_INLINE void write_row(const enum dtype dt, void *base, int64_t first, const
 }
 
 void CPU(attention_write_rows)(void *base, int64_t first, int64_t stride,
-                               const struct head_shape *s, const float *from, int64_t ld,
+                               const struct attention_shape *s, const float *from, int64_t ld,
                                float scale, int64_t n)
 {
     for (int64_t r = 0; r < n; r++, first += stride, from += ld)

@@ -16,7 +16,7 @@
 static const int64_t SAMPLE_NS = 50000000, LEAST_HOLD_NS = 400000000, MOST_HOLD_NS = 8000000000;
 static const double TOLERATED = 0.15; /* of a thread */
 
-int thread_choice_sample(struct thread_choice *c, int64_t now_ns, int64_t waited_ns)
+int run_queue_choice_sample(struct run_queue_choice *c, int64_t now_ns, int64_t waited_ns)
 {
     int64_t wall = now_ns - c->last_ns;
     double waited = wall > 0 ? (double)(waited_ns - c->last_waited_ns) / (double)wall : 0;
@@ -39,7 +39,7 @@ int thread_choice_sample(struct thread_choice *c, int64_t now_ns, int64_t waited
 }
 
 struct run_queue {
-    struct thread_choice choice;
+    struct run_queue_choice choice;
     int file[]; /* schedstat of each thread */
 };
 
@@ -102,5 +102,5 @@ int run_queue_threads(const struct device *d)
         return q->choice.now;
     for (int i = 0; i < q->choice.most; i++)
         sum += waited_ns(q->file[i]);
-    return thread_choice_sample(&q->choice, now, sum);
+    return run_queue_choice_sample(&q->choice, now, sum);
 }

@@ -23,7 +23,7 @@
 struct device;
 
 /* The choice itself, without clock and files; zero but for `most` and `now`, which begin equal. */
-struct thread_choice {
+struct run_queue_choice {
     int most, now;
     int64_t last_ns, last_waited_ns; /* the sample before; last_ns 0: none */
     int64_t hold_ns, until_ns;       /* how long threads are left out, and until when */
@@ -32,7 +32,7 @@ struct thread_choice {
 
 /* Take a sample: the time, and for how long all threads together were ready without a core, since
  * any fixed point.  Returns the number of threads to use from now on. */
-int thread_choice_sample(struct thread_choice *choice, int64_t now_ns, int64_t waited_ns);
+int run_queue_choice_sample(struct run_queue_choice *choice, int64_t now_ns, int64_t waited_ns);
 
 struct run_queue;
 
