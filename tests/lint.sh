@@ -10,7 +10,7 @@ set -u
 export LC_ALL=C
 top=$(cd "$(dirname "$0")/.." && pwd)
 rules="layers homes kernels ending asserts preprocessor files functions format scripts keys text \
-    words tables public globals"
+    words tables public globals names"
 
 # Files whose suffix matches; those of C and those for GPUs obey the same rules.
 code='c|h|cc|cu|cuh'
@@ -292,6 +292,63 @@ rule_globals()
         grep -vE ' _Z[GVZL0-9]*__(device_stub__|fatDeviceText|cudaFatCubinHandle)' | # of nvcc
         grep -vw -e __func__ -e array_end $(product c | xargs sed -n \
             's/^static volatile sig_atomic_t \([a-z_]*\);$/-e \1/p')
+}
+
+# What exported names of a folder may begin with besides its own name, that of the folder above and
+# those of its files: the things that it is about.  A digit or '_' follows, or nothing.
+things='
+src/base         exit js            # exit codes; json_ is a prefix of jansson itself
+src/config       preset             # rows of presets.c
+src/comm         kind queue transfer # what travels (transport.h)
+src/device       adamw attention rope rounding sgd # what ops take, a struct each (ops.h)
+src/device/cuda  fp                 # numbers (simt.cuh)
+src/graph        param value        # what a graph is made of
+src/segment      param unit         # flat parameters, units
+src/program      access bucket buffer flat instr lifetime pass side strategy stream whole
+src/verify       addend addends meaning value
+src/execute      async capture copy executor run span step
+src/train        run speed          # files of a run directory; progress.h
+'
+
+# Exported names, and tags of structs and enums in headers, begin with the name of their file or
+# folder, or of a thing of the folder.  Exported names are those in the objects, so that macros hide
+# none.
+rule_names()
+{
+    build=${TRIREME_BUILD:-build}
+    objects=$(cd "$build" 2>/dev/null && find src io -name '*.o' 2>/dev/null | while read -r object; do
+        source=${object%/*}/${object##*[-/]} # libtrireme_a-error.o and cpu/libcpu_avx2_a-norm.o
+        compgen -G "$top/${source%.o}.c*" >/dev/null && echo "$object"
+    done)
+    if [ -z "$objects" ]; then
+        echo "no objects in $build"
+        return 77
+    fi
+    {
+        echo "$things" | sed 's/#.*//; s/^./prefixes &/'
+        product | sed -n 's|\(.*\)/\([^/]*\)\..*|prefixes \1 \2|p' | sed 's/_private$//'
+        (cd "$build" && nm -A --defined-only $objects) |
+            sed -nE '/ _Z/d; s|^(.*)/[^/]*:[0-9a-f]* [TDRB] ([a-zA-Z].*)|name \1 \2|p'
+        for header in $(product 'h|cuh'); do
+            bare "$header" | sed -nE 's/^(struct|enum) ([A-Za-z_0-9]+)( \{|;).*/\2/p' |
+                sed "s|^|tag ${header%/*} |"
+        done
+    } | awk '
+        NF == 0 { next }
+        $1 == "prefixes" { for (i = 3; i <= NF; i++) known[$2] = known[$2] " " $i; next }
+        # A struct that other folders only mention belongs to the one that has its prefix.
+        { where[$3] = $2; ok[$3] += accepted($2, $3) }
+        END { for (name in ok) if (!ok[name]) print where[name] ": " name ": no prefix of the folder" }
+        function accepted(folder, name,    n, i, part, path, all) {
+            n = split(folder, part, "/")
+            for (i = 1; i <= n; i++) {
+                path = i == 1 ? part[1] : path "/" part[i]
+                if (i > 1 || n == 1) all = all known[path] " " part[i]
+            }
+            n = split(all, part, " ")
+            for (i = 1; i <= n; i++) if (name ~ "^" part[i] "([0-9]|_|$)") return 1
+            return 0
+        }' | sort
 }
 
 run_rules() {

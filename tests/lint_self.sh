@@ -120,6 +120,12 @@ if cc -c -o "$work/g.o" "$work/g.c" && ar crs "$work/g.a" "$work/g.o"; then
     mkdir "$work/build" && echo >"$work/e.c" && cc -c -o "$work/e.o" "$work/e.c"
     ar crs "$work/build/libtrireme.a" "$work/e.o"
     seed globals 'counter' "a variable" build/libtrireme.a <"$work/g.a"
+    mkdir -p "$work/build/src/base" && echo 'int base_x(void) { return 1; }' >"$work/src/base/odd.c"
+    cc -c -o "$work/odd.o" "$work/src/base/odd.c" && cp "$work/odd.o" "$work/build/src/base/a-odd.o"
+    cc -Dbase_x=row_x -c -o "$work/odd.o" "$work/src/base/odd.c"
+    seed names 'src/base: row_x: no prefix' "a function of no thing" build/src/base/b-odd.o <"$work/odd.o"
+    printf '/* odd.h - x */\nstruct oar {\n    int x;\n};\n' | seed names 'src/base: oar: no prefix' "a struct of no thing" src/base/odd.h
+    rm -r "$work/src/base/odd.c" "$work/build/src"
     echo 'static volatile sig_atomic_t hidden;' >"$work/src/base/flag.c"
     cp "$work/g.a" "$work/build/libtrireme.a"
     found=$("$top/tests/lint.sh" -C "$work" globals | grep -c '^#')
