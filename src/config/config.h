@@ -39,6 +39,8 @@ struct config_sharding {
 enum { STAGE_MOST = 3 };
 extern const struct config_sharding config_sharding[CONFIG_STRATEGIES];
 
+/* The order in which a pipeline stage computes micro-batches (program/schedule.h). */
+enum config_pipeline_schedule { PIPELINE_NAIVE, PIPELINE_GPIPE, PIPELINE_1F1B };
 enum config_wrap { WRAP_BLOCK, WRAP_SIZE, WRAP_LAYERS, WRAP_NONE };
 enum config_accumulate { ACCUMULATE_SHARD, ACCUMULATE_LOCAL };
 enum config_prefetch { PREFETCH_NONE, PREFETCH_BACKWARD_PRE, PREFETCH_BACKWARD_POST };
@@ -97,6 +99,7 @@ struct config_parallel {
     enum config_wrap wrap;
     int64_t layers_per_unit, min_num_params;    /* of wrap layers, of size */
     int64_t shard, replicate, tensor, pipeline; /* degrees; 0: what is left */
+    enum config_pipeline_schedule schedule;
     enum config_prefetch backward_prefetch;
     int forward_prefetch;
     int64_t prefetch_units; /* units ahead, of both */

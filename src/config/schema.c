@@ -101,6 +101,13 @@ static const struct key_choice wraps[] = {
     {0},
 };
 
+static const struct key_choice pipeline_schedules[] = {
+    {"naive", PIPELINE_NAIVE},
+    {"gpipe", PIPELINE_GPIPE},
+    {"1f1b", PIPELINE_1F1B},
+    {0},
+};
+
 static const struct key_choice prefetches[] = {
     {"none", PREFETCH_NONE, "NO_PREFETCH"},
     {"BACKWARD_PRE", PREFETCH_BACKWARD_PRE},
@@ -302,6 +309,12 @@ const struct key config_keys[] = {
      .help = "ranks that split each matrix"},
     {"parallel.pipeline", INT, FIELD(parallel.pipeline), "1", 1, 1, .later = "pipeline parallelism",
      .help = "stages the layers are split into"},
+    {"parallel.schedule", CHOICE, FIELD(parallel.schedule), "1f1b", .choices = pipeline_schedules,
+     .help =
+         "in which order micro-batches are computed: naive each forward and backward, one after "
+         "the other; gpipe all forward, then all backward, which keeps the activations of all; "
+         "1f1b forward and backward in turns as soon as each can be, which with one stage is "
+         "naive; the numbers are the same"},
     {"parallel.backward_prefetch", CHOICE, FIELD(parallel.backward_prefetch), "BACKWARD_PRE",
      .choices = prefetches,
      .help = "when backward gathers the next unit's parameters: BACKWARD_PRE before the "
@@ -391,7 +404,6 @@ const int config_key_count = sizeof config_keys / sizeof config_keys[0];
 
 const struct key_absent config_absent_keys[] = {
     {"model.path", "loading pretrained weights"},
-    {"parallel.schedule", "choosing a pipeline schedule"},
     {"checkpoint.async", "saving in the background"},
 };
 

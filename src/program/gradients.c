@@ -27,46 +27,104 @@ static int leaves_each(const struct program *program, int flat)
            (state_fetches_grads(program->state) && !state_is_split(program->state, flat));
 }
 
-/* What gradients_plan() knows of a flat. */
+/* What gradients_plan() knows of a window, by flat, and by micro-batch where each is reduced. */
 struct progress {
     struct run_use *use; /* of the last run that wrote it; NULL: none yet */
     int run, micro;      /* that run */
     unsigned written;    /* sections that hold a sum already */
-    int first;           /* it is in the first window */
 };
 
-static void plan_use(const struct program *program, struct progress *p, struct run *run, int r,
-                     int k)
+/* Windows nearer than this many runs are one: copies to and fro have no time in between. */
+enum { AT_ONCE = 2 };
+
+static void plan_use(const struct program *program, struct progress *progress, struct run *run,
+                     int r, int k)
 {
     struct run_use *use = &run[r].use[k];
     const struct flat *flat = &program->units->flat[use->flat];
+    int micro = reduces_each(program, use->flat) ? run[r].micro : 0;
+    struct progress *p = &progress[use->flat * program->micros + micro];
     unsigned sections = segment_sections(run[r].segment, k, flat);
-    int goes_on = p->use && (!leaves_each(program, use->flat) || p->micro == run[r].micro);
-    if (goes_on)
+    int goes_on = p->use && (!leaves_each(program, use->flat) || p->micro == run[r].micro ||
+                             r - p->run <= AT_ONCE);
+    if (goes_on) {
         use->follows = p->run;
-    else if (reduces_each(program, use->flat))
-        p->written = 0;
-    p->first = goes_on ? p->first : !p->use;
+        p->use->finishes = 0;
+    }
     for (int s = 0; s < flat->sections; s++)
         if (sections & p->written & 1u << s)
             run[r].accumulate |= segment_adds(k, s);
-    if (goes_on)
-        p->use->finishes = 0;
-    if (p->use)
-        p->use->is_last = 0;
-    use->finishes = use->is_last = 1;
-    use->is_first = p->first;
-    *p = (struct progress){use, r, run[r].micro, p->written | sections, p->first};
+    use->resumes = !goes_on && p->written;
+    use->finishes = 1;
+    *p = (struct progress){use, r, run[r].micro, p->written | sections};
+}
+
+/* Which windows of each flat are the first and the last to end. */
+static void plan_ends(const struct program *program, struct run *run, int runs)
+{
+    struct run_use **last = array_make((size_t)program->units->flats, sizeof(struct run_use *));
+    for (int r = 0; r < runs; r++)
+        for (int k = 0; k < run[r].uses; k++) {
+            struct run_use *use = &run[r].use[k];
+            if (!use->finishes)
+                continue;
+            use->is_first = !last[use->flat];
+            use->is_last = 1;
+            if (last[use->flat])
+                last[use->flat]->is_last = 0;
+            last[use->flat] = use;
+        }
+    free(last);
 }
 
 void gradients_plan(const struct program *program, struct run *run, int runs)
 {
-    struct progress *progress = array_make((size_t)program->units->flats, sizeof *progress);
+    size_t windows = (size_t)program->units->flats * (size_t)program->micros;
+    struct progress *progress = array_make(windows, sizeof *progress);
     for (int r = 0; r < runs; r++)
         for (int k = 0; k < run[r].uses; k++)
             if (run[r].use[k].writes)
-                plan_use(program, &progress[run[r].use[k].flat], run, r, k);
+                plan_use(program, progress, run, r, k);
+    plan_ends(program, run, runs);
     free(progress);
+}
+
+/* ---- to where they live ---- */
+
+/* Replicated values are counted by one rank: the one at 0 on every axis over which they are
+ * replicated. */
+static int counts_norm(const struct program *program, int flat)
+{
+    const int *at = program->state->coord.at;
+    return at[MESH_REPLICATE] == 0 && (state_is_split(program->state, flat) || at[MESH_SHARD] == 0);
+}
+
+void gradients_norm(struct program *program, int flat, int buffer)
+{
+    if (!counts_norm(program, flat))
+        return;
+    int index = program_instr(program, INSTR_NORM, STREAM_COMPUTE);
+    struct instr *instr = &program->instr[index];
+    instr->flat = flat;
+    instr->elems = program->units->flat[flat].shard_elems;
+    instr_bind(instr, SLOT_SHARD_GRAD, buffer, ACCESS_READ);
+    instr_bind(instr, SLOT_SUMS, program->state->sums, ACCESS_BOTH);
+}
+
+/* The gradients that a run finished go to where they live; the last of the step count in the norm.
+ */
+static void spill_sums(struct program *program, struct run *run)
+{
+    for (int k = 0; k < run->uses; k++) {
+        struct run_use *use = &run->use[k];
+        if (use->sum < 0)
+            continue;
+        if (use->is_last)
+            gradients_norm(program, use->flat, use->sum);
+        offload_spill(program, use->sum, program->state->flat[use->flat].grad, use->flat,
+                      run->micro);
+        use->sum = -1;
+    }
 }
 
 /* ---- before a run ---- */
@@ -88,20 +146,32 @@ static void fetch_whole(struct program *program, struct run *run)
 {
     for (int k = 0; k < run->uses; k++) {
         struct run_use *use = &run->use[k];
-        if (use->writes && use->grad < 0 && use->follows < 0 && segment_added(run->accumulate, k))
+        if (use->writes && use->grad < 0 && use->resumes)
             use->grad = offload_fetch(program, program->state->flat[use->flat].grad, SIDE_DEVICE,
                                       use->flat, run->micro);
     }
 }
 
-/* The same for a reduction to the shard. */
-static void fetch_shards(struct program *program, struct run *run)
+/* Is the run's sum of a flat still to be copied to where it lives? */
+static int is_to_spill(const struct run *run, int flat)
 {
-    for (int k = 0; k < run->uses; k++) {
-        struct run_use *use = &run->use[k];
-        if (use->finishes && !use->is_first && reduces_each(program, use->flat))
-            use->sum = offload_fetch(program, program->state->flat[use->flat].grad, SIDE_DEVICE,
-                                     use->flat, run->micro);
+    for (int k = 0; k < run->uses; k++)
+        if (run->use[k].flat == flat && run->use[k].sum >= 0)
+            return 1;
+    return 0;
+}
+
+/* The same for the reduction of run r to the shard. */
+static void fetch_shards(struct program *program, struct run *run, int r)
+{
+    for (int k = 0; k < run[r].uses; k++) {
+        struct run_use *use = &run[r].use[k];
+        if (!use->finishes || use->is_first || !reduces_each(program, use->flat))
+            continue;
+        if (r > 0 && is_to_spill(&run[r - 1], use->flat))
+            spill_sums(program, &run[r - 1]);
+        use->sum = offload_fetch(program, program->state->flat[use->flat].grad, SIDE_DEVICE,
+                                 use->flat, run[r].micro);
     }
 }
 
@@ -119,7 +189,7 @@ void gradients_before(struct program *program, struct run *run, int runs, int r)
     fetch_whole(program, &run[r]);
     if (r + 1 < runs)
         fetch_whole(program, &run[r + 1]);
-    fetch_shards(program, &run[r]);
+    fetch_shards(program, run, r);
     for (int k = 0; k < run[r].uses; k++) {
         struct run_use *use = &run[r].use[k];
         if (use->writes && use->grad < 0)
@@ -205,42 +275,6 @@ static int sum_buffer(struct program *program, const struct run_use *use)
     if (!state_fetches_grads(program->state))
         return own;
     return use->sum >= 0 ? use->sum : offload_temporary(program, own, SIDE_DEVICE);
-}
-
-/* Replicated values are counted by one rank: the one at 0 on every axis over which they are
- * replicated. */
-static int counts_norm(const struct program *program, int flat)
-{
-    const int *at = program->state->coord.at;
-    return at[MESH_REPLICATE] == 0 && (state_is_split(program->state, flat) || at[MESH_SHARD] == 0);
-}
-
-void gradients_norm(struct program *program, int flat, int buffer)
-{
-    if (!counts_norm(program, flat))
-        return;
-    int index = program_instr(program, INSTR_NORM, STREAM_COMPUTE);
-    struct instr *instr = &program->instr[index];
-    instr->flat = flat;
-    instr->elems = program->units->flat[flat].shard_elems;
-    instr_bind(instr, SLOT_SHARD_GRAD, buffer, ACCESS_READ);
-    instr_bind(instr, SLOT_SUMS, program->state->sums, ACCESS_BOTH);
-}
-
-/* The gradients that a run finished go to where they live; the last of the step count in the norm.
- */
-static void spill_sums(struct program *program, struct run *run)
-{
-    for (int k = 0; k < run->uses; k++) {
-        struct run_use *use = &run->use[k];
-        if (use->sum < 0)
-            continue;
-        if (use->is_last)
-            gradients_norm(program, use->flat, use->sum);
-        offload_spill(program, use->sum, program->state->flat[use->flat].grad, use->flat,
-                      run->micro);
-        use->sum = -1;
-    }
 }
 
 void gradients_after(struct program *program, struct run *run, int runs, int r)

@@ -67,6 +67,7 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
                     .params = config->offload.params,
                     .gradients = config->offload.gradients,
                     .apart = device != DEVICE_CPU},
+        .schedule = p->schedule,
         .dtype = dtypes[config->precision],
         .optimizer = config->train.optimizer,
         .optimizer_dtype = config->train.optimizer_dtype,
@@ -148,6 +149,13 @@ struct mesh_options layout_comm(const struct config *config)
                                                                        : COMM_INTER_NODE_NCCL,
         .share_gpu = config->comm.share_gpu,
     };
+}
+
+struct layout_stage layout_stage(const struct layout *layout, const struct units *units, int stage)
+{
+    int stages = layout->shape.degree[MESH_PIPELINE];
+    int first = units->count * stage / stages, end = units->count * (stage + 1) / stages;
+    return (struct layout_stage){.first = first, .count = end - first};
 }
 
 int layout_data_rank(const struct layout *layout, struct mesh_coord coord)

@@ -39,6 +39,7 @@ struct layout {
     int64_t micro_batch;  /* sequences a rank computes at once */
     int micros;           /* micro-batches a step */
     int64_t global_batch; /* sequences a step, of all ranks */
+    enum config_pipeline_schedule schedule;
     enum dtype dtype;
     enum config_optimizer optimizer;
     enum dtype optimizer_dtype;
@@ -69,6 +70,12 @@ void layout_swap_folder(const struct config *config, char folder[CONFIG_TEXT + 1
 
 /* How GPUs communicate. */
 struct mesh_options layout_comm(const struct config *config);
+
+/* The units of a pipeline stage. */
+struct layout_stage {
+    int first, count;
+};
+struct layout_stage layout_stage(const struct layout *layout, const struct units *units, int stage);
 
 /* Number of the data rank at coord: replicas outside, shards inside. */
 int layout_data_rank(const struct layout *layout, struct mesh_coord coord);

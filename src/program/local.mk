@@ -4,5 +4,5 @@ libtrireme_a_SOURCES += \
 	src/program/memory.h src/program/offload.c src/program/offload.h src/program/passes.h \
 	src/program/program.c src/program/program.h src/program/ranges.c src/program/ranges.h \
 	src/program/release.c src/program/run.h src/program/runs.c src/program/runs.h \
-	src/program/schedule.c src/program/shard.c src/program/shard.h src/program/state.c \
-	src/program/state.h src/program/update.c src/program/waits.c
+	src/program/schedule.c src/program/schedule.h src/program/shard.c src/program/shard.h \
+	src/program/state.c src/program/state.h src/program/update.c src/program/waits.c

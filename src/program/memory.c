@@ -41,19 +41,24 @@ static size_t place_passing(struct program *program, enum mem_pool pool, size_t 
 {
     int count = 0;
     int *which = array_make((size_t)program->buffers, sizeof *which);
+    struct place **item_of = array_make((size_t)program->buffers, sizeof *item_of);
     struct place *items = array_make((size_t)program->buffers, sizeof *items);
     for (int b = 0; b < program->buffers; b++) {
         const struct buffer *buffer = &program->buffer[b];
         if (buffer->persistent || buffer->pool != pool || life[b].first < 0 || buffer->whole >= 0)
             continue;
         which[count] = b;
-        items[count++] =
-            (struct place){.bytes = buffer->bytes, .first = life[b].first, .last = life[b].last};
+        item_of[b] = &items[count];
+        items[count++] = (struct place){.bytes = buffer->bytes,
+                                        .first = life[b].first,
+                                        .last = life[b].last,
+                                        .like = buffer->like < 0 ? NULL : item_of[buffer->like]};
     }
     size_t bytes = place_items(items, count);
     for (int i = 0; i < count; i++)
         program->buffer[which[i]].offset = base + items[i].offset;
     free(which);
+    free(item_of);
     free(items);
     return bytes;
 }

@@ -30,7 +30,8 @@ const char *stream_name(enum stream stream)
 int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, int persistent,
                    const char *fmt, ...)
 {
-    struct buffer buffer = {.pool = pool, .bytes = bytes, .persistent = persistent, .whole = -1};
+    struct buffer buffer = {
+        .pool = pool, .bytes = bytes, .persistent = persistent, .whole = -1, .like = -1};
     va_list args;
     va_start(args, fmt);
     int b = buffer_append(&program->buffer, &program->buffers, &program->buffer_capacity, buffer,

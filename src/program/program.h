@@ -88,7 +88,8 @@ struct program {
     const struct units *units; /* the state's, as is the layout */
     const struct layout *layout;
     enum program_kind kind;
-    int micros; /* micro-batches a step */
+    struct layout_stage stage; /* the units that the rank owns */
+    int micros;                /* micro-batches a step */
     struct buffer *buffer;
     int buffers, buffer_capacity;
     struct instr *instr;

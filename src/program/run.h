@@ -7,9 +7,10 @@
 
 /* What a run does with one of the flats that its unit uses.
  *
- * A gradient is made in windows: runs one behind the other that write to one buffer, which is then
- * summed over ranks or stays.  A window ends with the micro-batch where gradients leave the buffer
- * then, else with the step. */
+ * A gradient is made in windows: runs that write to one buffer, which is then summed over ranks or
+ * stays.  Where each micro-batch's gradient is reduced to shards, its runs are a window, whatever
+ * runs come between them; where whole gradients live elsewhere, a window ends before the next
+ * micro-batch's runs, unless these follow at once; else it is the step. */
 struct run_use {
     int flat;
     int param;   /* buffer to compute with; -1: not gathered yet or not read */
@@ -19,9 +20,10 @@ struct run_use {
     int sum;     /* where a finished one is summed, until it is where it lives; or -1 */
     unsigned reads : 1, writes : 1; /* its parameters / its gradient */
     unsigned gathers : 1;           /* a gather of it must precede the run */
+    unsigned resumes : 1;           /* a window begins that adds to what is elsewhere */
     unsigned finishes : 1;          /* the window ends with this run */
-    unsigned is_first : 1;          /* it is the step's first window */
-    unsigned is_last : 1;           /* it is the step's last window */
+    unsigned is_first : 1;          /* and is the step's first to end */
+    unsigned is_last : 1;           /* and the last */
 };
 
 /* One RUN to be written. */

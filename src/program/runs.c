@@ -2,86 +2,122 @@
 #include "program/runs.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 
-/* The buffers of one micro-batch that pass between runs, by unit; -1: not made yet. */
+/* A ring of buffer sets: micro-batch m has number m modulo `ring`.  The arrays are by set, or by
+ * set and unit; -1: not made yet. */
 struct runs_buffers {
-    int tokens, targets;
+    int units, ring;
+    int *tokens, *targets;
     int *output;      /* activation leaving the unit */
     int *output_grad; /* gradient arriving at that place */
     int *saved;
 };
 
-struct runs_buffers *runs_open(const struct program *program)
+static int *make_table(int count)
 {
-    size_t units = (size_t)program->units->count;
+    int *table = array_make((size_t)count, sizeof *table);
+    memset(table, -1, (size_t)count * sizeof *table);
+    return table;
+}
+
+struct runs_buffers *runs_open(const struct program *program, int ring)
+{
+    int units = program->units->count;
     struct runs_buffers *b = array_make(1, sizeof *b);
-    b->output = array_make(units, sizeof *b->output);
-    b->output_grad = array_make(units, sizeof *b->output_grad);
-    b->saved = array_make(units, sizeof *b->saved);
+    *b = (struct runs_buffers){
+        .units = units,
+        .ring = ring,
+        .tokens = make_table(ring),
+        .targets = make_table(ring),
+        .output = make_table(ring * units),
+        .output_grad = make_table(ring * units),
+        .saved = make_table(ring * units),
+    };
     return b;
 }
 
 void runs_close(struct runs_buffers *b)
 {
+    free(b->tokens);
+    free(b->targets);
     free(b->output);
     free(b->output_grad);
     free(b->saved);
     free(b);
 }
 
-void runs_load(struct program *program, struct runs_buffers *p, int micro)
+/* A new buffer in the place of *which, of an earlier micro-batch, if there was one. */
+static int follow(struct program *program, int *which, int buffer)
+{
+    program->buffer[buffer].like = *which;
+    return *which = buffer;
+}
+
+static int input(struct program *program, int *which, const char *what, int micro)
 {
     const struct units_request *r = &program->units->request;
     int64_t batch = program->kind == PROGRAM_LOGITS ? 1 : r->batch;
     size_t bytes = (size_t)(batch * r->seq) * sizeof(int32_t);
-    p->tokens = program_buffer(program, POOL_WORKSPACE, bytes, 0, "tokens micro %d", micro);
-    p->targets = program_buffer(program, POOL_WORKSPACE, bytes, 0, "targets micro %d", micro);
+    return follow(program, which,
+                  program_buffer(program, POOL_WORKSPACE, bytes, 0, "%s micro %d", what, micro));
+}
+
+void runs_load(struct program *program, struct runs_buffers *b, int micro)
+{
+    int set = micro % b->ring;
+    int tokens = input(program, &b->tokens[set], "tokens", micro);
+    int targets = input(program, &b->targets[set], "targets", micro);
     int index = program_instr(program, INSTR_LOAD, STREAM_COMPUTE);
     struct instr *instr = &program->instr[index];
     instr->micro = micro;
-    instr_bind(instr, SLOT_LOAD_TOKENS, p->tokens, ACCESS_WRITE);
-    instr_bind(instr, SLOT_LOAD_TARGETS, p->targets, ACCESS_WRITE);
+    instr_bind(instr, SLOT_LOAD_TOKENS, tokens, ACCESS_WRITE);
+    instr_bind(instr, SLOT_LOAD_TARGETS, targets, ACCESS_WRITE);
 }
 
-static int boundary(struct program *program, const char *what, const struct run *run)
+/* What passes from or to run at `unit`. */
+static int passing(struct program *program, int *which, const char *what, const struct run *run,
+                   size_t bytes)
 {
-    return program_buffer(program, POOL_ACTIVATIONS, program->units->boundary_bytes, 0,
-                          "%s %d micro %d", what, run->unit, run->micro);
+    return follow(program, which,
+                  program_buffer(program, POOL_ACTIVATIONS, bytes, 0, "%s %d micro %d", what,
+                                 run->unit, run->micro));
 }
 
 /* The activation that leaves the unit of run; the logits at the very end stay. */
-static int output(struct program *program, const struct run *run)
+static int output(struct program *program, int *which, const struct run *run)
 {
     if (run->unit < program->units->count - 1)
-        return boundary(program, "output", run);
+        return passing(program, which, "output", run, program->units->boundary_bytes);
     size_t bytes = (size_t)program->units->model->config.vocab * sizeof(float);
     program->logits = program_buffer(program, POOL_WORKSPACE, bytes, 1, "logits");
     return program->logits;
 }
 
 /* The buffer of one space of a run, made where the run is the first to name it. */
-static int buffer_of(struct program *program, struct runs_buffers *p, const struct run *run,
+static int buffer_of(struct program *program, struct runs_buffers *b, const struct run *run,
                      enum segment_space space)
 {
-    int u = run->unit;
+    int set = run->micro % b->ring, at = set * b->units + run->unit;
     if (space < SPACE_GRAD)
         return run->use[space - SPACE_PARAM].param;
     if (space < SPACE_INPUT)
         return run->use[space - SPACE_GRAD].grad;
     switch (space) {
-    case SPACE_INPUT: return p->output[u - 1];
-    case SPACE_OUTPUT: return p->output[u] = output(program, run);
-    case SPACE_OUTPUT_GRAD: return p->output_grad[u];
-    case SPACE_INPUT_GRAD: return p->output_grad[u - 1] = boundary(program, "gradient", run);
+    case SPACE_INPUT: return b->output[at - 1];
+    case SPACE_OUTPUT: return output(program, &b->output[at], run);
+    case SPACE_OUTPUT_GRAD: return b->output_grad[at];
+    case SPACE_INPUT_GRAD:
+        return passing(program, &b->output_grad[at - 1], "gradient", run,
+                       program->units->boundary_bytes);
     case SPACE_SAVED:
         if (run->phase == PHASE_FORWARD)
-            p->saved[u] = program_buffer(program, POOL_ACTIVATIONS, run->segment->saved_bytes, 0,
-                                         "saved %d micro %d", u, run->micro);
-        return p->saved[u];
-    case SPACE_TOKENS: return p->tokens;
-    case SPACE_TARGETS: return p->targets;
+            passing(program, &b->saved[at], "saved", run, run->segment->saved_bytes);
+        return b->saved[at];
+    case SPACE_TOKENS: return b->tokens[set];
+    case SPACE_TARGETS: return b->targets[set];
     case SPACE_CONST: return program->state->constants;
     case SPACE_LOSS: return program->state->sums;
     case SPACE_LOSS_SCALE: return program->state->loss_scale;
@@ -90,13 +126,13 @@ static int buffer_of(struct program *program, struct runs_buffers *p, const stru
     }
 }
 
-void runs_write(struct program *program, struct runs_buffers *p, const struct run *run)
+void runs_write(struct program *program, struct runs_buffers *b, const struct run *run)
 {
     int buffer[SPACE_COUNT];
     const struct segment *segment = run->segment;
     unsigned touched = segment->reads | segment->writes;
     for (int s = 0; s < SPACE_COUNT; s++)
-        buffer[s] = touched >> s & 1 ? buffer_of(program, p, run, s) : -1;
+        buffer[s] = touched >> s & 1 ? buffer_of(program, b, run, s) : -1;
     int index = program_instr(program, INSTR_RUN, STREAM_COMPUTE);
     struct instr *instr = &program->instr[index];
     instr->phase = run->phase;

@@ -1,38 +1,155 @@
-/* schedule.c - which segments run, in which order. */
-#include "program/passes.h"
+/* schedule.c - the table of schedules (schedule.h), and the runs of a stage by one of its rows.
+ *
+ * An action becomes the runs of the stage's units.  The unit that ends in the loss has its forward
+ * in its backward run (PHASE_BOTH), so that logits exist only a chunk at a time.
+ */
+#include "program/schedule.h"
 
 #include <stdlib.h>
 
 #include "base/array.h"
 #include "program/gradients.h"
+#include "program/passes.h"
 #include "program/runs.h"
 #include "program/shard.h"
 
-static int add_run(const struct program *program, struct run *run, int runs, int unit, int micro,
-                   enum segment_phase phase)
+/* ---- the rows ---- */
+
+struct list {
+    const struct schedule_place *place;
+    struct schedule_action *action;
+    int count;
+};
+
+static void add(struct list *list, enum segment_phase phase, int micro)
 {
-    run[runs] = (struct run){.phase = phase,
-                             .unit = unit,
-                             .micro = micro,
-                             .segment = program_segment(program, unit, phase)};
-    return runs + 1;
+    list->action[list->count++] = (struct schedule_action){list->place->stage, micro, phase};
 }
 
-/* Forward through all units, the last one both ways, back through the others down to the first that
- * is trained; micro-batch by micro-batch. */
-static int list_runs(const struct program *program, struct run *run)
+static int list_naive(const struct schedule_place *place, struct schedule_action *action)
 {
-    int runs = 0, last = program->units->count - 1;
-    int train = program->kind == PROGRAM_TRAIN;
-    for (int m = 0; m < program->micros; m++) {
-        for (int u = 0; u < last; u++)
-            runs = add_run(program, run, runs, u, m, PHASE_FORWARD);
-        runs = add_run(program, run, runs, last, m, train ? PHASE_BOTH : PHASE_FORWARD);
-        for (int u = last - 1; train && u >= 0 && units_has_backward(program->units, u); u--)
-            runs = add_run(program, run, runs, u, m, PHASE_BACKWARD);
+    struct list list = {place, action, 0};
+    for (int m = 0; m < place->micros; m++) {
+        add(&list, PHASE_FORWARD, m);
+        add(&list, PHASE_BACKWARD, m);
     }
-    return runs;
+    return list.count;
 }
+
+static int list_gpipe(const struct schedule_place *place, struct schedule_action *action)
+{
+    struct list list = {place, action, 0};
+    for (int m = 0; m < place->micros; m++)
+        add(&list, PHASE_FORWARD, m);
+    for (int m = 0; m < place->micros; m++)
+        add(&list, PHASE_BACKWARD, m);
+    return list.count;
+}
+
+/* Micro-batches that a stage is ahead in forward: those that the stages behind it hold. */
+static int ahead_of(const struct schedule_place *place)
+{
+    int behind = place->stages - 1 - place->stage;
+    return behind < place->micros ? behind : place->micros;
+}
+
+static int list_1f1b(const struct schedule_place *place, struct schedule_action *action)
+{
+    struct list list = {place, action, 0};
+    int ahead = ahead_of(place);
+    for (int m = 0; m < ahead; m++)
+        add(&list, PHASE_FORWARD, m);
+    for (int m = 0; m < place->micros; m++) {
+        if (m + ahead < place->micros)
+            add(&list, PHASE_FORWARD, m + ahead);
+        add(&list, PHASE_BACKWARD, m);
+    }
+    return list.count;
+}
+
+const struct schedule *schedule_row(enum config_pipeline_schedule name)
+{
+    static const struct schedule rows[] = {
+        [PIPELINE_NAIVE] = {.list = list_naive},
+        [PIPELINE_GPIPE] = {.list = list_gpipe},
+        [PIPELINE_1F1B] = {.list = list_1f1b},
+    };
+    return &rows[name];
+}
+
+/* ---- the runs of a stage ---- */
+
+struct runs {
+    const struct program *program;
+    struct run *run;
+    int count;
+};
+
+/* The run of a unit in an action, if it has one. */
+static void add_run(struct runs *runs, int unit, const struct schedule_action *action)
+{
+    const struct program *program = runs->program;
+    enum segment_phase phase = action->phase;
+    if (program->kind == PROGRAM_TRAIN && units_kind(program->units, unit)->ends_in_loss) {
+        if (phase == PHASE_FORWARD)
+            return;
+        phase = PHASE_BOTH;
+    }
+    const struct segment *segment = program_segment(program, unit, phase);
+    if (segment->steps)
+        runs->run[runs->count++] =
+            (struct run){.phase = phase, .unit = unit, .micro = action->micro, .segment = segment};
+}
+
+static void add_action(struct runs *runs, const struct schedule_action *action)
+{
+    const struct program *program = runs->program;
+    struct layout_stage own = layout_stage(program->layout, program->units, action->stage);
+    int last = own.first + own.count - 1;
+    if (action->phase == PHASE_FORWARD)
+        for (int u = own.first; u <= last; u++)
+            add_run(runs, u, action);
+    else if (program->kind == PROGRAM_TRAIN)
+        for (int u = last; u >= own.first; u--)
+            add_run(runs, u, action);
+}
+
+/* All runs of the step; *count of them.  For free(). */
+static struct run *list_runs(const struct program *program, int *count)
+{
+    struct schedule_place place = {
+        .stages = program->layout->shape.degree[MESH_PIPELINE],
+        .stage = program->state->coord.at[MESH_PIPELINE],
+        .micros = program->micros,
+    };
+    size_t actions = SCHEDULE_ACTIONS * (size_t)program->micros;
+    struct schedule_action *action = array_make(actions, sizeof *action);
+    struct runs runs = {.program = program};
+    runs.run = array_make(actions * (size_t)program->stage.count, sizeof *runs.run);
+    int listed = schedule_row(program->layout->schedule)->list(&place, action);
+    for (int a = 0; a < listed; a++)
+        add_action(&runs, &action[a]);
+    free(action);
+    *count = runs.count;
+    return runs.run;
+}
+
+/* How many sets of buffers the micro-batches need that are alive together, where micro-batch m has
+ * the set of m - sets: m begins when that is done.  last: per micro-batch, its last run. */
+static int count_sets(const struct run *run, int runs, const int *last)
+{
+    int sets = 1, begun = 0;
+    for (int r = 0; r < runs; r++) {
+        if (run[r].micro < begun)
+            continue;
+        for (int m = begun++ - sets; m >= 0; m--)
+            if (last[m] >= r)
+                sets = begun - m;
+    }
+    return sets;
+}
+
+/* ---- the pass ---- */
 
 static void zero(struct program *program)
 {
@@ -42,16 +159,18 @@ static void zero(struct program *program)
 
 void pass_schedule(struct program *program)
 {
-    size_t units = (size_t)program->units->count;
-    struct run *run = array_make(2 * units * (size_t)program->micros, sizeof *run);
-    struct runs_buffers *buffers = runs_open(program);
-    int runs = list_runs(program, run), micro = -1;
+    int runs, loaded = 0;
+    struct run *run = list_runs(program, &runs);
+    int *last = array_make((size_t)program->micros, sizeof *last);
+    for (int r = 0; r < runs; r++)
+        last[run[r].micro] = r;
+    struct runs_buffers *buffers = runs_open(program, count_sets(run, runs, last));
     shard_plan(program, run, runs);
     gradients_plan(program, run, runs);
     zero(program);
     for (int r = 0; r < runs; r++) {
-        if (run[r].micro != micro)
-            runs_load(program, buffers, micro = run[r].micro);
+        if (run[r].micro == loaded)
+            runs_load(program, buffers, loaded++);
         shard_before(program, run, runs, r);
         gradients_before(program, run, runs, r);
         runs_write(program, buffers, &run[r]);
@@ -61,5 +180,6 @@ void pass_schedule(struct program *program)
     if (program->kind == PROGRAM_EVALUATE)
         pass_sums(program);
     runs_close(buffers);
+    free(last);
     free(run);
 }

@@ -59,7 +59,7 @@ static int state_buffer(struct state *state, enum mem_pool pool, size_t bytes, c
     __attribute__((format(printf, 4, 5)));
 static int state_buffer(struct state *state, enum mem_pool pool, size_t bytes, const char *fmt, ...)
 {
-    struct buffer buffer = {.pool = pool, .bytes = bytes, .persistent = 1, .whole = -1};
+    struct buffer buffer = {.pool = pool, .bytes = bytes, .persistent = 1, .whole = -1, .like = -1};
     va_list args;
     va_start(args, fmt);
     int b = buffer_append(&state->buffer, &state->buffers, &state->capacity, buffer, fmt, args);
@@ -76,6 +76,7 @@ static int state_view(struct state *state, int whole, size_t from, size_t bytes,
                           .bytes = bytes,
                           .persistent = 1,
                           .whole = whole,
+                          .like = -1,
                           .from = from};
     va_list args;
     va_start(args, fmt);

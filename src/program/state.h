@@ -15,9 +15,10 @@ struct buffer {
     char name[40];
     enum mem_pool pool;
     size_t bytes;
-    int persistent;      /* lives across steps; holds values before the step begins */
-    int partial;         /* persistent, but before the step only its views hold values */
-    int whole;           /* -1; of a view: the buffer it is part of, whose hazards are its own */
+    int persistent; /* lives across steps; holds values before the step begins */
+    int partial;    /* persistent, but before the step only its views hold values */
+    int whole;      /* -1; of a view: the buffer it is part of, whose hazards are its own */
+    int like;       /* -1; or an earlier one of its size, dead when it begins, whose place it has */
     size_t from, offset; /* of a view: where it begins in that; in the slab */
 };
 

@@ -49,13 +49,24 @@ static int taken(const struct track *t, const struct place *item)
     return at < t->lives && t->life[at].first <= item->last;
 }
 
-/* The lowest offset at which item fits between the placed ones. */
-static size_t lowest_gap(const struct tracks *tracks, const struct place *item)
+/* Is it while one of the items that share a place lives?  next: per item, another of those. */
+static int taken_by_any(const struct track *t, const struct place *items, const int *next, int i)
 {
+    for (; i >= 0; i = next[i])
+        if (taken(t, &items[i]))
+            return 1;
+    return 0;
+}
+
+/* The lowest offset at which item i and those that share its place fit between the placed ones. */
+static size_t lowest_gap(const struct tracks *tracks, const struct place *items, const int *next,
+                         int i)
+{
+    const struct place *item = &items[i];
     size_t at = 0;
-    for (int i = 0; i < tracks->count; i++) {
-        const struct track *other = &tracks->track[i];
-        if (other->to <= at || !taken(other, item))
+    for (int t = 0; t < tracks->count; t++) {
+        const struct track *other = &tracks->track[t];
+        if (other->to <= at || !taken_by_any(other, items, next, i))
             continue;
         if (other->from >= at && other->from - at >= round_up_bytes(item->bytes, PLACE_ALIGN))
             return at;
@@ -97,8 +108,21 @@ static void tracks_free(struct tracks *tracks)
     free(tracks->track);
 }
 
+/* Per item, the next of those that share its place, or -1. */
+static int *link_alike(const struct place *items, int count)
+{
+    int *next = array_make((size_t)count, sizeof *next);
+    for (int i = 0; i < count; i++) {
+        next[i] = -1;
+        if (items[i].like)
+            next[items[i].like - items] = i;
+    }
+    return next;
+}
+
 size_t place_items(struct place *items, int count)
 {
+    int *next = link_alike(items, count);
     struct place **order = array_make((size_t)count, sizeof *order);
     struct tracks tracks = {0};
     size_t total = 0;
@@ -106,14 +130,19 @@ size_t place_items(struct place *items, int count)
         order[i] = &items[i];
     qsort(order, (size_t)count, sizeof *order, by_size);
     for (int i = 0; i < count; i++) {
-        order[i]->offset = 0;
-        if (!order[i]->bytes)
+        if (order[i]->like)
             continue;
-        order[i]->offset = lowest_gap(&tracks, order[i]);
-        insert(&tracks, order[i]);
-        size_t end = order[i]->offset + round_up_bytes(order[i]->bytes, PLACE_ALIGN);
+        int first = (int)(order[i] - items);
+        size_t offset = order[i]->bytes ? lowest_gap(&tracks, items, next, first) : 0;
+        size_t end = offset + round_up_bytes(order[i]->bytes, PLACE_ALIGN);
+        for (int k = first; k >= 0; k = next[k]) {
+            items[k].offset = offset;
+            if (items[k].bytes)
+                insert(&tracks, &items[k]);
+        }
         total = end > total ? end : total;
     }
+    free(next);
     free(order);
     tracks_free(&tracks);
     return total;

@@ -8,8 +8,10 @@ enum { PLACE_ALIGN = 64 };
 
 struct place {
     size_t bytes;
-    int first, last; /* lives from step first to step last, both included */
-    size_t offset;   /* result */
+    int first, last;          /* lives from step first to step last, both included */
+    size_t offset;            /* result */
+    const struct place *like; /* NULL; or an item before it, of as many bytes, that is dead when it
+                                 begins: both get one offset */
 };
 
 /* Give every item an offset so that no two that live at the same time overlap; returns the

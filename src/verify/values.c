@@ -153,8 +153,8 @@ static void open_sums(struct values *v)
     v->gradient = array_make((size_t)units->flats, sizeof *v->gradient);
     for (int m = 0; m < v->program->micros; m++) {
         addends_add(&v->losses, addend(SUMS, m, -1));
-        for (int u = 0; u < units->count; u++)
-            open_gradients(v, u, m);
+        for (int k = 0; k < v->program->stage.count; k++)
+            open_gradients(v, v->program->stage.first + k, m);
     }
     for (int f = 0; f < units->flats; f++)
         if (units->flat[f].trained && counts_norm(v, f))

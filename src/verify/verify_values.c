@@ -152,7 +152,8 @@ static int writes_space(struct values *v, int i, int space)
 static int check_spaces(const struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
-    if (instr->unit < 0 || instr->unit >= v->program->units->count)
+    const struct layout_stage *own = &v->program->stage;
+    if (instr->unit < own->first || instr->unit >= own->first + own->count)
         return wrong_operand(v, i, -1);
     const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
     unsigned scratch = segment->reads & 1u << SPACE_WORK, writes = segment->writes;

@@ -47,6 +47,7 @@ static const struct {
     {ANY_LAYOUT, {"parallel.forward_prefetch=true", "parallel.forward_prefetch=false"}},
     {ANY_LAYOUT, {"", "", "parallel.prefetch_units=2", "parallel.prefetch_units=3"}},
     {ANY_LAYOUT, {"", "parallel.accumulate=local"}},
+    {ANY_LAYOUT, {"", "parallel.schedule=naive", "parallel.schedule=gpipe"}},
     {ANY_LAYOUT, {"", "parallel.reduce_bucket_bytes=0", "parallel.reduce_bucket_bytes=3000"}},
     {ANY_LAYOUT, {"", "", "offload.optimizer=host", "offload.optimizer=disk"}},
     {ANY_LAYOUT, {"", "", "", "", "offload.params=host", "offload.params=disk"}},

@@ -1,0 +1,40 @@
+/* schedule.h - in which order a pipeline stage computes its micro-batches.
+ *
+ * A schedule is a row of a table: a function that lists the actions of a stage, each a micro-batch
+ * in a phase, in order.  A stage computes its units upward in a forward action, downward in one of
+ * backward.  With one stage, 1f1b is naive; gpipe keeps all micro-batches alive:
+ *
+ *   naive, 1f1b   F0 B0 F1 B1 F2 B2
+ *   gpipe         F0 F1 F2 B0 B1 B2
+ *
+ * Backward actions come in the order of micro-batches in every row, so that gradients are summed in
+ * the same order, to the same bits.
+ */
+#ifndef TRIREME_PROGRAM_SCHEDULE_H
+#define TRIREME_PROGRAM_SCHEDULE_H
+
+#include "config/config.h"
+#include "segment/segment.h"
+
+struct schedule_action {
+    int stage, micro;
+    enum segment_phase phase;
+};
+
+/* Whose actions: of `stages` stages, `stage`, over `micros` micro-batches a step. */
+struct schedule_place {
+    int stages, stage, micros;
+};
+
+/* The most actions that a stage has for a micro-batch. */
+enum { SCHEDULE_ACTIONS = 2 };
+
+struct schedule {
+    /* Write the actions of a stage in order; returns how many.  action has space for
+     * SCHEDULE_ACTIONS of each micro-batch. */
+    int (*list)(const struct schedule_place *place, struct schedule_action *action);
+};
+
+const struct schedule *schedule_row(enum config_pipeline_schedule name);
+
+#endif
