@@ -40,7 +40,7 @@ enum { STAGE_MOST = 3 };
 extern const struct config_sharding config_sharding[CONFIG_STRATEGIES];
 
 /* The order in which a pipeline stage computes micro-batches (program/schedule.h). */
-enum config_pipeline_schedule { PIPELINE_NAIVE, PIPELINE_GPIPE, PIPELINE_1F1B };
+enum config_pipeline_schedule { PIPELINE_NAIVE, PIPELINE_GPIPE, PIPELINE_1F1B, PIPELINE_ZB_H1 };
 enum config_wrap { WRAP_BLOCK, WRAP_SIZE, WRAP_LAYERS, WRAP_NONE };
 enum config_accumulate { ACCUMULATE_SHARD, ACCUMULATE_LOCAL };
 enum config_prefetch { PREFETCH_NONE, PREFETCH_BACKWARD_PRE, PREFETCH_BACKWARD_POST };

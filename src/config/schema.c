@@ -105,6 +105,7 @@ static const struct key_choice pipeline_schedules[] = {
     {"naive", PIPELINE_NAIVE},
     {"gpipe", PIPELINE_GPIPE},
     {"1f1b", PIPELINE_1F1B},
+    {"zb_h1", PIPELINE_ZB_H1},
     {0},
 };
 
@@ -314,7 +315,8 @@ const struct key config_keys[] = {
          "in which order micro-batches are computed: naive each forward and backward, one after "
          "the other; gpipe all forward, then all backward, which keeps the activations of all; "
          "1f1b forward and backward in turns as soon as each can be, which with one stage is "
-         "naive; the numbers are the same"},
+         "naive; zb_h1 as 1f1b with backward in two parts, of which the one for the weights can "
+         "wait: with one stage it only takes more memory; the numbers are the same"},
     {"parallel.backward_prefetch", CHOICE, FIELD(parallel.backward_prefetch), "BACKWARD_PRE",
      .choices = prefetches,
      .help = "when backward gathers the next unit's parameters: BACKWARD_PRE before the "

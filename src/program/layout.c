@@ -2,6 +2,7 @@
 #include "program/layout.h"
 
 #include "base/round.h"
+#include "program/schedule.h"
 
 static struct strategy strategy_of(const struct config_parallel *p)
 {
@@ -130,6 +131,8 @@ struct units_request layout_units(const struct layout *layout, const struct conf
         .frozen_whole = layout->strategy.params != PARAMS_USE,
         .recompute = config->recompute,
         .recompute_every = (int)config->recompute_every,
+        .splits_loss = schedule_row(layout->schedule)->splits_loss,
+        .splits_backward = schedule_row(layout->schedule)->splits_backward,
         .loss_factor = 1.0f / (float)(layout->global_batch * config->data.seq_len),
     };
 }

@@ -13,7 +13,7 @@ struct runs_buffers {
     int *tokens, *targets;
     int *output;      /* activation leaving the unit */
     int *output_grad; /* gradient arriving at that place */
-    int *saved;
+    int *saved, *deferred;
 };
 
 static int *make_table(int count)
@@ -35,6 +35,7 @@ struct runs_buffers *runs_open(const struct program *program, int ring)
         .output = make_table(ring * units),
         .output_grad = make_table(ring * units),
         .saved = make_table(ring * units),
+        .deferred = make_table(ring * units),
     };
     return b;
 }
@@ -46,6 +47,7 @@ void runs_close(struct runs_buffers *b)
     free(b->output);
     free(b->output_grad);
     free(b->saved);
+    free(b->deferred);
     free(b);
 }
 
@@ -116,6 +118,10 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
         if (run->phase == PHASE_FORWARD)
             passing(program, &b->saved[at], "saved", run, run->segment->saved_bytes);
         return b->saved[at];
+    case SPACE_DEFERRED:
+        if (run->phase == PHASE_BACKWARD_INPUT)
+            passing(program, &b->deferred[at], "deferred", run, run->segment->deferred_bytes);
+        return b->deferred[at];
     case SPACE_TOKENS: return b->tokens[set];
     case SPACE_TARGETS: return b->targets[set];
     case SPACE_CONST: return program->state->constants;

@@ -4,9 +4,9 @@
 
 #include "program/run.h"
 
-/* The buffers that pass between runs: inputs, boundaries, and what forward keeps for backward. They
- * lie in a ring of places: micro-batch m has those of m - ring, which is done when m begins, so
- * that no more CUDA graphs than these are captured. */
+/* The buffers that pass between runs: inputs, boundaries, and what one phase keeps for another.
+ * They lie in a ring of places: micro-batch m has those of m - ring, which is done when m begins,
+ * so that no more CUDA graphs than these are captured. */
 struct runs_buffers;
 
 struct runs_buffers *runs_open(const struct program *program, int ring);

@@ -1,7 +1,7 @@
 /* schedule.c - the table of schedules (schedule.h), and the runs of a stage by one of its rows.
  *
- * An action becomes the runs of the stage's units.  The unit that ends in the loss has its forward
- * in its backward run (PHASE_BOTH), so that logits exist only a chunk at a time.
+ * An action becomes the runs of the stage's units.  The unit that ends in the loss makes that, and
+ * its gradient, in backward, so that logits exist only a chunk at a time.
  */
 #include "program/schedule.h"
 
@@ -67,12 +67,33 @@ static int list_1f1b(const struct schedule_place *place, struct schedule_action 
     return list.count;
 }
 
+/* Qi et al. 2023 (zero bubble pipeline parallelism, H1): as 1F1B, but a stage puts the weight parts
+ * off by as many micro-batches as there are stages before it.  They fill the time in which it would
+ * wait, and every stage holds as many micro-batches as the first one of 1F1B. */
+static int list_zb_h1(const struct schedule_place *place, struct schedule_action *action)
+{
+    struct list list = {place, action, 0};
+    int ahead = ahead_of(place);
+    for (int m = 0; m < ahead; m++)
+        add(&list, PHASE_FORWARD, m);
+    for (int m = 0; m < place->micros + place->stage; m++) {
+        if (m + ahead < place->micros)
+            add(&list, PHASE_FORWARD, m + ahead);
+        if (m < place->micros)
+            add(&list, PHASE_BACKWARD_INPUT, m);
+        if (m >= place->stage)
+            add(&list, PHASE_BACKWARD_WEIGHT, m - place->stage);
+    }
+    return list.count;
+}
+
 const struct schedule *schedule_row(enum config_pipeline_schedule name)
 {
     static const struct schedule rows[] = {
         [PIPELINE_NAIVE] = {.list = list_naive},
-        [PIPELINE_GPIPE] = {.list = list_gpipe},
+        [PIPELINE_GPIPE] = {.list = list_gpipe, .splits_loss = 1},
         [PIPELINE_1F1B] = {.list = list_1f1b},
+        [PIPELINE_ZB_H1] = {.list = list_zb_h1, .splits_loss = 1, .splits_backward = 1},
     };
     return &rows[name];
 }
@@ -85,18 +106,17 @@ struct runs {
     int count;
 };
 
-/* The run of a unit in an action, if it has one. */
+/* The run of a unit in an action, if it has one; not where what it makes is not kept, either. */
 static void add_run(struct runs *runs, int unit, const struct schedule_action *action)
 {
     const struct program *program = runs->program;
     enum segment_phase phase = action->phase;
-    if (program->kind == PROGRAM_TRAIN && units_kind(program->units, unit)->ends_in_loss) {
-        if (phase == PHASE_FORWARD)
-            return;
+    int is_both = program->kind == PROGRAM_TRAIN && !program->units->request.splits_loss &&
+                  units_kind(program->units, unit)->ends_in_loss;
+    if (is_both && (phase == PHASE_BACKWARD || phase == PHASE_BACKWARD_INPUT))
         phase = PHASE_BOTH;
-    }
     const struct segment *segment = program_segment(program, unit, phase);
-    if (segment->steps)
+    if (segment->writes & ~(1u << SPACE_WORK))
         runs->run[runs->count++] =
             (struct run){.phase = phase, .unit = unit, .micro = action->micro, .segment = segment};
 }

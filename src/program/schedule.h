@@ -6,6 +6,7 @@
  *
  *   naive, 1f1b   F0 B0 F1 B1 F2 B2
  *   gpipe         F0 F1 F2 B0 B1 B2
+ *   zb_h1         F0 I0 W0 F1 I1 W1 F2 I2 W2    (I: backward for the input, W: for weights)
  *
  * Backward actions come in the order of micro-batches in every row, so that gradients are summed in
  * the same order, to the same bits.
@@ -27,12 +28,16 @@ struct schedule_place {
 };
 
 /* The most actions that a stage has for a micro-batch. */
-enum { SCHEDULE_ACTIONS = 2 };
+enum { SCHEDULE_ACTIONS = 3 };
 
 struct schedule {
     /* Write the actions of a stage in order; returns how many.  action has space for
      * SCHEDULE_ACTIONS of each micro-batch. */
     int (*list)(const struct schedule_place *place, struct schedule_action *action);
+    unsigned splits_loss : 1;     /* the unit that ends in the loss has its forward in forward
+                                     actions; else it has all in backward (PHASE_BOTH), which keeps
+                                     nothing but its input */
+    unsigned splits_backward : 1; /* backward is two actions: input and weight part */
 };
 
 const struct schedule *schedule_row(enum config_pipeline_schedule name);

@@ -146,7 +146,7 @@ static void prefetch(struct program *program, struct run *run, int runs, int r, 
 {
     const struct layout *layout = program->layout;
     for (int ahead = 1; r + ahead < runs; ahead++) {
-        int backward = run[r + ahead].phase == PHASE_BACKWARD;
+        int backward = segment_phase_is_backward(run[r + ahead].phase);
         int most = backward ? layout->prefetch_backward : layout->prefetch_forward;
         int now = late == (backward && layout->prefetch_late);
         for (int k = 0; k < run[r + ahead].uses && now && ahead == most + 1; k++)

@@ -9,7 +9,7 @@
  *   |<- shard of rank 0 ->|<- shard of rank 1 ->|<- shard of rank 2 ->|
  *
  * A flat is made once and used by the runs of one unit or of several (a matrix that two units
- * share).  Tensors whose gradients the same units write form a section: whether a run writes a
+ * share).  Tensors whose gradients the same segments write form a section: whether a run writes a
  * gradient or adds to it is decided for each section.
  */
 #ifndef TRIREME_SEGMENT_FLAT_H

@@ -1,9 +1,10 @@
 /* segment.c - compile a graph and a phase into steps.
  *
  * Four passes: pick_nodes() chooses the nodes of the phase, and in backward, where forward has not
- * kept a value, the forward nodes that make it again; place_saved() gives what forward keeps a
- * fixed place; plan_work() gives temporaries and scratch offsets by their lifetimes, so that memory
- * is used again within the segment; resolve() makes every operand a space and an offset.
+ * kept a value, the forward nodes that make it again; place_kept() gives what a phase keeps for
+ * another a fixed place; plan_work() gives temporaries and scratch offsets by their lifetimes, so
+ * that memory is used again within the segment; resolve() makes every operand a space and an
+ * offset.
  */
 #include "segment/segment.h"
 
@@ -21,26 +22,81 @@ struct compile {
     const struct param_place *place; /* per parameter */
     struct device *device;
     enum config_recompute recompute;
-    char *here;           /* per node: a step of this segment */
-    char *saved;          /* per value: kept from forward to backward */
-    size_t *saved_offset; /* per value */
-    int *item;            /* per value: its item in items, or -1 */
-    struct place *items;  /* values in WORK, then scratch of steps */
+    char *here;          /* per node: a step of this segment */
+    char *input_part;    /* per node: backward's input part needs it */
+    char *made;          /* per node: a step of backward's input part, where this is the other */
+    char *saved;         /* per value: kept from forward to backward */
+    char *deferred;      /* per value: kept from backward's input part to its weight part */
+    size_t *kept_offset; /* per value */
+    int *item;           /* per value: its item in items, or -1 */
+    struct place *items; /* values in WORK, then scratch of steps */
     int item_count;
     int *scratch_item; /* per step, or -1 */
 };
 
 const char *segment_phase_name(enum segment_phase phase)
 {
-    static const char *const names[] = {"forward", "backward", "forward+backward"};
+    static const char *const names[PHASES] = {
+        [PHASE_FORWARD] = "forward",
+        [PHASE_BACKWARD] = "backward",
+        [PHASE_BACKWARD_INPUT] = "backward input",
+        [PHASE_BACKWARD_WEIGHT] = "backward weight",
+        [PHASE_BOTH] = "forward+backward",
+    };
     return names[phase];
 }
 
-static int in_phase(const struct graph_node *node, enum segment_phase phase)
+static int in_phase(const struct compile *c, int i, enum segment_phase phase)
 {
-    if (phase == PHASE_BOTH)
-        return !node->replaced && !node->unused;
-    return node->backward == (phase == PHASE_BACKWARD) && !node->unused;
+    const struct graph_node *node = &c->graph->nodes[i];
+    if (node->replaced || node->unused)
+        return 0;
+    switch (phase) {
+    case PHASE_FORWARD: return !node->backward;
+    case PHASE_BACKWARD: return node->backward;
+    case PHASE_BACKWARD_INPUT: return node->backward && c->input_part[i];
+    case PHASE_BACKWARD_WEIGHT: return node->backward && !c->input_part[i];
+    default: return 1;
+    }
+}
+
+/* Is a result of the node needed in the input part?  A gradient of a parameter is, where a node
+ * behind adds to it there: they keep their order. */
+static int is_in_input_part(const struct graph *graph, const struct graph_node *node,
+                            const char *wanted, const char *param_written)
+{
+    for (int k = 0; k < NODE_OUTS; k++) {
+        int v = node->out[k];
+        if (v >= 0 &&
+            (wanted[v] || graph->values[v].role == VALUE_INPUT_GRAD ||
+             (graph->values[v].role == VALUE_PARAM_GRAD && param_written[graph->values[v].index])))
+            return 1;
+    }
+    return 0;
+}
+
+/* From the end to the start: a node is in the input part if it makes the gradient of the unit's
+ * input, or what a node of that part reads. */
+static void find_input_part(struct compile *c)
+{
+    const struct graph *graph = c->graph;
+    char *wanted = array_make((size_t)graph->value_count, 1);
+    char *param_written = array_make((size_t)graph->param_count, 1);
+    for (int i = graph->node_count - 1; i >= 0; i--) {
+        const struct graph_node *node = &graph->nodes[i];
+        if (!in_phase(c, i, PHASE_BACKWARD) ||
+            !is_in_input_part(graph, node, wanted, param_written))
+            continue;
+        c->input_part[i] = 1;
+        for (int k = 0; k < NODE_INS; k++)
+            if (node->in[k] >= 0)
+                wanted[node->in[k]] = 1;
+        for (int k = 0; k < NODE_OUTS; k++)
+            if (node->out[k] >= 0 && graph->values[node->out[k]].role == VALUE_PARAM_GRAD)
+                param_written[graph->values[node->out[k]].index] = 1;
+    }
+    free(wanted);
+    free(param_written);
 }
 
 static void append(struct compile *c, int node)
@@ -59,7 +115,8 @@ static int is_kept(const struct compile *c, int v)
 }
 
 /* Append a node to backward, and in front of it those of forward that make what it reads and is
- * not kept: each once, as late as that allows, down to what is kept or comes from outside. */
+ * not kept: each once, as late as that allows, down to what is kept or comes from outside.  What
+ * the input part has made again is kept for the weight part. */
 static void append_with_needs(struct compile *c, int node)
 {
     for (int k = 0; k < NODE_INS; k++) {
@@ -69,40 +126,73 @@ static void append_with_needs(struct compile *c, int node)
             continue;
         if (is_kept(c, v))
             c->saved[v] = 1;
-        else if (c->recompute != RECOMPUTE_NONE && !c->here[producer])
+        else if (c->recompute != RECOMPUTE_NONE && !c->here[producer] && !c->made[producer])
             append_with_needs(c, producer);
     }
     append(c, node);
 }
 
+/* The nodes of backward or a part of it, with what they need. */
+static void pick_backward(struct compile *c, enum segment_phase phase)
+{
+    c->segment->steps = 0;
+    memset(c->here, 0, (size_t)c->graph->node_count);
+    for (int i = 0; i < c->graph->node_count; i++)
+        if (in_phase(c, i, phase))
+            append_with_needs(c, i);
+}
+
+/* What the weight part reads of what the input part made. */
+static void find_deferred(struct compile *c)
+{
+    pick_backward(c, PHASE_BACKWARD_INPUT);
+    memcpy(c->made, c->here, (size_t)c->graph->node_count);
+    pick_backward(c, PHASE_BACKWARD_WEIGHT);
+    for (int s = 0; s < c->segment->steps; s++)
+        for (int k = 0; k < NODE_INS; k++) {
+            int v = c->graph->nodes[c->segment->step[s].node].in[k];
+            int producer = v < 0 ? -1 : c->graph->values[v].producer;
+            if (producer >= 0 && c->made[producer] && !c->saved[v])
+                c->deferred[v] = 1;
+        }
+}
+
 /* The nodes of the phase.  What is kept is decided by backward, for forward too. */
 static void pick_nodes(struct compile *c)
 {
-    struct segment *segment = c->segment;
+    enum segment_phase phase = c->segment->phase;
     size_t nodes = (size_t)c->graph->node_count;
-    segment->step = array_make(nodes, sizeof *segment->step);
-    for (int i = 0; i < c->graph->node_count && segment->phase != PHASE_BOTH; i++)
-        if (in_phase(&c->graph->nodes[i], PHASE_BACKWARD))
-            append_with_needs(c, i);
-    if (segment->phase == PHASE_BACKWARD)
+    c->segment->step = array_make(nodes, sizeof *c->segment->step);
+    if (phase != PHASE_BOTH)
+        pick_backward(c, PHASE_BACKWARD);
+    if (phase == PHASE_BACKWARD)
         return;
-    segment->steps = 0;
+    if (segment_phase_is_backward(phase)) {
+        find_input_part(c);
+        find_deferred(c);
+        if (phase == PHASE_BACKWARD_WEIGHT)
+            return;
+        memset(c->made, 0, nodes);
+        pick_backward(c, phase);
+        return;
+    }
+    c->segment->steps = 0;
     memset(c->here, 0, nodes);
     for (int i = 0; i < c->graph->node_count; i++)
-        if (in_phase(&c->graph->nodes[i], segment->phase))
+        if (in_phase(c, i, phase))
             append(c, i);
 }
 
-/* What is kept has a fixed place. */
-static void place_saved(struct compile *c)
+/* What one phase keeps for another has a fixed place; returns the bytes. */
+static size_t place_kept(struct compile *c, const char *is_kept_value)
 {
     size_t at = 0;
     for (int v = 0; v < c->graph->value_count; v++)
-        if (c->saved[v]) {
-            c->saved_offset[v] = at;
+        if (is_kept_value[v]) {
+            c->kept_offset[v] = at;
             at += round_up_bytes(graph_bytes(c->graph, v), PLACE_ALIGN);
         }
-    c->segment->saved_bytes = at;
+    return at;
 }
 
 /* Is the value a result of this segment?  Then reading it asks nothing of what ran before. */
@@ -115,11 +205,11 @@ static int made_here(const struct compile *c, int v)
 /* In backward no other unit reads the unit's output: made again there, it is a temporary too. */
 static int is_work(const struct compile *c, int v)
 {
-    if (v < 0 || c->saved[v])
+    if (v < 0 || c->saved[v] || c->deferred[v])
         return 0;
     enum value_role role = c->graph->values[v].role;
-    return role == VALUE_TEMP ||
-           (role == VALUE_OUTPUT && c->segment->phase == PHASE_BACKWARD && made_here(c, v));
+    return role == VALUE_TEMP || (role == VALUE_OUTPUT && made_here(c, v) &&
+                                  segment_phase_is_backward(c->segment->phase));
 }
 
 static int add_item(struct compile *c, size_t bytes, int first)
@@ -197,7 +287,9 @@ static struct segment_ref ref(const struct compile *c, int v)
     if (v < 0)
         return (struct segment_ref){-1, 0};
     if (c->saved[v])
-        return (struct segment_ref){SPACE_SAVED, c->saved_offset[v]};
+        return (struct segment_ref){SPACE_SAVED, c->kept_offset[v]};
+    if (c->deferred[v])
+        return (struct segment_ref){SPACE_DEFERRED, c->kept_offset[v]};
     if (is_work(c, v))
         return (struct segment_ref){SPACE_WORK, c->items[c->item[v]].offset};
     const struct graph_value *value = &c->graph->values[v];
@@ -254,6 +346,15 @@ static void resolve(struct compile *c)
         note(segment, (struct segment_ref){SPACE_WORK, 0}, 1);
 }
 
+/* Is the value gone when the phase runs? */
+static int is_gone(const struct compile *c, int v)
+{
+    if (v < 0 || !segment_phase_is_backward(c->segment->phase) || c->deferred[v] || made_here(c, v))
+        return 0;
+    enum value_role role = c->graph->values[v].role;
+    return role == VALUE_OUTPUT || role == VALUE_INPUT_GRAD;
+}
+
 /* What a phase cannot do: read a value that no longer exists when it runs. */
 static int check(const struct compile *c, struct error *err)
 {
@@ -261,8 +362,7 @@ static int check(const struct compile *c, struct error *err)
         const struct graph_node *node = &c->graph->nodes[c->segment->step[s].node];
         for (int k = 0; k < NODE_INS; k++) {
             int v = node->in[k];
-            if (v >= 0 && c->segment->phase == PHASE_BACKWARD &&
-                c->graph->values[v].role == VALUE_OUTPUT && !made_here(c, v))
+            if (is_gone(c, v))
                 return error_set(err, "op %s reads its unit's output in backward", node->op->name);
             if (v >= 0 && c->segment->step[s].in[k].space < 0)
                 return error_set(err, "op %s: parameter \"%s\" is in no flat of the unit",
@@ -286,21 +386,28 @@ int segment_compile(struct segment *segment, const struct graph *graph, enum seg
         .device = device,
         .recompute = recompute,
         .here = array_make((size_t)graph->node_count, 1),
+        .input_part = array_make((size_t)graph->node_count, 1),
+        .made = array_make((size_t)graph->node_count, 1),
         .saved = array_make(values, 1),
-        .saved_offset = array_make(values, sizeof(size_t)),
+        .deferred = array_make(values, 1),
+        .kept_offset = array_make(values, sizeof(size_t)),
         .item = array_make(values, sizeof(int)),
         .items = array_make(values + (size_t)graph->node_count, sizeof(struct place)),
         .scratch_item = array_make((size_t)graph->node_count, sizeof(int)),
     };
     memset(c.item, -1, values * sizeof(int));
     pick_nodes(&c);
-    place_saved(&c);
+    segment->saved_bytes = place_kept(&c, c.saved);
+    segment->deferred_bytes = place_kept(&c, c.deferred);
     plan_work(&c);
     resolve(&c);
     int rc = check(&c, err);
     free(c.here);
+    free(c.input_part);
+    free(c.made);
     free(c.saved);
-    free(c.saved_offset);
+    free(c.deferred);
+    free(c.kept_offset);
     free(c.item);
     free(c.items);
     free(c.scratch_item);

@@ -23,6 +23,7 @@ enum segment_space {
     SPACE_OUTPUT_GRAD,
     SPACE_INPUT_GRAD, /* boundaries */
     SPACE_SAVED,      /* what forward keeps for backward */
+    SPACE_DEFERRED,   /* what backward's input part keeps for its weight part */
     SPACE_TOKENS,
     SPACE_TARGETS,
     SPACE_CONST,
@@ -35,8 +36,17 @@ enum segment_space {
 enum segment_phase {
     PHASE_FORWARD,
     PHASE_BACKWARD,
-    PHASE_BOTH, /* the unit that ends in the loss: forward and backward in one */
+    PHASE_BACKWARD_INPUT,  /* the part of it that the gradient of the unit's input needs, */
+    PHASE_BACKWARD_WEIGHT, /* and the rest, which can wait: gradients of parameters */
+    PHASE_BOTH,            /* the unit that ends in the loss: forward and backward in one */
+    PHASES
 };
+
+/* Is it backward, or a part of it? */
+static inline int segment_phase_is_backward(enum segment_phase phase)
+{
+    return phase >= PHASE_BACKWARD && phase <= PHASE_BACKWARD_WEIGHT;
+}
 
 const char *segment_phase_name(enum segment_phase phase);
 
@@ -64,16 +74,17 @@ struct segment {
     enum segment_phase phase;
     int steps;
     struct segment_step *step;
-    size_t work_bytes, saved_bytes;
+    size_t work_bytes, saved_bytes, deferred_bytes;
     unsigned reads, writes; /* bit per space */
     double flops, bytes;
 };
 
-/* Compile the nodes of a phase.  A graph without backward nodes has only PHASE_FORWARD and
- * keeps nothing.  recompute, the same for both phases, says what forward keeps: the rest of what
- * backward needs is made again there, by the same ops to the same bits.  device sizes the
- * scratch; place, one for each parameter of the graph, says where parameters are: neither is kept.
- * Returns 0 and a segment for segment_destroy(), or -1 with err set. */
+/* Compile the nodes of a phase.  Of a graph that ends in the loss, the loss is made in backward,
+ * with its gradient.  A graph without backward nodes has only PHASE_FORWARD and keeps nothing.
+ * recompute, the same for both phases, says what forward keeps: the rest of what backward needs is
+ * made again there, by the same ops to the same bits.  device sizes the scratch; place, one for
+ * each parameter of the graph, says where parameters are: neither is kept. Returns 0 and a segment
+ * for segment_destroy(), or -1 with err set. */
 int segment_compile(struct segment *segment, const struct graph *graph, enum segment_phase phase,
                     enum config_recompute recompute, const struct param_place *place,
                     struct device *device, struct error *err);

@@ -128,6 +128,20 @@ static void place_params(struct units *units, int unit)
     }
 }
 
+/* Do units of a kind run in a phase of training? */
+static int has_phase(const struct units *units, const struct unit_kind *kind,
+                     enum segment_phase phase)
+{
+    const struct units_request *r = &units->request;
+    int is_both = kind->ends_in_loss && !r->splits_loss;
+    switch (phase) {
+    case PHASE_BOTH: return is_both;
+    case PHASE_FORWARD: return !is_both;
+    case PHASE_BACKWARD: return !is_both && !r->splits_backward;
+    default: return !is_both && r->splits_backward;
+    }
+}
+
 static int compile_kind(struct units *units, int unit, struct device *device, struct error *err)
 {
     struct unit_kind *kind = &units->kind[units->kind_of[unit]];
@@ -145,11 +159,11 @@ static int compile_kind(struct units *units, int unit, struct device *device, st
             compile(units, kind, &kind->logit, kind->logits, PHASE_FORWARD, device, err))
             return -1;
     }
-    if (kind->ends_in_loss)
-        return compile(units, kind, &kind->both, kind->train, PHASE_BOTH, device, err);
-    if (compile(units, kind, &kind->forward, kind->train, PHASE_FORWARD, device, err))
-        return -1;
-    return compile(units, kind, &kind->backward, kind->train, PHASE_BACKWARD, device, err);
+    for (int phase = 0; phase < PHASES; phase++)
+        if (has_phase(units, kind, phase) &&
+            compile(units, kind, &kind->segment[phase], kind->train, phase, device, err))
+            return -1;
+    return 0;
 }
 
 /* Of units in a row that hold the same kind of blocks, the first and then one in every so many
@@ -321,25 +335,24 @@ static int compile_all(struct units *units, struct device *device, struct error 
 
 /* ---- sections ---- */
 
-/* The segment of a unit that writes gradients. */
-static const struct segment *gradient_segment(const struct units *units, int unit)
+/* The phases in which a unit writes the gradient of tensor t of a flat, a bit each. */
+static unsigned writing_phases(const struct units *units, int unit, int flat, int t)
 {
-    const struct unit_kind *kind = units_kind(units, unit);
-    return kind->ends_in_loss ? &kind->both : &kind->backward;
+    int use = units_use_of(units, unit, flat);
+    unsigned phases = 0;
+    for (int phase = 0; phase < PHASES; phase++)
+        if (segment_writes_tensor(units_segment(units, unit, phase), use, t))
+            phases |= 1u << phase;
+    return phases;
 }
 
-/* Does a unit's backward write the gradient of tensor t of a flat? */
-static int writes_tensor(const struct units *units, int unit, int flat, int t)
-{
-    return segment_writes_tensor(gradient_segment(units, unit), units_use_of(units, unit, flat), t);
-}
-
-/* Do the same units, of those that use a flat, write the gradients of two of its tensors? */
+/* Do the same units, of those that use a flat, write the gradients of two of its tensors, in the
+ * same phases? */
 static int are_written_alike(const struct units *units, int flat, const int *user, int users, int t,
                              int other)
 {
     for (int i = 0; i < users; i++)
-        if (writes_tensor(units, user[i], flat, t) != writes_tensor(units, user[i], flat, other))
+        if (writing_phases(units, user[i], flat, t) != writing_phases(units, user[i], flat, other))
             return 0;
     return 1;
 }
@@ -348,7 +361,7 @@ static int is_written(const struct units *units, int flat, const int *user, int 
 {
     int written = 0;
     for (int i = 0; i < users; i++)
-        written |= writes_tensor(units, user[i], flat, t);
+        written |= writing_phases(units, user[i], flat, t) != 0;
     return written;
 }
 
@@ -415,9 +428,8 @@ void units_flats(const struct units *units, int unit, const struct flat *flat[FL
 
 static void destroy_kind(struct unit_kind *kind)
 {
-    segment_destroy(&kind->forward);
-    segment_destroy(&kind->backward);
-    segment_destroy(&kind->both);
+    for (int phase = 0; phase < PHASES; phase++)
+        segment_destroy(&kind->segment[phase]);
     segment_destroy(&kind->evaluation);
     segment_destroy(&kind->logit);
     graph_destroy(kind->train);

@@ -16,10 +16,9 @@ struct unit_kind {
     int block_kind, blocks;
     enum config_recompute recompute;
     struct graph *train, *evaluate, *logits;
-    struct param_place *place;        /* per parameter of the graphs: in the flats of its units */
-    struct segment forward, backward; /* kinds that hand an activation on */
-    struct segment both;              /* the kind that ends in the loss */
-    struct segment evaluation;        /* forward without keeping anything */
+    struct param_place *place;      /* per parameter of the graphs: in the flats of its units */
+    struct segment segment[PHASES]; /* of training, where the request asks for the phase */
+    struct segment evaluation;      /* forward without keeping anything */
     struct segment logit;
     int ends_in_loss;
 };
@@ -36,6 +35,8 @@ struct units_request {
     int recompute_every; /* of units that repeat, which one in so many recomputes; 0: every */
     float loss_factor;   /* gradients of the summed loss are multiplied by it */
     int with_logits;     /* compile MODEL_LOGITS too */
+    int splits_loss;     /* 1: the unit that ends in the loss has no PHASE_BOTH, but the others' */
+    int splits_backward; /* 1: backward in two parts, PHASE_BACKWARD_INPUT and _WEIGHT */
 };
 
 /* The flats that a unit uses: its own, then those of another unit that it shares. */
@@ -72,10 +73,7 @@ static inline const struct unit_kind *units_kind(const struct units *units, int 
 static inline const struct segment *units_segment(const struct units *units, int unit,
                                                   enum segment_phase phase)
 {
-    const struct unit_kind *kind = units_kind(units, unit);
-    return phase == PHASE_FORWARD    ? &kind->forward
-           : phase == PHASE_BACKWARD ? &kind->backward
-                                     : &kind->both;
+    return &units_kind(units, unit)->segment[phase];
 }
 
 /* The number of a flat among those that a unit uses, or -1. */
@@ -92,12 +90,5 @@ void units_flats(const struct units *units, int unit, const struct flat *flat[FL
 
 /* Does one of the patterns (NULL: none), with commas between them, match a tensor's name? */
 int units_is_frozen(const char *patterns, const char *name);
-
-/* Has the unit a backward pass?  Not where neither it nor a unit before it is trained. */
-static inline int units_has_backward(const struct units *units, int unit)
-{
-    const struct unit_kind *kind = units_kind(units, unit);
-    return kind->ends_in_loss || kind->backward.steps > 0;
-}
 
 #endif

@@ -132,18 +132,16 @@ static int counts_norm(const struct values *v, int flat)
     return 1;
 }
 
-/* What the backward of a unit in a micro-batch adds to the gradients of the flats it uses. */
+/* What the segments of a unit in a micro-batch add to the gradients of the flats it uses. */
 static void open_gradients(struct values *v, int unit, int micro)
 {
     const struct units *units = v->program->units;
-    int ends = units_kind(units, unit)->ends_in_loss;
-    const struct segment *segment = units_segment(units, unit, ends ? PHASE_BOTH : PHASE_BACKWARD);
-    for (int k = 0; k < units->use[unit].count; k++) {
-        int f = units->use[unit].flat[k];
-        unsigned sections = segment_sections(segment, k, &units->flat[f]);
+    for (int i = 0; i < units->use[unit].count * PHASES; i++) {
+        int k = i / PHASES, phase = i % PHASES, f = units->use[unit].flat[k];
+        unsigned sections = segment_sections(units_segment(units, unit, phase), k, &units->flat[f]);
         for (int s = 0; s < FLAT_SECTIONS; s++)
             if (sections >> s & 1)
-                addends_add(&v->gradient[f][s], addend(GRAD, micro, unit));
+                addends_add(&v->gradient[f][s], addend(GRAD, micro, values_place(unit, phase)));
     }
 }
 
@@ -220,6 +218,7 @@ static const char *meaning_name(enum meaning meaning)
         [OUTPUT] = "output of",
         [OUTPUT_GRAD] = "output gradient of",
         [SAVED] = "what is kept of",
+        [DEFERRED] = "what is deferred of",
         [CONSTANTS] = "constants",
     };
     return names[meaning];

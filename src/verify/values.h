@@ -20,6 +20,7 @@ enum meaning {
     OUTPUT,      /* activation that leaves a unit in micro-batch `index` */
     OUTPUT_GRAD, /* the gradient of that */
     SAVED,       /* what its forward kept for backward */
+    DEFERRED,    /* what the input part of its backward kept for the weight part */
     CONSTANTS,   /* the model's */
     MEANINGS
 };
@@ -68,8 +69,15 @@ int values_is_own_place(const struct values *v, int view);
 
 int value_is(const struct value *value, enum meaning meaning, int of, int index);
 
-/* One addend of a sum of meaning: micro-batch and unit of a RUN, or flat of a NORM. */
+/* One addend of a sum of meaning: micro-batch, and unit and phase of a RUN (values_place()) or flat
+ * of a NORM. */
 struct addends addend(enum meaning meaning, int micro, int of);
+/* What names an addend of a gradient beside the micro-batch. */
+static inline int values_place(int unit, enum segment_phase phase)
+{
+    return unit * PHASES + (int)phase;
+}
+
 void addends_add(struct addends *sum, struct addends more);
 int addends_equal(struct addends a, struct addends b);
 

@@ -72,6 +72,7 @@ static struct value wanted(const struct values *v, const struct instr *instr, in
     case SPACE_INPUT: return meant(OUTPUT, unit - 1, micro);
     case SPACE_OUTPUT_GRAD: return meant(OUTPUT_GRAD, unit, micro);
     case SPACE_SAVED: return meant(SAVED, unit, micro);
+    case SPACE_DEFERRED: return meant(DEFERRED, unit, micro);
     case SPACE_TOKENS: return meant(TOKENS, -1, micro);
     case SPACE_TARGETS: return meant(TARGETS, -1, micro);
     case SPACE_CONST: return meant(CONSTANTS, -1, -1);
@@ -109,10 +110,13 @@ static int adds_gradient(struct values *v, int i, int use)
     if (bytes_of(v, b) != (size_t)flat_of(v, f)->padded * sizeof(float))
         return wrong_size(v, i, b);
     for (int s = 0; s < FLAT_SECTIONS; s++) {
+        if (added >> s & 1 && !has.terms[s].count)
+            return wrong(v, i, b, &has, "to add to section %d of %s", s, flat_of(v, f)->name);
         if (is_ours && (added >> s & 1 || !(sections >> s & 1)))
             value.terms[s] = has.terms[s];
         if (sections >> s & 1)
-            addends_add(&value.terms[s], addend(GRAD, instr->micro, instr->unit));
+            addends_add(&value.terms[s],
+                        addend(GRAD, instr->micro, values_place(instr->unit, instr->phase)));
     }
     values_put(v, i, b, value);
     return 0;
@@ -141,6 +145,7 @@ static int writes_space(struct values *v, int i, int space)
     case SPACE_OUTPUT: value.meaning = OUTPUT; break;
     case SPACE_INPUT_GRAD: value.meaning = OUTPUT_GRAD, value.of--; break;
     case SPACE_SAVED: value.meaning = SAVED; break;
+    case SPACE_DEFERRED: value.meaning = DEFERRED; break;
     default: return 0;
     }
     values_put(v, i, instr->buffer[space], value);

@@ -82,6 +82,14 @@ void programs_everywhere(void (*check)(struct program *))
         {3, HOST_APART,
          "parallel.strategy=HYBRID_SHARD parallel.shard=1 offload.gradients=host "
          "offload.optimizer=disk"},
+        {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD parallel.schedule=gpipe"},
+        {3, HOST_APART,
+         "parallel.strategy=SHARD_GRAD_OP parallel.schedule=gpipe recompute=full "
+         "offload.gradients=host offload.optimizer=host"},
+        {3, ONE_MEMORY, "parallel.strategy=NO_SHARD parallel.schedule=zb_h1"},
+        {3, ONE_MEMORY,
+         "parallel.strategy=FULL_SHARD parallel.schedule=zb_h1 recompute=full precision=bf16 "
+         "train.freeze=layers.0.*,layers.2.attn.*"},
         {4, HOST_APART,
          "parallel.strategy=HYBRID_SHARD parallel.shard=2 train.global_batch=8 precision=bf16 "
          "comm.reduce_dtype=bf16 offload.gradients=disk offload.optimizer=host "

@@ -126,18 +126,19 @@ static void test_what_is_kept(void **state)
             size_t products = aligned(rows * (m->heads + 2 * m->kv_heads) * m->head_dim, size) +
                               aligned(rows * m->hidden, size) + aligned(rows * into_ffn, size);
             const struct unit_kind *block = units_kind(s->units, 1);
-            assert_int_equal(block->forward.saved_bytes, block->backward.saved_bytes);
-            assert_int_equal(units_kind(s->units, 0)->forward.saved_bytes, 0);
+            assert_int_equal(block->segment[PHASE_FORWARD].saved_bytes,
+                             block->segment[PHASE_BACKWARD].saved_bytes);
+            assert_int_equal(units_kind(s->units, 0)->segment[PHASE_FORWARD].saved_bytes, 0);
             if (policies[p] == RECOMPUTE_NONE)
-                assert_true(block->forward.saved_bytes > products);
+                assert_true(block->segment[PHASE_FORWARD].saved_bytes > products);
             else
-                assert_int_equal(block->forward.saved_bytes,
+                assert_int_equal(block->segment[PHASE_FORWARD].saved_bytes,
                                  policies[p] == RECOMPUTE_FULL ? 0 : products);
             unsigned saved = 1u << SPACE_SAVED;
             int keeps = policies[p] != RECOMPUTE_FULL;
-            assert_int_equal(!!(block->forward.writes & saved), keeps);
-            assert_int_equal(!!(block->backward.reads & saved), keeps);
-            assert_false(block->backward.writes & saved);
+            assert_int_equal(!!(block->segment[PHASE_FORWARD].writes & saved), keeps);
+            assert_int_equal(!!(block->segment[PHASE_BACKWARD].reads & saved), keeps);
+            assert_false(block->segment[PHASE_BACKWARD].writes & saved);
             session_close(s);
         }
 }
@@ -190,9 +191,9 @@ static void test_work(void **state)
         struct mem mem = {0};
         struct session *s = open_session(&mem, settings[0], policies[p]);
         const struct unit_kind *block = units_kind(s->units, 1);
-        backward[p] = block->backward.flops;
-        forward[p] = block->forward.flops;
-        both[p] = units_kind(s->units, s->units->count - 1)->both.flops;
+        backward[p] = block->segment[PHASE_BACKWARD].flops;
+        forward[p] = block->segment[PHASE_FORWARD].flops;
+        both[p] = units_kind(s->units, s->units->count - 1)->segment[PHASE_BOTH].flops;
         if (p)
             again[p] = forward_flops(block->train, policies[p] == RECOMPUTE_FULL);
         session_close(s);

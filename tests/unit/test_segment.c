@@ -39,7 +39,8 @@ static size_t space_bytes(const struct session *s, int unit, const struct segmen
         return k < use->count ? (size_t)units->flat[use->flat[k]].padded * size : 0;
     }
     switch (space) {
-    case SPACE_SAVED: return units_kind(units, unit)->forward.saved_bytes;
+    case SPACE_SAVED: return units_kind(units, unit)->segment[PHASE_FORWARD].saved_bytes;
+    case SPACE_DEFERRED: return segment->deferred_bytes;
     case SPACE_TOKENS:
     case SPACE_TARGETS: return rows * sizeof(int32_t);
     case SPACE_CONST: return (size_t)(units->request.seq * s->model->const_width) * sizeof(float);
@@ -229,10 +230,11 @@ static void check_lifetimes(const struct session *s, const struct segment *segme
         check_step(s, segment, step);
 }
 
-/* A saved tensor may leave a gap behind it in SAVED, which nobody writes. */
+/* A tensor that is kept may leave a gap behind it, which nobody writes. */
 static void check_segment(const struct session *s, int unit, const struct segment *segment)
 {
-    unsigned results = segment->writes & ~(1u << SPACE_WORK | 1u << SPACE_SAVED);
+    unsigned gaps = 1u << SPACE_WORK | 1u << SPACE_SAVED | 1u << SPACE_DEFERRED;
+    unsigned results = segment->writes & ~gaps;
     unsigned inputs = segment->reads & ~segment->writes;
     struct spaces clean, poisoned;
     spaces_make(&clean, s, unit, segment, 0);
@@ -286,14 +288,10 @@ static void check_units(const struct session *s)
     for (int u = 0; u < s->units->count; u++) {
         const struct unit_kind *kind = units_kind(s->units, u);
         check_segment(s, u, &kind->evaluation);
-        if (kind->ends_in_loss) {
-            check_segment(s, u, &kind->both);
-            check_accumulation(s, u, &kind->both);
-            continue;
+        for (int phase = 0; phase < PHASES; phase++) {
+            check_segment(s, u, &kind->segment[phase]);
+            check_accumulation(s, u, &kind->segment[phase]);
         }
-        check_segment(s, u, &kind->forward);
-        check_segment(s, u, &kind->backward);
-        check_accumulation(s, u, &kind->backward);
     }
 }
 
@@ -336,13 +334,30 @@ static struct graph *ends_in_norm(void)
     return graph;
 }
 
+/* A unit in which a norm's backward, which makes the gradient of the input, adds to that of a
+ * parameter, which a bias has begun. */
+static struct graph *norm_and_bias(void)
+{
+    enum { WIDTH = 7 };
+    struct graph *graph = graph_create(2, 5, DTYPE_F32);
+    struct graph_param matrix = {
+        .parts = 1, .part_rows = {WIDTH}, .dims = 2, .dim = {WIDTH, WIDTH}};
+    struct graph_param norm = {.parts = 1, .part_rows = {WIDTH}, .dims = 1, .dim = {WIDTH}};
+    snprintf(matrix.part[0], GRAPH_NAME, "matrix");
+    snprintf(norm.part[0], GRAPH_NAME, "norm");
+    int x = build_input(graph, WIDTH), w = build_param(graph, &norm);
+    int h = build_linear(graph, build_rmsnorm(graph, x, w, 1e-5f), build_param(graph, &matrix), -1);
+    build_output(graph, build_bias(graph, h, w));
+    return graph;
+}
+
 /* The segments of such a unit in memory of their own. */
 struct unit {
     struct graph *graph;
     struct flat flat;
     const struct flat *uses[FLAT_USES];
     struct param_place place[4];
-    struct segment forward, backward;
+    struct segment forward, backward, input, weight;
     struct device *device;
     int64_t elems; /* of input and output */
     size_t most;   /* bytes of each space */
@@ -357,15 +372,24 @@ static void unit_open(struct unit *u, struct graph *graph, enum config_recompute
     assert_int_equal(autodiff(u->graph, &err), 0);
     flat_create(&u->flat, "unit", 0, u->graph, &(struct model_unit){0}, 1, 1);
     u->uses[0] = &u->flat;
-    for (int i = 0; i < u->graph->param_count; i++)
+    for (int i = 0; i < u->graph->param_count; i++) {
         u->place[i] = (struct param_place){0, i, u->flat.tensor[i].offset};
+        u->flat.tensor[i].section = i;
+    }
     assert_int_equal(
         segment_compile(&u->forward, u->graph, PHASE_FORWARD, recompute, u->place, device, &err),
         0);
     assert_int_equal(
         segment_compile(&u->backward, u->graph, PHASE_BACKWARD, recompute, u->place, device, &err),
         0);
-    size_t most = u->backward.work_bytes + u->forward.work_bytes + u->forward.saved_bytes;
+    assert_int_equal(segment_compile(&u->input, u->graph, PHASE_BACKWARD_INPUT, recompute, u->place,
+                                     device, &err),
+                     0);
+    assert_int_equal(segment_compile(&u->weight, u->graph, PHASE_BACKWARD_WEIGHT, recompute,
+                                     u->place, device, &err),
+                     0);
+    size_t most = u->backward.work_bytes + u->forward.work_bytes + u->forward.saved_bytes +
+                  u->input.work_bytes + u->weight.work_bytes + u->input.deferred_bytes;
     most = u->most = 64 * (most / 64 + (size_t)u->flat.padded + 1);
     for (int k = 0; k < SPACE_COUNT; k++) {
         u->base[k] = aligned_alloc(64, most);
@@ -387,6 +411,8 @@ static void unit_close(struct unit *u)
         free(u->base[k]);
     segment_destroy(&u->forward);
     segment_destroy(&u->backward);
+    segment_destroy(&u->input);
+    segment_destroy(&u->weight);
     flat_destroy(&u->flat);
     graph_destroy(u->graph);
 }
@@ -469,16 +495,38 @@ static void test_a_value_used_twice(void **state)
     session_close(s);
 }
 
+/* Overwrite what is not handed over. */
+static void overwrite(struct unit *u, unsigned kept)
+{
+    for (int k = 0; k < SPACE_COUNT; k++)
+        if (!(kept >> k & 1) || k == SPACE_WORK)
+            memset(u->base[k], 0xff, u->most);
+}
+
 /* Backward after forward, with what is not declared to be handed over overwritten in between. */
 static void run_both(struct unit *u)
 {
     struct error err = {0};
-    unsigned reads = u->backward.reads;
     assert_int_equal(segment_run(&u->forward, u->uses, u->device, u->base, 0, NULL, &err), 0);
-    for (int k = 0; k < SPACE_COUNT; k++)
-        if (!(reads >> k & 1) || k == SPACE_WORK)
-            memset(u->base[k], 0xff, u->most);
+    overwrite(u, u->backward.reads);
     assert_int_equal(segment_run(&u->backward, u->uses, u->device, u->base, 0, NULL, &err), 0);
+}
+
+/* The same with backward in two parts. */
+static void run_parts(struct unit *u)
+{
+    struct error err = {0};
+    const unsigned results = 1u << SPACE_GRAD | 1u << SPACE_INPUT_GRAD;
+    unsigned weight = u->weight.reads, parts = u->input.reads | weight;
+    unsigned made = segment_sections(&u->input, 0, &u->flat);
+    uint64_t adds = 0;
+    for (int s = 0; s < u->graph->param_count; s++)
+        adds |= made >> s & 1 ? segment_adds(0, s) : 0;
+    assert_int_equal(segment_run(&u->forward, u->uses, u->device, u->base, 0, NULL, &err), 0);
+    overwrite(u, parts & ~(1u << SPACE_DEFERRED));
+    assert_int_equal(segment_run(&u->input, u->uses, u->device, u->base, 0, NULL, &err), 0);
+    overwrite(u, weight | results);
+    assert_int_equal(segment_run(&u->weight, u->uses, u->device, u->base, adds, NULL, &err), 0);
 }
 
 /* The gradients are the same bits whatever is kept. */
@@ -502,6 +550,43 @@ static void check_recomputed(struct graph *(*make)(void), const struct session *
         unit_close(&again);
     }
     unit_close(&kept);
+}
+
+/* Backward in two parts makes the same bits, whatever forward keeps; the first makes the gradient
+ * of the input alone, where no op makes both. */
+static void check_parts(struct graph *(*make)(void), const struct session *s)
+{
+    for (enum config_recompute r = RECOMPUTE_NONE; r <= RECOMPUTE_FULL; r++) {
+        struct unit whole, parts;
+        unit_open(&whole, make(), r, s->device);
+        unit_open(&parts, make(), r, s->device);
+        check_lifetimes(s, &parts.input);
+        check_lifetimes(s, &parts.weight);
+        assert_true(parts.input.writes >> SPACE_INPUT_GRAD & 1);
+        assert_false(parts.weight.writes >> SPACE_INPUT_GRAD & 1);
+        assert_true(parts.input.deferred_bytes > 0 || make == norm_and_bias);
+        assert_int_equal(parts.weight.deferred_bytes, parts.input.deferred_bytes);
+        assert_true(parts.input.steps + parts.weight.steps >= whole.backward.steps);
+        run_both(&whole);
+        run_parts(&parts);
+        assert_memory_equal(parts.base[SPACE_GRAD], whole.base[SPACE_GRAD],
+                            (size_t)whole.flat.padded * sizeof(float));
+        assert_memory_equal(parts.base[SPACE_INPUT_GRAD], whole.base[SPACE_INPUT_GRAD],
+                            (size_t)whole.elems * sizeof(float));
+        unit_close(&whole);
+        unit_close(&parts);
+    }
+}
+
+static void test_backward_in_two_parts(void **state)
+{
+    struct mem mem = {0};
+    struct config config = rig_config("model.preset=llama-tiny data.seq_len=3");
+    struct session *s = rig_open(&mem, &config, NULL, 0);
+    check_parts(twice_used, s);
+    check_parts(ends_in_norm, s);
+    check_parts(norm_and_bias, s);
+    session_close(s);
 }
 
 static void test_made_again(void **state)
@@ -534,12 +619,15 @@ static void test_segments_keep_to_themselves(void **state)
 {
     const char *const *levels = device_cpu_levels();
     for (int level = 0; levels[level]; level++)
-        for (int i = 0; i < 6 * MODELS; i++) {
+        for (int i = 0; i < 18 * MODELS; i++) {
             static const char *const recompute[] = {"none", "selective", "full"};
+            static const char *const schedule[] = {"1f1b", "gpipe", "zb_h1"};
             char text[512];
             struct mem mem = {0};
-            snprintf(text, sizeof text, "model.layers=1 %s precision=%s recompute=%s",
-                     models[i / 2 % MODELS], i % 2 ? "bf16" : "fp32", recompute[i / (2 * MODELS)]);
+            snprintf(text, sizeof text,
+                     "model.layers=1 %s precision=%s recompute=%s parallel.schedule=%s",
+                     models[i / 2 % MODELS], i % 2 ? "bf16" : "fp32",
+                     recompute[i / (2 * MODELS) % 3], schedule[i / (6 * MODELS)]);
             struct config config = rig_config(text);
             struct session *s = rig_open(&mem, &config, levels[level], 0);
             check_units(s);
@@ -553,6 +641,7 @@ int main(void)
         cmocka_unit_test(test_segments_keep_to_themselves),
         cmocka_unit_test(test_a_value_used_twice),
         cmocka_unit_test(test_made_again),
+        cmocka_unit_test(test_backward_in_two_parts),
     };
     return cmocka_run_group_tests_name("segment", tests, NULL, NULL);
 }

@@ -320,9 +320,12 @@ static void check_missing_writes(struct program *program)
         struct instr was = program->instr[i];
         int makes = was.kind == INSTR_GATHER || was.kind == INSTR_LOAD || was.kind == INSTR_RUN ||
                     (was.kind == INSTR_REDUCE && !was.accumulate);
-        /* the lowest unit's backward makes nothing but a gradient, to which it may only add */
-        int adds = was.kind == INSTR_RUN && was.phase == PHASE_BACKWARD && was.accumulate &&
-                   !(was.writes >> SPACE_INPUT_GRAD & 1);
+        /* The lowest unit's backward makes nothing but a gradient, to which it may only add; a
+         * weight part makes a part of one, of which the input part has made another. */
+        int adds =
+            was.kind == INSTR_RUN && (was.phase == PHASE_BACKWARD_WEIGHT ||
+                                      (segment_phase_is_backward(was.phase) && was.accumulate &&
+                                       !(was.writes >> SPACE_INPUT_GRAD & 1)));
         if (!makes || adds)
             continue;
         memset(program->instr[i].buffer, -1, sizeof was.buffer);

@@ -199,16 +199,18 @@ static void test_every_nth(void **state)
         struct config config = config_of(MODEL, text), kept = config_of(MODEL, "");
         fleet_open(&fleet, &config, 1, PROGRAM_TRAIN);
         fleet_open(&none, &kept, 1, PROGRAM_TRAIN);
-        const struct segment *all = &units_kind(none.units, 1)->backward;
+        const struct segment *all = &units_kind(none.units, 1)->segment[PHASE_BACKWARD];
         size_t saved = 0;
         for (int u = 1; u <= 5; u++) {
             const struct unit_kind *kind = units_kind(fleet.units, u);
             int recomputes = (u - 1) % every == 0;
-            assert_int_equal(kind->forward.saved_bytes, recomputes ? 0 : all->saved_bytes);
-            assert_int_equal(kind->backward.saved_bytes, recomputes ? 0 : all->saved_bytes);
-            assert_true(recomputes ? kind->backward.flops > 1.3 * all->flops
-                                   : kind->backward.flops == all->flops);
-            saved += kind->forward.saved_bytes;
+            assert_int_equal(kind->segment[PHASE_FORWARD].saved_bytes,
+                             recomputes ? 0 : all->saved_bytes);
+            assert_int_equal(kind->segment[PHASE_BACKWARD].saved_bytes,
+                             recomputes ? 0 : all->saved_bytes);
+            assert_true(recomputes ? kind->segment[PHASE_BACKWARD].flops > 1.3 * all->flops
+                                   : kind->segment[PHASE_BACKWARD].flops == all->flops);
+            saved += kind->segment[PHASE_FORWARD].saved_bytes;
         }
         assert_int_equal(saved, all->saved_bytes * (size_t)(5 - (5 + every - 1) / every));
         size_t some = fleet.program[0]->pool_bytes[POOL_ACTIVATIONS];
