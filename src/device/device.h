@@ -209,7 +209,8 @@ const char *device_attention_name(const struct device *d);
 
 struct device_recording;
 
-/* Between these, ops on COMPUTE are recorded and not run.  end: NULL with err set on failure. */
+/* Between these, ops on COMPUTE are recorded and not run; not on CPUs.  end: NULL with err set on
+ * failure. */
 int device_record_begin(struct device *d, struct error *err);
 struct device_recording *device_record_end(struct device *d, struct error *err);
 void device_recording_destroy(struct device *d, struct device_recording *recording);

@@ -43,6 +43,7 @@ struct device_driver {
                       struct error *err);
     int (*event_done)(struct device *d, struct device_event *event, struct error *err);
     int64_t (*event_ns)(struct device *d, struct device_event *from, struct device_event *to);
+    /* These four are NULL on CPUs, where nothing is recorded. */
     int (*record_begin)(struct device *d, struct error *err);
     struct device_recording *(*record_end)(struct device *d, struct error *err);
     void (*recording_destroy)(struct device *d, struct device_recording *recording);

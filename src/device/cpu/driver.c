@@ -205,26 +205,6 @@ static int64_t event_ns(struct device *d, struct device_event *from, struct devi
     return to->ns - from->ns;
 }
 
-static int no_recordings(struct device *d, struct error *err)
-{
-    return error_set(err, "the CPU computes at once: there is nothing to record");
-}
-
-static struct device_recording *no_recording(struct device *d, struct error *err)
-{
-    no_recordings(d, err);
-    return NULL;
-}
-
-static void recording_destroy(struct device *d, struct device_recording *recording)
-{
-}
-
-static int replay(struct device *d, struct device_recording *recording, struct error *err)
-{
-    return no_recordings(d, err);
-}
-
 const struct device_driver cpu_driver = {
     .open = open_cpu,
     .close = close_cpu,
@@ -243,8 +223,4 @@ const struct device_driver cpu_driver = {
     .event_wait = event_wait,
     .event_done = event_done,
     .event_ns = event_ns,
-    .record_begin = no_recordings,
-    .record_end = no_recording,
-    .recording_destroy = recording_destroy,
-    .replay = replay,
 };
