@@ -5,7 +5,7 @@ dist_doc_DATA = README.md LICENSE NEWS doc/architecture.md doc/development.md do
 	doc/performance.md doc/token-files.md
 EXTRA_DIST += doc/metrics.awk doc/trireme.1.in doc/trireme-config.5.in doc/keys.c
 CLEANFILES += $(man_MANS) doc/keys
-keys_sources = $(srcdir)/doc/keys.c $(srcdir)/src/base/error.c $(srcdir)/src/config/foreign.c \
+keys_sources = $(srcdir)/doc/keys.c $(srcdir)/src/base/error.c $(srcdir)/src/base/text.c $(srcdir)/src/config/foreign.c \
 	$(srcdir)/src/config/key.c $(srcdir)/src/config/nearest.c $(srcdir)/src/config/presets.c \
 	$(srcdir)/src/config/schema.c $(srcdir)/src/config/show.c
 doc/keys: $(keys_sources) $(srcdir)/src/config/schema.h $(srcdir)/src/config/config.h

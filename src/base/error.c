@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 /* Messages are one line: anything that would break it becomes a space. */
 static void one_line(char *text)
 {
@@ -42,8 +44,7 @@ int error_errno(struct error *err, const char *fmt, ...)
     va_start(args, fmt);
     set_text(err, fmt, args);
     va_end(args);
-    size_t used = strlen(err->text);
-    snprintf(err->text + used, sizeof err->text - used, ": %s", strerror(saved));
+    text_append(err->text, sizeof err->text, ": %s", strerror(saved));
     errno = saved;
     return -1;
 }
@@ -58,8 +59,7 @@ int error_prefix(struct error *err, const char *fmt, ...)
     va_start(args, fmt);
     set_text(err, fmt, args);
     va_end(args);
-    size_t used = strlen(err->text);
-    snprintf(err->text + used, sizeof err->text - used, ": %s", before);
+    text_append(err->text, sizeof err->text, ": %s", before);
     return -1;
 }
 
@@ -72,7 +72,6 @@ int error_suffix(struct error *err, const char *fmt, ...)
     va_start(args, fmt);
     set_text(&where, fmt, args);
     va_end(args);
-    size_t used = strlen(err->text);
-    snprintf(err->text + used, sizeof err->text - used, " [%s]", where.text);
+    text_append(err->text, sizeof err->text, " [%s]", where.text);
     return -1;
 }

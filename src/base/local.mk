@@ -8,4 +8,5 @@ libtrireme_a_SOURCES += \
 	src/base/json.c src/base/json.h \
 	src/base/levels.h src/base/line_file.c src/base/line_file.h src/base/log.c src/base/log.h \
 	src/base/mem.c src/base/mem.h \
-	src/base/philox.c src/base/philox.h src/base/round.h
+	src/base/philox.c src/base/philox.h src/base/round.h \
+	src/base/text.c src/base/text.h

@@ -1,4 +1,5 @@
 /* commands.c - the table of commands: usage, options, and what runs them. */
+#include "base/text.h"
 #include "cli/command.h"
 
 #include <stdio.h>
@@ -146,10 +147,10 @@ static const struct command_option *option_find(const struct command *command, c
 /* "--prompt, --tokens" or "none" */
 static const char *option_names(const struct command *command, char *text, size_t size)
 {
-    size_t used = 0;
-    for (const struct command_option *o = command->options; o->name && used < size; o++)
-        used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", o->name);
-    return used ? text : "none";
+    text[0] = 0;
+    for (const struct command_option *o = command->options; o->name; o++)
+        text_join(text, size, ", ", "%s", o->name);
+    return text[0] ? text : "none";
 }
 
 /* A command that takes keys has few options: "--lr 1e-3" and "--config x.yaml" are habits from

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/round.h"
+#include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "device/machine.h"
@@ -34,10 +35,9 @@ static int write_json(const struct report *report, const struct compare *compare
 /* The names that --machine takes: "h200, h100, ...". */
 static const char *machine_names(char *text, size_t size)
 {
-    size_t used = 0;
-    for (int i = 0; i < machine_count && used < size; i++)
-        used +=
-            (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", machine_rows[i].name);
+    text[0] = 0;
+    for (int i = 0; i < machine_count; i++)
+        text_join(text, size, ", ", "%s", machine_rows[i].name);
     return text;
 }
 

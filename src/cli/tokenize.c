@@ -1,6 +1,7 @@
 /* tokenize.c - trireme tokenize: make a token file, or one for training and one for
  * validation, of text files; verify token files, and give older ones checksums.  Text is read and
  * written in pieces: memory stays small. */
+#include "base/text.h"
 #include "cli/command.h"
 
 #include <errno.h>
@@ -179,11 +180,9 @@ static void print_output(const struct output *output, const char *before)
 /* The inputs' names, cut off where they are too long: the file's attribute "source". */
 static void name_source(char source[SOURCE_TEXT], char **arguments, int count)
 {
-    size_t used = 0;
     source[0] = 0;
-    for (int i = 0; i < count && used < SOURCE_TEXT; i++)
-        used +=
-            (size_t)snprintf(source + used, SOURCE_TEXT - used, "%s%s", i ? " " : "", arguments[i]);
+    for (int i = 0; i < count; i++)
+        text_join(source, SOURCE_TEXT, " ", "%s", arguments[i]);
 }
 
 /* Options */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "comm/gpu/gpu.h"
@@ -40,16 +41,15 @@ static void advise(struct app *app, const struct config *asked, const struct mem
 {
     struct config config = *asked;
     struct fit fit;
-    size_t used = strlen(err->text);
+    char nearest[sizeof err->text] = "";
     if (config.device == CONFIG_DEVICE_AUTO)
         config.device = gpu_everywhere(app->world) ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
     if (world_rank(app->world))
         return;
     fit_find(&fit, &config, world_size(app->world), world_nodes(app->world),
              (int)config.run.threads, limits);
-    used += (size_t)snprintf(err->text + used, sizeof err->text - used, "; ");
-    if (used < sizeof err->text)
-        fit_text(&fit, world_size(app->world), err->text + used, sizeof err->text - used);
+    fit_text(&fit, world_size(app->world), nearest, sizeof nearest);
+    text_append(err->text, sizeof err->text, "; %s", nearest);
 }
 
 /* Would the same command find a checkpoint to resume?  Collective. */

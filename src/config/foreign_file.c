@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "config/foreign.h"
 
 enum { FILE_BYTES = 1 << 16, WORD = 128 };
@@ -83,13 +84,11 @@ static const char *program_of(const char *text)
 static void translate(const char *text, char *answer, size_t size)
 {
     char word[WORD];
-    size_t used = 0;
     answer[0] = 0;
-    for (int i = 0; i < foreign_count && used + 2 * WORD < size; i++) {
+    for (int i = 0; i < foreign_count && strlen(answer) + 2 * WORD < size; i++) {
         const struct foreign *f = &foreign_names[i];
         if (f->here && first_key(text, f->names, word, sizeof word))
-            used += (size_t)snprintf(answer + used, size - used, "%s%s is %s", used ? ", " : "",
-                                     word, f->here);
+            text_join(answer, size, ", ", "%s is %s", word, f->here);
     }
 }
 

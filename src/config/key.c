@@ -1,4 +1,5 @@
 /* key.c - one key: found by name, described, and its value given back as text. */
+#include "base/text.h"
 #include "config/schema.h"
 
 #include <stdlib.h>
@@ -75,12 +76,10 @@ int key_unknown(const char *name, struct error *err)
 
 void key_choices(const struct key_choice *choices, char *buffer, size_t bytes)
 {
-    size_t used = 0;
     buffer[0] = '\0';
     for (const struct key_choice *c = choices; c->name; c++)
-        if (c->value != CHOICE_LATER && used < bytes)
-            used +=
-                (size_t)snprintf(buffer + used, bytes - used, "%s%s", used ? ", " : "", c->name);
+        if (c->value != CHOICE_LATER)
+            text_join(buffer, bytes, ", ", "%s", c->name);
 }
 
 /* The fewest digits that read back to the same double. */

@@ -1,4 +1,5 @@
 /* value.c - the text of a value, checked and put into its field. */
+#include "base/text.h"
 #include "config/schema.h"
 
 #include <ctype.h>
@@ -184,7 +185,6 @@ static int set_preset(struct config *config, const char *value, struct error *er
 {
     struct nearest nearest = {value};
     char names[400] = "";
-    size_t used = 0;
     const struct config_model *preset = preset_find(value);
     if (preset) {
         config->model = *preset;
@@ -196,9 +196,7 @@ static int set_preset(struct config *config, const char *value, struct error *er
     for (int i = 0; i < config_preset_count; i++) {
         const char *name = config_presets[i].preset;
         nearest_try(&nearest, name, name);
-        if (used < sizeof names)
-            used +=
-                (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", name);
+        text_join(names, sizeof names, ", ", "%s", name);
     }
     return error_set(err, "model.preset: unknown model \"%.80s\"%s%s%s known: %s", value,
                      nearest.name ? "; did you mean " : "", nearest.name ? nearest.name : "",

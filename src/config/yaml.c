@@ -4,6 +4,7 @@
  * keys that take one.  Other lists, anchors' aliases, tags and further documents are refused, so
  * that nothing is read and then ignored.
  */
+#include "base/text.h"
 #include "config/schema.h"
 
 #include <errno.h>
@@ -159,14 +160,13 @@ static int take_list(struct reader *r, int line, struct error *err)
 static int add_item(struct reader *r, const yaml_event_t *event, int line, struct error *err)
 {
     const char *text = (const char *)event->data.scalar.value;
-    size_t used = strlen(r->items);
-    if (used + strlen(text) + 2 > sizeof r->items)
+    if (strlen(r->items) + strlen(text) + 2 > sizeof r->items)
         return error_set(err, "%s:%d: %s: a list of more than %d characters", r->path, line, r->key,
                          CONFIG_TEXT - 1);
     if (!*text || strchr(text, ','))
         return error_set(err, "%s:%d: %s: \"%.40s\" cannot be in a list", r->path, line, r->key,
                          text);
-    snprintf(r->items + used, sizeof r->items - used, "%s%s", used ? "," : "", text);
+    text_join(r->items, sizeof r->items, ",", "%s", text);
     return 0;
 }
 

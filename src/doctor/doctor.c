@@ -16,6 +16,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "doctor/doctor_gpu.h"
 #include "comm/group.h"
 #include "comm/topology.h"
@@ -118,8 +119,7 @@ static void check_processor(struct doctor *d)
     struct topology t;
     file_value("/proc/cpuinfo", "model name", model, sizeof model);
     for (const char *const *level = device_cpu_levels(); *level; level++)
-        snprintf(levels + strlen(levels), sizeof levels - strlen(levels), "%s%s",
-                 levels[0] ? ", " : "", *level);
+        text_join(levels, sizeof levels, ", ", "%s", *level);
     topology_read(&t);
     doctor_fact(d, "processor", "%s", model);
     doctor_fact(d, "kernels", "%s", levels);
@@ -289,11 +289,10 @@ static int collect(struct doctor *d, char **all, struct error *err)
     size_t *sizes = array_make((size_t)world_size(world), sizeof *sizes);
     if (world_local_rank(world) == 0) {
         char *rest = d->problems, *line;
-        size_t used = 0;
         while ((line = strsep(&rest, "\n")) && *line)
-            used += (size_t)snprintf(lines + used, 2 * PROBLEMS_BYTES - used, "%s%s%s\n",
-                                     world_nodes(world) > 1 ? world_host(world) : "",
-                                     world_nodes(world) > 1 ? ": " : "", line);
+            text_append(lines, 2 * PROBLEMS_BYTES, "%s%s%s\n",
+                        world_nodes(world) > 1 ? world_host(world) : "",
+                        world_nodes(world) > 1 ? ": " : "", line);
     }
     /* the last adds the 0 */
     size_t bytes = strlen(lines) + (world_rank(world) == world_size(world) - 1);

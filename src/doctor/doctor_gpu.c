@@ -6,6 +6,7 @@
 
 #include "doctor/doctor_gpu.h"
 #include "base/round.h"
+#include "base/text.h"
 #include "comm/gpu/gpu.h"
 #include "comm/mesh.h"
 
@@ -47,11 +48,7 @@ static void check_peers(struct doctor *d, int count)
         for (int j = 0; j < count; j++) {
             int can = i == j || device_gpu_peers(i, j);
             apart += !can;
-            size_t used = strlen(row);
-            snprintf(row + used, sizeof row - used, "%s%s", j ? " " : "",
-                     i == j ? "."
-                     : can  ? "yes"
-                            : "no");
+            text_join(row, sizeof row, " ", i == j ? "." : can ? "yes" : "no");
         }
         snprintf(name, sizeof name, "peers of %d", i);
         doctor_fact(d, name, "%s", row);

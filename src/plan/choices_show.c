@@ -1,6 +1,7 @@
 /* choices_show.c - the table of single changes, for people and for programs. */
 #include <string.h>
 
+#include "base/text.h"
 #include "plan/choices.h"
 #include "plan/show.h"
 
@@ -68,10 +69,10 @@ static void fill(struct table *t, const struct choices *c)
 static void print_numbers(const struct table *t, const char *const *cell, FILE *out)
 {
     char line[SHOW_COLUMNS + CELL] = "";
-    size_t used = 0;
     for (int n = 0; n < NUMBERS; n++)
         if (t->shown[n])
-            used += (size_t)snprintf(line + used, sizeof line - used, "%*s", widths[n], cell[n]);
+            text_append(line, sizeof line, "%*s", widths[n], cell[n]);
+    size_t used = strlen(line);
     while (used && line[used - 1] == ' ')
         line[--used] = 0;
     fprintf(out, "%s\n", line);

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "config/schema.h"
 #include "plan/show.h"
 #include "plan/variant.h"
@@ -37,12 +38,11 @@ struct candidate {
 static int set(struct candidate *c, const char *key, const char *fmt, ...)
 {
     char value[CONFIG_TEXT];
-    size_t used = strlen(c->settings);
     va_list args;
     va_start(args, fmt);
     vsnprintf(value, sizeof value, fmt, args);
     va_end(args);
-    snprintf(c->settings + used, sizeof c->settings - used, "%s%s=%s", used ? " " : "", key, value);
+    text_join(c->settings, sizeof c->settings, " ", "%s=%s", key, value);
     return config_set(&c->config, key, value, NULL);
 }
 

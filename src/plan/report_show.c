@@ -1,6 +1,7 @@
 /* report_show.c - a report for people, and for programs. */
 #include <string.h>
 
+#include "base/text.h"
 #include "plan/report.h"
 #include "plan/show.h"
 
@@ -79,13 +80,12 @@ static void print_moved(const int64_t moved_bytes[STREAMS], FILE *out)
         [STREAM_WRITE] = "written to disk",
     };
     char line[256] = "offloaded state of a step:", bytes[32];
-    size_t empty = strlen(line), used = empty;
+    size_t empty = strlen(line);
     for (int s = 0; s < STREAMS; s++)
         if (ways[s] && moved_bytes[s])
-            used += (size_t)snprintf(
-                line + used, sizeof line - used, "%s %s %s", used > empty ? "," : "",
-                show_bytes((double)moved_bytes[s], bytes, sizeof bytes), ways[s]);
-    if (used == empty)
+            text_append(line, sizeof line, "%s %s %s", line[empty] ? "," : "",
+                        show_bytes((double)moved_bytes[s], bytes, sizeof bytes), ways[s]);
+    if (!line[empty])
         return;
     fputs("  ", out);
     show_wrapped(out, 2, 4, line);

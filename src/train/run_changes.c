@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
+
 /* What tensors there are, and their sizes. */
 static const char *const of_tensors[] = {
     "model.family",   "model.layers", "model.hidden", "model.heads",          "model.kv_heads",
@@ -103,9 +105,8 @@ struct listing {
 static void add(struct listing *list, const char *key, const char *old, const char *new,
                 const char *note)
 {
-    size_t used = strlen(list->text);
-    snprintf(list->text + used, list->bytes - used, "%s%s %.120s -> %.120s%s", used ? ", " : "",
-             key, old[0] ? old : "(none)", new[0] ? new : "(none)", note);
+    text_join(list->text, list->bytes, ", ", "%s %.120s -> %.120s%s", key, old[0] ? old : "(none)",
+              new[0] ? new : "(none)", note);
 }
 
 /* Compare contents where both hashes are known, else names. */

@@ -16,6 +16,7 @@
 
 #include "base/array.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "io/disk.h"
 #include "train/checkpoint_space.h"
 #include "train/run_directory_private.h"
@@ -133,13 +134,11 @@ static int find_step(const struct run_directory *d, const struct run_survey *sur
     int64_t step = atoll(d->s->config.checkpoint.resume);
     char steps[256] = "";
     for (int i = survey->own_count - 1; i >= 0; i--) {
-        size_t used = strlen(steps);
         if (survey->own[i].step == step) {
             snprintf(start->path, sizeof start->path, "%s", survey->own[i].path);
             return 0;
         }
-        snprintf(steps + used, sizeof steps - used, "%s%lld", used ? ", " : "",
-                 (long long)survey->own[i].step);
+        text_join(steps, sizeof steps, ", ", "%lld", (long long)survey->own[i].step);
     }
     return error_set(err,
                      "%s has no checkpoint of step %lld; there %s%s (older branches are in "

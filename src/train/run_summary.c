@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "config/defines.h"
 
 enum { HOST = 64, SHOWN_HOSTS = 4 };
@@ -30,14 +31,14 @@ static void hosts_text(const struct session *s, char *text, size_t size)
     char mine[HOST], *all = array_make((size_t)ranks, HOST);
     snprintf(mine, sizeof mine, "%s", world_host(s->world));
     world_all_gather(s->world, all, mine, HOST);
-    int used = snprintf(text, size, "%d nodes (", world_nodes(s->world));
+    snprintf(text, size, "%d nodes (", world_nodes(s->world));
     for (int r = 0; r < ranks && shown < SHOWN_HOSTS; r++) {
         const char *host = all + (size_t)r * HOST;
         if (r && !strcmp(host, host - HOST))
             continue;
-        used += snprintf(text + used, size - (size_t)used, "%s%s", shown++ ? ", " : "", host);
+        text_append(text, size, "%s%s", shown++ ? ", " : "", host);
     }
-    snprintf(text + used, size - (size_t)used, "%s)", world_nodes(s->world) > shown ? ", ..." : "");
+    text_append(text, size, "%s)", world_nodes(s->world) > shown ? ", ..." : "");
     if (world_nodes(s->world) == 1)
         snprintf(text, size, "%s", mine);
     free(all);
@@ -68,10 +69,10 @@ static void device_text(const struct session *s, char *text, size_t size)
         cpu_text(name, sizeof name);
     else
         snprintf(name, sizeof name, "%s", s->device->name);
-    int used = snprintf(text, size, "%s (%s)", name, s->device->level);
+    snprintf(text, size, "%s (%s)", name, s->device->level);
     if (s->device->kind == DEVICE_CPU)
-        snprintf(text + used, size - (size_t)used, ", %d thread%s each", s->device->threads,
-                 s->device->threads > 1 ? "s" : "");
+        text_append(text, size, ", %d thread%s each", s->device->threads,
+                    s->device->threads > 1 ? "s" : "");
 }
 
 static void log_place(const struct session *s)

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/philox.h"
 #include "base/round.h"
+#include "base/text.h"
 
 /* The least multiple that is not below. */
 static void rounding_up(void **state)
@@ -27,6 +28,26 @@ static void rounding_up(void **state)
             assert_int_equal(ceil_div(n, to), up / to);
             assert_int_equal(round_up_bytes((size_t)n, (size_t)to), (size_t)up);
         }
+}
+
+/* Whatever the size of the array, it holds as much of the whole text as fits, and nothing after it
+ * is touched. */
+static void texts_are_cut_off(void **state)
+{
+    static const char whole[] = "one, 2, three!";
+    for (size_t size = 1; size < sizeof whole + 3; size++) {
+        char text[sizeof whole + 4];
+        memset(text, '#', sizeof text);
+        text[0] = 0;
+        text_join(text, size, ", ", "%s", "one");
+        text_join(text, size, ", ", "%d", 2);
+        text_join(text, size, ", ", "%s", "three");
+        assert_ptr_equal(text_append(text, size, "!"), text);
+        size_t length = size < sizeof whole ? size - 1 : sizeof whole - 1;
+        assert_int_equal(strlen(text), length);
+        assert_memory_equal(text, whole, length);
+        assert_int_equal(text[size], '#');
+    }
 }
 
 /* Known answers published with Random123 (kat_vectors, philox4x32 10). */
@@ -177,6 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounding_up),
+        cmocka_unit_test(texts_are_cut_off),
         cmocka_unit_test(philox_known_answers),
         cmocka_unit_test(philox_fill_is_by_index),
         cmocka_unit_test(philox_normals_are_box_and_mullers),

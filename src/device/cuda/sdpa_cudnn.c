@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/text.h"
 #include "device/cuda/sdpa.h"
 #include "device/cuda/sdpa_graph.h"
 #include "device/cuda/state.h"
@@ -290,14 +291,12 @@ void cuda_sdpa_report(const struct device *d, struct device_attention *a)
     const struct cuda_sdpas *s = cuda_state(d)->sdpas;
     *a = (struct device_attention){.has_library = 1};
     for (const struct entry *e = s ? s->entries : NULL; e; e = e->next) {
-        size_t used = strlen(a->why);
         a->by_library += e->usable;
         a->by_own += !e->usable;
         if (!e->usable && e->a.dt != DTYPE_F32)
-            snprintf(a->why + used, sizeof a->why - used,
-                     "%s%s of %lld heads of %lld over %lld tokens: %s", used ? "; " : "",
-                     e->pass == DEVICE_BACKWARD ? "backward" : "forward", (long long)e->a.heads,
-                     (long long)e->a.head_dim, (long long)e->a.seq, e->why);
+            text_join(a->why, sizeof a->why, "; ", "%s of %lld heads of %lld over %lld tokens: %s",
+                      e->pass == DEVICE_BACKWARD ? "backward" : "forward", (long long)e->a.heads,
+                      (long long)e->a.head_dim, (long long)e->a.seq, e->why);
     }
 }
 

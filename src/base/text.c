@@ -1,0 +1,33 @@
+/* text.c - see text.h. */
+#include "base/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static char *append(char *text, size_t size, const char *fmt, va_list args)
+{
+    size_t used = strlen(text);
+    vsnprintf(text + used, size - used, fmt, args);
+    return text;
+}
+
+char *text_append(char *text, size_t size, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    append(text, size, fmt, args);
+    va_end(args);
+    return text;
+}
+
+char *text_join(char *text, size_t size, const char *separator, const char *fmt, ...)
+{
+    va_list args;
+    if (text[0])
+        text_append(text, size, "%s", separator);
+    va_start(args, fmt);
+    append(text, size, fmt, args);
+    va_end(args);
+    return text;
+}

@@ -1,0 +1,14 @@
+/* text.h - texts that are put together in an array of fixed size. */
+#ifndef TRIREME_BASE_TEXT_H
+#define TRIREME_BASE_TEXT_H
+
+#include <stddef.h>
+
+/* Append to text, an array of size bytes that holds a text, what printf() makes of fmt; what does
+ * not fit is cut off.  text_join() puts separator before it unless text is empty.  Return text. */
+char *text_append(char *text, size_t size, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+char *text_join(char *text, size_t size, const char *separator, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif
