@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "io/disk.h"
 #include "io/checkpoint_private.h"
 
 /* Listing */
@@ -34,10 +35,9 @@ static int newest_first(const void *a, const void *b)
 static void add(struct checkpoint_entry **entries, int *count, int *capacity, const char *dir,
                 const char *name, int64_t step)
 {
-    char *path = array_format("%s/%s", dir, name), *commit_path = array_format("%s/COMMIT", path);
+    char *path = array_format("%s/%s", dir, name);
     *entries = array_grow(*entries, *count, capacity, sizeof **entries);
-    (*entries)[(*count)++] = (struct checkpoint_entry){path, step, !access(commit_path, F_OK)};
-    free(commit_path);
+    (*entries)[(*count)++] = (struct checkpoint_entry){path, step, disk_has(path, "COMMIT")};
 }
 
 /* Of two entries of one step, keep the second only if the first is not committed. */

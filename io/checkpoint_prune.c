@@ -172,9 +172,9 @@ static int is_stale(const char *dir, const char *name)
         return 1;
     if (!checkpoint_parse_name(name, ".old", &step))
         return 0;
-    char *commit_path = array_format("%s/%.*s/COMMIT", dir, (int)(strlen(name) - 4), name);
-    int stale = !access(commit_path, F_OK);
-    free(commit_path);
+    char *replacement = array_format("%s/%.*s", dir, (int)(strlen(name) - 4), name);
+    int stale = disk_has(replacement, "COMMIT");
+    free(replacement);
     return stale;
 }
 

@@ -18,6 +18,14 @@
 
 enum { PIECE_BYTES = 64 << 20, HASH_BYTES = 1 << 20, OPEN_FOLDERS = 16 };
 
+int disk_has(const char *folder, const char *name)
+{
+    char *path = array_format("%s/%s", folder, name);
+    int found = !access(path, F_OK);
+    free(path);
+    return found;
+}
+
 const char *disk_size(double bytes, char text[DISK_SIZE])
 {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};

@@ -11,6 +11,9 @@
 enum { DISK_SIZE = 16 };
 const char *disk_size(double bytes, char text[DISK_SIZE]);
 
+/* Does the folder have a file or folder of that name? */
+int disk_has(const char *folder, const char *name);
+
 /* Open (open()'s flags and mode 0666), or -1 with err set. */
 int disk_open(const char *path, int flags, struct error *err);
 

@@ -8,21 +8,14 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "io/disk.h"
 #include "train/run_checkpoint.h"
 
 enum { FIRST = 8 }; /* settings put before those of the command line */
 
-static int has(const char *folder, const char *name)
-{
-    char *path = array_format("%s/%s", folder, name);
-    int found = !access(path, F_OK);
-    free(path);
-    return found;
-}
-
 int arguments_is_run(const char *path)
 {
-    return has(path, "run.json") || has(path, "checkpoints");
+    return disk_has(path, "run.json") || disk_has(path, "checkpoints");
 }
 
 /* Settings that replace saved ones of a run or checkpoint, so that it can be used on this machine.
@@ -99,7 +92,7 @@ static int load_from(struct config *config, enum arguments_use use, const char *
     char *run = !path ? NULL : is_folder ? array_text(path) : run_of_file(path), *place;
     if (!run)
         return config_load(config, path, list + first, count, err);
-    int is_checkpoint = has(run, "COMMIT"), used = 0, rc;
+    int is_checkpoint = disk_has(run, "COMMIT"), used = 0, rc;
     if (is_checkpoint && use == ARGUMENTS_TRAIN) {
         free(run);
         return error_set(err, "%s is a checkpoint; a run starts from it by checkpoint.resume=%s",

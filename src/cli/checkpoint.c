@@ -1,4 +1,5 @@
 /* checkpoint.c - trireme checkpoint ls|verify|show: look at what runs have saved. */
+#include "base/text.h"
 #include "cli/checkpoint_list.h"
 #include "base/array.h"
 #include "cli/command.h"
@@ -19,18 +20,11 @@ struct selection {
     const char *run; /* the run's directory; NULL: it is none */
 };
 
-static int has(const char *path, const char *name)
-{
-    char *inside = array_format("%s/%s", path, name);
-    int found = !access(inside, F_OK);
-    free(inside);
-    return found;
-}
-
 static void select_one(struct selection *selection, const char *path)
 {
     selection->entries = array_make(1, sizeof *selection->entries);
-    selection->entries[0] = (struct checkpoint_entry){array_text(path), -1, has(path, "COMMIT")};
+    selection->entries[0] =
+        (struct checkpoint_entry){array_text(path), -1, disk_has(path, "COMMIT")};
     selection->count = 1;
 }
 
@@ -38,18 +32,18 @@ static int select_checkpoints(struct selection *selection, const char *path, str
 {
     if (access(path, R_OK))
         return error_errno(err, "cannot read %s", path);
-    if (has(path, "COMMIT") || has(path, "index.h5")) {
+    if (disk_has(path, "COMMIT") || disk_has(path, "index.h5")) {
         select_one(selection, path);
         return 0;
     }
-    selection->run = has(path, "checkpoints") ? path : NULL;
+    selection->run = disk_has(path, "checkpoints") ? path : NULL;
     char *folder = array_format(selection->run ? "%s/checkpoints" : "%s", path);
     int count = checkpoint_list(&selection->entries, folder, err);
     free(folder);
     if (count < 0)
         return -1;
     selection->count = count;
-    return count || (selection->run && has(path, "branches"))
+    return count || (selection->run && disk_has(path, "branches"))
                ? 0
                : error_set(err, "%s holds no committed checkpoint", path);
 }
@@ -130,9 +124,8 @@ static int show(struct app *app, const struct selection *selection, struct error
     for (int t = 0; t < checkpoint_tensors(checkpoint); t++) {
         struct checkpoint_piece tensor = checkpoint_tensor(checkpoint, t);
         char dims[128] = "";
-        for (int d = 0, used = 0; d < tensor.rank; d++)
-            used += snprintf(dims + used, sizeof dims - (size_t)used, "%s%lld", d ? " x " : "",
-                             (long long)tensor.dims[d]);
+        for (int d = 0; d < tensor.rank; d++)
+            text_join(dims, sizeof dims, " x ", "%lld", (long long)tensor.dims[d]);
         printf("%-6s %8lld  %-24s %s\n", dtype_name(tensor.dtype),
                (long long)checkpoint_pieces(checkpoint, t), dims, tensor.name);
     }

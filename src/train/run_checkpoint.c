@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "io/disk.h"
 #include "train/weights.h"
 
 /* Load the scaler, where the checkpoint or this run has one. */
@@ -90,25 +91,18 @@ int run_checkpoint_write(struct session *s, const char *dir, struct run_position
     return rc;
 }
 
-static int exists(const char *path, const char *name)
-{
-    char full[CONFIG_TEXT + 64];
-    snprintf(full, sizeof full, "%s/%s", path, name);
-    return !access(full, F_OK);
-}
-
 int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, const char *path,
                         struct log *log, struct error *err)
 {
     char inside[CONFIG_TEXT + 64];
-    if (exists(path, "COMMIT")) {
+    if (disk_has(path, "COMMIT")) {
         int rc = checkpoint_open(checkpoint, path, err);
         if (!rc)
             rc = checkpoint_verify(*checkpoint, world_rank(world), world_size(world), err);
         return world_agree(world, rc, err);
     }
     snprintf(inside, sizeof inside, "%s%s", path,
-             exists(path, "checkpoints") ? "/checkpoints" : "");
+             disk_has(path, "checkpoints") ? "/checkpoints" : "");
     if (checkpoint_find(checkpoint, world, inside, log, err))
         return -1;
     if (!*checkpoint)
