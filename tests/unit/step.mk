@@ -1,7 +1,8 @@
 # From graph to step, on one rank: rig.c is what these tests share.
 UNIT_TESTS += tests/unit/test_golden tests/unit/test_verify tests/unit/test_verify_ranks \
 	tests/unit/test_verify_values tests/unit/test_any_program \
-	tests/unit/test_step tests/unit/test_segment tests/unit/test_graph tests/unit/test_model \
+	tests/unit/test_step tests/unit/test_segment tests/unit/test_segment_graphs \
+	tests/unit/test_graph tests/unit/test_model \
 	tests/unit/test_recompute tests/unit/test_report tests/unit/test_optimizer tests/unit/test_wrap \
 	tests/unit/test_scaler tests/unit/test_schedule
 rig = tests/unit/rig.c tests/unit/rig.h
@@ -14,7 +15,9 @@ any = tests/unit/any.c tests/unit/any.h
 tests_unit_test_any_program_SOURCES = tests/unit/test_any_program.c $(any) $(rig)
 tests_unit_test_verify_ranks_SOURCES = tests/unit/test_verify_ranks.c $(rig)
 tests_unit_test_step_SOURCES = tests/unit/test_step.c $(rig)
-tests_unit_test_segment_SOURCES = tests/unit/test_segment.c $(rig)
+segment_check = tests/unit/segment_check.c tests/unit/segment_check.h $(rig)
+tests_unit_test_segment_SOURCES = tests/unit/test_segment.c $(segment_check)
+tests_unit_test_segment_graphs_SOURCES = tests/unit/test_segment_graphs.c $(segment_check)
 tests_unit_test_report_SOURCES = tests/unit/test_report.c $(rig)
 tests_unit_test_recompute_SOURCES = tests/unit/test_recompute.c $(rig)
 tests_unit_test_wrap_SOURCES = tests/unit/test_wrap.c $(rig)

@@ -1,0 +1,10 @@
+/* segment_check.h - what tests of segments share. */
+#ifndef TRIREME_TESTS_UNIT_SEGMENT_CHECK_H
+#define TRIREME_TESTS_UNIT_SEGMENT_CHECK_H
+
+#include "tests/unit/rig.h"
+
+/* Within a segment nothing is overwritten that is still needed. */
+void segment_check_lifetimes(const struct session *session, const struct segment *segment);
+
+#endif

@@ -1,0 +1,329 @@
+/* test_segment_graphs.c - segments of graphs that no model has: values and parameters used twice,
+ * values made again, backward in two parts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <math.h>
+#include <cmocka.h>
+
+#include "base/philox.h"
+#include "graph/autodiff.h"
+#include "graph/build.h"
+#include "tests/unit/segment_check.h"
+
+/* A unit in which the projections are needed again after their rotation, which may be done in
+ * place, two gradients of them meet, and a weight is used twice. */
+static struct graph *twice_used(void)
+{
+    enum { HEADS = 3, KV = 1, DIM = 4, WIDTH = 7, ROWS = (HEADS + 2 * KV) * DIM };
+    struct graph *graph = graph_create(2, 5, DTYPE_F32);
+    const int64_t shape[3][2] = {{ROWS, WIDTH}, {WIDTH, HEADS * DIM}, {WIDTH, ROWS}};
+    int w[3], x = build_input(graph, WIDTH), table = build_rope_table(graph, DIM);
+    for (int i = 0; i < 3; i++) {
+        struct graph_param param = {
+            .parts = 1, .part_rows = {shape[i][0]}, .dims = 2, .dim = {shape[i][0], shape[i][1]}};
+        snprintf(param.part[0], GRAPH_NAME, "w%d", i);
+        w[i] = build_param(graph, &param);
+    }
+    int h = build_linear(graph, x, w[0], -1);
+    int turned = build_rope(graph, h, table, HEADS, KV, DIM);
+    int mixed = build_attention(graph, turned, HEADS, KV, DIM);
+    int o = build_linear(graph, mixed, w[1], -1);
+    int y = build_linear(graph, h, w[2], o);
+    build_output(graph, build_linear(graph, turned, w[2], y));
+    return graph;
+}
+
+/* A unit that ends in a norm, whose statistics backward wants and whose result is handed on. */
+static struct graph *ends_in_norm(void)
+{
+    enum { WIDTH = 7 };
+    struct graph *graph = graph_create(2, 5, DTYPE_F32);
+    struct graph_param matrix = {
+        .parts = 1, .part_rows = {WIDTH}, .dims = 2, .dim = {WIDTH, WIDTH}};
+    struct graph_param norm = {.parts = 1, .part_rows = {WIDTH}, .dims = 1, .dim = {WIDTH}};
+    snprintf(matrix.part[0], GRAPH_NAME, "matrix");
+    snprintf(norm.part[0], GRAPH_NAME, "norm");
+    int x = build_input(graph, WIDTH);
+    int h = build_linear(graph, x, build_param(graph, &matrix), x);
+    build_output(graph, build_rmsnorm(graph, h, build_param(graph, &norm), 1e-5f));
+    return graph;
+}
+
+/* A unit in which a norm's backward, which makes the gradient of the input, adds to that of a
+ * parameter, which a bias has begun. */
+static struct graph *norm_and_bias(void)
+{
+    enum { WIDTH = 7 };
+    struct graph *graph = graph_create(2, 5, DTYPE_F32);
+    struct graph_param matrix = {
+        .parts = 1, .part_rows = {WIDTH}, .dims = 2, .dim = {WIDTH, WIDTH}};
+    struct graph_param norm = {.parts = 1, .part_rows = {WIDTH}, .dims = 1, .dim = {WIDTH}};
+    snprintf(matrix.part[0], GRAPH_NAME, "matrix");
+    snprintf(norm.part[0], GRAPH_NAME, "norm");
+    int x = build_input(graph, WIDTH), w = build_param(graph, &norm);
+    int h = build_linear(graph, build_rmsnorm(graph, x, w, 1e-5f), build_param(graph, &matrix), -1);
+    build_output(graph, build_bias(graph, h, w));
+    return graph;
+}
+
+/* The segments of such a unit in memory of their own. */
+struct unit {
+    struct graph *graph;
+    struct flat flat;
+    const struct flat *uses[FLAT_USES];
+    struct param_place place[4];
+    struct segment forward, backward, input, weight;
+    struct device *device;
+    int64_t elems; /* of input and output */
+    size_t most;   /* bytes of each space */
+    void *base[SPACE_COUNT];
+};
+
+static void unit_open(struct unit *u, struct graph *graph, enum config_recompute recompute,
+                      struct device *device)
+{
+    struct error err = {0};
+    *u = (struct unit){.graph = graph, .device = device, .elems = 2 * 5 * 7};
+    assert_int_equal(autodiff(u->graph, &err), 0);
+    flat_create(&u->flat, "unit", 0, u->graph, &(struct model_unit){0}, 1, 1);
+    u->uses[0] = &u->flat;
+    for (int i = 0; i < u->graph->param_count; i++) {
+        u->place[i] = (struct param_place){0, i, u->flat.tensor[i].offset};
+        u->flat.tensor[i].section = i;
+    }
+    assert_int_equal(
+        segment_compile(&u->forward, u->graph, PHASE_FORWARD, recompute, u->place, device, &err),
+        0);
+    assert_int_equal(
+        segment_compile(&u->backward, u->graph, PHASE_BACKWARD, recompute, u->place, device, &err),
+        0);
+    assert_int_equal(segment_compile(&u->input, u->graph, PHASE_BACKWARD_INPUT, recompute, u->place,
+                                     device, &err),
+                     0);
+    assert_int_equal(segment_compile(&u->weight, u->graph, PHASE_BACKWARD_WEIGHT, recompute,
+                                     u->place, device, &err),
+                     0);
+    size_t most = u->backward.work_bytes + u->forward.work_bytes + u->forward.saved_bytes +
+                  u->input.work_bytes + u->weight.work_bytes + u->input.deferred_bytes;
+    most = u->most = 64 * (most / 64 + (size_t)u->flat.padded + 1);
+    for (int k = 0; k < SPACE_COUNT; k++) {
+        u->base[k] = aligned_alloc(64, most);
+        memset(u->base[k], 0, most);
+    }
+    philox_fill_normal(u->base[SPACE_PARAM], 1, 0, u->flat.padded, 0, 0.4f);
+    philox_fill_normal(u->base[SPACE_INPUT], 2, 0, u->elems, 0, 1);
+    philox_fill_normal(u->base[SPACE_OUTPUT_GRAD], 3, 0, u->elems, 0, 1);
+    for (int t = 0; t < 5; t++)
+        for (int i = 0; i < 2; i++) {
+            ((float *)u->base[SPACE_CONST])[t * 4 + i] = cosf((float)t * (i ? 0.1f : 1));
+            ((float *)u->base[SPACE_CONST])[t * 4 + 2 + i] = sinf((float)t * (i ? 0.1f : 1));
+        }
+}
+
+static void unit_close(struct unit *u)
+{
+    for (int k = 0; k < SPACE_COUNT; k++)
+        free(u->base[k]);
+    segment_destroy(&u->forward);
+    segment_destroy(&u->backward);
+    segment_destroy(&u->input);
+    segment_destroy(&u->weight);
+    flat_destroy(&u->flat);
+    graph_destroy(u->graph);
+}
+
+/* The same without a backward phase, where nothing is kept and more is done in place. */
+static void check_alone(struct unit *u, const struct session *s)
+{
+    struct error err = {0};
+    struct segment alone;
+    struct graph *graph = twice_used();
+    assert_int_equal(
+        segment_compile(&alone, graph, PHASE_FORWARD, RECOMPUTE_NONE, u->place, u->device, &err),
+        0);
+    segment_check_lifetimes(s, &alone);
+    float *kept = malloc((size_t)u->elems * sizeof *kept);
+    memcpy(kept, u->base[SPACE_OUTPUT], (size_t)u->elems * sizeof *kept);
+    assert_true(alone.work_bytes <= u->most);
+    assert_int_equal(segment_run(&alone, u->uses, u->device, u->base, 0, NULL, &err), 0);
+    assert_memory_equal(kept, u->base[SPACE_OUTPUT], (size_t)u->elems * sizeof *kept);
+    free(kept);
+    segment_destroy(&alone);
+    graph_destroy(graph);
+}
+
+/* The output along the gradient given for it. */
+static double along_output(struct unit *u)
+{
+    struct error err = {0};
+    double sum = 0;
+    assert_int_equal(segment_run(&u->forward, u->uses, u->device, u->base, 0, NULL, &err), 0);
+    for (int64_t i = 0; i < u->elems; i++)
+        sum +=
+            (double)((float *)u->base[SPACE_OUTPUT])[i] * ((float *)u->base[SPACE_OUTPUT_GRAD])[i];
+    return sum;
+}
+
+/* Slope of that in one element, by a central difference: to 1e-3 in fp32. */
+static double slope(struct unit *u, float *value)
+{
+    const float step = 0.03f, was = *value;
+    *value = was + step;
+    double up = along_output(u);
+    *value = was - step;
+    double down = along_output(u);
+    *value = was;
+    return (up - down) / (2 * (double)step);
+}
+
+static double worst_slope(struct unit *u, enum segment_space space, const float *grad,
+                          int64_t elems)
+{
+    double most = 0, size = 0;
+    for (int64_t i = 0; i < elems; i++) {
+        double off = fabs(slope(u, (float *)u->base[space] + i) - grad[i]);
+        most = off <= most ? most : off;
+        size = fmax(size, fabs(grad[i]));
+    }
+    return most / size;
+}
+
+static void test_a_value_used_twice(void **state)
+{
+    struct mem mem = {0};
+    struct error err = {0};
+    struct unit u;
+    struct config config = rig_config("model.preset=llama-tiny data.seq_len=3");
+    struct session *s = rig_open(&mem, &config, NULL, 0);
+    unit_open(&u, twice_used(), RECOMPUTE_NONE, s->device);
+    segment_check_lifetimes(s, &u.forward);
+    segment_check_lifetimes(s, &u.backward);
+    along_output(&u);
+    check_alone(&u, s);
+    assert_int_equal(segment_run(&u.backward, u.uses, s->device, u.base, 0, NULL, &err), 0);
+    double weights = worst_slope(&u, SPACE_PARAM, u.base[SPACE_GRAD], u.flat.padded);
+    double input = worst_slope(&u, SPACE_INPUT, u.base[SPACE_INPUT_GRAD], u.elems);
+    print_message("off by %.2g of the largest gradient of weights, %.2g of input's\n", weights,
+                  input);
+    assert_true(weights <= 2e-3 && input <= 2e-3);
+    unit_close(&u);
+    session_close(s);
+}
+
+/* Overwrite what is not handed over. */
+static void overwrite(struct unit *u, unsigned kept)
+{
+    for (int k = 0; k < SPACE_COUNT; k++)
+        if (!(kept >> k & 1) || k == SPACE_WORK)
+            memset(u->base[k], 0xff, u->most);
+}
+
+/* Backward after forward, with what is not declared to be handed over overwritten in between. */
+static void run_both(struct unit *u)
+{
+    struct error err = {0};
+    assert_int_equal(segment_run(&u->forward, u->uses, u->device, u->base, 0, NULL, &err), 0);
+    overwrite(u, u->backward.reads);
+    assert_int_equal(segment_run(&u->backward, u->uses, u->device, u->base, 0, NULL, &err), 0);
+}
+
+/* The same with backward in two parts. */
+static void run_parts(struct unit *u)
+{
+    struct error err = {0};
+    const unsigned results = 1u << SPACE_GRAD | 1u << SPACE_INPUT_GRAD;
+    unsigned weight = u->weight.reads, parts = u->input.reads | weight;
+    unsigned made = segment_sections(&u->input, 0, &u->flat);
+    uint64_t adds = 0;
+    for (int s = 0; s < u->graph->param_count; s++)
+        adds |= made >> s & 1 ? segment_adds(0, s) : 0;
+    assert_int_equal(segment_run(&u->forward, u->uses, u->device, u->base, 0, NULL, &err), 0);
+    overwrite(u, parts & ~(1u << SPACE_DEFERRED));
+    assert_int_equal(segment_run(&u->input, u->uses, u->device, u->base, 0, NULL, &err), 0);
+    overwrite(u, weight | results);
+    assert_int_equal(segment_run(&u->weight, u->uses, u->device, u->base, adds, NULL, &err), 0);
+}
+
+/* The gradients are the same bits whatever is kept. */
+static void check_recomputed(struct graph *(*make)(void), const struct session *s)
+{
+    struct unit kept, again;
+    unit_open(&kept, make(), RECOMPUTE_NONE, s->device);
+    run_both(&kept);
+    for (enum config_recompute r = RECOMPUTE_SELECTIVE; r <= RECOMPUTE_FULL; r++) {
+        unit_open(&again, make(), r, s->device);
+        segment_check_lifetimes(s, &again.forward);
+        segment_check_lifetimes(s, &again.backward);
+        assert_true(again.forward.saved_bytes < kept.forward.saved_bytes);
+        assert_true(r != RECOMPUTE_FULL || !again.forward.saved_bytes);
+        assert_false((again.backward.reads | again.backward.writes) & 1u << SPACE_OUTPUT);
+        run_both(&again);
+        assert_memory_equal(again.base[SPACE_GRAD], kept.base[SPACE_GRAD],
+                            (size_t)kept.flat.padded * sizeof(float));
+        assert_memory_equal(again.base[SPACE_INPUT_GRAD], kept.base[SPACE_INPUT_GRAD],
+                            (size_t)kept.elems * sizeof(float));
+        unit_close(&again);
+    }
+    unit_close(&kept);
+}
+
+/* Backward in two parts makes the same bits, whatever forward keeps; the first makes the gradient
+ * of the input alone, where no op makes both. */
+static void check_parts(struct graph *(*make)(void), const struct session *s)
+{
+    for (enum config_recompute r = RECOMPUTE_NONE; r <= RECOMPUTE_FULL; r++) {
+        struct unit whole, parts;
+        unit_open(&whole, make(), r, s->device);
+        unit_open(&parts, make(), r, s->device);
+        segment_check_lifetimes(s, &parts.input);
+        segment_check_lifetimes(s, &parts.weight);
+        assert_true(parts.input.writes >> SPACE_INPUT_GRAD & 1);
+        assert_false(parts.weight.writes >> SPACE_INPUT_GRAD & 1);
+        assert_true(parts.input.deferred_bytes > 0 || make == norm_and_bias);
+        assert_int_equal(parts.weight.deferred_bytes, parts.input.deferred_bytes);
+        assert_true(parts.input.steps + parts.weight.steps >= whole.backward.steps);
+        run_both(&whole);
+        run_parts(&parts);
+        assert_memory_equal(parts.base[SPACE_GRAD], whole.base[SPACE_GRAD],
+                            (size_t)whole.flat.padded * sizeof(float));
+        assert_memory_equal(parts.base[SPACE_INPUT_GRAD], whole.base[SPACE_INPUT_GRAD],
+                            (size_t)whole.elems * sizeof(float));
+        unit_close(&whole);
+        unit_close(&parts);
+    }
+}
+
+static void test_backward_in_two_parts(void **state)
+{
+    struct mem mem = {0};
+    struct config config = rig_config("model.preset=llama-tiny data.seq_len=3");
+    struct session *s = rig_open(&mem, &config, NULL, 0);
+    check_parts(twice_used, s);
+    check_parts(ends_in_norm, s);
+    check_parts(norm_and_bias, s);
+    session_close(s);
+}
+
+static void test_made_again(void **state)
+{
+    struct mem mem = {0};
+    struct config config = rig_config("model.preset=llama-tiny data.seq_len=3");
+    struct session *s = rig_open(&mem, &config, NULL, 0);
+    check_recomputed(twice_used, s);
+    check_recomputed(ends_in_norm, s);
+    session_close(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_value_used_twice),
+        cmocka_unit_test(test_made_again),
+        cmocka_unit_test(test_backward_in_two_parts),
+    };
+    return cmocka_run_group_tests_name("segment graphs", tests, NULL, NULL);
+}
