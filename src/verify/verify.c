@@ -18,6 +18,7 @@ struct uses {
     int first;                         /* instruction, or -1 */
     int wrote[STREAMS], read[STREAMS]; /* the last on each stream, or -1 */
     int released;                      /* instruction, or -1 */
+    int last;                          /* the last instruction that used it, or -1 */
     size_t given_bytes;                /* of its views that were written */
 };
 
@@ -26,6 +27,8 @@ struct verify {
     struct before *before; /* per instruction, without itself */
     struct uses *uses;     /* per buffer that is no view */
     char *given;           /* per buffer: written by that name */
+    int works;             /* RUNs and UPDATEs so far */
+    int *works_at;         /* per instruction: those up to it */
     char *made;            /* per buffer that is no view: gradients, which each step makes anew */
     struct memory_map *map[POOL_COUNT];
     struct error *err;
@@ -164,6 +167,7 @@ static int check_access(struct verify *v, int i, int part, int read, int write)
     }
     if (read)
         uses->read[v->program->instr[i].stream] = i;
+    uses->last = i;
     return 0;
 }
 
@@ -207,6 +211,8 @@ static int check_parts(struct verify *v, int i)
 static int check_instr(struct verify *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
+    v->works += instr->kind == INSTR_RUN || instr->kind == INSTR_UPDATE;
+    v->works_at[i] = v->works;
     if (instr->kind == INSTR_ALLTOALL && check_parts(v, i))
         return -1;
     for (int slot = 0; slot < SLOTS; slot++) {
@@ -227,6 +233,22 @@ static int check_ends(struct verify *v)
     for (int b = 0; b < v->program->buffers; b++)
         if (!v->program->buffer[b].persistent && v->uses[b].first >= 0 && v->uses[b].released < 0)
             return wrong(v, "never released", v->uses[b].first, b, -1);
+    return 0;
+}
+
+/* A buffer lives until its last use, or where that is a transfer, which the next RUN or UPDATE
+ * overlaps, until that has run. */
+static int check_lengths(struct verify *v)
+{
+    for (int b = 0; b < v->program->buffers; b++) {
+        const struct uses *uses = &v->uses[b];
+        if (uses->released < 0 || uses->last < 0)
+            continue;
+        enum stream stream = v->program->instr[uses->last].stream;
+        int more = stream != STREAM_COMPUTE && stream != STREAM_HOST;
+        if (v->works_at[uses->released] - v->works_at[uses->last] > more)
+            return wrong(v, "released late", uses->released, b, uses->last);
+    }
     return 0;
 }
 
@@ -278,6 +300,7 @@ int verify_program(const struct program *program, struct error *err)
         .before = array_make((size_t)program->instrs, sizeof *v.before),
         .uses = array_make((size_t)program->buffers, sizeof *v.uses),
         .given = array_make((size_t)program->buffers, 1),
+        .works_at = array_make((size_t)program->instrs, sizeof *v.works_at),
         .made = array_make((size_t)program->buffers, 1),
         .err = err,
     };
@@ -295,9 +318,12 @@ int verify_program(const struct program *program, struct error *err)
         rc = check_ends(&v);
     if (!rc)
         rc = verify_values(program, err);
+    if (!rc)
+        rc = check_lengths(&v);
     free(v.before);
     free(v.uses);
     free(v.given);
+    free(v.works_at);
     free(v.made);
     for (int pool = 0; pool < POOL_COUNT; pool++)
         memory_map_destroy(v.map[pool]);

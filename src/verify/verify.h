@@ -14,7 +14,8 @@
  *  - every wait names an earlier instruction of another stream ("wait cycle");
  *  - every buffer is written before it is read ("read before written"), its accesses are
  *    ordered where one of them writes ("race"), it is released once, after its last use
- *    ("released twice", "never released", "used after release");
+ *    ("released twice", "never released", "used after release"), and not later than
+ *    that needs ("released late");
  *  - the parts of an all-to-all lie in its buffers ("wrong size"), and what it receives does not
  *    overlap ("parts overlap");
  *  - buffers that share memory follow one another: the first is released, and that is ordered

@@ -311,6 +311,43 @@ static void test_not_used_after_release(void **state)
     programs_everywhere(check_early_release);
 }
 
+/* The place behind the second RUN or UPDATE after instruction i; -1 where there are not two. */
+static int behind_two(const struct program *program, int i)
+{
+    int works = 0;
+    for (i++; i < program->instrs && works < 2; i++)
+        works += program->instr[i].kind == INSTR_RUN || program->instr[i].kind == INSTR_UPDATE;
+    return works == 2 ? i : -1;
+}
+
+/* Every buffer, kept alive while two more work: too long, or others come into its memory. */
+static void check_late_release(struct program *program)
+{
+    static const char names[] = "released late|memory reused too early|memory reused in flight";
+    int late = 0;
+    for (int i = 0; i < program->instrs; i++)
+        for (int slot = 0; slot < SLOTS && program->instr[i].kind == INSTR_RELEASE; slot++) {
+            int b = program->instr[i].buffer[slot], at = behind_two(program, i);
+            struct error err = {0};
+            if (b < 0 || at < 0)
+                continue;
+            program->instr[i].buffer[slot] = -1;
+            insert_release(program, at, program->instr[i].stream, b);
+            assert_wrong(program, names, "a late release", at);
+            verify_program(program, &err);
+            late += strstr(err.text, "released late") != NULL;
+            remove_instr(program, at);
+            program->instr[i].buffer[slot] = b;
+        }
+    assert_true(late > 5);
+    assert_right(program);
+}
+
+static void test_nothing_lives_longer_than_needed(void **state)
+{
+    programs_everywhere(check_late_release);
+}
+
 /* Without a gather, a load, a run or the first reduction of a gradient, what it would have written
  * is read nevertheless. */
 static void check_missing_writes(struct program *program)
@@ -355,6 +392,7 @@ int main(void)
         cmocka_unit_test(test_a_gather_is_missed),
         cmocka_unit_test(test_released_once),
         cmocka_unit_test(test_not_used_after_release),
+        cmocka_unit_test(test_nothing_lives_longer_than_needed),
         cmocka_unit_test(test_nothing_is_read_unwritten),
     };
     return cmocka_run_group_tests_name("verify", tests, NULL, NULL);

@@ -234,6 +234,35 @@ static void test_no_operand_is_missing(void **state)
     programs_everywhere(check_missing);
 }
 
+/* In another phase than it is; and of a unit that this rank does not own. */
+static void check_phases(struct program *program)
+{
+    struct layout_stage own = program->stage;
+    for (int i = 0; i < program->instrs; i++) {
+        struct instr *instr = &program->instr[i];
+        enum segment_phase was = instr->phase;
+        if (instr->kind != INSTR_RUN)
+            continue;
+        for (int phase = 0; phase < PHASES; phase++) {
+            instr->phase = phase;
+            if (phase != (int)was)
+                refused(program, "another phase", i);
+        }
+        instr->phase = was;
+    }
+    program->stage.count--;
+    refused(program, "a unit behind the stage", 0);
+    program->stage = (struct layout_stage){own.first + 1, own.count - 1};
+    refused(program, "a unit before the stage", 0);
+    program->stage = own;
+    assert_right(program);
+}
+
+static void test_phases_and_stages_are_told_apart(void **state)
+{
+    programs_everywhere(check_phases);
+}
+
 /* Of another unit, flat or micro-batch than it is. */
 static void check_places(struct program *program)
 {
@@ -273,6 +302,7 @@ int main(void)
         cmocka_unit_test(test_nothing_comes_too_early),
         cmocka_unit_test(test_every_operand_counts),
         cmocka_unit_test(test_no_operand_is_missing),
+        cmocka_unit_test(test_phases_and_stages_are_told_apart),
         cmocka_unit_test(test_units_and_micro_batches_are_told_apart),
     };
     return cmocka_run_group_tests_name("verify_values", tests, NULL, NULL);
