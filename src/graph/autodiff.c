@@ -77,6 +77,19 @@ static int find_role(const struct graph *graph, enum value_role role)
     return -1;
 }
 
+/* All nodes that read the value have given their gradients: where these are terms, their sum. */
+static void sum_terms(struct autodiff *ad, int value)
+{
+    int grad = autodiff_grad(ad, value);
+    struct graph_group group =
+        value < 0 ? (struct graph_group){0} : ad->graph->values[value].divided;
+    if (grad < 0 || group.size < 2)
+        return;
+    struct op_attrs attrs = {.axes = group.axes, .members = group.size};
+    int node = autodiff_node(ad, OP_ALL_REDUCE, &grad, 1, &attrs);
+    ad->grad[value] = ad->graph->nodes[node].out[0];
+}
+
 /* The gradient that leaves the unit must be made by a node here: a unit that only hands
  * on what it got would need a copy, and no model has one. */
 static int finish_input(struct autodiff *ad, struct error *err)
@@ -84,6 +97,7 @@ static int finish_input(struct autodiff *ad, struct error *err)
     int input = find_role(ad->graph, VALUE_INPUT);
     if (input < 0 || ad->graph->input_frozen)
         return 0;
+    sum_terms(ad, input);
     int grad = autodiff_grad(ad, input);
     if (grad < 0 || ad->graph->values[grad].role != VALUE_TEMP)
         return error_set(err, "a unit's input has no gradient of its own");
@@ -140,6 +154,8 @@ int autodiff(struct graph *graph, struct error *err)
         ad.grad[output] = graph_value(graph, VALUE_OUTPUT_GRAD, like.dtype, like.dims, like.dim);
     }
     for (int node = graph->node_count - 1; node >= 0; node--) {
+        for (int k = 0; k < NODE_OUTS; k++)
+            sum_terms(&ad, graph->nodes[node].out[k]);
         if (graph->nodes[node].op->gradient)
             graph->nodes[node].op->gradient(&ad, node);
         else

@@ -3,7 +3,8 @@
  * Reverse mode: nodes are visited last to first; each node's rule reads the gradients of its
  * outputs and adds to those of its inputs.  When a node is visited, every later user of its
  * inputs has already contributed, so a rule may also fold what is there into its own result
- * (autodiff_take), which saves a pass over memory.
+ * (autodiff_take), which saves a pass over memory.  Where the users of a value are divided among
+ * ranks (build_divided()), the gradient is summed over these before the value's node is visited.
  */
 #ifndef TRIREME_GRAPH_AUTODIFF_H
 #define TRIREME_GRAPH_AUTODIFF_H

@@ -134,3 +134,35 @@ void build_head_loss(struct graph *graph, int h, int w, int targets, float scale
 {
     append(graph, OP_HEAD_LOSS, (int[]){h, w, targets}, 3, (struct op_attrs){.scale = scale});
 }
+
+static int exchange(struct graph *graph, enum op_id op, int x, struct graph_group group)
+{
+    if (group.size < 2)
+        return x;
+    return append(graph, op, &x, 1, (struct op_attrs){.axes = group.axes, .members = group.size});
+}
+
+int build_all_reduce(struct graph *graph, int x, struct graph_group group)
+{
+    return exchange(graph, OP_ALL_REDUCE, x, group);
+}
+
+int build_all_gather(struct graph *graph, int x, struct graph_group group)
+{
+    return exchange(graph, OP_ALL_GATHER, x, group);
+}
+
+int build_reduce_scatter(struct graph *graph, int x, struct graph_group group)
+{
+    return exchange(graph, OP_REDUCE_SCATTER, x, group);
+}
+
+int build_all_to_all(struct graph *graph, int x, struct graph_group group)
+{
+    return exchange(graph, OP_ALL_TO_ALL, x, group);
+}
+
+void build_divided(struct graph *graph, int x, struct graph_group group)
+{
+    graph->values[x].divided = group;
+}

@@ -42,6 +42,20 @@ int build_bias(struct graph *graph, int x, int b);
 int build_gelu(struct graph *graph, int x, int b);
 /* x + table of positions [at least seq, width]: its row t is added to token t of each sequence */
 int build_positions(struct graph *graph, int x, int table);
+/* ---- among the ranks of a group; in a group of one each returns x ---- */
+
+/* The sum of all ranks' x: whole, the same on all. */
+int build_all_reduce(struct graph *graph, int x, struct graph_group group);
+/* All ranks' rows, one rank's behind the other's, for computations that are divided among them. */
+int build_all_gather(struct graph *graph, int x, struct graph_group group);
+/* Of the sum of all ranks' x, fp32, the rank's share of the rows, which must divide evenly. */
+int build_reduce_scatter(struct graph *graph, int x, struct graph_group group);
+/* An equal share of the rows to each rank; the result is the shares from all, in their order. */
+int build_all_to_all(struct graph *graph, int x, struct graph_group group);
+/* Say that x, whole and the same on all ranks, is read by nothing but computations that are divided
+ * among them: the gradients that these give are terms, which backward sums.  x stays as it is. */
+void build_divided(struct graph *graph, int x, struct graph_group group);
+
 /* The loss of logits = h w^T; gradients are multiplied by scale. */
 void build_head_loss(struct graph *graph, int h, int w, int targets, float scale);
 

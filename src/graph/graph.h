@@ -29,13 +29,21 @@ enum value_role {
     VALUE_LOSS_SCALE,  /* double[1]: what the loss is multiplied by for its gradients */
 };
 
+/* Ranks that work on one graph together, each on a part of it: the mesh axes along which they lie
+ * (bits of enum mesh_axis) and how many they are. */
+struct graph_group {
+    unsigned axes;
+    int size;
+};
+
 struct graph_value {
     enum value_role role;
     enum dtype dtype;
     int dims;
     int64_t dim[GRAPH_DIMS];
-    int index;    /* of the parameter, for PARAM and PARAM_GRAD */
-    int producer; /* node, or -1 */
+    int index;                  /* of the parameter, for PARAM and PARAM_GRAD */
+    int producer;               /* node, or -1 */
+    struct graph_group divided; /* size above 1: each of them makes a term of its gradient */
 };
 
 /* A parameter of the unit; `parts` logical tensors stacked by rows form it, so that one
@@ -61,6 +69,8 @@ struct op_attrs {
     int64_t seq, heads, kv_heads, head_dim, rotated;
     int inverse;
     enum dtype out; /* of a linear's result */
+    unsigned axes;  /* of a collective: those of its group, and its size */
+    int members;
 };
 
 struct op;

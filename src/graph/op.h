@@ -18,8 +18,18 @@ struct op_call {
     void *scratch;
 };
 
+/* What ranks exchange at a node: a segment is cut there. */
+enum op_transfer {
+    TRANSFER_NONE,
+    TRANSFER_SUM,     /* in place */
+    TRANSFER_GATHER,  /* everybody's values to everybody */
+    TRANSFER_SCATTER, /* sums, of which each gets a part */
+    TRANSFER_SWAP     /* a part of the values to each */
+};
+
 struct op {
     const char *name;
+    enum op_transfer transfer;
     /* Check the inputs, make the output values; mistakes by graph_fail(). */
     void (*shapes)(struct graph *graph, struct graph_node *node);
     /* The backward rule: append nodes that compute the inputs' gradients from the outputs'. */
@@ -65,6 +75,10 @@ enum op_id {
     OP_POSITIONS_BACKWARD,
     OP_HEAD_LOSS,
     OP_HEAD_LOSS_TRAIN,
+    OP_ALL_REDUCE,
+    OP_ALL_GATHER,
+    OP_REDUCE_SCATTER,
+    OP_ALL_TO_ALL,
     OP_COUNT
 };
 
@@ -79,6 +93,7 @@ extern const struct op op_embedding, op_embedding_backward, op_rmsnorm, op_rmsno
     op_linear, op_linear_input_grad, op_linear_weight_grad, op_rope, op_attention,
     op_attention_backward, op_swiglu, op_swiglu_backward, op_add, op_layernorm,
     op_layernorm_backward, op_bias, op_bias_backward, op_gelu, op_gelu_backward, op_positions,
-    op_positions_backward, op_head_loss, op_head_loss_train;
+    op_positions_backward, op_head_loss, op_head_loss_train, op_all_reduce, op_all_gather,
+    op_reduce_scatter, op_all_to_all;
 
 #endif

@@ -1,0 +1,150 @@
+/* op_collective.c - ops that exchange values within a group: sum, gather, reduce-scatter,
+ * all-to-all.
+ *
+ * What is exchanged is an instruction of the program's between two pieces of a segment (segment.h);
+ * run() is what a rank does before it, which for a sum is to bring its term to where the sum will
+ * be.  In a group of one, for which build.h makes no node, that is all there is to do.
+ *
+ * Gradients follow one convention: the loss is one number, which all members compute alike.  So
+ *
+ *   value                        its gradient on each member
+ *   whole, the same on all       whole, the same on all; or, where the value feeds parts of a
+ *                                computation that are divided among the members
+ *                                (build_divided()), a term of it, which autodiff sums
+ *   a term of a sum              that of the sum: the same on all
+ *   a member's own rows          that of these rows
+ *
+ * All-reduce hands the gradient of the sum to its terms as it is.  Gather is followed by divided
+ * computations, so the gradients of what it made are terms: reduce-scatter adds them up and gives
+ * each member its rows; and the other way round.  All-to-all is its own transpose.
+ */
+#include "graph/autodiff.h"
+#include "graph/op.h"
+#include "device/ops.h"
+
+static int give_nothing(const struct op_call *call, struct error *err)
+{
+    return 0;
+}
+
+static void same_shape(struct graph *graph, struct graph_node *node)
+{
+    struct graph_value x = graph->values[node->in[0]];
+    node->out[0] = graph_value(graph, VALUE_TEMP, x.dtype, x.dims, x.dim);
+}
+
+static void sum_gradient(struct autodiff *ad, int index)
+{
+    struct graph_node node = ad->graph->nodes[index];
+    int dy = autodiff_grad(ad, node.out[0]);
+    if (dy >= 0)
+        autodiff_give(ad, node.in[0], dy);
+}
+
+static int sum_run(const struct op_call *call, struct error *err)
+{
+    if (call->out[0] != call->in[0])
+        call->device->ops->copy(call->device, call->out[0], call->in[0],
+                                graph_bytes(call->graph, call->node->in[0]));
+    return 0;
+}
+
+const struct op op_all_reduce = {
+    .name = "all_reduce",
+    .transfer = TRANSFER_SUM,
+    .shapes = same_shape,
+    .gradient = sum_gradient,
+    .run = sum_run,
+    .in_place = 1u << 0,
+    .keep = 1,
+};
+
+static void transposed(struct autodiff *ad, int index, enum op_id op)
+{
+    struct graph_node node = ad->graph->nodes[index];
+    int dy = autodiff_grad(ad, node.out[0]);
+    if (dy < 0)
+        return;
+    int back = autodiff_node(ad, op, &dy, 1, &node.attrs);
+    autodiff_give(ad, node.in[0], ad->graph->nodes[back].out[0]);
+}
+
+/* input x [rows, width] of each member; output y [members * rows, width] */
+static void gather_shapes(struct graph *graph, struct graph_node *node)
+{
+    struct graph_value x = graph->values[node->in[0]];
+    x.dim[0] *= node->attrs.members;
+    node->out[0] = graph_value(graph, VALUE_TEMP, x.dtype, x.dims, x.dim);
+}
+
+static void gather_gradient(struct autodiff *ad, int index)
+{
+    transposed(ad, index, OP_REDUCE_SCATTER);
+}
+
+const struct op op_all_gather = {
+    .name = "all_gather",
+    .transfer = TRANSFER_GATHER,
+    .shapes = gather_shapes,
+    .gradient = gather_gradient,
+    .run = give_nothing,
+    .keep = 1,
+};
+
+static int check_rows(struct graph *graph, const struct graph_node *node)
+{
+    int64_t rows = graph->values[node->in[0]].dim[0];
+    if (rows % node->attrs.members == 0)
+        return 0;
+    return graph_fail(graph, "%s: %lld rows cannot be divided among %d ranks", node->op->name,
+                      (long long)rows, node->attrs.members);
+}
+
+/* input x [members * rows, width], terms; output y [rows, width], the sum of the own rows */
+static void scatter_shapes(struct graph *graph, struct graph_node *node)
+{
+    struct graph_value x = graph->values[node->in[0]];
+    if (check_rows(graph, node))
+        return;
+    if (x.dtype != DTYPE_F32) {
+        graph_fail(graph, "reduce_scatter: sums of %s are not offered", dtype_name(x.dtype));
+        return;
+    }
+    x.dim[0] /= node->attrs.members;
+    node->out[0] = graph_value(graph, VALUE_TEMP, x.dtype, x.dims, x.dim);
+}
+
+static void scatter_gradient(struct autodiff *ad, int index)
+{
+    transposed(ad, index, OP_ALL_GATHER);
+}
+
+const struct op op_reduce_scatter = {
+    .name = "reduce_scatter",
+    .transfer = TRANSFER_SCATTER,
+    .shapes = scatter_shapes,
+    .gradient = scatter_gradient,
+    .run = give_nothing,
+    .keep = 1,
+};
+
+/* input x [members * rows, width]: rows for each member; output y of that shape: rows from each */
+static void swap_shapes(struct graph *graph, struct graph_node *node)
+{
+    if (!check_rows(graph, node))
+        same_shape(graph, node);
+}
+
+static void swap_gradient(struct autodiff *ad, int index)
+{
+    transposed(ad, index, OP_ALL_TO_ALL);
+}
+
+const struct op op_all_to_all = {
+    .name = "all_to_all",
+    .transfer = TRANSFER_SWAP,
+    .shapes = swap_shapes,
+    .gradient = swap_gradient,
+    .run = give_nothing,
+    .keep = 1,
+};
