@@ -32,8 +32,8 @@ int run_segment(struct run_state *run, int i, struct segment_watch *watch)
     void *base[SPACE_COUNT];
     run_bases(run, instr, base);
     units_flats(run->program->units, instr->unit, flat);
-    return segment_run(program_segment(run->program, instr->unit, instr->phase), flat,
-                       run->x->device, base, instr->accumulate, watch, run->err);
+    return segment_run_piece(program_segment(run->program, instr->unit, instr->phase), instr->piece,
+                             flat, run->x->device, base, instr->accumulate, watch, run->err);
 }
 
 int run_cast(struct run_state *run, int i)

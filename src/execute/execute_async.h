@@ -4,9 +4,10 @@
 
 #include "execute/execute_private.h"
 
-/* A segment on certain memory, as a CUDA graph. */
+/* A piece of a segment on certain memory, as a CUDA graph. */
 struct capture {
     const struct segment *segment;
+    int piece;
     uint64_t accumulate;
     void *base[SPACE_COUNT];
     struct device_recording *graph;

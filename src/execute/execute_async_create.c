@@ -48,11 +48,12 @@ static int make_events(struct executor *x, struct async_program *own, struct err
 static int find_capture(struct run_state *run, struct async_program *own, int i)
 {
     const struct instr *instr = &own->program->instr[i];
-    struct capture wanted = {
-        program_segment(own->program, instr->unit, instr->phase), instr->accumulate, {0}, NULL};
+    struct capture wanted = {.segment = program_segment(own->program, instr->unit, instr->phase),
+                             .piece = instr->piece,
+                             .accumulate = instr->accumulate};
     run_bases(run, instr, wanted.base);
     for (int k = 0; k < own->captures; k++)
-        if (own->capture[k].segment == wanted.segment &&
+        if (own->capture[k].segment == wanted.segment && own->capture[k].piece == wanted.piece &&
             own->capture[k].accumulate == wanted.accumulate &&
             !memcmp(own->capture[k].base, wanted.base, sizeof wanted.base))
             return k;
@@ -66,7 +67,8 @@ static int has_new_kernels(const struct async_program *own, int index)
 {
     const struct capture *c = own->capture;
     for (int k = 0; k < index; k++)
-        if (c[k].segment == c[index].segment && c[k].accumulate == c[index].accumulate)
+        if (c[k].segment == c[index].segment && c[k].piece == c[index].piece &&
+            c[k].accumulate == c[index].accumulate)
             return 0;
     return 1;
 }

@@ -74,7 +74,8 @@ static void measure(struct report_rank *r, const struct program *train)
     for (int i = 0; i < train->instrs; i++) {
         const struct instr *instr = &train->instr[i];
         if (instr->kind == INSTR_RUN)
-            r->flops += units_segment(train->units, instr->unit, instr->phase)->flops;
+            r->flops +=
+                units_segment(train->units, instr->unit, instr->phase)->piece[instr->piece].flops;
         if (instr->kind == INSTR_FETCH || instr->kind == INSTR_SPILL)
             r->moved_bytes[instr->stream] += (int64_t)train->buffer[instr->buffer[SLOT_TO]].bytes;
         if (!instr_is_transfer(instr))

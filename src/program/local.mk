@@ -3,6 +3,7 @@ libtrireme_a_SOURCES += \
 	src/program/layout.c src/program/layout.h src/program/layout_advice.c src/program/memory.c \
 	src/program/memory.h src/program/offload.c src/program/offload.h src/program/passes.h \
 	src/program/program.c src/program/program.h src/program/ranges.c src/program/ranges.h \
-	src/program/release.c src/program/run.h src/program/runs.c src/program/runs.h \
+	src/program/pieces.c src/program/pieces.h src/program/release.c src/program/run.h \
+	src/program/runs.c src/program/runs.h \
 	src/program/schedule.c src/program/schedule.h src/program/shard.c src/program/shard.h \
 	src/program/state.c src/program/state.h src/program/update.c src/program/waits.c

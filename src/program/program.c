@@ -64,6 +64,7 @@ int program_instr(struct program *program, enum instr_kind kind, enum stream str
                             .stream = stream,
                             .unit = -1,
                             .micro = -1,
+                            .piece = -1,
                             .flat = -1,
                             .group = -1,
                             .peer = -1,
@@ -118,15 +119,18 @@ static void unit_name(const struct program *program, int unit, char *name, size_
 const char *instr_text(const struct program *program, int index, char *text, size_t size)
 {
     const struct instr *instr = &program->instr[index];
-    char name[48] = "", micro[24] = "";
+    char name[48] = "", micro[24] = "", piece[24] = "";
     if (instr->unit >= 0)
         unit_name(program, instr->unit, name, sizeof name);
     if (instr->flat >= 0)
         snprintf(name, sizeof name, " %s", program->units->flat[instr->flat].name);
     if (instr->micro >= 0)
         snprintf(micro, sizeof micro, " micro %d", instr->micro);
-    snprintf(text, size, "%s%s%s%s%s", instr_name(instr->kind), instr->kind == INSTR_RUN ? " " : "",
-             instr->kind == INSTR_RUN ? segment_phase_name(instr->phase) : "", name, micro);
+    if (instr->piece > 0 || instr_is_exchange(instr))
+        snprintf(piece, sizeof piece, " piece %d", instr->piece);
+    snprintf(text, size, "%s%s%s%s%s%s", instr_name(instr->kind),
+             instr->kind == INSTR_RUN ? " " : "",
+             instr->kind == INSTR_RUN ? segment_phase_name(instr->phase) : "", name, micro, piece);
     return text;
 }
 

@@ -30,7 +30,7 @@ enum stream {
 enum instr_kind {
     INSTR_ZERO,      /* clear the step's sums */
     INSTR_LOAD,      /* tokens and targets of a micro-batch, from the host */
-    INSTR_RUN,       /* a segment */
+    INSTR_RUN,       /* a piece of a segment */
     INSTR_CAST,      /* fp32 to the format it is sent in: gradients, masters */
     INSTR_GATHER,    /* shard -> whole flat parameter */
     INSTR_REDUCE,    /* whole gradient -> sum over ranks of the own shard, fp32 */
@@ -67,8 +67,9 @@ enum { GROUP_DATA = MESH_AXES, GROUPS };
 struct instr {
     enum instr_kind kind;
     enum stream stream;
-    enum segment_phase phase; /* RUN */
-    int unit, micro;          /* RUN: the unit; -1 where they have no meaning */
+    enum segment_phase phase; /* RUN, and what is exchanged after a piece */
+    int unit, micro;          /* the same: the unit; -1 where they have no meaning */
+    int piece;                /* the same: of the segment; else -1 */
     int flat;                 /* whose parameters, gradient or state it works on, or -1 */
     int group, peer;          /* transfers; peer for SEND and RECV */
     int64_t elems;            /* transfers: per rank for GATHER and REDUCE; CAST */
@@ -108,6 +109,12 @@ const char *stream_name(enum stream stream);
 
 /* "RUN forward layers.3 micro 0" into text; returns text. */
 const char *instr_text(const struct program *program, int index, char *text, size_t size);
+
+/* Is it what ranks exchange within a unit, after a piece of its segment? */
+static inline int instr_is_exchange(const struct instr *instr)
+{
+    return instr->piece >= 0 && instr->kind != INSTR_RUN;
+}
 
 /* Does it run over a group? */
 static inline int instr_is_transfer(const struct instr *instr)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "program/pieces.h"
 
 /* A ring of buffer sets: micro-batch m has number m modulo `ring`.  The arrays are by set, or by
  * set and unit; -1: not made yet. */
@@ -128,7 +129,39 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
     case SPACE_LOSS: return program->state->sums;
     case SPACE_LOSS_SCALE: return program->state->loss_scale;
     case SPACE_WORK: return program->state->work;
+    case SPACE_CARRY:
+        return program_buffer(program, POOL_ACTIVATIONS, run->segment->carry_bytes, 0,
+                              "carried %d micro %d", run->unit, run->micro);
     default: return -1;
+    }
+}
+
+/* Sums and accumulated gradients are read too; work is scratch, written before read. */
+static void write_piece(struct program *program, const struct run *run, int number,
+                        const int *buffer)
+{
+    const struct segment_piece *piece = &run->segment->piece[number];
+    int index = program_instr(program, INSTR_RUN, STREAM_COMPUTE);
+    struct instr *instr = &program->instr[index];
+    instr->phase = run->phase;
+    instr->unit = run->unit;
+    instr->micro = run->micro;
+    instr->piece = number;
+    unsigned adds = 1u << SPACE_LOSS;
+    for (int k = 0; k < run->uses; k++) {
+        const struct flat *flat = &program->units->flat[run->use[k].flat];
+        unsigned added = segment_added(run->accumulate, k) &
+                         segment_piece_sections(run->segment, number, k, flat);
+        instr->accumulate |= (uint64_t)added * segment_adds(k, 0);
+        adds |= (added ? 1u : 0) << (SPACE_GRAD + k);
+    }
+    for (int s = 0; s < SPACE_COUNT; s++) {
+        unsigned read = (piece->reads | (piece->writes & adds)) >> s & 1;
+        unsigned write = piece->writes >> s & 1;
+        if (s == SPACE_WORK)
+            read = 0;
+        if (read || write)
+            instr_bind(instr, s, buffer[s], (read ? ACCESS_READ : 0) | (write ? ACCESS_WRITE : 0));
     }
 }
 
@@ -139,22 +172,10 @@ void runs_write(struct program *program, struct runs_buffers *b, const struct ru
     unsigned touched = segment->reads | segment->writes;
     for (int s = 0; s < SPACE_COUNT; s++)
         buffer[s] = touched >> s & 1 ? buffer_of(program, b, run, s) : -1;
-    int index = program_instr(program, INSTR_RUN, STREAM_COMPUTE);
-    struct instr *instr = &program->instr[index];
-    instr->phase = run->phase;
-    instr->unit = run->unit;
-    instr->micro = run->micro;
-    instr->accumulate = run->accumulate;
-    /* Sums and accumulated gradients are read too; work is scratch, written before read. */
-    unsigned adds = 1u << SPACE_LOSS;
-    for (int k = 0; k < run->uses; k++)
-        adds |= (segment_added(run->accumulate, k) ? 1u : 0) << (SPACE_GRAD + k);
-    for (int s = 0; s < SPACE_COUNT; s++) {
-        unsigned read = (segment->reads | (segment->writes & adds)) >> s & 1;
-        unsigned write = segment->writes >> s & 1;
-        if (s == SPACE_WORK)
-            read = 0;
-        if (buffer[s] >= 0)
-            instr_bind(instr, s, buffer[s], (read ? ACCESS_READ : 0) | (write ? ACCESS_WRITE : 0));
+    for (int piece = 0; piece < segment->pieces; piece++) {
+        if (segment->piece[piece].runs)
+            write_piece(program, run, piece, buffer);
+        if (segment_exchange(segment, piece))
+            pieces_exchange(program, run, piece, buffer);
     }
 }

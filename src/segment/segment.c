@@ -1,8 +1,9 @@
 /* segment.c - compile a graph and a phase into steps.
  *
- * Four passes: pick_nodes() chooses the nodes of the phase, and in backward, where forward has not
+ * Five passes: pick_nodes() chooses the nodes of the phase, and in backward, where forward has not
  * kept a value, the forward nodes that make it again; place_kept() gives what a phase keeps for
- * another a fixed place; plan_work() gives temporaries and scratch offsets by their lifetimes, so
+ * another a fixed place; cut() divides the steps into pieces and finds the temporaries that live
+ * from one to another; plan_work() gives temporaries and scratch offsets by their lifetimes, so
  * that memory is used again within the segment; resolve() makes every operand a space and an
  * offset.
  */
@@ -13,7 +14,14 @@
 
 #include "base/array.h"
 #include "base/round.h"
+#include "comm/mesh.h"
 #include "segment/place.h"
+
+/* What lies in a space: values, and in WORK scratch of steps. */
+struct items {
+    struct place *place;
+    int count;
+};
 
 /* Scratch of one compilation. */
 struct compile {
@@ -28,10 +36,12 @@ struct compile {
     char *saved;         /* per value: kept from forward to backward */
     char *deferred;      /* per value: kept from backward's input part to its weight part */
     size_t *kept_offset; /* per value */
-    int *item;           /* per value: its item in items, or -1 */
-    struct place *items; /* values in WORK, then scratch of steps */
-    int item_count;
-    int *scratch_item; /* per step, or -1 */
+    int *step_of;        /* per node: its step */
+    int *piece_of;       /* per step */
+    char *carried;       /* per value: lives in CARRY, not in WORK */
+    int *item;           /* per value: its item, or -1 */
+    struct items work, carry;
+    int *scratch_item; /* per step: in work, or -1 */
 };
 
 const char *segment_phase_name(enum segment_phase phase)
@@ -212,10 +222,52 @@ static int is_work(const struct compile *c, int v)
                                   segment_phase_is_backward(c->segment->phase));
 }
 
-static int add_item(struct compile *c, size_t bytes, int first)
+static int exchanges(const struct compile *c, int step)
 {
-    c->items[c->item_count] = (struct place){.bytes = bytes, .first = first, .last = first};
-    return c->item_count++;
+    return segment_node(c->segment, &c->segment->step[step])->op->transfer != TRANSFER_NONE;
+}
+
+/* What a step reads that another piece made, and what it exchanges, is carried. */
+static void carry(struct compile *c, int s)
+{
+    const struct graph_node *node = segment_node(c->segment, &c->segment->step[s]);
+    for (int k = 0; k < NODE_INS; k++) {
+        int v = node->in[k], made = is_work(c, v) ? c->step_of[c->graph->values[v].producer] : s;
+        c->carried[v < 0 ? 0 : v] |= (char)(c->piece_of[made] != c->piece_of[s]);
+    }
+    if (!exchanges(c, s))
+        return;
+    c->carried[node->in[0]] |= (char)is_work(c, node->in[0]);
+    c->carried[node->out[0]] |= (char)is_work(c, node->out[0]);
+}
+
+static void cut(struct compile *c)
+{
+    struct segment *segment = c->segment;
+    segment->piece = array_make((size_t)segment->steps + 1, sizeof *segment->piece);
+    segment->pieces = 1;
+    for (int s = 0; s < segment->steps; s++) {
+        struct segment_piece *piece = &segment->piece[segment->pieces - 1];
+        c->step_of[segment->step[s].node] = s;
+        c->piece_of[s] = segment->pieces - 1;
+        piece->end = s + 1;
+        if (exchanges(c, s))
+            segment->piece[segment->pieces++] =
+                (struct segment_piece){.first = s + 1, .end = s + 1};
+    }
+    for (int s = 0; s < segment->steps; s++)
+        carry(c, s);
+}
+
+static int add_item(struct items *items, size_t bytes, int first)
+{
+    items->place[items->count] = (struct place){.bytes = bytes, .first = first, .last = first};
+    return items->count++;
+}
+
+static struct items *items_of(struct compile *c, int v)
+{
+    return c->carried[v] ? &c->carry : &c->work;
 }
 
 static int last_use(const struct compile *c, int v, int from)
@@ -233,9 +285,10 @@ static int take_over(struct compile *c, const struct graph_node *node, int step,
 {
     for (int k = 0; k < NODE_INS; k++) {
         int v = node->in[k];
-        if (!(node->op->in_place & 1u << k) || !is_work(c, v) || c->item[v] < 0)
+        if (!(node->op->in_place & 1u << k) || !is_work(c, v) || c->item[v] < 0 ||
+            c->carried[v] != c->carried[out])
             continue;
-        if (last_use(c, v, step) == step && c->items[c->item[v]].last == step &&
+        if (last_use(c, v, step) == step && items_of(c, v)->place[c->item[v]].last == step &&
             graph_bytes(c->graph, v) == graph_bytes(c->graph, out))
             return c->item[v];
     }
@@ -252,13 +305,14 @@ static void plan_work(struct compile *c)
                 continue;
             c->item[v] = k == 0 ? take_over(c, node, s, v) : -1;
             if (c->item[v] < 0)
-                c->item[v] = add_item(c, graph_bytes(c->graph, v), s);
-            c->items[c->item[v]].last = last_use(c, v, s);
+                c->item[v] = add_item(items_of(c, v), graph_bytes(c->graph, v), s);
+            items_of(c, v)->place[c->item[v]].last = last_use(c, v, s);
         }
         size_t scratch = node->op->scratch ? node->op->scratch(c->device, c->graph, node) : 0;
-        c->scratch_item[s] = scratch ? add_item(c, scratch, s) : -1;
+        c->scratch_item[s] = scratch ? add_item(&c->work, scratch, s) : -1;
     }
-    c->segment->work_bytes = place_items(c->items, c->item_count);
+    c->segment->work_bytes = place_items(c->work.place, c->work.count);
+    c->segment->carry_bytes = place_items(c->carry.place, c->carry.count);
 }
 
 static struct segment_ref param_ref(const struct compile *c, int index, int grad)
@@ -290,8 +344,10 @@ static struct segment_ref ref(const struct compile *c, int v)
         return (struct segment_ref){SPACE_SAVED, c->kept_offset[v]};
     if (c->deferred[v])
         return (struct segment_ref){SPACE_DEFERRED, c->kept_offset[v]};
+    if (is_work(c, v) && c->carried[v])
+        return (struct segment_ref){SPACE_CARRY, c->carry.place[c->item[v]].offset};
     if (is_work(c, v))
-        return (struct segment_ref){SPACE_WORK, c->items[c->item[v]].offset};
+        return (struct segment_ref){SPACE_WORK, c->work.place[c->item[v]].offset};
     const struct graph_value *value = &c->graph->values[v];
     switch (value->role) {
     case VALUE_PARAM: return param_ref(c, value->index, 0);
@@ -319,6 +375,41 @@ static void note_gradient(const struct compile *c, struct segment_step *step, in
     step->grad_use = c->place[c->graph->values[v].index].use;
 }
 
+static void note_piece(struct segment_piece *piece, struct segment_ref ref, int write)
+{
+    if (ref.space >= 0)
+        *(write ? &piece->writes : &piece->reads) |= 1u << ref.space;
+}
+
+static int is_same_place(struct segment_ref a, struct segment_ref b)
+{
+    return a.space == b.space && a.offset == b.offset;
+}
+
+/* What the piece of step s touches by it.  Of an exchange that is the term of a sum, where it has
+ * to be brought to its place. */
+static void touch(struct compile *c, int s)
+{
+    struct segment *segment = c->segment;
+    const struct segment_step *step = &segment->step[s];
+    const struct graph_node *node = segment_node(segment, step);
+    struct segment_piece *piece = &segment->piece[c->piece_of[s]];
+    if (exchanges(c, s) &&
+        (node->op->transfer != TRANSFER_SUM || is_same_place(step->in[0], step->out[0])))
+        return;
+    piece->runs = 1;
+    piece->flops += op_flops(c->graph, node);
+    for (int k = 0; k < NODE_INS; k++) {
+        int v = node->in[k];
+        if (!made_here(c, v) ||
+            c->piece_of[c->step_of[c->graph->values[v].producer]] != c->piece_of[s])
+            note_piece(piece, step->in[k], 0);
+    }
+    for (int k = 0; k < NODE_OUTS; k++)
+        note_piece(piece, step->out[k], 1);
+    note_piece(piece, step->scratch, 1);
+}
+
 static void resolve(struct compile *c)
 {
     struct segment *segment = c->segment;
@@ -338,9 +429,10 @@ static void resolve(struct compile *c)
         }
         int item = c->scratch_item[s];
         step->scratch = item < 0 ? (struct segment_ref){-1, 0}
-                                 : (struct segment_ref){SPACE_WORK, c->items[item].offset};
+                                 : (struct segment_ref){SPACE_WORK, c->work.place[item].offset};
         segment->flops += op_flops(c->graph, node);
         segment->bytes += op_bytes(c->graph, node);
+        touch(c, s);
     }
     if (segment->work_bytes)
         note(segment, (struct segment_ref){SPACE_WORK, 0}, 1);
@@ -355,10 +447,33 @@ static int is_gone(const struct compile *c, int v)
     return role == VALUE_OUTPUT || role == VALUE_INPUT_GRAD;
 }
 
+/* What is exchanged is a value of the unit's own, a boundary, or what is kept of one. */
+static int check_exchange(const struct compile *c, int s, struct error *err)
+{
+    const unsigned spaces = 1u << SPACE_CARRY | 1u << SPACE_SAVED | 1u << SPACE_DEFERRED |
+                            1u << SPACE_INPUT | 1u << SPACE_OUTPUT | 1u << SPACE_OUTPUT_GRAD |
+                            1u << SPACE_INPUT_GRAD;
+    const struct segment_step *step = &c->segment->step[s];
+    const struct graph_node *node = segment_node(c->segment, step);
+    unsigned axes = node->attrs.axes;
+    if (axes != (1u << MESH_REPLICATE | 1u << MESH_SHARD) &&
+        (!axes || axes & (axes - 1) || axes >> MESH_AXES))
+        return error_set(err,
+                         "op %s: the ranks of one mesh axis, or of replicate and shard, can be its "
+                         "group",
+                         node->op->name);
+    if (spaces >> step->in[0].space & 1 && spaces >> step->out[0].space & 1)
+        return 0;
+    return error_set(err, "op %s: parameters, tokens and constants cannot be exchanged",
+                     node->op->name);
+}
+
 /* What a phase cannot do: read a value that no longer exists when it runs. */
 static int check(const struct compile *c, struct error *err)
 {
     for (int s = 0; s < c->segment->steps; s++) {
+        if (exchanges(c, s) && check_exchange(c, s, err))
+            return -1;
         const struct graph_node *node = &c->graph->nodes[c->segment->step[s].node];
         for (int k = 0; k < NODE_INS; k++) {
             int v = node->in[k];
@@ -391,14 +506,19 @@ int segment_compile(struct segment *segment, const struct graph *graph, enum seg
         .saved = array_make(values, 1),
         .deferred = array_make(values, 1),
         .kept_offset = array_make(values, sizeof(size_t)),
+        .step_of = array_make((size_t)graph->node_count, sizeof(int)),
+        .piece_of = array_make((size_t)graph->node_count, sizeof(int)),
+        .carried = array_make(values, 1),
         .item = array_make(values, sizeof(int)),
-        .items = array_make(values + (size_t)graph->node_count, sizeof(struct place)),
+        .work.place = array_make(values + (size_t)graph->node_count, sizeof(struct place)),
+        .carry.place = array_make(values, sizeof(struct place)),
         .scratch_item = array_make((size_t)graph->node_count, sizeof(int)),
     };
     memset(c.item, -1, values * sizeof(int));
     pick_nodes(&c);
     segment->saved_bytes = place_kept(&c, c.saved);
     segment->deferred_bytes = place_kept(&c, c.deferred);
+    cut(&c);
     plan_work(&c);
     resolve(&c);
     int rc = check(&c, err);
@@ -408,21 +528,39 @@ int segment_compile(struct segment *segment, const struct graph *graph, enum seg
     free(c.saved);
     free(c.deferred);
     free(c.kept_offset);
+    free(c.step_of);
+    free(c.piece_of);
+    free(c.carried);
     free(c.item);
-    free(c.items);
+    free(c.work.place);
+    free(c.carry.place);
     free(c.scratch_item);
     if (rc)
         segment_destroy(segment);
     return rc;
 }
 
-unsigned segment_sections(const struct segment *segment, int use, const struct flat *flat)
+const struct segment_step *segment_exchange(const struct segment *segment, int piece)
+{
+    return piece < segment->pieces - 1 ? &segment->step[segment->piece[piece].end - 1] : NULL;
+}
+
+unsigned segment_piece_sections(const struct segment *segment, int piece, int use,
+                                const struct flat *flat)
 {
     unsigned sections = 0;
-    for (int s = 0; s < segment->steps; s++)
+    for (int s = segment->piece[piece].first; s < segment->piece[piece].end; s++)
         for (int k = 0; k < NODE_OUTS && segment->step[s].grad_use == use; k++)
             if (segment->step[s].tensor[k] >= 0)
                 sections |= 1u << flat->tensor[segment->step[s].tensor[k]].section;
+    return sections;
+}
+
+unsigned segment_sections(const struct segment *segment, int use, const struct flat *flat)
+{
+    unsigned sections = 0;
+    for (int piece = 0; piece < segment->pieces; piece++)
+        sections |= segment_piece_sections(segment, piece, use, flat);
     return sections;
 }
 
@@ -449,5 +587,6 @@ int segment_writes_tensor(const struct segment *segment, int use, int t)
 void segment_destroy(struct segment *segment)
 {
     free(segment->step);
+    free(segment->piece);
     *segment = (struct segment){0};
 }

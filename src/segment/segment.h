@@ -1,5 +1,14 @@
 /* segment.h - a straight-line list of ops for one unit and phase, with every operand resolved
  * to a memory space and an offset.  Compiled once per kind of unit, run for all of them.
+ *
+ * A segment is cut behind each step whose op exchanges values with other ranks.  What lies between
+ * two cuts is a piece; a program runs pieces, and the exchanges between them:
+ *
+ *   steps      norm, linear, swiglu, linear, all_reduce | norm, linear
+ *   program    RUN piece 0                    ALLREDUCE   RUN piece 1
+ *
+ * Values that cross a cut, or are exchanged, lie in SPACE_CARRY, which outlives a piece as
+ * SPACE_WORK does not.  A segment without exchanges is one piece.
  */
 #ifndef TRIREME_SEGMENT_SEGMENT_H
 #define TRIREME_SEGMENT_SEGMENT_H
@@ -30,6 +39,7 @@ enum segment_space {
     SPACE_LOSS,       /* double[2] at its start */
     SPACE_LOSS_SCALE, /* double[1]; may be absent: 1 */
     SPACE_WORK,       /* temporaries and scratch */
+    SPACE_CARRY,      /* temporaries that live from piece to piece */
     SPACE_COUNT
 };
 
@@ -69,12 +79,23 @@ struct segment_step {
     int tensor[NODE_OUTS]; /* per output: the first tensor whose gradient it is, or -1 */
 };
 
+/* Steps from `first` to before `end`.  The last one exchanges values unless it is the last piece.
+ */
+struct segment_piece {
+    int first, end;
+    int runs;               /* 1: there is something to run before the exchange */
+    unsigned reads, writes; /* bit per space */
+    double flops;
+};
+
 struct segment {
     const struct graph *graph; /* the caller's */
     enum segment_phase phase;
     int steps;
     struct segment_step *step;
-    size_t work_bytes, saved_bytes, deferred_bytes;
+    int pieces;
+    struct segment_piece *piece;
+    size_t work_bytes, saved_bytes, deferred_bytes, carry_bytes;
     unsigned reads, writes; /* bit per space */
     double flops, bytes;
 };
@@ -90,8 +111,22 @@ int segment_compile(struct segment *segment, const struct graph *graph, enum seg
                     struct device *device, struct error *err);
 void segment_destroy(struct segment *segment);
 
-/* The sections of flat, the use-th that the unit uses, whose gradients the segment writes: a bit
- * each. */
+/* The step behind which ranks exchange values after a piece, or NULL: it is the last piece. */
+const struct segment_step *segment_exchange(const struct segment *segment, int piece);
+
+/* The node of a step. */
+static inline const struct graph_node *segment_node(const struct segment *segment,
+                                                    const struct segment_step *step)
+{
+    return &segment->graph->nodes[step->node];
+}
+
+/* The sections of flat, the use-th that the unit uses, whose gradients a piece writes: a bit each.
+ */
+unsigned segment_piece_sections(const struct segment *segment, int piece, int use,
+                                const struct flat *flat);
+
+/* The same for the whole segment. */
 unsigned segment_sections(const struct segment *segment, int use, const struct flat *flat);
 
 /* Does it write the gradient of tensor t of the use-th flat? */
@@ -115,10 +150,15 @@ struct segment_watch {
     int (*ended)(struct segment_watch *watch, const char *name, struct error *err);
 };
 
-/* Run all ops.  flat: the flats that the unit uses.  base holds the address of each space the
- * segment touches.  accumulate: bits of segment_adds(): the gradients of these sections are added
- * to what is there, the others are written.  Who writes section 0 also zeroes the padding of the
- * gradient. watch may be NULL. */
+/* Run the ops of a piece.  flat: the flats that the unit uses.  base holds the address of each
+ * space the segment touches.  accumulate: bits of segment_adds(): the gradients of these sections
+ * are added to what is there, the others are written.  Who writes section 0 also zeroes the padding
+ * of the gradient. watch may be NULL. */
+int segment_run_piece(const struct segment *segment, int piece, const struct flat *const *flat,
+                      struct device *device, void *const *base, uint64_t accumulate,
+                      struct segment_watch *watch, struct error *err);
+
+/* Run all pieces, without exchanges: that is what a segment means in groups of one. */
 int segment_run(const struct segment *segment, const struct flat *const *flat,
                 struct device *device, void *const *base, uint64_t accumulate,
                 struct segment_watch *watch, struct error *err);

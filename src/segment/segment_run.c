@@ -16,12 +16,12 @@ static void zero_pads(const struct flat *flat, struct device *device, float *gra
 }
 
 /* Is the gradient of this section written here, not added to? */
-static int writes_section(const struct segment *segment, const struct flat *const *flat, int use,
-                          int section, uint64_t accumulate)
+static int writes_section(const struct segment *segment, int piece, const struct flat *const *flat,
+                          int use, int section, uint64_t accumulate)
 {
-    return segment->writes >> (SPACE_GRAD + use) & 1 &&
+    return segment->piece[piece].writes >> (SPACE_GRAD + use) & 1 &&
            !(accumulate & segment_adds(use, section)) &&
-           segment_sections(segment, use, flat[use]) >> section & 1;
+           segment_piece_sections(segment, piece, use, flat[use]) >> section & 1;
 }
 
 /* Outputs of one op are written by the same segments, so they are of one section. */
@@ -53,19 +53,29 @@ static int run_step(const struct segment *segment, const struct segment_step *st
     return error_prefix(err, "op %s", node->op->name);
 }
 
-int segment_run(const struct segment *segment, const struct flat *const *flat,
-                struct device *device, void *const *base, uint64_t accumulate,
-                struct segment_watch *watch, struct error *err)
+int segment_run_piece(const struct segment *segment, int piece, const struct flat *const *flat,
+                      struct device *device, void *const *base, uint64_t accumulate,
+                      struct segment_watch *watch, struct error *err)
 {
     for (int use = 0; use < FLAT_USES; use++)
-        if (writes_section(segment, flat, use, 0, accumulate))
+        if (writes_section(segment, piece, flat, use, 0, accumulate))
             zero_pads(flat[use], device, base[SPACE_GRAD + use]);
-    for (int s = 0; s < segment->steps; s++) {
+    for (int s = segment->piece[piece].first; s < segment->piece[piece].end; s++) {
         const char *name = segment->graph->nodes[segment->step[s].node].op->name;
         if ((watch && watch->begins(watch, name, err)) ||
             run_step(segment, &segment->step[s], flat, device, base, accumulate, err) ||
             (watch && watch->ended(watch, name, err)))
             return -1;
     }
+    return 0;
+}
+
+int segment_run(const struct segment *segment, const struct flat *const *flat,
+                struct device *device, void *const *base, uint64_t accumulate,
+                struct segment_watch *watch, struct error *err)
+{
+    for (int piece = 0; piece < segment->pieces; piece++)
+        if (segment_run_piece(segment, piece, flat, device, base, accumulate, watch, err))
+            return -1;
     return 0;
 }

@@ -132,16 +132,27 @@ static int counts_norm(const struct values *v, int flat)
     return 1;
 }
 
+void values_add_piece(const struct values *v, struct addends *terms, int unit, int micro,
+                      enum segment_phase phase, int piece, int use)
+{
+    const struct units *units = v->program->units;
+    const struct flat *flat = &units->flat[units->use[unit].flat[use]];
+    unsigned sections = segment_piece_sections(units_segment(units, unit, phase), piece, use, flat);
+    for (int s = 0; s < FLAT_SECTIONS; s++)
+        if (sections >> s & 1)
+            addends_add(&terms[s], addend(GRAD, micro, values_place(unit, phase, piece)));
+}
+
 /* What the segments of a unit in a micro-batch add to the gradients of the flats it uses. */
 static void open_gradients(struct values *v, int unit, int micro)
 {
     const struct units *units = v->program->units;
     for (int i = 0; i < units->use[unit].count * PHASES; i++) {
-        int k = i / PHASES, phase = i % PHASES, f = units->use[unit].flat[k];
-        unsigned sections = segment_sections(units_segment(units, unit, phase), k, &units->flat[f]);
-        for (int s = 0; s < FLAT_SECTIONS; s++)
-            if (sections >> s & 1)
-                addends_add(&v->gradient[f][s], addend(GRAD, micro, values_place(unit, phase)));
+        int k = i / PHASES, phase = i % PHASES;
+        const struct segment *segment = units_segment(units, unit, phase);
+        for (int piece = 0; piece < segment->pieces; piece++)
+            values_add_piece(v, v->gradient[units->use[unit].flat[k]], unit, micro, phase, piece,
+                             k);
     }
 }
 
@@ -219,6 +230,7 @@ static const char *meaning_name(enum meaning meaning)
         [OUTPUT_GRAD] = "output gradient of",
         [SAVED] = "what is kept of",
         [DEFERRED] = "what is deferred of",
+        [CARRIED] = "what is carried in",
         [CONSTANTS] = "constants",
     };
     return names[meaning];
@@ -257,7 +269,10 @@ const char *value_text(const struct values *v, const struct value *value, char t
                  (long long)value->terms[0].count, (long long)v->losses.count,
                  (long long)value->norms.count);
     if (value->pending)
-        add_text(&line, ", not summed over%s%s", value->pending >> MESH_SHARD & 1 ? " shards" : "",
-                 value->pending >> MESH_REPLICATE & 1 ? " replicas" : "");
+        add_text(&line, ", not summed over%s%s%s%s",
+                 value->pending >> MESH_SHARD & 1 ? " shards" : "",
+                 value->pending >> MESH_REPLICATE & 1 ? " replicas" : "",
+                 value->pending >> MESH_TENSOR & 1 ? " tensor ranks" : "",
+                 value->pending >> MESH_PIPELINE & 1 ? " stages" : "");
     return text;
 }

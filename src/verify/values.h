@@ -21,6 +21,7 @@ enum meaning {
     OUTPUT_GRAD, /* the gradient of that */
     SAVED,       /* what its forward kept for backward */
     DEFERRED,    /* what the input part of its backward kept for the weight part */
+    CARRIED,     /* what a unit's pieces and exchanges hand on, in one phase */
     CONSTANTS,   /* the model's */
     MEANINGS
 };
@@ -32,13 +33,14 @@ struct addends {
 
 struct value {
     enum meaning meaning;
-    int of, index;        /* the flat or the unit; -1 where the meaning has none */
-    int part;             /* PARAM, SLOT, GRAD: 1: the rank's shard, of a flat that is split */
-    int updated;          /* PARAM, SLOT: 1 from UPDATE on; SUMS: 1 from SCALE on */
-    unsigned pending;     /* GRAD, SUMS: the mesh axes over which this is still to be summed */
+    int of, index; /* the flat or the unit; -1 where the meaning has none */
+    int part;      /* PARAM, SLOT, GRAD: 1: the rank's shard, of a flat that is split */
+    int updated;   /* PARAM, SLOT: 1 from UPDATE on; SUMS: 1 from SCALE on */
+    /* GRAD, SUMS, what an exchange sums: the mesh axes over which this is still to be summed */
+    unsigned pending;
     struct addends norms; /* SUMS: flats in the squares */
-    /* GRAD, by section of the flat: runs of backward; SUMS, in the first: micro-batches in the loss
-     */
+    /* GRAD, by section of the flat: pieces of runs of backward; in the first, SUMS: micro-batches
+     * in the loss; SAVED, CARRIED: pieces and exchanges that have written to it */
     struct addends terms[FLAT_SECTIONS];
 };
 
@@ -69,17 +71,23 @@ int values_is_own_place(const struct values *v, int view);
 
 int value_is(const struct value *value, enum meaning meaning, int of, int index);
 
-/* One addend of a sum of meaning: micro-batch, and unit and phase of a RUN (values_place()) or flat
- * of a NORM. */
+/* One addend of a sum of meaning: micro-batch, and unit, phase and piece of a RUN (values_place())
+ * or flat of a NORM. */
 struct addends addend(enum meaning meaning, int micro, int of);
-/* What names an addend of a gradient beside the micro-batch. */
-static inline int values_place(int unit, enum segment_phase phase)
+/* What names an addend of a gradient beside the micro-batch.  PIECES: more than a segment has. */
+enum { PIECES = 1 << 12 };
+static inline int values_place(int unit, enum segment_phase phase, int piece)
 {
-    return unit * PHASES + (int)phase;
+    return (unit * PHASES + (int)phase) * PIECES + piece;
 }
 
 void addends_add(struct addends *sum, struct addends more);
 int addends_equal(struct addends a, struct addends b);
+
+/* Add to the terms of a gradient, by section of the use-th flat of a unit, those that a piece of a
+ * run makes. */
+void values_add_piece(const struct values *v, struct addends *terms, int unit, int micro,
+                      enum segment_phase phase, int piece, int use);
 
 /* Has a gradient, in each section, all of its addends? */
 int values_is_complete(const struct values *v, const struct value *gradient);

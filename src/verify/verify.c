@@ -219,6 +219,8 @@ static int check_instr(struct verify *v, int i)
         int b = instr->buffer[slot];
         if (b < 0)
             continue;
+        if (instr_is_exchange(instr)) /* its operands are places in what pieces share as a whole */
+            b = buffer_root(v->program, b);
         int rc = instr->kind == INSTR_RELEASE
                      ? check_release(v, i, b)
                      : check_access(v, i, b, instr->reads >> slot & 1, instr->writes >> slot & 1);

@@ -6,187 +6,7 @@
  */
 #include "verify/verify.h"
 
-#include <stdarg.h>
-
-#include "verify/values.h"
-
-enum { TEXT = 112, WANTED_TEXT = 160, DATA_AXES = 1 << MESH_SHARD | 1 << MESH_REPLICATE };
-
-static const struct value nothing = {.meaning = NOTHING, .of = -1, .index = -1};
-
-/* Instruction i wants one thing in buffer b and has another. */
-static int wrong(const struct values *v, int i, int b, const struct value *has, const char *fmt,
-                 ...) __attribute__((format(printf, 5, 6)));
-static int wrong(const struct values *v, int i, int b, const struct value *has, const char *fmt,
-                 ...)
-{
-    char here[TEXT], what[VALUE_TEXT], wanted[WANTED_TEXT];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(wanted, sizeof wanted, fmt, args);
-    va_end(args);
-    return error_set(v->err,
-                     "verify: wrong value: buffer \"%s\" at instruction %d (%s) is %s, not %s",
-                     v->program->buffer[b].name, i, instr_text(v->program, i, here, sizeof here),
-                     value_text(v, has, what), wanted);
-}
-
-static int wrong_size(const struct values *v, int i, int b)
-{
-    char here[TEXT];
-    return error_set(v->err, "verify: wrong size: buffer \"%s\" at instruction %d (%s)",
-                     v->program->buffer[b].name, i, instr_text(v->program, i, here, sizeof here));
-}
-
-static int wrong_operand(const struct values *v, int i, int slot)
-{
-    char here[TEXT];
-    return error_set(v->err, "verify: wrong operand: slot %d of instruction %d (%s)", slot, i,
-                     instr_text(v->program, i, here, sizeof here));
-}
-
-static const struct flat *flat_of(const struct values *v, int flat)
-{
-    return &v->program->units->flat[flat];
-}
-
-static size_t bytes_of(const struct values *v, int b)
-{
-    return v->program->buffer[b].bytes;
-}
-
-/* ---- RUN ---- */
-
-static struct value meant(enum meaning meaning, int of, int index)
-{
-    return (struct value){.meaning = meaning, .of = of, .index = index};
-}
-
-/* What a RUN must find in a space; meaning NOTHING: anything. */
-static struct value wanted(const struct values *v, const struct instr *instr, int space)
-{
-    int unit = instr->unit, micro = instr->micro;
-    if (space < SPACE_GRAD)
-        return meant(PARAM, v->program->units->use[unit].flat[space - SPACE_PARAM], 0);
-    switch (space) {
-    case SPACE_INPUT: return meant(OUTPUT, unit - 1, micro);
-    case SPACE_OUTPUT_GRAD: return meant(OUTPUT_GRAD, unit, micro);
-    case SPACE_SAVED: return meant(SAVED, unit, micro);
-    case SPACE_DEFERRED: return meant(DEFERRED, unit, micro);
-    case SPACE_TOKENS: return meant(TOKENS, -1, micro);
-    case SPACE_TARGETS: return meant(TARGETS, -1, micro);
-    case SPACE_CONST: return meant(CONSTANTS, -1, -1);
-    default: return nothing;
-    }
-}
-
-static int reads_space(struct values *v, int i, int space)
-{
-    const struct instr *instr = &v->program->instr[i];
-    struct value want = wanted(v, instr, space), has = values_get(v, instr->buffer[space]);
-    char text[VALUE_TEXT];
-    if (want.meaning == NOTHING)
-        return 0;
-    if (value_is(&has, want.meaning, want.of, want.index) && !has.part && !has.updated)
-        return 0;
-    return wrong(v, i, instr->buffer[space], &has, "%s", value_text(v, &want, text));
-}
-
-/* The run adds to the sections of a gradient whose bits are set, and writes the others that its
- * segment makes: what they hold so far is lost. */
-static int adds_gradient(struct values *v, int i, int use)
-{
-    const struct instr *instr = &v->program->instr[i];
-    int b = instr->buffer[SPACE_GRAD + use], f = v->program->units->use[instr->unit].flat[use];
-    const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
-    unsigned sections = segment_sections(segment, use, flat_of(v, f));
-    unsigned added = segment_added(instr->accumulate, use);
-    struct value value = {.meaning = GRAD, .of = f, .pending = v->axes}, has = values_get(v, b);
-    int is_ours = value_is(&has, GRAD, f, 0) && !has.part && has.pending == v->axes;
-    if (added & ~sections)
-        return wrong_operand(v, i, SPACE_GRAD + use);
-    if (added && !is_ours)
-        return wrong(v, i, b, &has, "to add to %s's gradient of this rank", flat_of(v, f)->name);
-    if (bytes_of(v, b) != (size_t)flat_of(v, f)->padded * sizeof(float))
-        return wrong_size(v, i, b);
-    for (int s = 0; s < FLAT_SECTIONS; s++) {
-        if (added >> s & 1 && !has.terms[s].count)
-            return wrong(v, i, b, &has, "to add to section %d of %s", s, flat_of(v, f)->name);
-        if (is_ours && (added >> s & 1 || !(sections >> s & 1)))
-            value.terms[s] = has.terms[s];
-        if (sections >> s & 1)
-            addends_add(&value.terms[s],
-                        addend(GRAD, instr->micro, values_place(instr->unit, instr->phase)));
-    }
-    values_put(v, i, b, value);
-    return 0;
-}
-
-static int adds_loss(struct values *v, int i)
-{
-    const struct instr *instr = &v->program->instr[i];
-    int b = instr->buffer[SPACE_LOSS];
-    struct value sums = values_get(v, b);
-    if (sums.meaning != SUMS || sums.pending != v->axes || sums.updated)
-        return wrong(v, i, b, &sums, "sums of this rank alone");
-    addends_add(&sums.terms[0], addend(SUMS, instr->micro, -1));
-    values_put(v, i, b, sums);
-    return 0;
-}
-
-static int writes_space(struct values *v, int i, int space)
-{
-    const struct instr *instr = &v->program->instr[i];
-    struct value value = {.of = instr->unit, .index = instr->micro};
-    if (space >= SPACE_GRAD && space < SPACE_INPUT)
-        return adds_gradient(v, i, space - SPACE_GRAD);
-    switch (space) {
-    case SPACE_LOSS: return adds_loss(v, i);
-    case SPACE_OUTPUT: value.meaning = OUTPUT; break;
-    case SPACE_INPUT_GRAD: value.meaning = OUTPUT_GRAD, value.of--; break;
-    case SPACE_SAVED: value.meaning = SAVED; break;
-    case SPACE_DEFERRED: value.meaning = DEFERRED; break;
-    default: return 0;
-    }
-    values_put(v, i, instr->buffer[space], value);
-    return 0;
-}
-
-/* Each space the segment touches has a buffer, said to be read and written as the segment does, and
- * no other has.  Scratch is written before it is read. */
-static int check_spaces(const struct values *v, int i)
-{
-    const struct instr *instr = &v->program->instr[i];
-    const struct layout_stage *own = &v->program->stage;
-    if (instr->unit < own->first || instr->unit >= own->first + own->count)
-        return wrong_operand(v, i, -1);
-    const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
-    unsigned scratch = segment->reads & 1u << SPACE_WORK, writes = segment->writes;
-    unsigned reads = segment->reads & ~scratch;
-    unsigned bound = 0;
-    for (int s = 0; s < SPACE_COUNT; s++)
-        bound |= (instr->buffer[s] >= 0 ? 1u : 0) << s;
-    unsigned faults =
-        (bound ^ (reads | scratch | writes)) | (reads & ~instr->reads) | (writes ^ instr->writes);
-    return faults ? wrong_operand(v, i, __builtin_ctz(faults)) : 0;
-}
-
-static int rule_run(struct values *v, int i)
-{
-    const struct instr *instr = &v->program->instr[i];
-    if (check_spaces(v, i))
-        return -1;
-    for (int s = 0; s < SPACE_COUNT; s++)
-        if (instr->buffer[s] >= 0 && instr->reads >> s & 1 && !(instr->writes >> s & 1) &&
-            reads_space(v, i, s))
-            return -1;
-    for (int s = 0; s < SPACE_COUNT; s++)
-        if (instr->buffer[s] >= 0 && instr->writes >> s & 1 && writes_space(v, i, s))
-            return -1;
-    return 0;
-}
-
-/* ---- the other kinds ---- */
+#include "verify/rules.h"
 
 static int rule_zero(struct values *v, int i)
 {
@@ -414,13 +234,14 @@ static const struct {
 } rule[INSTR_KINDS] = {
     [INSTR_ZERO] = {.follow = rule_zero, .slots = 1 << SLOT_SUMS},
     [INSTR_LOAD] = {.follow = rule_load, .slots = LOADED},
-    [INSTR_RUN] = {.follow = rule_run},
+    [INSTR_RUN] = {.follow = rules_run},
     [INSTR_CAST] = {.follow = rule_cast, .slots = FROM_TO},
     [INSTR_GATHER] = {.follow = rule_gather, .slots = FROM_TO},
     [INSTR_REDUCE] = {.follow = rule_reduce, .slots = FROM_TO},
     [INSTR_FETCH] = {.follow = rule_copy, .slots = FROM_TO},
     [INSTR_SPILL] = {.follow = rule_copy, .slots = FROM_TO},
     [INSTR_ALLREDUCE] = {.follow = rule_all_reduce, .slots = 1 << SLOT_TO},
+    [INSTR_ALLTOALL] = {.slots = FROM_TO},
     [INSTR_NORM] = {.follow = rule_norm, .slots = MEASURED},
     [INSTR_SCALE] = {.follow = rule_scale, .slots = 1 << SLOT_SUMS},
     [INSTR_UPDATE] = {.follow = rule_update, .slots = MEASURED | 1 << SLOT_MASTER},
@@ -430,11 +251,13 @@ static const struct {
 static int follow(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
-    if (!rule[instr->kind].follow)
+    if (!rule[instr->kind].follow && !instr_is_exchange(instr))
         return error_set(v->err, "verify: no rule for %s", instr_name(instr->kind));
     for (int slot = 0; slot < SLOTS; slot++)
         if (rule[instr->kind].slots >> slot & 1 && instr->buffer[slot] < 0)
             return wrong_operand(v, i, slot);
+    if (instr_is_exchange(instr))
+        return rules_exchange(v, i);
     return rule[instr->kind].follow(v, i);
 }
 

@@ -9,6 +9,7 @@ UNIT_TESTS += tests/unit/test_mesh tests/unit/test_thread
 include $(top_srcdir)/tests/unit/ops.mk
 include $(top_srcdir)/tests/unit/io.mk
 include $(top_srcdir)/tests/unit/step.mk
+include $(top_srcdir)/tests/unit/pieces.mk
 include $(top_srcdir)/tests/unit/plan.mk
 include $(top_srcdir)/tests/unit/cuda.mk
 include $(top_srcdir)/tests/unit/cuda_ops.mk

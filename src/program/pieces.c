@@ -1,0 +1,84 @@
+/* pieces.c - see pieces.h.
+ *
+ *   op               instruction  from   to     elements
+ *   all_reduce       ALLREDUCE    -      y      of y
+ *   all_gather       GATHER       x      y      of x
+ *   reduce_scatter   REDUCE       x      y      of y
+ *   all_to_all       ALLTOALL     x      y      of a part, as many parts as members
+ *
+ * Operands are views of what the run has in the spaces where x and y lie: hazards, lifetimes and
+ * waits are those of these buffers.
+ */
+#include "program/pieces.h"
+
+#include <stdlib.h>
+
+#include "base/array.h"
+
+int pieces_group(unsigned axes)
+{
+    if (axes == (1u << MESH_REPLICATE | 1u << MESH_SHARD))
+        return GROUP_DATA;
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        if (axes == 1u << axis)
+            return axis;
+    return -1;
+}
+
+/* Where value v of a run's graph lies. */
+static int operand(struct program *program, const struct run *run, const int *buffer,
+                   struct segment_ref ref, int v)
+{
+    size_t bytes = graph_bytes(run->segment->graph, v);
+    int whole = buffer[ref.space];
+    if (program->buffer[whole].bytes == bytes)
+        return whole;
+    return program_view(program, whole, ref.offset, bytes, "%s at %zu", program->buffer[whole].name,
+                        ref.offset);
+}
+
+/* Equal parts, in the order of the members. */
+static int equal_parts(struct program *program, int members, int64_t elems)
+{
+    struct comm_part *part = array_make((size_t)members, sizeof *part);
+    for (int m = 0; m < members; m++)
+        part[m] = (struct comm_part){m * elems, elems, m * elems, elems};
+    int first = program_parts(program, part, members);
+    free(part);
+    return first;
+}
+
+void pieces_exchange(struct program *program, const struct run *run, int piece, const int *buffer)
+{
+    static const struct {
+        enum instr_kind kind;
+        enum stream stream;
+    } kinds[] = {
+        [TRANSFER_SUM] = {INSTR_ALLREDUCE, STREAM_REDUCE},
+        [TRANSFER_GATHER] = {INSTR_GATHER, STREAM_GATHER},
+        [TRANSFER_SCATTER] = {INSTR_REDUCE, STREAM_REDUCE},
+        [TRANSFER_SWAP] = {INSTR_ALLTOALL, STREAM_REDUCE},
+    };
+    const struct segment_step *step = segment_exchange(run->segment, piece);
+    const struct graph_node *node = segment_node(run->segment, step);
+    const struct graph *graph = run->segment->graph;
+    enum op_transfer transfer = node->op->transfer;
+    int x = node->in[0], y = node->out[0], members = node->attrs.members;
+    int from = transfer == TRANSFER_SUM ? -1 : operand(program, run, buffer, step->in[0], x);
+    int to = operand(program, run, buffer, step->out[0], y);
+    int64_t elems = graph_elems(graph, transfer == TRANSFER_GATHER ? x : y);
+    int parts = transfer == TRANSFER_SWAP ? equal_parts(program, members, elems / members) : -1;
+    int index = program_instr(program, kinds[transfer].kind, kinds[transfer].stream);
+    struct instr *instr = &program->instr[index];
+    instr->unit = run->unit;
+    instr->micro = run->micro;
+    instr->phase = run->phase;
+    instr->piece = piece;
+    instr->group = pieces_group(node->attrs.axes);
+    instr->elems = transfer == TRANSFER_SWAP ? elems / members : elems;
+    instr->dtype = graph->values[x].dtype;
+    instr->parts = parts;
+    if (from >= 0)
+        instr_bind(instr, SLOT_FROM, from, ACCESS_READ);
+    instr_bind(instr, SLOT_TO, to, from >= 0 ? ACCESS_WRITE : ACCESS_BOTH);
+}

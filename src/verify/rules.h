@@ -1,0 +1,83 @@
+/* rules.h - what the files of verify_values() share: complaints, and the rules of a unit's own
+ * instructions.  Private to them. */
+#ifndef TRIREME_VERIFY_RULES_H
+#define TRIREME_VERIFY_RULES_H
+
+#include <stdarg.h>
+
+#include "verify/values.h"
+
+enum { RULE_TEXT = 112, WANTED_TEXT = 160, DATA_AXES = 1 << MESH_SHARD | 1 << MESH_REPLICATE };
+
+/* Follow a RUN of a piece (rules_run.c), and what ranks exchange after one (rules_exchange.c).
+ * Return 0, or -1 with v->err set. */
+int rules_run(struct values *v, int index);
+int rules_exchange(struct values *v, int index);
+
+/* Is a space written by steps that follow one another: what is kept, and what is carried? */
+int rules_is_stepwise(int space);
+
+/* Has such a space all that was to be written to it when
+ * an instruction of a unit reads it? */
+int rules_has_steps(const struct values *v, const struct instr *instr, int space,
+                    const struct value *has);
+
+/* Instruction i of a unit writes value to what is kept or carried, buffer b. */
+int rules_add_step(struct values *v, int i, int b, int space, struct value value);
+
+/* What an instruction of a unit finds in a space that other instructions wrote; meaning NOTHING:
+ * anything. */
+struct value rules_wanted(const struct values *v, const struct instr *instr, int space);
+
+/* The axes over which a piece's results in a space are terms, which the exchange after it sums. */
+unsigned rules_pending_after(const struct values *v, const struct instr *instr, int space);
+
+static const struct value nothing = {.meaning = NOTHING, .of = -1, .index = -1};
+
+/* Instruction i wants one thing in buffer b and has another. */
+static inline int wrong(const struct values *v, int i, int b, const struct value *has,
+                        const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+static inline int wrong(const struct values *v, int i, int b, const struct value *has,
+                        const char *fmt, ...)
+{
+    char here[RULE_TEXT], what[VALUE_TEXT], wanted[WANTED_TEXT];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(wanted, sizeof wanted, fmt, args);
+    va_end(args);
+    return error_set(v->err,
+                     "verify: wrong value: buffer \"%s\" at instruction %d (%s) is %s, not %s",
+                     v->program->buffer[b].name, i, instr_text(v->program, i, here, sizeof here),
+                     value_text(v, has, what), wanted);
+}
+
+static inline int wrong_size(const struct values *v, int i, int b)
+{
+    char here[RULE_TEXT];
+    return error_set(v->err, "verify: wrong size: buffer \"%s\" at instruction %d (%s)",
+                     v->program->buffer[b].name, i, instr_text(v->program, i, here, sizeof here));
+}
+
+static inline int wrong_operand(const struct values *v, int i, int slot)
+{
+    char here[RULE_TEXT];
+    return error_set(v->err, "verify: wrong operand: slot %d of instruction %d (%s)", slot, i,
+                     instr_text(v->program, i, here, sizeof here));
+}
+
+static inline const struct flat *flat_of(const struct values *v, int flat)
+{
+    return &v->program->units->flat[flat];
+}
+
+static inline size_t bytes_of(const struct values *v, int b)
+{
+    return v->program->buffer[b].bytes;
+}
+
+static inline struct value meant(enum meaning meaning, int of, int index)
+{
+    return (struct value){.meaning = meaning, .of = of, .index = index};
+}
+
+#endif

@@ -1,0 +1,124 @@
+/* rules_exchange.c - what ranks exchange after a piece of a unit must be what its graph says there,
+ * of what the piece has left. */
+#include "verify/rules.h"
+
+/* The instruction is the exchange that follows its piece: of the kind, over the group, of the size
+ * that the graph says. */
+static int check_exchange(const struct values *v, int i)
+{
+    static const enum instr_kind kinds[] = {[TRANSFER_SUM] = INSTR_ALLREDUCE,
+                                            [TRANSFER_GATHER] = INSTR_GATHER,
+                                            [TRANSFER_SCATTER] = INSTR_REDUCE,
+                                            [TRANSFER_SWAP] = INSTR_ALLTOALL};
+    const struct instr *instr = &v->program->instr[i];
+    const int *degree = v->program->layout->shape.degree;
+    const struct layout_stage *own = &v->program->stage;
+    if (instr->unit < own->first || instr->unit >= own->first + own->count)
+        return wrong_operand(v, i, -1);
+    const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
+    const struct segment_step *step = segment_exchange(segment, instr->piece);
+    if (!step || instr->group < 0 || instr->accumulate)
+        return wrong_operand(v, i, -1);
+    const struct graph_node *node = segment_node(segment, step);
+    unsigned axes = instr->group == GROUP_DATA ? DATA_AXES : 1u << instr->group;
+    int members = 1;
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        members *= axes >> axis & 1 ? degree[axis] : 1;
+    if (kinds[node->op->transfer] != instr->kind || axes != node->attrs.axes ||
+        members != node->attrs.members)
+        return wrong_operand(v, i, -1);
+    const struct graph_value *x = &segment->graph->values[node->in[0]];
+    int64_t elems =
+        graph_elems(segment->graph, instr->kind == INSTR_GATHER ? node->in[0] : node->out[0]);
+    if (instr->kind == INSTR_ALLTOALL)
+        elems /= members;
+    return instr->elems == elems && instr->dtype == x->dtype ? 0 : wrong_operand(v, i, -1);
+}
+
+/* Parts of all ranks are alike, and in their order. */
+static int check_equal_parts(const struct values *v, int i, int members)
+{
+    const struct instr *instr = &v->program->instr[i];
+    const struct comm_part *part = &v->program->part[instr->parts];
+    for (int m = 0; m < members; m++)
+        if (part[m].send_elems != instr->elems || part[m].recv_elems != instr->elems ||
+            part[m].send_from != m * instr->elems || part[m].recv_from != m * instr->elems)
+            return wrong_operand(v, i, -1);
+    return 0;
+}
+
+/* An operand is the whole of what the unit has in a space, or lies there where the value does. */
+static int check_place(const struct values *v, int i, int slot, struct segment_ref ref,
+                       size_t bytes)
+{
+    const struct buffer *buffer = &v->program->buffer[v->program->instr[i].buffer[slot]];
+    size_t from = buffer->whole < 0 ? 0 : buffer->from;
+    if (buffer->bytes == bytes && from == ref.offset)
+        return 0;
+    return wrong_size(v, i, v->program->instr[i].buffer[slot]);
+}
+
+/* A value of the unit, in a space: what the exchange reads. */
+static int reads_exchanged(struct values *v, int i, int slot, struct segment_ref ref,
+                           unsigned pending)
+{
+    const struct instr *instr = &v->program->instr[i];
+    int b = buffer_root(v->program, instr->buffer[slot]);
+    struct value want = rules_wanted(v, instr, ref.space), has = values_get(v, b);
+    char text[VALUE_TEXT];
+    if (ref.space == SPACE_OUTPUT)
+        want = meant(OUTPUT, instr->unit, instr->micro);
+    if (ref.space == SPACE_INPUT_GRAD)
+        want = meant(OUTPUT_GRAD, instr->unit - 1, instr->micro);
+    want.pending = pending;
+    if (!value_is(&has, want.meaning, want.of, want.index) || has.pending != pending)
+        return wrong(v, i, b, &has, "%s", value_text(v, &want, text));
+    if (rules_is_stepwise(ref.space) && !rules_has_steps(v, instr, ref.space, &has))
+        return wrong(v, i, b, &has, "all that is before it");
+    return 0;
+}
+
+/* The sum, rows or parts are where the next piece finds them. */
+static int writes_exchanged(struct values *v, int i, struct segment_ref ref)
+{
+    const struct instr *instr = &v->program->instr[i];
+    int b = buffer_root(v->program, instr->buffer[SLOT_TO]);
+    struct value value = {.of = instr->unit, .index = instr->micro};
+    switch (ref.space) {
+    case SPACE_OUTPUT: value.meaning = OUTPUT; break;
+    case SPACE_INPUT_GRAD: value.meaning = OUTPUT_GRAD, value.of--; break;
+    case SPACE_SAVED: value.meaning = SAVED; break;
+    case SPACE_DEFERRED: value.meaning = DEFERRED; break;
+    case SPACE_CARRY: value.meaning = CARRIED; break;
+    default: return wrong_operand(v, i, SLOT_TO);
+    }
+    struct value has = values_get(v, b);
+    has.pending = 0;
+    if (!rules_is_stepwise(ref.space)) {
+        values_put(v, i, b, value);
+        return 0;
+    }
+    values_put(v, i, b, has);
+    return rules_add_step(v, i, b, ref.space, value);
+}
+
+int rules_exchange(struct values *v, int i)
+{
+    const struct instr *instr = &v->program->instr[i];
+    if (check_exchange(v, i))
+        return -1;
+    const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
+    const struct segment_step *step = segment_exchange(segment, instr->piece);
+    const struct graph_node *node = segment_node(segment, step);
+    int sums = instr->kind == INSTR_ALLREDUCE;
+    struct segment_ref from = sums ? step->out[0] : step->in[0];
+    int x = sums ? node->out[0] : node->in[0];
+    if (check_place(v, i, sums ? SLOT_TO : SLOT_FROM, from, graph_bytes(segment->graph, x)) ||
+        check_place(v, i, SLOT_TO, step->out[0], graph_bytes(segment->graph, node->out[0])) ||
+        reads_exchanged(v, i, sums ? SLOT_TO : SLOT_FROM, from,
+                        rules_pending_after(v, instr, sums ? (int)from.space : -1)))
+        return -1;
+    if (instr->kind == INSTR_ALLTOALL && check_equal_parts(v, i, node->attrs.members))
+        return -1;
+    return writes_exchanged(v, i, step->out[0]);
+}

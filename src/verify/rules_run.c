@@ -1,0 +1,252 @@
+/* rules_run.c - what a RUN must find in its spaces, and what it leaves there.
+ *
+ * What forward keeps and what pieces hand on is followed by its writers: each piece, and each
+ * exchange, is an addend, so that one left out, doubled or out of order shows.
+ */
+#include "verify/rules.h"
+
+/* What a RUN must find in a space; meaning NOTHING: anything. */
+struct value rules_wanted(const struct values *v, const struct instr *instr, int space)
+{
+    int unit = instr->unit, micro = instr->micro;
+    if (space < SPACE_GRAD)
+        return meant(PARAM, v->program->units->use[unit].flat[space - SPACE_PARAM], 0);
+    switch (space) {
+    case SPACE_INPUT: return meant(OUTPUT, unit - 1, micro);
+    case SPACE_OUTPUT_GRAD: return meant(OUTPUT_GRAD, unit, micro);
+    case SPACE_SAVED: return meant(SAVED, unit, micro);
+    case SPACE_DEFERRED: return meant(DEFERRED, unit, micro);
+    case SPACE_CARRY: return meant(CARRIED, unit, micro);
+    case SPACE_TOKENS: return meant(TOKENS, -1, micro);
+    case SPACE_TARGETS: return meant(TARGETS, -1, micro);
+    case SPACE_CONST: return meant(CONSTANTS, -1, -1);
+    default: return nothing;
+    }
+}
+
+/* What a piece, or the exchange after it, writes to a space. */
+enum writer { BY_PIECE, BY_EXCHANGE };
+
+static struct addends step_addend(const struct values *v, const struct instr *instr,
+                                  enum segment_phase phase, int piece, enum writer writer)
+{
+    int number = values_place(instr->unit, phase, piece) * 2 + (int)writer;
+    return addend(CARRIED, instr->micro, number);
+}
+
+static int exchange_writes(const struct segment *segment, int piece, int space)
+{
+    const struct segment_step *step = segment_exchange(segment, piece);
+    return step && step->out[0].space == space;
+}
+
+/* All that is written to a space of instr's unit and micro-batch in a phase before its piece, or by
+ * it where this is exchange. */
+static struct addends steps_before(const struct values *v, const struct instr *instr,
+                                   enum segment_phase phase, int end, enum writer until, int space)
+{
+    const struct segment *segment = program_segment(v->program, instr->unit, phase);
+    struct addends sum = {0};
+    for (int piece = 0; piece < segment->pieces && piece <= end; piece++) {
+        if (piece == end && until == BY_PIECE)
+            break;
+        if (segment->piece[piece].writes >> space & 1)
+            addends_add(&sum, step_addend(v, instr, phase, piece, BY_PIECE));
+        if (piece < end && exchange_writes(segment, piece, space))
+            addends_add(&sum, step_addend(v, instr, phase, piece, BY_EXCHANGE));
+    }
+    return sum;
+}
+
+/* Is it written by steps that follow one another: kept, or carried? */
+int rules_is_stepwise(int space)
+{
+    return space == SPACE_SAVED || space == SPACE_DEFERRED || space == SPACE_CARRY;
+}
+
+/* The phase that writes what an instruction of another finds in a space; its own: -1. */
+static int kept_by(int space, enum segment_phase phase)
+{
+    if (space == SPACE_SAVED && segment_phase_is_backward(phase))
+        return PHASE_FORWARD;
+    return space == SPACE_DEFERRED && phase == PHASE_BACKWARD_WEIGHT ? PHASE_BACKWARD_INPUT : -1;
+}
+
+int rules_has_steps(const struct values *v, const struct instr *instr, int space,
+                    const struct value *has)
+{
+    int phase = kept_by(space, instr->phase);
+    enum writer until = instr->kind == INSTR_RUN ? BY_PIECE : BY_EXCHANGE;
+    struct addends want = phase >= 0
+                              ? steps_before(v, instr, phase, PIECES, BY_PIECE, space)
+                              : steps_before(v, instr, instr->phase, instr->piece, until, space);
+    return addends_equal(has->terms[0], want);
+}
+
+/* Instruction i writes to what is kept or carried, which has what was written before; or nothing
+ * was, and what is there is lost. */
+int rules_add_step(struct values *v, int i, int b, int space, struct value value)
+{
+    const struct instr *instr = &v->program->instr[i];
+    enum writer writer = instr->kind == INSTR_RUN ? BY_PIECE : BY_EXCHANGE;
+    struct addends before = steps_before(v, instr, instr->phase, instr->piece, writer, space);
+    struct value has = values_get(v, b);
+    if (before.count && (!value_is(&has, value.meaning, value.of, value.index) ||
+                         !addends_equal(has.terms[0], before) || has.pending))
+        return wrong(v, i, b, &has, "all that is before it");
+    value.terms[0] = before;
+    addends_add(&value.terms[0], step_addend(v, instr, instr->phase, instr->piece, writer));
+    values_put(v, i, b, value);
+    return 0;
+}
+
+static int reads_space(struct values *v, int i, int space)
+{
+    const struct instr *instr = &v->program->instr[i];
+    struct value want = rules_wanted(v, instr, space), has = values_get(v, instr->buffer[space]);
+    char text[VALUE_TEXT];
+    if (want.meaning == NOTHING)
+        return 0;
+    if (!value_is(&has, want.meaning, want.of, want.index) || has.part || has.updated ||
+        has.pending)
+        return wrong(v, i, instr->buffer[space], &has, "%s", value_text(v, &want, text));
+    if (rules_is_stepwise(space) && !rules_has_steps(v, instr, space, &has))
+        return wrong(v, i, instr->buffer[space], &has, "all that is before it");
+    return 0;
+}
+
+/* Of a section that an earlier piece of the run has begun, a piece adds to its tensors where that
+ * one did: where there is more than what this run has made so far. */
+static int continues(const struct values *v, const struct instr *instr, int use,
+                     const struct value *has, unsigned added)
+{
+    struct addends earlier[FLAT_SECTIONS] = {{0}};
+    for (int piece = 0; piece < instr->piece; piece++)
+        values_add_piece(v, earlier, instr->unit, instr->micro, instr->phase, piece, use);
+    for (int s = 0; s < FLAT_SECTIONS; s++)
+        if (earlier[s].count && addends_equal(has->terms[s], earlier[s]) != !(added >> s & 1))
+            return 0;
+    return 1;
+}
+
+/* The sections of the use-th flat whose gradients earlier pieces of the run have begun. */
+static unsigned begun_sections(const struct values *v, const struct instr *instr, int use,
+                               const struct flat *flat)
+{
+    const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
+    unsigned begun = 0;
+    for (int piece = 0; piece < instr->piece; piece++)
+        begun |= segment_piece_sections(segment, piece, use, flat);
+    return begun;
+}
+
+/* The run adds to the sections of a gradient whose bits are set, and writes the others that its
+ * piece makes: what they hold so far is lost, but for what earlier pieces made. */
+static int adds_gradient(struct values *v, int i, int use)
+{
+    const struct instr *instr = &v->program->instr[i];
+    int b = instr->buffer[SPACE_GRAD + use], f = v->program->units->use[instr->unit].flat[use];
+    const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
+    unsigned sections = segment_piece_sections(segment, instr->piece, use, flat_of(v, f));
+    unsigned begun = begun_sections(v, instr, use, flat_of(v, f)) & sections;
+    unsigned added = segment_added(instr->accumulate, use);
+    struct value value = {.meaning = GRAD, .of = f, .pending = v->axes}, has = values_get(v, b);
+    int is_ours = value_is(&has, GRAD, f, 0) && !has.part && has.pending == v->axes;
+    if (added & ~sections)
+        return wrong_operand(v, i, SPACE_GRAD + use);
+    if ((added && !is_ours) || (begun && (!is_ours || !continues(v, instr, use, &has, added))))
+        return wrong(v, i, b, &has, "to add to %s's gradient of this rank", flat_of(v, f)->name);
+    if (bytes_of(v, b) != (size_t)flat_of(v, f)->padded * sizeof(float))
+        return wrong_size(v, i, b);
+    for (int s = 0; s < FLAT_SECTIONS; s++)
+        if (added >> s & 1 && !has.terms[s].count)
+            return wrong(v, i, b, &has, "to add to section %d of %s", s, flat_of(v, f)->name);
+    for (int s = 0; s < FLAT_SECTIONS; s++)
+        if (is_ours && ((added | begun) >> s & 1 || !(sections >> s & 1)))
+            value.terms[s] = has.terms[s];
+    values_add_piece(v, value.terms, instr->unit, instr->micro, instr->phase, instr->piece, use);
+    values_put(v, i, b, value);
+    return 0;
+}
+
+static int adds_loss(struct values *v, int i)
+{
+    const struct instr *instr = &v->program->instr[i];
+    int b = instr->buffer[SPACE_LOSS];
+    struct value sums = values_get(v, b);
+    if (sums.meaning != SUMS || sums.pending != v->axes || sums.updated)
+        return wrong(v, i, b, &sums, "sums of this rank alone");
+    addends_add(&sums.terms[0], addend(SUMS, instr->micro, -1));
+    values_put(v, i, b, sums);
+    return 0;
+}
+
+/* The axes over which a piece's results in a space are terms, which the exchange after it sums. */
+unsigned rules_pending_after(const struct values *v, const struct instr *instr, int space)
+{
+    const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
+    const struct segment_step *step = segment_exchange(segment, instr->piece);
+    if (!step || segment_node(segment, step)->op->transfer != TRANSFER_SUM ||
+        step->out[0].space != space || !(segment->piece[instr->piece].writes >> space & 1))
+        return 0;
+    return segment_node(segment, step)->attrs.axes;
+}
+
+static int writes_space(struct values *v, int i, int space)
+{
+    const struct instr *instr = &v->program->instr[i];
+    struct value value = {.of = instr->unit, .index = instr->micro};
+    if (space >= SPACE_GRAD && space < SPACE_INPUT)
+        return adds_gradient(v, i, space - SPACE_GRAD);
+    switch (space) {
+    case SPACE_LOSS: return adds_loss(v, i);
+    case SPACE_OUTPUT: value.meaning = OUTPUT; break;
+    case SPACE_INPUT_GRAD: value.meaning = OUTPUT_GRAD, value.of--; break;
+    case SPACE_SAVED: value.meaning = SAVED; break;
+    case SPACE_DEFERRED: value.meaning = DEFERRED; break;
+    case SPACE_CARRY: value.meaning = CARRIED; break;
+    default: return 0;
+    }
+    value.pending = rules_pending_after(v, instr, space);
+    if (rules_is_stepwise(space))
+        return rules_add_step(v, i, instr->buffer[space], space, value);
+    values_put(v, i, instr->buffer[space], value);
+    return 0;
+}
+
+/* Each space the segment touches has a buffer, said to be read and written as the segment does, and
+ * no other has.  Scratch is written before it is read. */
+static int check_spaces(const struct values *v, int i)
+{
+    const struct instr *instr = &v->program->instr[i];
+    const struct layout_stage *own = &v->program->stage;
+    if (instr->unit < own->first || instr->unit >= own->first + own->count)
+        return wrong_operand(v, i, -1);
+    const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
+    if (instr->piece < 0 || instr->piece >= segment->pieces)
+        return wrong_operand(v, i, -1);
+    const struct segment_piece *piece = &segment->piece[instr->piece];
+    unsigned scratch = piece->reads & 1u << SPACE_WORK, writes = piece->writes;
+    unsigned reads = piece->reads & ~scratch;
+    unsigned bound = 0;
+    for (int s = 0; s < SPACE_COUNT; s++)
+        bound |= (instr->buffer[s] >= 0 ? 1u : 0) << s;
+    unsigned faults =
+        (bound ^ (reads | scratch | writes)) | (reads & ~instr->reads) | (writes ^ instr->writes);
+    return faults ? wrong_operand(v, i, __builtin_ctz(faults)) : 0;
+}
+
+int rules_run(struct values *v, int i)
+{
+    const struct instr *instr = &v->program->instr[i];
+    if (check_spaces(v, i))
+        return -1;
+    for (int s = 0; s < SPACE_COUNT; s++)
+        if (instr->buffer[s] >= 0 && instr->reads >> s & 1 && !(instr->writes >> s & 1) &&
+            reads_space(v, i, s))
+            return -1;
+    for (int s = 0; s < SPACE_COUNT; s++)
+        if (instr->buffer[s] >= 0 && instr->writes >> s & 1 && writes_space(v, i, s))
+            return -1;
+    return 0;
+}

@@ -1,0 +1,4 @@
+# A model divided among ranks against the whole.
+MPI_TESTS += tests/mpi/test_pieces
+tests_mpi_test_pieces_SOURCES = tests/mpi/test_pieces.c tests/mpi/check.h $(divided)
+tests_mpi_test_pieces_LDADD = $(TRIREME_LIBS)

@@ -1,0 +1,132 @@
+/* divided.c - see divided.h.
+ *
+ *   h = norm(x)                        whole, the same on all
+ *   t = swiglu(h gate up) w2           a term: the hidden width is divided
+ *   q = swiglu(reduce_scatter(t))      a rank's own rows
+ *   z = all_gather(q) w3               own columns; there and back by two all_to_alls
+ *   s = all_reduce(z w4)               whole
+ *   out = x + s + norm(x + s) w6
+ */
+#include "tests/unit/divided.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "graph/build.h"
+#include "model/llama.h"
+#include "model/transformer.h"
+#include "program/compile.h"
+
+enum { WIDTH = 24 };
+
+static int size = 1; /* of the group, while graphs are built */
+
+static int matrix(struct graph *graph, const char *name, int64_t rows, int64_t columns)
+{
+    return transformer_matrix(graph, &(struct transformer_part){name, rows}, 1, columns, 0.1);
+}
+
+static int norm_weight(struct graph *graph, const char *name, int64_t width)
+{
+    return transformer_vector(graph, &(struct transformer_part){name, width}, 1, INIT_ONES);
+}
+
+static void block(const struct config_model *c, struct graph *graph)
+{
+    const struct graph_group group = {1u << MESH_TENSOR, size};
+    int64_t hidden = c->hidden, own = WIDTH / size;
+    struct transformer_part gate_up[] = {{"gate", own}, {"up", own}};
+    int w1 = norm_weight(graph, "norm1", hidden);
+    int wg = transformer_matrix(graph, gate_up, 2, hidden, 0.1);
+    int w2 = matrix(graph, "in.w2", 2 * hidden, own), w3 = matrix(graph, "out.w3", own, hidden);
+    int w4 = matrix(graph, "in.w4", hidden, own), w5 = norm_weight(graph, "norm2", hidden);
+    int w6 = matrix(graph, "w6", hidden, hidden), sum;
+    int x = build_input(graph, hidden), h = build_rmsnorm(graph, x, w1, 1e-5f);
+    build_divided(graph, h, group);
+    int g = build_swiglu(graph, build_linear(graph, h, wg, -1));
+    int t = build_linear(graph, g, w2, -1);
+    int q = build_swiglu(graph, build_reduce_scatter(graph, t, group));
+    int z = build_linear(graph, build_all_gather(graph, q, group), w3, -1);
+    z = build_all_to_all(graph, build_all_to_all(graph, z, group), group);
+    int s = build_all_reduce(graph, build_linear(graph, z, w4, -1), group);
+    int y = build_rmsnorm_residual(graph, x, s, w5, 1e-5f, &sum);
+    build_output(graph, build_linear(graph, y, w6, sum));
+}
+
+static void graph_of(const struct model *model, int kind, enum model_purpose purpose,
+                     float loss_factor, struct graph *graph)
+{
+    if (kind == TRANSFORMER_BLOCK)
+        block(&model->config, graph);
+    else
+        model_llama.graph(model, kind, purpose, loss_factor, graph);
+}
+
+static void no_table(const struct model *model, int64_t seq, float *table)
+{
+}
+
+static const struct model_family family = {
+    .name = "divided", .units = transformer_units, .graph = graph_of, .table = no_table};
+
+static void must(int rc, const struct error *err)
+{
+    if (!rc)
+        return;
+    fprintf(stderr, "%s\n", err->text);
+    exit(1);
+}
+
+void divided_open(struct divided *d, const char *settings, int ranks)
+{
+    struct error err = {0};
+    struct device_request device = {.kind = DEVICE_CPU, .threads = 1};
+    struct config config = rig_config(settings);
+    *d = (struct divided){.ranks = ranks};
+    size = ranks;
+    must(layout_resolve(&d->layout, &config, 1, 1, device.kind, &err), &err);
+    d->layout.shape.degree[MESH_TENSOR] = ranks;
+    must(device_open(&d->device, &device, &err), &err);
+    must(layout_model(&d->model, &config, &err), &err);
+    d->model->family = &family;
+    struct units_request units = layout_units(&d->layout, &config);
+    must(units_create(&d->units, d->model, &units, d->device, &err), &err);
+    d->state = array_make((size_t)ranks, sizeof *d->state);
+    d->program = array_make((size_t)ranks, sizeof *d->program);
+    d->evaluate = array_make((size_t)ranks, sizeof *d->evaluate);
+    for (int r = 0; r < ranks; r++) {
+        d->state[r] = state_create(d->units, &d->layout, 1, r);
+        d->program[r] = program_create(d->state[r], PROGRAM_TRAIN);
+        d->evaluate[r] = program_create(d->state[r], PROGRAM_EVALUATE);
+    }
+}
+
+void divided_close(struct divided *d)
+{
+    for (int r = 0; r < d->ranks; r++) {
+        program_destroy(d->program[r]);
+        program_destroy(d->evaluate[r]);
+        state_destroy(d->state[r]);
+    }
+    free(d->program);
+    free(d->evaluate);
+    free(d->state);
+    units_destroy(d->units);
+    model_destroy(d->model);
+    device_close(d->device);
+}
+
+int64_t divided_place(const struct divided *d, const struct flat_tensor *tensor, int rank,
+                      int64_t i)
+{
+    int64_t columns = tensor->dims > 1 ? tensor->dim[1] : 1, row = i / columns,
+            column = i % columns;
+    int64_t own = WIDTH / d->ranks;
+    if (strstr(tensor->name, ".gate") || strstr(tensor->name, ".up") ||
+        strstr(tensor->name, ".out."))
+        row += rank * own;
+    if (strstr(tensor->name, ".in."))
+        column += rank * own;
+    return row * 4096 + column;
+}

@@ -1,0 +1,28 @@
+/* divided.h - a model whose blocks are divided by hand among the ranks of a mesh axis: every kind
+ * of exchange is in them.  With one rank it is the same function, without exchanges. */
+#ifndef TRIREME_TESTS_UNIT_DIVIDED_H
+#define TRIREME_TESTS_UNIT_DIVIDED_H
+
+#include "program/program.h"
+#include "tests/unit/rig.h"
+
+struct divided {
+    struct layout layout;
+    struct device *device;
+    struct model *model;
+    struct units *units;
+    int ranks;
+    struct state **state;
+    struct program **program, **evaluate;
+};
+
+/* The programs of all ranks of a tensor axis, for divided_close().  settings: as for rig_config().
+ * Ends the program if it cannot. */
+void divided_open(struct divided *d, const char *settings, int ranks);
+void divided_close(struct divided *d);
+
+/* The place in the whole matrix of element i of a rank's tensor; a number that names it. */
+int64_t divided_place(const struct divided *d, const struct flat_tensor *tensor, int rank,
+                      int64_t i);
+
+#endif

@@ -1,0 +1,219 @@
+/* test_pieces.c - segments that are cut where ranks exchange values: what the pieces hand on, the
+ * instructions between them, and that verify notices each of these left out or spoilt. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "graph/build.h"
+#include "tests/unit/divided.h"
+#include "verify/verify.h"
+
+#define MODEL                                                                     \
+    "model.layers=2 model.hidden=20 model.heads=2 model.kv_heads=2 model.ffn=12 " \
+    "model.vocab=53 data.seq_len=12 train.global_batch=4 train.micro_batch=2 "    \
+    "train.clip=0 precision=fp32 "
+
+static const char *const settings[] = {MODEL, MODEL "recompute=full",
+                                       MODEL "recompute=selective parallel.schedule=zb_h1"};
+
+enum { SETTINGS = sizeof settings / sizeof settings[0] };
+
+static int count(const struct program *program)
+{
+    int exchanges = 0;
+    for (int i = 0; i < program->instrs; i++)
+        exchanges += instr_is_exchange(&program->instr[i]);
+    return exchanges;
+}
+
+/* Each kind of exchange is there; in a group of one none is, and nothing is carried. */
+static void test_exchanges(void **state)
+{
+    for (int s = 0; s < SETTINGS; s++)
+        for (int ranks = 1; ranks <= 4; ranks++) {
+            struct divided d;
+            struct error err = {0};
+            int kinds[INSTR_KINDS] = {0};
+            divided_open(&d, settings[s], ranks);
+            for (int r = 0; r < ranks; r++)
+                if (verify_program(d.program[r], &err) || verify_program(d.evaluate[r], &err))
+                    fail_msg("%s", err.text);
+            if (verify_ranks((const struct program *const *)d.program, ranks, &err))
+                fail_msg("%s", err.text);
+            for (int i = 0; i < d.program[0]->instrs; i++)
+                kinds[d.program[0]->instr[i].kind] += instr_is_exchange(&d.program[0]->instr[i]);
+            assert_int_equal(kinds[INSTR_ALLREDUCE] > 0, ranks > 1);
+            assert_int_equal(kinds[INSTR_GATHER] > 0, ranks > 1);
+            assert_int_equal(kinds[INSTR_REDUCE] > 0, ranks > 1);
+            assert_int_equal(kinds[INSTR_ALLTOALL] > 0, ranks > 1);
+            for (int u = 0; u < d.units->count - 1; u++) {
+                const struct segment *segment = units_segment(d.units, u, PHASE_FORWARD);
+                int divided = ranks > 1 && d.model->unit[u].prefix[0] == 'l';
+                assert_int_equal(segment->carry_bytes > 0, divided);
+                assert_int_equal(segment->pieces, divided ? 6 : 1);
+            }
+            divided_close(&d);
+        }
+}
+
+static void assert_refused(const struct divided *d, int i, const char *what)
+{
+    struct error err = {0};
+    char text[112];
+    if (verify_program(d->program[1], &err))
+        return;
+    fail_msg("not noticed: %s at %d (%s)", what, i,
+             instr_text(d->program[1], i, text, sizeof text));
+}
+
+static void make_idle(struct instr *instr)
+{
+    enum stream stream = instr->stream;
+    int wait[STREAMS];
+    memcpy(wait, instr->wait, sizeof wait);
+    *instr = (struct instr){.kind = INSTR_RELEASE,
+                            .stream = stream,
+                            .unit = -1,
+                            .micro = -1,
+                            .piece = -1,
+                            .flat = -1,
+                            .group = -1,
+                            .peer = -1,
+                            .parts = -1};
+    memset(instr->buffer, -1, sizeof instr->buffer);
+    memcpy(instr->wait, wait, sizeof wait);
+}
+
+/* One field of an exchange, or of a RUN's, spoilt at a time. */
+static void spoil_fields(struct divided *d, int i)
+{
+    struct instr *instr = &d->program[1]->instr[i], was = *instr;
+#define SPOIL(change)                  \
+    do {                               \
+        change;                        \
+        assert_refused(d, i, #change); \
+        *instr = was;                  \
+    } while (0)
+    SPOIL(instr->piece++);
+    SPOIL(instr->piece--);
+    SPOIL(instr->unit++);
+    SPOIL(instr->micro++);
+    if (instr_is_exchange(instr)) {
+        SPOIL(instr->group = MESH_SHARD);
+        SPOIL(instr->group = GROUP_DATA);
+        SPOIL(instr->elems++);
+        SPOIL(instr->dtype = DTYPE_BF16);
+        SPOIL(instr->accumulate = 1);
+        SPOIL(instr->kind = was.kind == INSTR_GATHER ? INSTR_REDUCE : INSTR_GATHER);
+        SPOIL(instr->phase = was.phase == PHASE_FORWARD ? PHASE_BACKWARD : PHASE_FORWARD);
+    }
+    if (instr->kind == INSTR_ALLTOALL)
+        SPOIL(instr->parts = -1);
+#undef SPOIL
+    make_idle(instr);
+    assert_refused(d, i, "left out");
+    *instr = was;
+    for (int s = 0; s < STREAMS; s++)
+        if (was.wait[s] >= 0) {
+            instr->wait[s] = -1;
+            assert_refused(d, i, "a wait left out");
+            *instr = was;
+        }
+}
+
+/* An exchange at another place in what is carried, or of parts that are not equal. */
+static void spoil_places(struct divided *d, int i)
+{
+    struct program *program = d->program[1];
+    const struct instr *instr = &program->instr[i];
+    for (int slot = SLOT_FROM; slot <= SLOT_TO; slot++) {
+        struct buffer *buffer =
+            instr->buffer[slot] < 0 ? NULL : &program->buffer[instr->buffer[slot]];
+        if (!buffer || buffer->whole < 0)
+            continue;
+        struct buffer was = *buffer;
+        buffer->from += buffer->from ? -64 : 64;
+        buffer->offset = program->buffer[buffer->whole].offset + buffer->from;
+        assert_refused(d, i, "another place");
+        *buffer = was;
+        buffer->bytes -= 4;
+        assert_refused(d, i, "another size");
+        *buffer = was;
+    }
+    for (int m = 0; instr->kind == INSTR_ALLTOALL && m < d->ranks; m++) {
+        struct comm_part *part = &program->part[instr->parts + m], was = *part;
+        part->send_elems--;
+        assert_refused(d, i, "a shorter part");
+        *part = was;
+        part->send_from += m ? -1 : 1;
+        assert_refused(d, i, "another part");
+        *part = was;
+    }
+}
+
+static void test_spoilt(void **state)
+{
+    for (int s = 0; s < SETTINGS; s++) {
+        struct divided d;
+        divided_open(&d, settings[s], 2);
+        for (int i = 0; i < d.program[1]->instrs; i++) {
+            const struct instr *instr = &d.program[1]->instr[i];
+            int runs = instr->kind == INSTR_RUN &&
+                       program_segment(d.program[1], instr->unit, instr->phase)->pieces > 1;
+            if (runs || instr_is_exchange(instr))
+                spoil_fields(&d, i);
+            if (instr_is_exchange(instr))
+                spoil_places(&d, i);
+        }
+        assert_true(count(d.program[1]) >= 32);
+        divided_close(&d);
+    }
+}
+
+/* What one rank leaves out, the others wait for. */
+static void test_left_out_on_one_rank(void **state)
+{
+    struct divided d;
+    divided_open(&d, settings[0], 3);
+    for (int i = 0; i < d.program[1]->instrs; i++) {
+        struct instr *instr = &d.program[1]->instr[i], was = *instr;
+        struct error err = {0};
+        if (!instr_is_exchange(instr))
+            continue;
+        make_idle(instr);
+        assert_int_equal(verify_ranks((const struct program *const *)d.program, 3, &err), -1);
+        *instr = was;
+        instr->piece++;
+        assert_int_equal(verify_ranks((const struct program *const *)d.program, 3, &err), -1);
+        *instr = was;
+    }
+    divided_close(&d);
+}
+
+/* Shapes and formats that cannot be exchanged are refused where the graph is built. */
+static void test_refused(void **state)
+{
+    static const struct graph_group three = {1u << MESH_TENSOR, 3};
+    struct graph *odd = graph_create(1, 4, DTYPE_F32), *narrow = graph_create(1, 6, DTYPE_BF16);
+    build_all_to_all(odd, build_input(odd, 5), three);
+    assert_non_null(strstr(odd->err.text, "4 rows cannot be divided among 3 ranks"));
+    build_reduce_scatter(narrow, build_input(narrow, 5), three);
+    assert_non_null(strstr(narrow->err.text, "bf16"));
+    graph_destroy(odd);
+    graph_destroy(narrow);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exchanges),
+        cmocka_unit_test(test_spoilt),
+        cmocka_unit_test(test_left_out_on_one_rank),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests_name("pieces", tests, NULL, NULL);
+}
