@@ -93,6 +93,12 @@ int launch_check(const struct launch *launch, int size, struct error *err)
     return launch->tasks > 1 && alone ? refuse(launch, err) : 0;
 }
 
+/* mpirun hands its ranks the settings it was given on the command line, too. */
+int launch_kill_s(const struct launch *launch)
+{
+    return launch->by[0] == 'm' ? number(LAUNCH_KILL_VARIABLE, 1) : -1;
+}
+
 /* Where a container's filter forbids the call it does so even for one's own memory. */
 int launch_may_copy(void)
 {

@@ -1,9 +1,12 @@
-/* launch.h - what the launcher (mpirun, Slurm, torchrun) says in the environment.  Private to comm/
- * and the doctor. */
+/* launch.h - what the launcher (mpirun, Slurm, torchrun) says in the environment.  For comm/, the
+ * doctor, and what a signal is answered with. */
 #ifndef TRIREME_COMM_LAUNCH_H
 #define TRIREME_COMM_LAUNCH_H
 
 #include "base/error.h"
+
+/* Of Open MPI: the seconds of launch_kill_s(), 1 where it is not set. */
+#define LAUNCH_KILL_VARIABLE "OMPI_MCA_odls_base_sigkill_timeout"
 
 struct launch {
     const char *by; /* "mpirun", "torchrun", "srun", "Slurm without srun", "PMI", "none" */
@@ -23,6 +26,10 @@ int launch_check(const struct launch *launch, int size, struct error *err);
  * from ways of copying this container forbids, and from opening networks a job on one node
  * does not need (two thirds of the time it takes to start).  What the user has set stays. */
 void launch_prepare(const struct launch *launch);
+
+/* Seconds between SIGTERM and SIGKILL for a rank where the launcher is asked to end the job, as far
+ * as the environment says; -1: no launcher is known to do so. */
+int launch_kill_s(const struct launch *launch);
 
 /* May ranks of a node copy straight out of one another's memory, as far as a process can find out
  * by itself? */

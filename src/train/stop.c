@@ -12,6 +12,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "comm/launch.h"
 
 /* Seconds after which a start that has not noticed the signal is ended.  Rank 0 comes first, so
  * that its line is the one printed. */
@@ -36,6 +37,7 @@ struct stop {
     sigset_t signals;
     struct world *world; /* NULL until stop_join() */
     int asked, resumable, training;
+    int kill_s;          /* launch_kill_s() */
     int64_t deadline_ns; /* used by the thread alone */
     int interrupts;
 };
@@ -78,6 +80,24 @@ static int rank_of(const struct world *world)
     return world ? world_rank(world) : 0;
 }
 
+/* Rank 0's line in training.  Ctrl-C at mpirun reaches the ranks as SIGTERM, and mpirun may then
+ * kill them before a long step is over; SIGUSR1 it only passes on. */
+static void print_answer(const struct stop *s, int signal)
+{
+    char more[240] = "";
+    if (signal == SIGINT)
+        snprintf(more, sizeof more, "; once more ends at once");
+    else if (signal == SIGTERM && s->kill_s >= 0)
+        snprintf(more, sizeof more,
+                 "; if mpirun was stopped (Ctrl-C), it kills the ranks after %d s%s", s->kill_s,
+                 getenv(LAUNCH_KILL_VARIABLE)
+                     ? " (" LAUNCH_KILL_VARIABLE ")"
+                     : ": where steps are longer, set " LAUNCH_KILL_VARIABLE
+                       "=60, or send mpirun SIGUSR1, which leaves time");
+    fprintf(stderr, "trireme: %s: the state will be saved after this step%s\n", name_of(signal),
+            more);
+}
+
 static void note(struct stop *s, int signal)
 {
     struct world *world = __atomic_load_n(&s->world, __ATOMIC_ACQUIRE);
@@ -89,8 +109,7 @@ static void note(struct stop *s, int signal)
     s->deadline_ns = clock_ns() + (rank_of(world) ? EARLY_OTHERS_S : EARLY_S) * (int64_t)1000000000;
     __atomic_store_n(&s->asked, signal, __ATOMIC_RELEASE);
     if (__atomic_load_n(&s->training, __ATOMIC_ACQUIRE) && !rank_of(world))
-        fprintf(stderr, "trireme: %s: the state will be saved after this step%s\n", name_of(signal),
-                signal == SIGINT ? "; once more ends at once" : "");
+        print_answer(s, signal);
 }
 
 static int early_code(const struct stop *s, int signal)
@@ -128,7 +147,9 @@ int stop_watch(struct stop **stop, struct error *err)
 {
     struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_RESTART | SA_SIGINFO};
     struct stop *s = array_make(1, sizeof *s);
+    struct launch launch = launch_read();
     *stop = NULL;
+    s->kill_s = launch_kill_s(&launch);
     signal(SIGPIPE, SIG_IGN);
     sigemptyset(&s->signals);
     sigemptyset(&action.sa_mask);

@@ -152,11 +152,33 @@ wait_for 30 second_watches
 kill -TERM "$(rank_pids $job | tail -n 1)"
 ended
 is "a signal to one rank of two in the start" 75 $code
-# Ctrl-C at mpirun reaches the ranks as SIGTERM, and mpirun itself ends with 1.
+# Ctrl-C at mpirun reaches the ranks as SIGTERM, and mpirun itself ends with 1.  How long it waits then
+# is said, and SIGUSR1, which it passes on, is not followed by SIGKILL.
+answer() { sed -n "s/^trireme: $1: the state will be saved after this step//p" two.err; }
 mpirun --oversubscribe -n 2 "$TRIREME" train $M $D run.dir=two >two.out 2>two.err &
 job=$!
 wait_for 60 has_steps two 30
 kill -HUP $job
 ended
 state_saved "SIGHUP to mpirun" two
+V=OMPI_MCA_odls_base_sigkill_timeout
+is "it is said when mpirun kills, and what to do" \
+    "; if mpirun was stopped (Ctrl-C), it kills the ranks after 1 s: where steps are longer, set \
+$V=60, or send mpirun SIGUSR1, which leaves time" "$(answer SIGTERM)"
+mpirun --oversubscribe --mca odls_base_sigkill_timeout 3 -n 2 "$TRIREME" train $M $D run.dir=two \
+    >two.out 2>two.err &
+job=$!
+wait_for 60 has_steps two "$(($(last_metric two step) + 5))"
+kill -TERM $job
+ended
+state_saved "SIGTERM to mpirun" two
+is "where the time is set, it is said" \
+    "; if mpirun was stopped (Ctrl-C), it kills the ranks after 3 s ($V)" "$(answer SIGTERM)"
+mpirun --oversubscribe -n 2 "$TRIREME" train $M $D run.dir=two >two.out 2>two.err &
+job=$!
+wait_for 60 has_steps two "$(($(last_metric two step) + 5))"
+kill -USR1 $job
+ended
+is "SIGUSR1 to mpirun saves" "75 ." "$code $(answer SIGUSR1)."
+state_saved "SIGUSR1 to mpirun" two
 finish
