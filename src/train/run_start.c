@@ -450,6 +450,14 @@ static int finish_moving(struct run_directory *d, struct error *err)
     return 0;
 }
 
+/* A run has begun, which the same command would set aside or be refused for. */
+static void set_again(struct run_directory *d)
+{
+    int fresh = d->s->config.run.fresh, none = !strcmp(d->s->config.checkpoint.resume, "none");
+    snprintf(d->again, sizeof d->again, "%s%s%s", fresh ? " without run.fresh=true" : "",
+             fresh && none ? " and" : "", none ? " with checkpoint.resume=auto" : "");
+}
+
 int run_directory_begin(struct run_directory *d, int *found, struct run_position *position,
                         struct error *err)
 {
@@ -469,6 +477,7 @@ int run_directory_begin(struct run_directory *d, int *found, struct run_position
         rc = start_at(d, &survey, &start, &checkpoint, position, err);
     }
     *found = checkpoint != NULL;
+    set_again(d);
     c->run.fresh = 0;
     if (!strcmp(c->checkpoint.resume, "none"))
         snprintf(c->checkpoint.resume, sizeof c->checkpoint.resume, "auto");

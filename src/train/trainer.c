@@ -344,8 +344,9 @@ static int steps(struct trainer *t, struct error *err)
         return -1;
     if (t->at.step >= last)
         return 0;
-    log_info(t->s->log, "asked to stop: state saved at step %lld, run me again",
-             (long long)t->at.step);
+    log_info(t->s->log, "asked to stop: state saved at step %lld, %srun me again%s",
+             (long long)t->at.step,
+             t->dir.again[0] && t->dir.record.job[0] ? "requeue this job, or " : "", t->dir.again);
     err->code = EXIT_SAVED;
     return -1;
 }

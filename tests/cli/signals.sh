@@ -75,6 +75,34 @@ kill -TERM $job
 ended
 is "but SIGTERM saves" 75 $code
 
+# The last line says how to go on: the same command would set the run aside, or be refused.
+stopped() { # NAME WORDS KEY=VALUE...: a run that is stopped says WORDS after "saved at step N, "
+    name=$1 words=$2
+    shift 2
+    rm -f again.err
+    alone again $D run.log_every=1 "$@"
+    wait_for 60 grep -q '^trireme: step' again.err
+    kill -TERM $job
+    ended
+    is "stopped, $name: how to go on" "75 $words" \
+        "$code $(sed -n 's/^trireme: asked to stop: state saved at step [0-9]*, //p' again.err)"
+}
+stopped "plain" "run me again"
+stopped "run.fresh=true" "run me again without run.fresh=true" run.fresh=true
+step=$(last_metric again step)
+stopped "and again without it" "run me again"
+grep -q "resumed at step $step from again/" again.err && ok "goes on from there" ||
+    not_ok "goes on from there" "$(tail -n 3 again.err)"
+export SLURM_JOB_ID=77
+stopped "run.fresh=true in a job" "requeue this job, or run me again without run.fresh=true" \
+    run.fresh=true checkpoint.resume=auto
+unset SLURM_JOB_ID
+rm -r again
+stopped "checkpoint.resume=none" "run me again with checkpoint.resume=auto" checkpoint.resume=none
+rm -r again
+stopped "both" "run me again without run.fresh=true and with checkpoint.resume=auto" \
+    checkpoint.resume=none run.fresh=true
+
 # A start that is stuck in a file that does not open: two seconds without computing.
 is_stuck() {
     is_watching "$1" && before=$(cut -d' ' -f14,15 "/proc/$1/stat") && sleep 2 &&
