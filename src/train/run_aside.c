@@ -22,6 +22,35 @@
 #include "train/metrics_resume.h"
 #include "train/run_directory_private.h"
 
+/* The first of PATH.1, PATH.2 ... that is free. */
+static char *free_name(const char *path)
+{
+    for (int n = 1;; n++) {
+        char *aside = array_format("%s.%d", path, n);
+        if (access(aside, F_OK))
+            return aside;
+        free(aside);
+    }
+}
+
+/* Metrics of no checkpoint */
+
+int run_aside_metrics(const struct run_directory *d, int64_t step, struct error *err)
+{
+    const char *dir = d->s->config.run.dir;
+    char *path = array_format("%s/metrics.jsonl", dir), *aside = free_name(path);
+    int rc = rename(path, aside) ? error_errno(err, "cannot move %s to %s", path, aside)
+                                 : disk_sync_parent(aside, err);
+    if (!rc)
+        log_warn(d->s->log,
+                 "%s: an earlier start came to step %lld and left no checkpoint; its metrics are "
+                 "in %s now",
+                 dir, (long long)step, aside);
+    free(aside);
+    free(path);
+    return rc;
+}
+
 /* All of it */
 
 /* A process whose working directory is inside would move with it. */
@@ -41,15 +70,8 @@ static int check_not_inside(const char *real, const char *dir, struct error *err
 
 static int move_all(const char *real, const char *dir, struct log *log, struct error *err)
 {
-    char *aside = NULL;
+    char *aside = free_name(real);
     int rc = check_not_inside(real, dir, err);
-    for (int n = 1; !rc && !aside; n++) {
-        aside = array_format("%s.%d", real, n);
-        if (access(aside, F_OK))
-            break;
-        free(aside);
-        aside = NULL;
-    }
     if (!rc && rename(real, aside))
         rc = error_errno(err, "cannot move %s to %s; name another run.dir", real, aside);
     rc = rc || disk_sync_parent(aside, err);

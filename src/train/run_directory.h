@@ -5,6 +5,7 @@
  *     run.dir/checkpoints/step-N/     of the branch, and of those before up to where it began
  *     run.dir/branches/B/             checkpoints/ of branch B from where it was left, its
  *                                     metrics.jsonl, and where it began (branch.json)
+ *     run.dir/metrics.jsonl.1         of a start that left no checkpoint
  *     run.dir.1/                      what run.fresh=true set aside, whole
  *
  * Rank 0 reads, decides and renames; what it decides is broadcast, what fails is agreed on.

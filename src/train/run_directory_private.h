@@ -13,6 +13,9 @@ struct run_survey {
     char torn[RUN_PATH];    /* the newest step folder without COMMIT; "": none */
     char foreign[RUN_PATH]; /* a checkpoint of another run; "": none */
     int64_t torn_step;
+    /* Without a record: the step that metrics.jsonl comes to, where an earlier start must have
+     * saved on the way and no checkpoint is there; 0: nothing is missed. */
+    int64_t lost_step;
 };
 
 /* Sort the checkpoints; without a record all are the run's own.  Returns 0 and a survey for
@@ -26,6 +29,10 @@ int run_directory_lock(struct run_directory *dir, struct error *err);
 /* Set the whole directory aside, under the first name of DIR.1, DIR.2 ... that is free, and make
  * an empty one, locked too.  One rename: it happens or does not.  Returns 0, or -1 with err set. */
 int run_aside_all(struct run_directory *dir, struct error *err);
+
+/* Rename metrics.jsonl, which came to that step, to the first of metrics.jsonl.1, .2 ... that is
+ * free, and warn of it.  Returns 0, or -1 with err set. */
+int run_aside_metrics(const struct run_directory *dir, int64_t step, struct error *err);
 
 /* Move the checkpoints of this run that are not of the record's line, and with TORN_MOVES damaged
  * ones of later steps, to the folder of the branch before.  After a start that was killed half way,

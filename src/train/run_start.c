@@ -77,16 +77,41 @@ static int64_t last_step(const char *dir)
 
 /* 1: what the directory says */
 
+/* An older version left no record of what it saved: the step that metrics.jsonl comes to, if that
+ * is not before the first checkpoint of the settings in config.yaml, else 0. */
+static int64_t step_beyond_saves(const struct run_directory *d)
+{
+    const char *dir = d->s->config.run.dir;
+    char *path = array_format("%s/config.yaml", dir);
+    struct config was;
+    if (config_load(&was, path, NULL, 0, NULL))
+        was = d->s->config;
+    free(path);
+    int64_t every = was.checkpoint.every, step = last_step(dir);
+    return step >= was.train.steps || (every && step >= every) ? step : 0;
+}
+
+static int look(const struct run_directory *d, struct run_survey *survey, struct error *err)
+{
+    if (run_survey_make(survey, d, err))
+        return -1;
+    if (!d->record.run[0] && !survey->own_count && !survey->torn[0])
+        survey->lost_step = step_beyond_saves(d);
+    return 0;
+}
+
 static int is_used(const struct run_directory *d, const struct run_survey *survey)
 {
-    return survey->own_count || survey->torn[0] || d->record.saved >= 0;
+    return survey->own_count || survey->torn[0] || d->record.saved >= 0 || survey->lost_step;
 }
 
 static int refuse_used(const struct run_directory *d, const struct run_survey *survey,
                        const char *what, struct error *err)
 {
     const char *dir = d->s->config.run.dir;
-    int64_t step = survey->own_count ? survey->own[0].step : d->record.saved;
+    int64_t step = survey->own_count   ? survey->own[0].step
+                   : survey->lost_step ? survey->lost_step
+                                       : d->record.saved;
     return error_set(err,
                      "run.dir %s holds a run, at step %lld, and %s; to go on with that run leave "
                      "checkpoint.resume out, to start another name another run.dir, or set that "
@@ -103,6 +128,12 @@ static int refuse_gone(const struct run_directory *d, const struct run_survey *s
                          "%s is not committed, and %s holds no checkpoint that is; put one back, "
                          "or start over with run.fresh=true, which moves what is there aside",
                          survey->torn, dir);
+    if (survey->lost_step)
+        return error_set(err,
+                         "%s/metrics.jsonl says that step %lld was reached, but no checkpoint is "
+                         "there; put %s back, or start over with run.fresh=true, which moves what "
+                         "is there aside",
+                         dir, (long long)survey->lost_step, d->checkpoints);
     return error_set(err,
                      "%s/run.json says that step %lld was saved, but no checkpoint is there; put "
                      "%s back, or start over with run.fresh=true, which moves what is there aside",
@@ -119,7 +150,7 @@ static int go_on(const struct run_directory *d, const struct run_survey *survey,
     start->from = FROM_OWN;
     if (survey->own_count)
         return 0;
-    if (survey->torn[0] || record->saved >= 0)
+    if (is_used(d, survey))
         return refuse_gone(d, survey, err);
     start->from = record->has_start ? FROM_START : FROM_NOTHING;
     snprintf(start->path, sizeof start->path, "%s%s%s", record->start_path[0] == '/' ? "" : dir,
@@ -318,13 +349,10 @@ static int begin_run(struct run_directory *d, const struct run_start *start,
     if (start->aside && run_aside_all(d, err))
         return -1;
     int64_t step = last_step(dir);
-    if (run_record_new(&d->record, err))
+    if ((step && run_aside_metrics(d, step, err)) || run_record_new(&d->record, err))
         return -1;
     if (checkpoint)
         set_start(d, checkpoint);
-    if (step > 0)
-        log_warn(d->s->log, "%s: an earlier start came to step %lld and left no checkpoint", dir,
-                 (long long)step);
     log_info(d->s->log, "a new run begins in %s", dir);
     return run_record_write(&d->record, dir, RUN_RECORD, err);
 }
@@ -467,10 +495,8 @@ int run_directory_begin(struct run_directory *d, int *found, struct run_position
     struct config *c = &d->s->config;
     int rc = 0;
     if (!world_rank(d->s->world))
-        rc = finish_moving(d, err) || run_survey_make(&survey, d, err) ||
-                     decide(d, &survey, &start, err)
-                 ? -1
-                 : 0;
+        rc = finish_moving(d, err) || look(d, &survey, err) || decide(d, &survey, &start, err) ? -1
+                                                                                               : 0;
     rc = world_agree(d->s->world, rc, err);
     if (!rc) {
         world_broadcast(d->s->world, &start, sizeof start, 0);

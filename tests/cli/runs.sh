@@ -203,6 +203,43 @@ refused "checkpoints that are gone" 'says that step 17 was saved, but no checkpo
 cp -r two torn && rm torn/checkpoints/*/COMMIT
 refused "checkpoints that lost their COMMIT" 'step-00000017 is not committed' \
     "$TRIREME" train $M run.dir=torn
+# Of an older version's run, which has no record, metrics and configuration say whether a checkpoint
+# must have been saved.
+train run.dir=base train.steps=6
+rm -r base/run.json base/checkpoints
+older() { # STEPS EVERY: what a start with these keys leaves that ends after step 6
+    rm -rf older older.1 && cp -r base older
+    sed -i -e "s/^\( *steps:\) 6$/\1 $1/" -e "s/^\( *every:\) 0$/\1 $2/" older/config.yaml
+    grep -q "^ *steps: $1$" older/config.yaml && grep -q "^ *every: $2$" older/config.yaml ||
+        not_ok "a configuration of $1 steps" "$(cat older/config.yaml)"
+}
+for keys in "6 0" "100 5" "100 6"; do
+    older $keys
+    refused "no record and no checkpoints, steps and every $keys" \
+        'older/metrics.jsonl says that step 6 was reached, but no checkpoint is there; put older/checkpoints back, or start over with run.fresh=true' \
+        "$TRIREME" train $M run.dir=older train.steps=17
+    refused "nor is it used otherwise, $keys" 'older holds a run, at step 6' \
+        "$TRIREME" train $M run.dir=older train.steps=17 checkpoint.resume=none
+    cmp -s base/metrics.jsonl older/metrics.jsonl && ok "and stays, $keys" ||
+        not_ok "and stays, $keys" "$(wc -l older/metrics.jsonl)"
+    train run.dir=older train.steps=2 run.fresh=true
+    is "but by run.fresh=true, $keys" "0 1-2 1-6" "$code $(steps_of older) $(steps_of older.1)"
+done
+for keys in "100 0" "100 7"; do
+    older $keys
+    train run.dir=older train.steps=2
+    said "no record, and no checkpoint was due, $keys" \
+        'warning: older: an earlier start came to step 6 and left no checkpoint; its metrics are in older/metrics.jsonl.1 now'
+    is "and nothing is lost, $keys" "0 1-2 2" "$code $(steps_of older) $(kept older)"
+    cmp -s base/metrics.jsonl older/metrics.jsonl.1 && ok "the metrics are aside, $keys" ||
+        not_ok "the metrics are aside, $keys" "$(ls older)"
+done
+# With a record it knows; the names of metrics that are aside are not taken again.
+sed -i 's/"saved": 2/"saved": -1/' older/run.json && rm -r older/checkpoints
+train run.dir=older train.steps=3
+said "a record, and nothing was saved" 'came to step 2 and left no checkpoint; .*metrics.jsonl.2 now'
+is "the metrics of both are aside" "1-3 6 2" \
+    "$(steps_of older) $(wc -l <older/metrics.jsonl.1) $(wc -l <older/metrics.jsonl.2)"
 cp -r one old && rm old/run.json
 train run.dir=old train.steps=19
 is "a directory without a record is taken over" "0 18 19" "$code $(kept old)"
