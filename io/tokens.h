@@ -54,6 +54,12 @@ int tokens_mask(struct tokens *tokens, int64_t first, int64_t count, int32_t *ta
 int tokens_starts(struct tokens *tokens, int64_t first, int64_t count, uint64_t *starts,
                   struct error *err);
 
+/* A hash that other contents most likely do not have, for files without one: XXH3 of the number of
+ * tokens and of 64 runs of TOKENS_RUN of them, from the first to the last, or of all where the file
+ * has no more.  0 where they cannot be read. */
+enum { TOKENS_RUN = 2048 };
+uint64_t tokens_sample_hash(struct tokens *tokens);
+
 /* Read the whole file: every checksum, if it has some, every token, start and mask, and the hash.
  * Returns 0, or -1 with err saying what is wrong first. */
 int tokens_verify(struct tokens *tokens, struct error *err);

@@ -2,8 +2,11 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/round.h"
 #include "io/tokens.h"
 #include "io/tokens_format.h"
+
+enum { RUNS = 64 }; /* of a sample */
 
 static int check_range(const struct tokens *tokens, int64_t first, int64_t count, int64_t elems,
                        struct error *err)
@@ -78,6 +81,24 @@ int tokens_read(struct tokens *tokens, int64_t first, int64_t count, int32_t *id
             return refuse_token(tokens, first, ids, err);
     }
     return 0;
+}
+
+uint64_t tokens_sample_hash(struct tokens *tokens)
+{
+    int32_t ids[TOKENS_RUN];
+    int64_t count = tokens->count, most = min_i64(count, TOKENS_RUN);
+    int64_t runs = min_i64(ceil_div(count, TOKENS_RUN), RUNS);
+    struct hash *hash = hash_create();
+    int rc = 0;
+    hash_add(hash, &count, sizeof count);
+    for (int64_t i = 0; i < runs && !rc; i++) {
+        int64_t first =
+            runs > 1 ? (int64_t)((double)(count - most) * (double)i / (double)(runs - 1)) : 0;
+        rc = tokens_read(tokens, first, most, ids, NULL);
+        hash_add(hash, ids, (size_t)most * sizeof *ids);
+    }
+    uint64_t found = hash_finish(hash);
+    return rc ? 0 : found;
 }
 
 /* Masks */

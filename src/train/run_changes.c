@@ -23,20 +23,37 @@ static const char *const without_effect[] = {
 };
 enum { WITHOUT_EFFECT = sizeof without_effect / sizeof without_effect[0] };
 
-static void add_hash(struct js *to, const char *key, uint64_t hash)
+/* Begins what is known by a sample. */
+static const char sample[] = "sample ";
+
+static void describe_contents(struct tokens *tokens, char *text, size_t bytes)
 {
-    char digits[24];
-    if (!hash)
-        return;
-    snprintf(digits, sizeof digits, "%016llx", (unsigned long long)hash);
-    js_add_string(to, key, digits);
+    uint64_t hash = tokens->path ? tokens->hash ? tokens->hash : tokens_sample_hash(tokens) : 0;
+    if (hash)
+        snprintf(text, bytes, "%s%016llx", tokens->hash ? "" : sample, (unsigned long long)hash);
+}
+
+struct run_data run_data_of(struct tokens *train, struct tokens *valid)
+{
+    struct run_data data = {0};
+    describe_contents(train, data.train, sizeof data.train);
+    describe_contents(valid, data.valid, sizeof data.valid);
+    snprintf(data.tokenizer, sizeof data.tokenizer, "%s", train->tokenizer);
+    return data;
+}
+
+static int is_sample(const char *contents)
+{
+    return !strncmp(contents, sample, sizeof sample - 1);
 }
 
 void run_data_add(struct js *meta, const struct run_data *data)
 {
     struct js *js = js_object();
-    add_hash(js, "train", data->train);
-    add_hash(js, "valid", data->valid);
+    if (data->train[0])
+        js_add_string(js, "train", data->train);
+    if (data->valid[0])
+        js_add_string(js, "valid", data->valid);
     if (data->tokenizer[0])
         js_add_string(js, "tokenizer", data->tokenizer);
     js_add(meta, "data", js);
@@ -109,16 +126,17 @@ static void add(struct listing *list, const char *key, const char *old, const ch
               new[0] ? new : "(none)", note);
 }
 
-/* Compare contents where both hashes are known, else names. */
+/* Compare contents where both are known in the same way, else names: a checkpoint of an older
+ * version knows no samples, and a file that was sealed since has a hash now. */
 static int compare_data(struct listing *list, const char *key, const char *name,
-                        const struct js *meta, uint64_t hash, const struct config *saved,
+                        const struct js *meta, const char *contents, const struct config *saved,
                         const struct config *asked)
 {
-    char old[CONFIG_TEXT], new[CONFIG_TEXT], digits[24];
+    char old[CONFIG_TEXT], new[CONFIG_TEXT];
     const char *known = js_get_string(js_get(meta, "data"), name, "");
     const char *one = config_value(saved, key, old), *other = config_value(asked, key, new);
-    snprintf(digits, sizeof digits, "%016llx", (unsigned long long)hash);
-    if (known[0] && hash ? !strcmp(known, digits) : !strcmp(one, other))
+    int comparable = known[0] && contents[0] && is_sample(known) == is_sample(contents);
+    if (comparable ? !strcmp(known, contents) : !strcmp(one, other))
         return 0;
     add(list, key, one, other, strcmp(one, other) ? "" : " (other contents)");
     return 1;

@@ -4,12 +4,18 @@
 
 #include "base/json.h"
 #include "config/config.h"
+#include "io/tokens.h"
 
 /* The data that a run trains on. */
 struct run_data {
-    uint64_t train, valid; /* hashes of the token files' contents; 0: no file, or it has no hash */
-    char tokenizer[64];    /* name of the tokenizer that made data.train; "": not known */
+    /* What the contents of the token files are known by: "1f..." is the hash that a file has,
+     * "sample 1f..." that of a sample of one which has none; "": no file. */
+    char train[32], valid[32];
+    char tokenizer[64]; /* name of the tokenizer that made data.train; "": not known */
 };
+
+/* Look at open token files; a valid that is not open is none. */
+struct run_data run_data_of(struct tokens *train, struct tokens *valid);
 
 /* Add data to a checkpoint's meta.json; and read the tokenizer's name from there, NULL if it is
  * absent. */
@@ -20,8 +26,9 @@ const char *run_data_tokenizer(const struct js *meta);
 int run_changes_model(const struct config *saved, const struct config *asked, struct error *err);
 
 /* "train.lr 0.0003 -> 0.01, seed 0 -> 7": every setting that changes the numbers of a run; keys of
- * layout, device, memory and records do not.  Data is compared by contents where meta has their
- * hashes.  Returns the number of changes, without train.steps, which only sets how long the run is.
+ * layout, device, memory and records do not.  Data is compared by contents where meta has
+ * hashes of the same kind, else by name.  Returns the number of changes, without train.steps, which
+ * only sets how long the run is.
  */
 int run_changes_text(const struct config *saved, const struct config *asked, const struct js *meta,
                      const struct run_data *data, char *text, size_t bytes);

@@ -94,8 +94,9 @@ static int begin(struct trainer *t, struct error *err)
     int found = 0;
     if (world_agree(s->world, open_data(t, err), err))
         return -1;
-    struct run_data data = {.train = t->train.tokens.hash, .valid = t->valid.tokens.hash};
-    snprintf(data.tokenizer, sizeof data.tokenizer, "%s", t->train.tokens.tokenizer);
+    struct run_data data = {0};
+    if (!world_rank(s->world))
+        data = run_data_of(&t->train.tokens, &t->valid.tokens);
     if (run_directory_open(&t->dir, s, data, err) || stop_early(t->asked, s->log, err) ||
         run_directory_begin(&t->dir, &found, &t->at, err))
         return -1;

@@ -82,6 +82,17 @@ else
     mpirun --oversubscribe -n 2 $T train $V run.dir=plain run.threads=1 >out 2>err
     is "its file trains, with one warning on two ranks" "0 1 1" \
         "$? $(grep -c warning err) $(grep -c 'warning: mine\.h5 .*tokenize --seal mine\.h5' err)"
+    # Without checksums and hash a file is known by a sample: other tokens of the same size are named.
+    cp mine.h5 other.h5
+    "$python" -c "import h5py; t = h5py.File('other.h5', 'r+')['tokens']; t[:] = t[:][::-1]"
+    cp -r plain swapped && cp mine.h5 kept.h5
+    $T train $V run.dir=swapped train.steps=3 >out 2>err
+    is "the same data are no change" "0 0" "$? $(grep -c 'data.train' err)"
+    cp other.h5 mine.h5
+    $T train $V run.dir=swapped train.steps=4 >out 2>err
+    is "other data under the same name, unsealed" "0 1" \
+        "$? $(grep -c 'settings changed since step 3: data.train mine.h5 -> mine.h5 (other contents)' err)"
+    cp kept.h5 mine.h5
     chmod 640 mine.h5
     ln -s mine.h5 link.h5
     "$TRIREME" tokenize --seal link.h5 >out 2>err
@@ -96,6 +107,9 @@ $(ls -l mine.h5 | cut -c1-10)"
     mpirun --oversubscribe -n 2 $T train $V run.dir=sealed run.threads=1 >out 2>err
     is "it trains without a warning" "0 0" "$? $(grep -c warning err)"
     is "on the same numbers" "$(last_metric plain loss)" "$(last_metric sealed loss)"
+    cp -r plain since
+    $T train $V run.dir=since train.steps=3 >out 2>err
+    is "sealing is no change of the data" "0 0" "$? $(grep -c 'data.train' err)"
     refused "generate by a tokenizer that is not here" \
         'plain/checkpoints/step-00000002 was trained on tokens of .my-tokenizer.*--tokenizer bytes' \
         "$TRIREME" generate plain --prompt x

@@ -1,0 +1,127 @@
+/* test_run_changes.c - data under the same name are compared by contents, as far as both are known
+ * in the same way. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "train/run_changes.h"
+
+static const char *const named[] = {"data.train=x.h5", "model.preset=llama-tiny"};
+static const char *const renamed[] = {"data.train=y.h5", "model.preset=llama-tiny"};
+
+static int changes(const char *saved_as, const char *contents, int same_name)
+{
+    struct config saved, asked;
+    struct error err = {0};
+    struct run_data before = {0}, now = {0};
+    struct js *meta = js_object();
+    char text[900];
+    assert_int_equal(config_load(&saved, NULL, named, 2, &err), 0);
+    assert_int_equal(config_load(&asked, NULL, same_name ? named : renamed, 2, &err), 0);
+    snprintf(before.train, sizeof before.train, "%s", saved_as ? saved_as : "");
+    snprintf(now.train, sizeof now.train, "%s", contents);
+    if (saved_as)
+        run_data_add(meta, &before);
+    int count = run_changes_text(&saved, &asked, meta, &now, text, sizeof text);
+    js_free(meta);
+    assert_int_equal(count != 0, strstr(text, "data.train") != NULL);
+    return count;
+}
+
+static void contents_of_one_kind_are_compared(void **state)
+{
+    static const struct {
+        const char *saved_as, *contents; /* NULL: a checkpoint that knows nothing of its data */
+        int same_name, changed;
+    } rows[] = {
+        {"00000000000000aa", "00000000000000aa", 1, 0},
+        {"00000000000000aa", "00000000000000bb", 1, 1},
+        {"00000000000000aa", "00000000000000aa", 0, 0},
+        {"sample 00000000000000aa", "sample 00000000000000aa", 1, 0},
+        {"sample 00000000000000aa", "sample 00000000000000bb", 1, 1},
+        {"sample 00000000000000aa", "sample 00000000000000aa", 0, 0},
+        /* sealed since, or its hash taken away: only the name is known of both */
+        {"sample 00000000000000aa", "00000000000000bb", 1, 0},
+        {"00000000000000aa", "sample 00000000000000bb", 1, 0},
+        {"sample 00000000000000aa", "00000000000000bb", 0, 1},
+        /* checkpoints of earlier versions knew no samples, or nothing */
+        {"", "sample 00000000000000aa", 1, 0},
+        {NULL, "sample 00000000000000aa", 1, 0},
+        {NULL, "sample 00000000000000aa", 0, 1},
+        {"sample 00000000000000aa", "", 1, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        assert_int_equal(changes(rows[i].saved_as, rows[i].contents, rows[i].same_name),
+                         rows[i].changed);
+}
+
+/* A file of `count` tokens, all 7 but the one at `other`; what it is known by without its hash. */
+static uint64_t sample_of(int64_t count, int64_t other)
+{
+    char path[64];
+    struct error err = {0};
+    struct tokens_writer *writer;
+    struct tokens tokens;
+    snprintf(path, sizeof path, "/tmp/trireme-changes-%ld.h5", (long)getpid());
+    uint32_t *ids = calloc((size_t)count, sizeof *ids);
+    for (int64_t i = 0; i < count; i++)
+        ids[i] = i == other ? 8 : 7;
+    assert_int_equal(tokens_create(&writer, path, "bytes", 257, "", &err), 0);
+    assert_int_equal(tokens_append(writer, ids, count, &err), 0);
+    assert_int_equal(tokens_finish(writer, &err), 0);
+    assert_int_equal(tokens_open(&tokens, path, &err), 0);
+    struct run_data whole = run_data_of(&tokens, &(struct tokens){0});
+    assert_int_equal(strlen(whole.train), 16);
+    assert_string_equal(whole.valid, "");
+    tokens.hash = 0;
+    struct run_data data = run_data_of(&tokens, &(struct tokens){0});
+    uint64_t hash = tokens_sample_hash(&tokens);
+    assert_int_not_equal(hash, 0);
+    assert_memory_equal(data.train, "sample ", 7);
+    assert_true(strtoull(data.train + 7, NULL, 16) == hash);
+    tokens_close(&tokens);
+    unlink(path);
+    free(ids);
+    return hash;
+}
+
+/* All of a file of up to 64 runs is looked at, and of longer ones the length, both ends and the
+ * middle. */
+static void samples_are_spread(void **state)
+{
+    static const int64_t counts[] = {
+        1, 2, 7, TOKENS_RUN - 1, TOKENS_RUN, TOKENS_RUN + 1, 5003, 40009, 64 * TOKENS_RUN};
+    uint64_t last = 0;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        int64_t n = counts[i], places[] = {0, n / 3, n / 2, n - n / 7 - 1, n - 1};
+        uint64_t plain = sample_of(n, -1);
+        assert_int_not_equal(plain, last);
+        last = plain;
+        for (int k = 0; k < 5; k++)
+            assert_int_not_equal(sample_of(n, places[k]), plain);
+    }
+    int64_t n = 64 * TOKENS_RUN * 3 + 11;
+    uint64_t plain = sample_of(n, -1);
+    assert_true(sample_of(n, -1) == plain);
+    assert_int_not_equal(sample_of(n + 1, -1), plain);
+    assert_int_not_equal(sample_of(n, 0), plain);
+    assert_int_not_equal(sample_of(n, n - 1), plain);
+    /* of 63 equal distances every run lies at the end of one */
+    for (int64_t run = 0; run < 64; run += 9)
+        assert_int_not_equal(sample_of(n, (n - TOKENS_RUN) * run / 63 + TOKENS_RUN / 2), plain);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(contents_of_one_kind_are_compared),
+        cmocka_unit_test(samples_are_spread),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
