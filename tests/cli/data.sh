@@ -74,6 +74,24 @@ else
     not_ok "a file that shrinks while it is read" "no step: $(tail -n 3 err)"
 fi
 
+# A disk that fails while it is read: one line, and the node's fault.  Reading fails once the file has
+# the name that preload.c looks for.
+cp train.h5 eio.h5
+if ${CC:-cc} -std=gnu11 -O1 -D_GNU_SOURCE -shared -fPIC -o preload.so "$top/tests/chaos/preload.c" \
+    2>cc.log; then
+    CHAOS_CALL=pread CHAOS_PATH=$work/unreadable CHAOS_P=1 CHAOS_ERRNO=5 LD_PRELOAD=$work/preload.so \
+        timeout -k 5 120 "$TRIREME" train $M data.train=eio.h5 train.steps=100000 run.dir=eio \
+        run.threads=1 >out 2>err &
+    job=$!
+    wait_for 60 has_steps eio 3
+    mv eio.h5 unreadable
+    ended
+    is "a disk that fails while it is read" "95 1 1" "$code $(grep -c 'error' err) $(grep -c \
+        '^trireme: error: .*cannot read eio\.h5 at byte [0-9]*: Input/output error' err)"
+else
+    skip "a disk that fails while it is read" "no compiler: $(head -n 1 cc.log)"
+fi
+
 # Files of other programs
 
 python=

@@ -118,6 +118,18 @@ echo "full $?"
 echo "verify $?"
 echo "left $(ls disk/run/checkpoints | tr '\n' ' ')"
 rm disk/filler
+mpirun --oversubscribe -n 2 "$TRIREME" train $M run.dir=disk/run train.steps=100000 \
+    checkpoint.every=0 >signal.out 2>signal.err &
+job=$!
+tries=600
+until grep -q '^trireme: step 11/' signal.err || [ $((tries -= 1)) = 0 ]; do sleep 0.1; done
+head -c 1G /dev/zero >disk/filler 2>/dev/null
+truncate -s -524288 disk/filler
+kill -USR1 $job
+wait $job
+echo "signal $?"
+echo "kept $(ls disk/run/checkpoints | tr '\n' ' ')"
+rm disk/filler
 train train.steps=20 checkpoint.every=10 >after.out 2>after.err
 echo "after $?"
 echo "loss $(tail -n 1 disk/run/metrics.jsonl | sed -n 's/.*"loss": *\([^,}]*\).*/\1/p')"
@@ -132,5 +144,10 @@ is "and before the end warned of once" 1 \
     "$(grep -a -c '^trireme: .*warning: checkpoint of step 200 failed' full.err)"
 is "the checkpoint before is whole" 0 "$(said verify)"
 is "nothing half-written is left" "step-00000010 " "$(said left)"
+is "and at a signal" 95 "$(said signal)"
+is "and says once that the state was not saved" 1 "$(grep -a -c '^trireme: .*error: ' signal.err)"
+is "of which step, and why" 1 "$(grep -a -c -E \
+    'error: .*the state at step [0-9]+ could not be saved: .*(No space left|are free)' signal.err)"
+is "with the checkpoint before" "step-00000010 " "$(said kept)"
 is "with room again it goes on" 0 "$(said after)"
 finish

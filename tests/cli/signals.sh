@@ -58,6 +58,21 @@ if [ -n "$defaults" ]; then
         state_saved "SIG$signal" "one-$signal"
     done
     is "SIGINT: it is said what comes" 1 "$(grep -c 'SIGINT: the state will be saved' one-INT.err)"
+    # A step of seconds is not waited for.
+    alone twice $D train.global_batch=16000
+    wait_for 60 has_steps twice 1
+    kill -INT $job
+    wait_for 10 grep -q 'SIGINT: the state will be saved' twice.err
+    interrupted_ns=$(date +%s%N)
+    kill -INT $job
+    ended
+    ms=$((($(date +%s%N) - interrupted_ns) / 1000000))
+    step_ms=$(last_metric twice step_ms | cut -d. -f1)
+    is "a second SIGINT ends training, without a checkpoint" "130 0" \
+        "$code $(newest_checkpoint twice | grep -c .)"
+    if [ $ms -lt $((step_ms / 2)) ]; then ok "in the middle of a step"; else
+        not_ok "in the middle of a step" "after $ms of $step_ms ms"
+    fi
 else
     skip "SIGINT and SIGHUP save" "this env cannot reset signals"
 fi
