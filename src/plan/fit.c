@@ -17,7 +17,7 @@
 
 enum { OFFLOADS = 6 };
 
-enum axis { STRATEGY, RECOMPUTE, MICRO_BATCH, SHARDS, OFFLOAD, RANKS, AXES };
+enum axis { SCHEDULE, STRATEGY, RECOMPUTE, MICRO_BATCH, SHARDS, OFFLOAD, RANKS, AXES };
 
 struct search {
     const struct config *config;
@@ -44,6 +44,11 @@ static int set(struct candidate *c, const char *key, const char *fmt, ...)
     va_end(args);
     text_join(c->settings, sizeof c->settings, " ", "%s=%s", key, value);
     return config_set(&c->config, key, value, NULL);
+}
+
+static int change_schedule(const struct search *s, struct candidate *c, int level)
+{
+    return set(c, "parallel.schedule", "1f1b");
 }
 
 /* The strategy that shards more than the configuration's by so many stages. */
@@ -152,9 +157,10 @@ static int change_ranks(const struct search *s, struct candidate *c, int level)
 }
 
 static int (*const change[AXES])(const struct search *s, struct candidate *c, int level) = {
-    [STRATEGY] = change_strategy,       [RECOMPUTE] = change_recompute,
-    [MICRO_BATCH] = change_micro_batch, [SHARDS] = change_shards,
-    [OFFLOAD] = change_offload,         [RANKS] = change_ranks,
+    [SCHEDULE] = change_schedule,   [STRATEGY] = change_strategy,
+    [RECOMPUTE] = change_recompute, [MICRO_BATCH] = change_micro_batch,
+    [SHARDS] = change_shards,       [OFFLOAD] = change_offload,
+    [RANKS] = change_ranks,
 };
 
 /* The configuration with every axis at its level.  -1 where keys do not go together. */
@@ -236,6 +242,8 @@ static void find_levels(struct search *s)
     struct config_sharding own = config_sharding[s->config->parallel.strategy];
     for (int axis = 0; axis < AXES; axis++)
         s->levels[axis] = 1;
+    enum config_pipeline_schedule schedule = s->config->parallel.schedule;
+    s->levels[SCHEDULE] += schedule == PIPELINE_GPIPE || schedule == PIPELINE_ZB_H1;
     s->levels[STRATEGY] = STAGE_MOST - own.stage + 1;
     s->levels[RECOMPUTE] = RECOMPUTE_FULL - (int)s->config->recompute + 1;
     while (halved(s->layout.micro_batch, s->levels[MICRO_BATCH] - 1) > 1)

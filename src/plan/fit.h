@@ -1,11 +1,11 @@
 /* fit.h - the nearest configuration that fits the memory.
  *
- * Changes are tried in the order of what they cost a run: first a strategy that shards more (more
- * communication), then recomputation (time), a smaller micro-batch (the same numbers, smaller
- * products), more shards of a hybrid (communication between nodes), offload (the host's bandwidth),
- * and last more ranks.  A costlier change is made only where all cheaper ones together are not
- * enough.  Where no disk can be used, the search begins with the configuration without it, its
- * state on the device.
+ * Changes are tried in the order of what they cost a run: first the schedule that keeps the fewest
+ * micro-batches alive, then a strategy that shards more (more communication), recomputation (time),
+ * a smaller micro-batch (the same numbers, smaller products), more shards of a hybrid
+ * (communication between nodes), offload (the host's bandwidth), and last more ranks.  A costlier
+ * change is made only where all cheaper ones together are not enough.  Where no disk can be used,
+ * the search begins with the configuration without it, its state on the device.
  */
 #ifndef TRIREME_PLAN_FIT_H
 #define TRIREME_PLAN_FIT_H

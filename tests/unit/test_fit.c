@@ -81,6 +81,27 @@ static void test_gentlest(void **state)
 }
 
 /* Less room than any of them, with all state on disk too: more ranks, and none too many. */
+/* What keeps activations of all micro-batches is asked to keep those of one, before anything that
+ * costs. */
+static void test_a_schedule_that_keeps_less(void **state)
+{
+    static const char base[] = "model.preset=llama-10m device=cpu data.seq_len=128 "
+                               "train.global_batch=15 train.micro_batch=3";
+    static const char *const rows[] = {"gpipe", "zb_h1"};
+    struct memory_limits room = {.host_bytes = bytes_with(base, "", 1)};
+    for (int i = 0; i < 2; i++) {
+        char text[256];
+        struct fit fit;
+        snprintf(text, sizeof text, "%s parallel.schedule=%s", base, rows[i]);
+        struct config config = rig_config(text);
+        assert_true(bytes_with(text, "", 1) > room.host_bytes);
+        fit_find(&fit, &config, 1, 1, 1, &room);
+        assert_true(fit.found);
+        assert_string_equal(fit.settings, "parallel.schedule=1f1b");
+        assert_int_equal(fit.takes.host_bytes, room.host_bytes);
+    }
+}
+
 static void test_more_ranks(void **state)
 {
     static const char base[] = "model.preset=llama-10m device=cpu data.seq_len=32 "
@@ -291,15 +312,11 @@ static void test_gpt2_xl(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gentlest),
-        cmocka_unit_test(test_more_ranks),
-        cmocka_unit_test(test_hybrids),
-        cmocka_unit_test(test_8b_on_two_of_24),
-        cmocka_unit_test(test_8b_on_disk),
-        cmocka_unit_test(test_gpt2_xl),
-        cmocka_unit_test(test_8b_on_the_host),
-        cmocka_unit_test(test_8b_without_a_disk),
-        cmocka_unit_test(test_gpu_without_a_disk),
+        cmocka_unit_test(test_gentlest),          cmocka_unit_test(test_a_schedule_that_keeps_less),
+        cmocka_unit_test(test_more_ranks),        cmocka_unit_test(test_hybrids),
+        cmocka_unit_test(test_8b_on_two_of_24),   cmocka_unit_test(test_8b_on_disk),
+        cmocka_unit_test(test_gpt2_xl),           cmocka_unit_test(test_8b_on_the_host),
+        cmocka_unit_test(test_8b_without_a_disk), cmocka_unit_test(test_gpu_without_a_disk),
     };
     return cmocka_run_group_tests_name("fit", tests, NULL, NULL);
 }
