@@ -181,17 +181,19 @@ static int is_staged(const struct mesh_shape *shape, const struct mesh_options *
 size_t mesh_device_staging_bytes(const struct mesh_shape *shape, const struct mesh_options *options)
 {
     int by_nccl = shape->degree[MESH_SHARD] > 1 || shape->degree[MESH_PIPELINE] > 1 ||
+                  shape->degree[MESH_TENSOR] > 1 ||
                   (shape->degree[MESH_REPLICATE] > 1 && !is_staged(shape, options));
     return by_nccl ? 2 * (size_t)(options->piece_bytes ? options->piece_bytes : piece_bytes) : 0;
 }
 
 /* The communicators that link.c makes: of shards to gather and to reduce, of replicas and of all to
- * reduce, of stages. */
+ * reduce, of stages, of tensor ranks to gather and to reduce. */
 size_t mesh_reserve_bytes(const struct mesh_shape *shape, const struct mesh_options *options)
 {
     int shards = shape->degree[MESH_SHARD] > 1, stages = shape->degree[MESH_PIPELINE] > 1;
     int replicas = shape->degree[MESH_REPLICATE] > 1 && !is_staged(shape, options);
-    int communicators = 2 * shards + replicas + (replicas && shards) + stages;
+    int tensors = shape->degree[MESH_TENSOR] > 1;
+    int communicators = 2 * shards + replicas + (replicas && shards) + stages + 2 * tensors;
     return (size_t)communicators * communicator_bytes;
 }
 

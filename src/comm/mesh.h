@@ -56,7 +56,8 @@ struct mesh_options {
  *
  * Communicators, in the order they are made, one for each axis over 1 and stream of group.h:
  * shard on COMM_GATHER and on COMM_REDUCE, replicate on COMM_REDUCE, mesh_data() on COMM_REDUCE
- * where it is a group of its own, pipeline on COMM_POINT.  With COMM_INTER_NODE_MPI replicate and
+ * where it is a group of its own, pipeline on COMM_POINT, tensor on COMM_GATHER and on
+ * COMM_REDUCE.  With COMM_INTER_NODE_MPI replicate and
  * mesh_data() have none where replicate exceeds 1: they offer all-reduce, by MPI. */
 int mesh_attach(struct mesh *mesh, struct world *world, struct device *device, struct mem *mem,
                 const struct mesh_options *options, struct error *err);

@@ -375,9 +375,8 @@ static void test_streams(struct rig *r, struct group *g)
 
 /* --- meshes --- */
 
-static void attach(struct rig *r, int pipeline, int replicate, int shard)
+static void attach_shape(struct rig *r, struct mesh_shape shape)
 {
-    struct mesh_shape shape = {{pipeline, replicate, shard, 1}};
     struct mem before;
     CHECK(&r->c, !mesh_create(&r->mesh, r->c.world, shape, &r->said));
     before = r->c.mem;
@@ -386,6 +385,11 @@ static void attach(struct rig *r, int pipeline, int replicate, int shard)
                      mesh_device_staging_bytes(&shape, &r->options));
     CHECK(&r->c, r->c.mem.now_bytes[POOL_HOST] - before.now_bytes[POOL_HOST] ==
                      mesh_host_staging_bytes(&shape, &r->options));
+}
+
+static void attach(struct rig *r, int pipeline, int replicate, int shard)
+{
+    attach_shape(r, (struct mesh_shape){{pipeline, replicate, shard, 1}});
 }
 
 static void detach(struct rig *r)
@@ -430,6 +434,21 @@ static void test_pipeline(struct rig *r, int stages)
     g = mesh_group(r->mesh, MESH_PIPELINE);
     for (int i = 0; i < COUNTS && stages > 1; i++)
         test_ring(r, g, counts[i] + 1);
+    detach(r);
+}
+
+/* What ranks exchange within a unit. */
+static void test_tensor(struct rig *r, int size)
+{
+    attach_shape(r, (struct mesh_shape){{1, 1, 1, size}});
+    struct group *g = mesh_group(r->mesh, MESH_TENSOR);
+    for (int i = 0; i < COUNTS; i++) {
+        test_all_gather(r, g, counts[i], DTYPE_BF16, 0);
+        test_all_reduce(r, g, counts[i], DTYPE_F32);
+        test_all_reduce(r, g, counts[i], DTYPE_BF16);
+        test_all_to_all(r, g, counts[i], DTYPE_F16);
+        test_reduce_scatter(r, g, counts[i], DTYPE_F32, FRESH);
+    }
     detach(r);
 }
 
@@ -541,6 +560,7 @@ static void test_all(struct rig *r, int size)
     r->options.inter_node = COMM_INTER_NODE_MPI;
     test_options(r, size);
     test_pipeline(r, size);
+    test_tensor(r, size);
     test_wrong_use(r, size);
     if (size > 1)
         test_failure(r, size);

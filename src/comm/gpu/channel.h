@@ -11,7 +11,7 @@
 #include "comm/transport.h"
 #include "device/device.h"
 
-enum { CHANNELS = 5 };
+enum { CHANNELS = 7 };
 
 struct channel {
     struct link *link;

@@ -25,8 +25,9 @@ static void list_channels(struct link *l)
         int group;
         enum comm_stream stream;
     } wanted[CHANNELS] = {
-        {MESH_SHARD, COMM_GATHER}, {MESH_SHARD, COMM_REDUCE},   {MESH_REPLICATE, COMM_REDUCE},
-        {LINK_DATA, COMM_REDUCE},  {MESH_PIPELINE, COMM_POINT},
+        {MESH_SHARD, COMM_GATHER},  {MESH_SHARD, COMM_REDUCE},   {MESH_REPLICATE, COMM_REDUCE},
+        {LINK_DATA, COMM_REDUCE},   {MESH_PIPELINE, COMM_POINT}, {MESH_TENSOR, COMM_GATHER},
+        {MESH_TENSOR, COMM_REDUCE},
     };
     for (int i = 0; i < CHANNELS; i++) {
         struct group *g = l->request.group[wanted[i].group];
