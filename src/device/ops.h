@@ -91,6 +91,21 @@ struct sgd {
     float lr, momentum, weight_decay;
 };
 
+/* Muon's mean of gradients; and its step. */
+struct momentum {
+    float one_minus_momentum;
+    int nesterov;
+};
+struct muon {
+    float lr, weight_decay;
+    float adjusted_lr; /* of the matrix */
+};
+
+/* a I + b x + c y */
+struct polynomial {
+    float a, b, c;
+};
+
 enum device_pass { DEVICE_FORWARD, DEVICE_BACKWARD };
 
 struct device_ops {
@@ -226,6 +241,22 @@ struct device_ops {
      * p -= lr * v.  A first step takes v of zeros.  factor, g, dt_copy and copy as in adamw. */
     void (*sgd)(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
                 const float *g, enum dtype dt_copy, void *copy, int64_t elems);
+
+    /* The first part of Muon, on single elements: with g' = g * (float)*factor,
+     * m += (g' - m) * one_minus_momentum; g = nesterov ? m - (m - g') * one_minus_momentum : m.
+     * *factor NaN: nothing is written.  m, g fp32 [elems] */
+    void (*momentum)(struct device *d, const struct momentum *rule, const double *factor, float *m,
+                     float *g, int64_t elems);
+    /* The last, PyTorch's order of operations: p -= lr * wd * p; p -= adjusted_lr * u.  factor:
+     * only whether it is NaN counts; dt_copy and copy as in adamw. */
+    void (*muon)(struct device *d, const struct muon *rule, const double *factor, float *p,
+                 const float *u, enum dtype dt_copy, void *copy, int64_t elems);
+    /* Between them products, and: y = x / max(sqrt(*squares), eps);  y, x fp32 [elems] */
+    void (*normalize)(struct device *d, float *y, const float *x, const double *squares, float eps,
+                      int64_t elems);
+    /* y = a I + b x + c y;  x, y fp32 [rows, rows] */
+    void (*polynomial)(struct device *d, const struct polynomial *p, float *y, const float *x,
+                       int64_t rows);
 };
 
 /* The type of the function that a member of a table points to.  Declares what the table is filled

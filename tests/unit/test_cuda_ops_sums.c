@@ -359,6 +359,75 @@ static void sgd_case(struct check *c, const struct step *t, const int64_t offset
     check_call(c, "sgd", sgd, t, o, SGD_OPERANDS);
 }
 
+enum { MUON_P, MUON_M, MUON_G, MUON_FACTOR, MUON_COPY, MUON_OPERANDS };
+
+/* Both passes: the mean and what looks ahead, which then is the step. */
+static void muon(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    const struct step *t = args;
+    const struct momentum mean = {.one_minus_momentum = 0.05f, .nesterov = t->elems % 2};
+    const struct muon rule = {.lr = 3e-3f, .weight_decay = 0.1f, .adjusted_lr = 5e-3f};
+    d->ops->momentum(d, &mean, at[MUON_FACTOR], at[MUON_M], at[MUON_G], t->elems);
+    d->ops->muon(d, &rule, at[MUON_FACTOR], at[MUON_P], at[MUON_G], t->dt_copy, at[MUON_COPY],
+                 t->elems);
+}
+
+static void muon_case(struct check *c, const struct step *t, const int64_t offset[3], double factor)
+{
+    const int64_t elems = t->elems;
+    enum role role = isnan(factor) ? EXACT : WRITTEN;
+    struct operand o[MUON_OPERANDS] = {
+        [MUON_P] = changed_operand(c, "p", role, DTYPE_F32, elems, 1),
+        [MUON_M] = changed_operand(c, "m", role, DTYPE_F32, elems, 0.1),
+        [MUON_G] = changed_operand(c, "g", role, DTYPE_F32, elems, 0.1),
+        [MUON_FACTOR] = copy_operand("factor", READ, DTYPE_F64, 1, &factor),
+    };
+    if (t->dt_copy != DTYPE_F32)
+        o[MUON_COPY] = output_operand("copy", role, t->dt_copy, elems);
+    for (int i = 0; i < MUON_FACTOR; i++)
+        o[i].offset = offset[i % 3];
+    o[MUON_COPY].offset = offset[0];
+    check_call(c, "muon", muon, t, o, MUON_OPERANDS);
+}
+
+struct square {
+    int64_t rows;
+};
+
+static void normalize(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    const struct square *s = args;
+    d->ops->normalize(d, at[0], at[1], at[2], 1e-7f, s->rows * s->rows);
+}
+
+static void polynomial(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    const struct square *s = args;
+    const struct polynomial p = {.a = 3.4445f, .b = -4.7750f, .c = 2.0315f};
+    d->ops->polynomial(d, &p, at[0], at[1], s->rows);
+}
+
+/* Of matrices that are divided by their norm, one of them too small for that. */
+static void matrices_between_products(void **state)
+{
+    static const int64_t rows[] = {1, 3, 7, 31, 64, 97};
+    struct check c = check_open();
+    for (int i = 0; i < 6; i++) {
+        const struct square s = {rows[i]};
+        const double squares = i == 2 ? 0 : 3.7;
+        int64_t elems = rows[i] * rows[i];
+        struct operand o[] = {output_operand("y", WRITTEN, DTYPE_F32, elems),
+                              random_operand(&c, "x", DTYPE_F32, elems, 1),
+                              copy_operand("squares", READ, DTYPE_F64, 1, &squares)};
+        o[1].offset = i % 4;
+        check_call(&c, "normalize", normalize, &s, o, 3);
+        struct operand p[] = {changed_operand(&c, "y", WRITTEN, DTYPE_F32, elems, 1),
+                              random_operand(&c, "x", DTYPE_F32, elems, 1)};
+        check_call(&c, "polynomial", polynomial, &s, p, 2);
+    }
+    check_close_devices(&c);
+}
+
 static const int64_t flat_lengths[] = {1, 3, 7, 17, 521, 4096, 8195};
 static const int64_t flat_offsets[][3] = {{0, 0, 0}, {1, 1, 1}, {3, 3, 3}, {0, 1, 2}};
 enum { FLAT_LENGTHS = sizeof flat_lengths / sizeof flat_lengths[0] };
@@ -372,6 +441,7 @@ static void steps_of_the_optimizer(void **state)
         double factor = i % 5 == 2 ? NAN : 0.37;
         adamw_case(&c, &step, offset, factor);
         sgd_case(&c, &step, offset, factor);
+        muon_case(&c, &step, offset, factor);
     }
     check_close_devices(&c);
 }
@@ -442,6 +512,7 @@ int main(void)
         cmocka_unit_test(sums_of_squares),
         cmocka_unit_test(factors_of_the_update),
         cmocka_unit_test(steps_of_the_optimizer),
+        cmocka_unit_test(matrices_between_products),
         cmocka_unit_test(adamw_on_bf16_state),
         cmocka_unit_test(sums_of_parts),
     };

@@ -51,5 +51,9 @@ CPU_OP(update_factor);
 CPU_OP(adamw);
 CPU_OP(adamw_bf16);
 CPU_OP(sgd);
+CPU_OP(momentum);
+CPU_OP(muon);
+CPU_OP(normalize);
+CPU_OP(polynomial);
 
 #endif

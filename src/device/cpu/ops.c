@@ -40,4 +40,8 @@ const struct device_ops CPU(ops) = {
     .adamw = CPU(adamw),
     .adamw_bf16 = CPU(adamw_bf16),
     .sgd = CPU(sgd),
+    .momentum = CPU(momentum),
+    .muon = CPU(muon),
+    .normalize = CPU(normalize),
+    .polynomial = CPU(polynomial),
 };

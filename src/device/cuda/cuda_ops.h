@@ -51,6 +51,10 @@ CUDA_OP(update_factor);
 CUDA_OP(adamw);
 CUDA_OP(adamw_bf16);
 CUDA_OP(sgd);
+CUDA_OP(momentum);
+CUDA_OP(muon);
+CUDA_OP(normalize);
+CUDA_OP(polynomial);
 
 /* The own attention kernels, for what cuDNN does not do: 16-bit types on tensor cores, fp32
  * without.  Heads are at most 256 wide. */

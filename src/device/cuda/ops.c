@@ -79,4 +79,8 @@ const struct device_ops cuda_ops = {
     .adamw = cuda_adamw,
     .adamw_bf16 = cuda_adamw_bf16,
     .sgd = cuda_sgd,
+    .momentum = cuda_momentum,
+    .muon = cuda_muon,
+    .normalize = cuda_normalize,
+    .polynomial = cuda_polynomial,
 };

@@ -1,0 +1,120 @@
+/* muon.cu - the passes of Muon over single elements; its products are cuda_gemm's.
+ *
+ * Must move: momentum 16 bytes an element, the step 12 and the copy, normalize 8, polynomial 12.
+ * A thread takes EACH elements, THREADS apart, so that neighbours read neighbouring words whatever
+ * the alignment: matrices begin anywhere in a flat parameter.
+ */
+#include "device/cuda/pack.cuh"
+
+enum { THREADS = 256, EACH = 4, TILE = THREADS * EACH };
+
+static unsigned tiles(int64_t elems)
+{
+    return (unsigned)ceil_div(elems, TILE);
+}
+
+/* The thread's j-th element. */
+static __device__ __forceinline__ int64_t element(int j)
+{
+    return (int64_t)blockIdx.x * TILE + j * THREADS + (int)threadIdx.x;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    momentum_tile(struct momentum rule, const double *factor, float *m, float *g, int64_t elems)
+{
+    const float scale = (float)*factor, fresh = rule.one_minus_momentum;
+    const float ahead = rule.nesterov ? fresh : 0.0f;
+    if (isnan(scale))
+        return;
+#pragma unroll
+    for (int j = 0; j < EACH; j++) {
+        int64_t i = element(j);
+        if (i >= elems)
+            return;
+        float grad = g[i] * scale;
+        float mean = m[i] + (grad - m[i]) * fresh;
+        m[i] = mean;
+        g[i] = mean - (mean - grad) * ahead;
+    }
+}
+
+void cuda_momentum(struct device *d, const struct momentum *rule, const double *factor, float *m,
+                   float *g, int64_t elems)
+{
+    cudaStream_t s = cuda_compute(d);
+    if (elems)
+        LAUNCH(momentum_tile, tiles(elems), THREADS, 0, s, *rule, factor, m, g, elems);
+}
+
+template <typename C>
+__global__ void __launch_bounds__(THREADS)
+    muon_tile(struct muon rule, const double *factor, float *p, const float *u, C *copy,
+              int64_t elems)
+{
+    const float keep = 1.0f - rule.lr * rule.weight_decay;
+    if (isnan((float)*factor))
+        return;
+#pragma unroll
+    for (int j = 0; j < EACH; j++) {
+        int64_t i = element(j);
+        if (i >= elems)
+            return;
+        const float next[1] = {p[i] * keep - rule.adjusted_lr * u[i]};
+        p[i] = next[0];
+        if (copy)
+            narrow(copy[i], next);
+    }
+}
+
+void cuda_muon(struct device *d, const struct muon *rule, const double *factor, float *p,
+               const float *u, enum dtype dt_copy, void *copy, int64_t elems)
+{
+    cudaStream_t s = cuda_compute(d);
+    if (elems == 0)
+        return;
+    if (dt_copy == DTYPE_F16)
+        LAUNCH((muon_tile<fp16>), tiles(elems), THREADS, 0, s, *rule, factor, p, u, (fp16 *)copy,
+               elems);
+    else
+        LAUNCH((muon_tile<bf16>), tiles(elems), THREADS, 0, s, *rule, factor, p, u, (bf16 *)copy,
+               elems);
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    normalize_tile(float *y, const float *x, const double *squares, float eps, int64_t elems)
+{
+    const float by = 1.0f / fmaxf((float)sqrt(*squares), eps);
+#pragma unroll
+    for (int j = 0; j < EACH; j++) {
+        int64_t i = element(j);
+        if (i < elems)
+            y[i] = x[i] * by;
+    }
+}
+
+void cuda_normalize(struct device *d, float *y, const float *x, const double *squares, float eps,
+                    int64_t elems)
+{
+    cudaStream_t s = cuda_compute(d);
+    if (elems)
+        LAUNCH(normalize_tile, tiles(elems), THREADS, 0, s, y, x, squares, eps, elems);
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    polynomial_tile(struct polynomial p, float *y, const float *x, int64_t rows)
+{
+#pragma unroll
+    for (int j = 0; j < EACH; j++) {
+        int64_t i = element(j);
+        if (i < rows * rows)
+            y[i] = p.b * x[i] + p.c * y[i] + (i % (rows + 1) == 0 ? p.a : 0.0f);
+    }
+}
+
+void cuda_polynomial(struct device *d, const struct polynomial *p, float *y, const float *x,
+                     int64_t rows)
+{
+    cudaStream_t s = cuda_compute(d);
+    if (rows)
+        LAUNCH(polynomial_tile, tiles(rows * rows), THREADS, 0, s, *p, y, x, rows);
+}
