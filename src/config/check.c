@@ -213,13 +213,19 @@ static int finish_batch(struct config *config, struct error *err)
 }
 
 /* Refuse keys that would have no effect, unless they are at their defaults. */
-static int check_optimizer(const struct config_train *t, struct error *err)
+static int check_optimizer(const struct config *config, struct error *err)
 {
-    if (t->optimizer == OPTIMIZER_ADAMW && t->momentum != 0.9)
-        return error_set(err,
-                         "train.momentum is %g, but it is of train.optimizer sgd; adamw has "
-                         "train.beta1",
-                         t->momentum);
+    static const char *const of_muon[] = {"train.muon_momentum", "train.muon_nesterov",
+                                          "train.muon_ns_steps", "train.muon_adjust_lr"};
+    const struct config_train *t = &config->train;
+    const char *name = first_set(config, of_muon, sizeof of_muon / sizeof of_muon[0]);
+    if (t->optimizer != OPTIMIZER_MUON && name)
+        return error_set(err, "%s is of train.optimizer muon; leave it out, or set that", name);
+    if (t->optimizer != OPTIMIZER_SGD && t->momentum != 0.9)
+        return error_set(err, "train.momentum is %g, but it is of train.optimizer sgd; %s",
+                         t->momentum,
+                         t->optimizer == OPTIMIZER_MUON ? "muon has train.muon_momentum"
+                                                        : "adamw has train.beta1");
     if (t->optimizer == OPTIMIZER_SGD && (t->beta1 != 0.9 || t->beta2 != 0.95 || t->eps != 1e-8))
         return error_set(err,
                          "train.beta1, train.beta2 and train.eps are of train.optimizer adamw; "
@@ -238,6 +244,10 @@ static int check_precision(const struct config *config, struct error *err)
     if (config->precision == PRECISION_BF16_PURE)
         return error_set(err, "precision bf16_pure needs train.optimizer adamw, which rounds "
                               "stochastically; use precision bf16");
+    if (t->optimizer == OPTIMIZER_MUON && config->comm.inter_node == CONFIG_INTER_NODE_MPI &&
+        config->device != CONFIG_DEVICE_CPU)
+        return error_set(err, "comm.inter_node mpi only sums, and train.optimizer muon sends "
+                              "matrices from rank to rank; leave it at nccl");
     return 0;
 }
 
@@ -286,7 +296,7 @@ static int check_train(const struct config *config, struct error *err)
     if (t->eval_every && !config->data.valid[0])
         return error_set(err, "train.eval_every is %lld, but data.valid names no file",
                          (long long)t->eval_every);
-    return check_optimizer(t, err);
+    return check_optimizer(config, err);
 }
 
 int config_finish(struct config *config, struct error *err)

@@ -45,7 +45,8 @@ enum config_wrap { WRAP_BLOCK, WRAP_SIZE, WRAP_LAYERS, WRAP_NONE };
 enum config_accumulate { ACCUMULATE_SHARD, ACCUMULATE_LOCAL };
 enum config_prefetch { PREFETCH_NONE, PREFETCH_BACKWARD_PRE, PREFETCH_BACKWARD_POST };
 enum config_inter_node { CONFIG_INTER_NODE_NCCL, CONFIG_INTER_NODE_MPI };
-enum config_optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
+enum config_optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD, OPTIMIZER_MUON };
+enum config_adjust_lr { ADJUST_LR_ORIGINAL, ADJUST_LR_MATCH_RMS_ADAMW };
 enum config_offload_to { OFFLOAD_NONE, OFFLOAD_HOST, OFFLOAD_DISK };
 enum config_decay { DECAY_MATRICES, DECAY_ALL };
 
@@ -74,6 +75,14 @@ struct config_loss_scale {
     double least;
 };
 
+/* Of the optimizer muon. */
+struct config_muon {
+    double momentum;
+    int nesterov;
+    int64_t ns_steps; /* Newton-Schulz steps of an orthogonalization */
+    enum config_adjust_lr adjust_lr;
+};
+
 struct config_train {
     int64_t steps, global_batch, micro_batch; /* sequences; micro_batch per rank */
     int64_t global_batch_tokens;              /* the same as global_batch; 0: not given */
@@ -86,6 +95,7 @@ struct config_train {
     enum config_optimizer optimizer;
     enum dtype optimizer_dtype; /* of its state: fp32 or bf16 */
     double weight_decay, beta1, beta2, eps, momentum;
+    struct config_muon muon;
     struct config_loss_scale loss_scale;
     double clip;                      /* 0: no clipping */
     enum config_decay decay;          /* which parameters decay */

@@ -51,7 +51,14 @@ static const struct key_choice warmups[] = {{"linear", WARMUP_LINEAR}, {"log", W
 static const struct key_choice optimizers[] = {
     {"adamw", OPTIMIZER_ADAMW},
     {"sgd", OPTIMIZER_SGD},
+    {"muon", OPTIMIZER_MUON},
     {"adam", CHOICE_LATER},
+    {0},
+};
+
+static const struct key_choice adjust_lrs[] = {
+    {"original", ADJUST_LR_ORIGINAL},
+    {"match_rms_adamw", ADJUST_LR_MATCH_RMS_ADAMW},
     {0},
 };
 
@@ -239,7 +246,8 @@ const struct key config_keys[] = {
          "what DeepSpeed's schedules do unless told otherwise"},
     {"train.optimizer", CHOICE, FIELD(train.optimizer), "adamw", .choices = optimizers,
      .help = "rule of the update: adamw keeps two moments per parameter; sgd is plain descent "
-             "with momentum, and keeps one"},
+             "with momentum, and keeps one; muon orthogonalizes the momentum of each matrix of the "
+             "blocks (query, key and value apart) and keeps one, and adamw updates the rest"},
     {"train.optimizer_dtype", CHOICE, FIELD(train.optimizer_dtype), "fp32", .choices = state_dtypes,
      .help = "number format in which adamw keeps its moments; bf16 takes half the memory, and is "
              "rounded stochastically, the same on any number of ranks"},
@@ -256,6 +264,16 @@ const struct key config_keys[] = {
      .help = "added to the root in AdamW's denominator"},
     {"train.momentum", REAL, FIELD(train.momentum), "0.9", .least = 0, .most = 0.999999,
      .help = "share of the step before in a step of sgd"},
+    {"train.muon_momentum", REAL, FIELD(train.muon.momentum), "0.95", .least = 0, .most = 0.999999,
+     .help = "decay rate of muon's mean of gradients"},
+    {"train.muon_nesterov", BOOL, FIELD(train.muon.nesterov), "true",
+     .help = "muon looks ahead: its mean is weighed with the gradient of the step once more"},
+    {"train.muon_ns_steps", INT, FIELD(train.muon.ns_steps), "5", 1, 99,
+     .help = "Newton-Schulz steps in which muon orthogonalizes a matrix"},
+    {"train.muon_adjust_lr", CHOICE, FIELD(train.muon.adjust_lr), "original", .choices = adjust_lrs,
+     .help = "what muon multiplies train.lr by, for a matrix of n rows and m columns: original the "
+             "square root of max(1, n/m), match_rms_adamw 0.2 times that of max(n, m), which makes "
+             "steps as long as AdamW's, so that one learning rate serves both"},
     {"train.loss_scale", REAL, FIELD(train.loss_scale.fixed), "0", .least = 0, .most = 1e18,
      .help =
          "with precision fp16, what the loss is multiplied by so that its gradients fit fp16; "

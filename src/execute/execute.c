@@ -17,6 +17,8 @@ static enum breakdown_kind kind_of_work(const struct instr *instr)
     case INSTR_RUN: return instr->phase == PHASE_FORWARD ? BREAKDOWN_FORWARD : BREAKDOWN_BACKWARD;
     case INSTR_NORM:
     case INSTR_SCALE:
+    case INSTR_MOMENTUM:
+    case INSTR_ORTHOGONALIZE:
     case INSTR_UPDATE: return BREAKDOWN_UPDATE;
     default: return BREAKDOWN_OTHER;
     }

@@ -2,6 +2,7 @@
 #include "base/philox.h"
 #include "device/ops.h"
 #include "execute/execute_private.h"
+#include "segment/orthogonalize.h"
 
 void *run_operand(const struct run_state *run, const struct instr *instr, int slot)
 {
@@ -144,10 +145,12 @@ static void update_range(const struct update *u, const struct flat_part *part, i
     struct optimizer_range range = u->shard;
     range.master = plus(range.master, range.master_dtype, start);
     for (int k = 0; k < u->optimizer->slots; k++)
-        range.slot[k] = plus(range.slot[k], range.slot_dtype, start);
+        range.slot[k] = range.slot[k] ? plus(range.slot[k], range.slot_dtype, start) : NULL;
     range.grad += start;
     range.param = range.param ? plus(range.param, range.param_dtype, start) : NULL;
     range.elems = end - start;
+    range.rows = part->tensor->dim[0];
+    range.cols = part->tensor->dim[1];
     range.decays = decays(u, part->tensor);
     range.rounding = (struct rounding){philox_key(u->input->seed, part->tensor->name),
                                        (uint64_t)u->input->step, (uint64_t)part->start};
@@ -155,23 +158,53 @@ static void update_range(const struct update *u, const struct flat_part *part, i
 }
 
 /* Neighbouring tensors that agree on decay, with the padding between, are one range, unless each
- * has random numbers of its own. */
+ * has random numbers of its own, or a learning rate. */
 static void update_flat(const struct update *u, const struct flat *flat, int64_t shard_start)
 {
     struct flat_part part, next;
     int64_t from = shard_start, to = from + u->shard.elems, start = 0;
-    int rounds = optimizer_rounds(&u->shard);
+    int apart = optimizer_rounds(&u->shard) || u->optimizer->of_matrices;
     int t = flat_next_part(flat, from, to, -1, &part);
     while (t >= 0) {
         t = flat_next_part(flat, from, to, t, &next);
-        if (t < 0 || rounds || decays(u, next.tensor) != decays(u, part.tensor)) {
-            start = rounds ? part.at : start;
+        if (t < 0 || apart || decays(u, next.tensor) != decays(u, part.tensor)) {
+            start = apart ? part.at : start;
             int64_t end = t < 0 ? u->shard.elems : next.at;
             update_range(u, &part, start, end);
             start = end;
         }
         part = next;
     }
+}
+
+int run_momentum(struct run_state *run, int i)
+{
+    const struct instr *instr = &run->program->instr[i];
+    struct device *d = run->x->device;
+    const double *sums = run_operand(run, instr, SLOT_SUMS);
+    d->ops->momentum(d, &run->input->rule.momentum, sums + SUM_FACTOR,
+                     run_operand(run, instr, SLOT_OPTIMIZER),
+                     run_operand(run, instr, SLOT_SHARD_GRAD), instr->elems);
+    return 0;
+}
+
+int run_orthogonalize(struct run_state *run, int i)
+{
+    const struct instr *instr = &run->program->instr[i];
+    const struct flat *flat = &run->program->units->flat[instr->flat];
+    float *matrices = run_operand(run, instr, SLOT_MATRICES);
+    int64_t first = instr->place[SLOT_MATRICES];
+    struct flat_part part;
+    for (int t = -1;
+         (t = flat_next_part(flat, instr->from, instr->from + instr->elems, t, &part)) >= 0;) {
+        const struct orthogonalize matrix = {.rows = part.tensor->dim[0],
+                                             .cols = part.tensor->dim[1],
+                                             .steps = run->input->rule.ns_steps};
+        if (orthogonalize(run->x->device, &matrix, matrices + part.tensor->offset - first,
+                          run_operand(run, instr, SLOT_WORK), run->err))
+            return -1;
+    }
+    return 0;
 }
 
 int run_update(struct run_state *run, int i)
@@ -182,7 +215,7 @@ int run_update(struct run_state *run, int i)
     struct update u = {
         .device = instr->stream == STREAM_HOST ? run->x->host : run->x->device,
         .input = run->input,
-        .optimizer = optimizer_row(run->program->layout->optimizer),
+        .optimizer = optimizer_row(flat->optimizer),
         .rule = &run->input->rule,
         .factor = sums + SUM_FACTOR,
         .shard = {.master_dtype = state_master_dtype(run->program->state),

@@ -70,7 +70,7 @@ extern const struct executor_mode executor_sync, executor_async;
 
 /* Actions that are the same in both modes (execute_actions.c). */
 run_action run_zero, run_cast, run_gather, run_reduce, run_all_reduce, run_all_to_all, run_send,
-    run_recv, run_norm, run_scale, run_update, run_release;
+    run_recv, run_norm, run_scale, run_momentum, run_orthogonalize, run_update, run_release;
 
 static inline int instr_is_copy(const struct instr *instr)
 {

@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "base/round.h"
 #include "program/compile.h"
+#include "segment/orthogonalize.h"
 #include "verify/verify.h"
 
 struct making {
@@ -68,7 +69,20 @@ static int64_t sent_by(const struct program *program, const struct instr *instr)
     }
 }
 
-static void measure(struct report_rank *r, const struct program *train)
+static double orthogonalize_flops_of(const struct program *program, const struct instr *instr,
+                                     int steps)
+{
+    const struct flat *flat = &program->units->flat[instr->flat];
+    struct flat_part part;
+    double flops = 0;
+    for (int t = -1;
+         (t = flat_next_part(flat, instr->from, instr->from + instr->elems, t, &part)) >= 0;)
+        flops += orthogonalize_flops(&(struct orthogonalize){
+            .rows = part.tensor->dim[0], .cols = part.tensor->dim[1], .steps = steps});
+    return flops;
+}
+
+static void measure(struct report_rank *r, const struct program *train, int ns_steps)
 {
     r->instrs = train->instrs;
     for (int i = 0; i < train->instrs; i++) {
@@ -76,6 +90,8 @@ static void measure(struct report_rank *r, const struct program *train)
         if (instr->kind == INSTR_RUN)
             r->flops +=
                 units_segment(train->units, instr->unit, instr->phase)->piece[instr->piece].flops;
+        if (instr->kind == INSTR_ORTHOGONALIZE)
+            r->flops += orthogonalize_flops_of(train, instr, ns_steps);
         if (instr->kind == INSTR_FETCH || instr->kind == INSTR_SPILL)
             r->moved_bytes[instr->stream] += (int64_t)train->buffer[instr->buffer[SLOT_TO]].bytes;
         if (!instr_is_transfer(instr))
@@ -101,7 +117,7 @@ static void compile_rank(struct making *m, int rank)
     memory_need(&report->rank[rank].need, programs, evaluate ? 2 : 1, &options,
                 m->device->reserve_bytes);
     program_destroy(evaluate);
-    measure(&report->rank[rank], m->program[rank]);
+    measure(&report->rank[rank], m->program[rank], (int)report->config.train.muon.ns_steps);
 }
 
 static void compile(struct making *m)

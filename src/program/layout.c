@@ -70,7 +70,6 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
                     .apart = device != DEVICE_CPU},
         .schedule = p->schedule,
         .dtype = dtypes[config->precision],
-        .optimizer = config->train.optimizer,
         .optimizer_dtype = config->train.optimizer_dtype,
         .reduce_dtype = config->comm.reduce_dtype,
         .pure = config->precision == PRECISION_BF16_PURE,
@@ -78,6 +77,10 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
         .prefetch_backward = p->backward_prefetch == PREFETCH_NONE ? 0 : ahead,
         .prefetch_late = p->backward_prefetch == PREFETCH_BACKWARD_POST,
     };
+    if (config->train.optimizer == OPTIMIZER_MUON && layout->offload.apart &&
+        config->offload.optimizer != OFFLOAD_NONE)
+        return error_set(err, "offload.optimizer updates on the host, and train.optimizer muon has "
+                              "products that are the GPU's; leave it at none, or use adamw");
     if (wanted(&layout->shape, p, ranks, per_node, err) || mesh_resolve(&layout->shape, ranks, err))
         return -1;
     layout->data_ranks = layout->shape.degree[MESH_REPLICATE] * layout->shape.degree[MESH_SHARD];
@@ -127,6 +130,7 @@ struct units_request layout_units(const struct layout *layout, const struct conf
         .seq = config->data.seq_len,
         .shards = layout->shape.degree[MESH_SHARD],
         .persist_below = config->parallel.persist_below,
+        .optimizer = config->train.optimizer,
         .freeze = config->train.freeze,
         .frozen_whole = layout->strategy.params != PARAMS_USE,
         .recompute = config->recompute,

@@ -41,7 +41,6 @@ struct layout {
     int64_t global_batch; /* sequences a step, of all ranks */
     enum config_pipeline_schedule schedule;
     enum dtype dtype;
-    enum config_optimizer optimizer;
     enum dtype optimizer_dtype;
     enum dtype reduce_dtype; /* of gradients on their way to shards */
     int pure;                /* no fp32 masters */

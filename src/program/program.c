@@ -10,12 +10,15 @@
 const char *instr_name(enum instr_kind kind)
 {
     static const char *const names[INSTR_KINDS] = {
-        [INSTR_ZERO] = "ZERO",         [INSTR_LOAD] = "LOAD",     [INSTR_RUN] = "RUN",
-        [INSTR_GATHER] = "GATHER",     [INSTR_REDUCE] = "REDUCE", [INSTR_ALLREDUCE] = "ALLREDUCE",
-        [INSTR_SEND] = "SEND",         [INSTR_RECV] = "RECV",     [INSTR_FETCH] = "FETCH",
-        [INSTR_SPILL] = "SPILL",       [INSTR_NORM] = "NORM",     [INSTR_SCALE] = "SCALE",
-        [INSTR_CAST] = "CAST",         [INSTR_UPDATE] = "UPDATE", [INSTR_RELEASE] = "RELEASE",
-        [INSTR_ALLTOALL] = "ALLTOALL",
+        [INSTR_ZERO] = "ZERO",         [INSTR_LOAD] = "LOAD",
+        [INSTR_RUN] = "RUN",           [INSTR_GATHER] = "GATHER",
+        [INSTR_REDUCE] = "REDUCE",     [INSTR_ALLREDUCE] = "ALLREDUCE",
+        [INSTR_SEND] = "SEND",         [INSTR_RECV] = "RECV",
+        [INSTR_FETCH] = "FETCH",       [INSTR_SPILL] = "SPILL",
+        [INSTR_NORM] = "NORM",         [INSTR_SCALE] = "SCALE",
+        [INSTR_CAST] = "CAST",         [INSTR_UPDATE] = "UPDATE",
+        [INSTR_RELEASE] = "RELEASE",   [INSTR_ALLTOALL] = "ALLTOALL",
+        [INSTR_MOMENTUM] = "MOMENTUM", [INSTR_ORTHOGONALIZE] = "ORTHOGONALIZE",
     };
     return names[kind];
 }

@@ -37,13 +37,16 @@ enum instr_kind {
     INSTR_ALLREDUCE, /* sum over ranks, in place */
     INSTR_ALLTOALL,  /* a part of a buffer to each rank, one from each into another buffer */
     INSTR_SEND,
-    INSTR_RECV,    /* a boundary to or from another pipeline stage */
-    INSTR_FETCH,   /* from where state lives to where it is used */
-    INSTR_SPILL,   /* and back */
-    INSTR_NORM,    /* add a gradient's sum of squares to the step's sums */
-    INSTR_SCALE,   /* the factor of the update from the step's sums: mean, loss scale, clipping */
-    INSTR_UPDATE,  /* the optimizer on one flat */
-    INSTR_RELEASE, /* the buffers it names are dead */
+    INSTR_RECV,     /* a boundary to or from another pipeline stage */
+    INSTR_FETCH,    /* from where state lives to where it is used */
+    INSTR_SPILL,    /* and back */
+    INSTR_NORM,     /* add a gradient's sum of squares to the step's sums */
+    INSTR_SCALE,    /* the factor of the update from the step's sums: mean, loss scale, clipping */
+    INSTR_MOMENTUM, /* of an optimizer whose rule is of matrices: its state, and in place of the
+                       gradient what is made orthogonal */
+    INSTR_ORTHOGONALIZE, /* the matrices of a flat that this rank owns, in place */
+    INSTR_UPDATE,        /* the optimizer on one flat */
+    INSTR_RELEASE,       /* the buffers it names are dead */
     INSTR_KINDS
 };
 
@@ -53,11 +56,13 @@ enum {
     SLOT_TO = 1, /* transfers, CAST */
     SLOT_LOAD_TOKENS = 0,
     SLOT_LOAD_TARGETS = 1, /* LOAD */
-    SLOT_SUMS = 0,         /* ZERO, NORM, SCALE, UPDATE */
-    SLOT_SHARD_GRAD = 1,   /* NORM, UPDATE */
+    SLOT_SUMS = 0,         /* ZERO, NORM, SCALE, MOMENTUM, UPDATE */
+    SLOT_SHARD_GRAD = 1,   /* NORM, MOMENTUM, UPDATE */
+    SLOT_WORK = 0,
+    SLOT_MATRICES = 1, /* ORTHOGONALIZE */
     SLOT_MASTER = 2,
     SLOT_PARAM,
-    SLOT_OPTIMIZER, /* the first of its slots; UPDATE */
+    SLOT_OPTIMIZER, /* the first of its slots; MOMENTUM, UPDATE */
     SLOTS = SPACE_COUNT
 };
 
@@ -74,6 +79,9 @@ struct instr {
     int group, peer;          /* transfers; peer for SEND and RECV */
     int64_t elems;            /* transfers: per rank for GATHER and REDUCE; CAST */
     int parts;                /* ALLTOALL: its first in the program's; one for each rank */
+    int64_t from;             /* ORTHOGONALIZE: elements [from, from + elems) of the flat */
+    int64_t place[2];         /* ALLTOALL of a flat, ORTHOGONALIZE: by slot, where in the flat a
+                                 buffer begins */
     enum dtype dtype;
     uint64_t accumulate;    /* RUN: bits of segment_adds(); REDUCE: 0 or 1 */
     int buffer[SLOTS];      /* -1 where unused */

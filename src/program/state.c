@@ -217,7 +217,7 @@ static void grads(struct state *state, int flat)
 static void make_flat(struct state *state, int flat)
 {
     struct flat_state *own = &state->flat[flat];
-    const struct optimizer *optimizer = optimizer_row(state->layout->optimizer);
+    const struct optimizer *optimizer = optimizer_row(flat_of(state, flat)->optimizer);
     enum mem_pool pool = state_pool(state->layout->offload.optimizer, POOL_OPTIMIZER);
     *own = (struct flat_state){.master = -1,
                                .slot = {-1, -1},

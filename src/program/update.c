@@ -2,7 +2,10 @@
  *
  *   NORM of each flat, ALLREDUCE of the sums, SCALE, then for each flat FETCH, UPDATE, SPILL
  *
- * with FETCH and SPILL only of what lives on another side than the optimizer works on.
+ * with FETCH and SPILL only of what lives on another side than the optimizer works on.  Before
+ * UPDATE of a flat whose rule is of matrices come MOMENTUM and ORTHOGONALIZE (matrices.h): MOMENTUM
+ * a flat ahead, UPDATE behind the next such flat's ORTHOGONALIZE, so that the transfers between
+ * overlap products.
  */
 #include "program/passes.h"
 
@@ -10,6 +13,7 @@
 
 #include "base/array.h"
 #include "program/gradients.h"
+#include "program/matrices.h"
 #include "program/offload.h"
 
 void pass_sums(struct program *program)
@@ -40,7 +44,9 @@ static int fetches_grads(const struct program *program)
 
 /* The buffers that UPDATE of a flat works on: where they live, or copies on its side. */
 struct operands {
+    int flat;
     int grad, master, param, slot[OPTIMIZER_SLOTS];
+    int matrices; /* those that this rank owns; -1: the rule is not of matrices */
 };
 
 /* A buffer, or a copy of it where UPDATE works. */
@@ -61,8 +67,10 @@ static void spill(struct program *program, int flat, int copy, int buffer)
 static struct operands fetch_flat(struct program *program, int flat, int grad)
 {
     const struct flat_state *own = &program->state->flat[flat];
-    struct operands here = {.grad = grad >= 0 ? grad : fetch(program, flat, own->grad),
-                            .master = fetch(program, flat, own->master)};
+    struct operands here = {.flat = flat,
+                            .grad = grad >= 0 ? grad : fetch(program, flat, own->grad),
+                            .master = fetch(program, flat, own->master),
+                            .matrices = -1};
     for (int k = 0; k < OPTIMIZER_SLOTS; k++)
         here.slot[k] = fetch(program, flat, own->slot[k]);
     here.param = here.master;
@@ -71,8 +79,9 @@ static struct operands fetch_flat(struct program *program, int flat, int grad)
     return here;
 }
 
-static void spill_flat(struct program *program, int flat, const struct operands *here)
+static void spill_flat(struct program *program, const struct operands *here)
 {
+    int flat = here->flat;
     const struct flat_state *own = &program->state->flat[flat];
     spill(program, flat, here->master, own->master);
     for (int k = 0; k < OPTIMIZER_SLOTS; k++)
@@ -81,21 +90,27 @@ static void spill_flat(struct program *program, int flat, const struct operands 
         spill(program, flat, here->param, own->param);
 }
 
-static void update(struct program *program, int flat, int sums, const struct operands *here)
+static int is_of_matrices(const struct program *program, int flat)
+{
+    return optimizer_row(program->units->flat[flat].optimizer)->of_matrices;
+}
+
+static void update(struct program *program, int sums, const struct operands *here)
 {
     int on_host = state_update_side(program->state) == SIDE_HOST;
     int index = program_instr(program, INSTR_UPDATE, on_host ? STREAM_HOST : STREAM_COMPUTE);
     struct instr *instr = &program->instr[index];
-    instr->flat = flat;
-    instr->elems = program->units->flat[flat].shard_elems;
+    instr->flat = here->flat;
+    instr->elems = program->units->flat[here->flat].shard_elems;
     instr_bind(instr, SLOT_SUMS, sums, ACCESS_READ);
     instr_bind(instr, SLOT_SHARD_GRAD, here->grad, ACCESS_READ);
     instr_bind(instr, SLOT_MASTER, here->master, ACCESS_BOTH);
-    for (int k = 0; k < OPTIMIZER_SLOTS; k++)
+    for (int k = 0; k < OPTIMIZER_SLOTS && !is_of_matrices(program, here->flat); k++)
         if (here->slot[k] >= 0)
             instr_bind(instr, SLOT_OPTIMIZER + k, here->slot[k], ACCESS_BOTH);
     if (here->param != here->master)
         instr_bind(instr, SLOT_PARAM, here->param, ACCESS_WRITE);
+    spill_flat(program, here);
 }
 
 /* The flats that are updated, in order; returns how many. */
@@ -108,9 +123,55 @@ static int list_trained(const struct program *program, int *flat)
     return count;
 }
 
+static void begin_matrices(struct program *program, const struct owners *owners, int sums,
+                           struct operands *here)
+{
+    if (is_of_matrices(program, here->flat))
+        here->matrices =
+            matrices_begin(program, owners, here->flat, sums, here->grad, here->slot[0]);
+}
+
+/* How far state is fetched before UPDATE of flat number i of the list: one flat ahead, or to the
+ * next whose rule is of matrices, so that those travel while this one's are made orthogonal. */
+static int ahead_of(const struct program *program, const int *flat, int count, int i)
+{
+    int next = i + 1;
+    while (next < count && is_of_matrices(program, flat[i]) && !is_of_matrices(program, flat[next]))
+        next++;
+    return next < count ? next : count - 1;
+}
+
+/* The flats that are updated, in order, with their gradients where those are fetched already, else
+ * -1.  here[0] is fetched. */
+static void update_all(struct program *program, const int *flat, const int *grad, int count,
+                       int sums, struct operands *here)
+{
+    struct owners *owners = owners_create(program->units, program->layout);
+    const struct operands *late = NULL; /* its matrices are on their way back */
+    begin_matrices(program, owners, sums, &here[0]);
+    for (int i = 0, begun = 1; i < count; i++) {
+        const struct operands *now = &here[i];
+        for (; begun <= ahead_of(program, flat, count, i); begun++) {
+            here[begun] = fetch_flat(program, flat[begun], grad[begun]);
+            begin_matrices(program, owners, sums, &here[begun]);
+        }
+        if (is_of_matrices(program, now->flat)) {
+            matrices_end(program, owners, now->flat, now->matrices, now->grad);
+            const struct operands *before = late;
+            late = now;
+            now = before;
+        }
+        if (now)
+            update(program, sums, now);
+    }
+    if (late)
+        update(program, sums, late);
+    owners_destroy(owners);
+}
+
 /* Backward finishes the last flats first: their norms are taken and their gradients copied to where
  * UPDATE works while the first flats' are still being summed.  Gradients that live elsewhere were
- * measured in backward.  State is fetched one flat ahead of UPDATE. */
+ * measured in backward. */
 void pass_update(struct program *program)
 {
     size_t flats = (size_t)program->units->flats;
@@ -126,13 +187,7 @@ void pass_update(struct program *program)
     here[0] = fetch_flat(program, flat[0], grad[0]);
     pass_sums(program);
     scale(program);
-    int sums = fetch(program, -1, program->state->sums);
-    for (int i = 0; i < count; i++) {
-        if (i + 1 < count)
-            here[i + 1] = fetch_flat(program, flat[i + 1], grad[i + 1]);
-        update(program, flat[i], sums, &here[i]);
-        spill_flat(program, flat[i], &here[i]);
-    }
+    update_all(program, flat, grad, count, fetch(program, -1, program->state->sums), here);
     free(here);
     free(grad);
     free(flat);

@@ -35,17 +35,17 @@ static void add_pad(struct flat *flat, int64_t start, int64_t end)
 }
 
 void flat_create(struct flat *flat, const char *name, int unit, const struct graph *graph,
-                 const struct model_unit *block, int trained, int shards)
+                 const struct model_unit *block, const char *takes, int shards)
 {
     size_t params = (size_t)graph->param_count;
-    *flat = (struct flat){.unit = unit, .trained = trained};
+    *flat = (struct flat){.unit = unit, .trained = 1};
     snprintf(flat->name, sizeof flat->name, "%s", name);
     flat->tensor = array_make(params * PARAM_PARTS, sizeof *flat->tensor);
     flat->pad = array_make(params + 1, sizeof *flat->pad);
     int64_t end = 0;
     for (int i = 0; i < graph->param_count; i++) {
         const struct graph_param *param = &graph->params[i];
-        if (param->shared || param->frozen == trained)
+        if (takes ? !takes[i] : param->shared)
             continue;
         int64_t offset = round_up(end, FLAT_ALIGN);
         add_pad(flat, end, offset);

@@ -39,10 +39,11 @@ struct flat_range {
 };
 
 struct flat {
-    char name[MODEL_PREFIX + 8]; /* for messages and buffers: "layers.3", "layers.3 frozen" */
-    int unit;                    /* whose tensors they are */
-    int trained;                 /* 0: frozen: no gradient, no optimizer state */
-    int sections;                /* 0 where no unit writes a gradient */
+    char name[MODEL_PREFIX + 8];     /* for messages and buffers: "layers.3", "layers.3 frozen" */
+    int unit;                        /* whose tensors they are */
+    int trained;                     /* 0: frozen: no gradient, no optimizer state */
+    enum config_optimizer optimizer; /* whose rule its tensors take, where they are trained */
+    int sections;                    /* 0 where no unit writes a gradient */
     int tensors;
     struct flat_tensor *tensor;
     int64_t elems;       /* logical elements */
@@ -52,11 +53,12 @@ struct flat {
     struct flat_range *pad; /* the ranges that belong to no tensor */
 };
 
-/* Lay out the parameters that graph owns and that are trained, or those that are frozen, for
- * `shards` ranks; names get the prefix of their block.  name is copied.  A flat without tensors has
- * no elements.  flat_destroy() frees what it holds. */
+/* Lay out the parameters of graph that the flat takes (1 for each; NULL: all that graph owns), for
+ * `shards` ranks; names get the prefix of their block.  name is copied.  The flat is one of trained
+ * tensors, until the caller sets another fate.  A flat without tensors has no elements.
+ * flat_destroy() frees what it holds. */
 void flat_create(struct flat *flat, const char *name, int unit, const struct graph *graph,
-                 const struct model_unit *block, int trained, int shards);
+                 const struct model_unit *block, const char *takes, int shards);
 void flat_destroy(struct flat *flat);
 
 /* The number of the tensor of that name, or -1. */

@@ -1,6 +1,8 @@
 /* optimizer.c - see optimizer.h. */
 #include "segment/optimizer.h"
 
+#include <math.h>
+
 static void adamw(struct device *d, const struct optimizer_rule *rule, const double *factor,
                   const struct optimizer_range *r)
 {
@@ -25,15 +27,39 @@ static void sgd(struct device *d, const struct optimizer_rule *rule, const doubl
     d->ops->sgd(d, &s, factor, r->master, r->slot[0], r->grad, r->param_dtype, r->param, r->elems);
 }
 
+/* What torch.optim.Muon multiplies the learning rate by. */
+static double adjusted(enum config_adjust_lr adjust, double rows, double cols)
+{
+    if (adjust == ADJUST_LR_MATCH_RMS_ADAMW)
+        return 0.2 * sqrt(fmax(rows, cols));
+    return sqrt(fmax(1, rows / cols));
+}
+
+static void muon(struct device *d, const struct optimizer_rule *rule, const double *factor,
+                 const struct optimizer_range *r)
+{
+    struct muon m = rule->muon;
+    m.weight_decay = r->decays ? m.weight_decay : 0;
+    m.adjusted_lr = (float)(m.lr * adjusted(rule->adjust_lr, (double)r->rows, (double)r->cols));
+    d->ops->muon(d, &m, factor, r->master, r->grad, r->param_dtype, r->param, r->elems);
+}
+
 static const struct optimizer optimizers[] = {
     [OPTIMIZER_ADAMW] = {.name = "adamw",
                          .slots = 2,
                          .slot = {"exp_avg", "exp_avg_sq"},
                          .update = adamw},
     [OPTIMIZER_SGD] = {.name = "sgd", .slots = 1, .slot = {"momentum_buffer"}, .update = sgd},
+    [OPTIMIZER_MUON] =
+        {.name = "muon", .slots = 1, .slot = {"momentum_buffer"}, .of_matrices = 1, .update = muon},
 };
 
 const struct optimizer *optimizer_row(enum config_optimizer optimizer)
 {
     return &optimizers[optimizer];
+}
+
+enum config_optimizer optimizer_of(enum config_optimizer configured, int is_matrix)
+{
+    return optimizers[configured].of_matrices && !is_matrix ? OPTIMIZER_ADAMW : configured;
 }

@@ -11,6 +11,10 @@ enum { OPTIMIZER_SLOTS = 2 };
 struct optimizer_rule {
     struct adamw adamw;
     struct sgd sgd;
+    struct momentum momentum; /* these are muon's */
+    struct muon muon;
+    enum config_adjust_lr adjust_lr;
+    int ns_steps;
 };
 
 /* Elements that are updated alike. */
@@ -21,6 +25,7 @@ struct optimizer_range {
     enum dtype param_dtype;
     void *param; /* the copy that is computed with; NULL where that is master */
     int64_t elems;
+    int64_t rows, cols;       /* of the matrix, where the rule is of matrices */
     int decays;               /* 0: without weight decay */
     struct rounding rounding; /* where master or state is bf16 */
 };
@@ -30,6 +35,9 @@ struct optimizer {
     int slots;
     const char
         *slot[OPTIMIZER_SLOTS]; /* names of the state, PyTorch's; zero before the first step */
+    /* 1: the rule is of whole matrices: MOMENTUM, which updates the state, and ORTHOGONALIZE make
+     * of the gradient what UPDATE is given in its place. */
+    int of_matrices;
     void (*update)(struct device *d, const struct optimizer_rule *rule, const double *factor,
                    const struct optimizer_range *range);
 };
@@ -40,7 +48,10 @@ static inline int optimizer_rounds(const struct optimizer_range *range)
     return range->master_dtype != DTYPE_F32 || range->slot_dtype != DTYPE_F32;
 }
 
-/* The row of a configured optimizer. */
 const struct optimizer *optimizer_row(enum config_optimizer optimizer);
+
+/* Whose rule a tensor takes with this optimizer configured: what is no matrix that activations are
+ * multiplied by (embeddings, head, norms, biases) is AdamW's where that one is of matrices. */
+enum config_optimizer optimizer_of(enum config_optimizer configured, int is_matrix);
 
 #endif

@@ -1,9 +1,10 @@
 /* units.c - from a model to flats and segments.
  *
  * Unit by unit: which kind it is of (find_kind: equal blocks that are recomputed and frozen alike),
- * then the flats of its own tensors, trained ones and frozen ones, then those of another unit that
- * it shares.  Then each kind is compiled once, by the places of its first unit's tensors, and the
- * tensors of each flat are divided into sections by who writes their gradients.
+ * then the flats of its own tensors, one for each fate (updated by the configured optimizer, by
+ * another, frozen), then those of another unit that it shares.  Then each kind is compiled once, by
+ * the places of its first unit's tensors, and the tensors of each flat are divided into sections by
+ * who writes their gradients.
  */
 #include "segment/units.h"
 
@@ -13,7 +14,11 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/round.h"
 #include "graph/autodiff.h"
+#include "graph/op.h"
+#include "segment/optimizer.h"
+#include "segment/orthogonalize.h"
 
 static struct graph *graph_for(const struct units *units, int unit, enum model_purpose purpose,
                                struct error *err)
@@ -91,19 +96,13 @@ static int check_patterns(const struct units *units, struct error *err)
                                units->request.freeze);
 }
 
-static void grow_work(struct units *units, const struct segment *segment)
-{
-    if (segment->work_bytes > units->work_bytes)
-        units->work_bytes = segment->work_bytes;
-}
-
 static int compile(struct units *units, const struct unit_kind *kind, struct segment *segment,
                    const struct graph *graph, enum segment_phase phase, struct device *device,
                    struct error *err)
 {
     if (segment_compile(segment, graph, phase, kind->recompute, kind->place, device, err))
         return -1;
-    grow_work(units, segment);
+    units->work_bytes = max_bytes(units->work_bytes, segment->work_bytes);
     return 0;
 }
 
@@ -257,13 +256,36 @@ static void use_flat(struct units *units, int unit, int flat)
     use->flat[use->count++] = flat;
 }
 
-/* The flat of a unit's own parameters that are trained, or of those that are frozen, if there are
- * any.  Small ones are not worth a transfer per use. */
-static void add_flat(struct units *units, int unit, int trained)
+/* The fates that tensors of a unit have: each that occurs is a flat. */
+enum fate { FATE_CONFIGURED, FATE_OTHER_OPTIMIZER, FATE_FROZEN, FATES };
+
+static const char *const fate_names[FATES] = {
+    [FATE_CONFIGURED] = "", [FATE_OTHER_OPTIMIZER] = " adamw", [FATE_FROZEN] = " frozen"};
+
+/* Is the parameter a matrix that activations are multiplied by? */
+static int is_matrix(const struct graph *graph, int param)
 {
-    const struct units_request *r = &units->request;
+    for (int n = 0; n < graph->node_count; n++) {
+        const struct graph_node *node = &graph->nodes[n];
+        const struct graph_value *w = node->in[1] < 0 ? NULL : &graph->values[node->in[1]];
+        if (node->op == op_row(OP_LINEAR) && w->role == VALUE_PARAM && w->index == param)
+            return 1;
+    }
+    return 0;
+}
+
+static enum fate fate_of(const struct units *units, const struct graph *graph, int param)
+{
+    enum config_optimizer configured = units->request.optimizer;
+    if (graph->params[param].frozen)
+        return FATE_FROZEN;
+    return optimizer_of(configured, is_matrix(graph, param)) == configured ? FATE_CONFIGURED
+                                                                           : FATE_OTHER_OPTIMIZER;
+}
+
+static void lay_out(struct units *units, int unit, enum fate fate, const char *takes, int shards)
+{
     const struct model_unit *u = &units->model->unit[unit];
-    const struct graph *graph = units_kind(units, unit)->train;
     struct flat *flat = &units->flat[units->flats];
     char name[sizeof flat->name];
     int length = (int)strlen(u->prefix);
@@ -271,18 +293,33 @@ static void add_flat(struct units *units, int unit, int trained)
              length ? u->prefix
              : unit ? "head"
                     : "embed",
-             trained ? "" : " frozen");
-    const struct model_unit *block = &units->model->block[u->first];
-    int shards = !trained && r->frozen_whole ? 1 : r->shards;
-    flat_create(flat, name, unit, graph, block, trained, shards);
+             fate_names[fate]);
+    flat_create(flat, name, unit, units_kind(units, unit)->train, &units->model->block[u->first],
+                takes, shards);
+    flat->trained = fate != FATE_FROZEN;
+    flat->optimizer = optimizer_of(units->request.optimizer, fate == FATE_CONFIGURED);
+}
+
+/* The flat of a unit's own parameters of one fate, if there are any.  Small ones are not worth a
+ * transfer per use. */
+static void add_flat(struct units *units, int unit, enum fate fate)
+{
+    const struct units_request *r = &units->request;
+    const struct graph *graph = units_kind(units, unit)->train;
+    struct flat *flat = &units->flat[units->flats];
+    char *takes = array_make((size_t)graph->param_count, sizeof *takes);
+    for (int i = 0; i < graph->param_count; i++)
+        takes[i] = !graph->params[i].shared && fate_of(units, graph, i) == fate;
+    lay_out(units, unit, fate, takes, fate == FATE_FROZEN && r->frozen_whole ? 1 : r->shards);
     if (flat->elems < r->persist_below) {
         flat_destroy(flat);
-        flat_create(flat, name, unit, graph, block, trained, 1);
+        lay_out(units, unit, fate, takes, 1);
     }
     if (flat->tensors)
         use_flat(units, unit, units->flats++);
     else
         flat_destroy(flat);
+    free(takes);
 }
 
 /* The flats of the other unit that hold what a unit shares with it. */
@@ -309,8 +346,8 @@ static int create_flats(struct units *units, struct error *err)
     for (int u = 0; u < units->count; u++) {
         if (find_kind(units, u, !trained, err))
             return -1;
-        for (int own = 1; own >= 0; own--)
-            add_flat(units, u, own);
+        for (enum fate fate = 0; fate < FATES; fate++)
+            add_flat(units, u, fate);
         for (int k = 0; k < units->use[u].count; k++)
             trained |= units->flat[units->use[u].flat[k]].trained;
     }
@@ -331,6 +368,21 @@ static int compile_all(struct units *units, struct device *device, struct error 
         done++;
     }
     return 0;
+}
+
+/* ORTHOGONALIZE works where segments do. */
+static void grow_work_by_matrices(struct units *units, struct device *device)
+{
+    for (int f = 0; f < units->flats; f++) {
+        const struct flat *flat = &units->flat[f];
+        if (!flat->trained || !optimizer_row(flat->optimizer)->of_matrices)
+            continue;
+        for (int t = 0; t < flat->tensors; t++) {
+            const int64_t *dim = flat->tensor[t].dim;
+            size_t bytes = orthogonalize_bytes(device, dim[0], dim[1]);
+            units->work_bytes = max_bytes(units->work_bytes, bytes);
+        }
+    }
 }
 
 /* ---- sections ---- */
@@ -405,7 +457,7 @@ int units_create(struct units **out, const struct model *model, const struct uni
     units->model = model;
     units->request = *request;
     units->count = model->units;
-    units->flat = array_make(2 * (size_t)units->count, sizeof *units->flat);
+    units->flat = array_make(FATES * (size_t)units->count, sizeof *units->flat);
     units->use = array_make((size_t)units->count, sizeof *units->use);
     units->kind_of = array_make((size_t)units->count, sizeof *units->kind_of);
     units->kind = array_make((size_t)units->count, sizeof *units->kind);
@@ -416,6 +468,7 @@ int units_create(struct units **out, const struct model *model, const struct uni
         units_destroy(units);
         return -1;
     }
+    grow_work_by_matrices(units, device);
     *out = units;
     return 0;
 }

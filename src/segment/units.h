@@ -28,9 +28,10 @@ struct units_request {
     int64_t batch, seq; /* of one micro-batch */
     int shards;
     int64_t persist_below; /* flats with fewer parameters are whole on every rank */
-    const char *freeze;    /* patterns of tensors that are not trained (config train.freeze), or
-                              NULL; read by units_create() only */
-    int frozen_whole;      /* 1: what is frozen is whole on every rank */
+    enum config_optimizer optimizer;
+    const char *freeze; /* patterns of tensors that are not trained (config train.freeze), or
+                           NULL; read by units_create() only */
+    int frozen_whole;   /* 1: what is frozen is whole on every rank */
     enum config_recompute recompute;
     int recompute_every; /* of units that repeat, which one in so many recomputes; 0: every */
     float loss_factor;   /* gradients of the summed loss are multiplied by it */
@@ -55,7 +56,7 @@ struct units {
     int kinds;
     struct unit_kind *kind;
     size_t boundary_bytes; /* of the activation between units */
-    size_t work_bytes;     /* of the largest segment */
+    size_t work_bytes;     /* of the largest segment, or orthogonalization */
 };
 
 /* Returns 0 and units for units_destroy(), or -1 with err set: shapes that do not fit, patterns

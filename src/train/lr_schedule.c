@@ -59,5 +59,10 @@ struct optimizer_rule lr_schedule_rule(const struct config_train *train, int64_t
         .sgd = {.lr = lr,
                 .momentum = (float)train->momentum,
                 .weight_decay = (float)train->weight_decay},
+        .momentum = {.one_minus_momentum = (float)(1 - train->muon.momentum),
+                     .nesterov = train->muon.nesterov},
+        .muon = {.lr = lr, .weight_decay = (float)train->weight_decay},
+        .adjust_lr = train->muon.adjust_lr,
+        .ns_steps = (int)train->muon.ns_steps,
     };
 }

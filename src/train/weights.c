@@ -14,7 +14,7 @@ enum { CHUNK_ELEMS = 1 << 20 };
 int weights_slots(const struct session *s, int flat, struct weights_slot slots[WEIGHTS_SLOTS])
 {
     const struct flat_state *own = &s->state->flat[flat];
-    const struct optimizer *optimizer = optimizer_row(s->layout.optimizer);
+    const struct optimizer *optimizer = optimizer_row(s->units->flat[flat].optimizer);
     int count = 0, has_master = own->master >= 0;
     slots[count++] = (struct weights_slot){
         .prefix = "model/",

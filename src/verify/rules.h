@@ -14,6 +14,17 @@ enum { RULE_TEXT = 112, WANTED_TEXT = 160, DATA_AXES = 1 << MESH_SHARD | 1 << ME
 int rules_run(struct values *v, int index);
 int rules_exchange(struct values *v, int index);
 
+/* Follow what ends a training step (rules_update.c); matrices: an ALLTOALL of a flat. */
+int rules_norm(struct values *v, int index);
+int rules_scale(struct values *v, int index);
+int rules_momentum(struct values *v, int index);
+int rules_matrices(struct values *v, int index);
+int rules_orthogonalize(struct values *v, int index);
+int rules_update(struct values *v, int index);
+
+/* Are these the sums over all ranks, with the norms or without, after SCALE or before it? */
+int rules_are_sums(const struct values *v, const struct value *sums, int norms, int updated);
+
 /* Is a space written by steps that follow one another: what is kept, and what is carried? */
 int rules_is_stepwise(int space);
 

@@ -222,6 +222,7 @@ static const char *meaning_name(enum meaning meaning)
         [NOTHING] = "nothing",
         [PARAM] = "parameters of",
         [SLOT] = "optimizer state of",
+        [STEP] = "step of",
         [GRAD] = "gradient of",
         [SUMS] = "the step's sums",
         [TOKENS] = "tokens of",
@@ -251,7 +252,7 @@ const char *value_text(const struct values *v, const struct value *value, char t
 {
     struct line line = {.text = text};
     enum meaning meaning = value->meaning;
-    int is_of_flat = meaning == PARAM || meaning == SLOT || meaning == GRAD;
+    int is_of_flat = meaning == PARAM || meaning == SLOT || meaning == STEP || meaning == GRAD;
     add_text(&line, "%s", meaning_name(meaning));
     if (value->of >= 0 && is_of_flat)
         add_text(&line, " %s", v->program->units->flat[value->of].name);
@@ -262,6 +263,11 @@ const char *value_text(const struct values *v, const struct value *value, char t
     if (is_of_flat)
         add_text(&line, "%s%s", value->part ? ", own shard" : ", whole",
                  value->updated ? ", updated" : "");
+    if (meaning == STEP)
+        add_text(&line, "%s",
+                 value->index == STEP_ORTHOGONAL ? ", orthogonal"
+                 : value->index == STEP_OWN      ? ", orthogonal in part"
+                                                 : "");
     if (meaning == GRAD)
         add_terms(&line, v, value);
     if (meaning == SUMS)

@@ -13,6 +13,7 @@ enum meaning {
     NOTHING,
     PARAM,       /* a flat parameter, in any format */
     SLOT,        /* the optimizer's `index`-th of a flat */
+    STEP,        /* of a flat whose rule is of matrices, to be subtracted: enum value_step */
     GRAD,        /* of a flat, summed over micro-batches and ranks so far */
     SUMS,        /* enum SUM_... of state.h */
     TOKENS,      /* of micro-batch `index` */
@@ -26,6 +27,13 @@ enum meaning {
     MEANINGS
 };
 
+/* How far a STEP is: its index. */
+enum value_step {
+    STEP_MOMENTUM,  /* what MOMENTUM made */
+    STEP_OWN,       /* of that, `own` is orthogonal */
+    STEP_ORTHOGONAL /* all of it is */
+};
+
 struct addends {
     int64_t count;
     uint64_t tags;
@@ -34,11 +42,12 @@ struct addends {
 struct value {
     enum meaning meaning;
     int of, index; /* the flat or the unit; -1 where the meaning has none */
-    int part;      /* PARAM, SLOT, GRAD: 1: the rank's shard, of a flat that is split */
+    int part;      /* PARAM, SLOT, STEP, GRAD: 1: the rank's shard, of a flat that is split */
     int updated;   /* PARAM, SLOT: 1 from UPDATE on; SUMS: 1 from SCALE on */
     /* GRAD, SUMS, what an exchange sums: the mesh axes over which this is still to be summed */
     unsigned pending;
-    struct addends norms; /* SUMS: flats in the squares */
+    struct flat_range own; /* STEP_OWN: a range of the flat */
+    struct addends norms;  /* SUMS: flats in the squares */
     /* GRAD, by section of the flat: pieces of runs of backward; in the first, SUMS: micro-batches
      * in the loss; SAVED, CARRIED: pieces and exchanges that have written to it */
     struct addends terms[FLAT_SECTIONS];

@@ -129,7 +129,13 @@ static int parts_match(const struct ranks *g, int r, const struct instr *mine, i
                        const struct instr *theirs, int k)
 {
     const struct comm_part *one = part_of(g, r, mine, k), *two = part_of(g, m, theirs, at);
-    return one && two && one->send_elems == two->recv_elems && one->recv_elems == two->send_elems;
+    if (!one || !two || one->send_elems != two->recv_elems || one->recv_elems != two->send_elems)
+        return 0;
+    /* Of a flat, what is sent and what is received is the same range. */
+    return mine->flat < 0 || ((!one->send_elems || mine->place[SLOT_FROM] + one->send_from ==
+                                                       theirs->place[SLOT_TO] + two->recv_from) &&
+                              (!one->recv_elems || theirs->place[SLOT_FROM] + two->send_from ==
+                                                       mine->place[SLOT_TO] + one->recv_from));
 }
 
 /* What a member stands at, if it is a transfer of the same group: what it does with others comes

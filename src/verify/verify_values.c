@@ -136,85 +136,6 @@ static int rule_all_reduce(struct values *v, int i)
     return 0;
 }
 
-/* Is b the sum over all micro-batches and ranks of the gradient that this rank updates with? */
-static int check_gradient(const struct values *v, int i, int b)
-{
-    int f = v->program->instr[i].flat;
-    struct value value = values_get(v, b);
-    if (f < 0 || f >= v->program->units->flats)
-        return wrong_operand(v, i, -1);
-    if (value_is(&value, GRAD, f, 0) && !value.pending &&
-        value.part == flat_is_sharded(flat_of(v, f)) && values_is_complete(v, &value))
-        return 0;
-    return wrong(v, i, b, &value, "%s's gradient of the whole batch", flat_of(v, f)->name);
-}
-
-static int rule_norm(struct values *v, int i)
-{
-    const struct instr *instr = &v->program->instr[i];
-    struct value sums = values_get(v, instr->buffer[SLOT_SUMS]);
-    if (check_gradient(v, i, instr->buffer[SLOT_SHARD_GRAD]))
-        return -1;
-    if (sums.meaning != SUMS || sums.pending != v->axes || sums.updated)
-        return wrong(v, i, instr->buffer[SLOT_SUMS], &sums, "sums of this rank alone");
-    addends_add(&sums.norms, addend(SUMS, -1, instr->flat));
-    values_put(v, i, instr->buffer[SLOT_SUMS], sums);
-    return 0;
-}
-
-static int are_sums(const struct values *v, const struct value *sums, int norms, int updated)
-{
-    struct addends none = {0, 0};
-    return sums->meaning == SUMS && !sums->pending && sums->updated == updated &&
-           addends_equal(sums->terms[0], v->losses) &&
-           addends_equal(sums->norms, norms ? v->norms : none);
-}
-
-static int rule_scale(struct values *v, int i)
-{
-    int b = v->program->instr[i].buffer[SLOT_SUMS];
-    struct value sums = values_get(v, b);
-    if (!are_sums(v, &sums, 1, 0))
-        return wrong(v, i, b, &sums, "this rank's part of loss and norm, summed over all");
-    sums.updated = 1;
-    values_put(v, i, b, sums);
-    return 0;
-}
-
-/* State as the step found it; then it is updated. */
-static int update_state(struct values *v, int i, int slot, enum meaning meaning, int index)
-{
-    int b = v->program->instr[i].buffer[slot], f = v->program->instr[i].flat;
-    int part = flat_is_sharded(flat_of(v, f));
-    struct value value = values_get(v, b), want = {.meaning = meaning, .of = f, .part = part};
-    char text[VALUE_TEXT];
-    if (!value_is(&value, meaning, f, index) || value.updated || value.part != part)
-        return wrong(v, i, b, &value, "%s", value_text(v, &want, text));
-    value.updated = 1;
-    values_put(v, i, b, value);
-    return 0;
-}
-
-/* An update may be skipped: what it would write over must be there, too. */
-static int rule_update(struct values *v, int i)
-{
-    const struct instr *instr = &v->program->instr[i];
-    int slots = optimizer_row(v->program->layout->optimizer)->slots;
-    struct value sums = values_get(v, instr->buffer[SLOT_SUMS]);
-    if (!are_sums(v, &sums, 1, 1))
-        return wrong(v, i, instr->buffer[SLOT_SUMS], &sums, "the factor of gradients");
-    if (check_gradient(v, i, instr->buffer[SLOT_SHARD_GRAD]) ||
-        update_state(v, i, SLOT_MASTER, PARAM, 0))
-        return -1;
-    for (int k = 0; k < slots; k++) {
-        if (instr->buffer[SLOT_OPTIMIZER + k] < 0)
-            return wrong_operand(v, i, SLOT_OPTIMIZER + k);
-        if (update_state(v, i, SLOT_OPTIMIZER + k, SLOT, k))
-            return -1;
-    }
-    return instr->buffer[SLOT_PARAM] >= 0 ? update_state(v, i, SLOT_PARAM, PARAM, 0) : 0;
-}
-
 static int rule_release(struct values *v, int i)
 {
     return 0;
@@ -241,10 +162,13 @@ static const struct {
     [INSTR_FETCH] = {.follow = rule_copy, .slots = FROM_TO},
     [INSTR_SPILL] = {.follow = rule_copy, .slots = FROM_TO},
     [INSTR_ALLREDUCE] = {.follow = rule_all_reduce, .slots = 1 << SLOT_TO},
-    [INSTR_ALLTOALL] = {.slots = FROM_TO},
-    [INSTR_NORM] = {.follow = rule_norm, .slots = MEASURED},
-    [INSTR_SCALE] = {.follow = rule_scale, .slots = 1 << SLOT_SUMS},
-    [INSTR_UPDATE] = {.follow = rule_update, .slots = MEASURED | 1 << SLOT_MASTER},
+    [INSTR_ALLTOALL] = {.follow = rules_matrices, .slots = FROM_TO},
+    [INSTR_NORM] = {.follow = rules_norm, .slots = MEASURED},
+    [INSTR_SCALE] = {.follow = rules_scale, .slots = 1 << SLOT_SUMS},
+    [INSTR_MOMENTUM] = {.follow = rules_momentum, .slots = MEASURED | 1 << SLOT_OPTIMIZER},
+    [INSTR_ORTHOGONALIZE] = {.follow = rules_orthogonalize,
+                             .slots = 1 << SLOT_WORK | 1 << SLOT_MATRICES},
+    [INSTR_UPDATE] = {.follow = rules_update, .slots = MEASURED | 1 << SLOT_MASTER},
     [INSTR_RELEASE] = {.follow = rule_release},
 };
 
@@ -305,7 +229,7 @@ static int check_ends(const struct values *v)
     if (p->kind == PROGRAM_LOGITS)
         return check_end(v, p->logits,
                          (struct value){.meaning = OUTPUT, .of = p->units->count - 1});
-    if (are_sums(v, &sums, train, train))
+    if (rules_are_sums(v, &sums, train, train))
         return 0;
     char text[VALUE_TEXT];
     return error_set(v->err, "verify: wrong value: the sums at the end are %s",

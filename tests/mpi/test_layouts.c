@@ -117,6 +117,31 @@ static void test_sgd(struct layouts *l)
     }
 }
 
+/* Matrices are made orthogonal by their owners.  What rounds to 2^-24 in a sum of gradients is up
+ * to 485 times that in the orthogonal matrix (tests/unit/test_muon.c), and so are losses. */
+static void test_muon(struct layouts *l)
+{
+    const char *muon = "train.global_batch=12 train.optimizer=muon train.lr=2e-3 ";
+    const char *more[] = {"", "model.tie_embeddings=true parallel.wrap=none ",
+                          "parallel.persist_below=3637 train.freeze=layers.0.*,layers.2.attn.* "};
+    for (int k = 0; k < 3; k++) {
+        struct trained reference = {0}, trained = {0}, again = {0};
+        char text[512], how[256];
+        snprintf(text, sizeof text, "%s%s", muon,
+                 k == 2 ? strstr(more[k], "train.freeze") : more[k]);
+        reference_of(l, text, 0, &reference);
+        for (int i = 0; i < STRATEGIES; i++) {
+            if (k == 2 && strstr(strategies[i], "NO_SHARD"))
+                continue; /* persist_below is of shards */
+            snprintf(text, sizeof text, "%s%s%s", muon, more[k], strategy(l, i, how));
+            struct config config = config_of(text, i % 2 ? 1 : 0);
+            check_against(l, &config, 0, &reference, &trained);
+            check_against(l, &config, 0, &reference, &again);
+            CHECK(&l->c, !memcmp(&trained, &again, sizeof trained));
+        }
+    }
+}
+
 /* Units of two layers and one, every second recomputing; the same checkpoints as of single ones. */
 static void test_wrap(struct layouts *l)
 {
@@ -330,6 +355,7 @@ int main(void)
     test_layouts(&l, "");
     test_layouts(&l, "model.tie_embeddings=true");
     test_sgd(&l);
+    test_muon(&l);
     test_wrap(&l);
     test_small_units(&l);
     test_prefetch(&l);
@@ -341,6 +367,8 @@ int main(void)
     test_resume(&l, "fp32", "adamw");
     test_resume(&l, "bf16", "adamw");
     test_resume(&l, "fp32", "sgd");
+    test_resume(&l, "fp32", "muon");
+    test_resume(&l, "bf16", "muon");
     test_other_optimizer(&l);
     world_barrier(l.c.world);
     if (!world_rank(l.c.world)) {

@@ -176,10 +176,13 @@ static void check_all(struct planning *p)
                                                      "SHARD_OPTIM",  "SHARD_GRAD_OP",
                                                      "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"};
             int strategy = (k + k / 6) % 6, ranks = world_size(p->c.world);
-            const char *const more[5] = {"", "parallel.wrap=layers parallel.layers_per_unit=2",
+            const char *const more[7] = {"",
+                                         "parallel.wrap=layers parallel.layers_per_unit=2",
                                          "train.optimizer=sgd",
                                          strategy ? "parallel.persist_below=3000" : "",
-                                         "parallel.wrap=size parallel.min_num_params=20000"};
+                                         "parallel.wrap=size parallel.min_num_params=20000",
+                                         "train.optimizer=muon",
+                                         "train.optimizer=muon train.freeze=layers.0.*"};
             snprintf(text, sizeof text,
                      "%s run.threads=1 parallel.strategy=%s precision=%s train.micro_batch=%d "
                      "parallel.forward_prefetch=%s recompute=%s parallel.shard=%d "
@@ -189,7 +192,7 @@ static void check_all(struct planning *p)
                      strategy < 4 ? 0
                      : ranks % 2  ? ranks
                                   : 2,
-                     k % 3 ? "shard" : "local", more[k % 5]);
+                     k % 3 ? "shard" : "local", more[k % 7]);
             check_config(p, text);
         }
     snprintf(text, sizeof text, "%s data.valid=%s run.threads=1", models[0], p->tokens);

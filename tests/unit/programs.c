@@ -62,6 +62,11 @@ void programs_everywhere(void (*check)(struct program *))
         {3, HOST_APART,
          "parallel.strategy=SHARD_OPTIM offload.optimizer=host train.freeze=embed,layers.0.*"},
         {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD precision=bf16 comm.reduce_dtype=bf16"},
+        {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD train.optimizer=muon"},
+        {3, ONE_MEMORY, "parallel.strategy=NO_SHARD train.optimizer=muon precision=bf16"},
+        {4, HOST_APART,
+         "parallel.strategy=HYBRID_SHARD_ZERO2 parallel.shard=2 train.global_batch=8 "
+         "train.optimizer=muon offload.gradients=host parallel.persist_below=1000"},
         {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD precision=bf16 parallel.persist_below=1000"},
         {3, ONE_MEMORY,
          "parallel.strategy=FULL_SHARD offload.optimizer=disk offload.params=disk precision=bf16"},

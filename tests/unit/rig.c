@@ -113,7 +113,7 @@ int rig_load(void *user, int micro, int32_t *tokens, int32_t *targets, struct er
 
 const struct flat_tensor *rig_tensor(const struct session *s, const char *name, int *unit)
 {
-    for (*unit = 0; *unit < s->units->count; ++*unit)
+    for (*unit = 0; *unit < s->units->flats; ++*unit)
         for (int t = 0; t < s->units->flat[*unit].tensors; t++)
             if (!strcmp(s->units->flat[*unit].tensor[t].name, name))
                 return &s->units->flat[*unit].tensor[t];
@@ -129,9 +129,9 @@ float *rig_state(const struct session *s, int unit, enum rig_state which)
 
 void rig_refresh(const struct session *s)
 {
-    for (int u = 0; u < s->units->count; u++) {
+    for (int u = 0; u < s->units->flats; u++) {
         const struct flat_state *state = &s->train->state->flat[u];
-        if (state->param >= 0 && state->param != state->master)
+        if (state->master >= 0 && state->param >= 0 && state->param != state->master)
             s->device->ops->cast(s->device, s->layout.dtype,
                                  executor_buffer(s->executor, &s->train->buffer[state->param]),
                                  DTYPE_F32, rig_state(s, u, RIG_MASTER),
@@ -176,7 +176,7 @@ static uint64_t hash_param(const struct session *s, int unit, uint64_t hash)
 uint64_t rig_hash(const struct session *s)
 {
     uint64_t hash = 0;
-    for (int u = 0; u < s->units->count; u++) {
+    for (int u = 0; u < s->units->flats; u++) {
         const struct flat_state *state = &s->train->state->flat[u];
         const int buffer[] = {state->master, state->slot[0], state->slot[1]};
         hash = hash_param(s, u, hash);

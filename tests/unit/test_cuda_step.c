@@ -39,6 +39,8 @@ static const struct setting settings[] = {
            "parallel.layers_per_unit=2 recompute=full recompute_every=2",
      1e-5},
     {MODEL "precision=bf16 train.optimizer=sgd train.lr=0.1 train.micro_batch=2", 1e-2},
+    {MODEL "precision=fp32 train.optimizer=muon train.micro_batch=2", 1e-5},
+    {MODEL "precision=bf16 train.optimizer=muon model.tie_embeddings=true", 1e-2},
     {MODEL "precision=bf16 recompute=selective model.tie_embeddings=true", 1e-2},
     {MODEL "precision=bf16_pure train.optimizer_dtype=bf16 train.micro_batch=2", 1e-2},
     {MODEL "precision=fp16 train.loss_scale=4096 train.micro_batch=2", 1.25e-3},
@@ -101,7 +103,7 @@ static float widened(const struct session *s, const void *master, int64_t i)
 
 static void keep_masters(const struct session *s, struct outcome *outcome)
 {
-    for (int u = 0; u < s->units->count; u++) {
+    for (int u = 0; u < s->units->flats; u++) {
         int64_t elems = s->units->flat[u].shard_elems;
         void *master = rig_download(s, s->train->state->flat[u].master);
         outcome->masters =

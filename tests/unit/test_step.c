@@ -189,7 +189,7 @@ static void test_flat_parameters(void **state)
                     struct graph *graph = model_graph(model, model->unit[u].kind, MODEL_LOSS, 1, 3,
                                                       DTYPE_F32, 1, &err);
                     assert_non_null(graph);
-                    flat_create(&flat, "unit", u, graph, &model->unit[u], 1, shards);
+                    flat_create(&flat, "unit", u, graph, &model->unit[u], NULL, shards);
                     check_flat(&flat, shards);
                     elems += flat.elems;
                     flat_destroy(&flat);

@@ -1,0 +1,140 @@
+/* matrices.c - see matrices.h. */
+#include "program/matrices.h"
+
+#include <stdlib.h>
+
+#include "base/array.h"
+
+static void momentum(struct program *program, int flat, int sums, int grad, int slot)
+{
+    int index = program_instr(program, INSTR_MOMENTUM, STREAM_COMPUTE);
+    struct instr *instr = &program->instr[index];
+    instr->flat = flat;
+    instr->elems = program->units->flat[flat].shard_elems;
+    instr_bind(instr, SLOT_SUMS, sums, ACCESS_READ);
+    instr_bind(instr, SLOT_SHARD_GRAD, grad, ACCESS_BOTH);
+    instr_bind(instr, SLOT_OPTIMIZER, slot, ACCESS_BOTH);
+}
+
+static void orthogonalize_range(struct program *program, int flat, struct flat_range range,
+                                int matrices)
+{
+    int index = program_instr(program, INSTR_ORTHOGONALIZE, STREAM_COMPUTE);
+    struct instr *instr = &program->instr[index];
+    instr->flat = flat;
+    instr->from = range.start;
+    instr->elems = range.count;
+    instr->place[SLOT_MATRICES] = flat_is_sharded(&program->units->flat[flat]) ? range.start : 0;
+    instr_bind(instr, SLOT_WORK, program->state->work, ACCESS_WRITE);
+    instr_bind(instr, SLOT_MATRICES, matrices, ACCESS_BOTH);
+}
+
+/* The place of this rank among those that divide a flat. */
+static int member_of(const struct program *program, const struct owners *owners, int flat)
+{
+    int group = owners_group(owners, flat);
+    return group == MESH_SHARD   ? program->state->coord.at[MESH_SHARD]
+           : group == GROUP_DATA ? layout_data_rank(program->layout, program->state->coord)
+                                 : 0;
+}
+
+/* Where two ranges meet; where they do not, nothing at the start of a. */
+static struct flat_range common(struct flat_range a, struct flat_range b)
+{
+    int64_t start = a.start > b.start ? a.start : b.start;
+    int64_t end = a.start + a.count < b.start + b.count ? a.start + a.count : b.start + b.count;
+    return end > start ? (struct flat_range){start, end - start} : (struct flat_range){a.start, 0};
+}
+
+/* What member m has of the gradient of a flat. */
+static struct flat_range shard_of(const struct program *program, int flat, int m)
+{
+    const struct flat *of = &program->units->flat[flat];
+    return (struct flat_range){flat_shard_start(of, m), of->shard_elems};
+}
+
+/* Ranges of a flat that go from buffer to buffer, both of which hold a range of it. */
+static void all_to_all(struct program *program, int flat, int group, int from, int64_t from_place,
+                       int to, int64_t to_place, const struct comm_part *part, int count)
+{
+    int index = program_instr(program, INSTR_ALLTOALL, STREAM_REDUCE);
+    struct instr *instr = &program->instr[index];
+    instr->flat = flat;
+    instr->group = group;
+    instr->dtype = DTYPE_F32;
+    instr->place[SLOT_FROM] = from_place;
+    instr->place[SLOT_TO] = to_place;
+    instr->parts = program_parts(program, part, count);
+    instr_bind(instr, SLOT_FROM, from, ACCESS_READ);
+    instr_bind(instr, SLOT_TO, to, ACCESS_WRITE);
+}
+
+/* Of what each rank has, to each owner what it owns. */
+static void to_owners(struct program *program, const struct owners *owners, int flat, int grad,
+                      int matrices)
+{
+    int count = owners_count(owners, flat), rank = member_of(program, owners, flat);
+    struct flat_range shard = shard_of(program, flat, rank);
+    struct flat_range own = owners_range(owners, flat, rank);
+    struct comm_part *part = array_make((size_t)count, sizeof *part);
+    for (int m = 0; m < count; m++) {
+        struct flat_range sent = common(shard, owners_range(owners, flat, m));
+        struct flat_range got = common(own, shard_of(program, flat, m));
+        part[m] = (struct comm_part){sent.start - shard.start, sent.count, got.start - own.start,
+                                     got.count};
+    }
+    all_to_all(program, flat, owners_group(owners, flat), grad, shard.start, matrices, own.start,
+               part, count);
+    free(part);
+}
+
+/* And back; where every rank has all, the owner's own range stays where it is. */
+static void from_owners(struct program *program, const struct owners *owners, int flat,
+                        int matrices, int grad)
+{
+    int count = owners_count(owners, flat), rank = member_of(program, owners, flat);
+    struct flat_range shard = shard_of(program, flat, rank);
+    struct flat_range own = owners_range(owners, flat, rank);
+    int64_t place = matrices == grad ? 0 : own.start;
+    struct comm_part *part = array_make((size_t)count, sizeof *part);
+    for (int m = 0; m < count; m++) {
+        struct flat_range sent = common(own, shard_of(program, flat, m));
+        struct flat_range got = common(shard, owners_range(owners, flat, m));
+        if (m != rank || matrices != grad)
+            part[m] = (struct comm_part){sent.start - place, sent.count, got.start - shard.start,
+                                         got.count};
+    }
+    all_to_all(program, flat, owners_group(owners, flat), matrices, place, grad, shard.start, part,
+               count);
+    free(part);
+}
+
+/* Memory for what a rank owns of a sharded flat; of a rank that owns nothing, an element. */
+static int matrices_buffer(struct program *program, int flat, struct flat_range own)
+{
+    int64_t elems = own.count ? own.count : 1;
+    return program_buffer(program, POOL_UNSHARDED, (size_t)elems * sizeof(float), 0, "%s.matrices",
+                          program->units->flat[flat].name);
+}
+
+int matrices_begin(struct program *program, const struct owners *owners, int flat, int sums,
+                   int grad, int slot)
+{
+    struct flat_range own = owners_range(owners, flat, member_of(program, owners, flat));
+    momentum(program, flat, sums, grad, slot);
+    if (owners_group(owners, flat) != MESH_SHARD)
+        return grad;
+    int matrices = matrices_buffer(program, flat, own);
+    to_owners(program, owners, flat, grad, matrices);
+    return matrices;
+}
+
+void matrices_end(struct program *program, const struct owners *owners, int flat, int matrices,
+                  int grad)
+{
+    struct flat_range own = owners_range(owners, flat, member_of(program, owners, flat));
+    if (own.count)
+        orthogonalize_range(program, flat, own, matrices);
+    if (owners_group(owners, flat) >= 0)
+        from_owners(program, owners, flat, matrices, grad);
+}
