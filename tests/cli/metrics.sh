@@ -190,7 +190,7 @@ cat >full.sh <<'END'
 mount -t tmpfs -o size=8m tmpfs disk || exit 99
 lines() { wc -l <disk/run/metrics.jsonl 2>/dev/null || echo 0; }
 reach() { tries=1200; until [ "$(lines)" -ge $1 ] || [ $((tries -= 1)) = 0 ]; do sleep 0.05; done; }
-"$TRIREME" train $M train.steps=600 run.log_every=50 run.dir=disk/run >full.out 2>full.err &
+"$TRIREME" train $M train.steps=100000 run.log_every=50 run.dir=disk/run >full.out 2>full.err &
 job=$!
 reach 20
 head -c 100M /dev/zero >disk/filler 2>/dev/null
