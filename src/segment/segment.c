@@ -1,10 +1,10 @@
 /* segment.c - compile a graph and a phase into steps.
  *
- * Five passes: pick_nodes() chooses the nodes of the phase, and in backward, where forward has not
- * kept a value, the forward nodes that make it again; place_kept() gives what a phase keeps for
- * another a fixed place; cut() divides the steps into pieces and finds the temporaries that live
- * from one to another; plan_work() gives temporaries and scratch offsets by their lifetimes, so
- * that memory is used again within the segment; resolve() makes every operand a space and an
+ * Five passes: segment_pick_nodes() chooses the nodes of the phase, and in backward, where forward
+ * has not kept a value, the forward nodes that make it again; place_kept() gives what a phase keeps
+ * for another a fixed place; cut() divides the steps into pieces and finds the temporaries that
+ * live from one to another; plan_work() gives temporaries and scratch offsets by their lifetimes,
+ * so that memory is used again within the segment; resolve() makes every operand a space and an
  * offset.
  */
 #include "segment/segment.h"
@@ -15,34 +15,7 @@
 #include "base/array.h"
 #include "base/round.h"
 #include "comm/mesh.h"
-#include "segment/place.h"
-
-/* What lies in a space: values, and in WORK scratch of steps. */
-struct items {
-    struct place *place;
-    int count;
-};
-
-/* Scratch of one compilation. */
-struct compile {
-    struct segment *segment;
-    const struct graph *graph;
-    const struct param_place *place; /* per parameter */
-    struct device *device;
-    enum config_recompute recompute;
-    char *here;          /* per node: a step of this segment */
-    char *input_part;    /* per node: backward's input part needs it */
-    char *made;          /* per node: a step of backward's input part, where this is the other */
-    char *saved;         /* per value: kept from forward to backward */
-    char *deferred;      /* per value: kept from backward's input part to its weight part */
-    size_t *kept_offset; /* per value */
-    int *step_of;        /* per node: its step */
-    int *piece_of;       /* per step */
-    char *carried;       /* per value: lives in CARRY, not in WORK */
-    int *item;           /* per value: its item, or -1 */
-    struct items work, carry;
-    int *scratch_item; /* per step: in work, or -1 */
-};
+#include "segment/segment_private.h"
 
 const char *segment_phase_name(enum segment_phase phase)
 {
@@ -56,145 +29,8 @@ const char *segment_phase_name(enum segment_phase phase)
     return names[phase];
 }
 
-static int in_phase(const struct compile *c, int i, enum segment_phase phase)
-{
-    const struct graph_node *node = &c->graph->nodes[i];
-    if (node->replaced || node->unused)
-        return 0;
-    switch (phase) {
-    case PHASE_FORWARD: return !node->backward;
-    case PHASE_BACKWARD: return node->backward;
-    case PHASE_BACKWARD_INPUT: return node->backward && c->input_part[i];
-    case PHASE_BACKWARD_WEIGHT: return node->backward && !c->input_part[i];
-    default: return 1;
-    }
-}
-
-/* Is a result of the node needed in the input part?  A gradient of a parameter is, where a node
- * behind adds to it there: they keep their order. */
-static int is_in_input_part(const struct graph *graph, const struct graph_node *node,
-                            const char *wanted, const char *param_written)
-{
-    for (int k = 0; k < NODE_OUTS; k++) {
-        int v = node->out[k];
-        if (v >= 0 &&
-            (wanted[v] || graph->values[v].role == VALUE_INPUT_GRAD ||
-             (graph->values[v].role == VALUE_PARAM_GRAD && param_written[graph->values[v].index])))
-            return 1;
-    }
-    return 0;
-}
-
-/* From the end to the start: a node is in the input part if it makes the gradient of the unit's
- * input, or what a node of that part reads. */
-static void find_input_part(struct compile *c)
-{
-    const struct graph *graph = c->graph;
-    char *wanted = array_make((size_t)graph->value_count, 1);
-    char *param_written = array_make((size_t)graph->param_count, 1);
-    for (int i = graph->node_count - 1; i >= 0; i--) {
-        const struct graph_node *node = &graph->nodes[i];
-        if (!in_phase(c, i, PHASE_BACKWARD) ||
-            !is_in_input_part(graph, node, wanted, param_written))
-            continue;
-        c->input_part[i] = 1;
-        for (int k = 0; k < NODE_INS; k++)
-            if (node->in[k] >= 0)
-                wanted[node->in[k]] = 1;
-        for (int k = 0; k < NODE_OUTS; k++)
-            if (node->out[k] >= 0 && graph->values[node->out[k]].role == VALUE_PARAM_GRAD)
-                param_written[graph->values[node->out[k]].index] = 1;
-    }
-    free(wanted);
-    free(param_written);
-}
-
-static void append(struct compile *c, int node)
-{
-    c->here[node] = 1;
-    c->segment->step[c->segment->steps++].node = node;
-}
-
-/* Does forward keep its value v, where backward reads it? */
-static int is_kept(const struct compile *c, int v)
-{
-    const struct graph_value *value = &c->graph->values[v];
-    if (value->role != VALUE_TEMP || c->recompute == RECOMPUTE_FULL)
-        return 0;
-    return c->recompute == RECOMPUTE_NONE || c->graph->nodes[value->producer].op->keep;
-}
-
-/* Append a node to backward, and in front of it those of forward that make what it reads and is
- * not kept: each once, as late as that allows, down to what is kept or comes from outside.  What
- * the input part has made again is kept for the weight part. */
-static void append_with_needs(struct compile *c, int node)
-{
-    for (int k = 0; k < NODE_INS; k++) {
-        int v = c->graph->nodes[node].in[k];
-        int producer = v < 0 ? -1 : c->graph->values[v].producer;
-        if (producer < 0 || c->graph->nodes[producer].backward)
-            continue;
-        if (is_kept(c, v))
-            c->saved[v] = 1;
-        else if (c->recompute != RECOMPUTE_NONE && !c->here[producer] && !c->made[producer])
-            append_with_needs(c, producer);
-    }
-    append(c, node);
-}
-
-/* The nodes of backward or a part of it, with what they need. */
-static void pick_backward(struct compile *c, enum segment_phase phase)
-{
-    c->segment->steps = 0;
-    memset(c->here, 0, (size_t)c->graph->node_count);
-    for (int i = 0; i < c->graph->node_count; i++)
-        if (in_phase(c, i, phase))
-            append_with_needs(c, i);
-}
-
-/* What the weight part reads of what the input part made. */
-static void find_deferred(struct compile *c)
-{
-    pick_backward(c, PHASE_BACKWARD_INPUT);
-    memcpy(c->made, c->here, (size_t)c->graph->node_count);
-    pick_backward(c, PHASE_BACKWARD_WEIGHT);
-    for (int s = 0; s < c->segment->steps; s++)
-        for (int k = 0; k < NODE_INS; k++) {
-            int v = c->graph->nodes[c->segment->step[s].node].in[k];
-            int producer = v < 0 ? -1 : c->graph->values[v].producer;
-            if (producer >= 0 && c->made[producer] && !c->saved[v])
-                c->deferred[v] = 1;
-        }
-}
-
-/* The nodes of the phase.  What is kept is decided by backward, for forward too. */
-static void pick_nodes(struct compile *c)
-{
-    enum segment_phase phase = c->segment->phase;
-    size_t nodes = (size_t)c->graph->node_count;
-    c->segment->step = array_make(nodes, sizeof *c->segment->step);
-    if (phase != PHASE_BOTH)
-        pick_backward(c, PHASE_BACKWARD);
-    if (phase == PHASE_BACKWARD)
-        return;
-    if (segment_phase_is_backward(phase)) {
-        find_input_part(c);
-        find_deferred(c);
-        if (phase == PHASE_BACKWARD_WEIGHT)
-            return;
-        memset(c->made, 0, nodes);
-        pick_backward(c, phase);
-        return;
-    }
-    c->segment->steps = 0;
-    memset(c->here, 0, nodes);
-    for (int i = 0; i < c->graph->node_count; i++)
-        if (in_phase(c, i, phase))
-            append(c, i);
-}
-
 /* What one phase keeps for another has a fixed place; returns the bytes. */
-static size_t place_kept(struct compile *c, const char *is_kept_value)
+static size_t place_kept(struct segment_draft *c, const char *is_kept_value)
 {
     size_t at = 0;
     for (int v = 0; v < c->graph->value_count; v++)
@@ -206,14 +42,14 @@ static size_t place_kept(struct compile *c, const char *is_kept_value)
 }
 
 /* Is the value a result of this segment?  Then reading it asks nothing of what ran before. */
-static int made_here(const struct compile *c, int v)
+static int made_here(const struct segment_draft *c, int v)
 {
     int producer = v < 0 ? -1 : c->graph->values[v].producer;
     return producer >= 0 && c->here[producer];
 }
 
 /* In backward no other unit reads the unit's output: made again there, it is a temporary too. */
-static int is_work(const struct compile *c, int v)
+static int is_work(const struct segment_draft *c, int v)
 {
     if (v < 0 || c->saved[v] || c->deferred[v])
         return 0;
@@ -222,13 +58,13 @@ static int is_work(const struct compile *c, int v)
                                   segment_phase_is_backward(c->segment->phase));
 }
 
-static int exchanges(const struct compile *c, int step)
+static int exchanges(const struct segment_draft *c, int step)
 {
     return segment_node(c->segment, &c->segment->step[step])->op->transfer != TRANSFER_NONE;
 }
 
 /* What a step reads that another piece made, and what it exchanges, is carried. */
-static void carry(struct compile *c, int s)
+static void carry(struct segment_draft *c, int s)
 {
     const struct graph_node *node = segment_node(c->segment, &c->segment->step[s]);
     for (int k = 0; k < NODE_INS; k++) {
@@ -241,7 +77,7 @@ static void carry(struct compile *c, int s)
     c->carried[node->out[0]] |= (char)is_work(c, node->out[0]);
 }
 
-static void cut(struct compile *c)
+static void cut(struct segment_draft *c)
 {
     struct segment *segment = c->segment;
     segment->piece = array_make((size_t)segment->steps + 1, sizeof *segment->piece);
@@ -259,18 +95,18 @@ static void cut(struct compile *c)
         carry(c, s);
 }
 
-static int add_item(struct items *items, size_t bytes, int first)
+static int add_item(struct segment_items *items, size_t bytes, int first)
 {
     items->place[items->count] = (struct place){.bytes = bytes, .first = first, .last = first};
     return items->count++;
 }
 
-static struct items *items_of(struct compile *c, int v)
+static struct segment_items *items_of(struct segment_draft *c, int v)
 {
     return c->carried[v] ? &c->carry : &c->work;
 }
 
-static int last_use(const struct compile *c, int v, int from)
+static int last_use(const struct segment_draft *c, int v, int from)
 {
     int last = from;
     for (int s = from; s < c->segment->steps; s++)
@@ -281,7 +117,7 @@ static int last_use(const struct compile *c, int v, int from)
 }
 
 /* Output 0 takes over the memory of an input that dies at this step, where the op allows. */
-static int take_over(struct compile *c, const struct graph_node *node, int step, int out)
+static int take_over(struct segment_draft *c, const struct graph_node *node, int step, int out)
 {
     for (int k = 0; k < NODE_INS; k++) {
         int v = node->in[k];
@@ -295,7 +131,7 @@ static int take_over(struct compile *c, const struct graph_node *node, int step,
     return -1;
 }
 
-static void plan_work(struct compile *c)
+static void plan_work(struct segment_draft *c)
 {
     for (int s = 0; s < c->segment->steps; s++) {
         const struct graph_node *node = &c->graph->nodes[c->segment->step[s].node];
@@ -315,7 +151,7 @@ static void plan_work(struct compile *c)
     c->segment->carry_bytes = place_items(c->carry.place, c->carry.count);
 }
 
-static struct segment_ref param_ref(const struct compile *c, int index, int grad)
+static struct segment_ref param_ref(const struct segment_draft *c, int index, int grad)
 {
     const struct param_place *place = &c->place[index];
     size_t size = grad ? sizeof(float) : dtype_bytes(c->graph->dtype);
@@ -325,7 +161,7 @@ static struct segment_ref param_ref(const struct compile *c, int index, int grad
                                 (size_t)place->offset * size};
 }
 
-static struct segment_ref ref(const struct compile *c, int v)
+static struct segment_ref ref(const struct segment_draft *c, int v)
 {
     static const int space[] = {
         [VALUE_INPUT] = SPACE_INPUT,
@@ -365,7 +201,7 @@ static void note(struct segment *segment, struct segment_ref ref, int write)
 }
 
 /* Output k of the step may be a gradient. */
-static void note_gradient(const struct compile *c, struct segment_step *step, int k)
+static void note_gradient(const struct segment_draft *c, struct segment_step *step, int k)
 {
     int v = c->graph->nodes[step->node].out[k];
     step->tensor[k] = -1;
@@ -388,7 +224,7 @@ static int is_same_place(struct segment_ref a, struct segment_ref b)
 
 /* What the piece of step s touches by it.  Of an exchange that is the term of a sum, where it has
  * to be brought to its place. */
-static void touch(struct compile *c, int s)
+static void touch(struct segment_draft *c, int s)
 {
     struct segment *segment = c->segment;
     const struct segment_step *step = &segment->step[s];
@@ -410,7 +246,7 @@ static void touch(struct compile *c, int s)
     note_piece(piece, step->scratch, 1);
 }
 
-static void resolve(struct compile *c)
+static void resolve(struct segment_draft *c)
 {
     struct segment *segment = c->segment;
     for (int s = 0; s < segment->steps; s++) {
@@ -439,7 +275,7 @@ static void resolve(struct compile *c)
 }
 
 /* Is the value gone when the phase runs? */
-static int is_gone(const struct compile *c, int v)
+static int is_gone(const struct segment_draft *c, int v)
 {
     if (v < 0 || !segment_phase_is_backward(c->segment->phase) || c->deferred[v] || made_here(c, v))
         return 0;
@@ -448,7 +284,7 @@ static int is_gone(const struct compile *c, int v)
 }
 
 /* What is exchanged is a value of the unit's own, a boundary, or what is kept of one. */
-static int check_exchange(const struct compile *c, int s, struct error *err)
+static int check_exchange(const struct segment_draft *c, int s, struct error *err)
 {
     const unsigned spaces = 1u << SPACE_CARRY | 1u << SPACE_SAVED | 1u << SPACE_DEFERRED |
                             1u << SPACE_INPUT | 1u << SPACE_OUTPUT | 1u << SPACE_OUTPUT_GRAD |
@@ -469,7 +305,7 @@ static int check_exchange(const struct compile *c, int s, struct error *err)
 }
 
 /* What a phase cannot do: read a value that no longer exists when it runs. */
-static int check(const struct compile *c, struct error *err)
+static int check(const struct segment_draft *c, struct error *err)
 {
     for (int s = 0; s < c->segment->steps; s++) {
         if (exchanges(c, s) && check_exchange(c, s, err))
@@ -494,7 +330,7 @@ int segment_compile(struct segment *segment, const struct graph *graph, enum seg
 {
     *segment = (struct segment){.graph = graph, .phase = phase};
     size_t values = (size_t)graph->value_count;
-    struct compile c = {
+    struct segment_draft c = {
         .segment = segment,
         .graph = graph,
         .place = place,
@@ -515,7 +351,7 @@ int segment_compile(struct segment *segment, const struct graph *graph, enum seg
         .scratch_item = array_make((size_t)graph->node_count, sizeof(int)),
     };
     memset(c.item, -1, values * sizeof(int));
-    pick_nodes(&c);
+    segment_pick_nodes(&c);
     segment->saved_bytes = place_kept(&c, c.saved);
     segment->deferred_bytes = place_kept(&c, c.deferred);
     cut(&c);

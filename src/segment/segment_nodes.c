@@ -1,0 +1,153 @@
+/* segment_nodes.c - which nodes of a graph a phase runs, and in what order.
+ *
+ * Forward runs the forward nodes.  Backward runs the backward nodes; in front of each come the
+ * forward nodes that make again what it reads and forward has not kept:
+ *
+ *     forward    a  b  c            recompute: of a, b and c, only a's result is kept
+ *     backward   b' c  c* b*        b' is b once more, for c and for b*
+ *
+ * Backward can be divided: its input part makes the gradient of the unit's input, its weight part
+ * the rest.  What the weight part reads of the input part's results is deferred: kept until then.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "segment/segment_private.h"
+
+static int in_phase(const struct segment_draft *c, int i, enum segment_phase phase)
+{
+    const struct graph_node *node = &c->graph->nodes[i];
+    if (node->replaced || node->unused)
+        return 0;
+    switch (phase) {
+    case PHASE_FORWARD: return !node->backward;
+    case PHASE_BACKWARD: return node->backward;
+    case PHASE_BACKWARD_INPUT: return node->backward && c->input_part[i];
+    case PHASE_BACKWARD_WEIGHT: return node->backward && !c->input_part[i];
+    default: return 1;
+    }
+}
+
+/* Is a result of the node needed in the input part?  A gradient of a parameter is, where a node
+ * behind adds to it there: they keep their order. */
+static int is_in_input_part(const struct graph *graph, const struct graph_node *node,
+                            const char *wanted, const char *param_written)
+{
+    for (int k = 0; k < NODE_OUTS; k++) {
+        int v = node->out[k];
+        if (v >= 0 &&
+            (wanted[v] || graph->values[v].role == VALUE_INPUT_GRAD ||
+             (graph->values[v].role == VALUE_PARAM_GRAD && param_written[graph->values[v].index])))
+            return 1;
+    }
+    return 0;
+}
+
+/* From the end to the start: a node is in the input part if it makes the gradient of the unit's
+ * input, or what a node of that part reads. */
+static void find_input_part(struct segment_draft *c)
+{
+    const struct graph *graph = c->graph;
+    char *wanted = array_make((size_t)graph->value_count, 1);
+    char *param_written = array_make((size_t)graph->param_count, 1);
+    for (int i = graph->node_count - 1; i >= 0; i--) {
+        const struct graph_node *node = &graph->nodes[i];
+        if (!in_phase(c, i, PHASE_BACKWARD) ||
+            !is_in_input_part(graph, node, wanted, param_written))
+            continue;
+        c->input_part[i] = 1;
+        for (int k = 0; k < NODE_INS; k++)
+            if (node->in[k] >= 0)
+                wanted[node->in[k]] = 1;
+        for (int k = 0; k < NODE_OUTS; k++)
+            if (node->out[k] >= 0 && graph->values[node->out[k]].role == VALUE_PARAM_GRAD)
+                param_written[graph->values[node->out[k]].index] = 1;
+    }
+    free(wanted);
+    free(param_written);
+}
+
+static void append(struct segment_draft *c, int node)
+{
+    c->here[node] = 1;
+    c->segment->step[c->segment->steps++].node = node;
+}
+
+/* Does forward keep its value v, where backward reads it? */
+static int is_kept(const struct segment_draft *c, int v)
+{
+    const struct graph_value *value = &c->graph->values[v];
+    if (value->role != VALUE_TEMP || c->recompute == RECOMPUTE_FULL)
+        return 0;
+    return c->recompute == RECOMPUTE_NONE || c->graph->nodes[value->producer].op->keep;
+}
+
+/* Append a node to backward, and in front of it those of forward that make what it reads and is
+ * not kept: each once, as late as that allows, down to what is kept or comes from outside.  What
+ * the input part has made again is kept for the weight part. */
+static void append_with_needs(struct segment_draft *c, int node)
+{
+    for (int k = 0; k < NODE_INS; k++) {
+        int v = c->graph->nodes[node].in[k];
+        int producer = v < 0 ? -1 : c->graph->values[v].producer;
+        if (producer < 0 || c->graph->nodes[producer].backward)
+            continue;
+        if (is_kept(c, v))
+            c->saved[v] = 1;
+        else if (c->recompute != RECOMPUTE_NONE && !c->here[producer] && !c->made[producer])
+            append_with_needs(c, producer);
+    }
+    append(c, node);
+}
+
+/* The nodes of backward or a part of it, with what they need. */
+static void pick_backward(struct segment_draft *c, enum segment_phase phase)
+{
+    c->segment->steps = 0;
+    memset(c->here, 0, (size_t)c->graph->node_count);
+    for (int i = 0; i < c->graph->node_count; i++)
+        if (in_phase(c, i, phase))
+            append_with_needs(c, i);
+}
+
+/* What the weight part reads of what the input part made. */
+static void find_deferred(struct segment_draft *c)
+{
+    pick_backward(c, PHASE_BACKWARD_INPUT);
+    memcpy(c->made, c->here, (size_t)c->graph->node_count);
+    pick_backward(c, PHASE_BACKWARD_WEIGHT);
+    for (int s = 0; s < c->segment->steps; s++)
+        for (int k = 0; k < NODE_INS; k++) {
+            int v = c->graph->nodes[c->segment->step[s].node].in[k];
+            int producer = v < 0 ? -1 : c->graph->values[v].producer;
+            if (producer >= 0 && c->made[producer] && !c->saved[v])
+                c->deferred[v] = 1;
+        }
+}
+
+/* The nodes of the phase.  What is kept is decided by backward, for forward too. */
+void segment_pick_nodes(struct segment_draft *c)
+{
+    enum segment_phase phase = c->segment->phase;
+    size_t nodes = (size_t)c->graph->node_count;
+    c->segment->step = array_make(nodes, sizeof *c->segment->step);
+    if (phase != PHASE_BOTH)
+        pick_backward(c, PHASE_BACKWARD);
+    if (phase == PHASE_BACKWARD)
+        return;
+    if (segment_phase_is_backward(phase)) {
+        find_input_part(c);
+        find_deferred(c);
+        if (phase == PHASE_BACKWARD_WEIGHT)
+            return;
+        memset(c->made, 0, nodes);
+        pick_backward(c, phase);
+        return;
+    }
+    c->segment->steps = 0;
+    memset(c->here, 0, nodes);
+    for (int i = 0; i < c->graph->node_count; i++)
+        if (in_phase(c, i, phase))
+            append(c, i);
+}

@@ -1,0 +1,39 @@
+/* segment_private.h - what the passes of segment_compile() share.  Private to segment/. */
+#ifndef TRIREME_SEGMENT_SEGMENT_PRIVATE_H
+#define TRIREME_SEGMENT_SEGMENT_PRIVATE_H
+
+#include "segment/place.h"
+#include "segment/segment.h"
+
+/* What lies in a space: values, and in WORK scratch of steps. */
+struct segment_items {
+    struct place *place;
+    int count;
+};
+
+/* Scratch of one compilation. */
+struct segment_draft {
+    struct segment *segment;
+    const struct graph *graph;
+    const struct param_place *place; /* per parameter */
+    struct device *device;
+    enum config_recompute recompute;
+    char *here;          /* per node: a step of this segment */
+    char *input_part;    /* per node: backward's input part needs it */
+    char *made;          /* per node: a step of backward's input part, where this is the other */
+    char *saved;         /* per value: kept from forward to backward */
+    char *deferred;      /* per value: kept from backward's input part to its weight part */
+    size_t *kept_offset; /* per value */
+    int *step_of;        /* per node: its step */
+    int *piece_of;       /* per step */
+    char *carried;       /* per value: lives in CARRY, not in WORK */
+    int *item;           /* per value: its item, or -1 */
+    struct segment_items work, carry;
+    int *scratch_item; /* per step: in work, or -1 */
+};
+
+/* Choose the nodes of the draft's phase: fills segment->step[].node and steps, here, made, saved
+ * and deferred.  segment_destroy() frees the steps. */
+void segment_pick_nodes(struct segment_draft *c);
+
+#endif
