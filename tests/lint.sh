@@ -302,11 +302,10 @@ src/config       preset             # rows of presets.c
 src/comm         kind queue transfer # what travels (transport.h)
 src/device       adamw attention momentum muon polynomial rope rounding sgd # what ops take, a struct each (ops.h)
 src/device/cuda  fp                 # numbers (simt.cuh)
-src/graph        param value        # what a graph is made of
-src/segment      param unit         # flat parameters, units
-src/program      access bucket buffer flat instr lifetime pass side strategy stream whole
-src/verify       addend addends meaning value
-src/execute      async capture copy executor run span step
+src/segment      unit               # units.h
+src/program      instr pass         # instructions; the passes that write them
+src/verify       addend addends value # of sums; what buffers hold (values.h)
+src/execute      async copy executor run step # execute_async.h, copies; a program and its step
 src/train        run speed          # files of a run directory; progress.h
 '
 

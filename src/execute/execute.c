@@ -33,7 +33,7 @@ int run_enters_work(struct run_state *run, const struct instr *instr)
     return breakdown_enter(run->pending->breakdown, kind_of_work(instr), run->err);
 }
 
-int run_enters_wait(struct run_state *run, enum stream stream)
+int run_enters_wait(struct run_state *run, enum program_stream stream)
 {
     static const enum breakdown_kind kinds[STREAMS] = {
         [STREAM_GATHER] = BREAKDOWN_COMM,   [STREAM_REDUCE] = BREAKDOWN_COMM,
@@ -144,7 +144,7 @@ int64_t executor_sent_bytes(const struct executor *x)
     return x->sent_bytes;
 }
 
-int64_t executor_moved_bytes(const struct executor *x, enum stream stream)
+int64_t executor_moved_bytes(const struct executor *x, enum program_stream stream)
 {
     return x->moved_bytes[stream];
 }
@@ -162,7 +162,7 @@ void executor_measure(const struct executor *x, struct swap_use *use)
         swap_measure(x->swap, use);
 }
 
-void *executor_buffer(const struct executor *x, const struct buffer *buffer)
+void *executor_buffer(const struct executor *x, const struct program_buffer *buffer)
 {
     return x->slab[buffer->pool] ? x->slab[buffer->pool] + buffer->offset : NULL;
 }
@@ -191,7 +191,7 @@ static int open_host(struct executor *x, struct error *err)
     return device_open(&x->host, &request, err);
 }
 
-size_t executor_most(const struct program *const *programs, int count, enum stream stream,
+size_t executor_most(const struct program *const *programs, int count, enum program_stream stream,
                      int (*is_one)(const struct instr *instr))
 {
     size_t most = 0;

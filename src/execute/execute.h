@@ -62,16 +62,16 @@ struct swap_use;
 void executor_measure(const struct executor *executor, struct swap_use *use);
 
 /* Where a buffer of a program or of the state lies; NULL for one in a file. */
-void *executor_buffer(const struct executor *executor, const struct buffer *buffer);
+void *executor_buffer(const struct executor *executor, const struct program_buffer *buffer);
 
 /* The device whose ops work on the host's memory: the same on the CPU, else one beside it. */
 struct device *executor_host(const struct executor *executor);
 
 /* Copy bytes of a buffer, wherever it lies, from its byte `from` on, to or from host memory.
  * Between steps.  Return 0, or -1 with err set. */
-int executor_read(struct executor *executor, const struct buffer *buffer, size_t from, void *to,
-                  size_t bytes, struct error *err);
-int executor_write(struct executor *executor, const struct buffer *buffer, size_t from,
+int executor_read(struct executor *executor, const struct program_buffer *buffer, size_t from,
+                  void *to, size_t bytes, struct error *err);
+int executor_write(struct executor *executor, const struct program_buffer *buffer, size_t from,
                    const void *data, size_t bytes, struct error *err);
 
 /* A step under way. */
@@ -108,6 +108,6 @@ int execute(struct executor *executor, const struct program *program,
 int64_t executor_sent_bytes(const struct executor *executor);
 
 /* Bytes of offloaded state that it moves: on STREAM_FETCH, _SPILL, _READ or _WRITE. */
-int64_t executor_moved_bytes(const struct executor *executor, enum stream stream);
+int64_t executor_moved_bytes(const struct executor *executor, enum program_stream stream);
 
 #endif

@@ -5,7 +5,7 @@
 #include "execute/execute_private.h"
 
 /* A piece of a segment on certain memory, as a CUDA graph. */
-struct capture {
+struct async_capture {
     const struct segment *segment;
     int piece;
     uint64_t accumulate;
@@ -18,13 +18,13 @@ struct async_program {
     const struct program *program;
     struct device_event **event; /* per instruction that others or the host wait for */
     struct copy_call *call;      /* per read or write of the file, in their order */
-    struct capture *capture;
+    struct async_capture *capture;
     int captures, capture_capacity;
     int *capture_of; /* per RUN: its capture */
 };
 
 /* Something to be timed in a traced step. */
-struct span {
+struct async_span {
     char name[TRACE_NAME];
     int lane;
     int64_t bytes;
@@ -37,13 +37,13 @@ struct async {
     struct device_event *begin, *end[STREAMS], *done[MEMORY_STEPS];
     char *host; /* pinned: per slot the sums, then tokens and targets of each micro-batch */
     size_t host_bytes, slot_bytes, batch_bytes;
-    int slot;          /* of the step last started: 0, 1, 0, 1 ... */
-    struct span *span; /* of the traced step */
+    int slot;                /* of the step last started: 0, 1, 0, 1 ... */
+    struct async_span *span; /* of the traced step */
     int spans, span_capacity;
     struct device_event *origin;
 };
 
-static inline enum device_stream async_stream(enum stream stream)
+static inline enum device_stream async_stream(enum program_stream stream)
 {
     static const enum device_stream streams[STREAMS] = {
         [STREAM_COMPUTE] = DEVICE_COMPUTE, [STREAM_GATHER] = DEVICE_GATHER,

@@ -48,9 +48,10 @@ static int make_events(struct executor *x, struct async_program *own, struct err
 static int find_capture(struct run_state *run, struct async_program *own, int i)
 {
     const struct instr *instr = &own->program->instr[i];
-    struct capture wanted = {.segment = program_segment(own->program, instr->unit, instr->phase),
-                             .piece = instr->piece,
-                             .accumulate = instr->accumulate};
+    struct async_capture wanted = {.segment =
+                                       program_segment(own->program, instr->unit, instr->phase),
+                                   .piece = instr->piece,
+                                   .accumulate = instr->accumulate};
     run_bases(run, instr, wanted.base);
     for (int k = 0; k < own->captures; k++)
         if (own->capture[k].segment == wanted.segment && own->capture[k].piece == wanted.piece &&
@@ -65,7 +66,7 @@ static int find_capture(struct run_state *run, struct async_program *own, int i)
 /* Captures that begin a gradient and captures that add to it use other kernels of the libraries. */
 static int has_new_kernels(const struct async_program *own, int index)
 {
-    const struct capture *c = own->capture;
+    const struct async_capture *c = own->capture;
     for (int k = 0; k < index; k++)
         if (c[k].segment == c[index].segment && c[k].piece == c[index].piece &&
             c[k].accumulate == c[index].accumulate)
@@ -73,7 +74,7 @@ static int has_new_kernels(const struct async_program *own, int index)
     return 1;
 }
 
-static int capture_run(struct run_state *run, struct capture *capture, int i)
+static int capture_run(struct run_state *run, struct async_capture *capture, int i)
 {
     struct device *d = run->x->device;
     if (device_record_begin(d, run->err))

@@ -35,10 +35,10 @@ int async_span_open(struct executor *x, const char *name, int lane, enum device_
 {
     struct async *a = x->async;
     a->span = array_grow(a->span, a->spans, &a->span_capacity, sizeof *a->span);
-    struct span *span = &a->span[a->spans++];
-    *span = (struct span){.lane = lane,
-                          .from = device_event_create(x->device, DEVICE_EVENT_TIMED, err),
-                          .to = device_event_create(x->device, DEVICE_EVENT_TIMED, err)};
+    struct async_span *span = &a->span[a->spans++];
+    *span = (struct async_span){.lane = lane,
+                                .from = device_event_create(x->device, DEVICE_EVENT_TIMED, err),
+                                .to = device_event_create(x->device, DEVICE_EVENT_TIMED, err)};
     snprintf(span->name, sizeof span->name, "%s", name);
     if (!span->from || !span->to)
         return -1;
@@ -78,7 +78,7 @@ void async_trace_end(struct executor *x, struct trace *trace)
 {
     const struct async *a = x->async;
     for (int i = 0; i < a->spans; i++) {
-        const struct span *span = &a->span[i];
+        const struct async_span *span = &a->span[i];
         int64_t from = device_event_ns(x->device, a->origin, span->from);
         int64_t to = device_event_ns(x->device, a->origin, span->to);
         trace_add(trace, span->name, span->lane, trace->origin_ns + from, trace->origin_ns + to,

@@ -9,7 +9,8 @@ static struct swap_op operation(const struct executor *x, const struct program *
 {
     const struct instr *instr = &program->instr[i];
     int fetches = instr->kind == INSTR_FETCH;
-    const struct buffer *far = &program->buffer[instr->buffer[fetches ? SLOT_FROM : SLOT_TO]];
+    const struct program_buffer *far =
+        &program->buffer[instr->buffer[fetches ? SLOT_FROM : SLOT_TO]];
     return (struct swap_op){
         .queue = fetches ? SWAP_READ : SWAP_WRITE,
         .data = executor_buffer(x, &program->buffer[instr->buffer[fetches ? SLOT_TO : SLOT_FROM]]),
@@ -28,7 +29,7 @@ void copy_create(struct executor *x, const struct program *const *programs, int 
 int copy_begin(struct run_state *run, int i)
 {
     struct executor *x = run->x;
-    enum stream stream = run->program->instr[i].stream;
+    enum program_stream stream = run->program->instr[i].stream;
     struct swap_op *op = &x->copy[stream][run->begun[stream]++];
     run_moves(run, &run->program->instr[i]);
     *op = operation(x, run->program, i);
@@ -38,7 +39,7 @@ int copy_begin(struct run_state *run, int i)
 
 static int copy_end(struct run_state *run, int i)
 {
-    enum stream stream = run->program->instr[i].stream;
+    enum program_stream stream = run->program->instr[i].stream;
     struct swap_op *op = &run->x->copy[stream][run->ended[stream]++];
     char name[TRACE_NAME];
     instr_text(run->program, i, name, sizeof name);
@@ -49,7 +50,7 @@ static int copy_end(struct run_state *run, int i)
     return 0;
 }
 
-int copy_wait(struct run_state *run, enum stream stream, int until)
+int copy_wait(struct run_state *run, enum program_stream stream, int until)
 {
     for (int i = run->waited[stream] + 1; i <= until; i++) {
         const struct instr *instr = &run->program->instr[i];
@@ -90,8 +91,8 @@ int copy_check(struct executor *x, struct error *err)
 }
 
 /* The bytes of a buffer from byte `from` on: where in the file, or where in memory. */
-static int move(struct executor *x, const struct buffer *buffer, size_t from, enum swap_queue queue,
-                void *host, size_t bytes, struct error *err)
+static int move(struct executor *x, const struct program_buffer *buffer, size_t from,
+                enum swap_queue queue, void *host, size_t bytes, struct error *err)
 {
     if (buffer->pool == POOL_DISK)
         return swap_transfer(x->swap, queue, host, bytes, (int64_t)(buffer->offset + from), err);
@@ -104,14 +105,14 @@ static int move(struct executor *x, const struct buffer *buffer, size_t from, en
                               : device_upload(x->device, at, host, bytes, err);
 }
 
-int executor_read(struct executor *x, const struct buffer *buffer, size_t from, void *to,
+int executor_read(struct executor *x, const struct program_buffer *buffer, size_t from, void *to,
                   size_t bytes, struct error *err)
 {
     return move(x, buffer, from, SWAP_READ, to, bytes, err);
 }
 
-int executor_write(struct executor *x, const struct buffer *buffer, size_t from, const void *data,
-                   size_t bytes, struct error *err)
+int executor_write(struct executor *x, const struct program_buffer *buffer, size_t from,
+                   const void *data, size_t bytes, struct error *err)
 {
     return move(x, buffer, from, SWAP_WRITE, (void *)data, bytes, err);
 }

@@ -84,7 +84,7 @@ static inline int instr_is_file(const struct instr *instr)
 }
 
 /* The most instructions of a sort that one of the programs has on a stream. */
-size_t executor_most(const struct program *const *programs, int count, enum stream stream,
+size_t executor_most(const struct program *const *programs, int count, enum program_stream stream,
                      int (*is_one)(const struct instr *instr));
 
 /* The operation of a transfer that begins now, and that of the next one to end on a stream. */
@@ -93,7 +93,7 @@ static inline struct comm_op *run_op_begins(struct run_state *run, const struct 
     return &run->x->op[instr->stream][run->begun[instr->stream]++];
 }
 
-static inline struct comm_op *run_op_ends(struct run_state *run, enum stream stream)
+static inline struct comm_op *run_op_ends(struct run_state *run, enum program_stream stream)
 {
     return &run->x->op[stream][run->ended[stream]++];
 }
@@ -106,7 +106,7 @@ size_t run_moves(struct run_state *run, const struct instr *instr);
 
 /* Begin a FETCH or SPILL between memory and POOL_DISK; wait for those of a stream up to one. */
 run_action copy_begin;
-int copy_wait(struct run_state *run, enum stream stream, int until);
+int copy_wait(struct run_state *run, enum program_stream stream, int until);
 
 /* The same whole, for device_call(): the data it is given.  A failure is kept in the executor,
  * later copies do nothing, and copy_check() returns it. */
@@ -121,7 +121,7 @@ int copy_check(struct executor *x, struct error *err);
 /* What follows on the compute stream is an instruction's work, or a wait for another stream: for
  * the step's breakdown, if one is wanted.  0, or -1 with err set. */
 int run_enters_work(struct run_state *run, const struct instr *instr);
-int run_enters_wait(struct run_state *run, enum stream stream);
+int run_enters_wait(struct run_state *run, enum program_stream stream);
 
 /* Add to the text of run->err the step and instruction in which it happened, unless they are there.
  * Returns -1. */

@@ -64,7 +64,7 @@ static int finish_transfer(struct run_state *run, int i)
     return 0;
 }
 
-static int wait_for(struct run_state *run, enum stream stream, int until)
+static int wait_for(struct run_state *run, enum program_stream stream, int until)
 {
     if (stream == STREAM_COMPUTE || run->waited[stream] >= until)
         return 0; /* this thread: done in order; or waited for before */

@@ -52,7 +52,7 @@ void trace_json(struct js *events, int rank, const char *host, const struct trac
     snprintf(process, sizeof process, "rank %d (%s)", rank, host);
     add_name(events, "process_name", rank, 0, process);
     for (int s = 0; s < STREAMS; s++)
-        add_name(events, "thread_name", rank, s, stream_name(s));
+        add_name(events, "thread_name", rank, s, program_stream_name(s));
     add_name(events, "thread_name", rank, TRACE_OPS, "ops");
     for (int i = 0; i < count; i++) {
         struct js *js = js_object();

@@ -14,7 +14,7 @@ enum { TRACE_OPS = 16 };
 
 struct trace_event {
     char name[TRACE_NAME];
-    int lane; /* enum stream, or TRACE_OPS */
+    int lane; /* enum program_stream, or TRACE_OPS */
     int64_t start_ns, end_ns;
     int64_t bytes; /* sent, for transfers */
 };

@@ -69,7 +69,7 @@ void autodiff_param(struct autodiff *ad, int node, int out, int param)
     ad->param_written[index] = 1;
 }
 
-static int find_role(const struct graph *graph, enum value_role role)
+static int find_role(const struct graph *graph, enum graph_value_role role)
 {
     for (int i = 0; i < graph->value_count; i++)
         if (graph->values[i].role == role)
@@ -108,7 +108,7 @@ static int finish_input(struct autodiff *ad, struct error *err)
 /* Is value v needed outside the unit's backward? */
 static int leaves(const struct graph *graph, int v)
 {
-    enum value_role role = v < 0 ? VALUE_TEMP : graph->values[v].role;
+    enum graph_value_role role = v < 0 ? VALUE_TEMP : graph->values[v].role;
     return role == VALUE_PARAM_GRAD || role == VALUE_INPUT_GRAD;
 }
 

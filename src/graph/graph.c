@@ -28,7 +28,7 @@ void graph_destroy(struct graph *graph)
     free(graph);
 }
 
-int graph_value(struct graph *graph, enum value_role role, enum dtype dtype, int dims,
+int graph_value(struct graph *graph, enum graph_value_role role, enum dtype dtype, int dims,
                 const int64_t *dim)
 {
     struct graph_value value = {.role = role, .dtype = dtype, .dims = dims, .producer = -1};

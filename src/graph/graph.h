@@ -14,7 +14,7 @@
 
 enum { GRAPH_DIMS = 4, NODE_INS = 6, NODE_OUTS = 3, GRAPH_NAME = 48 };
 
-enum value_role {
+enum graph_value_role {
     VALUE_TEMP,        /* made by a node, used inside the unit */
     VALUE_INPUT,       /* activation from the unit before */
     VALUE_OUTPUT,      /* activation for the unit after */
@@ -37,7 +37,7 @@ struct graph_group {
 };
 
 struct graph_value {
-    enum value_role role;
+    enum graph_value_role role;
     enum dtype dtype;
     int dims;
     int64_t dim[GRAPH_DIMS];
@@ -49,14 +49,14 @@ struct graph_value {
 /* A parameter of the unit; `parts` logical tensors stacked by rows form it, so that one
  * matrix product serves several (query, key and value, say). */
 enum { PARAM_PARTS = 3 };
-enum param_init { INIT_NORMAL, INIT_ONES, INIT_ZEROS };
+enum graph_param_init { INIT_NORMAL, INIT_ONES, INIT_ZEROS };
 struct graph_param {
     int parts;
     char part[PARAM_PARTS][GRAPH_NAME]; /* logical names, relative to the unit */
     int64_t part_rows[PARAM_PARTS];
     int dims;
     int64_t dim[GRAPH_DIMS]; /* of the whole; dim[0] is the sum of part_rows */
-    enum param_init init;
+    enum graph_param_init init;
     float std;
     int shared; /* 1: it is a parameter of the unit that the model names as shared */
     int frozen; /* 1: it is not trained: backward makes no gradient of it */
@@ -107,7 +107,7 @@ struct graph *graph_create(int64_t batch, int64_t seq, enum dtype dtype);
 void graph_destroy(struct graph *graph);
 
 /* Append a value / a node; return its index.  The node's op sets its outputs' shapes. */
-int graph_value(struct graph *graph, enum value_role role, enum dtype dtype, int dims,
+int graph_value(struct graph *graph, enum graph_value_role role, enum dtype dtype, int dims,
                 const int64_t *dim);
 int graph_node(struct graph *graph, const struct op *op, const int *in, int ins,
                const struct op_attrs *attrs);

@@ -48,7 +48,7 @@ int transformer_matrix(struct graph *graph, const struct transformer_part *parts
 }
 
 int transformer_vector(struct graph *graph, const struct transformer_part *parts, int count,
-                       enum param_init init)
+                       enum graph_param_init init)
 {
     return declare(graph, (struct graph_param){.dims = 1, .init = init}, parts, count);
 }

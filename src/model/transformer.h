@@ -23,7 +23,7 @@ int transformer_matrix(struct graph *graph, const struct transformer_part *parts
 
 /* Declare a vector of ones or zeros. */
 int transformer_vector(struct graph *graph, const struct transformer_part *parts, int count,
-                       enum param_init init);
+                       enum graph_param_init init);
 
 /* Deviation of the projections back into the residual stream: they start smaller, by the square
  * root of how many there are (Radford et al. 2019). */

@@ -15,7 +15,7 @@
 /* Is a gradient reduced to its shard after every micro-batch? */
 static int reduces_each(const struct program *program, int flat)
 {
-    const struct strategy *strategy = &program->layout->strategy;
+    const struct layout_strategy *strategy = &program->layout->strategy;
     return state_is_split(program->state, flat) && strategy->grads == GRADS_MICRO &&
            !strategy->accumulate_local;
 }
@@ -131,7 +131,7 @@ static void spill_sums(struct program *program, struct run *run)
 
 static int new_gradient(struct program *program, const struct run *run, int flat)
 {
-    const struct flat_state *state = &program->state->flat[flat];
+    const struct state_flat *state = &program->state->flat[flat];
     const struct flat *of = &program->units->flat[flat];
     if (state->whole_grad >= 0)
         return state->whole_grad;
@@ -222,14 +222,14 @@ static void all_reduce(struct program *program, int flat, int micro, int buffer,
 
 static void sum_replicas(struct program *program, int flat, int micro, int sum)
 {
-    const struct flat_state *state = &program->state->flat[flat];
+    const struct state_flat *state = &program->state->flat[flat];
     if (!lacks_ranks(program, flat))
         return;
     if (state->bucket < 0) {
         all_reduce(program, flat, micro, sum, program->units->flat[flat].shard_elems);
         return;
     }
-    const struct bucket *bucket = &program->state->bucket[state->bucket];
+    const struct state_bucket *bucket = &program->state->bucket[state->bucket];
     if (++program->finished[state->bucket] == bucket->flats)
         all_reduce(program, flat, micro, bucket->buffer, bucket->elems);
 }

@@ -4,11 +4,11 @@
 #include "base/round.h"
 #include "program/schedule.h"
 
-static struct strategy strategy_of(const struct config_parallel *p)
+static struct layout_strategy strategy_of(const struct config_parallel *p)
 {
     static const struct {
-        enum whole_params params;
-        enum whole_grads grads;
+        enum layout_whole_params params;
+        enum layout_whole_grads grads;
     } stages[STAGE_MOST + 1] = {
         [0] = {.params = PARAMS_ALWAYS, .grads = GRADS_ALWAYS},
         [1] = {.params = PARAMS_STEP, .grads = GRADS_ALWAYS},
@@ -16,7 +16,7 @@ static struct strategy strategy_of(const struct config_parallel *p)
         [3] = {.params = PARAMS_USE, .grads = GRADS_MICRO},
     };
     int stage = config_sharding[p->strategy].stage;
-    return (struct strategy){
+    return (struct layout_strategy){
         .params = stages[stage].params,
         .grads = stages[stage].grads,
         .accumulate_local = p->accumulate == ACCUMULATE_LOCAL,

@@ -8,19 +8,19 @@
 
 /* What a rank has whole, and for how long: the sharding strategies.  Where the shard axis is one,
  * shards are whole and nothing of this matters. */
-enum whole_params {
+enum layout_whole_params {
     PARAMS_ALWAYS, /* whole and updated whole: stage 0 */
     PARAMS_STEP,   /* whole in place, gathered once a step from what each rank updated: 1, 2 */
     PARAMS_USE     /* gathered for each use, then gone: 3 */
 };
-enum whole_grads {
+enum layout_whole_grads {
     GRADS_ALWAYS, /* accumulated whole over the step: stages 0, 1 */
     GRADS_MICRO   /* reduced to the shard after each micro-batch, or after the last: 2, 3 */
 };
 
-struct strategy {
-    enum whole_params params;
-    enum whole_grads grads;
+struct layout_strategy {
+    enum layout_whole_params params;
+    enum layout_whole_grads grads;
     int accumulate_local; /* 1: gradients stay whole until the last micro-batch */
     size_t bucket_bytes;  /* of whole gradients that are summed over replicas in one transfer */
 };
@@ -33,7 +33,7 @@ struct offload {
 
 struct layout {
     struct mesh_shape shape;
-    struct strategy strategy;
+    struct layout_strategy strategy;
     struct offload offload;
     int data_ranks;       /* replicate x shard */
     int64_t micro_batch;  /* sequences a rank computes at once */

@@ -8,11 +8,11 @@
 #include "base/round.h"
 #include "segment/place.h"
 
-struct lifetime *memory_lifetimes(const struct program *program)
+struct memory_lifetime *memory_lifetimes(const struct program *program)
 {
-    struct lifetime *life = array_make((size_t)program->buffers, sizeof *life);
+    struct memory_lifetime *life = array_make((size_t)program->buffers, sizeof *life);
     for (int b = 0; b < program->buffers; b++)
-        life[b] = (struct lifetime){-1, -1};
+        life[b] = (struct memory_lifetime){-1, -1};
     for (int i = 0; i < program->instrs; i++)
         for (unsigned left = program->instr[i].bound; left; left &= left - 1) {
             int b = buffer_root(program, program->instr[i].buffer[__builtin_ctz(left)]);
@@ -23,11 +23,11 @@ struct lifetime *memory_lifetimes(const struct program *program)
     return life;
 }
 
-static size_t place_persistent(struct buffer *list, int count, enum mem_pool pool)
+static size_t place_persistent(struct program_buffer *list, int count, enum mem_pool pool)
 {
     size_t at = 0;
     for (int b = 0; b < count; b++) {
-        struct buffer *buffer = &list[b];
+        struct program_buffer *buffer = &list[b];
         if (!buffer->persistent || buffer->pool != pool || buffer->whole >= 0)
             continue;
         buffer->offset = at;
@@ -37,14 +37,14 @@ static size_t place_persistent(struct buffer *list, int count, enum mem_pool poo
 }
 
 static size_t place_passing(struct program *program, enum mem_pool pool, size_t base,
-                            const struct lifetime *life)
+                            const struct memory_lifetime *life)
 {
     int count = 0;
     int *which = array_make((size_t)program->buffers, sizeof *which);
     struct place **item_of = array_make((size_t)program->buffers, sizeof *item_of);
     struct place *items = array_make((size_t)program->buffers, sizeof *items);
     for (int b = 0; b < program->buffers; b++) {
-        const struct buffer *buffer = &program->buffer[b];
+        const struct program_buffer *buffer = &program->buffer[b];
         if (buffer->persistent || buffer->pool != pool || life[b].first < 0 || buffer->whole >= 0)
             continue;
         which[count] = b;
@@ -63,14 +63,14 @@ static size_t place_passing(struct program *program, enum mem_pool pool, size_t 
     return bytes;
 }
 
-static void place_views(struct buffer *list, int count)
+static void place_views(struct program_buffer *list, int count)
 {
     for (int b = 0; b < count; b++)
         if (list[b].whole >= 0)
             list[b].offset = list[list[b].whole].offset + list[b].from;
 }
 
-void memory_place_persistent(struct buffer *list, int count, size_t pool_bytes[POOL_COUNT])
+void memory_place_persistent(struct program_buffer *list, int count, size_t pool_bytes[POOL_COUNT])
 {
     for (int pool = 0; pool < POOL_COUNT; pool++)
         pool_bytes[pool] = place_persistent(list, count, pool);
@@ -79,7 +79,7 @@ void memory_place_persistent(struct buffer *list, int count, size_t pool_bytes[P
 
 void memory_plan(struct program *program)
 {
-    struct lifetime *life = memory_lifetimes(program);
+    struct memory_lifetime *life = memory_lifetimes(program);
     for (int pool = 0; pool < POOL_COUNT; pool++) {
         size_t base = place_persistent(program->buffer, program->buffers, pool);
         program->pool_bytes[pool] = base + place_passing(program, pool, base, life);

@@ -9,7 +9,7 @@
 void memory_plan(struct program *program);
 
 /* The first part of it, for buffers of a state: they lie in order, from the start of each pool. */
-void memory_place_persistent(struct buffer *list, int count, size_t pool_bytes[POOL_COUNT]);
+void memory_place_persistent(struct program_buffer *list, int count, size_t pool_bytes[POOL_COUNT]);
 
 /* Steps that may be in flight on a device that only enqueues. */
 enum { MEMORY_STEPS = 2 };
@@ -47,9 +47,9 @@ void memory_need(struct memory_need *need, const struct program *const *programs
 int memory_fits(const struct memory_need *need, size_t free_bytes, struct error *err);
 
 /* Lifetime of a buffer in list order: first and last instruction that names it; -1 if none. */
-struct lifetime {
+struct memory_lifetime {
     int first, last;
 };
-struct lifetime *memory_lifetimes(const struct program *program); /* per buffer; free() it */
+struct memory_lifetime *memory_lifetimes(const struct program *program); /* per buffer; free() it */
 
 #endif

@@ -8,10 +8,10 @@
 
 void offload_copy(struct program *program, int from, int to, int flat, int micro)
 {
-    enum side above = state_side(program->state, program->buffer[to].pool);
-    enum side below = state_side(program->state, program->buffer[from].pool);
+    enum state_side above = state_side(program->state, program->buffer[to].pool);
+    enum state_side below = state_side(program->state, program->buffer[from].pool);
     int fetches = above > below, disk = above == SIDE_DISK || below == SIDE_DISK;
-    enum stream stream =
+    enum program_stream stream =
         disk ? (fetches ? STREAM_READ : STREAM_WRITE) : (fetches ? STREAM_FETCH : STREAM_SPILL);
     int index = program_instr(program, fetches ? INSTR_FETCH : INSTR_SPILL, stream);
     struct instr *instr = &program->instr[index];
@@ -21,25 +21,26 @@ void offload_copy(struct program *program, int from, int to, int flat, int micro
     instr_bind(instr, SLOT_TO, to, ACCESS_WRITE);
 }
 
-int offload_temporary(struct program *program, int buffer, enum side side)
+int offload_temporary(struct program *program, int buffer, enum state_side side)
 {
-    struct buffer of = program->buffer[buffer];
+    struct program_buffer of = program->buffer[buffer];
     enum mem_pool pool =
         side == SIDE_HOST || !program->layout->offload.apart ? POOL_HOST : POOL_UNSHARDED;
     return program_buffer(program, pool, of.bytes, 0, "%s copy", of.name);
 }
 
 /* The next side on the way; where the host's memory is the device's there are two. */
-static enum side step_towards(const struct program *program, enum side at, enum side to)
+static enum state_side step_towards(const struct program *program, enum state_side at,
+                                    enum state_side to)
 {
     if (!program->layout->offload.apart)
         return to;
     return at < to ? at + 1 : at - 1;
 }
 
-int offload_fetch(struct program *program, int buffer, enum side side, int flat, int micro)
+int offload_fetch(struct program *program, int buffer, enum state_side side, int flat, int micro)
 {
-    enum side at = state_side(program->state, program->buffer[buffer].pool);
+    enum state_side at = state_side(program->state, program->buffer[buffer].pool);
     while (at != side) {
         at = step_towards(program, at, side);
         int copy = offload_temporary(program, buffer, at);
@@ -51,9 +52,9 @@ int offload_fetch(struct program *program, int buffer, enum side side, int flat,
 
 void offload_spill(struct program *program, int from, int to, int flat, int micro)
 {
-    enum side there = state_side(program->state, program->buffer[to].pool);
-    enum side at = state_side(program->state, program->buffer[from].pool);
-    enum side next = step_towards(program, at, there);
+    enum state_side there = state_side(program->state, program->buffer[to].pool);
+    enum state_side at = state_side(program->state, program->buffer[from].pool);
+    enum state_side next = step_towards(program, at, there);
     if (next != there)
         from = offload_fetch(program, from, next, flat, micro);
     offload_copy(program, from, to, flat, micro);

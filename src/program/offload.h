@@ -18,11 +18,11 @@
 void offload_copy(struct program *program, int from, int to, int flat, int micro);
 
 /* A buffer on a side, which does not outlive the step, for a copy of another buffer. */
-int offload_temporary(struct program *program, int buffer, enum side side);
+int offload_temporary(struct program *program, int buffer, enum state_side side);
 
 /* Append what copies a buffer to a side, over the host where it must.  Returns the copy, or the
  * buffer itself where it lives there. */
-int offload_fetch(struct program *program, int buffer, enum side side, int flat, int micro);
+int offload_fetch(struct program *program, int buffer, enum state_side side, int flat, int micro);
 
 /* And what copies `from` back to buffer `to`, which lives on another side. */
 void offload_spill(struct program *program, int from, int to, int flat, int micro);

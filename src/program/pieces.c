@@ -52,7 +52,7 @@ void pieces_exchange(struct program *program, const struct run *run, int piece, 
 {
     static const struct {
         enum instr_kind kind;
-        enum stream stream;
+        enum program_stream stream;
     } kinds[] = {
         [TRANSFER_SUM] = {INSTR_ALLREDUCE, STREAM_REDUCE},
         [TRANSFER_GATHER] = {INSTR_GATHER, STREAM_GATHER},

@@ -23,7 +23,7 @@ const char *instr_name(enum instr_kind kind)
     return names[kind];
 }
 
-const char *stream_name(enum stream stream)
+const char *program_stream_name(enum program_stream stream)
 {
     static const char *const names[STREAMS] = {"compute", "gather", "reduce", "point", "fetch",
                                                "spill",   "read",   "write",  "host"};
@@ -33,12 +33,12 @@ const char *stream_name(enum stream stream)
 int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, int persistent,
                    const char *fmt, ...)
 {
-    struct buffer buffer = {
+    struct program_buffer buffer = {
         .pool = pool, .bytes = bytes, .persistent = persistent, .whole = -1, .like = -1};
     va_list args;
     va_start(args, fmt);
-    int b = buffer_append(&program->buffer, &program->buffers, &program->buffer_capacity, buffer,
-                          fmt, args);
+    int b = state_append_buffer(&program->buffer, &program->buffers, &program->buffer_capacity,
+                                buffer, fmt, args);
     va_end(args);
     return b;
 }
@@ -46,19 +46,19 @@ int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, in
 int program_view(struct program *program, int whole, size_t from, size_t bytes, const char *fmt,
                  ...)
 {
-    struct buffer view = program->buffer[whole];
+    struct program_buffer view = program->buffer[whole];
     view.bytes = bytes;
     view.whole = whole;
     view.from = from;
     va_list args;
     va_start(args, fmt);
-    int b = buffer_append(&program->buffer, &program->buffers, &program->buffer_capacity, view, fmt,
-                          args);
+    int b = state_append_buffer(&program->buffer, &program->buffers, &program->buffer_capacity,
+                                view, fmt, args);
     va_end(args);
     return b;
 }
 
-int program_instr(struct program *program, enum instr_kind kind, enum stream stream)
+int program_instr(struct program *program, enum instr_kind kind, enum program_stream stream)
 {
     program->instr = array_grow(program->instr, program->instrs, &program->instr_capacity,
                                 sizeof *program->instr);
@@ -101,7 +101,7 @@ void program_cast(struct program *program, int flat, int micro, int from, int to
     instr_bind(instr, SLOT_TO, to, ACCESS_WRITE);
 }
 
-void instr_bind(struct instr *instr, int slot, int buffer, enum access access)
+void instr_bind(struct instr *instr, int slot, int buffer, enum instr_access access)
 {
     instr->buffer[slot] = buffer;
     instr->bound |= 1u << slot;
@@ -145,7 +145,8 @@ static int waits(const struct instr *instr)
     return 0;
 }
 
-static const struct buffer *message_buffer(const struct program *program, const struct instr *instr)
+static const struct program_buffer *message_buffer(const struct program *program,
+                                                   const struct instr *instr)
 {
     return &program->buffer[instr->buffer[instr->kind == INSTR_SEND ? SLOT_FROM : SLOT_TO]];
 }
@@ -154,7 +155,8 @@ static const struct buffer *message_buffer(const struct program *program, const 
 static int are_independent(const struct program *program, const struct instr *a,
                            const struct instr *b)
 {
-    const struct buffer *one = message_buffer(program, a), *two = message_buffer(program, b);
+    const struct program_buffer *one = message_buffer(program, a),
+                                *two = message_buffer(program, b);
     return (a->kind == INSTR_SEND && b->kind == INSTR_SEND) || one->pool != two->pool ||
            one->offset + one->bytes <= two->offset || two->offset + two->bytes <= one->offset;
 }

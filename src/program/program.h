@@ -14,7 +14,7 @@
 #include "program/state.h"
 #include "segment/segment.h"
 
-enum stream {
+enum program_stream {
     STREAM_COMPUTE,
     STREAM_GATHER,
     STREAM_REDUCE,
@@ -71,7 +71,7 @@ enum { GROUP_DATA = MESH_AXES, GROUPS };
 
 struct instr {
     enum instr_kind kind;
-    enum stream stream;
+    enum program_stream stream;
     enum segment_phase phase; /* RUN, and what is exchanged after a piece */
     int unit, micro;          /* the same: the unit; -1 where they have no meaning */
     int piece;                /* the same: of the segment; else -1 */
@@ -99,7 +99,7 @@ struct program {
     enum program_kind kind;
     struct layout_stage stage; /* the units that the rank owns */
     int micros;                /* micro-batches a step */
-    struct buffer *buffer;
+    struct program_buffer *buffer;
     int buffers, buffer_capacity;
     struct instr *instr;
     int instrs, instr_capacity;
@@ -113,7 +113,7 @@ struct program {
 void program_destroy(struct program *program); /* NULL allowed */
 
 const char *instr_name(enum instr_kind kind);
-const char *stream_name(enum stream stream);
+const char *program_stream_name(enum program_stream stream);
 
 /* "RUN forward layers.3 micro 0" into text; returns text. */
 const char *instr_text(const struct program *program, int index, char *text, size_t size);
@@ -149,7 +149,7 @@ const struct segment *program_segment(const struct program *program, int unit,
  * absent; return its index. */
 int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, int persistent,
                    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
-int program_instr(struct program *program, enum instr_kind kind, enum stream stream);
+int program_instr(struct program *program, enum instr_kind kind, enum program_stream stream);
 
 /* Append parts of an ALLTOALL, one for each member of its group; returns the first one's index. */
 int program_parts(struct program *program, const struct comm_part *part, int count);
@@ -169,7 +169,7 @@ static inline int buffer_root(const struct program *program, int b)
 }
 
 /* Bind a buffer to a slot of an instruction. */
-enum access { ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_BOTH = 3 };
-void instr_bind(struct instr *instr, int slot, int buffer, enum access access);
+enum instr_access { ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_BOTH = 3 };
+void instr_bind(struct instr *instr, int slot, int buffer, enum instr_access access);
 
 #endif

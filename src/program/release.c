@@ -10,7 +10,7 @@
  * a last use by a transfer, so that the two overlap. */
 static int release_after(const struct program *program, int last)
 {
-    enum stream stream = program->instr[last].stream;
+    enum program_stream stream = program->instr[last].stream;
     if (stream == STREAM_COMPUTE || stream == STREAM_HOST)
         return last;
     for (int i = last + 1; i < program->instrs; i++)
@@ -21,18 +21,18 @@ static int release_after(const struct program *program, int last)
 
 /* The buffers to release after each instruction, as linked lists through next. */
 struct deaths {
-    int *head;           /* per instruction, a buffer or -1 */
-    int *next;           /* per buffer */
-    enum stream *stream; /* per buffer: of its last use */
+    int *head;                   /* per instruction, a buffer or -1 */
+    int *next;                   /* per buffer */
+    enum program_stream *stream; /* per buffer: of its last use */
 };
 
 static struct deaths find_deaths(const struct program *program)
 {
-    struct lifetime *life = memory_lifetimes(program);
+    struct memory_lifetime *life = memory_lifetimes(program);
     struct deaths deaths = {
         .head = array_make((size_t)program->instrs, sizeof(int)),
         .next = array_make((size_t)program->buffers, sizeof(int)),
-        .stream = array_make((size_t)program->buffers, sizeof(enum stream)),
+        .stream = array_make((size_t)program->buffers, sizeof(enum program_stream)),
     };
     for (int i = 0; i < program->instrs; i++)
         deaths.head[i] = -1;
@@ -50,7 +50,7 @@ static struct deaths find_deaths(const struct program *program)
 
 /* One RELEASE for up to SLOTS buffers that die here on this stream. */
 static void write_releases(struct program *program, const struct deaths *deaths, int after,
-                           enum stream stream)
+                           enum program_stream stream)
 {
     int slot = SLOTS, index = -1;
     for (int b = deaths->head[after]; b >= 0; b = deaths->next[b]) {

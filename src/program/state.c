@@ -12,7 +12,7 @@
 #include "base/array.h"
 #include "program/memory.h"
 
-enum side state_side(const struct state *state, enum mem_pool pool)
+enum state_side state_side(const struct state *state, enum mem_pool pool)
 {
     int apart = state->layout->offload.apart;
     return pool == POOL_DISK ? SIDE_DISK : pool == POOL_HOST && apart ? SIDE_HOST : SIDE_DEVICE;
@@ -23,7 +23,7 @@ enum mem_pool state_pool(enum config_offload_to to, enum mem_pool pool)
     return to == OFFLOAD_HOST ? POOL_HOST : to == OFFLOAD_DISK ? POOL_DISK : pool;
 }
 
-enum side state_update_side(const struct state *state)
+enum state_side state_update_side(const struct state *state)
 {
     const struct offload *offload = &state->layout->offload;
     return offload->apart && offload->optimizer != OFFLOAD_NONE ? SIDE_HOST : SIDE_DEVICE;
@@ -46,8 +46,8 @@ int state_splits_params(const struct state *state)
     return state_update_side(state) == SIDE_HOST && !state_fetches_params(state);
 }
 
-int buffer_append(struct buffer **list, int *count, int *capacity, struct buffer buffer,
-                  const char *fmt, va_list args)
+int state_append_buffer(struct program_buffer **list, int *count, int *capacity,
+                        struct program_buffer buffer, const char *fmt, va_list args)
 {
     *list = array_grow(*list, *count, capacity, sizeof **list);
     vsnprintf(buffer.name, sizeof buffer.name, fmt, args);
@@ -59,10 +59,12 @@ static int state_buffer(struct state *state, enum mem_pool pool, size_t bytes, c
     __attribute__((format(printf, 4, 5)));
 static int state_buffer(struct state *state, enum mem_pool pool, size_t bytes, const char *fmt, ...)
 {
-    struct buffer buffer = {.pool = pool, .bytes = bytes, .persistent = 1, .whole = -1, .like = -1};
+    struct program_buffer buffer = {
+        .pool = pool, .bytes = bytes, .persistent = 1, .whole = -1, .like = -1};
     va_list args;
     va_start(args, fmt);
-    int b = buffer_append(&state->buffer, &state->buffers, &state->capacity, buffer, fmt, args);
+    int b =
+        state_append_buffer(&state->buffer, &state->buffers, &state->capacity, buffer, fmt, args);
     va_end(args);
     return b;
 }
@@ -72,15 +74,15 @@ static int state_view(struct state *state, int whole, size_t from, size_t bytes,
 static int state_view(struct state *state, int whole, size_t from, size_t bytes, const char *fmt,
                       ...)
 {
-    struct buffer view = {.pool = state->buffer[whole].pool,
-                          .bytes = bytes,
-                          .persistent = 1,
-                          .whole = whole,
-                          .like = -1,
-                          .from = from};
+    struct program_buffer view = {.pool = state->buffer[whole].pool,
+                                  .bytes = bytes,
+                                  .persistent = 1,
+                                  .whole = whole,
+                                  .like = -1,
+                                  .from = from};
     va_list args;
     va_start(args, fmt);
-    int b = buffer_append(&state->buffer, &state->buffers, &state->capacity, view, fmt, args);
+    int b = state_append_buffer(&state->buffer, &state->buffers, &state->capacity, view, fmt, args);
     va_end(args);
     return b;
 }
@@ -120,7 +122,7 @@ static void params(struct state *state, int flat)
     enum mem_pool pool = state_pool(offload->params, POOL_PARAMS);
     enum mem_pool masters = state_pool(offload->optimizer, POOL_OPTIMIZER);
     enum dtype dtype = state->units->request.dtype, wide = state_master_dtype(state);
-    struct flat_state *own = &state->flat[flat];
+    struct state_flat *own = &state->flat[flat];
     if (state_casts(state, flat)) {
         own->param = -1;
     } else if (state_gathers_flat(state, flat) && state->layout->strategy.params == PARAMS_USE) {
@@ -165,9 +167,9 @@ static size_t gradient_bytes(const struct state *state, int flat)
 /* Flats end to end, from number `from` down to number `to`, as backward finishes them. */
 static void fill_bucket(struct state *state, int from, int to)
 {
-    struct bucket *bucket = &state->bucket[state->buckets];
+    struct state_bucket *bucket = &state->bucket[state->buckets];
     size_t bytes = 0;
-    *bucket = (struct bucket){0};
+    *bucket = (struct state_bucket){0};
     for (int f = from; f >= to; f = trained_before(state, f)) {
         bucket->elems += flat_of(state, f)->padded;
         bucket->flats++;
@@ -175,7 +177,7 @@ static void fill_bucket(struct state *state, int from, int to)
     bucket->buffer = state_buffer(state, grad_pool(state), (size_t)bucket->elems * sizeof(float),
                                   "gradients of bucket %d", state->buckets);
     for (int f = from; f >= to; f = trained_before(state, f)) {
-        struct flat_state *own = &state->flat[f];
+        struct state_flat *own = &state->flat[f];
         own->whole_grad = state_view(state, bucket->buffer, bytes, gradient_bytes(state, f),
                                      "%s.grad", flat_of(state, f)->name);
         own->grad = own->whole_grad;
@@ -203,7 +205,7 @@ static void buckets(struct state *state)
 /* A shard, into which whole ones are reduced or where what passes is kept; or the whole. */
 static void grads(struct state *state, int flat)
 {
-    struct flat_state *own = &state->flat[flat];
+    struct state_flat *own = &state->flat[flat];
     enum mem_pool pool = grad_pool(state);
     int reduces = state_is_split(state, flat) && state->layout->strategy.grads == GRADS_MICRO;
     if (reduces || state_fetches_grads(state)) {
@@ -216,10 +218,10 @@ static void grads(struct state *state, int flat)
 
 static void make_flat(struct state *state, int flat)
 {
-    struct flat_state *own = &state->flat[flat];
+    struct state_flat *own = &state->flat[flat];
     const struct optimizer *optimizer = optimizer_row(flat_of(state, flat)->optimizer);
     enum mem_pool pool = state_pool(state->layout->offload.optimizer, POOL_OPTIMIZER);
-    *own = (struct flat_state){.master = -1,
+    *own = (struct state_flat){.master = -1,
                                .slot = {-1, -1},
                                .param = -1,
                                .grad = -1,

@@ -11,7 +11,7 @@
 #include "segment/units.h"
 
 /* A run of memory in one pool's slab. */
-struct buffer {
+struct program_buffer {
     char name[40];
     enum mem_pool pool;
     size_t bytes;
@@ -24,11 +24,11 @@ struct buffer {
 
 /* Append a copy of buffer to a list that grows (the owner free()s it), with a name made of fmt and
  * args.  Returns its index. */
-int buffer_append(struct buffer **list, int *count, int *capacity, struct buffer buffer,
-                  const char *fmt, va_list args);
+int state_append_buffer(struct program_buffer **list, int *count, int *capacity,
+                        struct program_buffer buffer, const char *fmt, va_list args);
 
 /* Persistent buffers of a flat: shard_elems elements each, but for the whole ones. */
-struct flat_state {
+struct state_flat {
     int master; /* what is updated: fp32, or as param; -1 when not trained, unless it is param */
     int slot[OPTIMIZER_SLOTS]; /* of the optimizer; -1 when not trained, and past its last */
     int param; /* what is computed with or gathered from; == master in its format; -1: each GATHER
@@ -40,7 +40,7 @@ struct flat_state {
 };
 
 /* Flats whose whole gradients lie end to end and are summed over replicas in one transfer. */
-struct bucket {
+struct state_bucket {
     int buffer;
     int64_t elems;
     int flats; /* in it */
@@ -61,12 +61,12 @@ enum {
 struct state {
     const struct units *units; /* the caller's, as is the layout */
     const struct layout *layout;
-    struct mesh_coord coord; /* of the rank */
-    int training;            /* 1: gradients and optimizer state exist */
-    struct buffer *buffer;   /* with their places in the slabs */
+    struct mesh_coord coord;       /* of the rank */
+    int training;                  /* 1: gradients and optimizer state exist */
+    struct program_buffer *buffer; /* with their places in the slabs */
     int buffers, capacity;
-    struct flat_state *flat; /* per flat */
-    struct bucket *bucket;
+    struct state_flat *flat; /* per flat */
+    struct state_bucket *bucket;
     int buckets;
     int sums, constants, work; /* buffers */
     int loss_scale;            /* a view of sums */
@@ -94,16 +94,16 @@ static inline enum dtype state_master_dtype(const struct state *state)
 /* ---- where state lives, and what is whole ---- */
 
 /* The sides memory is on, away from the device first. */
-enum side { SIDE_DISK, SIDE_HOST, SIDE_DEVICE };
+enum state_side { SIDE_DISK, SIDE_HOST, SIDE_DEVICE };
 
 /* The side on which a pool's memory is. */
-enum side state_side(const struct state *state, enum mem_pool pool);
+enum state_side state_side(const struct state *state, enum mem_pool pool);
 
 /* The pool of state that is offloaded to a place; pool itself where that is none. */
 enum mem_pool state_pool(enum config_offload_to to, enum mem_pool pool);
 
 /* Where the optimizer works. */
-enum side state_update_side(const struct state *state);
+enum state_side state_update_side(const struct state *state);
 
 /* Do parameters live on another side than the device, so that each use needs a FETCH? */
 int state_fetches_params(const struct state *state);

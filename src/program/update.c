@@ -52,7 +52,7 @@ struct operands {
 /* A buffer, or a copy of it where UPDATE works. */
 static int fetch(struct program *program, int flat, int buffer)
 {
-    enum side side = state_update_side(program->state);
+    enum state_side side = state_update_side(program->state);
     return buffer < 0 ? -1 : offload_fetch(program, buffer, side, flat, -1);
 }
 
@@ -66,7 +66,7 @@ static void spill(struct program *program, int flat, int copy, int buffer)
  * write over must be there too. */
 static struct operands fetch_flat(struct program *program, int flat, int grad)
 {
-    const struct flat_state *own = &program->state->flat[flat];
+    const struct state_flat *own = &program->state->flat[flat];
     struct operands here = {.flat = flat,
                             .grad = grad >= 0 ? grad : fetch(program, flat, own->grad),
                             .master = fetch(program, flat, own->master),
@@ -82,7 +82,7 @@ static struct operands fetch_flat(struct program *program, int flat, int grad)
 static void spill_flat(struct program *program, const struct operands *here)
 {
     int flat = here->flat;
-    const struct flat_state *own = &program->state->flat[flat];
+    const struct state_flat *own = &program->state->flat[flat];
     spill(program, flat, here->master, own->master);
     for (int k = 0; k < OPTIMIZER_SLOTS; k++)
         spill(program, flat, here->slot[k], own->slot[k]);

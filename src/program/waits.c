@@ -28,9 +28,9 @@ struct clock_vector {
 
 struct waits {
     struct program *program;
-    struct history *history;     /* per buffer */
-    struct lifetime *life;       /* per buffer */
-    struct clock_vector *vector; /* per instruction, itself included */
+    struct history *history;      /* per buffer */
+    struct memory_lifetime *life; /* per buffer */
+    struct clock_vector *vector;  /* per instruction, itself included */
     struct ranges *ranges[POOL_COUNT];
 };
 
@@ -44,7 +44,7 @@ static void need(int wait[STREAMS], const int at[STREAMS])
  * have waited for those that had it before them. */
 static void need_memory(struct waits *w, int b, int wait[STREAMS])
 {
-    const struct buffer *buffer = &w->program->buffer[b];
+    const struct program_buffer *buffer = &w->program->buffer[b];
     const int *had;
     int count = ranges_give(w->ranges[buffer->pool], buffer->offset, buffer->bytes, b, &had);
     for (int i = 0; i < count; i++)

@@ -29,7 +29,7 @@ struct flat_tensor {
     int dims;
     int64_t dim[GRAPH_DIMS];
     int64_t offset, elems; /* in the flat parameter */
-    enum param_init init;
+    enum graph_param_init init;
     float std;
     int section;
 };

@@ -53,7 +53,7 @@ static int is_work(const struct segment_draft *c, int v)
 {
     if (v < 0 || c->saved[v] || c->deferred[v])
         return 0;
-    enum value_role role = c->graph->values[v].role;
+    enum graph_value_role role = c->graph->values[v].role;
     return role == VALUE_TEMP || (role == VALUE_OUTPUT && made_here(c, v) &&
                                   segment_phase_is_backward(c->segment->phase));
 }
@@ -153,7 +153,7 @@ static void plan_work(struct segment_draft *c)
 
 static struct segment_ref param_ref(const struct segment_draft *c, int index, int grad)
 {
-    const struct param_place *place = &c->place[index];
+    const struct segment_param_place *place = &c->place[index];
     size_t size = grad ? sizeof(float) : dtype_bytes(c->graph->dtype);
     if (place->use < 0)
         return (struct segment_ref){-1, 0};
@@ -279,7 +279,7 @@ static int is_gone(const struct segment_draft *c, int v)
 {
     if (v < 0 || !segment_phase_is_backward(c->segment->phase) || c->deferred[v] || made_here(c, v))
         return 0;
-    enum value_role role = c->graph->values[v].role;
+    enum graph_value_role role = c->graph->values[v].role;
     return role == VALUE_OUTPUT || role == VALUE_INPUT_GRAD;
 }
 
@@ -325,7 +325,7 @@ static int check(const struct segment_draft *c, struct error *err)
 }
 
 int segment_compile(struct segment *segment, const struct graph *graph, enum segment_phase phase,
-                    enum config_recompute recompute, const struct param_place *place,
+                    enum config_recompute recompute, const struct segment_param_place *place,
                     struct device *device, struct error *err)
 {
     *segment = (struct segment){.graph = graph, .phase = phase};

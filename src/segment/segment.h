@@ -67,7 +67,7 @@ struct segment_ref {
 
 /* Where a parameter of the graph lies: in which of the flats that the unit uses, from which of its
  * tensors on, and at which element. */
-struct param_place {
+struct segment_param_place {
     int use, tensor; /* use -1: in none of them */
     int64_t offset;
 };
@@ -107,7 +107,7 @@ struct segment {
  * each parameter of the graph, says where parameters are: neither is kept. Returns 0 and a segment
  * for segment_destroy(), or -1 with err set. */
 int segment_compile(struct segment *segment, const struct graph *graph, enum segment_phase phase,
-                    enum config_recompute recompute, const struct param_place *place,
+                    enum config_recompute recompute, const struct segment_param_place *place,
                     struct device *device, struct error *err);
 void segment_destroy(struct segment *segment);
 

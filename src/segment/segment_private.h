@@ -15,7 +15,7 @@ struct segment_items {
 struct segment_draft {
     struct segment *segment;
     const struct graph *graph;
-    const struct param_place *place; /* per parameter */
+    const struct segment_param_place *place; /* per parameter */
     struct device *device;
     enum config_recompute recompute;
     char *here;          /* per node: a step of this segment */

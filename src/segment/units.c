@@ -29,7 +29,7 @@ static struct graph *graph_for(const struct units *units, int unit, enum model_p
                             err);
 }
 
-static int has_role(const struct graph *graph, enum value_role role)
+static int has_role(const struct graph *graph, enum graph_value_role role)
 {
     for (int i = 0; i < graph->value_count; i++)
         if (graph->values[i].role == role)
@@ -117,12 +117,13 @@ static void place_params(struct units *units, int unit)
     for (int i = 0; i < graph->param_count; i++) {
         char name[FLAT_NAME];
         param_name(name, &graph->params[i], 0, block);
-        kind->place[i] = (struct param_place){.use = -1};
+        kind->place[i] = (struct segment_param_place){.use = -1};
         for (int k = 0; k < units->use[unit].count; k++) {
             const struct flat *flat = &units->flat[units->use[unit].flat[k]];
             int tensor = flat_find(flat, name);
             if (tensor >= 0)
-                kind->place[i] = (struct param_place){k, tensor, flat->tensor[tensor].offset};
+                kind->place[i] =
+                    (struct segment_param_place){k, tensor, flat->tensor[tensor].offset};
         }
     }
 }

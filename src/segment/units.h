@@ -16,9 +16,9 @@ struct unit_kind {
     int block_kind, blocks;
     enum config_recompute recompute;
     struct graph *train, *evaluate, *logits;
-    struct param_place *place;      /* per parameter of the graphs: in the flats of its units */
-    struct segment segment[PHASES]; /* of training, where the request asks for the phase */
-    struct segment evaluation;      /* forward without keeping anything */
+    struct segment_param_place *place; /* per parameter of the graphs: in the flats of its units */
+    struct segment segment[PHASES];    /* of training, where the request asks for the phase */
+    struct segment evaluation;         /* forward without keeping anything */
     struct segment logit;
     int ends_in_loss;
 };

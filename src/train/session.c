@@ -38,7 +38,7 @@ static int compile(struct session *s, enum session_use use, struct error *err)
 /* The constants of the model, such as its rotary table. */
 static int upload_table(struct session *s, struct error *err)
 {
-    const struct buffer *constants = &s->state->buffer[s->state->constants];
+    const struct program_buffer *constants = &s->state->buffer[s->state->constants];
     void *to = executor_buffer(s->executor, constants), *table = malloc(constants->bytes + 1);
     if (!table)
         return error_set(err, "out of memory: constants of the model");

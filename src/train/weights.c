@@ -13,7 +13,7 @@ enum { CHUNK_ELEMS = 1 << 20 };
 
 int weights_slots(const struct session *s, int flat, struct weights_slot slots[WEIGHTS_SLOTS])
 {
-    const struct flat_state *own = &s->state->flat[flat];
+    const struct state_flat *own = &s->state->flat[flat];
     const struct optimizer *optimizer = optimizer_row(s->units->flat[flat].optimizer);
     int count = 0, has_master = own->master >= 0;
     slots[count++] = (struct weights_slot){
@@ -36,7 +36,7 @@ int64_t weights_shard_start(const struct session *s, int flat)
     return flat_shard_start(&s->units->flat[flat], shard);
 }
 
-static enum side side_of(const struct session *s, int buffer)
+static enum state_side side_of(const struct session *s, int buffer)
 {
     return state_side(s->state, s->state->buffer[buffer].pool);
 }
@@ -48,7 +48,7 @@ static void *address(const struct session *s, int buffer)
 
 void *weights_plain(const struct session *s, int buffer)
 {
-    enum side side = side_of(s, buffer);
+    enum state_side side = side_of(s, buffer);
     int plain = side == SIDE_HOST || (side == SIDE_DEVICE && s->device->kind == DEVICE_CPU);
     return plain ? address(s, buffer) : NULL;
 }
@@ -77,7 +77,7 @@ static int clear(struct session *s, int buffer, struct error *err)
 
 int weights_clear(struct session *s, int flat, struct error *err)
 {
-    const struct flat_state *own = &s->state->flat[flat];
+    const struct state_flat *own = &s->state->flat[flat];
     int rc = clear(s, own->param, err);
     if (!rc && own->master != own->param)
         rc = clear(s, own->master, err);
@@ -112,7 +112,7 @@ static int refresh_elsewhere(struct session *s, int master, int param, int64_t e
 
 int weights_refresh(struct session *s, int flat, struct error *err)
 {
-    const struct flat_state *own = &s->state->flat[flat];
+    const struct state_flat *own = &s->state->flat[flat];
     int64_t elems = s->units->flat[flat].shard_elems;
     if (own->master < 0 || own->param < 0 || own->param == own->master)
         return 0;

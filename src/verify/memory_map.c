@@ -24,7 +24,7 @@ static void find_edges(struct memory_map *map, enum mem_pool pool)
     const struct program *program = map->program;
     int count = 0, kept = 0;
     for (int b = 0; b < program->buffers; b++) {
-        const struct buffer *buffer = &program->buffer[b];
+        const struct program_buffer *buffer = &program->buffer[b];
         if (buffer->pool != pool || buffer->whole >= 0)
             continue;
         map->edge[count++] = buffer->offset;
@@ -62,7 +62,7 @@ void memory_map_destroy(struct memory_map *map)
 
 int memory_map_give(struct memory_map *map, int b, const int **had)
 {
-    const struct buffer *buffer = &map->program->buffer[b];
+    const struct program_buffer *buffer = &map->program->buffer[b];
     size_t end = buffer->offset + buffer->bytes;
     const size_t *first =
         bsearch(&buffer->offset, map->edge, (size_t)map->edges, sizeof *map->edge, compare_edges);

@@ -36,14 +36,14 @@ int rules_has_steps(const struct values *v, const struct instr *instr, int space
 /* Instruction i of a unit writes value to what is kept or carried, buffer b. */
 int rules_add_step(struct values *v, int i, int b, int space, struct value value);
 
-/* What an instruction of a unit finds in a space that other instructions wrote; meaning NOTHING:
- * anything. */
+/* What an instruction of a unit finds in a space that other instructions wrote; meaning
+ * MEANS_NOTHING: anything. */
 struct value rules_wanted(const struct values *v, const struct instr *instr, int space);
 
 /* The axes over which a piece's results in a space are terms, which the exchange after it sums. */
 unsigned rules_pending_after(const struct values *v, const struct instr *instr, int space);
 
-static const struct value nothing = {.meaning = NOTHING, .of = -1, .index = -1};
+static const struct value nothing = {.meaning = MEANS_NOTHING, .of = -1, .index = -1};
 
 /* Instruction i wants one thing in buffer b and has another. */
 static inline int wrong(const struct values *v, int i, int b, const struct value *has,
@@ -86,7 +86,7 @@ static inline size_t bytes_of(const struct values *v, int b)
     return v->program->buffer[b].bytes;
 }
 
-static inline struct value meant(enum meaning meaning, int of, int index)
+static inline struct value meant(enum value_meaning meaning, int of, int index)
 {
     return (struct value){.meaning = meaning, .of = of, .index = index};
 }

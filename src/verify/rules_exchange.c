@@ -51,7 +51,7 @@ static int check_equal_parts(const struct values *v, int i, int members)
 static int check_place(const struct values *v, int i, int slot, struct segment_ref ref,
                        size_t bytes)
 {
-    const struct buffer *buffer = &v->program->buffer[v->program->instr[i].buffer[slot]];
+    const struct program_buffer *buffer = &v->program->buffer[v->program->instr[i].buffer[slot]];
     size_t from = buffer->whole < 0 ? 0 : buffer->from;
     if (buffer->bytes == bytes && from == ref.offset)
         return 0;
@@ -67,9 +67,9 @@ static int reads_exchanged(struct values *v, int i, int slot, struct segment_ref
     struct value want = rules_wanted(v, instr, ref.space), has = values_get(v, b);
     char text[VALUE_TEXT];
     if (ref.space == SPACE_OUTPUT)
-        want = meant(OUTPUT, instr->unit, instr->micro);
+        want = meant(MEANS_OUTPUT, instr->unit, instr->micro);
     if (ref.space == SPACE_INPUT_GRAD)
-        want = meant(OUTPUT_GRAD, instr->unit - 1, instr->micro);
+        want = meant(MEANS_OUTPUT_GRAD, instr->unit - 1, instr->micro);
     want.pending = pending;
     if (!value_is(&has, want.meaning, want.of, want.index) || has.pending != pending)
         return wrong(v, i, b, &has, "%s", value_text(v, &want, text));
@@ -85,10 +85,10 @@ static int writes_exchanged(struct values *v, int i, struct segment_ref ref)
     int b = buffer_root(v->program, instr->buffer[SLOT_TO]);
     struct value value = {.of = instr->unit, .index = instr->micro};
     switch (ref.space) {
-    case SPACE_OUTPUT: value.meaning = OUTPUT; break;
-    case SPACE_INPUT_GRAD: value.meaning = OUTPUT_GRAD, value.of--; break;
-    case SPACE_SAVED: value.meaning = SAVED; break;
-    case SPACE_DEFERRED: value.meaning = DEFERRED; break;
+    case SPACE_OUTPUT: value.meaning = MEANS_OUTPUT; break;
+    case SPACE_INPUT_GRAD: value.meaning = MEANS_OUTPUT_GRAD, value.of--; break;
+    case SPACE_SAVED: value.meaning = MEANS_SAVED; break;
+    case SPACE_DEFERRED: value.meaning = MEANS_DEFERRED; break;
     case SPACE_CARRY: value.meaning = CARRIED; break;
     default: return wrong_operand(v, i, SLOT_TO);
     }

@@ -5,21 +5,21 @@
  */
 #include "verify/rules.h"
 
-/* What a RUN must find in a space; meaning NOTHING: anything. */
+/* What a RUN must find in a space; meaning MEANS_NOTHING: anything. */
 struct value rules_wanted(const struct values *v, const struct instr *instr, int space)
 {
     int unit = instr->unit, micro = instr->micro;
     if (space < SPACE_GRAD)
-        return meant(PARAM, v->program->units->use[unit].flat[space - SPACE_PARAM], 0);
+        return meant(MEANS_PARAM, v->program->units->use[unit].flat[space - SPACE_PARAM], 0);
     switch (space) {
-    case SPACE_INPUT: return meant(OUTPUT, unit - 1, micro);
-    case SPACE_OUTPUT_GRAD: return meant(OUTPUT_GRAD, unit, micro);
-    case SPACE_SAVED: return meant(SAVED, unit, micro);
-    case SPACE_DEFERRED: return meant(DEFERRED, unit, micro);
+    case SPACE_INPUT: return meant(MEANS_OUTPUT, unit - 1, micro);
+    case SPACE_OUTPUT_GRAD: return meant(MEANS_OUTPUT_GRAD, unit, micro);
+    case SPACE_SAVED: return meant(MEANS_SAVED, unit, micro);
+    case SPACE_DEFERRED: return meant(MEANS_DEFERRED, unit, micro);
     case SPACE_CARRY: return meant(CARRIED, unit, micro);
-    case SPACE_TOKENS: return meant(TOKENS, -1, micro);
-    case SPACE_TARGETS: return meant(TARGETS, -1, micro);
-    case SPACE_CONST: return meant(CONSTANTS, -1, -1);
+    case SPACE_TOKENS: return meant(MEANS_TOKENS, -1, micro);
+    case SPACE_TARGETS: return meant(MEANS_TARGETS, -1, micro);
+    case SPACE_CONST: return meant(MEANS_CONSTANTS, -1, -1);
     default: return nothing;
     }
 }
@@ -105,7 +105,7 @@ static int reads_space(struct values *v, int i, int space)
     const struct instr *instr = &v->program->instr[i];
     struct value want = rules_wanted(v, instr, space), has = values_get(v, instr->buffer[space]);
     char text[VALUE_TEXT];
-    if (want.meaning == NOTHING)
+    if (want.meaning == MEANS_NOTHING)
         return 0;
     if (!value_is(&has, want.meaning, want.of, want.index) || has.part || has.updated ||
         has.pending)
@@ -150,8 +150,9 @@ static int adds_gradient(struct values *v, int i, int use)
     unsigned sections = segment_piece_sections(segment, instr->piece, use, flat_of(v, f));
     unsigned begun = begun_sections(v, instr, use, flat_of(v, f)) & sections;
     unsigned added = segment_added(instr->accumulate, use);
-    struct value value = {.meaning = GRAD, .of = f, .pending = v->axes}, has = values_get(v, b);
-    int is_ours = value_is(&has, GRAD, f, 0) && !has.part && has.pending == v->axes;
+    struct value value = {.meaning = MEANS_GRAD, .of = f, .pending = v->axes},
+                 has = values_get(v, b);
+    int is_ours = value_is(&has, MEANS_GRAD, f, 0) && !has.part && has.pending == v->axes;
     if (added & ~sections)
         return wrong_operand(v, i, SPACE_GRAD + use);
     if ((added && !is_ours) || (begun && (!is_ours || !continues(v, instr, use, &has, added))))
@@ -174,9 +175,9 @@ static int adds_loss(struct values *v, int i)
     const struct instr *instr = &v->program->instr[i];
     int b = instr->buffer[SPACE_LOSS];
     struct value sums = values_get(v, b);
-    if (sums.meaning != SUMS || sums.pending != v->axes || sums.updated)
+    if (sums.meaning != MEANS_SUMS || sums.pending != v->axes || sums.updated)
         return wrong(v, i, b, &sums, "sums of this rank alone");
-    addends_add(&sums.terms[0], addend(SUMS, instr->micro, -1));
+    addends_add(&sums.terms[0], addend(MEANS_SUMS, instr->micro, -1));
     values_put(v, i, b, sums);
     return 0;
 }
@@ -200,10 +201,10 @@ static int writes_space(struct values *v, int i, int space)
         return adds_gradient(v, i, space - SPACE_GRAD);
     switch (space) {
     case SPACE_LOSS: return adds_loss(v, i);
-    case SPACE_OUTPUT: value.meaning = OUTPUT; break;
-    case SPACE_INPUT_GRAD: value.meaning = OUTPUT_GRAD, value.of--; break;
-    case SPACE_SAVED: value.meaning = SAVED; break;
-    case SPACE_DEFERRED: value.meaning = DEFERRED; break;
+    case SPACE_OUTPUT: value.meaning = MEANS_OUTPUT; break;
+    case SPACE_INPUT_GRAD: value.meaning = MEANS_OUTPUT_GRAD, value.of--; break;
+    case SPACE_SAVED: value.meaning = MEANS_SAVED; break;
+    case SPACE_DEFERRED: value.meaning = MEANS_DEFERRED; break;
     case SPACE_CARRY: value.meaning = CARRIED; break;
     default: return 0;
     }

@@ -12,7 +12,7 @@ static int check_gradient(const struct values *v, int i, int b)
     struct value value = values_get(v, b);
     if (f < 0 || f >= v->program->units->flats)
         return wrong_operand(v, i, -1);
-    if (value_is(&value, GRAD, f, 0) && !value.pending &&
+    if (value_is(&value, MEANS_GRAD, f, 0) && !value.pending &&
         value.part == flat_is_sharded(flat_of(v, f)) && values_is_complete(v, &value))
         return 0;
     return wrong(v, i, b, &value, "%s's gradient of the whole batch", flat_of(v, f)->name);
@@ -24,9 +24,9 @@ int rules_norm(struct values *v, int i)
     struct value sums = values_get(v, instr->buffer[SLOT_SUMS]);
     if (check_gradient(v, i, instr->buffer[SLOT_SHARD_GRAD]))
         return -1;
-    if (sums.meaning != SUMS || sums.pending != v->axes || sums.updated)
+    if (sums.meaning != MEANS_SUMS || sums.pending != v->axes || sums.updated)
         return wrong(v, i, instr->buffer[SLOT_SUMS], &sums, "sums of this rank alone");
-    addends_add(&sums.norms, addend(SUMS, -1, instr->flat));
+    addends_add(&sums.norms, addend(MEANS_SUMS, -1, instr->flat));
     values_put(v, i, instr->buffer[SLOT_SUMS], sums);
     return 0;
 }
@@ -34,7 +34,7 @@ int rules_norm(struct values *v, int i)
 int rules_are_sums(const struct values *v, const struct value *sums, int norms, int updated)
 {
     struct addends none = {0, 0};
-    return sums->meaning == SUMS && !sums->pending && sums->updated == updated &&
+    return sums->meaning == MEANS_SUMS && !sums->pending && sums->updated == updated &&
            addends_equal(sums->terms[0], v->losses) &&
            addends_equal(sums->norms, norms ? v->norms : none);
 }
@@ -51,7 +51,7 @@ int rules_scale(struct values *v, int i)
 }
 
 /* State as the step found it; then it is updated. */
-static int update_state(struct values *v, int i, int slot, enum meaning meaning, int index)
+static int update_state(struct values *v, int i, int slot, enum value_meaning meaning, int index)
 {
     int b = v->program->instr[i].buffer[slot], f = v->program->instr[i].flat;
     int part = flat_is_sharded(flat_of(v, f));
@@ -70,7 +70,7 @@ static int update_slots(struct values *v, int i, int slots)
     for (int k = 0; k < slots; k++) {
         if (instr->buffer[SLOT_OPTIMIZER + k] < 0)
             return wrong_operand(v, i, SLOT_OPTIMIZER + k);
-        if (update_state(v, i, SLOT_OPTIMIZER + k, SLOT, k))
+        if (update_state(v, i, SLOT_OPTIMIZER + k, MEANS_SLOT, k))
             return -1;
     }
     return 0;
@@ -274,8 +274,8 @@ int rules_update(struct values *v, int i)
     int (*check)(const struct values *, int, int) =
         optimizer->of_matrices ? check_step : check_gradient;
     if (check_factor(v, i) || check(v, i, instr->buffer[SLOT_SHARD_GRAD]) ||
-        update_state(v, i, SLOT_MASTER, PARAM, 0) ||
+        update_state(v, i, SLOT_MASTER, MEANS_PARAM, 0) ||
         update_slots(v, i, optimizer->of_matrices ? 0 : optimizer->slots))
         return -1;
-    return instr->buffer[SLOT_PARAM] >= 0 ? update_state(v, i, SLOT_PARAM, PARAM, 0) : 0;
+    return instr->buffer[SLOT_PARAM] >= 0 ? update_state(v, i, SLOT_PARAM, MEANS_PARAM, 0) : 0;
 }

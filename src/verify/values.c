@@ -12,7 +12,7 @@
 #include "base/array.h"
 #include "base/philox.h"
 
-static const struct value nothing = {.meaning = NOTHING, .of = -1, .index = -1};
+static const struct value nothing = {.meaning = MEANS_NOTHING, .of = -1, .index = -1};
 
 void addends_add(struct addends *sum, struct addends more)
 {
@@ -25,20 +25,20 @@ int addends_equal(struct addends a, struct addends b)
     return a.count == b.count && a.tags == b.tags;
 }
 
-struct addends addend(enum meaning meaning, int micro, int of)
+struct addends addend(enum value_meaning meaning, int micro, int of)
 {
     uint64_t place = (uint64_t)(uint32_t)micro << 32 | (uint32_t)of;
     return (struct addends){1, philox_u64((uint64_t)meaning, place)};
 }
 
-int value_is(const struct value *value, enum meaning meaning, int of, int index)
+int value_is(const struct value *value, enum value_meaning meaning, int of, int index)
 {
     return value->meaning == meaning && value->of == of && value->index == index;
 }
 
 int values_is_own_place(const struct values *v, int view)
 {
-    const struct buffer *part = &v->program->buffer[view];
+    const struct program_buffer *part = &v->program->buffer[view];
     size_t shards = (size_t)v->program->layout->shape.degree[MESH_SHARD];
     return part->bytes * shards == v->program->buffer[part->whole].bytes &&
            part->from == part->bytes * (size_t)v->program->state->coord.at[MESH_SHARD];
@@ -48,9 +48,9 @@ int values_is_own_place(const struct values *v, int view)
 static struct value part_of(const struct values *v, int view)
 {
     struct value value = v->value[v->program->buffer[view].whole];
-    if (value.meaning == SUMS)
+    if (value.meaning == MEANS_SUMS)
         return value;
-    if (value.meaning != PARAM || value.part || !values_is_own_place(v, view))
+    if (value.meaning != MEANS_PARAM || value.part || !values_is_own_place(v, view))
         return nothing;
     value.part = 1;
     return value;
@@ -102,21 +102,21 @@ static void holds(struct values *v, int b, struct value value)
 static void open_state(struct values *v)
 {
     for (int f = 0; f < v->program->units->flats; f++) {
-        const struct flat_state *state = &v->program->state->flat[f];
-        struct value value = {.meaning = PARAM, .of = f};
+        const struct state_flat *state = &v->program->state->flat[f];
+        struct value value = {.meaning = MEANS_PARAM, .of = f};
         if (state->whole_param >= 0 && !v->program->buffer[state->whole_param].partial)
             holds(v, state->whole_param, value);
         value.part = flat_is_sharded(&v->program->units->flat[f]);
         holds(v, state->param, value);
         holds(v, state->master, value);
-        value.meaning = SLOT;
+        value.meaning = MEANS_SLOT;
         for (int k = 0; k < OPTIMIZER_SLOTS; k++) {
             value.index = k;
             holds(v, state->slot[k], value);
         }
     }
     holds(v, v->program->state->constants,
-          (struct value){.meaning = CONSTANTS, .of = -1, .index = -1});
+          (struct value){.meaning = MEANS_CONSTANTS, .of = -1, .index = -1});
 }
 
 /* Of a value that several ranks hold alike, one counts the square: the first of them. */
@@ -140,7 +140,7 @@ void values_add_piece(const struct values *v, struct addends *terms, int unit, i
     unsigned sections = segment_piece_sections(units_segment(units, unit, phase), piece, use, flat);
     for (int s = 0; s < FLAT_SECTIONS; s++)
         if (sections >> s & 1)
-            addends_add(&terms[s], addend(GRAD, micro, values_place(unit, phase, piece)));
+            addends_add(&terms[s], addend(MEANS_GRAD, micro, values_place(unit, phase, piece)));
 }
 
 /* What the segments of a unit in a micro-batch add to the gradients of the flats it uses. */
@@ -161,13 +161,13 @@ static void open_sums(struct values *v)
     const struct units *units = v->program->units;
     v->gradient = array_make((size_t)units->flats, sizeof *v->gradient);
     for (int m = 0; m < v->program->micros; m++) {
-        addends_add(&v->losses, addend(SUMS, m, -1));
+        addends_add(&v->losses, addend(MEANS_SUMS, m, -1));
         for (int k = 0; k < v->program->stage.count; k++)
             open_gradients(v, v->program->stage.first + k, m);
     }
     for (int f = 0; f < units->flats; f++)
         if (units->flat[f].trained && counts_norm(v, f))
-            addends_add(&v->norms, addend(SUMS, -1, f));
+            addends_add(&v->norms, addend(MEANS_SUMS, -1, f));
 }
 
 int values_is_complete(const struct values *v, const struct value *gradient)
@@ -216,23 +216,16 @@ static void add_text(struct line *line, const char *fmt, ...)
     line->used = n < VALUE_TEXT - line->used ? line->used + n : VALUE_TEXT - 1;
 }
 
-static const char *meaning_name(enum meaning meaning)
+static const char *meaning_name(enum value_meaning meaning)
 {
     static const char *const names[MEANINGS] = {
-        [NOTHING] = "nothing",
-        [PARAM] = "parameters of",
-        [SLOT] = "optimizer state of",
-        [STEP] = "step of",
-        [GRAD] = "gradient of",
-        [SUMS] = "the step's sums",
-        [TOKENS] = "tokens of",
-        [TARGETS] = "targets of",
-        [OUTPUT] = "output of",
-        [OUTPUT_GRAD] = "output gradient of",
-        [SAVED] = "what is kept of",
-        [DEFERRED] = "what is deferred of",
-        [CARRIED] = "what is carried in",
-        [CONSTANTS] = "constants",
+        [MEANS_NOTHING] = "nothing",         [MEANS_PARAM] = "parameters of",
+        [MEANS_SLOT] = "optimizer state of", [STEP] = "step of",
+        [MEANS_GRAD] = "gradient of",        [MEANS_SUMS] = "the step's sums",
+        [MEANS_TOKENS] = "tokens of",        [MEANS_TARGETS] = "targets of",
+        [MEANS_OUTPUT] = "output of",        [MEANS_OUTPUT_GRAD] = "output gradient of",
+        [MEANS_SAVED] = "what is kept of",   [MEANS_DEFERRED] = "what is deferred of",
+        [CARRIED] = "what is carried in",    [MEANS_CONSTANTS] = "constants",
     };
     return names[meaning];
 }
@@ -251,14 +244,15 @@ static void add_terms(struct line *line, const struct values *v, const struct va
 const char *value_text(const struct values *v, const struct value *value, char text[VALUE_TEXT])
 {
     struct line line = {.text = text};
-    enum meaning meaning = value->meaning;
-    int is_of_flat = meaning == PARAM || meaning == SLOT || meaning == STEP || meaning == GRAD;
+    enum value_meaning meaning = value->meaning;
+    int is_of_flat =
+        meaning == MEANS_PARAM || meaning == MEANS_SLOT || meaning == STEP || meaning == MEANS_GRAD;
     add_text(&line, "%s", meaning_name(meaning));
     if (value->of >= 0 && is_of_flat)
         add_text(&line, " %s", v->program->units->flat[value->of].name);
     else if (value->of >= 0)
         add_text(&line, " unit %d", value->of);
-    if (value->index >= 0 && meaning >= TOKENS)
+    if (value->index >= 0 && meaning >= MEANS_TOKENS)
         add_text(&line, " micro %d", value->index);
     if (is_of_flat)
         add_text(&line, "%s%s", value->part ? ", own shard" : ", whole",
@@ -268,9 +262,9 @@ const char *value_text(const struct values *v, const struct value *value, char t
                  value->index == STEP_ORTHOGONAL ? ", orthogonal"
                  : value->index == STEP_OWN      ? ", orthogonal in part"
                                                  : "");
-    if (meaning == GRAD)
+    if (meaning == MEANS_GRAD)
         add_terms(&line, v, value);
-    if (meaning == SUMS)
+    if (meaning == MEANS_SUMS)
         add_text(&line, ", %lld of %lld micro-batches, %lld norms",
                  (long long)value->terms[0].count, (long long)v->losses.count,
                  (long long)value->norms.count);

@@ -9,21 +9,21 @@
 
 #include "program/program.h"
 
-enum meaning {
-    NOTHING,
-    PARAM,       /* a flat parameter, in any format */
-    SLOT,        /* the optimizer's `index`-th of a flat */
-    STEP,        /* of a flat whose rule is of matrices, to be subtracted: enum value_step */
-    GRAD,        /* of a flat, summed over micro-batches and ranks so far */
-    SUMS,        /* enum SUM_... of state.h */
-    TOKENS,      /* of micro-batch `index` */
-    TARGETS,     /* the same */
-    OUTPUT,      /* activation that leaves a unit in micro-batch `index` */
-    OUTPUT_GRAD, /* the gradient of that */
-    SAVED,       /* what its forward kept for backward */
-    DEFERRED,    /* what the input part of its backward kept for the weight part */
-    CARRIED,     /* what a unit's pieces and exchanges hand on, in one phase */
-    CONSTANTS,   /* the model's */
+enum value_meaning {
+    MEANS_NOTHING,
+    MEANS_PARAM,       /* a flat parameter, in any format */
+    MEANS_SLOT,        /* the optimizer's `index`-th of a flat */
+    STEP,              /* of a flat whose rule is of matrices, to be subtracted: enum value_step */
+    MEANS_GRAD,        /* of a flat, summed over micro-batches and ranks so far */
+    MEANS_SUMS,        /* enum SUM_... of state.h */
+    MEANS_TOKENS,      /* of micro-batch `index` */
+    MEANS_TARGETS,     /* the same */
+    MEANS_OUTPUT,      /* activation that leaves a unit in micro-batch `index` */
+    MEANS_OUTPUT_GRAD, /* the gradient of that */
+    MEANS_SAVED,       /* what its forward kept for backward */
+    MEANS_DEFERRED,    /* what the input part of its backward kept for the weight part */
+    CARRIED,           /* what a unit's pieces and exchanges hand on, in one phase */
+    MEANS_CONSTANTS,   /* the model's */
     MEANINGS
 };
 
@@ -40,16 +40,19 @@ struct addends {
 };
 
 struct value {
-    enum meaning meaning;
+    enum value_meaning meaning;
     int of, index; /* the flat or the unit; -1 where the meaning has none */
-    int part;      /* PARAM, SLOT, STEP, GRAD: 1: the rank's shard, of a flat that is split */
-    int updated;   /* PARAM, SLOT: 1 from UPDATE on; SUMS: 1 from SCALE on */
-    /* GRAD, SUMS, what an exchange sums: the mesh axes over which this is still to be summed */
+    int part; /* MEANS_PARAM, MEANS_SLOT, STEP, MEANS_GRAD: 1: the rank's shard, of a flat that is
+                 split */
+    int updated; /* MEANS_PARAM, MEANS_SLOT: 1 from UPDATE on; MEANS_SUMS: 1 from SCALE on */
+    /* MEANS_GRAD, MEANS_SUMS, what an exchange sums: the mesh axes over which this is still to be
+     * summed */
     unsigned pending;
     struct flat_range own; /* STEP_OWN: a range of the flat */
-    struct addends norms;  /* SUMS: flats in the squares */
-    /* GRAD, by section of the flat: pieces of runs of backward; in the first, SUMS: micro-batches
-     * in the loss; SAVED, CARRIED: pieces and exchanges that have written to it */
+    struct addends norms;  /* MEANS_SUMS: flats in the squares */
+    /* MEANS_GRAD, by section of the flat: pieces of runs of backward; in the first, MEANS_SUMS:
+     * micro-batches in the loss; MEANS_SAVED, CARRIED: pieces and exchanges that have written to it
+     */
     struct addends terms[FLAT_SECTIONS];
 };
 
@@ -69,7 +72,7 @@ void values_open(struct values *v, const struct program *program, struct error *
 void values_close(struct values *v);
 
 /* What is in a buffer by this name: the latest of what was written to it, to what it is a view of,
- * or NOTHING where one of its own views was written since. */
+ * or MEANS_NOTHING where one of its own views was written since. */
 struct value values_get(const struct values *v, int b);
 
 /* Instruction i wrote it. */
@@ -78,11 +81,11 @@ void values_put(struct values *v, int i, int b, struct value value);
 /* Is the view the place of the rank's shard in a whole buffer? */
 int values_is_own_place(const struct values *v, int view);
 
-int value_is(const struct value *value, enum meaning meaning, int of, int index);
+int value_is(const struct value *value, enum value_meaning meaning, int of, int index);
 
 /* One addend of a sum of meaning: micro-batch, and unit, phase and piece of a RUN (values_place())
  * or flat of a NORM. */
-struct addends addend(enum meaning meaning, int micro, int of);
+struct addends addend(enum value_meaning meaning, int micro, int of);
 /* What names an addend of a gradient beside the micro-batch.  PIECES: more than a segment has. */
 enum { PIECES = 1 << 12 };
 static inline int values_place(int unit, enum segment_phase phase, int piece)

@@ -90,7 +90,7 @@ static int unordered(const struct verify *v, const int at[STREAMS], int i)
  * them was gone when they came, and they have ended since. */
 static int check_memory(struct verify *v, int i, int b)
 {
-    const struct buffer *buffer = &v->program->buffer[b];
+    const struct program_buffer *buffer = &v->program->buffer[b];
     const int *had;
     if (buffer->offset + buffer->bytes > v->program->pool_bytes[buffer->pool])
         return wrong(v, "outside its slab", i, b, -1);
@@ -123,14 +123,14 @@ static int check_release(struct verify *v, int i, int b)
 /* State holds values before the step begins, but for gradients. */
 static int holds_before(const struct verify *v, int part)
 {
-    const struct buffer *buffer = &v->program->buffer[part];
+    const struct program_buffer *buffer = &v->program->buffer[part];
     return buffer->persistent && !v->made[buffer_root(v->program, part)] && !buffer->partial;
 }
 
 /* Values are there before the step, or were written: under this name, or in all of its parts. */
 static int has_values(const struct verify *v, int part)
 {
-    const struct buffer *buffer = &v->program->buffer[part];
+    const struct program_buffer *buffer = &v->program->buffer[part];
     return holds_before(v, part) || v->given[part] ||
            (buffer->bytes && v->uses[part].given_bytes >= buffer->bytes);
 }
@@ -246,7 +246,7 @@ static int check_lengths(struct verify *v)
         const struct uses *uses = &v->uses[b];
         if (uses->released < 0 || uses->last < 0)
             continue;
-        enum stream stream = v->program->instr[uses->last].stream;
+        enum program_stream stream = v->program->instr[uses->last].stream;
         int more = stream != STREAM_COMPUTE && stream != STREAM_HOST;
         if (v->works_at[uses->released] - v->works_at[uses->last] > more)
             return wrong(v, "released late", uses->released, b, uses->last);
@@ -257,7 +257,8 @@ static int check_lengths(struct verify *v)
 /* A view lies inside what it is a view of. */
 static int check_view(struct verify *v, int b)
 {
-    const struct buffer *view = &v->program->buffer[b], *whole = &v->program->buffer[view->whole];
+    const struct program_buffer *view = &v->program->buffer[b],
+                                *whole = &v->program->buffer[view->whole];
     if (whole->whole < 0 && view->pool == whole->pool && view->persistent == whole->persistent &&
         view->from + view->bytes <= whole->bytes && view->offset == whole->offset + view->from)
         return 0;
@@ -267,7 +268,7 @@ static int check_view(struct verify *v, int b)
 /* Persistent buffers are alive all along: they may not overlap at all. */
 static int check_persistent(struct verify *v)
 {
-    const struct buffer *buffer = v->program->buffer;
+    const struct program_buffer *buffer = v->program->buffer;
     for (int b = 0; b < v->program->buffers; b++) {
         const int *had;
         if (buffer[b].whole >= 0 && check_view(v, b))

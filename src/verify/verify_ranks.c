@@ -41,7 +41,7 @@ static void issue(struct rank *p)
                 return;
 }
 
-static void advance(struct rank *p, enum stream stream)
+static void advance(struct rank *p, enum program_stream stream)
 {
     p->done[stream] = p->at[stream];
     p->at[stream] = p->next[p->at[stream]];
@@ -65,7 +65,7 @@ static void place(struct rank *p, const struct program *program)
 }
 
 /* The instruction at which a stream stands, if it was issued; else NULL. */
-static const struct instr *ready(const struct rank *p, enum stream stream)
+static const struct instr *ready(const struct rank *p, enum program_stream stream)
 {
     int i = p->at[stream];
     return i < p->issued ? &p->program->instr[i] : NULL;
@@ -140,14 +140,16 @@ static int parts_match(const struct ranks *g, int r, const struct instr *mine, i
 
 /* What a member stands at, if it is a transfer of the same group: what it does with others comes
  * first. */
-static const struct instr *met_by(const struct ranks *g, int m, enum stream stream, int group)
+static const struct instr *met_by(const struct ranks *g, int m, enum program_stream stream,
+                                  int group)
 {
     const struct instr *theirs = ready(&g->rank[m], stream);
     return theirs && theirs->group == group ? theirs : NULL;
 }
 
 /* Do those members that are there do the same?  0, or -1 with err set. */
-static int check_members(struct ranks *g, int rank, enum stream stream, const struct instr *mine)
+static int check_members(struct ranks *g, int rank, enum program_stream stream,
+                         const struct instr *mine)
 {
     struct members members = members_of(g, rank, mine->group);
     int at = (rank - members.first) / members.stride;
@@ -163,7 +165,8 @@ static int check_members(struct ranks *g, int rank, enum stream stream, const st
 
 /* 1: completed; 0: someone is not there yet; -1: they do not match.  Ranks are gone through in
  * order: that someone is missing shows in the last member first. */
-static int try_collective(struct ranks *g, int rank, enum stream stream, const struct instr *mine)
+static int try_collective(struct ranks *g, int rank, enum program_stream stream,
+                          const struct instr *mine)
 {
     struct members members = members_of(g, rank, mine->group);
     for (int k = members.count - 1; k >= 0; k--)
@@ -179,12 +182,12 @@ static int try_collective(struct ranks *g, int rank, enum stream stream, const s
     return 1;
 }
 
-static int message_count(const struct rank *p, enum stream stream)
+static int message_count(const struct rank *p, enum program_stream stream)
 {
     return program_messages(p->program, p->at[stream]);
 }
 
-static int has_met(const struct rank *p, enum stream stream, int k)
+static int has_met(const struct rank *p, enum program_stream stream, int k)
 {
     return p->met[stream] >> k & 1;
 }
@@ -199,8 +202,8 @@ static int other_end(const struct ranks *g, int rank, const struct instr *messag
 
 /* Of the messages at which a stream of a rank stands: the first of a kind to or from `other` that
  * has not met its other end; -1: none. */
-static int open_message(const struct ranks *g, int rank, enum stream stream, enum instr_kind kind,
-                        int other)
+static int open_message(const struct ranks *g, int rank, enum program_stream stream,
+                        enum instr_kind kind, int other)
 {
     const struct rank *p = &g->rank[rank];
     const struct instr *instr = ready(p, stream);
@@ -211,7 +214,7 @@ static int open_message(const struct ranks *g, int rank, enum stream stream, enu
     return -1;
 }
 
-static void meet(struct rank *p, enum stream stream, int k)
+static void meet(struct rank *p, enum program_stream stream, int k)
 {
     int count = message_count(p, stream);
     p->met[stream] |= 1u << k;
@@ -223,7 +226,7 @@ static void meet(struct rank *p, enum stream stream, int k)
 }
 
 /* One of the messages at which a stream stands: 1: both ends were there; 0: not yet; -1: wrong. */
-static int try_message(struct ranks *g, int rank, enum stream stream)
+static int try_message(struct ranks *g, int rank, enum program_stream stream)
 {
     struct rank *p = &g->rank[rank];
     for (int k = 0; k < message_count(p, stream); k++) {
@@ -249,7 +252,7 @@ static int try_message(struct ranks *g, int rank, enum stream stream)
 }
 
 /* One attempt to move a stream of a rank: 1 moved, 0 not, -1 wrong. */
-static int try_stream(struct ranks *g, int rank, enum stream stream)
+static int try_stream(struct ranks *g, int rank, enum program_stream stream)
 {
     const struct instr *instr = ready(&g->rank[rank], stream);
     if (!instr)
@@ -271,7 +274,7 @@ static int finished(const struct rank *p)
 }
 
 /* The rank that a transfer waits for. */
-static int waited_for(const struct ranks *g, int rank, enum stream stream,
+static int waited_for(const struct ranks *g, int rank, enum program_stream stream,
                       const struct instr *instr)
 {
     struct members members = members_of(g, rank, instr->group);

@@ -11,16 +11,16 @@
 static int rule_zero(struct values *v, int i)
 {
     values_put(v, i, v->program->instr[i].buffer[SLOT_SUMS],
-               (struct value){.meaning = SUMS, .of = -1, .index = -1, .pending = v->axes});
+               (struct value){.meaning = MEANS_SUMS, .of = -1, .index = -1, .pending = v->axes});
     return 0;
 }
 
 static int rule_load(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
-    struct value value = {.of = -1, .index = instr->micro, .meaning = TOKENS};
+    struct value value = {.of = -1, .index = instr->micro, .meaning = MEANS_TOKENS};
     values_put(v, i, instr->buffer[SLOT_LOAD_TOKENS], value);
-    value.meaning = TARGETS;
+    value.meaning = MEANS_TARGETS;
     values_put(v, i, instr->buffer[SLOT_LOAD_TARGETS], value);
     return 0;
 }
@@ -68,7 +68,7 @@ static int rule_gather(struct values *v, int i)
     int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
     size_t bytes = dtype_bytes(instr->dtype);
     struct value value = values_get(v, from);
-    if (!value_is(&value, PARAM, instr->flat, 0) || !value.part || instr->group != MESH_SHARD)
+    if (!value_is(&value, MEANS_PARAM, instr->flat, 0) || !value.part || instr->group != MESH_SHARD)
         return wrong(v, i, from, &value, "the rank's own shard of parameters");
     if (check_parts(v, i, from, bytes, to, bytes))
         return -1;
@@ -83,7 +83,7 @@ static int rule_reduce(struct values *v, int i)
     const struct instr *instr = &v->program->instr[i];
     int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
     struct value value = values_get(v, from), had = values_get(v, to);
-    if (!value_is(&value, GRAD, instr->flat, 0) || value.part || instr->group != MESH_SHARD ||
+    if (!value_is(&value, MEANS_GRAD, instr->flat, 0) || value.part || instr->group != MESH_SHARD ||
         !(value.pending >> MESH_SHARD & 1))
         return wrong(v, i, from, &value, "a whole gradient that is not summed over shards");
     if (check_parts(v, i, to, sizeof(float), from, dtype_bytes(instr->dtype)))
@@ -91,7 +91,8 @@ static int rule_reduce(struct values *v, int i)
     value.part = 1;
     value.pending &= ~(1u << MESH_SHARD);
     if (instr->accumulate) {
-        if (!value_is(&had, GRAD, instr->flat, 0) || !had.part || had.pending != value.pending)
+        if (!value_is(&had, MEANS_GRAD, instr->flat, 0) || !had.part ||
+            had.pending != value.pending)
             return wrong(v, i, to, &had, "to add to the sum over shards of this gradient");
         for (int s = 0; s < FLAT_SECTIONS; s++)
             addends_add(&value.terms[s], had.terms[s]);
@@ -112,7 +113,7 @@ static unsigned axes_of(const struct values *v, int group)
 static int sum_buffer(struct values *v, int i, int b, unsigned axes)
 {
     struct value value = values_get(v, b);
-    if ((value.meaning != GRAD && value.meaning != SUMS) || !axes ||
+    if ((value.meaning != MEANS_GRAD && value.meaning != MEANS_SUMS) || !axes ||
         (value.pending & axes) != axes || value.updated)
         return wrong(v, i, b, &value, "a sum that lacks other ranks");
     value.pending &= ~axes;
@@ -204,14 +205,14 @@ static int check_end(const struct values *v, int b, struct value want)
 
 static int check_flat_end(const struct values *v, int flat, int updated)
 {
-    const struct flat_state *state = &v->program->state->flat[flat];
-    struct value want = {.meaning = PARAM,
+    const struct state_flat *state = &v->program->state->flat[flat];
+    struct value want = {.meaning = MEANS_PARAM,
                          .of = flat,
                          .part = flat_is_sharded(flat_of(v, flat)),
                          .updated = updated};
     if (check_end(v, state->master, want) || check_end(v, state->param, want))
         return -1;
-    want.meaning = SLOT;
+    want.meaning = MEANS_SLOT;
     for (want.index = 0; want.index < OPTIMIZER_SLOTS; want.index++)
         if (check_end(v, state->slot[want.index], want))
             return -1;
@@ -228,7 +229,7 @@ static int check_ends(const struct values *v)
             return -1;
     if (p->kind == PROGRAM_LOGITS)
         return check_end(v, p->logits,
-                         (struct value){.meaning = OUTPUT, .of = p->units->count - 1});
+                         (struct value){.meaning = MEANS_OUTPUT, .of = p->units->count - 1});
     if (rules_are_sums(v, &sums, train, train))
         return 0;
     char text[VALUE_TEXT];

@@ -189,7 +189,7 @@ void training_check_volume(struct checks *c, const struct session *s,
 {
     check_bytes(c, "sent", plan->sent_bytes, executor_sent_bytes(s->executor));
     for (int stream = 0; stream < STREAMS; stream++)
-        check_bytes(c, stream_name(stream), plan->moved_bytes[stream],
+        check_bytes(c, program_stream_name(stream), plan->moved_bytes[stream],
                     executor_moved_bytes(s->executor, stream));
 }
 

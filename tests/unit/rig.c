@@ -42,7 +42,7 @@ static struct program *make_program(struct session *s, enum program_kind kind)
 static void upload_table(struct session *s)
 {
     struct error err = {0};
-    const struct buffer *constants = &s->state->buffer[s->state->constants];
+    const struct program_buffer *constants = &s->state->buffer[s->state->constants];
     float *table = malloc(constants->bytes + 1);
     s->model->family->table(s->model, s->units->request.seq, table);
     must(device_upload(s->device, executor_buffer(s->executor, constants), table, constants->bytes,
@@ -122,7 +122,7 @@ const struct flat_tensor *rig_tensor(const struct session *s, const char *name, 
 
 float *rig_state(const struct session *s, int unit, enum rig_state which)
 {
-    const struct flat_state *state = &s->train->state->flat[unit];
+    const struct state_flat *state = &s->train->state->flat[unit];
     const int buffer[] = {state->master, state->grad, state->slot[0], state->slot[1]};
     return executor_buffer(s->executor, &s->train->buffer[buffer[which]]);
 }
@@ -130,7 +130,7 @@ float *rig_state(const struct session *s, int unit, enum rig_state which)
 void rig_refresh(const struct session *s)
 {
     for (int u = 0; u < s->units->flats; u++) {
-        const struct flat_state *state = &s->train->state->flat[u];
+        const struct state_flat *state = &s->train->state->flat[u];
         if (state->master >= 0 && state->param >= 0 && state->param != state->master)
             s->device->ops->cast(s->device, s->layout.dtype,
                                  executor_buffer(s->executor, &s->train->buffer[state->param]),
@@ -159,7 +159,7 @@ static uint64_t hash_buffer(const struct session *s, int buffer, uint64_t hash)
 /* What a unit computes with: where each gather makes it of the masters, what that makes. */
 static uint64_t hash_param(const struct session *s, int unit, uint64_t hash)
 {
-    const struct flat_state *state = &s->train->state->flat[unit];
+    const struct state_flat *state = &s->train->state->flat[unit];
     if (state->param >= 0)
         return hash_buffer(s, state->param, hash);
     float *master = rig_download(s, state->master);
@@ -177,7 +177,7 @@ uint64_t rig_hash(const struct session *s)
 {
     uint64_t hash = 0;
     for (int u = 0; u < s->units->flats; u++) {
-        const struct flat_state *state = &s->train->state->flat[u];
+        const struct state_flat *state = &s->train->state->flat[u];
         const int buffer[] = {state->master, state->slot[0], state->slot[1]};
         hash = hash_param(s, u, hash);
         for (int k = 0; k < 3; k++)

@@ -194,7 +194,7 @@ static void a_broken_gradient_updates_nothing(void **state)
             struct error err = {0};
             struct step_output output;
             struct session *s = open_session(&mem, i, place);
-            const struct flat_state *unit = &s->train->state->flat[1];
+            const struct state_flat *unit = &s->train->state->flat[1];
             struct step_input input = rig_input(s, 1);
             uint32_t nan = 0x7fc07fc0; /* fp32, or two of bf16 */
             input.load = load;

@@ -400,7 +400,7 @@ static void state_is_one_mean_for_matrices(void **state)
         fleet_open(&fleet, &config, 1, PROGRAM_TRAIN);
         for (int f = 0; f < fleet.units->flats; f++) {
             const struct flat *flat = &fleet.units->flat[f];
-            const struct flat_state *own = &fleet.state[0]->flat[f];
+            const struct state_flat *own = &fleet.state[0]->flat[f];
             int muons = flat->optimizer == OPTIMIZER_MUON;
             for (int t = 0; t < flat->tensors; t++) {
                 assert_int_equal(is_muons(&flat->tensor[t]), muons);

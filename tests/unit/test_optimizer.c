@@ -264,7 +264,7 @@ static void state_in_bf16_takes_what_the_manual_says(void **state)
         fleet_open(&fleet, &config, 3, PROGRAM_TRAIN);
         const struct program *program = fleet.program[1];
         for (int b = 0; b < program->buffers; b++) {
-            const struct buffer *buffer = &program->buffer[b];
+            const struct program_buffer *buffer = &program->buffer[b];
             params += buffer->persistent && buffer->pool == POOL_PARAMS ? buffer->bytes : 0;
             optimizer += buffer->persistent && buffer->pool == POOL_OPTIMIZER ? buffer->bytes : 0;
         }

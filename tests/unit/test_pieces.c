@@ -72,7 +72,7 @@ static void assert_refused(const struct divided *d, int i, const char *what)
 
 static void make_idle(struct instr *instr)
 {
-    enum stream stream = instr->stream;
+    enum program_stream stream = instr->stream;
     int wait[STREAMS];
     memcpy(wait, instr->wait, sizeof wait);
     *instr = (struct instr){.kind = INSTR_RELEASE,
@@ -131,11 +131,11 @@ static void spoil_places(struct divided *d, int i)
     struct program *program = d->program[1];
     const struct instr *instr = &program->instr[i];
     for (int slot = SLOT_FROM; slot <= SLOT_TO; slot++) {
-        struct buffer *buffer =
+        struct program_buffer *buffer =
             instr->buffer[slot] < 0 ? NULL : &program->buffer[instr->buffer[slot]];
         if (!buffer || buffer->whole < 0)
             continue;
-        struct buffer was = *buffer;
+        struct program_buffer was = *buffer;
         buffer->from += buffer->from ? -64 : 64;
         buffer->offset = program->buffer[buffer->whole].offset + buffer->from;
         assert_refused(d, i, "another place");

@@ -75,7 +75,7 @@ struct unit {
     struct graph *graph;
     struct flat flat;
     const struct flat *uses[FLAT_USES];
-    struct param_place place[4];
+    struct segment_param_place place[4];
     struct segment forward, backward, input, weight;
     struct device *device;
     int64_t elems; /* of input and output */
@@ -92,7 +92,7 @@ static void unit_open(struct unit *u, struct graph *graph, enum config_recompute
     flat_create(&u->flat, "unit", 0, u->graph, &(struct model_unit){0}, NULL, 1);
     u->uses[0] = &u->flat;
     for (int i = 0; i < u->graph->param_count; i++) {
-        u->place[i] = (struct param_place){0, i, u->flat.tensor[i].offset};
+        u->place[i] = (struct segment_param_place){0, i, u->flat.tensor[i].offset};
         u->flat.tensor[i].section = i;
     }
     assert_int_equal(

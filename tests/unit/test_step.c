@@ -239,7 +239,7 @@ static void fill_passing(struct session *s, int poison)
     const struct program *program = s->train;
     for (int pool = 0; pool < POOL_COUNT; pool++)
         for (int b = 0; b < program->buffers; b++) {
-            const struct buffer *buffer = &program->buffer[b];
+            const struct program_buffer *buffer = &program->buffer[b];
             int passing = !buffer->persistent || b == program->state->work ||
                           b == program->state->sums || buffer->pool == POOL_GRADS;
             if (buffer->pool == (enum mem_pool)pool && passing)

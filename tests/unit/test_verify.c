@@ -44,7 +44,7 @@ static void test_compiled_programs_are_right(void **state)
 }
 
 /* The instruction of this stream before i, or -1. */
-static int stream_before(const struct program *program, int i, enum stream stream)
+static int stream_before(const struct program *program, int i, enum program_stream stream)
 {
     do
         i--;
@@ -112,11 +112,11 @@ static void move_to(struct program *program, int b, size_t offset)
 /* Move each passing buffer onto each other one that lives at some time of its life. */
 static void check_overlaps(struct program *program)
 {
-    struct lifetime *life = memory_lifetimes(program);
+    struct memory_lifetime *life = memory_lifetimes(program);
     int moved = 0;
     for (int b = 0; b < program->buffers; b++)
         for (int c = 0; c < program->buffers; c++) {
-            struct buffer *one = &program->buffer[b], *other = &program->buffer[c];
+            struct program_buffer *one = &program->buffer[b], *other = &program->buffer[c];
             size_t was = one->offset, slab = program->pool_bytes[one->pool];
             if (b == c || one->whole >= 0 || other->whole >= 0 || one->persistent ||
                 one->pool != other->pool || life[c].first < 0 || !one->bytes || !other->bytes ||
@@ -143,7 +143,7 @@ static void test_live_buffers_do_not_share(void **state)
 static void check_persistent(struct program *program)
 {
     for (int b = 1; b < program->buffers; b++) {
-        struct buffer *buffer = &program->buffer[b], *before = buffer - 1;
+        struct program_buffer *buffer = &program->buffer[b], *before = buffer - 1;
         size_t was = buffer->offset;
         if (!buffer->persistent || !before->persistent || buffer->pool != before->pool ||
             buffer->whole >= 0 || before->whole >= 0)
@@ -161,9 +161,9 @@ static void test_state_does_not_share(void **state)
 
 static void check_slabs(struct program *program)
 {
-    struct lifetime *life = memory_lifetimes(program);
+    struct memory_lifetime *life = memory_lifetimes(program);
     for (int b = 0; b < program->buffers; b++) {
-        struct buffer *buffer = &program->buffer[b];
+        struct program_buffer *buffer = &program->buffer[b];
         size_t was = buffer->offset;
         if (!buffer->bytes || life[b].first < 0)
             continue;
@@ -265,7 +265,7 @@ static void shift_waits(struct program *program, int at, int by)
 }
 
 /* A release of b in front of instruction `at`, which waits for all that is before it. */
-static void insert_release(struct program *program, int at, enum stream stream, int b)
+static void insert_release(struct program *program, int at, enum program_stream stream, int b)
 {
     int last = program_instr(program, INSTR_RELEASE, stream);
     struct instr release = program->instr[last];

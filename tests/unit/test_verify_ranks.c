@@ -66,7 +66,7 @@ static void everywhere(void (*check)(struct fleet *))
 /* The next collective of the same stream after instruction i, or -1. */
 static int next_collective(const struct program *program, int i)
 {
-    enum stream stream = program->instr[i].stream;
+    enum program_stream stream = program->instr[i].stream;
     for (i++; i < program->instrs; i++)
         if (program->instr[i].stream == stream && program->instr[i].group >= 0)
             return i;
@@ -207,7 +207,7 @@ static void pair_close(struct pair *pair)
 
 /* An instruction that waits for instruction `wait` (-1: none); a buffer of its own is its operand
  * if it moves data. */
-static int add(struct program *program, enum instr_kind kind, enum stream stream, int wait)
+static int add(struct program *program, enum instr_kind kind, enum program_stream stream, int wait)
 {
     int index = program_instr(program, kind, stream);
     struct instr *instr = &program->instr[index];

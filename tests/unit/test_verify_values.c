@@ -137,7 +137,7 @@ static void test_sums_are_over_the_right_ranks(void **state)
 /* Do two names stand for some of the same memory? */
 static int share(const struct program *program, int b, int c)
 {
-    const struct buffer *one = &program->buffer[b], *other = &program->buffer[c];
+    const struct program_buffer *one = &program->buffer[b], *other = &program->buffer[c];
     return buffer_root(program, b) == buffer_root(program, c) &&
            one->from < other->from + other->bytes && other->from < one->from + one->bytes;
 }

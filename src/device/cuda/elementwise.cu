@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(FLAT_THREADS)
     add_tile(T *y, const T *a, const T *b, int64_t elems, int shift)
 {
     using R = raw<T, n>;
-    const struct span tile = tile_span(FLAT_TILE * n, elems, shift);
+    const struct pack_span tile = tile_span(FLAT_TILE * n, elems, shift);
     const int64_t at = tile.begin + (int)threadIdx.x * n;
     R left[FLAT_ACCESSES], right[FLAT_ACCESSES];
     if (!tile.whole) {
@@ -249,7 +249,7 @@ template <typename To, typename From, int n>
 __global__ void __launch_bounds__(FLAT_THREADS)
     cast_tile(To *y, const From *x, int64_t elems, int shift)
 {
-    const struct span tile = tile_span(FLAT_TILE * n, elems, shift);
+    const struct pack_span tile = tile_span(FLAT_TILE * n, elems, shift);
     const int64_t at = tile.begin + (int)threadIdx.x * n;
     raw<From, n> bits[FLAT_ACCESSES];
     if (!tile.whole) {

@@ -177,7 +177,7 @@ enum { CLEAR_ACCESSES = 4, CLEAR_TILE = THREADS * CLEAR_ACCESSES * 4 };
 
 static __global__ void __launch_bounds__(THREADS) clear_tile(float *y, int64_t elems, int shift)
 {
-    const struct span tile = tile_span(CLEAR_TILE, elems, shift);
+    const struct pack_span tile = tile_span(CLEAR_TILE, elems, shift);
     if (!tile.whole) {
         for (int64_t i = tile.begin + (int)threadIdx.x; i < tile.end; i += THREADS)
             y[i] = 0;

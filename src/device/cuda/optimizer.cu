@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(ADAMW_THREADS)
     adamw_tile(adamw_tensors<C> t, struct adamw a, const double *factor, int shift)
 {
     const float by = (float)*factor;
-    const struct span tile = tile_span(ADAMW_TILE * n, t.elems, shift);
+    const struct pack_span tile = tile_span(ADAMW_TILE * n, t.elems, shift);
     const int64_t begin = tile.begin + (int)threadIdx.x * n;
     adamw_group<n> e[ADAMW_ACCESSES];
     adamw_group<1> one;

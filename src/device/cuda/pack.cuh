@@ -224,12 +224,12 @@ static __device__ __forceinline__ void load_param(float (&to)[n], const T *from,
 
 /* Elements [begin, end) of the block's tile of `size` elements; the first tile begins `shift`
  * before element 0.  whole: all of the tile is there. */
-struct span {
+struct pack_span {
     int64_t begin, end;
     bool whole;
 };
 
-static __device__ __forceinline__ span tile_span(int size, int64_t elems, int shift)
+static __device__ __forceinline__ pack_span tile_span(int size, int64_t elems, int shift)
 {
     int64_t begin = (int64_t)blockIdx.x * size - shift, end = begin + size;
     bool whole = begin >= 0 && end <= elems;

@@ -44,7 +44,7 @@ static __device__ __forceinline__ void add_parts(const sum<T> &t, int64_t at)
 template <typename T, int n>
 __global__ void __launch_bounds__(THREADS) sum_tile(sum<T> t, int shift)
 {
-    const struct span tile = tile_span(TILE * n, t.elems, shift);
+    const struct pack_span tile = tile_span(TILE * n, t.elems, shift);
     if (!tile.whole) {
         for (int64_t i = tile.begin + (int)threadIdx.x; i < tile.end; i += THREADS)
             add_parts<T, 1>(t, i);
