@@ -1,14 +1,14 @@
 /* matrices.h - what comes before UPDATE of a flat whose rule is of whole matrices.
  *
- *   sharded: MOMENTUM of the shard, ALLTOALL of shards to owners, ORTHOGONALIZE there, ALLTOALL
- * back
- *
- *   whole:   MOMENTUM of all, ORTHOGONALIZE of what the rank owns, ALLTOALL of that to the others
+ *   sharded: MOMENTUM of the shard, ALLTOALL of shards to owners, ORTHOGONALIZE there,
+ *            ALLTOALL back
+ *   whole:   MOMENTUM of all, ORTHOGONALIZE of what the rank owns,
+ *            ALLTOALL of that to the others
  *
  * Matrices that all ranks hold are divided among them, too: the products of five steps are 20 m
  * operations or more per element of a matrix whose smaller side is m, the transfer of a result four
- * bytes.  MOMENTUM leaves its result in the gradient's memory, and there
- * is in the end what UPDATE subtracts.
+ * bytes.  MOMENTUM leaves its result in the gradient's memory; in the end what UPDATE subtracts is
+ * there.
  */
 #ifndef TRIREME_PROGRAM_MATRICES_H
 #define TRIREME_PROGRAM_MATRICES_H
