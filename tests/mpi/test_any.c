@@ -110,8 +110,10 @@ static void lay_out(struct anything *a, struct any *any, const char *model, char
     while (refused && tries++ < 1000) {
         snprintf(text, ANY_TEXT, "%s offload.path=%s", model, a->dir);
         any_settings(any, ANY_LAYOUT, text);
-        refused = any_load(&config, text, NULL) ||
-                  layout_resolve(&layout, &config, ranks, ranks, DEVICE_CPU, NULL);
+        refused =
+            any_load(&config, text, NULL) ||
+            layout_resolve(&layout, &config, ranks, ranks,
+                           config.device == CONFIG_DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU, NULL);
     }
     CHECK(&a->c, !refused);
 }
