@@ -19,7 +19,8 @@
 
 struct owners;
 
-/* NULL is allowed where owners are freed. */
+/* Choose the owners of every flat whose rule is of whole matrices.  units and layout
+ * must outlive what this returns, which owners_destroy() frees (NULL allowed). */
 struct owners *owners_create(const struct units *units, const struct layout *layout);
 void owners_destroy(struct owners *owners);
 

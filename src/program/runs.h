@@ -9,6 +9,8 @@
  * so that no more CUDA graphs than these are captured. */
 struct runs_buffers;
 
+/* None made yet, for a ring of so many micro-batches; runs_close() frees what this returns, and
+ * the program, which must live as long, keeps the buffers. */
 struct runs_buffers *runs_open(const struct program *program, int ring);
 void runs_close(struct runs_buffers *buffers);
 

@@ -40,6 +40,7 @@ struct schedule {
     unsigned splits_backward : 1; /* backward is two actions: input and weight part */
 };
 
+/* The row of a name; const, never NULL. */
 const struct schedule *schedule_row(enum config_pipeline_schedule name);
 
 #endif

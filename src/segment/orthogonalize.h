@@ -19,6 +19,8 @@ struct orthogonalize {
  * set (the product's library fails). */
 int orthogonalize(struct device *d, const struct orthogonalize *o, float *x, void *work,
                   struct error *err);
+
+/* Bytes of work that a matrix of this shape needs on the device. */
 size_t orthogonalize_bytes(struct device *d, int64_t rows, int64_t cols);
 
 /* Floating point operations of the products; a multiply-add is two. */
