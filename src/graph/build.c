@@ -13,13 +13,50 @@ static int append(struct graph *graph, enum op_id op, const int *in, int ins, st
     return out < 0 ? 0 : out;
 }
 
+/* Leave of a whole box what the rank has of it. */
+static void divide(struct graph *graph, const struct graph_param *param, int part)
+{
+    const struct graph_division *d = &param->division;
+    struct box *box = &graph->params[graph->param_count].box[part];
+    int64_t whole = box->whole[d->dim], chunks = d->chunks ? d->chunks : whole;
+    int64_t size = d->group.size, rank = d->group.rank;
+    if (chunks < size || whole % chunks) {
+        graph_fail(graph, "%s: %lld %s, in %lld chunks, cannot be divided among %lld ranks",
+                   param->part[part], (long long)whole, d->dim ? "columns" : "rows",
+                   (long long)chunks, (long long)size);
+        return;
+    }
+    box->start[d->dim] = whole / chunks * (chunks * rank / size);
+    box->count[d->dim] = whole / chunks * (chunks * (rank + 1) / size) - box->start[d->dim];
+}
+
+/* The boxes of the stacked tensors, and what they are together. */
+static void find_boxes(struct graph *graph, const struct graph_param *param)
+{
+    struct graph_param *own = &graph->params[graph->param_count];
+    for (int p = 0; p < param->parts; p++) {
+        int64_t whole[GRAPH_DIMS];
+        for (int i = 0; i < param->dims; i++)
+            whole[i] = i == 0 ? param->part_rows[p] : param->dim[i];
+        own->box[p] = box_whole(param->dims, whole);
+        if (param->division.group.size > 1)
+            divide(graph, param, p);
+        own->dim[0] += own->box[p].count[0] - own->part_rows[p];
+        own->part_rows[p] = own->box[p].count[0];
+    }
+    for (int i = 1; i < param->dims; i++)
+        own->dim[i] = own->box[0].count[i];
+}
+
 int build_param(struct graph *graph, const struct graph_param *param)
 {
     graph->params =
         array_grow(graph->params, graph->param_count, &graph->param_capacity, sizeof *param);
-    graph->params[graph->param_count] = *param;
-    graph->params[graph->param_count].block = graph->block;
-    int value = graph_value(graph, VALUE_PARAM, graph->dtype, param->dims, param->dim);
+    struct graph_param *own = &graph->params[graph->param_count];
+    *own = *param;
+    own->block = graph->block;
+    find_boxes(graph, param);
+    int value = graph_value(graph, VALUE_PARAM, graph->dtype, own->dims, own->dim);
     graph->values[value].index = graph->param_count++;
     return value;
 }

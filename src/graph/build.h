@@ -8,7 +8,8 @@
 
 #include "graph/graph.h"
 
-/* Declare a parameter; returns its value.  One that is `shared` belongs to another unit. */
+/* Declare a parameter; returns its value, which is the rank's part of one that is divided.  One
+ * that is `shared` belongs to another unit. */
 int build_param(struct graph *graph, const struct graph_param *param);
 
 int build_tokens(struct graph *graph);  /* int32 [rows] */

@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+#include "base/box.h"
 #include "base/dtype.h"
 #include "base/error.h"
 
@@ -30,10 +31,10 @@ enum graph_value_role {
 };
 
 /* Ranks that work on one graph together, each on a part of it: the mesh axes along which they lie
- * (bits of enum mesh_axis) and how many they are. */
+ * (bits of enum mesh_axis), how many they are, and which of them the graph is for. */
 struct graph_group {
     unsigned axes;
-    int size;
+    int size, rank;
 };
 
 struct graph_value {
@@ -46,8 +47,20 @@ struct graph_value {
     struct graph_group divided; /* size above 1: each of them makes a term of its gradient */
 };
 
+/* How a parameter is divided among the ranks of a group: of each of its stacked tensors a rank has
+ * an interval of the rows (dim 0) or of the columns (dim 1).  In a group of size 0 or 1 each has
+ * all. */
+struct graph_division {
+    struct graph_group group;
+    int dim;
+    int64_t chunks; /* equal ones that each tensor has along dim, none of which is cut: heads;
+                       0: its rows or columns */
+};
+
 /* A parameter of the unit; `parts` logical tensors stacked by rows form it, so that one
- * matrix product serves several (query, key and value, say). */
+ * matrix product serves several (query, key and value, say).  It is declared with the sizes of the
+ * whole tensors; where it is divided, build_param() puts those of the rank's part in their place.
+ */
 enum { PARAM_PARTS = 3 };
 enum graph_param_init { INIT_NORMAL, INIT_ONES, INIT_ZEROS };
 struct graph_param {
@@ -55,7 +68,9 @@ struct graph_param {
     char part[PARAM_PARTS][GRAPH_NAME]; /* logical names, relative to the unit */
     int64_t part_rows[PARAM_PARTS];
     int dims;
-    int64_t dim[GRAPH_DIMS]; /* of the whole; dim[0] is the sum of part_rows */
+    int64_t dim[GRAPH_DIMS]; /* of all parts; dim[0] is the sum of part_rows */
+    struct graph_division division;
+    struct box box[PARAM_PARTS]; /* what the rank has of each tensor; by build_param() */
     enum graph_param_init init;
     float std;
     int shared; /* 1: it is a parameter of the unit that the model names as shared */
@@ -90,6 +105,7 @@ struct graph {
     enum dtype dtype; /* of activations and parameters */
     int64_t rows;     /* batch * seq */
     int64_t seq;
+    struct graph_group tensor; /* among whose ranks a model may divide its layers */
     struct graph_value *values;
     int value_count, value_capacity;
     struct graph_node *nodes;

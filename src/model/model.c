@@ -110,10 +110,11 @@ struct graph *model_graph(const struct model *model, int kind, enum model_purpos
 }
 
 struct graph *model_unit_graph(const struct model *model, int unit, enum model_purpose purpose,
-                               int64_t batch, int64_t seq, enum dtype dtype, float loss_factor,
-                               struct error *err)
+                               int64_t batch, int64_t seq, enum dtype dtype,
+                               struct graph_group tensor, float loss_factor, struct error *err)
 {
     struct graph *graph = graph_create(batch, seq, dtype);
+    graph->tensor = tensor;
     const struct model_unit *u = &model->unit[unit];
     return build(model, u->kind, u->blocks, purpose, graph, loss_factor, err);
 }

@@ -66,10 +66,10 @@ struct graph *model_graph(const struct model *model, int kind, enum model_purpos
                           int64_t batch, int64_t seq, enum dtype dtype, float loss_factor,
                           struct error *err);
 
-/* The same for a unit with all its blocks. */
+/* The same for a unit with all its blocks, as a rank of the group tensor computes it. */
 struct graph *model_unit_graph(const struct model *model, int unit, enum model_purpose purpose,
-                               int64_t batch, int64_t seq, enum dtype dtype, float loss_factor,
-                               struct error *err);
+                               int64_t batch, int64_t seq, enum dtype dtype,
+                               struct graph_group tensor, float loss_factor, struct error *err);
 
 /* Logical parameters, each counted once. */
 int64_t model_params(const struct model *model);

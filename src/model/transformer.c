@@ -41,16 +41,31 @@ static struct graph_param normal(int64_t in, double std)
     return (struct graph_param){.dims = 2, .dim = {0, in}, .init = INIT_NORMAL, .std = (float)std};
 }
 
+int transformer_divided_matrix(struct graph *graph, const struct transformer_part *parts, int count,
+                               int64_t in, double std, struct graph_division division)
+{
+    struct graph_param param = normal(in, std);
+    param.division = division;
+    return declare(graph, param, parts, count);
+}
+
 int transformer_matrix(struct graph *graph, const struct transformer_part *parts, int count,
                        int64_t in, double std)
 {
     return declare(graph, normal(in, std), parts, count);
 }
 
+int transformer_divided_vector(struct graph *graph, const struct transformer_part *parts, int count,
+                               enum graph_param_init init, struct graph_division division)
+{
+    return declare(graph, (struct graph_param){.dims = 1, .init = init, .division = division},
+                   parts, count);
+}
+
 int transformer_vector(struct graph *graph, const struct transformer_part *parts, int count,
                        enum graph_param_init init)
 {
-    return declare(graph, (struct graph_param){.dims = 1, .init = init}, parts, count);
+    return transformer_divided_vector(graph, parts, count, init, (struct graph_division){0});
 }
 
 double transformer_back_std(const struct config_model *config)

@@ -61,7 +61,8 @@ int layout_advise(const struct config *config, int ranks, int per_node, enum dev
 /* The model, wrapped into units as the config says.  0, or -1 with err set. */
 int layout_model(struct model **model, const struct config *config, struct error *err);
 
-/* What to compile for it. */
+/* What to compile for it, at the first place of the tensor axis; the caller sets tensor.rank for
+ * another. */
 struct units_request layout_units(const struct layout *layout, const struct config *config);
 
 /* The folder of files that stand in for memory. */

@@ -25,8 +25,8 @@ static struct graph *graph_for(const struct units *units, int unit, enum model_p
 {
     const struct units_request *r = &units->request;
     int64_t batch = purpose == MODEL_LOGITS ? 1 : r->batch;
-    return model_unit_graph(units->model, unit, purpose, batch, r->seq, r->dtype, r->loss_factor,
-                            err);
+    return model_unit_graph(units->model, unit, purpose, batch, r->seq, r->dtype, r->tensor,
+                            r->loss_factor, err);
 }
 
 static int has_role(const struct graph *graph, enum graph_value_role role)

@@ -1,7 +1,8 @@
 /* units.h - a model compiled: its units, the flats that they use, the segments of its kinds of
  * unit.
  *
- * Independent of ranks except for the number of shards; programs of all ranks share it.
+ * Independent of ranks except for the number of shards and, where layers are divided among the
+ * ranks of a tensor group, the place there; programs of all ranks of one place share it.
  */
 #ifndef TRIREME_SEGMENT_UNITS_H
 #define TRIREME_SEGMENT_UNITS_H
@@ -27,7 +28,9 @@ struct units_request {
     enum dtype dtype;   /* of activations and gathered parameters */
     int64_t batch, seq; /* of one micro-batch */
     int shards;
-    int64_t persist_below; /* flats with fewer parameters are whole on every rank */
+    struct graph_group tensor; /* among whose ranks layers are divided, and the place that is meant;
+                                  size 0 is 1 */
+    int64_t persist_below;     /* flats with fewer parameters are whole on every rank */
     enum config_optimizer optimizer;
     const char *freeze; /* patterns of tensors that are not trained (config train.freeze), or
                            NULL; read by units_create() only */

@@ -20,6 +20,7 @@ static int make_program(struct session *s, struct program **program, enum progra
 static int compile(struct session *s, enum session_use use, struct error *err)
 {
     struct units_request request = layout_units(&s->layout, &s->config);
+    request.tensor.rank = mesh_place(&s->layout.shape, world_rank(s->world)).at[MESH_TENSOR];
     request.with_logits = use == SESSION_GENERATE;
     if (units_create(&s->units, s->model, &request, s->device, err))
         return -1;

@@ -34,7 +34,7 @@ static int norm_weight(struct graph *graph, const char *name, int64_t width)
 
 static void block(const struct config_model *c, struct graph *graph)
 {
-    const struct graph_group group = {1u << MESH_TENSOR, size};
+    const struct graph_group group = {.axes = 1u << MESH_TENSOR, .size = size};
     int64_t hidden = c->hidden, own = WIDTH / size;
     struct transformer_part gate_up[] = {{"gate", own}, {"up", own}};
     int w1 = norm_weight(graph, "norm1", hidden);

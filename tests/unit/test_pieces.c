@@ -197,7 +197,7 @@ static void test_left_out_on_one_rank(void **state)
 /* Shapes and formats that cannot be exchanged are refused where the graph is built. */
 static void test_refused(void **state)
 {
-    static const struct graph_group three = {1u << MESH_TENSOR, 3};
+    static const struct graph_group three = {.axes = 1u << MESH_TENSOR, .size = 3};
     struct graph *odd = graph_create(1, 4, DTYPE_F32), *narrow = graph_create(1, 6, DTYPE_BF16);
     build_all_to_all(odd, build_input(odd, 5), three);
     assert_non_null(strstr(odd->err.text, "4 rows cannot be divided among 3 ranks"));

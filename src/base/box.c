@@ -1,0 +1,94 @@
+/* box.c - see box.h. */
+#include "base/box.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/round.h"
+#include "base/text.h"
+
+struct box box_whole(int dims, const int64_t *whole)
+{
+    struct box box = {.dims = dims};
+    for (int i = 0; i < dims; i++)
+        box.whole[i] = box.count[i] = whole[i];
+    return box;
+}
+
+int box_is_whole(const struct box *box)
+{
+    for (int i = 0; i < box->dims; i++)
+        if (box->count[i] != box->whole[i])
+            return 0;
+    return 1;
+}
+
+int box_is_sound(const struct box *box)
+{
+    for (int i = 0; i < box->dims; i++)
+        if (box->start[i] < 0 || box->count[i] < 0 || box->start[i] > box->whole[i] ||
+            box->count[i] > box->whole[i] - box->start[i])
+            return 0;
+    return 1;
+}
+
+int64_t box_elems(const struct box *box)
+{
+    int64_t elems = 1;
+    for (int i = 0; i < box->dims; i++)
+        elems *= box->count[i];
+    return elems;
+}
+
+int box_overlaps(const struct box *a, const struct box *b)
+{
+    for (int i = 0; i < a->dims; i++)
+        if (a->start[i] + a->count[i] <= b->start[i] || b->start[i] + b->count[i] <= a->start[i] ||
+            !a->count[i] || !b->count[i])
+            return 0;
+    return 1;
+}
+
+/* The outermost dimension along which runs of both boxes go: they agree in all behind it, whose
+ * elements are a slice. */
+static int find_axis(const struct box *a, const struct box *b, int64_t *slice)
+{
+    int axis = a->dims - 1;
+    *slice = 1;
+    while (axis > 0 && a->start[axis] == b->start[axis] && a->count[axis] == b->count[axis])
+        *slice *= a->count[axis--];
+    return axis;
+}
+
+int64_t box_run(const struct box *a, const struct box *b, int64_t from, int64_t *at)
+{
+    int64_t slice, place = 0, weight = 1;
+    int axis = find_axis(a, b, &slice), outside = 0;
+    int64_t row = from / slice, here = a->start[axis] + row % a->count[axis];
+    int64_t end = a->start[axis] + a->count[axis];
+    int64_t first = b->start[axis], last = first + b->count[axis];
+    for (int i = axis; i >= 0; i--) {
+        int64_t index = a->start[i] + row % a->count[i] - b->start[i];
+        outside |= index < 0 || index >= b->count[i];
+        place += index * weight;
+        weight *= b->count[i];
+        row /= a->count[i];
+    }
+    *at = outside ? -1 : place * slice + from % slice;
+    if (!outside)
+        end = min_i64(end, last);
+    else if (here < first)
+        end = min_i64(end, first);
+    return (end - here) * slice - from % slice;
+}
+
+const char *box_text(const struct box *box, char text[BOX_TEXT])
+{
+    text[0] = 0;
+    for (int i = 0; i < box->dims; i++)
+        text_join(text, BOX_TEXT - 2, ", ", "%lld+%lld", (long long)box->start[i],
+                  (long long)box->count[i]);
+    memmove(text + 1, text, strlen(text) + 1);
+    text[0] = '[';
+    return strcat(text, "]");
+}
