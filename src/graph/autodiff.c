@@ -90,18 +90,26 @@ static void sum_terms(struct autodiff *ad, int value)
     ad->grad[value] = ad->graph->nodes[node].out[0];
 }
 
-/* The gradient that leaves the unit must be made by a node here: a unit that only hands
- * on what it got would need a copy, and no model has one. */
-static int finish_input(struct autodiff *ad, struct error *err)
+/* The gradient of an input leaves the unit from a node of its own.  One that other units add to, or
+ * that is a gradient with another place already (of the output, or of another input), takes a node
+ * that adds or copies. */
+static int finish_input(struct autodiff *ad, int k, struct error *err)
 {
-    int input = find_role(ad->graph, VALUE_INPUT);
-    if (input < 0 || ad->graph->input_frozen)
+    struct graph *graph = ad->graph;
+    const struct graph_input *input = &graph->input[k];
+    if (input->frozen)
         return 0;
-    sum_terms(ad, input);
-    int grad = autodiff_grad(ad, input);
-    if (grad < 0 || ad->graph->values[grad].role != VALUE_TEMP)
-        return error_set(err, "a unit's input has no gradient of its own");
-    ad->graph->values[grad].role = VALUE_INPUT_GRAD;
+    sum_terms(ad, input->value);
+    int grad = autodiff_grad(ad, input->value);
+    if (grad < 0)
+        return error_set(err, "a unit's input \"%s\" has no gradient", input->name);
+    if (input->shared || graph->values[grad].role != VALUE_TEMP) {
+        struct op_attrs none = {0};
+        int node = autodiff_node(ad, OP_ACCUMULATE, &grad, 1, &none);
+        grad = graph->nodes[node].out[0];
+    }
+    graph->values[grad].role = VALUE_INPUT_GRAD;
+    graph->values[grad].index = k;
     return 0;
 }
 
@@ -161,7 +169,9 @@ int autodiff(struct graph *graph, struct error *err)
         else
             graph_fail(graph, "op %s has no backward rule", graph->nodes[node].op->name);
     }
-    int rc = graph->err.text[0] ? error_set(err, "%s", graph->err.text) : finish_input(&ad, err);
+    int rc = graph->err.text[0] ? error_set(err, "%s", graph->err.text) : 0;
+    for (int k = 0; !rc && k < graph->inputs; k++)
+        rc = finish_input(&ad, k, err);
     if (!rc)
         find_unused(graph);
     free(ad.grad);

@@ -20,9 +20,9 @@ struct autodiff {
 };
 
 /* Append the backward of graph.  A graph with an output gets a value OUTPUT_GRAD to start
- * from; one that ends in a loss starts there.  A graph with an INPUT ends in INPUT_GRAD, unless it
- * says that its input is frozen.  Frozen parameters have no gradient, and nodes that only led to
- * one are marked unused. Returns 0, or -1 with err set. */
+ * from; one that ends in a loss starts there.  It ends in an INPUT_GRAD for each input that it does
+ * not say is frozen.  Frozen parameters have no gradient, and nodes that only led to one are marked
+ * unused. Returns 0, or -1 with err set. */
 int autodiff(struct graph *graph, struct error *err);
 
 /* For the rules: */

@@ -2,6 +2,8 @@
 #include "graph/build.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/array.h"
 #include "graph/op.h"
@@ -71,11 +73,40 @@ int build_targets(struct graph *graph)
     return graph_value(graph, VALUE_TARGETS, DTYPE_I32, 1, &graph->rows);
 }
 
+static int add_input(struct graph *graph, const char *name, int64_t width)
+{
+    if (graph->inputs == BOUNDARY_USES) {
+        graph_fail(graph, "a unit reads more than %d boundaries", BOUNDARY_USES);
+        return 0;
+    }
+    struct graph_input *input = &graph->input[graph->inputs];
+    snprintf(input->name, sizeof input->name, "%s", name);
+    input->value =
+        graph_value(graph, VALUE_INPUT, graph->dtype, 2, (int64_t[]){graph->rows, width});
+    graph->values[input->value].index = graph->inputs++;
+    return input->value;
+}
+
+int build_boundary(struct graph *graph, const char *name, int64_t width)
+{
+    int value = -1;
+    if (graph->block && !strcmp(graph->output_name, name))
+        value = graph->carried;
+    for (int k = 0; value < 0 && k < graph->inputs; k++)
+        if (!strcmp(graph->input[k].name, name))
+            value = graph->input[k].value;
+    if (value < 0)
+        return add_input(graph, name, width);
+    if (graph->values[value].dim[0] != graph->rows || graph->values[value].dim[1] != width)
+        graph_fail(graph, "boundary \"%s\" is [%lld, %lld] and is read as [%lld, %lld]", name,
+                   (long long)graph->values[value].dim[0], (long long)graph->values[value].dim[1],
+                   (long long)graph->rows, (long long)width);
+    return value;
+}
+
 int build_input(struct graph *graph, int64_t width)
 {
-    if (graph->block)
-        return graph->carried;
-    return graph_value(graph, VALUE_INPUT, graph->dtype, 2, (int64_t[]){graph->rows, width});
+    return build_boundary(graph, "hidden", width);
 }
 
 int build_rope_table(struct graph *graph, int64_t head_dim)
@@ -85,8 +116,14 @@ int build_rope_table(struct graph *graph, int64_t head_dim)
 
 void build_output(struct graph *graph, int value)
 {
+    build_output_named(graph, "hidden", value);
+}
+
+void build_output_named(struct graph *graph, const char *name, int value)
+{
     if (graph->values[value].role != VALUE_TEMP)
         graph_fail(graph, "a unit's output must be the result of an op");
+    snprintf(graph->output_name, sizeof graph->output_name, "%s", name);
     graph->carried = value;
     if (graph->block + 1 >= graph->blocks)
         graph->values[value].role = VALUE_OUTPUT;

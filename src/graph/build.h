@@ -14,11 +14,16 @@ int build_param(struct graph *graph, const struct graph_param *param);
 
 int build_tokens(struct graph *graph);  /* int32 [rows] */
 int build_targets(struct graph *graph); /* int32 [rows], -1 where masked */
-/* [rows, width] from the unit before, or in a unit of several blocks from the block before */
+/* The boundary of that name, [rows, width]: what the nearest unit before this one puts out by it,
+ * or in a unit of several blocks the nearest block. */
+int build_boundary(struct graph *graph, const char *name, int64_t width);
+/* That of the name "hidden". */
 int build_input(struct graph *graph, int64_t width);
 int build_rope_table(struct graph *graph, int64_t head_dim);
-/* Make value, the result of a node, the unit's output, which the next unit reads (or the caller,
- * after the last unit). */
+/* Make value, the result of a node, the unit's output, which units behind it read by that name (or
+ * the caller, after the last unit). */
+void build_output_named(struct graph *graph, const char *name, int value);
+/* By the name "hidden". */
 void build_output(struct graph *graph, int value);
 
 int build_embedding(struct graph *graph, int tokens, int table);

@@ -13,14 +13,16 @@
 #include "base/dtype.h"
 #include "base/error.h"
 
+/* BOUNDARY_USES: boundaries that one unit may read. */
 enum { GRAPH_DIMS = 4, NODE_INS = 6, NODE_OUTS = 3, GRAPH_NAME = 48 };
+enum { BOUNDARY_USES = 3, BOUNDARY_NAME = 24 };
 
 enum graph_value_role {
     VALUE_TEMP,        /* made by a node, used inside the unit */
-    VALUE_INPUT,       /* activation from the unit before */
-    VALUE_OUTPUT,      /* activation for the unit after */
-    VALUE_OUTPUT_GRAD, /* gradient from the unit after */
-    VALUE_INPUT_GRAD,  /* gradient for the unit before */
+    VALUE_INPUT,       /* boundary `index` that the unit reads: an activation of one before it */
+    VALUE_OUTPUT,      /* activation for the units that read it */
+    VALUE_OUTPUT_GRAD, /* its gradient, the sum over these */
+    VALUE_INPUT_GRAD,  /* gradient of input `index`, or a term of it */
     VALUE_PARAM,       /* parameter `index` */
     VALUE_PARAM_GRAD,  /* its gradient, fp32, written or accumulated into */
     VALUE_TOKENS,      /* int32 [rows] */
@@ -42,7 +44,7 @@ struct graph_value {
     enum dtype dtype;
     int dims;
     int64_t dim[GRAPH_DIMS];
-    int index;                  /* of the parameter, for PARAM and PARAM_GRAD */
+    int index;                  /* of the parameter or of the input */
     int producer;               /* node, or -1 */
     struct graph_group divided; /* size above 1: each of them makes a term of its gradient */
 };
@@ -76,6 +78,14 @@ struct graph_param {
     int shared; /* 1: it is a parameter of the unit that the model names as shared */
     int frozen; /* 1: it is not trained: backward makes no gradient of it */
     int block;  /* number within the unit of the block it belongs to */
+};
+
+/* A boundary that the unit reads: what the nearest unit before it puts out by that name. */
+struct graph_input {
+    char name[BOUNDARY_NAME];
+    int value;
+    int frozen; /* 1: nothing that it is made of is trained: backward makes no gradient of it */
+    int shared; /* 1: other units read it too, and its gradient is the sum of theirs */
 };
 
 /* Numbers an op needs beyond its inputs' shapes. */
@@ -112,7 +122,9 @@ struct graph {
     int node_count, node_capacity;
     struct graph_param *params;
     int param_count, param_capacity;
-    int input_frozen;  /* 1: nothing before the unit is trained: backward makes no INPUT_GRAD */
+    struct graph_input input[BOUNDARY_USES];
+    int inputs;
+    char output_name[BOUNDARY_NAME]; /* of what it puts out; "": it puts out nothing */
     int block, blocks; /* being built, of so many written one behind the other; 0: one */
     int carried;       /* what the block before this one put out */
     struct error err;  /* the first thing that went wrong */

@@ -15,6 +15,7 @@ static const struct op *const rows[OP_COUNT] = {
     [OP_SWIGLU] = &op_swiglu,
     [OP_SWIGLU_BACKWARD] = &op_swiglu_backward,
     [OP_ADD] = &op_add,
+    [OP_ACCUMULATE] = &op_accumulate,
     [OP_LAYERNORM] = &op_layernorm,
     [OP_LAYERNORM_BACKWARD] = &op_layernorm_backward,
     [OP_BIAS] = &op_bias,

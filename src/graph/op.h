@@ -14,7 +14,7 @@ struct op_call {
     const struct graph_node *node;
     void *in[NODE_INS];
     void *out[NODE_OUTS];
-    int accumulate; /* of the parameter gradient among the outputs */
+    int accumulate; /* 1: add to the gradient among the outputs, of a parameter or an input */
     void *scratch;
 };
 
@@ -65,6 +65,7 @@ enum op_id {
     OP_SWIGLU,
     OP_SWIGLU_BACKWARD,
     OP_ADD,
+    OP_ACCUMULATE,
     OP_LAYERNORM,
     OP_LAYERNORM_BACKWARD,
     OP_BIAS,
@@ -91,7 +92,7 @@ double op_bytes(const struct graph *graph, const struct graph_node *node);
 /* The rows, one file each group. */
 extern const struct op op_embedding, op_embedding_backward, op_rmsnorm, op_rmsnorm_backward,
     op_linear, op_linear_input_grad, op_linear_weight_grad, op_rope, op_attention,
-    op_attention_backward, op_swiglu, op_swiglu_backward, op_add, op_layernorm,
+    op_attention_backward, op_swiglu, op_swiglu_backward, op_add, op_accumulate, op_layernorm,
     op_layernorm_backward, op_bias, op_bias_backward, op_gelu, op_gelu_backward, op_positions,
     op_positions_backward, op_head_loss, op_head_loss_train, op_all_reduce, op_all_gather,
     op_reduce_scatter, op_all_to_all;

@@ -184,3 +184,29 @@ const struct op op_add = {
     .run = add_run,
     .in_place = 1u << 0 | 1u << 1,
 };
+
+/* y = x, or y += x: what a unit adds to the gradient of an input that others read too. */
+static void accumulate_shapes(struct graph *graph, struct graph_node *node)
+{
+    struct graph_value x = graph->values[node->in[0]];
+    node->out[0] = graph_value(graph, VALUE_TEMP, x.dtype, x.dims, x.dim);
+}
+
+static int accumulate_run(const struct op_call *call, struct error *err)
+{
+    const struct device_ops *ops = call->device->ops;
+    int x = call->node->in[0];
+    if (call->accumulate)
+        ops->add(call->device, call->graph->values[x].dtype, call->out[0], call->out[0],
+                 call->in[0], graph_elems(call->graph, x));
+    else
+        ops->copy(call->device, call->out[0], call->in[0], graph_bytes(call->graph, x));
+    return 0;
+}
+
+const struct op op_accumulate = {
+    .name = "accumulate",
+    .shapes = accumulate_shapes,
+    .flops = add_flops,
+    .run = accumulate_run,
+};

@@ -13,7 +13,7 @@
 #include "config/config.h"
 #include "graph/graph.h"
 
-enum { MODEL_KINDS = 3, MODEL_PREFIX = 24 };
+enum { MODEL_KINDS = 8, MODEL_PREFIX = 24 };
 
 /* What a graph is for: its last unit ends in the loss, or in the logits of one row, whose
  * number is targets[0]. */

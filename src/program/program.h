@@ -83,8 +83,8 @@ struct instr {
     int64_t place[2];         /* ALLTOALL of a flat, ORTHOGONALIZE: by slot, where in the flat a
                                  buffer begins */
     enum dtype dtype;
-    uint64_t accumulate;    /* RUN: bits of segment_adds(); REDUCE: 0 or 1 */
-    int buffer[SLOTS];      /* -1 where unused */
+    uint64_t accumulate; /* RUN: bits of segment_adds() and segment_adds_input(); REDUCE: 0 or 1 */
+    int buffer[SLOTS];   /* -1 where unused */
     unsigned reads, writes; /* bit per slot */
     unsigned bound;         /* bit per slot that instr_bind() gave a buffer: for quick loops */
     int wait[STREAMS];      /* the last instruction of each other stream that must be complete */

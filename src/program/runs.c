@@ -59,6 +59,23 @@ static int follow(struct program *program, int *which, int buffer)
     return *which = buffer;
 }
 
+void runs_plan(const struct program *program, struct run *run, int runs)
+{
+    int units = program->units->count;
+    char *written = array_make((size_t)program->micros * (size_t)units, 1);
+    for (int r = 0; r < runs; r++) {
+        const struct unit_boundaries *own = &program->units->boundary[run[r].unit];
+        for (int k = 0; k < own->inputs; k++) {
+            char *at = &written[run[r].micro * units + own->producer[k]];
+            if (!(run[r].segment->writes >> (SPACE_INPUT_GRAD + k) & 1))
+                continue;
+            run[r].accumulate |= *at ? segment_adds_input(k) : 0;
+            *at = 1;
+        }
+    }
+    free(written);
+}
+
 static int input(struct program *program, int *which, const char *what, int micro)
 {
     const struct units_request *r = &program->units->request;
@@ -93,28 +110,39 @@ static int passing(struct program *program, int *which, const char *what, const 
 static int output(struct program *program, int *which, const struct run *run)
 {
     if (run->unit < program->units->count - 1)
-        return passing(program, which, "output", run, program->units->boundary_bytes);
+        return passing(program, which, "output", run, program->units->boundary[run->unit].bytes);
     size_t bytes = (size_t)program->units->model->config.vocab * sizeof(float);
     program->logits = program_buffer(program, POOL_WORKSPACE, bytes, 1, "logits");
     return program->logits;
+}
+
+/* The gradient of input k of a run: the first of its readers to write it makes the buffer. */
+static int input_grad(struct program *program, struct runs_buffers *b, const struct run *run, int k)
+{
+    int producer = program->units->boundary[run->unit].producer[k];
+    int *which = &b->output_grad[run->micro % b->ring * b->units + producer];
+    if (run->accumulate & segment_adds_input(k))
+        return *which;
+    return passing(program, which, "gradient", run, program->units->boundary[producer].bytes);
 }
 
 /* The buffer of one space of a run, made where the run is the first to name it. */
 static int buffer_of(struct program *program, struct runs_buffers *b, const struct run *run,
                      enum segment_space space)
 {
+    const struct unit_boundaries *own = &program->units->boundary[run->unit];
     int set = run->micro % b->ring, at = set * b->units + run->unit;
     if (space < SPACE_GRAD)
         return run->use[space - SPACE_PARAM].param;
     if (space < SPACE_INPUT)
         return run->use[space - SPACE_GRAD].grad;
+    if (segment_input(space) >= 0)
+        return b->output[set * b->units + own->producer[segment_input(space)]];
+    if (segment_input_grad(space) >= 0)
+        return input_grad(program, b, run, segment_input_grad(space));
     switch (space) {
-    case SPACE_INPUT: return b->output[at - 1];
     case SPACE_OUTPUT: return output(program, &b->output[at], run);
     case SPACE_OUTPUT_GRAD: return b->output_grad[at];
-    case SPACE_INPUT_GRAD:
-        return passing(program, &b->output_grad[at - 1], "gradient", run,
-                       program->units->boundary_bytes);
     case SPACE_SAVED:
         if (run->phase == PHASE_FORWARD)
             passing(program, &b->saved[at], "saved", run, run->segment->saved_bytes);
@@ -155,6 +183,12 @@ static void write_piece(struct program *program, const struct run *run, int numb
         instr->accumulate |= (uint64_t)added * segment_adds(k, 0);
         adds |= (added ? 1u : 0) << (SPACE_GRAD + k);
     }
+    for (int k = 0; k < BOUNDARY_USES; k++)
+        if (run->accumulate & segment_adds_input(k) &&
+            segment_piece_can_add(run->segment, number, k)) {
+            instr->accumulate |= segment_adds_input(k);
+            adds |= 1u << (SPACE_INPUT_GRAD + k);
+        }
     for (int s = 0; s < SPACE_COUNT; s++) {
         unsigned read = (piece->reads | (piece->writes & adds)) >> s & 1;
         unsigned write = piece->writes >> s & 1;

@@ -14,6 +14,10 @@ struct runs_buffers;
 struct runs_buffers *runs_open(const struct program *program, int ring);
 void runs_close(struct runs_buffers *buffers);
 
+/* Decide for all runs which of them write the gradient of a boundary, and which add to it: of the
+ * units that read a boundary, the first to run in backward writes, those after it add. */
+void runs_plan(const struct program *program, struct run *run, int runs);
+
 /* Append the LOAD of a micro-batch's tokens and targets. */
 void runs_load(struct program *program, struct runs_buffers *buffers, int micro);
 

@@ -102,6 +102,7 @@ void pass_schedule(struct program *program)
     struct runs_buffers *buffers = runs_open(program, count_sets(run, runs, last));
     shard_plan(program, run, runs);
     gradients_plan(program, run, runs);
+    runs_plan(program, run, runs);
     zero(program);
     for (int r = 0; r < runs; r++) {
         if (run[r].micro == loaded)

@@ -188,7 +188,7 @@ static struct segment_ref ref(const struct segment_draft *c, int v)
     switch (value->role) {
     case VALUE_PARAM: return param_ref(c, value->index, 0);
     case VALUE_PARAM_GRAD: return param_ref(c, value->index, 1);
-    default: return (struct segment_ref){space[value->role], 0};
+    default: return (struct segment_ref){space[value->role] + value->index, 0};
     }
 }
 
@@ -203,8 +203,11 @@ static void note(struct segment *segment, struct segment_ref ref, int write)
 /* Output k of the step may be a gradient. */
 static void note_gradient(const struct segment_draft *c, struct segment_step *step, int k)
 {
-    int v = c->graph->nodes[step->node].out[k];
+    const struct graph_node *node = &c->graph->nodes[step->node];
+    int v = node->out[k];
     step->tensor[k] = -1;
+    if (v >= 0 && node->op == op_row(OP_ACCUMULATE))
+        step->adds_input = c->graph->values[v].index;
     if (v < 0 || c->graph->values[v].role != VALUE_PARAM_GRAD)
         return;
     step->tensor[k] = c->place[c->graph->values[v].index].tensor;
@@ -252,7 +255,7 @@ static void resolve(struct segment_draft *c)
     for (int s = 0; s < segment->steps; s++) {
         struct segment_step *step = &segment->step[s];
         const struct graph_node *node = &c->graph->nodes[step->node];
-        step->grad_use = -1;
+        step->grad_use = step->adds_input = -1;
         for (int k = 0; k < NODE_INS; k++) {
             step->in[k] = ref(c, node->in[k]);
             if (!made_here(c, node->in[k]))
@@ -286,9 +289,10 @@ static int is_gone(const struct segment_draft *c, int v)
 /* What is exchanged is a value of the unit's own, a boundary, or what is kept of one. */
 static int check_exchange(const struct segment_draft *c, int s, struct error *err)
 {
+    const unsigned inputs = (1u << BOUNDARY_USES) - 1;
     const unsigned spaces = 1u << SPACE_CARRY | 1u << SPACE_SAVED | 1u << SPACE_DEFERRED |
-                            1u << SPACE_INPUT | 1u << SPACE_OUTPUT | 1u << SPACE_OUTPUT_GRAD |
-                            1u << SPACE_INPUT_GRAD;
+                            inputs << SPACE_INPUT | 1u << SPACE_OUTPUT | 1u << SPACE_OUTPUT_GRAD |
+                            inputs << SPACE_INPUT_GRAD;
     const struct segment_step *step = &c->segment->step[s];
     const struct graph_node *node = segment_node(c->segment, step);
     unsigned axes = node->attrs.axes;
@@ -398,6 +402,14 @@ unsigned segment_sections(const struct segment *segment, int use, const struct f
     for (int piece = 0; piece < segment->pieces; piece++)
         sections |= segment_piece_sections(segment, piece, use, flat);
     return sections;
+}
+
+int segment_piece_can_add(const struct segment *segment, int piece, int k)
+{
+    for (int s = segment->piece[piece].first; s < segment->piece[piece].end; s++)
+        if (segment->step[s].adds_input == k)
+            return 1;
+    return 0;
 }
 
 /* The tensors of one parameter lie end to end. */

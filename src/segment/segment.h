@@ -23,16 +23,17 @@
 
 /* What a segment touches; a RUN instruction binds a buffer to each.  The flats that a unit uses
  * (units.h) have numbers: SPACE_PARAM + k is the k-th of them, whole, SPACE_GRAD + k its gradient.
+ * So have the boundaries that it reads: SPACE_INPUT + k, and SPACE_INPUT_GRAD + k its gradient.
  */
 enum segment_space {
     SPACE_PARAM,
     SPACE_GRAD = SPACE_PARAM + FLAT_USES, /* fp32 */
     SPACE_INPUT = SPACE_GRAD + FLAT_USES,
-    SPACE_OUTPUT,
+    SPACE_OUTPUT = SPACE_INPUT + BOUNDARY_USES,
     SPACE_OUTPUT_GRAD,
-    SPACE_INPUT_GRAD, /* boundaries */
-    SPACE_SAVED,      /* what forward keeps for backward */
-    SPACE_DEFERRED,   /* what backward's input part keeps for its weight part */
+    SPACE_INPUT_GRAD,
+    SPACE_SAVED = SPACE_INPUT_GRAD + BOUNDARY_USES, /* what forward keeps for backward */
+    SPACE_DEFERRED, /* what backward's input part keeps for its weight part */
     SPACE_TOKENS,
     SPACE_TARGETS,
     SPACE_CONST,
@@ -42,6 +43,20 @@ enum segment_space {
     SPACE_CARRY,      /* temporaries that live from piece to piece */
     SPACE_COUNT
 };
+_Static_assert(SPACE_COUNT <= 32, "sets of spaces are bits of an unsigned");
+
+/* Which of a unit's boundaries has its place, or the place of its gradient, in a space; -1: none.
+ */
+static inline int segment_input(int space)
+{
+    return space >= SPACE_INPUT && space < SPACE_INPUT + BOUNDARY_USES ? space - SPACE_INPUT : -1;
+}
+
+static inline int segment_input_grad(int space)
+{
+    int k = space - SPACE_INPUT_GRAD;
+    return k >= 0 && k < BOUNDARY_USES ? k : -1;
+}
 
 enum segment_phase {
     PHASE_FORWARD,
@@ -77,6 +92,7 @@ struct segment_step {
     struct segment_ref in[NODE_INS], out[NODE_OUTS], scratch;
     int grad_use;          /* the flat, of those used, whose gradient it writes; -1: none */
     int tensor[NODE_OUTS]; /* per output: the first tensor whose gradient it is, or -1 */
+    int adds_input;        /* the input to whose gradient it can add; -1: none */
 };
 
 /* Steps from `first` to before `end`.  The last one exchanges values unless it is the last piece.
@@ -138,6 +154,15 @@ static inline uint64_t segment_adds(int use, int section)
     return UINT64_C(1) << (use * FLAT_SECTIONS + section);
 }
 
+/* The bit that says: add to the gradient of input k. */
+static inline uint64_t segment_adds_input(int k)
+{
+    return UINT64_C(1) << (FLAT_USES * FLAT_SECTIONS + k);
+}
+
+/* Can a piece add to the gradient of input k? */
+int segment_piece_can_add(const struct segment *segment, int piece, int k);
+
 /* The sections of the use-th flat that are added to, a bit each. */
 static inline unsigned segment_added(uint64_t accumulate, int use)
 {
@@ -151,9 +176,9 @@ struct segment_watch {
 };
 
 /* Run the ops of a piece.  flat: the flats that the unit uses.  base holds the address of each
- * space the segment touches.  accumulate: bits of segment_adds(): the gradients of these sections
- * are added to what is there, the others are written.  Who writes section 0 also zeroes the padding
- * of the gradient. watch may be NULL. */
+ * space the segment touches.  accumulate: bits of segment_adds() and segment_adds_input(): these
+ * gradients are added to what is there, the others are written.  Who writes section 0 also zeroes
+ * the padding of the gradient. watch may be NULL. */
 int segment_run_piece(const struct segment *segment, int piece, const struct flat *const *flat,
                       struct device *device, void *const *base, uint64_t accumulate,
                       struct segment_watch *watch, struct error *err);

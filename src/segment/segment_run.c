@@ -48,6 +48,8 @@ static int run_step(const struct segment *segment, const struct segment_step *st
     call.scratch = at(&step->scratch, base);
     if (step->grad_use >= 0)
         call.accumulate = node->accumulate || adds(step, flat, accumulate);
+    if (step->adds_input >= 0)
+        call.accumulate = !!(accumulate & segment_adds_input(step->adds_input));
     if (!node->op->run(&call, err))
         return 0;
     return error_prefix(err, "op %s", node->op->name);

@@ -17,6 +17,7 @@
 #include "base/round.h"
 #include "graph/autodiff.h"
 #include "graph/op.h"
+#include "segment/boundaries.h"
 #include "segment/optimizer.h"
 #include "segment/orthogonalize.h"
 
@@ -199,16 +200,42 @@ static int find_frozen(const struct units *units, int unit, const struct graph *
     return 0;
 }
 
-static int is_frozen_alike(const struct graph *graph, const char *frozen, int input_frozen)
+/* Which inputs of a unit only hand on what is frozen, and which others read too; 1 each. */
+struct input_traits {
+    char frozen[BOUNDARY_USES], shared[BOUNDARY_USES];
+};
+
+static struct input_traits traits_of(const struct units *units, int unit, const char *trains)
+{
+    const struct unit_boundaries *own = &units->boundary[unit];
+    struct input_traits traits = {{0}, {0}};
+    for (int k = 0; k < own->inputs; k++) {
+        traits.frozen[k] = !trains[own->producer[k]];
+        traits.shared[k] = units->boundary[own->producer[k]].readers > 1;
+    }
+    return traits;
+}
+
+static int is_frozen_alike(const struct graph *graph, const char *frozen)
 {
     for (int i = 0; i < graph->param_count; i++)
         if (graph->params[i].frozen != frozen[i])
             return 0;
-    return graph->input_frozen == input_frozen;
+    return 1;
+}
+
+static int reads_alike(const struct graph *graph, const struct input_traits *traits)
+{
+    for (int k = 0; k < graph->inputs; k++)
+        if (graph->input[k].frozen != traits->frozen[k] ||
+            graph->input[k].shared != traits->shared[k])
+            return 0;
+    return 1;
 }
 
 /* A new kind with the graph of a unit: 0, or -1 with err set. */
-static int add_kind(struct units *units, int unit, int input_frozen, struct error *err)
+static int add_kind(struct units *units, int unit, const struct input_traits *traits,
+                    struct error *err)
 {
     const struct model_unit *u = &units->model->unit[unit];
     struct unit_kind *kind = &units->kind[units->kinds];
@@ -222,14 +249,18 @@ static int add_kind(struct units *units, int unit, int input_frozen, struct erro
     int rc = find_frozen(units, unit, kind->train, frozen, err);
     for (int i = 0; i < kind->train->param_count; i++)
         kind->train->params[i].frozen = frozen[i];
-    kind->train->input_frozen = input_frozen;
+    for (int k = 0; k < kind->train->inputs; k++) {
+        kind->train->input[k].frozen = traits->frozen[k];
+        kind->train->input[k].shared = traits->shared[k];
+    }
     free(frozen);
     return rc;
 }
 
 /* Settle which kind a unit is of, a new one if there is none yet. */
-static int find_kind(struct units *units, int unit, int input_frozen, struct error *err)
+static int find_kind(struct units *units, int unit, const char *trains, struct error *err)
 {
+    struct input_traits traits = traits_of(units, unit, trains);
     const struct model_unit *u = &units->model->unit[unit];
     enum config_recompute recompute = policy(units, unit);
     for (int k = 0; k < units->kinds; k++) {
@@ -239,7 +270,7 @@ static int find_kind(struct units *units, int unit, int input_frozen, struct err
             continue;
         char *frozen = array_make((size_t)kind->train->param_count, 1);
         int rc = find_frozen(units, unit, kind->train, frozen, err);
-        int same = is_frozen_alike(kind->train, frozen, input_frozen);
+        int same = is_frozen_alike(kind->train, frozen) && reads_alike(kind->train, &traits);
         free(frozen);
         if (rc)
             return -1;
@@ -248,7 +279,7 @@ static int find_kind(struct units *units, int unit, int input_frozen, struct err
             return 0;
         }
     }
-    return add_kind(units, unit, input_frozen, err);
+    return add_kind(units, unit, &traits, err);
 }
 
 static void use_flat(struct units *units, int unit, int flat)
@@ -341,17 +372,36 @@ static int add_shared(struct units *units, int unit, struct error *err)
     return 0;
 }
 
+/* Is the output of a unit made of anything that is trained: of its own, or in what it reads? */
+static char is_trained(const struct units *units, int unit, const char *trains)
+{
+    const struct graph *graph = units_kind(units, unit)->train;
+    const struct unit_boundaries *own = &units->boundary[unit];
+    char trained = 0;
+    for (int i = 0; i < graph->param_count; i++)
+        trained |= !graph->params[i].frozen;
+    for (int k = 0; k < own->inputs; k++)
+        trained |= trains[own->producer[k]];
+    return trained;
+}
+
+static int find_kinds(struct units *units, struct error *err)
+{
+    char *trains = array_make((size_t)units->count, 1);
+    int rc = 0;
+    for (int u = 0; !rc && u < units->count; u++) {
+        rc = find_kind(units, u, trains, err);
+        trains[u] = (char)(!rc && is_trained(units, u, trains));
+    }
+    free(trains);
+    return rc;
+}
+
 static int create_flats(struct units *units, struct error *err)
 {
-    int trained = 0; /* something was so far */
-    for (int u = 0; u < units->count; u++) {
-        if (find_kind(units, u, !trained, err))
-            return -1;
+    for (int u = 0; u < units->count; u++)
         for (enum fate fate = 0; fate < FATES; fate++)
             add_flat(units, u, fate);
-        for (int k = 0; k < units->use[u].count; k++)
-            trained |= units->flat[units->use[u].flat[k]].trained;
-    }
     for (int u = 0; u < units->count; u++)
         if (add_shared(units, u, err))
             return -1;
@@ -462,10 +512,9 @@ int units_create(struct units **out, const struct model *model, const struct uni
     units->use = array_make((size_t)units->count, sizeof *units->use);
     units->kind_of = array_make((size_t)units->count, sizeof *units->kind_of);
     units->kind = array_make((size_t)units->count, sizeof *units->kind);
-    units->boundary_bytes = (size_t)(request->batch * request->seq * model->config.hidden) *
-                            dtype_bytes(request->dtype);
-    if (create_flats(units, err) || compile_all(units, device, err) ||
-        find_all_sections(units, err)) {
+    units->boundary = array_make((size_t)units->count, sizeof *units->boundary);
+    if (boundaries_find(units, err) || find_kinds(units, err) || create_flats(units, err) ||
+        compile_all(units, device, err) || find_all_sections(units, err)) {
         units_destroy(units);
         return -1;
     }
@@ -502,6 +551,7 @@ void units_destroy(struct units *units)
         destroy_kind(&units->kind[k]);
     free(units->kind);
     free(units->kind_of);
+    free(units->boundary);
     free(units->use);
     free(units->flat);
     free(units);

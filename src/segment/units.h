@@ -48,22 +48,30 @@ struct unit_flats {
     int count, flat[FLAT_USES];
 };
 
+/* What a unit reads of units before it and puts out for those behind it. */
+struct unit_boundaries {
+    int inputs, producer[BOUNDARY_USES]; /* per input, the unit whose output it is */
+    int readers;                         /* units that read its output */
+    size_t bytes;                        /* of its output; 0: it has none */
+};
+
 struct units {
     const struct model *model; /* the caller's */
     struct units_request request;
     int count;
     int flats; /* of all units, in the order of the units */
     struct flat *flat;
-    struct unit_flats *use; /* per unit */
-    int *kind_of;           /* per unit */
+    struct unit_flats *use;           /* per unit */
+    int *kind_of;                     /* per unit */
+    struct unit_boundaries *boundary; /* per unit */
     int kinds;
     struct unit_kind *kind;
-    size_t boundary_bytes; /* of the activation between units */
-    size_t work_bytes;     /* of the largest segment, or orthogonalization */
+    size_t work_bytes; /* of the largest segment, or orthogonalization */
 };
 
-/* Returns 0 and units for units_destroy(), or -1 with err set: shapes that do not fit, patterns
- * that freeze no tensor, all of them, or one half of a matrix that is stored as one. */
+/* Returns 0 and units for units_destroy(), or -1 with err set: shapes that do not fit, boundaries
+ * that no unit puts out or none reads, patterns that freeze no tensor, all of them, or one half of
+ * a matrix that is stored as one. */
 int units_create(struct units **units, const struct model *model,
                  const struct units_request *request, struct device *device, struct error *err);
 void units_destroy(struct units *units); /* NULL allowed */

@@ -33,6 +33,14 @@ int rules_is_stepwise(int space);
 int rules_has_steps(const struct values *v, const struct instr *instr, int space,
                     const struct value *has);
 
+/* Is what an instruction of a unit reads, if it is the gradient of a boundary, the sum over all the
+ * units that read this? */
+int rules_has_readers(const struct values *v, const struct value *has);
+
+/* The boundary whose gradient an instruction of a unit has in a space of its k-th input, with that
+ * unit's own part. */
+struct value rules_input_grad(const struct values *v, const struct instr *instr, int k);
+
 /* Instruction i of a unit writes value to what is kept or carried, buffer b. */
 int rules_add_step(struct values *v, int i, int b, int space, struct value value);
 

@@ -68,13 +68,16 @@ static int reads_exchanged(struct values *v, int i, int slot, struct segment_ref
     char text[VALUE_TEXT];
     if (ref.space == SPACE_OUTPUT)
         want = meant(MEANS_OUTPUT, instr->unit, instr->micro);
-    if (ref.space == SPACE_INPUT_GRAD)
-        want = meant(MEANS_OUTPUT_GRAD, instr->unit - 1, instr->micro);
+    int k = segment_input_grad(ref.space);
+    if (k >= 0)
+        want = rules_input_grad(v, instr, k);
     want.pending = pending;
     if (!value_is(&has, want.meaning, want.of, want.index) || has.pending != pending)
         return wrong(v, i, b, &has, "%s", value_text(v, &want, text));
     if (rules_is_stepwise(ref.space) && !rules_has_steps(v, instr, ref.space, &has))
         return wrong(v, i, b, &has, "all that is before it");
+    if (k < 0 && !rules_has_readers(v, &has))
+        return wrong(v, i, b, &has, "the sum over all its readers");
     return 0;
 }
 
@@ -84,9 +87,13 @@ static int writes_exchanged(struct values *v, int i, struct segment_ref ref)
     const struct instr *instr = &v->program->instr[i];
     int b = buffer_root(v->program, instr->buffer[SLOT_TO]);
     struct value value = {.of = instr->unit, .index = instr->micro};
+    int k = segment_input_grad(ref.space);
+    if (k >= 0) {
+        values_put(v, i, b, rules_input_grad(v, instr, k));
+        return 0;
+    }
     switch (ref.space) {
     case SPACE_OUTPUT: value.meaning = MEANS_OUTPUT; break;
-    case SPACE_INPUT_GRAD: value.meaning = MEANS_OUTPUT_GRAD, value.of--; break;
     case SPACE_SAVED: value.meaning = MEANS_SAVED; break;
     case SPACE_DEFERRED: value.meaning = MEANS_DEFERRED; break;
     case SPACE_CARRY: value.meaning = CARRIED; break;

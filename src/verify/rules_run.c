@@ -11,8 +11,9 @@ struct value rules_wanted(const struct values *v, const struct instr *instr, int
     int unit = instr->unit, micro = instr->micro;
     if (space < SPACE_GRAD)
         return meant(MEANS_PARAM, v->program->units->use[unit].flat[space - SPACE_PARAM], 0);
+    if (segment_input(space) >= 0)
+        return meant(MEANS_OUTPUT, v->producer[unit][segment_input(space)], micro);
     switch (space) {
-    case SPACE_INPUT: return meant(MEANS_OUTPUT, unit - 1, micro);
     case SPACE_OUTPUT_GRAD: return meant(MEANS_OUTPUT_GRAD, unit, micro);
     case SPACE_SAVED: return meant(MEANS_SAVED, unit, micro);
     case SPACE_DEFERRED: return meant(MEANS_DEFERRED, unit, micro);
@@ -100,6 +101,19 @@ int rules_add_step(struct values *v, int i, int b, int space, struct value value
     return 0;
 }
 
+int rules_has_readers(const struct values *v, const struct value *has)
+{
+    return has->meaning != MEANS_OUTPUT_GRAD ||
+           addends_equal(has->terms[0], values_readers(v, has->of, has->index));
+}
+
+struct value rules_input_grad(const struct values *v, const struct instr *instr, int k)
+{
+    struct value value = meant(MEANS_OUTPUT_GRAD, v->producer[instr->unit][k], instr->micro);
+    value.terms[0] = values_reader(instr->micro, instr->unit);
+    return value;
+}
+
 static int reads_space(struct values *v, int i, int space)
 {
     const struct instr *instr = &v->program->instr[i];
@@ -112,6 +126,8 @@ static int reads_space(struct values *v, int i, int space)
         return wrong(v, i, instr->buffer[space], &has, "%s", value_text(v, &want, text));
     if (rules_is_stepwise(space) && !rules_has_steps(v, instr, space, &has))
         return wrong(v, i, instr->buffer[space], &has, "all that is before it");
+    if (!rules_has_readers(v, &has))
+        return wrong(v, i, instr->buffer[space], &has, "the sum over all its readers");
     return 0;
 }
 
@@ -153,8 +169,6 @@ static int adds_gradient(struct values *v, int i, int use)
     struct value value = {.meaning = MEANS_GRAD, .of = f, .pending = v->axes},
                  has = values_get(v, b);
     int is_ours = value_is(&has, MEANS_GRAD, f, 0) && !has.part && has.pending == v->axes;
-    if (added & ~sections)
-        return wrong_operand(v, i, SPACE_GRAD + use);
     if ((added && !is_ours) || (begun && (!is_ours || !continues(v, instr, use, &has, added))))
         return wrong(v, i, b, &has, "to add to %s's gradient of this rank", flat_of(v, f)->name);
     if (bytes_of(v, b) != (size_t)flat_of(v, f)->padded * sizeof(float))
@@ -193,16 +207,35 @@ unsigned rules_pending_after(const struct values *v, const struct instr *instr, 
     return segment_node(segment, step)->attrs.axes;
 }
 
+/* The run writes the gradient of its input k, or adds to what other readers have made of it. */
+static int adds_input_gradient(struct values *v, int i, int k)
+{
+    const struct instr *instr = &v->program->instr[i];
+    int space = SPACE_INPUT_GRAD + k, b = instr->buffer[space];
+    struct value value = rules_input_grad(v, instr, k), has = values_get(v, b);
+    value.pending = rules_pending_after(v, instr, space);
+    if (instr->accumulate & segment_adds_input(k)) {
+        if (!value_is(&has, value.meaning, value.of, value.index) || has.pending ||
+            !(instr->reads >> space & 1))
+            return wrong(v, i, b, &has, "to add to the gradient of what unit %d puts out",
+                         value.of);
+        addends_add(&value.terms[0], has.terms[0]);
+    }
+    values_put(v, i, b, value);
+    return 0;
+}
+
 static int writes_space(struct values *v, int i, int space)
 {
     const struct instr *instr = &v->program->instr[i];
     struct value value = {.of = instr->unit, .index = instr->micro};
     if (space >= SPACE_GRAD && space < SPACE_INPUT)
         return adds_gradient(v, i, space - SPACE_GRAD);
+    if (segment_input_grad(space) >= 0)
+        return adds_input_gradient(v, i, segment_input_grad(space));
     switch (space) {
     case SPACE_LOSS: return adds_loss(v, i);
     case SPACE_OUTPUT: value.meaning = MEANS_OUTPUT; break;
-    case SPACE_INPUT_GRAD: value.meaning = MEANS_OUTPUT_GRAD, value.of--; break;
     case SPACE_SAVED: value.meaning = MEANS_SAVED; break;
     case SPACE_DEFERRED: value.meaning = MEANS_DEFERRED; break;
     case SPACE_CARRY: value.meaning = CARRIED; break;
@@ -212,6 +245,44 @@ static int writes_space(struct values *v, int i, int space)
     if (rules_is_stepwise(space))
         return rules_add_step(v, i, instr->buffer[space], space, value);
     values_put(v, i, instr->buffer[space], value);
+    return 0;
+}
+
+/* The bits of what the piece can add to: sections of gradients that it writes, and inputs. */
+static uint64_t can_add(const struct values *v, const struct instr *instr)
+{
+    const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
+    const struct unit_flats *uses = &v->program->units->use[instr->unit];
+    uint64_t bits = 0;
+    for (int k = 0; k < uses->count; k++)
+        bits |= segment_piece_sections(segment, instr->piece, k, flat_of(v, uses->flat[k])) *
+                segment_adds(k, 0);
+    for (int k = 0; k < BOUNDARY_USES; k++)
+        bits |= segment_piece_can_add(segment, instr->piece, k) ? segment_adds_input(k) : 0;
+    return bits;
+}
+
+static int boundary_space(const struct graph_value *value)
+{
+    switch (value->role) {
+    case VALUE_INPUT: return SPACE_INPUT + value->index;
+    case VALUE_INPUT_GRAD: return SPACE_INPUT_GRAD + value->index;
+    case VALUE_OUTPUT: return SPACE_OUTPUT;
+    case VALUE_OUTPUT_GRAD: return SPACE_OUTPUT_GRAD;
+    default: return -1;
+    }
+}
+
+/* Boundaries have the size that the unit's graph gives them. */
+static int check_boundaries(const struct values *v, int i)
+{
+    const struct instr *instr = &v->program->instr[i];
+    const struct graph *graph = program_segment(v->program, instr->unit, instr->phase)->graph;
+    for (int k = 0; k < graph->value_count; k++) {
+        int space = boundary_space(&graph->values[k]), b = space < 0 ? -1 : instr->buffer[space];
+        if (b >= 0 && bytes_of(v, b) < graph_bytes(graph, k))
+            return wrong_size(v, i, b);
+    }
     return 0;
 }
 
@@ -232,6 +303,8 @@ static int check_spaces(const struct values *v, int i)
     unsigned bound = 0;
     for (int s = 0; s < SPACE_COUNT; s++)
         bound |= (instr->buffer[s] >= 0 ? 1u : 0) << s;
+    if (instr->accumulate & ~can_add(v, instr))
+        return wrong_operand(v, i, -1);
     unsigned faults =
         (bound ^ (reads | scratch | writes)) | (reads & ~instr->reads) | (writes ^ instr->writes);
     return faults ? wrong_operand(v, i, __builtin_ctz(faults)) : 0;
@@ -240,7 +313,7 @@ static int check_spaces(const struct values *v, int i)
 int rules_run(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
-    if (check_spaces(v, i))
+    if (check_spaces(v, i) || check_boundaries(v, i))
         return -1;
     for (int s = 0; s < SPACE_COUNT; s++)
         if (instr->buffer[s] >= 0 && instr->reads >> s & 1 && !(instr->writes >> s & 1) &&

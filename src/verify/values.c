@@ -8,6 +8,7 @@
 
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 #include "base/philox.h"
@@ -156,6 +157,52 @@ static void open_gradients(struct values *v, int unit, int micro)
     }
 }
 
+/* An input is what the nearest unit before puts out by its name. */
+static int find_producer(const struct units *units, int unit, const char *name)
+{
+    for (unit--; unit >= 0; unit--)
+        if (!strcmp(units_kind(units, unit)->train->output_name, name))
+            return unit;
+    return -1;
+}
+
+static void open_boundaries(struct values *v)
+{
+    const struct units *units = v->program->units;
+    v->producer = array_make((size_t)units->count, sizeof *v->producer);
+    for (int u = 0; u < units->count; u++) {
+        const struct graph *graph = units_kind(units, u)->train;
+        for (int k = 0; k < BOUNDARY_USES; k++)
+            v->producer[u][k] =
+                k < graph->inputs ? find_producer(units, u, graph->input[k].name) : -1;
+    }
+}
+
+struct addends values_reader(int micro, int reader)
+{
+    return addend(MEANS_OUTPUT_GRAD, micro, reader);
+}
+
+/* Does a unit make a gradient of its input k? */
+static int makes_gradient(const struct units *units, int unit, int k)
+{
+    for (int phase = 0; phase < PHASES; phase++)
+        if (units_segment(units, unit, phase)->writes >> (SPACE_INPUT_GRAD + k) & 1)
+            return 1;
+    return 0;
+}
+
+struct addends values_readers(const struct values *v, int unit, int micro)
+{
+    const struct units *units = v->program->units;
+    struct addends sum = {0};
+    for (int u = unit + 1; u < units->count; u++)
+        for (int k = 0; k < BOUNDARY_USES; k++)
+            if (v->producer[u][k] == unit && makes_gradient(units, u, k))
+                addends_add(&sum, values_reader(micro, u));
+    return sum;
+}
+
 static void open_sums(struct values *v)
 {
     const struct units *units = v->program->units;
@@ -187,6 +234,7 @@ void values_open(struct values *v, const struct program *program, struct error *
             v->axes |= 1u << axis;
     open_buffers(v);
     open_state(v);
+    open_boundaries(v);
     open_sums(v);
 }
 
@@ -196,6 +244,7 @@ void values_close(struct values *v)
     free(v->since);
     free(v->view);
     free(v->next);
+    free(v->producer);
     free(v->gradient);
 }
 
@@ -264,6 +313,9 @@ const char *value_text(const struct values *v, const struct value *value, char t
                                                  : "");
     if (meaning == MEANS_GRAD)
         add_terms(&line, v, value);
+    if (meaning == MEANS_OUTPUT_GRAD)
+        add_text(&line, ", of %lld of %lld readers", (long long)value->terms[0].count,
+                 (long long)values_readers(v, value->of, value->index).count);
     if (meaning == MEANS_SUMS)
         add_text(&line, ", %lld of %lld micro-batches, %lld norms",
                  (long long)value->terms[0].count, (long long)v->losses.count,

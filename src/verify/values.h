@@ -19,7 +19,7 @@ enum value_meaning {
     MEANS_TOKENS,      /* of micro-batch `index` */
     MEANS_TARGETS,     /* the same */
     MEANS_OUTPUT,      /* activation that leaves a unit in micro-batch `index` */
-    MEANS_OUTPUT_GRAD, /* the gradient of that */
+    MEANS_OUTPUT_GRAD, /* the gradient of that, summed over units that read it so far */
     MEANS_SAVED,       /* what its forward kept for backward */
     MEANS_DEFERRED,    /* what the input part of its backward kept for the weight part */
     CARRIED,           /* what a unit's pieces and exchanges hand on, in one phase */
@@ -51,8 +51,8 @@ struct value {
     struct flat_range own; /* STEP_OWN: a range of the flat */
     struct addends norms;  /* MEANS_SUMS: flats in the squares */
     /* MEANS_GRAD, by section of the flat: pieces of runs of backward; in the first, MEANS_SUMS:
-     * micro-batches in the loss; MEANS_SAVED, CARRIED: pieces and exchanges that have written to it
-     */
+     * micro-batches in the loss; MEANS_OUTPUT_GRAD: units that read the output; MEANS_SAVED,
+     * CARRIED: pieces and exchanges that have written to it */
     struct addends terms[FLAT_SECTIONS];
 };
 
@@ -61,6 +61,7 @@ struct values {
     struct value *value; /* per buffer */
     int *since;          /* per buffer: the instruction that wrote it by that name, or -1 */
     int *view, *next;    /* per buffer: its first view; per view: the next one; or -1 */
+    int (*producer)[BOUNDARY_USES]; /* per unit and input: whose output it is; -1: nobody's */
     struct addends (*gradient)[FLAT_SECTIONS]; /* per flat: the whole of its gradient */
     struct addends losses, norms;              /* that this rank's part of the sums must have */
     unsigned axes;                             /* data axes of more than one rank */
@@ -92,6 +93,11 @@ static inline int values_place(int unit, enum segment_phase phase, int piece)
 {
     return (unit * PHASES + (int)phase) * PIECES + piece;
 }
+
+/* What a unit adds to the gradient of a boundary that it reads; what all its readers do, of the
+ * output of a unit. */
+struct addends values_reader(int micro, int reader);
+struct addends values_readers(const struct values *v, int unit, int micro);
 
 void addends_add(struct addends *sum, struct addends more);
 int addends_equal(struct addends a, struct addends b);

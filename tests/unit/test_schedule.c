@@ -237,7 +237,7 @@ static void test_memory_grows_with_what_is_alive(void **state)
     size_t kept = 0;
     fleet_open(&fleet, &config, 1, PROGRAM_TRAIN);
     for (int u = 0; u < fleet.units->count; u++)
-        kept += (u ? (fleet.units->boundary_bytes + 63) / 64 * 64 : 0) +
+        kept += (fleet.units->boundary[u].bytes + 63) / 64 * 64 +
                 (units_segment(fleet.units, u, PHASE_FORWARD)->saved_bytes + 63) / 64 * 64;
     fleet_close(&fleet);
     for (int micros = 1; micros < 5; micros++) {

@@ -44,8 +44,10 @@ static size_t space_bytes(const struct session *s, int unit, const struct segmen
     case SPACE_CONST: return (size_t)(units->request.seq * s->model->const_width) * sizeof(float);
     case SPACE_LOSS: return 2 * sizeof(double);
     case SPACE_WORK: return segment->work_bytes;
-    default: return units->boundary_bytes;
+    default: break;
     }
+    int k = segment_input(space) >= 0 ? segment_input(space) : segment_input_grad(space);
+    return units->boundary[k < 0 ? unit : units->boundary[unit].producer[k]].bytes;
 }
 
 /* Values a segment may find, the same for the same space. */
