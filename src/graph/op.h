@@ -34,8 +34,10 @@ struct op {
     void (*shapes)(struct graph *graph, struct graph_node *node);
     /* The backward rule: append nodes that compute the inputs' gradients from the outputs'. */
     void (*gradient)(struct autodiff *ad, int node);
-    /* Floating point operations (a multiply-add is two), and bytes that must move; bytes
-     * NULL: every input read and every output written once. */
+    /* Floating point operations (a multiply-add is two), and bytes that must move.  flops NULL:
+     * flops_each for each element of input 0; bytes NULL: every input read and every output written
+     * once. */
+    double flops_each;
     double (*flops)(const struct graph *graph, const struct graph_node *node);
     double (*bytes)(const struct graph *graph, const struct graph_node *node);
     /* Bytes of scratch on this device (NULL: none). */
@@ -85,6 +87,10 @@ enum op_id {
 
 /* The row of an op. */
 const struct op *op_row(enum op_id id);
+
+/* The shapes of an op whose output 0 is like input 0, or like input 1, without a condition. */
+void op_shaped_as_first(struct graph *graph, struct graph_node *node);
+void op_shaped_as_second(struct graph *graph, struct graph_node *node);
 
 double op_flops(const struct graph *graph, const struct graph_node *node);
 double op_bytes(const struct graph *graph, const struct graph_node *node);

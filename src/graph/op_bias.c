@@ -36,11 +36,6 @@ static void bias_gradient(struct autodiff *ad, int index)
     autodiff_give(ad, node.in[0], dy);
 }
 
-static double one_each(const struct graph *graph, const struct graph_node *node)
-{
-    return (double)graph_elems(graph, node->in[0]);
-}
-
 static int bias_run(const struct op_call *call, struct error *err)
 {
     const struct graph_value *x = &call->graph->values[call->node->in[0]];
@@ -54,7 +49,7 @@ const struct op op_bias = {
     .name = "bias",
     .shapes = shapes,
     .gradient = bias_gradient,
-    .flops = one_each,
+    .flops_each = 1,
     .run = bias_run,
     .in_place = 1u << 0,
     .keep = 1,
@@ -77,7 +72,7 @@ static int bias_backward_run(const struct op_call *call, struct error *err)
 
 const struct op op_bias_backward = {
     .name = "bias_backward",
-    .flops = one_each,
+    .flops_each = 1,
     .scratch = bias_backward_scratch,
     .run = bias_backward_run,
 };
@@ -95,11 +90,6 @@ static void gelu_gradient(struct autodiff *ad, int index)
     autodiff_give(ad, node.in[0], dx);
 }
 
-static double gelu_flops(const struct graph *graph, const struct graph_node *node)
-{
-    return 10.0 * (double)graph_elems(graph, node->in[0]);
-}
-
 static int gelu_run(const struct op_call *call, struct error *err)
 {
     const struct graph_value *x = &call->graph->values[call->node->in[0]];
@@ -112,20 +102,9 @@ const struct op op_gelu = {
     .name = "gelu",
     .shapes = shapes,
     .gradient = gelu_gradient,
-    .flops = gelu_flops,
+    .flops_each = 10,
     .run = gelu_run,
 };
-
-static void gelu_backward_shapes(struct graph *graph, struct graph_node *node)
-{
-    struct graph_value x = graph->values[node->in[1]];
-    node->out[0] = graph_value(graph, VALUE_TEMP, x.dtype, 2, x.dim);
-}
-
-static double gelu_backward_flops(const struct graph *graph, const struct graph_node *node)
-{
-    return 18.0 * (double)graph_elems(graph, node->in[0]);
-}
 
 static int gelu_backward_run(const struct op_call *call, struct error *err)
 {
@@ -137,8 +116,8 @@ static int gelu_backward_run(const struct op_call *call, struct error *err)
 
 const struct op op_gelu_backward = {
     .name = "gelu_backward",
-    .shapes = gelu_backward_shapes,
-    .flops = gelu_backward_flops,
+    .shapes = op_shaped_as_second,
+    .flops_each = 18,
     .run = gelu_backward_run,
     .in_place = 1u << 0 | 1u << 1,
 };
@@ -199,7 +178,7 @@ const struct op op_positions = {
     .name = "positions",
     .shapes = positions_shapes,
     .gradient = positions_gradient,
-    .flops = one_each,
+    .flops_each = 1,
     .bytes = positions_bytes,
     .run = positions_run,
     .in_place = 1u << 0,
@@ -227,7 +206,7 @@ static int positions_backward_run(const struct op_call *call, struct error *err)
 
 const struct op op_positions_backward = {
     .name = "positions_backward",
-    .flops = one_each,
+    .flops_each = 1,
     .scratch = positions_backward_scratch,
     .run = positions_backward_run,
 };

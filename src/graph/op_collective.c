@@ -27,12 +27,6 @@ static int give_nothing(const struct op_call *call, struct error *err)
     return 0;
 }
 
-static void same_shape(struct graph *graph, struct graph_node *node)
-{
-    struct graph_value x = graph->values[node->in[0]];
-    node->out[0] = graph_value(graph, VALUE_TEMP, x.dtype, x.dims, x.dim);
-}
-
 static void sum_gradient(struct autodiff *ad, int index)
 {
     struct graph_node node = ad->graph->nodes[index];
@@ -52,7 +46,7 @@ static int sum_run(const struct op_call *call, struct error *err)
 const struct op op_all_reduce = {
     .name = "all_reduce",
     .transfer = TRANSFER_SUM,
-    .shapes = same_shape,
+    .shapes = op_shaped_as_first,
     .gradient = sum_gradient,
     .run = sum_run,
     .in_place = 1u << 0,
@@ -132,7 +126,7 @@ const struct op op_reduce_scatter = {
 static void swap_shapes(struct graph *graph, struct graph_node *node)
 {
     if (!check_rows(graph, node))
-        same_shape(graph, node);
+        op_shaped_as_first(graph, node);
 }
 
 static void swap_gradient(struct autodiff *ad, int index)

@@ -81,11 +81,6 @@ static void swiglu_gradient(struct autodiff *ad, int index)
     autodiff_give(ad, node.in[0], ad->graph->nodes[back].out[0]);
 }
 
-static double swiglu_flops(const struct graph *graph, const struct graph_node *node)
-{
-    return 5.0 * (double)graph_elems(graph, node->out[0]);
-}
-
 static int swiglu_run(const struct op_call *call, struct error *err)
 {
     const struct graph_value *y = &call->graph->values[call->node->out[0]];
@@ -98,20 +93,9 @@ const struct op op_swiglu = {
     .name = "swiglu",
     .shapes = swiglu_shapes,
     .gradient = swiglu_gradient,
-    .flops = swiglu_flops,
+    .flops_each = 2.5,
     .run = swiglu_run,
 };
-
-static void swiglu_backward_shapes(struct graph *graph, struct graph_node *node)
-{
-    struct graph_value x = graph->values[node->in[1]];
-    node->out[0] = graph_value(graph, VALUE_TEMP, x.dtype, 2, x.dim);
-}
-
-static double swiglu_backward_flops(const struct graph *graph, const struct graph_node *node)
-{
-    return 10.0 * (double)graph_elems(graph, node->in[0]);
-}
 
 static int swiglu_backward_run(const struct op_call *call, struct error *err)
 {
@@ -123,8 +107,8 @@ static int swiglu_backward_run(const struct op_call *call, struct error *err)
 
 const struct op op_swiglu_backward = {
     .name = "swiglu_backward",
-    .shapes = swiglu_backward_shapes,
-    .flops = swiglu_backward_flops,
+    .shapes = op_shaped_as_second,
+    .flops_each = 10,
     .run = swiglu_backward_run,
     .in_place = 1u << 1,
 };

@@ -42,11 +42,6 @@ static void gradient(struct autodiff *ad, int index)
     autodiff_give(ad, node.in[X], ad->graph->nodes[backward].out[0]);
 }
 
-static double flops(const struct graph *graph, const struct graph_node *node)
-{
-    return 7.0 * (double)graph_elems(graph, node->in[X]);
-}
-
 static int run(const struct op_call *call, struct error *err)
 {
     const struct graph_value *x = &call->graph->values[call->node->in[X]];
@@ -60,20 +55,9 @@ const struct op op_layernorm = {
     .name = "layernorm",
     .shapes = shapes,
     .gradient = gradient,
-    .flops = flops,
+    .flops_each = 7,
     .run = run,
 };
-
-static void backward_shapes(struct graph *graph, struct graph_node *node)
-{
-    struct graph_value dy = graph->values[node->in[0]];
-    node->out[0] = graph_value(graph, VALUE_TEMP, dy.dtype, 2, dy.dim);
-}
-
-static double backward_flops(const struct graph *graph, const struct graph_node *node)
-{
-    return 12.0 * (double)graph_elems(graph, node->in[0]);
-}
 
 static size_t backward_scratch(struct device *d, const struct graph *graph,
                                const struct graph_node *node)
@@ -94,8 +78,8 @@ static int backward_run(const struct op_call *call, struct error *err)
 
 const struct op op_layernorm_backward = {
     .name = "layernorm_backward",
-    .shapes = backward_shapes,
-    .flops = backward_flops,
+    .shapes = op_shaped_as_first,
+    .flops_each = 12,
     .scratch = backward_scratch,
     .run = backward_run,
     .in_place = 1u << 0 | 1u << 1,
