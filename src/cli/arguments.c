@@ -152,33 +152,39 @@ static void take(int at, int how_many, int *argc, char **argv)
 const char *arguments_option(const char *name, int *argc, char **argv)
 {
     size_t length = strlen(name);
+    const char *value = NULL;
     for (int i = 1; i < *argc; i++) {
-        const char *argument = argv[i];
-        if (strncmp(argument, name, length))
+        if (strncmp(argv[i], name, length))
             continue;
-        if (argument[length] == '=') {
-            take(i, 1, argc, argv);
-            return argument + length + 1;
-        }
-        if (!argument[length] && i + 1 < *argc) {
-            const char *value = argv[i + 1];
-            take(i, 2, argc, argv);
-            return value;
+        if (argv[i][length] == '=') {
+            value = argv[i] + length + 1;
+            take(i--, 1, argc, argv);
+        } else if (!argv[i][length] && i + 1 < *argc) {
+            value = argv[i + 1];
+            take(i--, 2, argc, argv);
         }
     }
-    return NULL;
+    return value;
+}
+
+int arguments_flag(const char *name, int *argc, char **argv)
+{
+    int found = 0;
+    for (int i = 1; i < *argc; i++)
+        if (!strcmp(argv[i], name)) {
+            found = 1;
+            take(i--, 1, argc, argv);
+        }
+    return found;
 }
 
 int arguments_number(const char *name, int *argc, char **argv, double least, double most,
                      double *value, double otherwise, struct error *err)
 {
     const char *text = arguments_option(name, argc, argv);
-    *value = otherwise;
-    if (!text)
-        return 0;
     char *end;
-    *value = strtod(text, &end);
-    if (*text && !*end && *value >= least && *value <= most)
+    *value = text ? strtod(text, &end) : otherwise;
+    if (!text || (*text && !*end && *value >= least && *value <= most))
         return 0;
     return error_set(err, "%s %s: a number from %g to %g is wanted", name, text, least, most);
 }
@@ -187,16 +193,13 @@ int arguments_count(const char *name, int *argc, char **argv, int64_t least, int
                     int64_t *value, int64_t otherwise, struct error *err)
 {
     const char *text = arguments_option(name, argc, argv);
-    *value = otherwise;
-    if (!text)
-        return 0;
     char *end;
-    double number = strtod(text, &end);
-    if (*text && !*end && number >= (double)least && number <= (double)most &&
-        number == (double)(int64_t)number) {
-        *value = (int64_t)number;
+    double number = text ? strtod(text, &end) : 0;
+    int good = text && *text && !*end && number >= (double)least && number <= (double)most &&
+               number == (double)(int64_t)number;
+    *value = good ? (int64_t)number : otherwise;
+    if (!text || good)
         return 0;
-    }
     return error_set(err, "%s %s: a whole number from %" PRId64 " to %" PRId64 " is wanted", name,
                      text, least, most);
 }

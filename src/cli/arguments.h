@@ -18,9 +18,12 @@ int arguments_config(struct config *config, enum arguments_use use, int argc, ch
 /* Whether path is the directory of a run. */
 int arguments_is_run(const char *path);
 
-/* The value of an option "--name VALUE" or "--name=VALUE", which is removed from argv (argc
- * shrinks); NULL if absent. */
+/* The value of an option "--name VALUE" or "--name=VALUE", the last where it is given more than
+ * once; NULL if absent.  All of it is removed from argv (argc shrinks). */
 const char *arguments_option(const char *name, int *argc, char **argv);
+
+/* 1 where an option without a value is given; it is removed from argv. */
+int arguments_flag(const char *name, int *argc, char **argv);
 
 /* The same as a number in [least, most]; otherwise if absent.  Returns 0, or -1 with err set. */
 int arguments_number(const char *name, int *argc, char **argv, double least, double most,

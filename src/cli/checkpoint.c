@@ -156,7 +156,5 @@ int command_checkpoint(struct app *app, int argc, char **argv, struct error *err
     if (!rc)
         rc = actions[i].run(app, &selection, err);
     checkpoint_list_free(selection.entries, selection.count);
-    if (!rc && (fflush(stdout) || ferror(stdout)))
-        rc = error_errno(err, "standard output");
     return rc;
 }

@@ -130,7 +130,5 @@ int command_completion(struct app *app, int argc, char **argv, struct error *err
     print_arguments();
     print_values();
     fputs(function, stdout);
-    if (fflush(stdout) || ferror(stdout))
-        return error_errno(err, "standard output");
     return 0;
 }

@@ -7,13 +7,6 @@
 #include "cli/arguments.h"
 #include "config/schema.h"
 
-static int finish_output(struct error *err)
-{
-    if (fflush(stdout) || ferror(stdout))
-        return error_errno(err, "standard output");
-    return 0;
-}
-
 /* All keys, or those named: keys and groups of them. */
 static int show(int names, char **name, struct error *err)
 {
@@ -25,7 +18,7 @@ static int show(int names, char **name, struct error *err)
         if (!config_show(stdout, CONFIG_TEXT_TABLE, name[i]))
             return key_unknown(name[i], err);
     }
-    return finish_output(err);
+    return 0;
 }
 
 int command_config(struct app *app, int argc, char **argv, struct error *err)
@@ -40,5 +33,5 @@ int command_config(struct app *app, int argc, char **argv, struct error *err)
     if (arguments_config(&config, ARGUMENTS_PLAN, argc, argv, err))
         return -1;
     config_print(stdout, &config);
-    return finish_output(err);
+    return 0;
 }

@@ -40,14 +40,16 @@ static char *read_input(struct error *err)
 
 static int parse(struct asked *asked, int argc, char **argv, struct error *err)
 {
-    double tokens, temperature, top_k, seed;
-    asked->request.prompt = arguments_option("--prompt", &argc, argv);
+    struct generate_request *request = &asked->request;
+    int64_t seed;
+    request->prompt = arguments_option("--prompt", &argc, argv);
     asked->tokenizer = arguments_option("--tokenizer", &argc, argv);
-    if (arguments_number("--tokens", &argc, argv, 1, 1e9, &tokens, 128, err) ||
-        arguments_number("--temperature", &argc, argv, 0, 100, &temperature, 0.8, err) ||
-        arguments_number("--top-k", &argc, argv, 0, 1e9, &top_k, 0, err) ||
-        arguments_number("--seed", &argc, argv, 0, 1e15, &seed, 0, err))
+    if (arguments_count("--tokens", &argc, argv, 1, 1000000000, &request->tokens, 128, err) ||
+        arguments_number("--temperature", &argc, argv, 0, 100, &request->temperature, 0.8, err) ||
+        arguments_count("--top-k", &argc, argv, 0, 1000000000, &request->top_k, 0, err) ||
+        arguments_count("--seed", &argc, argv, 0, INT64_C(1000000000000000), &seed, 0, err))
         return -1;
+    request->seed = (uint64_t)seed;
     for (int i = 2; i < argc; i++)
         asked->has_other |= !strchr(argv[i], '=');
     asked->settings = (const char *const *)argv + 2;
@@ -63,19 +65,12 @@ static int parse(struct asked *asked, int argc, char **argv, struct error *err)
             return -1;
         asked->from = asked->config.run.dir;
     }
-    if (!asked->request.prompt && isatty(STDIN_FILENO))
+    if (!request->prompt && isatty(STDIN_FILENO))
         return error_set(err,
                          "generate wants a text to continue: --prompt TEXT, or standard input");
-    if (!asked->request.prompt) {
-        if (!(asked->input = read_input(err)))
-            return -1;
-        asked->request.prompt = asked->input;
-    }
-    asked->request.tokens = (int64_t)tokens;
-    asked->request.temperature = temperature;
-    asked->request.top_k = (int64_t)top_k;
-    asked->request.seed = (uint64_t)seed;
-    return 0;
+    if (!request->prompt)
+        request->prompt = asked->input = read_input(err);
+    return request->prompt ? 0 : -1;
 }
 
 /* The model as it was saved, on this one rank. */

@@ -47,7 +47,8 @@ static int asks_for_help(int argc, char **argv)
     return 0;
 }
 
-/* Run one command; its failure is printed by the lowest rank alone. */
+/* Run one command; its failure, or that of writing what it prints, is printed by the lowest rank
+ * alone. */
 static int run(const struct command *command, int argc, char **argv)
 {
     struct app app = {.log = {.level = LOG_INFO, .rank = -1}};
@@ -57,6 +58,8 @@ static int run(const struct command *command, int argc, char **argv)
         app_start_world(&app, NULL); /* so that one rank alone prints the error */
     else if (!rc)
         rc = command->run(&app, argc, argv, &err);
+    if (!rc && (fflush(stdout) || ferror(stdout)))
+        rc = error_errno(&err, "standard output");
     if (rc && err.text[0] && app.log.rank <= 0)
         log_error(&app.log, "%s", err.text);
     world_stop(app.world);

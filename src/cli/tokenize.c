@@ -6,13 +6,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/arguments.h"
 #include "cli/inputs.h"
 #include "cli/output_path.h"
 #include "io/disk.h"
@@ -196,38 +196,24 @@ static int read_fraction(const char *text, double *fraction, struct error *err)
     return 0;
 }
 
-static int read_options(struct job *job, int argc, char **argv, struct error *err)
+/* Read the options, and leave the files in argv. */
+static int read_options(struct job *job, int *argc, char **argv, struct error *err)
 {
-    static const struct option options[] = {
-        {"tokenizer", required_argument, NULL, 't'},
-        {"output", required_argument, NULL, 'o'},
-        {"valid", required_argument, NULL, 'v'},
-        {"valid-fraction", required_argument, NULL, 'f'},
-        {"verify", no_argument, NULL, 'y'},
-        {"seal", no_argument, NULL, 's'},
-        {0},
-    };
-    int option, rc = 0;
-    opterr = 0;
-    while (!rc && (option = getopt_long(argc, argv, ":o:", options, NULL)) >= 0) {
-        switch (option) {
-        case 't': job->tokenizer_name = optarg; break;
-        case 'o': job->train.path = optarg; break;
-        case 'v': job->valid.path = optarg; break;
-        case 'f': rc = read_fraction(optarg, &job->valid_fraction, err); break;
-        case 'y': job->use = VERIFY; break;
-        case 's': job->use = SEAL; break;
-        case ':': return error_set(err, "%s needs a value", argv[optind - 1]);
-        default: return error_set(err, "no option %s; trireme --help shows them", argv[optind - 1]);
-        }
-    }
-    if (rc)
-        return rc;
+    const char *tokenizer = arguments_option("--tokenizer", argc, argv);
+    const char *fraction = arguments_option("--valid-fraction", argc, argv);
+    job->tokenizer_name = tokenizer ? tokenizer : "bytes";
+    job->train.path = arguments_option("-o", argc, argv);
+    job->valid.path = arguments_option("--valid", argc, argv);
+    if (arguments_flag("--verify", argc, argv))
+        job->use = VERIFY;
+    if (arguments_flag("--seal", argc, argv))
+        job->use = SEAL;
+    if (fraction && read_fraction(fraction, &job->valid_fraction, err))
+        return -1;
     if (job->use != MAKE && (job->train.path || job->valid.path))
         return error_set(err, "--verify and --seal take token files, and write no other");
     if (job->use != MAKE)
-        return optind < argc ? 0
-                             : error_set(err, "no token file: trireme tokenize --verify FILE.h5");
+        return *argc > 1 ? 0 : error_set(err, "no token file: trireme tokenize --verify FILE.h5");
     if (!job->train.path)
         return error_set(err, "no output: trireme tokenize INPUT... -o FILE.h5");
     if (!job->valid.path != !(job->valid_fraction > 0))
@@ -285,17 +271,15 @@ static int make_files(struct app *app, struct job *job, char **arguments, int co
 
 int command_tokenize(struct app *app, int argc, char **argv, struct error *err)
 {
-    struct job job = {.tokenizer_name = "bytes"};
-    int rc = read_options(&job, argc, argv, err);
+    struct job job = {0};
+    int rc = read_options(&job, &argc, argv, err);
     if (!rc)
-        rc = job.use == MAKE ? make_files(app, &job, argv + optind, argc - optind, err)
-                             : check_files(&job, argv + optind, argc - optind, err);
+        rc = job.use == MAKE ? make_files(app, &job, argv + 1, argc - 1, err)
+                             : check_files(&job, argv + 1, argc - 1, err);
     tokens_abandon(job.train.writer);
     tokens_abandon(job.valid.writer);
     tokenizer_close(job.tokenizer);
     inputs_free(&job.inputs);
     free(job.chunk);
-    if (!rc && (fflush(stdout) || ferror(stdout)))
-        rc = error_errno(err, "standard output");
     return rc ? -1 : 0;
 }
