@@ -7,19 +7,14 @@
 
 enum { CELL = 32 };
 
-/* "+1.50 GiB", "-3.00 MiB", or "" for none. */
-static const char *difference(int64_t bytes, char text[CELL])
+/* The change of a number of bytes, "+1.50 GiB" or "-3.00 MiB", or "" for none. */
+static void difference(int64_t bytes, int64_t as_is, char cell[CELL])
 {
-    text[0] = bytes < 0 ? '-' : '+';
-    show_bytes(bytes < 0 ? -(double)bytes : (double)bytes, text + 1, CELL - 1);
-    return bytes ? text : "";
-}
-
-/* The change of the operations to compute, or "" for none. */
-static const char *computed(double flops, double as_is, char text[CELL])
-{
-    snprintf(text, CELL, flops == as_is ? "" : "%+.1f %%", 100 * (flops / as_is - 1));
-    return text;
+    double change = (double)(bytes - as_is);
+    cell[0] = change < 0 ? '-' : '+';
+    show_bytes(change < 0 ? -change : change, cell + 1, CELL - 1);
+    if (bytes == as_is)
+        cell[0] = 0;
 }
 
 /* The columns of numbers, and the name of the one before them. */
@@ -35,27 +30,23 @@ struct table {
     int settings;       /* width of the first column */
 };
 
-static void fill_row(const struct choices *c, const struct choices_row *row,
+static void fill_row(const struct choices_row *as_is, const struct choices_row *row,
                      char cell[NUMBERS][CELL])
 {
     show_bytes((double)row->memory_bytes, cell[0], CELL);
-    snprintf(
-        cell[1], CELL, "%s",
-        difference((int64_t)row->memory_bytes - (int64_t)c->as_is.memory_bytes, (char[CELL]){0}));
-    snprintf(cell[2], CELL, "%s",
-             difference((int64_t)row->host_bytes - (int64_t)c->as_is.host_bytes, (char[CELL]){0}));
-    snprintf(cell[3], CELL, "%s",
-             difference((int64_t)row->disk_bytes - (int64_t)c->as_is.disk_bytes, (char[CELL]){0}));
-    snprintf(cell[4], CELL, "%s",
-             difference(row->sent_bytes - c->as_is.sent_bytes, (char[CELL]){0}));
-    computed(row->flops, c->as_is.flops, cell[5]);
+    difference((int64_t)row->memory_bytes, (int64_t)as_is->memory_bytes, cell[1]);
+    difference((int64_t)row->host_bytes, (int64_t)as_is->host_bytes, cell[2]);
+    difference((int64_t)row->disk_bytes, (int64_t)as_is->disk_bytes, cell[3]);
+    difference(row->sent_bytes, as_is->sent_bytes, cell[4]);
+    snprintf(cell[5], CELL, row->flops == as_is->flops ? "" : "%+.1f %%",
+             100 * (row->flops / as_is->flops - 1));
 }
 
 static void fill(struct table *t, const struct choices *c)
 {
     int left = SHOW_COLUMNS, longest = (int)strlen(first_head);
     for (int i = 0; i < c->count; i++) {
-        fill_row(c, &c->row[i], t->cell[i]);
+        fill_row(&c->as_is, &c->row[i], t->cell[i]);
         for (int n = 0; n < NUMBERS; n++)
             t->shown[n] |= t->cell[i][n][0] != 0;
         int length = (int)strlen(c->row[i].settings);

@@ -104,30 +104,34 @@ static int change_shards(const struct search *s, struct candidate *c, int level)
     return set(c, "parallel.shard", "%d", shards_at(s, level));
 }
 
-static const struct {
-    enum config_offload_to optimizer, gradients, params;
-} offloads[OFFLOADS] = {
-    {.optimizer = OFFLOAD_HOST},
-    {.optimizer = OFFLOAD_HOST, .gradients = OFFLOAD_HOST},
-    {.optimizer = OFFLOAD_HOST, .gradients = OFFLOAD_HOST, .params = OFFLOAD_HOST},
-    {.optimizer = OFFLOAD_DISK, .gradients = OFFLOAD_HOST, .params = OFFLOAD_HOST},
-    {.optimizer = OFFLOAD_DISK, .gradients = OFFLOAD_DISK, .params = OFFLOAD_HOST},
-    {.optimizer = OFFLOAD_DISK, .gradients = OFFLOAD_DISK, .params = OFFLOAD_DISK},
+/* Where the parts of the state may go, a row farther from the device than the one before. */
+enum { OFFLOAD_PARTS = 3 };
+
+static const char *const offload_keys[OFFLOAD_PARTS] = {"offload.optimizer", "offload.gradients",
+                                                        "offload.params"};
+static const enum config_offload_to offloads[OFFLOADS][OFFLOAD_PARTS] = {
+    {OFFLOAD_HOST},
+    {OFFLOAD_HOST, OFFLOAD_HOST},
+    {OFFLOAD_HOST, OFFLOAD_HOST, OFFLOAD_HOST},
+    {OFFLOAD_DISK, OFFLOAD_HOST, OFFLOAD_HOST},
+    {OFFLOAD_DISK, OFFLOAD_DISK, OFFLOAD_HOST},
+    {OFFLOAD_DISK, OFFLOAD_DISK, OFFLOAD_DISK},
 };
 
-static const char *const offload_names[] = {
-    [OFFLOAD_NONE] = "none", [OFFLOAD_HOST] = "host", [OFFLOAD_DISK] = "disk"};
+static enum config_offload_to offload_of(const struct config *config, int part)
+{
+    const struct config_offload *o = &config->offload;
+    return part == 0 ? o->optimizer : part == 1 ? o->gradients : o->params;
+}
 
 static int set_offload(struct candidate *c, int row)
 {
-    if (set(c, "offload.optimizer", "%s", offload_names[offloads[row].optimizer]))
-        return -1;
-    if (offloads[row].gradients &&
-        set(c, "offload.gradients", "%s", offload_names[offloads[row].gradients]))
-        return -1;
-    return offloads[row].params
-               ? set(c, "offload.params", "%s", offload_names[offloads[row].params])
-               : 0;
+    static const char *const names[] = {
+        [OFFLOAD_NONE] = "none", [OFFLOAD_HOST] = "host", [OFFLOAD_DISK] = "disk"};
+    for (int k = 0; k < OFFLOAD_PARTS; k++)
+        if (offloads[row][k] && set(c, offload_keys[k], "%s", names[offloads[row][k]]))
+            return -1;
+    return 0;
 }
 
 static int change_offload(const struct search *s, struct candidate *c, int level)
@@ -139,14 +143,10 @@ static int change_offload(const struct search *s, struct candidate *c, int level
  * already. */
 static int leave_disk(struct candidate *c)
 {
-    const struct config_offload *o = &c->config.offload;
-    if (o->optimizer == OFFLOAD_DISK && set(c, "offload.optimizer", "none"))
-        return -1;
-    if (o->params == OFFLOAD_DISK && set(c, "offload.params", "none"))
-        return -1;
-    if (o->gradients == OFFLOAD_DISK && set(c, "offload.gradients", "none"))
-        return -1;
-    return o->path[0] ? set(c, "offload.path", "") : 0;
+    for (int k = 0; k < OFFLOAD_PARTS; k++)
+        if (offload_of(&c->config, k) == OFFLOAD_DISK && set(c, offload_keys[k], "none"))
+            return -1;
+    return c->config.offload.path[0] ? set(c, "offload.path", "") : 0;
 }
 
 static int change_ranks(const struct search *s, struct candidate *c, int level)
@@ -192,25 +192,18 @@ static int fits(const struct search *s, const int level[AXES], struct fit *fit)
     return !lack.device_bytes && !lack.host_bytes;
 }
 
-/* Where a configuration keeps a part of its state; on the device, where the disk cannot be used. */
-static int now_at(const struct search *s, enum config_offload_to to)
-{
-    return to == OFFLOAD_DISK && s->limits->no_disk ? OFFLOAD_NONE : (int)to;
-}
-
-/* Does a row of offloads[] move state farther from the device, and none closer to it? */
+/* Does a row of offloads[] move state farther from the device, and none closer to it?  What is on a
+ * disk that cannot be used counts as on the device. */
 static int moves_away(const struct search *s, int row)
 {
-    const struct config_offload *now = &s->config->offload;
-    const int from[] = {now_at(s, now->optimizer), now_at(s, now->gradients),
-                        now_at(s, now->params)};
-    const int to[] = {(int)offloads[row].optimizer, (int)offloads[row].gradients,
-                      (int)offloads[row].params};
     int more = 0;
-    for (int k = 0; k < 3; k++) {
-        if (to[k] < from[k] || (to[k] == OFFLOAD_DISK && s->limits->no_disk))
+    for (int k = 0; k < OFFLOAD_PARTS; k++) {
+        enum config_offload_to from = offload_of(s->config, k), to = offloads[row][k];
+        if (from == OFFLOAD_DISK && s->limits->no_disk)
+            from = OFFLOAD_NONE;
+        if (to < from || (to == OFFLOAD_DISK && s->limits->no_disk))
             return 0;
-        more |= to[k] > from[k];
+        more |= to > from;
     }
     return more;
 }
