@@ -225,7 +225,7 @@ static void both_retired(struct operation *op, int64_t index)
         return;
     char *out = op->recv + part_first(op, stage, (int)rank) * size_of(op);
     struct sum_terms terms = terms_of(op, stage, out);
-    sum_same(out, &terms, bytes / size_of(op), op->dtype);
+    sum_same(out, &terms, bytes / size_of(op), op->dtype, op->reduction);
 }
 
 const struct comm_kind kind_all_reduce = {.name = "all-reduce",
@@ -256,7 +256,7 @@ static void small_retired(struct operation *op, int64_t index)
     if (index != op->total - 1)
         return;
     struct sum_terms terms = terms_of(op, 0, op->send);
-    sum_same(op->recv, &terms, op->elems, op->dtype);
+    sum_same(op->recv, &terms, op->elems, op->dtype, op->reduction);
 }
 
 const struct comm_kind kind_all_reduce_small = {.name = "all-reduce",

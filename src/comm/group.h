@@ -10,7 +10,8 @@
  * on GPUs at most GROUP_MESSAGES of them travel together, and all complete when the last one has.
  *
  * Sums are taken in rank order (member 0 first), in fp32 for fp32, bf16 and fp16, so they
- * depend on the size of the group and on nothing else.  Counts may exceed 2^31 bytes.
+ * depend on the size of the group and on nothing else.  A maximum is the same in any order; where a
+ * member has a NaN it is NaN (but see below for GPUs).  Counts may exceed 2^31 bytes.
  */
 #ifndef TRIREME_COMM_GROUP_H
 #define TRIREME_COMM_GROUP_H
@@ -23,6 +24,9 @@
 enum comm_stream { COMM_GATHER, COMM_REDUCE, COMM_POINT, COMM_STREAMS };
 
 enum { GROUP_MESSAGES = 16 };
+
+/* What an all-reduce makes of the members' values. */
+enum group_reduction { GROUP_SUM, GROUP_MAX };
 
 struct group;
 struct operation;
@@ -65,6 +69,7 @@ const char *group_name(const struct group *group);
  *  - Sums of fp32 and fp64 are the library's: in an order of its own, the same in every run.  Sums
  *    of bf16 and fp16 terms are taken in rank order, in fp32.
  *  - Where terms are summed in rank order, what recv held is the first of them.
+ *  - A maximum by NCCL is its ncclMax: of a NaN and another member's number it is the number.
  *  - Reduce-scatter of fp32 with accumulate leaves the sum in the member's own part of send.
  *  - There are no more operations than programs use: those of mesh.h's communicators. */
 
@@ -84,12 +89,12 @@ void group_all_gather(struct group *g, enum comm_stream stream, struct comm_op *
 void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_op *op, float *recv,
                           const void *send, int64_t elems, enum dtype dtype, int accumulate);
 
-/* data[elems] = sum over members, in place, the same bits on all; fp32, bf16 or fp16 (summed in
- * fp32 and rounded once) or fp64. */
+/* data[elems] = sum or maximum over members, in place, the same bits on all; fp32, bf16 or fp16
+ * (summed in fp32 and rounded once) or fp64. */
 void group_all_reduce(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,
-                      int64_t elems, enum dtype dtype);
+                      int64_t elems, enum dtype dtype, enum group_reduction reduction);
 
-/* Bytes member `rank` of a group of this size sends to others in such a sum (the last members'
+/* Bytes member `rank` of a group of this size sends to others in an all-reduce (the last members'
  * shares of it may be shorter than the first ones'); a pure function. */
 int64_t group_all_reduce_sent(int size, int rank, int64_t elems, enum dtype dtype);
 

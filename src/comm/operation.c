@@ -155,9 +155,10 @@ static const struct comm_kind *kind_of_sum(const struct operation *op)
 }
 
 void group_all_reduce(struct group *g, enum comm_stream stream, struct comm_op *handle, void *data,
-                      int64_t elems, enum dtype dtype)
+                      int64_t elems, enum dtype dtype, enum group_reduction reduction)
 {
     struct operation *op = operation_make(g, handle, data, data, elems, dtype);
+    op->reduction = reduction;
     if (!dtype_is_narrow_float(dtype) && dtype != DTYPE_F64)
         error_set(&op->err, "all-reduce in group %s: sums of %s are not offered", g->name,
                   dtype_name(dtype));
@@ -165,9 +166,10 @@ void group_all_reduce(struct group *g, enum comm_stream stream, struct comm_op *
 }
 
 void group_all_reduce_host(struct group *g, int queue, struct comm_op *handle, void *data,
-                           int64_t elems, enum dtype dtype)
+                           int64_t elems, enum dtype dtype, enum group_reduction reduction)
 {
     struct operation *op = operation_make(g, handle, data, data, elems, dtype);
+    op->reduction = reduction;
     bind(op, queue, kind_of_sum(op));
     start_on_host(op, g->size > 1 ? &transport_mpi : &transport_self);
 }

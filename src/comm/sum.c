@@ -5,6 +5,7 @@
  */
 #include "comm/sum.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/levels.h"
@@ -21,6 +22,18 @@ EVERY_LEVEL static void add_f64(double *restrict sum, const double *restrict ter
 {
     for (int64_t i = 0; i < n; i++)
         sum[i] += term[i];
+}
+
+EVERY_LEVEL static void max_f32(float *restrict max, const float *restrict term, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        max[i] = term[i] > max[i] || isnan(term[i]) ? term[i] : max[i];
+}
+
+EVERY_LEVEL static void max_f64(double *restrict max, const double *restrict term, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        max[i] = term[i] > max[i] || isnan(term[i]) ? term[i] : max[i];
 }
 
 EVERY_LEVEL static void widen_bf16(float *restrict out, const bf16 *restrict in, int64_t n)
@@ -74,9 +87,14 @@ static void narrow(char *out, const float *in, int64_t n, enum dtype dtype)
         memcpy(out, in, (size_t)n * sizeof *in);
 }
 
-/* The sum of one block of terms, from element first on, in fp32. */
+static void (*const f32_of[])(float *restrict, const float *restrict,
+                              int64_t) = {[GROUP_SUM] = add_f32, [GROUP_MAX] = max_f32};
+static void (*const f64_of[])(double *restrict, const double *restrict,
+                              int64_t) = {[GROUP_SUM] = add_f64, [GROUP_MAX] = max_f64};
+
+/* The sum of one block of terms, from element first on, in fp32; or their maximum. */
 static void block_f32(float *sum, const struct sum_terms *terms, int64_t first, int64_t n,
-                      enum dtype dtype)
+                      enum dtype dtype, enum group_reduction reduction)
 {
     float wide[BLOCK];
     for (int m = 0; m < terms->count; m++) {
@@ -85,18 +103,19 @@ static void block_f32(float *sum, const struct sum_terms *terms, int64_t first, 
         if (!m || dtype != DTYPE_F32)
             widen(m ? wide : sum, term, n, dtype);
         if (m)
-            add_f32(sum, add, n);
+            f32_of[reduction](sum, add, n);
     }
 }
 
-static void block_f64(double *sum, const struct sum_terms *terms, int64_t first, int64_t n)
+static void block_f64(double *sum, const struct sum_terms *terms, int64_t first, int64_t n,
+                      enum group_reduction reduction)
 {
     for (int m = 0; m < terms->count; m++) {
         const double *term = (const double *)term_at(terms, m) + first;
         if (!m)
             memcpy(sum, term, (size_t)n * sizeof *sum);
         else
-            add_f64(sum, term, n);
+            f64_of[reduction](sum, term, n);
     }
 }
 
@@ -106,37 +125,40 @@ void sum_to_f32(float *out, const float *old, const struct sum_terms *terms, int
     float sum[BLOCK];
     for (int64_t i = 0; i < elems; i += BLOCK) {
         int64_t n = elems - i < BLOCK ? elems - i : BLOCK;
-        block_f32(sum, terms, i, n, dtype);
+        block_f32(sum, terms, i, n, dtype, GROUP_SUM);
         if (old)
             add_f32(sum, old + i, n);
         memcpy(out + i, sum, (size_t)n * sizeof *sum);
     }
 }
 
-static void sum_f64(double *out, const struct sum_terms *terms, int64_t elems)
+static void sum_f64(double *out, const struct sum_terms *terms, int64_t elems,
+                    enum group_reduction reduction)
 {
     double sum[BLOCK];
     for (int64_t i = 0; i < elems; i += BLOCK) {
         int64_t n = elems - i < BLOCK ? elems - i : BLOCK;
-        block_f64(sum, terms, i, n);
+        block_f64(sum, terms, i, n, reduction);
         memcpy(out + i, sum, (size_t)n * sizeof *sum);
     }
 }
 
-static void sum_narrow(char *out, const struct sum_terms *terms, int64_t elems, enum dtype dtype)
+static void sum_narrow(char *out, const struct sum_terms *terms, int64_t elems, enum dtype dtype,
+                       enum group_reduction reduction)
 {
     float sum[BLOCK];
     for (int64_t i = 0; i < elems; i += BLOCK) {
         int64_t n = elems - i < BLOCK ? elems - i : BLOCK;
-        block_f32(sum, terms, i, n, dtype);
+        block_f32(sum, terms, i, n, dtype, reduction);
         narrow(out + i * (int64_t)dtype_bytes(dtype), sum, n, dtype);
     }
 }
 
-void sum_same(void *out, const struct sum_terms *terms, int64_t elems, enum dtype dtype)
+void sum_same(void *out, const struct sum_terms *terms, int64_t elems, enum dtype dtype,
+              enum group_reduction reduction)
 {
     if (dtype == DTYPE_F64)
-        sum_f64(out, terms, elems);
+        sum_f64(out, terms, elems, reduction);
     else
-        sum_narrow(out, terms, elems, dtype);
+        sum_narrow(out, terms, elems, dtype, reduction);
 }

@@ -1,10 +1,11 @@
-/* sum.h - the sums of reduce-scatter and all-reduce: a fixed order, in fp32 or fp64. */
+/* sum.h - the sums and maxima of reduce-scatter and all-reduce: a fixed order, in fp32 or fp64. */
 #ifndef TRIREME_COMM_SUM_H
 #define TRIREME_COMM_SUM_H
 
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "comm/group.h"
 
 /* Where the terms of a sum lie: term `own` at own_data, the others one slot apart. */
 struct sum_terms {
@@ -18,7 +19,9 @@ struct sum_terms {
 void sum_to_f32(float *out, const float *old, const struct sum_terms *terms, int64_t elems,
                 enum dtype dtype);
 
-/* The same with out and terms of one dtype: fp32, bf16 or fp16 (rounded once) or fp64. */
-void sum_same(void *out, const struct sum_terms *terms, int64_t elems, enum dtype dtype);
+/* out[i] = the sum or maximum of the terms', of one dtype: fp32, bf16 or fp16 (rounded once) or
+ * fp64.  The maximum of terms of which one is NaN is NaN. */
+void sum_same(void *out, const struct sum_terms *terms, int64_t elems, enum dtype dtype,
+              enum group_reduction reduction);
 
 #endif

@@ -135,7 +135,7 @@ struct group *group_whole(struct world *world);
 
 /* All-reduce of host memory, whatever transport the group has. */
 void group_all_reduce_host(struct group *g, int queue, struct comm_op *op, void *data,
-                           int64_t elems, enum dtype dtype);
+                           int64_t elems, enum dtype dtype, enum group_reduction reduction);
 
 /* The rank of the world that op waits for now, or -1. */
 int transport_waits_for(const struct operation *op);

@@ -68,7 +68,8 @@ int run_all_reduce(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     group_all_reduce(run->x->group[instr->group], COMM_REDUCE, run_op_begins(run, instr),
-                     run_operand(run, instr, SLOT_TO), instr->elems, instr->dtype);
+                     run_operand(run, instr, SLOT_TO), instr->elems, instr->dtype,
+                     instr->reduction);
     return 0;
 }
 

@@ -221,6 +221,11 @@ int build_all_reduce(struct graph *graph, int x, struct graph_group group)
     return exchange(graph, OP_ALL_REDUCE, x, group);
 }
 
+int build_all_reduce_max(struct graph *graph, int x, struct graph_group group)
+{
+    return exchange(graph, OP_ALL_REDUCE_MAX, x, group);
+}
+
 int build_all_gather(struct graph *graph, int x, struct graph_group group)
 {
     return exchange(graph, OP_ALL_GATHER, x, group);

@@ -52,6 +52,9 @@ int build_positions(struct graph *graph, int x, int table);
 
 /* The sum of all ranks' x: whole, the same on all. */
 int build_all_reduce(struct graph *graph, int x, struct graph_group group);
+/* The largest of all ranks' x, element by element: whole, the same on all, NaN where one is (but
+ * see group.h).  No gradient passes through it: who reads it gives it none. */
+int build_all_reduce_max(struct graph *graph, int x, struct graph_group group);
 /* All ranks' rows, one rank's behind the other's, for computations that are divided among them. */
 int build_all_gather(struct graph *graph, int x, struct graph_group group);
 /* Of the sum of all ranks' x, fp32, the rank's share of the rows, which must divide evenly. */

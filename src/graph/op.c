@@ -27,6 +27,7 @@ static const struct op *const rows[OP_COUNT] = {
     [OP_HEAD_LOSS] = &op_head_loss,
     [OP_HEAD_LOSS_TRAIN] = &op_head_loss_train,
     [OP_ALL_REDUCE] = &op_all_reduce,
+    [OP_ALL_REDUCE_MAX] = &op_all_reduce_max,
     [OP_ALL_GATHER] = &op_all_gather,
     [OP_REDUCE_SCATTER] = &op_reduce_scatter,
     [OP_ALL_TO_ALL] = &op_all_to_all,

@@ -22,6 +22,7 @@ struct op_call {
 enum op_transfer {
     TRANSFER_NONE,
     TRANSFER_SUM,     /* in place */
+    TRANSFER_MAXIMUM, /* the same */
     TRANSFER_GATHER,  /* everybody's values to everybody */
     TRANSFER_SCATTER, /* sums, of which each gets a part */
     TRANSFER_SWAP     /* a part of the values to each */
@@ -79,6 +80,7 @@ enum op_id {
     OP_HEAD_LOSS,
     OP_HEAD_LOSS_TRAIN,
     OP_ALL_REDUCE,
+    OP_ALL_REDUCE_MAX,
     OP_ALL_GATHER,
     OP_REDUCE_SCATTER,
     OP_ALL_TO_ALL,
@@ -100,7 +102,13 @@ extern const struct op op_embedding, op_embedding_backward, op_rmsnorm, op_rmsno
     op_linear, op_linear_input_grad, op_linear_weight_grad, op_rope, op_attention,
     op_attention_backward, op_swiglu, op_swiglu_backward, op_add, op_accumulate, op_layernorm,
     op_layernorm_backward, op_bias, op_bias_backward, op_gelu, op_gelu_backward, op_positions,
-    op_positions_backward, op_head_loss, op_head_loss_train, op_all_reduce, op_all_gather,
-    op_reduce_scatter, op_all_to_all;
+    op_positions_backward, op_head_loss, op_head_loss_train, op_all_reduce, op_all_reduce_max,
+    op_all_gather, op_reduce_scatter, op_all_to_all;
+
+/* Is what is exchanged changed where it lies? */
+static inline int op_reduces_in_place(const struct op *op)
+{
+    return op->transfer == TRANSFER_SUM || op->transfer == TRANSFER_MAXIMUM;
+}
 
 #endif

@@ -1,9 +1,9 @@
-/* op_collective.c - ops that exchange values within a group: sum, gather, reduce-scatter,
+/* op_collective.c - ops that exchange values within a group: sum, maximum, gather, reduce-scatter,
  * all-to-all.
  *
  * What is exchanged is an instruction of the program's between two pieces of a segment (segment.h);
- * run() is what a rank does before it, which for a sum is to bring its term to where the sum will
- * be.  In a group of one, for which build.h makes no node, that is all there is to do.
+ * run() is what a rank does before it, which for a sum or a maximum is to bring its term to where
+ * that will be.  In a group of one, for which build.h makes no node, that is all there is to do.
  *
  * Gradients follow one convention: the loss is one number, which all members compute alike.  So
  *
@@ -16,7 +16,9 @@
  *
  * All-reduce hands the gradient of the sum to its terms as it is.  Gather is followed by divided
  * computations, so the gradients of what it made are terms: reduce-scatter adds them up and gives
- * each member its rows; and the other way round.  All-to-all is its own transpose.
+ * each member its rows; and the other way round.  All-to-all is its own transpose.  A maximum has
+ * no backward rule: it stands where results do not depend on it but for their rounding, as that of
+ * the logits in a softmax does, and a graph in which a gradient arrives at one is refused.
  */
 #include "graph/autodiff.h"
 #include "graph/op.h"
@@ -35,6 +37,14 @@ static void sum_gradient(struct autodiff *ad, int index)
         autodiff_give(ad, node.in[0], dy);
 }
 
+static void max_gradient(struct autodiff *ad, int index)
+{
+    if (autodiff_grad(ad, ad->graph->nodes[index].out[0]) >= 0)
+        graph_fail(ad->graph,
+                   "all_reduce_max: no gradient passes through a maximum over ranks, but "
+                   "one of its result arrived");
+}
+
 static int sum_run(const struct op_call *call, struct error *err)
 {
     if (call->out[0] != call->in[0])
@@ -48,6 +58,16 @@ const struct op op_all_reduce = {
     .transfer = TRANSFER_SUM,
     .shapes = op_shaped_as_first,
     .gradient = sum_gradient,
+    .run = sum_run,
+    .in_place = 1u << 0,
+    .keep = 1,
+};
+
+const struct op op_all_reduce_max = {
+    .name = "all_reduce_max",
+    .transfer = TRANSFER_MAXIMUM,
+    .shapes = op_shaped_as_first,
+    .gradient = max_gradient,
     .run = sum_run,
     .in_place = 1u << 0,
     .keep = 1,

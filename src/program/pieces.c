@@ -2,6 +2,7 @@
  *
  *   op               instruction  from   to     elements
  *   all_reduce       ALLREDUCE    -      y      of y
+ *   all_reduce_max   the same, a maximum
  *   all_gather       GATHER       x      y      of x
  *   reduce_scatter   REDUCE       x      y      of y
  *   all_to_all       ALLTOALL     x      y      of a part, as many parts as members
@@ -53,8 +54,10 @@ void pieces_exchange(struct program *program, const struct run *run, int piece, 
     static const struct {
         enum instr_kind kind;
         enum program_stream stream;
+        enum group_reduction reduction;
     } kinds[] = {
         [TRANSFER_SUM] = {INSTR_ALLREDUCE, STREAM_REDUCE},
+        [TRANSFER_MAXIMUM] = {INSTR_ALLREDUCE, STREAM_REDUCE, GROUP_MAX},
         [TRANSFER_GATHER] = {INSTR_GATHER, STREAM_GATHER},
         [TRANSFER_SCATTER] = {INSTR_REDUCE, STREAM_REDUCE},
         [TRANSFER_SWAP] = {INSTR_ALLTOALL, STREAM_REDUCE},
@@ -64,7 +67,8 @@ void pieces_exchange(struct program *program, const struct run *run, int piece, 
     const struct graph *graph = run->segment->graph;
     enum op_transfer transfer = node->op->transfer;
     int x = node->in[0], y = node->out[0], members = node->attrs.members;
-    int from = transfer == TRANSFER_SUM ? -1 : operand(program, run, buffer, step->in[0], x);
+    int in_place = op_reduces_in_place(node->op);
+    int from = in_place ? -1 : operand(program, run, buffer, step->in[0], x);
     int to = operand(program, run, buffer, step->out[0], y);
     int64_t elems = graph_elems(graph, transfer == TRANSFER_GATHER ? x : y);
     int parts = transfer == TRANSFER_SWAP ? equal_parts(program, members, elems / members) : -1;
@@ -77,6 +81,7 @@ void pieces_exchange(struct program *program, const struct run *run, int piece, 
     instr->group = pieces_group(node->attrs.axes);
     instr->elems = transfer == TRANSFER_SWAP ? elems / members : elems;
     instr->dtype = graph->values[x].dtype;
+    instr->reduction = kinds[transfer].reduction;
     instr->parts = parts;
     if (from >= 0)
         instr_bind(instr, SLOT_FROM, from, ACCESS_READ);

@@ -131,9 +131,11 @@ const char *instr_text(const struct program *program, int index, char *text, siz
         snprintf(micro, sizeof micro, " micro %d", instr->micro);
     if (instr->piece > 0 || instr_is_exchange(instr))
         snprintf(piece, sizeof piece, " piece %d", instr->piece);
-    snprintf(text, size, "%s%s%s%s%s%s", instr_name(instr->kind),
-             instr->kind == INSTR_RUN ? " " : "",
-             instr->kind == INSTR_RUN ? segment_phase_name(instr->phase) : "", name, micro, piece);
+    const char *what = instr->kind == INSTR_RUN        ? segment_phase_name(instr->phase)
+                       : instr->reduction == GROUP_MAX ? "maximum"
+                                                       : "";
+    snprintf(text, size, "%s%s%s%s%s%s", instr_name(instr->kind), what[0] ? " " : "", what, name,
+             micro, piece);
     return text;
 }
 

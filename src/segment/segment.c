@@ -234,7 +234,7 @@ static void touch(struct segment_draft *c, int s)
     const struct graph_node *node = segment_node(segment, step);
     struct segment_piece *piece = &segment->piece[c->piece_of[s]];
     if (exchanges(c, s) &&
-        (node->op->transfer != TRANSFER_SUM || is_same_place(step->in[0], step->out[0])))
+        (!op_reduces_in_place(node->op) || is_same_place(step->in[0], step->out[0])))
         return;
     piece->runs = 1;
     piece->flops += op_flops(c->graph, node);
@@ -302,7 +302,8 @@ static int check_exchange(const struct segment_draft *c, int s, struct error *er
                          "op %s: the ranks of one mesh axis, or of replicate and shard, can be its "
                          "group",
                          node->op->name);
-    if (spaces >> step->in[0].space & 1 && spaces >> step->out[0].space & 1)
+    int copied = op_reduces_in_place(node->op) && !is_same_place(step->in[0], step->out[0]);
+    if ((copied || spaces >> step->in[0].space & 1) && spaces >> step->out[0].space & 1)
         return 0;
     return error_set(err, "op %s: parameters, tokens and constants cannot be exchanged",
                      node->op->name);

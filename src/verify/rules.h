@@ -48,8 +48,10 @@ int rules_add_step(struct values *v, int i, int b, int space, struct value value
  * MEANS_NOTHING: anything. */
 struct value rules_wanted(const struct values *v, const struct instr *instr, int space);
 
-/* The axes over which a piece's results in a space are terms, which the exchange after it sums. */
-unsigned rules_pending_after(const struct values *v, const struct instr *instr, int space);
+/* Set what a piece's results in a space lack until the exchange after it: the axes over which that
+ * sums them, or takes their maximum. */
+void rules_lacks_after(const struct values *v, const struct instr *instr, int space,
+                       struct value *value);
 
 static const struct value nothing = {.meaning = MEANS_NOTHING, .of = -1, .index = -1};
 

@@ -6,10 +6,14 @@
  * that the graph says. */
 static int check_exchange(const struct values *v, int i)
 {
-    static const enum instr_kind kinds[] = {[TRANSFER_SUM] = INSTR_ALLREDUCE,
-                                            [TRANSFER_GATHER] = INSTR_GATHER,
-                                            [TRANSFER_SCATTER] = INSTR_REDUCE,
-                                            [TRANSFER_SWAP] = INSTR_ALLTOALL};
+    static const struct {
+        enum instr_kind kind;
+        enum group_reduction reduction;
+    } kinds[] = {[TRANSFER_SUM] = {INSTR_ALLREDUCE, GROUP_SUM},
+                 [TRANSFER_MAXIMUM] = {INSTR_ALLREDUCE, GROUP_MAX},
+                 [TRANSFER_GATHER] = {INSTR_GATHER, GROUP_SUM},
+                 [TRANSFER_SCATTER] = {INSTR_REDUCE, GROUP_SUM},
+                 [TRANSFER_SWAP] = {INSTR_ALLTOALL, GROUP_SUM}};
     const struct instr *instr = &v->program->instr[i];
     const int *degree = v->program->layout->shape.degree;
     const struct layout_stage *own = &v->program->stage;
@@ -24,7 +28,8 @@ static int check_exchange(const struct values *v, int i)
     int members = 1;
     for (int axis = 0; axis < MESH_AXES; axis++)
         members *= axes >> axis & 1 ? degree[axis] : 1;
-    if (kinds[node->op->transfer] != instr->kind || axes != node->attrs.axes ||
+    if (kinds[node->op->transfer].kind != instr->kind ||
+        kinds[node->op->transfer].reduction != instr->reduction || axes != node->attrs.axes ||
         members != node->attrs.members)
         return wrong_operand(v, i, -1);
     const struct graph_value *x = &segment->graph->values[node->in[0]];
@@ -58,9 +63,8 @@ static int check_place(const struct values *v, int i, int slot, struct segment_r
     return wrong_size(v, i, v->program->instr[i].buffer[slot]);
 }
 
-/* A value of the unit, in a space: what the exchange reads. */
-static int reads_exchanged(struct values *v, int i, int slot, struct segment_ref ref,
-                           unsigned pending)
+/* A value of the unit, in a space: what the exchange reads; in_place: and changes. */
+static int reads_exchanged(struct values *v, int i, int slot, struct segment_ref ref, int in_place)
 {
     const struct instr *instr = &v->program->instr[i];
     int b = buffer_root(v->program, instr->buffer[slot]);
@@ -71,8 +75,9 @@ static int reads_exchanged(struct values *v, int i, int slot, struct segment_ref
     int k = segment_input_grad(ref.space);
     if (k >= 0)
         want = rules_input_grad(v, instr, k);
-    want.pending = pending;
-    if (!value_is(&has, want.meaning, want.of, want.index) || has.pending != pending)
+    rules_lacks_after(v, instr, in_place ? (int)ref.space : -1, &want);
+    if (!value_is(&has, want.meaning, want.of, want.index) || has.pending != want.pending ||
+        has.maxima != want.maxima)
         return wrong(v, i, b, &has, "%s", value_text(v, &want, text));
     if (rules_is_stepwise(ref.space) && !rules_has_steps(v, instr, ref.space, &has))
         return wrong(v, i, b, &has, "all that is before it");
@@ -100,7 +105,7 @@ static int writes_exchanged(struct values *v, int i, struct segment_ref ref)
     default: return wrong_operand(v, i, SLOT_TO);
     }
     struct value has = values_get(v, b);
-    has.pending = 0;
+    has.pending = has.maxima = 0;
     if (!rules_is_stepwise(ref.space)) {
         values_put(v, i, b, value);
         return 0;
@@ -117,13 +122,12 @@ int rules_exchange(struct values *v, int i)
     const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
     const struct segment_step *step = segment_exchange(segment, instr->piece);
     const struct graph_node *node = segment_node(segment, step);
-    int sums = instr->kind == INSTR_ALLREDUCE;
-    struct segment_ref from = sums ? step->out[0] : step->in[0];
-    int x = sums ? node->out[0] : node->in[0];
-    if (check_place(v, i, sums ? SLOT_TO : SLOT_FROM, from, graph_bytes(segment->graph, x)) ||
+    int in_place = instr->kind == INSTR_ALLREDUCE, slot = in_place ? SLOT_TO : SLOT_FROM;
+    struct segment_ref from = in_place ? step->out[0] : step->in[0];
+    int x = in_place ? node->out[0] : node->in[0];
+    if (check_place(v, i, slot, from, graph_bytes(segment->graph, x)) ||
         check_place(v, i, SLOT_TO, step->out[0], graph_bytes(segment->graph, node->out[0])) ||
-        reads_exchanged(v, i, sums ? SLOT_TO : SLOT_FROM, from,
-                        rules_pending_after(v, instr, sums ? (int)from.space : -1)))
+        reads_exchanged(v, i, slot, from, in_place))
         return -1;
     if (instr->kind == INSTR_ALLTOALL && check_equal_parts(v, i, node->attrs.members))
         return -1;

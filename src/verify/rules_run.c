@@ -93,7 +93,7 @@ int rules_add_step(struct values *v, int i, int b, int space, struct value value
     struct addends before = steps_before(v, instr, instr->phase, instr->piece, writer, space);
     struct value has = values_get(v, b);
     if (before.count && (!value_is(&has, value.meaning, value.of, value.index) ||
-                         !addends_equal(has.terms[0], before) || has.pending))
+                         !addends_equal(has.terms[0], before) || has.pending || has.maxima))
         return wrong(v, i, b, &has, "all that is before it");
     value.terms[0] = before;
     addends_add(&value.terms[0], step_addend(v, instr, instr->phase, instr->piece, writer));
@@ -122,7 +122,7 @@ static int reads_space(struct values *v, int i, int space)
     if (want.meaning == MEANS_NOTHING)
         return 0;
     if (!value_is(&has, want.meaning, want.of, want.index) || has.part || has.updated ||
-        has.pending)
+        has.pending || has.maxima)
         return wrong(v, i, instr->buffer[space], &has, "%s", value_text(v, &want, text));
     if (rules_is_stepwise(space) && !rules_has_steps(v, instr, space, &has))
         return wrong(v, i, instr->buffer[space], &has, "all that is before it");
@@ -196,15 +196,19 @@ static int adds_loss(struct values *v, int i)
     return 0;
 }
 
-/* The axes over which a piece's results in a space are terms, which the exchange after it sums. */
-unsigned rules_pending_after(const struct values *v, const struct instr *instr, int space)
+void rules_lacks_after(const struct values *v, const struct instr *instr, int space,
+                       struct value *value)
 {
     const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
     const struct segment_step *step = segment_exchange(segment, instr->piece);
-    if (!step || segment_node(segment, step)->op->transfer != TRANSFER_SUM ||
-        step->out[0].space != space || !(segment->piece[instr->piece].writes >> space & 1))
-        return 0;
-    return segment_node(segment, step)->attrs.axes;
+    value->pending = value->maxima = 0;
+    if (!step || step->out[0].space != space || !(segment->piece[instr->piece].writes >> space & 1))
+        return;
+    const struct graph_node *node = segment_node(segment, step);
+    if (node->op->transfer == TRANSFER_SUM)
+        value->pending = node->attrs.axes;
+    if (node->op->transfer == TRANSFER_MAXIMUM)
+        value->maxima = node->attrs.axes;
 }
 
 /* The run writes the gradient of its input k, or adds to what other readers have made of it. */
@@ -213,7 +217,7 @@ static int adds_input_gradient(struct values *v, int i, int k)
     const struct instr *instr = &v->program->instr[i];
     int space = SPACE_INPUT_GRAD + k, b = instr->buffer[space];
     struct value value = rules_input_grad(v, instr, k), has = values_get(v, b);
-    value.pending = rules_pending_after(v, instr, space);
+    rules_lacks_after(v, instr, space, &value);
     if (instr->accumulate & segment_adds_input(k)) {
         if (!value_is(&has, value.meaning, value.of, value.index) || has.pending ||
             !(instr->reads >> space & 1))
@@ -241,7 +245,7 @@ static int writes_space(struct values *v, int i, int space)
     case SPACE_CARRY: value.meaning = CARRIED; break;
     default: return 0;
     }
-    value.pending = rules_pending_after(v, instr, space);
+    rules_lacks_after(v, instr, space, &value);
     if (rules_is_stepwise(space))
         return rules_add_step(v, i, instr->buffer[space], space, value);
     values_put(v, i, instr->buffer[space], value);

@@ -279,6 +279,15 @@ static const char *meaning_name(enum value_meaning meaning)
     return names[meaning];
 }
 
+static void add_axes(struct line *line, const char *what, unsigned axes)
+{
+    if (axes)
+        add_text(line, "%s%s%s%s%s", what, axes >> MESH_SHARD & 1 ? " shards" : "",
+                 axes >> MESH_REPLICATE & 1 ? " replicas" : "",
+                 axes >> MESH_TENSOR & 1 ? " tensor ranks" : "",
+                 axes >> MESH_PIPELINE & 1 ? " stages" : "");
+}
+
 /* The runs in a gradient, of how many: of the section that lacks one, if any does. */
 static void add_terms(struct line *line, const struct values *v, const struct value *value)
 {
@@ -320,11 +329,7 @@ const char *value_text(const struct values *v, const struct value *value, char t
         add_text(&line, ", %lld of %lld micro-batches, %lld norms",
                  (long long)value->terms[0].count, (long long)v->losses.count,
                  (long long)value->norms.count);
-    if (value->pending)
-        add_text(&line, ", not summed over%s%s%s%s",
-                 value->pending >> MESH_SHARD & 1 ? " shards" : "",
-                 value->pending >> MESH_REPLICATE & 1 ? " replicas" : "",
-                 value->pending >> MESH_TENSOR & 1 ? " tensor ranks" : "",
-                 value->pending >> MESH_PIPELINE & 1 ? " stages" : "");
+    add_axes(&line, ", not summed over", value->pending);
+    add_axes(&line, ", no maximum over", value->maxima);
     return text;
 }

@@ -48,6 +48,7 @@ struct value {
     /* MEANS_GRAD, MEANS_SUMS, what an exchange sums: the mesh axes over which this is still to be
      * summed */
     unsigned pending;
+    unsigned maxima;       /* CARRIED and the like: the axes over which it lacks a maximum */
     struct flat_range own; /* STEP_OWN: a range of the flat */
     struct addends norms;  /* MEANS_SUMS: flats in the squares */
     /* MEANS_GRAD, by section of the flat: pieces of runs of backward; in the first, MEANS_SUMS:

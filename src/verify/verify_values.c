@@ -121,12 +121,15 @@ static int sum_buffer(struct values *v, int i, int b, unsigned axes)
     return 0;
 }
 
+/* Of gradients and of a step's sums nothing but sums are taken. */
 static int rule_all_reduce(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
     int b = instr->buffer[SLOT_TO], sums = instr->dtype == DTYPE_F64;
     unsigned axes = axes_of(v, instr->group);
     size_t bytes = (size_t)instr->elems * dtype_bytes(instr->dtype);
+    if (instr->reduction != GROUP_SUM)
+        return wrong_operand(v, i, -1);
     if (sums ? instr->elems != SUM_REDUCED : bytes != bytes_of(v, b))
         return wrong_size(v, i, b);
     if (sums || v->view[b] < 0)

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/dtype.h"
+
 namespace emulate
 {
 namespace
@@ -28,6 +30,19 @@ struct bf16 {
     }
 };
 
+struct half {
+    f16 bits;
+
+    half() = default;
+    explicit half(float x) : bits(f32_to_f16(x))
+    {
+    }
+    explicit operator float() const
+    {
+        return f16_to_f32(bits);
+    }
+};
+
 /* What arithmetic on type is done in. */
 template <typename type> struct arithmetic {
     using wide = type;
@@ -35,13 +50,16 @@ template <typename type> struct arithmetic {
 template <> struct arithmetic<bf16> {
     using wide = float;
 };
+template <> struct arithmetic<half> {
+    using wide = float;
+};
 
 template <typename wide> wide combine(int op, wide a, wide b)
 {
     switch (op) {
     case ncclProd: return a * b;
-    case ncclMax: return a < b ? b : a;
-    case ncclMin: return b < a ? b : a;
+    case ncclMax: return a < b || a != a ? b : a; /* a number wins over NaN, as in the library */
+    case ncclMin: return b < a || a != a ? b : a;
     default: return a + b;
     }
 }
@@ -80,7 +98,7 @@ const struct {
     {ncclInt32, 4, reduce_as<int32_t>, false}, {ncclUint32, 4, reduce_as<uint32_t>, false},
     {ncclInt64, 8, reduce_as<int64_t>, false}, {ncclUint64, 8, reduce_as<uint64_t>, false},
     {ncclFloat32, 4, reduce_as<float>, true},  {ncclFloat64, 8, reduce_as<double>, true},
-    {ncclBfloat16, 2, reduce_as<bf16>, true},
+    {ncclBfloat16, 2, reduce_as<bf16>, true},  {ncclFloat16, 2, reduce_as<half>, true},
 };
 
 } // namespace

@@ -228,11 +228,33 @@ static void test_all_reduce(struct rig *r, struct group *g, int64_t n, enum dtyp
     struct comm_op op;
     array_fill(&data, rank);
     to_device(r, &data);
-    group_all_reduce(g, COMM_REDUCE, &op, data.device, n, dtype);
+    group_all_reduce(g, COMM_REDUCE, &op, data.device, n, dtype, GROUP_SUM);
     done(r, &op);
     to_host(r, &data, DEVICE_REDUCE);
     for (int64_t i = 0; i < n; i++)
         wrong += !is_total(get(data.host, i, dtype), size, i, dtype);
+    CHECK(&r->c, !wrong);
+    CHECK(&r->c, op.sent_bytes == group_all_reduce_sent(size, rank, n, dtype));
+    array_free(r, &data);
+}
+
+/* The same bits in any order. */
+static void test_maximum(struct rig *r, struct group *g, int64_t n, enum dtype dtype)
+{
+    int size = group_size(g), rank = group_rank(g), wrong = 0;
+    struct array data = array_new(r, n, dtype);
+    struct comm_op op;
+    array_fill(&data, rank);
+    to_device(r, &data);
+    group_all_reduce(g, COMM_REDUCE, &op, data.device, n, dtype, GROUP_MAX);
+    done(r, &op);
+    to_host(r, &data, DEVICE_REDUCE);
+    for (int64_t i = 0; i < n; i++) {
+        double max = sent(0, i, dtype);
+        for (int m = 1; m < size; m++)
+            max = fmax(max, sent(m, i, dtype));
+        wrong += get(data.host, i, dtype) != max;
+    }
     CHECK(&r->c, !wrong);
     CHECK(&r->c, op.sent_bytes == group_all_reduce_sent(size, rank, n, dtype));
     array_free(r, &data);
@@ -414,6 +436,7 @@ static void test_shard(struct rig *r, int replicate, int shard)
             test_all_to_all(r, g, counts[i], dtypes[d]);
             test_all_reduce(r, mesh_group(r->mesh, MESH_REPLICATE), counts[i], dtypes[d]);
             test_all_reduce(r, mesh_data(r->mesh), counts[i], dtypes[d]);
+            test_maximum(r, mesh_data(r->mesh), counts[i], dtypes[d]);
         }
         for (int d = 0; d < 3; d++) {
             test_reduce_scatter(r, g, counts[i], dtypes[d], FRESH);
@@ -446,6 +469,7 @@ static void test_tensor(struct rig *r, int size)
         test_all_gather(r, g, counts[i], DTYPE_BF16, 0);
         test_all_reduce(r, g, counts[i], DTYPE_F32);
         test_all_reduce(r, g, counts[i], DTYPE_BF16);
+        test_maximum(r, g, counts[i], DTYPE_F32);
         test_all_to_all(r, g, counts[i], DTYPE_F16);
         test_reduce_scatter(r, g, counts[i], DTYPE_F32, FRESH);
     }
@@ -461,7 +485,7 @@ static void test_wrong_use(struct rig *r, int size)
     g = mesh_group(r->mesh, MESH_SHARD);
     group_send(g, COMM_POINT, &op, data, 1, DTYPE_F32, group_rank(g));
     CHECK(&r->c, comm_wait(&op, &r->said) == -1 && strstr(r->said.text, "shard"));
-    group_all_reduce(g, COMM_REDUCE, &op, data, 1, DTYPE_I32);
+    group_all_reduce(g, COMM_REDUCE, &op, data, 1, DTYPE_I32, GROUP_SUM);
     CHECK(&r->c, comm_wait(&op, &r->said) == -1 && strstr(r->said.text, "i32"));
     group_reduce_scatter(g, COMM_REDUCE, &op, data, data, 1, DTYPE_F64, 0);
     CHECK(&r->c, comm_wait(&op, &r->said) == -1 && strstr(r->said.text, "fp64"));
@@ -469,7 +493,7 @@ static void test_wrong_use(struct rig *r, int size)
     CHECK(&r->c, comm_wait(&op, &r->said) == -1);
     group_all_gather(g, COMM_GATHER, &op, data, data, 0, DTYPE_F32);
     CHECK(&r->c, !comm_wait(&op, &r->said));
-    group_all_reduce(g, COMM_POINT, &op, data, 1, DTYPE_F32);
+    group_all_reduce(g, COMM_POINT, &op, data, 1, DTYPE_F32, GROUP_SUM);
     CHECK(&r->c, comm_wait(&op, &r->said) == (size > 1 ? -1 : 0));
     int taken = mesh_register(r->mesh, data, 64);
     CHECK(&r->c, size > 1 || !taken);
@@ -500,7 +524,7 @@ static void test_failure(struct rig *r, int size)
         mesh_abandon(r->mesh);
     } else {
         group_all_reduce(mesh_group(r->mesh, MESH_SHARD), COMM_REDUCE, &op, data.device, 1009,
-                         DTYPE_F32);
+                         DTYPE_F32, GROUP_SUM);
         failed = comm_wait(&op, &err);
         while (!failed && clock_ns() - begin_ns < (int64_t)LIMIT_S * 1000000000)
             failed = mesh_poll(r->mesh, &err);
@@ -512,7 +536,8 @@ static void test_failure(struct rig *r, int size)
         CHECK(&r->c, clock_ns() - begin_ns < (int64_t)10 * 1000000000);
     }
     CHECK(&r->c, mesh_poll(r->mesh, &err) == -1);
-    group_all_reduce(mesh_group(r->mesh, MESH_SHARD), COMM_REDUCE, &op, data.device, 1, DTYPE_F32);
+    group_all_reduce(mesh_group(r->mesh, MESH_SHARD), COMM_REDUCE, &op, data.device, 1, DTYPE_F32,
+                     GROUP_SUM);
     CHECK(&r->c, comm_wait(&op, &err) == -1);
     device_sync(r->device, NULL); /* ends, well or not */
     mesh_destroy(r->mesh);

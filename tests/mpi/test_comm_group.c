@@ -1,5 +1,6 @@
 /* test_comm_group.c - collectives against serial references, in every dtype, at odd counts,
  * around the sizes at which pieces begin; in place; beside one another. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -154,12 +155,53 @@ static void test_all_reduce(struct checks *c, struct group *g, int64_t n, enum d
             ((double *)expect)[i] = sum64_at(size, i);
         else
             put(expect, i, dtype, sum_at(size, i, dtype));
-    group_all_reduce(g, COMM_REDUCE, &op, data, n, dtype);
+    group_all_reduce(g, COMM_REDUCE, &op, data, n, dtype, GROUP_SUM);
     done(c, &op);
     wrong = memcmp(data, expect, (size_t)n * dtype_bytes(dtype) + 8);
     CHECK(c, !wrong);
     free(data);
     free(expect);
+}
+
+/* Of element i the maximum over members; where i % 11 is a member's number, that has a NaN there,
+ * and elsewhere some are equal. */
+static float tried(int rank, int64_t i)
+{
+    return i % 11 == rank ? NAN : i % 5 ? value(rank, i) : -7;
+}
+
+static float max_at(int ranks, int64_t i, enum dtype dtype)
+{
+    float max = -INFINITY;
+    for (int r = 0; r < ranks; r++)
+        max = fmaxf(max, rounded(tried(r, i), dtype));
+    return i % 11 < ranks ? NAN : max;
+}
+
+static float get(const void *data, int64_t at, enum dtype dtype)
+{
+    return dtype == DTYPE_BF16  ? bf16_to_f32(((const bf16 *)data)[at])
+           : dtype == DTYPE_F16 ? f16_to_f32(((const f16 *)data)[at])
+           : dtype == DTYPE_F64 ? (float)((const double *)data)[at]
+                                : ((const float *)data)[at];
+}
+
+static void test_maximum(struct checks *c, struct group *g, int64_t n, enum dtype dtype)
+{
+    int size = group_size(g), wrong = 0;
+    void *data = room(n, dtype);
+    struct comm_op op;
+    for (int64_t i = 0; i < n; i++)
+        put(data, i, dtype, tried(group_rank(g), i));
+    group_all_reduce(g, COMM_REDUCE, &op, data, n, dtype, GROUP_MAX);
+    done(c, &op);
+    for (int64_t i = 0; i < n; i++) {
+        float got = get(data, i, dtype), expect = max_at(size, i, dtype);
+        wrong += isnan(expect) ? !isnan(got) : got != expect;
+    }
+    CHECK(c, !wrong);
+    CHECK(c, op.sent_bytes == group_all_reduce_sent(size, group_rank(g), n, dtype));
+    free(data);
 }
 
 static void test_broadcast(struct checks *c, struct group *g, int64_t n, int root)
@@ -258,6 +300,7 @@ static void test_counts(struct checks *c, struct group *g)
             test_all_gather(c, g, counts[i], dtypes[d], 0);
             test_all_gather(c, g, counts[i], dtypes[d], 1);
             test_all_reduce(c, g, counts[i], dtypes[d]);
+            test_maximum(c, g, counts[i], dtypes[d]);
             test_all_to_all(c, g, counts[i], dtypes[d]);
         }
         for (int d = 0; d < 3; d++) {
@@ -289,7 +332,7 @@ static void test_together(struct checks *c, struct group *g)
         fill(sums[i], N, DTYPE_F32, rank);
         group_all_gather(g, COMM_GATHER, &gather[i], all[i], send, N - i, DTYPE_F32);
         group_reduce_scatter(g, COMM_REDUCE, &reduce[i], shard[i], send, N, DTYPE_F32, 0);
-        group_all_reduce(g, COMM_POINT, &point[i], sums[i], N - i, DTYPE_F32);
+        group_all_reduce(g, COMM_POINT, &point[i], sums[i], N - i, DTYPE_F32, GROUP_SUM);
     }
     for (int i = OPS - 1; i >= 0; i--) {
         done(c, &point[i]);
@@ -335,7 +378,7 @@ static void test_wrong_use(struct checks *c, struct group *g)
     int data[1] = {0};
     group_send(g, COMM_POINT, &op, data, 1, DTYPE_I32, group_rank(g));
     CHECK(c, comm_wait(&op, &err) == -1 && strstr(err.text, group_name(g)));
-    group_all_reduce(g, COMM_POINT, &op, data, 1, DTYPE_I32);
+    group_all_reduce(g, COMM_POINT, &op, data, 1, DTYPE_I32, GROUP_SUM);
     CHECK(c, comm_wait(&op, &err) == -1 && strstr(err.text, "i32"));
     struct comm_part negative[8] = {{.send_elems = -1}};
     group_all_to_all(g, COMM_REDUCE, &op, data, data, negative, DTYPE_I32);

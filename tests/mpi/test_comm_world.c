@@ -115,7 +115,7 @@ static void test_groups(struct checks *c, struct mesh *mesh)
     }
     double ones = 1;
     struct comm_op op;
-    group_all_reduce(mesh_data(mesh), COMM_REDUCE, &op, &ones, 1, DTYPE_F64);
+    group_all_reduce(mesh_data(mesh), COMM_REDUCE, &op, &ones, 1, DTYPE_F64, GROUP_SUM);
     CHECK(c, !comm_wait(&op, &err));
     CHECK(c, ones == shape.degree[MESH_REPLICATE] * shape.degree[MESH_SHARD]);
 }

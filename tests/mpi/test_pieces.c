@@ -58,6 +58,7 @@ static void init(struct training *t)
 {
     for (int b = 0; b < t->d.state[t->rank]->buffers; b++)
         memset(at(t, b), 0, t->d.state[t->rank]->buffer[b].bytes);
+    divided_table(&t->d, t->rank, at(t, t->d.state[t->rank]->constants));
     for (int f = 0; f < t->d.units->flats; f++) {
         const struct flat *flat = &t->d.units->flat[f];
         for (int k = 0; k < flat->tensors; k++) {

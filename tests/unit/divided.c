@@ -5,7 +5,8 @@
  *   q = swiglu(reduce_scatter(t))      a rank's own rows
  *   z = all_gather(q) w3               own columns; there and back by two all_to_alls
  *   s = all_reduce(z w4)               whole
- *   out = x + s + norm(x + s) w6
+ *   p = all_reduce_max(positions)     of numbers that differ from rank to rank
+ *   out = x + s + rope(norm(x + s), p) w6
  */
 #include "tests/unit/divided.h"
 
@@ -18,7 +19,7 @@
 #include "model/transformer.h"
 #include "program/compile.h"
 
-enum { WIDTH = 24 };
+enum { WIDTH = 24, HEAD_DIM = 4 };
 
 static int size = 1; /* of the group, while graphs are built */
 
@@ -42,6 +43,7 @@ static void block(const struct config_model *c, struct graph *graph)
     int w2 = matrix(graph, "in.w2", 2 * hidden, own), w3 = matrix(graph, "out.w3", own, hidden);
     int w4 = matrix(graph, "in.w4", hidden, own), w5 = norm_weight(graph, "norm2", hidden);
     int w6 = matrix(graph, "w6", hidden, hidden), sum;
+    int p = build_all_reduce_max(graph, build_rope_table(graph, HEAD_DIM), group);
     int x = build_input(graph, hidden), h = build_rmsnorm(graph, x, w1, 1e-5f);
     build_divided(graph, h, group);
     int g = build_swiglu(graph, build_linear(graph, h, wg, -1));
@@ -51,6 +53,7 @@ static void block(const struct config_model *c, struct graph *graph)
     z = build_all_to_all(graph, build_all_to_all(graph, z, group), group);
     int s = build_all_reduce(graph, build_linear(graph, z, w4, -1), group);
     int y = build_rmsnorm_residual(graph, x, s, w5, 1e-5f, &sum);
+    y = build_rope(graph, y, p, hidden / HEAD_DIM - 2, 1, HEAD_DIM);
     build_output(graph, build_linear(graph, y, w6, sum));
 }
 
@@ -90,6 +93,7 @@ void divided_open(struct divided *d, const char *settings, int ranks)
     must(device_open(&d->device, &device, &err), &err);
     must(layout_model(&d->model, &config, &err), &err);
     d->model->family = &family;
+    d->model->const_width = HEAD_DIM;
     struct units_request units = layout_units(&d->layout, &config);
     must(units_create(&d->units, d->model, &units, d->device, &err), &err);
     d->state = array_make((size_t)ranks, sizeof *d->state);
@@ -115,6 +119,14 @@ void divided_close(struct divided *d)
     units_destroy(d->units);
     model_destroy(d->model);
     device_close(d->device);
+}
+
+void divided_table(const struct divided *d, int rank, float *table)
+{
+    for (int64_t i = 0; i < d->units->request.seq * HEAD_DIM; i++) {
+        float largest = (float)(i % 17) / 8 - 1;
+        table[i] = i % d->ranks == rank ? largest : largest - 1 - (float)rank;
+    }
 }
 
 int64_t divided_place(const struct divided *d, const struct flat_tensor *tensor, int rank,

@@ -21,6 +21,10 @@ struct divided {
 void divided_open(struct divided *d, const char *settings, int ranks);
 void divided_close(struct divided *d);
 
+/* Fill the model's constants as a rank has them: the largest of all ranks' is the same for each
+ * number of ranks. */
+void divided_table(const struct divided *d, int rank, float *table);
+
 /* The place in the whole matrix of element i of a rank's tensor; a number that names it. */
 int64_t divided_place(const struct divided *d, const struct flat_tensor *tensor, int rank,
                       int64_t i);

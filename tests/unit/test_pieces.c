@@ -8,6 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "graph/autodiff.h"
 #include "graph/build.h"
 #include "tests/unit/divided.h"
 #include "verify/verify.h"
@@ -54,7 +55,7 @@ static void test_exchanges(void **state)
                 const struct segment *segment = units_segment(d.units, u, PHASE_FORWARD);
                 int divided = ranks > 1 && d.model->unit[u].prefix[0] == 'l';
                 assert_int_equal(segment->carry_bytes > 0, divided);
-                assert_int_equal(segment->pieces, divided ? 6 : 1);
+                assert_int_equal(segment->pieces, divided ? 7 : 1);
             }
             divided_close(&d);
         }
@@ -108,6 +109,7 @@ static void spoil_fields(struct divided *d, int i)
         SPOIL(instr->elems++);
         SPOIL(instr->dtype = DTYPE_BF16);
         SPOIL(instr->accumulate = 1);
+        SPOIL(instr->reduction = was.reduction == GROUP_SUM ? GROUP_MAX : GROUP_SUM);
         SPOIL(instr->kind = was.kind == INSTR_GATHER ? INSTR_REDUCE : INSTR_GATHER);
         SPOIL(instr->phase = was.phase == PHASE_FORWARD ? PHASE_BACKWARD : PHASE_FORWARD);
     }
@@ -190,6 +192,9 @@ static void test_left_out_on_one_rank(void **state)
         instr->piece++;
         assert_int_equal(verify_ranks((const struct program *const *)d.program, 3, &err), -1);
         *instr = was;
+        instr->reduction = was.reduction == GROUP_SUM ? GROUP_MAX : GROUP_SUM;
+        assert_int_equal(verify_ranks((const struct program *const *)d.program, 3, &err), -1);
+        *instr = was;
     }
     divided_close(&d);
 }
@@ -207,6 +212,19 @@ static void test_refused(void **state)
     graph_destroy(narrow);
 }
 
+/* A gradient that would have to pass through a maximum is refused by name. */
+static void test_no_gradient_of_a_maximum(void **state)
+{
+    static const struct graph_group three = {.axes = 1u << MESH_TENSOR, .size = 3};
+    struct graph *graph = graph_create(1, 4, DTYPE_F32);
+    struct error err = {0};
+    int x = build_input(graph, 6);
+    build_output(graph, build_swiglu(graph, build_all_reduce_max(graph, x, three)));
+    assert_int_equal(autodiff(graph, &err), -1);
+    assert_non_null(strstr(err.text, "all_reduce_max: no gradient passes through a maximum"));
+    graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -214,6 +232,7 @@ int main(void)
         cmocka_unit_test(test_spoilt),
         cmocka_unit_test(test_left_out_on_one_rank),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_no_gradient_of_a_maximum),
     };
     return cmocka_run_group_tests_name("pieces", tests, NULL, NULL);
 }

@@ -108,6 +108,24 @@ static void test_accumulation_is_as_it_must_be(void **state)
     programs_everywhere(check_accumulation);
 }
 
+/* A maximum where a sum is meant. */
+static void check_reductions(struct program *program)
+{
+    for (int i = 0; i < program->instrs; i++) {
+        if (program->instr[i].kind != INSTR_ALLREDUCE)
+            continue;
+        program->instr[i].reduction = GROUP_MAX;
+        refused(program, "a maximum", i);
+        program->instr[i].reduction = GROUP_SUM;
+    }
+    assert_right(program);
+}
+
+static void test_sums_are_no_maxima(void **state)
+{
+    programs_everywhere(check_reductions);
+}
+
 /* Over other ranks: those of each axis that has some, and those of none. */
 static void check_groups(struct program *program)
 {
@@ -311,6 +329,7 @@ int main(void)
         cmocka_unit_test(test_no_instruction_can_be_left_out),
         cmocka_unit_test(test_no_sum_can_be_doubled),
         cmocka_unit_test(test_accumulation_is_as_it_must_be),
+        cmocka_unit_test(test_sums_are_no_maxima),
         cmocka_unit_test(test_sums_are_over_the_right_ranks),
         cmocka_unit_test(test_nothing_comes_too_early),
         cmocka_unit_test(test_every_operand_counts),

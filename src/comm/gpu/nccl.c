@@ -1,7 +1,8 @@
 /* nccl.c - transport: operations on a GPU's memory, by NCCL.
  *
  * Nothing here averages or scales, and 16 bits are never summed by NCCL, which would round at every
- * hop: such sums are an exchange of the terms in pieces, then one sum in rank order in fp32.
+ * hop: such sums are an exchange of the terms in pieces, then one sum in rank order in fp32.  A
+ * maximum rounds nothing: it is NCCL's in every format.
  */
 #include "base/round.h"
 #include "comm/gpu/nccl_call.h"
@@ -291,17 +292,25 @@ static int sum_by_pieces(struct operation *op, struct channel *c)
     return GIVEN;
 }
 
+static ncclDataType_t nccl_type(enum dtype dtype)
+{
+    return dtype == DTYPE_F64    ? ncclFloat64
+           : dtype == DTYPE_BF16 ? ncclBfloat16
+           : dtype == DTYPE_F16  ? ncclFloat16
+                                 : ncclFloat32;
+}
+
 static int all_reduce(struct operation *op)
 {
     struct channel *c = channel_of(op);
     if (!c)
         return FAILED;
-    if (dtype_bytes(op->dtype) == 2)
+    if (dtype_bytes(op->dtype) == 2 && op->reduction == GROUP_SUM)
         return sum_by_pieces(op, c);
     return nccl_settle(c, "all-reduce",
-                       ncclAllReduce(op->send, op->recv, (size_t)op->elems,
-                                     op->dtype == DTYPE_F64 ? ncclFloat64 : ncclFloat32, ncclSum,
-                                     comm_of(c), nccl_stream(c)),
+                       ncclAllReduce(op->send, op->recv, (size_t)op->elems, nccl_type(op->dtype),
+                                     op->reduction == GROUP_MAX ? ncclMax : ncclSum, comm_of(c),
+                                     nccl_stream(c)),
                        &op->err);
 }
 

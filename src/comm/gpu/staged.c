@@ -1,4 +1,4 @@
-/* staged.c - transport: sums over replicas by MPI, for memory of a GPU.
+/* staged.c - transport: sums and maxima over replicas by MPI, for memory of a GPU.
  *
  * A sum goes in pieces through two slots of pinned host memory.  The stream is given, for piece k:
  *   copy it into a slot; host call: start its sum; host call: wait for the sum of piece k - 1;
@@ -26,6 +26,7 @@ struct staged_sum {
     struct group *group;
     int64_t elems;
     enum dtype dtype;
+    enum group_reduction reduction;
 };
 
 struct staged {
@@ -102,7 +103,7 @@ static void start_piece(void *arg)
     int slot = (int)(s->started++ % SLOTS);
     if (!is_broken(s))
         group_all_reduce_host(sum->group, COMM_REDUCE, &s->op[slot], s->slot[slot],
-                              min_i64(left, piece), sum->dtype);
+                              min_i64(left, piece), sum->dtype, sum->reduction);
 }
 
 /* Host call: the sum of the oldest piece is wanted. */
@@ -158,7 +159,8 @@ static int all_reduce(struct operation *op)
         nap();
     if (is_broken(s) && link_failed(s->link, &op->err))
         return FAILED;
-    s->sum[s->given++ % SUMS_AHEAD] = (struct staged_sum){op->group, op->elems, op->dtype};
+    s->sum[s->given++ % SUMS_AHEAD] =
+        (struct staged_sum){op->group, op->elems, op->dtype, op->reduction};
     for (int64_t k = 0; k <= pieces; k++) {
         if (k < pieces && (copy_piece(op, k, TO_HOST) || call_host(op, start_piece)))
             return FAILED;
