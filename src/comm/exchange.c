@@ -140,6 +140,17 @@ static void reduce_transfer(const struct operation *op, int64_t index, struct tr
     x->from_bytes = x->into_bytes = n * size;
 }
 
+/* n elements of recv, from first on. */
+static void reduce_terms(const struct operation *op, const struct sum_terms *terms, int64_t first,
+                         int64_t n)
+{
+    char *out = op->recv + first * (int64_t)dtype_bytes(op->result);
+    if (op->result == DTYPE_F32)
+        sum_to_f32((float *)out, op->accumulate ? (float *)out : NULL, terms, n, op->dtype);
+    else
+        sum_same(out, terms, n, op->dtype, GROUP_SUM);
+}
+
 static void reduce_retired(struct operation *op, int64_t index)
 {
     int64_t batch = index / others(op), first = batch * op->piece;
@@ -147,17 +158,14 @@ static void reduce_retired(struct operation *op, int64_t index)
         return;
     const char *own = op->send + (op->group->rank * op->elems + first) * size_of(op);
     struct sum_terms terms = terms_of(op, batch, own);
-    float *out = (float *)op->recv + first;
-    sum_to_f32(out, op->accumulate ? out : NULL, &terms, length_at(first, op->piece, op->elems),
-               op->dtype);
+    reduce_terms(op, &terms, first, length_at(first, op->piece, op->elems));
 }
 
 static void reduce_alone(struct operation *op)
 {
     struct sum_terms terms = {.own_data = op->send, .count = 1};
-    float *out = (float *)op->recv;
     if (op->accumulate || op->recv != op->send)
-        sum_to_f32(out, op->accumulate ? out : NULL, &terms, op->elems, op->dtype);
+        reduce_terms(op, &terms, 0, op->elems);
 }
 
 const struct comm_kind kind_reduce_scatter = {.name = "reduce-scatter",

@@ -89,6 +89,10 @@ void group_all_gather(struct group *g, enum comm_stream stream, struct comm_op *
 void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_op *op, float *recv,
                           const void *send, int64_t elems, enum dtype dtype, int accumulate);
 
+/* The same with recv [elems] in the format of the terms: the sum in fp32, rounded once. */
+void group_reduce_scatter_rounded(struct group *g, enum comm_stream stream, struct comm_op *op,
+                                  void *recv, const void *send, int64_t elems, enum dtype dtype);
+
 /* data[elems] = sum or maximum over members, in place, the same bits on all; fp32, bf16 or fp16
  * (summed in fp32 and rounded once) or fp64. */
 void group_all_reduce(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,

@@ -20,6 +20,7 @@ struct operation {
     int64_t elems; /* of an all-to-all: of the longest part that is sent or received */
     const struct comm_part *part; /* per member, of an all-to-all */
     enum dtype dtype;
+    enum dtype result;              /* of a reduce-scatter: the format of recv */
     enum group_reduction reduction; /* of an all-reduce */
     int queue, peer, accumulate;
     int done; /* atomic */

@@ -58,9 +58,14 @@ int run_gather(struct run_state *run, int i)
 int run_reduce(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
-    group_reduce_scatter(run->x->group[instr->group], COMM_REDUCE, run_op_begins(run, instr),
-                         run_operand(run, instr, SLOT_TO), run_operand(run, instr, SLOT_FROM),
-                         instr->elems, instr->dtype, (int)instr->accumulate);
+    struct group *group = run->x->group[instr->group];
+    struct comm_op *op = run_op_begins(run, instr);
+    void *to = run_operand(run, instr, SLOT_TO), *from = run_operand(run, instr, SLOT_FROM);
+    if (instr->result == DTYPE_F32)
+        group_reduce_scatter(group, COMM_REDUCE, op, to, from, instr->elems, instr->dtype,
+                             (int)instr->accumulate);
+    else
+        group_reduce_scatter_rounded(group, COMM_REDUCE, op, to, from, instr->elems, instr->dtype);
     return 0;
 }
 

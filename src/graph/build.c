@@ -213,7 +213,9 @@ static int exchange(struct graph *graph, enum op_id op, int x, struct graph_grou
 {
     if (group.size < 2)
         return x;
-    return append(graph, op, &x, 1, (struct op_attrs){.axes = group.axes, .members = group.size});
+    return append(graph, op, &x, 1,
+                  (struct op_attrs){
+                      .axes = group.axes, .members = group.size, .out = graph->values[x].dtype});
 }
 
 int build_all_reduce(struct graph *graph, int x, struct graph_group group)

@@ -57,7 +57,8 @@ int build_all_reduce(struct graph *graph, int x, struct graph_group group);
 int build_all_reduce_max(struct graph *graph, int x, struct graph_group group);
 /* All ranks' rows, one rank's behind the other's, for computations that are divided among them. */
 int build_all_gather(struct graph *graph, int x, struct graph_group group);
-/* Of the sum of all ranks' x, fp32, the rank's share of the rows, which must divide evenly. */
+/* Of the sum of all ranks' x, taken in fp32 and rounded once to x's format, the rank's share of the
+ * rows, which must divide evenly. */
 int build_reduce_scatter(struct graph *graph, int x, struct graph_group group);
 /* An equal share of the rows to each rank; the result is the shares from all, in their order. */
 int build_all_to_all(struct graph *graph, int x, struct graph_group group);

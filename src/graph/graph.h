@@ -93,7 +93,7 @@ struct op_attrs {
     float eps, scale;
     int64_t seq, heads, kv_heads, head_dim, rotated;
     int inverse;
-    enum dtype out; /* of a linear's result */
+    enum dtype out; /* of a linear's and of a reduce-scatter's result */
     unsigned axes;  /* of a collective: those of its group, and its size */
     int members;
 };

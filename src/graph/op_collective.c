@@ -114,18 +114,15 @@ static int check_rows(struct graph *graph, const struct graph_node *node)
                       (long long)rows, node->attrs.members);
 }
 
-/* input x [members * rows, width], terms; output y [rows, width], the sum of the own rows */
+/* input x [members * rows, width], terms; output y [rows, width], the sum of the own rows, taken in
+ * fp32 */
 static void scatter_shapes(struct graph *graph, struct graph_node *node)
 {
     struct graph_value x = graph->values[node->in[0]];
     if (check_rows(graph, node))
         return;
-    if (x.dtype != DTYPE_F32) {
-        graph_fail(graph, "reduce_scatter: sums of %s are not offered", dtype_name(x.dtype));
-        return;
-    }
     x.dim[0] /= node->attrs.members;
-    node->out[0] = graph_value(graph, VALUE_TEMP, x.dtype, x.dims, x.dim);
+    node->out[0] = graph_value(graph, VALUE_TEMP, node->attrs.out, x.dims, x.dim);
 }
 
 static void scatter_gradient(struct autodiff *ad, int index)

@@ -81,6 +81,8 @@ void pieces_exchange(struct program *program, const struct run *run, int piece, 
     instr->group = pieces_group(node->attrs.axes);
     instr->elems = transfer == TRANSFER_SWAP ? elems / members : elems;
     instr->dtype = graph->values[x].dtype;
+    if (transfer == TRANSFER_SCATTER)
+        instr->result = graph->values[y].dtype;
     instr->reduction = kinds[transfer].reduction;
     instr->parts = parts;
     if (from >= 0)

@@ -33,7 +33,7 @@ enum instr_kind {
     INSTR_RUN,       /* a piece of a segment */
     INSTR_CAST,      /* fp32 to the format it is sent in: gradients, masters */
     INSTR_GATHER,    /* shard -> whole flat parameter */
-    INSTR_REDUCE,    /* whole gradient -> sum over ranks of the own shard, fp32 */
+    INSTR_REDUCE,    /* whole gradient -> sum over ranks of the own shard */
     INSTR_ALLREDUCE, /* sum or maximum over ranks, in place */
     INSTR_ALLTOALL,  /* a part of a buffer to each rank, one from each into another buffer */
     INSTR_SEND,
@@ -83,6 +83,7 @@ struct instr {
     int64_t place[2];         /* ALLTOALL of a flat, ORTHOGONALIZE: by slot, where in the flat a
                                  buffer begins */
     enum dtype dtype;
+    enum dtype result;              /* REDUCE: of the sum: fp32, or dtype; else fp32 */
     enum group_reduction reduction; /* ALLREDUCE; else GROUP_SUM */
     uint64_t accumulate; /* RUN: bits of segment_adds() and segment_adds_input(); REDUCE: 0 or 1 */
     int buffer[SLOTS];   /* -1 where unused */

@@ -37,7 +37,11 @@ static int check_exchange(const struct values *v, int i)
         graph_elems(segment->graph, instr->kind == INSTR_GATHER ? node->in[0] : node->out[0]);
     if (instr->kind == INSTR_ALLTOALL)
         elems /= members;
-    return instr->elems == elems && instr->dtype == x->dtype ? 0 : wrong_operand(v, i, -1);
+    const struct graph_value *y = &segment->graph->values[node->out[0]];
+    enum dtype result = instr->kind == INSTR_REDUCE ? y->dtype : DTYPE_F32;
+    return instr->elems == elems && instr->dtype == x->dtype && instr->result == result
+               ? 0
+               : wrong_operand(v, i, -1);
 }
 
 /* Parts of all ranks are alike, and in their order. */

@@ -45,7 +45,7 @@ int verify_program(const struct program *program, struct error *err);
 int verify_values(const struct program *program, struct error *err);
 
 /* The programs of all ranks (rank i at programs[i]) together: plays them with every transfer as
- * a rendezvous.  Collectives must match in kind, operator, group, size and order, an
+ * a rendezvous.  Collectives must match in kind, operator, formats, group, size and order, an
  * all-to-all in the size of each part ("collective mismatch");
  * every message has its partner ("missing RECV", "missing SEND"); nobody waits for ever
  * ("deadlock").  Returns 0, or -1 with err naming ranks and instructions. */

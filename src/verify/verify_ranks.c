@@ -111,9 +111,9 @@ static int member(const struct members *members, int k)
 static int same(const struct instr *a, const struct instr *b)
 {
     return a->kind == b->kind && a->group == b->group && a->elems == b->elems &&
-           a->dtype == b->dtype && a->reduction == b->reduction && a->flat == b->flat &&
-           a->unit == b->unit && a->micro == b->micro && a->phase == b->phase &&
-           a->piece == b->piece;
+           a->dtype == b->dtype && a->reduction == b->reduction && a->result == b->result &&
+           a->flat == b->flat && a->unit == b->unit && a->micro == b->micro &&
+           a->phase == b->phase && a->piece == b->piece;
 }
 
 /* What member k of an ALLTOALL of rank r gives and gets; NULL: the list is too short. */

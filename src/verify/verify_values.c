@@ -83,6 +83,8 @@ static int rule_reduce(struct values *v, int i)
     const struct instr *instr = &v->program->instr[i];
     int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
     struct value value = values_get(v, from), had = values_get(v, to);
+    if (instr->result != DTYPE_F32)
+        return wrong_operand(v, i, -1);
     if (!value_is(&value, MEANS_GRAD, instr->flat, 0) || value.part || instr->group != MESH_SHARD ||
         !(value.pending >> MESH_SHARD & 1))
         return wrong(v, i, from, &value, "a whole gradient that is not summed over shards");

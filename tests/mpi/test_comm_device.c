@@ -207,6 +207,30 @@ static void test_reduce_scatter(struct rig *r, struct group *g, int64_t n, enum 
     array_free(r, &own);
 }
 
+/* bf16 and fp16: the sum in rank order, rounded once. */
+static void test_rounded(struct rig *r, struct group *g, int64_t n, enum dtype dtype)
+{
+    int size = group_size(g), rank = group_rank(g), wrong = 0;
+    struct array send = array_new(r, n * size, dtype), recv = array_new(r, n, dtype);
+    struct comm_op op;
+    array_fill(&send, rank);
+    to_device(r, &send);
+    to_device(r, &recv);
+    group_reduce_scatter_rounded(g, COMM_REDUCE, &op, recv.device, send.device, n, dtype);
+    done(r, &op);
+    to_host(r, &recv, DEVICE_REDUCE);
+    for (int64_t i = 0; i < n; i++) {
+        float sum = 0;
+        for (int m = 0; m < size; m++)
+            sum += rounded(value(m, n * rank + i), dtype);
+        wrong += get(recv.host, i, dtype) != rounded(sum, dtype);
+    }
+    CHECK(&r->c, !wrong);
+    CHECK(&r->c, op.sent_bytes == (size - 1) * n * (int64_t)dtype_bytes(dtype));
+    array_free(r, &send);
+    array_free(r, &recv);
+}
+
 static int is_total(double got, int ranks, int64_t i, enum dtype dtype)
 {
     float in_order = 0;
@@ -443,6 +467,8 @@ static void test_shard(struct rig *r, int replicate, int shard)
             test_reduce_scatter(r, g, counts[i], dtypes[d], ACCUMULATE);
         }
         test_reduce_scatter(r, g, counts[i], DTYPE_F32, IN_PLACE);
+        test_rounded(r, g, counts[i], DTYPE_BF16);
+        test_rounded(r, g, counts[i], DTYPE_F16);
         for (int root = 0; root < group_size(g); root++)
             test_broadcast(r, g, counts[i], root);
     }

@@ -163,6 +163,23 @@ static void test_all_reduce(struct checks *c, struct group *g, int64_t n, enum d
     free(expect);
 }
 
+static void test_rounded(struct checks *c, struct group *g, int64_t n, enum dtype dtype)
+{
+    int size = group_size(g), rank = group_rank(g);
+    char *send = room(n * size, dtype), *recv = room(n, dtype), *expect = room(n, dtype);
+    struct comm_op op;
+    fill(send, n * size, dtype, rank);
+    for (int64_t i = 0; i < n; i++)
+        put(expect, i, dtype, sum_at(size, rank * n + i, dtype));
+    group_reduce_scatter_rounded(g, COMM_REDUCE, &op, recv, send, n, dtype);
+    done(c, &op);
+    CHECK(c, !memcmp(recv, expect, (size_t)n * dtype_bytes(dtype) + 8));
+    CHECK(c, op.sent_bytes == (size - 1) * n * (int64_t)dtype_bytes(dtype));
+    free(send);
+    free(recv);
+    free(expect);
+}
+
 /* Of element i the maximum over members; where i % 11 is a member's number, that has a NaN there,
  * and elsewhere some are equal. */
 static float tried(int rank, int64_t i)
@@ -306,6 +323,7 @@ static void test_counts(struct checks *c, struct group *g)
         for (int d = 0; d < 3; d++) {
             test_reduce_scatter(c, g, counts[i], dtypes[d], FRESH);
             test_reduce_scatter(c, g, counts[i], dtypes[d], ACCUMULATE);
+            test_rounded(c, g, counts[i], dtypes[d]);
         }
         test_reduce_scatter(c, g, counts[i], DTYPE_F32, IN_PLACE);
         for (int root = 0; root < group_size(g); root++)

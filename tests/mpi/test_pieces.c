@@ -25,6 +25,8 @@ static const char *const settings[] = {
     MODEL "recompute=none parallel.wrap=layers parallel.layers_per_unit=2",
     MODEL "recompute=full train.freeze=layers.1.in.*",
     MODEL "parallel.schedule=gpipe train.micro_batch=1",
+    MODEL "precision=bf16",
+    MODEL "precision=bf16 recompute=full parallel.schedule=zb_h1",
     MODEL "parallel.schedule=zb_h1 recompute=selective train.micro_batch=1"};
 
 static int load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
@@ -53,6 +55,15 @@ static float *at(const struct training *t, int buffer)
     return executor_buffer(t->x, &t->d.state[t->rank]->buffer[buffer]);
 }
 
+/* Element i of what a flat is computed with, and of its masters. */
+static void put(struct training *t, int f, int64_t i, float x)
+{
+    const struct state_flat *own = &t->d.state[t->rank]->flat[f];
+    at(t, own->master)[i] = x;
+    if (own->param != own->master)
+        ((bf16 *)(void *)at(t, own->param))[i] = f32_to_bf16(x);
+}
+
 /* The same numbers on all ranks; the optimizer has none yet. */
 static void init(struct training *t)
 {
@@ -63,12 +74,11 @@ static void init(struct training *t)
         const struct flat *flat = &t->d.units->flat[f];
         for (int k = 0; k < flat->tensors; k++) {
             const struct flat_tensor *tensor = &flat->tensor[k];
-            float *to = at(t, t->d.state[t->rank]->flat[f].param) + tensor->offset;
             uint64_t key = philox_key(7, tensor->name);
             for (int64_t i = 0; i < tensor->elems; i++) {
                 uint64_t place = (uint64_t)divided_place(&t->d, tensor, t->rank, i);
                 float x = (float)(philox_u64(key, place) >> 40) * 0x1p-23f - 1;
-                to[i] = tensor->dims > 1 ? 0.3f * x : 1 + 0.3f * x;
+                put(t, f, tensor->offset + i, tensor->dims > 1 ? 0.3f * x : 1 + 0.3f * x);
             }
         }
     }
@@ -157,8 +167,10 @@ static void compare(struct checks *c, const char *text, struct mesh *mesh)
     }
     for (int s = 0; s < STEPS; s++)
         losses = fmax(losses, fabs(part.loss[s] / whole.loss[s] - 1));
-    CHECK(c, whole.loss[0] > whole.loss[STEPS - 1] && losses <= (ranks > 1 ? 1e-6 : 0));
-    CHECK(c, gradients <= (ranks > 1 ? 1e-5 : 0));
+    int rounds = part.d.layout.dtype == DTYPE_BF16; /* each term, and each sum */
+    CHECK(c, whole.loss[0] > whole.loss[STEPS - 1]);
+    CHECK(c, losses <= (ranks == 1 ? 0 : rounds ? 2e-3 : 1e-6));
+    CHECK(c, gradients <= (ranks == 1 ? 0 : rounds ? 5e-2 : 1e-5));
     if (err.text[0])
         fprintf(stderr, "%s\n", err.text);
     if (!rank)

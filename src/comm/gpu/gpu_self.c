@@ -1,18 +1,20 @@
 /* gpu_self.c - transport: a group of one on a GPU, served by copies on its streams. */
 #include "comm/gpu/channel.h"
 
-static int all_gather(struct operation *op)
+static int copy_one(struct operation *op)
 {
     size_t bytes = (size_t)op->elems * dtype_bytes(op->dtype);
     if (op->recv == op->send ||
         !device_copy_async(op_device(op), op_stream(op), op->recv, op->send, bytes, &op->err))
         return GIVEN;
-    error_prefix(&op->err, "copy instead of an all-gather");
+    error_prefix(&op->err, "copy instead of a transfer");
     return FAILED;
 }
 
 static int reduce_scatter(struct operation *op)
 {
+    if (op->result != DTYPE_F32)
+        return copy_one(op);
     if (op->accumulate || op->recv != op->send)
         device_sum_parts(op_device(op), op_stream(op), (float *)op->recv, op->dtype, op->send, 1,
                          op->elems, op->elems, op->accumulate);
@@ -37,7 +39,7 @@ static int nothing(struct operation *op)
 
 const struct transport transport_gpu_self = {
     .name = "copies",
-    .enqueue = {[CALL_ALL_GATHER] = all_gather,
+    .enqueue = {[CALL_ALL_GATHER] = copy_one,
                 [CALL_REDUCE_SCATTER] = reduce_scatter,
                 [CALL_ALL_REDUCE] = nothing,
                 [CALL_ALL_TO_ALL] = all_to_all,

@@ -210,6 +210,19 @@ static int lay_terms(struct operation *op, struct nccl_swap *x, char *terms, int
     return copy(op, terms + me * x->into_step, from + me * shard_bytes, x->part);
 }
 
+/* n elements of recv, from first on; by way of the staging's other half where they are rounded. */
+static void sum_terms(struct operation *op, const char *terms, int64_t stride, int64_t first,
+                      int64_t n)
+{
+    int rounds = op->result != DTYPE_F32;
+    float *sum = rounds ? (float *)link_staging(op->group->link, 1) : (float *)op->recv + first;
+    device_sum_parts(op_device(op), op_stream(op), sum, op->dtype, terms, op->group->size, stride,
+                     n, op->accumulate);
+    if (rounds)
+        device_cast(op_device(op), op_stream(op), op->result,
+                    op->recv + first * (int64_t)dtype_bytes(op->result), DTYPE_F32, sum, n);
+}
+
 static int reduce_by_pieces(struct operation *op, struct channel *c)
 {
     int size = op->group->size;
@@ -225,8 +238,7 @@ static int reduce_by_pieces(struct operation *op, struct channel *c)
                               .total = size * n * (int64_t)sizeof(uint16_t)};
         if (lay_terms(op, &x, terms, first) || swap(op, c, &x, SWAP_OUT))
             return FAILED;
-        device_sum_parts(op_device(op), op_stream(op), (float *)op->recv + first, op->dtype, terms,
-                         size, stride, n, op->accumulate);
+        sum_terms(op, terms, stride, first, n);
     }
     return GIVEN;
 }
