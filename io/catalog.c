@@ -1,10 +1,9 @@
 /* catalog.c - the tables of a checkpoint: made from the ranks' pieces, written, read; see
  * catalog.h.
  *
- * The entries of all ranks are sorted by tensor and start; each run of entries of one name becomes
- * a tensor, and each entry that is not empty a piece. catalog_check() then walks the pieces of each
- * tensor in order, which shows every gap and every overlap.  Tables that are read are checked in
- * full before anything uses them, because a damaged file can hold any numbers.
+ * The entries of all ranks are sorted by tensor, box and start; each run of entries of one name
+ * becomes a tensor, each of one box a box, and each entry that is not empty a piece.  Whether they
+ * cover everything once is catalog_check.c's.
  */
 #include "io/catalog.h"
 
@@ -15,8 +14,6 @@
 #include "base/alive.h"
 #include "base/array.h"
 #include "io/h5.h"
-
-enum { FORMAT = 1 };
 
 #define I64(type, member)                                       \
     {                                                           \
@@ -47,6 +44,19 @@ static const struct h5_field tensor_fields[] = {
     I64(catalog_tensor, first),
     I64(catalog_tensor, count),
 };
+static const struct h5_field box_fields[] = {
+    I64(catalog_box, tensor),
+    I64(catalog_box, first),
+    I64(catalog_box, pieces),
+    {"start0", H5_FIELD_I64, offsetof(struct catalog_box, start[0])},
+    {"start1", H5_FIELD_I64, offsetof(struct catalog_box, start[1])},
+    {"start2", H5_FIELD_I64, offsetof(struct catalog_box, start[2])},
+    {"start3", H5_FIELD_I64, offsetof(struct catalog_box, start[3])},
+    {"count0", H5_FIELD_I64, offsetof(struct catalog_box, count[0])},
+    {"count1", H5_FIELD_I64, offsetof(struct catalog_box, count[1])},
+    {"count2", H5_FIELD_I64, offsetof(struct catalog_box, count[2])},
+    {"count3", H5_FIELD_I64, offsetof(struct catalog_box, count[3])},
+};
 static const struct h5_field piece_fields[] = {
     I64(catalog_piece, tensor), I64(catalog_piece, shard), I64(catalog_piece, offset),
     I64(catalog_piece, start),  I64(catalog_piece, count), U64(catalog_piece, checksum),
@@ -56,6 +66,7 @@ static const struct h5_field file_fields[] = {
     U64(catalog_file, rest),
 };
 static const struct h5_table tensor_table = TABLE("index/tensors", catalog_tensor, tensor_fields);
+static const struct h5_table box_table = TABLE("index/boxes", catalog_box, box_fields);
 static const struct h5_table piece_table = TABLE("index/pieces", catalog_piece, piece_fields);
 static const struct h5_table file_table = TABLE("index/files", catalog_file, file_fields);
 
@@ -64,9 +75,16 @@ void catalog_shard_name(char name[SHARD_NAME], int64_t shard)
     snprintf(name, SHARD_NAME, "shard-%05lld.h5", (long long)shard);
 }
 
-char *catalog_dataset_name(const char *tensor, int64_t start)
+const char *catalog_name_box(const struct box *box, char text[BOX_TEXT])
 {
-    return array_format("pieces/%s@%lld", tensor, (long long)start);
+    text[0] = 0;
+    return box_is_whole(box) ? text : box_text(box, text);
+}
+
+char *catalog_dataset_name(const char *tensor, const struct box *box, int64_t start)
+{
+    char text[BOX_TEXT];
+    return array_format("pieces/%s%s@%lld", tensor, catalog_name_box(box, text), (long long)start);
 }
 
 int64_t catalog_elems(int64_t rank, const int64_t *dims)
@@ -80,11 +98,24 @@ int64_t catalog_elems(int64_t rank, const int64_t *dims)
 
 /* Building */
 
+/* By the starts, then by the counts. */
+static int compare_boxes(const struct box *x, const struct box *y)
+{
+    int order = 0;
+    for (int i = 0; i < x->dims && !order; i++)
+        order = (x->start[i] > y->start[i]) - (x->start[i] < y->start[i]);
+    for (int i = 0; i < x->dims && !order; i++)
+        order = (x->count[i] > y->count[i]) - (x->count[i] < y->count[i]);
+    return order;
+}
+
 static int by_name(const void *a, const void *b)
 {
     const struct catalog_entry *x = *(const struct catalog_entry *const *)a;
     const struct catalog_entry *y = *(const struct catalog_entry *const *)b;
     int order = strcmp(x->name, y->name);
+    if (!order)
+        order = compare_boxes(&x->box, &y->box);
     if (!order)
         order = (x->start > y->start) - (x->start < y->start);
     return order ? order : (x > y) - (x < y);
@@ -97,8 +128,8 @@ static int same_tensor(const struct catalog_tensor *tensor, const struct catalog
         return error_set(err, "tensor %s is %s on one rank and %s on rank %lld", tensor->name,
                          tensor->dtype, dtype_name((enum dtype)entry->dtype),
                          (long long)entry->shard);
-    if (tensor->rank != entry->rank ||
-        memcmp(tensor->dims, entry->dims, (size_t)entry->rank * sizeof entry->dims[0]))
+    if (tensor->rank != entry->box.dims ||
+        memcmp(tensor->dims, entry->box.whole, (size_t)tensor->rank * sizeof tensor->dims[0]))
         return error_set(err, "tensor %s has other dimensions on rank %lld than elsewhere",
                          tensor->name, (long long)entry->shard);
     return 0;
@@ -106,12 +137,27 @@ static int same_tensor(const struct catalog_tensor *tensor, const struct catalog
 
 static struct catalog_tensor new_tensor(const struct catalog_entry *entry, int64_t first)
 {
-    struct catalog_tensor tensor = {.rank = entry->rank, .first = first};
+    struct catalog_tensor tensor = {.rank = entry->box.dims, .first = first};
     memcpy(tensor.name, entry->name, sizeof tensor.name);
     snprintf(tensor.dtype, sizeof tensor.dtype, "%s", dtype_name((enum dtype)entry->dtype));
-    memcpy(tensor.dims, entry->dims, (size_t)entry->rank * sizeof tensor.dims[0]);
+    memcpy(tensor.dims, entry->box.whole, (size_t)tensor.rank * sizeof tensor.dims[0]);
     tensor.elems = catalog_elems(tensor.rank, tensor.dims);
     return tensor;
+}
+
+/* The box of the next piece, which is of the last tensor: the last one, or a new one. */
+static void add_to_box(struct catalog *catalog, const struct box *box)
+{
+    int64_t tensor = catalog->tensor_count - 1;
+    struct catalog_box *last = catalog->box_count ? &catalog->boxes[catalog->box_count - 1] : NULL;
+    if (!last || last->tensor != tensor || memcmp(last->start, box->start, sizeof last->start) ||
+        memcmp(last->count, box->count, sizeof last->count)) {
+        last = &catalog->boxes[catalog->box_count++];
+        *last = (struct catalog_box){.tensor = tensor, .first = catalog->piece_count};
+        memcpy(last->start, box->start, sizeof last->start);
+        memcpy(last->count, box->count, sizeof last->count);
+    }
+    last->pieces++;
 }
 
 static int fill(struct catalog *catalog, const struct catalog_entry **sorted,
@@ -128,6 +174,7 @@ static int fill(struct catalog *catalog, const struct catalog_entry **sorted,
             return -1;
         if (!entry->count)
             continue;
+        add_to_box(catalog, &entry->box);
         catalog->pieces[catalog->piece_count++] = (struct catalog_piece){
             .tensor = tensor - catalog->tensors,
             .shard = entry->shard,
@@ -147,6 +194,7 @@ int catalog_build(struct catalog *catalog, const struct catalog_entry *entries, 
     const struct catalog_entry **sorted = array_make(most, sizeof *sorted);
     *catalog = (struct catalog){0};
     catalog->tensors = array_make(most, sizeof *catalog->tensors);
+    catalog->boxes = array_make(most, sizeof *catalog->boxes);
     catalog->pieces = array_make(most, sizeof *catalog->pieces);
     for (int64_t i = 0; i < count; i++)
         sorted[i] = &entries[i];
@@ -156,33 +204,6 @@ int catalog_build(struct catalog *catalog, const struct catalog_entry *entries, 
     if (rc)
         catalog_free(catalog);
     return rc;
-}
-
-int catalog_check(const struct catalog *catalog, struct error *err)
-{
-    for (int64_t t = 0; t < catalog->tensor_count; t++) {
-        const struct catalog_tensor *tensor = &catalog->tensors[t];
-        int64_t covered = 0, holder = -1;
-        for (int64_t i = 0; i <= tensor->count; i++) {
-            const struct catalog_piece *piece = &catalog->pieces[tensor->first + i];
-            int last = i == tensor->count;
-            int64_t start = last ? tensor->elems : piece->start;
-            if (start > covered)
-                return error_set(err, "tensor %s: element %lld is held by no rank", tensor->name,
-                                 (long long)covered);
-            if (start < covered)
-                return error_set(err,
-                                 "tensor %s: element %lld is held twice, by ranks %lld "
-                                 "and %lld",
-                                 tensor->name, (long long)start, (long long)holder,
-                                 (long long)(last ? holder : piece->shard));
-            if (last)
-                break;
-            covered = start + piece->count;
-            holder = piece->shard;
-        }
-    }
-    return 0;
 }
 
 const struct catalog_tensor *catalog_find(const struct catalog *catalog, const char *name)
@@ -201,9 +222,44 @@ const struct catalog_tensor *catalog_find(const struct catalog *catalog, const c
     return NULL;
 }
 
+int64_t catalog_find_box(const struct catalog *catalog, int64_t piece)
+{
+    int64_t low = 0, high = catalog->box_count;
+    while (high - low > 1) {
+        int64_t middle = (low + high) / 2;
+        if (catalog->boxes[middle].first <= piece)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+struct box catalog_get_box(const struct catalog *catalog, int64_t b)
+{
+    const struct catalog_box *row = &catalog->boxes[b];
+    const struct catalog_tensor *tensor = &catalog->tensors[row->tensor];
+    struct box box = {.dims = (int)tensor->rank};
+    for (int i = 0; i < box.dims; i++) {
+        box.whole[i] = tensor->dims[i];
+        box.start[i] = row->start[i];
+        box.count[i] = row->count[i];
+    }
+    return box;
+}
+
+enum catalog_format catalog_format(const struct catalog *catalog)
+{
+    for (int64_t b = 1; b < catalog->box_count; b++)
+        if (catalog->boxes[b].tensor == catalog->boxes[b - 1].tensor)
+            return FORMAT_BOXES;
+    return FORMAT_WHOLE;
+}
+
 void catalog_free(struct catalog *catalog)
 {
     free(catalog->tensors);
+    free(catalog->boxes);
     free(catalog->pieces);
     free(catalog->files);
     *catalog = (struct catalog){0};
@@ -218,9 +274,10 @@ static int write_view(struct h5 *file, const struct catalog *catalog,
     for (int64_t i = 0; i < tensor->count; i++) {
         const struct catalog_piece *piece = &catalog->pieces[tensor->first + i];
         catalog_shard_name(sources[i].file, piece->shard);
+        sources[i].box = catalog_get_box(catalog, catalog_find_box(catalog, tensor->first + i));
         sources[i].start = piece->start;
         sources[i].count = piece->count;
-        sources[i].dataset = catalog_dataset_name(tensor->name, piece->start);
+        sources[i].dataset = catalog_dataset_name(tensor->name, &sources[i].box, piece->start);
     }
     int rc = h5_virtual(file, tensor->name, dtype_find(tensor->dtype), (int)tensor->rank,
                         tensor->dims, sources, tensor->count, err);
@@ -233,12 +290,14 @@ static int write_view(struct h5 *file, const struct catalog *catalog,
 int catalog_write(const struct catalog *catalog, const char *path, struct error *err)
 {
     struct h5 *file;
-    int64_t format = FORMAT;
+    int64_t format = catalog_format(catalog);
     if (h5_create(&file, path, err))
         return -1;
     int rc = h5_set_value(file, "/", "format", H5_TYPE_I64, &format, err) ||
              h5_set_value(file, "/", "step", H5_TYPE_I64, &catalog->step, err) ||
              h5_write_rows(file, &tensor_table, catalog->tensors, catalog->tensor_count, err) ||
+             (format == FORMAT_BOXES &&
+              h5_write_rows(file, &box_table, catalog->boxes, catalog->box_count, err)) ||
              h5_write_rows(file, &piece_table, catalog->pieces, catalog->piece_count, err) ||
              h5_write_rows(file, &file_table, catalog->files, catalog->file_count, err);
     for (int64_t t = 0; t < catalog->tensor_count && !rc; t++) {
@@ -248,45 +307,26 @@ int catalog_write(const struct catalog *catalog, const char *path, struct error 
     return h5_close(file, rc ? NULL : err) || rc ? -1 : 0;
 }
 
-/* Is the piece, a row of tensor number t, within its tensor and within its file? */
-static int piece_is_sound(const struct catalog *catalog, const struct catalog_piece *piece,
-                          int64_t t)
+/* Of tensors that are stored whole, each with pieces is one box.  The numbers may be any. */
+static void make_boxes(struct catalog *catalog)
 {
-    const struct catalog_tensor *tensor = &catalog->tensors[t];
-    if (piece->tensor != t || piece->shard < 0 || piece->shard >= catalog->file_count ||
-        piece->start < 0 || piece->count < 1 || piece->count > tensor->elems - piece->start)
-        return 0;
-    int64_t width = (int64_t)dtype_bytes((enum dtype)dtype_find(tensor->dtype));
-    int64_t bytes = catalog->files[piece->shard].bytes;
-    return piece->offset >= 0 && piece->offset <= bytes &&
-           piece->count <= (bytes - piece->offset) / width;
-}
-
-static int tensor_is_sound(const struct catalog *catalog, struct catalog_tensor *tensor,
-                           int64_t next)
-{
-    tensor->name[sizeof tensor->name - 1] = 0;
-    tensor->dtype[sizeof tensor->dtype - 1] = 0;
-    return dtype_find(tensor->dtype) >= 0 && tensor->rank >= 1 &&
-           tensor->rank <= CHECKPOINT_RANK_MAX && tensor->first == next && tensor->count >= 0 &&
-           tensor->count <= catalog->piece_count - next && tensor->elems >= 0 &&
-           tensor->elems == catalog_elems(tensor->rank, tensor->dims);
-}
-
-/* Check what later code relies on in tables that come from a file. */
-static int check_tables(const struct catalog *catalog, struct error *err)
-{
-    int64_t next = 0;
+    catalog->boxes = array_make((size_t)catalog->tensor_count, sizeof *catalog->boxes);
     for (int64_t t = 0; t < catalog->tensor_count; t++) {
-        struct catalog_tensor *tensor = &catalog->tensors[t];
-        if (!tensor_is_sound(catalog, tensor, next))
-            return error_set(err, "row %lld of index/tensors makes no sense", (long long)t);
-        for (; next < tensor->first + tensor->count; next++)
-            if (!piece_is_sound(catalog, &catalog->pieces[next], t))
-                return error_set(err, "row %lld of index/pieces makes no sense", (long long)next);
+        const struct catalog_tensor *tensor = &catalog->tensors[t];
+        if (!tensor->count)
+            continue;
+        struct catalog_box *box = &catalog->boxes[catalog->box_count++];
+        *box = (struct catalog_box){.tensor = t, .first = tensor->first, .pieces = tensor->count};
+        memcpy(box->count, tensor->dims, sizeof box->count);
     }
-    return next == catalog->piece_count ? catalog_check(catalog, err)
-                                        : error_set(err, "index/pieces has rows of no tensor");
+}
+
+static int read_boxes(struct catalog *catalog, struct h5 *file, int64_t format, struct error *err)
+{
+    if (format == FORMAT_BOXES)
+        return h5_read_rows(file, &box_table, (void **)&catalog->boxes, &catalog->box_count, err);
+    make_boxes(catalog);
+    return 0;
 }
 
 int catalog_read(struct catalog *catalog, const char *path, struct error *err)
@@ -297,16 +337,17 @@ int catalog_read(struct catalog *catalog, const char *path, struct error *err)
     if (h5_open(&file, path, err))
         return -1;
     int rc = h5_get_value(file, "/", "format", H5_TYPE_I64, &format, err);
-    if (!rc && format != FORMAT)
-        rc = error_set(err, "%s: checkpoint format %lld; this version reads %d", path,
-                       (long long)format, FORMAT);
+    if (!rc && (format < FORMAT_WHOLE || format > FORMAT_BOXES))
+        rc = error_set(err, "%s: checkpoint format %lld; this version reads %d and %d", path,
+                       (long long)format, FORMAT_WHOLE, FORMAT_BOXES);
     rc = rc || h5_get_value(file, "/", "step", H5_TYPE_I64, &catalog->step, err) ||
          h5_read_rows(file, &tensor_table, (void **)&catalog->tensors, &catalog->tensor_count,
                       err) ||
+         read_boxes(catalog, file, format, err) ||
          h5_read_rows(file, &piece_table, (void **)&catalog->pieces, &catalog->piece_count, err) ||
          h5_read_rows(file, &file_table, (void **)&catalog->files, &catalog->file_count, err);
     h5_close(file, NULL);
-    if (!rc && check_tables(catalog, err))
+    if (!rc && catalog_check_tables(catalog, err))
         rc = error_prefix(err, "%s", path);
     if (rc)
         catalog_free(catalog);

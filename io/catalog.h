@@ -1,18 +1,28 @@
 /* catalog.h - which tensors a checkpoint holds, and where each stored interval lies.
  *
  * It is gathered when saving and written to index.h5 twice: as virtual datasets for people,
- * and as the tables index/tensors, index/pieces and index/files, which loading uses.
+ * and as the tables index/tensors, index/pieces and index/files, which loading uses.  Where tensors
+ * are stored in parts, index/boxes says which: the format is FORMAT_BOXES then.
+ *
+ *   tensor attn.o 4 x 6    box [0+4,0+3]    elements 0 to 7     in shard 0
+ *                                           elements 8 to 11    in shard 1
+ *                          box [0+4,3+3]    elements 0 to 11    in shard 2
  */
 #ifndef TRIREME_IO_CATALOG_H
 #define TRIREME_IO_CATALOG_H
 
 #include <stdint.h>
 
+#include "base/box.h"
 #include "base/dtype.h"
 #include "base/error.h"
 #include "io/checkpoint.h"
 
-enum { CATALOG_NAME = 256 };
+/* CATALOG_BOXES: of one tensor, at most. */
+enum { CATALOG_NAME = 256, CATALOG_BOXES = 4096 };
+
+/* FORMAT_WHOLE: every tensor is one box. */
+enum catalog_format { FORMAT_WHOLE = 1, FORMAT_BOXES };
 
 struct catalog_tensor {
     char name[CATALOG_NAME];
@@ -22,7 +32,13 @@ struct catalog_tensor {
     int64_t first, count; /* its pieces in the table */
 };
 
-/* Elements [start, start + count) of a tensor lie at byte offset of shard file `shard`. */
+/* A part of a tensor that its pieces cover. */
+struct catalog_box {
+    int64_t tensor, first, pieces; /* its pieces in the table */
+    int64_t start[CHECKPOINT_RANK_MAX], count[CHECKPOINT_RANK_MAX];
+};
+
+/* Elements [start, start + count) of a box of a tensor lie at byte offset of shard file `shard`. */
 struct catalog_piece {
     int64_t tensor, shard, offset, start, count;
     uint64_t checksum; /* XXH3 of its bytes */
@@ -36,15 +52,17 @@ struct catalog_file {
 struct catalog {
     int64_t step;
     struct catalog_tensor *tensors; /* by name */
-    struct catalog_piece *pieces;   /* by tensor, start */
+    struct catalog_box *boxes;      /* by tensor, start; none of a tensor that has no elements */
+    struct catalog_piece *pieces;   /* by box, start */
     struct catalog_file *files;     /* by shard */
-    int64_t tensor_count, piece_count, file_count;
+    int64_t tensor_count, box_count, piece_count, file_count;
 };
 
 /* The description of one piece, as the rank that holds it sends it to rank 0. */
 struct catalog_entry {
     char name[CATALOG_NAME];
-    int64_t dtype, rank, dims[CHECKPOINT_RANK_MAX], start, count;
+    int64_t dtype, start, count;
+    struct box box;
     int64_t shard;
 };
 
@@ -54,9 +72,13 @@ struct catalog_entry {
 int catalog_build(struct catalog *catalog, const struct catalog_entry *entries, int64_t count,
                   struct error *err);
 
-/* Does every element of every tensor lie in exactly one piece?  Returns 0, or -1 with err naming
- * the tensor and the first element that lies in none or in two. */
+/* Does every element of every tensor lie in exactly one box, and every element of a box in exactly
+ * one piece?  Returns 0, or -1 with err naming the tensor and the first element that lies in none
+ * or in two, or two boxes that overlap. */
 int catalog_check(const struct catalog *catalog, struct error *err);
+
+/* Check what all of the above relies on in tables that come from a file, then catalog_check(). */
+int catalog_check_tables(const struct catalog *catalog, struct error *err);
 
 int catalog_write(const struct catalog *catalog, const char *path, struct error *err);
 int catalog_read(struct catalog *catalog, const char *path, struct error *err);
@@ -65,10 +87,23 @@ void catalog_free(struct catalog *catalog);
 /* The tensor of a name, or NULL. */
 const struct catalog_tensor *catalog_find(const struct catalog *catalog, const char *name);
 
+/* The number of the box that has this piece of the table.  catalog_find_box(catalog, tensor->first)
+ * is the first of a tensor that has pieces. */
+int64_t catalog_find_box(const struct catalog *catalog, int64_t piece);
+
+/* A box by its number. */
+struct box catalog_get_box(const struct catalog *catalog, int64_t box);
+
+/* "[0+4,3+3]" into text, or nothing where the box is the whole tensor; returns text. */
+const char *catalog_name_box(const struct box *box, char text[BOX_TEXT]);
+
+/* FORMAT_BOXES where a tensor has more than one box. */
+enum catalog_format catalog_format(const struct catalog *catalog);
+
 /* A shard file's name, and the path of a piece's dataset inside it (free() it). */
 enum { SHARD_NAME = 32 };
 void catalog_shard_name(char name[SHARD_NAME], int64_t shard);
-char *catalog_dataset_name(const char *tensor, int64_t start);
+char *catalog_dataset_name(const char *tensor, const struct box *box, int64_t start);
 
 /* Elements in dims; -1 if one is negative, or if a file could not hold them (8 bytes each). */
 int64_t catalog_elems(int64_t rank, const int64_t *dims);

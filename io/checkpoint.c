@@ -57,9 +57,9 @@ static int read_parts(struct checkpoint *checkpoint, const struct js *commit, co
 {
     const char *path = checkpoint->path;
     int64_t format = js_get_int(commit, "format", -1);
-    if (format != CHECKPOINT_FORMAT)
-        return error_set(err, "%s: checkpoint format %lld; this version reads %d", path,
-                         (long long)format, CHECKPOINT_FORMAT);
+    if (format < FORMAT_WHOLE || format > FORMAT_BOXES)
+        return error_set(err, "%s: checkpoint format %lld; this version reads %d and %d", path,
+                         (long long)format, FORMAT_WHOLE, FORMAT_BOXES);
     if (check_digest(commit, "index", index, err) || check_digest(commit, "meta", meta, err) ||
         catalog_read(&checkpoint->catalog, index, err))
         return -1;
@@ -139,6 +139,20 @@ int64_t checkpoint_bytes(const struct checkpoint *checkpoint)
 int checkpoint_tensors(const struct checkpoint *checkpoint)
 {
     return (int)checkpoint->catalog.tensor_count;
+}
+
+struct box checkpoint_box(const struct checkpoint_piece *piece)
+{
+    return piece->box ? *piece->box : box_whole(piece->rank, piece->dims);
+}
+
+int checkpoint_box_fits(const struct checkpoint_piece *piece)
+{
+    struct box box = checkpoint_box(piece);
+    int same = box.dims == piece->rank;
+    for (int i = 0; same && i < box.dims; i++)
+        same = box.whole[i] == piece->dims[i];
+    return same && box_is_sound(&box);
 }
 
 struct checkpoint_piece checkpoint_tensor(const struct checkpoint *checkpoint, int i)

@@ -4,7 +4,7 @@
  * (virtual datasets that show every tensor whole), meta.json and, last, COMMIT.
  * It is written under the name step-00001000.partial, fsynced, renamed, and the parent
  * directory fsynced.  Nothing here knows models or layouts: a rank says which flat intervals
- * of which tensors it holds or wants.
+ * of which tensors, or of which boxes of them, it holds or wants.
  *
  * A world may be NULL everywhere: then this process is a world of one.
  */
@@ -13,16 +13,17 @@
 
 #include <stdint.h>
 
+#include "base/box.h"
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "comm/world.h"
 
-enum { CHECKPOINT_RANK_MAX = 4 };
+enum { CHECKPOINT_RANK_MAX = BOX_DIMS };
 
-/* Elements [start, start + count) of the row-major tensor `name`, in memory at data.
- * Names are paths: "model/layers.0.attn.q", "optimizer/exp_avg/layers.0.attn.q". */
+/* Elements [start, start + count) of the row-major tensor `name`, or of a box of it, in memory at
+ * data.  Names are paths: "model/layers.0.attn.q", "optimizer/exp_avg/layers.0.attn.q". */
 struct checkpoint_piece {
     const char *name; /* the caller's */
     enum dtype dtype; /* of data, and of the tensor on disk when saving */
@@ -34,13 +35,15 @@ struct checkpoint_piece {
      * NULL: it is. */
     int (*fetch)(const struct checkpoint_piece *piece, void *to, int64_t offset, size_t bytes,
                  struct error *err);
-    void *user; /* of fetch */
+    void *user;            /* of fetch */
+    const struct box *box; /* what start and count are of, the caller's; NULL: the whole tensor */
 };
 
 /* Save the pieces of all ranks as dir/step-NNNNNNNN.  Collective over world.  meta (rank 0's
  * counts; others may pass NULL) becomes meta.json, with the writer's own keys "format",
  * "step", "ranks" added.  Every element of every named tensor must be held by exactly one
- * piece of one rank, or it is an error that names tensor and element.  Free space is checked
+ * piece of one rank, or it is an error that names tensor and element; all pieces of a tensor are of
+ * boxes that do not overlap, or of the same.  Free space is checked
  * first.  On failure (disk full, unwritable) nothing committed is touched, the partial
  * directory is removed, and -1 is returned on every rank with err set.  A checkpoint of the
  * same step that exists already is replaced once the new one is whole. */
@@ -73,9 +76,9 @@ int64_t checkpoint_pieces(const struct checkpoint *checkpoint, int i); /* it is 
  * it for js_free(), or NULL with err set. */
 struct js *checkpoint_read_meta(const char *path, struct error *err);
 
-/* Fill the wanted pieces from whatever intervals are stored (any layout), converting between
- * fp32, bf16 and fp16 where dtypes differ.  Not collective.  A tensor that is absent, has other
- * dims, or an element not stored exactly once is an error. */
+/* Fill the wanted pieces from whatever boxes and intervals are stored (any layout), converting
+ * between fp32, bf16 and fp16 where dtypes differ.  Not collective.  A tensor that is absent, has
+ * other dims, or an element not stored exactly once is an error. */
 int checkpoint_load(struct checkpoint *checkpoint, const struct checkpoint_piece *wanted, int count,
                     struct error *err);
 

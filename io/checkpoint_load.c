@@ -1,8 +1,8 @@
 /* checkpoint_load.c - reading any intervals out of those that are stored; see checkpoint.h.
  *
- * The wanted pieces are cut at the borders of the stored ones.  The segments so found are
- * sorted by file and offset and read in that order: large ones straight to where they belong,
- * neighbouring small ones by one read into a buffer.
+ * The wanted pieces are cut at the borders of the stored boxes (box_run()), then of the pieces in
+ * these.  The segments so found are sorted by file and offset and read in that order: large ones
+ * straight to where they belong, neighbouring small ones by one read into a buffer.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,11 +10,16 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/round.h"
 #include "io/checkpoint_private.h"
 #include "io/disk.h"
 
 /* Segments up to RUN_BYTES are read together when no more than GAP_BYTES lie between them. */
 enum { RUN_BYTES = 4 << 20, GAP_BYTES = 64 << 10 };
+
+/* Segments that are gathered before they are read: the columns of a matrix have one for each row.
+ */
+enum { SEGMENTS = 1 << 20 };
 
 struct segment {
     int64_t shard, offset, elems;
@@ -41,76 +46,7 @@ static int64_t end_of(const struct segment *segment)
     return segment->offset + stored_bytes(segment);
 }
 
-/* Cutting */
-
-static int check_wanted(const struct reader *reader, const struct checkpoint_piece *wanted,
-                        const struct catalog_tensor *tensor, struct error *err)
-{
-    const char *path = reader->checkpoint->path;
-    if (!tensor)
-        return error_set(err, "%s has no tensor %s", path, wanted->name);
-    int same = wanted->rank == tensor->rank;
-    for (int i = 0; same && i < wanted->rank; i++)
-        same = wanted->dims[i] == tensor->dims[i];
-    if (!same)
-        return error_set(err,
-                         "%s: tensor %s has other dimensions (%lld elements) than wanted "
-                         "(%lld elements)",
-                         path, wanted->name, (long long)tensor->elems,
-                         (long long)catalog_elems(wanted->rank, wanted->dims));
-    enum dtype stored = (enum dtype)dtype_find(tensor->dtype);
-    int convertible = dtype_is_narrow_float(stored) && dtype_is_narrow_float(wanted->dtype);
-    if (stored != wanted->dtype && !convertible)
-        return error_set(err, "%s: tensor %s is %s, which is not read as %s", path, wanted->name,
-                         tensor->dtype, dtype_name(wanted->dtype));
-    if (wanted->start < 0 || wanted->count < 0 || wanted->start > tensor->elems - wanted->count)
-        return error_set(err, "%s: elements %lld to %lld are not in tensor %s", path,
-                         (long long)wanted->start, (long long)(wanted->start + wanted->count - 1),
-                         wanted->name);
-    return 0;
-}
-
-/* The first stored piece of the tensor that ends after element `start`. */
-static const struct catalog_piece *first_piece(const struct catalog *catalog,
-                                               const struct catalog_tensor *tensor, int64_t start)
-{
-    int64_t low = tensor->first, high = tensor->first + tensor->count;
-    while (low < high) {
-        int64_t middle = (low + high) / 2;
-        if (catalog->pieces[middle].start + catalog->pieces[middle].count <= start)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return &catalog->pieces[low];
-}
-
-/* Opening the checkpoint has proven that stored pieces follow each other without gaps. */
-static int cut(struct reader *reader, const struct checkpoint_piece *wanted, struct error *err)
-{
-    const struct catalog *catalog = &reader->checkpoint->catalog;
-    const struct catalog_tensor *tensor = catalog_find(catalog, wanted->name);
-    if (check_wanted(reader, wanted, tensor, err))
-        return -1;
-    enum dtype stored = (enum dtype)dtype_find(tensor->dtype);
-    const struct catalog_piece *piece = first_piece(catalog, tensor, wanted->start);
-    int64_t end = wanted->start + wanted->count;
-    for (int64_t at = wanted->start; at < end; piece++) {
-        int64_t stop = piece->start + piece->count < end ? piece->start + piece->count : end;
-        reader->segments = array_grow(reader->segments, reader->count, &reader->capacity,
-                                      sizeof *reader->segments);
-        reader->segments[reader->count++] = (struct segment){
-            .shard = piece->shard,
-            .offset = piece->offset + (at - piece->start) * (int64_t)dtype_bytes(stored),
-            .elems = stop - at,
-            .from = stored,
-            .into = wanted->dtype,
-            .to = (char *)wanted->data + (at - wanted->start) * (int64_t)dtype_bytes(wanted->dtype),
-        };
-        at = stop;
-    }
-    return 0;
-}
+/* Reading */
 
 static int by_place(const void *a, const void *b)
 {
@@ -119,8 +55,6 @@ static int by_place(const void *a, const void *b)
         return x->shard < y->shard ? -1 : 1;
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
-
-/* Reading */
 
 static float wide_of(const char *from, enum dtype dtype, int64_t i)
 {
@@ -219,6 +153,127 @@ static int read_shard(struct reader *reader, int64_t *next, struct error *err)
     return rc;
 }
 
+/* Read all segments that were gathered, and forget them. */
+static int read_segments(struct reader *reader, struct error *err)
+{
+    int rc = 0;
+    if (reader->count)
+        qsort(reader->segments, (size_t)reader->count, sizeof *reader->segments, by_place);
+    for (int64_t next = 0; !rc && next < reader->count;)
+        rc = read_shard(reader, &next, err);
+    reader->count = 0;
+    return rc;
+}
+
+/* Cutting */
+
+static int check_wanted(const struct reader *reader, const struct checkpoint_piece *wanted,
+                        const struct catalog_tensor *tensor, struct error *err)
+{
+    const char *path = reader->checkpoint->path;
+    if (!tensor)
+        return error_set(err, "%s has no tensor %s", path, wanted->name);
+    int same = wanted->rank == tensor->rank;
+    for (int i = 0; same && i < wanted->rank; i++)
+        same = wanted->dims[i] == tensor->dims[i];
+    if (!same)
+        return error_set(err,
+                         "%s: tensor %s has other dimensions (%lld elements) than wanted "
+                         "(%lld elements)",
+                         path, wanted->name, (long long)tensor->elems,
+                         (long long)catalog_elems(wanted->rank, wanted->dims));
+    enum dtype stored = (enum dtype)dtype_find(tensor->dtype);
+    int convertible = dtype_is_narrow_float(stored) && dtype_is_narrow_float(wanted->dtype);
+    if (stored != wanted->dtype && !convertible)
+        return error_set(err, "%s: tensor %s is %s, which is not read as %s", path, wanted->name,
+                         tensor->dtype, dtype_name(wanted->dtype));
+    struct box box = checkpoint_box(wanted);
+    char text[BOX_TEXT];
+    if (!checkpoint_box_fits(wanted))
+        return error_set(err, "%s: a box %s is not in tensor %s", path, box_text(&box, text),
+                         wanted->name);
+    if (wanted->start < 0 || wanted->count < 0 || wanted->start > box_elems(&box) - wanted->count)
+        return error_set(err, "%s: elements %lld to %lld are not in tensor %s%s", path,
+                         (long long)wanted->start, (long long)(wanted->start + wanted->count - 1),
+                         wanted->name, catalog_name_box(&box, text));
+    return 0;
+}
+
+/* The first stored piece of the box that ends after its element `start`. */
+static const struct catalog_piece *first_piece(const struct catalog *catalog,
+                                               const struct catalog_box *box, int64_t start)
+{
+    int64_t low = box->first, high = box->first + box->pieces;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (catalog->pieces[middle].start + catalog->pieces[middle].count <= start)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return &catalog->pieces[low];
+}
+
+/* Elements [at, end) of a stored box, of which the first goes to `to`.  Opening the checkpoint has
+ * proven that the pieces of a box follow each other without gaps. */
+static void cut_run(struct reader *reader, const struct catalog_box *box, int64_t at, int64_t end,
+                    enum dtype into, char *to)
+{
+    const struct catalog *catalog = &reader->checkpoint->catalog;
+    enum dtype stored = (enum dtype)dtype_find(catalog->tensors[box->tensor].dtype);
+    for (const struct catalog_piece *piece = first_piece(catalog, box, at); at < end; piece++) {
+        int64_t stop = min_i64(piece->start + piece->count, end);
+        reader->segments = array_grow(reader->segments, reader->count, &reader->capacity,
+                                      sizeof *reader->segments);
+        reader->segments[reader->count++] = (struct segment){
+            .shard = piece->shard,
+            .offset = piece->offset + (at - piece->start) * (int64_t)dtype_bytes(stored),
+            .elems = stop - at,
+            .from = stored,
+            .into = into,
+            .to = to,
+        };
+        to += (stop - at) * (int64_t)dtype_bytes(into);
+        at = stop;
+    }
+}
+
+/* What a stored box has of the wanted piece. */
+static int cut_box(struct reader *reader, const struct checkpoint_piece *wanted, int64_t b,
+                   struct error *err)
+{
+    const struct catalog *catalog = &reader->checkpoint->catalog;
+    struct box want = checkpoint_box(wanted), stored = catalog_get_box(catalog, b);
+    int64_t at = wanted->start, end = at + wanted->count, place;
+    if (!box_overlaps(&want, &stored))
+        return 0;
+    for (int64_t run; at < end; at += run) {
+        run = min_i64(box_run(&want, &stored, at, &place), end - at);
+        if (place < 0)
+            continue;
+        int64_t done = (at - wanted->start) * (int64_t)dtype_bytes(wanted->dtype);
+        cut_run(reader, &catalog->boxes[b], place, place + run, wanted->dtype,
+                (char *)wanted->data + done);
+        if (reader->count >= SEGMENTS && read_segments(reader, err))
+            return -1;
+    }
+    return 0;
+}
+
+static int cut(struct reader *reader, const struct checkpoint_piece *wanted, struct error *err)
+{
+    const struct catalog *catalog = &reader->checkpoint->catalog;
+    const struct catalog_tensor *tensor = catalog_find(catalog, wanted->name);
+    int rc = check_wanted(reader, wanted, tensor, err);
+    if (rc || !wanted->count)
+        return rc;
+    for (int64_t b = catalog_find_box(catalog, tensor->first);
+         !rc && b < catalog->box_count && &catalog->tensors[catalog->boxes[b].tensor] == tensor;
+         b++)
+        rc = cut_box(reader, wanted, b, err);
+    return rc;
+}
+
 int checkpoint_load(struct checkpoint *checkpoint, const struct checkpoint_piece *wanted, int count,
                     struct error *err)
 {
@@ -226,10 +281,8 @@ int checkpoint_load(struct checkpoint *checkpoint, const struct checkpoint_piece
     int rc = reader.buffer ? 0 : error_set(err, "out of memory reading a checkpoint");
     for (int i = 0; i < count && !rc; i++)
         rc = cut(&reader, &wanted[i], err);
-    if (!rc && reader.count)
-        qsort(reader.segments, (size_t)reader.count, sizeof *reader.segments, by_place);
-    for (int64_t next = 0; !rc && next < reader.count;)
-        rc = read_shard(&reader, &next, err);
+    if (!rc)
+        rc = read_segments(&reader, err);
     free(reader.segments);
     free(reader.buffer);
     return rc;

@@ -5,14 +5,18 @@
 #include "io/catalog.h"
 #include "io/checkpoint.h"
 
-enum { CHECKPOINT_FORMAT = 1 };
-
 struct checkpoint {
     char *path;
     struct catalog catalog;
     struct js *meta;
     int64_t bytes;
 };
+
+/* What a piece's elements are of. */
+struct box checkpoint_box(const struct checkpoint_piece *piece);
+
+/* Is that box one of a tensor of the piece's dimensions, and within it? */
+int checkpoint_box_fits(const struct checkpoint_piece *piece);
 
 /* Rank 0's path on every rank, for free().  Collective. */
 char *checkpoint_share_path(struct world *world, const char *path);

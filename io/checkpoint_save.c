@@ -43,6 +43,7 @@ struct save {
 static int check_piece(const struct checkpoint_piece *piece, struct error *err)
 {
     size_t length = strlen(piece->name);
+    char text[BOX_TEXT];
     if (!length || length >= CATALOG_NAME || piece->name[0] == '/' ||
         piece->name[length - 1] == '/' || strstr(piece->name, "//"))
         return error_set(err, "\"%s\" cannot name a tensor", piece->name);
@@ -55,10 +56,15 @@ static int check_piece(const struct checkpoint_piece *piece, struct error *err)
     int64_t elems = catalog_elems(piece->rank, piece->dims);
     if (elems < 0)
         return error_set(err, "the dimensions of tensor %s are too large", piece->name);
-    if (piece->start < 0 || piece->count < 0 || piece->start > elems - piece->count)
-        return error_set(err, "elements %lld to %lld are not in tensor %s of %lld elements",
-                         (long long)piece->start, (long long)(piece->start + piece->count - 1),
+    struct box box = checkpoint_box(piece);
+    if (!checkpoint_box_fits(piece))
+        return error_set(err, "a box %s is not in tensor %s of %lld elements", box_text(&box, text),
                          piece->name, (long long)elems);
+    elems = box_elems(&box);
+    if (piece->start < 0 || piece->count < 0 || piece->start > elems - piece->count)
+        return error_set(err, "elements %lld to %lld are not in tensor %s%s of %lld elements",
+                         (long long)piece->start, (long long)(piece->start + piece->count - 1),
+                         piece->name, catalog_name_box(&box, text), (long long)elems);
     return 0;
 }
 
@@ -72,8 +78,7 @@ static int describe(struct save *save, struct error *err)
             return -1;
         snprintf(entry->name, sizeof entry->name, "%s", piece->name);
         entry->dtype = piece->dtype;
-        entry->rank = piece->rank;
-        memcpy(entry->dims, piece->dims, (size_t)piece->rank * sizeof entry->dims[0]);
+        entry->box = checkpoint_box(piece);
         entry->start = piece->start;
         entry->count = piece->count;
         entry->shard = rank;
@@ -208,7 +213,7 @@ static void add_digest(struct js *commit, const char *key, uint64_t hash)
 
 static void add_common(struct js *json, const struct save *save)
 {
-    js_add_int(json, "format", CHECKPOINT_FORMAT);
+    js_add_int(json, "format", catalog_format(&save->catalog));
     js_add_int(json, "step", save->step);
     js_add_int(json, "ranks", world_size(save->world));
 }

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/box.h"
 #include "base/dtype.h"
 #include "base/error.h"
 
@@ -110,12 +111,14 @@ int h5_write_rows(struct h5 *file, const struct h5_table *table, const void *row
 int h5_read_rows(struct h5 *file, const struct h5_table *table, void **rows, int64_t *count,
                  struct error *err);
 
-/* Elements [start, start + count) of a row-major dataset are the whole of the one-dimensional
- * dataset of this name in another file, whose name is relative to the file's folder. */
+/* Elements [start, start + count) of a box of a row-major dataset are the whole of the
+ * one-dimensional dataset of this name in another file, whose name is relative to the file's
+ * folder. */
 struct h5_source {
     char file[32];
     char *dataset;
     int64_t start, count;
+    struct box box;
 };
 
 /* Make a virtual dataset that shows the sources as one. */

@@ -111,18 +111,18 @@ int h5_boxes(int rank, const int64_t *dims, int64_t start, int64_t count,
     return n;
 }
 
-/* Map the boxes of one source, one after another. */
+/* Map a source: the boxes that its interval of its box falls apart into, one after another. */
 static int map_source(hid_t create, int rank, const int64_t *dims, const struct h5_source *source)
 {
     int64_t from[2 * H5_RANK_MAX][H5_RANK_MAX], size[2 * H5_RANK_MAX][H5_RANK_MAX];
-    int boxes = h5_boxes(rank, dims, source->start, source->count, from, size);
+    int boxes = h5_boxes(rank, source->box.count, source->start, source->count, from, size);
     hid_t whole = h5_make_space(rank, dims), flat = h5_make_space(1, &source->count);
     hsize_t at = 0;
     int rc = 0;
     for (int b = 0; b < boxes && !rc; b++) {
         hsize_t corner[H5_RANK_MAX], extent[H5_RANK_MAX], elems = 1;
         for (int i = 0; i < rank; i++) {
-            corner[i] = (hsize_t)from[b][i];
+            corner[i] = (hsize_t)(source->box.start[i] + from[b][i]);
             extent[i] = (hsize_t)size[b][i];
             elems *= extent[i];
         }

@@ -20,6 +20,7 @@
 #include "base/array.h"
 #include "base/hash.h"
 #include "base/round.h"
+#include "io/checkpoint_private.h"
 #include "io/disk.h"
 #include "io/h5.h"
 
@@ -38,7 +39,8 @@ int shard_make(const char *path, const struct checkpoint_piece *pieces, int coun
         places[i] = (struct shard_place){0};
         if (!pieces[i].count)
             continue;
-        char *name = catalog_dataset_name(pieces[i].name, pieces[i].start);
+        struct box box = checkpoint_box(&pieces[i]);
+        char *name = catalog_dataset_name(pieces[i].name, &box, pieces[i].start);
         rc = h5_reserve(file, name, pieces[i].dtype, 1, &pieces[i].count, &dataset, err);
         places[i].offset = rc ? 0 : dataset.offset;
         free(name);
@@ -171,14 +173,17 @@ static int verify_piece(int fd, const char *path, const struct catalog *catalog,
                         const struct span *span, char *buffer, struct error *err)
 {
     const struct catalog_piece *piece = &catalog->pieces[span->piece];
+    struct box box = catalog_get_box(catalog, catalog_find_box(catalog, span->piece));
+    char text[BOX_TEXT];
     struct hash *sum = hash_create();
     int rc = hash_range(fd, path, sum, span->offset, span->offset + span->bytes, buffer, err);
     if (hash_finish(sum) != piece->checksum && !rc)
         rc = error_set(err,
-                       "%s: the checksum does not match: tensor %s, elements %lld to %lld, "
+                       "%s: the checksum does not match: tensor %s%s, elements %lld to %lld, "
                        "at byte %lld",
-                       path, catalog->tensors[piece->tensor].name, (long long)piece->start,
-                       (long long)(piece->start + piece->count - 1), (long long)piece->offset);
+                       path, catalog->tensors[piece->tensor].name, catalog_name_box(&box, text),
+                       (long long)piece->start, (long long)(piece->start + piece->count - 1),
+                       (long long)piece->offset);
     return rc;
 }
 

@@ -86,7 +86,7 @@ const char *box_text(const struct box *box, char text[BOX_TEXT])
 {
     text[0] = 0;
     for (int i = 0; i < box->dims; i++)
-        text_join(text, BOX_TEXT - 2, ", ", "%lld+%lld", (long long)box->start[i],
+        text_join(text, BOX_TEXT - 2, ",", "%lld+%lld", (long long)box->start[i],
                   (long long)box->count[i]);
     memmove(text + 1, text, strlen(text) + 1);
     text[0] = '[';

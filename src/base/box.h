@@ -40,7 +40,7 @@ int box_overlaps(const struct box *a, const struct box *b);
  * and the result a number of elements of a that are not.  from is an element of a. */
 int64_t box_run(const struct box *a, const struct box *b, int64_t from, int64_t *at);
 
-/* "[0+3, 2+2]", start and count of each dimension, into text; returns text. */
+/* "[0+3,2+2]", start and count of each dimension, into text; returns text. */
 const char *box_text(const struct box *box, char text[BOX_TEXT]);
 
 #endif

@@ -17,7 +17,7 @@
 #include "io/h5.h"
 #include "tests/fuzz/fuzz.h"
 
-enum { TABLES = 3, WANTED = 3, MOST_ELEMS = 1 << 16 };
+enum { TABLES = 4, WANTED = 3, MOST_ELEMS = 1 << 16 };
 
 /* The tables; on disk their rows are packed, as these structs are. */
 static const struct {
@@ -25,6 +25,7 @@ static const struct {
     size_t row_bytes;
 } tables[TABLES] = {
     {"index/tensors", sizeof(struct catalog_tensor)},
+    {"index/boxes", sizeof(struct catalog_box)},
     {"index/pieces", sizeof(struct catalog_piece)},
     {"index/files", sizeof(struct catalog_file)},
 };
@@ -38,21 +39,25 @@ static struct {
 
 static float first[6000];
 static uint16_t second[300];
+static const struct box halves[] = {{2, {60, 100}, {0, 0}, {60, 70}},
+                                    {2, {60, 100}, {0, 70}, {60, 30}}};
 static const struct checkpoint_piece pieces[WANTED] = {
     {.name = "model/a",
      .dtype = DTYPE_F32,
      .rank = 2,
      .dims = {60, 100},
      .start = 0,
-     .count = 4000,
-     .data = first},
+     .count = 4200,
+     .data = first,
+     .box = &halves[0]},
     {.name = "model/a",
      .dtype = DTYPE_F32,
      .rank = 2,
      .dims = {60, 100},
-     .start = 4000,
-     .count = 2000,
-     .data = first + 4000},
+     .start = 0,
+     .count = 1800,
+     .data = first + 4200,
+     .box = &halves[1]},
     {.name = "optimizer/m/b",
      .dtype = DTYPE_BF16,
      .rank = 1,
@@ -124,7 +129,7 @@ static void commit(void)
         disk_hash(inside("meta.json"), &meta, NULL, &err))
         fuzz_fail("%s", err.text);
     int bytes = snprintf(text, sizeof text,
-                         "{\"format\": 1, \"step\": 7, \"ranks\": 1, \"index\": \"%016llx\", "
+                         "{\"format\": 2, \"step\": 7, \"ranks\": 1, \"index\": \"%016llx\", "
                          "\"meta\": \"%016llx\"}\n",
                          (unsigned long long)index, (unsigned long long)meta);
     put("COMMIT", text, (size_t)bytes);

@@ -1,10 +1,12 @@
 # Tests of io.
-UNIT_TESTS += tests/unit/test_io_h5 tests/unit/test_io_checkpoint tests/unit/test_io_faults \
+UNIT_TESTS += tests/unit/test_io_h5 tests/unit/test_io_checkpoint tests/unit/test_io_boxes tests/unit/test_io_faults \
 	tests/unit/test_flips tests/unit/test_io_crafted tests/unit/test_swap tests/unit/test_tokens
 tests_unit_test_io_h5_SOURCES = tests/unit/test_io_h5.c
 tests_unit_test_io_h5_LDADD = $(UNIT_LIBS)
 tests_unit_test_io_checkpoint_SOURCES = tests/unit/test_io_checkpoint.c tests/unit/test_io_checkpoint.h
 tests_unit_test_io_checkpoint_LDADD = $(UNIT_LIBS)
+tests_unit_test_io_boxes_SOURCES = tests/unit/test_io_boxes.c tests/unit/test_io_checkpoint.h
+tests_unit_test_io_boxes_LDADD = $(UNIT_LIBS)
 tests_unit_test_io_faults_SOURCES = tests/unit/test_io_faults.c tests/unit/test_io_checkpoint.h
 tests_unit_test_io_faults_LDADD = $(UNIT_LIBS)
 tests_unit_test_flips_SOURCES = tests/unit/test_flips.c

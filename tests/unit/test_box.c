@@ -130,7 +130,7 @@ static void only_what_fits_is_sound(void **state)
     assert_true(strlen(box_text(&box, text)) < BOX_TEXT);
     box = box_whole(2, (int64_t[]){4, 9});
     box.start[1] = 2, box.count[1] = 3;
-    assert_string_equal(box_text(&box, text), "[0+4, 2+3]");
+    assert_string_equal(box_text(&box, text), "[0+4,2+3]");
 }
 
 /* ---- division of parameters ---- */

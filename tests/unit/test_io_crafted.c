@@ -140,6 +140,17 @@ static const struct h5_field piece_fields[] = {
     {"checksum", H5_FIELD_U64, offsetof(struct piece_row, checksum)},
 };
 
+struct box_row {
+    int64_t tensor, first, pieces, start0, start1, start2, start3, count0, count1, count2, count3;
+};
+
+static const struct h5_field box_fields[] = {
+    COLUMN(struct box_row, tensor), COLUMN(struct box_row, first),  COLUMN(struct box_row, pieces),
+    COLUMN(struct box_row, start0), COLUMN(struct box_row, start1), COLUMN(struct box_row, start2),
+    COLUMN(struct box_row, start3), COLUMN(struct box_row, count0), COLUMN(struct box_row, count1),
+    COLUMN(struct box_row, count2), COLUMN(struct box_row, count3),
+};
+
 struct file_row {
     int64_t bytes;
     uint64_t rest;
@@ -154,6 +165,7 @@ static const struct h5_table rows_table = {"index/tensors", row_fields, 10, size
 static const struct h5_table short_table = {"index/tensors", row_fields, 9, sizeof(struct row)};
 static const struct h5_table pieces_table = {"index/pieces", piece_fields, 6,
                                              sizeof(struct piece_row)};
+static const struct h5_table boxes_table = {"index/boxes", box_fields, 11, sizeof(struct box_row)};
 static const struct h5_table files_table = {"index/files", file_fields, 2, sizeof(struct file_row)};
 
 /* An index of one tensor in one piece of one file, read back as a catalog. */
@@ -216,6 +228,135 @@ static void tables_are_not_believed(void **state)
     assert_non_null(strstr(err.text, "other columns"));
 }
 
+/* ---- boxes ---- */
+
+enum { PARTS = 3 };
+
+/* A tensor in three boxes of a piece each, the last of two rows of columns. */
+struct parts {
+    struct row row;
+    struct box_row box[PARTS];
+    struct piece_row piece[PARTS];
+    int64_t format, boxes, pieces;
+};
+
+static const struct parts sound = {
+    .row = {"model/a", "fp32", 2, 60, 100, 0, 0, 6000, 0, PARTS},
+    .box = {{0, 0, 1, 0, 0, 0, 0, 40, 30},
+            {0, 1, 1, 0, 30, 0, 0, 40, 70},
+            {0, 2, 1, 40, 0, 0, 0, 20, 100}},
+    .piece = {{.offset = 4096, .count = 1200},
+              {.offset = 8896, .count = 2800},
+              {.offset = 20096, .count = 2000}},
+    .format = 2,
+    .boxes = PARTS,
+    .pieces = PARTS,
+};
+
+static int read_parts(const struct parts *parts, struct error *err)
+{
+    struct h5 *file;
+    struct file_row only = {.bytes = 100000};
+    struct catalog catalog;
+    int64_t step = 1;
+    *err = (struct error){0};
+    if (h5_create(&file, in_folder("index.h5"), err) ||
+        h5_set_value(file, "/", "format", H5_TYPE_I64, &parts->format, err) ||
+        h5_set_value(file, "/", "step", H5_TYPE_I64, &step, err) ||
+        h5_write_rows(file, &rows_table, &parts->row, 1, err) ||
+        (parts->boxes && h5_write_rows(file, &boxes_table, parts->box, parts->boxes, err)) ||
+        h5_write_rows(file, &pieces_table, parts->piece, parts->pieces, err) ||
+        h5_write_rows(file, &files_table, &only, 1, err) || h5_close(file, err))
+        fail_msg("%s", err->text);
+    int rc = catalog_read(&catalog, in_folder("index.h5"), err);
+    if (!rc)
+        catalog_free(&catalog);
+    return rc;
+}
+
+static void refuse_parts(struct parts parts, const char *text)
+{
+    struct error err;
+    assert_int_equal(read_parts(&parts, &err), -1);
+    if (!strstr(err.text, "index.h5") || !strstr(err.text, text))
+        fail_msg("expected \"%s\" in: %s", text, err.text);
+}
+
+/* One number of one box is something else. */
+static void boxes_are_not_believed(void **state)
+{
+    static const struct {
+        int box;
+        size_t member;
+        int64_t number;
+        const char *text;
+    } lies[] = {
+        {0, offsetof(struct box_row, tensor), 1, "row 0 of index/pieces is of no box"},
+        {0, offsetof(struct box_row, tensor), -1, "row 0 of index/pieces is of no box"},
+        {2, offsetof(struct box_row, tensor), 1, "row 2 of index/pieces is of no box"},
+        {1, offsetof(struct box_row, first), 0, "row 1 of index/boxes makes no sense"},
+        {1, offsetof(struct box_row, first), INT64_MAX, "row 1 of index/boxes makes no sense"},
+        {1, offsetof(struct box_row, pieces), 0, "row 1 of index/boxes makes no sense"},
+        {1, offsetof(struct box_row, pieces), -1, "row 1 of index/boxes makes no sense"},
+        {1, offsetof(struct box_row, pieces), 2, "makes no sense"},
+        {1, offsetof(struct box_row, pieces), INT64_MAX, "row 1 of index/boxes makes no sense"},
+        {1, offsetof(struct box_row, start1), 31, "row 1 of index/boxes makes no sense"},
+        {1, offsetof(struct box_row, start1), -1, "row 1 of index/boxes makes no sense"},
+        {1, offsetof(struct box_row, start1), INT64_MAX, "row 1 of index/boxes makes no sense"},
+        {1, offsetof(struct box_row, start1), INT64_MIN, "row 1 of index/boxes makes no sense"},
+        {1, offsetof(struct box_row, start1), 29, "overlap"},
+        {1, offsetof(struct box_row, count1), INT64_MAX, "row 1 of index/boxes makes no sense"},
+        {1, offsetof(struct box_row, count1), -70, "row 1 of index/boxes makes no sense"},
+        {1, offsetof(struct box_row, count1), 0, "row 1 of index/pieces makes no sense"},
+        {1, offsetof(struct box_row, count1), 69, "row 1 of index/pieces makes no sense"},
+        {0, offsetof(struct box_row, start0), 50, "makes no sense"},
+        {2, offsetof(struct box_row, start0), 39, "overlap"},
+        {2, offsetof(struct box_row, count0), 19, "row 2 of index/pieces makes no sense"},
+        {0, offsetof(struct box_row, count1), 31, "element 1200 is held by no rank"},
+    };
+    struct error err;
+    if (read_parts(&sound, &err))
+        fail_msg("%s", err.text);
+    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+        struct parts parts = sound;
+        memcpy((char *)&parts.box[lies[i].box] + lies[i].member, &lies[i].number, 8);
+        refuse_parts(parts, lies[i].text);
+    }
+}
+
+/* Rows too many or too few, in another order, of a format that has none. */
+static void tables_of_boxes_agree(void **state)
+{
+    struct parts parts = sound;
+    parts.boxes = 2;
+    refuse_parts(parts, "row 2 of index/pieces is of no box");
+    parts = sound;
+    parts.boxes = 0;
+    refuse_parts(parts, "index/boxes");
+    parts = sound;
+    parts.pieces = parts.row.count = 2;
+    refuse_parts(parts, "row 2 of index/boxes makes no sense");
+    parts = sound;
+    parts.row.count = 2;
+    refuse_parts(parts, "row 2 of index/boxes makes no sense");
+    parts = sound;
+    parts.box[0] = sound.box[2], parts.box[2] = sound.box[0]; /* not by their starts */
+    parts.box[0].first = 0, parts.box[2].first = 2;
+    parts.piece[0] = sound.piece[2], parts.piece[2] = sound.piece[0];
+    refuse_parts(parts, "row 1 of index/boxes makes no sense");
+    parts = sound;
+    parts.format = 1;
+    refuse_parts(parts, "element 0 is held twice");
+    parts.format = 3;
+    refuse_parts(parts, "format 3; this version reads 1 and 2");
+    parts = sound;
+    parts.box[1].start1 = 20, parts.box[1].count1 = 70; /* as many elements, but not all */
+    refuse_parts(parts, "overlap");
+    parts = sound;
+    parts.boxes = parts.pieces = parts.row.count = 2; /* nothing of the last rows */
+    refuse_parts(parts, "2000 of its 6000 elements are held by no rank");
+}
+
 /* Attributes of another kind are not handed to HDF5's conversions. */
 static void attributes_are_numbers(void **state)
 {
@@ -236,10 +377,9 @@ static void attributes_are_numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elements_do_not_wrap),
-        cmocka_unit_test(datasets_do_not_wrap),
-        cmocka_unit_test(tables_are_not_believed),
-        cmocka_unit_test(attributes_are_numbers),
+        cmocka_unit_test(elements_do_not_wrap),    cmocka_unit_test(datasets_do_not_wrap),
+        cmocka_unit_test(tables_are_not_believed), cmocka_unit_test(boxes_are_not_believed),
+        cmocka_unit_test(tables_of_boxes_agree),   cmocka_unit_test(attributes_are_numbers),
     };
     h5_setup();
     return cmocka_run_group_tests_name("crafted", tests, make_folder, remove_folder);

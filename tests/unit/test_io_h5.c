@@ -258,7 +258,9 @@ static void views_show_the_whole(void **state)
     int32_t data[105];
     void *again;
     char name[2][16] = {"part", "part"};
-    struct h5_source sources[] = {{"one.h5", name[0], 0, 38}, {"two.h5", name[1], 38, 67}};
+    struct box whole = box_whole(3, dims);
+    struct h5_source sources[] = {{"one.h5", name[0], 0, 38, whole},
+                                  {"two.h5", name[1], 38, 67, whole}};
     for (int i = 0; i < 105; i++)
         data[i] = i * i;
     for (int i = 0; i < 2; i++) {

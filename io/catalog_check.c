@@ -1,0 +1,157 @@
+/* catalog_check.c - is a catalog to be believed, and does it cover every tensor once; see
+ * catalog.h.
+ *
+ * catalog_check() walks the pieces of each box in order, which shows every gap and every overlap,
+ * and compares the boxes of each tensor: where no two overlap and they have as many elements as the
+ * tensor, they are all of it.  Tables that are read are checked in full before anything uses them,
+ * because a damaged file can hold any numbers: first each row by itself, so that what follows does
+ * not overflow.
+ */
+#include "io/catalog.h"
+
+/* Do the pieces of a box follow one another from its first element to its last? */
+static int check_pieces(const struct catalog *catalog, int64_t b, struct error *err)
+{
+    const struct catalog_piece *piece = &catalog->pieces[catalog->boxes[b].first];
+    const char *name = catalog->tensors[catalog->boxes[b].tensor].name;
+    struct box box = catalog_get_box(catalog, b);
+    char text[BOX_TEXT];
+    int64_t covered = 0, holder = -1, pieces = catalog->boxes[b].pieces;
+    for (int64_t i = 0; i <= pieces; i++) {
+        int last = i == pieces;
+        int64_t start = last ? box_elems(&box) : piece[i].start;
+        if (start > covered)
+            return error_set(err, "tensor %s%s: element %lld is held by no rank", name,
+                             catalog_name_box(&box, text), (long long)covered);
+        if (start < covered)
+            return error_set(err, "tensor %s%s: element %lld is held twice, by ranks %lld and %lld",
+                             name, catalog_name_box(&box, text), (long long)start,
+                             (long long)holder, (long long)(last ? holder : piece[i].shard));
+        if (last)
+            break;
+        covered = start + piece[i].count;
+        holder = piece[i].shard;
+    }
+    return 0;
+}
+
+/* Does a box, one of those up to `end` in the table, overlap with one behind it?  They are sorted
+ * by their first dimension. */
+static int check_overlaps(const struct catalog *catalog, int64_t b, int64_t end, struct error *err)
+{
+    struct box box = catalog_get_box(catalog, b);
+    for (int64_t i = b + 1; i < end; i++) {
+        struct box other = catalog_get_box(catalog, i);
+        char text[2][BOX_TEXT];
+        if (other.start[0] >= box.start[0] + box.count[0])
+            break;
+        if (box_overlaps(&box, &other))
+            return error_set(err, "tensor %s: boxes %s and %s overlap, of ranks %lld and %lld",
+                             catalog->tensors[catalog->boxes[b].tensor].name,
+                             box_text(&box, text[0]), box_text(&other, text[1]),
+                             (long long)catalog->pieces[catalog->boxes[b].first].shard,
+                             (long long)catalog->pieces[catalog->boxes[i].first].shard);
+    }
+    return 0;
+}
+
+int catalog_check(const struct catalog *catalog, struct error *err)
+{
+    int64_t b = 0;
+    for (int64_t t = 0; t < catalog->tensor_count; t++) {
+        const struct catalog_tensor *tensor = &catalog->tensors[t];
+        int64_t first = b, elems = 0;
+        while (b < catalog->box_count && catalog->boxes[b].tensor == t)
+            b++;
+        if (b - first > CATALOG_BOXES)
+            return error_set(err, "tensor %s is in %lld boxes; %d are possible", tensor->name,
+                             (long long)(b - first), CATALOG_BOXES);
+        for (int64_t i = first; i < b; i++) {
+            struct box box = catalog_get_box(catalog, i);
+            elems += box_elems(&box);
+            if (check_pieces(catalog, i, err) || check_overlaps(catalog, i, b, err))
+                return -1;
+        }
+        if (first == b && tensor->elems)
+            return error_set(err, "tensor %s: element 0 is held by no rank", tensor->name);
+        if (elems < tensor->elems)
+            return error_set(err, "tensor %s: %lld of its %lld elements are held by no rank",
+                             tensor->name, (long long)(tensor->elems - elems),
+                             (long long)tensor->elems);
+    }
+    return 0;
+}
+
+/* ---- tables from a file ---- */
+
+/* Is the piece, a row of tensor number t, within its box of so many elements and its file? */
+static int piece_is_sound(const struct catalog *catalog, const struct catalog_piece *piece,
+                          int64_t t, int64_t elems)
+{
+    if (piece->tensor != t || piece->shard < 0 || piece->shard >= catalog->file_count ||
+        piece->start < 0 || piece->count < 1 || piece->count > elems - piece->start)
+        return 0;
+    int dtype = dtype_find(catalog->tensors[t].dtype);
+    int64_t width = (int64_t)dtype_bytes((enum dtype)dtype);
+    int64_t bytes = catalog->files[piece->shard].bytes;
+    return piece->offset >= 0 && piece->offset <= bytes &&
+           piece->count <= (bytes - piece->offset) / width;
+}
+
+static int tensor_is_sound(const struct catalog *catalog, struct catalog_tensor *tensor,
+                           int64_t next)
+{
+    tensor->name[sizeof tensor->name - 1] = 0;
+    tensor->dtype[sizeof tensor->dtype - 1] = 0;
+    return dtype_find(tensor->dtype) >= 0 && tensor->rank >= 1 &&
+           tensor->rank <= CHECKPOINT_RANK_MAX && tensor->first == next && tensor->count >= 0 &&
+           tensor->count <= catalog->piece_count - next && tensor->elems >= 0 &&
+           tensor->elems == catalog_elems(tensor->rank, tensor->dims);
+}
+
+/* Is the box, a row of tensor number t, within it, and do its pieces begin with number `next`? */
+static int box_row_is_sound(const struct catalog *catalog, int64_t b, int64_t t, int64_t next)
+{
+    const struct catalog_box *row = &catalog->boxes[b];
+    const struct catalog_tensor *tensor = &catalog->tensors[t];
+    if (row->first != next || row->pieces < 1 || row->pieces > tensor->first + tensor->count - next)
+        return 0;
+    struct box box = catalog_get_box(catalog, b);
+    return box_is_sound(&box) &&
+           (b == 0 || row[-1].tensor != t || row[-1].start[0] <= row->start[0]);
+}
+
+/* The rows of a tensor's boxes, from *b on, and of their pieces. */
+static int check_boxes(const struct catalog *catalog, int64_t t, int64_t *b, struct error *err)
+{
+    const struct catalog_tensor *tensor = &catalog->tensors[t];
+    int64_t next = tensor->first;
+    for (; *b < catalog->box_count && catalog->boxes[*b].tensor == t; ++*b) {
+        if (!box_row_is_sound(catalog, *b, t, next))
+            return error_set(err, "row %lld of index/boxes makes no sense", (long long)*b);
+        struct box box = catalog_get_box(catalog, *b);
+        for (; next < catalog->boxes[*b].first + catalog->boxes[*b].pieces; next++)
+            if (!piece_is_sound(catalog, &catalog->pieces[next], t, box_elems(&box)))
+                return error_set(err, "row %lld of index/pieces makes no sense", (long long)next);
+    }
+    return next == tensor->first + tensor->count
+               ? 0
+               : error_set(err, "row %lld of index/pieces is of no box", (long long)next);
+}
+
+int catalog_check_tables(const struct catalog *catalog, struct error *err)
+{
+    int64_t next = 0, b = 0;
+    for (int64_t t = 0; t < catalog->tensor_count; t++) {
+        struct catalog_tensor *tensor = &catalog->tensors[t];
+        if (!tensor_is_sound(catalog, tensor, next))
+            return error_set(err, "row %lld of index/tensors makes no sense", (long long)t);
+        if (check_boxes(catalog, t, &b, err))
+            return -1;
+        next += tensor->count;
+    }
+    if (b < catalog->box_count)
+        return error_set(err, "row %lld of index/boxes makes no sense", (long long)b);
+    return next == catalog->piece_count ? catalog_check(catalog, err)
+                                        : error_set(err, "index/pieces has rows of no tensor");
+}
