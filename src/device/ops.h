@@ -43,21 +43,44 @@ struct gemm {
     void *c;
 };
 
-/* Attention with causal mask and grouped queries, over packed projections:
- * qkv is [batch, seq, (heads + 2*kv_heads) * head_dim], a row being all query heads,
- * then all key heads, then all value heads.  Query head h reads key/value head
- * h / (heads / kv_heads). */
+/* What attention may do beside its plain form, a bit each; those that a device offers are in its
+ * op table. */
+enum attention_form {
+    ATTENTION_FULL = 1,      /* every query sees all keys of its sequence: no causal mask */
+    ATTENTION_SEPARATE = 2,  /* keys and values are an input of their own, of other rows */
+    ATTENTION_DOCUMENTS = 4, /* a query sees no key before the first row of its document */
+};
+
+/* Attention with grouped queries: query head h reads key/value head h / (heads / kv_heads).
+ * Plain, that is forms 0: causal, over packed projections:  qkv is
+ * [batch, seq, (heads + 2*kv_heads) * head_dim], a row being all query heads, then all key heads,
+ * then all value heads.
+ * Separate: in place of qkv stands q [batch, seq, heads * head_dim], and kv is
+ * [batch, kv_seq, 2*kv_heads * head_dim], key heads first; causal only where kv_seq is seq. */
 struct attention {
     enum dtype dt;
     int64_t batch, seq;
     int64_t heads, kv_heads, head_dim; /* head_dim even */
     float scale;                       /* of the scores, positive; 1/sqrt(head_dim) usually */
+    unsigned forms;                    /* bits of enum attention_form */
+    int64_t kv_seq;                    /* keys of a sequence, at least 1; only where separate */
+    const void *kv;                    /* the same */
+    void *dkv;                         /* and its gradient; backward */
+    const int32_t *documents; /* [batch, seq]: the first row, within its sequence, of a row's
+                                 document: from 0 to the row itself; not with ATTENTION_FULL */
 };
+
+/* The keys of a sequence. */
+static inline int64_t attention_keys(const struct attention *a)
+{
+    return a->forms & ATTENTION_SEPARATE ? a->kv_seq : a->seq;
+}
 
 /* Rotary embedding in the half-split convention of Hugging Face's Llama: in each head
  * element i pairs with i + head_dim/2.  Rotates the first `rotated` heads of each row of
- * x [rows, row_heads * head_dim] and copies the rest.  Row r has position r % seq.
- * cos_sin is fp32 [seq, head_dim]: head_dim/2 cosines, then head_dim/2 sines. */
+ * x [rows, row_heads * head_dim] and copies the rest.  Row r has position positions[r], or
+ * r % seq where there are none.  cos_sin is fp32 [positions, head_dim]: head_dim/2 cosines, then
+ * head_dim/2 sines; it has a row for each position that occurs. */
 struct rope {
     enum dtype dt;
     int64_t rows, seq;
@@ -165,20 +188,21 @@ struct device_ops {
     void (*gelu_backward)(struct device *d, enum dtype dt, void *dx, const void *dy, const void *x,
                           const void *b, int64_t rows, int64_t cols);
 
-    /* In place allowed (y == x). */
+    /* In place allowed (y == x).  positions [rows], or NULL */
     void (*rope)(struct device *d, const struct rope *r, void *y, const void *x,
-                 const float *cos_sin);
+                 const float *cos_sin, const int32_t *positions);
 
     /* o [batch, seq, heads * head_dim];  lse fp32 [batch, heads, seq]: log-sum-exp of the scaled
      * scores, as the same device's backward pass takes it: GPUs the natural logarithm, the CPU that
      * divided by scale.  Never holds a seq x seq matrix. */
     void (*attention)(struct device *d, const struct attention *a, void *o, float *lse,
                       const void *qkv, void *scratch);
-    /* dqkv has the shape of qkv */
+    /* dqkv has the shape of qkv, of q where separate; then a->dkv is written too */
     void (*attention_backward)(struct device *d, const struct attention *a, void *dqkv,
                                const void *dout, const void *o, const float *lse, const void *qkv,
                                void *scratch);
     size_t (*attention_scratch)(struct device *d, const struct attention *a, enum device_pass pass);
+    unsigned attention_forms; /* bits of enum attention_form: what it offers beside the plain one */
 
     /* y = silu(gate) * up;  gate_up [rows, 2 * ffn], gate first;  y [rows, ffn] */
     void (*swiglu)(struct device *d, enum dtype dt, void *y, const void *gate_up, int64_t rows,

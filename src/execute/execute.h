@@ -18,7 +18,12 @@ struct step_input {
     /* Fill int32 [batch, seq] of micro-batch `micro` of this rank; -1 masks a target.  Returns
      * 0, or -1 with err set, which ends the step on this rank alone. */
     int (*load)(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err);
-    void *user;
+    /* Of programs whose segments read positions or documents: fill int32 [batch, seq] with the
+     * position of each row, and with the first row, within its sequence, of its document; one that
+     * no segment reads is NULL.  NULL where programs read neither.  Returns as load. */
+    int (*load_places)(void *user, int micro, int32_t *positions, int32_t *documents,
+                       struct error *err);
+    void *user;                  /* of both */
     struct optimizer_rule rule;  /* of the program's optimizer */
     uint64_t seed;               /* with the step's number, of stochastic rounding */
     int64_t step;                /* from 1 on */

@@ -50,18 +50,20 @@ static int load(struct run_state *run, int i)
     const struct async *a = run->x->async;
     const struct instr *instr = &run->program->instr[i];
     char *host = slot_host(a, a->slot) + SUM_COUNT * sizeof(double);
-    char *tokens = host + 2 * (size_t)instr->micro * a->batch_bytes;
-    char *targets = tokens + a->batch_bytes;
+    size_t at = (size_t)instr->micro * (size_t)__builtin_popcount(instr->writes);
+    int32_t *from[LOAD_SLOTS];
     size_t bytes = run->program->kind == PROGRAM_LOGITS
                        ? a->batch_bytes / (size_t)run->program->units->request.batch
                        : a->batch_bytes;
-    if (run->input->load(run->input->user, instr->micro, (int32_t *)tokens, (int32_t *)targets,
-                         run->err) ||
-        device_upload_async(run->x->device, run_operand(run, instr, SLOT_LOAD_TOKENS), tokens,
-                            bytes, run->err))
+    for (int k = 0; k < LOAD_SLOTS; k++)
+        from[k] = instr->buffer[k] < 0 ? NULL : (int32_t *)(host + at++ * a->batch_bytes);
+    if (run_load(run, instr, from))
         return -1;
-    return device_upload_async(run->x->device, run_operand(run, instr, SLOT_LOAD_TARGETS), targets,
-                               bytes, run->err);
+    for (int k = 0; k < LOAD_SLOTS; k++)
+        if (from[k] && device_upload_async(run->x->device, run_operand(run, instr, k), from[k],
+                                           bytes, run->err))
+            return -1;
+    return 0;
 }
 
 static int run_ops(struct run_state *run, int i)

@@ -35,7 +35,7 @@ struct async {
     struct async_program *program;
     int programs;
     struct device_event *begin, *end[STREAMS], *done[MEMORY_STEPS];
-    char *host; /* pinned: per slot the sums, then tokens and targets of each micro-batch */
+    char *host; /* pinned: per slot the sums, then what each micro-batch loads */
     size_t host_bytes, slot_bytes, batch_bytes;
     int slot;                /* of the step last started: 0, 1, 0, 1 ... */
     struct async_span *span; /* of the traced step */

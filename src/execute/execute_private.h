@@ -127,6 +127,10 @@ int run_enters_wait(struct run_state *run, enum program_stream stream);
  * Returns -1. */
 int run_failed(struct run_state *run, int index);
 
+/* Have the caller fill what a LOAD loads, in memory of the host: by slot, NULL where it has none.
+ * Positions and documents that ops cannot take are refused: 0, or -1 with run->err set. */
+int run_load(struct run_state *run, const struct instr *instr, int32_t *const to[LOAD_SLOTS]);
+
 /* Address of an operand, NULL if it is absent. */
 void *run_operand(const struct run_state *run, const struct instr *instr, int slot);
 

@@ -19,9 +19,10 @@ static int create(struct executor *x, const struct program *const *programs, int
 static int load(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
-    return run->input->load(run->input->user, instr->micro,
-                            run_operand(run, instr, SLOT_LOAD_TOKENS),
-                            run_operand(run, instr, SLOT_LOAD_TARGETS), run->err);
+    int32_t *to[LOAD_SLOTS];
+    for (int k = 0; k < LOAD_SLOTS; k++)
+        to[k] = run_operand(run, instr, k);
+    return run_load(run, instr, to);
 }
 
 /* What watches the ops of a segment when tracing. */

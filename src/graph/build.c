@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "device/ops.h"
 #include "graph/op.h"
 
 static int append(struct graph *graph, enum op_id op, const int *in, int ins, struct op_attrs attrs)
@@ -71,6 +72,16 @@ int build_tokens(struct graph *graph)
 int build_targets(struct graph *graph)
 {
     return graph_value(graph, VALUE_TARGETS, DTYPE_I32, 1, &graph->rows);
+}
+
+int build_row_positions(struct graph *graph)
+{
+    return graph_value(graph, VALUE_POSITIONS, DTYPE_I32, 1, &graph->rows);
+}
+
+int build_row_documents(struct graph *graph)
+{
+    return graph_value(graph, VALUE_DOCUMENTS, DTYPE_I32, 1, &graph->rows);
 }
 
 static int add_input(struct graph *graph, const char *name, int64_t width)
@@ -163,10 +174,20 @@ int build_linear_fp32(struct graph *graph, int x, int w)
     return append(graph, OP_LINEAR, (int[]){x, w}, 2, (struct op_attrs){.out = DTYPE_F32});
 }
 
-int build_rope(struct graph *graph, int qkv, int table, int64_t heads, int64_t kv_heads,
-               int64_t head_dim)
+/* What data gives as positions are rows of this table. */
+static void limit_positions(struct graph *graph, int table)
 {
-    return append(graph, OP_ROPE, (int[]){qkv, table}, 2,
+    int64_t rows = graph->values[table].dim[0];
+    if (!graph->positions || rows < graph->positions)
+        graph->positions = rows;
+}
+
+int build_rope(struct graph *graph, int qkv, int table, int positions, int64_t heads,
+               int64_t kv_heads, int64_t head_dim)
+{
+    if (positions >= 0)
+        limit_positions(graph, table);
+    return append(graph, OP_ROPE, (int[]){qkv, table, positions}, 3,
                   (struct op_attrs){.seq = graph->seq,
                                     .heads = heads,
                                     .kv_heads = kv_heads,
@@ -176,12 +197,26 @@ int build_rope(struct graph *graph, int qkv, int table, int64_t heads, int64_t k
 
 int build_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads, int64_t head_dim)
 {
-    return append(graph, OP_ATTENTION, (int[]){qkv}, 1,
+    return build_attention_of(graph, &(struct build_attention){.q = qkv,
+                                                               .kv = -1,
+                                                               .documents = -1,
+                                                               .heads = heads,
+                                                               .kv_heads = kv_heads,
+                                                               .head_dim = head_dim});
+}
+
+int build_attention_of(struct graph *graph, const struct build_attention *form)
+{
+    unsigned forms = (form->mask == BUILD_FULL ? ATTENTION_FULL : 0) |
+                     (form->kv >= 0 ? ATTENTION_SEPARATE : 0) |
+                     (form->documents >= 0 ? ATTENTION_DOCUMENTS : 0);
+    return append(graph, OP_ATTENTION, (int[]){form->q, form->kv, form->documents}, 3,
                   (struct op_attrs){.seq = graph->seq,
-                                    .heads = heads,
-                                    .kv_heads = kv_heads,
-                                    .head_dim = head_dim,
-                                    .scale = 1.0f / sqrtf((float)head_dim)});
+                                    .heads = form->heads,
+                                    .kv_heads = form->kv_heads,
+                                    .head_dim = form->head_dim,
+                                    .forms = forms,
+                                    .scale = 1.0f / sqrtf((float)form->head_dim)});
 }
 
 int build_swiglu(struct graph *graph, int gate_up)
@@ -199,8 +234,17 @@ int build_gelu(struct graph *graph, int x, int b)
     return append(graph, OP_GELU, (int[]){x, b}, 2, (struct op_attrs){0});
 }
 
-int build_positions(struct graph *graph, int x, int table)
+/* Positions that data gives take the rows of the table as tokens do. */
+int build_positions(struct graph *graph, int x, int table, int positions)
 {
+    if (positions >= 0) {
+        limit_positions(graph, table);
+        if (graph->values[table].dim[1] != graph->values[x].dim[1])
+            graph_fail(graph, "positions: a table of %lld columns for rows of %lld",
+                       (long long)graph->values[table].dim[1], (long long)graph->values[x].dim[1]);
+        int rows = build_embedding(graph, positions, table);
+        return append(graph, OP_ADD, (int[]){x, rows}, 2, (struct op_attrs){0});
+    }
     return append(graph, OP_POSITIONS, (int[]){x, table}, 2, (struct op_attrs){.seq = graph->seq});
 }
 

@@ -14,6 +14,11 @@ int build_param(struct graph *graph, const struct graph_param *param);
 
 int build_tokens(struct graph *graph);  /* int32 [rows] */
 int build_targets(struct graph *graph); /* int32 [rows], -1 where masked */
+/* What data says of where rows are, for the functions that take it; -1 there stands for the row's
+ * number in its sequence, which is one document.  int32 [rows]: the position of each row; and the
+ * first row, within its sequence, of its document. */
+int build_row_positions(struct graph *graph);
+int build_row_documents(struct graph *graph);
 /* The boundary of that name, [rows, width]: what the nearest unit before this one puts out by it,
  * or in a unit of several blocks the nearest block. */
 int build_boundary(struct graph *graph, const char *name, int64_t width);
@@ -37,17 +42,30 @@ int build_layernorm(struct graph *graph, int x, int w, int b, float eps);
 int build_linear(struct graph *graph, int x, int w, int addend);
 /* x w^T in fp32, whatever the graph's type: logits */
 int build_linear_fp32(struct graph *graph, int x, int w);
-/* Rotate queries and keys of packed projections. */
-int build_rope(struct graph *graph, int qkv, int table, int64_t heads, int64_t kv_heads,
-               int64_t head_dim);
+/* Rotate queries and keys of packed projections; heads or kv_heads 0: keys and values alone, or
+ * queries.  positions: of rows, or -1 */
+int build_rope(struct graph *graph, int qkv, int table, int positions, int64_t heads,
+               int64_t kv_heads, int64_t head_dim);
+/* Causal attention over packed projections. */
 int build_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads,
                     int64_t head_dim);
+/* Attention in other forms. */
+struct build_attention {
+    int q;  /* [rows, heads * head_dim], or packed projections where kv is -1 */
+    int kv; /* -1, or keys and values [kv_rows, 2 * kv_heads * head_dim] of as many sequences,
+               which may be of another length */
+    int documents; /* of rows, which then see their own document alone; or -1 */
+    enum { BUILD_CAUSAL, BUILD_FULL } mask; /* FULL: all keys are seen */
+    int64_t heads, kv_heads, head_dim;
+};
+int build_attention_of(struct graph *graph, const struct build_attention *form);
 int build_swiglu(struct graph *graph, int gate_up);
 /* x + b, and gelu(x + b) in its tanh form; b is added to each row */
 int build_bias(struct graph *graph, int x, int b);
 int build_gelu(struct graph *graph, int x, int b);
-/* x + table of positions [at least seq, width]: its row t is added to token t of each sequence */
-int build_positions(struct graph *graph, int x, int table);
+/* x + table of positions [at least seq, width]: its row t is added to token t of each sequence, or
+ * to the rows that have this position; positions: of rows, or -1 */
+int build_positions(struct graph *graph, int x, int table, int positions);
 /* ---- among the ranks of a group; in a group of one each returns x ---- */
 
 /* The sum of all ranks' x: whole, the same on all. */

@@ -27,6 +27,8 @@ enum graph_value_role {
     VALUE_PARAM_GRAD,  /* its gradient, fp32, written or accumulated into */
     VALUE_TOKENS,      /* int32 [rows] */
     VALUE_TARGETS,     /* int32 [rows] */
+    VALUE_POSITIONS,   /* int32 [rows]: of each row in its document, below graph->positions */
+    VALUE_DOCUMENTS,   /* int32 [rows]: the first row of its document within its sequence */
     VALUE_CONST,       /* table made once: rotary cosines and sines, fp32 */
     VALUE_LOSS,        /* double[2]: sum of token losses, number of targets; added to */
     VALUE_LOSS_SCALE,  /* double[1]: what the loss is multiplied by for its gradients */
@@ -92,6 +94,7 @@ struct graph_input {
 struct op_attrs {
     float eps, scale;
     int64_t seq, heads, kv_heads, head_dim, rotated;
+    unsigned forms; /* of attention: bits of enum attention_form */
     int inverse;
     enum dtype out; /* of a linear's and of a reduce-scatter's result */
     unsigned axes;  /* of a collective: those of its group, and its size */
@@ -116,6 +119,7 @@ struct graph {
     int64_t rows;     /* batch * seq */
     int64_t seq;
     struct graph_group tensor; /* among whose ranks a model may divide its layers */
+    int64_t positions; /* rows of the shortest table that positions from data index; 0: none */
     struct graph_value *values;
     int value_count, value_capacity;
     struct graph_node *nodes;

@@ -45,6 +45,10 @@ struct op {
     size_t (*scratch)(struct device *device, const struct graph *graph,
                       const struct graph_node *node);
     int (*run)(const struct op_call *call, struct error *err);
+    /* Does the device offer what this node asks of the op?  0, or -1 with err saying what it lacks;
+     * NULL: always. */
+    int (*offered)(struct device *device, const struct graph *graph, const struct graph_node *node,
+                   struct error *err);
     /* Output 0 may take the memory of one of these inputs when that dies here (bit i: input i). */
     unsigned in_place;
     /* Outputs that the op leaves out where nothing needs them (bit i: output i). */

@@ -1,6 +1,10 @@
-/* op_attention.c - rotary positions and causal grouped-query attention.
+/* op_attention.c - rotary positions and grouped-query attention.
  *
- * rope: inputs x, cos_sin; output y.  attention: input qkv; outputs o, lse.
+ * rope: inputs x, cos_sin [positions, head_dim], and positions [rows] or none; output y.
+ *
+ * attention: inputs qkv, or q and kv, and documents [rows] or none; outputs o, lse.  What its
+ * attributes' forms are is in device/ops.h.  Sequences of q and of kv are as many as the graph has,
+ * and as long as their rows make them.
  */
 #include "graph/autodiff.h"
 #include "graph/op.h"
@@ -24,6 +28,17 @@ static void rope_shapes(struct graph *graph, struct graph_node *node)
 {
     struct graph_value x = graph->values[node->in[0]];
     const struct op_attrs *a = &node->attrs;
+    const struct graph_value *table = &graph->values[node->in[1]];
+    if (node->in[2] < 0 && table->dim[0] < a->seq) {
+        graph_fail(graph, "rope: a table of %lld positions for sequences of %lld",
+                   (long long)table->dim[0], (long long)a->seq);
+        return;
+    }
+    if (node->in[2] >= 0 && graph_elems(graph, node->in[2]) != x.dim[0]) {
+        graph_fail(graph, "rope: %lld positions for %lld rows",
+                   (long long)graph_elems(graph, node->in[2]), (long long)x.dim[0]);
+        return;
+    }
     if (x.dim[1] != (a->heads + 2 * a->kv_heads) * a->head_dim || a->head_dim % 2) {
         graph_fail(graph, "rope: rows of %lld are not %lld + 2 x %lld heads of %lld (even)",
                    (long long)x.dim[1], (long long)a->heads, (long long)a->kv_heads,
@@ -40,7 +55,7 @@ static void rope_gradient(struct autodiff *ad, int index)
     if (dy < 0)
         return;
     node.attrs.inverse = !node.attrs.inverse;
-    int back = autodiff_node(ad, OP_ROPE, (int[]){dy, node.in[1]}, 2, &node.attrs);
+    int back = autodiff_node(ad, OP_ROPE, (int[]){dy, node.in[1], node.in[2]}, 3, &node.attrs);
     autodiff_give(ad, node.in[0], ad->graph->nodes[back].out[0]);
 }
 
@@ -53,7 +68,8 @@ static double rope_flops(const struct graph *graph, const struct graph_node *nod
 static int rope_run(const struct op_call *call, struct error *err)
 {
     struct rope rope = rope_of(call->graph, call->node);
-    call->device->ops->rope(call->device, &rope, call->out[0], call->in[0], call->in[1]);
+    call->device->ops->rope(call->device, &rope, call->out[0], call->in[0], call->in[1],
+                            call->in[2]);
     return 0;
 }
 
@@ -66,29 +82,78 @@ const struct op op_rope = {
     .in_place = 1u << 0,
 };
 
-static struct attention attention_of(const struct graph *graph, const struct graph_node *node)
+enum { Q, KV, DOCUMENTS };   /* inputs of attention; Q: packed, where there is no KV */
+enum { DOUT, O, LSE, BACK }; /* of its backward, which has those from BACK on */
+enum { Q_GRAD, KV_GRAD };
+
+/* The problem of a node; first: its first input of those above. */
+static struct attention attention_of(const struct graph *graph, const struct graph_node *node,
+                                     int first)
 {
     const struct op_attrs *a = &node->attrs;
+    const int64_t batch = graph->rows / a->seq;
+    int kv = node->in[first + KV];
     return (struct attention){
         .dt = graph->dtype,
-        .batch = graph->rows / a->seq,
-        .seq = a->seq,
+        .batch = batch,
+        .seq = graph->values[node->in[first + Q]].dim[0] / batch,
         .heads = a->heads,
         .kv_heads = a->kv_heads,
         .head_dim = a->head_dim,
         .scale = a->scale,
+        .forms = a->forms,
+        .kv_seq = kv < 0 ? 0 : graph->values[kv].dim[0] / batch,
     };
+}
+
+/* What a form asks of the inputs. */
+static int check_forms(struct graph *graph, const struct graph_node *node,
+                       const struct attention *a)
+{
+    int is_full = !!(a->forms & ATTENTION_FULL);
+    int64_t documents = node->in[DOCUMENTS] < 0 ? -1 : graph_elems(graph, node->in[DOCUMENTS]);
+    if (documents >= 0 && is_full)
+        return graph_fail(graph, "attention: documents need the causal mask");
+    if (documents >= 0 && documents != a->batch * a->seq)
+        return graph_fail(graph, "attention: documents of %lld rows, not of %lld",
+                          (long long)documents, (long long)(a->batch * a->seq));
+    if (!is_full && attention_keys(a) != a->seq)
+        return graph_fail(graph,
+                          "attention: a causal mask needs as many keys as queries, not %lld and "
+                          "%lld",
+                          (long long)attention_keys(a), (long long)a->seq);
+    return 0;
+}
+
+/* Rows of a value are whole sequences of the width that heads have. */
+static int check_rows(struct graph *graph, int value, int64_t batch, int64_t heads,
+                      int64_t head_dim)
+{
+    const struct graph_value *v = &graph->values[value];
+    if (v->dims == 2 && v->dim[0] && v->dim[0] % batch == 0 && v->dim[1] == heads * head_dim)
+        return 0;
+    return graph_fail(graph,
+                      "attention: an input of %lld x %lld for %lld sequences, %lld heads of "
+                      "%lld",
+                      (long long)v->dim[0], (long long)v->dim[1], (long long)batch,
+                      (long long)heads, (long long)head_dim);
 }
 
 static void attention_shapes(struct graph *graph, struct graph_node *node)
 {
-    struct attention a = attention_of(graph, node);
+    struct attention a = attention_of(graph, node, Q);
+    int separate = !!(a.forms & ATTENTION_SEPARATE);
     if (a.kv_heads < 1 || a.heads % a.kv_heads) {
         graph_fail(graph, "attention: %lld heads are not a multiple of %lld key-value heads",
                    (long long)a.heads, (long long)a.kv_heads);
         return;
     }
-    int64_t out[2] = {graph->rows, a.heads * a.head_dim};
+    if (check_rows(graph, node->in[Q], a.batch, a.heads + (separate ? 0 : 2 * a.kv_heads),
+                   a.head_dim) ||
+        (separate && check_rows(graph, node->in[KV], a.batch, 2 * a.kv_heads, a.head_dim)) ||
+        check_forms(graph, node, &a))
+        return;
+    int64_t out[2] = {a.batch * a.seq, a.heads * a.head_dim};
     int64_t lse[3] = {a.batch, a.heads, a.seq};
     node->out[0] = graph_value(graph, VALUE_TEMP, graph->dtype, 2, out);
     node->out[1] = graph_value(graph, VALUE_TEMP, DTYPE_F32, 3, lse);
@@ -100,36 +165,64 @@ static void attention_gradient(struct autodiff *ad, int index)
     int dout = autodiff_grad(ad, node.out[0]);
     if (dout < 0)
         return;
-    int back = autodiff_node(ad, OP_ATTENTION_BACKWARD,
-                             (int[]){dout, node.out[0], node.out[1], node.in[0]}, 4, &node.attrs);
-    autodiff_give(ad, node.in[0], ad->graph->nodes[back].out[0]);
+    int back = autodiff_node(
+        ad, OP_ATTENTION_BACKWARD,
+        (int[]){dout, node.out[0], node.out[1], node.in[Q], node.in[KV], node.in[DOCUMENTS]}, 6,
+        &node.attrs);
+    autodiff_give(ad, node.in[Q], ad->graph->nodes[back].out[Q_GRAD]);
+    if (node.in[KV] >= 0)
+        autodiff_give(ad, node.in[KV], ad->graph->nodes[back].out[KV_GRAD]);
 }
 
-/* Products of the causal half: each is 2 * head_dim per pair of positions. */
-static double products(const struct graph *graph, const struct graph_node *node, int count)
+/* Products of the scores that are seen, of documents as if each sequence were one: 2 * head_dim for
+ * a pair of positions. */
+static double products(const struct attention *a, int count)
 {
-    struct attention a = attention_of(graph, node);
-    double pairs = 0.5 * (double)a.seq * (double)(a.seq + 1);
-    return count * 2.0 * (double)(a.batch * a.heads * a.head_dim) * pairs;
+    double seq = (double)a->seq;
+    double pairs =
+        a->forms & ATTENTION_FULL ? seq * (double)attention_keys(a) : 0.5 * seq * (seq + 1);
+    return count * 2.0 * (double)(a->batch * a->heads * a->head_dim) * pairs;
 }
 
 static double attention_flops(const struct graph *graph, const struct graph_node *node)
 {
-    return products(graph, node, 2);
+    struct attention a = attention_of(graph, node, Q);
+    return products(&a, 2);
 }
 
 static size_t attention_scratch(struct device *d, const struct graph *graph,
                                 const struct graph_node *node)
 {
-    struct attention a = attention_of(graph, node);
+    struct attention a = attention_of(graph, node, Q);
     return d->ops->attention_scratch(d, &a, DEVICE_FORWARD);
 }
 
 static int attention_run(const struct op_call *call, struct error *err)
 {
-    struct attention a = attention_of(call->graph, call->node);
-    call->device->ops->attention(call->device, &a, call->out[0], call->out[1], call->in[0],
+    struct attention a = attention_of(call->graph, call->node, Q);
+    a.kv = call->in[KV];
+    a.documents = call->in[DOCUMENTS];
+    call->device->ops->attention(call->device, &a, call->out[0], call->out[1], call->in[Q],
                                  call->scratch);
+    return 0;
+}
+
+/* The forms have one name each, for what a device does not offer. */
+static int attention_offered(struct device *d, const struct graph *graph,
+                             const struct graph_node *node, struct error *err)
+{
+    static const struct {
+        enum attention_form form;
+        const char *name;
+    } forms[] = {
+        {.form = ATTENTION_FULL, .name = "without a causal mask"},
+        {.form = ATTENTION_SEPARATE, .name = "with queries apart from keys and values"},
+        {.form = ATTENTION_DOCUMENTS, .name = "over packed documents"},
+    };
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
+        if (node->attrs.forms & forms[i].form & ~d->ops->attention_forms)
+            return error_set(err, "attention %s is not offered on %s", forms[i].name,
+                             d->kind == DEVICE_CPU ? "the CPU" : "a GPU");
     return 0;
 }
 
@@ -140,31 +233,41 @@ const struct op op_attention = {
     .flops = attention_flops,
     .scratch = attention_scratch,
     .run = attention_run,
+    .offered = attention_offered,
 };
 
 static void backward_shapes(struct graph *graph, struct graph_node *node)
 {
-    struct graph_value qkv = graph->values[node->in[3]];
-    node->out[0] = graph_value(graph, VALUE_TEMP, qkv.dtype, 2, qkv.dim);
+    struct graph_value q = graph->values[node->in[BACK + Q]];
+    node->out[Q_GRAD] = graph_value(graph, VALUE_TEMP, q.dtype, 2, q.dim);
+    if (node->in[BACK + KV] < 0)
+        return;
+    struct graph_value kv = graph->values[node->in[BACK + KV]];
+    node->out[KV_GRAD] = graph_value(graph, VALUE_TEMP, kv.dtype, 2, kv.dim);
 }
 
 static double backward_flops(const struct graph *graph, const struct graph_node *node)
 {
-    return products(graph, node, 5);
+    struct attention a = attention_of(graph, node, BACK);
+    return products(&a, 5);
 }
 
 static size_t backward_scratch(struct device *d, const struct graph *graph,
                                const struct graph_node *node)
 {
-    struct attention a = attention_of(graph, node);
+    struct attention a = attention_of(graph, node, BACK);
     return d->ops->attention_scratch(d, &a, DEVICE_BACKWARD);
 }
 
 static int backward_run(const struct op_call *call, struct error *err)
 {
-    struct attention a = attention_of(call->graph, call->node);
-    call->device->ops->attention_backward(call->device, &a, call->out[0], call->in[0], call->in[1],
-                                          call->in[2], call->in[3], call->scratch);
+    struct attention a = attention_of(call->graph, call->node, BACK);
+    a.kv = call->in[BACK + KV];
+    a.dkv = call->out[KV_GRAD];
+    a.documents = call->in[BACK + DOCUMENTS];
+    call->device->ops->attention_backward(call->device, &a, call->out[Q_GRAD], call->in[DOUT],
+                                          call->in[O], call->in[LSE], call->in[BACK + Q],
+                                          call->scratch);
     return 0;
 }
 
@@ -174,4 +277,5 @@ const struct op op_attention_backward = {
     .flops = backward_flops,
     .scratch = backward_scratch,
     .run = backward_run,
+    .offered = attention_offered,
 };

@@ -39,7 +39,7 @@ static void embed(const struct config_model *c, struct graph *graph)
     int table = transformer_matrix(graph, &tokens, 1, c->hidden, c->init_std);
     int positions = transformer_matrix(graph, &places, 1, c->hidden, c->init_std);
     int x = build_embedding(graph, build_tokens(graph), table);
-    build_output(graph, build_positions(graph, x, positions));
+    build_output(graph, build_positions(graph, x, positions, -1));
 }
 
 /* x + o(attention(qkv(h))) */

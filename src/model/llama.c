@@ -51,7 +51,7 @@ static void block(const struct config_model *c, struct graph *graph)
                                    c->ffn, back);
 
     int qkv = build_linear(graph, build_rmsnorm(graph, x, norm1, eps), wqkv, -1);
-    qkv = build_rope(graph, qkv, table, c->heads, c->kv_heads, d);
+    qkv = build_rope(graph, qkv, table, -1, c->heads, c->kv_heads, d);
     int o = build_linear(graph, build_attention(graph, qkv, c->heads, c->kv_heads, d), wo, -1);
     int x2, h = build_rmsnorm_residual(graph, x, o, norm2, eps, &x2);
     int s = build_swiglu(graph, build_linear(graph, h, wgu, -1));

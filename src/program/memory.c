@@ -88,12 +88,15 @@ void memory_plan(struct program *program)
     free(life);
 }
 
-/* The tokens and targets of a step's micro-batches, and its sums. */
+/* What is loaded for a step's micro-batches, and its sums. */
 static size_t step_bytes(const struct program *program)
 {
     const struct units_request *r = &program->units->request;
-    size_t batch = (size_t)(r->batch * r->seq) * sizeof(int32_t);
-    size_t bytes = SUM_COUNT * sizeof(double) + 2 * (size_t)program->micros * batch;
+    size_t batch = (size_t)(r->batch * r->seq) * sizeof(int32_t), loads = 0;
+    for (int i = 0; i < program->instrs; i++)
+        if (program->instr[i].kind == INSTR_LOAD)
+            loads += (size_t)__builtin_popcount(program->instr[i].writes);
+    size_t bytes = SUM_COUNT * sizeof(double) + loads * batch;
     return round_up_bytes(bytes, PLACE_ALIGN);
 }
 

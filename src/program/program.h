@@ -29,7 +29,7 @@ enum program_stream {
 
 enum instr_kind {
     INSTR_ZERO,      /* clear the step's sums */
-    INSTR_LOAD,      /* tokens and targets of a micro-batch, from the host */
+    INSTR_LOAD,      /* tokens, targets and what else data says of the rows of a micro-batch */
     INSTR_RUN,       /* a piece of a segment */
     INSTR_CAST,      /* fp32 to the format it is sent in: gradients, masters */
     INSTR_GATHER,    /* shard -> whole flat parameter */
@@ -55,9 +55,12 @@ enum {
     SLOT_FROM = 0,
     SLOT_TO = 1, /* transfers, CAST */
     SLOT_LOAD_TOKENS = 0,
-    SLOT_LOAD_TARGETS = 1, /* LOAD */
-    SLOT_SUMS = 0,         /* ZERO, NORM, SCALE, MOMENTUM, UPDATE */
-    SLOT_SHARD_GRAD = 1,   /* NORM, MOMENTUM, UPDATE */
+    SLOT_LOAD_TARGETS = 1,
+    SLOT_LOAD_POSITIONS = 2,
+    SLOT_LOAD_DOCUMENTS = 3, /* LOAD; the last two where a segment reads them */
+    LOAD_SLOTS = 4,
+    SLOT_SUMS = 0,       /* ZERO, NORM, SCALE, MOMENTUM, UPDATE */
+    SLOT_SHARD_GRAD = 1, /* NORM, MOMENTUM, UPDATE */
     SLOT_WORK = 0,
     SLOT_MATRICES = 1, /* ORTHOGONALIZE */
     SLOT_MASTER = 2,

@@ -11,7 +11,7 @@
  * set and unit; -1: not made yet. */
 struct runs_buffers {
     int units, ring;
-    int *tokens, *targets;
+    int *loaded[LOAD_SLOTS];
     int *output;      /* activation leaving the unit */
     int *output_grad; /* gradient arriving at that place */
     int *saved, *deferred;
@@ -31,20 +31,20 @@ struct runs_buffers *runs_open(const struct program *program, int ring)
     *b = (struct runs_buffers){
         .units = units,
         .ring = ring,
-        .tokens = make_table(ring),
-        .targets = make_table(ring),
         .output = make_table(ring * units),
         .output_grad = make_table(ring * units),
         .saved = make_table(ring * units),
         .deferred = make_table(ring * units),
     };
+    for (int k = 0; k < LOAD_SLOTS; k++)
+        b->loaded[k] = make_table(ring);
     return b;
 }
 
 void runs_close(struct runs_buffers *b)
 {
-    free(b->tokens);
-    free(b->targets);
+    for (int k = 0; k < LOAD_SLOTS; k++)
+        free(b->loaded[k]);
     free(b->output);
     free(b->output_grad);
     free(b->saved);
@@ -85,16 +85,41 @@ static int input(struct program *program, int *which, const char *what, int micr
                   program_buffer(program, POOL_WORKSPACE, bytes, 0, "%s micro %d", what, micro));
 }
 
+/* Does a segment of the rank's units read a space? */
+static int reads_space(const struct program *program, enum segment_space space)
+{
+    const struct layout_stage *own = &program->stage;
+    for (int unit = own->first; unit < own->first + own->count; unit++)
+        for (int phase = 0; phase < PHASES; phase++)
+            if (program_segment(program, unit, phase)->reads >> space & 1)
+                return 1;
+    return 0;
+}
+
+/* Tokens and targets are always loaded. */
+static const struct {
+    const char *name;
+    enum segment_space optional; /* loaded where a segment reads this; 0: always */
+} loads[LOAD_SLOTS] = {
+    [SLOT_LOAD_TOKENS] = {.name = "tokens"},
+    [SLOT_LOAD_TARGETS] = {.name = "targets"},
+    [SLOT_LOAD_POSITIONS] = {.name = "positions", .optional = SPACE_POSITIONS},
+    [SLOT_LOAD_DOCUMENTS] = {.name = "documents", .optional = SPACE_DOCUMENTS},
+};
+
 void runs_load(struct program *program, struct runs_buffers *b, int micro)
 {
-    int set = micro % b->ring;
-    int tokens = input(program, &b->tokens[set], "tokens", micro);
-    int targets = input(program, &b->targets[set], "targets", micro);
+    int set = micro % b->ring, buffer[LOAD_SLOTS];
+    for (int k = 0; k < LOAD_SLOTS; k++)
+        buffer[k] = loads[k].optional && !reads_space(program, loads[k].optional)
+                        ? -1
+                        : input(program, &b->loaded[k][set], loads[k].name, micro);
     int index = program_instr(program, INSTR_LOAD, STREAM_COMPUTE);
     struct instr *instr = &program->instr[index];
     instr->micro = micro;
-    instr_bind(instr, SLOT_LOAD_TOKENS, tokens, ACCESS_WRITE);
-    instr_bind(instr, SLOT_LOAD_TARGETS, targets, ACCESS_WRITE);
+    for (int k = 0; k < LOAD_SLOTS; k++)
+        if (buffer[k] >= 0)
+            instr_bind(instr, k, buffer[k], ACCESS_WRITE);
 }
 
 /* What passes from or to run at `unit`. */
@@ -151,8 +176,10 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
         if (run->phase == PHASE_BACKWARD_INPUT)
             passing(program, &b->deferred[at], "deferred", run, run->segment->deferred_bytes);
         return b->deferred[at];
-    case SPACE_TOKENS: return b->tokens[set];
-    case SPACE_TARGETS: return b->targets[set];
+    case SPACE_TOKENS: return b->loaded[SLOT_LOAD_TOKENS][set];
+    case SPACE_TARGETS: return b->loaded[SLOT_LOAD_TARGETS][set];
+    case SPACE_POSITIONS: return b->loaded[SLOT_LOAD_POSITIONS][set];
+    case SPACE_DOCUMENTS: return b->loaded[SLOT_LOAD_DOCUMENTS][set];
     case SPACE_CONST: return program->state->constants;
     case SPACE_LOSS: return program->state->sums;
     case SPACE_LOSS_SCALE: return program->state->loss_scale;

@@ -170,6 +170,8 @@ static struct segment_ref ref(const struct segment_draft *c, int v)
         [VALUE_INPUT_GRAD] = SPACE_INPUT_GRAD,
         [VALUE_TOKENS] = SPACE_TOKENS,
         [VALUE_TARGETS] = SPACE_TARGETS,
+        [VALUE_POSITIONS] = SPACE_POSITIONS,
+        [VALUE_DOCUMENTS] = SPACE_DOCUMENTS,
         [VALUE_CONST] = SPACE_CONST,
         [VALUE_LOSS] = SPACE_LOSS,
         [VALUE_LOSS_SCALE] = SPACE_LOSS_SCALE,
@@ -305,17 +307,20 @@ static int check_exchange(const struct segment_draft *c, int s, struct error *er
     int copied = op_reduces_in_place(node->op) && !is_same_place(step->in[0], step->out[0]);
     if ((copied || spaces >> step->in[0].space & 1) && spaces >> step->out[0].space & 1)
         return 0;
-    return error_set(err, "op %s: parameters, tokens and constants cannot be exchanged",
+    return error_set(err, "op %s: parameters, constants and what is loaded cannot be exchanged",
                      node->op->name);
 }
 
-/* What a phase cannot do: read a value that no longer exists when it runs. */
+/* What cannot be done: what the device lacks, and to read a value that no longer exists when the
+ * phase runs. */
 static int check(const struct segment_draft *c, struct error *err)
 {
     for (int s = 0; s < c->segment->steps; s++) {
         if (exchanges(c, s) && check_exchange(c, s, err))
             return -1;
         const struct graph_node *node = &c->graph->nodes[c->segment->step[s].node];
+        if (node->op->offered && node->op->offered(c->device, c->graph, node, err))
+            return error_prefix(err, "op %s", node->op->name);
         for (int k = 0; k < NODE_INS; k++) {
             int v = node->in[k];
             if (is_gone(c, v))

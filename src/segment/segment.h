@@ -36,6 +36,8 @@ enum segment_space {
     SPACE_DEFERRED, /* what backward's input part keeps for its weight part */
     SPACE_TOKENS,
     SPACE_TARGETS,
+    SPACE_POSITIONS,
+    SPACE_DOCUMENTS,
     SPACE_CONST,
     SPACE_LOSS,       /* double[2] at its start */
     SPACE_LOSS_SCALE, /* double[1]; may be absent: 1 */

@@ -101,6 +101,8 @@ static int compile(struct units *units, const struct unit_kind *kind, struct seg
                    const struct graph *graph, enum segment_phase phase, struct device *device,
                    struct error *err)
 {
+    if (graph->positions && (!units->positions || graph->positions < units->positions))
+        units->positions = graph->positions;
     if (segment_compile(segment, graph, phase, kind->recompute, kind->place, device, err))
         return -1;
     units->work_bytes = max_bytes(units->work_bytes, segment->work_bytes);

@@ -66,6 +66,7 @@ struct units {
     struct unit_boundaries *boundary; /* per unit */
     int kinds;
     struct unit_kind *kind;
+    int64_t positions; /* those that data gives are below this; 0: no unit reads them */
     size_t work_bytes; /* of the largest segment, or orthogonalization */
 };
 

@@ -20,6 +20,8 @@ struct value rules_wanted(const struct values *v, const struct instr *instr, int
     case SPACE_CARRY: return meant(CARRIED, unit, micro);
     case SPACE_TOKENS: return meant(MEANS_TOKENS, -1, micro);
     case SPACE_TARGETS: return meant(MEANS_TARGETS, -1, micro);
+    case SPACE_POSITIONS: return meant(MEANS_POSITIONS, -1, micro);
+    case SPACE_DOCUMENTS: return meant(MEANS_DOCUMENTS, -1, micro);
     case SPACE_CONST: return meant(MEANS_CONSTANTS, -1, -1);
     default: return nothing;
     }

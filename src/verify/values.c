@@ -272,6 +272,7 @@ static const char *meaning_name(enum value_meaning meaning)
         [MEANS_SLOT] = "optimizer state of", [STEP] = "step of",
         [MEANS_GRAD] = "gradient of",        [MEANS_SUMS] = "the step's sums",
         [MEANS_TOKENS] = "tokens of",        [MEANS_TARGETS] = "targets of",
+        [MEANS_POSITIONS] = "positions of",  [MEANS_DOCUMENTS] = "documents of",
         [MEANS_OUTPUT] = "output of",        [MEANS_OUTPUT_GRAD] = "output gradient of",
         [MEANS_SAVED] = "what is kept of",   [MEANS_DEFERRED] = "what is deferred of",
         [CARRIED] = "what is carried in",    [MEANS_CONSTANTS] = "constants",

@@ -11,13 +11,15 @@
 
 enum value_meaning {
     MEANS_NOTHING,
-    MEANS_PARAM,       /* a flat parameter, in any format */
-    MEANS_SLOT,        /* the optimizer's `index`-th of a flat */
-    STEP,              /* of a flat whose rule is of matrices, to be subtracted: enum value_step */
-    MEANS_GRAD,        /* of a flat, summed over micro-batches and ranks so far */
-    MEANS_SUMS,        /* enum SUM_... of state.h */
-    MEANS_TOKENS,      /* of micro-batch `index` */
-    MEANS_TARGETS,     /* the same */
+    MEANS_PARAM,   /* a flat parameter, in any format */
+    MEANS_SLOT,    /* the optimizer's `index`-th of a flat */
+    STEP,          /* of a flat whose rule is of matrices, to be subtracted: enum value_step */
+    MEANS_GRAD,    /* of a flat, summed over micro-batches and ranks so far */
+    MEANS_SUMS,    /* enum SUM_... of state.h */
+    MEANS_TOKENS,  /* of micro-batch `index` */
+    MEANS_TARGETS, /* the same, and so are these, in the order of LOAD's slots */
+    MEANS_POSITIONS,
+    MEANS_DOCUMENTS,
     MEANS_OUTPUT,      /* activation that leaves a unit in micro-batch `index` */
     MEANS_OUTPUT_GRAD, /* the gradient of that, summed over units that read it so far */
     MEANS_SAVED,       /* what its forward kept for backward */

@@ -18,10 +18,9 @@ static int rule_zero(struct values *v, int i)
 static int rule_load(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
-    struct value value = {.of = -1, .index = instr->micro, .meaning = MEANS_TOKENS};
-    values_put(v, i, instr->buffer[SLOT_LOAD_TOKENS], value);
-    value.meaning = MEANS_TARGETS;
-    values_put(v, i, instr->buffer[SLOT_LOAD_TARGETS], value);
+    for (int k = 0; k < LOAD_SLOTS; k++)
+        if (instr->buffer[k] >= 0)
+            values_put(v, i, instr->buffer[k], meant(MEANS_TOKENS + k, -1, instr->micro));
     return 0;
 }
 

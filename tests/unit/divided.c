@@ -53,7 +53,7 @@ static void block(const struct config_model *c, struct graph *graph)
     z = build_all_to_all(graph, build_all_to_all(graph, z, group), group);
     int s = build_all_reduce(graph, build_linear(graph, z, w4, -1), group);
     int y = build_rmsnorm_residual(graph, x, s, w5, 1e-5f, &sum);
-    y = build_rope(graph, y, p, hidden / HEAD_DIM - 2, 1, HEAD_DIM);
+    y = build_rope(graph, y, p, -1, hidden / HEAD_DIM - 2, 1, HEAD_DIM);
     build_output(graph, build_linear(graph, y, w6, sum));
 }
 

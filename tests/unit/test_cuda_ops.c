@@ -223,7 +223,7 @@ static void gradients_of_norms(void **state)
 static void rope(struct device *d, struct mem *mem, void *const *at, const void *args)
 {
     const struct sizes *s = args;
-    d->ops->rope(d, &s->rope, s->in_place ? at[1] : at[0], at[1], at[2]);
+    d->ops->rope(d, &s->rope, s->in_place ? at[1] : at[0], at[1], at[2], s->vocab ? at[3] : NULL);
 }
 
 static void rope_case(struct check *c, struct sizes s)
@@ -235,10 +235,11 @@ static void rope_case(struct check *c, struct sizes s)
         output_operand("y", s.in_place ? EXACT : WRITTEN, r->dt, elems),
         random_operand(c, "x", r->dt, elems, 1),
         random_operand(c, "cos_sin", DTYPE_F32, r->seq * r->head_dim, 0.7),
+        tokens_operand(c, "positions", r->rows, r->seq),
     };
     if (s.in_place)
         o[1].role = WRITTEN;
-    check_call(c, describe(text, "rope", &s), rope, &s, o, 3);
+    check_call(c, describe(text, "rope", &s), rope, &s, o, 4);
 }
 
 static void heads_rotate(void **state)
@@ -252,6 +253,7 @@ static void heads_rotate(void **state)
         s.rope = (struct rope){s.dt, 21, 7, h[0], h[1], dims[i / TYPES % 7], i / TYPES % 3 == 0};
         s.rows = s.rope.rows;
         s.cols = s.rope.head_dim;
+        s.vocab = i / TYPES % 2; /* 1: positions from data */
         rope_case(&c, s);
     }
     check_close_devices(&c);

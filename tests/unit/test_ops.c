@@ -91,6 +91,34 @@ static void rope_reference(const struct rope *r, double *y, const struct tensor 
     }
 }
 
+/* Positions that say what rows say are the same bits; and rows that change places with their
+ * positions change places in the result. */
+static void rope_positions(struct device *d, const struct rope *r, const struct tensor *x,
+                           const struct tensor *cos_sin, const struct tensor *want)
+{
+    int64_t elems = r->row_heads * r->head_dim;
+    int32_t *at = malloc((size_t)r->rows * sizeof *at);
+    struct tensor moved = tensor_copy(x), y = tensor_poisoned(r->dt, x->elems);
+    for (int64_t row = 0; row < r->rows; row++)
+        at[row] = (int32_t)(row % r->seq);
+    d->ops->rope(d, r, y.data, x->data, cos_sin->data, at);
+    assert_same(&y, want);
+    for (int64_t row = 0; row < r->rows; row++) {
+        int64_t from = (row * 5 + 2) % r->rows; /* no multiple of 5 rows: each once */
+        at[row] = (int32_t)(from % r->seq);
+        for (int64_t i = 0; i < elems; i++)
+            tensor_set(&moved, row * elems + i, tensor_get(x, from * elems + i));
+    }
+    d->ops->rope(d, r, y.data, moved.data, cos_sin->data, at);
+    for (int64_t i = 0; i < x->elems; i++) {
+        int64_t from = (i / elems * 5 + 2) % r->rows;
+        assert_true(tensor_get(&y, i) == tensor_get(want, from * elems + i % elems));
+    }
+    tensor_free(&moved);
+    tensor_free(&y);
+    free(at);
+}
+
 static uint64_t rope_case(struct device *d, struct rope r)
 {
     int64_t elems = r.rows * r.row_heads * r.head_dim, half = r.head_dim / 2;
@@ -103,15 +131,16 @@ static uint64_t rope_case(struct device *d, struct rope r)
         tensor_set(&cos_sin, i / half * r.head_dim + half + i % half, sin(angle));
     }
     rope_reference(&r, want, &x, &cos_sin);
-    d->ops->rope(d, &r, y.data, x.data, cos_sin.data);
+    d->ops->rope(d, &r, y.data, x.data, cos_sin.data, NULL);
+    rope_positions(d, &r, &x, &cos_sin, &y);
     check_close("rope", &y, want, tolerance_of(r.dt));
     struct tensor in_place = tensor_copy(&x), back = tensor_poisoned(r.dt, elems);
-    d->ops->rope(d, &r, in_place.data, in_place.data, cos_sin.data);
+    d->ops->rope(d, &r, in_place.data, in_place.data, cos_sin.data, NULL);
     assert_same(&in_place, &y);
     for (int64_t i = 0; i < elems; i++)
         want[i] = tensor_get(&x, i);
     r.inverse = !r.inverse;
-    d->ops->rope(d, &r, back.data, y.data, cos_sin.data);
+    d->ops->rope(d, &r, back.data, y.data, cos_sin.data, NULL);
     check_close("rope and back", &back, want, 2 * tolerance_of(r.dt));
     uint64_t hash = tensor_hash(&y);
     tensor_free(&x);

@@ -29,7 +29,7 @@ static struct graph *twice_used(void)
         w[i] = build_param(graph, &param);
     }
     int h = build_linear(graph, x, w[0], -1);
-    int turned = build_rope(graph, h, table, HEADS, KV, DIM);
+    int turned = build_rope(graph, h, table, -1, HEADS, KV, DIM);
     int mixed = build_attention(graph, turned, HEADS, KV, DIM);
     int o = build_linear(graph, mixed, w[1], -1);
     int y = build_linear(graph, h, w[2], o);

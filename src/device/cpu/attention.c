@@ -1,7 +1,7 @@
-/* attention.c - causal attention with grouped queries, forward.
+/* attention.c - attention with grouped queries, forward.
  *
  * FlashAttention-2 (Dao 2023), on transposed blocks: for a block of queries, over the blocks
- * of keys up to it,
+ * of keys that it sees,
  *   S = K Q^T;  m' = max(m, max S);  P = exp(c (S - m'));  l = l exp(c (m - m')) + sum P
  *   O^T = O^T exp(c (m - m')) + V^T P
  * with the scale c, and at the end O = O^T / l, lse = m + log(l) / c.  Exponentials are to base 2,
@@ -27,12 +27,13 @@ struct forward {
     float *ot;      /* [dim_rows][BLOCK] */
     float *staging; /* BLOCK * dim_cols floats or units */
     float top[BLOCK], sum[BLOCK], shrink[BLOCK];
+    struct attention_limits limits;
 };
 
 static size_t forward_layout(struct forward *w, const struct attention *a, void *base)
 {
     struct attention_shape s = CPU(attention_shape)(a);
-    int64_t blocks = ceil_div(a->seq, BLOCK);
+    int64_t blocks = ceil_div(attention_keys(a), BLOCK);
     size_t at = 0;
     w->a = a;
     w->s = s;
@@ -52,7 +53,7 @@ static void pack_keys(struct forward *w, struct attention_rows k, struct attenti
     const struct attention_shape *s = &w->s;
     unit *rows = (unit *)w->ot, *sum = (unit *)w->staging; /* not in use yet */
     for (int64_t j = 0; j < blocks; j++) {
-        int64_t n = min_i64(BLOCK, w->a->seq - j * BLOCK);
+        int64_t n = min_i64(BLOCK, attention_keys(w->a) - j * BLOCK);
         CPU(attention_pack_rows)(w->k + j * BLOCK * s->dim_units, s, &k, n);
         CPU(attention_pack_rows)(rows, s, &v, n);
         CPU(attention_pack_sum)(sum, s, rows);
@@ -90,27 +91,34 @@ static void block_scores(struct forward *w, int64_t j, int64_t nk, int64_t n, in
     }
 }
 
-/* Scores of key `row` for the queries from col on. */
-SIMD_INLINE vf seen_scores(const float *scores, int64_t row, int64_t col, int diagonal)
+/* Scores of key `row` of block j for the queries from col on. */
+SIMD_INLINE vf seen_scores(const struct forward *w, int64_t j, int64_t row, int64_t col,
+                           const enum attention_mask mask)
 {
-    vf s = vf_load(scores + row * BLOCK + col);
-    return diagonal ? causal(s, row, col, -__builtin_inff()) : s;
+    vf s = vf_load(w->scores + row * BLOCK + col);
+    if (mask == MASK_LIMITS)
+        return between(s, &w->limits, j * BLOCK + row, col, -__builtin_inff());
+    return mask == MASK_CAUSAL ? causal(s, row, col, -__builtin_inff()) : s;
 }
 
-/* Softmax of one vector of queries over nk keys: scores become weights in place. */
-SIMD_INLINE void softmax_queries(struct forward *w, int64_t nk, int64_t col, const enum dtype dt,
-                                 const int diagonal)
+/* Softmax of one vector of queries over nk keys of block j: scores become weights in place.  A
+ * query that has seen no key yet has no largest score to subtract. */
+SIMD_INLINE void softmax_queries(struct forward *w, int64_t j, int64_t nk, int64_t col,
+                                 const enum dtype dt, const enum attention_mask mask)
 {
     float scale = w->a->scale * LOG2_E;
     vf top[2], sum = {0}, old = vf_load(w->top + col);
     top[0] = top[1] = old;
     for (int64_t row = 0; row < nk; row += 2)
         for (int i = 0; i < 2; i++)
-            top[i] = vf_max(seen_scores(w->scores, row + i, col, diagonal), top[i]);
+            top[i] = vf_max(seen_scores(w, j, row + i, col, mask), top[i]);
     top[0] = vf_max(top[0], top[1]);
+    vf base = top[0];
+    if (mask == MASK_LIMITS)
+        base = vf_select(base == -__builtin_inff(), (vf){0}, base);
     for (int64_t row = 0; row < nk; row += 2) {
-        vf even = exp2_of((seen_scores(w->scores, row, col, diagonal) - top[0]) * scale);
-        vf odd = exp2_of((seen_scores(w->scores, row + 1, col, diagonal) - top[0]) * scale);
+        vf even = exp2_of((seen_scores(w, j, row, col, mask) - base) * scale);
+        vf odd = exp2_of((seen_scores(w, j, row + 1, col, mask) - base) * scale);
         sum += even + odd;
         if (dt == DTYPE_BF16) {
             unit_store((unit *)w->scores + row / 2 * BLOCK + col, unit_pairs(even, odd));
@@ -119,24 +127,33 @@ SIMD_INLINE void softmax_queries(struct forward *w, int64_t nk, int64_t col, con
             vf_store(w->scores + (row + 1) * BLOCK + col, odd);
         }
     }
-    vf shrink = exp2_of((old - top[0]) * scale);
+    vf shrink = exp2_of((old - base) * scale);
     vf_store(w->shrink + col, shrink);
     vf_store(w->top + col, top[0]);
     vf_store(w->sum + col, vf_load(w->sum + col) * shrink + sum);
 }
 
-static void softmax(struct forward *w, int64_t nk, int64_t n, int diagonal)
+SIMD_INLINE void softmax_masked(struct forward *w, int64_t j, int64_t nk, int64_t col,
+                                const enum dtype dt, enum attention_mask mask)
 {
+    if (mask == MASK_LIMITS)
+        softmax_queries(w, j, nk, col, dt, MASK_LIMITS);
+    else if (mask == MASK_CAUSAL)
+        softmax_queries(w, j, nk, col, dt, MASK_CAUSAL);
+    else
+        softmax_queries(w, j, nk, col, dt, MASK_NONE);
+}
+
+static void softmax(struct forward *w, int64_t j, int64_t nk, int64_t n)
+{
+    enum attention_mask mask = attention_mask_of(&w->limits, j);
+    int diagonal = attention_is_diagonal(&w->limits, j);
     for (int64_t col = 0; col < n; col += CPU_LANES) {
-        int64_t seen = min_i64(nk, col / TILE_COLS * TILE_COLS + TILE_COLS);
-        if (w->s.dt == DTYPE_BF16 && diagonal)
-            softmax_queries(w, seen, col, DTYPE_BF16, 1);
-        else if (w->s.dt == DTYPE_BF16)
-            softmax_queries(w, nk, col, DTYPE_BF16, 0);
-        else if (diagonal)
-            softmax_queries(w, seen, col, DTYPE_F32, 1);
+        int64_t seen = diagonal ? min_i64(nk, col / TILE_COLS * TILE_COLS + TILE_COLS) : nk;
+        if (w->s.dt == DTYPE_BF16)
+            softmax_masked(w, j, seen, col, DTYPE_BF16, mask);
         else
-            softmax_queries(w, nk, col, DTYPE_F32, 0);
+            softmax_masked(w, j, seen, col, DTYPE_F32, mask);
     }
 }
 
@@ -154,6 +171,7 @@ static void query_block(struct forward *w, struct attention_rows q, int64_t i, v
                         int64_t o_first, float *lse)
 {
     const struct attention *a = w->a;
+    const struct attention_limits *l = &w->limits;
     int64_t nq = min_i64(BLOCK, a->seq - i * BLOCK), n = round_up(nq, TILE_COLS);
     float scale = a->scale * LOG2_E;
     CPU(attention_pack_rows)(w->q, &w->s, &q, nq);
@@ -162,15 +180,16 @@ static void query_block(struct forward *w, struct attention_rows q, int64_t i, v
         w->top[c] = -__builtin_inff();
         w->sum[c] = 0;
     }
-    for (int64_t j = 0; j <= i; j++) {
-        int64_t nk = round_up(min_i64(BLOCK, a->seq - j * BLOCK), TILE_ROWS);
-        block_scores(w, j, nk, n, j == i);
-        softmax(w, nk, n, j == i);
-        if (j > 0)
+    for (int64_t j = l->first; j < l->end; j++) {
+        int64_t nk = round_up(min_i64(BLOCK, l->keys - j * BLOCK), TILE_ROWS);
+        int diagonal = attention_is_diagonal(l, j);
+        block_scores(w, j, nk, n, diagonal);
+        softmax(w, j, nk, n);
+        if (j > l->first)
             shrink_output(w, n);
         CPU(attention_sum_keys)
         (&w->s, w->ot, w->vt + j * w->s.dim_rows * w->s.block_units, (unit *)w->scores, nk, n,
-         j == i, j > 0);
+         diagonal, j > l->first);
     }
     for (int64_t c = 0; c < n; c++) {
         if (c < nq)
@@ -188,19 +207,21 @@ static void forward_task(struct forward *w, int64_t b, int64_t kv, int64_t chunk
                          float *lse, const void *qkv)
 {
     const struct attention *a = w->a;
-    int64_t dim = a->head_dim, group = a->heads / a->kv_heads;
-    int64_t row = attention_row_elems(a), first = b * a->seq * row;
+    const void *keys = a->forms & ATTENTION_SEPARATE ? a->kv : qkv;
+    int64_t group = a->heads / a->kv_heads;
     int64_t begin = chunk * CHUNK_BLOCKS;
     int64_t end = min_i64(begin + CHUNK_BLOCKS, ceil_div(a->seq, BLOCK));
-    struct attention_rows k = {qkv, first + (a->heads + kv) * dim, row};
-    struct attention_rows v = {qkv, first + (a->heads + a->kv_heads + kv) * dim, row};
-    pack_keys(w, k, v, end);
-    for (int64_t i = begin; i < end; i++)
+    int64_t seen = a->forms & ATTENTION_FULL ? ceil_div(attention_keys(a), BLOCK) : end;
+    pack_keys(w, attention_key_rows(a, keys, b, kv), attention_value_rows(a, keys, b, kv), seen);
+    for (int64_t i = begin; i < end; i++) {
+        attention_limit(&w->limits, a, b, i, min_i64(BLOCK, a->seq - i * BLOCK));
         for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
-            struct attention_rows q = {qkv, first + i * BLOCK * row + h * dim, row};
-            int64_t o_first = ((b * a->seq + i * BLOCK) * a->heads + h) * dim;
+            struct attention_rows q = attention_queries(a, qkv, b, h);
+            q.first += i * BLOCK * q.stride;
+            int64_t o_first = ((b * a->seq + i * BLOCK) * a->heads + h) * a->head_dim;
             query_block(w, q, i, o, o_first, lse + (b * a->heads + h) * a->seq + i * BLOCK);
         }
+    }
 }
 
 void CPU(attention)(struct device *d, const struct attention *a, void *o, float *lse,

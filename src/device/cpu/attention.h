@@ -81,10 +81,85 @@ void CPU(attention_write_rows)(void *base, int64_t first, int64_t stride,
 /* One thread's scratch for the backward pass. */
 size_t CPU(attention_backward_bytes)(const struct attention *a);
 
-/* Elements of a row of the packed projections. */
-static inline int64_t attention_row_elems(const struct attention *a)
+/* What a block of scores hides from some of its queries. */
+enum attention_mask {
+    MASK_NONE,
+    MASK_CAUSAL, /* of the block on the diagonal: keys behind the query */
+    MASK_LIMITS, /* keys outside the query's limits */
+};
+
+/* The keys that the queries of a block see: query c those from low[c] to before high[c] of its
+ * sequence, all of which lie in the blocks of keys from `first` to before `end`. */
+struct attention_limits {
+    int is_causal;
+    int64_t block; /* of the queries */
+    int64_t keys;  /* in the sequence */
+    int64_t first, end;
+    int32_t low[BLOCK], high[BLOCK], highest_low;
+};
+
+/* The limits of the n queries of block i of sequence b. */
+static inline void attention_limit(struct attention_limits *l, const struct attention *a, int64_t b,
+                                   int64_t i, int64_t n)
 {
-    return (a->heads + 2 * a->kv_heads) * a->head_dim;
+    int64_t query = i * BLOCK;
+    l->is_causal = !(a->forms & ATTENTION_FULL);
+    l->block = i;
+    l->keys = attention_keys(a);
+    l->first = 0;
+    l->end = l->is_causal ? i + 1 : ceil_div(l->keys, BLOCK);
+    l->highest_low = 0;
+    memset(l->low, 0, sizeof l->low);
+    for (int64_t c = 0; c < BLOCK; c++)
+        l->high[c] = (int32_t)(l->is_causal ? query + c + 1 : l->keys);
+    if (!(a->forms & ATTENTION_DOCUMENTS))
+        return;
+    int32_t lowest = (int32_t)query;
+    for (int64_t c = 0; c < n; c++) {
+        l->low[c] = a->documents[b * a->seq + query + c];
+        l->highest_low = l->low[c] > l->highest_low ? l->low[c] : l->highest_low;
+        lowest = l->low[c] < lowest ? l->low[c] : lowest;
+    }
+    l->first = lowest / BLOCK;
+}
+
+/* Of key block j: limits where the causal mask is not all there is. */
+static inline enum attention_mask attention_mask_of(const struct attention_limits *l, int64_t j)
+{
+    if (l->highest_low > j * BLOCK || (!l->is_causal && l->keys < (j + 1) * BLOCK))
+        return MASK_LIMITS;
+    return l->is_causal && j == l->block ? MASK_CAUSAL : MASK_NONE;
+}
+
+/* Is part of key block j behind all that queries of its own block see? */
+static inline int attention_is_diagonal(const struct attention_limits *l, int64_t j)
+{
+    return l->is_causal && j == l->block;
+}
+
+/* Where rows of one head of a sequence begin: of the queries in q, and in tensors of the same
+ * shape; of the keys, and of the values. */
+static inline struct attention_rows attention_queries(const struct attention *a, const void *base,
+                                                      int64_t b, int64_t h)
+{
+    int64_t heads = a->heads + (a->forms & ATTENTION_SEPARATE ? 0 : 2 * a->kv_heads);
+    int64_t row = heads * a->head_dim;
+    return (struct attention_rows){base, b * a->seq * row + h * a->head_dim, row};
+}
+
+static inline struct attention_rows attention_key_rows(const struct attention *a, const void *base,
+                                                       int64_t b, int64_t kv)
+{
+    int64_t before = a->forms & ATTENTION_SEPARATE ? 0 : a->heads;
+    int64_t row = (before + 2 * a->kv_heads) * a->head_dim;
+    int64_t first = b * attention_keys(a) * row + (before + kv) * a->head_dim;
+    return (struct attention_rows){base, first, row};
+}
+
+static inline struct attention_rows attention_value_rows(const struct attention *a,
+                                                         const void *base, int64_t b, int64_t kv)
+{
+    return attention_key_rows(a, base, b, a->kv_heads + kv);
 }
 
 /* The next count elements of size bytes of a scratch area, aligned; *offset moves on.  With
@@ -118,6 +193,16 @@ SIMD_INLINE vf exp2_of(vf x)
 SIMD_INLINE vf causal(vf x, int64_t row, int64_t col, float hidden)
 {
     return vf_select(vi_lanes() < (int32_t)(row - col), vf_set(hidden), x);
+}
+
+/* What queries (lanes, from col on) may not see of key becomes `hidden`. */
+SIMD_INLINE vf between(vf x, const struct attention_limits *l, int64_t key, int64_t col,
+                       float hidden)
+{
+    vi low, high, here = (int32_t)key - (vi){0};
+    memcpy(&low, l->low + col, sizeof low);
+    memcpy(&high, l->high + col, sizeof high);
+    return vf_select((low > here) | (high <= here), vf_set(hidden), x);
 }
 
 /* Two vectors of neighbouring rows of an operand as units: bf16 rounded to nearest. */

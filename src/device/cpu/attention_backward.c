@@ -1,7 +1,7 @@
-/* attention_backward.c - causal attention with grouped queries, backward.
+/* attention_backward.c - attention with grouped queries, backward.
  *
  * FlashAttention-2 (Dao 2023), on transposed blocks.  With D = rowsum(dO O), for a block of
- * queries over the blocks of keys up to it,
+ * queries over the blocks of keys that it sees,
  *   P = exp(c (K Q^T - lse));  dS = P (V dO^T - D)
  *   dV += P dO;  dK += dS Q;  dQ^T += K^T dS
  * where the scale c of the scores is left to the end for dK and dQ.  K Q^T has the bits it had in
@@ -30,6 +30,7 @@ struct backward {
     float *dqt;         /* [dim_rows][BLOCK] */
     float *staging;     /* BLOCK * dim_cols */
     float lse[BLOCK], delta[BLOCK];
+    struct attention_limits limits;
 };
 
 /* Rows of the tensors at the first query of a block of one head, and at its keys. */
@@ -41,7 +42,7 @@ struct block_at {
 static size_t backward_layout(struct backward *w, const struct attention *a, void *base)
 {
     struct attention_shape s = CPU(attention_shape)(a);
-    int64_t blocks = ceil_div(a->seq, BLOCK);
+    int64_t blocks = ceil_div(attention_keys(a), BLOCK);
     size_t at = 0;
     w->a = a;
     w->s = s;
@@ -77,8 +78,9 @@ static void pack_keys(struct backward *w, struct attention_rows k, struct attent
 {
     const struct attention_shape *s = &w->s;
     unit *sum = (unit *)w->staging;
-    for (int64_t j = 0; j * BLOCK < w->a->seq; j++) {
-        int64_t n = min_i64(BLOCK, w->a->seq - j * BLOCK);
+    int64_t keys = attention_keys(w->a);
+    for (int64_t j = 0; j * BLOCK < keys; j++) {
+        int64_t n = min_i64(BLOCK, keys - j * BLOCK);
         unit *rows = w->k + j * BLOCK * s->dim_units;
         CPU(attention_pack_rows)(rows, s, &k, n);
         CPU(attention_pack_rows)(w->v + j * BLOCK * s->dim_units, s, &v, n);
@@ -137,9 +139,9 @@ SIMD_INLINE void store_row(unit *row, int64_t col, vf v, const enum dtype dt)
     }
 }
 
-/* P and dS of key rows [row, row + TILE_ROWS) of a block from their scores and dP. */
-SIMD_INLINE void strip_gradients(struct backward *w, int64_t row, int64_t first, int64_t n,
-                                 const enum dtype dt, const int diagonal)
+/* P and dS of key rows [row, row + TILE_ROWS) of block j from their scores and dP. */
+SIMD_INLINE void strip_gradients(struct backward *w, int64_t j, int64_t row, int64_t first,
+                                 int64_t n, const enum dtype dt, const enum attention_mask mask)
 {
     const float scale = w->a->scale * LOG2_E;
     const int64_t units = w->s.block_units;
@@ -149,8 +151,10 @@ SIMD_INLINE void strip_gradients(struct backward *w, int64_t row, int64_t first,
             for (int64_t e = 0; e < 2; e++) {
                 int64_t at = (i + e) * BLOCK + col;
                 vf p = exp2_of((vf_load(w->scores + at) - lse) * scale);
-                if (diagonal)
+                if (mask == MASK_CAUSAL)
                     p = causal(p, row + i + e, col, 0);
+                if (mask == MASK_LIMITS)
+                    p = between(p, &w->limits, j * BLOCK + row + i + e, col, 0);
                 ds[e] = p * (vf_load(w->dp + at) - delta);
                 store_row(w->p + (row + i + e) * units, col, p, dt);
                 store_row(w->ds + (row + i + e) * units, col, ds[e], dt);
@@ -160,10 +164,23 @@ SIMD_INLINE void strip_gradients(struct backward *w, int64_t row, int64_t first,
         }
 }
 
+SIMD_INLINE void strip_masked(struct backward *w, int64_t j, int64_t row, int64_t first, int64_t n,
+                              const enum dtype dt, enum attention_mask mask)
+{
+    if (mask == MASK_LIMITS)
+        strip_gradients(w, j, row, first, n, dt, MASK_LIMITS);
+    else if (mask == MASK_CAUSAL)
+        strip_gradients(w, j, row, first, n, dt, MASK_CAUSAL);
+    else
+        strip_gradients(w, j, row, first, n, dt, MASK_NONE);
+}
+
 /* P and dS of block j, strip by strip so that scores and dP stay close. */
-static void block_gradients(struct backward *w, int64_t j, int64_t nk, int64_t n, int diagonal)
+static void block_gradients(struct backward *w, int64_t j, int64_t nk, int64_t n)
 {
     const struct attention_shape *s = &w->s;
+    enum attention_mask mask = attention_mask_of(&w->limits, j);
+    int diagonal = attention_is_diagonal(&w->limits, j);
     for (int64_t row = 0; row < nk; row += TILE_ROWS) {
         int64_t col = diagonal ? row / TILE_COLS * TILE_COLS : 0;
         int64_t at = (j * BLOCK + row) * s->dim_units;
@@ -182,14 +199,10 @@ static void block_gradients(struct backward *w, int64_t j, int64_t nk, int64_t n
         p.b = w->dot + col;
         p.c = w->dp + col;
         CPU(attention_product)(&p);
-        if (s->dt == DTYPE_BF16 && diagonal)
-            strip_gradients(w, row, col, n, DTYPE_BF16, 1);
-        else if (s->dt == DTYPE_BF16)
-            strip_gradients(w, row, col, n, DTYPE_BF16, 0);
-        else if (diagonal)
-            strip_gradients(w, row, col, n, DTYPE_F32, 1);
+        if (s->dt == DTYPE_BF16)
+            strip_masked(w, j, row, col, n, DTYPE_BF16, mask);
         else
-            strip_gradients(w, row, col, n, DTYPE_F32, 0);
+            strip_masked(w, j, row, col, n, DTYPE_F32, mask);
     }
 }
 
@@ -216,51 +229,67 @@ static void sum_queries(const struct attention_shape *s, float *c, const unit *a
     }
 }
 
-/* Everything that query block i of one head adds; `first` where nothing was added to the
- * keys of its own block before. */
+/* Everything that query block i of one head adds; `first`: of the head that is the first to add to
+ * its keys. */
 static void query_block(struct backward *w, const struct block_at *at, int64_t i, int first,
-                        void *dqkv)
+                        void *dq)
 {
     const struct attention *a = w->a;
     const struct attention_shape *s = &w->s;
+    const struct attention_limits *l = &w->limits;
     int64_t nq = min_i64(BLOCK, a->seq - i * BLOCK), n = round_up(nq, TILE_COLS);
     pack_queries(w, at, nq);
-    for (int64_t j = 0; j <= i; j++) {
-        int64_t nk = round_up(min_i64(BLOCK, a->seq - j * BLOCK), TILE_ROWS);
+    for (int64_t j = l->first; j < l->end; j++) {
+        int64_t nk = round_up(min_i64(BLOCK, l->keys - j * BLOCK), TILE_ROWS);
         int64_t key = j * BLOCK * s->dim_cols;
-        int diagonal = j == i, old = !(first && diagonal);
-        block_gradients(w, j, nk, n, diagonal);
+        int diagonal = attention_is_diagonal(l, j);
+        int old = !(first && (l->is_causal ? diagonal : i == 0));
+        block_gradients(w, j, nk, n);
         sum_queries(s, w->dv + key, w->p, w->dout, nk, n, diagonal, old);
         sum_queries(s, w->dk + key, w->ds, w->q, nk, n, diagonal, old);
         CPU(attention_sum_keys)
-        (s, w->dqt, w->kt + j * s->dim_rows * s->block_units, w->dst, nk, n, diagonal, j > 0);
+        (s, w->dqt, w->kt + j * s->dim_rows * s->block_units, w->dst, nk, n, diagonal,
+         j > l->first);
     }
     CPU(attention_transpose)
     ((unit *)w->staging, s->dim_rows, (unit *)w->dqt, BLOCK, s->dim_rows, n);
     CPU(attention_write_rows)
-    (dqkv, at->q.first, at->q.stride, s, w->staging, s->dim_rows, a->scale, nq);
+    (dq, at->q.first, at->q.stride, s, w->staging, s->dim_rows, a->scale, nq);
+}
+
+/* The same rows of a tensor from row i * BLOCK on. */
+static struct attention_rows from_block(struct attention_rows rows, int64_t i)
+{
+    rows.first += i * BLOCK * rows.stride;
+    return rows;
 }
 
 static void backward_task(struct backward *w, int64_t b, int64_t kv, void *dqkv, const void *dout,
                           const void *o, const float *lse, const void *qkv)
 {
     const struct attention *a = w->a;
-    int64_t dim = a->head_dim, group = a->heads / a->kv_heads;
-    int64_t row = attention_row_elems(a), out_row = a->heads * dim, first = b * a->seq * row;
-    struct attention_rows k = {qkv, first + (a->heads + kv) * dim, row};
-    struct attention_rows v = {qkv, first + (a->heads + a->kv_heads + kv) * dim, row};
+    int separate = !!(a->forms & ATTENTION_SEPARATE);
+    const void *keys = separate ? a->kv : qkv;
+    void *dkeys = separate ? a->dkv : dqkv;
+    int64_t dim = a->head_dim, group = a->heads / a->kv_heads, out_row = a->heads * dim;
+    struct attention_rows k = attention_key_rows(a, keys, b, kv);
+    struct attention_rows v = attention_value_rows(a, keys, b, kv);
     pack_keys(w, k, v);
-    for (int64_t i = 0; i * BLOCK < a->seq; i++)
+    for (int64_t i = 0; i * BLOCK < a->seq; i++) {
+        attention_limit(&w->limits, a, b, i, min_i64(BLOCK, a->seq - i * BLOCK));
         for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
             int64_t out_first = (b * a->seq + i * BLOCK) * out_row + h * dim;
-            struct block_at at = {.q = {qkv, first + i * BLOCK * row + h * dim, row},
+            struct block_at at = {.q = from_block(attention_queries(a, qkv, b, h), i),
                                   .dout = {dout, out_first, out_row},
                                   .o = {o, out_first, out_row},
                                   .lse = lse + (b * a->heads + h) * a->seq + i * BLOCK};
             query_block(w, &at, i, h == kv * group, dqkv);
         }
-    CPU(attention_write_rows)(dqkv, k.first, row, &w->s, w->dk, w->s.dim_cols, a->scale, a->seq);
-    CPU(attention_write_rows)(dqkv, v.first, row, &w->s, w->dv, w->s.dim_cols, 1.0f, a->seq);
+    }
+    CPU(attention_write_rows)
+    (dkeys, k.first, k.stride, &w->s, w->dk, w->s.dim_cols, a->scale, attention_keys(a));
+    CPU(attention_write_rows)
+    (dkeys, v.first, v.stride, &w->s, w->dv, w->s.dim_cols, 1.0f, attention_keys(a));
 }
 
 void CPU(attention_backward)(struct device *d, const struct attention *a, void *dqkv,

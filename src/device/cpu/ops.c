@@ -26,6 +26,7 @@ const struct device_ops CPU(ops) = {
     .attention = CPU(attention),
     .attention_backward = CPU(attention_backward),
     .attention_scratch = CPU(attention_scratch),
+    .attention_forms = ATTENTION_FULL | ATTENTION_SEPARATE | ATTENTION_DOCUMENTS,
     .swiglu = CPU(swiglu),
     .swiglu_backward = CPU(swiglu_backward),
     .cross_entropy = CPU(cross_entropy),

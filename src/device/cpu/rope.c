@@ -18,10 +18,11 @@ SIMD_INLINE void rotate_head(enum dtype dt, void *y, const void *x, int64_t firs
 }
 
 static void rotate_row(const struct rope *r, void *y, const void *x, const float *cos_sin,
-                       int64_t row)
+                       const int32_t *positions, int64_t row)
 {
     int64_t half = r->head_dim / 2, width = r->row_heads * r->head_dim;
-    const float *cosine = cos_sin + row % r->seq * r->head_dim, *sine = cosine + half;
+    int64_t position = positions ? positions[row] : row % r->seq;
+    const float *cosine = cos_sin + position * r->head_dim, *sine = cosine + half;
     float sign = r->inverse ? -1.0f : 1.0f;
     for (int64_t head = 0; head < r->rotated; head++) {
         int64_t first = row * width + head * r->head_dim;
@@ -35,9 +36,10 @@ static void rotate_row(const struct rope *r, void *y, const void *x, const float
     }
 }
 
-void CPU(rope)(struct device *d, const struct rope *r, void *y, const void *x, const float *cos_sin)
+void CPU(rope)(struct device *d, const struct rope *r, void *y, const void *x, const float *cos_sin,
+               const int32_t *positions)
 {
 #pragma omp parallel for num_threads(cpu_threads(d, r->rows * r->row_heads * r->head_dim * 4))
     for (int64_t row = 0; row < r->rows; row++)
-        rotate_row(r, y, x, cos_sin, row);
+        rotate_row(r, y, x, cos_sin, positions, row);
 }

@@ -10,7 +10,8 @@
 template <typename T> struct rotation {
     T *y;
     const T *x;
-    const float *cos_sin; /* [seq, 2 * half] */
+    const float *cos_sin;     /* [positions, 2 * half] */
+    const int32_t *positions; /* of rows; NULL: within their sequences */
     int64_t rows, seq;
     int heads, rotated, half; /* heads: those to be written */
     int64_t width;            /* elements of a row */
@@ -77,7 +78,8 @@ __global__ void __launch_bounds__(256) rope_rows(rotation<T> t, int columns)
 {
     const int step = (int)blockDim.x / columns, mine = (int)threadIdx.x / columns;
     const int64_t row = (int64_t)blockIdx.x * t.width;
-    const float *table = t.cos_sin + (int64_t)blockIdx.x % t.seq * 2 * t.half;
+    const int64_t position = t.positions ? t.positions[blockIdx.x] : (int64_t)blockIdx.x % t.seq;
+    const float *table = t.cos_sin + position * 2 * t.half;
     for (int at = (int)threadIdx.x % columns * n; at < t.half; at += columns * n) {
         float cosine[n], sine[n];
         load_floats(cosine, table + at);
@@ -108,15 +110,16 @@ template <typename T> static void launch_aligned(cudaStream_t s, const rotation<
         launch<T, 1>(s, t);
 }
 
-void cuda_rope(struct device *d, const struct rope *r, void *y, const void *x, const float *cos_sin)
+void cuda_rope(struct device *d, const struct rope *r, void *y, const void *x, const float *cos_sin,
+               const int32_t *positions)
 {
     int heads = (int)(y == x ? r->rotated : r->row_heads), half = (int)(r->head_dim / 2);
     if (r->rows == 0 || heads == 0)
         return;
     by_type(r->dt, [&](auto type) {
         using T = decltype(type);
-        launch_aligned<T>(cuda_compute(d),
-                          {(T *)y, (const T *)x, cos_sin, r->rows, r->seq, heads, (int)r->rotated,
-                           half, r->row_heads * r->head_dim, r->inverse ? -1.0f : 1.0f});
+        launch_aligned<T>(cuda_compute(d), {(T *)y, (const T *)x, cos_sin, positions, r->rows,
+                                            r->seq, heads, (int)r->rotated, half,
+                                            r->row_heads * r->head_dim, r->inverse ? -1.0f : 1.0f});
     });
 }

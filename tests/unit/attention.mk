@@ -1,0 +1,5 @@
+# Attention on the CPU.
+UNIT_TESTS += tests/unit/test_attention tests/unit/test_attention_forms
+attention_check = tests/unit/attention_check.c tests/unit/attention_check.h
+tests_unit_test_attention_SOURCES = tests/unit/test_attention.c $(attention_check)
+tests_unit_test_attention_forms_SOURCES = tests/unit/test_attention_forms.c $(attention_check)
