@@ -11,7 +11,8 @@ tests_mpi_test_comm_large_SOURCES = tests/mpi/test_comm_large.c tests/mpi/check.
 tests_mpi_test_comm_large_LDADD = $(TRIREME_LIBS)
 tests_mpi_test_checkpoint_SOURCES = tests/mpi/test_checkpoint.c tests/mpi/check.h
 tests_mpi_test_checkpoint_LDADD = $(TRIREME_LIBS)
-tests_mpi_test_comm_device_SOURCES = tests/mpi/test_comm_device.c tests/mpi/check.h
+tests_mpi_test_comm_device_SOURCES = tests/mpi/test_comm_device.c tests/mpi/check.h \
+	tests/mpi/device_arrays.h
 tests_mpi_test_comm_device_LDADD = $(TRIREME_LIBS)
 if HAVE_NCCL
 MPI_TESTS += tests/mpi/test_comm_device_emulated tests/mpi/test_messages_emulated
