@@ -133,6 +133,16 @@ static int64_t own_params(const struct graph *graph)
     return elems;
 }
 
+const char *model_unit_name(const struct model *model, int unit, char name[MODEL_PREFIX])
+{
+    const char *prefix = model->unit[unit].prefix;
+    snprintf(name, MODEL_PREFIX, "%.*s", prefix[0] ? (int)strlen(prefix) - 1 : MODEL_PREFIX - 1,
+             prefix[0] ? prefix
+             : unit    ? "head"
+                       : "embed");
+    return name;
+}
+
 int64_t model_unit_params(const struct model *model, int unit)
 {
     struct graph *graph = probe(model, model->unit[unit].kind, 1);

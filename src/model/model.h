@@ -56,6 +56,9 @@ void model_destroy(struct model *model); /* NULL allowed */
  * Once, before anything is made of the units. */
 void model_wrap(struct model *model, int blocks);
 
+/* "layers.3", "embed" or "head" into name; returns name. */
+const char *model_unit_name(const struct model *model, int unit, char name[MODEL_PREFIX]);
+
 /* Logical parameters of a unit, those it shares not counted. */
 int64_t model_unit_params(const struct model *model, int unit);
 

@@ -109,22 +109,13 @@ void instr_bind(struct instr *instr, int slot, int buffer, enum instr_access acc
     instr->writes |= access & ACCESS_WRITE ? 1u << slot : 0;
 }
 
-static void unit_name(const struct program *program, int unit, char *name, size_t size)
-{
-    const char *prefix = program->units->model->unit[unit].prefix;
-    int length = (int)strlen(prefix);
-    if (length)
-        snprintf(name, size, " %.*s", length - 1, prefix);
-    else
-        snprintf(name, size, unit ? " head" : " embed");
-}
-
 const char *instr_text(const struct program *program, int index, char *text, size_t size)
 {
     const struct instr *instr = &program->instr[index];
-    char name[48] = "", micro[24] = "", piece[24] = "";
+    char name[48] = "", unit[MODEL_PREFIX], micro[24] = "", piece[24] = "";
     if (instr->unit >= 0)
-        unit_name(program, instr->unit, name, sizeof name);
+        snprintf(name, sizeof name, " %s",
+                 model_unit_name(program->units->model, instr->unit, unit));
     if (instr->flat >= 0)
         snprintf(name, sizeof name, " %s", program->units->flat[instr->flat].name);
     if (instr->micro >= 0)

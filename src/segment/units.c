@@ -321,13 +321,8 @@ static void lay_out(struct units *units, int unit, enum fate fate, const char *t
 {
     const struct model_unit *u = &units->model->unit[unit];
     struct flat *flat = &units->flat[units->flats];
-    char name[sizeof flat->name];
-    int length = (int)strlen(u->prefix);
-    snprintf(name, sizeof name, "%.*s%s", length ? length - 1 : 5,
-             length ? u->prefix
-             : unit ? "head"
-                    : "embed",
-             fate_names[fate]);
+    char name[sizeof flat->name], own[MODEL_PREFIX];
+    snprintf(name, sizeof name, "%s%s", model_unit_name(units->model, unit, own), fate_names[fate]);
     flat_create(flat, name, unit, units_kind(units, unit)->train, &units->model->block[u->first],
                 takes, shards);
     flat->trained = fate != FATE_FROZEN;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "verify/division.h"
 #include "verify/memory_map.h"
 
 enum { TEXT = 112 };
@@ -296,6 +297,36 @@ static void find_gradients(struct verify *v)
     }
 }
 
+/* What a unit's graph is in this kind of program. */
+static const struct graph *graph_of(const struct program *program, int unit)
+{
+    const struct unit_kind *kind = units_kind(program->units, unit);
+    return program->kind == PROGRAM_TRAIN      ? kind->train
+           : program->kind == PROGRAM_EVALUATE ? kind->evaluate
+                                               : kind->logits;
+}
+
+/* Of the units of a kind, the first. */
+static int check_divisions(const struct program *program, struct error *err)
+{
+    const struct layout_stage *stage = &program->stage;
+    const struct units *units = program->units;
+    unsigned mesh = 0;
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        mesh |= (program->layout->shape.degree[axis] > 1 ? 1u : 0) << axis;
+    for (int k = 0; k < stage->count; k++) {
+        int unit = stage->first + k, first = stage->first;
+        char name[MODEL_PREFIX];
+        while (units->kind_of[first] != units->kind_of[unit])
+            first++;
+        if (first == unit &&
+            division_check(graph_of(program, unit), model_unit_name(units->model, unit, name), mesh,
+                           program->kind == PROGRAM_TRAIN, err))
+            return -1;
+    }
+    return 0;
+}
+
 int verify_program(const struct program *program, struct error *err)
 {
     struct verify v = {
@@ -314,7 +345,7 @@ int verify_program(const struct program *program, struct error *err)
         v.uses[b].given_bytes = 0;
     }
     find_gradients(&v);
-    int rc = clocks(&v) || check_persistent(&v) ? -1 : 0;
+    int rc = check_divisions(program, err) || clocks(&v) || check_persistent(&v) ? -1 : 0;
     for (int i = 0; !rc && i < program->instrs; i++)
         rc = check_instr(&v, i);
     if (!rc)

@@ -21,6 +21,7 @@
  *  - buffers that share memory follow one another: the first is released, and that is ordered
  *    before the second's first use ("memory reused too early", "memory reused in flight"); all
  *    lie inside their slab ("outside its slab");
+ *  - what a unit's graph has divided among ranks comes together again (division.h);
  *  - and verify_values() of it.
  * Returns 0, or -1 with err naming what, instruction, and buffers. */
 int verify_program(const struct program *program, struct error *err);

@@ -23,9 +23,13 @@ enum { WIDTH = 24, HEAD_DIM = 4 };
 
 static int size = 1; /* of the group, while graphs are built */
 
-static int matrix(struct graph *graph, const char *name, int64_t rows, int64_t columns)
+static const struct graph_division no_division;
+
+static int matrix(struct graph *graph, const char *name, int64_t rows, int64_t columns,
+                  struct graph_division division)
 {
-    return transformer_matrix(graph, &(struct transformer_part){name, rows}, 1, columns, 0.1);
+    return transformer_divided_matrix(graph, &(struct transformer_part){name, rows}, 1, columns,
+                                      0.1, division);
 }
 
 static int norm_weight(struct graph *graph, const char *name, int64_t width)
@@ -36,13 +40,17 @@ static int norm_weight(struct graph *graph, const char *name, int64_t width)
 static void block(const struct config_model *c, struct graph *graph)
 {
     const struct graph_group group = {.axes = 1u << MESH_TENSOR, .size = size};
-    int64_t hidden = c->hidden, own = WIDTH / size;
-    struct transformer_part gate_up[] = {{"gate", own}, {"up", own}};
+    const struct graph_division rows = {.group = group, .dim = 0};
+    const struct graph_division columns = {.group = group, .dim = 1};
+    const struct transformer_part gate_up[] = {{"gate", WIDTH}, {"up", WIDTH}};
+    int64_t hidden = c->hidden;
     int w1 = norm_weight(graph, "norm1", hidden);
-    int wg = transformer_matrix(graph, gate_up, 2, hidden, 0.1);
-    int w2 = matrix(graph, "in.w2", 2 * hidden, own), w3 = matrix(graph, "out.w3", own, hidden);
-    int w4 = matrix(graph, "in.w4", hidden, own), w5 = norm_weight(graph, "norm2", hidden);
-    int w6 = matrix(graph, "w6", hidden, hidden), sum;
+    int wg = transformer_divided_matrix(graph, gate_up, 2, hidden, 0.1, rows);
+    int w2 = matrix(graph, "in.w2", 2 * hidden, WIDTH, columns);
+    int w3 = matrix(graph, "out.w3", WIDTH, hidden, rows);
+    int w4 = matrix(graph, "in.w4", hidden, WIDTH, columns);
+    int w5 = norm_weight(graph, "norm2", hidden);
+    int w6 = matrix(graph, "w6", hidden, hidden, no_division), sum;
     int p = build_all_reduce_max(graph, build_rope_table(graph, HEAD_DIM), group);
     int x = build_input(graph, hidden), h = build_rmsnorm(graph, x, w1, 1e-5f);
     build_divided(graph, h, group);

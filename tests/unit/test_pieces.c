@@ -203,6 +203,32 @@ static void test_left_out_on_one_rank(void **state)
     divided_close(&d);
 }
 
+/* A program is refused whose unit does not put together what it divides. */
+static void test_not_put_together(void **state)
+{
+    static const struct graph_group other = {.axes = 1u << MESH_SHARD, .size = 2};
+    struct divided d;
+    int tried = 0;
+    divided_open(&d, settings[0], 2);
+    struct unit_kind *kind = &d.units->kind[d.units->kind_of[1]];
+    for (int i = 0; i < 2 * kind->train->param_count; i++) {
+        struct graph *graph = i % 2 ? kind->evaluate : kind->train;
+        struct graph_param *param = &graph->params[i / 2];
+        struct graph_group was = param->division.group;
+        struct error err = {0};
+        if (was.size < 2)
+            continue;
+        param->division.group = other;
+        assert_int_equal(verify_program(i % 2 ? d.evaluate[1] : d.program[1], &err), -1);
+        if (!strstr(err.text, "verify: layers.0: ") || !strstr(err.text, "over tensor"))
+            fail_msg("%s: %s", param->part[0], err.text);
+        param->division.group = was;
+        tried++;
+    }
+    assert_int_equal(tried, 8);
+    divided_close(&d);
+}
+
 /* Shapes that cannot be exchanged are refused where the graph is built. */
 static void test_refused(void **state)
 {
@@ -232,6 +258,7 @@ int main(void)
         cmocka_unit_test(test_exchanges),
         cmocka_unit_test(test_spoilt),
         cmocka_unit_test(test_left_out_on_one_rank),
+        cmocka_unit_test(test_not_put_together),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_no_gradient_of_a_maximum),
     };

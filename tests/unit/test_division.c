@@ -1,0 +1,237 @@
+/* test_division.c - does division_check() see that a graph divided among ranks forgets an exchange,
+ * makes one too many, or one over other ranks?  One right block, each fault in it by name. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "comm/mesh.h"
+#include "graph/autodiff.h"
+#include "graph/build.h"
+#include "verify/division.h"
+
+enum { HIDDEN = 8, INNER = 12, TENSOR = 1 << MESH_TENSOR, SHARD = 1 << MESH_SHARD };
+
+static const struct graph_group tensor = {.axes = TENSOR, .size = 2};
+static const struct graph_group shard = {.axes = SHARD, .size = 2};
+
+/* What is done otherwise than it should be. */
+enum fault {
+    RIGHT,
+    NO_SUM,
+    SUM_TWICE,
+    SUM_OVER_SHARD,
+    SUM_OF_COLUMNS,
+    SCATTER_OF_WHOLE,
+    GATHER_OF_WHOLE,
+    MAXIMUM_OF_TERMS,
+    RESIDUAL_IN_TERM,
+    RESIDUAL_OF_TERM,
+    BIAS_IN_TERM,
+    ACTIVATION_OF_TERM,
+    PRODUCT_OF_TERM,
+    NORM_OF_COLUMNS,
+    SWAP_OF_WHOLE,
+    SWAP_ONCE,
+    TERM_PUT_OUT,
+    NO_DIVIDED,
+    NO_DIVIDED_INPUT,
+    NO_DIVIDED_SUM,
+    DIVIDED_OVER_SHARD,
+    DIVIDED_WHOLE,
+    DIVIDED_AND_WHOLE,
+    GATHER_FOR_WHOLE,
+    NORM_OF_ROWS,
+    FROZEN_NORM_OF_ROWS,
+    FAULTS
+};
+
+static int matrix(struct graph *graph, const char *name, int64_t rows, int64_t columns, int dim)
+{
+    struct graph_param param = {.parts = 1,
+                                .part_rows = {rows},
+                                .dims = 2,
+                                .dim = {rows, columns},
+                                .division = {.group = tensor, .dim = dim}};
+    snprintf(param.part[0], sizeof param.part[0], "%s", name);
+    if (dim < 0)
+        param.division = (struct graph_division){0};
+    return build_param(graph, &param);
+}
+
+static int vector(struct graph *graph, const char *name, int64_t rows, int divided)
+{
+    struct graph_param param = {.parts = 1, .part_rows = {rows}, .dims = 1, .dim = {rows}};
+    snprintf(param.part[0], sizeof param.part[0], "%s", name);
+    if (divided)
+        param.division.group = tensor;
+    return build_param(graph, &param);
+}
+
+/* The term that each rank makes of h. */
+static int term(struct graph *graph, int h, enum fault fault)
+{
+    int up = matrix(graph, "up", INNER, HIDDEN, 0), down = matrix(graph, "down", HIDDEN, INNER, 1);
+    int b = vector(graph, "up.bias", INNER, 1);
+    int g = build_gelu(graph, build_linear(graph, h, up, -1), b);
+    if (fault == SUM_OF_COLUMNS)
+        g = build_all_reduce(graph, g, tensor);
+    if (fault == NORM_OF_COLUMNS)
+        g = build_rmsnorm(graph, g, vector(graph, "norm3", INNER, 1), 1e-5f);
+    if (fault != SWAP_OF_WHOLE)
+        g = build_all_to_all(graph, g, tensor);
+    if (fault != SWAP_OF_WHOLE && fault != SWAP_ONCE)
+        g = build_all_to_all(graph, g, tensor);
+    return build_linear(graph, g, down, -1);
+}
+
+/* x and the sum of what the ranks make of norm(x), by way of rows and by an all_reduce. */
+static void block(struct graph *graph, enum fault fault)
+{
+    int x = build_input(graph, HIDDEN), norm1 = vector(graph, "norm1", HIDDEN, 0);
+    int norm2 = vector(graph, "norm2", HIDDEN, 0), bias = vector(graph, "bias", HIDDEN, 0);
+    int w = matrix(graph, "w", HIDDEN, HIDDEN, -1), up2 = matrix(graph, "up2", INNER, HIDDEN, 0);
+    int down2 = matrix(graph, "down2", HIDDEN, INNER, 1), sum;
+    int h = fault == NO_DIVIDED_INPUT ? x : build_rmsnorm(graph, x, norm1, 1e-5f);
+    if (fault != NO_DIVIDED && fault != NO_DIVIDED_INPUT)
+        build_divided(graph, h, fault == DIVIDED_OVER_SHARD ? shard : tensor);
+    if (fault == SWAP_OF_WHOLE)
+        h = build_all_to_all(graph, h, tensor);
+    int t = term(graph, h, fault);
+    if (fault == SCATTER_OF_WHOLE)
+        t = build_all_reduce(graph, t, tensor);
+    int q = build_reduce_scatter(graph, t, tensor);
+    if (fault == NORM_OF_ROWS || fault == FROZEN_NORM_OF_ROWS) {
+        int norm3 = vector(graph, "norm3", HIDDEN, 0);
+        graph->params[graph->values[norm3].index].frozen = fault == FROZEN_NORM_OF_ROWS;
+        q = build_rmsnorm(graph, q, norm3, 1e-5f);
+    }
+    int z = build_all_gather(graph, fault == GATHER_OF_WHOLE ? h : q, tensor);
+    if (fault == GATHER_FOR_WHOLE)
+        z = build_linear(graph, z, w, -1);
+    t = build_linear(graph, build_linear(graph, z, up2, -1), down2,
+                     fault == RESIDUAL_IN_TERM ? x : -1);
+    t = fault == BIAS_IN_TERM         ? build_bias(graph, t, bias)
+        : fault == ACTIVATION_OF_TERM ? build_gelu(graph, t, bias)
+        : fault == PRODUCT_OF_TERM    ? build_linear(graph, t, w, -1)
+        : fault == MAXIMUM_OF_TERMS   ? build_all_reduce_max(graph, t, tensor)
+                                      : t;
+    if (fault == TERM_PUT_OUT) {
+        build_output(graph, t);
+        return;
+    }
+    int s = fault == NO_SUM || fault == RESIDUAL_OF_TERM
+                ? t
+                : build_all_reduce(graph, t, fault == SUM_OVER_SHARD ? shard : tensor);
+    if (fault == SUM_TWICE)
+        s = build_all_reduce(graph, s, tensor);
+    int y = fault == RESIDUAL_OF_TERM ? build_linear(graph, h, w, s)
+                                      : build_rmsnorm_residual(graph, x, s, norm2, 1e-5f, &sum);
+    if (fault == NO_DIVIDED_SUM)
+        y = build_all_reduce(graph, term(graph, s, fault), tensor);
+    if (fault == DIVIDED_WHOLE)
+        build_divided(graph, y, tensor);
+    if (fault == DIVIDED_AND_WHOLE)
+        y = build_linear(graph, h, w, y);
+    build_output(graph, build_linear(graph, y, w, -1));
+}
+
+static int check(enum fault fault, unsigned mesh, struct error *err)
+{
+    struct graph *graph = graph_create(2, 4, DTYPE_F32);
+    block(graph, fault);
+    if (graph->err.text[0])
+        fail_msg("fault %d: %s", fault, graph->err.text);
+    int rc = division_check(graph, "layers.0", mesh, 1, err);
+    graph_destroy(graph);
+    return rc;
+}
+
+static void test_faults(void **state)
+{
+    static const char *const expected[FAULTS] = {
+        [NO_SUM] = "rmsnorm (norm2) reads the result of linear (down2), over tensor a term of a "
+                   "sum: its sum over tensor is missing",
+        [SUM_TWICE] = "all_reduce reads the result of all_reduce, over tensor whole: summed again",
+        [SUM_OVER_SHARD] = "all_reduce reads the result of linear (down2), over shard own rows",
+        [SUM_OF_COLUMNS] = "all_reduce reads the result of gelu (up.bias), over tensor own columns",
+        [SCATTER_OF_WHOLE] = "reduce_scatter reads the result of all_reduce, over tensor whole",
+        [GATHER_OF_WHOLE] = "all_gather reads the result of rmsnorm (norm1), over tensor whole",
+        [MAXIMUM_OF_TERMS] = "all_reduce_max reads the result of linear (down2), over tensor a "
+                             "term of a sum: its sum",
+        [RESIDUAL_IN_TERM] = "linear (down2) reads the unit's input, over tensor whole: added to a "
+                             "term of a sum, it counts once for each rank",
+        [RESIDUAL_OF_TERM] = "linear (w) reads the result of linear (down2), over tensor a term",
+        [BIAS_IN_TERM] = "bias (bias) reads the result of linear (down2), over tensor a term",
+        [ACTIVATION_OF_TERM] = "gelu (bias) reads the result of linear (down2), over tensor a term",
+        [PRODUCT_OF_TERM] = "linear (w) reads the result of linear (down2), over tensor a term",
+        [NORM_OF_COLUMNS] = "rmsnorm (norm3) reads the result of gelu (up.bias), over tensor own "
+                            "columns: it needs whole rows",
+        [SWAP_OF_WHOLE] = "all_to_all reads the result of rmsnorm (norm1), over tensor whole",
+        [SWAP_ONCE] = "linear (down) reads the result of all_to_all, over tensor spread",
+        [TERM_PUT_OUT] = "its output, the result of linear (down2), is over tensor a term",
+        [NO_DIVIDED] = "the gradient of parameter norm1 is a term of a sum, because build_divided",
+        [NO_DIVIDED_INPUT] = "the gradient of the unit's input is whole from one reader and a term",
+        [NO_DIVIDED_SUM] = "the gradient of the result of all_reduce is a term of a sum, because "
+                           "build_divided() is not said of it: over tensor",
+        [DIVIDED_OVER_SHARD] = "the gradient of the result of rmsnorm (norm1) is summed, as "
+                               "build_divided() says, but is no term of a sum: over shard",
+        [DIVIDED_WHOLE] = "the gradient of the result of rmsnorm (norm2) is summed, as "
+                          "build_divided() says, but is no term of a sum",
+        [DIVIDED_AND_WHOLE] = "the gradient of the result of rmsnorm (norm1) is whole from one "
+                              "reader and a term of a sum from another",
+        [GATHER_FOR_WHOLE] = "the gradient of parameter w is a term of a sum",
+        [NORM_OF_ROWS] = "the gradient of parameter norm3 is made of a rank's own rows, and no sum",
+    };
+    for (enum fault fault = 0; fault < FAULTS; fault++) {
+        struct error err = {0};
+        int rc = check(fault, TENSOR | SHARD, &err);
+        if (rc != (expected[fault] ? -1 : 0))
+            fail_msg("fault %d: %s", fault, rc ? err.text : "not noticed");
+        if (!expected[fault])
+            continue;
+        if (!strstr(err.text, expected[fault]) || strncmp(err.text, "verify: layers.0: ", 18))
+            fail_msg("fault %d: \"%s\", not \"%s\"", fault, err.text, expected[fault]);
+    }
+}
+
+/* A sum over an axis of one rank is none at all. */
+static void test_axis_of_one(void **state)
+{
+    struct error err = {0};
+    assert_int_equal(check(SUM_OVER_SHARD, TENSOR, &err), -1);
+    assert_non_null(
+        strstr(err.text, "over tensor a term of a sum: its sum over tensor is missing"));
+    assert_int_equal(check(DIVIDED_OVER_SHARD, TENSOR, &err), -1);
+    assert_non_null(strstr(err.text, "parameter norm1 is a term of a sum"));
+    assert_int_equal(check(NO_SUM, SHARD, &err), 0);
+}
+
+/* Nodes that autodiff appends are not looked at; a graph that is not trained has no gradients. */
+static void test_phases(void **state)
+{
+    struct graph *graph = graph_create(2, 4, DTYPE_F32);
+    struct error err = {0};
+    block(graph, RIGHT);
+    assert_int_equal(autodiff(graph, &err), 0);
+    assert_int_equal(division_check(graph, "layers.0", TENSOR, 1, &err), 0);
+    graph_destroy(graph);
+    graph = graph_create(2, 4, DTYPE_F32);
+    block(graph, NO_DIVIDED);
+    assert_int_equal(division_check(graph, "layers.0", TENSOR, 0, &err), 0);
+    assert_int_equal(division_check(graph, "layers.0", TENSOR, 1, &err), -1);
+    graph_destroy(graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_axis_of_one),
+        cmocka_unit_test(test_phases),
+    };
+    return cmocka_run_group_tests_name("division", tests, NULL, NULL);
+}
