@@ -283,6 +283,18 @@ struct device_ops {
                        int64_t rows);
 };
 
+/* X(op) for every op but gemm, of which a table has the library's functions.  Tables are filled,
+ * and what they are filled with is declared, by this list. */
+/* clang-format off */
+#define DEVICE_OPS(X) \
+    X(embedding) X(embedding_backward) X(rmsnorm) X(rmsnorm_backward) X(rmsnorm_backward_scratch) \
+    X(layernorm) X(layernorm_backward) X(layernorm_backward_scratch) X(bias) X(bias_backward) \
+    X(bias_backward_scratch) X(gelu) X(gelu_backward) X(rope) X(attention) X(attention_backward) \
+    X(attention_scratch) X(swiglu) X(swiglu_backward) X(cross_entropy) X(loss_sum) X(add) X(cast) \
+    X(fill_zero) X(copy) X(set) X(sumsq) X(update_factor) X(adamw) X(adamw_bf16) X(sgd) \
+    X(momentum) X(muon) X(normalize) X(polynomial)
+/* clang-format on */
+
 /* The type of the function that a member of a table points to.  Declares what the table is filled
  * with, so that a signature is written in the table and where the function is defined, and nowhere
  * else: DEVICE_FUNCTION(device_ops, bias) cuda_bias; */
