@@ -1,69 +1,152 @@
-/* norm_backward.cu - gradient of RMSNorm: dx = dsum + rstd (dy w - x rstd^2 mean(dy w x)),
- * dw (+)= sum over rows of dy x rstd.
+/* norm_backward.cu - gradients of RMSNorm and LayerNorm.  With n = x rstd, or (x - mean) rstd:
+ *   RMSNorm    dx = dsum + rstd (dy w - x rstd^2 mean(dy w x)),  dw (+)= sum over rows of dy n
+ *   LayerNorm  dx = dsum + rstd (dy w - mean(dy w) - n mean(dy w n)),  dw as above,
+ *              db (+)= sum over rows of dy
  *
  * Must move: dy, dsum, x in; dx out, each rows * hidden elements once.  Rows are dealt to
  * CUDA_NORM_GROUPS blocks, row r to block r % CUDA_NORM_GROUPS whatever the GPU; a block keeps its
- * part of dw in registers over all its rows, and a second kernel adds the parts in order (2 *
- * CUDA_NORM_GROUPS * hidden floats, mostly within the L2).  Two blocks of 512 threads per
- * multiprocessor hold a row of 4096 bf16 in one 16-byte access per thread and tensor; the next row
- * is loaded before the reduction of this one, so that about 48 KB per multiprocessor are always
- * under way.
+ * parts of dw and db in registers over all its rows, and a second kernel adds the parts in order (2
+ * * CUDA_NORM_GROUPS * hidden floats for each, mostly within the L2).  Of RMSNorm two blocks of 512
+ * threads per multiprocessor hold a row of 4096 bf16 in one 16-byte access per thread and tensor;
+ * the next row is loaded before the reduction of this one, so that about 48 KB per multiprocessor
+ * are always under way.
  */
 #include "device/cuda/add_parts.cuh"
 #include "device/cuda/pack.cuh"
 #include "device/cuda/reduce.cuh"
 
-template <typename T> struct gradient {
+template <typename T> struct norm_gradient {
     T *dx;
     const T *dy, *dsum, *x, *w;
-    const float *rstd;
-    float *parts; /* [groups, hidden] */
+    const float *stats; /* a row's rstd; of LayerNorm (centered) mean and rstd */
+    float *parts;       /* [groups, hidden] of dw; of LayerNorm [groups, 2, hidden]: of dw, of db */
     int64_t rows;
     int hidden;
     bool w_aligned;
 };
 
+struct norm_stats {
+    float mean, rstd;
+};
+
+/* What is summed over a row; its means, as they enter dx. */
+struct norm_sums {
+    float plain, product; /* of dy w (LayerNorm alone), and of dy w x or dy w n */
+};
+
+template <bool centered, typename T>
+static __device__ __forceinline__ norm_stats stats_of(const norm_gradient<T> &t, int64_t row)
+{
+    if (centered)
+        return {t.stats[2 * row], t.stats[2 * row + 1]};
+    return {0, t.stats[row]};
+}
+
+/* The sums over the block, as means; partial as in team_sum(). */
+template <bool centered>
+static __device__ __forceinline__ norm_sums means_of(norm_sums p, norm_stats s, int hidden,
+                                                     float (&partial)[2][32])
+{
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    const int warps = (int)blockDim.x / 32;
+    if (!centered)
+        return {0, block_sum(p.product, partial[0]) / (float)hidden * s.rstd * s.rstd};
+    p.plain = warp_sum(p.plain);
+    p.product = warp_sum(p.product);
+    if (warps > 1) {
+        if (lane == 0) {
+            partial[0][warp] = p.plain;
+            partial[1][warp] = p.product;
+        }
+        __syncthreads();
+        p.plain = warp_sum(lane < warps ? partial[0][lane] : 0.0f);
+        p.product = warp_sum(lane < warps ? partial[1][lane] : 0.0f);
+    }
+    return {p.plain / (float)hidden, p.product / (float)hidden};
+}
+
+/* What n elements add to the sums, to dw and to db. */
+template <bool centered, int n>
+static __device__ __forceinline__ void collect(norm_sums &p, float (&dw)[n], float (&db)[n],
+                                               const float (&dy)[n], const float (&w)[n],
+                                               const float (&x)[n], norm_stats s)
+{
+    float sum = centered ? p.product : 0.0f;
+#pragma unroll
+    for (int i = 0; i < n; i++) {
+        float product = dy[i] * (centered ? (x[i] - s.mean) * s.rstd : x[i]);
+        sum = fmaf(product, w[i], sum);
+        if (centered) {
+            p.plain = fmaf(dy[i], w[i], p.plain);
+            dw[i] += product;
+            db[i] += dy[i];
+        } else {
+            dw[i] = fmaf(product, s.rstd, dw[i]);
+        }
+    }
+    p.product = centered ? sum : p.product + sum;
+}
+
+/* dsum becomes dx. */
+template <bool centered, int n>
+static __device__ __forceinline__ void add_gradient(float (&dsum)[n], const float (&dy)[n],
+                                                    const float (&w)[n], const float (&x)[n],
+                                                    norm_sums m, norm_stats s)
+{
+#pragma unroll
+    for (int i = 0; i < n; i++) {
+        float dn = centered
+                       ? fmaf(-(x[i] - s.mean) * s.rstd, m.product, fmaf(dy[i], w[i], -m.plain))
+                       : fmaf(-x[i], m.product, dy[i] * w[i]);
+        dsum[i] = fmaf(s.rstd, dn, dsum[i]);
+    }
+}
+
+template <typename T> static __device__ __forceinline__ int column_of(int j)
+{
+    return ((int)threadIdx.x + j * (int)blockDim.x) * LANES<T>;
+}
+
 /* w of a piece: read once where registers allow, else where it is used (it stays in cache). */
-template <typename T, int count, bool held_w> struct weights {
+template <typename T, int count, bool held_w> struct norm_weights {
     raw<T, LANES<T>> bits[held_w ? count : 1] = {};
-    __device__ __forceinline__ void begin(const gradient<T> &t)
+    __device__ __forceinline__ void begin(const norm_gradient<T> &t)
     {
         float w[LANES<T>];
 #pragma unroll
         for (int j = 0; held_w && j < count; j++) {
-            int at = ((int)threadIdx.x + j * (int)blockDim.x) * LANES<T>;
-            if (at < t.hidden) {
-                load_param(w, t.w + at, t.w_aligned);
+            if (column_of<T>(j) < t.hidden) {
+                load_param(w, t.w + column_of<T>(j), t.w_aligned);
                 narrow(bits[j], w);
             }
         }
     }
-    __device__ __forceinline__ void get(float (&w)[LANES<T>], const gradient<T> &t, int j) const
+    __device__ __forceinline__ void get(float (&w)[LANES<T>], const norm_gradient<T> &t,
+                                        int j) const
     {
-        int at = ((int)threadIdx.x + j * (int)blockDim.x) * LANES<T>;
-        if (held_w)
-            widen(w, bits[held_w ? j : 0]);
-        else if (at < t.hidden)
-            load_param(w, t.w + at, t.w_aligned);
+        widen(w, held_w ? bits[held_w ? j : 0] : raw<T, LANES<T>>{});
+        if (!held_w && column_of<T>(j) < t.hidden)
+            load_param(w, t.w + column_of<T>(j), t.w_aligned);
     }
 };
 
 /* What a thread holds of a row: `count` pieces of 16 bytes of each tensor. */
-template <typename T, int count> struct held {
+template <typename T, int count> struct norm_held {
     raw<T, LANES<T>> dy[count], dsum[count], x[count];
-    float rstd;
+    norm_stats stats;
 };
 
-template <typename T, int count>
-static __device__ __forceinline__ void hold(held<T, count> &h, const gradient<T> &t, int64_t row)
+template <bool centered, typename T, int count>
+static __device__ __forceinline__ void hold(norm_held<T, count> &h, const norm_gradient<T> &t,
+                                            int64_t row)
 {
     using R = raw<T, LANES<T>>;
     if (row >= t.rows)
         return;
-    h.rstd = t.rstd[row];
+    h.stats = stats_of<centered>(t, row);
 #pragma unroll
     for (int j = 0; j < count; j++) {
-        int at = ((int)threadIdx.x + j * (int)blockDim.x) * LANES<T>;
+        int at = column_of<T>(j);
         int64_t from = row * t.hidden + at;
         if (at < t.hidden) {
             h.dy[j] = load_once<R>(t.dy + from);
@@ -74,96 +157,59 @@ static __device__ __forceinline__ void hold(held<T, count> &h, const gradient<T>
     }
 }
 
-/* Sum of dy w x over n elements; what they add to dw is added. */
-template <int n>
-static __device__ __forceinline__ float products_of(float (&dw)[n], const float (&dy)[n],
-                                                    const float (&w)[n], const float (&x)[n],
-                                                    float rstd)
-{
-    float sum = 0;
-#pragma unroll
-    for (int i = 0; i < n; i++) {
-        float product = dy[i] * x[i];
-        sum = fmaf(product, w[i], sum);
-        dw[i] = fmaf(product, rstd, dw[i]);
-    }
-    return sum;
-}
-
-/* dsum becomes dx. */
-template <int n>
-static __device__ __forceinline__ void add_gradient(float (&dsum)[n], const float (&dy)[n],
-                                                    const float (&w)[n], const float (&x)[n],
-                                                    float rstd, float mean)
-{
-#pragma unroll
-    for (int i = 0; i < n; i++)
-        dsum[i] = fmaf(rstd, fmaf(-x[i], mean, dy[i] * w[i]), dsum[i]);
-}
-
-template <typename T, int count, bool ahead>
-static __device__ __forceinline__ void kept_rows(const gradient<T> &t)
+/* Rows of at most `count` pieces a thread; with up to two the next row is loaded ahead. */
+template <bool centered, typename T, int count>
+__global__ void __launch_bounds__(512, count == 1 && !centered ? 2 : 1)
+    norm_backward_kept(norm_gradient<T> t)
 {
     constexpr int n = LANES<T>;
-    __shared__ float partial[2][32];
-    float dw[count][n] = {}, dy[n], x[n], w[n] = {}, dsum[n];
-    weights<T, count, ahead> all_w;
-    held<T, count> now = {}, next = {};
-    hold(now, t, blockIdx.x);
+    constexpr bool ahead = count <= 2;
+    __shared__ float partial[2][2][32];
+    float dw[count][n] = {}, db[centered ? count : 1][n] = {}, dy[n], x[n], w[n], dsum[n];
+    norm_weights<T, count, ahead && !centered> all_w;
+    norm_held<T, count> now = {}, next = {};
+    hold<centered>(now, t, blockIdx.x);
     all_w.begin(t);
     int slot = 0;
     for (int64_t row = blockIdx.x; row < t.rows; row += gridDim.x, slot ^= 1) {
-        float products = 0;
+        norm_sums p = {0, 0};
 #pragma unroll
         for (int j = 0; j < count; j++) {
             widen(dy, now.dy[j]);
             all_w.get(w, t, j);
             widen(x, now.x[j]);
-            products += products_of(dw[j], dy, w, x, now.rstd);
+            collect<centered>(p, dw[j], db[centered ? j : 0], dy, w, x, now.stats);
         }
         if (ahead)
-            hold(next, t, row + gridDim.x);
-        products = block_sum(products, partial[slot]);
-        float mean = products / (float)t.hidden * now.rstd * now.rstd;
+            hold<centered>(next, t, row + gridDim.x);
+        p = means_of<centered>(p, now.stats, t.hidden, partial[slot]);
 #pragma unroll
         for (int j = 0; j < count; j++) {
-            int at = ((int)threadIdx.x + j * (int)blockDim.x) * n;
             widen(dy, now.dy[j]);
             all_w.get(w, t, j);
             widen(x, now.x[j]);
             widen(dsum, now.dsum[j]); /* zero where there is none */
-            add_gradient(dsum, dy, w, x, now.rstd, mean);
+            add_gradient<centered>(dsum, dy, w, x, p, now.stats);
             raw<T, n> bits;
             narrow(bits, dsum);
-            if (at < t.hidden)
-                store(t.dx + row * t.hidden + at, bits);
+            if (column_of<T>(j) < t.hidden)
+                store(t.dx + row * t.hidden + column_of<T>(j), bits);
         }
         if (ahead)
             now = next;
         else
-            hold(now, t, row + gridDim.x);
+            hold<centered>(now, t, row + gridDim.x);
     }
+    float *part = t.parts + (int64_t)blockIdx.x * (centered ? 2 : 1) * t.hidden;
 #pragma unroll
     for (int j = 0; j < count; j++) {
-        int at = ((int)threadIdx.x + j * (int)blockDim.x) * n;
-        if (at < t.hidden)
-            store_floats(t.parts + (int64_t)blockIdx.x * t.hidden + at, dw[j]);
+        int at = column_of<T>(j);
+        if (at < t.hidden) {
+            store_floats(part + at, dw[j]);
+            if (centered)
+                store_floats(part + t.hidden + at, db[centered ? j : 0]);
+        }
     }
-}
-
-template <typename T> __global__ void __launch_bounds__(512, 2) backward_short(gradient<T> t)
-{
-    kept_rows<T, 1, true>(t);
-}
-
-template <typename T> __global__ void __launch_bounds__(512, 1) backward_middle(gradient<T> t)
-{
-    kept_rows<T, 2, true>(t);
-}
-
-template <typename T> __global__ void __launch_bounds__(512, 1) backward_long(gradient<T> t)
-{
-    kept_rows<T, 4, false>(t);
 }
 
 template <typename T, int n>
@@ -172,30 +218,43 @@ static __device__ __forceinline__ void get(float (&to)[n], const T *from)
     widen(to, load<raw<T, n>>(from));
 }
 
-/* Any length, n elements per access: rows are read twice and dw is summed where it is written. */
-template <typename T, int n> __global__ void __launch_bounds__(1024) backward_reread(gradient<T> t)
+/* The n floats at from, or zeros. */
+template <int n>
+static __device__ __forceinline__ void get_sums(float (&to)[n], const float *from, bool zero)
 {
-    __shared__ float partial[2][32];
-    float *part = t.parts + (int64_t)blockIdx.x * t.hidden;
+    for (int i = 0; i < n; i++)
+        to[i] = 0;
+    if (!zero)
+        load_floats(to, from);
+}
+
+/* Any length, n elements per access: rows are read twice; dw and db are summed where they are
+ * written. */
+template <bool centered, typename T, int n>
+__global__ void __launch_bounds__(1024) norm_backward_reread(norm_gradient<T> t)
+{
+    __shared__ float partial[2][2][32];
+    float *part = t.parts + (int64_t)blockIdx.x * (centered ? 2 : 1) * t.hidden;
     const int begin = (int)threadIdx.x * n, step = (int)blockDim.x * n;
-    float dy[n], x[n], w[n], dsum[n], dw[n];
+    float dy[n], x[n], w[n], dsum[n], dw[n], db[n] = {};
     int slot = 0;
     for (int64_t row = blockIdx.x; row < t.rows; row += gridDim.x, slot ^= 1) {
         const int64_t first = row * t.hidden;
-        float products = 0, rstd = t.rstd[row];
+        const norm_stats stats = stats_of<centered>(t, row);
+        norm_sums p = {0, 0};
         for (int at = begin; at < t.hidden; at += step) {
             get(dy, t.dy + first + at);
             get(x, t.x + first + at);
             load_param(w, t.w + at, t.w_aligned);
-            for (int i = 0; i < n; i++)
-                dw[i] = 0;
-            if (row != blockIdx.x)
-                load_floats(dw, part + at);
-            products += products_of(dw, dy, w, x, rstd);
+            get_sums(dw, part + at, row == blockIdx.x);
+            if (centered)
+                get_sums(db, part + t.hidden + at, row == blockIdx.x);
+            collect<centered>(p, dw, db, dy, w, x, stats);
             store_floats(part + at, dw);
+            if (centered)
+                store_floats(part + t.hidden + at, db);
         }
-        products = block_sum(products, partial[slot]);
-        float mean = products / (float)t.hidden * rstd * rstd;
+        p = means_of<centered>(p, stats, t.hidden, partial[slot]);
         for (int at = begin; at < t.hidden; at += step) {
             get(dy, t.dy + first + at);
             get(x, t.x + first + at);
@@ -204,7 +263,7 @@ template <typename T, int n> __global__ void __launch_bounds__(1024) backward_re
                 dsum[i] = 0;
             if (t.dsum)
                 get(dsum, t.dsum + first + at);
-            add_gradient(dsum, dy, w, x, rstd, mean);
+            add_gradient<centered>(dsum, dy, w, x, p, stats);
             raw<T, n> bits;
             narrow(bits, dsum);
             store(t.dx + first + at, bits);
@@ -212,34 +271,40 @@ template <typename T, int n> __global__ void __launch_bounds__(1024) backward_re
     }
 }
 
-template <typename T> static void launch(cudaStream_t s, gradient<T> t)
+template <bool centered, typename T> static void launch(cudaStream_t s, norm_gradient<T> t)
 {
     constexpr int n = LANES<T>;
     bool whole = t.hidden % n == 0 && aligned16(t.dx) && aligned16(t.dy) && aligned16(t.dsum) &&
                  aligned16(t.x) && aligned16(t.parts);
     int accesses = t.hidden / n, groups = cuda_norm_groups(t.rows);
-    t.w_aligned = aligned16(t.w);
-    if (!whole) {
-        t.w_aligned = true; /* an element at a time is */
-        int threads = (int)min_i64(1024, whole_warps(t.hidden));
-        LAUNCH((backward_reread<T, 1>), groups, threads, 0, s, t);
-    } else if (accesses <= 512) {
-        LAUNCH(backward_short<T>, groups, whole_warps(accesses), 0, s, t);
-    } else if (accesses <= 1024) {
-        LAUNCH(backward_middle<T>, groups, whole_warps(ceil_div(accesses, 2)), 0, s, t);
-    } else if (accesses <= 2048) {
-        LAUNCH(backward_long<T>, groups, whole_warps(ceil_div(accesses, 4)), 0, s, t);
-    } else {
-        LAUNCH((backward_reread<T, n>), groups, 1024, 0, s, t);
-    }
+    t.w_aligned = !whole || aligned16(t.w); /* an element at a time always is */
+    if (!whole)
+        LAUNCH((norm_backward_reread<centered, T, 1>), groups,
+               (int)min_i64(1024, whole_warps(t.hidden)), 0, s, t);
+    else if (accesses <= 512)
+        LAUNCH((norm_backward_kept<centered, T, 1>), groups, whole_warps(accesses), 0, s, t);
+    else if (accesses <= 1024)
+        LAUNCH((norm_backward_kept<centered, T, 2>), groups, whole_warps(ceil_div(accesses, 2)), 0,
+               s, t);
+    else if (accesses <= 2048 && !centered)
+        LAUNCH((norm_backward_kept<false, T, 4>), groups, whole_warps(ceil_div(accesses, 4)), 0, s,
+               t);
+    else
+        LAUNCH((norm_backward_reread<centered, T, n>), groups, 1024, 0, s, t);
 }
 
-template <typename T>
-static void backward(cudaStream_t s, void *dx, const void *dy, const void *dsum, const void *x,
-                     const void *w, const float *rstd, int64_t rows, int64_t hidden, void *scratch)
+template <bool centered>
+static void backward(cudaStream_t s, enum dtype dt, void *dx, const void *dy, const void *dsum,
+                     const void *x, const void *w, const float *stats, int64_t rows, int64_t hidden,
+                     void *scratch)
 {
-    launch<T>(s, {(T *)dx, (const T *)dy, (const T *)dsum, (const T *)x, (const T *)w, rstd,
-                  (float *)scratch, rows, (int)hidden, false});
+    if (rows == 0)
+        return;
+    by_type(dt, [&](auto type) {
+        using T = decltype(type);
+        launch<centered, T>(s, {(T *)dx, (const T *)dy, (const T *)dsum, (const T *)x, (const T *)w,
+                                stats, (float *)scratch, rows, (int)hidden, false});
+    });
 }
 
 void cuda_rmsnorm_backward(struct device *d, enum dtype dt, void *dx, float *dw, const void *dy,
@@ -247,10 +312,20 @@ void cuda_rmsnorm_backward(struct device *d, enum dtype dt, void *dx, float *dw,
                            int64_t rows, int64_t hidden, int accumulate, void *scratch)
 {
     cudaStream_t s = cuda_compute(d);
-    if (rows > 0)
-        by_type(dt, [&](auto type) {
-            backward<decltype(type)>(s, dx, dy, dsum, x, w, rstd, rows, hidden, scratch);
-        });
+    backward<false>(s, dt, dx, dy, dsum, x, w, rstd, rows, hidden, scratch);
     launch_add_parts(s, dw, (const float *)scratch, cuda_norm_groups(rows), hidden, hidden,
                      accumulate);
+}
+
+void cuda_layernorm_backward(struct device *d, enum dtype dt, void *dx, float *dw, float *db,
+                             const void *dy, const void *dsum, const void *x, const void *w,
+                             const float *stats, int64_t rows, int64_t hidden, int accumulate,
+                             void *scratch)
+{
+    cudaStream_t s = cuda_compute(d);
+    const float *parts = (const float *)scratch;
+    int groups = cuda_norm_groups(rows);
+    backward<true>(s, dt, dx, dy, dsum, x, w, stats, rows, hidden, scratch);
+    launch_add_parts(s, dw, parts, groups, 2 * hidden, hidden, accumulate);
+    launch_add_parts(s, db, parts + hidden, groups, 2 * hidden, hidden, accumulate);
 }
