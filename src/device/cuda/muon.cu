@@ -1,6 +1,6 @@
 /* muon.cu - the passes of Muon over single elements; its products are cuda_gemm's.
  *
- * Must move: momentum 16 bytes an element, the step 12 and the copy, normalize 8, polynomial 12.
+ * Must move: momentum 16 bytes an element, normalize 8, polynomial 12; the step is in optimizer.cu.
  * A thread takes EACH elements, THREADS apart, so that neighbours read neighbouring words whatever
  * the alignment: matrices begin anywhere in a flat parameter.
  */
@@ -44,40 +44,6 @@ void cuda_momentum(struct device *d, const struct momentum *rule, const double *
     cudaStream_t s = cuda_compute(d);
     if (elems)
         LAUNCH(momentum_tile, tiles(elems), THREADS, 0, s, *rule, factor, m, g, elems);
-}
-
-template <typename C>
-__global__ void __launch_bounds__(THREADS)
-    muon_tile(struct muon rule, const double *factor, float *p, const float *u, C *copy,
-              int64_t elems)
-{
-    const float keep = 1.0f - rule.lr * rule.weight_decay;
-    if (isnan((float)*factor))
-        return;
-#pragma unroll
-    for (int j = 0; j < EACH; j++) {
-        int64_t i = element(j);
-        if (i >= elems)
-            return;
-        const float next[1] = {p[i] * keep - rule.adjusted_lr * u[i]};
-        p[i] = next[0];
-        if (copy)
-            narrow(copy[i], next);
-    }
-}
-
-void cuda_muon(struct device *d, const struct muon *rule, const double *factor, float *p,
-               const float *u, enum dtype dt_copy, void *copy, int64_t elems)
-{
-    cudaStream_t s = cuda_compute(d);
-    if (elems == 0)
-        return;
-    if (dt_copy == DTYPE_F16)
-        LAUNCH((muon_tile<fp16>), tiles(elems), THREADS, 0, s, *rule, factor, p, u, (fp16 *)copy,
-               elems);
-    else
-        LAUNCH((muon_tile<bf16>), tiles(elems), THREADS, 0, s, *rule, factor, p, u, (bf16 *)copy,
-               elems);
 }
 
 static __global__ void __launch_bounds__(THREADS)

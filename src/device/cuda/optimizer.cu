@@ -1,11 +1,12 @@
-/* optimizer.cu - AdamW in one pass over its five tensors, the norm that clips, small scalars.
+/* optimizer.cu - the steps of AdamW, SGD and Muon, each in one pass over its tensors; the norm that
+ * clips; small scalars.
  *
- * Must move: adamw p, m, v in and out, g in, copy out: 30 bytes an element; sumsq 4 bytes an
- * element. adamw takes one tile per block, two groups of four elements per thread: eight 16-byte
- * loads under way, read and written past the caches.  Groups begin where p is aligned; the elements
- * before the first and after the last whole group go one at a time. sumsq deals tiles to
- * CUDA_PARTIALS blocks, tile i to block i % CUDA_PARTIALS whatever the GPU: eight blocks of 256
- * threads on each multiprocessor of the largest.
+ * Must move: adamw p, m, v in and out, g in, copy out: 30 bytes an element; sgd 22, muon's step 14;
+ * sumsq 4.  A step takes one tile per block, two groups of four elements per thread: of adamw eight
+ * 16-byte loads under way, read and written past the caches.  Groups begin where p is aligned;
+ * tiles that are not whole go an element at a time. sumsq deals tiles to CUDA_PARTIALS blocks, tile
+ * i to block i % CUDA_PARTIALS whatever the GPU: eight blocks of 256 threads on each multiprocessor
+ * of the largest.
  */
 #include "device/cuda/pack.cuh"
 #include "device/cuda/reduce.cuh"
@@ -116,114 +117,180 @@ void cuda_update_factor(struct device *d, double *factor, const double *targets,
     LAUNCH(find_factor, 1, 1, 0, s, factor, targets, squares, loss_scale, nominal, clip);
 }
 
-/* ---- AdamW ---- */
+/* ---- steps ---- */
 
-enum { ADAMW_THREADS = 256, ADAMW_ACCESSES = 2, ADAMW_TILE = ADAMW_THREADS * ADAMW_ACCESSES };
+enum { STEP_THREADS = 256, STEP_ACCESSES = 2, STEP_TILE = STEP_THREADS * STEP_ACCESSES };
 
-template <typename C> struct adamw_tensors {
-    float *p, *m, *v;
+/* What a step works on: p and the states of its rule, which it replaces, and the gradient. */
+template <typename C, int owned> struct step_tensors {
+    float *own[owned];
     const float *g;
-    C *copy; /* or NULL */
+    C *copy; /* of the new p, or NULL */
     int64_t elems;
 };
 
 /* n elements of each tensor. */
-template <int n> struct adamw_group {
-    raw<float, n> p, m, v, g;
+template <int owned, int n> struct step_group {
+    raw<float, n> own[owned], g;
 };
 
-template <typename C, int n>
-static __device__ __forceinline__ void get(adamw_group<n> &e, const adamw_tensors<C> &t, int64_t at)
+template <typename C, int owned, int n>
+static __device__ __forceinline__ void get(step_group<owned, n> &e, const step_tensors<C, owned> &t,
+                                           int64_t at)
 {
-    using R = raw<float, n>;
-    e.p = load_once<R>(t.p + at);
-    e.m = load_once<R>(t.m + at);
-    e.v = load_once<R>(t.v + at);
-    e.g = load_once<R>(t.g + at);
+#pragma unroll
+    for (int k = 0; k < owned; k++)
+        e.own[k] = load_once<raw<float, n>>(t.own[k] + at);
+    e.g = load_once<raw<float, n>>(t.g + at);
 }
 
-/* The operations and their order are those of cpu/optimizer.c. */
-template <typename C, int n>
-static __device__ __forceinline__ void step(const adamw_group<n> &e, const adamw_tensors<C> &t,
-                                            const struct adamw &a, float factor, int64_t at)
+template <typename Rule, typename C, int n>
+static __device__ __forceinline__ void step(const step_group<Rule::OWNED, n> &e,
+                                            const step_tensors<C, Rule::OWNED> &t, const Rule &rule,
+                                            float factor, int64_t at)
 {
-    const float keep = 1.0f - a.lr * a.weight_decay, step_size = a.lr / a.bias1;
-    const float root_bias2 = sqrtf(a.bias2);
-    float p[n], m[n], v[n], g[n];
-    widen(p, e.p);
-    widen(m, e.m);
-    widen(v, e.v);
+    float own[Rule::OWNED][n], g[n];
+    raw<float, n> out;
     widen(g, e.g);
 #pragma unroll
-    for (int i = 0; i < n; i++) {
-        float grad = g[i] * factor;
-        m[i] = m[i] + (grad - m[i]) * a.one_minus_beta1;
-        v[i] = v[i] * a.beta2 + grad * grad * a.one_minus_beta2;
-        p[i] = p[i] * keep - step_size * (m[i] / (sqrtf(v[i]) / root_bias2 + a.eps));
+    for (int k = 0; k < Rule::OWNED; k++)
+        widen(own[k], e.own[k]);
+    rule.step(own, g, factor);
+#pragma unroll
+    for (int k = 0; k < Rule::OWNED; k++) {
+        narrow(out, own[k]);
+        store_once(t.own[k] + at, out);
     }
-    raw<float, n> out;
-    narrow(out, p);
-    store_once(t.p + at, out);
-    narrow(out, m);
-    store_once(t.m + at, out);
-    narrow(out, v);
-    store_once(t.v + at, out);
     if (t.copy) {
         raw<C, n> rounded;
-        narrow(rounded, p);
+        narrow(rounded, own[0]);
         store(t.copy + at, rounded);
     }
 }
 
-template <typename C, int n>
-__global__ void __launch_bounds__(ADAMW_THREADS)
-    adamw_tile(adamw_tensors<C> t, struct adamw a, const double *factor, int shift)
+template <typename Rule, typename C, int n>
+__global__ void __launch_bounds__(STEP_THREADS)
+    step_tile(step_tensors<C, Rule::OWNED> t, Rule rule, const double *factor, int shift)
 {
     const float by = (float)*factor;
-    const struct pack_span tile = tile_span(ADAMW_TILE * n, t.elems, shift);
+    const struct pack_span tile = tile_span(STEP_TILE * n, t.elems, shift);
     const int64_t begin = tile.begin + (int)threadIdx.x * n;
-    adamw_group<n> e[ADAMW_ACCESSES];
-    adamw_group<1> one;
+    step_group<Rule::OWNED, n> e[STEP_ACCESSES];
+    step_group<Rule::OWNED, 1> one;
     if (isnan(by))
         return;
     if (!tile.whole) {
-        for (int64_t i = tile.begin + (int)threadIdx.x; i < tile.end; i += ADAMW_THREADS) {
+        for (int64_t i = tile.begin + (int)threadIdx.x; i < tile.end; i += STEP_THREADS) {
             get(one, t, i);
-            step(one, t, a, by, i);
+            step(one, t, rule, by, i);
         }
         return;
     }
 #pragma unroll
-    for (int j = 0; j < ADAMW_ACCESSES; j++)
-        get(e[j], t, begin + j * ADAMW_THREADS * n);
+    for (int j = 0; j < STEP_ACCESSES; j++)
+        get(e[j], t, begin + j * STEP_THREADS * n);
 #pragma unroll
-    for (int j = 0; j < ADAMW_ACCESSES; j++)
-        step(e[j], t, a, by, begin + j * ADAMW_THREADS * n);
+    for (int j = 0; j < STEP_ACCESSES; j++)
+        step(e[j], t, rule, by, begin + j * STEP_THREADS * n);
 }
 
-template <typename C>
-static void launch(cudaStream_t s, const adamw_tensors<C> &t, const struct adamw *a,
-                   const double *factor)
+template <typename Rule, typename C>
+static void launch(cudaStream_t s, const Rule &rule, const double *factor,
+                   const step_tensors<C, Rule::OWNED> &t)
 {
-    int shift = phase(t.p, 4);
-    bool alike = phase(t.m, 4) == shift && phase(t.v, 4) == shift && phase(t.g, 4) == shift &&
-                 (!t.copy || phase(t.copy, 4) == shift);
+    int shift = phase(t.own[0], 4);
+    bool alike = phase(t.g, 4) == shift && (!t.copy || phase(t.copy, 4) == shift);
+    for (int k = 1; k < Rule::OWNED; k++)
+        alike = alike && phase(t.own[k], 4) == shift;
     if (alike)
-        LAUNCH((adamw_tile<C, 4>), (unsigned)ceil_div(t.elems + shift, ADAMW_TILE * 4),
-               ADAMW_THREADS, 0, s, t, *a, factor, shift);
+        LAUNCH((step_tile<Rule, C, 4>), (unsigned)ceil_div(t.elems + shift, STEP_TILE * 4),
+               STEP_THREADS, 0, s, t, rule, factor, shift);
     else
-        LAUNCH((adamw_tile<C, 1>), (unsigned)ceil_div(t.elems, ADAMW_TILE), ADAMW_THREADS, 0, s, t,
-               *a, factor, 0);
+        LAUNCH((step_tile<Rule, C, 1>), (unsigned)ceil_div(t.elems, STEP_TILE), STEP_THREADS, 0, s,
+               t, rule, factor, 0);
 }
+
+/* own: p and the states of the rule. */
+template <typename Rule>
+static void step_any(struct device *d, const Rule &rule, const double *factor,
+                     float *const (&own)[Rule::OWNED], const float *g, enum dtype dt_copy,
+                     void *copy, int64_t elems)
+{
+    step_tensors<bf16, Rule::OWNED> t = {{}, g, (bf16 *)copy, elems};
+    step_tensors<fp16, Rule::OWNED> half = {{}, g, (fp16 *)copy, elems};
+    for (int k = 0; k < Rule::OWNED; k++)
+        t.own[k] = half.own[k] = own[k];
+    if (elems && dt_copy == DTYPE_F16)
+        launch(cuda_compute(d), rule, factor, half);
+    else if (elems)
+        launch(cuda_compute(d), rule, factor, t);
+}
+
+/* The operations of the rules and their order are those of cpu/optimizer.c and cpu/muon.c. */
+
+struct adamw_step {
+    enum { OWNED = 3 };
+    struct adamw a;
+    template <int n>
+    __device__ __forceinline__ void step(float (&own)[3][n], const float (&g)[n],
+                                         float factor) const
+    {
+        const float keep = 1.0f - a.lr * a.weight_decay, step_size = a.lr / a.bias1;
+        const float root_bias2 = sqrtf(a.bias2);
+        float(&p)[n] = own[0], (&m)[n] = own[1], (&v)[n] = own[2];
+#pragma unroll
+        for (int i = 0; i < n; i++) {
+            float grad = g[i] * factor;
+            m[i] = m[i] + (grad - m[i]) * a.one_minus_beta1;
+            v[i] = v[i] * a.beta2 + grad * grad * a.one_minus_beta2;
+            p[i] = p[i] * keep - step_size * (m[i] / (sqrtf(v[i]) / root_bias2 + a.eps));
+        }
+    }
+};
 
 void cuda_adamw(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
                 float *v, const float *g, enum dtype dt_copy, void *copy, int64_t elems)
 {
-    cudaStream_t s = cuda_compute(d);
-    if (elems == 0)
-        return;
-    if (dt_copy == DTYPE_F16)
-        launch<fp16>(s, {p, m, v, g, (fp16 *)copy, elems}, a, factor);
-    else
-        launch<bf16>(s, {p, m, v, g, (bf16 *)copy, elems}, a, factor);
+    step_any(d, adamw_step{*a}, factor, {p, m, v}, g, dt_copy, copy, elems);
+}
+
+struct sgd_step {
+    enum { OWNED = 2 };
+    struct sgd s;
+    template <int n>
+    __device__ __forceinline__ void step(float (&own)[2][n], const float (&g)[n],
+                                         float factor) const
+    {
+        float(&p)[n] = own[0], (&v)[n] = own[1];
+#pragma unroll
+        for (int i = 0; i < n; i++) {
+            v[i] = v[i] * s.momentum + (g[i] * factor + p[i] * s.weight_decay);
+            p[i] = p[i] - s.lr * v[i];
+        }
+    }
+};
+
+void cuda_sgd(struct device *d, const struct sgd *rule, const double *factor, float *p, float *v,
+              const float *g, enum dtype dt_copy, void *copy, int64_t elems)
+{
+    step_any(d, sgd_step{*rule}, factor, {p, v}, g, dt_copy, copy, elems);
+}
+
+struct muon_step {
+    enum { OWNED = 1 };
+    struct muon rule;
+    template <int n>
+    __device__ __forceinline__ void step(float (&own)[1][n], const float (&u)[n], float) const
+    {
+        const float keep = 1.0f - rule.lr * rule.weight_decay;
+#pragma unroll
+        for (int i = 0; i < n; i++)
+            own[0][i] = own[0][i] * keep - rule.adjusted_lr * u[i];
+    }
+};
+
+void cuda_muon(struct device *d, const struct muon *rule, const double *factor, float *p,
+               const float *u, enum dtype dt_copy, void *copy, int64_t elems)
+{
+    step_any(d, muon_step{*rule}, factor, {p}, u, dt_copy, copy, elems);
 }
