@@ -18,20 +18,6 @@ static __device__ __forceinline__ float gate_of(float v)
     return 1.0f / (1.0f + exp2_fast(scale * fmaf(cubic * v * v, v, v)));
 }
 
-struct bias_alone {
-    static __device__ __forceinline__ float of(float v)
-    {
-        return v;
-    }
-};
-
-struct bias_gelu {
-    static __device__ __forceinline__ float of(float v)
-    {
-        return v * gate_of(v);
-    }
-};
-
 /* s + v s (1 - s) 2u',  2u' = 2 sqrt(2/pi) (1 + 3 0.044715 v^2) */
 static __device__ __forceinline__ float gelu_slope(float v)
 {
@@ -40,6 +26,31 @@ static __device__ __forceinline__ float gelu_slope(float v)
     return fmaf(v * s * (1.0f - s), twice_root * fmaf(cubic3 * v, v, 1.0f), s);
 }
 
+/* What becomes of v = x + b; dy is read where a function says so. */
+struct bias_alone {
+    static constexpr bool reads_dy = false;
+    static __device__ __forceinline__ float of(float v, float)
+    {
+        return v;
+    }
+};
+
+struct bias_gelu {
+    static constexpr bool reads_dy = false;
+    static __device__ __forceinline__ float of(float v, float)
+    {
+        return v * gate_of(v);
+    }
+};
+
+struct bias_gelu_gradient {
+    static constexpr bool reads_dy = true;
+    static __device__ __forceinline__ float of(float v, float dy)
+    {
+        return dy * gelu_slope(v);
+    }
+};
+
 template <typename T> struct bias_rows {
     T *to;
     const T *x, *dy, *b;
@@ -47,43 +58,13 @@ template <typename T> struct bias_rows {
     bool b_aligned;
 };
 
-/* y = F(x + b) */
+/* to = F(x + b, dy) */
 template <typename T, int n, typename F>
 __global__ void __launch_bounds__(THREADS) bias_tile(bias_rows<T> t)
 {
     using R = raw<T, n>;
     const int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * n;
-    float b[n], v[n];
-    if (at >= t.cols)
-        return;
-    load_param(b, t.b + at, t.b_aligned);
-    for (int64_t row = (int64_t)blockIdx.y * ROWS; row < t.rows; row += (int64_t)gridDim.y * ROWS) {
-        R bits[ROWS];
-#pragma unroll
-        for (int j = 0; j < ROWS; j++)
-            if (row + j < t.rows)
-                bits[j] = load_once<R>(t.x + (row + j) * t.cols + at);
-#pragma unroll
-        for (int j = 0; j < ROWS; j++) {
-            if (row + j >= t.rows)
-                break;
-            widen(v, bits[j]);
-#pragma unroll
-            for (int i = 0; i < n; i++)
-                v[i] = F::of(v[i] + b[i]);
-            narrow(bits[j], v);
-            store(t.to + (row + j) * t.cols + at, bits[j]);
-        }
-    }
-}
-
-/* dx = dy gelu'(x + b) */
-template <typename T, int n>
-__global__ void __launch_bounds__(THREADS) gelu_backward_tile(bias_rows<T> t)
-{
-    using R = raw<T, n>;
-    const int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * n;
-    float b[n], v[n], dy[n];
+    float b[n], v[n], dy[n] = {};
     if (at >= t.cols)
         return;
     load_param(b, t.b + at, t.b_aligned);
@@ -93,26 +74,23 @@ __global__ void __launch_bounds__(THREADS) gelu_backward_tile(bias_rows<T> t)
         for (int j = 0; j < ROWS; j++)
             if (row + j < t.rows) {
                 bits[j] = load_once<R>(t.x + (row + j) * t.cols + at);
-                grad[j] = load_once<R>(t.dy + (row + j) * t.cols + at);
+                if (F::reads_dy)
+                    grad[j] = load_once<R>(t.dy + (row + j) * t.cols + at);
             }
 #pragma unroll
         for (int j = 0; j < ROWS; j++) {
             if (row + j >= t.rows)
                 break;
             widen(v, bits[j]);
-            widen(dy, grad[j]);
+            if (F::reads_dy)
+                widen(dy, grad[j]);
 #pragma unroll
             for (int i = 0; i < n; i++)
-                dy[i] *= gelu_slope(v[i] + b[i]);
-            narrow(grad[j], dy);
-            store(t.to + (row + j) * t.cols + at, grad[j]);
+                v[i] = F::of(v[i] + b[i], dy[i]);
+            narrow(bits[j], v);
+            store(t.to + (row + j) * t.cols + at, bits[j]);
         }
     }
-}
-
-template <typename T> static bool whole(const bias_rows<T> &t)
-{
-    return t.cols % LANES<T> == 0 && aligned16(t.to) && aligned16(t.x) && aligned16(t.dy);
 }
 
 template <int n> static dim3 grid_of(int64_t rows, int64_t cols)
@@ -121,60 +99,46 @@ template <int n> static dim3 grid_of(int64_t rows, int64_t cols)
                 (unsigned)min_i64(ceil_div(rows, ROWS), 65535));
 }
 
-template <typename T, typename F> static void shift(cudaStream_t s, bias_rows<T> t)
+template <typename F, typename T> static void launch(cudaStream_t s, bias_rows<T> t)
 {
     constexpr int n = LANES<T>;
-    t.b_aligned = !whole(t) || aligned16(t.b); /* an element at a time always is */
-    if (whole(t))
+    bool whole = t.cols % n == 0 && aligned16(t.to) && aligned16(t.x) && aligned16(t.dy);
+    t.b_aligned = !whole || aligned16(t.b); /* an element at a time always is */
+    if (whole)
         LAUNCH((bias_tile<T, n, F>), grid_of<n>(t.rows, t.cols), THREADS, 0, s, t);
     else
         LAUNCH((bias_tile<T, 1, F>), grid_of<1>(t.rows, t.cols), THREADS, 0, s, t);
 }
 
 template <typename F>
-static void shift_any(cudaStream_t s, enum dtype dt, void *y, const void *x, const void *b,
-                      int64_t rows, int64_t cols)
+static void launch_any(struct device *d, enum dtype dt, void *to, const void *dy, const void *x,
+                       const void *b, int64_t rows, int64_t cols)
 {
     if (rows == 0)
         return;
     by_type(dt, [&](auto type) {
         using T = decltype(type);
-        shift<T, F>(s, {(T *)y, (const T *)x, NULL, (const T *)b, rows, cols, false});
+        launch<F, T>(cuda_compute(d),
+                     {(T *)to, (const T *)x, (const T *)dy, (const T *)b, rows, cols, false});
     });
 }
 
 void cuda_bias(struct device *d, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
                int64_t cols)
 {
-    shift_any<bias_alone>(cuda_compute(d), dt, y, x, b, rows, cols);
+    launch_any<bias_alone>(d, dt, y, NULL, x, b, rows, cols);
 }
 
 void cuda_gelu(struct device *d, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
                int64_t cols)
 {
-    shift_any<bias_gelu>(cuda_compute(d), dt, y, x, b, rows, cols);
-}
-
-template <typename T> static void gelu_backward(cudaStream_t s, bias_rows<T> t)
-{
-    constexpr int n = LANES<T>;
-    t.b_aligned = !whole(t) || aligned16(t.b);
-    if (whole(t))
-        LAUNCH((gelu_backward_tile<T, n>), grid_of<n>(t.rows, t.cols), THREADS, 0, s, t);
-    else
-        LAUNCH((gelu_backward_tile<T, 1>), grid_of<1>(t.rows, t.cols), THREADS, 0, s, t);
+    launch_any<bias_gelu>(d, dt, y, NULL, x, b, rows, cols);
 }
 
 void cuda_gelu_backward(struct device *d, enum dtype dt, void *dx, const void *dy, const void *x,
                         const void *b, int64_t rows, int64_t cols)
 {
-    if (rows == 0)
-        return;
-    by_type(dt, [&](auto type) {
-        using T = decltype(type);
-        gelu_backward<T>(cuda_compute(d),
-                         {(T *)dx, (const T *)x, (const T *)dy, (const T *)b, rows, cols, false});
-    });
+    launch_any<bias_gelu_gradient>(d, dt, dx, dy, x, b, rows, cols);
 }
 
 /* ---- the gradient of the bias ---- */

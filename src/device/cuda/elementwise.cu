@@ -17,90 +17,64 @@ static __device__ __forceinline__ float sigmoid(float x)
     return 1.0f / (1.0f + exp2_fast(-x * log2_e));
 }
 
-template <typename T, int n>
-static __device__ __forceinline__ raw<T, n> gated(raw<T, n> gate, raw<T, n> up)
-{
-    float g[n], u[n];
-    widen(g, gate);
-    widen(u, up);
-#pragma unroll
-    for (int i = 0; i < n; i++)
-        g[i] = g[i] * sigmoid(g[i]) * u[i];
-    narrow(gate, g);
-    return gate;
-}
+template <typename T> struct gate_rows {
+    T *to;
+    const T *gate_up, *dy;
+    int64_t rows;
+    int ffn;
+};
 
-template <typename T, int n>
-__global__ void __launch_bounds__(GATE_THREADS)
-    swiglu_tile(T *y, const T *gate_up, int64_t rows, int ffn)
+/* Forward: g = silu(g) u.  Backward, with s = sigmoid(g): u = dy g s, g = dy u s (1 + g (1 - s)).
+ */
+template <bool backward, int n>
+static __device__ __forceinline__ void gate(float (&g)[n], float (&u)[n], const float (&d)[n])
 {
-    using R = raw<T, n>;
-    const int begin = ((int)blockIdx.x * GATE_TILE + (int)threadIdx.x) * n;
-    for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
-        const T *gates = gate_up + row * 2 * ffn, *ups = gates + ffn;
-        R gate[GATE_ACCESSES], up[GATE_ACCESSES];
-#pragma unroll
-        for (int j = 0; j < GATE_ACCESSES; j++) {
-            int at = begin + j * GATE_THREADS * n;
-            if (at < ffn) {
-                gate[j] = load_once<R>(gates + at);
-                up[j] = load_once<R>(ups + at);
-            }
-        }
-#pragma unroll
-        for (int j = 0; j < GATE_ACCESSES; j++) {
-            int at = begin + j * GATE_THREADS * n;
-            if (at < ffn)
-                store(y + row * ffn + at, gated<T, n>(gate[j], up[j]));
-        }
-    }
-}
-
-/* With s = sigmoid(g): dup = dy g s,  dgate = dy u s (1 + g (1 - s)); they replace gate and up. */
-template <typename T, int n>
-static __device__ __forceinline__ void gate_gradient(raw<T, n> &gate, raw<T, n> &up, raw<T, n> dy)
-{
-    float g[n], u[n], d[n];
-    widen(g, gate);
-    widen(u, up);
-    widen(d, dy);
 #pragma unroll
     for (int i = 0; i < n; i++) {
         float s = sigmoid(g[i]), ds = d[i] * s;
         float dgate = ds * u[i] * fmaf(g[i], 1.0f - s, 1.0f);
-        u[i] = ds * g[i];
-        g[i] = dgate;
+        if (backward)
+            u[i] = ds * g[i];
+        g[i] = backward ? dgate : g[i] * s * u[i];
     }
-    narrow(gate, g);
-    narrow(up, u);
 }
 
-template <typename T, int n>
-__global__ void __launch_bounds__(GATE_THREADS)
-    swiglu_backward_tile(T *dgate_up, const T *dy, const T *gate_up, int64_t rows, int ffn)
+/* to: of a forward pass [rows, ffn], of a backward one [rows, 2 ffn] as gate_up. */
+template <bool backward, typename T, int n>
+__global__ void __launch_bounds__(GATE_THREADS) swiglu_tile(gate_rows<T> t)
 {
     using R = raw<T, n>;
     const int begin = ((int)blockIdx.x * GATE_TILE + (int)threadIdx.x) * n;
-    for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
-        const T *gates = gate_up + row * 2 * ffn, *ups = gates + ffn;
-        T *dgates = dgate_up + row * 2 * ffn, *dups = dgates + ffn;
-        R gate[GATE_ACCESSES], up[GATE_ACCESSES], d[GATE_ACCESSES];
+    for (int64_t row = blockIdx.y; row < t.rows; row += gridDim.y) {
+        const T *gates = t.gate_up + row * 2 * t.ffn, *ups = gates + t.ffn;
+        T *to = t.to + row * (backward ? 2 : 1) * t.ffn;
+        R gate_bits[GATE_ACCESSES], up_bits[GATE_ACCESSES], dy_bits[GATE_ACCESSES];
+        float g[n], u[n], d[n] = {};
 #pragma unroll
         for (int j = 0; j < GATE_ACCESSES; j++) {
             int at = begin + j * GATE_THREADS * n;
-            if (at < ffn) {
-                gate[j] = load_once<R>(gates + at);
-                up[j] = load_once<R>(ups + at);
-                d[j] = load_once<R>(dy + row * ffn + at);
+            if (at < t.ffn) {
+                gate_bits[j] = load_once<R>(gates + at);
+                up_bits[j] = load_once<R>(ups + at);
+                if (backward)
+                    dy_bits[j] = load_once<R>(t.dy + row * t.ffn + at);
             }
         }
 #pragma unroll
         for (int j = 0; j < GATE_ACCESSES; j++) {
             int at = begin + j * GATE_THREADS * n;
-            if (at < ffn) {
-                gate_gradient<T, n>(gate[j], up[j], d[j]);
-                store(dgates + at, gate[j]);
-                store(dups + at, up[j]);
+            if (at >= t.ffn)
+                continue;
+            widen(g, gate_bits[j]);
+            widen(u, up_bits[j]);
+            if (backward)
+                widen(d, dy_bits[j]);
+            gate<backward>(g, u, d);
+            narrow(gate_bits[j], g);
+            store(to + at, gate_bits[j]);
+            if (backward) {
+                narrow(up_bits[j], u);
+                store(to + t.ffn + at, up_bits[j]);
             }
         }
     }
@@ -111,58 +85,34 @@ template <int n> static dim3 gate_grid(int64_t rows, int64_t ffn)
     return dim3((unsigned)ceil_div(ffn, GATE_TILE * n), (unsigned)min_i64(rows, 65535));
 }
 
-template <typename T>
-static bool whole_gates(const void *a, const void *b, const void *c, int64_t n)
-{
-    return n % LANES<T> == 0 && aligned16(a) && aligned16(b) && aligned16(c);
-}
-
-template <typename T>
-static void swiglu(cudaStream_t s, T *y, const T *gate_up, int64_t rows, int64_t ffn)
-{
-    constexpr int n = LANES<T>;
-    if (whole_gates<T>(y, gate_up, NULL, ffn))
-        LAUNCH((swiglu_tile<T, n>), gate_grid<n>(rows, ffn), GATE_THREADS, 0, s, y, gate_up, rows,
-               (int)ffn);
-    else
-        LAUNCH((swiglu_tile<T, 1>), gate_grid<1>(rows, ffn), GATE_THREADS, 0, s, y, gate_up, rows,
-               (int)ffn);
-}
-
-void cuda_swiglu(struct device *d, enum dtype dt, void *y, const void *gate_up, int64_t rows,
-                 int64_t ffn)
-{
-    if (rows == 0)
-        return;
-    by_type(dt, [&](auto type) {
-        using T = decltype(type);
-        swiglu(cuda_compute(d), (T *)y, (const T *)gate_up, rows, ffn);
-    });
-}
-
-template <typename T>
-static void swiglu_backward(cudaStream_t s, T *dgate_up, const T *dy, const T *gate_up,
-                            int64_t rows, int64_t ffn)
-{
-    constexpr int n = LANES<T>;
-    if (whole_gates<T>(dgate_up, dy, gate_up, ffn))
-        LAUNCH((swiglu_backward_tile<T, n>), gate_grid<n>(rows, ffn), GATE_THREADS, 0, s, dgate_up,
-               dy, gate_up, rows, (int)ffn);
-    else
-        LAUNCH((swiglu_backward_tile<T, 1>), gate_grid<1>(rows, ffn), GATE_THREADS, 0, s, dgate_up,
-               dy, gate_up, rows, (int)ffn);
-}
-
-void cuda_swiglu_backward(struct device *d, enum dtype dt, void *dgate_up, const void *dy,
-                          const void *gate_up, int64_t rows, int64_t ffn)
+template <bool backward>
+static void swiglu(struct device *d, enum dtype dt, void *to, const void *dy, const void *gate_up,
+                   int64_t rows, int64_t ffn)
 {
     cudaStream_t s = cuda_compute(d);
     if (rows == 0)
         return;
     by_type(dt, [&](auto type) {
         using T = decltype(type);
-        swiglu_backward(s, (T *)dgate_up, (const T *)dy, (const T *)gate_up, rows, ffn);
+        constexpr int n = LANES<T>;
+        const gate_rows<T> t = {(T *)to, (const T *)gate_up, (const T *)dy, rows, (int)ffn};
+        if (ffn % n == 0 && aligned16(to) && aligned16(dy) && aligned16(gate_up))
+            LAUNCH((swiglu_tile<backward, T, n>), gate_grid<n>(rows, ffn), GATE_THREADS, 0, s, t);
+        else
+            LAUNCH((swiglu_tile<backward, T, 1>), gate_grid<1>(rows, ffn), GATE_THREADS, 0, s, t);
     });
+}
+
+void cuda_swiglu(struct device *d, enum dtype dt, void *y, const void *gate_up, int64_t rows,
+                 int64_t ffn)
+{
+    swiglu<false>(d, dt, y, NULL, gate_up, rows, ffn);
+}
+
+void cuda_swiglu_backward(struct device *d, enum dtype dt, void *dgate_up, const void *dy,
+                          const void *gate_up, int64_t rows, int64_t ffn)
+{
+    swiglu<true>(d, dt, dgate_up, dy, gate_up, rows, ffn);
 }
 
 /* ---- flat tensors: tiles of groups of n elements, the first beginning `shift` before element 0.
