@@ -216,7 +216,8 @@ static int finish_batch(struct config *config, struct error *err)
 static int check_optimizer(const struct config *config, struct error *err)
 {
     static const char *const of_muon[] = {"train.muon_momentum", "train.muon_nesterov",
-                                          "train.muon_ns_steps", "train.muon_adjust_lr"};
+                                          "train.muon_ns_steps", "train.muon_dtype",
+                                          "train.muon_adjust_lr"};
     const struct config_train *t = &config->train;
     const char *name = first_set(config, of_muon, sizeof of_muon / sizeof of_muon[0]);
     if (t->optimizer != OPTIMIZER_MUON && name)

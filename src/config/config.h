@@ -80,6 +80,7 @@ struct config_muon {
     double momentum;
     int nesterov;
     int64_t ns_steps; /* Newton-Schulz steps of an orthogonalization */
+    enum dtype dtype; /* of the operands of its products */
     enum config_adjust_lr adjust_lr;
 };
 

@@ -275,7 +275,8 @@ struct device_ops {
      * only whether it is NaN counts; dt_copy and copy as in adamw. */
     void (*muon)(struct device *d, const struct muon *rule, const double *factor, float *p,
                  const float *u, enum dtype dt_copy, void *copy, int64_t elems);
-    /* Between them products, and: y = x / max(sqrt(*squares), eps);  y, x fp32 [elems] */
+    /* Between them products, and: y = x / max(sqrt(*squares), eps);  y, x fp32 [elems], y == x
+     * allowed */
     void (*normalize)(struct device *d, float *y, const float *x, const double *squares, float eps,
                       int64_t elems);
     /* y = a I + b x + c y;  x, y fp32 [rows, rows] */

@@ -241,7 +241,8 @@ int run_orthogonalize(struct run_state *run, int i)
          (t = flat_next_part(flat, instr->from, instr->from + instr->elems, t, &part)) >= 0;) {
         const struct orthogonalize matrix = {.rows = part.tensor->dim[0],
                                              .cols = part.tensor->dim[1],
-                                             .steps = run->input->rule.ns_steps};
+                                             .steps = run->input->rule.ns_steps,
+                                             .dtype = run->input->rule.ns_dtype};
         if (orthogonalize(run->x->device, &matrix, matrices + part.tensor->offset - first,
                           run_operand(run, instr, SLOT_WORK), run->err))
             return -1;

@@ -132,6 +132,7 @@ struct units_request layout_units(const struct layout *layout, const struct conf
         .tensor = {.axes = 1u << MESH_TENSOR, .size = layout->shape.degree[MESH_TENSOR]},
         .persist_below = config->parallel.persist_below,
         .optimizer = config->train.optimizer,
+        .ns_dtype = config->train.muon.dtype,
         .freeze = config->train.freeze,
         .frozen_whole = layout->strategy.params != PARAMS_USE,
         .recompute = config->recompute,

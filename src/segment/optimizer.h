@@ -15,6 +15,7 @@ struct optimizer_rule {
     struct muon muon;
     enum config_adjust_lr adjust_lr;
     int ns_steps;
+    enum dtype ns_dtype;
 };
 
 /* Elements that are updated alike. */

@@ -7,9 +7,12 @@
 static const float EPS = 1e-7f;
 static const struct polynomial newton_schulz = {.a = 3.4445f, .b = -4.7750f, .c = 2.0315f};
 
-/* Where the workspace has what: X, the X of the next step, A, and the polynomial of A. */
+/* Where the workspace has what: X and the X of the next step, in the format of the products; A, and
+ * the polynomial of A, in fp32; and, in bf16, the one of them that is multiplied by next. */
 struct parts {
-    float *x, *next, *gram, *factor;
+    void *x, *next;
+    float *gram, *factor;
+    void *operand;
     double *squares;
     void *scratch;
 };
@@ -24,7 +27,7 @@ static struct gemm gram_of(const struct orthogonalize *o, const struct parts *w)
 {
     int tall = o->rows > o->cols;
     int64_t n = least(o->rows, o->cols);
-    return (struct gemm){.dt = DTYPE_F32,
+    return (struct gemm){.dt = o->dtype,
                          .dt_c = DTYPE_F32,
                          .trans_a = tall,
                          .trans_b = !tall,
@@ -43,7 +46,7 @@ static struct gemm gram_of(const struct orthogonalize *o, const struct parts *w)
 static struct gemm square_of(const struct orthogonalize *o, const struct parts *w)
 {
     int64_t n = least(o->rows, o->cols);
-    return (struct gemm){.dt = DTYPE_F32,
+    return (struct gemm){.dt = o->dtype,
                          .dt_c = DTYPE_F32,
                          .m = n,
                          .n = n,
@@ -51,8 +54,8 @@ static struct gemm square_of(const struct orthogonalize *o, const struct parts *
                          .lda = n,
                          .ldb = n,
                          .ldc = n,
-                         .a = w->gram,
-                         .b = w->gram,
+                         .a = w->operand,
+                         .b = w->operand,
                          .c = w->factor};
 }
 
@@ -61,16 +64,16 @@ static struct gemm next_of(const struct orthogonalize *o, const struct parts *w)
 {
     int tall = o->rows > o->cols;
     int64_t n = least(o->rows, o->cols);
-    return (struct gemm){.dt = DTYPE_F32,
-                         .dt_c = DTYPE_F32,
+    return (struct gemm){.dt = o->dtype,
+                         .dt_c = o->dtype,
                          .m = o->rows,
                          .n = o->cols,
                          .k = n,
                          .lda = n,
                          .ldb = o->cols,
                          .ldc = o->cols,
-                         .a = tall ? w->x : w->factor,
-                         .b = tall ? w->factor : w->x,
+                         .a = tall ? w->x : w->operand,
+                         .b = tall ? w->operand : w->x,
                          .c = w->next};
 }
 
@@ -94,24 +97,25 @@ static void *take(char **at, size_t bytes)
 
 static struct parts divide(const struct orthogonalize *o, void *work)
 {
-    size_t n = (size_t)least(o->rows, o->cols);
-    size_t matrix = (size_t)(o->rows * o->cols) * sizeof(float), gram = n * n * sizeof(float);
-    struct parts w;
+    size_t n = (size_t)least(o->rows, o->cols), size = dtype_bytes(o->dtype);
+    size_t matrix = (size_t)(o->rows * o->cols) * size;
+    struct parts w = {0};
     char *at = work;
     w.x = take(&at, matrix);
     w.next = take(&at, matrix);
-    w.gram = take(&at, gram);
-    w.factor = take(&at, gram);
+    w.gram = take(&at, n * n * sizeof(float));
+    w.factor = take(&at, n * n * sizeof(float));
+    if (o->dtype != DTYPE_F32)
+        w.operand = take(&at, n * n * size);
     w.squares = take(&at, sizeof *w.squares);
     w.scratch = at;
     return w;
 }
 
-size_t orthogonalize_bytes(struct device *d, int64_t rows, int64_t cols)
+size_t orthogonalize_bytes(struct device *d, const struct orthogonalize *o)
 {
-    const struct orthogonalize o = {.rows = rows, .cols = cols};
-    struct parts w = divide(&o, NULL);
-    return (size_t)w.scratch + most_scratch(d, &o);
+    struct parts w = divide(o, NULL);
+    return (size_t)w.scratch + most_scratch(d, o);
 }
 
 double orthogonalize_flops(const struct orthogonalize *o)
@@ -120,17 +124,33 @@ double orthogonalize_flops(const struct orthogonalize *o)
     return o->steps * (4 * n * k + 2 * n * n * n);
 }
 
+/* Let the next products multiply by `from`, A or the polynomial, in their format. */
+static void multiply_by(struct device *d, const struct orthogonalize *o, struct parts *w,
+                        float *from)
+{
+    int64_t n = least(o->rows, o->cols);
+    if (o->dtype == DTYPE_F32)
+        w->operand = from;
+    else
+        d->ops->cast(d, o->dtype, w->operand, DTYPE_F32, from, n * n);
+}
+
 static int step(struct device *d, const struct orthogonalize *o, struct parts *w, struct error *err)
 {
-    struct gemm gram = gram_of(o, w), square = square_of(o, w), next = next_of(o, w);
-    if (d->ops->gemm(d, &gram, w->scratch, err) || d->ops->gemm(d, &square, w->scratch, err))
+    struct gemm gram = gram_of(o, w), square, next;
+    if (d->ops->gemm(d, &gram, w->scratch, err))
+        return -1;
+    multiply_by(d, o, w, w->gram);
+    square = square_of(o, w);
+    if (d->ops->gemm(d, &square, w->scratch, err))
         return -1;
     d->ops->polynomial(d, &newton_schulz, w->factor, w->gram, least(o->rows, o->cols));
+    multiply_by(d, o, w, w->factor);
+    next = next_of(o, w);
     if (d->ops->gemm(d, &next, w->scratch, err))
         return -1;
-    float *x = w->x;
-    w->x = w->next;
-    w->next = x;
+    w->next = w->x;
+    w->x = next.c;
     return 0;
 }
 
@@ -139,12 +159,15 @@ int orthogonalize(struct device *d, const struct orthogonalize *o, float *x, voi
 {
     struct parts w = divide(o, work);
     int64_t elems = o->rows * o->cols;
+    float *unit = o->dtype == DTYPE_F32 ? w.x : x;
     d->ops->fill_zero(d, w.squares, sizeof *w.squares);
     d->ops->sumsq(d, w.squares, x, elems);
-    d->ops->normalize(d, w.x, x, w.squares, EPS, elems);
+    d->ops->normalize(d, unit, x, w.squares, EPS, elems);
+    if (o->dtype != DTYPE_F32)
+        d->ops->cast(d, o->dtype, w.x, DTYPE_F32, unit, elems);
     for (int i = 0; i < o->steps; i++)
         if (step(d, o, &w, err))
             return -1;
-    d->ops->copy(d, x, w.x, (size_t)elems * sizeof *x);
+    d->ops->cast(d, DTYPE_F32, x, o->dtype, w.x, elems);
     return 0;
 }

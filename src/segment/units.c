@@ -426,8 +426,10 @@ static void grow_work_by_matrices(struct units *units, struct device *device)
         if (!flat->trained || !optimizer_row(flat->optimizer)->of_matrices)
             continue;
         for (int t = 0; t < flat->tensors; t++) {
-            const int64_t *dim = flat->tensor[t].dim;
-            size_t bytes = orthogonalize_bytes(device, dim[0], dim[1]);
+            const struct orthogonalize matrix = {.rows = flat->tensor[t].dim[0],
+                                                 .cols = flat->tensor[t].dim[1],
+                                                 .dtype = units->request.ns_dtype};
+            size_t bytes = orthogonalize_bytes(device, &matrix);
             units->work_bytes = max_bytes(units->work_bytes, bytes);
         }
     }

@@ -32,9 +32,10 @@ struct units_request {
                                   size 0 is 1 */
     int64_t persist_below;     /* flats with fewer parameters are whole on every rank */
     enum config_optimizer optimizer;
-    const char *freeze; /* patterns of tensors that are not trained (config train.freeze), or
-                           NULL; read by units_create() only */
-    int frozen_whole;   /* 1: what is frozen is whole on every rank */
+    enum dtype ns_dtype; /* of the products of ORTHOGONALIZE */
+    const char *freeze;  /* patterns of tensors that are not trained (config train.freeze), or
+                            NULL; read by units_create() only */
+    int frozen_whole;    /* 1: what is frozen is whole on every rank */
     enum config_recompute recompute;
     int recompute_every; /* of units that repeat, which one in so many recomputes; 0: every */
     float loss_factor;   /* gradients of the summed loss are multiplied by it */

@@ -64,5 +64,6 @@ struct optimizer_rule lr_schedule_rule(const struct config_train *train, int64_t
         .muon = {.lr = lr, .weight_decay = (float)train->weight_decay},
         .adjust_lr = train->muon.adjust_lr,
         .ns_steps = (int)train->muon.ns_steps,
+        .ns_dtype = train->muon.dtype,
     };
 }

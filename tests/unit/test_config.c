@@ -351,6 +351,8 @@ static void impossible_combinations_are_refused(void **state)
         {"train.optimizer: sgd\ntrain.beta1: 0.5", "train.optimizer adamw"},
         {"train.muon_momentum: 0.5", "train.optimizer muon"},
         {"train.muon_adjust_lr: match_rms_adamw", "train.optimizer muon"},
+        {"train.muon_dtype: bf16", "train.optimizer muon"},
+        {"train.optimizer: muon\ntrain.muon_dtype: fp16", "fp32, bf16"},
         {"train.optimizer: muon\ntrain.momentum: 0.5", "train.muon_momentum"},
         {"train.optimizer: muon\nprecision: bf16_pure", "train.optimizer adamw"},
         {"train.optimizer: muon\ncomm.inter_node: mpi", "leave it at nccl"},

@@ -41,6 +41,7 @@ static const struct setting settings[] = {
     {MODEL "precision=bf16 train.optimizer=sgd train.lr=0.1 train.micro_batch=2", 1e-2},
     {MODEL "precision=fp32 train.optimizer=muon train.micro_batch=2", 1e-5},
     {MODEL "precision=bf16 train.optimizer=muon model.tie_embeddings=true", 1e-2},
+    {MODEL "precision=bf16 train.optimizer=muon train.muon_dtype=bf16", 1e-2},
     {MODEL "precision=bf16 recompute=selective model.tie_embeddings=true", 1e-2},
     {MODEL "precision=bf16_pure train.optimizer_dtype=bf16 train.micro_batch=2", 1e-2},
     {MODEL "precision=fp16 train.loss_scale=4096 train.micro_batch=2", 1.25e-3},
