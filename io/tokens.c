@@ -141,6 +141,23 @@ static int read_attributes(struct tokens *tokens, struct h5 *file, struct error 
     return read_vocabulary(tokens, file, err);
 }
 
+/* HDF5 looks for its signature in other places than byte 0 too, and would so find the body of a
+ * sealed file whose front is damaged, and read it unverified. */
+static int check_beginning(struct tokens *tokens, struct error *err)
+{
+    static const char signature[] = {'\211', 'H', 'D', 'F', '\r', '\n', '\032', '\n'};
+    int64_t got;
+    const void *bytes = seal_view(&tokens->seal, 0, sizeof signature, &got, err);
+    if (!bytes)
+        return -1;
+    if (got == sizeof signature && !memcmp(bytes, signature, sizeof signature))
+        return 0;
+    return error_set(err,
+                     "%s is damaged at its beginning, or was made with a user block, which is not "
+                     "allowed; copy it or make it again",
+                     tokens->path);
+}
+
 /* Read attributes and the places of datasets through HDF5. */
 static int read_contents(struct tokens *tokens, struct error *err)
 {
@@ -151,6 +168,8 @@ static int read_contents(struct tokens *tokens, struct error *err)
                          "%s is not a token file; make one of a text: trireme tokenize %s -o "
                          "FILE.h5",
                          tokens->path, tokens->path);
+    if (!tokens->has_checksums && check_beginning(tokens, err))
+        return -1;
     if (h5_open(&file, tokens->path, err))
         return -1;
     int rc = find_parts(tokens, file, &parts, err) || read_attributes(tokens, file, err) ? -1 : 0;

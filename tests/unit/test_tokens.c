@@ -301,18 +301,28 @@ static void bad_files_are_refused(void **state)
     expect_refusal("short.h5", "truncated");
 }
 
+/* A file whose first bytes are zeros, and some of the HDF5 headers behind the front. */
+static void write_without_beginning(const char *path, int64_t bytes)
+{
+    static const int64_t lengths[] = {9000};
+    static const char zeros[SEAL_FRONT];
+    struct error err = {0};
+    assert_int_equal(write_file(path, lengths, 1, 257, &err), 0);
+    int fd = open(path, O_WRONLY);
+    assert_int_equal(pwrite(fd, zeros, (size_t)bytes, 0), bytes);
+    assert_int_equal(pwrite(fd, zeros, 16, SEAL_FRONT + 8), 16);
+    close(fd);
+}
+
 /* HDF5 would find its own signature behind the front. */
 static void a_damaged_beginning_is_not_taken_for_an_unsealed_file(void **state)
 {
-    static const int64_t lengths[] = {9000};
-    static const char zeros[16];
-    struct error err = {0};
-    assert_int_equal(write_file(in_folder("begins.h5"), lengths, 1, 257, &err), 0);
-    int fd = open(in_folder("begins.h5"), O_WRONLY);
-    assert_int_equal(pwrite(fd, zeros, sizeof zeros, 0), sizeof zeros);
-    assert_int_equal(pwrite(fd, zeros, sizeof zeros, SEAL_FRONT + 8), sizeof zeros);
-    close(fd);
+    write_without_beginning(in_folder("begins.h5"), 16);
     expect_refusal("begins.h5", "the bytes from 0 on");
+    write_without_beginning(in_folder("zeros.h5"), 24);
+    expect_refusal("zeros.h5", "user block");
+    write_without_beginning(in_folder("front.h5"), SEAL_FRONT);
+    expect_refusal("front.h5", "user block");
 }
 
 static void windows_share_a_token(void **state)
