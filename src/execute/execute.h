@@ -13,16 +13,25 @@
 
 struct executor;
 
+/* A micro-batch of this rank to be filled: int32 [batch, tokens of the sequence], NULL for what no
+ * segment reads. */
+struct step_batch {
+    int micro;
+    int32_t *tokens[SEQUENCES];
+    int32_t *targets;              /* of the sequence that the loss is of; -1 masks one */
+    int32_t *positions[SEQUENCES]; /* of each row */
+    int32_t *documents[SEQUENCES]; /* of each row: the first row, within its sequence, of its
+                                      document */
+};
+
 /* What one step is given. */
 struct step_input {
-    /* Fill int32 [batch, seq] of micro-batch `micro` of this rank; -1 masks a target.  Returns
-     * 0, or -1 with err set, which ends the step on this rank alone. */
-    int (*load)(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err);
-    /* Of programs whose segments read positions or documents: fill int32 [batch, seq] with the
-     * position of each row, and with the first row, within its sequence, of its document; one that
-     * no segment reads is NULL.  NULL where programs read neither.  Returns as load. */
-    int (*load_places)(void *user, int micro, int32_t *positions, int32_t *documents,
-                       struct error *err);
+    /* Fill a micro-batch's tokens and targets.  Returns 0, or -1 with err set, which ends the step
+     * on this rank alone. */
+    int (*load)(void *user, const struct step_batch *batch, struct error *err);
+    /* Of programs whose segments read positions or documents: fill these.  NULL where programs read
+     * neither.  Returns as load. */
+    int (*load_places)(void *user, const struct step_batch *batch, struct error *err);
     void *user;                  /* of both */
     struct optimizer_rule rule;  /* of the program's optimizer */
     uint64_t seed;               /* with the step's number, of stochastic rounding */

@@ -20,40 +20,55 @@ int run_zero(struct run_state *run, int i)
     return 0;
 }
 
-/* Values of a micro-batch's rows that lie from 0 to before their limits. */
-static int check_rows(const struct run_state *run, const struct instr *instr, const char *what,
-                      const int32_t *value, int64_t limit, int64_t seq)
+/* Values of the rows of a micro-batch's sequence lie from 0 to before a limit; 0: to the row's own
+ * number. */
+static int check_rows(const struct run_state *run, const struct step_batch *batch, const char *what,
+                      const int32_t *value, int sequence, int64_t limit)
 {
     const struct units_request *r = &run->program->units->request;
-    int64_t rows = run->program->kind == PROGRAM_LOGITS ? r->seq : r->batch * r->seq;
+    int64_t seq = r->seq[sequence];
+    int64_t rows = run->program->kind == PROGRAM_LOGITS ? seq : r->batch * seq;
     for (int64_t row = 0; value && row < rows; row++) {
         int64_t most = limit ? limit : row % seq + 1;
         if (value[row] < 0 || value[row] >= most)
             return error_set(run->err, "%s %d of row %lld, micro-batch %d, is not below %lld", what,
-                             value[row], (long long)row, instr->micro, (long long)most);
+                             value[row], (long long)row, batch->micro, (long long)most);
     }
+    return 0;
+}
+
+static int load_places(const struct run_state *run, const struct step_batch *batch)
+{
+    const struct step_input *input = run->input;
+    int positions = batch->positions[0] || batch->positions[1];
+    if (!positions && !batch->documents[0] && !batch->documents[1])
+        return 0;
+    if (!input->load_places)
+        return error_set(run->err, "the model reads %s of rows, which this data does not have",
+                         positions ? "positions" : "documents");
+    if (input->load_places(input->user, batch, run->err))
+        return -1;
+    for (int s = 0; s < SEQUENCES; s++)
+        if (check_rows(run, batch, "position", batch->positions[s], s,
+                       run->program->units->positions) ||
+            check_rows(run, batch, "document", batch->documents[s], s, 0))
+            return -1;
     return 0;
 }
 
 int run_load(struct run_state *run, const struct instr *instr, int32_t *const to[LOAD_SLOTS])
 {
-    const struct step_input *input = run->input;
-    const struct units *units = run->program->units;
-    int32_t *positions = to[SLOT_LOAD_POSITIONS], *documents = to[SLOT_LOAD_DOCUMENTS];
-    if (input->load(input->user, instr->micro, to[SLOT_LOAD_TOKENS], to[SLOT_LOAD_TARGETS],
-                    run->err))
+    struct step_batch batch = {.micro = instr->micro};
+    for (int s = 0; s < SEQUENCES; s++) {
+        batch.tokens[s] = to[SLOT_LOAD_TOKENS + s];
+        batch.positions[s] = to[SLOT_LOAD_POSITIONS + s];
+        batch.documents[s] = to[SLOT_LOAD_DOCUMENTS + s];
+        if (to[SLOT_LOAD_TARGETS + s])
+            batch.targets = to[SLOT_LOAD_TARGETS + s];
+    }
+    if (run->input->load(run->input->user, &batch, run->err))
         return -1;
-    if (!positions && !documents)
-        return 0;
-    if (!input->load_places)
-        return error_set(run->err, "the model reads %s of rows, which this data does not have",
-                         positions ? "positions" : "documents");
-    if (input->load_places(input->user, instr->micro, positions, documents, run->err))
-        return -1;
-    return check_rows(run, instr, "position", positions, units->positions, 1) ||
-                   check_rows(run, instr, "document", documents, 0, units->request.seq)
-               ? -1
-               : 0;
+    return load_places(run, &batch);
 }
 
 void run_bases(const struct run_state *run, const struct instr *instr, void *base[SPACE_COUNT])

@@ -44,24 +44,34 @@ static int begin(struct run_state *run)
     return 0;
 }
 
-/* The slot was last read by the step before the previous one, which the caller has finished. */
+/* Where in a slot lies what a LOAD loads: the LOADs of a program are alike. */
+static size_t slot_bytes_before(const struct program *program, const struct instr *instr)
+{
+    size_t bytes = 0;
+    for (int k = 0; k < LOAD_SLOTS; k++)
+        if (instr->buffer[k] >= 0)
+            bytes += program->buffer[instr->buffer[k]].bytes;
+    return SUM_COUNT * sizeof(double) + (size_t)instr->micro * bytes;
+}
+
+/* The slot was last read by the step before the previous one, which the caller has finished.  What
+ * is loaded lies in it one behind the other, in the order of LOAD's operands. */
 static int load(struct run_state *run, int i)
 {
     const struct async *a = run->x->async;
     const struct instr *instr = &run->program->instr[i];
-    char *host = slot_host(a, a->slot) + SUM_COUNT * sizeof(double);
-    size_t at = (size_t)instr->micro * (size_t)__builtin_popcount(instr->writes);
+    size_t at = slot_bytes_before(run->program, instr);
     int32_t *from[LOAD_SLOTS];
-    size_t bytes = run->program->kind == PROGRAM_LOGITS
-                       ? a->batch_bytes / (size_t)run->program->units->request.batch
-                       : a->batch_bytes;
-    for (int k = 0; k < LOAD_SLOTS; k++)
-        from[k] = instr->buffer[k] < 0 ? NULL : (int32_t *)(host + at++ * a->batch_bytes);
+    for (int k = 0; k < LOAD_SLOTS; k++) {
+        int b = instr->buffer[k];
+        from[k] = b < 0 ? NULL : (int32_t *)(slot_host(a, a->slot) + at);
+        at += b < 0 ? 0 : run->program->buffer[b].bytes;
+    }
     if (run_load(run, instr, from))
         return -1;
     for (int k = 0; k < LOAD_SLOTS; k++)
         if (from[k] && device_upload_async(run->x->device, run_operand(run, instr, k), from[k],
-                                           bytes, run->err))
+                                           run->program->buffer[instr->buffer[k]].bytes, run->err))
             return -1;
     return 0;
 }

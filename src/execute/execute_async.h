@@ -36,7 +36,7 @@ struct async {
     int programs;
     struct device_event *begin, *end[STREAMS], *done[MEMORY_STEPS];
     char *host; /* pinned: per slot the sums, then what each micro-batch loads */
-    size_t host_bytes, slot_bytes, batch_bytes;
+    size_t host_bytes, slot_bytes;
     int slot;                /* of the step last started: 0, 1, 0, 1 ... */
     struct async_span *span; /* of the traced step */
     int spans, span_capacity;

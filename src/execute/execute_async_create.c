@@ -135,16 +135,9 @@ static int clear(struct executor *x, struct error *err)
     return device_sync(x->device, err);
 }
 
-static size_t batch_bytes(const struct program *program)
-{
-    const struct units_request *r = &program->units->request;
-    return (size_t)(r->batch * r->seq) * sizeof(int32_t);
-}
-
-static int make_host(struct executor *x, const struct program *const *programs, struct error *err)
+static int make_host(struct executor *x, struct error *err)
 {
     struct async *a = x->async;
-    a->batch_bytes = batch_bytes(programs[0]);
     a->slot_bytes = x->need.step_bytes;
     a->host_bytes = MEMORY_STEPS * a->slot_bytes;
     a->host = device_host_alloc(x->device, x->mem, POOL_HOST, a->host_bytes, err);
@@ -171,7 +164,7 @@ int async_create(struct executor *x, const struct program *const *programs, int 
     struct async *a = array_make(1, sizeof *a);
     x->async = a;
     a->program = array_make((size_t)count, sizeof *a->program);
-    if (make_common_events(x, err) || make_host(x, programs, err) || clear(x, err))
+    if (make_common_events(x, err) || make_host(x, err) || clear(x, err))
         return -1;
     for (int i = 0; i < count; i++) {
         a->programs++;

@@ -69,14 +69,6 @@ void autodiff_param(struct autodiff *ad, int node, int out, int param)
     ad->param_written[index] = 1;
 }
 
-static int find_role(const struct graph *graph, enum graph_value_role role)
-{
-    for (int i = 0; i < graph->value_count; i++)
-        if (graph->values[i].role == role)
-            return i;
-    return -1;
-}
-
 /* All nodes that read the value have given their gradients: where these are terms, their sum. */
 static void sum_terms(struct autodiff *ad, int value)
 {
@@ -156,7 +148,7 @@ int autodiff(struct graph *graph, struct error *err)
     struct autodiff ad = {.graph = graph};
     ad.param_written = array_make((size_t)graph->param_count, 1);
     widen(&ad, graph->value_count);
-    int output = find_role(graph, VALUE_OUTPUT);
+    int output = graph_find(graph, VALUE_OUTPUT);
     if (output >= 0) {
         struct graph_value like = graph->values[output];
         ad.grad[output] = graph_value(graph, VALUE_OUTPUT_GRAD, like.dtype, like.dims, like.dim);

@@ -64,27 +64,50 @@ int build_param(struct graph *graph, const struct graph_param *param)
     return value;
 }
 
+void build_sequence(struct graph *graph, int sequence)
+{
+    if (graph->length[sequence] < 1)
+        graph_fail(graph, "the model reads %d sequences: sequence %d has no length", sequence + 1,
+                   sequence + 1);
+    graph->sequence = sequence;
+    graph->seq = graph->length[sequence];
+    graph->rows = graph->batch * graph->seq;
+}
+
 int build_tokens(struct graph *graph)
 {
-    return graph_value(graph, VALUE_TOKENS, DTYPE_I32, 1, &graph->rows);
+    int value = graph_value(graph, VALUE_TOKENS, DTYPE_I32, 1, &graph->rows);
+    graph->values[value].index = graph->sequence;
+    return value;
+}
+
+/* Of one sequence of those that the unit works on: a segment has one space for them. */
+static int row_value(struct graph *graph, enum graph_value_role role, const char *what)
+{
+    int before = graph_find(graph, role);
+    if (before >= 0 && graph->values[before].index != graph->sequence)
+        graph_fail(graph, "a unit reads %s of two sequences", what);
+    int value = graph_value(graph, role, DTYPE_I32, 1, &graph->rows);
+    graph->values[value].index = graph->sequence;
+    return value;
 }
 
 int build_targets(struct graph *graph)
 {
-    return graph_value(graph, VALUE_TARGETS, DTYPE_I32, 1, &graph->rows);
+    return row_value(graph, VALUE_TARGETS, "targets");
 }
 
 int build_row_positions(struct graph *graph)
 {
-    return graph_value(graph, VALUE_POSITIONS, DTYPE_I32, 1, &graph->rows);
+    return row_value(graph, VALUE_POSITIONS, "positions");
 }
 
 int build_row_documents(struct graph *graph)
 {
-    return graph_value(graph, VALUE_DOCUMENTS, DTYPE_I32, 1, &graph->rows);
+    return row_value(graph, VALUE_DOCUMENTS, "documents");
 }
 
-static int add_input(struct graph *graph, const char *name, int64_t width)
+static int add_input(struct graph *graph, const char *name, int64_t rows, int64_t width)
 {
     if (graph->inputs == BOUNDARY_USES) {
         graph_fail(graph, "a unit reads more than %d boundaries", BOUNDARY_USES);
@@ -92,14 +115,14 @@ static int add_input(struct graph *graph, const char *name, int64_t width)
     }
     struct graph_input *input = &graph->input[graph->inputs];
     snprintf(input->name, sizeof input->name, "%s", name);
-    input->value =
-        graph_value(graph, VALUE_INPUT, graph->dtype, 2, (int64_t[]){graph->rows, width});
+    input->value = graph_value(graph, VALUE_INPUT, graph->dtype, 2, (int64_t[]){rows, width});
     graph->values[input->value].index = graph->inputs++;
     return input->value;
 }
 
-int build_boundary(struct graph *graph, const char *name, int64_t width)
+int build_boundary(struct graph *graph, const char *name, int sequence, int64_t width)
 {
+    int64_t rows = graph->batch * graph->length[sequence];
     int value = -1;
     if (graph->block && !strcmp(graph->output_name, name))
         value = graph->carried;
@@ -107,17 +130,17 @@ int build_boundary(struct graph *graph, const char *name, int64_t width)
         if (!strcmp(graph->input[k].name, name))
             value = graph->input[k].value;
     if (value < 0)
-        return add_input(graph, name, width);
-    if (graph->values[value].dim[0] != graph->rows || graph->values[value].dim[1] != width)
+        return add_input(graph, name, rows, width);
+    if (graph->values[value].dim[0] != rows || graph->values[value].dim[1] != width)
         graph_fail(graph, "boundary \"%s\" is [%lld, %lld] and is read as [%lld, %lld]", name,
                    (long long)graph->values[value].dim[0], (long long)graph->values[value].dim[1],
-                   (long long)graph->rows, (long long)width);
+                   (long long)rows, (long long)width);
     return value;
 }
 
 int build_input(struct graph *graph, int64_t width)
 {
-    return build_boundary(graph, "hidden", width);
+    return build_boundary(graph, "hidden", graph->sequence, width);
 }
 
 int build_rope_table(struct graph *graph, int64_t head_dim)

@@ -12,17 +12,20 @@
  * that is `shared` belongs to another unit. */
 int build_param(struct graph *graph, const struct graph_param *param);
 
-int build_tokens(struct graph *graph);  /* int32 [rows] */
-int build_targets(struct graph *graph); /* int32 [rows], -1 where masked */
-/* What data says of where rows are, for the functions that take it; -1 there stands for the row's
- * number in its sequence, which is one document.  int32 [rows]: the position of each row; and the
- * first row, within its sequence, of its document. */
+/* Work on one of the model's sequences from here on; a graph begins with sequence 0. */
+void build_sequence(struct graph *graph, int sequence);
+int build_tokens(struct graph *graph);  /* int32 [rows], of the sequence worked on */
+int build_targets(struct graph *graph); /* the same, -1 where masked */
+/* What data says of where rows of the sequence worked on are, for the functions that take it; -1
+ * there stands for the row's number in its sequence, which is one document.  int32 [rows]: the
+ * position of each row; and the first row, within its sequence, of its document.  Of each a unit
+ * reads those of one sequence. */
 int build_row_positions(struct graph *graph);
 int build_row_documents(struct graph *graph);
-/* The boundary of that name, [rows, width]: what the nearest unit before this one puts out by it,
- * or in a unit of several blocks the nearest block. */
-int build_boundary(struct graph *graph, const char *name, int64_t width);
-/* That of the name "hidden". */
+/* The boundary of that name, [rows of a sequence, width]: what the nearest unit before this one
+ * puts out by it, or in a unit of several blocks the nearest block. */
+int build_boundary(struct graph *graph, const char *name, int sequence, int64_t width);
+/* That of the name "hidden", of the sequence worked on. */
 int build_input(struct graph *graph, int64_t width);
 int build_rope_table(struct graph *graph, int64_t head_dim);
 /* Make value, the result of a node, the unit's output, which units behind it read by that name (or

@@ -13,8 +13,11 @@ struct graph *graph_create(int64_t batch, int64_t seq, enum dtype dtype)
 {
     struct graph *graph = array_make(1, sizeof *graph);
     graph->dtype = dtype;
+    graph->batch = batch;
     graph->rows = batch * seq;
     graph->seq = seq;
+    for (int s = 0; s < SEQUENCES; s++)
+        graph->length[s] = seq;
     return graph;
 }
 
@@ -58,6 +61,14 @@ int graph_node(struct graph *graph, const struct op *op, const int *in, int ins,
         if (graph->nodes[index].out[i] >= 0)
             graph->values[graph->nodes[index].out[i]].producer = index;
     return index;
+}
+
+int graph_find(const struct graph *graph, enum graph_value_role role)
+{
+    for (int v = 0; v < graph->value_count; v++)
+        if (graph->values[v].role == role)
+            return v;
+    return -1;
 }
 
 int64_t graph_elems(const struct graph *graph, int value)

@@ -17,6 +17,10 @@
 enum { GRAPH_DIMS = 4, NODE_INS = 6, NODE_OUTS = 3, GRAPH_NAME = 48 };
 enum { BOUNDARY_USES = 3, BOUNDARY_NAME = 24 };
 
+/* SEQUENCES: of tokens that a model may have: the one whose targets it is trained on, and another,
+ * of another length, such as the text that it translates. */
+enum { SEQUENCES = 2 };
+
 enum graph_value_role {
     VALUE_TEMP,        /* made by a node, used inside the unit */
     VALUE_INPUT,       /* boundary `index` that the unit reads: an activation of one before it */
@@ -25,10 +29,10 @@ enum graph_value_role {
     VALUE_INPUT_GRAD,  /* gradient of input `index`, or a term of it */
     VALUE_PARAM,       /* parameter `index` */
     VALUE_PARAM_GRAD,  /* its gradient, fp32, written or accumulated into */
-    VALUE_TOKENS,      /* int32 [rows] */
-    VALUE_TARGETS,     /* int32 [rows] */
-    VALUE_POSITIONS,   /* int32 [rows]: of each row in its document, below graph->positions */
-    VALUE_DOCUMENTS,   /* int32 [rows]: the first row of its document within its sequence */
+    VALUE_TOKENS,      /* int32 [rows] of sequence `index` */
+    VALUE_TARGETS,     /* the same, and so are these */
+    VALUE_POSITIONS,   /* of each row in its document, below graph->positions */
+    VALUE_DOCUMENTS,   /* the first row of its document within its sequence */
     VALUE_CONST,       /* table made once: rotary cosines and sines, fp32 */
     VALUE_LOSS,        /* double[2]: sum of token losses, number of targets; added to */
     VALUE_LOSS_SCALE,  /* double[1]: what the loss is multiplied by for its gradients */
@@ -46,7 +50,7 @@ struct graph_value {
     enum dtype dtype;
     int dims;
     int64_t dim[GRAPH_DIMS];
-    int index;                  /* of the parameter or of the input */
+    int index;                  /* of the parameter, the input or the sequence */
     int producer;               /* node, or -1 */
     struct graph_group divided; /* size above 1: each of them makes a term of its gradient */
 };
@@ -115,9 +119,10 @@ struct graph_node {
 };
 
 struct graph {
-    enum dtype dtype; /* of activations and parameters */
-    int64_t rows;     /* batch * seq */
-    int64_t seq;
+    enum dtype dtype;                 /* of activations and parameters */
+    int64_t batch, length[SEQUENCES]; /* tokens of each sequence */
+    int sequence;                     /* that is worked on, of seq tokens; rows: batch * seq */
+    int64_t rows, seq;
     struct graph_group tensor; /* among whose ranks a model may divide its layers */
     int64_t positions; /* rows of the shortest table that positions from data index; 0: none */
     struct graph_value *values;
@@ -134,7 +139,8 @@ struct graph {
     struct error err;  /* the first thing that went wrong */
 };
 
-/* An empty graph for batch sequences of seq tokens.  Free with graph_destroy() (NULL allowed). */
+/* An empty graph for batch sequences of seq tokens, of each of the model's sequences unless their
+ * lengths are set.  Free with graph_destroy() (NULL allowed). */
 struct graph *graph_create(int64_t batch, int64_t seq, enum dtype dtype);
 void graph_destroy(struct graph *graph);
 
@@ -143,6 +149,9 @@ int graph_value(struct graph *graph, enum graph_value_role role, enum dtype dtyp
                 const int64_t *dim);
 int graph_node(struct graph *graph, const struct op *op, const int *in, int ins,
                const struct op_attrs *attrs);
+
+/* The first value of a role, or -1. */
+int graph_find(const struct graph *graph, enum graph_value_role role);
 
 /* Elements and bytes of a value. */
 int64_t graph_elems(const struct graph *graph, int value);

@@ -91,7 +91,7 @@ static struct attention attention_of(const struct graph *graph, const struct gra
                                      int first)
 {
     const struct op_attrs *a = &node->attrs;
-    const int64_t batch = graph->rows / a->seq;
+    const int64_t batch = graph->batch;
     int kv = node->in[first + KV];
     return (struct attention){
         .dt = graph->dtype,

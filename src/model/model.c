@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "graph/build.h"
 #include "graph/op.h"
 #include "model/gpt2.h"
 #include "model/llama.h"
@@ -20,6 +21,22 @@ static const struct model_family *find(const char *name)
     return NULL;
 }
 
+struct model *model_make(const struct model_family *family, const struct config_model *config)
+{
+    struct model *model = array_make(1, sizeof *model);
+    model->family = family;
+    model->config = *config;
+    model->sequences = 1;
+    family->units(model);
+    model->block = array_make((size_t)model->units, sizeof *model->block);
+    for (int u = 0; u < model->units; u++) {
+        model->unit[u].first = u;
+        model->unit[u].blocks = 1;
+        model->block[u] = model->unit[u];
+    }
+    return model;
+}
+
 int model_create(struct model **out, const struct config_model *config, struct error *err)
 {
     const struct model_family *family = find(config->family);
@@ -30,17 +47,7 @@ int model_create(struct model **out, const struct config_model *config, struct e
                          "model.layers: at least one layer, not %lld; name a model.preset or "
                          "define the model by its fields",
                          (long long)config->layers);
-    struct model *model = array_make(1, sizeof *model);
-    model->family = family;
-    model->config = *config;
-    family->units(model);
-    model->block = array_make((size_t)model->units, sizeof *model->block);
-    for (int u = 0; u < model->units; u++) {
-        model->unit[u].first = u;
-        model->unit[u].blocks = 1;
-        model->block[u] = model->unit[u];
-    }
-    *out = model;
+    *out = model_make(family, config);
     return 0;
 }
 
@@ -92,8 +99,10 @@ static struct graph *build(const struct model *model, int kind, int blocks,
                            struct error *err)
 {
     graph->blocks = blocks;
-    for (graph->block = 0; graph->block < blocks; graph->block++)
+    for (graph->block = 0; graph->block < blocks; graph->block++) {
+        build_sequence(graph, 0);
         model->family->graph(model, kind, purpose, loss_factor, graph);
+    }
     if (!graph->err.text[0])
         return graph;
     error_set(err, "model: %s", graph->err.text);
@@ -110,10 +119,11 @@ struct graph *model_graph(const struct model *model, int kind, enum model_purpos
 }
 
 struct graph *model_unit_graph(const struct model *model, int unit, enum model_purpose purpose,
-                               int64_t batch, int64_t seq, enum dtype dtype,
+                               int64_t batch, const int64_t seq[SEQUENCES], enum dtype dtype,
                                struct graph_group tensor, float loss_factor, struct error *err)
 {
-    struct graph *graph = graph_create(batch, seq, dtype);
+    struct graph *graph = graph_create(batch, seq[0], dtype);
+    memcpy(graph->length, seq, sizeof graph->length);
     graph->tensor = tensor;
     const struct model_unit *u = &model->unit[unit];
     return build(model, u->kind, u->blocks, purpose, graph, loss_factor, err);

@@ -1,6 +1,8 @@
 /* model.h - a model as a chain of units, each a forward graph.
  *
- * Units of one kind share their graph (all blocks of a transformer).  A family makes each block
+ * A unit reads what units before it put out by a name (graph/build.h): of the one before it, or of
+ * one far before, as blocks of a decoder do.  Units of one kind share their graph (all blocks of a
+ * transformer).  A family makes each block
  * one unit; neighbours of a kind may be wrapped into larger units.  A model knows nothing of ranks,
  * sharding or optimizers.
  */
@@ -46,9 +48,14 @@ struct model {
     struct model_unit *unit;
     struct model_unit *block; /* the chain as the family made it, whose prefixes name tensors */
     int64_t const_width;      /* columns of the constant table */
+    int sequences;            /* of tokens that it reads: 1 unless the family says 2 */
 };
 
-/* Make the chain of units.  Returns 0 and a model for model_destroy(), or -1 with err set. */
+/* A model of a family, for model_destroy(). */
+struct model *model_make(const struct model_family *family, const struct config_model *config);
+
+/* The same of the family that config names.  Returns 0 and a model for model_destroy(), or -1 with
+ * err set. */
 int model_create(struct model **model, const struct config_model *config, struct error *err);
 void model_destroy(struct model *model); /* NULL allowed */
 
@@ -62,22 +69,24 @@ const char *model_unit_name(const struct model *model, int unit, char name[MODEL
 /* Logical parameters of a unit, those it shares not counted. */
 int64_t model_unit_params(const struct model *model, int unit);
 
-/* The forward graph of a block of this kind for batch sequences of seq tokens; gradients of the
- * loss are multiplied by loss_factor.  NULL with err set if its shapes do not fit.  Free with
- * graph_destroy(). */
+/* The forward graph of a block of this kind for batch sequences of seq tokens, of each of the
+ * model's sequences; gradients of the loss are multiplied by loss_factor.  NULL with err set if its
+ * shapes do not fit.  Free with graph_destroy(). */
 struct graph *model_graph(const struct model *model, int kind, enum model_purpose purpose,
                           int64_t batch, int64_t seq, enum dtype dtype, float loss_factor,
                           struct error *err);
 
-/* The same for a unit with all its blocks, as a rank of the group tensor computes it. */
+/* The same for a unit with all its blocks, as a rank of the group tensor computes it; seq: the
+ * tokens of each sequence. */
 struct graph *model_unit_graph(const struct model *model, int unit, enum model_purpose purpose,
-                               int64_t batch, int64_t seq, enum dtype dtype,
+                               int64_t batch, const int64_t seq[SEQUENCES], enum dtype dtype,
                                struct graph_group tensor, float loss_factor, struct error *err);
 
 /* Logical parameters, each counted once. */
 int64_t model_params(const struct model *model);
 
-/* Floating point operations to train on one token of a sequence of seq: 6 per weight that is
+/* Floating point operations to train on one token of a sequence of seq (of a model of two, with
+ * another as long): 6 per weight that is
  * multiplied, and attention.  causal counts the half of the scores that is computed (what the
  * kernels do); full counts the square, as most published figures do. */
 struct model_flops {

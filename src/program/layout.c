@@ -113,12 +113,17 @@ static int64_t blocks_per_unit(const struct model *model, const struct config *c
     }
 }
 
+void layout_wrap(struct model *model, const struct config *config)
+{
+    int64_t blocks = blocks_per_unit(model, config);
+    model_wrap(model, blocks < config->model.layers ? (int)blocks : (int)config->model.layers);
+}
+
 int layout_model(struct model **model, const struct config *config, struct error *err)
 {
     if (model_create(model, &config->model, err))
         return -1;
-    int64_t blocks = blocks_per_unit(*model, config);
-    model_wrap(*model, blocks < config->model.layers ? (int)blocks : (int)config->model.layers);
+    layout_wrap(*model, config);
     return 0;
 }
 
@@ -127,7 +132,7 @@ struct units_request layout_units(const struct layout *layout, const struct conf
     return (struct units_request){
         .dtype = layout->dtype,
         .batch = layout->micro_batch,
-        .seq = config->data.seq_len,
+        .seq = {config->data.seq_len},
         .shards = layout->shape.degree[MESH_SHARD],
         .tensor = {.axes = 1u << MESH_TENSOR, .size = layout->shape.degree[MESH_TENSOR]},
         .persist_below = config->parallel.persist_below,

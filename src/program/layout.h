@@ -58,11 +58,14 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
 int layout_advise(const struct config *config, int ranks, int per_node, enum device_kind device,
                   struct error *err);
 
-/* The model, wrapped into units as the config says.  0, or -1 with err set. */
+/* Wrap a model's blocks into units as the config says: once. */
+void layout_wrap(struct model *model, const struct config *config);
+
+/* The model, wrapped.  0, or -1 with err set. */
 int layout_model(struct model **model, const struct config *config, struct error *err);
 
 /* What to compile for it, at the first place of the tensor axis; the caller sets tensor.rank for
- * another. */
+ * another, and of a model with two sequences seq[1]. */
 struct units_request layout_units(const struct layout *layout, const struct config *config);
 
 /* The folder of files that stand in for memory. */

@@ -91,12 +91,11 @@ void memory_plan(struct program *program)
 /* What is loaded for a step's micro-batches, and its sums. */
 static size_t step_bytes(const struct program *program)
 {
-    const struct units_request *r = &program->units->request;
-    size_t batch = (size_t)(r->batch * r->seq) * sizeof(int32_t), loads = 0;
+    size_t bytes = SUM_COUNT * sizeof(double);
     for (int i = 0; i < program->instrs; i++)
-        if (program->instr[i].kind == INSTR_LOAD)
-            loads += (size_t)__builtin_popcount(program->instr[i].writes);
-    size_t bytes = SUM_COUNT * sizeof(double) + loads * batch;
+        for (int k = 0; k < LOAD_SLOTS && program->instr[i].kind == INSTR_LOAD; k++)
+            if (program->instr[i].buffer[k] >= 0)
+                bytes += program->buffer[program->instr[i].buffer[k]].bytes;
     return round_up_bytes(bytes, PLACE_ALIGN);
 }
 

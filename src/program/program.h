@@ -54,11 +54,12 @@ enum instr_kind {
 enum {
     SLOT_FROM = 0,
     SLOT_TO = 1, /* transfers, CAST */
-    SLOT_LOAD_TOKENS = 0,
-    SLOT_LOAD_TARGETS = 1,
-    SLOT_LOAD_POSITIONS = 2,
-    SLOT_LOAD_DOCUMENTS = 3, /* LOAD; the last two where a segment reads them */
-    LOAD_SLOTS = 4,
+    SLOT_LOAD_TOKENS =
+        0, /* LOAD: what a segment reads of each; SLOT_LOAD_TOKENS + k of sequence k */
+    SLOT_LOAD_TARGETS = SLOT_LOAD_TOKENS + SEQUENCES,
+    SLOT_LOAD_POSITIONS = SLOT_LOAD_TARGETS + SEQUENCES,
+    SLOT_LOAD_DOCUMENTS = SLOT_LOAD_POSITIONS + SEQUENCES,
+    LOAD_SLOTS = SLOT_LOAD_DOCUMENTS + SEQUENCES,
     SLOT_SUMS = 0,       /* ZERO, NORM, SCALE, MOMENTUM, UPDATE */
     SLOT_SHARD_GRAD = 1, /* NORM, MOMENTUM, UPDATE */
     SLOT_WORK = 0,

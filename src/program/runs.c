@@ -76,50 +76,75 @@ void runs_plan(const struct program *program, struct run *run, int runs)
     free(written);
 }
 
-static int input(struct program *program, int *which, const char *what, int micro)
+/* What is loaded for the rows of a sequence: where a unit has it, and LOAD's slot for sequence 0.
+ */
+static const struct load {
+    enum graph_value_role role;
+    enum segment_space space; /* of tokens: that of sequence 0 */
+    int slot;
+    const char *name;
+} loads[] = {
+    {.name = "tokens", .role = VALUE_TOKENS, .space = SPACE_TOKENS, .slot = SLOT_LOAD_TOKENS},
+    {.name = "targets", .role = VALUE_TARGETS, .space = SPACE_TARGETS, .slot = SLOT_LOAD_TARGETS},
+    {.name = "positions",
+     .role = VALUE_POSITIONS,
+     .space = SPACE_POSITIONS,
+     .slot = SLOT_LOAD_POSITIONS},
+    {.name = "documents",
+     .role = VALUE_DOCUMENTS,
+     .space = SPACE_DOCUMENTS,
+     .slot = SLOT_LOAD_DOCUMENTS},
+};
+enum { LOADS = sizeof loads / sizeof loads[0] };
+
+/* LOAD's slot of what a segment finds in a space; -1: what is there is not loaded. */
+static int load_slot(const struct segment *segment, int space)
 {
-    const struct units_request *r = &program->units->request;
-    int64_t batch = program->kind == PROGRAM_LOGITS ? 1 : r->batch;
-    size_t bytes = (size_t)(batch * r->seq) * sizeof(int32_t);
-    return follow(program, which,
-                  program_buffer(program, POOL_WORKSPACE, bytes, 0, "%s micro %d", what, micro));
+    if (space >= SPACE_TOKENS && space < SPACE_TARGETS)
+        return SLOT_LOAD_TOKENS + space - SPACE_TOKENS;
+    for (int k = 0; k < LOADS; k++)
+        if ((int)loads[k].space == space)
+            return loads[k].slot +
+                   segment->graph->values[graph_find(segment->graph, loads[k].role)].index;
+    return -1;
 }
 
-/* Does a segment of the rank's units read a space? */
-static int reads_space(const struct program *program, enum segment_space space)
+/* Does a segment of the rank's units read what a slot of LOAD has? */
+static int reads_slot(const struct program *program, int slot)
 {
     const struct layout_stage *own = &program->stage;
     for (int unit = own->first; unit < own->first + own->count; unit++)
-        for (int phase = 0; phase < PHASES; phase++)
-            if (program_segment(program, unit, phase)->reads >> space & 1)
-                return 1;
+        for (int phase = 0; phase < PHASES; phase++) {
+            const struct segment *segment = program_segment(program, unit, phase);
+            for (int space = SPACE_TOKENS; space <= SPACE_DOCUMENTS; space++)
+                if (segment->reads >> space & 1 && load_slot(segment, space) == slot)
+                    return 1;
+        }
     return 0;
 }
 
-/* Tokens and targets are always loaded. */
-static const struct {
-    const char *name;
-    enum segment_space optional; /* loaded where a segment reads this; 0: always */
-} loads[LOAD_SLOTS] = {
-    [SLOT_LOAD_TOKENS] = {.name = "tokens"},
-    [SLOT_LOAD_TARGETS] = {.name = "targets"},
-    [SLOT_LOAD_POSITIONS] = {.name = "positions", .optional = SPACE_POSITIONS},
-    [SLOT_LOAD_DOCUMENTS] = {.name = "documents", .optional = SPACE_DOCUMENTS},
-};
+/* The memory of a slot of LOAD; for logits, of the first of a micro-batch's sequences alone. */
+static int loaded(struct program *program, int *which, int slot, int micro)
+{
+    const struct units_request *r = &program->units->request;
+    int64_t batch = program->kind == PROGRAM_LOGITS ? 1 : r->batch;
+    int sequence = slot % SEQUENCES;
+    size_t bytes = (size_t)(batch * r->seq[sequence]) * sizeof(int32_t);
+    return follow(program, which,
+                  program_buffer(program, POOL_WORKSPACE, bytes, 0, "%s%s micro %d",
+                                 loads[slot / SEQUENCES].name, sequence ? " of the other" : "",
+                                 micro));
+}
 
 void runs_load(struct program *program, struct runs_buffers *b, int micro)
 {
-    int set = micro % b->ring, buffer[LOAD_SLOTS];
-    for (int k = 0; k < LOAD_SLOTS; k++)
-        buffer[k] = loads[k].optional && !reads_space(program, loads[k].optional)
-                        ? -1
-                        : input(program, &b->loaded[k][set], loads[k].name, micro);
+    int set = micro % b->ring;
     int index = program_instr(program, INSTR_LOAD, STREAM_COMPUTE);
     struct instr *instr = &program->instr[index];
     instr->micro = micro;
     for (int k = 0; k < LOAD_SLOTS; k++)
-        if (buffer[k] >= 0)
-            instr_bind(instr, k, buffer[k], ACCESS_WRITE);
+        if (reads_slot(program, k))
+            instr_bind(instr, k, loaded(program, &b->loaded[k][set], k, micro), ACCESS_WRITE);
 }
 
 /* What passes from or to run at `unit`. */
@@ -165,6 +190,8 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
         return b->output[set * b->units + own->producer[segment_input(space)]];
     if (segment_input_grad(space) >= 0)
         return input_grad(program, b, run, segment_input_grad(space));
+    if (load_slot(run->segment, space) >= 0)
+        return b->loaded[load_slot(run->segment, space)][set];
     switch (space) {
     case SPACE_OUTPUT: return output(program, &b->output[at], run);
     case SPACE_OUTPUT_GRAD: return b->output_grad[at];
@@ -176,10 +203,6 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
         if (run->phase == PHASE_BACKWARD_INPUT)
             passing(program, &b->deferred[at], "deferred", run, run->segment->deferred_bytes);
         return b->deferred[at];
-    case SPACE_TOKENS: return b->loaded[SLOT_LOAD_TOKENS][set];
-    case SPACE_TARGETS: return b->loaded[SLOT_LOAD_TARGETS][set];
-    case SPACE_POSITIONS: return b->loaded[SLOT_LOAD_POSITIONS][set];
-    case SPACE_DOCUMENTS: return b->loaded[SLOT_LOAD_DOCUMENTS][set];
     case SPACE_CONST: return program->state->constants;
     case SPACE_LOSS: return program->state->sums;
     case SPACE_LOSS_SCALE: return program->state->loss_scale;

@@ -241,7 +241,7 @@ static void make_flat(struct state *state, int flat)
 static void make_common(struct state *state)
 {
     const struct units *units = state->units;
-    size_t table = (size_t)(units->request.seq * units->model->const_width) * sizeof(float);
+    size_t table = (size_t)(units_longest(units) * units->model->const_width) * sizeof(float);
     state->sums = state_buffer(state, POOL_WORKSPACE, SUM_COUNT * sizeof(double), "sums");
     state->loss_scale = state_view(state, state->sums, SUM_LOSS_SCALE * sizeof(double),
                                    sizeof(double), "loss scale");

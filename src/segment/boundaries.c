@@ -36,14 +36,6 @@ static const struct graph *graph_of(const struct units *units, const struct bloc
     return blocks->graph[units->model->unit[unit].kind];
 }
 
-static int find_output(const struct graph *graph)
-{
-    for (int v = 0; v < graph->value_count; v++)
-        if (graph->values[v].role == VALUE_OUTPUT)
-            return v;
-    return -1;
-}
-
 static int find_producer(const struct units *units, const struct block_graphs *blocks, int unit,
                          const char *name)
 {
@@ -71,7 +63,7 @@ static int find_inputs(struct units *units, const struct block_graphs *blocks, i
                              unit, name);
         const struct graph *other = graph_of(units, blocks, from);
         const struct graph_value *in = &graph->values[graph->input[k].value],
-                                 *out = &other->values[find_output(other)];
+                                 *out = &other->values[graph_find(other, VALUE_OUTPUT)];
         if (!is_shape_equal(in, out))
             return error_set(err,
                              "model: unit %d reads \"%s\" as [%lld, %lld], and unit %d puts out "
@@ -81,7 +73,7 @@ static int find_inputs(struct units *units, const struct block_graphs *blocks, i
         own->producer[own->inputs++] = from;
         units->boundary[from].readers++;
     }
-    int output = find_output(graph);
+    int output = graph_find(graph, VALUE_OUTPUT);
     own->bytes = output < 0 ? 0 : graph_bytes(graph, output);
     return 0;
 }

@@ -190,6 +190,9 @@ static struct segment_ref ref(const struct segment_draft *c, int v)
     switch (value->role) {
     case VALUE_PARAM: return param_ref(c, value->index, 0);
     case VALUE_PARAM_GRAD: return param_ref(c, value->index, 1);
+    case VALUE_TARGETS:
+    case VALUE_POSITIONS:
+    case VALUE_DOCUMENTS: return (struct segment_ref){space[value->role], 0};
     default: return (struct segment_ref){space[value->role] + value->index, 0};
     }
 }

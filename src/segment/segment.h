@@ -34,9 +34,10 @@ enum segment_space {
     SPACE_INPUT_GRAD,
     SPACE_SAVED = SPACE_INPUT_GRAD + BOUNDARY_USES, /* what forward keeps for backward */
     SPACE_DEFERRED, /* what backward's input part keeps for its weight part */
-    SPACE_TOKENS,
-    SPACE_TARGETS,
-    SPACE_POSITIONS,
+    SPACE_TOKENS,   /* SPACE_TOKENS + k: of sequence k */
+    SPACE_TARGETS =
+        SPACE_TOKENS + SEQUENCES, /* of the one sequence of which the unit reads them; */
+    SPACE_POSITIONS,              /* so are these */
     SPACE_DOCUMENTS,
     SPACE_CONST,
     SPACE_LOSS,       /* double[2] at its start */

@@ -30,14 +30,6 @@ static struct graph *graph_for(const struct units *units, int unit, enum model_p
                             r->loss_factor, err);
 }
 
-static int has_role(const struct graph *graph, enum graph_value_role role)
-{
-    for (int i = 0; i < graph->value_count; i++)
-        if (graph->values[i].role == role)
-            return 1;
-    return 0;
-}
-
 /* The logical name of part p of a parameter of a unit that begins with block; returns name. */
 static const char *param_name(char name[FLAT_NAME], const struct graph_param *param, int p,
                               const struct model_unit *block)
@@ -149,7 +141,7 @@ static int compile_kind(struct units *units, int unit, struct device *device, st
 {
     struct unit_kind *kind = &units->kind[units->kind_of[unit]];
     place_params(units, unit);
-    kind->ends_in_loss = has_role(kind->train, VALUE_LOSS);
+    kind->ends_in_loss = graph_find(kind->train, VALUE_LOSS) >= 0;
     if (autodiff(kind->train, err))
         return -1;
     kind->evaluate = graph_for(units, unit, MODEL_LOSS, err);

@@ -25,8 +25,9 @@ struct unit_kind {
 };
 
 struct units_request {
-    enum dtype dtype;   /* of activations and gathered parameters */
-    int64_t batch, seq; /* of one micro-batch */
+    enum dtype dtype;       /* of activations and gathered parameters */
+    int64_t batch;          /* sequences of one micro-batch */
+    int64_t seq[SEQUENCES]; /* their tokens; 0: the model has no such sequence */
     int shards;
     struct graph_group tensor; /* among whose ranks layers are divided, and the place that is meant;
                                   size 0 is 1 */
@@ -77,6 +78,13 @@ struct units {
 int units_create(struct units **units, const struct model *model,
                  const struct units_request *request, struct device *device, struct error *err);
 void units_destroy(struct units *units); /* NULL allowed */
+
+/* The most tokens of a sequence: rows of the model's constant table. */
+static inline int64_t units_longest(const struct units *units)
+{
+    const int64_t *seq = units->request.seq;
+    return seq[0] > seq[1] ? seq[0] : seq[1];
+}
 
 static inline const struct unit_kind *units_kind(const struct units *units, int unit)
 {

@@ -21,6 +21,11 @@ int batches_open(struct batches *b, const struct session *s, const char *path,
         .data_rank = s->data_rank,
         .batch = s->layout.global_batch,
     };
+    if (s->model->sequences > 1)
+        return error_set(err,
+                         "model.family: %s reads %d sequences, and a token file has one; nothing "
+                         "loads pairs of them yet",
+                         s->model->family->name, s->model->sequences);
     if (tokens_open(&b->tokens, path, err))
         return -1;
     warn_unsealed(s, &b->tokens);
@@ -33,23 +38,24 @@ void batches_close(struct batches *b)
     tokens_close(&b->tokens);
 }
 
-static void mask(struct batches *b, int64_t from, int32_t *tokens, int32_t *targets)
+static void mask(struct batches *b, int64_t from, const struct step_batch *batch)
 {
     int64_t seq = b->loader.seq_len;
     for (int64_t i = from * seq; i < b->micro_batch * seq; i++) {
-        tokens[i] = 0;
-        targets[i] = -1;
+        batch->tokens[0][i] = 0;
+        batch->targets[i] = -1;
     }
 }
 
-int batches_load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
+int batches_load(void *user, const struct step_batch *batch, struct error *err)
 {
     struct batches *b = user;
-    int64_t first = (micro * b->data_ranks + b->data_rank) * b->micro_batch;
+    int64_t first = (batch->micro * b->data_ranks + b->data_rank) * b->micro_batch;
     int64_t left = b->batch - first, count = left < b->micro_batch ? left : b->micro_batch;
     count = count > 0 ? count : 0;
-    if (count && loader_read(&b->loader, b->sample + first, count, tokens, targets, err))
+    if (count &&
+        loader_read(&b->loader, b->sample + first, count, batch->tokens[0], batch->targets, err))
         return -1;
-    mask(b, count, tokens, targets);
+    mask(b, count, batch);
     return 0;
 }

@@ -13,14 +13,14 @@ struct batches {
     int64_t sample; /* the first of the current one, counted from the start of training */
 };
 
-/* Open a token file for this session.  Returns 0, or -1 with err set; batches_close() in any
- * case. */
+/* Open a token file for this session.  Returns 0, or -1 with err set, as for a model that reads
+ * more than the one sequence that a token file has; batches_close() in any case. */
 int batches_open(struct batches *batches, const struct session *session, const char *path,
                  enum loader_order order, struct error *err);
 void batches_close(struct batches *batches);
 
 /* A step_input's load function; user is a struct batches.  Sequences beyond the global batch are
  * masked.  Returns 0, or -1 with err set where the file cannot be read or is damaged. */
-int batches_load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err);
+int batches_load(void *user, const struct step_batch *batch, struct error *err);
 
 #endif

@@ -17,9 +17,10 @@ struct text {
     int64_t count, seq;
 };
 
-static int load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
+static int load(void *user, const struct step_batch *batch, struct error *err)
 {
     const struct text *text = user;
+    int32_t *tokens = batch->tokens[0], *targets = batch->targets;
     int64_t first = text->count > text->seq ? text->count - text->seq : 0;
     int64_t shown = text->count - first;
     memset(tokens, 0, (size_t)text->seq * sizeof *tokens);

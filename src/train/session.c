@@ -43,7 +43,7 @@ static int upload_table(struct session *s, struct error *err)
     void *to = executor_buffer(s->executor, constants), *table = malloc(constants->bytes + 1);
     if (!table)
         return error_set(err, "out of memory: constants of the model");
-    s->model->family->table(s->model, s->units->request.seq, table);
+    s->model->family->table(s->model, units_longest(s->units), table);
     int rc = device_upload(s->device, to, table, constants->bytes, err);
     free(table);
     return rc;

@@ -5,6 +5,15 @@
  */
 #include "verify/rules.h"
 
+/* Of which sequence, says the unit's graph. */
+static struct value wanted_rows(const struct values *v, const struct instr *instr,
+                                enum graph_value_role role, enum value_meaning meaning)
+{
+    const struct graph *graph = program_segment(v->program, instr->unit, instr->phase)->graph;
+    int value = graph ? graph_find(graph, role) : -1;
+    return meant(meaning, value < 0 ? -1 : graph->values[value].index, instr->micro);
+}
+
 /* What a RUN must find in a space; meaning MEANS_NOTHING: anything. */
 struct value rules_wanted(const struct values *v, const struct instr *instr, int space)
 {
@@ -13,15 +22,16 @@ struct value rules_wanted(const struct values *v, const struct instr *instr, int
         return meant(MEANS_PARAM, v->program->units->use[unit].flat[space - SPACE_PARAM], 0);
     if (segment_input(space) >= 0)
         return meant(MEANS_OUTPUT, v->producer[unit][segment_input(space)], micro);
+    if (space >= SPACE_TOKENS && space < SPACE_TARGETS)
+        return meant(MEANS_TOKENS, space - SPACE_TOKENS, micro);
     switch (space) {
     case SPACE_OUTPUT_GRAD: return meant(MEANS_OUTPUT_GRAD, unit, micro);
     case SPACE_SAVED: return meant(MEANS_SAVED, unit, micro);
     case SPACE_DEFERRED: return meant(MEANS_DEFERRED, unit, micro);
     case SPACE_CARRY: return meant(CARRIED, unit, micro);
-    case SPACE_TOKENS: return meant(MEANS_TOKENS, -1, micro);
-    case SPACE_TARGETS: return meant(MEANS_TARGETS, -1, micro);
-    case SPACE_POSITIONS: return meant(MEANS_POSITIONS, -1, micro);
-    case SPACE_DOCUMENTS: return meant(MEANS_DOCUMENTS, -1, micro);
+    case SPACE_TARGETS: return wanted_rows(v, instr, VALUE_TARGETS, MEANS_TARGETS);
+    case SPACE_POSITIONS: return wanted_rows(v, instr, VALUE_POSITIONS, MEANS_POSITIONS);
+    case SPACE_DOCUMENTS: return wanted_rows(v, instr, VALUE_DOCUMENTS, MEANS_DOCUMENTS);
     case SPACE_CONST: return meant(MEANS_CONSTANTS, -1, -1);
     default: return nothing;
     }

@@ -310,7 +310,9 @@ const char *value_text(const struct values *v, const struct value *value, char t
     if (value->of >= 0 && is_of_flat)
         add_text(&line, " %s", v->program->units->flat[value->of].name);
     else if (value->of >= 0)
-        add_text(&line, " unit %d", value->of);
+        add_text(&line, " %s %d",
+                 meaning >= MEANS_TOKENS && meaning <= MEANS_DOCUMENTS ? "sequence" : "unit",
+                 value->of);
     if (value->index >= 0 && meaning >= MEANS_TOKENS)
         add_text(&line, " micro %d", value->index);
     if (is_of_flat)

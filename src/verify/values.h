@@ -16,7 +16,7 @@ enum value_meaning {
     STEP,          /* of a flat whose rule is of matrices, to be subtracted: enum value_step */
     MEANS_GRAD,    /* of a flat, summed over micro-batches and ranks so far */
     MEANS_SUMS,    /* enum SUM_... of state.h */
-    MEANS_TOKENS,  /* of micro-batch `index` */
+    MEANS_TOKENS,  /* of sequence `of` in micro-batch `index` */
     MEANS_TARGETS, /* the same, and so are these, in the order of LOAD's slots */
     MEANS_POSITIONS,
     MEANS_DOCUMENTS,
@@ -43,7 +43,7 @@ struct addends {
 
 struct value {
     enum value_meaning meaning;
-    int of, index; /* the flat or the unit; -1 where the meaning has none */
+    int of, index; /* the flat, the unit or the sequence; -1 where the meaning has none */
     int part; /* MEANS_PARAM, MEANS_SLOT, STEP, MEANS_GRAD: 1: the rank's shard, of a flat that is
                  split */
     int updated; /* MEANS_PARAM, MEANS_SLOT: 1 from UPDATE on; MEANS_SUMS: 1 from SCALE on */

@@ -15,12 +15,24 @@ static int rule_zero(struct values *v, int i)
     return 0;
 }
 
+static size_t loaded_bytes(const struct values *v, int sequence)
+{
+    const struct units_request *r = &v->program->units->request;
+    int64_t batch = v->program->kind == PROGRAM_LOGITS ? 1 : r->batch;
+    return (size_t)(batch * r->seq[sequence]) * sizeof(int32_t);
+}
+
 static int rule_load(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
-    for (int k = 0; k < LOAD_SLOTS; k++)
-        if (instr->buffer[k] >= 0)
-            values_put(v, i, instr->buffer[k], meant(MEANS_TOKENS + k, -1, instr->micro));
+    for (int k = 0; k < LOAD_SLOTS; k++) {
+        int b = instr->buffer[k], sequence = k % SEQUENCES;
+        if (b < 0)
+            continue;
+        if (bytes_of(v, b) != loaded_bytes(v, sequence))
+            return wrong_size(v, i, b);
+        values_put(v, i, b, meant(MEANS_TOKENS + k / SEQUENCES, sequence, instr->micro));
+    }
     return 0;
 }
 
@@ -146,11 +158,7 @@ static int rule_release(struct values *v, int i)
     return 0;
 }
 
-enum {
-    FROM_TO = 1 << SLOT_FROM | 1 << SLOT_TO,
-    LOADED = 1 << SLOT_LOAD_TOKENS | 1 << SLOT_LOAD_TARGETS,
-    MEASURED = 1 << SLOT_SUMS | 1 << SLOT_SHARD_GRAD
-};
+enum { FROM_TO = 1 << SLOT_FROM | 1 << SLOT_TO, MEASURED = 1 << SLOT_SUMS | 1 << SLOT_SHARD_GRAD };
 
 /* By kind, the rule and the slots it needs; those of a RUN are its segment's.  SEND and RECV have
  * none: no pass writes them. */
@@ -159,7 +167,7 @@ static const struct {
     unsigned slots;
 } rule[INSTR_KINDS] = {
     [INSTR_ZERO] = {.follow = rule_zero, .slots = 1 << SLOT_SUMS},
-    [INSTR_LOAD] = {.follow = rule_load, .slots = LOADED},
+    [INSTR_LOAD] = {.follow = rule_load},
     [INSTR_RUN] = {.follow = rules_run},
     [INSTR_CAST] = {.follow = rule_cast, .slots = FROM_TO},
     [INSTR_GATHER] = {.follow = rule_gather, .slots = FROM_TO},

@@ -66,7 +66,7 @@ static void write_program(struct ring *ring, int rank)
 
 static struct ring ring_new(int ranks)
 {
-    struct ring ring = {.ranks = ranks, .units.request = {.batch = 1, .seq = 1}};
+    struct ring ring = {.ranks = ranks, .units.request = {.batch = 1, .seq = {1}}};
     ring.program = calloc((size_t)ranks, sizeof *ring.program);
     ring.state = calloc((size_t)ranks, sizeof *ring.state);
     ring.layout = calloc(1, sizeof *ring.layout);

@@ -29,13 +29,14 @@ static const char *const settings[] = {
     MODEL "precision=bf16 recompute=full parallel.schedule=zb_h1",
     MODEL "parallel.schedule=zb_h1 recompute=selective train.micro_batch=1"};
 
-static int load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
+static int load(void *user, const struct step_batch *batch, struct error *err)
 {
     const struct divided *d = user;
-    int64_t rows = d->units->request.batch * d->units->request.seq;
+    int64_t rows = d->units->request.batch * d->units->request.seq[0];
     for (int64_t i = 0; i < rows; i++) {
-        tokens[i] = (int32_t)(philox_u64(5, (uint64_t)(micro * rows + i)) % VOCAB);
-        targets[i] = i % 7 ? (tokens[i] * 3 + 1) % VOCAB : -1;
+        int32_t token = (int32_t)(philox_u64(5, (uint64_t)(batch->micro * rows + i)) % VOCAB);
+        batch->tokens[0][i] = token;
+        batch->targets[i] = i % 7 ? (token * 3 + 1) % VOCAB : -1;
     }
     return 0;
 }

@@ -54,15 +54,15 @@ static int dropped(int64_t sample, int64_t at)
     return philox_u64((uint64_t)sample, (uint64_t)at) % 5 < fifths[sample % 3];
 }
 
-static int load_masked(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
+static int load_masked(void *user, const struct step_batch *batch, struct error *err)
 {
     struct batches *b = user;
     int64_t seq = b->loader.seq_len;
-    int64_t first = b->sample + (micro * b->data_ranks + b->data_rank) * b->micro_batch;
-    if (batches_load(user, micro, tokens, targets, err))
+    int64_t first = b->sample + (batch->micro * b->data_ranks + b->data_rank) * b->micro_batch;
+    if (batches_load(user, batch, err))
         return -1;
     for (int64_t i = 0; i < b->micro_batch * seq; i++)
-        targets[i] = dropped(first + i / seq, i % seq) ? -1 : targets[i];
+        batch->targets[i] = dropped(first + i / seq, i % seq) ? -1 : batch->targets[i];
     return 0;
 }
 

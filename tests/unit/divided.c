@@ -131,7 +131,7 @@ void divided_close(struct divided *d)
 
 void divided_table(const struct divided *d, int rank, float *table)
 {
-    for (int64_t i = 0; i < d->units->request.seq * HEAD_DIM; i++) {
+    for (int64_t i = 0; i < d->units->request.seq[0] * HEAD_DIM; i++) {
         float largest = (float)(i % 17) / 8 - 1;
         table[i] = i % d->ranks == rank ? largest : largest - 1 - (float)rank;
     }

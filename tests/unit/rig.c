@@ -44,29 +44,49 @@ static void upload_table(struct session *s)
     struct error err = {0};
     const struct program_buffer *constants = &s->state->buffer[s->state->constants];
     float *table = malloc(constants->bytes + 1);
-    s->model->family->table(s->model, s->units->request.seq, table);
+    s->model->family->table(s->model, units_longest(s->units), table);
     must(device_upload(s->device, executor_buffer(s->executor, constants), table, constants->bytes,
                        &err),
          &err);
     free(table);
 }
 
+struct units_request rig_units(const struct layout *layout, const struct config *config,
+                               const struct model *model)
+{
+    struct units_request request = layout_units(layout, config);
+    request.seq[1] = model->sequences > 1 ? request.seq[0] + 5 : 0;
+    return request;
+}
+
 struct session *rig_open(struct mem *mem, const struct config *config, const char *level,
                          int with_logits)
 {
     struct error err = {0};
+    struct model *model;
+    must(layout_model(&model, config, &err), &err);
+    return rig_open_model(mem, config, model, NULL, level, with_logits);
+}
+
+struct session *rig_open_model(struct mem *mem, const struct config *config, struct model *model,
+                               struct world *world, const char *level, int with_logits)
+{
+    struct error err = {0};
+    int ranks = world ? world_size(world) : 1, rank = world ? world_rank(world) : 0;
     struct session *s = array_make(1, sizeof *s);
     struct device_request device = {.threads = 1, .level = level};
     device.kind = config->device == CONFIG_DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU;
     s->config = *config;
     s->mem = mem;
+    s->world = world;
+    s->model = model;
     must(device_open(&s->device, &device, &err), &err);
-    must(layout_model(&s->model, config, &err), &err);
-    must(layout_resolve(&s->layout, config, 1, 1, device.kind, &err), &err);
-    struct units_request units = layout_units(&s->layout, config);
+    must(layout_resolve(&s->layout, config, ranks, ranks, device.kind, &err), &err);
+    struct units_request units = rig_units(&s->layout, config, model);
     units.with_logits = with_logits;
     must(units_create(&s->units, s->model, &units, s->device, &err), &err);
-    s->state = state_create(s->units, &s->layout, 1, 0);
+    s->state = state_create(s->units, &s->layout, 1, rank);
+    s->data_rank = layout_data_rank(&s->layout, s->state->coord);
     s->train = make_program(s, PROGRAM_TRAIN);
     s->logits = with_logits ? make_program(s, PROGRAM_LOGITS) : NULL;
     s->evaluate = config->data.valid[0] ? make_program(s, PROGRAM_EVALUATE) : NULL;
@@ -78,7 +98,10 @@ struct session *rig_open(struct mem *mem, const struct config *config, const cha
         programs[count++] = s->evaluate;
     char folder[CONFIG_TEXT + 16];
     layout_swap_folder(config, folder);
-    must(executor_create(&s->executor, s->device, NULL, mem, programs, count, folder, &err), &err);
+    if (world)
+        must(mesh_create(&s->mesh, world, s->layout.shape, &err), &err);
+    must(executor_create(&s->executor, s->device, s->mesh, mem, programs, count, folder, &err),
+         &err);
     upload_table(s);
     return s;
 }
@@ -102,12 +125,12 @@ struct step_input rig_input(const struct session *s, int64_t step)
     };
 }
 
-int rig_load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
+int rig_load(void *user, const struct step_batch *batch, struct error *err)
 {
     const struct rig_data *data = user;
-    int64_t elems = data->batch * data->seq;
-    memcpy(tokens, data->tokens + micro * elems, (size_t)elems * sizeof *tokens);
-    memcpy(targets, data->targets + micro * elems, (size_t)elems * sizeof *targets);
+    int64_t elems = data->batch * data->seq, first = batch->micro * elems;
+    memcpy(batch->tokens[0], data->tokens + first, (size_t)elems * sizeof(int32_t));
+    memcpy(batch->targets, data->targets + first, (size_t)elems * sizeof(int32_t));
     return 0;
 }
 
@@ -189,12 +212,20 @@ uint64_t rig_hash(const struct session *s)
 void fleet_open(struct fleet *fleet, const struct config *config, int ranks, enum program_kind kind)
 {
     struct error err = {0};
+    struct model *model;
+    must(layout_model(&model, config, &err), &err);
+    fleet_open_model(fleet, config, model, ranks, kind);
+}
+
+void fleet_open_model(struct fleet *fleet, const struct config *config, struct model *model,
+                      int ranks, enum program_kind kind)
+{
+    struct error err = {0};
     struct device_request device = {.kind = DEVICE_CPU, .threads = 1};
-    *fleet = (struct fleet){.ranks = ranks};
+    *fleet = (struct fleet){.ranks = ranks, .model = model};
     must(layout_resolve(&fleet->layout, config, ranks, ranks, device.kind, &err), &err);
     must(device_open(&fleet->device, &device, &err), &err);
-    must(layout_model(&fleet->model, config, &err), &err);
-    struct units_request units = layout_units(&fleet->layout, config);
+    struct units_request units = rig_units(&fleet->layout, config, model);
     must(units_create(&fleet->units, fleet->model, &units, fleet->device, &err), &err);
     fleet->state = array_make((size_t)ranks, sizeof *fleet->state);
     fleet->program = array_make((size_t)ranks, sizeof *fleet->program);

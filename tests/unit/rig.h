@@ -15,6 +15,16 @@ struct config rig_config(const char *settings);
 struct session *rig_open(struct mem *mem, const struct config *config, const char *level,
                          int with_logits);
 
+/* The same of a model, which it then owns, that no family's name stands for; world NULL: one rank,
+ * else a session of one of its ranks, with a mesh.  Collective. */
+struct session *rig_open_model(struct mem *mem, const struct config *config, struct model *model,
+                               struct world *world, const char *level, int with_logits);
+
+/* What to compile for a model: its second sequence, where it has one, is five tokens longer than
+ * the first. */
+struct units_request rig_units(const struct layout *layout, const struct config *config,
+                               const struct model *model);
+
 /* The state a run begins with, from the seed. */
 void rig_init(struct session *session);
 
@@ -26,7 +36,7 @@ struct rig_data {
     int64_t batch, seq;
     const int32_t *tokens, *targets;
 };
-int rig_load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err);
+int rig_load(void *user, const struct step_batch *batch, struct error *err);
 
 /* A logical tensor inside the whole flat parameter of *unit; NULL if there is none. */
 const struct flat_tensor *rig_tensor(const struct session *session, const char *name, int *unit);
@@ -57,6 +67,9 @@ struct fleet {
 
 void fleet_open(struct fleet *fleet, const struct config *config, int ranks,
                 enum program_kind kind);
+/* The same of a model, which it then owns. */
+void fleet_open_model(struct fleet *fleet, const struct config *config, struct model *model,
+                      int ranks, enum program_kind kind);
 void fleet_close(struct fleet *fleet);
 
 /* Whether fewer settings and steps will do: tests/check.sh sets CHECK_SHORT=1, because an emulated

@@ -65,12 +65,13 @@ static int uses_disk(int place)
     return !!strstr(places[place], "disk");
 }
 
-static int load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
+static int load(void *user, const struct step_batch *batch, struct error *err)
 {
     const struct session *s = user;
+    int32_t *tokens = batch->tokens[0], *targets = batch->targets;
     int64_t rows = s->layout.micro_batch * s->config.data.seq_len;
     for (int64_t i = 0; i < rows; i++) {
-        uint64_t index = (uint64_t)(micro * rows + i);
+        uint64_t index = (uint64_t)(batch->micro * rows + i);
         tokens[i] = (int32_t)(philox_u64(7, index) % (uint64_t)s->config.model.vocab);
         targets[i] = (tokens[i] * 3 + 1) % (int32_t)s->config.model.vocab;
     }

@@ -132,12 +132,13 @@ static void thirty_steps_are_those_of_torch(void **state)
     "model.vocab=101 data.seq_len=17 train.global_batch=3 train.lr=0.01 train.warmup_steps=2 " \
     "train.steps=30 seed=3 device=cpu "
 
-static int load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *e)
+static int load(void *user, const struct step_batch *batch, struct error *e)
 {
     const struct session *s = user;
+    int32_t *tokens = batch->tokens[0], *targets = batch->targets;
     int64_t rows = s->layout.micro_batch * s->config.data.seq_len;
     for (int64_t i = 0; i < rows; i++) {
-        tokens[i] = (int32_t)(philox_u64(5, (uint64_t)(micro * rows + i)) % 101);
+        tokens[i] = (int32_t)(philox_u64(5, (uint64_t)(batch->micro * rows + i)) % 101);
         targets[i] = (tokens[i] * 3 + 1) % 101;
     }
     return 0;

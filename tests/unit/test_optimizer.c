@@ -71,12 +71,13 @@ static void cosine_ends_at_the_least(void **state)
     "model.vocab=101 data.seq_len=17 train.global_batch=3 train.lr=0.1 train.warmup_steps=3 " \
     "train.steps=5 train.clip=0 train.optimizer=sgd train.weight_decay=0.3 "
 
-static int load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
+static int load(void *user, const struct step_batch *batch, struct error *err)
 {
     const struct session *s = user;
+    int32_t *tokens = batch->tokens[0], *targets = batch->targets;
     int64_t rows = s->layout.micro_batch * s->config.data.seq_len;
     for (int64_t i = 0; i < rows; i++) {
-        tokens[i] = (int32_t)(philox_u64(5, (uint64_t)(micro * rows + i)) % 101);
+        tokens[i] = (int32_t)(philox_u64(5, (uint64_t)(batch->micro * rows + i)) % 101);
         targets[i] = (tokens[i] * 3 + 1) % 101;
     }
     return 0;

@@ -84,26 +84,25 @@ struct rows {
     int32_t token[ROWS], target[ROWS], position[ROWS], document[ROWS];
 };
 
-static int load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
+static int load(void *user, const struct step_batch *batch, struct error *err)
 {
     const struct rows *r = user;
-    size_t bytes = (size_t)(r->batch * r->seq) * sizeof *tokens;
-    int64_t first = micro * r->batch * r->seq;
-    memcpy(tokens, r->token + first, bytes);
-    memcpy(targets, r->target + first, bytes);
+    size_t bytes = (size_t)(r->batch * r->seq) * sizeof(int32_t);
+    int64_t first = batch->micro * r->batch * r->seq;
+    memcpy(batch->tokens[0], r->token + first, bytes);
+    memcpy(batch->targets, r->target + first, bytes);
     return 0;
 }
 
-static int load_places(void *user, int micro, int32_t *positions, int32_t *documents,
-                       struct error *err)
+static int load_places(void *user, const struct step_batch *batch, struct error *err)
 {
     const struct rows *r = user;
-    size_t bytes = (size_t)(r->batch * r->seq) * sizeof *positions;
-    int64_t first = micro * r->batch * r->seq;
-    if (positions)
-        memcpy(positions, r->position + first, bytes);
-    if (documents)
-        memcpy(documents, r->document + first, bytes);
+    size_t bytes = (size_t)(r->batch * r->seq) * sizeof(int32_t);
+    int64_t first = batch->micro * r->batch * r->seq;
+    if (batch->positions[0])
+        memcpy(batch->positions[0], r->position + first, bytes);
+    if (batch->documents[0])
+        memcpy(batch->documents[0], r->document + first, bytes);
     return 0;
 }
 
@@ -152,7 +151,7 @@ static void open_run(struct run *r, const char *settings, struct reads what)
             philox_fill_normal(to + tensor->offset, philox_key(3, tensor->name), 0, tensor->elems,
                                tensor->dims > 1 ? 0 : 1, 0.3f);
         }
-    r->family.table(r->model, request.seq,
+    r->family.table(r->model, request.seq[0],
                     executor_buffer(r->x, &r->state->buffer[r->state->constants]));
 }
 
@@ -322,7 +321,7 @@ static void verified(void **state)
     int spoilt = 0;
     open_run(&r, MODEL "data.seq_len=12 train.global_batch=4 train.micro_batch=2", all);
     for (int i = 0; i < r.program->instrs; i++)
-        for (int slot = SLOT_LOAD_POSITIONS; slot <= SLOT_LOAD_DOCUMENTS; slot++) {
+        for (int slot = SLOT_LOAD_POSITIONS; slot <= SLOT_LOAD_DOCUMENTS; slot += SEQUENCES) {
             struct instr *instr = &r.program->instr[i], was = *instr;
             struct error err = {0};
             if (instr->kind != INSTR_LOAD)

@@ -47,12 +47,13 @@ static struct session *open_session(struct mem *mem, const char *text,
     return rig_open(mem, &config, NULL, 0);
 }
 
-static int load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
+static int load(void *user, const struct step_batch *batch, struct error *err)
 {
     const struct session *s = user;
+    int32_t *tokens = batch->tokens[0], *targets = batch->targets;
     int64_t rows = s->layout.micro_batch * s->config.data.seq_len;
     for (int64_t i = 0; i < rows; i++) {
-        uint64_t index = (uint64_t)(micro * rows + i);
+        uint64_t index = (uint64_t)(batch->micro * rows + i);
         tokens[i] = (int32_t)(philox_u64(5, index) % (uint64_t)s->config.model.vocab);
         targets[i] = i % 5 ? (tokens[i] + 1) % (int32_t)s->config.model.vocab : -1;
         targets[i] = rows == 1 ? 0 : targets[i];
@@ -120,7 +121,7 @@ static void test_what_is_kept(void **state)
             struct mem mem = {0};
             struct session *s = open_session(&mem, settings[i], policies[p]);
             const struct config_model *m = &s->config.model;
-            int64_t rows = s->units->request.batch * s->units->request.seq;
+            int64_t rows = s->units->request.batch * s->units->request.seq[0];
             size_t size = dtype_bytes(s->units->request.dtype);
             int64_t into_ffn = strcmp(m->family, "gpt2") ? 2 * m->ffn : m->ffn;
             size_t products = aligned(rows * (m->heads + 2 * m->kv_heads) * m->head_dim, size) +

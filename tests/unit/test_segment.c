@@ -30,7 +30,7 @@ static size_t space_bytes(const struct session *s, int unit, const struct segmen
     const struct units *units = s->units;
     const struct unit_flats *use = &units->use[unit];
     size_t size = dtype_bytes(units->request.dtype);
-    size_t rows = (size_t)(units->request.batch * units->request.seq);
+    size_t rows = (size_t)(units->request.batch * units->request.seq[0]);
     if (space < SPACE_INPUT) {
         int k = space < SPACE_GRAD ? (int)space - SPACE_PARAM : (int)space - SPACE_GRAD;
         size = space < SPACE_GRAD ? size : sizeof(float);
@@ -41,7 +41,7 @@ static size_t space_bytes(const struct session *s, int unit, const struct segmen
     case SPACE_DEFERRED: return segment->deferred_bytes;
     case SPACE_TOKENS:
     case SPACE_TARGETS: return rows * sizeof(int32_t);
-    case SPACE_CONST: return (size_t)(units->request.seq * s->model->const_width) * sizeof(float);
+    case SPACE_CONST: return (size_t)(units_longest(units) * s->model->const_width) * sizeof(float);
     case SPACE_LOSS: return 2 * sizeof(double);
     case SPACE_WORK: return segment->work_bytes;
     default: break;

@@ -220,12 +220,13 @@ static void test_stacked_tensors(void **state)
     assert_int_equal(mem.blocks, 0);
 }
 
-static int load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
+static int load(void *user, const struct step_batch *batch, struct error *err)
 {
     const struct session *s = user;
+    int32_t *tokens = batch->tokens[0], *targets = batch->targets;
     int64_t rows = s->layout.micro_batch * s->config.data.seq_len;
     for (int64_t i = 0; i < rows; i++) {
-        uint64_t index = (uint64_t)(micro * rows + i);
+        uint64_t index = (uint64_t)(batch->micro * rows + i);
         tokens[i] = (int32_t)(philox_u64(5, index) % (uint64_t)s->config.model.vocab);
         targets[i] = (int32_t)(philox_u64(6, index) % (uint64_t)s->config.model.vocab);
         targets[i] = i % 5 ? targets[i] : -1;
@@ -308,12 +309,12 @@ static void test_no_garbage_is_read(void **state)
         }
 }
 
-static int load_masked(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
+static int load_masked(void *user, const struct step_batch *batch, struct error *err)
 {
     struct session *s = user;
-    int rc = load(user, micro, tokens, targets, err);
+    int rc = load(user, batch, err);
     for (int64_t i = 0; i < s->layout.micro_batch * s->config.data.seq_len; i++)
-        targets[i] = -1;
+        batch->targets[i] = -1;
     return rc;
 }
 

@@ -36,12 +36,13 @@ static struct config config_of(const char *text, const char *more)
     return rig_config(all);
 }
 
-static int load(void *user, int micro, int32_t *tokens, int32_t *targets, struct error *err)
+static int load(void *user, const struct step_batch *batch, struct error *err)
 {
     const struct session *s = user;
+    int32_t *tokens = batch->tokens[0], *targets = batch->targets;
     int64_t rows = s->layout.micro_batch * s->config.data.seq_len;
     for (int64_t i = 0; i < rows; i++) {
-        tokens[i] = (int32_t)(philox_u64(5, (uint64_t)(micro * rows + i)) % 101);
+        tokens[i] = (int32_t)(philox_u64(5, (uint64_t)(batch->micro * rows + i)) % 101);
         targets[i] = i % 7 ? (tokens[i] * 3 + 1) % 101 : -1;
     }
     return 0;
