@@ -5,3 +5,7 @@ tests_unit_test_pieces_SOURCES = tests/unit/test_pieces.c $(divided)
 # Positions and documents that data gives.
 UNIT_TESTS += tests/unit/test_places
 tests_unit_test_places_SOURCES = tests/unit/test_places.c $(rig)
+# An encoder-decoder, which tests on one rank and on several share.
+UNIT_TESTS += tests/unit/test_boundaries
+translator = tests/unit/translator.c tests/unit/translator.h
+tests_unit_test_boundaries_SOURCES = tests/unit/test_boundaries.c $(translator) $(rig)

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "program/compile.h"
+#include "tests/unit/translator.h"
 #include "verify/verify.h"
 
 struct config programs_config(int bits, const char *more)
@@ -27,11 +28,11 @@ struct config programs_config(int bits, const char *more)
 /* Memory of the host is the device's, or apart: as on a GPU. */
 enum memory { ONE_MEMORY, HOST_APART };
 
-static void check_one(void (*check)(struct program *), const struct config *config, int ranks,
-                      int rank, enum memory memory)
+static void check_one(void (*check)(struct program *), const struct config *config,
+                      struct model *model, int ranks, int rank, enum memory memory)
 {
     struct fleet fleet;
-    fleet_open(&fleet, config, ranks, PROGRAM_TRAIN);
+    fleet_open_model(&fleet, config, model, ranks, PROGRAM_TRAIN);
     assert_int_equal(fleet.layout.micros, 2);
     if (memory == HOST_APART) {
         fleet.layout.offload.apart = 1;
@@ -42,6 +43,32 @@ static void check_one(void (*check)(struct program *), const struct config *conf
     }
     check(fleet.program[rank]);
     fleet_close(&fleet);
+}
+
+/* Programs of an encoder-decoder, whose units read what several read, and of two sequences. */
+static void check_translators(void (*check)(struct program *))
+{
+    static const struct {
+        int ranks;
+        enum memory memory;
+        const char *text;
+    } strategies[] = {
+        {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD"},
+        {3, ONE_MEMORY, "parallel.strategy=NO_SHARD parallel.schedule=zb_h1 recompute=full"},
+        {3, ONE_MEMORY, "parallel.strategy=SHARD_GRAD_OP parallel.schedule=gpipe"},
+        {3, HOST_APART,
+         "parallel.strategy=FULL_SHARD parallel.schedule=zb_h1 offload.optimizer=host "
+         "offload.gradients=host offload.params=host precision=bf16"},
+        {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD train.freeze=encoder.*,decoder.0.*"},
+        {3, ONE_MEMORY, "parallel.strategy=SHARD_OPTIM train.freeze=embed,encoder.*"},
+    };
+    for (int i = 0; i < (int)(sizeof strategies / sizeof strategies[0]); i++) {
+        char text[256];
+        snprintf(text, sizeof text, "%s model.layers=2", strategies[i].text);
+        struct config config = programs_config(i & 6, text);
+        check_one(check, &config, translator_model(&config, TRANSLATOR_CHAIN), strategies[i].ranks,
+                  i % strategies[i].ranks, strategies[i].memory);
+    }
 }
 
 void programs_everywhere(void (*check)(struct program *))
@@ -102,9 +129,13 @@ void programs_everywhere(void (*check)(struct program *))
     };
     for (int i = 0; i < 8 * (int)(sizeof strategies / sizeof strategies[0]); i++) {
         struct config config = programs_config(i & 7, strategies[i / 8].text);
+        struct error err = {0};
+        struct model *model;
         int ranks = strategies[i / 8].ranks;
-        check_one(check, &config, ranks, i % ranks, strategies[i / 8].memory);
+        assert_int_equal(layout_model(&model, &config, &err), 0);
+        check_one(check, &config, model, ranks, i % ranks, strategies[i / 8].memory);
     }
+    check_translators(check);
 }
 
 void assert_right(const struct program *program)

@@ -8,11 +8,11 @@ tests_unit_test_golden_SOURCES = tests/unit/test_golden.c $(rig)
 tests_unit_test_golden_CPPFLAGS = $(AM_CPPFLAGS) -DGOLDEN_DIR='"$(abs_top_srcdir)/tests/golden"'
 tests_unit_test_muon_SOURCES = tests/unit/test_muon.c $(rig)
 tests_unit_test_muon_CPPFLAGS = $(AM_CPPFLAGS) -DGOLDEN_DIR='"$(abs_top_srcdir)/tests/golden"'
-programs = tests/unit/programs.c tests/unit/programs.h $(rig)
+programs = tests/unit/programs.c tests/unit/programs.h $(translator) $(rig)
 tests_unit_test_verify_SOURCES = tests/unit/test_verify.c $(programs)
 tests_unit_test_verify_values_SOURCES = tests/unit/test_verify_values.c $(programs)
 any = tests/unit/any.c tests/unit/any.h
-tests_unit_test_any_program_SOURCES = tests/unit/test_any_program.c $(any) $(rig)
+tests_unit_test_any_program_SOURCES = tests/unit/test_any_program.c $(any) $(translator) $(rig)
 tests_unit_test_verify_ranks_SOURCES = tests/unit/test_verify_ranks.c $(rig)
 tests_unit_test_step_SOURCES = tests/unit/test_step.c $(rig)
 segment_check = tests/unit/segment_check.c tests/unit/segment_check.h $(rig)

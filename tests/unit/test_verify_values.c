@@ -94,6 +94,11 @@ static void check_accumulation(struct program *program)
                     instr->accumulate = was ^ segment_adds(k, s);
                     refused(program, "another accumulation", i);
                 }
+        for (int k = 0; k < BOUNDARY_USES; k++)
+            if (instr->kind == INSTR_RUN && instr->writes >> (SPACE_INPUT_GRAD + k) & 1) {
+                instr->accumulate = was ^ segment_adds_input(k);
+                refused(program, "another accumulation for an input", i);
+            }
         if (instr->kind == INSTR_REDUCE) {
             instr->accumulate = !was;
             refused(program, "another accumulation", i);
