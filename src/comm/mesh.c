@@ -32,10 +32,8 @@ static const size_t communicator_bytes = (size_t)160 << 20;
 struct mesh {
     struct mesh_shape shape;
     struct mesh_coord coord;
-    struct group *group[MESH_AXES];
-    struct group *data;
-    int own_data;      /* whether data is a group beside those of the axes */
-    struct link *link; /* to a GPU, or NULL */
+    struct group *group[MESH_SETS]; /* by axes; NULL: none of its own */
+    struct link *link;              /* to a GPU, or NULL */
 };
 
 const char *mesh_axis_name(enum mesh_axis axis)
@@ -45,6 +43,24 @@ const char *mesh_axis_name(enum mesh_axis axis)
                                                  [MESH_SHARD] = "shard",
                                                  [MESH_TENSOR] = "tensor"};
     return names[axis];
+}
+
+const char *mesh_axes_name(unsigned axes, char text[MESH_AXES_TEXT])
+{
+    int used = 0, left = __builtin_popcount(axes);
+    text[0] = 0;
+    if (axes == MESH_DATA)
+        snprintf(text, MESH_AXES_TEXT, "data");
+    for (int axis = 0; axis < MESH_AXES && axes != MESH_DATA; axis++)
+        if (axes >> axis & 1) {
+            left--;
+            used +=
+                snprintf(text + used, (size_t)(MESH_AXES_TEXT - used), "%s%s", mesh_axis_name(axis),
+                         left > 1 ? ", "
+                         : left   ? " and "
+                                  : "");
+        }
+    return text;
 }
 
 static int does_not_fit(const struct mesh_shape *s, int ranks, struct error *err)
@@ -94,43 +110,79 @@ int mesh_rank(const struct mesh_shape *shape, struct mesh_coord coord)
     return rank;
 }
 
-/* Ranks that agree in every axis but those in `along` form a group; its color is the rank
- * of the one at 0 along these. */
-static int split(struct group **group, struct world *world, const struct mesh *mesh, unsigned along,
-                 const char *name, struct error *err)
+unsigned mesh_wide_axes(const struct mesh_shape *shape, unsigned axes)
 {
-    struct mesh_coord first = mesh->coord;
-    int size = 1;
     for (int axis = 0; axis < MESH_AXES; axis++)
-        if (along & 1u << axis) {
-            first.at[axis] = 0;
-            size *= mesh->shape.degree[axis];
-        }
-    if (size == 1) { /* the same on all ranks */
-        *group = group_self(world, name);
-        return 0;
-    }
-    return group_split(group, world, mesh_rank(&mesh->shape, first), world_rank(world), name, err);
+        if (shape->degree[axis] < 2)
+            axes &= ~(1u << axis);
+    return axes;
 }
 
-static int make_data(struct mesh *mesh, struct world *world, struct error *err)
+int mesh_members(const struct mesh_shape *shape, unsigned axes)
 {
-    if (mesh->shape.degree[MESH_REPLICATE] == 1) {
-        mesh->data = mesh->group[MESH_SHARD];
-        return 0;
+    int members = 1;
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        members *= axes >> axis & 1 ? shape->degree[axis] : 1;
+    return members;
+}
+
+int mesh_member(const struct mesh_shape *shape, struct mesh_coord coord, unsigned axes)
+{
+    int member = 0;
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        if (axes >> axis & 1)
+            member = member * shape->degree[axis] + coord.at[axis];
+    return member;
+}
+
+/* The sets of axes of more than one rank each, whose groups a shape has, each once: of one axis, of
+ * replicate and shard, further ones.  Returns how many. */
+static int list_sets(const struct mesh_shape *shape, unsigned set[MESH_SETS])
+{
+    unsigned listed = 1; /* bit s: set s; that of no axis is none */
+    int count = 0;
+    for (int k = 0; k < MESH_AXES + 1 + MESH_SETS; k++) {
+        unsigned further = (unsigned)(k - MESH_AXES - 1);
+        unsigned asked = k < MESH_AXES                   ? 1u << k
+                         : k == MESH_AXES                ? MESH_DATA
+                         : shape->further >> further & 1 ? further
+                                                         : 0;
+        unsigned wide = mesh_wide_axes(shape, asked);
+        if (listed >> wide & 1)
+            continue;
+        listed |= 1u << wide;
+        set[count++] = wide;
     }
-    if (mesh->shape.degree[MESH_SHARD] == 1) {
-        mesh->data = mesh->group[MESH_REPLICATE];
-        return 0;
-    }
-    mesh->own_data = 1;
-    return split(&mesh->data, world, mesh, 1u << MESH_REPLICATE | 1u << MESH_SHARD, "data", err);
+    return count;
+}
+
+int mesh_has(const struct mesh_shape *shape, unsigned axes)
+{
+    unsigned set[MESH_SETS], wide = mesh_wide_axes(shape, axes);
+    int count = list_sets(shape, set);
+    for (int k = 0; k < count; k++)
+        if (set[k] == wide)
+            return 1;
+    return !wide;
+}
+
+/* The color of a group is the rank of the one at 0 along its axes. */
+static int split(struct mesh *mesh, struct world *world, unsigned axes, struct error *err)
+{
+    struct mesh_coord first = mesh->coord;
+    char name[MESH_AXES_TEXT];
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        if (axes >> axis & 1)
+            first.at[axis] = 0;
+    return group_split(&mesh->group[axes], world, mesh_rank(&mesh->shape, first), world_rank(world),
+                       mesh_axes_name(axes, name), err);
 }
 
 int mesh_create(struct mesh **mesh, struct world *world, struct mesh_shape shape, struct error *err)
 {
     struct mesh *m;
-    int rc = mesh_resolve(&shape, world_size(world), err);
+    unsigned set[MESH_SETS];
+    int count, rc = mesh_resolve(&shape, world_size(world), err);
     *mesh = NULL;
     if (world_agree(world, rc, err))
         return -1;
@@ -138,10 +190,12 @@ int mesh_create(struct mesh **mesh, struct world *world, struct mesh_shape shape
     m->shape = shape;
     m->coord = mesh_place(&shape, world_rank(world));
     for (int axis = 0; axis < MESH_AXES; axis++)
-        if (split(&m->group[axis], world, m, 1u << axis, mesh_axis_name(axis), err))
+        if (shape.degree[axis] == 1)
+            m->group[1u << axis] = group_self(world, mesh_axis_name(axis));
+    count = list_sets(&shape, set);
+    for (int k = 0; k < count; k++)
+        if (split(m, world, set[k], err))
             goto fail;
-    if (make_data(m, world, err))
-        goto fail;
     *mesh = m;
     return 0;
 fail:
@@ -154,52 +208,71 @@ void mesh_destroy(struct mesh *mesh)
     if (!mesh)
         return;
     link_close(mesh->link);
-    for (int axis = 0; axis < MESH_AXES; axis++)
-        group_destroy(mesh->group[axis]);
-    if (mesh->own_data)
-        group_destroy(mesh->data);
+    for (int axes = 0; axes < MESH_SETS; axes++)
+        group_destroy(mesh->group[axes]);
     free(mesh);
 }
 
 size_t mesh_staging_bytes(const struct mesh_shape *shape)
 {
-    int replicate = shape->degree[MESH_REPLICATE], shard = shape->degree[MESH_SHARD];
+    unsigned set[MESH_SETS];
+    int count = list_sets(shape, set);
     size_t bytes = 0;
-    for (int axis = 0; axis < MESH_AXES; axis++)
-        bytes += group_staging_bytes(shape->degree[axis]);
-    if (replicate > 1 && shard > 1)
-        bytes += group_staging_bytes(replicate * shard);
+    for (int k = 0; k < count; k++)
+        bytes += group_staging_bytes(mesh_members(shape, set[k]));
     return bytes;
 }
 
-/* Whether sums over replicas go through host memory. */
-static int is_staged(const struct mesh_shape *shape, const struct mesh_options *options)
+int mesh_is_staged(const struct mesh_shape *shape, const struct mesh_options *options,
+                   unsigned axes)
 {
-    return options->inter_node == COMM_INTER_NODE_MPI && shape->degree[MESH_REPLICATE] > 1;
+    return options->inter_node == COMM_INTER_NODE_MPI &&
+           mesh_wide_axes(shape, axes) >> MESH_REPLICATE & 1;
+}
+
+/* What programs use of the groups of one axis and of data; of the others, sums and gathers. */
+int mesh_channels(const struct mesh_shape *shape, const struct mesh_options *options,
+                  struct mesh_channel list[MESH_CHANNELS])
+{
+    static const struct mesh_channel own[] = {
+        {1 << MESH_SHARD, COMM_GATHER},     {1 << MESH_SHARD, COMM_REDUCE},
+        {1 << MESH_REPLICATE, COMM_REDUCE}, {MESH_DATA, COMM_REDUCE},
+        {1 << MESH_PIPELINE, COMM_POINT},   {1 << MESH_TENSOR, COMM_GATHER},
+        {1 << MESH_TENSOR, COMM_REDUCE},
+    };
+    unsigned set[MESH_SETS];
+    int count = 0, sets = list_sets(shape, set);
+    for (size_t k = 0; k < sizeof own / sizeof own[0]; k++)
+        if (mesh_wide_axes(shape, own[k].axes) == own[k].axes &&
+            !mesh_is_staged(shape, options, own[k].axes))
+            list[count++] = own[k];
+    for (int k = 0; k < sets; k++) {
+        int is_axis = !(set[k] & (set[k] - 1));
+        if (is_axis || set[k] == MESH_DATA || mesh_is_staged(shape, options, set[k]))
+            continue;
+        list[count++] = (struct mesh_channel){set[k], COMM_GATHER};
+        list[count++] = (struct mesh_channel){set[k], COMM_REDUCE};
+    }
+    return count;
 }
 
 size_t mesh_device_staging_bytes(const struct mesh_shape *shape, const struct mesh_options *options)
 {
-    int by_nccl = shape->degree[MESH_SHARD] > 1 || shape->degree[MESH_PIPELINE] > 1 ||
-                  shape->degree[MESH_TENSOR] > 1 ||
-                  (shape->degree[MESH_REPLICATE] > 1 && !is_staged(shape, options));
-    return by_nccl ? 2 * (size_t)(options->piece_bytes ? options->piece_bytes : piece_bytes) : 0;
+    struct mesh_channel list[MESH_CHANNELS];
+    if (!mesh_channels(shape, options, list))
+        return 0;
+    return 2 * (size_t)(options->piece_bytes ? options->piece_bytes : piece_bytes);
 }
 
-/* The communicators that link.c makes: of shards to gather and to reduce, of replicas and of all to
- * reduce, of stages, of tensor ranks to gather and to reduce. */
 size_t mesh_reserve_bytes(const struct mesh_shape *shape, const struct mesh_options *options)
 {
-    int shards = shape->degree[MESH_SHARD] > 1, stages = shape->degree[MESH_PIPELINE] > 1;
-    int replicas = shape->degree[MESH_REPLICATE] > 1 && !is_staged(shape, options);
-    int tensors = shape->degree[MESH_TENSOR] > 1;
-    int communicators = 2 * shards + replicas + (replicas && shards) + stages + 2 * tensors;
-    return (size_t)communicators * communicator_bytes;
+    struct mesh_channel list[MESH_CHANNELS];
+    return (size_t)mesh_channels(shape, options, list) * communicator_bytes;
 }
 
 size_t mesh_host_staging_bytes(const struct mesh_shape *shape, const struct mesh_options *options)
 {
-    if (!is_staged(shape, options))
+    if (!mesh_is_staged(shape, options, MESH_DATA))
         return 0;
     return 2 * (size_t)(options->piece_bytes ? options->piece_bytes : host_piece_bytes);
 }
@@ -215,10 +288,8 @@ int mesh_attach(struct mesh *mesh, struct world *world, struct device *device, s
                                    .options = *options};
     if (device->kind == DEVICE_CPU)
         return 0;
-    for (int axis = 0; axis < MESH_AXES; axis++)
-        request.group[axis] = mesh->group[axis];
-    if (mesh->own_data)
-        request.group[LINK_DATA] = mesh->data;
+    for (int axes = 0; axes < MESH_SETS; axes++)
+        request.group[axes] = mesh->group[axes];
     request.device_staging_bytes = mesh_device_staging_bytes(&mesh->shape, options);
     request.host_staging_bytes = mesh_host_staging_bytes(&mesh->shape, options);
     return link_open(&mesh->link, &request, err);
@@ -261,12 +332,18 @@ struct mesh_coord mesh_coord(const struct mesh *mesh)
     return mesh->coord;
 }
 
+struct group *mesh_group_of(const struct mesh *mesh, unsigned axes)
+{
+    unsigned wide = mesh_wide_axes(&mesh->shape, axes);
+    return mesh->group[wide ? wide : axes & -axes]; /* of one rank: that of its first axis */
+}
+
 struct group *mesh_group(const struct mesh *mesh, enum mesh_axis axis)
 {
-    return mesh->group[axis];
+    return mesh_group_of(mesh, 1u << axis);
 }
 
 struct group *mesh_data(const struct mesh *mesh)
 {
-    return mesh->data;
+    return mesh_group_of(mesh, MESH_DATA);
 }

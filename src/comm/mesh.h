@@ -1,4 +1,8 @@
-/* mesh.h - the ranks as a grid: pipeline x replicate x shard x tensor, tensor fastest. */
+/* mesh.h - the ranks as a grid: pipeline x replicate x shard x tensor, tensor fastest.
+ *
+ * A group is named by a set of axes, bit a for axis a: the ranks that agree in all the others, in
+ * the order of their numbers.  Axes of one rank make no difference to it.
+ */
 #ifndef TRIREME_COMM_MESH_H
 #define TRIREME_COMM_MESH_H
 
@@ -7,8 +11,12 @@
 
 enum mesh_axis { MESH_PIPELINE, MESH_REPLICATE, MESH_SHARD, MESH_TENSOR, MESH_AXES };
 
+enum { MESH_SETS = 1 << MESH_AXES, MESH_DATA = 1 << MESH_REPLICATE | 1 << MESH_SHARD };
+
 struct mesh_shape {
     int degree[MESH_AXES];
+    unsigned further; /* bit s: the ranks along the axes s form a group too, beside those of each
+                         axis and of replicate and shard */
 };
 
 struct mesh_coord {
@@ -16,6 +24,10 @@ struct mesh_coord {
 };
 
 const char *mesh_axis_name(enum mesh_axis axis);
+
+/* "shard", "data" (replicate and shard), "shard and tensor" into text; returns text. */
+enum { MESH_AXES_TEXT = 48 };
+const char *mesh_axes_name(unsigned axes, char text[MESH_AXES_TEXT]);
 
 /* Fill in the one degree that is 0 ("what is left"; at most one may be) so that the
  * product is ranks.  Returns 0, or -1 with err saying which product does not fit. */
@@ -25,11 +37,18 @@ int mesh_resolve(struct mesh_shape *shape, int ranks, struct error *err);
 struct mesh_coord mesh_place(const struct mesh_shape *shape, int rank);
 int mesh_rank(const struct mesh_shape *shape, struct mesh_coord coord);
 
+/* Pure, of a resolved shape and a set of axes: those of them along which there is more than one
+ * rank; the ranks of the group, and the number of the one at coord among them; is there such a
+ * group? */
+unsigned mesh_wide_axes(const struct mesh_shape *shape, unsigned axes);
+int mesh_members(const struct mesh_shape *shape, unsigned axes);
+int mesh_member(const struct mesh_shape *shape, struct mesh_coord coord, unsigned axes);
+int mesh_has(const struct mesh_shape *shape, unsigned axes);
+
 struct mesh;
 
 /* Split world into the groups of shape (resolved).  Collective over world.
  * The mesh owns its groups; world stays the caller's.
- * Data ranks (replicate x shard) also form one group, mesh_data(), for sums over the batch.
  * Returns 0 and a mesh for mesh_destroy(), or -1 on every rank with err set. */
 int mesh_create(struct mesh **mesh, struct world *world, struct mesh_shape shape,
                 struct error *err);
@@ -54,11 +73,11 @@ struct mesh_options {
  * when some do not answer.  Staging of transfers is allocated here.  The device stays open until
  * mesh_destroy().
  *
- * Communicators, in the order they are made, one for each axis over 1 and stream of group.h:
+ * Communicators, in the order they are made, one for each group over 1 and stream of group.h:
  * shard on COMM_GATHER and on COMM_REDUCE, replicate on COMM_REDUCE, mesh_data() on COMM_REDUCE
- * where it is a group of its own, pipeline on COMM_POINT, tensor on COMM_GATHER and on
- * COMM_REDUCE.  With COMM_INTER_NODE_MPI replicate and
- * mesh_data() have none where replicate exceeds 1: they offer all-reduce, by MPI. */
+ * where it is a group of its own, pipeline on COMM_POINT, tensor and the further groups on
+ * COMM_GATHER and on COMM_REDUCE.  With COMM_INTER_NODE_MPI groups along replicate have none where
+ * that exceeds 1: they offer all-reduce, by MPI. */
 int mesh_attach(struct mesh *mesh, struct world *world, struct device *device, struct mem *mem,
                 const struct mesh_options *options, struct error *err);
 
@@ -102,12 +121,14 @@ const char *mesh_gpu_library(char text[96]);
 
 struct mesh_shape mesh_shape(const struct mesh *mesh);
 struct mesh_coord mesh_coord(const struct mesh *mesh);
-struct group *mesh_group(const struct mesh *mesh, enum mesh_axis axis); /* borrowed */
-struct group *mesh_data(const struct mesh *mesh);                       /* borrowed */
+
+/* The group of a set of axes, of one, of replicate and shard; the mesh's.  NULL: mesh_has() not. */
+struct group *mesh_group_of(const struct mesh *mesh, unsigned axes);
+struct group *mesh_group(const struct mesh *mesh, enum mesh_axis axis);
+struct group *mesh_data(const struct mesh *mesh);
 
 /* Bytes of POOL_COMM the groups of a mesh of this (resolved) shape allocate on every rank;
- * a pure function.  Where only one of replicate and shard exceeds 1, its group is mesh_data()
- * too. */
+ * a pure function.  Groups of the same ranks are one. */
 size_t mesh_staging_bytes(const struct mesh_shape *shape);
 
 #endif

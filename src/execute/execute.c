@@ -204,6 +204,21 @@ size_t executor_most(const struct program *const *programs, int count, enum prog
     return most;
 }
 
+/* Has the mesh a group for every transfer? */
+static int check_groups(const struct executor *x, const struct program *const *programs, int count,
+                        struct error *err)
+{
+    char name[MESH_AXES_TEXT];
+    for (int p = 0; p < count; p++)
+        for (int i = 0; i < programs[p]->instrs; i++) {
+            unsigned axes = programs[p]->instr[i].axes;
+            if (axes && (!x->mesh || !mesh_group_of(x->mesh, axes)))
+                return error_set(err, "a transfer over %s: the mesh has no such group",
+                                 mesh_axes_name(axes, name));
+        }
+    return 0;
+}
+
 static int create_slabs(struct executor *x, const struct program *const *programs, int count,
                         struct error *err)
 {
@@ -241,14 +256,12 @@ int executor_create(struct executor **out, struct device *device, struct mesh *m
     x->mesh = mesh;
     pthread_mutex_init(&x->lock, NULL);
     x->mode = device->asynchronous ? &executor_async : &executor_sync;
-    for (int axis = 0; mesh && axis < MESH_AXES; axis++)
-        x->group[axis] = mesh_group(mesh, axis);
-    x->group[GROUP_DATA] = mesh ? mesh_data(mesh) : NULL;
     for (int s = 0; s < STREAMS; s++)
         x->op[s] =
             array_make(executor_most(programs, count, s, instr_is_transfer), sizeof *x->op[s]);
-    if (create_slabs(x, programs, count, err) || create_swap(x, programs[0], swap_folder, err) ||
-        open_host(x, err) || x->mode->create(x, programs, count, err)) {
+    if (check_groups(x, programs, count, err) || create_slabs(x, programs, count, err) ||
+        create_swap(x, programs[0], swap_folder, err) || open_host(x, err) ||
+        x->mode->create(x, programs, count, err)) {
         executor_destroy(x);
         return -1;
     }

@@ -100,7 +100,7 @@ int run_cast(struct run_state *run, int i)
 int run_gather(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
-    group_all_gather(run->x->group[instr->group], COMM_GATHER, run_op_begins(run, instr),
+    group_all_gather(run_group(run, instr), COMM_GATHER, run_op_begins(run, instr),
                      run_operand(run, instr, SLOT_TO), run_operand(run, instr, SLOT_FROM),
                      instr->elems, instr->dtype);
     return 0;
@@ -109,7 +109,7 @@ int run_gather(struct run_state *run, int i)
 int run_reduce(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
-    struct group *group = run->x->group[instr->group];
+    struct group *group = run_group(run, instr);
     struct comm_op *op = run_op_begins(run, instr);
     void *to = run_operand(run, instr, SLOT_TO), *from = run_operand(run, instr, SLOT_FROM);
     if (instr->result == DTYPE_F32)
@@ -123,7 +123,7 @@ int run_reduce(struct run_state *run, int i)
 int run_all_reduce(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
-    group_all_reduce(run->x->group[instr->group], COMM_REDUCE, run_op_begins(run, instr),
+    group_all_reduce(run_group(run, instr), COMM_REDUCE, run_op_begins(run, instr),
                      run_operand(run, instr, SLOT_TO), instr->elems, instr->dtype,
                      instr->reduction);
     return 0;
@@ -133,7 +133,7 @@ int run_all_to_all(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     enum comm_stream stream = instr->stream == STREAM_GATHER ? COMM_GATHER : COMM_REDUCE;
-    group_all_to_all(run->x->group[instr->group], stream, run_op_begins(run, instr),
+    group_all_to_all(run_group(run, instr), stream, run_op_begins(run, instr),
                      run_operand(run, instr, SLOT_TO), run_operand(run, instr, SLOT_FROM),
                      &run->program->part[instr->parts], instr->dtype);
     return 0;
@@ -142,7 +142,7 @@ int run_all_to_all(struct run_state *run, int i)
 int run_send(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
-    group_send(run->x->group[instr->group], COMM_POINT, run_op_begins(run, instr),
+    group_send(run_group(run, instr), COMM_POINT, run_op_begins(run, instr),
                run_operand(run, instr, SLOT_FROM), instr->elems, instr->dtype, instr->peer);
     return 0;
 }
@@ -150,7 +150,7 @@ int run_send(struct run_state *run, int i)
 int run_recv(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
-    group_recv(run->x->group[instr->group], COMM_POINT, run_op_begins(run, instr),
+    group_recv(run_group(run, instr), COMM_POINT, run_op_begins(run, instr),
                run_operand(run, instr, SLOT_TO), instr->elems, instr->dtype, instr->peer);
     return 0;
 }

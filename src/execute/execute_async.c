@@ -97,7 +97,7 @@ static int hang(const struct executor *x, const struct program *program, struct 
                              "nothing has moved for %d s: instruction %d (%s) waits in group %s "
                              "for the other members",
                              x->patience_s, i, instr_text(program, i, name, sizeof name),
-                             group_name(x->group[program->instr[i].group]));
+                             group_name(mesh_group_of(x->mesh, program->instr[i].axes)));
     return error_set(err, "a step has not ended for %d s on the GPU, though no transfer is open",
                      x->patience_s);
 }

@@ -16,7 +16,6 @@ struct executor {
     struct device *device, *host; /* host: the CPU as a device, where UPDATE is there */
     struct mem *mem;
     struct mesh *mesh;
-    struct group *group[GROUPS]; /* the mesh's */
     struct memory_need need;
     char *slab[POOL_COUNT];
     struct comm_op *op[STREAMS];   /* by stream, one for each transfer, in their order */
@@ -130,6 +129,12 @@ int run_failed(struct run_state *run, int index);
 /* Have the caller fill what a LOAD loads, in memory of the host: by slot, NULL where it has none.
  * Positions and documents that ops cannot take are refused: 0, or -1 with run->err set. */
 int run_load(struct run_state *run, const struct instr *instr, int32_t *const to[LOAD_SLOTS]);
+
+/* The group that a transfer runs over. */
+static inline struct group *run_group(const struct run_state *run, const struct instr *instr)
+{
+    return mesh_group_of(run->x->mesh, instr->axes);
+}
 
 /* Address of an operand, NULL if it is absent. */
 void *run_operand(const struct run_state *run, const struct instr *instr, int slot);

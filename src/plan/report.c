@@ -35,13 +35,10 @@ struct seat {
     int size, rank;
 };
 
-static struct seat seat_in(const struct state *state, int group)
+static struct seat seat_in(const struct state *state, unsigned axes)
 {
-    const int *degree = state->layout->shape.degree, *at = state->coord.at;
-    if (group != GROUP_DATA)
-        return (struct seat){degree[group], at[group]};
-    return (struct seat){degree[MESH_REPLICATE] * degree[MESH_SHARD],
-                         at[MESH_REPLICATE] * degree[MESH_SHARD] + at[MESH_SHARD]};
+    const struct mesh_shape *shape = &state->layout->shape;
+    return (struct seat){mesh_members(shape, axes), mesh_member(shape, state->coord, axes)};
 }
 
 static int64_t sent_in_parts(const struct program *program, const struct instr *instr,
@@ -56,7 +53,7 @@ static int64_t sent_in_parts(const struct program *program, const struct instr *
 /* In numbers of instr->dtype. */
 static int64_t sent_by(const struct program *program, const struct instr *instr)
 {
-    struct seat seat = seat_in(program->state, instr->group);
+    struct seat seat = seat_in(program->state, instr->axes);
     switch (instr->kind) {
     case INSTR_SEND: return instr->elems;
     case INSTR_GATHER:

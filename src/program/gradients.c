@@ -214,7 +214,7 @@ static void all_reduce(struct program *program, int flat, int micro, int buffer,
     struct instr *instr = &program->instr[index];
     instr->flat = flat;
     instr->micro = micro;
-    instr->group = whole ? GROUP_DATA : MESH_REPLICATE;
+    instr->axes = whole ? MESH_DATA : 1u << MESH_REPLICATE;
     instr->elems = elems;
     instr->dtype = DTYPE_F32;
     instr_bind(instr, SLOT_TO, buffer, ACCESS_BOTH);
@@ -257,7 +257,7 @@ static void reduce(struct program *program, const struct run *run, const struct 
     struct instr *instr = &program->instr[index];
     instr->flat = use->flat;
     instr->micro = run->micro;
-    instr->group = MESH_SHARD;
+    instr->axes = 1u << MESH_SHARD;
     instr->elems = program->units->flat[use->flat].shard_elems;
     instr->dtype = program->layout->reduce_dtype;
     instr->accumulate = (uint64_t)adds;

@@ -32,10 +32,7 @@ static void orthogonalize_range(struct program *program, int flat, struct flat_r
 /* The place of this rank among those that divide a flat. */
 static int member_of(const struct program *program, const struct owners *owners, int flat)
 {
-    int group = owners_group(owners, flat);
-    return group == MESH_SHARD   ? program->state->coord.at[MESH_SHARD]
-           : group == GROUP_DATA ? layout_data_rank(program->layout, program->state->coord)
-                                 : 0;
+    return mesh_member(&program->layout->shape, program->state->coord, owners_axes(owners, flat));
 }
 
 /* Where two ranges meet; where they do not, nothing at the start of a. */
@@ -54,13 +51,14 @@ static struct flat_range shard_of(const struct program *program, int flat, int m
 }
 
 /* Ranges of a flat that go from buffer to buffer, both of which hold a range of it. */
-static void all_to_all(struct program *program, int flat, int group, int from, int64_t from_place,
-                       int to, int64_t to_place, const struct comm_part *part, int count)
+static void all_to_all(struct program *program, int flat, unsigned axes, int from,
+                       int64_t from_place, int to, int64_t to_place, const struct comm_part *part,
+                       int count)
 {
     int index = program_instr(program, INSTR_ALLTOALL, STREAM_REDUCE);
     struct instr *instr = &program->instr[index];
     instr->flat = flat;
-    instr->group = group;
+    instr->axes = axes;
     instr->dtype = DTYPE_F32;
     instr->place[SLOT_FROM] = from_place;
     instr->place[SLOT_TO] = to_place;
@@ -83,7 +81,7 @@ static void to_owners(struct program *program, const struct owners *owners, int 
         part[m] = (struct comm_part){sent.start - shard.start, sent.count, got.start - own.start,
                                      got.count};
     }
-    all_to_all(program, flat, owners_group(owners, flat), grad, shard.start, matrices, own.start,
+    all_to_all(program, flat, owners_axes(owners, flat), grad, shard.start, matrices, own.start,
                part, count);
     free(part);
 }
@@ -104,7 +102,7 @@ static void from_owners(struct program *program, const struct owners *owners, in
             part[m] = (struct comm_part){sent.start - place, sent.count, got.start - shard.start,
                                          got.count};
     }
-    all_to_all(program, flat, owners_group(owners, flat), matrices, place, grad, shard.start, part,
+    all_to_all(program, flat, owners_axes(owners, flat), matrices, place, grad, shard.start, part,
                count);
     free(part);
 }
@@ -122,7 +120,7 @@ int matrices_begin(struct program *program, const struct owners *owners, int fla
 {
     struct flat_range own = owners_range(owners, flat, member_of(program, owners, flat));
     momentum(program, flat, sums, grad, slot);
-    if (owners_group(owners, flat) != MESH_SHARD)
+    if (owners_axes(owners, flat) != 1u << MESH_SHARD)
         return grad;
     int matrices = matrices_buffer(program, flat, own);
     to_owners(program, owners, flat, grad, matrices);
@@ -135,6 +133,6 @@ void matrices_end(struct program *program, const struct owners *owners, int flat
     struct flat_range own = owners_range(owners, flat, member_of(program, owners, flat));
     if (own.count)
         orthogonalize_range(program, flat, own, matrices);
-    if (owners_group(owners, flat) >= 0)
+    if (owners_axes(owners, flat))
         from_owners(program, owners, flat, matrices, grad);
 }

@@ -25,11 +25,11 @@ struct cut {
     double cost;
 };
 
-int owners_group(const struct owners *owners, int flat)
+unsigned owners_axes(const struct owners *owners, int flat)
 {
     if (flat_is_sharded(&owners->units->flat[flat]))
-        return MESH_SHARD;
-    return owners->layout->data_ranks > 1 ? GROUP_DATA : -1;
+        return 1u << MESH_SHARD;
+    return owners->layout->data_ranks > 1 ? MESH_DATA : 0;
 }
 
 int owners_count(const struct owners *owners, int flat)

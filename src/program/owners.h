@@ -24,9 +24,9 @@ struct owners;
 struct owners *owners_create(const struct units *units, const struct layout *layout);
 void owners_destroy(struct owners *owners);
 
-/* The ranks among whom the matrices of a flat are divided: GROUP_DATA, MESH_SHARD; or -1, one
- * alone has all. */
-int owners_group(const struct owners *owners, int flat);
+/* The mesh axes of the ranks among whom the matrices of a flat are divided; 0: one alone has all.
+ */
+unsigned owners_axes(const struct owners *owners, int flat);
 
 /* How many they are. */
 int owners_count(const struct owners *owners, int flat);

@@ -16,16 +16,6 @@
 
 #include "base/array.h"
 
-int pieces_group(unsigned axes)
-{
-    if (axes == (1u << MESH_REPLICATE | 1u << MESH_SHARD))
-        return GROUP_DATA;
-    for (int axis = 0; axis < MESH_AXES; axis++)
-        if (axes == 1u << axis)
-            return axis;
-    return -1;
-}
-
 /* Where value v of a run's graph lies. */
 static int operand(struct program *program, const struct run *run, const int *buffer,
                    struct segment_ref ref, int v)
@@ -78,7 +68,7 @@ void pieces_exchange(struct program *program, const struct run *run, int piece, 
     instr->micro = run->micro;
     instr->phase = run->phase;
     instr->piece = piece;
-    instr->group = pieces_group(node->attrs.axes);
+    instr->axes = node->attrs.axes;
     instr->elems = transfer == TRANSFER_SWAP ? elems / members : elems;
     instr->dtype = graph->values[x].dtype;
     if (transfer == TRANSFER_SCATTER)

@@ -69,7 +69,6 @@ int program_instr(struct program *program, enum instr_kind kind, enum program_st
                             .micro = -1,
                             .piece = -1,
                             .flat = -1,
-                            .group = -1,
                             .peer = -1,
                             .parts = -1};
     memset(instr->buffer, -1, sizeof instr->buffer);
@@ -158,7 +157,7 @@ static int are_independent(const struct program *program, const struct instr *a,
 static int joins(const struct program *program, int first, int next)
 {
     const struct instr *a = &program->instr[first], *b = &program->instr[next];
-    if (!instr_is_message(b) || b->stream != a->stream || b->group != a->group || waits(b))
+    if (!instr_is_message(b) || b->stream != a->stream || b->axes != a->axes || waits(b))
         return 0;
     for (int i = first; i < next; i++)
         if (!are_independent(program, &program->instr[i], b))

@@ -70,9 +70,6 @@ enum {
     SLOTS = SPACE_COUNT
 };
 
-/* Groups a transfer may run over: the mesh's axes, and all data ranks. */
-enum { GROUP_DATA = MESH_AXES, GROUPS };
-
 struct instr {
     enum instr_kind kind;
     enum program_stream stream;
@@ -80,7 +77,8 @@ struct instr {
     int unit, micro;          /* the same: the unit; -1 where they have no meaning */
     int piece;                /* the same: of the segment; else -1 */
     int flat;                 /* whose parameters, gradient or state it works on, or -1 */
-    int group, peer;          /* transfers; peer for SEND and RECV */
+    unsigned axes;            /* transfers: of their group (mesh.h); else 0 */
+    int peer;                 /* SEND and RECV: the member at the other end */
     int64_t elems;            /* transfers: per rank for GATHER and REDUCE; CAST */
     int parts;                /* ALLTOALL: its first in the program's; one for each rank */
     int64_t from;             /* ORTHOGONALIZE: elements [from, from + elems) of the flat */
@@ -133,7 +131,7 @@ static inline int instr_is_exchange(const struct instr *instr)
 /* Does it run over a group? */
 static inline int instr_is_transfer(const struct instr *instr)
 {
-    return instr->group >= 0;
+    return instr->axes != 0;
 }
 
 static inline int instr_is_message(const struct instr *instr)

@@ -110,7 +110,7 @@ static int gather(struct program *program, const struct run *run, struct run_use
     struct instr *instr = &program->instr[index];
     instr->flat = flat;
     instr->micro = run->micro;
-    instr->group = MESH_SHARD;
+    instr->axes = 1u << MESH_SHARD;
     instr->elems = program->units->flat[flat].shard_elems;
     instr->dtype = program->units->request.dtype;
     instr_bind(instr, SLOT_FROM, from, ACCESS_READ);

@@ -23,7 +23,7 @@ void pass_sums(struct program *program)
         return;
     int index = program_instr(program, INSTR_ALLREDUCE, STREAM_REDUCE);
     struct instr *instr = &program->instr[index];
-    instr->group = GROUP_DATA;
+    instr->axes = MESH_DATA;
     instr->elems = SUM_REDUCED;
     instr->dtype = DTYPE_F64;
     instr_bind(instr, SLOT_TO, program->state->sums, ACCESS_BOTH);

@@ -301,12 +301,8 @@ static int check_exchange(const struct segment_draft *c, int s, struct error *er
     const struct segment_step *step = &c->segment->step[s];
     const struct graph_node *node = segment_node(c->segment, step);
     unsigned axes = node->attrs.axes;
-    if (axes != (1u << MESH_REPLICATE | 1u << MESH_SHARD) &&
-        (!axes || axes & (axes - 1) || axes >> MESH_AXES))
-        return error_set(err,
-                         "op %s: the ranks of one mesh axis, or of replicate and shard, can be its "
-                         "group",
-                         node->op->name);
+    if (!axes || axes >= MESH_SETS)
+        return error_set(err, "op %s: its group is the ranks along no mesh axis", node->op->name);
     int copied = op_reduces_in_place(node->op) && !is_same_place(step->in[0], step->out[0]);
     if ((copied || spaces >> step->in[0].space & 1) && spaces >> step->out[0].space & 1)
         return 0;

@@ -15,22 +15,18 @@ static int check_exchange(const struct values *v, int i)
                  [TRANSFER_SCATTER] = {INSTR_REDUCE, GROUP_SUM},
                  [TRANSFER_SWAP] = {INSTR_ALLTOALL, GROUP_SUM}};
     const struct instr *instr = &v->program->instr[i];
-    const int *degree = v->program->layout->shape.degree;
     const struct layout_stage *own = &v->program->stage;
     if (instr->unit < own->first || instr->unit >= own->first + own->count)
         return wrong_operand(v, i, -1);
     const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
     const struct segment_step *step = segment_exchange(segment, instr->piece);
-    if (!step || instr->group < 0 || instr->accumulate)
+    if (!step || !instr->axes || instr->accumulate)
         return wrong_operand(v, i, -1);
     const struct graph_node *node = segment_node(segment, step);
-    unsigned axes = instr->group == GROUP_DATA ? DATA_AXES : 1u << instr->group;
-    int members = 1;
-    for (int axis = 0; axis < MESH_AXES; axis++)
-        members *= axes >> axis & 1 ? degree[axis] : 1;
+    int members = mesh_members(&v->program->layout->shape, instr->axes);
     if (kinds[node->op->transfer].kind != instr->kind ||
-        kinds[node->op->transfer].reduction != instr->reduction || axes != node->attrs.axes ||
-        members != node->attrs.members)
+        kinds[node->op->transfer].reduction != instr->reduction ||
+        instr->axes != node->attrs.axes || members != node->attrs.members)
         return wrong_operand(v, i, -1);
     const struct graph_value *x = &segment->graph->values[node->in[0]];
     int64_t elems =

@@ -147,10 +147,9 @@ int rules_orthogonalize(struct values *v, int i)
 
 /* ---- matrices on their way to their owners and back ---- */
 
-static int group_members(const struct values *v, int group)
+static int members_of(const struct values *v, const struct instr *instr)
 {
-    const int *degree = v->program->layout->shape.degree;
-    return group == GROUP_DATA ? degree[MESH_SHARD] * degree[MESH_REPLICATE] : degree[group];
+    return mesh_members(&v->program->layout->shape, instr->axes);
 }
 
 static struct flat_range common(struct flat_range a, struct flat_range b)
@@ -176,9 +175,9 @@ static int to_owner(struct values *v, int i)
     const struct flat *flat = flat_of(v, instr->flat);
     int to = instr->buffer[SLOT_TO], owns = 0;
     struct flat_range own = held(v, i, SLOT_TO);
-    for (int m = 0; m < group_members(v, instr->group); m++)
+    for (int m = 0; m < members_of(v, instr); m++)
         owns |= part[m].recv_elems > 0;
-    for (int m = 0; owns && m < group_members(v, instr->group); m++) {
+    for (int m = 0; owns && m < members_of(v, instr); m++) {
         struct flat_range shard = {flat_shard_start(flat, m), flat->shard_elems};
         struct flat_range both = common(own, shard);
         if (part[m].recv_elems != both.count ||
@@ -196,7 +195,7 @@ static int holders(const struct values *v, int i, struct flat_range tensor, stru
     const struct instr *instr = &v->program->instr[i];
     const struct comm_part *part = &v->program->part[instr->parts];
     int count = common(tensor, stays).count == tensor.count, some = 0;
-    for (int m = 0; m < group_members(v, instr->group); m++) {
+    for (int m = 0; m < members_of(v, instr); m++) {
         struct flat_range got = {instr->place[SLOT_TO] + part[m].recv_from, part[m].recv_elems};
         int64_t both = common(tensor, got).count;
         count += both == tensor.count;
@@ -215,7 +214,7 @@ static int from_owners(struct values *v, int i, const struct value *has)
     int is_own = value_is(has, STEP, instr->flat, STEP_OWN);
     struct flat_range want = held(v, i, SLOT_TO), stays = {0, 0};
     struct flat_part tensor;
-    for (int m = 0; m < group_members(v, instr->group); m++) {
+    for (int m = 0; m < members_of(v, instr); m++) {
         struct flat_range sent = {instr->place[SLOT_FROM] + part[m].send_from, part[m].send_elems};
         if (sent.count && (!is_own || common(sent, has->own).count != sent.count))
             return wrong(v, i, from, has, "what this rank made orthogonal");
@@ -245,7 +244,7 @@ int rules_matrices(struct values *v, int i)
     int to_owners = value_is(&has, STEP, instr->flat, STEP_MOMENTUM) && has.part;
     int shard_slot = to_owners ? SLOT_FROM : SLOT_TO;
     struct flat_range shard = held(v, i, shard_slot);
-    if (instr->group != (flat_is_sharded(flat) ? MESH_SHARD : GROUP_DATA) ||
+    if (instr->axes != (flat_is_sharded(flat) ? 1u << MESH_SHARD : MESH_DATA) ||
         shard.count != flat->shard_elems ||
         shard.start != flat_shard_start(flat, v->program->state->coord.at[MESH_SHARD]))
         return wrong_size(v, i, instr->buffer[shard_slot]);

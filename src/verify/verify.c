@@ -172,12 +172,6 @@ static int check_access(struct verify *v, int i, int part, int read, int write)
     return 0;
 }
 
-static int group_size_of(const struct program *program, int group)
-{
-    const int *degree = program->layout->shape.degree;
-    return group == GROUP_DATA ? degree[MESH_SHARD] * degree[MESH_REPLICATE] : degree[group];
-}
-
 /* Does a run of elements lie in a buffer? */
 static int lies_in(const struct program *program, int buffer, enum dtype dtype, int64_t from,
                    int64_t elems)
@@ -192,7 +186,7 @@ static int check_parts(struct verify *v, int i)
     const struct program *p = v->program;
     const struct instr *instr = &p->instr[i];
     int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
-    int size = instr->group < 0 ? 0 : group_size_of(p, instr->group);
+    int size = instr->axes ? mesh_members(&p->layout->shape, instr->axes) : 0;
     if (from < 0 || to < 0 || size < 1 || instr->parts < 0 || instr->parts > p->parts - size)
         return wrong(v, "wrong operand", i, from, -1);
     const struct comm_part *part = &p->part[instr->parts];
@@ -212,6 +206,8 @@ static int check_parts(struct verify *v, int i)
 static int check_instr(struct verify *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
+    if (!mesh_has(&v->program->layout->shape, instr->axes))
+        return wrong(v, "group that the mesh has not", i, -1, -1);
     v->works += instr->kind == INSTR_RUN || instr->kind == INSTR_UPDATE;
     v->works_at[i] = v->works;
     if (instr->kind == INSTR_ALLTOALL && check_parts(v, i))

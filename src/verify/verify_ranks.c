@@ -81,36 +81,38 @@ static int wrong(struct ranks *g, const char *what, int a, int i, int b, int k)
                      what, a, i, here, b, k, there);
 }
 
-/* The ranks of a group, which lie at equal distances. */
+/* The ranks of a group: those that differ from one in the coordinates of its axes alone. */
 struct members {
-    int first, stride, count;
+    const struct mesh_shape *shape;
+    struct mesh_coord coord;
+    unsigned axes;
+    int count;
 };
 
-static struct members members_of(const struct ranks *g, int rank, int group)
+static struct members members_of(const struct ranks *g, int rank, unsigned axes)
 {
     const struct mesh_shape *shape = &g->rank[rank].program->layout->shape;
-    struct mesh_coord coord = mesh_place(shape, rank), next;
-    int axis = group == GROUP_DATA ? MESH_SHARD : group, count = shape->degree[axis];
-    coord.at[axis] = 0;
-    if (group == GROUP_DATA) {
-        coord.at[MESH_REPLICATE] = 0; /* shards run faster than replicas */
-        count *= shape->degree[MESH_REPLICATE];
-    }
-    next = coord;
-    next.at[axis]++;
-    int first = mesh_rank(shape, coord);
-    return (struct members){first, mesh_rank(shape, next) - first, count};
+    return (struct members){shape, mesh_place(shape, rank), axes, mesh_members(shape, axes)};
 }
 
 /* The k-th of them; -1 if there is none. */
 static int member(const struct members *members, int k)
 {
-    return k >= 0 && k < members->count ? members->first + k * members->stride : -1;
+    struct mesh_coord coord = members->coord;
+    if (k < 0 || k >= members->count)
+        return -1;
+    for (int axis = MESH_AXES - 1; axis >= 0; axis--) {
+        if (!(members->axes >> axis & 1))
+            continue;
+        coord.at[axis] = k % members->shape->degree[axis];
+        k /= members->shape->degree[axis];
+    }
+    return mesh_rank(members->shape, coord);
 }
 
 static int same(const struct instr *a, const struct instr *b)
 {
-    return a->kind == b->kind && a->group == b->group && a->elems == b->elems &&
+    return a->kind == b->kind && a->axes == b->axes && a->elems == b->elems &&
            a->dtype == b->dtype && a->reduction == b->reduction && a->result == b->result &&
            a->flat == b->flat && a->unit == b->unit && a->micro == b->micro &&
            a->phase == b->phase && a->piece == b->piece;
@@ -142,20 +144,20 @@ static int parts_match(const struct ranks *g, int r, const struct instr *mine, i
 /* What a member stands at, if it is a transfer of the same group: what it does with others comes
  * first. */
 static const struct instr *met_by(const struct ranks *g, int m, enum program_stream stream,
-                                  int group)
+                                  unsigned axes)
 {
     const struct instr *theirs = ready(&g->rank[m], stream);
-    return theirs && theirs->group == group ? theirs : NULL;
+    return theirs && theirs->axes == axes ? theirs : NULL;
 }
 
 /* Do those members that are there do the same?  0, or -1 with err set. */
 static int check_members(struct ranks *g, int rank, enum program_stream stream,
                          const struct instr *mine)
 {
-    struct members members = members_of(g, rank, mine->group);
-    int at = (rank - members.first) / members.stride;
+    struct members members = members_of(g, rank, mine->axes);
+    int at = mesh_member(members.shape, members.coord, members.axes);
     for (int k = 0, m; (m = member(&members, k)) >= 0; k++) {
-        const struct instr *theirs = met_by(g, m, stream, mine->group);
+        const struct instr *theirs = met_by(g, m, stream, mine->axes);
         if (theirs && (!same(mine, theirs) || (mine->kind == INSTR_ALLTOALL &&
                                                !parts_match(g, rank, mine, at, m, theirs, k))))
             return wrong(g, "collective mismatch", rank, g->rank[rank].at[stream], m,
@@ -169,9 +171,9 @@ static int check_members(struct ranks *g, int rank, enum program_stream stream,
 static int try_collective(struct ranks *g, int rank, enum program_stream stream,
                           const struct instr *mine)
 {
-    struct members members = members_of(g, rank, mine->group);
+    struct members members = members_of(g, rank, mine->axes);
     for (int k = members.count - 1; k >= 0; k--)
-        if (!met_by(g, member(&members, k), stream, mine->group))
+        if (!met_by(g, member(&members, k), stream, mine->axes))
             return 0;
     if (check_members(g, rank, stream, mine))
         return -1;
@@ -196,7 +198,7 @@ static int has_met(const struct rank *p, enum program_stream stream, int k)
 /* The rank at the other end of a message; -1: there is none. */
 static int other_end(const struct ranks *g, int rank, const struct instr *message)
 {
-    struct members members = members_of(g, rank, message->group);
+    struct members members = members_of(g, rank, message->axes);
     int other = member(&members, message->peer);
     return other == rank ? -1 : other;
 }
@@ -278,7 +280,7 @@ static int finished(const struct rank *p)
 static int waited_for(const struct ranks *g, int rank, enum program_stream stream,
                       const struct instr *instr)
 {
-    struct members members = members_of(g, rank, instr->group);
+    struct members members = members_of(g, rank, instr->axes);
     if (instr_is_message(instr))
         return member(&members, instr->peer);
     int other, k = 0;

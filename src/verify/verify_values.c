@@ -79,7 +79,8 @@ static int rule_gather(struct values *v, int i)
     int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
     size_t bytes = dtype_bytes(instr->dtype);
     struct value value = values_get(v, from);
-    if (!value_is(&value, MEANS_PARAM, instr->flat, 0) || !value.part || instr->group != MESH_SHARD)
+    if (!value_is(&value, MEANS_PARAM, instr->flat, 0) || !value.part ||
+        instr->axes != 1u << MESH_SHARD)
         return wrong(v, i, from, &value, "the rank's own shard of parameters");
     if (check_parts(v, i, from, bytes, to, bytes))
         return -1;
@@ -96,8 +97,8 @@ static int rule_reduce(struct values *v, int i)
     struct value value = values_get(v, from), had = values_get(v, to);
     if (instr->result != DTYPE_F32)
         return wrong_operand(v, i, -1);
-    if (!value_is(&value, MEANS_GRAD, instr->flat, 0) || value.part || instr->group != MESH_SHARD ||
-        !(value.pending >> MESH_SHARD & 1))
+    if (!value_is(&value, MEANS_GRAD, instr->flat, 0) || value.part ||
+        instr->axes != 1u << MESH_SHARD || !(value.pending >> MESH_SHARD & 1))
         return wrong(v, i, from, &value, "a whole gradient that is not summed over shards");
     if (check_parts(v, i, to, sizeof(float), from, dtype_bytes(instr->dtype)))
         return -1;
@@ -114,12 +115,6 @@ static int rule_reduce(struct values *v, int i)
         values_put(v, i, from, nothing);
     values_put(v, i, to, value);
     return 0;
-}
-
-static unsigned axes_of(const struct values *v, int group)
-{
-    unsigned axes = group == GROUP_DATA ? DATA_AXES : group >= 0 ? 1u << group : 0;
-    return axes & v->axes;
 }
 
 /* Over the group of instruction i, of what is not yet summed over any of it. */
@@ -139,7 +134,7 @@ static int rule_all_reduce(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
     int b = instr->buffer[SLOT_TO], sums = instr->dtype == DTYPE_F64;
-    unsigned axes = axes_of(v, instr->group);
+    unsigned axes = mesh_wide_axes(&v->program->layout->shape, instr->axes);
     size_t bytes = (size_t)instr->elems * dtype_bytes(instr->dtype);
     if (instr->reduction != GROUP_SUM)
         return wrong_operand(v, i, -1);

@@ -373,11 +373,13 @@ static void test_pipeline(struct rig *r, int stages)
     detach(r);
 }
 
-/* What ranks exchange within a unit. */
-static void test_tensor(struct rig *r, int size)
+/* What ranks exchange within a unit, over one axis or two. */
+static void test_tensor(struct rig *r, int shards, int tensors)
 {
-    attach_shape(r, (struct mesh_shape){{1, 1, 1, size}});
-    struct group *g = mesh_group(r->mesh, MESH_TENSOR);
+    const unsigned axes = 1u << MESH_SHARD | 1u << MESH_TENSOR;
+    attach_shape(r, (struct mesh_shape){{1, 1, shards, tensors}, 1u << axes});
+    struct group *g = mesh_group_of(r->mesh, axes);
+    CHECK(&r->c, group_size(g) == shards * tensors);
     for (int i = 0; i < COUNTS; i++) {
         test_all_gather(r, g, counts[i], DTYPE_BF16, 0);
         test_all_reduce(r, g, counts[i], DTYPE_F32);
@@ -498,7 +500,9 @@ static void test_all(struct rig *r, int size)
     r->options.inter_node = COMM_INTER_NODE_MPI;
     test_options(r, size);
     test_pipeline(r, size);
-    test_tensor(r, size);
+    test_tensor(r, 1, size);
+    if (size == 4)
+        test_tensor(r, 2, 2);
     test_wrong_use(r, size);
     if (size > 1)
         test_failure(r, size);

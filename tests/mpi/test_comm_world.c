@@ -93,26 +93,39 @@ static int shape_product(const struct mesh_shape *s)
     return s->degree[0] * s->degree[1] * s->degree[2] * s->degree[3];
 }
 
-/* In every group the members differ in that axis only, in its order. */
+/* Do two ranks agree in all axes but these? */
+static int are_members(const struct mesh_shape *shape, int a, int b, unsigned axes)
+{
+    struct mesh_coord one = mesh_place(shape, a), other = mesh_place(shape, b);
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        if (!(axes >> axis & 1) && one.at[axis] != other.at[axis])
+            return 0;
+    return 1;
+}
+
+/* In every group the members differ in its axes only, in the order of their numbers. */
 static void test_groups(struct checks *c, struct mesh *mesh)
 {
     struct mesh_shape shape = mesh_shape(mesh);
-    struct mesh_coord here = mesh_coord(mesh);
     struct error err = {0};
-    for (int axis = 0; axis < MESH_AXES; axis++) {
-        struct group *g = mesh_group(mesh, axis);
+    for (unsigned axes = 1; axes < MESH_SETS; axes++) {
+        struct group *g = mesh_group_of(mesh, axes);
         int32_t ranks[64], mine = world_rank(c->world);
         struct comm_op op;
-        CHECK(c, group_size(g) == shape.degree[axis] && group_rank(g) == here.at[axis]);
-        CHECK(c, !strcmp(group_name(g), mesh_axis_name(axis)));
+        CHECK(c, !g == !mesh_has(&shape, axes));
+        CHECK(c, g || !shape.further);
+        if (!g)
+            continue;
+        CHECK(c, group_size(g) == mesh_members(&shape, axes) &&
+                     group_rank(g) == mesh_member(&shape, mesh_coord(mesh), axes));
         group_all_gather(g, COMM_GATHER, &op, ranks, &mine, 1, DTYPE_I32);
         CHECK(c, !comm_wait(&op, &err));
-        for (int m = 0; m < group_size(g); m++) {
-            struct mesh_coord there = here;
-            there.at[axis] = m;
-            CHECK(c, ranks[m] == mesh_rank(&shape, there));
-        }
+        for (int rank = 0, m = 0; rank < world_size(c->world); rank++)
+            if (are_members(&shape, mine, rank, axes))
+                CHECK(c, ranks[m++] == rank);
     }
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        CHECK(c, !strcmp(group_name(mesh_group(mesh, axis)), mesh_axis_name(axis)));
     double ones = 1;
     struct comm_op op;
     group_all_reduce(mesh_data(mesh), COMM_REDUCE, &op, &ones, 1, DTYPE_F64, GROUP_SUM);
@@ -123,9 +136,10 @@ static void test_groups(struct checks *c, struct mesh *mesh)
 static void test_meshes(struct checks *c)
 {
     int size = world_size(c->world);
-    for (int code = 0; code < 256; code++) { /* every factorization into degrees 1 to 4 */
+    for (int code = 0; code < 512; code++) { /* every factorization into degrees 1 to 4 */
         struct mesh_shape shape = {
-            {1 + code % 4, 1 + code / 4 % 4, 1 + code / 16 % 4, 1 + code / 64}};
+            {1 + code % 4, 1 + code / 4 % 4, 1 + code / 16 % 4, 1 + code / 64 % 4},
+            code < 256 ? 0 : (1u << MESH_SETS) - 1};
         struct mesh *mesh = NULL;
         struct error err = {0};
         if (shape_product(&shape) != size)

@@ -25,7 +25,7 @@ static int add_message(struct program *p, enum instr_kind kind, int buffer, int 
 {
     int index = program_instr(p, kind, STREAM_POINT);
     struct instr *instr = &p->instr[index];
-    instr->group = MESH_PIPELINE;
+    instr->axes = 1u << MESH_PIPELINE;
     instr->peer = peer;
     instr->elems = (int64_t)(p->buffer[buffer].bytes / sizeof(float));
     instr->dtype = DTYPE_F32;

@@ -82,7 +82,6 @@ static void make_idle(struct instr *instr)
                             .micro = -1,
                             .piece = -1,
                             .flat = -1,
-                            .group = -1,
                             .peer = -1,
                             .parts = -1};
     memset(instr->buffer, -1, sizeof instr->buffer);
@@ -104,8 +103,10 @@ static void spoil_fields(struct divided *d, int i)
     SPOIL(instr->unit++);
     SPOIL(instr->micro++);
     if (instr_is_exchange(instr)) {
-        SPOIL(instr->group = MESH_SHARD);
-        SPOIL(instr->group = GROUP_DATA);
+        SPOIL(instr->axes = 1u << MESH_SHARD);
+        SPOIL(instr->axes = MESH_DATA);
+        SPOIL(instr->axes |= 1u << MESH_SHARD);
+        SPOIL(instr->axes = 0);
         SPOIL(instr->elems++);
         SPOIL(instr->dtype = was.dtype == DTYPE_F32 ? DTYPE_BF16 : DTYPE_F32);
         SPOIL(instr->accumulate = 1);

@@ -68,14 +68,14 @@ static int next_collective(const struct program *program, int i)
 {
     enum program_stream stream = program->instr[i].stream;
     for (i++; i < program->instrs; i++)
-        if (program->instr[i].stream == stream && program->instr[i].group >= 0)
+        if (program->instr[i].stream == stream && program->instr[i].axes)
             return i;
     return -1;
 }
 
 static int alike(const struct instr *a, const struct instr *b)
 {
-    return a->kind == b->kind && a->group == b->group && a->elems == b->elems &&
+    return a->kind == b->kind && a->axes == b->axes && a->elems == b->elems &&
            a->dtype == b->dtype && a->flat == b->flat && a->micro == b->micro;
 }
 
@@ -97,7 +97,7 @@ static void check_swaps(struct fleet *fleet)
         struct program *program = fleet->program[r];
         for (int i = 0; i < program->instrs; i++) {
             struct instr *one = &program->instr[i];
-            int next = one->group >= 0 ? next_collective(program, i) : -1;
+            int next = one->axes ? next_collective(program, i) : -1;
             if (next < 0)
                 continue;
             struct instr *other = &program->instr[next], keep[2] = {*one, *other};
@@ -131,7 +131,7 @@ static void check_changes(struct fleet *fleet)
     for (int r = 0; r < RANKS; r++)
         for (int i = 0; i < fleet->program[r]->instrs; i++) {
             struct instr *instr = &fleet->program[r]->instr[i], changed = *instr;
-            if (instr->group < 0)
+            if (!instr->axes)
                 continue;
             changed.elems++;
             refuse_changed(fleet, instr, changed);
@@ -161,10 +161,10 @@ static void check_missing(struct fleet *fleet)
     for (int r = 0; r < RANKS; r++)
         for (int i = 0; i < fleet->program[r]->instrs; i++) {
             struct instr *instr = &fleet->program[r]->instr[i], was = *instr;
-            if (instr->group < 0)
+            if (!instr->axes)
                 continue;
             instr->kind = INSTR_RELEASE;
-            instr->group = -1;
+            instr->axes = 0;
             memset(instr->buffer, -1, sizeof instr->buffer);
             assert_refused(fleet->program, RANKS, "collective mismatch|deadlock");
             *instr = was;
@@ -215,7 +215,7 @@ static int add(struct program *program, enum instr_kind kind, enum program_strea
         instr->wait[program->instr[wait].stream] = wait;
     if (kind == INSTR_RUN || kind == INSTR_RELEASE)
         return index;
-    instr->group = kind == INSTR_SEND || kind == INSTR_RECV ? MESH_PIPELINE : MESH_SHARD;
+    instr->axes = 1u << (kind == INSTR_SEND || kind == INSTR_RECV ? MESH_PIPELINE : MESH_SHARD);
     instr->peer = !program->state->coord.at[MESH_PIPELINE];
     instr->elems = 7;
     instr->dtype = DTYPE_F32;
@@ -244,7 +244,7 @@ static void pipeline(struct pair *pair)
 static void make_idle(struct instr *instr)
 {
     instr->kind = INSTR_RELEASE;
-    instr->group = -1;
+    instr->axes = 0;
     memset(instr->buffer, -1, sizeof instr->buffer);
 }
 

@@ -142,18 +142,16 @@ static void check_groups(struct program *program)
 {
     for (int i = 0; i < program->instrs; i++) {
         struct instr *instr = &program->instr[i];
-        int was = instr->group;
-        for (int group = 0; was >= 0 && group < GROUPS; group++) {
-            const int *degree = program->layout->shape.degree;
-            int ranks = degree[MESH_SHARD] * degree[MESH_REPLICATE];
-            int all = group == GROUP_DATA ? ranks : degree[group];
-            int now = was == GROUP_DATA ? ranks : degree[was];
-            if (group == was || (all == now && all == ranks && instr->kind == INSTR_ALLREDUCE))
+        const struct mesh_shape *shape = &program->layout->shape;
+        unsigned was = instr->axes;
+        for (unsigned axes = 0; was && axes < MESH_SETS; axes++) {
+            int is_same = mesh_wide_axes(shape, axes) == mesh_wide_axes(shape, was);
+            if (axes == was || (is_same && instr->kind == INSTR_ALLREDUCE))
                 continue; /* the same ranks by another name */
-            instr->group = group;
+            instr->axes = axes;
             refused(program, "another group", i);
         }
-        instr->group = was;
+        instr->axes = was;
     }
     assert_right(program);
 }

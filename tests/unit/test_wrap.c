@@ -248,19 +248,20 @@ static void test_programs(void **state)
             if (verify_ranks((const struct program *const *)fleet.program, 4, &err))
                 fail_msg("%s", err.text);
             for (int k = 0; k < fleet.program[0]->instrs; k++)
-                transfers[wrapped] += fleet.program[0]->instr[k].group >= 0;
+                transfers[wrapped] += fleet.program[0]->instr[k].axes != 0;
             fleet_close(&fleet);
         }
         assert_true(transfers[1] < transfers[0]);
     }
 }
 
-static int transfers_of(const struct program *program, enum instr_kind kind, int flat, int group)
+static int transfers_of(const struct program *program, enum instr_kind kind, int flat,
+                        unsigned axes)
 {
     int count = 0;
     for (int i = 0; i < program->instrs; i++)
         count += program->instr[i].kind == kind && program->instr[i].flat == flat &&
-                 program->instr[i].group == group;
+                 program->instr[i].axes == axes;
     return count;
 }
 
@@ -294,9 +295,9 @@ static void test_small_units(void **state)
             const struct flat *flat = &fleet.units->flat[u];
             int whole = flat->elems < below[i / 4];
             assert_int_equal(flat_is_sharded(flat), !whole);
-            assert_int_equal(transfers_of(program, INSTR_GATHER, u, MESH_SHARD) == 0, whole);
-            assert_int_equal(transfers_of(program, INSTR_REDUCE, u, MESH_SHARD) == 0, whole);
-            assert_int_equal(transfers_of(program, INSTR_ALLREDUCE, u, GROUP_DATA), whole);
+            assert_int_equal(transfers_of(program, INSTR_GATHER, u, 1u << MESH_SHARD) == 0, whole);
+            assert_int_equal(transfers_of(program, INSTR_REDUCE, u, 1u << MESH_SHARD) == 0, whole);
+            assert_int_equal(transfers_of(program, INSTR_ALLREDUCE, u, MESH_DATA), whole);
             assert_int_equal(program->buffer[program->state->flat[u].master].bytes,
                              (size_t)(whole ? flat->padded : flat->shard_elems) * 4);
         }

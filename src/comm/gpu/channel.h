@@ -11,8 +11,6 @@
 #include "comm/transport.h"
 #include "device/device.h"
 
-enum { CHANNELS = 7 };
-
 struct channel {
     struct link *link;
     struct group *group; /* NULL: all ranks it was split from */
@@ -25,7 +23,7 @@ struct staged;
 
 struct link {
     struct link_request request;
-    struct channel channel[CHANNELS];
+    struct channel channel[MESH_CHANNELS];
     struct channel root; /* what the others are split from; gone afterwards */
     int channels;
     char *staging;         /* of the device: two halves; used on the reduce stream alone */
@@ -33,7 +31,7 @@ struct link {
     struct operation *held[GROUP_MESSAGES];
     int messages_held;
     void *registered[MESH_REGISTERED];
-    void *handle[MESH_REGISTERED][CHANNELS];
+    void *handle[MESH_REGISTERED][MESH_CHANNELS];
 
     pthread_mutex_t lock; /* of the following, and of asking NCCL how it is */
     int abandoned, hung;  /* hung: what was abandoned did not end, so nothing can be freed */

@@ -12,30 +12,16 @@ const char *comm_stream_name(enum comm_stream stream)
     return names[stream];
 }
 
-/* Whether a group's sums go through host memory. */
-static int is_staged(const struct link *l, int group)
-{
-    return l->request.host_staging_bytes && (group == MESH_REPLICATE || group == LINK_DATA);
-}
-
-/* What programs use; the order is that in which communicators are made. */
 static void list_channels(struct link *l)
 {
-    static const struct {
-        int group;
-        enum comm_stream stream;
-    } wanted[CHANNELS] = {
-        {MESH_SHARD, COMM_GATHER},  {MESH_SHARD, COMM_REDUCE},   {MESH_REPLICATE, COMM_REDUCE},
-        {LINK_DATA, COMM_REDUCE},   {MESH_PIPELINE, COMM_POINT}, {MESH_TENSOR, COMM_GATHER},
-        {MESH_TENSOR, COMM_REDUCE},
-    };
-    for (int i = 0; i < CHANNELS; i++) {
-        struct group *g = l->request.group[wanted[i].group];
-        if (!g || g->size == 1 || is_staged(l, wanted[i].group))
-            continue;
-        struct channel *c = &l->channel[l->channels++];
-        *c = (struct channel){.link = l, .group = g, .stream = wanted[i].stream};
-        snprintf(c->name, sizeof c->name, "group %.30s (%s)", g->name, comm_stream_name(c->stream));
+    struct mesh_channel list[MESH_CHANNELS];
+    l->channels = mesh_channels(&l->request.shape, &l->request.options, list);
+    for (int i = 0; i < l->channels; i++) {
+        struct channel *c = &l->channel[i];
+        *c = (struct channel){
+            .link = l, .group = l->request.group[list[i].axes], .stream = list[i].stream};
+        snprintf(c->name, sizeof c->name, "group %.40s (%s)", c->group->name,
+                 comm_stream_name(c->stream));
     }
     l->root = (struct channel){.link = l, .name = "group world"};
 }
@@ -55,14 +41,15 @@ static int prepare(struct link *l, struct error *err)
 
 static void attach(struct link *l)
 {
-    for (int i = 0; i < LINK_GROUPS; i++) {
-        struct group *g = l->request.group[i];
+    const struct link_request *r = &l->request;
+    for (unsigned axes = 0; axes < MESH_SETS; axes++) {
+        struct group *g = r->group[axes];
         if (!g)
             continue;
         g->link = l;
-        g->transport = g->size == 1      ? &transport_gpu_self
-                       : is_staged(l, i) ? &transport_staged
-                                         : &transport_nccl;
+        g->transport = g->size == 1                                   ? &transport_gpu_self
+                       : mesh_is_staged(&r->shape, &r->options, axes) ? &transport_staged
+                                                                      : &transport_nccl;
     }
     for (int i = 0; i < l->channels; i++)
         l->channel[i].group->channel[l->channel[i].stream] = &l->channel[i];
@@ -70,7 +57,7 @@ static void attach(struct link *l)
 
 static void detach(struct link *l)
 {
-    for (int i = 0; i < LINK_GROUPS; i++) {
+    for (int i = 0; i < MESH_SETS; i++) {
         struct group *g = l->request.group[i];
         if (!g)
             continue;

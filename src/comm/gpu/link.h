@@ -10,12 +10,26 @@
 
 struct link;
 
-enum { LINK_DATA = MESH_AXES, LINK_GROUPS };
+/* What has a communicator: a group by its axes, and a stream.  MESH_CHANNELS: of the axes, of data,
+ * two of each further set. */
+enum { MESH_CHANNELS = 7 + 2 * (MESH_SETS - 6) };
+struct mesh_channel {
+    unsigned axes;
+    enum comm_stream stream;
+};
+
+/* Those of a shape, in the order in which they are made; pure.  Returns how many. */
+int mesh_channels(const struct mesh_shape *shape, const struct mesh_options *options,
+                  struct mesh_channel list[MESH_CHANNELS]);
+
+/* Do sums over a group go through host memory? */
+int mesh_is_staged(const struct mesh_shape *shape, const struct mesh_options *options,
+                   unsigned axes);
 
 struct link_request {
     struct mesh_shape shape;
     struct mesh_coord coord;
-    struct group *group[LINK_GROUPS]; /* LINK_DATA: NULL where it is one of the others */
+    struct group *group[MESH_SETS]; /* by axes; NULL: none of its own */
     struct world *world;
     struct device *device;
     struct mem *mem;

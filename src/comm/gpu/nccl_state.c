@@ -148,7 +148,7 @@ struct ending {
     pthread_cond_t ended;
     int done, left; /* left: nobody waits any more */
     int gpu, count;
-    ncclComm_t comm[CHANNELS + 1];
+    ncclComm_t comm[MESH_CHANNELS + 1];
 };
 
 static void free_ending(struct ending *e)
