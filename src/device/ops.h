@@ -220,6 +220,27 @@ struct device_ops {
     void (*cross_entropy)(struct device *d, enum dtype dt, float *row_loss, void *dlogits,
                           int64_t ld_d, const float *logits, int64_t ld, const int32_t *targets,
                           int64_t rows, int64_t vocab, float scale, const double *loss_scale);
+    /* The same in parts, of ranks that each have some columns of the logits: `vocab` of them, from
+     * column `first` of the whole on; 0 columns are allowed.  NULL where a device has none of the
+     * four.  Numbers of masked rows are 0, where nothing else is said.
+     *
+     * top fp32 [rows]: each row's largest logit of this part, -infinity where it has no columns;
+     * sums fp32 [rows, 2]: the sum of e^(logit - top), and the target's logit if it is here, or 0
+     */
+    void (*softmax_part)(struct device *d, float *top, float *sums, const float *logits, int64_t ld,
+                         const int32_t *targets, int64_t rows, int64_t vocab, int64_t first);
+    /* terms[r] = {sums[r][0] * e^(top[r] - all_top[r]), sums[r][1]}: what ranks add up, all_top
+     * being the largest of all their tops;  terms, sums fp32 [rows, 2];  terms == sums allowed */
+    void (*softmax_term)(struct device *d, float *terms, const float *sums, const float *top,
+                         const float *all_top, int64_t rows);
+    /* row_loss [rows] from the largest logits and the added terms of all ranks */
+    void (*softmax_loss)(struct device *d, float *row_loss, const float *all_top,
+                         const float *all_sums, const int32_t *targets, int64_t rows);
+    /* dlogits of this part's columns, in memory and with a meaning as cross_entropy has it */
+    void (*softmax_gradient)(struct device *d, enum dtype dt, void *dlogits, int64_t ld_d,
+                             const float *logits, int64_t ld, const int32_t *targets,
+                             const float *all_top, const float *all_sums, int64_t rows,
+                             int64_t vocab, int64_t first, float scale, const double *loss_scale);
     /* out[0] += sum of row_loss in fp64, out[1] += number of targets >= 0 */
     void (*loss_sum)(struct device *d, double out[2], const float *row_loss, const int32_t *targets,
                      int64_t rows);
@@ -294,6 +315,9 @@ struct device_ops {
     X(attention_scratch) X(swiglu) X(swiglu_backward) X(cross_entropy) X(loss_sum) X(add) X(cast) \
     X(fill_zero) X(copy) X(set) X(sumsq) X(update_factor) X(adamw) X(adamw_bf16) X(sgd) \
     X(momentum) X(muon) X(normalize) X(polynomial)
+/* Those that a device may lack: all of them or none. */
+#define DEVICE_OPTIONAL_OPS(X) \
+    X(softmax_part) X(softmax_term) X(softmax_loss) X(softmax_gradient)
 /* clang-format on */
 
 /* The type of the function that a member of a table points to.  Declares what the table is filled

@@ -276,6 +276,36 @@ void build_head_loss(struct graph *graph, int h, int w, int targets, float scale
     append(graph, OP_HEAD_LOSS, (int[]){h, w, targets}, 3, (struct op_attrs){.scale = scale});
 }
 
+/* See op_loss.c. */
+void build_head_loss_divided(struct graph *graph, int h, int w, int targets, int64_t vocab,
+                             float scale)
+{
+    if (graph->values[w].role != VALUE_PARAM) {
+        graph_fail(graph, "head: what is divided by vocabulary must be a parameter");
+        return;
+    }
+    const struct graph_param *param = &graph->params[graph->values[w].index];
+    const struct graph_group group = param->division.group;
+    int64_t first = param->box[0].start[0], rows = graph->values[w].dim[0], left = vocab - first;
+    int64_t columns = left < 0 ? 0 : left < rows ? left : rows;
+    if (group.size < 2 && columns == rows) {
+        build_head_loss(graph, h, w, targets, scale);
+        return;
+    }
+    if (param->parts > 1 || (group.size > 1 && param->division.dim != 0)) {
+        graph_fail(graph, "head: w is one tensor, divided by rows or whole");
+        return;
+    }
+    const struct op_attrs attrs = {.scale = scale, .first = first, .columns = columns};
+    int top = append(graph, OP_HEAD_PART, (int[]){h, w, targets}, 3, attrs);
+    int sums = graph->nodes[graph->node_count - 1].out[1];
+    int all_top = build_all_reduce_max(graph, top, group);
+    int term = append(graph, OP_HEAD_TERM, (int[]){sums, top, all_top}, 3, attrs);
+    int all_sums = build_all_reduce(graph, term, group);
+    append(graph, OP_HEAD_PART_LOSS, (int[]){all_top, all_sums, targets}, 3, attrs);
+    build_divided(graph, h, group);
+}
+
 static int exchange(struct graph *graph, enum op_id op, int x, struct graph_group group)
 {
     if (group.size < 2)

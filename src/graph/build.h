@@ -89,5 +89,11 @@ void build_divided(struct graph *graph, int x, struct graph_group group);
 
 /* The loss of logits = h w^T; gradients are multiplied by scale. */
 void build_head_loss(struct graph *graph, int h, int w, int targets, float scale);
+/* The same where w is a parameter whose rows may be divided among the ranks of a group, and rows
+ * from `vocab` of the whole on are padding: their logits count as -infinity, their gradients are 0.
+ * h is whole, the same on all of them, and read by nothing else that needs a gradient of it: it is
+ * declared as divided here. */
+void build_head_loss_divided(struct graph *graph, int h, int w, int targets, int64_t vocab,
+                             float scale);
 
 #endif

@@ -83,6 +83,10 @@ enum op_id {
     OP_POSITIONS_BACKWARD,
     OP_HEAD_LOSS,
     OP_HEAD_LOSS_TRAIN,
+    OP_HEAD_PART,
+    OP_HEAD_TERM,
+    OP_HEAD_PART_LOSS,
+    OP_HEAD_PART_TRAIN,
     OP_ALL_REDUCE,
     OP_ALL_REDUCE_MAX,
     OP_ALL_GATHER,
@@ -106,8 +110,9 @@ extern const struct op op_embedding, op_embedding_backward, op_rmsnorm, op_rmsno
     op_linear, op_linear_input_grad, op_linear_weight_grad, op_rope, op_attention,
     op_attention_backward, op_swiglu, op_swiglu_backward, op_add, op_accumulate, op_layernorm,
     op_layernorm_backward, op_bias, op_bias_backward, op_gelu, op_gelu_backward, op_positions,
-    op_positions_backward, op_head_loss, op_head_loss_train, op_all_reduce, op_all_reduce_max,
-    op_all_gather, op_reduce_scatter, op_all_to_all;
+    op_positions_backward, op_head_loss, op_head_loss_train, op_head_part, op_head_term,
+    op_head_part_loss, op_head_part_train, op_all_reduce, op_all_reduce_max, op_all_gather,
+    op_reduce_scatter, op_all_to_all;
 
 /* Is what is exchanged changed where it lies? */
 static inline int op_reduces_in_place(const struct op *op)

@@ -9,7 +9,9 @@
  *   all_gather            own rows                     whole         (its gradient: terms)
  *   all_to_all            own columns                  spread, and back
  *   norm, loss            whole, own rows
- *   others                as the result                as x
+ *   head_part             whole          own rows      of own columns alone (its gradient of x: a
+ * term) all_reduce_max        of own columns alone         whole head_term             of own
+ * columns alone         a term others                as the result                as x
  *
  * Along replicate and shard ranks have their own rows from the start, those of their batches.
  */
@@ -23,8 +25,9 @@
 #include "comm/mesh.h"
 #include "graph/op.h"
 
-/* What a rank has of a value.  SPREAD: what an all_to_all made of own columns. */
-enum share { WHOLE, TERM, ROWS, COLUMNS, SPREAD };
+/* What a rank has of a value.  SPREAD: what an all_to_all made of own columns.  PART: what a row of
+ * logits comes to, of own columns alone. */
+enum share { WHOLE, TERM, ROWS, COLUMNS, SPREAD, PART };
 
 /* What it has of the gradient.  OWN: of its own rows or columns. */
 enum pull { NO_PULL, PULL_WHOLE, PULL_TERM, PULL_OWN };
@@ -121,7 +124,8 @@ static const char *share_text(const struct division *d, int v)
                                         [TERM] = "a term of a sum",
                                         [ROWS] = "own rows",
                                         [COLUMNS] = "own columns",
-                                        [SPREAD] = "spread by an all_to_all"};
+                                        [SPREAD] = "spread by an all_to_all",
+                                        [PART] = "of own columns alone"};
     if (d->share[v] == COLUMNS && is_param(d, v) && value_of(d, v)->dims == 1)
         return "own elements";
     return names[d->share[v]];
@@ -273,7 +277,7 @@ static int follow_exchange(const struct division *d, const struct graph_node *n)
         put_share(d, n, ROWS);
         return 0;
     case TRANSFER_MAXIMUM:
-        if (share != WHOLE)
+        if (share != WHOLE && share != PART)
             return share == TERM ? lacks_sum(d, n, x)
                                  : wrong(d, n, x, "those of different ranks have no maximum");
         put_share(d, n, WHOLE);
@@ -306,6 +310,40 @@ static int follow_unknown(const struct division *d, const struct graph_node *n)
     return 0;
 }
 
+/* What of a softmax stands for all columns, and what for own ones (op_loss.c). */
+static int needs_all(const struct division *d, const struct graph_node *n, int v)
+{
+    if (d->share[v] == PART)
+        return wrong(d, n, v, "its maximum over %s is missing", mesh_axis_name(d->axis));
+    return d->share[v] == TERM ? lacks_sum(d, n, v) : 0;
+}
+
+/* A head whose vocabulary is divided: inputs h, w; sums, top, all_top; all_top, all_sums. */
+static int follow_head(const struct division *d, const struct graph_node *n)
+{
+    if (n->op == op_row(OP_HEAD_PART) && d->share[n->in[1]] == ROWS) {
+        if (d->share[n->in[0]] != WHOLE)
+            return d->share[n->in[0]] == TERM ? lacks_sum(d, n, n->in[0])
+                                              : wrong(d, n, n->in[0], "all of it is needed");
+        put_share(d, n, PART);
+        return 0;
+    }
+    if (n->op == op_row(OP_HEAD_TERM) && d->share[n->in[0]] == PART) {
+        put_share(d, n, TERM);
+        return needs_all(d, n, n->in[2]);
+    }
+    if (n->op == op_row(OP_HEAD_PART_LOSS) &&
+        (needs_all(d, n, n->in[0]) || needs_all(d, n, n->in[1])))
+        return -1;
+    return follow_unknown(d, n);
+}
+
+static int is_head(const struct graph_node *n)
+{
+    return n->op == op_row(OP_HEAD_PART) || n->op == op_row(OP_HEAD_TERM) ||
+           n->op == op_row(OP_HEAD_PART_LOSS);
+}
+
 static const struct rule *rule_of(const struct graph_node *n)
 {
     for (int id = 0; id < OP_COUNT; id++)
@@ -326,6 +364,8 @@ static int follow(const struct division *d, const struct graph_node *n)
         return follow_linear(d, n);
     if (n->op == op_row(OP_EMBEDDING))
         return follow_embedding(d, n);
+    if (is_head(n))
+        return follow_head(d, n);
     const struct rule *rule = rule_of(n);
     return rule ? follow_rule(d, n, rule) : follow_unknown(d, n);
 }
@@ -463,7 +503,7 @@ static int follow_back(const struct division *d, const struct graph_node *n)
         return wrong_pull(d, n->out[0], "is a term of a sum");
     if (check_params(d, n, pull))
         return -1;
-    if (n->op == op_row(OP_LINEAR))
+    if (n->op == op_row(OP_LINEAR) || n->op == op_row(OP_HEAD_PART))
         return pull_linear(d, n, pull);
     const struct rule *rule = rule_of(n);
     for (int k = 0; k < NODE_INS; k++)

@@ -26,13 +26,14 @@ static const char *const settings[] = {
     MODEL "recompute=full train.freeze=layers.1.in.*",
     MODEL "parallel.schedule=gpipe train.micro_batch=1",
     MODEL "precision=bf16",
+    MODEL "data.seq_len=42",
     MODEL "precision=bf16 recompute=full parallel.schedule=zb_h1",
     MODEL "parallel.schedule=zb_h1 recompute=selective train.micro_batch=1"};
 
 static int load(void *user, const struct step_batch *batch, struct error *err)
 {
     const struct divided *d = user;
-    int64_t rows = d->units->request.batch * d->units->request.seq[0];
+    int64_t rows = d->units[0]->request.batch * d->units[0]->request.seq[0];
     for (int64_t i = 0; i < rows; i++) {
         int32_t token = (int32_t)(philox_u64(5, (uint64_t)(batch->micro * rows + i)) % VOCAB);
         batch->tokens[0][i] = token;
@@ -71,8 +72,12 @@ static void init(struct training *t)
     for (int b = 0; b < t->d.state[t->rank]->buffers; b++)
         memset(at(t, b), 0, t->d.state[t->rank]->buffer[b].bytes);
     divided_table(&t->d, t->rank, at(t, t->d.state[t->rank]->constants));
-    for (int f = 0; f < t->d.units->flats; f++) {
-        const struct flat *flat = &t->d.units->flat[f];
+    const struct units *units = t->d.units[t->rank];
+    for (int f = 0; f < units->flats; f++) {
+        const struct flat *flat = &units->flat[f];
+        if (flat->trained) /* NaN: what nobody writes shows */
+            memset(at(t, t->d.state[t->rank]->flat[f].grad), 0xff,
+                   (size_t)flat->padded * sizeof(float));
         for (int k = 0; k < flat->tensors; k++) {
             const struct flat_tensor *tensor = &flat->tensor[k];
             uint64_t key = philox_key(7, tensor->name);
@@ -135,18 +140,21 @@ static int64_t index_of(const struct training *whole, const struct flat_tensor *
 static double gradient_distance(const struct training *part, const struct training *whole)
 {
     double worst = 0;
-    for (int f = 0; f < part->d.units->flats; f++) {
-        const struct flat *flat = &part->d.units->flat[f], *all = &whole->d.units->flat[f];
+    const struct units *units = part->d.units[part->rank];
+    for (int f = 0; f < units->flats; f++) {
+        const struct flat *flat = &units->flat[f], *all = &whole->d.units[0]->flat[f];
         for (int k = 0; k < flat->tensors && flat->trained; k++) {
             const float *one = at(part, part->d.state[part->rank]->flat[f].grad);
             const float *other = at(whole, whole->d.state[0]->flat[f].grad);
             double largest = 0, difference = 0;
+            for (int64_t i = 0; i < all->tensor[k].elems; i++)
+                largest = fmax(largest, fabs(other[all->tensor[k].offset + i]));
             for (int64_t i = 0; i < flat->tensor[k].elems; i++) {
                 int64_t place = divided_place(&part->d, &flat->tensor[k], part->rank, i);
+                int64_t index = index_of(whole, &all->tensor[k], place);
                 double a = one[flat->tensor[k].offset + i];
-                double b = other[all->tensor[k].offset + index_of(whole, &all->tensor[k], place)];
-                largest = fmax(largest, fabs(b));
-                difference = fmax(difference, fabs(a - b));
+                double b = index < all->tensor[k].elems ? other[all->tensor[k].offset + index] : 0;
+                difference = fabs(a - b) <= difference ? difference : fabs(a - b); /* NaN too */
             }
             worst = fmax(worst, largest > 0 ? difference / largest : 1);
         }

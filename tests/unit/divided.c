@@ -7,6 +7,8 @@
  *   s = all_reduce(z w4)               whole
  *   p = all_reduce_max(positions)     of numbers that differ from rank to rank
  *   out = x + s + rope(norm(x + s), p) w6
+ *
+ * and at the end the loss of norm(x) head, whose rows are divided.
  */
 #include "tests/unit/divided.h"
 
@@ -21,7 +23,9 @@
 
 enum { WIDTH = 24, HEAD_DIM = 4 };
 
-static int size = 1; /* of the group, while graphs are built */
+/* Rows of the head, by the number of ranks: divided evenly or not, with padding behind the
+ * vocabulary of 53 or none, and the last of four has nothing but padding. */
+static const int64_t head_rows[] = {0, 53, 53, 56, 72};
 
 static const struct graph_division no_division;
 
@@ -39,7 +43,7 @@ static int norm_weight(struct graph *graph, const char *name, int64_t width)
 
 static void block(const struct config_model *c, struct graph *graph)
 {
-    const struct graph_group group = {.axes = 1u << MESH_TENSOR, .size = size};
+    const struct graph_group group = graph->tensor;
     const struct graph_division rows = {.group = group, .dim = 0};
     const struct graph_division columns = {.group = group, .dim = 1};
     const struct transformer_part gate_up[] = {{"gate", WIDTH}, {"up", WIDTH}};
@@ -65,11 +69,23 @@ static void block(const struct config_model *c, struct graph *graph)
     build_output(graph, build_linear(graph, y, w6, sum));
 }
 
+static void head(const struct config_model *c, struct graph *graph, float loss_factor)
+{
+    struct transformer_part part = {"head", head_rows[graph->tensor.size]};
+    struct graph_division division = {.group = graph->tensor};
+    int x = build_input(graph, c->hidden);
+    int h = build_rmsnorm(graph, x, norm_weight(graph, "norm", c->hidden), 1e-5f);
+    int w = transformer_divided_matrix(graph, &part, 1, c->hidden, 0.1, division);
+    build_head_loss_divided(graph, h, w, build_targets(graph), c->vocab, loss_factor);
+}
+
 static void graph_of(const struct model *model, int kind, enum model_purpose purpose,
                      float loss_factor, struct graph *graph)
 {
     if (kind == TRANSFORMER_BLOCK)
         block(&model->config, graph);
+    else if (kind == TRANSFORMER_HEAD)
+        head(&model->config, graph, loss_factor);
     else
         model_llama.graph(model, kind, purpose, loss_factor, graph);
 }
@@ -95,20 +111,22 @@ void divided_open(struct divided *d, const char *settings, int ranks)
     struct device_request device = {.kind = DEVICE_CPU, .threads = 1};
     struct config config = rig_config(settings);
     *d = (struct divided){.ranks = ranks};
-    size = ranks;
     must(layout_resolve(&d->layout, &config, 1, 1, device.kind, &err), &err);
     d->layout.shape.degree[MESH_TENSOR] = ranks;
     must(device_open(&d->device, &device, &err), &err);
+    d->device->logits_bytes = 1; /* chunks of the fewest rows */
     must(layout_model(&d->model, &config, &err), &err);
     d->model->family = &family;
     d->model->const_width = HEAD_DIM;
     struct units_request units = layout_units(&d->layout, &config);
-    must(units_create(&d->units, d->model, &units, d->device, &err), &err);
+    d->units = array_make((size_t)ranks, sizeof *d->units);
     d->state = array_make((size_t)ranks, sizeof *d->state);
     d->program = array_make((size_t)ranks, sizeof *d->program);
     d->evaluate = array_make((size_t)ranks, sizeof *d->evaluate);
     for (int r = 0; r < ranks; r++) {
-        d->state[r] = state_create(d->units, &d->layout, 1, r);
+        units.tensor.rank = r;
+        must(units_create(&d->units[r], d->model, &units, d->device, &err), &err);
+        d->state[r] = state_create(d->units[r], &d->layout, 1, r);
         d->program[r] = program_create(d->state[r], PROGRAM_TRAIN);
         d->evaluate[r] = program_create(d->state[r], PROGRAM_EVALUATE);
     }
@@ -120,18 +138,19 @@ void divided_close(struct divided *d)
         program_destroy(d->program[r]);
         program_destroy(d->evaluate[r]);
         state_destroy(d->state[r]);
+        units_destroy(d->units[r]);
     }
     free(d->program);
     free(d->evaluate);
     free(d->state);
-    units_destroy(d->units);
+    free(d->units);
     model_destroy(d->model);
     device_close(d->device);
 }
 
 void divided_table(const struct divided *d, int rank, float *table)
 {
-    for (int64_t i = 0; i < d->units->request.seq[0] * HEAD_DIM; i++) {
+    for (int64_t i = 0; i < d->units[0]->request.seq[0] * HEAD_DIM; i++) {
         float largest = (float)(i % 17) / 8 - 1;
         table[i] = i % d->ranks == rank ? largest : largest - 1 - (float)rank;
     }
@@ -148,5 +167,7 @@ int64_t divided_place(const struct divided *d, const struct flat_tensor *tensor,
         row += rank * own;
     if (strstr(tensor->name, ".in."))
         column += rank * own;
+    if (!strcmp(tensor->name, "head"))
+        row += head_rows[d->ranks] * rank / d->ranks;
     return row * 4096 + column;
 }

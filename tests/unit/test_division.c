@@ -11,6 +11,7 @@
 #include "comm/mesh.h"
 #include "graph/autodiff.h"
 #include "graph/build.h"
+#include "graph/op.h"
 #include "verify/division.h"
 
 enum { HIDDEN = 8, INNER = 12, TENSOR = 1 << MESH_TENSOR, SHARD = 1 << MESH_SHARD };
@@ -226,12 +227,64 @@ static void test_phases(void **state)
     graph_destroy(graph);
 }
 
+/* Who reads what an exchange makes reads what it is made of. */
+static void leave_out(struct graph *graph, enum op_transfer transfer)
+{
+    for (int i = 0; i < graph->node_count; i++)
+        for (int n = 0; graph->nodes[i].op->transfer == transfer && n < graph->node_count; n++)
+            for (int k = 0; k < NODE_INS; k++)
+                if (graph->nodes[n].in[k] == graph->nodes[i].out[0])
+                    graph->nodes[n].in[k] = graph->nodes[i].in[0];
+}
+
+/* A head whose vocabulary is divided, and what it lacks without each of its exchanges. */
+static void test_head(void **state)
+{
+    static const struct {
+        enum op_transfer left_out;
+        int is_term, not_divided;
+        const char *text;
+    } cases[] = {
+        {.left_out = TRANSFER_NONE},
+        {.left_out = TRANSFER_MAXIMUM,
+         .text =
+             "head_term reads the result of head_part (head), over tensor of own columns alone: "
+             "its maximum over tensor is missing"},
+        {.left_out = TRANSFER_SUM,
+         .text = "head_part_loss reads the result of head_term, over tensor a term of a sum: its "
+                 "sum over tensor is missing"},
+        {.is_term = 1,
+         .text = "rmsnorm (norm) reads the result of linear (down), over tensor a term"},
+        {.not_divided = 1, .text = "the gradient of parameter norm is a term of a sum"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct graph *graph = graph_create(2, 4, DTYPE_F32);
+        struct error err = {0};
+        int x = build_input(graph, HIDDEN), w = matrix(graph, "head", 7, HIDDEN, 0);
+        if (cases[i].is_term)
+            x = build_linear(graph, build_linear(graph, x, matrix(graph, "up", 4, HIDDEN, 0), -1),
+                             matrix(graph, "down", HIDDEN, 4, 1), -1);
+        int h = build_rmsnorm(graph, x, vector(graph, "norm", HIDDEN, 0), 1e-5f);
+        build_head_loss_divided(graph, h, w, build_targets(graph), 7, 1);
+        if (cases[i].not_divided)
+            graph->values[h].divided = (struct graph_group){0};
+        if (cases[i].left_out != TRANSFER_NONE)
+            leave_out(graph, cases[i].left_out);
+        assert_string_equal(graph->err.text, "");
+        int rc = division_check(graph, "head", TENSOR, 1, &err);
+        if (rc != (cases[i].text ? -1 : 0) || (rc && !strstr(err.text, cases[i].text)))
+            fail_msg("case %d: \"%s\"", (int)i, err.text);
+        graph_destroy(graph);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_axis_of_one),
         cmocka_unit_test(test_phases),
+        cmocka_unit_test(test_head),
     };
     return cmocka_run_group_tests_name("division", tests, NULL, NULL);
 }

@@ -129,6 +129,78 @@ static uint64_t run_problem(struct device *d, enum dtype dt, const struct proble
     return hash;
 }
 
+enum { PARTS = 3 };
+
+/* The first column of a part; of one column, the first two have none. */
+static int64_t part_start(const struct problem *p, int part)
+{
+    return p->vocab * part / PARTS;
+}
+
+/* The largest of all parts' tops, and the sums of their terms, as ranks would exchange them. */
+static void exchange_parts(struct device *d, const struct problem *p, struct tensor *all_top,
+                           struct tensor *all_sums)
+{
+    struct tensor top[PARTS], sums[PARTS];
+    for (int k = 0; k < PARTS; k++) {
+        int64_t first = part_start(p, k), columns = part_start(p, k + 1) - first;
+        top[k] = tensor_poisoned(DTYPE_F32, p->rows);
+        sums[k] = tensor_poisoned(DTYPE_F32, 2 * p->rows);
+        d->ops->softmax_part(d, top[k].data, sums[k].data, (float *)p->logits.data + first, p->ld,
+                             p->targets, p->rows, columns, first);
+        for (int64_t row = 0; row < p->rows; row++)
+            tensor_set(all_top, row,
+                       k ? fmax(tensor_get(all_top, row), tensor_get(&top[k], row))
+                         : tensor_get(&top[k], row));
+    }
+    for (int k = 0; k < PARTS; k++) {
+        d->ops->softmax_term(d, sums[k].data, sums[k].data, top[k].data, all_top->data, p->rows);
+        for (int64_t i = 0; i < 2 * p->rows; i++)
+            tensor_set(all_sums, i, (k ? tensor_get(all_sums, i) : 0) + tensor_get(&sums[k], i));
+        tensor_free(&top[k]);
+        tensor_free(&sums[k]);
+    }
+}
+
+/* In three parts, one of which may have no columns, losses and gradients are those of the whole. */
+static uint64_t in_parts(struct device *d, enum dtype dt, const struct problem *p)
+{
+    int64_t ld_in = p->ld * 4 / (int64_t)dtype_bytes(dt), part_ld = p->vocab + 3;
+    int64_t part_ld_d = part_ld * 4 / (int64_t)dtype_bytes(dt);
+    const double loss_scale = 0.5;
+    struct tensor all_top = tensor_poisoned(DTYPE_F32, p->rows);
+    struct tensor all_sums = tensor_poisoned(DTYPE_F32, 2 * p->rows);
+    struct tensor loss = tensor_poisoned(DTYPE_F32, p->rows);
+    struct tensor dlogits = tensor_poisoned(dt, p->rows * ld_in);
+    exchange_parts(d, p, &all_top, &all_sums);
+    d->ops->softmax_loss(d, loss.data, all_top.data, all_sums.data, p->targets, p->rows);
+    for (int k = 0; k < PARTS; k++) {
+        int64_t first = part_start(p, k), columns = part_start(p, k + 1) - first;
+        struct tensor own = tensor_poisoned(DTYPE_F32, p->rows * part_ld);
+        for (int64_t i = 0; i < p->rows * columns; i++)
+            tensor_set(&own, i / columns * part_ld + i % columns,
+                       tensor_get(&p->logits, i / columns * p->ld + first + i % columns));
+        struct tensor in_place = {dt, p->rows * part_ld_d, own.data};
+        d->ops->softmax_gradient(d, dt, own.data, part_ld_d, own.data, part_ld, p->targets,
+                                 all_top.data, all_sums.data, p->rows, columns, first, 2 * scale,
+                                 &loss_scale);
+        for (int64_t i = 0; i < p->rows * columns; i++)
+            tensor_set(&dlogits, i / columns * ld_in + first + i % columns,
+                       tensor_get(&in_place, i / columns * part_ld_d + i % columns));
+        tensor_free(&own);
+    }
+    check_close("loss in parts", &loss, p->loss, 1e-6);
+    check_gradient(p, &dlogits, ld_in, 0);
+    for (int64_t row = 0; row < p->rows; row++)
+        assert_true(p->targets[row] >= 0 || tensor_get(&loss, row) == 0);
+    uint64_t hash = tensor_hash(&loss) ^ tensor_hash(&dlogits);
+    tensor_free(&all_top);
+    tensor_free(&all_sums);
+    tensor_free(&loss);
+    tensor_free(&dlogits);
+    return hash;
+}
+
 static uint64_t cross_entropy(struct device *d, enum dtype dt)
 {
     static const struct {
@@ -142,6 +214,7 @@ static uint64_t cross_entropy(struct device *d, enum dtype dt)
         struct problem p = make_problem(cases[i].rows, cases[i].vocab, cases[i].ld, cases[i].spread,
                                         cases[i].offset);
         hash = hash * 31 + run_problem(d, dt, &p);
+        hash = hash * 31 + in_parts(d, dt, &p);
         free_problem(&p);
     }
     return hash;

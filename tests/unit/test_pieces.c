@@ -51,8 +51,8 @@ static void test_exchanges(void **state)
             assert_int_equal(kinds[INSTR_GATHER] > 0, ranks > 1);
             assert_int_equal(kinds[INSTR_REDUCE] > 0, ranks > 1);
             assert_int_equal(kinds[INSTR_ALLTOALL] > 0, ranks > 1);
-            for (int u = 0; u < d.units->count - 1; u++) {
-                const struct segment *segment = units_segment(d.units, u, PHASE_FORWARD);
+            for (int u = 0; u < d.units[0]->count - 1; u++) {
+                const struct segment *segment = units_segment(d.units[0], u, PHASE_FORWARD);
                 int divided = ranks > 1 && d.model->unit[u].prefix[0] == 'l';
                 assert_int_equal(segment->carry_bytes > 0, divided);
                 assert_int_equal(segment->pieces, divided ? 7 : 1);
@@ -211,7 +211,7 @@ static void test_not_put_together(void **state)
     struct divided d;
     int tried = 0;
     divided_open(&d, settings[0], 2);
-    struct unit_kind *kind = &d.units->kind[d.units->kind_of[1]];
+    struct unit_kind *kind = &d.units[1]->kind[d.units[1]->kind_of[1]];
     for (int i = 0; i < 2 * kind->train->param_count; i++) {
         struct graph *graph = i % 2 ? kind->evaluate : kind->train;
         struct graph_param *param = &graph->params[i / 2];
@@ -233,6 +233,20 @@ static void test_not_put_together(void **state)
 /* Shapes that cannot be exchanged are refused where the graph is built. */
 static void test_refused(void **state)
 {
+    struct divided d;
+    struct units *units = NULL;
+    struct device *gpu;
+    struct error err = {0};
+    struct device_request request = {.kind = DEVICE_CUDA, .planning = 1};
+    divided_open(&d, settings[0], 2);
+    assert_int_equal(device_open(&gpu, &request, &err), 0);
+    struct units_request parts = d.units[1]->request;
+    parts.freeze = NULL;
+    assert_int_equal(units_create(&units, d.model, &parts, gpu, &err), -1);
+    assert_non_null(strstr(err.text, "op head_part: a loss whose vocabulary is divided among "
+                                     "ranks is not offered on a GPU"));
+    device_close(gpu);
+    divided_close(&d);
     static const struct graph_group three = {.axes = 1u << MESH_TENSOR, .size = 3};
     struct graph *odd = graph_create(1, 4, DTYPE_F32);
     build_all_to_all(odd, build_input(odd, 5), three);

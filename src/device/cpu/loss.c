@@ -79,6 +79,71 @@ void CPU(cross_entropy)(struct device *d, enum dtype dt, float *row_loss, void *
     }
 }
 
+/* The column of a part that is a row's target, or -1: masked, or of another part. */
+static int64_t target_column(int32_t target, int64_t vocab, int64_t first)
+{
+    return target >= first && target - first < vocab ? target - first : -1;
+}
+
+void CPU(softmax_part)(struct device *d, float *top, float *sums, const float *logits, int64_t ld,
+                       const int32_t *targets, int64_t rows, int64_t vocab, int64_t first)
+{
+#pragma omp parallel for num_threads(cpu_threads(d, rows *vocab * 4))
+    for (int64_t row = 0; row < rows; row++) {
+        const float *x = logits + row * ld;
+        int64_t column = target_column(targets[row], vocab, first);
+        top[row] = sums[2 * row] = sums[2 * row + 1] = 0;
+        if (targets[row] < 0)
+            continue;
+        top[row] = vocab ? row_max(x, vocab) : -INFINITY;
+        sums[2 * row] = (float)row_sum(x, vocab, top[row]);
+        sums[2 * row + 1] = column < 0 ? 0 : x[column];
+    }
+}
+
+void CPU(softmax_term)(struct device *d, float *terms, const float *sums, const float *top,
+                       const float *all_top, int64_t rows)
+{
+    for (int64_t row = 0; row < rows; row++) {
+        float sum = sums[2 * row];
+        terms[2 * row] = sum == 0 ? 0 : sum * expf(top[row] - all_top[row]);
+        terms[2 * row + 1] = sums[2 * row + 1];
+    }
+}
+
+void CPU(softmax_loss)(struct device *d, float *row_loss, const float *all_top,
+                       const float *all_sums, const int32_t *targets, int64_t rows)
+{
+    for (int64_t row = 0; row < rows; row++) {
+        double sum = all_sums[2 * row], at_target = all_sums[2 * row + 1];
+        row_loss[row] = targets[row] < 0 ? 0 : (float)(log(sum) + all_top[row] - at_target);
+    }
+}
+
+void CPU(softmax_gradient)(struct device *d, enum dtype dt, void *dlogits, int64_t ld_d,
+                           const float *logits, int64_t ld, const int32_t *targets,
+                           const float *all_top, const float *all_sums, int64_t rows, int64_t vocab,
+                           int64_t first, float scale, const double *loss_scale)
+{
+    float factor = loss_scale ? (float)(scale * *loss_scale) : scale;
+    size_t stride_bytes = (size_t)ld_d * dtype_bytes(dt);
+#pragma omp parallel for num_threads(cpu_threads(d, rows *vocab * 4))
+    for (int64_t row = 0; row < rows; row++) {
+        void *to = (char *)dlogits + (size_t)row * stride_bytes;
+        const float *x = logits + row * ld;
+        int64_t column = target_column(targets[row], vocab, first);
+        double sum = all_sums[2 * row];
+        float p = column < 0 ? 0 : expf(x[column] - all_top[row]);
+        if (targets[row] < 0) {
+            memset(to, 0, (size_t)vocab * dtype_bytes(dt));
+            continue;
+        }
+        WITH_DTYPE(row_gradient, dt, to, x, vocab, all_top[row], (float)(factor / sum));
+        if (column >= 0)
+            value_put(dt, to, column, (float)((p / sum - 1) * factor));
+    }
+}
+
 void CPU(loss_sum)(struct device *d, double out[2], const float *row_loss, const int32_t *targets,
                    int64_t rows)
 {
