@@ -40,6 +40,15 @@ int64_t box_elems(const struct box *box)
     return elems;
 }
 
+int box_equal(const struct box *a, const struct box *b)
+{
+    int equal = a->dims == b->dims;
+    for (int i = 0; equal && i < a->dims; i++)
+        equal =
+            a->whole[i] == b->whole[i] && a->start[i] == b->start[i] && a->count[i] == b->count[i];
+    return equal;
+}
+
 int box_overlaps(const struct box *a, const struct box *b)
 {
     for (int i = 0; i < a->dims; i++)

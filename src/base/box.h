@@ -32,6 +32,9 @@ int box_is_sound(const struct box *box);
 /* Elements of a sound box whose tensor's can be counted. */
 int64_t box_elems(const struct box *box);
 
+/* Are two boxes the same part of tensors of the same dimensions? */
+int box_equal(const struct box *a, const struct box *b);
+
 /* Have two boxes of one tensor elements in common? */
 int box_overlaps(const struct box *a, const struct box *b);
 

@@ -1,5 +1,6 @@
 /* execute_actions.c - what an instruction does where that is the same on all devices. */
 #include "base/philox.h"
+#include "base/round.h"
 #include "device/ops.h"
 #include "execute/execute_private.h"
 #include "segment/orthogonalize.h"
@@ -191,13 +192,13 @@ static void *plus(void *base, enum dtype dtype, int64_t elems)
 
 static int decays(const struct update *u, const struct flat_tensor *tensor)
 {
-    return u->input->decay_all || tensor->dims > 1;
+    return u->input->decay_all || tensor->box.dims > 1;
 }
 
-/* Elements [start, end) of the shard, updated with one weight decay; the first of them is part of a
- * tensor that names their random numbers. */
-static void update_range(const struct update *u, const struct flat_part *part, int64_t start,
-                         int64_t end)
+/* Elements [start, end) of the shard, updated with one weight decay; the first of them is of a
+ * tensor that names their random numbers, and there number `first`. */
+static void update_range(const struct update *u, const struct flat_part *part, int64_t first,
+                         int64_t start, int64_t end)
 {
     struct optimizer_range range = u->shard;
     range.master = plus(range.master, range.master_dtype, start);
@@ -206,12 +207,27 @@ static void update_range(const struct update *u, const struct flat_part *part, i
     range.grad += start;
     range.param = range.param ? plus(range.param, range.param_dtype, start) : NULL;
     range.elems = end - start;
-    range.rows = part->tensor->dim[0];
-    range.cols = part->tensor->dim[1];
+    range.rows = part->tensor->box.whole[0];
+    range.cols = part->tensor->box.whole[1];
     range.decays = decays(u, part->tensor);
     range.rounding = (struct rounding){philox_key(u->input->seed, part->tensor->name),
-                                       (uint64_t)u->input->step, (uint64_t)part->start};
+                                       (uint64_t)u->input->step, (uint64_t)first};
     u->optimizer->update(u->device, u->rule, u->factor, &range);
+}
+
+/* A part by itself, and the shard behind it up to `end`: the random numbers of an element are those
+ * of its place in the whole tensor, so that each run of these is a range. */
+static void update_part(const struct update *u, const struct flat_part *part, int64_t end)
+{
+    const struct box *box = &part->tensor->box, whole = box_whole(box->dims, box->whole);
+    int64_t from = part->start, left = part->count, start = part->at, first;
+    while (left) {
+        int64_t run = min_i64(box_run(box, &whole, from, &first), left);
+        left -= run;
+        update_range(u, part, first, start, left ? start + run : end);
+        from += run;
+        start += run;
+    }
 }
 
 /* Neighbouring tensors that agree on decay, with the padding between, are one range, unless each
@@ -224,10 +240,11 @@ static void update_flat(const struct update *u, const struct flat *flat, int64_t
     int t = flat_next_part(flat, from, to, -1, &part);
     while (t >= 0) {
         t = flat_next_part(flat, from, to, t, &next);
-        if (t < 0 || apart || decays(u, next.tensor) != decays(u, part.tensor)) {
-            start = apart ? part.at : start;
-            int64_t end = t < 0 ? u->shard.elems : next.at;
-            update_range(u, &part, start, end);
+        int64_t end = t < 0 ? u->shard.elems : next.at;
+        if (apart) {
+            update_part(u, &part, end);
+        } else if (t < 0 || decays(u, next.tensor) != decays(u, part.tensor)) {
+            update_range(u, &part, part.start, start, end);
             start = end;
         }
         part = next;
@@ -254,8 +271,8 @@ int run_orthogonalize(struct run_state *run, int i)
     struct flat_part part;
     for (int t = -1;
          (t = flat_next_part(flat, instr->from, instr->from + instr->elems, t, &part)) >= 0;) {
-        const struct orthogonalize matrix = {.rows = part.tensor->dim[0],
-                                             .cols = part.tensor->dim[1],
+        const struct orthogonalize matrix = {.rows = part.tensor->box.whole[0],
+                                             .cols = part.tensor->box.whole[1],
                                              .steps = run->input->rule.ns_steps,
                                              .dtype = run->input->rule.ns_dtype};
         if (orthogonalize(run->x->device, &matrix, matrices + part.tensor->offset - first,

@@ -84,7 +84,8 @@ int build_reduce_scatter(struct graph *graph, int x, struct graph_group group);
 /* An equal share of the rows to each rank; the result is the shares from all, in their order. */
 int build_all_to_all(struct graph *graph, int x, struct graph_group group);
 /* Say that x, whole and the same on all ranks, is read by nothing but computations that are divided
- * among them: the gradients that these give are terms, which backward sums.  x stays as it is. */
+ * among them: the gradients that these give are terms, which backward sums; those of a parameter
+ * are summed with the flat that it is in.  x stays as it is. */
 void build_divided(struct graph *graph, int x, struct graph_group group);
 
 /* The loss of logits = h w^T; gradients are multiplied by scale. */

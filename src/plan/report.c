@@ -75,7 +75,7 @@ static double orthogonalize_flops_of(const struct program *program, const struct
     for (int t = -1;
          (t = flat_next_part(flat, instr->from, instr->from + instr->elems, t, &part)) >= 0;)
         flops += orthogonalize_flops(&(struct orthogonalize){
-            .rows = part.tensor->dim[0], .cols = part.tensor->dim[1], .steps = steps});
+            .rows = part.tensor->box.whole[0], .cols = part.tensor->box.whole[1], .steps = steps});
     return flops;
 }
 

@@ -95,8 +95,12 @@ void gradients_plan(const struct program *program, struct run *run, int runs)
  * replicated. */
 static int counts_norm(const struct program *program, int flat)
 {
-    const int *at = program->state->coord.at;
-    return at[MESH_REPLICATE] == 0 && (state_is_split(program->state, flat) || at[MESH_SHARD] == 0);
+    const struct flat *of = &program->units->flat[flat];
+    unsigned replicated = program->units->request.data_axes & ~of->shard_axes;
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        if (replicated >> axis & 1 && program->state->coord.at[axis])
+            return 0;
+    return 1;
 }
 
 void gradients_norm(struct program *program, int flat, int buffer)
@@ -200,38 +204,48 @@ void gradients_before(struct program *program, struct run *run, int runs, int r)
 
 /* ---- after it ---- */
 
-/* Is a gradient, once complete in this replica or on this rank, a sum that lacks others? */
-static int lacks_ranks(const struct program *program, int flat)
+/* The axes whose ranks' terms a gradient lacks, once it is complete in this shard. */
+static unsigned lacking_axes(const struct program *program, int flat)
 {
-    return program->layout->shape.degree[MESH_REPLICATE] > 1 ||
-           (state_is_sharded(program->state) && !state_is_split(program->state, flat));
+    const struct flat *of = &program->units->flat[flat];
+    return of->sum_axes & ~of->shard_axes;
 }
 
-static void all_reduce(struct program *program, int flat, int micro, int buffer, int64_t elems)
+static void all_reduce(struct program *program, int flat, int micro, unsigned axes, int buffer,
+                       int64_t elems)
 {
-    int whole = state_is_sharded(program->state) && !state_is_split(program->state, flat);
     int index = program_instr(program, INSTR_ALLREDUCE, STREAM_REDUCE);
     struct instr *instr = &program->instr[index];
     instr->flat = flat;
     instr->micro = micro;
-    instr->axes = whole ? MESH_DATA : 1u << MESH_REPLICATE;
+    instr->axes = axes;
     instr->elems = elems;
     instr->dtype = DTYPE_F32;
     instr_bind(instr, SLOT_TO, buffer, ACCESS_BOTH);
 }
 
+/* Over the ranks that work on one sequence together, axis by axis, then over the data ranks. */
+static void sum_axes(struct program *program, int flat, int micro, int buffer, int64_t elems)
+{
+    unsigned axes = lacking_axes(program, flat);
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        if (axes & ~MESH_DATA & 1u << axis)
+            all_reduce(program, flat, micro, 1u << axis, buffer, elems);
+    if (axes & MESH_DATA)
+        all_reduce(program, flat, micro, axes >> MESH_SHARD & 1 ? MESH_DATA : 1u << MESH_REPLICATE,
+                   buffer, elems);
+}
+
 static void sum_replicas(struct program *program, int flat, int micro, int sum)
 {
     const struct state_flat *state = &program->state->flat[flat];
-    if (!lacks_ranks(program, flat))
-        return;
     if (state->bucket < 0) {
-        all_reduce(program, flat, micro, sum, program->units->flat[flat].shard_elems);
+        sum_axes(program, flat, micro, sum, program->units->flat[flat].shard_elems);
         return;
     }
     const struct state_bucket *bucket = &program->state->bucket[state->bucket];
     if (++program->finished[state->bucket] == bucket->flats)
-        all_reduce(program, flat, micro, bucket->buffer, bucket->elems);
+        sum_axes(program, flat, micro, bucket->buffer, bucket->elems);
 }
 
 /* The gradient in whole as it is sent: rounded, so that half the bytes travel. */
@@ -290,7 +304,7 @@ void gradients_after(struct program *program, struct run *run, int runs, int r)
         if (use->is_last)
             sum_replicas(program, use->flat, run[r].micro, sum);
         transfers |= state_is_split(program->state, use->flat) ||
-                     (use->is_last && lacks_ranks(program, use->flat));
+                     (use->is_last && lacking_axes(program, use->flat));
         use->sum = sum;
     }
     if (!state_fetches_grads(program->state))

@@ -134,6 +134,8 @@ struct units_request layout_units(const struct layout *layout, const struct conf
         .batch = layout->micro_batch,
         .seq = {config->data.seq_len},
         .shards = layout->shape.degree[MESH_SHARD],
+        .shard_axes = mesh_wide_axes(&layout->shape, 1u << MESH_SHARD),
+        .data_axes = mesh_wide_axes(&layout->shape, MESH_DATA),
         .tensor = {.axes = 1u << MESH_TENSOR, .size = layout->shape.degree[MESH_TENSOR]},
         .persist_below = config->parallel.persist_below,
         .optimizer = config->train.optimizer,

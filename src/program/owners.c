@@ -40,8 +40,8 @@ int owners_count(const struct owners *owners, int flat)
 
 static double cost_of(const struct flat_tensor *tensor)
 {
-    return orthogonalize_flops(
-        &(struct orthogonalize){.rows = tensor->dim[0], .cols = tensor->dim[1], .steps = 1});
+    return orthogonalize_flops(&(struct orthogonalize){
+        .rows = tensor->box.whole[0], .cols = tensor->box.whole[1], .steps = 1});
 }
 
 /* Cut a flat so that no range costs more than bound, where one tensor does not.  Returns the number

@@ -111,7 +111,7 @@ void instr_bind(struct instr *instr, int slot, int buffer, enum instr_access acc
 const char *instr_text(const struct program *program, int index, char *text, size_t size)
 {
     const struct instr *instr = &program->instr[index];
-    char name[48] = "", unit[MODEL_PREFIX], micro[24] = "", piece[24] = "";
+    char name[64] = "", unit[MODEL_PREFIX], micro[24] = "", piece[24] = "";
     if (instr->unit >= 0)
         snprintf(name, sizeof name, " %s",
                  model_unit_name(program->units->model, instr->unit, unit));

@@ -194,7 +194,9 @@ static void buckets(struct state *state)
     state->bucket = array_make((size_t)flats, sizeof *state->bucket);
     for (int f = from; f >= 0; f = trained_before(state, f)) {
         bytes += gradient_bytes(state, f);
-        if (trained_before(state, f) >= 0 && bytes < state->layout->strategy.bucket_bytes)
+        int next = trained_before(state, f);
+        if (next >= 0 && flat_of(state, next)->sum_axes == flat_of(state, f)->sum_axes &&
+            bytes < state->layout->strategy.bucket_bytes)
             continue;
         fill_bucket(state, from, f);
         from = trained_before(state, f);

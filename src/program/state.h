@@ -39,7 +39,8 @@ struct state_flat {
     int bucket;     /* gradients summed over replicas together; -1: none */
 };
 
-/* Flats whose whole gradients lie end to end and are summed over replicas in one transfer. */
+/* Flats whose whole gradients lie end to end and are summed, over the same axes, in one transfer.
+ */
 struct state_bucket {
     int buffer;
     int64_t elems;

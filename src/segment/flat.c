@@ -14,12 +14,8 @@ static void add_tensors(struct flat *flat, const struct graph_param *param, cons
     for (int p = 0; p < param->parts; p++) {
         struct flat_tensor *tensor = &flat->tensor[flat->tensors++];
         snprintf(tensor->name, sizeof tensor->name, "%s%s", prefix, param->part[p]);
-        tensor->dims = param->dims;
-        tensor->elems = 1;
-        for (int i = 0; i < param->dims; i++) {
-            tensor->dim[i] = i == 0 ? param->part_rows[p] : param->dim[i];
-            tensor->elems *= tensor->dim[i];
-        }
+        tensor->box = param->box[p];
+        tensor->elems = box_elems(&tensor->box);
         tensor->offset = offset;
         tensor->init = param->init;
         tensor->std = param->std;

@@ -3,7 +3,8 @@
  * The tensors of a flat belong to one unit and are sharded, summed, kept and updated alike.  They
  * lie end to end, each started at a multiple of FLAT_ALIGN elements, the whole padded so that every
  * rank of the shard group owns one contiguous shard of equal size.  Padding exists only here:
- * checkpoints hold the logical tensors.
+ * checkpoints hold the logical tensors.  Of a tensor that is divided among ranks a flat holds a box
+ * (base/box.h); what a rank's shard has of it is an interval of the box's elements.
  *
  *   | attn.qkv: q, k, v | pad | attn.o | ffn.up | pad | norm | pad to the shards |
  *   |<- shard of rank 0 ->|<- shard of rank 1 ->|<- shard of rank 2 ->|
@@ -25,10 +26,9 @@ enum { FLAT_ALIGN = 32, FLAT_NAME = 72, FLAT_USES = 6, FLAT_SECTIONS = 8 };
 
 /* A logical tensor inside. */
 struct flat_tensor {
-    char name[FLAT_NAME]; /* "layers.3.attn.q" */
-    int dims;
-    int64_t dim[GRAPH_DIMS];
-    int64_t offset, elems; /* in the flat parameter */
+    char name[FLAT_NAME];  /* "layers.3.attn.q" */
+    struct box box;        /* what the flat has of it: of the whole, where nothing divides it */
+    int64_t offset, elems; /* of the box, in the flat parameter */
     enum graph_param_init init;
     float std;
     int section;
@@ -39,14 +39,17 @@ struct flat_range {
 };
 
 struct flat {
-    char name[MODEL_PREFIX + 8];     /* for messages and buffers: "layers.3", "layers.3 frozen" */
+    char name[MODEL_PREFIX + 24];    /* for messages and buffers: "layers.3", "layers.3 frozen" */
     int unit;                        /* whose tensors they are */
     int trained;                     /* 0: frozen: no gradient, no optimizer state */
     enum config_optimizer optimizer; /* whose rule its tensors take, where they are trained */
-    int sections;                    /* 0 where no unit writes a gradient */
+    unsigned divided_axes; /* mesh axes (bits of enum mesh_axis): each rank has its boxes, */
+    unsigned shard_axes;   /* its shard: 0 where every rank has the whole, */
+    unsigned sum_axes;     /* or a term of the gradient; of more than one rank each */
+    int sections;          /* 0 where no unit writes a gradient */
     int tensors;
     struct flat_tensor *tensor;
-    int64_t elems;       /* logical elements */
+    int64_t elems;       /* of all boxes */
     int64_t padded;      /* with padding: shards * shard_elems */
     int64_t shard_elems; /* == padded where every rank has the whole */
     int pads;
@@ -79,7 +82,7 @@ static inline int64_t flat_shard_start(const struct flat *flat, int shard)
 /* The part of one tensor that lies in a range of the flat. */
 struct flat_part {
     const struct flat_tensor *tensor;
-    int64_t start, count; /* elements of the tensor, in row-major order */
+    int64_t start, count; /* elements of the tensor's box, in row-major order */
     int64_t at;           /* where they begin, in elements from the start of the range */
 };
 

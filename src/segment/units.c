@@ -1,8 +1,7 @@
 /* units.c - from a model to flats and segments.
  *
  * Unit by unit: which kind it is of (find_kind: equal blocks that are recomputed and frozen alike),
- * then the flats of its own tensors, one for each fate (updated by the configured optimizer, by
- * another, frozen), then those of another unit that it shares.  Then each kind is compiled once, by
+ * then its flats (fates.h).  Then each kind is compiled once, by
  * the places of its first unit's tensors, and the tensors of each flat are divided into sections by
  * who writes their gradients.
  */
@@ -18,6 +17,7 @@
 #include "graph/autodiff.h"
 #include "graph/op.h"
 #include "segment/boundaries.h"
+#include "segment/fates.h"
 #include "segment/optimizer.h"
 #include "segment/orthogonalize.h"
 
@@ -276,91 +276,6 @@ static int find_kind(struct units *units, int unit, const char *trains, struct e
     return add_kind(units, unit, &traits, err);
 }
 
-static void use_flat(struct units *units, int unit, int flat)
-{
-    struct unit_flats *use = &units->use[unit];
-    use->flat[use->count++] = flat;
-}
-
-/* The fates that tensors of a unit have: each that occurs is a flat. */
-enum fate { FATE_CONFIGURED, FATE_OTHER_OPTIMIZER, FATE_FROZEN, FATES };
-
-static const char *const fate_names[FATES] = {
-    [FATE_CONFIGURED] = "", [FATE_OTHER_OPTIMIZER] = " adamw", [FATE_FROZEN] = " frozen"};
-
-/* Is the parameter a matrix that activations are multiplied by? */
-static int is_matrix(const struct graph *graph, int param)
-{
-    for (int n = 0; n < graph->node_count; n++) {
-        const struct graph_node *node = &graph->nodes[n];
-        const struct graph_value *w = node->in[1] < 0 ? NULL : &graph->values[node->in[1]];
-        if (node->op == op_row(OP_LINEAR) && w->role == VALUE_PARAM && w->index == param)
-            return 1;
-    }
-    return 0;
-}
-
-static enum fate fate_of(const struct units *units, const struct graph *graph, int param)
-{
-    enum config_optimizer configured = units->request.optimizer;
-    if (graph->params[param].frozen)
-        return FATE_FROZEN;
-    return optimizer_of(configured, is_matrix(graph, param)) == configured ? FATE_CONFIGURED
-                                                                           : FATE_OTHER_OPTIMIZER;
-}
-
-static void lay_out(struct units *units, int unit, enum fate fate, const char *takes, int shards)
-{
-    const struct model_unit *u = &units->model->unit[unit];
-    struct flat *flat = &units->flat[units->flats];
-    char name[sizeof flat->name], own[MODEL_PREFIX];
-    snprintf(name, sizeof name, "%s%s", model_unit_name(units->model, unit, own), fate_names[fate]);
-    flat_create(flat, name, unit, units_kind(units, unit)->train, &units->model->block[u->first],
-                takes, shards);
-    flat->trained = fate != FATE_FROZEN;
-    flat->optimizer = optimizer_of(units->request.optimizer, fate == FATE_CONFIGURED);
-}
-
-/* The flat of a unit's own parameters of one fate, if there are any.  Small ones are not worth a
- * transfer per use. */
-static void add_flat(struct units *units, int unit, enum fate fate)
-{
-    const struct units_request *r = &units->request;
-    const struct graph *graph = units_kind(units, unit)->train;
-    struct flat *flat = &units->flat[units->flats];
-    char *takes = array_make((size_t)graph->param_count, sizeof *takes);
-    for (int i = 0; i < graph->param_count; i++)
-        takes[i] = !graph->params[i].shared && fate_of(units, graph, i) == fate;
-    lay_out(units, unit, fate, takes, fate == FATE_FROZEN && r->frozen_whole ? 1 : r->shards);
-    if (flat->elems < r->persist_below) {
-        flat_destroy(flat);
-        lay_out(units, unit, fate, takes, 1);
-    }
-    if (flat->tensors)
-        use_flat(units, unit, units->flats++);
-    else
-        flat_destroy(flat);
-    free(takes);
-}
-
-/* The flats of the other unit that hold what a unit shares with it. */
-static int add_shared(struct units *units, int unit, struct error *err)
-{
-    const struct graph *graph = units_kind(units, unit)->train;
-    int other = units->model->unit[unit].shared;
-    for (int f = 0; other >= 0 && f < units->flats; f++) {
-        int uses = 0;
-        for (int i = 0; i < graph->param_count && units->flat[f].unit == other; i++)
-            uses |= graph->params[i].shared &&
-                    flat_find(&units->flat[f], graph->params[i].part[0]) >= 0;
-        if (uses && units->use[unit].count == FLAT_USES)
-            return error_set(err, "unit %d uses more than %d flats", unit, FLAT_USES);
-        if (uses)
-            use_flat(units, unit, f);
-    }
-    return 0;
-}
-
 /* Is the output of a unit made of anything that is trained: of its own, or in what it reads? */
 static char is_trained(const struct units *units, int unit, const char *trains)
 {
@@ -386,17 +301,6 @@ static int find_kinds(struct units *units, struct error *err)
     return rc;
 }
 
-static int create_flats(struct units *units, struct error *err)
-{
-    for (int u = 0; u < units->count; u++)
-        for (enum fate fate = 0; fate < FATES; fate++)
-            add_flat(units, u, fate);
-    for (int u = 0; u < units->count; u++)
-        if (add_shared(units, u, err))
-            return -1;
-    return check_patterns(units, err);
-}
-
 static int compile_all(struct units *units, struct device *device, struct error *err)
 {
     int done = 0; /* kinds are numbered as their first units come */
@@ -418,8 +322,8 @@ static void grow_work_by_matrices(struct units *units, struct device *device)
         if (!flat->trained || !optimizer_row(flat->optimizer)->of_matrices)
             continue;
         for (int t = 0; t < flat->tensors; t++) {
-            const struct orthogonalize matrix = {.rows = flat->tensor[t].dim[0],
-                                                 .cols = flat->tensor[t].dim[1],
+            const struct orthogonalize matrix = {.rows = flat->tensor[t].box.whole[0],
+                                                 .cols = flat->tensor[t].box.whole[1],
                                                  .dtype = units->request.ns_dtype};
             size_t bytes = orthogonalize_bytes(device, &matrix);
             units->work_bytes = max_bytes(units->work_bytes, bytes);
@@ -499,13 +403,14 @@ int units_create(struct units **out, const struct model *model, const struct uni
     units->model = model;
     units->request = *request;
     units->count = model->units;
-    units->flat = array_make(FATES * (size_t)units->count, sizeof *units->flat);
+    units->flat = array_make(FLAT_USES * (size_t)units->count, sizeof *units->flat);
     units->use = array_make((size_t)units->count, sizeof *units->use);
     units->kind_of = array_make((size_t)units->count, sizeof *units->kind_of);
     units->kind = array_make((size_t)units->count, sizeof *units->kind);
     units->boundary = array_make((size_t)units->count, sizeof *units->boundary);
-    if (boundaries_find(units, err) || find_kinds(units, err) || create_flats(units, err) ||
-        compile_all(units, device, err) || find_all_sections(units, err)) {
+    if (boundaries_find(units, err) || find_kinds(units, err) || fates_make_flats(units, err) ||
+        check_patterns(units, err) || compile_all(units, device, err) ||
+        find_all_sections(units, err)) {
         units_destroy(units);
         return -1;
     }

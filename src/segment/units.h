@@ -29,6 +29,8 @@ struct units_request {
     int64_t batch;          /* sequences of one micro-batch */
     int64_t seq[SEQUENCES]; /* their tokens; 0: the model has no such sequence */
     int shards;
+    unsigned shard_axes, data_axes; /* mesh axes (bits): of the shards, and of the ranks with data
+                                       of their own; those of more than one rank */
     struct graph_group tensor; /* among whose ranks layers are divided, and the place that is meant;
                                   size 0 is 1 */
     int64_t persist_below;     /* flats with fewer parameters are whole on every rank */

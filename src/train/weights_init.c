@@ -1,20 +1,33 @@
-/* weights_init.c - initial values: functions of (seed, tensor name, index), never of the layout. */
+/* weights_init.c - initial values: functions of (seed, tensor name, index in the whole tensor),
+ * never of the layout. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/philox.h"
+#include "base/round.h"
 #include "train/weights_private.h"
 #include "train/weights.h"
 
+/* Elements [from, end) of a tensor's box: each is a function of its index in the whole. */
+static void fill_runs(float *to, uint64_t key, const struct flat_tensor *tensor, int64_t from,
+                      int64_t end)
+{
+    const struct box *box = &tensor->box, whole = box_whole(box->dims, box->whole);
+    int64_t run, first;
+    for (int64_t at = from; at < end; at += run) {
+        run = min_i64(box_run(box, &whole, at, &first), end - at);
+        philox_fill_normal(to + (at - from), key, (uint64_t)first, run, 0, tensor->std);
+    }
+}
+
 /* Values are functions of their index, so threads may share them out in any way. */
-static void fill_normal(float *to, uint64_t key, int64_t first, int64_t count, float std,
-                        int threads)
+static void fill_normal(float *to, uint64_t key, const struct flat_part *part, int threads)
 {
     enum { CHUNK = 1 << 16 };
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
-    for (int64_t at = 0; at < count; at += CHUNK)
-        philox_fill_normal(to + at, key, (uint64_t)(first + at),
-                           count - at < CHUNK ? count - at : CHUNK, 0, std);
+    for (int64_t at = 0; at < part->count; at += CHUNK)
+        fill_runs(to + at, key, part->tensor, part->start + at,
+                  part->start + min_i64(at + CHUNK, part->count));
 }
 
 static void init_part(const struct session *s, const struct flat_part *part, float *shard)
@@ -23,7 +36,7 @@ static void init_part(const struct session *s, const struct flat_part *part, flo
     float *to = shard + part->at;
     if (tensor->init == INIT_NORMAL) {
         uint64_t key = philox_key((uint64_t)s->config.seed, tensor->name);
-        fill_normal(to, key, part->start, part->count, tensor->std, s->device->threads);
+        fill_normal(to, key, part, s->device->threads);
         return;
     }
     for (int64_t i = 0; i < part->count; i++)

@@ -1,6 +1,7 @@
 /* weights_pieces.c - the rank's shard of the state as pieces of a checkpoint, saved and loaded.
  *
- * A piece is a part of one logical tensor: the elements that lie in this rank's shard of a flat.
+ * A piece is a part of one logical tensor, or of a box of it: the elements that lie in this rank's
+ * shard of a flat.
  * Ranks with the same shard divide it among them when saving, and each loads all of it.  State that
  * is plain memory is saved and loaded in place; other state is fetched while saving, and loaded one
  * kind of one flat at a time through host memory.
@@ -47,12 +48,12 @@ static struct checkpoint_piece *add_piece(struct pieces *pieces, const struct we
     *piece = (struct checkpoint_piece){
         .name = array_text(name),
         .dtype = slot->dtype,
-        .rank = tensor->dims,
+        .rank = tensor->box.dims,
         .start = part->start,
         .count = part->count,
-        .data = memory ? memory + (size_t)part->at * dtype_bytes(slot->dtype) : NULL};
-    for (int i = 0; i < tensor->dims; i++)
-        piece->dims[i] = tensor->dim[i];
+        .data = memory ? memory + (size_t)part->at * dtype_bytes(slot->dtype) : NULL,
+        .box = &tensor->box};
+    memcpy(piece->dims, tensor->box.whole, sizeof piece->dims);
     return piece;
 }
 
@@ -70,7 +71,8 @@ static void save_piece(struct session *s, struct pieces *pieces, const struct we
     piece->user = source;
 }
 
-/* This rank's share of a shard that others hold too: from its element *from to element *to. */
+/* This rank's share of a shard that others hold too: from its element *from to element *to.  The
+ * data ranks divide it among them; of the ranks of a tensor group that all hold it, the first. */
 static void share_of(const struct session *s, const struct flat *flat, int64_t *from, int64_t *to)
 {
     struct mesh_coord coord = s->state->coord;
@@ -81,6 +83,8 @@ static void share_of(const struct session *s, const struct flat *flat, int64_t *
     }
     *from = flat->shard_elems * share / shares;
     *to = flat->shard_elems * (share + 1) / shares;
+    if (coord.at[MESH_TENSOR] && !(flat->divided_axes >> MESH_TENSOR & 1))
+        *to = *from;
 }
 
 static void save_flat(struct session *s, struct pieces *pieces, int f)

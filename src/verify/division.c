@@ -447,14 +447,23 @@ static int pull_of(const struct division *d, const struct graph_node *n, enum pu
     return 0;
 }
 
-/* A trained parameter that all ranks have alike needs its whole gradient on each. */
+/* A trained parameter that all ranks have alike needs its whole gradient on each, or terms whose
+ * sum is said to be taken. */
 static int check_params(const struct division *d, const struct graph_node *n, enum pull pull)
 {
     for (int k = 0; k < NODE_INS && !is_data(d); k++) {
         int v = n->in[k];
         if (v < 0 || !is_param(d, v) || d->share[v] != WHOLE)
             continue;
-        if (!d->graph->params[value_of(d, v)->index].frozen && pull != PULL_WHOLE)
+        if (d->graph->params[value_of(d, v)->index].frozen)
+            continue;
+        if (is_over(d, value_of(d, v)->divided)) {
+            if (pull == PULL_WHOLE)
+                return wrong_pull(d, v,
+                                  "is summed, as build_divided() says, but is no term of a sum");
+            continue;
+        }
+        if (pull != PULL_WHOLE)
             return wrong_pull(d, v,
                               pull == PULL_TERM
                                   ? "is a term of a sum, because build_divided() is not said of "

@@ -19,7 +19,7 @@
  *  - something whole that is added to a term, and so would count once for each rank;
  *  - own columns where an op needs all of a row, or a matrix divided otherwise;
  *  - a gradient that is a term where it has to be whole, or both in one (build_divided() left out),
- *    or whole where its sum is taken (build_divided() of what is read whole).
+ *    or whole where its sum is taken (build_divided() of what is read whole, or of a parameter).
  * mesh: the axes of more than one rank, by bits.  trained: 1: gradients too.  Returns 0, or -1 with
  * err set. */
 int division_check(const struct graph *graph, const char *unit, unsigned mesh, int trained,

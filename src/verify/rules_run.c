@@ -177,10 +177,10 @@ static int adds_gradient(struct values *v, int i, int use)
     const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
     unsigned sections = segment_piece_sections(segment, instr->piece, use, flat_of(v, f));
     unsigned begun = begun_sections(v, instr, use, flat_of(v, f)) & sections;
-    unsigned added = segment_added(instr->accumulate, use);
-    struct value value = {.meaning = MEANS_GRAD, .of = f, .pending = v->axes},
+    unsigned added = segment_added(instr->accumulate, use), pending = flat_of(v, f)->sum_axes;
+    struct value value = {.meaning = MEANS_GRAD, .of = f, .pending = pending},
                  has = values_get(v, b);
-    int is_ours = value_is(&has, MEANS_GRAD, f, 0) && !has.part && has.pending == v->axes;
+    int is_ours = value_is(&has, MEANS_GRAD, f, 0) && !has.part && has.pending == pending;
     if ((added && !is_ours) || (begun && (!is_ours || !continues(v, instr, use, &has, added))))
         return wrong(v, i, b, &has, "to add to %s's gradient of this rank", flat_of(v, f)->name);
     if (bytes_of(v, b) != (size_t)flat_of(v, f)->padded * sizeof(float))

@@ -24,27 +24,20 @@ static const char *const settings[] = {
     MODEL "recompute=selective",
     MODEL "recompute=none parallel.wrap=layers parallel.layers_per_unit=2",
     MODEL "recompute=full train.freeze=layers.1.in.*",
+    MODEL "recompute=full parallel.shard=2",
+    MODEL "train.optimizer_dtype=bf16",
+    MODEL "parallel.shard=2 parallel.strategy=SHARD_GRAD_OP parallel.persist_below=50",
+    MODEL "parallel.replicate=2 parallel.strategy=NO_SHARD parallel.reduce_bucket_bytes=9000",
     MODEL "parallel.schedule=gpipe train.micro_batch=1",
     MODEL "precision=bf16",
     MODEL "data.seq_len=42",
     MODEL "precision=bf16 recompute=full parallel.schedule=zb_h1",
     MODEL "parallel.schedule=zb_h1 recompute=selective train.micro_batch=1"};
 
-static int load(void *user, const struct step_batch *batch, struct error *err)
-{
-    const struct divided *d = user;
-    int64_t rows = d->units[0]->request.batch * d->units[0]->request.seq[0];
-    for (int64_t i = 0; i < rows; i++) {
-        int32_t token = (int32_t)(philox_u64(5, (uint64_t)(batch->micro * rows + i)) % VOCAB);
-        batch->tokens[0][i] = token;
-        batch->targets[i] = i % 7 ? (token * 3 + 1) % VOCAB : -1;
-    }
-    return 0;
-}
-
 /* A rank's training. */
 struct training {
     struct divided d;
+    struct units *units; /* of the rank */
     struct config_train train;
     struct executor *x;
     struct mem mem;
@@ -52,41 +45,58 @@ struct training {
     double loss[STEPS];
 };
 
+static int load(void *user, const struct step_batch *batch, struct error *err)
+{
+    const struct training *t = user;
+    int64_t rows = t->units->request.batch * t->units->request.seq[0];
+    int64_t first = rows * (batch->micro * t->d.layout.data_ranks + t->rank / t->d.tensors);
+    for (int64_t i = 0; i < rows; i++) {
+        int32_t token = (int32_t)(philox_u64(5, (uint64_t)(first + i)) % VOCAB);
+        batch->tokens[0][i] = token;
+        batch->targets[i] = i % 7 ? (token * 3 + 1) % VOCAB : -1;
+    }
+    return 0;
+}
+
 static float *at(const struct training *t, int buffer)
 {
     return executor_buffer(t->x, &t->d.state[t->rank]->buffer[buffer]);
 }
 
-/* Element i of what a flat is computed with, and of its masters. */
-static void put(struct training *t, int f, int64_t i, float x)
+/* Numbers by their places in the whole tensor. */
+static void init_part(struct training *t, int f, const struct flat_part *part)
 {
     const struct state_flat *own = &t->d.state[t->rank]->flat[f];
-    at(t, own->master)[i] = x;
-    if (own->param != own->master)
-        ((bf16 *)(void *)at(t, own->param))[i] = f32_to_bf16(x);
+    const struct box *box = &part->tensor->box, whole = box_whole(box->dims, box->whole);
+    uint64_t key = philox_key(7, part->tensor->name);
+    for (int64_t i = 0; i < part->count; i++) {
+        int64_t place;
+        box_run(box, &whole, part->start + i, &place);
+        float x = 0.3f * ((float)(philox_u64(key, (uint64_t)place) >> 40) * 0x1p-23f - 1);
+        x += box->dims > 1 ? 0 : 1;
+        if (own->master >= 0)
+            at(t, own->master)[part->at + i] = x;
+        if (own->param >= 0 && own->param != own->master)
+            ((bf16 *)(void *)at(t, own->param))[part->at + i] = f32_to_bf16(x);
+    }
 }
 
-/* The same numbers on all ranks; the optimizer has none yet. */
 static void init(struct training *t)
 {
-    for (int b = 0; b < t->d.state[t->rank]->buffers; b++)
-        memset(at(t, b), 0, t->d.state[t->rank]->buffer[b].bytes);
-    divided_table(&t->d, t->rank, at(t, t->d.state[t->rank]->constants));
-    const struct units *units = t->d.units[t->rank];
-    for (int f = 0; f < units->flats; f++) {
-        const struct flat *flat = &units->flat[f];
-        if (flat->trained) /* NaN: what nobody writes shows */
-            memset(at(t, t->d.state[t->rank]->flat[f].grad), 0xff,
-                   (size_t)flat->padded * sizeof(float));
-        for (int k = 0; k < flat->tensors; k++) {
-            const struct flat_tensor *tensor = &flat->tensor[k];
-            uint64_t key = philox_key(7, tensor->name);
-            for (int64_t i = 0; i < tensor->elems; i++) {
-                uint64_t place = (uint64_t)divided_place(&t->d, tensor, t->rank, i);
-                float x = (float)(philox_u64(key, place) >> 40) * 0x1p-23f - 1;
-                put(t, f, tensor->offset + i, tensor->dims > 1 ? 0.3f * x : 1 + 0.3f * x);
-            }
-        }
+    const struct state *state = t->d.state[t->rank];
+    for (int b = 0; b < state->buffers; b++)
+        memset(at(t, b), 0, state->buffer[b].bytes);
+    divided_table(&t->d, t->rank, at(t, state->constants));
+    for (int f = 0; f < t->units->flats; f++) {
+        const struct flat *flat = &t->units->flat[f];
+        int64_t start = flat_shard_start(flat, state->coord.at[MESH_SHARD]);
+        int grad = state->flat[f].grad;
+        struct flat_part part;
+        if (grad >= 0) /* NaN: what nobody writes shows */
+            memset(at(t, grad), 0xff, state->buffer[grad].bytes);
+        for (int k = -1;
+             (k = flat_next_part(flat, start, start + flat->shard_elems, k, &part)) >= 0;)
+            init_part(t, f, &part);
     }
 }
 
@@ -95,7 +105,7 @@ static int steps(struct training *t, int from, int to, struct error *err)
     for (int step = from; step <= to; step++) {
         struct step_output output = {0};
         struct step_input input = {.load = load,
-                                   .user = &t->d,
+                                   .user = t,
                                    .rule = lr_schedule_rule(&t->train, step),
                                    .step = step,
                                    .nominal_targets = 96};
@@ -106,15 +116,17 @@ static int steps(struct training *t, int from, int to, struct error *err)
     return 0;
 }
 
-/* Open a training on ranks, of which this is number rank. */
-static int begin(struct training *t, const char *text, int ranks, int rank, struct mesh *mesh,
+/* Open a training on so many tensor ranks, of which, with those of all shards, this is number rank.
+ */
+static int begin(struct training *t, const char *text, int tensors, int rank, struct mesh *mesh,
                  struct error *err)
 {
     *t = (struct training){.rank = rank, .train = rig_config(text).train};
-    divided_open(&t->d, text, ranks);
+    divided_open(&t->d, text, tensors);
+    t->units = t->d.units[rank];
     const struct program *program = t->d.program[rank];
     if (verify_program(program, err) || verify_program(t->d.evaluate[rank], err) ||
-        verify_ranks((const struct program *const *)t->d.program, ranks, err) ||
+        verify_ranks((const struct program *const *)t->d.program, t->d.ranks, err) ||
         executor_create(&t->x, t->d.device, mesh, &t->mem, &program, 1, "", err))
         return -1;
     init(t);
@@ -128,48 +140,66 @@ static void end(struct checks *c, struct training *t)
     CHECK(c, !t->mem.blocks);
 }
 
-/* Where the whole model has an element of a rank's tensor. */
-static int64_t index_of(const struct training *whole, const struct flat_tensor *tensor,
-                        int64_t place)
+/* Where the whole model has a tensor, from its first element on, and its gradient. */
+static const struct flat_tensor *whole_of(const struct training *whole, const char *name,
+                                          const float **gradient)
 {
-    return tensor->dims > 1 ? place / 4096 * tensor->dim[1] + place % 4096 : place / 4096;
+    for (int f = 0; f < whole->units->flats; f++) {
+        const struct flat *flat = &whole->units->flat[f];
+        int tensor = flat_find(flat, name);
+        if (tensor < 0)
+            continue;
+        *gradient = at(whole, whole->d.state[0]->flat[f].grad) + flat->tensor[tensor].offset;
+        return &flat->tensor[tensor];
+    }
+    return NULL;
 }
 
-/* The largest difference of gradients, relative to the largest one of the tensor.
- */
+/* The largest difference of the gradients of a tensor's part, relative to the largest one of the
+ * tensor.  Rows past the whole one's are padding, without gradients. */
+static double part_distance(const struct flat_part *part, const float *own,
+                            const struct training *whole)
+{
+    const struct box *box = &part->tensor->box, all = box_whole(box->dims, box->whole);
+    const float *gradient = NULL;
+    const struct flat_tensor *tensor = whole_of(whole, part->tensor->name, &gradient);
+    double largest = 0, difference = 0;
+    for (int64_t i = 0; i < tensor->elems; i++)
+        largest = fmax(largest, fabs(gradient[i]));
+    for (int64_t i = 0; i < part->count; i++) {
+        int64_t place;
+        box_run(box, &all, part->start + i, &place);
+        double apart =
+            fabs(own[part->at + i] - (place < tensor->elems ? (double)gradient[place] : 0));
+        difference = apart <= difference ? difference : apart; /* NaN too */
+    }
+    return largest > 0 ? difference / largest : 1;
+}
+
 static double gradient_distance(const struct training *part, const struct training *whole)
 {
     double worst = 0;
-    const struct units *units = part->d.units[part->rank];
-    for (int f = 0; f < units->flats; f++) {
-        const struct flat *flat = &units->flat[f], *all = &whole->d.units[0]->flat[f];
-        for (int k = 0; k < flat->tensors && flat->trained; k++) {
-            const float *one = at(part, part->d.state[part->rank]->flat[f].grad);
-            const float *other = at(whole, whole->d.state[0]->flat[f].grad);
-            double largest = 0, difference = 0;
-            for (int64_t i = 0; i < all->tensor[k].elems; i++)
-                largest = fmax(largest, fabs(other[all->tensor[k].offset + i]));
-            for (int64_t i = 0; i < flat->tensor[k].elems; i++) {
-                int64_t place = divided_place(&part->d, &flat->tensor[k], part->rank, i);
-                int64_t index = index_of(whole, &all->tensor[k], place);
-                double a = one[flat->tensor[k].offset + i];
-                double b = index < all->tensor[k].elems ? other[all->tensor[k].offset + index] : 0;
-                difference = fabs(a - b) <= difference ? difference : fabs(a - b); /* NaN too */
-            }
-            worst = fmax(worst, largest > 0 ? difference / largest : 1);
-        }
+    for (int f = 0; f < part->units->flats; f++) {
+        const struct flat *flat = &part->units->flat[f];
+        const struct state *state = part->d.state[part->rank];
+        int64_t start = flat_shard_start(flat, state->coord.at[MESH_SHARD]);
+        int64_t end = start + (flat->trained ? flat->shard_elems : 0);
+        struct flat_part own;
+        for (int t = -1; (t = flat_next_part(flat, start, end, t, &own)) >= 0;)
+            worst = fmax(worst, part_distance(&own, at(part, state->flat[f].grad), whole));
     }
     return worst;
 }
 
 /* Gradients of the first step: later ones have gone through an optimizer that divides by them. */
-static void compare(struct checks *c, const char *text, struct mesh *mesh)
+static void compare(struct checks *c, const char *text, const char *alone, struct mesh *mesh)
 {
     struct training whole, part;
     struct error err = {0};
     int ranks = world_size(c->world), rank = world_rank(c->world);
+    int tensors = mesh_shape(mesh).degree[MESH_TENSOR];
     double losses = 0, gradients = INFINITY;
-    if (!begin(&whole, text, 1, 0, NULL, &err) & !begin(&part, text, ranks, rank, mesh, &err) &&
+    if (!begin(&whole, alone, 1, 0, NULL, &err) & !begin(&part, text, tensors, rank, mesh, &err) &&
         !steps(&whole, 1, 1, &err) && !steps(&part, 1, 1, &err)) {
         gradients = gradient_distance(&part, &whole);
         CHECK(c, !steps(&whole, 2, STEPS, &err) && !steps(&part, 2, STEPS, &err));
@@ -188,17 +218,31 @@ static void compare(struct checks *c, const char *text, struct mesh *mesh)
     end(c, &part);
 }
 
+/* The ranks are the data ranks of the settings times tensor ranks. */
+static void compare_on(struct checks *c, const char *text)
+{
+    const struct config_parallel parallel = rig_config(text).parallel;
+    int shards = parallel.shard > 1 ? (int)parallel.shard : 1, ranks = world_size(c->world);
+    int replicas = parallel.replicate > 1 ? (int)parallel.replicate : 1, data = replicas * shards;
+    struct mesh_shape shape = {{1, replicas, shards, ranks / data}};
+    struct error err = {0};
+    struct mesh *mesh = NULL;
+    char alone[1024];
+    if (ranks % data)
+        return;
+    snprintf(alone, sizeof alone, "%s parallel.shard=1 parallel.replicate=1", text);
+    CHECK(c, !mesh_create(&mesh, c->world, shape, &err));
+    if (mesh)
+        compare(c, text, alone, mesh);
+    mesh_destroy(mesh);
+}
+
 int main(void)
 {
     struct checks c = {0};
-    struct error err = {0};
-    struct mesh *mesh = NULL;
     if (checks_start(&c))
         return 1;
-    struct mesh_shape shape = {{1, 1, 1, world_size(c.world)}};
-    CHECK(&c, !mesh_create(&mesh, c.world, shape, &err));
-    for (size_t i = 0; mesh && i < sizeof settings / sizeof settings[0]; i++)
-        compare(&c, settings[i], mesh);
-    mesh_destroy(mesh);
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+        compare_on(&c, settings[i]);
     return checks_finish(&c);
 }

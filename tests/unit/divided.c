@@ -2,7 +2,7 @@
  *
  *   h = norm(x)                        whole, the same on all
  *   t = swiglu(h gate up) w2           a term: the hidden width is divided
- *   q = swiglu(reduce_scatter(t))      a rank's own rows
+ *   q = norm(swiglu(reduce_scatter(t)))  a rank's own rows: the norm's gradient is a term
  *   z = all_gather(q) w3               own columns; there and back by two all_to_alls
  *   s = all_reduce(z w4)               whole
  *   p = all_reduce_max(positions)     of numbers that differ from rank to rank
@@ -21,13 +21,11 @@
 #include "model/transformer.h"
 #include "program/compile.h"
 
-enum { WIDTH = 24, HEAD_DIM = 4 };
+enum { WIDTH = 24, UNEVEN = 22, HEAD_DIM = 4 };
 
-/* Rows of the head, by the number of ranks: divided evenly or not, with padding behind the
- * vocabulary of 53 or none, and the last of four has nothing but padding. */
-static const int64_t head_rows[] = {0, 53, 53, 56, 72};
-
-static const struct graph_division no_division;
+/* Rows of a padded head, by the number of ranks: divided evenly or not, with padding behind the
+ * vocabulary or none, and the last of four has nothing but padding. */
+static const int64_t head_rows[] = {0, PADDED_VOCAB, PADDED_VOCAB, 56, 72};
 
 static int matrix(struct graph *graph, const char *name, int64_t rows, int64_t columns,
                   struct graph_division division)
@@ -44,24 +42,27 @@ static int norm_weight(struct graph *graph, const char *name, int64_t width)
 static void block(const struct config_model *c, struct graph *graph)
 {
     const struct graph_group group = graph->tensor;
-    const struct graph_division rows = {.group = group, .dim = 0};
+    const struct graph_division rows = {.group = group, .dim = 0}, whole = {0};
     const struct graph_division columns = {.group = group, .dim = 1};
-    const struct transformer_part gate_up[] = {{"gate", WIDTH}, {"up", WIDTH}};
+    const struct transformer_part gate_up[] = {{"gate", UNEVEN}, {"up", UNEVEN}};
     int64_t hidden = c->hidden;
     int w1 = norm_weight(graph, "norm1", hidden);
     int wg = transformer_divided_matrix(graph, gate_up, 2, hidden, 0.1, rows);
-    int w2 = matrix(graph, "in.w2", 2 * hidden, WIDTH, columns);
+    int w2 = matrix(graph, "in.w2", 2 * hidden, UNEVEN, columns);
     int w3 = matrix(graph, "out.w3", WIDTH, hidden, rows);
-    int w4 = matrix(graph, "in.w4", hidden, WIDTH, columns);
-    int w5 = norm_weight(graph, "norm2", hidden);
-    int w6 = matrix(graph, "w6", hidden, hidden, no_division), sum;
+    int w4 = matrix(graph, "in.w4", hidden, WIDTH, columns),
+        w5 = norm_weight(graph, "norm2", hidden);
+    int w6 = matrix(graph, "w6", hidden, hidden, whole), w7 = norm_weight(graph, "norm3", hidden),
+        sum;
     int p = build_all_reduce_max(graph, build_rope_table(graph, HEAD_DIM), group);
     int x = build_input(graph, hidden), h = build_rmsnorm(graph, x, w1, 1e-5f);
     build_divided(graph, h, group);
+    build_divided(graph, w7, group);
     int g = build_swiglu(graph, build_linear(graph, h, wg, -1));
     int t = build_linear(graph, g, w2, -1);
     int q = build_swiglu(graph, build_reduce_scatter(graph, t, group));
-    int z = build_linear(graph, build_all_gather(graph, q, group), w3, -1);
+    q = build_all_gather(graph, build_rmsnorm(graph, q, w7, 1), group); /* small rows stay small */
+    int z = build_linear(graph, q, w3, -1);
     z = build_all_to_all(graph, build_all_to_all(graph, z, group), group);
     int s = build_all_reduce(graph, build_linear(graph, z, w4, -1), group);
     int y = build_rmsnorm_residual(graph, x, s, w5, 1e-5f, &sum);
@@ -71,7 +72,8 @@ static void block(const struct config_model *c, struct graph *graph)
 
 static void head(const struct config_model *c, struct graph *graph, float loss_factor)
 {
-    struct transformer_part part = {"head", head_rows[graph->tensor.size]};
+    int64_t padded = c->vocab == PADDED_VOCAB ? head_rows[graph->tensor.size] : c->vocab;
+    struct transformer_part part = {"head", padded};
     struct graph_division division = {.group = graph->tensor};
     int x = build_input(graph, c->hidden);
     int h = build_rmsnorm(graph, x, norm_weight(graph, "norm", c->hidden), 1e-5f);
@@ -105,27 +107,38 @@ static void must(int rc, const struct error *err)
     exit(1);
 }
 
-void divided_open(struct divided *d, const char *settings, int ranks)
+/* The units of a place of the tensor axis. */
+static struct units *units_of(const struct divided *d, const struct config *config, int place)
+{
+    struct error err = {0};
+    struct units *units = NULL;
+    struct units_request request = layout_units(&d->layout, config);
+    request.tensor.rank = place;
+    must(units_create(&units, d->model, &request, d->device, &err), &err);
+    return units;
+}
+
+void divided_open(struct divided *d, const char *settings, int tensors)
 {
     struct error err = {0};
     struct device_request device = {.kind = DEVICE_CPU, .threads = 1};
     struct config config = rig_config(settings);
-    *d = (struct divided){.ranks = ranks};
-    must(layout_resolve(&d->layout, &config, 1, 1, device.kind, &err), &err);
-    d->layout.shape.degree[MESH_TENSOR] = ranks;
+    int shards = config.parallel.shard > 1 ? (int)config.parallel.shard : 1;
+    int data = config.parallel.replicate > 1 ? shards * (int)config.parallel.replicate : shards;
+    *d = (struct divided){.ranks = data * tensors, .tensors = tensors};
+    must(layout_resolve(&d->layout, &config, data, 1, device.kind, &err), &err);
+    d->layout.shape.degree[MESH_TENSOR] = tensors;
     must(device_open(&d->device, &device, &err), &err);
     d->device->logits_bytes = 1; /* chunks of the fewest rows */
     must(layout_model(&d->model, &config, &err), &err);
     d->model->family = &family;
     d->model->const_width = HEAD_DIM;
-    struct units_request units = layout_units(&d->layout, &config);
-    d->units = array_make((size_t)ranks, sizeof *d->units);
-    d->state = array_make((size_t)ranks, sizeof *d->state);
-    d->program = array_make((size_t)ranks, sizeof *d->program);
-    d->evaluate = array_make((size_t)ranks, sizeof *d->evaluate);
-    for (int r = 0; r < ranks; r++) {
-        units.tensor.rank = r;
-        must(units_create(&d->units[r], d->model, &units, d->device, &err), &err);
+    d->units = array_make((size_t)d->ranks, sizeof *d->units);
+    d->state = array_make((size_t)d->ranks, sizeof *d->state);
+    d->program = array_make((size_t)d->ranks, sizeof *d->program);
+    d->evaluate = array_make((size_t)d->ranks, sizeof *d->evaluate);
+    for (int r = 0; r < d->ranks; r++) {
+        d->units[r] = r < tensors ? units_of(d, &config, r) : d->units[r % tensors];
         d->state[r] = state_create(d->units[r], &d->layout, 1, r);
         d->program[r] = program_create(d->state[r], PROGRAM_TRAIN);
         d->evaluate[r] = program_create(d->state[r], PROGRAM_EVALUATE);
@@ -138,7 +151,8 @@ void divided_close(struct divided *d)
         program_destroy(d->program[r]);
         program_destroy(d->evaluate[r]);
         state_destroy(d->state[r]);
-        units_destroy(d->units[r]);
+        if (r < d->tensors)
+            units_destroy(d->units[r]);
     }
     free(d->program);
     free(d->evaluate);
@@ -152,22 +166,7 @@ void divided_table(const struct divided *d, int rank, float *table)
 {
     for (int64_t i = 0; i < d->units[0]->request.seq[0] * HEAD_DIM; i++) {
         float largest = (float)(i % 17) / 8 - 1;
-        table[i] = i % d->ranks == rank ? largest : largest - 1 - (float)rank;
+        table[i] = i % d->tensors == rank % d->tensors ? largest
+                                                       : largest - 1 - (float)(rank % d->tensors);
     }
-}
-
-int64_t divided_place(const struct divided *d, const struct flat_tensor *tensor, int rank,
-                      int64_t i)
-{
-    int64_t columns = tensor->dims > 1 ? tensor->dim[1] : 1, row = i / columns,
-            column = i % columns;
-    int64_t own = WIDTH / d->ranks;
-    if (strstr(tensor->name, ".gate") || strstr(tensor->name, ".up") ||
-        strstr(tensor->name, ".out."))
-        row += rank * own;
-    if (strstr(tensor->name, ".in."))
-        column += rank * own;
-    if (!strcmp(tensor->name, "head"))
-        row += head_rows[d->ranks] * rank / d->ranks;
-    return row * 4096 + column;
 }

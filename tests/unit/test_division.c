@@ -47,6 +47,8 @@ enum fault {
     GATHER_FOR_WHOLE,
     NORM_OF_ROWS,
     FROZEN_NORM_OF_ROWS,
+    SUMMED_NORM_OF_ROWS,
+    SUMMED_NORM_OF_WHOLE,
     FAULTS
 };
 
@@ -105,9 +107,13 @@ static void block(struct graph *graph, enum fault fault)
     if (fault == SCATTER_OF_WHOLE)
         t = build_all_reduce(graph, t, tensor);
     int q = build_reduce_scatter(graph, t, tensor);
-    if (fault == NORM_OF_ROWS || fault == FROZEN_NORM_OF_ROWS) {
+    if (fault == SUMMED_NORM_OF_WHOLE)
+        build_divided(graph, norm2, tensor);
+    if (fault == NORM_OF_ROWS || fault == FROZEN_NORM_OF_ROWS || fault == SUMMED_NORM_OF_ROWS) {
         int norm3 = vector(graph, "norm3", HIDDEN, 0);
         graph->params[graph->values[norm3].index].frozen = fault == FROZEN_NORM_OF_ROWS;
+        if (fault == SUMMED_NORM_OF_ROWS)
+            build_divided(graph, norm3, tensor);
         q = build_rmsnorm(graph, q, norm3, 1e-5f);
     }
     int z = build_all_gather(graph, fault == GATHER_OF_WHOLE ? h : q, tensor);
@@ -186,6 +192,8 @@ static void test_faults(void **state)
                               "reader and a term of a sum from another",
         [GATHER_FOR_WHOLE] = "the gradient of parameter w is a term of a sum",
         [NORM_OF_ROWS] = "the gradient of parameter norm3 is made of a rank's own rows, and no sum",
+        [SUMMED_NORM_OF_WHOLE] = "the gradient of parameter norm2 is summed, as build_divided() "
+                                 "says, but is no term of a sum: over tensor",
     };
     for (enum fault fault = 0; fault < FAULTS; fault++) {
         struct error err = {0};

@@ -125,7 +125,7 @@ static float *golden_of(struct golden *g, const char *group, const struct flat_t
     snprintf(name, sizeof name, "%s/%s", group, tensor->name);
     float *data = data_of(g->file, name, DTYPE_F32, &dataset);
     assert_int_equal(dataset.elems, tensor->elems);
-    assert_int_equal(dataset.rank, tensor->dims);
+    assert_int_equal(dataset.rank, tensor->box.dims);
     return data;
 }
 

@@ -49,7 +49,7 @@ static void make_weights(struct trial *t)
             const struct flat_tensor *tensor = &t->s->units->flat[u].tensor[k];
             float *w = rig_state(t->s, u, RIG_MASTER) + tensor->offset;
             uint64_t key = philox_key(3, tensor->name);
-            for (int64_t i = 0; i < tensor->elems && tensor->dims == 1; i++)
+            for (int64_t i = 0; i < tensor->elems && tensor->box.dims == 1; i++)
                 w[i] = 1 + 0.2f * philox_normal(key, (uint64_t)i);
         }
     rig_refresh(t->s);

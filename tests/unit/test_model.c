@@ -117,8 +117,8 @@ static void test_names(void **state)
         assert_int_equal(unit, units->count - 1);
         assert_int_equal(rig_tensor(s, "head", &unit) != NULL, !i);
         const struct flat_tensor *k = rig_tensor(s, "layers.1.attn.k", &unit);
-        assert_int_equal(k->dim[0], config.model.kv_heads * config.model.head_dim);
-        assert_int_equal(k->dim[1], config.model.hidden);
+        assert_int_equal(k->box.whole[0], config.model.kv_heads * config.model.head_dim);
+        assert_int_equal(k->box.whole[1], config.model.hidden);
         session_close(s);
     }
 }
@@ -151,7 +151,7 @@ static void test_gpt2(void **state)
                 std /= sqrt(2 * 3);
             if (strstr(tensor->name, ".bias"))
                 std = 0;
-            else if (tensor->dims == 1)
+            else if (tensor->box.dims == 1)
                 std = 1;
             /* the deviation of n numbers is known to 1/sqrt(2n) of itself */
             assert_true(fabs(sqrt(square / elems) - std) <= 4 * std / sqrt(2 * elems));
@@ -159,7 +159,7 @@ static void test_gpt2(void **state)
                 assert_non_null(strstr(tensor->name, first[n++]));
         }
     assert_int_equal(n, 19);
-    assert_int_equal(rig_tensor(s, "positions", &unit)->dim[0], 77);
+    assert_int_equal(rig_tensor(s, "positions", &unit)->box.whole[0], 77);
     assert_non_null(rig_tensor(s, "norm.bias", &unit));
     assert_non_null(rig_tensor(s, "head", &unit));
     session_close(s);

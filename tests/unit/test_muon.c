@@ -202,7 +202,7 @@ struct known {
 static void muon_reference(const struct config_train *c, const struct flat_tensor *tensor,
                            struct known *k, const float *grad, double lr)
 {
-    double rows = (double)tensor->dim[0], cols = (double)tensor->dim[1];
+    double rows = (double)tensor->box.whole[0], cols = (double)tensor->box.whole[1];
     double *step = malloc((size_t)tensor->elems * sizeof *step);
     double adjusted = c->muon.adjust_lr == ADJUST_LR_ORIGINAL ? sqrt(fmax(1, rows / cols))
                                                               : 0.2 * sqrt(fmax(rows, cols));
@@ -212,7 +212,7 @@ static void muon_reference(const struct config_train *c, const struct flat_tenso
                       ? c->muon.momentum * k->first[i] + (1 - c->muon.momentum) * grad[i]
                       : k->first[i];
     }
-    orthogonal_reference(step, tensor->dim[0], tensor->dim[1]);
+    orthogonal_reference(step, tensor->box.whole[0], tensor->box.whole[1]);
     for (int64_t i = 0; i < tensor->elems; i++)
         k->p[i] = k->p[i] * (1 - lr * c->weight_decay) - lr * adjusted * step[i];
     free(step);
@@ -221,7 +221,7 @@ static void muon_reference(const struct config_train *c, const struct flat_tenso
 static void adamw_reference(const struct config_train *c, const struct flat_tensor *tensor,
                             struct known *k, const float *grad, double lr, double step)
 {
-    double decay = tensor->dims > 1 ? c->weight_decay : 0;
+    double decay = tensor->box.dims > 1 ? c->weight_decay : 0;
     for (int64_t i = 0; i < tensor->elems; i++) {
         double g = grad[i];
         k->first[i] = c->beta1 * k->first[i] + (1 - c->beta1) * g;
@@ -235,7 +235,8 @@ static void adamw_reference(const struct config_train *c, const struct flat_tens
 /* Is it one of the matrices of a block? */
 static int is_muons(const struct flat_tensor *tensor)
 {
-    return tensor->dims == 2 && (strstr(tensor->name, ".attn.") || strstr(tensor->name, ".mlp."));
+    return tensor->box.dims == 2 &&
+           (strstr(tensor->name, ".attn.") || strstr(tensor->name, ".mlp."));
 }
 
 /* The gradients of a session's parameters, by another's that descends and has the same tensors. */

@@ -102,7 +102,7 @@ static void check_unit(const struct session *s, int unit, const float *p0, const
     const float *p = rig_state(s, unit, RIG_MASTER), *v = rig_state(s, unit, RIG_FIRST);
     const float *g = rig_state(s, unit, RIG_GRAD);
     for (int t = 0; t < flat->tensors; t++) {
-        int decays = c->decay == DECAY_ALL || flat->tensor[t].dims > 1;
+        int decays = c->decay == DECAY_ALL || flat->tensor[t].box.dims > 1;
         for (int64_t e = 0; e < flat->tensor[t].elems; e++) {
             int64_t i = flat->tensor[t].offset + e;
             double kept = c->momentum * v0[i], pull = decays ? c->weight_decay * p0[i] : 0;

@@ -149,7 +149,7 @@ static void open_run(struct run *r, const char *settings, struct reads what)
             const struct flat_tensor *tensor = &r->units->flat[f].tensor[t];
             float *to = executor_buffer(r->x, &r->state->buffer[r->state->flat[f].param]);
             philox_fill_normal(to + tensor->offset, philox_key(3, tensor->name), 0, tensor->elems,
-                               tensor->dims > 1 ? 0 : 1, 0.3f);
+                               tensor->box.dims > 1 ? 0 : 1, 0.3f);
         }
     r->family.table(r->model, request.seq[0],
                     executor_buffer(r->x, &r->state->buffer[r->state->constants]));

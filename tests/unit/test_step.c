@@ -145,8 +145,8 @@ static void check_flat(const struct flat *flat, int shards)
     for (int t = 0; t < flat->tensors; t++) {
         const struct flat_tensor *tensor = &flat->tensor[t];
         int64_t product = 1;
-        for (int i = 0; i < tensor->dims; i++)
-            product *= tensor->dim[i];
+        for (int i = 0; i < tensor->box.dims; i++)
+            product *= tensor->box.whole[i];
         assert_int_equal(product, tensor->elems);
         elems += product;
         for (int64_t i = 0; i < tensor->elems; i++)

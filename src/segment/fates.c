@@ -1,0 +1,194 @@
+/* fates.c - see fates.h.
+ *
+ * A tensor's fate is who updates it (the configured optimizer, another, nobody), whether a rank has
+ * a part of it (division), and whether its gradient is a sum of terms of ranks that work on one
+ * sequence together (build_divided()):
+ *
+ *   flat of a block       tensors         divided over   gradient summed over
+ *   "layers.3"            norms           -              data ranks
+ *   "layers.3 summed"     norms           -              data ranks and tensor ranks, each of which
+ *                                                        norms its own rows
+ *   "layers.3 divided"    matrices        tensor         data ranks
+ */
+#include "segment/fates.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "graph/op.h"
+#include "segment/optimizer.h"
+
+/* Who updates a tensor. */
+enum updater { UPDATER_CONFIGURED, UPDATER_OTHER, UPDATER_NONE, UPDATERS };
+
+static const char *const updater_names[UPDATERS] = {
+    [UPDATER_CONFIGURED] = "", [UPDATER_OTHER] = " adamw", [UPDATER_NONE] = " frozen"};
+
+struct fate {
+    enum updater updater;
+    unsigned divided_axes, term_axes;
+};
+
+/* Is the parameter a matrix that activations are multiplied by? */
+static int is_matrix(const struct graph *graph, int param)
+{
+    for (int n = 0; n < graph->node_count; n++) {
+        const struct graph_node *node = &graph->nodes[n];
+        const struct graph_value *w = node->in[1] < 0 ? NULL : &graph->values[node->in[1]];
+        if (node->op == op_row(OP_LINEAR) && w->role == VALUE_PARAM && w->index == param)
+            return 1;
+    }
+    return 0;
+}
+
+static enum updater updater_of(const struct units *units, const struct graph *graph, int param)
+{
+    enum config_optimizer configured = units->request.optimizer;
+    if (graph->params[param].frozen)
+        return UPDATER_NONE;
+    return optimizer_of(configured, is_matrix(graph, param)) == configured ? UPDATER_CONFIGURED
+                                                                           : UPDATER_OTHER;
+}
+
+static unsigned axes_of(struct graph_group group)
+{
+    return group.size > 1 ? group.axes : 0;
+}
+
+/* The axes whose ranks each make a term of a parameter's gradient. */
+static unsigned term_axes(const struct graph *graph, int param)
+{
+    unsigned axes = 0;
+    for (int v = 0; v < graph->value_count; v++)
+        if (graph->values[v].role == VALUE_PARAM && graph->values[v].index == param)
+            axes |= axes_of(graph->values[v].divided);
+    return graph->params[param].frozen ? 0 : axes;
+}
+
+static struct fate fate_of(const struct units *units, const struct graph *graph, int param)
+{
+    return (struct fate){.updater = updater_of(units, graph, param),
+                         .divided_axes = axes_of(graph->params[param].division.group),
+                         .term_axes = term_axes(graph, param)};
+}
+
+static void lay_out(struct units *units, int unit, struct fate fate, const char *takes, int shards)
+{
+    const struct units_request *r = &units->request;
+    const struct model_unit *u = &units->model->unit[unit];
+    struct flat *flat = &units->flat[units->flats];
+    char name[sizeof flat->name], own[MODEL_PREFIX];
+    snprintf(name, sizeof name, "%s%s%s%s", model_unit_name(units->model, unit, own),
+             updater_names[fate.updater], fate.divided_axes ? " divided" : "",
+             fate.term_axes ? " summed" : "");
+    flat_create(flat, name, unit, units_kind(units, unit)->train, &units->model->block[u->first],
+                takes, shards);
+    flat->trained = fate.updater != UPDATER_NONE;
+    flat->optimizer = optimizer_of(r->optimizer, fate.updater == UPDATER_CONFIGURED);
+    flat->divided_axes = fate.divided_axes;
+    flat->shard_axes = shards > 1 ? r->shard_axes : 0;
+    flat->sum_axes = r->data_axes | fate.term_axes;
+}
+
+static int use_flat(struct units *units, int unit, int flat, struct error *err)
+{
+    struct unit_flats *use = &units->use[unit];
+    if (use->count == FLAT_USES)
+        return error_set(err, "unit %d uses more than %d flats", unit, FLAT_USES);
+    use->flat[use->count++] = flat;
+    return 0;
+}
+
+/* The flat of a unit's own parameters of one fate.  Small ones are not worth a transfer per use. */
+static int add_flat(struct units *units, int unit, struct fate fate, const char *takes,
+                    struct error *err)
+{
+    const struct units_request *r = &units->request;
+    struct flat *flat = &units->flat[units->flats];
+    if (use_flat(units, unit, units->flats, err))
+        return -1;
+    lay_out(units, unit, fate, takes,
+            fate.updater == UPDATER_NONE && r->frozen_whole ? 1 : r->shards);
+    if (flat->elems < r->persist_below) {
+        flat_destroy(flat);
+        lay_out(units, unit, fate, takes, 1);
+    }
+    units->flats++;
+    if (flat->trained && fate.divided_axes && optimizer_row(flat->optimizer)->of_matrices)
+        return error_set(err,
+                         "%s is divided among ranks, and train.optimizer %s works on whole "
+                         "matrices; use adamw",
+                         flat->tensor[0].name, optimizer_row(flat->optimizer)->name);
+    return 0;
+}
+
+/* By who updates them, then as their first tensors come. */
+static int add_flats(struct units *units, int unit, struct error *err)
+{
+    const struct graph *graph = units_kind(units, unit)->train;
+    size_t params = (size_t)graph->param_count;
+    char *takes = array_make(params, 1), *taken = array_make(params, 1);
+    int rc = 0;
+    for (int i = 0; !rc && i < UPDATERS * graph->param_count; i++) {
+        int first = i % graph->param_count;
+        struct fate fate = fate_of(units, graph, first);
+        if (taken[first] || graph->params[first].shared ||
+            (int)fate.updater != i / graph->param_count)
+            continue;
+        for (int p = 0; p < graph->param_count; p++) {
+            struct fate other = fate_of(units, graph, p);
+            takes[p] = !graph->params[p].shared && !memcmp(&fate, &other, sizeof fate);
+            taken[p] |= takes[p];
+        }
+        rc = add_flat(units, unit, fate, takes, err);
+    }
+    free(takes);
+    free(taken);
+    return rc;
+}
+
+/* Does a flat hold the shared parameter, and the part of it that the unit wants?  1, 0, or -1 with
+ * err set. */
+static int holds_shared(const struct flat *flat, const struct graph_param *param, struct error *err)
+{
+    int tensor = param->shared ? flat_find(flat, param->part[0]) : -1;
+    if (tensor < 0)
+        return 0;
+    const struct box *box = &flat->tensor[tensor].box, *wanted = &param->box[0];
+    char text[2][BOX_TEXT];
+    return !box_equal(box, wanted)
+               ? error_set(err, "%s: one unit has %s of it, and another that shares it %s",
+                           param->part[0], box_text(box, text[0]), box_text(wanted, text[1]))
+               : 1;
+}
+
+/* The flats of the other unit that hold what a unit shares with it. */
+static int add_shared(struct units *units, int unit, struct error *err)
+{
+    const struct graph *graph = units_kind(units, unit)->train;
+    int other = units->model->unit[unit].shared;
+    for (int f = 0; other >= 0 && f < units->flats; f++) {
+        int uses = 0;
+        for (int i = 0; i < graph->param_count && units->flat[f].unit == other; i++) {
+            int holds = holds_shared(&units->flat[f], &graph->params[i], err);
+            if (holds < 0)
+                return -1;
+            uses |= holds;
+        }
+        if (uses && use_flat(units, unit, f, err))
+            return -1;
+    }
+    return 0;
+}
+
+int fates_make_flats(struct units *units, struct error *err)
+{
+    int rc = 0;
+    for (int u = 0; !rc && u < units->count; u++)
+        rc = add_flats(units, u, err);
+    for (int u = 0; !rc && u < units->count; u++)
+        rc = add_shared(units, u, err);
+    return rc;
+}
