@@ -10,6 +10,19 @@
 #include "io/checkpoint_private.h"
 #include "io/disk.h"
 
+/* Names: "step-N", and what is behind it */
+
+int checkpoint_parse_name(const char *name, const char *suffix, int64_t *step)
+{
+    long long number;
+    int used = 0;
+    if (sscanf(name, "step-%lld%n", &number, &used) != 1 || number < 0 ||
+        strcmp(name + used, suffix))
+        return 0;
+    *step = number;
+    return 1;
+}
+
 /* Opening */
 
 /* Compare the file's checksum with the one in COMMIT. */

@@ -12,17 +12,6 @@
 
 /* Listing */
 
-int checkpoint_parse_name(const char *name, const char *suffix, int64_t *step)
-{
-    long long number;
-    int used = 0;
-    if (sscanf(name, "step-%lld%n", &number, &used) != 1 || number < 0 ||
-        strcmp(name + used, suffix))
-        return 0;
-    *step = number;
-    return 1;
-}
-
 /* Newest first; of two folders of one step, the plain name comes before NAME.old. */
 static int newest_first(const void *a, const void *b)
 {
@@ -106,6 +95,47 @@ int checkpoint_open_verified(struct checkpoint **checkpoint, struct world *world
     }
     return rc;
 }
+
+/* What is known */
+
+static struct checkpoint_check *find_check(const struct checkpoint_checked *checked,
+                                           const char *path)
+{
+    for (int i = 0; i < checked->count; i++)
+        if (!strcmp(checked->list[i].path, path))
+            return &checked->list[i];
+    return NULL;
+}
+
+void checkpoint_checked_set(struct checkpoint_checked *checked, const char *path,
+                            enum checkpoint_state state)
+{
+    struct checkpoint_check *known = find_check(checked, path);
+    if (!known) {
+        checked->list =
+            array_grow(checked->list, checked->count, &checked->capacity, sizeof *checked->list);
+        known = &checked->list[checked->count++];
+        known->path = array_text(path);
+    }
+    known->state = state;
+}
+
+enum checkpoint_state checkpoint_checked_get(const struct checkpoint_checked *checked,
+                                             const char *path)
+{
+    const struct checkpoint_check *known = find_check(checked, path);
+    return known ? known->state : CHECKPOINT_UNKNOWN;
+}
+
+void checkpoint_checked_free(struct checkpoint_checked *checked)
+{
+    for (int i = 0; i < checked->count; i++)
+        free(checked->list[i].path);
+    free(checked->list);
+    *checked = (struct checkpoint_checked){0};
+}
+
+/* Finding */
 
 /* Leave out those that are not committed.  Returns how many are left. */
 static int drop_uncommitted(struct checkpoint_entry *entries, int count)

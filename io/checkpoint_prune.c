@@ -20,45 +20,6 @@
 
 enum { KEEP_LEAST = 2 };
 
-/* What is known */
-
-static struct checkpoint_check *find_check(const struct checkpoint_checked *checked,
-                                           const char *path)
-{
-    for (int i = 0; i < checked->count; i++)
-        if (!strcmp(checked->list[i].path, path))
-            return &checked->list[i];
-    return NULL;
-}
-
-void checkpoint_checked_set(struct checkpoint_checked *checked, const char *path,
-                            enum checkpoint_state state)
-{
-    struct checkpoint_check *known = find_check(checked, path);
-    if (!known) {
-        checked->list =
-            array_grow(checked->list, checked->count, &checked->capacity, sizeof *checked->list);
-        known = &checked->list[checked->count++];
-        known->path = array_text(path);
-    }
-    known->state = state;
-}
-
-enum checkpoint_state checkpoint_checked_get(const struct checkpoint_checked *checked,
-                                             const char *path)
-{
-    const struct checkpoint_check *known = find_check(checked, path);
-    return known ? known->state : CHECKPOINT_UNKNOWN;
-}
-
-void checkpoint_checked_free(struct checkpoint_checked *checked)
-{
-    for (int i = 0; i < checked->count; i++)
-        free(checked->list[i].path);
-    free(checked->list);
-    *checked = (struct checkpoint_checked){0};
-}
-
 /* Pruning */
 
 struct pruning {

@@ -9,7 +9,7 @@
 set -u
 export LC_ALL=C
 top=$(cd "$(dirname "$0")/.." && pwd)
-rules="layers homes kernels ending asserts preprocessor files functions format scripts keys text \
+rules="layers circles homes kernels ending asserts preprocessor files functions format scripts keys text \
     words tables public globals names"
 
 # Files whose suffix matches; those of C and those for GPUs obey the same rules.
@@ -52,6 +52,31 @@ rule_layers()
             else if (to != own && level[to] >= level[own])
                 print $1 ":" $2 ": " own " must not know " to
         }'
+}
+
+# Files whose calls would go in a circle by design: a table's, of its rows; and a catalog has what it
+# has read checked.
+tables='src/graph/op src/cli/commands src/execute/execute io/catalog'
+
+# No file calls another that calls it, straight or by others: what is called is below.  The calls are
+# those in the objects.
+rule_circles()
+{
+    build=${TRIREME_BUILD:-build}
+    objects=$(cd "$build" 2>/dev/null && find src io -name '*.o' 2>/dev/null)
+    if [ -z "$objects" ]; then
+        echo "no objects in $build"
+        return 77
+    fi
+    (cd "$build" && nm -A $objects) | sed -nE 's|^(.*/)([^/:]*-)?([^/:]*)\.o:[0-9a-f ]* ([TDRBU]) ([^ ]*)$|\1\3 \4 \5|p' |
+        tables=$tables awk '
+        BEGIN { n = split(ENVIRON["tables"], t, " "); for (i = 1; i <= n; i++) table[t[i]] = 1 }
+        $2 != "U" { home[$3] = home[$3] == "" || home[$3] == $1 ? $1 : "several"; next }
+        !table[$1] { file[++calls] = $1; name[calls] = $3 }
+        END { for (i = 1; i <= calls; i++) if (home[name[i]] != "" && home[name[i]] != "several")
+                  print file[i], home[name[i]] }' |
+        sort -u | tsort 2>&1 >/dev/null | sed -n 's/^tsort: \(src\|io\)/\1/p' | tr '\n' ' ' |
+        sed 's/ $/: they call one another in a circle\n/'
 }
 
 # Every outside library is known to one place.
@@ -98,7 +123,7 @@ rule_kernels()
 rule_ending()
 {
     only_in '(^|[^_[:alnum:]])(exit|_exit|_Exit|quick_exit|abort) *\(' 'ends the process' \
-        '^src/(cli/main|comm/world|base/array)\.c$'
+        '^src/(cli/main|comm/world_end|base/array)\.c$'
 }
 
 rule_asserts()

@@ -125,6 +125,12 @@ if cc -c -o "$work/g.o" "$work/g.c" && ar crs "$work/g.a" "$work/g.o"; then
     cc -Dbase_x=row_x -c -o "$work/odd.o" "$work/src/base/odd.c"
     seed names 'src/base: row_x: no prefix' "a function of no thing" build/src/base/b-odd.o <"$work/odd.o"
     printf '/* odd.h - x */\nstruct oar {\n    int x;\n};\n' | seed names 'src/base: oar: no prefix' "a struct of no thing" src/base/odd.h
+    echo 'int base_x(void); int base_y(void) { return base_x(); }' >"$work/even.c"
+    cc -c -o "$work/build/src/base/a-even.o" "$work/even.c"
+    echo 'int base_y(void); int base_z(void) { return base_y(); }' >"$work/odd.c"
+    cc -c -o "$work/odd.o" "$work/odd.c"
+    seed circles 'src/base/even src/base/odd|src/base/odd src/base/even' "two files that call each other" \
+        build/src/base/b-odd.o <"$work/odd.o"
     rm -r "$work/src/base/odd.c" "$work/build/src"
     echo 'static volatile sig_atomic_t hidden;' >"$work/src/base/flag.c"
     cp "$work/g.a" "$work/build/libtrireme.a"

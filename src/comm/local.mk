@@ -11,7 +11,7 @@ libtrireme_a_SOURCES += \
 	src/comm/topology.c src/comm/topology.h \
 	src/comm/transport.h \
 	src/comm/watch.c src/comm/watch.h \
-	src/comm/world.c src/comm/world.h
+	src/comm/world.c src/comm/world.h src/comm/world_end.c
 if HAVE_PMIX
 libtrireme_a_SOURCES += src/comm/pmix.c
 else

@@ -62,7 +62,7 @@ static int sum_block(struct device *d, const struct gemm *g, int64_t i, int64_t 
         else
             to_f32(d, p.b, g->dt, g->b, l * g->ldb + j, g->ldb, k, n);
         p.addend = l > 0 || g->addend ? p.c : NULL;
-        if (gemm(d, &p, scratch + BUFFERS, err))
+        if (d->ops->gemm(d, &p, scratch + BUFFERS, err))
             return -1;
     }
     return 0;
@@ -97,7 +97,7 @@ size_t gemm_by_blocks_scratch(struct device *d, const struct gemm *g)
         if (!m || !n || !k)
             continue;
         struct gemm p = block_product(g, m, n, k, NULL);
-        size_t bytes = gemm_scratch(d, &p);
+        size_t bytes = d->ops->gemm_scratch(d, &p);
         most = max_bytes(most, bytes);
     }
     return BUFFERS * sizeof(float) + most;

@@ -1,0 +1,49 @@
+/* world_end.c - how a rank ends the job of all: a failure that the others would wait for. */
+#include <fcntl.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comm/transport.h"
+
+/* On the communication thread.  MPI_Abort repeats at length what is already printed, so its stderr
+ * is /dev/null. */
+void world_end_all(int code)
+{
+    int nowhere = open("/dev/null", O_WRONLY);
+    fflush(NULL);
+    if (nowhere >= 0)
+        dup2(nowhere, STDERR_FILENO);
+    MPI_Abort(MPI_COMM_WORLD, code);
+    _exit(code);
+}
+
+static void call_abort(void *arg)
+{
+    world_end_all(*(int *)arg);
+}
+
+void world_abort(struct world *world, int code)
+{
+    if (world) {
+        /* A thread stuck in MPI cannot end the others; then the launcher has to. */
+        struct timespec patience = {.tv_sec = 5};
+        thread_interrupt(world->thread, call_abort, &code);
+        nanosleep(&patience, NULL);
+    }
+    _exit(code);
+}
+
+void world_fail(struct world *world, const struct error *err)
+{
+    fprintf(stderr, "trireme: error: rank %d (%s): %s\n", world->rank, world->host, err->text);
+    world_abort(world, err->code);
+}
+
+int world_must(struct world *world, int rc, const struct error *err)
+{
+    if (rc && world->size > 1)
+        world_fail(world, err);
+    return rc ? -1 : 0;
+}
