@@ -33,7 +33,8 @@ struct op {
     enum op_transfer transfer;
     /* Check the inputs, make the output values; mistakes by graph_fail(). */
     void (*shapes)(struct graph *graph, struct graph_node *node);
-    /* The backward rule: append nodes that compute the inputs' gradients from the outputs'. */
+    /* The backward rule: append nodes that compute the inputs' gradients from the outputs'.  Output
+     * 0 has one, or is a loss. */
     void (*gradient)(struct autodiff *ad, int node);
     /* Floating point operations (a multiply-add is two), and bytes that must move.  flops NULL:
      * flops_each for each element of input 0; bytes NULL: every input read and every output written

@@ -52,8 +52,6 @@ static void rope_gradient(struct autodiff *ad, int index)
 {
     struct graph_node node = ad->graph->nodes[index];
     int dy = autodiff_grad(ad, node.out[0]);
-    if (dy < 0)
-        return;
     node.attrs.inverse = !node.attrs.inverse;
     int back = autodiff_node(ad, OP_ROPE, (int[]){dy, node.in[1], node.in[2]}, 3, &node.attrs);
     autodiff_give(ad, node.in[0], ad->graph->nodes[back].out[0]);
@@ -163,8 +161,6 @@ static void attention_gradient(struct autodiff *ad, int index)
 {
     struct graph_node node = ad->graph->nodes[index];
     int dout = autodiff_grad(ad, node.out[0]);
-    if (dout < 0)
-        return;
     int back = autodiff_node(
         ad, OP_ATTENTION_BACKWARD,
         (int[]){dout, node.out[0], node.out[1], node.in[Q], node.in[KV], node.in[DOCUMENTS]}, 6,

@@ -30,8 +30,6 @@ static void bias_gradient(struct autodiff *ad, int index)
 {
     struct graph_node node = ad->graph->nodes[index];
     int dy = autodiff_grad(ad, node.out[0]);
-    if (dy < 0)
-        return;
     give_bias(ad, node.in[1], dy);
     autodiff_give(ad, node.in[0], dy);
 }
@@ -81,8 +79,6 @@ static void gelu_gradient(struct autodiff *ad, int index)
 {
     struct graph_node node = ad->graph->nodes[index];
     int dy = autodiff_grad(ad, node.out[0]);
-    if (dy < 0)
-        return;
     int back =
         autodiff_node(ad, OP_GELU_BACKWARD, (int[]){dy, node.in[0], node.in[1]}, 3, &node.attrs);
     int dx = ad->graph->nodes[back].out[0];
@@ -140,8 +136,6 @@ static void positions_gradient(struct autodiff *ad, int index)
 {
     struct graph_node node = ad->graph->nodes[index];
     int dy = autodiff_grad(ad, node.out[0]);
-    if (dy < 0)
-        return;
     int back = autodiff_node(ad, OP_POSITIONS_BACKWARD, (int[]){dy}, 1, &node.attrs);
     autodiff_param(ad, back, 0, node.in[1]);
     autodiff_give(ad, node.in[0], dy);

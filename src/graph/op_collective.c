@@ -32,9 +32,7 @@ static int give_nothing(const struct op_call *call, struct error *err)
 static void sum_gradient(struct autodiff *ad, int index)
 {
     struct graph_node node = ad->graph->nodes[index];
-    int dy = autodiff_grad(ad, node.out[0]);
-    if (dy >= 0)
-        autodiff_give(ad, node.in[0], dy);
+    autodiff_give(ad, node.in[0], autodiff_grad(ad, node.out[0]));
 }
 
 static void max_gradient(struct autodiff *ad, int index)
@@ -77,8 +75,6 @@ static void transposed(struct autodiff *ad, int index, enum op_id op)
 {
     struct graph_node node = ad->graph->nodes[index];
     int dy = autodiff_grad(ad, node.out[0]);
-    if (dy < 0)
-        return;
     int back = autodiff_node(ad, op, &dy, 1, &node.attrs);
     autodiff_give(ad, node.in[0], ad->graph->nodes[back].out[0]);
 }

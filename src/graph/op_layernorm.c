@@ -28,8 +28,6 @@ static void gradient(struct autodiff *ad, int index)
 {
     struct graph_node node = ad->graph->nodes[index];
     int dy = autodiff_grad(ad, node.out[Y]);
-    if (dy < 0)
-        return;
     int dsum = autodiff_take(ad, node.in[X]);
     int backward =
         autodiff_node(ad, OP_LAYERNORM_BACKWARD,

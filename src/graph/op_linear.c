@@ -32,8 +32,6 @@ static void linear_gradient(struct autodiff *ad, int index)
 {
     struct graph_node node = ad->graph->nodes[index];
     int dy = autodiff_grad(ad, node.out[0]);
-    if (dy < 0)
-        return;
     int weight = autodiff_node(ad, OP_LINEAR_WEIGHT_GRAD, (int[]){dy, node.in[0]}, 2, &node.attrs);
     autodiff_param(ad, weight, 0, node.in[1]);
     int before = autodiff_take(ad, node.in[0]);
@@ -158,8 +156,6 @@ static void add_gradient(struct autodiff *ad, int index)
 {
     struct graph_node node = ad->graph->nodes[index];
     int dy = autodiff_grad(ad, node.out[0]);
-    if (dy < 0)
-        return;
     autodiff_give(ad, node.in[0], dy);
     autodiff_give(ad, node.in[1], dy);
 }

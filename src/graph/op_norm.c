@@ -28,8 +28,6 @@ static void gradient(struct autodiff *ad, int index)
 {
     struct graph_node node = ad->graph->nodes[index];
     int dy = autodiff_grad(ad, node.out[Y]);
-    if (dy < 0)
-        return;
     int stream = node.out[SUM] >= 0 ? node.out[SUM] : node.in[X];
     int dsum = autodiff_take(ad, stream);
     int backward =
