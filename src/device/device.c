@@ -145,18 +145,6 @@ int device_download(struct device *d, void *to, const void *from, size_t bytes, 
     return bytes ? d->driver->copy(d, DEVICE_COMPUTE, to, from, bytes, DEVICE_WAIT, err) : 0;
 }
 
-int device_upload_async(struct device *d, void *to, const void *from, size_t bytes,
-                        struct error *err)
-{
-    return bytes ? d->driver->copy(d, DEVICE_COMPUTE, to, from, bytes, DEVICE_ENQUEUE, err) : 0;
-}
-
-int device_download_async(struct device *d, void *to, const void *from, size_t bytes,
-                          struct error *err)
-{
-    return bytes ? d->driver->copy(d, DEVICE_COMPUTE, to, from, bytes, DEVICE_ENQUEUE, err) : 0;
-}
-
 int device_copy_async(struct device *d, enum device_stream stream, void *to, const void *from,
                       size_t bytes, struct error *err)
 {

@@ -125,13 +125,7 @@ int device_memory(struct device *d, size_t *total_bytes, size_t *free_bytes, str
 int device_upload(struct device *d, void *to, const void *from, size_t bytes, struct error *err);
 int device_download(struct device *d, void *to, const void *from, size_t bytes, struct error *err);
 
-/* The same as part of COMPUTE, without waiting; the host side is from device_host_alloc(). */
-int device_upload_async(struct device *d, void *to, const void *from, size_t bytes,
-                        struct error *err);
-int device_download_async(struct device *d, void *to, const void *from, size_t bytes,
-                          struct error *err);
-
-/* The same as part of any stream, within the device's memory or between it and that of
+/* Copy as part of a stream, without waiting, within the device's memory or between it and that of
  * device_host_alloc(). */
 int device_copy_async(struct device *d, enum device_stream stream, void *to, const void *from,
                       size_t bytes, struct error *err);

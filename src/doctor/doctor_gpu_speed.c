@@ -52,8 +52,10 @@ static int enqueue(struct bench *s, enum work work, struct error *err)
     switch (work) {
     case WORK_GEMM: g = cube(s); return s->device->ops->gemm(s->device, &g, s->scratch, err);
     case WORK_COPY: s->device->ops->copy(s->device, s->c, s->a, BLOCK_BYTES); return 0;
-    case WORK_UP: return device_upload_async(s->device, s->a, s->host, BLOCK_BYTES, err);
-    case WORK_DOWN: return device_download_async(s->device, s->host, s->a, BLOCK_BYTES, err);
+    case WORK_UP:
+        return device_copy_async(s->device, DEVICE_COMPUTE, s->a, s->host, BLOCK_BYTES, err);
+    case WORK_DOWN:
+        return device_copy_async(s->device, DEVICE_COMPUTE, s->host, s->a, BLOCK_BYTES, err);
     case WORK_GATHER:
         group_all_gather(s->group, COMM_GATHER, &op, s->c, s->c + group_rank(s->group) * part, part,
                          DTYPE_U8);

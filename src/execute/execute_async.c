@@ -70,8 +70,9 @@ static int load(struct run_state *run, int i)
     if (run_load(run, instr, from))
         return -1;
     for (int k = 0; k < LOAD_SLOTS; k++)
-        if (from[k] && device_upload_async(run->x->device, run_operand(run, instr, k), from[k],
-                                           run->program->buffer[instr->buffer[k]].bytes, run->err))
+        if (from[k] &&
+            device_copy_async(run->x->device, DEVICE_COMPUTE, run_operand(run, instr, k), from[k],
+                              run->program->buffer[instr->buffer[k]].bytes, run->err))
             return -1;
     return 0;
 }
@@ -263,8 +264,8 @@ static int end(struct run_state *run)
     pending->sums = (const double *)slot_host(a, pending->slot);
     pending->done = a->done[pending->slot];
     void *sums = executor_buffer(x, &run->program->buffer[run->program->state->sums]);
-    if (device_download_async(x->device, slot_host(a, pending->slot), sums,
-                              SUM_COUNT * sizeof(double), run->err))
+    if (device_copy_async(x->device, DEVICE_COMPUTE, slot_host(a, pending->slot), sums,
+                          SUM_COUNT * sizeof(double), run->err))
         return -1;
     return device_event_record(x->device, pending->done, DEVICE_COMPUTE, run->err);
 }

@@ -123,10 +123,10 @@ static void test_one_stream_is_in_order(void **state)
     assert_true(from && to);
     for (int i = 0; i < ELEMS; i++)
         from[i] = (float)i;
-    good(r, device_upload_async(r->device, x, from, BYTES, &r->err));
+    good(r, device_copy_async(r->device, DEVICE_COMPUTE, x, from, BYTES, &r->err));
     for (int i = 0; i < ROUNDS; i++)
         add(r, DEVICE_COMPUTE, x, x, one);
-    good(r, device_download_async(r->device, to, x, BYTES, &r->err));
+    good(r, device_copy_async(r->device, DEVICE_COMPUTE, to, x, BYTES, &r->err));
     good(r, device_sync(r->device, &r->err));
     for (int i = 0; i < ELEMS; i++)
         assert_true(to[i] == (float)(i + ROUNDS));

@@ -109,23 +109,20 @@ SIMD_INLINE void adamw_chunk(const struct adamw *a, const struct step *t, float 
     }
 }
 
-static void adamw_plain(const struct rule *rule, const struct step *t, float grad_scale,
-                        int64_t begin, int64_t end)
+static void adamw_rule(const struct rule *rule, const struct step *t, float grad_scale,
+                       int64_t begin, int64_t end)
 {
-    adamw_chunk(rule->adamw, t, grad_scale, begin, end, 0);
-}
-
-static void adamw_copies(const struct rule *rule, const struct step *t, float grad_scale,
-                         int64_t begin, int64_t end)
-{
-    adamw_chunk(rule->adamw, t, grad_scale, begin, end, 1);
+    if (t->copy)
+        adamw_chunk(rule->adamw, t, grad_scale, begin, end, 1);
+    else
+        adamw_chunk(rule->adamw, t, grad_scale, begin, end, 0);
 }
 
 void CPU(adamw)(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
                 float *v, const float *g, enum dtype dt_copy, void *copy, int64_t elems)
 {
     const struct step t = step_of(p, m, v, g, dt_copy, copy);
-    const struct rule rule = {.chunk = t.copy ? adamw_copies : adamw_plain, .adamw = a};
+    const struct rule rule = {.chunk = adamw_rule, .adamw = a};
     update(d, &rule, &t, factor, elems);
 }
 
@@ -147,22 +144,19 @@ SIMD_INLINE void sgd_chunk(const struct sgd *s, const struct step *t, float grad
     }
 }
 
-static void sgd_plain(const struct rule *rule, const struct step *t, float grad_scale,
-                      int64_t begin, int64_t end)
+static void sgd_rule(const struct rule *rule, const struct step *t, float grad_scale, int64_t begin,
+                     int64_t end)
 {
-    sgd_chunk(rule->sgd, t, grad_scale, begin, end, 0);
-}
-
-static void sgd_copies(const struct rule *rule, const struct step *t, float grad_scale,
-                       int64_t begin, int64_t end)
-{
-    sgd_chunk(rule->sgd, t, grad_scale, begin, end, 1);
+    if (t->copy)
+        sgd_chunk(rule->sgd, t, grad_scale, begin, end, 1);
+    else
+        sgd_chunk(rule->sgd, t, grad_scale, begin, end, 0);
 }
 
 void CPU(sgd)(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
               const float *g, enum dtype dt_copy, void *copy, int64_t elems)
 {
     const struct step t = step_of(p, v, NULL, g, dt_copy, copy);
-    const struct rule rule = {.chunk = t.copy ? sgd_copies : sgd_plain, .sgd = s};
+    const struct rule rule = {.chunk = sgd_rule, .sgd = s};
     update(d, &rule, &t, factor, elems);
 }

@@ -149,14 +149,19 @@ static void *stream_native(struct device *d, enum device_stream stream)
     return cuda_state(d)->stream[stream];
 }
 
-static int stream_idle(struct device *d, enum device_stream stream, struct error *err)
+/* 1: what was asked about is done, 0: not yet, -1 with err set. */
+static int is_done(cudaError_t code, struct error *err)
 {
-    cudaError_t code = cudaStreamQuery(cuda_state(d)->stream[stream]);
     if (code == cudaErrorNotReady) {
         cudaGetLastError(); /* not an error */
         return 0;
     }
     return cuda_checked(code, "the GPU failed in work given to it before", err) ? -1 : 1;
+}
+
+static int stream_idle(struct device *d, enum device_stream stream, struct error *err)
+{
+    return is_done(cudaStreamQuery(cuda_state(d)->stream[stream]), err);
 }
 
 static int check(struct device *d, struct error *err)
@@ -211,12 +216,7 @@ static int event_wait(struct device *d, enum device_stream stream, struct device
 
 static int event_done(struct device *d, struct device_event *event, struct error *err)
 {
-    cudaError_t code = cudaEventQuery(event->event);
-    if (code == cudaErrorNotReady) {
-        cudaGetLastError(); /* not an error */
-        return 0;
-    }
-    return cuda_checked(code, "the GPU failed in work given to it before", err) ? -1 : 1;
+    return is_done(cudaEventQuery(event->event), err);
 }
 
 static int64_t event_ns(struct device *d, struct device_event *from, struct device_event *to)
