@@ -31,3 +31,8 @@ char *text_join(char *text, size_t size, const char *separator, const char *fmt,
     va_end(args);
     return text;
 }
+
+int text_is_digits(const char *text)
+{
+    return text[0] && !text[strspn(text, "0123456789")];
+}

@@ -11,4 +11,7 @@ char *text_append(char *text, size_t size, const char *fmt, ...)
 char *text_join(char *text, size_t size, const char *separator, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* Is text digits, one at least, and nothing else? */
+int text_is_digits(const char *text);
+
 #endif

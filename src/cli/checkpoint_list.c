@@ -8,7 +8,6 @@
  */
 #include "cli/checkpoint_list.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -16,6 +15,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/text.h"
 #include "io/disk.h"
 #include "train/run_record.h"
 
@@ -93,10 +93,7 @@ static void print_origin(const struct run_record *record)
 
 static int is_number(const struct dirent *item)
 {
-    const char *at = item->d_name;
-    while (isdigit((unsigned char)*at))
-        at++;
-    return at > item->d_name && !*at;
+    return text_is_digits(item->d_name);
 }
 
 static int print_left(const char *run, const char *number, struct error *err)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "train/evaluate.h"
@@ -19,7 +20,7 @@ static int load(struct session *session, struct error *err)
     char step[CONFIG_TEXT + 48];
     if (!strcmp(from, "auto"))
         from = config->run.dir;
-    if (from[strspn(from, "0123456789")] == 0) { /* a step of the run */
+    if (text_is_digits(from)) { /* a step of the run */
         snprintf(step, sizeof step, "%s/checkpoints/step-%08lld", config->run.dir, atoll(from));
         from = step;
     }

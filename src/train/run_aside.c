@@ -53,26 +53,27 @@ int run_aside_metrics(const struct run_directory *d, int64_t step, struct error 
 
 /* All of it */
 
-/* A process whose working directory is inside would move with it. */
-static int check_not_inside(const char *real, const char *dir, struct error *err)
+int run_aside_is_inside(const char *path, const char *dir)
 {
-    char *here = realpath(".", NULL);
-    size_t length = strlen(real);
-    int inside = here && !strncmp(here, real, length) && (!here[length] || here[length] == '/');
-    free(here);
-    if (!inside)
-        return 0;
-    return error_set(err,
-                     "run.fresh cannot move %s aside from within it; start from elsewhere, or name "
-                     "another run.dir",
-                     dir);
+    char *one = realpath(path, NULL), *other = realpath(dir, NULL);
+    size_t length = other ? strlen(other) : 0;
+    int inside =
+        one && other && !strncmp(one, other, length) && (!one[length] || one[length] == '/');
+    free(one);
+    free(other);
+    return inside;
 }
 
 static int move_all(const char *real, const char *dir, struct log *log, struct error *err)
 {
+    if (run_aside_is_inside(".", real)) /* this process would move with it */
+        return error_set(err,
+                         "run.fresh cannot move %s aside from within it; start from elsewhere, or "
+                         "name another run.dir",
+                         dir);
     char *aside = free_name(real);
-    int rc = check_not_inside(real, dir, err);
-    if (!rc && rename(real, aside))
+    int rc = 0;
+    if (rename(real, aside))
         rc = error_errno(err, "cannot move %s to %s; name another run.dir", real, aside);
     rc = rc || disk_sync_parent(aside, err);
     if (!rc)

@@ -9,7 +9,6 @@
  *
  * What may be refused is refused before 5, where the directory is as it was after 0.
  */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,26 +34,6 @@ struct run_start {
     int branch;              /* a new branch begins */
     int begins;              /* a new run begins */
 };
-
-static int is_step(const char *text)
-{
-    const char *at = text;
-    while (isdigit((unsigned char)*at))
-        at++;
-    return at > text && !*at;
-}
-
-/* Whether a path leads into the directory. */
-static int is_inside(const char *path, const char *dir)
-{
-    char *one = realpath(path, NULL), *other = realpath(dir, NULL);
-    size_t length = other ? strlen(other) : 0;
-    int inside =
-        one && other && !strncmp(one, other, length) && (!one[length] || one[length] == '/');
-    free(one);
-    free(other);
-    return inside;
-}
 
 /* The last step in metrics.jsonl; 0: none. */
 static int64_t last_step(const char *dir)
@@ -186,12 +165,12 @@ static int decide_asked(const struct run_directory *d, const struct run_survey *
     if (!fresh && d->record.has_start && !strcmp(d->record.asked, resume))
         return go_on(d, survey, start, err);
     start->from = FROM_ASKED;
-    if (is_step(resume))
+    if (text_is_digits(resume))
         return find_step(d, survey, start, err);
     if (strlen(resume) >= sizeof start->path)
         return error_set(err, "checkpoint.resume: the path is too long");
     snprintf(start->path, sizeof start->path, "%s", resume);
-    start->aside = fresh && !is_inside(resume, dir);
+    start->aside = fresh && !run_aside_is_inside(resume, dir);
     return 0;
 }
 
@@ -237,7 +216,7 @@ static int judge(const struct run_directory *d, const struct run_survey *survey,
 {
     const char *path = checkpoint_path(checkpoint), *dir = d->s->config.run.dir;
     struct run_point point = run_point_of(checkpoint_meta(checkpoint), checkpoint_step(checkpoint));
-    int same = point.run[0] ? !strcmp(point.run, d->record.run) : is_inside(path, dir);
+    int same = point.run[0] ? !strcmp(point.run, d->record.run) : run_aside_is_inside(path, dir);
     int fresh = d->s->config.run.fresh && !run_record_requeued(&d->record);
     if (start->aside) {
         start->begins = 1;
@@ -246,7 +225,7 @@ static int judge(const struct run_directory *d, const struct run_survey *survey,
         return go_on(d, survey, start, err);
     } else if (!is_used(d, survey)) {
         start->begins = 1;
-    } else if (same || (!d->record.run[0] && is_inside(path, dir))) {
+    } else if (same || (!d->record.run[0] && run_aside_is_inside(path, dir))) {
         start->branch = 1;
     } else {
         char what[RUN_PATH + 80];
@@ -268,8 +247,9 @@ static int64_t count_staying(const struct run_directory *d, const struct run_sur
     if (start->begins)
         return 0;
     if (start->branch)
-        last = is_inside(checkpoint_path(checkpoint), d->checkpoints) ? checkpoint_step(checkpoint)
-                                                                      : -1;
+        last = run_aside_is_inside(checkpoint_path(checkpoint), d->checkpoints)
+                   ? checkpoint_step(checkpoint)
+                   : -1;
     for (int i = 0; i < survey->own_count; i++)
         count += survey->own[i].step <= last;
     return count;
@@ -302,7 +282,7 @@ static void keep_path(struct run_record *record, const char *path, const char *d
 {
     char *real = realpath(path, NULL), *base = realpath(dir, NULL);
     const char *from = real ? real : path;
-    if (real && base && is_inside(path, dir) && strlen(real) > strlen(base))
+    if (real && base && run_aside_is_inside(path, dir) && strlen(real) > strlen(base))
         from = real + strlen(base) + 1;
     snprintf(record->start_path, sizeof record->start_path, "%s", from);
     free(base);
@@ -313,10 +293,10 @@ static void set_start(struct run_directory *d, const struct checkpoint *checkpoi
 {
     struct run_record *record = &d->record;
     const char *path = checkpoint_path(checkpoint), *dir = d->s->config.run.dir;
-    int here = is_inside(path, d->checkpoints);
+    int here = run_aside_is_inside(path, d->checkpoints);
     record->has_start = 1;
     record->start = run_point_of(checkpoint_meta(checkpoint), checkpoint_step(checkpoint));
-    if (!record->start.run[0] && is_inside(path, dir))
+    if (!record->start.run[0] && run_aside_is_inside(path, dir))
         memcpy(record->start.run, record->run, sizeof record->run);
     record->base = here ? record->start.step : -1;
     snprintf(record->asked, sizeof record->asked, "%s", d->s->config.checkpoint.resume);
@@ -450,7 +430,7 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
         return -1;
     if (!*checkpoint)
         return 0;
-    int here = rank ? 0 : is_inside(checkpoint_path(*checkpoint), d->checkpoints);
+    int here = rank ? 0 : run_aside_is_inside(checkpoint_path(*checkpoint), d->checkpoints);
     world_broadcast(world, &here, sizeof here, 0);
     if (here)
         d->saved_step = position->step;
