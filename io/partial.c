@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/text.h"
 #include "io/disk.h"
 
 enum { NAMES = 1000, BOOT = 14 };
@@ -20,11 +21,8 @@ enum { NAMES = 1000, BOOT = 14 };
 /* "" if it cannot be read. */
 static void read_boot(char boot[BOOT])
 {
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t bytes = fd < 0 ? 0 : read(fd, boot, BOOT - 1);
-    boot[bytes == BOOT - 1 ? bytes : 0] = 0;
-    if (fd >= 0)
-        close(fd);
+    boot[0] = 0;
+    text_from_file("/proc/sys/kernel/random/boot_id", NULL, boot, BOOT);
 }
 
 /* Is the file at a name the one that was opened? */

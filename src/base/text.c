@@ -36,3 +36,21 @@ int text_is_digits(const char *text)
 {
     return text[0] && !text[strspn(text, "0123456789")];
 }
+
+int text_from_file(const char *path, const char *key, char *text, size_t size)
+{
+    char line[512];
+    FILE *file = fopen(path, "r");
+    int found = 0;
+    while (file && !found && fgets(line, sizeof line, file))
+        found = !key || !strncmp(line, key, strlen(key));
+    if (file)
+        fclose(file);
+    if (!found)
+        return -1;
+    char *value = key && strchr(line, ':') ? strchr(line, ':') + 1 : line;
+    value += strspn(value, " \t");
+    value[strcspn(value, "\n")] = 0;
+    snprintf(text, size, "%s", value);
+    return 0;
+}

@@ -11,6 +11,11 @@ char *text_append(char *text, size_t size, const char *fmt, ...)
 char *text_join(char *text, size_t size, const char *separator, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* The first line of a file (of /proc or /sys) that begins with key, NULL: the first of all, without
+ * its end; with a key what follows ": ".  Returns 0, or -1 with text as it was where there is none.
+ */
+int text_from_file(const char *path, const char *key, char *text, size_t size);
+
 /* Is text digits, one at least, and nothing else? */
 int text_is_digits(const char *text);
 

@@ -12,33 +12,23 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "config/defines.h"
 #ifdef HAVE_HWLOC
 #include <hwloc.h>
 #endif
-
-static int read_line(const char *path, char *text, size_t bytes)
-{
-    FILE *file = fopen(path, "r");
-    text[0] = 0;
-    if (!file)
-        return -1;
-    int rc = fgets(text, (int)bytes, file) ? 0 : -1;
-    fclose(file);
-    return rc;
-}
 
 /* Cores of time per unit of time by the control group: version 2, else 1; 0: no limit. */
 static double quota(void)
 {
     char text[64];
     double limit = 0, period = 0;
-    if (!read_line("/sys/fs/cgroup/cpu.max", text, sizeof text))
+    if (!text_from_file("/sys/fs/cgroup/cpu.max", NULL, text, sizeof text))
         return sscanf(text, "%lf %lf", &limit, &period) == 2 && period > 0 ? limit / period : 0;
-    if (read_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", text, sizeof text) ||
+    if (text_from_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", NULL, text, sizeof text) ||
         sscanf(text, "%lf", &limit) != 1 || limit <= 0)
         return 0;
-    if (read_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us", text, sizeof text) ||
+    if (text_from_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us", NULL, text, sizeof text) ||
         sscanf(text, "%lf", &period) != 1 || period <= 0)
         return 0;
     return limit / period;
@@ -51,7 +41,7 @@ static int first_of_core(int unit, const cpu_set_t *set)
     int first, last;
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
              unit);
-    if (read_line(path, text, sizeof text))
+    if (text_from_file(path, NULL, text, sizeof text))
         return 1;
     for (char *at = text; at && *at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
         int got = sscanf(at, "%d-%d", &first, &last);

@@ -26,25 +26,6 @@
 
 enum { BENCH_BYTES = 64 << 20 };
 
-/* First line of a file that holds key (NULL: the first of all), from its value on. */
-static int file_value(const char *path, const char *key, char *text, size_t bytes)
-{
-    char line[512];
-    FILE *file = fopen(path, "r");
-    int found = 0;
-    while (file && !found && fgets(line, sizeof line, file))
-        found = !key || !strncmp(line, key, strlen(key));
-    if (file)
-        fclose(file);
-    if (!found)
-        return -1;
-    char *value = key && strchr(line, ':') ? strchr(line, ':') + 1 : line;
-    value += strspn(value, " \t");
-    value[strcspn(value, "\n")] = 0;
-    snprintf(text, bytes, "%s", value);
-    return 0;
-}
-
 /* Output of a command, as one line.  Returns its exit status, -1 if it could not run. */
 static int command_output(const char *command, char *text, size_t bytes)
 {
@@ -117,7 +98,7 @@ static void check_processor(struct doctor *d)
     char model[128] = "unknown", levels[64] = "";
     const char *threads = getenv("OMP_NUM_THREADS");
     struct topology t;
-    file_value("/proc/cpuinfo", "model name", model, sizeof model);
+    text_from_file("/proc/cpuinfo", "model name", model, sizeof model);
     for (const char *const *level = device_cpu_levels(); *level; level++)
         text_join(levels, sizeof levels, ", ", "%s", *level);
     topology_read(&t);
@@ -169,8 +150,8 @@ static void check_limits(struct doctor *d)
 static double cgroup_limit(void)
 {
     char text[64];
-    if (file_value("/sys/fs/cgroup/memory.max", NULL, text, sizeof text) &&
-        file_value("/sys/fs/cgroup/memory/memory.limit_in_bytes", NULL, text, sizeof text))
+    if (text_from_file("/sys/fs/cgroup/memory.max", NULL, text, sizeof text) &&
+        text_from_file("/sys/fs/cgroup/memory/memory.limit_in_bytes", NULL, text, sizeof text))
         return 0;
     double bytes = strtod(text, NULL); /* strtod("max") is 0: no limit */
     return bytes < 1e18 ? bytes : 0;
@@ -181,13 +162,13 @@ static void check_memory(struct doctor *d)
     char total[64] = "0", available[64] = "0", huge[64] = "";
     struct statvfs shm;
     double limit = cgroup_limit();
-    file_value("/proc/meminfo", "MemTotal", total, sizeof total);
-    file_value("/proc/meminfo", "MemAvailable", available, sizeof available);
+    text_from_file("/proc/meminfo", "MemTotal", total, sizeof total);
+    text_from_file("/proc/meminfo", "MemAvailable", available, sizeof available);
     doctor_fact(d, "memory", "%.1f GiB, %.1f GiB available", strtod(total, NULL) / (1 << 20),
                 strtod(available, NULL) / (1 << 20));
     if (limit > 0)
         doctor_fact(d, "memory limit", "%.1f GiB (control group)", limit / (1 << 30));
-    if (!file_value("/sys/kernel/mm/transparent_hugepage/enabled", NULL, huge, sizeof huge)) {
+    if (!text_from_file("/sys/kernel/mm/transparent_hugepage/enabled", NULL, huge, sizeof huge)) {
         doctor_fact(d, "huge pages", "%s", huge);
         if (strstr(huge, "[never]"))
             doctor_problem(

@@ -44,32 +44,13 @@ static void hosts_text(const struct session *s, char *text, size_t size)
     free(all);
 }
 
-/* Model of the processor, as the kernel names it. */
-static void cpu_text(char *text, size_t size)
-{
-    char line[256];
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    snprintf(text, size, "CPU");
-    while (file && fgets(line, sizeof line, file)) {
-        char *name = strchr(line, ':');
-        if (strncmp(line, "model name", 10) || !name)
-            continue;
-        name[strcspn(name, "\n")] = 0;
-        snprintf(text, size, "CPU%s", name + 1);
-        break;
-    }
-    if (file)
-        fclose(file);
-}
-
 static void device_text(const struct session *s, char *text, size_t size)
 {
-    char name[160];
+    char model[160] = ""; /* of the processor, as the kernel names it */
     if (s->device->kind == DEVICE_CPU)
-        cpu_text(name, sizeof name);
-    else
-        snprintf(name, sizeof name, "%s", s->device->name);
-    snprintf(text, size, "%s (%s)", name, s->device->level);
+        text_from_file("/proc/cpuinfo", "model name", model, sizeof model);
+    snprintf(text, size, "%s%s%s (%s)", s->device->name, model[0] ? " " : "", model,
+             s->device->level);
     if (s->device->kind == DEVICE_CPU)
         text_append(text, size, ", %d thread%s each", s->device->threads,
                     s->device->threads > 1 ? "s" : "");
