@@ -67,7 +67,7 @@ int build_param(struct graph *graph, const struct graph_param *param)
 void build_sequence(struct graph *graph, int sequence)
 {
     if (graph->length[sequence] < 1)
-        graph_fail(graph, "the model reads %d sequences: sequence %d has no length", sequence + 1,
+        graph_fail(graph, "it reads %d sequences of tokens, and no length is given for the last",
                    sequence + 1);
     graph->sequence = sequence;
     graph->seq = graph->length[sequence];

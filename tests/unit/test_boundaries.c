@@ -334,7 +334,7 @@ static void test_mistakes_are_named(void **state)
         "",
         "model: unit 1 reads \"first\", which no unit before it puts out",
         "model: unit 1 reads \"first\" as [6, 6], and unit 0 puts out [6, 4]",
-        "model: the model reads 2 sequences: sequence 2 has no length",
+        "model: it reads 2 sequences of tokens, and no length is given for the last",
         "model: unit 1 puts out \"hidden\", which no unit reads",
         "model: a unit reads more than 3 boundaries",
     };
