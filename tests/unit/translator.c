@@ -5,7 +5,8 @@
  *   hidden  = encode(hidden), each block  hidden = decode(hidden, encoded), each block
  *   encoded = norm(hidden)                loss   = head(norm(hidden)), of that matrix, too
  *
- * The op `blend` mixes into each word of the target all words of its sequence's source.
+ * A decoder block reads what the encoder put out twice: by attention, and by an op of its own,
+ * `blend`, which mixes into each word of the target all words of its sequence's source.
  */
 #include "tests/unit/translator.h"
 
@@ -173,12 +174,31 @@ static int encode(const struct config_model *c, struct graph *graph, const char 
     return feed_forward(c, graph, prefix, attend(c, graph, prefix, x));
 }
 
+/* x + o(attention(q(norm(x)), kv(encoded))): each word sees all of its source. */
+static int attend_source(const struct config_model *c, struct graph *graph, const char *prefix,
+                         int x, int encoded)
+{
+    int64_t width = c->heads * c->head_dim;
+    int h = norm(graph, prefix, "norm3", x, c->hidden);
+    int q = build_linear(graph, h, matrix(graph, prefix, "source.q", width, c->hidden), -1);
+    int kv = matrix(graph, prefix, "source.kv", 2 * width, c->hidden);
+    int o = matrix(graph, prefix, "source.o", c->hidden, width);
+    struct build_attention form = {.q = q,
+                                   .kv = build_linear(graph, encoded, kv, -1),
+                                   .documents = -1,
+                                   .mask = BUILD_FULL,
+                                   .heads = c->heads,
+                                   .kv_heads = c->heads,
+                                   .head_dim = c->head_dim};
+    return build_linear(graph, build_attention_of(graph, &form), o, x);
+}
+
 static int decode(const struct config_model *c, struct graph *graph, const char *prefix, int x,
                   int encoded)
 {
     int cross = matrix(graph, prefix, "cross", c->hidden, c->hidden);
     x = build_blend(graph, attend(c, graph, prefix, x), build_linear(graph, encoded, cross, -1));
-    return feed_forward(c, graph, prefix, x);
+    return feed_forward(c, graph, prefix, attend_source(c, graph, prefix, x, encoded));
 }
 
 static void head(const struct config_model *c, struct graph *graph, const char *prefix, int x,
