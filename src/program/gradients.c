@@ -96,7 +96,8 @@ void gradients_plan(const struct program *program, struct run *run, int runs)
 static int counts_norm(const struct program *program, int flat)
 {
     const struct flat *of = &program->units->flat[flat];
-    unsigned replicated = program->units->request.data_axes & ~of->shard_axes;
+    const struct units_request *r = &program->units->request;
+    unsigned replicated = (r->data_axes | r->tensor.axes) & ~(of->shard_axes | of->divided_axes);
     for (int axis = 0; axis < MESH_AXES; axis++)
         if (replicated >> axis & 1 && program->state->coord.at[axis])
             return 0;

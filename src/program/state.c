@@ -247,6 +247,8 @@ static void make_common(struct state *state)
     state->sums = state_buffer(state, POOL_WORKSPACE, SUM_COUNT * sizeof(double), "sums");
     state->loss_scale = state_view(state, state->sums, SUM_LOSS_SCALE * sizeof(double),
                                    sizeof(double), "loss scale");
+    state->counted = state_view(state, state->sums, SUM_COUNTED * sizeof(double),
+                                (SUM_REDUCED - SUM_COUNTED) * sizeof(double), "counted sums");
     state->constants = state_buffer(state, POOL_WORKSPACE, table, "constants");
     state->work = state_buffer(state, POOL_WORKSPACE, units->work_bytes, "work");
 }

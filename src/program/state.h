@@ -53,9 +53,11 @@ enum {
     SUM_TARGETS,
     SUM_SQUARES,
     SUM_STOP,
-    SUM_REDUCED,              /* those before are summed over data ranks */
-    SUM_FACTOR = SUM_REDUCED, /* of gradients in the update, from SCALE; NaN: no update */
-    SUM_LOSS_SCALE,           /* gradients are those of the loss times this */
+    SUM_REDUCED,               /* those before are summed over data ranks, */
+    SUM_COUNTED = SUM_SQUARES, /* from here on over the ranks that compute one batch, too: these
+                                 make the same loss, and each counts other squares */
+    SUM_FACTOR = SUM_REDUCED,  /* of gradients in the update, from SCALE; NaN: no update */
+    SUM_LOSS_SCALE,            /* gradients are those of the loss times this */
     SUM_COUNT
 };
 
@@ -70,7 +72,7 @@ struct state {
     struct state_bucket *bucket;
     int buckets;
     int sums, constants, work; /* buffers */
-    int loss_scale;            /* a view of sums */
+    int loss_scale, counted;   /* views of sums */
 };
 
 /* The state of a rank: parameters, sums, constants and workspace, and where it trains gradients,

@@ -16,17 +16,22 @@
 #include "program/matrices.h"
 #include "program/offload.h"
 
-void pass_sums(struct program *program)
+static void all_reduce(struct program *program, unsigned axes, int sums)
 {
-    const int *degree = program->layout->shape.degree;
-    if (degree[MESH_REPLICATE] * degree[MESH_SHARD] < 2)
+    if (mesh_members(&program->layout->shape, axes) < 2)
         return;
     int index = program_instr(program, INSTR_ALLREDUCE, STREAM_REDUCE);
     struct instr *instr = &program->instr[index];
-    instr->axes = MESH_DATA;
-    instr->elems = SUM_REDUCED;
+    instr->axes = axes;
+    instr->elems = sums == program->state->sums ? SUM_REDUCED : SUM_REDUCED - SUM_COUNTED;
     instr->dtype = DTYPE_F64;
-    instr_bind(instr, SLOT_TO, program->state->sums, ACCESS_BOTH);
+    instr_bind(instr, SLOT_TO, sums, ACCESS_BOTH);
+}
+
+void pass_sums(struct program *program)
+{
+    all_reduce(program, MESH_DATA, program->state->sums);
+    all_reduce(program, 1u << MESH_TENSOR, program->state->counted);
 }
 
 static void scale(struct program *program)

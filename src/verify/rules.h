@@ -22,6 +22,9 @@ int rules_matrices(struct values *v, int index);
 int rules_orthogonalize(struct values *v, int index);
 int rules_update(struct values *v, int index);
 
+/* Are these the sums of this rank alone, before SCALE? */
+int rules_are_own_sums(const struct values *v, const struct value *sums);
+
 /* Are these the sums over all ranks, with the norms or without, after SCALE or before it? */
 int rules_are_sums(const struct values *v, const struct value *sums, int norms, int updated);
 

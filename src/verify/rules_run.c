@@ -201,7 +201,7 @@ static int adds_loss(struct values *v, int i)
     const struct instr *instr = &v->program->instr[i];
     int b = instr->buffer[SPACE_LOSS];
     struct value sums = values_get(v, b);
-    if (sums.meaning != MEANS_SUMS || sums.pending != v->axes || sums.updated)
+    if (!rules_are_own_sums(v, &sums))
         return wrong(v, i, b, &sums, "sums of this rank alone");
     addends_add(&sums.terms[0], addend(MEANS_SUMS, instr->micro, -1));
     values_put(v, i, b, sums);

@@ -24,18 +24,24 @@ int rules_norm(struct values *v, int i)
     struct value sums = values_get(v, instr->buffer[SLOT_SUMS]);
     if (check_gradient(v, i, instr->buffer[SLOT_SHARD_GRAD]))
         return -1;
-    if (sums.meaning != MEANS_SUMS || sums.pending != v->axes || sums.updated)
+    if (!rules_are_own_sums(v, &sums))
         return wrong(v, i, instr->buffer[SLOT_SUMS], &sums, "sums of this rank alone");
     addends_add(&sums.norms, addend(MEANS_SUMS, -1, instr->flat));
     values_put(v, i, instr->buffer[SLOT_SUMS], sums);
     return 0;
 }
 
+int rules_are_own_sums(const struct values *v, const struct value *sums)
+{
+    return sums->meaning == MEANS_SUMS && sums->pending == v->axes &&
+           sums->counting == v->counted_axes && !sums->updated;
+}
+
 int rules_are_sums(const struct values *v, const struct value *sums, int norms, int updated)
 {
     struct addends none = {0, 0};
-    return sums->meaning == MEANS_SUMS && !sums->pending && sums->updated == updated &&
-           addends_equal(sums->terms[0], v->losses) &&
+    return sums->meaning == MEANS_SUMS && !sums->pending && !sums->counting &&
+           sums->updated == updated && addends_equal(sums->terms[0], v->losses) &&
            addends_equal(sums->norms, norms ? v->norms : none);
 }
 

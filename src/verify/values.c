@@ -124,9 +124,13 @@ static void open_state(struct values *v)
 static int counts_norm(const struct values *v, int flat)
 {
     const int *at = v->program->state->coord.at;
-    unsigned alike = v->axes;
-    if (flat_is_sharded(&v->program->units->flat[flat]))
+    const struct flat *of = &v->program->units->flat[flat];
+    unsigned alike = v->counted_axes;
+    if (flat_is_sharded(of))
         alike &= ~(1u << MESH_SHARD);
+    for (int t = 0; t < of->tensors; t++)
+        if (!box_is_whole(&of->tensor[t].box))
+            alike &= ~(1u << MESH_TENSOR);
     for (int axis = 0; axis < MESH_AXES; axis++)
         if (alike >> axis & 1 && at[axis] > 0)
             return 0;
@@ -232,6 +236,7 @@ void values_open(struct values *v, const struct program *program, struct error *
     for (int axis = 0; axis < MESH_AXES; axis++)
         if ((axis == MESH_SHARD || axis == MESH_REPLICATE) && degree[axis] > 1)
             v->axes |= 1u << axis;
+    v->counted_axes = v->axes | mesh_wide_axes(&program->layout->shape, 1u << MESH_TENSOR);
     open_buffers(v);
     open_state(v);
     open_boundaries(v);
@@ -333,6 +338,7 @@ const char *value_text(const struct values *v, const struct value *value, char t
                  (long long)value->terms[0].count, (long long)v->losses.count,
                  (long long)value->norms.count);
     add_axes(&line, ", not summed over", value->pending);
+    add_axes(&line, ", squares not over", value->counting);
     add_axes(&line, ", no maximum over", value->maxima);
     return text;
 }

@@ -50,6 +50,7 @@ struct value {
     /* MEANS_GRAD, MEANS_SUMS, what an exchange sums: the mesh axes over which this is still to be
      * summed */
     unsigned pending;
+    unsigned counting;     /* MEANS_SUMS: the same for squares and votes */
     unsigned maxima;       /* CARRIED and the like: the axes over which it lacks a maximum */
     struct flat_range own; /* STEP_OWN: a range of the flat */
     struct addends norms;  /* MEANS_SUMS: flats in the squares */
@@ -68,6 +69,8 @@ struct values {
     struct addends (*gradient)[FLAT_SECTIONS]; /* per flat: the whole of its gradient */
     struct addends losses, norms;              /* that this rank's part of the sums must have */
     unsigned axes;                             /* data axes of more than one rank */
+    unsigned counted_axes; /* and that of the ranks that compute one batch: all over which squares
+                              are counted */
     struct error *err;
 };
 

@@ -10,8 +10,12 @@
 
 static int rule_zero(struct values *v, int i)
 {
-    values_put(v, i, v->program->instr[i].buffer[SLOT_SUMS],
-               (struct value){.meaning = MEANS_SUMS, .of = -1, .index = -1, .pending = v->axes});
+    struct value sums = {.meaning = MEANS_SUMS,
+                         .of = -1,
+                         .index = -1,
+                         .pending = v->axes,
+                         .counting = v->counted_axes};
+    values_put(v, i, v->program->instr[i].buffer[SLOT_SUMS], sums);
     return 0;
 }
 
@@ -121,11 +125,29 @@ static int rule_reduce(struct values *v, int i)
 static int sum_buffer(struct values *v, int i, int b, unsigned axes)
 {
     struct value value = values_get(v, b);
-    if ((value.meaning != MEANS_GRAD && value.meaning != MEANS_SUMS) || !axes ||
-        (value.pending & axes) != axes || value.updated)
+    if (value.meaning != MEANS_GRAD || !axes || (value.pending & axes) != axes)
         return wrong(v, i, b, &value, "a sum that lacks other ranks");
     value.pending &= ~axes;
     values_put(v, i, b, value);
+    return 0;
+}
+
+/* All of a step's sums, or those that are counted beside the loss. */
+static int add_sums(struct values *v, int i, unsigned axes)
+{
+    const struct instr *instr = &v->program->instr[i];
+    int sums = v->program->state->sums, b = instr->buffer[SLOT_TO], all = b == sums;
+    struct value value = values_get(v, sums);
+    if (!all && b != v->program->state->counted)
+        return wrong_operand(v, i, SLOT_TO);
+    if (instr->elems != (all ? SUM_REDUCED : SUM_REDUCED - SUM_COUNTED))
+        return wrong_size(v, i, b);
+    if (value.meaning != MEANS_SUMS || !axes || (value.counting & axes) != axes ||
+        (all && (value.pending & axes) != axes) || value.updated)
+        return wrong(v, i, b, &value, "a sum that lacks other ranks");
+    value.counting &= ~axes;
+    value.pending &= all ? ~axes : ~0u;
+    values_put(v, i, sums, value);
     return 0;
 }
 
@@ -133,14 +155,16 @@ static int sum_buffer(struct values *v, int i, int b, unsigned axes)
 static int rule_all_reduce(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
-    int b = instr->buffer[SLOT_TO], sums = instr->dtype == DTYPE_F64;
+    int b = instr->buffer[SLOT_TO];
     unsigned axes = mesh_wide_axes(&v->program->layout->shape, instr->axes);
     size_t bytes = (size_t)instr->elems * dtype_bytes(instr->dtype);
     if (instr->reduction != GROUP_SUM)
         return wrong_operand(v, i, -1);
-    if (sums ? instr->elems != SUM_REDUCED : bytes != bytes_of(v, b))
+    if (instr->dtype == DTYPE_F64)
+        return add_sums(v, i, axes);
+    if (bytes != bytes_of(v, b))
         return wrong_size(v, i, b);
-    if (sums || v->view[b] < 0)
+    if (v->view[b] < 0)
         return sum_buffer(v, i, b, axes);
     for (int part = v->view[b]; part >= 0; part = v->next[part])
         if (sum_buffer(v, i, part, axes))

@@ -11,9 +11,9 @@
 #include "execute/execute.h"
 #include "train/lr_schedule.h"
 
-#define MODEL                                                                               \
-    "model.layers=3 model.hidden=20 model.heads=2 model.kv_heads=2 model.ffn=12 "           \
-    "model.vocab=53 data.seq_len=12 train.global_batch=4 train.micro_batch=2 train.clip=0 " \
+#define MODEL                                                                                 \
+    "model.layers=3 model.hidden=20 model.heads=2 model.kv_heads=2 model.ffn=12 "             \
+    "model.vocab=53 data.seq_len=12 train.global_batch=4 train.micro_batch=2 train.clip=0.1 " \
     "train.lr=1e-2 train.steps=9 precision=fp32 "
 
 enum { STEPS = 4, VOCAB = 53 };
@@ -42,7 +42,7 @@ struct training {
     struct executor *x;
     struct mem mem;
     int rank;
-    double loss[STEPS];
+    double loss[STEPS], norm[STEPS];
 };
 
 static int load(void *user, const struct step_batch *batch, struct error *err)
@@ -108,10 +108,12 @@ static int steps(struct training *t, int from, int to, struct error *err)
                                    .user = t,
                                    .rule = lr_schedule_rule(&t->train, step),
                                    .step = step,
+                                   .clip = t->train.clip,
                                    .nominal_targets = 96};
         if (execute(t->x, t->d.program[t->rank], &input, &output, NULL, err))
             return -1;
         t->loss[step - 1] = output.loss;
+        t->norm[step - 1] = output.grad_norm;
     }
     return 0;
 }
@@ -198,22 +200,26 @@ static void compare(struct checks *c, const char *text, const char *alone, struc
     struct error err = {0};
     int ranks = world_size(c->world), rank = world_rank(c->world);
     int tensors = mesh_shape(mesh).degree[MESH_TENSOR];
-    double losses = 0, gradients = INFINITY;
+    double losses = 0, norms = 0, gradients = INFINITY;
     if (!begin(&whole, alone, 1, 0, NULL, &err) & !begin(&part, text, tensors, rank, mesh, &err) &&
         !steps(&whole, 1, 1, &err) && !steps(&part, 1, 1, &err)) {
         gradients = gradient_distance(&part, &whole);
         CHECK(c, !steps(&whole, 2, STEPS, &err) && !steps(&part, 2, STEPS, &err));
     }
-    for (int s = 0; s < STEPS; s++)
+    for (int s = 0; s < STEPS; s++) {
         losses = fmax(losses, fabs(part.loss[s] / whole.loss[s] - 1));
+        norms = fmax(norms, fabs(part.norm[s] / whole.norm[s] - 1));
+    }
     int rounds = part.d.layout.dtype == DTYPE_BF16; /* each term, and each sum */
     CHECK(c, whole.loss[0] > whole.loss[STEPS - 1]);
     CHECK(c, losses <= (ranks == 1 ? 0 : rounds ? 2e-3 : 1e-6));
     CHECK(c, gradients <= (ranks == 1 ? 0 : rounds ? 5e-2 : 1e-5));
+    CHECK(c, whole.norm[0] > whole.train.clip && norms <= (ranks == 1 ? 0 : rounds ? 2e-2 : 1e-5));
     if (err.text[0])
         fprintf(stderr, "%s\n", err.text);
     if (!rank)
-        printf("%d ranks: losses differ by %.1e, gradients by %.1e\n", ranks, losses, gradients);
+        printf("%d ranks: losses differ by %.1e, gradients by %.1e, norms (first: %.3g) by %.1e\n",
+               ranks, losses, gradients, whole.norm[0], norms);
     end(c, &whole);
     end(c, &part);
 }

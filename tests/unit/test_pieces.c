@@ -204,6 +204,41 @@ static void test_left_out_on_one_rank(void **state)
     divided_close(&d);
 }
 
+/* Squares are counted once, and summed over tensor ranks as the loss is not. */
+static void test_counted(void **state)
+{
+    struct divided d;
+    int norms = 0, sums = 0;
+    divided_open(&d, settings[0], 2);
+    for (int i = 0; i < d.program[1]->instrs; i++) {
+        struct instr *instr = &d.program[1]->instr[i], was = *instr;
+        if (instr->kind != INSTR_NORM &&
+            (instr->kind != INSTR_ALLREDUCE || instr->dtype != DTYPE_F64))
+            continue;
+        norms += instr->kind == INSTR_NORM;
+        make_idle(instr);
+        assert_refused(&d, i, "left out");
+        *instr = was;
+        if (instr->kind == INSTR_NORM)
+            continue;
+        sums++;
+        instr->axes = MESH_DATA;
+        assert_refused(&d, i, "over data ranks");
+        *instr = was;
+        instr->buffer[SLOT_TO] = d.program[1]->state->sums;
+        assert_refused(&d, i, "all sums");
+        instr->elems = SUM_REDUCED;
+        assert_refused(&d, i, "all sums");
+        *instr = was;
+    }
+    assert_int_equal(sums, 1);
+    assert_true(norms > 0);
+    for (int i = 0; i < d.program[0]->instrs; i++)
+        norms -= d.program[0]->instr[i].kind == INSTR_NORM;
+    assert_true(norms < 0); /* rank 0 counts what all have, too */
+    divided_close(&d);
+}
+
 /* A program is refused whose unit does not put together what it divides. */
 static void test_not_put_together(void **state)
 {
@@ -273,6 +308,7 @@ int main(void)
         cmocka_unit_test(test_exchanges),
         cmocka_unit_test(test_spoilt),
         cmocka_unit_test(test_left_out_on_one_rank),
+        cmocka_unit_test(test_counted),
         cmocka_unit_test(test_not_put_together),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_no_gradient_of_a_maximum),
