@@ -303,7 +303,7 @@ int run_update(struct run_state *run, int i)
     };
     for (int k = 0; k < u.optimizer->slots; k++)
         u.shard.slot[k] = run_operand(run, instr, SLOT_OPTIMIZER + k);
-    update_flat(&u, flat, flat_shard_start(flat, run->program->state->coord.at[MESH_SHARD]));
+    update_flat(&u, flat, state_shard_start(run->program->state, instr->flat));
     return 0;
 }
 

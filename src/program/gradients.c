@@ -272,7 +272,7 @@ static void reduce(struct program *program, const struct run *run, const struct 
     struct instr *instr = &program->instr[index];
     instr->flat = use->flat;
     instr->micro = run->micro;
-    instr->axes = 1u << MESH_SHARD;
+    instr->axes = program->units->flat[use->flat].shard_axes;
     instr->elems = program->units->flat[use->flat].shard_elems;
     instr->dtype = program->layout->reduce_dtype;
     instr->accumulate = (uint64_t)adds;

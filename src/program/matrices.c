@@ -120,7 +120,7 @@ int matrices_begin(struct program *program, const struct owners *owners, int fla
 {
     struct flat_range own = owners_range(owners, flat, member_of(program, owners, flat));
     momentum(program, flat, sums, grad, slot);
-    if (owners_axes(owners, flat) != 1u << MESH_SHARD)
+    if (!flat_is_sharded(&program->units->flat[flat]))
         return grad;
     int matrices = matrices_buffer(program, flat, own);
     to_owners(program, owners, flat, grad, matrices);

@@ -28,14 +28,13 @@ struct cut {
 unsigned owners_axes(const struct owners *owners, int flat)
 {
     if (flat_is_sharded(&owners->units->flat[flat]))
-        return 1u << MESH_SHARD;
+        return owners->units->flat[flat].shard_axes;
     return owners->layout->data_ranks > 1 ? MESH_DATA : 0;
 }
 
 int owners_count(const struct owners *owners, int flat)
 {
-    return flat_is_sharded(&owners->units->flat[flat]) ? owners->layout->shape.degree[MESH_SHARD]
-                                                       : owners->layout->data_ranks;
+    return mesh_members(&owners->layout->shape, owners_axes(owners, flat));
 }
 
 static double cost_of(const struct flat_tensor *tensor)

@@ -91,7 +91,8 @@ static int cast_master(struct program *program, const struct run *run, int flat,
     enum dtype dtype = program->units->request.dtype;
     int64_t elems = program->units->flat[flat].shard_elems;
     size_t bytes = (size_t)elems * dtype_bytes(dtype);
-    int own = program_view(program, whole, bytes * (size_t)program->state->coord.at[MESH_SHARD],
+    int own = program_view(program, whole,
+                           (size_t)state_shard_start(program->state, flat) * dtype_bytes(dtype),
                            bytes, "%s.own of whole", program->units->flat[flat].name);
     program_cast(program, flat, run->micro, program->state->flat[flat].master, own, elems, dtype);
     return own;
@@ -110,7 +111,7 @@ static int gather(struct program *program, const struct run *run, struct run_use
     struct instr *instr = &program->instr[index];
     instr->flat = flat;
     instr->micro = run->micro;
-    instr->axes = 1u << MESH_SHARD;
+    instr->axes = program->units->flat[flat].shard_axes;
     instr->elems = program->units->flat[flat].shard_elems;
     instr->dtype = program->units->request.dtype;
     instr_bind(instr, SLOT_FROM, from, ACCESS_READ);

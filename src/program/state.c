@@ -105,8 +105,8 @@ static int own_shard(struct state *state, int whole, int flat, const char *what,
     size_t bytes = (size_t)flat_of(state, flat)->shard_elems * dtype_bytes(dtype);
     if (!state_is_split(state, flat))
         return whole;
-    return state_view(state, whole, bytes * (size_t)state->coord.at[MESH_SHARD], bytes,
-                      "%s.%s shard", flat_of(state, flat)->name, what);
+    size_t from = (size_t)state_shard_start(state, flat) * dtype_bytes(dtype);
+    return state_view(state, whole, from, bytes, "%s.%s shard", flat_of(state, flat)->name, what);
 }
 
 static int whole_buffer(struct state *state, enum mem_pool pool, int flat, const char *what,

@@ -135,6 +135,13 @@ static inline int state_is_split(const struct state *state, int flat)
     return flat_is_sharded(&state->units->flat[flat]);
 }
 
+/* Where in a flat the rank's shard begins, in elements. */
+static inline int64_t state_shard_start(const struct state *state, int flat)
+{
+    const struct flat *of = &state->units->flat[flat];
+    return flat_shard_start(of, mesh_member(&state->layout->shape, state->coord, of->shard_axes));
+}
+
 /* Is what is gathered cast from the masters each time, so that no 16-bit shard is kept?  Where
  * parameters are gathered for each use, and the masters are where that happens. */
 static inline int state_casts(const struct state *state, int flat)

@@ -67,13 +67,13 @@ void flat_destroy(struct flat *flat);
 /* The number of the tensor of that name, or -1. */
 int flat_find(const struct flat *flat, const char *name);
 
-/* Is it split over the ranks of the shard axis? */
+/* Is it split into shards? */
 static inline int flat_is_sharded(const struct flat *flat)
 {
     return flat->shard_elems < flat->padded;
 }
 
-/* Where in it begins what the rank at place `shard` of that axis owns. */
+/* Where in it begins what the rank at place `shard` of its shard group owns. */
 static inline int64_t flat_shard_start(const struct flat *flat, int shard)
 {
     return flat_is_sharded(flat) ? shard * flat->shard_elems : 0;

@@ -32,8 +32,7 @@ int weights_slots(const struct session *s, int flat, struct weights_slot slots[W
 
 int64_t weights_shard_start(const struct session *s, int flat)
 {
-    int shard = s->state->coord.at[MESH_SHARD];
-    return flat_shard_start(&s->units->flat[flat], shard);
+    return state_shard_start(s->state, flat);
 }
 
 static enum state_side side_of(const struct session *s, int buffer)

@@ -75,15 +75,13 @@ static void save_piece(struct session *s, struct pieces *pieces, const struct we
  * data ranks divide it among them; of the ranks of a tensor group that all hold it, the first. */
 static void share_of(const struct session *s, const struct flat *flat, int64_t *from, int64_t *to)
 {
+    const struct mesh_shape *shape = &s->layout.shape;
     struct mesh_coord coord = s->state->coord;
-    int64_t share = coord.at[MESH_REPLICATE], shares = s->layout.shape.degree[MESH_REPLICATE];
-    if (!flat_is_sharded(flat)) {
-        share = layout_data_rank(&s->layout, coord);
-        shares = s->layout.data_ranks;
-    }
+    unsigned data = s->units->request.data_axes & ~flat->shard_axes;
+    int64_t share = mesh_member(shape, coord, data), shares = mesh_members(shape, data);
     *from = flat->shard_elems * share / shares;
     *to = flat->shard_elems * (share + 1) / shares;
-    if (coord.at[MESH_TENSOR] && !(flat->divided_axes >> MESH_TENSOR & 1))
+    if (mesh_member(shape, coord, 1u << MESH_TENSOR & ~flat->divided_axes))
         *to = *from;
 }
 
