@@ -6,12 +6,10 @@
 #include "base/array.h"
 #include "device/driver.h"
 
-/* No op is missing in the lists: with the name, the two of gemm and the forms of attention they
+/* No op is missing in DEVICE_OPS(): with the name, the two of gemm and the forms of attention they
  * are all members. */
 #define ONE(op) +1
-_Static_assert(sizeof(struct device_ops) ==
-                   (4 DEVICE_OPS(ONE) DEVICE_OPTIONAL_OPS(ONE)) * sizeof(void *),
-               "DEVICE_OPS()");
+_Static_assert(sizeof(struct device_ops) == (4 DEVICE_OPS(ONE)) * sizeof(void *), "DEVICE_OPS()");
 
 static const struct device_driver *const drivers[DEVICE_KINDS] = {
     [DEVICE_CPU] = &cpu_driver,

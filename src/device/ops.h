@@ -221,8 +221,8 @@ struct device_ops {
                           int64_t ld_d, const float *logits, int64_t ld, const int32_t *targets,
                           int64_t rows, int64_t vocab, float scale, const double *loss_scale);
     /* The same in parts, of ranks that each have some columns of the logits: `vocab` of them, from
-     * column `first` of the whole on; 0 columns are allowed.  NULL where a device has none of the
-     * four.  Numbers of masked rows are 0, where nothing else is said.
+     * column `first` of the whole on; 0 columns are allowed.  Numbers of masked rows are 0, where
+     * nothing else is said.
      *
      * top fp32 [rows]: each row's largest logit of this part, -infinity where it has no columns;
      * sums fp32 [rows, 2]: the sum of e^(logit - top), and the target's logit if it is here, or 0
@@ -314,10 +314,8 @@ struct device_ops {
     X(bias_backward_scratch) X(gelu) X(gelu_backward) X(rope) X(attention) X(attention_backward) \
     X(attention_scratch) X(swiglu) X(swiglu_backward) X(cross_entropy) X(loss_sum) X(add) X(cast) \
     X(fill_zero) X(copy) X(set) X(sumsq) X(update_factor) X(adamw) X(adamw_bf16) X(sgd) \
-    X(momentum) X(muon) X(normalize) X(polynomial)
-/* Those that a device may lack: all of them or none. */
-#define DEVICE_OPTIONAL_OPS(X) \
-    X(softmax_part) X(softmax_term) X(softmax_loss) X(softmax_gradient)
+    X(momentum) X(muon) X(normalize) X(polynomial) X(softmax_part) X(softmax_term) \
+    X(softmax_loss) X(softmax_gradient)
 /* clang-format on */
 
 /* The type of the function that a member of a table points to.  Declares what the table is filled

@@ -322,14 +322,6 @@ const struct op op_head_loss_train = {
 
 /* ---- a vocabulary divided among ranks ---- */
 
-static int part_offered(struct device *d, const struct graph *graph, const struct graph_node *node,
-                        struct error *err)
-{
-    if (d->ops->softmax_part)
-        return 0;
-    return error_set(err, "a loss whose vocabulary is divided among ranks is not offered on a GPU");
-}
-
 /* They are differentiated together, by head_part_loss. */
 static void no_gradient(struct autodiff *ad, int index)
 {
@@ -368,7 +360,6 @@ const struct op op_head_part = {
     .flops = loss_flops,
     .scratch = loss_scratch,
     .run = part_run,
-    .offered = part_offered,
 };
 
 /* inputs sums, top, all_top */
@@ -387,7 +378,6 @@ const struct op op_head_term = {
     .flops_each = 2,
     .run = term_run,
     .in_place = 1u << 0,
-    .offered = part_offered,
 };
 
 static void part_loss_shapes(struct graph *graph, struct graph_node *node)
@@ -444,7 +434,6 @@ const struct op op_head_part_loss = {
     .flops_each = 4,
     .scratch = row_losses_bytes,
     .run = part_loss_run,
-    .offered = part_offered,
 };
 
 static void take_gradients(const struct op_call *call, const struct sizes *s,
@@ -487,5 +476,4 @@ const struct op op_head_part_train = {
     .flops = train_flops,
     .scratch = train_scratch,
     .run = part_train_run,
-    .offered = part_offered,
 };

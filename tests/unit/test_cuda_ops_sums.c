@@ -125,6 +125,76 @@ static void losses_without_gradients(void **state)
     check_close_devices(&c);
 }
 
+/* ---- the same in parts ---- */
+
+enum {
+    PART_TOP,
+    PART_SUMS,
+    PART_TERMS,
+    PART_LOSS,
+    PART_GRADIENT,
+    PART_LOGITS,
+    PART_TARGETS,
+    PART_ALL_TOP,
+    PART_OPERANDS
+};
+
+struct part {
+    struct loss l;
+    int64_t first;
+};
+
+/* In place; the gradient is copied out. */
+static void softmax_part(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    const struct part *p = args;
+    const struct loss *l = &p->l;
+    int64_t elem = (int64_t)dtype_bytes(l->dt), row_bytes = l->vocab * elem;
+    int64_t ld_bytes = l->ld * (int64_t)sizeof(float);
+    d->ops->softmax_part(d, at[PART_TOP], at[PART_SUMS], at[PART_LOGITS], l->ld, at[PART_TARGETS],
+                         l->rows, l->vocab, p->first);
+    d->ops->softmax_term(d, at[PART_TERMS], at[PART_SUMS], at[PART_TOP], at[PART_ALL_TOP], l->rows);
+    d->ops->softmax_loss(d, at[PART_LOSS], at[PART_ALL_TOP], at[PART_TERMS], at[PART_TARGETS],
+                         l->rows);
+    d->ops->softmax_gradient(d, l->dt, at[PART_LOGITS], ld_bytes / elem, at[PART_LOGITS], l->ld,
+                             at[PART_TARGETS], at[PART_ALL_TOP], at[PART_TERMS], l->rows, l->vocab,
+                             p->first, mean_factor, NULL);
+    for (int64_t r = 0; r < l->rows; r++)
+        d->ops->copy(d, (char *)at[PART_GRADIENT] + r * row_bytes,
+                     (char *)at[PART_LOGITS] + r * ld_bytes, (size_t)row_bytes);
+}
+
+static void softmax_parts(void **state)
+{
+    static const int64_t sizes[][2] = {{1, 1},       {3, 4},         {17, 17},      {524, 524},
+                                       {1000, 1004}, {12291, 12292}, {32003, 32004}};
+    struct check c = check_open();
+    for (int i = 0; i < TYPES * 7; i++) {
+        const int64_t *size = sizes[i / TYPES];
+        struct part p = {.l = {op_types[i % TYPES], 7, size[0], size[1]}, .first = i % 2 * 5};
+        char text[128];
+        struct operand o[PART_OPERANDS] = {
+            [PART_TOP] = output_operand("top", WRITTEN, DTYPE_F32, p.l.rows),
+            [PART_SUMS] = output_operand("sums", WRITTEN, DTYPE_F32, 2 * p.l.rows),
+            [PART_TERMS] = output_operand("terms", WRITTEN, DTYPE_F32, 2 * p.l.rows),
+            [PART_LOSS] = output_operand("row_loss", WRITTEN, DTYPE_F32, p.l.rows),
+            [PART_GRADIENT] = output_operand("dlogits", WRITTEN, p.l.dt, p.l.rows * size[0]),
+            [PART_LOGITS] = changed_operand(&c, "logits", LOST, DTYPE_F32, p.l.rows * size[1], 2),
+            [PART_TARGETS] = tokens_operand(&c, "targets", p.l.rows, size[0] + 10),
+            [PART_ALL_TOP] = output_operand("all_top", READ, DTYPE_F32, p.l.rows),
+        };
+        for (int64_t r = 0; r < p.l.rows; r++) {
+            if (r % 3 == 2)
+                ((int32_t *)o[PART_TARGETS].before)[r] = -1;
+            ((float *)o[PART_ALL_TOP].before)[r] = 9.5f; /* above all of this part */
+        }
+        snprintf(text, sizeof text, "softmax_part %s [%lld of %lld from %lld]", dtype_name(p.l.dt),
+                 (long long)size[0], (long long)size[1], (long long)p.first);
+        check_call(&c, text, softmax_part, &p, o, PART_OPERANDS);
+    }
+    check_close_devices(&c);
+}
+
 static void loss_sum(struct device *d, struct mem *mem, void *const *at, const void *args)
 {
     d->ops->loss_sum(d, at[0], at[1], at[2], ((const struct loss *)args)->rows);
@@ -507,6 +577,7 @@ int main(void)
         cmocka_unit_test(losses_and_their_gradients),
         cmocka_unit_test(the_longest_rows_in_place),
         cmocka_unit_test(losses_without_gradients),
+        cmocka_unit_test(softmax_parts),
         cmocka_unit_test(sums_of_losses),
         cmocka_unit_test(values_are_set),
         cmocka_unit_test(sums_of_squares),

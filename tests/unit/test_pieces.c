@@ -268,20 +268,6 @@ static void test_not_put_together(void **state)
 /* Shapes that cannot be exchanged are refused where the graph is built. */
 static void test_refused(void **state)
 {
-    struct divided d;
-    struct units *units = NULL;
-    struct device *gpu;
-    struct error err = {0};
-    struct device_request request = {.kind = DEVICE_CUDA, .planning = 1};
-    divided_open(&d, settings[0], 2);
-    assert_int_equal(device_open(&gpu, &request, &err), 0);
-    struct units_request parts = d.units[1]->request;
-    parts.freeze = NULL;
-    assert_int_equal(units_create(&units, d.model, &parts, gpu, &err), -1);
-    assert_non_null(strstr(err.text, "op head_part: a loss whose vocabulary is divided among "
-                                     "ranks is not offered on a GPU"));
-    device_close(gpu);
-    divided_close(&d);
     static const struct graph_group three = {.axes = 1u << MESH_TENSOR, .size = 3};
     struct graph *odd = graph_create(1, 4, DTYPE_F32);
     build_all_to_all(odd, build_input(odd, 5), three);

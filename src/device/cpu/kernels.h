@@ -20,6 +20,5 @@ extern const struct device_ops CPU(ops);
 /* CPU(bias) as struct device_ops has bias, and so on. */
 #define CPU_OP(op) DEVICE_FUNCTION(device_ops, op) CPU(op);
 DEVICE_OPS(CPU_OP)
-DEVICE_OPTIONAL_OPS(CPU_OP)
 
 #endif

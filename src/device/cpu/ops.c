@@ -11,4 +11,4 @@ const struct device_ops CPU(ops) = {.name = TEXT(CPU_LEVEL),
                                     .gemm_scratch = gemm_scratch,
                                     .attention_forms = ATTENTION_FULL | ATTENTION_SEPARATE |
                                                        ATTENTION_DOCUMENTS,
-                                    DEVICE_OPS(ROW) DEVICE_OPTIONAL_OPS(ROW)};
+                                    DEVICE_OPS(ROW)};

@@ -332,6 +332,179 @@ void cuda_cross_entropy(struct device *d, enum dtype dt, float *row_loss, void *
     });
 }
 
+/* ---- columns divided among ranks: a row's numbers of some columns, and its gradient there ---- */
+
+struct part {
+    const float *logits;
+    int64_t ld;
+    const int32_t *targets;
+    int vocab, first;
+};
+
+/* The column of this part that is the row's target, or one that no thread has. */
+static __device__ __forceinline__ int column_of(const part &p, int target)
+{
+    return target >= p.first && target - p.first < p.vocab ? target - p.first : -1;
+}
+
+enum { PART_BATCH = 8 }; /* accesses of a thread that are under way at a time */
+
+/* Those of this thread from access j on; groups behind the row are as if they were not. */
+template <int n>
+static __device__ __forceinline__ void load_batch(raw<float, n> (&bits)[PART_BATCH], const float *x,
+                                                  int j, int groups)
+{
+#pragma unroll
+    for (int k = 0; k < PART_BATCH; k++) {
+        int group = group_of(j + k);
+        bits[k] = group < groups ? load_once<raw<float, n>>(x + group * n) : nothing<n>();
+    }
+}
+
+template <int n>
+__global__ void __launch_bounds__(THREADS) softmax_part(part p, float *top, float *sums)
+{
+    __shared__ running partial[32];
+    const int64_t which = blockIdx.x;
+    const int target = p.targets[which], column = column_of(p, target), groups = p.vocab / n;
+    const int last = groups * n + (int)threadIdx.x;
+    const float *x = p.logits + which * p.ld;
+    running seen = {LOWEST, 0.0f};
+    for (int j = 0; target >= 0 && j * (int)blockDim.x < groups; j += PART_BATCH) {
+        raw<float, n> bits[PART_BATCH];
+        load_batch<n>(bits, x, j, groups);
+        absorb<raw<float, n>, n, PART_BATCH>(seen, bits);
+    }
+    float odd[1] = {LOWEST};
+    if (last < p.vocab)
+        odd[0] = x[last];
+    absorb<float, 1, 1>(seen, odd);
+    seen = block_running(seen, partial);
+    if (threadIdx.x)
+        return;
+    bool empty = target < 0 || p.vocab == 0;
+    top[which] = target < 0 ? 0.0f : p.vocab == 0 ? -INFINITY : seen.top;
+    sums[2 * which] = empty ? 0.0f : seen.sum;
+    sums[2 * which + 1] = column < 0 ? 0.0f : x[column];
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    softmax_term(float *terms, const float *sums, const float *top, const float *all_top,
+                 int64_t rows)
+{
+    const int64_t row = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= rows)
+        return;
+    const float sum = sums[2 * row];
+    terms[2 * row] = sum == 0 ? 0.0f : sum * expf(top[row] - all_top[row]);
+    terms[2 * row + 1] = sums[2 * row + 1];
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    softmax_loss(float *row_loss, const float *all_top, const float *all_sums,
+                 const int32_t *targets, int64_t rows)
+{
+    const int64_t row = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= rows)
+        return;
+    const double sum = all_sums[2 * row], at_target = all_sums[2 * row + 1];
+    row_loss[row] = targets[row] < 0 ? 0.0f : (float)(log(sum) + (double)all_top[row] - at_target);
+}
+
+/* Batch by batch: all threads have read one before any of them writes it. */
+template <typename T, int n>
+__global__ void __launch_bounds__(THREADS)
+    softmax_gradient(part p, const float *all_top, const float *all_sums, T *dlogits, int64_t ld_d,
+                     float mean, const double *loss_scale)
+{
+    const int64_t which = blockIdx.x;
+    const int target = p.targets[which], groups = p.vocab / n;
+    const int last = groups * n + (int)threadIdx.x;
+    row<T, n, FEW_KEPT> r = {
+        p.logits + which * p.ld, dlogits + which * ld_d, NULL, groups, p.vocab % n,
+        column_of(p, target)};
+    if (target < 0) {
+        clear_row(r);
+        return;
+    }
+    const float top = all_top[which], scale = loss_scale ? (float)(mean * *loss_scale) : mean;
+    const float factor = scale / all_sums[2 * which];
+    const float odd = last < p.vocab ? r.x[last] : 0.0f;
+    for (int j = 0; j * (int)blockDim.x < groups; j += PART_BATCH) {
+        raw<float, n> bits[PART_BATCH];
+        load_batch<n>(bits, r.x, j, groups);
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < PART_BATCH; k++)
+            if (group_of(j + k) < groups)
+                put(r, group_of(j + k) * n, bits[k], top, factor, scale);
+    }
+    __syncthreads();
+    if (last < p.vocab) {
+        row<T, 1, 0> one = {r.x, r.dx, NULL, 0, 0, r.target};
+        put(one, last, odd, top, factor, scale);
+    }
+}
+
+static int part_threads(int64_t vocab)
+{
+    int64_t groups = ceil_div(vocab, 4);
+    return (int)min_i64(THREADS, whole_warps(groups > 0 ? groups : 1));
+}
+
+static bool by_fours(const part &p)
+{
+    return p.ld % 4 == 0 && aligned16(p.logits);
+}
+
+void cuda_softmax_part(struct device *d, float *top, float *sums, const float *logits, int64_t ld,
+                       const int32_t *targets, int64_t rows, int64_t vocab, int64_t first)
+{
+    const part p = {logits, ld, targets, (int)vocab, (int)first};
+    cudaStream_t s = cuda_compute(d);
+    if (rows && by_fours(p))
+        LAUNCH(softmax_part<4>, (unsigned)rows, part_threads(vocab), 0, s, p, top, sums);
+    else if (rows)
+        LAUNCH(softmax_part<1>, (unsigned)rows, part_threads(vocab), 0, s, p, top, sums);
+}
+
+void cuda_softmax_term(struct device *d, float *terms, const float *sums, const float *top,
+                       const float *all_top, int64_t rows)
+{
+    if (rows)
+        LAUNCH(softmax_term, (unsigned)ceil_div(rows, THREADS), THREADS, 0, cuda_compute(d), terms,
+               sums, top, all_top, rows);
+}
+
+void cuda_softmax_loss(struct device *d, float *row_loss, const float *all_top,
+                       const float *all_sums, const int32_t *targets, int64_t rows)
+{
+    if (rows)
+        LAUNCH(softmax_loss, (unsigned)ceil_div(rows, THREADS), THREADS, 0, cuda_compute(d),
+               row_loss, all_top, all_sums, targets, rows);
+}
+
+void cuda_softmax_gradient(struct device *d, enum dtype dt, void *dlogits, int64_t ld_d,
+                           const float *logits, int64_t ld, const int32_t *targets,
+                           const float *all_top, const float *all_sums, int64_t rows, int64_t vocab,
+                           int64_t first, float scale, const double *loss_scale)
+{
+    const part p = {logits, ld, targets, (int)vocab, (int)first};
+    cudaStream_t s = cuda_compute(d);
+    if (rows == 0 || vocab == 0)
+        return;
+    by_type(dt, [&](auto type) {
+        using T = decltype(type);
+        T *to = (T *)dlogits;
+        if (by_fours(p) && ld_d % 4 == 0 && phase(to, 4) == 0)
+            LAUNCH((softmax_gradient<T, 4>), (unsigned)rows, part_threads(vocab), 0, s, p, all_top,
+                   all_sums, to, ld_d, scale, loss_scale);
+        else
+            LAUNCH((softmax_gradient<T, 1>), (unsigned)rows, part_threads(vocab), 0, s, p, all_top,
+                   all_sums, to, ld_d, scale, loss_scale);
+    });
+}
+
 /* One block: the order of the sum depends on rows alone. */
 static __global__ void __launch_bounds__(1024)
     sum_losses(double *out, const float *row_loss, const int32_t *targets, int64_t rows)
