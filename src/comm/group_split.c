@@ -1,4 +1,6 @@
-/* group_split.c - see group.h: who is in which group costs a single small all-gather. */
+/* group_split.c - groups by color and key, as MPI_Comm_split() makes them: all ranks gather the
+ * colors and keys of all, and each sorts out who is in its group.
+ */
 #include <stdlib.h>
 
 #include "base/array.h"

@@ -1,4 +1,15 @@
-/* watch.c - see watch.h. */
+/* watch.c - how ranks ask one another for a sign of life, and who is blamed when there is none.
+ *
+ * The communication thread calls look() now and then, which
+ *
+ *   1. answers the questions of other ranks: how long ago this one last did something;
+ *   2. notes answers, and asks the ranks that its operations wait for;
+ *   3. after run.hang_seconds without a sign of life finds the rank at the end of the chain, and
+ *      ends the job in its name.
+ *
+ * A question and its answer are messages of a few numbers; a rank has one question open to each
+ * other at most, kept after its answer for step 3.
+ */
 #include "comm/watch.h"
 
 #include <stdio.h>

@@ -1,4 +1,9 @@
-/* world.c - see world.h: starting and ending MPI on the communication thread. */
+/* world.c - the start and the end of MPI, the ranks of the world, and where they are.
+ *
+ * MPI is called by one thread, the communication thread (thread.h), which world_start() starts
+ * first: it initialises MPI there, groups the ranks by node, and lets the watch (watch.h) look at
+ * what it waits for.  world_stop() ends these in the opposite order.
+ */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,6 @@
-/* layout.c - see layout.h. */
+/* layout.c - the layout that a configuration means on so many ranks: strategy, mesh, batches,
+ * formats; and what model, units, mesh and swap file are made with.
+ */
 #include "program/layout.h"
 
 #include "base/round.h"

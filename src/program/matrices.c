@@ -1,4 +1,14 @@
-/* matrices.c - see matrices.h. */
+/* matrices.c - the instructions of a rule of whole matrices (Muon), of one flat:
+ *
+ *   MOMENTUM        updates the state; the gradient becomes the mean of gradients
+ *   ALLTOALL        where ranks share the flat: each part to its matrix's owner (owners.h)
+ *   ORTHOGONALIZE   the matrices that the rank owns
+ *   ALLTOALL        back
+ *
+ * matrices_begin() writes the first two, one flat ahead of matrices_end(), which writes the others:
+ * so one flat's matrices travel while those of the flat before are made orthogonal.  UPDATE
+ * follows, with the result in the gradient's place.
+ */
 #include "program/matrices.h"
 
 #include <stdlib.h>

@@ -1,4 +1,11 @@
-/* memory.c - see memory.h. */
+/* memory.c - where the buffers of a program lie in the slab of their pool.
+ *
+ *   | persistent buffers, one behind the other | buffers of the step, by their lifetimes |
+ *
+ * A buffer of the step lives from the first instruction that names it, or a view of it, to the
+ * last; those whose lives do not overlap may share memory (place.h).  A view lies in its whole.
+ * What a rank needs is the largest slab of each pool over its programs, and what is beside slabs.
+ */
 #include "program/memory.h"
 
 #include <stdlib.h>

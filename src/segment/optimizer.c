@@ -1,4 +1,5 @@
-/* optimizer.c - see optimizer.h. */
+/* optimizer.c - the rows of the optimizers: what each keeps, and which op of the device steps it.
+ */
 #include "segment/optimizer.h"
 
 #include <math.h>

@@ -1,4 +1,6 @@
-/* orthogonalize.c - see orthogonalize.h. */
+/* orthogonalize.c - Newton-Schulz steps as three products each: A = X X^T, A A, and the polynomial
+ * a I + b A + c A A times X.  For a tall matrix A is X^T X and the last product has X on the left.
+ */
 #include "segment/orthogonalize.h"
 
 #include "base/round.h"

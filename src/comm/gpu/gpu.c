@@ -1,4 +1,9 @@
-/* gpu.c - see gpu.h. */
+/* gpu.c - which GPU a rank takes, agreed on by all.
+ *
+ * Each rank makes its choice alone, from its number on the node, and sends it to all with the uuid
+ * of the GPU.  Every rank then looks at the same list for a GPU that two have, so that all refuse
+ * it without another agreement.
+ */
 #include "comm/gpu/gpu.h"
 
 #include <glob.h>

@@ -1,4 +1,6 @@
-/* link.c - see link.h: which group is carried by what on a GPU. */
+/* link.c - which group of the mesh is carried by what on a GPU: NCCL, MPI through the host
+ * (staged.c), or, in a group of one, copies (gpu_self.c).
+ */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,11 @@
-/* nccl_start.c - see nccl.h: making communicators. */
+/* nccl_start.c - making the communicators of a link, and registering memory with them.
+ *
+ * nccl_start() makes the root communicator of all ranks, splits one off for each channel, ends the
+ * root, and sends a few bytes by each channel, so that a network that does not work is found before
+ * the first step.  After each of these all ranks come together(): every rank polls its own calls,
+ * and in rounds of 50 ms the ranks let each other know by MPI whether one of them has failed.  So a
+ * failure on one rank, where NCCL would let the others wait for ever, ends the start on all.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

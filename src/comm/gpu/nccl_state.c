@@ -1,4 +1,15 @@
-/* nccl_state.c - see nccl.h: how communicators are, and how they end. */
+/* nccl_state.c - what state communicators are in, waiting for them, and how they end.
+ *
+ * Communicators do not block: a call that needs peers returns "in progress", and nccl_settle() asks
+ * again until it is done, has failed, or has taken run.hang_seconds.  They end in one of two ways:
+ *
+ *   nccl_stop()      what was issued is completed first, one communicator after the other;
+ *   nccl_abandon()   after a failure, when a peer may be gone.
+ *
+ * Ending a communicator that hangs can hang too, so nccl_abandon() has a thread of its own end all
+ * of them, in one group because kernels of one may wait for those of another; a thread that takes
+ * longer than a few seconds is left behind.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,6 @@
-/* sizes.c - see sizes.h. */
+/* sizes.c - the scratch of a GPU's ops, from their shapes alone: in every build, so that plans
+ * count the bytes of GPUs.
+ */
 #include "device/cuda/sizes.h"
 
 #include "device/cuda/cuda_ops.h"
