@@ -13,6 +13,7 @@
 #include "base/array.h"
 #include "graph/build.h"
 #include "graph/op.h"
+#include "program/compile.h"
 #include "tests/unit/translator.h"
 #include "train/batches.h"
 #include "verify/verify.h"
@@ -282,6 +283,62 @@ static void test_sizes_count(void **state)
     session_close(s);
 }
 
+/* The program of one of two ranks of a tensor axis. */
+static void open_place(struct fleet *fleet, const struct config *config, int rank)
+{
+    struct error err = {0};
+    struct device_request device = {.kind = DEVICE_CPU, .threads = 1};
+    *fleet = (struct fleet){.ranks = 1, .model = translator_model(config, TRANSLATOR_CHAIN)};
+    must(layout_resolve(&fleet->layout, config, 1, 1, device.kind, &err), &err);
+    fleet->layout.shape.degree[MESH_TENSOR] = 2;
+    must(device_open(&fleet->device, &device, &err), &err);
+    struct units_request request = rig_units(&fleet->layout, config, fleet->model);
+    request.tensor.rank = rank;
+    must(units_create(&fleet->units, fleet->model, &request, fleet->device, &err), &err);
+    fleet->state = array_make(1, sizeof *fleet->state);
+    fleet->program = array_make(1, sizeof *fleet->program);
+    fleet->state[0] = state_create(fleet->units, &fleet->layout, 1, rank);
+    fleet->program[0] = program_create(fleet->state[0], PROGRAM_TRAIN);
+}
+
+/* Where the ranks of a group divide what reads a boundary, its gradient is summed over them before
+ * it is added to those of other readers. */
+static void test_divided_readers(void **state)
+{
+    static const char *const schedules[] = {"naive", "gpipe", "zb_h1 recompute=full",
+                                            "zb_h1 recompute=selective"};
+    for (int k = 0; k < 4; k++) {
+        char text[600];
+        struct error err = {0};
+        const struct program *program[2];
+        struct fleet fleet[2];
+        int sums = 0, spoilt = 0;
+        snprintf(text, sizeof text, "%s parallel.schedule=%s", MODEL, schedules[k]);
+        struct config config = rig_config(text);
+        for (int r = 0; r < 2; r++) {
+            open_place(&fleet[r], &config, r);
+            program[r] = fleet[r].program[0];
+            must(verify_program(program[r], &err), &err);
+        }
+        must(verify_ranks(program, 2, &err), &err);
+        for (int i = 0; i < program[0]->instrs; i++) {
+            struct instr *instr = &fleet[0].program[0]->instr[i], was = *instr;
+            sums += instr->kind == INSTR_ALLREDUCE && instr_is_exchange(instr) &&
+                    segment_phase_is_backward(instr->phase);
+            if (instr->kind != INSTR_RUN || !(was.accumulate >> (FLAT_USES * FLAT_SECTIONS)))
+                continue;
+            instr->accumulate &= segment_adds_input(0) - 1;
+            assert_int_equal(verify_program(program[0], &err), -1);
+            *instr = was;
+            spoilt++;
+        }
+        assert_int_equal(spoilt, 2 * program[0]->micros);
+        assert_true(sums >= 2 * 3 * program[0]->micros); /* of encoded and of a norm, by block */
+        fleet_close(&fleet[0]);
+        fleet_close(&fleet[1]);
+    }
+}
+
 /* ---- mistakes of a model ---- */
 
 /* The units of one graph each, of this number; what they do in which. */
@@ -380,6 +437,7 @@ int main(void)
         cmocka_unit_test(test_frozen_inputs_need_no_gradient),
         cmocka_unit_test(test_planned_is_allocated),
         cmocka_unit_test(test_sizes_count),
+        cmocka_unit_test(test_divided_readers),
         cmocka_unit_test(test_mistakes_are_named),
         cmocka_unit_test(test_loaders_refuse_two_sequences),
     };

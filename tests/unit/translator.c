@@ -131,6 +131,16 @@ static int norm(struct graph *graph, const char *prefix, const char *part, int x
     return build_rmsnorm(graph, x, w, 1e-5f);
 }
 
+/* Norm of *sum = x + delta. */
+static int norm_after(struct graph *graph, const char *prefix, const char *part, int x, int delta,
+                      int64_t width, int *sum)
+{
+    char name[GRAPH_NAME];
+    int w = transformer_vector(graph, &(struct transformer_part){join(name, prefix, part), width},
+                               1, INIT_ONES);
+    return build_rmsnorm_residual(graph, x, delta, w, 1e-5f, sum);
+}
+
 /* The matrix of words, which the encoder's first unit has. */
 static int words(const struct config_model *c, struct graph *graph, int shared)
 {
@@ -174,30 +184,54 @@ static int encode(const struct config_model *c, struct graph *graph, const char 
     return feed_forward(c, graph, prefix, attend(c, graph, prefix, x));
 }
 
+/* A matrix of which a rank of the tensor group has some rows (dim 0) or columns (dim 1). */
+static int divided(struct graph *graph, const char *prefix, const char *part, int64_t rows,
+                   int64_t columns, int dim)
+{
+    char name[GRAPH_NAME];
+    const struct graph_division division = {.group = graph->tensor, .dim = dim};
+    return transformer_divided_matrix(graph,
+                                      &(struct transformer_part){join(name, prefix, part), rows}, 1,
+                                      columns, 0.3, division);
+}
+
 /* x + o(attention(q(norm(x)), kv(encoded))): each word sees all of its source. */
 static int attend_source(const struct config_model *c, struct graph *graph, const char *prefix,
                          int x, int encoded)
 {
     int64_t width = c->heads * c->head_dim;
+    int64_t heads = graph->tensor.size > 1 ? c->heads / graph->tensor.size : c->heads;
+    char name[2][GRAPH_NAME];
+    const struct graph_division rows = {.group = graph->tensor, .dim = 0};
+    const struct transformer_part parts[] = {{join(name[0], prefix, "source.k"), width},
+                                             {join(name[1], prefix, "source.v"), width}};
     int h = norm(graph, prefix, "norm3", x, c->hidden);
-    int q = build_linear(graph, h, matrix(graph, prefix, "source.q", width, c->hidden), -1);
-    int kv = matrix(graph, prefix, "source.kv", 2 * width, c->hidden);
-    int o = matrix(graph, prefix, "source.o", c->hidden, width);
+    build_divided(graph, h, graph->tensor);
+    int q = build_linear(graph, h, divided(graph, prefix, "source.q", width, c->hidden, 0), -1);
+    int kv = transformer_divided_matrix(graph, parts, 2, c->hidden, 0.3, rows);
+    int o = divided(graph, prefix, "source.o", c->hidden, width, 1);
     struct build_attention form = {.q = q,
                                    .kv = build_linear(graph, encoded, kv, -1),
                                    .documents = -1,
                                    .mask = BUILD_FULL,
-                                   .heads = c->heads,
-                                   .kv_heads = c->heads,
+                                   .heads = heads,
+                                   .kv_heads = heads,
                                    .head_dim = c->head_dim};
-    return build_linear(graph, build_attention_of(graph, &form), o, x);
+    int y = build_linear(graph, build_attention_of(graph, &form), o, -1);
+    int sum, n = norm_after(graph, prefix, "norm4", x, build_all_reduce(graph, y, graph->tensor),
+                            c->hidden, &sum);
+    return build_linear(graph, n, matrix(graph, prefix, "source.out", c->hidden, c->hidden), sum);
 }
 
 static int decode(const struct config_model *c, struct graph *graph, const char *prefix, int x,
                   int encoded)
 {
-    int cross = matrix(graph, prefix, "cross", c->hidden, c->hidden);
-    x = build_blend(graph, attend(c, graph, prefix, x), build_linear(graph, encoded, cross, -1));
+    int up = divided(graph, prefix, "cross.up", c->ffn, c->hidden, 0);
+    int down = divided(graph, prefix, "cross.down", c->hidden, c->ffn, 1);
+    build_divided(graph, encoded, graph->tensor);
+    int cross = build_linear(graph, build_linear(graph, encoded, up, -1), down, -1);
+    x = build_blend(graph, attend(c, graph, prefix, x),
+                    build_all_reduce(graph, cross, graph->tensor));
     return feed_forward(c, graph, prefix, attend_source(c, graph, prefix, x, encoded));
 }
 
