@@ -1,5 +1,5 @@
-/* test_checkpoint.c - checkpoints of several ranks: saved by all of them in uneven pieces, read
- * back in the layouts of 1 to 5; failing together; found together. */
+/* test_checkpoint.c - checkpoints of several ranks: saved by all of them in uneven pieces, or in
+ * boxes of uneven columns, read back in the layouts of 1 to 5; failing together; found together. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,7 +16,7 @@ static const struct checkpoint_piece tensors[] = {
     {"cube", DTYPE_F32, 3, {3, 5, 7}},       {"one", DTYPE_F32, 1, {1}},
     {"none", DTYPE_F32, 2, {4, 0}},
 };
-enum { TENSORS = sizeof tensors / sizeof tensors[0] };
+enum { TENSORS = sizeof tensors / sizeof tensors[0], COLUMNS = 2, PARTS = 5 };
 
 static int64_t elems_of(const struct checkpoint_piece *tensor)
 {
@@ -32,6 +32,17 @@ static int64_t border(int64_t elems, int part, int parts)
     return elems * part * part / ((int64_t)parts * parts);
 }
 
+/* All of the columns of tensor t that are a part's; some parts have none. */
+static const struct box *columns_of(int t, int part, int parts)
+{
+    static struct box boxes[PARTS + 1][PARTS];
+    struct box *box = &boxes[parts][part];
+    *box = box_whole(tensors[t].rank, tensors[t].dims);
+    box->start[1] = border(box->whole[1], part, parts);
+    box->count[1] = border(box->whole[1], part + 1, parts) - box->start[1];
+    return box;
+}
+
 /* Rank `part` of `parts` holds this of tensor t; the order of holders changes with t. */
 static struct checkpoint_piece share(int t, int part, int parts, int64_t step)
 {
@@ -40,10 +51,19 @@ static struct checkpoint_piece share(int t, int part, int parts, int64_t step)
     part = (part + t) % parts;
     piece.start = border(elems, part, parts);
     piece.count = border(elems, part + 1, parts) - piece.start;
+    if (t == COLUMNS) {
+        piece.box = columns_of(t, part, parts);
+        piece.start = 0;
+        piece.count = box_elems(piece.box);
+    }
     piece.data = calloc((size_t)piece.count + 1, 4);
     uint64_t key = philox_key((uint64_t)step, piece.name);
     for (int64_t i = 0; i < piece.count; i++) {
-        uint32_t bits = (uint32_t)philox_u64(key, (uint64_t)(piece.start + i)) & 0xbfffffffu;
+        int64_t at = piece.start + i;
+        if (piece.box)
+            at = i / piece.box->count[1] * piece.dims[1] + piece.box->start[1] +
+                 i % piece.box->count[1];
+        uint32_t bits = (uint32_t)philox_u64(key, (uint64_t)at) & 0xbfffffffu;
         if (piece.dtype == DTYPE_BF16)
             ((bf16 *)piece.data)[i] = (bf16)(bits >> 16);
         else
@@ -90,7 +110,7 @@ static void check_layout(struct checks *c, struct checkpoint *checkpoint, int pa
 
 static void check_all_layouts(struct checks *c, struct checkpoint *checkpoint)
 {
-    for (int parts = 1; parts <= 5; parts++)
+    for (int parts = 1; parts <= PARTS; parts++)
         for (int part = 0; part < parts; part++)
             check_layout(c, checkpoint, part, parts);
 }
