@@ -37,6 +37,32 @@ static struct graph *twice_used(void)
     return graph;
 }
 
+/* A unit in which every row sees all rows of its sequence: queries of their own product, keys and
+ * values of another. */
+static struct graph *full_attention(void)
+{
+    enum { HEADS = 2, KV = 1, DIM = 4, WIDTH = 7 };
+    struct graph *graph = graph_create(2, 5, DTYPE_F32);
+    const int64_t shape[3][2] = {{HEADS * DIM, WIDTH}, {2 * KV * DIM, WIDTH}, {WIDTH, HEADS * DIM}};
+    int w[3], x = build_input(graph, WIDTH);
+    for (int i = 0; i < 3; i++) {
+        struct graph_param param = {
+            .parts = 1, .part_rows = {shape[i][0]}, .dims = 2, .dim = {shape[i][0], shape[i][1]}};
+        snprintf(param.part[0], GRAPH_NAME, "w%d", i);
+        w[i] = build_param(graph, &param);
+    }
+    struct build_attention form = {.q = build_linear(graph, x, w[0], -1),
+                                   .kv = build_linear(graph, x, w[1], -1),
+                                   .documents = -1,
+                                   .mask = BUILD_FULL,
+                                   .heads = HEADS,
+                                   .kv_heads = KV,
+                                   .head_dim = DIM};
+    int o = build_attention_of(graph, &form);
+    build_output(graph, build_linear(graph, o, w[2], x));
+    return graph;
+}
+
 /* A unit that ends in a norm, whose statistics backward wants and whose result is handed on. */
 static struct graph *ends_in_norm(void)
 {
@@ -214,6 +240,61 @@ static void test_a_value_used_twice(void **state)
     session_close(s);
 }
 
+static void test_full_attention(void **state)
+{
+    struct mem mem = {0};
+    struct error err = {0};
+    struct unit u;
+    struct config config = rig_config("model.preset=llama-tiny data.seq_len=3");
+    struct session *s = rig_open(&mem, &config, NULL, 0);
+    unit_open(&u, full_attention(), RECOMPUTE_NONE, s->device);
+    along_output(&u);
+    assert_int_equal(segment_run(&u.backward, u.uses, s->device, u.base, 0, NULL, &err), 0);
+    assert_true(worst_slope(&u, SPACE_PARAM, u.base[SPACE_GRAD], u.flat.padded) <= 2e-3);
+    assert_true(worst_slope(&u, SPACE_INPUT, u.base[SPACE_INPUT_GRAD], u.elems) <= 2e-3);
+    unit_close(&u);
+    session_close(s);
+}
+
+/* Shapes and forms that do not go together are refused where the graph is built. */
+static void test_refused_forms(void **state)
+{
+    static const struct {
+        int64_t kv_rows, kv_width;
+        int mask, documents;
+        const char *text;
+    } cases[] = {
+        {.kv_rows = 6,
+         .kv_width = 8,
+         .mask = BUILD_CAUSAL,
+         .text = "a causal mask needs as many keys as queries, not 3 and 5"},
+        {.kv_rows = 7, .kv_width = 8, .mask = BUILD_FULL, .text = "an input of 7 x 8 for 2 seq"},
+        {.kv_rows = 6, .kv_width = 12, .mask = BUILD_FULL, .text = "an input of 6 x 12 for 2 seq"},
+        {.kv_rows = 10,
+         .kv_width = 8,
+         .mask = BUILD_FULL,
+         .documents = 1,
+         .text = "documents need the causal mask"},
+        {.kv_rows = 6, .kv_width = 8, .mask = BUILD_FULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct graph *graph = graph_create(2, 5, DTYPE_F32);
+        int64_t q[2] = {10, 8}, kv[2] = {cases[i].kv_rows, cases[i].kv_width};
+        struct build_attention form = {.q = graph_value(graph, VALUE_CONST, DTYPE_F32, 2, q),
+                                       .kv = graph_value(graph, VALUE_CONST, DTYPE_F32, 2, kv),
+                                       .documents = -1,
+                                       .mask = cases[i].mask,
+                                       .heads = 2,
+                                       .kv_heads = 1,
+                                       .head_dim = 4};
+        if (cases[i].documents)
+            form.documents = build_row_documents(graph);
+        build_attention_of(graph, &form);
+        if (cases[i].text ? !strstr(graph->err.text, cases[i].text) : graph->err.text[0] != 0)
+            fail_msg("case %d: \"%s\"", (int)i, graph->err.text);
+        graph_destroy(graph);
+    }
+}
+
 /* Overwrite what is not handed over. */
 static void overwrite(struct unit *u, unsigned kept)
 {
@@ -303,6 +384,7 @@ static void test_backward_in_two_parts(void **state)
     struct config config = rig_config("model.preset=llama-tiny data.seq_len=3");
     struct session *s = rig_open(&mem, &config, NULL, 0);
     check_parts(twice_used, s);
+    check_parts(full_attention, s);
     check_parts(ends_in_norm, s);
     check_parts(norm_and_bias, s);
     session_close(s);
@@ -314,6 +396,7 @@ static void test_made_again(void **state)
     struct config config = rig_config("model.preset=llama-tiny data.seq_len=3");
     struct session *s = rig_open(&mem, &config, NULL, 0);
     check_recomputed(twice_used, s);
+    check_recomputed(full_attention, s);
     check_recomputed(ends_in_norm, s);
     session_close(s);
 }
@@ -321,8 +404,8 @@ static void test_made_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_value_used_twice),
-        cmocka_unit_test(test_made_again),
+        cmocka_unit_test(test_a_value_used_twice),    cmocka_unit_test(test_full_attention),
+        cmocka_unit_test(test_refused_forms),         cmocka_unit_test(test_made_again),
         cmocka_unit_test(test_backward_in_two_parts),
     };
     return cmocka_run_group_tests_name("segment graphs", tests, NULL, NULL);
