@@ -15,6 +15,7 @@ struct runs_buffers {
     int *output;      /* activation leaving the unit */
     int *output_grad; /* gradient arriving at that place */
     int *saved, *deferred;
+    int *carried; /* by unit and phase: it dies with its run, in whatever set */
 };
 
 static int *make_table(int count)
@@ -34,6 +35,7 @@ struct runs_buffers *runs_open(const struct program *program, int ring)
         .output = make_table(ring * units),
         .output_grad = make_table(ring * units),
         .saved = make_table(ring * units),
+        .carried = make_table(units * PHASES),
         .deferred = make_table(ring * units),
     };
     for (int k = 0; k < LOAD_SLOTS; k++)
@@ -48,6 +50,7 @@ void runs_close(struct runs_buffers *b)
     free(b->output);
     free(b->output_grad);
     free(b->saved);
+    free(b->carried);
     free(b->deferred);
     free(b);
 }
@@ -208,8 +211,8 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
     case SPACE_LOSS_SCALE: return program->state->loss_scale;
     case SPACE_WORK: return program->state->work;
     case SPACE_CARRY:
-        return program_buffer(program, POOL_ACTIVATIONS, run->segment->carry_bytes, 0,
-                              "carried %d micro %d", run->unit, run->micro);
+        return passing(program, &b->carried[run->unit * PHASES + (int)run->phase], "carried", run,
+                       run->segment->carry_bytes);
     default: return -1;
     }
 }

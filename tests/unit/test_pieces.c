@@ -204,6 +204,54 @@ static void test_left_out_on_one_rank(void **state)
     divided_close(&d);
 }
 
+/* Are all operands of two runs, but what is carried, in the same places? */
+static int lies_alike(const struct program *program, const struct instr *a, const struct instr *b)
+{
+    for (int s = 0; s < SPACE_COUNT; s++) {
+        int one = a->buffer[s], two = b->buffer[s];
+        if (s != SPACE_CARRY && (one < 0) + (two < 0) != 2 &&
+            ((one < 0) != (two < 0) || program->buffer[one].offset != program->buffer[two].offset))
+            return 0;
+    }
+    return a->kind == INSTR_RUN && b->kind == INSTR_RUN && a->unit == b->unit &&
+           a->phase == b->phase && a->piece == b->piece && a->buffer[SPACE_CARRY] >= 0;
+}
+
+static int count_apart(const struct program *program, int *alike)
+{
+    int apart = 0;
+    for (int i = 0; i < program->instrs; i++)
+        for (int k = 0; k < i; k++) {
+            const struct instr *one = &program->instr[k], *two = &program->instr[i];
+            if (!lies_alike(program, one, two))
+                continue;
+            ++*alike;
+            apart += program->buffer[one->buffer[SPACE_CARRY]].offset !=
+                     program->buffer[two->buffer[SPACE_CARRY]].offset;
+        }
+    return apart;
+}
+
+/* Where all else of two runs lies in the same places, what is carried does: they are recorded once.
+ */
+static void test_carried_repeats(void **state)
+{
+    static const char *const text[] = {
+        MODEL "train.global_batch=6 train.micro_batch=1",
+        MODEL "train.global_batch=6 train.micro_batch=1 recompute=full",
+        MODEL "train.global_batch=6 train.micro_batch=1 parallel.schedule=gpipe recompute=full",
+        MODEL "train.global_batch=6 train.micro_batch=1 parallel.schedule=zb_h1"};
+    for (size_t s = 0; s < sizeof text / sizeof text[0]; s++) {
+        struct divided d;
+        int alike = 0;
+        divided_open(&d, text[s], 2);
+        assert_int_equal(count_apart(d.program[1], &alike), 0);
+        assert_int_equal(count_apart(d.evaluate[1], &alike), 0);
+        assert_true(alike > 100);
+        divided_close(&d);
+    }
+}
+
 /* Squares are counted once, and summed over tensor ranks as the loss is not. */
 static void test_counted(void **state)
 {
@@ -294,6 +342,7 @@ int main(void)
         cmocka_unit_test(test_exchanges),
         cmocka_unit_test(test_spoilt),
         cmocka_unit_test(test_left_out_on_one_rank),
+        cmocka_unit_test(test_carried_repeats),
         cmocka_unit_test(test_counted),
         cmocka_unit_test(test_not_put_together),
         cmocka_unit_test(test_refused),
