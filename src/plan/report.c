@@ -114,6 +114,8 @@ static void compile_rank(struct making *m, int rank)
     memory_need(&report->rank[rank].need, programs, evaluate ? 2 : 1, &options,
                 m->device->reserve_bytes);
     program_destroy(evaluate);
+    if (rank > 0)
+        program_share_list(m->program[rank], m->program[rank - 1]);
     measure(&report->rank[rank], m->program[rank], (int)report->config.train.muon.ns_steps);
 }
 

@@ -76,6 +76,17 @@ int program_instr(struct program *program, enum instr_kind kind, enum program_st
     return program->instrs++;
 }
 
+void program_share_list(struct program *program, const struct program *other)
+{
+    size_t bytes = (size_t)program->instrs * sizeof *program->instr;
+    if (!program->instr_capacity || program->instrs != other->instrs ||
+        memcmp(program->instr, other->instr, bytes))
+        return;
+    free(program->instr);
+    program->instr = other->instr;
+    program->instr_capacity = 0;
+}
+
 int program_parts(struct program *program, const struct comm_part *part, int count)
 {
     int first = program->parts;
@@ -191,7 +202,8 @@ void program_destroy(struct program *program)
     if (!program)
         return;
     free(program->buffer);
-    free(program->instr);
+    if (program->instr_capacity)
+        free(program->instr);
     free(program->part);
     free(program->finished);
     free(program);

@@ -106,8 +106,8 @@ struct program {
     struct program_buffer *buffer;
     int buffers, buffer_capacity;
     struct instr *instr;
-    int instrs, instr_capacity;
-    struct comm_part *part; /* of all ALLTOALLs */
+    int instrs, instr_capacity; /* capacity 0: they are another program's */
+    struct comm_part *part;     /* of all ALLTOALLs */
     int parts, part_capacity;
     int *finished; /* per bucket, while compiling: of how many flats the gradients are complete */
     int logits;    /* buffer the LOGITS program ends in, or -1 */
@@ -115,6 +115,11 @@ struct program {
 };
 
 void program_destroy(struct program *program); /* NULL allowed */
+
+/* Where a program's instructions are the same as another's, let it read those in place of its own,
+ * which are freed: the lists of most ranks of a large mesh differ in their buffers alone.  From
+ * then on neither list is changed, and the program is not read once the other is destroyed. */
+void program_share_list(struct program *program, const struct program *other);
 
 const char *instr_name(enum instr_kind kind);
 const char *program_stream_name(enum program_stream stream);
