@@ -158,12 +158,14 @@ static int list_sets(const struct mesh_shape *shape, unsigned set[MESH_SETS])
 
 int mesh_has(const struct mesh_shape *shape, unsigned axes)
 {
-    unsigned set[MESH_SETS], wide = mesh_wide_axes(shape, axes);
-    int count = list_sets(shape, set);
-    for (int k = 0; k < count; k++)
-        if (set[k] == wide)
+    unsigned wide = mesh_wide_axes(shape, axes);
+    int is_axis = !(wide & (wide - 1)); /* or none, a group of one rank */
+    if (is_axis || wide == MESH_DATA)
+        return 1;
+    for (unsigned further = 0; further < MESH_SETS; further++)
+        if (shape->further >> further & 1 && mesh_wide_axes(shape, further) == wide)
             return 1;
-    return !wide;
+    return 0;
 }
 
 /* The color of a group is the rank of the one at 0 along its axes. */

@@ -393,8 +393,9 @@ const struct segment_step *segment_exchange(const struct segment *segment, int p
 unsigned segment_piece_sections(const struct segment *segment, int piece, int use,
                                 const struct flat *flat)
 {
+    const struct segment_piece *p = &segment->piece[piece];
     unsigned sections = 0;
-    for (int s = segment->piece[piece].first; s < segment->piece[piece].end; s++)
+    for (int s = p->first; p->writes >> (SPACE_GRAD + use) & 1 && s < p->end; s++)
         for (int k = 0; k < NODE_OUTS && segment->step[s].grad_use == use; k++)
             if (segment->step[s].tensor[k] >= 0)
                 sections |= 1u << flat->tensor[segment->step[s].tensor[k]].section;
