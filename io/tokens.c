@@ -152,10 +152,11 @@ static int check_beginning(struct tokens *tokens, struct error *err)
         return -1;
     if (got == sizeof signature && !memcmp(bytes, signature, sizeof signature))
         return 0;
-    return error_set(err,
-                     "%s is damaged at its beginning, or was made with a user block, which is not "
-                     "allowed; copy it or make it again",
-                     tokens->path);
+    return error_set(
+        err,
+        "%s is damaged at its beginning: copy it or make it again; or it has a user block "
+        "of HDF5's, which is not allowed: h5unjam removes it",
+        tokens->path);
 }
 
 /* Read attributes and the places of datasets through HDF5. */

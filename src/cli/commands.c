@@ -190,6 +190,8 @@ int command_check_options(const struct command *command, int argc, char **argv, 
         const struct command_option *option = option_find(command, argv[i], length);
         if (!option)
             return not_an_option(command, argv[i], argv[i + 1], err);
+        if (!option->value && argv[i][length])
+            return error_set(err, "%s takes no value", option->name);
         if (!option->value || argv[i][length])
             continue;
         if (i + 1 == argc)

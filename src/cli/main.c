@@ -2,6 +2,7 @@
 #include "cli/command.h"
 
 #include <signal.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,6 +59,7 @@ static int run(const struct command *command, int argc, char **argv)
         app_start_world(&app, NULL); /* so that one rank alone prints the error */
     else if (!rc)
         rc = command->run(&app, argc, argv, &err);
+    errno = EIO; /* of a write that failed before */
     if (!rc && (fflush(stdout) || ferror(stdout)))
         rc = error_errno(&err, "standard output");
     if (rc && err.text[0] && app.log.rank <= 0)

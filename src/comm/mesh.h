@@ -16,7 +16,7 @@ enum { MESH_SETS = 1 << MESH_AXES, MESH_DATA = 1 << MESH_REPLICATE | 1 << MESH_S
 struct mesh_shape {
     int degree[MESH_AXES];
     unsigned further; /* bit s: the ranks along the axes s form a group too, beside those of each
-                         axis and of replicate and shard */
+                         axis and of replicate and shard.  No layout needs one yet */
 };
 
 struct mesh_coord {
@@ -122,7 +122,8 @@ const char *mesh_gpu_library(char text[96]);
 struct mesh_shape mesh_shape(const struct mesh *mesh);
 struct mesh_coord mesh_coord(const struct mesh *mesh);
 
-/* The group of a set of axes, of one, of replicate and shard; the mesh's.  NULL: mesh_has() not. */
+/* The group of a set of axes, of one, of replicate and shard; the mesh's.  NULL: no axes, or
+ * mesh_has() says there is none. */
 struct group *mesh_group_of(const struct mesh *mesh, unsigned axes);
 struct group *mesh_group(const struct mesh *mesh, enum mesh_axis axis);
 struct group *mesh_data(const struct mesh *mesh);

@@ -172,7 +172,7 @@ void group_all_reduce(struct group *g, enum comm_stream stream, struct comm_op *
     struct operation *op = operation_make(g, handle, data, data, elems, dtype);
     op->reduction = reduction;
     if (!dtype_is_narrow_float(dtype) && dtype != DTYPE_F64)
-        error_set(&op->err, "all-reduce in group %s: sums of %s are not offered", g->name,
+        error_set(&op->err, "all-reduce in group %s: %s is not offered", g->name,
                   dtype_name(dtype));
     operation_start(op, stream, kind_of_sum(op));
 }

@@ -32,8 +32,8 @@ static int check_rows(const struct run_state *run, const struct step_batch *batc
     for (int64_t row = 0; value && row < rows; row++) {
         int64_t most = limit ? limit : row % seq + 1;
         if (value[row] < 0 || value[row] >= most)
-            return error_set(run->err, "%s %d of row %lld, micro-batch %d, is not below %lld", what,
-                             value[row], (long long)row, batch->micro, (long long)most);
+            return error_set(run->err, "%s %d of row %lld, micro-batch %d, is not from 0 to %lld",
+                             what, value[row], (long long)row, batch->micro, (long long)most - 1);
     }
     return 0;
 }

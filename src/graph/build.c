@@ -157,6 +157,8 @@ void build_output_named(struct graph *graph, const char *name, int value)
 {
     if (graph->values[value].role != VALUE_TEMP)
         graph_fail(graph, "a unit's output must be the result of an op");
+    if (graph_find(graph, VALUE_OUTPUT) >= 0)
+        graph_fail(graph, "a unit puts out one boundary, not \"%s\" too", name);
     snprintf(graph->output_name, sizeof graph->output_name, "%s", name);
     graph->carried = value;
     if (graph->block + 1 >= graph->blocks)

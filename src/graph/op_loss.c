@@ -15,13 +15,12 @@
  * loss log(sum of e^x) - x[target] needs the largest and the sum of all.  Ranks exchange these for
  * all rows at once, three numbers each, between two sweeps over the chunks:
  *
- *   head_part        h, w, targets                    sweep: top, sums (of e^(x - top); x[target])
- *   all_reduce_max   top                              all_top
- *   head_term        sums, top, all_top               sums e^(top - all_top)
- *   all_reduce       of these                         all_sums
- *   head_part_loss   all_top, all_sums, targets       loss, which all ranks compute alike
- *   head_part_train  h, w, targets, and the results   loss; sweep: dh, a term of the sum over
- * ranks, of both exchanges                and dw
+ *   head_part        h, w, targets                 sweep: top, sums (of e^(x - top); x[target])
+ *   all_reduce_max   top                           all_top
+ *   head_term        sums, top, all_top            sums e^(top - all_top)
+ *   all_reduce       of these                      all_sums
+ *   head_part_loss   all_top, all_sums, targets    loss, which all ranks compute alike
+ *   head_part_train  the same, and h, w            loss; sweep: dw, and dh, a term of a sum
  *
  * The second sweep makes the logits again: 4 products of a rank's part in place of 3 in training,
  * while evaluation has its 1.  The alternatives: an exchange between the product of each chunk and
@@ -77,12 +76,22 @@ static size_t logits_bytes(const struct sizes *s)
     return round_up_bytes((size_t)(s->chunk * s->ld) * sizeof(float), ALIGN);
 }
 
+static int check_shapes(struct graph *graph, const struct graph_node *node)
+{
+    struct graph_value h = graph->values[node->in[H]], w = graph->values[node->in[W]];
+    int64_t targets = graph->values[node->in[TARGETS]].dim[0];
+    if (h.dim[1] != w.dim[1])
+        return graph_fail(graph, "head: hidden sizes differ");
+    if (targets != h.dim[0])
+        return graph_fail(graph, "head: %lld targets for %lld rows", (long long)targets,
+                          (long long)h.dim[0]);
+    return 0;
+}
+
 static void loss_shapes(struct graph *graph, struct graph_node *node)
 {
-    if (graph->values[node->in[H]].dim[1] != graph->values[node->in[W]].dim[1]) {
-        graph_fail(graph, "head: hidden sizes differ");
+    if (check_shapes(graph, node))
         return;
-    }
     int64_t two = 2;
     node->out[LOSS] = graph_value(graph, VALUE_LOSS, DTYPE_F64, 1, &two);
 }
@@ -329,11 +338,9 @@ static void no_gradient(struct autodiff *ad, int index)
 
 static void part_shapes(struct graph *graph, struct graph_node *node)
 {
-    struct graph_value h = graph->values[node->in[H]], w = graph->values[node->in[W]];
-    if (h.dim[1] != w.dim[1]) {
-        graph_fail(graph, "head: hidden sizes differ");
+    struct graph_value h = graph->values[node->in[H]];
+    if (check_shapes(graph, node))
         return;
-    }
     node->out[0] = graph_value(graph, VALUE_TEMP, DTYPE_F32, 1, h.dim);
     node->out[1] = graph_value(graph, VALUE_TEMP, DTYPE_F32, 2, (int64_t[]){h.dim[0], 2});
 }

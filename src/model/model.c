@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "device/ops.h"
 #include "graph/build.h"
 #include "graph/op.h"
 #include "model/gpt2.h"
@@ -174,34 +175,42 @@ int64_t model_params(const struct model *model)
     return total;
 }
 
-/* Forward operations of linear layers, and of attention, for one sequence. */
-static void count(const struct graph *graph, double *linear, double *attention)
+/* Forward operations for one sequence, of a block: of linear layers and of attention that is not
+ * causal, and of causal attention. */
+struct forward_flops {
+    double linear, causal;
+};
+
+static struct forward_flops count(const struct graph *graph)
 {
+    struct forward_flops sum = {0};
     for (int i = 0; i < graph->node_count; i++) {
-        const struct op *op = graph->nodes[i].op;
-        double flops = op_flops(graph, &graph->nodes[i]);
-        if (op == op_row(OP_LINEAR) || op == op_row(OP_HEAD_LOSS))
-            *linear += flops;
-        if (op == op_row(OP_ATTENTION))
-            *attention += flops;
+        const struct graph_node *node = &graph->nodes[i];
+        int attention = node->op == op_row(OP_ATTENTION);
+        if (attention && !(node->attrs.forms & ATTENTION_FULL))
+            sum.causal += op_flops(graph, node);
+        else if (attention || node->op == op_row(OP_LINEAR) || node->op == op_row(OP_HEAD_LOSS) ||
+                 node->op == op_row(OP_HEAD_PART))
+            sum.linear += op_flops(graph, node);
     }
+    return sum;
 }
 
 struct model_flops model_flops_per_token(const struct model *model, int64_t seq)
 {
-    double linear[MODEL_KINDS] = {0}, attention[MODEL_KINDS] = {0};
+    struct forward_flops of_kind[MODEL_KINDS] = {0};
     char seen[MODEL_KINDS] = {0};
     struct model_flops flops = {0};
     for (int u = 0; u < model->units; u++) {
         int kind = model->unit[u].kind;
         struct graph *graph = seen[kind] ? NULL : probe(model, kind, seq);
         if (graph)
-            count(graph, &linear[kind], &attention[kind]);
+            of_kind[kind] = count(graph);
         graph_destroy(graph);
         seen[kind] = 1;
         double times = 3 * (double)model->unit[u].blocks / (double)seq;
-        flops.weights += times * linear[kind];
-        flops.causal += times * attention[kind];
+        flops.weights += times * of_kind[kind].linear;
+        flops.causal += times * of_kind[kind].causal;
     }
     flops.full = flops.weights + flops.causal * 2 * (double)seq / (double)(seq + 1);
     flops.causal += flops.weights;

@@ -18,7 +18,8 @@ void runs_close(struct runs_buffers *buffers);
  * units that read a boundary, the first to run in backward writes, those after it add. */
 void runs_plan(const struct program *program, struct run *run, int runs);
 
-/* Append the LOAD of a micro-batch's tokens and targets. */
+/* Append the LOAD of what a micro-batch's segments read of data: tokens of each sequence, targets,
+ * positions, documents. */
 void runs_load(struct program *program, struct runs_buffers *buffers, int micro);
 
 /* Append the RUN of run, whose parameters and gradients have their buffers, and bind the others:

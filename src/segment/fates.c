@@ -164,6 +164,19 @@ static int holds_shared(const struct flat *flat, const struct graph_param *param
                : 1;
 }
 
+/* Both units say alike which ranks make terms of the gradient. */
+static int check_sums(const struct units *units, const struct flat *flat, const struct graph *graph,
+                      int param, struct error *err)
+{
+    unsigned summed = flat->sum_axes & ~units->request.data_axes;
+    if (!flat->trained || graph->params[param].frozen || term_axes(graph, param) == summed)
+        return 0;
+    return error_set(err,
+                     "%s: one unit says that ranks make terms of its gradient, and another "
+                     "that shares it does not",
+                     graph->params[param].part[0]);
+}
+
 /* The flats of the other unit that hold what a unit shares with it. */
 static int add_shared(struct units *units, int unit, struct error *err)
 {
@@ -173,7 +186,7 @@ static int add_shared(struct units *units, int unit, struct error *err)
         int uses = 0;
         for (int i = 0; i < graph->param_count && units->flat[f].unit == other; i++) {
             int holds = holds_shared(&units->flat[f], &graph->params[i], err);
-            if (holds < 0)
+            if (holds < 0 || (holds && check_sums(units, &units->flat[f], graph, i, err)))
                 return -1;
             uses |= holds;
         }

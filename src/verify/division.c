@@ -8,10 +8,12 @@
  *   reduce_scatter        a term                       own rows
  *   all_gather            own rows                     whole         (its gradient: terms)
  *   all_to_all            own columns                  spread, and back
- *   norm, loss            whole, own rows
- *   head_part             whole          own rows      of own columns alone (its gradient of x: a
- * term) all_reduce_max        of own columns alone         whole head_term             of own
- * columns alone         a term others                as the result                as x
+ *   norm                  whole, own rows
+ *   loss                  whole
+ *   head_part             whole          own rows      part          (its gradient of x: a term)
+ *   all_reduce_max        part                         whole
+ *   head_term             part                         a term
+ *   others                                             as x
  *
  * Along replicate and shard ranks have their own rows from the start, those of their batches.
  */
@@ -61,7 +63,7 @@ static const struct rule rules[OP_COUNT] = {
     [OP_BIAS] = {.same = 1 << 0, .columns = 1 << 1},
     [OP_GELU] = {.same = 1 << 0, .columns = 1 << 1},
     [OP_POSITIONS] = {.same = 1 << 0, .columns = 1 << 1, .in_sequence = 1},
-    [OP_HEAD_LOSS] = {.same = 1 << 0, .all_columns = 1},
+    [OP_HEAD_LOSS] = {.same = 1 << 0, .all_columns = 1, .in_sequence = 1},
 };
 
 static int is_data(const struct division *d)
@@ -409,8 +411,8 @@ static int give(const struct division *d, int v, enum pull pull)
         return 0;
     if (d->pull[v] != NO_PULL && d->pull[v] != pull)
         return wrong_pull(d, v,
-                          "is whole from one reader and a term of a sum from another, which "
-                          "build_divided() has to be said of");
+                          "is a term of a sum from one of its readers and not from another: say "
+                          "build_divided() of what the divided ones read");
     d->pull[v] = pull;
     return 0;
 }

@@ -289,7 +289,7 @@ static int boundary_space(const struct graph_value *value)
     }
 }
 
-/* Boundaries have the size that the unit's graph gives them. */
+/* Boundaries have at least the size that the unit's graph gives them. */
 static int check_boundaries(const struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];

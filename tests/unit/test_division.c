@@ -181,15 +181,16 @@ static void test_faults(void **state)
         [SWAP_ONCE] = "linear (down) reads the result of all_to_all, over tensor spread",
         [TERM_PUT_OUT] = "its output, the result of linear (down2), is over tensor a term",
         [NO_DIVIDED] = "the gradient of parameter norm1 is a term of a sum, because build_divided",
-        [NO_DIVIDED_INPUT] = "the gradient of the unit's input is whole from one reader and a term",
+        [NO_DIVIDED_INPUT] =
+            "the gradient of the unit's input is a term of a sum from one of its readers",
         [NO_DIVIDED_SUM] = "the gradient of the result of all_reduce is a term of a sum, because "
                            "build_divided() is not said of it: over tensor",
         [DIVIDED_OVER_SHARD] = "the gradient of the result of rmsnorm (norm1) is summed, as "
                                "build_divided() says, but is no term of a sum: over shard",
         [DIVIDED_WHOLE] = "the gradient of the result of rmsnorm (norm2) is summed, as "
                           "build_divided() says, but is no term of a sum",
-        [DIVIDED_AND_WHOLE] = "the gradient of the result of rmsnorm (norm1) is whole from one "
-                              "reader and a term of a sum from another",
+        [DIVIDED_AND_WHOLE] = "the gradient of the result of rmsnorm (norm1) is a term of a "
+                              "sum from one of its readers",
         [GATHER_FOR_WHOLE] = "the gradient of parameter w is a term of a sum",
         [NORM_OF_ROWS] = "the gradient of parameter norm3 is made of a rank's own rows, and no sum",
         [SUMMED_NORM_OF_WHOLE] = "the gradient of parameter norm2 is summed, as build_divided() "
