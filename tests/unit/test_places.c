@@ -286,12 +286,12 @@ static void wrong_places(void **state)
     } cases[] = {{.row = 3,
                   .position = 12,
                   .text = "position 12 of row 3, micro-batch 0, is not "
-                          "below 12"},
+                          "from 0 to 11"},
                  {.row = 5, .position = -1, .text = "position -1 of row 5"},
                  {.row = 14,
                   .document = 3,
                   .text = "document 3 of row 14, micro-batch 0, is not "
-                          "below 3"},
+                          "from 0 to 2"},
                  {.row = 0, .document = -1, .text = "document -1 of row 0"}};
     struct run r;
     open_run(&r, MODEL "data.seq_len=12 train.global_batch=2 train.micro_batch=2", all);
