@@ -1,7 +1,15 @@
 # A model divided among ranks against the whole.
 MPI_TESTS += tests/mpi/test_pieces
 tests_mpi_test_pieces_SOURCES = tests/mpi/test_pieces.c tests/mpi/check.h $(divided)
+tests_mpi_test_pieces_CPPFLAGS = $(AM_CPPFLAGS) -DPIECES_DEVICE='"device=cpu"'
 tests_mpi_test_pieces_LDADD = $(TRIREME_LIBS)
+if HAVE_NCCL
+MPI_TESTS += tests/mpi/test_pieces_emulated
+tests_mpi_test_pieces_emulated_SOURCES = $(tests_mpi_test_pieces_SOURCES)
+tests_mpi_test_pieces_emulated_CPPFLAGS = $(AM_CPPFLAGS) \
+	-DPIECES_DEVICE='"device=cuda comm.share_gpu=true"'
+tests_mpi_test_pieces_emulated_LDADD = $(EMULATED_LIBS)
+endif
 
 # An encoder-decoder in units against one in one.
 MPI_TESTS += tests/mpi/test_boundaries

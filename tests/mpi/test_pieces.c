@@ -1,10 +1,13 @@
 /* test_pieces.c - a model divided among the ranks of an axis computes what it computes whole on one
- * rank: losses and gradients are the same but for the rounding of sums in another order. */
+ * rank: losses and gradients are the same but for the rounding of sums in another order.  On the
+ * CPU and on the emulated GPU, where exchanges run beside the ops of other pieces. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/philox.h"
+#include "comm/gpu/gpu.h"
 #include "tests/mpi/check.h"
 #include "tests/unit/divided.h"
 #include "verify/verify.h"
@@ -14,7 +17,7 @@
 #define MODEL                                                                                 \
     "model.layers=3 model.hidden=20 model.heads=2 model.kv_heads=2 model.ffn=12 "             \
     "model.vocab=53 data.seq_len=12 train.global_batch=4 train.micro_batch=2 train.clip=0.1 " \
-    "train.lr=1e-2 train.steps=9 precision=fp32 "
+    "train.lr=1e-2 train.steps=9 precision=fp32 " PIECES_DEVICE " "
 
 enum { STEPS = 4, VOCAB = 53 };
 
@@ -39,6 +42,7 @@ struct training {
     struct divided d;
     struct units *units; /* of the rank */
     struct config_train train;
+    struct mesh *mesh; /* NULL: alone */
     struct executor *x;
     struct mem mem;
     int rank;
@@ -58,15 +62,39 @@ static int load(void *user, const struct step_batch *batch, struct error *err)
     return 0;
 }
 
-static float *at(const struct training *t, int buffer)
+static const struct state *state_of(const struct training *t)
 {
-    return executor_buffer(t->x, &t->d.state[t->rank]->buffer[buffer]);
+    return t->d.state[t->rank];
+}
+
+static void must(int rc, const struct error *err)
+{
+    if (!rc)
+        return;
+    fprintf(stderr, "%s\n", err->text);
+    exit(1);
+}
+
+/* A copy of a buffer for free(), from wherever it lies. */
+static void *download(const struct training *t, int buffer)
+{
+    const struct program_buffer *b = &state_of(t)->buffer[buffer];
+    struct error err = {0};
+    void *copy = array_make(b->bytes, 1);
+    must(executor_read(t->x, b, 0, copy, b->bytes, &err), &err);
+    return copy;
+}
+
+static void upload(const struct training *t, int buffer, const void *data)
+{
+    const struct program_buffer *b = &state_of(t)->buffer[buffer];
+    struct error err = {0};
+    must(executor_write(t->x, b, 0, data, b->bytes, &err), &err);
 }
 
 /* Numbers by their places in the whole tensor. */
-static void init_part(struct training *t, int f, const struct flat_part *part)
+static void init_part(const struct flat_part *part, float *master, bf16 *param)
 {
-    const struct state_flat *own = &t->d.state[t->rank]->flat[f];
     const struct box *box = &part->tensor->box, whole = box_whole(box->dims, box->whole);
     uint64_t key = philox_key(7, part->tensor->name);
     for (int64_t i = 0; i < part->count; i++) {
@@ -74,30 +102,49 @@ static void init_part(struct training *t, int f, const struct flat_part *part)
         box_run(box, &whole, part->start + i, &place);
         float x = 0.3f * ((float)(philox_u64(key, (uint64_t)place) >> 40) * 0x1p-23f - 1);
         x += box->dims > 1 ? 0 : 1;
-        if (own->master >= 0)
-            at(t, own->master)[part->at + i] = x;
-        if (own->param >= 0 && own->param != own->master)
-            ((bf16 *)(void *)at(t, own->param))[part->at + i] = f32_to_bf16(x);
+        if (master)
+            master[part->at + i] = x;
+        if (param)
+            param[part->at + i] = f32_to_bf16(x);
     }
 }
 
-static void init(struct training *t)
+static void init_flat(const struct training *t, int f)
 {
-    const struct state *state = t->d.state[t->rank];
-    for (int b = 0; b < state->buffers; b++)
-        memset(at(t, b), 0, state->buffer[b].bytes);
-    divided_table(&t->d, t->rank, at(t, state->constants));
-    for (int f = 0; f < t->units->flats; f++) {
-        const struct flat *flat = &t->units->flat[f];
-        int64_t start = flat_shard_start(flat, state->coord.at[MESH_SHARD]);
-        int grad = state->flat[f].grad;
-        struct flat_part part;
-        if (grad >= 0) /* NaN: what nobody writes shows */
-            memset(at(t, grad), 0xff, state->buffer[grad].bytes);
-        for (int k = -1;
-             (k = flat_next_part(flat, start, start + flat->shard_elems, k, &part)) >= 0;)
-            init_part(t, f, &part);
+    const struct state *state = state_of(t);
+    const struct state_flat *own = &state->flat[f];
+    const struct flat *flat = &t->units->flat[f];
+    int64_t start = flat_shard_start(flat, state->coord.at[MESH_SHARD]);
+    int has_param = own->param >= 0 && own->param != own->master;
+    float *master = own->master >= 0 ? download(t, own->master) : NULL;
+    bf16 *param = has_param ? download(t, own->param) : NULL;
+    struct flat_part part;
+    for (int k = -1; (k = flat_next_part(flat, start, start + flat->shard_elems, k, &part)) >= 0;)
+        init_part(&part, master, param);
+    if (master)
+        upload(t, own->master, master);
+    if (param)
+        upload(t, own->param, param);
+    free(master);
+    free(param);
+}
+
+/* All is 0 but the table, weights, and gradients, which are NaN: what nobody writes shows. */
+static void init(const struct training *t)
+{
+    const struct state *state = state_of(t);
+    for (int b = 0; b < state->buffers; b++) {
+        void *bytes = array_make(state->buffer[b].bytes, 1);
+        for (int f = 0; f < t->units->flats; f++)
+            if (state->flat[f].grad == b)
+                memset(bytes, 0xff, state->buffer[b].bytes);
+        if (b == state->constants)
+            divided_table(&t->d, t->rank, bytes);
+        upload(t, b, bytes);
+        free(bytes);
     }
+    for (int f = 0; f < t->units->flats; f++)
+        init_flat(t, f);
 }
 
 static int steps(struct training *t, int from, int to, struct error *err)
@@ -118,18 +165,31 @@ static int steps(struct training *t, int from, int to, struct error *err)
     return 0;
 }
 
-/* Open a training on so many tensor ranks, of which, with those of all shards, this is number rank.
- */
-static int begin(struct training *t, const char *text, int tensors, int rank, struct mesh *mesh,
-                 struct error *err)
+/* The ranks are the data ranks of a setting times this; 0: they are not. */
+static int tensor_ranks(const struct config *config, const struct world *world)
 {
-    *t = (struct training){.rank = rank, .train = rig_config(text).train};
-    divided_open(&t->d, text, tensors);
+    const struct config_parallel *parallel = &config->parallel;
+    int shards = parallel->shard > 1 ? (int)parallel->shard : 1;
+    int replicas = parallel->replicate > 1 ? (int)parallel->replicate : 1;
+    int ranks = world_size(world), data = replicas * shards;
+    return ranks % data ? 0 : ranks / data;
+}
+
+/* Open a training on all ranks of world, or alone where that is NULL. */
+static int begin(struct training *t, const char *text, struct world *world, struct error *err)
+{
+    struct config config = rig_config(text);
+    struct mesh_options options = layout_comm(&config);
+    int rank = world ? world_rank(world) : 0;
+    *t = (struct training){.rank = rank, .train = config.train};
+    divided_open(&t->d, text, world ? tensor_ranks(&config, world) : 1);
     t->units = t->d.units[rank];
     const struct program *program = t->d.program[rank];
     if (verify_program(program, err) || verify_program(t->d.evaluate[rank], err) ||
         verify_ranks((const struct program *const *)t->d.program, t->d.ranks, err) ||
-        executor_create(&t->x, t->d.device, mesh, &t->mem, &program, 1, "", err))
+        (world && mesh_create(&t->mesh, world, t->d.layout.shape, err)) ||
+        (world && mesh_attach(t->mesh, world, t->d.device, &t->mem, &options, err)) ||
+        executor_create(&t->x, t->d.device, t->mesh, &t->mem, &program, 1, "", err))
         return -1;
     init(t);
     return 0;
@@ -138,20 +198,21 @@ static int begin(struct training *t, const char *text, int tensors, int rank, st
 static void end(struct checks *c, struct training *t)
 {
     executor_destroy(t->x);
+    mesh_destroy(t->mesh);
     divided_close(&t->d);
     CHECK(c, !t->mem.blocks);
 }
 
-/* Where the whole model has a tensor, from its first element on, and its gradient. */
+/* A tensor of the whole model, and the gradient of the flat that it is in, for free(). */
 static const struct flat_tensor *whole_of(const struct training *whole, const char *name,
-                                          const float **gradient)
+                                          float **gradients)
 {
     for (int f = 0; f < whole->units->flats; f++) {
         const struct flat *flat = &whole->units->flat[f];
         int tensor = flat_find(flat, name);
         if (tensor < 0)
             continue;
-        *gradient = at(whole, whole->d.state[0]->flat[f].grad) + flat->tensor[tensor].offset;
+        *gradients = download(whole, state_of(whole)->flat[f].grad);
         return &flat->tensor[tensor];
     }
     return NULL;
@@ -163,8 +224,9 @@ static double part_distance(const struct flat_part *part, const float *own,
                             const struct training *whole)
 {
     const struct box *box = &part->tensor->box, all = box_whole(box->dims, box->whole);
-    const float *gradient = NULL;
-    const struct flat_tensor *tensor = whole_of(whole, part->tensor->name, &gradient);
+    float *gradients = NULL;
+    const struct flat_tensor *tensor = whole_of(whole, part->tensor->name, &gradients);
+    const float *gradient = gradients + tensor->offset;
     double largest = 0, difference = 0;
     for (int64_t i = 0; i < tensor->elems; i++)
         largest = fmax(largest, fabs(gradient[i]));
@@ -175,6 +237,7 @@ static double part_distance(const struct flat_part *part, const float *own,
             fabs(own[part->at + i] - (place < tensor->elems ? (double)gradient[place] : 0));
         difference = apart <= difference ? difference : apart; /* NaN too */
     }
+    free(gradients);
     return largest > 0 ? difference / largest : 1;
 }
 
@@ -183,25 +246,30 @@ static double gradient_distance(const struct training *part, const struct traini
     double worst = 0;
     for (int f = 0; f < part->units->flats; f++) {
         const struct flat *flat = &part->units->flat[f];
-        const struct state *state = part->d.state[part->rank];
+        const struct state *state = state_of(part);
         int64_t start = flat_shard_start(flat, state->coord.at[MESH_SHARD]);
-        int64_t end = start + (flat->trained ? flat->shard_elems : 0);
         struct flat_part own;
-        for (int t = -1; (t = flat_next_part(flat, start, end, t, &own)) >= 0;)
-            worst = fmax(worst, part_distance(&own, at(part, state->flat[f].grad), whole));
+        if (!flat->trained)
+            continue;
+        float *gradients = download(part, state->flat[f].grad);
+        for (int t = -1;
+             (t = flat_next_part(flat, start, start + flat->shard_elems, t, &own)) >= 0;)
+            worst = fmax(worst, part_distance(&own, gradients, whole));
+        free(gradients);
     }
     return worst;
 }
 
 /* Gradients of the first step: later ones have gone through an optimizer that divides by them. */
-static void compare(struct checks *c, const char *text, const char *alone, struct mesh *mesh)
+static void compare(struct checks *c, const char *text)
 {
     struct training whole, part;
     struct error err = {0};
-    int ranks = world_size(c->world), rank = world_rank(c->world);
-    int tensors = mesh_shape(mesh).degree[MESH_TENSOR];
+    char alone[1024];
+    int ranks = world_size(c->world);
     double losses = 0, norms = 0, gradients = INFINITY;
-    if (!begin(&whole, alone, 1, 0, NULL, &err) & !begin(&part, text, tensors, rank, mesh, &err) &&
+    snprintf(alone, sizeof alone, "%s parallel.shard=1 parallel.replicate=1", text);
+    if (!begin(&whole, alone, NULL, &err) & !begin(&part, text, c->world, &err) &&
         !steps(&whole, 1, 1, &err) && !steps(&part, 1, 1, &err)) {
         gradients = gradient_distance(&part, &whole);
         CHECK(c, !steps(&whole, 2, STEPS, &err) && !steps(&part, 2, STEPS, &err));
@@ -217,38 +285,28 @@ static void compare(struct checks *c, const char *text, const char *alone, struc
     CHECK(c, whole.norm[0] > whole.train.clip && norms <= (ranks == 1 ? 0 : rounds ? 2e-2 : 1e-5));
     if (err.text[0])
         fprintf(stderr, "%s\n", err.text);
-    if (!rank)
+    if (!world_rank(c->world))
         printf("%d ranks: losses differ by %.1e, gradients by %.1e, norms (first: %.3g) by %.1e\n",
                ranks, losses, gradients, whole.norm[0], norms);
     end(c, &whole);
     end(c, &part);
 }
 
-/* The ranks are the data ranks of the settings times tensor ranks. */
-static void compare_on(struct checks *c, const char *text)
-{
-    const struct config_parallel parallel = rig_config(text).parallel;
-    int shards = parallel.shard > 1 ? (int)parallel.shard : 1, ranks = world_size(c->world);
-    int replicas = parallel.replicate > 1 ? (int)parallel.replicate : 1, data = replicas * shards;
-    struct mesh_shape shape = {{1, replicas, shards, ranks / data}};
-    struct error err = {0};
-    struct mesh *mesh = NULL;
-    char alone[1024];
-    if (ranks % data)
-        return;
-    snprintf(alone, sizeof alone, "%s parallel.shard=1 parallel.replicate=1", text);
-    CHECK(c, !mesh_create(&mesh, c->world, shape, &err));
-    if (mesh)
-        compare(c, text, alone, mesh);
-    mesh_destroy(mesh);
-}
-
 int main(void)
 {
     struct checks c = {0};
+    struct error err = {0};
     if (checks_start(&c))
         return 1;
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
-        compare_on(&c, settings[i]);
+    const struct config first = rig_config(settings[0]);
+    int gpu;
+    if (first.device == CONFIG_DEVICE_CUDA)
+        must(gpu_choose(c.world, first.comm.share_gpu, &gpu, &err), &err);
+    int all = first.device != CONFIG_DEVICE_CUDA || !rig_is_short();
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i += all ? 1 : 3) {
+        struct config config = rig_config(settings[i]);
+        if (tensor_ranks(&config, c.world))
+            compare(&c, settings[i]);
+    }
     return checks_finish(&c);
 }

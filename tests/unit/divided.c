@@ -121,8 +121,9 @@ static struct units *units_of(const struct divided *d, const struct config *conf
 void divided_open(struct divided *d, const char *settings, int tensors)
 {
     struct error err = {0};
-    struct device_request device = {.kind = DEVICE_CPU, .threads = 1};
     struct config config = rig_config(settings);
+    struct device_request device = {.threads = 1};
+    device.kind = config.device == CONFIG_DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU;
     int shards = config.parallel.shard > 1 ? (int)config.parallel.shard : 1;
     int data = config.parallel.replicate > 1 ? shards * (int)config.parallel.replicate : shards;
     *d = (struct divided){.ranks = data * tensors, .tensors = tensors};

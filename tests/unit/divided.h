@@ -21,8 +21,8 @@ struct divided {
 };
 
 /* The programs of all ranks of a tensor axis, times parallel.shard and parallel.replicate, where
- * these are given, for divided_close().  settings: as for rig_config().  Ends the program if it
- * cannot. */
+ * these are given, for divided_close(), on the CPU or, with device=cuda, on the first GPU.
+ * settings: as for rig_config().  Ends the program if it cannot. */
 void divided_open(struct divided *d, const char *settings, int tensors);
 void divided_close(struct divided *d);
 
