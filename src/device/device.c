@@ -46,37 +46,6 @@ void device_close(struct device *d)
     free(d);
 }
 
-void device_gpu_use(int index)
-{
-    cuda_discovery.use(index);
-}
-
-int device_gpu_built_in(void)
-{
-    return cuda_discovery.built_in;
-}
-
-int device_gpu_count(char why[128])
-{
-    char unused[128];
-    return cuda_discovery.count(why ? why : unused);
-}
-
-int device_gpu_describe(int index, struct device_gpu *gpu, struct error *err)
-{
-    return cuda_discovery.describe(index, gpu, err);
-}
-
-int device_gpu_peers(int index, int peer)
-{
-    return cuda_discovery.peers(index, peer);
-}
-
-const char *device_gpu_libraries(char text[256])
-{
-    return cuda_discovery.libraries(text);
-}
-
 static void *counted(struct device *d, struct mem *mem, enum mem_pool pool, size_t bytes,
                      void *block, const char *where, struct error *err)
 {

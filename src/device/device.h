@@ -71,7 +71,8 @@ const char *const *device_cpu_levels(void);
 /* Name of the library that multiplies matrices, with version ("oneDNN 2.6.3"). */
 const char *device_gemm_library(void);
 
-/* ---- GPUs that are there, before one is opened ---- */
+/* ---- GPUs that are there, before one is opened: cuda/discover.c, or cuda/absent.c in a build
+ * without CUDA ---- */
 
 struct device_gpu {
     char name[96];
@@ -85,8 +86,8 @@ struct device_gpu {
 /* 1 in a build with CUDA. */
 int device_gpu_built_in(void);
 
-/* Number of GPUs this process sees, 0 without a driver or in a build without CUDA; why not (may
- * be NULL) then says so in a few words. */
+/* Number of GPUs this process sees, 0 without a driver or in a build without CUDA; why not then
+ * says so in a few words. */
 int device_gpu_count(char why[128]);
 
 /* Describe GPU index.  Returns 0, or -1 with err set.  Does not open it. */

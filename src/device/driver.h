@@ -57,16 +57,4 @@ extern const struct device_driver cpu_driver, cuda_driver;
  * called. */
 extern const struct device_driver cuda_planning_driver;
 
-/* The GPUs: cuda/discover.c, or cuda/absent.c in a build without CUDA. */
-struct device_discovery {
-    int built_in; /* 1: CUDA is */
-    int (*count)(char why[128]);
-    int (*describe)(int index, struct device_gpu *gpu, struct error *err);
-    int (*peers)(int index, int peer);
-    void (*use)(int index);
-    const char *(*libraries)(char text[256]);
-};
-
-extern const struct device_discovery cuda_discovery;
-
 #endif

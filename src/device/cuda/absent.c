@@ -11,37 +11,33 @@ static int open_none(struct device *d, const struct device_request *request, str
 
 const struct device_driver cuda_driver = {.open = open_none};
 
-static int count(char why[128])
+int device_gpu_built_in(void)
+{
+    return 0;
+}
+
+int device_gpu_count(char why[128])
 {
     snprintf(why, 128, "this trireme was built without CUDA");
     return 0;
 }
 
-static int describe(int index, struct device_gpu *gpu, struct error *err)
+int device_gpu_describe(int index, struct device_gpu *gpu, struct error *err)
 {
     return error_set(err, "this trireme was built without CUDA");
 }
 
-static int peers(int index, int peer)
+int device_gpu_peers(int index, int peer)
 {
     return 0;
 }
 
-static const char *libraries(char text[256])
+const char *device_gpu_libraries(char text[256])
 {
     snprintf(text, 256, "none");
     return text;
 }
 
-static void use(int index)
+void device_gpu_use(int index)
 {
 }
-
-const struct device_discovery cuda_discovery = {
-    .built_in = 0,
-    .count = count,
-    .describe = describe,
-    .peers = peers,
-    .use = use,
-    .libraries = libraries,
-};

@@ -13,7 +13,12 @@ int cuda_checked(cudaError_t code, const char *what, struct error *err)
     return error_set(err, "%.*s: %s", (int)strcspn(what, "("), what, cudaGetErrorString(code));
 }
 
-static int count(char why[128])
+int device_gpu_built_in(void)
+{
+    return 1;
+}
+
+int device_gpu_count(char why[128])
 {
     int gpus = 0;
     cudaError_t code = cudaGetDeviceCount(&gpus);
@@ -31,7 +36,7 @@ static void hex(char *text, const char *bytes, int count)
         sprintf(text + 2 * i, "%02x", (unsigned char)bytes[i]);
 }
 
-static int describe(int index, struct device_gpu *gpu, struct error *err)
+int device_gpu_describe(int index, struct device_gpu *gpu, struct error *err)
 {
     struct cudaDeviceProp p;
     memset(gpu, 0, sizeof *gpu);
@@ -48,7 +53,7 @@ static int describe(int index, struct device_gpu *gpu, struct error *err)
     return 0;
 }
 
-static int peers(int index, int peer)
+int device_gpu_peers(int index, int peer)
 {
     int can = 0;
     if (cudaDeviceCanAccessPeer(&can, index, peer) != cudaSuccess)
@@ -56,7 +61,7 @@ static int peers(int index, int peer)
     return can;
 }
 
-static const char *libraries(char text[256])
+const char *device_gpu_libraries(char text[256])
 {
     int driver = 0, runtime = 0;
     char gemm[64], sdpa[64];
@@ -70,16 +75,7 @@ static const char *libraries(char text[256])
     return text;
 }
 
-static void use(int index)
+void device_gpu_use(int index)
 {
     cudaSetDevice(index);
 }
-
-const struct device_discovery cuda_discovery = {
-    .built_in = 1,
-    .count = count,
-    .describe = describe,
-    .peers = peers,
-    .use = use,
-    .libraries = libraries,
-};

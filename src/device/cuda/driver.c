@@ -28,12 +28,12 @@ static int take_gpu(struct device *d, struct error *err)
     struct cuda_state *state = d->state;
     struct device_gpu gpu;
     char why[128];
-    int gpus = cuda_discovery.count(why);
+    int gpus = device_gpu_count(why);
     if (!gpus)
         return error_set(err, "device=cuda, but there is no GPU to use: %s", why);
     if (d->index < 0 || d->index >= gpus)
         return error_set(err, "GPU %d was asked for, %d visible", d->index, gpus);
-    if (cuda_discovery.describe(d->index, &gpu, err))
+    if (device_gpu_describe(d->index, &gpu, err))
         return -1;
     if (gpu.major < LEAST_MAJOR)
         return error_set(err,
