@@ -1,6 +1,6 @@
 # The kernels are compiled once per instruction set and chosen at run time.
 cpu_kernels = src/device/cpu/kernels.h src/device/cpu/simd.h src/device/cpu/attention.h \
-	src/device/cpu/pieces.h src/device/cpu/layernorm.c src/device/cpu/bias.c \
+	src/device/cpu/pieces.h src/device/cpu/bias.c \
 	src/device/cpu/attention.c src/device/cpu/attention_backward.c \
 	src/device/cpu/attention_block.c src/device/cpu/elementwise.c \
 	src/device/cpu/embedding.c src/device/cpu/loss.c src/device/cpu/norm.c \

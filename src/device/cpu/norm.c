@@ -1,71 +1,148 @@
-/* norm.c - RMSNorm (Zhang and Sennrich 2019), with the residual addition before it. */
+/* norm.c - RMSNorm (Zhang and Sennrich 2019), with the residual addition before it, LayerNorm (Ba,
+ * Kiros and Hinton 2016, arXiv 1607.06450), and their gradients.
+ *
+ * Both are one walk over the rows; what LayerNorm (`centered`) has beside RMSNorm is the mean,
+ * taken first and off each element, and the bias.
+ */
 #include "device/cpu/pieces.h"
 
-/* Two passes over a row, the second one in cache. */
-SIMD_INLINE void rmsnorm_row(enum dtype dt, void *y, void *sum, float *rstd, const void *x,
-                             const void *delta, const void *w, int64_t row, int64_t hidden,
-                             float eps)
+/* Tensors of a forward pass, as rmsnorm and layernorm take them. */
+struct forward {
+    void *y, *sum;
+    float *stats; /* a row's rstd; of LayerNorm mean and rstd */
+    const void *x, *delta, *w, *b;
+    int64_t hidden;
+    float eps;
+};
+
+/* The sum of a row's elements. */
+SIMD_INLINE float row_sum(enum dtype dt, const void *x, int64_t first, int64_t hidden)
 {
-    int64_t first = row * hidden;
+    vf total = {0};
+    for (int64_t i = 0; i < hidden; i += CPU_LANES)
+        total += vf_get_some(dt, x, first + i, hidden - i);
+    return vf_sum(total);
+}
+
+/* Two passes over a row, the second one in cache; of LayerNorm three: the variance is taken around
+ * the mean. */
+SIMD_INLINE void norm_row(enum dtype dt, const int centered, const struct forward *f, int64_t row)
+{
+    int64_t hidden = f->hidden, first = row * hidden;
+    const void *delta = centered ? NULL : f->delta, *rounded = delta ? f->sum : f->x;
+    float mean = centered ? row_sum(dt, f->x, first, hidden) / (float)hidden : 0;
+    const vi lanes = vi_lanes();
     vf squares = {0};
     for (int64_t i = 0; i < hidden; i += CPU_LANES) {
         int64_t left = hidden - i;
-        vf v = vf_get_some(dt, x, first + i, left);
+        vf v = vf_get_some(dt, f->x, first + i, left);
         if (delta) {
-            vf_put_some(dt, sum, first + i, left, v + vf_get_some(dt, delta, first + i, left));
-            v = vf_get_some(dt, sum, first + i, left);
+            vf_put_some(dt, f->sum, first + i, left, v + vf_get_some(dt, delta, first + i, left));
+            v = vf_get_some(dt, f->sum, first + i, left);
         }
+        if (centered)
+            v -= mean;
+        if (centered && left < CPU_LANES)
+            v = vf_select(lanes < (int32_t)left, v, (vf){0});
         squares += v * v;
     }
-    float scale = 1.0f / sqrtf(vf_sum(squares) / (float)hidden + eps);
-    rstd[row] = scale;
-    const void *rounded = delta ? sum : x;
+    float rstd = 1.0f / sqrtf(vf_sum(squares) / (float)hidden + f->eps);
+    if (centered)
+        f->stats[2 * row] = mean;
+    f->stats[centered ? 2 * row + 1 : row] = rstd;
     for (int64_t i = 0; i < hidden; i += CPU_LANES) {
         int64_t left = hidden - i;
-        vf v = vf_get_some(dt, rounded, first + i, left) * scale;
-        vf_put_some(dt, y, first + i, left, v * vf_get_some(dt, w, i, left));
+        vf v = vf_get_some(dt, rounded, first + i, left);
+        v = (centered ? v - mean : v) * rstd * vf_get_some(dt, f->w, i, left);
+        if (centered)
+            v += vf_get_some(dt, f->b, i, left);
+        vf_put_some(dt, f->y, first + i, left, v);
     }
 }
 
 void CPU(rmsnorm)(struct device *d, enum dtype dt, void *y, void *sum, float *rstd, const void *x,
                   const void *delta, const void *w, int64_t rows, int64_t hidden, float eps)
 {
+    const struct forward f = {y, sum, rstd, x, delta, w, NULL, hidden, eps};
 #pragma omp parallel for num_threads(cpu_threads(d, rows *hidden * 4))
     for (int64_t row = 0; row < rows; row++) {
-        WITH_DTYPE(rmsnorm_row, dt, y, sum, rstd, x, delta, w, row, hidden, eps);
+        WITH_DTYPE(norm_row, dt, 0, &f, row);
     }
 }
 
-/* Tensors of a backward pass, as rmsnorm_backward takes them. */
+void CPU(layernorm)(struct device *d, enum dtype dt, void *y, float *stats, const void *x,
+                    const void *w, const void *b, int64_t rows, int64_t hidden, float eps)
+{
+    const struct forward f = {y, NULL, stats, x, NULL, w, b, hidden, eps};
+#pragma omp parallel for num_threads(cpu_threads(d, rows *hidden * 4))
+    for (int64_t row = 0; row < rows; row++) {
+        WITH_DTYPE(norm_row, dt, 1, &f, row);
+    }
+}
+
+/* Tensors of a backward pass, as rmsnorm_backward and layernorm_backward take them. */
 struct backward {
     void *dx;
     const void *dy, *dsum, *x, *w;
-    const float *rstd;
+    const float *stats;
     int64_t hidden;
 };
 
-/* dx = dsum + rstd (dy w - x rstd^2 mean(dy w x));  dw += dy x rstd */
-SIMD_INLINE void backward_row(enum dtype dt, const struct backward *b, float *dw, int64_t row)
+/* RMSNorm:    dx = dsum + rstd (dy w - x rstd^2 mean(dy w x));  dw += dy x rstd
+ * LayerNorm:  with n = (x - mean) rstd, dx = dsum + rstd (dy w - mean(dy w) - n mean(dy w n)),
+ *             dw += dy n,  db += dy;  db follows dw. */
+SIMD_INLINE void backward_row(enum dtype dt, const int centered, const struct backward *b,
+                              float *dw, int64_t row)
 {
-    int64_t first = row * b->hidden;
-    float rstd = b->rstd[row];
-    vf products = {0};
-    for (int64_t i = 0; i < b->hidden; i += CPU_LANES) {
-        int64_t left = b->hidden - i;
+    int64_t hidden = b->hidden, first = row * hidden;
+    float mean = centered ? b->stats[2 * row] : 0;
+    float rstd = b->stats[centered ? 2 * row + 1 : row];
+    vf sums = {0}, products = {0};
+    for (int64_t i = 0; i < hidden; i += CPU_LANES) {
+        int64_t left = hidden - i;
         vf dyw = vf_get_some(dt, b->dy, first + i, left) * vf_get_some(dt, b->w, i, left);
-        products += dyw * vf_get_some(dt, b->x, first + i, left);
+        vf x = vf_get_some(dt, b->x, first + i, left);
+        if (centered)
+            sums += dyw;
+        products += dyw * (centered ? x - mean : x);
     }
-    float mean = vf_sum(products) / (float)b->hidden * rstd * rstd;
-    for (int64_t i = 0; i < b->hidden; i += CPU_LANES) {
-        int64_t left = b->hidden - i;
+    float mean_dyw = vf_sum(sums) / (float)hidden;
+    float mean_product = centered ? vf_sum(products) * rstd / (float)hidden
+                                  : vf_sum(products) / (float)hidden * rstd * rstd;
+    for (int64_t i = 0; i < hidden; i += CPU_LANES) {
+        int64_t left = hidden - i;
         vf dy = vf_get_some(dt, b->dy, first + i, left);
         vf x = vf_get_some(dt, b->x, first + i, left);
-        vf dx = rstd * (dy * vf_get_some(dt, b->w, i, left) - x * mean);
+        vf n = centered ? (x - mean) * rstd : x;
+        vf dyw = dy * vf_get_some(dt, b->w, i, left);
+        vf dx = rstd * ((centered ? dyw - mean_dyw : dyw) - n * mean_product);
         if (b->dsum)
             dx += vf_get_some(dt, b->dsum, first + i, left);
-        vf sum = vf_get_some(DTYPE_F32, dw, i, left) + dy * x * rstd;
+        vf weight = vf_get_some(DTYPE_F32, dw, i, left) + (centered ? dy * n : dy * n * rstd);
         vf_put_some(dt, b->dx, first + i, left, dx);
-        vf_put_some(DTYPE_F32, dw, i, left, sum);
+        vf_put_some(DTYPE_F32, dw, i, left, weight);
+        if (centered)
+            vf_put_some(DTYPE_F32, dw, hidden + i, left,
+                        vf_get_some(DTYPE_F32, dw, hidden + i, left) + dy);
+    }
+}
+
+/* The parts of dw, and of db where the norm is centered, of each piece of the rows. */
+static void backward_pieces(struct device *d, enum dtype dt, int centered, const struct backward *b,
+                            float *parts, int64_t rows)
+{
+    int64_t per_piece = rows_per_piece(rows), width = (centered ? 2 : 1) * b->hidden;
+#pragma omp parallel for num_threads(cpu_threads(d, rows * b->hidden * 4))
+    for (int64_t piece = 0; piece < pieces_of(rows); piece++) {
+        float *part = parts + piece * width;
+        int64_t end = min_i64((piece + 1) * per_piece, rows);
+        memset(part, 0, (size_t)width * sizeof *part);
+        for (int64_t row = piece * per_piece; row < end; row++) {
+            if (centered)
+                WITH_DTYPE(backward_row, dt, 1, b, part, row);
+            else
+                WITH_DTYPE(backward_row, dt, 0, b, part, row);
+        }
     }
 }
 
@@ -74,21 +151,29 @@ size_t CPU(rmsnorm_backward_scratch)(struct device *d, int64_t rows, int64_t hid
     return (size_t)(pieces_of(rows) * hidden) * sizeof(float);
 }
 
+size_t CPU(layernorm_backward_scratch)(struct device *d, int64_t rows, int64_t hidden)
+{
+    return 2 * CPU(rmsnorm_backward_scratch)(d, rows, hidden);
+}
+
 void CPU(rmsnorm_backward)(struct device *d, enum dtype dt, void *dx, float *dw, const void *dy,
                            const void *dsum, const void *x, const void *w, const float *rstd,
                            int64_t rows, int64_t hidden, int accumulate, void *scratch)
 {
     const struct backward b = {dx, dy, dsum, x, w, rstd, hidden};
-    int64_t per_piece = rows_per_piece(rows), pieces = pieces_of(rows);
-    float *parts = scratch;
-#pragma omp parallel for num_threads(cpu_threads(d, rows *hidden * 4))
-    for (int64_t piece = 0; piece < pieces; piece++) {
-        float *part = parts + piece * hidden;
-        int64_t end = min_i64((piece + 1) * per_piece, rows);
-        memset(part, 0, (size_t)hidden * sizeof *part);
-        for (int64_t row = piece * per_piece; row < end; row++) {
-            WITH_DTYPE(backward_row, dt, &b, part, row);
-        }
-    }
-    add_pieces(d, dw, parts, pieces, hidden, hidden, accumulate);
+    backward_pieces(d, dt, 0, &b, scratch, rows);
+    add_pieces(d, dw, scratch, pieces_of(rows), hidden, hidden, accumulate);
+}
+
+void CPU(layernorm_backward)(struct device *d, enum dtype dt, void *dx, float *dw, float *db,
+                             const void *dy, const void *dsum, const void *x, const void *w,
+                             const float *stats, int64_t rows, int64_t hidden, int accumulate,
+                             void *scratch)
+{
+    const struct backward b = {dx, dy, dsum, x, w, stats, hidden};
+    int64_t pieces = pieces_of(rows), width = 2 * hidden;
+    const float *parts = scratch;
+    backward_pieces(d, dt, 1, &b, scratch, rows);
+    add_pieces(d, dw, parts, pieces, width, hidden, accumulate);
+    add_pieces(d, db, parts + hidden, pieces, width, hidden, accumulate);
 }
