@@ -60,11 +60,13 @@ int run_failed(struct run_state *run, int i)
 
 static int step(struct run_state *run, int i)
 {
-    const struct instr *instr = &run->program->instr[i];
-    if (run->x->mode->before(run, i))
+    const struct executor_mode *mode = run->x->mode;
+    enum instr_kind kind = run->program->instr[i].kind;
+    run_action *action = mode->action[kind] ? mode->action[kind] : run_actions[kind];
+    if (mode->before(run, i))
         return run_failed(run, i);
     int64_t start = run->trace ? clock_ns() : 0;
-    if (!run->x->mode->action[instr->kind](run, i) && !run->x->mode->after(run, i, start)) {
+    if (!action(run, i) && !mode->after(run, i, start)) {
         alive_note();
         return 0;
     }
@@ -191,8 +193,9 @@ static int open_host(struct executor *x, struct error *err)
     return device_open(&x->host, &request, err);
 }
 
-size_t executor_most(const struct program *const *programs, int count, enum program_stream stream,
-                     int (*is_one)(const struct instr *instr))
+/* The most instructions of a sort that one of the programs has on a stream. */
+static size_t most_of(const struct program *const *programs, int count, enum program_stream stream,
+                      int (*is_one)(const struct instr *instr))
 {
     size_t most = 0;
     for (int p = 0; p < count; p++) {
@@ -256,12 +259,13 @@ int executor_create(struct executor **out, struct device *device, struct mesh *m
     x->mesh = mesh;
     pthread_mutex_init(&x->lock, NULL);
     x->mode = device->asynchronous ? &executor_async : &executor_sync;
-    for (int s = 0; s < STREAMS; s++)
-        x->op[s] =
-            array_make(executor_most(programs, count, s, instr_is_transfer), sizeof *x->op[s]);
+    for (int s = 0; s < STREAMS; s++) {
+        x->op[s] = array_make(most_of(programs, count, s, instr_is_transfer), sizeof *x->op[s]);
+        x->copy[s] = array_make(most_of(programs, count, s, instr_is_file), sizeof *x->copy[s]);
+    }
     if (check_groups(x, programs, count, err) || create_slabs(x, programs, count, err) ||
         create_swap(x, programs[0], swap_folder, err) || open_host(x, err) ||
-        x->mode->create(x, programs, count, err)) {
+        (x->mode->create && x->mode->create(x, programs, count, err))) {
         executor_destroy(x);
         return -1;
     }

@@ -11,12 +11,12 @@ void *run_operand(const struct run_state *run, const struct instr *instr, int sl
     return buffer < 0 ? NULL : executor_buffer(run->x, &run->program->buffer[buffer]);
 }
 
-int run_zero(struct run_state *run, int i)
+static int zero(struct run_state *run, int i)
 {
     struct device *d = run->x->device;
-    const double scale = run->input->loss_scale;
+    const double loss_scale = run->input->loss_scale;
     const double values[SUM_COUNT] = {
-        [SUM_STOP] = run->input->stop_vote, [SUM_LOSS_SCALE] = scale > 0 ? scale : 1};
+        [SUM_STOP] = run->input->stop_vote, [SUM_LOSS_SCALE] = loss_scale > 0 ? loss_scale : 1};
     d->ops->set(d, run_operand(run, &run->program->instr[i], SLOT_SUMS), values, SUM_COUNT);
     return 0;
 }
@@ -78,6 +78,13 @@ void run_bases(const struct run_state *run, const struct instr *instr, void *bas
         base[s] = run_operand(run, instr, s);
 }
 
+size_t run_moves(struct run_state *run, const struct instr *instr)
+{
+    size_t bytes = run->program->buffer[instr->buffer[SLOT_FROM]].bytes;
+    run->x->moved_bytes[instr->stream] += (int64_t)bytes;
+    return bytes;
+}
+
 int run_segment(struct run_state *run, int i, struct segment_watch *watch)
 {
     const struct instr *instr = &run->program->instr[i];
@@ -89,7 +96,7 @@ int run_segment(struct run_state *run, int i, struct segment_watch *watch)
                              flat, run->x->device, base, instr->accumulate, watch, run->err);
 }
 
-int run_cast(struct run_state *run, int i)
+static int cast(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     struct device *d = run->x->device;
@@ -98,65 +105,41 @@ int run_cast(struct run_state *run, int i)
     return 0;
 }
 
-int run_gather(struct run_state *run, int i)
+/* What goes over a group: begun here, ended by the mode. */
+static int transfer(struct run_state *run, int i)
 {
+    static const enum comm_stream streams[STREAMS] = {
+        [STREAM_GATHER] = COMM_GATHER,
+        [STREAM_REDUCE] = COMM_REDUCE,
+        [STREAM_POINT] = COMM_POINT,
+    };
     const struct instr *instr = &run->program->instr[i];
-    group_all_gather(run_group(run, instr), COMM_GATHER, run_op_begins(run, instr),
-                     run_operand(run, instr, SLOT_TO), run_operand(run, instr, SLOT_FROM),
-                     instr->elems, instr->dtype);
-    return 0;
-}
-
-int run_reduce(struct run_state *run, int i)
-{
-    const struct instr *instr = &run->program->instr[i];
-    struct group *group = run_group(run, instr);
-    struct comm_op *op = run_op_begins(run, instr);
+    struct group *group = mesh_group_of(run->x->mesh, instr->axes);
+    enum comm_stream stream = streams[instr->stream];
+    struct comm_op *op = &run->x->op[instr->stream][run->begun[instr->stream]++];
     void *to = run_operand(run, instr, SLOT_TO), *from = run_operand(run, instr, SLOT_FROM);
-    if (instr->result == DTYPE_F32)
-        group_reduce_scatter(group, COMM_REDUCE, op, to, from, instr->elems, instr->dtype,
-                             (int)instr->accumulate);
-    else
-        group_reduce_scatter_rounded(group, COMM_REDUCE, op, to, from, instr->elems, instr->dtype);
+    int64_t elems = instr->elems;
+    enum dtype dtype = instr->dtype;
+    switch (instr->kind) {
+    case INSTR_GATHER: group_all_gather(group, stream, op, to, from, elems, dtype); break;
+    case INSTR_ALLREDUCE:
+        group_all_reduce(group, stream, op, to, elems, dtype, instr->reduction);
+        break;
+    case INSTR_ALLTOALL:
+        group_all_to_all(group, stream, op, to, from, &run->program->part[instr->parts], dtype);
+        break;
+    case INSTR_SEND: group_send(group, stream, op, from, elems, dtype, instr->peer); break;
+    case INSTR_RECV: group_recv(group, stream, op, to, elems, dtype, instr->peer); break;
+    default: /* REDUCE */
+        if (instr->result == DTYPE_F32)
+            group_reduce_scatter(group, stream, op, to, from, elems, dtype, (int)instr->accumulate);
+        else
+            group_reduce_scatter_rounded(group, stream, op, to, from, elems, dtype);
+    }
     return 0;
 }
 
-int run_all_reduce(struct run_state *run, int i)
-{
-    const struct instr *instr = &run->program->instr[i];
-    group_all_reduce(run_group(run, instr), COMM_REDUCE, run_op_begins(run, instr),
-                     run_operand(run, instr, SLOT_TO), instr->elems, instr->dtype,
-                     instr->reduction);
-    return 0;
-}
-
-int run_all_to_all(struct run_state *run, int i)
-{
-    const struct instr *instr = &run->program->instr[i];
-    enum comm_stream stream = instr->stream == STREAM_GATHER ? COMM_GATHER : COMM_REDUCE;
-    group_all_to_all(run_group(run, instr), stream, run_op_begins(run, instr),
-                     run_operand(run, instr, SLOT_TO), run_operand(run, instr, SLOT_FROM),
-                     &run->program->part[instr->parts], instr->dtype);
-    return 0;
-}
-
-int run_send(struct run_state *run, int i)
-{
-    const struct instr *instr = &run->program->instr[i];
-    group_send(run_group(run, instr), COMM_POINT, run_op_begins(run, instr),
-               run_operand(run, instr, SLOT_FROM), instr->elems, instr->dtype, instr->peer);
-    return 0;
-}
-
-int run_recv(struct run_state *run, int i)
-{
-    const struct instr *instr = &run->program->instr[i];
-    group_recv(run_group(run, instr), COMM_POINT, run_op_begins(run, instr),
-               run_operand(run, instr, SLOT_TO), instr->elems, instr->dtype, instr->peer);
-    return 0;
-}
-
-int run_norm(struct run_state *run, int i)
+static int norm(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     struct device *d = run->x->device;
@@ -166,7 +149,7 @@ int run_norm(struct run_state *run, int i)
 }
 
 /* Gradients were summed as if there were nominal_targets; the mean is over those there were. */
-int run_scale(struct run_state *run, int i)
+static int scale(struct run_state *run, int i)
 {
     struct device *d = run->x->device;
     double *sums = run_operand(run, &run->program->instr[i], SLOT_SUMS);
@@ -251,7 +234,7 @@ static void update_flat(const struct update *u, const struct flat *flat, int64_t
     }
 }
 
-int run_momentum(struct run_state *run, int i)
+static int momentum(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     struct device *d = run->x->device;
@@ -262,7 +245,7 @@ int run_momentum(struct run_state *run, int i)
     return 0;
 }
 
-int run_orthogonalize(struct run_state *run, int i)
+static int orthogonalize_flat(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     const struct flat *flat = &run->program->units->flat[instr->flat];
@@ -282,7 +265,7 @@ int run_orthogonalize(struct run_state *run, int i)
     return 0;
 }
 
-int run_update(struct run_state *run, int i)
+static int update(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     const struct flat *flat = &run->program->units->flat[instr->flat];
@@ -307,14 +290,17 @@ int run_update(struct run_state *run, int i)
     return 0;
 }
 
-size_t run_moves(struct run_state *run, const struct instr *instr)
-{
-    size_t bytes = run->program->buffer[instr->buffer[SLOT_FROM]].bytes;
-    run->x->moved_bytes[instr->stream] += (int64_t)bytes;
-    return bytes;
-}
-
-int run_release(struct run_state *run, int i)
+static int release(struct run_state *run, int i)
 {
     return 0; /* the plan reuses the memory; nothing is done */
 }
+
+run_action *const run_actions[INSTR_KINDS] = {
+    [INSTR_ZERO] = zero,          [INSTR_CAST] = cast,
+    [INSTR_GATHER] = transfer,    [INSTR_REDUCE] = transfer,
+    [INSTR_ALLREDUCE] = transfer, [INSTR_ALLTOALL] = transfer,
+    [INSTR_SEND] = transfer,      [INSTR_RECV] = transfer,
+    [INSTR_NORM] = norm,          [INSTR_SCALE] = scale,
+    [INSTR_MOMENTUM] = momentum,  [INSTR_ORTHOGONALIZE] = orthogonalize_flat,
+    [INSTR_UPDATE] = update,      [INSTR_RELEASE] = release,
+};

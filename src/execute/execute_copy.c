@@ -2,7 +2,6 @@
  * of it. */
 #include <string.h>
 
-#include "base/array.h"
 #include "execute/execute_private.h"
 
 static struct swap_op operation(const struct executor *x, const struct program *program, int i)
@@ -17,13 +16,6 @@ static struct swap_op operation(const struct executor *x, const struct program *
         .bytes = far->bytes,
         .offset = (int64_t)far->offset,
     };
-}
-
-void copy_create(struct executor *x, const struct program *const *programs, int count)
-{
-    for (int s = STREAM_READ; s <= STREAM_WRITE; s++)
-        x->copy[s] =
-            array_make(executor_most(programs, count, s, instr_is_file), sizeof *x->copy[s]);
 }
 
 int copy_begin(struct run_state *run, int i)

@@ -52,8 +52,8 @@ typedef int run_action(struct run_state *run, int index);
  * execute_sync.c for the CPU, whose calls return when all is done, execute_async.c for devices with
  * streams.  Functions that are NULL have nothing to do. */
 struct executor_mode {
-    int depth; /* steps in flight */
-    run_action *action[INSTR_KINDS];
+    int depth;                       /* steps in flight */
+    run_action *action[INSTR_KINDS]; /* NULL: that of run_actions */
     run_action *before;
     int (*after)(struct run_state *run, int index, int64_t start_ns);
     int (*begin)(struct run_state *run);
@@ -67,9 +67,9 @@ struct executor_mode {
 
 extern const struct executor_mode executor_sync, executor_async;
 
-/* Actions that are the same in both modes (execute_actions.c). */
-run_action run_zero, run_cast, run_gather, run_reduce, run_all_reduce, run_all_to_all, run_send,
-    run_recv, run_norm, run_scale, run_momentum, run_orthogonalize, run_update, run_release;
+/* What is done in both modes, by kind (execute_actions.c); of LOAD, RUN, FETCH and SPILL each mode
+ * has its own. */
+extern run_action *const run_actions[INSTR_KINDS];
 
 static inline int instr_is_copy(const struct instr *instr)
 {
@@ -82,23 +82,11 @@ static inline int instr_is_file(const struct instr *instr)
     return instr_is_copy(instr) && (instr->stream == STREAM_READ || instr->stream == STREAM_WRITE);
 }
 
-/* The most instructions of a sort that one of the programs has on a stream. */
-size_t executor_most(const struct program *const *programs, int count, enum program_stream stream,
-                     int (*is_one)(const struct instr *instr));
-
-/* The operation of a transfer that begins now, and that of the next one to end on a stream. */
-static inline struct comm_op *run_op_begins(struct run_state *run, const struct instr *instr)
-{
-    return &run->x->op[instr->stream][run->begun[instr->stream]++];
-}
-
+/* The operation of the next transfer to end on a stream. */
 static inline struct comm_op *run_op_ends(struct run_state *run, enum program_stream stream)
 {
     return &run->x->op[stream][run->ended[stream]++];
 }
-
-/* Make the operations of copies between memory and POOL_DISK. */
-void copy_create(struct executor *x, const struct program *const *programs, int count);
 
 /* Count what a FETCH or SPILL moves; returns its bytes. */
 size_t run_moves(struct run_state *run, const struct instr *instr);
@@ -129,12 +117,6 @@ int run_failed(struct run_state *run, int index);
 /* Have the caller fill what a LOAD loads, in memory of the host: by slot, NULL where it has none.
  * Positions and documents that ops cannot take are refused: 0, or -1 with run->err set. */
 int run_load(struct run_state *run, const struct instr *instr, int32_t *const to[LOAD_SLOTS]);
-
-/* The group that a transfer runs over. */
-static inline struct group *run_group(const struct run_state *run, const struct instr *instr)
-{
-    return mesh_group_of(run->x->mesh, instr->axes);
-}
 
 /* Address of an operand, NULL if it is absent. */
 void *run_operand(const struct run_state *run, const struct instr *instr, int slot);

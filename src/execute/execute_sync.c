@@ -9,13 +9,6 @@
 #include "base/clock.h"
 #include "execute/execute_private.h"
 
-static int create(struct executor *x, const struct program *const *programs, int count,
-                  struct error *err)
-{
-    copy_create(x, programs, count);
-    return 0;
-}
-
 static int load(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
@@ -116,26 +109,11 @@ static int end(struct run_state *run)
 
 const struct executor_mode executor_sync = {
     .depth = 1,
-    .action = {[INSTR_ZERO] = run_zero,
-               [INSTR_LOAD] = load,
+    .action = {[INSTR_LOAD] = load,
                [INSTR_RUN] = run_ops,
-               [INSTR_CAST] = run_cast,
-               [INSTR_GATHER] = run_gather,
-               [INSTR_REDUCE] = run_reduce,
-               [INSTR_ALLREDUCE] = run_all_reduce,
-               [INSTR_ALLTOALL] = run_all_to_all,
-               [INSTR_SEND] = run_send,
-               [INSTR_RECV] = run_recv,
                [INSTR_FETCH] = copy_begin,
-               [INSTR_SPILL] = copy_begin,
-               [INSTR_NORM] = run_norm,
-               [INSTR_SCALE] = run_scale,
-               [INSTR_MOMENTUM] = run_momentum,
-               [INSTR_ORTHOGONALIZE] = run_orthogonalize,
-               [INSTR_UPDATE] = run_update,
-               [INSTR_RELEASE] = run_release},
+               [INSTR_SPILL] = copy_begin},
     .before = before,
     .after = after,
     .end = end,
-    .create = create,
 };
