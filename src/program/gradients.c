@@ -108,8 +108,7 @@ void gradients_norm(struct program *program, int flat, int buffer)
 {
     if (!counts_norm(program, flat))
         return;
-    int index = program_instr(program, INSTR_NORM, STREAM_COMPUTE);
-    struct instr *instr = &program->instr[index];
+    struct instr *instr = program_instr(program, INSTR_NORM, STREAM_COMPUTE);
     instr->flat = flat;
     instr->elems = program->units->flat[flat].shard_elems;
     instr_bind(instr, SLOT_SHARD_GRAD, buffer, ACCESS_READ);
@@ -212,29 +211,17 @@ static unsigned lacking_axes(const struct program *program, int flat)
     return of->sum_axes & ~of->shard_axes;
 }
 
-static void all_reduce(struct program *program, int flat, int micro, unsigned axes, int buffer,
-                       int64_t elems)
-{
-    int index = program_instr(program, INSTR_ALLREDUCE, STREAM_REDUCE);
-    struct instr *instr = &program->instr[index];
-    instr->flat = flat;
-    instr->micro = micro;
-    instr->axes = axes;
-    instr->elems = elems;
-    instr->dtype = DTYPE_F32;
-    instr_bind(instr, SLOT_TO, buffer, ACCESS_BOTH);
-}
-
 /* Over the ranks that work on one sequence together, axis by axis, then over the data ranks. */
 static void sum_axes(struct program *program, int flat, int micro, int buffer, int64_t elems)
 {
     unsigned axes = lacking_axes(program, flat);
     for (int axis = 0; axis < MESH_AXES; axis++)
         if (axes & ~MESH_DATA & 1u << axis)
-            all_reduce(program, flat, micro, 1u << axis, buffer, elems);
+            program_all_reduce(program, flat, micro, 1u << axis, buffer, elems, DTYPE_F32);
     if (axes & MESH_DATA)
-        all_reduce(program, flat, micro, axes >> MESH_SHARD & 1 ? MESH_DATA : 1u << MESH_REPLICATE,
-                   buffer, elems);
+        program_all_reduce(program, flat, micro,
+                           axes >> MESH_SHARD & 1 ? MESH_DATA : 1u << MESH_REPLICATE, buffer, elems,
+                           DTYPE_F32);
 }
 
 static void sum_replicas(struct program *program, int flat, int micro, int sum)
@@ -268,8 +255,7 @@ static void reduce(struct program *program, const struct run *run, const struct 
 {
     int adds = reduces_each(program, use->flat) && !use->is_first;
     int sent = narrow_gradient(program, run, use->flat, use->grad);
-    int index = program_instr(program, INSTR_REDUCE, STREAM_REDUCE);
-    struct instr *instr = &program->instr[index];
+    struct instr *instr = program_instr(program, INSTR_REDUCE, STREAM_REDUCE);
     instr->flat = use->flat;
     instr->micro = run->micro;
     instr->axes = program->units->flat[use->flat].shard_axes;

@@ -17,8 +17,7 @@
 
 static void momentum(struct program *program, int flat, int sums, int grad, int slot)
 {
-    int index = program_instr(program, INSTR_MOMENTUM, STREAM_COMPUTE);
-    struct instr *instr = &program->instr[index];
+    struct instr *instr = program_instr(program, INSTR_MOMENTUM, STREAM_COMPUTE);
     instr->flat = flat;
     instr->elems = program->units->flat[flat].shard_elems;
     instr_bind(instr, SLOT_SUMS, sums, ACCESS_READ);
@@ -29,8 +28,7 @@ static void momentum(struct program *program, int flat, int sums, int grad, int 
 static void orthogonalize_range(struct program *program, int flat, struct flat_range range,
                                 int matrices)
 {
-    int index = program_instr(program, INSTR_ORTHOGONALIZE, STREAM_COMPUTE);
-    struct instr *instr = &program->instr[index];
+    struct instr *instr = program_instr(program, INSTR_ORTHOGONALIZE, STREAM_COMPUTE);
     instr->flat = flat;
     instr->from = range.start;
     instr->elems = range.count;
@@ -65,8 +63,7 @@ static void all_to_all(struct program *program, int flat, unsigned axes, int fro
                        int64_t from_place, int to, int64_t to_place, const struct comm_part *part,
                        int count)
 {
-    int index = program_instr(program, INSTR_ALLTOALL, STREAM_REDUCE);
-    struct instr *instr = &program->instr[index];
+    struct instr *instr = program_instr(program, INSTR_ALLTOALL, STREAM_REDUCE);
     instr->flat = flat;
     instr->axes = axes;
     instr->dtype = DTYPE_F32;

@@ -13,8 +13,7 @@ void offload_copy(struct program *program, int from, int to, int flat, int micro
     int fetches = above > below, disk = above == SIDE_DISK || below == SIDE_DISK;
     enum program_stream stream =
         disk ? (fetches ? STREAM_READ : STREAM_WRITE) : (fetches ? STREAM_FETCH : STREAM_SPILL);
-    int index = program_instr(program, fetches ? INSTR_FETCH : INSTR_SPILL, stream);
-    struct instr *instr = &program->instr[index];
+    struct instr *instr = program_instr(program, fetches ? INSTR_FETCH : INSTR_SPILL, stream);
     instr->flat = flat;
     instr->micro = micro;
     instr_bind(instr, SLOT_FROM, from, ACCESS_READ);

@@ -62,8 +62,7 @@ void pieces_exchange(struct program *program, const struct run *run, int piece, 
     int to = operand(program, run, buffer, step->out[0], y);
     int64_t elems = graph_elems(graph, transfer == TRANSFER_GATHER ? x : y);
     int parts = transfer == TRANSFER_SWAP ? equal_parts(program, members, elems / members) : -1;
-    int index = program_instr(program, kinds[transfer].kind, kinds[transfer].stream);
-    struct instr *instr = &program->instr[index];
+    struct instr *instr = program_instr(program, kinds[transfer].kind, kinds[transfer].stream);
     instr->unit = run->unit;
     instr->micro = run->micro;
     instr->phase = run->phase;

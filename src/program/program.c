@@ -58,11 +58,12 @@ int program_view(struct program *program, int whole, size_t from, size_t bytes, 
     return b;
 }
 
-int program_instr(struct program *program, enum instr_kind kind, enum program_stream stream)
+struct instr *program_instr(struct program *program, enum instr_kind kind,
+                            enum program_stream stream)
 {
     program->instr = array_grow(program->instr, program->instrs, &program->instr_capacity,
                                 sizeof *program->instr);
-    struct instr *instr = &program->instr[program->instrs];
+    struct instr *instr = &program->instr[program->instrs++];
     *instr = (struct instr){.kind = kind,
                             .stream = stream,
                             .unit = -1,
@@ -73,7 +74,7 @@ int program_instr(struct program *program, enum instr_kind kind, enum program_st
                             .parts = -1};
     memset(instr->buffer, -1, sizeof instr->buffer);
     memset(instr->wait, -1, sizeof instr->wait);
-    return program->instrs++;
+    return instr;
 }
 
 void program_share_list(struct program *program, const struct program *other)
@@ -98,11 +99,22 @@ int program_parts(struct program *program, const struct comm_part *part, int cou
     return first;
 }
 
+void program_all_reduce(struct program *program, int flat, int micro, unsigned axes, int buffer,
+                        int64_t elems, enum dtype dtype)
+{
+    struct instr *instr = program_instr(program, INSTR_ALLREDUCE, STREAM_REDUCE);
+    instr->flat = flat;
+    instr->micro = micro;
+    instr->axes = axes;
+    instr->elems = elems;
+    instr->dtype = dtype;
+    instr_bind(instr, SLOT_TO, buffer, ACCESS_BOTH);
+}
+
 void program_cast(struct program *program, int flat, int micro, int from, int to, int64_t elems,
                   enum dtype dtype)
 {
-    int index = program_instr(program, INSTR_CAST, STREAM_COMPUTE);
-    struct instr *instr = &program->instr[index];
+    struct instr *instr = program_instr(program, INSTR_CAST, STREAM_COMPUTE);
     instr->flat = flat;
     instr->micro = micro;
     instr->elems = elems;

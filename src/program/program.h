@@ -154,14 +154,20 @@ int program_messages(const struct program *program, int first);
 const struct segment *program_segment(const struct program *program, int unit,
                                       enum segment_phase phase);
 
-/* For the passes that write the list: append a buffer / an instruction with all operands
- * absent; return its index. */
+/* For the passes that write the list: append a buffer; returns its index. */
 int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, int persistent,
                    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
-int program_instr(struct program *program, enum instr_kind kind, enum program_stream stream);
+
+/* Append an instruction with all operands absent.  What it returns is valid until the next. */
+struct instr *program_instr(struct program *program, enum instr_kind kind,
+                            enum program_stream stream);
 
 /* Append parts of an ALLTOALL, one for each member of its group; returns the first one's index. */
 int program_parts(struct program *program, const struct comm_part *part, int count);
+
+/* Append a sum over ranks, in place, of elements of a buffer; flat: whose gradient it is, or -1. */
+void program_all_reduce(struct program *program, int flat, int micro, unsigned axes, int buffer,
+                        int64_t elems, enum dtype dtype);
 
 /* Append a CAST of elements of a flat. */
 void program_cast(struct program *program, int flat, int micro, int from, int to, int64_t elems,

@@ -52,15 +52,16 @@ static struct deaths find_deaths(const struct program *program)
 static void write_releases(struct program *program, const struct deaths *deaths, int after,
                            enum program_stream stream)
 {
-    int slot = SLOTS, index = -1;
+    int slot = SLOTS;
+    struct instr *instr = NULL;
     for (int b = deaths->head[after]; b >= 0; b = deaths->next[b]) {
         if (deaths->stream[b] != stream)
             continue;
         if (slot == SLOTS) {
-            index = program_instr(program, INSTR_RELEASE, stream);
+            instr = program_instr(program, INSTR_RELEASE, stream);
             slot = 0;
         }
-        instr_bind(&program->instr[index], slot++, b, 0);
+        instr_bind(instr, slot++, b, 0);
     }
 }
 
@@ -72,8 +73,7 @@ void pass_release(struct program *program)
     program->instr = NULL;
     program->instrs = program->instr_capacity = 0;
     for (int i = 0; i < count; i++) {
-        int index = program_instr(program, old[i].kind, old[i].stream);
-        program->instr[index] = old[i];
+        *program_instr(program, old[i].kind, old[i].stream) = old[i];
         for (int stream = 0; stream < STREAMS; stream++)
             write_releases(program, &deaths, i, stream);
     }

@@ -142,8 +142,7 @@ static int loaded(struct program *program, int *which, int slot, int micro)
 void runs_load(struct program *program, struct runs_buffers *b, int micro)
 {
     int set = micro % b->ring;
-    int index = program_instr(program, INSTR_LOAD, STREAM_COMPUTE);
-    struct instr *instr = &program->instr[index];
+    struct instr *instr = program_instr(program, INSTR_LOAD, STREAM_COMPUTE);
     instr->micro = micro;
     for (int k = 0; k < LOAD_SLOTS; k++)
         if (reads_slot(program, k))
@@ -222,8 +221,7 @@ static void write_piece(struct program *program, const struct run *run, int numb
                         const int *buffer)
 {
     const struct segment_piece *piece = &run->segment->piece[number];
-    int index = program_instr(program, INSTR_RUN, STREAM_COMPUTE);
-    struct instr *instr = &program->instr[index];
+    struct instr *instr = program_instr(program, INSTR_RUN, STREAM_COMPUTE);
     instr->phase = run->phase;
     instr->unit = run->unit;
     instr->micro = run->micro;

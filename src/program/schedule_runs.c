@@ -88,8 +88,8 @@ static int count_sets(const struct run *run, int runs, const int *last)
 
 static void zero(struct program *program)
 {
-    int index = program_instr(program, INSTR_ZERO, STREAM_COMPUTE);
-    instr_bind(&program->instr[index], SLOT_SUMS, program->state->sums, ACCESS_WRITE);
+    struct instr *instr = program_instr(program, INSTR_ZERO, STREAM_COMPUTE);
+    instr_bind(instr, SLOT_SUMS, program->state->sums, ACCESS_WRITE);
 }
 
 void pass_schedule(struct program *program)

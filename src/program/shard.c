@@ -107,8 +107,7 @@ static int gather(struct program *program, const struct run *run, struct run_use
     int whole = whole_buffer(program, flat), from = use->fetched;
     if (state_casts(program->state, flat))
         from = cast_master(program, run, flat, whole);
-    int index = program_instr(program, INSTR_GATHER, STREAM_GATHER);
-    struct instr *instr = &program->instr[index];
+    struct instr *instr = program_instr(program, INSTR_GATHER, STREAM_GATHER);
     instr->flat = flat;
     instr->micro = run->micro;
     instr->axes = program->units->flat[flat].shard_axes;

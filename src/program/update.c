@@ -16,28 +16,21 @@
 #include "program/matrices.h"
 #include "program/offload.h"
 
-static void all_reduce(struct program *program, unsigned axes, int sums)
-{
-    if (mesh_members(&program->layout->shape, axes) < 2)
-        return;
-    int index = program_instr(program, INSTR_ALLREDUCE, STREAM_REDUCE);
-    struct instr *instr = &program->instr[index];
-    instr->axes = axes;
-    instr->elems = sums == program->state->sums ? SUM_REDUCED : SUM_REDUCED - SUM_COUNTED;
-    instr->dtype = DTYPE_F64;
-    instr_bind(instr, SLOT_TO, sums, ACCESS_BOTH);
-}
-
 void pass_sums(struct program *program)
 {
-    all_reduce(program, MESH_DATA, program->state->sums);
-    all_reduce(program, 1u << MESH_TENSOR, program->state->counted);
+    const struct mesh_shape *shape = &program->layout->shape;
+    const struct state *state = program->state;
+    if (mesh_members(shape, MESH_DATA) > 1)
+        program_all_reduce(program, -1, -1, MESH_DATA, state->sums, SUM_REDUCED, DTYPE_F64);
+    if (mesh_members(shape, 1u << MESH_TENSOR) > 1)
+        program_all_reduce(program, -1, -1, 1u << MESH_TENSOR, state->counted,
+                           SUM_REDUCED - SUM_COUNTED, DTYPE_F64);
 }
 
 static void scale(struct program *program)
 {
-    int index = program_instr(program, INSTR_SCALE, STREAM_COMPUTE);
-    instr_bind(&program->instr[index], SLOT_SUMS, program->state->sums, ACCESS_BOTH);
+    struct instr *instr = program_instr(program, INSTR_SCALE, STREAM_COMPUTE);
+    instr_bind(instr, SLOT_SUMS, program->state->sums, ACCESS_BOTH);
 }
 
 /* Do gradients live on a side from which UPDATE's must be fetched? */
@@ -103,8 +96,8 @@ static int is_of_matrices(const struct program *program, int flat)
 static void update(struct program *program, int sums, const struct operands *here)
 {
     int on_host = state_update_side(program->state) == SIDE_HOST;
-    int index = program_instr(program, INSTR_UPDATE, on_host ? STREAM_HOST : STREAM_COMPUTE);
-    struct instr *instr = &program->instr[index];
+    struct instr *instr =
+        program_instr(program, INSTR_UPDATE, on_host ? STREAM_HOST : STREAM_COMPUTE);
     instr->flat = here->flat;
     instr->elems = program->units->flat[here->flat].shard_elems;
     instr_bind(instr, SLOT_SUMS, sums, ACCESS_READ);

@@ -23,15 +23,14 @@ struct ring {
 
 static int add_message(struct program *p, enum instr_kind kind, int buffer, int peer)
 {
-    int index = program_instr(p, kind, STREAM_POINT);
-    struct instr *instr = &p->instr[index];
+    struct instr *instr = program_instr(p, kind, STREAM_POINT);
     instr->axes = 1u << MESH_PIPELINE;
     instr->peer = peer;
     instr->elems = (int64_t)(p->buffer[buffer].bytes / sizeof(float));
     instr->dtype = DTYPE_F32;
     instr_bind(instr, kind == INSTR_SEND ? SLOT_FROM : SLOT_TO, buffer,
                kind == INSTR_SEND ? ACCESS_READ : ACCESS_WRITE);
-    return index;
+    return p->instrs - 1;
 }
 
 static void write_program(struct ring *ring, int rank)

@@ -209,8 +209,8 @@ static void pair_close(struct pair *pair)
  * if it moves data. */
 static int add(struct program *program, enum instr_kind kind, enum program_stream stream, int wait)
 {
-    int index = program_instr(program, kind, stream);
-    struct instr *instr = &program->instr[index];
+    struct instr *instr = program_instr(program, kind, stream);
+    int index = program->instrs - 1;
     if (wait >= 0)
         instr->wait[program->instr[wait].stream] = wait;
     if (kind == INSTR_RUN || kind == INSTR_RELEASE)
