@@ -1,8 +1,9 @@
 /* schedule.h - in which order a pipeline stage computes its micro-batches.
  *
- * A schedule is a row of a table: a function that lists the actions of a stage, each a micro-batch
- * in a phase, in order.  A stage computes its units upward in a forward action, downward in one of
- * backward.  With one stage, 1f1b is naive; gpipe keeps all micro-batches alive:
+ * A schedule is a row of a table: how far forward is ahead of backward, and what is split.  By it
+ * the actions of a stage are listed in order, each a micro-batch in a phase.  A stage computes its
+ * units upward in a forward action, downward in one of backward.  With one stage, 1f1b is naive;
+ * gpipe keeps all micro-batches alive:
  *
  *   naive, 1f1b   F0 B0 F1 B1 F2 B2
  *   gpipe         F0 F1 F2 B0 B1 B2
@@ -30,17 +31,31 @@ struct schedule_place {
 /* The most actions that a stage has for a micro-batch. */
 enum { SCHEDULE_ACTIONS = 3 };
 
+/* How many micro-batches a stage is ahead in forward. */
+enum schedule_ahead {
+    AHEAD_NONE,
+    AHEAD_STAGES, /* as many as the stages behind it hold */
+    AHEAD_ALL
+};
+
 struct schedule {
-    /* Write the actions of a stage in order; returns how many.  action has space for
-     * SCHEDULE_ACTIONS of each micro-batch. */
-    int (*list)(const struct schedule_place *place, struct schedule_action *action);
-    unsigned splits_loss : 1;     /* the unit that ends in the loss has its forward in forward
-                                     actions; else it has all in backward (PHASE_BOTH), which keeps
-                                     nothing but its input */
-    unsigned splits_backward : 1; /* backward is two actions: input and weight part */
+    enum schedule_ahead ahead;
+    unsigned splits_loss : 1; /* the unit that ends in the loss has its forward in forward
+                                 actions; else it has all in backward (PHASE_BOTH), which keeps
+                                 nothing but its input */
+    /* Backward is two actions, input and weight part; weight parts are put off by as many
+     * micro-batches as there are stages before it.  They fill the time in which the stage would
+     * wait, and every stage holds as many micro-batches as the first one of 1F1B (Qi et al. 2023,
+     * zero bubble pipeline parallelism, H1). */
+    unsigned splits_backward : 1;
 };
 
 /* The row of a name; const, never NULL. */
 const struct schedule *schedule_row(enum config_pipeline_schedule name);
+
+/* Write the actions of a stage in order; returns how many.  action has space for SCHEDULE_ACTIONS
+ * of each micro-batch. */
+int schedule_list(const struct schedule *schedule, const struct schedule_place *place,
+                  struct schedule_action *action);
 
 #endif

@@ -61,7 +61,7 @@ static struct run *list_runs(const struct program *program, int *count)
     struct schedule_action *action = array_make(actions, sizeof *action);
     struct runs runs = {.program = program};
     runs.run = array_make(actions * (size_t)program->stage.count, sizeof *runs.run);
-    int listed = schedule_row(program->layout->schedule)->list(&place, action);
+    int listed = schedule_list(schedule_row(program->layout->schedule), &place, action);
     for (int a = 0; a < listed; a++)
         add_action(&runs, &action[a]);
     free(action);

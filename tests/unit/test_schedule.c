@@ -48,7 +48,7 @@ static void list_all(struct pipeline *p, const struct schedule *row)
     for (int s = 0; s < p->stages; s++) {
         struct schedule_place place = {p->stages, s, p->micros};
         p->stage[s] = (struct stage){0};
-        p->stage[s].count = row->list(&place, p->stage[s].action);
+        p->stage[s].count = schedule_list(row, &place, p->stage[s].action);
         assert_true(p->stage[s].count <= SCHEDULE_ACTIONS * p->micros);
     }
 }
