@@ -7,52 +7,48 @@
 #include "base/array.h"
 #include "program/pieces.h"
 
-/* A ring of buffer sets: micro-batch m has number m modulo `ring`.  The arrays are by set, or by
- * set and unit; -1: not made yet. */
-struct runs_buffers {
-    int units, ring;
-    int *loaded[LOAD_SLOTS];
-    int *output;      /* activation leaving the unit */
-    int *output_grad; /* gradient arriving at that place */
-    int *saved, *deferred;
-    int *carried; /* by unit and phase: it dies with its run, in whatever set */
+/* Buffers that a unit's runs hand on; -1: not made yet. */
+struct place {
+    int output;      /* activation leaving the unit */
+    int output_grad; /* gradient arriving at that place */
+    int saved, deferred;
 };
 
-static int *make_table(int count)
+/* A ring of buffer sets: micro-batch m has number m modulo `ring`. */
+struct runs_buffers {
+    int units, ring;
+    struct place *place;       /* by set and unit */
+    int (*loaded)[LOAD_SLOTS]; /* by set */
+    int (*carried)[PHASES];    /* by unit: it dies with its run, in whatever set */
+};
+
+static void *make_table(int count, size_t size)
 {
-    int *table = array_make((size_t)count, sizeof *table);
-    memset(table, -1, (size_t)count * sizeof *table);
-    return table;
+    return memset(array_make((size_t)count, size), -1, (size_t)count * size);
 }
 
 struct runs_buffers *runs_open(const struct program *program, int ring)
 {
-    int units = program->units->count;
     struct runs_buffers *b = array_make(1, sizeof *b);
-    *b = (struct runs_buffers){
-        .units = units,
-        .ring = ring,
-        .output = make_table(ring * units),
-        .output_grad = make_table(ring * units),
-        .saved = make_table(ring * units),
-        .carried = make_table(units * PHASES),
-        .deferred = make_table(ring * units),
-    };
-    for (int k = 0; k < LOAD_SLOTS; k++)
-        b->loaded[k] = make_table(ring);
+    b->units = program->units->count;
+    b->ring = ring;
+    b->place = make_table(ring * b->units, sizeof *b->place);
+    b->loaded = make_table(ring, sizeof *b->loaded);
+    b->carried = make_table(b->units, sizeof *b->carried);
     return b;
 }
 
 void runs_close(struct runs_buffers *b)
 {
-    for (int k = 0; k < LOAD_SLOTS; k++)
-        free(b->loaded[k]);
-    free(b->output);
-    free(b->output_grad);
-    free(b->saved);
+    free(b->place);
+    free(b->loaded);
     free(b->carried);
-    free(b->deferred);
     free(b);
+}
+
+static struct place *place_of(const struct runs_buffers *b, int micro, int unit)
+{
+    return &b->place[micro % b->ring * b->units + unit];
 }
 
 /* A new buffer in the place of *which, of an earlier micro-batch, if there was one. */
@@ -79,26 +75,20 @@ void runs_plan(const struct program *program, struct run *run, int runs)
     free(written);
 }
 
-/* What is loaded for the rows of a sequence: where a unit has it, and LOAD's slot for sequence 0.
- */
+/* What is loaded for the rows of a sequence, in the order of LOAD's slots: what a unit's graph
+ * calls it, and its space (of tokens: that of sequence 0). */
 static const struct load {
-    enum graph_value_role role;
-    enum segment_space space; /* of tokens: that of sequence 0 */
-    int slot;
     const char *name;
+    enum graph_value_role role;
+    enum segment_space space;
 } loads[] = {
-    {.name = "tokens", .role = VALUE_TOKENS, .space = SPACE_TOKENS, .slot = SLOT_LOAD_TOKENS},
-    {.name = "targets", .role = VALUE_TARGETS, .space = SPACE_TARGETS, .slot = SLOT_LOAD_TARGETS},
-    {.name = "positions",
-     .role = VALUE_POSITIONS,
-     .space = SPACE_POSITIONS,
-     .slot = SLOT_LOAD_POSITIONS},
-    {.name = "documents",
-     .role = VALUE_DOCUMENTS,
-     .space = SPACE_DOCUMENTS,
-     .slot = SLOT_LOAD_DOCUMENTS},
+    {.name = "tokens", .role = VALUE_TOKENS, .space = SPACE_TOKENS},
+    {.name = "targets", .role = VALUE_TARGETS, .space = SPACE_TARGETS},
+    {.name = "positions", .role = VALUE_POSITIONS, .space = SPACE_POSITIONS},
+    {.name = "documents", .role = VALUE_DOCUMENTS, .space = SPACE_DOCUMENTS},
 };
 enum { LOADS = sizeof loads / sizeof loads[0] };
+_Static_assert(LOADS *SEQUENCES == LOAD_SLOTS, "each of a LOAD's slots has its row");
 
 /* LOAD's slot of what a segment finds in a space; -1: what is there is not loaded. */
 static int load_slot(const struct segment *segment, int space)
@@ -107,7 +97,7 @@ static int load_slot(const struct segment *segment, int space)
         return SLOT_LOAD_TOKENS + space - SPACE_TOKENS;
     for (int k = 0; k < LOADS; k++)
         if ((int)loads[k].space == space)
-            return loads[k].slot +
+            return k * SEQUENCES +
                    segment->graph->values[graph_find(segment->graph, loads[k].role)].index;
     return -1;
 }
@@ -141,12 +131,12 @@ static int loaded(struct program *program, int *which, int slot, int micro)
 
 void runs_load(struct program *program, struct runs_buffers *b, int micro)
 {
-    int set = micro % b->ring;
+    int *which = b->loaded[micro % b->ring];
     struct instr *instr = program_instr(program, INSTR_LOAD, STREAM_COMPUTE);
     instr->micro = micro;
     for (int k = 0; k < LOAD_SLOTS; k++)
         if (reads_slot(program, k))
-            instr_bind(instr, k, loaded(program, &b->loaded[k][set], k, micro), ACCESS_WRITE);
+            instr_bind(instr, k, loaded(program, &which[k], k, micro), ACCESS_WRITE);
 }
 
 /* What passes from or to run at `unit`. */
@@ -172,7 +162,7 @@ static int output(struct program *program, int *which, const struct run *run)
 static int input_grad(struct program *program, struct runs_buffers *b, const struct run *run, int k)
 {
     int producer = program->units->boundary[run->unit].producer[k];
-    int *which = &b->output_grad[run->micro % b->ring * b->units + producer];
+    int *which = &place_of(b, run->micro, producer)->output_grad;
     if (run->accumulate & segment_adds_input(k))
         return *which;
     return passing(program, which, "gradient", run, program->units->boundary[producer].bytes);
@@ -183,34 +173,34 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
                      enum segment_space space)
 {
     const struct unit_boundaries *own = &program->units->boundary[run->unit];
-    int set = run->micro % b->ring, at = set * b->units + run->unit;
+    struct place *at = place_of(b, run->micro, run->unit);
     if (space < SPACE_GRAD)
         return run->use[space - SPACE_PARAM].param;
     if (space < SPACE_INPUT)
         return run->use[space - SPACE_GRAD].grad;
     if (segment_input(space) >= 0)
-        return b->output[set * b->units + own->producer[segment_input(space)]];
+        return place_of(b, run->micro, own->producer[segment_input(space)])->output;
     if (segment_input_grad(space) >= 0)
         return input_grad(program, b, run, segment_input_grad(space));
     if (load_slot(run->segment, space) >= 0)
-        return b->loaded[load_slot(run->segment, space)][set];
+        return b->loaded[run->micro % b->ring][load_slot(run->segment, space)];
     switch (space) {
-    case SPACE_OUTPUT: return output(program, &b->output[at], run);
-    case SPACE_OUTPUT_GRAD: return b->output_grad[at];
+    case SPACE_OUTPUT: return output(program, &at->output, run);
+    case SPACE_OUTPUT_GRAD: return at->output_grad;
     case SPACE_SAVED:
         if (run->phase == PHASE_FORWARD)
-            passing(program, &b->saved[at], "saved", run, run->segment->saved_bytes);
-        return b->saved[at];
+            passing(program, &at->saved, "saved", run, run->segment->saved_bytes);
+        return at->saved;
     case SPACE_DEFERRED:
         if (run->phase == PHASE_BACKWARD_INPUT)
-            passing(program, &b->deferred[at], "deferred", run, run->segment->deferred_bytes);
-        return b->deferred[at];
+            passing(program, &at->deferred, "deferred", run, run->segment->deferred_bytes);
+        return at->deferred;
     case SPACE_CONST: return program->state->constants;
     case SPACE_LOSS: return program->state->sums;
     case SPACE_LOSS_SCALE: return program->state->loss_scale;
     case SPACE_WORK: return program->state->work;
     case SPACE_CARRY:
-        return passing(program, &b->carried[run->unit * PHASES + (int)run->phase], "carried", run,
+        return passing(program, &b->carried[run->unit][run->phase], "carried", run,
                        run->segment->carry_bytes);
     default: return -1;
     }
