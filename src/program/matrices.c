@@ -58,44 +58,12 @@ static struct flat_range shard_of(const struct program *program, int flat, int m
     return (struct flat_range){flat_shard_start(of, m), of->shard_elems};
 }
 
-/* Ranges of a flat that go from buffer to buffer, both of which hold a range of it. */
-static void all_to_all(struct program *program, int flat, unsigned axes, int from,
-                       int64_t from_place, int to, int64_t to_place, const struct comm_part *part,
-                       int count)
-{
-    struct instr *instr = program_instr(program, INSTR_ALLTOALL, STREAM_REDUCE);
-    instr->flat = flat;
-    instr->axes = axes;
-    instr->dtype = DTYPE_F32;
-    instr->place[SLOT_FROM] = from_place;
-    instr->place[SLOT_TO] = to_place;
-    instr->parts = program_parts(program, part, count);
-    instr_bind(instr, SLOT_FROM, from, ACCESS_READ);
-    instr_bind(instr, SLOT_TO, to, ACCESS_WRITE);
-}
+enum direction { TO_OWNERS, FROM_OWNERS };
 
-/* Of what each rank has, to each owner what it owns. */
-static void to_owners(struct program *program, const struct owners *owners, int flat, int grad,
-                      int matrices)
-{
-    int count = owners_count(owners, flat), rank = member_of(program, owners, flat);
-    struct flat_range shard = shard_of(program, flat, rank);
-    struct flat_range own = owners_range(owners, flat, rank);
-    struct comm_part *part = array_make((size_t)count, sizeof *part);
-    for (int m = 0; m < count; m++) {
-        struct flat_range sent = common(shard, owners_range(owners, flat, m));
-        struct flat_range got = common(own, shard_of(program, flat, m));
-        part[m] = (struct comm_part){sent.start - shard.start, sent.count, got.start - own.start,
-                                     got.count};
-    }
-    all_to_all(program, flat, owners_axes(owners, flat), grad, shard.start, matrices, own.start,
-               part, count);
-    free(part);
-}
-
-/* And back; where every rank has all, the owner's own range stays where it is. */
-static void from_owners(struct program *program, const struct owners *owners, int flat,
-                        int matrices, int grad)
+/* Between the gradient, of which each rank has its shard, and what each owner owns of it.  Where
+ * every rank has all, the owner's own range stays where it is. */
+static void all_to_all(struct program *program, const struct owners *owners, int flat,
+                       enum direction direction, int grad, int matrices)
 {
     int count = owners_count(owners, flat), rank = member_of(program, owners, flat);
     struct flat_range shard = shard_of(program, flat, rank);
@@ -103,14 +71,24 @@ static void from_owners(struct program *program, const struct owners *owners, in
     int64_t place = matrices == grad ? 0 : own.start;
     struct comm_part *part = array_make((size_t)count, sizeof *part);
     for (int m = 0; m < count; m++) {
-        struct flat_range sent = common(own, shard_of(program, flat, m));
-        struct flat_range got = common(shard, owners_range(owners, flat, m));
-        if (m != rank || matrices != grad)
-            part[m] = (struct comm_part){sent.start - place, sent.count, got.start - shard.start,
-                                         got.count};
+        struct flat_range theirs = common(shard, owners_range(owners, flat, m));
+        struct flat_range ours = common(own, shard_of(program, flat, m));
+        int64_t in_grad = theirs.start - shard.start, in_matrices = ours.start - place;
+        if (direction == TO_OWNERS)
+            part[m] = (struct comm_part){in_grad, theirs.count, in_matrices, ours.count};
+        else if (m != rank || matrices != grad)
+            part[m] = (struct comm_part){in_matrices, ours.count, in_grad, theirs.count};
     }
-    all_to_all(program, flat, owners_axes(owners, flat), matrices, place, grad, shard.start, part,
-               count);
+    struct instr *instr = program_instr(program, INSTR_ALLTOALL, STREAM_REDUCE);
+    int grad_slot = direction == TO_OWNERS ? SLOT_FROM : SLOT_TO;
+    instr->flat = flat;
+    instr->axes = owners_axes(owners, flat);
+    instr->dtype = DTYPE_F32;
+    instr->place[grad_slot] = shard.start;
+    instr->place[!grad_slot] = place;
+    instr->parts = program_parts(program, part, count);
+    instr_bind(instr, SLOT_FROM, direction == TO_OWNERS ? grad : matrices, ACCESS_READ);
+    instr_bind(instr, SLOT_TO, direction == TO_OWNERS ? matrices : grad, ACCESS_WRITE);
     free(part);
 }
 
@@ -130,7 +108,7 @@ int matrices_begin(struct program *program, const struct owners *owners, int fla
     if (!flat_is_sharded(&program->units->flat[flat]))
         return grad;
     int matrices = matrices_buffer(program, flat, own);
-    to_owners(program, owners, flat, grad, matrices);
+    all_to_all(program, owners, flat, TO_OWNERS, grad, matrices);
     return matrices;
 }
 
@@ -141,5 +119,5 @@ void matrices_end(struct program *program, const struct owners *owners, int flat
     if (own.count)
         orthogonalize_range(program, flat, own, matrices);
     if (owners_axes(owners, flat))
-        from_owners(program, owners, flat, matrices, grad);
+        all_to_all(program, owners, flat, FROM_OWNERS, grad, matrices);
 }
