@@ -156,13 +156,13 @@ static void fetch_whole(struct program *program, struct run *run)
     }
 }
 
-/* Is the run's sum of a flat still to be copied to where it lives? */
-static int is_to_spill(const struct run *run, int flat)
+/* A run's use of a flat; NULL: it has none. */
+static const struct run_use *use_of(const struct run *run, int flat)
 {
     for (int k = 0; k < run->uses; k++)
-        if (run->use[k].flat == flat && run->use[k].sum >= 0)
-            return 1;
-    return 0;
+        if (run->use[k].flat == flat)
+            return &run->use[k];
+    return NULL;
 }
 
 /* The same for the reduction of run r to the shard. */
@@ -172,20 +172,12 @@ static void fetch_shards(struct program *program, struct run *run, int r)
         struct run_use *use = &run[r].use[k];
         if (!use->finishes || use->is_first || !reduces_each(program, use->flat))
             continue;
-        if (r > 0 && is_to_spill(&run[r - 1], use->flat))
+        const struct run_use *before = r > 0 ? use_of(&run[r - 1], use->flat) : NULL;
+        if (before && before->sum >= 0)
             spill_sums(program, &run[r - 1]);
         use->sum = offload_fetch(program, program->state->flat[use->flat].grad, SIDE_DEVICE,
                                  use->flat, run[r].micro);
     }
-}
-
-/* The buffer in which a run has the gradient of a flat. */
-static int gradient_of(const struct run *run, int flat)
-{
-    int k = 0;
-    while (run->use[k].flat != flat)
-        k++;
-    return run->use[k].grad;
 }
 
 void gradients_before(struct program *program, struct run *run, int runs, int r)
@@ -197,7 +189,7 @@ void gradients_before(struct program *program, struct run *run, int runs, int r)
     for (int k = 0; k < run[r].uses; k++) {
         struct run_use *use = &run[r].use[k];
         if (use->writes && use->grad < 0)
-            use->grad = use->follows >= 0 ? gradient_of(&run[use->follows], use->flat)
+            use->grad = use->follows >= 0 ? use_of(&run[use->follows], use->flat)->grad
                                           : new_gradient(program, &run[r], use->flat);
     }
 }

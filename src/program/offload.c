@@ -6,10 +6,14 @@
  */
 #include "program/offload.h"
 
+static enum state_side side_of(const struct program *program, int buffer)
+{
+    return state_side(program->state, program->buffer[buffer].pool);
+}
+
 void offload_copy(struct program *program, int from, int to, int flat, int micro)
 {
-    enum state_side above = state_side(program->state, program->buffer[to].pool);
-    enum state_side below = state_side(program->state, program->buffer[from].pool);
+    enum state_side above = side_of(program, to), below = side_of(program, from);
     int fetches = above > below, disk = above == SIDE_DISK || below == SIDE_DISK;
     enum program_stream stream =
         disk ? (fetches ? STREAM_READ : STREAM_WRITE) : (fetches ? STREAM_FETCH : STREAM_SPILL);
@@ -39,7 +43,7 @@ static enum state_side step_towards(const struct program *program, enum state_si
 
 int offload_fetch(struct program *program, int buffer, enum state_side side, int flat, int micro)
 {
-    enum state_side at = state_side(program->state, program->buffer[buffer].pool);
+    enum state_side at = side_of(program, buffer);
     while (at != side) {
         at = step_towards(program, at, side);
         int copy = offload_temporary(program, buffer, at);
@@ -51,10 +55,8 @@ int offload_fetch(struct program *program, int buffer, enum state_side side, int
 
 void offload_spill(struct program *program, int from, int to, int flat, int micro)
 {
-    enum state_side there = state_side(program->state, program->buffer[to].pool);
-    enum state_side at = state_side(program->state, program->buffer[from].pool);
-    enum state_side next = step_towards(program, at, there);
-    if (next != there)
+    enum state_side next = step_towards(program, side_of(program, from), side_of(program, to));
+    if (next != side_of(program, to))
         from = offload_fetch(program, from, next, flat, micro);
     offload_copy(program, from, to, flat, micro);
 }

@@ -92,11 +92,12 @@ static const struct flat *flat_of(const struct state *state, int flat)
     return &state->units->flat[flat];
 }
 
-static int shard_buffer(struct state *state, enum mem_pool pool, int flat, const char *what,
-                        enum dtype dtype)
+/* Elements of a flat: of its shard, or all. */
+static int flat_buffer(struct state *state, enum mem_pool pool, int flat, int64_t elems,
+                       const char *what, enum dtype dtype)
 {
-    size_t bytes = (size_t)flat_of(state, flat)->shard_elems * dtype_bytes(dtype);
-    return state_buffer(state, pool, bytes, "%s.%s", flat_of(state, flat)->name, what);
+    return state_buffer(state, pool, (size_t)elems * dtype_bytes(dtype), "%s.%s",
+                        flat_of(state, flat)->name, what);
 }
 
 /* The own shard inside a whole buffer; where a shard is the whole, that itself. */
@@ -109,33 +110,28 @@ static int own_shard(struct state *state, int whole, int flat, const char *what,
     return state_view(state, whole, from, bytes, "%s.%s shard", flat_of(state, flat)->name, what);
 }
 
-static int whole_buffer(struct state *state, enum mem_pool pool, int flat, const char *what,
-                        enum dtype dtype)
-{
-    size_t bytes = (size_t)flat_of(state, flat)->padded * dtype_bytes(dtype);
-    return state_buffer(state, pool, bytes, "%s.%s", flat_of(state, flat)->name, what);
-}
-
 static void params(struct state *state, int flat)
 {
     const struct offload *offload = &state->layout->offload;
     enum mem_pool pool = state_pool(offload->params, POOL_PARAMS);
     enum mem_pool masters = state_pool(offload->optimizer, POOL_OPTIMIZER);
     enum dtype dtype = state->units->request.dtype, wide = state_master_dtype(state);
+    int64_t shard = flat_of(state, flat)->shard_elems;
     struct state_flat *own = &state->flat[flat];
     if (state_casts(state, flat)) {
         own->param = -1;
     } else if (state_gathers_flat(state, flat) && state->layout->strategy.params == PARAMS_USE) {
-        own->param = shard_buffer(state, pool, flat, "param", dtype);
+        own->param = flat_buffer(state, pool, flat, shard, "param", dtype);
     } else {
-        own->whole_param = whole_buffer(state, pool, flat, "param", dtype);
+        own->whole_param =
+            flat_buffer(state, pool, flat, flat_of(state, flat)->padded, "param", dtype);
         own->param = own_shard(state, own->whole_param, flat, "param", dtype);
         state->buffer[own->whole_param].partial = own->param != own->whole_param;
     }
     if (dtype == wide && !(state_trains(state, flat) && state_splits_params(state)))
         own->master = own->param;
     else if (state_trains(state, flat))
-        own->master = shard_buffer(state, masters, flat, "master", wide);
+        own->master = flat_buffer(state, masters, flat, shard, "master", wide);
 }
 
 /* Do replicas sum whole gradients, which can be done in buckets?  Those that leave as soon as they
@@ -208,20 +204,22 @@ static void buckets(struct state *state)
 static void grads(struct state *state, int flat)
 {
     struct state_flat *own = &state->flat[flat];
+    const struct flat *of = flat_of(state, flat);
     enum mem_pool pool = grad_pool(state);
     int reduces = state_is_split(state, flat) && state->layout->strategy.grads == GRADS_MICRO;
     if (reduces || state_fetches_grads(state)) {
-        own->grad = shard_buffer(state, pool, flat, "grad", DTYPE_F32);
+        own->grad = flat_buffer(state, pool, flat, of->shard_elems, "grad", DTYPE_F32);
         return;
     }
-    own->whole_grad = whole_buffer(state, pool, flat, "grad", DTYPE_F32);
+    own->whole_grad = flat_buffer(state, pool, flat, of->padded, "grad", DTYPE_F32);
     own->grad = own_shard(state, own->whole_grad, flat, "grad", DTYPE_F32);
 }
 
 static void make_flat(struct state *state, int flat)
 {
     struct state_flat *own = &state->flat[flat];
-    const struct optimizer *optimizer = optimizer_row(flat_of(state, flat)->optimizer);
+    const struct flat *of = flat_of(state, flat);
+    const struct optimizer *optimizer = optimizer_row(of->optimizer);
     enum mem_pool pool = state_pool(state->layout->offload.optimizer, POOL_OPTIMIZER);
     *own = (struct state_flat){.master = -1,
                                .slot = {-1, -1},
@@ -236,8 +234,8 @@ static void make_flat(struct state *state, int flat)
     if (!has_buckets(state))
         grads(state, flat);
     for (int k = 0; k < optimizer->slots; k++)
-        own->slot[k] =
-            shard_buffer(state, pool, flat, optimizer->slot[k], state->layout->optimizer_dtype);
+        own->slot[k] = flat_buffer(state, pool, flat, of->shard_elems, optimizer->slot[k],
+                                   state->layout->optimizer_dtype);
 }
 
 static void make_common(struct state *state)
