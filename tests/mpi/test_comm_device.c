@@ -346,8 +346,8 @@ static void test_shard(struct rig *r, int replicate, int shard)
             test_all_reduce(r, g, counts[i], dtypes[d]);
             test_all_to_all(r, g, counts[i], dtypes[d]);
             test_all_reduce(r, mesh_group(r->mesh, MESH_REPLICATE), counts[i], dtypes[d]);
-            test_all_reduce(r, mesh_data(r->mesh), counts[i], dtypes[d]);
-            test_maximum(r, mesh_data(r->mesh), counts[i], dtypes[d]);
+            test_all_reduce(r, mesh_group_of(r->mesh, MESH_DATA), counts[i], dtypes[d]);
+            test_maximum(r, mesh_group_of(r->mesh, MESH_DATA), counts[i], dtypes[d]);
         }
         for (int d = 0; d < 3; d++) {
             test_reduce_scatter(r, g, counts[i], dtypes[d], FRESH);
@@ -373,13 +373,12 @@ static void test_pipeline(struct rig *r, int stages)
     detach(r);
 }
 
-/* What ranks exchange within a unit, over one axis or two. */
+/* What ranks exchange within a unit. */
 static void test_tensor(struct rig *r, int shards, int tensors)
 {
-    const unsigned axes = 1u << MESH_SHARD | 1u << MESH_TENSOR;
-    attach_shape(r, (struct mesh_shape){{1, 1, shards, tensors}, 1u << axes});
-    struct group *g = mesh_group_of(r->mesh, axes);
-    CHECK(&r->c, group_size(g) == shards * tensors);
+    attach_shape(r, (struct mesh_shape){{1, 1, shards, tensors}});
+    struct group *g = mesh_group(r->mesh, MESH_TENSOR);
+    CHECK(&r->c, group_size(g) == tensors);
     for (int i = 0; i < COUNTS; i++) {
         test_all_gather(r, g, counts[i], DTYPE_BF16, 0);
         test_all_reduce(r, g, counts[i], DTYPE_F32);
