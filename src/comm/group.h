@@ -115,10 +115,6 @@ struct comm_part {
 void group_all_to_all(struct group *g, enum comm_stream stream, struct comm_op *op, void *recv,
                       const void *send, const struct comm_part *part, enum dtype dtype);
 
-/* data[elems] of member root to all. */
-void group_broadcast(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,
-                     int64_t elems, enum dtype dtype, int root);
-
 /* A message to / from another member, peer; sends and receives of a pair match in order. */
 void group_send(struct group *g, enum comm_stream stream, struct comm_op *op, const void *data,
                 int64_t elems, enum dtype dtype, int peer);

@@ -61,13 +61,11 @@ static int64_t sent_bytes(const struct operation *op)
 {
     int64_t bytes = op->elems * (int64_t)dtype_bytes(op->dtype);
     int size = op->group->size, rank = op->group->rank;
-    int64_t place = (rank - op->peer + size) % size; /* in the tree of a broadcast */
     switch (op->kind->call) {
     case CALL_ALL_GATHER:
     case CALL_REDUCE_SCATTER: return (size - 1) * bytes;
     case CALL_ALL_REDUCE: return group_all_reduce_sent(size, rank, op->elems, op->dtype);
     case CALL_ALL_TO_ALL: return sent_to_others(op) * (int64_t)dtype_bytes(op->dtype);
-    case CALL_BROADCAST: return ((2 * place + 1 < size) + (2 * place + 2 < size)) * bytes;
     case CALL_SEND: return bytes;
     default: return 0;
     }
@@ -212,16 +210,6 @@ void group_all_to_all(struct group *g, enum comm_stream stream, struct comm_op *
     op->part = part;
     check_parts(op);
     operation_start(op, stream, &kind_all_to_all);
-}
-
-void group_broadcast(struct group *g, enum comm_stream stream, struct comm_op *handle, void *data,
-                     int64_t elems, enum dtype dtype, int root)
-{
-    struct operation *op = operation_make(g, handle, data, data, elems, dtype);
-    op->peer = root;
-    if (root < 0 || root >= g->size)
-        error_set(&op->err, "broadcast in group %s of %d: no member %d", g->name, g->size, root);
-    operation_start(op, stream, &kind_broadcast);
 }
 
 static void start_message(struct operation *op, enum comm_stream stream,

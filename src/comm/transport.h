@@ -39,7 +39,7 @@ enum comm_call {
     CALL_REDUCE_SCATTER,
     CALL_ALL_REDUCE,
     CALL_ALL_TO_ALL,
-    CALL_BROADCAST,
+    CALL_BROADCAST, /* of the control queue, so never on a GPU */
     CALL_SEND,
     CALL_RECV,
     CALLS

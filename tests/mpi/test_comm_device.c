@@ -218,23 +218,6 @@ static void test_all_to_all(struct rig *r, struct group *g, int64_t n, enum dtyp
     array_free(r, &recv);
 }
 
-static void test_broadcast(struct rig *r, struct group *g, int64_t n, int root)
-{
-    struct array data = array_new(r, n, DTYPE_F32);
-    struct comm_op op;
-    int wrong = 0;
-    if (group_rank(g) == root)
-        array_fill(&data, 50 + root);
-    to_device(r, &data);
-    group_broadcast(g, COMM_GATHER, &op, data.device, n, DTYPE_F32, root);
-    done(r, &op);
-    to_host(r, &data, DEVICE_GATHER);
-    for (int64_t i = 0; i < n; i++)
-        wrong += ((float *)data.host)[i] != value(50 + root, i);
-    CHECK(&r->c, !wrong);
-    array_free(r, &data);
-}
-
 /* Everybody sends to the next before it receives, twice; then passes on what it got. */
 static void test_ring(struct rig *r, struct group *g, int64_t n)
 {
@@ -356,8 +339,6 @@ static void test_shard(struct rig *r, int replicate, int shard)
         test_reduce_scatter(r, g, counts[i], DTYPE_F32, IN_PLACE);
         test_rounded(r, g, counts[i], DTYPE_BF16);
         test_rounded(r, g, counts[i], DTYPE_F16);
-        for (int root = 0; root < group_size(g); root++)
-            test_broadcast(r, g, counts[i], root);
     }
     test_streams(r, g);
     detach(r);

@@ -221,15 +221,13 @@ static void test_maximum(struct checks *c, struct group *g, int64_t n, enum dtyp
     free(data);
 }
 
-static void test_broadcast(struct checks *c, struct group *g, int64_t n, int root)
+static void test_broadcast(struct checks *c, int64_t n, int root)
 {
     float *data = room(n, DTYPE_F32);
-    struct comm_op op;
     int wrong = 0;
-    if (group_rank(g) == root)
+    if (world_rank(c->world) == root)
         fill(data, n, DTYPE_F32, 50 + root);
-    group_broadcast(g, COMM_GATHER, &op, data, n, DTYPE_F32, root);
-    done(c, &op);
+    world_broadcast(c->world, data, (size_t)n * sizeof *data, root);
     for (int64_t i = 0; i < n; i++)
         wrong += data[i] != value(50 + root, i);
     CHECK(c, !wrong);
@@ -326,13 +324,13 @@ static void test_counts(struct checks *c, struct group *g)
             test_rounded(c, g, counts[i], dtypes[d]);
         }
         test_reduce_scatter(c, g, counts[i], DTYPE_F32, IN_PLACE);
-        for (int root = 0; root < group_size(g); root++)
-            test_broadcast(c, g, counts[i], root);
+        for (int root = 0; root < world_size(c->world); root++)
+            test_broadcast(c, counts[i], root);
         test_ring(c, g, counts[i]);
     }
     test_all_gather(c, g, 2500001, DTYPE_F32, 0); /* beyond one piece of 4 MiB */
     test_all_to_all(c, g, 2500001, DTYPE_F32);    /* one part in several pieces */
-    test_broadcast(c, g, 1300007, 0);             /* five pieces down the tree */
+    test_broadcast(c, 1300007, 0);                /* five pieces down the tree */
 }
 
 /* Several operations on each stream at once, waited for in another order. */
@@ -401,8 +399,6 @@ static void test_wrong_use(struct checks *c, struct group *g)
     struct comm_part negative[8] = {{.send_elems = -1}};
     group_all_to_all(g, COMM_REDUCE, &op, data, data, negative, DTYPE_I32);
     CHECK(c, comm_wait(&op, &err) == -1 && strstr(err.text, "all-to-all"));
-    group_broadcast(g, COMM_POINT, &op, data, 1, DTYPE_I32, group_size(g));
-    CHECK(c, comm_wait(&op, &err) == -1);
 }
 
 int main(void)

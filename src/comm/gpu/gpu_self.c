@@ -42,6 +42,5 @@ const struct transport transport_gpu_self = {
     .enqueue = {[CALL_ALL_GATHER] = copy_one,
                 [CALL_REDUCE_SCATTER] = reduce_scatter,
                 [CALL_ALL_REDUCE] = nothing,
-                [CALL_ALL_TO_ALL] = all_to_all,
-                [CALL_BROADCAST] = nothing},
+                [CALL_ALL_TO_ALL] = all_to_all},
 };

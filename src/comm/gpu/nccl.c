@@ -162,17 +162,6 @@ static int all_to_all(struct operation *op)
     return nccl_settle(c, "all-to-all", give_parts(op, c), &op->err);
 }
 
-static int broadcast(struct operation *op)
-{
-    struct channel *c = channel_of(op);
-    if (!c)
-        return FAILED;
-    return nccl_settle(c, "broadcast",
-                       ncclBroadcast(op->send, op->recv, bytes_of(op), ncclInt8, op->peer,
-                                     comm_of(c), nccl_stream(c)),
-                       &op->err);
-}
-
 /* Elements of a member's part of a piece, 16 bits each, that fit in one half of the staging.
  */
 static int64_t part_elems(const struct link *l, int size)
@@ -332,7 +321,6 @@ const struct transport transport_nccl = {
                 [CALL_REDUCE_SCATTER] = reduce_scatter,
                 [CALL_ALL_REDUCE] = all_reduce,
                 [CALL_ALL_TO_ALL] = all_to_all,
-                [CALL_BROADCAST] = broadcast,
                 [CALL_SEND] = message,
                 [CALL_RECV] = message},
     .flush = flush_group,
