@@ -1,6 +1,6 @@
 /* channel.h - inside a link: streams, staging, communicators.
  *
- * Private to comm/, for builds with CUDA.  A channel is a group's communicator for one stream.
+ * Private to comm/.  A channel is a group's communicator for one stream.
  */
 #ifndef TRIREME_COMM_GPU_CHANNEL_H
 #define TRIREME_COMM_GPU_CHANNEL_H

@@ -102,21 +102,10 @@ void link_close(struct link *l)
     free(l);
 }
 
-int link_register(struct link *l, void *memory, size_t bytes)
-{
-    return l->channels ? nccl_register(l, memory, bytes) : 0;
-}
-
-void link_unregister(struct link *l, void *memory)
-{
-    if (l->channels)
-        nccl_unregister(l, memory);
-}
-
 int link_poll(struct link *l, struct error *err)
 {
     struct error own = {0};
-    if (l->channels && nccl_poll(l, &own))
+    if (nccl_poll(l, &own))
         link_note(l, &own);
     return link_failed(l, err);
 }
@@ -133,14 +122,4 @@ void link_abandon(struct link *l)
         staged_abandon(l->staged);
     if (l->channels)
         nccl_abandon(l);
-}
-
-const char *link_library(char text[96])
-{
-    return nccl_library(text);
-}
-
-void link_share_gpu(const struct world *world)
-{
-    nccl_share_gpu(world);
 }

@@ -1,7 +1,7 @@
 /* link.h - what ties the groups of a mesh to a GPU.
  *
- * Private to comm/: mesh.c's side of it, which does not know CUDA.  link.c in a build with CUDA,
- * link_absent.c in one without.
+ * Private to comm/: mesh.c's side of it.  link.c, and what is NCCL's alone in nccl_start.c and
+ * nccl_state.c, or in nccl_absent.c in a build without NCCL.
  */
 #ifndef TRIREME_COMM_GPU_LINK_H
 #define TRIREME_COMM_GPU_LINK_H

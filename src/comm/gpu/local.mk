@@ -1,14 +1,10 @@
 # Groups whose memory is a GPU's.
-libtrireme_a_SOURCES += src/comm/gpu/gpu.c src/comm/gpu/gpu.h src/comm/gpu/link.h
-if HAVE_CUDA
-libtrireme_a_SOURCES += src/comm/gpu/channel.h src/comm/gpu/gpu_self.c src/comm/gpu/link.c \
+libtrireme_a_SOURCES += src/comm/gpu/channel.h src/comm/gpu/gpu.c src/comm/gpu/gpu.h \
+	src/comm/gpu/gpu_self.c src/comm/gpu/link.c src/comm/gpu/link.h \
 	src/comm/gpu/link_error.c src/comm/gpu/nccl.h src/comm/gpu/staged.c
 if HAVE_NCCL
 libtrireme_a_SOURCES += src/comm/gpu/nccl.c src/comm/gpu/nccl_call.h \
 	src/comm/gpu/nccl_start.c src/comm/gpu/nccl_state.c
 else
 libtrireme_a_SOURCES += src/comm/gpu/nccl_absent.c
-endif
-else
-libtrireme_a_SOURCES += src/comm/gpu/link_absent.c
 endif

@@ -19,12 +19,8 @@ int nccl_start(struct link *link, struct error *err);
 /* End them: what was issued is completed first, unless it was abandoned. */
 void nccl_stop(struct link *link);
 
-/* See link.h. */
+/* link_poll() and link_abandon() for the communicators. */
 int nccl_poll(struct link *link, struct error *err);
 void nccl_abandon(struct link *link);
-int nccl_register(struct link *link, void *memory, size_t bytes);
-void nccl_unregister(struct link *link, void *memory);
-const char *nccl_library(char text[96]);
-void nccl_share_gpu(const struct world *world);
 
 #endif

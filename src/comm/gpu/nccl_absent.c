@@ -1,4 +1,4 @@
-/* nccl_absent.c - nccl.h in a build with CUDA and without NCCL: one rank, or sums by MPI. */
+/* nccl_absent.c - a build without NCCL: no GPU, one rank, or sums by MPI. */
 #include <stdio.h>
 
 #include "comm/gpu/nccl.h"
@@ -26,21 +26,21 @@ void nccl_abandon(struct link *link)
 {
 }
 
-int nccl_register(struct link *link, void *memory, size_t bytes)
+int link_register(struct link *link, void *memory, size_t bytes)
 {
     return 0;
 }
 
-void nccl_unregister(struct link *link, void *memory)
+void link_unregister(struct link *link, void *memory)
 {
 }
 
-const char *nccl_library(char text[96])
+const char *link_library(char text[96])
 {
     snprintf(text, 96, "no NCCL");
     return text;
 }
 
-void nccl_share_gpu(const struct world *world)
+void link_share_gpu(const struct world *world)
 {
 }

@@ -84,7 +84,7 @@ static void prepare_environment(void)
     setenv("NCCL_NVLS_ENABLE", "0", 0);
 }
 
-void nccl_share_gpu(const struct world *world)
+void link_share_gpu(const struct world *world)
 {
     char host[32];
     snprintf(host, sizeof host, "rank%d", world_rank(world));
@@ -267,7 +267,7 @@ static int find(const struct link *l, const void *memory)
     return -1;
 }
 
-void nccl_unregister(struct link *l, void *memory)
+void link_unregister(struct link *l, void *memory)
 {
     int at = memory ? find(l, memory) : -1;
     if (at < 0)
@@ -280,8 +280,10 @@ void nccl_unregister(struct link *l, void *memory)
     l->registered[at] = NULL;
 }
 
-int nccl_register(struct link *l, void *memory, size_t bytes)
+int link_register(struct link *l, void *memory, size_t bytes)
 {
+    if (!l->channels)
+        return 0;
     int at = find(l, NULL), taken = at >= 0 && memory && !link_check(l, NULL);
     for (int i = 0; i < l->channels && taken; i++) {
         struct channel *c = &l->channel[i];
@@ -292,6 +294,6 @@ int nccl_register(struct link *l, void *memory, size_t bytes)
     double all = taken;
     world_all_reduce(l->request.world, &all, 1, WORLD_MIN);
     if (all == 0 && at >= 0)
-        nccl_unregister(l, memory);
+        link_unregister(l, memory);
     return all != 0;
 }

@@ -36,7 +36,7 @@ int nccl_version(void)
     return ncclGetVersion(&code) == ncclSuccess ? code : 0;
 }
 
-const char *nccl_library(char text[96])
+const char *link_library(char text[96])
 {
     int is = nccl_version(),
         used = snprintf(text, 96, "NCCL %d.%d.%d", is / 10000, is / 100 % 100, is % 100);
