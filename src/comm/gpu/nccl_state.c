@@ -153,21 +153,11 @@ int nccl_poll(struct link *l, struct error *err)
     return 0;
 }
 
-/* Ending what hangs can hang itself, so another thread does it. */
+/* What another thread ends, as ending what hangs can hang itself. */
 struct ending {
-    pthread_mutex_t lock;
-    pthread_cond_t ended;
-    int done, left; /* left: nobody waits any more */
     int gpu, count;
     ncclComm_t comm[MESH_CHANNELS + 1];
 };
-
-static void free_ending(struct ending *e)
-{
-    pthread_mutex_destroy(&e->lock);
-    pthread_cond_destroy(&e->ended);
-    free(e);
-}
 
 /* All in one group: the kernels of one may be what those of another wait for. */
 static void *end_all(void *arg)
@@ -178,31 +168,7 @@ static void *end_all(void *arg)
     for (int i = 0; i < e->count; i++)
         ncclCommAbort(e->comm[i]);
     ncclGroupEnd();
-    pthread_mutex_lock(&e->lock);
-    e->done = 1;
-    pthread_cond_signal(&e->ended);
-    int left = e->left;
-    pthread_mutex_unlock(&e->lock);
-    if (left)
-        free_ending(e);
     return NULL;
-}
-
-/* Returns 0 when it ended in time. */
-static int wait_ended(struct ending *e)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += ABANDON_S;
-    pthread_mutex_lock(&e->lock);
-    while (!e->done && !pthread_cond_timedwait(&e->ended, &e->lock, &until))
-        ;
-    int done = e->done;
-    e->left = 1;
-    pthread_mutex_unlock(&e->lock);
-    if (done)
-        free_ending(e);
-    return done ? 0 : -1;
 }
 
 static void take_over(struct ending *e, struct channel *c)
@@ -212,28 +178,35 @@ static void take_over(struct ending *e, struct channel *c)
     c->comm = NULL;
 }
 
+/* Returns 0 when the thread ended in time and e is no longer used. */
+static int end_by_thread(struct ending *e)
+{
+    pthread_t thread;
+    struct timespec until;
+    if (pthread_create(&thread, NULL, end_all, e))
+        return -1;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += ABANDON_S;
+    if (!pthread_timedjoin_np(thread, NULL, &until))
+        return 0;
+    pthread_detach(thread);
+    return -1;
+}
+
 void nccl_abandon(struct link *l)
 {
-    struct ending *e = array_make(1, sizeof *e);
-    pthread_t thread;
     l->hung = 1;
     /* These versions may crash in it; the process is about to end anyway. */
-    if (nccl_version() >= NCCL_VERSION(2, 28, 3) && nccl_version() <= NCCL_VERSION(2, 28, 8)) {
-        free(e);
+    if (nccl_version() >= NCCL_VERSION(2, 28, 3) && nccl_version() <= NCCL_VERSION(2, 28, 8))
         return;
-    }
-    pthread_mutex_init(&e->lock, NULL);
-    pthread_cond_init(&e->ended, NULL);
+    struct ending *e = array_make(1, sizeof *e);
     e->gpu = l->request.device->index;
     pthread_mutex_lock(&l->lock);
     take_over(e, &l->root);
     for (int i = 0; i < l->channels; i++)
         take_over(e, &l->channel[i]);
     pthread_mutex_unlock(&l->lock);
-    if (pthread_create(&thread, NULL, end_all, e)) {
-        free_ending(e);
-        return;
-    }
-    pthread_detach(thread);
-    l->hung = wait_ended(e) != 0;
+    l->hung = end_by_thread(e) != 0;
+    if (!l->hung)
+        free(e);
 }
