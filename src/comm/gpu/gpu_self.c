@@ -3,12 +3,10 @@
 
 static int copy_one(struct operation *op)
 {
-    size_t bytes = (size_t)op->elems * dtype_bytes(op->dtype);
-    if (op->recv == op->send ||
-        !device_copy_async(op_device(op), op_stream(op), op->recv, op->send, bytes, &op->err))
+    int64_t bytes = op->elems * (int64_t)dtype_bytes(op->dtype);
+    if (op->recv == op->send)
         return GIVEN;
-    error_prefix(&op->err, "copy instead of a transfer");
-    return FAILED;
+    return op_copy(op, op->recv, op->send, bytes, "copy instead of a transfer");
 }
 
 static int reduce_scatter(struct operation *op)
@@ -24,12 +22,8 @@ static int reduce_scatter(struct operation *op)
 static int all_to_all(struct operation *op)
 {
     int64_t size = (int64_t)dtype_bytes(op->dtype);
-    if (!device_copy_async(op_device(op), op_stream(op), op->recv + op->part->recv_from * size,
-                           op->send + op->part->send_from * size,
-                           (size_t)(op->part->send_elems * size), &op->err))
-        return GIVEN;
-    error_prefix(&op->err, "copy instead of an all-to-all");
-    return FAILED;
+    return op_copy(op, op->recv + op->part->recv_from * size, op->send + op->part->send_from * size,
+                   op->part->send_elems * size, "copy instead of an all-to-all");
 }
 
 static int nothing(struct operation *op)

@@ -14,6 +14,14 @@ const char *comm_stream_name(enum comm_stream stream)
     return names[stream];
 }
 
+int op_copy(struct operation *op, void *to, const void *from, int64_t bytes, const char *what)
+{
+    if (!device_copy_async(op_device(op), op_stream(op), to, from, (size_t)bytes, &op->err))
+        return GIVEN;
+    error_prefix(&op->err, "%s", what);
+    return FAILED;
+}
+
 static void list_channels(struct link *l)
 {
     struct mesh_channel list[MESH_CHANNELS];

@@ -16,28 +16,46 @@ static size_t bytes_of(const struct operation *op)
 
 /* --- messages --- */
 
+/* Give NCCL what goes to a member and what comes from it; 0 bytes are nothing. */
+static ncclResult_t give_exchange(const struct channel *c, int member, const char *from,
+                                  int64_t from_bytes, char *into, int64_t into_bytes)
+{
+    ncclResult_t code = ncclSuccess;
+    if (from_bytes > 0)
+        code = ncclSend(from, (size_t)from_bytes, ncclInt8, member, comm_of(c), nccl_stream(c));
+    if (into_bytes > 0 && code == ncclSuccess)
+        code = ncclRecv(into, (size_t)into_bytes, ncclInt8, member, comm_of(c), nccl_stream(c));
+    return code;
+}
+
 static ncclResult_t give_message(const struct operation *op)
 {
     const struct channel *c = op->group->channel[op->queue];
+    int64_t bytes = (int64_t)bytes_of(op);
     if (op->kind->call == CALL_SEND)
-        return ncclSend(op->send, bytes_of(op), ncclInt8, op->peer, comm_of(c), nccl_stream(c));
-    return ncclRecv(op->recv, bytes_of(op), ncclInt8, op->peer, comm_of(c), nccl_stream(c));
+        return give_exchange(c, op->peer, op->send, bytes, NULL, 0);
+    return give_exchange(c, op->peer, NULL, 0, op->recv, bytes);
+}
+
+/* End a group of calls, the last of which returned code; the first failure. */
+static ncclResult_t group_end(ncclResult_t code)
+{
+    ncclResult_t ended = ncclGroupEnd();
+    return code == ncclSuccess ? ended : code;
 }
 
 static void flush_messages(struct link *l)
 {
     struct error err = {0};
     int count = l->messages_held;
-    ncclResult_t code, ended;
     if (!count)
         return;
     struct channel *c = l->held[0]->group->channel[l->held[0]->queue];
     l->messages_held = 0;
-    code = ncclGroupStart();
+    ncclResult_t code = ncclGroupStart();
     for (int i = 0; i < count && code == ncclSuccess; i++)
         code = give_message(l->held[i]);
-    ended = ncclGroupEnd();
-    nccl_settle(c, "messages", code == ncclSuccess ? ended : code, &err);
+    nccl_settle(c, "messages", group_end(code), &err);
     for (int i = 0; i < count; i++) {
         if (err.text[0])
             l->held[i]->err = err;
@@ -83,24 +101,17 @@ static int message(struct operation *op)
 
 ncclResult_t nccl_swap(struct channel *c, const struct nccl_swap *x, enum nccl_swap_way way)
 {
-    cudaStream_t stream = nccl_stream(c);
     int me = c->group->rank;
-    ncclResult_t code = ncclGroupStart(), ended;
+    ncclResult_t code = ncclGroupStart();
     for (int m = 0; m < c->group->size && code == ncclSuccess; m++) {
         int64_t theirs = min_i64(x->total - m * x->part, x->part);
         int64_t mine = min_i64(x->total - me * x->part, x->part);
         int64_t out = way == SWAP_OUT ? theirs : mine, in = way == SWAP_OUT ? mine : theirs;
         const char *from = x->from + (way == SWAP_OUT ? m * x->from_step : 0);
-        if (m == me)
-            continue;
-        if (out > 0)
-            code = ncclSend(from, (size_t)out, ncclInt8, m, comm_of(c), stream);
-        if (in > 0 && code == ncclSuccess)
-            code =
-                ncclRecv(x->into + m * x->into_step, (size_t)in, ncclInt8, m, comm_of(c), stream);
+        if (m != me)
+            code = give_exchange(c, m, from, out, x->into + m * x->into_step, in);
     }
-    ended = ncclGroupEnd();
-    return code == ncclSuccess ? ended : code;
+    return group_end(code);
 }
 
 static int swap(struct operation *op, struct channel *c, const struct nccl_swap *x,
@@ -126,32 +137,24 @@ static int all_gather(struct operation *op)
 static int copy_own_part(struct operation *op)
 {
     const struct comm_part *own = &op->part[op->group->rank];
-    size_t size = dtype_bytes(op->dtype);
-    if (!own->send_elems ||
-        !device_copy_async(op_device(op), op_stream(op), op->recv + own->recv_from * (int64_t)size,
-                           op->send + own->send_from * (int64_t)size,
-                           (size_t)own->send_elems * size, &op->err))
+    int64_t size = (int64_t)dtype_bytes(op->dtype);
+    if (!own->send_elems)
         return 0;
-    return error_prefix(&op->err, "copy in an all-to-all");
+    return op_copy(op, op->recv + own->recv_from * size, op->send + own->send_from * size,
+                   own->send_elems * size, "copy in an all-to-all");
 }
 
 static ncclResult_t give_parts(const struct operation *op, const struct channel *c)
 {
     int64_t size = (int64_t)dtype_bytes(op->dtype);
-    ncclResult_t code = ncclGroupStart(), ended;
+    ncclResult_t code = ncclGroupStart();
     for (int m = 0; m < op->group->size && code == ncclSuccess; m++) {
         const struct comm_part *part = &op->part[m];
-        if (m == op->group->rank)
-            continue;
-        if (part->send_elems)
-            code = ncclSend(op->send + part->send_from * size, (size_t)(part->send_elems * size),
-                            ncclInt8, m, comm_of(c), nccl_stream(c));
-        if (part->recv_elems && code == ncclSuccess)
-            code = ncclRecv(op->recv + part->recv_from * size, (size_t)(part->recv_elems * size),
-                            ncclInt8, m, comm_of(c), nccl_stream(c));
+        if (m != op->group->rank)
+            code = give_exchange(c, m, op->send + part->send_from * size, part->send_elems * size,
+                                 op->recv + part->recv_from * size, part->recv_elems * size);
     }
-    ended = ncclGroupEnd();
-    return code == ncclSuccess ? ended : code;
+    return group_end(code);
 }
 
 static int all_to_all(struct operation *op)
@@ -180,13 +183,6 @@ static int may_stage(struct operation *op, int64_t part)
                                 op->kind->name, op->group->name, op->group->size);
 }
 
-static int copy(struct operation *op, void *to, const void *from, int64_t bytes)
-{
-    if (!device_copy_async(op_device(op), op_stream(op), to, from, (size_t)bytes, &op->err))
-        return 0;
-    return error_prefix(&op->err, "copy in a sum");
-}
-
 /* Bring the terms of elements from first on of every shard to where they are exchanged: this
  * member's own into `terms`, at its place; the others' are sent from where x says. */
 static int lay_terms(struct operation *op, struct nccl_swap *x, char *terms, int64_t first)
@@ -196,7 +192,8 @@ static int lay_terms(struct operation *op, struct nccl_swap *x, char *terms, int
     int64_t shard_bytes = op->elems * (int64_t)dtype_bytes(op->dtype);
     x->from = from;
     x->from_step = shard_bytes;
-    return copy(op, terms + me * x->into_step, from + me * shard_bytes, x->part);
+    return op_copy(op, terms + me * x->into_step, from + me * shard_bytes, x->part,
+                   "copy in a sum");
 }
 
 /* n elements of recv, from first on; by way of the staging's other half where they are rounded. */
@@ -268,7 +265,8 @@ static int sum_piece(struct operation *op, struct channel *c, uint16_t *data, in
                           .into_step = part_bytes,
                           .part = part_bytes,
                           .total = elems * (int64_t)sizeof *data};
-    if (mine > 0 && copy(op, terms + g->rank * part_bytes, own, mine * (int64_t)sizeof *data))
+    if (mine > 0 && op_copy(op, terms + g->rank * part_bytes, own, mine * (int64_t)sizeof *data,
+                            "copy in a sum"))
         return FAILED;
     if (swap(op, c, &x, SWAP_OUT))
         return FAILED;

@@ -132,13 +132,10 @@ static int copy_piece(struct operation *op, int64_t index, enum way way)
 {
     const struct staged *s = op->group->link->staged;
     int64_t piece = piece_of(s, op->dtype), first = index * piece;
-    int64_t n = min_i64(op->elems - first, piece);
-    size_t size = dtype_bytes(op->dtype);
-    char *there = op->recv + (size_t)first * size, *here = s->slot[index % SLOTS];
+    int64_t n = min_i64(op->elems - first, piece), size = (int64_t)dtype_bytes(op->dtype);
+    char *there = op->recv + first * size, *here = s->slot[index % SLOTS];
     char *to = way == TO_HOST ? here : there, *from = way == TO_HOST ? there : here;
-    if (!device_copy_async(op_device(op), op_stream(op), to, from, (size_t)n * size, &op->err))
-        return 0;
-    return error_prefix(&op->err, "copy of a sum by MPI");
+    return op_copy(op, to, from, n * size, "copy of a sum by MPI");
 }
 
 static int call_host(struct operation *op, void (*call)(void *))
