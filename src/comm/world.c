@@ -244,6 +244,11 @@ const char *world_host(const struct world *world)
     return world->host;
 }
 
+const char *world_host_of(const struct world *world, int rank)
+{
+    return world->hosts[rank];
+}
+
 int world_cores(const struct world *world)
 {
     return world->cores;

@@ -10,7 +10,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 
-enum { WINDOW = 4, LAST = 64, HOST = 64 };
+enum { WINDOW = 4, LAST = 64 };
 
 /* On the CPU the time spent waiting for the file is measured.  A GPU waits while its host does
  * other things, so there a disk counts as too slow when it is busy almost all the time. */
@@ -19,11 +19,10 @@ static const double much_waiting = 0.3, much_work = 0.9;
 /* One rank's measurement, per step. */
 struct measured {
     double wall_s, step_s, busy_s, waited_s, bytes[SWAP_QUEUES];
-    char host[HOST];
 };
 
-static struct measured measure(const struct disk_rate *rate, const struct session *s,
-                               int64_t now_ns, const struct swap_use *use)
+static struct measured measure(const struct disk_rate *rate, int64_t now_ns,
+                               const struct swap_use *use)
 {
     struct measured measured = {
         .wall_s = (double)(now_ns - rate->begin_ns) / 1e9 / WINDOW,
@@ -33,7 +32,6 @@ static struct measured measure(const struct disk_rate *rate, const struct sessio
     };
     for (int queue = 0; queue < SWAP_QUEUES; queue++)
         measured.bytes[queue] = (double)(use->bytes[queue] - rate->use.bytes[queue]) / WINDOW;
-    snprintf(measured.host, sizeof measured.host, "%s", world_host(s->world));
     return measured;
 }
 
@@ -59,7 +57,7 @@ static void warn_slow(const struct session *s, int rank, const struct measured *
              "(offload.path, %s: %.4g MB read and %.4g MB written a step, at %.3g GB/s); a faster "
              "disk, or host in place of disk, or a larger train.global_batch and "
              "train.micro_batch, which need the same bytes for more tokens, would help",
-             measured->step_s, rank, measured->host,
+             measured->step_s, rank, world_host_of(s->world, rank),
              s->device->asynchronous ? "reads and writes" : "waits", lost_s(s, measured), folder,
              read / 1e6, written / 1e6, (read + written) / measured->busy_s / 1e9);
 }
@@ -92,7 +90,7 @@ void disk_rate_step(struct disk_rate *rate, const struct session *s, double step
     int64_t now_ns = clock_ns();
     executor_measure(s->executor, &use);
     if (rate->begin_ns) {
-        struct measured mine = measure(rate, s, now_ns, &use);
+        struct measured mine = measure(rate, now_ns, &use);
         judge(rate, s, &mine);
     }
     rate->steps_s = 0;

@@ -5,12 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "config/defines.h"
 
-enum { HOST = 64, SHOWN_HOSTS = 4 };
+enum { SHOWN_HOSTS = 4, HOSTS_TEXT = 320 };
 
 /* "863597", "12.3 M", "1.50 B" */
 static const char *count_text(double count, char text[32])
@@ -24,24 +23,21 @@ static const char *count_text(double count, char text[32])
     return text;
 }
 
-/* "node1" or "2 nodes (node1, node2)".  Collective. */
-static void hosts_text(const struct session *s, char *text, size_t size)
+/* "node1" or "2 nodes (node1, node2)" */
+static void hosts_text(const struct world *world, char text[HOSTS_TEXT])
 {
-    int ranks = world_size(s->world), shown = 0;
-    char mine[HOST], *all = array_make((size_t)ranks, HOST);
-    snprintf(mine, sizeof mine, "%s", world_host(s->world));
-    world_all_gather(s->world, all, mine, HOST);
-    snprintf(text, size, "%d nodes (", world_nodes(s->world));
-    for (int r = 0; r < ranks && shown < SHOWN_HOSTS; r++) {
-        const char *host = all + (size_t)r * HOST;
-        if (r && !strcmp(host, host - HOST))
-            continue;
-        text_append(text, size, "%s%s", shown++ ? ", " : "", host);
+    int shown = 0;
+    const char *host = world_host_of(world, 0), *before = "";
+    snprintf(text, HOSTS_TEXT, "%s", host);
+    if (world_nodes(world) == 1)
+        return;
+    snprintf(text, HOSTS_TEXT, "%d nodes (", world_nodes(world));
+    for (int r = 0; r < world_size(world) && shown < SHOWN_HOSTS; r++, before = host) {
+        host = world_host_of(world, r);
+        if (strcmp(host, before) != 0)
+            text_append(text, HOSTS_TEXT, "%s%s", shown++ ? ", " : "", host);
     }
-    text_append(text, size, "%s)", world_nodes(s->world) > shown ? ", ..." : "");
-    if (world_nodes(s->world) == 1)
-        snprintf(text, size, "%s", mine);
-    free(all);
+    text_append(text, HOSTS_TEXT, "%s)", world_nodes(world) > shown ? ", ..." : "");
 }
 
 static void device_text(const struct session *s, char *text, size_t size)
@@ -58,10 +54,10 @@ static void device_text(const struct session *s, char *text, size_t size)
 
 static void log_place(const struct session *s)
 {
-    char hosts[HOST * (SHOWN_HOSTS + 1)], time[CLOCK_TIME_OF_DAY], job_text[64] = "";
+    char hosts[HOSTS_TEXT], time[CLOCK_TIME_OF_DAY], job_text[64] = "";
     const char *job = getenv("SLURM_JOB_ID");
     char *dir = realpath(s->config.run.dir, NULL);
-    hosts_text(s, hosts, sizeof hosts);
+    hosts_text(s->world, hosts);
     if (job)
         snprintf(job_text, sizeof job_text, ", Slurm job %s", job);
     log_info(s->log, "trireme %s at %s on %s%s; run directory %s", PACKAGE_VERSION,

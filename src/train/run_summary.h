@@ -5,8 +5,7 @@
 #include "train/batches.h"
 
 /* Log the ranks, the nodes, the data and the layout in a few lines, and warn of settings that are
- * hardly meant (run_warnings()). done: finished steps; valid: NULL where nothing is evaluated.
- * Collective. */
+ * hardly meant (run_warnings()). done: finished steps; valid: NULL where nothing is evaluated. */
 void run_summary(const struct session *session, const struct batches *train,
                  const struct batches *valid, int64_t done);
 

@@ -6,15 +6,13 @@
 
 #include "base/array.h"
 
-enum { HOST = 64 };
-
-static int write_file(const struct session *s, const char *hosts, const char *all,
-                      const size_t *sizes, struct error *err)
+static int write_file(const struct session *s, const char *all, const size_t *sizes,
+                      struct error *err)
 {
     struct js *events, *document = trace_document(&events);
     char path[CONFIG_TEXT + 16];
     for (int r = 0; r < world_size(s->world); r++) {
-        trace_json(events, r, hosts + (size_t)r * HOST, (const struct trace_event *)all,
+        trace_json(events, r, world_host_of(s->world, r), (const struct trace_event *)all,
                    (int)(sizes[r] / sizeof(struct trace_event)));
         all += sizes[r];
     }
@@ -26,16 +24,13 @@ static int write_file(const struct session *s, const char *hosts, const char *al
 
 int tracing_write(struct session *s, const struct trace *trace, struct error *err)
 {
-    char mine[HOST] = "", *all = NULL, *hosts = array_make((size_t)world_size(s->world), HOST);
+    char *all = NULL;
     size_t *sizes = array_make((size_t)world_size(s->world), sizeof *sizes);
-    snprintf(mine, sizeof mine, "%s", world_host(s->world));
-    world_all_gather(s->world, hosts, mine, HOST);
     int rc = world_gather(s->world, &all, sizes, trace->event,
                           (size_t)trace->events * sizeof *trace->event, 0, err);
     if (!rc && all)
-        rc = write_file(s, hosts, all, sizes, err);
+        rc = write_file(s, all, sizes, err);
     free(all);
-    free(hosts);
     free(sizes);
     return world_agree(s->world, rc, err);
 }
