@@ -10,10 +10,11 @@
 #include "verify/verify.h"
 #include "train/memory_budget.h"
 
-static int make_program(struct session *s, struct program **program, enum program_kind kind,
-                        struct error *err)
+static int add_program(struct session *s, struct program **program, enum program_kind kind,
+                       struct error *err)
 {
     *program = program_create(s->state, kind);
+    s->programs[s->program_count++] = *program;
     return verify_program(*program, err);
 }
 
@@ -26,12 +27,12 @@ static int compile(struct session *s, enum session_use use, struct error *err)
         return -1;
     int training = use == SESSION_TRAIN;
     s->state = state_create(s->units, &s->layout, training, world_rank(s->world));
-    if (training && make_program(s, &s->train, PROGRAM_TRAIN, err))
+    if (training && add_program(s, &s->train, PROGRAM_TRAIN, err))
         return -1;
     int evaluates = use == SESSION_EVALUATE || (training && s->config.data.valid[0]);
-    if (evaluates && make_program(s, &s->evaluate, PROGRAM_EVALUATE, err))
+    if (evaluates && add_program(s, &s->evaluate, PROGRAM_EVALUATE, err))
         return -1;
-    if (use == SESSION_GENERATE && make_program(s, &s->logits, PROGRAM_LOGITS, err))
+    if (use == SESSION_GENERATE && add_program(s, &s->logits, PROGRAM_LOGITS, err))
         return -1;
     return 0;
 }
@@ -49,34 +50,12 @@ static int upload_table(struct session *s, struct error *err)
     return rc;
 }
 
-/* List the session's programs; returns their number. */
-static int programs_of(const struct session *s, const struct program *programs[3])
-{
-    int count = 0;
-    if (s->train)
-        programs[count++] = s->train;
-    if (s->evaluate)
-        programs[count++] = s->evaluate;
-    if (s->logits)
-        programs[count++] = s->logits;
-    return count;
-}
-
-static void measure(struct session *s)
-{
-    const struct program *programs[3];
-    struct mesh_options options = layout_comm(&s->config);
-    int count = programs_of(s, programs);
-    memory_need(&s->need, programs, count, &options, memory_budget_reserve(s->device));
-}
-
 static int allocate(struct session *s, struct error *err)
 {
-    const struct program *programs[3];
     char folder[CONFIG_TEXT + 16];
-    int count = programs_of(s, programs);
     layout_swap_folder(&s->config, folder);
-    if (executor_create(&s->executor, s->device, s->mesh, s->mem, programs, count, folder, err))
+    if (executor_create(&s->executor, s->device, s->mesh, s->mem, s->programs, s->program_count,
+                        folder, err))
         return -1;
     executor_watch(s->executor, (int)s->config.run.hang_seconds);
     return upload_table(s, err);
@@ -130,6 +109,7 @@ static int ranks_per_node(struct world *world)
 static int prepare(struct session *s, const struct device_request *request, int per_node,
                    enum session_use use, struct error *err)
 {
+    struct mesh_options options = layout_comm(&s->config);
     int ranks = world_size(s->world);
     if (layout_resolve(&s->layout, &s->config, ranks, per_node, request->kind, err))
         return layout_advise(&s->config, ranks, per_node, request->kind, err);
@@ -138,7 +118,8 @@ static int prepare(struct session *s, const struct device_request *request, int 
     s->data_rank = layout_data_rank(&s->layout, mesh_place(&s->layout.shape, world_rank(s->world)));
     if (compile(s, use, err))
         return -1;
-    measure(s);
+    memory_need(&s->need, s->programs, s->program_count, &options,
+                memory_budget_reserve(s->device));
     return 0;
 }
 

@@ -26,7 +26,9 @@ struct session {
     struct units *units;
     struct state *state;                       /* of this rank, which its programs share */
     struct program *train, *evaluate, *logits; /* NULL where the use needs none */
-    struct memory_need need;                   /* what this rank has still to allocate */
+    const struct program *programs[3];         /* those of them that there are */
+    int program_count;
+    struct memory_need need; /* what this rank has still to allocate */
     struct executor *executor;
     int data_rank;
 };
