@@ -161,7 +161,7 @@ static int decide_asked(const struct run_directory *d, const struct run_survey *
                         struct run_start *start, struct error *err)
 {
     const char *resume = d->s->config.checkpoint.resume, *dir = d->s->config.run.dir;
-    int fresh = d->s->config.run.fresh;
+    int fresh = d->s->config.run.fresh && !run_record_requeued(&d->record);
     if (!fresh && d->record.has_start && !strcmp(d->record.asked, resume))
         return go_on(d, survey, start, err);
     start->from = FROM_ASKED;
