@@ -40,16 +40,16 @@ void autodiff_give(struct autodiff *ad, int value, int grad)
     int before = ad->grad[value];
     if (before >= 0) {
         struct op_attrs none = {0};
-        int node = autodiff_node(ad, OP_ADD, (int[]){before, grad}, 2, &none);
+        int node = autodiff_node(ad, &op_add, (int[]){before, grad}, 2, &none);
         grad = ad->graph->nodes[node].out[0];
     }
     ad->grad[value] = grad;
 }
 
-int autodiff_node(struct autodiff *ad, enum op_id op, const int *in, int ins,
+int autodiff_node(struct autodiff *ad, const struct op *op, const int *in, int ins,
                   const struct op_attrs *attrs)
 {
-    int node = graph_node(ad->graph, op_row(op), in, ins, attrs);
+    int node = graph_node(ad->graph, op, in, ins, attrs);
     ad->graph->nodes[node].backward = 1;
     return node;
 }
@@ -78,7 +78,7 @@ static void sum_terms(struct autodiff *ad, int value)
     if (grad < 0 || group.size < 2)
         return;
     struct op_attrs attrs = {.axes = group.axes, .members = group.size};
-    int node = autodiff_node(ad, OP_ALL_REDUCE, &grad, 1, &attrs);
+    int node = autodiff_node(ad, &op_all_reduce, &grad, 1, &attrs);
     ad->grad[value] = ad->graph->nodes[node].out[0];
 }
 
@@ -97,7 +97,7 @@ static int finish_input(struct autodiff *ad, int k, struct error *err)
         return error_set(err, "a unit's input \"%s\" has no gradient", input->name);
     if (input->shared || graph->values[grad].role != VALUE_TEMP) {
         struct op_attrs none = {0};
-        int node = autodiff_node(ad, OP_ACCUMULATE, &grad, 1, &none);
+        int node = autodiff_node(ad, &op_accumulate, &grad, 1, &none);
         grad = graph->nodes[node].out[0];
     }
     graph->values[grad].role = VALUE_INPUT_GRAD;

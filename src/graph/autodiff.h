@@ -34,7 +34,7 @@ int autodiff_take(struct autodiff *ad, int value);
 /* Add a contribution to the gradient of value (an ADD node if there is one already). */
 void autodiff_give(struct autodiff *ad, int value, int grad);
 /* Append a backward node. */
-int autodiff_node(struct autodiff *ad, enum op_id op, const int *in, int ins,
+int autodiff_node(struct autodiff *ad, const struct op *op, const int *in, int ins,
                   const struct op_attrs *attrs);
 /* Make the out-th output of node the gradient of the parameter held by value param; of a frozen
  * one, a temporary value that nothing reads. */

@@ -9,9 +9,10 @@
 #include "device/ops.h"
 #include "graph/op.h"
 
-static int append(struct graph *graph, enum op_id op, const int *in, int ins, struct op_attrs attrs)
+static int append(struct graph *graph, const struct op *op, const int *in, int ins,
+                  struct op_attrs attrs)
 {
-    int node = graph_node(graph, op_row(op), in, ins, &attrs);
+    int node = graph_node(graph, op, in, ins, &attrs);
     int out = graph->nodes[node].out[0];
     return out < 0 ? 0 : out;
 }
@@ -167,17 +168,17 @@ void build_output_named(struct graph *graph, const char *name, int value)
 
 int build_embedding(struct graph *graph, int tokens, int table)
 {
-    return append(graph, OP_EMBEDDING, (int[]){tokens, table}, 2, (struct op_attrs){0});
+    return append(graph, &op_embedding, (int[]){tokens, table}, 2, (struct op_attrs){0});
 }
 
 int build_rmsnorm(struct graph *graph, int x, int w, float eps)
 {
-    return append(graph, OP_RMSNORM, (int[]){x, -1, w}, 3, (struct op_attrs){.eps = eps});
+    return append(graph, &op_rmsnorm, (int[]){x, -1, w}, 3, (struct op_attrs){.eps = eps});
 }
 
 int build_rmsnorm_residual(struct graph *graph, int x, int delta, int w, float eps, int *sum)
 {
-    int y = append(graph, OP_RMSNORM, (int[]){x, delta, w}, 3, (struct op_attrs){.eps = eps});
+    int y = append(graph, &op_rmsnorm, (int[]){x, delta, w}, 3, (struct op_attrs){.eps = eps});
     int out = graph->nodes[graph->node_count - 1].out[1];
     *sum = out < 0 ? 0 : out;
     return y;
@@ -185,18 +186,18 @@ int build_rmsnorm_residual(struct graph *graph, int x, int delta, int w, float e
 
 int build_layernorm(struct graph *graph, int x, int w, int b, float eps)
 {
-    return append(graph, OP_LAYERNORM, (int[]){x, w, b}, 3, (struct op_attrs){.eps = eps});
+    return append(graph, &op_layernorm, (int[]){x, w, b}, 3, (struct op_attrs){.eps = eps});
 }
 
 int build_linear(struct graph *graph, int x, int w, int addend)
 {
-    return append(graph, OP_LINEAR, (int[]){x, w, addend}, 3,
+    return append(graph, &op_linear, (int[]){x, w, addend}, 3,
                   (struct op_attrs){.out = graph->dtype});
 }
 
 int build_linear_fp32(struct graph *graph, int x, int w)
 {
-    return append(graph, OP_LINEAR, (int[]){x, w}, 2, (struct op_attrs){.out = DTYPE_F32});
+    return append(graph, &op_linear, (int[]){x, w}, 2, (struct op_attrs){.out = DTYPE_F32});
 }
 
 /* What data gives as positions are rows of this table. */
@@ -212,7 +213,7 @@ int build_rope(struct graph *graph, int qkv, int table, int positions, int64_t h
 {
     if (positions >= 0)
         limit_positions(graph, table);
-    return append(graph, OP_ROPE, (int[]){qkv, table, positions}, 3,
+    return append(graph, &op_rope, (int[]){qkv, table, positions}, 3,
                   (struct op_attrs){.seq = graph->seq,
                                     .heads = heads,
                                     .kv_heads = kv_heads,
@@ -235,7 +236,7 @@ int build_attention_of(struct graph *graph, const struct build_attention *form)
     unsigned forms = (form->mask == BUILD_FULL ? ATTENTION_FULL : 0) |
                      (form->kv >= 0 ? ATTENTION_SEPARATE : 0) |
                      (form->documents >= 0 ? ATTENTION_DOCUMENTS : 0);
-    return append(graph, OP_ATTENTION, (int[]){form->q, form->kv, form->documents}, 3,
+    return append(graph, &op_attention, (int[]){form->q, form->kv, form->documents}, 3,
                   (struct op_attrs){.seq = graph->seq,
                                     .heads = form->heads,
                                     .kv_heads = form->kv_heads,
@@ -246,17 +247,17 @@ int build_attention_of(struct graph *graph, const struct build_attention *form)
 
 int build_swiglu(struct graph *graph, int gate_up)
 {
-    return append(graph, OP_SWIGLU, (int[]){gate_up}, 1, (struct op_attrs){0});
+    return append(graph, &op_swiglu, (int[]){gate_up}, 1, (struct op_attrs){0});
 }
 
 int build_bias(struct graph *graph, int x, int b)
 {
-    return append(graph, OP_BIAS, (int[]){x, b}, 2, (struct op_attrs){0});
+    return append(graph, &op_bias, (int[]){x, b}, 2, (struct op_attrs){0});
 }
 
 int build_gelu(struct graph *graph, int x, int b)
 {
-    return append(graph, OP_GELU, (int[]){x, b}, 2, (struct op_attrs){0});
+    return append(graph, &op_gelu, (int[]){x, b}, 2, (struct op_attrs){0});
 }
 
 /* Positions that data gives take the rows of the table as tokens do. */
@@ -268,14 +269,14 @@ int build_positions(struct graph *graph, int x, int table, int positions)
             graph_fail(graph, "positions: a table of %lld columns for rows of %lld",
                        (long long)graph->values[table].dim[1], (long long)graph->values[x].dim[1]);
         int rows = build_embedding(graph, positions, table);
-        return append(graph, OP_ADD, (int[]){x, rows}, 2, (struct op_attrs){0});
+        return append(graph, &op_add, (int[]){x, rows}, 2, (struct op_attrs){0});
     }
-    return append(graph, OP_POSITIONS, (int[]){x, table}, 2, (struct op_attrs){.seq = graph->seq});
+    return append(graph, &op_positions, (int[]){x, table}, 2, (struct op_attrs){.seq = graph->seq});
 }
 
 void build_head_loss(struct graph *graph, int h, int w, int targets, float scale)
 {
-    append(graph, OP_HEAD_LOSS, (int[]){h, w, targets}, 3, (struct op_attrs){.scale = scale});
+    append(graph, &op_head_loss, (int[]){h, w, targets}, 3, (struct op_attrs){.scale = scale});
 }
 
 /* See op_loss.c. */
@@ -299,16 +300,16 @@ void build_head_loss_divided(struct graph *graph, int h, int w, int targets, int
         return;
     }
     const struct op_attrs attrs = {.scale = scale, .first = first, .columns = columns};
-    int top = append(graph, OP_HEAD_PART, (int[]){h, w, targets}, 3, attrs);
+    int top = append(graph, &op_head_part, (int[]){h, w, targets}, 3, attrs);
     int sums = graph->nodes[graph->node_count - 1].out[1];
     int all_top = build_all_reduce_max(graph, top, group);
-    int term = append(graph, OP_HEAD_TERM, (int[]){sums, top, all_top}, 3, attrs);
+    int term = append(graph, &op_head_term, (int[]){sums, top, all_top}, 3, attrs);
     int all_sums = build_all_reduce(graph, term, group);
-    append(graph, OP_HEAD_PART_LOSS, (int[]){all_top, all_sums, targets}, 3, attrs);
+    append(graph, &op_head_part_loss, (int[]){all_top, all_sums, targets}, 3, attrs);
     build_divided(graph, h, group);
 }
 
-static int exchange(struct graph *graph, enum op_id op, int x, struct graph_group group)
+static int exchange(struct graph *graph, const struct op *op, int x, struct graph_group group)
 {
     if (group.size < 2)
         return x;
@@ -319,27 +320,27 @@ static int exchange(struct graph *graph, enum op_id op, int x, struct graph_grou
 
 int build_all_reduce(struct graph *graph, int x, struct graph_group group)
 {
-    return exchange(graph, OP_ALL_REDUCE, x, group);
+    return exchange(graph, &op_all_reduce, x, group);
 }
 
 int build_all_reduce_max(struct graph *graph, int x, struct graph_group group)
 {
-    return exchange(graph, OP_ALL_REDUCE_MAX, x, group);
+    return exchange(graph, &op_all_reduce_max, x, group);
 }
 
 int build_all_gather(struct graph *graph, int x, struct graph_group group)
 {
-    return exchange(graph, OP_ALL_GATHER, x, group);
+    return exchange(graph, &op_all_gather, x, group);
 }
 
 int build_reduce_scatter(struct graph *graph, int x, struct graph_group group)
 {
-    return exchange(graph, OP_REDUCE_SCATTER, x, group);
+    return exchange(graph, &op_reduce_scatter, x, group);
 }
 
 int build_all_to_all(struct graph *graph, int x, struct graph_group group)
 {
-    return exchange(graph, OP_ALL_TO_ALL, x, group);
+    return exchange(graph, &op_all_to_all, x, group);
 }
 
 void build_divided(struct graph *graph, int x, struct graph_group group)

@@ -1,46 +1,5 @@
-/* op.c - the op table; each row is in the file of op_*.c that defines its op. */
+/* op.c - what rows of the op table share; each row is in the file of op_*.c that defines its op. */
 #include "graph/op.h"
-
-static const struct op *const rows[OP_COUNT] = {
-    [OP_EMBEDDING] = &op_embedding,
-    [OP_EMBEDDING_BACKWARD] = &op_embedding_backward,
-    [OP_RMSNORM] = &op_rmsnorm,
-    [OP_RMSNORM_BACKWARD] = &op_rmsnorm_backward,
-    [OP_LINEAR] = &op_linear,
-    [OP_LINEAR_INPUT_GRAD] = &op_linear_input_grad,
-    [OP_LINEAR_WEIGHT_GRAD] = &op_linear_weight_grad,
-    [OP_ROPE] = &op_rope,
-    [OP_ATTENTION] = &op_attention,
-    [OP_ATTENTION_BACKWARD] = &op_attention_backward,
-    [OP_SWIGLU] = &op_swiglu,
-    [OP_SWIGLU_BACKWARD] = &op_swiglu_backward,
-    [OP_ADD] = &op_add,
-    [OP_ACCUMULATE] = &op_accumulate,
-    [OP_LAYERNORM] = &op_layernorm,
-    [OP_LAYERNORM_BACKWARD] = &op_layernorm_backward,
-    [OP_BIAS] = &op_bias,
-    [OP_BIAS_BACKWARD] = &op_bias_backward,
-    [OP_GELU] = &op_gelu,
-    [OP_GELU_BACKWARD] = &op_gelu_backward,
-    [OP_POSITIONS] = &op_positions,
-    [OP_POSITIONS_BACKWARD] = &op_positions_backward,
-    [OP_HEAD_LOSS] = &op_head_loss,
-    [OP_HEAD_LOSS_TRAIN] = &op_head_loss_train,
-    [OP_HEAD_PART] = &op_head_part,
-    [OP_HEAD_TERM] = &op_head_term,
-    [OP_HEAD_PART_LOSS] = &op_head_part_loss,
-    [OP_HEAD_PART_TRAIN] = &op_head_part_train,
-    [OP_ALL_REDUCE] = &op_all_reduce,
-    [OP_ALL_REDUCE_MAX] = &op_all_reduce_max,
-    [OP_ALL_GATHER] = &op_all_gather,
-    [OP_REDUCE_SCATTER] = &op_reduce_scatter,
-    [OP_ALL_TO_ALL] = &op_all_to_all,
-};
-
-const struct op *op_row(enum op_id id)
-{
-    return rows[id];
-}
 
 static void shaped_as(struct graph *graph, struct graph_node *node, int input)
 {

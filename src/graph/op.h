@@ -59,46 +59,6 @@ struct op {
     int keep;
 };
 
-enum op_id {
-    OP_EMBEDDING,
-    OP_EMBEDDING_BACKWARD,
-    OP_RMSNORM,
-    OP_RMSNORM_BACKWARD,
-    OP_LINEAR,
-    OP_LINEAR_INPUT_GRAD,
-    OP_LINEAR_WEIGHT_GRAD,
-    OP_ROPE,
-    OP_ATTENTION,
-    OP_ATTENTION_BACKWARD,
-    OP_SWIGLU,
-    OP_SWIGLU_BACKWARD,
-    OP_ADD,
-    OP_ACCUMULATE,
-    OP_LAYERNORM,
-    OP_LAYERNORM_BACKWARD,
-    OP_BIAS,
-    OP_BIAS_BACKWARD,
-    OP_GELU,
-    OP_GELU_BACKWARD,
-    OP_POSITIONS,
-    OP_POSITIONS_BACKWARD,
-    OP_HEAD_LOSS,
-    OP_HEAD_LOSS_TRAIN,
-    OP_HEAD_PART,
-    OP_HEAD_TERM,
-    OP_HEAD_PART_LOSS,
-    OP_HEAD_PART_TRAIN,
-    OP_ALL_REDUCE,
-    OP_ALL_REDUCE_MAX,
-    OP_ALL_GATHER,
-    OP_REDUCE_SCATTER,
-    OP_ALL_TO_ALL,
-    OP_COUNT
-};
-
-/* The row of an op. */
-const struct op *op_row(enum op_id id);
-
 /* The shapes of an op whose output 0 is like input 0, or like input 1, without a condition. */
 void op_shaped_as_first(struct graph *graph, struct graph_node *node);
 void op_shaped_as_second(struct graph *graph, struct graph_node *node);
@@ -106,7 +66,7 @@ void op_shaped_as_second(struct graph *graph, struct graph_node *node);
 double op_flops(const struct graph *graph, const struct graph_node *node);
 double op_bytes(const struct graph *graph, const struct graph_node *node);
 
-/* The rows, one file each group. */
+/* The rows, which stand for the ops: node->op == &op_linear.  One file each group. */
 extern const struct op op_embedding, op_embedding_backward, op_rmsnorm, op_rmsnorm_backward,
     op_linear, op_linear_input_grad, op_linear_weight_grad, op_rope, op_attention,
     op_attention_backward, op_swiglu, op_swiglu_backward, op_add, op_accumulate, op_layernorm,

@@ -53,7 +53,7 @@ static void rope_gradient(struct autodiff *ad, int index)
     struct graph_node node = ad->graph->nodes[index];
     int dy = autodiff_grad(ad, node.out[0]);
     node.attrs.inverse = !node.attrs.inverse;
-    int back = autodiff_node(ad, OP_ROPE, (int[]){dy, node.in[1], node.in[2]}, 3, &node.attrs);
+    int back = autodiff_node(ad, &op_rope, (int[]){dy, node.in[1], node.in[2]}, 3, &node.attrs);
     autodiff_give(ad, node.in[0], ad->graph->nodes[back].out[0]);
 }
 
@@ -162,7 +162,7 @@ static void attention_gradient(struct autodiff *ad, int index)
     struct graph_node node = ad->graph->nodes[index];
     int dout = autodiff_grad(ad, node.out[0]);
     int back = autodiff_node(
-        ad, OP_ATTENTION_BACKWARD,
+        ad, &op_attention_backward,
         (int[]){dout, node.out[0], node.out[1], node.in[Q], node.in[KV], node.in[DOCUMENTS]}, 6,
         &node.attrs);
     autodiff_give(ad, node.in[Q], ad->graph->nodes[back].out[Q_GRAD]);

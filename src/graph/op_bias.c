@@ -23,7 +23,7 @@ static void shapes(struct graph *graph, struct graph_node *node)
 static void give_bias(struct autodiff *ad, int bias, int dy)
 {
     struct op_attrs none = {0};
-    autodiff_param(ad, autodiff_node(ad, OP_BIAS_BACKWARD, (int[]){dy}, 1, &none), 0, bias);
+    autodiff_param(ad, autodiff_node(ad, &op_bias_backward, (int[]){dy}, 1, &none), 0, bias);
 }
 
 static void bias_gradient(struct autodiff *ad, int index)
@@ -80,7 +80,7 @@ static void gelu_gradient(struct autodiff *ad, int index)
     struct graph_node node = ad->graph->nodes[index];
     int dy = autodiff_grad(ad, node.out[0]);
     int back =
-        autodiff_node(ad, OP_GELU_BACKWARD, (int[]){dy, node.in[0], node.in[1]}, 3, &node.attrs);
+        autodiff_node(ad, &op_gelu_backward, (int[]){dy, node.in[0], node.in[1]}, 3, &node.attrs);
     int dx = ad->graph->nodes[back].out[0];
     give_bias(ad, node.in[1], dx);
     autodiff_give(ad, node.in[0], dx);
@@ -136,7 +136,7 @@ static void positions_gradient(struct autodiff *ad, int index)
 {
     struct graph_node node = ad->graph->nodes[index];
     int dy = autodiff_grad(ad, node.out[0]);
-    int back = autodiff_node(ad, OP_POSITIONS_BACKWARD, (int[]){dy}, 1, &node.attrs);
+    int back = autodiff_node(ad, &op_positions_backward, (int[]){dy}, 1, &node.attrs);
     autodiff_param(ad, back, 0, node.in[1]);
     autodiff_give(ad, node.in[0], dy);
 }

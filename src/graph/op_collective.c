@@ -71,7 +71,7 @@ const struct op op_all_reduce_max = {
     .keep = 1,
 };
 
-static void transposed(struct autodiff *ad, int index, enum op_id op)
+static void transposed(struct autodiff *ad, int index, const struct op *op)
 {
     struct graph_node node = ad->graph->nodes[index];
     int dy = autodiff_grad(ad, node.out[0]);
@@ -89,7 +89,7 @@ static void gather_shapes(struct graph *graph, struct graph_node *node)
 
 static void gather_gradient(struct autodiff *ad, int index)
 {
-    transposed(ad, index, OP_REDUCE_SCATTER);
+    transposed(ad, index, &op_reduce_scatter);
 }
 
 const struct op op_all_gather = {
@@ -123,7 +123,7 @@ static void scatter_shapes(struct graph *graph, struct graph_node *node)
 
 static void scatter_gradient(struct autodiff *ad, int index)
 {
-    transposed(ad, index, OP_ALL_GATHER);
+    transposed(ad, index, &op_all_gather);
 }
 
 const struct op op_reduce_scatter = {
@@ -144,7 +144,7 @@ static void swap_shapes(struct graph *graph, struct graph_node *node)
 
 static void swap_gradient(struct autodiff *ad, int index)
 {
-    transposed(ad, index, OP_ALL_TO_ALL);
+    transposed(ad, index, &op_all_to_all);
 }
 
 const struct op op_all_to_all = {

@@ -14,7 +14,7 @@ static void embedding_gradient(struct autodiff *ad, int index)
 {
     struct graph_node node = ad->graph->nodes[index];
     int dy = autodiff_grad(ad, node.out[0]);
-    int back = autodiff_node(ad, OP_EMBEDDING_BACKWARD, (int[]){dy, node.in[0]}, 2, &node.attrs);
+    int back = autodiff_node(ad, &op_embedding_backward, (int[]){dy, node.in[0]}, 2, &node.attrs);
     autodiff_param(ad, back, 0, node.in[1]);
 }
 
@@ -73,7 +73,7 @@ static void swiglu_gradient(struct autodiff *ad, int index)
 {
     struct graph_node node = ad->graph->nodes[index];
     int dy = autodiff_grad(ad, node.out[0]);
-    int back = autodiff_node(ad, OP_SWIGLU_BACKWARD, (int[]){dy, node.in[0]}, 2, &node.attrs);
+    int back = autodiff_node(ad, &op_swiglu_backward, (int[]){dy, node.in[0]}, 2, &node.attrs);
     autodiff_give(ad, node.in[0], ad->graph->nodes[back].out[0]);
 }
 

@@ -30,7 +30,7 @@ static void gradient(struct autodiff *ad, int index)
     int dy = autodiff_grad(ad, node.out[Y]);
     int dsum = autodiff_take(ad, node.in[X]);
     int backward =
-        autodiff_node(ad, OP_LAYERNORM_BACKWARD,
+        autodiff_node(ad, &op_layernorm_backward,
                       (int[]){dy, dsum, node.in[X], node.in[W], node.out[STATS]}, 5, &node.attrs);
     autodiff_param(ad, backward, 1, node.in[W]);
     int accumulate = ad->graph->nodes[backward].accumulate;

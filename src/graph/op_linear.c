@@ -32,11 +32,11 @@ static void linear_gradient(struct autodiff *ad, int index)
 {
     struct graph_node node = ad->graph->nodes[index];
     int dy = autodiff_grad(ad, node.out[0]);
-    int weight = autodiff_node(ad, OP_LINEAR_WEIGHT_GRAD, (int[]){dy, node.in[0]}, 2, &node.attrs);
+    int weight = autodiff_node(ad, &op_linear_weight_grad, (int[]){dy, node.in[0]}, 2, &node.attrs);
     autodiff_param(ad, weight, 0, node.in[1]);
     int before = autodiff_take(ad, node.in[0]);
     int input =
-        autodiff_node(ad, OP_LINEAR_INPUT_GRAD, (int[]){dy, node.in[1], before}, 3, &node.attrs);
+        autodiff_node(ad, &op_linear_input_grad, (int[]){dy, node.in[1], before}, 3, &node.attrs);
     autodiff_give(ad, node.in[0], ad->graph->nodes[input].out[0]);
     if (node.in[2] >= 0)
         autodiff_give(ad, node.in[2], dy);

@@ -109,7 +109,7 @@ static void loss_gradient(struct autodiff *ad, int index)
     int64_t one = 1;
     int scale = graph_value(ad->graph, VALUE_LOSS_SCALE, DTYPE_F64, 1, &one);
     const int in[] = {node.in[H], node.in[W], node.in[TARGETS], scale};
-    int both = autodiff_node(ad, OP_HEAD_LOSS_TRAIN, in, 4, &node.attrs);
+    int both = autodiff_node(ad, &op_head_loss_train, in, 4, &node.attrs);
     ad->graph->nodes[index].replaced = 1;
     autodiff_param(ad, both, DW, node.in[W]);
     autodiff_give(ad, node.in[H], ad->graph->nodes[both].out[DH]);
@@ -406,7 +406,7 @@ static void part_loss_gradient(struct autodiff *ad, int index)
     int64_t one = 1;
     int scale = graph_value(ad->graph, VALUE_LOSS_SCALE, DTYPE_F64, 1, &one);
     const int in[] = {part.in[H], part.in[W], part.in[TARGETS], scale, node.in[0], node.in[1]};
-    int both = autodiff_node(ad, OP_HEAD_PART_TRAIN, in, 6, &part.attrs);
+    int both = autodiff_node(ad, &op_head_part_train, in, 6, &part.attrs);
     ad->graph->nodes[index].replaced = 1;
     autodiff_param(ad, both, DW, part.in[W]);
     autodiff_give(ad, part.in[H], ad->graph->nodes[both].out[DH]);

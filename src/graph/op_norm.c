@@ -31,7 +31,7 @@ static void gradient(struct autodiff *ad, int index)
     int stream = node.out[SUM] >= 0 ? node.out[SUM] : node.in[X];
     int dsum = autodiff_take(ad, stream);
     int backward =
-        autodiff_node(ad, OP_RMSNORM_BACKWARD,
+        autodiff_node(ad, &op_rmsnorm_backward,
                       (int[]){dy, dsum, stream, node.in[W], node.out[RSTD]}, 5, &node.attrs);
     autodiff_param(ad, backward, 1, node.in[W]);
     int dx = ad->graph->nodes[backward].out[0];

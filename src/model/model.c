@@ -186,11 +186,11 @@ static struct forward_flops count(const struct graph *graph)
     struct forward_flops sum = {0};
     for (int i = 0; i < graph->node_count; i++) {
         const struct graph_node *node = &graph->nodes[i];
-        int attention = node->op == op_row(OP_ATTENTION);
+        int attention = node->op == &op_attention;
         if (attention && !(node->attrs.forms & ATTENTION_FULL))
             sum.causal += op_flops(graph, node);
-        else if (attention || node->op == op_row(OP_LINEAR) || node->op == op_row(OP_HEAD_LOSS) ||
-                 node->op == op_row(OP_HEAD_PART))
+        else if (attention || node->op == &op_linear || node->op == &op_head_loss ||
+                 node->op == &op_head_part)
             sum.linear += op_flops(graph, node);
     }
     return sum;

@@ -37,7 +37,7 @@ static int is_matrix(const struct graph *graph, int param)
     for (int n = 0; n < graph->node_count; n++) {
         const struct graph_node *node = &graph->nodes[n];
         const struct graph_value *w = node->in[1] < 0 ? NULL : &graph->values[node->in[1]];
-        if (node->op == op_row(OP_LINEAR) && w->role == VALUE_PARAM && w->index == param)
+        if (node->op == &op_linear && w->role == VALUE_PARAM && w->index == param)
             return 1;
     }
     return 0;

@@ -211,7 +211,7 @@ static void note_gradient(const struct segment_draft *c, struct segment_step *st
     const struct graph_node *node = &c->graph->nodes[step->node];
     int v = node->out[k];
     step->tensor[k] = -1;
-    if (v >= 0 && node->op == op_row(OP_ACCUMULATE))
+    if (v >= 0 && node->op == &op_accumulate)
         step->adds_input = c->graph->values[v].index;
     if (v < 0 || c->graph->values[v].role != VALUE_PARAM_GRAD)
         return;

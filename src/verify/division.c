@@ -45,6 +45,7 @@ struct division {
 
 /* Ops that do the same to every element, row or head.  Inputs by bits. */
 struct rule {
+    const struct op *op;
     unsigned same;    /* those that must be like the first one, which get the same gradient */
     unsigned columns; /* parameters with an element for each column */
     int linear;       /* a sum of results is the result of the sum */
@@ -53,17 +54,17 @@ struct rule {
     unsigned places;  /* unless this input says it */
 };
 
-static const struct rule rules[OP_COUNT] = {
-    [OP_RMSNORM] = {.same = 1 << 0 | 1 << 1, .columns = 1 << 2, .all_columns = 1},
-    [OP_LAYERNORM] = {.same = 1 << 0, .columns = 1 << 1 | 1 << 2, .all_columns = 1},
-    [OP_ROPE] = {.same = 1 << 0, .linear = 1, .in_sequence = 1, .places = 1 << 2},
-    [OP_ATTENTION] = {.same = 1 << 0 | 1 << 1, .in_sequence = 1},
-    [OP_SWIGLU] = {.same = 1 << 0},
-    [OP_ADD] = {.same = 1 << 0 | 1 << 1, .linear = 1},
-    [OP_BIAS] = {.same = 1 << 0, .columns = 1 << 1},
-    [OP_GELU] = {.same = 1 << 0, .columns = 1 << 1},
-    [OP_POSITIONS] = {.same = 1 << 0, .columns = 1 << 1, .in_sequence = 1},
-    [OP_HEAD_LOSS] = {.same = 1 << 0, .all_columns = 1, .in_sequence = 1},
+static const struct rule rules[] = {
+    {.op = &op_rmsnorm, .same = 1 << 0 | 1 << 1, .columns = 1 << 2, .all_columns = 1},
+    {.op = &op_layernorm, .same = 1 << 0, .columns = 1 << 1 | 1 << 2, .all_columns = 1},
+    {.op = &op_rope, .same = 1 << 0, .linear = 1, .in_sequence = 1, .places = 1 << 2},
+    {.op = &op_attention, .same = 1 << 0 | 1 << 1, .in_sequence = 1},
+    {.op = &op_swiglu, .same = 1 << 0},
+    {.op = &op_add, .same = 1 << 0 | 1 << 1, .linear = 1},
+    {.op = &op_bias, .same = 1 << 0, .columns = 1 << 1},
+    {.op = &op_gelu, .same = 1 << 0, .columns = 1 << 1},
+    {.op = &op_positions, .same = 1 << 0, .columns = 1 << 1, .in_sequence = 1},
+    {.op = &op_head_loss, .same = 1 << 0, .all_columns = 1, .in_sequence = 1},
 };
 
 static int is_data(const struct division *d)
@@ -323,34 +324,32 @@ static int needs_all(const struct division *d, const struct graph_node *n, int v
 /* A head whose vocabulary is divided: inputs h, w; sums, top, all_top; all_top, all_sums. */
 static int follow_head(const struct division *d, const struct graph_node *n)
 {
-    if (n->op == op_row(OP_HEAD_PART) && d->share[n->in[1]] == ROWS) {
+    if (n->op == &op_head_part && d->share[n->in[1]] == ROWS) {
         if (d->share[n->in[0]] != WHOLE)
             return d->share[n->in[0]] == TERM ? lacks_sum(d, n, n->in[0])
                                               : wrong(d, n, n->in[0], "all of it is needed");
         put_share(d, n, PART);
         return 0;
     }
-    if (n->op == op_row(OP_HEAD_TERM) && d->share[n->in[0]] == PART) {
+    if (n->op == &op_head_term && d->share[n->in[0]] == PART) {
         put_share(d, n, TERM);
         return needs_all(d, n, n->in[2]);
     }
-    if (n->op == op_row(OP_HEAD_PART_LOSS) &&
-        (needs_all(d, n, n->in[0]) || needs_all(d, n, n->in[1])))
+    if (n->op == &op_head_part_loss && (needs_all(d, n, n->in[0]) || needs_all(d, n, n->in[1])))
         return -1;
     return follow_unknown(d, n);
 }
 
 static int is_head(const struct graph_node *n)
 {
-    return n->op == op_row(OP_HEAD_PART) || n->op == op_row(OP_HEAD_TERM) ||
-           n->op == op_row(OP_HEAD_PART_LOSS);
+    return n->op == &op_head_part || n->op == &op_head_term || n->op == &op_head_part_loss;
 }
 
 static const struct rule *rule_of(const struct graph_node *n)
 {
-    for (int id = 0; id < OP_COUNT; id++)
-        if (op_row(id) == n->op && rules[id].same)
-            return &rules[id];
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (rules[i].op == n->op)
+            return &rules[i];
     return NULL;
 }
 
@@ -362,9 +361,9 @@ static int follow(const struct division *d, const struct graph_node *n)
         put_share(d, n, d->share[n->in[0]]);
         return 0;
     }
-    if (n->op == op_row(OP_LINEAR))
+    if (n->op == &op_linear)
         return follow_linear(d, n);
-    if (n->op == op_row(OP_EMBEDDING))
+    if (n->op == &op_embedding)
         return follow_embedding(d, n);
     if (is_head(n))
         return follow_head(d, n);
@@ -514,7 +513,7 @@ static int follow_back(const struct division *d, const struct graph_node *n)
         return wrong_pull(d, n->out[0], "is a term of a sum");
     if (check_params(d, n, pull))
         return -1;
-    if (n->op == op_row(OP_LINEAR) || n->op == op_row(OP_HEAD_PART))
+    if (n->op == &op_linear || n->op == &op_head_part)
         return pull_linear(d, n, pull);
     const struct rule *rule = rule_of(n);
     for (int k = 0; k < NODE_INS; k++)

@@ -177,11 +177,11 @@ static void test_gradients_are_slopes(void **state)
     assert_int_equal(mem.blocks, 0);
 }
 
-static int count_nodes(const struct graph *graph, enum op_id op)
+static int count_nodes(const struct graph *graph, const struct op *op)
 {
     int count = 0;
     for (int i = 0; i < graph->node_count; i++)
-        count += graph->nodes[i].op == op_row(op);
+        count += graph->nodes[i].op == op;
     return count;
 }
 
@@ -203,7 +203,7 @@ static void test_only_what_is_shared_is_added_to(void **state)
         for (int u = 0; u < units->count; u++) {
             int is_shared = is_decoder(units, u) && units->boundary[end].readers > 1 && !frozen;
             readers += is_decoder(units, u);
-            assert_int_equal(count_nodes(units_kind(units, u)->train, OP_ACCUMULATE), is_shared);
+            assert_int_equal(count_nodes(units_kind(units, u)->train, &op_accumulate), is_shared);
         }
         assert_int_equal(readers, units->boundary[end].readers);
         for (int k = 0; k < s->train->instrs; k++)
@@ -217,7 +217,7 @@ static void test_only_what_is_shared_is_added_to(void **state)
     struct config config = rig_config(MODEL);
     struct session *s = rig_open(&mem, &config, NULL, 0);
     for (int k = 0; k < s->units->kinds; k++)
-        assert_int_equal(count_nodes(s->units->kind[k].train, OP_ACCUMULATE), 0);
+        assert_int_equal(count_nodes(s->units->kind[k].train, &op_accumulate), 0);
     session_close(s);
 }
 
