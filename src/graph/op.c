@@ -22,15 +22,3 @@ double op_flops(const struct graph *graph, const struct graph_node *node)
     return node->op->flops ? node->op->flops(graph, node)
                            : node->op->flops_each * (double)graph_elems(graph, node->in[0]);
 }
-
-double op_bytes(const struct graph *graph, const struct graph_node *node)
-{
-    if (node->op->bytes)
-        return node->op->bytes(graph, node);
-    double bytes = 0;
-    for (int i = 0; i < NODE_INS; i++)
-        bytes += node->in[i] >= 0 ? (double)graph_bytes(graph, node->in[i]) : 0;
-    for (int i = 0; i < NODE_OUTS; i++)
-        bytes += node->out[i] >= 0 ? (double)graph_bytes(graph, node->out[i]) : 0;
-    return bytes;
-}

@@ -36,12 +36,10 @@ struct op {
     /* The backward rule: append nodes that compute the inputs' gradients from the outputs'.  Output
      * 0 has one, or is a loss. */
     void (*gradient)(struct autodiff *ad, int node);
-    /* Floating point operations (a multiply-add is two), and bytes that must move.  flops NULL:
-     * flops_each for each element of input 0; bytes NULL: every input read and every output written
-     * once. */
+    /* Floating point operations (a multiply-add is two).  NULL: flops_each for each element of
+     * input 0. */
     double flops_each;
     double (*flops)(const struct graph *graph, const struct graph_node *node);
-    double (*bytes)(const struct graph *graph, const struct graph_node *node);
     /* Bytes of scratch on this device (NULL: none). */
     size_t (*scratch)(struct device *device, const struct graph *graph,
                       const struct graph_node *node);
@@ -64,7 +62,6 @@ void op_shaped_as_first(struct graph *graph, struct graph_node *node);
 void op_shaped_as_second(struct graph *graph, struct graph_node *node);
 
 double op_flops(const struct graph *graph, const struct graph_node *node);
-double op_bytes(const struct graph *graph, const struct graph_node *node);
 
 /* The rows, which stand for the ops: node->op == &op_linear.  One file each group. */
 extern const struct op op_embedding, op_embedding_backward, op_rmsnorm, op_rmsnorm_backward,

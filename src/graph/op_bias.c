@@ -152,14 +152,6 @@ static struct sequences sequences_of(const struct graph *graph, const struct gra
     return (struct sequences){x->dim[0] / node->attrs.seq, node->attrs.seq * x->dim[1]};
 }
 
-/* The rows of the table behind seq are not read. */
-static double positions_bytes(const struct graph *graph, const struct graph_node *node)
-{
-    double sequence = (double)sequences_of(graph, node).elems;
-    return 2.0 * (double)graph_bytes(graph, node->out[0]) +
-           sequence * (double)dtype_bytes(graph->dtype);
-}
-
 static int positions_run(const struct op_call *call, struct error *err)
 {
     struct sequences s = sequences_of(call->graph, call->node);
@@ -173,7 +165,6 @@ const struct op op_positions = {
     .shapes = positions_shapes,
     .gradient = positions_gradient,
     .flops_each = 1,
-    .bytes = positions_bytes,
     .run = positions_run,
     .in_place = 1u << 0,
 };

@@ -27,17 +27,10 @@ static int embedding_run(const struct op_call *call, struct error *err)
     return 0;
 }
 
-/* Only the rows of the tokens are read, not the whole table. */
-static double embedding_bytes(const struct graph *graph, const struct graph_node *node)
-{
-    return 2.0 * (double)graph_bytes(graph, node->out[0]);
-}
-
 const struct op op_embedding = {
     .name = "embedding",
     .shapes = embedding_shapes,
     .gradient = embedding_gradient,
-    .bytes = embedding_bytes,
     .run = embedding_run,
 };
 

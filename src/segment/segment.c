@@ -274,8 +274,6 @@ static void resolve(struct segment_draft *c)
         int item = c->scratch_item[s];
         step->scratch = item < 0 ? (struct segment_ref){-1, 0}
                                  : (struct segment_ref){SPACE_WORK, c->work.place[item].offset};
-        segment->flops += op_flops(c->graph, node);
-        segment->bytes += op_bytes(c->graph, node);
         touch(c, s);
     }
     if (segment->work_bytes)

@@ -116,7 +116,6 @@ struct segment {
     struct segment_piece *piece;
     size_t work_bytes, saved_bytes, deferred_bytes, carry_bytes;
     unsigned reads, writes; /* bit per space */
-    double flops, bytes;
 };
 
 /* Compile the nodes of a phase.  Of a graph that ends in the loss, the loss is made in backward,

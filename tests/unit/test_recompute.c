@@ -192,9 +192,9 @@ static void test_work(void **state)
         struct mem mem = {0};
         struct session *s = open_session(&mem, settings[0], policies[p]);
         const struct unit_kind *block = units_kind(s->units, 1);
-        backward[p] = block->segment[PHASE_BACKWARD].flops;
-        forward[p] = block->segment[PHASE_FORWARD].flops;
-        both[p] = units_kind(s->units, s->units->count - 1)->segment[PHASE_BOTH].flops;
+        backward[p] = block->segment[PHASE_BACKWARD].piece[0].flops;
+        forward[p] = block->segment[PHASE_FORWARD].piece[0].flops;
+        both[p] = units_kind(s->units, s->units->count - 1)->segment[PHASE_BOTH].piece[0].flops;
         if (p)
             again[p] = forward_flops(block->train, policies[p] == RECOMPUTE_FULL);
         session_close(s);
