@@ -153,15 +153,15 @@ int autodiff(struct graph *graph, struct error *err)
         struct graph_value like = graph->values[output];
         ad.grad[output] = graph_value(graph, VALUE_OUTPUT_GRAD, like.dtype, like.dims, like.dim);
     }
-    for (int node = graph->node_count - 1; node >= 0; node--) {
-        int out = graph->nodes[node].out[0];
+    for (int i = graph->node_count - 1; i >= 0; i--) {
+        const struct graph_node node = graph->nodes[i];
         for (int k = 0; k < NODE_OUTS; k++)
-            sum_terms(&ad, graph->nodes[node].out[k]);
-        if (!graph->nodes[node].op->gradient)
-            graph_fail(graph, "op %s has no backward rule", graph->nodes[node].op->name);
-        else if (autodiff_grad(&ad, out) >= 0 ||
-                 (out >= 0 && graph->values[out].role == VALUE_LOSS))
-            graph->nodes[node].op->gradient(&ad, node);
+            sum_terms(&ad, node.out[k]);
+        int dy = autodiff_grad(&ad, node.out[0]);
+        if (!node.op->gradient)
+            graph_fail(graph, "op %s has no backward rule", node.op->name);
+        else if (dy >= 0 || (node.out[0] >= 0 && graph->values[node.out[0]].role == VALUE_LOSS))
+            node.op->gradient(&ad, &node, dy);
     }
     int rc = graph->err.text[0] ? error_set(err, "%s", graph->err.text) : 0;
     for (int k = 0; !rc && k < graph->inputs; k++)

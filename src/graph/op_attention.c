@@ -48,13 +48,12 @@ static void rope_shapes(struct graph *graph, struct graph_node *node)
     node->out[0] = graph_value(graph, VALUE_TEMP, x.dtype, 2, x.dim);
 }
 
-static void rope_gradient(struct autodiff *ad, int index)
+static void rope_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    struct graph_node node = ad->graph->nodes[index];
-    int dy = autodiff_grad(ad, node.out[0]);
-    node.attrs.inverse = !node.attrs.inverse;
-    int back = autodiff_node(ad, &op_rope, (int[]){dy, node.in[1], node.in[2]}, 3, &node.attrs);
-    autodiff_give(ad, node.in[0], ad->graph->nodes[back].out[0]);
+    struct op_attrs attrs = node->attrs;
+    attrs.inverse = !attrs.inverse;
+    int back = autodiff_node(ad, &op_rope, (int[]){dy, node->in[1], node->in[2]}, 3, &attrs);
+    autodiff_give(ad, node->in[0], ad->graph->nodes[back].out[0]);
 }
 
 static double rope_flops(const struct graph *graph, const struct graph_node *node)
@@ -157,17 +156,15 @@ static void attention_shapes(struct graph *graph, struct graph_node *node)
     node->out[1] = graph_value(graph, VALUE_TEMP, DTYPE_F32, 3, lse);
 }
 
-static void attention_gradient(struct autodiff *ad, int index)
+static void attention_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    struct graph_node node = ad->graph->nodes[index];
-    int dout = autodiff_grad(ad, node.out[0]);
     int back = autodiff_node(
         ad, &op_attention_backward,
-        (int[]){dout, node.out[0], node.out[1], node.in[Q], node.in[KV], node.in[DOCUMENTS]}, 6,
-        &node.attrs);
-    autodiff_give(ad, node.in[Q], ad->graph->nodes[back].out[Q_GRAD]);
-    if (node.in[KV] >= 0)
-        autodiff_give(ad, node.in[KV], ad->graph->nodes[back].out[KV_GRAD]);
+        (int[]){dy, node->out[0], node->out[1], node->in[Q], node->in[KV], node->in[DOCUMENTS]}, 6,
+        &node->attrs);
+    autodiff_give(ad, node->in[Q], ad->graph->nodes[back].out[Q_GRAD]);
+    if (node->in[KV] >= 0)
+        autodiff_give(ad, node->in[KV], ad->graph->nodes[back].out[KV_GRAD]);
 }
 
 /* Products of the scores that are seen, of documents as if each sequence were one: 2 * head_dim for

@@ -26,12 +26,10 @@ static void give_bias(struct autodiff *ad, int bias, int dy)
     autodiff_param(ad, autodiff_node(ad, &op_bias_backward, (int[]){dy}, 1, &none), 0, bias);
 }
 
-static void bias_gradient(struct autodiff *ad, int index)
+static void bias_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    struct graph_node node = ad->graph->nodes[index];
-    int dy = autodiff_grad(ad, node.out[0]);
-    give_bias(ad, node.in[1], dy);
-    autodiff_give(ad, node.in[0], dy);
+    give_bias(ad, node->in[1], dy);
+    autodiff_give(ad, node->in[0], dy);
 }
 
 static int bias_run(const struct op_call *call, struct error *err)
@@ -75,15 +73,13 @@ const struct op op_bias_backward = {
     .run = bias_backward_run,
 };
 
-static void gelu_gradient(struct autodiff *ad, int index)
+static void gelu_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    struct graph_node node = ad->graph->nodes[index];
-    int dy = autodiff_grad(ad, node.out[0]);
-    int back =
-        autodiff_node(ad, &op_gelu_backward, (int[]){dy, node.in[0], node.in[1]}, 3, &node.attrs);
+    int back = autodiff_node(ad, &op_gelu_backward, (int[]){dy, node->in[0], node->in[1]}, 3,
+                             &node->attrs);
     int dx = ad->graph->nodes[back].out[0];
-    give_bias(ad, node.in[1], dx);
-    autodiff_give(ad, node.in[0], dx);
+    give_bias(ad, node->in[1], dx);
+    autodiff_give(ad, node->in[0], dx);
 }
 
 static int gelu_run(const struct op_call *call, struct error *err)
@@ -132,13 +128,11 @@ static void positions_shapes(struct graph *graph, struct graph_node *node)
     node->out[0] = graph_value(graph, VALUE_TEMP, x.dtype, 2, x.dim);
 }
 
-static void positions_gradient(struct autodiff *ad, int index)
+static void positions_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    struct graph_node node = ad->graph->nodes[index];
-    int dy = autodiff_grad(ad, node.out[0]);
-    int back = autodiff_node(ad, &op_positions_backward, (int[]){dy}, 1, &node.attrs);
-    autodiff_param(ad, back, 0, node.in[1]);
-    autodiff_give(ad, node.in[0], dy);
+    int back = autodiff_node(ad, &op_positions_backward, (int[]){dy}, 1, &node->attrs);
+    autodiff_param(ad, back, 0, node->in[1]);
+    autodiff_give(ad, node->in[0], dy);
 }
 
 /* The batch and the elements of a sequence, of x or of dy. */

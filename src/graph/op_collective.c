@@ -29,18 +29,15 @@ static int give_nothing(const struct op_call *call, struct error *err)
     return 0;
 }
 
-static void sum_gradient(struct autodiff *ad, int index)
+static void sum_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    struct graph_node node = ad->graph->nodes[index];
-    autodiff_give(ad, node.in[0], autodiff_grad(ad, node.out[0]));
+    autodiff_give(ad, node->in[0], dy);
 }
 
-static void max_gradient(struct autodiff *ad, int index)
+static void max_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    if (autodiff_grad(ad, ad->graph->nodes[index].out[0]) >= 0)
-        graph_fail(ad->graph,
-                   "all_reduce_max: no gradient passes through a maximum over ranks, but "
-                   "one of its result arrived");
+    graph_fail(ad->graph, "all_reduce_max: no gradient passes through a maximum over ranks, but "
+                          "one of its result arrived");
 }
 
 static int sum_run(const struct op_call *call, struct error *err)
@@ -71,12 +68,11 @@ const struct op op_all_reduce_max = {
     .keep = 1,
 };
 
-static void transposed(struct autodiff *ad, int index, const struct op *op)
+static void transposed(struct autodiff *ad, const struct graph_node *node, int dy,
+                       const struct op *op)
 {
-    struct graph_node node = ad->graph->nodes[index];
-    int dy = autodiff_grad(ad, node.out[0]);
-    int back = autodiff_node(ad, op, &dy, 1, &node.attrs);
-    autodiff_give(ad, node.in[0], ad->graph->nodes[back].out[0]);
+    int back = autodiff_node(ad, op, &dy, 1, &node->attrs);
+    autodiff_give(ad, node->in[0], ad->graph->nodes[back].out[0]);
 }
 
 /* input x [rows, width] of each member; output y [members * rows, width] */
@@ -87,9 +83,9 @@ static void gather_shapes(struct graph *graph, struct graph_node *node)
     node->out[0] = graph_value(graph, VALUE_TEMP, x.dtype, x.dims, x.dim);
 }
 
-static void gather_gradient(struct autodiff *ad, int index)
+static void gather_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    transposed(ad, index, &op_reduce_scatter);
+    transposed(ad, node, dy, &op_reduce_scatter);
 }
 
 const struct op op_all_gather = {
@@ -121,9 +117,9 @@ static void scatter_shapes(struct graph *graph, struct graph_node *node)
     node->out[0] = graph_value(graph, VALUE_TEMP, node->attrs.out, x.dims, x.dim);
 }
 
-static void scatter_gradient(struct autodiff *ad, int index)
+static void scatter_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    transposed(ad, index, &op_all_gather);
+    transposed(ad, node, dy, &op_all_gather);
 }
 
 const struct op op_reduce_scatter = {
@@ -142,9 +138,9 @@ static void swap_shapes(struct graph *graph, struct graph_node *node)
         op_shaped_as_first(graph, node);
 }
 
-static void swap_gradient(struct autodiff *ad, int index)
+static void swap_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    transposed(ad, index, &op_all_to_all);
+    transposed(ad, node, dy, &op_all_to_all);
 }
 
 const struct op op_all_to_all = {

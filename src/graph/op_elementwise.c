@@ -10,12 +10,10 @@ static void embedding_shapes(struct graph *graph, struct graph_node *node)
     node->out[0] = graph_value(graph, VALUE_TEMP, graph->dtype, 2, shape);
 }
 
-static void embedding_gradient(struct autodiff *ad, int index)
+static void embedding_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    struct graph_node node = ad->graph->nodes[index];
-    int dy = autodiff_grad(ad, node.out[0]);
-    int back = autodiff_node(ad, &op_embedding_backward, (int[]){dy, node.in[0]}, 2, &node.attrs);
-    autodiff_param(ad, back, 0, node.in[1]);
+    int back = autodiff_node(ad, &op_embedding_backward, (int[]){dy, node->in[0]}, 2, &node->attrs);
+    autodiff_param(ad, back, 0, node->in[1]);
 }
 
 static int embedding_run(const struct op_call *call, struct error *err)
@@ -62,12 +60,10 @@ static void swiglu_shapes(struct graph *graph, struct graph_node *node)
     node->out[0] = graph_value(graph, VALUE_TEMP, x.dtype, 2, shape);
 }
 
-static void swiglu_gradient(struct autodiff *ad, int index)
+static void swiglu_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    struct graph_node node = ad->graph->nodes[index];
-    int dy = autodiff_grad(ad, node.out[0]);
-    int back = autodiff_node(ad, &op_swiglu_backward, (int[]){dy, node.in[0]}, 2, &node.attrs);
-    autodiff_give(ad, node.in[0], ad->graph->nodes[back].out[0]);
+    int back = autodiff_node(ad, &op_swiglu_backward, (int[]){dy, node->in[0]}, 2, &node->attrs);
+    autodiff_give(ad, node->in[0], ad->graph->nodes[back].out[0]);
 }
 
 static int swiglu_run(const struct op_call *call, struct error *err)

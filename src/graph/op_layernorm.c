@@ -24,20 +24,18 @@ static void shapes(struct graph *graph, struct graph_node *node)
     node->out[STATS] = graph_value(graph, VALUE_TEMP, DTYPE_F32, 2, (int64_t[]){x.dim[0], 2});
 }
 
-static void gradient(struct autodiff *ad, int index)
+static void gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    struct graph_node node = ad->graph->nodes[index];
-    int dy = autodiff_grad(ad, node.out[Y]);
-    int dsum = autodiff_take(ad, node.in[X]);
-    int backward =
-        autodiff_node(ad, &op_layernorm_backward,
-                      (int[]){dy, dsum, node.in[X], node.in[W], node.out[STATS]}, 5, &node.attrs);
-    autodiff_param(ad, backward, 1, node.in[W]);
+    int dsum = autodiff_take(ad, node->in[X]);
+    int backward = autodiff_node(ad, &op_layernorm_backward,
+                                 (int[]){dy, dsum, node->in[X], node->in[W], node->out[STATS]}, 5,
+                                 &node->attrs);
+    autodiff_param(ad, backward, 1, node->in[W]);
     int accumulate = ad->graph->nodes[backward].accumulate;
-    autodiff_param(ad, backward, 2, node.in[B]);
+    autodiff_param(ad, backward, 2, node->in[B]);
     if (accumulate != ad->graph->nodes[backward].accumulate)
         graph_fail(ad->graph, "layernorm: of weight and bias one is used twice, the other once");
-    autodiff_give(ad, node.in[X], ad->graph->nodes[backward].out[0]);
+    autodiff_give(ad, node->in[X], ad->graph->nodes[backward].out[0]);
 }
 
 static int run(const struct op_call *call, struct error *err)

@@ -28,18 +28,17 @@ static void linear_shapes(struct graph *graph, struct graph_node *node)
     node->out[0] = graph_value(graph, VALUE_TEMP, node->attrs.out, 2, shape);
 }
 
-static void linear_gradient(struct autodiff *ad, int index)
+static void linear_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    struct graph_node node = ad->graph->nodes[index];
-    int dy = autodiff_grad(ad, node.out[0]);
-    int weight = autodiff_node(ad, &op_linear_weight_grad, (int[]){dy, node.in[0]}, 2, &node.attrs);
-    autodiff_param(ad, weight, 0, node.in[1]);
-    int before = autodiff_take(ad, node.in[0]);
+    int weight =
+        autodiff_node(ad, &op_linear_weight_grad, (int[]){dy, node->in[0]}, 2, &node->attrs);
+    autodiff_param(ad, weight, 0, node->in[1]);
+    int before = autodiff_take(ad, node->in[0]);
     int input =
-        autodiff_node(ad, &op_linear_input_grad, (int[]){dy, node.in[1], before}, 3, &node.attrs);
-    autodiff_give(ad, node.in[0], ad->graph->nodes[input].out[0]);
-    if (node.in[2] >= 0)
-        autodiff_give(ad, node.in[2], dy);
+        autodiff_node(ad, &op_linear_input_grad, (int[]){dy, node->in[1], before}, 3, &node->attrs);
+    autodiff_give(ad, node->in[0], ad->graph->nodes[input].out[0]);
+    if (node->in[2] >= 0)
+        autodiff_give(ad, node->in[2], dy);
 }
 
 /* dx [rows, in] = dy [rows, out] w [out, in] + before */
@@ -152,12 +151,10 @@ static void add_shapes(struct graph *graph, struct graph_node *node)
     node->out[0] = graph_value(graph, VALUE_TEMP, like.dtype, like.dims, like.dim);
 }
 
-static void add_gradient(struct autodiff *ad, int index)
+static void add_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    struct graph_node node = ad->graph->nodes[index];
-    int dy = autodiff_grad(ad, node.out[0]);
-    autodiff_give(ad, node.in[0], dy);
-    autodiff_give(ad, node.in[1], dy);
+    autodiff_give(ad, node->in[0], dy);
+    autodiff_give(ad, node->in[1], dy);
 }
 
 static double add_flops(const struct graph *graph, const struct graph_node *node)

@@ -103,16 +103,15 @@ static void train_shapes(struct graph *graph, struct graph_node *node)
     node->out[DH] = graph_value(graph, VALUE_TEMP, h.dtype, 2, h.dim);
 }
 
-static void loss_gradient(struct autodiff *ad, int index)
+static void loss_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    struct graph_node node = ad->graph->nodes[index];
     int64_t one = 1;
     int scale = graph_value(ad->graph, VALUE_LOSS_SCALE, DTYPE_F64, 1, &one);
-    const int in[] = {node.in[H], node.in[W], node.in[TARGETS], scale};
-    int both = autodiff_node(ad, &op_head_loss_train, in, 4, &node.attrs);
-    ad->graph->nodes[index].replaced = 1;
-    autodiff_param(ad, both, DW, node.in[W]);
-    autodiff_give(ad, node.in[H], ad->graph->nodes[both].out[DH]);
+    const int in[] = {node->in[H], node->in[W], node->in[TARGETS], scale};
+    int both = autodiff_node(ad, &op_head_loss_train, in, 4, &node->attrs);
+    ad->graph->nodes[ad->graph->values[node->out[LOSS]].producer].replaced = 1;
+    autodiff_param(ad, both, DW, node->in[W]);
+    autodiff_give(ad, node->in[H], ad->graph->nodes[both].out[DH]);
 }
 
 static double loss_flops(const struct graph *graph, const struct graph_node *node)
@@ -332,7 +331,7 @@ const struct op op_head_loss_train = {
 /* ---- a vocabulary divided among ranks ---- */
 
 /* They are differentiated together, by head_part_loss. */
-static void no_gradient(struct autodiff *ad, int index)
+static void no_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
 }
 
@@ -399,15 +398,14 @@ static const struct graph_node *maker_of(const struct graph *graph, int value)
     return node->op->transfer == TRANSFER_NONE ? node : maker_of(graph, node->in[0]);
 }
 
-static void part_loss_gradient(struct autodiff *ad, int index)
+static void part_loss_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    struct graph_node node = ad->graph->nodes[index];
-    const struct graph_node part = *maker_of(ad->graph, node.in[0]);
+    const struct graph_node part = *maker_of(ad->graph, node->in[0]);
     int64_t one = 1;
     int scale = graph_value(ad->graph, VALUE_LOSS_SCALE, DTYPE_F64, 1, &one);
-    const int in[] = {part.in[H], part.in[W], part.in[TARGETS], scale, node.in[0], node.in[1]};
+    const int in[] = {part.in[H], part.in[W], part.in[TARGETS], scale, node->in[0], node->in[1]};
     int both = autodiff_node(ad, &op_head_part_train, in, 6, &part.attrs);
-    ad->graph->nodes[index].replaced = 1;
+    ad->graph->nodes[ad->graph->values[node->out[LOSS]].producer].replaced = 1;
     autodiff_param(ad, both, DW, part.in[W]);
     autodiff_give(ad, part.in[H], ad->graph->nodes[both].out[DH]);
 }

@@ -24,20 +24,18 @@ static void shapes(struct graph *graph, struct graph_node *node)
     node->out[RSTD] = graph_value(graph, VALUE_TEMP, DTYPE_F32, 1, x.dim);
 }
 
-static void gradient(struct autodiff *ad, int index)
+static void gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    struct graph_node node = ad->graph->nodes[index];
-    int dy = autodiff_grad(ad, node.out[Y]);
-    int stream = node.out[SUM] >= 0 ? node.out[SUM] : node.in[X];
+    int stream = node->out[SUM] >= 0 ? node->out[SUM] : node->in[X];
     int dsum = autodiff_take(ad, stream);
     int backward =
         autodiff_node(ad, &op_rmsnorm_backward,
-                      (int[]){dy, dsum, stream, node.in[W], node.out[RSTD]}, 5, &node.attrs);
-    autodiff_param(ad, backward, 1, node.in[W]);
+                      (int[]){dy, dsum, stream, node->in[W], node->out[RSTD]}, 5, &node->attrs);
+    autodiff_param(ad, backward, 1, node->in[W]);
     int dx = ad->graph->nodes[backward].out[0];
-    autodiff_give(ad, node.in[X], dx);
-    if (node.in[DELTA] >= 0)
-        autodiff_give(ad, node.in[DELTA], dx);
+    autodiff_give(ad, node->in[X], dx);
+    if (node->in[DELTA] >= 0)
+        autodiff_give(ad, node->in[DELTA], dx);
 }
 
 static int run(const struct op_call *call, struct error *err)

@@ -85,16 +85,11 @@ static int blend_back_run(const struct op_call *call, struct error *err)
 static const struct op blend_back = {
     .name = "blend_backward", .shapes = blend_back_shapes, .run = blend_back_run};
 
-static void blend_gradient(struct autodiff *ad, int index)
+static void blend_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    struct graph_node node = ad->graph->nodes[index];
-    int dy = autodiff_grad(ad, node.out[0]);
-    if (dy < 0)
-        return;
-    int back = graph_node(ad->graph, &blend_back, (int[]){dy, node.in[1]}, 2, &node.attrs);
-    ad->graph->nodes[back].backward = 1;
-    autodiff_give(ad, node.in[1], ad->graph->nodes[back].out[0]);
-    autodiff_give(ad, node.in[0], dy);
+    int back = autodiff_node(ad, &blend_back, (int[]){dy, node->in[1]}, 2, &node->attrs);
+    autodiff_give(ad, node->in[1], ad->graph->nodes[back].out[0]);
+    autodiff_give(ad, node->in[0], dy);
 }
 
 static const struct op blend = {
