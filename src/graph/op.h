@@ -14,7 +14,8 @@ struct op_call {
     const struct graph_node *node;
     void *in[NODE_INS];
     void *out[NODE_OUTS];
-    int accumulate; /* 1: add to the gradient among the outputs, of a parameter or an input */
+    const int64_t *shape; /* of input 0 */
+    int accumulate;       /* 1: add to the gradient among the outputs, of a parameter or an input */
     void *scratch;
 };
 

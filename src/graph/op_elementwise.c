@@ -34,10 +34,9 @@ const struct op op_embedding = {
 
 static int embedding_backward_run(const struct op_call *call, struct error *err)
 {
-    const struct graph_value *dy = &call->graph->values[call->node->in[0]];
     const struct graph_value *table = &call->graph->values[call->node->out[0]];
     call->device->ops->embedding_backward(call->device, call->graph->dtype, call->out[0],
-                                          call->in[0], call->in[1], dy->dim[0], dy->dim[1],
+                                          call->in[0], call->in[1], call->shape[0], call->shape[1],
                                           table->dim[0], call->accumulate);
     return 0;
 }
@@ -51,11 +50,9 @@ const struct op op_embedding_backward = {
 static void swiglu_shapes(struct graph *graph, struct graph_node *node)
 {
     struct graph_value x = graph->values[node->in[0]];
-    if (x.dim[1] % 2) {
+    if (x.dim[1] % 2)
         graph_fail(graph, "swiglu: %lld columns are not a gate and an up half",
                    (long long)x.dim[1]);
-        return;
-    }
     int64_t shape[2] = {x.dim[0], x.dim[1] / 2};
     node->out[0] = graph_value(graph, VALUE_TEMP, x.dtype, 2, shape);
 }
@@ -84,9 +81,8 @@ const struct op op_swiglu = {
 
 static int swiglu_backward_run(const struct op_call *call, struct error *err)
 {
-    const struct graph_value *dy = &call->graph->values[call->node->in[0]];
     call->device->ops->swiglu_backward(call->device, call->graph->dtype, call->out[0], call->in[0],
-                                       call->in[1], dy->dim[0], dy->dim[1]);
+                                       call->in[1], call->shape[0], call->shape[1]);
     return 0;
 }
 

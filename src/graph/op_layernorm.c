@@ -14,12 +14,10 @@ static void shapes(struct graph *graph, struct graph_node *node)
 {
     struct graph_value x = graph->values[node->in[X]];
     for (int i = W; i <= B; i++)
-        if (graph_elems(graph, node->in[i]) != x.dim[1]) {
+        if (graph_elems(graph, node->in[i]) != x.dim[1])
             graph_fail(graph, "layernorm: %s has %lld elements, rows have %lld",
                        i == W ? "weight" : "bias", (long long)graph_elems(graph, node->in[i]),
                        (long long)x.dim[1]);
-            return;
-        }
     node->out[Y] = graph_value(graph, VALUE_TEMP, x.dtype, 2, x.dim);
     node->out[STATS] = graph_value(graph, VALUE_TEMP, DTYPE_F32, 2, (int64_t[]){x.dim[0], 2});
 }
@@ -40,10 +38,9 @@ static void gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 
 static int run(const struct op_call *call, struct error *err)
 {
-    const struct graph_value *x = &call->graph->values[call->node->in[X]];
     call->device->ops->layernorm(call->device, call->graph->dtype, call->out[Y], call->out[STATS],
-                                 call->in[X], call->in[W], call->in[B], x->dim[0], x->dim[1],
-                                 call->node->attrs.eps);
+                                 call->in[X], call->in[W], call->in[B], call->shape[0],
+                                 call->shape[1], call->node->attrs.eps);
     return 0;
 }
 
@@ -64,11 +61,10 @@ static size_t backward_scratch(struct device *d, const struct graph *graph,
 
 static int backward_run(const struct op_call *call, struct error *err)
 {
-    const struct graph_value *dy = &call->graph->values[call->node->in[0]];
     call->device->ops->layernorm_backward(call->device, call->graph->dtype, call->out[0],
                                           call->out[1], call->out[2], call->in[0], call->in[1],
-                                          call->in[2], call->in[3], call->in[4], dy->dim[0],
-                                          dy->dim[1], call->accumulate, call->scratch);
+                                          call->in[2], call->in[3], call->in[4], call->shape[0],
+                                          call->shape[1], call->accumulate, call->scratch);
     return 0;
 }
 

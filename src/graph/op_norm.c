@@ -13,11 +13,9 @@ enum { Y, SUM, RSTD };
 static void shapes(struct graph *graph, struct graph_node *node)
 {
     struct graph_value x = graph->values[node->in[X]];
-    if (graph->values[node->in[W]].dim[0] != x.dim[1]) {
+    if (graph->values[node->in[W]].dim[0] != x.dim[1])
         graph_fail(graph, "rmsnorm: weight has %lld elements, rows have %lld",
                    (long long)graph->values[node->in[W]].dim[0], (long long)x.dim[1]);
-        return;
-    }
     node->out[Y] = graph_value(graph, VALUE_TEMP, x.dtype, 2, x.dim);
     if (node->in[DELTA] >= 0)
         node->out[SUM] = graph_value(graph, VALUE_TEMP, x.dtype, 2, x.dim);
@@ -40,10 +38,9 @@ static void gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 
 static int run(const struct op_call *call, struct error *err)
 {
-    const struct graph_value *x = &call->graph->values[call->node->in[X]];
     call->device->ops->rmsnorm(call->device, call->graph->dtype, call->out[Y], call->out[SUM],
                                call->out[RSTD], call->in[X], call->in[DELTA], call->in[W],
-                               x->dim[0], x->dim[1], call->node->attrs.eps);
+                               call->shape[0], call->shape[1], call->node->attrs.eps);
     return 0;
 }
 
@@ -64,10 +61,9 @@ static size_t backward_scratch(struct device *d, const struct graph *graph,
 
 static int backward_run(const struct op_call *call, struct error *err)
 {
-    const struct graph_value *dy = &call->graph->values[call->node->in[0]];
     call->device->ops->rmsnorm_backward(call->device, call->graph->dtype, call->out[0],
                                         call->out[1], call->in[0], call->in[1], call->in[2],
-                                        call->in[3], call->in[4], dy->dim[0], dy->dim[1],
+                                        call->in[3], call->in[4], call->shape[0], call->shape[1],
                                         call->accumulate, call->scratch);
     return 0;
 }

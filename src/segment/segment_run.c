@@ -40,7 +40,12 @@ static int run_step(const struct segment *segment, const struct segment_step *st
                     uint64_t accumulate, struct error *err)
 {
     const struct graph_node *node = &segment->graph->nodes[step->node];
-    struct op_call call = {.device = device, .graph = segment->graph, .node = node};
+    struct op_call call = {
+        .device = device,
+        .graph = segment->graph,
+        .node = node,
+        .shape = segment->graph->values[node->in[0]].dim,
+    };
     for (int k = 0; k < NODE_INS; k++)
         call.in[k] = at(&step->in[k], base);
     for (int k = 0; k < NODE_OUTS; k++)
