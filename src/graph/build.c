@@ -213,12 +213,10 @@ int build_rope(struct graph *graph, int qkv, int table, int positions, int64_t h
 {
     if (positions >= 0)
         limit_positions(graph, table);
-    return append(graph, &op_rope, (int[]){qkv, table, positions}, 3,
-                  (struct op_attrs){.seq = graph->seq,
-                                    .heads = heads,
-                                    .kv_heads = kv_heads,
-                                    .head_dim = head_dim,
-                                    .rotated = heads + kv_heads});
+    return append(
+        graph, &op_rope, (int[]){qkv, table, positions}, 3,
+        (struct op_attrs){
+            .seq = graph->seq, .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim});
 }
 
 int build_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads, int64_t head_dim)
@@ -237,8 +235,7 @@ int build_attention_of(struct graph *graph, const struct build_attention *form)
                      (form->kv >= 0 ? ATTENTION_SEPARATE : 0) |
                      (form->documents >= 0 ? ATTENTION_DOCUMENTS : 0);
     return append(graph, &op_attention, (int[]){form->q, form->kv, form->documents}, 3,
-                  (struct op_attrs){.seq = graph->seq,
-                                    .heads = form->heads,
+                  (struct op_attrs){.heads = form->heads,
                                     .kv_heads = form->kv_heads,
                                     .head_dim = form->head_dim,
                                     .forms = forms,

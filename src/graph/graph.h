@@ -97,7 +97,7 @@ struct graph_input {
 /* Numbers an op needs beyond its inputs' shapes. */
 struct op_attrs {
     float eps, scale;
-    int64_t seq, heads, kv_heads, head_dim, rotated;
+    int64_t seq, heads, kv_heads, head_dim;
     unsigned forms;         /* of attention: bits of enum attention_form */
     int64_t first, columns; /* of a head: its rank's first column of the logits, and how many */
     int inverse;

@@ -10,41 +10,21 @@
 #include "graph/op.h"
 #include "device/ops.h"
 
-static struct rope rope_of(const struct graph *graph, const struct graph_node *node)
-{
-    const struct op_attrs *a = &node->attrs;
-    return (struct rope){
-        .dt = graph->dtype,
-        .rows = graph->values[node->in[0]].dim[0],
-        .seq = a->seq,
-        .row_heads = a->heads + 2 * a->kv_heads,
-        .rotated = a->rotated,
-        .head_dim = a->head_dim,
-        .inverse = a->inverse,
-    };
-}
-
 static void rope_shapes(struct graph *graph, struct graph_node *node)
 {
     struct graph_value x = graph->values[node->in[0]];
     const struct op_attrs *a = &node->attrs;
     const struct graph_value *table = &graph->values[node->in[1]];
-    if (node->in[2] < 0 && table->dim[0] < a->seq) {
+    if (node->in[2] < 0 && table->dim[0] < a->seq)
         graph_fail(graph, "rope: a table of %lld positions for sequences of %lld",
                    (long long)table->dim[0], (long long)a->seq);
-        return;
-    }
-    if (node->in[2] >= 0 && graph_elems(graph, node->in[2]) != x.dim[0]) {
+    if (node->in[2] >= 0 && graph_elems(graph, node->in[2]) != x.dim[0])
         graph_fail(graph, "rope: %lld positions for %lld rows",
                    (long long)graph_elems(graph, node->in[2]), (long long)x.dim[0]);
-        return;
-    }
-    if (x.dim[1] != (a->heads + 2 * a->kv_heads) * a->head_dim || a->head_dim % 2) {
+    if (x.dim[1] != (a->heads + 2 * a->kv_heads) * a->head_dim || a->head_dim % 2)
         graph_fail(graph, "rope: rows of %lld are not %lld + 2 x %lld heads of %lld (even)",
                    (long long)x.dim[1], (long long)a->heads, (long long)a->kv_heads,
                    (long long)a->head_dim);
-        return;
-    }
     node->out[0] = graph_value(graph, VALUE_TEMP, x.dtype, 2, x.dim);
 }
 
@@ -58,13 +38,23 @@ static void rope_gradient(struct autodiff *ad, const struct graph_node *node, in
 
 static double rope_flops(const struct graph *graph, const struct graph_node *node)
 {
+    const struct op_attrs *a = &node->attrs;
     return 3.0 * (double)graph->values[node->in[0]].dim[0] *
-           (double)(node->attrs.rotated * node->attrs.head_dim);
+           (double)((a->heads + a->kv_heads) * a->head_dim);
 }
 
 static int rope_run(const struct op_call *call, struct error *err)
 {
-    struct rope rope = rope_of(call->graph, call->node);
+    const struct op_attrs *a = &call->node->attrs;
+    const struct rope rope = {
+        .dt = call->graph->dtype,
+        .rows = call->shape[0],
+        .seq = a->seq,
+        .row_heads = a->heads + 2 * a->kv_heads,
+        .rotated = a->heads + a->kv_heads,
+        .head_dim = a->head_dim,
+        .inverse = a->inverse,
+    };
     call->device->ops->rope(call->device, &rope, call->out[0], call->in[0], call->in[1],
                             call->in[2]);
     return 0;
@@ -83,11 +73,16 @@ enum { Q, KV, DOCUMENTS };   /* inputs of attention; Q: packed, where there is n
 enum { DOUT, O, LSE, BACK }; /* of its backward, which has those from BACK on */
 enum { Q_GRAD, KV_GRAD };
 
-/* The problem of a node; first: its first input of those above. */
-static struct attention attention_of(const struct graph *graph, const struct graph_node *node,
-                                     int first)
+static int is_backward(const struct graph_node *node)
+{
+    return node->op == &op_attention_backward;
+}
+
+/* The problem of a node of either op. */
+static struct attention attention_of(const struct graph *graph, const struct graph_node *node)
 {
     const struct op_attrs *a = &node->attrs;
+    const int first = is_backward(node) ? BACK : 0;
     const int64_t batch = graph->batch;
     int kv = node->in[first + KV];
     return (struct attention){
@@ -104,52 +99,45 @@ static struct attention attention_of(const struct graph *graph, const struct gra
 }
 
 /* What a form asks of the inputs. */
-static int check_forms(struct graph *graph, const struct graph_node *node,
-                       const struct attention *a)
+static void check_forms(struct graph *graph, const struct graph_node *node,
+                        const struct attention *a)
 {
     int is_full = !!(a->forms & ATTENTION_FULL);
     int64_t documents = node->in[DOCUMENTS] < 0 ? -1 : graph_elems(graph, node->in[DOCUMENTS]);
     if (documents >= 0 && is_full)
-        return graph_fail(graph, "attention: documents need the causal mask");
+        graph_fail(graph, "attention: documents need the causal mask");
     if (documents >= 0 && documents != a->batch * a->seq)
-        return graph_fail(graph, "attention: documents of %lld rows, not of %lld",
-                          (long long)documents, (long long)(a->batch * a->seq));
+        graph_fail(graph, "attention: documents of %lld rows, not of %lld", (long long)documents,
+                   (long long)(a->batch * a->seq));
     if (!is_full && attention_keys(a) != a->seq)
-        return graph_fail(graph,
-                          "attention: a causal mask needs as many keys as queries, not %lld and "
-                          "%lld",
-                          (long long)attention_keys(a), (long long)a->seq);
-    return 0;
+        graph_fail(graph,
+                   "attention: a causal mask needs as many keys as queries, not %lld and %lld",
+                   (long long)attention_keys(a), (long long)a->seq);
 }
 
 /* Rows of a value are whole sequences of the width that heads have. */
-static int check_rows(struct graph *graph, int value, int64_t batch, int64_t heads,
-                      int64_t head_dim)
+static void check_rows(struct graph *graph, int value, int64_t batch, int64_t heads,
+                       int64_t head_dim)
 {
     const struct graph_value *v = &graph->values[value];
-    if (v->dims == 2 && v->dim[0] && v->dim[0] % batch == 0 && v->dim[1] == heads * head_dim)
-        return 0;
-    return graph_fail(graph,
-                      "attention: an input of %lld x %lld for %lld sequences, %lld heads of "
-                      "%lld",
-                      (long long)v->dim[0], (long long)v->dim[1], (long long)batch,
-                      (long long)heads, (long long)head_dim);
+    if (v->dims != 2 || !v->dim[0] || v->dim[0] % batch || v->dim[1] != heads * head_dim)
+        graph_fail(graph,
+                   "attention: an input of %lld x %lld for %lld sequences, %lld heads of %lld",
+                   (long long)v->dim[0], (long long)v->dim[1], (long long)batch, (long long)heads,
+                   (long long)head_dim);
 }
 
 static void attention_shapes(struct graph *graph, struct graph_node *node)
 {
-    struct attention a = attention_of(graph, node, Q);
+    struct attention a = attention_of(graph, node);
     int separate = !!(a.forms & ATTENTION_SEPARATE);
-    if (a.kv_heads < 1 || a.heads % a.kv_heads) {
+    if (a.kv_heads < 1 || a.heads % a.kv_heads)
         graph_fail(graph, "attention: %lld heads are not a multiple of %lld key-value heads",
                    (long long)a.heads, (long long)a.kv_heads);
-        return;
-    }
-    if (check_rows(graph, node->in[Q], a.batch, a.heads + (separate ? 0 : 2 * a.kv_heads),
-                   a.head_dim) ||
-        (separate && check_rows(graph, node->in[KV], a.batch, 2 * a.kv_heads, a.head_dim)) ||
-        check_forms(graph, node, &a))
-        return;
+    check_rows(graph, node->in[Q], a.batch, a.heads + (separate ? 0 : 2 * a.kv_heads), a.head_dim);
+    if (separate)
+        check_rows(graph, node->in[KV], a.batch, 2 * a.kv_heads, a.head_dim);
+    check_forms(graph, node, &a);
     int64_t out[2] = {a.batch * a.seq, a.heads * a.head_dim};
     int64_t lse[3] = {a.batch, a.heads, a.seq};
     node->out[0] = graph_value(graph, VALUE_TEMP, graph->dtype, 2, out);
@@ -167,32 +155,27 @@ static void attention_gradient(struct autodiff *ad, const struct graph_node *nod
         autodiff_give(ad, node->in[KV], ad->graph->nodes[back].out[KV_GRAD]);
 }
 
-/* Products of the scores that are seen, of documents as if each sequence were one: 2 * head_dim for
- * a pair of positions. */
-static double products(const struct attention *a, int count)
-{
-    double seq = (double)a->seq;
-    double pairs =
-        a->forms & ATTENTION_FULL ? seq * (double)attention_keys(a) : 0.5 * seq * (seq + 1);
-    return count * 2.0 * (double)(a->batch * a->heads * a->head_dim) * pairs;
-}
-
+/* Two products of the scores that are seen, and backward five, of documents as if each sequence
+ * were one: 2 * head_dim for a pair of positions. */
 static double attention_flops(const struct graph *graph, const struct graph_node *node)
 {
-    struct attention a = attention_of(graph, node, Q);
-    return products(&a, 2);
+    struct attention a = attention_of(graph, node);
+    double seq = (double)a.seq, products = is_backward(node) ? 5 : 2;
+    double pairs =
+        a.forms & ATTENTION_FULL ? seq * (double)attention_keys(&a) : 0.5 * seq * (seq + 1);
+    return products * 2.0 * (double)(a.batch * a.heads * a.head_dim) * pairs;
 }
 
 static size_t attention_scratch(struct device *d, const struct graph *graph,
                                 const struct graph_node *node)
 {
-    struct attention a = attention_of(graph, node, Q);
-    return d->ops->attention_scratch(d, &a, DEVICE_FORWARD);
+    struct attention a = attention_of(graph, node);
+    return d->ops->attention_scratch(d, &a, is_backward(node) ? DEVICE_BACKWARD : DEVICE_FORWARD);
 }
 
 static int attention_run(const struct op_call *call, struct error *err)
 {
-    struct attention a = attention_of(call->graph, call->node, Q);
+    struct attention a = attention_of(call->graph, call->node);
     a.kv = call->in[KV];
     a.documents = call->in[DOCUMENTS];
     call->device->ops->attention(call->device, &a, call->out[0], call->out[1], call->in[Q],
@@ -239,22 +222,9 @@ static void backward_shapes(struct graph *graph, struct graph_node *node)
     node->out[KV_GRAD] = graph_value(graph, VALUE_TEMP, kv.dtype, 2, kv.dim);
 }
 
-static double backward_flops(const struct graph *graph, const struct graph_node *node)
-{
-    struct attention a = attention_of(graph, node, BACK);
-    return products(&a, 5);
-}
-
-static size_t backward_scratch(struct device *d, const struct graph *graph,
-                               const struct graph_node *node)
-{
-    struct attention a = attention_of(graph, node, BACK);
-    return d->ops->attention_scratch(d, &a, DEVICE_BACKWARD);
-}
-
 static int backward_run(const struct op_call *call, struct error *err)
 {
-    struct attention a = attention_of(call->graph, call->node, BACK);
+    struct attention a = attention_of(call->graph, call->node);
     a.kv = call->in[BACK + KV];
     a.dkv = call->out[KV_GRAD];
     a.documents = call->in[BACK + DOCUMENTS];
@@ -267,8 +237,8 @@ static int backward_run(const struct op_call *call, struct error *err)
 const struct op op_attention_backward = {
     .name = "attention_backward",
     .shapes = backward_shapes,
-    .flops = backward_flops,
-    .scratch = backward_scratch,
+    .flops = attention_flops,
+    .scratch = attention_scratch,
     .run = backward_run,
     .offered = attention_offered,
 };

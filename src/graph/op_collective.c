@@ -68,9 +68,11 @@ const struct op op_all_reduce_max = {
     .keep = 1,
 };
 
-static void transposed(struct autodiff *ad, const struct graph_node *node, int dy,
-                       const struct op *op)
+static void transposed(struct autodiff *ad, const struct graph_node *node, int dy)
 {
+    const struct op *op = node->op == &op_all_gather       ? &op_reduce_scatter
+                          : node->op == &op_reduce_scatter ? &op_all_gather
+                                                           : &op_all_to_all;
     int back = autodiff_node(ad, op, &dy, 1, &node->attrs);
     autodiff_give(ad, node->in[0], ad->graph->nodes[back].out[0]);
 }
@@ -83,16 +85,11 @@ static void gather_shapes(struct graph *graph, struct graph_node *node)
     node->out[0] = graph_value(graph, VALUE_TEMP, x.dtype, x.dims, x.dim);
 }
 
-static void gather_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
-{
-    transposed(ad, node, dy, &op_reduce_scatter);
-}
-
 const struct op op_all_gather = {
     .name = "all_gather",
     .transfer = TRANSFER_GATHER,
     .shapes = gather_shapes,
-    .gradient = gather_gradient,
+    .gradient = transposed,
     .run = give_nothing,
     .keep = 1,
 };
@@ -117,16 +114,11 @@ static void scatter_shapes(struct graph *graph, struct graph_node *node)
     node->out[0] = graph_value(graph, VALUE_TEMP, node->attrs.out, x.dims, x.dim);
 }
 
-static void scatter_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
-{
-    transposed(ad, node, dy, &op_all_gather);
-}
-
 const struct op op_reduce_scatter = {
     .name = "reduce_scatter",
     .transfer = TRANSFER_SCATTER,
     .shapes = scatter_shapes,
-    .gradient = scatter_gradient,
+    .gradient = transposed,
     .run = give_nothing,
     .keep = 1,
 };
@@ -138,16 +130,11 @@ static void swap_shapes(struct graph *graph, struct graph_node *node)
         op_shaped_as_first(graph, node);
 }
 
-static void swap_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
-{
-    transposed(ad, node, dy, &op_all_to_all);
-}
-
 const struct op op_all_to_all = {
     .name = "all_to_all",
     .transfer = TRANSFER_SWAP,
     .shapes = swap_shapes,
-    .gradient = swap_gradient,
+    .gradient = transposed,
     .run = give_nothing,
     .keep = 1,
 };

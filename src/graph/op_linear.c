@@ -15,16 +15,12 @@ static int64_t dim(const struct graph *graph, int value, int i)
 static void linear_shapes(struct graph *graph, struct graph_node *node)
 {
     int x = node->in[0], w = node->in[1];
-    if (dim(graph, x, 1) != dim(graph, w, 1)) {
+    if (dim(graph, x, 1) != dim(graph, w, 1))
         graph_fail(graph, "linear: input has %lld columns, weight %lld",
                    (long long)dim(graph, x, 1), (long long)dim(graph, w, 1));
-        return;
-    }
     int64_t shape[2] = {dim(graph, x, 0), dim(graph, w, 0)};
-    if (node->in[2] >= 0 && graph_elems(graph, node->in[2]) != shape[0] * shape[1]) {
+    if (node->in[2] >= 0 && graph_elems(graph, node->in[2]) != shape[0] * shape[1])
         graph_fail(graph, "linear: addend has another shape than the product");
-        return;
-    }
     node->out[0] = graph_value(graph, VALUE_TEMP, node->attrs.out, 2, shape);
 }
 
@@ -48,54 +44,24 @@ static void input_grad_shapes(struct graph *graph, struct graph_node *node)
     node->out[0] = graph_value(graph, VALUE_TEMP, graph->dtype, 2, shape);
 }
 
-/* The product of y = x w^T: inputs x, w, addend. */
-static struct gemm forward_gemm(const struct graph *graph, const struct graph_node *node)
-{
-    int64_t in = dim(graph, node->in[0], 1), out = dim(graph, node->in[1], 0);
-    return (struct gemm){.dt_c = node->attrs.out,
-                         .trans_b = 1,
-                         .m = dim(graph, node->in[0], 0),
-                         .n = out,
-                         .k = in,
-                         .lda = in,
-                         .ldb = in,
-                         .ldc = out};
-}
-
-/* Inputs dy, w, and the gradient that is there already. */
-static struct gemm input_grad_gemm(const struct graph *graph, const struct graph_node *node)
-{
-    int64_t out = dim(graph, node->in[0], 1), in = dim(graph, node->in[1], 1);
-    return (struct gemm){.dt_c = graph->dtype,
-                         .m = dim(graph, node->in[0], 0),
-                         .n = in,
-                         .k = out,
-                         .lda = out,
-                         .ldb = in,
-                         .ldc = in};
-}
-
-/* dw [out, in] (+)= dy^T [out, rows] x [rows, in]; inputs dy, x. */
-static struct gemm weight_grad_gemm(const struct graph *graph, const struct graph_node *node)
-{
-    int64_t out = dim(graph, node->in[0], 1), in = dim(graph, node->in[1], 1);
-    return (struct gemm){.dt_c = DTYPE_F32,
-                         .trans_a = 1,
-                         .m = out,
-                         .n = in,
-                         .k = dim(graph, node->in[0], 0),
-                         .lda = out,
-                         .ldb = in,
-                         .ldc = in};
-}
-
+/*   y  [rows, out] = x [rows, in] w^T [in, out] + addend
+ *   dx [rows, in]  = dy [rows, out] w [out, in] + what is there
+ *   dw [out, in]   = dy^T [out, rows] x [rows, in]
+ * of inputs 0 and 1. */
 static struct gemm gemm_of(const struct graph *graph, const struct graph_node *node)
 {
-    struct gemm g = node->op == &op_linear              ? forward_gemm(graph, node)
-                    : node->op == &op_linear_input_grad ? input_grad_gemm(graph, node)
-                                                        : weight_grad_gemm(graph, node);
-    g.dt = graph->dtype;
-    return g;
+    const int64_t *a = graph->values[node->in[0]].dim, *b = graph->values[node->in[1]].dim;
+    int trans_a = node->op == &op_linear_weight_grad, trans_b = node->op == &op_linear;
+    return (struct gemm){.dt = graph->dtype,
+                         .dt_c = graph->values[node->out[0]].dtype,
+                         .trans_a = trans_a,
+                         .trans_b = trans_b,
+                         .m = a[trans_a],
+                         .n = b[!trans_b],
+                         .k = a[!trans_a],
+                         .lda = a[1],
+                         .ldb = b[1],
+                         .ldc = b[!trans_b]};
 }
 
 static double flops(const struct graph *graph, const struct graph_node *node)
@@ -145,21 +111,10 @@ const struct op op_linear_weight_grad = {
     .run = run,
 };
 
-static void add_shapes(struct graph *graph, struct graph_node *node)
-{
-    struct graph_value like = graph->values[node->in[0]];
-    node->out[0] = graph_value(graph, VALUE_TEMP, like.dtype, like.dims, like.dim);
-}
-
 static void add_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
     autodiff_give(ad, node->in[0], dy);
     autodiff_give(ad, node->in[1], dy);
-}
-
-static double add_flops(const struct graph *graph, const struct graph_node *node)
-{
-    return (double)graph_elems(graph, node->out[0]);
 }
 
 static int add_run(const struct op_call *call, struct error *err)
@@ -171,20 +126,14 @@ static int add_run(const struct op_call *call, struct error *err)
 
 const struct op op_add = {
     .name = "add",
-    .shapes = add_shapes,
+    .shapes = op_shaped_as_first,
     .gradient = add_gradient,
-    .flops = add_flops,
+    .flops_each = 1,
     .run = add_run,
     .in_place = 1u << 0 | 1u << 1,
 };
 
 /* y = x, or y += x: what a unit adds to the gradient of an input that others read too. */
-static void accumulate_shapes(struct graph *graph, struct graph_node *node)
-{
-    struct graph_value x = graph->values[node->in[0]];
-    node->out[0] = graph_value(graph, VALUE_TEMP, x.dtype, x.dims, x.dim);
-}
-
 static int accumulate_run(const struct op_call *call, struct error *err)
 {
     const struct device_ops *ops = call->device->ops;
@@ -199,7 +148,7 @@ static int accumulate_run(const struct op_call *call, struct error *err)
 
 const struct op op_accumulate = {
     .name = "accumulate",
-    .shapes = accumulate_shapes,
-    .flops = add_flops,
+    .shapes = op_shaped_as_first,
+    .flops_each = 1,
     .run = accumulate_run,
 };
