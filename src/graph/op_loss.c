@@ -54,6 +54,12 @@ static int is_part(const struct graph_node *node)
     return node->op == &op_head_part || node->op == &op_head_part_train;
 }
 
+/* Does it make the gradients too? */
+static int is_train(const struct graph_node *node)
+{
+    return node->op == &op_head_loss_train || node->op == &op_head_part_train;
+}
+
 static struct sizes sizes_of(const struct device *d, const struct graph *graph,
                              const struct graph_node *node)
 {
@@ -76,24 +82,26 @@ static size_t logits_bytes(const struct sizes *s)
     return round_up_bytes((size_t)(s->chunk * s->ld) * sizeof(float), ALIGN);
 }
 
-static int check_shapes(struct graph *graph, const struct graph_node *node)
+static void check_shapes(struct graph *graph, const struct graph_node *node)
 {
     struct graph_value h = graph->values[node->in[H]], w = graph->values[node->in[W]];
     int64_t targets = graph->values[node->in[TARGETS]].dim[0];
     if (h.dim[1] != w.dim[1])
-        return graph_fail(graph, "head: hidden sizes differ");
+        graph_fail(graph, "head: hidden sizes differ");
     if (targets != h.dim[0])
-        return graph_fail(graph, "head: %lld targets for %lld rows", (long long)targets,
-                          (long long)h.dim[0]);
-    return 0;
+        graph_fail(graph, "head: %lld targets for %lld rows", (long long)targets,
+                   (long long)h.dim[0]);
+}
+
+static void make_loss(struct graph *graph, struct graph_node *node)
+{
+    node->out[LOSS] = graph_value(graph, VALUE_LOSS, DTYPE_F64, 1, (int64_t[]){2});
 }
 
 static void loss_shapes(struct graph *graph, struct graph_node *node)
 {
-    if (check_shapes(graph, node))
-        return;
-    int64_t two = 2;
-    node->out[LOSS] = graph_value(graph, VALUE_LOSS, DTYPE_F64, 1, &two);
+    check_shapes(graph, node);
+    make_loss(graph, node);
 }
 
 static void train_shapes(struct graph *graph, struct graph_node *node)
@@ -103,15 +111,25 @@ static void train_shapes(struct graph *graph, struct graph_node *node)
     node->out[DH] = graph_value(graph, VALUE_TEMP, h.dtype, 2, h.dim);
 }
 
+/* The node that made a value, which ranks may have exchanged since. */
+static const struct graph_node *maker_of(const struct graph *graph, int value)
+{
+    const struct graph_node *node = &graph->nodes[graph->values[value].producer];
+    return node->op->transfer == TRANSFER_NONE ? node : maker_of(graph, node->in[0]);
+}
+
+/* In training one node, in the place of that which makes the loss, makes it and its gradients. */
 static void loss_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    int64_t one = 1;
-    int scale = graph_value(ad->graph, VALUE_LOSS_SCALE, DTYPE_F64, 1, &one);
-    const int in[] = {node->in[H], node->in[W], node->in[TARGETS], scale};
-    int both = autodiff_node(ad, &op_head_loss_train, in, 4, &node->attrs);
+    int whole = node->op == &op_head_loss;
+    const struct graph_node head = whole ? *node : *maker_of(ad->graph, node->in[0]);
+    int scale = graph_value(ad->graph, VALUE_LOSS_SCALE, DTYPE_F64, 1, (int64_t[]){1});
+    const int in[] = {head.in[H], head.in[W], head.in[TARGETS], scale, node->in[0], node->in[1]};
+    int both = autodiff_node(ad, whole ? &op_head_loss_train : &op_head_part_train, in,
+                             whole ? PART_TOP : PART_SUMS + 1, &head.attrs);
     ad->graph->nodes[ad->graph->values[node->out[LOSS]].producer].replaced = 1;
-    autodiff_param(ad, both, DW, node->in[W]);
-    autodiff_give(ad, node->in[H], ad->graph->nodes[both].out[DH]);
+    autodiff_param(ad, both, DW, head.in[W]);
+    autodiff_give(ad, head.in[H], ad->graph->nodes[both].out[DH]);
 }
 
 static double loss_flops(const struct graph *graph, const struct graph_node *node)
@@ -182,36 +200,20 @@ static struct gemm dw_gemm(const struct sizes *s, int64_t rows)
 /* The last chunk may have fewer rows, which is another product to the library. */
 static size_t gemm_scratch(struct device *d, const struct sizes *s, int64_t rows, int train)
 {
-    struct gemm logits = logits_gemm(s, rows);
-    size_t bytes = s->columns ? d->ops->gemm_scratch(d, &logits) : 0;
-    if (train && s->columns) {
-        struct gemm dh = dh_gemm(s, rows), dw = dw_gemm(s, rows);
-        bytes = max_bytes(bytes, d->ops->gemm_scratch(d, &dh));
-        bytes = max_bytes(bytes, d->ops->gemm_scratch(d, &dw));
-    }
+    const struct gemm all[] = {logits_gemm(s, rows), dh_gemm(s, rows), dw_gemm(s, rows)};
+    size_t bytes = 0;
+    for (int i = 0; s->columns && i < (train ? 3 : 1); i++)
+        bytes = max_bytes(bytes, d->ops->gemm_scratch(d, &all[i]));
     return bytes;
 }
 
-static size_t scratch(struct device *d, const struct sizes *s, int train)
-{
-    size_t bytes = gemm_scratch(d, s, s->chunk, train);
-    if (s->rows % s->chunk)
-        bytes = max_bytes(bytes, gemm_scratch(d, s, s->rows % s->chunk, train));
-    return logits_bytes(s) + round_up_bytes((size_t)s->rows * sizeof(float), ALIGN) + bytes;
-}
-
-static size_t loss_scratch(struct device *d, const struct graph *graph,
-                           const struct graph_node *node)
+static size_t scratch(struct device *d, const struct graph *graph, const struct graph_node *node)
 {
     struct sizes s = sizes_of(d, graph, node);
-    return scratch(d, &s, 0);
-}
-
-static size_t train_scratch(struct device *d, const struct graph *graph,
-                            const struct graph_node *node)
-{
-    struct sizes s = sizes_of(d, graph, node);
-    return scratch(d, &s, 1);
+    size_t bytes = gemm_scratch(d, &s, s.chunk, is_train(node));
+    if (s.rows % s.chunk)
+        bytes = max_bytes(bytes, gemm_scratch(d, &s, s.rows % s.chunk, is_train(node)));
+    return logits_bytes(&s) + round_up_bytes((size_t)s.rows * sizeof(float), ALIGN) + bytes;
 }
 
 struct parts {
@@ -259,8 +261,7 @@ typedef void chunk_action(const struct op_call *call, const struct sizes *s,
 
 /* Chunk by chunk: logits, the action, and backward where their gradients are then in their place.
  */
-static int for_each_chunk(const struct op_call *call, chunk_action *action, int train,
-                          struct error *err)
+static int for_each_chunk(const struct op_call *call, chunk_action *action, struct error *err)
 {
     struct sizes s = sizes_of(call->device, call->graph, call->node);
     struct parts parts = split(&s, call->scratch);
@@ -273,7 +274,7 @@ static int for_each_chunk(const struct op_call *call, chunk_action *action, int 
         if (s.columns && call->device->ops->gemm(call->device, &logits, parts.gemm, err))
             return -1;
         action(call, &s, &parts, first, rows);
-        if (train && s.columns && chunk_backward(call, &s, &parts, first, rows, err))
+        if (is_train(call->node) && s.columns && chunk_backward(call, &s, &parts, first, rows, err))
             return -1;
     }
     return 0;
@@ -284,30 +285,20 @@ static void take_losses(const struct op_call *call, const struct sizes *s,
 {
     struct device *d = call->device;
     const int32_t *targets = call->in[TARGETS];
-    int train = call->node->op == &op_head_loss_train;
+    int train = is_train(call->node);
     d->ops->cross_entropy(d, s->dt, parts->row_loss + first, train ? parts->logits : NULL,
                           packed(s), parts->logits, s->ld, targets + first, rows, s->vocab,
                           call->node->attrs.scale, train ? call->in[SCALE] : NULL);
 }
 
-static int run(const struct op_call *call, int train, struct error *err)
+static int run(const struct op_call *call, struct error *err)
 {
     struct sizes s = sizes_of(call->device, call->graph, call->node);
-    if (for_each_chunk(call, take_losses, train, err))
+    if (for_each_chunk(call, take_losses, err))
         return -1;
     call->device->ops->loss_sum(call->device, call->out[LOSS], split(&s, call->scratch).row_loss,
                                 call->in[TARGETS], s.rows);
     return 0;
-}
-
-static int loss_run(const struct op_call *call, struct error *err)
-{
-    return run(call, 0, err);
-}
-
-static int train_run(const struct op_call *call, struct error *err)
-{
-    return run(call, 1, err);
 }
 
 const struct op op_head_loss = {
@@ -315,8 +306,8 @@ const struct op op_head_loss = {
     .shapes = loss_shapes,
     .gradient = loss_gradient,
     .flops = loss_flops,
-    .scratch = loss_scratch,
-    .run = loss_run,
+    .scratch = scratch,
+    .run = run,
 };
 
 const struct op op_head_loss_train = {
@@ -324,8 +315,8 @@ const struct op op_head_loss_train = {
     .shapes = train_shapes,
     .optional = 1 << DH | 1 << DW,
     .flops = train_flops,
-    .scratch = train_scratch,
-    .run = train_run,
+    .scratch = scratch,
+    .run = run,
 };
 
 /* ---- a vocabulary divided among ranks ---- */
@@ -338,8 +329,7 @@ static void no_gradient(struct autodiff *ad, const struct graph_node *node, int 
 static void part_shapes(struct graph *graph, struct graph_node *node)
 {
     struct graph_value h = graph->values[node->in[H]];
-    if (check_shapes(graph, node))
-        return;
+    check_shapes(graph, node);
     node->out[0] = graph_value(graph, VALUE_TEMP, DTYPE_F32, 1, h.dim);
     node->out[1] = graph_value(graph, VALUE_TEMP, DTYPE_F32, 2, (int64_t[]){h.dim[0], 2});
 }
@@ -356,7 +346,7 @@ static void take_part(const struct op_call *call, const struct sizes *s, const s
 
 static int part_run(const struct op_call *call, struct error *err)
 {
-    return for_each_chunk(call, take_part, 0, err);
+    return for_each_chunk(call, take_part, err);
 }
 
 const struct op op_head_part = {
@@ -364,7 +354,7 @@ const struct op op_head_part = {
     .shapes = part_shapes,
     .gradient = no_gradient,
     .flops = loss_flops,
-    .scratch = loss_scratch,
+    .scratch = scratch,
     .run = part_run,
 };
 
@@ -385,30 +375,6 @@ const struct op op_head_term = {
     .run = term_run,
     .in_place = 1u << 0,
 };
-
-static void part_loss_shapes(struct graph *graph, struct graph_node *node)
-{
-    node->out[LOSS] = graph_value(graph, VALUE_LOSS, DTYPE_F64, 1, (int64_t[]){2});
-}
-
-/* The node that made a value, which ranks may have exchanged since. */
-static const struct graph_node *maker_of(const struct graph *graph, int value)
-{
-    const struct graph_node *node = &graph->nodes[graph->values[value].producer];
-    return node->op->transfer == TRANSFER_NONE ? node : maker_of(graph, node->in[0]);
-}
-
-static void part_loss_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
-{
-    const struct graph_node part = *maker_of(ad->graph, node->in[0]);
-    int64_t one = 1;
-    int scale = graph_value(ad->graph, VALUE_LOSS_SCALE, DTYPE_F64, 1, &one);
-    const int in[] = {part.in[H], part.in[W], part.in[TARGETS], scale, node->in[0], node->in[1]};
-    int both = autodiff_node(ad, &op_head_part_train, in, 6, &part.attrs);
-    ad->graph->nodes[ad->graph->values[node->out[LOSS]].producer].replaced = 1;
-    autodiff_param(ad, both, DW, part.in[W]);
-    autodiff_give(ad, part.in[H], ad->graph->nodes[both].out[DH]);
-}
 
 static size_t row_losses_bytes(struct device *d, const struct graph *graph,
                                const struct graph_node *node)
@@ -434,8 +400,8 @@ static int part_loss_run(const struct op_call *call, struct error *err)
 
 const struct op op_head_part_loss = {
     .name = "head_part_loss",
-    .shapes = part_loss_shapes,
-    .gradient = part_loss_gradient,
+    .shapes = make_loss,
+    .gradient = loss_gradient,
     .flops_each = 4,
     .scratch = row_losses_bytes,
     .run = part_loss_run,
@@ -471,7 +437,7 @@ static int part_train_run(const struct op_call *call, struct error *err)
     clear_rest(call, &s);
     sum_losses(call, call->in[PART_TOP], call->in[PART_SUMS], call->in[TARGETS],
                split(&s, call->scratch).row_loss, s.rows);
-    return call->out[DH] || call->out[DW] ? for_each_chunk(call, take_gradients, 1, err) : 0;
+    return call->out[DH] || call->out[DW] ? for_each_chunk(call, take_gradients, err) : 0;
 }
 
 const struct op op_head_part_train = {
@@ -479,6 +445,6 @@ const struct op op_head_part_train = {
     .shapes = train_shapes,
     .optional = 1 << DH | 1 << DW,
     .flops = train_flops,
-    .scratch = train_scratch,
+    .scratch = scratch,
     .run = part_train_run,
 };
