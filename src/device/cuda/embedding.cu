@@ -173,29 +173,6 @@ __global__ void __launch_bounds__(THREADS, 3)
     }
 }
 
-enum { CLEAR_ACCESSES = 4, CLEAR_TILE = THREADS * CLEAR_ACCESSES * 4 };
-
-static __global__ void __launch_bounds__(THREADS) clear_tile(float *y, int64_t elems, int shift)
-{
-    const struct pack_span tile = tile_span(CLEAR_TILE, elems, shift);
-    if (!tile.whole) {
-        for (int64_t i = tile.begin + (int)threadIdx.x; i < tile.end; i += THREADS)
-            y[i] = 0;
-        return;
-    }
-#pragma unroll
-    for (int j = 0; j < CLEAR_ACCESSES; j++)
-        store16_once(y + tile.begin + (j * THREADS + (int)threadIdx.x) * 4, make_uint4(0, 0, 0, 0));
-}
-
-static void clear(cudaStream_t s, float *y, int64_t elems)
-{
-    int shift = phase(y, 4);
-    if (elems > 0)
-        LAUNCH(clear_tile, (unsigned)ceil_div(elems + shift, CLEAR_TILE), THREADS, 0, s, y, elems,
-               shift);
-}
-
 template <typename T>
 static void scatter(cudaStream_t s, float *dtable, const T *dy, const int32_t *tokens, int64_t rows,
                     int64_t hidden, int accumulate)
@@ -214,7 +191,7 @@ void cuda_embedding_backward(struct device *d, enum dtype dt, float *dtable, con
 {
     cudaStream_t s = cuda_compute(d);
     if (!accumulate)
-        clear(s, dtable, vocab * hidden);
+        cuda_fill_zero(d, dtable, (size_t)(vocab * hidden) * sizeof *dtable);
     if (rows == 0)
         return;
     by_type(dt, [&](auto type) {
