@@ -90,12 +90,6 @@ template <typename P, typename M, typename C> struct low_tensors {
     int64_t elems;
 };
 
-template <typename T, int n>
-static __device__ __forceinline__ void get(float (&to)[n], const T *from)
-{
-    widen(to, load<raw<T, n>>(from));
-}
-
 /* The operations and their order are those of cpu/adamw_bf16.c. */
 template <typename P, typename M, typename C, int n>
 static __device__ __forceinline__ void step(const low_tensors<P, M, C> &t, const struct adamw &a,

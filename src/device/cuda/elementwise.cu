@@ -121,19 +121,6 @@ void cuda_swiglu_backward(struct device *d, enum dtype dt, void *dgate_up, const
 enum { FLAT_THREADS = 256, FLAT_ACCESSES = 4, FLAT_TILE = FLAT_THREADS * FLAT_ACCESSES };
 
 template <typename T, int n>
-static __device__ __forceinline__ raw<T, n> sum_of(raw<T, n> left, raw<T, n> right)
-{
-    float a[n], b[n];
-    widen(a, left);
-    widen(b, right);
-#pragma unroll
-    for (int i = 0; i < n; i++)
-        a[i] += b[i];
-    narrow(left, a);
-    return left;
-}
-
-template <typename T, int n>
 __global__ void __launch_bounds__(FLAT_THREADS)
     add_tile(T *y, const T *a, const T *b, int64_t elems, int shift)
 {
@@ -143,7 +130,7 @@ __global__ void __launch_bounds__(FLAT_THREADS)
     R left[FLAT_ACCESSES], right[FLAT_ACCESSES];
     if (!tile.whole) {
         for (int64_t i = tile.begin + (int)threadIdx.x; i < tile.end; i += FLAT_THREADS)
-            y[i] = sum_of<T, 1>(a[i], b[i]);
+            y[i] = sum_of<raw<T, 1>, 1>(a[i], b[i]);
         return;
     }
 #pragma unroll
@@ -153,7 +140,7 @@ __global__ void __launch_bounds__(FLAT_THREADS)
     }
 #pragma unroll
     for (int j = 0; j < FLAT_ACCESSES; j++)
-        store(y + at + j * FLAT_THREADS * n, sum_of<T, n>(left[j], right[j]));
+        store(y + at + j * FLAT_THREADS * n, sum_of<R, n>(left[j], right[j]));
 }
 
 template <typename T> static void add(cudaStream_t s, T *y, const T *a, const T *b, int64_t elems)

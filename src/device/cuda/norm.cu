@@ -21,19 +21,7 @@ template <typename T> struct norm_tensors {
     bool w_aligned, b_aligned;
 };
 
-template <typename R, int n> static __device__ __forceinline__ R added(R left, R right)
-{
-    float a[n], b[n];
-    widen(a, left);
-    widen(b, right);
-#pragma unroll
-    for (int i = 0; i < n; i++)
-        a[i] += b[i];
-    narrow(left, a);
-    return left;
-}
-
-template <typename R, int n> static __device__ __forceinline__ float sum_of(R bits)
+template <typename R, int n> static __device__ __forceinline__ float total_of(R bits)
 {
     float v[n], sum = 0;
     widen(v, bits);
@@ -106,14 +94,14 @@ __global__ void __launch_bounds__(1024) norm_kept(norm_tensors<T> t, int width)
     if (centered) {
 #pragma unroll
         for (int j = 0; j < count; j++)
-            sum += sum_of<R, n>(kept[j]);
+            sum += total_of<R, n>(kept[j]);
         mean = team_sum(sum, width / 32, partial[0]) / (float)t.hidden;
     }
 #pragma unroll
     for (int j = 0; j < count; j++) {
         int at = column + j * step;
         if (!centered && t.delta) {
-            kept[j] = added<R, n>(kept[j], more[j]);
+            kept[j] = sum_of<R, n>(kept[j], more[j]);
             if (live && at < t.hidden)
                 store_once(t.sum + first + at, kept[j]);
         }
@@ -145,13 +133,13 @@ __global__ void __launch_bounds__(1024) norm_reread(norm_tensors<T> t)
     float mean = 0, sum = 0, squares = 0;
     if (centered) {
         for (int at = begin; at < t.hidden; at += step)
-            sum += sum_of<R, n>(load<R>(t.x + first + at));
+            sum += total_of<R, n>(load<R>(t.x + first + at));
         mean = block_sum(sum, partial[0]) / (float)t.hidden;
     }
     for (int at = begin; at < t.hidden; at += step) {
         R bits = load<R>(t.x + first + at);
         if (!centered && t.delta) {
-            bits = added<R, n>(bits, load<R>(t.delta + first + at));
+            bits = sum_of<R, n>(bits, load<R>(t.delta + first + at));
             store(t.sum + first + at, bits);
         }
         squares += squares_around<R, n>(bits, mean);

@@ -212,12 +212,6 @@ __global__ void __launch_bounds__(512, count == 1 && !centered ? 2 : 1)
     }
 }
 
-template <typename T, int n>
-static __device__ __forceinline__ void get(float (&to)[n], const T *from)
-{
-    widen(to, load<raw<T, n>>(from));
-}
-
 /* The n floats at from, or zeros. */
 template <int n>
 static __device__ __forceinline__ void get_sums(float (&to)[n], const float *from, bool zero)

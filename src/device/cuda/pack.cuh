@@ -181,6 +181,19 @@ static __device__ __forceinline__ void narrow(fp16 &to, const float (&from)[1])
     to.bits = fp16_narrow(from[0]);
 }
 
+/* The n elements of left and right added, each sum rounded once. */
+template <typename R, int n> static __device__ __forceinline__ R sum_of(R left, R right)
+{
+    float a[n], b[n];
+    widen(a, left);
+    widen(b, right);
+#pragma unroll
+    for (int i = 0; i < n; i++)
+        a[i] += b[i];
+    narrow(left, a);
+    return left;
+}
+
 /* n fp32 numbers, by 16 bytes where n allows. */
 template <int n>
 static __device__ __forceinline__ void load_floats(float (&to)[n], const float *from)
@@ -205,12 +218,19 @@ static __device__ __forceinline__ void store_floats(float *to, const float (&fro
     }
 }
 
+/* n elements. */
+template <typename T, int n>
+static __device__ __forceinline__ void get(float (&to)[n], const T *from)
+{
+    widen(to, load<raw<T, n>>(from));
+}
+
 /* n elements of a parameter, whose pointer may be aligned to its element only. */
 template <typename T, int n>
 static __device__ __forceinline__ void load_param(float (&to)[n], const T *from, bool aligned)
 {
     if (aligned) {
-        widen(to, load<raw<T, n>>(from));
+        get(to, from);
     } else {
         for (int i = 0; i < n; i++) {
             float one[1];
