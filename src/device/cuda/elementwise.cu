@@ -5,7 +5,7 @@
  * and up), six of its backward, eight of add.  One tile per block, so that the order of blocks is
  * that of memory and the last ones even out.
  */
-#include "device/cuda/pack.cuh"
+#include "device/cuda/flat.cuh"
 
 /* ---- gates: a row is [gate, up]; a tile is TILE accesses of one row ---- */
 
@@ -115,53 +115,35 @@ void cuda_swiglu_backward(struct device *d, enum dtype dt, void *dgate_up, const
     swiglu<true>(d, dt, dgate_up, dy, gate_up, rows, ffn);
 }
 
-/* ---- flat tensors: tiles of groups of n elements, the first beginning `shift` before element 0.
- * Whole tiles go n at a time, the first and the last an element at a time if they are not. ---- */
+/* ---- flat tensors ---- */
 
-enum { FLAT_THREADS = 256, FLAT_ACCESSES = 4, FLAT_TILE = FLAT_THREADS * FLAT_ACCESSES };
+enum { FLAT_ACCESSES = 4 };
 
-template <typename T, int n>
-__global__ void __launch_bounds__(FLAT_THREADS)
-    add_tile(T *y, const T *a, const T *b, int64_t elems, int shift)
-{
-    using R = raw<T, n>;
-    const struct pack_span tile = tile_span(FLAT_TILE * n, elems, shift);
-    const int64_t at = tile.begin + (int)threadIdx.x * n;
-    R left[FLAT_ACCESSES], right[FLAT_ACCESSES];
-    if (!tile.whole) {
-        for (int64_t i = tile.begin + (int)threadIdx.x; i < tile.end; i += FLAT_THREADS)
-            y[i] = sum_of<raw<T, 1>, 1>(a[i], b[i]);
-        return;
+template <typename T> struct add_op {
+    T *y;
+    const T *a, *b;
+    template <int n> struct group {
+        raw<T, n> left, right;
+    };
+    template <int n> __device__ __forceinline__ group<n> read(int64_t at) const
+    {
+        return {load_once<raw<T, n>>(a + at), load_once<raw<T, n>>(b + at)};
     }
-#pragma unroll
-    for (int j = 0; j < FLAT_ACCESSES; j++) {
-        left[j] = load_once<R>(a + at + j * FLAT_THREADS * n);
-        right[j] = load_once<R>(b + at + j * FLAT_THREADS * n);
+    template <int n> __device__ __forceinline__ void write(const group<n> &g, int64_t at) const
+    {
+        store(y + at, sum_of<raw<T, n>, n>(g.left, g.right));
     }
-#pragma unroll
-    for (int j = 0; j < FLAT_ACCESSES; j++)
-        store(y + at + j * FLAT_THREADS * n, sum_of<R, n>(left[j], right[j]));
-}
-
-template <typename T> static void add(cudaStream_t s, T *y, const T *a, const T *b, int64_t elems)
-{
-    constexpr int n = LANES<T>;
-    int shift = phase(y, n);
-    if (phase(a, n) == shift && phase(b, n) == shift)
-        LAUNCH((add_tile<T, n>), (unsigned)ceil_div(elems + shift, FLAT_TILE * n), FLAT_THREADS, 0,
-               s, y, a, b, elems, shift);
-    else
-        LAUNCH((add_tile<T, 1>), (unsigned)ceil_div(elems, FLAT_TILE), FLAT_THREADS, 0, s, y, a, b,
-               elems, 0);
-}
+};
 
 void cuda_add(struct device *d, enum dtype dt, void *y, const void *a, const void *b, int64_t elems)
 {
-    if (elems == 0)
-        return;
     by_type(dt, [&](auto type) {
         using T = decltype(type);
-        add(cuda_compute(d), (T *)y, (const T *)a, (const T *)b, elems);
+        constexpr int n = LANES<T>;
+        const add_op<T> op = {(T *)y, (const T *)a, (const T *)b};
+        int shift = phase(op.y, n);
+        bool alike = phase(op.a, n) == shift && phase(op.b, n) == shift;
+        launch_flat<FLAT_ACCESSES, n>(cuda_compute(d), op, elems, shift, alike);
     });
 }
 
@@ -182,50 +164,32 @@ template <int n, typename T> static __device__ __forceinline__ void convert(T &t
 /* From From to To, four elements at a time: 16 bytes on the fp32 side, so that neighbouring
  * threads touch neighbouring bytes on both sides.  Every number keeps its bits or is rounded to
  * nearest even, denormals included; a NaN made narrower stays a NaN but loses its payload. */
-template <typename To, typename From, int n>
-__global__ void __launch_bounds__(FLAT_THREADS)
-    cast_tile(To *y, const From *x, int64_t elems, int shift)
-{
-    const struct pack_span tile = tile_span(FLAT_TILE * n, elems, shift);
-    const int64_t at = tile.begin + (int)threadIdx.x * n;
-    raw<From, n> bits[FLAT_ACCESSES];
-    if (!tile.whole) {
-        for (int64_t i = tile.begin + (int)threadIdx.x; i < tile.end; i += FLAT_THREADS)
-            convert<1>(y[i], x[i]);
-        return;
+template <typename To, typename From> struct cast_op {
+    To *y;
+    const From *x;
+    template <int n> __device__ __forceinline__ raw<From, n> read(int64_t at) const
+    {
+        return load_once<raw<From, n>>(x + at);
     }
-#pragma unroll
-    for (int j = 0; j < FLAT_ACCESSES; j++)
-        bits[j] = load_once<raw<From, n>>(x + at + j * FLAT_THREADS * n);
-#pragma unroll
-    for (int j = 0; j < FLAT_ACCESSES; j++) {
+    template <int n> __device__ __forceinline__ void write(raw<From, n> bits, int64_t at) const
+    {
         raw<To, n> out;
-        convert<n>(out, bits[j]);
-        store(y + at + j * FLAT_THREADS * n, out);
+        convert<n>(out, bits);
+        store(y + at, out);
     }
-}
-
-template <typename To, typename From>
-static void cast(cudaStream_t s, To *y, const From *x, int64_t elems)
-{
-    int shift = phase(y, 4);
-    if (phase(x, 4) == shift)
-        LAUNCH((cast_tile<To, From, 4>), (unsigned)ceil_div(elems + shift, FLAT_TILE * 4),
-               FLAT_THREADS, 0, s, y, x, elems, shift);
-    else
-        LAUNCH((cast_tile<To, From, 1>), (unsigned)ceil_div(elems, FLAT_TILE), FLAT_THREADS, 0, s,
-               y, x, elems, 0);
-}
+};
 
 void cuda_cast_on(struct device *d, enum device_stream stream, enum dtype to, void *y,
                   enum dtype from, const void *x, int64_t elems)
 {
     cudaStream_t s = cuda_state(d)->stream[stream];
-    if (elems == 0)
-        return;
     by_type(to, [&](auto type) {
         using To = decltype(type);
-        by_type(from, [&](auto other) { cast(s, (To *)y, (const decltype(other) *)x, elems); });
+        by_type(from, [&](auto other) {
+            const cast_op<To, decltype(other)> op = {(To *)y, (const decltype(other) *)x};
+            int shift = phase(op.y, 4);
+            launch_flat<FLAT_ACCESSES, 4>(s, op, elems, shift, phase(op.x, 4) == shift);
+        });
     });
 }
 

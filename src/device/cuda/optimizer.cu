@@ -8,7 +8,7 @@
  * i to block i % CUDA_PARTIALS whatever the GPU: eight blocks of 256 threads on each multiprocessor
  * of the largest.
  */
-#include "device/cuda/pack.cuh"
+#include "device/cuda/flat.cuh"
 #include "device/cuda/reduce.cuh"
 
 struct eight {
@@ -119,96 +119,53 @@ void cuda_update_factor(struct device *d, double *factor, const double *targets,
 
 /* ---- steps ---- */
 
-enum { STEP_THREADS = 256, STEP_ACCESSES = 2, STEP_TILE = STEP_THREADS * STEP_ACCESSES };
-
 /* What a step works on: p and the states of its rule, which it replaces, and the gradient. */
-template <typename C, int owned> struct step_tensors {
-    float *own[owned];
+template <typename Rule, typename C> struct step_op {
+    Rule rule;
+    const double *factor;
+    float *own[Rule::OWNED];
     const float *g;
     C *copy; /* of the new p, or NULL */
-    int64_t elems;
-};
 
-/* n elements of each tensor. */
-template <int owned, int n> struct step_group {
-    raw<float, n> own[owned], g;
-};
+    template <int n> struct group {
+        raw<float, n> own[Rule::OWNED], g;
+        float factor;
+    };
 
-template <typename C, int owned, int n>
-static __device__ __forceinline__ void get(step_group<owned, n> &e, const step_tensors<C, owned> &t,
-                                           int64_t at)
-{
+    template <int n> __device__ __forceinline__ group<n> read(int64_t at) const
+    {
+        group<n> e;
+        e.factor = (float)*factor;
 #pragma unroll
-    for (int k = 0; k < owned; k++)
-        e.own[k] = load_once<raw<float, n>>(t.own[k] + at);
-    e.g = load_once<raw<float, n>>(t.g + at);
-}
-
-template <typename Rule, typename C, int n>
-static __device__ __forceinline__ void step(const step_group<Rule::OWNED, n> &e,
-                                            const step_tensors<C, Rule::OWNED> &t, const Rule &rule,
-                                            float factor, int64_t at)
-{
-    float own[Rule::OWNED][n], g[n];
-    raw<float, n> out;
-    widen(g, e.g);
-#pragma unroll
-    for (int k = 0; k < Rule::OWNED; k++)
-        widen(own[k], e.own[k]);
-    rule.step(own, g, factor);
-#pragma unroll
-    for (int k = 0; k < Rule::OWNED; k++) {
-        narrow(out, own[k]);
-        store_once(t.own[k] + at, out);
+        for (int k = 0; k < Rule::OWNED; k++)
+            e.own[k] = load_once<raw<float, n>>(own[k] + at);
+        e.g = load_once<raw<float, n>>(g + at);
+        return e;
     }
-    if (t.copy) {
-        raw<C, n> rounded;
-        narrow(rounded, own[0]);
-        store(t.copy + at, rounded);
-    }
-}
 
-template <typename Rule, typename C, int n>
-__global__ void __launch_bounds__(STEP_THREADS)
-    step_tile(step_tensors<C, Rule::OWNED> t, Rule rule, const double *factor, int shift)
-{
-    const float by = (float)*factor;
-    const struct pack_span tile = tile_span(STEP_TILE * n, t.elems, shift);
-    const int64_t begin = tile.begin + (int)threadIdx.x * n;
-    step_group<Rule::OWNED, n> e[STEP_ACCESSES];
-    step_group<Rule::OWNED, 1> one;
-    if (isnan(by))
-        return;
-    if (!tile.whole) {
-        for (int64_t i = tile.begin + (int)threadIdx.x; i < tile.end; i += STEP_THREADS) {
-            get(one, t, i);
-            step(one, t, rule, by, i);
+    template <int n> __device__ __forceinline__ void write(const group<n> &e, int64_t at) const
+    {
+        float now[Rule::OWNED][n], grad[n];
+        raw<float, n> out;
+        if (isnan(e.factor))
+            return;
+        widen(grad, e.g);
+#pragma unroll
+        for (int k = 0; k < Rule::OWNED; k++)
+            widen(now[k], e.own[k]);
+        rule.step(now, grad, e.factor);
+#pragma unroll
+        for (int k = 0; k < Rule::OWNED; k++) {
+            narrow(out, now[k]);
+            store_once(own[k] + at, out);
         }
-        return;
+        if (copy) {
+            raw<C, n> rounded;
+            narrow(rounded, now[0]);
+            store(copy + at, rounded);
+        }
     }
-#pragma unroll
-    for (int j = 0; j < STEP_ACCESSES; j++)
-        get(e[j], t, begin + j * STEP_THREADS * n);
-#pragma unroll
-    for (int j = 0; j < STEP_ACCESSES; j++)
-        step(e[j], t, rule, by, begin + j * STEP_THREADS * n);
-}
-
-template <typename Rule, typename C>
-static void launch(cudaStream_t s, const Rule &rule, const double *factor,
-                   const step_tensors<C, Rule::OWNED> &t)
-{
-    int shift = phase(t.own[0], 4);
-    bool alike = phase(t.g, 4) == shift && (!t.copy || phase(t.copy, 4) == shift);
-    for (int k = 1; k < Rule::OWNED; k++)
-        alike = alike && phase(t.own[k], 4) == shift;
-    if (alike)
-        LAUNCH((step_tile<Rule, C, 4>), (unsigned)ceil_div(t.elems + shift, STEP_TILE * 4),
-               STEP_THREADS, 0, s, t, rule, factor, shift);
-    else
-        LAUNCH((step_tile<Rule, C, 1>), (unsigned)ceil_div(t.elems, STEP_TILE), STEP_THREADS, 0, s,
-               t, rule, factor, 0);
-}
+};
 
 /* own: p and the states of the rule. */
 template <typename Rule>
@@ -216,14 +173,18 @@ static void step_any(struct device *d, const Rule &rule, const double *factor,
                      float *const (&own)[Rule::OWNED], const float *g, enum dtype dt_copy,
                      void *copy, int64_t elems)
 {
-    step_tensors<bf16, Rule::OWNED> t = {{}, g, (bf16 *)copy, elems};
-    step_tensors<fp16, Rule::OWNED> half = {{}, g, (fp16 *)copy, elems};
-    for (int k = 0; k < Rule::OWNED; k++)
-        t.own[k] = half.own[k] = own[k];
-    if (elems && dt_copy == DTYPE_F16)
-        launch(cuda_compute(d), rule, factor, half);
-    else if (elems)
-        launch(cuda_compute(d), rule, factor, t);
+    int shift = phase(own[0], 4);
+    bool alike = phase(g, 4) == shift && (!copy || phase((bf16 *)copy, 4) == shift);
+    step_op<Rule, bf16> op = {rule, factor, {}, g, (bf16 *)copy};
+    step_op<Rule, fp16> half = {rule, factor, {}, g, (fp16 *)copy};
+    for (int k = 0; k < Rule::OWNED; k++) {
+        op.own[k] = half.own[k] = own[k];
+        alike = alike && phase(own[k], 4) == shift;
+    }
+    if (dt_copy == DTYPE_F16)
+        launch_flat<2, 4>(cuda_compute(d), half, elems, shift, alike);
+    else
+        launch_flat<2, 4>(cuda_compute(d), op, elems, shift, alike);
 }
 
 /* The operations of the rules and their order are those of cpu/optimizer.c and cpu/muon.c. */

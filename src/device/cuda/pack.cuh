@@ -240,22 +240,6 @@ static __device__ __forceinline__ void load_param(float (&to)[n], const T *from,
     }
 }
 
-/* ---- flat tensors in tiles, one per block ---- */
-
-/* Elements [begin, end) of the block's tile of `size` elements; the first tile begins `shift`
- * before element 0.  whole: all of the tile is there. */
-struct pack_span {
-    int64_t begin, end;
-    bool whole;
-};
-
-static __device__ __forceinline__ pack_span tile_span(int size, int64_t elems, int shift)
-{
-    int64_t begin = (int64_t)blockIdx.x * size - shift, end = begin + size;
-    bool whole = begin >= 0 && end <= elems;
-    return {begin < 0 ? 0 : begin, end < elems ? end : elems, whole};
-}
-
 /* ---- for launchers ---- */
 
 /* Call f with a value of the type that dt stands for. */

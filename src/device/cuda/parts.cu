@@ -4,75 +4,55 @@
  * bytes on the fp32 side; a thread has two groups and loads up to four parts of each before it adds
  * the first.
  */
-#include "device/cuda/pack.cuh"
+#include "device/cuda/flat.cuh"
 
-enum { THREADS = 256, ACCESSES = 2, TILE = THREADS * ACCESSES, AHEAD = 4 };
-
-template <typename T> struct sum {
+template <typename T> struct sum_op {
     float *recv;
     const T *parts;
     int count, accumulate;
-    int64_t stride, elems;
-};
+    int64_t stride;
 
-template <typename T, int n>
-static __device__ __forceinline__ void add_parts(const sum<T> &t, int64_t at)
-{
-    using R = raw<T, n>;
-    float total[n] = {}, v[n];
-    if (t.accumulate)
-        load_floats(total, t.recv + at);
-    for (int begin = 0; begin < t.count; begin += AHEAD) {
-        R bits[AHEAD];
+    template <int n> __device__ __forceinline__ flat_nothing read(int64_t) const
+    {
+        return {};
+    }
+
+    template <int n> __device__ __forceinline__ void write(flat_nothing, int64_t at) const
+    {
+        using R = raw<T, n>;
+        enum { AHEAD = 4 };
+        float total[n] = {}, v[n];
+        if (accumulate)
+            load_floats(total, recv + at);
+        for (int begin = 0; begin < count; begin += AHEAD) {
+            R bits[AHEAD];
 #pragma unroll
-        for (int j = 0; j < AHEAD; j++)
-            if (begin + j < t.count)
-                bits[j] = load_once<R>(t.parts + (begin + j) * t.stride + at);
+            for (int j = 0; j < AHEAD; j++)
+                if (begin + j < count)
+                    bits[j] = load_once<R>(parts + (begin + j) * stride + at);
 #pragma unroll
-        for (int j = 0; j < AHEAD; j++) {
-            if (begin + j >= t.count)
-                break;
-            widen(v, bits[j]);
+            for (int j = 0; j < AHEAD; j++) {
+                if (begin + j >= count)
+                    break;
+                widen(v, bits[j]);
 #pragma unroll
-            for (int i = 0; i < n; i++)
-                total[i] += v[i];
+                for (int i = 0; i < n; i++)
+                    total[i] += v[i];
+            }
         }
+        store_floats(recv + at, total);
     }
-    store_floats(t.recv + at, total);
-}
-
-template <typename T, int n>
-__global__ void __launch_bounds__(THREADS) sum_tile(sum<T> t, int shift)
-{
-    const struct pack_span tile = tile_span(TILE * n, t.elems, shift);
-    if (!tile.whole) {
-        for (int64_t i = tile.begin + (int)threadIdx.x; i < tile.end; i += THREADS)
-            add_parts<T, 1>(t, i);
-        return;
-    }
-#pragma unroll
-    for (int j = 0; j < ACCESSES; j++)
-        add_parts<T, n>(t, tile.begin + (j * THREADS + (int)threadIdx.x) * n);
-}
-
-template <typename T> static void sum_parts(cudaStream_t s, const sum<T> &t)
-{
-    int shift = phase(t.recv, 4);
-    if (phase(t.parts, 4) == shift && (t.count < 2 || t.stride % 4 == 0))
-        LAUNCH((sum_tile<T, 4>), (unsigned)ceil_div(t.elems + shift, TILE * 4), THREADS, 0, s, t,
-               shift);
-    else
-        LAUNCH((sum_tile<T, 1>), (unsigned)ceil_div(t.elems, TILE), THREADS, 0, s, t, 0);
-}
+};
 
 void cuda_sum_parts(struct device *d, enum device_stream stream, float *recv, enum dtype dt,
                     const void *parts, int count, int64_t stride, int64_t elems, int accumulate)
 {
     cudaStream_t s = cuda_state(d)->stream[stream];
-    if (elems == 0)
-        return;
     by_type(dt, [&](auto type) {
         using T = decltype(type);
-        sum_parts<T>(s, {recv, (const T *)parts, count, accumulate, stride, elems});
+        const sum_op<T> op = {recv, (const T *)parts, count, accumulate, stride};
+        int shift = phase(recv, 4);
+        bool alike = phase(op.parts, 4) == shift && (count < 2 || stride % 4 == 0);
+        launch_flat<2, 4>(s, op, elems, shift, alike);
     });
 }
