@@ -5,9 +5,7 @@
  * elements.  A thread takes four elements by one access to each tensor, where all are aligned alike
  * and the first is the first of a pair; else one by one.
  */
-#include "device/cuda/pack.cuh"
-
-enum { LOW_THREADS = 256, LOW_ACCESSES = 2, LOW_TILE = LOW_THREADS * LOW_ACCESSES };
+#include "device/cuda/flat.cuh"
 
 /* Philox4x32-10 of counter (pair, step), as in base/philox.h. */
 static __device__ __forceinline__ uint4 draw(const struct rounding &r, uint64_t pair)
@@ -82,86 +80,69 @@ static __device__ __forceinline__ void put(T *to, const float (&value)[n],
     store(to, out);
 }
 
-template <typename P, typename M, typename C> struct low_tensors {
+template <typename P, typename M, typename C> struct low_op {
+    struct adamw a;
+    struct rounding r;
+    const double *factor;
     P *p;
     M *m, *v;
     const float *g;
     C *copy; /* or NULL */
-    int64_t elems;
-};
 
-/* The operations and their order are those of cpu/adamw_bf16.c. */
-template <typename P, typename M, typename C, int n>
-static __device__ __forceinline__ void step(const low_tensors<P, M, C> &t, const struct adamw &a,
-                                            const struct rounding &r, float factor, int64_t at)
-{
-    const float keep = 1.0f - a.lr * a.weight_decay, step_size = a.lr / a.bias1;
-    const float root_bias2 = sqrtf(a.bias2);
-    float p[n], m[n], v[n], g[n];
-    uint32_t words[2 * n];
-    get(p, t.p + at);
-    get(m, t.m + at);
-    get(v, t.v + at);
-    get(g, t.g + at);
-    noise_of<n>(words, r, r.first + (uint64_t)at);
+    template <int n> __device__ __forceinline__ flat_nothing read(int64_t) const
+    {
+        return {};
+    }
+
+    /* The operations and their order are those of cpu/adamw_bf16.c. */
+    template <int n> __device__ __forceinline__ void write(flat_nothing, int64_t at) const
+    {
+        const float keep = 1.0f - a.lr * a.weight_decay, step_size = a.lr / a.bias1;
+        const float root_bias2 = sqrtf(a.bias2), by = (float)*factor;
+        float next[n], mean[n], square[n], grad[n];
+        uint32_t words[2 * n];
+        if (isnan(by))
+            return;
+        get(next, p + at);
+        get(mean, m + at);
+        get(square, v + at);
+        get(grad, g + at);
+        noise_of<n>(words, r, r.first + (uint64_t)at);
 #pragma unroll
-    for (int i = 0; i < n; i++) {
-        float grad = g[i] * factor;
-        m[i] = m[i] + (grad - m[i]) * a.one_minus_beta1;
-        v[i] = v[i] * a.beta2 + grad * grad * a.one_minus_beta2;
-        p[i] = p[i] * keep - step_size * (m[i] / (sqrtf(v[i]) / root_bias2 + a.eps));
-    }
-    put(t.p + at, p, words, 0, 0);
-    put(t.m + at, m, words, 0, 16);
-    put(t.v + at, v, words, 1, 0);
-    if (t.copy) {
-        raw<C, n> rounded;
-        narrow(rounded, p);
-        store(t.copy + at, rounded);
-    }
-}
-
-template <typename P, typename M, typename C, int n>
-__global__ void __launch_bounds__(LOW_THREADS)
-    low_tile(low_tensors<P, M, C> t, struct adamw a, struct rounding r, const double *factor)
-{
-    const float by = (float)*factor;
-    const int64_t begin = ((int64_t)blockIdx.x * LOW_TILE + threadIdx.x) * n;
-    if (isnan(by))
-        return;
-    for (int j = 0; j < LOW_ACCESSES; j++) {
-        int64_t at = begin + (int64_t)j * LOW_THREADS * n;
-        if (at + n <= t.elems) {
-            step<P, M, C, n>(t, a, r, by, at);
-            continue;
+        for (int i = 0; i < n; i++) {
+            grad[i] *= by;
+            mean[i] = mean[i] + (grad[i] - mean[i]) * a.one_minus_beta1;
+            square[i] = square[i] * a.beta2 + grad[i] * grad[i] * a.one_minus_beta2;
+            next[i] =
+                next[i] * keep - step_size * (mean[i] / (sqrtf(square[i]) / root_bias2 + a.eps));
         }
-        for (int64_t i = at; i < at + n && i < t.elems; i++)
-            step<P, M, C, 1>(t, a, r, by, i);
+        put(p + at, next, words, 0, 0);
+        put(m + at, mean, words, 0, 16);
+        put(v + at, square, words, 1, 0);
+        if (copy) {
+            raw<C, n> rounded;
+            narrow(rounded, next);
+            store(copy + at, rounded);
+        }
     }
-}
+};
 
 template <typename P, typename M, typename C>
 static void launch(cudaStream_t s, const struct adamw *a, const double *factor,
                    const struct adamw_state *state, const struct rounding *r, int64_t elems)
 {
-    const low_tensors<P, M, C> t = {(P *)state->p, (M *)state->m,    (M *)state->v,
-                                    state->g,      (C *)state->copy, elems};
-    bool alike = phase(t.p, 4) == 0 && phase(t.m, 4) == 0 && phase(t.v, 4) == 0 &&
-                 phase(t.g, 4) == 0 && (!t.copy || phase(t.copy, 4) == 0) && r->first % 2 == 0;
-    if (alike)
-        LAUNCH((low_tile<P, M, C, 4>), (unsigned)ceil_div(elems, LOW_TILE * 4), LOW_THREADS, 0, s,
-               t, *a, *r, factor);
-    else
-        LAUNCH((low_tile<P, M, C, 1>), (unsigned)ceil_div(elems, LOW_TILE), LOW_THREADS, 0, s, t,
-               *a, *r, factor);
+    const low_op<P, M, C> op = {
+        *a, *r, factor, (P *)state->p, (M *)state->m, (M *)state->v, state->g, (C *)state->copy};
+    int shift = phase(op.p, 4);
+    bool alike = phase(op.m, 4) == shift && phase(op.v, 4) == shift && phase(op.g, 4) == shift &&
+                 (!op.copy || phase(op.copy, 4) == shift) && (r->first + (uint64_t)shift) % 2 == 0;
+    launch_flat<2, 4>(s, op, elems, shift, alike);
 }
 
 void cuda_adamw_bf16(struct device *d, const struct adamw *a, const double *factor,
                      const struct adamw_state *state, const struct rounding *r, int64_t elems)
 {
     cudaStream_t s = cuda_compute(d);
-    if (elems == 0)
-        return;
     if (state->dt_p == DTYPE_F32 && state->dt_copy == DTYPE_F16)
         launch<float, bf16, fp16>(s, a, factor, state, r, elems);
     else if (state->dt_p == DTYPE_F32)
