@@ -135,21 +135,37 @@ int mesh_member(const struct mesh_shape *shape, struct mesh_coord coord, unsigne
     return member;
 }
 
-/* The axes whose ranks form a group of their own, where there are several along each of them. */
-enum { SETS = MESH_AXES + 1 };
-static const unsigned sets[SETS] = {1 << MESH_PIPELINE, 1 << MESH_REPLICATE, 1 << MESH_SHARD,
-                                    1 << MESH_TENSOR, MESH_DATA};
-
-static int has_own(const struct mesh_shape *shape, unsigned axes)
+/* The sets of axes of more than one rank each, whose groups a shape has, each once: of one axis, of
+ * replicate and shard, further ones.  Returns how many. */
+static int list_sets(const struct mesh_shape *shape, unsigned set[MESH_SETS])
 {
-    return mesh_wide_axes(shape, axes) == axes;
+    unsigned listed = 1; /* bit s: set s; that of no axis is none */
+    int count = 0;
+    for (int k = 0; k < MESH_AXES + 1 + MESH_SETS; k++) {
+        unsigned further = (unsigned)(k - MESH_AXES - 1);
+        unsigned asked = k < MESH_AXES                   ? 1u << k
+                         : k == MESH_AXES                ? MESH_DATA
+                         : shape->further >> further & 1 ? further
+                                                         : 0;
+        unsigned wide = mesh_wide_axes(shape, asked);
+        if (listed >> wide & 1)
+            continue;
+        listed |= 1u << wide;
+        set[count++] = wide;
+    }
+    return count;
 }
 
 int mesh_has(const struct mesh_shape *shape, unsigned axes)
 {
     unsigned wide = mesh_wide_axes(shape, axes);
     int is_axis = !(wide & (wide - 1)); /* or none, a group of one rank */
-    return is_axis || wide == MESH_DATA;
+    if (is_axis || wide == MESH_DATA)
+        return 1;
+    for (unsigned further = 0; further < MESH_SETS; further++)
+        if (shape->further >> further & 1 && mesh_wide_axes(shape, further) == wide)
+            return 1;
+    return 0;
 }
 
 /* The color of a group is the rank of the one at 0 along its axes. */
@@ -167,7 +183,8 @@ static int split(struct mesh *mesh, struct world *world, unsigned axes, struct e
 int mesh_create(struct mesh **mesh, struct world *world, struct mesh_shape shape, struct error *err)
 {
     struct mesh *m;
-    int rc = mesh_resolve(&shape, world_size(world), err);
+    unsigned set[MESH_SETS];
+    int count, rc = mesh_resolve(&shape, world_size(world), err);
     *mesh = NULL;
     if (world_agree(world, rc, err))
         return -1;
@@ -177,8 +194,9 @@ int mesh_create(struct mesh **mesh, struct world *world, struct mesh_shape shape
     for (int axis = 0; axis < MESH_AXES; axis++)
         if (shape.degree[axis] == 1)
             m->group[1u << axis] = group_self(world, mesh_axis_name(axis));
-    for (int k = 0; k < SETS; k++)
-        if (has_own(&shape, sets[k]) && split(m, world, sets[k], err))
+    count = list_sets(&shape, set);
+    for (int k = 0; k < count; k++)
+        if (split(m, world, set[k], err))
             goto fail;
     *mesh = m;
     return 0;
@@ -199,10 +217,11 @@ void mesh_destroy(struct mesh *mesh)
 
 size_t mesh_staging_bytes(const struct mesh_shape *shape)
 {
+    unsigned set[MESH_SETS];
+    int count = list_sets(shape, set);
     size_t bytes = 0;
-    for (int k = 0; k < SETS; k++)
-        if (has_own(shape, sets[k]))
-            bytes += group_staging_bytes(mesh_members(shape, sets[k]));
+    for (int k = 0; k < count; k++)
+        bytes += group_staging_bytes(mesh_members(shape, set[k]));
     return bytes;
 }
 
@@ -213,11 +232,11 @@ int mesh_is_staged(const struct mesh_shape *shape, const struct mesh_options *op
            mesh_wide_axes(shape, axes) >> MESH_REPLICATE & 1;
 }
 
-/* What programs use of the groups. */
+/* What programs use of the groups of one axis and of data; of the others, sums and gathers. */
 int mesh_channels(const struct mesh_shape *shape, const struct mesh_options *options,
                   struct mesh_channel list[MESH_CHANNELS])
 {
-    static const struct mesh_channel own[MESH_CHANNELS] = {
+    static const struct mesh_channel own[] = {
         {.axes = 1 << MESH_SHARD, .stream = COMM_GATHER},
         {.axes = 1 << MESH_SHARD, .stream = COMM_REDUCE},
         {.axes = 1 << MESH_REPLICATE, .stream = COMM_REDUCE},
@@ -226,10 +245,19 @@ int mesh_channels(const struct mesh_shape *shape, const struct mesh_options *opt
         {.axes = 1 << MESH_TENSOR, .stream = COMM_GATHER},
         {.axes = 1 << MESH_TENSOR, .stream = COMM_REDUCE},
     };
-    int count = 0;
-    for (int k = 0; k < MESH_CHANNELS; k++)
-        if (has_own(shape, own[k].axes) && !mesh_is_staged(shape, options, own[k].axes))
+    unsigned set[MESH_SETS];
+    int count = 0, sets = list_sets(shape, set);
+    for (size_t k = 0; k < sizeof own / sizeof own[0]; k++)
+        if (mesh_wide_axes(shape, own[k].axes) == own[k].axes &&
+            !mesh_is_staged(shape, options, own[k].axes))
             list[count++] = own[k];
+    for (int k = 0; k < sets; k++) {
+        int is_axis = !(set[k] & (set[k] - 1));
+        if (is_axis || set[k] == MESH_DATA || mesh_is_staged(shape, options, set[k]))
+            continue;
+        list[count++] = (struct mesh_channel){set[k], COMM_GATHER};
+        list[count++] = (struct mesh_channel){set[k], COMM_REDUCE};
+    }
     return count;
 }
 

@@ -15,6 +15,8 @@ enum { MESH_SETS = 1 << MESH_AXES, MESH_DATA = 1 << MESH_REPLICATE | 1 << MESH_S
 
 struct mesh_shape {
     int degree[MESH_AXES];
+    unsigned further; /* bit s: the ranks along the axes s form a group too, beside those of each
+                         axis and of replicate and shard.  No layout needs one yet */
 };
 
 struct mesh_coord {
@@ -73,9 +75,9 @@ struct mesh_options {
  *
  * Communicators, in the order they are made, one for each group over 1 and stream of group.h:
  * shard on COMM_GATHER and on COMM_REDUCE, replicate on COMM_REDUCE, MESH_DATA on COMM_REDUCE
- * where it is a group of its own, pipeline on COMM_POINT, tensor on COMM_GATHER and on COMM_REDUCE.
- * With COMM_INTER_NODE_MPI groups along replicate have none where that exceeds 1: they offer
- * all-reduce, by MPI. */
+ * where it is a group of its own, pipeline on COMM_POINT, tensor and the further groups on
+ * COMM_GATHER and on COMM_REDUCE.  With COMM_INTER_NODE_MPI groups along replicate have none where
+ * that exceeds 1: they offer all-reduce, by MPI. */
 int mesh_attach(struct mesh *mesh, struct world *world, struct device *device, struct mem *mem,
                 const struct mesh_options *options, struct error *err);
 
@@ -120,8 +122,8 @@ const char *mesh_gpu_library(char text[96]);
 struct mesh_shape mesh_shape(const struct mesh *mesh);
 struct mesh_coord mesh_coord(const struct mesh *mesh);
 
-/* The group of a set of axes, and of one; the mesh's.  NULL: no axes, or mesh_has() says there is
- * none. */
+/* The group of a set of axes, of one, of replicate and shard; the mesh's.  NULL: no axes, or
+ * mesh_has() says there is none. */
 struct group *mesh_group_of(const struct mesh *mesh, unsigned axes);
 struct group *mesh_group(const struct mesh *mesh, enum mesh_axis axis);
 

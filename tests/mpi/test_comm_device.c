@@ -354,12 +354,13 @@ static void test_pipeline(struct rig *r, int stages)
     detach(r);
 }
 
-/* What ranks exchange within a unit. */
+/* What ranks exchange within a unit, over one axis or two. */
 static void test_tensor(struct rig *r, int shards, int tensors)
 {
-    attach_shape(r, (struct mesh_shape){{1, 1, shards, tensors}});
-    struct group *g = mesh_group(r->mesh, MESH_TENSOR);
-    CHECK(&r->c, group_size(g) == tensors);
+    const unsigned axes = 1u << MESH_SHARD | 1u << MESH_TENSOR;
+    attach_shape(r, (struct mesh_shape){{1, 1, shards, tensors}, 1u << axes});
+    struct group *g = mesh_group_of(r->mesh, axes);
+    CHECK(&r->c, group_size(g) == shards * tensors);
     for (int i = 0; i < COUNTS; i++) {
         test_all_gather(r, g, counts[i], DTYPE_BF16, 0);
         test_all_reduce(r, g, counts[i], DTYPE_F32);

@@ -113,6 +113,7 @@ static void test_groups(struct checks *c, struct mesh *mesh)
         int32_t ranks[64], mine = world_rank(c->world);
         struct comm_op op;
         CHECK(c, !g == !mesh_has(&shape, axes));
+        CHECK(c, g || !shape.further);
         if (!g)
             continue;
         CHECK(c, group_size(g) == mesh_members(&shape, axes) &&
@@ -136,9 +137,10 @@ static void test_groups(struct checks *c, struct mesh *mesh)
 static void test_meshes(struct checks *c)
 {
     int size = world_size(c->world);
-    for (int code = 0; code < 256; code++) { /* every factorization into degrees 1 to 4 */
+    for (int code = 0; code < 512; code++) { /* every factorization into degrees 1 to 4 */
         struct mesh_shape shape = {
-            {1 + code % 4, 1 + code / 4 % 4, 1 + code / 16 % 4, 1 + code / 64 % 4}};
+            {1 + code % 4, 1 + code / 4 % 4, 1 + code / 16 % 4, 1 + code / 64 % 4},
+            code < 256 ? 0 : (1u << MESH_SETS) - 1};
         struct mesh *mesh = NULL;
         struct error err = {0};
         if (shape_product(&shape) != size)

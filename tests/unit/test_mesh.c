@@ -94,22 +94,27 @@ static void staging_is_modest(void **state)
                      group_staging_bytes(2) + group_staging_bytes(3) + group_staging_bytes(6));
 }
 
-/* Each axis has a group, and replicate and shard together; axes of one rank make no difference. */
-static void axes_have_groups(void **state)
+/* Groups that are asked for, of the same ranks as others or not, are counted once each. */
+static void further_groups_are_counted(void **state)
 {
     enum { SHARD = 1 << MESH_SHARD, TENSOR = 1 << MESH_TENSOR, ALL = MESH_SETS - 1 };
     const struct mesh_options by_nccl = {0}, by_mpi = {.inter_node = COMM_INTER_NODE_MPI};
-    struct mesh_shape shape = shape_of(1, 2, 3, 5), narrow = shape_of(1, 1, 3, 1);
-    size_t one = mesh_reserve_bytes(&shape, &by_nccl) / 6; /* shard 2, replicate, data, tensor 2 */
-    assert_int_equal(mesh_has(&shape, SHARD | TENSOR), 0);
-    assert_int_equal(mesh_has(&shape, MESH_DATA | 1 << MESH_PIPELINE), 1);
+    struct mesh_shape plain = shape_of(1, 2, 3, 5), shape = plain;
+    size_t one = mesh_reserve_bytes(&plain, &by_nccl) / 6; /* shard 2, replicate, data, tensor 2 */
+    assert_int_equal(mesh_has(&plain, SHARD | TENSOR), 0);
+    assert_int_equal(mesh_has(&plain, MESH_DATA | 1 << MESH_PIPELINE), 1);
+    shape.further = 1u << (SHARD | TENSOR) | 1u << SHARD | 1u << MESH_DATA | 1u << 0;
+    assert_int_equal(mesh_has(&shape, SHARD | TENSOR), 1);
+    assert_int_equal(mesh_has(&shape, SHARD | TENSOR | 1 << MESH_PIPELINE), 1);
     assert_int_equal(mesh_has(&shape, ALL), 0);
-    assert_int_equal(mesh_has(&narrow, ALL), 1);
     assert_int_equal(mesh_members(&shape, SHARD | TENSOR), 15);
-    assert_int_equal(mesh_staging_bytes(&narrow), group_staging_bytes(3));
-    assert_int_equal(mesh_staging_bytes(&shape), group_staging_bytes(2) + group_staging_bytes(3) +
-                                                     group_staging_bytes(5) +
-                                                     group_staging_bytes(6));
+    assert_int_equal(mesh_staging_bytes(&shape),
+                     mesh_staging_bytes(&plain) + group_staging_bytes(15));
+    assert_int_equal(mesh_reserve_bytes(&shape, &by_nccl), 8 * one);
+    assert_int_equal(mesh_reserve_bytes(&shape, &by_mpi), 6 * one);
+    shape.further = 1u << ALL | 1u << (MESH_DATA | TENSOR); /* the same ranks */
+    assert_int_equal(mesh_staging_bytes(&shape),
+                     mesh_staging_bytes(&plain) + group_staging_bytes(30));
     assert_int_equal(mesh_reserve_bytes(&shape, &by_mpi), 4 * one);
 }
 
@@ -233,7 +238,7 @@ int main(void)
         cmocka_unit_test(what_is_left_is_filled_in),
         cmocka_unit_test(shapes_that_do_not_fit_are_refused),
         cmocka_unit_test(staging_is_modest),
-        cmocka_unit_test(axes_have_groups),
+        cmocka_unit_test(further_groups_are_counted),
         cmocka_unit_test(groups_have_names),
         cmocka_unit_test(a_group_of_one_needs_no_world),
         cmocka_unit_test(silent_singletons_are_refused),
