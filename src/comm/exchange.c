@@ -1,11 +1,11 @@
 /* exchange.c - the kinds of operation as lists of transfers (see transport.h).
  *
- * all-gather      every member sends its pieces to every other, straight into place.
+ * all-gather      every member sends its pieces to every other, straight into place;
+ * all-to-all      the same with a part of its own for each.
  * reduce-scatter  batches: of every shard one piece goes to its owner, which adds the terms
  *                 in rank order; two batches are in flight, one being added up.
  * all-reduce      the same with shards made of the data itself, each batch followed by an
  *                 all-gather of its sums.  A small one: all get all terms and add them up.
- * all-to-all      pieces of every member's part, straight into place.
  * broadcast       a binary tree, pieces following one another down.
  * message         pieces in order.
  *
@@ -62,60 +62,69 @@ static struct sum_terms terms_of(const struct operation *op, int64_t batch, cons
     return terms;
 }
 
-static int64_t limit_window(const struct operation *op)
+/* --- all-gather and all-to-all: rounds of size - 1 transfers, one piece of each --- */
+
+/* In an all-gather everybody is given the same, and puts it by the member's number. */
+static struct comm_part part_of(const struct operation *op, int member)
 {
-    return op->retired + op->window;
+    if (op->part)
+        return op->part[member];
+    return (struct comm_part){
+        .send_elems = op->elems, .recv_from = member * op->elems, .recv_elems = op->elems};
 }
 
-static void copy_nothing(struct operation *op)
-{
-}
-
-/* --- all-gather --- */
-
-static void gather_plan(struct operation *op)
+/* All members have as many transfers in a round, some of them empty. */
+static void parts_plan(struct operation *op)
 {
     op->piece = GATHER_PIECE_BYTES / size_of(op);
     op->total = ceil_div(op->elems, op->piece) * others(op);
 }
 
-static void gather_transfer(const struct operation *op, int64_t index, struct transfer *x)
+static void parts_transfer(const struct operation *op, int64_t index, struct transfer *x)
 {
     int64_t first = index / others(op) * op->piece, size = size_of(op);
-    int64_t n = length_at(first, op->piece, op->elems);
     partners(op, (int)(index % others(op)) + 1, x);
-    x->from = op->send + first * size;
-    x->into = op->recv + (x->source * op->elems + first) * size;
-    x->from_bytes = x->into_bytes = n * size;
+    struct comm_part to = part_of(op, x->to), source = part_of(op, x->source);
+    x->from = op->send + (to.send_from + first) * size;
+    x->into = op->recv + (source.recv_from + first) * size;
+    x->from_bytes = length_at(first, op->piece, to.send_elems) * size;
+    x->into_bytes = length_at(first, op->piece, source.recv_elems) * size;
 }
 
-static void gather_own(struct operation *op, int64_t first, int64_t n)
+static void copy_own(struct operation *op, int64_t first, int64_t piece)
 {
-    int64_t size = size_of(op);
-    char *own = op->recv + (op->group->rank * op->elems + first) * size;
-    if (own != op->send + first * size)
-        memcpy(own, op->send + first * size, (size_t)(n * size));
+    struct comm_part own = part_of(op, op->group->rank);
+    const char *from = op->send + (own.send_from + first) * size_of(op);
+    char *into = op->recv + (own.recv_from + first) * size_of(op);
+    int64_t n = length_at(first, piece, own.send_elems);
+    if (n && into != from)
+        memcpy(into, from, (size_t)(n * size_of(op)));
 }
 
-static void gather_retired(struct operation *op, int64_t index)
+static void parts_retired(struct operation *op, int64_t index)
 {
-    int64_t first = index / others(op) * op->piece;
     if (index % others(op) == 0)
-        gather_own(op, first, length_at(first, op->piece, op->elems));
+        copy_own(op, index / others(op) * op->piece, op->piece);
 }
 
-static void gather_alone(struct operation *op)
+static void parts_alone(struct operation *op)
 {
-    gather_own(op, 0, op->elems);
+    copy_own(op, 0, op->elems);
 }
 
 const struct comm_kind kind_all_gather = {.name = "all-gather",
                                           .call = CALL_ALL_GATHER,
-                                          .plan = gather_plan,
-                                          .limit = limit_window,
-                                          .transfer = gather_transfer,
-                                          .retired = gather_retired,
-                                          .alone = gather_alone};
+                                          .plan = parts_plan,
+                                          .transfer = parts_transfer,
+                                          .retired = parts_retired,
+                                          .alone = parts_alone};
+
+const struct comm_kind kind_all_to_all = {.name = "all-to-all",
+                                          .call = CALL_ALL_TO_ALL,
+                                          .plan = parts_plan,
+                                          .transfer = parts_transfer,
+                                          .retired = parts_retired,
+                                          .alone = parts_alone};
 
 /* --- reduce-scatter: transfers in batches of size - 1 --- */
 
@@ -241,8 +250,7 @@ const struct comm_kind kind_all_reduce = {.name = "all-reduce",
                                           .plan = both_plan,
                                           .limit = both_limit,
                                           .transfer = both_transfer,
-                                          .retired = both_retired,
-                                          .alone = copy_nothing};
+                                          .retired = both_retired};
 
 /* --- small all-reduce: all terms to every member --- */
 
@@ -270,52 +278,8 @@ static void small_retired(struct operation *op, int64_t index)
 const struct comm_kind kind_all_reduce_small = {.name = "all-reduce",
                                                 .call = CALL_ALL_REDUCE,
                                                 .plan = small_plan,
-                                                .limit = limit_window,
                                                 .transfer = small_transfer,
-                                                .retired = small_retired,
-                                                .alone = copy_nothing};
-
-/* --- all-to-all --- */
-
-/* All members have as many transfers in a round, some of them empty; at least one round, with which
- * the own part is copied. */
-static void swap_plan(struct operation *op)
-{
-    op->piece = GATHER_PIECE_BYTES / size_of(op);
-    op->total = max_i64(ceil_div(op->elems, op->piece), 1) * others(op);
-}
-
-static void swap_transfer(const struct operation *op, int64_t index, struct transfer *x)
-{
-    int64_t first = index / others(op) * op->piece, size = size_of(op);
-    partners(op, (int)(index % others(op)) + 1, x);
-    const struct comm_part *to = &op->part[x->to], *source = &op->part[x->source];
-    x->from = op->send + (to->send_from + first) * size;
-    x->into = op->recv + (source->recv_from + first) * size;
-    x->from_bytes = length_at(first, op->piece, to->send_elems) * size;
-    x->into_bytes = length_at(first, op->piece, source->recv_elems) * size;
-}
-
-static void swap_alone(struct operation *op)
-{
-    const struct comm_part *own = &op->part[op->group->rank];
-    memcpy(op->recv + own->recv_from * size_of(op), op->send + own->send_from * size_of(op),
-           (size_t)(own->send_elems * size_of(op)));
-}
-
-static void swap_retired(struct operation *op, int64_t index)
-{
-    if (index == 0)
-        swap_alone(op);
-}
-
-const struct comm_kind kind_all_to_all = {.name = "all-to-all",
-                                          .call = CALL_ALL_TO_ALL,
-                                          .plan = swap_plan,
-                                          .limit = limit_window,
-                                          .transfer = swap_transfer,
-                                          .retired = swap_retired,
-                                          .alone = swap_alone};
+                                                .retired = small_retired};
 
 /* --- broadcast: stage s is piece s from the parent, then piece s - 1 to two children --- */
 
@@ -353,8 +317,7 @@ const struct comm_kind kind_broadcast = {.name = "broadcast",
                                          .call = CALL_BROADCAST,
                                          .plan = tree_plan,
                                          .limit = tree_limit,
-                                         .transfer = tree_transfer,
-                                         .alone = copy_nothing};
+                                         .transfer = tree_transfer};
 
 /* --- messages --- */
 
@@ -364,35 +327,32 @@ static void message_plan(struct operation *op)
     op->total = ceil_div(op->elems, op->piece);
 }
 
-static void send_transfer(const struct operation *op, int64_t index, struct transfer *x)
+static void message_transfer(const struct operation *op, int64_t index, struct transfer *x)
 {
-    x->to = op->peer;
-    x->from = op->send + index * op->piece * size_of(op);
-    x->from_bytes = length_at(index * op->piece, op->piece, op->elems) * size_of(op);
-}
-
-static void recv_transfer(const struct operation *op, int64_t index, struct transfer *x)
-{
-    x->source = op->peer;
-    x->into = op->recv + index * op->piece * size_of(op);
-    x->into_bytes = length_at(index * op->piece, op->piece, op->elems) * size_of(op);
+    int64_t first = index * op->piece, size = size_of(op);
+    int64_t bytes = length_at(first, op->piece, op->elems) * size;
+    if (op->kind == &kind_send) {
+        x->to = op->peer;
+        x->from = op->send + first * size;
+        x->from_bytes = bytes;
+    } else {
+        x->source = op->peer;
+        x->into = op->recv + first * size;
+        x->into_bytes = bytes;
+    }
 }
 
 const struct comm_kind kind_send = {.name = "send",
                                     .call = CALL_SEND,
                                     .message = 1,
                                     .plan = message_plan,
-                                    .limit = limit_window,
-                                    .transfer = send_transfer,
-                                    .alone = copy_nothing};
+                                    .transfer = message_transfer};
 
 const struct comm_kind kind_recv = {.name = "receive",
                                     .call = CALL_RECV,
                                     .message = 1,
                                     .plan = message_plan,
-                                    .limit = limit_window,
-                                    .transfer = recv_transfer,
-                                    .alone = copy_nothing};
+                                    .transfer = message_transfer};
 
 int transport_independent(const struct operation *a, const struct operation *b)
 {

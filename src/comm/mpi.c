@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 
+#include "base/round.h"
 #include "comm/transport.h"
 
 /* An operation keeps its requests in memory that operation.h, which does not know MPI, declares as
@@ -139,12 +140,10 @@ static int retire(struct operation *op)
 
 static int post_allowed(struct operation *op)
 {
-    int64_t limit = op->kind->limit(op);
+    int64_t limit = min_i64(op->retired + op->window, op->total);
     int result = STEP_WAITS;
-    if (limit > op->retired + op->window)
-        limit = op->retired + op->window;
-    if (limit > op->total)
-        limit = op->total;
+    if (op->kind->limit)
+        limit = min_i64(limit, op->kind->limit(op));
     while (op->posted < limit && result != STEP_DONE)
         result = post(op, op->posted++);
     return result;

@@ -3,7 +3,8 @@
 
 static int step(struct operation *op)
 {
-    op->kind->alone(op);
+    if (op->kind->alone)
+        op->kind->alone(op);
     return STEP_DONE;
 }
 

@@ -101,10 +101,10 @@ struct comm_kind {
     enum comm_call call;
     int message;                                  /* between two members */
     void (*plan)(struct operation *op);           /* set piece and total */
-    int64_t (*limit)(const struct operation *op); /* may post transfers before this one */
+    int64_t (*limit)(const struct operation *op); /* may post those before it; NULL: all */
     void (*transfer)(const struct operation *op, int64_t index, struct transfer *x);
     void (*retired)(struct operation *op, int64_t index); /* NULL: nothing to do */
-    void (*alone)(struct operation *op); /* the whole operation in a group of one */
+    void (*alone)(struct operation *op); /* all of it in a group of one; NULL: nothing to do */
 };
 
 extern const struct comm_kind kind_all_gather, kind_reduce_scatter, kind_all_reduce,
