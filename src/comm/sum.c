@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/levels.h"
+#include "base/round.h"
 
 enum { BLOCK = 1024 };
 
@@ -107,58 +108,45 @@ static void block_f32(float *sum, const struct sum_terms *terms, int64_t first, 
     }
 }
 
-static void block_f64(double *sum, const struct sum_terms *terms, int64_t first, int64_t n,
-                      enum group_reduction reduction)
+/* The terms' sum or maximum, and then old unless that is NULL, as out_dtype. */
+static void reduce_f32(char *out, enum dtype out_dtype, const float *old,
+                       const struct sum_terms *terms, int64_t elems, enum dtype dtype,
+                       enum group_reduction reduction)
 {
-    for (int m = 0; m < terms->count; m++) {
-        const double *term = (const double *)term_at(terms, m) + first;
-        if (!m)
-            memcpy(sum, term, (size_t)n * sizeof *sum);
-        else
-            f64_of[reduction](sum, term, n);
+    float sum[BLOCK];
+    for (int64_t i = 0; i < elems; i += BLOCK) {
+        int64_t n = min_i64(elems - i, BLOCK);
+        block_f32(sum, terms, i, n, dtype, reduction);
+        if (old)
+            add_f32(sum, old + i, n);
+        narrow(out + i * (int64_t)dtype_bytes(out_dtype), sum, n, out_dtype);
+    }
+}
+
+static void reduce_f64(double *out, const struct sum_terms *terms, int64_t elems,
+                       enum group_reduction reduction)
+{
+    double sum[BLOCK];
+    for (int64_t i = 0; i < elems; i += BLOCK) {
+        int64_t n = min_i64(elems - i, BLOCK);
+        memcpy(sum, (const double *)term_at(terms, 0) + i, (size_t)n * sizeof *sum);
+        for (int m = 1; m < terms->count; m++)
+            f64_of[reduction](sum, (const double *)term_at(terms, m) + i, n);
+        memcpy(out + i, sum, (size_t)n * sizeof *sum);
     }
 }
 
 void sum_to_f32(float *out, const float *old, const struct sum_terms *terms, int64_t elems,
                 enum dtype dtype)
 {
-    float sum[BLOCK];
-    for (int64_t i = 0; i < elems; i += BLOCK) {
-        int64_t n = elems - i < BLOCK ? elems - i : BLOCK;
-        block_f32(sum, terms, i, n, dtype, GROUP_SUM);
-        if (old)
-            add_f32(sum, old + i, n);
-        memcpy(out + i, sum, (size_t)n * sizeof *sum);
-    }
-}
-
-static void sum_f64(double *out, const struct sum_terms *terms, int64_t elems,
-                    enum group_reduction reduction)
-{
-    double sum[BLOCK];
-    for (int64_t i = 0; i < elems; i += BLOCK) {
-        int64_t n = elems - i < BLOCK ? elems - i : BLOCK;
-        block_f64(sum, terms, i, n, reduction);
-        memcpy(out + i, sum, (size_t)n * sizeof *sum);
-    }
-}
-
-static void sum_narrow(char *out, const struct sum_terms *terms, int64_t elems, enum dtype dtype,
-                       enum group_reduction reduction)
-{
-    float sum[BLOCK];
-    for (int64_t i = 0; i < elems; i += BLOCK) {
-        int64_t n = elems - i < BLOCK ? elems - i : BLOCK;
-        block_f32(sum, terms, i, n, dtype, reduction);
-        narrow(out + i * (int64_t)dtype_bytes(dtype), sum, n, dtype);
-    }
+    reduce_f32((char *)out, DTYPE_F32, old, terms, elems, dtype, GROUP_SUM);
 }
 
 void sum_same(void *out, const struct sum_terms *terms, int64_t elems, enum dtype dtype,
               enum group_reduction reduction)
 {
     if (dtype == DTYPE_F64)
-        sum_f64(out, terms, elems, reduction);
+        reduce_f64(out, terms, elems, reduction);
     else
-        sum_narrow(out, terms, elems, dtype, reduction);
+        reduce_f32(out, dtype, NULL, terms, elems, dtype, reduction);
 }
