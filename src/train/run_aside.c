@@ -37,17 +37,15 @@ static char *free_name(const char *path)
 
 int run_aside_metrics(const struct run_directory *d, int64_t step, struct error *err)
 {
-    const char *dir = d->s->config.run.dir;
-    char *path = array_format("%s/metrics.jsonl", dir), *aside = free_name(path);
-    int rc = rename(path, aside) ? error_errno(err, "cannot move %s to %s", path, aside)
-                                 : disk_sync_parent(aside, err);
+    char *aside = free_name(d->metrics);
+    int rc = rename(d->metrics, aside) ? error_errno(err, "cannot move %s to %s", d->metrics, aside)
+                                       : disk_sync_parent(aside, err);
     if (!rc)
         log_warn(d->s->log,
                  "%s: an earlier start came to step %lld and left no checkpoint; its metrics are "
                  "in %s now",
-                 dir, (long long)step, aside);
+                 d->path, (long long)step, aside);
     free(aside);
-    free(path);
     return rc;
 }
 
@@ -84,12 +82,11 @@ static int move_all(const char *real, const char *dir, struct log *log, struct e
 
 int run_aside_all(struct run_directory *d, struct error *err)
 {
-    const char *dir = d->s->config.run.dir;
     int before = d->lock;
-    char *real = realpath(dir, NULL);
+    char *real = realpath(d->path, NULL);
     if (!real)
-        return error_errno(err, "cannot look at %s", dir);
-    int rc = move_all(real, dir, d->s->log, err);
+        return error_errno(err, "cannot look at %s", d->path);
+    int rc = move_all(real, d->path, d->s->log, err);
     if (!rc && !(rc = disk_make_folders(real, err)) && !(rc = run_directory_lock(d, err)))
         close(before);
     free(real);
@@ -100,13 +97,13 @@ int run_aside_all(struct run_directory *d, struct error *err)
 
 static char *folder_of(const struct run_directory *d, int64_t branch, const char *name)
 {
-    return array_format("%s/branches/%lld/%s", d->s->config.run.dir, (long long)branch, name);
+    return array_format("%s/branches/%lld/%s", d->path, (long long)branch, name);
 }
 
 int64_t run_aside_last(const struct run_directory *d)
 {
     int64_t last = -1;
-    char *path = array_format("%s/branches", d->s->config.run.dir);
+    char *path = array_format("%s/branches", d->path);
     DIR *folder = opendir(path);
     struct dirent *item;
     while (folder && (item = readdir(folder)))
@@ -127,16 +124,14 @@ static int move_one(const char *path, const char *to, struct error *err)
     return rc;
 }
 
-/* Move the folders of later steps that are not committed. */
-static int move_torn(const struct run_directory *d, const char *to, struct error *err)
+/* Move the checkpoints of steps after `base`. */
+static int move_later(const struct run_list *list, int64_t base, const char *to, struct error *err)
 {
-    struct checkpoint_entry *entries;
-    int count = checkpoint_list(&entries, d->checkpoints, err), rc = 0;
-    for (int i = 0; i < count && !rc; i++)
-        if (!entries[i].committed && entries[i].step > d->record.base)
-            rc = move_one(entries[i].path, to, err);
-    checkpoint_list_free(entries, count > 0 ? count : 0);
-    return count < 0 ? -1 : rc;
+    int rc = 0;
+    for (int i = 0; i < list->count && !rc; i++)
+        if (list->entry[i].step > base)
+            rc = move_one(list->entry[i].path, to, err);
+    return rc;
 }
 
 int run_aside_branch(const struct run_directory *d, enum run_torn torn, struct error *err)
@@ -148,18 +143,18 @@ int run_aside_branch(const struct run_directory *d, enum run_torn torn, struct e
         return -1;
     int64_t left = d->record.branch - 1;
     char *to = folder_of(d, left, "checkpoints");
-    int rc = 0, moves = survey.other_count || (torn == TORN_MOVES && survey.torn[0]);
+    int rc = 0, moves = survey.other.count || (torn == TORN_MOVES && survey.torn.count);
     if (moves)
         rc = disk_make_folders(to, err);
-    for (int i = 0; i < survey.other_count && !rc; i++)
-        rc = move_one(survey.other[i].path, to, err);
-    if (!rc && torn == TORN_MOVES && moves)
-        rc = move_torn(d, to, err);
+    if (!rc)
+        rc = move_later(&survey.other, -1, to, err);
+    if (!rc && torn == TORN_MOVES)
+        rc = move_later(&survey.torn, d->record.base, to, err);
     if (!rc && moves)
         rc = disk_sync(to, err) || disk_sync(d->checkpoints, err) ? -1 : 0;
-    if (!rc && survey.other_count)
-        log_info(d->s->log, "%d later checkpoint%s of branch %lld: now in %s", survey.other_count,
-                 survey.other_count > 1 ? "s" : "", (long long)left, to);
+    if (!rc && survey.other.count)
+        log_info(d->s->log, "%d later checkpoint%s of branch %lld: now in %s", survey.other.count,
+                 survey.other.count > 1 ? "s" : "", (long long)left, to);
     free(to);
     run_survey_free(&survey);
     return rc;
@@ -167,17 +162,11 @@ int run_aside_branch(const struct run_directory *d, enum run_torn torn, struct e
 
 int run_aside_finish(struct run_directory *d, struct error *err)
 {
-    const char *dir = d->s->config.run.dir;
-    char *metrics = array_format("%s/metrics.jsonl", dir);
-    int rc = run_aside_branch(d, TORN_MOVES, err);
-    if (!rc)
-        rc = metrics_resume(metrics, d->record.start.step, d->s->log, err);
-    if (!rc) {
-        d->record.moving = 0;
-        rc = run_record_write(&d->record, dir, RUN_RECORD, err);
-    }
-    free(metrics);
-    return rc;
+    if (run_aside_branch(d, TORN_MOVES, err) ||
+        metrics_resume(d->metrics, d->record.start.step, d->s->log, err))
+        return -1;
+    d->record.moving = 0;
+    return run_record_write(&d->record, d->path, RUN_RECORD, err);
 }
 
 static int copy_file(const char *from, const char *to, struct error *err)
@@ -199,17 +188,15 @@ static int copy_file(const char *from, const char *to, struct error *err)
 
 int run_aside_copies(const struct run_directory *d, struct error *err)
 {
-    char *from = array_format("%s/metrics.jsonl", d->s->config.run.dir);
     char *folder = folder_of(d, d->record.branch, "");
     char *to = folder_of(d, d->record.branch, "metrics.jsonl");
     int rc = disk_make_folders(folder, err);
-    if (!rc && !access(from, F_OK))
-        rc = copy_file(from, to, err);
+    if (!rc && !access(d->metrics, F_OK))
+        rc = copy_file(d->metrics, to, err);
     rc = rc || run_record_write(&d->record, folder, BRANCH_RECORD, err) || disk_sync(folder, err)
              ? -1
              : 0;
     free(to);
     free(folder);
-    free(from);
     return rc;
 }

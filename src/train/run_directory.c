@@ -30,8 +30,7 @@ static int is_there(int fd, const char *path)
  * when the process ends.  On a file system without locks there is none. */
 int run_directory_lock(struct run_directory *d, struct error *err)
 {
-    const char *dir = d->s->config.run.dir;
-    char *path = array_format("%s/lock", dir), *log = array_format("%s/log.txt", dir);
+    char *path = array_format("%s/lock", d->path), *log = array_format("%s/log.txt", d->path);
     int rc = disk_make_folders(d->checkpoints, err);
     int fd = rc ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (!rc && fd < 0)
@@ -40,7 +39,7 @@ int run_directory_lock(struct run_directory *d, struct error *err)
         rc = error_set(err,
                        "run.dir %s is in use by another start of trireme; end that one, or "
                        "name another directory",
-                       dir);
+                       d->path);
     if (!rc)
         rc = log_file(d->s->log, log, err);
     if (rc && fd >= 0)
@@ -57,11 +56,12 @@ int run_directory_open(struct run_directory *d, struct session *s, struct run_da
 {
     *d =
         (struct run_directory){.s = s, .lock = -1, .data = data, .saved_step = -1, .best_step = -1};
-    snprintf(d->checkpoints, sizeof d->checkpoints, "%s/checkpoints", s->config.run.dir);
+    d->path = s->config.run.dir;
+    snprintf(d->checkpoints, sizeof d->checkpoints, "%s/checkpoints", d->path);
+    snprintf(d->metrics, sizeof d->metrics, "%s/metrics.jsonl", d->path);
     int rc = 0;
     if (!world_rank(s->world))
-        rc = run_directory_lock(d, err) ||
-             run_record_read(&d->record, s->config.run.dir, RUN_RECORD, err);
+        rc = run_directory_lock(d, err) || run_record_read(&d->record, d->path, RUN_RECORD, err);
     return world_agree(s->world, rc ? -1 : 0, err);
 }
 
@@ -75,15 +75,11 @@ void run_directory_close(struct run_directory *d)
 
 /* Whose checkpoints */
 
-static void append(struct checkpoint_entry **list, int *count, struct checkpoint_entry *entry)
+static void add(struct run_list *list, struct checkpoint_entry *entry)
 {
-    struct checkpoint_entry *more = array_make((size_t)*count + 1, sizeof *more);
-    if (*count)
-        memcpy(more, *list, (size_t)*count * sizeof *more);
-    free(*list);
-    more[(*count)++] = *entry;
+    list->entry = array_grow(list->entry, list->count, &list->capacity, sizeof *list->entry);
+    list->entry[list->count++] = *entry;
     *entry = (struct checkpoint_entry){0};
-    *list = more;
 }
 
 /* A checkpoint whose meta.json cannot be read counts as the run's own; verifying it will refuse it.
@@ -91,39 +87,36 @@ static void append(struct checkpoint_entry **list, int *count, struct checkpoint
 static void sort(struct run_survey *survey, const struct run_record *record,
                  struct checkpoint_entry *entry)
 {
-    struct js *meta = checkpoint_read_meta(entry->path, NULL);
+    struct js *meta = entry->committed ? checkpoint_read_meta(entry->path, NULL) : NULL;
     struct run_point point = run_point_of(meta, entry->step);
-    int known = meta != NULL;
+    int known = meta && record->run[0];
     js_free(meta);
-    if (known && record->run[0] && point.run[0] && strcmp(point.run, record->run))
+    if (!entry->committed)
+        add(&survey->torn, entry);
+    else if (known && point.run[0] && strcmp(point.run, record->run))
         snprintf(survey->foreign, sizeof survey->foreign, "%s", entry->path);
-    else if (known && record->run[0] && !run_record_owns(record, &point))
-        append(&survey->other, &survey->other_count, entry);
+    else if (known && !run_record_owns(record, &point))
+        add(&survey->other, entry);
     else
-        append(&survey->own, &survey->own_count, entry);
+        add(&survey->own, entry);
 }
 
 int run_survey_make(struct run_survey *survey, const struct run_directory *d, struct error *err)
 {
     struct checkpoint_entry *entries;
-    *survey = (struct run_survey){.torn_step = -1};
+    *survey = (struct run_survey){0};
     int count = checkpoint_list(&entries, d->checkpoints, err);
-    for (int i = 0; i < count; i++) {
-        if (entries[i].committed) {
-            sort(survey, &d->record, &entries[i]);
-        } else if (!survey->torn[0]) {
-            snprintf(survey->torn, sizeof survey->torn, "%s", entries[i].path);
-            survey->torn_step = entries[i].step;
-        }
-    }
-    checkpoint_list_free(entries, count > 0 ? count : 0);
+    for (int i = 0; i < count; i++)
+        sort(survey, &d->record, &entries[i]);
+    checkpoint_list_free(entries, count);
     return count < 0 ? -1 : 0;
 }
 
 void run_survey_free(struct run_survey *survey)
 {
-    checkpoint_list_free(survey->own, survey->own_count);
-    checkpoint_list_free(survey->other, survey->other_count);
+    checkpoint_list_free(survey->own.entry, survey->own.count);
+    checkpoint_list_free(survey->other.entry, survey->other.count);
+    checkpoint_list_free(survey->torn.entry, survey->torn.count);
     *survey = (struct run_survey){0};
 }
 
@@ -137,7 +130,7 @@ static void record_saved(struct run_directory *d, int64_t step)
     if (world_rank(d->s->world))
         return;
     d->record.saved = step;
-    if (run_record_write(&d->record, d->s->config.run.dir, RUN_RECORD, &why))
+    if (run_record_write(&d->record, d->path, RUN_RECORD, &why))
         log_warn(d->s->log, "%s", why.text);
 }
 
@@ -182,9 +175,9 @@ void run_directory_prune(struct run_directory *d)
     rc = world_agree(world, rank ? 0 : run_survey_make(&survey, d, &why), &why);
     if (!rc) {
         checkpoint_checked_set(&d->checked, written, CHECKPOINT_WHOLE);
-        rc =
-            checkpoint_prune(world, survey.own, survey.own_count, (int)d->s->config.checkpoint.keep,
-                             spared, &d->checked, d->s->log, &why);
+        rc = checkpoint_prune(world, survey.own.entry, survey.own.count,
+                              (int)d->s->config.checkpoint.keep, spared, &d->checked, d->s->log,
+                              &why);
     }
     if (!rank && !rc)
         rc = checkpoint_clean(d->checkpoints, &why);

@@ -4,15 +4,17 @@
 
 #include "train/run_directory.h"
 
+struct run_list {
+    struct checkpoint_entry *entry; /* newest first */
+    int count, capacity;
+};
+
 /* The checkpoints in a directory, sorted by the run and branch that saved them. */
 struct run_survey {
-    struct checkpoint_entry *own; /* committed, of the line, newest first */
-    int own_count;
-    struct checkpoint_entry *other; /* committed, of this run, but not of the line */
-    int other_count;
-    char torn[RUN_PATH];    /* the newest step folder without COMMIT; "": none */
+    struct run_list own;    /* committed, of the line */
+    struct run_list other;  /* committed, of this run, but not of the line */
+    struct run_list torn;   /* step folders without COMMIT */
     char foreign[RUN_PATH]; /* a checkpoint of another run; "": none */
-    int64_t torn_step;
     /* Without a record: the step that metrics.jsonl comes to, where an earlier start must have
      * saved on the way and no checkpoint is there; 0: nothing is missed. */
     int64_t lost_step;

@@ -36,10 +36,10 @@ struct run_start {
 };
 
 /* The last step in metrics.jsonl; 0: none. */
-static int64_t last_step(const char *dir)
+static int64_t last_step(const struct run_directory *d)
 {
-    char *path = array_format("%s/metrics.jsonl", dir), *line = NULL;
-    FILE *file = fopen(path, "r");
+    char *line = NULL;
+    FILE *file = fopen(d->metrics, "r");
     size_t size = 0;
     int64_t step = 0;
     while (file && getline(&line, &size, file) > 0) {
@@ -50,7 +50,6 @@ static int64_t last_step(const char *dir)
     if (file)
         fclose(file);
     free(line);
-    free(path);
     return step;
 }
 
@@ -60,13 +59,12 @@ static int64_t last_step(const char *dir)
  * is not before the first checkpoint of the settings in config.yaml, else 0. */
 static int64_t step_beyond_saves(const struct run_directory *d)
 {
-    const char *dir = d->s->config.run.dir;
-    char *path = array_format("%s/config.yaml", dir);
+    char *path = array_format("%s/config.yaml", d->path);
     struct config was;
     if (config_load(&was, path, NULL, 0, NULL))
         was = d->s->config;
     free(path);
-    int64_t every = was.checkpoint.every, step = last_step(dir);
+    int64_t every = was.checkpoint.every, step = last_step(d);
     return step >= was.train.steps || (every && step >= every) ? step : 0;
 }
 
@@ -74,49 +72,47 @@ static int look(const struct run_directory *d, struct run_survey *survey, struct
 {
     if (run_survey_make(survey, d, err))
         return -1;
-    if (!d->record.run[0] && !survey->own_count && !survey->torn[0])
+    if (!d->record.run[0] && !survey->own.count && !survey->torn.count)
         survey->lost_step = step_beyond_saves(d);
     return 0;
 }
 
 static int is_used(const struct run_directory *d, const struct run_survey *survey)
 {
-    return survey->own_count || survey->torn[0] || d->record.saved >= 0 || survey->lost_step;
+    return survey->own.count || survey->torn.count || d->record.saved >= 0 || survey->lost_step;
 }
 
 static int refuse_used(const struct run_directory *d, const struct run_survey *survey,
                        const char *what, struct error *err)
 {
-    const char *dir = d->s->config.run.dir;
-    int64_t step = survey->own_count   ? survey->own[0].step
+    int64_t step = survey->own.count   ? survey->own.entry[0].step
                    : survey->lost_step ? survey->lost_step
                                        : d->record.saved;
     return error_set(err,
                      "run.dir %s holds a run, at step %lld, and %s; to go on with that run leave "
                      "checkpoint.resume out, to start another name another run.dir, or set that "
                      "one aside with run.fresh=true",
-                     dir, (long long)(step < 0 ? survey->torn_step : step), what);
+                     d->path, (long long)(step < 0 ? survey->torn.entry[0].step : step), what);
 }
 
 static int refuse_gone(const struct run_directory *d, const struct run_survey *survey,
                        struct error *err)
 {
-    const char *dir = d->s->config.run.dir;
-    if (survey->torn[0])
+    if (survey->torn.count)
         return error_set(err,
                          "%s is not committed, and %s holds no checkpoint that is; put one back, "
                          "or start over with run.fresh=true, which moves what is there aside",
-                         survey->torn, dir);
+                         survey->torn.entry[0].path, d->path);
     if (survey->lost_step)
         return error_set(err,
                          "%s/metrics.jsonl says that step %lld was reached, but no checkpoint is "
                          "there; put %s back, or start over with run.fresh=true, which moves what "
                          "is there aside",
-                         dir, (long long)survey->lost_step, d->checkpoints);
+                         d->path, (long long)survey->lost_step, d->checkpoints);
     return error_set(err,
                      "%s/run.json says that step %lld was saved, but no checkpoint is there; put "
                      "%s back, or start over with run.fresh=true, which moves what is there aside",
-                     dir, (long long)d->record.saved, d->checkpoints);
+                     d->path, (long long)d->record.saved, d->checkpoints);
 }
 
 /* Resume from the branch's newest checkpoint or, where it has none yet, from the one it began with.
@@ -125,14 +121,13 @@ static int go_on(const struct run_directory *d, const struct run_survey *survey,
                  struct run_start *start, struct error *err)
 {
     const struct run_record *record = &d->record;
-    const char *dir = d->s->config.run.dir;
     start->from = FROM_OWN;
-    if (survey->own_count)
+    if (survey->own.count)
         return 0;
     if (is_used(d, survey))
         return refuse_gone(d, survey, err);
     start->from = record->has_start ? FROM_START : FROM_NOTHING;
-    snprintf(start->path, sizeof start->path, "%s%s%s", record->start_path[0] == '/' ? "" : dir,
+    snprintf(start->path, sizeof start->path, "%s%s%s", record->start_path[0] == '/' ? "" : d->path,
              record->start_path[0] == '/' ? "" : "/", record->start_path);
     start->begins = !record->has_start;
     return 0;
@@ -143,12 +138,12 @@ static int find_step(const struct run_directory *d, const struct run_survey *sur
 {
     int64_t step = atoll(d->s->config.checkpoint.resume);
     char steps[256] = "";
-    for (int i = survey->own_count - 1; i >= 0; i--) {
-        if (survey->own[i].step == step) {
-            snprintf(start->path, sizeof start->path, "%s", survey->own[i].path);
+    for (int i = survey->own.count - 1; i >= 0; i--) {
+        if (survey->own.entry[i].step == step) {
+            snprintf(start->path, sizeof start->path, "%s", survey->own.entry[i].path);
             return 0;
         }
-        text_join(steps, sizeof steps, ", ", "%lld", (long long)survey->own[i].step);
+        text_join(steps, sizeof steps, ", ", "%lld", (long long)survey->own.entry[i].step);
     }
     return error_set(err,
                      "%s has no checkpoint of step %lld; there %s%s (older branches are in "
@@ -160,7 +155,7 @@ static int find_step(const struct run_directory *d, const struct run_survey *sur
 static int decide_asked(const struct run_directory *d, const struct run_survey *survey,
                         struct run_start *start, struct error *err)
 {
-    const char *resume = d->s->config.checkpoint.resume, *dir = d->s->config.run.dir;
+    const char *resume = d->s->config.checkpoint.resume;
     int fresh = d->s->config.run.fresh && !run_record_requeued(&d->record);
     if (!fresh && d->record.has_start && !strcmp(d->record.asked, resume))
         return go_on(d, survey, start, err);
@@ -170,7 +165,7 @@ static int decide_asked(const struct run_directory *d, const struct run_survey *
     if (strlen(resume) >= sizeof start->path)
         return error_set(err, "checkpoint.resume: the path is too long");
     snprintf(start->path, sizeof start->path, "%s", resume);
-    start->aside = fresh && !run_aside_is_inside(resume, dir);
+    start->aside = fresh && !run_aside_is_inside(resume, d->path);
     return 0;
 }
 
@@ -185,17 +180,17 @@ static int decide(const struct run_directory *d, const struct run_survey *survey
         return error_set(err,
                          "%s is of another run than %s; move it out of there, or begin a run from "
                          "it: checkpoint.resume=PATH run.dir=OTHER",
-                         survey->foreign, c->run.dir);
+                         survey->foreign, d->path);
     if (again && (c->run.fresh || none)) {
         log_info(d->s->log, "job %s was requeued: the run it began in %s goes on", d->record.job,
-                 c->run.dir);
+                 d->path);
         return none || !strcmp(resume, "auto") ? go_on(d, survey, start, err)
                                                : decide_asked(d, survey, start, err);
     }
     if (none || (fresh && !strcmp(resume, "auto"))) {
         if (!fresh && is_used(d, survey))
             return refuse_used(d, survey, "checkpoint.resume=none asks for a new one", err);
-        start->aside = fresh && (is_used(d, survey) || survey->foreign[0] || last_step(c->run.dir));
+        start->aside = fresh && (is_used(d, survey) || survey->foreign[0] || last_step(d));
         start->begins = 1;
         return 0;
     }
@@ -214,18 +209,19 @@ static int same_point(const struct run_point *a, const struct run_point *b)
 static int judge(const struct run_directory *d, const struct run_survey *survey,
                  struct run_start *start, const struct checkpoint *checkpoint, struct error *err)
 {
-    const char *path = checkpoint_path(checkpoint), *dir = d->s->config.run.dir;
+    const char *path = checkpoint_path(checkpoint);
     struct run_point point = run_point_of(checkpoint_meta(checkpoint), checkpoint_step(checkpoint));
-    int same = point.run[0] ? !strcmp(point.run, d->record.run) : run_aside_is_inside(path, dir);
+    int same =
+        point.run[0] ? !strcmp(point.run, d->record.run) : run_aside_is_inside(path, d->path);
     int fresh = d->s->config.run.fresh && !run_record_requeued(&d->record);
     if (start->aside) {
         start->begins = 1;
-        start->aside = is_used(d, survey) || survey->foreign[0] || last_step(dir);
+        start->aside = is_used(d, survey) || survey->foreign[0] || last_step(d);
     } else if (!fresh && d->record.has_start && same_point(&d->record.start, &point)) {
         return go_on(d, survey, start, err);
     } else if (!is_used(d, survey)) {
         start->begins = 1;
-    } else if (same || (!d->record.run[0] && run_aside_is_inside(path, dir))) {
+    } else if (same || (!d->record.run[0] && run_aside_is_inside(path, d->path))) {
         start->branch = 1;
     } else {
         char what[RUN_PATH + 80];
@@ -250,8 +246,8 @@ static int64_t count_staying(const struct run_directory *d, const struct run_sur
         last = run_aside_is_inside(checkpoint_path(checkpoint), d->checkpoints)
                    ? checkpoint_step(checkpoint)
                    : -1;
-    for (int i = 0; i < survey->own_count; i++)
-        count += survey->own[i].step <= last;
+    for (int i = 0; i < survey->own.count; i++)
+        count += survey->own.entry[i].step <= last;
     return count;
 }
 
@@ -272,7 +268,7 @@ static int adopt(struct run_directory *d, const struct checkpoint *checkpoint, s
         d->record.branch = run_aside_last(d) + 1;
     d->record.base = point.step;
     log_info(d->s->log, "%s has no run.json: its checkpoints are taken for a run of its own",
-             d->s->config.run.dir);
+             d->path);
     return 0;
 }
 
@@ -292,15 +288,15 @@ static void keep_path(struct run_record *record, const char *path, const char *d
 static void set_start(struct run_directory *d, const struct checkpoint *checkpoint)
 {
     struct run_record *record = &d->record;
-    const char *path = checkpoint_path(checkpoint), *dir = d->s->config.run.dir;
+    const char *path = checkpoint_path(checkpoint);
     int here = run_aside_is_inside(path, d->checkpoints);
     record->has_start = 1;
     record->start = run_point_of(checkpoint_meta(checkpoint), checkpoint_step(checkpoint));
-    if (!record->start.run[0] && run_aside_is_inside(path, dir))
+    if (!record->start.run[0] && run_aside_is_inside(path, d->path))
         memcpy(record->start.run, record->run, sizeof record->run);
     record->base = here ? record->start.step : -1;
     snprintf(record->asked, sizeof record->asked, "%s", d->s->config.checkpoint.resume);
-    keep_path(record, path, dir);
+    keep_path(record, path, d->path);
 }
 
 static int begin_branch(struct run_directory *d, const struct checkpoint *checkpoint,
@@ -314,27 +310,25 @@ static int begin_branch(struct run_directory *d, const struct checkpoint *checkp
     d->record.moving = 1;
     run_record_set_job(&d->record);
     set_start(d, checkpoint);
-    if (run_record_write(&d->record, d->s->config.run.dir, RUN_RECORD, err) ||
-        disk_sync(d->s->config.run.dir, err))
+    if (run_record_write(&d->record, d->path, RUN_RECORD, err) || disk_sync(d->path, err))
         return -1;
     log_info(d->s->log, "branch %lld of the run in %s begins at step %lld",
-             (long long)d->record.branch, d->s->config.run.dir, (long long)d->record.start.step);
+             (long long)d->record.branch, d->path, (long long)d->record.start.step);
     return run_aside_finish(d, err);
 }
 
 static int begin_run(struct run_directory *d, const struct run_start *start,
                      const struct checkpoint *checkpoint, struct error *err)
 {
-    const char *dir = d->s->config.run.dir;
     if (start->aside && run_aside_all(d, err))
         return -1;
-    int64_t step = last_step(dir);
+    int64_t step = last_step(d);
     if ((step && run_aside_metrics(d, step, err)) || run_record_new(&d->record, err))
         return -1;
     if (checkpoint)
         set_start(d, checkpoint);
-    log_info(d->s->log, "a new run begins in %s", dir);
-    return run_record_write(&d->record, dir, RUN_RECORD, err);
+    log_info(d->s->log, "a new run begins in %s", d->path);
+    return run_record_write(&d->record, d->path, RUN_RECORD, err);
 }
 
 static int commit(struct run_directory *d, const struct run_start *start,
@@ -350,13 +344,13 @@ static int commit(struct run_directory *d, const struct run_start *start,
             d->s->log,
             "checkpoint.resume=%s is where branch %lld in %s began; it goes on (to begin there "
             "once more: the path of that checkpoint, and run.dir=OTHER)",
-            d->s->config.checkpoint.resume, (long long)d->record.branch, d->s->config.run.dir);
+            d->s->config.checkpoint.resume, (long long)d->record.branch, d->path);
     if (adopt(d, checkpoint, err))
         return -1;
     if (d->record.saved < 0 && start->from == FROM_OWN &&
         checkpoint_step(checkpoint) > d->record.base)
         d->record.saved = checkpoint_step(checkpoint);
-    return run_record_write(&d->record, d->s->config.run.dir, RUN_RECORD, err) ||
+    return run_record_write(&d->record, d->path, RUN_RECORD, err) ||
                    run_aside_branch(d, TORN_STAYS, err)
                ? -1
                : 0;
@@ -394,7 +388,7 @@ static int open_start(struct run_directory *d, const struct run_survey *survey,
                        : error_prefix(err,
                                       "%s began from a checkpoint that cannot be used; put it "
                                       "back, or start over with run.fresh=true",
-                                      d->s->config.run.dir);
+                                      d->path);
         if (start->from == FROM_START)
             return 0;
         int rc = world_rank(world) ? 0 : judge(d, survey, start, *checkpoint, err);
@@ -409,7 +403,7 @@ static int open_start(struct run_directory *d, const struct run_survey *survey,
     }
     if (start->from == FROM_NOTHING)
         return 0;
-    if (checkpoint_find_among(checkpoint, world, survey->own, survey->own_count, &d->checked,
+    if (checkpoint_find_among(checkpoint, world, survey->own.entry, survey->own.count, &d->checked,
                               d->s->log, err))
         return error_prefix(err, "%s", d->checkpoints);
     return 0;
@@ -436,8 +430,9 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
         d->saved_step = position->step;
     if (rank)
         return 0;
-    if (start->from == FROM_OWN && survey->torn_step > position->step)
-        log_warn(d->s->log, "%s is not committed and was passed over", survey->torn);
+    if (start->from == FROM_OWN && survey->torn.count &&
+        survey->torn.entry[0].step > position->step)
+        log_warn(d->s->log, "%s is not committed and was passed over", survey->torn.entry[0].path);
     log_info(d->s->log, "resumed at step %lld from %s", (long long)position->step,
              checkpoint_path(*checkpoint));
     report_changes(d, *checkpoint);
@@ -454,7 +449,7 @@ static int finish_moving(struct run_directory *d, struct error *err)
     log_info(d->s->log,
              "branch %lld had begun when an earlier start ended; what it sets aside in %s/branches "
              "is finished now",
-             (long long)d->record.branch, d->s->config.run.dir);
+             (long long)d->record.branch, d->path);
     return 0;
 }
 

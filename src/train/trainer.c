@@ -77,14 +77,12 @@ static int open_data(struct trainer *t, struct error *err)
 static int open_records(struct trainer *t, struct error *err)
 {
     char path[CONFIG_TEXT + 16];
-    const char *dir = t->s->config.run.dir;
     if (world_rank(t->s->world))
         return 0;
-    snprintf(path, sizeof path, "%s/config.yaml", dir);
+    snprintf(path, sizeof path, "%s/config.yaml", t->dir.path);
     if (config_write(&t->s->config, path, err))
         return -1;
-    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
-    return metrics_open(&t->metrics, t->s, path, t->at.step, err);
+    return metrics_open(&t->metrics, t->s, t->dir.metrics, t->at.step, err);
 }
 
 /* All that can be refused is checked before anything is written into the run. */
@@ -354,7 +352,6 @@ static int steps(struct trainer *t, struct error *err)
 
 int trainer_run(struct trainer *t, struct error *err)
 {
-    const char *dir = t->s->config.run.dir;
     long long last = t->s->config.train.steps, done = t->at.step;
     if (done < last || t->dir.saved_step < 0) {
         run_summary(t->s, &t->train, t->s->evaluate ? &t->valid : NULL, t->at.step);
@@ -363,6 +360,6 @@ int trainer_run(struct trainer *t, struct error *err)
     log_info(t->s->log,
              "nothing to do: the run in %s is at step %lld of %lld; train.steps=%lld trains it "
              "longer, run.dir=OTHER begins another run, and run.fresh=true does so there",
-             dir, done, last, done ? 2 * done : 100);
+             t->dir.path, done, last, done ? 2 * done : 100);
     return 0;
 }
