@@ -2,17 +2,24 @@
 #include "train/progress.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/round.h"
+#include "base/text.h"
+
 static int64_t ring_size(const struct speed *speed)
 {
-    int64_t window = speed->window > 0 ? speed->window : 1;
-    return window < SPEED_WINDOW ? window : SPEED_WINDOW;
+    return min_i64(max_i64(speed->window, 1), SPEED_WINDOW);
+}
+
+/* Steps in the ring: the first one until there is another. */
+static int64_t held(const struct speed *speed)
+{
+    return max_i64(min_i64(speed->steps, ring_size(speed)), 1);
 }
 
 void speed_add(struct speed *speed, double step_ms, double tokens, int64_t end_ns)
@@ -32,17 +39,15 @@ void speed_add(struct speed *speed, double step_ms, double tokens, int64_t end_n
 /* The sum of the values in the ring. */
 static double sum(const struct speed *speed, const double *of)
 {
-    int64_t held = speed->steps < ring_size(speed) ? speed->steps : ring_size(speed);
     double all = 0;
-    for (int64_t i = 0; i < (held ? held : 1); i++)
+    for (int64_t i = 0; i < held(speed); i++)
         all += of[i];
     return all;
 }
 
 double speed_ms(const struct speed *speed)
 {
-    int64_t held = speed->steps < ring_size(speed) ? speed->steps : ring_size(speed);
-    return sum(speed, speed->ms) / (double)(held ? held : 1);
+    return sum(speed, speed->ms) / (double)held(speed);
 }
 
 double speed_tokens_per_s(const struct speed *speed)
@@ -62,89 +67,77 @@ double speed_left_s(const struct speed *speed, int64_t steps)
 
 /* The parts of the line in the order in which they are shown; and those that may be left out, the
  * least important first. */
-enum { STEP, LOSS, VALID, GRAD, RATE, TOKENS, MS, MFU, END, PARTS };
+enum { STEP, LOSS, VALID, GRAD, RATE, TOKENS, MS, MFU, END, PARTS, PART = 64 };
 
 static const int left_out_first[] = {MFU, MS, RATE, GRAD, TOKENS, VALID};
 
-static void put(char part[64], const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-static void put(char part[64], const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(part, 64, fmt, args);
-    va_end(args);
-}
-
 /* Print a value with so many decimals, and not-a-number without a sign. */
-static void put_value(char part[64], const char *name, int decimals, double value)
+static void put_value(char part[PART], const char *name, int decimals, double value)
 {
     if (isfinite(value))
-        put(part, "%s %.*f", name, decimals, value);
+        snprintf(part, PART, "%s %.*f", name, decimals, value);
     else
-        put(part, "%s not finite", name);
+        snprintf(part, PART, "%s not finite", name);
 }
 
-static void put_loss(char part[64], const char *name, double loss, double targets)
+static void put_loss(char part[PART], const char *name, double loss, double targets)
 {
     if (targets <= 0)
-        put(part, "%s none (no targets)", name);
+        snprintf(part, PART, "%s none (no targets)", name);
     else
         put_value(part, name, 4, loss);
 }
 
-static void put_end(char part[64], double seconds)
+static void put_end(char part[PART], double seconds)
 {
     long s = lround(fmin(seconds, 1e9));
     if (s < 60)
-        put(part, "ETA %lds", s);
+        snprintf(part, PART, "ETA %lds", s);
     else if (s < 3600)
-        put(part, "ETA %ldm%02lds", s / 60, s % 60);
+        snprintf(part, PART, "ETA %ldm%02lds", s / 60, s % 60);
     else if (s < 86400)
-        put(part, "ETA %ldh%02ldm", s / 3600, s / 60 % 60);
+        snprintf(part, PART, "ETA %ldh%02ldm", s / 3600, s / 60 % 60);
     else
-        put(part, "ETA %ldd%02ldh", s / 86400, s / 3600 % 24);
+        snprintf(part, PART, "ETA %ldd%02ldh", s / 86400, s / 3600 % 24);
 }
 
-static void make_parts(const struct progress *p, char part[PARTS][64])
+static void make_parts(const struct progress *p, char part[PARTS][PART])
 {
     memset(part, 0, PARTS * sizeof part[0]);
-    put(part[STEP], "step %lld/%lld", (long long)p->step, (long long)p->steps);
+    snprintf(part[STEP], PART, "step %lld/%lld", (long long)p->step, (long long)p->steps);
     put_loss(part[LOSS], "loss", p->loss, p->targets);
     if (p->evaluated)
         put_loss(part[VALID], "valid", p->valid_loss, p->valid_targets);
     put_value(part[GRAD], "grad", 3, p->grad_norm);
-    put(part[RATE], "lr %.2e", p->lr);
-    put(part[TOKENS], "%.0f tokens/s", p->tokens_per_s);
-    put(part[MS], "%.1f ms", p->step_ms);
+    snprintf(part[RATE], PART, "lr %.2e", p->lr);
+    snprintf(part[TOKENS], PART, "%.0f tokens/s", p->tokens_per_s);
+    snprintf(part[MS], PART, "%.1f ms", p->step_ms);
     if (p->mfu > 0)
-        put(part[MFU], "mfu %.1f%%", 100 * p->mfu);
+        snprintf(part[MFU], PART, "mfu %.1f%%", 100 * p->mfu);
     put_end(part[END], p->left_s);
 }
 
-static int join(char part[PARTS][64], char text[PROGRESS_TEXT])
+static size_t join(char part[PARTS][PART], char text[PROGRESS_TEXT])
 {
-    int length = 0;
     text[0] = 0;
     for (int i = 0; i < PARTS; i++)
-        if (part[i][0] && length < PROGRESS_TEXT)
-            length += snprintf(text + length, (size_t)(PROGRESS_TEXT - length), "%s%s",
-                               length ? "  " : "", part[i]);
-    return length;
+        if (part[i][0])
+            text_join(text, PROGRESS_TEXT, "  ", "%s", part[i]);
+    return strlen(text);
 }
 
 const char *progress_text(const struct progress *progress, int columns, char text[PROGRESS_TEXT])
 {
     enum { DROPS = sizeof left_out_first / sizeof left_out_first[0] };
-    char part[PARTS][64];
+    char part[PARTS][PART];
     make_parts(progress, part);
-    int length = join(part, text);
-    for (int i = 0; columns > 0 && length > columns && i < DROPS; i++) {
+    size_t length = join(part, text), most = columns > 0 ? (size_t)columns : PROGRESS_TEXT;
+    for (int i = 0; length > most && i < DROPS; i++) {
         part[left_out_first[i]][0] = 0;
         length = join(part, text);
     }
-    if (columns > 0 && length > columns)
-        text[columns] = 0;
+    if (length > most)
+        text[most] = 0;
     return text;
 }
 
