@@ -24,18 +24,11 @@ static double peak_flops(const struct session *s)
 int metrics_open(struct metrics *m, const struct session *s, const char *path, int64_t step,
                  struct error *err)
 {
-    const struct config_offload *offload = &s->config.offload;
     *m = (struct metrics){
-        .log = s->log,
-        .mem = s->mem,
-        .device = s->device,
+        .s = s,
         .peak_flops = peak_flops(s),
         .flops = model_flops_per_token(s->model, s->config.data.seq_len),
-        .steps = s->config.train.steps,
-        .log_every = s->config.run.log_every,
         .live = progress_is_live(),
-        .offload = offload->optimizer != OFFLOAD_NONE || offload->params != OFFLOAD_NONE ||
-                   offload->gradients != OFFLOAD_NONE,
         .first = step + 1,
         .speed = {.window = s->config.run.log_every},
     };
@@ -48,25 +41,26 @@ void metrics_close(struct metrics *m)
 {
     int64_t missing = line_file_close(&m->file);
     if (missing)
-        log_warn(m->log, "%lld lines of metrics.jsonl could not be written and are lost",
+        log_warn(m->s->log, "%lld lines of metrics.jsonl could not be written and are lost",
                  (long long)missing);
 }
 
 static int line_due(const struct metrics *m, int64_t step)
 {
-    return step == m->first || step == m->steps || step % m->log_every == 0;
+    return step == m->first || step == m->s->config.train.steps ||
+           step % m->s->config.run.log_every == 0;
 }
 
 int metrics_want_breakdown(const struct metrics *m, int64_t step)
 {
-    return m->file.is_open && (!m->device->asynchronous || line_due(m, step));
+    return m->file.is_open && (!m->s->device->asynchronous || line_due(m, step));
 }
 
 /* Called only when a line is due, because the driver takes a while to answer. */
 static void sample_gpu(struct metrics *m)
 {
     size_t total, left;
-    if (m->device->kind != DEVICE_CUDA || device_memory(m->device, &total, &left, NULL))
+    if (m->s->device->kind != DEVICE_CUDA || device_memory(m->s->device, &total, &left, NULL))
         return;
     if (total - left > m->gpu_peak_bytes)
         m->gpu_peak_bytes = total - left;
@@ -98,6 +92,7 @@ static void add_speed(struct js *js, const struct metrics *m, const struct metri
 
 static void add_breakdown(struct js *js, const struct metrics *m, const struct breakdown *b)
 {
+    const struct config_offload *offload = &m->s->config.offload;
     if (!b)
         return;
     add_rounded(js, "data_ms", b->ms[BREAKDOWN_DATA], 1000);
@@ -105,13 +100,13 @@ static void add_breakdown(struct js *js, const struct metrics *m, const struct b
     add_rounded(js, "backward_ms", b->ms[BREAKDOWN_BACKWARD], 1000);
     add_rounded(js, "update_ms", b->ms[BREAKDOWN_UPDATE], 1000);
     add_rounded(js, "comm_exposed_ms", b->ms[BREAKDOWN_COMM], 1000);
-    if (m->offload)
+    if (offload->optimizer || offload->params || offload->gradients)
         add_rounded(js, "offload_exposed_ms", b->ms[BREAKDOWN_OFFLOAD], 1000);
 }
 
 static void add_memory(struct js *js, const struct metrics *m)
 {
-    js_add_int(js, "mem_peak_bytes", (int64_t)mem_bytes(m->mem->peak_bytes));
+    js_add_int(js, "mem_peak_bytes", (int64_t)mem_bytes(m->s->mem->peak_bytes));
     if (m->gpu_peak_bytes)
         js_add_int(js, "gpu_peak_bytes", (int64_t)m->gpu_peak_bytes);
     js_add_int(js, "resident_bytes", (int64_t)mem_resident_bytes());
@@ -143,8 +138,8 @@ static struct js *make_line(const struct metrics *m, const struct metrics_step *
         js_add_real(js, "valid_loss", step->valid_loss);
     if (step->step == m->first) {
         js_add_real(js, "since_exec_ms", round((double)clock_since_exec_ns() / 1e6));
-        if (device_attention_name(m->device)[0])
-            js_add_string(js, "attention", device_attention_name(m->device));
+        if (device_attention_name(m->s->device)[0])
+            js_add_string(js, "attention", device_attention_name(m->s->device));
     }
     return js;
 }
@@ -156,12 +151,12 @@ static void write_line(struct metrics *m, const struct metrics_step *step)
     js_free(js);
     switch (text ? line_file_append(&m->file, text) : LINE_FILE_KEPT) {
     case LINE_FILE_FAILED:
-        log_warn(m->log,
+        log_warn(m->s->log,
                  "metrics.jsonl cannot be written (%s); its lines are kept in memory until it can, "
                  "training goes on",
                  strerror(m->file.why));
         break;
-    case LINE_FILE_RESUMED: log_info(m->log, "metrics.jsonl is written again"); break;
+    case LINE_FILE_RESUMED: log_info(m->s->log, "metrics.jsonl is written again"); break;
     default: break;
     }
     free(text);
@@ -175,7 +170,7 @@ static void show_progress(struct metrics *m, const struct metrics_step *step, in
     double tokens_per_s = speed_tokens_per_s(&m->speed);
     struct progress progress = {
         .step = step->step,
-        .steps = m->steps,
+        .steps = m->s->config.train.steps,
         .loss = step->loss,
         .valid_loss = step->valid_loss,
         .targets = step->tokens,
@@ -186,17 +181,17 @@ static void show_progress(struct metrics *m, const struct metrics_step *step, in
         .tokens_per_s = tokens_per_s,
         .step_ms = speed_ms(&m->speed),
         .mfu = mfu(m, tokens_per_s, m->flops.causal),
-        .left_s = speed_left_s(&m->speed, m->steps - step->step),
+        .left_s = speed_left_s(&m->speed, m->s->config.train.steps - step->step),
     };
-    int lasting = step->evaluated || step->step == m->steps;
+    int lasting = step->evaluated || step->step == m->s->config.train.steps;
     if (due && (!m->live || lasting))
-        log_info(m->log, "%s", progress_text(&progress, 0, text));
+        log_info(m->s->log, "%s", progress_text(&progress, 0, text));
     else if (due)
-        log_record(m->log, "%s", progress_text(&progress, 0, text));
+        log_record(m->s->log, "%s", progress_text(&progress, 0, text));
     int64_t now_ns = clock_ns();
     if (!m->live || lasting || (!due && now_ns - m->shown_ns < REFRESH_NS))
         return;
-    log_live(m->log, progress_text(&progress, progress_columns() - 1, text));
+    log_live(m->s->log, progress_text(&progress, progress_columns() - 1, text));
     m->shown_ns = now_ns;
 }
 
@@ -229,7 +224,7 @@ void metrics_write(struct metrics *m, const struct metrics_step *step)
     if (due)
         sample_gpu(m);
     write_line(m, step);
-    warn_step(m->log, step);
+    warn_step(m->s->log, step);
     if (due || m->live)
         show_progress(m, step, due);
 }

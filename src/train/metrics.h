@@ -26,18 +26,14 @@ struct metrics_step {
 };
 
 struct metrics {
-    struct log *log;
-    struct line_file file; /* metrics.jsonl; closed on ranks above 0 */
-    const struct mem *mem;
-    struct device *device;
+    const struct session *s;
+    struct line_file file;    /* metrics.jsonl; closed on ranks above 0 */
     struct model_flops flops; /* per token */
     double peak_flops;        /* of all ranks' GPUs together; 0: not known */
     size_t gpu_peak_bytes;    /* most bytes in use on this rank's GPU, by all processes */
-    int64_t steps, log_every;
-    int live;         /* the progress line replaces itself */
-    int offload;      /* 1: some state is offloaded */
-    int64_t first;    /* step this start began with */
-    int64_t shown_ns; /* when the live line was last written */
+    int live;                 /* the progress line replaces itself */
+    int64_t first;            /* step this start began with */
+    int64_t shown_ns;         /* when the live line was last written */
     struct speed speed;
 };
 
