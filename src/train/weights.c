@@ -30,11 +30,6 @@ int weights_slots(const struct session *s, int flat, struct weights_slot slots[W
     return count;
 }
 
-int64_t weights_shard_start(const struct session *s, int flat)
-{
-    return state_shard_start(s->state, flat);
-}
-
 static enum state_side side_of(const struct session *s, int buffer)
 {
     return state_side(s->state, s->state->buffer[buffer].pool);

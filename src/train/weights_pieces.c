@@ -90,7 +90,7 @@ static void save_flat(struct session *s, struct pieces *pieces, int f)
     const struct flat *flat = &s->units->flat[f];
     struct weights_slot slots[WEIGHTS_SLOTS];
     struct flat_part part;
-    int64_t start = weights_shard_start(s, f), from, to;
+    int64_t start = state_shard_start(s->state, f), from, to;
     int count = weights_slots(s, f, slots);
     share_of(s, flat, &from, &to);
     for (int t = -1; (t = flat_next_part(flat, start + from, start + to, t, &part)) >= 0;) {
@@ -135,7 +135,7 @@ static void want_slot(const struct loading *l, struct pieces *pieces, int f,
     const struct session *s = l->s;
     const struct flat *flat = &s->units->flat[f];
     struct flat_part part;
-    int64_t start = weights_shard_start(s, f), end = start + flat->shard_elems;
+    int64_t start = state_shard_start(s->state, f), end = start + flat->shard_elems;
     for (int t = -1; (t = flat_next_part(flat, start, end, t, &part)) >= 0;)
         if (!slot->name[0] || !units_is_frozen(l->frozen, part.tensor->name))
             add_piece(pieces, slot, &part, memory);
@@ -148,19 +148,7 @@ static int load(const struct loading *l, struct pieces *pieces, struct error *er
     return rc;
 }
 
-static int load_in_place(const struct loading *l, struct error *err)
-{
-    struct session *s = l->s;
-    struct pieces pieces = {0};
-    for (int f = 0; f < s->units->flats; f++) {
-        struct weights_slot slots[WEIGHTS_SLOTS];
-        int count = weights_slots(s, f, slots);
-        for (int k = 0; k < count; k++)
-            want_slot(l, &pieces, f, &slots[k], weights_plain(s, slots[k].buffer));
-    }
-    return load(l, &pieces, err);
-}
-
+/* Load one kind of state of a flat through host memory. */
 static int load_slot(const struct loading *l, int f, const struct weights_slot *slot, char *host,
                      struct error *err)
 {
@@ -174,31 +162,31 @@ static int load_slot(const struct loading *l, int f, const struct weights_slot *
     return executor_write(s->executor, &s->state->buffer[slot->buffer], 0, host, bytes, err);
 }
 
-static int load_through_host(const struct loading *l, struct error *err)
+/* What is plain memory is loaded at once, in the order of the files. */
+static int load_all(const struct loading *l, struct error *err)
 {
     struct session *s = l->s;
-    float *host = weights_make_shard(s, err);
-    int rc = host ? 0 : -1;
+    struct pieces plain = {0};
+    float *host = NULL;
+    int rc = 0;
     for (int f = 0; f < s->units->flats && !rc; f++) {
         struct weights_slot slots[WEIGHTS_SLOTS];
         int count = weights_slots(s, f, slots);
-        for (int k = 0; k < count && !rc; k++)
-            rc = load_slot(l, f, &slots[k], (char *)host, err);
+        for (int k = 0; k < count && !rc; k++) {
+            char *memory = weights_plain(s, slots[k].buffer);
+            if (memory)
+                want_slot(l, &plain, f, &slots[k], memory);
+            else if (host || (host = weights_make_shard(s, err)))
+                rc = load_slot(l, f, &slots[k], (char *)host, err);
+            else
+                rc = -1;
+        }
     }
     free(host);
+    if (!rc)
+        return load(l, &plain, err);
+    weights_free(plain.piece, plain.count);
     return rc;
-}
-
-/* Is all of the state plain memory? */
-static int all_plain(const struct session *s)
-{
-    int plain = 1;
-    for (int f = 0; f < s->units->flats; f++) {
-        struct weights_slot slots[WEIGHTS_SLOTS];
-        for (int k = weights_slots(s, f, slots); k > 0; k--)
-            plain &= weights_plain(s, slots[k - 1].buffer) != NULL;
-    }
-    return plain;
 }
 
 int weights_load(struct session *s, struct checkpoint *checkpoint, const char *frozen,
@@ -209,7 +197,7 @@ int weights_load(struct session *s, struct checkpoint *checkpoint, const char *f
     for (int f = 0; !rc && f < s->units->flats; f++)
         rc = weights_clear(s, f, err);
     if (!rc)
-        rc = all_plain(s) ? load_in_place(&l, err) : load_through_host(&l, err);
+        rc = load_all(&l, err);
     for (int f = 0; !rc && f < s->units->flats; f++)
         rc = weights_refresh(s, f, err);
     return rc || device_sync(s->device, err) ? -1 : 0;

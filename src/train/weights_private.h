@@ -18,9 +18,6 @@ enum { WEIGHTS_SLOTS = 1 + OPTIMIZER_SLOTS };
  * masters where there are any. */
 int weights_slots(const struct session *s, int flat, struct weights_slot slots[WEIGHTS_SLOTS]);
 
-/* Where the rank's shard begins in a flat. */
-int64_t weights_shard_start(const struct session *s, int flat);
-
 /* The address of a buffer that is plain memory of this process; else NULL. */
 void *weights_plain(const struct session *s, int buffer);
 
