@@ -1,4 +1,12 @@
-/* optimizer.c - AdamW and SGD, each in one pass over its tensors, and the norm that clips. */
+/* optimizer.c - AdamW and SGD, each in one pass over its tensors, and the norm that clips.
+ *
+ * AdamW's parameters or moments may be kept in bf16.  A bf16 number has 8 bits: a step below 1/512
+ * of it would be rounded away, and a second moment would not decay.  Rounded stochastically both
+ * move as they should on average.  The 16 bits that are dropped are compared with 16 random ones:
+ * Philox of (pair of elements, step) gives 64 bits to each of the two, of which p, m and v take 16
+ * each.
+ */
+#include "base/philox.h"
 #include "device/cpu/kernels.h"
 #include "device/cpu/simd.h"
 
@@ -38,37 +46,27 @@ void CPU(update_factor)(struct device *d, double *factor, const double *targets,
         *factor *= clip / (norm + 1e-6);
 }
 
-/* The tensors of one step; sgd has no v, and its velocity in m. */
-struct step {
-    float *p, *m, *v;
-    const float *g;
-    bf16 *copy; /* NULL: none in bf16 */
-    f16 *half;  /* the same in fp16 */
-};
-
-static struct step step_of(float *p, float *m, float *v, const float *g, enum dtype dt_copy,
-                           void *copy)
-{
-    struct step t = {.p = p, .m = m, .v = v, .g = g};
-    t.copy = dt_copy == DTYPE_BF16 ? copy : NULL;
-    t.half = dt_copy == DTYPE_F16 ? copy : NULL;
-    return t;
-}
-
-/* A rule on the elements from begin to end. */
+/* A rule on the elements from begin to end.  sgd has no v, and its velocity in m. */
 struct rule {
-    void (*chunk)(const struct rule *rule, const struct step *t, float grad_scale, int64_t begin,
-                  int64_t end);
+    void (*chunk)(const struct rule *rule, float grad_scale, int64_t begin, int64_t end);
+    struct adamw_state s;
     const struct adamw *adamw;
+    const struct rounding *rounding;
     const struct sgd *sgd;
 };
 
+/* The copy in bf16, or NULL. */
+static bf16 *bf16_copy(const struct adamw_state *s)
+{
+    return s->dt_copy == DTYPE_BF16 ? s->copy : NULL;
+}
+
 /* Moments of parameters without gradients decay into denormals, which are slow on some machines
  * and mean nothing: they become 0.  Copies in fp16 are made of chunks still in the caches. */
-static void update(struct device *d, const struct rule *rule, const struct step *t,
-                   const double *factor, int64_t elems)
+static void update(struct device *d, const struct rule *rule, const double *factor, int64_t elems)
 {
     enum { CHUNK = 8192 };
+    const struct adamw_state *s = &rule->s;
     const float grad_scale = (float)*factor;
     if (isnan(*factor))
         return;
@@ -78,61 +76,137 @@ static void update(struct device *d, const struct rule *rule, const struct step 
 #pragma omp for schedule(static)
         for (int64_t begin = 0; begin < elems; begin += CHUNK) {
             int64_t end = min_i64(begin + CHUNK, elems);
-            rule->chunk(rule, t, grad_scale, begin, end);
-            if (t->half)
-                CPU(cast)(d, DTYPE_F16, t->half + begin, DTYPE_F32, t->p + begin, end - begin);
+            rule->chunk(rule, grad_scale, begin, end);
+            if (s->copy && s->dt_copy == DTYPE_F16)
+                CPU(cast)
+                (d, DTYPE_F16, (f16 *)s->copy + begin, DTYPE_F32, (const float *)s->p + begin,
+                 end - begin);
         }
         simd_denormals(saved);
     }
 }
 
-SIMD_INLINE void adamw_chunk(const struct adamw *a, const struct step *t, float grad_scale,
-                             int64_t begin, int64_t end, int copies)
+SIMD_INLINE float get(enum dtype dt, const void *base, int64_t i)
 {
-    float *restrict p = t->p, *restrict m = t->m, *restrict v = t->v;
-    const float *restrict g = t->g;
-    bf16 *restrict copy = t->copy;
+    return dt == DTYPE_BF16 ? bf16_to_f32(((const bf16 *)base)[i]) : ((const float *)base)[i];
+}
+
+/* noise in [0, 2^16), for bf16 */
+SIMD_INLINE void put(enum dtype dt, void *base, int64_t i, float value, uint32_t noise)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint32_t quiet = (bits >> 16) | 0x40u, rounded = (bits + noise) >> 16;
+    if (dt == DTYPE_BF16)
+        ((bf16 *)base)[i] = (bf16)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+    else
+        ((float *)base)[i] = value;
+}
+
+/* words: two of each element, for what is rounded to bf16 */
+SIMD_INLINE void adamw_elements(const struct rule *rule, enum dtype dt_p, enum dtype dt_m,
+                                const int copies, float grad_scale, const uint32_t *restrict words,
+                                int64_t begin, int64_t end)
+{
+    const struct adamw *a = rule->adamw;
+    void *restrict p = rule->s.p, *restrict m = rule->s.m, *restrict v = rule->s.v;
+    const float *restrict g = rule->s.g;
+    bf16 *restrict copy = rule->s.copy;
     const float keep = 1.0f - a->lr * a->weight_decay, step_size = a->lr / a->bias1;
     const float root_bias2 = sqrtf(a->bias2), eps = a->eps;
     const float beta2 = a->beta2, new1 = a->one_minus_beta1, new2 = a->one_minus_beta2;
+    const int rounds = dt_p == DTYPE_BF16 || dt_m == DTYPE_BF16;
 #pragma omp simd
     for (int64_t i = begin; i < end; i++) {
-        float grad = g[i] * grad_scale;
-        float mean = m[i] + (grad - m[i]) * new1;
-        float square = v[i] * beta2 + grad * grad * new2;
-        float next = p[i] * keep - step_size * (mean / (sqrtf(square) / root_bias2 + eps));
-        m[i] = mean;
-        v[i] = square;
-        p[i] = next;
+        uint32_t first = rounds ? words[2 * (i - begin)] : 0;
+        uint32_t second = rounds ? words[2 * (i - begin) + 1] : 0;
+        float grad = g[i] * grad_scale, old = get(dt_m, m, i);
+        float mean = old + (grad - old) * new1;
+        float square = get(dt_m, v, i) * beta2 + grad * grad * new2;
+        float next =
+            get(dt_p, p, i) * keep - step_size * (mean / (sqrtf(square) / root_bias2 + eps));
+        put(dt_p, p, i, next, first & 0xffffu);
+        put(dt_m, m, i, mean, first >> 16);
+        put(dt_m, v, i, square, second & 0xffffu);
         if (copies)
             copy[i] = f32_to_bf16(next);
     }
 }
 
-static void adamw_rule(const struct rule *rule, const struct step *t, float grad_scale,
-                       int64_t begin, int64_t end)
+static void adamw_chunk(const struct rule *rule, float grad_scale, int64_t begin, int64_t end)
 {
-    if (t->copy)
-        adamw_chunk(rule->adamw, t, grad_scale, begin, end, 1);
+    if (bf16_copy(&rule->s))
+        adamw_elements(rule, DTYPE_F32, DTYPE_F32, 1, grad_scale, NULL, begin, end);
     else
-        adamw_chunk(rule->adamw, t, grad_scale, begin, end, 0);
+        adamw_elements(rule, DTYPE_F32, DTYPE_F32, 0, grad_scale, NULL, begin, end);
 }
 
 void CPU(adamw)(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
                 float *v, const float *g, enum dtype dt_copy, void *copy, int64_t elems)
 {
-    const struct step t = step_of(p, m, v, g, dt_copy, copy);
-    const struct rule rule = {.chunk = adamw_rule, .adamw = a};
-    update(d, &rule, &t, factor, elems);
+    const struct rule rule = {
+        .chunk = adamw_chunk, .s = {DTYPE_F32, DTYPE_F32, p, m, v, g, dt_copy, copy}, .adamw = a};
+    update(d, &rule, factor, elems);
 }
 
-SIMD_INLINE void sgd_chunk(const struct sgd *s, const struct step *t, float grad_scale,
-                           int64_t begin, int64_t end, int copies)
+/* ---- AdamW on bf16 ---- */
+
+/* words[2i], words[2i + 1] are those of element 2 * pair + i. */
+SIMD_INLINE void draw(uint32_t *restrict words, const struct rounding *r, uint64_t pair,
+                      int64_t pairs)
 {
-    float *restrict p = t->p, *restrict v = t->m;
-    const float *restrict g = t->g;
-    bf16 *restrict copy = t->copy;
-    const float lr = s->lr, momentum = s->momentum, decay = s->weight_decay;
+    const uint32_t key0 = (uint32_t)r->key, key1 = (uint32_t)(r->key >> 32);
+    const uint32_t step0 = (uint32_t)r->step, step1 = (uint32_t)(r->step >> 32);
+#pragma omp simd
+    for (int64_t i = 0; i < pairs; i++) {
+        uint64_t at = pair + (uint64_t)i;
+        struct philox4 drawn = {{(uint32_t)at, (uint32_t)(at >> 32), step0, step1}};
+        drawn = philox(drawn, key0, key1);
+        words[4 * i] = drawn.v[0];
+        words[4 * i + 1] = drawn.v[1];
+        words[4 * i + 2] = drawn.v[2];
+        words[4 * i + 3] = drawn.v[3];
+    }
+}
+
+static void adamw_bf16_chunk(const struct rule *rule, float grad_scale, int64_t begin, int64_t end)
+{
+    enum { PIECE = 256, WORDS = 2 * (PIECE + 2) };
+    const struct rounding *r = rule->rounding;
+    uint32_t words[WORDS];
+    for (; begin < end; begin += PIECE) {
+        int64_t n = min_i64(end - begin, PIECE), stop = begin + n;
+        uint64_t index = r->first + (uint64_t)begin, odd = index % 2;
+        const uint32_t *mine = words + 2 * odd;
+        draw(words, r, index / 2, (n + (int64_t)odd + 1) / 2);
+        if (rule->s.dt_p == DTYPE_F32 && bf16_copy(&rule->s))
+            adamw_elements(rule, DTYPE_F32, DTYPE_BF16, 1, grad_scale, mine, begin, stop);
+        else if (rule->s.dt_p == DTYPE_F32)
+            adamw_elements(rule, DTYPE_F32, DTYPE_BF16, 0, grad_scale, mine, begin, stop);
+        else if (rule->s.dt_m == DTYPE_F32)
+            adamw_elements(rule, DTYPE_BF16, DTYPE_F32, 0, grad_scale, mine, begin, stop);
+        else
+            adamw_elements(rule, DTYPE_BF16, DTYPE_BF16, 0, grad_scale, mine, begin, stop);
+    }
+}
+
+void CPU(adamw_bf16)(struct device *d, const struct adamw *a, const double *factor,
+                     const struct adamw_state *s, const struct rounding *r, int64_t elems)
+{
+    const struct rule rule = {.chunk = adamw_bf16_chunk, .s = *s, .adamw = a, .rounding = r};
+    update(d, &rule, factor, elems);
+}
+
+/* ---- SGD ---- */
+
+SIMD_INLINE void sgd_elements(const struct rule *rule, const int copies, float grad_scale,
+                              int64_t begin, int64_t end)
+{
+    float *restrict p = rule->s.p, *restrict v = rule->s.m;
+    const float *restrict g = rule->s.g;
+    bf16 *restrict copy = rule->s.copy;
+    const float lr = rule->sgd->lr, momentum = rule->sgd->momentum;
+    const float decay = rule->sgd->weight_decay;
 #pragma omp simd
     for (int64_t i = begin; i < end; i++) {
         float velocity = v[i] * momentum + (g[i] * grad_scale + p[i] * decay);
@@ -144,19 +218,18 @@ SIMD_INLINE void sgd_chunk(const struct sgd *s, const struct step *t, float grad
     }
 }
 
-static void sgd_rule(const struct rule *rule, const struct step *t, float grad_scale, int64_t begin,
-                     int64_t end)
+static void sgd_chunk(const struct rule *rule, float grad_scale, int64_t begin, int64_t end)
 {
-    if (t->copy)
-        sgd_chunk(rule->sgd, t, grad_scale, begin, end, 1);
+    if (bf16_copy(&rule->s))
+        sgd_elements(rule, 1, grad_scale, begin, end);
     else
-        sgd_chunk(rule->sgd, t, grad_scale, begin, end, 0);
+        sgd_elements(rule, 0, grad_scale, begin, end);
 }
 
 void CPU(sgd)(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
               const float *g, enum dtype dt_copy, void *copy, int64_t elems)
 {
-    const struct step t = step_of(p, v, NULL, g, dt_copy, copy);
-    const struct rule rule = {.chunk = sgd_rule, .sgd = s};
-    update(d, &rule, &t, factor, elems);
+    const struct rule rule = {
+        .chunk = sgd_chunk, .s = {DTYPE_F32, DTYPE_F32, p, v, NULL, g, dt_copy, copy}, .sgd = s};
+    update(d, &rule, factor, elems);
 }

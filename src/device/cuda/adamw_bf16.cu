@@ -1,5 +1,5 @@
 /* adamw_bf16.cu - AdamW on parameters or moments that are kept in bf16, rounded stochastically as
- * cpu/adamw_bf16.c says.
+ * cpu/optimizer.c says.
  *
  * Must move: all in bf16, 16 bytes an element; ten rounds of Philox make the numbers of two
  * elements.  A thread takes four elements by one access to each tensor, where all are aligned alike
@@ -94,7 +94,7 @@ template <typename P, typename M, typename C> struct low_op {
         return {};
     }
 
-    /* The operations and their order are those of cpu/adamw_bf16.c. */
+    /* The operations and their order are those of cpu/optimizer.c. */
     template <int n> __device__ __forceinline__ void write(flat_nothing, int64_t at) const
     {
         const float keep = 1.0f - a.lr * a.weight_decay, step_size = a.lr / a.bias1;
