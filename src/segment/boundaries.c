@@ -9,38 +9,10 @@
 
 #include <string.h>
 
-/* The graph of a unit of each kind of block: however many it has, it reads and puts out what one
- * does. */
-struct block_graphs {
-    struct graph *graph[MODEL_KINDS];
-};
-
-static int build_graphs(const struct units *units, struct block_graphs *blocks, struct error *err)
-{
-    const struct units_request *r = &units->request;
-    for (int u = 0; u < units->count; u++) {
-        int kind = units->model->unit[u].kind;
-        if (blocks->graph[kind])
-            continue;
-        blocks->graph[kind] = model_unit_graph(units->model, u, MODEL_LOSS, r->batch, r->seq,
-                                               r->dtype, r->tensor, r->loss_factor, err);
-        if (!blocks->graph[kind])
-            return -1;
-    }
-    return 0;
-}
-
-static const struct graph *graph_of(const struct units *units, const struct block_graphs *blocks,
-                                    int unit)
-{
-    return blocks->graph[units->model->unit[unit].kind];
-}
-
-static int find_producer(const struct units *units, const struct block_graphs *blocks, int unit,
-                         const char *name)
+static int find_producer(struct graph *const *graph, int unit, const char *name)
 {
     while (--unit >= 0)
-        if (!strcmp(graph_of(units, blocks, unit)->output_name, name))
+        if (!strcmp(graph[unit]->output_name, name))
             return unit;
     return -1;
 }
@@ -50,18 +22,17 @@ static int is_shape_equal(const struct graph_value *a, const struct graph_value 
     return a->dims == b->dims && a->dtype == b->dtype && !memcmp(a->dim, b->dim, sizeof a->dim);
 }
 
-static int find_inputs(struct units *units, const struct block_graphs *blocks, int unit,
-                       struct error *err)
+static int find_inputs(struct units *units, struct graph *const *all, int unit, struct error *err)
 {
-    const struct graph *graph = graph_of(units, blocks, unit);
+    const struct graph *graph = all[unit];
     struct unit_boundaries *own = &units->boundary[unit];
     for (int k = 0; k < graph->inputs; k++) {
         const char *name = graph->input[k].name;
-        int from = find_producer(units, blocks, unit, name);
+        int from = find_producer(all, unit, name);
         if (from < 0)
             return error_set(err, "model: unit %d reads \"%s\", which no unit before it puts out",
                              unit, name);
-        const struct graph *other = graph_of(units, blocks, from);
+        const struct graph *other = all[from];
         const struct graph_value *in = &graph->values[graph->input[k].value],
                                  *out = &other->values[graph_find(other, VALUE_OUTPUT)];
         if (!is_shape_equal(in, out))
@@ -79,25 +50,19 @@ static int find_inputs(struct units *units, const struct block_graphs *blocks, i
 }
 
 /* An output that nobody reads has no gradient: backward of its unit could not begin. */
-static int check_readers(const struct units *units, const struct block_graphs *blocks,
-                         struct error *err)
+static int check_readers(const struct units *units, struct graph *const *graph, struct error *err)
 {
     for (int u = 0; u < units->count; u++)
         if (units->boundary[u].bytes && !units->boundary[u].readers)
             return error_set(err, "model: unit %d puts out \"%s\", which no unit reads", u,
-                             graph_of(units, blocks, u)->output_name);
+                             graph[u]->output_name);
     return 0;
 }
 
-int boundaries_find(struct units *units, struct error *err)
+int boundaries_find(struct units *units, struct graph *const *graph, struct error *err)
 {
-    struct block_graphs blocks = {{NULL}};
-    int rc = build_graphs(units, &blocks, err);
-    for (int u = 0; !rc && u < units->count; u++)
-        rc = find_inputs(units, &blocks, u, err);
-    if (!rc)
-        rc = check_readers(units, &blocks, err);
-    for (int kind = 0; kind < MODEL_KINDS; kind++)
-        graph_destroy(blocks.graph[kind]);
-    return rc;
+    for (int u = 0; u < units->count; u++)
+        if (find_inputs(units, graph, u, err))
+            return -1;
+    return check_readers(units, graph, err);
 }

@@ -4,11 +4,11 @@
 
 #include "segment/units.h"
 
-/* Fill units->boundary by the names in the graphs of the model's units: an input is what the
- * nearest unit before puts out by its name.
- * units needs model, request and count.  Returns 0, or -1 with err naming the boundary that no unit
- * puts out, that none reads, or whose shapes differ.
+/* Fill units->boundary by the names in the graphs of the model's units, one each: an input is what
+ * the nearest unit before puts out by its name.
+ * units needs count.  Returns 0, or -1 with err naming the boundary that no unit puts out, that
+ * none reads, or whose shapes differ.
  */
-int boundaries_find(struct units *units, struct error *err);
+int boundaries_find(struct units *units, struct graph *const *graph, struct error *err);
 
 #endif

@@ -197,12 +197,10 @@ static struct segment_ref ref(const struct segment_draft *c, int v)
     }
 }
 
-static void note(struct segment *segment, struct segment_ref ref, int write)
+static void note(unsigned *spaces, struct segment_ref ref)
 {
-    if (ref.space < 0)
-        return;
-    segment->reads |= write ? 0 : 1u << ref.space;
-    segment->writes |= write ? 1u << ref.space : 0;
+    if (ref.space >= 0)
+        *spaces |= 1u << ref.space;
 }
 
 /* Output k of the step may be a gradient. */
@@ -217,12 +215,6 @@ static void note_gradient(const struct segment_draft *c, struct segment_step *st
         return;
     step->tensor[k] = c->place[c->graph->values[v].index].tensor;
     step->grad_use = c->place[c->graph->values[v].index].use;
-}
-
-static void note_piece(struct segment_piece *piece, struct segment_ref ref, int write)
-{
-    if (ref.space >= 0)
-        *(write ? &piece->writes : &piece->reads) |= 1u << ref.space;
 }
 
 static int is_same_place(struct segment_ref a, struct segment_ref b)
@@ -247,11 +239,11 @@ static void touch(struct segment_draft *c, int s)
         int v = node->in[k];
         if (!made_here(c, v) ||
             c->piece_of[c->step_of[c->graph->values[v].producer]] != c->piece_of[s])
-            note_piece(piece, step->in[k], 0);
+            note(&piece->reads, step->in[k]);
     }
     for (int k = 0; k < NODE_OUTS; k++)
-        note_piece(piece, step->out[k], 1);
-    note_piece(piece, step->scratch, 1);
+        note(&piece->writes, step->out[k]);
+    note(&piece->writes, step->scratch);
 }
 
 static void resolve(struct segment_draft *c)
@@ -264,11 +256,11 @@ static void resolve(struct segment_draft *c)
         for (int k = 0; k < NODE_INS; k++) {
             step->in[k] = ref(c, node->in[k]);
             if (!made_here(c, node->in[k]))
-                note(segment, step->in[k], 0);
+                note(&segment->reads, step->in[k]);
         }
         for (int k = 0; k < NODE_OUTS; k++) {
             step->out[k] = ref(c, node->out[k]);
-            note(segment, step->out[k], 1);
+            note(&segment->writes, step->out[k]);
             note_gradient(c, step, k);
         }
         int item = c->scratch_item[s];
@@ -277,7 +269,7 @@ static void resolve(struct segment_draft *c)
         touch(c, s);
     }
     if (segment->work_bytes)
-        note(segment, (struct segment_ref){SPACE_WORK, 0}, 1);
+        segment->writes |= 1u << SPACE_WORK;
 }
 
 /* Is the value gone when the phase runs? */

@@ -1,9 +1,10 @@
 /* units.c - from a model to flats and segments.
  *
- * Unit by unit: which kind it is of (find_kind: equal blocks that are recomputed and frozen alike),
- * then its flats (fates.h).  Then each kind is compiled once, by
- * the places of its first unit's tensors, and the tensors of each flat are divided into sections by
- * who writes their gradients.
+ * The graph of each unit says which boundaries it reads (boundaries.h) and, with what is frozen,
+ * which kind it is of: equal blocks that are recomputed and frozen alike.  One graph of a kind is
+ * kept.  Then come the units' flats (fates.h).  Then each kind is compiled once, by the places of
+ * its first unit's tensors, and the tensors of each flat are divided into sections by who writes
+ * their gradients.
  */
 #include "segment/units.h"
 
@@ -172,132 +173,114 @@ static enum config_recompute policy(const struct units *units, int unit)
     return every > 1 && (unit - first) % every ? RECOMPUTE_NONE : units->request.recompute;
 }
 
-/* The parameters of graph, as those of a unit, that train.freeze names: frozen[i] is 1. */
-static int find_frozen(const struct units *units, int unit, const struct graph *graph, char *frozen,
-                       struct error *err)
+/* Mark the parameters of a unit's graph that train.freeze names. */
+static int mark_params(const struct units *units, int unit, struct graph *graph, struct error *err)
 {
     const struct model_unit *block = &units->model->block[units->model->unit[unit].first];
     for (int i = 0; i < graph->param_count; i++) {
-        const struct graph_param *param = &graph->params[i];
+        struct graph_param *param = &graph->params[i];
         char name[FLAT_NAME], first[FLAT_NAME];
         for (int p = 0; p < param->parts; p++) {
             param_name(name, param, p, block);
             int matches = units_is_frozen(units->request.freeze, name);
-            if (p > 0 && matches != frozen[i])
+            if (p > 0 && matches != param->frozen)
                 return error_set(err,
                                  "train.freeze: %s and %s are stored as one matrix: freeze both "
                                  "or neither",
                                  param_name(first, param, 0, block), name);
-            frozen[i] = (char)matches;
+            param->frozen = matches;
         }
     }
     return 0;
 }
 
-/* Which inputs of a unit only hand on what is frozen, and which others read too; 1 each. */
-struct input_traits {
-    char frozen[BOUNDARY_USES], shared[BOUNDARY_USES];
-};
-
-static struct input_traits traits_of(const struct units *units, int unit, const char *trains)
+/* Mark the inputs of a unit's graph that only hand on what is frozen, and those that others read
+ * too.  trains: per unit before it, is its output made of anything that is trained? */
+static void mark_inputs(const struct units *units, int unit, struct graph *graph,
+                        const char *trains)
 {
     const struct unit_boundaries *own = &units->boundary[unit];
-    struct input_traits traits = {{0}, {0}};
     for (int k = 0; k < own->inputs; k++) {
-        traits.frozen[k] = !trains[own->producer[k]];
-        traits.shared[k] = units->boundary[own->producer[k]].readers > 1;
+        graph->input[k].frozen = !trains[own->producer[k]];
+        graph->input[k].shared = units->boundary[own->producer[k]].readers > 1;
     }
-    return traits;
 }
 
-static int is_frozen_alike(const struct graph *graph, const char *frozen)
+static int is_trained(const struct graph *graph)
 {
-    for (int i = 0; i < graph->param_count; i++)
-        if (graph->params[i].frozen != frozen[i])
-            return 0;
-    return 1;
-}
-
-static int reads_alike(const struct graph *graph, const struct input_traits *traits)
-{
-    for (int k = 0; k < graph->inputs; k++)
-        if (graph->input[k].frozen != traits->frozen[k] ||
-            graph->input[k].shared != traits->shared[k])
-            return 0;
-    return 1;
-}
-
-/* A new kind with the graph of a unit: 0, or -1 with err set. */
-static int add_kind(struct units *units, int unit, const struct input_traits *traits,
-                    struct error *err)
-{
-    const struct model_unit *u = &units->model->unit[unit];
-    struct unit_kind *kind = &units->kind[units->kinds];
-    *kind = (struct unit_kind){
-        .block_kind = u->kind, .blocks = u->blocks, .recompute = policy(units, unit)};
-    kind->train = graph_for(units, unit, MODEL_LOSS, err);
-    if (!kind->train)
-        return -1;
-    units->kind_of[unit] = units->kinds++;
-    char *frozen = array_make((size_t)kind->train->param_count, 1);
-    int rc = find_frozen(units, unit, kind->train, frozen, err);
-    for (int i = 0; i < kind->train->param_count; i++)
-        kind->train->params[i].frozen = frozen[i];
-    for (int k = 0; k < kind->train->inputs; k++) {
-        kind->train->input[k].frozen = traits->frozen[k];
-        kind->train->input[k].shared = traits->shared[k];
-    }
-    free(frozen);
-    return rc;
-}
-
-/* Settle which kind a unit is of, a new one if there is none yet. */
-static int find_kind(struct units *units, int unit, const char *trains, struct error *err)
-{
-    struct input_traits traits = traits_of(units, unit, trains);
-    const struct model_unit *u = &units->model->unit[unit];
-    enum config_recompute recompute = policy(units, unit);
-    for (int k = 0; k < units->kinds; k++) {
-        const struct unit_kind *kind = &units->kind[k];
-        if (kind->block_kind != u->kind || kind->blocks != u->blocks ||
-            kind->recompute != recompute)
-            continue;
-        char *frozen = array_make((size_t)kind->train->param_count, 1);
-        int rc = find_frozen(units, unit, kind->train, frozen, err);
-        int same = is_frozen_alike(kind->train, frozen) && reads_alike(kind->train, &traits);
-        free(frozen);
-        if (rc)
-            return -1;
-        if (same) {
-            units->kind_of[unit] = k;
-            return 0;
-        }
-    }
-    return add_kind(units, unit, &traits, err);
-}
-
-/* Is the output of a unit made of anything that is trained: of its own, or in what it reads? */
-static char is_trained(const struct units *units, int unit, const char *trains)
-{
-    const struct graph *graph = units_kind(units, unit)->train;
-    const struct unit_boundaries *own = &units->boundary[unit];
-    char trained = 0;
+    int trained = 0;
     for (int i = 0; i < graph->param_count; i++)
         trained |= !graph->params[i].frozen;
-    for (int k = 0; k < own->inputs; k++)
-        trained |= trains[own->producer[k]];
+    for (int k = 0; k < graph->inputs; k++)
+        trained |= !graph->input[k].frozen;
     return trained;
 }
 
-static int find_kinds(struct units *units, struct error *err)
+static int is_alike(const struct unit_kind *a, const struct unit_kind *b)
+{
+    if (a->block_kind != b->block_kind || a->blocks != b->blocks || a->recompute != b->recompute)
+        return 0;
+    int alike = 1;
+    for (int i = 0; i < a->train->param_count; i++)
+        alike &= a->train->params[i].frozen == b->train->params[i].frozen;
+    for (int k = 0; k < a->train->inputs; k++)
+        alike &= a->train->input[k].frozen == b->train->input[k].frozen &&
+                 a->train->input[k].shared == b->train->input[k].shared;
+    return alike;
+}
+
+/* Settle which kind a unit is of; graph, the unit's, is that of a new kind if there is none yet. */
+static void find_kind(struct units *units, int unit, struct graph *graph)
+{
+    const struct model_unit *u = &units->model->unit[unit];
+    const struct unit_kind own = {.block_kind = u->kind,
+                                  .blocks = u->blocks,
+                                  .recompute = policy(units, unit),
+                                  .train = graph};
+    int k = 0;
+    while (k < units->kinds && !is_alike(&units->kind[k], &own))
+        k++;
+    units->kind_of[unit] = k;
+    if (k < units->kinds)
+        graph_destroy(graph);
+    else
+        units->kind[units->kinds++] = own;
+}
+
+/* Takes the graphs of all units. */
+static int find_kinds(struct units *units, struct graph **graph, struct error *err)
 {
     char *trains = array_make((size_t)units->count, 1);
     int rc = 0;
     for (int u = 0; !rc && u < units->count; u++) {
-        rc = find_kind(units, u, trains, err);
-        trains[u] = (char)(!rc && is_trained(units, u, trains));
+        mark_inputs(units, u, graph[u], trains);
+        rc = mark_params(units, u, graph[u], err);
+        trains[u] = (char)is_trained(graph[u]);
+        if (!rc) {
+            find_kind(units, u, graph[u]);
+            graph[u] = NULL;
+        }
     }
     free(trains);
+    return rc;
+}
+
+/* The boundaries and kinds of units, by a graph of each. */
+static int sort_units(struct units *units, struct error *err)
+{
+    struct graph **graph = array_make((size_t)units->count, sizeof(struct graph *));
+    int rc = 0;
+    for (int u = 0; !rc && u < units->count; u++) {
+        graph[u] = graph_for(units, u, MODEL_LOSS, err);
+        rc = graph[u] ? 0 : -1;
+    }
+    if (!rc)
+        rc = boundaries_find(units, graph, err);
+    if (!rc)
+        rc = find_kinds(units, graph, err);
+    for (int u = 0; u < units->count; u++)
+        graph_destroy(graph[u]);
+    free(graph);
     return rc;
 }
 
@@ -408,9 +391,8 @@ int units_create(struct units **out, const struct model *model, const struct uni
     units->kind_of = array_make((size_t)units->count, sizeof *units->kind_of);
     units->kind = array_make((size_t)units->count, sizeof *units->kind);
     units->boundary = array_make((size_t)units->count, sizeof *units->boundary);
-    if (boundaries_find(units, err) || find_kinds(units, err) || fates_make_flats(units, err) ||
-        check_patterns(units, err) || compile_all(units, device, err) ||
-        find_all_sections(units, err)) {
+    if (sort_units(units, err) || fates_make_flats(units, err) || check_patterns(units, err) ||
+        compile_all(units, device, err) || find_all_sections(units, err)) {
         units_destroy(units);
         return -1;
     }
