@@ -15,7 +15,7 @@ int build_param(struct graph *graph, const struct graph_param *param);
 /* Work on one of the model's sequences from here on; a graph begins with sequence 0. */
 void build_sequence(struct graph *graph, int sequence);
 int build_tokens(struct graph *graph);  /* int32 [rows], of the sequence worked on */
-int build_targets(struct graph *graph); /* the same, -1 where masked */
+int build_targets(struct graph *graph); /* the same, -1 where masked; a model has those of one */
 /* What data says of where rows of the sequence worked on are, for the functions that take it; -1
  * there stands for the row's number in its sequence, which is one document.  int32 [rows]: the
  * position of each row; and the first row, within its sequence, of its document.  Of each a unit

@@ -265,6 +265,23 @@ static int find_kinds(struct units *units, struct graph **graph, struct error *e
     return rc;
 }
 
+/* A micro-batch has targets of one sequence. */
+static int check_targets(const struct units *units, struct graph *const *graph, struct error *err)
+{
+    int before = -1;
+    for (int u = 0; u < units->count; u++) {
+        int targets = graph_find(graph[u], VALUE_TARGETS);
+        int sequence = targets < 0 ? before : graph[u]->values[targets].index;
+        if (before >= 0 && sequence != before)
+            return error_set(err,
+                             "model: unit %d reads targets of sequence %d, and a unit before it "
+                             "those of sequence %d: targets are of one",
+                             u, sequence, before);
+        before = sequence;
+    }
+    return 0;
+}
+
 /* The boundaries and kinds of units, by a graph of each. */
 static int sort_units(struct units *units, struct error *err)
 {
@@ -274,6 +291,8 @@ static int sort_units(struct units *units, struct error *err)
         graph[u] = graph_for(units, u, MODEL_LOSS, err);
         rc = graph[u] ? 0 : -1;
     }
+    if (!rc)
+        rc = check_targets(units, graph, err);
     if (!rc)
         rc = boundaries_find(units, graph, err);
     if (!rc)

@@ -363,8 +363,9 @@ static void odd_graph(const struct model *model, int kind, enum model_purpose pu
                       float loss_factor, struct graph *graph)
 {
     if (kind == 0) {
-        build_sequence(graph, mistake == 3);
-        int x = build_embedding(graph, build_tokens(graph), odd_matrix(graph, "first", 9, 4));
+        build_sequence(graph, mistake == 3 || mistake == 6);
+        int read = mistake == 6 ? build_targets(graph) : build_tokens(graph);
+        int x = build_embedding(graph, read, odd_matrix(graph, "first", 9, 4));
         build_output_named(graph, mistake == 1 ? "other" : "first", x);
         return;
     }
@@ -394,6 +395,8 @@ static void test_mistakes_are_named(void **state)
         "model: it reads 2 sequences of tokens, and no length is given for the last",
         "model: unit 1 puts out \"hidden\", which no unit reads",
         "model: a unit reads more than 3 boundaries",
+        "model: unit 2 reads targets of sequence 0, and a unit before it those of sequence 1: "
+        "targets are of one",
     };
     struct config config = rig_config(MODEL);
     struct model *model = model_make(&family, &config.model);
@@ -402,8 +405,9 @@ static void test_mistakes_are_named(void **state)
     struct error err = {0};
     must(device_open(&device, &wanted, &err), &err);
     struct units_request request = {.batch = 2, .seq = {3}, .shards = 1};
-    for (mistake = 0; mistake < 6; mistake++) {
+    for (mistake = 0; mistake < 7; mistake++) {
         struct units *units = NULL;
+        request.seq[1] = mistake == 6 ? 3 : 0;
         int rc = units_create(&units, model, &request, device, &err);
         assert_int_equal(rc, mistake ? -1 : 0);
         if (rc)
