@@ -111,14 +111,6 @@ static struct graph *build(const struct model *model, int kind, int blocks,
     return NULL;
 }
 
-struct graph *model_graph(const struct model *model, int kind, enum model_purpose purpose,
-                          int64_t batch, int64_t seq, enum dtype dtype, float loss_factor,
-                          struct error *err)
-{
-    struct graph *graph = graph_create(batch, seq, dtype);
-    return build(model, kind, 1, purpose, graph, loss_factor, err);
-}
-
 struct graph *model_unit_graph(const struct model *model, int unit, enum model_purpose purpose,
                                int64_t batch, const int64_t seq[SEQUENCES], enum dtype dtype,
                                struct graph_group tensor, float loss_factor, struct error *err)
@@ -130,10 +122,11 @@ struct graph *model_unit_graph(const struct model *model, int unit, enum model_p
     return build(model, u->kind, u->blocks, purpose, graph, loss_factor, err);
 }
 
-/* A graph of one short sequence, for counting. */
-static struct graph *probe(const struct model *model, int kind, int64_t seq)
+/* A graph of one block of a unit and one sequence, for counting. */
+static struct graph *probe(const struct model *model, int unit, int64_t seq)
 {
-    return model_graph(model, kind, MODEL_LOSS, 1, seq, DTYPE_F32, 1, NULL);
+    struct graph *graph = graph_create(1, seq, DTYPE_F32);
+    return build(model, model->unit[unit].kind, 1, MODEL_LOSS, graph, 1, NULL);
 }
 
 static int64_t own_params(const struct graph *graph)
@@ -156,7 +149,7 @@ const char *model_unit_name(const struct model *model, int unit, char name[MODEL
 
 int64_t model_unit_params(const struct model *model, int unit)
 {
-    struct graph *graph = probe(model, model->unit[unit].kind, 1);
+    struct graph *graph = probe(model, unit, 1);
     int64_t elems = own_params(graph) * model->unit[unit].blocks;
     graph_destroy(graph);
     return elems;
@@ -164,14 +157,9 @@ int64_t model_unit_params(const struct model *model, int unit)
 
 int64_t model_params(const struct model *model)
 {
-    int64_t of_kind[MODEL_KINDS] = {0}, total = 0;
-    for (int u = 0; u < model->units; u++) {
-        int kind = model->unit[u].kind;
-        struct graph *graph = of_kind[kind] ? NULL : probe(model, kind, 1);
-        of_kind[kind] += own_params(graph);
-        graph_destroy(graph);
-        total += of_kind[kind] * model->unit[u].blocks;
-    }
+    int64_t total = 0;
+    for (int u = 0; u < model->units; u++)
+        total += model_unit_params(model, u);
     return total;
 }
 
@@ -184,7 +172,7 @@ struct forward_flops {
 static struct forward_flops count(const struct graph *graph)
 {
     struct forward_flops sum = {0};
-    for (int i = 0; i < graph->node_count; i++) {
+    for (int i = 0; graph && i < graph->node_count; i++) {
         const struct graph_node *node = &graph->nodes[i];
         int attention = node->op == &op_attention;
         if (attention && !(node->attrs.forms & ATTENTION_FULL))
@@ -198,19 +186,14 @@ static struct forward_flops count(const struct graph *graph)
 
 struct model_flops model_flops_per_token(const struct model *model, int64_t seq)
 {
-    struct forward_flops of_kind[MODEL_KINDS] = {0};
-    char seen[MODEL_KINDS] = {0};
     struct model_flops flops = {0};
     for (int u = 0; u < model->units; u++) {
-        int kind = model->unit[u].kind;
-        struct graph *graph = seen[kind] ? NULL : probe(model, kind, seq);
-        if (graph)
-            of_kind[kind] = count(graph);
+        struct graph *graph = probe(model, u, seq);
+        struct forward_flops block = count(graph);
         graph_destroy(graph);
-        seen[kind] = 1;
         double times = 3 * (double)model->unit[u].blocks / (double)seq;
-        flops.weights += times * of_kind[kind].linear;
-        flops.causal += times * of_kind[kind].causal;
+        flops.weights += times * block.linear;
+        flops.causal += times * block.causal;
     }
     flops.full = flops.weights + flops.causal * 2 * (double)seq / (double)(seq + 1);
     flops.causal += flops.weights;

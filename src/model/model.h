@@ -15,7 +15,7 @@
 #include "config/config.h"
 #include "graph/graph.h"
 
-enum { MODEL_KINDS = 8, MODEL_PREFIX = 24 };
+enum { MODEL_PREFIX = 24 };
 
 /* What a graph is for: its last unit ends in the loss, or in the logits of one row, whose
  * number is targets[0]. */
@@ -69,15 +69,10 @@ const char *model_unit_name(const struct model *model, int unit, char name[MODEL
 /* Logical parameters of a unit, those it shares not counted. */
 int64_t model_unit_params(const struct model *model, int unit);
 
-/* The forward graph of a block of this kind for batch sequences of seq tokens, of each of the
- * model's sequences; gradients of the loss are multiplied by loss_factor.  NULL with err set if its
- * shapes do not fit.  Free with graph_destroy(). */
-struct graph *model_graph(const struct model *model, int kind, enum model_purpose purpose,
-                          int64_t batch, int64_t seq, enum dtype dtype, float loss_factor,
-                          struct error *err);
-
-/* The same for a unit with all its blocks, as a rank of the group tensor computes it; seq: the
- * tokens of each sequence. */
+/* The forward graph of a unit with all its blocks, as a rank of the group tensor computes it, for
+ * batch sequences of seq tokens, of each of the model's sequences; gradients of the loss are
+ * multiplied by loss_factor.  NULL with err set if its shapes do not fit.  Free with
+ * graph_destroy(). */
 struct graph *model_unit_graph(const struct model *model, int unit, enum model_purpose purpose,
                                int64_t batch, const int64_t seq[SEQUENCES], enum dtype dtype,
                                struct graph_group tensor, float loss_factor, struct error *err);
