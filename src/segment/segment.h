@@ -185,9 +185,4 @@ int segment_run_piece(const struct segment *segment, int piece, const struct fla
                       struct device *device, void *const *base, uint64_t accumulate,
                       struct segment_watch *watch, struct error *err);
 
-/* Run all pieces, without exchanges: that is what a segment means in groups of one. */
-int segment_run(const struct segment *segment, const struct flat *const *flat,
-                struct device *device, void *const *base, uint64_t accumulate,
-                struct segment_watch *watch, struct error *err);
-
 #endif

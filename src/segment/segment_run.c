@@ -76,13 +76,3 @@ int segment_run_piece(const struct segment *segment, int piece, const struct fla
     }
     return 0;
 }
-
-int segment_run(const struct segment *segment, const struct flat *const *flat,
-                struct device *device, void *const *base, uint64_t accumulate,
-                struct segment_watch *watch, struct error *err)
-{
-    for (int piece = 0; piece < segment->pieces; piece++)
-        if (segment_run_piece(segment, piece, flat, device, base, accumulate, watch, err))
-            return -1;
-    return 0;
-}

@@ -109,7 +109,7 @@ static inline int units_use_of(const struct units *units, int unit, int flat)
     return -1;
 }
 
-/* The flats that a unit uses, for segment_run(). */
+/* The flats that a unit uses, for segment_run_piece(). */
 void units_flats(const struct units *units, int unit, const struct flat *flat[FLAT_USES]);
 
 /* Does one of the patterns (NULL: none), with commas between them, match a tensor's name? */

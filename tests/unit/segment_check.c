@@ -79,3 +79,13 @@ void segment_check_lifetimes(const struct session *s, const struct segment *segm
     for (int step = 0; step < segment->steps; step++)
         check_step(s, segment, step);
 }
+
+int segment_check_run(const struct segment *segment, const struct flat *const *flat,
+                      struct device *device, void *const *base, uint64_t accumulate,
+                      struct error *err)
+{
+    for (int piece = 0; piece < segment->pieces; piece++)
+        if (segment_run_piece(segment, piece, flat, device, base, accumulate, NULL, err))
+            return -1;
+    return 0;
+}

@@ -122,7 +122,7 @@ static void run(const struct segment *segment, int unit, struct spaces *spaces, 
     struct error err = {0};
     const struct flat *flat[FLAT_USES];
     units_flats(spaces->s->units, unit, flat);
-    if (segment_run(segment, flat, spaces->s->device, spaces->base, accumulate, NULL, &err))
+    if (segment_check_run(segment, flat, spaces->s->device, spaces->base, accumulate, &err))
         fail_msg("%s", err.text);
 }
 

@@ -175,7 +175,7 @@ static void check_alone(struct unit *u, const struct session *s)
     float *kept = malloc((size_t)u->elems * sizeof *kept);
     memcpy(kept, u->base[SPACE_OUTPUT], (size_t)u->elems * sizeof *kept);
     assert_true(alone.work_bytes <= u->most);
-    assert_int_equal(segment_run(&alone, u->uses, u->device, u->base, 0, NULL, &err), 0);
+    assert_int_equal(segment_check_run(&alone, u->uses, u->device, u->base, 0, &err), 0);
     assert_memory_equal(kept, u->base[SPACE_OUTPUT], (size_t)u->elems * sizeof *kept);
     free(kept);
     segment_destroy(&alone);
@@ -187,7 +187,7 @@ static double along_output(struct unit *u)
 {
     struct error err = {0};
     double sum = 0;
-    assert_int_equal(segment_run(&u->forward, u->uses, u->device, u->base, 0, NULL, &err), 0);
+    assert_int_equal(segment_check_run(&u->forward, u->uses, u->device, u->base, 0, &err), 0);
     for (int64_t i = 0; i < u->elems; i++)
         sum +=
             (double)((float *)u->base[SPACE_OUTPUT])[i] * ((float *)u->base[SPACE_OUTPUT_GRAD])[i];
@@ -230,7 +230,7 @@ static void test_a_value_used_twice(void **state)
     segment_check_lifetimes(s, &u.backward);
     along_output(&u);
     check_alone(&u, s);
-    assert_int_equal(segment_run(&u.backward, u.uses, s->device, u.base, 0, NULL, &err), 0);
+    assert_int_equal(segment_check_run(&u.backward, u.uses, s->device, u.base, 0, &err), 0);
     double weights = worst_slope(&u, SPACE_PARAM, u.base[SPACE_GRAD], u.flat.padded);
     double input = worst_slope(&u, SPACE_INPUT, u.base[SPACE_INPUT_GRAD], u.elems);
     print_message("off by %.2g of the largest gradient of weights, %.2g of input's\n", weights,
@@ -249,7 +249,7 @@ static void test_full_attention(void **state)
     struct session *s = rig_open(&mem, &config, NULL, 0);
     unit_open(&u, full_attention(), RECOMPUTE_NONE, s->device);
     along_output(&u);
-    assert_int_equal(segment_run(&u.backward, u.uses, s->device, u.base, 0, NULL, &err), 0);
+    assert_int_equal(segment_check_run(&u.backward, u.uses, s->device, u.base, 0, &err), 0);
     assert_true(worst_slope(&u, SPACE_PARAM, u.base[SPACE_GRAD], u.flat.padded) <= 2e-3);
     assert_true(worst_slope(&u, SPACE_INPUT, u.base[SPACE_INPUT_GRAD], u.elems) <= 2e-3);
     unit_close(&u);
@@ -307,9 +307,9 @@ static void overwrite(struct unit *u, unsigned kept)
 static void run_both(struct unit *u)
 {
     struct error err = {0};
-    assert_int_equal(segment_run(&u->forward, u->uses, u->device, u->base, 0, NULL, &err), 0);
+    assert_int_equal(segment_check_run(&u->forward, u->uses, u->device, u->base, 0, &err), 0);
     overwrite(u, u->backward.reads);
-    assert_int_equal(segment_run(&u->backward, u->uses, u->device, u->base, 0, NULL, &err), 0);
+    assert_int_equal(segment_check_run(&u->backward, u->uses, u->device, u->base, 0, &err), 0);
 }
 
 /* The same with backward in two parts. */
@@ -322,11 +322,11 @@ static void run_parts(struct unit *u)
     uint64_t adds = 0;
     for (int s = 0; s < u->graph->param_count; s++)
         adds |= made >> s & 1 ? segment_adds(0, s) : 0;
-    assert_int_equal(segment_run(&u->forward, u->uses, u->device, u->base, 0, NULL, &err), 0);
+    assert_int_equal(segment_check_run(&u->forward, u->uses, u->device, u->base, 0, &err), 0);
     overwrite(u, parts & ~(1u << SPACE_DEFERRED));
-    assert_int_equal(segment_run(&u->input, u->uses, u->device, u->base, 0, NULL, &err), 0);
+    assert_int_equal(segment_check_run(&u->input, u->uses, u->device, u->base, 0, &err), 0);
     overwrite(u, weight | results);
-    assert_int_equal(segment_run(&u->weight, u->uses, u->device, u->base, adds, NULL, &err), 0);
+    assert_int_equal(segment_check_run(&u->weight, u->uses, u->device, u->base, adds, &err), 0);
 }
 
 /* The gradients are the same bits whatever is kept. */
