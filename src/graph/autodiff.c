@@ -6,29 +6,14 @@
 
 #include "base/array.h"
 
-/* Rules append values to the graph, and the table of gradients grows with it. */
-static void widen(struct autodiff *ad, int value)
+static int gradient_of(const struct autodiff *ad, int value)
 {
-    if (value < ad->grads)
-        return;
-    int wider = value * 2 + 16;
-    int *grad = array_make((size_t)wider, sizeof *grad);
-    memset(grad, -1, (size_t)wider * sizeof *grad);
-    if (ad->grads)
-        memcpy(grad, ad->grad, (size_t)ad->grads * sizeof *grad);
-    free(ad->grad);
-    ad->grad = grad;
-    ad->grads = wider;
-}
-
-int autodiff_grad(const struct autodiff *ad, int value)
-{
-    return value >= 0 && value < ad->grads ? ad->grad[value] : -1;
+    return value >= 0 ? ad->grad[value] : -1;
 }
 
 int autodiff_take(struct autodiff *ad, int value)
 {
-    int grad = autodiff_grad(ad, value);
+    int grad = gradient_of(ad, value);
     if (grad >= 0)
         ad->grad[value] = -1;
     return grad;
@@ -36,7 +21,6 @@ int autodiff_take(struct autodiff *ad, int value)
 
 void autodiff_give(struct autodiff *ad, int value, int grad)
 {
-    widen(ad, value);
     int before = ad->grad[value];
     if (before >= 0) {
         struct op_attrs none = {0};
@@ -72,7 +56,7 @@ void autodiff_param(struct autodiff *ad, int node, int out, int param)
 /* All nodes that read the value have given their gradients: where these are terms, their sum. */
 static void sum_terms(struct autodiff *ad, int value)
 {
-    int grad = autodiff_grad(ad, value);
+    int grad = gradient_of(ad, value);
     struct graph_group group =
         value < 0 ? (struct graph_group){0} : ad->graph->values[value].divided;
     if (grad < 0 || group.size < 2)
@@ -92,7 +76,7 @@ static int finish_input(struct autodiff *ad, int k, struct error *err)
     if (input->frozen)
         return 0;
     sum_terms(ad, input->value);
-    int grad = autodiff_grad(ad, input->value);
+    int grad = gradient_of(ad, input->value);
     if (grad < 0)
         return error_set(err, "a unit's input \"%s\" has no gradient", input->name);
     if (input->shared || graph->values[grad].role != VALUE_TEMP) {
@@ -147,7 +131,8 @@ int autodiff(struct graph *graph, struct error *err)
 {
     struct autodiff ad = {.graph = graph};
     ad.param_written = array_make((size_t)graph->param_count, 1);
-    widen(&ad, graph->value_count);
+    ad.grad = array_make((size_t)graph->value_count, sizeof *ad.grad);
+    memset(ad.grad, -1, (size_t)graph->value_count * sizeof *ad.grad);
     int output = graph_find(graph, VALUE_OUTPUT);
     if (output >= 0) {
         struct graph_value like = graph->values[output];
@@ -157,7 +142,7 @@ int autodiff(struct graph *graph, struct error *err)
         const struct graph_node node = graph->nodes[i];
         for (int k = 0; k < NODE_OUTS; k++)
             sum_terms(&ad, node.out[k]);
-        int dy = autodiff_grad(&ad, node.out[0]);
+        int dy = gradient_of(&ad, node.out[0]);
         if (!node.op->gradient)
             graph_fail(graph, "op %s has no backward rule", node.op->name);
         else if (dy >= 0 || (node.out[0] >= 0 && graph->values[node.out[0]].role == VALUE_LOSS))

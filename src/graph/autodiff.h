@@ -14,8 +14,7 @@
 
 struct autodiff {
     struct graph *graph;
-    int *grad;           /* per value, the value that is its gradient so far, or -1 */
-    int grads;           /* length of grad */
+    int *grad;           /* per forward value, the value that is its gradient so far, or -1 */
     char *param_written; /* per parameter: a gradient was written already */
 };
 
@@ -27,11 +26,10 @@ int autodiff(struct graph *graph, struct error *err);
 
 /* For the rules: */
 
-/* The gradient of value so far, or -1. */
-int autodiff_grad(const struct autodiff *ad, int value);
-/* The same, and remove it from the table: the caller's node adds it to its own contribution. */
+/* The gradient of a forward value so far, or -1; it is removed from the table: the caller's node
+ * adds it to its own contribution. */
 int autodiff_take(struct autodiff *ad, int value);
-/* Add a contribution to the gradient of value (an ADD node if there is one already). */
+/* Add a contribution to the gradient of a forward value (an ADD node if there is one already). */
 void autodiff_give(struct autodiff *ad, int value, int grad);
 /* Append a backward node. */
 int autodiff_node(struct autodiff *ad, const struct op *op, const int *in, int ins,

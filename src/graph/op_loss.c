@@ -166,31 +166,16 @@ static int64_t packed(const struct sizes *s)
     return s->ld * (int64_t)(sizeof(float) / dtype_bytes(s->dt));
 }
 
-/* dh = dlogits w */
-static struct gemm dh_gemm(const struct sizes *s, int64_t rows)
+/* Of DH: dh = dlogits w; of DW: dw = dlogits^T h. */
+static struct gemm gradient_gemm(const struct sizes *s, int64_t rows, int of)
 {
     return (struct gemm){
         .dt = s->dt,
-        .dt_c = s->dt,
-        .m = rows,
+        .dt_c = of == DW ? DTYPE_F32 : s->dt,
+        .trans_a = of == DW,
+        .m = of == DW ? s->columns : rows,
         .n = s->hidden,
-        .k = s->columns,
-        .lda = packed(s),
-        .ldb = s->hidden,
-        .ldc = s->hidden,
-    };
-}
-
-/* dw = dlogits^T h */
-static struct gemm dw_gemm(const struct sizes *s, int64_t rows)
-{
-    return (struct gemm){
-        .dt = s->dt,
-        .dt_c = DTYPE_F32,
-        .trans_a = 1,
-        .m = s->columns,
-        .n = s->hidden,
-        .k = rows,
+        .k = of == DW ? rows : s->columns,
         .lda = packed(s),
         .ldb = s->hidden,
         .ldc = s->hidden,
@@ -200,7 +185,8 @@ static struct gemm dw_gemm(const struct sizes *s, int64_t rows)
 /* The last chunk may have fewer rows, which is another product to the library. */
 static size_t gemm_scratch(struct device *d, const struct sizes *s, int64_t rows, int train)
 {
-    const struct gemm all[] = {logits_gemm(s, rows), dh_gemm(s, rows), dw_gemm(s, rows)};
+    const struct gemm all[] = {logits_gemm(s, rows), gradient_gemm(s, rows, DH),
+                               gradient_gemm(s, rows, DW)};
     size_t bytes = 0;
     for (int i = 0; s->columns && i < (train ? 3 : 1); i++)
         bytes = max_bytes(bytes, d->ops->gemm_scratch(d, &all[i]));
@@ -241,7 +227,7 @@ static int chunk_backward(const struct op_call *call, const struct sizes *s,
                           const struct parts *parts, int64_t first, int64_t rows, struct error *err)
 {
     struct device *d = call->device;
-    struct gemm dh = dh_gemm(s, rows), dw = dw_gemm(s, rows);
+    struct gemm dh = gradient_gemm(s, rows, DH), dw = gradient_gemm(s, rows, DW);
     dh.a = dw.a = parts->logits;
     dh.b = call->in[W];
     dw.b = row(call->in[H], s, first);
