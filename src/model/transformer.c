@@ -55,17 +55,10 @@ int transformer_matrix(struct graph *graph, const struct transformer_part *parts
     return declare(graph, normal(in, std), parts, count);
 }
 
-int transformer_divided_vector(struct graph *graph, const struct transformer_part *parts, int count,
-                               enum graph_param_init init, struct graph_division division)
-{
-    return declare(graph, (struct graph_param){.dims = 1, .init = init, .division = division},
-                   parts, count);
-}
-
 int transformer_vector(struct graph *graph, const struct transformer_part *parts, int count,
                        enum graph_param_init init)
 {
-    return transformer_divided_vector(graph, parts, count, init, (struct graph_division){0});
+    return declare(graph, (struct graph_param){.dims = 1, .init = init}, parts, count);
 }
 
 double transformer_back_std(const struct config_model *config)

@@ -25,12 +25,10 @@ int transformer_matrix(struct graph *graph, const struct transformer_part *parts
 int transformer_vector(struct graph *graph, const struct transformer_part *parts, int count,
                        enum graph_param_init init);
 
-/* The same, of which a rank has the part that division says: each tensor by its own rows, or all by
+/* A matrix of which a rank has the part that division says: each tensor by its own rows, or all by
  * their columns.  division.chunks, where it is not 0, divides each of them along that dimension. */
 int transformer_divided_matrix(struct graph *graph, const struct transformer_part *parts, int count,
                                int64_t in, double std, struct graph_division division);
-int transformer_divided_vector(struct graph *graph, const struct transformer_part *parts, int count,
-                               enum graph_param_init init, struct graph_division division);
 
 /* Deviation of the projections back into the residual stream: they start smaller, by the square
  * root of how many there are (Radford et al. 2019). */

@@ -19,16 +19,11 @@ struct parts {
     void *scratch;
 };
 
-static int64_t least(int64_t rows, int64_t cols)
-{
-    return rows < cols ? rows : cols;
-}
-
-/* A = X X^T or X^T X, [least, least]. */
+/* A = X X^T or X^T X, [n, n], n being the lesser side. */
 static struct gemm gram_of(const struct orthogonalize *o, const struct parts *w)
 {
     int tall = o->rows > o->cols;
-    int64_t n = least(o->rows, o->cols);
+    int64_t n = min_i64(o->rows, o->cols);
     return (struct gemm){.dt = o->dtype,
                          .dt_c = DTYPE_F32,
                          .trans_a = tall,
@@ -47,7 +42,7 @@ static struct gemm gram_of(const struct orthogonalize *o, const struct parts *w)
 /* A A */
 static struct gemm square_of(const struct orthogonalize *o, const struct parts *w)
 {
-    int64_t n = least(o->rows, o->cols);
+    int64_t n = min_i64(o->rows, o->cols);
     return (struct gemm){.dt = o->dtype,
                          .dt_c = DTYPE_F32,
                          .m = n,
@@ -65,7 +60,7 @@ static struct gemm square_of(const struct orthogonalize *o, const struct parts *
 static struct gemm next_of(const struct orthogonalize *o, const struct parts *w)
 {
     int tall = o->rows > o->cols;
-    int64_t n = least(o->rows, o->cols);
+    int64_t n = min_i64(o->rows, o->cols);
     return (struct gemm){.dt = o->dtype,
                          .dt_c = o->dtype,
                          .m = o->rows,
@@ -99,7 +94,7 @@ static void *take(char **at, size_t bytes)
 
 static struct parts divide(const struct orthogonalize *o, void *work)
 {
-    size_t n = (size_t)least(o->rows, o->cols), size = dtype_bytes(o->dtype);
+    size_t n = (size_t)min_i64(o->rows, o->cols), size = dtype_bytes(o->dtype);
     size_t matrix = (size_t)(o->rows * o->cols) * size;
     struct parts w = {0};
     char *at = work;
@@ -122,7 +117,7 @@ size_t orthogonalize_bytes(struct device *d, const struct orthogonalize *o)
 
 double orthogonalize_flops(const struct orthogonalize *o)
 {
-    double n = (double)least(o->rows, o->cols), k = (double)(o->rows * o->cols);
+    double n = (double)min_i64(o->rows, o->cols), k = (double)(o->rows * o->cols);
     return o->steps * (4 * n * k + 2 * n * n * n);
 }
 
@@ -130,7 +125,7 @@ double orthogonalize_flops(const struct orthogonalize *o)
 static void multiply_by(struct device *d, const struct orthogonalize *o, struct parts *w,
                         float *from)
 {
-    int64_t n = least(o->rows, o->cols);
+    int64_t n = min_i64(o->rows, o->cols);
     if (o->dtype == DTYPE_F32)
         w->operand = from;
     else
@@ -146,7 +141,7 @@ static int step(struct device *d, const struct orthogonalize *o, struct parts *w
     square = square_of(o, w);
     if (d->ops->gemm(d, &square, w->scratch, err))
         return -1;
-    d->ops->polynomial(d, &newton_schulz, w->factor, w->gram, least(o->rows, o->cols));
+    d->ops->polynomial(d, &newton_schulz, w->factor, w->gram, min_i64(o->rows, o->cols));
     multiply_by(d, o, w, w->factor);
     next = next_of(o, w);
     if (d->ops->gemm(d, &next, w->scratch, err))

@@ -346,6 +346,8 @@ static unsigned writing_phases(const struct units *units, int unit, int flat, in
     return phases;
 }
 
+enum { NO_TENSOR = -1 }; /* which no unit writes */
+
 /* Do the same units, of those that use a flat, write the gradients of two of its tensors, in the
  * same phases? */
 static int are_written_alike(const struct units *units, int flat, const int *user, int users, int t,
@@ -355,14 +357,6 @@ static int are_written_alike(const struct units *units, int flat, const int *use
         if (writing_phases(units, user[i], flat, t) != writing_phases(units, user[i], flat, other))
             return 0;
     return 1;
-}
-
-static int is_written(const struct units *units, int flat, const int *user, int users, int t)
-{
-    int written = 0;
-    for (int i = 0; i < users; i++)
-        written |= writing_phases(units, user[i], flat, t) != 0;
-    return written;
 }
 
 /* user: an array for all units. */
@@ -375,7 +369,7 @@ static int find_sections(struct units *units, int f, int *user, struct error *er
             user[users++] = u;
     for (int t = 0; flat->trained && t < flat->tensors; t++) {
         int s = 0;
-        if (!is_written(units, f, user, users, t))
+        if (are_written_alike(units, f, user, users, t, NO_TENSOR))
             return error_set(err, "%s: no unit makes a gradient of it", flat->tensor[t].name);
         while (s < flat->sections && !are_written_alike(units, f, user, users, t, first[s]))
             s++;
