@@ -11,26 +11,18 @@
 #include "io/disk.h"
 #include "train/run_checkpoint.h"
 
-enum { FIRST = 8 }; /* settings put before those of the command line */
-
-int arguments_is_run(const char *path)
+/* Is path the directory of a run? */
+static int is_run(const char *path)
 {
     return disk_has(path, "run.json") || disk_has(path, "checkpoints");
 }
 
 /* Settings that replace saved ones of a run or checkpoint, so that it can be used on this machine.
  */
-static int here(enum arguments_use use, const char **list)
-{
-    int count = 0;
-    if (use != ARGUMENTS_EVALUATE)
-        return 0;
-    list[count++] = "device=auto";
-    list[count++] = "parallel.shard=0";
-    list[count++] = "parallel.replicate=0";
-    list[count++] = "run.threads=0";
-    return count;
-}
+static const char *const here[] = {"device=auto", "parallel.shard=0", "parallel.replicate=0",
+                                   "run.threads=0"};
+enum { HERE = sizeof here / sizeof here[0] };
+enum { FIRST = 2 + HERE }; /* settings put before those of the command line, at most */
 
 static int load_checkpoint(struct config *config, const char *path, const char *const *list,
                            int count, struct error *err)
@@ -77,7 +69,7 @@ static char *run_of_file(const char *path)
     if (strcmp(slash ? slash + 1 : path, "config.yaml") != 0)
         return NULL;
     char *dir = slash ? array_format("%.*s", (int)(slash - path), path) : array_text(".");
-    if (arguments_is_run(dir))
+    if (is_run(dir))
         return dir;
     free(dir);
     return NULL;
@@ -102,7 +94,8 @@ static int load_from(struct config *config, enum arguments_use use, const char *
     list[used++] = place;
     if (!is_checkpoint)
         list[used++] = "checkpoint.resume=auto";
-    used += here(use, list + used);
+    for (int i = 0; i < HERE && use == ARGUMENTS_EVALUATE; i++)
+        list[used++] = here[i];
     memmove(list + used, list + first, (size_t)count * sizeof *list);
     rc = is_checkpoint ? load_checkpoint(config, run, list, used + count, err)
                        : load_run(config, run, list, used + count, err);
@@ -126,7 +119,7 @@ static int split(enum arguments_use use, int argc, char **argv, const char **lis
             return error_set(err, "argument \"%s\" is not key=value; a config file comes first",
                              argv[i]);
         if (use == ARGUMENTS_EVALUATE && !*path && !strncmp(argv[i], "run.dir=", 8) &&
-            arguments_is_run(argv[i] + 8))
+            is_run(argv[i] + 8))
             *path = argv[i] + 8;
     }
     return count;

@@ -46,12 +46,9 @@ static void print_rows(const struct checkpoint_entry *entries, int count)
         struct checkpoint *checkpoint;
         struct error why = {0};
         char size[DISK_SIZE], about[80];
-        if (!entry->committed) {
-            printf("%-14s %10s %7s %5s  %-46s not committed\n", base_name(entry->path), "-", "-",
-                   "-", "-");
-        } else if (checkpoint_open(&checkpoint, entry->path, &why)) {
-            printf("%-14s %10s %7s %5s  %-46s damaged: %s\n", base_name(entry->path), "-", "-", "-",
-                   "-", why.text);
+        if (!entry->committed || checkpoint_open(&checkpoint, entry->path, &why)) {
+            printf("%-14s %10s %7s %5s  %-46s %s%s\n", base_name(entry->path), "-", "-", "-", "-",
+                   entry->committed ? "damaged: " : "not committed", why.text);
         } else {
             int damaged = checkpoint_sizes(checkpoint, &why);
             describe_meta(checkpoint_meta(checkpoint), about, sizeof about);

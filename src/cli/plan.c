@@ -41,16 +41,6 @@ static const char *machine_names(char *text, size_t size)
     return text;
 }
 
-/* The machine of --machine; NULL with err set if there is no such row. */
-static const struct machine *named(const char *name, struct error *err)
-{
-    char known[256];
-    const struct machine *machine = machine_find(name);
-    if (!machine)
-        error_set(err, "--machine %s: known are %s", name, machine_names(known, sizeof known));
-    return machine;
-}
-
 /* With --machine, or a GPU in this machine, device=auto means a GPU. */
 static void resolve_device(struct config *config, struct options *options)
 {
@@ -96,10 +86,13 @@ static int outcome(const struct report *report, const struct options *options, s
 static int take_options(struct options *o, int *argc, char **argv, struct error *err)
 {
     const char *name = arguments_option("--machine", argc, argv);
+    char known[256];
     o->json = arguments_option("--json", argc, argv);
-    o->machine = name ? named(name, err) : NULL;
-    if ((name && !o->machine) ||
-        arguments_count("--ranks", argc, argv, 1, RANKS_MOST, &o->ranks, 1, err) ||
+    o->machine = name ? machine_find(name) : NULL;
+    if (name && !o->machine)
+        return error_set(err, "--machine %s: known are %s", name,
+                         machine_names(known, sizeof known));
+    if (arguments_count("--ranks", argc, argv, 1, RANKS_MOST, &o->ranks, 1, err) ||
         arguments_count("--nodes", argc, argv, 1, RANKS_MOST, &o->nodes, 1, err) ||
         arguments_count("--threads", argc, argv, 1, 1024, &o->threads, 0, err))
         return -1;
