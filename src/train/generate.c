@@ -99,16 +99,14 @@ int generate(struct session *s, const struct tokenizer *tokenizer,
     int64_t vocab = tokenizer_vocab(tokenizer);
     float *scratch = array_make((size_t)vocab, sizeof *scratch);
     float *logits = array_make((size_t)vocab, sizeof *logits);
+    const void *at = executor_buffer(s->executor, &s->logits->buffer[s->logits->logits]);
     char piece[64];
     int rc = start(&text, tokenizer, request, err);
     if (!rc)
         fputs(request->prompt, out);
     for (int64_t n = 0; !rc && n < request->tokens; n++) {
-        rc = execute(s->executor, s->logits, &input, NULL, NULL, err);
-        if (rc)
-            break;
-        const void *at = executor_buffer(s->executor, &s->logits->buffer[s->logits->logits]);
-        rc = device_download(s->device, logits, at, (size_t)vocab * sizeof *logits, err);
+        rc = execute(s->executor, s->logits, &input, NULL, NULL, err) ||
+             device_download(s->device, logits, at, (size_t)vocab * sizeof *logits, err);
         if (rc)
             break;
         int64_t id = draw(logits, scratch, vocab, request, n);
@@ -122,5 +120,5 @@ int generate(struct session *s, const struct tokenizer *tokenizer,
     free(scratch);
     free(logits);
     free(text.ids);
-    return rc;
+    return rc ? -1 : 0;
 }

@@ -98,15 +98,6 @@ static void log_data(const struct session *s, const struct batches *train,
         (long long)s->layout.global_batch, (double)c->train.steps * batch / windows);
 }
 
-void run_summary(const struct session *s, const struct batches *train, const struct batches *valid,
-                 int64_t done)
-{
-    log_place(s);
-    log_model(s);
-    log_data(s, train, valid, done);
-    run_warnings(s, done);
-}
-
 /* Warn of ranks, and of places in micro-batches, that get no sequence. */
 static void warn_idle(const struct session *s)
 {
@@ -126,7 +117,9 @@ static void warn_idle(const struct session *s)
                  (long long)l->micro_batch, (long long)each, (long long)(l->micro_batch - each));
 }
 
-void run_warnings(const struct session *s, int64_t done)
+/* Settings that are allowed but wasteful or without effect: ranks and sequences without work, more
+ * threads than cores, a warm-up or a trace beyond the last step. */
+static void warn(const struct session *s, int64_t done)
 {
     const struct config *c = &s->config;
     int cores = world_cores(s->world);
@@ -146,4 +139,13 @@ void run_warnings(const struct session *s, int64_t done)
     if (c->run.trace && (c->run.trace <= done || c->run.trace > c->train.steps))
         log_warn(s->log, "run.trace is %d, and this start runs steps %lld to %lld: no trace",
                  c->run.trace, (long long)done + 1, (long long)c->train.steps);
+}
+
+void run_summary(const struct session *s, const struct batches *train, const struct batches *valid,
+                 int64_t done)
+{
+    log_place(s);
+    log_model(s);
+    log_data(s, train, valid, done);
+    warn(s, done);
 }

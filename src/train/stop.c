@@ -64,15 +64,14 @@ static int is_ignored(int signal)
     return !sigaction(signal, NULL, &now) && now.sa_handler == SIG_IGN;
 }
 
-/* End the process by the signal's default action. */
-static void end_at_once(int signal_)
+/* From now on the signal ends the process. */
+static void restore_default(int signal_)
 {
     sigset_t only;
     signal(signal_, SIG_DFL);
     sigemptyset(&only);
     sigaddset(&only, signal_);
     pthread_sigmask(SIG_UNBLOCK, &only, NULL);
-    kill(getpid(), signal_);
 }
 
 static int rank_of(const struct world *world)
@@ -102,8 +101,10 @@ static void note(struct stop *s, int signal)
 {
     struct world *world = __atomic_load_n(&s->world, __ATOMIC_ACQUIRE);
     int first = !s->asked;
-    if (signal == SIGINT && s->interrupts++)
-        end_at_once(signal);
+    if (signal == SIGINT && s->interrupts++) {
+        restore_default(signal);
+        kill(getpid(), signal);
+    }
     if (!first)
         return;
     s->deadline_ns = clock_ns() + (rank_of(world) ? EARLY_OTHERS_S : EARLY_S) * (int64_t)1000000000;
@@ -170,17 +171,12 @@ int stop_watch(struct stop **stop, struct error *err)
 
 void stop_end(struct stop *s)
 {
-    sigset_t interrupt;
     if (!s)
         return;
     pthread_cancel(s->thread);
     pthread_join(s->thread, NULL);
-    sigemptyset(&interrupt);
-    sigaddset(&interrupt, SIGINT);
-    if (sigismember(&s->signals, SIGINT)) {
-        signal(SIGINT, SIG_DFL);
-        pthread_sigmask(SIG_UNBLOCK, &interrupt, NULL);
-    }
+    if (sigismember(&s->signals, SIGINT))
+        restore_default(SIGINT);
     free(s);
 }
 
