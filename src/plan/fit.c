@@ -185,8 +185,7 @@ static int fits(const struct search *s, const int level[AXES], struct fit *fit)
     struct memory_limits lack = report_lack(&report, s->limits);
     fit->ranks = c.ranks;
     fit->nodes = c.nodes;
-    fit->takes =
-        (struct memory_limits){report.rank[0].need.device_bytes, report.rank[0].need.host_bytes};
+    fit->takes = report_most(&report);
     memcpy(fit->settings, c.settings, sizeof fit->settings);
     report_free(&report);
     return !lack.device_bytes && !lack.host_bytes;
@@ -252,7 +251,8 @@ static void find_levels(struct search *s)
 void fit_find(struct fit *fit, const struct config *config, int ranks, int nodes, int threads,
               const struct memory_limits *limits)
 {
-    struct search s = {config, limits, ranks, nodes, threads, {{{0}}}, {0}, {0}};
+    struct search s = {
+        .config = config, .limits = limits, .ranks = ranks, .nodes = nodes, .threads = threads};
     int level[AXES];
     *fit = (struct fit){0};
     enum device_kind device = config->device == CONFIG_DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU;

@@ -213,16 +213,21 @@ static size_t beyond(size_t wanted, size_t limit)
     return limit && wanted > limit ? wanted - limit : 0;
 }
 
-struct memory_limits report_lack(const struct report *report, const struct memory_limits *limits)
+struct memory_limits report_most(const struct report *report)
 {
     struct memory_limits most = {0};
     for (int r = 0; r < report->measured; r++) {
-        size_t device = beyond(report->rank[r].need.device_bytes, limits->device_bytes);
-        size_t host = beyond(report->rank[r].need.host_bytes, limits->host_bytes);
-        most.device_bytes = max_bytes(most.device_bytes, device);
-        most.host_bytes = max_bytes(most.host_bytes, host);
+        most.device_bytes = max_bytes(most.device_bytes, report->rank[r].need.device_bytes);
+        most.host_bytes = max_bytes(most.host_bytes, report->rank[r].need.host_bytes);
     }
     return most;
+}
+
+struct memory_limits report_lack(const struct report *report, const struct memory_limits *limits)
+{
+    struct memory_limits most = report_most(report);
+    return (struct memory_limits){.device_bytes = beyond(most.device_bytes, limits->device_bytes),
+                                  .host_bytes = beyond(most.host_bytes, limits->host_bytes)};
 }
 
 void report_free(struct report *report)

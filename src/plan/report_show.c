@@ -1,6 +1,7 @@
 /* report_show.c - a report for people, and for programs. */
 #include <string.h>
 
+#include "base/round.h"
 #include "base/text.h"
 #include "plan/report.h"
 #include "plan/show.h"
@@ -53,9 +54,7 @@ static void print_legend(const struct report *report, FILE *out)
     for (int pool = 0; pool < POOL_COUNT; pool++) {
         size_t most = 0;
         for (int r = 0; r < report->measured; r++)
-            most = most > report->rank[r].need.pool_bytes[pool]
-                       ? most
-                       : report->rank[r].need.pool_bytes[pool];
+            most = max_bytes(most, report->rank[r].need.pool_bytes[pool]);
         if (!most && pool != POOL_PARAMS)
             continue;
         fprintf(out, "  %-16s ", mem_pool_name(pool));
@@ -126,16 +125,12 @@ static void print_verdict(const char *what, size_t limit, size_t most, size_t la
 void report_verdicts(const struct report *report, FILE *out)
 {
     struct memory_limits lack = report_lack(report, &report->limits);
-    size_t device = 0, host = 0;
-    for (int r = 0; r < report->measured; r++) {
-        const struct report_rank *rank = &report->rank[r];
-        device = rank->need.device_bytes > device ? rank->need.device_bytes : device;
-        host = rank->need.host_bytes > host ? rank->need.host_bytes : host;
-    }
+    struct memory_limits most = report_most(report);
     if (report->limits.device_bytes)
-        print_verdict(report->machine, report->limits.device_bytes, device, lack.device_bytes, out);
+        print_verdict(report->machine, report->limits.device_bytes, most.device_bytes,
+                      lack.device_bytes, out);
     if (report->limits.host_bytes)
-        print_verdict("a rank's share of the node", report->limits.host_bytes, host,
+        print_verdict("a rank's share of the node", report->limits.host_bytes, most.host_bytes,
                       lack.host_bytes, out);
 }
 
