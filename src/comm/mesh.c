@@ -19,6 +19,7 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "base/text.h"
 #include "comm/gpu/link.h"
 #include "comm/transport.h"
 #include "device/device.h"
@@ -47,19 +48,13 @@ const char *mesh_axis_name(enum mesh_axis axis)
 
 const char *mesh_axes_name(unsigned axes, char text[MESH_AXES_TEXT])
 {
-    int used = 0, left = __builtin_popcount(axes);
     text[0] = 0;
     if (axes == MESH_DATA)
-        snprintf(text, MESH_AXES_TEXT, "data");
-    for (int axis = 0; axis < MESH_AXES && axes != MESH_DATA; axis++)
-        if (axes >> axis & 1) {
-            left--;
-            used +=
-                snprintf(text + used, (size_t)(MESH_AXES_TEXT - used), "%s%s", mesh_axis_name(axis),
-                         left > 1 ? ", "
-                         : left   ? " and "
-                                  : "");
-        }
+        return text_append(text, MESH_AXES_TEXT, "data");
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        if (axes >> axis & 1)
+            text_join(text, MESH_AXES_TEXT, axes >> axis > 1 ? ", " : " and ", "%s",
+                      mesh_axis_name(axis));
     return text;
 }
 

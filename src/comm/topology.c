@@ -21,17 +21,16 @@
 /* Cores of time per unit of time by the control group: version 2, else 1; 0: no limit. */
 static double quota(void)
 {
-    char text[64];
+    char text[64], more[32] = "";
     double limit = 0, period = 0;
-    if (!text_from_file("/sys/fs/cgroup/cpu.max", NULL, text, sizeof text))
-        return sscanf(text, "%lf %lf", &limit, &period) == 2 && period > 0 ? limit / period : 0;
-    if (text_from_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", NULL, text, sizeof text) ||
-        sscanf(text, "%lf", &limit) != 1 || limit <= 0)
-        return 0;
-    if (text_from_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us", NULL, text, sizeof text) ||
-        sscanf(text, "%lf", &period) != 1 || period <= 0)
-        return 0;
-    return limit / period;
+    if (text_from_file("/sys/fs/cgroup/cpu.max", NULL, text, sizeof text)) {
+        if (text_from_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", NULL, text, sizeof text) ||
+            text_from_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us", NULL, more, sizeof more))
+            return 0;
+        text_join(text, sizeof text, " ", "%s", more);
+    }
+    int read = sscanf(text, "%lf %lf", &limit, &period); /* "max" is no number: no limit */
+    return read == 2 && limit > 0 && period > 0 ? limit / period : 0;
 }
 
 /* Whether unit is the first of its core among those in set. */
@@ -85,16 +84,14 @@ int topology_cores_for(int sharers, int local_size)
 
 static void list_units(const cpu_set_t *set, char *text, size_t bytes)
 {
-    size_t used = 0;
     text[0] = 0;
-    for (int unit = 0; unit < CPU_SETSIZE && used < bytes; unit++) {
+    for (int unit = 0; unit < CPU_SETSIZE; unit++) {
         int last = unit;
         if (!CPU_ISSET(unit, set))
             continue;
         while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, set))
             last++;
-        used += (size_t)snprintf(text + used, bytes - used, last > unit ? "%s%d-%d" : "%s%d",
-                                 used ? "," : "", unit, last);
+        text_join(text, bytes, ",", last > unit ? "%d-%d" : "%d", unit, last);
         unit = last;
     }
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/text.h"
 #include "comm/gpu/link.h"
 #include "comm/topology.h"
 #include "comm/transport.h"
@@ -134,18 +135,16 @@ const char *gpu_signs(char text[GPU_SIGNS])
     };
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     glob_t files = {0};
-    int used = 0;
+    text[0] = 0;
     if (visible && (!visible[0] || !strcmp(visible, "-1") || !strcmp(visible, "NoDevFiles")))
         return NULL;
     for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
         const char *value = getenv(variables[i]);
-        if (value && value[0] && used < GPU_SIGNS)
-            used += snprintf(text + used, (size_t)(GPU_SIGNS - used), "%s%s=%.32s",
-                             used ? ", " : "", variables[i], value);
+        if (value && value[0])
+            text_join(text, GPU_SIGNS, ", ", "%s=%.32s", variables[i], value);
     }
-    if (!glob("/dev/nvidia[0-9]*", 0, NULL, &files) && used < GPU_SIGNS)
-        used += snprintf(text + used, (size_t)(GPU_SIGNS - used), "%s%s", used ? ", " : "",
-                         files.gl_pathv[0]);
+    if (!glob("/dev/nvidia[0-9]*", 0, NULL, &files))
+        text_join(text, GPU_SIGNS, ", ", "%s", files.gl_pathv[0]);
     globfree(&files);
-    return used ? text : NULL;
+    return text[0] ? text : NULL;
 }
