@@ -112,65 +112,37 @@ static void read_machine(struct topology *t)
     hwloc_topology_destroy(h);
 }
 
-/* Bind to the cores that are near a device of the machine h. */
-static int bind_near(hwloc_topology_t h, const char *pci_bus, char text[160])
-{
-    hwloc_obj_t device = hwloc_get_pcidev_by_busidstring(h, pci_bus);
-    hwloc_obj_t near = device ? hwloc_get_non_io_ancestor_obj(h, device) : NULL;
-    char *cores = NULL;
-    int bound = 0;
-    if (!near || !near->cpuset || hwloc_bitmap_iszero(near->cpuset)) {
-        snprintf(text, 160, "not bound: this machine does not say which cores are near %s",
-                 pci_bus);
-    } else if (hwloc_bitmap_isincluded(hwloc_topology_get_topology_cpuset(h), near->cpuset)) {
-        snprintf(text, 160, "not bound: all cores are as near %s", pci_bus);
-    } else if (hwloc_set_cpubind(h, near->cpuset, HWLOC_CPUBIND_PROCESS)) {
-        snprintf(text, 160, "not bound: the system did not allow cores near %s", pci_bus);
-    } else {
-        hwloc_bitmap_list_asprintf(&cores, near->cpuset);
-        snprintf(text, 160, "bound to hardware threads %.90s near %.30s", cores ? cores : "",
-                 pci_bus);
-        free(cores);
-        bound = 1;
-    }
-    return bound;
-}
-
-static int bind_on_machine(const char *pci_bus, char text[160])
+static void bind_near(const char *pci_bus)
 {
     hwloc_topology_t h;
-    int bound = 0;
-    snprintf(text, 160, "not bound: hwloc cannot read this machine");
     if (hwloc_topology_init(&h))
-        return 0;
+        return;
     /* Of PCI alone: hwloc would start CUDA itself to look for what else a GPU is. */
     hwloc_topology_set_type_filter(h, HWLOC_OBJ_PCI_DEVICE, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-    if (!hwloc_topology_load(h))
-        bound = bind_near(h, pci_bus, text);
+    if (!hwloc_topology_load(h)) {
+        hwloc_obj_t device = hwloc_get_pcidev_by_busidstring(h, pci_bus);
+        hwloc_obj_t near = device ? hwloc_get_non_io_ancestor_obj(h, device) : NULL;
+        if (near && near->cpuset)
+            hwloc_set_cpubind(h, near->cpuset, HWLOC_CPUBIND_PROCESS);
+    }
     hwloc_topology_destroy(h);
-    return bound;
 }
 #else
 static void read_machine(struct topology *t)
 {
 }
 
-static int bind_on_machine(const char *pci_bus, char text[160])
+static void bind_near(const char *pci_bus)
 {
-    snprintf(text, 160, "not bound: built without hwloc");
-    return 0;
 }
 #endif
 
-int topology_bind_near(const char *pci_bus, char text[160])
+void topology_bind_near(const char *pci_bus)
 {
     cpu_set_t set;
     own_set(&set);
-    if (CPU_COUNT(&set) < sysconf(_SC_NPROCESSORS_ONLN)) {
-        snprintf(text, 160, "left to the cores the launcher chose");
-        return 0;
-    }
-    return bind_on_machine(pci_bus, text);
+    if (CPU_COUNT(&set) >= sysconf(_SC_NPROCESSORS_ONLN))
+        bind_near(pci_bus);
 }
 
 void topology_read(struct topology *t)

@@ -17,9 +17,8 @@ struct topology {
 /* The whole picture, by hwloc where it is built in. */
 void topology_read(struct topology *topology);
 
-/* Bind all threads of this process to the cores near a PCI device ("0000:17:00.0"), where
- * the launcher left it all cores of the node.  What was done, or why nothing was, into text;
- * returns whether it bound. */
-int topology_bind_near(const char *pci_bus, char text[160]);
+/* Bind all threads of this process to the cores near a PCI device ("0000:17:00.0"), where the
+ * launcher left it all cores of the node and hwloc knows which are near. */
+void topology_bind_near(const char *pci_bus);
 
 #endif

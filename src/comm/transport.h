@@ -31,7 +31,6 @@ struct world {
     char host[256];
     char (*hosts)[HOST_NAME]; /* of every rank, cut short */
     char library[128];
-    char binding[160]; /* what gpu_choose() did about cores */
 };
 
 enum comm_call {

@@ -470,7 +470,6 @@ static int choose(struct rig *r, int size)
     if (!enough)
         CHECK(&r->c, strstr(r->said.text, gpus == 1 ? "comm.share_gpu" : "GPU"));
     CHECK(&r->c, !gpu_choose(r->c.world, 1, &index, &r->said));
-    CHECK(&r->c, gpu_binding(r->c.world)[0]);
     return index;
 }
 

@@ -109,15 +109,10 @@ int gpu_choose(struct world *world, int share, int *index, struct error *err)
         return -1;
     if (shared)
         link_share_gpu(world);
-    topology_bind_near(mine.gpu.bus, world->binding);
+    topology_bind_near(mine.gpu.bus);
     world_share_cores(world); /* they were shared out before the binding */
     *index = mine.index;
     return 0;
-}
-
-const char *gpu_binding(const struct world *world)
-{
-    return world->binding;
 }
 
 int gpu_everywhere(struct world *world)

@@ -15,10 +15,6 @@
  * environment NCCL needs for that.  Returns 0 and the index, or -1 with err set. */
 int gpu_choose(struct world *world, int share, int *index, struct error *err);
 
-/* What gpu_choose() did about cores, for the log: "bound to hardware threads 0-31 near
- * 0000:17:00.0", or why nothing was; "" before. */
-const char *gpu_binding(const struct world *world);
-
 /* Whether every rank of the job could have a GPU: what device=auto asks.  Collective. */
 int gpu_everywhere(struct world *world);
 
