@@ -36,6 +36,12 @@ struct queue {
     int load;                       /* submitted and not done; atomic */
 };
 
+/* What others have the thread call; NULL: nothing. */
+struct hook {
+    void (*call)(void *arg);
+    void *arg;
+};
+
 struct thread {
     pthread_t id;
     pthread_mutex_t lock;
@@ -43,10 +49,7 @@ struct thread {
     struct queue queue[QUEUES];
     int incoming; /* something was submitted, or must be looked at; atomic */
     int waiters, stopping, spin;
-    void (*tick)(void *arg);
-    void *tick_arg;
-    void (*interrupt)(void *arg);
-    void *interrupt_arg;
+    struct hook tick, interrupt;
     thread_watch *watch;
     void *watch_arg;
 };
@@ -161,17 +164,16 @@ static void back_off(struct thread *t, int64_t quiet_ns)
  * (a connection being made, a fragment that did not fit), hence the tick. */
 static void idle(struct thread *t, int64_t quiet_ns)
 {
-    if (!t->tick) {
+    if (!t->tick.call) {
         sleep_for(t, 0);
         return;
     }
     sleep_for(t, quiet_ns < 20 * TICK_FIRST_NS ? TICK_FIRST_NS : TICK_LAST_NS);
-    void (*tick)(void *) = t->tick; /* it may have been taken away meanwhile */
-    void *arg = t->tick_arg;
-    if (!tick || t->incoming)
+    struct hook tick = t->tick; /* it may have been taken away meanwhile */
+    if (!tick.call || t->incoming)
         return;
     pthread_mutex_unlock(&t->lock);
-    tick(arg);
+    tick.call(tick.arg);
     pthread_mutex_lock(&t->lock);
 }
 
@@ -191,10 +193,10 @@ static int prepare_pass(struct thread *t, int64_t quiet_ns)
             idle(t, quiet_ns);
     }
     accept_submitted(t);
-    void (*interrupt)(void *) = t->interrupt;
+    struct hook interrupt = t->interrupt;
     pthread_mutex_unlock(&t->lock);
-    if (interrupt)
-        interrupt(t->interrupt_arg);
+    if (interrupt.call)
+        interrupt.call(interrupt.arg);
     return go_on;
 }
 
@@ -298,13 +300,22 @@ void thread_set_spin(struct thread *t, int spin)
     pthread_mutex_unlock(&t->lock);
 }
 
-void thread_set_tick(struct thread *t, void (*tick)(void *arg), void *arg)
+static void set_hook(struct thread *t, struct hook *hook, void (*call)(void *arg), void *arg)
 {
     pthread_mutex_lock(&t->lock);
-    t->tick = tick;
-    t->tick_arg = arg;
+    *hook = (struct hook){.call = call, .arg = arg};
     wake(t);
     pthread_mutex_unlock(&t->lock);
+}
+
+void thread_set_tick(struct thread *t, void (*tick)(void *arg), void *arg)
+{
+    set_hook(t, &t->tick, tick, arg);
+}
+
+void thread_interrupt(struct thread *t, void (*call)(void *arg), void *arg)
+{
+    set_hook(t, &t->interrupt, call, arg);
 }
 
 void thread_set_watch(struct thread *t, thread_watch *watch, void *arg)
@@ -355,29 +366,20 @@ int thread_queue_idle(struct thread *t, int queue)
 
 struct call {
     struct operation op; /* first */
-    void (*call)(void *arg);
-    void *arg;
+    struct hook hook;
 };
 
 static int step_call(struct operation *op)
 {
     struct call *c = (struct call *)op;
-    c->call(c->arg);
+    c->hook.call(c->hook.arg);
     return STEP_DONE;
 }
 
 void thread_call(struct thread *t, void (*call)(void *arg), void *arg)
 {
-    struct call c = {.op = {.step = step_call, .queue = QUEUE_CONTROL}, .call = call, .arg = arg};
+    struct call c = {.op = {.step = step_call, .queue = QUEUE_CONTROL},
+                     .hook = {.call = call, .arg = arg}};
     thread_submit(t, &c.op);
     thread_wait(t, &c.op);
-}
-
-void thread_interrupt(struct thread *t, void (*call)(void *arg), void *arg)
-{
-    pthread_mutex_lock(&t->lock);
-    t->interrupt = call;
-    t->interrupt_arg = arg;
-    wake(t);
-    pthread_mutex_unlock(&t->lock);
 }
