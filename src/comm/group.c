@@ -50,7 +50,7 @@ size_t group_staging_bytes(int size)
     return ranks_bytes(size) + COMM_STREAMS * (requests_bytes(size) + slots);
 }
 
-static struct group *group_new(struct world *world, const char *name)
+struct group *group_self(struct world *world, const char *name)
 {
     struct group *g = array_make(1, sizeof *g);
     g->world = world;
@@ -59,11 +59,6 @@ static struct group *group_new(struct world *world, const char *name)
     g->name = array_text(name);
     pthread_mutex_init(&g->lock, NULL);
     return g;
-}
-
-struct group *group_self(struct world *world, const char *name)
-{
-    return group_new(world, name);
 }
 
 void group_destroy(struct group *g)
@@ -102,7 +97,7 @@ static void lay_out(struct group *g)
 int group_of(struct group **group, struct world *world, const int *ranks, int size,
              const char *name, struct error *err)
 {
-    struct group *g = group_new(world, name);
+    struct group *g = group_self(world, name);
     g->tag = ++world->splits * QUEUES;
     if (world->splits > world->tag_max / QUEUES - 1) {
         error_set(err, "group %s: this MPI has no tags left for it", g->name);
@@ -135,7 +130,7 @@ fail:
  * counted, because a plan counts the groups of the mesh. */
 struct group *group_whole(struct world *world)
 {
-    struct group *g = group_new(world, "world");
+    struct group *g = group_self(world, "world");
     if (world->size > 1) {
         g->block = array_make(1, ranks_bytes(world->size) + requests_bytes(world->size));
         g->transport = &transport_mpi;
@@ -168,6 +163,14 @@ const char *group_name(const struct group *group)
 int group_sum_is_small(int size, int64_t elems, enum dtype dtype)
 {
     return elems * (int64_t)dtype_bytes(dtype) <= SMALL_BYTES && size <= SMALL_SIZE;
+}
+
+int64_t group_all_to_all_sent(int size, int rank, const struct comm_part *part)
+{
+    int64_t elems = 0;
+    for (int m = 0; m < size; m++)
+        elems += m == rank ? 0 : part[m].send_elems;
+    return elems;
 }
 
 int64_t group_all_reduce_sent(int size, int rank, int64_t elems, enum dtype dtype)

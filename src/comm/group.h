@@ -108,6 +108,9 @@ struct comm_part {
     int64_t recv_from, recv_elems; /* of recv */
 };
 
+/* Elements member `rank` of a group of this size sends to others in an all-to-all; pure. */
+int64_t group_all_to_all_sent(int size, int rank, const struct comm_part *part);
+
 /* Everybody sends to everybody: recv[recv_from ...][recv_elems] of part m = what member m sends to
  * this one, for all members m, this one among them.  part holds one entry for each member and must
  * stay until comm_wait(); of any two members, one receives from the other as many elements as that

@@ -47,15 +47,6 @@ void operation_finish(struct operation *op)
     op->done = 1;
 }
 
-/* In elements, of an all-to-all. */
-static int64_t sent_to_others(const struct operation *op)
-{
-    int64_t elems = 0;
-    for (int m = 0; m < op->group->size; m++)
-        elems += m == op->group->rank ? 0 : op->part[m].send_elems;
-    return elems;
-}
-
 /* Payload of an operation that a library carries out, counted as if mpi.c had. */
 static int64_t sent_bytes(const struct operation *op)
 {
@@ -65,7 +56,8 @@ static int64_t sent_bytes(const struct operation *op)
     case CALL_ALL_GATHER:
     case CALL_REDUCE_SCATTER: return (size - 1) * bytes;
     case CALL_ALL_REDUCE: return group_all_reduce_sent(size, rank, op->elems, op->dtype);
-    case CALL_ALL_TO_ALL: return sent_to_others(op) * (int64_t)dtype_bytes(op->dtype);
+    case CALL_ALL_TO_ALL:
+        return group_all_to_all_sent(size, rank, op->part) * (int64_t)dtype_bytes(op->dtype);
     case CALL_SEND: return bytes;
     default: return 0;
     }

@@ -30,38 +30,20 @@ static int open_model(struct making *m, const struct config *config, int threads
     return units_create(&m->units, m->model, &units, m->device, err);
 }
 
-/* The group a transfer runs over, as seen from the rank at coord. */
-struct seat {
-    int size, rank;
-};
-
-static struct seat seat_in(const struct state *state, unsigned axes)
-{
-    const struct mesh_shape *shape = &state->layout->shape;
-    return (struct seat){mesh_members(shape, axes), mesh_member(shape, state->coord, axes)};
-}
-
-static int64_t sent_in_parts(const struct program *program, const struct instr *instr,
-                             struct seat seat)
-{
-    int64_t elems = 0;
-    for (int m = 0; m < seat.size; m++)
-        elems += m == seat.rank ? 0 : program->part[instr->parts + m].send_elems;
-    return elems;
-}
-
 /* In numbers of instr->dtype. */
 static int64_t sent_by(const struct program *program, const struct instr *instr)
 {
-    struct seat seat = seat_in(program->state, instr->axes);
+    const struct mesh_shape *shape = &program->state->layout->shape;
+    int size = mesh_members(shape, instr->axes);
+    int rank = mesh_member(shape, program->state->coord, instr->axes);
     switch (instr->kind) {
     case INSTR_SEND: return instr->elems;
     case INSTR_GATHER:
-    case INSTR_REDUCE: return instr->elems * (seat.size - 1);
+    case INSTR_REDUCE: return instr->elems * (size - 1);
     case INSTR_ALLREDUCE:
-        return group_all_reduce_sent(seat.size, seat.rank, instr->elems, instr->dtype) /
+        return group_all_reduce_sent(size, rank, instr->elems, instr->dtype) /
                (int64_t)dtype_bytes(instr->dtype);
-    case INSTR_ALLTOALL: return sent_in_parts(program, instr, seat);
+    case INSTR_ALLTOALL: return group_all_to_all_sent(size, rank, &program->part[instr->parts]);
     default: return 0;
     }
 }
@@ -119,12 +101,6 @@ static void compile_rank(struct making *m, int rank)
     measure(&report->rank[rank], m->program[rank], (int)report->config.train.muon.ns_steps);
 }
 
-static void compile(struct making *m)
-{
-    for (int r = 0; r < m->report->measured; r++)
-        compile_rank(m, r);
-}
-
 static void verify(struct making *m)
 {
     struct report *report = m->report;
@@ -147,7 +123,8 @@ static int make(struct making *m, int threads, struct error *err)
         return layout_advise(config, report->ranks, per_node, device, err);
     if (open_model(m, config, threads, err))
         return -1;
-    compile(m);
+    for (int r = 0; r < report->measured; r++)
+        compile_rank(m, r);
     struct model_flops flops = model_flops_per_token(m->model, config->data.seq_len);
     report->params = model_params(m->model);
     for (int f = 0; f < m->units->flats; f++)
