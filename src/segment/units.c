@@ -173,8 +173,9 @@ static enum config_recompute policy(const struct units *units, int unit)
     return every > 1 && (unit - first) % every ? RECOMPUTE_NONE : units->request.recompute;
 }
 
-/* Mark the parameters of a unit's graph that train.freeze names. */
-static int mark_params(const struct units *units, int unit, struct graph *graph, struct error *err)
+/* Freeze the parameters of a unit's graph that train.freeze names. */
+static int freeze_params(const struct units *units, int unit, struct graph *graph,
+                         struct error *err)
 {
     const struct model_unit *block = &units->model->block[units->model->unit[unit].first];
     for (int i = 0; i < graph->param_count; i++) {
@@ -194,10 +195,10 @@ static int mark_params(const struct units *units, int unit, struct graph *graph,
     return 0;
 }
 
-/* Mark the inputs of a unit's graph that only hand on what is frozen, and those that others read
+/* Say of the inputs of a unit's graph which only hand on what is frozen, and which others read
  * too.  trains: per unit before it, is its output made of anything that is trained? */
-static void mark_inputs(const struct units *units, int unit, struct graph *graph,
-                        const char *trains)
+static void describe_inputs(const struct units *units, int unit, struct graph *graph,
+                            const char *trains)
 {
     const struct unit_boundaries *own = &units->boundary[unit];
     for (int k = 0; k < own->inputs; k++) {
@@ -253,8 +254,8 @@ static int find_kinds(struct units *units, struct graph **graph, struct error *e
     char *trains = array_make((size_t)units->count, 1);
     int rc = 0;
     for (int u = 0; !rc && u < units->count; u++) {
-        mark_inputs(units, u, graph[u], trains);
-        rc = mark_params(units, u, graph[u], err);
+        describe_inputs(units, u, graph[u], trains);
+        rc = freeze_params(units, u, graph[u], err);
         trains[u] = (char)is_trained(graph[u]);
         if (!rc) {
             find_kind(units, u, graph[u]);
