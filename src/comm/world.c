@@ -50,7 +50,7 @@ static void read_library(struct world *world)
     snprintf(world->library, sizeof world->library, "%s", text);
 }
 
-/* What every rank tells all others about where it is. */
+/* Where a rank is, as it sends it to all others. */
 struct place {
     int leader; /* lowest rank of its node */
     char host[HOST_NAME];
