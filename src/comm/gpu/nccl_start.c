@@ -51,13 +51,17 @@ static enum nccl_state watch(const struct step *s, int64_t ns, struct error *err
     return state;
 }
 
-/* rc is this rank's own outcome of the calls before.  In rounds, so that a failure of one rank
+/* code is this rank's own outcome of the call before.  In rounds, so that a failure of one rank
  * ends the waiting of all. */
-static int together(struct link *l, const struct step *s, int rc, struct error *err)
+static int together(struct link *l, const struct step *s, ncclResult_t code, struct error *err)
 {
     int64_t begin_ns = clock_ns(), patience_ns = nccl_patience_ns(l);
-    enum nccl_state state = rc ? NCCL_BROKEN : NCCL_WAITS;
+    enum nccl_state state = NCCL_WAITS;
     double sums[2]; /* ranks that failed, that wait */
+    if (code != ncclSuccess && code != ncclInProgress) {
+        nccl_failed(s->first, s->what, code, err);
+        state = NCCL_BROKEN;
+    }
     do {
         if (state == NCCL_WAITS)
             state = watch(s, ROUND_NS, err);
@@ -161,14 +165,11 @@ static int make_root(struct link *l, struct error *err)
     struct step step = {.what = "NCCL's start", .first = &l->root};
     ncclConfig_t config = config_of(&l->root);
     ncclUniqueId id;
-    int rc = 0;
     if (share_id(l, &root, &id, err))
         return -1;
     ncclResult_t code =
         ncclCommInitRankConfig((ncclComm_t *)&l->root.comm, root.size, id, root.rank, &config);
-    if (code != ncclSuccess && code != ncclInProgress)
-        rc = nccl_failed(&l->root, step.what, code, err);
-    return together(l, &step, rc, err);
+    return together(l, &step, code, err);
 }
 
 /* The new communicator is filled in when the root is ready again. */
@@ -177,12 +178,9 @@ static int split(struct channel *c, struct error *err)
     struct link *l = c->link;
     struct step step = {.what = "making communicators", .first = &l->root, .second = c};
     ncclConfig_t config = config_of(c);
-    int rc = 0;
     ncclResult_t code = ncclCommSplit(comm_of(&l->root), c->group->ranks[0], c->group->rank,
                                       (ncclComm_t *)&c->comm, &config);
-    if (code != ncclSuccess && code != ncclInProgress)
-        rc = nccl_failed(&l->root, step.what, code, err);
-    return together(l, &step, rc, err);
+    return together(l, &step, code, err);
 }
 
 /* The first transfers, of a few bytes: connections are made now, and a network that does not work
@@ -210,8 +208,7 @@ static int greet(struct channel *c, enum greeting greeting, struct error *err)
         break;
     default: code = nccl_swap(c, &swap, SWAP_OUT); break;
     }
-    int failed = code != ncclSuccess && code != ncclInProgress;
-    return together(l, &step, failed ? nccl_failed(c, step.what, code, err) : 0, err);
+    return together(l, &step, code, err);
 }
 
 /* Whether a channel will carry what a greeting stands for; sums of bf16 are messages. */
