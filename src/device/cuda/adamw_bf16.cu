@@ -52,14 +52,14 @@ static __device__ __forceinline__ uint32_t round_by(float value, uint32_t noise)
     return (bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u : (bits + noise) >> 16;
 }
 
-static __device__ __forceinline__ void pack(uint2 &to, const uint32_t (&halves)[4])
+static __device__ __forceinline__ void pack(raw<bf16, 4> &to, const uint32_t (&bits)[4])
 {
-    to = make_uint2(halves[0] | halves[1] << 16, halves[2] | halves[3] << 16);
+    to.bits = make_uint2(bits[0] | bits[1] << 16, bits[2] | bits[3] << 16);
 }
 
-static __device__ __forceinline__ void pack(bf16 &to, const uint32_t (&halves)[1])
+static __device__ __forceinline__ void pack(bf16 &to, const uint32_t (&bits)[1])
 {
-    to = (bf16)halves[0];
+    to = (bf16)bits[0];
 }
 
 /* `shift`: where in each word the 16 bits are; second: in the second word of an element. */
@@ -71,11 +71,11 @@ static __device__ __forceinline__ void put(T *to, const float (&value)[n],
     if constexpr (sizeof(T) == sizeof(float)) {
         narrow(out, value);
     } else {
-        uint32_t halves[n];
+        uint32_t bits[n];
 #pragma unroll
         for (int i = 0; i < n; i++)
-            halves[i] = round_by(value[i], words[2 * i + second] >> shift & 0xffffu);
-        pack(out, halves);
+            bits[i] = round_by(value[i], words[2 * i + second] >> shift & 0xffffu);
+        pack(out, bits);
     }
     store(to, out);
 }

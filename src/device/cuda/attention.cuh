@@ -9,7 +9,7 @@
 #ifndef TRIREME_DEVICE_CUDA_ATTENTION_CUH
 #define TRIREME_DEVICE_CUDA_ATTENTION_CUH
 
-#include "device/cuda/simt.cuh"
+#include "device/cuda/pack.cuh"
 
 constexpr float LOG2_E = 1.44269504f;
 
@@ -95,19 +95,7 @@ static inline bool attention_on_tensor_cores(const struct attention *a)
     return a->dt != DTYPE_F32 && a->head_dim % 8 == 0;
 }
 
-/* ---- elements: uint16_t holds either 16-bit type, and the type itself is bf16 or fp16 ---- */
-
-static __device__ __forceinline__ uint32_t pair_of(bf16, float low, float high)
-{
-    return bf16_pair(low, high);
-}
-
-static __device__ __forceinline__ uint32_t pair_of(fp16, float low, float high)
-{
-    return fp16_pair(low, high);
-}
-
-/* ---- tiles ---- */
+/* ---- tiles; uint16_t holds either 16-bit type, and the type itself is bf16 or fp16 ---- */
 
 static __device__ __forceinline__ unsigned lane_id()
 {

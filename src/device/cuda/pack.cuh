@@ -9,38 +9,23 @@
 #include "base/round.h"
 #include "device/cuda/simt.cuh"
 
-/* Packed elements of DTYPE_F16; types of their own, because DTYPE_BF16 has the same widths. */
-struct fp16x4 {
-    uint2 bits;
-};
-struct fp16x8 {
-    uint4 bits;
+/* 16-bit elements of type T as words: bf16 and fp16 have the same widths. */
+template <typename T, typename W> struct halves {
+    W bits;
 };
 
 template <typename T, int n> struct raw_type;
+template <typename T> struct raw_type<T, 8> {
+    using type = halves<T, uint4>;
+};
+template <typename T> struct raw_type<T, 4> {
+    using type = halves<T, uint2>;
+};
 template <> struct raw_type<float, 4> {
     using type = uint4;
 };
-template <> struct raw_type<float, 1> {
-    using type = float;
-};
-template <> struct raw_type<bf16, 8> {
-    using type = uint4;
-};
-template <> struct raw_type<bf16, 4> {
-    using type = uint2;
-};
-template <> struct raw_type<bf16, 1> {
-    using type = bf16;
-};
-template <> struct raw_type<fp16, 8> {
-    using type = fp16x8;
-};
-template <> struct raw_type<fp16, 4> {
-    using type = fp16x4;
-};
-template <> struct raw_type<fp16, 1> {
-    using type = fp16;
+template <typename T> struct raw_type<T, 1> {
+    using type = T;
 };
 template <typename T, int n> using raw = typename raw_type<T, n>::type;
 
@@ -68,7 +53,7 @@ static __device__ __forceinline__ uint4 bits16(uint4 value)
     return value;
 }
 
-static __device__ __forceinline__ uint4 bits16(fp16x8 value)
+template <typename T> static __device__ __forceinline__ uint4 bits16(halves<T, uint4> value)
 {
     return value.bits;
 }
@@ -91,18 +76,43 @@ template <typename R> static __device__ __forceinline__ void store_once(void *to
 
 /* ---- to fp32 and back ---- */
 
-static __device__ __forceinline__ void widen(float (&to)[8], uint4 from)
+/* Two elements in a word, the first in its low half. */
+static __device__ __forceinline__ void widen_pair(bf16, float *to, uint32_t pair)
 {
-    to[0] = bf16_low(from.x), to[1] = bf16_high(from.x);
-    to[2] = bf16_low(from.y), to[3] = bf16_high(from.y);
-    to[4] = bf16_low(from.z), to[5] = bf16_high(from.z);
-    to[6] = bf16_low(from.w), to[7] = bf16_high(from.w);
+    to[0] = bf16_low(pair);
+    to[1] = bf16_high(pair);
 }
 
-static __device__ __forceinline__ void widen(float (&to)[4], uint2 from)
+static __device__ __forceinline__ void widen_pair(fp16, float *to, uint32_t pair)
 {
-    to[0] = bf16_low(from.x), to[1] = bf16_high(from.x);
-    to[2] = bf16_low(from.y), to[3] = bf16_high(from.y);
+    to[0] = fp16_low(pair);
+    to[1] = fp16_high(pair);
+}
+
+static __device__ __forceinline__ uint32_t pair_of(bf16, float low, float high)
+{
+    return bf16_pair(low, high);
+}
+
+static __device__ __forceinline__ uint32_t pair_of(fp16, float low, float high)
+{
+    return fp16_pair(low, high);
+}
+
+template <typename T>
+static __device__ __forceinline__ void widen(float (&to)[8], halves<T, uint4> from)
+{
+    widen_pair(T(), to, from.bits.x);
+    widen_pair(T(), to + 2, from.bits.y);
+    widen_pair(T(), to + 4, from.bits.z);
+    widen_pair(T(), to + 6, from.bits.w);
+}
+
+template <typename T>
+static __device__ __forceinline__ void widen(float (&to)[4], halves<T, uint2> from)
+{
+    widen_pair(T(), to, from.bits.x);
+    widen_pair(T(), to + 2, from.bits.y);
 }
 
 static __device__ __forceinline__ void widen(float (&to)[4], uint4 from)
@@ -115,39 +125,27 @@ static __device__ __forceinline__ void widen(float (&to)[1], bf16 from)
     to[0] = bf16_wide(from);
 }
 
-static __device__ __forceinline__ void widen(float (&to)[1], float from)
-{
-    to[0] = from;
-}
-
-static __device__ __forceinline__ void widen(float (&to)[8], fp16x8 from)
-{
-    to[0] = fp16_low(from.bits.x), to[1] = fp16_high(from.bits.x);
-    to[2] = fp16_low(from.bits.y), to[3] = fp16_high(from.bits.y);
-    to[4] = fp16_low(from.bits.z), to[5] = fp16_high(from.bits.z);
-    to[6] = fp16_low(from.bits.w), to[7] = fp16_high(from.bits.w);
-}
-
-static __device__ __forceinline__ void widen(float (&to)[4], fp16x4 from)
-{
-    to[0] = fp16_low(from.bits.x), to[1] = fp16_high(from.bits.x);
-    to[2] = fp16_low(from.bits.y), to[3] = fp16_high(from.bits.y);
-}
-
 static __device__ __forceinline__ void widen(float (&to)[1], fp16 from)
 {
     to[0] = fp16_wide(from.bits);
 }
 
-static __device__ __forceinline__ void narrow(uint4 &to, const float (&from)[8])
+static __device__ __forceinline__ void widen(float (&to)[1], float from)
 {
-    to = make_uint4(bf16_pair(from[0], from[1]), bf16_pair(from[2], from[3]),
-                    bf16_pair(from[4], from[5]), bf16_pair(from[6], from[7]));
+    to[0] = from;
 }
 
-static __device__ __forceinline__ void narrow(uint2 &to, const float (&from)[4])
+template <typename T>
+static __device__ __forceinline__ void narrow(halves<T, uint4> &to, const float (&from)[8])
 {
-    to = make_uint2(bf16_pair(from[0], from[1]), bf16_pair(from[2], from[3]));
+    to.bits = make_uint4(pair_of(T(), from[0], from[1]), pair_of(T(), from[2], from[3]),
+                         pair_of(T(), from[4], from[5]), pair_of(T(), from[6], from[7]));
+}
+
+template <typename T>
+static __device__ __forceinline__ void narrow(halves<T, uint2> &to, const float (&from)[4])
+{
+    to.bits = make_uint2(pair_of(T(), from[0], from[1]), pair_of(T(), from[2], from[3]));
 }
 
 static __device__ __forceinline__ void narrow(uint4 &to, const float (&from)[4])
@@ -160,25 +158,14 @@ static __device__ __forceinline__ void narrow(bf16 &to, const float (&from)[1])
     to = bf16_narrow(from[0]);
 }
 
-static __device__ __forceinline__ void narrow(float &to, const float (&from)[1])
-{
-    to = from[0];
-}
-
-static __device__ __forceinline__ void narrow(fp16x8 &to, const float (&from)[8])
-{
-    to.bits = make_uint4(fp16_pair(from[0], from[1]), fp16_pair(from[2], from[3]),
-                         fp16_pair(from[4], from[5]), fp16_pair(from[6], from[7]));
-}
-
-static __device__ __forceinline__ void narrow(fp16x4 &to, const float (&from)[4])
-{
-    to.bits = make_uint2(fp16_pair(from[0], from[1]), fp16_pair(from[2], from[3]));
-}
-
 static __device__ __forceinline__ void narrow(fp16 &to, const float (&from)[1])
 {
     to.bits = fp16_narrow(from[0]);
+}
+
+static __device__ __forceinline__ void narrow(float &to, const float (&from)[1])
+{
+    to = from[0];
 }
 
 /* The n elements of left and right added, each sum rounded once. */
