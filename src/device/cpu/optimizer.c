@@ -79,8 +79,8 @@ static void update(struct device *d, const struct rule *rule, const double *fact
             rule->chunk(rule, grad_scale, begin, end);
             if (s->copy && s->dt_copy == DTYPE_F16)
                 CPU(cast)
-                (d, DTYPE_F16, (f16 *)s->copy + begin, DTYPE_F32, (const float *)s->p + begin,
-                 end - begin);
+            (d, DTYPE_F16, (f16 *)s->copy + begin, DTYPE_F32, (const float *)s->p + begin,
+             end - begin);
         }
         simd_denormals(saved);
     }
