@@ -16,6 +16,8 @@
  *   others                                             as x
  *
  * Along replicate and shard ranks have their own rows from the start, those of their batches.
+ *
+ * Which columns own ones are, is followed too (columns.h).
  */
 #include "verify/division.h"
 
@@ -25,46 +27,17 @@
 
 #include "base/array.h"
 #include "comm/mesh.h"
-#include "graph/op.h"
-
-/* What a rank has of a value.  SPREAD: what an all_to_all made of own columns.  PART: what a row of
- * logits comes to, of own columns alone. */
-enum share { WHOLE, TERM, ROWS, COLUMNS, SPREAD, PART };
-
-/* What it has of the gradient.  OWN: of its own rows or columns. */
-enum pull { NO_PULL, PULL_WHOLE, PULL_TERM, PULL_OWN };
+#include "verify/columns.h"
+#include "verify/division_ops.h"
 
 struct division {
     const struct graph *graph;
     const char *unit;
     int axis;
-    enum share *share; /* per value */
-    enum pull *pull;   /* per value, so far */
+    enum division_share *share; /* per value */
+    struct columns *columns;    /* per value, where that is COLUMNS or SPREAD */
+    enum division_pull *pull;   /* per value, so far */
     struct error *err;
-};
-
-/* Ops that do the same to every element, row or head.  Inputs by bits. */
-struct rule {
-    const struct op *op;
-    unsigned same;    /* those that must be like the first one, which get the same gradient */
-    unsigned columns; /* parameters with an element for each column */
-    int linear;       /* a sum of results is the result of the sum */
-    int all_columns;  /* needs all of a row */
-    int in_sequence;  /* depends on the place of a row in its sequence, */
-    unsigned places;  /* unless this input says it */
-};
-
-static const struct rule rules[] = {
-    {.op = &op_rmsnorm, .same = 1 << 0 | 1 << 1, .columns = 1 << 2, .all_columns = 1},
-    {.op = &op_layernorm, .same = 1 << 0, .columns = 1 << 1 | 1 << 2, .all_columns = 1},
-    {.op = &op_rope, .same = 1 << 0, .linear = 1, .in_sequence = 1, .places = 1 << 2},
-    {.op = &op_attention, .same = 1 << 0 | 1 << 1, .in_sequence = 1},
-    {.op = &op_swiglu, .same = 1 << 0},
-    {.op = &op_add, .same = 1 << 0 | 1 << 1, .linear = 1},
-    {.op = &op_bias, .same = 1 << 0, .columns = 1 << 1},
-    {.op = &op_gelu, .same = 1 << 0, .columns = 1 << 1},
-    {.op = &op_positions, .same = 1 << 0, .columns = 1 << 1, .in_sequence = 1},
-    {.op = &op_head_loss, .same = 1 << 0, .all_columns = 1, .in_sequence = 1},
 };
 
 static int is_data(const struct division *d)
@@ -155,68 +128,88 @@ static int lacks_sum(const struct division *d, const struct graph_node *n, int v
     return wrong(d, n, v, "its sum over %s is missing", mesh_axis_name(d->axis));
 }
 
+/* A term lacks its sum; of anything else, why it is wrong. */
+static int lacks(const struct division *d, const struct graph_node *n, int v, const char *why)
+{
+    return d->share[v] == TERM ? lacks_sum(d, n, v) : wrong(d, n, v, "%s", why);
+}
+
 /* ---- forward ---- */
 
-static enum share share_of_param(const struct division *d, const struct graph_param *param)
+/* What no node makes. */
+static enum division_share share_given(const struct division *d, const struct graph_value *value)
 {
+    if (value->role != VALUE_PARAM)
+        return is_data(d) && value->role != VALUE_CONST ? ROWS : WHOLE;
+    const struct graph_param *param = &d->graph->params[value->index];
     if (!is_over(d, param->division.group))
         return WHOLE;
     return param->dims == 1 || param->division.dim == 1 ? COLUMNS : ROWS;
 }
 
-/* What no node makes. */
-static enum share share_given(const struct division *d, const struct graph_value *value)
-{
-    switch (value->role) {
-    case VALUE_PARAM: return share_of_param(d, &d->graph->params[value->index]);
-    case VALUE_INPUT:
-    case VALUE_TOKENS:
-    case VALUE_POSITIONS:
-    case VALUE_DOCUMENTS:
-    case VALUE_TARGETS: return is_data(d) ? ROWS : WHOLE;
-    default: return WHOLE;
-    }
-}
-
-static void put_share(const struct division *d, const struct graph_node *n, enum share share)
+/* Give the results of a node a share; where that is of columns, those of value v. */
+static void put_share(const struct division *d, const struct graph_node *n,
+                      enum division_share share, int v)
 {
     for (int k = 0; k < NODE_OUTS; k++)
-        if (n->out[k] >= 0)
+        if (n->out[k] >= 0) {
             d->share[n->out[k]] = share;
+            d->columns[n->out[k]] = d->columns[v];
+        }
 }
 
-/* What is added to a sum's terms must be one. */
-static int check_added(const struct division *d, const struct graph_node *n, enum share share,
-                       int added)
+static int same_columns(const struct division *d, int a, int b)
+{
+    return columns_equal(&d->columns[a], &d->columns[b]);
+}
+
+/* Own columns of x, of an op with a rule. */
+static int check_columns(const struct division *d, const struct graph_node *n,
+                         const struct division_rule *rule)
+{
+    int x = n->in[0], kv = n->in[1];
+    const struct columns *more = rule->same >> 1 & 1 && kv >= 0 ? &d->columns[kv] : NULL;
+    if (rule->halves && !columns_are_halves(&d->columns[x]))
+        return wrong(d, n, x, "it needs two tensors, divided alike");
+    if (rule->heads && !columns_are_heads(&d->columns[x], more, &n->attrs))
+        return wrong(d, n, x, "it needs whole heads, of queries those that go with the keys");
+    return 0;
+}
+
+/* What is added to a sum's terms must be one, and to columns of value v their like. */
+static int check_added(const struct division *d, const struct graph_node *n,
+                       enum division_share share, int v, int added)
 {
     if (d->share[added] == share)
-        return 0;
+        return share != COLUMNS || same_columns(d, v, added)
+                   ? 0
+                   : wrong(d, n, added, "what it is added to is of other columns");
     if (share == TERM && d->share[added] == WHOLE)
         return wrong(d, n, added, "added to a term of a sum, it counts once for each rank");
-    if (d->share[added] == TERM)
-        return lacks_sum(d, n, added);
-    return wrong(d, n, added, "what it is added to is not");
+    return lacks(d, n, added, "what it is added to is not");
 }
 
 /* The k-th input of an op that has x in the first one: parameters, and what goes with the rows. */
 static int check_beside(const struct division *d, const struct graph_node *n,
-                        const struct rule *rule, int k)
+                        const struct division_rule *rule, int k)
 {
     int v = n->in[k];
-    enum share x = d->share[n->in[0]];
-    enum share want = rule->columns >> k & 1 && x == COLUMNS ? COLUMNS : WHOLE;
+    enum division_share x = d->share[n->in[0]];
+    enum division_share want = rule->columns >> k & 1 && x == COLUMNS ? COLUMNS : WHOLE;
+    if (want == COLUMNS && d->share[v] == want && !same_columns(d, n->in[0], v))
+        return wrong(d, n, v, "the columns that it belongs to are divided otherwise");
     if (d->share[v] == want || (!is_param(d, v) && d->share[v] == x))
         return 0;
     if (want == COLUMNS)
         return wrong(d, n, v, "the columns that it belongs to are divided");
-    return d->share[v] == TERM ? lacks_sum(d, n, v) : wrong(d, n, v, "all of it is needed");
+    return lacks(d, n, v, "all of it is needed");
 }
 
 static int follow_rule(const struct division *d, const struct graph_node *n,
-                       const struct rule *rule)
+                       const struct division_rule *rule)
 {
     int x = n->in[0];
-    enum share share = d->share[x];
+    enum division_share share = d->share[x];
     if (share == TERM && (!rule->linear || rule->columns))
         return lacks_sum(d, n, x);
     if (share == SPREAD || (share == COLUMNS && rule->all_columns))
@@ -227,81 +220,65 @@ static int follow_rule(const struct division *d, const struct graph_node *n,
     if (share == ROWS && rule->in_sequence && !placed && !is_data(d))
         return wrong(d, n, x, "it needs whole sequences");
     for (int k = 1; k < NODE_INS; k++)
-        if (n->in[k] >= 0 && (rule->same >> k & 1 ? check_added(d, n, share, n->in[k])
-                                                  : check_beside(d, n, rule, k)))
+        if (n->in[k] >= 0 &&
+            (rule->same >> k & 1 ? check_added(d, n, share, rule->heads ? n->in[k] : x, n->in[k])
+                                 : check_beside(d, n, rule, k)))
             return -1;
-    put_share(d, n, share);
+    if (share == COLUMNS && check_columns(d, n, rule))
+        return -1;
+    put_share(d, n, share, x);
+    if (share == COLUMNS && rule->first)
+        d->columns[n->out[0]].parts = 1;
     return 0;
 }
 
 static int follow_linear(const struct division *d, const struct graph_node *n)
 {
     int x = n->in[0], w = n->in[1];
-    enum share share = d->share[x];
-    if (share == TERM)
-        return lacks_sum(d, n, x);
-    if (share == SPREAD)
-        return wrong(d, n, x, "it needs whole rows");
-    if (share == COLUMNS ? d->share[w] != COLUMNS : d->share[w] == COLUMNS)
+    enum division_share share = d->share[x];
+    if (share == TERM || share == SPREAD)
+        return lacks(d, n, x, "it needs whole rows");
+    if ((share == COLUMNS) != (d->share[w] == COLUMNS))
         return wrong(d, n, x, "its matrix is %s", share_text(d, w));
     if (share == ROWS && d->share[w] == ROWS)
         return wrong(d, n, x, "its matrix is divided too");
+    if (share == COLUMNS && !same_columns(d, x, w))
+        return wrong(d, n, x, "its matrix is of other columns");
     if (share == COLUMNS)
         share = TERM;
     else if (d->share[w] == ROWS)
         share = COLUMNS;
-    put_share(d, n, share);
-    return n->in[2] >= 0 ? check_added(d, n, share, n->in[2]) : 0;
+    put_share(d, n, share, w);
+    return n->in[2] >= 0 ? check_added(d, n, share, w, n->in[2]) : 0;
 }
 
 static int follow_embedding(const struct division *d, const struct graph_node *n)
 {
     if (d->share[n->in[1]] == ROWS)
         return wrong(d, n, n->in[1], "tokens of other ranks' rows are not in it");
-    put_share(d, n, d->share[n->in[1]] == COLUMNS ? COLUMNS : d->share[n->in[0]]);
+    put_share(d, n, d->share[n->in[1]] == COLUMNS ? COLUMNS : d->share[n->in[0]], n->in[1]);
     return 0;
 }
 
 static int follow_exchange(const struct division *d, const struct graph_node *n)
 {
+    const struct exchange *row = &of_transfer[n->op->transfer];
     int x = n->in[0];
-    enum share share = d->share[x];
-    switch (n->op->transfer) {
-    case TRANSFER_SUM:
-        if (share == WHOLE)
-            return wrong(d, n, x, "summed again, it counts once for each rank");
-        if (share != TERM)
-            return wrong(d, n, x, "those of different ranks have no sum");
-        put_share(d, n, WHOLE);
-        return 0;
-    case TRANSFER_SCATTER:
-        if (share != TERM)
-            return wrong(d, n, x, "it is no term of the sum that is taken");
-        put_share(d, n, ROWS);
-        return 0;
-    case TRANSFER_MAXIMUM:
-        if (share != WHOLE && share != PART)
-            return share == TERM ? lacks_sum(d, n, x)
-                                 : wrong(d, n, x, "those of different ranks have no maximum");
-        put_share(d, n, WHOLE);
-        return 0;
-    case TRANSFER_GATHER:
-        if (share != ROWS)
-            return wrong(d, n, x, "it gathers own rows");
-        put_share(d, n, WHOLE);
-        return 0;
-    default:
-        if (share != COLUMNS && share != SPREAD)
-            return wrong(d, n, x, "it exchanges rows of own columns");
-        put_share(d, n, share == COLUMNS ? SPREAD : COLUMNS);
-        return 0;
-    }
+    enum division_share share = d->share[x];
+    if (n->op->transfer == TRANSFER_SUM && share == WHOLE)
+        return wrong(d, n, x, "summed again, it counts once for each rank");
+    if (n->op->transfer == TRANSFER_MAXIMUM && share == TERM)
+        return lacks_sum(d, n, x);
+    if (share != row->takes && !(row->takes_both && share == row->gives))
+        return wrong(d, n, x, "%s", row->why_not);
+    put_share(d, n, share == SPREAD ? COLUMNS : row->gives, x);
+    return 0;
 }
 
 /* Along an axis of the data every rank has its rows of a batch; else nothing may be divided. */
 static int follow_unknown(const struct division *d, const struct graph_node *n)
 {
-    enum share share = WHOLE;
+    enum division_share share = WHOLE;
     for (int k = 0; k < NODE_INS; k++) {
         if (n->in[k] < 0)
             continue;
@@ -309,7 +286,7 @@ static int follow_unknown(const struct division *d, const struct graph_node *n)
             return wrong(d, n, n->in[k], "no rule says what this op makes of it");
         share = d->share[n->in[k]] == ROWS ? ROWS : share;
     }
-    put_share(d, n, share);
+    put_share(d, n, share, n->in[0]);
     return 0;
 }
 
@@ -321,18 +298,18 @@ static int needs_all(const struct division *d, const struct graph_node *n, int v
     return d->share[v] == TERM ? lacks_sum(d, n, v) : 0;
 }
 
-/* A head whose vocabulary is divided: inputs h, w; sums, top, all_top; all_top, all_sums. */
+/* Of an op without a rule: of a head whose vocabulary is divided, inputs h, w; sums, top, all_top;
+ * all_top, all_sums. */
 static int follow_head(const struct division *d, const struct graph_node *n)
 {
     if (n->op == &op_head_part && d->share[n->in[1]] == ROWS) {
         if (d->share[n->in[0]] != WHOLE)
-            return d->share[n->in[0]] == TERM ? lacks_sum(d, n, n->in[0])
-                                              : wrong(d, n, n->in[0], "all of it is needed");
-        put_share(d, n, PART);
+            return lacks(d, n, n->in[0], "all of it is needed");
+        put_share(d, n, PART, n->in[0]);
         return 0;
     }
     if (n->op == &op_head_term && d->share[n->in[0]] == PART) {
-        put_share(d, n, TERM);
+        put_share(d, n, TERM, n->in[0]);
         return needs_all(d, n, n->in[2]);
     }
     if (n->op == &op_head_part_loss && (needs_all(d, n, n->in[0]) || needs_all(d, n, n->in[1])))
@@ -340,12 +317,7 @@ static int follow_head(const struct division *d, const struct graph_node *n)
     return follow_unknown(d, n);
 }
 
-static int is_head(const struct graph_node *n)
-{
-    return n->op == &op_head_part || n->op == &op_head_term || n->op == &op_head_part_loss;
-}
-
-static const struct rule *rule_of(const struct graph_node *n)
+static const struct division_rule *rule_of(const struct graph_node *n)
 {
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (rules[i].op == n->op)
@@ -358,17 +330,15 @@ static int follow(const struct division *d, const struct graph_node *n)
     if (exchanges(d, n))
         return follow_exchange(d, n);
     if (n->op->transfer != TRANSFER_NONE) { /* among other ranks, of whatever it is */
-        put_share(d, n, d->share[n->in[0]]);
+        put_share(d, n, d->share[n->in[0]], n->in[0]);
         return 0;
     }
     if (n->op == &op_linear)
         return follow_linear(d, n);
     if (n->op == &op_embedding)
         return follow_embedding(d, n);
-    if (is_head(n))
-        return follow_head(d, n);
-    const struct rule *rule = rule_of(n);
-    return rule ? follow_rule(d, n, rule) : follow_unknown(d, n);
+    const struct division_rule *rule = rule_of(n);
+    return rule ? follow_rule(d, n, rule) : follow_head(d, n);
 }
 
 static int check_output(const struct division *d, int v)
@@ -382,9 +352,12 @@ static int check_output(const struct division *d, int v)
 
 static int follow_all(const struct division *d)
 {
-    for (int v = 0; v < d->graph->value_count; v++)
+    for (int v = 0; v < d->graph->value_count; v++) {
         if (value_of(d, v)->producer < 0)
             d->share[v] = share_given(d, value_of(d, v));
+        if (is_param(d, v))
+            d->columns[v] = columns_of(&d->graph->params[value_of(d, v)->index]);
+    }
     for (int i = 0; i < d->graph->node_count; i++)
         if (!d->graph->nodes[i].backward && follow(d, &d->graph->nodes[i]))
             return -1;
@@ -404,7 +377,7 @@ static int wrong_pull(const struct division *d, int v, const char *why)
 }
 
 /* A reader of v gives it a gradient. */
-static int give(const struct division *d, int v, enum pull pull)
+static int give(const struct division *d, int v, enum division_pull pull)
 {
     if (v < 0 || is_param(d, v) || pull == NO_PULL)
         return 0;
@@ -422,13 +395,13 @@ static int settle(const struct division *d, int v)
     if (!is_over(d, value_of(d, v)->divided) || d->pull[v] == NO_PULL)
         return 0;
     if (d->pull[v] != PULL_TERM)
-        return wrong_pull(d, v, "is summed, as build_divided() says, but is no term of a sum");
+        return wrong_pull(d, v, no_term);
     d->pull[v] = PULL_WHOLE;
     return 0;
 }
 
 /* The gradient that a node's results have. */
-static int pull_of(const struct division *d, const struct graph_node *n, enum pull *pull)
+static int pull_of(const struct division *d, const struct graph_node *n, enum division_pull *pull)
 {
     *pull = NO_PULL;
     for (int k = 0; k < NODE_OUTS; k++) {
@@ -450,7 +423,8 @@ static int pull_of(const struct division *d, const struct graph_node *n, enum pu
 
 /* A trained parameter that all ranks have alike needs its whole gradient on each, or terms whose
  * sum is said to be taken. */
-static int check_params(const struct division *d, const struct graph_node *n, enum pull pull)
+static int check_params(const struct division *d, const struct graph_node *n,
+                        enum division_pull pull)
 {
     for (int k = 0; k < NODE_INS && !is_data(d); k++) {
         int v = n->in[k];
@@ -458,12 +432,10 @@ static int check_params(const struct division *d, const struct graph_node *n, en
             continue;
         if (d->graph->params[value_of(d, v)->index].frozen)
             continue;
-        if (is_over(d, value_of(d, v)->divided)) {
-            if (pull == PULL_WHOLE)
-                return wrong_pull(d, v,
-                                  "is summed, as build_divided() says, but is no term of a sum");
+        if (is_over(d, value_of(d, v)->divided) && pull == PULL_WHOLE)
+            return wrong_pull(d, v, no_term);
+        if (is_over(d, value_of(d, v)->divided))
             continue;
-        }
         if (pull != PULL_WHOLE)
             return wrong_pull(d, v,
                               pull == PULL_TERM
@@ -474,35 +446,26 @@ static int check_params(const struct division *d, const struct graph_node *n, en
     return 0;
 }
 
-static int pull_linear(const struct division *d, const struct graph_node *n, enum pull pull)
+static int pull_linear(const struct division *d, const struct graph_node *n,
+                       enum division_pull pull)
 {
-    enum share w = d->share[n->in[1]];
-    enum pull x = w == ROWS ? PULL_TERM : w == COLUMNS ? PULL_OWN : pull;
+    enum division_share w = d->share[n->in[1]];
+    enum division_pull x = w == ROWS ? PULL_TERM : w == COLUMNS ? PULL_OWN : pull;
     return give(d, n->in[0], x) || give(d, n->in[2], pull) ? -1 : 0;
 }
 
-static int pull_exchange(const struct division *d, const struct graph_node *n, enum pull pull)
+static int pull_exchange(const struct division *d, const struct graph_node *n,
+                         enum division_pull pull)
 {
-    int y = n->out[0];
-    switch (n->op->transfer) {
-    case TRANSFER_SUM:
-        if (pull != PULL_WHOLE)
-            return wrong_pull(d, y,
-                              "is a term of a sum, because build_divided() is not said of it");
-        return give(d, n->in[0], PULL_WHOLE);
-    case TRANSFER_SCATTER: return give(d, n->in[0], PULL_WHOLE);
-    case TRANSFER_MAXIMUM: return 0;
-    case TRANSFER_GATHER:
-        if (pull != PULL_TERM)
-            return wrong_pull(d, y, "is summed to each rank's rows, but is no term of a sum");
-        return give(d, n->in[0], PULL_OWN);
-    default: return give(d, n->in[0], PULL_OWN);
-    }
+    const struct exchange *row = &of_transfer[n->op->transfer];
+    if (row->pulled != NO_PULL && pull != row->pulled)
+        return wrong_pull(d, n->out[0], row->why_not_pulled);
+    return give(d, n->in[0], row->pulls);
 }
 
 static int follow_back(const struct division *d, const struct graph_node *n)
 {
-    enum pull pull;
+    enum division_pull pull;
     if (pull_of(d, n, &pull))
         return -1;
     if (pull == NO_PULL)
@@ -515,7 +478,7 @@ static int follow_back(const struct division *d, const struct graph_node *n)
         return -1;
     if (n->op == &op_linear || n->op == &op_head_part)
         return pull_linear(d, n, pull);
-    const struct rule *rule = rule_of(n);
+    const struct division_rule *rule = rule_of(n);
     for (int k = 0; k < NODE_INS; k++)
         if (n->in[k] >= 0 && (!rule || rule->same >> k & 1) && give(d, n->in[k], pull))
             return -1;
@@ -537,8 +500,7 @@ static int follow_all_back(const struct division *d)
         if (settle(d, v))
             return -1;
         if (d->pull[v] == PULL_TERM)
-            return wrong_pull(d, v,
-                              "is a term of a sum, because build_divided() is not said of it");
+            return wrong_pull(d, v, no_sum);
     }
     return 0;
 }
@@ -571,9 +533,11 @@ int division_check(const struct graph *graph, const char *unit, unsigned mesh, i
         if (!(axes >> d.axis & 1))
             continue;
         d.share = array_make((size_t)graph->value_count, sizeof *d.share);
+        d.columns = array_make((size_t)graph->value_count, sizeof *d.columns);
         d.pull = array_make((size_t)graph->value_count, sizeof *d.pull);
         rc = follow_all(&d) || (trained && follow_all_back(&d)) ? -1 : 0;
         free(d.share);
+        free(d.columns);
         free(d.pull);
     }
     return rc;

@@ -18,6 +18,9 @@
  *  - a sum of what is no term: of what is whole already (a second sum), or of own rows or columns;
  *  - something whole that is added to a term, and so would count once for each rank;
  *  - own columns where an op needs all of a row, or a matrix divided otherwise;
+ *  - own columns of stacked tensors read as those of one, or of others: a bias of one tensor for
+ *    several matrices, halves of one tensor for SwiGLU, heads that are cut, or queries that are
+ *    apart from their keys;
  *  - a gradient that is a term where it has to be whole, or both in one (build_divided() left out),
  *    or whole where its sum is taken (build_divided() of what is read whole, or of a parameter).
  * mesh: the axes of more than one rank, by bits.  trained: 1: gradients too.  Returns 0, or -1 with

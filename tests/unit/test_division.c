@@ -287,13 +287,138 @@ static void test_head(void **state)
     }
 }
 
+/* ---- which columns ---- */
+
+enum reader { BIAS, GELU, SWIGLU, ROPE, ATTENTION, SEPARATE, ADDEND, SWAPS, DOWN };
+
+/* A matrix (width > 0) or vector of stacked tensors, each divided by its rows. */
+static int stacked(struct graph *graph, const char *name, int parts, const int64_t *rows,
+                   int64_t width, int64_t chunks)
+{
+    struct graph_param param = {.parts = parts,
+                                .dims = width ? 2 : 1,
+                                .dim = {0, width},
+                                .division = {.group = tensor, .chunks = chunks}};
+    for (int p = 0; p < parts; p++) {
+        snprintf(param.part[p], sizeof param.part[p], "%s.%d", name, p);
+        param.part_rows[p] = rows[p];
+        param.dim[0] += rows[p];
+    }
+    return build_param(graph, &param);
+}
+
+/* What is read of the columns that ranks have of one or more tensors, on rank 0 of two. */
+struct reading {
+    enum reader reader;
+    int64_t rows[3], other[3]; /* of the tensors that are divided; of what goes with them */
+    int64_t heads, kv_heads;   /* of 4 elements, on the rank */
+    int64_t chunks;            /* of the rows */
+    const char *text;          /* why it is refused; NULL: it is not */
+};
+
+static int count(const int64_t rows[3])
+{
+    return (rows[0] > 0) + (rows[1] > 0) + (rows[2] > 0);
+}
+
+static int read_columns(struct graph *graph, const struct reading *r, int h)
+{
+    enum { HEAD = 4 };
+    int up = stacked(graph, "up", count(r->rows), r->rows, HIDDEN, r->chunks);
+    int is_vector = r->reader == BIAS || r->reader == GELU;
+    int other = count(r->other)
+                    ? stacked(graph, "other", count(r->other), r->other, is_vector ? 0 : HIDDEN, 0)
+                    : -1;
+    int y =
+        build_linear(graph, h, up, r->reader == ADDEND ? build_linear(graph, h, other, -1) : -1);
+    struct build_attention form = {.q = y,
+                                   .kv = -1,
+                                   .documents = -1,
+                                   .heads = r->heads,
+                                   .kv_heads = r->kv_heads,
+                                   .head_dim = HEAD};
+    switch (r->reader) {
+    case BIAS: return build_bias(graph, y, other);
+    case GELU: return build_gelu(graph, y, other);
+    case SWIGLU: return build_swiglu(graph, y);
+    case SWAPS:
+        y = build_all_to_all(graph, build_all_to_all(graph, y, tensor), tensor);
+        return build_swiglu(graph, y);
+    case ROPE:
+        return build_rope(graph, y, build_rope_table(graph, HEAD), -1, r->heads, r->kv_heads, HEAD);
+    case SEPARATE: form.kv = build_linear(graph, h, other, -1); /* fall through */
+    case ATTENTION: return build_attention_of(graph, &form);
+    default: return y;
+    }
+}
+
+/* Columns of stacked tensors, cut tensor by tensor, are not those of one tensor cut as a whole. */
+static void test_columns(void **state)
+{
+    static const char others[] = "the columns that it belongs to are divided otherwise";
+    static const char halves[] = "it needs two tensors, divided alike";
+    static const char heads[] = "it needs whole heads, of queries those that go with the keys";
+    static const char matrix_of[] = "its matrix is of other columns";
+    static const struct reading readings[] = {
+        {.reader = BIAS, .rows = {24}, .other = {24}},
+        {.reader = BIAS, .rows = {8, 8, 8}, .other = {24}, .text = others},
+        {.reader = BIAS, .rows = {24}, .other = {8, 8, 8}, .text = others},
+        {.reader = GELU, .rows = {12, 12}, .other = {16, 8}, .text = others},
+        {.reader = SWIGLU, .rows = {12, 12}},
+        {.reader = SWIGLU, .rows = {24}, .text = halves},
+        {.reader = SWIGLU, .rows = {16, 8}, .text = halves},
+        {.reader = SWIGLU, .rows = {12, 6, 6}, .text = halves},
+        {.reader = SWAPS, .rows = {12, 12}},
+        {.reader = SWAPS, .rows = {24}, .text = halves},
+        {.reader = DOWN, .rows = {24}},
+        {.reader = DOWN, .rows = {12, 12}, .text = matrix_of},
+        {.reader = ADDEND, .rows = {24}, .other = {24}},
+        {.reader = ADDEND, .rows = {24}, .other = {12, 12}, .text = "of other columns"},
+        {.reader = ROPE, .rows = {24}, .heads = 3},
+        {.reader = ROPE, .rows = {24}, .heads = 1, .kv_heads = 1, .text = heads},
+        {.reader = ROPE, .rows = {12, 12}, .heads = 3, .text = heads},
+        {.reader = ATTENTION, .rows = {8, 8, 8}, .heads = 1, .kv_heads = 1},
+        {.reader = ATTENTION, .rows = {24}, .heads = 1, .kv_heads = 1, .text = heads},
+        {.reader = ATTENTION, .rows = {16, 8, 8}, .heads = 2, .kv_heads = 1},
+        {.reader = ATTENTION, .rows = {16, 16}, .heads = 2, .kv_heads = 1, .text = heads},
+        {.reader = ATTENTION, .rows = {24, 12, 12}, .heads = 4, .kv_heads = 1, .text = heads},
+        {.reader = ATTENTION, .rows = {8, 8, 16}, .heads = 2, .kv_heads = 1, .text = heads},
+        {.reader = SEPARATE, .rows = {16}, .other = {8, 8}, .heads = 2, .kv_heads = 1},
+        {.reader = SEPARATE, .rows = {16}, .other = {16}, .heads = 2, .kv_heads = 1, .text = heads},
+        {.reader = SEPARATE, .rows = {24}, .other = {8, 8}, .heads = 3, .kv_heads = 1},
+        {.reader = SEPARATE, /* 8 rows of queries, of 4 and 8 in chunks */
+         .rows = {24},
+         .chunks = 3,
+         .other = {8, 8},
+         .heads = 2,
+         .kv_heads = 1,
+         .text = heads},
+    };
+    for (size_t i = 0; i < sizeof readings / sizeof readings[0]; i++) {
+        const struct reading *r = &readings[i];
+        struct graph *graph = graph_create(2, 4, DTYPE_F32);
+        struct error err = {0};
+        int x = build_input(graph, HIDDEN);
+        int h = build_rmsnorm(graph, x, vector(graph, "norm", HIDDEN, 0), 1e-5f);
+        build_divided(graph, h, tensor);
+        int y = read_columns(graph, r, h);
+        int64_t columns = 2 * graph->values[y].dim[1];
+        int t = build_linear(graph, y, matrix(graph, "down", HIDDEN, columns, 1), -1);
+        build_output(graph, build_all_reduce(graph, t, tensor));
+        assert_string_equal(graph->err.text, "");
+        int rc = division_check(graph, "layers.0", TENSOR, 1, &err);
+        if (rc != (r->text ? -1 : 0) || (rc && !strstr(err.text, r->text)))
+            fail_msg("case %d: \"%s\"", (int)i, err.text);
+        graph_destroy(graph);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_axis_of_one),
-        cmocka_unit_test(test_phases),
-        cmocka_unit_test(test_head),
+        cmocka_unit_test(test_faults),  cmocka_unit_test(test_axis_of_one),
+        cmocka_unit_test(test_phases),  cmocka_unit_test(test_head),
+        cmocka_unit_test(test_columns),
     };
     return cmocka_run_group_tests_name("division", tests, NULL, NULL);
 }

@@ -1,0 +1,59 @@
+/* columns.c - see columns.h. */
+#include "verify/columns.h"
+
+struct columns columns_of(const struct graph_param *param)
+{
+    return (struct columns){.param = param, .parts = param->division.dim ? 1 : param->parts};
+}
+
+/* What a rank has along the divided dimension of one of the tensors. */
+static struct box part_of(const struct columns *columns, int part)
+{
+    const struct box *box = &columns->param->box[part];
+    int dim = columns->param->division.dim;
+    return (struct box){.dims = 1,
+                        .whole = {box->whole[dim]},
+                        .start = {box->start[dim]},
+                        .count = {box->count[dim]}};
+}
+
+static int parts_equal(struct box a, struct box b)
+{
+    return box_equal(&a, &b);
+}
+
+int columns_equal(const struct columns *a, const struct columns *b)
+{
+    for (int p = 0; p < a->parts && p < b->parts; p++)
+        if (!parts_equal(part_of(a, p), part_of(b, p)))
+            return 0;
+    return a->parts == b->parts;
+}
+
+int columns_are_halves(const struct columns *columns)
+{
+    return columns->parts == 2 && parts_equal(part_of(columns, 0), part_of(columns, 1));
+}
+
+int columns_are_heads(const struct columns *columns, const struct columns *more,
+                      const struct op_attrs *attrs)
+{
+    struct box part[2 * PARAM_PARTS];
+    int parts = 0, keys = attrs->heads > 0;
+    for (int p = 0; p < columns->parts; p++)
+        part[parts++] = part_of(columns, p);
+    for (int p = 0; more && p < more->parts; p++)
+        part[parts++] = part_of(more, p);
+    if (parts != keys + (attrs->kv_heads ? 2 : 0))
+        return 0;
+    for (int p = 0; p < parts; p++)
+        if (part[p].start[0] % attrs->head_dim ||
+            part[p].count[0] != (p < keys ? attrs->heads : attrs->kv_heads) * attrs->head_dim)
+            return 0;
+    if (!attrs->kv_heads)
+        return 1;
+    int64_t group = keys ? attrs->heads / attrs->kv_heads : 0;
+    return parts_equal(part[keys], part[keys + 1]) &&
+           (!keys || (part[0].whole[0] == group * part[keys].whole[0] &&
+                      part[0].start[0] == group * part[keys].start[0]));
+}
