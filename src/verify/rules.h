@@ -31,14 +31,14 @@ int rules_are_sums(const struct values *v, const struct value *sums, int norms, 
 /* Is a space written by steps that follow one another: what is kept, and what is carried? */
 int rules_is_stepwise(int space);
 
-/* Has such a space all that was to be written to it when
- * an instruction of a unit reads it? */
-int rules_has_steps(const struct values *v, const struct instr *instr, int space,
-                    const struct value *has);
+/* Is `want` in buffer b, which instruction i of a unit reads in a space: with all that was to be
+ * written there, and the gradient of a boundary summed over all the units that read this?  0, or -1
+ * with v->err set. */
+int rules_read(const struct values *v, int i, int b, int space, struct value want);
 
-/* Is what an instruction of a unit reads, if it is the gradient of a boundary, the sum over all the
- * units that read this? */
-int rules_has_readers(const struct values *v, const struct value *has);
+/* What an instruction of a unit leaves in a space that others read; meaning MEANS_NOTHING: nothing
+ * that is followed. */
+struct value rules_written(const struct instr *instr, int space);
 
 /* The boundary whose gradient an instruction of a unit has in a space of its k-th input, with that
  * unit's own part. */

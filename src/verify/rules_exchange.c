@@ -67,49 +67,26 @@ static int check_place(const struct values *v, int i, int slot, struct segment_r
 static int reads_exchanged(struct values *v, int i, int slot, struct segment_ref ref, int in_place)
 {
     const struct instr *instr = &v->program->instr[i];
-    int b = buffer_root(v->program, instr->buffer[slot]);
-    struct value want = rules_wanted(v, instr, ref.space), has = values_get(v, b);
-    char text[VALUE_TEXT];
-    if (ref.space == SPACE_OUTPUT)
-        want = meant(MEANS_OUTPUT, instr->unit, instr->micro);
     int k = segment_input_grad(ref.space);
-    if (k >= 0)
-        want = rules_input_grad(v, instr, k);
+    struct value want = k < 0 ? rules_wanted(v, instr, ref.space) : rules_input_grad(v, instr, k);
     rules_lacks_after(v, instr, in_place ? (int)ref.space : -1, &want);
-    if (!value_is(&has, want.meaning, want.of, want.index) || has.pending != want.pending ||
-        has.maxima != want.maxima)
-        return wrong(v, i, b, &has, "%s", value_text(v, &want, text));
-    if (rules_is_stepwise(ref.space) && !rules_has_steps(v, instr, ref.space, &has))
-        return wrong(v, i, b, &has, "all that is before it");
-    if (k < 0 && !rules_has_readers(v, &has))
-        return wrong(v, i, b, &has, "the sum over all its readers");
-    return 0;
+    return rules_read(v, i, buffer_root(v->program, instr->buffer[slot]), ref.space, want);
 }
 
 /* The sum, rows or parts are where the next piece finds them. */
 static int writes_exchanged(struct values *v, int i, struct segment_ref ref)
 {
     const struct instr *instr = &v->program->instr[i];
-    int b = buffer_root(v->program, instr->buffer[SLOT_TO]);
-    struct value value = {.of = instr->unit, .index = instr->micro};
-    int k = segment_input_grad(ref.space);
-    if (k >= 0) {
-        values_put(v, i, b, rules_input_grad(v, instr, k));
-        return 0;
-    }
-    switch (ref.space) {
-    case SPACE_OUTPUT: value.meaning = MEANS_OUTPUT; break;
-    case SPACE_SAVED: value.meaning = MEANS_SAVED; break;
-    case SPACE_DEFERRED: value.meaning = MEANS_DEFERRED; break;
-    case SPACE_CARRY: value.meaning = CARRIED; break;
-    default: return wrong_operand(v, i, SLOT_TO);
-    }
-    struct value has = values_get(v, b);
-    has.pending = has.maxima = 0;
+    int b = buffer_root(v->program, instr->buffer[SLOT_TO]), k = segment_input_grad(ref.space);
+    struct value value = k < 0 ? rules_written(instr, ref.space) : rules_input_grad(v, instr, k);
+    if (value.meaning == MEANS_NOTHING)
+        return wrong_operand(v, i, SLOT_TO);
     if (!rules_is_stepwise(ref.space)) {
         values_put(v, i, b, value);
         return 0;
     }
+    struct value has = values_get(v, b);
+    has.pending = has.maxima = 0;
     values_put(v, i, b, has);
     return rules_add_step(v, i, b, ref.space, value);
 }

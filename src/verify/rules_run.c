@@ -14,6 +14,17 @@ static struct value wanted_rows(const struct values *v, const struct instr *inst
     return meant(meaning, value < 0 ? -1 : graph->values[value].index, instr->micro);
 }
 
+struct value rules_written(const struct instr *instr, int space)
+{
+    static const enum value_meaning meanings[SPACE_COUNT] = {
+        [SPACE_OUTPUT] = MEANS_OUTPUT,
+        [SPACE_SAVED] = MEANS_SAVED,
+        [SPACE_DEFERRED] = MEANS_DEFERRED,
+        [SPACE_CARRY] = CARRIED,
+    };
+    return meanings[space] ? meant(meanings[space], instr->unit, instr->micro) : nothing;
+}
+
 /* What a RUN must find in a space; meaning MEANS_NOTHING: anything. */
 struct value rules_wanted(const struct values *v, const struct instr *instr, int space)
 {
@@ -26,14 +37,11 @@ struct value rules_wanted(const struct values *v, const struct instr *instr, int
         return meant(MEANS_TOKENS, space - SPACE_TOKENS, micro);
     switch (space) {
     case SPACE_OUTPUT_GRAD: return meant(MEANS_OUTPUT_GRAD, unit, micro);
-    case SPACE_SAVED: return meant(MEANS_SAVED, unit, micro);
-    case SPACE_DEFERRED: return meant(MEANS_DEFERRED, unit, micro);
-    case SPACE_CARRY: return meant(CARRIED, unit, micro);
     case SPACE_TARGETS: return wanted_rows(v, instr, VALUE_TARGETS, MEANS_TARGETS);
     case SPACE_POSITIONS: return wanted_rows(v, instr, VALUE_POSITIONS, MEANS_POSITIONS);
     case SPACE_DOCUMENTS: return wanted_rows(v, instr, VALUE_DOCUMENTS, MEANS_DOCUMENTS);
     case SPACE_CONST: return meant(MEANS_CONSTANTS, -1, -1);
-    default: return nothing;
+    default: return rules_written(instr, space);
     }
 }
 
@@ -85,8 +93,8 @@ static int kept_by(int space, enum segment_phase phase)
     return space == SPACE_DEFERRED && phase == PHASE_BACKWARD_WEIGHT ? PHASE_BACKWARD_INPUT : -1;
 }
 
-int rules_has_steps(const struct values *v, const struct instr *instr, int space,
-                    const struct value *has)
+static int has_steps(const struct values *v, const struct instr *instr, int space,
+                     const struct value *has)
 {
     int phase = kept_by(space, instr->phase);
     enum writer until = instr->kind == INSTR_RUN ? BY_PIECE : BY_EXCHANGE;
@@ -113,7 +121,8 @@ int rules_add_step(struct values *v, int i, int b, int space, struct value value
     return 0;
 }
 
-int rules_has_readers(const struct values *v, const struct value *has)
+/* Is it, if it is the gradient of a boundary, the sum over all the units that read this? */
+static int has_readers(const struct values *v, const struct value *has)
 {
     return has->meaning != MEANS_OUTPUT_GRAD ||
            addends_equal(has->terms[0], values_readers(v, has->of, has->index));
@@ -126,21 +135,25 @@ struct value rules_input_grad(const struct values *v, const struct instr *instr,
     return value;
 }
 
+int rules_read(const struct values *v, int i, int b, int space, struct value want)
+{
+    struct value has = values_get(v, b);
+    char text[VALUE_TEXT];
+    if (!value_is(&has, want.meaning, want.of, want.index) || has.part || has.updated ||
+        has.pending != want.pending || has.maxima != want.maxima)
+        return wrong(v, i, b, &has, "%s", value_text(v, &want, text));
+    if (rules_is_stepwise(space) && !has_steps(v, &v->program->instr[i], space, &has))
+        return wrong(v, i, b, &has, "all that is before it");
+    if (segment_input_grad(space) < 0 && !has_readers(v, &has))
+        return wrong(v, i, b, &has, "the sum over all its readers");
+    return 0;
+}
+
 static int reads_space(struct values *v, int i, int space)
 {
     const struct instr *instr = &v->program->instr[i];
-    struct value want = rules_wanted(v, instr, space), has = values_get(v, instr->buffer[space]);
-    char text[VALUE_TEXT];
-    if (want.meaning == MEANS_NOTHING)
-        return 0;
-    if (!value_is(&has, want.meaning, want.of, want.index) || has.part || has.updated ||
-        has.pending || has.maxima)
-        return wrong(v, i, instr->buffer[space], &has, "%s", value_text(v, &want, text));
-    if (rules_is_stepwise(space) && !rules_has_steps(v, instr, space, &has))
-        return wrong(v, i, instr->buffer[space], &has, "all that is before it");
-    if (!rules_has_readers(v, &has))
-        return wrong(v, i, instr->buffer[space], &has, "the sum over all its readers");
-    return 0;
+    struct value want = rules_wanted(v, instr, space);
+    return want.meaning == MEANS_NOTHING ? 0 : rules_read(v, i, instr->buffer[space], space, want);
 }
 
 /* Of a section that an earlier piece of the run has begun, a piece adds to its tensors where that
@@ -244,19 +257,15 @@ static int adds_input_gradient(struct values *v, int i, int k)
 static int writes_space(struct values *v, int i, int space)
 {
     const struct instr *instr = &v->program->instr[i];
-    struct value value = {.of = instr->unit, .index = instr->micro};
+    struct value value = rules_written(instr, space);
     if (space >= SPACE_GRAD && space < SPACE_INPUT)
         return adds_gradient(v, i, space - SPACE_GRAD);
     if (segment_input_grad(space) >= 0)
         return adds_input_gradient(v, i, segment_input_grad(space));
-    switch (space) {
-    case SPACE_LOSS: return adds_loss(v, i);
-    case SPACE_OUTPUT: value.meaning = MEANS_OUTPUT; break;
-    case SPACE_SAVED: value.meaning = MEANS_SAVED; break;
-    case SPACE_DEFERRED: value.meaning = MEANS_DEFERRED; break;
-    case SPACE_CARRY: value.meaning = CARRIED; break;
-    default: return 0;
-    }
+    if (space == SPACE_LOSS)
+        return adds_loss(v, i);
+    if (value.meaning == MEANS_NOTHING)
+        return 0;
     rules_lacks_after(v, instr, space, &value);
     if (rules_is_stepwise(space))
         return rules_add_step(v, i, instr->buffer[space], space, value);
