@@ -29,7 +29,7 @@ int copy_begin(struct run_state *run, int i)
     return 0;
 }
 
-static int copy_end(struct run_state *run, int i)
+int copy_end(struct run_state *run, int i)
 {
     enum program_stream stream = run->program->instr[i].stream;
     struct swap_op *op = &run->x->copy[stream][run->ended[stream]++];
@@ -39,17 +39,6 @@ static int copy_end(struct run_state *run, int i)
         return run_failed(run, i);
     if (run->trace)
         trace_add(run->trace, name, (int)stream, op->start_ns, op->end_ns, (int64_t)op->bytes);
-    return 0;
-}
-
-int copy_wait(struct run_state *run, enum program_stream stream, int until)
-{
-    for (int i = run->waited[stream] + 1; i <= until; i++) {
-        const struct instr *instr = &run->program->instr[i];
-        if (instr->stream == stream && instr_is_copy(instr) && copy_end(run, i))
-            return -1;
-        run->waited[stream] = i;
-    }
     return 0;
 }
 

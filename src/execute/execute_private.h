@@ -91,9 +91,8 @@ static inline struct comm_op *run_op_ends(struct run_state *run, enum program_st
 /* Count what a FETCH or SPILL moves; returns its bytes. */
 size_t run_moves(struct run_state *run, const struct instr *instr);
 
-/* Begin a FETCH or SPILL between memory and POOL_DISK; wait for those of a stream up to one. */
-run_action copy_begin;
-int copy_wait(struct run_state *run, enum program_stream stream, int until);
+/* Begin a FETCH or SPILL between memory and POOL_DISK; wait for the next one of its stream. */
+run_action copy_begin, copy_end;
 
 /* The same whole, for device_call(): the data it is given.  A failure is kept in the executor,
  * later copies do nothing, and copy_check() returns it. */

@@ -64,11 +64,10 @@ static int wait_for(struct run_state *run, enum program_stream stream, int until
         return 0; /* this thread: done in order; or waited for before */
     if (run_enters_wait(run, stream))
         return -1;
-    if (stream == STREAM_READ || stream == STREAM_WRITE)
-        return copy_wait(run, stream, until);
     for (int i = run->waited[stream] + 1; i <= until; i++) {
         const struct instr *instr = &run->program->instr[i];
-        if (instr->stream == stream && instr_is_transfer(instr) && finish_transfer(run, i))
+        if (instr->stream == stream && ((instr_is_transfer(instr) && finish_transfer(run, i)) ||
+                                        (instr_is_copy(instr) && copy_end(run, i))))
             return -1;
         run->waited[stream] = i;
     }
