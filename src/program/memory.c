@@ -47,14 +47,12 @@ static size_t place_passing(struct program *program, enum mem_pool pool, size_t 
                             const struct memory_lifetime *life)
 {
     int count = 0;
-    int *which = array_make((size_t)program->buffers, sizeof *which);
     struct place **item_of = array_make((size_t)program->buffers, sizeof *item_of);
     struct place *items = array_make((size_t)program->buffers, sizeof *items);
     for (int b = 0; b < program->buffers; b++) {
         const struct program_buffer *buffer = &program->buffer[b];
         if (buffer->persistent || buffer->pool != pool || life[b].first < 0 || buffer->whole >= 0)
             continue;
-        which[count] = b;
         item_of[b] = &items[count];
         items[count++] = (struct place){.bytes = buffer->bytes,
                                         .first = life[b].first,
@@ -62,9 +60,9 @@ static size_t place_passing(struct program *program, enum mem_pool pool, size_t 
                                         .like = buffer->like < 0 ? NULL : item_of[buffer->like]};
     }
     size_t bytes = place_items(items, count);
-    for (int i = 0; i < count; i++)
-        program->buffer[which[i]].offset = base + items[i].offset;
-    free(which);
+    for (int b = 0; b < program->buffers; b++)
+        if (item_of[b])
+            program->buffer[b].offset = base + item_of[b]->offset;
     free(item_of);
     free(items);
     return bytes;

@@ -86,12 +86,6 @@ static int count_sets(const struct run *run, int runs, const int *last)
 
 /* ---- the pass ---- */
 
-static void zero(struct program *program)
-{
-    struct instr *instr = program_instr(program, INSTR_ZERO, STREAM_COMPUTE);
-    instr_bind(instr, SLOT_SUMS, program->state->sums, ACCESS_WRITE);
-}
-
 void pass_schedule(struct program *program)
 {
     int runs, loaded = 0;
@@ -103,7 +97,8 @@ void pass_schedule(struct program *program)
     shard_plan(program, run, runs);
     gradients_plan(program, run, runs);
     runs_plan(program, run, runs);
-    zero(program);
+    instr_bind(program_instr(program, INSTR_ZERO, STREAM_COMPUTE), SLOT_SUMS, program->state->sums,
+               ACCESS_WRITE);
     for (int r = 0; r < runs; r++) {
         if (run[r].micro == loaded)
             runs_load(program, buffers, loaded++);

@@ -27,12 +27,6 @@ void pass_sums(struct program *program)
                            SUM_REDUCED - SUM_COUNTED, DTYPE_F64);
 }
 
-static void scale(struct program *program)
-{
-    struct instr *instr = program_instr(program, INSTR_SCALE, STREAM_COMPUTE);
-    instr_bind(instr, SLOT_SUMS, program->state->sums, ACCESS_BOTH);
-}
-
 /* Do gradients live on a side from which UPDATE's must be fetched? */
 static int fetches_grads(const struct program *program)
 {
@@ -184,7 +178,8 @@ void pass_update(struct program *program)
     }
     here[0] = fetch_flat(program, flat[0], grad[0]);
     pass_sums(program);
-    scale(program);
+    instr_bind(program_instr(program, INSTR_SCALE, STREAM_COMPUTE), SLOT_SUMS, program->state->sums,
+               ACCESS_BOTH);
     update_all(program, flat, grad, count, fetch(program, -1, program->state->sums), here);
     free(here);
     free(grad);
