@@ -62,7 +62,7 @@ static inline enum device_stream op_stream(const struct operation *op)
 
 /* Have the operation's stream copy; where that fails `what` is put before the text.  Returns GIVEN
  * or FAILED. */
-int op_copy(struct operation *op, void *to, const void *from, int64_t bytes, const char *what);
+int channel_copy(struct operation *op, void *to, const void *from, int64_t bytes, const char *what);
 
 const char *comm_stream_name(enum comm_stream stream);
 

@@ -6,7 +6,7 @@ static int copy_one(struct operation *op)
     int64_t bytes = op->elems * (int64_t)dtype_bytes(op->dtype);
     if (op->recv == op->send)
         return GIVEN;
-    return op_copy(op, op->recv, op->send, bytes, "copy instead of a transfer");
+    return channel_copy(op, op->recv, op->send, bytes, "copy instead of a transfer");
 }
 
 static int reduce_scatter(struct operation *op)
@@ -22,8 +22,9 @@ static int reduce_scatter(struct operation *op)
 static int all_to_all(struct operation *op)
 {
     int64_t size = (int64_t)dtype_bytes(op->dtype);
-    return op_copy(op, op->recv + op->part->recv_from * size, op->send + op->part->send_from * size,
-                   op->part->send_elems * size, "copy instead of an all-to-all");
+    return channel_copy(op, op->recv + op->part->recv_from * size,
+                        op->send + op->part->send_from * size, op->part->send_elems * size,
+                        "copy instead of an all-to-all");
 }
 
 static int nothing(struct operation *op)

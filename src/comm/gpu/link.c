@@ -14,7 +14,7 @@ const char *comm_stream_name(enum comm_stream stream)
     return names[stream];
 }
 
-int op_copy(struct operation *op, void *to, const void *from, int64_t bytes, const char *what)
+int channel_copy(struct operation *op, void *to, const void *from, int64_t bytes, const char *what)
 {
     if (!device_copy_async(op_device(op), op_stream(op), to, from, (size_t)bytes, &op->err))
         return GIVEN;

@@ -140,8 +140,8 @@ static int copy_own_part(struct operation *op)
     int64_t size = (int64_t)dtype_bytes(op->dtype);
     if (!own->send_elems)
         return 0;
-    return op_copy(op, op->recv + own->recv_from * size, op->send + own->send_from * size,
-                   own->send_elems * size, "copy in an all-to-all");
+    return channel_copy(op, op->recv + own->recv_from * size, op->send + own->send_from * size,
+                        own->send_elems * size, "copy in an all-to-all");
 }
 
 static ncclResult_t give_parts(const struct operation *op, const struct channel *c)
@@ -192,8 +192,8 @@ static int lay_terms(struct operation *op, struct nccl_swap *x, char *terms, int
     int64_t shard_bytes = op->elems * (int64_t)dtype_bytes(op->dtype);
     x->from = from;
     x->from_step = shard_bytes;
-    return op_copy(op, terms + me * x->into_step, from + me * shard_bytes, x->part,
-                   "copy in a sum");
+    return channel_copy(op, terms + me * x->into_step, from + me * shard_bytes, x->part,
+                        "copy in a sum");
 }
 
 /* n elements of recv, from first on; by way of the staging's other half where they are rounded. */
@@ -265,8 +265,8 @@ static int sum_piece(struct operation *op, struct channel *c, uint16_t *data, in
                           .into_step = part_bytes,
                           .part = part_bytes,
                           .total = elems * (int64_t)sizeof *data};
-    if (mine > 0 && op_copy(op, terms + g->rank * part_bytes, own, mine * (int64_t)sizeof *data,
-                            "copy in a sum"))
+    if (mine > 0 && channel_copy(op, terms + g->rank * part_bytes, own,
+                                 mine * (int64_t)sizeof *data, "copy in a sum"))
         return FAILED;
     if (swap(op, c, &x, SWAP_OUT))
         return FAILED;

@@ -135,7 +135,7 @@ static int copy_piece(struct operation *op, int64_t index, enum way way)
     int64_t n = min_i64(op->elems - first, piece), size = (int64_t)dtype_bytes(op->dtype);
     char *there = op->recv + first * size, *here = s->slot[index % SLOTS];
     char *to = way == TO_HOST ? here : there, *from = way == TO_HOST ? there : here;
-    return op_copy(op, to, from, n * size, "copy of a sum by MPI");
+    return channel_copy(op, to, from, n * size, "copy of a sum by MPI");
 }
 
 static int call_host(struct operation *op, void (*call)(void *))
