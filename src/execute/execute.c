@@ -1,4 +1,14 @@
-/* execute.c - see execute.h: slabs, and the loop over the list. */
+/* execute.c - slabs, and the loop over the list.
+ *
+ * An executor owns one slab for each pool, as large as the largest of its programs wants; a
+ * buffer's memory is its slab and offset.  A step goes through the list of instructions once:
+ *
+ *   before(i)      what it waits for
+ *   an action      what it does, by its kind; most are in execute_actions.c
+ *   after(i)       what waits for it
+ *
+ * A mode fills these in: execute_sync.c does all at once, on a CPU, where the step is over when the
+ * loop ends; execute_async.c enqueues it on a GPU, and step_finish() waits for the sums. */
 #include "execute/execute.h"
 
 #include <math.h>

@@ -1,4 +1,15 @@
-/* autodiff.c - see autodiff.h. */
+/* autodiff.c - backward nodes, and which of them are needed.
+ *
+ *   forward                   y = linear(x, w)                   o = add(y, x)
+ *   backward, last node first                                    dy = do, dx = do
+ *                             dx = dy w + dx, dw = dy' x
+ *
+ * ad->grad[v] is the value that holds the gradient of v so far.  A rule reads the one of its
+ * output and gives one to each input; a second one given to the same value becomes an ADD, unless
+ * the rule took the first to add to it in its own pass.  A gradient of a parameter belongs to its
+ * flat: the first node that makes one writes it, later ones accumulate.  When all nodes stand, a
+ * walk from the end to the start finds those unused that lead only to gradients which nobody
+ * wants: of frozen parameters, and of inputs from frozen units. */
 #include "graph/autodiff.h"
 
 #include <stdlib.h>

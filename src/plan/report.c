@@ -1,4 +1,9 @@
-/* report.c - see report.h. */
+/* report.c - compile the programs of all ranks in one process, check them, add up what they need.
+ *
+ * No rank is asked and no memory of a model is allocated: units are compiled once, then for each
+ * rank its state and programs (a list that equals the previous rank's is kept once), and from these
+ * the bytes per pool, the transfers by the bytes sent, and the operations.  verify_program() of
+ * each rank and verify_ranks() of all make the verdict, where all ranks were asked for. */
 #include "plan/report.h"
 
 #include <stdlib.h>

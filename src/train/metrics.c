@@ -1,4 +1,6 @@
-/* metrics.c - see metrics.h. */
+/* metrics.c - for each finished step: warnings, its line of metrics.jsonl (line_file.h: whole
+ * lines, kept in memory while the disk is full), and where it is due the progress line.  What costs
+ * time to know, as the GPU's clocks, is asked only when a progress line is due. */
 #include "train/metrics.h"
 
 #include <math.h>

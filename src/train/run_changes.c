@@ -1,4 +1,7 @@
-/* run_changes.c - see run_changes.h. */
+/* run_changes.c - compare the settings saved in a checkpoint with those of the start that resumes
+ * it.  Every key is compared but those of without_effect[], which change no number of a run by
+ * design; the data is compared by its contents (a hash, or a sample of it), so that a file that was
+ * moved is no change and other data under the same name is one.  Another model is an error. */
 #include "train/run_changes.h"
 
 #include <stdio.h>

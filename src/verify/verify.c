@@ -1,4 +1,17 @@
-/* verify.c - one rank's program: order, lifetimes, memory; see verify.h. */
+/* verify.c - one rank's program: order, lifetimes, memory.
+ *
+ * Instructions of one stream run in their order; those of different streams are ordered by waits
+ * alone.  clocks() derives from the waits what has certainly ended before each instruction: for
+ * each stream the latest such instruction (vector clocks).  Then the list is walked once.  For each
+ * buffer it is remembered which instruction of each stream wrote and read it last; an access that
+ * is not ordered behind all of these, where one of both writes, is a race:
+ *
+ *   gather   GATHER layers.1 (writes w)
+ *   compute           RUN layers.0      RUN layers.1 (reads w)    without a wait: a race on w
+ *
+ * A buffer that comes to life looks in memory_map.h for those that had its memory before: they must
+ * have been released, and the release must be ordered before.  Views count as the buffer that they
+ * are part of. */
 #include "verify/verify.h"
 
 #include <stdlib.h>
