@@ -122,7 +122,8 @@ static void bind_near(const char *pci_bus)
     if (!hwloc_topology_load(h)) {
         hwloc_obj_t device = hwloc_get_pcidev_by_busidstring(h, pci_bus);
         hwloc_obj_t near = device ? hwloc_get_non_io_ancestor_obj(h, device) : NULL;
-        if (near && near->cpuset)
+        if (near && near->cpuset &&
+            !hwloc_bitmap_isincluded(hwloc_topology_get_topology_cpuset(h), near->cpuset))
             hwloc_set_cpubind(h, near->cpuset, HWLOC_CPUBIND_PROCESS);
     }
     hwloc_topology_destroy(h);

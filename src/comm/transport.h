@@ -136,10 +136,6 @@ struct group *group_whole(struct world *world);
 void group_all_reduce_host(struct group *g, int queue, struct comm_op *op, void *data,
                            int64_t elems, enum dtype dtype, enum group_reduction reduction);
 
-/* Count the cores of world_cores(), and again after a binding: ranks of a node bound to the same
- * ones share them, ranks bound apart do not.  Collective over world. */
-void world_share_cores(struct world *world);
-
 /* The rank of the world that op waits for now, or -1. */
 int transport_waits_for(const struct operation *op);
 

@@ -22,7 +22,7 @@ struct starting {
     const struct launch *launch;
     struct world *world;
     struct error *err;
-    int rc, leader; /* the lowest rank of this node */
+    int rc;
 };
 
 #define MPI_TRY(call)                           \
@@ -50,66 +50,69 @@ static void read_library(struct world *world)
     snprintf(world->library, sizeof world->library, "%s", text);
 }
 
-/* Where a rank is, as it sends it to all others. */
-struct place {
-    int leader; /* lowest rank of its node */
-    char host[HOST_NAME];
-};
-
-/* Number the nodes by their lowest ranks, and keep the names of all for messages about ranks that
- * no longer answer. */
-static void find_places(struct world *world, int leader)
+/* Nodes are numbered by their lowest ranks. */
+static int number_nodes(struct world *world, MPI_Comm local, struct error *err)
 {
-    struct place mine = {.leader = leader}, *all = array_make((size_t)world->size, sizeof *all);
-    snprintf(mine.host, sizeof mine.host, "%.*s", HOST_NAME - 1, world->host);
+    int leader = world->rank;
+    int *leaders = array_make((size_t)world->size, sizeof *leaders);
+    int rc = MPI_Bcast(&leader, 1, MPI_INT, 0, local);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Allgather(&leader, 1, MPI_INT, leaders, 1, MPI_INT, world->comm);
+    for (int r = 0; rc == MPI_SUCCESS && r < world->size; r++) {
+        world->nodes += leaders[r] == r;
+        world->node += leaders[r] == r && r < leader;
+    }
+    free(leaders);
+    return rc == MPI_SUCCESS ? 0 : mpi_failed(err, "MPI_Allgather", rc);
+}
+
+/* Gather the name of every rank's node, for messages about ranks that no longer answer. */
+static int gather_hosts(struct world *world, struct error *err)
+{
+    char mine[HOST_NAME];
     world->hosts = array_make((size_t)world->size, sizeof *world->hosts);
-    world_all_gather(world, all, &mine, sizeof mine);
-    for (int r = 0; r < world->size; r++) {
-        world->nodes += all[r].leader == r;
-        world->node += all[r].leader == r && r < leader;
-        memcpy(world->hosts[r], all[r].host, HOST_NAME);
-    }
-    free(all);
+    snprintf(mine, sizeof mine, "%.*s", HOST_NAME - 1, world->host);
+    MPI_TRY(MPI_Allgather(mine, sizeof mine, MPI_CHAR, world->hosts, sizeof mine, MPI_CHAR,
+                          world->comm));
+    return 0;
 }
 
-void world_share_cores(struct world *world)
+/* Ranks bound to the same cores share them; ranks bound apart do not. */
+static int share_cores(struct world *world, MPI_Comm local, struct error *err)
 {
-    struct binding {
-        int node;
-        cpu_set_t set;
-    } mine = {.node = world->node}, *all = array_make((size_t)world->size, sizeof *all);
-    cpu_set_t both;
+    cpu_set_t mine, both, *all = array_make((size_t)world->local_size, sizeof *all);
     int sharers = 0;
-    CPU_ZERO(&mine.set);
-    sched_getaffinity(0, sizeof mine.set, &mine.set);
-    world_all_gather(world, all, &mine, sizeof mine);
-    for (int r = 0; r < world->size; r++) {
-        CPU_AND(&both, &mine.set, &all[r].set);
-        sharers += all[r].node == mine.node && CPU_COUNT(&both) > 0;
+    CPU_ZERO(&mine);
+    sched_getaffinity(0, sizeof mine, &mine);
+    int rc = MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE, local);
+    for (int r = 0; rc == MPI_SUCCESS && r < world->local_size; r++) {
+        CPU_AND(&both, &mine, &all[r]);
+        sharers += CPU_COUNT(&both) > 0;
     }
-    world->cores = topology_cores_for(sharers, world->local_size);
     free(all);
+    world->cores = topology_cores_for(sharers, world->local_size);
+    return rc == MPI_SUCCESS ? 0 : mpi_failed(err, "MPI_Allgather", rc);
 }
 
-/* The lowest rank of this node, and this rank's place in it. */
-static int find_node(struct world *world, int *leader, struct error *err)
+static int find_nodes(struct world *world, struct error *err)
 {
     MPI_Comm local;
     MPI_TRY(
         MPI_Comm_split_type(world->comm, MPI_COMM_TYPE_SHARED, world->rank, MPI_INFO_NULL, &local));
     MPI_Comm_rank(local, &world->local_rank);
     MPI_Comm_size(local, &world->local_size);
-    *leader = world->rank;
-    MPI_TRY(MPI_Bcast(leader, 1, MPI_INT, 0, local));
+    int rc = number_nodes(world, local, err);
+    if (!rc)
+        rc = share_cores(world, local, err);
     MPI_Comm_free(&local);
-    return 0;
+    return rc;
 }
 
-static int start_mpi(struct starting *s, struct world *world, struct error *err)
+static int start_mpi(const struct launch *launch, struct world *world, struct error *err)
 {
     int provided, *tag_max, found;
     MPI_TRY(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided));
-    if (s->launch->by[0] == 's' && !s->launch->one_node && pmix_barrier(err))
+    if (launch->by[0] == 's' && !launch->one_node && pmix_barrier(err))
         return -1;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
@@ -118,13 +121,13 @@ static int start_mpi(struct starting *s, struct world *world, struct error *err)
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag_max, &found);
     world->tag_max = found ? *tag_max : 32767;
     read_library(world);
-    return find_node(world, &s->leader, err);
+    return find_nodes(world, err) || gather_hosts(world, err) ? -1 : 0;
 }
 
 static void call_start(void *arg)
 {
     struct starting *s = arg;
-    s->rc = start_mpi(s, s->world, s->err);
+    s->rc = start_mpi(s->launch, s->world, s->err);
 }
 
 static void call_stop(void *arg)
@@ -160,7 +163,7 @@ int world_start(struct world **world, struct mem *mem, struct error *err)
     struct launch launch = launch_read();
     struct error own = {0};
     struct world *w = array_make(1, sizeof *w);
-    struct starting s = {.launch = &launch, .world = w, .err = &own};
+    struct starting s = {&launch, w, &own, 0};
     *world = NULL;
     w->mem = mem;
     w->comm = MPI_COMM_NULL;
@@ -175,8 +178,6 @@ int world_start(struct world **world, struct mem *mem, struct error *err)
     if (s.rc || launch_check(&launch, w->size, &own))
         goto fail;
     w->whole = group_whole(w);
-    find_places(w, s.leader);
-    world_share_cores(w);
     thread_set_spin(w->thread, w->cores > 1);
     if (w->size > 1) {
         w->watch = watch_open(w);

@@ -7,6 +7,7 @@
 #include "comm/gpu/gpu.h"
 
 #include <glob.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +102,26 @@ static int pick(struct world *world, int share, struct choice *mine, int *shared
     return rc;
 }
 
+/* Cores were shared out before the binding. */
+static void count_cores(struct world *world)
+{
+    struct place {
+        int node;
+        cpu_set_t set;
+    } mine = {.node = world->node}, *all = array_make((size_t)world->size, sizeof *all);
+    cpu_set_t both;
+    int sharers = 0;
+    CPU_ZERO(&mine.set);
+    sched_getaffinity(0, sizeof mine.set, &mine.set);
+    world_all_gather(world, all, &mine, sizeof mine);
+    for (int r = 0; r < world->size; r++) {
+        CPU_AND(&both, &mine.set, &all[r].set);
+        sharers += all[r].node == mine.node && CPU_COUNT(&both) > 0;
+    }
+    world->cores = topology_cores_for(sharers, world->local_size);
+    free(all);
+}
+
 int gpu_choose(struct world *world, int share, int *index, struct error *err)
 {
     struct choice mine = {0};
@@ -110,7 +131,7 @@ int gpu_choose(struct world *world, int share, int *index, struct error *err)
     if (shared)
         link_share_gpu(world);
     topology_bind_near(mine.gpu.bus);
-    world_share_cores(world); /* they were shared out before the binding */
+    count_cores(world);
     *index = mine.index;
     return 0;
 }
