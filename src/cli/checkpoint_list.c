@@ -39,6 +39,12 @@ static void describe_meta(const struct js *meta, char *text, size_t bytes)
     snprintf(text, bytes, "%-10.10s %-5.5s  %-10s %8s", time, clock ? clock + 1 : "", run, loss);
 }
 
+/* The row of a checkpoint of which only the name is known. */
+static void print_unread(const char *name, const char *state, const char *why)
+{
+    printf("%-14s %10s %7s %5s  %-46s %s%s\n", name, "-", "-", "-", "-", state, why);
+}
+
 static void print_rows(const struct checkpoint_entry *entries, int count)
 {
     for (int i = count - 1; i >= 0; i--) {
@@ -46,13 +52,15 @@ static void print_rows(const struct checkpoint_entry *entries, int count)
         struct checkpoint *checkpoint;
         struct error why = {0};
         char size[DISK_SIZE], about[80];
-        if (!entry->committed || checkpoint_open(&checkpoint, entry->path, &why)) {
-            printf("%-14s %10s %7s %5s  %-46s %s%s\n", base_name(entry->path), "-", "-", "-", "-",
-                   entry->committed ? "damaged: " : "not committed", why.text);
+        const char *name = base_name(entry->path);
+        if (!entry->committed) {
+            print_unread(name, "not committed", "");
+        } else if (checkpoint_open(&checkpoint, entry->path, &why)) {
+            print_unread(name, "damaged: ", why.text);
         } else {
             int damaged = checkpoint_sizes(checkpoint, &why);
             describe_meta(checkpoint_meta(checkpoint), about, sizeof about);
-            printf("%-14s %10s %7d %5d  %s  %s%s\n", base_name(entry->path),
+            printf("%-14s %10s %7d %5d  %s  %s%s\n", name,
                    disk_size((double)checkpoint_bytes(checkpoint), size),
                    checkpoint_tensors(checkpoint), checkpoint_ranks(checkpoint), about,
                    damaged ? "damaged: " : "committed", damaged ? why.text : "");

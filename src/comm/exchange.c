@@ -64,7 +64,8 @@ static struct sum_terms terms_of(const struct operation *op, int64_t batch, cons
 
 /* --- all-gather and all-to-all: rounds of size - 1 transfers, one piece of each --- */
 
-/* In an all-gather everybody is given the same, and puts it by the member's number. */
+/* What this rank sends to a member, and where it puts what it receives from that member.  In an
+ * all-gather each member is sent the same, and what comes from member m is the m-th part. */
 static struct comm_part part_of(const struct operation *op, int member)
 {
     if (op->part)

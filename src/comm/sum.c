@@ -108,7 +108,8 @@ static void block_f32(float *sum, const struct sum_terms *terms, int64_t first, 
     }
 }
 
-/* The terms' sum or maximum, and then old unless that is NULL, as out_dtype. */
+/* out = the sum or maximum of the terms, in their order, as out_dtype; where old is not NULL it is
+ * the last term. */
 static void reduce_f32(char *out, enum dtype out_dtype, const float *old,
                        const struct sum_terms *terms, int64_t elems, enum dtype dtype,
                        enum group_reduction reduction)

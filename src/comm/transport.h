@@ -38,7 +38,7 @@ enum comm_call {
     CALL_REDUCE_SCATTER,
     CALL_ALL_REDUCE,
     CALL_ALL_TO_ALL,
-    CALL_BROADCAST, /* of the control queue, so never on a GPU */
+    CALL_BROADCAST, /* of world_broadcast() alone, which has host memory */
     CALL_SEND,
     CALL_RECV,
     CALLS
@@ -98,9 +98,10 @@ struct transfer {
 struct comm_kind {
     const char *name;
     enum comm_call call;
-    int message;                                  /* between two members */
-    void (*plan)(struct operation *op);           /* set piece and total */
-    int64_t (*limit)(const struct operation *op); /* may post those before it; NULL: all */
+    int message;                        /* between two members */
+    void (*plan)(struct operation *op); /* set piece and total */
+    /* The first transfer that may not be posted yet, though the window allows it; NULL: none. */
+    int64_t (*limit)(const struct operation *op);
     void (*transfer)(const struct operation *op, int64_t index, struct transfer *x);
     void (*retired)(struct operation *op, int64_t index); /* NULL: nothing to do */
     void (*alone)(struct operation *op); /* all of it in a group of one; NULL: nothing to do */

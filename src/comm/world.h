@@ -55,7 +55,8 @@ int world_nodes(const struct world *world);      /* number of nodes */
 int world_local_rank(const struct world *world); /* within the node */
 int world_local_size(const struct world *world); /* ranks on this node */
 const char *world_host(const struct world *world);
-const char *world_host_of(const struct world *world, int rank); /* the start of its name */
+/* The host of a rank, cut to 63 characters; the world's.  Not collective. */
+const char *world_host_of(const struct world *world, int rank);
 
 /* Cores this rank may keep busy: those it is bound to, shared out evenly among the ranks
  * bound to the same ones, and not more than the container's quota; at least 1. */

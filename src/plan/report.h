@@ -53,8 +53,10 @@ int report_measure(struct report *report, const struct config *config, int ranks
 void report_judge(struct report *report, const char *name, size_t memory_bytes);
 void report_judge_node(struct report *report, size_t memory_bytes);
 
-/* What the rank that needs most takes; by how much it exceeds limits; all 0: it fits. */
+/* The most device memory, and the most host memory, that a measured rank needs. */
 struct memory_limits report_most(const struct report *report);
+
+/* By how much that exceeds limits; all 0: it fits. */
 struct memory_limits report_lack(const struct report *report, const struct memory_limits *limits);
 void report_free(struct report *report);
 

@@ -18,15 +18,16 @@
 
 struct run_directory {
     struct session *s;
-    const char *path; /* run.dir of the session's config */
-    char checkpoints[CONFIG_TEXT + 16], metrics[CONFIG_TEXT + 16]; /* what it holds */
-    int lock;                                                      /* on rank 0; -1: none */
-    struct run_record record;                                      /* rank 0's */
-    struct run_data data;                                          /* the data it trains on */
-    struct checkpoint_checked checked;                             /* rank 0's counts */
-    char again[96];     /* how the command must change to go on; "": not at all */
-    int64_t saved_step; /* of the newest checkpoint of this branch; -1: none */
-    int64_t best_step;  /* the newest whose loss is about the lowest; -1: none */
+    const char *path;                   /* run.dir of the session's config */
+    char checkpoints[CONFIG_TEXT + 16]; /* path/checkpoints */
+    char metrics[CONFIG_TEXT + 16];     /* path/metrics.jsonl */
+    int lock;                           /* on rank 0; -1: none */
+    struct run_record record;           /* rank 0's */
+    struct run_data data;               /* the data it trains on */
+    struct checkpoint_checked checked;  /* rank 0's counts */
+    char again[96];                     /* how the command must change to go on; "": not at all */
+    int64_t saved_step;                 /* of the newest checkpoint of this branch; -1: none */
+    int64_t best_step;                  /* the newest whose loss is about the lowest; -1: none */
     double best_loss;
     int prune_due;
 };

@@ -151,12 +151,18 @@ static int find_step(const struct run_directory *d, const struct run_survey *sur
                      d->checkpoints, (long long)step, steps[0] ? "are " : "is none", steps);
 }
 
+/* Whether run.fresh asks for a new run: a requeued job goes on with the one that it began. */
+static int begins_fresh(const struct run_directory *d)
+{
+    return d->s->config.run.fresh && !run_record_requeued(&d->record);
+}
+
 /* checkpoint.resume is a path or a step. */
 static int decide_asked(const struct run_directory *d, const struct run_survey *survey,
                         struct run_start *start, struct error *err)
 {
     const char *resume = d->s->config.checkpoint.resume;
-    int fresh = d->s->config.run.fresh && !run_record_requeued(&d->record);
+    int fresh = begins_fresh(d);
     if (!fresh && d->record.has_start && !strcmp(d->record.asked, resume))
         return go_on(d, survey, start, err);
     start->from = FROM_ASKED;
@@ -175,7 +181,7 @@ static int decide(const struct run_directory *d, const struct run_survey *survey
     const struct config *c = &d->s->config;
     const char *resume = c->checkpoint.resume;
     int none = !strcmp(resume, "none"), again = run_record_requeued(&d->record);
-    int fresh = c->run.fresh && !again;
+    int fresh = begins_fresh(d);
     if (survey->foreign[0] && !fresh)
         return error_set(err,
                          "%s is of another run than %s; move it out of there, or begin a run from "
@@ -213,7 +219,7 @@ static int judge(const struct run_directory *d, const struct run_survey *survey,
     struct run_point point = run_point_of(checkpoint_meta(checkpoint), checkpoint_step(checkpoint));
     int same =
         point.run[0] ? !strcmp(point.run, d->record.run) : run_aside_is_inside(path, d->path);
-    int fresh = d->s->config.run.fresh && !run_record_requeued(&d->record);
+    int fresh = begins_fresh(d);
     if (start->aside) {
         start->begins = 1;
         start->aside = is_used(d, survey) || survey->foreign[0] || last_step(d);

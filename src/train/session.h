@@ -14,6 +14,8 @@
 
 enum session_use { SESSION_TRAIN, SESSION_EVALUATE, SESSION_GENERATE };
 
+enum { SESSION_PROGRAMS = 3 };
+
 struct session {
     struct world *world; /* the caller's */
     struct log *log;
@@ -24,9 +26,9 @@ struct session {
     struct model *model;
     struct mesh *mesh;
     struct units *units;
-    struct state *state;                       /* of this rank, which its programs share */
-    struct program *train, *evaluate, *logits; /* NULL where the use needs none */
-    const struct program *programs[3];         /* those of them that there are */
+    struct state *state;                              /* of this rank, which its programs share */
+    struct program *train, *evaluate, *logits;        /* NULL where the use needs none */
+    const struct program *programs[SESSION_PROGRAMS]; /* those of the three that are not NULL */
     int program_count;
     struct memory_need need; /* what this rank has still to allocate */
     struct executor *executor;

@@ -307,6 +307,14 @@ static void test_ring(struct checks *c, struct group *g, int64_t n)
     free(in);
 }
 
+static void test_broadcasts(struct checks *c)
+{
+    for (int i = 0; i < COUNTS; i++)
+        for (int root = 0; root < world_size(c->world); root++)
+            test_broadcast(c, counts[i], root);
+    test_broadcast(c, 1300007, 0); /* five pieces down the tree */
+}
+
 static void test_counts(struct checks *c, struct group *g)
 {
     static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_F64};
@@ -324,13 +332,10 @@ static void test_counts(struct checks *c, struct group *g)
             test_rounded(c, g, counts[i], dtypes[d]);
         }
         test_reduce_scatter(c, g, counts[i], DTYPE_F32, IN_PLACE);
-        for (int root = 0; root < world_size(c->world); root++)
-            test_broadcast(c, counts[i], root);
         test_ring(c, g, counts[i]);
     }
     test_all_gather(c, g, 2500001, DTYPE_F32, 0); /* beyond one piece of 4 MiB */
     test_all_to_all(c, g, 2500001, DTYPE_F32);    /* one part in several pieces */
-    test_broadcast(c, 1300007, 0);                /* five pieces down the tree */
 }
 
 /* Several operations on each stream at once, waited for in another order. */
@@ -420,6 +425,7 @@ int main(void)
     test_counts(&c, part);
     test_counts(&c, self);
     test_counts(&c, lone);
+    test_broadcasts(&c);
     test_together(&c, all);
     test_together(&c, self);
     test_overlap(&c, all);

@@ -299,11 +299,12 @@ int main(void)
     if (checks_start(&c))
         return 1;
     const struct config first = rig_config(settings[0]);
-    int gpu;
+    int gpu = 0;
     if (first.device == CONFIG_DEVICE_CUDA)
         must(gpu_choose(c.world, first.comm.share_gpu, &gpu, &err), &err);
+    CHECK(&c, !gpu); /* which divided_open() opens */
     int all = first.device != CONFIG_DEVICE_CUDA || !rig_is_short();
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i += all ? 1 : 3) {
+    for (size_t i = all ? 0 : 1; i < sizeof settings / sizeof settings[0]; i += all ? 1 : 4) {
         struct config config = rig_config(settings[i]);
         if (tensor_ranks(&config, c.world))
             compare(&c, settings[i]);

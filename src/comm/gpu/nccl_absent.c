@@ -1,4 +1,5 @@
-/* nccl_absent.c - a build without NCCL: no GPU, one rank, or sums by MPI. */
+/* nccl_absent.c - nccl.h in a build without NCCL, in which ranks on GPUs can only be alone or sum
+ * by MPI. */
 #include <stdio.h>
 
 #include "comm/gpu/nccl.h"

@@ -153,7 +153,7 @@ int nccl_poll(struct link *l, struct error *err)
     return 0;
 }
 
-/* What another thread ends, as ending what hangs can hang itself. */
+/* Communicators that a thread of its own ends, as NCCL may hang in ending one that hangs. */
 struct ending {
     int gpu, count;
     ncclComm_t comm[MESH_CHANNELS + 1];
@@ -178,7 +178,8 @@ static void take_over(struct ending *e, struct channel *c)
     c->comm = NULL;
 }
 
-/* Returns 0 when the thread ended in time and e is no longer used. */
+/* Returns 0 when the thread ended in time and e is no longer used; else e stays allocated, as the
+ * thread may still use it: the process is about to end. */
 static int end_by_thread(struct ending *e)
 {
     pthread_t thread;
