@@ -11,6 +11,7 @@
 
 /* 16-bit elements of type T as words: bf16 and fp16 have the same widths. */
 template <typename T, typename W> struct halves {
+    static_assert(sizeof(T) == 2);
     W bits;
 };
 
