@@ -28,17 +28,20 @@ SIMD_INLINE float row_sum(enum dtype dt, const void *x, int64_t first, int64_t h
  * the mean. */
 SIMD_INLINE void norm_row(enum dtype dt, const int centered, const struct forward *f, int64_t row)
 {
-    int64_t hidden = f->hidden, first = row * hidden;
-    const void *delta = centered ? NULL : f->delta, *rounded = delta ? f->sum : f->x;
-    float mean = centered ? row_sum(dt, f->x, first, hidden) / (float)hidden : 0;
+    /* read once: a store could change *f */
+    const int64_t hidden = f->hidden, first = row * hidden;
+    void *const y = f->y, *const sum = f->sum;
+    const void *const x = f->x, *const w = f->w, *const b = f->b;
+    const void *const delta = centered ? NULL : f->delta, *const rounded = delta ? sum : x;
+    float mean = centered ? row_sum(dt, x, first, hidden) / (float)hidden : 0;
     const vi lanes = vi_lanes();
     vf squares = {0};
     for (int64_t i = 0; i < hidden; i += CPU_LANES) {
         int64_t left = hidden - i;
-        vf v = vf_get_some(dt, f->x, first + i, left);
+        vf v = vf_get_some(dt, x, first + i, left);
         if (delta) {
-            vf_put_some(dt, f->sum, first + i, left, v + vf_get_some(dt, delta, first + i, left));
-            v = vf_get_some(dt, f->sum, first + i, left);
+            vf_put_some(dt, sum, first + i, left, v + vf_get_some(dt, delta, first + i, left));
+            v = vf_get_some(dt, sum, first + i, left);
         }
         if (centered)
             v -= mean;
@@ -53,10 +56,10 @@ SIMD_INLINE void norm_row(enum dtype dt, const int centered, const struct forwar
     for (int64_t i = 0; i < hidden; i += CPU_LANES) {
         int64_t left = hidden - i;
         vf v = vf_get_some(dt, rounded, first + i, left);
-        v = (centered ? v - mean : v) * rstd * vf_get_some(dt, f->w, i, left);
+        v = (centered ? v - mean : v) * rstd * vf_get_some(dt, w, i, left);
         if (centered)
-            v += vf_get_some(dt, f->b, i, left);
-        vf_put_some(dt, f->y, first + i, left, v);
+            v += vf_get_some(dt, b, i, left);
+        vf_put_some(dt, y, first + i, left, v);
     }
 }
 
