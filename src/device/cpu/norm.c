@@ -66,7 +66,14 @@ SIMD_INLINE void norm_row(enum dtype dt, const int centered, const struct forwar
 void CPU(rmsnorm)(struct device *d, enum dtype dt, void *y, void *sum, float *rstd, const void *x,
                   const void *delta, const void *w, int64_t rows, int64_t hidden, float eps)
 {
-    const struct forward f = {y, sum, rstd, x, delta, w, NULL, hidden, eps};
+    const struct forward f = {.y = y,
+                              .sum = sum,
+                              .stats = rstd,
+                              .x = x,
+                              .delta = delta,
+                              .w = w,
+                              .hidden = hidden,
+                              .eps = eps};
 #pragma omp parallel for num_threads(cpu_threads(d, rows *hidden * 4))
     for (int64_t row = 0; row < rows; row++) {
         WITH_DTYPE(norm_row, dt, 0, &f, row);
@@ -76,7 +83,8 @@ void CPU(rmsnorm)(struct device *d, enum dtype dt, void *y, void *sum, float *rs
 void CPU(layernorm)(struct device *d, enum dtype dt, void *y, float *stats, const void *x,
                     const void *w, const void *b, int64_t rows, int64_t hidden, float eps)
 {
-    const struct forward f = {y, NULL, stats, x, NULL, w, b, hidden, eps};
+    const struct forward f = {
+        .y = y, .stats = stats, .x = x, .w = w, .b = b, .hidden = hidden, .eps = eps};
 #pragma omp parallel for num_threads(cpu_threads(d, rows *hidden * 4))
     for (int64_t row = 0; row < rows; row++) {
         WITH_DTYPE(norm_row, dt, 1, &f, row);
@@ -163,7 +171,8 @@ void CPU(rmsnorm_backward)(struct device *d, enum dtype dt, void *dx, float *dw,
                            const void *dsum, const void *x, const void *w, const float *rstd,
                            int64_t rows, int64_t hidden, int accumulate, void *scratch)
 {
-    const struct backward b = {dx, dy, dsum, x, w, rstd, hidden};
+    const struct backward b = {
+        .dx = dx, .dy = dy, .dsum = dsum, .x = x, .w = w, .stats = rstd, .hidden = hidden};
     backward_pieces(d, dt, 0, &b, scratch, rows);
     add_pieces(d, dw, scratch, pieces_of(rows), hidden, hidden, accumulate);
 }
@@ -173,7 +182,8 @@ void CPU(layernorm_backward)(struct device *d, enum dtype dt, void *dx, float *d
                              const float *stats, int64_t rows, int64_t hidden, int accumulate,
                              void *scratch)
 {
-    const struct backward b = {dx, dy, dsum, x, w, stats, hidden};
+    const struct backward b = {
+        .dx = dx, .dy = dy, .dsum = dsum, .x = x, .w = w, .stats = stats, .hidden = hidden};
     int64_t pieces = pieces_of(rows), width = 2 * hidden;
     const float *parts = scratch;
     backward_pieces(d, dt, 1, &b, scratch, rows);

@@ -61,12 +61,19 @@ static bf16 *bf16_copy(const struct adamw_state *s)
     return s->dt_copy == DTYPE_BF16 ? s->copy : NULL;
 }
 
+/* A copy in fp16, of a chunk that is still in the caches. */
+static void copy_half(struct device *d, const struct adamw_state *s, int64_t begin, int64_t n)
+{
+    if (!s->copy || s->dt_copy != DTYPE_F16)
+        return;
+    CPU(cast)(d, DTYPE_F16, (f16 *)s->copy + begin, DTYPE_F32, (const float *)s->p + begin, n);
+}
+
 /* Moments of parameters without gradients decay into denormals, which are slow on some machines
- * and mean nothing: they become 0.  Copies in fp16 are made of chunks still in the caches. */
+ * and mean nothing: they become 0. */
 static void update(struct device *d, const struct rule *rule, const double *factor, int64_t elems)
 {
     enum { CHUNK = 8192 };
-    const struct adamw_state *s = &rule->s;
     const float grad_scale = (float)*factor;
     if (isnan(*factor))
         return;
@@ -77,10 +84,7 @@ static void update(struct device *d, const struct rule *rule, const double *fact
         for (int64_t begin = 0; begin < elems; begin += CHUNK) {
             int64_t end = min_i64(begin + CHUNK, elems);
             rule->chunk(rule, grad_scale, begin, end);
-            if (s->copy && s->dt_copy == DTYPE_F16)
-                CPU(cast)
-            (d, DTYPE_F16, (f16 *)s->copy + begin, DTYPE_F32, (const float *)s->p + begin,
-             end - begin);
+            copy_half(d, &rule->s, begin, end - begin);
         }
         simd_denormals(saved);
     }
@@ -144,8 +148,16 @@ static void adamw_chunk(const struct rule *rule, float grad_scale, int64_t begin
 void CPU(adamw)(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
                 float *v, const float *g, enum dtype dt_copy, void *copy, int64_t elems)
 {
-    const struct rule rule = {
-        .chunk = adamw_chunk, .s = {DTYPE_F32, DTYPE_F32, p, m, v, g, dt_copy, copy}, .adamw = a};
+    const struct rule rule = {.chunk = adamw_chunk,
+                              .s = {.dt_p = DTYPE_F32,
+                                    .dt_m = DTYPE_F32,
+                                    .p = p,
+                                    .m = m,
+                                    .v = v,
+                                    .g = g,
+                                    .dt_copy = dt_copy,
+                                    .copy = copy},
+                              .adamw = a};
     update(d, &rule, factor, elems);
 }
 
@@ -229,7 +241,14 @@ static void sgd_chunk(const struct rule *rule, float grad_scale, int64_t begin, 
 void CPU(sgd)(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
               const float *g, enum dtype dt_copy, void *copy, int64_t elems)
 {
-    const struct rule rule = {
-        .chunk = sgd_chunk, .s = {DTYPE_F32, DTYPE_F32, p, v, NULL, g, dt_copy, copy}, .sgd = s};
+    const struct rule rule = {.chunk = sgd_chunk,
+                              .s = {.dt_p = DTYPE_F32,
+                                    .dt_m = DTYPE_F32,
+                                    .p = p,
+                                    .m = v,
+                                    .g = g,
+                                    .dt_copy = dt_copy,
+                                    .copy = copy},
+                              .sgd = s};
     update(d, &rule, factor, elems);
 }
