@@ -269,22 +269,25 @@ static int find_kinds(struct units *units, struct graph **graph, struct error *e
 /* A micro-batch has targets of one sequence. */
 static int check_targets(const struct units *units, struct graph *const *graph, struct error *err)
 {
-    int before = -1;
+    int reader = -1, sequence = -1; /* the first unit with targets, and what these are of */
     for (int u = 0; u < units->count; u++) {
         int targets = graph_find(graph[u], VALUE_TARGETS);
-        int sequence = targets < 0 ? before : graph[u]->values[targets].index;
-        if (before >= 0 && sequence != before)
+        if (targets < 0)
+            continue;
+        int own = graph[u]->values[targets].index;
+        if (reader >= 0 && own != sequence)
             return error_set(err,
-                             "model: unit %d reads targets of sequence %d, and a unit before it "
-                             "those of sequence %d: targets are of one",
-                             u, sequence, before);
-        before = sequence;
+                             "model: unit %d reads targets of sequence %d, unit %d those of "
+                             "sequence %d; all units must read targets of one sequence",
+                             u, own, reader, sequence);
+        reader = reader < 0 ? u : reader;
+        sequence = own;
     }
     return 0;
 }
 
 /* The boundaries and kinds of units, by a graph of each. */
-static int sort_units(struct units *units, struct error *err)
+static int find_boundaries_and_kinds(struct units *units, struct error *err)
 {
     struct graph **graph = array_make((size_t)units->count, sizeof(struct graph *));
     int rc = 0;
@@ -347,8 +350,6 @@ static unsigned writing_phases(const struct units *units, int unit, int flat, in
     return phases;
 }
 
-enum { NO_TENSOR = -1 }; /* which no unit writes */
-
 /* Do the same units, of those that use a flat, write the gradients of two of its tensors, in the
  * same phases? */
 static int are_written_alike(const struct units *units, int flat, const int *user, int users, int t,
@@ -358,6 +359,14 @@ static int are_written_alike(const struct units *units, int flat, const int *use
         if (writing_phases(units, user[i], flat, t) != writing_phases(units, user[i], flat, other))
             return 0;
     return 1;
+}
+
+static int is_written(const struct units *units, int flat, const int *user, int users, int t)
+{
+    for (int i = 0; i < users; i++)
+        if (writing_phases(units, user[i], flat, t))
+            return 1;
+    return 0;
 }
 
 /* user: an array for all units. */
@@ -370,7 +379,7 @@ static int find_sections(struct units *units, int f, int *user, struct error *er
             user[users++] = u;
     for (int t = 0; flat->trained && t < flat->tensors; t++) {
         int s = 0;
-        if (are_written_alike(units, f, user, users, t, NO_TENSOR))
+        if (!is_written(units, f, user, users, t))
             return error_set(err, "%s: no unit makes a gradient of it", flat->tensor[t].name);
         while (s < flat->sections && !are_written_alike(units, f, user, users, t, first[s]))
             s++;
@@ -405,8 +414,9 @@ int units_create(struct units **out, const struct model *model, const struct uni
     units->kind_of = array_make((size_t)units->count, sizeof *units->kind_of);
     units->kind = array_make((size_t)units->count, sizeof *units->kind);
     units->boundary = array_make((size_t)units->count, sizeof *units->boundary);
-    if (sort_units(units, err) || fates_make_flats(units, err) || check_patterns(units, err) ||
-        compile_all(units, device, err) || find_all_sections(units, err)) {
+    if (find_boundaries_and_kinds(units, err) || fates_make_flats(units, err) ||
+        check_patterns(units, err) || compile_all(units, device, err) ||
+        find_all_sections(units, err)) {
         units_destroy(units);
         return -1;
     }

@@ -395,8 +395,8 @@ static void test_mistakes_are_named(void **state)
         "model: it reads 2 sequences of tokens, and no length is given for the last",
         "model: unit 1 puts out \"hidden\", which no unit reads",
         "model: a unit reads more than 3 boundaries",
-        "model: unit 2 reads targets of sequence 0, and a unit before it those of sequence 1: "
-        "targets are of one",
+        "model: unit 2 reads targets of sequence 0, unit 0 those of sequence 1; all units must "
+        "read targets of one sequence",
     };
     struct config config = rig_config(MODEL);
     struct model *model = model_make(&family, &config.model);
