@@ -22,9 +22,21 @@ static int gradient_of(const struct autodiff *ad, int value)
     return value >= 0 ? ad->grad[value] : -1;
 }
 
+/* Values that autodiff appends have no place in ad->grad. */
+static int is_forward(struct autodiff *ad, int value)
+{
+    if (value < ad->forward_values)
+        return 1;
+    graph_fail(ad->graph,
+               "autodiff: a rule takes or gives the gradient of value %d, but only the first %d "
+               "are forward values",
+               value, ad->forward_values);
+    return 0;
+}
+
 int autodiff_take(struct autodiff *ad, int value)
 {
-    int grad = gradient_of(ad, value);
+    int grad = is_forward(ad, value) ? gradient_of(ad, value) : -1;
     if (grad >= 0)
         ad->grad[value] = -1;
     return grad;
@@ -32,6 +44,8 @@ int autodiff_take(struct autodiff *ad, int value)
 
 void autodiff_give(struct autodiff *ad, int value, int grad)
 {
+    if (!is_forward(ad, value))
+        return;
     int before = ad->grad[value];
     if (before >= 0) {
         struct op_attrs none = {0};
@@ -140,7 +154,7 @@ static void find_unused(struct graph *graph)
 
 int autodiff(struct graph *graph, struct error *err)
 {
-    struct autodiff ad = {.graph = graph};
+    struct autodiff ad = {.graph = graph, .forward_values = graph->value_count};
     ad.param_written = array_make((size_t)graph->param_count, 1);
     ad.grad = array_make((size_t)graph->value_count, sizeof *ad.grad);
     memset(ad.grad, -1, (size_t)graph->value_count * sizeof *ad.grad);

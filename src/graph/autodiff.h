@@ -14,6 +14,7 @@
 
 struct autodiff {
     struct graph *graph;
+    int forward_values;  /* how many: those before the first that autodiff appends */
     int *grad;           /* per forward value, the value that is its gradient so far, or -1 */
     char *param_written; /* per parameter: a gradient was written already */
 };
@@ -24,7 +25,8 @@ struct autodiff {
  * unused. Returns 0, or -1 with err set. */
 int autodiff(struct graph *graph, struct error *err);
 
-/* For the rules: */
+/* For the rules.  Only forward values have gradients: to take or give that of another is a mistake
+ * of the rule, recorded by graph_fail(). */
 
 /* The gradient of a forward value so far, or -1; it is removed from the table: the caller's node
  * adds it to its own contribution. */

@@ -244,6 +244,39 @@ static void test_mistakes(void **state)
     graph_destroy(graph);
 }
 
+static void give_to_appended(struct autodiff *ad, const struct graph_node *node, int dy)
+{
+    int back = autodiff_node(ad, &op_add, (int[]){dy, dy}, 2, &node->attrs);
+    autodiff_give(ad, ad->graph->nodes[back].out[0], dy);
+}
+
+static void take_from_appended(struct autodiff *ad, const struct graph_node *node, int dy)
+{
+    int back = autodiff_node(ad, &op_add, (int[]){dy, dy}, 2, &node->attrs);
+    autodiff_take(ad, ad->graph->nodes[back].out[0]);
+}
+
+/* A rule that mistakes a value which backward makes for one of the model is refused. */
+static void test_rules_of_forward_values(void **state)
+{
+    const struct op wrong[] = {
+        {.name = "gives", .shapes = op_shaped_as_first, .gradient = give_to_appended},
+        {.name = "takes", .shapes = op_shaped_as_first, .gradient = take_from_appended},
+    };
+    for (int i = 0; i < 2; i++) {
+        struct graph *graph = graph_create(1, 3, DTYPE_F32);
+        int x = build_input(graph, 7);
+        struct op_attrs none = {0};
+        struct error err = {0};
+        int node = graph_node(graph, &wrong[i], &x, 1, &none);
+        build_output(graph, graph->nodes[node].out[0]);
+        assert_int_equal(autodiff(graph, &err), -1);
+        assert_string_equal(err.text, "autodiff: a rule takes or gives the gradient of value 3, "
+                                      "but only the first 2 are forward values");
+        graph_destroy(graph);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +284,7 @@ int main(void)
         cmocka_unit_test(test_head_in_chunks),
         cmocka_unit_test(test_bf16_is_near),
         cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_rules_of_forward_values),
     };
     return cmocka_run_group_tests_name("graph", tests, NULL, NULL);
 }
