@@ -1,4 +1,4 @@
-/* autodiff.h - backward nodes from forward nodes, by the op table's rules.
+/* autodiff.h - backward nodes from forward nodes, by the rules of the ops' rows.
  *
  * Reverse mode: nodes are visited last to first; each node's rule reads the gradients of its
  * outputs and adds to those of its inputs.  When a node is visited, every later user of its

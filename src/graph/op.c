@@ -1,4 +1,4 @@
-/* op.c - what rows of the op table share; each row is in the file of op_*.c that defines its op. */
+/* op.c - what the rows of ops share; each row is in the file of op_*.c that defines its op. */
 #include "graph/op.h"
 
 static void shaped_as(struct graph *graph, struct graph_node *node, int input)

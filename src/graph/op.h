@@ -1,4 +1,4 @@
-/* op.h - the op table: what each op means to graph, autodiff, plan and device. */
+/* op.h - what each op means to graph, autodiff, plan and device: a row of its own, listed here. */
 #ifndef TRIREME_GRAPH_OP_H
 #define TRIREME_GRAPH_OP_H
 
@@ -64,7 +64,7 @@ void op_shaped_as_second(struct graph *graph, struct graph_node *node);
 
 double op_flops(const struct graph *graph, const struct graph_node *node);
 
-/* The rows, which stand for the ops: node->op == &op_linear.  One file each group. */
+/* All ops, a row each: node->op == &op_linear.  One file each group. */
 extern const struct op op_embedding, op_embedding_backward, op_rmsnorm, op_rmsnorm_backward,
     op_linear, op_linear_input_grad, op_linear_weight_grad, op_rope, op_attention,
     op_attention_backward, op_swiglu, op_swiglu_backward, op_add, op_accumulate, op_layernorm,

@@ -55,8 +55,7 @@ static void gelu_gradient(struct autodiff *ad, const struct graph_node *node, in
     give(ad, node, &op_bias_backward, ad->graph->nodes[back].out[0]);
 }
 
-/* What one bias is added to, of x or of dy: rows, or whole sequences where those are of positions.
- */
+/* What one bias is added to, of x or of dy: a row, or a whole sequence if it is of positions. */
 struct sums {
     int64_t count, elems;
 };
@@ -64,7 +63,8 @@ struct sums {
 static struct sums sums_of(const struct graph *graph, const struct graph_node *node)
 {
     const struct graph_value *x = &graph->values[node->in[0]];
-    int64_t rows = node->attrs.seq ? node->attrs.seq : 1;
+    int positions = node->op == &op_positions || node->op == &op_positions_backward;
+    int64_t rows = positions ? node->attrs.seq : 1;
     return (struct sums){x->dim[0] / rows, rows * x->dim[1]};
 }
 
