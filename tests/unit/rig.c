@@ -253,3 +253,11 @@ int rig_is_short(void)
     const char *text = getenv("CHECK_SHORT");
     return text && atoi(text);
 }
+
+double rig_flops(const struct segment *segment)
+{
+    double flops = 0;
+    for (int i = 0; i < segment->pieces; i++)
+        flops += segment->piece[i].flops;
+    return flops;
+}

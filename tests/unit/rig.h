@@ -72,6 +72,9 @@ void fleet_open_model(struct fleet *fleet, const struct config *config, struct m
                       int ranks, enum program_kind kind);
 void fleet_close(struct fleet *fleet);
 
+/* Floating point operations of all pieces of a segment. */
+double rig_flops(const struct segment *segment);
+
 /* Whether fewer settings and steps will do: tests/check.sh sets CHECK_SHORT=1, because an emulated
  * GPU takes minutes for what a GPU does at once; make check-long tries all. */
 int rig_is_short(void);

@@ -192,9 +192,10 @@ static void test_work(void **state)
         struct mem mem = {0};
         struct session *s = open_session(&mem, settings[0], policies[p]);
         const struct unit_kind *block = units_kind(s->units, 1);
-        backward[p] = block->segment[PHASE_BACKWARD].piece[0].flops;
-        forward[p] = block->segment[PHASE_FORWARD].piece[0].flops;
-        both[p] = units_kind(s->units, s->units->count - 1)->segment[PHASE_BOTH].piece[0].flops;
+        const struct unit_kind *head = units_kind(s->units, s->units->count - 1);
+        backward[p] = rig_flops(&block->segment[PHASE_BACKWARD]);
+        forward[p] = rig_flops(&block->segment[PHASE_FORWARD]);
+        both[p] = rig_flops(&head->segment[PHASE_BOTH]);
         if (p)
             again[p] = forward_flops(block->train, policies[p] == RECOMPUTE_FULL);
         session_close(s);
