@@ -229,6 +229,25 @@ void check_call(struct check *c, const char *what, op_call *call, const void *ar
     }
 }
 
+void check_bits_anywhere(struct check *c, const char *what, op_call *call, const void *args,
+                         struct operand *o, int count)
+{
+    void *shifted[MOST_OPERANDS], *aligned[MOST_OPERANDS];
+    assert_in_range(count, 1, MOST_OPERANDS);
+    make_call(c->gpu, &c->mem, call, args, o, count, shifted);
+    for (int i = 0; i < count; i++)
+        o[i].offset = 0;
+    make_call(c->gpu, &c->mem, call, args, o, count, aligned);
+    for (int i = 0; i < count; i++) {
+        if (o[i].elems && memcmp(shifted[i], aligned[i], bytes_of(&o[i])))
+            fail_msg("%s: %s has other bits where it lies elsewhere (seed %llu)", what, o[i].name,
+                     (unsigned long long)c->seed);
+        free(shifted[i]);
+        free(aligned[i]);
+        free(o[i].before);
+    }
+}
+
 int check_group(const char *name, const struct CMUnitTest *tests, size_t count)
 {
     char why[128] = "";

@@ -66,6 +66,11 @@ typedef void op_call(struct device *d, struct mem *mem, void *const *at, const v
 void check_call(struct check *c, const char *what, op_call *call, const void *args,
                 struct operand *operands, int count);
 
+/* Make the call on the GPU alone, with the operands at their offsets and without them: what it
+ * writes must have the same bits. */
+void check_bits_anywhere(struct check *c, const char *what, op_call *call, const void *args,
+                         struct operand *operands, int count);
+
 /* Memory of d for the length of a call, exactly bytes and poisoned; NULL for 0. */
 void *check_scratch(struct device *d, struct mem *mem, size_t bytes);
 void check_scratch_free(struct device *d, struct mem *mem, size_t bytes, void *scratch);

@@ -298,18 +298,19 @@ struct step {
     enum dtype dt_copy;
 };
 
+static const struct adamw adamw_rule = {.lr = 3e-3f,
+                                        .beta2 = 0.95f,
+                                        .eps = 1e-8f,
+                                        .weight_decay = 0.1f,
+                                        .one_minus_beta1 = 0.1f,
+                                        .one_minus_beta2 = 0.05f,
+                                        .bias1 = 0.271f,
+                                        .bias2 = 0.142625f};
+
 static void adamw(struct device *d, struct mem *mem, void *const *at, const void *args)
 {
     const struct step *t = args;
-    const struct adamw rule = {.lr = 3e-3f,
-                               .beta2 = 0.95f,
-                               .eps = 1e-8f,
-                               .weight_decay = 0.1f,
-                               .one_minus_beta1 = 0.1f,
-                               .one_minus_beta2 = 0.05f,
-                               .bias1 = 0.271f,
-                               .bias2 = 0.142625f};
-    d->ops->adamw(d, &rule, at[ADAM_FACTOR], at[ADAM_P], at[ADAM_M], at[ADAM_V], at[ADAM_G],
+    d->ops->adamw(d, &adamw_rule, at[ADAM_FACTOR], at[ADAM_P], at[ADAM_M], at[ADAM_V], at[ADAM_G],
                   t->dt_copy, at[ADAM_COPY], t->elems);
 }
 
@@ -330,9 +331,8 @@ static void adamw_case(struct check *c, const struct step *t, const int64_t offs
         ((float *)o[ADAM_V].before)[i] = fabsf(((float *)o[ADAM_V].before)[i]);
     if (t->dt_copy != DTYPE_F32)
         o[ADAM_COPY] = output_operand("copy", role, t->dt_copy, elems);
-    for (int i = 0; i < ADAM_FACTOR; i++)
+    for (int i = 0; i < ADAM_OPERANDS; i++)
         o[i].offset = offset[i % 3];
-    o[ADAM_COPY].offset = offset[0];
     check_call(c, "adamw", adamw, t, o, ADAM_OPERANDS);
 }
 
@@ -344,59 +344,67 @@ struct low {
 
 static void adamw_bf16(struct device *d, struct mem *mem, void *const *at, const void *args)
 {
-    const struct adamw rule = {.lr = 3e-3f,
-                               .beta2 = 0.95f,
-                               .eps = 1e-8f,
-                               .weight_decay = 0.1f,
-                               .one_minus_beta1 = 0.1f,
-                               .one_minus_beta2 = 0.05f,
-                               .bias1 = 0.271f,
-                               .bias2 = 0.142625f};
     const struct low *low = args;
     const struct rounding r = {0x1234567890abcdefu, 3, low->first};
     const struct adamw_state s = {low->dt_p,  low->dt_m,  at[ADAM_P],   at[ADAM_M],
                                   at[ADAM_V], at[ADAM_G], low->dt_copy, at[ADAM_COPY]};
-    d->ops->adamw_bf16(d, &rule, at[ADAM_FACTOR], &s, &r, low->elems);
+    d->ops->adamw_bf16(d, &adamw_rule, at[ADAM_FACTOR], &s, &r, low->elems);
 }
 
-static void adamw_bf16_case(struct check *c, const struct low *low, int64_t offset, double factor)
+static void adamw_bf16_operands(struct operand o[ADAM_OPERANDS], struct check *c,
+                                const struct low *low, int64_t offset, double factor)
 {
     enum role role = isnan(factor) ? EXACT : WRITTEN;
-    struct operand o[ADAM_OPERANDS] = {
-        [ADAM_P] = changed_operand(c, "p", role, low->dt_p, low->elems, 1),
-        [ADAM_M] = changed_operand(c, "m", role, low->dt_m, low->elems, 0.1),
-        [ADAM_V] = changed_operand(c, "v", role, low->dt_m, low->elems, 0.01),
-        [ADAM_G] = random_operand(c, "g", DTYPE_F32, low->elems, 0.1),
-        [ADAM_FACTOR] = copy_operand("factor", READ, DTYPE_F64, 1, &factor),
-    };
+    o[ADAM_P] = changed_operand(c, "p", role, low->dt_p, low->elems, 1);
+    o[ADAM_M] = changed_operand(c, "m", role, low->dt_m, low->elems, 0.1);
+    o[ADAM_V] = changed_operand(c, "v", role, low->dt_m, low->elems, 0.01);
+    o[ADAM_G] = random_operand(c, "g", DTYPE_F32, low->elems, 0.1);
+    o[ADAM_FACTOR] = copy_operand("factor", READ, DTYPE_F64, 1, &factor);
+    o[ADAM_COPY] = low->dt_p == DTYPE_F32 ? output_operand("copy", role, low->dt_copy, low->elems)
+                                          : (struct operand){0};
     for (int64_t i = 0; i < low->elems; i++)
         if (low->dt_m == DTYPE_F32)
             ((float *)o[ADAM_V].before)[i] = fabsf(((float *)o[ADAM_V].before)[i]);
         else
             ((bf16 *)o[ADAM_V].before)[i] &= 0x7fff;
-    if (low->dt_p == DTYPE_F32)
-        o[ADAM_COPY] = output_operand("copy", role, low->dt_copy, low->elems);
-    for (int i = 0; i < ADAM_FACTOR; i++)
+    for (int i = 0; i < ADAM_OPERANDS; i++)
         o[i].offset = offset;
-    o[ADAM_COPY].offset = offset;
-    check_call(c, "adamw_bf16", adamw_bf16, low, o, ADAM_OPERANDS);
 }
+
+/* Of p, of m and v, and of the copy. */
+static const enum dtype low_formats[4][3] = {{DTYPE_F32, DTYPE_BF16, DTYPE_BF16},
+                                             {DTYPE_F32, DTYPE_BF16, DTYPE_F16},
+                                             {DTYPE_BF16, DTYPE_F32},
+                                             {DTYPE_BF16, DTYPE_BF16}};
 
 /* What is rounded by the same number from fp32 results an ulp apart is a neighbour in bf16 once in
  * 2^16 / 4 times, which the tolerance of bf16 covers. */
 static void adamw_on_bf16_state(void **state)
 {
     static const int64_t sizes[] = {0, 1, 3, 7, 32, 257, 1031, 4099};
-    static const enum dtype formats[4][3] = {{DTYPE_F32, DTYPE_BF16, DTYPE_BF16},
-                                             {DTYPE_F32, DTYPE_BF16, DTYPE_F16},
-                                             {DTYPE_BF16, DTYPE_F32},
-                                             {DTYPE_BF16, DTYPE_BF16}};
+    struct operand o[ADAM_OPERANDS];
     struct check c = check_open();
     for (int i = 0; i < 8 * 4 * 2; i++) {
-        const enum dtype *format = formats[i / 8 % 4];
+        const enum dtype *format = low_formats[i / 8 % 4];
         struct low low = {format[0], format[1], format[2], sizes[i % 8],
                           (uint64_t)(i / 32 ? i : 2 * i)};
-        adamw_bf16_case(&c, &low, i / 32, i % 5 == 4 ? NAN : 0.37);
+        adamw_bf16_operands(o, &c, &low, i / 32, i % 5 == 4 ? NAN : 0.37);
+        check_call(&c, "adamw_bf16", adamw_bf16, &low, o, ADAM_OPERANDS);
+    }
+    check_close_devices(&c);
+}
+
+/* Each element has its own random numbers, wherever it lies: a first one with an even number begins
+ * a group of four where it is aligned, one with an odd number where it lies one further. */
+static void rounding_is_of_the_element(void **state)
+{
+    struct operand o[ADAM_OPERANDS];
+    struct check c = check_open();
+    for (int i = 0; i < 4 * 4; i++) {
+        const enum dtype *format = low_formats[i / 4];
+        struct low low = {format[0], format[1], format[2], 4099, (uint64_t)(6 + i % 2)};
+        adamw_bf16_operands(o, &c, &low, i % 4 < 2 ? 1 : 3, 0.37);
+        check_bits_anywhere(&c, "adamw_bf16", adamw_bf16, &low, o, ADAM_OPERANDS);
     }
     check_close_devices(&c);
 }
@@ -585,6 +593,7 @@ int main(void)
         cmocka_unit_test(steps_of_the_optimizer),
         cmocka_unit_test(matrices_between_products),
         cmocka_unit_test(adamw_on_bf16_state),
+        cmocka_unit_test(rounding_is_of_the_element),
         cmocka_unit_test(sums_of_parts),
     };
     return check_main("cuda ops: sums", tests);
