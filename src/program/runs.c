@@ -8,7 +8,7 @@
 #include "program/pieces.h"
 
 /* Buffers that a unit's runs hand on; -1: not made yet. */
-struct place {
+struct unit_buffers {
     int output;      /* activation leaving the unit */
     int output_grad; /* gradient arriving at that place */
     int saved, deferred;
@@ -17,7 +17,7 @@ struct place {
 /* A ring of buffer sets: micro-batch m has number m modulo `ring`. */
 struct runs_buffers {
     int units, ring;
-    struct place *place;       /* by set and unit */
+    struct unit_buffers *unit; /* by set and unit */
     int (*loaded)[LOAD_SLOTS]; /* by set */
     int (*carried)[PHASES];    /* by unit: it dies with its run, in whatever set */
 };
@@ -32,7 +32,7 @@ struct runs_buffers *runs_open(const struct program *program, int ring)
     struct runs_buffers *b = array_make(1, sizeof *b);
     b->units = program->units->count;
     b->ring = ring;
-    b->place = make_table(ring * b->units, sizeof *b->place);
+    b->unit = make_table(ring * b->units, sizeof *b->unit);
     b->loaded = make_table(ring, sizeof *b->loaded);
     b->carried = make_table(b->units, sizeof *b->carried);
     return b;
@@ -40,15 +40,15 @@ struct runs_buffers *runs_open(const struct program *program, int ring)
 
 void runs_close(struct runs_buffers *b)
 {
-    free(b->place);
+    free(b->unit);
     free(b->loaded);
     free(b->carried);
     free(b);
 }
 
-static struct place *place_of(const struct runs_buffers *b, int micro, int unit)
+static struct unit_buffers *buffers_of(const struct runs_buffers *b, int micro, int unit)
 {
-    return &b->place[micro % b->ring * b->units + unit];
+    return &b->unit[micro % b->ring * b->units + unit];
 }
 
 /* A new buffer in the place of *which, of an earlier micro-batch, if there was one. */
@@ -162,7 +162,7 @@ static int output(struct program *program, int *which, const struct run *run)
 static int input_grad(struct program *program, struct runs_buffers *b, const struct run *run, int k)
 {
     int producer = program->units->boundary[run->unit].producer[k];
-    int *which = &place_of(b, run->micro, producer)->output_grad;
+    int *which = &buffers_of(b, run->micro, producer)->output_grad;
     if (run->accumulate & segment_adds_input(k))
         return *which;
     return passing(program, which, "gradient", run, program->units->boundary[producer].bytes);
@@ -173,13 +173,13 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
                      enum segment_space space)
 {
     const struct unit_boundaries *own = &program->units->boundary[run->unit];
-    struct place *at = place_of(b, run->micro, run->unit);
+    struct unit_buffers *at = buffers_of(b, run->micro, run->unit);
     if (space < SPACE_GRAD)
         return run->use[space - SPACE_PARAM].param;
     if (space < SPACE_INPUT)
         return run->use[space - SPACE_GRAD].grad;
     if (segment_input(space) >= 0)
-        return place_of(b, run->micro, own->producer[segment_input(space)])->output;
+        return buffers_of(b, run->micro, own->producer[segment_input(space)])->output;
     if (segment_input_grad(space) >= 0)
         return input_grad(program, b, run, segment_input_grad(space));
     if (load_slot(run->segment, space) >= 0)
