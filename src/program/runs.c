@@ -75,17 +75,38 @@ void runs_plan(const struct program *program, struct run *run, int runs)
     free(written);
 }
 
-/* What is loaded for the rows of a sequence, in the order of LOAD's slots: what a unit's graph
- * calls it, and its space (of tokens: that of sequence 0). */
+/* What LOAD loads for the rows of a sequence: what a unit's graph calls it, and its space (of
+ * tokens: that of sequence 0).  Row k has the slots of LOAD from k * SEQUENCES on, one for each
+ * sequence. */
 static const struct load {
     const char *name;
     enum graph_value_role role;
     enum segment_space space;
 } loads[] = {
-    {.name = "tokens", .role = VALUE_TOKENS, .space = SPACE_TOKENS},
-    {.name = "targets", .role = VALUE_TARGETS, .space = SPACE_TARGETS},
-    {.name = "positions", .role = VALUE_POSITIONS, .space = SPACE_POSITIONS},
-    {.name = "documents", .role = VALUE_DOCUMENTS, .space = SPACE_DOCUMENTS},
+    [SLOT_LOAD_TOKENS / SEQUENCES] =
+        {
+            .name = "tokens",
+            .role = VALUE_TOKENS,
+            .space = SPACE_TOKENS,
+        },
+    [SLOT_LOAD_TARGETS / SEQUENCES] =
+        {
+            .name = "targets",
+            .role = VALUE_TARGETS,
+            .space = SPACE_TARGETS,
+        },
+    [SLOT_LOAD_POSITIONS / SEQUENCES] =
+        {
+            .name = "positions",
+            .role = VALUE_POSITIONS,
+            .space = SPACE_POSITIONS,
+        },
+    [SLOT_LOAD_DOCUMENTS / SEQUENCES] =
+        {
+            .name = "documents",
+            .role = VALUE_DOCUMENTS,
+            .space = SPACE_DOCUMENTS,
+        },
 };
 enum { LOADS = sizeof loads / sizeof loads[0] };
 _Static_assert(LOADS *SEQUENCES == LOAD_SLOTS, "each of a LOAD's slots has its row");
