@@ -271,7 +271,8 @@ int executor_create(struct executor **out, struct device *device, struct mesh *m
     x->mode = device->asynchronous ? &executor_async : &executor_sync;
     for (int s = 0; s < STREAMS; s++) {
         x->op[s] = array_make(most_of(programs, count, s, instr_is_transfer), sizeof *x->op[s]);
-        x->copy[s] = array_make(most_of(programs, count, s, instr_is_file), sizeof *x->copy[s]);
+        if (!device->asynchronous)
+            x->copy[s] = array_make(most_of(programs, count, s, instr_is_file), sizeof *x->copy[s]);
     }
     if (check_groups(x, programs, count, err) || create_slabs(x, programs, count, err) ||
         create_swap(x, programs[0], swap_folder, err) || open_host(x, err) ||

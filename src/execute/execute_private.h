@@ -20,7 +20,8 @@ struct executor {
     char *slab[POOL_COUNT];
     struct comm_op *op[STREAMS];   /* by stream, one for each transfer, in their order */
     struct swap *swap;             /* what POOL_DISK is; NULL: nothing is there */
-    struct swap_op *copy[STREAMS]; /* synchronous: and for each read or write of the file */
+    struct swap_op *copy[STREAMS]; /* synchronous: by stream, one for each read or write of the
+                                      file, in their order; else NULL */
     struct error failed;           /* of a file, in a copy_call(); under the lock */
     pthread_mutex_t lock;
     int64_t sent_bytes, moved_bytes[STREAMS]; /* of the step last started */
