@@ -105,17 +105,26 @@ static int cast(struct run_state *run, int i)
     return 0;
 }
 
+/* The queue of a group's transfers on a stream; COMM_STREAMS: the stream has none. */
+static enum comm_stream comm_stream_of(enum program_stream stream)
+{
+    switch (stream) {
+    case STREAM_GATHER: return COMM_GATHER;
+    case STREAM_REDUCE: return COMM_REDUCE;
+    case STREAM_POINT: return COMM_POINT;
+    default: return COMM_STREAMS;
+    }
+}
+
 /* What goes over a group: begun here, ended by the mode. */
 static int transfer(struct run_state *run, int i)
 {
-    static const enum comm_stream streams[STREAMS] = {
-        [STREAM_GATHER] = COMM_GATHER,
-        [STREAM_REDUCE] = COMM_REDUCE,
-        [STREAM_POINT] = COMM_POINT,
-    };
     const struct instr *instr = &run->program->instr[i];
+    enum comm_stream stream = comm_stream_of(instr->stream);
+    if (stream == COMM_STREAMS)
+        return error_set(run->err, "no transfer can be on stream %s",
+                         program_stream_name(instr->stream));
     struct group *group = mesh_group_of(run->x->mesh, instr->axes);
-    enum comm_stream stream = streams[instr->stream];
     struct comm_op *op = &run->x->op[instr->stream][run->begun[instr->stream]++];
     void *to = run_operand(run, instr, SLOT_TO), *from = run_operand(run, instr, SLOT_FROM);
     int64_t elems = instr->elems;
@@ -130,11 +139,13 @@ static int transfer(struct run_state *run, int i)
         break;
     case INSTR_SEND: group_send(group, stream, op, from, elems, dtype, instr->peer); break;
     case INSTR_RECV: group_recv(group, stream, op, to, elems, dtype, instr->peer); break;
-    default: /* REDUCE */
+    case INSTR_REDUCE:
         if (instr->result == DTYPE_F32)
             group_reduce_scatter(group, stream, op, to, from, elems, dtype, (int)instr->accumulate);
         else
             group_reduce_scatter_rounded(group, stream, op, to, from, elems, dtype);
+        break;
+    default: return error_set(run->err, "%s is no transfer", instr_name(instr->kind));
     }
     return 0;
 }
