@@ -158,14 +158,17 @@ const struct segment *program_segment(const struct program *program, int unit,
 int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, int persistent,
                    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
-/* Append an instruction with all operands absent.  What it returns is valid until the next. */
+/* Append an instruction with all operands absent.  The pointer is valid until the next instruction
+ * is appended (also by program_cast(), program_all_reduce(), offload_*()). */
 struct instr *program_instr(struct program *program, enum instr_kind kind,
                             enum program_stream stream);
 
 /* Append parts of an ALLTOALL, one for each member of its group; returns the first one's index. */
 int program_parts(struct program *program, const struct comm_part *part, int count);
 
-/* Append a sum over ranks, in place, of elements of a buffer; flat: whose gradient it is, or -1. */
+/* Append a sum over the ranks along axes, in place, of elements of a buffer; flat: whose gradient
+ * it is, or -1; micro: the micro-batch whose backward completes what is summed, or -1 where that is
+ * of the whole step. */
 void program_all_reduce(struct program *program, int flat, int micro, unsigned axes, int buffer,
                         int64_t elems, enum dtype dtype);
 

@@ -31,9 +31,12 @@ int rules_are_sums(const struct values *v, const struct value *sums, int norms, 
 /* Is a space written by steps that follow one another: what is kept, and what is carried? */
 int rules_is_stepwise(int space);
 
-/* Is `want` in buffer b, which instruction i of a unit reads in a space: with all that was to be
- * written there, and the gradient of a boundary summed over all the units that read this?  0, or -1
- * with v->err set. */
+/* Check that buffer b, which instruction i of a unit reads in a space, holds `want`: what meaning,
+ * of and index say, whole, before UPDATE or SCALE, lacking sums over the axes of want.pending and
+ * maxima over those of want.maxima, and no others.  What is kept or carried must also have all that
+ * was to be written before i (rules_is_stepwise()), and the gradient of a boundary must be summed
+ * over all the units that read it; this last is not asked in a space of the unit's own input
+ * gradient, where other readers may add later.  Returns 0, or -1 with v->err set. */
 int rules_read(const struct values *v, int i, int b, int space, struct value want);
 
 /* What an instruction of a unit leaves in a space that others read; meaning MEANS_NOTHING: nothing
