@@ -39,21 +39,22 @@ int columns_are_heads(const struct columns *columns, const struct columns *more,
                       const struct op_attrs *attrs)
 {
     struct box part[2 * PARAM_PARTS];
-    int parts = 0, keys = attrs->heads > 0;
+    int parts = 0;
+    int first_key = attrs->heads > 0; /* the part of the keys: 1, behind that of queries, or 0 */
     for (int p = 0; p < columns->parts; p++)
         part[parts++] = part_of(columns, p);
     for (int p = 0; more && p < more->parts; p++)
         part[parts++] = part_of(more, p);
-    if (parts != keys + (attrs->kv_heads ? 2 : 0))
+    if (parts != first_key + (attrs->kv_heads ? 2 : 0))
         return 0;
     for (int p = 0; p < parts; p++)
         if (part[p].start[0] % attrs->head_dim ||
-            part[p].count[0] != (p < keys ? attrs->heads : attrs->kv_heads) * attrs->head_dim)
+            part[p].count[0] != (p < first_key ? attrs->heads : attrs->kv_heads) * attrs->head_dim)
             return 0;
     if (!attrs->kv_heads)
         return 1;
-    int64_t group = keys ? attrs->heads / attrs->kv_heads : 0;
-    return parts_equal(part[keys], part[keys + 1]) &&
-           (!keys || (part[0].whole[0] == group * part[keys].whole[0] &&
-                      part[0].start[0] == group * part[keys].start[0]));
+    int64_t group = attrs->heads / attrs->kv_heads; /* query heads for each key head */
+    return parts_equal(part[first_key], part[first_key + 1]) &&
+           (!attrs->heads || (part[0].whole[0] == group * part[first_key].whole[0] &&
+                              part[0].start[0] == group * part[first_key].start[0]));
 }

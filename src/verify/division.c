@@ -172,7 +172,8 @@ static int check_columns(const struct division *d, const struct graph_node *n,
     if (rule->halves && !columns_are_halves(&d->columns[x]))
         return wrong(d, n, x, "it needs two tensors, divided alike");
     if (rule->heads && !columns_are_heads(&d->columns[x], more, &n->attrs))
-        return wrong(d, n, x, "it needs whole heads, of queries those that go with the keys");
+        return wrong(d, n, x,
+                     "queries, keys and values must each be one tensor, divided by whole heads");
     return 0;
 }
 

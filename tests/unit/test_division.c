@@ -357,7 +357,8 @@ static void test_columns(void **state)
 {
     static const char others[] = "the columns that it belongs to are divided otherwise";
     static const char halves[] = "it needs two tensors, divided alike";
-    static const char heads[] = "it needs whole heads, of queries those that go with the keys";
+    static const char heads[] =
+        "queries, keys and values must each be one tensor, divided by whole heads";
     static const char matrix_of[] = "its matrix is of other columns";
     static const struct reading readings[] = {
         {.reader = BIAS, .rows = {24}, .other = {24}},
