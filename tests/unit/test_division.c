@@ -52,17 +52,25 @@ enum fault {
     FAULTS
 };
 
-static int matrix(struct graph *graph, const char *name, int64_t rows, int64_t columns, int dim)
+/* A matrix whose rows (dim 0) or columns (dim 1) are divided among the ranks of a group; dim -1:
+ * that is not divided. */
+static int matrix_over(struct graph *graph, struct graph_group group, const char *name,
+                       int64_t rows, int64_t columns, int dim)
 {
     struct graph_param param = {.parts = 1,
                                 .part_rows = {rows},
                                 .dims = 2,
                                 .dim = {rows, columns},
-                                .division = {.group = tensor, .dim = dim}};
+                                .division = {.group = group, .dim = dim}};
     snprintf(param.part[0], sizeof param.part[0], "%s", name);
     if (dim < 0)
         param.division = (struct graph_division){0};
     return build_param(graph, &param);
+}
+
+static int matrix(struct graph *graph, const char *name, int64_t rows, int64_t columns, int dim)
+{
+    return matrix_over(graph, tensor, name, rows, columns, dim);
 }
 
 static int vector(struct graph *graph, const char *name, int64_t rows, int divided)
@@ -292,13 +300,14 @@ static void test_head(void **state)
 enum reader { BIAS, GELU, SWIGLU, ROPE, ATTENTION, SEPARATE, ADDEND, SWAPS, DOWN };
 
 /* A matrix (width > 0) or vector of stacked tensors, each divided by its rows. */
-static int stacked(struct graph *graph, const char *name, int parts, const int64_t *rows,
-                   int64_t width, int64_t chunks)
+static int stacked(struct graph *graph, struct graph_group group, const char *name,
+                   const int64_t rows[3], int64_t width, int64_t chunks)
 {
+    int parts = (rows[0] > 0) + (rows[1] > 0) + (rows[2] > 0);
     struct graph_param param = {.parts = parts,
                                 .dims = width ? 2 : 1,
                                 .dim = {0, width},
-                                .division = {.group = tensor, .chunks = chunks}};
+                                .division = {.group = group, .chunks = chunks}};
     for (int p = 0; p < parts; p++) {
         snprintf(param.part[p], sizeof param.part[p], "%s.%d", name, p);
         param.part_rows[p] = rows[p];
@@ -307,28 +316,30 @@ static int stacked(struct graph *graph, const char *name, int parts, const int64
     return build_param(graph, &param);
 }
 
-/* What is read of the columns that ranks have of one or more tensors, on rank 0 of two. */
+/* What is read of the columns that a rank has of one or more tensors. */
 struct reading {
     enum reader reader;
-    int64_t rows[3], other[3]; /* of the tensors that are divided; of what goes with them */
-    int64_t heads, kv_heads;   /* of 4 elements, on the rank */
-    int64_t chunks;            /* of the rows */
-    const char *text;          /* why it is refused; NULL: it is not */
+    int rank, ranks;              /* which rank of how many; ranks 0: of two */
+    int64_t rows[3], other[3];    /* of the tensors that are divided; of what goes with them */
+    int64_t chunks, other_chunks; /* of each of these tensors; 0: its rows */
+    int64_t heads, kv_heads;      /* of 4 elements, on the rank */
+    const char *text;             /* why it is refused; NULL: it is not */
 };
 
-static int count(const int64_t rows[3])
+static struct graph_group group_of(const struct reading *r)
 {
-    return (rows[0] > 0) + (rows[1] > 0) + (rows[2] > 0);
+    return (struct graph_group){.axes = TENSOR, .size = r->ranks ? r->ranks : 2, .rank = r->rank};
 }
 
 static int read_columns(struct graph *graph, const struct reading *r, int h)
 {
     enum { HEAD = 4 };
-    int up = stacked(graph, "up", count(r->rows), r->rows, HIDDEN, r->chunks);
+    struct graph_group group = group_of(r);
+    int up = stacked(graph, group, "up", r->rows, HIDDEN, r->chunks);
     int is_vector = r->reader == BIAS || r->reader == GELU;
-    int other = count(r->other)
-                    ? stacked(graph, "other", count(r->other), r->other, is_vector ? 0 : HIDDEN, 0)
-                    : -1;
+    int other = r->other[0] ? stacked(graph, group, "other", r->other, is_vector ? 0 : HIDDEN,
+                                      r->other_chunks)
+                            : -1;
     int y =
         build_linear(graph, h, up, r->reader == ADDEND ? build_linear(graph, h, other, -1) : -1);
     struct build_attention form = {.q = y,
@@ -342,7 +353,7 @@ static int read_columns(struct graph *graph, const struct reading *r, int h)
     case GELU: return build_gelu(graph, y, other);
     case SWIGLU: return build_swiglu(graph, y);
     case SWAPS:
-        y = build_all_to_all(graph, build_all_to_all(graph, y, tensor), tensor);
+        y = build_all_to_all(graph, build_all_to_all(graph, y, group), group);
         return build_swiglu(graph, y);
     case ROPE:
         return build_rope(graph, y, build_rope_table(graph, HEAD), -1, r->heads, r->kv_heads, HEAD);
@@ -362,8 +373,16 @@ static void test_columns(void **state)
     static const char matrix_of[] = "its matrix is of other columns";
     static const struct reading readings[] = {
         {.reader = BIAS, .rows = {24}, .other = {24}},
+        {.reader = BIAS, .rank = 1, .rows = {24}, .other = {24}},
         {.reader = BIAS, .rows = {8, 8, 8}, .other = {24}, .text = others},
         {.reader = BIAS, .rows = {24}, .other = {8, 8, 8}, .text = others},
+        {.reader = BIAS, /* of 14 rows, 4 from 2 on and 4 from 3 on */
+         .rank = 1,
+         .ranks = 4,
+         .rows = {14},
+         .chunks = 7,
+         .other = {14},
+         .text = others},
         {.reader = GELU, .rows = {12, 12}, .other = {16, 8}, .text = others},
         {.reader = SWIGLU, .rows = {12, 12}},
         {.reader = SWIGLU, .rows = {24}, .text = halves},
@@ -376,6 +395,12 @@ static void test_columns(void **state)
         {.reader = ADDEND, .rows = {24}, .other = {24}},
         {.reader = ADDEND, .rows = {24}, .other = {12, 12}, .text = "of other columns"},
         {.reader = ROPE, .rows = {24}, .heads = 3},
+        {.reader = ROPE, .rank = 1, .rows = {24}, .heads = 3},
+        {.reader = ROPE, /* 12 rows from 11 on, within a head */
+         .rank = 1,
+         .rows = {23},
+         .heads = 3,
+         .text = heads},
         {.reader = ROPE, .rows = {24}, .heads = 1, .kv_heads = 1, .text = heads},
         {.reader = ROPE, .rows = {12, 12}, .heads = 3, .text = heads},
         {.reader = ATTENTION, .rows = {8, 8, 8}, .heads = 1, .kv_heads = 1},
@@ -387,6 +412,17 @@ static void test_columns(void **state)
         {.reader = SEPARATE, .rows = {16}, .other = {8, 8}, .heads = 2, .kv_heads = 1},
         {.reader = SEPARATE, .rows = {16}, .other = {16}, .heads = 2, .kv_heads = 1, .text = heads},
         {.reader = SEPARATE, .rows = {24}, .other = {8, 8}, .heads = 3, .kv_heads = 1},
+        {.reader = SEPARATE, .rank = 1, .rows = {16}, .other = {8, 8}, .heads = 2, .kv_heads = 1},
+        {.reader = SEPARATE, /* of 14 heads, 4 from 2 on and 4 from 3 on */
+         .rank = 1,
+         .ranks = 4,
+         .rows = {56},
+         .chunks = 7,
+         .other = {56, 56},
+         .other_chunks = 14,
+         .heads = 4,
+         .kv_heads = 4,
+         .text = heads},
         {.reader = SEPARATE, /* 8 rows of queries, of 4 and 8 in chunks */
          .rows = {24},
          .chunks = 3,
@@ -401,11 +437,13 @@ static void test_columns(void **state)
         struct error err = {0};
         int x = build_input(graph, HIDDEN);
         int h = build_rmsnorm(graph, x, vector(graph, "norm", HIDDEN, 0), 1e-5f);
-        build_divided(graph, h, tensor);
+        struct graph_group group = group_of(r);
+        build_divided(graph, h, group);
         int y = read_columns(graph, r, h);
-        int64_t columns = 2 * graph->values[y].dim[1];
-        int t = build_linear(graph, y, matrix(graph, "down", HIDDEN, columns, 1), -1);
-        build_output(graph, build_all_reduce(graph, t, tensor));
+        int64_t columns = group.size * graph->values[y].dim[1];
+        int down = matrix_over(graph, group, "down", HIDDEN, columns, 1);
+        int t = build_linear(graph, y, down, -1);
+        build_output(graph, build_all_reduce(graph, t, group));
         assert_string_equal(graph->err.text, "");
         int rc = division_check(graph, "layers.0", TENSOR, 1, &err);
         if (rc != (r->text ? -1 : 0) || (rc && !strstr(err.text, r->text)))
