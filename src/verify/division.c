@@ -263,14 +263,14 @@ static int follow_embedding(const struct division *d, const struct graph_node *n
 
 static int follow_exchange(const struct division *d, const struct graph_node *n)
 {
-    const struct exchange *row = &of_transfer[n->op->transfer];
+    const struct division_exchange *row = division_exchange(n->op->transfer);
     int x = n->in[0];
     enum division_share share = d->share[x];
     if (n->op->transfer == TRANSFER_SUM && share == WHOLE)
         return wrong(d, n, x, "summed again, it counts once for each rank");
     if (n->op->transfer == TRANSFER_MAXIMUM && share == TERM)
         return lacks_sum(d, n, x);
-    if (share != row->takes && !(row->takes_both && share == row->gives))
+    if (share != row->takes && !(row->takes_its_result && share == row->gives))
         return wrong(d, n, x, "%s", row->why_not);
     put_share(d, n, share == SPREAD ? COLUMNS : row->gives, x);
     return 0;
@@ -318,14 +318,6 @@ static int follow_head(const struct division *d, const struct graph_node *n)
     return follow_unknown(d, n);
 }
 
-static const struct division_rule *rule_of(const struct graph_node *n)
-{
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
-        if (rules[i].op == n->op)
-            return &rules[i];
-    return NULL;
-}
-
 static int follow(const struct division *d, const struct graph_node *n)
 {
     if (exchanges(d, n))
@@ -338,7 +330,7 @@ static int follow(const struct division *d, const struct graph_node *n)
         return follow_linear(d, n);
     if (n->op == &op_embedding)
         return follow_embedding(d, n);
-    const struct division_rule *rule = rule_of(n);
+    const struct division_rule *rule = division_rule(n->op);
     return rule ? follow_rule(d, n, rule) : follow_head(d, n);
 }
 
@@ -376,6 +368,9 @@ static int wrong_pull(const struct division *d, int v, const char *why)
     return error_set(d->err, "verify: %s: the gradient of %s %s: over %s", d->unit,
                      name_text(d, v, name), why, mesh_axis_name(d->axis));
 }
+
+/* Why a gradient is wrong that the graph has summed and that needs no sum. */
+static const char no_term[] = "is summed, as build_divided() says, but is no term of a sum";
 
 /* A reader of v gives it a gradient. */
 static int give(const struct division *d, int v, enum division_pull pull)
@@ -458,7 +453,7 @@ static int pull_linear(const struct division *d, const struct graph_node *n,
 static int pull_exchange(const struct division *d, const struct graph_node *n,
                          enum division_pull pull)
 {
-    const struct exchange *row = &of_transfer[n->op->transfer];
+    const struct division_exchange *row = division_exchange(n->op->transfer);
     if (row->pulled != NO_PULL && pull != row->pulled)
         return wrong_pull(d, n->out[0], row->why_not_pulled);
     return give(d, n->in[0], row->pulls);
@@ -479,7 +474,7 @@ static int follow_back(const struct division *d, const struct graph_node *n)
         return -1;
     if (n->op == &op_linear || n->op == &op_head_part)
         return pull_linear(d, n, pull);
-    const struct division_rule *rule = rule_of(n);
+    const struct division_rule *rule = division_rule(n->op);
     for (int k = 0; k < NODE_INS; k++)
         if (n->in[k] >= 0 && (!rule || rule->same >> k & 1) && give(d, n->in[k], pull))
             return -1;
@@ -501,7 +496,7 @@ static int follow_all_back(const struct division *d)
         if (settle(d, v))
             return -1;
         if (d->pull[v] == PULL_TERM)
-            return wrong_pull(d, v, no_sum);
+            return wrong_pull(d, v, division_no_sum);
     }
     return 0;
 }

@@ -1,4 +1,5 @@
-/* division_ops.h - what each op makes of what a rank has of its inputs; for division.c alone. */
+/* division_ops.h - what a rank has of a result, by the op and by what it has of the inputs; for
+ * division.c alone. */
 #ifndef TRIREME_VERIFY_DIVISION_OPS_H
 #define TRIREME_VERIFY_DIVISION_OPS_H
 
@@ -25,57 +26,25 @@ struct division_rule {
     int first;        /* the result's columns are those of the first tensor alone */
 };
 
-static const struct division_rule rules[] = {
-    {.op = &op_rmsnorm, .same = 1 << 0 | 1 << 1, .columns = 1 << 2, .all_columns = 1},
-    {.op = &op_layernorm, .same = 1 << 0, .columns = 1 << 1 | 1 << 2, .all_columns = 1},
-    {.op = &op_rope, .same = 1 << 0, .linear = 1, .in_sequence = 1, .places = 1 << 2, .heads = 1},
-    {.op = &op_attention, .same = 1 << 0 | 1 << 1, .in_sequence = 1, .heads = 1, .first = 1},
-    {.op = &op_swiglu, .same = 1 << 0, .halves = 1, .first = 1},
-    {.op = &op_add, .same = 1 << 0 | 1 << 1, .linear = 1},
-    {.op = &op_bias, .same = 1 << 0, .columns = 1 << 1},
-    {.op = &op_gelu, .same = 1 << 0, .columns = 1 << 1},
-    {.op = &op_positions, .same = 1 << 0, .columns = 1 << 1, .in_sequence = 1},
-    {.op = &op_head_loss, .same = 1 << 0, .all_columns = 1, .in_sequence = 1},
+/* The rule of an op; NULL: it has none. */
+const struct division_rule *division_rule(const struct op *op);
+
+/* What ranks exchange: forward, values; backward, the gradients of these. */
+struct division_exchange {
+    enum division_share takes;  /* what a rank has of the input, */
+    enum division_share gives;  /* and then of the result */
+    int takes_its_result;       /* 1: an input of which it has `gives` is right too */
+    const char *why_not;        /* any other input is wrong: why */
+    enum division_pull pulled;  /* what a rank has of the result's gradient; NO_PULL: anything */
+    const char *why_not_pulled; /* any other gradient is wrong: why */
+    enum division_pull pulls;   /* what it then has of the input's gradient */
 };
 
-/* Why gradients are refused in more than one place. */
-static const char no_sum[] = "is a term of a sum, because build_divided() is not said of it",
-                  no_term[] = "is summed, as build_divided() says, but is no term of a sum";
+/* That of a transfer between ranks, which is not TRANSFER_NONE. */
+const struct division_exchange *division_exchange(enum op_transfer transfer);
 
-/* What ranks exchange: of what, and what they have then; and the same of gradients, backward. */
-static const struct exchange {
-    enum division_share takes, gives;
-    int takes_both;            /* and what it gives */
-    const char *why_not;       /* where it is something else */
-    enum division_pull pulled; /* NO_PULL: any */
-    const char *why_not_pulled;
-    enum division_pull pulls;
-} of_transfer[] = {
-    [TRANSFER_SUM] = {.takes = TERM,
-                      .gives = WHOLE,
-                      .why_not = "those of different ranks have no sum",
-                      .pulled = PULL_WHOLE,
-                      .why_not_pulled = no_sum,
-                      .pulls = PULL_WHOLE},
-    [TRANSFER_SCATTER] = {.takes = TERM,
-                          .gives = ROWS,
-                          .why_not = "it is no term of the sum that is taken",
-                          .pulls = PULL_WHOLE},
-    [TRANSFER_MAXIMUM] = {.takes = PART,
-                          .gives = WHOLE,
-                          .takes_both = 1,
-                          .why_not = "those of different ranks have no maximum"},
-    [TRANSFER_GATHER] = {.takes = ROWS,
-                         .gives = WHOLE,
-                         .why_not = "it gathers own rows",
-                         .pulled = PULL_TERM,
-                         .why_not_pulled = "is summed to each rank's rows, but is no term of a sum",
-                         .pulls = PULL_OWN},
-    [TRANSFER_SWAP] = {.takes = COLUMNS,
-                       .gives = SPREAD,
-                       .takes_both = 1,
-                       .why_not = "it exchanges rows of own columns",
-                       .pulls = PULL_OWN},
-};
+/* Why a gradient is wrong that is a term where the sum is needed: of the result of an all_reduce,
+ * and of a unit's input. */
+extern const char division_no_sum[];
 
 #endif

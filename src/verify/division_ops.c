@@ -1,0 +1,60 @@
+/* division_ops.c - see division_ops.h: a row for each op, and for each kind of exchange. */
+#include "verify/division_ops.h"
+
+#include <stddef.h>
+
+static const struct division_rule rules[] = {
+    {.op = &op_rmsnorm, .same = 1 << 0 | 1 << 1, .columns = 1 << 2, .all_columns = 1},
+    {.op = &op_layernorm, .same = 1 << 0, .columns = 1 << 1 | 1 << 2, .all_columns = 1},
+    {.op = &op_rope, .same = 1 << 0, .linear = 1, .in_sequence = 1, .places = 1 << 2, .heads = 1},
+    {.op = &op_attention, .same = 1 << 0 | 1 << 1, .in_sequence = 1, .heads = 1, .first = 1},
+    {.op = &op_swiglu, .same = 1 << 0, .halves = 1, .first = 1},
+    {.op = &op_add, .same = 1 << 0 | 1 << 1, .linear = 1},
+    {.op = &op_bias, .same = 1 << 0, .columns = 1 << 1},
+    {.op = &op_gelu, .same = 1 << 0, .columns = 1 << 1},
+    {.op = &op_positions, .same = 1 << 0, .columns = 1 << 1, .in_sequence = 1},
+    {.op = &op_head_loss, .same = 1 << 0, .all_columns = 1, .in_sequence = 1},
+};
+
+const struct division_rule *division_rule(const struct op *op)
+{
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (rules[i].op == op)
+            return &rules[i];
+    return NULL;
+}
+
+const char division_no_sum[] = "is a term of a sum, because build_divided() is not said of it";
+
+static const struct division_exchange exchanges[] = {
+    [TRANSFER_SUM] = {.takes = TERM,
+                      .gives = WHOLE,
+                      .why_not = "those of different ranks have no sum",
+                      .pulled = PULL_WHOLE,
+                      .why_not_pulled = division_no_sum,
+                      .pulls = PULL_WHOLE},
+    [TRANSFER_SCATTER] = {.takes = TERM,
+                          .gives = ROWS,
+                          .why_not = "it is no term of the sum that is taken",
+                          .pulls = PULL_WHOLE},
+    [TRANSFER_MAXIMUM] = {.takes = PART,
+                          .gives = WHOLE,
+                          .takes_its_result = 1,
+                          .why_not = "those of different ranks have no maximum"},
+    [TRANSFER_GATHER] = {.takes = ROWS,
+                         .gives = WHOLE,
+                         .why_not = "it gathers own rows",
+                         .pulled = PULL_TERM,
+                         .why_not_pulled = "is summed to each rank's rows, but is no term of a sum",
+                         .pulls = PULL_OWN},
+    [TRANSFER_SWAP] = {.takes = COLUMNS,
+                       .gives = SPREAD,
+                       .takes_its_result = 1,
+                       .why_not = "it exchanges rows of own columns",
+                       .pulls = PULL_OWN},
+};
+
+const struct division_exchange *division_exchange(enum op_transfer transfer)
+{
+    return &exchanges[transfer];
+}
