@@ -165,7 +165,8 @@ static const struct run_use *use_of(const struct run *run, int flat)
     return NULL;
 }
 
-/* The same for the reduction of run r to the shard. */
+/* Fetch the shard of each gradient that is reduced after run r, with the sum of the micro-batches
+ * before, to which the reduction adds. */
 static void fetch_shards(struct program *program, struct run *run, int r)
 {
     for (int k = 0; k < run[r].uses; k++) {

@@ -71,13 +71,14 @@ static void all_to_all(struct program *program, const struct owners *owners, int
     int64_t place = matrices == grad ? 0 : own.start;
     struct comm_part *part = array_make((size_t)count, sizeof *part);
     for (int m = 0; m < count; m++) {
-        struct flat_range theirs = common(shard, owners_range(owners, flat, m));
-        struct flat_range ours = common(own, shard_of(program, flat, m));
-        int64_t in_grad = theirs.start - shard.start, in_matrices = ours.start - place;
+        /* what member m owns of this rank's shard; what this rank owns of m's shard */
+        struct flat_range m_owns = common(shard, owners_range(owners, flat, m));
+        struct flat_range rank_owns = common(own, shard_of(program, flat, m));
+        int64_t in_grad = m_owns.start - shard.start, in_matrices = rank_owns.start - place;
         if (direction == TO_OWNERS)
-            part[m] = (struct comm_part){in_grad, theirs.count, in_matrices, ours.count};
+            part[m] = (struct comm_part){in_grad, m_owns.count, in_matrices, rank_owns.count};
         else if (m != rank || matrices != grad)
-            part[m] = (struct comm_part){in_matrices, ours.count, in_grad, theirs.count};
+            part[m] = (struct comm_part){in_matrices, rank_owns.count, in_grad, m_owns.count};
     }
     struct instr *instr = program_instr(program, INSTR_ALLTOALL, STREAM_REDUCE);
     int grad_slot = direction == TO_OWNERS ? SLOT_FROM : SLOT_TO;

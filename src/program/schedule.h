@@ -1,9 +1,9 @@
 /* schedule.h - in which order a pipeline stage computes its micro-batches.
  *
- * A schedule is a row of a table: how far forward is ahead of backward, and what is split.  By it
- * the actions of a stage are listed in order, each a micro-batch in a phase.  A stage computes its
- * units upward in a forward action, downward in one of backward.  With one stage, 1f1b is naive;
- * gpipe keeps all micro-batches alive:
+ * A schedule is a row of a table: how far forward is ahead of backward, and what is split.
+ * schedule_list() makes of a row the actions of a stage in order, each a micro-batch in a phase.  A
+ * stage computes its units upward in a forward action, downward in one of backward.  With one
+ * stage, 1f1b is naive; gpipe keeps all micro-batches alive:
  *
  *   naive, 1f1b   F0 B0 F1 B1 F2 B2
  *   gpipe         F0 F1 F2 B0 B1 B2

@@ -5,7 +5,9 @@
  *   q k v | q k v      on two ranks, of three matrices
  *   q q k | k v v      of one matrix of that size, which is something else
  *
- * So what reads own columns must read those of the same tensors, or of each by itself.
+ * An op that adds or multiplies two values must find the same columns of the same tensors in both.
+ * An op that reads stacked tensors each for another purpose (a gate and what goes through it;
+ * queries, keys and values) must find each of them divided by itself.
  */
 #ifndef TRIREME_VERIFY_COLUMNS_H
 #define TRIREME_VERIFY_COLUMNS_H
@@ -27,9 +29,10 @@ int columns_equal(const struct columns *a, const struct columns *b);
 /* Are they two tensors divided alike, a gate and what goes through it? */
 int columns_are_halves(const struct columns *columns);
 
-/* Are they the heads that attrs says: queries, keys and values, where the op has them, of a tensor
- * each and whole heads, keys and values divided alike, and query heads as the key heads that they
- * go with?  more: keys and values that are not behind the queries; NULL: none. */
+/* Are they the heads that attrs says?  Queries, keys and values (those of them that attrs gives the
+ * op) must each be one tensor, of which the rank has whole heads, as many as attrs says.  Keys and
+ * values must be the same heads, and queries the heads that belong to these keys.  more: the keys
+ * and values, where they are not stacked behind the queries; NULL: they are, or there are none. */
 int columns_are_heads(const struct columns *columns, const struct columns *more,
                       const struct op_attrs *attrs);
 

@@ -17,7 +17,7 @@
  *
  * Along replicate and shard ranks have their own rows from the start, those of their batches.
  *
- * Which columns own ones are, is followed too (columns.h).
+ * Where a rank has own columns, the check follows too which columns these are (columns.h).
  */
 #include "verify/division.h"
 
@@ -128,8 +128,9 @@ static int lacks_sum(const struct division *d, const struct graph_node *n, int v
     return wrong(d, n, v, "its sum over %s is missing", mesh_axis_name(d->axis));
 }
 
-/* A term lacks its sum; of anything else, why it is wrong. */
-static int lacks(const struct division *d, const struct graph_node *n, int v, const char *why)
+/* Node n cannot read what the rank has of v: if that is a term of a sum, because the sum is
+ * missing; if it is anything else, for the reason `why`. */
+static int wrong_share(const struct division *d, const struct graph_node *n, int v, const char *why)
 {
     return d->share[v] == TERM ? lacks_sum(d, n, v) : wrong(d, n, v, "%s", why);
 }
@@ -187,7 +188,7 @@ static int check_added(const struct division *d, const struct graph_node *n,
                    : wrong(d, n, added, "what it is added to is of other columns");
     if (share == TERM && d->share[added] == WHOLE)
         return wrong(d, n, added, "added to a term of a sum, it counts once for each rank");
-    return lacks(d, n, added, "what it is added to is not");
+    return wrong_share(d, n, added, "what it is added to is not");
 }
 
 /* The k-th input of an op that has x in the first one: parameters, and what goes with the rows. */
@@ -203,7 +204,7 @@ static int check_beside(const struct division *d, const struct graph_node *n,
         return 0;
     if (want == COLUMNS)
         return wrong(d, n, v, "the columns that it belongs to are divided");
-    return lacks(d, n, v, "all of it is needed");
+    return wrong_share(d, n, v, "all of it is needed");
 }
 
 static int follow_rule(const struct division *d, const struct graph_node *n,
@@ -238,7 +239,7 @@ static int follow_linear(const struct division *d, const struct graph_node *n)
     int x = n->in[0], w = n->in[1];
     enum division_share share = d->share[x];
     if (share == TERM || share == SPREAD)
-        return lacks(d, n, x, "it needs whole rows");
+        return wrong_share(d, n, x, "it needs whole rows");
     if ((share == COLUMNS) != (d->share[w] == COLUMNS))
         return wrong(d, n, x, "its matrix is %s", share_text(d, w));
     if (share == ROWS && d->share[w] == ROWS)
@@ -305,7 +306,7 @@ static int follow_head(const struct division *d, const struct graph_node *n)
 {
     if (n->op == &op_head_part && d->share[n->in[1]] == ROWS) {
         if (d->share[n->in[0]] != WHOLE)
-            return lacks(d, n, n->in[0], "all of it is needed");
+            return wrong_share(d, n, n->in[0], "all of it is needed");
         put_share(d, n, PART, n->in[0]);
         return 0;
     }
