@@ -44,7 +44,7 @@ struct gemm {
 };
 
 /* What attention may do beside its plain form, a bit each; those that a device offers are in its
- * op table. */
+ * struct device_ops. */
 enum attention_form {
     ATTENTION_FULL = 1,      /* every query sees all keys of its sequence: no causal mask */
     ATTENTION_SEPARATE = 2,  /* keys and values are an input of their own, of other rows */
