@@ -1,8 +1,9 @@
 /* flat.cuh - ops on the elements of flat tensors, one tile per block.
  *
- * A tile is `accesses` groups of n elements for each thread.  The first begins `shift` before
- * element 0, so that groups lie as memory does.  Whole tiles go n at a time, the first and the last
- * an element at a time if they are not.  An op is a struct with its tensors and two functions:
+ * A tile is `accesses` groups of n elements for each thread.  The first tile begins `shift`
+ * elements before element 0, so that each group begins where memory is aligned.  A tile that lies
+ * wholly inside the tensor is worked on in groups; the first and the last one, where they reach
+ * beyond the tensor, by single elements.  An op is a struct with its tensors and two functions:
  *   read<n>(at)          n elements of each input from element `at` on, as they lie in memory;
  *                        a thread reads all its groups before it uses the first
  *   write<n>(group, at)  what becomes of them
