@@ -2,9 +2,9 @@
 # reshard.sh - a run saved on one number of ranks goes on on another, with the losses it would have
 # had: every step within 1e-6 of the run that was never stopped (1e-8 is usual).
 #
-# The text is that of the tree's headers, so that it changes with them.  At a rate of 3e-3 some texts
-# made the gradient jump, and AdamW with its usual eps turned the roundings of sums in another order,
-# 1e-9 until then, into 1e-4; the rate and eps here keep them at 1e-8 for each of ten texts.
+# At a rate of 3e-3 some texts made the gradient jump, and AdamW with its usual eps turned the
+# roundings of sums in another order, 1e-9 until then, into 1e-4; the rate and eps here keep them at
+# 1e-8 for each of ten texts.
 . "$(dirname "$0")/../cli/helpers.inc"
 
 make_tokens

@@ -18,7 +18,7 @@ run() {
     fi
 }
 
-find "$top/src" -name '*.h' | sort | xargs cat >text
+make_text
 head -c 300 text >some
 run "tokenize" 1 tokenize text some -o train.h5
 run "tokenize little" 1 tokenize some -o valid.h5
@@ -35,7 +35,7 @@ for n in ${RANKS:-1}; do
     run "plan" 1 plan $M --ranks "$n"
     checkpoint=$(newest_checkpoint "run-$n")
     is "saved at the last step, $n ranks" step-00000003 "${checkpoint##*/}"
-    run "generate from a save of $n" 1 generate "$checkpoint" --prompt "int " --tokens 9 --seed 3
+    run "generate from a save of $n" 1 generate "$checkpoint" --prompt "Ro bi " --tokens 9 --seed 3
     run "checkpoint verify, a save of $n" 1 checkpoint verify "$checkpoint"
     run "checkpoint show, a save of $n" 1 checkpoint show "$checkpoint"
 done
