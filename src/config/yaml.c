@@ -26,6 +26,7 @@ struct reader {
     char key[KEY_MAX_BYTES]; /* dotted, of the value that comes next */
     size_t ends[DEPTH_MAX];  /* length of key in each map that is open */
     int depth;               /* open maps */
+    int line;                /* of the event that is being read */
     int have_key, key_line;  /* a key was read, its value is next */
     int documents;
     int list;                /* in a list */
@@ -86,16 +87,16 @@ static void add(struct reader *r, const char *value, int kind)
 }
 
 /* Append a map's key to the dotted name of the maps around it. */
-static int take_key(struct reader *r, const char *name, size_t length, int line, struct error *err)
+static int take_key(struct reader *r, const char *name, size_t length, struct error *err)
 {
     size_t before = r->ends[r->depth - 1];
     if (length == 0 || strlen(name) != length)
-        return error_set(err, "%s:%d: an empty key", r->path, line);
+        return error_set(err, "an empty key");
     if (before + length + 2 > sizeof r->key)
-        return error_set(err, "%s:%d: unknown key \"%.60s...\"", r->path, line, name);
+        return error_set(err, "unknown key \"%.60s...\"", name);
     snprintf(r->key + before, sizeof r->key - before, "%s%s", before ? "." : "", name);
     r->have_key = 1;
-    r->key_line = line;
+    r->key_line = r->line;
     return 0;
 }
 
@@ -105,24 +106,23 @@ static int is_null(const char *value)
            !strcmp(value, "NULL");
 }
 
-static int take_scalar(struct reader *r, const yaml_event_t *event, int line, struct error *err)
+static int take_scalar(struct reader *r, const yaml_event_t *event, struct error *err)
 {
     const char *text = (const char *)event->data.scalar.value;
     size_t length = event->data.scalar.length;
     int plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     if (event->data.scalar.tag)
-        return error_set(err, "%s:%d: tags such as %.40s are not understood", r->path, line,
+        return error_set(err, "tags such as %.40s are not understood",
                          (const char *)event->data.scalar.tag);
     if (!r->depth && plain && is_null(text))
         return 0;
     if (!r->depth)
-        return error_set(err, "%s:%d: expected \"key: value\", found \"%.60s\"", r->path, line,
-                         text);
+        return error_set(err, "expected \"key: value\", found \"%.60s\"", text);
     if (!r->have_key)
-        return take_key(r, text, length, line, err);
+        return take_key(r, text, length, err);
     r->have_key = 0;
     if (strlen(text) != length)
-        return error_set(err, "%s:%d: %s: the text holds a NUL character", r->path, line, r->key);
+        return error_set(err, "%s: the text holds a NUL character", r->key);
     if (plain && is_null(text))
         add(r, NULL, ENTRY_EMPTY);
     else
@@ -130,14 +130,14 @@ static int take_scalar(struct reader *r, const yaml_event_t *event, int line, st
     return 0;
 }
 
-static int take_map(struct reader *r, const yaml_event_t *event, int line, struct error *err)
+static int take_map(struct reader *r, const yaml_event_t *event, struct error *err)
 {
     if (event->data.mapping_start.tag)
-        return error_set(err, "%s:%d: tags are not understood", r->path, line);
+        return error_set(err, "tags are not understood");
     if (r->depth && !r->have_key)
-        return error_set(err, "%s:%d: a map cannot be a key", r->path, line);
+        return error_set(err, "a map cannot be a key");
     if (r->depth == DEPTH_MAX)
-        return error_set(err, "%s:%d: maps are nested more than %d deep", r->path, line, DEPTH_MAX);
+        return error_set(err, "maps are nested more than %d deep", DEPTH_MAX);
     if (r->have_key)
         add(r, NULL, ENTRY_GROUP);
     r->ends[r->depth++] = r->have_key ? strlen(r->key) : 0;
@@ -146,26 +146,24 @@ static int take_map(struct reader *r, const yaml_event_t *event, int line, struc
 }
 
 /* A list of texts is one value, with commas between them. */
-static int take_list(struct reader *r, int line, struct error *err)
+static int take_list(struct reader *r, struct error *err)
 {
     const struct key *key = r->have_key && !r->list ? key_find(r->key) : NULL;
     if (!key || !key->list)
-        return error_set(err, "%s:%d: %s%slists are not understood, give one value", r->path, line,
+        return error_set(err, "%s%slists are not understood, give one value",
                          r->have_key ? r->key : "", r->have_key ? ": " : "");
     r->list = 1;
     r->items[0] = 0;
     return 0;
 }
 
-static int add_item(struct reader *r, const yaml_event_t *event, int line, struct error *err)
+static int add_item(struct reader *r, const yaml_event_t *event, struct error *err)
 {
     const char *text = (const char *)event->data.scalar.value;
     if (strlen(r->items) + strlen(text) + 2 > sizeof r->items)
-        return error_set(err, "%s:%d: %s: a list of more than %d characters", r->path, line, r->key,
-                         CONFIG_TEXT - 1);
+        return error_set(err, "%s: a list of more than %d characters", r->key, CONFIG_TEXT - 1);
     if (!*text || strchr(text, ','))
-        return error_set(err, "%s:%d: %s: \"%.40s\" cannot be in a list", r->path, line, r->key,
-                         text);
+        return error_set(err, "%s: \"%.40s\" cannot be in a list", r->key, text);
     text_join(r->items, sizeof r->items, ",", "%s", text);
     return 0;
 }
@@ -178,23 +176,22 @@ static void end_list(struct reader *r)
 
 static int take(struct reader *r, const yaml_event_t *event, struct error *err)
 {
-    int line = (int)event->start_mark.line + 1;
     if (r->list && event->type == YAML_SCALAR_EVENT)
-        return add_item(r, event, line, err);
+        return add_item(r, event, err);
     if (r->list && event->type == YAML_MAPPING_START_EVENT)
-        return error_set(err, "%s:%d: %s: a map in a list", r->path, line, r->key);
+        return error_set(err, "%s: a map in a list", r->key);
     switch (event->type) {
     case YAML_DOCUMENT_START_EVENT:
         if (r->documents++)
-            return error_set(err, "%s:%d: a second document starts here", r->path, line);
+            return error_set(err, "a second document starts here");
         return 0;
-    case YAML_SCALAR_EVENT: return take_scalar(r, event, line, err);
-    case YAML_MAPPING_START_EVENT: return take_map(r, event, line, err);
+    case YAML_SCALAR_EVENT: return take_scalar(r, event, err);
+    case YAML_MAPPING_START_EVENT: return take_map(r, event, err);
     case YAML_MAPPING_END_EVENT: r->depth--; return 0;
-    case YAML_SEQUENCE_START_EVENT: return take_list(r, line, err);
+    case YAML_SEQUENCE_START_EVENT: return take_list(r, err);
     case YAML_SEQUENCE_END_EVENT: end_list(r); return 0;
     case YAML_ALIAS_EVENT:
-        return error_set(err, "%s:%d: aliases (*%.40s) are not understood", r->path, line,
+        return error_set(err, "aliases (*%.40s) are not understood",
                          (const char *)event->data.alias.anchor);
     default: return 0;
     }
@@ -224,7 +221,8 @@ static int parse(struct reader *r, const char *text, size_t bytes, struct error 
             rc = syntax_error(&parser, r->path, err);
             break;
         }
-        rc = take(r, &event, err);
+        r->line = (int)event.start_mark.line + 1;
+        rc = take(r, &event, err) ? error_prefix(err, "%s:%d", r->path, r->line) : 0;
         ended = event.type == YAML_STREAM_END_EVENT;
         yaml_event_delete(&event);
     }
