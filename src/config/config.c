@@ -8,24 +8,6 @@
 #include "config/foreign.h"
 #include "config/schema.h"
 
-/* "key=value", with the key cut out into name.  Returns the value, or NULL with err set. */
-static const char *split(const char *argument, char *name, size_t bytes, struct error *err)
-{
-    const char *equals = strchr(argument, '=');
-    if (!equals || equals == argument) {
-        error_set(err, "argument \"%.100s\": expected key=value", argument);
-        return NULL;
-    }
-    snprintf(name, bytes, "%.*s", (int)(equals - argument), argument);
-    return equals + 1;
-}
-
-/* Name the argument, unless err names its key already. */
-static int prefix_argument(struct error *err, const char *argument, const char *key)
-{
-    return strstr(err->text, key) ? -1 : error_prefix(err, "argument %.100s", argument);
-}
-
 int config_set(struct config *config, const char *name, const char *value, struct error *err)
 {
     const struct key *key = key_find(name);
@@ -46,130 +28,116 @@ static int is_preset(const char *name)
     return !strcmp(name, "model.preset");
 }
 
-/* The last preset named by an override, else the file's, before every other key. */
-static int apply_preset(struct config *config, const char *path, const struct config_file *file,
-                        const char *const *overrides, int count, struct error *err)
+/* Put the arguments, each "key=value", behind the entries of the file. */
+static int add_arguments(struct config_file *file, const char *const *arguments, int count,
+                         struct error *err)
 {
-    char name[CONFIG_TEXT];
-    for (int i = count - 1; i >= 0; i--) {
-        const char *value = split(overrides[i], name, sizeof name, err);
-        if (!value)
-            return -1;
-        if (is_preset(name) && config_set(config, name, value, err))
-            return prefix_argument(err, overrides[i], name);
-        if (is_preset(name))
-            return 0;
-    }
-    for (int i = 0; i < file->count; i++) {
-        const struct config_entry *e = &file->entries[i];
-        if (e->kind == ENTRY_VALUE && is_preset(e->key) &&
-            config_set(config, e->key, e->value, err))
-            return error_prefix(err, "%s:%d", path, e->line);
+    for (int i = 0; i < count; i++) {
+        const char *equals = strchr(arguments[i], '=');
+        if (!equals || equals == arguments[i])
+            return error_set(err, "argument \"%.100s\": expected key=value", arguments[i]);
+        char *key = array_format("%.*s", (int)(equals - arguments[i]), arguments[i]);
+        config_file_add(file, key, equals + 1, 0, ENTRY_ARGUMENT);
+        free(key);
     }
     return 0;
 }
 
-/* Line of the same group among the entries before the i-th, or 0. */
-static int seen_group(const struct config_file *file, int i)
+/* Name the file and line, or the argument, unless err names its key already. */
+static int prefix_place(struct error *err, const char *path, const struct config_entry *e)
+{
+    if (e->kind != ENTRY_ARGUMENT)
+        return error_prefix(err, "%s:%d", path, e->line);
+    return strstr(err->text, e->key) ? -1 : error_prefix(err, "argument %.100s", e->key);
+}
+
+/* The last preset named, by an argument or else by the file, before every other key. */
+static int apply_preset(struct config *config, const char *path, const struct config_file *file,
+                        struct error *err)
+{
+    for (int i = file->count - 1; i >= 0; i--) {
+        const struct config_entry *e = &file->entries[i];
+        if (e->value && is_preset(e->key))
+            return config_set(config, e->key, e->value, err) ? prefix_place(err, path, e) : 0;
+    }
+    return 0;
+}
+
+/* Line of an earlier entry of the same key or group, or 0. */
+static int line_before(const struct config_file *file, int i)
 {
     for (int j = 0; j < i; j++)
-        if (file->entries[j].kind != ENTRY_VALUE &&
-            !strcmp(file->entries[j].key, file->entries[i].key))
+        if (!strcmp(file->entries[j].key, file->entries[i].key))
             return file->entries[j].line;
     return 0;
 }
 
-/* A group, or a key without a value, sets nothing, but its name must be valid. */
-static int apply_bare(struct config *config, const struct config_file *file, int i,
-                      struct error *err)
+/* A group sets nothing, but its name must be valid. */
+static int apply_entry(struct config *config, const struct config_file *file, int i,
+                       struct error *err)
 {
+    struct config unused = {0};
     const struct config_entry *e = &file->entries[i];
     const struct key *key = key_find(e->key);
-    if (!key && !key_is_group(e->key))
+    int applied = e->value && is_preset(e->key);
+    if (e->kind == ENTRY_ARGUMENT)
+        return applied ? 0 : config_set(config, e->key, e->value, err);
+    int before = line_before(file, i);
+    if (!key && (e->value || !key_is_group(e->key)))
         return key_unknown(e->key, err);
-    if (!key && seen_group(file, i))
-        return error_set(err, "%s was already begun in line %d", e->key, seen_group(file, i));
+    if (before)
+        return error_set(err, "%s was already %s in line %d", e->key, key ? "set" : "begun",
+                         before);
     if (!key)
         return 0;
     if (e->kind == ENTRY_GROUP)
         return error_set(err, "%s takes a value, not a group of keys", e->key);
-    if (key->type == KEY_TEXT)
-        return key_set(config, key, "", err);
-    return error_set(err, "%s has no value", e->key);
+    if (!e->value && key->type != KEY_TEXT)
+        return error_set(err, "%s has no value", e->key);
+    /* a preset is only checked: it may be replaced by an argument's */
+    return key_set(applied ? &unused : config, key, e->value ? e->value : "", err);
 }
 
-/* lines: where each key of the table was set, 0 while it was not. */
-static int apply_entry(struct config *config, const struct config_file *file, int i, int *lines,
-                       struct error *err)
+static int apply_entries(struct config *config, const char *path, const struct config_file *file,
+                         int from, int to, struct error *err)
 {
-    const struct config_entry *e = &file->entries[i];
-    const struct key *key = key_find(e->key);
-    if (key && lines[key - config_keys])
-        return error_set(err, "%s was already set in line %d", e->key, lines[key - config_keys]);
-    if (key)
-        lines[key - config_keys] = e->line;
-    if (e->kind != ENTRY_VALUE)
-        return apply_bare(config, file, i, err);
-    if (is_preset(e->key)) { /* applied, or replaced by an override's: only check it */
-        struct config unused = {0};
-        return config_set(&unused, e->key, e->value, err);
-    }
-    return config_set(config, e->key, e->value, err);
-}
-
-static int apply_file(struct config *config, const char *path, const struct config_file *file,
-                      struct error *err)
-{
-    int rc = 0, *lines = array_make((size_t)config_key_count, sizeof *lines);
-    for (int i = 0; i < file->count && !rc; i++)
-        if ((rc = apply_entry(config, file, i, lines, err)))
-            error_prefix(err, "%s:%d", path, file->entries[i].line);
-    free(lines);
-    return rc;
-}
-
-static int apply_overrides(struct config *config, const char *const *overrides, int count,
-                           struct error *err)
-{
-    char name[CONFIG_TEXT];
-    for (int i = 0; i < count; i++) {
-        const char *value = split(overrides[i], name, sizeof name, err);
-        if (!value)
-            return -1;
-        if (!is_preset(name) && config_set(config, name, value, err))
-            return prefix_argument(err, overrides[i], name);
-    }
+    for (int i = from; i < to; i++)
+        if (apply_entry(config, file, i, err))
+            return prefix_place(err, path, &file->entries[i]);
     return 0;
 }
 
-/* Apply the preset, whether file or override names it, and then the keys of the file. */
-static int apply_all(struct config *config, const char *path, const struct config_file *file,
-                     const char *const *overrides, int count, struct error *err)
+static int load(struct config *config, const char *name, const char *text, size_t bytes,
+                const char *const *overrides, int count, struct error *err)
 {
-    return apply_preset(config, path, file, overrides, count, err) ||
-           apply_file(config, path, file, err);
+    struct config_file file = {0};
+    int rc = set_defaults(config, err) || config_text_read(&file, name, text, bytes, err);
+    int in_file = file.count;
+    rc = rc || add_arguments(&file, overrides, count, err) ||
+         apply_preset(config, name, &file, err) ||
+         apply_entries(config, name, &file, 0, in_file, err);
+    if (rc)
+        foreign_text(name, text, err);
+    rc = rc || apply_entries(config, name, &file, in_file, file.count, err) ||
+         config_finish(config, err);
+    config_file_free(&file);
+    return -rc;
 }
 
 int config_load(struct config *config, const char *path, const char *const *overrides, int count,
                 struct error *err)
 {
-    struct config_file file = {0};
-    int rc = set_defaults(config, err) || (path && config_file_read(&file, path, err)) ||
-             apply_all(config, path, &file, overrides, count, err);
-    if (rc && path)
-        foreign_file(path, err);
-    rc = rc || apply_overrides(config, overrides, count, err) || config_finish(config, err);
-    config_file_free(&file);
-    return -rc;
+    char *text = NULL;
+    size_t bytes = 0;
+    int rc = path ? config_file_text(path, &text, &bytes, err) : 0;
+    if (!rc)
+        rc = load(config, path, text ? text : "", bytes, overrides, count, err);
+    free(text);
+    return rc;
 }
 
 int config_load_text(struct config *config, const char *name, const char *text,
                      const char *const *overrides, int count, struct error *err)
 {
-    struct config_file file = {0};
-    int rc = set_defaults(config, err) || config_text_read(&file, name, text, strlen(text), err) ||
-             apply_all(config, name, &file, overrides, count, err) ||
-             apply_overrides(config, overrides, count, err) || config_finish(config, err);
-    config_file_free(&file);
-    return -rc;
+    return load(config, name, text, strlen(text), overrides, count, err);
 }

@@ -1,8 +1,12 @@
-/* foreign.c - see foreign.h. */
+/* foreign.c - see foreign.h.  Texts of other trainers are recognised by a few words in them, since
+ * lists and tags may keep them from being read as trireme's YAML. */
 #include "config/foreign.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "base/text.h"
 
 const struct foreign foreign_names[] = {
     /* ---- sharding ---- */
@@ -197,6 +201,19 @@ const struct foreign foreign_names[] = {
 
 const int foreign_count = sizeof foreign_names / sizeof foreign_names[0];
 
+/* The first program of which a text has a word is the one it is of. */
+static const struct {
+    const char *words, *program;
+} programs[] = {
+    {.words = "compute_environment|distributed_type|main_training_function|fsdp_config",
+     .program = "Accelerate"},
+    {.words = "zero_optimization|train_micro_batch_size_per_gpu|zero_allow_untested_optimizer",
+     .program = "DeepSpeed"},
+    {.words = "per_device_train_batch_size|num_train_epochs", .program = "Hugging Face's Trainer"},
+    {.words = "data_parallel_shard_degree|local_batch_size|dump_folder", .program = "torchtitan"},
+    {.words = "architectures|transformers_version", .program = "a Hugging Face model"},
+};
+
 enum { NAME_CHARS = 128 };
 
 /* "--Learning-Rate" to "learning_rate". */
@@ -232,4 +249,72 @@ const struct foreign *foreign_find(const char *name)
         if (is_one_of(foreign_names[i].names, letter ? name : text))
             return &foreign_names[i];
     return NULL;
+}
+
+/* 1 where text has word as a key: "word: ", "word = " or a quoted one. */
+static int has_key(const char *text, const char *word)
+{
+    size_t length = strlen(word);
+    for (const char *at = text; (at = strstr(at, word)); at += length) {
+        const char *end = at + length;
+        if (at > text && (isalnum((unsigned char)at[-1]) || at[-1] == '_'))
+            continue;
+        end += *end == '"' || *end == '\'';
+        end += strspn(end, " \t");
+        if (*end == ':' || *end == '=')
+            return 1;
+    }
+    return 0;
+}
+
+/* The first of names "a|b" that text has as a key, into word; of a dotted name only its parts are
+ * looked for.  0 if there is none. */
+static int first_key(const char *text, const char *names, char word[NAME_CHARS])
+{
+    for (const char *n = names; n; n = strchr(n, '|')) {
+        n += *n == '|';
+        snprintf(word, NAME_CHARS, "%.*s", (int)strcspn(n, "|"), n);
+        char parts[NAME_CHARS], *rest = parts, *part;
+        int found = *word != '-';
+        snprintf(parts, sizeof parts, "%s", word);
+        while (found && (part = strsep(&rest, ".")))
+            found = has_key(text, part);
+        if (found)
+            return 1;
+    }
+    return 0;
+}
+
+static const char *program_of(const char *text)
+{
+    char word[NAME_CHARS];
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
+        if (first_key(text, programs[i].words, word))
+            return programs[i].program;
+    return NULL;
+}
+
+/* "gradient_clipping is train.clip, ..." of the keys that the text has, as many as fit in. */
+static void translate(const char *text, char *answer, size_t size)
+{
+    char word[NAME_CHARS];
+    answer[0] = 0;
+    for (int i = 0; i < foreign_count && strlen(answer) + 2 * NAME_CHARS < size; i++) {
+        const struct foreign *f = &foreign_names[i];
+        if (f->here && first_key(text, f->names, word))
+            text_join(answer, size, ", ", "%s is %s", word, f->here);
+    }
+}
+
+int foreign_text(const char *name, const char *text, struct error *err)
+{
+    char answer[900];
+    const char *program = program_of(text);
+    if (!program)
+        return -1;
+    translate(text, answer, sizeof answer);
+    return error_set(err,
+                     "%s is a configuration of %s, not of trireme%s%s; trireme config --show "
+                     "lists the keys",
+                     name, program, answer[0] ? ". Here " : "", answer);
 }

@@ -22,8 +22,8 @@ extern const int foreign_count;
  * NULL if there is none. */
 const struct foreign *foreign_find(const char *name);
 
-/* Where the file at path, which failed to load, is one of another program, replace err by that
- * and by what its keys are called here.  Returns -1. */
-int foreign_file(const char *path, struct error *err);
+/* Where a text, which failed to load, is a configuration of another program, replace err by that
+ * and by what its keys are called here.  name: where the text came from.  Returns -1. */
+int foreign_text(const char *name, const char *text, struct error *err);
 
 #endif

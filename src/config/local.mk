@@ -1,7 +1,7 @@
 libtrireme_a_SOURCES += \
 	src/config/check.c \
 	src/config/config.c src/config/config.h \
-	src/config/foreign.c src/config/foreign.h src/config/foreign_file.c \
+	src/config/foreign.c src/config/foreign.h \
 	src/config/key.c \
 	src/config/nearest.c \
 	src/config/presets.c \

@@ -89,23 +89,31 @@ void nearest_try(struct nearest *nearest, const char *compared, const char *name
 /* Fill in what follows from other keys and check combinations.  Returns 0, or -1 with err. */
 int config_finish(struct config *config, struct error *err);
 
-/* One "key: value" or "group:" of a YAML file, keys dotted. */
+/* A setting, keys dotted: "key: value" or "group:" of a YAML file, or an argument "key=value". */
+enum config_entry_kind { ENTRY_VALUE, ENTRY_GROUP, ENTRY_EMPTY, ENTRY_ARGUMENT };
+
 struct config_entry {
     char *key, *value; /* value NULL: the key opens a group or is empty */
     int line;
-    enum { ENTRY_VALUE, ENTRY_GROUP, ENTRY_EMPTY } kind;
+    enum config_entry_kind kind;
 };
 
+/* Entries in the order of the file; {0} has none. */
 struct config_file {
     struct config_entry *entries;
-    int count;
+    int count, capacity;
 };
 
-/* Read a YAML file into entries in the order of the file.  Returns 0 and a file for
- * config_file_free() (which also takes a zeroed one), or -1 with err naming line and column. */
-int config_file_read(struct config_file *file, const char *path, struct error *err);
+/* Append an entry; key and value (or NULL) are copied. */
+void config_file_add(struct config_file *file, const char *key, const char *value, int line,
+                     enum config_entry_kind kind);
 
-/* The same of a text of so many bytes in memory; name: where it came from, for err. */
+/* Read a configuration file whole, with a 0 behind its bytes.  Returns 0 and a text to free(), also
+ * after a failure, or -1 with err set. */
+int config_file_text(const char *path, char **text, size_t *bytes, struct error *err);
+
+/* Append the entries of a YAML text of so many bytes; name: where it came from, for err.  Returns
+ * 0, or -1 with err naming line and column.  Either way file is for config_file_free(). */
 int config_text_read(struct config_file *file, const char *name, const char *text, size_t bytes,
                      struct error *err);
 void config_file_free(struct config_file *file);

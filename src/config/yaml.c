@@ -7,12 +7,10 @@
 #include "base/text.h"
 #include "config/schema.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <yaml.h>
 
 #include "base/array.h"
@@ -20,9 +18,7 @@
 enum { FILE_MAX_BYTES = 1 << 20, DEPTH_MAX = 8, KEY_MAX_BYTES = 256 };
 
 struct reader {
-    const char *path;
     struct config_file *file;
-    int capacity;            /* allocated entries */
     char key[KEY_MAX_BYTES]; /* dotted, of the value that comes next */
     size_t ends[DEPTH_MAX];  /* length of key in each map that is open */
     int depth;               /* open maps */
@@ -33,34 +29,23 @@ struct reader {
     char items[CONFIG_TEXT]; /* its texts so far, with commas between them */
 };
 
-static int read_all(int fd, const char *path, char **text, size_t *bytes, struct error *err)
-{
-    size_t limit = FILE_MAX_BYTES;
-    ssize_t got = 1;
-    if (!(*text = malloc(limit + 1)))
-        return error_errno(err, "%s", path);
-    while (got > 0 && *bytes <= limit) {
-        got = read(fd, *text + *bytes, limit + 1 - *bytes);
-        *bytes += got > 0 ? (size_t)got : 0;
-    }
-    return got < 0 ? error_errno(err, "%s", path) : 0;
-}
-
-static int load(const char *path, char **text, size_t *bytes, struct error *err)
+int config_file_text(const char *path, char **text, size_t *bytes, struct error *err)
 {
     struct stat info;
-    int rc, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &info))
-        rc = error_errno(err, "%s", path);
-    else if (!S_ISREG(info.st_mode))
-        rc = error_set(err, "%s is not a file", path);
-    else if (info.st_size > FILE_MAX_BYTES)
-        rc = error_set(err, "%s: %lld bytes are too many for a configuration (at most %d)", path,
-                       (long long)info.st_size, FILE_MAX_BYTES);
-    else
-        rc = read_all(fd, path, text, bytes, err);
-    if (fd >= 0)
-        close(fd);
+    FILE *file;
+    if (stat(path, &info))
+        return error_errno(err, "%s", path);
+    if (!S_ISREG(info.st_mode))
+        return error_set(err, "%s is not a file", path);
+    if (info.st_size > FILE_MAX_BYTES)
+        return error_set(err, "%s: %lld bytes are too many for a configuration (at most %d)", path,
+                         (long long)info.st_size, FILE_MAX_BYTES);
+    if (!(file = fopen(path, "re")))
+        return error_errno(err, "%s", path);
+    *text = array_make(FILE_MAX_BYTES + 2, 1);
+    *bytes = fread(*text, 1, FILE_MAX_BYTES + 1, file);
+    int rc = ferror(file) ? error_errno(err, "%s", path) : 0;
+    fclose(file);
     return rc;
 }
 
@@ -76,14 +61,19 @@ static int check_text(const char *path, const char *text, size_t bytes, struct e
     return 0;
 }
 
-static void add(struct reader *r, const char *value, int kind)
+void config_file_add(struct config_file *file, const char *key, const char *value, int line,
+                     enum config_entry_kind kind)
 {
-    struct config_file *file = r->file;
-    file->entries = array_grow(file->entries, file->count, &r->capacity, sizeof *file->entries);
-    file->entries[file->count++] = (struct config_entry){.key = array_text(r->key),
+    file->entries = array_grow(file->entries, file->count, &file->capacity, sizeof *file->entries);
+    file->entries[file->count++] = (struct config_entry){.key = array_text(key),
                                                          .value = value ? array_text(value) : NULL,
-                                                         .line = r->key_line,
+                                                         .line = line,
                                                          .kind = kind};
+}
+
+static void add(struct reader *r, const char *value, enum config_entry_kind kind)
+{
+    config_file_add(r->file, r->key, value, r->key_line, kind);
 }
 
 /* Append a map's key to the dotted name of the maps around it. */
@@ -208,21 +198,22 @@ static int syntax_error(const yaml_parser_t *parser, const char *path, struct er
                      parser->context ? parser->context : "");
 }
 
-static int parse(struct reader *r, const char *text, size_t bytes, struct error *err)
+static int parse(struct reader *r, const char *path, const char *text, size_t bytes,
+                 struct error *err)
 {
     yaml_parser_t parser;
     yaml_event_t event;
     int rc = 0, ended = 0;
     if (!yaml_parser_initialize(&parser))
-        return error_set(err, "%s: out of memory", r->path);
+        return error_set(err, "%s: out of memory", path);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, bytes);
     while (!rc && !ended) {
         if (!yaml_parser_parse(&parser, &event)) {
-            rc = syntax_error(&parser, r->path, err);
+            rc = syntax_error(&parser, path, err);
             break;
         }
         r->line = (int)event.start_mark.line + 1;
-        rc = take(r, &event, err) ? error_prefix(err, "%s:%d", r->path, r->line) : 0;
+        rc = take(r, &event, err) ? error_prefix(err, "%s:%d", path, r->line) : 0;
         ended = event.type == YAML_STREAM_END_EVENT;
         yaml_event_delete(&event);
     }
@@ -233,24 +224,8 @@ static int parse(struct reader *r, const char *text, size_t bytes, struct error 
 int config_text_read(struct config_file *file, const char *name, const char *text, size_t bytes,
                      struct error *err)
 {
-    struct reader reader = {.path = name, .file = file};
-    *file = (struct config_file){0};
-    int rc = check_text(name, text, bytes, err) || parse(&reader, text, bytes, err) ? -1 : 0;
-    if (rc)
-        config_file_free(file);
-    return rc;
-}
-
-int config_file_read(struct config_file *file, const char *path, struct error *err)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    *file = (struct config_file){0};
-    int rc = load(path, &text, &bytes, err);
-    if (!rc)
-        rc = config_text_read(file, path, text, bytes, err);
-    free(text);
-    return rc;
+    struct reader reader = {.file = file};
+    return check_text(name, text, bytes, err) || parse(&reader, name, text, bytes, err) ? -1 : 0;
 }
 
 void config_file_free(struct config_file *file)
