@@ -42,27 +42,28 @@ static int finish_model(struct config_model *m, struct error *err)
         too_few("model.heads", m->heads, err) || too_few("model.ffn", m->ffn, err) ||
         too_few("model.vocab", m->vocab, err) || finish_heads(m, err))
         return -1;
-    if (m->rope_scaling == ROPE_SCALING_LLAMA3 &&
-        m->rope_low_freq_factor >= m->rope_high_freq_factor)
+    if (m->rope.scaling == ROPE_SCALING_LLAMA3 &&
+        m->rope.low_freq_factor >= m->rope.high_freq_factor)
         return error_set(err,
                          "model.rope_low_freq_factor (%g) must be below "
                          "model.rope_high_freq_factor (%g)",
-                         m->rope_low_freq_factor, m->rope_high_freq_factor);
+                         m->rope.low_freq_factor, m->rope.high_freq_factor);
     return 0;
 }
 
-/* The first of these keys that differs from its default, or NULL. A key at its default does not
- * count as asked for. */
-static const char *first_set(const struct config *config, const char *const *names, size_t count)
+/* The first key of a part of config that differs from its default, or NULL.  A key at its default
+ * does not count as asked for. */
+static const char *first_set(const struct config *config, const void *part, size_t bytes)
 {
-    for (size_t i = 0; i < count; i++) {
-        const struct key *key = key_find(names[i]);
+    size_t from = (size_t)((const char *)part - (const char *)config);
+    for (int i = 0; i < config_key_count; i++) {
+        const struct key *key = &config_keys[i];
         struct config initial;
-        struct error err;
-        if (!key_set(&initial, key, key->initial, &err) &&
+        if (key->offset >= from && key->offset < from + bytes &&
+            !key_set(&initial, key, key->initial, NULL) &&
             memcmp((const char *)config + key->offset, (const char *)&initial + key->offset,
                    key->bytes) != 0)
-            return names[i];
+            return key->name;
     }
     return NULL;
 }
@@ -70,10 +71,6 @@ static const char *first_set(const struct config *config, const char *const *nam
 /* Refuse keys of features that GPT-2 does not have, where they were set. */
 static int check_gpt2(const struct config *config, struct error *err)
 {
-    static const char *const rotary[] = {
-        "model.rope_theta",           "model.rope_scaling",          "model.rope_factor",
-        "model.rope_low_freq_factor", "model.rope_high_freq_factor", "model.rope_original_len",
-    };
     const struct config_model *m = &config->model;
     if (strcmp(m->family, "gpt2") != 0)
         return 0;
@@ -82,7 +79,7 @@ static int check_gpt2(const struct config *config, struct error *err)
                          "model.kv_heads is %lld, but in model.family gpt2 each of the %lld heads "
                          "has its own keys and values; leave it out",
                          (long long)m->kv_heads, (long long)m->heads);
-    const char *name = first_set(config, rotary, sizeof rotary / sizeof rotary[0]);
+    const char *name = first_set(config, &m->rope, sizeof m->rope);
     if (name)
         return error_set(err,
                          "%s is set, but model.family gpt2 learns its positions and rotates none; "
@@ -215,11 +212,8 @@ static int finish_batch(struct config *config, struct error *err)
 /* Refuse keys that would have no effect, unless they are at their defaults. */
 static int check_optimizer(const struct config *config, struct error *err)
 {
-    static const char *const of_muon[] = {"train.muon_momentum", "train.muon_nesterov",
-                                          "train.muon_ns_steps", "train.muon_dtype",
-                                          "train.muon_adjust_lr"};
     const struct config_train *t = &config->train;
-    const char *name = first_set(config, of_muon, sizeof of_muon / sizeof of_muon[0]);
+    const char *name = first_set(config, &t->muon, sizeof t->muon);
     if (t->optimizer != OPTIMIZER_MUON && name)
         return error_set(err, "%s is of train.optimizer muon; leave it out, or set that", name);
     if (t->optimizer != OPTIMIZER_SGD && t->momentum != 0.9)
@@ -254,17 +248,15 @@ static int check_precision(const struct config *config, struct error *err)
 
 static int check_loss_scale(const struct config *config, struct error *err)
 {
-    static const char *const names[] = {"train.loss_scale", "train.initial_scale_power",
-                                        "train.loss_scale_window", "train.hysteresis",
-                                        "train.min_loss_scale"};
     const struct config_loss_scale *c = &config->train.loss_scale;
     const char *name = NULL;
     if (config->precision != PRECISION_FP16)
-        name = first_set(config, names, 5);
+        name = first_set(config, c, sizeof *c);
     if (name)
         return error_set(err, "%s is of precision fp16; other precisions need no loss scale", name);
     if (c->fixed > 0)
-        name = first_set(config, names + 1, 4);
+        name = first_set(config, &c->initial_power,
+                         sizeof *c - offsetof(struct config_loss_scale, initial_power));
     if (name)
         return error_set(err,
                          "%s is of a dynamic loss scale, but train.loss_scale fixes it at %g; "

@@ -50,14 +50,20 @@ enum config_adjust_lr { ADJUST_LR_ORIGINAL, ADJUST_LR_MATCH_RMS_ADAMW };
 enum config_offload_to { OFFLOAD_NONE, OFFLOAD_HOST, OFFLOAD_DISK };
 enum config_decay { DECAY_MATRICES, DECAY_ALL };
 
+/* Rotary positions, and how their frequencies are stretched. */
+struct config_rope {
+    double theta;
+    enum config_rope_scaling scaling;
+    double factor, low_freq_factor, high_freq_factor;
+    int64_t original_len; /* original_max_position_embeddings */
+};
+
 struct config_model {
     char preset[64]; /* "" when defined by its fields alone */
     char family[16]; /* "llama" */
     int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, max_seq_len;
-    double norm_eps, rope_theta, init_std;
-    enum config_rope_scaling rope_scaling;
-    double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
-    int64_t rope_original_len; /* original_max_position_embeddings */
+    double norm_eps, init_std;
+    struct config_rope rope;
     int tie_embeddings;
 };
 

@@ -6,20 +6,23 @@
 
 /* As published in the models' own configuration files.  head_dim is hidden / heads in all. */
 #define LLAMA .family = "llama", .norm_eps = 1e-5, .init_std = 0.02
-#define UNSCALED                                                             \
-    .rope_factor = 8, .rope_low_freq_factor = 1, .rope_high_freq_factor = 4, \
-    .rope_original_len = 8192
-#define SCALED(f)                                                                \
-    .rope_theta = 500000, .rope_scaling = ROPE_SCALING_LLAMA3, .rope_factor = f, \
-    .rope_low_freq_factor = 1, .rope_high_freq_factor = 4, .rope_original_len = 8192
-#define LLAMA1 LLAMA, UNSCALED, .rope_theta = 10000
-#define LLAMA2 LLAMA1, .vocab = 32000, .max_seq_len = 4096
-#define LLAMA3 LLAMA, UNSCALED, .rope_theta = 500000, .vocab = 128256, .max_seq_len = 8192
+#define ROPE(base, how, times)      \
+    .rope = {.theta = base,         \
+             .scaling = how,        \
+             .factor = times,       \
+             .low_freq_factor = 1,  \
+             .high_freq_factor = 4, \
+             .original_len = 8192}
+#define UNSCALED(base) ROPE(base, ROPE_SCALING_NONE, 8)
+#define LLAMA1         LLAMA, UNSCALED(10000)
+#define LLAMA2         LLAMA1, .vocab = 32000, .max_seq_len = 4096
+#define LLAMA3         LLAMA, UNSCALED(500000), .vocab = 128256, .max_seq_len = 8192
 /* head_dim is 64 in all; fields of rotary positions keep their defaults. */
-#define GPT2                                                                             \
-    .family = "gpt2", .norm_eps = 1e-5, .init_std = 0.02, UNSCALED, .rope_theta = 10000, \
-    .vocab = 50257, .max_seq_len = 1024, .tie_embeddings = 1
-#define LLAMA31(f) LLAMA, SCALED(f), .vocab = 128256, .max_seq_len = 131072
+#define GPT2                                                                               \
+    .family = "gpt2", .norm_eps = 1e-5, .init_std = 0.02, UNSCALED(10000), .vocab = 50257, \
+    .max_seq_len = 1024, .tie_embeddings = 1
+#define LLAMA31(f) \
+    LLAMA, ROPE(500000, ROPE_SCALING_LLAMA3, f), .vocab = 128256, .max_seq_len = 131072
 
 const struct config_model config_presets[] = {
     {"llama-tiny", LLAMA1, .layers = 2, .hidden = 64, .heads = 4, .kv_heads = 2, .ffn = 176,

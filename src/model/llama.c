@@ -77,18 +77,17 @@ static void graph_of(const struct model *model, int kind, enum model_purpose pur
 /* Llama 3.1's scaling of rotary frequencies: those with wavelengths beyond the original context are
  * divided by factor, those with short wavelengths are kept, and those in between are interpolated.
  */
-static double stretch(const struct config_model *c, double frequency)
+static double stretch(const struct config_rope *r, double frequency)
 {
-    if (c->rope_scaling != ROPE_SCALING_LLAMA3)
+    if (r->scaling != ROPE_SCALING_LLAMA3)
         return frequency;
-    double rotations = (double)c->rope_original_len * frequency / (2 * M_PI);
-    if (rotations < c->rope_low_freq_factor)
-        return frequency / c->rope_factor;
-    if (rotations > c->rope_high_freq_factor)
+    double rotations = (double)r->original_len * frequency / (2 * M_PI);
+    if (rotations < r->low_freq_factor)
+        return frequency / r->factor;
+    if (rotations > r->high_freq_factor)
         return frequency;
-    double blend = (rotations - c->rope_low_freq_factor) /
-                   (c->rope_high_freq_factor - c->rope_low_freq_factor);
-    return (1 - blend) * frequency / c->rope_factor + blend * frequency;
+    double blend = (rotations - r->low_freq_factor) / (r->high_freq_factor - r->low_freq_factor);
+    return (1 - blend) * frequency / r->factor + blend * frequency;
 }
 
 static void table_of(const struct model *model, int64_t seq, float *table)
@@ -96,7 +95,8 @@ static void table_of(const struct model *model, int64_t seq, float *table)
     const struct config_model *c = &model->config;
     int64_t half = c->head_dim / 2;
     for (int64_t i = 0; i < half; i++) {
-        double frequency = stretch(c, pow(c->rope_theta, -2.0 * (double)i / (double)c->head_dim));
+        double frequency =
+            stretch(&c->rope, pow(c->rope.theta, -2.0 * (double)i / (double)c->head_dim));
         for (int64_t t = 0; t < seq; t++) {
             table[t * 2 * half + i] = (float)cos((double)t * frequency);
             table[t * 2 * half + half + i] = (float)sin((double)t * frequency);

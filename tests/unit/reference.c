@@ -116,8 +116,8 @@ static void attention(const struct reference *r, int64_t layer, double *x, int64
         multiply(q + t * q_size, of_layer(r, layer, "attn.q"), h, q_size, c->hidden, 0);
         multiply(k + t * kv, of_layer(r, layer, "attn.k"), h, kv, c->hidden, 0);
         multiply(v + t * kv, of_layer(r, layer, "attn.v"), h, kv, c->hidden, 0);
-        rotate(q + t * q_size, c->heads, d, t, c->rope_theta);
-        rotate(k + t * kv, c->kv_heads, d, t, c->rope_theta);
+        rotate(q + t * q_size, c->heads, d, t, c->rope.theta);
+        rotate(k + t * kv, c->kv_heads, d, t, c->rope.theta);
     }
     for (int64_t t = 0; t < seq; t++) {
         for (int64_t head = 0; head < c->heads; head++) {
