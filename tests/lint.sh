@@ -199,8 +199,8 @@ rule_scripts()
 rule_keys()
 {
     [ -e src/config/schema.c ] || return 0
-    grep -oE 'FIELD\([a-z][a-z_0-9]*(\.[a-z_0-9]+)?\)' src/config/schema.c |
-        sed 's/FIELD(\(.*\))/\1/' | grep -vx f | while read -r key; do
+    grep -oE 'KEY\([^)]*, [a-z_0-9.]+\)' src/config/schema.c |
+        sed 's/.*, \(.*\))/\1/' | grep -vx field | while read -r key; do
         product | grep -vE '^src/config/(config|schema|presets)\.[ch]$' |
             xargs grep -qE "(->|\.)${key##*.}\b" || echo "src/config/schema.c: nothing reads $key"
     done
