@@ -145,8 +145,8 @@ struct config_checkpoint {
 
 struct config_run {
     char dir[CONFIG_TEXT];
-    int fresh; /* 1: what dir holds is set aside first */
-    int trace; /* step whose execution is traced to trace.json; 0: none */
+    int fresh;     /* 1: what dir holds is set aside first */
+    int64_t trace; /* step whose execution is traced to trace.json; 0: none */
     int64_t log_every;
     int64_t hang_seconds; /* without progress of a transfer; 0: wait for ever */
     int64_t threads;      /* per rank; 0: cores of the node / ranks on it */

@@ -24,6 +24,13 @@ int key_is_group(const char *name)
     return 0;
 }
 
+int key_opens_group(int i)
+{
+    const char *name = config_keys[i].name, *dot = strchr(name, '.');
+    int length = dot ? (int)(dot - name) : 0;
+    return i && !strncmp(name, config_keys[i - 1].name, (size_t)length + 1) ? 0 : length;
+}
+
 /* The last part of a dotted name. */
 static const char *last_part(const char *name)
 {
@@ -83,33 +90,31 @@ void key_choices(const struct key_choice *choices, char *buffer, size_t bytes)
 }
 
 /* The fewest digits that read back to the same double. */
-static void real_text(double value, char *buffer, size_t bytes)
+static const char *real_text(double value, char *buffer)
 {
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(buffer, bytes, "%.*g", digits, value);
-        if (strtod(buffer, NULL) == value)
-            return;
-    }
+    int digits = 6;
+    do
+        snprintf(buffer, CONFIG_TEXT, "%.*g", digits, value);
+    while (strtod(buffer, NULL) != value && digits++ < 17);
+    return buffer;
 }
 
 const char *key_text(const struct config *config, const struct key *key, char *buffer)
 {
     const void *field = (const char *)config + key->offset;
-    long long number = 0;
-    if (key->type != KEY_REAL && key->type != KEY_TEXT)
-        number = key->bytes == sizeof(int) ? *(const int *)field : *(const int64_t *)field;
     switch (key->type) {
-    case KEY_INT: snprintf(buffer, CONFIG_TEXT, "%lld", number); break;
-    case KEY_REAL: real_text(*(const double *)field, buffer, CONFIG_TEXT); break;
-    case KEY_BOOL: return number ? "true" : "false";
+    case KEY_INT:
+        snprintf(buffer, CONFIG_TEXT, "%lld", (long long)*(const int64_t *)field);
+        return buffer;
+    case KEY_REAL: return real_text(*(const double *)field, buffer);
+    case KEY_BOOL: return *(const int *)field ? "true" : "false";
     case KEY_TEXT: return field;
     case KEY_CHOICE:
         for (const struct key_choice *c = key->choices; c->name; c++)
-            if (c->value == number)
+            if (c->value == *(const int *)field)
                 return c->name;
-        return "?";
     }
-    return buffer;
+    return "?";
 }
 
 void key_describe(const struct key *key, char *buffer, size_t bytes)

@@ -13,12 +13,10 @@ enum { NAME_MAX_CHARS = 64 };
 int nearest_distance(const char *a, const char *b)
 {
     int rows[3][NAME_MAX_CHARS + 1];
-    int na = (int)strnlen(a, 1000), nb = (int)strnlen(b, 1000), surplus = 0;
-    if (na > NAME_MAX_CHARS || nb > NAME_MAX_CHARS) {
-        surplus = (na > nb ? na : nb) - NAME_MAX_CHARS;
-        na = (int)min_i64(na, NAME_MAX_CHARS);
-        nb = (int)min_i64(nb, NAME_MAX_CHARS);
-    }
+    int na = (int)strnlen(a, 1000), nb = (int)strnlen(b, 1000);
+    int surplus = (int)max_i64(max_i64(na, nb) - NAME_MAX_CHARS, 0);
+    na = (int)min_i64(na, NAME_MAX_CHARS);
+    nb = (int)min_i64(nb, NAME_MAX_CHARS);
     for (int j = 0; j <= nb; j++)
         rows[0][j] = j;
     for (int i = 1; i <= na; i++) {

@@ -47,6 +47,10 @@ const struct key *key_find(const char *name);
 /* 1 if name is the part of a key before a dot ("train"). */
 int key_is_group(const char *name);
 
+/* Characters of the name of the group that the i-th key is the first of; 0: it is the first of
+ * none. */
+int key_opens_group(int i);
+
 /* Put value into the field of key, checked.  Returns 0, or -1 with err set. */
 int key_set(struct config *config, const struct key *key, const char *value, struct error *err);
 

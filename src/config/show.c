@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { TEXT_BYTES = 320, LINE_CHARS = 78, INDENT = 4 };
+enum { TEXT_BYTES = 320, ROW_BYTES = 4096, LINE_CHARS = 78, INDENT = 4 };
 
 /* Print text indented, wrapped between words. */
 static void wrapped(FILE *out, const char *text)
@@ -46,24 +46,11 @@ static void show_text(FILE *out, const struct key *key)
 
 static void show_man(FILE *out, const struct key *key)
 {
-    char allowed[TEXT_BYTES];
+    char allowed[TEXT_BYTES], row[ROW_BYTES];
     key_describe(key, allowed, sizeof allowed);
-    fputs(".TP\n.B ", out);
-    troff(out, key->name);
-    fputs("\n(", out);
-    troff(out, allowed);
-    fputs("; default ", out);
-    troff(out, *key->initial ? key->initial : "none");
-    fputs(")\n.br\n", out);
-    troff(out, key->help);
-    fputs(".\n", out);
-}
-
-/* Characters of the name up to its dot; 0 for a key of the top. */
-static size_t group_length(const char *name)
-{
-    const char *dot = strchr(name, '.');
-    return dot ? (size_t)(dot - name) : 0;
+    snprintf(row, sizeof row, ".TP\n.B %s\n(%s; default %s)\n.br\n%s.\n", key->name, allowed,
+             *key->initial ? key->initial : "none", key->help);
+    troff(out, row);
 }
 
 /* "8.03 B", "124 M" */
@@ -111,23 +98,20 @@ static int is_wanted(const char *name, const char *only)
 
 int config_show(FILE *out, enum config_format format, const char *only)
 {
-    const char *before = "";
     int shown = 0;
     for (int i = 0; i < config_key_count; i++) {
-        const char *name = config_keys[i].name;
-        size_t length = group_length(name);
-        if (!is_wanted(name, only))
+        const struct key *key = &config_keys[i];
+        if (!is_wanted(key->name, only))
             continue;
-        int new_group = !shown || length != group_length(before) || strncmp(name, before, length);
-        if (new_group && format == CONFIG_MAN)
-            fprintf(out, ".SS %s%.*s\n", length ? "" : "top level", (int)length, name);
-        else if (new_group && shown)
+        int group = key_opens_group(i);
+        if (format == CONFIG_MAN && (group || !i))
+            fprintf(out, ".SS %s%.*s\n", group ? "" : "top level", group, key->name);
+        else if (group && shown)
             fputc('\n', out);
         if (format == CONFIG_MAN)
-            show_man(out, &config_keys[i]);
+            show_man(out, key);
         else
-            show_text(out, &config_keys[i]);
-        before = name;
+            show_text(out, key);
         shown++;
     }
     if (shown && (!only || is_wanted("model.preset", only)))

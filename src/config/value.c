@@ -93,10 +93,7 @@ static int set_int(const struct key *key, void *field, const char *value, struct
     if (errno || number < key->min || number > key->max)
         return error_set(err, "%s: %.80s is out of range, allowed is %lld to %lld", key->name,
                          value, (long long)key->min, (long long)key->max);
-    if (key->bytes == sizeof(int))
-        *(int *)field = (int)number;
-    else
-        *(int64_t *)field = number;
+    *(int64_t *)field = number;
     return 0;
 }
 
@@ -206,7 +203,7 @@ static int set_preset(struct config *config, const char *value, struct error *er
 int key_set(struct config *config, const struct key *key, const char *value, struct error *err)
 {
     void *field = (char *)config + key->offset;
-    const struct key_choice *choice = NULL;
+    const struct key_choice *choice;
     if (field == config->model.preset && *value)
         return set_preset(config, value, err);
     switch (key->type) {

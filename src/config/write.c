@@ -37,15 +37,13 @@ const char *config_key_name(int i)
 
 void config_print(FILE *out, const struct config *config)
 {
-    char buffer[CONFIG_TEXT], group[CONFIG_TEXT] = "";
+    char buffer[CONFIG_TEXT];
     for (int i = 0; i < config_key_count; i++) {
         const struct key *key = &config_keys[i];
         const char *dot = strchr(key->name, '.');
-        int length = dot ? (int)(dot - key->name) : 0;
-        if (dot && ((int)strlen(group) != length || strncmp(group, key->name, (size_t)length))) {
-            snprintf(group, sizeof group, "%.*s", length, key->name);
-            fprintf(out, "%s:\n", group);
-        }
+        int group = key_opens_group(i);
+        if (group)
+            fprintf(out, "%.*s:\n", group, key->name);
         fprintf(out, "%s%s:", dot ? "  " : "", dot ? dot + 1 : key->name);
         write_value(out, key, key_text(config, key, buffer));
     }

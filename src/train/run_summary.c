@@ -137,8 +137,8 @@ static void warn(const struct session *s, int64_t done)
                  "at the end or never",
                  (long long)c->train.warmup_steps, (long long)c->train.steps);
     if (c->run.trace && (c->run.trace <= done || c->run.trace > c->train.steps))
-        log_warn(s->log, "run.trace is %d, and this start runs steps %lld to %lld: no trace",
-                 c->run.trace, (long long)done + 1, (long long)c->train.steps);
+        log_warn(s->log, "run.trace is %lld, and this start runs steps %lld to %lld: no trace",
+                 (long long)c->run.trace, (long long)done + 1, (long long)c->train.steps);
 }
 
 void run_summary(const struct session *s, const struct batches *train, const struct batches *valid,

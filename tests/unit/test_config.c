@@ -119,7 +119,7 @@ static void rows_are_sound(void **state)
         assert_int_equal(key_set(&c, key, key->initial, &err), 0);
         assert_string_equal(key_text(&c, key, buffer), key->initial);
         assert_true(strlen(key->help) > 10);
-        assert_true(key->type != KEY_INT || key->bytes == 8 || key->bytes == sizeof(int));
+        assert_true(key->type != KEY_INT || key->bytes == sizeof(int64_t));
         assert_true(key->type != KEY_REAL || key->bytes == sizeof(double));
     }
     for (int i = 0; i < config_absent_count; i++)
