@@ -42,68 +42,28 @@ static void write_file(struct log *log, const char *line)
     }
 }
 
-enum target { TARGET_BOTH, TARGET_FILE }; /* stderr and log.txt, or log.txt alone */
-
-static void put(struct log *log, const char *kind, const char *text, enum target target)
-{
-    char line[LINE], rank[32] = "";
-    if (log->rank > 0)
-        snprintf(rank, sizeof rank, "[rank %d] ", log->rank);
-    snprintf(line, sizeof line, "trireme: %s%s%s\n", rank, kind, text);
-    if (target == TARGET_BOTH) {
-        fprintf(stderr, "%s%s", log->live ? erase : "", line);
-        log->live = 0;
-    }
-    write_file(log, line);
-}
-
-static void print_line(struct log *log, enum log_level level, const char *fmt, va_list args)
+void log_print(struct log *log, enum log_level level, const char *fmt, ...)
 {
     static const char *const kind[] = {
-        [LOG_ERROR] = "error: ", [LOG_WARN] = "warning: ", [LOG_INFO] = ""};
+        [LOG_ERROR] = "error: ", [LOG_WARN] = "warning: ", [LOG_INFO] = "", [LOG_RECORD] = ""};
     struct log plain = {.level = LOG_INFO, .rank = -1};
-    char text[LINE - 64];
+    char text[LINE - 64], line[LINE], rank[32] = "";
+    va_list args;
     if (!log)
         log = &plain;
     if (level > log->level || (log->rank > 0 && level > LOG_WARN))
         return;
-    vsnprintf(text, sizeof text, fmt, args);
-    put(log, kind[level], text, TARGET_BOTH);
-}
-
-void log_error(struct log *log, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    print_line(log, LOG_ERROR, fmt, args);
-    va_end(args);
-}
-
-void log_warn(struct log *log, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    print_line(log, LOG_WARN, fmt, args);
-    va_end(args);
-}
-
-void log_info(struct log *log, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    print_line(log, LOG_INFO, fmt, args);
-    va_end(args);
-}
-
-void log_record(struct log *log, const char *fmt, ...)
-{
-    char text[LINE - 64];
-    va_list args;
+    if (log->rank > 0)
+        snprintf(rank, sizeof rank, "[rank %d] ", log->rank);
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    if (log->level >= LOG_INFO && log->rank <= 0)
-        put(log, "", text, TARGET_FILE);
+    snprintf(line, sizeof line, "trireme: %s%s%s\n", rank, kind[level], text);
+    if (level != LOG_RECORD) {
+        fprintf(stderr, "%s%s", log->live ? erase : "", line);
+        log->live = 0;
+    }
+    write_file(log, line);
 }
 
 void log_live(struct log *log, const char *text)

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/line_file.h"
 
-enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO };
+enum log_level { LOG_ERROR, LOG_WARN, LOG_RECORD, LOG_INFO };
 
 struct log {
     enum log_level level;  /* lines above it are dropped */
@@ -26,13 +26,14 @@ int log_file(struct log *log, const char *path, struct error *err);
 void log_close(struct log *log);
 
 /* Print one line "trireme: [warning: |error: ]text"; log may be NULL (prints to stderr).
- * Errors and warnings of ranks above 0 carry "[rank N] ". */
-void log_error(struct log *log, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void log_warn(struct log *log, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void log_info(struct log *log, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-/* A line for log.txt alone. */
-void log_record(struct log *log, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+ * Errors and warnings of ranks above 0 carry "[rank N] ".  LOG_RECORD is a line for log.txt alone.
+ */
+void log_print(struct log *log, enum log_level level, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+#define log_error(log, ...)  log_print(log, LOG_ERROR, __VA_ARGS__)
+#define log_warn(log, ...)   log_print(log, LOG_WARN, __VA_ARGS__)
+#define log_record(log, ...) log_print(log, LOG_RECORD, __VA_ARGS__)
+#define log_info(log, ...)   log_print(log, LOG_INFO, __VA_ARGS__)
 
 /* Print text on stderr, a terminal, as a line that the next line of any kind replaces. */
 void log_live(struct log *log, const char *text);
