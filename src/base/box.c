@@ -2,7 +2,6 @@
 #include "base/box.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "base/round.h"
 #include "base/text.h"
@@ -93,11 +92,9 @@ int64_t box_run(const struct box *a, const struct box *b, int64_t from, int64_t 
 
 const char *box_text(const struct box *box, char text[BOX_TEXT])
 {
-    text[0] = 0;
+    snprintf(text, BOX_TEXT, "[");
     for (int i = 0; i < box->dims; i++)
-        text_join(text, BOX_TEXT - 2, ",", "%lld+%lld", (long long)box->start[i],
-                  (long long)box->count[i]);
-    memmove(text + 1, text, strlen(text) + 1);
-    text[0] = '[';
-    return strcat(text, "]");
+        text_append(text, BOX_TEXT, "%s%lld+%lld", i ? "," : "", (long long)box->start[i],
+                    (long long)box->count[i]);
+    return text_append(text, BOX_TEXT, "]");
 }

@@ -6,6 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 int64_t clock_ns(void)
 {
     struct timespec t;
@@ -25,27 +27,16 @@ int64_t clock_awake_ns(struct clock_awake *c)
 
 /* Field 22 of /proc/self/stat: start time in clock ticks since boot.  The name in
  * field 2 may hold spaces, so fields are counted from its closing parenthesis. */
-static int64_t start_ticks(void)
+int64_t clock_since_exec_ns(void)
 {
-    char text[1024];
-    FILE *file = fopen("/proc/self/stat", "r");
-    if (!file)
-        return -1;
-    size_t got = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[got] = 0;
+    char text[512] = "";
+    struct timespec boot;
+    long long ticks;
+    text_from_file("/proc/self/stat", NULL, text, sizeof text);
     char *at = strrchr(text, ')');
     for (int field = 2; at && field < 22; field++)
         at = strchr(at + 1, ' ');
-    long long ticks;
-    return at && sscanf(at, "%lld", &ticks) == 1 ? ticks : -1;
-}
-
-int64_t clock_since_exec_ns(void)
-{
-    struct timespec boot;
-    int64_t ticks = start_ticks();
-    if (ticks < 0 || clock_gettime(CLOCK_BOOTTIME, &boot))
+    if (!at || sscanf(at, "%lld", &ticks) != 1 || clock_gettime(CLOCK_BOOTTIME, &boot))
         return 0;
     int64_t started = ticks * (1000000000 / sysconf(_SC_CLK_TCK));
     return (int64_t)boot.tv_sec * 1000000000 + boot.tv_nsec - started;

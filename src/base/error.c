@@ -16,21 +16,24 @@ static void one_line(char *text)
             *text = ' ';
 }
 
-static void set_text(struct error *err, const char *fmt, va_list args)
+/* Set the text of err (NULL: drop it), and put ": " and what is behind it, unless that is NULL. */
+static void set_text(struct error *err, const char *fmt, va_list args, const char *behind)
 {
+    if (!err)
+        return;
     vsnprintf(err->text, sizeof err->text, fmt, args);
     one_line(err->text);
+    if (behind)
+        text_append(err->text, sizeof err->text, ": %s", behind);
     if (err->code == EXIT_DONE)
         err->code = EXIT_USAGE;
 }
 
 int error_set(struct error *err, const char *fmt, ...)
 {
-    if (!err)
-        return -1;
     va_list args;
     va_start(args, fmt);
-    set_text(err, fmt, args);
+    set_text(err, fmt, args, NULL);
     va_end(args);
     return -1;
 }
@@ -38,40 +41,32 @@ int error_set(struct error *err, const char *fmt, ...)
 int error_errno(struct error *err, const char *fmt, ...)
 {
     int saved = errno;
-    if (!err)
-        return -1;
     va_list args;
     va_start(args, fmt);
-    set_text(err, fmt, args);
+    set_text(err, fmt, args, strerror(saved));
     va_end(args);
-    text_append(err->text, sizeof err->text, ": %s", strerror(saved));
     errno = saved;
     return -1;
 }
 
 int error_prefix(struct error *err, const char *fmt, ...)
 {
-    if (!err)
-        return -1;
-    char before[sizeof err->text];
-    memcpy(before, err->text, sizeof before);
+    struct error before = err ? *err : (struct error){0};
     va_list args;
     va_start(args, fmt);
-    set_text(err, fmt, args);
+    set_text(err, fmt, args, before.text);
     va_end(args);
-    text_append(err->text, sizeof err->text, ": %s", before);
     return -1;
 }
 
 int error_suffix(struct error *err, const char *fmt, ...)
 {
-    if (!err)
-        return -1;
     struct error where = {0};
     va_list args;
     va_start(args, fmt);
-    set_text(&where, fmt, args);
+    set_text(&where, fmt, args, NULL);
     va_end(args);
-    text_append(err->text, sizeof err->text, " [%s]", where.text);
+    if (err)
+        text_append(err->text, sizeof err->text, " [%s]", where.text);
     return -1;
 }

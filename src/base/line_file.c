@@ -50,18 +50,14 @@ static size_t write_lines(struct line_file *f, const char *text, size_t bytes)
 static void keep(struct line_file *f, const char *text, size_t bytes)
 {
     size_t needed = f->kept_bytes + bytes;
-    if (needed > f->kept_capacity && needed <= LINE_FILE_KEPT_BYTES) {
-        char *grown = realloc(f->kept, 2 * needed);
-        f->kept = grown ? grown : f->kept;
-        f->kept_capacity = grown ? 2 * needed : f->kept_capacity;
-    }
-    if (needed > f->kept_capacity || needed > LINE_FILE_KEPT_BYTES) {
+    char *grown = needed <= LINE_FILE_KEPT_BYTES ? realloc(f->kept, needed) : NULL;
+    if (!grown) {
         f->lost_lines++;
         return;
     }
+    f->kept = grown;
     memcpy(f->kept + f->kept_bytes, text, bytes);
     f->kept_bytes = needed;
-    f->kept_lines++;
 }
 
 static void write_kept(struct line_file *f)
@@ -69,9 +65,6 @@ static void write_kept(struct line_file *f)
     size_t done = write_lines(f, f->kept, f->kept_bytes);
     f->kept_bytes -= done;
     memmove(f->kept, f->kept + done, f->kept_bytes);
-    f->kept_lines = 0;
-    for (size_t i = 0; i < f->kept_bytes; i++)
-        f->kept_lines += f->kept[i] == '\n';
 }
 
 enum line_file_outcome line_file_append(struct line_file *f, const char *text)
@@ -99,7 +92,9 @@ int64_t line_file_close(struct line_file *f)
         return 0;
     if (f->kept_bytes)
         write_kept(f);
-    int64_t missing = f->kept_lines + f->lost_lines;
+    int64_t missing = f->lost_lines;
+    for (size_t i = 0; i < f->kept_bytes; i++)
+        missing += f->kept[i] == '\n';
     close(f->fd);
     free(f->kept);
     *f = (struct line_file){0};

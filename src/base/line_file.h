@@ -19,9 +19,9 @@ enum { LINE_FILE_KEPT_BYTES = 16 << 20 }; /* most that is kept in memory */
 struct line_file {
     int is_open, fd;
     char *kept; /* what could not be written yet */
-    size_t kept_bytes, kept_capacity;
-    int64_t kept_lines, lost_lines; /* lost: neither disk nor memory had space */
-    int why;                        /* errno of the last write; 0: all lines are in the file */
+    size_t kept_bytes;
+    int64_t lost_lines; /* neither disk nor memory had space for them */
+    int why;            /* errno of the last write; 0: all lines are in the file */
 };
 
 /* Open path for appending, created if absent.  Returns 0, or -1 with err set. */

@@ -7,7 +7,10 @@
 #include "base/hash.h"
 #include "base/levels.h"
 
-static struct philox4 block(uint64_t key, uint64_t index)
+/* Inlined into the loops of every level, whatever options those are compiled with. */
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE struct philox4 block_of(uint64_t key, uint64_t index)
 {
     struct philox4 c = {{(uint32_t)index, (uint32_t)(index >> 32), 0, 0}};
     return philox(c, (uint32_t)key, (uint32_t)(key >> 32));
@@ -20,7 +23,7 @@ uint64_t philox_key(uint64_t seed, const char *name)
 
 uint64_t philox_u64(uint64_t key, uint64_t index)
 {
-    struct philox4 r = block(key, index);
+    struct philox4 r = block_of(key, index);
     return (uint64_t)r.v[1] << 32 | r.v[0];
 }
 
@@ -30,9 +33,6 @@ uint64_t philox_u64(uint64_t key, uint64_t index)
  * our own, in double, of operations that IEEE 754 rounds: weights do not depend on the mathematics
  * library, nor on the instructions a machine has.  Their errors are below 1e-11, the result is
  * float. */
-
-/* Inlined into the loops of every level, whatever options those are compiled with. */
-#define INLINE static inline __attribute__((always_inline))
 
 enum { BATCH = 64 }; /* blocks at a time: words and results stay in the first-level cache */
 
@@ -110,9 +110,7 @@ EVERY_LEVEL static void batch_normals(uint64_t key, uint64_t block, float out[4 
     uint32_t word[4][BATCH];
     float normal[4][BATCH];
     for (int i = 0; i < BATCH; i++) {
-        uint64_t index = block + (uint64_t)i;
-        struct philox4 counter = {{(uint32_t)index, (uint32_t)(index >> 32), 0, 0}};
-        struct philox4 r = philox(counter, (uint32_t)key, (uint32_t)(key >> 32));
+        struct philox4 r = block_of(key, block + (uint64_t)i);
         word[0][i] = r.v[0];
         word[1][i] = r.v[1];
         word[2][i] = r.v[2];
@@ -129,7 +127,7 @@ EVERY_LEVEL static void batch_normals(uint64_t key, uint64_t block, float out[4 
 
 float philox_normal(uint64_t key, uint64_t index)
 {
-    struct philox4 r = block(key, index / 4);
+    struct philox4 r = block_of(key, index / 4);
     int half = index % 4 / 2 * 2;
     float first, second;
     box_muller(r.v[half], r.v[half + 1], &first, &second);

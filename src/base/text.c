@@ -5,29 +5,22 @@
 #include <stdio.h>
 #include <string.h>
 
-static char *append(char *text, size_t size, const char *fmt, va_list args)
-{
-    size_t used = strlen(text);
-    vsnprintf(text + used, size - used, fmt, args);
-    return text;
-}
-
 char *text_append(char *text, size_t size, const char *fmt, ...)
 {
+    size_t used = strlen(text);
     va_list args;
     va_start(args, fmt);
-    append(text, size, fmt, args);
+    vsnprintf(text + used, size - used, fmt, args);
     va_end(args);
     return text;
 }
 
 char *text_join(char *text, size_t size, const char *separator, const char *fmt, ...)
 {
+    size_t used = text[0] ? strlen(text_append(text, size, "%s", separator)) : 0;
     va_list args;
-    if (text[0])
-        text_append(text, size, "%s", separator);
     va_start(args, fmt);
-    append(text, size, fmt, args);
+    vsnprintf(text + used, size - used, fmt, args);
     va_end(args);
     return text;
 }
