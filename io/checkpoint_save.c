@@ -228,7 +228,7 @@ static int write_commit(const struct save *save, const char *index, const char *
     add_common(commit, save);
     add_digest(commit, "index", index_hash);
     add_digest(commit, "meta", meta_hash);
-    int rc = js_write(commit, JS_ONE_LINE, path, err);
+    int rc = js_write(commit, JS_ONE_LINE, JS_DURABLE, path, err);
     js_free(commit);
     return rc;
 }
@@ -241,7 +241,7 @@ static int write_index(struct save *save, struct js *meta, struct error *err)
     char *commit = array_format("%s/COMMIT", save->partial);
     add_common(meta ? meta : own, save);
     int rc = catalog_write(&save->catalog, index, err) || disk_sync(index, err) ||
-             js_write(meta ? meta : own, JS_INDENTED, about, err) ||
+             js_write(meta ? meta : own, JS_INDENTED, JS_DURABLE, about, err) ||
              write_commit(save, index, about, commit, err) || disk_sync(save->partial, err);
     free(commit);
     free(about);

@@ -85,9 +85,7 @@ char *js_text(const struct js *js, enum js_layout layout, struct error *err)
     return line;
 }
 
-enum care { DURABLE, REPORT };
-
-static int write_text(const char *text, const char *path, enum care care, struct error *err)
+static int write_text(const char *text, const char *path, enum js_care care, struct error *err)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
@@ -100,14 +98,15 @@ static int write_text(const char *text, const char *path, enum care care, struct
         text += wrote;
         left -= (size_t)wrote;
     }
-    int rc = left || (care == DURABLE && fsync(fd)) ? error_errno(err, "cannot write %s", path) : 0;
+    int rc =
+        left || (care == JS_DURABLE && fsync(fd)) ? error_errno(err, "cannot write %s", path) : 0;
     if (close(fd) && !rc)
         rc = error_errno(err, "cannot close %s", path);
     return rc;
 }
 
-static int replace(const struct js *js, enum js_layout layout, const char *path, enum care care,
-                   struct error *err)
+int js_write(const struct js *js, enum js_layout layout, enum js_care care, const char *path,
+             struct error *err)
 {
     char *text = js_text(js, layout, err);
     if (!text)
@@ -119,16 +118,6 @@ static int replace(const struct js *js, enum js_layout layout, const char *path,
     free(beside);
     free(text);
     return rc;
-}
-
-int js_write(const struct js *js, enum js_layout layout, const char *path, struct error *err)
-{
-    return replace(js, layout, path, DURABLE, err);
-}
-
-int js_write_report(const struct js *js, enum js_layout layout, const char *path, struct error *err)
-{
-    return replace(js, layout, path, REPORT, err);
 }
 
 struct js *js_read(const char *path, struct error *err)

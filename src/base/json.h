@@ -33,13 +33,11 @@ enum js_layout { JS_ONE_LINE, JS_INDENTED };
 /* Text of json, newline at the end; free() it.  NULL with err set when memory is out. */
 char *js_text(const struct js *json, enum js_layout layout, struct error *err);
 
-/* Replace the file at path by the text of json: written beside it, fsynced,
- * renamed.  Returns 0, or -1 with err set. */
-int js_write(const struct js *json, enum js_layout layout, const char *path, struct error *err);
-
-/* The same without fsync, for what can be made again. */
-int js_write_report(const struct js *json, enum js_layout layout, const char *path,
-                    struct error *err);
+/* Replace the file at path by the text of json: written beside it, fsynced unless it can be made
+ * again (JS_REPORT), renamed.  Returns 0, or -1 with err set. */
+enum js_care { JS_DURABLE, JS_REPORT };
+int js_write(const struct js *json, enum js_layout layout, enum js_care care, const char *path,
+             struct error *err);
 
 /* Parse a file (js_read) or a text.  err names file, line and column.  NULL on failure. */
 struct js *js_read(const char *path, struct error *err);

@@ -27,7 +27,7 @@ static int write_json(const struct report *report, const struct compare *compare
     struct js *js = report_json(report);
     js_add(js, "strategies", compare_json(compare));
     js_add(js, "choices", choices_json(choices));
-    int rc = js_write_report(js, JS_INDENTED, path, err);
+    int rc = js_write(js, JS_INDENTED, JS_REPORT, path, err);
     js_free(js);
     return rc;
 }

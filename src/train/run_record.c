@@ -83,7 +83,7 @@ int run_record_write(const struct run_record *record, const char *dir, const cha
         js_add_string(start, "asked", record->asked);
         js_add(js, "start", start);
     }
-    int rc = js_write(js, JS_INDENTED, path, err);
+    int rc = js_write(js, JS_INDENTED, JS_DURABLE, path, err);
     js_free(js);
     free(path);
     return rc;

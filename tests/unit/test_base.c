@@ -178,7 +178,7 @@ static void json_comes_back(void **state)
     js_add_real(js, "bad", NAN);
     js_add_string(list, NULL, "s");
     js_add(js, "list", list);
-    assert_int_equal(js_write(js, JS_INDENTED, path, &err), 0);
+    assert_int_equal(js_write(js, JS_INDENTED, JS_DURABLE, path, &err), 0);
     js_free(js);
     js = js_read(path, &err);
     assert_non_null(js);
