@@ -15,8 +15,6 @@
  *
  * Matrices here are [out, in]; c_attn, c_proj and c_fc there are [in, out], so they are transposed.
  */
-#include "model/gpt2.h"
-
 #include <stdio.h>
 
 #include "graph/build.h"

@@ -4,8 +4,6 @@
  * value weights are stacked so that one product makes all three; so are gate and up.  Their
  * logical tensors stay separate.
  */
-#include "model/llama.h"
-
 #include <math.h>
 
 #include "graph/build.h"

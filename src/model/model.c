@@ -9,8 +9,6 @@
 #include "device/ops.h"
 #include "graph/build.h"
 #include "graph/op.h"
-#include "model/gpt2.h"
-#include "model/llama.h"
 
 static const struct model_family *const families[] = {&model_llama, &model_gpt2};
 
@@ -129,14 +127,6 @@ static struct graph *probe(const struct model *model, int unit, int64_t seq)
     return build(model, model->unit[unit].kind, 1, MODEL_LOSS, graph, 1, NULL);
 }
 
-static int64_t own_params(const struct graph *graph)
-{
-    int64_t elems = 0;
-    for (int i = 0; graph && i < graph->param_count; i++)
-        elems += graph->params[i].shared ? 0 : graph_param_elems(&graph->params[i]);
-    return elems;
-}
-
 const char *model_unit_name(const struct model *model, int unit, char name[MODEL_PREFIX])
 {
     const char *prefix = model->unit[unit].prefix;
@@ -150,9 +140,11 @@ const char *model_unit_name(const struct model *model, int unit, char name[MODEL
 int64_t model_unit_params(const struct model *model, int unit)
 {
     struct graph *graph = probe(model, unit, 1);
-    int64_t elems = own_params(graph) * model->unit[unit].blocks;
+    int64_t elems = 0;
+    for (int i = 0; graph && i < graph->param_count; i++)
+        elems += graph->params[i].shared ? 0 : graph_param_elems(&graph->params[i]);
     graph_destroy(graph);
-    return elems;
+    return elems * model->unit[unit].blocks;
 }
 
 int64_t model_params(const struct model *model)
@@ -163,15 +155,11 @@ int64_t model_params(const struct model *model)
     return total;
 }
 
-/* Forward operations for one sequence, of a block: of linear layers and of attention that is not
- * causal, and of causal attention. */
-struct forward_flops {
-    double linear, causal;
-};
-
-static struct forward_flops count(const struct graph *graph)
+/* Forward operations of a block for one sequence: weights are those of linear layers and of
+ * attention that is not causal, causal those of causal attention. */
+static struct model_flops count(const struct graph *graph)
 {
-    struct forward_flops sum = {0};
+    struct model_flops sum = {0};
     for (int i = 0; graph && i < graph->node_count; i++) {
         const struct graph_node *node = &graph->nodes[i];
         int attention = node->op == &op_attention;
@@ -179,7 +167,7 @@ static struct forward_flops count(const struct graph *graph)
             sum.causal += op_flops(graph, node);
         else if (attention || node->op == &op_linear || node->op == &op_head_loss ||
                  node->op == &op_head_part)
-            sum.linear += op_flops(graph, node);
+            sum.weights += op_flops(graph, node);
     }
     return sum;
 }
@@ -189,10 +177,10 @@ struct model_flops model_flops_per_token(const struct model *model, int64_t seq)
     struct model_flops flops = {0};
     for (int u = 0; u < model->units; u++) {
         struct graph *graph = probe(model, u, seq);
-        struct forward_flops block = count(graph);
+        struct model_flops block = count(graph);
         graph_destroy(graph);
         double times = 3 * (double)model->unit[u].blocks / (double)seq;
-        flops.weights += times * block.linear;
+        flops.weights += times * block.weights;
         flops.causal += times * block.causal;
     }
     flops.full = flops.weights + flops.causal * 2 * (double)seq / (double)(seq + 1);

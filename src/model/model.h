@@ -41,6 +41,10 @@ struct model_family {
     void (*table)(const struct model *model, int64_t seq, float *table);
 };
 
+/* Llama: RMSNorm, rotary positions, grouped queries, SwiGLU.  GPT-2: LayerNorm, learned positions,
+ * GELU, biases. */
+extern const struct model_family model_llama, model_gpt2;
+
 struct model {
     const struct model_family *family;
     struct config_model config;

@@ -17,7 +17,6 @@
 
 #include "base/array.h"
 #include "graph/build.h"
-#include "model/llama.h"
 #include "model/transformer.h"
 #include "program/compile.h"
 

@@ -12,7 +12,6 @@
 
 #include "base/philox.h"
 #include "graph/build.h"
-#include "model/llama.h"
 #include "model/transformer.h"
 #include "program/compile.h"
 #include "tests/unit/rig.h"

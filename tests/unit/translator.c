@@ -19,7 +19,6 @@
 #include "base/philox.h"
 #include "graph/autodiff.h"
 #include "graph/build.h"
-#include "model/llama.h"
 #include "model/transformer.h"
 
 enum kind { SOURCE_EMBED, ENCODE, END, TARGET_EMBED, DECODE, HEAD, WHOLE };
