@@ -43,6 +43,15 @@ struct gemm {
     void *c;
 };
 
+/* Those strides that are 0 in g are put in, of matrices that are dense. */
+static inline struct gemm gemm_dense(struct gemm g)
+{
+    g.lda = g.lda ? g.lda : g.trans_a ? g.m : g.k;
+    g.ldb = g.ldb ? g.ldb : g.trans_b ? g.k : g.n;
+    g.ldc = g.ldc ? g.ldc : g.n;
+    return g;
+}
+
 /* What attention may do beside its plain form, a bit each; those that a device offers are in its
  * struct device_ops. */
 enum attention_form {

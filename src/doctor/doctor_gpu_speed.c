@@ -30,18 +30,15 @@ struct bench {
 
 static struct gemm cube(const struct bench *s)
 {
-    return (struct gemm){.dt = DTYPE_BF16,
-                         .dt_c = DTYPE_BF16,
-                         .trans_b = 1,
-                         .m = s->dim,
-                         .n = s->dim,
-                         .k = s->dim,
-                         .lda = s->dim,
-                         .ldb = s->dim,
-                         .ldc = s->dim,
-                         .a = s->a,
-                         .b = s->b,
-                         .c = s->c};
+    return gemm_dense((struct gemm){.dt = DTYPE_BF16,
+                                    .dt_c = DTYPE_BF16,
+                                    .trans_b = 1,
+                                    .m = s->dim,
+                                    .n = s->dim,
+                                    .k = s->dim,
+                                    .a = s->a,
+                                    .b = s->b,
+                                    .c = s->c});
 }
 
 static int enqueue(struct bench *s, enum work work, struct error *err)

@@ -52,16 +52,13 @@ static struct gemm gemm_of(const struct graph *graph, const struct graph_node *n
 {
     const int64_t *a = graph->values[node->in[0]].dim, *b = graph->values[node->in[1]].dim;
     int trans_a = node->op == &op_linear_weight_grad, trans_b = node->op == &op_linear;
-    return (struct gemm){.dt = graph->dtype,
-                         .dt_c = graph->values[node->out[0]].dtype,
-                         .trans_a = trans_a,
-                         .trans_b = trans_b,
-                         .m = a[trans_a],
-                         .n = b[!trans_b],
-                         .k = a[!trans_a],
-                         .lda = a[1],
-                         .ldb = b[1],
-                         .ldc = b[!trans_b]};
+    return gemm_dense((struct gemm){.dt = graph->dtype,
+                                    .dt_c = graph->values[node->out[0]].dtype,
+                                    .trans_a = trans_a,
+                                    .trans_b = trans_b,
+                                    .m = a[trans_a],
+                                    .n = b[!trans_b],
+                                    .k = a[!trans_a]});
 }
 
 static double flops(const struct graph *graph, const struct graph_node *node)

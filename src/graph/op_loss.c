@@ -77,11 +77,6 @@ static struct sizes sizes_of(const struct device *d, const struct graph *graph,
     return s;
 }
 
-static size_t logits_bytes(const struct sizes *s)
-{
-    return round_up_bytes((size_t)(s->chunk * s->ld) * sizeof(float), ALIGN);
-}
-
 static void check_shapes(struct graph *graph, const struct graph_node *node)
 {
     struct graph_value h = graph->values[node->in[H]], w = graph->values[node->in[W]];
@@ -147,17 +142,15 @@ static double train_flops(const struct graph *graph, const struct graph_node *no
 /* logits = h w^T */
 static struct gemm logits_gemm(const struct sizes *s, int64_t rows)
 {
-    return (struct gemm){
+    return gemm_dense((struct gemm){
         .dt = s->dt,
         .dt_c = DTYPE_F32,
         .trans_b = 1,
         .m = rows,
         .n = s->columns,
         .k = s->hidden,
-        .lda = s->hidden,
-        .ldb = s->hidden,
         .ldc = s->ld,
-    };
+    });
 }
 
 /* Row stride of the gradient of the logits, packed in place in its type. */
@@ -169,7 +162,7 @@ static int64_t packed(const struct sizes *s)
 /* Of DH: dh = dlogits w; of DW: dw = dlogits^T h. */
 static struct gemm gradient_gemm(const struct sizes *s, int64_t rows, int of)
 {
-    return (struct gemm){
+    return gemm_dense((struct gemm){
         .dt = s->dt,
         .dt_c = of == DW ? DTYPE_F32 : s->dt,
         .trans_a = of == DW,
@@ -177,9 +170,7 @@ static struct gemm gradient_gemm(const struct sizes *s, int64_t rows, int of)
         .n = s->hidden,
         .k = of == DW ? rows : s->columns,
         .lda = packed(s),
-        .ldb = s->hidden,
-        .ldc = s->hidden,
-    };
+    });
 }
 
 /* The last chunk may have fewer rows, which is another product to the library. */
@@ -193,15 +184,6 @@ static size_t gemm_scratch(struct device *d, const struct sizes *s, int64_t rows
     return bytes;
 }
 
-static size_t scratch(struct device *d, const struct graph *graph, const struct graph_node *node)
-{
-    struct sizes s = sizes_of(d, graph, node);
-    size_t bytes = gemm_scratch(d, &s, s.chunk, is_train(node));
-    if (s.rows % s.chunk)
-        bytes = max_bytes(bytes, gemm_scratch(d, &s, s.rows % s.chunk, is_train(node)));
-    return logits_bytes(&s) + round_up_bytes((size_t)s.rows * sizeof(float), ALIGN) + bytes;
-}
-
 struct parts {
     float *logits, *row_loss;
     void *gemm;
@@ -211,10 +193,19 @@ static struct parts split(const struct sizes *s, void *scratch)
 {
     char *at = scratch;
     struct parts parts = {.logits = (float *)at};
-    at += logits_bytes(s);
+    at += round_up_bytes((size_t)(s->chunk * s->ld) * sizeof(float), ALIGN);
     parts.row_loss = (float *)at;
     parts.gemm = at + round_up_bytes((size_t)s->rows * sizeof(float), ALIGN);
     return parts;
+}
+
+static size_t scratch(struct device *d, const struct graph *graph, const struct graph_node *node)
+{
+    struct sizes s = sizes_of(d, graph, node);
+    size_t bytes = gemm_scratch(d, &s, s.chunk, is_train(node));
+    if (s.rows % s.chunk)
+        bytes = max_bytes(bytes, gemm_scratch(d, &s, s.rows % s.chunk, is_train(node)));
+    return (size_t)split(&s, NULL).gemm + bytes;
 }
 
 static const char *row(const void *base, const struct sizes *s, int64_t first)

@@ -24,36 +24,30 @@ static struct gemm gram_of(const struct orthogonalize *o, const struct parts *w)
 {
     int tall = o->rows > o->cols;
     int64_t n = min_i64(o->rows, o->cols);
-    return (struct gemm){.dt = o->dtype,
-                         .dt_c = DTYPE_F32,
-                         .trans_a = tall,
-                         .trans_b = !tall,
-                         .m = n,
-                         .n = n,
-                         .k = tall ? o->rows : o->cols,
-                         .lda = o->cols,
-                         .ldb = o->cols,
-                         .ldc = n,
-                         .a = w->x,
-                         .b = w->x,
-                         .c = w->gram};
+    return gemm_dense((struct gemm){.dt = o->dtype,
+                                    .dt_c = DTYPE_F32,
+                                    .trans_a = tall,
+                                    .trans_b = !tall,
+                                    .m = n,
+                                    .n = n,
+                                    .k = tall ? o->rows : o->cols,
+                                    .a = w->x,
+                                    .b = w->x,
+                                    .c = w->gram});
 }
 
 /* A A */
 static struct gemm square_of(const struct orthogonalize *o, const struct parts *w)
 {
     int64_t n = min_i64(o->rows, o->cols);
-    return (struct gemm){.dt = o->dtype,
-                         .dt_c = DTYPE_F32,
-                         .m = n,
-                         .n = n,
-                         .k = n,
-                         .lda = n,
-                         .ldb = n,
-                         .ldc = n,
-                         .a = w->operand,
-                         .b = w->operand,
-                         .c = w->factor};
+    return gemm_dense((struct gemm){.dt = o->dtype,
+                                    .dt_c = DTYPE_F32,
+                                    .m = n,
+                                    .n = n,
+                                    .k = n,
+                                    .a = w->operand,
+                                    .b = w->operand,
+                                    .c = w->factor});
 }
 
 /* The polynomial times X, or X times it. */
@@ -61,17 +55,14 @@ static struct gemm next_of(const struct orthogonalize *o, const struct parts *w)
 {
     int tall = o->rows > o->cols;
     int64_t n = min_i64(o->rows, o->cols);
-    return (struct gemm){.dt = o->dtype,
-                         .dt_c = o->dtype,
-                         .m = o->rows,
-                         .n = o->cols,
-                         .k = n,
-                         .lda = n,
-                         .ldb = o->cols,
-                         .ldc = o->cols,
-                         .a = tall ? w->x : w->operand,
-                         .b = tall ? w->operand : w->x,
-                         .c = w->next};
+    return gemm_dense((struct gemm){.dt = o->dtype,
+                                    .dt_c = o->dtype,
+                                    .m = o->rows,
+                                    .n = o->cols,
+                                    .k = n,
+                                    .a = tall ? w->x : w->operand,
+                                    .b = tall ? w->operand : w->x,
+                                    .c = w->next});
 }
 
 static size_t most_scratch(struct device *d, const struct orthogonalize *o)
