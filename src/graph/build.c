@@ -299,45 +299,20 @@ void build_head_loss_divided(struct graph *graph, int h, int w, int targets, int
     const struct op_attrs attrs = {.scale = scale, .first = first, .columns = columns};
     int top = append(graph, &op_head_part, (int[]){h, w, targets}, 3, attrs);
     int sums = graph->nodes[graph->node_count - 1].out[1];
-    int all_top = build_all_reduce_max(graph, top, group);
+    int all_top = build_exchange(graph, &op_all_reduce_max, top, group);
     int term = append(graph, &op_head_term, (int[]){sums, top, all_top}, 3, attrs);
-    int all_sums = build_all_reduce(graph, term, group);
+    int all_sums = build_exchange(graph, &op_all_reduce, term, group);
     append(graph, &op_head_part_loss, (int[]){all_top, all_sums, targets}, 3, attrs);
     build_divided(graph, h, group);
 }
 
-static int exchange(struct graph *graph, const struct op *op, int x, struct graph_group group)
+int build_exchange(struct graph *graph, const struct op *op, int x, struct graph_group group)
 {
     if (group.size < 2)
         return x;
     return append(graph, op, &x, 1,
                   (struct op_attrs){
                       .axes = group.axes, .members = group.size, .out = graph->values[x].dtype});
-}
-
-int build_all_reduce(struct graph *graph, int x, struct graph_group group)
-{
-    return exchange(graph, &op_all_reduce, x, group);
-}
-
-int build_all_reduce_max(struct graph *graph, int x, struct graph_group group)
-{
-    return exchange(graph, &op_all_reduce_max, x, group);
-}
-
-int build_all_gather(struct graph *graph, int x, struct graph_group group)
-{
-    return exchange(graph, &op_all_gather, x, group);
-}
-
-int build_reduce_scatter(struct graph *graph, int x, struct graph_group group)
-{
-    return exchange(graph, &op_reduce_scatter, x, group);
-}
-
-int build_all_to_all(struct graph *graph, int x, struct graph_group group)
-{
-    return exchange(graph, &op_all_to_all, x, group);
 }
 
 void build_divided(struct graph *graph, int x, struct graph_group group)

@@ -69,20 +69,21 @@ int build_gelu(struct graph *graph, int x, int b);
 /* x + table of positions [at least seq, width]: its row t is added to token t of each sequence, or
  * to the rows that have this position; positions: of rows, or -1 */
 int build_positions(struct graph *graph, int x, int table, int positions);
-/* ---- among the ranks of a group; in a group of one each returns x ---- */
+/* ---- among the ranks of a group ---- */
 
-/* The sum of all ranks' x: whole, the same on all. */
-int build_all_reduce(struct graph *graph, int x, struct graph_group group);
-/* The largest of all ranks' x, element by element: whole, the same on all, NaN where one is (but
- * see group.h).  No gradient passes through it: who reads it gives it none. */
-int build_all_reduce_max(struct graph *graph, int x, struct graph_group group);
-/* All ranks' rows, one rank's behind the other's, for computations that are divided among them. */
-int build_all_gather(struct graph *graph, int x, struct graph_group group);
-/* Of the sum of all ranks' x, taken in fp32 and rounded once to x's format, the rank's share of the
- * rows, which must divide evenly. */
-int build_reduce_scatter(struct graph *graph, int x, struct graph_group group);
-/* An equal share of the rows to each rank; the result is the shares from all, in their order. */
-int build_all_to_all(struct graph *graph, int x, struct graph_group group);
+/* What ranks exchange of x, by an op of op.h; in a group of one: x.
+ *
+ *   op_all_reduce      the sum of all ranks' x: whole, the same on all
+ *   op_all_reduce_max  the largest of all ranks' x, element by element: whole, the same on all, NaN
+ *                      where one is (but see group.h).  No gradient passes through it: who reads it
+ *                      gives it none
+ *   op_all_gather      all ranks' rows, one rank's behind the other's, for computations that are
+ *                      divided among them
+ *   op_reduce_scatter  of the sum of all ranks' x, taken in fp32 and rounded once to x's format,
+ *                      the rank's share of the rows, which must divide evenly
+ *   op_all_to_all      an equal share of the rows to each rank: the shares from all, in their order
+ */
+int build_exchange(struct graph *graph, const struct op *op, int x, struct graph_group group);
 /* Say that x, whole and the same on all ranks, is read by nothing but computations that are divided
  * among them: the gradients that these give are terms, which backward sums; those of a parameter
  * are summed with the flat that it is in.  x stays as it is. */

@@ -17,6 +17,7 @@
 
 #include "base/array.h"
 #include "graph/build.h"
+#include "graph/op.h"
 #include "model/transformer.h"
 #include "program/compile.h"
 
@@ -53,17 +54,19 @@ static void block(const struct config_model *c, struct graph *graph)
         w5 = norm_weight(graph, "norm2", hidden);
     int w6 = matrix(graph, "w6", hidden, hidden, whole), w7 = norm_weight(graph, "norm3", hidden),
         sum;
-    int p = build_all_reduce_max(graph, build_rope_table(graph, HEAD_DIM), group);
+    int p = build_exchange(graph, &op_all_reduce_max, build_rope_table(graph, HEAD_DIM), group);
     int x = build_input(graph, hidden), h = build_rmsnorm(graph, x, w1, 1e-5f);
     build_divided(graph, h, group);
     build_divided(graph, w7, group);
     int g = build_swiglu(graph, build_linear(graph, h, wg, -1));
     int t = build_linear(graph, g, w2, -1);
-    int q = build_swiglu(graph, build_reduce_scatter(graph, t, group));
-    q = build_all_gather(graph, build_rmsnorm(graph, q, w7, 1), group); /* small rows stay small */
+    int q = build_swiglu(graph, build_exchange(graph, &op_reduce_scatter, t, group));
+    q = build_exchange(graph, &op_all_gather, build_rmsnorm(graph, q, w7, 1),
+                       group); /* small rows stay small */
     int z = build_linear(graph, q, w3, -1);
-    z = build_all_to_all(graph, build_all_to_all(graph, z, group), group);
-    int s = build_all_reduce(graph, build_linear(graph, z, w4, -1), group);
+    z = build_exchange(graph, &op_all_to_all, build_exchange(graph, &op_all_to_all, z, group),
+                       group);
+    int s = build_exchange(graph, &op_all_reduce, build_linear(graph, z, w4, -1), group);
     int y = build_rmsnorm_residual(graph, x, s, w5, 1e-5f, &sum);
     y = build_rope(graph, y, p, -1, hidden / HEAD_DIM - 2, 1, HEAD_DIM);
     build_output(graph, build_linear(graph, y, w6, sum));

@@ -89,13 +89,13 @@ static int term(struct graph *graph, int h, enum fault fault)
     int b = vector(graph, "up.bias", INNER, 1);
     int g = build_gelu(graph, build_linear(graph, h, up, -1), b);
     if (fault == SUM_OF_COLUMNS)
-        g = build_all_reduce(graph, g, tensor);
+        g = build_exchange(graph, &op_all_reduce, g, tensor);
     if (fault == NORM_OF_COLUMNS)
         g = build_rmsnorm(graph, g, vector(graph, "norm3", INNER, 1), 1e-5f);
     if (fault != SWAP_OF_WHOLE)
-        g = build_all_to_all(graph, g, tensor);
+        g = build_exchange(graph, &op_all_to_all, g, tensor);
     if (fault != SWAP_OF_WHOLE && fault != SWAP_ONCE)
-        g = build_all_to_all(graph, g, tensor);
+        g = build_exchange(graph, &op_all_to_all, g, tensor);
     return build_linear(graph, g, down, -1);
 }
 
@@ -110,11 +110,11 @@ static void block(struct graph *graph, enum fault fault)
     if (fault != NO_DIVIDED && fault != NO_DIVIDED_INPUT)
         build_divided(graph, h, fault == DIVIDED_OVER_SHARD ? shard : tensor);
     if (fault == SWAP_OF_WHOLE)
-        h = build_all_to_all(graph, h, tensor);
+        h = build_exchange(graph, &op_all_to_all, h, tensor);
     int t = term(graph, h, fault);
     if (fault == SCATTER_OF_WHOLE)
-        t = build_all_reduce(graph, t, tensor);
-    int q = build_reduce_scatter(graph, t, tensor);
+        t = build_exchange(graph, &op_all_reduce, t, tensor);
+    int q = build_exchange(graph, &op_reduce_scatter, t, tensor);
     if (fault == SUMMED_NORM_OF_WHOLE)
         build_divided(graph, norm2, tensor);
     if (fault == NORM_OF_ROWS || fault == FROZEN_NORM_OF_ROWS || fault == SUMMED_NORM_OF_ROWS) {
@@ -124,7 +124,7 @@ static void block(struct graph *graph, enum fault fault)
             build_divided(graph, norm3, tensor);
         q = build_rmsnorm(graph, q, norm3, 1e-5f);
     }
-    int z = build_all_gather(graph, fault == GATHER_OF_WHOLE ? h : q, tensor);
+    int z = build_exchange(graph, &op_all_gather, fault == GATHER_OF_WHOLE ? h : q, tensor);
     if (fault == GATHER_FOR_WHOLE)
         z = build_linear(graph, z, w, -1);
     t = build_linear(graph, build_linear(graph, z, up2, -1), down2,
@@ -132,21 +132,22 @@ static void block(struct graph *graph, enum fault fault)
     t = fault == BIAS_IN_TERM         ? build_bias(graph, t, bias)
         : fault == ACTIVATION_OF_TERM ? build_gelu(graph, t, bias)
         : fault == PRODUCT_OF_TERM    ? build_linear(graph, t, w, -1)
-        : fault == MAXIMUM_OF_TERMS   ? build_all_reduce_max(graph, t, tensor)
+        : fault == MAXIMUM_OF_TERMS   ? build_exchange(graph, &op_all_reduce_max, t, tensor)
                                       : t;
     if (fault == TERM_PUT_OUT) {
         build_output(graph, t);
         return;
     }
-    int s = fault == NO_SUM || fault == RESIDUAL_OF_TERM
-                ? t
-                : build_all_reduce(graph, t, fault == SUM_OVER_SHARD ? shard : tensor);
+    int s =
+        fault == NO_SUM || fault == RESIDUAL_OF_TERM
+            ? t
+            : build_exchange(graph, &op_all_reduce, t, fault == SUM_OVER_SHARD ? shard : tensor);
     if (fault == SUM_TWICE)
-        s = build_all_reduce(graph, s, tensor);
+        s = build_exchange(graph, &op_all_reduce, s, tensor);
     int y = fault == RESIDUAL_OF_TERM ? build_linear(graph, h, w, s)
                                       : build_rmsnorm_residual(graph, x, s, norm2, 1e-5f, &sum);
     if (fault == NO_DIVIDED_SUM)
-        y = build_all_reduce(graph, term(graph, s, fault), tensor);
+        y = build_exchange(graph, &op_all_reduce, term(graph, s, fault), tensor);
     if (fault == DIVIDED_WHOLE)
         build_divided(graph, y, tensor);
     if (fault == DIVIDED_AND_WHOLE)
@@ -353,7 +354,8 @@ static int read_columns(struct graph *graph, const struct reading *r, int h)
     case GELU: return build_gelu(graph, y, other);
     case SWIGLU: return build_swiglu(graph, y);
     case SWAPS:
-        y = build_all_to_all(graph, build_all_to_all(graph, y, group), group);
+        y = build_exchange(graph, &op_all_to_all, build_exchange(graph, &op_all_to_all, y, group),
+                           group);
         return build_swiglu(graph, y);
     case ROPE:
         return build_rope(graph, y, build_rope_table(graph, HEAD), -1, r->heads, r->kv_heads, HEAD);
@@ -443,7 +445,7 @@ static void test_columns(void **state)
         int64_t columns = group.size * graph->values[y].dim[1];
         int down = matrix_over(graph, group, "down", HIDDEN, columns, 1);
         int t = build_linear(graph, y, down, -1);
-        build_output(graph, build_all_reduce(graph, t, group));
+        build_output(graph, build_exchange(graph, &op_all_reduce, t, group));
         assert_string_equal(graph->err.text, "");
         int rc = division_check(graph, "layers.0", TENSOR, 1, &err);
         if (rc != (r->text ? -1 : 0) || (rc && !strstr(err.text, r->text)))

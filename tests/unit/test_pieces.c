@@ -318,7 +318,7 @@ static void test_refused(void **state)
 {
     static const struct graph_group three = {.axes = 1u << MESH_TENSOR, .size = 3};
     struct graph *odd = graph_create(1, 4, DTYPE_F32);
-    build_all_to_all(odd, build_input(odd, 5), three);
+    build_exchange(odd, &op_all_to_all, build_input(odd, 5), three);
     assert_non_null(strstr(odd->err.text, "4 rows cannot be divided among 3 ranks"));
     graph_destroy(odd);
 }
@@ -330,7 +330,7 @@ static void test_no_gradient_of_a_maximum(void **state)
     struct graph *graph = graph_create(1, 4, DTYPE_F32);
     struct error err = {0};
     int x = build_input(graph, 6);
-    build_output(graph, build_swiglu(graph, build_all_reduce_max(graph, x, three)));
+    build_output(graph, build_swiglu(graph, build_exchange(graph, &op_all_reduce_max, x, three)));
     assert_int_equal(autodiff(graph, &err), -1);
     assert_non_null(strstr(err.text, "all_reduce_max: no gradient passes through a maximum"));
     graph_destroy(graph);

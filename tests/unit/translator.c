@@ -212,8 +212,9 @@ static int attend_source(const struct config_model *c, struct graph *graph, cons
                                    .kv_heads = heads,
                                    .head_dim = c->head_dim};
     int y = build_linear(graph, build_attention_of(graph, &form), o, -1);
-    int sum, n = norm_after(graph, prefix, "norm4", x, build_all_reduce(graph, y, graph->tensor),
-                            c->hidden, &sum);
+    int sum,
+        n = norm_after(graph, prefix, "norm4", x,
+                       build_exchange(graph, &op_all_reduce, y, graph->tensor), c->hidden, &sum);
     return build_linear(graph, n, matrix(graph, prefix, "source.out", c->hidden, c->hidden), sum);
 }
 
@@ -225,7 +226,7 @@ static int decode(const struct config_model *c, struct graph *graph, const char 
     build_divided(graph, encoded, graph->tensor);
     int cross = build_linear(graph, build_linear(graph, encoded, up, -1), down, -1);
     x = build_blend(graph, attend(c, graph, prefix, x),
-                    build_all_reduce(graph, cross, graph->tensor));
+                    build_exchange(graph, &op_all_reduce, cross, graph->tensor));
     return feed_forward(c, graph, prefix, attend_source(c, graph, prefix, x, encoded));
 }
 
