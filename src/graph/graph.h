@@ -45,6 +45,13 @@ struct graph_group {
     int size, rank;
 };
 
+/* The axes over which something is divided, summed or exchanged in a group; 0: in a group of one.
+ */
+static inline unsigned graph_axes(struct graph_group group)
+{
+    return group.size > 1 ? group.axes : 0;
+}
+
 struct graph_value {
     enum graph_value_role role;
     enum dtype dtype;

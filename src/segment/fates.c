@@ -52,25 +52,20 @@ static enum updater updater_of(const struct units *units, const struct graph *gr
                                                                            : UPDATER_OTHER;
 }
 
-static unsigned axes_of(struct graph_group group)
-{
-    return group.size > 1 ? group.axes : 0;
-}
-
 /* The axes whose ranks each make a term of a parameter's gradient. */
 static unsigned term_axes(const struct graph *graph, int param)
 {
     unsigned axes = 0;
     for (int v = 0; v < graph->value_count; v++)
         if (graph->values[v].role == VALUE_PARAM && graph->values[v].index == param)
-            axes |= axes_of(graph->values[v].divided);
+            axes |= graph_axes(graph->values[v].divided);
     return graph->params[param].frozen ? 0 : axes;
 }
 
 static struct fate fate_of(const struct units *units, const struct graph *graph, int param)
 {
     return (struct fate){.updater = updater_of(units, graph, param),
-                         .divided_axes = axes_of(graph->params[param].division.group),
+                         .divided_axes = graph_axes(graph->params[param].division.group),
                          .term_axes = term_axes(graph, param)};
 }
 

@@ -57,12 +57,12 @@ static int is_param(const struct division *d, int v)
 
 static int is_over(const struct division *d, struct graph_group group)
 {
-    return group.size > 1 && group.axes >> d->axis & 1;
+    return graph_axes(group) >> d->axis & 1;
 }
 
 static int exchanges(const struct division *d, const struct graph_node *n)
 {
-    return n->op->transfer != TRANSFER_NONE && n->attrs.axes >> d->axis & 1;
+    return n->attrs.axes >> d->axis & 1;
 }
 
 /* ---- for messages ---- */
@@ -109,9 +109,8 @@ static const char *share_text(const struct division *d, int v)
 
 /* "verify: layers.0: rmsnorm (norm2) reads the result of linear (mlp.down), over tensor a term of a
  * sum: WHY" */
-static int wrong(const struct division *d, const struct graph_node *n, int v, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-static int wrong(const struct division *d, const struct graph_node *n, int v, const char *fmt, ...)
+static int __attribute__((format(printf, 4, 5)))
+wrong(const struct division *d, const struct graph_node *n, int v, const char *fmt, ...)
 {
     char node[TEXT], name[TEXT], why[160];
     va_list args;
@@ -216,10 +215,8 @@ static int follow_rule(const struct division *d, const struct graph_node *n,
         return lacks_sum(d, n, x);
     if (share == SPREAD || (share == COLUMNS && rule->all_columns))
         return wrong(d, n, x, "it needs whole rows");
-    int placed = 0;
-    for (int k = 1; k < NODE_INS; k++)
-        placed |= n->in[k] >= 0 && rule->places >> k & 1;
-    if (share == ROWS && rule->in_sequence && !placed && !is_data(d))
+    int is_placed = rule->places && n->in[rule->places] >= 0;
+    if (share == ROWS && rule->in_sequence && !is_placed && !is_data(d))
         return wrong(d, n, x, "it needs whole sequences");
     for (int k = 1; k < NODE_INS; k++)
         if (n->in[k] >= 0 &&
@@ -335,17 +332,9 @@ static int follow(const struct division *d, const struct graph_node *n)
     return rule ? follow_rule(d, n, rule) : follow_head(d, n);
 }
 
-static int check_output(const struct division *d, int v)
-{
-    char name[TEXT];
-    if (value_of(d, v)->role != VALUE_OUTPUT || d->share[v] == (is_data(d) ? ROWS : WHOLE))
-        return 0;
-    return error_set(d->err, "verify: %s: its output, %s, is over %s %s", d->unit,
-                     name_text(d, v, name), mesh_axis_name(d->axis), share_text(d, v));
-}
-
 static int follow_all(const struct division *d)
 {
+    char name[TEXT];
     for (int v = 0; v < d->graph->value_count; v++) {
         if (value_of(d, v)->producer < 0)
             d->share[v] = share_given(d, value_of(d, v));
@@ -356,8 +345,9 @@ static int follow_all(const struct division *d)
         if (!d->graph->nodes[i].backward && follow(d, &d->graph->nodes[i]))
             return -1;
     for (int v = 0; v < d->graph->value_count; v++)
-        if (check_output(d, v))
-            return -1;
+        if (value_of(d, v)->role == VALUE_OUTPUT && d->share[v] != (is_data(d) ? ROWS : WHOLE))
+            return error_set(d->err, "verify: %s: its output, %s, is over %s %s", d->unit,
+                             name_text(d, v, name), mesh_axis_name(d->axis), share_text(d, v));
     return 0;
 }
 
@@ -425,15 +415,13 @@ static int check_params(const struct division *d, const struct graph_node *n,
 {
     for (int k = 0; k < NODE_INS && !is_data(d); k++) {
         int v = n->in[k];
-        if (v < 0 || !is_param(d, v) || d->share[v] != WHOLE)
+        if (v < 0 || !is_param(d, v) || d->share[v] != WHOLE ||
+            d->graph->params[value_of(d, v)->index].frozen)
             continue;
-        if (d->graph->params[value_of(d, v)->index].frozen)
-            continue;
-        if (is_over(d, value_of(d, v)->divided) && pull == PULL_WHOLE)
+        int is_summed = is_over(d, value_of(d, v)->divided);
+        if (is_summed && pull == PULL_WHOLE)
             return wrong_pull(d, v, no_term);
-        if (is_over(d, value_of(d, v)->divided))
-            continue;
-        if (pull != PULL_WHOLE)
+        if (!is_summed && pull != PULL_WHOLE)
             return wrong_pull(d, v,
                               pull == PULL_TERM
                                   ? "is a term of a sum, because build_divided() is not said of "
@@ -509,14 +497,11 @@ static unsigned axes_of(const struct graph *graph)
 {
     unsigned axes = 0;
     for (int i = 0; i < graph->node_count; i++)
-        if (graph->nodes[i].op->transfer != TRANSFER_NONE)
-            axes |= graph->nodes[i].attrs.axes;
+        axes |= graph->nodes[i].attrs.axes;
     for (int i = 0; i < graph->param_count; i++)
-        if (graph->params[i].division.group.size > 1)
-            axes |= graph->params[i].division.group.axes;
+        axes |= graph_axes(graph->params[i].division.group);
     for (int v = 0; v < graph->value_count; v++)
-        if (graph->values[v].divided.size > 1)
-            axes |= graph->values[v].divided.axes;
+        axes |= graph_axes(graph->values[v].divided);
     return axes;
 }
 
