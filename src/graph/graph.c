@@ -84,14 +84,6 @@ size_t graph_bytes(const struct graph *graph, int value)
     return (size_t)graph_elems(graph, value) * dtype_bytes(graph->values[value].dtype);
 }
 
-int64_t graph_param_elems(const struct graph_param *param)
-{
-    int64_t elems = 1;
-    for (int i = 0; i < param->dims; i++)
-        elems *= param->dim[i];
-    return elems;
-}
-
 int graph_fail(struct graph *graph, const char *fmt, ...)
 {
     if (graph->err.text[0])

@@ -165,9 +165,6 @@ int graph_find(const struct graph *graph, enum graph_value_role role);
 int64_t graph_elems(const struct graph *graph, int value);
 size_t graph_bytes(const struct graph *graph, int value);
 
-/* Elements of a parameter. */
-int64_t graph_param_elems(const struct graph_param *param);
-
 /* Record a mistake of the builder (the first one is kept); returns -1. */
 int graph_fail(struct graph *graph, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -141,8 +141,9 @@ int64_t model_unit_params(const struct model *model, int unit)
 {
     struct graph *graph = probe(model, unit, 1);
     int64_t elems = 0;
-    for (int i = 0; graph && i < graph->param_count; i++)
-        elems += graph->params[i].shared ? 0 : graph_param_elems(&graph->params[i]);
+    for (int v = 0; graph && v < graph->value_count; v++)
+        if (graph->values[v].role == VALUE_PARAM && !graph->params[graph->values[v].index].shared)
+            elems += graph_elems(graph, v);
     graph_destroy(graph);
     return elems * model->unit[unit].blocks;
 }

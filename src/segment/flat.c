@@ -8,8 +8,9 @@
 #include "base/array.h"
 #include "base/round.h"
 
-static void add_tensors(struct flat *flat, const struct graph_param *param, const char *prefix,
-                        int64_t offset)
+/* Returns where they end. */
+static int64_t add_tensors(struct flat *flat, const struct graph_param *param, const char *prefix,
+                           int64_t offset)
 {
     for (int p = 0; p < param->parts; p++) {
         struct flat_tensor *tensor = &flat->tensor[flat->tensors++];
@@ -22,6 +23,7 @@ static void add_tensors(struct flat *flat, const struct graph_param *param, cons
         offset += tensor->elems;
         flat->elems += tensor->elems;
     }
+    return offset;
 }
 
 static void add_pad(struct flat *flat, int64_t start, int64_t end)
@@ -45,8 +47,7 @@ void flat_create(struct flat *flat, const char *name, int unit, const struct gra
             continue;
         int64_t offset = round_up(end, FLAT_ALIGN);
         add_pad(flat, end, offset);
-        add_tensors(flat, param, block[param->block].prefix, offset);
-        end = offset + graph_param_elems(param);
+        end = add_tensors(flat, param, block[param->block].prefix, offset);
     }
     flat->padded = round_up(end, (int64_t)FLAT_ALIGN * shards);
     flat->shard_elems = flat->padded / shards;
