@@ -1,11 +1,10 @@
 /* segment.c - compile a graph and a phase into steps.
  *
- * Five passes: segment_pick_nodes() chooses the nodes of the phase, and in backward, where forward
- * has not kept a value, the forward nodes that make it again; place_kept() gives what a phase keeps
- * for another a fixed place; cut() divides the steps into pieces and finds the temporaries that
- * live from one to another; plan_work() gives temporaries and scratch offsets by their lifetimes,
- * so that memory is used again within the segment; resolve() makes every operand a space and an
- * offset.
+ * Four passes: segment_pick_nodes() chooses the nodes of the phase, and in backward, where forward
+ * has not kept a value, the forward nodes that make it again; cut() divides the steps into pieces
+ * and finds the temporaries that live from one to another; plan() gives what a phase keeps for
+ * another a place of its own, and temporaries and scratch offsets by their lifetimes, so that
+ * memory is used again within the segment; resolve() makes every operand a space and an offset.
  */
 #include "segment/segment.h"
 
@@ -13,7 +12,6 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/round.h"
 #include "comm/mesh.h"
 #include "segment/segment_private.h"
 
@@ -29,18 +27,6 @@ const char *segment_phase_name(enum segment_phase phase)
     return names[phase];
 }
 
-/* What one phase keeps for another has a fixed place; returns the bytes. */
-static size_t place_kept(struct segment_draft *c, const char *is_kept_value)
-{
-    size_t at = 0;
-    for (int v = 0; v < c->graph->value_count; v++)
-        if (is_kept_value[v]) {
-            c->kept_offset[v] = at;
-            at += round_up_bytes(graph_bytes(c->graph, v), PLACE_ALIGN);
-        }
-    return at;
-}
-
 /* Is the value a result of this segment?  Then reading it asks nothing of what ran before. */
 static int made_here(const struct segment_draft *c, int v)
 {
@@ -51,7 +37,7 @@ static int made_here(const struct segment_draft *c, int v)
 /* In backward no other unit reads the unit's output: made again there, it is a temporary too. */
 static int is_work(const struct segment_draft *c, int v)
 {
-    if (v < 0 || c->saved[v] || c->deferred[v])
+    if (v < 0 || c->kept[v] == SPACE_SAVED || c->kept[v] == SPACE_DEFERRED)
         return 0;
     enum graph_value_role role = c->graph->values[v].role;
     return role == VALUE_TEMP || (role == VALUE_OUTPUT && made_here(c, v) &&
@@ -63,18 +49,24 @@ static int exchanges(const struct segment_draft *c, int step)
     return segment_node(c->segment, &c->segment->step[step])->op->transfer != TRANSFER_NONE;
 }
 
+/* The piece that makes a value of this segment. */
+static int maker_piece(const struct segment_draft *c, int v)
+{
+    return c->segment->step[c->step_of[c->graph->values[v].producer]].piece;
+}
+
 /* What a step reads that another piece made, and what it exchanges, is carried. */
 static void carry(struct segment_draft *c, int s)
 {
-    const struct graph_node *node = segment_node(c->segment, &c->segment->step[s]);
+    const struct segment_step *step = &c->segment->step[s];
+    const struct graph_node *node = segment_node(c->segment, step);
     for (int k = 0; k < NODE_INS; k++) {
-        int v = node->in[k], made = is_work(c, v) ? c->step_of[c->graph->values[v].producer] : s;
-        c->carried[v < 0 ? 0 : v] |= (char)(c->piece_of[made] != c->piece_of[s]);
+        int v = node->in[k];
+        if (is_work(c, v) && (exchanges(c, s) || maker_piece(c, v) != step->piece))
+            c->kept[v] = SPACE_CARRY;
     }
-    if (!exchanges(c, s))
-        return;
-    c->carried[node->in[0]] |= (char)is_work(c, node->in[0]);
-    c->carried[node->out[0]] |= (char)is_work(c, node->out[0]);
+    if (exchanges(c, s) && is_work(c, node->out[0]))
+        c->kept[node->out[0]] = SPACE_CARRY;
 }
 
 static void cut(struct segment_draft *c)
@@ -85,7 +77,7 @@ static void cut(struct segment_draft *c)
     for (int s = 0; s < segment->steps; s++) {
         struct segment_piece *piece = &segment->piece[segment->pieces - 1];
         c->step_of[segment->step[s].node] = s;
-        c->piece_of[s] = segment->pieces - 1;
+        segment->step[s].piece = segment->pieces - 1;
         piece->end = s + 1;
         if (exchanges(c, s))
             segment->piece[segment->pieces++] =
@@ -95,15 +87,23 @@ static void cut(struct segment_draft *c)
         carry(c, s);
 }
 
-static int add_item(struct segment_items *items, size_t bytes, int first)
+static int add_item(struct segment_draft *c, int space, size_t bytes, int first)
 {
+    struct segment_items *items = &c->items[space];
+    items->place = array_grow(items->place, items->count, &items->capacity, sizeof *items->place);
     items->place[items->count] = (struct place){.bytes = bytes, .first = first, .last = first};
     return items->count++;
 }
 
-static struct segment_items *items_of(struct segment_draft *c, int v)
+/* The space of a value that has an item, and that item. */
+static int space_of(const struct segment_draft *c, int v)
 {
-    return c->carried[v] ? &c->carry : &c->work;
+    return c->kept[v] ? c->kept[v] : SPACE_WORK;
+}
+
+static struct place *place_of(const struct segment_draft *c, int v)
+{
+    return &c->items[space_of(c, v)].place[c->item[v]];
 }
 
 static int last_use(const struct segment_draft *c, int v, int from)
@@ -122,17 +122,22 @@ static int take_over(struct segment_draft *c, const struct graph_node *node, int
     for (int k = 0; k < NODE_INS; k++) {
         int v = node->in[k];
         if (!(node->op->in_place & 1u << k) || !is_work(c, v) || c->item[v] < 0 ||
-            c->carried[v] != c->carried[out])
+            c->kept[v] != c->kept[out])
             continue;
-        if (last_use(c, v, step) == step && items_of(c, v)->place[c->item[v]].last == step &&
+        if (last_use(c, v, step) == step && place_of(c, v)->last == step &&
             graph_bytes(c->graph, v) == graph_bytes(c->graph, out))
             return c->item[v];
     }
     return -1;
 }
 
-static void plan_work(struct segment_draft *c)
+/* What one phase keeps for another is there as long as the segment runs. */
+static void plan(struct segment_draft *c)
 {
+    const struct segment_items *items = c->items;
+    for (int v = 0; v < c->graph->value_count; v++)
+        if (c->kept[v] == SPACE_SAVED || c->kept[v] == SPACE_DEFERRED)
+            c->item[v] = add_item(c, c->kept[v], graph_bytes(c->graph, v), 0);
     for (int s = 0; s < c->segment->steps; s++) {
         const struct graph_node *node = &c->graph->nodes[c->segment->step[s].node];
         for (int k = 0; k < NODE_OUTS; k++) {
@@ -141,14 +146,17 @@ static void plan_work(struct segment_draft *c)
                 continue;
             c->item[v] = k == 0 ? take_over(c, node, s, v) : -1;
             if (c->item[v] < 0)
-                c->item[v] = add_item(items_of(c, v), graph_bytes(c->graph, v), s);
-            items_of(c, v)->place[c->item[v]].last = last_use(c, v, s);
+                c->item[v] = add_item(c, space_of(c, v), graph_bytes(c->graph, v), s);
+            place_of(c, v)->last = last_use(c, v, s);
         }
         size_t scratch = node->op->scratch ? node->op->scratch(c->device, c->graph, node) : 0;
-        c->scratch_item[s] = scratch ? add_item(&c->work, scratch, s) : -1;
+        c->scratch_item[s] = scratch ? add_item(c, SPACE_WORK, scratch, s) : -1;
     }
-    c->segment->work_bytes = place_items(c->work.place, c->work.count);
-    c->segment->carry_bytes = place_items(c->carry.place, c->carry.count);
+    c->segment->saved_bytes = place_items(items[SPACE_SAVED].place, items[SPACE_SAVED].count);
+    c->segment->deferred_bytes =
+        place_items(items[SPACE_DEFERRED].place, items[SPACE_DEFERRED].count);
+    c->segment->carry_bytes = place_items(items[SPACE_CARRY].place, items[SPACE_CARRY].count);
+    c->segment->work_bytes = place_items(items[SPACE_WORK].place, items[SPACE_WORK].count);
 }
 
 static struct segment_ref param_ref(const struct segment_draft *c, int index, int grad)
@@ -178,14 +186,8 @@ static struct segment_ref ref(const struct segment_draft *c, int v)
     };
     if (v < 0)
         return (struct segment_ref){-1, 0};
-    if (c->saved[v])
-        return (struct segment_ref){SPACE_SAVED, c->kept_offset[v]};
-    if (c->deferred[v])
-        return (struct segment_ref){SPACE_DEFERRED, c->kept_offset[v]};
-    if (is_work(c, v) && c->carried[v])
-        return (struct segment_ref){SPACE_CARRY, c->carry.place[c->item[v]].offset};
-    if (is_work(c, v))
-        return (struct segment_ref){SPACE_WORK, c->work.place[c->item[v]].offset};
+    if (c->item[v] >= 0)
+        return (struct segment_ref){space_of(c, v), place_of(c, v)->offset};
     const struct graph_value *value = &c->graph->values[v];
     switch (value->role) {
     case VALUE_PARAM: return param_ref(c, value->index, 0);
@@ -217,9 +219,12 @@ static void note_gradient(const struct segment_draft *c, struct segment_step *st
     step->grad_use = c->place[c->graph->values[v].index].use;
 }
 
-static int is_same_place(struct segment_ref a, struct segment_ref b)
+/* Of what is exchanged in place: is it brought there first? */
+static int brings_term(const struct segment_step *step, const struct graph_node *node)
 {
-    return a.space == b.space && a.offset == b.offset;
+    const struct segment_ref *from = &step->in[0], *to = &step->out[0];
+    return op_reduces_in_place(node->op) &&
+           (from->space != to->space || from->offset != to->offset);
 }
 
 /* What the piece of step s touches by it.  Of an exchange that is the term of a sum, where it has
@@ -229,16 +234,14 @@ static void touch(struct segment_draft *c, int s)
     struct segment *segment = c->segment;
     const struct segment_step *step = &segment->step[s];
     const struct graph_node *node = segment_node(segment, step);
-    struct segment_piece *piece = &segment->piece[c->piece_of[s]];
-    if (exchanges(c, s) &&
-        (!op_reduces_in_place(node->op) || is_same_place(step->in[0], step->out[0])))
+    struct segment_piece *piece = &segment->piece[step->piece];
+    if (exchanges(c, s) && !brings_term(step, node))
         return;
     piece->runs = 1;
     piece->flops += op_flops(c->graph, node);
     for (int k = 0; k < NODE_INS; k++) {
         int v = node->in[k];
-        if (!made_here(c, v) ||
-            c->piece_of[c->step_of[c->graph->values[v].producer]] != c->piece_of[s])
+        if (!made_here(c, v) || maker_piece(c, v) != step->piece)
             note(&piece->reads, step->in[k]);
     }
     for (int k = 0; k < NODE_OUTS; k++)
@@ -264,8 +267,9 @@ static void resolve(struct segment_draft *c)
             note_gradient(c, step, k);
         }
         int item = c->scratch_item[s];
-        step->scratch = item < 0 ? (struct segment_ref){-1, 0}
-                                 : (struct segment_ref){SPACE_WORK, c->work.place[item].offset};
+        step->scratch =
+            item < 0 ? (struct segment_ref){-1, 0}
+                     : (struct segment_ref){SPACE_WORK, c->items[SPACE_WORK].place[item].offset};
         touch(c, s);
     }
     if (segment->work_bytes)
@@ -275,7 +279,8 @@ static void resolve(struct segment_draft *c)
 /* Is the value gone when the phase runs? */
 static int is_gone(const struct segment_draft *c, int v)
 {
-    if (v < 0 || !segment_phase_is_backward(c->segment->phase) || c->deferred[v] || made_here(c, v))
+    if (v < 0 || !segment_phase_is_backward(c->segment->phase) || c->kept[v] == SPACE_DEFERRED ||
+        made_here(c, v))
         return 0;
     enum graph_value_role role = c->graph->values[v].role;
     return role == VALUE_OUTPUT || role == VALUE_INPUT_GRAD;
@@ -293,8 +298,8 @@ static int check_exchange(const struct segment_draft *c, int s, struct error *er
     unsigned axes = node->attrs.axes;
     if (!axes || axes >= MESH_SETS)
         return error_set(err, "op %s: its group is the ranks along no mesh axis", node->op->name);
-    int copied = op_reduces_in_place(node->op) && !is_same_place(step->in[0], step->out[0]);
-    if ((copied || spaces >> step->in[0].space & 1) && spaces >> step->out[0].space & 1)
+    if ((brings_term(step, node) || spaces >> step->in[0].space & 1) &&
+        spaces >> step->out[0].space & 1)
         return 0;
     return error_set(err, "op %s: parameters, constants and what is loaded cannot be exchanged",
                      node->op->name);
@@ -338,37 +343,25 @@ int segment_compile(struct segment *segment, const struct graph *graph, enum seg
         .here = array_make((size_t)graph->node_count, 1),
         .input_part = array_make((size_t)graph->node_count, 1),
         .made = array_make((size_t)graph->node_count, 1),
-        .saved = array_make(values, 1),
-        .deferred = array_make(values, 1),
-        .kept_offset = array_make(values, sizeof(size_t)),
         .step_of = array_make((size_t)graph->node_count, sizeof(int)),
-        .piece_of = array_make((size_t)graph->node_count, sizeof(int)),
-        .carried = array_make(values, 1),
+        .kept = array_make(values, sizeof(int)),
         .item = array_make(values, sizeof(int)),
-        .work.place = array_make(values + (size_t)graph->node_count, sizeof(struct place)),
-        .carry.place = array_make(values, sizeof(struct place)),
         .scratch_item = array_make((size_t)graph->node_count, sizeof(int)),
     };
     memset(c.item, -1, values * sizeof(int));
     segment_pick_nodes(&c);
-    segment->saved_bytes = place_kept(&c, c.saved);
-    segment->deferred_bytes = place_kept(&c, c.deferred);
     cut(&c);
-    plan_work(&c);
+    plan(&c);
     resolve(&c);
     int rc = check(&c, err);
     free(c.here);
     free(c.input_part);
     free(c.made);
-    free(c.saved);
-    free(c.deferred);
-    free(c.kept_offset);
     free(c.step_of);
-    free(c.piece_of);
-    free(c.carried);
+    free(c.kept);
     free(c.item);
-    free(c.work.place);
-    free(c.carry.place);
+    for (int space = 0; space < SPACE_COUNT; space++)
+        free(c.items[space].place);
     free(c.scratch_item);
     if (rc)
         segment_destroy(segment);

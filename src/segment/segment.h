@@ -91,7 +91,7 @@ struct segment_param_place {
 };
 
 struct segment_step {
-    int node;
+    int node, piece;
     struct segment_ref in[NODE_INS], out[NODE_OUTS], scratch;
     int grad_use;          /* the flat, of those used, whose gradient it writes; -1: none */
     int tensor[NODE_OUTS]; /* per output: the first tensor whose gradient it is, or -1 */

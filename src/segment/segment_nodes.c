@@ -94,35 +94,40 @@ static void append_with_needs(struct segment_draft *c, int node)
         if (producer < 0 || c->graph->nodes[producer].backward)
             continue;
         if (is_kept(c, v))
-            c->saved[v] = 1;
+            c->kept[v] = SPACE_SAVED;
         else if (c->recompute != RECOMPUTE_NONE && !c->here[producer] && !c->made[producer])
             append_with_needs(c, producer);
     }
     append(c, node);
 }
 
-/* The nodes of backward or a part of it, with what they need. */
-static void pick_backward(struct segment_draft *c, enum segment_phase phase)
+/* The nodes of a phase; those of backward or a part of it with what they need. */
+static void pick(struct segment_draft *c, enum segment_phase phase)
 {
     c->segment->steps = 0;
     memset(c->here, 0, (size_t)c->graph->node_count);
-    for (int i = 0; i < c->graph->node_count; i++)
-        if (in_phase(c, i, phase))
+    for (int i = 0; i < c->graph->node_count; i++) {
+        if (!in_phase(c, i, phase))
+            continue;
+        if (segment_phase_is_backward(phase))
             append_with_needs(c, i);
+        else
+            append(c, i);
+    }
 }
 
 /* What the weight part reads of what the input part made. */
 static void find_deferred(struct segment_draft *c)
 {
-    pick_backward(c, PHASE_BACKWARD_INPUT);
+    pick(c, PHASE_BACKWARD_INPUT);
     memcpy(c->made, c->here, (size_t)c->graph->node_count);
-    pick_backward(c, PHASE_BACKWARD_WEIGHT);
+    pick(c, PHASE_BACKWARD_WEIGHT);
     for (int s = 0; s < c->segment->steps; s++)
         for (int k = 0; k < NODE_INS; k++) {
             int v = c->graph->nodes[c->segment->step[s].node].in[k];
             int producer = v < 0 ? -1 : c->graph->values[v].producer;
-            if (producer >= 0 && c->made[producer] && !c->saved[v])
-                c->deferred[v] = 1;
+            if (producer >= 0 && c->made[producer] && c->kept[v] != SPACE_SAVED)
+                c->kept[v] = SPACE_DEFERRED;
         }
 }
 
@@ -133,21 +138,12 @@ void segment_pick_nodes(struct segment_draft *c)
     size_t nodes = (size_t)c->graph->node_count;
     c->segment->step = array_make(nodes, sizeof *c->segment->step);
     if (phase != PHASE_BOTH)
-        pick_backward(c, PHASE_BACKWARD);
-    if (phase == PHASE_BACKWARD)
-        return;
-    if (segment_phase_is_backward(phase)) {
+        pick(c, PHASE_BACKWARD);
+    if (phase == PHASE_BACKWARD_INPUT || phase == PHASE_BACKWARD_WEIGHT) {
         find_input_part(c);
         find_deferred(c);
-        if (phase == PHASE_BACKWARD_WEIGHT)
-            return;
-        memset(c->made, 0, nodes);
-        pick_backward(c, phase);
-        return;
     }
-    c->segment->steps = 0;
-    memset(c->here, 0, nodes);
-    for (int i = 0; i < c->graph->node_count; i++)
-        if (in_phase(c, i, phase))
-            append(c, i);
+    if (phase == PHASE_BACKWARD_INPUT)
+        memset(c->made, 0, nodes);
+    pick(c, phase);
 }

@@ -8,7 +8,7 @@
 /* What lies in a space: values, and in WORK scratch of steps. */
 struct segment_items {
     struct place *place;
-    int count;
+    int count, capacity;
 };
 
 /* Scratch of one compilation. */
@@ -18,22 +18,20 @@ struct segment_draft {
     const struct segment_param_place *place; /* per parameter */
     struct device *device;
     enum config_recompute recompute;
-    char *here;          /* per node: a step of this segment */
-    char *input_part;    /* per node: backward's input part needs it */
-    char *made;          /* per node: a step of backward's input part, where this is the other */
-    char *saved;         /* per value: kept from forward to backward */
-    char *deferred;      /* per value: kept from backward's input part to its weight part */
-    size_t *kept_offset; /* per value */
-    int *step_of;        /* per node: its step */
-    int *piece_of;       /* per step */
-    char *carried;       /* per value: lives in CARRY, not in WORK */
-    int *item;           /* per value: its item, or -1 */
-    struct segment_items work, carry;
-    int *scratch_item; /* per step: in work, or -1 */
+    char *here;       /* per node: a step of this segment */
+    char *input_part; /* per node: backward's input part needs it */
+    char *made;       /* per node: a step of backward's input part, where this is the other */
+    int *step_of;     /* per node: its step */
+    int *kept;        /* per value: SPACE_SAVED, kept from forward to backward; SPACE_DEFERRED, from
+                         backward's input part to its weight part; SPACE_CARRY, from piece to piece;
+                         0: it is not */
+    int *item;        /* per value: its item in its space, or -1 */
+    struct segment_items items[SPACE_COUNT]; /* of those three and of WORK */
+    int *scratch_item;                       /* per step: in WORK, or -1 */
 };
 
-/* Choose the nodes of the draft's phase: fills segment->step[].node and steps, here, made, saved
- * and deferred.  segment_destroy() frees the steps. */
+/* Choose the nodes of the draft's phase: fills segment->step[].node and steps, here, made, and what
+ * is saved and deferred in kept.  segment_destroy() frees the steps. */
 void segment_pick_nodes(struct segment_draft *c);
 
 #endif
