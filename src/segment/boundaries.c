@@ -17,11 +17,6 @@ static int find_producer(struct graph *const *graph, int unit, const char *name)
     return -1;
 }
 
-static int is_shape_equal(const struct graph_value *a, const struct graph_value *b)
-{
-    return a->dims == b->dims && a->dtype == b->dtype && !memcmp(a->dim, b->dim, sizeof a->dim);
-}
-
 static int find_inputs(struct units *units, struct graph *const *all, int unit, struct error *err)
 {
     const struct graph *graph = all[unit];
@@ -35,7 +30,8 @@ static int find_inputs(struct units *units, struct graph *const *all, int unit, 
         const struct graph *other = all[from];
         const struct graph_value *in = &graph->values[graph->input[k].value],
                                  *out = &other->values[graph_find(other, VALUE_OUTPUT)];
-        if (!is_shape_equal(in, out))
+        if (in->dims != out->dims || in->dtype != out->dtype ||
+            memcmp(in->dim, out->dim, sizeof in->dim))
             return error_set(err,
                              "model: unit %d reads \"%s\" as [%lld, %lld], and unit %d puts out "
                              "[%lld, %lld]",
@@ -49,20 +45,15 @@ static int find_inputs(struct units *units, struct graph *const *all, int unit, 
     return 0;
 }
 
-/* An output that nobody reads has no gradient: backward of its unit could not begin. */
-static int check_readers(const struct units *units, struct graph *const *graph, struct error *err)
-{
-    for (int u = 0; u < units->count; u++)
-        if (units->boundary[u].bytes && !units->boundary[u].readers)
-            return error_set(err, "model: unit %d puts out \"%s\", which no unit reads", u,
-                             graph[u]->output_name);
-    return 0;
-}
-
 int boundaries_find(struct units *units, struct graph *const *graph, struct error *err)
 {
     for (int u = 0; u < units->count; u++)
         if (find_inputs(units, graph, u, err))
             return -1;
-    return check_readers(units, graph, err);
+    /* An output that nobody reads has no gradient: backward of its unit could not begin. */
+    for (int u = 0; u < units->count; u++)
+        if (units->boundary[u].bytes && !units->boundary[u].readers)
+            return error_set(err, "model: unit %d puts out \"%s\", which no unit reads", u,
+                             graph[u]->output_name);
+    return 0;
 }

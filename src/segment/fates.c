@@ -144,32 +144,27 @@ static int add_flats(struct units *units, int unit, struct error *err)
     return rc;
 }
 
-/* Does a flat hold the shared parameter, and the part of it that the unit wants?  1, 0, or -1 with
- * err set. */
-static int holds_shared(const struct flat *flat, const struct graph_param *param, struct error *err)
+/* Does a flat hold parameter i of a graph, a shared one, and the part of it that the unit wants?
+ * And do both units say alike which ranks make terms of its gradient?  1, 0, or -1 with err set. */
+static int holds_shared(const struct units *units, const struct flat *flat,
+                        const struct graph *graph, int i, struct error *err)
 {
+    const struct graph_param *param = &graph->params[i];
     int tensor = param->shared ? flat_find(flat, param->part[0]) : -1;
     if (tensor < 0)
         return 0;
     const struct box *box = &flat->tensor[tensor].box, *wanted = &param->box[0];
     char text[2][BOX_TEXT];
-    return !box_equal(box, wanted)
-               ? error_set(err, "%s: one unit has %s of it, and another that shares it %s",
-                           param->part[0], box_text(box, text[0]), box_text(wanted, text[1]))
-               : 1;
-}
-
-/* Both units say alike which ranks make terms of the gradient. */
-static int check_sums(const struct units *units, const struct flat *flat, const struct graph *graph,
-                      int param, struct error *err)
-{
+    if (!box_equal(box, wanted))
+        return error_set(err, "%s: one unit has %s of it, and another that shares it %s",
+                         param->part[0], box_text(box, text[0]), box_text(wanted, text[1]));
     unsigned summed = flat->sum_axes & ~units->request.data_axes;
-    if (!flat->trained || graph->params[param].frozen || term_axes(graph, param) == summed)
-        return 0;
-    return error_set(err,
-                     "%s: one unit says that ranks make terms of its gradient, and another "
-                     "that shares it does not",
-                     graph->params[param].part[0]);
+    if (flat->trained && !param->frozen && term_axes(graph, i) != summed)
+        return error_set(err,
+                         "%s: one unit says that ranks make terms of its gradient, and another "
+                         "that shares it does not",
+                         param->part[0]);
+    return 1;
 }
 
 /* The flats of the other unit that hold what a unit shares with it. */
@@ -180,8 +175,8 @@ static int add_shared(struct units *units, int unit, struct error *err)
     for (int f = 0; other >= 0 && f < units->flats; f++) {
         int uses = 0;
         for (int i = 0; i < graph->param_count && units->flat[f].unit == other; i++) {
-            int holds = holds_shared(&units->flat[f], &graph->params[i], err);
-            if (holds < 0 || (holds && check_sums(units, &units->flat[f], graph, i, err)))
+            int holds = holds_shared(units, &units->flat[f], graph, i, err);
+            if (holds < 0)
                 return -1;
             uses |= holds;
         }

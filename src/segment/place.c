@@ -43,18 +43,15 @@ static int find_life(const struct track *t, int first)
     return low;
 }
 
-static int taken(const struct track *t, const struct place *item)
+/* Is it taken while item i lives, or one that shares its place?  next: per item, another of those.
+ */
+static int is_taken(const struct track *t, const struct place *items, const int *next, int i)
 {
-    int at = find_life(t, item->first);
-    return at < t->lives && t->life[at].first <= item->last;
-}
-
-/* Is it while one of the items that share a place lives?  next: per item, another of those. */
-static int taken_by_any(const struct track *t, const struct place *items, const int *next, int i)
-{
-    for (; i >= 0; i = next[i])
-        if (taken(t, &items[i]))
+    for (; i >= 0; i = next[i]) {
+        int at = find_life(t, items[i].first);
+        if (at < t->lives && t->life[at].first <= items[i].last)
             return 1;
+    }
     return 0;
 }
 
@@ -66,7 +63,7 @@ static size_t lowest_gap(const struct tracks *tracks, const struct place *items,
     size_t at = 0;
     for (int t = 0; t < tracks->count; t++) {
         const struct track *other = &tracks->track[t];
-        if (other->to <= at || !taken_by_any(other, items, next, i))
+        if (other->to <= at || !is_taken(other, items, next, i))
             continue;
         if (other->from >= at && other->from - at >= round_up_bytes(item->bytes, PLACE_ALIGN))
             return at;
@@ -101,13 +98,6 @@ static void insert(struct tracks *tracks, const struct place *item)
     t->life[at] = (struct life){item->first, item->last};
 }
 
-static void tracks_free(struct tracks *tracks)
-{
-    for (int i = 0; i < tracks->count; i++)
-        free(tracks->track[i].life);
-    free(tracks->track);
-}
-
 /* Per item, the next of those that share its place, or -1. */
 static int *link_alike(const struct place *items, int count)
 {
@@ -140,10 +130,12 @@ size_t place_items(struct place *items, int count)
             if (items[k].bytes)
                 insert(&tracks, &items[k]);
         }
-        total = end > total ? end : total;
+        total = max_bytes(total, end);
     }
+    for (int i = 0; i < tracks.count; i++)
+        free(tracks.track[i].life);
+    free(tracks.track);
     free(next);
     free(order);
-    tracks_free(&tracks);
     return total;
 }

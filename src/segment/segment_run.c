@@ -15,15 +15,6 @@ static void zero_pads(const struct flat *flat, struct device *device, float *gra
                                (size_t)flat->pad[i].count * sizeof *grad);
 }
 
-/* Is the gradient of this section written here, not added to? */
-static int writes_section(const struct segment *segment, int piece, const struct flat *const *flat,
-                          int use, int section, uint64_t accumulate)
-{
-    return segment->piece[piece].writes >> (SPACE_GRAD + use) & 1 &&
-           !(accumulate & segment_adds(use, section)) &&
-           segment_piece_sections(segment, piece, use, flat[use]) >> section & 1;
-}
-
 /* Outputs of one op are written by the same segments, so they are of one section. */
 static int adds(const struct segment_step *step, const struct flat *const *flat,
                 uint64_t accumulate)
@@ -65,7 +56,8 @@ int segment_run_piece(const struct segment *segment, int piece, const struct fla
                       struct segment_watch *watch, struct error *err)
 {
     for (int use = 0; use < FLAT_USES; use++)
-        if (writes_section(segment, piece, flat, use, 0, accumulate))
+        if (segment_piece_sections(segment, piece, use, flat[use]) &
+            ~segment_added(accumulate, use) & 1)
             zero_pads(flat[use], device, base[SPACE_GRAD + use]);
     for (int s = segment->piece[piece].first; s < segment->piece[piece].end; s++) {
         const char *name = segment->graph->nodes[segment->step[s].node].op->name;

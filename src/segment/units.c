@@ -344,44 +344,38 @@ static unsigned writing_phases(const struct units *units, int unit, int flat, in
 {
     int use = units_use_of(units, unit, flat);
     unsigned phases = 0;
-    for (int phase = 0; phase < PHASES; phase++)
+    for (int phase = 0; use >= 0 && phase < PHASES; phase++)
         if (segment_writes_tensor(units_segment(units, unit, phase), use, t))
             phases |= 1u << phase;
     return phases;
 }
 
-/* Do the same units, of those that use a flat, write the gradients of two of its tensors, in the
- * same phases? */
-static int are_written_alike(const struct units *units, int flat, const int *user, int users, int t,
-                             int other)
+/* Do the same units write the gradients of two tensors of a flat, in the same phases? */
+static int are_written_alike(const struct units *units, int flat, int t, int other)
 {
-    for (int i = 0; i < users; i++)
-        if (writing_phases(units, user[i], flat, t) != writing_phases(units, user[i], flat, other))
+    for (int u = 0; u < units->count; u++)
+        if (writing_phases(units, u, flat, t) != writing_phases(units, u, flat, other))
             return 0;
     return 1;
 }
 
-static int is_written(const struct units *units, int flat, const int *user, int users, int t)
+static int is_written(const struct units *units, int flat, int t)
 {
-    for (int i = 0; i < users; i++)
-        if (writing_phases(units, user[i], flat, t))
+    for (int u = 0; u < units->count; u++)
+        if (writing_phases(units, u, flat, t))
             return 1;
     return 0;
 }
 
-/* user: an array for all units. */
-static int find_sections(struct units *units, int f, int *user, struct error *err)
+static int find_sections(const struct units *units, int f, struct error *err)
 {
     struct flat *flat = &units->flat[f];
-    int users = 0, first[FLAT_SECTIONS] = {0}; /* the first tensor of each section */
-    for (int u = 0; u < units->count; u++)
-        if (units_use_of(units, u, f) >= 0)
-            user[users++] = u;
+    int first[FLAT_SECTIONS] = {0}; /* the first tensor of each section */
     for (int t = 0; flat->trained && t < flat->tensors; t++) {
         int s = 0;
-        if (!is_written(units, f, user, users, t))
+        if (!is_written(units, f, t))
             return error_set(err, "%s: no unit makes a gradient of it", flat->tensor[t].name);
-        while (s < flat->sections && !are_written_alike(units, f, user, users, t, first[s]))
+        while (s < flat->sections && !are_written_alike(units, f, t, first[s]))
             s++;
         if (s == FLAT_SECTIONS)
             return error_set(err, "the units that use %s write more than %d parts of its gradient",
@@ -393,13 +387,12 @@ static int find_sections(struct units *units, int f, int *user, struct error *er
     return 0;
 }
 
-static int find_all_sections(struct units *units, struct error *err)
+static int find_all_sections(const struct units *units, struct error *err)
 {
-    int *user = array_make((size_t)units->count, sizeof *user), rc = 0;
-    for (int f = 0; !rc && f < units->flats; f++)
-        rc = find_sections(units, f, user, err);
-    free(user);
-    return rc;
+    for (int f = 0; f < units->flats; f++)
+        if (find_sections(units, f, err))
+            return -1;
+    return 0;
 }
 
 int units_create(struct units **out, const struct model *model, const struct units_request *request,
