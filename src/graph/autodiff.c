@@ -114,13 +114,6 @@ static int finish_input(struct autodiff *ad, int k, struct error *err)
     return 0;
 }
 
-/* Is value v needed outside the unit's backward? */
-static int leaves(const struct graph *graph, int v)
-{
-    enum graph_value_role role = v < 0 ? VALUE_TEMP : graph->values[v].role;
-    return role == VALUE_PARAM_GRAD || role == VALUE_INPUT_GRAD;
-}
-
 /* Keep those outputs of a node that are needed, and note the values that the node reads for them as
  * needed.  A node that makes the loss runs whether its gradients are needed or not. */
 static void keep_wanted(struct graph *graph, struct graph_node *node, char *wanted)
@@ -130,7 +123,8 @@ static void keep_wanted(struct graph *graph, struct graph_node *node, char *want
         int v = node->out[k];
         if (v < 0)
             continue;
-        if (leaves(graph, v) || wanted[v] || graph->values[v].role == VALUE_LOSS)
+        enum graph_value_role role = graph->values[v].role;
+        if (wanted[v] || role == VALUE_PARAM_GRAD || role == VALUE_INPUT_GRAD || role == VALUE_LOSS)
             used = 1;
         else if (node->op->optional >> k & 1)
             node->out[k] = -1;

@@ -3,6 +3,7 @@
  *
  * The gradient passes through to what was added to; that of the bias is the sum over rows.
  */
+#include "base/round.h"
 #include "graph/autodiff.h"
 #include "graph/op.h"
 #include "device/ops.h"
@@ -38,14 +39,9 @@ static void give(struct autodiff *ad, const struct graph_node *node, const struc
     autodiff_give(ad, node->in[0], dx);
 }
 
-static void bias_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
+static void sum_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    give(ad, node, &op_bias_backward, dy);
-}
-
-static void positions_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
-{
-    give(ad, node, &op_positions_backward, dy);
+    give(ad, node, node->op == &op_bias ? &op_bias_backward : &op_positions_backward, dy);
 }
 
 static void gelu_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
@@ -63,8 +59,7 @@ struct sums {
 static struct sums sums_of(const struct graph *graph, const struct graph_node *node)
 {
     const struct graph_value *x = &graph->values[node->in[0]];
-    int positions = node->op == &op_positions || node->op == &op_positions_backward;
-    int64_t rows = positions ? node->attrs.seq : 1;
+    int64_t rows = max_i64(node->attrs.seq, 1); /* seq: of positions alone */
     return (struct sums){x->dim[0] / rows, rows * x->dim[1]};
 }
 
@@ -81,7 +76,7 @@ static int run(const struct op_call *call, struct error *err)
 const struct op op_bias = {
     .name = "bias",
     .shapes = shapes,
-    .gradient = bias_gradient,
+    .gradient = sum_gradient,
     .flops_each = 1,
     .run = run,
     .in_place = 1u << 0,
@@ -91,7 +86,7 @@ const struct op op_bias = {
 const struct op op_positions = {
     .name = "positions",
     .shapes = positions_shapes,
-    .gradient = positions_gradient,
+    .gradient = sum_gradient,
     .flops_each = 1,
     .run = run,
     .in_place = 1u << 0,
