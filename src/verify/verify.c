@@ -34,16 +34,16 @@ struct uses {
     int released;                      /* instruction, or -1 */
     int last;                          /* the last instruction that used it, or -1 */
     size_t given_bytes;                /* of its views that were written */
+    int made;                          /* 1: a gradient, which each step makes anew */
+    int given;                         /* 1: written by its own name; of a view, too */
 };
 
 struct verify {
     const struct program *program;
     struct before *before; /* per instruction, without itself */
-    struct uses *uses;     /* per buffer that is no view */
-    char *given;           /* per buffer: written by that name */
+    struct uses *uses;     /* per buffer; of a view only given */
     int works;             /* RUNs and UPDATEs so far */
     int *works_at;         /* per instruction: those up to it */
-    char *made;            /* per buffer that is no view: gradients, which each step makes anew */
     struct memory_map *map[POOL_COUNT];
     struct error *err;
 };
@@ -134,27 +134,22 @@ static int check_release(struct verify *v, int i, int b)
     return 0;
 }
 
-/* State holds values before the step begins, but for gradients. */
-static int holds_before(const struct verify *v, int part)
-{
-    const struct program_buffer *buffer = &v->program->buffer[part];
-    return buffer->persistent && !v->made[buffer_root(v->program, part)] && !buffer->partial;
-}
-
-/* Values are there before the step, or were written: under this name, or in all of its parts. */
+/* Values are there before the step, as those of state are but for gradients; or were written: under
+ * this name, or in all of its parts. */
 static int has_values(const struct verify *v, int part)
 {
     const struct program_buffer *buffer = &v->program->buffer[part];
-    return holds_before(v, part) || v->given[part] ||
-           (buffer->bytes && v->uses[part].given_bytes >= buffer->bytes);
+    const struct uses *uses = &v->uses[part], *root = &v->uses[buffer_root(v->program, part)];
+    return (buffer->persistent && !root->made && !buffer->partial) || uses->given ||
+           (buffer->bytes && uses->given_bytes >= buffer->bytes);
 }
 
 static void give(struct verify *v, int part)
 {
     int whole = v->program->buffer[part].whole;
-    if (whole >= 0 && !v->given[part])
+    if (whole >= 0 && !v->uses[part].given)
         v->uses[whole].given_bytes += v->program->buffer[part].bytes;
-    v->given[part] = 1;
+    v->uses[part].given = 1;
 }
 
 /* part: the buffer that is named, or a view of it. */
@@ -302,7 +297,7 @@ static void find_gradients(struct verify *v)
         const int grads[] = {p->state->flat[f].grad, p->state->flat[f].whole_grad};
         for (int k = 0; k < 2; k++)
             if (grads[k] >= 0)
-                v->made[buffer_root(p, grads[k])] = 1;
+                v->uses[buffer_root(p, grads[k])].made = 1;
     }
 }
 
@@ -320,9 +315,7 @@ static int check_divisions(const struct program *program, struct error *err)
 {
     const struct layout_stage *stage = &program->stage;
     const struct units *units = program->units;
-    unsigned mesh = 0;
-    for (int axis = 0; axis < MESH_AXES; axis++)
-        mesh |= (program->layout->shape.degree[axis] > 1 ? 1u : 0) << axis;
+    unsigned mesh = mesh_wide_axes(&program->layout->shape, MESH_SETS - 1);
     for (int k = 0; k < stage->count; k++) {
         int unit = stage->first + k, first = stage->first;
         char name[MODEL_PREFIX];
@@ -342,9 +335,7 @@ int verify_program(const struct program *program, struct error *err)
         .program = program,
         .before = array_make((size_t)program->instrs, sizeof *v.before),
         .uses = array_make((size_t)program->buffers, sizeof *v.uses),
-        .given = array_make((size_t)program->buffers, 1),
         .works_at = array_make((size_t)program->instrs, sizeof *v.works_at),
-        .made = array_make((size_t)program->buffers, 1),
         .err = err,
     };
     for (int pool = 0; pool < POOL_COUNT; pool++)
@@ -352,6 +343,7 @@ int verify_program(const struct program *program, struct error *err)
     for (int b = 0; b < program->buffers; b++) {
         memset(&v.uses[b], -1, sizeof v.uses[b]);
         v.uses[b].given_bytes = 0;
+        v.uses[b].made = v.uses[b].given = 0;
     }
     find_gradients(&v);
     int rc = check_divisions(program, err) || clocks(&v) || check_persistent(&v) ? -1 : 0;
@@ -365,9 +357,7 @@ int verify_program(const struct program *program, struct error *err)
         rc = check_lengths(&v);
     free(v.before);
     free(v.uses);
-    free(v.given);
     free(v.works_at);
-    free(v.made);
     for (int pool = 0; pool < POOL_COUNT; pool++)
         memory_map_destroy(v.map[pool]);
     return rc;

@@ -81,33 +81,26 @@ static int wrong(struct ranks *g, const char *what, int a, int i, int b, int k)
                      what, a, i, here, b, k, there);
 }
 
-/* The ranks of a group: those that differ from one in the coordinates of its axes alone. */
-struct members {
-    const struct mesh_shape *shape;
-    struct mesh_coord coord;
-    unsigned axes;
-    int count;
-};
-
-static struct members members_of(const struct ranks *g, int rank, unsigned axes)
+static const struct mesh_shape *shape_of(const struct ranks *g, int rank)
 {
-    const struct mesh_shape *shape = &g->rank[rank].program->layout->shape;
-    return (struct members){shape, mesh_place(shape, rank), axes, mesh_members(shape, axes)};
+    return &g->rank[rank].program->layout->shape;
 }
 
-/* The k-th of them; -1 if there is none. */
-static int member(const struct members *members, int k)
+/* The k-th rank of a group, of those that differ from `rank` in the coordinates of its axes alone;
+ * -1 if there is none. */
+static int member(const struct ranks *g, int rank, unsigned axes, int k)
 {
-    struct mesh_coord coord = members->coord;
-    if (k < 0 || k >= members->count)
+    const struct mesh_shape *shape = shape_of(g, rank);
+    struct mesh_coord coord = mesh_place(shape, rank);
+    if (k < 0 || k >= mesh_members(shape, axes))
         return -1;
     for (int axis = MESH_AXES - 1; axis >= 0; axis--) {
-        if (!(members->axes >> axis & 1))
+        if (!(axes >> axis & 1))
             continue;
-        coord.at[axis] = k % members->shape->degree[axis];
-        k /= members->shape->degree[axis];
+        coord.at[axis] = k % shape->degree[axis];
+        k /= shape->degree[axis];
     }
-    return mesh_rank(members->shape, coord);
+    return mesh_rank(shape, coord);
 }
 
 static int same(const struct instr *a, const struct instr *b)
@@ -154,9 +147,9 @@ static const struct instr *met_by(const struct ranks *g, int m, enum program_str
 static int check_members(struct ranks *g, int rank, enum program_stream stream,
                          const struct instr *mine)
 {
-    struct members members = members_of(g, rank, mine->axes);
-    int at = mesh_member(members.shape, members.coord, members.axes);
-    for (int k = 0, m; (m = member(&members, k)) >= 0; k++) {
+    const struct mesh_shape *shape = shape_of(g, rank);
+    int at = mesh_member(shape, mesh_place(shape, rank), mine->axes);
+    for (int k = 0, m; (m = member(g, rank, mine->axes, k)) >= 0; k++) {
         const struct instr *theirs = met_by(g, m, stream, mine->axes);
         if (theirs && (!same(mine, theirs) || (mine->kind == INSTR_ALLTOALL &&
                                                !parts_match(g, rank, mine, at, m, theirs, k))))
@@ -171,35 +164,24 @@ static int check_members(struct ranks *g, int rank, enum program_stream stream,
 static int try_collective(struct ranks *g, int rank, enum program_stream stream,
                           const struct instr *mine)
 {
-    struct members members = members_of(g, rank, mine->axes);
-    for (int k = members.count - 1; k >= 0; k--)
-        if (!met_by(g, member(&members, k), stream, mine->axes))
+    unsigned axes = mine->axes;
+    for (int k = mesh_members(shape_of(g, rank), axes) - 1; k >= 0; k--)
+        if (!met_by(g, member(g, rank, axes, k), stream, axes))
             return 0;
     if (check_members(g, rank, stream, mine))
         return -1;
-    for (int k = 0, m; mine->kind == INSTR_ALLTOALL && (m = member(&members, k)) >= 0; k++)
+    for (int k = 0, m; mine->kind == INSTR_ALLTOALL && (m = member(g, rank, axes, k)) >= 0; k++)
         if (check_members(g, m, stream, ready(&g->rank[m], stream))) /* each pair has its size */
             return -1;
-    for (int k = 0, m; (m = member(&members, k)) >= 0; k++)
+    for (int k = 0, m; (m = member(g, rank, axes, k)) >= 0; k++)
         advance(&g->rank[m], stream);
     return 1;
-}
-
-static int message_count(const struct rank *p, enum program_stream stream)
-{
-    return program_messages(p->program, p->at[stream]);
-}
-
-static int has_met(const struct rank *p, enum program_stream stream, int k)
-{
-    return p->met[stream] >> k & 1;
 }
 
 /* The rank at the other end of a message; -1: there is none. */
 static int other_end(const struct ranks *g, int rank, const struct instr *message)
 {
-    struct members members = members_of(g, rank, message->axes);
-    int other = member(&members, message->peer);
+    int other = member(g, rank, message->axes, message->peer);
     return other == rank ? -1 : other;
 }
 
@@ -210,8 +192,10 @@ static int open_message(const struct ranks *g, int rank, enum program_stream str
 {
     const struct rank *p = &g->rank[rank];
     const struct instr *instr = ready(p, stream);
-    for (int k = 0; instr && instr_is_message(instr) && k < message_count(p, stream); k++)
-        if (!has_met(p, stream, k) && instr[k].kind == kind &&
+    if (!instr || !instr_is_message(instr))
+        return -1;
+    for (int k = 0; k < program_messages(p->program, p->at[stream]); k++)
+        if (!(p->met[stream] >> k & 1) && instr[k].kind == kind &&
             other_end(g, rank, &instr[k]) == other)
             return k;
     return -1;
@@ -219,7 +203,7 @@ static int open_message(const struct ranks *g, int rank, enum program_stream str
 
 static void meet(struct rank *p, enum program_stream stream, int k)
 {
-    int count = message_count(p, stream);
+    int count = program_messages(p->program, p->at[stream]);
     p->met[stream] |= 1u << k;
     if (p->met[stream] + 1 < 1u << count)
         return;
@@ -232,10 +216,10 @@ static void meet(struct rank *p, enum program_stream stream, int k)
 static int try_message(struct ranks *g, int rank, enum program_stream stream)
 {
     struct rank *p = &g->rank[rank];
-    for (int k = 0; k < message_count(p, stream); k++) {
+    for (int k = 0; k < program_messages(p->program, p->at[stream]); k++) {
         int at = p->at[stream] + k, other;
         const struct instr *mine = &p->program->instr[at];
-        if (has_met(p, stream, k))
+        if (p->met[stream] >> k & 1)
             continue;
         if ((other = other_end(g, rank, mine)) < 0)
             return wrong(g, "message to no rank", rank, at, rank, at);
@@ -268,24 +252,15 @@ static int try_stream(struct ranks *g, int rank, enum program_stream stream)
     return 1;
 }
 
-static int finished(const struct rank *p)
-{
-    for (int s = 0; s < STREAMS; s++)
-        if (p->at[s] < p->program->instrs)
-            return 0;
-    return 1;
-}
-
 /* The rank that a transfer waits for. */
 static int waited_for(const struct ranks *g, int rank, enum program_stream stream,
                       const struct instr *instr)
 {
-    struct members members = members_of(g, rank, instr->axes);
     if (instr_is_message(instr))
-        return member(&members, instr->peer);
+        return member(g, rank, instr->axes, instr->peer);
     int other, k = 0;
     do
-        other = member(&members, k++);
+        other = member(g, rank, instr->axes, k++);
     while (other >= 0 && ready(&g->rank[other], stream));
     return other;
 }
@@ -315,7 +290,7 @@ static int stuck(struct ranks *g)
             if (!instr || !instr_is_transfer(instr))
                 continue;
             int k = 0;
-            while (has_met(p, s, k))
+            while (p->met[s] >> k & 1)
                 k++;
             instr += k;
             char text[TEXT];
@@ -333,9 +308,9 @@ static int stuck(struct ranks *g)
 
 static int go_through(struct ranks *g)
 {
-    for (;;) {
-        int moved = 0, unfinished = 0;
-        for (int r = 0; r < g->count; r++) {
+    for (int moved = 1; moved;) {
+        moved = 0;
+        for (int r = 0; r < g->count; r++)
             for (int s = 0; s < STREAMS; s++) {
                 int rc;
                 while ((rc = try_stream(g, r, s)) > 0)
@@ -343,13 +318,12 @@ static int go_through(struct ranks *g)
                 if (rc < 0)
                     return -1;
             }
-            unfinished |= !finished(&g->rank[r]);
-        }
-        if (!unfinished)
-            return 0;
-        if (!moved)
-            return stuck(g);
     }
+    for (int r = 0; r < g->count; r++)
+        for (int s = 0; s < STREAMS; s++)
+            if (g->rank[r].at[s] < g->rank[r].program->instrs)
+                return stuck(g);
+    return 0;
 }
 
 int verify_ranks(const struct program *const *programs, int ranks, struct error *err)
