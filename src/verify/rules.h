@@ -7,7 +7,7 @@
 
 #include "verify/values.h"
 
-enum { RULE_TEXT = 112, WANTED_TEXT = 160, DATA_AXES = 1 << MESH_SHARD | 1 << MESH_REPLICATE };
+enum { RULE_TEXT = 112, WANTED_TEXT = 160 };
 
 /* Follow a RUN of a piece (rules_run.c), and what ranks exchange after one (rules_exchange.c).
  * Return 0, or -1 with v->err set. */
@@ -58,8 +58,6 @@ struct value rules_wanted(const struct values *v, const struct instr *instr, int
  * sums them, or takes their maximum. */
 void rules_lacks_after(const struct values *v, const struct instr *instr, int space,
                        struct value *value);
-
-static const struct value nothing = {.meaning = MEANS_NOTHING, .of = -1, .index = -1};
 
 /* Instruction i wants one thing in buffer b and has another. */
 static inline int wrong(const struct values *v, int i, int b, const struct value *has,

@@ -3,6 +3,7 @@
  * Of a flat whose rule is of matrices, MOMENTUM makes a step of the gradient, an owner makes its
  * range of that orthogonal, and UPDATE wants it orthogonal throughout.
  */
+#include "base/round.h"
 #include "verify/rules.h"
 
 /* Is b the sum over all micro-batches and ranks of the gradient that this rank updates with? */
@@ -160,9 +161,8 @@ static int members_of(const struct values *v, const struct instr *instr)
 
 static struct flat_range common(struct flat_range a, struct flat_range b)
 {
-    int64_t start = a.start > b.start ? a.start : b.start;
-    int64_t end = a.start + a.count < b.start + b.count ? a.start + a.count : b.start + b.count;
-    return (struct flat_range){start, end > start ? end - start : 0};
+    int64_t start = max_i64(a.start, b.start), end = min_i64(a.start + a.count, b.start + b.count);
+    return (struct flat_range){start, max_i64(end - start, 0)};
 }
 
 /* The range of the flat that a buffer of an ALLTOALL holds. */

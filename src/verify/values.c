@@ -6,14 +6,12 @@
  */
 #include "verify/values.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "base/philox.h"
-
-static const struct value nothing = {.meaning = MEANS_NOTHING, .of = -1, .index = -1};
+#include "base/text.h"
 
 void addends_add(struct addends *sum, struct addends more)
 {
@@ -82,15 +80,13 @@ static void open_buffers(struct values *v)
     v->view = array_make((size_t)buffers, sizeof *v->view);
     v->next = array_make((size_t)buffers, sizeof *v->next);
     for (int b = 0; b < buffers; b++) {
+        int whole = v->program->buffer[b].whole; /* before b */
         v->value[b] = nothing;
         v->since[b] = v->view[b] = v->next[b] = -1;
-    }
-    for (int b = 0; b < buffers; b++) {
-        int whole = v->program->buffer[b].whole;
-        if (whole < 0)
-            continue;
-        v->next[b] = v->view[whole];
-        v->view[whole] = b;
+        if (whole >= 0) {
+            v->next[b] = v->view[whole];
+            v->view[whole] = b;
+        }
     }
 }
 
@@ -123,7 +119,6 @@ static void open_state(struct values *v)
 /* Of a value that several ranks hold alike, one counts the square: the first of them. */
 static int counts_norm(const struct values *v, int flat)
 {
-    const int *at = v->program->state->coord.at;
     const struct flat *of = &v->program->units->flat[flat];
     unsigned alike = v->counted_axes;
     if (flat_is_sharded(of))
@@ -131,10 +126,7 @@ static int counts_norm(const struct values *v, int flat)
     for (int t = 0; t < of->tensors; t++)
         if (!box_is_whole(&of->tensor[t].box))
             alike &= ~(1u << MESH_TENSOR);
-    for (int axis = 0; axis < MESH_AXES; axis++)
-        if (alike >> axis & 1 && at[axis] > 0)
-            return 0;
-    return 1;
+    return !mesh_member(&v->program->layout->shape, v->program->state->coord, alike);
 }
 
 void values_add_piece(const struct values *v, struct addends *terms, int unit, int micro,
@@ -231,12 +223,10 @@ int values_is_complete(const struct values *v, const struct value *gradient)
 
 void values_open(struct values *v, const struct program *program, struct error *err)
 {
-    const int *degree = program->layout->shape.degree;
+    const struct mesh_shape *shape = &program->layout->shape;
     *v = (struct values){.program = program, .err = err};
-    for (int axis = 0; axis < MESH_AXES; axis++)
-        if ((axis == MESH_SHARD || axis == MESH_REPLICATE) && degree[axis] > 1)
-            v->axes |= 1u << axis;
-    v->counted_axes = v->axes | mesh_wide_axes(&program->layout->shape, 1u << MESH_TENSOR);
+    v->axes = mesh_wide_axes(shape, MESH_DATA);
+    v->counted_axes = mesh_wide_axes(shape, MESH_DATA | 1u << MESH_TENSOR);
     open_buffers(v);
     open_state(v);
     open_boundaries(v);
@@ -255,90 +245,69 @@ void values_close(struct values *v)
 
 /* ---- for messages ---- */
 
-struct line {
-    char *text;
-    int used;
+static const char *const meaning_names[MEANINGS] = {
+    [MEANS_NOTHING] = "nothing",         [MEANS_PARAM] = "parameters of",
+    [MEANS_SLOT] = "optimizer state of", [STEP] = "step of",
+    [MEANS_GRAD] = "gradient of",        [MEANS_SUMS] = "the step's sums",
+    [MEANS_TOKENS] = "tokens of",        [MEANS_TARGETS] = "targets of",
+    [MEANS_POSITIONS] = "positions of",  [MEANS_DOCUMENTS] = "documents of",
+    [MEANS_OUTPUT] = "output of",        [MEANS_OUTPUT_GRAD] = "output gradient of",
+    [MEANS_SAVED] = "what is kept of",   [MEANS_DEFERRED] = "what is deferred of",
+    [CARRIED] = "what is carried in",    [MEANS_CONSTANTS] = "constants",
 };
 
-static void add_text(struct line *line, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void add_text(struct line *line, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    int n = vsnprintf(line->text + line->used, (size_t)(VALUE_TEXT - line->used), fmt, args);
-    va_end(args);
-    line->used = n < VALUE_TEXT - line->used ? line->used + n : VALUE_TEXT - 1;
-}
-
-static const char *meaning_name(enum value_meaning meaning)
-{
-    static const char *const names[MEANINGS] = {
-        [MEANS_NOTHING] = "nothing",         [MEANS_PARAM] = "parameters of",
-        [MEANS_SLOT] = "optimizer state of", [STEP] = "step of",
-        [MEANS_GRAD] = "gradient of",        [MEANS_SUMS] = "the step's sums",
-        [MEANS_TOKENS] = "tokens of",        [MEANS_TARGETS] = "targets of",
-        [MEANS_POSITIONS] = "positions of",  [MEANS_DOCUMENTS] = "documents of",
-        [MEANS_OUTPUT] = "output of",        [MEANS_OUTPUT_GRAD] = "output gradient of",
-        [MEANS_SAVED] = "what is kept of",   [MEANS_DEFERRED] = "what is deferred of",
-        [CARRIED] = "what is carried in",    [MEANS_CONSTANTS] = "constants",
-    };
-    return names[meaning];
-}
-
-static void add_axes(struct line *line, const char *what, unsigned axes)
+static void add_axes(char *text, const char *what, unsigned axes)
 {
     if (axes)
-        add_text(line, "%s%s%s%s%s", what, axes >> MESH_SHARD & 1 ? " shards" : "",
-                 axes >> MESH_REPLICATE & 1 ? " replicas" : "",
-                 axes >> MESH_TENSOR & 1 ? " tensor ranks" : "",
-                 axes >> MESH_PIPELINE & 1 ? " stages" : "");
+        text_append(text, VALUE_TEXT, "%s%s%s%s%s", what, axes >> MESH_SHARD & 1 ? " shards" : "",
+                    axes >> MESH_REPLICATE & 1 ? " replicas" : "",
+                    axes >> MESH_TENSOR & 1 ? " tensor ranks" : "",
+                    axes >> MESH_PIPELINE & 1 ? " stages" : "");
 }
 
 /* The runs in a gradient, of how many: of the section that lacks one, if any does. */
-static void add_terms(struct line *line, const struct values *v, const struct value *value)
+static void add_terms(char *text, const struct values *v, const struct value *value)
 {
     const struct addends *all = v->gradient[value->of];
     int s = 0, sections = v->program->units->flat[value->of].sections;
     while (s + 1 < sections && addends_equal(value->terms[s], all[s]))
         s++;
-    add_text(line, ", %lld of %lld runs", (long long)value->terms[s].count,
-             (long long)all[s].count);
+    text_append(text, VALUE_TEXT, ", %lld of %lld runs", (long long)value->terms[s].count,
+                (long long)all[s].count);
 }
 
 const char *value_text(const struct values *v, const struct value *value, char text[VALUE_TEXT])
 {
-    struct line line = {.text = text};
     enum value_meaning meaning = value->meaning;
-    int is_of_flat =
-        meaning == MEANS_PARAM || meaning == MEANS_SLOT || meaning == STEP || meaning == MEANS_GRAD;
-    add_text(&line, "%s", meaning_name(meaning));
+    int is_of_flat = meaning >= MEANS_PARAM && meaning <= MEANS_GRAD;
+    snprintf(text, VALUE_TEXT, "%s", meaning_names[meaning]);
     if (value->of >= 0 && is_of_flat)
-        add_text(&line, " %s", v->program->units->flat[value->of].name);
+        text_append(text, VALUE_TEXT, " %s", v->program->units->flat[value->of].name);
     else if (value->of >= 0)
-        add_text(&line, " %s %d",
-                 meaning >= MEANS_TOKENS && meaning <= MEANS_DOCUMENTS ? "sequence" : "unit",
-                 value->of);
+        text_append(text, VALUE_TEXT, " %s %d",
+                    meaning >= MEANS_TOKENS && meaning <= MEANS_DOCUMENTS ? "sequence" : "unit",
+                    value->of);
     if (value->index >= 0 && meaning >= MEANS_TOKENS)
-        add_text(&line, " micro %d", value->index);
+        text_append(text, VALUE_TEXT, " micro %d", value->index);
     if (is_of_flat)
-        add_text(&line, "%s%s", value->part ? ", own shard" : ", whole",
-                 value->updated ? ", updated" : "");
+        text_append(text, VALUE_TEXT, "%s%s", value->part ? ", own shard" : ", whole",
+                    value->updated ? ", updated" : "");
     if (meaning == STEP)
-        add_text(&line, "%s",
-                 value->index == STEP_ORTHOGONAL ? ", orthogonal"
-                 : value->index == STEP_OWN      ? ", orthogonal in part"
-                                                 : "");
+        text_append(text, VALUE_TEXT, "%s",
+                    value->index == STEP_ORTHOGONAL ? ", orthogonal"
+                    : value->index == STEP_OWN      ? ", orthogonal in part"
+                                                    : "");
     if (meaning == MEANS_GRAD)
-        add_terms(&line, v, value);
+        add_terms(text, v, value);
     if (meaning == MEANS_OUTPUT_GRAD)
-        add_text(&line, ", of %lld of %lld readers", (long long)value->terms[0].count,
-                 (long long)values_readers(v, value->of, value->index).count);
+        text_append(text, VALUE_TEXT, ", of %lld of %lld readers", (long long)value->terms[0].count,
+                    (long long)values_readers(v, value->of, value->index).count);
     if (meaning == MEANS_SUMS)
-        add_text(&line, ", %lld of %lld micro-batches, %lld norms",
-                 (long long)value->terms[0].count, (long long)v->losses.count,
-                 (long long)value->norms.count);
-    add_axes(&line, ", not summed over", value->pending);
-    add_axes(&line, ", squares not over", value->counting);
-    add_axes(&line, ", no maximum over", value->maxima);
+        text_append(text, VALUE_TEXT, ", %lld of %lld micro-batches, %lld norms",
+                    (long long)value->terms[0].count, (long long)v->losses.count,
+                    (long long)value->norms.count);
+    add_axes(text, ", not summed over", value->pending);
+    add_axes(text, ", squares not over", value->counting);
+    add_axes(text, ", no maximum over", value->maxima);
     return text;
 }

@@ -11,7 +11,7 @@
 
 enum value_meaning {
     MEANS_NOTHING,
-    MEANS_PARAM,   /* a flat parameter, in any format */
+    MEANS_PARAM,   /* a flat parameter, in any format; those up to MEANS_GRAD are of a flat */
     MEANS_SLOT,    /* the optimizer's `index`-th of a flat */
     STEP,          /* of a flat whose rule is of matrices, to be subtracted: enum value_step */
     MEANS_GRAD,    /* of a flat, summed over micro-batches and ranks so far */
@@ -59,6 +59,8 @@ struct value {
      * CARRIED: pieces and exchanges that have written to it */
     struct addends terms[FLAT_SECTIONS];
 };
+
+static const struct value nothing = {.meaning = MEANS_NOTHING, .of = -1, .index = -1};
 
 struct values {
     const struct program *program;

@@ -19,21 +19,16 @@ static int rule_zero(struct values *v, int i)
     return 0;
 }
 
-static size_t loaded_bytes(const struct values *v, int sequence)
-{
-    const struct units_request *r = &v->program->units->request;
-    int64_t batch = v->program->kind == PROGRAM_LOGITS ? 1 : r->batch;
-    return (size_t)(batch * r->seq[sequence]) * sizeof(int32_t);
-}
-
 static int rule_load(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
+    const struct units_request *r = &v->program->units->request;
+    int64_t batch = v->program->kind == PROGRAM_LOGITS ? 1 : r->batch;
     for (int k = 0; k < LOAD_SLOTS; k++) {
         int b = instr->buffer[k], sequence = k % SEQUENCES;
         if (b < 0)
             continue;
-        if (bytes_of(v, b) != loaded_bytes(v, sequence))
+        if (bytes_of(v, b) != (size_t)(batch * r->seq[sequence]) * sizeof(int32_t))
             return wrong_size(v, i, b);
         values_put(v, i, b, meant(MEANS_TOKENS + k / SEQUENCES, sequence, instr->micro));
     }
@@ -41,24 +36,15 @@ static int rule_load(struct values *v, int i)
 }
 
 /* Rounding and copies do not change what a value means. */
-static int rule_cast(struct values *v, int i)
-{
-    const struct instr *instr = &v->program->instr[i];
-    int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
-    size_t elems = (size_t)instr->elems;
-    if (bytes_of(v, from) != elems * sizeof(float))
-        return wrong_size(v, i, from);
-    if (bytes_of(v, to) != elems * dtype_bytes(instr->dtype))
-        return wrong_size(v, i, to);
-    values_put(v, i, to, values_get(v, from));
-    return 0;
-}
-
 static int rule_copy(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
     int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
-    if (bytes_of(v, from) != bytes_of(v, to))
+    int casts = instr->kind == INSTR_CAST;
+    size_t elems = (size_t)instr->elems, bytes = bytes_of(v, from);
+    if (casts && bytes != elems * sizeof(float))
+        return wrong_size(v, i, from);
+    if (bytes_of(v, to) != (casts ? elems * dtype_bytes(instr->dtype) : bytes))
         return wrong_size(v, i, to);
     values_put(v, i, to, values_get(v, from));
     return 0;
@@ -188,7 +174,7 @@ static const struct {
     [INSTR_ZERO] = {.follow = rule_zero, .slots = 1 << SLOT_SUMS},
     [INSTR_LOAD] = {.follow = rule_load},
     [INSTR_RUN] = {.follow = rules_run},
-    [INSTR_CAST] = {.follow = rule_cast, .slots = FROM_TO},
+    [INSTR_CAST] = {.follow = rule_copy, .slots = FROM_TO},
     [INSTR_GATHER] = {.follow = rule_gather, .slots = FROM_TO},
     [INSTR_REDUCE] = {.follow = rule_reduce, .slots = FROM_TO},
     [INSTR_FETCH] = {.follow = rule_copy, .slots = FROM_TO},
