@@ -9,7 +9,7 @@
 
 enum { RULE_TEXT = 112, WANTED_TEXT = 160 };
 
-/* Follow a RUN of a piece (rules_run.c), and what ranks exchange after one (rules_exchange.c).
+/* Follow a RUN of a piece of a unit of the rank's, and what ranks exchange after one (rules_run.c).
  * Return 0, or -1 with v->err set. */
 int rules_run(struct values *v, int index);
 int rules_exchange(struct values *v, int index);
@@ -28,42 +28,9 @@ int rules_are_own_sums(const struct values *v, const struct value *sums);
 /* Are these the sums over all ranks, with the norms or without, after SCALE or before it? */
 int rules_are_sums(const struct values *v, const struct value *sums, int norms, int updated);
 
-/* Is a space written by steps that follow one another: what is kept, and what is carried? */
-int rules_is_stepwise(int space);
-
-/* Check that buffer b, which instruction i of a unit reads in a space, holds `want`: what meaning,
- * of and index say, whole, before UPDATE or SCALE, lacking sums over the axes of want.pending and
- * maxima over those of want.maxima, and no others.  What is kept or carried must also have all that
- * was to be written before i (rules_is_stepwise()), and the gradient of a boundary must be summed
- * over all the units that read it; this last is not asked in a space of the unit's own input
- * gradient, where other readers may add later.  Returns 0, or -1 with v->err set. */
-int rules_read(const struct values *v, int i, int b, int space, struct value want);
-
-/* What an instruction of a unit leaves in a space that others read; meaning MEANS_NOTHING: nothing
- * that is followed. */
-struct value rules_written(const struct instr *instr, int space);
-
-/* The boundary whose gradient an instruction of a unit has in a space of its k-th input, with that
- * unit's own part. */
-struct value rules_input_grad(const struct values *v, const struct instr *instr, int k);
-
-/* Instruction i of a unit writes value to what is kept or carried, buffer b. */
-int rules_add_step(struct values *v, int i, int b, int space, struct value value);
-
-/* What an instruction of a unit finds in a space that other instructions wrote; meaning
- * MEANS_NOTHING: anything. */
-struct value rules_wanted(const struct values *v, const struct instr *instr, int space);
-
-/* Set what a piece's results in a space lack until the exchange after it: the axes over which that
- * sums them, or takes their maximum. */
-void rules_lacks_after(const struct values *v, const struct instr *instr, int space,
-                       struct value *value);
-
 /* Instruction i wants one thing in buffer b and has another. */
-static inline int wrong(const struct values *v, int i, int b, const struct value *has,
-                        const char *fmt, ...) __attribute__((format(printf, 5, 6)));
-static inline int wrong(const struct values *v, int i, int b, const struct value *has,
-                        const char *fmt, ...)
+static inline int __attribute__((format(printf, 5, 6)))
+wrong(const struct values *v, int i, int b, const struct value *has, const char *fmt, ...)
 {
     char here[RULE_TEXT], what[VALUE_TEXT], wanted[WANTED_TEXT];
     va_list args;

@@ -1,4 +1,5 @@
-/* rules_run.c - what a RUN must find in its spaces, and what it leaves there.
+/* rules_run.c - what a RUN must find in its spaces, and what it leaves there; and what ranks
+ * exchange between two pieces of a unit, which must be what its graph says there.
  *
  * What forward keeps and what pieces hand on is followed by its writers: each piece, and each
  * exchange, is an addend, so that one left out, doubled or out of order shows.
@@ -14,7 +15,9 @@ static struct value wanted_rows(const struct values *v, const struct instr *inst
     return meant(meaning, value < 0 ? -1 : graph->values[value].index, instr->micro);
 }
 
-struct value rules_written(const struct instr *instr, int space)
+/* What an instruction of a unit leaves in a space that others read; of the gradient of an input,
+ * the unit's own part; meaning MEANS_NOTHING: nothing that is followed. */
+static struct value written(const struct values *v, const struct instr *instr, int space)
 {
     static const enum value_meaning meanings[SPACE_COUNT] = {
         [SPACE_OUTPUT] = MEANS_OUTPUT,
@@ -22,17 +25,24 @@ struct value rules_written(const struct instr *instr, int space)
         [SPACE_DEFERRED] = MEANS_DEFERRED,
         [SPACE_CARRY] = CARRIED,
     };
-    return meanings[space] ? meant(meanings[space], instr->unit, instr->micro) : nothing;
+    int unit = instr->unit, micro = instr->micro, k = segment_input_grad(space);
+    if (k < 0)
+        return meanings[space] ? meant(meanings[space], unit, micro) : nothing;
+    int producer = v->program->units->boundary[unit].producer[k];
+    struct value value = meant(MEANS_OUTPUT_GRAD, producer, micro);
+    value.terms[0] = addend(MEANS_OUTPUT_GRAD, micro, unit);
+    return value;
 }
 
-/* What a RUN must find in a space; meaning MEANS_NOTHING: anything. */
-struct value rules_wanted(const struct values *v, const struct instr *instr, int space)
+/* What it finds in a space that other instructions wrote; meaning MEANS_NOTHING: anything. */
+static struct value wanted(const struct values *v, const struct instr *instr, int space)
 {
+    const struct units *units = v->program->units;
     int unit = instr->unit, micro = instr->micro;
     if (space < SPACE_GRAD)
-        return meant(MEANS_PARAM, v->program->units->use[unit].flat[space - SPACE_PARAM], 0);
+        return meant(MEANS_PARAM, units->use[unit].flat[space - SPACE_PARAM], 0);
     if (segment_input(space) >= 0)
-        return meant(MEANS_OUTPUT, v->producer[unit][segment_input(space)], micro);
+        return meant(MEANS_OUTPUT, units->boundary[unit].producer[segment_input(space)], micro);
     if (space >= SPACE_TOKENS && space < SPACE_TARGETS)
         return meant(MEANS_TOKENS, space - SPACE_TOKENS, micro);
     switch (space) {
@@ -41,46 +51,32 @@ struct value rules_wanted(const struct values *v, const struct instr *instr, int
     case SPACE_POSITIONS: return wanted_rows(v, instr, VALUE_POSITIONS, MEANS_POSITIONS);
     case SPACE_DOCUMENTS: return wanted_rows(v, instr, VALUE_DOCUMENTS, MEANS_DOCUMENTS);
     case SPACE_CONST: return meant(MEANS_CONSTANTS, -1, -1);
-    default: return rules_written(instr, space);
+    default: return written(v, instr, space);
     }
 }
 
-/* What a piece, or the exchange after it, writes to a space. */
-enum writer { BY_PIECE, BY_EXCHANGE };
-
-static struct addends step_addend(const struct values *v, const struct instr *instr,
-                                  enum segment_phase phase, int piece, enum writer writer)
+/* Pieces of a segment and the exchanges behind them have numbers in their order: 2 * piece, and one
+ * more.  That of an instruction; what number n writes to a space; and does it? */
+static int number_of(const struct instr *instr)
 {
-    int number = values_place(instr->unit, phase, piece) * 2 + (int)writer;
-    return addend(CARRIED, instr->micro, number);
+    return 2 * instr->piece + instr_is_exchange(instr);
 }
 
-static int exchange_writes(const struct segment *segment, int piece, int space)
+static struct addends step_addend(const struct instr *instr, enum segment_phase phase, int n)
 {
-    const struct segment_step *step = segment_exchange(segment, piece);
-    return step && step->out[0].space == space;
+    return addend(CARRIED, instr->micro, values_place(instr->unit, phase, 0) * 2 + n);
 }
 
-/* All that is written to a space of instr's unit and micro-batch in a phase before its piece, or by
- * it where this is exchange. */
-static struct addends steps_before(const struct values *v, const struct instr *instr,
-                                   enum segment_phase phase, int end, enum writer until, int space)
+static int step_writes(const struct segment *segment, int n, int space)
 {
-    const struct segment *segment = program_segment(v->program, instr->unit, phase);
-    struct addends sum = {0};
-    for (int piece = 0; piece < segment->pieces && piece <= end; piece++) {
-        if (piece == end && until == BY_PIECE)
-            break;
-        if (segment->piece[piece].writes >> space & 1)
-            addends_add(&sum, step_addend(v, instr, phase, piece, BY_PIECE));
-        if (piece < end && exchange_writes(segment, piece, space))
-            addends_add(&sum, step_addend(v, instr, phase, piece, BY_EXCHANGE));
-    }
-    return sum;
+    const struct segment_step *step = segment_exchange(segment, n / 2);
+    if (n % 2)
+        return step && step->out[0].space == space;
+    return segment->piece[n / 2].writes >> space & 1;
 }
 
-/* Is it written by steps that follow one another: kept, or carried? */
-int rules_is_stepwise(int space)
+/* Is a space written by steps that follow one another: what is kept, and what is carried? */
+static int is_stepwise(int space)
 {
     return space == SPACE_SAVED || space == SPACE_DEFERRED || space == SPACE_CARRY;
 }
@@ -93,118 +89,91 @@ static int kept_by(int space, enum segment_phase phase)
     return space == SPACE_DEFERRED && phase == PHASE_BACKWARD_WEIGHT ? PHASE_BACKWARD_INPUT : -1;
 }
 
-static int has_steps(const struct values *v, const struct instr *instr, int space,
-                     const struct value *has)
+/* All that is written to a space of instr's unit and micro-batch: in the phase that keeps it for
+ * another, or in its own before it. */
+static struct addends steps_before(const struct values *v, const struct instr *instr, int space)
 {
-    int phase = kept_by(space, instr->phase);
-    enum writer until = instr->kind == INSTR_RUN ? BY_PIECE : BY_EXCHANGE;
-    struct addends want = phase >= 0
-                              ? steps_before(v, instr, phase, PIECES, BY_PIECE, space)
-                              : steps_before(v, instr, instr->phase, instr->piece, until, space);
-    return addends_equal(has->terms[0], want);
+    int keeper = kept_by(space, instr->phase), phase = keeper < 0 ? (int)instr->phase : keeper;
+    const struct segment *segment = program_segment(v->program, instr->unit, phase);
+    int end = keeper < 0 ? number_of(instr) : 2 * segment->pieces;
+    struct addends sum = {0};
+    for (int n = 0; n < end; n++)
+        if (step_writes(segment, n, space))
+            addends_add(&sum, step_addend(instr, phase, n));
+    return sum;
 }
 
-/* Instruction i writes to what is kept or carried, which has what was written before; or nothing
- * was, and what is there is lost. */
-int rules_add_step(struct values *v, int i, int b, int space, struct value value)
+/* Instruction i writes value to a space, buffer b.  What is kept or carried has what was written
+ * before; or nothing was, and what is there is lost.  Only an exchange adds what it lacks. */
+static int put(struct values *v, int i, int b, int space, struct value value)
 {
     const struct instr *instr = &v->program->instr[i];
-    enum writer writer = instr->kind == INSTR_RUN ? BY_PIECE : BY_EXCHANGE;
-    struct addends before = steps_before(v, instr, instr->phase, instr->piece, writer, space);
-    struct value has = values_get(v, b);
-    if (before.count && (!value_is(&has, value.meaning, value.of, value.index) ||
-                         !addends_equal(has.terms[0], before) || has.pending || has.maxima))
-        return wrong(v, i, b, &has, "all that is before it");
-    value.terms[0] = before;
-    addends_add(&value.terms[0], step_addend(v, instr, instr->phase, instr->piece, writer));
+    if (is_stepwise(space)) {
+        struct addends before = steps_before(v, instr, space);
+        struct value has = values_get(v, b);
+        int lacks = !instr_is_exchange(instr) && (has.pending || has.maxima);
+        if (before.count && (!value_is(&has, value.meaning, value.of, value.index) || lacks ||
+                             !addends_equal(has.terms[0], before)))
+            return wrong(v, i, b, &has, "all that is before it");
+        value.terms[0] = before;
+        addends_add(&value.terms[0], step_addend(instr, instr->phase, number_of(instr)));
+    }
     values_put(v, i, b, value);
     return 0;
 }
 
-/* Is it, if it is the gradient of a boundary, the sum over all the units that read this? */
-static int has_readers(const struct values *v, const struct value *has)
-{
-    return has->meaning != MEANS_OUTPUT_GRAD ||
-           addends_equal(has->terms[0], values_readers(v, has->of, has->index));
-}
-
-struct value rules_input_grad(const struct values *v, const struct instr *instr, int k)
-{
-    struct value value = meant(MEANS_OUTPUT_GRAD, v->producer[instr->unit][k], instr->micro);
-    value.terms[0] = values_reader(instr->micro, instr->unit);
-    return value;
-}
-
-int rules_read(const struct values *v, int i, int b, int space, struct value want)
+/* Check that buffer b, which instruction i of a unit reads in a space, holds `want`: what meaning,
+ * of and index say, whole, before UPDATE or SCALE, lacking sums over the axes of want.pending and
+ * maxima over those of want.maxima, and no others.  What is kept or carried must also have all that
+ * was to be written before i, and the gradient of a boundary must be summed over all the units that
+ * read it; this last is not asked in a space of the unit's own input gradient, where other readers
+ * may add later. */
+static int check_read(const struct values *v, int i, int b, int space, struct value want)
 {
     struct value has = values_get(v, b);
     char text[VALUE_TEXT];
     if (!value_is(&has, want.meaning, want.of, want.index) || has.part || has.updated ||
         has.pending != want.pending || has.maxima != want.maxima)
         return wrong(v, i, b, &has, "%s", value_text(v, &want, text));
-    if (rules_is_stepwise(space) && !has_steps(v, &v->program->instr[i], space, &has))
+    if (is_stepwise(space) &&
+        !addends_equal(has.terms[0], steps_before(v, &v->program->instr[i], space)))
         return wrong(v, i, b, &has, "all that is before it");
-    if (segment_input_grad(space) < 0 && !has_readers(v, &has))
+    if (has.meaning == MEANS_OUTPUT_GRAD && segment_input_grad(space) < 0 &&
+        !addends_equal(has.terms[0], values_readers(v, has.of, has.index)))
         return wrong(v, i, b, &has, "the sum over all its readers");
     return 0;
 }
 
-static int reads_space(struct values *v, int i, int space)
-{
-    const struct instr *instr = &v->program->instr[i];
-    struct value want = rules_wanted(v, instr, space);
-    return want.meaning == MEANS_NOTHING ? 0 : rules_read(v, i, instr->buffer[space], space, want);
-}
-
-/* Of a section that an earlier piece of the run has begun, a piece adds to its tensors where that
- * one did: where there is more than what this run has made so far. */
-static int continues(const struct values *v, const struct instr *instr, int use,
-                     const struct value *has, unsigned added)
-{
-    struct addends earlier[FLAT_SECTIONS] = {{0}};
-    for (int piece = 0; piece < instr->piece; piece++)
-        values_add_piece(v, earlier, instr->unit, instr->micro, instr->phase, piece, use);
-    for (int s = 0; s < FLAT_SECTIONS; s++)
-        if (earlier[s].count && addends_equal(has->terms[s], earlier[s]) != !(added >> s & 1))
-            return 0;
-    return 1;
-}
-
-/* The sections of the use-th flat whose gradients earlier pieces of the run have begun. */
-static unsigned begun_sections(const struct values *v, const struct instr *instr, int use,
-                               const struct flat *flat)
-{
-    const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
-    unsigned begun = 0;
-    for (int piece = 0; piece < instr->piece; piece++)
-        begun |= segment_piece_sections(segment, piece, use, flat);
-    return begun;
-}
-
 /* The run adds to the sections of a gradient whose bits are set, and writes the others that its
- * piece makes: what they hold so far is lost, but for what earlier pieces made. */
+ * piece makes: what they hold so far is lost, but for what earlier pieces of the run made.  Of a
+ * section that these have begun the piece adds to its tensors where they did: where there is more
+ * than what this run has made so far. */
 static int adds_gradient(struct values *v, int i, int use)
 {
     const struct instr *instr = &v->program->instr[i];
     int b = instr->buffer[SPACE_GRAD + use], f = v->program->units->use[instr->unit].flat[use];
-    const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
-    unsigned sections = segment_piece_sections(segment, instr->piece, use, flat_of(v, f));
-    unsigned begun = begun_sections(v, instr, use, flat_of(v, f)) & sections;
-    unsigned added = segment_added(instr->accumulate, use), pending = flat_of(v, f)->sum_axes;
-    struct value value = {.meaning = MEANS_GRAD, .of = f, .pending = pending},
-                 has = values_get(v, b);
-    int is_ours = value_is(&has, MEANS_GRAD, f, 0) && !has.part && has.pending == pending;
-    if ((added && !is_ours) || (begun && (!is_ours || !continues(v, instr, use, &has, added))))
-        return wrong(v, i, b, &has, "to add to %s's gradient of this rank", flat_of(v, f)->name);
-    if (bytes_of(v, b) != (size_t)flat_of(v, f)->padded * sizeof(float))
+    const struct flat *flat = flat_of(v, f);
+    unsigned added = segment_added(instr->accumulate, use);
+    struct value has = values_get(v, b),
+                 value = {.meaning = MEANS_GRAD, .of = f, .pending = flat->sum_axes};
+    struct addends earlier[FLAT_SECTIONS] = {{0}}, made[FLAT_SECTIONS] = {{0}};
+    int is_ours = value_is(&has, MEANS_GRAD, f, 0) && !has.part && has.pending == value.pending;
+    if (bytes_of(v, b) != (size_t)flat->padded * sizeof(float))
         return wrong_size(v, i, b);
-    for (int s = 0; s < FLAT_SECTIONS; s++)
-        if (added >> s & 1 && !has.terms[s].count)
-            return wrong(v, i, b, &has, "to add to section %d of %s", s, flat_of(v, f)->name);
-    for (int s = 0; s < FLAT_SECTIONS; s++)
-        if (is_ours && ((added | begun) >> s & 1 || !(sections >> s & 1)))
+    for (int piece = 0; piece < instr->piece; piece++)
+        values_add_piece(v, earlier, instr->unit, instr->micro, instr->phase, piece, use);
+    values_add_piece(v, made, instr->unit, instr->micro, instr->phase, instr->piece, use);
+    for (int s = 0; s < FLAT_SECTIONS; s++) {
+        int adds = added >> s & 1, begun = made[s].count && earlier[s].count;
+        if (((adds || begun) && !is_ours) ||
+            (begun && addends_equal(has.terms[s], earlier[s]) == adds))
+            return wrong(v, i, b, &has, "to add to %s's gradient of this rank", flat->name);
+        if (adds && !has.terms[s].count)
+            return wrong(v, i, b, &has, "to add to section %d of %s", s, flat->name);
+        if (is_ours && (adds || begun || !made[s].count))
             value.terms[s] = has.terms[s];
-    values_add_piece(v, value.terms, instr->unit, instr->micro, instr->phase, instr->piece, use);
+        addends_add(&value.terms[s], made[s]);
+    }
     values_put(v, i, b, value);
     return 0;
 }
@@ -221,8 +190,10 @@ static int adds_loss(struct values *v, int i)
     return 0;
 }
 
-void rules_lacks_after(const struct values *v, const struct instr *instr, int space,
-                       struct value *value)
+/* Set what a piece's results in a space lack until the exchange after it: the axes over which that
+ * sums them, or takes their maximum. */
+static void lacks_after(const struct values *v, const struct instr *instr, int space,
+                        struct value *value)
 {
     const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
     const struct segment_step *step = segment_exchange(segment, instr->piece);
@@ -236,41 +207,28 @@ void rules_lacks_after(const struct values *v, const struct instr *instr, int sp
         value->maxima = node->attrs.axes;
 }
 
-/* The run writes the gradient of its input k, or adds to what other readers have made of it. */
-static int adds_input_gradient(struct values *v, int i, int k)
+/* The run writes to a space; to the gradient of an input it may add to what other readers have made
+ * of it. */
+static int writes_space(struct values *v, int i, int space)
 {
     const struct instr *instr = &v->program->instr[i];
-    int space = SPACE_INPUT_GRAD + k, b = instr->buffer[space];
-    struct value value = rules_input_grad(v, instr, k), has = values_get(v, b);
-    rules_lacks_after(v, instr, space, &value);
-    if (instr->accumulate & segment_adds_input(k)) {
+    int b = instr->buffer[space], k = segment_input_grad(space);
+    struct value value = written(v, instr, space), has = values_get(v, b);
+    if (space >= SPACE_GRAD && space < SPACE_INPUT)
+        return adds_gradient(v, i, space - SPACE_GRAD);
+    if (space == SPACE_LOSS)
+        return adds_loss(v, i);
+    if (value.meaning == MEANS_NOTHING)
+        return 0;
+    lacks_after(v, instr, space, &value);
+    if (k >= 0 && instr->accumulate & segment_adds_input(k)) {
         if (!value_is(&has, value.meaning, value.of, value.index) || has.pending ||
             !(instr->reads >> space & 1))
             return wrong(v, i, b, &has, "to add to the gradient of what unit %d puts out",
                          value.of);
         addends_add(&value.terms[0], has.terms[0]);
     }
-    values_put(v, i, b, value);
-    return 0;
-}
-
-static int writes_space(struct values *v, int i, int space)
-{
-    const struct instr *instr = &v->program->instr[i];
-    struct value value = rules_written(instr, space);
-    if (space >= SPACE_GRAD && space < SPACE_INPUT)
-        return adds_gradient(v, i, space - SPACE_GRAD);
-    if (segment_input_grad(space) >= 0)
-        return adds_input_gradient(v, i, segment_input_grad(space));
-    if (space == SPACE_LOSS)
-        return adds_loss(v, i);
-    if (value.meaning == MEANS_NOTHING)
-        return 0;
-    rules_lacks_after(v, instr, space, &value);
-    if (rules_is_stepwise(space))
-        return rules_add_step(v, i, instr->buffer[space], space, value);
-    values_put(v, i, instr->buffer[space], value);
-    return 0;
+    return put(v, i, b, space, value);
 }
 
 /* The bits of what the piece can add to: sections of gradients that it writes, and inputs. */
@@ -316,9 +274,6 @@ static int check_boundaries(const struct values *v, int i)
 static int check_spaces(const struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
-    const struct layout_stage *own = &v->program->stage;
-    if (instr->unit < own->first || instr->unit >= own->first + own->count)
-        return wrong_operand(v, i, -1);
     const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
     if (instr->piece < 0 || instr->piece >= segment->pieces)
         return wrong_operand(v, i, -1);
@@ -340,12 +295,98 @@ int rules_run(struct values *v, int i)
     const struct instr *instr = &v->program->instr[i];
     if (check_spaces(v, i) || check_boundaries(v, i))
         return -1;
-    for (int s = 0; s < SPACE_COUNT; s++)
-        if (instr->buffer[s] >= 0 && instr->reads >> s & 1 && !(instr->writes >> s & 1) &&
-            reads_space(v, i, s))
+    for (int s = 0; s < SPACE_COUNT; s++) {
+        if (instr->buffer[s] < 0 || !(instr->reads >> s & 1) || instr->writes >> s & 1)
+            continue;
+        struct value want = wanted(v, instr, s);
+        if (want.meaning != MEANS_NOTHING && check_read(v, i, instr->buffer[s], s, want))
             return -1;
+    }
     for (int s = 0; s < SPACE_COUNT; s++)
         if (instr->buffer[s] >= 0 && instr->writes >> s & 1 && writes_space(v, i, s))
             return -1;
     return 0;
+}
+
+/* ---- what ranks exchange after a piece ---- */
+
+/* The instruction is the exchange that follows its piece: of the kind, over the group, of the size
+ * that the graph says. */
+static int check_exchange(const struct values *v, int i)
+{
+    static const struct {
+        enum instr_kind kind;
+        enum group_reduction reduction;
+    } kinds[] = {[TRANSFER_SUM] = {INSTR_ALLREDUCE, GROUP_SUM},
+                 [TRANSFER_MAXIMUM] = {INSTR_ALLREDUCE, GROUP_MAX},
+                 [TRANSFER_GATHER] = {INSTR_GATHER, GROUP_SUM},
+                 [TRANSFER_SCATTER] = {INSTR_REDUCE, GROUP_SUM},
+                 [TRANSFER_SWAP] = {INSTR_ALLTOALL, GROUP_SUM}};
+    const struct instr *instr = &v->program->instr[i];
+    const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
+    const struct segment_step *step = segment_exchange(segment, instr->piece);
+    if (!step || !instr->axes || instr->accumulate)
+        return wrong_operand(v, i, -1);
+    const struct graph_node *node = segment_node(segment, step);
+    int members = mesh_members(&v->program->layout->shape, instr->axes);
+    if (kinds[node->op->transfer].kind != instr->kind ||
+        kinds[node->op->transfer].reduction != instr->reduction ||
+        instr->axes != node->attrs.axes || members != node->attrs.members)
+        return wrong_operand(v, i, -1);
+    const struct graph_value *value = segment->graph->values;
+    int x = node->in[0], y = node->out[0], parts = instr->kind == INSTR_ALLTOALL ? members : 1;
+    int64_t elems = graph_elems(segment->graph, instr->kind == INSTR_GATHER ? x : y) / parts;
+    enum dtype result = instr->kind == INSTR_REDUCE ? value[y].dtype : DTYPE_F32;
+    return instr->elems == elems && instr->dtype == value[x].dtype && instr->result == result
+               ? 0
+               : wrong_operand(v, i, -1);
+}
+
+/* Parts of all ranks are alike, and in their order. */
+static int check_equal_parts(const struct values *v, int i, int members)
+{
+    const struct instr *instr = &v->program->instr[i];
+    const struct comm_part *part = &v->program->part[instr->parts];
+    for (int m = 0; m < members; m++)
+        if (part[m].send_elems != instr->elems || part[m].recv_elems != instr->elems ||
+            part[m].send_from != m * instr->elems || part[m].recv_from != m * instr->elems)
+            return wrong_operand(v, i, -1);
+    return 0;
+}
+
+/* An operand is the whole of what the unit has in a space, or lies there where the value does. */
+static int check_place(const struct values *v, int i, int slot, struct segment_ref ref,
+                       size_t bytes)
+{
+    const struct program_buffer *buffer = &v->program->buffer[v->program->instr[i].buffer[slot]];
+    size_t from = buffer->whole < 0 ? 0 : buffer->from;
+    if (buffer->bytes == bytes && from == ref.offset)
+        return 0;
+    return wrong_size(v, i, v->program->instr[i].buffer[slot]);
+}
+
+/* The exchange reads a value of the unit, which it may change in place; its result is where the
+ * next piece finds it. */
+int rules_exchange(struct values *v, int i)
+{
+    const struct instr *instr = &v->program->instr[i];
+    if (check_exchange(v, i))
+        return -1;
+    const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
+    const struct segment_step *step = segment_exchange(segment, instr->piece);
+    const struct graph_node *node = segment_node(segment, step);
+    int in_place = instr->kind == INSTR_ALLREDUCE, slot = in_place ? SLOT_TO : SLOT_FROM;
+    struct segment_ref to = step->out[0], from = in_place ? to : step->in[0];
+    int x = in_place ? node->out[0] : node->in[0];
+    struct value want = wanted(v, instr, from.space), value = written(v, instr, to.space);
+    if (in_place)
+        lacks_after(v, instr, from.space, &want);
+    if (check_place(v, i, slot, from, graph_bytes(segment->graph, x)) ||
+        check_place(v, i, SLOT_TO, to, graph_bytes(segment->graph, node->out[0])) ||
+        check_read(v, i, buffer_root(v->program, instr->buffer[slot]), from.space, want) ||
+        (instr->kind == INSTR_ALLTOALL && check_equal_parts(v, i, node->attrs.members)))
+        return -1;
+    if (value.meaning == MEANS_NOTHING)
+        return wrong_operand(v, i, SLOT_TO);
+    return put(v, i, buffer_root(v->program, instr->buffer[SLOT_TO]), to.space, value);
 }

@@ -67,7 +67,6 @@ struct values {
     struct value *value; /* per buffer */
     int *since;          /* per buffer: the instruction that wrote it by that name, or -1 */
     int *view, *next;    /* per buffer: its first view; per view: the next one; or -1 */
-    int (*producer)[BOUNDARY_USES]; /* per unit and input: whose output it is; -1: nobody's */
     struct addends (*gradient)[FLAT_SECTIONS]; /* per flat: the whole of its gradient */
     struct addends losses, norms;              /* that this rank's part of the sums must have */
     unsigned axes;                             /* data axes of more than one rank */
@@ -102,9 +101,7 @@ static inline int values_place(int unit, enum segment_phase phase, int piece)
     return (unit * PHASES + (int)phase) * PIECES + piece;
 }
 
-/* What a unit adds to the gradient of a boundary that it reads; what all its readers do, of the
- * output of a unit. */
-struct addends values_reader(int micro, int reader);
+/* What all its readers add to the gradient of the output of a unit. */
 struct addends values_readers(const struct values *v, int unit, int micro);
 
 void addends_add(struct addends *sum, struct addends more);

@@ -198,9 +198,12 @@ static int follow(struct values *v, int i)
     for (int slot = 0; slot < SLOTS; slot++)
         if (rule[instr->kind].slots >> slot & 1 && instr->buffer[slot] < 0)
             return wrong_operand(v, i, slot);
-    if (instr_is_exchange(instr))
-        return rules_exchange(v, i);
-    return rule[instr->kind].follow(v, i);
+    if (instr_is_exchange(instr) || instr->kind == INSTR_RUN) {
+        const struct layout_stage *own = &v->program->stage;
+        if (instr->unit < own->first || instr->unit >= own->first + own->count)
+            return wrong_operand(v, i, -1);
+    }
+    return instr_is_exchange(instr) ? rules_exchange(v, i) : rule[instr->kind].follow(v, i);
 }
 
 /* ---- the end ---- */
