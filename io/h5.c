@@ -66,25 +66,15 @@ int h5_fail(const struct h5 *file, struct error *err, const char *fmt, ...)
 
 /* Types */
 
-/* bfloat16 as HDF5 can describe it: the upper half of an IEEE binary32.  Readers convert it
- * like any other float. */
-static hid_t make_bf16(void)
+/* A float of 16 bits.  bfloat16 as HDF5 can describe it is the upper half of an IEEE binary32,
+ * which readers convert like any other float. */
+static hid_t make_float16(size_t mantissa_bits, size_t exponent_bias)
 {
     hid_t type = H5Tcopy(H5T_IEEE_F32LE);
-    H5Tset_fields(type, 15, 7, 8, 0, 7);
+    H5Tset_fields(type, 15, mantissa_bits, 15 - mantissa_bits, 0, mantissa_bits);
     H5Tset_precision(type, 16);
     H5Tset_size(type, 2);
-    return type;
-}
-
-/* IEEE binary16 */
-static hid_t make_f16(void)
-{
-    hid_t type = H5Tcopy(H5T_IEEE_F32LE);
-    H5Tset_fields(type, 15, 10, 5, 0, 10);
-    H5Tset_precision(type, 16);
-    H5Tset_size(type, 2);
-    H5Tset_ebias(type, 15);
+    H5Tset_ebias(type, exponent_bias);
     return type;
 }
 
@@ -92,8 +82,8 @@ int64_t h5_make_type(int type)
 {
     switch (type) {
     case DTYPE_F32: return H5Tcopy(H5T_IEEE_F32LE);
-    case DTYPE_BF16: return make_bf16();
-    case DTYPE_F16: return make_f16();
+    case DTYPE_BF16: return make_float16(7, 127);
+    case DTYPE_F16: return make_float16(10, 15); /* IEEE binary16 */
     case DTYPE_F64: return H5Tcopy(H5T_IEEE_F64LE);
     case DTYPE_I32: return H5Tcopy(H5T_STD_I32LE);
     case DTYPE_U16: return H5Tcopy(H5T_STD_U16LE);
@@ -132,37 +122,39 @@ static struct h5 *make_file(const char *path)
     return file;
 }
 
-static int create_file(struct h5 **file, const char *path, unsigned flags, hid_t create,
-                       hid_t access, struct error *err)
+/* The file becomes the caller's if HDF5 opened it.  Called before what clears HDF5's reason. */
+static int hand_over(struct h5 **out, struct h5 *file, const char *what, struct error *err)
 {
-    *file = make_file(path);
-    (*file)->id = H5Fcreate(path, flags, create, access);
-    if ((*file)->id >= 0)
+    *out = file->id >= 0 ? file : NULL;
+    if (*out)
         return 0;
-    h5_fail(*file, err, "cannot create the file"); /* before a call that clears HDF5's reason */
-    h5_close(*file, NULL);
-    *file = NULL;
+    h5_fail(file, err, "cannot %s the file", what);
+    h5_close(file, NULL);
     return -1;
 }
 
-int h5_create(struct h5 **file, const char *path, struct error *err)
+int h5_create(struct h5 **out, const char *path, struct error *err)
 {
+    struct h5 *file = make_file(path);
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_alignment(access, H5_ALIGN, H5_ALIGN);
-    int rc = create_file(file, path, H5F_ACC_TRUNC, H5P_DEFAULT, access, err);
+    file->id = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+    int rc = hand_over(out, file, "create", err);
     H5Pclose(access);
     return rc;
 }
 
 /* HDF5's aggregation of small objects is off: each object is an allocation of its own. */
-int h5_create_behind(struct h5 **file, const char *path, int64_t front_bytes, struct error *err)
+int h5_create_behind(struct h5 **out, const char *path, int64_t front_bytes, struct error *err)
 {
+    struct h5 *file = make_file(path);
     hid_t access = H5Pcreate(H5P_FILE_ACCESS), create = H5Pcreate(H5P_FILE_CREATE);
     H5Pset_alignment(access, 1, H5_ALIGN);
     H5Pset_meta_block_size(access, 0);
     H5Pset_small_data_block_size(access, 0);
     H5Pset_userblock(create, (hsize_t)front_bytes);
-    int rc = create_file(file, path, H5F_ACC_EXCL, create, access, err);
+    file->id = H5Fcreate(path, H5F_ACC_EXCL, create, access);
+    int rc = hand_over(out, file, "create", err);
     H5Pclose(create);
     H5Pclose(access);
     return rc;
@@ -176,18 +168,14 @@ int h5_is_file(const char *path)
     return is;
 }
 
-int h5_open(struct h5 **file, const char *path, struct error *err)
+int h5_open(struct h5 **out, const char *path, struct error *err)
 {
-    *file = make_file(path);
-    (*file)->id = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
-    if ((*file)->id >= 0)
-        return 0;
-    h5_fail(*file, err, "cannot open the file");
-    if (H5Fis_hdf5(path) == 0)
+    struct h5 *file = make_file(path);
+    file->id = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    int rc = hand_over(out, file, "open", err);
+    if (rc && H5Fis_hdf5(path) == 0)
         error_set(err, "%s is not an HDF5 file", path);
-    h5_close(*file, NULL);
-    *file = NULL;
-    return -1;
+    return rc;
 }
 
 int h5_close(struct h5 *file, struct error *err)
@@ -210,11 +198,20 @@ int64_t h5_make_space(int rank, const int64_t *dims)
     return H5Screate_simple(rank, size, NULL);
 }
 
-int64_t h5_make_links(void)
+int64_t h5_make_dataset(struct h5 *file, const char *what, const char *name, int64_t type,
+                        int64_t space, int64_t create, struct error *err)
 {
     hid_t links = H5Pcreate(H5P_LINK_CREATE);
     H5Pset_create_intermediate_group(links, 1);
-    return links;
+    H5Pset_obj_track_times(create, 0); /* the same data make the same file */
+    hid_t set = H5Dcreate2(file->id, name, type, space, links, create, H5P_DEFAULT);
+    if (set < 0)
+        h5_fail(file, err, "cannot %s %s", what, name);
+    H5Pclose(links);
+    H5Pclose(create);
+    H5Sclose(space);
+    H5Tclose(type);
+    return set;
 }
 
 /* Bytes of any element times any count are below 2^63. */
@@ -245,77 +242,34 @@ static int describe(hid_t set, struct h5_dataset *dataset)
     return dataset->elems >= 0 ? 0 : -1;
 }
 
-/* The dataset open, and its description; a negative id with err set on failure. */
-static hid_t make_dataset(struct h5 *file, const char *name, int type, int rank,
-                          const int64_t *dims, struct h5_dataset *dataset, struct error *err)
-{
-    hid_t stored = h5_make_type(type), space = h5_make_space(rank, dims);
-    hid_t links = h5_make_links(), create = H5Pcreate(H5P_DATASET_CREATE);
-    H5Pset_layout(create, H5D_CONTIGUOUS);
-    H5Pset_alloc_time(create, H5D_ALLOC_TIME_EARLY);
-    H5Pset_fill_time(create, H5D_FILL_TIME_NEVER);
-    H5Pset_obj_track_times(create, 0); /* the same data make the same file */
-    hid_t set = H5Dcreate2(file->id, name, stored, space, links, create, H5P_DEFAULT);
-    if (set < 0)
-        h5_fail(file, err, "cannot create dataset %s", name);
-    else
-        describe(set, dataset);
-    H5Pclose(create);
-    H5Pclose(links);
-    H5Sclose(space);
-    H5Tclose(stored);
-    return set;
-}
-
 int h5_reserve(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
                struct h5_dataset *dataset, struct error *err)
 {
-    struct h5_dataset unused;
-    hid_t set = make_dataset(file, name, type, rank, dims, dataset ? dataset : &unused, err);
+    hid_t create = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_layout(create, H5D_CONTIGUOUS);
+    H5Pset_alloc_time(create, H5D_ALLOC_TIME_EARLY);
+    H5Pset_fill_time(create, H5D_FILL_TIME_NEVER);
+    hid_t set = h5_make_dataset(file, "create dataset", name, h5_make_type(type),
+                                h5_make_space(rank, dims), create, err);
     if (set < 0)
         return -1;
+    if (dataset)
+        describe(set, dataset);
     H5Dclose(set);
     return 0;
-}
-
-int h5_write(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
-             const void *data, struct error *err)
-{
-    struct h5_dataset made;
-    hid_t set = make_dataset(file, name, type, rank, dims, &made, err);
-    if (set < 0)
-        return -1;
-    hid_t memory = h5_make_type(type);
-    int rc = 0;
-    if (made.elems && H5Dwrite(set, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
-        rc = h5_fail(file, err, "cannot write dataset %s", name);
-    H5Tclose(memory);
-    H5Dclose(set);
-    return rc;
-}
-
-static hid_t open_dataset(struct h5 *file, const char *name, struct h5_dataset *dataset,
-                          struct error *err)
-{
-    hid_t set = H5Dopen2(file->id, name, H5P_DEFAULT);
-    if (set < 0) {
-        h5_fail(file, err, "no dataset %s", name);
-    } else if (describe(set, dataset)) {
-        error_set(err, "%s: dataset %s has more than %d dimensions, or is larger than any file",
-                  file->path, name, H5_RANK_MAX);
-        H5Dclose(set);
-        set = -1;
-    }
-    return set;
 }
 
 int h5_locate(struct h5 *file, const char *name, struct h5_dataset *dataset, struct error *err)
 {
-    hid_t set = open_dataset(file, name, dataset, err);
+    hid_t set = H5Dopen2(file->id, name, H5P_DEFAULT);
     if (set < 0)
-        return -1;
+        return h5_fail(file, err, "no dataset %s", name);
+    int rc = describe(set, dataset);
     H5Dclose(set);
-    return 0;
+    return rc ? error_set(err,
+                          "%s: dataset %s has more than %d dimensions, or is larger than any file",
+                          file->path, name, H5_RANK_MAX)
+              : 0;
 }
 
 int h5_has(struct h5 *file, const char *name)
@@ -323,32 +277,6 @@ int h5_has(struct h5 *file, const char *name)
     int found = H5Oexists_by_name(file->id, name, H5P_DEFAULT) > 0;
     H5Eclear2(H5E_DEFAULT);
     return found;
-}
-
-int h5_read(struct h5 *file, const char *name, int type, void **data, struct h5_dataset *dataset,
-            struct error *err)
-{
-    struct h5_dataset own;
-    struct h5_dataset *found = dataset ? dataset : &own;
-    hid_t set = open_dataset(file, name, found, err);
-    *data = NULL;
-    if (set < 0)
-        return -1;
-    hid_t memory = h5_make_type(type);
-    int rc = 0;
-    if (found->type < 0)
-        rc = error_set(err, "%s: dataset %s is not of numbers", file->path, name);
-    else if (!(*data = malloc((size_t)found->elems * h5_type_bytes(type) + 1)))
-        rc = error_set(err, "%s: out of memory reading %s", file->path, name);
-    else if (found->elems && H5Dread(set, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, *data) < 0)
-        rc = h5_fail(file, err, "cannot read dataset %s", name);
-    if (rc) {
-        free(*data);
-        *data = NULL;
-    }
-    H5Tclose(memory);
-    H5Dclose(set);
-    return rc;
 }
 
 /* Attributes */
@@ -394,22 +322,19 @@ static H5T_class_t class_of(hid_t attribute)
 int h5_get_value(struct h5 *file, const char *object, const char *key, int type, void *value,
                  struct error *err)
 {
-    hid_t memory = h5_make_type(type);
     hid_t attribute = H5Aopen_by_name(file->id, object, key, H5P_DEFAULT, H5P_DEFAULT);
-    hid_t space = attribute < 0 ? -1 : H5Aget_space(attribute);
-    int rc = 0;
     if (attribute < 0)
-        rc = h5_fail(file, err, "no attribute %s of %s", key, object);
-    else if (class_of(attribute) != H5T_INTEGER && class_of(attribute) != H5T_FLOAT)
+        return h5_fail(file, err, "no attribute %s of %s", key, object);
+    hid_t memory = h5_make_type(type), space = H5Aget_space(attribute);
+    int rc = 0;
+    if (class_of(attribute) != H5T_INTEGER && class_of(attribute) != H5T_FLOAT)
         rc = error_set(err, "%s: attribute %s of %s is not a number", file->path, key, object);
     else if (H5Sget_simple_extent_npoints(space) != 1)
         rc = error_set(err, "%s: attribute %s of %s is not one value", file->path, key, object);
     else if (H5Aread(attribute, memory, value) < 0)
         rc = h5_fail(file, err, "cannot read attribute %s of %s", key, object);
-    if (space >= 0)
-        H5Sclose(space);
-    if (attribute >= 0)
-        H5Aclose(attribute);
+    H5Sclose(space);
+    H5Aclose(attribute);
     H5Tclose(memory);
     return rc;
 }

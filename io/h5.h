@@ -61,20 +61,11 @@ struct h5_dataset {
 int h5_reserve(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
                struct h5_dataset *dataset, struct error *err);
 
-/* Make a contiguous dataset and write it. */
-int h5_write(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
-             const void *data, struct error *err);
-
 /* Describe a dataset. */
 int h5_locate(struct h5 *file, const char *name, struct h5_dataset *dataset, struct error *err);
 
 /* 1 if there is an object of this path. */
 int h5_has(struct h5 *file, const char *name);
-
-/* Read a whole dataset as the type asked for, converted by HDF5; *data is free()d by the
- * caller.  dataset may be NULL. */
-int h5_read(struct h5 *file, const char *name, int type, void **data, struct h5_dataset *dataset,
-            struct error *err);
 
 /* Attributes of an object ("/" is the root): one number of a type, or a text.
  * Reading a text that does not fit into size bytes is an error. */
@@ -88,14 +79,15 @@ int h5_get_text(struct h5 *file, const char *object, const char *key, char *text
                 struct error *err);
 
 /* Tables: an array of C structs as a dataset of compound type, one row per field.
- * H5_FIELD_TEXT is a zero-terminated char array of `bytes`. */
-enum h5_field_kind { H5_FIELD_I64, H5_FIELD_U64, H5_FIELD_TEXT };
+ * H5_FIELD_TEXT is a zero-terminated char array of `bytes`, H5_FIELD_I64S an array of numbers of
+ * `bytes`, whose columns are named NAME0, NAME1 and so on. */
+enum h5_field_kind { H5_FIELD_I64, H5_FIELD_U64, H5_FIELD_TEXT, H5_FIELD_I64S };
 
 struct h5_field {
     const char *name;
     enum h5_field_kind kind;
     size_t offset; /* in the struct */
-    size_t bytes;  /* of a text */
+    size_t bytes;  /* of a text or an array */
 };
 
 struct h5_table {

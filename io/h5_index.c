@@ -1,10 +1,19 @@
 /* h5_index.c - tables of structs and virtual datasets: what index.h5 is made of; see h5.h. */
 #include <hdf5.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "io/h5.h"
 #include "io/h5_private.h"
+
+static void add_columns(hid_t row, const struct h5_field *field, hid_t type)
+{
+    char name[32];
+    for (size_t i = 0; i < field->bytes / sizeof(int64_t); i++) {
+        snprintf(name, sizeof name, "%s%zu", field->name, i);
+        H5Tinsert(row, name, field->offset + i * sizeof(int64_t), type);
+    }
+}
 
 static hid_t make_row(const struct h5_table *table)
 {
@@ -16,9 +25,12 @@ static hid_t make_row(const struct h5_table *table)
             type = H5Tcopy(H5T_C_S1);
             H5Tset_size(type, field->bytes);
         } else {
-            type = h5_make_type(field->kind == H5_FIELD_I64 ? H5_TYPE_I64 : H5_TYPE_U64);
+            type = h5_make_type(field->kind == H5_FIELD_U64 ? H5_TYPE_U64 : H5_TYPE_I64);
         }
-        H5Tinsert(row, field->name, field->offset, type);
+        if (field->kind == H5_FIELD_I64S)
+            add_columns(row, field, type);
+        else
+            H5Tinsert(row, field->name, field->offset, type);
         H5Tclose(type);
     }
     return row;
@@ -27,21 +39,15 @@ static hid_t make_row(const struct h5_table *table)
 int h5_write_rows(struct h5 *file, const struct h5_table *table, const void *rows, int64_t count,
                   struct error *err)
 {
-    hid_t row = make_row(table), packed = H5Tcopy(row), links = h5_make_links();
-    hid_t space = h5_make_space(1, &count);
-    hid_t create = H5Pcreate(H5P_DATASET_CREATE);
+    hid_t row = make_row(table), packed = H5Tcopy(row);
     H5Tpack(packed);
-    H5Pset_obj_track_times(create, 0);
-    hid_t set = H5Dcreate2(file->id, table->name, packed, space, links, create, H5P_DEFAULT);
-    int rc = 0;
-    if (set < 0 || (count && H5Dwrite(set, row, H5S_ALL, H5S_ALL, H5P_DEFAULT, rows) < 0))
+    hid_t set = h5_make_dataset(file, "write table", table->name, packed, h5_make_space(1, &count),
+                                H5Pcreate(H5P_DATASET_CREATE), err);
+    int rc = set < 0 ? -1 : 0;
+    if (!rc && count && H5Dwrite(set, row, H5S_ALL, H5S_ALL, H5P_DEFAULT, rows) < 0)
         rc = h5_fail(file, err, "cannot write table %s", table->name);
     if (set >= 0)
         H5Dclose(set);
-    H5Pclose(create);
-    H5Sclose(space);
-    H5Pclose(links);
-    H5Tclose(packed);
     H5Tclose(row);
     return rc;
 }
@@ -141,21 +147,17 @@ int h5_virtual(struct h5 *file, const char *name, int type, int rank, const int6
                const struct h5_source *sources, int64_t count, struct error *err)
 {
     if (!count)
-        return h5_write(file, name, type, rank, dims, NULL, err);
-    hid_t stored = h5_make_type(type), space = h5_make_space(rank, dims);
-    hid_t links = h5_make_links(), create = H5Pcreate(H5P_DATASET_CREATE);
-    int rc = 0;
-    H5Pset_obj_track_times(create, 0);
-    for (int64_t i = 0; i < count && !rc; i++)
-        rc = map_source(create, rank, dims, &sources[i]);
-    hid_t set = rc ? -1 : H5Dcreate2(file->id, name, stored, space, links, create, H5P_DEFAULT);
+        return h5_reserve(file, name, type, rank, dims, NULL, err);
+    hid_t create = H5Pcreate(H5P_DATASET_CREATE);
+    for (int64_t i = 0; i < count; i++)
+        if (map_source(create, rank, dims, &sources[i])) {
+            H5Pclose(create);
+            return h5_fail(file, err, "cannot create virtual dataset %s", name);
+        }
+    hid_t set = h5_make_dataset(file, "create virtual dataset", name, h5_make_type(type),
+                                h5_make_space(rank, dims), create, err);
     if (set < 0)
-        rc = h5_fail(file, err, "cannot create virtual dataset %s", name);
-    else
-        H5Dclose(set);
-    H5Pclose(create);
-    H5Pclose(links);
-    H5Sclose(space);
-    H5Tclose(stored);
-    return rc;
+        return -1;
+    H5Dclose(set);
+    return 0;
 }

@@ -16,8 +16,13 @@ int h5_fail(const struct h5 *file, struct error *err, const char *fmt, ...)
 /* A new datatype id for a type. */
 int64_t h5_make_type(int type);
 
-/* A new dataspace id, and a link property list that makes the groups of a path. */
+/* A new dataspace id. */
 int64_t h5_make_space(int rank, const int64_t *dims);
-int64_t h5_make_links(void);
+
+/* A new dataset, and the groups of its path, from ids that are closed here: of its type as stored,
+ * its space, and its creation property list.  Returns its id, or a negative one with err set:
+ * "cannot WHAT NAME". */
+int64_t h5_make_dataset(struct h5 *file, const char *what, const char *name, int64_t type,
+                        int64_t space, int64_t create, struct error *err);
 
 #endif

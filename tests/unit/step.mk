@@ -4,10 +4,10 @@ UNIT_TESTS += tests/unit/test_golden tests/unit/test_verify tests/unit/test_veri
 	tests/unit/test_recompute tests/unit/test_report tests/unit/test_optimizer tests/unit/test_wrap tests/unit/test_scaler \
 	tests/unit/test_schedule tests/unit/test_muon tests/unit/test_orthogonalize
 rig = tests/unit/rig.c tests/unit/rig.h
-tests_unit_test_golden_SOURCES = tests/unit/test_golden.c $(rig)
-tests_unit_test_golden_CPPFLAGS = $(AM_CPPFLAGS) -DGOLDEN_DIR='"$(abs_top_srcdir)/tests/golden"'
-tests_unit_test_muon_SOURCES = tests/unit/test_muon.c $(rig)
-tests_unit_test_muon_CPPFLAGS = $(AM_CPPFLAGS) -DGOLDEN_DIR='"$(abs_top_srcdir)/tests/golden"'
+tests_unit_test_golden_SOURCES = tests/unit/test_golden.c $(h5_data) $(rig)
+tests_unit_test_golden_CPPFLAGS = $(h5_data_flags) -DGOLDEN_DIR='"$(abs_top_srcdir)/tests/golden"'
+tests_unit_test_muon_SOURCES = tests/unit/test_muon.c $(h5_data) $(rig)
+tests_unit_test_muon_CPPFLAGS = $(h5_data_flags) -DGOLDEN_DIR='"$(abs_top_srcdir)/tests/golden"'
 programs = tests/unit/programs.c tests/unit/programs.h $(translator) $(rig)
 tests_unit_test_verify_SOURCES = tests/unit/test_verify.c $(programs)
 tests_unit_test_verify_values_SOURCES = tests/unit/test_verify_values.c $(programs)

@@ -12,7 +12,7 @@
 #include <math.h>
 #include <cmocka.h>
 
-#include "io/h5.h"
+#include "tests/unit/h5_data.h"
 #include "tests/unit/rig.h"
 #include "train/weights.h"
 

@@ -3,6 +3,7 @@
 #include "tests/unit/test_io_checkpoint.h"
 
 #include "base/box.h"
+#include "tests/unit/h5_data.h"
 
 enum { MOST_BOXES = 256 };
 

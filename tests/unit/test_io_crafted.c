@@ -11,8 +11,8 @@
 
 #include "io/catalog.h"
 #include "io/disk.h"
-#include "io/h5.h"
 #include "io/tokens.h"
+#include "tests/unit/h5_data.h"
 
 static char folder[64];
 

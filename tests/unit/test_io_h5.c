@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "io/disk.h"
-#include "io/h5.h"
+#include "tests/unit/h5_data.h"
 
 static char folder[64];
 

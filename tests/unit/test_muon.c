@@ -14,8 +14,8 @@
 #include <cmocka.h>
 
 #include "base/philox.h"
-#include "io/h5.h"
 #include "segment/orthogonalize.h"
+#include "tests/unit/h5_data.h"
 #include "tests/unit/rig.h"
 #include "train/lr_schedule.h"
 

@@ -12,10 +12,10 @@
 #include <cmocka.h>
 
 #include "io/disk.h"
-#include "io/h5.h"
 #include "io/loader.h"
 #include "io/tokenizer.h"
 #include "io/tokens.h"
+#include "tests/unit/h5_data.h"
 
 static char folder[64];
 

@@ -1,0 +1,47 @@
+/* h5_data.c - see h5_data.h. */
+#include "tests/unit/h5_data.h"
+
+#include <hdf5.h>
+#include <stdlib.h>
+
+#include "io/h5_private.h"
+
+int h5_write(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
+             const void *data, struct error *err)
+{
+    struct h5_dataset made;
+    if (h5_reserve(file, name, type, rank, dims, &made, err))
+        return -1;
+    hid_t set = H5Dopen2(file->id, name, H5P_DEFAULT), memory = h5_make_type(type);
+    int rc = 0;
+    if (made.elems && H5Dwrite(set, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
+        rc = h5_fail(file, err, "cannot write dataset %s", name);
+    H5Tclose(memory);
+    H5Dclose(set);
+    return rc;
+}
+
+int h5_read(struct h5 *file, const char *name, int type, void **data, struct h5_dataset *dataset,
+            struct error *err)
+{
+    struct h5_dataset own;
+    struct h5_dataset *found = dataset ? dataset : &own;
+    *data = NULL;
+    if (h5_locate(file, name, found, err))
+        return -1;
+    hid_t set = H5Dopen2(file->id, name, H5P_DEFAULT), memory = h5_make_type(type);
+    int rc = 0;
+    if (found->type < 0)
+        rc = error_set(err, "%s: dataset %s is not of numbers", file->path, name);
+    else if (!(*data = malloc((size_t)found->elems * h5_type_bytes(type) + 1)))
+        rc = error_set(err, "%s: out of memory reading %s", file->path, name);
+    else if (found->elems && H5Dread(set, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, *data) < 0)
+        rc = h5_fail(file, err, "cannot read dataset %s", name);
+    if (rc) {
+        free(*data);
+        *data = NULL;
+    }
+    H5Tclose(memory);
+    H5Dclose(set);
+    return rc;
+}

@@ -1,0 +1,17 @@
+/* h5_data.h - whole datasets of HDF5 files, written and read through HDF5: what tests need of it
+ * and the product does not. */
+#ifndef TRIREME_TESTS_UNIT_H5_DATA_H
+#define TRIREME_TESTS_UNIT_H5_DATA_H
+
+#include "io/h5.h"
+
+/* Make a contiguous dataset and write it. */
+int h5_write(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
+             const void *data, struct error *err);
+
+/* Read a whole dataset as the type asked for, converted by HDF5; *data is free()d by the
+ * caller.  dataset may be NULL. */
+int h5_read(struct h5 *file, const char *name, int type, void **data, struct h5_dataset *dataset,
+            struct error *err);
+
+#endif
