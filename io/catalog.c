@@ -15,17 +15,10 @@
 #include "base/array.h"
 #include "io/h5.h"
 
-#define I64(type, member)                                       \
-    {                                                           \
-#member, H5_FIELD_I64, offsetof(struct type, member), 0 \
-    }
-#define U64(type, member)                                       \
-    {                                                           \
-#member, H5_FIELD_U64, offsetof(struct type, member), 0 \
-    }
-#define TEXT(type, member)                                                                        \
-    {                                                                                             \
-#member, H5_FIELD_TEXT, offsetof(struct type, member), sizeof(((struct type *)0)->member) \
+#define FIELD(label, field_kind, type, member)                                      \
+    {                                                                               \
+        .name = label, .kind = field_kind, .offset = offsetof(struct type, member), \
+        .bytes = sizeof(((struct type *)0)->member)                                 \
     }
 #define TABLE(path, type, fields)                                           \
     {                                                                       \
@@ -33,37 +26,32 @@
     }
 
 static const struct h5_field tensor_fields[] = {
-    TEXT(catalog_tensor, name),
-    TEXT(catalog_tensor, dtype),
-    I64(catalog_tensor, rank),
-    {"dim0", H5_FIELD_I64, offsetof(struct catalog_tensor, dims[0])},
-    {"dim1", H5_FIELD_I64, offsetof(struct catalog_tensor, dims[1])},
-    {"dim2", H5_FIELD_I64, offsetof(struct catalog_tensor, dims[2])},
-    {"dim3", H5_FIELD_I64, offsetof(struct catalog_tensor, dims[3])},
-    I64(catalog_tensor, elems),
-    I64(catalog_tensor, first),
-    I64(catalog_tensor, count),
+    FIELD("name", H5_FIELD_TEXT, catalog_tensor, name),
+    FIELD("dtype", H5_FIELD_TEXT, catalog_tensor, dtype),
+    FIELD("rank", H5_FIELD_I64, catalog_tensor, rank),
+    FIELD("dim", H5_FIELD_I64S, catalog_tensor, dims),
+    FIELD("elems", H5_FIELD_I64, catalog_tensor, elems),
+    FIELD("first", H5_FIELD_I64, catalog_tensor, first),
+    FIELD("count", H5_FIELD_I64, catalog_tensor, count),
 };
 static const struct h5_field box_fields[] = {
-    I64(catalog_box, tensor),
-    I64(catalog_box, first),
-    I64(catalog_box, pieces),
-    {"start0", H5_FIELD_I64, offsetof(struct catalog_box, start[0])},
-    {"start1", H5_FIELD_I64, offsetof(struct catalog_box, start[1])},
-    {"start2", H5_FIELD_I64, offsetof(struct catalog_box, start[2])},
-    {"start3", H5_FIELD_I64, offsetof(struct catalog_box, start[3])},
-    {"count0", H5_FIELD_I64, offsetof(struct catalog_box, count[0])},
-    {"count1", H5_FIELD_I64, offsetof(struct catalog_box, count[1])},
-    {"count2", H5_FIELD_I64, offsetof(struct catalog_box, count[2])},
-    {"count3", H5_FIELD_I64, offsetof(struct catalog_box, count[3])},
+    FIELD("tensor", H5_FIELD_I64, catalog_box, tensor),
+    FIELD("first", H5_FIELD_I64, catalog_box, first),
+    FIELD("pieces", H5_FIELD_I64, catalog_box, pieces),
+    FIELD("start", H5_FIELD_I64S, catalog_box, box.start),
+    FIELD("count", H5_FIELD_I64S, catalog_box, box.count),
 };
 static const struct h5_field piece_fields[] = {
-    I64(catalog_piece, tensor), I64(catalog_piece, shard), I64(catalog_piece, offset),
-    I64(catalog_piece, start),  I64(catalog_piece, count), U64(catalog_piece, checksum),
+    FIELD("tensor", H5_FIELD_I64, catalog_piece, tensor),
+    FIELD("shard", H5_FIELD_I64, catalog_piece, shard),
+    FIELD("offset", H5_FIELD_I64, catalog_piece, offset),
+    FIELD("start", H5_FIELD_I64, catalog_piece, start),
+    FIELD("count", H5_FIELD_I64, catalog_piece, count),
+    FIELD("checksum", H5_FIELD_U64, catalog_piece, checksum),
 };
 static const struct h5_field file_fields[] = {
-    I64(catalog_file, bytes),
-    U64(catalog_file, rest),
+    FIELD("bytes", H5_FIELD_I64, catalog_file, bytes),
+    FIELD("rest", H5_FIELD_U64, catalog_file, rest),
 };
 static const struct h5_table tensor_table = TABLE("index/tensors", catalog_tensor, tensor_fields);
 static const struct h5_table box_table = TABLE("index/boxes", catalog_box, box_fields);
@@ -73,6 +61,13 @@ static const struct h5_table file_table = TABLE("index/files", catalog_file, fil
 void catalog_shard_name(char name[SHARD_NAME], int64_t shard)
 {
     snprintf(name, SHARD_NAME, "shard-%05lld.h5", (long long)shard);
+}
+
+char *catalog_shard_path(const char *folder, int64_t shard)
+{
+    char name[SHARD_NAME];
+    catalog_shard_name(name, shard);
+    return array_format("%s/%s", folder, name);
 }
 
 const char *catalog_name_box(const struct box *box, char text[BOX_TEXT])
@@ -85,15 +80,6 @@ char *catalog_dataset_name(const char *tensor, const struct box *box, int64_t st
 {
     char text[BOX_TEXT];
     return array_format("pieces/%s%s@%lld", tensor, catalog_name_box(box, text), (long long)start);
-}
-
-int64_t catalog_elems(int64_t rank, const int64_t *dims)
-{
-    int64_t elems = 1;
-    for (int64_t i = 0; i < rank; i++)
-        if (dims[i] < 0 || __builtin_mul_overflow(elems, dims[i], &elems))
-            return -1;
-    return elems <= INT64_MAX / 8 ? elems : -1;
 }
 
 /* Building */
@@ -141,7 +127,7 @@ static struct catalog_tensor new_tensor(const struct catalog_entry *entry, int64
     memcpy(tensor.name, entry->name, sizeof tensor.name);
     snprintf(tensor.dtype, sizeof tensor.dtype, "%s", dtype_name((enum dtype)entry->dtype));
     memcpy(tensor.dims, entry->box.whole, (size_t)tensor.rank * sizeof tensor.dims[0]);
-    tensor.elems = catalog_elems(tensor.rank, tensor.dims);
+    tensor.elems = h5_elems(tensor.rank, tensor.dims);
     return tensor;
 }
 
@@ -150,12 +136,9 @@ static void add_to_box(struct catalog *catalog, const struct box *box)
 {
     int64_t tensor = catalog->tensor_count - 1;
     struct catalog_box *last = catalog->box_count ? &catalog->boxes[catalog->box_count - 1] : NULL;
-    if (!last || last->tensor != tensor || memcmp(last->start, box->start, sizeof last->start) ||
-        memcmp(last->count, box->count, sizeof last->count)) {
+    if (!last || last->tensor != tensor || !box_equal(&last->box, box)) {
         last = &catalog->boxes[catalog->box_count++];
-        *last = (struct catalog_box){.tensor = tensor, .first = catalog->piece_count};
-        memcpy(last->start, box->start, sizeof last->start);
-        memcpy(last->count, box->count, sizeof last->count);
+        *last = (struct catalog_box){.tensor = tensor, .first = catalog->piece_count, .box = *box};
     }
     last->pieces++;
 }
@@ -181,6 +164,7 @@ static int fill(struct catalog *catalog, const struct catalog_entry **sorted,
             .offset = entry - entries,
             .start = entry->start,
             .count = entry->count,
+            .box = catalog->box_count - 1,
         };
         tensor->count++;
     }
@@ -206,46 +190,17 @@ int catalog_build(struct catalog *catalog, const struct catalog_entry *entries, 
     return rc;
 }
 
+static int compare_name(const void *name, const void *tensor)
+{
+    return strcmp(name, ((const struct catalog_tensor *)tensor)->name);
+}
+
 const struct catalog_tensor *catalog_find(const struct catalog *catalog, const char *name)
 {
-    int64_t low = 0, high = catalog->tensor_count;
-    while (low < high) {
-        int64_t middle = (low + high) / 2;
-        int order = strcmp(catalog->tensors[middle].name, name);
-        if (!order)
-            return &catalog->tensors[middle];
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
-}
-
-int64_t catalog_find_box(const struct catalog *catalog, int64_t piece)
-{
-    int64_t low = 0, high = catalog->box_count;
-    while (high - low > 1) {
-        int64_t middle = (low + high) / 2;
-        if (catalog->boxes[middle].first <= piece)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-struct box catalog_get_box(const struct catalog *catalog, int64_t b)
-{
-    const struct catalog_box *row = &catalog->boxes[b];
-    const struct catalog_tensor *tensor = &catalog->tensors[row->tensor];
-    struct box box = {.dims = (int)tensor->rank};
-    for (int i = 0; i < box.dims; i++) {
-        box.whole[i] = tensor->dims[i];
-        box.start[i] = row->start[i];
-        box.count[i] = row->count[i];
-    }
-    return box;
+    if (!catalog->tensor_count)
+        return NULL;
+    return bsearch(name, catalog->tensors, (size_t)catalog->tensor_count, sizeof *catalog->tensors,
+                   compare_name);
 }
 
 enum catalog_format catalog_format(const struct catalog *catalog)
@@ -274,7 +229,7 @@ static int write_view(struct h5 *file, const struct catalog *catalog,
     for (int64_t i = 0; i < tensor->count; i++) {
         const struct catalog_piece *piece = &catalog->pieces[tensor->first + i];
         catalog_shard_name(sources[i].file, piece->shard);
-        sources[i].box = catalog_get_box(catalog, catalog_find_box(catalog, tensor->first + i));
+        sources[i].box = catalog->boxes[piece->box].box;
         sources[i].start = piece->start;
         sources[i].count = piece->count;
         sources[i].dataset = catalog_dataset_name(tensor->name, &sources[i].box, piece->start);
@@ -315,18 +270,10 @@ static void make_boxes(struct catalog *catalog)
         const struct catalog_tensor *tensor = &catalog->tensors[t];
         if (!tensor->count)
             continue;
-        struct catalog_box *box = &catalog->boxes[catalog->box_count++];
-        *box = (struct catalog_box){.tensor = t, .first = tensor->first, .pieces = tensor->count};
-        memcpy(box->count, tensor->dims, sizeof box->count);
+        struct catalog_box *row = &catalog->boxes[catalog->box_count++];
+        *row = (struct catalog_box){.tensor = t, .first = tensor->first, .pieces = tensor->count};
+        memcpy(row->box.count, tensor->dims, sizeof row->box.count);
     }
-}
-
-static int read_boxes(struct catalog *catalog, struct h5 *file, int64_t format, struct error *err)
-{
-    if (format == FORMAT_BOXES)
-        return h5_read_rows(file, &box_table, (void **)&catalog->boxes, &catalog->box_count, err);
-    make_boxes(catalog);
-    return 0;
 }
 
 int catalog_read(struct catalog *catalog, const char *path, struct error *err)
@@ -343,10 +290,13 @@ int catalog_read(struct catalog *catalog, const char *path, struct error *err)
     rc = rc || h5_get_value(file, "/", "step", H5_TYPE_I64, &catalog->step, err) ||
          h5_read_rows(file, &tensor_table, (void **)&catalog->tensors, &catalog->tensor_count,
                       err) ||
-         read_boxes(catalog, file, format, err) ||
+         (format == FORMAT_BOXES &&
+          h5_read_rows(file, &box_table, (void **)&catalog->boxes, &catalog->box_count, err)) ||
          h5_read_rows(file, &piece_table, (void **)&catalog->pieces, &catalog->piece_count, err) ||
          h5_read_rows(file, &file_table, (void **)&catalog->files, &catalog->file_count, err);
     h5_close(file, NULL);
+    if (!rc && format == FORMAT_WHOLE)
+        make_boxes(catalog);
     if (!rc && catalog_check_tables(catalog, err))
         rc = error_prefix(err, "%s", path);
     if (rc)

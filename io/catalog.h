@@ -35,13 +35,14 @@ struct catalog_tensor {
 /* A part of a tensor that its pieces cover. */
 struct catalog_box {
     int64_t tensor, first, pieces; /* its pieces in the table */
-    int64_t start[CHECKPOINT_RANK_MAX], count[CHECKPOINT_RANK_MAX];
+    struct box box;                /* files hold its start and count */
 };
 
 /* Elements [start, start + count) of a box of a tensor lie at byte offset of shard file `shard`. */
 struct catalog_piece {
     int64_t tensor, shard, offset, start, count;
     uint64_t checksum; /* XXH3 of its bytes */
+    int64_t box;       /* number of its box; not in files */
 };
 
 struct catalog_file {
@@ -77,8 +78,9 @@ int catalog_build(struct catalog *catalog, const struct catalog_entry *entries, 
  * or in two, or two boxes that overlap. */
 int catalog_check(const struct catalog *catalog, struct error *err);
 
-/* Check what all of the above relies on in tables that come from a file, then catalog_check(). */
-int catalog_check_tables(const struct catalog *catalog, struct error *err);
+/* Check what all of the above relies on in tables that come from a file, fill in what files do not
+ * hold, then catalog_check(). */
+int catalog_check_tables(struct catalog *catalog, struct error *err);
 
 int catalog_write(const struct catalog *catalog, const char *path, struct error *err);
 int catalog_read(struct catalog *catalog, const char *path, struct error *err);
@@ -87,25 +89,17 @@ void catalog_free(struct catalog *catalog);
 /* The tensor of a name, or NULL. */
 const struct catalog_tensor *catalog_find(const struct catalog *catalog, const char *name);
 
-/* The number of the box that has this piece of the table.  catalog_find_box(catalog, tensor->first)
- * is the first of a tensor that has pieces. */
-int64_t catalog_find_box(const struct catalog *catalog, int64_t piece);
-
-/* A box by its number. */
-struct box catalog_get_box(const struct catalog *catalog, int64_t box);
-
 /* "[0+4,3+3]" into text, or nothing where the box is the whole tensor; returns text. */
 const char *catalog_name_box(const struct box *box, char text[BOX_TEXT]);
 
 /* FORMAT_BOXES where a tensor has more than one box. */
 enum catalog_format catalog_format(const struct catalog *catalog);
 
-/* A shard file's name, and the path of a piece's dataset inside it (free() it). */
+/* A shard file's name, its path, and the path of a piece's dataset inside it (free() both paths).
+ */
 enum { SHARD_NAME = 32 };
 void catalog_shard_name(char name[SHARD_NAME], int64_t shard);
+char *catalog_shard_path(const char *folder, int64_t shard);
 char *catalog_dataset_name(const char *tensor, const struct box *box, int64_t start);
-
-/* Elements in dims; -1 if one is negative, or if a file could not hold them (8 bytes each). */
-int64_t catalog_elems(int64_t rank, const int64_t *dims);
 
 #endif

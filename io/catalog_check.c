@@ -9,23 +9,27 @@
  */
 #include "io/catalog.h"
 
+#include <string.h>
+
+#include "io/h5.h"
+
 /* Do the pieces of a box follow one another from its first element to its last? */
 static int check_pieces(const struct catalog *catalog, int64_t b, struct error *err)
 {
-    const struct catalog_piece *piece = &catalog->pieces[catalog->boxes[b].first];
-    const char *name = catalog->tensors[catalog->boxes[b].tensor].name;
-    struct box box = catalog_get_box(catalog, b);
+    const struct catalog_box *row = &catalog->boxes[b];
+    const struct catalog_piece *piece = &catalog->pieces[row->first];
+    const char *name = catalog->tensors[row->tensor].name;
     char text[BOX_TEXT];
-    int64_t covered = 0, holder = -1, pieces = catalog->boxes[b].pieces;
-    for (int64_t i = 0; i <= pieces; i++) {
-        int last = i == pieces;
-        int64_t start = last ? box_elems(&box) : piece[i].start;
+    int64_t covered = 0, holder = -1;
+    for (int64_t i = 0; i <= row->pieces; i++) {
+        int last = i == row->pieces;
+        int64_t start = last ? box_elems(&row->box) : piece[i].start;
         if (start > covered)
             return error_set(err, "tensor %s%s: element %lld is held by no rank", name,
-                             catalog_name_box(&box, text), (long long)covered);
+                             catalog_name_box(&row->box, text), (long long)covered);
         if (start < covered)
             return error_set(err, "tensor %s%s: element %lld is held twice, by ranks %lld and %lld",
-                             name, catalog_name_box(&box, text), (long long)start,
+                             name, catalog_name_box(&row->box, text), (long long)start,
                              (long long)holder, (long long)(last ? holder : piece[i].shard));
         if (last)
             break;
@@ -39,18 +43,17 @@ static int check_pieces(const struct catalog *catalog, int64_t b, struct error *
  * by their first dimension. */
 static int check_overlaps(const struct catalog *catalog, int64_t b, int64_t end, struct error *err)
 {
-    struct box box = catalog_get_box(catalog, b);
-    for (int64_t i = b + 1; i < end; i++) {
-        struct box other = catalog_get_box(catalog, i);
+    const struct catalog_box *row = &catalog->boxes[b];
+    for (const struct catalog_box *other = row + 1; other < catalog->boxes + end; other++) {
         char text[2][BOX_TEXT];
-        if (other.start[0] >= box.start[0] + box.count[0])
+        if (other->box.start[0] >= row->box.start[0] + row->box.count[0])
             break;
-        if (box_overlaps(&box, &other))
+        if (box_overlaps(&row->box, &other->box))
             return error_set(err, "tensor %s: boxes %s and %s overlap, of ranks %lld and %lld",
-                             catalog->tensors[catalog->boxes[b].tensor].name,
-                             box_text(&box, text[0]), box_text(&other, text[1]),
-                             (long long)catalog->pieces[catalog->boxes[b].first].shard,
-                             (long long)catalog->pieces[catalog->boxes[i].first].shard);
+                             catalog->tensors[row->tensor].name, box_text(&row->box, text[0]),
+                             box_text(&other->box, text[1]),
+                             (long long)catalog->pieces[row->first].shard,
+                             (long long)catalog->pieces[other->first].shard);
     }
     return 0;
 }
@@ -67,8 +70,7 @@ int catalog_check(const struct catalog *catalog, struct error *err)
             return error_set(err, "tensor %s is in %lld boxes; %d are possible", tensor->name,
                              (long long)(b - first), CATALOG_BOXES);
         for (int64_t i = first; i < b; i++) {
-            struct box box = catalog_get_box(catalog, i);
-            elems += box_elems(&box);
+            elems += box_elems(&catalog->boxes[i].box);
             if (check_pieces(catalog, i, err) || check_overlaps(catalog, i, b, err))
                 return -1;
         }
@@ -106,7 +108,7 @@ static int tensor_is_sound(const struct catalog *catalog, struct catalog_tensor 
     return dtype_find(tensor->dtype) >= 0 && tensor->rank >= 1 &&
            tensor->rank <= CHECKPOINT_RANK_MAX && tensor->first == next && tensor->count >= 0 &&
            tensor->count <= catalog->piece_count - next && tensor->elems >= 0 &&
-           tensor->elems == catalog_elems(tensor->rank, tensor->dims);
+           tensor->elems == h5_elems(tensor->rank, tensor->dims);
 }
 
 /* Is the box, a row of tensor number t, within it, and do its pieces begin with number `next`? */
@@ -114,32 +116,34 @@ static int box_row_is_sound(const struct catalog *catalog, int64_t b, int64_t t,
 {
     const struct catalog_box *row = &catalog->boxes[b];
     const struct catalog_tensor *tensor = &catalog->tensors[t];
-    if (row->first != next || row->pieces < 1 || row->pieces > tensor->first + tensor->count - next)
-        return 0;
-    struct box box = catalog_get_box(catalog, b);
-    return box_is_sound(&box) &&
-           (b == 0 || row[-1].tensor != t || row[-1].start[0] <= row->start[0]);
+    return row->first == next && row->pieces >= 1 &&
+           row->pieces <= tensor->first + tensor->count - next && box_is_sound(&row->box) &&
+           (b == 0 || row[-1].tensor != t || row[-1].box.start[0] <= row->box.start[0]);
 }
 
 /* The rows of a tensor's boxes, from *b on, and of their pieces. */
-static int check_boxes(const struct catalog *catalog, int64_t t, int64_t *b, struct error *err)
+static int check_boxes(struct catalog *catalog, int64_t t, int64_t *b, struct error *err)
 {
     const struct catalog_tensor *tensor = &catalog->tensors[t];
     int64_t next = tensor->first;
     for (; *b < catalog->box_count && catalog->boxes[*b].tensor == t; ++*b) {
+        struct catalog_box *row = &catalog->boxes[*b];
+        row->box.dims = (int)tensor->rank;
+        memcpy(row->box.whole, tensor->dims, sizeof row->box.whole);
         if (!box_row_is_sound(catalog, *b, t, next))
             return error_set(err, "row %lld of index/boxes makes no sense", (long long)*b);
-        struct box box = catalog_get_box(catalog, *b);
-        for (; next < catalog->boxes[*b].first + catalog->boxes[*b].pieces; next++)
-            if (!piece_is_sound(catalog, &catalog->pieces[next], t, box_elems(&box)))
+        for (; next < row->first + row->pieces; next++) {
+            if (!piece_is_sound(catalog, &catalog->pieces[next], t, box_elems(&row->box)))
                 return error_set(err, "row %lld of index/pieces makes no sense", (long long)next);
+            catalog->pieces[next].box = *b;
+        }
     }
     return next == tensor->first + tensor->count
                ? 0
                : error_set(err, "row %lld of index/pieces is of no box", (long long)next);
 }
 
-int catalog_check_tables(const struct catalog *catalog, struct error *err)
+int catalog_check_tables(struct catalog *catalog, struct error *err)
 {
     int64_t next = 0, b = 0;
     for (int64_t t = 0; t < catalog->tensor_count; t++) {

@@ -162,10 +162,8 @@ struct box checkpoint_box(const struct checkpoint_piece *piece)
 int checkpoint_box_fits(const struct checkpoint_piece *piece)
 {
     struct box box = checkpoint_box(piece);
-    int same = box.dims == piece->rank;
-    for (int i = 0; same && i < box.dims; i++)
-        same = box.whole[i] == piece->dims[i];
-    return same && box_is_sound(&box);
+    return box.dims == piece->rank && box_is_sound(&box) &&
+           !memcmp(box.whole, piece->dims, (size_t)box.dims * sizeof box.whole[0]);
 }
 
 struct checkpoint_piece checkpoint_tensor(const struct checkpoint *checkpoint, int i)

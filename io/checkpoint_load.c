@@ -13,6 +13,7 @@
 #include "base/round.h"
 #include "io/checkpoint_private.h"
 #include "io/disk.h"
+#include "io/h5.h"
 
 /* Segments up to RUN_BYTES are read together when no more than GAP_BYTES lie between them. */
 enum { RUN_BYTES = 4 << 20, GAP_BYTES = 64 << 10 };
@@ -140,9 +141,7 @@ static int read_run(struct reader *reader, int64_t *next, struct error *err)
 static int read_shard(struct reader *reader, int64_t *next, struct error *err)
 {
     int64_t shard = reader->segments[*next].shard;
-    char name[SHARD_NAME];
-    catalog_shard_name(name, shard);
-    reader->path = array_format("%s/%s", reader->checkpoint->path, name);
+    reader->path = catalog_shard_path(reader->checkpoint->path, shard);
     reader->fd = disk_open(reader->path, O_RDONLY, err);
     int rc = reader->fd < 0 ? -1 : 0;
     while (!rc && *next < reader->count && reader->segments[*next].shard == shard)
@@ -173,15 +172,13 @@ static int check_wanted(const struct reader *reader, const struct checkpoint_pie
     const char *path = reader->checkpoint->path;
     if (!tensor)
         return error_set(err, "%s has no tensor %s", path, wanted->name);
-    int same = wanted->rank == tensor->rank;
-    for (int i = 0; same && i < wanted->rank; i++)
-        same = wanted->dims[i] == tensor->dims[i];
-    if (!same)
+    if (wanted->rank != tensor->rank ||
+        memcmp(wanted->dims, tensor->dims, (size_t)wanted->rank * sizeof wanted->dims[0]))
         return error_set(err,
                          "%s: tensor %s has other dimensions (%lld elements) than wanted "
                          "(%lld elements)",
                          path, wanted->name, (long long)tensor->elems,
-                         (long long)catalog_elems(wanted->rank, wanted->dims));
+                         (long long)h5_elems(wanted->rank, wanted->dims));
     enum dtype stored = (enum dtype)dtype_find(tensor->dtype);
     int convertible = dtype_is_narrow_float(stored) && dtype_is_narrow_float(wanted->dtype);
     if (stored != wanted->dtype && !convertible)
@@ -243,17 +240,17 @@ static int cut_box(struct reader *reader, const struct checkpoint_piece *wanted,
                    struct error *err)
 {
     const struct catalog *catalog = &reader->checkpoint->catalog;
-    struct box want = checkpoint_box(wanted), stored = catalog_get_box(catalog, b);
+    const struct catalog_box *stored = &catalog->boxes[b];
+    struct box want = checkpoint_box(wanted);
     int64_t at = wanted->start, end = at + wanted->count, place;
-    if (!box_overlaps(&want, &stored))
+    if (!box_overlaps(&want, &stored->box))
         return 0;
     for (int64_t run; at < end; at += run) {
-        run = min_i64(box_run(&want, &stored, at, &place), end - at);
+        run = min_i64(box_run(&want, &stored->box, at, &place), end - at);
         if (place < 0)
             continue;
         int64_t done = (at - wanted->start) * (int64_t)dtype_bytes(wanted->dtype);
-        cut_run(reader, &catalog->boxes[b], place, place + run, wanted->dtype,
-                (char *)wanted->data + done);
+        cut_run(reader, stored, place, place + run, wanted->dtype, (char *)wanted->data + done);
         if (reader->count >= SEGMENTS && read_segments(reader, err))
             return -1;
     }
@@ -267,7 +264,7 @@ static int cut(struct reader *reader, const struct checkpoint_piece *wanted, str
     int rc = check_wanted(reader, wanted, tensor, err);
     if (rc || !wanted->count)
         return rc;
-    for (int64_t b = catalog_find_box(catalog, tensor->first);
+    for (int64_t b = catalog->pieces[tensor->first].box;
          !rc && b < catalog->box_count && &catalog->tensors[catalog->boxes[b].tensor] == tensor;
          b++)
         rc = cut_box(reader, wanted, b, err);

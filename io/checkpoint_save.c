@@ -18,6 +18,7 @@
 #include "base/array.h"
 #include "io/checkpoint_private.h"
 #include "io/disk.h"
+#include "io/h5.h"
 #include "io/shard.h"
 
 /* Space for headers and index entries: more than they take. */
@@ -53,7 +54,7 @@ static int check_piece(const struct checkpoint_piece *piece, struct error *err)
     for (int i = 0; i < piece->rank; i++)
         if (piece->dims[i] < 0)
             return error_set(err, "tensor %s has a negative dimension", piece->name);
-    int64_t elems = catalog_elems(piece->rank, piece->dims);
+    int64_t elems = h5_elems(piece->rank, piece->dims);
     if (elems < 0)
         return error_set(err, "the dimensions of tensor %s are too large", piece->name);
     struct box box = checkpoint_box(piece);
@@ -88,12 +89,10 @@ static int describe(struct save *save, struct error *err)
 
 static int begin(struct save *save, struct error *err)
 {
-    char file[SHARD_NAME];
     size_t ranks = (size_t)world_size(save->world), count = (size_t)save->count;
-    catalog_shard_name(file, world_rank(save->world));
     save->path = array_format("%s/step-%08lld", save->dir, (long long)save->step);
-    save->partial = array_format("%s/step-%08lld.partial", save->dir, (long long)save->step);
-    save->shard = array_format("%s/step-%08lld.partial/%s", save->dir, (long long)save->step, file);
+    save->partial = array_format("%s.partial", save->path);
+    save->shard = catalog_shard_path(save->partial, world_rank(save->world));
     save->sizes = array_make(ranks, sizeof *save->sizes);
     save->entries = array_make(count, sizeof *save->entries);
     save->places = array_make(count + 1, sizeof *save->places);

@@ -214,12 +214,11 @@ int64_t h5_make_dataset(struct h5 *file, const char *what, const char *name, int
     return set;
 }
 
-/* Bytes of any element times any count are below 2^63. */
-static int64_t count_elems(int rank, const hsize_t *dims)
+int64_t h5_elems(int64_t rank, const int64_t *dims)
 {
     int64_t elems = 1;
-    for (int i = 0; i < rank; i++)
-        if (dims[i] > INT64_MAX || __builtin_mul_overflow(elems, (int64_t)dims[i], &elems))
+    for (int64_t i = 0; i < rank; i++)
+        if (dims[i] < 0 || __builtin_mul_overflow(elems, dims[i], &elems))
             return -1;
     return elems <= INT64_MAX / 8 ? elems : -1;
 }
@@ -230,10 +229,11 @@ static int describe(hid_t set, struct h5_dataset *dataset)
     hid_t space = H5Dget_space(set), type = H5Dget_type(set);
     *dataset = (struct h5_dataset){.type = find_type(type), .elems = -1};
     int rank = H5Sget_simple_extent_ndims(space);
-    if (rank >= 0 && rank <= H5_RANK_MAX && H5Sget_simple_extent_dims(space, dims, NULL) == rank)
-        dataset->elems = count_elems(rank, dims);
-    for (int i = 0; dataset->elems >= 0 && i < rank; i++)
-        dataset->dims[i] = (int64_t)dims[i];
+    if (rank >= 0 && rank <= H5_RANK_MAX && H5Sget_simple_extent_dims(space, dims, NULL) == rank) {
+        for (int i = 0; i < rank; i++)
+            dataset->dims[i] = (int64_t)dims[i];
+        dataset->elems = h5_elems(rank, dataset->dims);
+    }
     dataset->rank = rank;
     haddr_t offset = H5Dget_offset(set);
     dataset->offset = offset == HADDR_UNDEF ? -1 : (int64_t)offset;

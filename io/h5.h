@@ -30,6 +30,9 @@ const char *h5_version(void);
 /* Bytes of one element. */
 size_t h5_type_bytes(int type);
 
+/* Elements in dims; -1 if one is negative, or if a file could not hold them (8 bytes each). */
+int64_t h5_elems(int64_t rank, const int64_t *dims);
+
 struct h5; /* an open file */
 
 /* Create (truncating) or open read-only.  Datasets of H5_ALIGN bytes or more begin at a multiple

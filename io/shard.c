@@ -173,7 +173,7 @@ static int verify_piece(int fd, const char *path, const struct catalog *catalog,
                         const struct span *span, char *buffer, struct error *err)
 {
     const struct catalog_piece *piece = &catalog->pieces[span->piece];
-    struct box box = catalog_get_box(catalog, catalog_find_box(catalog, span->piece));
+    const struct box *box = &catalog->boxes[piece->box].box;
     char text[BOX_TEXT];
     struct hash *sum = hash_create();
     int rc = hash_range(fd, path, sum, span->offset, span->offset + span->bytes, buffer, err);
@@ -181,7 +181,7 @@ static int verify_piece(int fd, const char *path, const struct catalog *catalog,
         rc = error_set(err,
                        "%s: the checksum does not match: tensor %s%s, elements %lld to %lld, "
                        "at byte %lld",
-                       path, catalog->tensors[piece->tensor].name, catalog_name_box(&box, text),
+                       path, catalog->tensors[piece->tensor].name, catalog_name_box(box, text),
                        (long long)piece->start, (long long)(piece->start + piece->count - 1),
                        (long long)piece->offset);
     return rc;

@@ -72,7 +72,7 @@ static void elements_do_not_wrap(void **state)
         {4, {INT64_C(1) << 20, INT64_C(1) << 20, INT64_C(1) << 19, 1}, INT64_C(1) << 59},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        assert_int_equal(catalog_elems(rows[i].rank, rows[i].dims), rows[i].elems);
+        assert_int_equal(h5_elems(rows[i].rank, rows[i].dims), rows[i].elems);
 }
 
 /* A file of one dataset of 12345 numbers, of which HDF5 is told that they are more. */
