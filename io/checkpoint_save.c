@@ -167,14 +167,10 @@ static int plan(struct save *save, struct error *err)
 
 static int write_shard(struct save *save, struct error *err)
 {
-    struct catalog_file file;
-    int rc =
-        shard_make(save->shard, save->pieces, save->count, save->places + 1, err) ||
-                shard_write(save->shard, save->pieces, save->count, save->places + 1, &file, err)
-            ? -1
-            : 0;
+    struct catalog_file row;
+    int rc = shard_write(save->shard, save->pieces, save->count, save->places + 1, &row, err);
     if (!rc)
-        save->places[0] = (struct shard_place){file.bytes, file.rest};
+        save->places[0] = (struct shard_place){row.bytes, row.rest};
     return world_agree(save->world, rc, err);
 }
 

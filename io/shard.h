@@ -18,17 +18,18 @@ struct shard_place {
     uint64_t checksum;
 };
 
-/* Make the file at path with datasets for the pieces; offsets go to places[count]. */
-int shard_make(const char *path, const struct checkpoint_piece *pieces, int count,
-               struct shard_place *places, struct error *err);
-
-/* Write the pieces at their places and fsync; fills in the checksums and the file's size. */
+/* Make the file at path with datasets for the pieces, write them there and fsync; fills in
+ * places[count] and the file's row. */
 int shard_write(const char *path, const struct checkpoint_piece *pieces, int count,
-                struct shard_place *places, struct catalog_file *file, struct error *err);
+                struct shard_place *places, struct catalog_file *row, struct error *err);
 
-/* Recompute the checksums of the file at path (shard number `shard` of the catalog): of the pieces
- * whose middle is among its bytes [from, to), and of the rest if the last byte is. */
-int shard_verify(const char *path, const struct catalog *catalog, int64_t shard, int64_t from,
+/* Has file number `shard` in the folder the size that the catalog says? */
+int shard_check_size(const char *folder, const struct catalog *catalog, int64_t shard,
+                     struct error *err);
+
+/* The same, and recompute its checksums: of the pieces whose middle is among its bytes [from, to),
+ * and of the rest if the last byte is. */
+int shard_verify(const char *folder, const struct catalog *catalog, int64_t shard, int64_t from,
                  int64_t to, struct error *err);
 
 #endif
