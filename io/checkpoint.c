@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/array.h"
 #include "io/checkpoint_private.h"
@@ -29,26 +29,50 @@ int checkpoint_parse_name(const char *name, const char *suffix, int64_t *step)
 static int check_digest(const struct js *commit, const char *key, const char *path,
                         struct error *err)
 {
-    uint64_t hash;
-    char digest[24];
-    if (disk_hash(path, &hash, NULL, err))
+    char digest[DISK_DIGEST];
+    if (disk_digest(path, digest, err))
         return -1;
-    snprintf(digest, sizeof digest, "%016llx", (unsigned long long)hash);
     if (strcmp(digest, js_get_string(commit, key, "(none)")))
         return error_set(err, "%s: the checksum is not the one in COMMIT", path);
     return 0;
 }
 
+static struct js *read_commit(const char *path, struct error *err)
+{
+    char *file = array_format("%s/COMMIT", path);
+    struct js *commit = NULL;
+    if (access(file, F_OK))
+        error_set(err, "%s is not a committed checkpoint (it has no file COMMIT)", path);
+    else
+        commit = js_read(file, err);
+    free(file);
+    return commit;
+}
+
+static struct js *read_meta(const char *path, const struct js *commit, struct error *err)
+{
+    char *file = array_format("%s/meta.json", path);
+    struct js *meta = check_digest(commit, "meta", file, err) ? NULL : js_read(file, err);
+    free(file);
+    return meta;
+}
+
 struct js *checkpoint_read_meta(const char *path, struct error *err)
 {
-    char *commit_path = array_format("%s/COMMIT", path), *meta = array_format("%s/meta.json", path);
-    struct js *commit = js_read(commit_path, err), *read = NULL;
-    if (commit && !check_digest(commit, "meta", meta, err))
-        read = js_read(meta, err);
+    struct js *commit = read_commit(path, err);
+    struct js *meta = commit ? read_meta(path, commit, err) : NULL;
     js_free(commit);
-    free(meta);
-    free(commit_path);
-    return read;
+    return meta;
+}
+
+static int read_index(struct checkpoint *checkpoint, const struct js *commit, struct error *err)
+{
+    char *file = array_format("%s/index.h5", checkpoint->path);
+    int rc = check_digest(commit, "index", file, err);
+    if (!rc)
+        rc = catalog_read(&checkpoint->catalog, file, err);
+    free(file);
+    return rc;
 }
 
 /* A folder may have been renamed, or swapped with another: compare its name with the step it holds.
@@ -65,52 +89,33 @@ static int check_name(const struct checkpoint *checkpoint, struct error *err)
 }
 
 /* COMMIT holds the checksums of index.h5 and meta.json, and the index those of the shard files. */
-static int read_parts(struct checkpoint *checkpoint, const struct js *commit, const char *index,
-                      const char *meta, struct error *err)
+static int read_parts(struct checkpoint *checkpoint, const struct js *commit, struct error *err)
 {
     const char *path = checkpoint->path;
     int64_t format = js_get_int(commit, "format", -1);
     if (format < FORMAT_WHOLE || format > FORMAT_BOXES)
         return error_set(err, "%s: checkpoint format %lld; this version reads %d and %d", path,
                          (long long)format, FORMAT_WHOLE, FORMAT_BOXES);
-    if (check_digest(commit, "index", index, err) || check_digest(commit, "meta", meta, err) ||
-        catalog_read(&checkpoint->catalog, index, err))
+    if (read_index(checkpoint, commit, err) || !(checkpoint->meta = read_meta(path, commit, err)))
         return -1;
     if (js_get_int(commit, "step", -1) != checkpoint->catalog.step ||
         js_get_int(commit, "ranks", -1) != checkpoint->catalog.file_count)
         return error_set(err, "%s: COMMIT and index.h5 disagree about step or ranks", path);
-    if (check_name(checkpoint, err))
-        return -1;
-    checkpoint->meta = js_read(meta, err);
-    if (!checkpoint->meta)
-        return -1;
     for (int64_t i = 0; i < checkpoint->catalog.file_count; i++)
         checkpoint->bytes += checkpoint->catalog.files[i].bytes;
-    return 0;
+    return check_name(checkpoint, err);
 }
 
 int checkpoint_open(struct checkpoint **out, const char *path, struct error *err)
 {
     struct checkpoint *checkpoint = array_make(1, sizeof *checkpoint);
-    struct js *commit = NULL;
-    char *commit_path = array_format("%s/COMMIT", path), *index = array_format("%s/index.h5", path);
-    char *meta = array_format("%s/meta.json", path);
-    struct stat info;
-    int rc = -1;
-    *out = NULL;
+    struct js *commit = read_commit(path, err);
     checkpoint->path = array_text(path);
-    if (stat(commit_path, &info))
-        error_set(err, "%s is not a committed checkpoint (it has no file COMMIT)", path);
-    else if ((commit = js_read(commit_path, err)))
-        rc = read_parts(checkpoint, commit, index, meta, err);
+    int rc = commit ? read_parts(checkpoint, commit, err) : -1;
     js_free(commit);
-    free(meta);
-    free(index);
-    free(commit_path);
     if (rc)
         checkpoint_close(checkpoint);
-    else
-        *out = checkpoint;
+    *out = rc ? NULL : checkpoint;
     return rc;
 }
 

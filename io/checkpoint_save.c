@@ -199,13 +199,6 @@ static void fill_catalog(struct save *save, const struct shard_place *all)
     }
 }
 
-static void add_digest(struct js *commit, const char *key, uint64_t hash)
-{
-    char digest[24];
-    snprintf(digest, sizeof digest, "%016llx", (unsigned long long)hash);
-    js_add_string(commit, key, digest);
-}
-
 static void add_common(struct js *json, const struct save *save)
 {
     js_add_int(json, "format", catalog_format(&save->catalog));
@@ -216,13 +209,13 @@ static void add_common(struct js *json, const struct save *save)
 static int write_commit(const struct save *save, const char *index, const char *meta,
                         const char *path, struct error *err)
 {
-    uint64_t index_hash, meta_hash;
-    if (disk_hash(index, &index_hash, NULL, err) || disk_hash(meta, &meta_hash, NULL, err))
+    char index_digest[DISK_DIGEST], meta_digest[DISK_DIGEST];
+    if (disk_digest(index, index_digest, err) || disk_digest(meta, meta_digest, err))
         return -1;
     struct js *commit = js_object();
     add_common(commit, save);
-    add_digest(commit, "index", index_hash);
-    add_digest(commit, "meta", meta_hash);
+    js_add_string(commit, "index", index_digest);
+    js_add_string(commit, "meta", meta_digest);
     int rc = js_write(commit, JS_ONE_LINE, JS_DURABLE, path, err);
     js_free(commit);
     return rc;

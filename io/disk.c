@@ -157,30 +157,23 @@ int disk_free(const char *path, double *bytes, struct error *err)
     return 0;
 }
 
-static int hash_file(int fd, const char *path, uint64_t *hash, int64_t *bytes, struct error *err)
+int disk_digest(const char *path, char digest[DISK_DIGEST], struct error *err)
 {
+    int fd = disk_open(path, O_RDONLY, err);
+    if (fd < 0)
+        return -1;
     char *buffer = malloc(HASH_BYTES);
     struct hash *sum = hash_create();
     ssize_t got = 0;
     int rc = buffer ? 0 : error_set(err, "%s: out of memory", path);
-    for (*bytes = 0; !rc && (got = read(fd, buffer, HASH_BYTES)) > 0; *bytes += got) {
+    while (!rc && (got = read(fd, buffer, HASH_BYTES)) > 0) {
         hash_add(sum, buffer, (size_t)got);
         alive_note();
     }
     if (got < 0)
         rc = error_errno(err, "cannot read %s", path);
-    *hash = hash_finish(sum);
+    snprintf(digest, DISK_DIGEST, "%016llx", (unsigned long long)hash_finish(sum));
     free(buffer);
-    return rc;
-}
-
-int disk_hash(const char *path, uint64_t *hash, int64_t *bytes, struct error *err)
-{
-    int64_t unused;
-    int fd = disk_open(path, O_RDONLY, err);
-    if (fd < 0)
-        return -1;
-    int rc = hash_file(fd, path, hash, bytes ? bytes : &unused, err);
     close(fd);
     return rc;
 }

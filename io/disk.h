@@ -46,7 +46,8 @@ int disk_remove(const char *path, struct error *err);
 /* Bytes that are free for this user on the file system that path is on. */
 int disk_free(const char *path, double *bytes, struct error *err);
 
-/* Checksum of a whole file, and its size (NULL: not wanted). */
-int disk_hash(const char *path, uint64_t *hash, int64_t *bytes, struct error *err);
+/* Checksum of a whole file, as hexadecimal digits. */
+enum { DISK_DIGEST = 17 };
+int disk_digest(const char *path, char digest[DISK_DIGEST], struct error *err);
 
 #endif

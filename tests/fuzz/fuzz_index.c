@@ -122,16 +122,15 @@ static void save_once(void)
 
 static void commit(void)
 {
-    uint64_t index, meta;
-    char text[200];
+    char index[DISK_DIGEST], meta[DISK_DIGEST], text[200];
     struct error err = {0};
-    if (disk_hash(inside("index.h5"), &index, NULL, &err) ||
-        disk_hash(inside("meta.json"), &meta, NULL, &err))
+    if (disk_digest(inside("index.h5"), index, &err) ||
+        disk_digest(inside("meta.json"), meta, &err))
         fuzz_fail("%s", err.text);
     int bytes = snprintf(text, sizeof text,
-                         "{\"format\": 2, \"step\": 7, \"ranks\": 1, \"index\": \"%016llx\", "
-                         "\"meta\": \"%016llx\"}\n",
-                         (unsigned long long)index, (unsigned long long)meta);
+                         "{\"format\": 2, \"step\": 7, \"ranks\": 1, \"index\": \"%s\", "
+                         "\"meta\": \"%s\"}\n",
+                         index, meta);
     put("COMMIT", text, (size_t)bytes);
 }
 

@@ -174,11 +174,11 @@ static uint64_t hash_of(const char *dir, int64_t step, const char *name)
 {
     struct error err = {0};
     char path[256];
-    uint64_t hash = 0;
+    char digest[DISK_DIGEST];
     snprintf(path, sizeof path, "%s/step-%08lld/%s", dir, (long long)step, name);
-    if (disk_hash(path, &hash, NULL, &err))
+    if (disk_digest(path, digest, &err))
         fail_msg("%s", err.text);
-    return hash;
+    return strtoull(digest, NULL, 16);
 }
 
 static int64_t format_of(const char *dir, int64_t step)
