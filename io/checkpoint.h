@@ -113,11 +113,15 @@ struct checkpoint_checked {
     int count, capacity;
 };
 
-void checkpoint_checked_set(struct checkpoint_checked *checked, const char *path,
-                            enum checkpoint_state state);
-enum checkpoint_state checkpoint_checked_get(const struct checkpoint_checked *checked,
-                                             const char *path);
+/* What is known of a checkpoint, to read or to set; it may move with the next call. */
+enum checkpoint_state *checkpoint_state_of(struct checkpoint_checked *checked, const char *path);
 void checkpoint_checked_free(struct checkpoint_checked *checked);
+
+/* Open the checkpoint at path (rank 0's counts) and verify it, each rank a part; what was found out
+ * is put into checked (NULL allowed).  Collective.  Returns 0, or -1 on every rank with err set and
+ * *checkpoint NULL. */
+int checkpoint_open_verified(struct checkpoint **checkpoint, struct world *world, const char *path,
+                             struct checkpoint_checked *checked, struct error *err);
 
 /* The newest committed checkpoint under dir that opens and whose checksums hold, each rank
  * verifying its part.  Collective.  Those that fail are reported to log and the one before is

@@ -21,14 +21,6 @@ static int newest_first(const void *a, const void *b)
     return strcmp(x->path, y->path);
 }
 
-static void add(struct checkpoint_entry **entries, int *count, int *capacity, const char *dir,
-                const char *name, int64_t step)
-{
-    char *path = array_format("%s/%s", dir, name);
-    *entries = array_grow(*entries, *count, capacity, sizeof **entries);
-    (*entries)[(*count)++] = (struct checkpoint_entry){path, step, disk_has(path, "COMMIT")};
-}
-
 /* Of two entries of one step, keep the second only if the first is not committed. */
 static int drop_replaced(struct checkpoint_entry *entries, int count)
 {
@@ -52,9 +44,12 @@ int checkpoint_list(struct checkpoint_entry **entries, const char *dir, struct e
         return errno == ENOENT ? 0 : error_errno(err, "cannot read folder %s", dir);
     while ((item = readdir(folder))) {
         int64_t step;
-        if (checkpoint_parse_name(item->d_name, "", &step) ||
-            checkpoint_parse_name(item->d_name, ".old", &step))
-            add(entries, &count, &capacity, dir, item->d_name, step);
+        if (!checkpoint_parse_name(item->d_name, "", &step) &&
+            !checkpoint_parse_name(item->d_name, ".old", &step))
+            continue;
+        char *path = array_format("%s/%s", dir, item->d_name);
+        *entries = array_grow(*entries, count, &capacity, sizeof **entries);
+        (*entries)[count++] = (struct checkpoint_entry){path, step, disk_has(path, "COMMIT")};
     }
     closedir(folder);
     if (count)
@@ -69,62 +64,18 @@ void checkpoint_list_free(struct checkpoint_entry *entries, int count)
     free(entries);
 }
 
-/* Finding */
-
-char *checkpoint_share_path(struct world *world, const char *path)
-{
-    size_t bytes = path ? strlen(path) + 1 : 0;
-    world_broadcast(world, &bytes, sizeof bytes, 0);
-    char *shared = array_make(bytes, 1);
-    if (path)
-        memcpy(shared, path, bytes);
-    world_broadcast(world, shared, bytes, 0);
-    return shared;
-}
-
-int checkpoint_open_verified(struct checkpoint **checkpoint, struct world *world, const char *path,
-                             struct error *err)
-{
-    int rc = world_agree(world, checkpoint_open(checkpoint, path, err), err);
-    if (!rc)
-        rc = world_agree(
-            world, checkpoint_verify(*checkpoint, world_rank(world), world_size(world), err), err);
-    if (rc) {
-        checkpoint_close(*checkpoint);
-        *checkpoint = NULL;
-    }
-    return rc;
-}
-
 /* What is known */
 
-static struct checkpoint_check *find_check(const struct checkpoint_checked *checked,
-                                           const char *path)
+enum checkpoint_state *checkpoint_state_of(struct checkpoint_checked *checked, const char *path)
 {
-    for (int i = 0; i < checked->count; i++)
-        if (!strcmp(checked->list[i].path, path))
-            return &checked->list[i];
-    return NULL;
-}
-
-void checkpoint_checked_set(struct checkpoint_checked *checked, const char *path,
-                            enum checkpoint_state state)
-{
-    struct checkpoint_check *known = find_check(checked, path);
-    if (!known) {
-        checked->list =
-            array_grow(checked->list, checked->count, &checked->capacity, sizeof *checked->list);
-        known = &checked->list[checked->count++];
-        known->path = array_text(path);
+    int i = 0;
+    while (i < checked->count && strcmp(checked->list[i].path, path))
+        i++;
+    if (i == checked->count) {
+        checked->list = array_grow(checked->list, i, &checked->capacity, sizeof *checked->list);
+        checked->list[checked->count++].path = array_text(path);
     }
-    known->state = state;
-}
-
-enum checkpoint_state checkpoint_checked_get(const struct checkpoint_checked *checked,
-                                             const char *path)
-{
-    const struct checkpoint_check *known = find_check(checked, path);
-    return known ? known->state : CHECKPOINT_UNKNOWN;
+    return &checked->list[i].state;
 }
 
 void checkpoint_checked_free(struct checkpoint_checked *checked)
@@ -136,6 +87,35 @@ void checkpoint_checked_free(struct checkpoint_checked *checked)
 }
 
 /* Finding */
+
+/* Rank 0's path on every rank, for free(). */
+static char *share_path(struct world *world, const char *path)
+{
+    int rank = world_rank(world);
+    size_t bytes = rank ? 0 : strlen(path) + 1;
+    world_broadcast(world, &bytes, sizeof bytes, 0);
+    char *shared = rank ? array_make(bytes, 1) : array_text(path);
+    world_broadcast(world, shared, bytes, 0);
+    return shared;
+}
+
+int checkpoint_open_verified(struct checkpoint **checkpoint, struct world *world, const char *path,
+                             struct checkpoint_checked *checked, struct error *err)
+{
+    char *shared = share_path(world, path);
+    int rc = world_agree(world, checkpoint_open(checkpoint, shared, err), err);
+    if (!rc)
+        rc = world_agree(
+            world, checkpoint_verify(*checkpoint, world_rank(world), world_size(world), err), err);
+    if (rc) {
+        checkpoint_close(*checkpoint);
+        *checkpoint = NULL;
+    }
+    if (checked)
+        *checkpoint_state_of(checked, shared) = rc ? CHECKPOINT_DAMAGED : CHECKPOINT_WHOLE;
+    free(shared);
+    return rc;
+}
 
 /* Leave out those that are not committed.  Returns how many are left. */
 static int drop_uncommitted(struct checkpoint_entry *entries, int count)
@@ -159,14 +139,10 @@ int checkpoint_find_among(struct checkpoint **checkpoint, struct world *world,
     *checkpoint = NULL;
     world_broadcast(world, &count, sizeof count, 0);
     for (int i = 0; i < count && !*checkpoint; i++) {
-        char *path = checkpoint_share_path(world, rank ? NULL : entries[i].path);
-        int failed = checkpoint_open_verified(checkpoint, world, path, &why);
-        if (!rank && failed)
+        const char *path = rank ? NULL : entries[i].path;
+        if (checkpoint_open_verified(checkpoint, world, path, checked, &why) && !rank)
             log_warn(log, "%s cannot be used: %s%s", path, why.text,
                      i + 1 < count ? "; trying the one before" : "");
-        if (checked)
-            checkpoint_checked_set(checked, path, failed ? CHECKPOINT_DAMAGED : CHECKPOINT_WHOLE);
-        free(path);
     }
     if (!count || *checkpoint)
         return 0;

@@ -18,13 +18,6 @@ struct box checkpoint_box(const struct checkpoint_piece *piece);
 /* Is that box one of a tensor of the piece's dimensions, and within it? */
 int checkpoint_box_fits(const struct checkpoint_piece *piece);
 
-/* Rank 0's path on every rank, for free().  Collective. */
-char *checkpoint_share_path(struct world *world, const char *path);
-
-/* Open and verify on all ranks, each its part; -1 on all, and *checkpoint NULL. */
-int checkpoint_open_verified(struct checkpoint **checkpoint, struct world *world, const char *path,
-                             struct error *err);
-
 /* Whether a name is "step-00001000", or with suffix: what was renamed while it was replaced or
  * written; *step gets the number. */
 int checkpoint_parse_name(const char *name, const char *suffix, int64_t *step);

@@ -42,26 +42,20 @@ static int delete_one(const char *path, struct error *err)
     return rc;
 }
 
-/* Is there an older committed checkpoint than the i-th, which could be deleted? */
-static int has_older(const struct pruning *p, int i)
-{
-    for (int j = i + 1; j < p->count; j++)
-        if (p->entries[j].committed)
-            return 1;
-    return 0;
-}
-
 /* The checkpoint that has to be verified next, before it is known which ones can be deleted; NULL
- * if there is none. */
+ * if there is none, or nothing older that could be deleted. */
 static const char *next_to_verify(const struct pruning *p)
 {
+    const char *unknown = NULL;
     int whole = 0;
     for (int i = 0; i < p->count && whole < p->keep; i++) {
         if (!p->entries[i].committed)
             continue;
-        enum checkpoint_state state = checkpoint_checked_get(p->checked, p->entries[i].path);
+        if (unknown)
+            return unknown;
+        enum checkpoint_state state = *checkpoint_state_of(p->checked, p->entries[i].path);
         if (state == CHECKPOINT_UNKNOWN)
-            return has_older(p, i) ? p->entries[i].path : NULL;
+            unknown = p->entries[i].path;
         whole += state == CHECKPOINT_WHOLE;
     }
     return NULL;
@@ -80,7 +74,7 @@ static int delete_older(const struct pruning *p, struct error *err)
     int whole = 0, rc = 0;
     for (int i = 0; i < p->count; i++) {
         const char *path = p->entries[i].path;
-        enum checkpoint_state state = checkpoint_checked_get(p->checked, path);
+        enum checkpoint_state state = *checkpoint_state_of(p->checked, path);
         if (!p->entries[i].committed || state == CHECKPOINT_DAMAGED)
             continue;
         if (whole < p->keep || is_spared(p, path))
@@ -97,13 +91,9 @@ static void verify_one(struct world *world, const char *path, struct checkpoint_
 {
     struct checkpoint *checkpoint;
     struct error why = {0};
-    char *shared = checkpoint_share_path(world, path);
-    int damaged = checkpoint_open_verified(&checkpoint, world, shared, &why);
+    if (checkpoint_open_verified(&checkpoint, world, path, checked, &why) && !world_rank(world))
+        log_warn(log, "%s is damaged and does not count: %s", path, why.text);
     checkpoint_close(checkpoint);
-    checkpoint_checked_set(checked, shared, damaged ? CHECKPOINT_DAMAGED : CHECKPOINT_WHOLE);
-    if (damaged && !world_rank(world))
-        log_warn(log, "%s is damaged and does not count: %s", shared, why.text);
-    free(shared);
 }
 
 int checkpoint_prune(struct world *world, const struct checkpoint_entry *entries, int count,

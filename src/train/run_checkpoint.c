@@ -95,12 +95,8 @@ int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, con
                         struct log *log, struct error *err)
 {
     char inside[CONFIG_TEXT + 64];
-    if (disk_has(path, "COMMIT")) {
-        int rc = checkpoint_open(checkpoint, path, err);
-        if (!rc)
-            rc = checkpoint_verify(*checkpoint, world_rank(world), world_size(world), err);
-        return world_agree(world, rc, err);
-    }
+    if (disk_has(path, "COMMIT"))
+        return checkpoint_open_verified(checkpoint, world, path, NULL, err);
     snprintf(inside, sizeof inside, "%s%s", path,
              disk_has(path, "checkpoints") ? "/checkpoints" : "");
     if (checkpoint_find(checkpoint, world, inside, log, err))
