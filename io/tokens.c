@@ -15,13 +15,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
-#include "io/h5.h"
 #include "io/tokens_format.h"
-
-/* Where the parts lie in the file. */
-struct parts {
-    struct h5_dataset tokens, documents, mask;
-};
 
 /* The file */
 
@@ -82,7 +76,7 @@ static int check_part(const struct tokens *tokens, const struct h5_dataset *part
     return 0;
 }
 
-static int find_parts(struct tokens *tokens, struct h5 *file, struct parts *parts,
+static int find_parts(struct tokens *tokens, struct h5 *file, struct tokens_parts *parts,
                       struct error *err)
 {
     tokens->has_mask = h5_has(file, TOKENS_MASK);
@@ -109,9 +103,19 @@ static int find_parts(struct tokens *tokens, struct h5 *file, struct parts *part
     return 0;
 }
 
-static int read_vocabulary(struct tokens *tokens, struct h5 *file, struct error *err)
+static int read_attributes(struct tokens *tokens, struct h5 *file, struct error *err)
 {
-    int64_t largest = -1;
+    int64_t format, largest = -1;
+    if (h5_get_value(file, "/", "format", H5_TYPE_I64, &format, err))
+        return -1;
+    if (format == TOKENS_SEALED && !tokens->has_checksums)
+        return error_set(err,
+                         "%s is damaged: it was written with checksums, and they are not there; "
+                         "copy it or make it again",
+                         tokens->path);
+    if (format != (tokens->has_checksums ? TOKENS_SEALED : TOKENS_PLAIN))
+        return error_set(err, "%s: token file format %lld; this version reads %d and %d",
+                         tokens->path, (long long)format, TOKENS_PLAIN, TOKENS_SEALED);
     if (h5_get_value(file, "/", "vocab", H5_TYPE_I64, &tokens->vocab, err) ||
         h5_get_text(file, "/", "tokenizer", tokens->tokenizer, sizeof tokens->tokenizer, err))
         return -1;
@@ -123,22 +127,6 @@ static int read_vocabulary(struct tokens *tokens, struct h5 *file, struct error 
                          (long long)largest, (long long)tokens->vocab);
     tokens->has_hash = !h5_get_value(file, "/", "hash", H5_TYPE_U64, &tokens->hash, NULL);
     return 0;
-}
-
-static int read_attributes(struct tokens *tokens, struct h5 *file, struct error *err)
-{
-    int64_t format;
-    if (h5_get_value(file, "/", "format", H5_TYPE_I64, &format, err))
-        return -1;
-    if (format == TOKENS_SEALED && !tokens->has_checksums)
-        return error_set(err,
-                         "%s is damaged: it was written with checksums, and they are not there; "
-                         "copy it or make it again",
-                         tokens->path);
-    if (format != (tokens->has_checksums ? TOKENS_SEALED : TOKENS_PLAIN))
-        return error_set(err, "%s: token file format %lld; this version reads %d and %d",
-                         tokens->path, (long long)format, TOKENS_PLAIN, TOKENS_SEALED);
-    return read_vocabulary(tokens, file, err);
 }
 
 /* HDF5 looks for its signature in other places than byte 0 too, and would so find the body of a
@@ -162,7 +150,7 @@ static int check_beginning(struct tokens *tokens, struct error *err)
 /* Read attributes and the places of datasets through HDF5. */
 static int read_contents(struct tokens *tokens, struct error *err)
 {
-    struct parts parts = {0};
+    struct tokens_parts parts = {0};
     struct h5 *file;
     if (!h5_is_file(tokens->path))
         return error_set(err,

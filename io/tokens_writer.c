@@ -20,8 +20,8 @@
 
 #include "base/array.h"
 #include "base/hash.h"
+#include "base/round.h"
 #include "io/disk.h"
-#include "io/h5.h"
 #include "io/partial.h"
 #include "io/seal.h"
 #include "io/tokens.h"
@@ -32,10 +32,11 @@ enum { BUFFER_BYTES = 1 << 20 };
 /* Bytes appended to a file through a buffer. */
 struct spool {
     int fd;
-    char *path, *buffer;
+    char *path;
     size_t used;
     int64_t offset;    /* of the next flush */
     struct hash *hash; /* of all bytes, or NULL */
+    char buffer[BUFFER_BYTES];
 };
 
 struct tokens_writer {
@@ -48,26 +49,13 @@ struct tokens_writer {
     struct spool tokens, starts, mask;
 };
 
-/* Where the datasets lie. */
-struct places {
-    struct h5_dataset tokens, documents, mask;
-};
-
 /* Spools */
-
-static int spool_open(struct spool *spool, struct error *err)
-{
-    spool->buffer = malloc(BUFFER_BYTES);
-    if (!spool->buffer)
-        return error_set(err, "%s: out of memory", spool->path);
-    spool->fd = disk_open(spool->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, err);
-    return spool->fd < 0 ? -1 : 0;
-}
 
 /* A file that only collects bytes until the end is kept without a name. */
 static int spool_open_hidden(struct spool *spool, struct error *err)
 {
-    if (spool_open(spool, err))
+    spool->fd = disk_open(spool->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, err);
+    if (spool->fd < 0)
         return -1;
     return unlink(spool->path) ? error_errno(err, "cannot remove %s", spool->path) : 0;
 }
@@ -97,15 +85,14 @@ static void spool_close(struct spool *spool)
         close(spool->fd);
     if (spool->hash)
         hash_finish(spool->hash);
-    free(spool->buffer);
     free(spool->path);
 }
 
 /* Creating */
 
 /* The HDF5 file without its data, at writer->skeleton. */
-static int make_skeleton(const struct tokens_writer *writer, uint64_t hash, struct places *places,
-                         struct error *err)
+static int make_skeleton(const struct tokens_writer *writer, uint64_t hash,
+                         struct tokens_parts *places, struct error *err)
 {
     struct h5 *file;
     int64_t format = TOKENS_SEALED, starts = writer->documents + 1;
@@ -125,21 +112,12 @@ static int make_skeleton(const struct tokens_writer *writer, uint64_t hash, stru
     return h5_close(file, rc ? NULL : err) || rc ? -1 : 0;
 }
 
-static int open_partial(struct tokens_writer *writer, struct error *err)
-{
-    struct spool *spool = &writer->tokens;
-    spool->buffer = malloc(BUFFER_BYTES);
-    spool->hash = hash_create();
-    if (!spool->buffer)
-        return error_set(err, "%s: out of memory", writer->path);
-    spool->fd = partial_create(&spool->path, writer->path, err);
-    return spool->fd < 0 ? -1 : 0;
-}
-
 static int begin(struct tokens_writer *writer, struct error *err)
 {
-    struct places places;
-    if (open_partial(writer, err))
+    struct tokens_parts places;
+    writer->tokens.hash = hash_create();
+    writer->tokens.fd = partial_create(&writer->tokens.path, writer->path, err);
+    if (writer->tokens.fd < 0)
         return -1;
     writer->skeleton = array_format("%s.head", writer->tokens.path);
     writer->starts.path = array_format("%s.documents", writer->tokens.path);
@@ -160,8 +138,10 @@ static int begin(struct tokens_writer *writer, struct error *err)
 int tokens_create(struct tokens_writer **out, const char *path, const char *tokenizer,
                   int64_t vocab, const char *source, struct error *err)
 {
-    struct tokens_writer *writer = array_make(1, sizeof *writer);
+    struct tokens_writer *writer = calloc(1, sizeof *writer);
     *out = NULL;
+    if (!writer)
+        return error_set(err, "%s: out of memory", path);
     writer->tokens.fd = writer->starts.fd = writer->mask.fd = -1;
     writer->vocab = vocab;
     writer->largest = -1;
@@ -231,7 +211,7 @@ static int copy(int in, int64_t from, int64_t to, int out, int64_t at, const cha
     static const char zeros[H5_ALIGN];
     char block[H5_ALIGN];
     while (from < to) {
-        size_t bytes = to - from < H5_ALIGN ? (size_t)(to - from) : H5_ALIGN;
+        size_t bytes = (size_t)min_i64(to - from, H5_ALIGN);
         if (disk_read(in, block, bytes, from, path, err) ||
             (memcmp(block, zeros, bytes) && disk_write(out, block, bytes, at, path, err)))
             return -1;
@@ -242,7 +222,7 @@ static int copy(int in, int64_t from, int64_t to, int out, int64_t at, const cha
 }
 
 /* Put the skeleton around the tokens, and starts and mask into it; its length goes to *size. */
-static int assemble(struct tokens_writer *writer, const struct places *places, int64_t *size,
+static int assemble(struct tokens_writer *writer, const struct tokens_parts *places, int64_t *size,
                     struct error *err)
 {
     int out = writer->tokens.fd;
@@ -267,8 +247,8 @@ static int assemble(struct tokens_writer *writer, const struct places *places, i
     return rc;
 }
 
-static int add_checksums(struct tokens_writer *writer, const struct places *places, int64_t size,
-                         struct error *err)
+static int add_checksums(struct tokens_writer *writer, const struct tokens_parts *places,
+                         int64_t size, struct error *err)
 {
     struct seal_range large[] = {
         {places->tokens.offset, writer->tokens.offset - writer->origin},
@@ -284,8 +264,8 @@ static int add_checksums(struct tokens_writer *writer, const struct places *plac
 static int publish(struct tokens_writer *writer, struct error *err)
 {
     struct stat replaced;
-    if (!stat(writer->path,
-              &replaced)) /* the new file keeps the permissions of the one it replaces */
+    /* the new file keeps the permissions of the one it replaces */
+    if (!stat(writer->path, &replaced))
         fchmod(writer->tokens.fd, replaced.st_mode & 0777);
     if (fsync(writer->tokens.fd))
         return error_errno(err, "cannot write %s", writer->tokens.path);
@@ -307,7 +287,7 @@ static int check_mask(const struct tokens_writer *writer, struct error *err)
 int tokens_finish(struct tokens_writer *writer, struct error *err)
 {
     uint64_t total = (uint64_t)writer->count;
-    struct places places = {0};
+    struct tokens_parts places = {0};
     int64_t size = 0;
     int rc = check_mask(writer, err) || spool_add(&writer->starts, &total, sizeof total, err) ||
              spool_flush(&writer->starts, err) || spool_flush(&writer->mask, err) ||
