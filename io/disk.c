@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,11 +110,9 @@ int disk_sync(const char *path, struct error *err)
 
 int disk_sync_parent(const char *path, struct error *err)
 {
-    char *parent = array_text(path), *slash = strrchr(parent, '/');
-    if (slash)
-        slash[slash == parent] = 0;
-    int rc = disk_sync(slash ? parent : ".", err);
-    free(parent);
+    char *copy = array_text(path);
+    int rc = disk_sync(dirname(copy), err);
+    free(copy);
     return rc;
 }
 

@@ -130,32 +130,25 @@ static void sweep(int folder, const char *name, size_t at, struct partial_found 
         close(fd);
 }
 
-static void sweep_folder(DIR *folder, const char *prefix, struct partial_found *found)
+void partial_sweep(const char *path, struct partial_found *found)
 {
     char boot[BOOT];
-    size_t before = strlen(prefix), letters;
+    const char *slash = strrchr(path, '/');
+    char *parent = array_format("%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    char *prefix = array_format("%s.partial-", slash ? slash + 1 : path);
+    DIR *folder = opendir(parent);
     read_boot(boot);
-    letters = strlen(boot);
-    for (struct dirent *entry; (entry = readdir(folder));) {
+    size_t before = strlen(prefix), letters = strlen(boot);
+    *found = (struct partial_found){0};
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
         const char *rest = entry->d_name + before;
         if (strncmp(entry->d_name, prefix, before))
             continue;
         int is_of_boot = letters && !strncmp(rest, boot, letters) && rest[letters] == '-';
         sweep(dirfd(folder), entry->d_name, is_of_boot ? before + letters + 1 : 0, found);
     }
-}
-
-void partial_sweep(const char *path, struct partial_found *found)
-{
-    const char *slash = strrchr(path, '/');
-    char *parent = array_format("%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
-    char *prefix = array_format("%s.partial-", slash ? slash + 1 : path);
-    DIR *folder = opendir(parent);
-    *found = (struct partial_found){0};
-    if (folder) {
-        sweep_folder(folder, prefix, found);
+    if (folder)
         closedir(folder);
-    }
     free(parent);
     free(prefix);
 }

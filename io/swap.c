@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -133,9 +132,8 @@ static void *work(void *arg)
 /* A file of that size, which nobody else can open. */
 static int make_file(struct swap *swap, const char *dir, struct error *err)
 {
-    if (disk_make_folders(dir, err))
-        return error_prefix(err, "offload.path");
-    swap->fd = disk_open(swap->path, O_RDWR | O_CREAT | O_TRUNC, err);
+    if (!disk_make_folders(dir, err))
+        swap->fd = disk_open(swap->path, O_RDWR | O_CREAT | O_TRUNC, err);
     if (swap->fd < 0)
         return error_prefix(err, "offload.path");
     if (unlink(swap->path))
@@ -155,13 +153,6 @@ static const char *amount(double bytes, char text[AMOUNT])
     return text;
 }
 
-static double free_bytes(const struct swap *swap)
-{
-    struct statvfs disk = {0};
-    fstatvfs(swap->fd, &disk);
-    return (double)disk.f_bavail * (double)disk.f_frsize;
-}
-
 static int check_limit(const struct swap *swap, struct error *err)
 {
     char asked[AMOUNT], may[AMOUNT];
@@ -176,15 +167,16 @@ static int check_limit(const struct swap *swap, struct error *err)
                      amount((double)limit.rlim_cur, may));
 }
 
-/* Allocate all blocks of the file. */
-static int reserve(struct swap *swap, struct error *err)
+/* Allocate all blocks of the file, which is in folder dir. */
+static int reserve(struct swap *swap, const char *dir, struct error *err)
 {
     char asked[AMOUNT], left[AMOUNT];
+    double free_now = 0;
     if (!swap->bytes)
         return 0;
     if (check_limit(swap, err))
         return -1;
-    double free_now = free_bytes(swap);
+    disk_free(dir, &free_now, NULL);
     errno = posix_fallocate(swap->fd, 0, (off_t)swap->bytes);
     if (!errno)
         return 0;
@@ -197,7 +189,8 @@ static int reserve(struct swap *swap, struct error *err)
 static int check_space(const struct swap *swap, const char *dir, int ranks, struct error *err)
 {
     char each[AMOUNT], all[AMOUNT], left[AMOUNT];
-    double asked = (double)swap->bytes * ranks, free_now = free_bytes(swap);
+    double asked = (double)swap->bytes * ranks, free_now = 0;
+    disk_free(dir, &free_now, NULL);
     if (asked <= free_now)
         return 0;
     return error_set(err,
@@ -238,7 +231,7 @@ int swap_open(struct swap **out, const char *dir, int rank, size_t bytes, struct
     struct swap *swap = begin(dir, rank, bytes, err);
     if (!swap)
         return -1;
-    if (reserve(swap, err) || start_threads(swap, err)) {
+    if (reserve(swap, dir, err) || start_threads(swap, err)) {
         swap_close(swap);
         return -1;
     }
