@@ -1,8 +1,9 @@
 /* checkpoint_load.c - reading any intervals out of those that are stored; see checkpoint.h.
  *
  * The wanted pieces are cut at the borders of the stored boxes (box_run()), then of the pieces in
- * these.  The segments so found are sorted by file and offset and read in that order: large ones
- * straight to where they belong, neighbouring small ones by one read into a buffer.
+ * these, those that are converted also at the length of a buffer.  The segments so found are sorted
+ * by file and offset and read in that order: large ones straight to where they belong, neighbouring
+ * small ones and those that are converted by one read into the buffer.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -84,24 +85,6 @@ static void convert(char *to, enum dtype into, const char *from, enum dtype stor
     }
 }
 
-/* One segment of any size: straight if no conversion is needed. */
-static int read_alone(struct reader *reader, const struct segment *segment, struct error *err)
-{
-    if (segment->from == segment->into)
-        return disk_read(reader->fd, segment->to, (size_t)stored_bytes(segment), segment->offset,
-                         reader->path, err);
-    int64_t width = (int64_t)dtype_bytes(segment->from), most = RUN_BYTES / width;
-    for (int64_t done = 0; done < segment->elems; done += most) {
-        int64_t elems = segment->elems - done < most ? segment->elems - done : most;
-        if (disk_read(reader->fd, reader->buffer, (size_t)(elems * width),
-                      segment->offset + done * width, reader->path, err))
-            return -1;
-        convert(segment->to + done * (int64_t)dtype_bytes(segment->into), segment->into,
-                reader->buffer, segment->from, elems);
-    }
-    return 0;
-}
-
 /* The segments from `first` on that one read serves; returns the index after the last. */
 static int64_t find_run(const struct reader *reader, int64_t first, int64_t *end)
 {
@@ -119,17 +102,19 @@ static int64_t find_run(const struct reader *reader, int64_t first, int64_t *end
     return i;
 }
 
-/* Read the run that begins with segment *next, and move *next behind it. */
+/* Read the run that begins with segment *next, and move *next behind it: a segment of any size
+ * straight where it is alone and not converted. */
 static int read_run(struct reader *reader, int64_t *next, struct error *err)
 {
     int64_t first = *next, end;
-    int64_t begin = reader->segments[first].offset;
+    const struct segment *head = &reader->segments[first];
+    int64_t begin = head->offset;
     *next = find_run(reader, first, &end);
-    if (*next == first + 1)
-        return read_alone(reader, &reader->segments[first], err);
-    if (disk_read(reader->fd, reader->buffer, (size_t)(end - begin), begin, reader->path, err))
+    int straight = *next == first + 1 && head->from == head->into;
+    if (disk_read(reader->fd, straight ? head->to : reader->buffer, (size_t)(end - begin), begin,
+                  reader->path, err))
         return -1;
-    for (int64_t i = first; i < *next; i++) {
+    for (int64_t i = first; i < *next && !straight; i++) {
         const struct segment *segment = &reader->segments[i];
         convert(segment->to, segment->into, reader->buffer + (segment->offset - begin),
                 segment->from, segment->elems);
@@ -218,13 +203,15 @@ static void cut_run(struct reader *reader, const struct catalog_box *box, int64_
 {
     const struct catalog *catalog = &reader->checkpoint->catalog;
     enum dtype stored = (enum dtype)dtype_find(catalog->tensors[box->tensor].dtype);
-    for (const struct catalog_piece *piece = first_piece(catalog, box, at); at < end; piece++) {
-        int64_t stop = min_i64(piece->start + piece->count, end);
+    int64_t width = (int64_t)dtype_bytes(stored), most = stored == into ? end : RUN_BYTES / width;
+    const struct catalog_piece *piece = first_piece(catalog, box, at);
+    while (at < end) {
+        int64_t stop = min_i64(min_i64(piece->start + piece->count, end), at + most);
         reader->segments = array_grow(reader->segments, reader->count, &reader->capacity,
                                       sizeof *reader->segments);
         reader->segments[reader->count++] = (struct segment){
             .shard = piece->shard,
-            .offset = piece->offset + (at - piece->start) * (int64_t)dtype_bytes(stored),
+            .offset = piece->offset + (at - piece->start) * width,
             .elems = stop - at,
             .from = stored,
             .into = into,
@@ -232,6 +219,7 @@ static void cut_run(struct reader *reader, const struct catalog_box *box, int64_
         };
         to += (stop - at) * (int64_t)dtype_bytes(into);
         at = stop;
+        piece += at == piece->start + piece->count;
     }
 }
 
