@@ -5,18 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
-
-struct kind {
-    const char *name;
-    int64_t vocab, end_of_text;
-    int (*encode)(const char *text, size_t bytes, uint32_t **ids, int64_t *count,
-                  struct error *err);
-    size_t (*decode)(uint32_t id, char *out);
-};
-
-struct tokenizer {
-    const struct kind *kind;
-};
+#include "base/text.h"
 
 /* bytes: a token per byte */
 
@@ -40,7 +29,7 @@ static size_t bytes_decode(uint32_t id, char *out)
     return 1;
 }
 
-static const struct kind kinds[] = {
+static const struct tokenizer kinds[] = {
     {.name = "bytes",
      .vocab = 257,
      .end_of_text = 256,
@@ -53,10 +42,8 @@ enum { KINDS = sizeof kinds / sizeof kinds[0] };
 static int unknown(const char *name, struct error *err)
 {
     char names[256] = "";
-    for (int i = 0; i < KINDS; i++) {
-        strncat(names, i ? ", " : "", sizeof names - strlen(names) - 1);
-        strncat(names, kinds[i].name, sizeof names - strlen(names) - 1);
-    }
+    for (int i = 0; i < KINDS; i++)
+        text_join(names, sizeof names, ", ", "%s", kinds[i].name);
     return error_set(err, "no tokenizer \"%s\"; there are: %s", name, names);
 }
 
@@ -69,7 +56,7 @@ int tokenizer_open(struct tokenizer **tokenizer, const char *name, struct error 
     if (i == KINDS)
         return unknown(name, err);
     *tokenizer = array_make(1, sizeof **tokenizer);
-    (*tokenizer)->kind = &kinds[i];
+    **tokenizer = kinds[i];
     return 0;
 }
 
@@ -78,28 +65,13 @@ void tokenizer_close(struct tokenizer *tokenizer)
     free(tokenizer);
 }
 
-const char *tokenizer_name(const struct tokenizer *tokenizer)
-{
-    return tokenizer->kind->name;
-}
-
-int64_t tokenizer_vocab(const struct tokenizer *tokenizer)
-{
-    return tokenizer->kind->vocab;
-}
-
-int64_t tokenizer_end_of_text(const struct tokenizer *tokenizer)
-{
-    return tokenizer->kind->end_of_text;
-}
-
 int tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t bytes,
                      uint32_t **ids, int64_t *count, struct error *err)
 {
-    return tokenizer->kind->encode(text, bytes, ids, count, err);
+    return tokenizer->encode(text, bytes, ids, count, err);
 }
 
 size_t tokenizer_decode(const struct tokenizer *tokenizer, uint32_t id, char *out)
 {
-    return tokenizer->kind->decode(id, out);
+    return tokenizer->decode(id, out);
 }

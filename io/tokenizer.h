@@ -7,16 +7,20 @@
 
 #include "base/error.h"
 
-struct tokenizer;
+/* An open tokenizer, whose fields are only read. */
+struct tokenizer {
+    const char *name;
+    int64_t vocab, end_of_text; /* end_of_text: id, put after each document */
+    /* private */
+    int (*encode)(const char *text, size_t bytes, uint32_t **ids, int64_t *count,
+                  struct error *err);
+    size_t (*decode)(uint32_t id, char *out);
+};
 
 /* Open a tokenizer by name ("bytes") or, for kinds that have one, by file.
  * Returns 0 and a tokenizer for tokenizer_close(), or -1 with err listing the names. */
 int tokenizer_open(struct tokenizer **tokenizer, const char *name, struct error *err);
 void tokenizer_close(struct tokenizer *tokenizer);
-
-const char *tokenizer_name(const struct tokenizer *tokenizer);
-int64_t tokenizer_vocab(const struct tokenizer *tokenizer);
-int64_t tokenizer_end_of_text(const struct tokenizer *tokenizer); /* id, put after each document */
 
 /* Tokens of text; *ids is free()d by the caller.  Every byte string is valid input. */
 int tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t bytes,

@@ -104,10 +104,9 @@ static int run(struct app *app, const struct asked *asked, struct checkpoint *ch
 {
     struct session *session = NULL;
     int rc = open_session(app, asked, checkpoint, &session, err);
-    if (!rc && tokenizer_vocab(tokenizer) > session->config.model.vocab)
-        rc = error_set(err, "tokenizer %s has %lld tokens, the model knows %lld",
-                       tokenizer_name(tokenizer), (long long)tokenizer_vocab(tokenizer),
-                       (long long)session->config.model.vocab);
+    if (!rc && tokenizer->vocab > session->config.model.vocab)
+        rc = error_set(err, "tokenizer %s has %lld tokens, the model knows %lld", tokenizer->name,
+                       (long long)tokenizer->vocab, (long long)session->config.model.vocab);
     if (!rc)
         rc = generate(session, tokenizer, &asked->request, stdout, err);
     session_close(session);

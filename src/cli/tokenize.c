@@ -47,7 +47,7 @@ struct job {
 static int add_document(struct job *job, int fd, const char *path, int64_t bytes,
                         struct output *output, struct error *err)
 {
-    uint32_t end = (uint32_t)tokenizer_end_of_text(job->tokenizer);
+    uint32_t end = (uint32_t)job->tokenizer->end_of_text;
     int rc = tokens_append(output->writer, NULL, 0, err);
     while (!rc && bytes) {
         size_t most = bytes < 0 || bytes > CHUNK_BYTES ? CHUNK_BYTES : (size_t)bytes;
@@ -146,8 +146,8 @@ static int open_output(const struct job *job, struct output *output, const char 
         return 0;
     if (output_path_make_folder(output->path, err))
         return -1;
-    return tokens_create(&output->writer, output->path, tokenizer_name(job->tokenizer),
-                         tokenizer_vocab(job->tokenizer), source, err);
+    return tokens_create(&output->writer, output->path, job->tokenizer->name, job->tokenizer->vocab,
+                         source, err);
 }
 
 static int finish_output(struct output *output, struct error *err)
@@ -264,8 +264,8 @@ static int make_files(struct app *app, struct job *job, char **arguments, int co
     inputs_report(&job->inputs, &app->log);
     print_output(&job->train, "");
     print_output(&job->valid, "; ");
-    printf("; tokenizer %s, vocabulary %lld\n", tokenizer_name(job->tokenizer),
-           (long long)tokenizer_vocab(job->tokenizer));
+    printf("; tokenizer %s, vocabulary %lld\n", job->tokenizer->name,
+           (long long)job->tokenizer->vocab);
     return 0;
 }
 

@@ -84,7 +84,7 @@ static int start(struct text *text, const struct tokenizer *tokenizer,
         return -1;
     text->ids = array_make((size_t)(count + request->tokens + 1), sizeof *text->ids);
     if (!count) /* an empty prompt: a text begins after an end-of-text token */
-        text->ids[text->count++] = (int32_t)tokenizer_end_of_text(tokenizer);
+        text->ids[text->count++] = (int32_t)tokenizer->end_of_text;
     for (int64_t i = 0; i < count; i++)
         text->ids[text->count++] = (int32_t)ids[i];
     free(ids);
@@ -96,7 +96,7 @@ int generate(struct session *s, const struct tokenizer *tokenizer,
 {
     struct text text = {.seq = s->config.data.seq_len};
     struct step_input input = {.load = load, .user = &text};
-    int64_t vocab = tokenizer_vocab(tokenizer);
+    int64_t vocab = tokenizer->vocab;
     float *scratch = array_make((size_t)vocab, sizeof *scratch);
     float *logits = array_make((size_t)vocab, sizeof *logits);
     const void *at = executor_buffer(s->executor, &s->logits->buffer[s->logits->logits]);
@@ -110,7 +110,7 @@ int generate(struct session *s, const struct tokenizer *tokenizer,
         if (rc)
             break;
         int64_t id = draw(logits, scratch, vocab, request, n);
-        if (id == tokenizer_end_of_text(tokenizer))
+        if (id == tokenizer->end_of_text)
             break;
         text.ids[text.count++] = (int32_t)id;
         fwrite(piece, 1, tokenizer_decode(tokenizer, (uint32_t)id, piece), out);

@@ -54,8 +54,8 @@ static void bytes_come_back(void **state)
         again[i] = out[0];
     }
     assert_memory_equal(text, again, sizeof text);
-    assert_int_equal(tokenizer_end_of_text(tokenizer), 256);
-    assert_int_equal(tokenizer_vocab(tokenizer), 257);
+    assert_int_equal(tokenizer->end_of_text, 256);
+    assert_int_equal(tokenizer->vocab, 257);
     assert_int_equal(tokenizer_decode(tokenizer, 256, out), 0);
     assert_int_equal(tokenizer_decode(tokenizer, 70000, out), 0);
     free(ids);
