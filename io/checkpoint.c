@@ -70,7 +70,7 @@ static int read_index(struct checkpoint *checkpoint, const struct js *commit, st
     char *file = array_format("%s/index.h5", checkpoint->path);
     int rc = check_digest(commit, "index", file, err);
     if (!rc)
-        rc = catalog_read(&checkpoint->catalog, file, err);
+        rc = catalog_read(checkpoint->catalog, file, err);
     free(file);
     return rc;
 }
@@ -82,10 +82,10 @@ static int check_name(const struct checkpoint *checkpoint, struct error *err)
     const char *slash = strrchr(checkpoint->path, '/');
     int64_t step;
     if (!checkpoint_parse_name(slash ? slash + 1 : checkpoint->path, "", &step) ||
-        step == checkpoint->catalog.step)
+        step == checkpoint->catalog->step)
         return 0;
     return error_set(err, "%s holds step %lld; it was renamed, or swapped with another",
-                     checkpoint->path, (long long)checkpoint->catalog.step);
+                     checkpoint->path, (long long)checkpoint->catalog->step);
 }
 
 /* COMMIT holds the checksums of index.h5 and meta.json, and the index those of the shard files. */
@@ -98,11 +98,14 @@ static int read_parts(struct checkpoint *checkpoint, const struct js *commit, st
                          (long long)format, FORMAT_WHOLE, FORMAT_BOXES);
     if (read_index(checkpoint, commit, err) || !(checkpoint->meta = read_meta(path, commit, err)))
         return -1;
-    if (js_get_int(commit, "step", -1) != checkpoint->catalog.step ||
-        js_get_int(commit, "ranks", -1) != checkpoint->catalog.file_count)
+    if (js_get_int(commit, "step", -1) != checkpoint->catalog->step ||
+        js_get_int(commit, "ranks", -1) != checkpoint->catalog->file_count)
         return error_set(err, "%s: COMMIT and index.h5 disagree about step or ranks", path);
-    for (int64_t i = 0; i < checkpoint->catalog.file_count; i++)
-        checkpoint->bytes += checkpoint->catalog.files[i].bytes;
+    checkpoint->step = checkpoint->catalog->step;
+    checkpoint->ranks = (int)checkpoint->catalog->file_count;
+    checkpoint->tensors = (int)checkpoint->catalog->tensor_count;
+    for (int i = 0; i < checkpoint->ranks; i++)
+        checkpoint->bytes += checkpoint->catalog->files[i].bytes;
     return check_name(checkpoint, err);
 }
 
@@ -111,6 +114,7 @@ int checkpoint_open(struct checkpoint **out, const char *path, struct error *err
     struct checkpoint *checkpoint = array_make(1, sizeof *checkpoint);
     struct js *commit = read_commit(path, err);
     checkpoint->path = array_text(path);
+    checkpoint->catalog = array_make(1, sizeof *checkpoint->catalog);
     int rc = commit ? read_parts(checkpoint, commit, err) : -1;
     js_free(commit);
     if (rc)
@@ -123,40 +127,11 @@ void checkpoint_close(struct checkpoint *checkpoint)
 {
     if (!checkpoint)
         return;
-    catalog_free(&checkpoint->catalog);
+    catalog_free(checkpoint->catalog);
+    free(checkpoint->catalog);
     js_free(checkpoint->meta);
     free(checkpoint->path);
     free(checkpoint);
-}
-
-int64_t checkpoint_step(const struct checkpoint *checkpoint)
-{
-    return checkpoint->catalog.step;
-}
-
-const struct js *checkpoint_meta(const struct checkpoint *checkpoint)
-{
-    return checkpoint->meta;
-}
-
-const char *checkpoint_path(const struct checkpoint *checkpoint)
-{
-    return checkpoint->path;
-}
-
-int checkpoint_ranks(const struct checkpoint *checkpoint)
-{
-    return (int)checkpoint->catalog.file_count;
-}
-
-int64_t checkpoint_bytes(const struct checkpoint *checkpoint)
-{
-    return checkpoint->bytes;
-}
-
-int checkpoint_tensors(const struct checkpoint *checkpoint)
-{
-    return (int)checkpoint->catalog.tensor_count;
 }
 
 struct box checkpoint_box(const struct checkpoint_piece *piece)
@@ -173,7 +148,7 @@ int checkpoint_box_fits(const struct checkpoint_piece *piece)
 
 struct checkpoint_piece checkpoint_tensor(const struct checkpoint *checkpoint, int i)
 {
-    const struct catalog_tensor *tensor = &checkpoint->catalog.tensors[i];
+    const struct catalog_tensor *tensor = &checkpoint->catalog->tensors[i];
     struct checkpoint_piece piece = {
         .name = tensor->name,
         .dtype = (enum dtype)dtype_find(tensor->dtype),
@@ -186,5 +161,5 @@ struct checkpoint_piece checkpoint_tensor(const struct checkpoint *checkpoint, i
 
 int64_t checkpoint_pieces(const struct checkpoint *checkpoint, int i)
 {
-    return checkpoint->catalog.tensors[i].count;
+    return checkpoint->catalog->tensors[i].count;
 }

@@ -51,8 +51,14 @@ int checkpoint_save(struct world *world, const char *dir, int64_t step,
                     const struct checkpoint_piece *pieces, int count, struct js *meta,
                     struct error *err);
 
-/* An opened, committed checkpoint. */
-struct checkpoint;
+/* An opened, committed checkpoint, whose fields are only read. */
+struct checkpoint {
+    char *path;
+    struct js *meta;
+    int64_t step, bytes;     /* bytes: of all shard files */
+    int ranks, tensors;      /* ranks: shard files */
+    struct catalog *catalog; /* private */
+};
 
 /* Open one by its own path (".../step-00001000").  Not collective: every rank opens.
  * Fails if it is not committed, its index does not match COMMIT's digest, or a folder named
@@ -60,15 +66,8 @@ struct checkpoint;
 int checkpoint_open(struct checkpoint **checkpoint, const char *path, struct error *err);
 void checkpoint_close(struct checkpoint *checkpoint); /* NULL allowed */
 
-int64_t checkpoint_step(const struct checkpoint *checkpoint);
-const struct js *checkpoint_meta(const struct checkpoint *checkpoint); /* borrowed */
-const char *checkpoint_path(const struct checkpoint *checkpoint);
-int checkpoint_ranks(const struct checkpoint *checkpoint);     /* shard files */
-int64_t checkpoint_bytes(const struct checkpoint *checkpoint); /* of all shard files */
-
-/* The tensors inside: number, and the i-th as a piece covering it whole (data NULL; its name
- * lives as long as the checkpoint). */
-int checkpoint_tensors(const struct checkpoint *checkpoint);
+/* The i-th of its tensors as a piece covering it whole (data NULL; its name lives as long as the
+ * checkpoint). */
 struct checkpoint_piece checkpoint_tensor(const struct checkpoint *checkpoint, int i);
 int64_t checkpoint_pieces(const struct checkpoint *checkpoint, int i); /* it is stored in */
 

@@ -201,7 +201,7 @@ static const struct catalog_piece *first_piece(const struct catalog *catalog,
 static void cut_run(struct reader *reader, const struct catalog_box *box, int64_t at, int64_t end,
                     enum dtype into, char *to)
 {
-    const struct catalog *catalog = &reader->checkpoint->catalog;
+    const struct catalog *catalog = reader->checkpoint->catalog;
     enum dtype stored = (enum dtype)dtype_find(catalog->tensors[box->tensor].dtype);
     int64_t width = (int64_t)dtype_bytes(stored), most = stored == into ? end : RUN_BYTES / width;
     const struct catalog_piece *piece = first_piece(catalog, box, at);
@@ -227,7 +227,7 @@ static void cut_run(struct reader *reader, const struct catalog_box *box, int64_
 static int cut_box(struct reader *reader, const struct checkpoint_piece *wanted, int64_t b,
                    struct error *err)
 {
-    const struct catalog *catalog = &reader->checkpoint->catalog;
+    const struct catalog *catalog = reader->checkpoint->catalog;
     const struct catalog_box *stored = &catalog->boxes[b];
     struct box want = checkpoint_box(wanted);
     int64_t at = wanted->start, end = at + wanted->count, place;
@@ -247,7 +247,7 @@ static int cut_box(struct reader *reader, const struct checkpoint_piece *wanted,
 
 static int cut(struct reader *reader, const struct checkpoint_piece *wanted, struct error *err)
 {
-    const struct catalog *catalog = &reader->checkpoint->catalog;
+    const struct catalog *catalog = reader->checkpoint->catalog;
     const struct catalog_tensor *tensor = catalog_find(catalog, wanted->name);
     int rc = check_wanted(reader, wanted, tensor, err);
     if (rc || !wanted->count)

@@ -5,13 +5,6 @@
 #include "io/catalog.h"
 #include "io/checkpoint.h"
 
-struct checkpoint {
-    char *path;
-    struct catalog catalog;
-    struct js *meta;
-    int64_t bytes;
-};
-
 /* What a piece's elements are of. */
 struct box checkpoint_box(const struct checkpoint_piece *piece);
 

@@ -14,10 +14,10 @@ int checkpoint_verify(struct checkpoint *checkpoint, int part, int parts, struct
     int64_t from = share_of(checkpoint->bytes, part, parts);
     int64_t to = share_of(checkpoint->bytes, part + 1, parts), first = 0;
     int rc = 0;
-    for (int64_t i = 0; i < checkpoint->catalog.file_count && !rc; i++) {
-        int64_t bytes = checkpoint->catalog.files[i].bytes;
+    for (int64_t i = 0; i < checkpoint->catalog->file_count && !rc; i++) {
+        int64_t bytes = checkpoint->catalog->files[i].bytes;
         if (from < first + bytes && to > first)
-            rc = shard_verify(checkpoint->path, &checkpoint->catalog, i, from - first, to - first,
+            rc = shard_verify(checkpoint->path, checkpoint->catalog, i, from - first, to - first,
                               err);
         first += bytes;
     }
@@ -27,7 +27,7 @@ int checkpoint_verify(struct checkpoint *checkpoint, int part, int parts, struct
 int checkpoint_sizes(const struct checkpoint *checkpoint, struct error *err)
 {
     int rc = 0;
-    for (int64_t i = 0; i < checkpoint->catalog.file_count && !rc; i++)
-        rc = shard_check_size(checkpoint->path, &checkpoint->catalog, i, err);
+    for (int64_t i = 0; i < checkpoint->catalog->file_count && !rc; i++)
+        rc = shard_check_size(checkpoint->path, checkpoint->catalog, i, err);
     return rc;
 }

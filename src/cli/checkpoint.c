@@ -61,8 +61,8 @@ static int verify_one(const char *path, struct error *err)
         return -1;
     int rc = checkpoint_verify(checkpoint, 0, 1, err);
     if (!rc) {
-        disk_size((double)checkpoint_bytes(checkpoint), size);
-        printf("%s: whole (%s, shard files: %d)\n", path, size, checkpoint_ranks(checkpoint));
+        disk_size((double)checkpoint->bytes, size);
+        printf("%s: whole (%s, shard files: %d)\n", path, size, checkpoint->ranks);
     }
     checkpoint_close(checkpoint);
     return rc;
@@ -94,7 +94,7 @@ static int verify(struct app *app, const struct selection *selection, struct err
 /* Print meta.json, with the configuration in it as lines of YAML. */
 static int print_meta(const struct checkpoint *checkpoint, struct error *err)
 {
-    const struct js *meta = checkpoint_meta(checkpoint);
+    const struct js *meta = checkpoint->meta;
     const char *config = js_get_string(meta, "config", NULL);
     char *text = js_text(meta, JS_INDENTED, err);
     if (!text)
@@ -118,10 +118,10 @@ static int show(struct app *app, const struct selection *selection, struct error
         i++;
     if (checkpoint_open(&checkpoint, selection->entries[i].path, err))
         return -1;
-    printf("%s: step %lld, ranks %d\n", checkpoint_path(checkpoint),
-           (long long)checkpoint_step(checkpoint), checkpoint_ranks(checkpoint));
+    printf("%s: step %lld, ranks %d\n", checkpoint->path, (long long)checkpoint->step,
+           checkpoint->ranks);
     printf("%-6s %8s  %-24s %s\n", "dtype", "pieces", "dimensions", "tensor");
-    for (int t = 0; t < checkpoint_tensors(checkpoint); t++) {
+    for (int t = 0; t < checkpoint->tensors; t++) {
         struct checkpoint_piece tensor = checkpoint_tensor(checkpoint, t);
         char dims[128] = "";
         for (int d = 0; d < tensor.rank; d++)

@@ -59,11 +59,11 @@ static void print_rows(const struct checkpoint_entry *entries, int count)
             print_unread(name, "damaged: ", why.text);
         } else {
             int damaged = checkpoint_sizes(checkpoint, &why);
-            describe_meta(checkpoint_meta(checkpoint), about, sizeof about);
+            describe_meta(checkpoint->meta, about, sizeof about);
             printf("%-14s %10s %7d %5d  %s  %s%s\n", name,
-                   disk_size((double)checkpoint_bytes(checkpoint), size),
-                   checkpoint_tensors(checkpoint), checkpoint_ranks(checkpoint), about,
-                   damaged ? "damaged: " : "committed", damaged ? why.text : "");
+                   disk_size((double)checkpoint->bytes, size), checkpoint->tensors,
+                   checkpoint->ranks, about, damaged ? "damaged: " : "committed",
+                   damaged ? why.text : "");
             checkpoint_close(checkpoint);
         }
     }

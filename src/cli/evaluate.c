@@ -29,7 +29,7 @@ static int load(struct session *session, struct error *err)
     struct run_position position = {0};
     int rc = run_checkpoint_load(session, checkpoint, &position, err);
     if (!rc)
-        log_info(session->log, "evaluating %s", checkpoint_path(checkpoint));
+        log_info(session->log, "evaluating %s", checkpoint->path);
     checkpoint_close(checkpoint);
     return rc;
 }

@@ -117,7 +117,7 @@ static int run(struct app *app, const struct asked *asked, struct checkpoint *ch
 static int open_tokenizer(struct tokenizer **tokenizer, const char *asked,
                           const struct checkpoint *checkpoint, struct error *err)
 {
-    const char *trained = run_data_tokenizer(checkpoint_meta(checkpoint));
+    const char *trained = run_data_tokenizer(checkpoint->meta);
     if (asked || !trained)
         return tokenizer_open(tokenizer, asked ? asked : "bytes", err);
     if (!tokenizer_open(tokenizer, trained, NULL))
@@ -125,7 +125,7 @@ static int open_tokenizer(struct tokenizer **tokenizer, const char *asked,
     return error_set(err,
                      "%s was trained on tokens of \"%s\", a tokenizer that is not in this version "
                      "of trireme; --tokenizer bytes takes each token below 256 for a byte",
-                     checkpoint_path(checkpoint), trained);
+                     checkpoint->path, trained);
 }
 
 int command_generate(struct app *app, int argc, char **argv, struct error *err)

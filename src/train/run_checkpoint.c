@@ -111,7 +111,7 @@ static int check_optimizer(const struct session *s, const struct checkpoint *che
                            struct error *err)
 {
     const char *wanted = optimizer_row(s->config.train.optimizer)->name;
-    const char *saved = js_get_string(checkpoint_meta(checkpoint), "optimizer", "adamw");
+    const char *saved = js_get_string(checkpoint->meta, "optimizer", "adamw");
     if (!s->train || !strcmp(saved, wanted))
         return 0;
     return error_set(err,
@@ -135,11 +135,11 @@ static int load(struct session *s, struct checkpoint *checkpoint, struct error *
 int run_checkpoint_load(struct session *s, struct checkpoint *checkpoint,
                         struct run_position *position, struct error *err)
 {
-    const struct js *meta = checkpoint_meta(checkpoint);
+    const struct js *meta = checkpoint->meta;
     int rc = load(s, checkpoint, err);
     if (rc)
-        error_prefix(err, "cannot use %s", checkpoint_path(checkpoint));
-    position->step = checkpoint_step(checkpoint);
+        error_prefix(err, "cannot use %s", checkpoint->path);
+    position->step = checkpoint->step;
     position->samples = js_get_int(meta, "samples", position->step * s->layout.global_batch);
     position->tokens =
         js_get_real(meta, "tokens",
@@ -151,10 +151,10 @@ int run_checkpoint_load(struct session *s, struct checkpoint *checkpoint,
 int run_checkpoint_config(const struct checkpoint *checkpoint, struct config *config,
                           const char *const *overrides, int count, struct error *err)
 {
-    const char *text = js_get_string(checkpoint_meta(checkpoint), "config", NULL);
+    const char *text = js_get_string(checkpoint->meta, "config", NULL);
     if (!text)
-        return error_set(err, "%s: meta.json holds no config", checkpoint_path(checkpoint));
+        return error_set(err, "%s: meta.json holds no config", checkpoint->path);
     if (!config_load_text(config, "config", text, overrides, count, err))
         return 0;
-    return error_prefix(err, "%s", checkpoint_path(checkpoint));
+    return error_prefix(err, "%s", checkpoint->path);
 }

@@ -215,8 +215,8 @@ static int same_point(const struct run_point *a, const struct run_point *b)
 static int judge(const struct run_directory *d, const struct run_survey *survey,
                  struct run_start *start, const struct checkpoint *checkpoint, struct error *err)
 {
-    const char *path = checkpoint_path(checkpoint);
-    struct run_point point = run_point_of(checkpoint_meta(checkpoint), checkpoint_step(checkpoint));
+    const char *path = checkpoint->path;
+    struct run_point point = run_point_of(checkpoint->meta, checkpoint->step);
     int same =
         point.run[0] ? !strcmp(point.run, d->record.run) : run_aside_is_inside(path, d->path);
     int fresh = begins_fresh(d);
@@ -249,9 +249,7 @@ static int64_t count_staying(const struct run_directory *d, const struct run_sur
     if (start->begins)
         return 0;
     if (start->branch)
-        last = run_aside_is_inside(checkpoint_path(checkpoint), d->checkpoints)
-                   ? checkpoint_step(checkpoint)
-                   : -1;
+        last = run_aside_is_inside(checkpoint->path, d->checkpoints) ? checkpoint->step : -1;
     for (int i = 0; i < survey->own.count; i++)
         count += survey->own.entry[i].step <= last;
     return count;
@@ -262,7 +260,7 @@ static int64_t count_staying(const struct run_directory *d, const struct run_sur
 /* An older version's directory, or one that checkpoints were copied into, becomes a run. */
 static int adopt(struct run_directory *d, const struct checkpoint *checkpoint, struct error *err)
 {
-    struct run_point point = run_point_of(checkpoint_meta(checkpoint), checkpoint_step(checkpoint));
+    struct run_point point = run_point_of(checkpoint->meta, checkpoint->step);
     if (d->record.run[0])
         return 0;
     if (run_record_new(&d->record, err))
@@ -294,10 +292,10 @@ static void keep_path(struct run_record *record, const char *path, const char *d
 static void set_start(struct run_directory *d, const struct checkpoint *checkpoint)
 {
     struct run_record *record = &d->record;
-    const char *path = checkpoint_path(checkpoint);
+    const char *path = checkpoint->path;
     int here = run_aside_is_inside(path, d->checkpoints);
     record->has_start = 1;
-    record->start = run_point_of(checkpoint_meta(checkpoint), checkpoint_step(checkpoint));
+    record->start = run_point_of(checkpoint->meta, checkpoint->step);
     if (!record->start.run[0] && run_aside_is_inside(path, d->path))
         memcpy(record->start.run, record->run, sizeof record->run);
     record->base = here ? record->start.step : -1;
@@ -353,9 +351,8 @@ static int commit(struct run_directory *d, const struct run_start *start,
             d->s->config.checkpoint.resume, (long long)d->record.branch, d->path);
     if (adopt(d, checkpoint, err))
         return -1;
-    if (d->record.saved < 0 && start->from == FROM_OWN &&
-        checkpoint_step(checkpoint) > d->record.base)
-        d->record.saved = checkpoint_step(checkpoint);
+    if (d->record.saved < 0 && start->from == FROM_OWN && checkpoint->step > d->record.base)
+        d->record.saved = checkpoint->step;
     return run_record_write(&d->record, d->path, RUN_RECORD, err) ||
                    run_aside_branch(d, TORN_STAYS, err)
                ? -1
@@ -373,13 +370,12 @@ static void report_changes(const struct run_directory *d, const struct checkpoin
         log_warn(d->s->log, "settings are not compared with those of the checkpoint: %s", why.text);
         return;
     }
-    if (run_changes_text(&saved, &d->s->config, checkpoint_meta(checkpoint), &d->data, text,
-                         sizeof text))
-        log_warn(d->s->log, "settings changed since step %lld: %s",
-                 (long long)checkpoint_step(checkpoint), text);
+    if (run_changes_text(&saved, &d->s->config, checkpoint->meta, &d->data, text, sizeof text))
+        log_warn(d->s->log, "settings changed since step %lld: %s", (long long)checkpoint->step,
+                 text);
     else if (text[0])
-        log_info(d->s->log, "settings changed since step %lld: %s",
-                 (long long)checkpoint_step(checkpoint), text);
+        log_info(d->s->log, "settings changed since step %lld: %s", (long long)checkpoint->step,
+                 text);
 }
 
 /* Open the checkpoint that was decided on; *checkpoint is NULL where there is none. */
@@ -430,7 +426,7 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
         return -1;
     if (!*checkpoint)
         return 0;
-    int here = rank ? 0 : run_aside_is_inside(checkpoint_path(*checkpoint), d->checkpoints);
+    int here = rank ? 0 : run_aside_is_inside((*checkpoint)->path, d->checkpoints);
     world_broadcast(world, &here, sizeof here, 0);
     if (here)
         d->saved_step = position->step;
@@ -440,7 +436,7 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
         survey->torn.entry[0].step > position->step)
         log_warn(d->s->log, "%s is not committed and was passed over", survey->torn.entry[0].path);
     log_info(d->s->log, "resumed at step %lld from %s", (long long)position->step,
-             checkpoint_path(*checkpoint));
+             (*checkpoint)->path);
     report_changes(d, *checkpoint);
     return 0;
 }

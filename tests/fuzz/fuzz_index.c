@@ -170,7 +170,7 @@ static void change_tables(const uint8_t *data, size_t bytes)
 static void read_tensors(struct checkpoint *checkpoint)
 {
     struct error err = {0};
-    for (int i = 0; i < checkpoint_tensors(checkpoint) && i < 10; i++) {
+    for (int i = 0; i < checkpoint->tensors && i < 10; i++) {
         struct checkpoint_piece wanted = checkpoint_tensor(checkpoint, i);
         if (wanted.count < 0 || wanted.count > MOST_ELEMS)
             continue;

@@ -94,7 +94,7 @@ static void check_layout(struct checks *c, struct checkpoint *checkpoint, int pa
     struct checkpoint_piece want[TENSORS], got[TENSORS];
     struct error err = {0};
     for (int t = 0; t < TENSORS; t++) {
-        want[t] = got[t] = share(t, part, parts, checkpoint_step(checkpoint));
+        want[t] = got[t] = share(t, part, parts, checkpoint->step);
         got[t].data = calloc((size_t)want[t].count + 1, 4);
     }
     CHECK(c, !checkpoint_load(checkpoint, got, TENSORS, &err));
@@ -125,9 +125,9 @@ static int64_t find(struct checks *c, const char *dir)
     if (checkpoint_find(&checkpoint, c->world, dir, &quiet, &err))
         step = -2;
     if (checkpoint) {
-        step = (double)checkpoint_step(checkpoint);
-        CHECK(c, checkpoint_ranks(checkpoint) == world_size(c->world));
-        CHECK(c, !strcmp(js_get_string(checkpoint_meta(checkpoint), "note", ""), "here"));
+        step = (double)checkpoint->step;
+        CHECK(c, checkpoint->ranks == world_size(c->world));
+        CHECK(c, !strcmp(js_get_string(checkpoint->meta, "note", ""), "here"));
         check_all_layouts(c, checkpoint);
     }
     checkpoint_close(checkpoint);

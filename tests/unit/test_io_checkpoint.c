@@ -10,10 +10,10 @@ static void any_split_comes_back(void **state)
     for (int parts = 1; parts <= 6; parts++) {
         must_save(dir, parts, parts, 11);
         struct checkpoint *checkpoint = open_step(dir, parts);
-        assert_int_equal(checkpoint_step(checkpoint), parts);
-        assert_int_equal(checkpoint_tensors(checkpoint), TENSORS);
-        assert_int_equal(checkpoint_ranks(checkpoint), 1);
-        const struct js *meta = checkpoint_meta(checkpoint);
+        assert_int_equal(checkpoint->step, parts);
+        assert_int_equal(checkpoint->tensors, TENSORS);
+        assert_int_equal(checkpoint->ranks, 1);
+        const struct js *meta = checkpoint->meta;
         assert_string_equal(js_get_string(meta, "model", ""), "tiny");
         assert_int_equal(js_get_int(meta, "step", -1), parts);
         assert_int_equal(js_get_int(meta, "ranks", -1), 1);

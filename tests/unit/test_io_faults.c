@@ -106,7 +106,7 @@ static int64_t found_step(const char *dir)
     if (checkpoint_find(&checkpoint, NULL, dir, &quiet, &err))
         return -2;
     if (checkpoint) {
-        step = checkpoint_step(checkpoint);
+        step = checkpoint->step;
         check_all(checkpoint, (uint64_t)step);
     }
     checkpoint_close(checkpoint);
