@@ -5,7 +5,6 @@
  */
 #include "doctor/doctor.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,32 +14,23 @@
 #include <unistd.h>
 
 #include "base/array.h"
-#include "base/clock.h"
 #include "base/text.h"
-#include "doctor/doctor_gpu.h"
-#include "comm/group.h"
+#include "doctor/doctor_report.h"
 #include "comm/topology.h"
 #include "config/defines.h"
 #include "device/device.h"
 #include "io/h5.h"
 
-enum { BENCH_BYTES = 64 << 20 };
-
 /* Output of a command, as one line.  Returns its exit status, -1 if it could not run. */
 static int command_output(const char *command, char *text, size_t bytes)
 {
+    char word[256];
     FILE *pipe = popen(command, "r");
     if (!pipe)
         return -1;
-    size_t got = fread(text, 1, bytes - 1, pipe), used = 0;
-    for (size_t i = 0; i < got; i++)
-        if (!isspace((unsigned char)text[i]))
-            text[used++] = text[i];
-        else if (used && text[used - 1] != ' ')
-            text[used++] = ' ';
-    if (used && text[used - 1] == ' ')
-        used--;
-    text[used] = 0;
+    text[0] = 0;
+    while (fscanf(pipe, "%255s", word) == 1)
+        text_join(text, bytes, " ", "%s", word);
     return pclose(pipe);
 }
 
@@ -189,74 +179,6 @@ static void check_memory(struct doctor *d)
     }
 }
 
-/* Gigabytes a second. */
-static double rate(double bytes, int64_t ns)
-{
-    return ns > 0 ? bytes / (double)ns : 0;
-}
-
-static int64_t measured(struct comm_op *op, struct error *err)
-{
-    int64_t start = op->submit_ns;
-    return comm_wait(op, err) ? -1 : clock_ns() - start;
-}
-
-/* All ranks at once.  Returns -1 if an operation failed. */
-static int measure(struct doctor *d, struct group *g, char *a, char *b, struct error *err)
-{
-    enum { REPEATS = 4, COPY, GATHER, REDUCE, KINDS };
-    int64_t best[KINDS] = {[COPY] = INT64_MAX, [GATHER] = INT64_MAX, [REDUCE] = INT64_MAX};
-    int size = group_size(g), rank = group_rank(g);
-    int64_t part = BENCH_BYTES / size / 64 * 64;
-    double moved = (double)part * (size - 1);
-    for (int i = 0; i < REPEATS; i++) {
-        struct comm_op op;
-        int64_t ns[KINDS];
-        world_barrier(d->world);
-        ns[COPY] = clock_ns();
-        memcpy(b, a, BENCH_BYTES);
-        ns[COPY] = clock_ns() - ns[COPY];
-        world_barrier(d->world);
-        group_all_gather(g, COMM_GATHER, &op, b, b + rank * part, part, DTYPE_U8);
-        ns[GATHER] = measured(&op, err);
-        world_barrier(d->world);
-        group_reduce_scatter(g, COMM_REDUCE, &op, (float *)a, b, part / 4, DTYPE_F32, 0);
-        ns[REDUCE] = measured(&op, err);
-        if (ns[GATHER] < 0 || ns[REDUCE] < 0)
-            return -1;
-        for (int k = COPY; k < KINDS; k++)
-            best[k] = ns[k] < best[k] ? ns[k] : best[k];
-    }
-    doctor_fact(d, "copy", "%.1f GB/s, every rank at once", rate(BENCH_BYTES, best[COPY]));
-    if (size > 1) {
-        doctor_fact(d, "all-gather", "%.2f GB/s into every rank", rate(moved, best[GATHER]));
-        doctor_fact(d, "reduce-scatter", "%.2f GB/s into every rank, fp32",
-                    rate(moved, best[REDUCE]));
-    }
-    return 0;
-}
-
-static int check_speed(struct doctor *d, struct error *err)
-{
-    struct world *world = d->world;
-    struct mem *mem = d->mem;
-    struct group *g = NULL;
-    char *a = mem_alloc(mem, POOL_WORKSPACE, BENCH_BYTES, err);
-    char *b = mem_alloc(mem, POOL_WORKSPACE, BENCH_BYTES, err);
-    int rc = world_agree(world, a && b ? 0 : -1, err);
-    if (!rc) {
-        memset(a, 0, BENCH_BYTES);
-        memset(b, 0, BENCH_BYTES);
-        rc = group_split(&g, world, 0, world_rank(world), "doctor", err);
-    }
-    if (!rc)
-        rc = world_agree(world, measure(d, g, a, b, err), err);
-    group_destroy(g);
-    mem_free(mem, POOL_WORKSPACE, BENCH_BYTES, a);
-    mem_free(mem, POOL_WORKSPACE, BENCH_BYTES, b);
-    return rc;
-}
-
 /* Gather the problems of all nodes on rank 0, as "host: problem" if there are several nodes.
  * Without a world they are this process's. */
 static int collect(struct doctor *d, char **all, struct error *err)
@@ -321,9 +243,7 @@ int doctor_run(struct world **world, struct mem *mem, struct error *err)
     check_memory(&d);
     check_limits(&d);
     doctor_check_gpus(&d);
-    if (d.world && (check_speed(&d, err) || doctor_measure_gpus(&d, err)))
-        return -1;
-    if (collect(&d, &all, err))
+    if ((d.world && doctor_measure(&d, err)) || collect(&d, &all, err))
         return -1;
     list(&d, all ? all : "");
     free(all);

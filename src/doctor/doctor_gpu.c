@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "doctor/doctor_gpu.h"
+#include "doctor/doctor_report.h"
 #include "base/round.h"
 #include "base/text.h"
 #include "comm/gpu/gpu.h"
@@ -60,16 +60,6 @@ static void check_peers(struct doctor *d, int count)
                        apart / 2);
 }
 
-/* Does each of several ranks see one GPU, and not the same?  Then the launcher hides the others. */
-static void check_isolation(struct doctor *d, int count)
-{
-    if (count == 1 && world_local_size(d->world) > 1 && !d->share_gpu)
-        doctor_problem(d,
-                       "each rank sees one GPU alone, so NCCL cannot use the links between them: "
-                       "drop --gpus-per-task and --gpu-bind, use --gpus-per-node=N "
-                       "--gpu-bind=none, and do not set CUDA_VISIBLE_DEVICES per rank");
-}
-
 /* Choose the GPU of this rank as training would; if that fails, any, for measurements. */
 static void choose(struct doctor *d, int count)
 {
@@ -87,7 +77,11 @@ static void choose(struct doctor *d, int count)
         if (gpu_choose(world, 1, &d->gpu, &err))
             d->gpu = -1;
     }
-    check_isolation(d, count);
+    if (count == 1 && world_local_size(world) > 1 && !d->share_gpu)
+        doctor_problem(d,
+                       "each rank sees one GPU alone, so NCCL cannot use the links between them: "
+                       "drop --gpus-per-task and --gpu-bind, use --gpus-per-node=N "
+                       "--gpu-bind=none, and do not set CUDA_VISIBLE_DEVICES per rank");
 }
 
 void doctor_check_gpus(struct doctor *d)

@@ -3,7 +3,8 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
+
+#include "base/text.h"
 
 void doctor_fact(const struct doctor *d, const char *name, const char *fmt, ...)
 {
@@ -19,12 +20,10 @@ void doctor_fact(const struct doctor *d, const char *name, const char *fmt, ...)
 
 void doctor_problem(struct doctor *d, const char *fmt, ...)
 {
-    size_t used = strlen(d->problems);
+    char problem[PROBLEMS_BYTES / 4];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(d->problems + used, sizeof d->problems - used, fmt, args);
+    vsnprintf(problem, sizeof problem, fmt, args);
     va_end(args);
-    used = strlen(d->problems);
-    if (used + 1 < sizeof d->problems)
-        strcpy(d->problems + used, "\n");
+    text_append(d->problems, sizeof d->problems, "%s\n", problem);
 }

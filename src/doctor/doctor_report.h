@@ -25,4 +25,11 @@ void doctor_fact(const struct doctor *d, const char *name, const char *fmt, ...)
 /* Add a problem to the list; only those of the first rank of each node are printed. */
 void doctor_problem(struct doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Print the GPUs, and whether every rank can have one.  Collective where there is a world. */
+void doctor_check_gpus(struct doctor *d);
+
+/* Print how fast the ranks copy and transfer, and their GPUs, where every rank has one, multiply
+ * too.  Collective; needs a world.  Returns 0, or -1 on every rank with err set. */
+int doctor_measure(struct doctor *d, struct error *err);
+
 #endif

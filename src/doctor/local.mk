@@ -1,3 +1,2 @@
 trireme_SOURCES += src/doctor/doctor.c src/doctor/doctor.h src/doctor/doctor_gpu.c \
-	src/doctor/doctor_gpu.h src/doctor/doctor_gpu_speed.c src/doctor/doctor_report.c \
-	src/doctor/doctor_report.h
+	src/doctor/doctor_report.c src/doctor/doctor_report.h src/doctor/doctor_speed.c

@@ -1,14 +1,14 @@
-/* doctor_gpu_speed.c - how fast the ranks' GPUs multiply, copy and transfer, all at once. */
+/* doctor_speed.c - how fast the ranks copy and transfer, and their GPUs multiply, all at once. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/round.h"
-#include "doctor/doctor_gpu.h"
+#include "doctor/doctor_report.h"
 #include "comm/mesh.h"
 #include "device/ops.h"
 
-/* Enough to fill an H200 for 0.1 ms of copying and 1.5 ms of products. */
-enum { BLOCK_BYTES = 128 << 20, MOST_DIM = 8192, LEAST_DIM = 512 };
+/* GPU_BYTES are enough to fill an H200 for 0.1 ms of copying, MOST_DIM for 1.5 ms of products. */
+enum { CPU_BYTES = 64 << 20, GPU_BYTES = 128 << 20, MOST_DIM = 8192, LEAST_DIM = 512 };
 
 enum work { WORK_GEMM, WORK_COPY, WORK_UP, WORK_DOWN, WORK_GATHER, WORK_REDUCE, WORKS };
 
@@ -22,7 +22,9 @@ struct bench {
     struct device_event *from, *to;
     struct mesh *mesh;
     struct group *group;
-    char *a, *b, *c, *host;
+    size_t bytes; /* of a, c, b and host each; a, c and b lie end to end */
+    char *a, *c;
+    char *b, *host; /* GPUs alone use these, and what is below */
     void *scratch;
     size_t scratch_bytes;
     int64_t dim;
@@ -30,29 +32,33 @@ struct bench {
 
 static struct gemm cube(const struct bench *s)
 {
-    return gemm_dense((struct gemm){.dt = DTYPE_BF16,
-                                    .dt_c = DTYPE_BF16,
-                                    .trans_b = 1,
-                                    .m = s->dim,
-                                    .n = s->dim,
-                                    .k = s->dim,
-                                    .a = s->a,
-                                    .b = s->b,
-                                    .c = s->c});
+    struct gemm g = {
+        .dt = DTYPE_BF16, .dt_c = DTYPE_BF16, .trans_b = 1, .a = s->a, .b = s->b, .c = s->c};
+    g.m = g.n = g.k = s->dim;
+    return gemm_dense(g);
+}
+
+static int copy(struct bench *s, char *to, const char *from, struct error *err)
+{
+    return device_copy_async(s->device, DEVICE_COMPUTE, to, from, s->bytes, err);
+}
+
+/* What each rank has of the bytes of a gather or reduction. */
+static int64_t part_bytes(const struct bench *s)
+{
+    return (int64_t)s->bytes / world_size(s->world) / 64 * 64;
 }
 
 static int enqueue(struct bench *s, enum work work, struct error *err)
 {
     struct comm_op op;
     struct gemm g;
-    int64_t part = s->group ? BLOCK_BYTES / group_size(s->group) / 64 * 64 : 0;
+    int64_t part = part_bytes(s);
     switch (work) {
     case WORK_GEMM: g = cube(s); return s->device->ops->gemm(s->device, &g, s->scratch, err);
-    case WORK_COPY: s->device->ops->copy(s->device, s->c, s->a, BLOCK_BYTES); return 0;
-    case WORK_UP:
-        return device_copy_async(s->device, DEVICE_COMPUTE, s->a, s->host, BLOCK_BYTES, err);
-    case WORK_DOWN:
-        return device_copy_async(s->device, DEVICE_COMPUTE, s->host, s->a, BLOCK_BYTES, err);
+    case WORK_COPY: return copy(s, s->c, s->a, err);
+    case WORK_UP: return copy(s, s->a, s->host, err);
+    case WORK_DOWN: return copy(s, s->host, s->a, err);
     case WORK_GATHER:
         group_all_gather(s->group, COMM_GATHER, &op, s->c, s->c + group_rank(s->group) * part, part,
                          DTYPE_U8);
@@ -85,8 +91,8 @@ static double rate(struct bench *s, enum work work, double amount, struct error 
     enum { TIMES = 10 };
     double result = 0;
     world_barrier(s->world);
-    double first = seconds(s, work, 1,
-                           err); /* the first call is slow: it chooses kernels and connects ranks */
+    /* the first call is slow: it chooses kernels and connects ranks */
+    double first = seconds(s, work, 1, err);
     double extremes[] = {first, -first};
     world_all_reduce(s->world, extremes, 2, WORLD_MIN);
     if (extremes[0] > 0) {
@@ -119,35 +125,44 @@ static double gemm_rate(struct bench *s, struct error *err)
 static void fill(struct bench *s)
 {
     uint32_t x = 1;
-    for (size_t i = 0; i < BLOCK_BYTES / sizeof(bf16); i++) {
+    for (size_t i = 0; i < s->bytes / sizeof(bf16); i++) {
         x = x * 1664525 + 1013904223;
         ((uint16_t *)s->host)[i] = (uint16_t)(0x3f00 | (x >> 16 & 0x7f) | (x >> 31 << 15));
     }
 }
 
-static int prepare(struct doctor *d, struct bench *s, struct error *err)
+static int prepare_gpu(struct bench *s, struct error *err)
 {
-    struct device_request request = {
-        .kind = DEVICE_CUDA, .index = d->gpu, .local_ranks = world_local_size(s->world)};
-    if (device_open(&s->device, &request, err))
-        return -1;
     s->dim = MOST_DIM;
     struct gemm g = cube(s);
     s->scratch_bytes = s->device->ops->gemm_scratch(s->device, &g);
-    s->a = device_alloc(s->device, s->mem, POOL_WORKSPACE, BLOCK_BYTES, err);
-    s->b = device_alloc(s->device, s->mem, POOL_WORKSPACE, BLOCK_BYTES, err);
-    s->c = device_alloc(s->device, s->mem, POOL_WORKSPACE, BLOCK_BYTES, err);
     s->scratch = device_alloc(s->device, s->mem, POOL_WORKSPACE, s->scratch_bytes, err);
-    s->host = device_host_alloc(s->device, s->mem, POOL_HOST, BLOCK_BYTES, err);
-    s->from = device_event_create(s->device, DEVICE_EVENT_TIMED, err);
-    s->to = device_event_create(s->device, DEVICE_EVENT_TIMED, err);
-    if (!s->a || !s->b || !s->c || !s->scratch || !s->host || !s->from || !s->to)
+    s->host = device_host_alloc(s->device, s->mem, POOL_HOST, s->bytes, err);
+    if (!s->scratch || !s->host)
         return -1;
     fill(s);
-    return device_upload(s->device, s->a, s->host, BLOCK_BYTES, err) ||
-                   device_upload(s->device, s->b, s->host, BLOCK_BYTES, err)
-               ? -1
-               : 0;
+    if (device_upload(s->device, s->a, s->host, s->bytes, err))
+        return -1;
+    return device_upload(s->device, s->b, s->host, s->bytes, err);
+}
+
+static int prepare(struct doctor *d, struct bench *s, enum device_kind kind, struct error *err)
+{
+    struct device_request request = {
+        .kind = kind, .index = d->gpu, .local_ranks = world_local_size(s->world)};
+    if (device_open(&s->device, &request, err))
+        return -1;
+    s->from = device_event_create(s->device, DEVICE_EVENT_TIMED, err);
+    s->to = device_event_create(s->device, DEVICE_EVENT_TIMED, err);
+    s->a = device_alloc(s->device, s->mem, POOL_WORKSPACE, 3 * s->bytes, err);
+    if (!s->a || !s->from || !s->to)
+        return -1;
+    s->c = s->a + s->bytes;
+    s->b = s->c + s->bytes;
+    if (kind == DEVICE_CUDA)
+        return prepare_gpu(s, err);
+    memset(s->a, 0, 2 * s->bytes);
+    return 0;
 }
 
 static void release(struct bench *s)
@@ -158,11 +173,9 @@ static void release(struct bench *s)
         return;
     device_event_destroy(device, s->from);
     device_event_destroy(device, s->to);
-    device_free(device, s->mem, POOL_WORKSPACE, BLOCK_BYTES, s->a);
-    device_free(device, s->mem, POOL_WORKSPACE, BLOCK_BYTES, s->b);
-    device_free(device, s->mem, POOL_WORKSPACE, BLOCK_BYTES, s->c);
+    device_free(device, s->mem, POOL_WORKSPACE, 3 * s->bytes, s->a);
     device_free(device, s->mem, POOL_WORKSPACE, s->scratch_bytes, s->scratch);
-    device_host_free(device, s->mem, POOL_HOST, BLOCK_BYTES, s->host);
+    device_host_free(device, s->mem, POOL_HOST, s->bytes, s->host);
     device_close(device);
 }
 
@@ -222,46 +235,70 @@ static int connect(struct doctor *d, struct bench *s, struct error *err)
     return 0;
 }
 
-static int measure(struct doctor *d, struct bench *s, struct error *err)
+static int measure_transfers(struct doctor *d, struct bench *s, struct error *err)
 {
-    int size = world_size(s->world);
+    int gpu = s->device->kind == DEVICE_CUDA;
     size_t total, before, after;
-    double gemm = gemm_rate(s, err), copy = rate(s, WORK_COPY, 2.0 * BLOCK_BYTES, err);
-    double up = rate(s, WORK_UP, BLOCK_BYTES, err), down = rate(s, WORK_DOWN, BLOCK_BYTES, err);
-    if (world_agree(s->world, gemm > 0 && copy > 0 && up > 0 && down > 0 ? 0 : -1, err))
-        return -1;
-    doctor_fact(d, "GPU products", "%.3g TFLOP/s bf16", gemm * 1e-12);
-    doctor_fact(d, "GPU copy", "%.0f GB/s read and written; from the host %.1f GB/s, to it %.1f",
-                copy * 1e-9, up * 1e-9, down * 1e-9);
-    if (world_agree(s->world, check_attention(d, s, err), err))
-        return -1;
-    if (size == 1)
+    if (world_size(s->world) == 1)
         return 0;
     if (world_agree(s->world, device_memory(s->device, &total, &before, err), err) ||
         connect(d, s, err) ||
         world_agree(s->world, device_memory(s->device, &total, &after, err), err))
         return -1;
-    doctor_fact(d, "GPU memory", "%.2f of %.2f GiB free, %.2f once the ranks are connected",
-                gib_of(before), gib_of(total), gib_of(after));
-    double moved = (double)(BLOCK_BYTES / size) * (size - 1);
+    if (gpu)
+        doctor_fact(d, "GPU memory", "%.2f of %.2f GiB free, %.2f once the ranks are connected",
+                    gib_of(before), gib_of(total), gib_of(after));
+    double moved = (double)part_bytes(s) * (world_size(s->world) - 1);
     double gather = rate(s, WORK_GATHER, moved, err), reduce = rate(s, WORK_REDUCE, moved, err);
     if (world_agree(s->world, gather > 0 && reduce > 0 ? 0 : -1, err))
         return -1;
-    doctor_fact(d, "GPU all-gather", "%.1f GB/s into every rank", gather * 1e-9);
-    doctor_fact(d, "GPU reduce-scatter", "%.1f GB/s into every rank, fp32", reduce * 1e-9);
+    doctor_fact(d, gpu ? "GPU all-gather" : "all-gather", "%.*f GB/s into every rank", gpu ? 1 : 2,
+                gather * 1e-9);
+    doctor_fact(d, gpu ? "GPU reduce-scatter" : "reduce-scatter", "%.*f GB/s into every rank, fp32",
+                gpu ? 1 : 2, reduce * 1e-9);
     return 0;
 }
 
-int doctor_measure_gpus(struct doctor *d, struct error *err)
+static int measure_cpu(struct doctor *d, struct bench *s, struct error *err)
 {
-    struct bench s = {.world = d->world, .mem = d->mem};
-    double gpu = d->gpu;
-    world_all_reduce(s.world, &gpu, 1, WORLD_MIN);
-    if (gpu < 0)
-        return 0;
-    int rc = world_agree(s.world, prepare(d, &s, err), err);
+    double copied = rate(s, WORK_COPY, (double)s->bytes, err);
+    if (world_agree(s->world, copied > 0 ? 0 : -1, err))
+        return -1;
+    doctor_fact(d, "copy", "%.1f GB/s, every rank at once", copied * 1e-9);
+    return measure_transfers(d, s, err);
+}
+
+static int measure_gpu(struct doctor *d, struct bench *s, struct error *err)
+{
+    double bytes = (double)s->bytes;
+    double gemm = gemm_rate(s, err), copied = rate(s, WORK_COPY, 2 * bytes, err);
+    double up = rate(s, WORK_UP, bytes, err), down = rate(s, WORK_DOWN, bytes, err);
+    if (world_agree(s->world, gemm > 0 && copied > 0 && up > 0 && down > 0 ? 0 : -1, err))
+        return -1;
+    doctor_fact(d, "GPU products", "%.3g TFLOP/s bf16", gemm * 1e-12);
+    doctor_fact(d, "GPU copy", "%.0f GB/s read and written; from the host %.1f GB/s, to it %.1f",
+                copied * 1e-9, up * 1e-9, down * 1e-9);
+    if (world_agree(s->world, check_attention(d, s, err), err))
+        return -1;
+    return measure_transfers(d, s, err);
+}
+
+static int measure(struct doctor *d, enum device_kind kind, struct error *err)
+{
+    struct bench s = {
+        .world = d->world, .mem = d->mem, .bytes = kind == DEVICE_CUDA ? GPU_BYTES : CPU_BYTES};
+    int rc = world_agree(s.world, prepare(d, &s, kind, err), err);
     if (!rc)
-        rc = measure(d, &s, err);
+        rc = kind == DEVICE_CUDA ? measure_gpu(d, &s, err) : measure_cpu(d, &s, err);
     release(&s);
     return rc;
+}
+
+int doctor_measure(struct doctor *d, struct error *err)
+{
+    double gpu = d->gpu;
+    world_all_reduce(d->world, &gpu, 1, WORLD_MIN);
+    if (measure(d, DEVICE_CPU, err))
+        return -1;
+    return gpu < 0 ? 0 : measure(d, DEVICE_CUDA, err);
 }
