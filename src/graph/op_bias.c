@@ -3,7 +3,6 @@
  *
  * The gradient passes through to what was added to; that of the bias is the sum over rows.
  */
-#include "base/round.h"
 #include "graph/autodiff.h"
 #include "graph/op.h"
 #include "device/ops.h"
@@ -59,7 +58,8 @@ struct sums {
 static struct sums sums_of(const struct graph *graph, const struct graph_node *node)
 {
     const struct graph_value *x = &graph->values[node->in[0]];
-    int64_t rows = max_i64(node->attrs.seq, 1); /* seq: of positions alone */
+    int positions = node->op == &op_positions || node->op == &op_positions_backward;
+    int64_t rows = positions ? node->attrs.seq : 1;
     return (struct sums){x->dim[0] / rows, rows * x->dim[1]};
 }
 
