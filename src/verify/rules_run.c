@@ -245,24 +245,20 @@ static uint64_t can_add(const struct values *v, const struct instr *instr)
     return bits;
 }
 
-static int boundary_space(const struct graph_value *value)
-{
-    switch (value->role) {
-    case VALUE_INPUT: return SPACE_INPUT + value->index;
-    case VALUE_INPUT_GRAD: return SPACE_INPUT_GRAD + value->index;
-    case VALUE_OUTPUT: return SPACE_OUTPUT;
-    case VALUE_OUTPUT_GRAD: return SPACE_OUTPUT_GRAD;
-    default: return -1;
-    }
-}
-
 /* Boundaries have at least the size that the unit's graph gives them. */
 static int check_boundaries(const struct values *v, int i)
 {
+    static const int spaces[VALUE_LOSS_SCALE + 1] = {
+        [VALUE_INPUT] = SPACE_INPUT,
+        [VALUE_INPUT_GRAD] = SPACE_INPUT_GRAD,
+        [VALUE_OUTPUT] = SPACE_OUTPUT,
+        [VALUE_OUTPUT_GRAD] = SPACE_OUTPUT_GRAD,
+    };
     const struct instr *instr = &v->program->instr[i];
     const struct graph *graph = program_segment(v->program, instr->unit, instr->phase)->graph;
     for (int k = 0; k < graph->value_count; k++) {
-        int space = boundary_space(&graph->values[k]), b = space < 0 ? -1 : instr->buffer[space];
+        const struct graph_value *value = &graph->values[k];
+        int space = spaces[value->role], b = space ? instr->buffer[space + value->index] : -1;
         if (b >= 0 && bytes_of(v, b) < graph_bytes(graph, k))
             return wrong_size(v, i, b);
     }

@@ -144,14 +144,6 @@ static int has_values(const struct verify *v, int part)
            (buffer->bytes && uses->given_bytes >= buffer->bytes);
 }
 
-static void give(struct verify *v, int part)
-{
-    int whole = v->program->buffer[part].whole;
-    if (whole >= 0 && !v->uses[part].given)
-        v->uses[whole].given_bytes += v->program->buffer[part].bytes;
-    v->uses[part].given = 1;
-}
-
 /* part: the buffer that is named, or a view of it. */
 static int check_access(struct verify *v, int i, int part, int read, int write)
 {
@@ -172,7 +164,9 @@ static int check_access(struct verify *v, int i, int part, int read, int write)
         return wrong(v, "race", i, b, race);
     if (write) {
         uses->wrote[v->program->instr[i].stream] = i;
-        give(v, part);
+        if (part != b && !v->uses[part].given)
+            uses->given_bytes += v->program->buffer[part].bytes;
+        v->uses[part].given = 1;
     }
     if (read)
         uses->read[v->program->instr[i].stream] = i;
