@@ -43,17 +43,31 @@ int run_enters_work(struct run_state *run, const struct instr *instr)
     return breakdown_enter(run->pending->breakdown, kind_of_work(instr), run->err);
 }
 
+const struct run_stream run_streams[STREAMS] = {
+    [STREAM_COMPUTE] = {.comm = COMM_STREAMS, .device = DEVICE_COMPUTE},
+    [STREAM_GATHER] = {.wait = BREAKDOWN_COMM, .comm = COMM_GATHER, .device = DEVICE_GATHER},
+    [STREAM_REDUCE] = {.wait = BREAKDOWN_COMM, .comm = COMM_REDUCE, .device = DEVICE_REDUCE},
+    [STREAM_POINT] = {.wait = BREAKDOWN_COMM, .comm = COMM_POINT, .device = DEVICE_POINT},
+    [STREAM_FETCH] = {.wait = BREAKDOWN_OFFLOAD, .comm = COMM_STREAMS, .device = DEVICE_FETCH},
+    [STREAM_SPILL] = {.wait = BREAKDOWN_OFFLOAD, .comm = COMM_STREAMS, .device = DEVICE_SPILL},
+    [STREAM_READ] = {.wait = BREAKDOWN_OFFLOAD, .comm = COMM_STREAMS, .device = DEVICE_READ},
+    [STREAM_WRITE] = {.wait = BREAKDOWN_OFFLOAD, .comm = COMM_STREAMS, .device = DEVICE_WRITE},
+    [STREAM_HOST] = {.comm = COMM_STREAMS},
+};
+
 int run_enters_wait(struct run_state *run, enum program_stream stream)
 {
-    static const enum breakdown_kind kinds[STREAMS] = {
-        [STREAM_GATHER] = BREAKDOWN_COMM,   [STREAM_REDUCE] = BREAKDOWN_COMM,
-        [STREAM_POINT] = BREAKDOWN_COMM,    [STREAM_FETCH] = BREAKDOWN_OFFLOAD,
-        [STREAM_SPILL] = BREAKDOWN_OFFLOAD, [STREAM_READ] = BREAKDOWN_OFFLOAD,
-        [STREAM_WRITE] = BREAKDOWN_OFFLOAD,
-    };
-    if (kinds[stream] == BREAKDOWN_OTHER)
+    if (run_streams[stream].wait == BREAKDOWN_OTHER)
         return 0;
-    return breakdown_enter(run->pending->breakdown, kinds[stream], run->err);
+    return breakdown_enter(run->pending->breakdown, run_streams[stream].wait, run->err);
+}
+
+void run_trace(struct run_state *run, int i, int64_t start_ns, int64_t end_ns, int64_t bytes)
+{
+    char name[TRACE_NAME];
+    if (run->trace)
+        trace_add(run->trace, instr_text(run->program, i, name, sizeof name),
+                  (int)run->program->instr[i].stream, start_ns, end_ns, bytes);
 }
 
 int run_failed(struct run_state *run, int i)
@@ -146,11 +160,6 @@ struct device *executor_host(const struct executor *x)
     return x->host;
 }
 
-int executor_depth(const struct executor *x)
-{
-    return x->mode->depth;
-}
-
 int64_t executor_sent_bytes(const struct executor *x)
 {
     return x->sent_bytes;
@@ -179,13 +188,14 @@ void *executor_buffer(const struct executor *x, const struct program_buffer *buf
     return x->slab[buffer->pool] ? x->slab[buffer->pool] + buffer->offset : NULL;
 }
 
-/* The slab of POOL_DISK. */
-static int create_swap(struct executor *x, const struct program *program, const char *folder,
-                       struct error *err)
+/* The slab of POOL_DISK; a program has `instrs` instructions at most. */
+static int create_swap(struct executor *x, const struct program *program, int instrs,
+                       const char *folder, struct error *err)
 {
     size_t bytes = x->need.slab_bytes[POOL_DISK];
     if (!bytes)
         return 0;
+    x->copy = array_make((size_t)instrs, sizeof *x->copy);
     if (swap_open(&x->swap, folder, mesh_rank(&program->layout->shape, program->state->coord),
                   bytes, err))
         return -1;
@@ -201,20 +211,6 @@ static int open_host(struct executor *x, struct error *err)
     if (x->device->kind == DEVICE_CPU || !x->need.slab_bytes[POOL_HOST])
         return 0;
     return device_open(&x->host, &request, err);
-}
-
-/* The most instructions of a sort that one of the programs has on a stream. */
-static size_t most_of(const struct program *const *programs, int count, enum program_stream stream,
-                      int (*is_one)(const struct instr *instr))
-{
-    size_t most = 0;
-    for (int p = 0; p < count; p++) {
-        size_t found = 0;
-        for (int i = 0; i < programs[p]->instrs; i++)
-            found += programs[p]->instr[i].stream == stream && is_one(&programs[p]->instr[i]);
-        most = found > most ? found : most;
-    }
-    return most;
 }
 
 /* Has the mesh a group for every transfer? */
@@ -269,13 +265,12 @@ int executor_create(struct executor **out, struct device *device, struct mesh *m
     x->mesh = mesh;
     pthread_mutex_init(&x->lock, NULL);
     x->mode = device->asynchronous ? &executor_async : &executor_sync;
-    for (int s = 0; s < STREAMS; s++) {
-        x->op[s] = array_make(most_of(programs, count, s, instr_is_transfer), sizeof *x->op[s]);
-        if (!device->asynchronous)
-            x->copy[s] = array_make(most_of(programs, count, s, instr_is_file), sizeof *x->copy[s]);
-    }
+    int instrs = 0;
+    for (int p = 0; p < count; p++)
+        instrs = programs[p]->instrs > instrs ? programs[p]->instrs : instrs;
+    x->op = array_make((size_t)instrs, sizeof *x->op);
     if (check_groups(x, programs, count, err) || create_slabs(x, programs, count, err) ||
-        create_swap(x, programs[0], swap_folder, err) || open_host(x, err) ||
+        create_swap(x, programs[0], instrs, swap_folder, err) || open_host(x, err) ||
         (x->mode->create && x->mode->create(x, programs, count, err))) {
         executor_destroy(x);
         return -1;
@@ -300,10 +295,8 @@ void executor_destroy(struct executor *x)
             x->device, x->mem, pool, x->need.slab_bytes[pool], x->slab[pool]);
     if (x->host != x->device)
         device_close(x->host);
-    for (int s = 0; s < STREAMS; s++) {
-        free(x->op[s]);
-        free(x->copy[s]);
-    }
+    free(x->op);
+    free(x->copy);
     pthread_mutex_destroy(&x->lock);
     free(x);
 }

@@ -99,12 +99,10 @@ struct step_pending {
     int slot; /* of the double buffer that holds its inputs and sums */
 };
 
-/* Steps that may be started before the oldest is finished: 1 where a start computes the step,
- * 2 where it only enqueues it. */
-int executor_depth(const struct executor *executor);
-
-/* Run all instructions of a program, or enqueue them.  Collective over its mesh.  trace may be
- * NULL; it is complete after step_finish().  Steps are finished in the order of their start.
+/* Run all instructions of a program, or enqueue them, where the device is asynchronous: then
+ * MEMORY_STEPS may be started before the oldest is finished, else one.  Collective over its mesh.
+ * trace may be NULL; it is complete after step_finish().  Steps are finished in the order of their
+ * start.
  * Returns 0, or -1 with err naming the instruction: on this rank alone, while the others wait for
  * it, so that the job has to be ended at once (world_must()). */
 int step_start(struct executor *executor, const struct program *program,

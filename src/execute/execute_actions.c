@@ -105,27 +105,16 @@ static int cast(struct run_state *run, int i)
     return 0;
 }
 
-/* The queue of a group's transfers on a stream; COMM_STREAMS: the stream has none. */
-static enum comm_stream comm_stream_of(enum program_stream stream)
-{
-    switch (stream) {
-    case STREAM_GATHER: return COMM_GATHER;
-    case STREAM_REDUCE: return COMM_REDUCE;
-    case STREAM_POINT: return COMM_POINT;
-    default: return COMM_STREAMS;
-    }
-}
-
 /* What goes over a group: begun here, ended by the mode. */
 static int transfer(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
-    enum comm_stream stream = comm_stream_of(instr->stream);
+    enum comm_stream stream = run_streams[instr->stream].comm;
     if (stream == COMM_STREAMS)
         return error_set(run->err, "no transfer can be on stream %s",
                          program_stream_name(instr->stream));
     struct group *group = mesh_group_of(run->x->mesh, instr->axes);
-    struct comm_op *op = &run->x->op[instr->stream][run->begun[instr->stream]++];
+    struct comm_op *op = &run->x->op[i];
     void *to = run_operand(run, instr, SLOT_TO), *from = run_operand(run, instr, SLOT_FROM);
     int64_t elems = instr->elems;
     enum dtype dtype = instr->dtype;
@@ -174,7 +163,6 @@ struct update {
     struct device *device;
     const struct step_input *input;
     const struct optimizer *optimizer;
-    const struct optimizer_rule *rule;
     const double *factor;
     struct optimizer_range shard;
 };
@@ -206,7 +194,7 @@ static void update_range(const struct update *u, const struct flat_part *part, i
     range.decays = decays(u, part->tensor);
     range.rounding = (struct rounding){philox_key(u->input->seed, part->tensor->name),
                                        (uint64_t)u->input->step, (uint64_t)first};
-    u->optimizer->update(u->device, u->rule, u->factor, &range);
+    u->optimizer->update(u->device, &u->input->rule, u->factor, &range);
 }
 
 /* A part by itself, and the shard behind it up to `end`: the random numbers of an element are those
@@ -285,7 +273,6 @@ static int update(struct run_state *run, int i)
         .device = instr->stream == STREAM_HOST ? run->x->host : run->x->device,
         .input = run->input,
         .optimizer = optimizer_row(flat->optimizer),
-        .rule = &run->input->rule,
         .factor = sums + SUM_FACTOR,
         .shard = {.master_dtype = state_master_dtype(run->program->state),
                   .slot_dtype = run->program->layout->optimizer_dtype,

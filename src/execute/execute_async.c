@@ -39,7 +39,7 @@ static int begin(struct run_state *run)
         return -1;
     for (int s = 0; s < STREAM_HOST; s++)
         if (s != STREAM_COMPUTE &&
-            device_event_wait(x->device, async_stream(s), a->begin, run->err))
+            device_event_wait(x->device, run_streams[s].device, a->begin, run->err))
             return -1;
     return 0;
 }
@@ -168,11 +168,11 @@ static int wait_for_device(struct run_state *run, const struct instr *instr)
 static int copy(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
-    enum device_stream stream = async_stream(instr->stream);
+    enum device_stream stream = run_streams[instr->stream].device;
     size_t bytes = run_moves(run, instr);
     if (instr_is_file(instr))
         return device_call(run->x->device, stream, copy_call,
-                           &async_program(run->x, run->program)->call[run->calls++], run->err);
+                           &async_program(run->x, run->program)->call[i], run->err);
     return device_copy_async(run->x->device, stream, run_operand(run, instr, SLOT_TO),
                              run_operand(run, instr, SLOT_FROM), bytes, run->err);
 }
@@ -181,7 +181,7 @@ static int before(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     const struct async_program *own = async_program(run->x, run->program);
-    enum device_stream stream = async_stream(instr->stream);
+    enum device_stream stream = run_streams[instr->stream].device;
     char name[TRACE_NAME];
     if (instr->stream == STREAM_HOST) /* UPDATE is done when the call returns */
         return wait_for_device(run, instr);
@@ -203,25 +203,16 @@ static int before(struct run_state *run, int i)
                            (int)instr->stream, stream, run->err);
 }
 
-static int after_on_host(struct run_state *run, int i, int64_t start_ns)
-{
-    char name[TRACE_NAME];
-    if (run->trace && run->program->instr[i].kind == INSTR_UPDATE)
-        trace_add(run->trace, instr_text(run->program, i, name, sizeof name), STREAM_HOST, start_ns,
-                  clock_ns(), 0);
-    return 0;
-}
-
 /* Record behind an instruction the end of its span, and its event. */
 static int end_instr(struct run_state *run, int i, int span)
 {
     struct executor *x = run->x;
     const struct instr *instr = &run->program->instr[i];
     const struct async_program *own = async_program(x, run->program);
-    enum device_stream stream = async_stream(instr->stream);
+    enum device_stream stream = run_streams[instr->stream].device;
     int64_t bytes = 0;
     if (instr_is_transfer(instr)) {
-        struct comm_op *op = run_op_ends(run, instr->stream);
+        struct comm_op *op = &x->op[i];
         if (comm_wait(op, run->err))
             return -1;
         bytes = op->sent_bytes;
@@ -238,8 +229,11 @@ static int end_instr(struct run_state *run, int i, int span)
  * comm_wait() is called for the first of them only when the last one has been issued. */
 static int after(struct run_state *run, int i, int64_t start_ns)
 {
-    if (run->program->instr[i].stream == STREAM_HOST)
-        return after_on_host(run, i, start_ns);
+    if (run->program->instr[i].stream == STREAM_HOST) {
+        if (run->trace && run->program->instr[i].kind == INSTR_UPDATE)
+            run_trace(run, i, start_ns, clock_ns(), 0);
+        return 0;
+    }
     if (i < run->message[1])
         return 0;
     for (int k = run->message[0]; k <= i; k++)
@@ -256,7 +250,7 @@ static int end(struct run_state *run)
     for (int s = 0; s < STREAM_HOST; s++) {
         if (s == STREAM_COMPUTE)
             continue;
-        if (device_event_record(x->device, a->end[s], async_stream(s), run->err) ||
+        if (device_event_record(x->device, a->end[s], run_streams[s].device, run->err) ||
             run_enters_wait(run, s) ||
             device_event_wait(x->device, DEVICE_COMPUTE, a->end[s], run->err))
             return -1;
@@ -280,7 +274,6 @@ static int finish(struct executor *x, const struct step_pending *pending, struct
 }
 
 const struct executor_mode executor_async = {
-    .depth = MEMORY_STEPS,
     .action =
         {[INSTR_LOAD] = load, [INSTR_RUN] = run_ops, [INSTR_FETCH] = copy, [INSTR_SPILL] = copy},
     .before = before,

@@ -17,7 +17,7 @@ struct async_capture {
 struct async_program {
     const struct program *program;
     struct device_event **event; /* per instruction that others or the host wait for */
-    struct copy_call *call;      /* per read or write of the file, in their order */
+    struct copy_call *call;      /* per instruction: of reads and writes of the file */
     struct async_capture *capture;
     int captures, capture_capacity;
     int *capture_of; /* per RUN: its capture */
@@ -42,17 +42,6 @@ struct async {
     int spans, span_capacity;
     struct device_event *origin;
 };
-
-static inline enum device_stream async_stream(enum program_stream stream)
-{
-    static const enum device_stream streams[STREAMS] = {
-        [STREAM_COMPUTE] = DEVICE_COMPUTE, [STREAM_GATHER] = DEVICE_GATHER,
-        [STREAM_REDUCE] = DEVICE_REDUCE,   [STREAM_POINT] = DEVICE_POINT,
-        [STREAM_FETCH] = DEVICE_FETCH,     [STREAM_SPILL] = DEVICE_SPILL,
-        [STREAM_READ] = DEVICE_READ,       [STREAM_WRITE] = DEVICE_WRITE,
-    };
-    return streams[stream];
-}
 
 /* Make events, CUDA graphs and host memory for the programs; executor_mode's functions. */
 int async_create(struct executor *x, const struct program *const *programs, int count,

@@ -112,13 +112,10 @@ static int make_program(struct executor *x, struct async_program *own,
                         const struct program *program, struct error *err)
 {
     char name[TRACE_NAME];
-    int calls = 0, capacity = 0;
     own->program = program;
+    own->call = array_make((size_t)program->instrs, sizeof *own->call);
     for (int i = 0; i < program->instrs; i++)
-        if (instr_is_file(&program->instr[i])) {
-            own->call = array_grow(own->call, calls, &capacity, sizeof *own->call);
-            own->call[calls++] = (struct copy_call){x, program, i};
-        }
+        own->call[i] = (struct copy_call){x, program, i};
     if (!make_events(x, own, err) && !make_captures(x, own, err))
         return 0;
     return error_prefix(err, "preparing the program that starts with %s",

@@ -21,24 +21,18 @@ static struct swap_op operation(const struct executor *x, const struct program *
 int copy_begin(struct run_state *run, int i)
 {
     struct executor *x = run->x;
-    enum program_stream stream = run->program->instr[i].stream;
-    struct swap_op *op = &x->copy[stream][run->begun[stream]++];
     run_moves(run, &run->program->instr[i]);
-    *op = operation(x, run->program, i);
-    swap_submit(x->swap, op);
+    x->copy[i] = operation(x, run->program, i);
+    swap_submit(x->swap, &x->copy[i]);
     return 0;
 }
 
 int copy_end(struct run_state *run, int i)
 {
-    enum program_stream stream = run->program->instr[i].stream;
-    struct swap_op *op = &run->x->copy[stream][run->ended[stream]++];
-    char name[TRACE_NAME];
-    instr_text(run->program, i, name, sizeof name);
+    struct swap_op *op = &run->x->copy[i];
     if (swap_wait(run->x->swap, op, run->err))
         return run_failed(run, i);
-    if (run->trace)
-        trace_add(run->trace, name, (int)stream, op->start_ns, op->end_ns, (int64_t)op->bytes);
+    run_trace(run, i, op->start_ns, op->end_ns, (int64_t)op->bytes);
     return 0;
 }
 

@@ -18,11 +18,11 @@ struct executor {
     struct mesh *mesh;
     struct memory_need need;
     char *slab[POOL_COUNT];
-    struct comm_op *op[STREAMS];   /* by stream, one for each transfer, in their order */
-    struct swap *swap;             /* what POOL_DISK is; NULL: nothing is there */
-    struct swap_op *copy[STREAMS]; /* synchronous: by stream, one for each read or write of the
-                                      file, in their order; else NULL */
-    struct error failed;           /* of a file, in a copy_call(); under the lock */
+    struct comm_op *op;   /* per instruction: of transfers */
+    struct swap *swap;    /* what POOL_DISK is; NULL: nothing is there */
+    struct swap_op *copy; /* per instruction, where there is a swap: of its reads and writes, where
+                             the host waits for them */
+    struct error failed;  /* of a file, in a copy_call(); under the lock */
     pthread_mutex_t lock;
     int64_t sent_bytes, moved_bytes[STREAMS]; /* of the step last started */
     double sums[SUM_COUNT];                   /* of the last step, where it is computed at once */
@@ -37,9 +37,7 @@ struct run_state {
     const struct step_input *input;
     struct trace *trace;
     struct step_pending *pending;
-    int begun[STREAMS], ended[STREAMS]; /* transfers or copies of a stream, in their order */
     int waited[STREAMS]; /* synchronous: instructions of the stream up to here are complete */
-    int calls;           /* asynchronous: reads and writes of the file so far */
     int span;            /* asynchronous: that of this instruction, in a traced step */
     int message[2];      /* asynchronous: first and last of the messages given to NCCL together */
     int is_named;        /* err says which instruction failed */
@@ -53,7 +51,6 @@ typedef int run_action(struct run_state *run, int index);
  * execute_sync.c for the CPU, whose calls return when all is done, execute_async.c for devices with
  * streams.  Functions that are NULL have nothing to do. */
 struct executor_mode {
-    int depth;                       /* steps in flight */
     run_action *action[INSTR_KINDS]; /* NULL: that of run_actions */
     run_action *before;
     int (*after)(struct run_state *run, int index, int64_t start_ns);
@@ -83,16 +80,19 @@ static inline int instr_is_file(const struct instr *instr)
     return instr_is_copy(instr) && (instr->stream == STREAM_READ || instr->stream == STREAM_WRITE);
 }
 
-/* The operation of the next transfer to end on a stream. */
-static inline struct comm_op *run_op_ends(struct run_state *run, enum program_stream stream)
-{
-    return &run->x->op[stream][run->ended[stream]++];
-}
+/* What waiting for a stream counts as in the breakdown, and what carries it out: the queue of a
+ * group's transfers, COMM_STREAMS where it has none, and the device's stream. */
+struct run_stream {
+    enum breakdown_kind wait;
+    enum comm_stream comm;
+    enum device_stream device;
+};
+extern const struct run_stream run_streams[STREAMS];
 
 /* Count what a FETCH or SPILL moves; returns its bytes. */
 size_t run_moves(struct run_state *run, const struct instr *instr);
 
-/* Begin a FETCH or SPILL between memory and POOL_DISK; wait for the next one of its stream. */
+/* Begin a FETCH or SPILL between memory and POOL_DISK; wait for it. */
 run_action copy_begin, copy_end;
 
 /* The same whole, for device_call(): the data it is given.  A failure is kept in the executor,
@@ -109,6 +109,9 @@ int copy_check(struct executor *x, struct error *err);
  * the step's breakdown, if one is wanted.  0, or -1 with err set. */
 int run_enters_work(struct run_state *run, const struct instr *instr);
 int run_enters_wait(struct run_state *run, enum program_stream stream);
+
+/* Add an instruction to the trace, if there is one. */
+void run_trace(struct run_state *run, int index, int64_t start_ns, int64_t end_ns, int64_t bytes);
 
 /* Add to the text of run->err the step and instruction in which it happened, unless they are there.
  * Returns -1. */

@@ -46,15 +46,11 @@ static int run_ops(struct run_state *run, int i)
 
 static int finish_transfer(struct run_state *run, int i)
 {
-    struct comm_op *op = run_op_ends(run, run->program->instr[i].stream);
-    char name[TRACE_NAME];
-    instr_text(run->program, i, name, sizeof name);
+    struct comm_op *op = &run->x->op[i];
     if (comm_wait(op, run->err))
         return run_failed(run, i);
     run->x->sent_bytes += op->sent_bytes;
-    if (run->trace)
-        trace_add(run->trace, name, (int)run->program->instr[i].stream, op->start_ns, op->end_ns,
-                  op->sent_bytes);
+    run_trace(run, i, op->start_ns, op->end_ns, op->sent_bytes);
     return 0;
 }
 
@@ -86,11 +82,9 @@ static int before(struct run_state *run, int i)
 static int after(struct run_state *run, int i, int64_t start_ns)
 {
     const struct instr *instr = &run->program->instr[i];
-    char name[TRACE_NAME];
     if (run->trace && !instr_is_transfer(instr) && !instr_is_copy(instr) &&
         instr->kind != INSTR_RELEASE)
-        trace_add(run->trace, instr_text(run->program, i, name, sizeof name), (int)instr->stream,
-                  start_ns, clock_ns(), 0);
+        run_trace(run, i, start_ns, clock_ns(), 0);
     return 0;
 }
 
@@ -107,7 +101,6 @@ static int end(struct run_state *run)
 }
 
 const struct executor_mode executor_sync = {
-    .depth = 1,
     .action = {[INSTR_LOAD] = load,
                [INSTR_RUN] = run_ops,
                [INSTR_FETCH] = copy_begin,

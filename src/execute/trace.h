@@ -4,7 +4,6 @@
 
 #include <stdint.h>
 
-#include "base/error.h"
 #include "base/json.h"
 
 enum { TRACE_NAME = 72 };

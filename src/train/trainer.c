@@ -293,7 +293,7 @@ static int must_end(const struct trainer *t)
 {
     const struct config *c = &t->s->config;
     int64_t step = t->at.step;
-    return executor_depth(t->s->executor) < 2 || t->at.scaler.active || t->stop ||
+    return !t->s->device->asynchronous || t->at.scaler.active || t->stop ||
            t->flight[step % 2].traced || step == t->until || t->save_due ||
            due(c->checkpoint.every, step) || (t->s->evaluate && due(c->train.eval_every, step));
 }
