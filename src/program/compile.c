@@ -1,20 +1,11 @@
 /* compile.c - see compile.h: the passes in their order. */
 #include "program/compile.h"
 
+#include <string.h>
+
 #include "base/array.h"
 #include "program/memory.h"
 #include "program/passes.h"
-
-/* The state's buffers come first. */
-static void begin_with(struct program *program, const struct state *state)
-{
-    for (int b = 0; b < state->buffers; b++) {
-        program->buffer =
-            array_grow(program->buffer, b, &program->buffer_capacity, sizeof *program->buffer);
-        program->buffer[b] = state->buffer[b];
-    }
-    program->buffers = state->buffers;
-}
 
 struct program *program_create(const struct state *state, enum program_kind kind)
 {
@@ -27,7 +18,9 @@ struct program *program_create(const struct state *state, enum program_kind kind
     program->micros = kind == PROGRAM_TRAIN ? state->layout->micros : 1;
     program->logits = -1;
     program->finished = array_make((size_t)state->buckets + 1, sizeof *program->finished);
-    begin_with(program, state);
+    program->buffers = program->buffer_capacity = state->buffers;
+    program->buffer = array_make((size_t)state->buffers, sizeof *program->buffer);
+    memcpy(program->buffer, state->buffer, (size_t)state->buffers * sizeof *program->buffer);
     pass_schedule(program);
     if (kind == PROGRAM_TRAIN)
         pass_update(program);

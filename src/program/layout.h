@@ -25,20 +25,15 @@ struct layout_strategy {
     size_t bucket_bytes;  /* of whole gradients that are summed over replicas in one transfer */
 };
 
-/* Where state lives: OFFLOAD_NONE where ops work on it. */
-struct offload {
-    enum config_offload_to optimizer, params, gradients;
-    int apart; /* 1: the host's memory is not the device's: on a GPU */
-};
-
 struct layout {
     struct mesh_shape shape;
     struct layout_strategy strategy;
-    struct offload offload;
-    int data_ranks;       /* replicate x shard */
-    int64_t micro_batch;  /* sequences a rank computes at once */
-    int micros;           /* micro-batches a step */
-    int64_t global_batch; /* sequences a step, of all ranks */
+    struct config_offload offload; /* where state lives: OFFLOAD_NONE where ops work on it */
+    int apart;                     /* 1: the host's memory is not the device's: on a GPU */
+    int data_ranks;                /* replicate x shard */
+    int64_t micro_batch;           /* sequences a rank computes at once */
+    int micros;                    /* micro-batches a step */
+    int64_t global_batch;          /* sequences a step, of all ranks */
     enum config_pipeline_schedule schedule;
     enum dtype dtype;
     enum dtype optimizer_dtype;

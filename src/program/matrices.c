@@ -11,10 +11,6 @@
  */
 #include "program/matrices.h"
 
-#include <stdlib.h>
-
-#include "base/array.h"
-
 static void momentum(struct program *program, int flat, int sums, int grad, int slot)
 {
     struct instr *instr = program_instr(program, INSTR_MOMENTUM, STREAM_COMPUTE);
@@ -69,17 +65,6 @@ static void all_to_all(struct program *program, const struct owners *owners, int
     struct flat_range shard = shard_of(program, flat, rank);
     struct flat_range own = owners_range(owners, flat, rank);
     int64_t place = matrices == grad ? 0 : own.start;
-    struct comm_part *part = array_make((size_t)count, sizeof *part);
-    for (int m = 0; m < count; m++) {
-        /* what member m owns of this rank's shard; what this rank owns of m's shard */
-        struct flat_range m_owns = common(shard, owners_range(owners, flat, m));
-        struct flat_range rank_owns = common(own, shard_of(program, flat, m));
-        int64_t in_grad = m_owns.start - shard.start, in_matrices = rank_owns.start - place;
-        if (direction == TO_OWNERS)
-            part[m] = (struct comm_part){in_grad, m_owns.count, in_matrices, rank_owns.count};
-        else if (m != rank || matrices != grad)
-            part[m] = (struct comm_part){in_matrices, rank_owns.count, in_grad, m_owns.count};
-    }
     struct instr *instr = program_instr(program, INSTR_ALLTOALL, STREAM_REDUCE);
     int grad_slot = direction == TO_OWNERS ? SLOT_FROM : SLOT_TO;
     instr->flat = flat;
@@ -87,10 +72,21 @@ static void all_to_all(struct program *program, const struct owners *owners, int
     instr->dtype = DTYPE_F32;
     instr->place[grad_slot] = shard.start;
     instr->place[!grad_slot] = place;
-    instr->parts = program_parts(program, part, count);
-    instr_bind(instr, SLOT_FROM, direction == TO_OWNERS ? grad : matrices, ACCESS_READ);
-    instr_bind(instr, SLOT_TO, direction == TO_OWNERS ? matrices : grad, ACCESS_WRITE);
-    free(part);
+    instr->parts = program->parts;
+    instr_bind(instr, grad_slot, grad, grad_slot == SLOT_FROM ? ACCESS_READ : ACCESS_WRITE);
+    instr_bind(instr, !grad_slot, matrices, grad_slot == SLOT_FROM ? ACCESS_WRITE : ACCESS_READ);
+    for (int m = 0; m < count; m++) {
+        /* what member m owns of this rank's shard; what this rank owns of m's shard */
+        struct flat_range m_owns = common(shard, owners_range(owners, flat, m));
+        struct flat_range rank_owns = common(own, shard_of(program, flat, m));
+        int64_t in_grad = m_owns.start - shard.start, in_matrices = rank_owns.start - place;
+        struct comm_part part = {in_matrices, rank_owns.count, in_grad, m_owns.count};
+        if (direction == TO_OWNERS)
+            part = (struct comm_part){in_grad, m_owns.count, in_matrices, rank_owns.count};
+        else if (m == rank && matrices == grad)
+            part = (struct comm_part){0};
+        program_part(program, part);
+    }
 }
 
 /* Memory for what a rank owns of a sharded flat; of a rank that owns nothing, an element. */

@@ -12,10 +12,6 @@
  */
 #include "program/pieces.h"
 
-#include <stdlib.h>
-
-#include "base/array.h"
-
 /* Where value v of a run's graph lies. */
 static int operand(struct program *program, const struct run *run, const int *buffer,
                    struct segment_ref ref, int v)
@@ -24,18 +20,17 @@ static int operand(struct program *program, const struct run *run, const int *bu
     int whole = buffer[ref.space];
     if (program->buffer[whole].bytes == bytes)
         return whole;
-    return program_view(program, whole, ref.offset, bytes, "%s at %zu", program->buffer[whole].name,
-                        ref.offset);
+    int part = program_buffer(program, program->buffer[whole].pool, bytes, 0, "%s at %zu",
+                              program->buffer[whole].name, ref.offset);
+    return state_make_view(program->buffer, part, whole, ref.offset);
 }
 
 /* Equal parts, in the order of the members. */
 static int equal_parts(struct program *program, int members, int64_t elems)
 {
-    struct comm_part *part = array_make((size_t)members, sizeof *part);
+    int first = program->parts;
     for (int m = 0; m < members; m++)
-        part[m] = (struct comm_part){m * elems, elems, m * elems, elems};
-    int first = program_parts(program, part, members);
-    free(part);
+        program_part(program, (struct comm_part){m * elems, elems, m * elems, elems});
     return first;
 }
 

@@ -33,27 +33,10 @@ const char *program_stream_name(enum program_stream stream)
 int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, int persistent,
                    const char *fmt, ...)
 {
-    struct program_buffer buffer = {
-        .pool = pool, .bytes = bytes, .persistent = persistent, .whole = -1, .like = -1};
     va_list args;
     va_start(args, fmt);
     int b = state_append_buffer(&program->buffer, &program->buffers, &program->buffer_capacity,
-                                buffer, fmt, args);
-    va_end(args);
-    return b;
-}
-
-int program_view(struct program *program, int whole, size_t from, size_t bytes, const char *fmt,
-                 ...)
-{
-    struct program_buffer view = program->buffer[whole];
-    view.bytes = bytes;
-    view.whole = whole;
-    view.from = from;
-    va_list args;
-    va_start(args, fmt);
-    int b = state_append_buffer(&program->buffer, &program->buffers, &program->buffer_capacity,
-                                view, fmt, args);
+                                pool, bytes, persistent, fmt, args);
     va_end(args);
     return b;
 }
@@ -88,15 +71,11 @@ void program_share_list(struct program *program, const struct program *other)
     program->instr_capacity = 0;
 }
 
-int program_parts(struct program *program, const struct comm_part *part, int count)
+void program_part(struct program *program, struct comm_part part)
 {
-    int first = program->parts;
-    for (int k = 0; k < count; k++) {
-        program->part = array_grow(program->part, program->parts, &program->part_capacity,
-                                   sizeof *program->part);
-        program->part[program->parts++] = part[k];
-    }
-    return first;
+    program->part =
+        array_grow(program->part, program->parts, &program->part_capacity, sizeof *program->part);
+    program->part[program->parts++] = part;
 }
 
 void program_all_reduce(struct program *program, int flat, int micro, unsigned axes, int buffer,

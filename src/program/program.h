@@ -163,8 +163,8 @@ int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, in
 struct instr *program_instr(struct program *program, enum instr_kind kind,
                             enum program_stream stream);
 
-/* Append parts of an ALLTOALL, one for each member of its group; returns the first one's index. */
-int program_parts(struct program *program, const struct comm_part *part, int count);
+/* Append a part of an ALLTOALL, which has one for each member of its group, in their order. */
+void program_part(struct program *program, struct comm_part part);
 
 /* Append a sum over the ranks along axes, in place, of elements of a buffer; flat: whose gradient
  * it is, or -1; micro: the micro-batch whose backward completes what is summed, or -1 where that is
@@ -175,10 +175,6 @@ void program_all_reduce(struct program *program, int flat, int micro, unsigned a
 /* Append a CAST of elements of a flat. */
 void program_cast(struct program *program, int flat, int micro, int from, int to, int64_t elems,
                   enum dtype dtype);
-
-/* Append a view of bytes of buffer `whole`, which is none itself, from byte `from` on. */
-int program_view(struct program *program, int whole, size_t from, size_t bytes, const char *fmt,
-                 ...) __attribute__((format(printf, 5, 6)));
 
 /* The buffer whose memory and hazards b's are: itself, or what it is a view of. */
 static inline int buffer_root(const struct program *program, int b)

@@ -19,66 +19,61 @@ static int release_after(const struct program *program, int last)
     return program->instrs - 1;
 }
 
-/* The buffers to release after each instruction, as linked lists through next. */
-struct deaths {
-    int *head;                   /* per instruction, a buffer or -1 */
-    int *next;                   /* per buffer */
-    enum program_stream *stream; /* per buffer: of its last use */
+/* A buffer, after which instruction it is released, and on which stream: that of its last use. */
+struct death {
+    int after, stream, buffer;
 };
 
-static struct deaths find_deaths(const struct program *program)
+/* In the order of the list; of one instruction, by stream. */
+static int in_order(const void *a, const void *b)
 {
-    struct memory_lifetime *life = memory_lifetimes(program);
-    struct deaths deaths = {
-        .head = array_make((size_t)program->instrs, sizeof(int)),
-        .next = array_make((size_t)program->buffers, sizeof(int)),
-        .stream = array_make((size_t)program->buffers, sizeof(enum program_stream)),
-    };
-    for (int i = 0; i < program->instrs; i++)
-        deaths.head[i] = -1;
-    for (int b = program->buffers - 1; b >= 0; b--) {
-        if (program->buffer[b].persistent || life[b].first < 0)
-            continue;
-        int after = release_after(program, life[b].last);
-        deaths.stream[b] = program->instr[life[b].last].stream;
-        deaths.next[b] = deaths.head[after];
-        deaths.head[after] = b;
-    }
-    free(life);
-    return deaths;
+    const struct death *one = a, *other = b;
+    if (one->after != other->after)
+        return one->after - other->after;
+    return one->stream != other->stream ? one->stream - other->stream : one->buffer - other->buffer;
 }
 
-/* One RELEASE for up to SLOTS buffers that die here on this stream. */
-static void write_releases(struct program *program, const struct deaths *deaths, int after,
-                           enum program_stream stream)
+/* All that die; for free(), *count of them. */
+static struct death *find_deaths(const struct program *program, int *count)
 {
-    int slot = SLOTS;
-    struct instr *instr = NULL;
-    for (int b = deaths->head[after]; b >= 0; b = deaths->next[b]) {
-        if (deaths->stream[b] != stream)
-            continue;
-        if (slot == SLOTS) {
-            instr = program_instr(program, INSTR_RELEASE, stream);
-            slot = 0;
-        }
-        instr_bind(instr, slot++, b, 0);
-    }
+    struct memory_lifetime *life = memory_lifetimes(program);
+    struct death *death = array_make((size_t)program->buffers, sizeof *death);
+    *count = 0;
+    for (int b = 0; b < program->buffers; b++)
+        if (!program->buffer[b].persistent && life[b].first >= 0)
+            death[(*count)++] = (struct death){.after = release_after(program, life[b].last),
+                                               .stream = (int)program->instr[life[b].last].stream,
+                                               .buffer = b};
+    free(life);
+    qsort(death, (size_t)*count, sizeof *death, in_order);
+    return death;
+}
+
+/* Write a RELEASE for up to SLOTS buffers at a time that die after one instruction on one stream:
+ * the first of `left` deaths.  Returns how many it names. */
+static int write_release(struct program *program, const struct death *death, int left)
+{
+    struct instr *instr = program_instr(program, INSTR_RELEASE, (enum program_stream)death->stream);
+    int named = 0;
+    do
+        instr_bind(instr, named, death[named].buffer, 0);
+    while (++named < left && named < SLOTS && death[named].after == death->after &&
+           death[named].stream == death->stream);
+    return named;
 }
 
 void pass_release(struct program *program)
 {
-    struct deaths deaths = find_deaths(program);
+    int deaths, count = program->instrs, at = 0;
+    struct death *death = find_deaths(program, &deaths);
     struct instr *old = program->instr;
-    int count = program->instrs;
     program->instr = NULL;
     program->instrs = program->instr_capacity = 0;
     for (int i = 0; i < count; i++) {
         *program_instr(program, old[i].kind, old[i].stream) = old[i];
-        for (int stream = 0; stream < STREAMS; stream++)
-            write_releases(program, &deaths, i, stream);
+        while (at < deaths && death[at].after == i)
+            at += write_release(program, &death[at], deaths - at);
     }
     free(old);
-    free(deaths.head);
-    free(deaths.next);
-    free(deaths.stream);
+    free(death);
 }

@@ -83,30 +83,14 @@ static const struct load {
     enum graph_value_role role;
     enum segment_space space;
 } loads[] = {
-    [SLOT_LOAD_TOKENS / SEQUENCES] =
-        {
-            .name = "tokens",
-            .role = VALUE_TOKENS,
-            .space = SPACE_TOKENS,
-        },
-    [SLOT_LOAD_TARGETS / SEQUENCES] =
-        {
-            .name = "targets",
-            .role = VALUE_TARGETS,
-            .space = SPACE_TARGETS,
-        },
-    [SLOT_LOAD_POSITIONS / SEQUENCES] =
-        {
-            .name = "positions",
-            .role = VALUE_POSITIONS,
-            .space = SPACE_POSITIONS,
-        },
-    [SLOT_LOAD_DOCUMENTS / SEQUENCES] =
-        {
-            .name = "documents",
-            .role = VALUE_DOCUMENTS,
-            .space = SPACE_DOCUMENTS,
-        },
+    [SLOT_LOAD_TOKENS /
+     SEQUENCES] = {.name = "tokens", .role = VALUE_TOKENS, .space = SPACE_TOKENS},
+    [SLOT_LOAD_TARGETS /
+        SEQUENCES] = {.name = "targets", .role = VALUE_TARGETS, .space = SPACE_TARGETS},
+    [SLOT_LOAD_POSITIONS /
+        SEQUENCES] = {.name = "positions", .role = VALUE_POSITIONS, .space = SPACE_POSITIONS},
+    [SLOT_LOAD_DOCUMENTS /
+        SEQUENCES] = {.name = "documents", .role = VALUE_DOCUMENTS, .space = SPACE_DOCUMENTS},
 };
 enum { LOADS = sizeof loads / sizeof loads[0] };
 _Static_assert(LOADS *SEQUENCES == LOAD_SLOTS, "each of a LOAD's slots has its row");

@@ -77,7 +77,7 @@ static void fetch(struct program *program, const struct run *run, struct run_use
     int param = use->fetched = program->state->flat[flat].param;
     if (!state_fetches_params(program->state))
         return;
-    if (program->layout->offload.apart)
+    if (program->layout->apart)
         param = offload_fetch(program, param, SIDE_HOST, flat, run->micro);
     use->fetched = state_is_split(program->state, flat)
                        ? offload_temporary(program, param, SIDE_DEVICE)
@@ -91,9 +91,10 @@ static int cast_master(struct program *program, const struct run *run, int flat,
     enum dtype dtype = program->units->request.dtype;
     int64_t elems = program->units->flat[flat].shard_elems;
     size_t bytes = (size_t)elems * dtype_bytes(dtype);
-    int own = program_view(program, whole,
-                           (size_t)state_shard_start(program->state, flat) * dtype_bytes(dtype),
-                           bytes, "%s.own of whole", program->units->flat[flat].name);
+    size_t from = (size_t)state_shard_start(program->state, flat) * dtype_bytes(dtype);
+    int own = program_buffer(program, program->buffer[whole].pool, bytes, 0, "%s.own of whole",
+                             program->units->flat[flat].name);
+    state_make_view(program->buffer, own, whole, from);
     program_cast(program, flat, run->micro, program->state->flat[flat].master, own, elems, dtype);
     return own;
 }

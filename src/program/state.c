@@ -14,7 +14,7 @@
 
 enum state_side state_side(const struct state *state, enum mem_pool pool)
 {
-    int apart = state->layout->offload.apart;
+    int apart = state->layout->apart;
     return pool == POOL_DISK ? SIDE_DISK : pool == POOL_HOST && apart ? SIDE_HOST : SIDE_DEVICE;
 }
 
@@ -25,8 +25,8 @@ enum mem_pool state_pool(enum config_offload_to to, enum mem_pool pool)
 
 enum state_side state_update_side(const struct state *state)
 {
-    const struct offload *offload = &state->layout->offload;
-    return offload->apart && offload->optimizer != OFFLOAD_NONE ? SIDE_HOST : SIDE_DEVICE;
+    const struct layout *layout = state->layout;
+    return layout->apart && layout->offload.optimizer != OFFLOAD_NONE ? SIDE_HOST : SIDE_DEVICE;
 }
 
 int state_fetches_params(const struct state *state)
@@ -35,10 +35,14 @@ int state_fetches_params(const struct state *state)
     return state_side(state, pool) != SIDE_DEVICE;
 }
 
+enum mem_pool state_grad_pool(const struct state *state)
+{
+    return state_pool(state->layout->offload.gradients, POOL_GRADS);
+}
+
 int state_fetches_grads(const struct state *state)
 {
-    enum mem_pool pool = state_pool(state->layout->offload.gradients, POOL_GRADS);
-    return state_side(state, pool) != SIDE_DEVICE;
+    return state_side(state, state_grad_pool(state)) != SIDE_DEVICE;
 }
 
 int state_splits_params(const struct state *state)
@@ -46,43 +50,35 @@ int state_splits_params(const struct state *state)
     return state_update_side(state) == SIDE_HOST && !state_fetches_params(state);
 }
 
-int state_append_buffer(struct program_buffer **list, int *count, int *capacity,
-                        struct program_buffer buffer, const char *fmt, va_list args)
+int state_append_buffer(struct program_buffer **list, int *count, int *capacity, enum mem_pool pool,
+                        size_t bytes, int persistent, const char *fmt, va_list args)
 {
-    *list = array_grow(*list, *count, capacity, sizeof **list);
+    struct program_buffer buffer = {
+        .pool = pool, .bytes = bytes, .persistent = persistent, .whole = -1, .like = -1};
     vsnprintf(buffer.name, sizeof buffer.name, fmt, args);
+    *list = array_grow(*list, *count, capacity, sizeof **list);
     (*list)[*count] = buffer;
     return (*count)++;
+}
+
+int state_make_view(struct program_buffer *list, int b, int whole, size_t from)
+{
+    list[b].pool = list[whole].pool;
+    list[b].persistent = list[whole].persistent;
+    list[b].partial = list[whole].partial;
+    list[b].whole = whole;
+    list[b].from = from;
+    return b;
 }
 
 static int state_buffer(struct state *state, enum mem_pool pool, size_t bytes, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 static int state_buffer(struct state *state, enum mem_pool pool, size_t bytes, const char *fmt, ...)
 {
-    struct program_buffer buffer = {
-        .pool = pool, .bytes = bytes, .persistent = 1, .whole = -1, .like = -1};
     va_list args;
     va_start(args, fmt);
-    int b =
-        state_append_buffer(&state->buffer, &state->buffers, &state->capacity, buffer, fmt, args);
-    va_end(args);
-    return b;
-}
-
-static int state_view(struct state *state, int whole, size_t from, size_t bytes, const char *fmt,
-                      ...) __attribute__((format(printf, 5, 6)));
-static int state_view(struct state *state, int whole, size_t from, size_t bytes, const char *fmt,
-                      ...)
-{
-    struct program_buffer view = {.pool = state->buffer[whole].pool,
-                                  .bytes = bytes,
-                                  .persistent = 1,
-                                  .whole = whole,
-                                  .like = -1,
-                                  .from = from};
-    va_list args;
-    va_start(args, fmt);
-    int b = state_append_buffer(&state->buffer, &state->buffers, &state->capacity, view, fmt, args);
+    int b = state_append_buffer(&state->buffer, &state->buffers, &state->capacity, pool, bytes, 1,
+                                fmt, args);
     va_end(args);
     return b;
 }
@@ -103,16 +99,17 @@ static int flat_buffer(struct state *state, enum mem_pool pool, int flat, int64_
 /* The own shard inside a whole buffer; where a shard is the whole, that itself. */
 static int own_shard(struct state *state, int whole, int flat, const char *what, enum dtype dtype)
 {
-    size_t bytes = (size_t)flat_of(state, flat)->shard_elems * dtype_bytes(dtype);
+    enum mem_pool pool = state->buffer[whole].pool;
     if (!state_is_split(state, flat))
         return whole;
-    size_t from = (size_t)state_shard_start(state, flat) * dtype_bytes(dtype);
-    return state_view(state, whole, from, bytes, "%s.%s shard", flat_of(state, flat)->name, what);
+    int own = flat_buffer(state, pool, flat, flat_of(state, flat)->shard_elems, what, dtype);
+    return state_make_view(state->buffer, own, whole,
+                           (size_t)state_shard_start(state, flat) * dtype_bytes(dtype));
 }
 
 static void params(struct state *state, int flat)
 {
-    const struct offload *offload = &state->layout->offload;
+    const struct config_offload *offload = &state->layout->offload;
     enum mem_pool pool = state_pool(offload->params, POOL_PARAMS);
     enum mem_pool masters = state_pool(offload->optimizer, POOL_OPTIMIZER);
     enum dtype dtype = state->units->request.dtype, wide = state_master_dtype(state);
@@ -125,7 +122,7 @@ static void params(struct state *state, int flat)
     } else {
         own->whole_param =
             flat_buffer(state, pool, flat, flat_of(state, flat)->padded, "param", dtype);
-        own->param = own_shard(state, own->whole_param, flat, "param", dtype);
+        own->param = own_shard(state, own->whole_param, flat, "param shard", dtype);
         state->buffer[own->whole_param].partial = own->param != own->whole_param;
     }
     if (dtype == wide && !(state_trains(state, flat) && state_splits_params(state)))
@@ -140,11 +137,6 @@ static int has_buckets(const struct state *state)
 {
     return !state_is_sharded(state) && state->layout->shape.degree[MESH_REPLICATE] > 1 &&
            !state_fetches_grads(state);
-}
-
-static enum mem_pool grad_pool(const struct state *state)
-{
-    return state_pool(state->layout->offload.gradients, POOL_GRADS);
 }
 
 /* The next trained flat before number f, or -1. */
@@ -170,13 +162,14 @@ static void fill_bucket(struct state *state, int from, int to)
         bucket->elems += flat_of(state, f)->padded;
         bucket->flats++;
     }
-    bucket->buffer = state_buffer(state, grad_pool(state), (size_t)bucket->elems * sizeof(float),
-                                  "gradients of bucket %d", state->buckets);
+    bucket->buffer =
+        state_buffer(state, state_grad_pool(state), (size_t)bucket->elems * sizeof(float),
+                     "gradients of bucket %d", state->buckets);
     for (int f = from; f >= to; f = trained_before(state, f)) {
         struct state_flat *own = &state->flat[f];
-        own->whole_grad = state_view(state, bucket->buffer, bytes, gradient_bytes(state, f),
-                                     "%s.grad", flat_of(state, f)->name);
-        own->grad = own->whole_grad;
+        int grad = flat_buffer(state, state_grad_pool(state), f, flat_of(state, f)->padded, "grad",
+                               DTYPE_F32);
+        own->grad = own->whole_grad = state_make_view(state->buffer, grad, bucket->buffer, bytes);
         own->bucket = state->buckets;
         bytes += gradient_bytes(state, f);
     }
@@ -205,14 +198,14 @@ static void grads(struct state *state, int flat)
 {
     struct state_flat *own = &state->flat[flat];
     const struct flat *of = flat_of(state, flat);
-    enum mem_pool pool = grad_pool(state);
+    enum mem_pool pool = state_grad_pool(state);
     int reduces = state_is_split(state, flat) && state->layout->strategy.grads == GRADS_MICRO;
     if (reduces || state_fetches_grads(state)) {
         own->grad = flat_buffer(state, pool, flat, of->shard_elems, "grad", DTYPE_F32);
         return;
     }
     own->whole_grad = flat_buffer(state, pool, flat, of->padded, "grad", DTYPE_F32);
-    own->grad = own_shard(state, own->whole_grad, flat, "grad", DTYPE_F32);
+    own->grad = own_shard(state, own->whole_grad, flat, "grad shard", DTYPE_F32);
 }
 
 static void make_flat(struct state *state, int flat)
@@ -243,10 +236,11 @@ static void make_common(struct state *state)
     const struct units *units = state->units;
     size_t table = (size_t)(units_longest(units) * units->model->const_width) * sizeof(float);
     state->sums = state_buffer(state, POOL_WORKSPACE, SUM_COUNT * sizeof(double), "sums");
-    state->loss_scale = state_view(state, state->sums, SUM_LOSS_SCALE * sizeof(double),
-                                   sizeof(double), "loss scale");
-    state->counted = state_view(state, state->sums, SUM_COUNTED * sizeof(double),
-                                (SUM_REDUCED - SUM_COUNTED) * sizeof(double), "counted sums");
+    state->loss_scale = state_buffer(state, POOL_WORKSPACE, sizeof(double), "loss scale");
+    state_make_view(state->buffer, state->loss_scale, state->sums, SUM_LOSS_SCALE * sizeof(double));
+    state->counted = state_buffer(state, POOL_WORKSPACE,
+                                  (SUM_REDUCED - SUM_COUNTED) * sizeof(double), "counted sums");
+    state_make_view(state->buffer, state->counted, state->sums, SUM_COUNTED * sizeof(double));
     state->constants = state_buffer(state, POOL_WORKSPACE, table, "constants");
     state->work = state_buffer(state, POOL_WORKSPACE, units->work_bytes, "work");
 }

@@ -22,10 +22,14 @@ struct program_buffer {
     size_t from, offset; /* of a view: where it begins in that; in the slab */
 };
 
-/* Append a copy of buffer to a list that grows (the owner free()s it), with a name made of fmt and
- * args.  Returns its index. */
-int state_append_buffer(struct program_buffer **list, int *count, int *capacity,
-                        struct program_buffer buffer, const char *fmt, va_list args);
+/* Append a buffer to a list that grows (the owner free()s it), with a name made of fmt and args,
+ * which may be of the list.  Returns its index. */
+int state_append_buffer(struct program_buffer **list, int *count, int *capacity, enum mem_pool pool,
+                        size_t bytes, int persistent, const char *fmt, va_list args);
+
+/* Make buffer b of a list a view of another, which is none itself, from its byte `from` on.
+ * Returns b. */
+int state_make_view(struct program_buffer *list, int b, int whole, size_t from);
 
 /* Persistent buffers of a flat: shard_elems elements each, but for the whole ones. */
 struct state_flat {
@@ -104,6 +108,9 @@ enum state_side state_side(const struct state *state, enum mem_pool pool);
 
 /* The pool of state that is offloaded to a place; pool itself where that is none. */
 enum mem_pool state_pool(enum config_offload_to to, enum mem_pool pool);
+
+/* The pool of gradients. */
+enum mem_pool state_grad_pool(const struct state *state);
 
 /* Where the optimizer works. */
 enum state_side state_update_side(const struct state *state);

@@ -30,8 +30,8 @@ void pass_sums(struct program *program)
 /* Do gradients live on a side from which UPDATE's must be fetched? */
 static int fetches_grads(const struct program *program)
 {
-    enum mem_pool pool = state_pool(program->layout->offload.gradients, POOL_GRADS);
-    return state_side(program->state, pool) < state_update_side(program->state);
+    const struct state *state = program->state;
+    return state_side(state, state_grad_pool(state)) < state_update_side(state);
 }
 
 /* The buffers that UPDATE of a flat works on: where they live, or copies on its side. */

@@ -49,9 +49,10 @@ static void write_program(struct ring *ring, int rank)
     state->sums = program_buffer(p, POOL_GRADS, SUM_COUNT * sizeof(double), 1, "sums");
     ring->out = program_buffer(p, POOL_PARAMS, bytes, 1, "out");
     ring->in = program_buffer(p, POOL_PARAMS, bytes, 1, "in");
-    for (int k = 0; k < 4; k++)
-        ring->half[k] = program_view(p, k < 2 ? ring->out : ring->in, k & 1 ? first : 0,
-                                     k & 1 ? bytes - first : first, "half %d", k);
+    for (int k = 0; k < 4; k++) {
+        ring->half[k] = program_buffer(p, POOL_PARAMS, k & 1 ? bytes - first : first, 1, "half");
+        state_make_view(p->buffer, ring->half[k], k < 2 ? ring->out : ring->in, k & 1 ? first : 0);
+    }
     memory_plan(p);
     if (ring->ranks == 1)
         return;
