@@ -40,7 +40,7 @@ int run_enters_work(struct run_state *run, const struct instr *instr)
         return 0;
     if (instr->kind == INSTR_RELEASE)
         return 0;
-    return breakdown_enter(run->pending->breakdown, kind_of_work(instr), run->err);
+    return breakdown_enter(run->input->breakdown, kind_of_work(instr), run->err);
 }
 
 const struct run_stream run_streams[STREAMS] = {
@@ -59,7 +59,7 @@ int run_enters_wait(struct run_state *run, enum program_stream stream)
 {
     if (run_streams[stream].wait == BREAKDOWN_OTHER)
         return 0;
-    return breakdown_enter(run->pending->breakdown, run_streams[stream].wait, run->err);
+    return breakdown_enter(run->input->breakdown, run_streams[stream].wait, run->err);
 }
 
 void run_trace(struct run_state *run, int i, int64_t start_ns, int64_t end_ns, int64_t bytes)
@@ -105,10 +105,7 @@ int step_start(struct executor *x, const struct program *program, const struct s
     for (int s = 0; s < STREAMS; s++)
         run.waited[s] = -1;
     run.message[1] = -1;
-    *pending = (struct step_pending){.program = program,
-                                     .trace = trace,
-                                     .breakdown = input->breakdown,
-                                     .nominal_targets = input->nominal_targets};
+    *pending = (struct step_pending){.program = program, .trace = trace, .input = *input};
     x->sent_bytes = 0;
     memset(x->moved_bytes, 0, sizeof x->moved_bytes);
     if ((x->mode->begin && x->mode->begin(&run)) ||
@@ -124,7 +121,8 @@ static void report(const struct step_pending *pending, struct step_output *outpu
 {
     const double *sums = pending->sums;
     double targets = sums[SUM_TARGETS];
-    double mean = targets > 0 ? pending->nominal_targets / targets / sums[SUM_LOSS_SCALE] : 0;
+    double nominal = pending->input.nominal_targets;
+    double mean = targets > 0 ? nominal / targets / sums[SUM_LOSS_SCALE] : 0;
     *output = (struct step_output){
         .loss = targets > 0 ? sums[SUM_LOSS] / targets : NAN,
         .targets = targets,
@@ -139,8 +137,8 @@ int step_finish(struct executor *x, const struct step_pending *pending, struct s
 {
     if (x->mode->finish && x->mode->finish(x, pending, err))
         return -1;
-    if (pending->breakdown)
-        breakdown_read(pending->breakdown);
+    if (pending->input.breakdown)
+        breakdown_read(pending->input.breakdown);
     if (output)
         report(pending, output);
     return 0;

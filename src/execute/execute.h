@@ -94,9 +94,8 @@ struct step_pending {
     const double *sums; /* of the step, on the host once it is done */
     struct device_event *done;
     struct trace *trace;
-    struct breakdown *breakdown;
-    double nominal_targets;
-    int slot; /* of the double buffer that holds its inputs and sums */
+    struct step_input input;
+    int slot; /* of the double buffer that holds what it loads, and its sums */
 };
 
 /* Run all instructions of a program, or enqueue them, where the device is asynchronous: then

@@ -81,7 +81,7 @@ static double mfu(const struct metrics *m, double tokens_per_s, double flops_per
 
 static void add_speed(struct js *js, const struct metrics *m, const struct metrics_step *step)
 {
-    double tokens_per_s = step->step_ms > 0 ? step->tokens / step->step_ms * 1000 : 0;
+    double tokens_per_s = step->step_ms > 0 ? step->output.targets / step->step_ms * 1000 : 0;
     add_rounded(js, "tokens_per_s", tokens_per_s, 10);
     add_rounded(js, "step_ms", step->step_ms, 1000);
     add_rounded(js, "gflops_per_s", tokens_per_s * m->flops.causal / 1e9, 100);
@@ -121,10 +121,10 @@ static struct js *make_line(const struct metrics *m, const struct metrics_step *
     struct js *js = js_object();
     js_add_int(js, "step", step->step);
     js_add_string(js, "time", clock_time_of_day(time));
-    js_add_real(js, "loss", step->loss);
-    js_add_real(js, "grad_norm", step->grad_norm);
+    js_add_real(js, "loss", step->output.loss);
+    js_add_real(js, "grad_norm", step->output.grad_norm);
     js_add_real(js, "lr", step->lr);
-    js_add_int(js, "tokens", (int64_t)step->tokens);
+    js_add_int(js, "tokens", (int64_t)step->output.targets);
     js_add_int(js, "tokens_total", (int64_t)step->tokens_total);
     add_rounded(js, "epoch", step->epoch, 1e6);
     add_speed(js, m, step);
@@ -134,7 +134,7 @@ static struct js *make_line(const struct metrics *m, const struct metrics_step *
         js_add_real(js, "loss_scale", step->loss_scale);
         js_add_int(js, "skipped_steps", step->skipped_steps);
     }
-    if (step->skipped)
+    if (step->output.skipped)
         js_add_bool(js, "skipped", 1);
     if (step->evaluated)
         js_add_real(js, "valid_loss", step->valid_loss);
@@ -171,25 +171,17 @@ static void show_progress(struct metrics *m, const struct metrics_step *step, in
     char text[PROGRESS_TEXT];
     double tokens_per_s = speed_tokens_per_s(&m->speed);
     struct progress progress = {
-        .step = step->step,
+        .step = step,
         .steps = m->s->config.train.steps,
-        .loss = step->loss,
-        .valid_loss = step->valid_loss,
-        .targets = step->tokens,
-        .valid_targets = step->valid_tokens,
-        .grad_norm = step->grad_norm,
-        .lr = step->lr,
-        .evaluated = step->evaluated,
         .tokens_per_s = tokens_per_s,
         .step_ms = speed_ms(&m->speed),
         .mfu = mfu(m, tokens_per_s, m->flops.causal),
         .left_s = speed_left_s(&m->speed, m->s->config.train.steps - step->step),
     };
     int lasting = step->evaluated || step->step == m->s->config.train.steps;
-    if (due && (!m->live || lasting))
-        log_info(m->s->log, "%s", progress_text(&progress, 0, text));
-    else if (due)
-        log_record(m->s->log, "%s", progress_text(&progress, 0, text));
+    if (due)
+        log_print(m->s->log, m->live && !lasting ? LOG_RECORD : LOG_INFO, "%s",
+                  progress_text(&progress, 0, text));
     int64_t now_ns = clock_ns();
     if (!m->live || lasting || (!due && now_ns - m->shown_ns < REFRESH_NS))
         return;
@@ -199,15 +191,15 @@ static void show_progress(struct metrics *m, const struct metrics_step *step, in
 
 static void warn_step(struct log *log, const struct metrics_step *step)
 {
-    if (step->skipped && step->loss_scale > 0)
+    if (step->output.skipped && step->loss_scale > 0)
         log_warn(log,
                  "step %lld: gradients overflow fp16 at a loss scale of %g; nothing was updated "
                  "(%lld steps so far)",
                  (long long)step->step, step->loss_scale, (long long)step->skipped_steps);
-    else if (step->skipped)
+    else if (step->output.skipped)
         log_warn(log, "step %lld: the gradient is not finite; nothing was updated",
                  (long long)step->step);
-    if (step->tokens <= 0)
+    if (step->output.targets <= 0)
         log_warn(log,
                  "step %lld: no targets: all its tokens are masked (loss_mask of data.train); it "
                  "has no loss, and its gradient is zero",
@@ -222,7 +214,7 @@ void metrics_write(struct metrics *m, const struct metrics_step *step)
     if (!m->file.is_open)
         return;
     int due = step->evaluated || line_due(m, step->step);
-    speed_add(&m->speed, step->step_ms, step->tokens, clock_ns());
+    speed_add(&m->speed, step->step_ms, step->output.targets, clock_ns());
     if (due)
         sample_gpu(m);
     write_line(m, step);

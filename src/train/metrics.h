@@ -8,23 +8,6 @@
 #include "train/progress.h"
 #include "train/session.h"
 
-/* One finished step. */
-struct metrics_step {
-    int64_t step;
-    double loss, grad_norm, lr; /* loss: NAN where the step had no targets */
-    double tokens;              /* targets trained on, all ranks */
-    double tokens_total;        /* of all steps since training began */
-    double epoch;               /* passes over the data */
-    double step_ms;
-    const struct breakdown *breakdown; /* of this rank; NULL: not measured */
-    int skipped;
-    double loss_scale;     /* 0: the precision has no loss scale */
-    int64_t skipped_steps; /* of the run so far; where there is a loss scale */
-    int evaluated;         /* 1: valid_loss is set */
-    double valid_loss;     /* NAN where data.valid has no targets */
-    double valid_tokens;   /* targets of the evaluation */
-};
-
 struct metrics {
     const struct session *s;
     struct line_file file;    /* metrics.jsonl; closed on ranks above 0 */

@@ -103,13 +103,14 @@ static void put_end(char part[PART], double seconds)
 
 static void make_parts(const struct progress *p, char part[PARTS][PART])
 {
+    const struct metrics_step *step = p->step;
     memset(part, 0, PARTS * sizeof part[0]);
-    snprintf(part[STEP], PART, "step %lld/%lld", (long long)p->step, (long long)p->steps);
-    put_loss(part[LOSS], "loss", p->loss, p->targets);
-    if (p->evaluated)
-        put_loss(part[VALID], "valid", p->valid_loss, p->valid_targets);
-    put_value(part[GRAD], "grad", 3, p->grad_norm);
-    snprintf(part[RATE], PART, "lr %.2e", p->lr);
+    snprintf(part[STEP], PART, "step %lld/%lld", (long long)step->step, (long long)p->steps);
+    put_loss(part[LOSS], "loss", step->output.loss, step->output.targets);
+    if (step->evaluated)
+        put_loss(part[VALID], "valid", step->valid_loss, step->valid_tokens);
+    put_value(part[GRAD], "grad", 3, step->output.grad_norm);
+    snprintf(part[RATE], PART, "lr %.2e", step->lr);
     snprintf(part[TOKENS], PART, "%.0f tokens/s", p->tokens_per_s);
     snprintf(part[MS], PART, "%.1f ms", p->step_ms);
     if (p->mfu > 0)

@@ -239,24 +239,18 @@ static int finish(struct trainer *t, int64_t step, struct error *err)
 {
     struct flight *flight = &t->flight[step % 2];
     struct metrics_step *report = &flight->report;
-    struct step_output output;
-    if (!flight->under_way || report->step != step)
-        return 0;
+    struct step_output *output = &report->output;
     flight->under_way = 0;
-    if (world_must(t->s->world, step_finish(t->s->executor, &flight->pending, &output, err), err))
+    if (world_must(t->s->world, step_finish(t->s->executor, &flight->pending, output, err), err))
         return -1;
     int64_t now = clock_ns();
     int64_t begin = flight->start_ns > t->finished_ns ? flight->start_ns : t->finished_ns;
     t->finished_ns = now;
-    t->stop |= output.votes > 0;
-    t->at.loss = output.loss;
-    report->loss = output.loss;
-    report->grad_norm = output.grad_norm;
-    report->tokens = output.targets;
-    report->tokens_total = t->at.tokens += output.targets;
+    t->stop |= output->votes > 0;
+    t->at.loss = output->loss;
+    report->tokens_total = t->at.tokens += output->targets;
     report->step_ms = (double)(now - begin) / 1e6;
-    report->skipped = output.skipped;
-    count_skips(t, output.skipped);
+    count_skips(t, output->skipped);
     report->skipped_steps = t->at.scaler.skipped;
     return 0;
 }

@@ -93,7 +93,7 @@ static struct js *line_of(struct planning *p, struct session *s, const char *gpu
 /* The share of the peak is the model's operations over what all GPUs could have done. */
 static void check_share(struct planning *p, struct session *s)
 {
-    struct metrics_step step = {.step = 1, .tokens = 1e9, .step_ms = 500};
+    struct metrics_step step = {.step = 1, .output = {.targets = 1e9}, .step_ms = 500};
     struct model_flops flops = model_flops_per_token(s->model, s->config.data.seq_len);
     double all = 989.5e12 * world_size(p->c.world);
     if (world_rank(p->c.world) || s->layout.dtype != DTYPE_BF16)

@@ -213,15 +213,15 @@ static void a_long_window_is_the_longest_there_is(void **state)
 
 static void progress_lines_fit_the_terminal(void **state)
 {
-    const struct progress p = {.step = 99999,
+    const struct metrics_step step = {
+        .step = 99999,
+        .output = {.loss = 1.69384, .grad_norm = 1.742, .targets = 1024},
+        .valid_loss = 1.6845,
+        .lr = 3.16e-4,
+        .valid_tokens = 512,
+        .evaluated = 1};
+    const struct progress p = {.step = &step,
                                .steps = 1000000,
-                               .loss = 1.69384,
-                               .valid_loss = 1.6845,
-                               .grad_norm = 1.742,
-                               .lr = 3.16e-4,
-                               .targets = 1024,
-                               .valid_targets = 512,
-                               .evaluated = 1,
                                .tokens_per_s = 123456,
                                .step_ms = 1111.04,
                                .mfu = 0.413,
@@ -244,7 +244,8 @@ static void progress_lines_fit_the_terminal(void **state)
 
 static void a_loss_of_nothing_is_said(void **state)
 {
-    const struct progress p = {.step = 1, .steps = 2, .loss = NAN, .left_s = 59.6};
+    const struct metrics_step step = {.step = 1, .output = {.loss = NAN}};
+    const struct progress p = {.step = &step, .steps = 2, .left_s = 59.6};
     char text[PROGRESS_TEXT];
     assert_string_equal(progress_text(&p, 0, text),
                         "step 1/2  loss none (no targets)  grad 0.000  lr 0.00e+00  0 tokens/s  "
@@ -256,14 +257,13 @@ static void what_is_not_finite_is_said(void **state)
 {
     const double values[] = {NAN, -NAN, INFINITY};
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
-        const struct progress p = {.step = 1,
-                                   .steps = 2,
-                                   .loss = values[i],
-                                   .targets = 1024,
-                                   .evaluated = 1,
-                                   .valid_loss = values[i],
-                                   .valid_targets = 1,
-                                   .grad_norm = values[i]};
+        const struct metrics_step step = {
+            .step = 1,
+            .output = {.loss = values[i], .grad_norm = values[i], .targets = 1024},
+            .evaluated = 1,
+            .valid_loss = values[i],
+            .valid_tokens = 1};
+        const struct progress p = {.step = &step, .steps = 2};
         char text[PROGRESS_TEXT];
         assert_string_equal(progress_text(&p, 0, text),
                             "step 1/2  loss not finite  valid not finite  grad not finite  "
