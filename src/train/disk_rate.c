@@ -4,7 +4,6 @@
  * out, and so are windows with an evaluation or a checkpoint between their steps. */
 #include "train/disk_rate.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/array.h"

@@ -5,26 +5,14 @@
 
 /* How far the learning rate has come from lr (0) to min_lr (1) after `done` (0 to 1) of the decay.
  */
-static double constant(double done)
+static double decayed(enum config_schedule schedule, double done)
 {
-    return 0;
+    switch (schedule) {
+    case SCHEDULE_LINEAR: return done;
+    case SCHEDULE_COSINE: return 0.5 * (1 - cos(M_PI * done));
+    default: return 0; /* SCHEDULE_CONSTANT */
+    }
 }
-
-static double linear(double done)
-{
-    return done;
-}
-
-static double cosine(double done)
-{
-    return 0.5 * (1 - cos(M_PI * done));
-}
-
-static double (*const schedules[])(double) = {
-    [SCHEDULE_CONSTANT] = constant,
-    [SCHEDULE_LINEAR] = linear,
-    [SCHEDULE_COSINE] = cosine,
-};
 
 /* The fraction of the warm-up that is done at one of its steps. */
 static double warm(const struct config_train *train, int64_t step)
@@ -41,7 +29,7 @@ double lr_schedule_at(const struct config_train *train, int64_t step)
         return train->warmup_min_lr + (train->lr - train->warmup_min_lr) * warm(train, step);
     int64_t decay = train->steps - train->warmup_steps;
     double done = decay > 0 ? (double)(step - train->warmup_steps) / (double)decay : 1;
-    return train->lr - (train->lr - train->min_lr) * schedules[train->schedule](fmin(done, 1));
+    return train->lr - (train->lr - train->min_lr) * decayed(train->schedule, fmin(done, 1));
 }
 
 struct optimizer_rule lr_schedule_rule(const struct config_train *train, int64_t step)

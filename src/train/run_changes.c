@@ -5,7 +5,6 @@
 #include "train/run_changes.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -116,15 +115,18 @@ static int has_effect(const char *key)
     return strcmp(key, "recompute_every") != 0;
 }
 
+/* What is known of a changed setting, and where it is listed. */
 struct listing {
+    const struct config *saved, *asked;
     char *text;
     size_t bytes;
-    int count;
 };
 
-static void add(struct listing *list, const char *key, const char *old, const char *new,
-                const char *note)
+static void add(struct listing *list, const char *key, const char *note)
 {
+    char one[CONFIG_TEXT], other[CONFIG_TEXT];
+    const char *old = config_value(list->saved, key, one);
+    const char *new = config_value(list->asked, key, other);
     text_join(list->text, list->bytes, ", ", "%s %.120s -> %.120s%s", key, old[0] ? old : "(none)",
               new[0] ? new : "(none)", note);
 }
@@ -132,32 +134,29 @@ static void add(struct listing *list, const char *key, const char *old, const ch
 /* Compare contents where both are known in the same way, else names: a checkpoint of an older
  * version knows no samples, and a file that was sealed since has a hash now. */
 static int compare_data(struct listing *list, const char *key, const char *name,
-                        const struct js *meta, const char *contents, const struct config *saved,
-                        const struct config *asked)
+                        const struct js *meta, const char *contents)
 {
-    char old[CONFIG_TEXT], new[CONFIG_TEXT];
     const char *known = js_get_string(js_get(meta, "data"), name, "");
-    const char *one = config_value(saved, key, old), *other = config_value(asked, key, new);
+    int other_name = differs(list->saved, list->asked, key);
     int comparable = known[0] && contents[0] && is_sample(known) == is_sample(contents);
-    if (comparable ? !strcmp(known, contents) : !strcmp(one, other))
+    if (comparable ? !strcmp(known, contents) : !other_name)
         return 0;
-    add(list, key, one, other, strcmp(one, other) ? "" : " (other contents)");
+    add(list, key, other_name ? "" : " (other contents)");
     return 1;
 }
 
 int run_changes_text(const struct config *saved, const struct config *asked, const struct js *meta,
                      const struct run_data *data, char *text, size_t bytes)
 {
-    char old[CONFIG_TEXT], new[CONFIG_TEXT];
-    struct listing list = {text, bytes, 0};
+    struct listing list = {.saved = saved, .asked = asked, .text = text, .bytes = bytes};
     const char *key;
     text[0] = 0;
-    int count = compare_data(&list, "data.train", "train", meta, data->train, saved, asked) +
-                compare_data(&list, "data.valid", "valid", meta, data->valid, saved, asked);
+    int count = compare_data(&list, "data.train", "train", meta, data->train) +
+                compare_data(&list, "data.valid", "valid", meta, data->valid);
     for (int i = 0; (key = config_key_name(i)); i++) {
         if (!has_effect(key) || !differs(saved, asked, key))
             continue;
-        add(&list, key, config_value(saved, key, old), config_value(asked, key, new),
+        add(&list, key,
             strcmp(key, "train.freeze") ? ""
                                         : " (optimizer state that was not kept begins at zero)");
         count += strcmp(key, "train.steps") != 0;

@@ -103,16 +103,13 @@ static int refuse_gone(const struct run_directory *d, const struct run_survey *s
                          "%s is not committed, and %s holds no checkpoint that is; put one back, "
                          "or start over with run.fresh=true, which moves what is there aside",
                          survey->torn.entry[0].path, d->path);
-    if (survey->lost_step)
-        return error_set(err,
-                         "%s/metrics.jsonl says that step %lld was reached, but no checkpoint is "
-                         "there; put %s back, or start over with run.fresh=true, which moves what "
-                         "is there aside",
-                         d->path, (long long)survey->lost_step, d->checkpoints);
-    return error_set(err,
-                     "%s/run.json says that step %lld was saved, but no checkpoint is there; put "
-                     "%s back, or start over with run.fresh=true, which moves what is there aside",
-                     d->path, (long long)d->record.saved, d->checkpoints);
+    int64_t lost = survey->lost_step;
+    return error_set(
+        err,
+        "%s/%s says that step %lld was %s, but no checkpoint is there; put %s back, or "
+        "start over with run.fresh=true, which moves what is there aside",
+        d->path, lost ? "metrics.jsonl" : "run.json", (long long)(lost ? lost : d->record.saved),
+        lost ? "reached" : "saved", d->checkpoints);
 }
 
 /* Resume from the branch's newest checkpoint or, where it has none yet, from the one it began with.
@@ -180,29 +177,24 @@ static int decide(const struct run_directory *d, const struct run_survey *survey
 {
     const struct config *c = &d->s->config;
     const char *resume = c->checkpoint.resume;
-    int none = !strcmp(resume, "none"), again = run_record_requeued(&d->record);
-    int fresh = begins_fresh(d);
+    int none = !strcmp(resume, "none"), is_auto = !strcmp(resume, "auto"), fresh = begins_fresh(d);
+    int again = run_record_requeued(&d->record) && (c->run.fresh || none);
     if (survey->foreign[0] && !fresh)
         return error_set(err,
                          "%s is of another run than %s; move it out of there, or begin a run from "
                          "it: checkpoint.resume=PATH run.dir=OTHER",
                          survey->foreign, d->path);
-    if (again && (c->run.fresh || none)) {
+    if (again)
         log_info(d->s->log, "job %s was requeued: the run it began in %s goes on", d->record.job,
                  d->path);
-        return none || !strcmp(resume, "auto") ? go_on(d, survey, start, err)
-                                               : decide_asked(d, survey, start, err);
-    }
-    if (none || (fresh && !strcmp(resume, "auto"))) {
+    if (!again && (none || (fresh && is_auto))) {
         if (!fresh && is_used(d, survey))
             return refuse_used(d, survey, "checkpoint.resume=none asks for a new one", err);
         start->aside = fresh && (is_used(d, survey) || survey->foreign[0] || last_step(d));
         start->begins = 1;
         return 0;
     }
-    if (!strcmp(resume, "auto"))
-        return go_on(d, survey, start, err);
-    return decide_asked(d, survey, start, err);
+    return none || is_auto ? go_on(d, survey, start, err) : decide_asked(d, survey, start, err);
 }
 
 /* 2: whose checkpoint was asked for */
@@ -370,12 +362,11 @@ static void report_changes(const struct run_directory *d, const struct checkpoin
         log_warn(d->s->log, "settings are not compared with those of the checkpoint: %s", why.text);
         return;
     }
-    if (run_changes_text(&saved, &d->s->config, checkpoint->meta, &d->data, text, sizeof text))
-        log_warn(d->s->log, "settings changed since step %lld: %s", (long long)checkpoint->step,
-                 text);
-    else if (text[0])
-        log_info(d->s->log, "settings changed since step %lld: %s", (long long)checkpoint->step,
-                 text);
+    int changes =
+        run_changes_text(&saved, &d->s->config, checkpoint->meta, &d->data, text, sizeof text);
+    if (text[0])
+        log_print(d->s->log, changes ? LOG_WARN : LOG_INFO, "settings changed since step %lld: %s",
+                  (long long)checkpoint->step, text);
 }
 
 /* Open the checkpoint that was decided on; *checkpoint is NULL where there is none. */

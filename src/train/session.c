@@ -150,25 +150,20 @@ int session_open(struct session **out, struct world *world, struct log *log, str
     struct mesh_options options = layout_comm(config);
     struct memory_limits least = {0};
     world_watch(world, (int)config->run.hang_seconds);
-    int rc = choose_device(s, &request, err), per_node = ranks_per_node(world);
-    if (!rc)
-        rc = world_agree(world, prepare(s, &request, per_node, use, err), err);
-    if (!rc)
-        rc = memory_budget_check(s, &least, err);
-    if (!rc)
-        rc = mesh_create(&s->mesh, world, s->layout.shape, err);
-    if (!rc)
-        rc = mesh_attach(s->mesh, world, s->device, mem, &options, err);
-    if (!rc)
-        rc = world_agree(world, allocate(s, err), err);
-    if (!rc)
-        executor_register(s->executor);
+    int per_node = ranks_per_node(world);
+    int rc = choose_device(s, &request, err) ||
+             world_agree(world, prepare(s, &request, per_node, use, err), err) ||
+             memory_budget_check(s, &least, err) ||
+             mesh_create(&s->mesh, world, s->layout.shape, err) ||
+             mesh_attach(s->mesh, world, s->device, mem, &options, err) ||
+             world_agree(world, allocate(s, err), err);
     if (limits)
         *limits = least;
     if (rc) {
         session_close(s);
         return -1;
     }
+    executor_register(s->executor);
     warn_of_attention(s);
     *out = s;
     return 0;

@@ -1,7 +1,6 @@
 /* stop.c - see stop.h. */
 #include "train/stop.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -35,8 +34,8 @@ enum { WATCHED = sizeof watched / sizeof watched[0] };
 struct stop {
     pthread_t thread;
     sigset_t signals;
-    struct world *world; /* NULL until stop_join() */
-    int asked, resumable, training;
+    struct world *_Atomic world; /* NULL until stop_join() */
+    _Atomic int asked, resumable, training;
     int kill_s;          /* launch_kill_s() */
     int64_t deadline_ns; /* used by the thread alone */
     int interrupts;
@@ -99,32 +98,30 @@ static void print_answer(const struct stop *s, int signal)
 
 static void note(struct stop *s, int signal)
 {
-    struct world *world = __atomic_load_n(&s->world, __ATOMIC_ACQUIRE);
-    int first = !s->asked;
+    int first = !s->asked, rank = rank_of(s->world);
     if (signal == SIGINT && s->interrupts++) {
         restore_default(signal);
         kill(getpid(), signal);
     }
     if (!first)
         return;
-    s->deadline_ns = clock_ns() + (rank_of(world) ? EARLY_OTHERS_S : EARLY_S) * (int64_t)1000000000;
-    __atomic_store_n(&s->asked, signal, __ATOMIC_RELEASE);
-    if (__atomic_load_n(&s->training, __ATOMIC_ACQUIRE) && !rank_of(world))
+    s->deadline_ns = clock_ns() + (rank ? EARLY_OTHERS_S : EARLY_S) * (int64_t)1000000000;
+    s->asked = signal;
+    if (s->training && !rank)
         print_answer(s, signal);
 }
 
 static int early_code(const struct stop *s, int signal)
 {
-    return __atomic_load_n(&s->resumable, __ATOMIC_ACQUIRE) ? EXIT_SAVED : KILLED + signal;
+    return s->resumable ? EXIT_SAVED : KILLED + signal;
 }
 
 /* End a start that hangs, in opening a file or in MPI: nothing has been trained yet. */
 static void end_start(struct stop *s)
 {
-    struct world *world = __atomic_load_n(&s->world, __ATOMIC_ACQUIRE);
     fprintf(stderr, "trireme: %s before training began: ended in the midst of the start\n",
             name_of(s->asked));
-    world_abort(world, early_code(s, s->asked));
+    world_abort(s->world, early_code(s, s->asked));
 }
 
 static void *watch(void *arg)
@@ -132,13 +129,12 @@ static void *watch(void *arg)
     struct stop *s = arg;
     const struct timespec second = {.tv_nsec = 200000000};
     for (;;) {
-        int early = s->asked && !__atomic_load_n(&s->training, __ATOMIC_ACQUIRE);
+        int early = s->asked && !s->training;
         int signal =
             early ? sigtimedwait(&s->signals, NULL, &second) : sigwaitinfo(&s->signals, NULL);
         if (signal > 0)
             note(s, signal);
-        else if (early && clock_ns() > s->deadline_ns &&
-                 !__atomic_load_n(&s->training, __ATOMIC_ACQUIRE))
+        else if (early && clock_ns() > s->deadline_ns && !s->training)
             end_start(s);
     }
     return NULL;
@@ -182,17 +178,17 @@ void stop_end(struct stop *s)
 
 int stop_asked(const struct stop *s)
 {
-    return s ? __atomic_load_n(&s->asked, __ATOMIC_ACQUIRE) : 0;
+    return s ? s->asked : 0;
 }
 
 void stop_join(struct stop *s, struct world *world)
 {
-    __atomic_store_n(&s->world, world, __ATOMIC_RELEASE);
+    s->world = world;
 }
 
 void stop_resumable(struct stop *s, int resumable)
 {
-    __atomic_store_n(&s->resumable, resumable, __ATOMIC_RELEASE);
+    s->resumable = resumable;
 }
 
 int stop_early(struct stop *s, struct log *log, struct error *err)
@@ -213,5 +209,5 @@ int stop_early(struct stop *s, struct log *log, struct error *err)
 
 void stop_begin(struct stop *s)
 {
-    __atomic_store_n(&s->training, 1, __ATOMIC_RELEASE);
+    s->training = 1;
 }
