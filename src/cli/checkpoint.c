@@ -1,26 +1,16 @@
 /* checkpoint.c - trireme checkpoint ls|verify|show: look at what runs have saved. */
-#include "base/text.h"
 #include "cli/checkpoint_list.h"
-#include "base/array.h"
-#include "cli/command.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "io/checkpoint.h"
+#include "base/array.h"
+#include "base/text.h"
 #include "io/disk.h"
 
-/* Which checkpoints an argument means: one, those of a folder, or those of a run. */
-struct selection {
-    struct checkpoint_entry *entries;
-    int count;
-    const char *run; /* the run's directory; NULL: it is none */
-};
-
-static void select_one(struct selection *selection, const char *path)
+static void select_one(struct checkpoint_selection *selection, const char *path)
 {
     selection->entries = array_make(1, sizeof *selection->entries);
     selection->entries[0] =
@@ -28,7 +18,8 @@ static void select_one(struct selection *selection, const char *path)
     selection->count = 1;
 }
 
-static int select_checkpoints(struct selection *selection, const char *path, struct error *err)
+static int select_checkpoints(struct checkpoint_selection *selection, const char *path,
+                              struct error *err)
 {
     if (access(path, R_OK))
         return error_errno(err, "cannot read %s", path);
@@ -48,11 +39,6 @@ static int select_checkpoints(struct selection *selection, const char *path, str
                : error_set(err, "%s holds no committed checkpoint", path);
 }
 
-static int list(struct app *app, const struct selection *selection, struct error *err)
-{
-    return checkpoint_list_print(selection->entries, selection->count, selection->run, err);
-}
-
 static int verify_one(const char *path, struct error *err)
 {
     struct checkpoint *checkpoint;
@@ -69,7 +55,7 @@ static int verify_one(const char *path, struct error *err)
 }
 
 /* Verify all; the first failure becomes the command's error, the others are printed. */
-static int verify(struct app *app, const struct selection *selection, struct error *err)
+static int verify(struct app *app, const struct checkpoint_selection *selection, struct error *err)
 {
     int bad = 0, good = 0;
     for (int i = 0; i < selection->count; i++) {
@@ -108,7 +94,7 @@ static int print_meta(const struct checkpoint *checkpoint, struct error *err)
     return 0;
 }
 
-static int show(struct app *app, const struct selection *selection, struct error *err)
+static int show(struct app *app, const struct checkpoint_selection *selection, struct error *err)
 {
     struct checkpoint *checkpoint;
     int i = 0; /* the newest committed one; one named alone is opened in any case */
@@ -136,9 +122,9 @@ static int show(struct app *app, const struct selection *selection, struct error
 
 static const struct {
     const char *name;
-    int (*run)(struct app *app, const struct selection *selection, struct error *err);
+    int (*run)(struct app *app, const struct checkpoint_selection *selection, struct error *err);
 } actions[] = {
-    {.name = "ls", .run = list},
+    {.name = "ls", .run = checkpoint_list_print},
     {.name = "verify", .run = verify},
     {.name = "show", .run = show},
 };
@@ -146,7 +132,7 @@ static const struct {
 int command_checkpoint(struct app *app, int argc, char **argv, struct error *err)
 {
     enum { ACTIONS = sizeof actions / sizeof actions[0] };
-    struct selection selection = {0};
+    struct checkpoint_selection selection = {0};
     int i = 0;
     while (i < ACTIONS && (argc < 2 || strcmp(actions[i].name, argv[1])))
         i++;

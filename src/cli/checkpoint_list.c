@@ -138,9 +138,10 @@ static int print_branches(const char *run, int64_t current, struct error *err)
     return rc;
 }
 
-int checkpoint_list_print(const struct checkpoint_entry *entries, int count, const char *run,
+int checkpoint_list_print(struct app *app, const struct checkpoint_selection *selection,
                           struct error *err)
 {
+    const char *run = selection->run;
     struct run_record record = {0};
     if (run)
         record = read_record(run, RUN_RECORD);
@@ -150,6 +151,6 @@ int checkpoint_list_print(const struct checkpoint_entry *entries, int count, con
         printf("branch %lld, at work; ", (long long)record.branch);
         print_origin(&record);
     }
-    print_rows(entries, count);
+    print_rows(selection->entries, selection->count);
     return run ? print_branches(run, record.run[0] ? record.branch : -1, err) : 0;
 }

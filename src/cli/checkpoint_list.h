@@ -2,12 +2,19 @@
 #ifndef TRIREME_CLI_CHECKPOINT_LIST_H
 #define TRIREME_CLI_CHECKPOINT_LIST_H
 
+#include "cli/command.h"
 #include "io/checkpoint.h"
 
-/* Print a table of checkpoints.  For a run, whose directory is named (else NULL), also print its
- * branch, and the branches that were left: where each began, and its checkpoints in branches/.
- * Returns 0, or -1 with err set. */
-int checkpoint_list_print(const struct checkpoint_entry *entries, int count, const char *run,
+/* Which checkpoints an argument means: one, those of a folder, or those of a run. */
+struct checkpoint_selection {
+    struct checkpoint_entry *entries;
+    int count;
+    const char *run; /* the run's directory; NULL: it is none */
+};
+
+/* Print a table of checkpoints.  For a run also print its branch, and the branches that were left:
+ * where each began, and its checkpoints in branches/.  Returns 0, or -1 with err set. */
+int checkpoint_list_print(struct app *app, const struct checkpoint_selection *selection,
                           struct error *err);
 
 #endif

@@ -38,27 +38,24 @@ static int run(struct session *session, struct error *err)
 {
     struct batches valid = {0};
     double loss, targets;
-    int rc = world_agree(
-        session->world,
-        batches_open(&valid, session, session->config.data.valid, LOADER_SEQUENTIAL, err), err);
+    const char *path = session->config.data.valid;
+    int rc = world_agree(session->world,
+                         batches_open(&valid, session, path, LOADER_SEQUENTIAL, err), err);
     if (!rc)
         session_warn_unused_gpus(session);
-    if (!rc)
-        rc = load(session, err);
-    if (!rc)
-        rc = evaluate(session, &valid, session->config.train.eval_batches, &loss, &targets, err);
+    rc = rc || load(session, err) ||
+         evaluate(session, &valid, session->config.train.eval_batches, &loss, &targets, err);
     if (!rc && targets <= 0)
         rc = error_set(err,
                        "%s: no targets: all that was read is masked (loss_mask), so that there "
                        "is no loss",
-                       session->config.data.valid);
+                       path);
     if (!rc && !isfinite(loss))
-        rc = error_set(err, "%s: the loss is not finite: what the model computes overflows",
-                       session->config.data.valid);
+        rc = error_set(err, "%s: the loss is not finite: what the model computes overflows", path);
     if (!rc && world_rank(session->world) == 0)
         printf("loss %.6f  perplexity %.4f  targets %.0f\n", loss, exp(loss), targets);
     batches_close(&valid);
-    return rc;
+    return rc ? -1 : 0;
 }
 
 int command_evaluate(struct app *app, int argc, char **argv, struct error *err)

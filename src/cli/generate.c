@@ -15,7 +15,7 @@ struct asked {
     struct generate_request request;
     const char *tokenizer, *from;
     const char *const *settings; /* "key=value" */
-    int setting_count, has_other;
+    int setting_count;
     struct config config;
     char *input; /* the prompt where it was read, to be freed; else NULL */
 };
@@ -42,6 +42,7 @@ static int parse(struct asked *asked, int argc, char **argv, struct error *err)
 {
     struct generate_request *request = &asked->request;
     int64_t seed;
+    int has_other = 0;
     request->prompt = arguments_option("--prompt", &argc, argv);
     asked->tokenizer = arguments_option("--tokenizer", &argc, argv);
     if (arguments_count("--tokens", &argc, argv, 1, 1000000000, &request->tokens, 128, err) ||
@@ -51,10 +52,10 @@ static int parse(struct asked *asked, int argc, char **argv, struct error *err)
         return -1;
     request->seed = (uint64_t)seed;
     for (int i = 2; i < argc; i++)
-        asked->has_other |= !strchr(argv[i], '=');
+        has_other |= !strchr(argv[i], '=');
     asked->settings = (const char *const *)argv + 2;
     asked->setting_count = argc - 2;
-    if (argc < 2 || asked->has_other)
+    if (argc < 2 || has_other)
         return error_set(err, argc < 2 ? "generate wants the path of a checkpoint or run: trireme "
                                          "generate runs/default --prompt TEXT"
                                        : "generate takes one checkpoint or run, and options: "
@@ -137,15 +138,12 @@ int command_generate(struct app *app, int argc, char **argv, struct error *err)
         return -1;
     if (world_size(app->world) > 1)
         return error_set(err, "generate runs on one rank; start it without mpirun or srun");
-    int rc = parse(&asked, argc, argv, err);
-    if (!rc)
-        rc = run_checkpoint_open(&checkpoint, app->world, asked.from, &app->log, err);
-    if (!rc)
-        rc = open_tokenizer(&tokenizer, asked.tokenizer, checkpoint, err);
-    if (!rc)
-        rc = run(app, &asked, checkpoint, tokenizer, err);
+    int rc = parse(&asked, argc, argv, err) ||
+             run_checkpoint_open(&checkpoint, app->world, asked.from, &app->log, err) ||
+             open_tokenizer(&tokenizer, asked.tokenizer, checkpoint, err) ||
+             run(app, &asked, checkpoint, tokenizer, err);
     checkpoint_close(checkpoint);
     tokenizer_close(tokenizer);
     free(asked.input);
-    return rc;
+    return rc ? -1 : 0;
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/text.h"
 #include "io/h5.h"
 
 enum { PROBE_BYTES = 8000 };
@@ -160,17 +161,16 @@ int inputs_contain(const struct inputs *inputs, const char *path)
 void inputs_report(const struct inputs *inputs, struct log *log)
 {
     const struct inputs_skipped *binary = &inputs->not_text, *hidden = &inputs->hidden;
-    char skipped_text[2][256] = {"", ""};
+    char skipped[1024] = "";
     if (binary->count)
-        snprintf(skipped_text[0], sizeof skipped_text[0], "%lld that %s not text (%s%s)",
-                 (long long)binary->count, binary->count > 1 ? "are" : "is", binary->first,
-                 binary->count > 1 ? ", ..." : "");
+        text_append(skipped, sizeof skipped, "%lld that %s not text (%s%s)",
+                    (long long)binary->count, binary->count > 1 ? "are" : "is", binary->first,
+                    binary->count > 1 ? ", ..." : "");
     if (hidden->count)
-        snprintf(skipped_text[1], sizeof skipped_text[1], "%lld hidden (%s%s)",
-                 (long long)hidden->count, hidden->first, hidden->count > 1 ? ", ..." : "");
-    if (binary->count || hidden->count)
-        log_info(log, "skipped %s%s%s", skipped_text[0], binary->count && hidden->count ? ", " : "",
-                 skipped_text[1]);
+        text_join(skipped, sizeof skipped, ", ", "%lld hidden (%s%s)", (long long)hidden->count,
+                  hidden->first, hidden->count > 1 ? ", ..." : "");
+    if (skipped[0])
+        log_info(log, "skipped %s", skipped);
     if (inputs->json.count)
         log_warn(log,
                  "%s: JSON is taken as it is, names and brackets too; for one field of it: jq -r "

@@ -1,5 +1,4 @@
 /* plan.c - trireme plan. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/round.h"

@@ -80,19 +80,16 @@ static int train(struct app *app, const struct config *config, struct stop *stop
             advise(app, config, &limits, err);
         return -1;
     }
-    int rc =
-        stop_early(stop, &app->log, err) || trainer_open(&trainer, session, stop, err) ? -1 : 0;
-    if (!rc)
-        rc = world_agree(app->world, write_plan(app, session, err), err);
-    if (!rc)
-        rc = stop_early(stop, &app->log, err);
+    int rc = stop_early(stop, &app->log, err) || trainer_open(&trainer, session, stop, err) ||
+             world_agree(app->world, write_plan(app, session, err), err) ||
+             stop_early(stop, &app->log, err);
     if (!rc) {
         stop_begin(stop);
         rc = trainer_run(trainer, err);
     }
     trainer_close(trainer);
     session_close(session);
-    return rc;
+    return rc ? -1 : 0;
 }
 
 int command_train(struct app *app, int argc, char **argv, struct error *err)

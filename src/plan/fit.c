@@ -46,11 +46,6 @@ static int set(struct candidate *c, const char *key, const char *fmt, ...)
     return config_set(&c->config, key, value, NULL);
 }
 
-static int change_schedule(const struct search *s, struct candidate *c, int level)
-{
-    return set(c, "parallel.schedule", "1f1b");
-}
-
 /* The strategy that shards more than the configuration's by so many stages. */
 static enum config_strategy further(const struct config *config, int stages)
 {
@@ -71,22 +66,11 @@ static int change_strategy(const struct search *s, struct candidate *c, int leve
     return set(c, "parallel.strategy", "%s", variant_name(strategy, name));
 }
 
-static int change_recompute(const struct search *s, struct candidate *c, int level)
-{
-    static const char *const names[] = {"none", "selective", "full"};
-    return set(c, "recompute", "%s", names[s->config->recompute + level]);
-}
-
 static int64_t halved(int64_t batch, int times)
 {
     for (; times > 0; times--)
         batch = (batch + 1) / 2;
     return batch;
-}
-
-static int change_micro_batch(const struct search *s, struct candidate *c, int level)
-{
-    return set(c, "train.micro_batch", "%lld", (long long)halved(s->layout.micro_batch, level));
 }
 
 /* The level-th divisor of ranks above the configuration's shards; 0 when there is none. */
@@ -96,12 +80,6 @@ static int shards_at(const struct search *s, int level)
         if (s->ranks % n == 0 && !--level)
             return n;
     return 0;
-}
-
-static int change_shards(const struct search *s, struct candidate *c, int level)
-{
-    c->config.parallel.replicate = 0;
-    return set(c, "parallel.shard", "%d", shards_at(s, level));
 }
 
 /* Where the parts of the state may go, a row farther from the device than the one before. */
@@ -134,11 +112,6 @@ static int set_offload(struct candidate *c, int row)
     return 0;
 }
 
-static int change_offload(const struct search *s, struct candidate *c, int level)
-{
-    return set_offload(c, s->offload[level]);
-}
-
 /* Keep on the device what the configuration keeps on disk, unless a level of OFFLOAD has moved it
  * already. */
 static int leave_disk(struct candidate *c)
@@ -149,26 +122,33 @@ static int leave_disk(struct candidate *c)
     return c->config.offload.path[0] ? set(c, "offload.path", "") : 0;
 }
 
-static int change_ranks(const struct search *s, struct candidate *c, int level)
+/* Move the candidate to a level of an axis that is above 0.  -1 where keys do not go together. */
+static int change(const struct search *s, struct candidate *c, enum axis axis, int level)
 {
-    c->ranks = s->ranks << level;
-    c->nodes = s->nodes << level;
-    return 0;
+    static const char *const recompute[] = {"none", "selective", "full"};
+    switch (axis) {
+    case SCHEDULE: return set(c, "parallel.schedule", "1f1b");
+    case STRATEGY: return change_strategy(s, c, level);
+    case RECOMPUTE: return set(c, "recompute", "%s", recompute[s->config->recompute + level]);
+    case MICRO_BATCH:
+        return set(c, "train.micro_batch", "%lld", (long long)halved(s->layout.micro_batch, level));
+    case SHARDS:
+        c->config.parallel.replicate = 0;
+        return set(c, "parallel.shard", "%d", shards_at(s, level));
+    case OFFLOAD: return set_offload(c, s->offload[level]);
+    default: /* RANKS */
+        c->ranks = s->ranks << level;
+        c->nodes = s->nodes << level;
+        return 0;
+    }
 }
-
-static int (*const change[AXES])(const struct search *s, struct candidate *c, int level) = {
-    [SCHEDULE] = change_schedule,   [STRATEGY] = change_strategy,
-    [RECOMPUTE] = change_recompute, [MICRO_BATCH] = change_micro_batch,
-    [SHARDS] = change_shards,       [OFFLOAD] = change_offload,
-    [RANKS] = change_ranks,
-};
 
 /* The configuration with every axis at its level.  -1 where keys do not go together. */
 static int candidate_at(const struct search *s, const int level[AXES], struct candidate *c)
 {
     *c = (struct candidate){.config = *s->config, .ranks = s->ranks, .nodes = s->nodes};
     for (int axis = 0; axis < AXES; axis++)
-        if (level[axis] && change[axis](s, c, level[axis]))
+        if (level[axis] && change(s, c, axis, level[axis]))
             return -1;
     if (s->limits->no_disk && leave_disk(c))
         return -1;
