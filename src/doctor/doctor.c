@@ -205,20 +205,14 @@ static int collect(struct doctor *d, char **all, struct error *err)
     return rc;
 }
 
-static void list(const struct doctor *d, const char *all)
+static void list(const struct doctor *d, char *all)
 {
+    char *line;
     if (!d->prints)
         return;
-    if (!all[0]) {
-        printf("\nNo problems found.\n");
-        return;
-    }
-    printf("\nProblems:\n");
-    while (*all) {
-        int length = (int)strcspn(all, "\n");
-        printf("  - %.*s\n", length, all);
-        all += length + (all[length] == '\n');
-    }
+    printf(all[0] ? "\nProblems:\n" : "\nNo problems found.\n");
+    while ((line = strsep(&all, "\n")) && *line)
+        printf("  - %s\n", line);
 }
 
 int doctor_run(struct world **world, struct mem *mem, struct error *err)
@@ -245,7 +239,7 @@ int doctor_run(struct world **world, struct mem *mem, struct error *err)
     doctor_check_gpus(&d);
     if ((d.world && doctor_measure(&d, err)) || collect(&d, &all, err))
         return -1;
-    list(&d, all ? all : "");
+    list(&d, all);
     free(all);
     return d.fatal ? (err->code = EXIT_USAGE, -1) : 0;
 }
