@@ -56,6 +56,15 @@ static int64_t block_offset(int64_t block)
     return SEAL_FRONT + block * SEAL_BLOCK;
 }
 
+/* The checksum of the i-th block in a buffer of so many bytes, which is block `number` of the file.
+ */
+static uint64_t block_checksum(const char *buffer, int64_t i, int64_t bytes, int64_t number)
+{
+    int64_t at = i * SEAL_BLOCK;
+    return hash_bytes_seeded(buffer + at, (size_t)min_i64(SEAL_BLOCK, bytes - at),
+                             (uint64_t)number);
+}
+
 /* A failed read is the node's fault (EXIT_NODE), which a restart may cure; a file that is too short
  * is not. */
 static int read_bytes(const struct seal *seal, void *to, int64_t bytes, int64_t offset,
@@ -200,11 +209,9 @@ static int read_blocks(struct seal *seal, int64_t first, int64_t count, struct e
     if (read_bytes(seal, seal->buffer, to - from, from, err) ||
         read_bytes(seal, sums, count * 8, seal->end + first * 8, err))
         return -1;
-    for (int64_t i = 0; i < count; i++) {
-        int64_t at = i * SEAL_BLOCK, bytes = min_i64(SEAL_BLOCK, to - from - at);
-        if (hash_bytes_seeded(seal->buffer + at, (size_t)bytes, (uint64_t)(first + i)) != sums[i])
-            return damaged(seal, from + at, err);
-    }
+    for (int64_t i = 0; i < count; i++)
+        if (block_checksum(seal->buffer, i, to - from, first + i) != sums[i])
+            return damaged(seal, from + i * SEAL_BLOCK, err);
     seal->held_at = from;
     seal->held_bytes = to - from;
     return 0;
@@ -276,11 +283,8 @@ static int write_table(int fd, const char *path, int64_t end, char *buffer, stru
         int64_t bytes = min_i64(count * SEAL_BLOCK, end - from);
         if (read_bytes(&file, buffer, bytes, from, err))
             return -1;
-        for (int64_t i = 0; i < count; i++) {
-            int64_t at = i * SEAL_BLOCK;
-            sums[i] = hash_bytes_seeded(buffer + at, (size_t)min_i64(SEAL_BLOCK, bytes - at),
-                                        (uint64_t)(first + i));
-        }
+        for (int64_t i = 0; i < count; i++)
+            sums[i] = block_checksum(buffer, i, bytes, first + i);
         if (disk_write(fd, sums, (size_t)count * 8, end + first * 8, path, err))
             return -1;
     }
