@@ -38,14 +38,9 @@ struct reader {
     int fd;
 };
 
-static int64_t stored_bytes(const struct segment *segment)
-{
-    return segment->elems * (int64_t)dtype_bytes(segment->from);
-}
-
 static int64_t end_of(const struct segment *segment)
 {
-    return segment->offset + stored_bytes(segment);
+    return segment->offset + segment->elems * (int64_t)dtype_bytes(segment->from);
 }
 
 /* Reading */

@@ -311,14 +311,6 @@ int h5_set_text(struct h5 *file, const char *object, const char *key, const char
     return set_attribute(file, object, key, type, text, err);
 }
 
-static H5T_class_t class_of(hid_t attribute)
-{
-    hid_t stored = H5Aget_type(attribute);
-    H5T_class_t class = stored < 0 ? H5T_NO_CLASS : H5Tget_class(stored);
-    H5Tclose(stored);
-    return class;
-}
-
 int h5_get_value(struct h5 *file, const char *object, const char *key, int type, void *value,
                  struct error *err)
 {
@@ -326,8 +318,10 @@ int h5_get_value(struct h5 *file, const char *object, const char *key, int type,
     if (attribute < 0)
         return h5_fail(file, err, "no attribute %s of %s", key, object);
     hid_t memory = h5_make_type(type), space = H5Aget_space(attribute);
+    hid_t stored = H5Aget_type(attribute);
+    H5T_class_t class = H5Tget_class(stored);
     int rc = 0;
-    if (class_of(attribute) != H5T_INTEGER && class_of(attribute) != H5T_FLOAT)
+    if (class != H5T_INTEGER && class != H5T_FLOAT)
         rc = error_set(err, "%s: attribute %s of %s is not a number", file->path, key, object);
     else if (H5Sget_simple_extent_npoints(space) != 1)
         rc = error_set(err, "%s: attribute %s of %s is not one value", file->path, key, object);
@@ -335,6 +329,7 @@ int h5_get_value(struct h5 *file, const char *object, const char *key, int type,
         rc = h5_fail(file, err, "cannot read attribute %s of %s", key, object);
     H5Sclose(space);
     H5Aclose(attribute);
+    H5Tclose(stored);
     H5Tclose(memory);
     return rc;
 }
