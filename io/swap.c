@@ -13,7 +13,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -129,18 +128,6 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* A file of that size, which nobody else can open. */
-static int make_file(struct swap *swap, const char *dir, struct error *err)
-{
-    if (!disk_make_folders(dir, err))
-        swap->fd = disk_open(swap->path, O_RDWR | O_CREAT | O_TRUNC, err);
-    if (swap->fd < 0)
-        return error_prefix(err, "offload.path");
-    if (unlink(swap->path))
-        return error_errno(err, "offload.path: cannot remove the name of %s", swap->path);
-    return 0;
-}
-
 enum { AMOUNT = 24 };
 
 static const char *amount(double bytes, char text[AMOUNT])
@@ -210,7 +197,7 @@ static int start_threads(struct swap *swap, struct error *err)
     return 0;
 }
 
-/* An empty file in folder dir. */
+/* An empty file in folder dir, which nobody else can open. */
 static struct swap *begin(const char *dir, int rank, size_t bytes, struct error *err)
 {
     struct swap *swap = array_make(1, sizeof *swap);
@@ -220,7 +207,13 @@ static struct swap *begin(const char *dir, int rank, size_t bytes, struct error 
     pthread_cond_init(&swap->work, NULL);
     pthread_cond_init(&swap->ended, NULL);
     swap->path = array_format("%s/rank-%05d-of-process-%ld", dir, rank, (long)getpid());
-    if (!make_file(swap, dir, err))
+    if (!disk_make_folders(dir, err))
+        swap->fd = disk_open(swap->path, O_RDWR | O_CREAT | O_TRUNC, err);
+    if (swap->fd < 0)
+        error_prefix(err, "offload.path");
+    else if (unlink(swap->path))
+        error_errno(err, "offload.path: cannot remove the name of %s", swap->path);
+    else
         return swap;
     swap_close(swap);
     return NULL;

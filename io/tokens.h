@@ -17,18 +17,21 @@
 #include "base/error.h"
 #include "io/seal.h"
 
+enum { TOKENS_SOURCE = 1024 };
+
 struct tokens {
     char *path;
-    enum dtype dtype;   /* DTYPE_U16 or DTYPE_U32, as stored */
-    int64_t count;      /* tokens in the file */
-    int64_t documents;  /* the file holds documents + 1 starts */
-    int64_t vocab;      /* of the tokenizer: every token is less */
-    char tokenizer[64]; /* its name, as tokenizer_open() takes it */
-    int has_mask;       /* is there a loss_mask? */
-    int has_checksums;  /* format 2 */
-    int has_hash;       /* does the file say the next? */
-    uint64_t hash;      /* XXH3 of the token bytes, as stored; tokens_verify() compares it */
-    struct seal seal;   /* private, as what follows: offsets in the file */
+    enum dtype dtype;           /* DTYPE_U16 or DTYPE_U32, as stored */
+    int64_t count;              /* tokens in the file */
+    int64_t documents;          /* the file holds documents + 1 starts */
+    int64_t vocab;              /* of the tokenizer: every token is less */
+    char tokenizer[64];         /* its name, as tokenizer_open() takes it */
+    char source[TOKENS_SOURCE]; /* where the tokens came from; "": the file does not say */
+    int has_mask;               /* is there a loss_mask? */
+    int has_checksums;          /* format 2 */
+    int has_hash;               /* does the file say the next? */
+    uint64_t hash;    /* XXH3 of the token bytes, as stored; tokens_verify() compares it */
+    struct seal seal; /* private, as what follows: offsets in the file */
     int64_t tokens_at, documents_at, mask_at;
 };
 

@@ -8,7 +8,7 @@
 #define TOKENS_DOCUMENTS "documents"
 #define TOKENS_MASK      "loss_mask"
 
-enum { TOKENS_PLAIN = 1, TOKENS_SEALED = 2, TOKENS_SOURCE = 1024 };
+enum { TOKENS_PLAIN = 1, TOKENS_SEALED = 2 };
 
 /* Where the datasets lie in the file. */
 struct tokens_parts {

@@ -1,15 +1,11 @@
 /* tokens_verify.c - what reads a token file from end to end: verifying it, and writing it anew with
  * checksums. */
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/hash.h"
 #include "base/round.h"
-#include "io/h5.h"
 #include "io/tokens.h"
-#include "io/tokens_format.h"
 
 enum { PIECE = 64 << 10 }; /* elements read at a time */
 
@@ -109,24 +105,10 @@ int tokens_verify(struct tokens *tokens, struct error *err)
 
 /* Sealing */
 
-/* Where the tokens came from, if the file says so. */
-static void read_source(const char *path, char source[TOKENS_SOURCE])
-{
-    struct h5 *file;
-    source[0] = 0;
-    if (h5_open(&file, path, NULL))
-        return;
-    if (h5_get_text(file, "/", "source", source, TOKENS_SOURCE, NULL))
-        source[0] = 0;
-    h5_close(file, NULL);
-}
-
 static int rewrite(struct tokens *tokens, struct error *err)
 {
     struct tokens_writer *writer;
-    char source[TOKENS_SOURCE];
-    read_source(tokens->path, source);
-    if (tokens_create(&writer, tokens->path, tokens->tokenizer, tokens->vocab, source, err))
+    if (tokens_create(&writer, tokens->path, tokens->tokenizer, tokens->vocab, tokens->source, err))
         return -1;
     if (pass_all(tokens, writer, err)) {
         tokens_abandon(writer);
