@@ -1,10 +1,8 @@
 /* checkpoint_find.c - the checkpoints in a folder: list them, find the newest good one. */
 #include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/array.h"
 #include "io/disk.h"

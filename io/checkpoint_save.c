@@ -7,7 +7,6 @@
  *     then COMMIT with the checksums of both, renames the folder and fsyncs its parent
  * The ranks agree on the outcome after each; a failure removes the partial folder.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,4 @@
 /* tokens_read.c - reading parts of token files, and checking each value that is read. */
-#include <string.h>
 
 #include "base/hash.h"
 #include "base/round.h"

@@ -10,7 +10,6 @@
  *  4. seal it (seal.h): the checksums of all blocks behind, the front before HDF5's part;
  *  5. fsync, rename.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
