@@ -94,36 +94,38 @@ static void lay_out(struct group *g)
     }
 }
 
-int group_of(struct group **group, struct world *world, const int *ranks, int size,
-             const char *name, struct error *err)
+/* The memory of a group of these ranks, and its place among them. */
+static int take_block(struct group *g, const int *ranks, int size, struct error *err)
+{
+    g->block_bytes = group_staging_bytes(size);
+    g->block = mem_alloc(g->world->mem, POOL_COMM, g->block_bytes, err);
+    if (!g->block)
+        return error_prefix(err, "group %s", g->name);
+    g->transport = &transport_mpi;
+    g->size = size;
+    g->mem = g->world->mem;
+    lay_out(g);
+    for (int m = 0; m < size; m++)
+        g->ranks[m] = ranks ? ranks[m] : m;
+    while (g->ranks[g->rank] != g->world->rank)
+        g->rank++;
+    return 0;
+}
+
+int group_create(struct group **group, struct world *world, const int *ranks, int size,
+                 const char *name, struct error *err)
 {
     struct group *g = group_self(world, name);
+    int rc = 0;
     g->tag = ++world->splits * QUEUES;
-    if (world->splits > world->tag_max / QUEUES - 1) {
-        error_set(err, "group %s: this MPI has no tags left for it", g->name);
-        goto fail;
-    }
-    if (size > 1) {
-        g->block_bytes = group_staging_bytes(size);
-        g->block = mem_alloc(world->mem, POOL_COMM, g->block_bytes, err);
-        if (!g->block) {
-            error_prefix(err, "group %s", g->name);
-            goto fail;
-        }
-        g->transport = &transport_mpi;
-        g->size = size;
-        g->mem = world->mem;
-        lay_out(g);
-        memcpy(g->ranks, ranks, (size_t)size * sizeof *ranks);
-        while (g->ranks[g->rank] != world->rank)
-            g->rank++;
-    }
-    *group = g;
-    return 0;
-fail:
-    group_destroy(g);
-    *group = NULL;
-    return -1;
+    if (world->splits > world->tag_max / QUEUES - 1)
+        rc = error_set(err, "group %s: this MPI has no tags left for it", g->name);
+    else if (size > 1)
+        rc = take_block(g, ranks, size, err);
+    *group = rc ? NULL : g;
+    if (rc)
+        group_destroy(g);
+    return rc;
 }
 
 /* The group of all ranks, which world.h's own collectives use; it has no slots, and is not

@@ -39,11 +39,12 @@ struct comm_op {
     struct operation *operation;         /* private: the group's, NULL after comm_wait() */
 };
 
-/* Split world: ranks with the same color form a group, ordered by key, then by rank.
- * Collective over world.  name is copied and appears in errors and traces.
- * Returns 0 and a group for group_destroy(), or -1 on every rank with err set. */
-int group_split(struct group **group, struct world *world, int color, int key, const char *name,
-                struct error *err);
+/* A group of these ranks of world, in this order and this one among them; ranks NULL: the first
+ * `size` ones.  All ranks of world make as many groups, which need not be the same, and agree on
+ * the outcome.  name is copied and appears in errors and traces. Returns 0 and a group for
+ * group_destroy(), or -1 with err set. */
+int group_create(struct group **group, struct world *world, const int *ranks, int size,
+                 const char *name, struct error *err);
 
 /* A group of this rank alone, for group_destroy(); not collective, world may be NULL. */
 struct group *group_self(struct world *world, const char *name);

@@ -1,6 +1,6 @@
 libtrireme_a_SOURCES += \
 	src/comm/control.c src/comm/exchange.c src/comm/pmix.h \
-	src/comm/group.c src/comm/group.h src/comm/group_split.c \
+	src/comm/group.c src/comm/group.h \
 	src/comm/launch.c src/comm/launch.h \
 	src/comm/mesh.c src/comm/mesh.h src/comm/mesh_shape.c \
 	src/comm/mpi.c \

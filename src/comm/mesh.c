@@ -43,16 +43,27 @@ static int list_sets(const struct mesh_shape *shape, unsigned set[MESH_SETS])
     return count;
 }
 
-/* The color of a group is the rank of the one at 0 along its axes. */
-static int split(struct mesh *mesh, struct world *world, unsigned axes, struct error *err)
+/* Of the ranks that agree with the one at coord in all but these axes: the one at 0 along them. */
+static int first_of(const struct mesh_shape *shape, struct mesh_coord coord, unsigned axes)
 {
-    struct mesh_coord first = mesh->coord;
-    char name[MESH_AXES_TEXT];
     for (int axis = 0; axis < MESH_AXES; axis++)
         if (axes >> axis & 1)
-            first.at[axis] = 0;
-    return group_split(&mesh->group[axes], world, mesh_rank(&mesh->shape, first), world_rank(world),
-                       mesh_axes_name(axes, name), err);
+            coord.at[axis] = 0;
+    return mesh_rank(shape, coord);
+}
+
+static int create_group(struct mesh *mesh, struct world *world, unsigned axes, struct error *err)
+{
+    const struct mesh_shape *shape = &mesh->shape;
+    int first = first_of(shape, mesh->coord, axes), size = 0;
+    int *ranks = array_make((size_t)mesh_members(shape, axes), sizeof *ranks);
+    char name[MESH_AXES_TEXT];
+    for (int rank = first; rank < world_size(world); rank++)
+        if (first_of(shape, mesh_place(shape, rank), axes) == first)
+            ranks[size++] = rank;
+    int rc = group_create(&mesh->group[axes], world, ranks, size, mesh_axes_name(axes, name), err);
+    free(ranks);
+    return world_agree(world, rc, err);
 }
 
 int mesh_create(struct mesh **mesh, struct world *world, struct mesh_shape shape, struct error *err)
@@ -71,7 +82,7 @@ int mesh_create(struct mesh **mesh, struct world *world, struct mesh_shape shape
             m->group[1u << axis] = group_self(world, mesh_axis_name(axis));
     count = list_sets(&shape, set);
     for (int k = 0; k < count; k++)
-        if (split(m, world, set[k], err))
+        if (create_group(m, world, set[k], err))
             goto fail;
     *mesh = m;
     return 0;

@@ -125,11 +125,6 @@ int transport_independent(const struct operation *a, const struct operation *b);
 /* Whether an all-reduce is so small that all terms go to every member. */
 int group_sum_is_small(int size, int64_t elems, enum dtype dtype);
 
-/* These ranks of world, this one among them; not collective, but all of world make as many groups.
- * Returns 0 and a group for group_destroy(), or -1 with err set. */
-int group_of(struct group **group, struct world *world, const int *ranks, int size,
-             const char *name, struct error *err);
-
 /* All ranks of world, for its control queue; for group_destroy(). */
 struct group *group_whole(struct world *world);
 
