@@ -6,21 +6,12 @@
 
 #include "base/array.h"
 #include "comm/gpu/link.h"
-#include "comm/transport.h"
-#include "device/device.h"
 
 /* On a GPU: large enough to be worth a launch, small beside everything else. */
 static const int64_t piece_bytes = 16 << 20, host_piece_bytes = 8 << 20;
 
 /* Of a communicator of NCCL, its channels to eight GPUs of a node and beyond.  An estimate. */
 static const size_t communicator_bytes = (size_t)160 << 20;
-
-struct mesh {
-    struct mesh_shape shape;
-    struct mesh_coord coord;
-    struct group *group[MESH_SETS]; /* by axes; NULL: none of its own */
-    struct link *link;              /* to a GPU, or NULL */
-};
 
 /* The sets of axes of more than one rank each, whose groups a shape has, each once: of one axis, of
  * replicate and shard, further ones.  Returns how many. */
@@ -166,51 +157,6 @@ size_t mesh_host_staging_bytes(const struct mesh_shape *shape, const struct mesh
     if (!mesh_is_staged(shape, options, MESH_DATA))
         return 0;
     return 2 * (size_t)(options->piece_bytes ? options->piece_bytes : host_piece_bytes);
-}
-
-int mesh_attach(struct mesh *mesh, struct world *world, struct device *device, struct mem *mem,
-                const struct mesh_options *options, struct error *err)
-{
-    struct link_request request = {.shape = mesh->shape,
-                                   .coord = mesh->coord,
-                                   .world = world,
-                                   .device = device,
-                                   .mem = mem,
-                                   .options = *options};
-    if (device->kind == DEVICE_CPU)
-        return 0;
-    for (int axes = 0; axes < MESH_SETS; axes++)
-        request.group[axes] = mesh->group[axes];
-    request.device_staging_bytes = mesh_device_staging_bytes(&mesh->shape, options);
-    request.host_staging_bytes = mesh_host_staging_bytes(&mesh->shape, options);
-    return link_open(&mesh->link, &request, err);
-}
-
-int mesh_register(struct mesh *mesh, void *memory, size_t bytes)
-{
-    return mesh->link ? link_register(mesh->link, memory, bytes) : 0;
-}
-
-void mesh_unregister(struct mesh *mesh, void *memory)
-{
-    if (mesh->link)
-        link_unregister(mesh->link, memory);
-}
-
-int mesh_poll(struct mesh *mesh, struct error *err)
-{
-    return mesh->link ? link_poll(mesh->link, err) : 0;
-}
-
-void mesh_abandon(struct mesh *mesh)
-{
-    if (mesh->link)
-        link_abandon(mesh->link);
-}
-
-const char *mesh_gpu_library(char text[96])
-{
-    return link_library(text);
 }
 
 struct mesh_shape mesh_shape(const struct mesh *mesh)

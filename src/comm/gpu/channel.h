@@ -22,7 +22,12 @@ struct channel {
 struct staged;
 
 struct link {
-    struct link_request request;
+    const struct mesh *mesh; /* whose groups it ties to device; gone after the link */
+    struct world *world;
+    struct device *device;
+    struct mem *mem;
+    struct mesh_options options;
+    size_t device_staging_bytes, host_staging_bytes; /* two halves each */
     struct channel channel[MESH_CHANNELS];
     struct channel root; /* what the others are split from; gone afterwards */
     int channels;
@@ -41,7 +46,7 @@ struct link {
 /* One half of the staging. */
 static inline char *link_staging(const struct link *l, int half)
 {
-    return l->staging + (size_t)half * (l->request.device_staging_bytes / 2);
+    return l->staging + (size_t)half * (l->device_staging_bytes / 2);
 }
 
 static inline enum device_stream link_stream(enum comm_stream stream)
@@ -52,7 +57,7 @@ static inline enum device_stream link_stream(enum comm_stream stream)
 /* The device and its stream that an operation is given to. */
 static inline struct device *op_device(const struct operation *op)
 {
-    return op->group->link->request.device;
+    return op->group->link->device;
 }
 
 static inline enum device_stream op_stream(const struct operation *op)
@@ -66,7 +71,10 @@ int channel_copy(struct operation *op, void *to, const void *from, int64_t bytes
 
 const char *comm_stream_name(enum comm_stream stream);
 
-/* Keep a failure for link_poll(); the first one stays. */
+/* End what is under way, as mesh_abandon() says. */
+void link_abandon(struct link *l);
+
+/* Keep a failure for mesh_poll(); the first one stays. */
 void link_note(struct link *l, const struct error *err);
 
 /* Fail with what was noted where the link was abandoned; else 0. */

@@ -25,11 +25,11 @@ int channel_copy(struct operation *op, void *to, const void *from, int64_t bytes
 static void list_channels(struct link *l)
 {
     struct mesh_channel list[MESH_CHANNELS];
-    l->channels = mesh_channels(&l->request.shape, &l->request.options, list);
+    l->channels = mesh_channels(&l->mesh->shape, &l->options, list);
     for (int i = 0; i < l->channels; i++) {
         struct channel *c = &l->channel[i];
         *c = (struct channel){
-            .link = l, .group = l->request.group[list[i].axes], .stream = list[i].stream};
+            .link = l, .group = l->mesh->group[list[i].axes], .stream = list[i].stream};
         snprintf(c->name, sizeof c->name, "group %.40s (%s)", c->group->name,
                  comm_stream_name(c->stream));
     }
@@ -39,27 +39,26 @@ static void list_channels(struct link *l)
 /* What this rank can do by itself. */
 static int prepare(struct link *l, struct error *err)
 {
-    const struct link_request *r = &l->request;
     list_channels(l);
-    if (r->device_staging_bytes) {
-        l->staging = device_alloc(r->device, r->mem, POOL_COMM, r->device_staging_bytes, err);
+    if (l->device_staging_bytes) {
+        l->staging = device_alloc(l->device, l->mem, POOL_COMM, l->device_staging_bytes, err);
         if (!l->staging)
             return error_prefix(err, "staging of transfers");
     }
-    return r->host_staging_bytes ? staged_open(&l->staged, l, err) : 0;
+    return l->host_staging_bytes ? staged_open(&l->staged, l, err) : 0;
 }
 
 static void attach(struct link *l)
 {
-    const struct link_request *r = &l->request;
+    const struct mesh *mesh = l->mesh;
     for (unsigned axes = 0; axes < MESH_SETS; axes++) {
-        struct group *g = r->group[axes];
+        struct group *g = mesh->group[axes];
         if (!g)
             continue;
         g->link = l;
-        g->transport = g->size == 1                                   ? &transport_gpu_self
-                       : mesh_is_staged(&r->shape, &r->options, axes) ? &transport_staged
-                                                                      : &transport_nccl;
+        g->transport = g->size == 1                                      ? &transport_gpu_self
+                       : mesh_is_staged(&mesh->shape, &l->options, axes) ? &transport_staged
+                                                                         : &transport_nccl;
     }
     for (int i = 0; i < l->channels; i++)
         l->channel[i].group->channel[l->channel[i].stream] = &l->channel[i];
@@ -68,7 +67,7 @@ static void attach(struct link *l)
 static void detach(struct link *l)
 {
     for (int i = 0; i < MESH_SETS; i++) {
-        struct group *g = l->request.group[i];
+        struct group *g = l->mesh->group[i];
         if (!g)
             continue;
         g->link = NULL;
@@ -78,16 +77,26 @@ static void detach(struct link *l)
     }
 }
 
-int link_open(struct link **link, const struct link_request *request, struct error *err)
+int mesh_attach(struct mesh *mesh, struct world *world, struct device *device, struct mem *mem,
+                const struct mesh_options *options, struct error *err)
 {
+    if (device->kind == DEVICE_CPU)
+        return 0;
     struct link *l = array_make(1, sizeof *l);
-    *link = NULL;
+    *l = (struct link){
+        .mesh = mesh,
+        .world = world,
+        .device = device,
+        .mem = mem,
+        .options = *options,
+        .device_staging_bytes = mesh_device_staging_bytes(&mesh->shape, options),
+        .host_staging_bytes = mesh_host_staging_bytes(&mesh->shape, options),
+    };
     pthread_mutex_init(&l->lock, NULL);
-    l->request = *request;
-    if (world_agree(request->world, prepare(l, err), err) || (l->channels && nccl_start(l, err)))
+    if (world_agree(world, prepare(l, err), err) || (l->channels && nccl_start(l, err)))
         goto fail;
     attach(l);
-    *link = l;
+    mesh->link = l;
     return 0;
 fail:
     link_close(l);
@@ -104,15 +113,17 @@ void link_close(struct link *l)
         return; /* a thread or the GPU still uses what is here */
     staged_close(l->staged);
     if (l->staging)
-        device_free(l->request.device, l->request.mem, POOL_COMM, l->request.device_staging_bytes,
-                    l->staging);
+        device_free(l->device, l->mem, POOL_COMM, l->device_staging_bytes, l->staging);
     pthread_mutex_destroy(&l->lock);
     free(l);
 }
 
-int link_poll(struct link *l, struct error *err)
+int mesh_poll(struct mesh *mesh, struct error *err)
 {
+    struct link *l = mesh->link;
     struct error own = {0};
+    if (!l)
+        return 0;
     if (nccl_poll(l, &own))
         link_note(l, &own);
     return link_failed(l, err);
@@ -130,4 +141,10 @@ void link_abandon(struct link *l)
         staged_abandon(l->staged);
     if (l->channels)
         nccl_abandon(l);
+}
+
+void mesh_abandon(struct mesh *mesh)
+{
+    if (mesh->link)
+        link_abandon(mesh->link);
 }

@@ -1,7 +1,7 @@
-/* link.h - what ties the groups of a mesh to a GPU.
+/* link.h - a mesh inside, and what ties its groups to a GPU.
  *
- * Private to comm/: mesh.c's side of it.  link.c, and what is NCCL's alone in nccl_start.c and
- * nccl_state.c, or in nccl_absent.c in a build without NCCL.
+ * Private to comm/: mesh.c's side of it.  The functions of mesh.h for GPUs are in link.c, and what
+ * is NCCL's alone in nccl_start.c and nccl_state.c, or in nccl_absent.c in a build without NCCL.
  */
 #ifndef TRIREME_COMM_GPU_LINK_H
 #define TRIREME_COMM_GPU_LINK_H
@@ -9,6 +9,13 @@
 #include "comm/mesh.h"
 
 struct link;
+
+struct mesh {
+    struct mesh_shape shape;
+    struct mesh_coord coord;
+    struct group *group[MESH_SETS]; /* by axes; NULL: none of its own */
+    struct link *link;              /* to a GPU, or NULL */
+};
 
 /* What has a communicator: a group by its axes, and a stream.  MESH_CHANNELS: of the axes, of data,
  * two of each further set. */
@@ -26,27 +33,7 @@ int mesh_channels(const struct mesh_shape *shape, const struct mesh_options *opt
 int mesh_is_staged(const struct mesh_shape *shape, const struct mesh_options *options,
                    unsigned axes);
 
-struct link_request {
-    struct mesh_shape shape;
-    struct mesh_coord coord;
-    struct group *group[MESH_SETS]; /* by axes; NULL: none of its own */
-    struct world *world;
-    struct device *device;
-    struct mem *mem;
-    struct mesh_options options;
-    size_t device_staging_bytes, host_staging_bytes; /* two halves each */
-};
-
-/* mesh_attach().  The groups are the request's; link_close() before they are destroyed. */
-int link_open(struct link **link, const struct link_request *request, struct error *err);
 void link_close(struct link *link); /* NULL allowed */
-
-/* The functions of mesh.h of these names. */
-int link_register(struct link *link, void *memory, size_t bytes);
-void link_unregister(struct link *link, void *memory);
-int link_poll(struct link *link, struct error *err);
-void link_abandon(struct link *link);
-const char *link_library(char text[96]);
 
 /* Set the environment in which NCCL lets ranks share a GPU, before it starts. */
 void link_share_gpu(const struct world *world);

@@ -169,7 +169,7 @@ static int all_to_all(struct operation *op)
  */
 static int64_t part_elems(const struct link *l, int size)
 {
-    return (int64_t)(l->request.device_staging_bytes / 2 / sizeof(uint16_t)) / size / GRAIN * GRAIN;
+    return (int64_t)(l->device_staging_bytes / 2 / sizeof(uint16_t)) / size / GRAIN * GRAIN;
 }
 
 /* The staging is that of one stream. */

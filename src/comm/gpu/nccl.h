@@ -19,7 +19,7 @@ int nccl_start(struct link *link, struct error *err);
 /* End them: what was issued is completed first, unless it was abandoned. */
 void nccl_stop(struct link *link);
 
-/* link_poll() and link_abandon() for the communicators. */
+/* mesh_poll() and link_abandon() for the communicators. */
 int nccl_poll(struct link *link, struct error *err);
 void nccl_abandon(struct link *link);
 

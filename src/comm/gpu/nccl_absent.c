@@ -27,16 +27,16 @@ void nccl_abandon(struct link *link)
 {
 }
 
-int link_register(struct link *link, void *memory, size_t bytes)
+int mesh_register(struct mesh *mesh, void *memory, size_t bytes)
 {
     return 0;
 }
 
-void link_unregister(struct link *link, void *memory)
+void mesh_unregister(struct mesh *mesh, void *memory)
 {
 }
 
-const char *link_library(char text[96])
+const char *mesh_gpu_library(char text[96])
 {
     snprintf(text, 96, "no NCCL");
     return text;

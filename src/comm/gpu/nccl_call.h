@@ -14,7 +14,7 @@ static inline ncclComm_t comm_of(const struct channel *c)
 /* NCCL is given CUDA's own streams. */
 static inline cudaStream_t nccl_stream(const struct channel *c)
 {
-    return device_stream_native(c->link->request.device, link_stream(c->stream));
+    return device_stream_native(c->link->device, link_stream(c->stream));
 }
 
 /* Fail with what NCCL says: "WHAT, rank 3 on node7: ...". */

@@ -32,8 +32,7 @@ static enum nccl_state state_of_step(const struct step *s, struct error *err)
         state = nccl_state_of(s->second, s->what, err);
     if (state != NCCL_READY || !s->stream_of_first)
         return state;
-    int idle =
-        device_stream_idle(s->first->link->request.device, link_stream(s->first->stream), err);
+    int idle = device_stream_idle(s->first->link->device, link_stream(s->first->stream), err);
     if (idle < 0)
         error_prefix(err, "%s", s->what);
     return idle < 0 ? NCCL_BROKEN : idle ? NCCL_READY : NCCL_WAITS;
@@ -72,9 +71,9 @@ static int together(struct link *l, const struct step *s, ncclResult_t code, str
         }
         sums[0] = state == NCCL_BROKEN;
         sums[1] = state == NCCL_WAITS;
-        world_all_reduce(l->request.world, sums, 2, WORLD_SUM);
+        world_all_reduce(l->world, sums, 2, WORLD_SUM);
     } while (sums[0] == 0 && sums[1] > 0);
-    return world_agree(l->request.world, state == NCCL_BROKEN ? -1 : 0, err);
+    return world_agree(l->world, state == NCCL_BROKEN ? -1 : 0, err);
 }
 
 /* --- making --- */
@@ -124,15 +123,15 @@ struct root {
 
 static struct root root_of(const struct link *l)
 {
-    const struct link_request *r = &l->request;
+    const struct mesh *mesh = l->mesh;
     struct root root = {.leader = -1};
-    for (int rank = 0; rank < r->world->size; rank++) {
-        struct mesh_coord coord = mesh_place(&r->shape, rank);
-        if (r->host_staging_bytes && coord.at[MESH_REPLICATE] != r->coord.at[MESH_REPLICATE])
+    for (int rank = 0; rank < l->world->size; rank++) {
+        struct mesh_coord coord = mesh_place(&mesh->shape, rank);
+        if (l->host_staging_bytes && coord.at[MESH_REPLICATE] != mesh->coord.at[MESH_REPLICATE])
             continue;
         if (root.leader < 0)
             root.leader = rank;
-        root.rank += rank < r->world->rank;
+        root.rank += rank < l->world->rank;
         root.size++;
     }
     return root;
@@ -141,7 +140,7 @@ static struct root root_of(const struct link *l)
 /* The id the leader of this rank's root made. */
 static int share_id(struct link *l, const struct root *root, ncclUniqueId *id, struct error *err)
 {
-    struct world *world = l->request.world;
+    struct world *world = l->world;
     ncclResult_t code = ncclSuccess;
     ncclUniqueId *all = array_make((size_t)world->size, sizeof *all);
     int rc = 0;
@@ -234,11 +233,10 @@ static int check_staging(const struct link *l, struct error *err)
 {
     int rc = 0;
     for (int i = 0; i < l->channels; i++)
-        if ((size_t)l->channel[i].group->size * GREETING_BYTES >
-            l->request.device_staging_bytes / 2)
+        if ((size_t)l->channel[i].group->size * GREETING_BYTES > l->device_staging_bytes / 2)
             rc = error_set(err, "pieces of %zu bytes are too small for %s",
-                           l->request.device_staging_bytes / 2, l->channel[i].name);
-    return world_agree(l->request.world, rc, err);
+                           l->device_staging_bytes / 2, l->channel[i].name);
+    return world_agree(l->world, rc, err);
 }
 
 int nccl_start(struct link *l, struct error *err)
@@ -249,7 +247,7 @@ int nccl_start(struct link *l, struct error *err)
     for (int i = 0; i < l->channels; i++)
         if (split(&l->channel[i], err))
             return -1;
-    if (world_agree(l->request.world, nccl_end(&l->root, err), err))
+    if (world_agree(l->world, nccl_end(&l->root, err), err))
         return -1;
     return greet_all(l, err);
 }
@@ -264,9 +262,10 @@ static int find(const struct link *l, const void *memory)
     return -1;
 }
 
-void link_unregister(struct link *l, void *memory)
+void mesh_unregister(struct mesh *mesh, void *memory)
 {
-    int at = memory ? find(l, memory) : -1;
+    struct link *l = mesh->link;
+    int at = l && memory ? find(l, memory) : -1;
     if (at < 0)
         return;
     for (int i = 0; i < l->channels; i++) {
@@ -277,9 +276,10 @@ void link_unregister(struct link *l, void *memory)
     l->registered[at] = NULL;
 }
 
-int link_register(struct link *l, void *memory, size_t bytes)
+int mesh_register(struct mesh *mesh, void *memory, size_t bytes)
 {
-    if (!l->channels)
+    struct link *l = mesh->link;
+    if (!l || !l->channels)
         return 0;
     int at = find(l, NULL), taken = at >= 0 && memory && !link_check(l, NULL);
     for (int i = 0; i < l->channels && taken; i++) {
@@ -289,8 +289,8 @@ int link_register(struct link *l, void *memory, size_t bytes)
                              ncclCommRegister(comm_of(c), memory, bytes, &l->handle[at][i]), NULL);
     }
     double all = taken;
-    world_all_reduce(l->request.world, &all, 1, WORLD_MIN);
+    world_all_reduce(l->world, &all, 1, WORLD_MIN);
     if (all == 0 && at >= 0)
-        link_unregister(l, memory);
+        mesh_unregister(mesh, memory);
     return all != 0;
 }

@@ -24,7 +24,7 @@ enum { SPINS = 2000, NAP_NS = 50000 };
 
 int64_t nccl_patience_ns(const struct link *l)
 {
-    int seconds = l->request.world->patience_s;
+    int seconds = l->world->patience_s;
     return (int64_t)(seconds ? seconds : TIME_LIMIT_S) * 1000000000;
 }
 
@@ -36,7 +36,7 @@ int nccl_version(void)
     return ncclGetVersion(&code) == ncclSuccess ? code : 0;
 }
 
-const char *link_library(char text[96])
+const char *mesh_gpu_library(char text[96])
 {
     int is = nccl_version(),
         used = snprintf(text, 96, "NCCL %d.%d.%d", is / 10000, is / 100 % 100, is % 100);
@@ -48,7 +48,7 @@ const char *link_library(char text[96])
 
 int nccl_failed(const struct channel *c, const char *what, ncclResult_t code, struct error *err)
 {
-    const struct world *world = c->link->request.world;
+    const struct world *world = c->link->world;
     const char *more = c->comm ? ncclGetLastError(comm_of(c)) : NULL;
     int of_peer = code == ncclRemoteError || code == ncclSystemError;
     if (err)
@@ -93,7 +93,7 @@ int nccl_too_long(const struct channel *c, const char *what, int64_t ns, struct 
     return error_set(err,
                      "%s in %s, rank %d on %s: no answer from the other members for %lld s "
                      "(NCCL_DEBUG=INFO tells more)",
-                     what, c->name, c->link->request.world->rank, c->link->request.world->host,
+                     what, c->name, c->link->world->rank, c->link->world->host,
                      (long long)(ns / 1000000000));
 }
 
@@ -201,7 +201,7 @@ void nccl_abandon(struct link *l)
     if (nccl_version() >= NCCL_VERSION(2, 28, 3) && nccl_version() <= NCCL_VERSION(2, 28, 8))
         return;
     struct ending *e = array_make(1, sizeof *e);
-    e->gpu = l->request.device->index;
+    e->gpu = l->device->index;
     pthread_mutex_lock(&l->lock);
     take_over(e, &l->root);
     for (int i = 0; i < l->channels; i++)

@@ -42,7 +42,7 @@ struct staged {
 
 static size_t slot_bytes(const struct staged *s)
 {
-    return s->link->request.host_staging_bytes / SLOTS;
+    return s->link->host_staging_bytes / SLOTS;
 }
 
 static int64_t piece_of(const struct staged *s, enum dtype dtype)
@@ -66,8 +66,8 @@ int staged_open(struct staged **staged, struct link *link, struct error *err)
     struct staged *s = array_make(1, sizeof *s);
     *staged = s;
     s->link = link;
-    s->slot[0] = device_host_alloc(link->request.device, link->request.mem, POOL_HOST,
-                                   link->request.host_staging_bytes, err);
+    s->slot[0] =
+        device_host_alloc(link->device, link->mem, POOL_HOST, link->host_staging_bytes, err);
     if (!s->slot[0])
         return error_prefix(err, "sums by MPI");
     s->slot[1] = s->slot[0] + slot_bytes(s);
@@ -79,8 +79,8 @@ void staged_close(struct staged *s)
     if (!s || is_broken(s))
         return; /* broken: a transfer may still be under way in what is here */
     if (s->slot[0])
-        device_host_free(s->link->request.device, s->link->request.mem, POOL_HOST,
-                         s->link->request.host_staging_bytes, s->slot[0]);
+        device_host_free(s->link->device, s->link->mem, POOL_HOST, s->link->host_staging_bytes,
+                         s->slot[0]);
     free(s);
 }
 
