@@ -83,16 +83,14 @@ size_t group_staging_bytes(int size);
 void group_all_gather(struct group *g, enum comm_stream stream, struct comm_op *op, void *recv,
                       const void *send, int64_t elems, enum dtype dtype);
 
-/* recv fp32 [elems] = (accumulate ? recv : 0) + sum over members m of m's
- * send[rank * elems ...][elems]; what recv held is added last, to the finished sum.  send [size *
- * elems] is fp32, bf16 or fp16 and is not changed (but see above for GPUs).  send + rank * elems ==
- * recv allowed when send is fp32 and accumulate is 0. */
-void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_op *op, float *recv,
-                          const void *send, int64_t elems, enum dtype dtype, int accumulate);
-
-/* The same with recv [elems] in the format of the terms: the sum in fp32, rounded once. */
-void group_reduce_scatter_rounded(struct group *g, enum comm_stream stream, struct comm_op *op,
-                                  void *recv, const void *send, int64_t elems, enum dtype dtype);
+/* recv [elems] = (accumulate ? recv : 0) + sum over members m of m's send[rank * elems ...][elems].
+ * send [size * elems] is fp32, bf16 or fp16 and is not changed (but see above for GPUs).  result,
+ * the format of recv, is fp32 or that of send, in which the sum, taken in fp32, is rounded once.
+ * Accumulate is for fp32: what recv held is added last, to the finished sum.  send + rank * elems
+ * == recv allowed when both are fp32 and accumulate is 0. */
+void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_op *op, void *recv,
+                          enum dtype result, const void *send, int64_t elems, enum dtype dtype,
+                          int accumulate);
 
 /* data[elems] = sum or maximum over members, in place, the same bits on all; fp32, bf16 or fp16
  * (summed in fp32 and rounded once) or fp64. */

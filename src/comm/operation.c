@@ -126,28 +126,17 @@ void group_all_gather(struct group *g, enum comm_stream stream, struct comm_op *
     operation_start(operation_make(g, handle, send, recv, elems, dtype), stream, &kind_all_gather);
 }
 
-static void start_reduce_scatter(struct operation *op, enum comm_stream stream, enum dtype result)
-{
-    op->result = result;
-    if (!dtype_is_narrow_float(op->dtype))
-        error_set(&op->err, "reduce-scatter in group %s: sums of %s are not offered",
-                  op->group->name, dtype_name(op->dtype));
-    operation_start(op, stream, &kind_reduce_scatter);
-}
-
 void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_op *handle,
-                          float *recv, const void *send, int64_t elems, enum dtype dtype,
-                          int accumulate)
+                          void *recv, enum dtype result, const void *send, int64_t elems,
+                          enum dtype dtype, int accumulate)
 {
     struct operation *op = operation_make(g, handle, send, recv, elems, dtype);
+    op->result = result;
     op->accumulate = accumulate;
-    start_reduce_scatter(op, stream, DTYPE_F32);
-}
-
-void group_reduce_scatter_rounded(struct group *g, enum comm_stream stream, struct comm_op *handle,
-                                  void *recv, const void *send, int64_t elems, enum dtype dtype)
-{
-    start_reduce_scatter(operation_make(g, handle, send, recv, elems, dtype), stream, dtype);
+    if (!dtype_is_narrow_float(dtype))
+        error_set(&op->err, "reduce-scatter in group %s: sums of %s are not offered", g->name,
+                  dtype_name(dtype));
+    operation_start(op, stream, &kind_reduce_scatter);
 }
 
 static const struct comm_kind *kind_of_sum(const struct operation *op)

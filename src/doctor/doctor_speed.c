@@ -64,7 +64,7 @@ static int enqueue(struct bench *s, enum work work, struct error *err)
                          DTYPE_U8);
         return comm_wait(&op, err);
     case WORK_REDUCE:
-        group_reduce_scatter(s->group, COMM_REDUCE, &op, (float *)s->c, s->a, part / 4, DTYPE_F32,
+        group_reduce_scatter(s->group, COMM_REDUCE, &op, s->c, DTYPE_F32, s->a, part / 4, DTYPE_F32,
                              0);
         return comm_wait(&op, err);
     default: return 0;

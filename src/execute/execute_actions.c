@@ -129,10 +129,8 @@ static int transfer(struct run_state *run, int i)
     case INSTR_SEND: group_send(group, stream, op, from, elems, dtype, instr->peer); break;
     case INSTR_RECV: group_recv(group, stream, op, to, elems, dtype, instr->peer); break;
     case INSTR_REDUCE:
-        if (instr->result == DTYPE_F32)
-            group_reduce_scatter(group, stream, op, to, from, elems, dtype, (int)instr->accumulate);
-        else
-            group_reduce_scatter_rounded(group, stream, op, to, from, elems, dtype);
+        group_reduce_scatter(group, stream, op, to, instr->result, from, elems, dtype,
+                             (int)instr->accumulate);
         break;
     default: return error_set(run->err, "%s is no transfer", instr_name(instr->kind));
     }

@@ -74,8 +74,8 @@ static void test_reduce_scatter(struct rig *r, struct group *g, int64_t n, enum 
     array_fill(&own, 100 + rank);
     to_device(r, &send);
     to_device(r, &own);
-    group_reduce_scatter(g, COMM_REDUCE, &op, (float *)result->device + at, send.device, n, dtype,
-                         how == ACCUMULATE);
+    group_reduce_scatter(g, COMM_REDUCE, &op, (float *)result->device + at, DTYPE_F32, send.device,
+                         n, dtype, how == ACCUMULATE);
     done(r, &op);
     to_host(r, result, DEVICE_REDUCE);
     for (int64_t i = 0; i < n; i++) {
@@ -103,7 +103,7 @@ static void test_rounded(struct rig *r, struct group *g, int64_t n, enum dtype d
     array_fill(&send, rank);
     to_device(r, &send);
     to_device(r, &recv);
-    group_reduce_scatter_rounded(g, COMM_REDUCE, &op, recv.device, send.device, n, dtype);
+    group_reduce_scatter(g, COMM_REDUCE, &op, recv.device, dtype, send.device, n, dtype, 0);
     done(r, &op);
     to_host(r, &recv, DEVICE_REDUCE);
     for (int64_t i = 0; i < n; i++) {
@@ -272,7 +272,7 @@ static void test_streams(struct rig *r, struct group *g)
         done(r, &gather);
         CHECK(&r->c, !device_event_record(d, r->event, DEVICE_GATHER, &r->said));
         CHECK(&r->c, !device_event_wait(d, DEVICE_REDUCE, r->event, &r->said));
-        group_reduce_scatter(g, COMM_REDUCE, &reduce, (float *)sum.device, whole.device, N,
+        group_reduce_scatter(g, COMM_REDUCE, &reduce, sum.device, DTYPE_F32, whole.device, N,
                              DTYPE_F32, 0);
         done(r, &reduce);
         CHECK(&r->c, !device_event_record(d, r->event, DEVICE_REDUCE, &r->said));
@@ -383,7 +383,7 @@ static void test_wrong_use(struct rig *r, int size)
     CHECK(&r->c, comm_wait(&op, &r->said) == -1 && strstr(r->said.text, "shard"));
     group_all_reduce(g, COMM_REDUCE, &op, data, 1, DTYPE_I32, GROUP_SUM);
     CHECK(&r->c, comm_wait(&op, &r->said) == -1 && strstr(r->said.text, "i32"));
-    group_reduce_scatter(g, COMM_REDUCE, &op, data, data, 1, DTYPE_F64, 0);
+    group_reduce_scatter(g, COMM_REDUCE, &op, data, DTYPE_F32, data, 1, DTYPE_F64, 0);
     CHECK(&r->c, comm_wait(&op, &r->said) == -1 && strstr(r->said.text, "fp64"));
     group_all_gather(g, COMM_GATHER, &op, data, data, -1, DTYPE_F32);
     CHECK(&r->c, comm_wait(&op, &r->said) == -1);

@@ -123,7 +123,7 @@ static void test_reduce_scatter(struct checks *c, struct group *g, int64_t n, en
     fill(send, n * size, dtype, rank);
     if (how == ACCUMULATE)
         fill(recv, n, DTYPE_F32, 100 + rank);
-    group_reduce_scatter(g, COMM_REDUCE, &op, recv, send, n, dtype, how == ACCUMULATE);
+    group_reduce_scatter(g, COMM_REDUCE, &op, recv, DTYPE_F32, send, n, dtype, how == ACCUMULATE);
     done(c, &op);
     for (int64_t i = 0; i < n; i++) {
         float expect = sum_at(size, rank * n + i, dtype);
@@ -171,7 +171,7 @@ static void test_rounded(struct checks *c, struct group *g, int64_t n, enum dtyp
     fill(send, n * size, dtype, rank);
     for (int64_t i = 0; i < n; i++)
         put(expect, i, dtype, sum_at(size, rank * n + i, dtype));
-    group_reduce_scatter_rounded(g, COMM_REDUCE, &op, recv, send, n, dtype);
+    group_reduce_scatter(g, COMM_REDUCE, &op, recv, dtype, send, n, dtype, 0);
     done(c, &op);
     CHECK(c, !memcmp(recv, expect, (size_t)n * dtype_bytes(dtype) + 8));
     CHECK(c, op.sent_bytes == (size - 1) * n * (int64_t)dtype_bytes(dtype));
@@ -352,7 +352,8 @@ static void test_together(struct checks *c, struct group *g)
         shard[i] = room(N, DTYPE_F32);
         fill(sums[i], N, DTYPE_F32, rank);
         group_all_gather(g, COMM_GATHER, &gather[i], all[i], send, N - i, DTYPE_F32);
-        group_reduce_scatter(g, COMM_REDUCE, &reduce[i], shard[i], send, N, DTYPE_F32, 0);
+        group_reduce_scatter(g, COMM_REDUCE, &reduce[i], shard[i], DTYPE_F32, send, N, DTYPE_F32,
+                             0);
         group_all_reduce(g, COMM_POINT, &point[i], sums[i], N - i, DTYPE_F32, GROUP_SUM);
     }
     for (int i = OPS - 1; i >= 0; i--) {

@@ -135,7 +135,7 @@ static void a_group_of_one_needs_no_world(void **state)
     struct error err = {0};
     struct comm_op op;
     float send[7] = {1, 2, 3, 4, 5, 6, 7}, recv[7] = {10, 10, 10, 10, 10, 10, 10};
-    group_reduce_scatter(g, COMM_REDUCE, &op, recv, send, 7, DTYPE_F32, 1);
+    group_reduce_scatter(g, COMM_REDUCE, &op, recv, DTYPE_F32, send, 7, DTYPE_F32, 1);
     assert_true(comm_test(&op));
     assert_int_equal(comm_wait(&op, &err), 0);
     assert_int_equal(op.sent_bytes, 0);
