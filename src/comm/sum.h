@@ -14,14 +14,11 @@ struct sum_terms {
     int own, count;
 };
 
-/* out[i] = (old ? old[i] : 0) + (((t0[i] + t1[i]) + t2[i]) + ...), old last.
- * terms are fp32, bf16 or fp16, sums fp32.  out may be old or own_data. */
-void sum_to_f32(float *out, const float *old, const struct sum_terms *terms, int64_t elems,
-                enum dtype dtype);
-
-/* out[i] = the sum or maximum of the terms', of one dtype: fp32, bf16 or fp16 (rounded once) or
- * fp64.  The maximum of terms of which one is NaN is NaN. */
-void sum_same(void *out, const struct sum_terms *terms, int64_t elems, enum dtype dtype,
-              enum group_reduction reduction);
+/* out[i] = the sum or maximum of the terms, in their order, (((t0[i] + t1[i]) + t2[i]) + ...); to a
+ * sum in fp32 old[i] is added last, where old is not NULL.  Terms of fp32, bf16 or fp16 are summed
+ * in fp32, and rounded once if out_dtype is one of the latter; of fp64 all is in fp64.  The maximum
+ * of terms of which one is NaN is NaN.  out may be old or own_data. */
+void sum_terms(void *out, enum dtype out_dtype, const float *old, const struct sum_terms *terms,
+               int64_t elems, enum dtype dtype, enum group_reduction reduction);
 
 #endif
