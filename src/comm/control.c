@@ -9,16 +9,8 @@
 #include "base/array.h"
 #include "comm/transport.h"
 
-/* End the job if the operation failed: the ranks can no longer agree on anything. */
-static void must(struct world *world, int rc, const struct error *err)
-{
-    struct error last = *err;
-    last.code = EXIT_NODE;
-    if (rc)
-        world_fail(world, &last);
-}
-
-/* Start an operation on bytes and wait for it. */
+/* Start an operation on bytes and wait for it.  If it fails the ranks can no longer agree on
+ * anything: the job ends. */
 static void run(struct world *world, const struct comm_kind *kind, const void *send, void *recv,
                 size_t bytes, int peer)
 {
@@ -28,7 +20,10 @@ static void run(struct world *world, const struct comm_kind *kind, const void *s
         operation_make(world->whole, &handle, send, recv, (int64_t)bytes, DTYPE_U8);
     op->peer = peer;
     operation_start(op, QUEUE_CONTROL, kind);
-    must(world, comm_wait(&handle, &err), &err);
+    if (!comm_wait(&handle, &err))
+        return;
+    err.code = EXIT_NODE;
+    world_fail(world, &err);
 }
 
 void world_broadcast(struct world *world, void *data, size_t bytes, int root)

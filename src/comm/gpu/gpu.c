@@ -53,17 +53,12 @@ static int choose(const struct world *world, int share, struct choice *mine, str
     return device_gpu_describe(mine->index, &mine->gpu, err);
 }
 
-static int same_gpu(const struct choice *a, const struct choice *b)
-{
-    return a->node == b->node && !strcmp(a->gpu.uuid, b->gpu.uuid);
-}
-
 /* The first two ranks that have the same GPU; 0 when there are none. */
 static int find_twins(const struct choice *all, int size, int twins[2])
 {
     for (int b = 1; b < size; b++)
         for (int a = 0; a < b; a++)
-            if (same_gpu(&all[a], &all[b])) {
+            if (all[a].node == all[b].node && !strcmp(all[a].gpu.uuid, all[b].gpu.uuid)) {
                 twins[0] = a;
                 twins[1] = b;
                 return 1;
