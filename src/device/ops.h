@@ -105,7 +105,7 @@ struct adamw {
     float bias1, bias2; /* 1 - beta1^t and 1 - beta2^t at this step t >= 1 */
 };
 
-/* What AdamW works on where some of it is kept in bf16; m and v are of one type. */
+/* What AdamW works on; p, and m and v, are fp32 or bf16. */
 struct adamw_state {
     enum dtype dt_p, dt_m;
     void *p, *m, *v;
@@ -280,16 +280,13 @@ struct device_ops {
     /* Decoupled weight decay Adam (Loshchilov and Hutter 2019), PyTorch's order of
      * operations: p -= lr*wd*p; m, v updated; p -= lr * (m/bias1) / (sqrt(v/bias2) + eps).
      * The gradient is multiplied by (float)*factor first; *factor NaN: nothing is written.
-     * p, m, v, g fp32 [elems]; copy: NULL, or [elems] of dt_copy, bf16 or fp16, to receive the
-     * new p rounded. */
-    void (*adamw)(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
-                  float *v, const float *g, enum dtype dt_copy, void *copy, int64_t elems);
-
-    /* The same step in fp32 arithmetic on [elems] of s.  What is kept in bf16 is rounded
-     * stochastically: to the neighbour above in magnitude with the probability that makes the
-     * rounded number right on average, so that small steps are not lost. */
-    void (*adamw_bf16)(struct device *d, const struct adamw *a, const double *factor,
-                       const struct adamw_state *s, const struct rounding *r, int64_t elems);
+     * g fp32 [elems], the others of the formats of s; copy: NULL, or [elems] of dt_copy, bf16 or
+     * fp16, to receive the new p rounded, where that is fp32.  What is kept in bf16 is rounded
+     * stochastically, by r: to the neighbour above in magnitude with the probability that makes the
+     * rounded number right on average, so that small steps are not lost.  Where nothing is, r is
+     * not read. */
+    void (*adamw)(struct device *d, const struct adamw *a, const double *factor,
+                  const struct adamw_state *s, const struct rounding *r, int64_t elems);
 
     /* Descent with momentum, PyTorch's order of operations: v = momentum * v + (g + wd * p);
      * p -= lr * v.  A first step takes v of zeros.  factor, g, dt_copy and copy as in adamw. */
@@ -322,7 +319,7 @@ struct device_ops {
     X(layernorm) X(layernorm_backward) X(layernorm_backward_scratch) X(bias) X(bias_backward) \
     X(bias_backward_scratch) X(gelu) X(gelu_backward) X(rope) X(attention) X(attention_backward) \
     X(attention_scratch) X(swiglu) X(swiglu_backward) X(cross_entropy) X(loss_sum) X(add) X(cast) \
-    X(fill_zero) X(copy) X(set) X(sumsq) X(update_factor) X(adamw) X(adamw_bf16) X(sgd) \
+    X(fill_zero) X(copy) X(set) X(sumsq) X(update_factor) X(adamw) X(sgd) \
     X(momentum) X(muon) X(normalize) X(polynomial) X(softmax_part) X(softmax_term) \
     X(softmax_loss) X(softmax_gradient)
 /* clang-format on */

@@ -9,15 +9,9 @@ static void adamw(struct device *d, const struct optimizer_rule *rule, const dou
 {
     struct adamw a = rule->adamw;
     a.weight_decay = r->decays ? a.weight_decay : 0;
-    if (optimizer_rounds(r)) {
-        const struct adamw_state state = {r->master_dtype, r->slot_dtype, r->master,
-                                          r->slot[0],      r->slot[1],    r->grad,
-                                          r->param_dtype,  r->param};
-        d->ops->adamw_bf16(d, &a, factor, &state, &r->rounding, r->elems);
-        return;
-    }
-    d->ops->adamw(d, &a, factor, r->master, r->slot[0], r->slot[1], r->grad, r->param_dtype,
-                  r->param, r->elems);
+    const struct adamw_state state = {r->master_dtype, r->slot_dtype, r->master,      r->slot[0],
+                                      r->slot[1],      r->grad,       r->param_dtype, r->param};
+    d->ops->adamw(d, &a, factor, &state, &r->rounding, r->elems);
 }
 
 static void sgd(struct device *d, const struct optimizer_rule *rule, const double *factor,

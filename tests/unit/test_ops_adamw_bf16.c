@@ -56,7 +56,7 @@ static void step(struct device *d, struct state *s, const struct rounding *r, in
     };
     struct rounding mine = *r;
     mine.first += (uint64_t)from;
-    d->ops->adamw_bf16(d, &rule, &factor, &part, &mine, to - from);
+    d->ops->adamw(d, &rule, &factor, &part, &mine, to - from);
 }
 
 /* The 16 random bits of the k-th tensor of p, m, v, from the published generator. */
@@ -103,7 +103,9 @@ static uint64_t against_fp32(struct device *d, enum dtype dt_p, enum dtype dt_m,
         tensor_set(&m, i, tensor_get(&w.m, i));
         tensor_set(&v, i, tensor_get(&w.v, i));
     }
-    d->ops->adamw(d, &rule, &factor, p.data, m.data, v.data, w.g.data, DTYPE_BF16, NULL, elems);
+    const struct adamw_state whole = {DTYPE_F32, DTYPE_F32, p.data,     m.data,
+                                      v.data,    w.g.data,  DTYPE_BF16, NULL};
+    d->ops->adamw(d, &rule, &factor, &whole, NULL, elems);
     step(d, &s, &r, 0, elems, dt_p == DTYPE_F32);
     check_rounded(&s.p, &p, &r, 0);
     check_rounded(&s.m, &m, &r, 1);
@@ -193,7 +195,7 @@ static void small_steps_add_up(void **state)
                           .bias2 = 1};
         const struct adamw_state s = {DTYPE_BF16, DTYPE_BF16, p.data,     m.data,
                                       v.data,     g.data,     DTYPE_BF16, NULL};
-        d->ops->adamw_bf16(d, &a, &factor, &s, &r, ELEMS);
+        d->ops->adamw(d, &a, &factor, &s, &r, ELEMS);
     }
     for (int64_t i = 0; i < ELEMS; i++) {
         sum += (1 - tensor_get(&p, i)) / 0x1p-8;
@@ -216,7 +218,7 @@ static void nothing_is_written_without_a_factor(void **state)
     const struct adamw_state all = {DTYPE_BF16, DTYPE_BF16, s.p.data,   s.m.data,
                                     s.v.data,   s.g.data,   DTYPE_BF16, NULL};
     uint64_t before = tensor_hash(&s.p) ^ tensor_hash(&s.m) ^ tensor_hash(&s.v);
-    d->ops->adamw_bf16(d, &rule, &none, &all, &numbers, 37);
+    d->ops->adamw(d, &rule, &none, &all, &numbers, 37);
     assert_true(before == (tensor_hash(&s.p) ^ tensor_hash(&s.m) ^ tensor_hash(&s.v)));
     free_state(&s);
     device_close(d);

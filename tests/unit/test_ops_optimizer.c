@@ -62,8 +62,9 @@ static uint64_t adamw_case(struct device *d, int64_t elems, enum dtype dt_copy)
         struct adamw a = rule_of(step);
         a.weight_decay = 0.1f;
         struct tensor g = tensor_random(DTYPE_F32, elems, (uint64_t)(10 + step), 0.1);
-        d->ops->adamw(d, &a, &factor, p.data, m.data, v.data, g.data, copy.dt,
-                      copies ? copy.data : NULL, elems);
+        const struct adamw_state s = {DTYPE_F32, DTYPE_F32, p.data,  m.data,
+                                      v.data,    g.data,    copy.dt, copies ? copy.data : NULL};
+        d->ops->adamw(d, &a, &factor, &s, NULL, elems);
         step_reference(&r, &a, factor, &g);
         tensor_free(&g);
     }
@@ -160,8 +161,9 @@ static uint64_t copy_ends(struct device *d, enum dtype dt)
         tensor_set(&p, i, ends[i % 9]);
     copy[0] = tensor_poisoned(DTYPE_F16, ELEMS);
     copy[1] = tensor_poisoned(DTYPE_F16, ELEMS);
-    d->ops->adamw(d, &(struct adamw){.bias1 = 1, .bias2 = 1, .eps = 1}, &factor, p.data, m.data,
-                  v.data, g.data, DTYPE_F16, copy[0].data, ELEMS);
+    const struct adamw_state s = {DTYPE_F32, DTYPE_F32, p.data,    m.data,
+                                  v.data,    g.data,    DTYPE_F16, copy[0].data};
+    d->ops->adamw(d, &(struct adamw){.bias1 = 1, .bias2 = 1, .eps = 1}, &factor, &s, NULL, ELEMS);
     d->ops->sgd(d, &(struct sgd){0}, &factor, p.data, v.data, g.data, DTYPE_F16, copy[1].data,
                 ELEMS);
     for (int i = 0; i < 2; i++) {
@@ -230,7 +232,8 @@ static void denormals_are_flushed_here_only(void **state)
         p[i] = 1;
         m[i] = v[i] = 1e-38f;
     }
-    d->ops->adamw(d, &a, &factor, p, m, v, g, DTYPE_BF16, NULL, ELEMS);
+    const struct adamw_state s = {DTYPE_F32, DTYPE_F32, p, m, v, g, DTYPE_BF16, NULL};
+    d->ops->adamw(d, &a, &factor, &s, NULL, ELEMS);
     for (int i = 0; i < ELEMS; i++) {
         assert_true(p[i] == 1);
         assert_true(m[i] == 0 || m[i] >= 1.17549435e-38f || strcmp(d->level, "generic") == 0);
@@ -277,8 +280,8 @@ static uint64_t update_factor(struct device *d, enum dtype dt)
     assert_true(factor == 0x1p61);
     d->ops->update_factor(d, &factor, &targets, &inf, &one, 100, 4);
     float p = 1, m = 2, v = 3, g = 4;
-    d->ops->adamw(d, &(struct adamw){.lr = 1, .bias1 = 1, .bias2 = 1}, &factor, &p, &m, &v, &g,
-                  DTYPE_BF16, NULL, 1);
+    const struct adamw_state s = {DTYPE_F32, DTYPE_F32, &p, &m, &v, &g, DTYPE_BF16, NULL};
+    d->ops->adamw(d, &(struct adamw){.lr = 1, .bias1 = 1, .bias2 = 1}, &factor, &s, NULL, 1);
     assert_true(p == 1 && m == 2 && v == 3);
     return 0;
 }

@@ -145,22 +145,6 @@ static void adamw_chunk(const struct rule *rule, float grad_scale, int64_t begin
         adamw_elements(rule, DTYPE_F32, DTYPE_F32, 0, grad_scale, NULL, begin, end);
 }
 
-void CPU(adamw)(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
-                float *v, const float *g, enum dtype dt_copy, void *copy, int64_t elems)
-{
-    const struct rule rule = {.chunk = adamw_chunk,
-                              .s = {.dt_p = DTYPE_F32,
-                                    .dt_m = DTYPE_F32,
-                                    .p = p,
-                                    .m = m,
-                                    .v = v,
-                                    .g = g,
-                                    .dt_copy = dt_copy,
-                                    .copy = copy},
-                              .adamw = a};
-    update(d, &rule, factor, elems);
-}
-
 /* ---- AdamW on bf16 ---- */
 
 /* words[2i], words[2i + 1] are those of element 2 * pair + i. */
@@ -202,10 +186,12 @@ static void adamw_bf16_chunk(const struct rule *rule, float grad_scale, int64_t 
     }
 }
 
-void CPU(adamw_bf16)(struct device *d, const struct adamw *a, const double *factor,
-                     const struct adamw_state *s, const struct rounding *r, int64_t elems)
+void CPU(adamw)(struct device *d, const struct adamw *a, const double *factor,
+                const struct adamw_state *s, const struct rounding *r, int64_t elems)
 {
-    const struct rule rule = {.chunk = adamw_bf16_chunk, .s = *s, .adamw = a, .rounding = r};
+    int rounds = s->dt_p == DTYPE_BF16 || s->dt_m == DTYPE_BF16;
+    const struct rule rule = {
+        .chunk = rounds ? adamw_bf16_chunk : adamw_chunk, .s = *s, .adamw = a, .rounding = r};
     update(d, &rule, factor, elems);
 }
 

@@ -28,6 +28,9 @@ CUDA_OP(gemm_scratch)
 DEVICE_FUNCTION(device_ops, attention) cuda_own_attention;
 DEVICE_FUNCTION(device_ops, attention_backward) cuda_own_attention_backward;
 
+/* AdamW where p, or m and v, are kept in bf16. */
+DEVICE_FUNCTION(device_ops, adamw) cuda_adamw_bf16;
+
 /* The product of struct gemm, for pointers and row strides of any alignment and any k, 0 too.
  * Every element is one fp32 sum in the order of k, the addend last: bitwise reproducible. */
 void cuda_gemm_plain(struct device *d, const struct gemm *g);

@@ -209,10 +209,14 @@ struct adamw_step {
     }
 };
 
-void cuda_adamw(struct device *d, const struct adamw *a, const double *factor, float *p, float *m,
-                float *v, const float *g, enum dtype dt_copy, void *copy, int64_t elems)
+void cuda_adamw(struct device *d, const struct adamw *a, const double *factor,
+                const struct adamw_state *s, const struct rounding *r, int64_t elems)
 {
-    step_any(d, adamw_step{*a}, factor, {p, m, v}, g, dt_copy, copy, elems);
+    float *p = (float *)s->p, *m = (float *)s->m, *v = (float *)s->v;
+    if (s->dt_p == DTYPE_BF16 || s->dt_m == DTYPE_BF16)
+        cuda_adamw_bf16(d, a, factor, s, r, elems);
+    else
+        step_any(d, adamw_step{*a}, factor, {p, m, v}, s->g, s->dt_copy, s->copy, elems);
 }
 
 struct sgd_step {
