@@ -166,7 +166,6 @@ struct device_ops {
     void (*rmsnorm_backward)(struct device *d, enum dtype dt, void *dx, float *dw, const void *dy,
                              const void *dsum, const void *x, const void *w, const float *rstd,
                              int64_t rows, int64_t hidden, int accumulate, void *scratch);
-    size_t (*rmsnorm_backward_scratch)(struct device *d, int64_t rows, int64_t hidden);
 
     /* Of each row of x: mean, and rstd = 1/sqrt(variance + eps), the variance being the mean of
      * (x - mean)^2;  y = (x - mean) * rstd * w + b.
@@ -179,7 +178,8 @@ struct device_ops {
                                const void *dy, const void *dsum, const void *x, const void *w,
                                const float *stats, int64_t rows, int64_t hidden, int accumulate,
                                void *scratch);
-    size_t (*layernorm_backward_scratch)(struct device *d, int64_t rows, int64_t hidden);
+    /* Of both; params: those that have a gradient, 1 of rmsnorm and 2 of layernorm. */
+    size_t (*norm_backward_scratch)(struct device *d, int64_t rows, int64_t hidden, int params);
 
     /* y[r,:] = x[r,:] + b;  y == x allowed.  x, y [rows, cols];  b [cols] */
     void (*bias)(struct device *d, enum dtype dt, void *y, const void *x, const void *b,
@@ -315,8 +315,8 @@ struct device_ops {
  * and what they are filled with is declared, by this list. */
 /* clang-format off */
 #define DEVICE_OPS(X) \
-    X(embedding) X(embedding_backward) X(rmsnorm) X(rmsnorm_backward) X(rmsnorm_backward_scratch) \
-    X(layernorm) X(layernorm_backward) X(layernorm_backward_scratch) X(bias) X(bias_backward) \
+    X(embedding) X(embedding_backward) X(rmsnorm) X(rmsnorm_backward) X(norm_backward_scratch) \
+    X(layernorm) X(layernorm_backward) X(bias) X(bias_backward) \
     X(bias_backward_scratch) X(gelu) X(gelu_backward) X(rope) X(attention) X(attention_backward) \
     X(attention_scratch) X(swiglu) X(swiglu_backward) X(cross_entropy) X(loss_sum) X(add) X(cast) \
     X(fill_zero) X(copy) X(set) X(sumsq) X(update_factor) X(adamw) X(sgd) \

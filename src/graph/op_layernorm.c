@@ -56,7 +56,7 @@ static size_t backward_scratch(struct device *d, const struct graph *graph,
                                const struct graph_node *node)
 {
     const struct graph_value *dy = &graph->values[node->in[0]];
-    return d->ops->layernorm_backward_scratch(d, dy->dim[0], dy->dim[1]);
+    return d->ops->norm_backward_scratch(d, dy->dim[0], dy->dim[1], 2);
 }
 
 static int backward_run(const struct op_call *call, struct error *err)

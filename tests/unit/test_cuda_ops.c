@@ -160,7 +160,7 @@ enum place { APART, ONTO_DSUM, ONTO_DY, WITHOUT_DSUM, PLACES };
 static void rmsnorm_backward(struct device *d, struct mem *mem, void *const *at, const void *args)
 {
     const struct sizes *s = args;
-    size_t bytes = d->ops->rmsnorm_backward_scratch(d, s->rows, s->cols);
+    size_t bytes = d->ops->norm_backward_scratch(d, s->rows, s->cols, 1);
     void *scratch = check_scratch(d, mem, bytes);
     void *dx = s->in_place == ONTO_DSUM ? at[BACK_DSUM]
                : s->in_place == ONTO_DY ? at[BACK_DY]

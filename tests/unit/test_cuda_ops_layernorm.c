@@ -75,7 +75,7 @@ enum place { APART, ONTO_DSUM, ONTO_DY, WITHOUT_DSUM, PLACES };
 static void layernorm_backward(struct device *d, struct mem *mem, void *const *at, const void *args)
 {
     const struct sizes *s = args;
-    size_t bytes = d->ops->layernorm_backward_scratch(d, s->rows, s->cols);
+    size_t bytes = d->ops->norm_backward_scratch(d, s->rows, s->cols, 2);
     void *scratch = check_scratch(d, mem, bytes);
     void *dx = s->in_place == ONTO_DSUM ? at[DSUM] : s->in_place == ONTO_DY ? at[DY] : at[DX];
     d->ops->layernorm_backward(d, s->dt, dx, at[DW], at[DB], at[DY], at[DSUM], at[X], at[W],

@@ -83,8 +83,8 @@ static size_t scratch_of(struct device *d, const struct size_case *c)
                           .scale = 1};
     switch (c->of) {
     case GEMM: return d->ops->gemm_scratch(d, &g);
-    case RMSNORM: return d->ops->rmsnorm_backward_scratch(d, n[0], n[1]);
-    case LAYERNORM: return d->ops->layernorm_backward_scratch(d, n[0], n[1]);
+    case RMSNORM: return d->ops->norm_backward_scratch(d, n[0], n[1], 1);
+    case LAYERNORM: return d->ops->norm_backward_scratch(d, n[0], n[1], 2);
     case BIAS: return d->ops->bias_backward_scratch(d, n[0], n[1]);
     case ATTENTION: return d->ops->attention_scratch(d, &a, DEVICE_FORWARD);
     case ATTENTION_BACKWARD: return d->ops->attention_scratch(d, &a, DEVICE_BACKWARD);

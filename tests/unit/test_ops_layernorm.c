@@ -198,7 +198,7 @@ static uint64_t run_backward(struct device *d, const struct backward *b, struct 
         want[0][i] = b->dw[i] + (accumulate ? tensor_get(&dw, i) : 0);
         want[1][i] = b->db[i] + (accumulate ? tensor_get(&db, i) : 0);
     }
-    size_t bytes = d->ops->layernorm_backward_scratch(d, b->rows, b->hidden);
+    size_t bytes = d->ops->norm_backward_scratch(d, b->rows, b->hidden, 2);
     struct tensor scratch = tensor_poisoned(DTYPE_F32, (int64_t)(bytes / sizeof(float)));
     d->ops->layernorm_backward(d, dx->dt, dx->data, dw.data, db.data, dy, dsum, b->x.data,
                                b->w.data, b->stats.data, b->rows, b->hidden, accumulate,

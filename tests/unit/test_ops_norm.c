@@ -159,7 +159,7 @@ static struct tensor run_backward(struct device *d, const struct backward *b, st
 {
     struct tensor dw = accumulate ? tensor_random(DTYPE_F32, b->hidden, 8, 1)
                                   : tensor_poisoned(DTYPE_F32, b->hidden);
-    size_t bytes = d->ops->rmsnorm_backward_scratch(d, b->rows, b->hidden);
+    size_t bytes = d->ops->norm_backward_scratch(d, b->rows, b->hidden, 1);
     struct tensor scratch = tensor_poisoned(DTYPE_F32, (int64_t)(bytes / sizeof(float)));
     d->ops->rmsnorm_backward(d, dx->dt, dx->data, dw.data, dy, dsum, b->x.data, b->w.data,
                              b->rstd.data, b->rows, b->hidden, accumulate, scratch.data);

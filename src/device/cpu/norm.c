@@ -157,14 +157,9 @@ static void backward_pieces(struct device *d, enum dtype dt, int centered, const
     }
 }
 
-size_t CPU(rmsnorm_backward_scratch)(struct device *d, int64_t rows, int64_t hidden)
+size_t CPU(norm_backward_scratch)(struct device *d, int64_t rows, int64_t hidden, int params)
 {
-    return (size_t)(pieces_of(rows) * hidden) * sizeof(float);
-}
-
-size_t CPU(layernorm_backward_scratch)(struct device *d, int64_t rows, int64_t hidden)
-{
-    return 2 * CPU(rmsnorm_backward_scratch)(d, rows, hidden);
+    return (size_t)(pieces_of(rows) * hidden * params) * sizeof(float);
 }
 
 void CPU(rmsnorm_backward)(struct device *d, enum dtype dt, void *dx, float *dw, const void *dy,

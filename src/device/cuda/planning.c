@@ -6,8 +6,7 @@
 static const struct device_ops planning_ops = {
     .name = "cuda",
     .gemm_scratch = cuda_gemm_scratch,
-    .rmsnorm_backward_scratch = cuda_rmsnorm_backward_scratch,
-    .layernorm_backward_scratch = cuda_layernorm_backward_scratch,
+    .norm_backward_scratch = cuda_norm_backward_scratch,
     .bias_backward_scratch = cuda_bias_backward_scratch,
     .attention_scratch = cuda_attention_scratch,
 };

@@ -23,14 +23,9 @@ size_t cuda_gemm_scratch(struct device *d, const struct gemm *g)
     return cuda_workspace_bytes(g->m, g->n) + CUDA_WORKSPACE_ALIGN;
 }
 
-size_t cuda_rmsnorm_backward_scratch(struct device *d, int64_t rows, int64_t hidden)
+size_t cuda_norm_backward_scratch(struct device *d, int64_t rows, int64_t hidden, int params)
 {
-    return (size_t)cuda_norm_groups(rows) * (size_t)hidden * sizeof(float);
-}
-
-size_t cuda_layernorm_backward_scratch(struct device *d, int64_t rows, int64_t hidden)
-{
-    return (size_t)cuda_norm_groups(rows) * 2 * (size_t)hidden * sizeof(float);
+    return (size_t)(cuda_norm_groups(rows) * hidden * params) * sizeof(float);
 }
 
 size_t cuda_bias_backward_scratch(struct device *d, int64_t rows, int64_t cols)
