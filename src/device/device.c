@@ -11,15 +11,10 @@
 #define ONE(op) +1
 _Static_assert(sizeof(struct device_ops) == (4 DEVICE_OPS(ONE)) * sizeof(void *), "DEVICE_OPS()");
 
-static const struct device_driver *const drivers[DEVICE_KINDS] = {
-    [DEVICE_CPU] = &cpu_driver,
-    [DEVICE_CUDA] = &cuda_driver,
-};
-
-/* Drivers for planning, which only compute sizes; on the CPU the usual driver does. */
-static const struct device_driver *const planners[DEVICE_KINDS] = {
-    [DEVICE_CPU] = &cpu_driver,
-    [DEVICE_CUDA] = &cuda_planning_driver,
+/* To run, and to plan, which only computes sizes. */
+static const struct device_driver *const drivers[DEVICE_KINDS][2] = {
+    [DEVICE_CPU] = {&cpu_driver, &cpu_driver},
+    [DEVICE_CUDA] = {&cuda_driver, &cuda_planning_driver},
 };
 
 int device_open(struct device **device, const struct device_request *request, struct error *err)
@@ -29,7 +24,7 @@ int device_open(struct device **device, const struct device_request *request, st
     d->kind = request->kind;
     d->planning = request->planning;
     d->index = request->index;
-    d->driver = (request->planning ? planners : drivers)[request->kind];
+    d->driver = drivers[request->kind][request->planning != 0];
     if (d->driver->open(d, request, err)) {
         free(d);
         return -1;
@@ -46,26 +41,21 @@ void device_close(struct device *d)
     free(d);
 }
 
-static void *counted(struct device *d, struct mem *mem, enum mem_pool pool, size_t bytes,
-                     void *block, const char *where, struct error *err)
+void *device_alloc(struct device *d, struct mem *mem, enum mem_pool pool, size_t bytes,
+                   struct error *err)
 {
     size_t total, left;
+    void *block = d->driver->alloc(d, bytes ? bytes : 1);
     if (block) {
         mem_count(mem, pool, bytes);
         return block;
     }
     if (device_memory(d, &total, &left, NULL))
         total = left = 0;
-    error_set(err, "out of %s memory: %zu bytes for %s; %zu MiB of %zu MiB are free", where, bytes,
-              mem_pool_name(pool), left >> 20, total >> 20);
+    error_set(err, "out of %s memory: %zu bytes for %s; %zu MiB of %zu MiB are free",
+              d->kind == DEVICE_CPU ? "host" : "GPU", bytes, mem_pool_name(pool), left >> 20,
+              total >> 20);
     return NULL;
-}
-
-void *device_alloc(struct device *d, struct mem *mem, enum mem_pool pool, size_t bytes,
-                   struct error *err)
-{
-    void *block = d->driver->alloc(d, bytes ? bytes : 1);
-    return counted(d, mem, pool, bytes, block, d->kind == DEVICE_CPU ? "host" : "GPU", err);
 }
 
 void device_free(struct device *d, struct mem *mem, enum mem_pool pool, size_t bytes, void *block)
@@ -148,12 +138,12 @@ void device_cast(struct device *d, enum device_stream stream, enum dtype to, voi
 
 int device_sync(struct device *d, struct error *err)
 {
-    return d->driver->sync(d, err);
+    return d->driver->sync ? d->driver->sync(d, err) : 0;
 }
 
 int device_check(struct device *d, struct error *err)
 {
-    return d->driver->check(d, err);
+    return d->driver->check ? d->driver->check(d, err) : 0;
 }
 
 void device_attention(const struct device *d, struct device_attention *a)
@@ -191,12 +181,12 @@ int device_event_record(struct device *d, struct device_event *event, enum devic
 int device_event_wait(struct device *d, enum device_stream stream, struct device_event *event,
                       struct error *err)
 {
-    return d->driver->event_wait(d, stream, event, err);
+    return d->driver->event_wait ? d->driver->event_wait(d, stream, event, err) : 0;
 }
 
 int device_event_done(struct device *d, struct device_event *event, struct error *err)
 {
-    return d->driver->event_done(d, event, err);
+    return d->driver->event_done ? d->driver->event_done(d, event, err) : 1;
 }
 
 int64_t device_event_ns(struct device *d, struct device_event *from, struct device_event *to)

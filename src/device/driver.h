@@ -1,7 +1,8 @@
 /* driver.h - the row of a kind of device: what device.h calls.
  *
- * Private to device/.  Functions mean what their namesakes in device.h say; counting memory,
- * checking arguments and NULL are done there.
+ * Private to device/.  Functions are of the type of their namesakes in device.h, but for those
+ * written out here, and mean what is said there; counting memory, checking arguments and NULL are
+ * done by device.c.
  */
 #ifndef TRIREME_DEVICE_DRIVER_H
 #define TRIREME_DEVICE_DRIVER_H
@@ -19,36 +20,32 @@ struct device_driver {
     void (*free)(struct device *d, void *block);
     void *(*host_alloc)(struct device *d, size_t bytes);
     void (*host_free)(struct device *d, void *block);
-    int (*memory)(struct device *d, size_t *total_bytes, size_t *free_bytes, struct error *err);
+    __typeof__(device_memory) *memory;
+
     /* Either side may be the host's. */
     int (*copy)(struct device *d, enum device_stream stream, void *to, const void *from,
                 size_t bytes, enum device_wait wait, struct error *err);
-    int (*call)(struct device *d, enum device_stream stream, void (*function)(void *), void *data,
-                struct error *err);
-    /* These four are NULL on CPUs. */
-    void *(*stream_native)(struct device *d, enum device_stream stream);
-    int (*stream_idle)(struct device *d, enum device_stream stream, struct error *err);
-    void (*sum_parts)(struct device *d, enum device_stream stream, float *recv, enum dtype dtype,
-                      const void *parts, int count, int64_t stride, int64_t elems, int accumulate);
-    void (*cast)(struct device *d, enum device_stream stream, enum dtype to, void *y,
-                 enum dtype from, const void *x, int64_t elems);
-    int (*sync)(struct device *d, struct error *err);
-    int (*check)(struct device *d, struct error *err);
-    struct device_event *(*event_create)(struct device *d, enum device_event_kind kind,
-                                         struct error *err);
-    void (*event_destroy)(struct device *d, struct device_event *event);
-    int (*event_record)(struct device *d, struct device_event *event, enum device_stream stream,
-                        struct error *err);
-    int (*event_wait)(struct device *d, enum device_stream stream, struct device_event *event,
-                      struct error *err);
-    int (*event_done)(struct device *d, struct device_event *event, struct error *err);
-    int64_t (*event_ns)(struct device *d, struct device_event *from, struct device_event *to);
-    /* These four are NULL on CPUs, where nothing is recorded. */
-    int (*record_begin)(struct device *d, struct error *err);
-    struct device_recording *(*record_end)(struct device *d, struct error *err);
-    void (*recording_destroy)(struct device *d, struct device_recording *recording);
-    int (*replay)(struct device *d, struct device_recording *recording, struct error *err);
-    void (*attention)(const struct device *d, struct device_attention *a); /* NULL on CPUs */
+    __typeof__(device_call) *call;
+
+    __typeof__(device_event_create) *event_create;
+    __typeof__(device_event_destroy) *event_destroy;
+    __typeof__(device_event_record) *event_record;
+    __typeof__(device_event_ns) *event_ns;
+
+    /* The others are NULL on CPUs, where all is done when a call returns, and nothing recorded. */
+    __typeof__(device_stream_native) *stream_native;
+    __typeof__(device_stream_idle) *stream_idle;
+    __typeof__(device_sum_parts) *sum_parts;
+    __typeof__(device_cast) *cast;
+    __typeof__(device_sync) *sync;
+    __typeof__(device_check) *check;
+    __typeof__(device_event_wait) *event_wait;
+    __typeof__(device_event_done) *event_done;
+    __typeof__(device_record_begin) *record_begin;
+    __typeof__(device_record_end) *record_end;
+    __typeof__(device_recording_destroy) *recording_destroy;
+    __typeof__(device_replay) *replay;
+    __typeof__(device_attention) *attention;
 };
 
 extern const struct device_driver cpu_driver, cuda_driver;

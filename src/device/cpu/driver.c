@@ -77,11 +77,6 @@ const char *const *device_cpu_levels(void)
     return level_names + best_level();
 }
 
-const char *device_gemm_library(void)
-{
-    return gemm_library();
-}
-
 static int find_level(const char *name, struct error *err)
 {
     if (!name)
@@ -162,11 +157,6 @@ static int call(struct device *d, enum device_stream stream, void (*function)(vo
     return 0;
 }
 
-static int nothing(struct device *d, struct error *err)
-{
-    return 0;
-}
-
 struct device_event {
     int64_t ns;
 };
@@ -189,17 +179,6 @@ static int event_record(struct device *d, struct device_event *event, enum devic
     return 0;
 }
 
-static int event_wait(struct device *d, enum device_stream stream, struct device_event *event,
-                      struct error *err)
-{
-    return 0;
-}
-
-static int event_done(struct device *d, struct device_event *event, struct error *err)
-{
-    return 1;
-}
-
 static int64_t event_ns(struct device *d, struct device_event *from, struct device_event *to)
 {
     return to->ns - from->ns;
@@ -215,12 +194,8 @@ const struct device_driver cpu_driver = {
     .memory = memory,
     .copy = copy,
     .call = call,
-    .sync = nothing,
-    .check = nothing,
     .event_create = event_create,
     .event_destroy = event_destroy,
     .event_record = event_record,
-    .event_wait = event_wait,
-    .event_done = event_done,
     .event_ns = event_ns,
 };

@@ -1,7 +1,7 @@
 /* gemm.h - matrix products by a library: the gemm rows of ops.h and what they keep.
  *
- * gemm_onednn.c or gemm_cblas.c implements this, as configure found oneDNN or a CBLAS; without
- * either gemm_plain.c does.
+ * gemm_onednn.c or gemm_cblas.c implements this, and device_gemm_library(), as configure found
+ * oneDNN or a CBLAS; without either gemm_plain.c does.
  */
 #ifndef TRIREME_DEVICE_CPU_GEMM_H
 #define TRIREME_DEVICE_CPU_GEMM_H
@@ -16,9 +16,6 @@ DEVICE_FUNCTION(device_ops, gemm_scratch) gemm_scratch;
  * threads of d are already there.  Returns 0, or -1 with err set. */
 int gemm_open(struct device *d, struct error *err);
 void gemm_close(struct device *d);
-
-/* Name and version of the library. */
-const char *gemm_library(void);
 
 /* gemm() of 16-bit inputs for a library that has no such product here: blocks of a and b are
  * converted to fp32, multiplied by gemm() and summed in fp32.  The scratch has a bound that

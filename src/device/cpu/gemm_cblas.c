@@ -56,7 +56,7 @@ void gemm_close(struct device *d)
 {
 }
 
-const char *gemm_library(void)
+const char *device_gemm_library(void)
 {
     return "CBLAS";
 }

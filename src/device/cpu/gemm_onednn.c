@@ -375,7 +375,7 @@ void gemm_close(struct device *d)
     d->state = NULL;
 }
 
-const char *gemm_library(void)
+const char *device_gemm_library(void)
 {
 #define TEXT2(x) #x
 #define TEXT(x)  TEXT2(x)
