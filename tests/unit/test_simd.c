@@ -80,7 +80,7 @@ static void bf16_rounds_as_one_value_does(void **state)
         float out[CPU_LANES];
         for (uint32_t i = 0; i < CPU_LANES; i++)
             in[i] = (bf16)(bits + i);
-        vf_store(out, vf_load_bf16(in));
+        vf_store(out, vf_get(DTYPE_BF16, in, 0));
         for (uint32_t i = 0; i < CPU_LANES; i++) {
             float want = bf16_to_f32(in[i]);
             assert_memory_equal(&out[i], &want, sizeof want);
@@ -151,8 +151,6 @@ static void lanes_reduce(void **state)
         assert_true(vf_sum(vf_load(x)) == sum);
         assert_true(vf_top(vf_load(x)) == 5);
         assert_true(vf_max(vf_load(x), vf_set(0))[at] == 5);
-        assert_true(vf_min(vf_load(x), vf_set(0))[at] == 0);
-        assert_true(vf_abs(-vf_load(x))[at] == 5);
         assert_true(vf_select(vi_lanes() == at, vf_load(x), vf_set(9))[at] == 5);
         assert_true(vf_select(vi_lanes() != at, vf_load(x), vf_set(9))[at] == 9);
     }
@@ -160,16 +158,18 @@ static void lanes_reduce(void **state)
 
 static void bf16_dot_is_a_dot(void **state)
 {
-    float a[2][CPU_LANES], b[2][CPU_LANES];
-    for (int half = 0; half < 2; half++)
-        for (int i = 0; i < CPU_LANES; i++) {
-            a[half][i] = bf16_to_f32(f32_to_bf16(philox_normal(1, (uint64_t)(half * 64 + i))));
-            b[half][i] = bf16_to_f32(f32_to_bf16(philox_normal(2, (uint64_t)(half * 64 + i))));
-        }
-    vf got = vf_dot_bf16(vf_set(3), vb_interleave(vf_load(a[0]), vf_load(a[1])),
-                         vb_interleave(vf_load(b[0]), vf_load(b[1])));
+    bf16 a[2 * CPU_LANES], b[2 * CPU_LANES];
+    vb left, right;
+    for (int i = 0; i < 2 * CPU_LANES; i++) {
+        a[i] = f32_to_bf16(philox_normal(1, (uint64_t)i));
+        b[i] = f32_to_bf16(philox_normal(2, (uint64_t)i));
+    }
+    memcpy(&left, a, sizeof left);
+    memcpy(&right, b, sizeof right);
+    vf got = vf_dot_bf16(vf_set(3), left, right);
     for (int i = 0; i < CPU_LANES; i++) {
-        double want = 3 + (double)a[0][i] * b[0][i] + (double)a[1][i] * b[1][i];
+        double want = 3 + (double)bf16_to_f32(a[2 * i]) * bf16_to_f32(b[2 * i]) +
+                      (double)bf16_to_f32(a[2 * i + 1]) * bf16_to_f32(b[2 * i + 1]);
         assert_true(fabs(got[i] - want) < 4e-6);
     }
 }

@@ -22,7 +22,6 @@ typedef int32_t vi __attribute__((vector_size(4 * CPU_LANES)));
 typedef uint32_t vu __attribute__((vector_size(4 * CPU_LANES)));
 typedef uint16_t vh __attribute__((vector_size(2 * CPU_LANES))); /* bf16 or fp16 of one vf */
 typedef bf16 vb __attribute__((vector_size(4 * CPU_LANES))); /* bf16 in pairs, for dot products */
-typedef double vd __attribute__((vector_size(8 * CPU_LANES)));
 
 /* Zero-extend, and drop the upper halves; at the end of the file. */
 SIMD_INLINE vu simd_widen(vh h);
@@ -51,14 +50,8 @@ SIMD_INLINE vf vf_select(vi mask, vf a, vf b)
     return (vf)((mask & (vi)a) | (~mask & (vi)b));
 }
 
-/* a > b ? a : b, and a < b ? a : b (so b where either is NaN); at the end of the file. */
+/* a > b ? a : b (so b where either is NaN); at the end of the file. */
 SIMD_INLINE vf vf_max(vf a, vf b);
-SIMD_INLINE vf vf_min(vf a, vf b);
-
-SIMD_INLINE vf vf_abs(vf a)
-{
-    return (vf)((vi)a & 0x7fffffff);
-}
 
 SIMD_INLINE vf vf_from_bf16(vh h)
 {
@@ -72,13 +65,6 @@ SIMD_INLINE vh vf_to_bf16(vf v)
     vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     vu quiet = (bits >> 16) | 0x40u;
     return simd_narrow((vu)vf_select(v != v, (vf)quiet, (vf)rounded));
-}
-
-SIMD_INLINE vf vf_load_bf16(const bf16 *p)
-{
-    vh h;
-    memcpy(&h, p, sizeof h);
-    return vf_from_bf16(h);
 }
 
 SIMD_INLINE void vf_store_bf16(bf16 *p, vf v)
@@ -238,12 +224,6 @@ SIMD_INLINE vf vf_sigmoid(vf x)
 /* acc[i] += a[2i] * b[2i] + a[2i+1] * b[2i+1].  Hardware may take denormals as 0. */
 SIMD_INLINE vf vf_dot_bf16(vf acc, vb a, vb b);
 
-/* Operands of vf_dot_bf16(): element i of a at 2i, of b at 2i+1. */
-SIMD_INLINE vb vb_interleave(vf a, vf b)
-{
-    return (vb)(simd_widen(vf_to_bf16(a)) | simd_widen(vf_to_bf16(b)) << 16);
-}
-
 /* Denormal results and operands become 0 until simd_denormals(the value returned). */
 SIMD_INLINE unsigned simd_no_denormals(void);
 SIMD_INLINE void simd_denormals(unsigned saved);
@@ -270,11 +250,6 @@ SIMD_INLINE vf vf_dot_bf16(vf acc, vb a, vb b)
 SIMD_INLINE vf vf_max(vf a, vf b)
 {
     return (vf)_mm512_max_ps((__m512)a, (__m512)b);
-}
-
-SIMD_INLINE vf vf_min(vf a, vf b)
-{
-    return (vf)_mm512_min_ps((__m512)a, (__m512)b);
 }
 
 SIMD_INLINE vh vf_to_bf16_flushed(vf v)
@@ -328,11 +303,6 @@ SIMD_INLINE vf vf_dot_bf16(vf acc, vb a, vb b)
 SIMD_INLINE vf vf_max(vf a, vf b)
 {
     return vf_select(a > b, a, b);
-}
-
-SIMD_INLINE vf vf_min(vf a, vf b)
-{
-    return vf_select(a < b, a, b);
 }
 
 SIMD_INLINE vh vf_to_bf16_flushed(vf v)
