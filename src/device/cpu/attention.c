@@ -103,8 +103,8 @@ SIMD_INLINE vf seen_scores(const struct forward *w, int64_t j, int64_t row, int6
 
 /* Softmax of one vector of queries over nk keys of block j: scores become weights in place.  A
  * query that has seen no key yet has no largest score to subtract. */
-SIMD_INLINE void softmax_queries(struct forward *w, int64_t j, int64_t nk, int64_t col,
-                                 const enum dtype dt, const enum attention_mask mask)
+SIMD_INLINE void softmax_queries(const enum dtype dt, const enum attention_mask mask,
+                                 struct forward *w, int64_t j, int64_t nk, int64_t col)
 {
     float scale = w->a->scale * LOG2_E;
     vf top[2], sum = {0}, old = vf_load(w->top + col);
@@ -133,17 +133,6 @@ SIMD_INLINE void softmax_queries(struct forward *w, int64_t j, int64_t nk, int64
     vf_store(w->sum + col, vf_load(w->sum + col) * shrink + sum);
 }
 
-SIMD_INLINE void softmax_masked(struct forward *w, int64_t j, int64_t nk, int64_t col,
-                                const enum dtype dt, enum attention_mask mask)
-{
-    if (mask == MASK_LIMITS)
-        softmax_queries(w, j, nk, col, dt, MASK_LIMITS);
-    else if (mask == MASK_CAUSAL)
-        softmax_queries(w, j, nk, col, dt, MASK_CAUSAL);
-    else
-        softmax_queries(w, j, nk, col, dt, MASK_NONE);
-}
-
 static void softmax(struct forward *w, int64_t j, int64_t nk, int64_t n)
 {
     enum attention_mask mask = attention_mask_of(&w->limits, j);
@@ -151,9 +140,9 @@ static void softmax(struct forward *w, int64_t j, int64_t nk, int64_t n)
     for (int64_t col = 0; col < n; col += CPU_LANES) {
         int64_t seen = diagonal ? min_i64(nk, col / TILE_COLS * TILE_COLS + TILE_COLS) : nk;
         if (w->s.dt == DTYPE_BF16)
-            softmax_masked(w, j, seen, col, DTYPE_BF16, mask);
+            WITH_MASK(softmax_queries, DTYPE_BF16, mask, w, j, seen, col);
         else
-            softmax_masked(w, j, seen, col, DTYPE_F32, mask);
+            WITH_MASK(softmax_queries, DTYPE_F32, mask, w, j, seen, col);
     }
 }
 

@@ -88,6 +88,17 @@ enum attention_mask {
     MASK_LIMITS, /* keys outside the query's limits */
 };
 
+/* function(dt, mask, ...), where it is inlined with both constants; dt of operands. */
+#define WITH_MASK(function, dt, mask, ...)          \
+    do {                                            \
+        if ((mask) == MASK_LIMITS)                  \
+            function(dt, MASK_LIMITS, __VA_ARGS__); \
+        else if ((mask) == MASK_CAUSAL)             \
+            function(dt, MASK_CAUSAL, __VA_ARGS__); \
+        else                                        \
+            function(dt, MASK_NONE, __VA_ARGS__);   \
+    } while (0)
+
 /* The keys that the queries of a block see: query c those from low[c] to before high[c] of its
  * sequence, all of which lie in the blocks of keys from `first` to before `end`. */
 struct attention_limits {

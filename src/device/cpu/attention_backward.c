@@ -140,8 +140,9 @@ SIMD_INLINE void store_row(unit *row, int64_t col, vf v, const enum dtype dt)
 }
 
 /* P and dS of key rows [row, row + TILE_ROWS) of block j from their scores and dP. */
-SIMD_INLINE void strip_gradients(struct backward *w, int64_t j, int64_t row, int64_t first,
-                                 int64_t n, const enum dtype dt, const enum attention_mask mask)
+SIMD_INLINE void strip_gradients(const enum dtype dt, const enum attention_mask mask,
+                                 struct backward *w, int64_t j, int64_t row, int64_t first,
+                                 int64_t n)
 {
     const float scale = w->a->scale * LOG2_E;
     const int64_t units = w->s.block_units;
@@ -162,17 +163,6 @@ SIMD_INLINE void strip_gradients(struct backward *w, int64_t j, int64_t row, int
             if (dt == DTYPE_BF16)
                 unit_store(w->dst + (row + i) / 2 * BLOCK + col, unit_pairs(ds[0], ds[1]));
         }
-}
-
-SIMD_INLINE void strip_masked(struct backward *w, int64_t j, int64_t row, int64_t first, int64_t n,
-                              const enum dtype dt, enum attention_mask mask)
-{
-    if (mask == MASK_LIMITS)
-        strip_gradients(w, j, row, first, n, dt, MASK_LIMITS);
-    else if (mask == MASK_CAUSAL)
-        strip_gradients(w, j, row, first, n, dt, MASK_CAUSAL);
-    else
-        strip_gradients(w, j, row, first, n, dt, MASK_NONE);
 }
 
 /* P and dS of block j, strip by strip so that scores and dP stay close. */
@@ -200,9 +190,9 @@ static void block_gradients(struct backward *w, int64_t j, int64_t nk, int64_t n
         p.c = w->dp + col;
         CPU(attention_product)(&p);
         if (s->dt == DTYPE_BF16)
-            strip_masked(w, j, row, col, n, DTYPE_BF16, mask);
+            WITH_MASK(strip_gradients, DTYPE_BF16, mask, w, j, row, col, n);
         else
-            strip_masked(w, j, row, col, n, DTYPE_F32, mask);
+            WITH_MASK(strip_gradients, DTYPE_F32, mask, w, j, row, col, n);
     }
 }
 

@@ -47,6 +47,17 @@ SIMD_INLINE void row_gradient(enum dtype dt, void *dlogits, const float *x, int6
     }
 }
 
+/* The gradient of a row whose e^(x - top) sum up to `sum`.  column: of the target, or -1 where the
+ * row has it not. */
+static void put_gradient(enum dtype dt, void *dlogits, const float *x, int64_t column, int64_t n,
+                         float top, double sum, float scale)
+{
+    float p = column < 0 ? 0 : expf(x[column] - top);
+    WITH_DTYPE(row_gradient, dt, dlogits, x, n, top, (float)(scale / sum));
+    if (column >= 0)
+        value_put(dt, dlogits, column, (float)((p / sum - 1) * scale));
+}
+
 static float loss_row(enum dtype dt, void *dlogits, const float *x, int32_t target, int64_t n,
                       float scale)
 {
@@ -57,12 +68,8 @@ static float loss_row(enum dtype dt, void *dlogits, const float *x, int32_t targ
     }
     float top = row_max(x, n), at_target = x[target];
     double sum = row_sum(x, n, top);
-    if (dlogits) {
-        float factor = (float)(scale / sum);
-        float p = expf(at_target - top);
-        WITH_DTYPE(row_gradient, dt, dlogits, x, n, top, factor);
-        value_put(dt, dlogits, target, (float)((p / sum - 1) * scale));
-    }
+    if (dlogits)
+        put_gradient(dt, dlogits, x, target, n, top, sum, scale);
     return (float)(log(sum) + (double)top - (double)at_target);
 }
 
@@ -131,16 +138,11 @@ void CPU(softmax_gradient)(struct device *d, enum dtype dt, void *dlogits, int64
     for (int64_t row = 0; row < rows; row++) {
         void *to = (char *)dlogits + (size_t)row * stride_bytes;
         const float *x = logits + row * ld;
-        int64_t column = target_column(targets[row], vocab, first);
-        double sum = all_sums[2 * row];
-        float p = column < 0 ? 0 : expf(x[column] - all_top[row]);
-        if (targets[row] < 0) {
+        if (targets[row] < 0)
             memset(to, 0, (size_t)vocab * dtype_bytes(dt));
-            continue;
-        }
-        WITH_DTYPE(row_gradient, dt, to, x, vocab, all_top[row], (float)(factor / sum));
-        if (column >= 0)
-            value_put(dt, to, column, (float)((p / sum - 1) * factor));
+        else
+            put_gradient(dt, to, x, target_column(targets[row], vocab, first), vocab, all_top[row],
+                         all_sums[2 * row], factor);
     }
 }
 
