@@ -99,46 +99,43 @@ template <int n> static dim3 grid_of(int64_t rows, int64_t cols)
                 (unsigned)min_i64(ceil_div(rows, ROWS), 65535));
 }
 
-template <typename F, typename T> static void launch(cudaStream_t s, bias_rows<T> t)
-{
-    constexpr int n = LANES<T>;
-    bool whole = t.cols % n == 0 && aligned16(t.to) && aligned16(t.x) && aligned16(t.dy);
-    t.b_aligned = !whole || aligned16(t.b); /* an element at a time always is */
-    if (whole)
-        LAUNCH((bias_tile<T, n, F>), grid_of<n>(t.rows, t.cols), THREADS, 0, s, t);
-    else
-        LAUNCH((bias_tile<T, 1, F>), grid_of<1>(t.rows, t.cols), THREADS, 0, s, t);
-}
-
 template <typename F>
-static void launch_any(struct device *d, enum dtype dt, void *to, const void *dy, const void *x,
-                       const void *b, int64_t rows, int64_t cols)
+static void launch(struct device *d, enum dtype dt, void *to, const void *dy, const void *x,
+                   const void *b, int64_t rows, int64_t cols)
 {
+    cudaStream_t s = cuda_compute(d);
     if (rows == 0)
         return;
     by_type(dt, [&](auto type) {
         using T = decltype(type);
-        launch<F, T>(cuda_compute(d),
-                     {(T *)to, (const T *)x, (const T *)dy, (const T *)b, rows, cols, false});
+        constexpr int n = LANES<T>;
+        bool whole = cols % n == 0 && aligned16(to) && aligned16(x) && aligned16(dy);
+        bool b_aligned = !whole || aligned16(b); /* an element at a time always is */
+        const bias_rows<T> t = {(T *)to, (const T *)x, (const T *)dy, (const T *)b,
+                                rows,    cols,         b_aligned};
+        if (whole)
+            LAUNCH((bias_tile<T, n, F>), grid_of<n>(rows, cols), THREADS, 0, s, t);
+        else
+            LAUNCH((bias_tile<T, 1, F>), grid_of<1>(rows, cols), THREADS, 0, s, t);
     });
 }
 
 void cuda_bias(struct device *d, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
                int64_t cols)
 {
-    launch_any<bias_alone>(d, dt, y, NULL, x, b, rows, cols);
+    launch<bias_alone>(d, dt, y, NULL, x, b, rows, cols);
 }
 
 void cuda_gelu(struct device *d, enum dtype dt, void *y, const void *x, const void *b, int64_t rows,
                int64_t cols)
 {
-    launch_any<bias_gelu>(d, dt, y, NULL, x, b, rows, cols);
+    launch<bias_gelu>(d, dt, y, NULL, x, b, rows, cols);
 }
 
 void cuda_gelu_backward(struct device *d, enum dtype dt, void *dx, const void *dy, const void *x,
                         const void *b, int64_t rows, int64_t cols)
 {
-    launch_any<bias_gelu_gradient>(d, dt, dx, dy, x, b, rows, cols);
+    launch<bias_gelu_gradient>(d, dt, dx, dy, x, b, rows, cols);
 }
 
 /* ---- the gradient of the bias ---- */
@@ -189,31 +186,26 @@ __global__ void __launch_bounds__(WARPS * 32)
     *to = sum;
 }
 
-template <typename T>
-static void sum(cudaStream_t s, float *sums, const T *dy, int64_t rows, int64_t cols,
-                int accumulate)
-{
-    constexpr int n = LANES<T>;
-    unsigned groups = (unsigned)cuda_bias_groups(rows);
-    int64_t per_group = ceil_div(rows, groups);
-    if (cols % n == 0 && aligned16(dy))
-        LAUNCH((bias_sum_rows<T, n>), dim3((unsigned)ceil_div(cols, 32 * n), groups), WARPS * 32, 0,
-               s, sums, dy, rows, cols, per_group, accumulate);
-    else
-        LAUNCH((bias_sum_rows<T, 1>), dim3((unsigned)ceil_div(cols, 32), groups), WARPS * 32, 0, s,
-               sums, dy, rows, cols, per_group, accumulate);
-}
-
 void cuda_bias_backward(struct device *d, enum dtype dt, float *db, const void *dy, int64_t rows,
                         int64_t cols, int accumulate, void *scratch)
 {
     cudaStream_t s = cuda_compute(d);
-    int groups = cuda_bias_groups(rows);
+    int groups = cuda_bias_groups(rows), adds = groups > 1 ? 0 : accumulate;
     float *sums = groups > 1 ? (float *)scratch : db;
     if (rows == 0)
         return;
+    int64_t per_group = ceil_div(rows, groups);
     by_type(dt, [&](auto type) {
-        sum(s, sums, (const decltype(type) *)dy, rows, cols, groups > 1 ? 0 : accumulate);
+        using T = decltype(type);
+        constexpr int n = LANES<T>;
+        dim3 by_pieces((unsigned)ceil_div(cols, 32 * n), groups);
+        dim3 by_ones((unsigned)ceil_div(cols, 32), groups);
+        if (cols % n == 0 && aligned16(dy))
+            LAUNCH((bias_sum_rows<T, n>), by_pieces, WARPS * 32, 0, s, sums, (const T *)dy, rows,
+                   cols, per_group, adds);
+        else
+            LAUNCH((bias_sum_rows<T, 1>), by_ones, WARPS * 32, 0, s, sums, (const T *)dy, rows,
+                   cols, per_group, adds);
     });
     if (groups > 1)
         launch_add_parts(s, db, sums, groups, cols, cols, accumulate);

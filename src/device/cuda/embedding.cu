@@ -173,18 +173,6 @@ __global__ void __launch_bounds__(THREADS, 3)
     }
 }
 
-template <typename T>
-static void scatter(cudaStream_t s, float *dtable, const T *dy, const int32_t *tokens, int64_t rows,
-                    int64_t hidden, int accumulate)
-{
-    if (hidden % LANES<T> == 0 && aligned16(dtable) && aligned16(dy))
-        LAUNCH((scatter_rows<T, LANES<T>>), (unsigned)rows, THREADS, 0, s, dtable, dy, tokens, rows,
-               (int)hidden, accumulate);
-    else
-        LAUNCH((scatter_rows<T, 1>), (unsigned)rows, THREADS, 0, s, dtable, dy, tokens, rows,
-               (int)hidden, accumulate);
-}
-
 void cuda_embedding_backward(struct device *d, enum dtype dt, float *dtable, const void *dy,
                              const int32_t *tokens, int64_t rows, int64_t hidden, int64_t vocab,
                              int accumulate)
@@ -195,6 +183,13 @@ void cuda_embedding_backward(struct device *d, enum dtype dt, float *dtable, con
     if (rows == 0)
         return;
     by_type(dt, [&](auto type) {
-        scatter(s, dtable, (const decltype(type) *)dy, tokens, rows, hidden, accumulate);
+        using T = decltype(type);
+        const T *from = (const T *)dy;
+        if (hidden % LANES<T> == 0 && aligned16(dtable) && aligned16(dy))
+            LAUNCH((scatter_rows<T, LANES<T>>), (unsigned)rows, THREADS, 0, s, dtable, from, tokens,
+                   rows, (int)hidden, accumulate);
+        else
+            LAUNCH((scatter_rows<T, 1>), (unsigned)rows, THREADS, 0, s, dtable, from, tokens, rows,
+                   (int)hidden, accumulate);
     });
 }

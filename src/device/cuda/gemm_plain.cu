@@ -65,12 +65,6 @@ template <typename T, typename C> __global__ void __launch_bounds__(THREADS) pro
         }
 }
 
-template <typename T, typename C>
-static void multiply(cudaStream_t s, const struct gemm *g, unsigned blocks)
-{
-    LAUNCH((product<T, C>), blocks, THREADS, 0, s, *g);
-}
-
 void cuda_gemm_plain(struct device *d, const struct gemm *g)
 {
     cudaStream_t s = cuda_compute(d);
@@ -78,9 +72,10 @@ void cuda_gemm_plain(struct device *d, const struct gemm *g)
     if (blocks == 0)
         return;
     by_type(g->dt, [&](auto type) {
+        using T = decltype(type);
         if (g->dt_c == DTYPE_F32)
-            multiply<decltype(type), float>(s, g, (unsigned)blocks);
+            LAUNCH((product<T, float>), (unsigned)blocks, THREADS, 0, s, *g);
         else
-            multiply<decltype(type), decltype(type)>(s, g, (unsigned)blocks);
+            LAUNCH((product<T, T>), (unsigned)blocks, THREADS, 0, s, *g);
     });
 }

@@ -308,16 +308,6 @@ template <typename T, int n> static void launch(cudaStream_t s, losses<T> t, int
     }
 }
 
-template <typename T> static void cross_entropy(cudaStream_t s, const losses<T> &t, int64_t rows)
-{
-    const int64_t n = 4;
-    if (t.ld % n == 0 && aligned16(t.logits) && (!t.dlogits || t.ld_d % n == 0) &&
-        phase(t.dlogits, (int)n) == 0)
-        launch<T, 4>(s, t, rows);
-    else
-        launch<T, 1>(s, t, rows);
-}
-
 void cuda_cross_entropy(struct device *d, enum dtype dt, float *row_loss, void *dlogits,
                         int64_t ld_d, const float *logits, int64_t ld, const int32_t *targets,
                         int64_t rows, int64_t vocab, float scale, const double *loss_scale)
@@ -328,7 +318,11 @@ void cuda_cross_entropy(struct device *d, enum dtype dt, float *row_loss, void *
         using T = decltype(type);
         const losses<T> t = {row_loss, (T *)dlogits, ld_d,  logits,    ld,
                              targets,  (int)vocab,   scale, loss_scale};
-        cross_entropy(cuda_compute(d), t, rows);
+        if (ld % 4 == 0 && aligned16(logits) && (!dlogits || ld_d % 4 == 0) &&
+            phase(t.dlogits, 4) == 0)
+            launch<T, 4>(cuda_compute(d), t, rows);
+        else
+            launch<T, 1>(cuda_compute(d), t, rows);
     });
 }
 

@@ -101,15 +101,6 @@ template <typename T, int n> static void launch(cudaStream_t s, const rotation<T
     LAUNCH((rope_rows<T, n>), (unsigned)t.rows, columns * heads_at_once, 0, s, t, columns);
 }
 
-template <typename T> static void launch_aligned(cudaStream_t s, const rotation<T> &t)
-{
-    constexpr int n = LANES<T>;
-    if (t.half % n == 0 && aligned16(t.x) && aligned16(t.y) && aligned16(t.cos_sin))
-        launch<T, n>(s, t);
-    else
-        launch<T, 1>(s, t);
-}
-
 void cuda_rope(struct device *d, const struct rope *r, void *y, const void *x, const float *cos_sin,
                const int32_t *positions)
 {
@@ -118,8 +109,21 @@ void cuda_rope(struct device *d, const struct rope *r, void *y, const void *x, c
         return;
     by_type(r->dt, [&](auto type) {
         using T = decltype(type);
-        launch_aligned<T>(cuda_compute(d), {(T *)y, (const T *)x, cos_sin, positions, r->rows,
-                                            r->seq, heads, (int)r->rotated, half,
-                                            r->row_heads * r->head_dim, r->inverse ? -1.0f : 1.0f});
+        constexpr int n = LANES<T>;
+        const rotation<T> t = {(T *)y,
+                               (const T *)x,
+                               cos_sin,
+                               positions,
+                               r->rows,
+                               r->seq,
+                               heads,
+                               (int)r->rotated,
+                               half,
+                               r->row_heads * r->head_dim,
+                               r->inverse ? -1.0f : 1.0f};
+        if (half % n == 0 && aligned16(x) && aligned16(y) && aligned16(cos_sin))
+            launch<T, n>(cuda_compute(d), t);
+        else
+            launch<T, 1>(cuda_compute(d), t);
     });
 }
