@@ -414,12 +414,7 @@ static void forward(cudaStream_t s, const struct attention *a, void *o, float *l
 
 void attention_simt(cudaStream_t s, const struct attention *a, void *o, float *lse, const void *qkv)
 {
-    if (a->dt == DTYPE_BF16)
-        forward<bf16>(s, a, o, lse, qkv);
-    else if (a->dt == DTYPE_F16)
-        forward<fp16>(s, a, o, lse, qkv);
-    else
-        forward<float>(s, a, o, lse, qkv);
+    by_type(a->dt, [&](auto type) { forward<decltype(type)>(s, a, o, lse, qkv); });
 }
 
 template <class T>
@@ -453,12 +448,7 @@ void attention_simt_backward(cudaStream_t s, const struct attention *a, void *dq
                              const void *dout, const float *lse, const float *delta,
                              const void *qkv)
 {
-    if (a->dt == DTYPE_BF16)
-        backward<bf16>(s, a, dqkv, dout, lse, delta, qkv);
-    else if (a->dt == DTYPE_F16)
-        backward<fp16>(s, a, dqkv, dout, lse, delta, qkv);
-    else
-        backward<float>(s, a, dqkv, dout, lse, delta, qkv);
+    by_type(a->dt, [&](auto type) { backward<decltype(type)>(s, a, dqkv, dout, lse, delta, qkv); });
 }
 
 void attention_delta(cudaStream_t s, const struct attention *a, float *delta, const void *dout,
@@ -467,13 +457,9 @@ void attention_delta(cudaStream_t s, const struct attention *a, float *delta, co
     int64_t rows = a->batch * a->seq * a->heads, warps = THREADS / 32;
     unsigned grid = (unsigned)((rows + warps - 1) / warps);
     int heads = (int)a->heads, seq = (int)a->seq, dim = (int)a->head_dim;
-    if (a->dt == DTYPE_BF16)
-        LAUNCH(delta_kernel<bf16>, grid, THREADS, 0, s, delta, (const bf16 *)dout, (const bf16 *)o,
-               rows, heads, seq, dim);
-    else if (a->dt == DTYPE_F16)
-        LAUNCH(delta_kernel<fp16>, grid, THREADS, 0, s, delta, (const fp16 *)dout, (const fp16 *)o,
-               rows, heads, seq, dim);
-    else
-        LAUNCH(delta_kernel<float>, grid, THREADS, 0, s, delta, (const float *)dout,
-               (const float *)o, rows, heads, seq, dim);
+    by_type(a->dt, [&](auto type) {
+        using E = decltype(type);
+        LAUNCH(delta_kernel<E>, grid, THREADS, 0, s, delta, (const E *)dout, (const E *)o, rows,
+               heads, seq, dim);
+    });
 }
