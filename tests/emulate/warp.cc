@@ -39,9 +39,8 @@ static void do_shuffle(struct warp *w, unsigned lanes)
 
 static float half_of(enum dtype type, uint32_t pair, int high)
 {
-    if (type == DTYPE_F16)
-        return high ? fp16_high(pair) : fp16_low(pair);
-    return high ? bf16_high(pair) : bf16_low(pair);
+    uint16_t bits = (uint16_t)(high ? pair >> 16 : pair);
+    return type == DTYPE_F16 ? float_of(fp16(), bits) : float_of(bf16(), bits);
 }
 
 static void do_mma(struct warp *w)

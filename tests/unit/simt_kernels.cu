@@ -127,9 +127,9 @@ static __global__ void narrow(enum dtype dt, int pairs, const float *in, uint32_
 {
     int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     if (i < pairs && dt == DTYPE_F16)
-        out[i] = fp16_pair(in[2 * i], in[2 * i + 1]);
+        out[i] = pair_of(fp16(), in[2 * i], in[2 * i + 1]);
     else if (i < pairs)
-        out[i] = bf16_pair(in[2 * i], in[2 * i + 1]);
+        out[i] = pair_of(bf16(), in[2 * i], in[2 * i + 1]);
 }
 
 void simt_narrow(cudaStream_t s, enum dtype dt, int pairs, const float *in, uint32_t *out)
@@ -142,8 +142,8 @@ static __global__ void widen(int pairs, const uint32_t *in, float *out)
     int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     if (i >= pairs)
         return;
-    out[2 * i] = fp16_low(in[i]);
-    out[2 * i + 1] = fp16_high(in[i]);
+    out[2 * i] = float_of(fp16(), (uint16_t)in[i]);
+    out[2 * i + 1] = float_of(fp16(), (uint16_t)(in[i] >> 16));
 }
 
 void simt_widen(cudaStream_t s, int pairs, const uint32_t *in, float *out)

@@ -44,16 +44,11 @@ static __device__ __forceinline__ float2 pair_load(const float *from)
     return *reinterpret_cast<const float2 *>(from);
 }
 
-static __device__ __forceinline__ float2 pair_load(const bf16 *from)
+template <class E> static __device__ __forceinline__ float2 pair_load(const E *from)
 {
-    uint32_t pair = *reinterpret_cast<const uint32_t *>(from);
-    return make_float2(bf16_low(pair), bf16_high(pair));
-}
-
-static __device__ __forceinline__ float2 pair_load(const fp16 *from)
-{
-    uint32_t pair = *reinterpret_cast<const uint32_t *>(from);
-    return make_float2(fp16_low(pair), fp16_high(pair));
+    float pair[2];
+    widen_pair(E(), pair, *reinterpret_cast<const uint32_t *>(from));
+    return make_float2(pair[0], pair[1]);
 }
 
 static __device__ __forceinline__ void pair_store(float *to, float low, float high)

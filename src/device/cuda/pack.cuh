@@ -77,29 +77,6 @@ template <typename R> static __device__ __forceinline__ void store_once(void *to
 
 /* ---- to fp32 and back ---- */
 
-/* Two elements in a word, the first in its low half. */
-static __device__ __forceinline__ void widen_pair(bf16, float *to, uint32_t pair)
-{
-    to[0] = bf16_low(pair);
-    to[1] = bf16_high(pair);
-}
-
-static __device__ __forceinline__ void widen_pair(fp16, float *to, uint32_t pair)
-{
-    to[0] = fp16_low(pair);
-    to[1] = fp16_high(pair);
-}
-
-static __device__ __forceinline__ uint32_t pair_of(bf16, float low, float high)
-{
-    return bf16_pair(low, high);
-}
-
-static __device__ __forceinline__ uint32_t pair_of(fp16, float low, float high)
-{
-    return fp16_pair(low, high);
-}
-
 template <typename T>
 static __device__ __forceinline__ void widen(float (&to)[8], halves<T, uint4> from)
 {
@@ -123,12 +100,12 @@ static __device__ __forceinline__ void widen(float (&to)[4], uint4 from)
 
 static __device__ __forceinline__ void widen(float (&to)[1], bf16 from)
 {
-    to[0] = bf16_wide(from);
+    to[0] = float_of(bf16(), from);
 }
 
 static __device__ __forceinline__ void widen(float (&to)[1], fp16 from)
 {
-    to[0] = fp16_wide(from.bits);
+    to[0] = float_of(fp16(), from.bits);
 }
 
 static __device__ __forceinline__ void widen(float (&to)[1], float from)
@@ -136,17 +113,14 @@ static __device__ __forceinline__ void widen(float (&to)[1], float from)
     to[0] = from;
 }
 
-template <typename T>
-static __device__ __forceinline__ void narrow(halves<T, uint4> &to, const float (&from)[8])
+template <typename T, typename W, int n>
+static __device__ __forceinline__ void narrow(halves<T, W> &to, const float (&from)[n])
 {
-    to.bits = make_uint4(pair_of(T(), from[0], from[1]), pair_of(T(), from[2], from[3]),
-                         pair_of(T(), from[4], from[5]), pair_of(T(), from[6], from[7]));
-}
-
-template <typename T>
-static __device__ __forceinline__ void narrow(halves<T, uint2> &to, const float (&from)[4])
-{
-    to.bits = make_uint2(pair_of(T(), from[0], from[1]), pair_of(T(), from[2], from[3]));
+    uint32_t pairs[n / 2];
+#pragma unroll
+    for (int i = 0; i < n / 2; i++)
+        pairs[i] = pair_of(T(), from[2 * i], from[2 * i + 1]);
+    memcpy(&to.bits, pairs, sizeof to.bits);
 }
 
 static __device__ __forceinline__ void narrow(uint4 &to, const float (&from)[4])
@@ -156,12 +130,12 @@ static __device__ __forceinline__ void narrow(uint4 &to, const float (&from)[4])
 
 static __device__ __forceinline__ void narrow(bf16 &to, const float (&from)[1])
 {
-    to = bf16_narrow(from[0]);
+    to = (bf16)pair_of(bf16(), from[0], 0.0f);
 }
 
 static __device__ __forceinline__ void narrow(fp16 &to, const float (&from)[1])
 {
-    to.bits = fp16_narrow(from[0]);
+    to.bits = (uint16_t)pair_of(fp16(), from[0], 0.0f);
 }
 
 static __device__ __forceinline__ void narrow(float &to, const float (&from)[1])

@@ -33,73 +33,52 @@
 
 constexpr unsigned ALL_LANES = 0xffffffffu;
 
-/* ---- bfloat16, stored as uint16_t ---- */
-
-static __device__ __forceinline__ float bf16_wide(uint16_t x)
-{
-    return __uint_as_float((uint32_t)x << 16);
-}
-
-/* low half first in memory */
-static __device__ __forceinline__ float bf16_low(uint32_t pair)
-{
-    return __uint_as_float(pair << 16);
-}
-
-static __device__ __forceinline__ float bf16_high(uint32_t pair)
-{
-    return __uint_as_float(pair & 0xffff0000u);
-}
-
-/* Round to nearest even; NaN stays NaN. */
-static __device__ __forceinline__ uint32_t bf16_pair(float low, float high)
-{
-    uint32_t pair;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
-
-static __device__ __forceinline__ uint16_t bf16_narrow(float x)
-{
-    return (uint16_t)bf16_pair(x, 0.0f);
-}
-
-/* ---- IEEE half precision, stored as uint16_t; denormals are kept ---- */
+/* ---- elements of 16 bits, as uint16_t: bfloat16, and IEEE half precision, whose denormals are
+ * kept; the first argument says which ---- */
 
 /* Elements of DTYPE_F16, of a type of its own: bf16 is an integer. */
 struct fp16 {
     uint16_t bits;
 };
 
-static __device__ __forceinline__ float fp16_wide(uint16_t x)
+static __device__ __forceinline__ float float_of(bf16, uint16_t x)
+{
+    return __uint_as_float((uint32_t)x << 16);
+}
+
+static __device__ __forceinline__ float float_of(fp16, uint16_t x)
 {
     float wide;
     asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x));
     return wide;
 }
 
-/* low half first in memory */
-static __device__ __forceinline__ float fp16_low(uint32_t pair)
+/* Two of them in a word, low in its lower half, which is the first in memory.  Rounded to nearest
+ * even; what is too large becomes infinity; NaN stays NaN. */
+static __device__ __forceinline__ void widen_pair(bf16, float *to, uint32_t pair)
 {
-    return fp16_wide((uint16_t)pair);
+    to[0] = __uint_as_float(pair << 16);
+    to[1] = __uint_as_float(pair & 0xffff0000u);
 }
 
-static __device__ __forceinline__ float fp16_high(uint32_t pair)
+static __device__ __forceinline__ void widen_pair(fp16, float *to, uint32_t pair)
 {
-    return fp16_wide((uint16_t)(pair >> 16));
+    to[0] = float_of(fp16(), (uint16_t)pair);
+    to[1] = float_of(fp16(), (uint16_t)(pair >> 16));
 }
 
-/* Round to nearest even; too large becomes infinity; NaN stays NaN. */
-static __device__ __forceinline__ uint32_t fp16_pair(float low, float high)
+static __device__ __forceinline__ uint32_t pair_of(bf16, float low, float high)
+{
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+static __device__ __forceinline__ uint32_t pair_of(fp16, float low, float high)
 {
     uint32_t pair;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
-}
-
-static __device__ __forceinline__ uint16_t fp16_narrow(float x)
-{
-    return (uint16_t)fp16_pair(x, 0.0f);
 }
 
 /* ---- fast functions of one float ---- */

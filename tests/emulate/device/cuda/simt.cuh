@@ -210,65 +210,43 @@ static inline int __ffs(int x)
     return __builtin_ffs(x);
 }
 
-/* ---- bfloat16 ---- */
+/* ---- elements of 16 bits, as uint16_t: bfloat16, and IEEE half precision, whose denormals are
+ * kept; the first argument says which ---- */
 
-static inline float bf16_wide(uint16_t x)
-{
-    return __uint_as_float((uint32_t)x << 16);
-}
-
-static inline float bf16_low(uint32_t pair)
-{
-    return __uint_as_float(pair << 16);
-}
-
-static inline float bf16_high(uint32_t pair)
-{
-    return __uint_as_float(pair & 0xffff0000u);
-}
-
-static inline uint16_t bf16_narrow(float x)
-{
-    uint32_t bits = __float_as_uint(x);
-    if (x != x)
-        return 0x7fff;
-    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
-}
-
-static inline uint32_t bf16_pair(float low, float high)
-{
-    return (uint32_t)bf16_narrow(high) << 16 | bf16_narrow(low);
-}
-
-/* ---- IEEE half precision ---- */
-
+/* Elements of DTYPE_F16, of a type of its own: bf16 is an integer. */
 struct fp16 {
     uint16_t bits;
 };
 
-static inline float fp16_wide(uint16_t x)
+static inline float float_of(bf16, uint16_t x)
+{
+    return __uint_as_float((uint32_t)x << 16);
+}
+
+static inline float float_of(fp16, uint16_t x)
 {
     return f16_to_f32(x);
 }
 
-static inline float fp16_low(uint32_t pair)
+template <typename T> static inline void widen_pair(T, float *to, uint32_t pair)
 {
-    return f16_to_f32((uint16_t)pair);
+    to[0] = float_of(T(), (uint16_t)pair);
+    to[1] = float_of(T(), (uint16_t)(pair >> 16));
 }
 
-static inline float fp16_high(uint32_t pair)
+static inline uint32_t rounded16(bf16, float x)
 {
-    return f16_to_f32((uint16_t)(pair >> 16));
+    return x != x ? 0x7fff : f32_to_bf16(x);
 }
 
-static inline uint16_t fp16_narrow(float x)
+static inline uint32_t rounded16(fp16, float x)
 {
     return x != x ? 0x7fff : f32_to_f16(x);
 }
 
-static inline uint32_t fp16_pair(float low, float high)
+template <typename T> static inline uint32_t pair_of(T, float low, float high)
 {
-    return (uint32_t)fp16_narrow(high) << 16 | fp16_narrow(low);
+    return rounded16(T(), high) << 16 | rounded16(T(), low);
 }
 
 /* ---- fast functions ---- */
