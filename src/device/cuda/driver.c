@@ -59,15 +59,6 @@ static void close_cuda(struct device *d)
     d->state = NULL;
 }
 
-static int open_gpu(struct device *d, struct error *err)
-{
-    struct cuda_state *state = d->state;
-    if (take_gpu(d, err) || make_streams(state, err) ||
-        CUDA_CHECK(cudaMalloc((void **)&state->partial, CUDA_PARTIALS * sizeof(double)), err))
-        return -1;
-    return cuda_gemm_open(d, err) || cuda_sdpa_open(d, err) ? -1 : 0;
-}
-
 static int open_cuda(struct device *d, const struct device_request *request, struct error *err)
 {
     struct cuda_state *state = array_make(1, sizeof *state);
@@ -79,7 +70,9 @@ static int open_cuda(struct device *d, const struct device_request *request, str
     d->level = state->level;
     d->logits_bytes = CUDA_LOGITS_BYTES;
     d->reserve_bytes = CUDA_RESERVE_BYTES;
-    if (!open_gpu(d, err))
+    if (!take_gpu(d, err) && !make_streams(state, err) &&
+        !CUDA_CHECK(cudaMalloc((void **)&state->partial, CUDA_PARTIALS * sizeof(double)), err) &&
+        !cuda_gemm_open(d, err) && !cuda_sdpa_open(d, err))
         return 0;
     close_cuda(d);
     return -1;
@@ -181,55 +174,52 @@ static int sync_all(struct device *d, struct error *err)
     return check(d, err);
 }
 
-struct device_event {
-    cudaEvent_t event;
-};
+/* A struct device_event is an event of CUDA's. */
+static cudaEvent_t cuda_event(struct device_event *event)
+{
+    return (cudaEvent_t)event;
+}
 
 static struct device_event *event_create(struct device *d, enum device_event_kind kind,
                                          struct error *err)
 {
-    struct device_event *event = array_make(1, sizeof *event);
     unsigned flags = kind == DEVICE_EVENT_TIMED ? cudaEventDefault : cudaEventDisableTiming;
-    if (!CUDA_CHECK(cudaEventCreateWithFlags(&event->event, flags), err))
-        return event;
-    free(event);
-    return NULL;
+    cudaEvent_t event;
+    if (CUDA_CHECK(cudaEventCreateWithFlags(&event, flags), err))
+        return NULL;
+    return (struct device_event *)event;
 }
 
 static void event_destroy(struct device *d, struct device_event *event)
 {
-    cudaEventDestroy(event->event);
-    free(event);
+    cudaEventDestroy(cuda_event(event));
 }
 
 static int event_record(struct device *d, struct device_event *event, enum device_stream stream,
                         struct error *err)
 {
-    return CUDA_CHECK(cudaEventRecord(event->event, cuda_state(d)->stream[stream]), err);
+    return CUDA_CHECK(cudaEventRecord(cuda_event(event), cuda_state(d)->stream[stream]), err);
 }
 
 static int event_wait(struct device *d, enum device_stream stream, struct device_event *event,
                       struct error *err)
 {
-    return CUDA_CHECK(cudaStreamWaitEvent(cuda_state(d)->stream[stream], event->event, 0), err);
+    return CUDA_CHECK(cudaStreamWaitEvent(cuda_state(d)->stream[stream], cuda_event(event), 0),
+                      err);
 }
 
 static int event_done(struct device *d, struct device_event *event, struct error *err)
 {
-    return is_done(cudaEventQuery(event->event), err);
+    return is_done(cudaEventQuery(cuda_event(event)), err);
 }
 
 static int64_t event_ns(struct device *d, struct device_event *from, struct device_event *to)
 {
     float ms = 0;
-    if (cudaEventElapsedTime(&ms, from->event, to->event) != cudaSuccess)
+    if (cudaEventElapsedTime(&ms, cuda_event(from), cuda_event(to)) != cudaSuccess)
         cudaGetLastError(); /* the time stays 0 */
     return (int64_t)((double)ms * 1e6);
 }
-
-struct device_recording {
-    cudaGraphExec_t graph;
-};
 
 static int record_begin(struct device *d, struct error *err)
 {
@@ -237,30 +227,27 @@ static int record_begin(struct device *d, struct error *err)
                       err);
 }
 
+/* A struct device_recording is an executable graph of CUDA's. */
 static struct device_recording *record_end(struct device *d, struct error *err)
 {
-    struct device_recording *recording = array_make(1, sizeof *recording);
+    cudaGraphExec_t recording = NULL;
     cudaGraph_t graph = NULL;
-    int rc = CUDA_CHECK(cudaStreamEndCapture(cuda_compute(d), &graph), err);
-    if (!rc)
-        rc = CUDA_CHECK(cudaGraphInstantiate(&recording->graph, graph, 0), err);
+    if (!CUDA_CHECK(cudaStreamEndCapture(cuda_compute(d), &graph), err) &&
+        CUDA_CHECK(cudaGraphInstantiate(&recording, graph, 0), err))
+        recording = NULL;
     if (graph)
         cudaGraphDestroy(graph);
-    if (!rc)
-        return recording;
-    free(recording);
-    return NULL;
+    return (struct device_recording *)recording;
 }
 
 static void recording_destroy(struct device *d, struct device_recording *recording)
 {
-    cudaGraphExecDestroy(recording->graph);
-    free(recording);
+    cudaGraphExecDestroy((cudaGraphExec_t)recording);
 }
 
 static int replay(struct device *d, struct device_recording *recording, struct error *err)
 {
-    return CUDA_CHECK(cudaGraphLaunch(recording->graph, cuda_compute(d)), err);
+    return CUDA_CHECK(cudaGraphLaunch((cudaGraphExec_t)recording, cuda_compute(d)), err);
 }
 
 const struct device_driver cuda_driver = {
