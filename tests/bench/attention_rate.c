@@ -201,7 +201,9 @@ static int run(struct bench *s, const struct attention *a, const struct way *way
             js_add_bool(row, "repeats", same);
         printf("%s\n", same < 0 ? "" : same ? "  the same bits again" : "  OTHER BITS");
     } else {
-        const char *why = s->err.text[0] ? s->err.text : cuda_sdpa_why(s->d);
+        struct device_attention met;
+        device_attention(s->d, &met);
+        const char *why = s->err.text[0] ? s->err.text : met.why;
         js_add_string(row, "why_not", why);
         printf("  %-34s not run: %.120s\n", way->name, why);
     }

@@ -131,8 +131,7 @@ static int enqueue(struct device *d, const struct attention *a, enum way way,
 static int enqueue_recorded(struct device *d, const struct attention *a, const struct blocks *b)
 {
     struct error err = {0};
-    cuda_sdpa_prepare(d, a);
-    enqueue(d, a, BY_CUDNN, b); /* kernels are loaded at first use, not while recording */
+    enqueue(d, a, BY_CUDNN, b); /* plans and kernels are made at first use, not while recording */
     check(device_sync(d, &err), &err);
     check(device_record_begin(d, &err), &err);
     int done = enqueue(d, a, BY_CUDNN, b);
@@ -217,9 +216,11 @@ static int equal(const struct tensors *a, const struct tensors *b)
 
 static void not_used(struct gpu *gpu, const struct attention *a)
 {
+    struct device_attention met;
+    device_attention(gpu->d, &met);
     printf("cuDNN is not in use for %lld x %lld, heads %lld/%lld of %lld: %s\n",
            (long long)a->batch, (long long)a->seq, (long long)a->heads, (long long)a->kv_heads,
-           (long long)a->head_dim, cuda_sdpa_why(gpu->d));
+           (long long)a->head_dim, met.why);
 }
 
 static void cudnn_and_the_cpu_agree(void **state)
@@ -307,8 +308,10 @@ static void what_is_not_for_cudnn_is_left(void **state)
     for (int i = 0; i < 3; i++)
         assert_int_equal(
             cuda_sdpa_backward(gpu.d, &others[i], NULL, NULL, NULL, NULL, NULL, NULL, 0), 0);
-    if (cuda_state(gpu.d)->sdpas)
-        assert_true(cuda_sdpa_why(gpu.d)[0] != 0);
+    struct device_attention met;
+    device_attention(gpu.d, &met);
+    if (met.has_library)
+        assert_true(met.why[0] != 0);
     close_gpu(&gpu);
 }
 

@@ -4,13 +4,6 @@
 
 #include "device/ops.h"
 
-/* Make the plans of a shape, forward and backward, which takes about a second; without it that
- * happens at first use.  What the library cannot do is left to the own kernels: no failure. */
-void cuda_sdpa_prepare(struct device *d, const struct attention *a);
-
-/* Why the library was not used, the first reason since the device was opened; "" if none. */
-const char *cuda_sdpa_why(struct device *d);
-
 /* To measure: backward runs in parts of at most so many bytes from now on, whatever was planned;
  * scratch has to have sdpa_part_bytes() and SDPA_ALIGN.  0: as planned. */
 void cuda_sdpa_set_part_bytes(struct device *d, size_t bytes);

@@ -37,10 +37,6 @@ const char *cuda_sdpa_library(char text[64])
     return text;
 }
 
-void cuda_sdpa_prepare(struct device *d, const struct attention *a)
-{
-}
-
 void cuda_sdpa_report(const struct device *d, struct device_attention *a)
 {
     *a = (struct device_attention){.by_own = 1};
@@ -48,9 +44,4 @@ void cuda_sdpa_report(const struct device *d, struct device_attention *a)
 
 void cuda_sdpa_set_part_bytes(struct device *d, size_t bytes)
 {
-}
-
-const char *cuda_sdpa_why(struct device *d)
-{
-    return "built without cuDNN";
 }

@@ -1,7 +1,7 @@
 /* sdpa_cudnn.c - attention by cuDNN, where it has a reproducible kernel for the shape.
  *
  * A plan is made once for a shape and direction and kept; what fails on the way leaves the shape to
- * the own kernels, for good, and the first reason is kept for whoever asks.  The packed projections
+ * the own kernels, for good, and the reason is kept for device_attention().  The packed projections
  * are described by strides, nothing is copied.  It runs in the parts of sdpa_sizes.c.
  */
 #include <math.h>
@@ -27,7 +27,7 @@ struct entry {
     int usable;
     struct sdpa_part part;
     struct sdpa_plan plan;
-    char why[256]; /* it is not usable */
+    struct error why; /* it is not usable */
     struct entry *next;
 };
 
@@ -35,7 +35,7 @@ struct cuda_sdpas {
     cudnnHandle_t handle; /* NULL: not to be used */
     struct entry *entries;
     size_t part_bytes; /* of backward, 0: as planned */
-    struct error why;  /* the first reason for not using it */
+    struct error why;  /* it could not be opened */
 };
 
 const char *cuda_sdpa_refusal(const struct attention *a, enum device_pass pass, size_t version)
@@ -55,14 +55,6 @@ const char *cuda_sdpa_refusal(const struct attention *a, enum device_pass pass, 
 
 /* ---- plans ---- */
 
-static void keep_why(struct cuda_sdpas *s, struct entry *e, const char *why)
-{
-    e->usable = 0;
-    snprintf(e->why, sizeof e->why, "%.*s", (int)sizeof e->why - 1, why);
-    if (!s->why.text[0])
-        error_set(&s->why, "%s", why);
-}
-
 static int same(const struct attention *a, const struct attention *b)
 {
     return a->dt == b->dt && a->batch == b->batch && a->seq == b->seq && a->heads == b->heads &&
@@ -71,34 +63,29 @@ static int same(const struct attention *a, const struct attention *b)
 
 static void make_plan(struct cuda_sdpas *s, struct entry *e)
 {
-    struct error why = {0};
     const struct sdpa_target target = {.handle = s->handle};
     const char *refusal = cuda_sdpa_refusal(&e->a, e->pass, cudnnGetVersion());
     size_t most = cuda_sdpa_scratch(&e->a, e->pass);
     if (s->part_bytes && e->pass == DEVICE_BACKWARD)
         most = sdpa_part_bytes(&e->a, e->part) + SDPA_ALIGN;
     if (refusal)
-        error_set(&why, "%s", refusal);
+        error_set(&e->why, "%s", refusal);
     else if (!s->handle)
-        why = s->why; /* of opening it */
-    else if (!sdpa_plan_make(&e->plan, &e->a, e->part, e->pass, &target, &why)) {
+        e->why = s->why; /* of opening it */
+    else if (!sdpa_plan_make(&e->plan, &e->a, e->part, e->pass, &target, &e->why)) {
         size_t rows = e->pass == DEVICE_BACKWARD ? sdpa_rows_bytes(&e->a, e->part) : 0;
         e->usable = e->plan.workspace_bytes + rows + SDPA_ALIGN <= most;
         if (!e->usable)
-            error_set(&why, "cuDNN wants %zu bytes, %zu were planned", e->plan.workspace_bytes,
+            error_set(&e->why, "cuDNN wants %zu bytes, %zu were planned", e->plan.workspace_bytes,
                       most);
     }
-    if (!e->usable)
-        keep_why(s, e, why.text);
 }
 
 /* The plan of a shape, made if need be; NULL where cuDNN is not to be used. */
 static struct entry *find(struct device *d, const struct attention *a, enum device_pass pass)
 {
     struct cuda_sdpas *s = cuda_state(d)->sdpas;
-    struct entry *e = s ? s->entries : NULL;
-    if (!s)
-        return NULL;
+    struct entry *e = s->entries;
     while (e && !(e->pass == pass && same(&e->a, a)))
         e = e->next;
     if (!e) {
@@ -111,12 +98,6 @@ static struct entry *find(struct device *d, const struct attention *a, enum devi
         make_plan(s, e);
     }
     return e->usable ? e : NULL;
-}
-
-void cuda_sdpa_prepare(struct device *d, const struct attention *a)
-{
-    find(d, a, DEVICE_FORWARD);
-    find(d, a, DEVICE_BACKWARD);
 }
 
 /* ---- running them ---- */
@@ -190,7 +171,6 @@ static int run(struct device *d, struct entry *e, const struct attention *a,
     void *tensor[SDPA_TENSORS] = {[SDPA_SCALE] = &scale, [SDPA_MASKED] = &masked};
     char *start = (char *)sdpa_align((size_t)(uintptr_t)scratch);
     size_t rows = e->pass == DEVICE_BACKWARD ? sdpa_rows_bytes(a, e->part) : 0;
-    struct error why;
     if (start + rows + e->plan.workspace_bytes > (char *)scratch + scratch_bytes)
         return 0;
     if (e->pass == DEVICE_BACKWARD) {
@@ -202,8 +182,8 @@ static int run(struct device *d, struct entry *e, const struct attention *a,
             point(tensor, a, t, batch, head);
             cudnnStatus_t status = run_plan(s, e, tensor, start + rows);
             if (status != CUDNN_STATUS_SUCCESS) {
-                error_set(&why, "cuDNN: run: %s", cudnnGetErrorString(status));
-                keep_why(s, e, why.text);
+                e->usable = 0;
+                error_set(&e->why, "cuDNN: run: %s", cudnnGetErrorString(status));
                 return 0;
             }
         }
@@ -268,8 +248,6 @@ static void forget_plans(struct cuda_sdpas *s)
 void cuda_sdpa_set_part_bytes(struct device *d, size_t bytes)
 {
     struct cuda_sdpas *s = cuda_state(d)->sdpas;
-    if (!s)
-        return;
     forget_plans(s);
     s->part_bytes = bytes;
 }
@@ -288,20 +266,13 @@ void cuda_sdpa_close(struct device *d)
 
 void cuda_sdpa_report(const struct device *d, struct device_attention *a)
 {
-    const struct cuda_sdpas *s = cuda_state(d)->sdpas;
     *a = (struct device_attention){.has_library = 1};
-    for (const struct entry *e = s ? s->entries : NULL; e; e = e->next) {
+    for (const struct entry *e = cuda_state(d)->sdpas->entries; e; e = e->next) {
         a->by_library += e->usable;
         a->by_own += !e->usable;
         if (!e->usable && e->a.dt != DTYPE_F32)
             text_join(a->why, sizeof a->why, "; ", "%s of %lld heads of %lld over %lld tokens: %s",
                       e->pass == DEVICE_BACKWARD ? "backward" : "forward", (long long)e->a.heads,
-                      (long long)e->a.head_dim, (long long)e->a.seq, e->why);
+                      (long long)e->a.head_dim, (long long)e->a.seq, e->why.text);
     }
-}
-
-const char *cuda_sdpa_why(struct device *d)
-{
-    const struct cuda_sdpas *s = cuda_state(d)->sdpas;
-    return s ? s->why.text : "";
 }

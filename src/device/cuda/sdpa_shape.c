@@ -65,15 +65,6 @@ static sdpa_node scores(struct sdpa_graph *g, const struct sizes *z, cudnnPointw
     return y;
 }
 
-/* The same with one value a row. */
-static sdpa_node rows(struct sdpa_graph *g, const struct sizes *z, cudnnPointwiseMode_t mode,
-                      sdpa_node x, sdpa_node b)
-{
-    sdpa_node y = between(g, CUDNN_DATA_FLOAT, dense(z, 1));
-    sdpa_pointwise(g, mode, y, x, b, NULL);
-    return y;
-}
-
 static sdpa_node reduced(struct sdpa_graph *g, const struct sizes *z, cudnnReduceTensorOp_t op,
                          sdpa_node x)
 {
@@ -120,7 +111,8 @@ static void forward(struct sdpa_graph *g, const struct sizes *z)
     s = scores(g, z, CUDNN_POINTWISE_SUB, s, most);
     s = scores(g, z, CUDNN_POINTWISE_EXP, s, NULL);
     sdpa_node sum = reduced(g, z, CUDNN_REDUCE_TENSOR_ADD, s);
-    sdpa_node log_sum = rows(g, z, CUDNN_POINTWISE_LOG, sum, NULL);
+    sdpa_node log_sum = between(g, CUDNN_DATA_FLOAT, dense(z, 1));
+    sdpa_pointwise(g, CUDNN_POINTWISE_LOG, log_sum, sum, NULL, NULL);
     sdpa_pointwise(g, CUDNN_POINTWISE_ADD, lse, most, log_sum, NULL);
     sdpa_pointwise(g, CUDNN_POINTWISE_DIV, p, s, sum, NULL);
     sdpa_matmul(g, o, p, v);
