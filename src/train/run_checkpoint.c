@@ -94,7 +94,9 @@ int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, con
                         struct log *log, struct error *err)
 {
     char inside[CONFIG_TEXT + 64];
-    if (disk_has(path, "COMMIT"))
+    int committed = disk_has(path, "COMMIT");
+    world_broadcast(world, &committed, sizeof committed, 0); /* others may not see the folder */
+    if (committed)
         return checkpoint_open_verified(checkpoint, world, path, NULL, err);
     snprintf(inside, sizeof inside, "%s%s", path,
              disk_has(path, "checkpoints") ? "/checkpoints" : "");

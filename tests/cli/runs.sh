@@ -105,6 +105,12 @@ train run.dir=from train.steps=22 checkpoint.resume=one/checkpoints/step-0000001
 is "the same command goes on" "0 18 22 16-22" "$code $(kept from) $(steps_of from)"
 said "and says so" 'resumed at step 18 from from/checkpoints/step-00000018'
 is "under a name of its own" 1 "$([ "$(id_of from/run.json)" != "$id" ]; echo $((1 - $?)))"
+mkdir elsewhere
+refused "a checkpoint that rank 1 does not see" \
+    'rank 1 .*step-00000015 is not a committed checkpoint' \
+    mpirun --oversubscribe -n 1 "$TRIREME" train $M data.train="$work/train.h5" run.dir="$work/unseen" \
+    checkpoint.resume=one/checkpoints/step-00000015 : -n 1 --wdir "$work/elsewhere" "$TRIREME" train $M \
+    data.train="$work/train.h5" run.dir="$work/unseen" checkpoint.resume=one/checkpoints/step-00000015
 rm -r one/checkpoints/step-00000015
 train run.dir=from train.steps=23 checkpoint.resume=one/checkpoints/step-00000015
 is "also when where it started is gone" "0 22 23" "$code $(kept from)"
