@@ -1,4 +1,15 @@
-/* partial.c - see partial.h. */
+/* partial.c - private files, and those that processes left when they were killed.
+ *
+ * A writer and a sweeper may meet at one name.  The writer creates the file (O_EXCL), locks it and
+ * then looks whether the name still leads to it; the sweeper opens, locks, looks likewise, and only
+ * then removes:
+ *
+ *   the sweeper locks first: the writer's lock fails, it takes another name
+ *   the writer locks first:  the sweeper finds the file locked and leaves it
+ *   removed in between:      the name leads nowhere, the writer takes another one
+ *
+ * Files "NAME.WORD" beside one go with it: its lock decides.
+ */
 #include "io/partial.h"
 
 #include <dirent.h>

@@ -1,4 +1,10 @@
-/* philox.c - see philox.h. */
+/* philox.c - numbers from Philox blocks: 64-bit words and normals.
+ *
+ * The number at an index is a function of (key, index) alone.  A block of four words makes four
+ * normals, by Box and Muller: words 0 and 1 the first two, words 2 and 3 the others.
+ * philox_fill_normal() makes 64 blocks at a time, words and normals in loops of their own, which
+ * the compiler turns into vectors at every level (levels.h), with the bits of philox_normal().
+ */
 #include "base/philox.h"
 
 #include <math.h>

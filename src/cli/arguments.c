@@ -1,4 +1,10 @@
-/* arguments.c - see arguments.h. */
+/* arguments.c - command lines: options, and [CONFIG | RUN | CHECKPOINT] [key=value ...].
+ *
+ * A path may be four things: a configuration file; the config.yaml of a run, which is that run; the
+ * directory of a run; a checkpoint.  load_from() finds out which, and puts settings before those of
+ * the command line, which therefore win: where the run lies now, and to evaluate on this machine,
+ * the ranks and device of this machine instead of the saved ones.
+ */
 #include "cli/arguments.h"
 
 #include <inttypes.h>

@@ -1,4 +1,9 @@
-/* inputs.c - see inputs.h. */
+/* inputs.c - the texts that tokenize reads.
+ *
+ * Each argument is walked as a tree (fts), of which a file is the smallest.  What was named itself
+ * is taken at its word or refused; what is found in a folder is left out, and counted, where it is
+ * hidden or holds a byte of 0 among the first ones.
+ */
 #include "cli/inputs.h"
 
 #include <errno.h>

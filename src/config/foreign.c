@@ -1,5 +1,12 @@
-/* foreign.c - see foreign.h.  Texts of other trainers are recognised by a few words in them, since
- * lists and tags may keep them from being read as trireme's YAML. */
+/* foreign.c - what settings of other tools are called here.
+ *
+ * One row for each meaning: the names other tools have for it, the key here, and a note where the
+ * values differ.  Names with a dot match the end of a dotted name ("optimizer.params.lr"), names of
+ * one letter the options of llm.c ("-b").  Case and '-' for '_' make no difference.
+ *
+ * Texts of other trainers are recognised by a few words in them, since lists and tags may keep them
+ * from being read as trireme's YAML.
+ */
 #include "config/foreign.h"
 
 #include <ctype.h>

@@ -1,4 +1,16 @@
-/* build.c - see build.h. */
+/* build.c - functions that append forward nodes to a graph.
+ *
+ * Nearly all are one call of append(): an op, its input values and its attributes; the op's row
+ * finds the shapes, the first mistake is kept in the graph, and a failed call returns value 0, so
+ * that a model needs no check between its lines.  Longer are four:
+ *   build_param()              a tensor divided among ranks: boxes of what this rank has of each of
+ *                              the tensors stacked in it;
+ *   build_boundary()           a boundary read: inside a unit of several blocks what the block
+ *                              before puts out, else an input of the unit;
+ *   build_head_loss_divided()  a loss over a vocabulary that ranks share (op_loss.c): local
+ *                              maxima and their maximum over ranks, then sums and their sum;
+ *   build_exchange()           a collective node; over a group of one it is the value itself.
+ */
 #include "graph/build.h"
 
 #include <math.h>

@@ -1,4 +1,16 @@
-/* runs.c - see runs.h: which buffer a run has in each space of its segment. */
+/* runs.c - which buffer a run has in each space of its segment.
+ *
+ * A segment names its operands by space: SPACE_PARAM, SPACE_INPUT, SPACE_SAVED, ...  buffer_of()
+ * finds the program's buffer for one space of a run.  Some belong to the run (its flats), some to
+ * the state (constants, sums, work).  Others pass from run to run, and the first run to name one
+ * makes it: unit 3's forward makes the output that unit 4's forward reads.
+ *
+ *   micro-batch 0: forward 3 --output--> forward 4 ... backward 4 --gradient--> backward 3
+ *                     \________________saved___________________________________/
+ *
+ * They are found by unit and by micro-batch modulo `ring`; a buffer made for micro-batch m lies
+ * where that of m - ring lay, so that recorded GPU graphs repeat.
+ */
 #include "program/runs.h"
 
 #include <stdlib.h>

@@ -1,4 +1,16 @@
-/* place.c - see place.h. */
+/* place.c - memory ranges for things that live for a while.
+ *
+ * Items are placed from the largest to the smallest, each at the lowest offset where it overlaps
+ * nothing that lives at the same time:
+ *
+ *   offset |  [ a          ]   [ b    ]        a and b do not live at once: one track
+ *          |  [ c   ]  [ d                ]    another track
+ *          +------------------------------ steps
+ *
+ * What has one offset and one size forms a track, whose lives, in order of time, do not overlap:
+ * thousands of buffers of a program lie in some dozens of tracks, and whether a track is free in an
+ * interval takes a binary search.  Items that are `like` one another are placed together.
+ */
 #include "segment/place.h"
 
 #include <stdlib.h>

@@ -1,4 +1,9 @@
-/* progress.c - see progress.h. */
+/* progress.c - the line of a step: what it shows, and how fast a run is.
+ *
+ * Speed is the mean of a window of steps, kept in a ring; the first step, which is slower, counts
+ * until there is another.  The time left also counts what passes between steps (saving,
+ * evaluating).  The line is joined from parts, and the least important go until it fits.
+ */
 #include "train/progress.h"
 
 #include <math.h>

@@ -1,4 +1,16 @@
-/* stop.c - see stop.h. */
+/* stop.c - a thread that receives the signals which ask a run to save and stop.
+ *
+ * All threads block the signals and watch() waits for them.  A library's thread that was started
+ * before does not block them: there the handler pass_on() blocks the signal and sends it again.
+ *
+ *   in training         `asked` is set; the trainer reads it with every step and saves
+ *   before training     `asked` is set; the ranks end together at the next stop_early(), and a rank
+ *                       that makes no such call, because it hangs in open() or in MPI, is ended by
+ *                       the thread, rank 0 first
+ *   a second SIGINT     has its default effect at once
+ *
+ * asked, resumable, training and world are written by one thread and read by the other: atomics.
+ */
 #include "train/stop.h"
 
 #include <pthread.h>
