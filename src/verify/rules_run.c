@@ -28,8 +28,7 @@ static struct value written(const struct values *v, const struct instr *instr, i
     int unit = instr->unit, micro = instr->micro, k = segment_input_grad(space);
     if (k < 0)
         return meanings[space] ? meant(meanings[space], unit, micro) : nothing;
-    int producer = v->program->units->boundary[unit].producer[k];
-    struct value value = meant(MEANS_OUTPUT_GRAD, producer, micro);
+    struct value value = meant(MEANS_OUTPUT_GRAD, v->producer[unit][k], micro);
     value.terms[0] = addend(MEANS_OUTPUT_GRAD, micro, unit);
     return value;
 }
@@ -37,12 +36,11 @@ static struct value written(const struct values *v, const struct instr *instr, i
 /* What it finds in a space that other instructions wrote; meaning MEANS_NOTHING: anything. */
 static struct value wanted(const struct values *v, const struct instr *instr, int space)
 {
-    const struct units *units = v->program->units;
     int unit = instr->unit, micro = instr->micro;
     if (space < SPACE_GRAD)
-        return meant(MEANS_PARAM, units->use[unit].flat[space - SPACE_PARAM], 0);
+        return meant(MEANS_PARAM, v->program->units->use[unit].flat[space - SPACE_PARAM], 0);
     if (segment_input(space) >= 0)
-        return meant(MEANS_OUTPUT, units->boundary[unit].producer[segment_input(space)], micro);
+        return meant(MEANS_OUTPUT, v->producer[unit][segment_input(space)], micro);
     if (space >= SPACE_TOKENS && space < SPACE_TARGETS)
         return meant(MEANS_TOKENS, space - SPACE_TOKENS, micro);
     switch (space) {

@@ -7,6 +7,7 @@
 #include "verify/values.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 #include "base/philox.h"
@@ -152,6 +153,27 @@ static void open_gradients(struct values *v, int unit, int micro)
     }
 }
 
+/* An input is what the nearest unit before puts out by its name. */
+static int find_producer(const struct units *units, int unit, const char *name)
+{
+    for (unit--; unit >= 0; unit--)
+        if (!strcmp(units_kind(units, unit)->train->output_name, name))
+            return unit;
+    return -1;
+}
+
+static void open_boundaries(struct values *v)
+{
+    const struct units *units = v->program->units;
+    v->producer = array_make((size_t)units->count, sizeof *v->producer);
+    for (int u = 0; u < units->count; u++) {
+        const struct graph *graph = units_kind(units, u)->train;
+        for (int k = 0; k < BOUNDARY_USES; k++)
+            v->producer[u][k] =
+                k < graph->inputs ? find_producer(units, u, graph->input[k].name) : -1;
+    }
+}
+
 /* Does a unit make a gradient of its input k? */
 static int makes_gradient(const struct units *units, int unit, int k)
 {
@@ -166,8 +188,8 @@ struct addends values_readers(const struct values *v, int unit, int micro)
     const struct units *units = v->program->units;
     struct addends sum = {0};
     for (int u = unit + 1; u < units->count; u++)
-        for (int k = 0; k < units->boundary[u].inputs; k++)
-            if (units->boundary[u].producer[k] == unit && makes_gradient(units, u, k))
+        for (int k = 0; k < BOUNDARY_USES; k++)
+            if (v->producer[u][k] == unit && makes_gradient(units, u, k))
                 addends_add(&sum, addend(MEANS_OUTPUT_GRAD, micro, u));
     return sum;
 }
@@ -202,6 +224,7 @@ void values_open(struct values *v, const struct program *program, struct error *
     v->counted_axes = mesh_wide_axes(shape, MESH_DATA | 1u << MESH_TENSOR);
     open_buffers(v);
     open_state(v);
+    open_boundaries(v);
     open_sums(v);
 }
 
@@ -211,6 +234,7 @@ void values_close(struct values *v)
     free(v->since);
     free(v->view);
     free(v->next);
+    free(v->producer);
     free(v->gradient);
 }
 

@@ -67,6 +67,9 @@ struct values {
     struct value *value; /* per buffer */
     int *since;          /* per buffer: the instruction that wrote it by that name, or -1 */
     int *view, *next;    /* per buffer: its first view; per view: the next one; or -1 */
+    /* Per unit and input: whose output it is; -1: nobody's.  Found again, by names: the passes use
+     * units->boundary[].producer, and a mistake there would otherwise be made here too. */
+    int (*producer)[BOUNDARY_USES];
     struct addends (*gradient)[FLAT_SECTIONS]; /* per flat: the whole of its gradient */
     struct addends losses, norms;              /* that this rank's part of the sums must have */
     unsigned axes;                             /* data axes of more than one rank */

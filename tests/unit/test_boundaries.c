@@ -283,6 +283,37 @@ static void test_sizes_count(void **state)
     session_close(s);
 }
 
+/* Who puts out what a unit reads is found again by names: verify does not believe the passes.  Each
+ * input, said to be of another unit with an output of that size, before the program is written; and
+ * of any, after. */
+static void test_producers_are_found_again(void **state)
+{
+    struct mem mem = {0};
+    struct error err = {0};
+    struct session *s = open_form(&mem, MODEL, TRANSLATOR_CHAIN);
+    struct unit_boundaries *boundary = s->units->boundary;
+    int spoilt = 0;
+    for (int u = 0; u < s->units->count; u++)
+        for (int k = 0; k < boundary[u].inputs; k++) {
+            int was = boundary[u].producer[k];
+            for (int other = 0; other < u; other++) {
+                if (other == was || boundary[other].bytes != boundary[was].bytes)
+                    continue;
+                boundary[u].producer[k] = other;
+                struct program *program = program_create(s->state, PROGRAM_EVALUATE);
+                assert_int_equal(verify_values(program, &err), -1);
+                assert_non_null(strstr(err.text, "wrong value"));
+                program_destroy(program);
+                spoilt++;
+            }
+            boundary[u].producer[k] = 0;
+            must(verify_values(s->train, &err), &err);
+            boundary[u].producer[k] = was;
+        }
+    assert_true(spoilt > 10);
+    session_close(s);
+}
+
 /* The program of one of two ranks of a tensor axis. */
 static void open_place(struct fleet *fleet, const struct config *config, int rank)
 {
@@ -441,6 +472,7 @@ int main(void)
         cmocka_unit_test(test_frozen_inputs_need_no_gradient),
         cmocka_unit_test(test_planned_is_allocated),
         cmocka_unit_test(test_sizes_count),
+        cmocka_unit_test(test_producers_are_found_again),
         cmocka_unit_test(test_divided_readers),
         cmocka_unit_test(test_mistakes_are_named),
         cmocka_unit_test(test_loaders_refuse_two_sequences),
