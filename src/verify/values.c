@@ -80,13 +80,15 @@ static void open_buffers(struct values *v)
     v->view = array_make((size_t)buffers, sizeof *v->view);
     v->next = array_make((size_t)buffers, sizeof *v->next);
     for (int b = 0; b < buffers; b++) {
-        int whole = v->program->buffer[b].whole; /* before b */
         v->value[b] = nothing;
         v->since[b] = v->view[b] = v->next[b] = -1;
-        if (whole >= 0) {
-            v->next[b] = v->view[whole];
-            v->view[whole] = b;
-        }
+    }
+    for (int b = 0; b < buffers; b++) {
+        int whole = v->program->buffer[b].whole;
+        if (whole < 0)
+            continue;
+        v->next[b] = v->view[whole];
+        v->view[whole] = b;
     }
 }
 
