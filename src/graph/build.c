@@ -320,6 +320,10 @@ void build_head_loss_divided(struct graph *graph, int h, int w, int targets, int
 
 int build_exchange(struct graph *graph, const struct op *op, int x, struct graph_group group)
 {
+    if (op->transfer == TRANSFER_NONE) {
+        graph_fail(graph, "%s exchanges nothing between ranks", op->name);
+        return 0;
+    }
     if (group.size < 2)
         return x;
     return append(graph, op, &x, 1,

@@ -71,7 +71,7 @@ int build_gelu(struct graph *graph, int x, int b);
 int build_positions(struct graph *graph, int x, int table, int positions);
 /* ---- among the ranks of a group ---- */
 
-/* What ranks exchange of x, by an op of op.h; in a group of one: x.
+/* What ranks exchange of x, by one of these ops, and no other; in a group of one: x.
  *
  *   op_all_reduce      the sum of all ranks' x: whole, the same on all
  *   op_all_reduce_max  the largest of all ranks' x, element by element: whole, the same on all, NaN

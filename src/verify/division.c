@@ -62,7 +62,7 @@ static int is_over(const struct division *d, struct graph_group group)
 
 static int exchanges(const struct division *d, const struct graph_node *n)
 {
-    return n->attrs.axes >> d->axis & 1;
+    return n->op->transfer != TRANSFER_NONE && n->attrs.axes >> d->axis & 1;
 }
 
 /* ---- for messages ---- */
@@ -497,7 +497,8 @@ static unsigned axes_of(const struct graph *graph)
 {
     unsigned axes = 0;
     for (int i = 0; i < graph->node_count; i++)
-        axes |= graph->nodes[i].attrs.axes;
+        if (graph->nodes[i].op->transfer != TRANSFER_NONE)
+            axes |= graph->nodes[i].attrs.axes;
     for (int i = 0; i < graph->param_count; i++)
         axes |= graph_axes(graph->params[i].division.group);
     for (int v = 0; v < graph->value_count; v++)

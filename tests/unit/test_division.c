@@ -245,6 +245,20 @@ static void test_phases(void **state)
     graph_destroy(graph);
 }
 
+/* Only an exchange is over axes, whatever the attributes of other ops say. */
+static void test_axes_of_other_ops(void **state)
+{
+    struct error err = {0};
+    struct graph *graph = graph_create(2, 4, DTYPE_F32);
+    block(graph, RIGHT);
+    for (int i = 0; i < graph->node_count; i++)
+        if (graph->nodes[i].op->transfer == TRANSFER_NONE)
+            graph->nodes[i].attrs.axes = TENSOR | SHARD;
+    if (division_check(graph, "layers.0", TENSOR | SHARD, 1, &err))
+        fail_msg("%s", err.text);
+    graph_destroy(graph);
+}
+
 /* Who reads what an exchange makes reads what it is made of. */
 static void leave_out(struct graph *graph, enum op_transfer transfer)
 {
@@ -457,9 +471,9 @@ static void test_columns(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_faults),  cmocka_unit_test(test_axis_of_one),
-        cmocka_unit_test(test_phases),  cmocka_unit_test(test_head),
-        cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_faults), cmocka_unit_test(test_axis_of_one),
+        cmocka_unit_test(test_phases), cmocka_unit_test(test_axes_of_other_ops),
+        cmocka_unit_test(test_head),   cmocka_unit_test(test_columns),
     };
     return cmocka_run_group_tests_name("division", tests, NULL, NULL);
 }

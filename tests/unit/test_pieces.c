@@ -313,13 +313,18 @@ static void test_not_put_together(void **state)
     divided_close(&d);
 }
 
-/* Shapes that cannot be exchanged are refused where the graph is built. */
+/* Shapes that cannot be exchanged, and ops that exchange nothing, are refused where the graph is
+ * built. */
 static void test_refused(void **state)
 {
     static const struct graph_group three = {.axes = 1u << MESH_TENSOR, .size = 3};
     struct graph *odd = graph_create(1, 4, DTYPE_F32);
     build_exchange(odd, &op_all_to_all, build_input(odd, 5), three);
     assert_non_null(strstr(odd->err.text, "4 rows cannot be divided among 3 ranks"));
+    graph_destroy(odd);
+    odd = graph_create(1, 4, DTYPE_F32);
+    build_exchange(odd, &op_swiglu, build_input(odd, 6), three);
+    assert_string_equal(odd->err.text, "swiglu exchanges nothing between ranks");
     graph_destroy(odd);
 }
 
