@@ -77,6 +77,16 @@ static struct sizes sizes_of(const struct device *d, const struct graph *graph,
     return s;
 }
 
+static size_t logits_bytes(const struct sizes *s)
+{
+    return round_up_bytes((size_t)(s->chunk * s->ld) * sizeof(float), ALIGN);
+}
+
+static size_t row_loss_bytes(const struct sizes *s)
+{
+    return round_up_bytes((size_t)s->rows * sizeof(float), ALIGN);
+}
+
 static void check_shapes(struct graph *graph, const struct graph_node *node)
 {
     struct graph_value h = graph->values[node->in[H]], w = graph->values[node->in[W]];
@@ -193,9 +203,9 @@ static struct parts split(const struct sizes *s, void *scratch)
 {
     char *at = scratch;
     struct parts parts = {.logits = (float *)at};
-    at += round_up_bytes((size_t)(s->chunk * s->ld) * sizeof(float), ALIGN);
+    at += logits_bytes(s);
     parts.row_loss = (float *)at;
-    parts.gemm = at + round_up_bytes((size_t)s->rows * sizeof(float), ALIGN);
+    parts.gemm = at + row_loss_bytes(s);
     return parts;
 }
 
@@ -205,7 +215,7 @@ static size_t scratch(struct device *d, const struct graph *graph, const struct 
     size_t bytes = gemm_scratch(d, &s, s.chunk, is_train(node));
     if (s.rows % s.chunk)
         bytes = max_bytes(bytes, gemm_scratch(d, &s, s.rows % s.chunk, is_train(node)));
-    return (size_t)split(&s, NULL).gemm + bytes;
+    return logits_bytes(&s) + row_loss_bytes(&s) + bytes;
 }
 
 static const char *row(const void *base, const struct sizes *s, int64_t first)

@@ -75,35 +75,37 @@ static size_t most_scratch(struct device *d, const struct orthogonalize *o)
     return most;
 }
 
-/* The first `bytes` behind *at, which moves on. */
-static void *take(char **at, size_t bytes)
+/* The part of work behind the first *used bytes, which are then `bytes` more; of no work: NULL. */
+static void *take(void *work, size_t *used, size_t bytes)
 {
-    void *taken = *at;
-    *at += round_up_bytes(bytes, PLACE_ALIGN);
+    void *taken = work ? (char *)work + *used : NULL;
+    *used += round_up_bytes(bytes, PLACE_ALIGN);
     return taken;
 }
 
-static struct parts divide(const struct orthogonalize *o, void *work)
+/* Of work, which may be NULL; *bytes: what comes before the scratch. */
+static struct parts divide(const struct orthogonalize *o, void *work, size_t *bytes)
 {
     size_t n = (size_t)min_i64(o->rows, o->cols), size = dtype_bytes(o->dtype);
     size_t matrix = (size_t)(o->rows * o->cols) * size;
     struct parts w = {0};
-    char *at = work;
-    w.x = take(&at, matrix);
-    w.next = take(&at, matrix);
-    w.gram = take(&at, n * n * sizeof(float));
-    w.factor = take(&at, n * n * sizeof(float));
+    *bytes = 0;
+    w.x = take(work, bytes, matrix);
+    w.next = take(work, bytes, matrix);
+    w.gram = take(work, bytes, n * n * sizeof(float));
+    w.factor = take(work, bytes, n * n * sizeof(float));
     if (o->dtype != DTYPE_F32)
-        w.operand = take(&at, n * n * size);
-    w.squares = take(&at, sizeof *w.squares);
-    w.scratch = at;
+        w.operand = take(work, bytes, n * n * size);
+    w.squares = take(work, bytes, sizeof *w.squares);
+    w.scratch = take(work, bytes, 0);
     return w;
 }
 
 size_t orthogonalize_bytes(struct device *d, const struct orthogonalize *o)
 {
-    struct parts w = divide(o, NULL);
-    return (size_t)w.scratch + most_scratch(d, o);
+    size_t bytes;
+    divide(o, NULL, &bytes);
+    return bytes + most_scratch(d, o);
 }
 
 double orthogonalize_flops(const struct orthogonalize *o)
@@ -145,7 +147,8 @@ static int step(struct device *d, const struct orthogonalize *o, struct parts *w
 int orthogonalize(struct device *d, const struct orthogonalize *o, float *x, void *work,
                   struct error *err)
 {
-    struct parts w = divide(o, work);
+    size_t bytes;
+    struct parts w = divide(o, work, &bytes);
     int64_t elems = o->rows * o->cols;
     float *unit = o->dtype == DTYPE_F32 ? w.x : x;
     d->ops->fill_zero(d, w.squares, sizeof *w.squares);
