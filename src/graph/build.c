@@ -50,6 +50,7 @@ static void divide(struct graph *graph, const struct graph_param *param, int par
 static void find_boxes(struct graph *graph, const struct graph_param *param)
 {
     struct graph_param *own = &graph->params[graph->param_count];
+    int64_t rows = 0;
     for (int p = 0; p < param->parts; p++) {
         int64_t whole[GRAPH_DIMS];
         for (int i = 0; i < param->dims; i++)
@@ -57,11 +58,15 @@ static void find_boxes(struct graph *graph, const struct graph_param *param)
         own->box[p] = box_whole(param->dims, whole);
         if (param->division.group.size > 1)
             divide(graph, param, p);
-        own->dim[0] += own->box[p].count[0] - own->part_rows[p];
+        rows += param->part_rows[p];
+        own->dim[0] += own->box[p].count[0] - param->part_rows[p];
         own->part_rows[p] = own->box[p].count[0];
     }
     for (int i = 1; i < param->dims; i++)
         own->dim[i] = own->box[0].count[i];
+    if (rows != param->dim[0])
+        graph_fail(graph, "%s: its tensors have %lld rows, and it has %lld", param->part[0],
+                   (long long)rows, (long long)param->dim[0]);
 }
 
 int build_param(struct graph *graph, const struct graph_param *param)

@@ -23,7 +23,7 @@ static void shapes(struct graph *graph, struct graph_node *node)
 static void positions_shapes(struct graph *graph, struct graph_node *node)
 {
     struct graph_value x = graph->values[node->in[0]], table = graph->values[node->in[1]];
-    if (table.dim[1] != x.dim[1] || table.dim[0] < node->attrs.seq)
+    if (node->attrs.seq < 1 || table.dim[1] != x.dim[1] || table.dim[0] < node->attrs.seq)
         graph_fail(graph, "positions: a table of %lld x %lld for sequences of %lld x %lld",
                    (long long)table.dim[0], (long long)table.dim[1], (long long)node->attrs.seq,
                    (long long)x.dim[1]);

@@ -242,6 +242,17 @@ static void test_mistakes(void **state)
     struct error err = {0};
     assert_int_equal(autodiff(graph, &err), -1);
     graph_destroy(graph);
+    graph = graph_create(1, 3, DTYPE_F32);
+    w = (struct graph_param){.part = {"w"}, .parts = 2, .part_rows = {3, 3}, .dims = 1, .dim = {5}};
+    build_param(graph, &w);
+    assert_string_equal(graph->err.text, "w: its tensors have 6 rows, and it has 5");
+    graph_destroy(graph);
+    graph = graph_create(1, 0, DTYPE_F32);
+    w = (struct graph_param){.parts = 1, .part_rows = {5}, .dims = 2, .dim = {5, 6}};
+    x = build_embedding(graph, build_tokens(graph), build_param(graph, &w));
+    build_positions(graph, x, build_param(graph, &w), -1);
+    assert_string_equal(graph->err.text, "positions: a table of 5 x 6 for sequences of 0 x 6");
+    graph_destroy(graph);
 }
 
 static void give_to_appended(struct autodiff *ad, const struct graph_node *node, int dy)
