@@ -37,7 +37,7 @@ static int made_here(const struct segment_draft *c, int v)
 /* In backward no other unit reads the unit's output: made again there, it is a temporary too. */
 static int is_work(const struct segment_draft *c, int v)
 {
-    if (v < 0 || c->kept[v] == SPACE_SAVED || c->kept[v] == SPACE_DEFERRED)
+    if (v < 0 || c->temp_space[v] == SPACE_SAVED || c->temp_space[v] == SPACE_DEFERRED)
         return 0;
     enum graph_value_role role = c->graph->values[v].role;
     return role == VALUE_TEMP || (role == VALUE_OUTPUT && made_here(c, v) &&
@@ -63,10 +63,10 @@ static void carry(struct segment_draft *c, int s)
     for (int k = 0; k < NODE_INS; k++) {
         int v = node->in[k];
         if (is_work(c, v) && (exchanges(c, s) || maker_piece(c, v) != step->piece))
-            c->kept[v] = SPACE_CARRY;
+            c->temp_space[v] = SPACE_CARRY;
     }
     if (exchanges(c, s) && is_work(c, node->out[0]))
-        c->kept[node->out[0]] = SPACE_CARRY;
+        c->temp_space[node->out[0]] = SPACE_CARRY;
 }
 
 static void cut(struct segment_draft *c)
@@ -95,15 +95,10 @@ static int add_item(struct segment_draft *c, int space, size_t bytes, int first)
     return items->count++;
 }
 
-/* The space of a value that has an item, and that item. */
-static int space_of(const struct segment_draft *c, int v)
-{
-    return c->kept[v] ? c->kept[v] : SPACE_WORK;
-}
-
+/* The item of a value that has one. */
 static struct place *place_of(const struct segment_draft *c, int v)
 {
-    return &c->items[space_of(c, v)].place[c->item[v]];
+    return &c->items[c->temp_space[v]].place[c->item[v]];
 }
 
 static int last_use(const struct segment_draft *c, int v, int from)
@@ -122,7 +117,7 @@ static int take_over(struct segment_draft *c, const struct graph_node *node, int
     for (int k = 0; k < NODE_INS; k++) {
         int v = node->in[k];
         if (!(node->op->in_place & 1u << k) || !is_work(c, v) || c->item[v] < 0 ||
-            c->kept[v] != c->kept[out])
+            c->temp_space[v] != c->temp_space[out])
             continue;
         if (last_use(c, v, step) == step && place_of(c, v)->last == step &&
             graph_bytes(c->graph, v) == graph_bytes(c->graph, out))
@@ -136,8 +131,8 @@ static void plan(struct segment_draft *c)
 {
     const struct segment_items *items = c->items;
     for (int v = 0; v < c->graph->value_count; v++)
-        if (c->kept[v] == SPACE_SAVED || c->kept[v] == SPACE_DEFERRED)
-            c->item[v] = add_item(c, c->kept[v], graph_bytes(c->graph, v), 0);
+        if (c->temp_space[v] == SPACE_SAVED || c->temp_space[v] == SPACE_DEFERRED)
+            c->item[v] = add_item(c, c->temp_space[v], graph_bytes(c->graph, v), 0);
     for (int s = 0; s < c->segment->steps; s++) {
         const struct graph_node *node = &c->graph->nodes[c->segment->step[s].node];
         for (int k = 0; k < NODE_OUTS; k++) {
@@ -146,7 +141,7 @@ static void plan(struct segment_draft *c)
                 continue;
             c->item[v] = k == 0 ? take_over(c, node, s, v) : -1;
             if (c->item[v] < 0)
-                c->item[v] = add_item(c, space_of(c, v), graph_bytes(c->graph, v), s);
+                c->item[v] = add_item(c, c->temp_space[v], graph_bytes(c->graph, v), s);
             place_of(c, v)->last = last_use(c, v, s);
         }
         size_t scratch = node->op->scratch ? node->op->scratch(c->device, c->graph, node) : 0;
@@ -187,7 +182,7 @@ static struct segment_ref ref(const struct segment_draft *c, int v)
     if (v < 0)
         return (struct segment_ref){-1, 0};
     if (c->item[v] >= 0)
-        return (struct segment_ref){space_of(c, v), place_of(c, v)->offset};
+        return (struct segment_ref){c->temp_space[v], place_of(c, v)->offset};
     const struct graph_value *value = &c->graph->values[v];
     switch (value->role) {
     case VALUE_PARAM: return param_ref(c, value->index, 0);
@@ -279,8 +274,8 @@ static void resolve(struct segment_draft *c)
 /* Is the value gone when the phase runs? */
 static int is_gone(const struct segment_draft *c, int v)
 {
-    if (v < 0 || !segment_phase_is_backward(c->segment->phase) || c->kept[v] == SPACE_DEFERRED ||
-        made_here(c, v))
+    if (v < 0 || !segment_phase_is_backward(c->segment->phase) ||
+        c->temp_space[v] == SPACE_DEFERRED || made_here(c, v))
         return 0;
     enum graph_value_role role = c->graph->values[v].role;
     return role == VALUE_OUTPUT || role == VALUE_INPUT_GRAD;
@@ -344,11 +339,13 @@ int segment_compile(struct segment *segment, const struct graph *graph, enum seg
         .input_part = array_make((size_t)graph->node_count, 1),
         .made = array_make((size_t)graph->node_count, 1),
         .step_of = array_make((size_t)graph->node_count, sizeof(int)),
-        .kept = array_make(values, sizeof(int)),
+        .temp_space = array_make(values, sizeof(int)),
         .item = array_make(values, sizeof(int)),
         .scratch_item = array_make((size_t)graph->node_count, sizeof(int)),
     };
     memset(c.item, -1, values * sizeof(int));
+    for (size_t v = 0; v < values; v++)
+        c.temp_space[v] = SPACE_WORK;
     segment_pick_nodes(&c);
     cut(&c);
     plan(&c);
@@ -358,7 +355,7 @@ int segment_compile(struct segment *segment, const struct graph *graph, enum seg
     free(c.input_part);
     free(c.made);
     free(c.step_of);
-    free(c.kept);
+    free(c.temp_space);
     free(c.item);
     for (int space = 0; space < SPACE_COUNT; space++)
         free(c.items[space].place);

@@ -94,7 +94,7 @@ static void append_with_needs(struct segment_draft *c, int node)
         if (producer < 0 || c->graph->nodes[producer].backward)
             continue;
         if (is_kept(c, v))
-            c->kept[v] = SPACE_SAVED;
+            c->temp_space[v] = SPACE_SAVED;
         else if (c->recompute != RECOMPUTE_NONE && !c->here[producer] && !c->made[producer])
             append_with_needs(c, producer);
     }
@@ -126,8 +126,8 @@ static void find_deferred(struct segment_draft *c)
         for (int k = 0; k < NODE_INS; k++) {
             int v = c->graph->nodes[c->segment->step[s].node].in[k];
             int producer = v < 0 ? -1 : c->graph->values[v].producer;
-            if (producer >= 0 && c->made[producer] && c->kept[v] != SPACE_SAVED)
-                c->kept[v] = SPACE_DEFERRED;
+            if (producer >= 0 && c->made[producer] && c->temp_space[v] != SPACE_SAVED)
+                c->temp_space[v] = SPACE_DEFERRED;
         }
 }
 
@@ -137,12 +137,16 @@ void segment_pick_nodes(struct segment_draft *c)
     enum segment_phase phase = c->segment->phase;
     size_t nodes = (size_t)c->graph->node_count;
     c->segment->step = array_make(nodes, sizeof *c->segment->step);
+    /* A whole backward says what is saved; its steps are replaced below. */
     if (phase != PHASE_BOTH)
         pick(c, PHASE_BACKWARD);
+    /* Both parts of backward, one after the other, say what is deferred. */
     if (phase == PHASE_BACKWARD_INPUT || phase == PHASE_BACKWARD_WEIGHT) {
         find_input_part(c);
         find_deferred(c);
     }
+    /* The steps: of the weight part, with what the input part has made; of all others, with nothing
+     * made before. */
     if (phase == PHASE_BACKWARD_INPUT)
         memset(c->made, 0, nodes);
     pick(c, phase);

@@ -22,16 +22,16 @@ struct segment_draft {
     char *input_part; /* per node: backward's input part needs it */
     char *made;       /* per node: a step of backward's input part, where this is the other */
     int *step_of;     /* per node: its step */
-    int *kept;        /* per value: SPACE_SAVED, kept from forward to backward; SPACE_DEFERRED, from
-                         backward's input part to its weight part; SPACE_CARRY, from piece to piece;
-                         0: it is not */
-    int *item;        /* per value: its item in its space, or -1 */
-    struct segment_items items[SPACE_COUNT]; /* of those three and of WORK */
+    int *temp_space; /* per value, if it is a temporary: SPACE_SAVED, kept from forward to backward;
+                        SPACE_DEFERRED, from backward's input part to its weight part; SPACE_CARRY,
+                        handed from piece to piece; SPACE_WORK, at first, none of these */
+    int *item;       /* per value: its item in its space, or -1 */
+    struct segment_items items[SPACE_COUNT]; /* of these four; in WORK, of scratch too */
     int *scratch_item;                       /* per step: in WORK, or -1 */
 };
 
 /* Choose the nodes of the draft's phase: fills segment->step[].node and steps, here, made, and what
- * is saved and deferred in kept.  segment_destroy() frees the steps. */
+ * is saved and deferred in temp_space.  segment_destroy() frees the steps. */
 void segment_pick_nodes(struct segment_draft *c);
 
 #endif
