@@ -15,6 +15,14 @@ static void zero_pads(const struct flat *flat, struct device *device, float *gra
                                (size_t)flat->pad[i].count * sizeof *grad);
 }
 
+/* Is the gradient of section 0 written here, not added to?  Then so is the padding. */
+static int writes_pads(const struct segment *segment, int piece, const struct flat *const *flat,
+                       int use, uint64_t accumulate)
+{
+    return segment_piece_sections(segment, piece, use, flat[use]) & 1 &&
+           !(accumulate & segment_adds(use, 0));
+}
+
 /* Outputs of one op are written by the same segments, so they are of one section. */
 static int adds(const struct segment_step *step, const struct flat *const *flat,
                 uint64_t accumulate)
@@ -56,8 +64,7 @@ int segment_run_piece(const struct segment *segment, int piece, const struct fla
                       struct segment_watch *watch, struct error *err)
 {
     for (int use = 0; use < FLAT_USES; use++)
-        if (segment_piece_sections(segment, piece, use, flat[use]) &
-            ~segment_added(accumulate, use) & 1)
+        if (writes_pads(segment, piece, flat, use, accumulate))
             zero_pads(flat[use], device, base[SPACE_GRAD + use]);
     for (int s = segment->piece[piece].first; s < segment->piece[piece].end; s++) {
         const char *name = segment->graph->nodes[segment->step[s].node].op->name;
