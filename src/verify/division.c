@@ -215,7 +215,9 @@ static int follow_rule(const struct division *d, const struct graph_node *n,
         return lacks_sum(d, n, x);
     if (share == SPREAD || (share == COLUMNS && rule->all_columns))
         return wrong(d, n, x, "it needs whole rows");
-    int is_placed = rule->places && n->in[rule->places] >= 0;
+    int is_placed = 0;
+    for (int k = 1; k < NODE_INS; k++)
+        is_placed |= n->in[k] >= 0 && rule->places >> k & 1;
     if (share == ROWS && rule->in_sequence && !is_placed && !is_data(d))
         return wrong(d, n, x, "it needs whole sequences");
     for (int k = 1; k < NODE_INS; k++)

@@ -20,7 +20,7 @@ struct division_rule {
     int linear;       /* a sum of results is the result of the sum */
     int all_columns;  /* needs all of a row */
     int in_sequence;  /* depends on the place of a row in its sequence, */
-    int places;       /* unless this input, 0: none, says it */
+    unsigned places;  /* unless one of these inputs says it */
     int heads;        /* columns are heads, packed or in the first two inputs */
     int halves;       /* columns are two halves */
     int first;        /* the result's columns are those of the first tensor alone */
