@@ -335,9 +335,10 @@ int verify_program(const struct program *program, struct error *err)
     for (int pool = 0; pool < POOL_COUNT; pool++)
         v.map[pool] = memory_map_create(program, pool);
     for (int b = 0; b < program->buffers; b++) {
-        memset(&v.uses[b], -1, sizeof v.uses[b]);
-        v.uses[b].given_bytes = 0;
-        v.uses[b].made = v.uses[b].given = 0;
+        struct uses *uses = &v.uses[b];
+        uses->first = uses->released = uses->last = -1;
+        memset(uses->wrote, -1, sizeof uses->wrote);
+        memset(uses->read, -1, sizeof uses->read);
     }
     find_gradients(&v);
     int rc = check_divisions(program, err) || clocks(&v) || check_persistent(&v) ? -1 : 0;
