@@ -27,7 +27,7 @@ static struct value written(const struct values *v, const struct instr *instr, i
     };
     int unit = instr->unit, micro = instr->micro, k = segment_input_grad(space);
     if (k < 0)
-        return meanings[space] ? meant(meanings[space], unit, micro) : nothing;
+        return meanings[space] ? meant(meanings[space], unit, micro) : value_nothing;
     struct value value = meant(MEANS_OUTPUT_GRAD, v->producer[unit][k], micro);
     value.terms[0] = addend(MEANS_OUTPUT_GRAD, micro, unit);
     return value;

@@ -190,7 +190,7 @@ static int to_owner(struct values *v, int i)
             (both.count && part[m].recv_from != both.start - own.start))
             return wrong_size(v, i, to);
     }
-    values_put(v, i, to, owns ? meant(STEP, instr->flat, STEP_MOMENTUM) : nothing);
+    values_put(v, i, to, owns ? meant(STEP, instr->flat, STEP_MOMENTUM) : value_nothing);
     return 0;
 }
 

@@ -50,7 +50,7 @@ static struct value part_of(const struct values *v, int view)
     if (value.meaning == MEANS_SUMS)
         return value;
     if (value.meaning != MEANS_PARAM || value.part || !values_is_own_place(v, view))
-        return nothing;
+        return value_nothing;
     value.part = 1;
     return value;
 }
@@ -62,7 +62,7 @@ struct value values_get(const struct values *v, int b)
         return part_of(v, b);
     for (int part = v->view[b]; part >= 0; part = v->next[part])
         if (v->since[part] > v->since[b])
-            return nothing;
+            return value_nothing;
     return v->value[b];
 }
 
@@ -80,7 +80,7 @@ static void open_buffers(struct values *v)
     v->view = array_make((size_t)buffers, sizeof *v->view);
     v->next = array_make((size_t)buffers, sizeof *v->next);
     for (int b = 0; b < buffers; b++) {
-        v->value[b] = nothing;
+        v->value[b] = value_nothing;
         v->since[b] = v->view[b] = v->next[b] = -1;
     }
     for (int b = 0; b < buffers; b++) {

@@ -60,7 +60,7 @@ struct value {
     struct addends terms[FLAT_SECTIONS];
 };
 
-static const struct value nothing = {.meaning = MEANS_NOTHING, .of = -1, .index = -1};
+static const struct value value_nothing = {.meaning = MEANS_NOTHING, .of = -1, .index = -1};
 
 struct values {
     const struct program *program;

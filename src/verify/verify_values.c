@@ -102,7 +102,7 @@ static int rule_reduce(struct values *v, int i)
             addends_add(&value.terms[s], had.terms[s]);
     }
     if (instr->writes >> SLOT_FROM & 1)
-        values_put(v, i, from, nothing);
+        values_put(v, i, from, value_nothing);
     values_put(v, i, to, value);
     return 0;
 }
