@@ -35,19 +35,28 @@ static int rule_load(struct values *v, int i)
     return 0;
 }
 
-/* Rounding and copies do not change what a value means. */
-static int rule_copy(struct values *v, int i)
+/* Rounding and copies do not change what a value means; the result has this size. */
+static int keep_meaning(struct values *v, int i, size_t bytes)
+{
+    const int *buffer = v->program->instr[i].buffer;
+    if (bytes_of(v, buffer[SLOT_TO]) != bytes)
+        return wrong_size(v, i, buffer[SLOT_TO]);
+    values_put(v, i, buffer[SLOT_TO], values_get(v, buffer[SLOT_FROM]));
+    return 0;
+}
+
+static int rule_cast(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
-    int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
-    int casts = instr->kind == INSTR_CAST;
-    size_t elems = (size_t)instr->elems, bytes = bytes_of(v, from);
-    if (casts && bytes != elems * sizeof(float))
-        return wrong_size(v, i, from);
-    if (bytes_of(v, to) != (casts ? elems * dtype_bytes(instr->dtype) : bytes))
-        return wrong_size(v, i, to);
-    values_put(v, i, to, values_get(v, from));
-    return 0;
+    size_t elems = (size_t)instr->elems;
+    if (bytes_of(v, instr->buffer[SLOT_FROM]) != elems * sizeof(float))
+        return wrong_size(v, i, instr->buffer[SLOT_FROM]);
+    return keep_meaning(v, i, elems * dtype_bytes(instr->dtype));
+}
+
+static int rule_copy(struct values *v, int i)
+{
+    return keep_meaning(v, i, bytes_of(v, v->program->instr[i].buffer[SLOT_FROM]));
 }
 
 /* A whole is made of parts, or parts of it. */
@@ -174,7 +183,7 @@ static const struct {
     [INSTR_ZERO] = {.follow = rule_zero, .slots = 1 << SLOT_SUMS},
     [INSTR_LOAD] = {.follow = rule_load},
     [INSTR_RUN] = {.follow = rules_run},
-    [INSTR_CAST] = {.follow = rule_copy, .slots = FROM_TO},
+    [INSTR_CAST] = {.follow = rule_cast, .slots = FROM_TO},
     [INSTR_GATHER] = {.follow = rule_gather, .slots = FROM_TO},
     [INSTR_REDUCE] = {.follow = rule_reduce, .slots = FROM_TO},
     [INSTR_FETCH] = {.follow = rule_copy, .slots = FROM_TO},
