@@ -156,8 +156,6 @@ static int adds_gradient(struct values *v, int i, int use)
                  value = {.meaning = MEANS_GRAD, .of = f, .pending = flat->sum_axes};
     struct addends earlier[FLAT_SECTIONS] = {{0}}, made[FLAT_SECTIONS] = {{0}};
     int is_ours = value_is(&has, MEANS_GRAD, f, 0) && !has.part && has.pending == value.pending;
-    if (bytes_of(v, b) != (size_t)flat->padded * sizeof(float))
-        return wrong_size(v, i, b);
     for (int piece = 0; piece < instr->piece; piece++)
         values_add_piece(v, earlier, instr->unit, instr->micro, instr->phase, piece, use);
     values_add_piece(v, made, instr->unit, instr->micro, instr->phase, instr->piece, use);
@@ -172,6 +170,8 @@ static int adds_gradient(struct values *v, int i, int use)
             value.terms[s] = has.terms[s];
         addends_add(&value.terms[s], made[s]);
     }
+    if (bytes_of(v, b) != (size_t)flat->padded * sizeof(float))
+        return wrong_size(v, i, b);
     values_put(v, i, b, value);
     return 0;
 }
