@@ -17,7 +17,7 @@ static struct value wanted_rows(const struct values *v, const struct instr *inst
 
 /* What an instruction of a unit leaves in a space that others read; of the gradient of an input,
  * the unit's own part; meaning MEANS_NOTHING: nothing that is followed. */
-static struct value written(const struct values *v, const struct instr *instr, int space)
+static struct value value_written(const struct values *v, const struct instr *instr, int space)
 {
     static const enum value_meaning meanings[SPACE_COUNT] = {
         [SPACE_OUTPUT] = MEANS_OUTPUT,
@@ -34,7 +34,7 @@ static struct value written(const struct values *v, const struct instr *instr, i
 }
 
 /* What it finds in a space that other instructions wrote; meaning MEANS_NOTHING: anything. */
-static struct value wanted(const struct values *v, const struct instr *instr, int space)
+static struct value value_wanted(const struct values *v, const struct instr *instr, int space)
 {
     int unit = instr->unit, micro = instr->micro;
     if (space < SPACE_GRAD)
@@ -49,22 +49,30 @@ static struct value wanted(const struct values *v, const struct instr *instr, in
     case SPACE_POSITIONS: return wanted_rows(v, instr, VALUE_POSITIONS, MEANS_POSITIONS);
     case SPACE_DOCUMENTS: return wanted_rows(v, instr, VALUE_DOCUMENTS, MEANS_DOCUMENTS);
     case SPACE_CONST: return meant(MEANS_CONSTANTS, -1, -1);
-    default: return written(v, instr, space);
+    default: return value_written(v, instr, space);
     }
 }
 
-/* Pieces of a segment and the exchanges behind them have numbers in their order: 2 * piece, and one
- * more.  That of an instruction; what number n writes to a space; and does it? */
-static int number_of(const struct instr *instr)
+/* Pieces of a segment and the exchanges behind them have numbers in their order:
+ *
+ *   RUN piece 0    ALLREDUCE    RUN piece 1    GATHER    RUN piece 2
+ *   0              1            2              3         4
+ *
+ * That of an instruction: of the GATHER, whose piece is 1, 3. */
+static int step_number(const struct instr *instr)
 {
     return 2 * instr->piece + instr_is_exchange(instr);
 }
 
+/* The addend by which number n of a phase, of instr's unit and micro-batch, is known in what it has
+ * written to: one for the GATHER above, whatever it gathers. */
 static struct addends step_addend(const struct instr *instr, enum segment_phase phase, int n)
 {
     return addend(CARRIED, instr->micro, values_place(instr->unit, phase, 0) * 2 + n);
 }
 
+/* Does number n write to a space?  The GATHER above does to SPACE_CARRY, if piece 2 finds its
+ * result there. */
 static int step_writes(const struct segment *segment, int n, int space)
 {
     const struct segment_step *step = segment_exchange(segment, n / 2);
@@ -93,7 +101,7 @@ static struct addends steps_before(const struct values *v, const struct instr *i
 {
     int keeper = kept_by(space, instr->phase), phase = keeper < 0 ? (int)instr->phase : keeper;
     const struct segment *segment = program_segment(v->program, instr->unit, phase);
-    int end = keeper < 0 ? number_of(instr) : 2 * segment->pieces;
+    int end = keeper < 0 ? step_number(instr) : 2 * segment->pieces;
     struct addends sum = {0};
     for (int n = 0; n < end; n++)
         if (step_writes(segment, n, space))
@@ -103,7 +111,7 @@ static struct addends steps_before(const struct values *v, const struct instr *i
 
 /* Instruction i writes value to a space, buffer b.  What is kept or carried has what was written
  * before; or nothing was, and what is there is lost.  Only an exchange adds what it lacks. */
-static int put(struct values *v, int i, int b, int space, struct value value)
+static int put_in_space(struct values *v, int i, int b, int space, struct value value)
 {
     const struct instr *instr = &v->program->instr[i];
     if (is_stepwise(space)) {
@@ -114,7 +122,7 @@ static int put(struct values *v, int i, int b, int space, struct value value)
                              !addends_equal(has.terms[0], before)))
             return wrong(v, i, b, &has, "all that is before it");
         value.terms[0] = before;
-        addends_add(&value.terms[0], step_addend(instr, instr->phase, number_of(instr)));
+        addends_add(&value.terms[0], step_addend(instr, instr->phase, step_number(instr)));
     }
     values_put(v, i, b, value);
     return 0;
@@ -142,10 +150,15 @@ static int check_read(const struct values *v, int i, int b, int space, struct va
     return 0;
 }
 
+/* Of a section that earlier pieces of the run have begun, a piece adds to its tensors where those
+ * did: where there is more than what this run has made so far. */
+static int continues(struct addends has, struct addends earlier, int adds)
+{
+    return adds == !addends_equal(has, earlier);
+}
+
 /* The run adds to the sections of a gradient whose bits are set, and writes the others that its
- * piece makes: what they hold so far is lost, but for what earlier pieces of the run made.  Of a
- * section that these have begun the piece adds to its tensors where they did: where there is more
- * than what this run has made so far. */
+ * piece makes: what they hold so far is lost, but for what earlier pieces of the run made. */
 static int adds_gradient(struct values *v, int i, int use)
 {
     const struct instr *instr = &v->program->instr[i];
@@ -161,8 +174,7 @@ static int adds_gradient(struct values *v, int i, int use)
     values_add_piece(v, made, instr->unit, instr->micro, instr->phase, instr->piece, use);
     for (int s = 0; s < FLAT_SECTIONS; s++) {
         int adds = added >> s & 1, begun = made[s].count && earlier[s].count;
-        if (((adds || begun) && !is_ours) ||
-            (begun && addends_equal(has.terms[s], earlier[s]) == adds))
+        if (((adds || begun) && !is_ours) || (begun && !continues(has.terms[s], earlier[s], adds)))
             return wrong(v, i, b, &has, "to add to %s's gradient of this rank", flat->name);
         if (adds && !has.terms[s].count)
             return wrong(v, i, b, &has, "to add to section %d of %s", s, flat->name);
@@ -211,7 +223,7 @@ static int writes_space(struct values *v, int i, int space)
 {
     const struct instr *instr = &v->program->instr[i];
     int b = instr->buffer[space], k = segment_input_grad(space);
-    struct value value = written(v, instr, space), has = values_get(v, b);
+    struct value value = value_written(v, instr, space), has = values_get(v, b);
     if (space >= SPACE_GRAD && space < SPACE_INPUT)
         return adds_gradient(v, i, space - SPACE_GRAD);
     if (space == SPACE_LOSS)
@@ -226,7 +238,7 @@ static int writes_space(struct values *v, int i, int space)
                          value.of);
         addends_add(&value.terms[0], has.terms[0]);
     }
-    return put(v, i, b, space, value);
+    return put_in_space(v, i, b, space, value);
 }
 
 /* The bits of what the piece can add to: sections of gradients that it writes, and inputs. */
@@ -243,20 +255,24 @@ static uint64_t can_add(const struct values *v, const struct instr *instr)
     return bits;
 }
 
+static int boundary_space(const struct graph_value *value)
+{
+    switch (value->role) {
+    case VALUE_INPUT: return SPACE_INPUT + value->index;
+    case VALUE_INPUT_GRAD: return SPACE_INPUT_GRAD + value->index;
+    case VALUE_OUTPUT: return SPACE_OUTPUT;
+    case VALUE_OUTPUT_GRAD: return SPACE_OUTPUT_GRAD;
+    default: return -1;
+    }
+}
+
 /* Boundaries have at least the size that the unit's graph gives them. */
 static int check_boundaries(const struct values *v, int i)
 {
-    static const int spaces[VALUE_LOSS_SCALE + 1] = {
-        [VALUE_INPUT] = SPACE_INPUT,
-        [VALUE_INPUT_GRAD] = SPACE_INPUT_GRAD,
-        [VALUE_OUTPUT] = SPACE_OUTPUT,
-        [VALUE_OUTPUT_GRAD] = SPACE_OUTPUT_GRAD,
-    };
     const struct instr *instr = &v->program->instr[i];
     const struct graph *graph = program_segment(v->program, instr->unit, instr->phase)->graph;
     for (int k = 0; k < graph->value_count; k++) {
-        const struct graph_value *value = &graph->values[k];
-        int space = spaces[value->role], b = space ? instr->buffer[space + value->index] : -1;
+        int space = boundary_space(&graph->values[k]), b = space < 0 ? -1 : instr->buffer[space];
         if (b >= 0 && bytes_of(v, b) < graph_bytes(graph, k))
             return wrong_size(v, i, b);
     }
@@ -292,7 +308,7 @@ int rules_run(struct values *v, int i)
     for (int s = 0; s < SPACE_COUNT; s++) {
         if (instr->buffer[s] < 0 || !(instr->reads >> s & 1) || instr->writes >> s & 1)
             continue;
-        struct value want = wanted(v, instr, s);
+        struct value want = value_wanted(v, instr, s);
         if (want.meaning != MEANS_NOTHING && check_read(v, i, instr->buffer[s], s, want))
             return -1;
     }
@@ -372,7 +388,8 @@ int rules_exchange(struct values *v, int i)
     int in_place = instr->kind == INSTR_ALLREDUCE, slot = in_place ? SLOT_TO : SLOT_FROM;
     struct segment_ref to = step->out[0], from = in_place ? to : step->in[0];
     int x = in_place ? node->out[0] : node->in[0];
-    struct value want = wanted(v, instr, from.space), value = written(v, instr, to.space);
+    struct value want = value_wanted(v, instr, from.space),
+                 value = value_written(v, instr, to.space);
     if (in_place)
         lacks_after(v, instr, from.space, &want);
     if (check_place(v, i, slot, from, graph_bytes(segment->graph, x)) ||
@@ -382,5 +399,5 @@ int rules_exchange(struct values *v, int i)
         return -1;
     if (value.meaning == MEANS_NOTHING)
         return wrong_operand(v, i, SLOT_TO);
-    return put(v, i, buffer_root(v->program, instr->buffer[SLOT_TO]), to.space, value);
+    return put_in_space(v, i, buffer_root(v->program, instr->buffer[SLOT_TO]), to.space, value);
 }
