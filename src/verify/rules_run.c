@@ -279,8 +279,29 @@ static int check_boundaries(const struct values *v, int i)
     return 0;
 }
 
+/* What is kept or carried has the size that the segment of the phase that keeps it says; work has
+ * at least the segment's own: the largest of all units. */
+static int check_sizes(const struct values *v, int i)
+{
+    const struct instr *instr = &v->program->instr[i];
+    static const int spaces[] = {SPACE_SAVED, SPACE_DEFERRED, SPACE_CARRY, SPACE_WORK};
+    for (int k = 0; k < 4; k++) {
+        int space = spaces[k], b = instr->buffer[space], keeper = kept_by(space, instr->phase);
+        const struct segment *segment =
+            program_segment(v->program, instr->unit, keeper < 0 ? (int)instr->phase : keeper);
+        size_t bytes = space == SPACE_SAVED      ? segment->saved_bytes
+                       : space == SPACE_DEFERRED ? segment->deferred_bytes
+                       : space == SPACE_CARRY    ? segment->carry_bytes
+                                                 : segment->work_bytes;
+        if (b >= 0 && (bytes_of(v, b) < bytes || (space != SPACE_WORK && bytes_of(v, b) > bytes)))
+            return wrong_size(v, i, b);
+    }
+    return 0;
+}
+
 /* Each space the segment touches has a buffer, said to be read and written as the segment does, and
- * no other has.  Scratch is written before it is read. */
+ * no other has; of those that no graph sizes, each has its size.  Scratch is written before it is
+ * read. */
 static int check_spaces(const struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
@@ -297,7 +318,7 @@ static int check_spaces(const struct values *v, int i)
         return wrong_operand(v, i, -1);
     unsigned faults =
         (bound ^ (reads | scratch | writes)) | (reads & ~instr->reads) | (writes ^ instr->writes);
-    return faults ? wrong_operand(v, i, __builtin_ctz(faults)) : 0;
+    return faults ? wrong_operand(v, i, __builtin_ctz(faults)) : check_sizes(v, i);
 }
 
 int rules_run(struct values *v, int i)

@@ -178,6 +178,30 @@ static void test_spoilt(void **state)
     }
 }
 
+/* What is kept, deferred or carried, a byte too short or too long. */
+static void test_sizes(void **state)
+{
+    static const int spaces[] = {SPACE_SAVED, SPACE_DEFERRED, SPACE_CARRY};
+    struct divided d;
+    int spoilt[3] = {0};
+    divided_open(&d, settings[3], 2);
+    for (int i = 0; i < d.program[1]->instrs; i++)
+        for (int k = 0; k < 3; k++) {
+            const struct instr *instr = &d.program[1]->instr[i];
+            int b = instr->kind == INSTR_RUN ? instr->buffer[spaces[k]] : -1;
+            for (int more = -1; b >= 0 && more <= 1; more += 2) {
+                struct error err = {0};
+                d.program[1]->buffer[b].bytes += (size_t)more;
+                assert_int_equal(verify_values(d.program[1], &err), -1);
+                assert_non_null(strstr(err.text, "wrong size"));
+                d.program[1]->buffer[b].bytes -= (size_t)more;
+                spoilt[k]++;
+            }
+        }
+    assert_true(spoilt[0] && spoilt[1] && spoilt[2]);
+    divided_close(&d);
+}
+
 /* What one rank leaves out, the others wait for. */
 static void test_left_out_on_one_rank(void **state)
 {
@@ -346,6 +370,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exchanges),
         cmocka_unit_test(test_spoilt),
+        cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_left_out_on_one_rank),
         cmocka_unit_test(test_carried_repeats),
         cmocka_unit_test(test_counted),

@@ -379,6 +379,38 @@ static void test_nothing_is_read_unwritten(void **state)
     programs_everywhere(check_missing_writes);
 }
 
+/* What forward keeps, a byte shorter or longer, and work a byte too short for a segment. */
+static void check_sizes(struct program *program)
+{
+    int works = 0;
+    for (int i = 0; i < program->instrs; i++) {
+        const struct instr *instr = &program->instr[i];
+        if (instr->kind != INSTR_RUN)
+            continue;
+        int saved = instr->buffer[SPACE_SAVED], work = instr->buffer[SPACE_WORK];
+        for (int more = -1; saved >= 0 && more <= 1; more += 2) {
+            program->buffer[saved].bytes += (size_t)more;
+            assert_refused(verify_values, program, "wrong size", "what is kept", i);
+            program->buffer[saved].bytes -= (size_t)more;
+        }
+        if (work < 0)
+            continue;
+        size_t was = program->buffer[work].bytes;
+        program->buffer[work].bytes =
+            program_segment(program, instr->unit, instr->phase)->work_bytes - 1;
+        assert_refused(verify_values, program, "wrong size", "too little work", i);
+        program->buffer[work].bytes = was;
+        works++;
+    }
+    assert_true(works > 10);
+    assert_right(program);
+}
+
+static void test_kept_and_work_have_their_sizes(void **state)
+{
+    programs_everywhere(check_sizes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -394,6 +426,7 @@ int main(void)
         cmocka_unit_test(test_not_used_after_release),
         cmocka_unit_test(test_nothing_lives_longer_than_needed),
         cmocka_unit_test(test_nothing_is_read_unwritten),
+        cmocka_unit_test(test_kept_and_work_have_their_sizes),
     };
     return cmocka_run_group_tests_name("verify", tests, NULL, NULL);
 }
