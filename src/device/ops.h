@@ -114,6 +114,12 @@ struct adamw_state {
     void *copy;         /* of an fp32 p rounded to nearest, or NULL */
 };
 
+/* Is any of it bf16, and so rounded stochastically? */
+static inline int adamw_rounds(enum dtype dt_p, enum dtype dt_m)
+{
+    return dt_p == DTYPE_BF16 || dt_m == DTYPE_BF16;
+}
+
 /* Random numbers of a rounding: element i has those of (key, step, first + i) alone. */
 struct rounding {
     uint64_t key, step, first;

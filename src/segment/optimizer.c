@@ -9,8 +9,16 @@ static void adamw(struct device *d, const struct optimizer_rule *rule, const dou
 {
     struct adamw a = rule->adamw;
     a.weight_decay = r->decays ? a.weight_decay : 0;
-    const struct adamw_state state = {r->master_dtype, r->slot_dtype, r->master,      r->slot[0],
-                                      r->slot[1],      r->grad,       r->param_dtype, r->param};
+    const struct adamw_state state = {
+        .dt_p = r->master_dtype,
+        .dt_m = r->slot_dtype,
+        .p = r->master,
+        .m = r->slot[0],
+        .v = r->slot[1],
+        .g = r->grad,
+        .dt_copy = r->param_dtype,
+        .copy = r->param,
+    };
     d->ops->adamw(d, &a, factor, &state, &r->rounding, r->elems);
 }
 

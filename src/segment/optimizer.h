@@ -46,7 +46,7 @@ struct optimizer {
 /* Is what is updated rounded stochastically? */
 static inline int optimizer_rounds(const struct optimizer_range *range)
 {
-    return range->master_dtype != DTYPE_F32 || range->slot_dtype != DTYPE_F32;
+    return adamw_rounds(range->master_dtype, range->slot_dtype);
 }
 
 const struct optimizer *optimizer_row(enum config_optimizer optimizer);

@@ -119,7 +119,7 @@ SIMD_INLINE void adamw_elements(const struct rule *rule, enum dtype dt_p, enum d
     const float keep = 1.0f - a->lr * a->weight_decay, step_size = a->lr / a->bias1;
     const float root_bias2 = sqrtf(a->bias2), eps = a->eps;
     const float beta2 = a->beta2, new1 = a->one_minus_beta1, new2 = a->one_minus_beta2;
-    const int rounds = dt_p == DTYPE_BF16 || dt_m == DTYPE_BF16;
+    const int rounds = adamw_rounds(dt_p, dt_m);
 #pragma omp simd
     for (int64_t i = begin; i < end; i++) {
         uint32_t first = rounds ? words[2 * (i - begin)] : 0;
@@ -189,9 +189,12 @@ static void adamw_bf16_chunk(const struct rule *rule, float grad_scale, int64_t 
 void CPU(adamw)(struct device *d, const struct adamw *a, const double *factor,
                 const struct adamw_state *s, const struct rounding *r, int64_t elems)
 {
-    int rounds = s->dt_p == DTYPE_BF16 || s->dt_m == DTYPE_BF16;
     const struct rule rule = {
-        .chunk = rounds ? adamw_bf16_chunk : adamw_chunk, .s = *s, .adamw = a, .rounding = r};
+        .chunk = adamw_rounds(s->dt_p, s->dt_m) ? adamw_bf16_chunk : adamw_chunk,
+        .s = *s,
+        .adamw = a,
+        .rounding = r,
+    };
     update(d, &rule, factor, elems);
 }
 

@@ -213,7 +213,7 @@ void cuda_adamw(struct device *d, const struct adamw *a, const double *factor,
                 const struct adamw_state *s, const struct rounding *r, int64_t elems)
 {
     float *p = (float *)s->p, *m = (float *)s->m, *v = (float *)s->v;
-    if (s->dt_p == DTYPE_BF16 || s->dt_m == DTYPE_BF16)
+    if (adamw_rounds(s->dt_p, s->dt_m))
         cuda_adamw_bf16(d, a, factor, s, r, elems);
     else
         step_any(d, adamw_step{*a}, factor, {p, m, v}, s->g, s->dt_copy, s->copy, elems);
