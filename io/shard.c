@@ -219,18 +219,23 @@ static int verify_spans(const struct file *file, const struct catalog *catalog, 
     return rc;
 }
 
+static int check_size(const char *path, const struct stat *info, const struct catalog *catalog,
+                      int64_t shard, struct error *err)
+{
+    int64_t bytes = catalog->files[shard].bytes;
+    if (info->st_size == bytes)
+        return 0;
+    return error_set(err, "%s has %lld bytes, %lld were written", path, (long long)info->st_size,
+                     (long long)bytes);
+}
+
 int shard_check_size(const char *folder, const struct catalog *catalog, int64_t shard,
                      struct error *err)
 {
     struct stat info;
-    int64_t bytes = catalog->files[shard].bytes;
     char *path = catalog_shard_path(folder, shard);
-    int rc = 0;
-    if (stat(path, &info))
-        rc = error_errno(err, "cannot look at %s", path);
-    else if (info.st_size != bytes)
-        rc = error_set(err, "%s has %lld bytes, %lld were written", path, (long long)info.st_size,
-                       (long long)bytes);
+    int rc = stat(path, &info) ? error_errno(err, "cannot look at %s", path)
+                               : check_size(path, &info, catalog, shard, err);
     free(path);
     return rc;
 }
@@ -239,10 +244,12 @@ int shard_verify(const char *folder, const struct catalog *catalog, int64_t shar
                  int64_t to, struct error *err)
 {
     struct file file;
+    struct stat info;
     char *path = catalog_shard_path(folder, shard);
     int rc = open_file(&file, path, O_RDONLY, err);
     if (!rc) {
-        rc = shard_check_size(folder, catalog, shard, err);
+        rc = fstat(file.fd, &info) ? error_errno(err, "cannot look at %s", path)
+                                   : check_size(path, &info, catalog, shard, err);
         if (!rc)
             rc = verify_spans(&file, catalog, shard, from, to, err);
         free(file.block);
