@@ -34,6 +34,20 @@ struct file {
     char *block;
 };
 
+static void close_file(struct file *file)
+{
+    free(file->block);
+    close(file->fd);
+}
+
+/* The same, with an fsync. */
+static int finish_file(struct file *file, struct error *err)
+{
+    free(file->block);
+    return disk_finish(file->fd, file->path, err);
+}
+
+/* Open a file for close_file() or finish_file(). */
 static int open_file(struct file *file, const char *path, int flags, struct error *err)
 {
     *file = (struct file){.path = path, .fd = disk_open(path, flags, err)};
@@ -42,7 +56,7 @@ static int open_file(struct file *file, const char *path, int flags, struct erro
     file->block = malloc(BLOCK_BYTES);
     if (file->block)
         return 0;
-    close(file->fd);
+    close_file(file);
     return error_set(err, "%s: out of memory", path);
 }
 
@@ -157,8 +171,7 @@ int shard_write(const char *path, const struct checkpoint_piece *pieces, int cou
     if (!rc)
         rc = hash_rest(&file, spans, used, row->bytes, &row->rest, err);
     free(spans);
-    free(file.block);
-    return disk_finish(file.fd, path, rc ? NULL : err) || rc ? -1 : 0;
+    return finish_file(&file, rc ? NULL : err) || rc ? -1 : 0;
 }
 
 /* Verifying */
@@ -252,8 +265,7 @@ int shard_verify(const char *folder, const struct catalog *catalog, int64_t shar
                                    : check_size(path, &info, catalog, shard, err);
         if (!rc)
             rc = verify_spans(&file, catalog, shard, from, to, err);
-        free(file.block);
-        close(file.fd);
+        close_file(&file);
     }
     free(path);
     return rc;
