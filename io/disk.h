@@ -34,7 +34,7 @@ int disk_finish(int fd, const char *path, struct error *err);
 /* fsync what path names (a file or a folder). */
 int disk_sync(const char *path, struct error *err);
 
-/* fsync the folder that path is in, so that its name lasts. */
+/* fsync the folder that path is in, so that its name lasts: a for "a/b" and for "a/b/". */
 int disk_sync_parent(const char *path, struct error *err);
 
 /* Make a folder and those above it; existing ones are fine. */
