@@ -29,7 +29,7 @@ static const struct h5_field tensor_fields[] = {
     FIELD("name", H5_FIELD_TEXT, catalog_tensor, name),
     FIELD("dtype", H5_FIELD_TEXT, catalog_tensor, dtype),
     FIELD("rank", H5_FIELD_I64, catalog_tensor, rank),
-    FIELD("dim", H5_FIELD_I64S, catalog_tensor, dims),
+    FIELD("dim", H5_FIELD_I64_ARRAY, catalog_tensor, dims),
     FIELD("elems", H5_FIELD_I64, catalog_tensor, elems),
     FIELD("first", H5_FIELD_I64, catalog_tensor, first),
     FIELD("count", H5_FIELD_I64, catalog_tensor, count),
@@ -38,8 +38,8 @@ static const struct h5_field box_fields[] = {
     FIELD("tensor", H5_FIELD_I64, catalog_box, tensor),
     FIELD("first", H5_FIELD_I64, catalog_box, first),
     FIELD("pieces", H5_FIELD_I64, catalog_box, pieces),
-    FIELD("start", H5_FIELD_I64S, catalog_box, box.start),
-    FIELD("count", H5_FIELD_I64S, catalog_box, box.count),
+    FIELD("start", H5_FIELD_I64_ARRAY, catalog_box, box.start),
+    FIELD("count", H5_FIELD_I64_ARRAY, catalog_box, box.count),
 };
 static const struct h5_field piece_fields[] = {
     FIELD("tensor", H5_FIELD_I64, catalog_piece, tensor),

@@ -82,15 +82,15 @@ int h5_get_text(struct h5 *file, const char *object, const char *key, char *text
                 struct error *err);
 
 /* Tables: an array of C structs as a dataset of compound type, one row per field.
- * H5_FIELD_TEXT is a zero-terminated char array of `bytes`, H5_FIELD_I64S an array of numbers of
- * `bytes`, whose columns are named NAME0, NAME1 and so on. */
-enum h5_field_kind { H5_FIELD_I64, H5_FIELD_U64, H5_FIELD_TEXT, H5_FIELD_I64S };
+ * H5_FIELD_TEXT is a zero-terminated char array of `bytes`, H5_FIELD_I64_ARRAY an array of numbers
+ * of `bytes`, whose columns are named NAME0, NAME1 and so on. */
+enum h5_field_kind { H5_FIELD_I64, H5_FIELD_U64, H5_FIELD_TEXT, H5_FIELD_I64_ARRAY };
 
 struct h5_field {
     const char *name;
     enum h5_field_kind kind;
     size_t offset; /* in the struct */
-    size_t bytes;  /* of a text or an array */
+    size_t bytes;  /* of the member, an array whole */
 };
 
 struct h5_table {

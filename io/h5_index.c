@@ -27,7 +27,7 @@ static hid_t make_row(const struct h5_table *table)
         } else {
             type = h5_make_type(field->kind == H5_FIELD_U64 ? H5_TYPE_U64 : H5_TYPE_I64);
         }
-        if (field->kind == H5_FIELD_I64S)
+        if (field->kind == H5_FIELD_I64_ARRAY)
             add_columns(row, field, type);
         else
             H5Tinsert(row, field->name, field->offset, type);
