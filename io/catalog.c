@@ -15,7 +15,9 @@
 #include "base/array.h"
 #include "io/h5.h"
 
-#define FIELD(label, field_kind, type, member)                                      \
+/* The column that a member of a row is called by: its own name, or another. */
+#define FIELD(field_kind, type, member) NAMED_FIELD(#member, field_kind, type, member)
+#define NAMED_FIELD(label, field_kind, type, member)                                \
     {                                                                               \
         .name = label, .kind = field_kind, .offset = offsetof(struct type, member), \
         .bytes = sizeof(((struct type *)0)->member)                                 \
@@ -26,32 +28,29 @@
     }
 
 static const struct h5_field tensor_fields[] = {
-    FIELD("name", H5_FIELD_TEXT, catalog_tensor, name),
-    FIELD("dtype", H5_FIELD_TEXT, catalog_tensor, dtype),
-    FIELD("rank", H5_FIELD_I64, catalog_tensor, rank),
-    FIELD("dim", H5_FIELD_I64_ARRAY, catalog_tensor, dims),
-    FIELD("elems", H5_FIELD_I64, catalog_tensor, elems),
-    FIELD("first", H5_FIELD_I64, catalog_tensor, first),
-    FIELD("count", H5_FIELD_I64, catalog_tensor, count),
+    FIELD(H5_FIELD_TEXT, catalog_tensor, name),
+    FIELD(H5_FIELD_TEXT, catalog_tensor, dtype),
+    FIELD(H5_FIELD_I64, catalog_tensor, rank),
+    NAMED_FIELD("dim", H5_FIELD_I64_ARRAY, catalog_tensor, dims),
+    FIELD(H5_FIELD_I64, catalog_tensor, elems),
+    FIELD(H5_FIELD_I64, catalog_tensor, first),
+    FIELD(H5_FIELD_I64, catalog_tensor, count),
 };
 static const struct h5_field box_fields[] = {
-    FIELD("tensor", H5_FIELD_I64, catalog_box, tensor),
-    FIELD("first", H5_FIELD_I64, catalog_box, first),
-    FIELD("pieces", H5_FIELD_I64, catalog_box, pieces),
-    FIELD("start", H5_FIELD_I64_ARRAY, catalog_box, box.start),
-    FIELD("count", H5_FIELD_I64_ARRAY, catalog_box, box.count),
+    FIELD(H5_FIELD_I64, catalog_box, tensor),
+    FIELD(H5_FIELD_I64, catalog_box, first),
+    FIELD(H5_FIELD_I64, catalog_box, pieces),
+    NAMED_FIELD("start", H5_FIELD_I64_ARRAY, catalog_box, box.start),
+    NAMED_FIELD("count", H5_FIELD_I64_ARRAY, catalog_box, box.count),
 };
 static const struct h5_field piece_fields[] = {
-    FIELD("tensor", H5_FIELD_I64, catalog_piece, tensor),
-    FIELD("shard", H5_FIELD_I64, catalog_piece, shard),
-    FIELD("offset", H5_FIELD_I64, catalog_piece, offset),
-    FIELD("start", H5_FIELD_I64, catalog_piece, start),
-    FIELD("count", H5_FIELD_I64, catalog_piece, count),
-    FIELD("checksum", H5_FIELD_U64, catalog_piece, checksum),
+    FIELD(H5_FIELD_I64, catalog_piece, tensor), FIELD(H5_FIELD_I64, catalog_piece, shard),
+    FIELD(H5_FIELD_I64, catalog_piece, offset), FIELD(H5_FIELD_I64, catalog_piece, start),
+    FIELD(H5_FIELD_I64, catalog_piece, count),  FIELD(H5_FIELD_U64, catalog_piece, checksum),
 };
 static const struct h5_field file_fields[] = {
-    FIELD("bytes", H5_FIELD_I64, catalog_file, bytes),
-    FIELD("rest", H5_FIELD_U64, catalog_file, rest),
+    FIELD(H5_FIELD_I64, catalog_file, bytes),
+    FIELD(H5_FIELD_U64, catalog_file, rest),
 };
 static const struct h5_table tensor_table = TABLE("index/tensors", catalog_tensor, tensor_fields);
 static const struct h5_table box_table = TABLE("index/boxes", catalog_box, box_fields);
