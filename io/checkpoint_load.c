@@ -198,7 +198,9 @@ static void cut_run(struct reader *reader, const struct catalog_box *box, int64_
 {
     const struct catalog *catalog = reader->checkpoint->catalog;
     enum dtype stored = (enum dtype)dtype_find(catalog->tensors[box->tensor].dtype);
-    int64_t width = (int64_t)dtype_bytes(stored), most = stored == into ? end : RUN_BYTES / width;
+    int64_t width = (int64_t)dtype_bytes(stored), most = end - at;
+    if (stored != into) /* then it has to fit into the buffer */
+        most = RUN_BYTES / width;
     const struct catalog_piece *piece = first_piece(catalog, box, at);
     while (at < end) {
         int64_t stop = min_i64(min_i64(piece->start + piece->count, end), at + most);
@@ -214,7 +216,8 @@ static void cut_run(struct reader *reader, const struct catalog_box *box, int64_
         };
         to += (stop - at) * (int64_t)dtype_bytes(into);
         at = stop;
-        piece += at == piece->start + piece->count;
+        if (at == piece->start + piece->count)
+            piece++;
     }
 }
 
