@@ -41,20 +41,26 @@ static int delete_one(const char *path, struct error *err)
     return rc;
 }
 
+/* Is there an older committed checkpoint than the i-th, which could be deleted? */
+static int has_older(const struct pruning *p, int i)
+{
+    for (int j = i + 1; j < p->count; j++)
+        if (p->entries[j].committed)
+            return 1;
+    return 0;
+}
+
 /* The checkpoint that has to be verified next, before it is known which ones can be deleted; NULL
- * if there is none, or nothing older that could be deleted. */
+ * if there is none. */
 static const char *next_to_verify(const struct pruning *p)
 {
-    const char *unknown = NULL;
     int whole = 0;
     for (int i = 0; i < p->count && whole < p->keep; i++) {
         if (!p->entries[i].committed)
             continue;
-        if (unknown)
-            return unknown;
         enum checkpoint_state state = *checkpoint_state_of(p->checked, p->entries[i].path);
         if (state == CHECKPOINT_UNKNOWN)
-            unknown = p->entries[i].path;
+            return has_older(p, i) ? p->entries[i].path : NULL;
         whole += state == CHECKPOINT_WHOLE;
     }
     return NULL;
