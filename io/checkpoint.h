@@ -112,8 +112,11 @@ struct checkpoint_checked {
     int count, capacity;
 };
 
-/* What is known of a checkpoint, to read or to set; it may move with the next call. */
-enum checkpoint_state *checkpoint_state_of(struct checkpoint_checked *checked, const char *path);
+/* CHECKPOINT_UNKNOWN where nothing was set. */
+enum checkpoint_state checkpoint_checked_get(const struct checkpoint_checked *checked,
+                                             const char *path);
+void checkpoint_checked_set(struct checkpoint_checked *checked, const char *path,
+                            enum checkpoint_state state);
 void checkpoint_checked_free(struct checkpoint_checked *checked);
 
 /* Open the checkpoint at path (rank 0's counts) and verify it, each rank a part; what was found out

@@ -64,16 +64,33 @@ void checkpoint_list_free(struct checkpoint_entry *entries, int count)
 
 /* What is known */
 
-enum checkpoint_state *checkpoint_state_of(struct checkpoint_checked *checked, const char *path)
+static struct checkpoint_check *find_check(const struct checkpoint_checked *checked,
+                                           const char *path)
 {
-    int i = 0;
-    while (i < checked->count && strcmp(checked->list[i].path, path))
-        i++;
-    if (i == checked->count) {
-        checked->list = array_grow(checked->list, i, &checked->capacity, sizeof *checked->list);
-        checked->list[checked->count++].path = array_text(path);
+    for (int i = 0; i < checked->count; i++)
+        if (!strcmp(checked->list[i].path, path))
+            return &checked->list[i];
+    return NULL;
+}
+
+enum checkpoint_state checkpoint_checked_get(const struct checkpoint_checked *checked,
+                                             const char *path)
+{
+    const struct checkpoint_check *known = find_check(checked, path);
+    return known ? known->state : CHECKPOINT_UNKNOWN;
+}
+
+void checkpoint_checked_set(struct checkpoint_checked *checked, const char *path,
+                            enum checkpoint_state state)
+{
+    struct checkpoint_check *known = find_check(checked, path);
+    if (!known) {
+        checked->list =
+            array_grow(checked->list, checked->count, &checked->capacity, sizeof *checked->list);
+        known = &checked->list[checked->count++];
+        known->path = array_text(path);
     }
-    return &checked->list[i].state;
+    known->state = state;
 }
 
 void checkpoint_checked_free(struct checkpoint_checked *checked)
@@ -110,7 +127,7 @@ int checkpoint_open_verified(struct checkpoint **checkpoint, struct world *world
         *checkpoint = NULL;
     }
     if (checked)
-        *checkpoint_state_of(checked, shared) = rc ? CHECKPOINT_DAMAGED : CHECKPOINT_WHOLE;
+        checkpoint_checked_set(checked, shared, rc ? CHECKPOINT_DAMAGED : CHECKPOINT_WHOLE);
     free(shared);
     return rc;
 }

@@ -58,7 +58,7 @@ static const char *next_to_verify(const struct pruning *p)
     for (int i = 0; i < p->count && whole < p->keep; i++) {
         if (!p->entries[i].committed)
             continue;
-        enum checkpoint_state state = *checkpoint_state_of(p->checked, p->entries[i].path);
+        enum checkpoint_state state = checkpoint_checked_get(p->checked, p->entries[i].path);
         if (state == CHECKPOINT_UNKNOWN)
             return has_older(p, i) ? p->entries[i].path : NULL;
         whole += state == CHECKPOINT_WHOLE;
@@ -79,7 +79,7 @@ static int delete_older(const struct pruning *p, struct error *err)
     int whole = 0, rc = 0;
     for (int i = 0; i < p->count; i++) {
         const char *path = p->entries[i].path;
-        enum checkpoint_state state = *checkpoint_state_of(p->checked, path);
+        enum checkpoint_state state = checkpoint_checked_get(p->checked, path);
         if (!p->entries[i].committed || state == CHECKPOINT_DAMAGED)
             continue;
         if (whole < p->keep || is_spared(p, path))

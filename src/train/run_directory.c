@@ -174,7 +174,7 @@ void run_directory_prune(struct run_directory *d)
     const char *spared[] = {written, best, NULL};
     rc = world_agree(world, rank ? 0 : run_survey_make(&survey, d, &why), &why);
     if (!rc) {
-        *checkpoint_state_of(&d->checked, written) = CHECKPOINT_WHOLE;
+        checkpoint_checked_set(&d->checked, written, CHECKPOINT_WHOLE);
         rc = checkpoint_prune(world, survey.own.entry, survey.own.count,
                               (int)d->s->config.checkpoint.keep, spared, &d->checked, d->s->log,
                               &why);

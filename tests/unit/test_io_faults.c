@@ -216,8 +216,8 @@ static void pruning_counts_what_was_read(void **state)
     assert_string_equal(steps_in(dir), "4 3 2");
     path_in(path, dir, 3, "");
     path[strlen(path) - 1] = 0;
-    assert_int_equal(*checkpoint_state_of(&known, path), CHECKPOINT_DAMAGED);
-    *checkpoint_state_of(&known, path) = CHECKPOINT_WHOLE; /* as if written again meanwhile */
+    assert_int_equal(checkpoint_checked_get(&known, path), CHECKPOINT_DAMAGED);
+    checkpoint_checked_set(&known, path, CHECKPOINT_WHOLE); /* as if written again meanwhile */
     prune(dir, 2, NULL, &known);
     assert_string_equal(steps_in(dir), "4 3");
     checkpoint_checked_free(&known);
@@ -232,7 +232,7 @@ static void pruning_keeps_what_was_written(void **state)
     for (int step = 1; step <= 4; step++)
         must_save(dir, step, 1, (uint64_t)step);
     snprintf(path, sizeof path, "%s/step-00000001", dir);
-    *checkpoint_state_of(&known, path) = CHECKPOINT_WHOLE;
+    checkpoint_checked_set(&known, path, CHECKPOINT_WHOLE);
     prune(dir, 2, path, &known);
     assert_string_equal(steps_in(dir), "4 3 1");
     checkpoint_checked_free(&known);
