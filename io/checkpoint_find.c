@@ -132,6 +132,19 @@ int checkpoint_open_verified(struct checkpoint **checkpoint, struct world *world
     return rc;
 }
 
+/* Leave out those that are not committed.  Returns how many are left. */
+static int drop_uncommitted(struct checkpoint_entry *entries, int count)
+{
+    int kept = 0;
+    for (int i = 0; i < count; i++) {
+        if (entries[i].committed)
+            entries[kept++] = entries[i];
+        else
+            free(entries[i].path);
+    }
+    return kept;
+}
+
 int checkpoint_find_among(struct checkpoint **checkpoint, struct world *world,
                           const struct checkpoint_entry *entries, int count,
                           struct checkpoint_checked *checked, struct log *log, struct error *err)
@@ -156,18 +169,12 @@ int checkpoint_find(struct checkpoint **checkpoint, struct world *world, const c
                     struct log *log, struct error *err)
 {
     struct checkpoint_entry *entries = NULL;
-    int count = world_rank(world) ? 0 : checkpoint_list(&entries, dir, err), committed = 0;
+    int count = world_rank(world) ? 0 : checkpoint_list(&entries, dir, err);
     *checkpoint = NULL;
     if (world_agree(world, count < 0 ? -1 : 0, err))
         return -1;
-    for (int i = 0; i < count; i++) { /* the committed ones to the front */
-        struct checkpoint_entry entry = entries[i];
-        if (!entry.committed)
-            continue;
-        entries[i] = entries[committed];
-        entries[committed++] = entry;
-    }
-    int rc = checkpoint_find_among(checkpoint, world, entries, committed, NULL, log, err);
+    count = drop_uncommitted(entries, count);
+    int rc = checkpoint_find_among(checkpoint, world, entries, count, NULL, log, err);
     checkpoint_list_free(entries, count);
     return rc ? error_prefix(err, "%s", dir) : 0;
 }
