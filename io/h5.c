@@ -122,13 +122,14 @@ static struct h5 *make_file(const char *path)
     return file;
 }
 
-/* The file becomes the caller's if HDF5 opened it.  Called before what clears HDF5's reason. */
-static int hand_over(struct h5 **out, struct h5 *file, const char *what, struct error *err)
+/* The file becomes the caller's if HDF5 opened it; if not, err says the failure and HDF5's reason.
+ * The next call of HDF5 clears the reason, so callers close their property lists after this. */
+static int hand_over(struct h5 **out, struct h5 *file, const char *failure, struct error *err)
 {
     *out = file->id >= 0 ? file : NULL;
     if (*out)
         return 0;
-    h5_fail(file, err, "cannot %s the file", what);
+    h5_fail(file, err, "%s", failure);
     h5_close(file, NULL);
     return -1;
 }
@@ -139,7 +140,7 @@ int h5_create(struct h5 **out, const char *path, struct error *err)
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_alignment(access, H5_ALIGN, H5_ALIGN);
     file->id = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
-    int rc = hand_over(out, file, "create", err);
+    int rc = hand_over(out, file, "cannot create the file", err);
     H5Pclose(access);
     return rc;
 }
@@ -154,7 +155,7 @@ int h5_create_behind(struct h5 **out, const char *path, int64_t front_bytes, str
     H5Pset_small_data_block_size(access, 0);
     H5Pset_userblock(create, (hsize_t)front_bytes);
     file->id = H5Fcreate(path, H5F_ACC_EXCL, create, access);
-    int rc = hand_over(out, file, "create", err);
+    int rc = hand_over(out, file, "cannot create the file", err);
     H5Pclose(create);
     H5Pclose(access);
     return rc;
@@ -172,7 +173,7 @@ int h5_open(struct h5 **out, const char *path, struct error *err)
 {
     struct h5 *file = make_file(path);
     file->id = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
-    int rc = hand_over(out, file, "open", err);
+    int rc = hand_over(out, file, "cannot open the file", err);
     if (rc && H5Fis_hdf5(path) == 0)
         error_set(err, "%s is not an HDF5 file", path);
     return rc;
@@ -198,7 +199,7 @@ int64_t h5_make_space(int rank, const int64_t *dims)
     return H5Screate_simple(rank, size, NULL);
 }
 
-int64_t h5_make_dataset(struct h5 *file, const char *what, const char *name, int64_t type,
+int64_t h5_make_dataset(struct h5 *file, const char *failure, const char *name, int64_t type,
                         int64_t space, int64_t create, struct error *err)
 {
     hid_t links = H5Pcreate(H5P_LINK_CREATE);
@@ -206,7 +207,7 @@ int64_t h5_make_dataset(struct h5 *file, const char *what, const char *name, int
     H5Pset_obj_track_times(create, 0); /* the same data make the same file */
     hid_t set = H5Dcreate2(file->id, name, type, space, links, create, H5P_DEFAULT);
     if (set < 0)
-        h5_fail(file, err, "cannot %s %s", what, name);
+        h5_fail(file, err, "%s %s", failure, name);
     H5Pclose(links);
     H5Pclose(create);
     H5Sclose(space);
@@ -249,7 +250,7 @@ int h5_reserve(struct h5 *file, const char *name, int type, int rank, const int6
     H5Pset_layout(create, H5D_CONTIGUOUS);
     H5Pset_alloc_time(create, H5D_ALLOC_TIME_EARLY);
     H5Pset_fill_time(create, H5D_FILL_TIME_NEVER);
-    hid_t set = h5_make_dataset(file, "create dataset", name, h5_make_type(type),
+    hid_t set = h5_make_dataset(file, "cannot create dataset", name, h5_make_type(type),
                                 h5_make_space(rank, dims), create, err);
     if (set < 0)
         return -1;
