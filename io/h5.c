@@ -199,8 +199,9 @@ int64_t h5_make_space(int rank, const int64_t *dims)
     return H5Screate_simple(rank, size, NULL);
 }
 
-int64_t h5_make_dataset(struct h5 *file, const char *failure, const char *name, int64_t type,
-                        int64_t space, int64_t create, struct error *err)
+int64_t h5_make_dataset_and_close_ids(struct h5 *file, const char *failure, const char *name,
+                                      int64_t type, int64_t space, int64_t create,
+                                      struct error *err)
 {
     hid_t links = H5Pcreate(H5P_LINK_CREATE);
     H5Pset_create_intermediate_group(links, 1);
@@ -250,8 +251,9 @@ int h5_reserve(struct h5 *file, const char *name, int type, int rank, const int6
     H5Pset_layout(create, H5D_CONTIGUOUS);
     H5Pset_alloc_time(create, H5D_ALLOC_TIME_EARLY);
     H5Pset_fill_time(create, H5D_FILL_TIME_NEVER);
-    hid_t set = h5_make_dataset(file, "cannot create dataset", name, h5_make_type(type),
-                                h5_make_space(rank, dims), create, err);
+    hid_t set =
+        h5_make_dataset_and_close_ids(file, "cannot create dataset", name, h5_make_type(type),
+                                      h5_make_space(rank, dims), create, err);
     if (set < 0)
         return -1;
     if (dataset)

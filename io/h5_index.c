@@ -41,8 +41,9 @@ int h5_write_rows(struct h5 *file, const struct h5_table *table, const void *row
 {
     hid_t row = make_row(table), packed = H5Tcopy(row);
     H5Tpack(packed);
-    hid_t set = h5_make_dataset(file, "cannot write table", table->name, packed,
-                                h5_make_space(1, &count), H5Pcreate(H5P_DATASET_CREATE), err);
+    hid_t set =
+        h5_make_dataset_and_close_ids(file, "cannot write table", table->name, packed,
+                                      h5_make_space(1, &count), H5Pcreate(H5P_DATASET_CREATE), err);
     int rc = set < 0 ? -1 : 0;
     if (!rc && count && H5Dwrite(set, row, H5S_ALL, H5S_ALL, H5P_DEFAULT, rows) < 0)
         rc = h5_fail(file, err, "cannot write table %s", table->name);
@@ -154,8 +155,9 @@ int h5_virtual(struct h5 *file, const char *name, int type, int rank, const int6
             H5Pclose(create);
             return h5_fail(file, err, "cannot create virtual dataset %s", name);
         }
-    hid_t set = h5_make_dataset(file, "cannot create virtual dataset", name, h5_make_type(type),
-                                h5_make_space(rank, dims), create, err);
+    hid_t set =
+        h5_make_dataset_and_close_ids(file, "cannot create virtual dataset", name,
+                                      h5_make_type(type), h5_make_space(rank, dims), create, err);
     if (set < 0)
         return -1;
     H5Dclose(set);

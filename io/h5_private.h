@@ -19,10 +19,11 @@ int64_t h5_make_type(int type);
 /* A new dataspace id. */
 int64_t h5_make_space(int rank, const int64_t *dims);
 
-/* A new dataset, and the groups of its path, from ids that are closed here: of its type as stored,
- * its space, and its creation property list.  Returns its id, or a negative one with err set:
- * "FAILURE NAME". */
-int64_t h5_make_dataset(struct h5 *file, const char *failure, const char *name, int64_t type,
-                        int64_t space, int64_t create, struct error *err);
+/* A new dataset, and the groups of its path.  Takes over three ids and closes them, on failure too:
+ * of its type as stored, its space, and its creation property list.  Returns its id, or a negative
+ * one with err set: "FAILURE NAME". */
+int64_t h5_make_dataset_and_close_ids(struct h5 *file, const char *failure, const char *name,
+                                      int64_t type, int64_t space, int64_t create,
+                                      struct error *err);
 
 #endif
