@@ -55,9 +55,10 @@ int checkpoint_save(struct world *world, const char *dir, int64_t step,
 struct checkpoint {
     char *path;
     struct js *meta;
-    int64_t step, bytes;     /* bytes: of all shard files */
-    int ranks, tensors;      /* ranks: shard files */
-    struct catalog *catalog; /* private */
+    int64_t step, bytes; /* bytes: of all shard files */
+    int ranks, tensors;  /* ranks: shard files */
+    /* private to io/checkpoint*.c */
+    struct catalog *catalog;
 };
 
 /* Open one by its own path (".../step-00001000").  Not collective: every rank opens.
@@ -105,6 +106,7 @@ void checkpoint_list_free(struct checkpoint_entry *entries, int count);
 enum checkpoint_state { CHECKPOINT_UNKNOWN, CHECKPOINT_WHOLE, CHECKPOINT_DAMAGED };
 
 struct checkpoint_checked {
+    /* private to io/checkpoint_find.c */
     struct checkpoint_check {
         char *path;
         enum checkpoint_state state;

@@ -11,7 +11,7 @@
 struct tokenizer {
     const char *name;
     int64_t vocab, end_of_text; /* end_of_text: id, put after each document */
-    /* private */
+    /* private to io/tokenizer.c */
     int (*encode)(const char *text, size_t bytes, uint32_t **ids, int64_t *count,
                   struct error *err);
     size_t (*decode)(uint32_t id, char *out);

@@ -30,9 +30,10 @@ struct tokens {
     int has_mask;               /* is there a loss_mask? */
     int has_checksums;          /* format 2 */
     int has_hash;               /* does the file say the next? */
-    uint64_t hash;    /* XXH3 of the token bytes, as stored; tokens_verify() compares it */
-    struct seal seal; /* private, as what follows: offsets in the file */
-    int64_t tokens_at, documents_at, mask_at;
+    uint64_t hash; /* XXH3 of the token bytes, as stored; tokens_verify() compares it */
+    /* private to io/tokens*.c */
+    struct seal seal;
+    int64_t tokens_at, documents_at, mask_at; /* offsets in the file */
 };
 
 /* Open a token file; one thread uses it.  Not collective.  Returns 0 and tokens for
