@@ -2,8 +2,8 @@
  *
  * The number at an index is a function of (key, index) alone.  A block of four words makes four
  * normals, by Box and Muller: words 0 and 1 the first two, words 2 and 3 the others.
- * philox_fill_normal() makes 64 blocks at a time, words and normals in loops of their own, which
- * the compiler turns into vectors at every level (levels.h), with the bits of philox_normal().
+ * philox_fill_normal() makes 64 blocks at a time, words and normals in loops of their own, of which
+ * the compiler makes vector code for every level (levels.h), with the bits of philox_normal().
  */
 #include "base/philox.h"
 
