@@ -48,7 +48,12 @@ static int prefix_place(struct error *err, const char *path, const struct config
 {
     if (e->kind != ENTRY_ARGUMENT)
         return error_prefix(err, "%s:%d", path, e->line);
-    return strstr(err->text, e->key) ? -1 : error_prefix(err, "argument %.100s", e->key);
+    if (strstr(err->text, e->key))
+        return -1;
+    char *argument = array_format("%s=%s", e->key, e->value);
+    error_prefix(err, "argument %.100s", argument);
+    free(argument);
+    return -1;
 }
 
 /* The last preset named, by an argument or else by the file, before every other key. */

@@ -20,6 +20,8 @@ refused "unknown preset" 'llama-tiny' $T model.preset=llama-tiney data.train=tra
 refused "override without a value" 'steps' $T model.preset=llama-tiny train.steps data.train=train.h5
 printf 'train:\n  steps: 3\n  stpes: 4\n' >misspelt.yaml
 refused "misspelt key in a file: where and what" 'misspelt\.yaml:3.*train\.steps' $T misspelt.yaml
+long=$(printf 'q%.0s' $(seq 85))
+refused "an argument whose key is cut: the whole of it" "argument $long=value: unknown key" $T $long=value
 
 # Values
 refused "text for a number" 'train\.lr.*fast' $T model.preset=llama-tiny train.lr=fast
