@@ -33,6 +33,8 @@ int config_file_text(const char *path, char **text, size_t *bytes, struct error 
 {
     struct stat info;
     FILE *file;
+    *text = NULL;
+    *bytes = 0;
     if (stat(path, &info))
         return error_errno(err, "%s", path);
     if (!S_ISREG(info.st_mode))
