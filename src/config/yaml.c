@@ -7,10 +7,12 @@
 #include "base/text.h"
 #include "config/schema.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <yaml.h>
 
 #include "base/array.h"
@@ -29,25 +31,29 @@ struct reader {
     char items[CONFIG_TEXT]; /* its texts so far, with commas between them */
 };
 
+/* The file is opened first and then looked at, without waiting for a writer where it is a FIFO. */
 int config_file_text(const char *path, char **text, size_t *bytes, struct error *err)
 {
     struct stat info;
-    FILE *file;
-    *text = NULL;
-    *bytes = 0;
-    if (stat(path, &info))
-        return error_errno(err, "%s", path);
-    if (!S_ISREG(info.st_mode))
-        return error_set(err, "%s is not a file", path);
-    if (info.st_size > FILE_MAX_BYTES)
-        return error_set(err, "%s: %lld bytes are too many for a configuration (at most %d)", path,
-                         (long long)info.st_size, FILE_MAX_BYTES);
-    if (!(file = fopen(path, "re")))
-        return error_errno(err, "%s", path);
+    ssize_t got = 1;
+    int rc = 0;
     *text = array_make(FILE_MAX_BYTES + 2, 1);
-    *bytes = fread(*text, 1, FILE_MAX_BYTES + 1, file);
-    int rc = ferror(file) ? error_errno(err, "%s", path) : 0;
-    fclose(file);
+    *bytes = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &info))
+        rc = error_errno(err, "%s", path);
+    else if (!S_ISREG(info.st_mode))
+        rc = error_set(err, "%s is not a file", path);
+    else if (info.st_size > FILE_MAX_BYTES)
+        rc = error_set(err, "%s: %lld bytes are too many for a configuration (at most %d)", path,
+                       (long long)info.st_size, FILE_MAX_BYTES);
+    while (!rc && got > 0) {
+        got = read(fd, *text + *bytes, FILE_MAX_BYTES + 1 - *bytes);
+        rc = got < 0 ? error_errno(err, "%s", path) : 0;
+        *bytes += rc ? 0 : (size_t)got;
+    }
+    if (fd >= 0)
+        close(fd);
     return rc;
 }
 
