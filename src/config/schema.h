@@ -112,8 +112,9 @@ struct config_file {
 void config_file_add(struct config_file *file, const char *key, const char *value, int line,
                      enum config_entry_kind kind);
 
-/* Read a configuration file whole, with a 0 behind its bytes.  Returns 0 and a text to free(), also
- * after a failure, or -1 with err set. */
+/* Read a configuration file, with a 0 behind its bytes.  Of one that is too large for
+ * config_text_read() the text has only the first MiB, and bytes are those of the file.  Returns 0
+ * and a text to free(), also after a failure, or -1 with err set. */
 int config_file_text(const char *path, char **text, size_t *bytes, struct error *err);
 
 /* Append the entries of a YAML text of so many bytes; name: where it came from, for err.  Returns

@@ -16,6 +16,7 @@
 #include <yaml.h>
 
 #include "base/array.h"
+#include "base/round.h"
 
 enum { FILE_MAX_BYTES = 1 << 20, DEPTH_MAX = 8, KEY_MAX_BYTES = 256 };
 
@@ -44,9 +45,6 @@ int config_file_text(const char *path, char **text, size_t *bytes, struct error 
         rc = error_errno(err, "%s", path);
     else if (!S_ISREG(info.st_mode))
         rc = error_set(err, "%s is not a file", path);
-    else if (info.st_size > FILE_MAX_BYTES)
-        rc = error_set(err, "%s: %lld bytes are too many for a configuration (at most %d)", path,
-                       (long long)info.st_size, FILE_MAX_BYTES);
     while (!rc && got > 0) {
         got = read(fd, *text + *bytes, FILE_MAX_BYTES + 1 - *bytes);
         rc = got < 0 ? error_errno(err, "%s", path) : 0;
@@ -54,13 +52,16 @@ int config_file_text(const char *path, char **text, size_t *bytes, struct error 
     }
     if (fd >= 0)
         close(fd);
+    if (*bytes > FILE_MAX_BYTES)
+        *bytes = max_bytes(*bytes, (size_t)info.st_size);
     return rc;
 }
 
 static int check_text(const char *path, const char *text, size_t bytes, struct error *err)
 {
     if (bytes > FILE_MAX_BYTES)
-        return error_set(err, "%s: more than %d bytes", path, FILE_MAX_BYTES);
+        return error_set(err, "%s: %zu bytes are too many for a configuration (at most %d)", path,
+                         bytes, FILE_MAX_BYTES);
     for (size_t i = 0; i < bytes; i++) {
         unsigned char c = (unsigned char)text[i];
         if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7f)

@@ -59,7 +59,14 @@ printf 'train:\n  steps: \000\377\001\200\n' >binary.yaml
 refused "bytes that are no text" 'binary\.yaml' $T binary.yaml
 refused "a program for a config" 'trireme' $T "$TRIREME"
 truncate -s 1G sparse.yaml
-refused "a gigabyte of zeros" 'sparse\.yaml' $T sparse.yaml
+refused "a gigabyte of zeros" 'sparse\.yaml: 1073741824 bytes are too many' $T sparse.yaml
+{
+    printf '{"architectures": ["LlamaForCausalLM"], "hidden_size": 64, "x": "'
+    head -c 1100000 /dev/zero | tr '\0' x
+    printf '"}\n'
+} >large.json
+refused "a file of another program that is too large, too" \
+    'large\.json is a configuration of a Hugging Face model.*hidden_size is model\.hidden' $T large.json
 : >empty.yaml
 refused "empty file: what is missing" 'model|data\.train' $T empty.yaml
 refused "two files" 'misspelt|twice' $T misspelt.yaml twice.yaml
