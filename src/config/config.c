@@ -23,9 +23,9 @@ static int set_defaults(struct config *config, struct error *err)
     return 0;
 }
 
-static int is_preset(const char *name)
+static int names_preset(const struct config_entry *e)
 {
-    return !strcmp(name, "model.preset");
+    return e->value && !strcmp(e->key, "model.preset");
 }
 
 /* Put the arguments, each "key=value", behind the entries of the file. */
@@ -62,7 +62,7 @@ static int apply_preset(struct config *config, const char *path, const struct co
 {
     for (int i = file->count - 1; i >= 0; i--) {
         const struct config_entry *e = &file->entries[i];
-        if (e->value && is_preset(e->key))
+        if (names_preset(e))
             return config_set(config, e->key, e->value, err) ? prefix_place(err, path, e) : 0;
     }
     return 0;
@@ -77,16 +77,18 @@ static int line_before(const struct config_file *file, int i)
     return 0;
 }
 
-/* A group sets nothing, but its name must be valid. */
+/* Apply an entry of the file:
+ *     "lr: 1"       sets its key, refused where a line before it does
+ *     "train:"      a group sets nothing, but its name must be valid and new
+ *     "data.train:" without a value sets a text to "", and no other key
+ *     "model.preset: name" is only checked: apply_preset() was first, and may have taken the
+ *                   preset of an argument */
 static int apply_entry(struct config *config, const struct config_file *file, int i,
                        struct error *err)
 {
     struct config unused = {0};
     const struct config_entry *e = &file->entries[i];
     const struct key *key = key_find(e->key);
-    int applied = e->value && is_preset(e->key);
-    if (e->kind == ENTRY_ARGUMENT)
-        return applied ? 0 : config_set(config, e->key, e->value, err);
     int before = line_before(file, i);
     if (!key && (e->value || !key_is_group(e->key)))
         return key_unknown(e->key, err);
@@ -99,16 +101,23 @@ static int apply_entry(struct config *config, const struct config_file *file, in
         return error_set(err, "%s takes a value, not a group of keys", e->key);
     if (!e->value && key->type != KEY_TEXT)
         return error_set(err, "%s has no value", e->key);
-    /* a preset is only checked: it may be replaced by an argument's */
-    return key_set(applied ? &unused : config, key, e->value ? e->value : "", err);
+    return key_set(names_preset(e) ? &unused : config, key, e->value ? e->value : "", err);
 }
 
+/* Of several arguments of a key the last counts. */
 static int apply_entries(struct config *config, const char *path, const struct config_file *file,
                          int from, int to, struct error *err)
 {
-    for (int i = from; i < to; i++)
-        if (apply_entry(config, file, i, err))
-            return prefix_place(err, path, &file->entries[i]);
+    for (int i = from; i < to; i++) {
+        const struct config_entry *e = &file->entries[i];
+        int rc = 0;
+        if (e->kind != ENTRY_ARGUMENT)
+            rc = apply_entry(config, file, i, err);
+        else if (!names_preset(e))
+            rc = config_set(config, e->key, e->value, err);
+        if (rc)
+            return prefix_place(err, path, e);
+    }
     return 0;
 }
 
