@@ -171,11 +171,13 @@ struct config {
 /* Fill config from defaults, then the preset if one is named anywhere, then the YAML file at
  * path (NULL: none), then the count overrides "key=value" in order; then check every value and
  * combination.  Returns 0, or -1 with err naming file:line (or the argument), key, what is
- * allowed and the nearest valid name. */
+ * allowed and the nearest valid name; where the text is another program's configuration, that
+ * program and what its keys are called here. */
 int config_load(struct config *config, const char *path, const char *const *overrides, int count,
                 struct error *err);
 
-/* The same of YAML in memory; name: where the text came from, for err ("name:line: ..."). */
+/* The same, other programs' configurations included, of YAML in memory; name: where the text came
+ * from, for err ("name:line: ..."). */
 int config_load_text(struct config *config, const char *name, const char *text,
                      const char *const *overrides, int count, struct error *err);
 
