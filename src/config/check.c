@@ -255,18 +255,17 @@ static int check_loss_scale(const struct config *config, struct error *err)
     if (name)
         return error_set(err, "%s is of precision fp16; other precisions need no loss scale", name);
     if (c->fixed > 0)
-        name = first_set(config, &c->initial_power,
-                         sizeof *c - offsetof(struct config_loss_scale, initial_power));
+        name = first_set(config, &c->dynamic, sizeof c->dynamic);
     if (name)
         return error_set(err,
                          "%s is of a dynamic loss scale, but train.loss_scale fixes it at %g; "
                          "leave one out",
                          name, c->fixed);
-    if (c->least > ldexp(1, (int)c->initial_power))
+    if (c->dynamic.least > ldexp(1, (int)c->dynamic.initial_power))
         return error_set(err,
                          "train.min_loss_scale (%g) is above where the loss scale begins, 2^%lld "
                          "(train.initial_scale_power)",
-                         c->least, (long long)c->initial_power);
+                         c->dynamic.least, (long long)c->dynamic.initial_power);
     return 0;
 }
 

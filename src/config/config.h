@@ -50,7 +50,8 @@ enum config_adjust_lr { ADJUST_LR_ORIGINAL, ADJUST_LR_MATCH_RMS_ADAMW };
 enum config_offload_to { OFFLOAD_NONE, OFFLOAD_HOST, OFFLOAD_DISK };
 enum config_decay { DECAY_MATRICES, DECAY_ALL };
 
-/* Rotary positions, and how their frequencies are stretched. */
+/* Rotary positions, and how their frequencies are stretched.  Model families without them refuse
+ * every key of this struct that is set (check.c). */
 struct config_rope {
     double theta;
     enum config_rope_scaling scaling;
@@ -72,16 +73,23 @@ struct config_data {
     int64_t seq_len;
 };
 
-/* What multiplies the loss in precision fp16; DeepSpeed's fp16 section. */
-struct config_loss_scale {
-    double fixed;          /* 0: dynamic, halved at overflows */
+/* A loss scale that is halved at overflows.  A fixed one refuses every key of this struct that is
+ * set (check.c). */
+struct config_dynamic_scale {
     int64_t initial_power; /* of two: where it begins */
     int64_t window;        /* steps without overflow after which it doubles */
     int64_t hysteresis;    /* overflows until it is halved */
     double least;
 };
 
-/* Of the optimizer muon. */
+/* What multiplies the loss in precision fp16; DeepSpeed's fp16 section.  Other precisions refuse
+ * every key of this struct that is set. */
+struct config_loss_scale {
+    double fixed; /* 0: dynamic */
+    struct config_dynamic_scale dynamic;
+};
+
+/* Of the optimizer muon; others refuse every key of this struct that is set. */
 struct config_muon {
     double momentum;
     int nesterov;

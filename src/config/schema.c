@@ -277,15 +277,15 @@ const struct key config_keys[] = {
      .help = "with precision fp16, what the loss is multiplied by so that its gradients fit fp16; "
              "0: dynamic, it is halved when they overflow, a step that updates nothing, and "
              "doubled when they have not for a while"},
-    {NAMED_KEY("train.initial_scale_power", INT, train.loss_scale.initial_power), "16", 0, 60,
-     .help = "power of two at which the dynamic loss scale begins"},
-    {NAMED_KEY("train.loss_scale_window", INT, train.loss_scale.window), "1000", 1,
+    {NAMED_KEY("train.initial_scale_power", INT, train.loss_scale.dynamic.initial_power), "16", 0,
+     60, .help = "power of two at which the dynamic loss scale begins"},
+    {NAMED_KEY("train.loss_scale_window", INT, train.loss_scale.dynamic.window), "1000", 1,
      INT64_C(1000000000000),
      .help = "steps without overflow after which the dynamic loss scale doubles"},
-    {NAMED_KEY("train.hysteresis", INT, train.loss_scale.hysteresis), "2", 1, 1000,
+    {NAMED_KEY("train.hysteresis", INT, train.loss_scale.dynamic.hysteresis), "2", 1, 1000,
      .help =
          "overflows after which the dynamic loss scale is halved, counted anew when it doubles"},
-    {NAMED_KEY("train.min_loss_scale", REAL, train.loss_scale.least), "1", .least = 1e-9,
+    {NAMED_KEY("train.min_loss_scale", REAL, train.loss_scale.dynamic.least), "1", .least = 1e-9,
      .most = 1e18,
      .help = "least dynamic loss scale; overflow there ends the run after a few steps"},
     {KEY(REAL, train.clip), "1", .least = 0, .most = 1e30,

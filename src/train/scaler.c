@@ -12,11 +12,11 @@ struct scaler scaler_begin(const struct config *config)
     return (struct scaler){
         .active = 1,
         .dynamic = c->fixed <= 0,
-        .scale = c->fixed > 0 ? c->fixed : ldexp(1, (int)c->initial_power),
-        .least = c->least,
-        .window = c->window,
-        .hysteresis = (int)c->hysteresis,
-        .spare = (int)c->hysteresis,
+        .scale = c->fixed > 0 ? c->fixed : ldexp(1, (int)c->dynamic.initial_power),
+        .least = c->dynamic.least,
+        .window = c->dynamic.window,
+        .hysteresis = (int)c->dynamic.hysteresis,
+        .spare = (int)c->dynamic.hysteresis,
     };
 }
 
