@@ -6,8 +6,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/text.h"
-
 int64_t clock_ns(void)
 {
     struct timespec t;
@@ -26,13 +24,17 @@ int64_t clock_awake_ns(struct clock_awake *c)
 }
 
 /* Field 22 of /proc/self/stat: start time in clock ticks since boot.  The name in
- * field 2 may hold spaces, so fields are counted from its closing parenthesis. */
+ * field 2 may hold spaces and newlines, so fields are counted from its closing parenthesis. */
 int64_t clock_since_exec_ns(void)
 {
-    char text[512] = "";
+    char text[1024];
     struct timespec boot;
     long long ticks;
-    text_from_file("/proc/self/stat", NULL, text, sizeof text);
+    FILE *file = fopen("/proc/self/stat", "r");
+    size_t got = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file)
+        fclose(file);
+    text[got] = 0;
     char *at = strrchr(text, ')');
     for (int field = 2; at && field < 22; field++)
         at = strchr(at + 1, ' ');

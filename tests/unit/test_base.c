@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <math.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -194,6 +196,17 @@ static void json_comes_back(void **state)
     unlink(path);
 }
 
+/* Whatever the process is called. */
+static void start_of_process_is_known(void **state)
+{
+    char name[16];
+    assert_int_equal(prctl(PR_GET_NAME, name), 0);
+    assert_int_equal(prctl(PR_SET_NAME, "a\nb) 1 (2"), 0);
+    int64_t ns = clock_since_exec_ns();
+    assert_int_equal(prctl(PR_SET_NAME, name), 0);
+    assert_true(ns > 0 && ns < INT64_C(600000000000));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +220,7 @@ int main(void)
         cmocka_unit_test(errors_are_one_line),
         cmocka_unit_test(memory_is_counted_to_the_byte),
         cmocka_unit_test(json_comes_back),
+        cmocka_unit_test(start_of_process_is_known),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }
