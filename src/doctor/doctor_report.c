@@ -20,7 +20,7 @@ void doctor_fact(const struct doctor *d, const char *name, const char *fmt, ...)
 
 void doctor_problem(struct doctor *d, const char *fmt, ...)
 {
-    char problem[PROBLEMS_BYTES / 4];
+    char problem[PROBLEMS_BYTES];
     va_list args;
     va_start(args, fmt);
     vsnprintf(problem, sizeof problem, fmt, args);
