@@ -10,6 +10,9 @@
 #include "base/error.h"
 #include "base/line_file.h"
 
+/* From the most important on; ranks above 0 drop what follows LOG_WARN.  LOG_RECORD says where a
+ * line goes, to log.txt alone; it stands before LOG_INFO so that a log without information has
+ * it. */
 enum log_level { LOG_ERROR, LOG_WARN, LOG_RECORD, LOG_INFO };
 
 struct log {
