@@ -92,10 +92,11 @@ void key_choices(const struct key_choice *choices, char *buffer, size_t bytes)
 /* The fewest digits that read back to the same double. */
 static const char *real_text(double value, char *buffer)
 {
-    int digits = 6;
-    do
+    for (int digits = 6; digits <= 17; digits++) {
         snprintf(buffer, CONFIG_TEXT, "%.*g", digits, value);
-    while (strtod(buffer, NULL) != value && digits++ < 17);
+        if (strtod(buffer, NULL) == value)
+            break;
+    }
     return buffer;
 }
 
