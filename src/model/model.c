@@ -156,11 +156,15 @@ int64_t model_params(const struct model *model)
     return total;
 }
 
-/* Forward operations of a block for one sequence: weights are those of linear layers and of
- * attention that is not causal, causal those of causal attention. */
-static struct model_flops count(const struct graph *graph)
+/* Forward operations for one sequence, of a block: of linear layers and of attention that is not
+ * causal, and of causal attention. */
+struct forward_flops {
+    double linear, causal;
+};
+
+static struct forward_flops count(const struct graph *graph)
 {
-    struct model_flops sum = {0};
+    struct forward_flops sum = {0};
     for (int i = 0; graph && i < graph->node_count; i++) {
         const struct graph_node *node = &graph->nodes[i];
         int attention = node->op == &op_attention;
@@ -168,7 +172,7 @@ static struct model_flops count(const struct graph *graph)
             sum.causal += op_flops(graph, node);
         else if (attention || node->op == &op_linear || node->op == &op_head_loss ||
                  node->op == &op_head_part)
-            sum.weights += op_flops(graph, node);
+            sum.linear += op_flops(graph, node);
     }
     return sum;
 }
@@ -178,10 +182,10 @@ struct model_flops model_flops_per_token(const struct model *model, int64_t seq)
     struct model_flops flops = {0};
     for (int u = 0; u < model->units; u++) {
         struct graph *graph = probe(model, u, seq);
-        struct model_flops block = count(graph);
+        struct forward_flops block = count(graph);
         graph_destroy(graph);
         double times = 3 * (double)model->unit[u].blocks / (double)seq;
-        flops.weights += times * block.weights;
+        flops.weights += times * block.linear;
         flops.causal += times * block.causal;
     }
     flops.full = flops.weights + flops.causal * 2 * (double)seq / (double)(seq + 1);
