@@ -7,8 +7,24 @@
 #include "comm/mesh.h"
 #include "device/ops.h"
 
-/* GPU_BYTES are enough to fill an H200 for 0.1 ms of copying, MOST_DIM for 1.5 ms of products. */
-enum { CPU_BYTES = 64 << 20, GPU_BYTES = 128 << 20, MOST_DIM = 8192, LEAST_DIM = 512 };
+/* MOST_DIM is enough to fill an H200 for 1.5 ms of products. */
+enum { MOST_DIM = 8192, LEAST_DIM = 512 };
+
+/* How a device is measured; a GPU's bytes are enough to fill an H200 for 0.1 ms of copying. */
+static const struct bench_kind {
+    size_t bytes;                 /* of a block */
+    const char *gather, *scatter; /* names of the transfers' lines */
+    int digits;                   /* of their GB/s, behind the point */
+} kinds[] = {
+    [DEVICE_CPU] = {.bytes = 64 << 20,
+                    .gather = "all-gather",
+                    .scatter = "reduce-scatter",
+                    .digits = 2},
+    [DEVICE_CUDA] = {.bytes = 128 << 20,
+                     .gather = "GPU all-gather",
+                     .scatter = "GPU reduce-scatter",
+                     .digits = 1},
+};
 
 enum work { WORK_GEMM, WORK_COPY, WORK_UP, WORK_DOWN, WORK_GATHER, WORK_REDUCE, WORKS };
 
@@ -252,10 +268,9 @@ static int measure_transfers(struct doctor *d, struct bench *s, struct error *er
     double gather = rate(s, WORK_GATHER, moved, err), reduce = rate(s, WORK_REDUCE, moved, err);
     if (world_agree(s->world, gather > 0 && reduce > 0 ? 0 : -1, err))
         return -1;
-    doctor_fact(d, gpu ? "GPU all-gather" : "all-gather", "%.*f GB/s into every rank", gpu ? 1 : 2,
-                gather * 1e-9);
-    doctor_fact(d, gpu ? "GPU reduce-scatter" : "reduce-scatter", "%.*f GB/s into every rank, fp32",
-                gpu ? 1 : 2, reduce * 1e-9);
+    const struct bench_kind *kind = &kinds[s->device->kind];
+    doctor_fact(d, kind->gather, "%.*f GB/s into every rank", kind->digits, gather * 1e-9);
+    doctor_fact(d, kind->scatter, "%.*f GB/s into every rank, fp32", kind->digits, reduce * 1e-9);
     return 0;
 }
 
@@ -285,8 +300,7 @@ static int measure_gpu(struct doctor *d, struct bench *s, struct error *err)
 
 static int measure(struct doctor *d, enum device_kind kind, struct error *err)
 {
-    struct bench s = {
-        .world = d->world, .mem = d->mem, .bytes = kind == DEVICE_CUDA ? GPU_BYTES : CPU_BYTES};
+    struct bench s = {.world = d->world, .mem = d->mem, .bytes = kinds[kind].bytes};
     int rc = world_agree(s.world, prepare(d, &s, kind, err), err);
     if (!rc)
         rc = kind == DEVICE_CUDA ? measure_gpu(d, &s, err) : measure_cpu(d, &s, err);
