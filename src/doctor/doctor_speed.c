@@ -13,14 +13,17 @@ enum { MOST_DIM = 8192, LEAST_DIM = 512 };
 /* How a device is measured; a GPU's bytes are enough to fill an H200 for 0.1 ms of copying. */
 static const struct bench_kind {
     size_t bytes;                 /* of a block */
+    size_t blocks;                /* a, c and b, or a and c alone */
     const char *gather, *scatter; /* names of the transfers' lines */
     int digits;                   /* of their GB/s, behind the point */
 } kinds[] = {
     [DEVICE_CPU] = {.bytes = 64 << 20,
+                    .blocks = 2,
                     .gather = "all-gather",
                     .scatter = "reduce-scatter",
                     .digits = 2},
     [DEVICE_CUDA] = {.bytes = 128 << 20,
+                     .blocks = 3,
                      .gather = "GPU all-gather",
                      .scatter = "GPU reduce-scatter",
                      .digits = 1},
@@ -38,9 +41,10 @@ struct bench {
     struct device_event *from, *to;
     struct mesh *mesh;
     struct group *group;
+    const struct bench_kind *kind;
     size_t bytes; /* of a, c, b and host each; a, c and b lie end to end */
     char *a, *c;
-    char *b, *host; /* GPUs alone use these, and what is below */
+    char *b, *host; /* GPUs alone have these, and what is below */
     void *scratch;
     size_t scratch_bytes;
     int64_t dim;
@@ -149,6 +153,7 @@ static void fill(struct bench *s)
 
 static int prepare_gpu(struct bench *s, struct error *err)
 {
+    s->b = s->c + s->bytes;
     s->dim = MOST_DIM;
     struct gemm g = cube(s);
     s->scratch_bytes = s->device->ops->gemm_scratch(s->device, &g);
@@ -170,11 +175,10 @@ static int prepare(struct doctor *d, struct bench *s, enum device_kind kind, str
         return -1;
     s->from = device_event_create(s->device, DEVICE_EVENT_TIMED, err);
     s->to = device_event_create(s->device, DEVICE_EVENT_TIMED, err);
-    s->a = device_alloc(s->device, s->mem, POOL_WORKSPACE, 3 * s->bytes, err);
+    s->a = device_alloc(s->device, s->mem, POOL_WORKSPACE, s->kind->blocks * s->bytes, err);
     if (!s->a || !s->from || !s->to)
         return -1;
     s->c = s->a + s->bytes;
-    s->b = s->c + s->bytes;
     if (kind == DEVICE_CUDA)
         return prepare_gpu(s, err);
     memset(s->a, 0, 2 * s->bytes);
@@ -189,7 +193,7 @@ static void release(struct bench *s)
         return;
     device_event_destroy(device, s->from);
     device_event_destroy(device, s->to);
-    device_free(device, s->mem, POOL_WORKSPACE, 3 * s->bytes, s->a);
+    device_free(device, s->mem, POOL_WORKSPACE, s->kind->blocks * s->bytes, s->a);
     device_free(device, s->mem, POOL_WORKSPACE, s->scratch_bytes, s->scratch);
     device_host_free(device, s->mem, POOL_HOST, s->bytes, s->host);
     device_close(device);
@@ -251,26 +255,32 @@ static int connect(struct doctor *d, struct bench *s, struct error *err)
     return 0;
 }
 
-static int measure_transfers(struct doctor *d, struct bench *s, struct error *err)
+/* The same of GPUs, and print the memory that it takes. */
+static int connect_gpus(struct doctor *d, struct bench *s, struct error *err)
 {
-    int gpu = s->device->kind == DEVICE_CUDA;
     size_t total, before, after;
-    if (world_size(s->world) == 1)
-        return 0;
     if (world_agree(s->world, device_memory(s->device, &total, &before, err), err) ||
         connect(d, s, err) ||
         world_agree(s->world, device_memory(s->device, &total, &after, err), err))
         return -1;
-    if (gpu)
-        doctor_fact(d, "GPU memory", "%.2f of %.2f GiB free, %.2f once the ranks are connected",
-                    gib_of(before), gib_of(total), gib_of(after));
+    doctor_fact(d, "GPU memory", "%.2f of %.2f GiB free, %.2f once the ranks are connected",
+                gib_of(before), gib_of(total), gib_of(after));
+    return 0;
+}
+
+static int measure_transfers(struct doctor *d, struct bench *s, struct error *err)
+{
+    if (world_size(s->world) == 1)
+        return 0;
+    if (s->device->kind == DEVICE_CUDA ? connect_gpus(d, s, err) : connect(d, s, err))
+        return -1;
     double moved = (double)part_bytes(s) * (world_size(s->world) - 1);
     double gather = rate(s, WORK_GATHER, moved, err), reduce = rate(s, WORK_REDUCE, moved, err);
     if (world_agree(s->world, gather > 0 && reduce > 0 ? 0 : -1, err))
         return -1;
-    const struct bench_kind *kind = &kinds[s->device->kind];
-    doctor_fact(d, kind->gather, "%.*f GB/s into every rank", kind->digits, gather * 1e-9);
-    doctor_fact(d, kind->scatter, "%.*f GB/s into every rank, fp32", kind->digits, reduce * 1e-9);
+    doctor_fact(d, s->kind->gather, "%.*f GB/s into every rank", s->kind->digits, gather * 1e-9);
+    doctor_fact(d, s->kind->scatter, "%.*f GB/s into every rank, fp32", s->kind->digits,
+                reduce * 1e-9);
     return 0;
 }
 
@@ -300,7 +310,8 @@ static int measure_gpu(struct doctor *d, struct bench *s, struct error *err)
 
 static int measure(struct doctor *d, enum device_kind kind, struct error *err)
 {
-    struct bench s = {.world = d->world, .mem = d->mem, .bytes = kinds[kind].bytes};
+    struct bench s = {
+        .world = d->world, .mem = d->mem, .kind = &kinds[kind], .bytes = kinds[kind].bytes};
     int rc = world_agree(s.world, prepare(d, &s, kind, err), err);
     if (!rc)
         rc = kind == DEVICE_CUDA ? measure_gpu(d, &s, err) : measure_cpu(d, &s, err);
