@@ -104,7 +104,7 @@ static double seconds(struct bench *s, enum work work, int times, struct error *
     return (double)device_event_ns(s->device, s->from, s->to) * 1e-9;
 }
 
-/* Bytes or operations per second, all ranks at once: the slowest rank's.  0 where it failed,
+/* Bytes or operations per second, all ranks at once: the slowest rank's mean.  0 where it failed,
  * with err set on the ranks that saw it. */
 static double rate(struct bench *s, enum work work, double amount, struct error *err)
 {
@@ -289,7 +289,7 @@ static int measure_cpu(struct doctor *d, struct bench *s, struct error *err)
     double copied = rate(s, WORK_COPY, (double)s->bytes, err);
     if (world_agree(s->world, copied > 0 ? 0 : -1, err))
         return -1;
-    doctor_fact(d, "copy", "%.1f GB/s, every rank at once", copied * 1e-9);
+    doctor_fact(d, "copy", "%.1f GB/s", copied * 1e-9);
     return measure_transfers(d, s, err);
 }
 
@@ -323,6 +323,8 @@ int doctor_measure(struct doctor *d, struct error *err)
 {
     double gpu = d->gpu;
     world_all_reduce(d->world, &gpu, 1, WORLD_MIN);
+    doctor_fact(d, "speeds",
+                "all ranks at once, the slowest one's: mean of 10 times, or one above 0.1 s");
     if (measure(d, DEVICE_CPU, err))
         return -1;
     return gpu < 0 ? 0 : measure(d, DEVICE_CUDA, err);
