@@ -217,22 +217,39 @@ void fleet_open(struct fleet *fleet, const struct config *config, int ranks, enu
     fleet_open_model(fleet, config, model, ranks, kind);
 }
 
-void fleet_open_model(struct fleet *fleet, const struct config *config, struct model *model,
-                      int ranks, enum program_kind kind)
+/* The programs of ranks [first, first + ranks).  tensors: 0, or the ranks of the tensor axis, of
+ * which this is one. */
+static void open_ranks(struct fleet *fleet, const struct config *config, struct model *model,
+                       int tensors, int first, int ranks, enum program_kind kind)
 {
     struct error err = {0};
     struct device_request device = {.kind = DEVICE_CPU, .threads = 1};
     *fleet = (struct fleet){.ranks = ranks, .model = model};
     must(layout_resolve(&fleet->layout, config, ranks, ranks, device.kind, &err), &err);
+    if (tensors)
+        fleet->layout.shape.degree[MESH_TENSOR] = tensors;
     must(device_open(&fleet->device, &device, &err), &err);
     struct units_request units = rig_units(&fleet->layout, config, model);
+    units.tensor.rank = tensors ? first : units.tensor.rank;
     must(units_create(&fleet->units, fleet->model, &units, fleet->device, &err), &err);
     fleet->state = array_make((size_t)ranks, sizeof *fleet->state);
     fleet->program = array_make((size_t)ranks, sizeof *fleet->program);
     for (int r = 0; r < ranks; r++) {
-        fleet->state[r] = state_create(fleet->units, &fleet->layout, 1, r);
+        fleet->state[r] = state_create(fleet->units, &fleet->layout, 1, first + r);
         fleet->program[r] = program_create(fleet->state[r], kind);
     }
+}
+
+void fleet_open_model(struct fleet *fleet, const struct config *config, struct model *model,
+                      int ranks, enum program_kind kind)
+{
+    open_ranks(fleet, config, model, 0, 0, ranks, kind);
+}
+
+void fleet_open_place(struct fleet *fleet, const struct config *config, struct model *model,
+                      int tensors, int place)
+{
+    open_ranks(fleet, config, model, tensors, place, 1, PROGRAM_TRAIN);
 }
 
 void fleet_close(struct fleet *fleet)

@@ -70,6 +70,9 @@ void fleet_open(struct fleet *fleet, const struct config *config, int ranks,
 /* The same of a model, which it then owns. */
 void fleet_open_model(struct fleet *fleet, const struct config *config, struct model *model,
                       int ranks, enum program_kind kind);
+/* The same, in training, of one rank: at a place of a tensor axis of so many ranks. */
+void fleet_open_place(struct fleet *fleet, const struct config *config, struct model *model,
+                      int tensors, int place);
 void fleet_close(struct fleet *fleet);
 
 /* Floating point operations of all pieces of a segment. */

@@ -314,24 +314,6 @@ static void test_producers_are_found_again(void **state)
     session_close(s);
 }
 
-/* The program of one of two ranks of a tensor axis. */
-static void open_place(struct fleet *fleet, const struct config *config, int rank)
-{
-    struct error err = {0};
-    struct device_request device = {.kind = DEVICE_CPU, .threads = 1};
-    *fleet = (struct fleet){.ranks = 1, .model = translator_model(config, TRANSLATOR_CHAIN)};
-    must(layout_resolve(&fleet->layout, config, 1, 1, device.kind, &err), &err);
-    fleet->layout.shape.degree[MESH_TENSOR] = 2;
-    must(device_open(&fleet->device, &device, &err), &err);
-    struct units_request request = rig_units(&fleet->layout, config, fleet->model);
-    request.tensor.rank = rank;
-    must(units_create(&fleet->units, fleet->model, &request, fleet->device, &err), &err);
-    fleet->state = array_make(1, sizeof *fleet->state);
-    fleet->program = array_make(1, sizeof *fleet->program);
-    fleet->state[0] = state_create(fleet->units, &fleet->layout, 1, rank);
-    fleet->program[0] = program_create(fleet->state[0], PROGRAM_TRAIN);
-}
-
 /* Where the ranks of a group divide what reads a boundary, its gradient is summed over them before
  * it is added to those of other readers. */
 static void test_divided_readers(void **state)
@@ -347,7 +329,7 @@ static void test_divided_readers(void **state)
         snprintf(text, sizeof text, "%s parallel.schedule=%s", MODEL, schedules[k]);
         struct config config = rig_config(text);
         for (int r = 0; r < 2; r++) {
-            open_place(&fleet[r], &config, r);
+            fleet_open_place(&fleet[r], &config, translator_model(&config, TRANSLATOR_CHAIN), 2, r);
             program[r] = fleet[r].program[0];
             must(verify_program(program[r], &err), &err);
         }

@@ -4,10 +4,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/array.h"
 #include "graph/autodiff.h"
 #include "graph/build.h"
 #include "tests/unit/divided.h"
@@ -337,6 +339,96 @@ static void test_not_put_together(void **state)
     divided_close(&d);
 }
 
+/* ---- a flat of which two units use a part ----
+ *
+ *   unit 1   all_reduce(x second up down) own first, of which ranks divide up and down
+ *   unit 2   head(x first second), of unit 1's matrices
+ *
+ * Two units write the gradients of first and second, one that of own: they are two sections.  In
+ * backward of unit 1 a sum over ranks comes between first and own, and second. */
+
+static int matrix(struct graph *graph, const char *name, int64_t rows, int64_t columns,
+                  struct graph_division division)
+{
+    struct graph_param param = {
+        .parts = 1, .part_rows = {rows}, .dims = 2, .dim = {rows, columns}, .division = division};
+    snprintf(param.part[0], GRAPH_NAME, "%s", name);
+    return build_param(graph, &param);
+}
+
+static void shared_units(struct model *model)
+{
+    model->units = 3;
+    model->unit = array_make(3, sizeof *model->unit);
+    for (int u = 0; u < 3; u++)
+        model->unit[u] = (struct model_unit){.kind = u, .shared = u == 2 ? 1 : -1};
+}
+
+static void shared_graph(const struct model *model, int kind, enum model_purpose purpose,
+                         float loss_factor, struct graph *graph)
+{
+    const struct graph_division whole = {0}, rows = {.group = graph->tensor},
+                                columns = {.group = graph->tensor, .dim = 1};
+    if (kind == 0) {
+        int words = matrix(graph, "words", 9, 4, whole);
+        build_output(graph, build_embedding(graph, build_tokens(graph), words));
+        return;
+    }
+    int x = build_input(graph, 4), first = matrix(graph, "first", 4, 4, whole);
+    int second = matrix(graph, "second", 4, 4, whole);
+    graph->params[0].shared = graph->params[1].shared = kind == 2;
+    if (kind == 2) {
+        int h = build_linear(graph, build_linear(graph, x, first, -1), second, -1);
+        int targets = build_targets(graph);
+        build_head_loss(graph, h, matrix(graph, "head", 9, 4, whole), targets, loss_factor);
+        return;
+    }
+    int h = build_linear(graph, x, second, -1), up = matrix(graph, "up", 6, 4, rows);
+    int down = matrix(graph, "down", 4, 6, columns), own = matrix(graph, "own", 4, 4, whole);
+    build_divided(graph, h, graph->tensor);
+    h = build_linear(graph, build_linear(graph, h, up, -1), down, -1);
+    h = build_exchange(graph, &op_all_reduce, h, graph->tensor);
+    build_output(graph, build_linear(graph, build_linear(graph, h, own, -1), first, -1));
+}
+
+/* A piece writes one section of two that a piece before it has written: right in the second
+ * micro-batch too, where both hold more than this run has made; and wrong where one is written in
+ * place of added to, or the other way round. */
+static void test_sections_of_pieces(void **state)
+{
+    static const struct model_family family = {
+        .name = "shared", .units = shared_units, .graph = shared_graph};
+    struct config config = rig_config(MODEL);
+    struct error err = {0};
+    struct fleet fleet;
+    fleet_open_place(&fleet, &config, model_make(&family, &config.model), 2, 0);
+    const struct segment *backward = units_segment(fleet.units, 1, PHASE_BACKWARD);
+    const struct flat *flat[FLAT_USES];
+    units_flats(fleet.units, 1, flat);
+    int first = 0, use = 0;
+    while (use < fleet.units->use[1].count && flat[use]->sections < 2)
+        use++;
+    assert_true(use < fleet.units->use[1].count);
+    while (!segment_piece_sections(backward, first, use, flat[use]))
+        first++;
+    assert_int_equal(segment_piece_sections(backward, first, use, flat[use]), 3);
+    assert_int_equal(segment_piece_sections(backward, first + 1, use, flat[use]),
+                     1 << flat[use]->tensor[flat_find(flat[use], "second")].section);
+    assert_int_equal(fleet.program[0]->micros, 2);
+    if (verify_program(fleet.program[0], &err))
+        fail_msg("%s", err.text);
+    for (int i = 0; i < fleet.program[0]->instrs; i++)
+        for (int s = 0; s < 2; s++) {
+            struct instr *instr = &fleet.program[0]->instr[i];
+            if (instr->kind != INSTR_RUN || instr->unit != 1 || instr->phase != PHASE_BACKWARD)
+                continue;
+            instr->accumulate ^= segment_adds(use, s);
+            assert_int_equal(verify_values(fleet.program[0], &err), -1);
+            instr->accumulate ^= segment_adds(use, s);
+        }
+    fleet_close(&fleet);
+}
+
 /* Shapes that cannot be exchanged, and ops that exchange nothing, are refused where the graph is
  * built. */
 static void test_refused(void **state)
@@ -375,6 +467,7 @@ int main(void)
         cmocka_unit_test(test_carried_repeats),
         cmocka_unit_test(test_counted),
         cmocka_unit_test(test_not_put_together),
+        cmocka_unit_test(test_sections_of_pieces),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_no_gradient_of_a_maximum),
     };
