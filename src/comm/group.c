@@ -107,8 +107,10 @@ static int take_block(struct group *g, const int *ranks, int size, struct error 
     lay_out(g);
     for (int m = 0; m < size; m++)
         g->ranks[m] = ranks ? ranks[m] : m;
-    while (g->ranks[g->rank] != g->world->rank)
+    while (g->rank < size && g->ranks[g->rank] != g->world->rank)
         g->rank++;
+    if (g->rank == size)
+        return error_set(err, "rank %d is not in group %s", g->world->rank, g->name);
     return 0;
 }
 

@@ -40,9 +40,10 @@ struct comm_op {
 };
 
 /* A group of these ranks of world, in this order and this one among them; ranks NULL: the first
- * `size` ones.  All ranks of world make as many groups, which need not be the same, and agree on
- * the outcome.  name is copied and appears in errors and traces. Returns 0 and a group for
- * group_destroy(), or -1 with err set. */
+ * `size` ones.  Not collective.  Every rank of world makes the same number of groups in the same
+ * order, because that order gives the tags; a group that could not be made counts.  The caller
+ * agrees (world_agree) before the first operation.  name is copied and appears in errors and
+ * traces.  Returns 0 and a group for group_destroy(), or -1 with err set. */
 int group_create(struct group **group, struct world *world, const int *ranks, int size,
                  const char *name, struct error *err);
 

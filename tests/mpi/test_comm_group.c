@@ -407,21 +407,44 @@ static void test_wrong_use(struct checks *c, struct group *g)
     CHECK(c, comm_wait(&op, &err) == -1 && strstr(err.text, "all-to-all"));
 }
 
+static void must_create(struct checks *c, struct group **group, const int *ranks, int size,
+                        const char *name)
+{
+    struct error err = {0};
+    int rc = group_create(group, c->world, ranks, size, name, &err);
+    CHECK(c, !world_agree(c->world, rc, &err));
+}
+
+/* The last of three or more ranks is not among those it asks for. */
+static void test_foreign(struct checks *c, int size)
+{
+    struct group *g = NULL;
+    struct error err = {0};
+    char text[64];
+    int last = world_rank(c->world) == size - 1;
+    int rc = group_create(&g, c->world, NULL, size - last, "foreign", &err);
+    snprintf(text, sizeof text, "rank %d is not in group foreign", size - 1);
+    CHECK(c, rc == -last && (last ? !g : g != NULL));
+    CHECK(c, world_agree(c->world, rc, &err) == -1 && strstr(err.text, text));
+    group_destroy(g);
+}
+
 int main(void)
 {
     struct checks c = {0};
     struct group *all = NULL, *part = NULL, *self = NULL, *lone = NULL;
-    struct error err = {0};
     if (checks_start(&c))
         return 1;
     int rank = world_rank(c.world), size = world_size(c.world);
-    CHECK(&c, !group_create(&all, c.world, NULL, size, "all", &err));
+    must_create(&c, &all, NULL, size, "all");
     CHECK(&c, group_size(all) == size && group_rank(all) == rank);
     CHECK(&c, c.mem.now_bytes[POOL_COMM] == group_staging_bytes(size));
     int low = rank / 2 * 2, alone = low == size - 1;
     const int reversed[] = {alone ? low : low + 1, low};
-    CHECK(&c, !group_create(&part, c.world, reversed, alone ? 1 : 2, "part", &err));
+    must_create(&c, &part, reversed, alone ? 1 : 2, "part");
     CHECK(&c, group_rank(part) == (rank % 2 || rank == size - 1 ? 0 : 1));
+    if (size > 2)
+        test_foreign(&c, size);
     self = group_self(c.world, "self");
     lone = group_self(NULL, "lone");
     test_counts(&c, all);

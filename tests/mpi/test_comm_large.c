@@ -67,7 +67,8 @@ int main(void)
         rank < 2 && size == 2 && free_bytes > 4.0 * (double)bytes ? malloc(bytes) : NULL;
     double able = data != NULL;
     world_all_reduce(c.world, &able, 1, WORLD_MIN);
-    CHECK(&c, !group_create(&pair, c.world, NULL, size, "pair", &err));
+    int rc = group_create(&pair, c.world, NULL, size, "pair", &err);
+    CHECK(&c, !world_agree(c.world, rc, &err));
     if (able > 0) {
         test_message(&c, pair, data, bytes);
         test_gather(&c, pair, data, bytes / 2);
