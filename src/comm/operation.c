@@ -136,6 +136,9 @@ void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_
     if (!dtype_is_narrow_float(dtype))
         error_set(&op->err, "reduce-scatter in group %s: sums of %s are not offered", g->name,
                   dtype_name(dtype));
+    else if (result != DTYPE_F32 && (result != dtype || accumulate))
+        error_set(&op->err, "reduce-scatter in group %s: a sum of %s %s %s is not offered", g->name,
+                  dtype_name(dtype), accumulate ? "added to" : "in", dtype_name(result));
     operation_start(op, stream, &kind_reduce_scatter);
 }
 

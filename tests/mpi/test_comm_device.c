@@ -385,6 +385,10 @@ static void test_wrong_use(struct rig *r, int size)
     CHECK(&r->c, comm_wait(&op, &r->said) == -1 && strstr(r->said.text, "i32"));
     group_reduce_scatter(g, COMM_REDUCE, &op, data, DTYPE_F32, data, 1, DTYPE_F64, 0);
     CHECK(&r->c, comm_wait(&op, &r->said) == -1 && strstr(r->said.text, "fp64"));
+    group_reduce_scatter(g, COMM_REDUCE, &op, data, DTYPE_F16, data, 1, DTYPE_BF16, 0);
+    CHECK(&r->c, comm_wait(&op, &r->said) == -1 && strstr(r->said.text, "bf16 in fp16"));
+    group_reduce_scatter(g, COMM_REDUCE, &op, data, DTYPE_BF16, data, 1, DTYPE_BF16, 1);
+    CHECK(&r->c, comm_wait(&op, &r->said) == -1 && strstr(r->said.text, "bf16 added to bf16"));
     group_all_gather(g, COMM_GATHER, &op, data, data, -1, DTYPE_F32);
     CHECK(&r->c, comm_wait(&op, &r->said) == -1);
     group_all_gather(g, COMM_GATHER, &op, data, data, 0, DTYPE_F32);

@@ -402,6 +402,10 @@ static void test_wrong_use(struct checks *c, struct group *g)
     CHECK(c, comm_wait(&op, &err) == -1 && strstr(err.text, group_name(g)));
     group_all_reduce(g, COMM_POINT, &op, data, 1, DTYPE_I32, GROUP_SUM);
     CHECK(c, comm_wait(&op, &err) == -1 && strstr(err.text, "i32"));
+    group_reduce_scatter(g, COMM_REDUCE, &op, data, DTYPE_F16, data, 1, DTYPE_BF16, 0);
+    CHECK(c, comm_wait(&op, &err) == -1 && strstr(err.text, "bf16 in fp16"));
+    group_reduce_scatter(g, COMM_REDUCE, &op, data, DTYPE_BF16, data, 1, DTYPE_BF16, 1);
+    CHECK(c, comm_wait(&op, &err) == -1 && strstr(err.text, "bf16 added to bf16"));
     struct comm_part negative[8] = {{.send_elems = -1}};
     group_all_to_all(g, COMM_REDUCE, &op, data, data, negative, DTYPE_I32);
     CHECK(c, comm_wait(&op, &err) == -1 && strstr(err.text, "all-to-all"));
