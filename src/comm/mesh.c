@@ -3,6 +3,7 @@
 #include "comm/mesh.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 #include "comm/gpu/link.h"
@@ -54,6 +55,19 @@ static int create_group(struct mesh *mesh, struct world *world, unsigned axes, s
             ranks[size++] = rank;
     int rc = group_create(&mesh->group[axes], world, ranks, size, mesh_axes_name(axes, name), err);
     free(ranks);
+    return rc;
+}
+
+/* Fill in what is left, and ask whether rank 0 has the same: every rank lists groups by itself, and
+ * lists of different shapes give sums of other ranks' data, or none.  Collective. */
+static int resolve(struct mesh_shape *shape, struct world *world, struct error *err)
+{
+    int rc = mesh_resolve(shape, world_size(world), err);
+    struct mesh_shape first = *shape;
+    world_broadcast(world, &first, sizeof first, 0);
+    if (!rc && (memcmp(first.degree, shape->degree, sizeof first.degree) != 0 ||
+                first.further != shape->further))
+        rc = error_set(err, "rank %d has another parallel layout than rank 0", world_rank(world));
     return world_agree(world, rc, err);
 }
 
@@ -61,9 +75,9 @@ int mesh_create(struct mesh **mesh, struct world *world, struct mesh_shape shape
 {
     struct mesh *m;
     unsigned set[MESH_SETS];
-    int count, rc = mesh_resolve(&shape, world_size(world), err);
+    int count, rc = 0;
     *mesh = NULL;
-    if (world_agree(world, rc, err))
+    if (resolve(&shape, world, err))
         return -1;
     m = array_make(1, sizeof *m);
     m->shape = shape;
@@ -72,14 +86,15 @@ int mesh_create(struct mesh **mesh, struct world *world, struct mesh_shape shape
         if (shape.degree[axis] == 1)
             m->group[1u << axis] = group_self(world, mesh_axis_name(axis));
     count = list_sets(&shape, set);
-    for (int k = 0; k < count; k++)
-        if (create_group(m, world, set[k], err))
-            goto fail;
-    *mesh = m;
-    return 0;
-fail:
-    mesh_destroy(m);
-    return -1;
+    for (int k = 0; k < count; k++) /* all, also after a failure, as tags are given in this order */
+        if (create_group(m, world, set[k], rc ? NULL : err))
+            rc = -1;
+    rc = world_agree(world, rc, err);
+    if (rc)
+        mesh_destroy(m);
+    else
+        *mesh = m;
+    return rc;
 }
 
 void mesh_destroy(struct mesh *mesh)

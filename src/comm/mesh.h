@@ -47,7 +47,8 @@ int mesh_has(const struct mesh_shape *shape, unsigned axes);
 
 struct mesh;
 
-/* Split world into the groups of shape (resolved).  Collective over world.
+/* Split world into the groups of shape, which is the same on all ranks, else this fails.
+ * Collective over world.
  * The mesh owns its groups; world stays the caller's.
  * Returns 0 and a mesh for mesh_destroy(), or -1 on every rank with err set. */
 int mesh_create(struct mesh **mesh, struct world *world, struct mesh_shape shape,

@@ -155,6 +155,15 @@ static void test_meshes(struct checks *c)
     struct error err = {0};
     CHECK(c, mesh_create(&mesh, c->world, (struct mesh_shape){{size + 1, 1, 1, 1}}, &err) == -1);
     CHECK(c, !mesh && strstr(err.text, "pipeline"));
+    for (int k = 0; k < 2 && size > 1; k++) { /* the last rank asks for another shape */
+        int last = world_rank(c->world) == size - 1;
+        struct mesh_shape shape = {{1, 1, 1, size}, last && k};
+        if (last && !k)
+            shape = (struct mesh_shape){{1, 1, size, 1}, 0};
+        CHECK(c, mesh_create(&mesh, c->world, shape, &err) == -1);
+        CHECK(c, !mesh && strstr(err.text, "another parallel layout than rank 0"));
+    }
+    CHECK(c, c->mem.now_bytes[POOL_COMM] == 0);
     mesh_destroy(NULL);
 }
 
