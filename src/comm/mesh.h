@@ -55,7 +55,11 @@ int mesh_create(struct mesh **mesh, struct world *world, struct mesh_shape shape
                 struct error *err);
 void mesh_destroy(struct mesh *mesh); /* NULL allowed; collective where it is attached */
 
-/* ---- on GPUs ---- */
+/* ---- on GPUs ----
+ *
+ * mesh_attach(), mesh_poll() and mesh_abandon() are in gpu/link.c; mesh_register(),
+ * mesh_unregister() and mesh_gpu_library() in gpu/nccl_start.c and gpu/nccl_state.c, or, in a build
+ * without NCCL, in gpu/nccl_absent.c. */
 
 struct device;
 

@@ -22,7 +22,7 @@ struct channel {
 struct staged;
 
 struct link {
-    const struct mesh *mesh; /* whose groups it ties to device; gone after the link */
+    const struct mesh *mesh; /* whose groups it ties to device; outlives the link */
     struct world *world;
     struct device *device;
     struct mem *mem;
