@@ -155,8 +155,8 @@ static void reduce_terms(const struct operation *op, const struct sum_terms *ter
                          int64_t n)
 {
     char *out = op->recv + first * (int64_t)dtype_bytes(op->result);
-    sum_terms(out, op->result, op->accumulate ? (float *)out : NULL, terms, n, op->dtype,
-              GROUP_SUM);
+    sum_reduce(out, op->result, op->accumulate ? (float *)out : NULL, terms, n, op->dtype,
+               GROUP_SUM);
 }
 
 static void reduce_retired(struct operation *op, int64_t index)
@@ -241,7 +241,7 @@ static void both_retired(struct operation *op, int64_t index)
         return;
     char *out = op->recv + part_first(op, stage, (int)rank) * size_of(op);
     struct sum_terms terms = terms_of(op, stage, out);
-    sum_terms(out, op->dtype, NULL, &terms, bytes / size_of(op), op->dtype, op->reduction);
+    sum_reduce(out, op->dtype, NULL, &terms, bytes / size_of(op), op->dtype, op->reduction);
 }
 
 const struct comm_kind kind_all_reduce = {.name = "all-reduce",
@@ -271,7 +271,7 @@ static void small_retired(struct operation *op, int64_t index)
     if (index != op->total - 1)
         return;
     struct sum_terms terms = terms_of(op, 0, op->send);
-    sum_terms(op->recv, op->dtype, NULL, &terms, op->elems, op->dtype, op->reduction);
+    sum_reduce(op->recv, op->dtype, NULL, &terms, op->elems, op->dtype, op->reduction);
 }
 
 const struct comm_kind kind_all_reduce_small = {.name = "all-reduce",

@@ -97,8 +97,8 @@ static void reduce_f64(double *out, const struct sum_terms *terms, int64_t elems
     }
 }
 
-void sum_terms(void *out, enum dtype out_dtype, const float *old, const struct sum_terms *terms,
-               int64_t elems, enum dtype dtype, enum group_reduction reduction)
+void sum_reduce(void *out, enum dtype out_dtype, const float *old, const struct sum_terms *terms,
+                int64_t elems, enum dtype dtype, enum group_reduction reduction)
 {
     float sum[BLOCK];
     if (dtype == DTYPE_F64) {

@@ -16,9 +16,10 @@ struct sum_terms {
 
 /* out[i] = the sum or maximum of the terms, in their order, (((t0[i] + t1[i]) + t2[i]) + ...); to a
  * sum in fp32 old[i] is added last, where old is not NULL.  Terms of fp32, bf16 or fp16 are summed
- * in fp32, and rounded once if out_dtype is one of the latter; of fp64 all is in fp64.  The maximum
- * of terms of which one is NaN is NaN.  out may be old or own_data. */
-void sum_terms(void *out, enum dtype out_dtype, const float *old, const struct sum_terms *terms,
-               int64_t elems, enum dtype dtype, enum group_reduction reduction);
+ * in fp32; out_dtype, the format of out, is fp32 or dtype, to which the sum is rounded once.  Of
+ * fp64 all is in fp64, out too.  The maximum of terms of which one is NaN is NaN.  out may be old
+ * or own_data. */
+void sum_reduce(void *out, enum dtype out_dtype, const float *old, const struct sum_terms *terms,
+                int64_t elems, enum dtype dtype, enum group_reduction reduction);
 
 #endif
