@@ -49,8 +49,8 @@ SIMD_INLINE void row_gradient(enum dtype dt, void *dlogits, const float *x, int6
 
 /* The gradient of a row whose e^(x - top) sum up to `sum`.  column: of the target, or -1 where the
  * row has it not. */
-static void put_gradient(enum dtype dt, void *dlogits, const float *x, int64_t column, int64_t n,
-                         float top, double sum, float scale)
+SIMD_INLINE void put_gradient(enum dtype dt, void *dlogits, const float *x, int64_t column,
+                              int64_t n, float top, double sum, float scale)
 {
     float p = column < 0 ? 0 : expf(x[column] - top);
     WITH_DTYPE(row_gradient, dt, dlogits, x, n, top, (float)(scale / sum));
