@@ -22,6 +22,7 @@
 #ifndef TRIREME_DEVICE_OPS_H
 #define TRIREME_DEVICE_OPS_H
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -111,12 +112,13 @@ struct adamw_state {
     void *p, *m, *v;
     const float *g;
     enum dtype dt_copy; /* bf16 or fp16 */
-    void *copy;         /* of an fp32 p rounded to nearest, or NULL */
+    void *copy;         /* of an fp32 p rounded to nearest, or NULL; NULL where p is bf16 */
 };
 
 /* Is any of it bf16, and so rounded stochastically? */
 static inline int adamw_rounds(enum dtype dt_p, enum dtype dt_m)
 {
+    assert((dt_p == DTYPE_F32 || dt_p == DTYPE_BF16) && (dt_m == DTYPE_F32 || dt_m == DTYPE_BF16));
     return dt_p == DTYPE_BF16 || dt_m == DTYPE_BF16;
 }
 
@@ -286,11 +288,11 @@ struct device_ops {
     /* Decoupled weight decay Adam (Loshchilov and Hutter 2019), PyTorch's order of
      * operations: p -= lr*wd*p; m, v updated; p -= lr * (m/bias1) / (sqrt(v/bias2) + eps).
      * The gradient is multiplied by (float)*factor first; *factor NaN: nothing is written.
-     * g fp32 [elems], the others of the formats of s; copy: NULL, or [elems] of dt_copy, bf16 or
-     * fp16, to receive the new p rounded, where that is fp32.  What is kept in bf16 is rounded
-     * stochastically, by r: to the neighbour above in magnitude with the probability that makes the
-     * rounded number right on average, so that small steps are not lost.  Where nothing is, r is
-     * not read. */
+     * g fp32 [elems], the others of the formats of s; copy: NULL, or, where p is fp32, [elems] of
+     * dt_copy, bf16 or fp16, to receive the new p rounded to nearest.  What is kept in bf16 is
+     * rounded stochastically, by r: to the neighbour above in magnitude with the probability that
+     * makes the rounded number right on average, so that small steps are not lost.  Where nothing
+     * is, r is not read. */
     void (*adamw)(struct device *d, const struct adamw *a, const double *factor,
                   const struct adamw_state *s, const struct rounding *r, int64_t elems);
 
