@@ -12,9 +12,11 @@
 _Static_assert(sizeof(struct device_ops) == (4 DEVICE_OPS(ONE)) * sizeof(void *), "DEVICE_OPS()");
 
 /* To run, and to plan, which only computes sizes. */
-static const struct device_driver *const drivers[DEVICE_KINDS][2] = {
-    [DEVICE_CPU] = {&cpu_driver, &cpu_driver},
-    [DEVICE_CUDA] = {&cuda_driver, &cuda_planning_driver},
+static const struct {
+    const struct device_driver *run, *plan;
+} drivers[DEVICE_KINDS] = {
+    [DEVICE_CPU] = {.run = &cpu_driver, .plan = &cpu_driver},
+    [DEVICE_CUDA] = {.run = &cuda_driver, .plan = &cuda_planning_driver},
 };
 
 /* There all is done when a call returns.  Asked by the kind, so that a member that a GPU's row
@@ -31,7 +33,7 @@ int device_open(struct device **device, const struct device_request *request, st
     d->kind = request->kind;
     d->planning = request->planning;
     d->index = request->index;
-    d->driver = drivers[request->kind][request->planning != 0];
+    d->driver = request->planning ? drivers[request->kind].plan : drivers[request->kind].run;
     if (d->driver->open(d, request, err)) {
         free(d);
         return -1;
