@@ -186,7 +186,7 @@ struct device_ops {
                                const void *dy, const void *dsum, const void *x, const void *w,
                                const float *stats, int64_t rows, int64_t hidden, int accumulate,
                                void *scratch);
-    /* Of both; params: those that have a gradient, 1 of rmsnorm and 2 of layernorm. */
+    /* Bytes of scratch of rmsnorm_backward (params 1) and layernorm_backward (params 2). */
     size_t (*norm_backward_scratch)(struct device *d, int64_t rows, int64_t hidden, int params);
 
     /* y[r,:] = x[r,:] + b;  y == x allowed.  x, y [rows, cols];  b [cols] */

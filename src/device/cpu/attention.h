@@ -88,7 +88,7 @@ enum attention_mask {
     MASK_LIMITS, /* keys outside the query's limits */
 };
 
-/* function(dt, mask, ...), where it is inlined with both constants; dt of operands. */
+/* Call function(dt, mask, ...), which is inlined with both constants; dt is that of operands. */
 #define WITH_MASK(function, dt, mask, ...)          \
     do {                                            \
         if ((mask) == MASK_LIMITS)                  \
