@@ -1,8 +1,8 @@
 /* inputs.c - the texts that tokenize reads.
  *
- * Each argument is walked as a tree (fts), of which a file is the smallest.  What was named itself
- * is taken at its word or refused; what is found in a folder is left out, and counted, where it is
- * hidden or holds a byte of 0 among the first ones.
+ * Each argument is walked as a tree (fts), of which a file is the smallest.  What is hidden in a
+ * folder is left out and counted, and so is a file with a byte of 0 among its first ones, named or
+ * found; compressed files, and HDF5 files that were named, are refused.
  */
 #include "cli/inputs.h"
 
