@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "base/array.h"
-#include "base/text.h"
 #include "io/h5.h"
 
 enum { PROBE_BYTES = 8000 };
@@ -166,16 +165,17 @@ int inputs_contain(const struct inputs *inputs, const char *path)
 void inputs_report(const struct inputs *inputs, struct log *log)
 {
     const struct inputs_skipped *binary = &inputs->not_text, *hidden = &inputs->hidden;
-    char skipped[1024] = "";
+    char skipped[2][256] = {"", ""};
     if (binary->count)
-        text_append(skipped, sizeof skipped, "%lld that %s not text (%s%s)",
-                    (long long)binary->count, binary->count > 1 ? "are" : "is", binary->first,
-                    binary->count > 1 ? ", ..." : "");
+        snprintf(skipped[0], sizeof skipped[0], "%lld that %s not text (%s%s)",
+                 (long long)binary->count, binary->count > 1 ? "are" : "is", binary->first,
+                 binary->count > 1 ? ", ..." : "");
     if (hidden->count)
-        text_join(skipped, sizeof skipped, ", ", "%lld hidden (%s%s)", (long long)hidden->count,
-                  hidden->first, hidden->count > 1 ? ", ..." : "");
-    if (skipped[0])
-        log_info(log, "skipped %s", skipped);
+        snprintf(skipped[1], sizeof skipped[1], "%lld hidden (%s%s)", (long long)hidden->count,
+                 hidden->first, hidden->count > 1 ? ", ..." : "");
+    if (binary->count || hidden->count)
+        log_info(log, "skipped %s%s%s", skipped[0], binary->count && hidden->count ? ", " : "",
+                 skipped[1]);
     if (inputs->json.count)
         log_warn(log,
                  "%s: JSON is taken as it is, names and brackets too; for one field of it: jq -r "
