@@ -104,6 +104,7 @@ int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, con
     world_broadcast(world, &committed, sizeof committed, 0); /* others may not see the folder */
     if (committed)
         return checkpoint_open_verified(checkpoint, world, path, NULL, err);
+    /* rank 0's is the one that is listed */
     snprintf(inside, sizeof inside, "%s%s", path,
              disk_has(path, "checkpoints") ? "/checkpoints" : "");
     if (checkpoint_find(checkpoint, world, inside, log, err))

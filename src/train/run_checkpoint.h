@@ -29,7 +29,8 @@ int run_checkpoint_write(struct session *session, const char *dir, struct run_po
                          const struct run_origin *origin, struct error *err);
 
 /* Open a checkpoint by the path of a checkpoint, of a run, or of its checkpoints (the
- * newest good one), and verify its checksums, each rank a part.  Collective over world. */
+ * newest good one), and verify its checksums, each rank a part.  Rank 0's path counts, and rank 0
+ * decides which of the three it is.  Collective over world. */
 int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, const char *path,
                         struct log *log, struct error *err);
 
