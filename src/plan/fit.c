@@ -136,11 +136,13 @@ static int change(const struct search *s, struct candidate *c, enum axis axis, i
         c->config.parallel.replicate = 0;
         return set(c, "parallel.shard", "%d", shards_at(s, level));
     case OFFLOAD: return set_offload(c, s->offload[level]);
-    default: /* RANKS */
+    case RANKS:
         c->ranks = s->ranks << level;
         c->nodes = s->nodes << level;
         return 0;
+    case AXES: break;
     }
+    return -1;
 }
 
 /* The configuration with every axis at its level.  -1 where keys do not go together. */

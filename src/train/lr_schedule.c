@@ -8,10 +8,11 @@
 static double decayed(enum config_schedule schedule, double done)
 {
     switch (schedule) {
+    case SCHEDULE_CONSTANT: break;
     case SCHEDULE_LINEAR: return done;
     case SCHEDULE_COSINE: return 0.5 * (1 - cos(M_PI * done));
-    default: return 0; /* SCHEDULE_CONSTANT */
     }
+    return 0;
 }
 
 /* The fraction of the warm-up that is done at one of its steps. */
