@@ -44,15 +44,15 @@ int run_enters_work(struct run_state *run, const struct instr *instr)
 }
 
 const struct run_stream run_streams[STREAMS] = {
-    [STREAM_COMPUTE] = {.comm = COMM_STREAMS, .device = DEVICE_COMPUTE},
-    [STREAM_GATHER] = {.wait = BREAKDOWN_COMM, .comm = COMM_GATHER, .device = DEVICE_GATHER},
-    [STREAM_REDUCE] = {.wait = BREAKDOWN_COMM, .comm = COMM_REDUCE, .device = DEVICE_REDUCE},
-    [STREAM_POINT] = {.wait = BREAKDOWN_COMM, .comm = COMM_POINT, .device = DEVICE_POINT},
-    [STREAM_FETCH] = {.wait = BREAKDOWN_OFFLOAD, .comm = COMM_STREAMS, .device = DEVICE_FETCH},
-    [STREAM_SPILL] = {.wait = BREAKDOWN_OFFLOAD, .comm = COMM_STREAMS, .device = DEVICE_SPILL},
-    [STREAM_READ] = {.wait = BREAKDOWN_OFFLOAD, .comm = COMM_STREAMS, .device = DEVICE_READ},
-    [STREAM_WRITE] = {.wait = BREAKDOWN_OFFLOAD, .comm = COMM_STREAMS, .device = DEVICE_WRITE},
-    [STREAM_HOST] = {.comm = COMM_STREAMS},
+    [STREAM_COMPUTE] = {.device = DEVICE_COMPUTE},
+    [STREAM_GATHER] = {.wait = BREAKDOWN_COMM, .comm = 1 + COMM_GATHER, .device = DEVICE_GATHER},
+    [STREAM_REDUCE] = {.wait = BREAKDOWN_COMM, .comm = 1 + COMM_REDUCE, .device = DEVICE_REDUCE},
+    [STREAM_POINT] = {.wait = BREAKDOWN_COMM, .comm = 1 + COMM_POINT, .device = DEVICE_POINT},
+    [STREAM_FETCH] = {.wait = BREAKDOWN_OFFLOAD, .device = DEVICE_FETCH},
+    [STREAM_SPILL] = {.wait = BREAKDOWN_OFFLOAD, .device = DEVICE_SPILL},
+    [STREAM_READ] = {.wait = BREAKDOWN_OFFLOAD, .device = DEVICE_READ},
+    [STREAM_WRITE] = {.wait = BREAKDOWN_OFFLOAD, .device = DEVICE_WRITE},
+    [STREAM_HOST] = {.device = DEVICE_COMPUTE},
 };
 
 int run_enters_wait(struct run_state *run, enum program_stream stream)

@@ -109,8 +109,8 @@ static int cast(struct run_state *run, int i)
 static int transfer(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
-    enum comm_stream stream = run_streams[instr->stream].comm;
-    if (stream == COMM_STREAMS)
+    enum comm_stream stream = run_streams[instr->stream].comm - 1;
+    if (!run_streams[instr->stream].comm)
         return error_set(run->err, "no transfer can be on stream %s",
                          program_stream_name(instr->stream));
     struct group *group = mesh_group_of(run->x->mesh, instr->axes);

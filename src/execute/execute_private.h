@@ -81,10 +81,10 @@ static inline int instr_is_file(const struct instr *instr)
 }
 
 /* What waiting for a stream counts as in the breakdown, and what carries it out: the queue of a
- * group's transfers, COMM_STREAMS where it has none, and the device's stream. */
+ * group's transfers, and the device's stream. */
 struct run_stream {
     enum breakdown_kind wait;
-    enum comm_stream comm;
+    int comm; /* 1 + the enum comm_stream; 0: it has none */
     enum device_stream device;
 };
 extern const struct run_stream run_streams[STREAMS];
