@@ -98,8 +98,9 @@ struct step_pending {
     int slot; /* of the double buffer that holds what it loads, and its sums */
 };
 
-/* Run all instructions of a program, or enqueue them, where the device is asynchronous: then
- * MEMORY_STEPS may be started before the oldest is finished, else one.  Collective over its mesh.
+/* Run all instructions of a program.  On an asynchronous device the instructions are only enqueued,
+ * and two steps (MEMORY_STEPS) may be under way; elsewhere a step has ended when step_start()
+ * returns.  Collective over its mesh.
  * trace may be NULL; it is complete after step_finish().  Steps are finished in the order of their
  * start.
  * Returns 0, or -1 with err naming the instruction: on this rank alone, while the others wait for

@@ -21,6 +21,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/round.h"
+#include "program/memory.h"
 #include "train/batches.h"
 #include "train/disk_rate.h"
 #include "train/evaluate.h"
@@ -42,6 +43,8 @@ struct flight {
     int traced;
     int64_t start_ns;
 };
+
+_Static_assert(MEMORY_STEPS == 2, "memory is planned for the steps of flight[]");
 
 struct trainer {
     struct session *s;
