@@ -72,9 +72,9 @@ static void all_to_all(struct program *program, const struct owners *owners, int
     instr->dtype = DTYPE_F32;
     instr->place[grad_slot] = shard.start;
     instr->place[!grad_slot] = place;
-    instr->parts = program->parts;
-    instr_bind(instr, grad_slot, grad, grad_slot == SLOT_FROM ? ACCESS_READ : ACCESS_WRITE);
-    instr_bind(instr, !grad_slot, matrices, grad_slot == SLOT_FROM ? ACCESS_WRITE : ACCESS_READ);
+    instr_bind(instr, SLOT_FROM, direction == TO_OWNERS ? grad : matrices, ACCESS_READ);
+    instr_bind(instr, SLOT_TO, direction == TO_OWNERS ? matrices : grad, ACCESS_WRITE);
+    int last = 0;
     for (int m = 0; m < count; m++) {
         /* what member m owns of this rank's shard; what this rank owns of m's shard */
         struct flat_range m_owns = common(shard, owners_range(owners, flat, m));
@@ -85,8 +85,9 @@ static void all_to_all(struct program *program, const struct owners *owners, int
             part = (struct comm_part){in_grad, m_owns.count, in_matrices, rank_owns.count};
         else if (m == rank && matrices == grad)
             part = (struct comm_part){0};
-        program_part(program, part);
+        last = program_part(program, part);
     }
+    instr->parts = last - count + 1;
 }
 
 /* Memory for what a rank owns of a sharded flat; of a rank that owns nothing, an element. */

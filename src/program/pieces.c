@@ -25,13 +25,13 @@ static int operand(struct program *program, const struct run *run, const int *bu
     return state_make_view(program->buffer, part, whole, ref.offset);
 }
 
-/* Equal parts, in the order of the members. */
+/* Equal parts, in the order of the members; returns the first. */
 static int equal_parts(struct program *program, int members, int64_t elems)
 {
-    int first = program->parts;
+    int last = 0;
     for (int m = 0; m < members; m++)
-        program_part(program, (struct comm_part){m * elems, elems, m * elems, elems});
-    return first;
+        last = program_part(program, (struct comm_part){m * elems, elems, m * elems, elems});
+    return last - members + 1;
 }
 
 void pieces_exchange(struct program *program, const struct run *run, int piece, const int *buffer)

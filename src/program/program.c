@@ -71,11 +71,12 @@ void program_share_list(struct program *program, const struct program *other)
     program->instr_capacity = 0;
 }
 
-void program_part(struct program *program, struct comm_part part)
+int program_part(struct program *program, struct comm_part part)
 {
     program->part =
         array_grow(program->part, program->parts, &program->part_capacity, sizeof *program->part);
-    program->part[program->parts++] = part;
+    program->part[program->parts] = part;
+    return program->parts++;
 }
 
 void program_all_reduce(struct program *program, int flat, int micro, unsigned axes, int buffer,

@@ -163,8 +163,9 @@ int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, in
 struct instr *program_instr(struct program *program, enum instr_kind kind,
                             enum program_stream stream);
 
-/* Append a part of an ALLTOALL, which has one for each member of its group, in their order. */
-void program_part(struct program *program, struct comm_part part);
+/* Append a part of an ALLTOALL, which has one for each member of its group, in their order; returns
+ * its index. */
+int program_part(struct program *program, struct comm_part part);
 
 /* Append a sum over the ranks along axes, in place, of elements of a buffer; flat: whose gradient
  * it is, or -1; micro: the micro-batch whose backward completes what is summed, or -1 where that is

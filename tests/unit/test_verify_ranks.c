@@ -396,8 +396,7 @@ static void test_streams_in_a_circle(void **state)
 static void add_parts(struct program *program, int64_t to, int64_t from)
 {
     int index = add(program, INSTR_ALLTOALL, STREAM_REDUCE, -1);
-    program->instr[index].parts = program->parts;
-    program_part(program, (struct comm_part){0, to, 0, from});
+    program->instr[index].parts = program_part(program, (struct comm_part){0, to, 0, from});
     program_part(program, (struct comm_part){to, from, from, to});
 }
 
