@@ -21,16 +21,24 @@ static int release_after(const struct program *program, int last)
 
 /* A buffer, after which instruction it is released, and on which stream: that of its last use. */
 struct death {
-    int after, stream, buffer;
+    int after;
+    enum program_stream stream;
+    int buffer;
 };
+
+static int same_place(const struct death *a, const struct death *b)
+{
+    return a->after == b->after && a->stream == b->stream;
+}
 
 /* In the order of the list; of one instruction, by stream. */
 static int in_order(const void *a, const void *b)
 {
     const struct death *one = a, *other = b;
-    if (one->after != other->after)
-        return one->after - other->after;
-    return one->stream != other->stream ? one->stream - other->stream : one->buffer - other->buffer;
+    if (same_place(one, other))
+        return one->buffer - other->buffer;
+    return one->after != other->after ? one->after - other->after
+                                      : (int)one->stream - (int)other->stream;
 }
 
 /* All that die; for free(), *count of them. */
@@ -42,23 +50,21 @@ static struct death *find_deaths(const struct program *program, int *count)
     for (int b = 0; b < program->buffers; b++)
         if (!program->buffer[b].persistent && life[b].first >= 0)
             death[(*count)++] = (struct death){.after = release_after(program, life[b].last),
-                                               .stream = (int)program->instr[life[b].last].stream,
+                                               .stream = program->instr[life[b].last].stream,
                                                .buffer = b};
     free(life);
     qsort(death, (size_t)*count, sizeof *death, in_order);
     return death;
 }
 
-/* Write a RELEASE for up to SLOTS buffers at a time that die after one instruction on one stream:
- * the first of `left` deaths.  Returns how many it names. */
-static int write_release(struct program *program, const struct death *death, int left)
+/* One RELEASE names up to SLOTS buffers that die after the same instruction on the same stream.
+ * Returns how many of the deaths it has written. */
+static int write_release(struct program *program, const struct death *death, int deaths)
 {
-    struct instr *instr = program_instr(program, INSTR_RELEASE, (enum program_stream)death->stream);
+    struct instr *instr = program_instr(program, INSTR_RELEASE, death->stream);
     int named = 0;
-    do
+    for (; named < deaths && named < SLOTS && same_place(death, &death[named]); named++)
         instr_bind(instr, named, death[named].buffer, 0);
-    while (++named < left && named < SLOTS && death[named].after == death->after &&
-           death[named].stream == death->stream);
     return named;
 }
 
