@@ -88,21 +88,24 @@ void runs_plan(const struct program *program, struct run *run, int runs)
 }
 
 /* What LOAD loads for the rows of a sequence: what a unit's graph calls it, and its space (of
- * tokens: that of sequence 0).  Row k has the slots of LOAD from k * SEQUENCES on, one for each
- * sequence. */
+ * tokens: that of sequence 0).  A row has the slots of LOAD from `slot` on, one for each sequence.
+ */
 static const struct load {
+    int slot;
     const char *name;
     enum graph_value_role role;
     enum segment_space space;
 } loads[] = {
-    [SLOT_LOAD_TOKENS /
-     SEQUENCES] = {.name = "tokens", .role = VALUE_TOKENS, .space = SPACE_TOKENS},
-    [SLOT_LOAD_TARGETS /
-        SEQUENCES] = {.name = "targets", .role = VALUE_TARGETS, .space = SPACE_TARGETS},
-    [SLOT_LOAD_POSITIONS /
-        SEQUENCES] = {.name = "positions", .role = VALUE_POSITIONS, .space = SPACE_POSITIONS},
-    [SLOT_LOAD_DOCUMENTS /
-        SEQUENCES] = {.name = "documents", .role = VALUE_DOCUMENTS, .space = SPACE_DOCUMENTS},
+    {.slot = SLOT_LOAD_TOKENS, .name = "tokens", .role = VALUE_TOKENS, .space = SPACE_TOKENS},
+    {.slot = SLOT_LOAD_TARGETS, .name = "targets", .role = VALUE_TARGETS, .space = SPACE_TARGETS},
+    {.slot = SLOT_LOAD_POSITIONS,
+     .name = "positions",
+     .role = VALUE_POSITIONS,
+     .space = SPACE_POSITIONS},
+    {.slot = SLOT_LOAD_DOCUMENTS,
+     .name = "documents",
+     .role = VALUE_DOCUMENTS,
+     .space = SPACE_DOCUMENTS},
 };
 enum { LOADS = sizeof loads / sizeof loads[0] };
 _Static_assert(LOADS *SEQUENCES == LOAD_SLOTS, "each of a LOAD's slots has its row");
@@ -114,7 +117,7 @@ static int load_slot(const struct segment *segment, int space)
         return SLOT_LOAD_TOKENS + space - SPACE_TOKENS;
     for (int k = 0; k < LOADS; k++)
         if ((int)loads[k].space == space)
-            return k * SEQUENCES +
+            return loads[k].slot +
                    segment->graph->values[graph_find(segment->graph, loads[k].role)].index;
     return -1;
 }
@@ -134,16 +137,15 @@ static int reads_slot(const struct program *program, int slot)
 }
 
 /* The memory of a slot of LOAD; for logits, of the first of a micro-batch's sequences alone. */
-static int loaded(struct program *program, int *which, int slot, int micro)
+static int loaded(struct program *program, int *which, const struct load *load, int sequence,
+                  int micro)
 {
     const struct units_request *r = &program->units->request;
     int64_t batch = program->kind == PROGRAM_LOGITS ? 1 : r->batch;
-    int sequence = slot % SEQUENCES;
     size_t bytes = (size_t)(batch * r->seq[sequence]) * sizeof(int32_t);
     return follow(program, which,
-                  program_buffer(program, POOL_WORKSPACE, bytes, 0, "%s%s micro %d",
-                                 loads[slot / SEQUENCES].name, sequence ? " of the other" : "",
-                                 micro));
+                  program_buffer(program, POOL_WORKSPACE, bytes, 0, "%s%s micro %d", load->name,
+                                 sequence ? " of the other" : "", micro));
 }
 
 void runs_load(struct program *program, struct runs_buffers *b, int micro)
@@ -151,9 +153,13 @@ void runs_load(struct program *program, struct runs_buffers *b, int micro)
     int *which = b->loaded[micro % b->ring];
     struct instr *instr = program_instr(program, INSTR_LOAD, STREAM_COMPUTE);
     instr->micro = micro;
-    for (int k = 0; k < LOAD_SLOTS; k++)
-        if (reads_slot(program, k))
-            instr_bind(instr, k, loaded(program, &which[k], k, micro), ACCESS_WRITE);
+    for (int k = 0; k < LOADS; k++)
+        for (int s = 0; s < SEQUENCES; s++) {
+            int slot = loads[k].slot + s;
+            if (reads_slot(program, slot))
+                instr_bind(instr, slot, loaded(program, &which[slot], &loads[k], s, micro),
+                           ACCESS_WRITE);
+        }
 }
 
 /* What passes from or to run at `unit`. */
