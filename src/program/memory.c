@@ -43,7 +43,7 @@ static size_t place_persistent(struct program_buffer *list, int count, enum mem_
     return at;
 }
 
-static size_t place_passing(struct program *program, enum mem_pool pool,
+static size_t place_passing(struct program *program, enum mem_pool pool, size_t base,
                             const struct memory_lifetime *life)
 {
     int count = 0;
@@ -62,7 +62,7 @@ static size_t place_passing(struct program *program, enum mem_pool pool,
     size_t bytes = place_items(items, count);
     for (int b = 0; b < program->buffers; b++)
         if (item_of[b])
-            program->buffer[b].offset = program->pool_bytes[pool] + item_of[b]->offset;
+            program->buffer[b].offset = base + item_of[b]->offset;
     free(item_of);
     free(items);
     return bytes;
@@ -85,9 +85,10 @@ void memory_place_persistent(struct program_buffer *list, int count, size_t pool
 void memory_plan(struct program *program)
 {
     struct memory_lifetime *life = memory_lifetimes(program);
-    memory_place_persistent(program->buffer, program->buffers, program->pool_bytes);
-    for (int pool = 0; pool < POOL_COUNT; pool++)
-        program->pool_bytes[pool] += place_passing(program, pool, life);
+    for (int pool = 0; pool < POOL_COUNT; pool++) {
+        size_t base = place_persistent(program->buffer, program->buffers, pool);
+        program->pool_bytes[pool] = base + place_passing(program, pool, base, life);
+    }
     place_views(program->buffer, program->buffers);
     free(life);
 }
