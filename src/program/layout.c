@@ -67,7 +67,7 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
     *layout = (struct layout){
         .strategy = strategy_of(p),
         .offload = config->offload,
-        .apart = device != DEVICE_CPU,
+        .host_apart = device != DEVICE_CPU,
         .schedule = p->schedule,
         .dtype = dtypes[config->precision],
         .optimizer_dtype = config->train.optimizer_dtype,
@@ -77,7 +77,7 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
         .prefetch_backward = p->backward_prefetch == PREFETCH_NONE ? 0 : ahead,
         .prefetch_late = p->backward_prefetch == PREFETCH_BACKWARD_POST,
     };
-    if (config->train.optimizer == OPTIMIZER_MUON && layout->apart &&
+    if (config->train.optimizer == OPTIMIZER_MUON && layout->host_apart &&
         config->offload.optimizer != OFFLOAD_NONE)
         return error_set(err, "offload.optimizer updates on the host, and train.optimizer muon has "
                               "products that are the GPU's; leave it at none, or use adamw");

@@ -28,8 +28,9 @@ struct layout_strategy {
 struct layout {
     struct mesh_shape shape;
     struct layout_strategy strategy;
-    struct config_offload offload; /* where state lives: OFFLOAD_NONE where ops work on it */
-    int apart;                     /* 1: the host's memory is not the device's: on a GPU */
+    struct config_offload offload; /* where state lives: OFFLOAD_NONE where ops work on it; the
+                                      path is not read here */
+    int host_apart;                /* 1: the host's memory is not the device's: on a GPU */
     int data_ranks;                /* replicate x shard */
     int64_t micro_batch;           /* sequences a rank computes at once */
     int micros;                    /* micro-batches a step */

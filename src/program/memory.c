@@ -147,11 +147,11 @@ void memory_need(struct memory_need *need, const struct program *const *programs
     memcpy(need->pool_bytes, need->slab_bytes, sizeof need->pool_bytes);
     need->staging_bytes = mesh_staging_bytes(&layout->shape);
     need->pool_bytes[POOL_COMM] += need->staging_bytes;
-    if (layout->apart)
+    if (layout->host_apart)
         add_gpu(need, &layout->shape, options, reserve_bytes);
     need->total_bytes = mem_bytes(need->pool_bytes);
     need->host_bytes =
-        layout->apart ? need->pool_bytes[POOL_HOST] + need->staging_bytes : need->total_bytes;
+        layout->host_apart ? need->pool_bytes[POOL_HOST] + need->staging_bytes : need->total_bytes;
 }
 
 int memory_fits(const struct memory_need *need, size_t free_bytes, struct error *err)

@@ -27,7 +27,8 @@ void offload_copy(struct program *program, int from, int to, int flat, int micro
 int offload_temporary(struct program *program, int buffer, enum state_side side)
 {
     struct program_buffer of = program->buffer[buffer];
-    enum mem_pool pool = side == SIDE_HOST || !program->layout->apart ? POOL_HOST : POOL_UNSHARDED;
+    enum mem_pool pool =
+        side == SIDE_HOST || !program->layout->host_apart ? POOL_HOST : POOL_UNSHARDED;
     return program_buffer(program, pool, of.bytes, 0, "%s copy", of.name);
 }
 
@@ -35,7 +36,7 @@ int offload_temporary(struct program *program, int buffer, enum state_side side)
 static enum state_side step_towards(const struct program *program, enum state_side at,
                                     enum state_side to)
 {
-    if (!program->layout->apart)
+    if (!program->layout->host_apart)
         return to;
     return at < to ? at + 1 : at - 1;
 }

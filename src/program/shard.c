@@ -77,7 +77,7 @@ static void fetch(struct program *program, const struct run *run, struct run_use
     int param = use->fetched = program->state->flat[flat].param;
     if (!state_fetches_params(program->state))
         return;
-    if (program->layout->apart)
+    if (program->layout->host_apart)
         param = offload_fetch(program, param, SIDE_HOST, flat, run->micro);
     use->fetched = state_is_split(program->state, flat)
                        ? offload_temporary(program, param, SIDE_DEVICE)

@@ -14,7 +14,7 @@
 
 enum state_side state_side(const struct state *state, enum mem_pool pool)
 {
-    int apart = state->layout->apart;
+    int apart = state->layout->host_apart;
     return pool == POOL_DISK ? SIDE_DISK : pool == POOL_HOST && apart ? SIDE_HOST : SIDE_DEVICE;
 }
 
@@ -26,7 +26,8 @@ enum mem_pool state_pool(enum config_offload_to to, enum mem_pool pool)
 enum state_side state_update_side(const struct state *state)
 {
     const struct layout *layout = state->layout;
-    return layout->apart && layout->offload.optimizer != OFFLOAD_NONE ? SIDE_HOST : SIDE_DEVICE;
+    return layout->host_apart && layout->offload.optimizer != OFFLOAD_NONE ? SIDE_HOST
+                                                                           : SIDE_DEVICE;
 }
 
 int state_fetches_params(const struct state *state)

@@ -35,7 +35,7 @@ static void check_one(void (*check)(struct program *), const struct config *conf
     fleet_open_model(&fleet, config, model, ranks, PROGRAM_TRAIN);
     assert_int_equal(fleet.layout.micros, 2);
     if (memory == HOST_APART) {
-        fleet.layout.apart = 1;
+        fleet.layout.host_apart = 1;
         program_destroy(fleet.program[rank]);
         state_destroy(fleet.state[rank]);
         fleet.state[rank] = state_create(fleet.units, &fleet.layout, 1, rank);
