@@ -103,13 +103,16 @@ static int refuse_gone(const struct run_directory *d, const struct run_survey *s
                          "%s is not committed, and %s holds no checkpoint that is; put one back, "
                          "or start over with run.fresh=true, which moves what is there aside",
                          survey->torn.entry[0].path, d->path);
-    int64_t lost = survey->lost_step;
-    return error_set(
-        err,
-        "%s/%s says that step %lld was %s, but no checkpoint is there; put %s back, or "
-        "start over with run.fresh=true, which moves what is there aside",
-        d->path, lost ? "metrics.jsonl" : "run.json", (long long)(lost ? lost : d->record.saved),
-        lost ? "reached" : "saved", d->checkpoints);
+    if (survey->lost_step)
+        return error_set(err,
+                         "%s/metrics.jsonl says that step %lld was reached, but no checkpoint is "
+                         "there; put %s back, or start over with run.fresh=true, which moves what "
+                         "is there aside",
+                         d->path, (long long)survey->lost_step, d->checkpoints);
+    return error_set(err,
+                     "%s/run.json says that step %lld was saved, but no checkpoint is there; put "
+                     "%s back, or start over with run.fresh=true, which moves what is there aside",
+                     d->path, (long long)d->record.saved, d->checkpoints);
 }
 
 /* Resume from the branch's newest checkpoint or, where it has none yet, from the one it began with.
