@@ -175,6 +175,18 @@ static int decide_asked(const struct run_directory *d, const struct run_survey *
     return 0;
 }
 
+/* A new run begins, in an unused directory or by run.fresh. */
+static int begin_new(const struct run_directory *d, const struct run_survey *survey,
+                     struct run_start *start, struct error *err)
+{
+    int fresh = begins_fresh(d);
+    if (!fresh && is_used(d, survey))
+        return refuse_used(d, survey, "checkpoint.resume=none asks for a new one", err);
+    start->aside = fresh && (is_used(d, survey) || survey->foreign[0] || last_step(d));
+    start->begins = 1;
+    return 0;
+}
+
 static int decide(const struct run_directory *d, const struct run_survey *survey,
                   struct run_start *start, struct error *err)
 {
@@ -190,13 +202,9 @@ static int decide(const struct run_directory *d, const struct run_survey *survey
     if (again)
         log_info(d->s->log, "job %s was requeued: the run it began in %s goes on", d->record.job,
                  d->path);
-    if (!again && (none || (fresh && is_auto))) {
-        if (!fresh && is_used(d, survey))
-            return refuse_used(d, survey, "checkpoint.resume=none asks for a new one", err);
-        start->aside = fresh && (is_used(d, survey) || survey->foreign[0] || last_step(d));
-        start->begins = 1;
-        return 0;
-    }
+    else if (none || (fresh && is_auto))
+        return begin_new(d, survey, start, err);
+    /* none: only a requeued job comes here */
     return none || is_auto ? go_on(d, survey, start, err) : decide_asked(d, survey, start, err);
 }
 
