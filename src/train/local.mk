@@ -4,6 +4,7 @@ libtrireme_a_SOURCES += \
 	src/train/evaluate.c src/train/evaluate.h src/train/generate.c src/train/generate.h \
 	src/train/lr_schedule.c src/train/lr_schedule.h src/train/memory_budget.c src/train/memory_budget.h \
 	src/train/metrics.c src/train/metrics.h src/train/metrics_resume.c src/train/metrics_resume.h \
+	src/train/metrics_step.h \
 	src/train/progress.c src/train/progress.h src/train/run_checkpoint.c src/train/run_checkpoint.h \
 	src/train/run_summary.c src/train/run_summary.h \
 	src/train/scaler.c src/train/scaler.h src/train/session.c src/train/session.h \

@@ -171,7 +171,7 @@ static void show_progress(struct metrics *m, const struct metrics_step *step, in
     char text[PROGRESS_TEXT];
     double tokens_per_s = speed_tokens_per_s(&m->speed);
     struct progress progress = {
-        .step = step,
+        .last = step,
         .steps = m->s->config.train.steps,
         .tokens_per_s = tokens_per_s,
         .step_ms = speed_ms(&m->speed),

@@ -108,7 +108,7 @@ static void put_end(char part[PART], double seconds)
 
 static void make_parts(const struct progress *p, char part[PARTS][PART])
 {
-    const struct metrics_step *step = p->step;
+    const struct metrics_step *step = p->last;
     memset(part, 0, PARTS * sizeof part[0]);
     snprintf(part[STEP], PART, "step %lld/%lld", (long long)step->step, (long long)p->steps);
     put_loss(part[LOSS], "loss", step->output.loss, step->output.targets);

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "execute/execute.h"
+#include "train/metrics_step.h"
 
 /* The speed of a run since it started.  Its first step warms caches and is left out once there is
  * another.  Zero-initialise; set window. */
@@ -29,28 +29,12 @@ double speed_tokens_per_s(const struct speed *speed);
  * took per step so far. */
 double speed_left_s(const struct speed *speed, int64_t steps);
 
-/* One finished step. */
-struct metrics_step {
-    int64_t step;
-    struct step_output output;
-    double lr;
-    double tokens_total; /* targets of all steps since training began */
-    double epoch;        /* passes over the data */
-    double step_ms;
-    const struct breakdown *breakdown; /* of this rank; NULL: not measured */
-    double loss_scale;                 /* 0: the precision has no loss scale */
-    int64_t skipped_steps;             /* of the run so far; where there is a loss scale */
-    int evaluated;                     /* 1: valid_loss is set */
-    double valid_loss;                 /* NAN where data.valid has no targets */
-    double valid_tokens;               /* targets of the evaluation */
-};
-
 /* What a progress line says. */
 struct progress {
-    const struct metrics_step *step; /* the last one */
-    int64_t steps;                   /* of the run */
-    double tokens_per_s, step_ms;    /* means of the last steps */
-    double mfu;                      /* of 1; 0: not known */
+    const struct metrics_step *last;
+    int64_t steps;                /* of the run */
+    double tokens_per_s, step_ms; /* means of the last steps */
+    double mfu;                   /* of 1; 0: not known */
     double left_s;
 };
 

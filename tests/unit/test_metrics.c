@@ -220,7 +220,7 @@ static void progress_lines_fit_the_terminal(void **state)
         .lr = 3.16e-4,
         .valid_tokens = 512,
         .evaluated = 1};
-    const struct progress p = {.step = &step,
+    const struct progress p = {.last = &step,
                                .steps = 1000000,
                                .tokens_per_s = 123456,
                                .step_ms = 1111.04,
@@ -245,7 +245,7 @@ static void progress_lines_fit_the_terminal(void **state)
 static void a_loss_of_nothing_is_said(void **state)
 {
     const struct metrics_step step = {.step = 1, .output = {.loss = NAN}};
-    const struct progress p = {.step = &step, .steps = 2, .left_s = 59.6};
+    const struct progress p = {.last = &step, .steps = 2, .left_s = 59.6};
     char text[PROGRESS_TEXT];
     assert_string_equal(progress_text(&p, 0, text),
                         "step 1/2  loss none (no targets)  grad 0.000  lr 0.00e+00  0 tokens/s  "
@@ -263,7 +263,7 @@ static void what_is_not_finite_is_said(void **state)
             .evaluated = 1,
             .valid_loss = values[i],
             .valid_tokens = 1};
-        const struct progress p = {.step = &step, .steps = 2};
+        const struct progress p = {.last = &step, .steps = 2};
         char text[PROGRESS_TEXT];
         assert_string_equal(progress_text(&p, 0, text),
                             "step 1/2  loss not finite  valid not finite  grad not finite  "

@@ -1,0 +1,22 @@
+/* metrics_step.h - what is known of a finished step. */
+#ifndef TRIREME_TRAIN_METRICS_STEP_H
+#define TRIREME_TRAIN_METRICS_STEP_H
+
+#include "execute/execute.h"
+
+struct metrics_step {
+    int64_t step;
+    struct step_output output;
+    double lr;
+    double tokens_total; /* targets of all steps since training began */
+    double epoch;        /* passes over the data */
+    double step_ms;
+    const struct breakdown *breakdown; /* of this rank; NULL: not measured */
+    double loss_scale;                 /* 0: the precision has no loss scale */
+    int64_t skipped_steps;             /* of the run so far; where there is a loss scale */
+    int evaluated;                     /* 1: valid_loss is set */
+    double valid_loss;                 /* NAN where data.valid has no targets */
+    double valid_tokens;               /* targets of the evaluation */
+};
+
+#endif
