@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "base/text.h"
+#include "cli/command.h"
 #include "io/disk.h"
 
 static void select_one(struct checkpoint_selection *selection, const char *path)
@@ -37,6 +38,11 @@ static int select_checkpoints(struct checkpoint_selection *selection, const char
     return count || (selection->run && disk_has(path, "branches"))
                ? 0
                : error_set(err, "%s holds no committed checkpoint", path);
+}
+
+static int list(struct app *app, const struct checkpoint_selection *selection, struct error *err)
+{
+    return checkpoint_list_print(selection, err);
 }
 
 static int verify_one(const char *path, struct error *err)
@@ -124,7 +130,7 @@ static const struct {
     const char *name;
     int (*run)(struct app *app, const struct checkpoint_selection *selection, struct error *err);
 } actions[] = {
-    {.name = "ls", .run = checkpoint_list_print},
+    {.name = "ls", .run = list},
     {.name = "verify", .run = verify},
     {.name = "show", .run = show},
 };

@@ -138,8 +138,7 @@ static int print_branches(const char *run, int64_t current, struct error *err)
     return rc;
 }
 
-int checkpoint_list_print(struct app *app, const struct checkpoint_selection *selection,
-                          struct error *err)
+int checkpoint_list_print(const struct checkpoint_selection *selection, struct error *err)
 {
     const char *run = selection->run;
     struct run_record record = {0};

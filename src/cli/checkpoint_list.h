@@ -2,7 +2,6 @@
 #ifndef TRIREME_CLI_CHECKPOINT_LIST_H
 #define TRIREME_CLI_CHECKPOINT_LIST_H
 
-#include "cli/command.h"
 #include "io/checkpoint.h"
 
 /* Which checkpoints an argument means: one, those of a folder, or those of a run. */
@@ -14,7 +13,6 @@ struct checkpoint_selection {
 
 /* Print a table of checkpoints.  For a run also print its branch, and the branches that were left:
  * where each began, and its checkpoints in branches/.  Returns 0, or -1 with err set. */
-int checkpoint_list_print(struct app *app, const struct checkpoint_selection *selection,
-                          struct error *err);
+int checkpoint_list_print(const struct checkpoint_selection *selection, struct error *err);
 
 #endif
