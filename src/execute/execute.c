@@ -193,7 +193,8 @@ static int create_swap(struct executor *x, const struct program *program, int in
     size_t bytes = x->need.slab_bytes[POOL_DISK];
     if (!bytes)
         return 0;
-    x->copy = array_make((size_t)instrs, sizeof *x->copy);
+    if (!x->device->asynchronous)
+        x->copy = array_make((size_t)instrs, sizeof *x->copy);
     if (swap_open(&x->swap, folder, mesh_rank(&program->layout->shape, program->state->coord),
                   bytes, err))
         return -1;
