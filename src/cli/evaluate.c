@@ -43,8 +43,10 @@ static int run(struct session *session, struct error *err)
                          batches_open(&valid, session, path, LOADER_SEQUENTIAL, err), err);
     if (!rc)
         session_warn_unused_gpus(session);
-    rc = rc || load(session, err) ||
-         evaluate(session, &valid, session->config.train.eval_batches, &loss, &targets, err);
+    if (!rc)
+        rc = load(session, err);
+    if (!rc)
+        rc = evaluate(session, &valid, session->config.train.eval_batches, &loss, &targets, err);
     if (!rc && targets <= 0)
         rc = error_set(err,
                        "%s: no targets: all that was read is masked (loss_mask), so that there "
@@ -55,7 +57,7 @@ static int run(struct session *session, struct error *err)
     if (!rc && world_rank(session->world) == 0)
         printf("loss %.6f  perplexity %.4f  targets %.0f\n", loss, exp(loss), targets);
     batches_close(&valid);
-    return rc ? -1 : 0;
+    return rc;
 }
 
 int command_evaluate(struct app *app, int argc, char **argv, struct error *err)
