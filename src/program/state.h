@@ -27,8 +27,9 @@ struct program_buffer {
 int state_append_buffer(struct program_buffer **list, int *count, int *capacity, enum mem_pool pool,
                         size_t bytes, int persistent, const char *fmt, va_list args);
 
-/* Make buffer b of a list a view of another, which is none itself, from its byte `from` on.
- * Returns b. */
+/* Make buffer b of a list a view of another, which is none itself, from its byte `from` on: b's
+ * name and bytes are kept; its pool, and whether it is persistent and partial, are those of the
+ * whole. Returns b. */
 int state_make_view(struct program_buffer *list, int b, int whole, size_t from);
 
 /* Persistent buffers of a flat: shard_elems elements each, but for the whole ones. */
