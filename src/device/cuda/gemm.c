@@ -272,10 +272,14 @@ int cuda_gemm(struct device *d, const struct gemm *g, void *scratch, struct erro
     const struct key key = key_of(g);
     if (g->m == 0 || g->n == 0)
         return 0;
-    struct product *p = g->k ? find_or_create(cuda_state(d)->gemms, &key, err) : NULL;
-    if (g->k && !p)
+    if (g->k == 0) {
+        cuda_gemm_plain(d, g);
+        return 0;
+    }
+    struct product *p = find_or_create(cuda_state(d)->gemms, &key, err);
+    if (!p)
         return -1;
-    if (p && !p->plain)
+    if (!p->plain)
         return multiply(d, p, g, scratch, err);
     cuda_gemm_plain(d, g);
     return 0;
