@@ -203,7 +203,9 @@ static int run(struct bench *s, const struct attention *a, const struct way *way
     } else {
         struct device_attention met;
         device_attention(s->d, &met);
-        const char *why = s->err.text[0] ? s->err.text : met.why;
+        const char *why = s->err.text[0]    ? s->err.text
+                          : met.has_library ? met.why
+                                            : "built without cuDNN";
         js_add_string(row, "why_not", why);
         printf("  %-34s not run: %.120s\n", way->name, why);
     }

@@ -220,7 +220,8 @@ static void not_used(struct gpu *gpu, const struct attention *a)
     device_attention(gpu->d, &met);
     printf("cuDNN is not in use for %lld x %lld, heads %lld/%lld of %lld: %s\n",
            (long long)a->batch, (long long)a->seq, (long long)a->heads, (long long)a->kv_heads,
-           (long long)a->head_dim, met.why);
+           (long long)a->head_dim,
+           met.why[0] ? met.why : cuda_sdpa_refusal(a, DEVICE_FORWARD, 91900));
 }
 
 static void cudnn_and_the_cpu_agree(void **state)

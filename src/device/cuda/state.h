@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 struct cuda_gemms; /* gemm.c: cuBLASLt handle and the algorithm of every shape */
-struct cuda_sdpas; /* sdpa_cudnn.c: cuDNN plans by shape; NULL where cuDNN is not in use */
+struct cuda_sdpas; /* sdpa_cudnn.c: cuDNN plans by shape; NULL in a build without cuDNN */
 
 enum { CUDA_PARTIALS = 1024 };
 
