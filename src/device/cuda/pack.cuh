@@ -113,14 +113,17 @@ static __device__ __forceinline__ void widen(float (&to)[1], float from)
     to[0] = from;
 }
 
-template <typename T, typename W, int n>
-static __device__ __forceinline__ void narrow(halves<T, W> &to, const float (&from)[n])
+template <typename T>
+static __device__ __forceinline__ void narrow(halves<T, uint4> &to, const float (&from)[8])
 {
-    uint32_t pairs[n / 2];
-#pragma unroll
-    for (int i = 0; i < n / 2; i++)
-        pairs[i] = pair_of(T(), from[2 * i], from[2 * i + 1]);
-    memcpy(&to.bits, pairs, sizeof to.bits);
+    to.bits = make_uint4(pair_of(T(), from[0], from[1]), pair_of(T(), from[2], from[3]),
+                         pair_of(T(), from[4], from[5]), pair_of(T(), from[6], from[7]));
+}
+
+template <typename T>
+static __device__ __forceinline__ void narrow(halves<T, uint2> &to, const float (&from)[4])
+{
+    to.bits = make_uint2(pair_of(T(), from[0], from[1]), pair_of(T(), from[2], from[3]));
 }
 
 static __device__ __forceinline__ void narrow(uint4 &to, const float (&from)[4])
