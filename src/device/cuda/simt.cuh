@@ -81,6 +81,11 @@ static __device__ __forceinline__ uint32_t pair_of(fp16, float low, float high)
     return pair;
 }
 
+/* A first argument of another type, which would be converted to bf16, is a mistake. */
+template <typename T> static __device__ float float_of(T, uint16_t) = delete;
+template <typename T> static __device__ void widen_pair(T, float *, uint32_t) = delete;
+template <typename T> static __device__ uint32_t pair_of(T, float, float) = delete;
+
 /* ---- fast functions of one float ---- */
 
 static __device__ __forceinline__ float exp2_fast(float x) /* 2^x, two ulp; -inf gives 0 */
