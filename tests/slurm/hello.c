@@ -24,6 +24,24 @@ static long long received_bytes(void)
     return bytes;
 }
 
+/* Wait until MPI_Init has ended on all ranks: Slurm lets it end on one node while a rank of another
+ * cannot receive yet, which a first message then kills (src/comm/pmix.c).  Each rank makes a file
+ * in the folder that they share. */
+static void wait_for_all(int rank, int ranks)
+{
+    char name[64];
+    snprintf(name, sizeof name, "hello.started.%d", rank);
+    FILE *own = fopen(name, "w");
+    if (!own)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    fclose(own);
+    for (int i = 0; i < ranks; i++) {
+        snprintf(name, sizeof name, "hello.started.%d", i);
+        while (access(name, F_OK))
+            usleep(10000);
+    }
+}
+
 int main(int argc, char **argv)
 {
     int rank, ranks, local, locals;
@@ -32,6 +50,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    wait_for_all(rank, ranks);
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
     MPI_Comm_rank(node, &local);
     MPI_Comm_size(node, &locals);
