@@ -67,7 +67,10 @@ static int resolve(struct mesh_shape *shape, struct world *world, struct error *
     world_broadcast(world, &first, sizeof first, 0);
     if (!rc && (memcmp(first.degree, shape->degree, sizeof first.degree) != 0 ||
                 first.further != shape->further))
-        rc = error_set(err, "rank %d has another parallel layout than rank 0", world_rank(world));
+        rc = error_set(err,
+                       "rank %d has another parallel layout than rank 0; are their configurations "
+                       "the same?",
+                       world_rank(world));
     return world_agree(world, rc, err);
 }
 
