@@ -339,59 +339,61 @@ static void grow_work_by_matrices(struct units *units, struct device *device)
 
 /* ---- sections ---- */
 
-/* The phases in which a unit writes the gradient of tensor t of a flat, a bit each. */
-static unsigned writing_phases(const struct units *units, int unit, int flat, int t)
+/* The phases in which a unit writes the gradient of tensor t of its use-th flat, a bit each. */
+static unsigned writing_phases(const struct units *units, int unit, int use, int t)
 {
-    int use = units_use_of(units, unit, flat);
     unsigned phases = 0;
-    for (int phase = 0; use >= 0 && phase < PHASES; phase++)
+    for (int phase = 0; phase < PHASES; phase++)
         if (segment_writes_tensor(units_segment(units, unit, phase), use, t))
             phases |= 1u << phase;
     return phases;
 }
 
-/* Do the same units write the gradients of two tensors of a flat, in the same phases? */
-static int are_written_alike(const struct units *units, int flat, int t, int other)
-{
-    for (int u = 0; u < units->count; u++)
-        if (writing_phases(units, u, flat, t) != writing_phases(units, u, flat, other))
-            return 0;
-    return 1;
-}
-
 static int is_written(const struct units *units, int flat, int t)
 {
     for (int u = 0; u < units->count; u++)
-        if (writing_phases(units, u, flat, t))
-            return 1;
+        for (int k = 0; k < units->use[u].count; k++)
+            if (units->use[u].flat[k] == flat && writing_phases(units, u, k, t))
+                return 1;
     return 0;
 }
 
-static int find_sections(const struct units *units, int f, struct error *err)
+/* Of the tensors of a section, those that a unit writes in different phases part.  Sections are
+ * numbered in the order of their first tensors. */
+static int split_sections(const struct units *units, int unit, int use, struct error *err)
 {
-    struct flat *flat = &units->flat[f];
-    int first[FLAT_SECTIONS] = {0}; /* the first tensor of each section */
+    struct flat *flat = &units->flat[units->use[unit].flat[use]];
+    int was[FLAT_SECTIONS], sections = 0;
+    unsigned phases[FLAT_SECTIONS];
     for (int t = 0; flat->trained && t < flat->tensors; t++) {
-        int s = 0;
-        if (!is_written(units, f, t))
-            return error_set(err, "%s: no unit makes a gradient of it", flat->tensor[t].name);
-        while (s < flat->sections && !are_written_alike(units, f, t, first[s]))
+        int *section = &flat->tensor[t].section, s = 0;
+        unsigned written = writing_phases(units, unit, use, t);
+        while (s < sections && (was[s] != *section || phases[s] != written))
             s++;
         if (s == FLAT_SECTIONS)
             return error_set(err, "the units that use %s write more than %d parts of its gradient",
                              flat->name, FLAT_SECTIONS);
-        if (s == flat->sections)
-            first[flat->sections++] = t;
-        flat->tensor[t].section = s;
+        was[s] = *section;
+        phases[s] = written;
+        sections += s == sections;
+        *section = s;
     }
+    flat->sections = sections;
     return 0;
 }
 
-static int find_all_sections(const struct units *units, struct error *err)
+/* A section: tensors of a flat whose gradients the same units write in the same phases. */
+static int find_sections(const struct units *units, struct error *err)
 {
+    for (int u = 0; u < units->count; u++)
+        for (int k = 0; k < units->use[u].count; k++)
+            if (split_sections(units, u, k, err))
+                return -1;
     for (int f = 0; f < units->flats; f++)
-        if (find_sections(units, f, err))
-            return -1;
+        for (int t = 0; units->flat[f].trained && t < units->flat[f].tensors; t++)
+            if (!is_written(units, f, t))
+                return error_set(err, "%s: no unit makes a gradient of it",
+                                 units->flat[f].tensor[t].name);
     return 0;
 }
 
@@ -409,7 +411,7 @@ int units_create(struct units **out, const struct model *model, const struct uni
     units->boundary = array_make((size_t)units->count, sizeof *units->boundary);
     if (find_boundaries_and_kinds(units, err) || fates_make_flats(units, err) ||
         check_patterns(units, err) || compile_all(units, device, err) ||
-        find_all_sections(units, err)) {
+        find_sections(units, err)) {
         units_destroy(units);
         return -1;
     }
