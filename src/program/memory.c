@@ -43,14 +43,15 @@ static size_t place_persistent(struct program_buffer *list, int count, enum mem_
     return at;
 }
 
+/* items and item_of: room for each buffer. */
 static size_t place_passing(struct program *program, enum mem_pool pool, size_t base,
-                            const struct memory_lifetime *life)
+                            const struct memory_lifetime *life, struct place *items,
+                            struct place **item_of)
 {
     int count = 0;
-    struct place **item_of = array_make((size_t)program->buffers, sizeof *item_of);
-    struct place *items = array_make((size_t)program->buffers, sizeof *items);
     for (int b = 0; b < program->buffers; b++) {
         const struct program_buffer *buffer = &program->buffer[b];
+        item_of[b] = NULL;
         if (buffer->persistent || buffer->pool != pool || life[b].first < 0 || buffer->whole >= 0)
             continue;
         item_of[b] = &items[count];
@@ -63,8 +64,6 @@ static size_t place_passing(struct program *program, enum mem_pool pool, size_t 
     for (int b = 0; b < program->buffers; b++)
         if (item_of[b])
             program->buffer[b].offset = base + item_of[b]->offset;
-    free(item_of);
-    free(items);
     return bytes;
 }
 
@@ -85,11 +84,15 @@ void memory_place_persistent(struct program_buffer *list, int count, size_t pool
 void memory_plan(struct program *program)
 {
     struct memory_lifetime *life = memory_lifetimes(program);
+    struct place *items = array_make((size_t)program->buffers, sizeof *items);
+    struct place **item_of = array_make((size_t)program->buffers, sizeof *item_of);
     for (int pool = 0; pool < POOL_COUNT; pool++) {
         size_t base = place_persistent(program->buffer, program->buffers, pool);
-        program->pool_bytes[pool] = base + place_passing(program, pool, base, life);
+        program->pool_bytes[pool] = base + place_passing(program, pool, base, life, items, item_of);
     }
     place_views(program->buffer, program->buffers);
+    free(item_of);
+    free(items);
     free(life);
 }
 

@@ -32,30 +32,12 @@ struct runs_buffers {
     struct unit_buffers *unit; /* by set and unit */
     int (*loaded)[LOAD_SLOTS]; /* by set */
     int (*carried)[PHASES];    /* by unit: it dies with its run, in whatever set */
+    unsigned slots;            /* of LOAD, that are read: a bit each */
 };
 
 static void *make_table(int count, size_t size)
 {
     return memset(array_make((size_t)count, size), -1, (size_t)count * size);
-}
-
-struct runs_buffers *runs_open(const struct program *program, int ring)
-{
-    struct runs_buffers *b = array_make(1, sizeof *b);
-    b->units = program->units->count;
-    b->ring = ring;
-    b->unit = make_table(ring * b->units, sizeof *b->unit);
-    b->loaded = make_table(ring, sizeof *b->loaded);
-    b->carried = make_table(b->units, sizeof *b->carried);
-    return b;
-}
-
-void runs_close(struct runs_buffers *b)
-{
-    free(b->unit);
-    free(b->loaded);
-    free(b->carried);
-    free(b);
 }
 
 static struct unit_buffers *buffers_of(const struct runs_buffers *b, int micro, int unit)
@@ -122,18 +104,39 @@ static int load_slot(const struct segment *segment, int space)
     return -1;
 }
 
-/* Does a segment of the rank's units read what a slot of LOAD has? */
-static int reads_slot(const struct program *program, int slot)
+/* The slots of LOAD that segments of the rank's units read, a bit each. */
+static unsigned slots_read(const struct program *program)
 {
     const struct layout_stage *own = &program->stage;
+    unsigned slots = 0;
     for (int unit = own->first; unit < own->first + own->count; unit++)
         for (int phase = 0; phase < PHASES; phase++) {
             const struct segment *segment = program_segment(program, unit, phase);
             for (int space = SPACE_TOKENS; space <= SPACE_DOCUMENTS; space++)
-                if (segment->reads >> space & 1 && load_slot(segment, space) == slot)
-                    return 1;
+                if (segment->reads >> space & 1 && load_slot(segment, space) >= 0)
+                    slots |= 1u << load_slot(segment, space);
         }
-    return 0;
+    return slots;
+}
+
+struct runs_buffers *runs_open(const struct program *program, int ring)
+{
+    struct runs_buffers *b = array_make(1, sizeof *b);
+    b->units = program->units->count;
+    b->ring = ring;
+    b->unit = make_table(ring * b->units, sizeof *b->unit);
+    b->loaded = make_table(ring, sizeof *b->loaded);
+    b->carried = make_table(b->units, sizeof *b->carried);
+    b->slots = slots_read(program);
+    return b;
+}
+
+void runs_close(struct runs_buffers *b)
+{
+    free(b->unit);
+    free(b->loaded);
+    free(b->carried);
+    free(b);
 }
 
 /* The memory of a slot of LOAD; for logits, of the first of a micro-batch's sequences alone. */
@@ -156,7 +159,7 @@ void runs_load(struct program *program, struct runs_buffers *b, int micro)
     for (int k = 0; k < LOADS; k++)
         for (int s = 0; s < SEQUENCES; s++) {
             int slot = loads[k].slot + s;
-            if (reads_slot(program, slot))
+            if (b->slots >> slot & 1)
                 instr_bind(instr, slot, loaded(program, &which[slot], &loads[k], s, micro),
                            ACCESS_WRITE);
         }
