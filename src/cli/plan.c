@@ -1,4 +1,5 @@
 /* plan.c - trireme plan. */
+#include <malloc.h>
 #include <string.h>
 
 #include "base/round.h"
@@ -129,6 +130,15 @@ static int show(const struct report *report, const struct options *options, stru
     return rc;
 }
 
+/* Programs of hundreds of ranks are made and freed one after the other: keep their memory rather
+ * than give it back and ask for it again. */
+static void keep_memory(void)
+{
+    enum { MIB = 1 << 20 };
+    mallopt(M_MMAP_THRESHOLD, 32 * MIB);
+    mallopt(M_TRIM_THRESHOLD, 256 * MIB);
+}
+
 int command_plan(struct app *app, int argc, char **argv, struct error *err)
 {
     struct config config;
@@ -140,6 +150,7 @@ int command_plan(struct app *app, int argc, char **argv, struct error *err)
     if (!options.threads)
         options.threads = config.run.threads;
     resolve_device(&config, &options);
+    keep_memory();
     if (options.machine && config.device == CONFIG_DEVICE_CPU)
         return error_set(err, "--machine %s is a GPU, but device is cpu", options.machine->name);
     if (report_make(&report, &config, (int)options.ranks, (int)options.nodes, (int)options.threads,

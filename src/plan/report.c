@@ -28,7 +28,7 @@ static int open_model(struct making *m, const struct config *config, int threads
 {
     int on_gpu = m->report->on_gpu;
     struct device_request request = {
-        .kind = on_gpu ? DEVICE_CUDA : DEVICE_CPU, .threads = threads, .planning = on_gpu};
+        .kind = on_gpu ? DEVICE_CUDA : DEVICE_CPU, .threads = threads, .planning = 1};
     if (device_open(&m->device, &request, err) || layout_model(&m->model, config, err))
         return -1;
     struct units_request units = layout_units(&m->report->layout, config);
