@@ -115,7 +115,7 @@ const char *instr_text(const struct program *program, int index, char *text, siz
 {
     const struct instr *instr = &program->instr[index];
     char name[64] = "", unit[MODEL_PREFIX], micro[24] = "", piece[24] = "";
-    if (instr->unit >= 0)
+    if (instr->unit >= 0 && instr->unit < program->units->count) /* else verify says it is wrong */
         snprintf(name, sizeof name, " %s",
                  model_unit_name(program->units->model, instr->unit, unit));
     if (instr->flat >= 0)
