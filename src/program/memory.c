@@ -43,7 +43,7 @@ static size_t place_persistent(struct program_buffer *list, int count, enum mem_
     return at;
 }
 
-/* items and item_of: room for each buffer. */
+/* items and item_of: space for as many as there are buffers. */
 static size_t place_passing(struct program *program, enum mem_pool pool, size_t base,
                             const struct memory_lifetime *life, struct place *items,
                             struct place **item_of)
