@@ -73,7 +73,7 @@ void pass_release(struct program *program)
     int deaths, count = program->instrs, at = 0;
     struct death *death = find_deaths(program, &deaths);
     struct instr *old = program->instr;
-    program->instr_capacity = count + deaths + 1;
+    program->instr_capacity = count + deaths; /* no more RELEASEs than deaths */
     program->instr = array_make((size_t)program->instr_capacity, sizeof *program->instr);
     program->instrs = 0;
     for (int i = 0; i < count; i++) {

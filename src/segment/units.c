@@ -358,8 +358,8 @@ static int is_written(const struct units *units, int flat, int t)
     return 0;
 }
 
-/* Of the tensors of a section, those that a unit writes in different phases part.  Sections are
- * numbered in the order of their first tensors. */
+/* Split each section into the tensors whose gradients a unit writes in the same phases.  Sections
+ * are numbered in the order of their first tensors. */
 static int split_sections(const struct units *units, int unit, int use, struct error *err)
 {
     struct flat *flat = &units->flat[units->use[unit].flat[use]];

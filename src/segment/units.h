@@ -100,15 +100,6 @@ static inline const struct segment *units_segment(const struct units *units, int
     return &units_kind(units, unit)->segment[phase];
 }
 
-/* The number of a flat among those that a unit uses, or -1. */
-static inline int units_use_of(const struct units *units, int unit, int flat)
-{
-    for (int k = 0; k < units->use[unit].count; k++)
-        if (units->use[unit].flat[k] == flat)
-            return k;
-    return -1;
-}
-
 /* The flats that a unit uses, for segment_run_piece(). */
 void units_flats(const struct units *units, int unit, const struct flat *flat[FLAT_USES]);
 
