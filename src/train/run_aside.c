@@ -165,7 +165,7 @@ int run_aside_finish(struct run_directory *d, struct error *err)
         metrics_resume(d->metrics, d->record.start.step, d->s->log, err))
         return -1;
     d->record.moving = 0;
-    return run_record_write(&d->record, d->path, RUN_RECORD, err);
+    return run_record_write(&d->record, d->path, RUN_RECORD, JS_DURABLE, err);
 }
 
 static int copy_file(const char *from, const char *to, struct error *err)
@@ -192,7 +192,8 @@ int run_aside_copies(const struct run_directory *d, struct error *err)
     int rc = disk_make_folders(folder, err);
     if (!rc && !access(d->metrics, F_OK))
         rc = copy_file(d->metrics, to, err);
-    rc = rc || run_record_write(&d->record, folder, BRANCH_RECORD, err) || disk_sync(folder, err)
+    rc = rc || run_record_write(&d->record, folder, BRANCH_RECORD, JS_DURABLE, err) ||
+                 disk_sync(folder, err)
              ? -1
              : 0;
     free(to);

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "base/array.h"
 
@@ -35,7 +35,10 @@ int run_record_read(struct run_record *record, const char *dir, const char *name
 {
     *record = (struct run_record){.base = -1, .saved = -1};
     char *path = array_format("%s/%s", dir, name);
-    int rc = access(path, F_OK) && errno == ENOENT ? 1 : 0;
+    struct stat about = {.st_size = 1};
+    int missing = stat(path, &about) && errno == ENOENT;
+    record->empty = about.st_size == 0;
+    int rc = missing || record->empty;
     struct js *js = rc ? NULL : js_read(path, err);
     if (js && js_get_int(js, "format", -1) != RECORD_FORMAT)
         rc = error_set(err, "%s is of another version of trireme", path);
@@ -62,7 +65,7 @@ int run_record_read(struct run_record *record, const char *dir, const char *name
 }
 
 int run_record_write(const struct run_record *record, const char *dir, const char *name,
-                     struct error *err)
+                     enum js_care care, struct error *err)
 {
     char *path = array_format("%s/%s", dir, name);
     struct js *js = js_object();
@@ -83,7 +86,7 @@ int run_record_write(const struct run_record *record, const char *dir, const cha
         js_add_string(start, "asked", record->asked);
         js_add(js, "start", start);
     }
-    int rc = js_write(js, JS_INDENTED, JS_DURABLE, path, err);
+    int rc = js_write(js, JS_INDENTED, care, path, err);
     js_free(js);
     free(path);
     return rc;

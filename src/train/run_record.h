@@ -24,21 +24,24 @@ struct run_record {
     int64_t base;              /* checkpoints up to this step are of branches before; -1: none */
     int64_t saved;             /* step of the newest checkpoint of the branch; -1: none yet */
     int moving;   /* the branch has begun, and later checkpoints are not all moved yet */
+    int empty;    /* read from an empty file: the machine failed before anything was saved */
     char job[64]; /* of Slurm, that began the branch; "": none */
 };
 
 #define RUN_RECORD    "run.json"
 #define BRANCH_RECORD "branch.json"
 
-/* Read dir's record of that name; without one record->run is "".  Returns 0, or -1 with err set. */
+/* Read dir's record of that name; without one, or where it is empty, record->run is "".  Returns 0,
+ * or -1 with err set. */
 int run_record_read(struct run_record *record, const char *dir, const char *name,
                     struct error *err);
 
-/* Replace the record.  If the machine fails meanwhile, the file holds the old record or the new
- * one, never a part of it; the new one is durable once dir has been fsynced too (disk_sync()).
- * Returns 0, or -1 with err set and the old one in place. */
+/* Replace the record.  With JS_DURABLE, if the machine fails meanwhile the file holds the old record
+ * or the new one, never a part of it; the new one is durable once dir has been fsynced too
+ * (disk_sync()).  With JS_REPORT, for a run that has saved nothing yet, it may be empty or missing
+ * then.  Returns 0, or -1 with err set and the old one in place. */
 int run_record_write(const struct run_record *record, const char *dir, const char *name,
-                     struct error *err);
+                     enum js_care care, struct error *err);
 
 /* A new run that has no checkpoint yet, begun by this job.  Returns 0, or -1 with err set. */
 int run_record_new(struct run_record *record, struct error *err);

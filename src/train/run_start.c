@@ -266,6 +266,11 @@ static int adopt(struct run_directory *d, const struct checkpoint *checkpoint, s
     struct run_point point = run_point_of(checkpoint->meta, checkpoint->step);
     if (d->record.run[0])
         return 0;
+    if (d->record.empty)
+        return error_set(err,
+                         "%s/run.json is empty, although checkpoints are there; put it back, or "
+                         "remove it: the newest checkpoint is taken for the run's then",
+                         d->path);
     if (run_record_new(&d->record, err))
         return -1;
     if (point.run[0])
@@ -317,7 +322,8 @@ static int begin_branch(struct run_directory *d, const struct checkpoint *checkp
     d->record.moving = 1;
     run_record_set_job(&d->record);
     set_start(d, checkpoint);
-    if (run_record_write(&d->record, d->path, RUN_RECORD, err) || disk_sync(d->path, err))
+    if (run_record_write(&d->record, d->path, RUN_RECORD, JS_DURABLE, err) ||
+        disk_sync(d->path, err))
         return -1;
     log_info(d->s->log, "branch %lld of the run in %s begins at step %lld",
              (long long)d->record.branch, d->path, (long long)d->record.start.step);
@@ -335,7 +341,8 @@ static int begin_run(struct run_directory *d, const struct run_start *start,
     if (checkpoint)
         set_start(d, checkpoint);
     log_info(d->s->log, "a new run begins in %s", d->path);
-    return run_record_write(&d->record, d->path, RUN_RECORD, err);
+    /* Its first save makes the record durable: until then there is nothing to lose. */
+    return run_record_write(&d->record, d->path, RUN_RECORD, JS_REPORT, err);
 }
 
 static int commit(struct run_directory *d, const struct run_start *start,
@@ -356,7 +363,7 @@ static int commit(struct run_directory *d, const struct run_start *start,
         return -1;
     if (d->record.saved < 0 && start->from == FROM_OWN && checkpoint->step > d->record.base)
         d->record.saved = checkpoint->step;
-    return run_record_write(&d->record, d->path, RUN_RECORD, err) ||
+    return run_record_write(&d->record, d->path, RUN_RECORD, JS_DURABLE, err) ||
                    run_aside_branch(d, TORN_STAYS, err)
                ? -1
                : 0;

@@ -253,6 +253,15 @@ train run.dir=old train.steps=19
 is "a directory without a record is taken over" "0 18 19" "$code $(kept old)"
 said "and that is said" 'old has no run.json'
 
+# A failure of the machine before the first save may leave an empty one.
+: >old/run.json
+refused "an empty record beside checkpoints" 'old/run.json is empty, although checkpoints are there' \
+    "$TRIREME" train $M run.dir=old train.steps=20
+mkdir failed && : >failed/run.json
+train run.dir=failed train.steps=2
+is "an empty record where nothing was saved: a new run" "0 2 32" \
+    "$code $(kept failed) $(id_of failed/run.json | tr -d '\n' | wc -c)"
+
 # Other settings are named, once.
 train run.dir=set train.steps=5
 train run.dir=set train.steps=8 train.lr=5e-4 seed=9 data.train=valid.h5
