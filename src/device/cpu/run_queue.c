@@ -50,7 +50,8 @@ static int open_schedstat(void)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* The line holds time on cores, time waiting for a core, and times run; the second is returned. */
+/* The line holds time on cores, time waiting for a core, and times run; the second is returned, 0
+ * where the file could not be opened. */
 static int64_t waited_ns(int file)
 {
     char text[96];
@@ -63,21 +64,12 @@ static int64_t waited_ns(int file)
 struct run_queue *run_queue_open(int threads)
 {
     const char *dynamic = getenv("OMP_DYNAMIC");
-    int failed = 0;
     if (threads < 2 || (dynamic && !strcasecmp(dynamic, "false")))
         return NULL;
     struct run_queue *q = array_make(1, sizeof *q + (size_t)threads * sizeof *q->file);
     q->choice.most = q->choice.now = threads;
     for (int i = 0; i < threads; i++)
         q->file[i] = -1;
-#pragma omp parallel num_threads(threads)
-    q->file[omp_get_thread_num()] = open_schedstat();
-    for (int i = 0; i < threads; i++)
-        failed |= q->file[i] < 0;
-    if (failed) {
-        run_queue_close(q);
-        return NULL;
-    }
     omp_set_dynamic(0); /* OpenMP's own adjustment may read the load average before every loop */
     return q;
 }
@@ -100,6 +92,10 @@ int run_queue_threads(const struct device *d)
         return 1;
     if (now - q->choice.last_ns < SAMPLE_NS)
         return q->choice.now;
+    if (q->choice.last_ns == 0) { /* not in run_queue_open(): threads without work would spin */
+#pragma omp parallel num_threads(q->choice.most)
+        q->file[omp_get_thread_num()] = open_schedstat();
+    }
     for (int i = 0; i < q->choice.most; i++)
         sum += waited_ns(q->file[i]);
     return run_queue_choice_sample(&q->choice, now, sum);

@@ -36,8 +36,8 @@ int run_queue_choice_sample(struct run_queue_choice *choice, int64_t now_ns, int
 
 struct run_queue;
 
-/* For `threads` threads that the calling thread starts.  NULL where the kernel does not count
- * waiting, with OMP_DYNAMIC=false, and for one thread: d->threads then holds. */
+/* For `threads` threads that the calling thread starts.  NULL with OMP_DYNAMIC=false and for one
+ * thread: d->threads then holds.  So it does where the kernel does not count waiting. */
 struct run_queue *run_queue_open(int threads);
 void run_queue_close(struct run_queue *queue); /* NULL allowed */
 
