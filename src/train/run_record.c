@@ -36,10 +36,9 @@ int run_record_read(struct run_record *record, const char *dir, const char *name
     *record = (struct run_record){.base = -1, .saved = -1};
     char *path = array_format("%s/%s", dir, name);
     struct stat about = {.st_size = 1};
-    int missing = stat(path, &about) && errno == ENOENT;
+    int rc = stat(path, &about) && errno == ENOENT;
     record->empty = about.st_size == 0;
-    int rc = missing || record->empty;
-    struct js *js = rc ? NULL : js_read(path, err);
+    struct js *js = rc || record->empty ? NULL : js_read(path, err);
     if (js && js_get_int(js, "format", -1) != RECORD_FORMAT)
         rc = error_set(err, "%s is of another version of trireme", path);
     else if (js && strlen(js_get_string(js, "run", "")) != RUN_ID - 1)
@@ -53,7 +52,7 @@ int run_record_read(struct run_record *record, const char *dir, const char *name
         copy(record->job, sizeof record->job, js_get_string(js, "job", ""));
         if (js_get(js, "start"))
             read_start(record, js_get(js, "start"));
-    } else if (!rc) {
+    } else if (!rc && !record->empty) {
         rc = -1;
     }
     if (rc < 0)
