@@ -14,4 +14,4 @@ tests_bench_gemm_rate_LDADD = $(TRIREME_LIBS)
 EXTRA_DIST += tests/bench/busy tests/bench/cpu_vs_torch tests/bench/optimizers tests/bench/gpu_vs_torch tests/bench/kernel_table.py \
 	tests/bench/memory_vs_torch tests/bench/peaks.py tests/bench/torch_gpu.py \
 	tests/bench/torch_llama.py tests/bench/torch_memory.py \
-	tests/bench/startup tests/bench/mpi_start.c tests/bench/strategies tests/bench/versus
+	tests/bench/interval.awk tests/bench/startup tests/bench/mpi_start.c tests/bench/strategies tests/bench/versus
