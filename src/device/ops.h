@@ -156,13 +156,16 @@ struct device_ops {
     int (*gemm)(struct device *d, const struct gemm *g, void *scratch, struct error *err);
     size_t (*gemm_scratch)(struct device *d, const struct gemm *g); /* pointers unused */
 
-    /* y[r,:] = table[tokens[r],:];  tokens in [0, vocab).  table [vocab, hidden] */
+    /* y[r,:] = table[tokens[r] - first,:], 0 for tokens outside [first, first + vocab).  table
+     * [vocab, hidden]: these rows of a table that may have more */
     void (*embedding)(struct device *d, enum dtype dt, void *y, const void *table,
-                      const int32_t *tokens, int64_t rows, int64_t hidden, int64_t vocab);
-    /* dtable[tokens[r],:] (+)= dy[r,:], rows in order;  dtable fp32 [vocab, hidden] */
+                      const int32_t *tokens, int64_t rows, int64_t hidden, int64_t first,
+                      int64_t vocab);
+    /* dtable[tokens[r] - first,:] (+)= dy[r,:] of tokens inside, rows in order;  dtable fp32
+     * [vocab, hidden] */
     void (*embedding_backward)(struct device *d, enum dtype dt, float *dtable, const void *dy,
-                               const int32_t *tokens, int64_t rows, int64_t hidden, int64_t vocab,
-                               int accumulate);
+                               const int32_t *tokens, int64_t rows, int64_t hidden, int64_t first,
+                               int64_t vocab, int accumulate);
 
     /* x' = x + delta (delta NULL: x' = x and sum is not written);  sum = x' rounded to dt;
      * rstd[r] = 1/sqrt(mean(x'^2) + eps), of the rounded x';  y = x' * rstd * w.

@@ -185,7 +185,10 @@ void build_output_named(struct graph *graph, const char *name, int value)
 
 int build_embedding(struct graph *graph, int tokens, int table)
 {
-    return append(graph, &op_embedding, (int[]){tokens, table}, 2, (struct op_attrs){0});
+    const struct graph_value *t = &graph->values[table];
+    int64_t first = t->role == VALUE_PARAM ? graph->params[t->index].box[0].start[0] : 0;
+    return append(graph, &op_embedding, (int[]){tokens, table}, 2,
+                  (struct op_attrs){.first = first});
 }
 
 int build_rmsnorm(struct graph *graph, int x, int w, float eps)

@@ -34,6 +34,8 @@ void build_output_named(struct graph *graph, const char *name, int value);
 /* By the name "hidden". */
 void build_output(struct graph *graph, int value);
 
+/* Rows of a table; where that is a parameter whose rows are divided, a term of their sum over the
+ * ranks. */
 int build_embedding(struct graph *graph, int tokens, int table);
 /* y = norm(x) * w */
 int build_rmsnorm(struct graph *graph, int x, int w, float eps);

@@ -106,7 +106,8 @@ struct op_attrs {
     float eps, scale;
     int64_t seq, heads, kv_heads, head_dim;
     unsigned forms;         /* of attention: bits of enum attention_form */
-    int64_t first, columns; /* of a head: its rank's first column of the logits, and how many */
+    int64_t first, columns; /* of a head: its rank's first column of the logits, and how many; of an
+                               embedding: its rank's first row of the table */
     int inverse;
     enum dtype out; /* of a linear's and of a reduce-scatter's result */
     unsigned axes;  /* of a collective: those of its group, and its size */

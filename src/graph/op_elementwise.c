@@ -3,7 +3,8 @@
 #include "graph/op.h"
 #include "device/ops.h"
 
-/* embedding: inputs tokens, table [vocab, hidden]; output y [tokens, hidden] */
+/* embedding: inputs tokens, table [vocab, hidden], of which a rank may have the rows from
+ * attrs.first on; output y [tokens, hidden], then a term of the sum over ranks */
 static void embedding_shapes(struct graph *graph, struct graph_node *node)
 {
     int64_t shape[2] = {graph_elems(graph, node->in[0]), graph->values[node->in[1]].dim[1]};
@@ -21,7 +22,8 @@ static int embedding_run(const struct op_call *call, struct error *err)
     const struct graph_value *y = &call->graph->values[call->node->out[0]];
     const struct graph_value *table = &call->graph->values[call->node->in[1]];
     call->device->ops->embedding(call->device, call->graph->dtype, call->out[0], call->in[1],
-                                 call->in[0], y->dim[0], y->dim[1], table->dim[0]);
+                                 call->in[0], y->dim[0], y->dim[1], call->node->attrs.first,
+                                 table->dim[0]);
     return 0;
 }
 
@@ -37,7 +39,7 @@ static int embedding_backward_run(const struct op_call *call, struct error *err)
     const struct graph_value *table = &call->graph->values[call->node->out[0]];
     call->device->ops->embedding_backward(call->device, call->graph->dtype, call->out[0],
                                           call->in[0], call->in[1], call->shape[0], call->shape[1],
-                                          table->dim[0], call->accumulate);
+                                          call->node->attrs.first, table->dim[0], call->accumulate);
     return 0;
 }
 

@@ -8,6 +8,7 @@
  *   reduce_scatter        a term                       own rows
  *   all_gather            own rows                     whole         (its gradient: terms)
  *   all_to_all            own columns                  spread, and back
+ *   embedding             whole          own rows      a term
  *   norm                  whole, own rows
  *   loss                  whole
  *   head_part             whole          own rows      part          (its gradient of x: a term)
@@ -255,9 +256,10 @@ static int follow_linear(const struct division *d, const struct graph_node *n)
 
 static int follow_embedding(const struct division *d, const struct graph_node *n)
 {
-    if (d->share[n->in[1]] == ROWS)
-        return wrong(d, n, n->in[1], "tokens of other ranks' rows are not in it");
-    put_share(d, n, d->share[n->in[1]] == COLUMNS ? COLUMNS : d->share[n->in[0]], n->in[1]);
+    enum division_share table = d->share[n->in[1]], tokens = d->share[n->in[0]];
+    if (table == ROWS && tokens != WHOLE)
+        return wrong_share(d, n, n->in[0], "its table is divided too");
+    put_share(d, n, table == ROWS ? TERM : table == COLUMNS ? COLUMNS : tokens, n->in[1]);
     return 0;
 }
 

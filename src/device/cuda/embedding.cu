@@ -7,22 +7,25 @@
  * if no earlier row has it, else it leaves; it then looks through the later rows, 512 of them per
  * warp at a time, lists those with its token in ascending order, and adds them.  Every element is
  * summed by one thread in the order of the rows, as the CPU does, without scratch and atomics.
+ * Of tokens whose rows are not in the table forward makes zeros, and backward leaves.
  * The search costs rows^2 comparisons in cache: 15 us at 8192 rows, beside 80 us of moving.
  */
 #include "device/cuda/pack.cuh"
 
 template <typename R>
 __global__ void __launch_bounds__(128)
-    gather_rows(R *y, const R *table, const int32_t *tokens, int accesses)
+    gather_rows(R *y, const R *table, const int32_t *tokens, int accesses, int first, int vocab)
 {
     enum { AHEAD = 4 };
-    const R *from = table + (int64_t)tokens[blockIdx.x] * accesses;
+    const unsigned token = (unsigned)(tokens[blockIdx.x] - first);
+    const bool inside = token < (unsigned)vocab;
+    const R *from = table + (int64_t)token * accesses;
     R *to = y + (int64_t)blockIdx.x * accesses;
     for (int begin = (int)threadIdx.x; begin < accesses; begin += AHEAD * (int)blockDim.x) {
-        R bits[AHEAD];
+        R bits[AHEAD] = {};
 #pragma unroll
         for (int j = 0; j < AHEAD; j++)
-            if (begin + j * (int)blockDim.x < accesses)
+            if (inside && begin + j * (int)blockDim.x < accesses)
                 bits[j] = load<R>(from + begin + j * (int)blockDim.x);
 #pragma unroll
         for (int j = 0; j < AHEAD; j++)
@@ -33,26 +36,27 @@ __global__ void __launch_bounds__(128)
 
 template <typename R>
 static void gather(cudaStream_t s, void *y, const void *table, const int32_t *tokens, int64_t rows,
-                   int64_t row_bytes)
+                   int64_t row_bytes, int64_t first, int64_t vocab)
 {
     int accesses = (int)(row_bytes / (int64_t)sizeof(R));
     LAUNCH(gather_rows<R>, (unsigned)rows, (int)min_i64(128, whole_warps(accesses)), 0, s, (R *)y,
-           (const R *)table, tokens, accesses);
+           (const R *)table, tokens, accesses, (int)first, (int)vocab);
 }
 
 void cuda_embedding(struct device *d, enum dtype dt, void *y, const void *table,
-                    const int32_t *tokens, int64_t rows, int64_t hidden, int64_t vocab)
+                    const int32_t *tokens, int64_t rows, int64_t hidden, int64_t first,
+                    int64_t vocab)
 {
     cudaStream_t s = cuda_compute(d);
     int64_t row_bytes = hidden * (dt == DTYPE_F32 ? 4 : 2);
     if (rows == 0)
         return;
     if (row_bytes % 16 == 0 && aligned16(y) && aligned16(table))
-        gather<uint4>(s, y, table, tokens, rows, row_bytes);
+        gather<uint4>(s, y, table, tokens, rows, row_bytes, first, vocab);
     else if (dt != DTYPE_F32)
-        gather<uint16_t>(s, y, table, tokens, rows, row_bytes);
+        gather<uint16_t>(s, y, table, tokens, rows, row_bytes, first, vocab);
     else
-        gather<float>(s, y, table, tokens, rows, row_bytes);
+        gather<float>(s, y, table, tokens, rows, row_bytes, first, vocab);
 }
 
 enum {
@@ -143,13 +147,15 @@ static __device__ __forceinline__ void add_matches(float (&sum)[n], const matche
 template <typename T, int n>
 __global__ void __launch_bounds__(THREADS, 3)
     scatter_rows(float *dtable, const T *dy, const int32_t *tokens, int64_t rows, int hidden,
-                 int accumulate)
+                 int first, int vocab, int accumulate)
 {
     __shared__ matches m;
     __shared__ int earlier[2];
     const int64_t mine = blockIdx.x;
     const int32_t token = tokens[mine];
-    float *to = dtable + (int64_t)token * hidden;
+    float *to = dtable + (int64_t)(token - first) * hidden;
+    if ((unsigned)(token - first) >= (unsigned)vocab)
+        return;
     if (threadIdx.x < 2)
         earlier[threadIdx.x] = 0;
     __syncthreads();
@@ -174,8 +180,8 @@ __global__ void __launch_bounds__(THREADS, 3)
 }
 
 void cuda_embedding_backward(struct device *d, enum dtype dt, float *dtable, const void *dy,
-                             const int32_t *tokens, int64_t rows, int64_t hidden, int64_t vocab,
-                             int accumulate)
+                             const int32_t *tokens, int64_t rows, int64_t hidden, int64_t first,
+                             int64_t vocab, int accumulate)
 {
     cudaStream_t s = cuda_compute(d);
     if (!accumulate)
@@ -187,9 +193,9 @@ void cuda_embedding_backward(struct device *d, enum dtype dt, float *dtable, con
         const T *from = (const T *)dy;
         if (hidden % LANES<T> == 0 && aligned16(dtable) && aligned16(dy))
             LAUNCH((scatter_rows<T, LANES<T>>), (unsigned)rows, THREADS, 0, s, dtable, from, tokens,
-                   rows, (int)hidden, accumulate);
+                   rows, (int)hidden, (int)first, (int)vocab, accumulate);
         else
             LAUNCH((scatter_rows<T, 1>), (unsigned)rows, THREADS, 0, s, dtable, from, tokens, rows,
-                   (int)hidden, accumulate);
+                   (int)hidden, (int)first, (int)vocab, accumulate);
     });
 }
