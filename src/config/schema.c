@@ -322,8 +322,8 @@ const struct key config_keys[] = {
     {KEY(INT, parallel.persist_below), "0", 0, INT64_C(1) << 50,
      .help = "units with fewer parameters than this, such as a tied head's norm, are not sharded: "
              "every rank has them whole, and their gradients are summed over all ranks"},
-    {KEY(INT, parallel.tensor), "1", 1, 1, .later = "tensor parallelism",
-     .help = "ranks that split each matrix"},
+    {KEY(INT, parallel.tensor), "1", 1, 1024,
+     .help = "ranks that divide each layer: heads, the width of the feed-forward part, vocabulary"},
     {KEY(INT, parallel.pipeline), "1", 1, 1, .later = "pipeline parallelism",
      .help = "stages the layers are split into"},
     {KEY(CHOICE, parallel.schedule), "1f1b", .choices = pipeline_schedules,

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/round.h"
 #include "device/ops.h"
 #include "graph/op.h"
 
@@ -133,14 +134,26 @@ static int add_input(struct graph *graph, const char *name, int64_t rows, int64_
     }
     struct graph_input *input = &graph->input[graph->inputs];
     snprintf(input->name, sizeof input->name, "%s", name);
+    input->own_rows = graph->own_rows;
     input->value = graph_value(graph, VALUE_INPUT, graph->dtype, 2, (int64_t[]){rows, width});
     graph->values[input->value].index = graph->inputs++;
     return input->value;
 }
 
+void build_divide_boundaries(struct graph *graph, struct graph_group group)
+{
+    graph->own_rows = group;
+}
+
+/* How many of these rows each rank of a group has. */
+static int64_t own_rows(int64_t rows, struct graph_group group)
+{
+    return group.size > 1 ? ceil_div(rows, group.size) : rows;
+}
+
 int build_boundary(struct graph *graph, const char *name, int sequence, int64_t width)
 {
-    int64_t rows = graph->batch * graph->length[sequence];
+    int64_t rows = own_rows(graph->batch * graph->length[sequence], graph->own_rows);
     int value = -1;
     if (graph->block && !strcmp(graph->output_name, name))
         value = graph->carried;
@@ -179,6 +192,7 @@ void build_output_named(struct graph *graph, const char *name, int value)
         graph_fail(graph, "a unit puts out one boundary, not \"%s\" too", name);
     snprintf(graph->output_name, sizeof graph->output_name, "%s", name);
     graph->carried = value;
+    graph->output_own_rows = graph->own_rows;
     if (graph->block + 1 >= graph->blocks)
         graph->values[value].role = VALUE_OUTPUT;
 }
@@ -286,14 +300,33 @@ int build_positions(struct graph *graph, int x, int table, int positions)
             graph_fail(graph, "positions: a table of %lld columns for rows of %lld",
                        (long long)graph->values[table].dim[1], (long long)graph->values[x].dim[1]);
         int rows = build_embedding(graph, positions, table);
-        return append(graph, &op_add, (int[]){x, rows}, 2, (struct op_attrs){0});
+        return build_add(graph, x, rows);
     }
-    return append(graph, &op_positions, (int[]){x, table}, 2, (struct op_attrs){.seq = graph->seq});
+    const struct box *own = &graph->params[graph->values[table].index].box[0];
+    return append(
+        graph, &op_positions, (int[]){x, table}, 2,
+        (struct op_attrs){.seq = graph->seq, .first = own->start[0], .rows = own->whole[0]});
+}
+
+int build_add(struct graph *graph, int x, int y)
+{
+    return append(graph, &op_add, (int[]){x, y}, 2, (struct op_attrs){0});
 }
 
 void build_head_loss(struct graph *graph, int h, int w, int targets, float scale)
 {
     append(graph, &op_head_loss, (int[]){h, w, targets}, 3, (struct op_attrs){.scale = scale});
+}
+
+/* Is x gathered from the ranks' own rows?  The gradients that divided readers give it are summed
+ * where it is scattered back. */
+static int is_gathered(const struct graph *graph, int x, struct graph_group group)
+{
+    int from = graph->values[x].producer;
+    if (from >= 0 && graph->nodes[from].op == &op_fit_rows)
+        from = graph->values[graph->nodes[from].in[0]].producer;
+    return from >= 0 && graph->nodes[from].op == &op_all_gather &&
+           graph->nodes[from].attrs.axes == group.axes;
 }
 
 /* See op_loss.c. */
@@ -323,7 +356,8 @@ void build_head_loss_divided(struct graph *graph, int h, int w, int targets, int
     int term = append(graph, &op_head_term, (int[]){sums, top, all_top}, 3, attrs);
     int all_sums = build_exchange(graph, &op_all_reduce, term, group);
     append(graph, &op_head_part_loss, (int[]){all_top, all_sums, targets}, 3, attrs);
-    build_divided(graph, h, group);
+    if (!is_gathered(graph, h, group))
+        build_divided(graph, h, group);
 }
 
 int build_exchange(struct graph *graph, const struct op *op, int x, struct graph_group group)
@@ -337,6 +371,36 @@ int build_exchange(struct graph *graph, const struct op *op, int x, struct graph
     return append(graph, op, &x, 1,
                   (struct op_attrs){
                       .axes = group.axes, .members = group.size, .out = graph->values[x].dtype});
+}
+
+static int fit_rows(struct graph *graph, int x, int64_t rows)
+{
+    if (graph->values[x].dim[0] == rows)
+        return x;
+    return append(graph, &op_fit_rows, &x, 1, (struct op_attrs){.rows = rows});
+}
+
+int build_scatter_rows(struct graph *graph, int term, struct graph_group group)
+{
+    int64_t rows = own_rows(graph->values[term].dim[0], group) * (group.size > 1 ? group.size : 1);
+    return build_exchange(graph, &op_reduce_scatter, fit_rows(graph, term, rows), group);
+}
+
+int build_gather_rows(struct graph *graph, int own, struct graph_group group)
+{
+    return fit_rows(graph, build_exchange(graph, &op_all_gather, own, group), graph->rows);
+}
+
+int build_gather_columns(struct graph *graph, int y, int w)
+{
+    const struct graph_param *param = &graph->params[graph->values[w].index];
+    const struct graph_group group = param->division.group;
+    if (group.size < 2)
+        return y;
+    int placed = append(
+        graph, &op_place_columns, &y, 1,
+        (struct op_attrs){.first = param->box[0].start[0], .columns = param->box[0].whole[0]});
+    return build_exchange(graph, &op_all_reduce, placed, group);
 }
 
 void build_divided(struct graph *graph, int x, struct graph_group group)

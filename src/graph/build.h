@@ -71,7 +71,20 @@ int build_gelu(struct graph *graph, int x, int b);
 /* x + table of positions [at least seq, width]: its row t is added to token t of each sequence, or
  * to the rows that have this position; positions: of rows, or -1 */
 int build_positions(struct graph *graph, int x, int table, int positions);
+/* x + y */
+int build_add(struct graph *graph, int x, int y);
 /* ---- among the ranks of a group ---- */
+
+/* Say that of boundaries read or put out from here on each rank of a group has its own rows, an
+ * equal number (where the group does not divide them, the last ranks' are padded); in a group of
+ * one: the whole again. */
+void build_divide_boundaries(struct graph *graph, struct graph_group group);
+/* The rank's own rows of the sum of all ranks' terms, and all ranks' own rows without padding:
+ * reduce-scatter and all-gather of rows that a group need not divide. */
+int build_scatter_rows(struct graph *graph, int term, struct graph_group group);
+int build_gather_rows(struct graph *graph, int own, struct graph_group group);
+/* All columns of y, a product with matrix w, whose rows may be divided: no gradient passes. */
+int build_gather_columns(struct graph *graph, int y, int w);
 
 /* What ranks exchange of x, by one of these ops, and no other; in a group of one: x.
  *
@@ -96,7 +109,7 @@ void build_head_loss(struct graph *graph, int h, int w, int targets, float scale
 /* The same where w is a parameter whose rows may be divided among the ranks of a group, and rows
  * from `vocab` of the whole on are padding: their logits count as -infinity, their gradients are 0.
  * h is whole, the same on all of them, and read by nothing else that needs a gradient of it: it is
- * declared as divided here. */
+ * declared as divided here, unless it is gathered from their own rows. */
 void build_head_loss_divided(struct graph *graph, int h, int w, int targets, int64_t vocab,
                              float scale);
 

@@ -99,6 +99,7 @@ struct graph_input {
     int value;
     int frozen; /* 1: nothing that it is made of is trained: backward makes no gradient of it */
     int shared; /* 1: other units read it too, and its gradient is the sum of theirs */
+    struct graph_group own_rows; /* the ranks that each have their own rows of it */
 };
 
 /* Numbers an op needs beyond its inputs' shapes. */
@@ -107,7 +108,8 @@ struct op_attrs {
     int64_t seq, heads, kv_heads, head_dim;
     unsigned forms;         /* of attention: bits of enum attention_form */
     int64_t first, columns; /* of a head: its rank's first column of the logits, and how many; of an
-                               embedding: its rank's first row of the table */
+                               embedding and of positions: its rank's first row of the table */
+    int64_t rows;           /* of a result with rows put behind or left away; of a whole table */
     int inverse;
     enum dtype out; /* of a linear's and of a reduce-scatter's result */
     unsigned axes;  /* of a collective: those of its group, and its size */
@@ -132,7 +134,8 @@ struct graph {
     int64_t batch, length[SEQUENCES]; /* tokens of each sequence */
     int sequence;                     /* that is worked on, of seq tokens; rows: batch * seq */
     int64_t rows, seq;
-    struct graph_group tensor; /* among whose ranks a model may divide its layers */
+    struct graph_group tensor;   /* among whose ranks a model may divide its layers */
+    struct graph_group own_rows; /* the ranks that each have their own rows of boundaries to come */
     int64_t positions; /* rows of the shortest table that positions from data index; 0: none */
     struct graph_value *values;
     int value_count, value_capacity;
@@ -143,6 +146,7 @@ struct graph {
     struct graph_input input[BOUNDARY_USES];
     int inputs;
     char output_name[BOUNDARY_NAME]; /* of what it puts out; "": it puts out nothing */
+    struct graph_group output_own_rows;
     int block, blocks; /* being built, of so many written one behind the other; 0: one */
     int carried;       /* what the block before this one put out */
     struct error err;  /* the first thing that went wrong */

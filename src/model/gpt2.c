@@ -25,19 +25,20 @@ static int norm(const struct config_model *c, struct graph *graph, int x, const 
 {
     char bias[GRAPH_NAME];
     snprintf(bias, sizeof bias, "%s.bias", name);
-    int w = transformer_vector(graph, (struct transformer_part[]){{name, c->hidden}}, 1, INIT_ONES);
-    int b =
-        transformer_vector(graph, (struct transformer_part[]){{bias, c->hidden}}, 1, INIT_ZEROS);
+    int w = transformer_row_vector(graph, &(struct transformer_part){name, c->hidden}, INIT_ONES);
+    int b = transformer_row_vector(graph, &(struct transformer_part){bias, c->hidden}, INIT_ZEROS);
     return build_layernorm(graph, x, w, b, (float)c->norm_eps);
 }
 
 static void embed(const struct config_model *c, struct graph *graph)
 {
     struct transformer_part tokens = {"embed", c->vocab}, places = {"positions", c->max_seq_len};
-    int table = transformer_matrix(graph, &tokens, 1, c->hidden, c->init_std);
-    int positions = transformer_matrix(graph, &places, 1, c->hidden, c->init_std);
+    const struct graph_division rows = transformer_rows(graph, 0);
+    int table = transformer_divided_matrix(graph, &tokens, 1, c->hidden, c->init_std, rows);
+    int positions = transformer_divided_matrix(graph, &places, 1, c->hidden, c->init_std, rows);
     int x = build_embedding(graph, build_tokens(graph), table);
-    build_output(graph, build_positions(graph, x, positions, -1));
+    x = build_positions(graph, x, positions, -1);
+    build_output(graph, build_scatter_rows(graph, x, graph->tensor));
 }
 
 /* x + o(attention(qkv(h))) */
@@ -48,13 +49,15 @@ static int attention(const struct config_model *c, struct graph *graph, int x, i
     struct transformer_part biases[] = {
         {"attn.q.bias", q}, {"attn.k.bias", kv}, {"attn.v.bias", kv}};
     struct transformer_part back = {"attn.o", c->hidden}, back_bias = {"attn.o.bias", c->hidden};
-    int wqkv = transformer_matrix(graph, weights, 3, c->hidden, c->init_std);
-    int bqkv = transformer_vector(graph, biases, 3, INIT_ZEROS);
-    int wo = transformer_matrix(graph, &back, 1, q, transformer_back_std(c));
-    int bo = transformer_vector(graph, &back_bias, 1, INIT_ZEROS);
-    int qkv = build_bias(graph, build_linear(graph, h, wqkv, -1), bqkv);
-    int o = build_attention(graph, qkv, c->heads, c->kv_heads, c->head_dim);
-    return build_bias(graph, build_linear(graph, o, wo, x), bo);
+    const struct graph_division rows = transformer_rows(graph, c->kv_heads);
+    int wqkv = transformer_divided_matrix(graph, weights, 3, c->hidden, c->init_std, rows);
+    int bqkv = transformer_divided_vector(graph, biases, 3, INIT_ZEROS, rows);
+    int wo = transformer_divided_matrix(graph, &back, 1, q, transformer_back_std(c),
+                                        transformer_columns(graph, c->kv_heads));
+    int bo = transformer_row_vector(graph, &back_bias, INIT_ZEROS);
+    int qkv = build_linear(graph, transformer_all_rows(graph, h), wqkv, -1);
+    int o = transformer_attention(graph, build_bias(graph, qkv, bqkv), wqkv, -1, c->head_dim);
+    return build_bias(graph, transformer_back(graph, o, wo, x), bo);
 }
 
 /* x + down(gelu(up(h))) */
@@ -63,12 +66,14 @@ static int mlp(const struct config_model *c, struct graph *graph, int x, int h)
     struct transformer_part up = {"mlp.up", c->ffn}, up_bias = {"mlp.up.bias", c->ffn};
     struct transformer_part down = {"mlp.down", c->hidden},
                             down_bias = {"mlp.down.bias", c->hidden};
-    int wup = transformer_matrix(graph, &up, 1, c->hidden, c->init_std);
-    int bup = transformer_vector(graph, &up_bias, 1, INIT_ZEROS);
-    int wdown = transformer_matrix(graph, &down, 1, c->ffn, transformer_back_std(c));
-    int bdown = transformer_vector(graph, &down_bias, 1, INIT_ZEROS);
-    int g = build_gelu(graph, build_linear(graph, h, wup, -1), bup);
-    return build_bias(graph, build_linear(graph, g, wdown, x), bdown);
+    const struct graph_division rows = transformer_rows(graph, 0);
+    int wup = transformer_divided_matrix(graph, &up, 1, c->hidden, c->init_std, rows);
+    int bup = transformer_divided_vector(graph, &up_bias, 1, INIT_ZEROS, rows);
+    int wdown = transformer_divided_matrix(graph, &down, 1, c->ffn, transformer_back_std(c),
+                                           transformer_columns(graph, 0));
+    int bdown = transformer_row_vector(graph, &down_bias, INIT_ZEROS);
+    int u = build_linear(graph, transformer_all_rows(graph, h), wup, -1);
+    return build_bias(graph, transformer_back(graph, build_gelu(graph, u, bup), wdown, x), bdown);
 }
 
 static void block(const struct config_model *c, struct graph *graph)
@@ -83,6 +88,7 @@ static void graph_of(const struct model *model, int kind, enum model_purpose pur
                      float loss_factor, struct graph *graph)
 {
     const struct config_model *c = &model->config;
+    transformer_begin(graph);
     if (kind == TRANSFORMER_EMBED) {
         embed(c, graph);
     } else if (kind == TRANSFORMER_BLOCK) {

@@ -17,14 +17,15 @@ static void units(struct model *model)
 
 static int norm_weight(struct graph *graph, const char *name, int64_t hidden)
 {
-    return transformer_vector(graph, (struct transformer_part[]){{name, hidden}}, 1, INIT_ONES);
+    return transformer_row_vector(graph, &(struct transformer_part){name, hidden}, INIT_ONES);
 }
 
 static void embed(const struct config_model *c, struct graph *graph)
 {
-    int table = transformer_matrix(graph, (struct transformer_part[]){{"embed", c->vocab}}, 1,
-                                   c->hidden, c->init_std);
-    build_output(graph, build_embedding(graph, build_tokens(graph), table));
+    int table = transformer_divided_matrix(graph, (struct transformer_part[]){{"embed", c->vocab}},
+                                           1, c->hidden, c->init_std, transformer_rows(graph, 0));
+    int x = build_embedding(graph, build_tokens(graph), table);
+    build_output(graph, build_scatter_rows(graph, x, graph->tensor));
 }
 
 /* x2 = x + o(attention(norm1(x)));  y = x2 + down(swiglu(norm2(x2))) */
@@ -33,33 +34,34 @@ static void block(const struct config_model *c, struct graph *graph)
     int64_t d = c->head_dim, q = c->heads * d, kv = c->kv_heads * d;
     double back = transformer_back_std(c);
     float eps = (float)c->norm_eps;
+    const struct transformer_part qkv_parts[] = {{"attn.q", q}, {"attn.k", kv}, {"attn.v", kv}};
+    const struct transformer_part gate_up[] = {{"mlp.gate", c->ffn}, {"mlp.up", c->ffn}};
     int x = build_input(graph, c->hidden);
     int table = build_rope_table(graph, d);
     int norm1 = norm_weight(graph, "norm1", c->hidden);
-    int wqkv = transformer_matrix(
-        graph, (struct transformer_part[]){{"attn.q", q}, {"attn.k", kv}, {"attn.v", kv}}, 3,
-        c->hidden, c->init_std);
-    int wo =
-        transformer_matrix(graph, (struct transformer_part[]){{"attn.o", c->hidden}}, 1, q, back);
+    int wqkv = transformer_divided_matrix(graph, qkv_parts, 3, c->hidden, c->init_std,
+                                          transformer_rows(graph, c->kv_heads));
+    int wo = transformer_divided_matrix(graph, &(struct transformer_part){"attn.o", c->hidden}, 1,
+                                        q, back, transformer_columns(graph, c->kv_heads));
     int norm2 = norm_weight(graph, "norm2", c->hidden);
-    int wgu = transformer_matrix(
-        graph, (struct transformer_part[]){{"mlp.gate", c->ffn}, {"mlp.up", c->ffn}}, 2, c->hidden,
-        c->init_std);
-    int wdown = transformer_matrix(graph, (struct transformer_part[]){{"mlp.down", c->hidden}}, 1,
-                                   c->ffn, back);
+    int wgu = transformer_divided_matrix(graph, gate_up, 2, c->hidden, c->init_std,
+                                         transformer_rows(graph, 0));
+    int wdown = transformer_divided_matrix(graph, &(struct transformer_part){"mlp.down", c->hidden},
+                                           1, c->ffn, back, transformer_columns(graph, 0));
 
-    int qkv = build_linear(graph, build_rmsnorm(graph, x, norm1, eps), wqkv, -1);
-    qkv = build_rope(graph, qkv, table, -1, c->heads, c->kv_heads, d);
-    int o = build_linear(graph, build_attention(graph, qkv, c->heads, c->kv_heads, d), wo, -1);
-    int x2, h = build_rmsnorm_residual(graph, x, o, norm2, eps, &x2);
-    int s = build_swiglu(graph, build_linear(graph, h, wgu, -1));
-    build_output(graph, build_linear(graph, s, wdown, x2));
+    int h = transformer_all_rows(graph, build_rmsnorm(graph, x, norm1, eps));
+    int o = transformer_attention(graph, build_linear(graph, h, wqkv, -1), wqkv, table, d);
+    int x2,
+        h2 = build_rmsnorm_residual(graph, x, transformer_back(graph, o, wo, -1), norm2, eps, &x2);
+    int s = build_swiglu(graph, build_linear(graph, transformer_all_rows(graph, h2), wgu, -1));
+    build_output(graph, transformer_back(graph, s, wdown, x2));
 }
 
 static void graph_of(const struct model *model, int kind, enum model_purpose purpose,
                      float loss_factor, struct graph *graph)
 {
     const struct config_model *c = &model->config;
+    transformer_begin(graph);
     if (kind == TRANSFORMER_EMBED) {
         embed(c, graph);
     } else if (kind == TRANSFORMER_BLOCK) {

@@ -30,6 +30,34 @@ int transformer_vector(struct graph *graph, const struct transformer_part *parts
 int transformer_divided_matrix(struct graph *graph, const struct transformer_part *parts, int count,
                                int64_t in, double std, struct graph_division division);
 
+/* Where a model's layers are divided among tensor ranks (graph->tensor), these have their own rows
+ * of the residual stream and of all that works on rows alone: norms, biases behind a sum, the sum
+ * itself (Korthikanti et al. 2022, "sequence parallelism").  In a group of one all of these are
+ * what they are called.
+ *
+ *   x own rows -> norm -> gather -> linear (own rows of w) -> ... -> linear (own columns of w)
+ *                                                   -> a term -> scatter, sum: own rows -> + x
+ */
+/* Say that boundaries are own rows; to be called first in every unit. */
+void transformer_begin(struct graph *graph);
+/* A vector that works on own rows. */
+int transformer_row_vector(struct graph *graph, const struct transformer_part *part,
+                           enum graph_param_init init);
+/* All rows of h, for divided layers to read. */
+int transformer_all_rows(struct graph *graph, int h);
+/* Own rows of the sum of x w^T over the ranks, which have own columns of w, and of addend (own
+ * rows; -1: none). */
+int transformer_back(struct graph *graph, int x, int w, int addend);
+/* Causal attention over projections by matrix w, of stacked queries, keys and values, by those
+ * heads of it that the rank has; they are rotated by table first (-1: not). */
+int transformer_attention(struct graph *graph, int qkv, int w, int table, int64_t head_dim);
+/* Division by rows or columns of a matrix, in chunks (0: of one row or column) that are not cut. */
+struct graph_division transformer_rows(const struct graph *graph, int64_t chunks);
+struct graph_division transformer_columns(const struct graph *graph, int64_t chunks);
+
+int transformer_divided_vector(struct graph *graph, const struct transformer_part *parts, int count,
+                               enum graph_param_init init, struct graph_division division);
+
 /* Deviation of the projections back into the residual stream: they start smaller, by the square
  * root of how many there are (Radford et al. 2019). */
 double transformer_back_std(const struct config_model *config);

@@ -11,6 +11,7 @@
  *   embedding             whole          own rows      a term
  *   norm                  whole, own rows
  *   loss                  whole
+ *   place_columns         own columns                  a term
  *   head_part             whole          own rows      part          (its gradient of x: a term)
  *   all_reduce_max        part                         whole
  *   head_term             part                         a term
@@ -59,6 +60,12 @@ static int is_param(const struct division *d, int v)
 static int is_over(const struct division *d, struct graph_group group)
 {
     return graph_axes(group) >> d->axis & 1;
+}
+
+/* Has each rank its own rows of a boundary that these have so? */
+static int is_own(const struct division *d, struct graph_group own_rows)
+{
+    return is_data(d) || is_over(d, own_rows);
 }
 
 static int exchanges(const struct division *d, const struct graph_node *n)
@@ -140,6 +147,8 @@ static int wrong_share(const struct division *d, const struct graph_node *n, int
 /* What no node makes. */
 static enum division_share share_given(const struct division *d, const struct graph_value *value)
 {
+    if (value->role == VALUE_INPUT)
+        return is_own(d, d->graph->input[value->index].own_rows) ? ROWS : WHOLE;
     if (value->role != VALUE_PARAM)
         return is_data(d) && value->role != VALUE_CONST ? ROWS : WHOLE;
     const struct graph_param *param = &d->graph->params[value->index];
@@ -263,6 +272,15 @@ static int follow_embedding(const struct division *d, const struct graph_node *n
     return 0;
 }
 
+/* Of a table whose rows are divided each rank adds its own: both are terms. */
+static int follow_positions(const struct division *d, const struct graph_node *n)
+{
+    if (d->share[n->in[0]] != TERM)
+        return wrong(d, n, n->in[1], "what its rows are added to is no term of a sum");
+    put_share(d, n, TERM, n->in[0]);
+    return 0;
+}
+
 static int follow_exchange(const struct division *d, const struct graph_node *n)
 {
     const struct division_exchange *row = division_exchange(n->op->transfer);
@@ -332,6 +350,12 @@ static int follow(const struct division *d, const struct graph_node *n)
         return follow_linear(d, n);
     if (n->op == &op_embedding)
         return follow_embedding(d, n);
+    if (n->op == &op_positions && d->share[n->in[1]] == ROWS)
+        return follow_positions(d, n);
+    if (n->op == &op_place_columns && d->share[n->in[0]] == COLUMNS) {
+        put_share(d, n, TERM, n->in[0]);
+        return 0;
+    }
     const struct division_rule *rule = division_rule(n->op);
     return rule ? follow_rule(d, n, rule) : follow_head(d, n);
 }
@@ -349,7 +373,8 @@ static int follow_all(const struct division *d)
         if (!d->graph->nodes[i].backward && follow(d, &d->graph->nodes[i]))
             return -1;
     for (int v = 0; v < d->graph->value_count; v++)
-        if (value_of(d, v)->role == VALUE_OUTPUT && d->share[v] != (is_data(d) ? ROWS : WHOLE))
+        if (value_of(d, v)->role == VALUE_OUTPUT &&
+            d->share[v] != (is_own(d, d->graph->output_own_rows) ? ROWS : WHOLE))
             return error_set(d->err, "verify: %s: its output, %s, is over %s %s", d->unit,
                              name_text(d, v, name), mesh_axis_name(d->axis), share_text(d, v));
     return 0;
@@ -478,7 +503,7 @@ static int follow_all_back(const struct division *d)
 {
     for (int v = 0; v < d->graph->value_count; v++)
         if (value_of(d, v)->role == VALUE_OUTPUT)
-            d->pull[v] = is_data(d) ? PULL_OWN : PULL_WHOLE;
+            d->pull[v] = is_own(d, d->graph->output_own_rows) ? PULL_OWN : PULL_WHOLE;
     for (int i = d->graph->node_count - 1; i >= 0; i--)
         if (!d->graph->nodes[i].backward && follow_back(d, &d->graph->nodes[i]))
             return -1;
@@ -499,7 +524,9 @@ static int follow_all_back(const struct division *d)
 /* Those that something in the graph is divided over. */
 static unsigned axes_of(const struct graph *graph)
 {
-    unsigned axes = 0;
+    unsigned axes = graph_axes(graph->output_own_rows);
+    for (int k = 0; k < graph->inputs; k++)
+        axes |= graph_axes(graph->input[k].own_rows);
     for (int i = 0; i < graph->node_count; i++)
         if (graph->nodes[i].op->transfer != TRANSFER_NONE)
             axes |= graph->nodes[i].attrs.axes;

@@ -3,8 +3,8 @@
  * A static check of one unit's graph, made before anything runs: along each mesh axis that a
  * parameter or an exchange of the graph names, every value is followed by what a rank has of it:
  * all of it, a term of a sum, its own rows, or its own columns.  It begins with how the parameters
- * are divided (struct graph_division), and the boundaries, which are whole.  Then gradients are
- * followed backward, by what the forward ops imply and not by the nodes of autodiff.
+ * are divided (struct graph_division), and the boundaries, which are whole or own rows.  Then
+ * gradients are followed backward, by what the forward ops imply and not by the nodes of autodiff.
  */
 #ifndef TRIREME_VERIFY_DIVISION_H
 #define TRIREME_VERIFY_DIVISION_H
