@@ -1,0 +1,333 @@
+/* test_tensor.c - layers divided among tensor ranks, alone and with the strategies of the data
+ * axes: in every cell
+ *   - the losses of 50 steps and the weights after them, tensor by tensor, are those of one rank,
+ *   - so is the norm of the gradients,
+ *   - memory is allocated and bytes are sent as planned.
+ * Sizes are odd: rows, heads, the feed-forward width and the vocabulary do not divide evenly.
+ *
+ * Alone it runs every third cell of its number of ranks, with TENSOR=all in the environment all of
+ * them.  What the tolerances are made of: test_matrix.c. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/disk.h"
+#include "tests/mpi/training.h"
+
+enum { STEPS = 50, SHARE = 3 };
+
+static const double most_of_loss = 1e-5, most_of_weight = 1e-5, most_of_norm = 1e-4;
+
+#define SIZES                                                                           \
+    "model.layers=2 model.hidden=42 model.vocab=101 model.ffn=61 train.global_batch=5 " \
+    "train.split_batches=true train.lr=1e-3 train.eps=1e-6 train.warmup_steps=5 "       \
+    "train.steps=50 run.threads=1 seed=11 device=cpu "
+
+static const char *const models[] = {
+    SIZES "data.seq_len=17 model.family=llama model.heads=4 model.kv_heads=4 model.head_dim=8",
+    SIZES "data.seq_len=17 model.family=llama model.heads=6 model.kv_heads=3 model.head_dim=6 "
+          "model.tie_embeddings=true",
+    SIZES "data.seq_len=16 model.family=llama model.heads=6 model.kv_heads=2 model.head_dim=4",
+    SIZES "data.seq_len=17 model.family=gpt2 model.heads=5 model.head_dim=8",
+    SIZES "data.seq_len=19 model.family=gpt2 model.heads=4 model.kv_heads=4 model.head_dim=10 "
+          "model.max_seq_len=23 model.tie_embeddings=false",
+};
+enum { MODELS = sizeof models / sizeof models[0] };
+static const int kv_heads[MODELS] = {4, 3, 2, 5, 4};
+
+static const struct layout_cell {
+    int ranks, tensor;
+    const char *settings;
+} layouts[] = {
+    {2, 2, ""},
+    {3, 3, ""},
+    {4, 4, ""},
+    {4, 2, "parallel.strategy=FULL_SHARD parallel.shard=2"},
+    {4, 2, "parallel.strategy=SHARD_GRAD_OP parallel.shard=2"},
+    {4, 2, "parallel.strategy=SHARD_OPTIM parallel.shard=2"},
+    {4, 2, "parallel.strategy=NO_SHARD parallel.replicate=2"},
+};
+enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
+
+static const char *const ways[] = {
+    "",
+    "recompute=full train.micro_batch=2",
+    "recompute=selective train.micro_batch=1",
+    "offload.optimizer=host train.micro_batch=2",
+};
+enum { WAYS = sizeof ways / sizeof ways[0] };
+
+/* A tensor of the whole model after the last step. */
+struct whole {
+    char name[FLAT_NAME];
+    struct box box;
+    float *data;
+};
+
+struct reference {
+    double loss[STEPS], norm[STEPS];
+    int tensors;
+    struct whole *tensor;
+};
+
+struct test {
+    struct checks c;
+    char tokens[96], dir[64];
+    struct mem idle;
+    double worst_loss, worst_weight, worst_norm;
+    int cells, run;
+};
+
+/* All steps of an opened session; plan NULL: not compared. */
+static void steps(struct test *t, struct session *s, const struct report_rank *plan, double *loss,
+                  double *norm)
+{
+    struct error err = {0};
+    struct batches batches;
+    CHECK(&t->c, !batches_open(&batches, s, t->tokens, LOADER_SHUFFLED, &err));
+    rig_init(s);
+    for (int step = 1; step <= STEPS; step++) {
+        struct step_input input = rig_input(s, step);
+        struct step_output output = {0};
+        input.load = batches_load;
+        input.user = &batches;
+        batches.sample = (step - 1) * s->layout.global_batch;
+        CHECK(&t->c, !execute(s->executor, s->train, &input, &output, NULL, &err));
+        if (plan)
+            training_check_volume(&t->c, s, plan);
+        loss[step - 1] = output.loss;
+        norm[step - 1] = output.grad_norm;
+    }
+    batches_close(&batches);
+    if (err.text[0])
+        fprintf(stderr, "%s\n", err.text);
+}
+
+/* A flat's masters, as many as this rank has. */
+static float *masters(struct test *t, struct session *s, int flat)
+{
+    struct error err = {0};
+    size_t bytes = (size_t)s->units->flat[flat].shard_elems * sizeof(float);
+    float *data = malloc(bytes);
+    const struct state *state = s->train->state;
+    CHECK(&t->c, !executor_read(s->executor, &s->train->buffer[state->flat[flat].master], 0, data,
+                                bytes, &err));
+    return data;
+}
+
+/* ---- the reference, by rank 0 ---- */
+
+static void keep(struct test *t, struct session *s, struct reference *r)
+{
+    for (int f = 0; f < s->units->flats; f++) {
+        const struct flat *flat = &s->units->flat[f];
+        float *data = masters(t, s, f);
+        r->tensor = realloc(r->tensor, (size_t)(r->tensors + flat->tensors) * sizeof *r->tensor);
+        for (int i = 0; i < flat->tensors; i++) {
+            struct whole *w = &r->tensor[r->tensors++];
+            size_t bytes = (size_t)flat->tensor[i].elems * sizeof(float);
+            memcpy(w->name, flat->tensor[i].name, sizeof w->name);
+            w->box = flat->tensor[i].box;
+            w->data = malloc(bytes);
+            memcpy(w->data, data + flat->tensor[i].offset, bytes);
+        }
+        free(data);
+    }
+}
+
+static void share(struct test *t, struct reference *r)
+{
+    struct world *world = t->c.world;
+    world_broadcast(world, r->loss, sizeof r->loss, 0);
+    world_broadcast(world, r->norm, sizeof r->norm, 0);
+    world_broadcast(world, &r->tensors, sizeof r->tensors, 0);
+    if (world_rank(world))
+        r->tensor = calloc((size_t)r->tensors, sizeof *r->tensor);
+    for (int i = 0; i < r->tensors; i++) {
+        struct whole *w = &r->tensor[i];
+        world_broadcast(world, w->name, sizeof w->name, 0);
+        world_broadcast(world, &w->box, sizeof w->box, 0);
+        size_t bytes = (size_t)box_elems(&w->box) * sizeof(float);
+        if (world_rank(world))
+            w->data = malloc(bytes);
+        world_broadcast(world, w->data, bytes, 0);
+    }
+}
+
+static void make_reference(struct test *t, const char *settings, struct reference *r)
+{
+    *r = (struct reference){0};
+    if (!world_rank(t->c.world)) {
+        struct mem mem = {0};
+        struct config config = rig_config(settings);
+        struct session *s = rig_open(&mem, &config, NULL, 0);
+        steps(t, s, NULL, r->loss, r->norm);
+        keep(t, s, r);
+        session_close(s);
+        CHECK(&t->c, r->loss[0] > 4.5); /* the logarithm of 101 words is 4.6 */
+        CHECK(&t->c, r->loss[STEPS - 1] < r->loss[0] - 0.3);
+    }
+    share(t, r);
+}
+
+static void free_reference(struct reference *r)
+{
+    for (int i = 0; i < r->tensors; i++)
+        free(r->tensor[i].data);
+    free(r->tensor);
+}
+
+/* ---- a cell ---- */
+
+static const struct whole *find(const struct reference *r, const char *name)
+{
+    for (int i = 0; i < r->tensors; i++)
+        if (!strcmp(r->tensor[i].name, name))
+            return &r->tensor[i];
+    return NULL;
+}
+
+/* Distance of one part of a tensor, which begins at own, from its place in the whole. */
+static double part_off(const struct flat_part *part, const struct whole *w, const float *own)
+{
+    double most = 0;
+    for (int64_t i = 0; i < part->count;) {
+        int64_t at, run = box_run(&part->tensor->box, &w->box, part->start + i, &at);
+        run = run < part->count - i ? run : part->count - i;
+        for (int64_t k = 0; k < run; k++) {
+            double off = fabs((double)own[i + k] - w->data[at + k]);
+            most = off <= most ? most : off; /* NaN stays */
+        }
+        i += run;
+    }
+    return most;
+}
+
+/* Elements compared are counted: ranks together have each tensor at least once. */
+static double weights_off(struct test *t, struct session *s, const struct reference *r,
+                          double *elems)
+{
+    double most = 0;
+    for (int f = 0; f < s->units->flats; f++) {
+        const struct flat *flat = &s->units->flat[f];
+        float *data = masters(t, s, f);
+        int64_t first = flat_shard_start(flat, s->train->state->coord.at[MESH_SHARD]);
+        struct flat_part part;
+        for (int i = -1;
+             (i = flat_next_part(flat, first, first + flat->shard_elems, i, &part)) >= 0;) {
+            const struct whole *w = find(r, part.tensor->name);
+            CHECK(&t->c, w != NULL);
+            double off = w ? part_off(&part, w, data + part.at) : 1;
+            most = off <= most ? most : off;
+            *elems += (double)part.count;
+        }
+        free(data);
+    }
+    return most;
+}
+
+static double whole_elems(const struct reference *r)
+{
+    double elems = 0;
+    for (int i = 0; i < r->tensors; i++)
+        elems += (double)box_elems(&r->tensor[i].box);
+    return elems;
+}
+
+static double farthest(const double *a, const double *b)
+{
+    double most = 0;
+    for (int i = 0; i < STEPS; i++) {
+        double off = fabs(a[i] / b[i] - 1);
+        most = off <= most ? most : off;
+    }
+    return most;
+}
+
+static void check_planned(struct test *t, const struct report_rank *plan)
+{
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        CHECK(&t->c,
+              t->c.mem.now_bytes[pool] - t->idle.now_bytes[pool] == plan->need.pool_bytes[pool]);
+}
+
+static void compare(struct test *t, struct session *s, const double *loss, const double *norm,
+                    const struct reference *r)
+{
+    double elems = 0, off[3] = {farthest(loss, r->loss), weights_off(t, s, r, &elems),
+                                farthest(norm, r->norm)};
+    CHECK(&t->c, off[0] <= most_of_loss);
+    CHECK(&t->c, off[1] <= most_of_weight);
+    CHECK(&t->c, off[2] <= most_of_norm);
+    world_all_reduce(t->c.world, &elems, 1, WORLD_SUM);
+    CHECK(&t->c, elems >= whole_elems(r));
+    t->worst_loss = off[0] <= t->worst_loss ? t->worst_loss : off[0];
+    t->worst_weight = off[1] <= t->worst_weight ? t->worst_weight : off[1];
+    t->worst_norm = off[2] <= t->worst_norm ? t->worst_norm : off[2];
+}
+
+static void run_cell(struct test *t, const char *settings, const struct reference *r)
+{
+    struct error err = {0};
+    struct report report;
+    struct session *s = NULL;
+    struct log log = {.level = LOG_ERROR, .rank = world_rank(t->c.world)};
+    struct config config = rig_config(settings);
+    double loss[STEPS], norm[STEPS];
+    int failed = t->c.failed;
+    CHECK(&t->c, !report_make(&report, &config, world_size(t->c.world), 1, 1, &err));
+    CHECK(&t->c, report.verified);
+    CHECK(&t->c,
+          !session_open(&s, t->c.world, &log, &t->c.mem, &config, SESSION_TRAIN, NULL, &err));
+    if (s) {
+        const struct report_rank *plan = &report.rank[world_rank(t->c.world)];
+        check_planned(t, plan);
+        steps(t, s, plan, loss, norm);
+        compare(t, s, loss, norm, r);
+    }
+    session_close(s);
+    report_free(&report);
+    if (t->c.failed > failed)
+        fprintf(stderr, "rank %d: in %s: %s\n", world_rank(t->c.world), settings, err.text);
+    t->run++;
+}
+
+static void run_model(struct test *t, int model, int all)
+{
+    struct reference r;
+    char settings[1024];
+    make_reference(t, models[model], &r);
+    for (int i = 0; i < LAYOUTS * WAYS; i++) {
+        const struct layout_cell *l = &layouts[i / WAYS];
+        if (l->ranks != world_size(t->c.world) || l->tensor > kv_heads[model])
+            continue;
+        if (t->cells++ % SHARE && !all)
+            continue;
+        snprintf(settings, sizeof settings, "%s parallel.tensor=%d %s %s", models[model], l->tensor,
+                 l->settings, ways[i % WAYS]);
+        run_cell(t, settings, &r);
+    }
+    free_reference(&r);
+}
+
+int main(void)
+{
+    struct test t = {0};
+    const char *how = getenv("TENSOR");
+    int all = how && !strcmp(how, "all");
+    if (checks_start(&t.c))
+        return 1;
+    training_data(&t.c, t.dir, 101);
+    snprintf(t.tokens, sizeof t.tokens, "%s/tokens.h5", t.dir);
+    t.idle = t.c.mem;
+    for (int model = 0; model < MODELS && world_size(t.c.world) > 1; model++)
+        run_model(&t, model, all);
+    world_barrier(t.c.world);
+    if (!world_rank(t.c.world)) {
+        printf("# %d ranks: %d of %d cells; losses within %.2g, weights within %.2g, norms within "
+               "%.2g of one rank's\n",
+               world_size(t.c.world), t.run, t.cells, t.worst_loss, t.worst_weight, t.worst_norm);
+        CHECK(&t.c, !disk_remove(t.dir, NULL));
+    }
+    return checks_finish(&t.c);
+}
