@@ -1,9 +1,10 @@
 /* report.c - compile the programs of all ranks in one process, check them, add up what they need.
  *
- * No rank is asked and no memory of a model is allocated: units are compiled once, then for each
- * rank its state and programs (a list that equals the previous rank's is kept once), and from these
- * the bytes per pool, the transfers by the bytes sent, and the operations.  verify_program() of
- * each rank and verify_ranks() of all make the verdict, where all ranks were asked for. */
+ * No rank is asked and no memory of a model is allocated: units are compiled once for each place of
+ * the tensor axis, then for each rank its state and programs (a list that equals that of the rank
+ * before at this place is kept once), and from these the bytes per pool, the transfers by the bytes
+ * sent, and the operations.  verify_program() of each rank and verify_ranks() of all make the
+ * verdict, where all ranks were asked for. */
 #include "plan/report.h"
 
 #include <stdlib.h>
@@ -19,7 +20,7 @@ struct making {
     struct report *report;
     struct device *device;
     struct model *model;
-    struct units *units;
+    struct units **units;     /* per place of the tensor axis */
     struct state **state;     /* per rank */
     struct program **program; /* per rank */
 };
@@ -32,7 +33,13 @@ static int open_model(struct making *m, const struct config *config, int threads
     if (device_open(&m->device, &request, err) || layout_model(&m->model, config, err))
         return -1;
     struct units_request units = layout_units(&m->report->layout, config);
-    return units_create(&m->units, m->model, &units, m->device, err);
+    m->units = array_make((size_t)units.tensor.size, sizeof(struct units *));
+    for (int r = 0; r < units.tensor.size && r < m->report->measured; r++) {
+        units.tensor.rank = r;
+        if (units_create(&m->units[r], m->model, &units, m->device, err))
+            return -1;
+    }
+    return 0;
 }
 
 /* In numbers of instr->dtype. */
@@ -93,7 +100,8 @@ static void compile_rank(struct making *m, int rank)
     struct report *report = m->report;
     struct program *evaluate = NULL;
     struct mesh_options options = layout_comm(&report->config);
-    m->state[rank] = state_create(m->units, &report->layout, 1, rank);
+    int tensors = report->layout.shape.degree[MESH_TENSOR];
+    m->state[rank] = state_create(m->units[rank % tensors], &report->layout, 1, rank);
     m->program[rank] = program_create(m->state[rank], PROGRAM_TRAIN);
     if (report->config.data.valid[0])
         evaluate = program_create(m->state[rank], PROGRAM_EVALUATE);
@@ -101,8 +109,8 @@ static void compile_rank(struct making *m, int rank)
     memory_need(&report->rank[rank].need, programs, evaluate ? 2 : 1, &options,
                 m->device->reserve_bytes);
     program_destroy(evaluate);
-    if (rank > 0)
-        program_share_list(m->program[rank], m->program[rank - 1]);
+    if (rank >= tensors)
+        program_share_list(m->program[rank], m->program[rank - tensors]);
     measure(&report->rank[rank], m->program[rank], (int)report->config.train.muon.ns_steps);
 }
 
@@ -116,6 +124,17 @@ static void verify(struct making *m)
         rc = verify_ranks((const struct program *const *)m->program, report->ranks,
                           &report->verdict);
     report->verified = !rc;
+}
+
+/* Of whole tensors. */
+static int64_t frozen_elems(const struct flat *flat)
+{
+    int64_t elems = 0;
+    for (int t = 0; t < flat->tensors && !flat->trained; t++) {
+        struct box whole = box_whole(flat->tensor[t].box.dims, flat->tensor[t].box.whole);
+        elems += box_elems(&whole);
+    }
+    return elems;
 }
 
 static int make(struct making *m, int threads, struct error *err)
@@ -132,8 +151,8 @@ static int make(struct making *m, int threads, struct error *err)
         compile_rank(m, r);
     struct model_flops flops = model_flops_per_token(m->model, config->data.seq_len);
     report->params = model_params(m->model);
-    for (int f = 0; f < m->units->flats; f++)
-        report->frozen += m->units->flat[f].trained ? 0 : m->units->flat[f].elems;
+    for (int f = 0; f < m->units[0]->flats; f++)
+        report->frozen += frozen_elems(&m->units[0]->flat[f]);
     report->flops = flops.causal * (double)(report->layout.global_batch * config->data.seq_len);
     return 0;
 }
@@ -156,7 +175,9 @@ static int make_some(struct report *report, int measured, int threads, struct er
     }
     free(m.program);
     free(m.state);
-    units_destroy(m.units);
+    for (int r = 0; m.units && r < report->layout.shape.degree[MESH_TENSOR]; r++)
+        units_destroy(m.units[r]);
+    free(m.units);
     model_destroy(m.model);
     device_close(m.device);
     if (rc)
