@@ -98,6 +98,34 @@ struct rope {
     int inverse; /* 1: rotate back, which is the backward rule */
 };
 
+/* Own query heads, and of all of the model's key and value heads those that these read, packed for
+ * attention.  Of a rank with query heads 3 to 5 of 8, of which 4 read one key head:
+ *
+ *   q  3 4 5,  kv  k0 k1 v0 v1   ->   3 4 5 | k0 k1 k1 | v0 v1 v1      packed = 3
+ *
+ * The key heads are as few as grouped queries allow, each read by heads / packed of the own query
+ * heads: as above one for each, where the own ones do not divide evenly. */
+struct pack_heads {
+    enum dtype dt;
+    int64_t rows, heads, kv_heads, head_dim; /* kv_heads: of the whole model */
+    int64_t first, group; /* query heads before the own ones; query heads that read one key head */
+    int64_t packed;       /* key heads of a packed row: pack_heads_keys() */
+};
+
+/* Of the whole model's, the key head that stands at place `slot` of those packed, */
+static inline int64_t pack_heads_source(const struct pack_heads *p, int64_t slot)
+{
+    return (p->first + slot * (p->heads / p->packed)) / p->group;
+}
+
+/* and how many places are before those of key head k. */
+static inline int64_t pack_heads_before(const struct pack_heads *p, int64_t k)
+{
+    int64_t each = p->heads / p->packed, heads = k * p->group - p->first;
+    int64_t places = heads > 0 ? (heads + each - 1) / each : 0;
+    return places < p->packed ? places : p->packed;
+}
+
 /* Differences from 1 are taken in double and rounded once: in fp32 1 - beta would be off by up to
  * 2^-25, which is a 1 % error where beta is 0.999999. */
 struct adamw {
@@ -211,6 +239,15 @@ struct device_ops {
     /* In place allowed (y == x).  positions [rows], or NULL */
     void (*rope)(struct device *d, const struct rope *r, void *y, const void *x,
                  const float *cos_sin, const int32_t *positions);
+
+    /* y [rows, (heads + 2 * packed) * head_dim];  q [rows, heads * head_dim];  kv [rows, 2 *
+     * kv_heads * head_dim], key heads first */
+    void (*pack_heads)(struct device *d, const struct pack_heads *p, void *y, const void *q,
+                       const void *kv);
+    /* dkv: of each head the sum over the places that it stands at, in order and in fp32; 0 of heads
+     * that no own query reads */
+    void (*pack_heads_backward)(struct device *d, const struct pack_heads *p, void *dq, void *dkv,
+                                const void *dy);
 
     /* o [batch, seq, heads * head_dim];  lse fp32 [batch, heads, seq]: log-sum-exp of the scaled
      * scores, as the same device's backward pass takes it: GPUs the natural logarithm, the CPU that
@@ -328,11 +365,11 @@ struct device_ops {
 #define DEVICE_OPS(X) \
     X(embedding) X(embedding_backward) X(rmsnorm) X(rmsnorm_backward) X(norm_backward_scratch) \
     X(layernorm) X(layernorm_backward) X(bias) X(bias_backward) \
-    X(bias_backward_scratch) X(gelu) X(gelu_backward) X(rope) X(attention) X(attention_backward) \
-    X(attention_scratch) X(swiglu) X(swiglu_backward) X(cross_entropy) X(loss_sum) X(add) X(cast) \
-    X(fill_zero) X(copy) X(set) X(sumsq) X(update_factor) X(adamw) X(sgd) \
-    X(momentum) X(muon) X(normalize) X(polynomial) X(softmax_part) X(softmax_term) \
-    X(softmax_loss) X(softmax_gradient)
+    X(bias_backward_scratch) X(gelu) X(gelu_backward) X(rope) X(pack_heads) \
+    X(pack_heads_backward) X(attention) X(attention_backward) X(attention_scratch) X(swiglu) \
+    X(swiglu_backward) X(cross_entropy) X(loss_sum) X(add) X(cast) X(fill_zero) X(copy) X(set) \
+    X(sumsq) X(update_factor) X(adamw) X(sgd) X(momentum) X(muon) X(normalize) X(polynomial) \
+    X(softmax_part) X(softmax_term) X(softmax_loss) X(softmax_gradient)
 /* clang-format on */
 
 /* The type of the function that a member of a table points to.  Declares what the table is filled

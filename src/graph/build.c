@@ -253,6 +253,19 @@ int build_rope(struct graph *graph, int qkv, int table, int positions, int64_t h
             .seq = graph->seq, .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim});
 }
 
+int build_pack_heads(struct graph *graph, int q, int kv, int64_t first, int64_t heads,
+                     int64_t kv_heads, int64_t head_dim, int64_t *packed)
+{
+    int y = append(graph, &op_pack_heads, (int[]){q, kv}, 2,
+                   (struct op_attrs){.heads = graph->values[q].dim[1] / head_dim,
+                                     .head_dim = head_dim,
+                                     .first = first,
+                                     .rows = heads,
+                                     .columns = kv_heads});
+    *packed = graph->nodes[graph->node_count - 1].attrs.kv_heads;
+    return y;
+}
+
 int build_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads, int64_t head_dim)
 {
     return build_attention_of(graph, &(struct build_attention){.q = qkv,

@@ -64,6 +64,11 @@ struct build_attention {
     int64_t heads, kv_heads, head_dim;
 };
 int build_attention_of(struct graph *graph, const struct build_attention *form);
+/* Packed projections of own query heads, `first` of `heads` being the first of them, and of those
+ * of all `kv_heads` key and value heads that they read: for build_rope() and build_attention(),
+ * with as many key heads as *packed says. */
+int build_pack_heads(struct graph *graph, int q, int kv, int64_t first, int64_t heads,
+                     int64_t kv_heads, int64_t head_dim, int64_t *packed);
 int build_swiglu(struct graph *graph, int gate_up);
 /* x + b, and gelu(x + b) in its tanh form; b is added to each row */
 int build_bias(struct graph *graph, int x, int b);

@@ -109,7 +109,8 @@ struct op_attrs {
     unsigned forms;         /* of attention: bits of enum attention_form */
     int64_t first, columns; /* of a head: its rank's first column of the logits, and how many; of an
                                embedding and of positions: its rank's first row of the table */
-    int64_t rows;           /* of a result with rows put behind or left away; of a whole table */
+    int64_t rows;           /* of a result with rows put behind or left away; of a whole table;
+                               of first, columns and rows of pack_heads: op_heads.c */
     int inverse;
     enum dtype out; /* of a linear's and of a reduce-scatter's result */
     unsigned axes;  /* of a collective: those of its group, and its size */

@@ -6,6 +6,11 @@ struct columns columns_of(const struct graph_param *param)
     return (struct columns){.param = param, .parts = param->division.dim ? 1 : param->parts};
 }
 
+struct columns columns_first(const struct columns *columns)
+{
+    return (struct columns){.param = columns->param, .parts = 1};
+}
+
 /* What a rank has along the divided dimension of one of the tensors. */
 static struct box part_of(const struct columns *columns, int part)
 {
@@ -27,7 +32,16 @@ int columns_equal(const struct columns *a, const struct columns *b)
     for (int p = 0; p < a->parts && p < b->parts; p++)
         if (!parts_equal(part_of(a, p), part_of(b, p)))
             return 0;
-    return a->parts == b->parts;
+    return a->parts == b->parts && a->packed == b->packed;
+}
+
+int columns_are_packed(const struct columns *columns, const struct op_attrs *attrs)
+{
+    struct box own = part_of(columns, 0);
+    return columns->parts == 1 && !columns->packed &&
+           own.whole[0] == attrs->rows * attrs->head_dim &&
+           own.start[0] == attrs->first * attrs->head_dim &&
+           own.count[0] == attrs->heads * attrs->head_dim;
 }
 
 int columns_are_halves(const struct columns *columns)
@@ -41,6 +55,9 @@ int columns_are_heads(const struct columns *columns, const struct columns *more,
     struct box part[2 * PARAM_PARTS];
     int parts = 0;
     int first_key = attrs->heads > 0; /* the part of the keys: 1, behind that of queries, or 0 */
+    if (columns->packed)
+        return columns->packed == attrs->kv_heads &&
+               part_of(columns, 0).count[0] == attrs->heads * attrs->head_dim;
     for (int p = 0; p < columns->parts; p++)
         part[parts++] = part_of(columns, p);
     for (int p = 0; more && p < more->parts; p++)

@@ -18,13 +18,20 @@
 struct columns {
     const struct graph_param *param;
     int parts;
+    int64_t packed; /* so many key heads, and as many value heads, stand behind the first tensor's
+                       heads, which read them (op_heads.c); 0: none */
 };
 
 /* All of a divided parameter. */
 struct columns columns_of(const struct graph_param *param);
+/* Those of the first tensor alone. */
+struct columns columns_first(const struct columns *columns);
 
 /* Are they the same columns of tensors of the same size? */
 int columns_equal(const struct columns *a, const struct columns *b);
+
+/* Are they heads of one tensor, those whose keys attrs packs? */
+int columns_are_packed(const struct columns *columns, const struct op_attrs *attrs);
 
 /* Are they two tensors divided alike, a gate and what goes through it? */
 int columns_are_halves(const struct columns *columns);

@@ -12,6 +12,7 @@
  *   norm                  whole, own rows
  *   loss                  whole
  *   place_columns         own columns                  a term
+ *   pack_heads            own columns, whole           own columns   (its gradient of kv: a term)
  *   head_part             whole          own rows      part          (its gradient of x: a term)
  *   all_reduce_max        part                         whole
  *   head_term             part                         a term
@@ -239,7 +240,7 @@ static int follow_rule(const struct division *d, const struct graph_node *n,
         return -1;
     put_share(d, n, share, x);
     if (share == COLUMNS && rule->first)
-        d->columns[n->out[0]].parts = 1;
+        d->columns[n->out[0]] = columns_first(&d->columns[x]);
     return 0;
 }
 
@@ -278,6 +279,19 @@ static int follow_positions(const struct division *d, const struct graph_node *n
     if (d->share[n->in[0]] != TERM)
         return wrong(d, n, n->in[1], "what its rows are added to is no term of a sum");
     put_share(d, n, TERM, n->in[0]);
+    return 0;
+}
+
+/* Own queries, and keys and values that the rank has whole. */
+static int follow_packing(const struct division *d, const struct graph_node *n)
+{
+    int q = n->in[0], kv = n->in[1];
+    if (d->share[kv] != WHOLE)
+        return wrong_share(d, n, kv, "all heads of it are needed");
+    if (!columns_are_packed(&d->columns[q], &n->attrs))
+        return wrong(d, n, q, "it needs whole heads of one tensor, those that the op says");
+    put_share(d, n, COLUMNS, q);
+    d->columns[n->out[0]].packed = n->attrs.kv_heads;
     return 0;
 }
 
@@ -356,6 +370,8 @@ static int follow(const struct division *d, const struct graph_node *n)
         put_share(d, n, TERM, n->in[0]);
         return 0;
     }
+    if (n->op == &op_pack_heads && d->share[n->in[0]] == COLUMNS)
+        return follow_packing(d, n);
     const struct division_rule *rule = division_rule(n->op);
     return rule ? follow_rule(d, n, rule) : follow_head(d, n);
 }
@@ -492,6 +508,8 @@ static int follow_back(const struct division *d, const struct graph_node *n)
         return -1;
     if (n->op == &op_linear || n->op == &op_head_part)
         return pull_linear(d, n, pull);
+    if (n->op == &op_pack_heads && d->share[n->in[0]] == COLUMNS)
+        return give(d, n->in[0], pull) || give(d, n->in[1], PULL_TERM) ? -1 : 0;
     const struct division_rule *rule = division_rule(n->op);
     for (int k = 0; k < NODE_INS; k++)
         if (n->in[k] >= 0 && (!rule || rule->same >> k & 1) && give(d, n->in[k], pull))

@@ -13,6 +13,7 @@ struct sizes {
     int64_t first, own; /* the rows of the table, where tokens are of more */
     int accumulate, in_place;
     struct rope rope;
+    struct pack_heads pack;
 };
 
 static const char *describe(char text[128], const char *op, const struct sizes *s)
@@ -218,6 +219,44 @@ static void gradients_of_norms(void **state)
             0);
     /* a block with several long rows */
     rmsnorm_backward_case(&c, (struct sizes){.dt = DTYPE_BF16, .rows = 266, .cols = 8192}, 0);
+    check_close_devices(&c);
+}
+
+/* ---- heads of own queries ---- */
+
+static void pack_heads(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    const struct sizes *s = args;
+    d->ops->pack_heads(d, &s->pack, at[0], at[3], at[4]);
+    d->ops->pack_heads_backward(d, &s->pack, at[1], at[2], at[5]);
+}
+
+static void heads_are_packed(void **state)
+{
+    static const int64_t dims[] = {2, 7, 64, 128};
+    static const struct pack_heads forms[] = {
+        {.heads = 3, .kv_heads = 2, .first = 2, .group = 4, .packed = 3},
+        {.heads = 2, .kv_heads = 2, .first = 2, .group = 4, .packed = 1},
+        {.heads = 4, .kv_heads = 3, .first = 2, .group = 2, .packed = 2},
+        {.heads = 16, .kv_heads = 8, .first = 48, .group = 8, .packed = 2},
+    };
+    struct check c = check_open();
+    for (int i = 0; i < TYPES * 4 * 4; i++) {
+        char text[128];
+        struct sizes s = {.dt = op_types[i % TYPES], .rows = 37, .cols = dims[i / TYPES % 4]};
+        s.pack = forms[i / (4 * TYPES)];
+        s.pack.dt = s.dt;
+        s.pack.rows = s.rows;
+        s.pack.head_dim = s.cols;
+        int64_t q = s.rows * s.pack.heads * s.cols, kv = 2 * s.rows * s.pack.kv_heads * s.cols;
+        int64_t y = q + 2 * s.rows * s.pack.packed * s.cols;
+        struct operand o[] = {
+            output_operand("y", EXACT, s.dt, y),    output_operand("dq", EXACT, s.dt, q),
+            output_operand("dkv", EXACT, s.dt, kv), random_operand(&c, "q", s.dt, q, 1),
+            random_operand(&c, "kv", s.dt, kv, 1),  random_operand(&c, "dy", s.dt, y, 1),
+        };
+        check_call(&c, describe(text, "pack_heads", &s), pack_heads, &s, o, 6);
+    }
     check_close_devices(&c);
 }
 
@@ -429,10 +468,15 @@ static void copies_and_zeros(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_the_embedding), cmocka_unit_test(gradients_of_frequent_tokens),
-        cmocka_unit_test(norms_of_rows),         cmocka_unit_test(gradients_of_norms),
-        cmocka_unit_test(heads_rotate),          cmocka_unit_test(gates_and_their_gradients),
-        cmocka_unit_test(sums_are_rounded_once), cmocka_unit_test(casts_keep_or_round_every_bit),
+        cmocka_unit_test(rows_of_the_embedding),
+        cmocka_unit_test(gradients_of_frequent_tokens),
+        cmocka_unit_test(norms_of_rows),
+        cmocka_unit_test(gradients_of_norms),
+        cmocka_unit_test(heads_are_packed),
+        cmocka_unit_test(heads_rotate),
+        cmocka_unit_test(gates_and_their_gradients),
+        cmocka_unit_test(sums_are_rounded_once),
+        cmocka_unit_test(casts_keep_or_round_every_bit),
         cmocka_unit_test(copies_and_zeros),
     };
     return check_main("cuda ops", tests);

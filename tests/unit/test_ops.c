@@ -170,6 +170,60 @@ static uint64_t rope(struct device *d, enum dtype dt)
     return hash;
 }
 
+/* Of each query head the key head that stands for it in a packed row is the one it reads in the
+ * whole model; and dkv is the transpose of that. */
+static uint64_t pack_case(struct device *d, struct pack_heads p)
+{
+    int64_t dim = p.head_dim, width = (p.heads + 2 * p.packed) * dim,
+            kv_width = 2 * p.kv_heads * dim;
+    struct tensor q = tensor_random(p.dt, p.rows * p.heads * dim, 5, 1);
+    struct tensor kv = tensor_random(p.dt, p.rows * kv_width, 6, 1);
+    struct tensor y = tensor_poisoned(p.dt, p.rows * width),
+                  dy = tensor_random(p.dt, y.elems, 7, 1);
+    struct tensor dq = tensor_poisoned(p.dt, q.elems), dkv = tensor_poisoned(p.dt, kv.elems);
+    double *want = calloc((size_t)kv.elems, sizeof *want);
+    d->ops->pack_heads(d, &p, y.data, q.data, kv.data);
+    d->ops->pack_heads_backward(d, &p, dq.data, dkv.data, dy.data);
+    for (int64_t i = 0; i < y.elems; i++) {
+        int64_t row = i / width, head = i % width / dim, in_head = i % dim, slot = head - p.heads;
+        if (slot < 0) {
+            int64_t from = (row * p.heads + head) * dim + in_head;
+            assert_true(tensor_get(&y, i) == tensor_get(&q, from));
+            assert_true(tensor_get(&dy, i) == tensor_get(&dq, from));
+            continue;
+        }
+        int64_t value = slot >= p.packed, readers = p.heads / p.packed;
+        int64_t source = (p.first + slot % p.packed * readers) / p.group;
+        assert_int_equal(source, (p.first + slot % p.packed * readers + readers - 1) / p.group);
+        int64_t from = row * kv_width + (value * p.kv_heads + source) * dim + in_head;
+        assert_true(tensor_get(&y, i) == tensor_get(&kv, from));
+        want[from] += tensor_get(&dy, i);
+    }
+    check_close("pack_heads_backward", &dkv, want, tolerance_of(p.dt));
+    uint64_t hash = tensor_hash(&y) * 31 + tensor_hash(&dkv);
+    tensor_free(&q);
+    tensor_free(&kv);
+    tensor_free(&y);
+    tensor_free(&dy);
+    tensor_free(&dq);
+    tensor_free(&dkv);
+    free(want);
+    return hash;
+}
+
+static uint64_t pack(struct device *d, enum dtype dt)
+{
+    static const int64_t dims[] = {2, 7, 16, 34};
+    uint64_t hash = 0;
+    for (int i = 0; i < 4; i++) {
+        hash = hash * 31 + pack_case(d, (struct pack_heads){dt, 9, 3, 2, dims[i], 2, 4, 3});
+        hash = hash * 31 + pack_case(d, (struct pack_heads){dt, 9, 2, 2, dims[i], 2, 4, 1});
+        hash = hash * 31 + pack_case(d, (struct pack_heads){dt, 40, 4, 3, dims[i], 2, 2, 2});
+        hash = hash * 31 + pack_case(d, (struct pack_heads){dt, 1, 5, 1, dims[i], 0, 5, 5});
+    }
+    return hash;
+}
+
 static double silu(double x)
 {
     return x / (1 + exp(-x));
@@ -180,6 +234,11 @@ static double silu_slope(double x)
 {
     double s = 1 / (1 + exp(-x));
     return s * (1 + x * (1 - s));
+}
+
+static void heads_are_packed_and_their_gradients_summed(void **state)
+{
+    for_each_setting(pack);
 }
 
 static void the_slope_of_silu_is_its_difference_quotient(void **state)
@@ -436,6 +495,7 @@ int main(void)
         cmocka_unit_test(a_device_is_what_was_asked_for),
         cmocka_unit_test(embedding_gathers_and_sums_rows),
         cmocka_unit_test(rope_rotates_and_back),
+        cmocka_unit_test(heads_are_packed_and_their_gradients_summed),
         cmocka_unit_test(the_slope_of_silu_is_its_difference_quotient),
         cmocka_unit_test(swiglu_and_its_gradient),
         cmocka_unit_test(add_rounds_once),

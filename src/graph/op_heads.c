@@ -1,0 +1,106 @@
+/* op_heads.c - query heads of one rank, packed with the key and value heads that they read.
+ *
+ * Where ranks divide the query heads, and a key head is read by query heads of several ranks, each
+ * rank makes all keys and values.  pack_heads then puts those that the rank's query heads read
+ * behind them, as attention takes grouped queries (struct pack_heads has an example).  Its gradient
+ * of keys and values is a term: the part that the rank's own queries give.
+ *
+ * pack_heads: inputs q [rows, heads * head_dim], kv [rows, 2 * columns * head_dim]; output y.
+ * Attributes: heads and head_dim; kv_heads, the key heads of a packed row; first, the query heads
+ * of the ranks before; rows and columns, query heads and key heads of the whole model.
+ */
+#include "graph/autodiff.h"
+#include "graph/op.h"
+#include "device/ops.h"
+
+/* How many key heads a packed row has: as few as make each be read by equally many query heads. */
+static int64_t packed_keys(const struct op_attrs *a)
+{
+    int64_t group = a->rows / a->columns, end = a->first + a->heads;
+    int64_t keys = (end - 1) / group - a->first / group + 1, each = a->heads / keys;
+    for (int64_t head = a->first; head < end; head += each)
+        if (a->heads % keys || head / group != (head + each - 1) / group)
+            return a->heads;
+    return keys;
+}
+
+static void pack_shapes(struct graph *graph, struct graph_node *node)
+{
+    struct graph_value q = graph->values[node->in[0]], kv = graph->values[node->in[1]];
+    struct op_attrs *a = &node->attrs;
+    if (a->heads < 1 || a->columns < 1 || a->rows % a->columns || a->first < 0 ||
+        a->first + a->heads > a->rows || q.dim[0] != kv.dim[0] ||
+        q.dim[1] != a->heads * a->head_dim || kv.dim[1] != 2 * a->columns * a->head_dim) {
+        graph_fail(graph,
+                   "pack_heads: %lld of %lld query heads, from %lld on, and %lld key heads, of "
+                   "%lld each, are not rows of %lld and of %lld",
+                   (long long)a->heads, (long long)a->rows, (long long)a->first,
+                   (long long)a->columns, (long long)a->head_dim, (long long)q.dim[1],
+                   (long long)kv.dim[1]);
+        return;
+    }
+    a->kv_heads = packed_keys(a);
+    q.dim[1] += 2 * a->kv_heads * a->head_dim;
+    node->out[0] = graph_value(graph, VALUE_TEMP, q.dtype, 2, q.dim);
+}
+
+static void pack_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
+{
+    int back = autodiff_node(ad, &op_pack_heads_backward, &dy, 1, &node->attrs);
+    autodiff_give(ad, node->in[0], ad->graph->nodes[back].out[0]);
+    autodiff_give(ad, node->in[1], ad->graph->nodes[back].out[1]);
+}
+
+static struct pack_heads packing(const struct op_call *call)
+{
+    const struct op_attrs *a = &call->node->attrs;
+    return (struct pack_heads){
+        .dt = call->graph->dtype,
+        .rows = call->shape[0],
+        .heads = a->heads,
+        .kv_heads = a->columns,
+        .head_dim = a->head_dim,
+        .first = a->first,
+        .group = a->rows / a->columns,
+        .packed = a->kv_heads,
+    };
+}
+
+static int pack_run(const struct op_call *call, struct error *err)
+{
+    const struct pack_heads p = packing(call);
+    call->device->ops->pack_heads(call->device, &p, call->out[0], call->in[0], call->in[1]);
+    return 0;
+}
+
+const struct op op_pack_heads = {
+    .name = "pack_heads",
+    .shapes = pack_shapes,
+    .gradient = pack_gradient,
+    .run = pack_run,
+};
+
+/* input dy; outputs dq, dkv */
+static void unpack_shapes(struct graph *graph, struct graph_node *node)
+{
+    struct graph_value dy = graph->values[node->in[0]];
+    const struct op_attrs *a = &node->attrs;
+    int64_t q[2] = {dy.dim[0], a->heads * a->head_dim};
+    int64_t kv[2] = {dy.dim[0], 2 * a->columns * a->head_dim};
+    node->out[0] = graph_value(graph, VALUE_TEMP, dy.dtype, 2, q);
+    node->out[1] = graph_value(graph, VALUE_TEMP, dy.dtype, 2, kv);
+}
+
+static int unpack_run(const struct op_call *call, struct error *err)
+{
+    const struct pack_heads p = packing(call);
+    call->device->ops->pack_heads_backward(call->device, &p, call->out[0], call->out[1],
+                                           call->in[0]);
+    return 0;
+}
+
+const struct op op_pack_heads_backward = {
+    .name = "pack_heads_backward",
+    .shapes = unpack_shapes,
+    .run = unpack_run,
+};
