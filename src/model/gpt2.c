@@ -44,19 +44,11 @@ static void embed(const struct config_model *c, struct graph *graph)
 /* x + o(attention(qkv(h))) */
 static int attention(const struct config_model *c, struct graph *graph, int x, int h)
 {
-    int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-    struct transformer_part weights[] = {{"attn.q", q}, {"attn.k", kv}, {"attn.v", kv}};
-    struct transformer_part biases[] = {
-        {"attn.q.bias", q}, {"attn.k.bias", kv}, {"attn.v.bias", kv}};
-    struct transformer_part back = {"attn.o", c->hidden}, back_bias = {"attn.o.bias", c->hidden};
-    const struct graph_division rows = transformer_rows(graph, c->kv_heads);
-    int wqkv = transformer_divided_matrix(graph, weights, 3, c->hidden, c->init_std, rows);
-    int bqkv = transformer_divided_vector(graph, biases, 3, INIT_ZEROS, rows);
-    int wo = transformer_divided_matrix(graph, &back, 1, q, transformer_back_std(c),
-                                        transformer_columns(graph, c->kv_heads));
-    int bo = transformer_row_vector(graph, &back_bias, INIT_ZEROS);
-    int qkv = build_linear(graph, transformer_all_rows(graph, h), wqkv, -1);
-    int o = transformer_attention(graph, build_bias(graph, qkv, bqkv), wqkv, -1, c->head_dim);
+    const struct transformer_qkv qkv = transformer_qkv(graph, c, TRANSFORMER_BIASED);
+    int wo = transformer_attention_back(graph, c);
+    int bo = transformer_row_vector(graph, &(struct transformer_part){"attn.o.bias", c->hidden},
+                                    INIT_ZEROS);
+    int o = transformer_attention(graph, c, transformer_all_rows(graph, h), &qkv, -1);
     return build_bias(graph, transformer_back(graph, o, wo, x), bo);
 }
 

@@ -31,26 +31,22 @@ static void embed(const struct config_model *c, struct graph *graph)
 /* x2 = x + o(attention(norm1(x)));  y = x2 + down(swiglu(norm2(x2))) */
 static void block(const struct config_model *c, struct graph *graph)
 {
-    int64_t d = c->head_dim, q = c->heads * d, kv = c->kv_heads * d;
-    double back = transformer_back_std(c);
     float eps = (float)c->norm_eps;
-    const struct transformer_part qkv_parts[] = {{"attn.q", q}, {"attn.k", kv}, {"attn.v", kv}};
     const struct transformer_part gate_up[] = {{"mlp.gate", c->ffn}, {"mlp.up", c->ffn}};
     int x = build_input(graph, c->hidden);
-    int table = build_rope_table(graph, d);
+    int table = build_rope_table(graph, c->head_dim);
     int norm1 = norm_weight(graph, "norm1", c->hidden);
-    int wqkv = transformer_divided_matrix(graph, qkv_parts, 3, c->hidden, c->init_std,
-                                          transformer_rows(graph, c->kv_heads));
-    int wo = transformer_divided_matrix(graph, &(struct transformer_part){"attn.o", c->hidden}, 1,
-                                        q, back, transformer_columns(graph, c->kv_heads));
+    const struct transformer_qkv qkv = transformer_qkv(graph, c, TRANSFORMER_PLAIN);
+    int wo = transformer_attention_back(graph, c);
     int norm2 = norm_weight(graph, "norm2", c->hidden);
     int wgu = transformer_divided_matrix(graph, gate_up, 2, c->hidden, c->init_std,
                                          transformer_rows(graph, 0));
-    int wdown = transformer_divided_matrix(graph, &(struct transformer_part){"mlp.down", c->hidden},
-                                           1, c->ffn, back, transformer_columns(graph, 0));
+    int wdown =
+        transformer_divided_matrix(graph, &(struct transformer_part){"mlp.down", c->hidden}, 1,
+                                   c->ffn, transformer_back_std(c), transformer_columns(graph, 0));
 
     int h = transformer_all_rows(graph, build_rmsnorm(graph, x, norm1, eps));
-    int o = transformer_attention(graph, build_linear(graph, h, wqkv, -1), wqkv, table, d);
+    int o = transformer_attention(graph, c, h, &qkv, table);
     int x2,
         h2 = build_rmsnorm_residual(graph, x, transformer_back(graph, o, wo, -1), norm2, eps, &x2);
     int s = build_swiglu(graph, build_linear(graph, transformer_all_rows(graph, h2), wgu, -1));

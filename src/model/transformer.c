@@ -94,13 +94,77 @@ int transformer_back(struct graph *graph, int x, int w, int addend)
     return addend < 0 ? y : build_add(graph, y, addend);
 }
 
-int transformer_attention(struct graph *graph, int qkv, int w, int table, int64_t head_dim)
+/* Declare the three, or some of them, as a matrix or with `bias` as what is added to its rows. */
+static int declare_qkv(struct graph *graph, const struct config_model *c, int first, int end,
+                       const char *suffix, struct graph_division division)
 {
-    const struct graph_param *param = &graph->params[graph->values[w].index];
-    int64_t heads = param->part_rows[0] / head_dim, kv_heads = param->part_rows[1] / head_dim;
+    static const char *const names[] = {"attn.q", "attn.k", "attn.v"};
+    struct graph_param param = {.dims = 1, .init = INIT_ZEROS};
+    if (!suffix[0])
+        param = normal(c->hidden, c->init_std);
+    param.division = division;
+    char name[PARAM_PARTS][GRAPH_NAME];
+    struct transformer_part parts[PARAM_PARTS];
+    for (int i = first; i < end; i++) {
+        snprintf(name[i], GRAPH_NAME, "%s%s", names[i], suffix);
+        parts[i] = (struct transformer_part){name[i], (i ? c->kv_heads : c->heads) * c->head_dim};
+    }
+    int w = declare(graph, param, parts + first, end - first);
+    if (first > 0)
+        build_divided(graph, w, graph->tensor);
+    return w;
+}
+
+/* Is each key head read on one rank alone?  Heads of their own may be divided unevenly. */
+static int divides_keys(const struct graph *graph, const struct config_model *c)
+{
+    int ranks = graph->tensor.size > 1 ? graph->tensor.size : 1;
+    return c->kv_heads == c->heads || c->kv_heads % ranks == 0;
+}
+
+struct transformer_qkv transformer_qkv(struct graph *graph, const struct config_model *c,
+                                       enum transformer_bias bias)
+{
+    int is_divided = divides_keys(graph, c), end = is_divided ? 3 : 1;
+    struct graph_division heads = transformer_rows(graph, is_divided ? c->kv_heads : c->heads);
+    struct graph_division whole = {0};
+    struct transformer_qkv qkv = {.bias = -1, .kv = -1, .kv_bias = -1};
+    qkv.w = declare_qkv(graph, c, 0, end, "", heads);
+    if (bias == TRANSFORMER_BIASED)
+        qkv.bias = declare_qkv(graph, c, 0, end, ".bias", heads);
+    if (!is_divided)
+        qkv.kv = declare_qkv(graph, c, 1, 3, "", whole);
+    if (!is_divided && bias == TRANSFORMER_BIASED)
+        qkv.kv_bias = declare_qkv(graph, c, 1, 3, ".bias", whole);
+    return qkv;
+}
+
+int transformer_attention_back(struct graph *graph, const struct config_model *c)
+{
+    struct graph_division heads =
+        transformer_columns(graph, divides_keys(graph, c) ? c->kv_heads : c->heads);
+    return transformer_divided_matrix(graph, &(struct transformer_part){"attn.o", c->hidden}, 1,
+                                      c->heads * c->head_dim, transformer_back_std(c), heads);
+}
+
+static int project(struct graph *graph, int h, int w, int bias)
+{
+    int y = build_linear(graph, h, w, -1);
+    return bias < 0 ? y : build_bias(graph, y, bias);
+}
+
+int transformer_attention(struct graph *graph, const struct config_model *c, int h,
+                          const struct transformer_qkv *qkv, int table)
+{
+    const struct graph_param *w = &graph->params[graph->values[qkv->w].index];
+    int64_t d = c->head_dim, heads = w->part_rows[0] / d, kv_heads = w->part_rows[1] / d;
+    int x = project(graph, h, qkv->w, qkv->bias);
+    if (qkv->kv >= 0)
+        x = build_pack_heads(graph, x, project(graph, h, qkv->kv, qkv->kv_bias),
+                             w->box[0].start[0] / d, c->heads, c->kv_heads, d, &kv_heads);
     if (table >= 0)
-        qkv = build_rope(graph, qkv, table, -1, heads, kv_heads, head_dim);
-    return build_attention(graph, qkv, heads, kv_heads, head_dim);
+        x = build_rope(graph, x, table, -1, heads, kv_heads, d);
+    return build_attention(graph, x, heads, kv_heads, d);
 }
 
 struct graph_division transformer_rows(const struct graph *graph, int64_t chunks)

@@ -48,12 +48,25 @@ int transformer_all_rows(struct graph *graph, int h);
 /* Own rows of the sum of x w^T over the ranks, which have own columns of w, and of addend (own
  * rows; -1: none). */
 int transformer_back(struct graph *graph, int x, int w, int addend);
-/* Causal attention over projections by matrix w, of stacked queries, keys and values, by those
- * heads of it that the rank has; they are rotated by table first (-1: not). */
-int transformer_attention(struct graph *graph, int qkv, int w, int table, int64_t head_dim);
 /* Division by rows or columns of a matrix, in chunks (0: of one row or column) that are not cut. */
 struct graph_division transformer_rows(const struct graph *graph, int64_t chunks);
 struct graph_division transformer_columns(const struct graph *graph, int64_t chunks);
+
+/* Weights and biases (-1: none) of queries, keys and values: stacked and divided by heads; or,
+ * where grouped queries on several ranks read one key head, queries alone, and in kv keys and
+ * values, which every rank has whole, and whose gradients are terms. */
+struct transformer_qkv {
+    int w, bias, kv, kv_bias;
+};
+enum transformer_bias { TRANSFORMER_PLAIN, TRANSFORMER_BIASED };
+/* Declare them, and the matrix behind attention, which has columns for the rank's heads. */
+struct transformer_qkv transformer_qkv(struct graph *graph, const struct config_model *config,
+                                       enum transformer_bias bias);
+int transformer_attention_back(struct graph *graph, const struct config_model *config);
+/* Causal attention of h [rows, hidden] by the rank's heads; queries and keys are rotated by table
+ * first (-1: not). */
+int transformer_attention(struct graph *graph, const struct config_model *config, int h,
+                          const struct transformer_qkv *qkv, int table);
 
 int transformer_divided_vector(struct graph *graph, const struct transformer_part *parts, int count,
                                enum graph_param_init init, struct graph_division division);
