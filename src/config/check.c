@@ -239,6 +239,9 @@ static int check_precision(const struct config *config, struct error *err)
     if (config->precision == PRECISION_BF16_PURE)
         return error_set(err, "precision bf16_pure needs train.optimizer adamw, which rounds "
                               "stochastically; use precision bf16");
+    if (t->optimizer == OPTIMIZER_MUON && config->parallel.tensor > 1)
+        return error_set(err, "train.optimizer muon needs whole matrices, and parallel.tensor "
+                              "divides them; leave it at 1, or use adamw");
     if (t->optimizer == OPTIMIZER_MUON && config->comm.inter_node == CONFIG_INTER_NODE_MPI &&
         config->device != CONFIG_DEVICE_CPU)
         return error_set(err, "comm.inter_node mpi only sums, and train.optimizer muon sends "

@@ -26,19 +26,43 @@ static struct layout_strategy strategy_of(const struct config_parallel *p)
     };
 }
 
-/* The shard degree of a hybrid strategy: a copy of the model per node, unless one of the two
- * degrees was given. */
+/* The shard degree of a hybrid strategy: a copy of the model per node, whose ranks divide layers
+ * too, unless one of the two degrees was given. */
 static int hybrid_shard(const struct config_parallel *p, int ranks, int per_node, struct error *err)
 {
+    int tensors = (int)p->tensor;
     if (p->shard || p->replicate)
         return (int)p->shard;
+    if (per_node > 0 && ranks % per_node == 0 && per_node % tensors == 0)
+        return per_node / tensors;
     if (per_node > 0 && ranks % per_node == 0)
-        return per_node;
-    error_set(err,
-              "parallel: a copy of the model per node needs as many ranks on every node; name "
-              "parallel.shard, a divisor of the %d ranks",
-              ranks);
-    return -1;
+        return error_set(err,
+                         "parallel: a copy of the model per node needs a parallel.tensor that "
+                         "divides the %d ranks of a node, not %d; set it, or name parallel.shard",
+                         per_node, tensors);
+    return error_set(err,
+                     "parallel: a copy of the model per node needs as many ranks on every node; "
+                     "name parallel.shard, a divisor of the %d ranks",
+                     ranks);
+}
+
+/* What ranks that divide layers each need at least one of. */
+static int check_tensor(int tensors, const struct config_model *m, struct error *err)
+{
+    const struct {
+        const char *name;
+        int64_t size;
+    } divided[] = {{.name = "heads", .size = m->heads},
+                   {.name = "ffn", .size = m->ffn},
+                   {.name = "vocab", .size = m->vocab},
+                   {.name = "max_seq_len", .size = m->max_seq_len}};
+    for (size_t i = 0; i < sizeof divided / sizeof divided[0]; i++)
+        if (tensors > divided[i].size)
+            return error_set(err,
+                             "parallel.tensor %d does not fit model.%s %lld, of which each of "
+                             "these ranks has its own",
+                             tensors, divided[i].name, (long long)divided[i].size);
+    return 0;
 }
 
 static int wanted(struct mesh_shape *shape, const struct config_parallel *p, int ranks,
@@ -47,7 +71,7 @@ static int wanted(struct mesh_shape *shape, const struct config_parallel *p, int
     *shape = (struct mesh_shape){{1, 1, 1, 1}};
     int hybrid = config_sharding[p->strategy].hybrid;
     shape->degree[MESH_PIPELINE] = p->pipeline ? (int)p->pipeline : 1;
-    shape->degree[MESH_TENSOR] = p->tensor ? (int)p->tensor : 1;
+    shape->degree[MESH_TENSOR] = (int)p->tensor;
     shape->degree[MESH_SHARD] = hybrid ? hybrid_shard(p, ranks, per_node, err) : (int)p->shard;
     shape->degree[MESH_REPLICATE] = (int)p->replicate;
     return shape->degree[MESH_SHARD] < 0 ? -1 : 0;
@@ -81,7 +105,9 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
         config->offload.optimizer != OFFLOAD_NONE)
         return error_set(err, "offload.optimizer updates on the host, and train.optimizer muon has "
                               "products that are the GPU's; leave it at none, or use adamw");
-    if (wanted(&layout->shape, p, ranks, per_node, err) || mesh_resolve(&layout->shape, ranks, err))
+    if (wanted(&layout->shape, p, ranks, per_node, err) ||
+        mesh_resolve(&layout->shape, ranks, err) ||
+        check_tensor(layout->shape.degree[MESH_TENSOR], &config->model, err))
         return -1;
     layout->data_ranks = layout->shape.degree[MESH_REPLICATE] * layout->shape.degree[MESH_SHARD];
     layout->global_batch =

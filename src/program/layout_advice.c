@@ -39,11 +39,23 @@ static void try_degree(struct advice *a, const char *key, int degree)
     try_setting(a, key, value);
 }
 
+/* The next lower degree that works, and the next higher one. */
+static void try_near(struct advice *a, const char *key, int degree)
+{
+    int named = a->named;
+    for (int below = degree - 1; below > 0 && a->named == named; below--)
+        try_degree(a, key, below);
+    named = a->named;
+    for (int above = degree + 1; above <= a->ranks && a->named == named; above++)
+        try_degree(a, key, above);
+}
+
 int layout_advise(const struct config *config, int ranks, int per_node, enum device_kind device,
                   struct error *err)
 {
     struct advice a = {.config = config, .ranks = ranks, .per_node = per_node, .device = device};
     int shard = (int)config->parallel.shard, below = shard - 1, above = shard + 1;
+    int tensor = (int)config->parallel.tensor;
     size_t used = err ? strlen(err->text) : 0;
     if (!err)
         return -1;
@@ -61,6 +73,8 @@ int layout_advise(const struct config *config, int ranks, int per_node, enum dev
         try_degree(&a, "parallel.shard", below);
         try_degree(&a, "parallel.shard", above);
     }
+    if (tensor > 1)
+        try_near(&a, "parallel.tensor", tensor);
     if (config->parallel.replicate && !shard)
         try_degree(&a, "parallel.replicate", ranks);
     if (a.named)
