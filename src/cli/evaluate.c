@@ -41,10 +41,11 @@ static int run(struct session *session, struct error *err)
     const char *path = session->config.data.valid;
     int rc = world_agree(session->world,
                          batches_open(&valid, session, path, LOADER_SEQUENTIAL, err), err);
-    if (!rc)
+    if (!rc) {
         session_warn_unused_gpus(session);
-    if (!rc)
+        session_warn_far_tensors(session);
         rc = load(session, err);
+    }
     if (!rc)
         rc = evaluate(session, &valid, session->config.train.eval_batches, &loss, &targets, err);
     if (!rc && targets <= 0)

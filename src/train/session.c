@@ -6,6 +6,7 @@
 #include "train/session.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 #include "base/log.h"
@@ -98,6 +99,23 @@ void session_warn_unused_gpus(const struct session *s)
              "this runs on the CPU, although there are GPUs (%s): %s; device=cpu says that it is "
              "meant",
              signs, device_gpu_count(why) ? "not every rank has one of its own" : why);
+}
+
+void session_warn_far_tensors(const struct session *s)
+{
+    int tensors = s->layout.shape.degree[MESH_TENSOR];
+    for (int r = 0; r < world_size(s->world) && !world_rank(s->world); r++) {
+        int first = r - r % tensors;
+        const char *host = world_host_of(s->world, r), *other = world_host_of(s->world, first);
+        if (!strcmp(host, other))
+            continue;
+        log_warn(s->log,
+                 "ranks %d (%s) and %d (%s) divide layers, on different nodes, and exchange "
+                 "activations over the network in each; a parallel.tensor that divides the ranks "
+                 "of a node is faster",
+                 first, other, r, host);
+        return;
+    }
 }
 
 /* The number of ranks per node; 0 where nodes differ.  Collective. */
