@@ -20,10 +20,11 @@ struct asked {
     char *input; /* the prompt where it was read, to be freed; else NULL */
 };
 
+enum { MOST_BYTES = 1 << 20 };
+
 /* Standard input as one text, to be freed; NULL with err set. */
 static char *read_input(struct error *err)
 {
-    enum { MOST_BYTES = 1 << 20 };
     char *text = malloc(MOST_BYTES + 1);
     size_t bytes = text ? fread(text, 1, MOST_BYTES + 1, stdin) : 0;
     if (text && !ferror(stdin) && bytes <= MOST_BYTES) {
@@ -36,6 +37,24 @@ static char *read_input(struct error *err)
                               : "it has more than 1 MiB");
     free(text);
     return NULL;
+}
+
+/* The text to continue where it is no option: rank 0 reads it and sends it to the others.  Collective. */
+static int read_prompt(struct asked *asked, struct world *world, struct error *err)
+{
+    int is_reader = world_rank(world) == 0;
+    size_t bytes = 0;
+    if (asked->request.prompt)
+        return 0;
+    asked->input = is_reader ? read_input(err) : calloc(1, MOST_BYTES + 1);
+    if (world_agree(world, asked->input ? 0 : -1, err))
+        return -1;
+    if (is_reader)
+        bytes = strlen(asked->input);
+    world_broadcast(world, &bytes, sizeof bytes, 0);
+    world_broadcast(world, asked->input, bytes, 0);
+    asked->request.prompt = asked->input;
+    return 0;
 }
 
 static int parse(struct asked *asked, int argc, char **argv, struct error *err)
@@ -69,12 +88,10 @@ static int parse(struct asked *asked, int argc, char **argv, struct error *err)
     if (!request->prompt && isatty(STDIN_FILENO))
         return error_set(err,
                          "generate wants a text to continue: --prompt TEXT, or standard input");
-    if (!request->prompt)
-        request->prompt = asked->input = read_input(err);
-    return request->prompt ? 0 : -1;
+    return 0;
 }
 
-/* The model as it was saved, on this one rank. */
+/* The model as it was saved, its layers divided among the ranks. */
 static int open_session(struct app *app, const struct asked *asked, struct checkpoint *checkpoint,
                         struct session **session, struct error *err)
 {
@@ -86,10 +103,16 @@ static int open_session(struct app *app, const struct asked *asked, struct check
         config.device = CONFIG_DEVICE_AUTO;
     if (config.run.threads == own.run.threads)
         config.run.threads = 0;
+    if (config.model.heads < world_size(app->world))
+        return error_set(err,
+                         "generate divides layers among its %d ranks, and model.heads is %lld; "
+                         "start it on %lld at most",
+                         world_size(app->world), (long long)config.model.heads,
+                         (long long)config.model.heads);
     config.parallel = (struct config_parallel){.strategy = STRATEGY_NO_SHARD,
                                                .shard = 1,
                                                .replicate = 1,
-                                               .tensor = 1,
+                                               .tensor = world_size(app->world),
                                                .pipeline = 1,
                                                .prefetch_units = 1};
     config.offload = (struct config_offload){OFFLOAD_NONE};
@@ -109,7 +132,8 @@ static int run(struct app *app, const struct asked *asked, struct checkpoint *ch
         rc = error_set(err, "tokenizer %s has %lld tokens, the model knows %lld", tokenizer->name,
                        (long long)tokenizer->vocab, (long long)session->config.model.vocab);
     if (!rc)
-        rc = generate(session, tokenizer, &asked->request, stdout, err);
+        rc = generate(session, tokenizer, &asked->request, world_rank(app->world) ? NULL : stdout,
+                      err);
     session_close(session);
     return rc;
 }
@@ -136,12 +160,13 @@ int command_generate(struct app *app, int argc, char **argv, struct error *err)
     struct checkpoint *checkpoint = NULL;
     if (app_start_world(app, err))
         return -1;
-    if (world_size(app->world) > 1)
-        return error_set(err, "generate runs on one rank; start it without mpirun or srun");
-    int rc = parse(&asked, argc, argv, err) ||
-             run_checkpoint_open(&checkpoint, app->world, asked.from, &app->log, err) ||
-             open_tokenizer(&tokenizer, asked.tokenizer, checkpoint, err) ||
-             run(app, &asked, checkpoint, tokenizer, err);
+    struct world *world = app->world;
+    int rc =
+        world_agree(world, parse(&asked, argc, argv, err), err) ||
+        read_prompt(&asked, world, err) ||
+        run_checkpoint_open(&checkpoint, world, asked.from, &app->log, err) ||
+        world_agree(world, open_tokenizer(&tokenizer, asked.tokenizer, checkpoint, err), err) ||
+        run(app, &asked, checkpoint, tokenizer, err);
     checkpoint_close(checkpoint);
     tokenizer_close(tokenizer);
     free(asked.input);

@@ -91,6 +91,14 @@ static int start(struct text *text, const struct tokenizer *tokenizer,
     return 0;
 }
 
+static void put(FILE *out, const char *text, size_t bytes)
+{
+    if (!out)
+        return;
+    fwrite(text, 1, bytes, out);
+    fflush(out);
+}
+
 int generate(struct session *s, const struct tokenizer *tokenizer,
              const struct generate_request *request, FILE *out, struct error *err)
 {
@@ -103,7 +111,7 @@ int generate(struct session *s, const struct tokenizer *tokenizer,
     char piece[64];
     int rc = start(&text, tokenizer, request, err);
     if (!rc)
-        fputs(request->prompt, out);
+        put(out, request->prompt, strlen(request->prompt));
     for (int64_t n = 0; !rc && n < request->tokens; n++) {
         rc = execute(s->executor, s->logits, &input, NULL, NULL, err) ||
              device_download(s->device, logits, at, (size_t)vocab * sizeof *logits, err);
@@ -113,10 +121,9 @@ int generate(struct session *s, const struct tokenizer *tokenizer,
         if (id == tokenizer->end_of_text)
             break;
         text.ids[text.count++] = (int32_t)id;
-        fwrite(piece, 1, tokenizer_decode(tokenizer, (uint32_t)id, piece), out);
-        fflush(out);
+        put(out, piece, tokenizer_decode(tokenizer, (uint32_t)id, piece));
     }
-    fputc('\n', out);
+    put(out, "\n", 1);
     free(scratch);
     free(logits);
     free(text.ids);

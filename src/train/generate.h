@@ -15,10 +15,11 @@ struct generate_request {
     uint64_t seed;
 };
 
-/* Write prompt and continuation to out, token by token, up to an end-of-text token.  The session is
- * for SESSION_GENERATE. Each token is computed from the last data.seq_len tokens, by default the
- * length in training, because models write worse beyond it.  The n-th random number is a function
- * of (seed, n).  Returns 0, or -1 with err set. */
+/* Write prompt and continuation to out (NULL: nowhere), token by token, up to an end-of-text token.
+ * The session is for SESSION_GENERATE.  Collective: all ranks have the same request.  Each token is
+ * computed from the last data.seq_len tokens, by default the length in training, because models
+ * write worse beyond it.  The n-th random number is a function of (seed, n).  Returns 0, or -1 with
+ * err set. */
 int generate(struct session *session, const struct tokenizer *tokenizer,
              const struct generate_request *request, FILE *out, struct error *err);
 

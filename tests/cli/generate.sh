@@ -45,5 +45,14 @@ for family in llama gpt2; do
         "$([ "$(alike "$whole" "$long")" -ge 36 ] && [ "$(length "$long")" -gt 70 ] && echo yes)"
     refused "$family: no data.seq_len beyond max_seq_len" 'data\.seq_len \(65\) is above model\.max_seq_len' \
         "$TRIREME" generate $family --prompt x data.seq_len=65
+    # Layers divided among ranks: the same text from rank 0 alone.
+    said=$(ranks 2 "$TRIREME" generate $family --prompt "int main" --temperature 0 --tokens 48 device=cpu 2>err |
+        od -An -v -tx1 | tr -d ' \n')
+    is "$family: on two ranks the same text" "$usual" "$said"
+    said=$(printf 'int main' | ranks 2 "$TRIREME" generate $family --temperature 0 --tokens 48 device=cpu 2>err |
+        od -An -v -tx1 | tr -d ' \n')
+    is "$family: and from standard input" "$usual" "$said"
+    refused "$family: on more ranks than heads" '3 ranks, and model.heads is 2; start it on 2 at most' \
+        mpirun --oversubscribe -n 3 "$TRIREME" generate $family --prompt x
 done
 finish
