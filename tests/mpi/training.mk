@@ -1,7 +1,6 @@
 # Training on several ranks; rig.c is shared with the unit tests.
 MPI_TESTS += tests/mpi/test_layouts tests/mpi/test_plan tests/mpi/test_gpt2 tests/mpi/test_offload \
-	tests/mpi/test_precision tests/mpi/test_matrix tests/mpi/test_schedules \
-	tests/mpi/test_tensor
+	tests/mpi/test_precision tests/mpi/test_matrix tests/mpi/test_schedules
 training = tests/mpi/check.h tests/mpi/training.c tests/mpi/training.h $(rig)
 tests_mpi_test_layouts_SOURCES = tests/mpi/test_layouts.c $(training)
 tests_mpi_test_layouts_LDADD = $(TRIREME_LIBS)
@@ -15,8 +14,6 @@ tests_mpi_test_precision_SOURCES = tests/mpi/test_precision.c $(training)
 tests_mpi_test_precision_LDADD = $(TRIREME_LIBS)
 tests_mpi_test_matrix_SOURCES = tests/mpi/test_matrix.c $(training)
 tests_mpi_test_matrix_LDADD = $(TRIREME_LIBS)
-tests_mpi_test_tensor_SOURCES = tests/mpi/test_tensor.c $(training)
-tests_mpi_test_tensor_LDADD = $(TRIREME_LIBS)
 tests_mpi_test_schedules_SOURCES = tests/mpi/test_schedules.c $(training)
 tests_mpi_test_schedules_LDADD = $(TRIREME_LIBS)
 
@@ -29,8 +26,3 @@ tests_mpi_test_messages_emulated_LDADD = $(EMULATED_LIBS)
 check-matrix: tests/mpi/test_matrix
 	MATRIX=all TIMEOUT=7200 $(srcdir)/tests/mpi/run.sh tests/mpi/test_matrix
 .PHONY: check-matrix
-
-# All cells of layers divided among tensor ranks.
-check-tensor: tests/mpi/test_tensor
-	TENSOR=all TIMEOUT=7200 $(srcdir)/tests/mpi/run.sh tests/mpi/test_tensor
-.PHONY: check-tensor

@@ -13,7 +13,7 @@ static const struct {
     enum any_rows of;
     const char *choice[CHOICES];
 } rows[] = {
-    {ANY_MODEL, {"", "model.family=gpt2"}},
+    {ANY_MODEL, {"", "model.family=gpt2", "model.kv_heads=1"}},
     {ANY_MODEL, {"model.layers=1", "model.layers=2", "model.layers=3", "model.layers=5"}},
     {ANY_MODEL, {"", "model.tie_embeddings=true"}},
     {ANY_MODEL, {"model.vocab=23", "model.vocab=101"}},
@@ -56,6 +56,8 @@ static const struct {
     {ANY_LAYOUT, {"", "", "", "", "offload.params=host", "offload.params=disk"}},
     {ANY_FORMATS, {"", "", "", "comm.reduce_dtype=bf16", "comm.reduce_dtype=fp16"}},
     {ANY_LAYOUT, {"", "", "", "offload.gradients=host", "offload.gradients=disk"}},
+    {ANY_MODEL, {"model.heads=2", "model.heads=3", "model.heads=6"}},
+    {ANY_LAYOUT, {"", "", "", "parallel.tensor=2", "parallel.tensor=2", "parallel.tensor=3"}},
 };
 
 struct any any_case(const char *what, int number)
