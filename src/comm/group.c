@@ -47,7 +47,7 @@ size_t group_staging_bytes(int size)
     if (size <= 1)
         return 0;
     size_t slots = 2 * (size_t)(size - 1) * slot_bytes_of(size);
-    return ranks_bytes(size) + COMM_STREAMS * (requests_bytes(size) + slots);
+    return ranks_bytes(size) + COMM_COLLECTIVES * (requests_bytes(size) + slots);
 }
 
 struct group *group_self(struct world *world, const char *name)
@@ -86,7 +86,7 @@ static void lay_out(struct group *g)
     g->ranks = g->block;
     g->window = window_of(g->size);
     g->slot_bytes = slot_bytes_of(g->size);
-    for (int i = 0; i < COMM_STREAMS; i++) {
+    for (int i = 0; i < COMM_COLLECTIVES; i++) {
         g->area[i].request = (void **)at;
         at += requests_bytes(g->size);
         g->area[i].slots = at;

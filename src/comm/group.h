@@ -21,8 +21,19 @@
 #include "base/dtype.h"
 #include "comm/world.h"
 
-enum comm_stream { COMM_GATHER, COMM_REDUCE, COMM_POINT, COMM_STREAMS };
+/* Messages have several streams, so that those to one neighbour do not wait behind those from
+ * another; on the last three of them there are no collectives. */
+enum comm_stream {
+    COMM_GATHER,
+    COMM_REDUCE,
+    COMM_POINT,
+    COMM_POINT_1,
+    COMM_POINT_2,
+    COMM_POINT_3,
+    COMM_STREAMS
+};
 
+enum { COMM_COLLECTIVES = COMM_POINT + 1, COMM_POINTS = COMM_STREAMS - COMM_POINT };
 enum { GROUP_MESSAGES = 16 };
 
 /* What an all-reduce makes of the members' values. */

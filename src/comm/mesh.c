@@ -136,7 +136,11 @@ int mesh_channels(const struct mesh_shape *shape, const struct mesh_options *opt
         {.axes = 1 << MESH_SHARD, .stream = COMM_REDUCE},
         {.axes = 1 << MESH_REPLICATE, .stream = COMM_REDUCE},
         {.axes = MESH_DATA, .stream = COMM_REDUCE},
+        {.axes = 1 << MESH_PIPELINE, .stream = COMM_REDUCE},
         {.axes = 1 << MESH_PIPELINE, .stream = COMM_POINT},
+        {.axes = 1 << MESH_PIPELINE, .stream = COMM_POINT_1},
+        {.axes = 1 << MESH_PIPELINE, .stream = COMM_POINT_2},
+        {.axes = 1 << MESH_PIPELINE, .stream = COMM_POINT_3},
         {.axes = 1 << MESH_TENSOR, .stream = COMM_GATHER},
         {.axes = 1 << MESH_TENSOR, .stream = COMM_REDUCE},
     };

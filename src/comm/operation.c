@@ -88,6 +88,8 @@ static void bind(struct operation *op, int queue, const struct comm_kind *kind)
     op->window = kind->message ? MESSAGE_TRANSFERS : g->window;
     if (op->elems < 0)
         error_set(&op->err, "%s in group %s: a negative count", kind->name, g->name);
+    if (!kind->message && queue >= COMM_COLLECTIVES && queue < COMM_STREAMS)
+        error_set(&op->err, "%s in group %s: on a stream for messages", kind->name, g->name);
 }
 
 /* Give an operation on host memory to the communication thread. */

@@ -10,7 +10,8 @@
 const char *comm_stream_name(enum comm_stream stream)
 {
     static const char *const names[COMM_STREAMS] = {
-        [COMM_GATHER] = "gather", [COMM_REDUCE] = "reduce", [COMM_POINT] = "point"};
+        [COMM_GATHER] = "gather",   [COMM_REDUCE] = "reduce",   [COMM_POINT] = "point",
+        [COMM_POINT_1] = "point 1", [COMM_POINT_2] = "point 2", [COMM_POINT_3] = "point 3"};
     return names[stream];
 }
 

@@ -19,7 +19,7 @@ struct mesh {
 
 /* What has a communicator: a group by its axes, and a stream.  MESH_CHANNELS: of the axes, of data,
  * two of each further set. */
-enum { MESH_CHANNELS = 7 + 2 * (MESH_SETS - 6) };
+enum { MESH_CHANNELS = 7 + COMM_POINTS + 2 * (MESH_SETS - 6) };
 struct mesh_channel {
     unsigned axes;
     enum comm_stream stream;
