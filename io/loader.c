@@ -73,25 +73,37 @@ static int read_window(const struct loader *loader, int64_t at, int32_t *inputs,
                        struct error *err)
 {
     int64_t seq = loader->seq_len;
-    if (tokens_read(loader->tokens, at, seq, inputs, err) ||
-        tokens_read(loader->tokens, at + seq, 1, &targets[seq - 1], err))
+    if (inputs && tokens_read(loader->tokens, at, seq, inputs, err))
         return -1;
-    memcpy(targets, inputs + 1, (size_t)(seq - 1) * sizeof *targets);
+    if (!targets)
+        return 0;
+    int64_t known = inputs ? seq - 1 : 0;
+    if (inputs)
+        memcpy(targets, inputs + 1, (size_t)known * sizeof *targets);
+    if (tokens_read(loader->tokens, at + 1 + known, seq - known, targets + known, err))
+        return -1;
     return tokens_mask(loader->tokens, at + 1, seq, targets, err);
+}
+
+void loader_fill(int32_t *inputs, int32_t *targets, int64_t count)
+{
+    for (int64_t k = 0; inputs && k < count; k++)
+        inputs[k] = 0;
+    for (int64_t k = 0; targets && k < count; k++)
+        targets[k] = -1;
 }
 
 int loader_read(const struct loader *loader, int64_t first, int64_t count, int32_t *inputs,
                 int32_t *targets, struct error *err)
 {
     int64_t seq = loader->seq_len;
-    for (int64_t i = 0; i < count; i++, inputs += seq, targets += seq) {
+    for (int64_t i = 0; i < count; i++) {
         int64_t window = loader_window(loader, first + i);
-        if (window >= 0 && read_window(loader, window * seq, inputs, targets, err))
+        int32_t *in = inputs ? inputs + i * seq : NULL, *out = targets ? targets + i * seq : NULL;
+        if (window >= 0 && read_window(loader, window * seq, in, out, err))
             return -1;
-        for (int64_t k = 0; window < 0 && k < seq; k++) {
-            inputs[k] = 0;
-            targets[k] = -1;
-        }
+        if (window < 0)
+            loader_fill(in, out, seq);
     }
     return 0;
 }

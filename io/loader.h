@@ -32,9 +32,12 @@ int loader_init(struct loader *loader, struct tokens *tokens, int64_t seq_len, i
  * epochs) reads; -1 for LOADER_SEQUENTIAL at or past `windows`. */
 int64_t loader_window(const struct loader *loader, int64_t sample);
 
+/* Make `count` tokens masked ones: inputs 0, targets -1; either may be NULL. */
+void loader_fill(int32_t *inputs, int32_t *targets, int64_t count);
+
 /* Inputs and targets of samples [first, first + count): inputs, targets int32
- * [count, seq_len]; a masked target is -1.  For LOADER_SEQUENTIAL a sample at or past
- * `windows` is all masked (inputs 0), so that ragged ends need no special case.
+ * [count, seq_len], either of which may be NULL; a masked target is -1.  For LOADER_SEQUENTIAL a
+ * sample at or past `windows` is all masked (inputs 0), so that ragged ends need no special case.
  * Returns 0, or -1 with err as of tokens_read(): damaged, truncated since, a disk that fails. */
 int loader_read(const struct loader *loader, int64_t first, int64_t count, int32_t *inputs,
                 int32_t *targets, struct error *err);

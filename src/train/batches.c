@@ -40,11 +40,10 @@ void batches_close(struct batches *b)
 
 static void mask(struct batches *b, int64_t from, const struct step_batch *batch)
 {
-    int64_t seq = b->loader.seq_len;
-    for (int64_t i = from * seq; i < b->micro_batch * seq; i++) {
-        batch->tokens[0][i] = 0;
-        batch->targets[i] = -1;
-    }
+    int64_t first = from * b->loader.seq_len;
+    loader_fill(batch->tokens[0] ? batch->tokens[0] + first : NULL,
+                batch->targets ? batch->targets + first : NULL,
+                b->micro_batch * b->loader.seq_len - first);
 }
 
 int batches_load(void *user, const struct step_batch *batch, struct error *err)
