@@ -39,7 +39,8 @@ static char *read_input(struct error *err)
     return NULL;
 }
 
-/* The text to continue where it is no option: rank 0 reads it and sends it to the others.  Collective. */
+/* The text to continue where it is no option: rank 0 reads it and sends it to the others.
+ * Collective. */
 static int read_prompt(struct asked *asked, struct world *world, struct error *err)
 {
     int is_reader = world_rank(world) == 0;
