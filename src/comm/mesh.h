@@ -80,9 +80,9 @@ struct mesh_options {
  *
  * Communicators, in the order they are made, one for each group over 1 and stream of group.h:
  * shard on COMM_GATHER and on COMM_REDUCE, replicate on COMM_REDUCE, MESH_DATA on COMM_REDUCE
- * where it is a group of its own, pipeline on COMM_POINT, tensor and the further groups on
- * COMM_GATHER and on COMM_REDUCE.  With COMM_INTER_NODE_MPI groups along replicate have none where
- * that exceeds 1: they offer all-reduce, by MPI. */
+ * where it is a group of its own, pipeline on COMM_REDUCE and on each of the COMM_POINTS, tensor
+ * and the further groups on COMM_GATHER and on COMM_REDUCE.  With COMM_INTER_NODE_MPI groups along
+ * replicate have none where that exceeds 1: they offer all-reduce, by MPI. */
 int mesh_attach(struct mesh *mesh, struct world *world, struct device *device, struct mem *mem,
                 const struct mesh_options *options, struct error *err);
 
@@ -99,9 +99,10 @@ size_t mesh_reserve_bytes(const struct mesh_shape *shape, const struct mesh_opti
 size_t mesh_host_staging_bytes(const struct mesh_shape *shape, const struct mesh_options *options);
 
 /* Register with NCCL the device memory that transfers will read and write, so that networks can
- * reach it directly.  Collective over world, at the same place of the program with the same bytes
- * on all; at most MESH_REGISTERED ranges at a time.  Returns 1 if it was registered on all ranks,
- * else 0: the transfers work all the same.  A mesh without communicators registers nothing. */
+ * reach it directly.  Collective over world, at the same place of the program; memory NULL: the
+ * rank has none there.  At most MESH_REGISTERED ranges at a time.  Returns 1 if it was registered
+ * on all ranks that have it, else 0: the transfers work all the same.  A mesh without communicators
+ * registers nothing. */
 enum { MESH_REGISTERED = 16 };
 int mesh_register(struct mesh *mesh, void *memory, size_t bytes);
 

@@ -155,6 +155,12 @@ static int check_offload(const struct config *config, struct error *err)
                          "offload.gradients needs gradients that leave after each micro-batch: "
                          "parallel.strategy SHARD_GRAD_OP, FULL_SHARD, HYBRID_SHARD or "
                          "HYBRID_SHARD_ZERO2; with others leave it at none");
+    if (o->gradients != OFFLOAD_NONE && config->parallel.pipeline > 1 &&
+        config->model.tie_embeddings)
+        return error_set(err,
+                         "offload.gradients keeps gradients away from the device, where stages "
+                         "of parallel.pipeline exchange those of tied embeddings; leave it at "
+                         "none");
     if (o->path[0] && o->optimizer != OFFLOAD_DISK && o->params != OFFLOAD_DISK &&
         o->gradients != OFFLOAD_DISK)
         return error_set(err,

@@ -324,8 +324,8 @@ const struct key config_keys[] = {
              "every rank has them whole, and their gradients are summed over all ranks"},
     {KEY(INT, parallel.tensor), "1", 1, 1024,
      .help = "ranks that divide each layer: heads, the width of the feed-forward part, vocabulary"},
-    {KEY(INT, parallel.pipeline), "1", 1, 1, .later = "pipeline parallelism",
-     .help = "stages the layers are split into"},
+    {KEY(INT, parallel.pipeline), "1", 1, 1024,
+     .help = "stages that the layers are divided into, each on ranks of its own"},
     {KEY(CHOICE, parallel.schedule), "1f1b", .choices = pipeline_schedules,
      .help =
          "in which order micro-batches are computed: naive each forward and backward, one after "

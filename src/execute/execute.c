@@ -26,6 +26,7 @@ static enum breakdown_kind kind_of_work(const struct instr *instr)
     case INSTR_LOAD: return BREAKDOWN_DATA;
     case INSTR_RUN: return instr->phase == PHASE_FORWARD ? BREAKDOWN_FORWARD : BREAKDOWN_BACKWARD;
     case INSTR_NORM:
+    case INSTR_ADD:
     case INSTR_SCALE:
     case INSTR_MOMENTUM:
     case INSTR_ORTHOGONALIZE:
@@ -48,6 +49,9 @@ const struct run_stream run_streams[STREAMS] = {
     [STREAM_GATHER] = {.wait = BREAKDOWN_COMM, .comm = 1 + COMM_GATHER, .device = DEVICE_GATHER},
     [STREAM_REDUCE] = {.wait = BREAKDOWN_COMM, .comm = 1 + COMM_REDUCE, .device = DEVICE_REDUCE},
     [STREAM_POINT] = {.wait = BREAKDOWN_COMM, .comm = 1 + COMM_POINT, .device = DEVICE_POINT},
+    [STREAM_POINT_1] = {.wait = BREAKDOWN_COMM, .comm = 1 + COMM_POINT_1, .device = DEVICE_POINT_1},
+    [STREAM_POINT_2] = {.wait = BREAKDOWN_COMM, .comm = 1 + COMM_POINT_2, .device = DEVICE_POINT_2},
+    [STREAM_POINT_3] = {.wait = BREAKDOWN_COMM, .comm = 1 + COMM_POINT_3, .device = DEVICE_POINT_3},
     [STREAM_FETCH] = {.wait = BREAKDOWN_OFFLOAD, .device = DEVICE_FETCH},
     [STREAM_SPILL] = {.wait = BREAKDOWN_OFFLOAD, .device = DEVICE_SPILL},
     [STREAM_READ] = {.wait = BREAKDOWN_OFFLOAD, .device = DEVICE_READ},
@@ -242,7 +246,7 @@ static int create_slabs(struct executor *x, const struct program *const *program
     return 0;
 }
 
-/* The slabs transfers touch; which of them there are is the same on all ranks. */
+/* The slabs transfers touch; a rank may lack one that others have. */
 static const enum mem_pool transferred[] = {POOL_PARAMS, POOL_GRADS, POOL_UNSHARDED};
 
 enum { TRANSFERRED = sizeof transferred / sizeof transferred[0] };
@@ -250,8 +254,7 @@ enum { TRANSFERRED = sizeof transferred / sizeof transferred[0] };
 void executor_register(struct executor *x)
 {
     for (int i = 0; i < TRANSFERRED && x->mesh && x->device->asynchronous; i++)
-        if (x->slab[transferred[i]])
-            mesh_register(x->mesh, x->slab[transferred[i]], x->need.slab_bytes[transferred[i]]);
+        mesh_register(x->mesh, x->slab[transferred[i]], x->need.slab_bytes[transferred[i]]);
 }
 
 int executor_create(struct executor **out, struct device *device, struct mesh *mesh,

@@ -105,6 +105,15 @@ static int cast(struct run_state *run, int i)
     return 0;
 }
 
+static int add(struct run_state *run, int i)
+{
+    const struct instr *instr = &run->program->instr[i];
+    struct device *d = run->x->device;
+    void *to = run_operand(run, instr, SLOT_TO);
+    d->ops->add(d, instr->dtype, to, to, run_operand(run, instr, SLOT_FROM), instr->elems);
+    return 0;
+}
+
 /* What goes over a group: begun here, ended by the mode. */
 static int transfer(struct run_state *run, int i)
 {
@@ -292,11 +301,19 @@ static int release(struct run_state *run, int i)
 }
 
 run_action *const run_actions[INSTR_KINDS] = {
-    [INSTR_ZERO] = zero,          [INSTR_CAST] = cast,
-    [INSTR_GATHER] = transfer,    [INSTR_REDUCE] = transfer,
-    [INSTR_ALLREDUCE] = transfer, [INSTR_ALLTOALL] = transfer,
-    [INSTR_SEND] = transfer,      [INSTR_RECV] = transfer,
-    [INSTR_NORM] = norm,          [INSTR_SCALE] = scale,
-    [INSTR_MOMENTUM] = momentum,  [INSTR_ORTHOGONALIZE] = orthogonalize_flat,
-    [INSTR_UPDATE] = update,      [INSTR_RELEASE] = release,
+    [INSTR_ZERO] = zero,
+    [INSTR_CAST] = cast,
+    [INSTR_ADD] = add,
+    [INSTR_GATHER] = transfer,
+    [INSTR_REDUCE] = transfer,
+    [INSTR_ALLREDUCE] = transfer,
+    [INSTR_ALLTOALL] = transfer,
+    [INSTR_SEND] = transfer,
+    [INSTR_RECV] = transfer,
+    [INSTR_NORM] = norm,
+    [INSTR_SCALE] = scale,
+    [INSTR_MOMENTUM] = momentum,
+    [INSTR_ORTHOGONALIZE] = orthogonalize_flat,
+    [INSTR_UPDATE] = update,
+    [INSTR_RELEASE] = release,
 };

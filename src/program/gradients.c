@@ -106,7 +106,7 @@ static int counts_norm(const struct program *program, int flat)
 
 void gradients_norm(struct program *program, int flat, int buffer)
 {
-    if (!counts_norm(program, flat))
+    if (!counts_norm(program, flat) || !state_owns(program->state, flat))
         return;
     struct instr *instr = program_instr(program, INSTR_NORM, STREAM_COMPUTE);
     instr->flat = flat;
@@ -169,7 +169,7 @@ static const struct run_use *use_of(const struct run *run, int flat)
  * before, to which the reduction adds. */
 static void fetch_shards(struct program *program, struct run *run, int r)
 {
-    for (int k = 0; k < run[r].uses; k++) {
+    for (int k = 0; k < run[r].uses && state_fetches_grads(program->state); k++) {
         struct run_use *use = &run[r].use[k];
         if (!use->finishes || use->is_first || !reduces_each(program, use->flat))
             continue;

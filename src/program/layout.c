@@ -172,6 +172,7 @@ struct units_request layout_units(const struct layout *layout, const struct conf
         .recompute_every = (int)config->recompute_every,
         .splits_loss = schedule_row(layout->schedule)->splits_loss,
         .splits_backward = schedule_row(layout->schedule)->splits_backward,
+        .stages = layout->shape.degree[MESH_PIPELINE],
         .loss_factor = 1.0f / (float)(layout->global_batch * config->data.seq_len),
     };
 }
@@ -191,13 +192,6 @@ struct mesh_options layout_comm(const struct config *config)
                                                                        : COMM_INTER_NODE_NCCL,
         .share_gpu = config->comm.share_gpu,
     };
-}
-
-struct layout_stage layout_stage(const struct layout *layout, const struct units *units, int stage)
-{
-    int stages = layout->shape.degree[MESH_PIPELINE];
-    int first = units->count * stage / stages, end = units->count * (stage + 1) / stages;
-    return (struct layout_stage){.first = first, .count = end - first};
 }
 
 int layout_data_rank(const struct layout *layout, struct mesh_coord coord)

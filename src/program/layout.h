@@ -70,12 +70,6 @@ void layout_swap_folder(const struct config *config, char folder[CONFIG_TEXT + 1
 /* How GPUs communicate. */
 struct mesh_options layout_comm(const struct config *config);
 
-/* The units of a pipeline stage. */
-struct layout_stage {
-    int first, count;
-};
-struct layout_stage layout_stage(const struct layout *layout, const struct units *units, int stage);
-
 /* Number of the data rank at coord: replicas outside, shards inside. */
 int layout_data_rank(const struct layout *layout, struct mesh_coord coord);
 

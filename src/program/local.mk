@@ -1,5 +1,6 @@
 libtrireme_a_SOURCES += \
-	src/program/compile.c src/program/compile.h src/program/gradients.c src/program/gradients.h \
+	src/program/compile.c src/program/compile.h src/program/copies.c src/program/copies.h \
+	src/program/gradients.c src/program/gradients.h \
 	src/program/layout.c src/program/layout.h src/program/layout_advice.c src/program/memory.c \
 	src/program/matrices.c src/program/matrices.h \
 	src/program/memory.h src/program/offload.c src/program/offload.h src/program/owners.c src/program/owners.h \

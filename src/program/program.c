@@ -10,23 +10,37 @@
 const char *instr_name(enum instr_kind kind)
 {
     static const char *const names[INSTR_KINDS] = {
-        [INSTR_ZERO] = "ZERO",         [INSTR_LOAD] = "LOAD",
-        [INSTR_RUN] = "RUN",           [INSTR_GATHER] = "GATHER",
-        [INSTR_REDUCE] = "REDUCE",     [INSTR_ALLREDUCE] = "ALLREDUCE",
-        [INSTR_SEND] = "SEND",         [INSTR_RECV] = "RECV",
-        [INSTR_FETCH] = "FETCH",       [INSTR_SPILL] = "SPILL",
-        [INSTR_NORM] = "NORM",         [INSTR_SCALE] = "SCALE",
-        [INSTR_CAST] = "CAST",         [INSTR_UPDATE] = "UPDATE",
-        [INSTR_RELEASE] = "RELEASE",   [INSTR_ALLTOALL] = "ALLTOALL",
-        [INSTR_MOMENTUM] = "MOMENTUM", [INSTR_ORTHOGONALIZE] = "ORTHOGONALIZE",
+        [INSTR_ZERO] = "ZERO",
+        [INSTR_LOAD] = "LOAD",
+        [INSTR_RUN] = "RUN",
+        [INSTR_GATHER] = "GATHER",
+        [INSTR_REDUCE] = "REDUCE",
+        [INSTR_ALLREDUCE] = "ALLREDUCE",
+        [INSTR_SEND] = "SEND",
+        [INSTR_RECV] = "RECV",
+        [INSTR_FETCH] = "FETCH",
+        [INSTR_SPILL] = "SPILL",
+        [INSTR_NORM] = "NORM",
+        [INSTR_SCALE] = "SCALE",
+        [INSTR_CAST] = "CAST",
+        [INSTR_ADD] = "ADD",
+        [INSTR_UPDATE] = "UPDATE",
+        [INSTR_RELEASE] = "RELEASE",
+        [INSTR_ALLTOALL] = "ALLTOALL",
+        [INSTR_MOMENTUM] = "MOMENTUM",
+        [INSTR_ORTHOGONALIZE] = "ORTHOGONALIZE",
     };
     return names[kind];
 }
 
 const char *program_stream_name(enum program_stream stream)
 {
-    static const char *const names[STREAMS] = {"compute", "gather", "reduce", "point", "fetch",
-                                               "spill",   "read",   "write",  "host"};
+    static const char *const names[STREAMS] = {
+        [STREAM_COMPUTE] = "compute", [STREAM_GATHER] = "gather",   [STREAM_REDUCE] = "reduce",
+        [STREAM_POINT] = "point",     [STREAM_POINT_1] = "point 1", [STREAM_POINT_2] = "point 2",
+        [STREAM_POINT_3] = "point 3", [STREAM_FETCH] = "fetch",     [STREAM_SPILL] = "spill",
+        [STREAM_READ] = "read",       [STREAM_WRITE] = "write",     [STREAM_HOST] = "host",
+    };
     return names[stream];
 }
 
@@ -160,7 +174,8 @@ static int are_independent(const struct program *program, const struct instr *a,
 static int joins(const struct program *program, int first, int next)
 {
     const struct instr *a = &program->instr[first], *b = &program->instr[next];
-    if (!instr_is_message(b) || b->stream != a->stream || b->axes != a->axes || waits(b))
+    if (!instr_is_message(b) || b->apart || b->stream != a->stream || b->axes != a->axes ||
+        waits(b))
         return 0;
     for (int i = first; i < next; i++)
         if (!are_independent(program, &program->instr[i], b))

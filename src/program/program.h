@@ -18,7 +18,10 @@ enum program_stream {
     STREAM_COMPUTE,
     STREAM_GATHER,
     STREAM_REDUCE,
-    STREAM_POINT,
+    STREAM_POINT, /* messages: program_point() */
+    STREAM_POINT_1,
+    STREAM_POINT_2,
+    STREAM_POINT_3,
     STREAM_FETCH,
     STREAM_SPILL,
     STREAM_READ, /* from a file, and to it */
@@ -31,13 +34,14 @@ enum instr_kind {
     INSTR_ZERO,      /* clear the step's sums */
     INSTR_LOAD,      /* tokens, targets and what else data says of the rows of a micro-batch */
     INSTR_RUN,       /* a piece of a segment */
+    INSTR_ADD,       /* one buffer to another, fp32 */
     INSTR_CAST,      /* fp32 to the format it is sent in: gradients, masters */
     INSTR_GATHER,    /* shard -> whole flat parameter */
     INSTR_REDUCE,    /* whole gradient -> sum over ranks of the own shard */
     INSTR_ALLREDUCE, /* sum or maximum over ranks, in place */
     INSTR_ALLTOALL,  /* a part of a buffer to each rank, one from each into another buffer */
     INSTR_SEND,
-    INSTR_RECV,     /* a boundary to or from another pipeline stage */
+    INSTR_RECV,     /* a boundary, or a flat's gradient, to or from another pipeline stage */
     INSTR_FETCH,    /* from where state lives to where it is used */
     INSTR_SPILL,    /* and back */
     INSTR_NORM,     /* add a gradient's sum of squares to the step's sums */
@@ -79,6 +83,7 @@ struct instr {
     int flat;                 /* whose parameters, gradient or state it works on, or -1 */
     unsigned axes;            /* transfers: of their group (mesh.h); else 0 */
     int peer;                 /* SEND and RECV: the member at the other end */
+    int apart;                /* the same: 1: it does not begin together with the one before it */
     int64_t elems;            /* transfers: per rank for GATHER and REDUCE; CAST */
     int parts;                /* ALLTOALL: its first in the program's; one for each rank */
     int64_t from;             /* ORTHOGONALIZE: elements [from, from + elems) of the flat */
@@ -101,8 +106,8 @@ struct program {
     const struct units *units; /* the state's, as is the layout */
     const struct layout *layout;
     enum program_kind kind;
-    struct layout_stage stage; /* the units that the rank owns */
-    int micros;                /* micro-batches a step */
+    struct units_stage stage; /* the units that the rank owns */
+    int micros;               /* micro-batches a step */
     struct program_buffer *buffer;
     int buffers, buffer_capacity;
     struct instr *instr;
@@ -120,6 +125,14 @@ void program_destroy(struct program *program); /* NULL allowed */
  * which are freed: the lists of most ranks of a large mesh differ in their buffers alone.  From
  * then on neither list is changed, and the program is not read once the other is destroyed. */
 void program_share_list(struct program *program, const struct program *other);
+
+/* The stream of messages that go up, or down, between stage `lower` and the next one; the same at
+ * both ends.  A stage has one for each neighbour and direction. */
+enum program_way { WAY_UP, WAY_DOWN };
+static inline enum program_stream program_point(int lower, enum program_way way)
+{
+    return (enum program_stream)(STREAM_POINT + lower % 2 * 2 + (int)way);
+}
 
 const char *instr_name(enum instr_kind kind);
 const char *program_stream_name(enum program_stream stream);
@@ -145,9 +158,9 @@ static inline int instr_is_message(const struct instr *instr)
 }
 
 /* How many messages from instruction `first` on begin and end together, because they follow one
- * another directly, on one stream and in one group, wait for nothing in between and touch different
- * memory: two ranks may then both send first.  1: the instruction is alone.  Offsets of buffers are
- * those of memory_plan(). */
+ * another directly, on one stream and in one group, are not `apart`, wait for nothing in between
+ * and touch different memory: two ranks may then both send first.  1: the instruction is alone.
+ * Offsets of buffers are those of memory_plan(). */
 int program_messages(const struct program *program, int first);
 
 /* What RUN of a unit in a phase runs in this kind of program; of the program's units. */

@@ -31,6 +31,7 @@ struct run {
     enum segment_phase phase;
     const struct segment *segment;
     int unit, micro, uses;
+    int action;          /* of the schedule, that it is part of */
     uint64_t accumulate; /* bits of segment_adds() and segment_adds_input() */
     struct run_use use[FLAT_USES];
 };

@@ -24,6 +24,7 @@ struct unit_buffers {
     int output;      /* activation leaving the unit */
     int output_grad; /* gradient arriving at that place */
     int saved, deferred;
+    int received[2]; /* by way: of which micro-batch another stage's output or gradient is there */
 };
 
 /* A ring of buffer sets: micro-batch m has number m modulo `ring`. */
@@ -31,8 +32,11 @@ struct runs_buffers {
     int units, ring;
     struct unit_buffers *unit; /* by set and unit */
     int (*loaded)[LOAD_SLOTS]; /* by set */
-    int (*carried)[PHASES];    /* by unit: it dies with its run, in whatever set */
-    unsigned slots;            /* of LOAD, that are read: a bit each */
+    /* By unit: it dies with its run, in whatever set, or, where a transfer reads it last, with the
+     * run behind that.  That may be the same unit's: it has two places, of which one is next. */
+    int (*carried)[PHASES][2];
+    int place;
+    unsigned slots; /* of LOAD, that are read: a bit each */
 };
 
 static void *make_table(int count, size_t size)
@@ -52,10 +56,56 @@ static int follow(struct program *program, int *which, int buffer)
     return *which = buffer;
 }
 
+static int stage_of(const struct program *program, int unit)
+{
+    return program->units->stage[unit];
+}
+
+static int own_stage(const struct program *program)
+{
+    return program->state->coord.at[MESH_PIPELINE];
+}
+
+/* Does a unit make a gradient of its input k? */
+static int makes_gradient(const struct program *program, int unit, int k)
+{
+    for (int phase = 0; phase < PHASES; phase++)
+        if (units_segment(program->units, unit, phase)->writes >> (SPACE_INPUT_GRAD + k) & 1)
+            return 1;
+    return 0;
+}
+
+/* Does a stage have a unit, below unit `end`, that reads what another puts out?  with_gradient: and
+ * makes a gradient of it. */
+static int reads(const struct program *program, int stage, int end, int producer, int with_gradient)
+{
+    struct units_stage units = units_stage(program->units, stage);
+    for (int u = units.first; u < units.first + units.count && u < end; u++)
+        for (int k = 0; k < program->units->boundary[u].inputs; k++)
+            if (program->units->boundary[u].producer[k] == producer &&
+                (!with_gradient || makes_gradient(program, u, k)))
+                return 1;
+    return 0;
+}
+
+/* Does the next stage read what a unit of this one puts out? */
+static int is_sent(const struct program *program, int unit, int with_gradient)
+{
+    int next = stage_of(program, unit) + 1, units = program->units->count;
+    return next < program->layout->shape.degree[MESH_PIPELINE] &&
+           reads(program, next, units, unit, with_gradient);
+}
+
+/* What the next stage makes of a gradient is there first. */
 void runs_plan(const struct program *program, struct run *run, int runs)
 {
     int units = program->units->count;
     char *written = array_make((size_t)program->micros * (size_t)units, 1);
+    for (int k = 0; k < program->stage.count && program->kind == PROGRAM_TRAIN; k++) {
+        int u = program->stage.first + k;
+        for (int m = 0; m < program->micros && is_sent(program, u, 1); m++)
+            written[m * units + u] = 1;
+    }
     for (int r = 0; r < runs; r++) {
         const struct unit_boundaries *own = &program->units->boundary[run[r].unit];
         for (int k = 0; k < own->inputs; k++) {
@@ -107,7 +157,7 @@ static int load_slot(const struct segment *segment, int space)
 /* The slots of LOAD that segments of the rank's units read, a bit each. */
 static unsigned slots_read(const struct program *program)
 {
-    const struct layout_stage *own = &program->stage;
+    const struct units_stage *own = &program->stage;
     unsigned slots = 0;
     for (int unit = own->first; unit < own->first + own->count; unit++)
         for (int phase = 0; phase < PHASES; phase++) {
@@ -154,6 +204,8 @@ static int loaded(struct program *program, int *which, const struct load *load, 
 void runs_load(struct program *program, struct runs_buffers *b, int micro)
 {
     int *which = b->loaded[micro % b->ring];
+    if (!b->slots)
+        return;
     struct instr *instr = program_instr(program, INSTR_LOAD, STREAM_COMPUTE);
     instr->micro = micro;
     for (int k = 0; k < LOADS; k++)
@@ -226,10 +278,95 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
     case SPACE_LOSS_SCALE: return program->state->loss_scale;
     case SPACE_WORK: return program->state->work;
     case SPACE_CARRY:
-        return passing(program, &b->carried[run->unit][run->phase], "carried", run,
+        return passing(program, &b->carried[run->unit][run->phase][b->place], "carried", run,
                        run->segment->carry_bytes);
     default: return -1;
     }
+}
+
+/* ---- messages between stages ---- */
+
+/* A message of what a unit puts out, upward, or of its gradient, downward. */
+static void write_message(struct program *program, enum instr_kind kind, int unit, int micro,
+                          enum program_way way, int buffer)
+{
+    enum dtype dtype = program->units->request.dtype;
+    int lower = stage_of(program, unit), own = own_stage(program);
+    struct instr *instr = program_instr(program, kind, program_point(lower, way));
+    instr->unit = unit;
+    instr->micro = micro;
+    instr->phase = way == WAY_UP ? PHASE_FORWARD : PHASE_BACKWARD;
+    instr->axes = 1u << MESH_PIPELINE;
+    instr->peer = own == lower ? lower + 1 : lower;
+    instr->apart = 1; /* one that is received early waits for nobody but its sender */
+    instr->elems = (int64_t)(program->units->boundary[unit].bytes / dtype_bytes(dtype));
+    instr->dtype = dtype;
+    instr_bind(instr, kind == INSTR_SEND ? SLOT_FROM : SLOT_TO, buffer,
+               kind == INSTR_SEND ? ACCESS_READ : ACCESS_WRITE);
+}
+
+static void receive(struct program *program, struct runs_buffers *b, int unit, int micro,
+                    enum program_way way)
+{
+    struct unit_buffers *at = buffers_of(b, micro, unit);
+    int *which = way == WAY_UP ? &at->output : &at->output_grad;
+    if (at->received[way] == micro)
+        return;
+    at->received[way] = micro;
+    follow(program, which,
+           program_buffer(program, POOL_ACTIVATIONS, program->units->boundary[unit].bytes, 0,
+                          "%s %d micro %d", way == WAY_UP ? "output" : "gradient", unit, micro));
+    write_message(program, INSTR_RECV, unit, micro, way, *which);
+}
+
+/* Does one of the runs read the gradient of the output of a unit, its own? */
+static int has_output_grad(const struct run *run, int runs, int unit)
+{
+    for (int r = 0; r < runs; r++)
+        if (run[r].unit == unit && run[r].segment->reads >> SPACE_OUTPUT_GRAD & 1)
+            return 1;
+    return 0;
+}
+
+/* Does one of the runs read, or write, the output of a unit, or its gradient: of its inputs, the
+ * spaces that begin with `first`? */
+static int has_input(const struct program *program, const struct run *run, int runs, int unit,
+                     enum segment_space first, enum instr_access access)
+{
+    for (int r = 0; r < runs; r++) {
+        const struct unit_boundaries *own = &program->units->boundary[run[r].unit];
+        const struct segment *segment = run[r].segment;
+        unsigned spaces = access == ACCESS_READ ? segment->reads : segment->writes;
+        for (int k = 0; k < own->inputs; k++)
+            if (own->producer[k] == unit && spaces >> ((int)first + k) & 1)
+                return 1;
+    }
+    return 0;
+}
+
+void runs_receive(struct program *program, struct runs_buffers *b, const struct run *run, int runs)
+{
+    const struct units_stage *own = &program->stage;
+    for (int u = 0; u < own->first; u++)
+        if (has_input(program, run, runs, u, SPACE_INPUT, ACCESS_READ))
+            receive(program, b, u, run->micro, WAY_UP);
+    for (int u = own->first + own->count - 1; u >= own->first; u--)
+        if (is_sent(program, u, 1) && has_output_grad(run, runs, u))
+            receive(program, b, u, run->micro, WAY_DOWN);
+}
+
+void runs_send(struct program *program, struct runs_buffers *b, const struct run *run, int runs)
+{
+    const struct units_stage *own = &program->stage;
+    int micro = run->micro;
+    for (int r = 0; r < runs; r++)
+        if (run[r].segment->writes >> SPACE_OUTPUT & 1 && is_sent(program, run[r].unit, 0))
+            write_message(program, INSTR_SEND, run[r].unit, micro, WAY_UP,
+                          buffers_of(b, micro, run[r].unit)->output);
+    for (int u = own->first - 1; u >= 0; u--)
+        if (has_input(program, run, runs, u, SPACE_INPUT_GRAD, ACCESS_WRITE))
+            write_message(program, INSTR_SEND, u, micro, WAY_DOWN,
+                          buffers_of(b, micro, u)->output_grad);
 }
 
 /* Sums and accumulated gradients are read too; work is scratch, written before read. */
@@ -271,6 +408,8 @@ void runs_write(struct program *program, struct runs_buffers *b, const struct ru
     int buffer[SPACE_COUNT];
     const struct segment *segment = run->segment;
     unsigned touched = segment->reads | segment->writes;
+    int is_alone = program->stage.count == 1; /* else another unit's run is always between */
+    b->place = is_alone && !b->place;
     for (int s = 0; s < SPACE_COUNT; s++)
         buffer[s] = touched >> s & 1 ? buffer_of(program, b, run, s) : -1;
     for (int piece = 0; piece < segment->pieces; piece++) {

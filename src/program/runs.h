@@ -22,6 +22,17 @@ void runs_plan(const struct program *program, struct run *run, int runs);
  * positions, documents. */
 void runs_load(struct program *program, struct runs_buffers *buffers, int micro);
 
+/* Append a RECV for each boundary, or gradient of one, that the runs of an action read and another
+ * stage makes; of each the first action to need it has it received.  Both ends take outputs in the
+ * order of their units, and gradients in the reverse. */
+void runs_receive(struct program *program, struct runs_buffers *buffers, const struct run *run,
+                  int runs);
+
+/* Append a SEND for each output, or gradient of an input, that the runs of an action, now written,
+ * have made for another stage. */
+void runs_send(struct program *program, struct runs_buffers *buffers, const struct run *run,
+               int runs);
+
 /* Append the RUN of run, whose parameters and gradients have their buffers, and bind the others:
  * each is made where a run is the first to name it. */
 void runs_write(struct program *program, struct runs_buffers *buffers, const struct run *run);

@@ -143,7 +143,7 @@ static int has_buckets(const struct state *state)
 /* The next trained flat before number f, or -1. */
 static int trained_before(const struct state *state, int f)
 {
-    for (f--; f >= 0 && !flat_of(state, f)->trained; f--)
+    for (f--; f >= 0 && !state_trains(state, f); f--)
         continue;
     return f;
 }
@@ -222,6 +222,8 @@ static void make_flat(struct state *state, int flat)
                                .whole_param = -1,
                                .whole_grad = -1,
                                .bucket = -1};
+    if (!state->has[flat])
+        return;
     params(state, flat);
     if (!state_trains(state, flat))
         return;
@@ -255,6 +257,9 @@ struct state *state_create(const struct units *units, const struct layout *layou
     state->coord = mesh_place(&layout->shape, rank);
     state->training = training;
     state->flat = array_make((size_t)units->flats, sizeof *state->flat);
+    state->has = array_make((size_t)units->flats, 1);
+    for (int f = 0; f < units->flats; f++)
+        state->has[f] = (char)units_stage_uses(units, state->coord.at[MESH_PIPELINE], f);
     for (int f = 0; f < units->flats; f++)
         make_flat(state, f);
     if (training && has_buckets(state))
@@ -271,6 +276,7 @@ void state_destroy(struct state *state)
         return;
     free(state->buffer);
     free(state->flat);
+    free(state->has);
     free(state->bucket);
     free(state);
 }

@@ -1,6 +1,7 @@
 /* update.c - the end of a training step: gradient norm, sums over ranks, optimizer.
  *
- *   NORM of each flat, ALLREDUCE of the sums, SCALE, then for each flat FETCH, UPDATE, SPILL
+ *   NORM of each flat (behind SEND, RECV and ADD of those in copies.h), ALLREDUCE of the sums,
+ * SCALE, then for each flat FETCH, UPDATE, SPILL
  *
  * with FETCH and SPILL only of what lives on another side than the optimizer works on.  Before
  * UPDATE of a flat whose rule is of matrices come MOMENTUM and ORTHOGONALIZE (matrices.h): MOMENTUM
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "program/copies.h"
 #include "program/gradients.h"
 #include "program/matrices.h"
 #include "program/offload.h"
@@ -22,6 +24,9 @@ void pass_sums(struct program *program)
     const struct state *state = program->state;
     if (mesh_members(shape, MESH_DATA) > 1)
         program_all_reduce(program, -1, -1, MESH_DATA, state->sums, SUM_REDUCED, DTYPE_F64);
+    if (mesh_members(shape, 1u << MESH_PIPELINE) > 1)
+        program_all_reduce(program, -1, -1, 1u << MESH_PIPELINE, state->sums, SUM_REDUCED,
+                           DTYPE_F64);
     if (mesh_members(shape, 1u << MESH_TENSOR) > 1)
         program_all_reduce(program, -1, -1, 1u << MESH_TENSOR, state->counted,
                            SUM_REDUCED - SUM_COUNTED, DTYPE_F64);
@@ -110,7 +115,7 @@ static int list_trained(const struct program *program, int *flat)
 {
     int count = 0;
     for (int f = 0; f < program->units->flats; f++)
-        if (program->units->flat[f].trained)
+        if (state_trains(program->state, f))
             flat[count++] = f;
     return count;
 }
@@ -169,9 +174,16 @@ void pass_update(struct program *program)
     size_t flats = (size_t)program->units->flats;
     struct operands *here = array_make(flats, sizeof *here);
     int *grad = array_make(flats, sizeof *grad), *flat = array_make(flats, sizeof *flat);
+    int *received = array_make(flats, sizeof *received);
     int count = list_trained(program, flat);
+    for (int i = 0; i < count; i++)
+        received[i] = copies_other_stage(program->state, flat[i]) < 0
+                          ? -1
+                          : copies_exchange(program, flat[i], program->state->flat[flat[i]].grad);
     for (int i = count - 1; i >= 0; i--) {
         int sum = program->state->flat[flat[i]].grad;
+        if (received[i] >= 0)
+            copies_add(program, flat[i], received[i], sum);
         if (!state_fetches_grads(program->state))
             gradients_norm(program, flat[i], sum);
         grad[i] = fetches_grads(program) ? -1 : fetch(program, flat[i], sum);
@@ -182,6 +194,7 @@ void pass_update(struct program *program)
                ACCESS_BOTH);
     update_all(program, flat, grad, count, fetch(program, -1, program->state->sums), here);
     free(here);
+    free(received);
     free(grad);
     free(flat);
 }

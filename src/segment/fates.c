@@ -1,8 +1,9 @@
 /* fates.c - see fates.h.
  *
  * A tensor's fate is who updates it (the configured optimizer, another, nobody), whether a rank has
- * a part of it (division), and whether its gradient is a sum of terms of ranks that work on one
- * sequence together (build_divided()):
+ * a part of it (division), whether its gradient is a sum of terms of ranks that work on one
+ * sequence together (build_divided()), and, in a pipeline, whether other units use it too, whose
+ * stage then has a copy of its flat and of nothing else:
  *
  *   flat of a block       tensors         divided over   gradient summed over
  *   "layers.3"            norms           -              data ranks
@@ -29,6 +30,7 @@ static const char *const updater_names[UPDATERS] = {
 struct fate {
     enum updater updater;
     unsigned divided_axes, term_axes;
+    int is_shared; /* of a pipeline alone */
 };
 
 /* Is the parameter a matrix that activations are multiplied by? */
@@ -62,11 +64,26 @@ static unsigned term_axes(const struct graph *graph, int param)
     return graph->params[param].frozen ? 0 : axes;
 }
 
-static struct fate fate_of(const struct units *units, const struct graph *graph, int param)
+/* Has another unit a parameter of a unit's? */
+static int is_shared(const struct units *units, int unit, const char *name)
 {
+    for (int u = 0; u < units->count; u++) {
+        const struct graph *graph = units_kind(units, u)->train;
+        for (int i = 0; i < graph->param_count && units->model->unit[u].shared == unit; i++)
+            if (graph->params[i].shared && !strcmp(graph->params[i].part[0], name))
+                return 1;
+    }
+    return 0;
+}
+
+static struct fate fate_of(const struct units *units, int unit, int param)
+{
+    const struct graph *graph = units_kind(units, unit)->train;
     return (struct fate){.updater = updater_of(units, graph, param),
                          .divided_axes = graph_axes(graph->params[param].division.group),
-                         .term_axes = term_axes(graph, param)};
+                         .term_axes = term_axes(graph, param),
+                         .is_shared = units->request.stages > 1 &&
+                                      is_shared(units, unit, graph->params[param].part[0])};
 }
 
 static void lay_out(struct units *units, int unit, struct fate fate, const char *takes, int shards)
@@ -75,9 +92,9 @@ static void lay_out(struct units *units, int unit, struct fate fate, const char 
     const struct model_unit *u = &units->model->unit[unit];
     struct flat *flat = &units->flat[units->flats];
     char name[sizeof flat->name], own[MODEL_PREFIX];
-    snprintf(name, sizeof name, "%s%s%s%s", model_unit_name(units->model, unit, own),
+    snprintf(name, sizeof name, "%s%s%s%s%s", model_unit_name(units->model, unit, own),
              updater_names[fate.updater], fate.divided_axes ? " divided" : "",
-             fate.term_axes ? " summed" : "");
+             fate.term_axes ? " summed" : "", fate.is_shared ? " shared" : "");
     flat_create(flat, name, unit, units_kind(units, unit)->train, &units->model->block[u->first],
                 takes, shards);
     flat->trained = fate.updater != UPDATER_NONE;
@@ -128,12 +145,12 @@ static int add_flats(struct units *units, int unit, struct error *err)
     int rc = 0;
     for (int i = 0; !rc && i < UPDATERS * graph->param_count; i++) {
         int first = i % graph->param_count;
-        struct fate fate = fate_of(units, graph, first);
+        struct fate fate = fate_of(units, unit, first);
         if (taken[first] || graph->params[first].shared ||
             (int)fate.updater != i / graph->param_count)
             continue;
         for (int p = 0; p < graph->param_count; p++) {
-            struct fate other = fate_of(units, graph, p);
+            struct fate other = fate_of(units, unit, p);
             takes[p] = !graph->params[p].shared && !memcmp(&fate, &other, sizeof fate);
             taken[p] |= takes[p];
         }

@@ -21,6 +21,7 @@
 #include "segment/fates.h"
 #include "segment/optimizer.h"
 #include "segment/orthogonalize.h"
+#include "segment/stages.h"
 
 static struct graph *graph_for(const struct units *units, int unit, enum model_purpose purpose,
                                struct error *err)
@@ -411,7 +412,7 @@ int units_create(struct units **out, const struct model *model, const struct uni
     units->boundary = array_make((size_t)units->count, sizeof *units->boundary);
     if (find_boundaries_and_kinds(units, err) || fates_make_flats(units, err) ||
         check_patterns(units, err) || compile_all(units, device, err) ||
-        find_sections(units, err)) {
+        find_sections(units, err) || stages_find(units, err)) {
         units_destroy(units);
         return -1;
     }
@@ -424,6 +425,26 @@ void units_flats(const struct units *units, int unit, const struct flat *flat[FL
 {
     for (int k = 0; k < FLAT_USES; k++)
         flat[k] = k < units->use[unit].count ? &units->flat[units->use[unit].flat[k]] : NULL;
+}
+
+struct units_stage units_stage(const struct units *units, int stage)
+{
+    int first = 0, end;
+    while (first < units->count && units->stage[first] < stage)
+        first++;
+    for (end = first; end < units->count && units->stage[end] == stage; end++)
+        continue;
+    return (struct units_stage){.first = first, .count = end - first};
+}
+
+int units_stage_uses(const struct units *units, int stage, int flat)
+{
+    struct units_stage own = units_stage(units, stage);
+    for (int u = own.first; u < own.first + own.count; u++)
+        for (int k = 0; k < units->use[u].count; k++)
+            if (units->use[u].flat[k] == flat)
+                return 1;
+    return 0;
 }
 
 static void destroy_kind(struct unit_kind *kind)
@@ -449,6 +470,7 @@ void units_destroy(struct units *units)
     free(units->kind);
     free(units->kind_of);
     free(units->boundary);
+    free(units->stage);
     free(units->use);
     free(units->flat);
     free(units);

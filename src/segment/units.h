@@ -45,6 +45,7 @@ struct units_request {
     int with_logits;     /* compile MODEL_LOGITS too */
     int splits_loss;     /* 1: the unit that ends in the loss has no PHASE_BOTH, but the others' */
     int splits_backward; /* 1: backward in two parts, PHASE_BACKWARD_INPUT and _WEIGHT */
+    int stages;          /* of a pipeline; 0 is 1 */
 };
 
 /* The flats that a unit uses: its own, then those of another unit that it shares. */
@@ -68,6 +69,7 @@ struct units {
     struct unit_flats *use;           /* per unit */
     int *kind_of;                     /* per unit */
     struct unit_boundaries *boundary; /* per unit */
+    int *stage;                       /* per unit: of the pipeline, in order */
     int kinds;
     struct unit_kind *kind;
     int64_t positions; /* those that data gives are below this; 0: no unit reads them */
@@ -76,7 +78,7 @@ struct units {
 
 /* Returns 0 and units for units_destroy(), or -1 with err set: shapes that do not fit, boundaries
  * that no unit puts out or none reads, targets of two sequences, patterns that freeze no tensor,
- * all of them, or one half of a matrix that is stored as one. */
+ * all of them, or one half of a matrix that is stored as one; stages that the units do not make. */
 int units_create(struct units **units, const struct model *model,
                  const struct units_request *request, struct device *device, struct error *err);
 void units_destroy(struct units *units); /* NULL allowed */
@@ -87,6 +89,15 @@ static inline int64_t units_longest(const struct units *units)
     const int64_t *seq = units->request.seq;
     return seq[0] > seq[1] ? seq[0] : seq[1];
 }
+
+/* The units of a pipeline stage. */
+struct units_stage {
+    int first, count;
+};
+struct units_stage units_stage(const struct units *units, int stage);
+
+/* Has a stage a unit that uses a flat? */
+int units_stage_uses(const struct units *units, int stage, int flat);
 
 static inline const struct unit_kind *units_kind(const struct units *units, int unit)
 {

@@ -16,6 +16,8 @@ int weights_slots(const struct session *s, int flat, struct weights_slot slots[W
     const struct state_flat *own = &s->state->flat[flat];
     const struct optimizer *optimizer = optimizer_row(s->units->flat[flat].optimizer);
     int count = 0, has_master = own->master >= 0;
+    if (!s->state->has[flat])
+        return 0;
     slots[count++] = (struct weights_slot){
         .prefix = "model/",
         .name = "",

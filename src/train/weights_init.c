@@ -58,7 +58,8 @@ static int init_flat(struct session *s, int f, float *shard, struct error *err)
     struct weights_slot slots[WEIGHTS_SLOTS];
     struct flat_part part;
     int64_t start = state_shard_start(s->state, f), end = start + flat->shard_elems;
-    weights_slots(s, f, slots);
+    if (!weights_slots(s, f, slots))
+        return 0;
     memset(shard, 0, (size_t)flat->shard_elems * sizeof *shard);
     for (int t = -1; (t = flat_next_part(flat, start, end, t, &part)) >= 0;)
         init_part(s, &part, shard);

@@ -72,7 +72,8 @@ static void save_piece(struct session *s, struct pieces *pieces, const struct we
 }
 
 /* This rank's share of a shard that others hold too: from its element *from to element *to.  The
- * data ranks divide it among them; of the ranks of a tensor group that all hold it, the first. */
+ * data ranks divide it among them; of the ranks of a tensor group that all hold it, the first; of
+ * several stages that of its unit. */
 static void share_of(const struct session *s, const struct flat *flat, int64_t *from, int64_t *to)
 {
     const struct mesh_shape *shape = &s->layout.shape;
@@ -81,7 +82,8 @@ static void share_of(const struct session *s, const struct flat *flat, int64_t *
     int64_t share = mesh_member(shape, coord, data), shares = mesh_members(shape, data);
     *from = flat->shard_elems * share / shares;
     *to = flat->shard_elems * (share + 1) / shares;
-    if (mesh_member(shape, coord, 1u << MESH_TENSOR & ~flat->divided_axes))
+    if (mesh_member(shape, coord, 1u << MESH_TENSOR & ~flat->divided_axes) ||
+        s->units->stage[flat->unit] != coord.at[MESH_PIPELINE])
         *to = *from;
 }
 

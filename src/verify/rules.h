@@ -14,6 +14,10 @@ enum { RULE_TEXT = 112, WANTED_TEXT = 160 };
 int rules_run(struct values *v, int index);
 int rules_exchange(struct values *v, int index);
 
+/* Follow a message between stages (rules_run.c). */
+int rules_send(struct values *v, int index);
+int rules_receive(struct values *v, int index);
+
 /* Follow what ends a training step (rules_update.c); matrices: an ALLTOALL of a flat. */
 int rules_norm(struct values *v, int index);
 int rules_scale(struct values *v, int index);

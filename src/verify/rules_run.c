@@ -166,7 +166,7 @@ static int adds_gradient(struct values *v, int i, int use)
     const struct flat *flat = flat_of(v, f);
     unsigned added = segment_added(instr->accumulate, use);
     struct value has = values_get(v, b),
-                 value = {.meaning = MEANS_GRAD, .of = f, .pending = flat->sum_axes};
+                 value = {.meaning = MEANS_GRAD, .of = f, .pending = values_sum_axes(v, f)};
     struct addends earlier[FLAT_SECTIONS] = {{0}}, made[FLAT_SECTIONS] = {{0}};
     int is_ours = value_is(&has, MEANS_GRAD, f, 0) && !has.part && has.pending == value.pending;
     for (int piece = 0; piece < instr->piece; piece++)
@@ -421,4 +421,75 @@ int rules_exchange(struct values *v, int i)
     if (value.meaning == MEANS_NOTHING)
         return wrong_operand(v, i, SLOT_TO);
     return put_in_space(v, i, buffer_root(v->program, instr->buffer[SLOT_TO]), to.space, value);
+}
+
+/* ---- messages between stages ---- */
+
+/* A flat's gradient, complete on stage `from`, to another that has the flat too. */
+static int check_copy(const struct values *v, int i, int from, struct value *brings)
+{
+    const struct instr *instr = &v->program->instr[i];
+    int own = v->program->state->coord.at[MESH_PIPELINE], f = instr->flat;
+    int b = instr->buffer[instr->kind == INSTR_SEND ? SLOT_FROM : SLOT_TO];
+    if (f >= v->program->units->flats || instr->axes != 1u << MESH_PIPELINE || instr->peer == own ||
+        !values_stage_uses(v, own, f) || !values_stage_uses(v, instr->peer, f))
+        return wrong_operand(v, i, -1);
+    if (instr->elems != flat_of(v, f)->shard_elems || instr->dtype != DTYPE_F32 ||
+        bytes_of(v, b) != (size_t)instr->elems * sizeof(float))
+        return wrong_size(v, i, b);
+    *brings = (struct value){.meaning = MEANS_GRAD,
+                             .of = f,
+                             .index = from == own ? 0 : OTHER_STAGE,
+                             .part = flat_is_sharded(flat_of(v, f))};
+    return 0;
+}
+
+/* What a message brings: the output of a unit of the stage below the other end, or of that stage,
+ * its gradient, as far as stage `from` has summed it.  0, or -1: it goes where it should not. */
+static int check_message(const struct values *v, int i, int from, struct value *brings)
+{
+    const struct instr *instr = &v->program->instr[i];
+    const struct units *units = v->program->units;
+    int own = v->program->state->coord.at[MESH_PIPELINE], is_output = instr->phase == PHASE_FORWARD;
+    int b = instr->buffer[instr->kind == INSTR_SEND ? SLOT_FROM : SLOT_TO];
+    if (instr->flat >= 0)
+        return check_copy(v, i, from, brings);
+    if (instr->unit < 0 || instr->unit >= units->count || instr->axes != 1u << MESH_PIPELINE)
+        return wrong_operand(v, i, -1);
+    int lower = units->stage[instr->unit], to = from == own ? instr->peer : own;
+    if ((is_output ? from : to) != lower || (is_output ? to : from) != lower + 1 ||
+        (from != own && from != instr->peer) || (!is_output && instr->phase != PHASE_BACKWARD))
+        return wrong_operand(v, i, -1);
+    if (bytes_of(v, b) != units->boundary[instr->unit].bytes ||
+        bytes_of(v, b) != (size_t)instr->elems * dtype_bytes(instr->dtype))
+        return wrong_size(v, i, b);
+    *brings = meant(is_output ? MEANS_OUTPUT : MEANS_OUTPUT_GRAD, instr->unit, instr->micro);
+    if (!is_output)
+        brings->terms[0] = values_stage_readers(v, instr->unit, instr->micro, from);
+    return 0;
+}
+
+int rules_send(struct values *v, int i)
+{
+    int b = v->program->instr[i].buffer[SLOT_FROM];
+    struct value has = values_get(v, b), want;
+    char text[VALUE_TEXT];
+    if (check_message(v, i, v->program->state->coord.at[MESH_PIPELINE], &want))
+        return -1;
+    if (has.meaning == MEANS_GRAD && value_is(&has, MEANS_GRAD, want.of, 0) &&
+        has.part == want.part && has.pending == 1u << MESH_PIPELINE && values_is_complete(v, &has))
+        return 0;
+    if (want.meaning == MEANS_GRAD || !value_is(&has, want.meaning, want.of, want.index) ||
+        has.pending || has.maxima || !addends_equal(has.terms[0], want.terms[0]))
+        return wrong(v, i, b, &has, "%s", value_text(v, &want, text));
+    return 0;
+}
+
+int rules_receive(struct values *v, int i)
+{
+    struct value brings;
+    if (check_message(v, i, v->program->instr[i].peer, &brings))
+        return -1;
+    values_put(v, i, v->program->instr[i].buffer[SLOT_TO], brings);
+    return 0;
 }

@@ -35,6 +35,29 @@ int value_is(const struct value *value, enum value_meaning meaning, int of, int 
     return value->meaning == meaning && value->of == of && value->index == index;
 }
 
+int values_is_own_unit(const struct values *v, int unit)
+{
+    return v->program->units->stage[unit] == v->program->state->coord.at[MESH_PIPELINE];
+}
+
+int values_stage_uses(const struct values *v, int stage, int flat)
+{
+    const struct units *units = v->program->units;
+    for (int u = 0; u < units->count; u++)
+        for (int k = 0; k < units->use[u].count; k++)
+            if (units->stage[u] == stage && units->use[u].flat[k] == flat)
+                return 1;
+    return 0;
+}
+
+unsigned values_sum_axes(const struct values *v, int flat)
+{
+    int stages = 0;
+    for (int stage = 0; stage < v->program->layout->shape.degree[MESH_PIPELINE]; stage++)
+        stages += values_stage_uses(v, stage, flat);
+    return v->program->units->flat[flat].sum_axes | (stages > 1 ? 1u << MESH_PIPELINE : 0);
+}
+
 int values_is_own_place(const struct values *v, int view)
 {
     const struct program_buffer *part = &v->program->buffer[view];
@@ -122,7 +145,7 @@ static void open_state(struct values *v)
 static int counts_norm(const struct values *v, int flat)
 {
     const struct flat *of = &v->program->units->flat[flat];
-    unsigned alike = v->counted_axes;
+    unsigned alike = v->counted_axes & ~(1u << MESH_PIPELINE);
     if (flat_is_sharded(of))
         alike &= ~(1u << MESH_SHARD);
     for (int t = 0; t < of->tensors; t++)
@@ -185,14 +208,23 @@ static int makes_gradient(const struct units *units, int unit, int k)
     return 0;
 }
 
-struct addends values_readers(const struct values *v, int unit, int micro)
+struct addends values_stage_readers(const struct values *v, int unit, int micro, int stage)
 {
     const struct units *units = v->program->units;
     struct addends sum = {0};
     for (int u = unit + 1; u < units->count; u++)
         for (int k = 0; k < BOUNDARY_USES; k++)
-            if (v->producer[u][k] == unit && makes_gradient(units, u, k))
+            if (v->producer[u][k] == unit && units->stage[u] == stage &&
+                makes_gradient(units, u, k))
                 addends_add(&sum, addend(MEANS_OUTPUT_GRAD, micro, u));
+    return sum;
+}
+
+struct addends values_readers(const struct values *v, int unit, int micro)
+{
+    struct addends sum = {0};
+    for (int stage = 0; stage < v->program->layout->shape.degree[MESH_PIPELINE]; stage++)
+        addends_add(&sum, values_stage_readers(v, unit, micro, stage));
     return sum;
 }
 
@@ -200,21 +232,25 @@ static void open_sums(struct values *v)
 {
     const struct units *units = v->program->units;
     v->gradient = array_make((size_t)units->flats, sizeof *v->gradient);
-    for (int m = 0; m < v->program->micros; m++) {
-        addends_add(&v->losses, addend(MEANS_SUMS, m, -1));
-        for (int k = 0; k < v->program->stage.count; k++)
-            open_gradients(v, v->program->stage.first + k, m);
-    }
+    for (int u = 0; u < units->count; u++)
+        for (int m = 0; m < v->program->micros && values_is_own_unit(v, u); m++) {
+            open_gradients(v, u, m);
+            if (units_kind(units, u)->ends_in_loss)
+                addends_add(&v->losses, addend(MEANS_SUMS, m, -1));
+        }
     for (int f = 0; f < units->flats; f++)
-        if (units->flat[f].trained && counts_norm(v, f))
+        if (units->flat[f].trained && values_is_own_unit(v, units->flat[f].unit) &&
+            counts_norm(v, f))
             addends_add(&v->norms, addend(MEANS_SUMS, -1, f));
 }
 
 int values_is_complete(const struct values *v, const struct value *gradient)
 {
-    for (int s = 0; s < v->program->units->flat[gradient->of].sections; s++)
-        if (!addends_equal(gradient->terms[s], v->gradient[gradient->of][s]))
+    for (int s = 0; s < v->program->units->flat[gradient->of].sections; s++) {
+        struct addends all = v->gradient[gradient->of][s];
+        if (!all.count || !addends_equal(gradient->terms[s], all)) /* none: what is there is old */
             return 0;
+    }
     return 1;
 }
 
@@ -222,8 +258,8 @@ void values_open(struct values *v, const struct program *program, struct error *
 {
     const struct mesh_shape *shape = &program->layout->shape;
     *v = (struct values){.program = program, .err = err};
-    v->axes = mesh_wide_axes(shape, MESH_DATA);
-    v->counted_axes = mesh_wide_axes(shape, MESH_DATA | 1u << MESH_TENSOR);
+    v->axes = mesh_wide_axes(shape, MESH_DATA | 1u << MESH_PIPELINE);
+    v->counted_axes = mesh_wide_axes(shape, MESH_SETS - 1);
     open_buffers(v);
     open_state(v);
     open_boundaries(v);

@@ -36,6 +36,9 @@ enum value_step {
     STEP_ORTHOGONAL /* all of it is */
 };
 
+/* The index of a MEANS_GRAD that another stage has made, of a flat that both have. */
+enum { OTHER_STAGE = 1 };
+
 struct addends {
     int64_t count;
     uint64_t tags;
@@ -72,7 +75,8 @@ struct values {
     int (*producer)[BOUNDARY_USES];
     struct addends (*gradient)[FLAT_SECTIONS]; /* per flat: the whole of its gradient */
     struct addends losses, norms;              /* that this rank's part of the sums must have */
-    unsigned axes;                             /* data axes of more than one rank */
+    unsigned axes; /* of more than one rank, those of the data and of stages: the loss is a sum over
+                      these */
     unsigned counted_axes; /* and that of the ranks that compute one batch: all over which squares
                               are counted */
     struct error *err;
@@ -85,6 +89,13 @@ void values_close(struct values *v);
 /* What is in a buffer by this name: the latest of what was written to it, to what it is a view of,
  * or MEANS_NOTHING where one of its own views was written since. */
 struct value values_get(const struct values *v, int b);
+
+/* Is a unit of the rank's stage? */
+int values_is_own_unit(const struct values *v, int unit);
+/* Does a stage have a unit that uses a flat? */
+int values_stage_uses(const struct values *v, int stage, int flat);
+/* The axes over which a gradient that the rank's units make of a flat is to be summed. */
+unsigned values_sum_axes(const struct values *v, int flat);
 
 /* Instruction i wrote it. */
 void values_put(struct values *v, int i, int b, struct value value);
@@ -104,8 +115,9 @@ static inline int values_place(int unit, enum segment_phase phase, int piece)
     return (unit * PHASES + (int)phase) * PIECES + piece;
 }
 
-/* What all its readers add to the gradient of the output of a unit. */
+/* What its readers add to the gradient of the output of a unit: all, or those of one stage. */
 struct addends values_readers(const struct values *v, int unit, int micro);
+struct addends values_stage_readers(const struct values *v, int unit, int micro, int stage);
 
 void addends_add(struct addends *sum, struct addends more);
 int addends_equal(struct addends a, struct addends b);

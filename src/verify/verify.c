@@ -307,7 +307,7 @@ static const struct graph *graph_of(const struct program *program, int unit)
 /* Of the units of a kind, the first. */
 static int check_divisions(const struct program *program, struct error *err)
 {
-    const struct layout_stage *stage = &program->stage;
+    const struct units_stage *stage = &program->stage;
     const struct units *units = program->units;
     unsigned mesh = mesh_wide_axes(&program->layout->shape, MESH_SETS - 1);
     for (int k = 0; k < stage->count; k++) {

@@ -231,6 +231,9 @@ static int try_message(struct ranks *g, int rank, enum program_stream stream)
         const struct instr *end = &peer->program->instr[peer->at[stream] + theirs];
         if (end->elems != mine->elems || end->dtype != mine->dtype)
             return wrong(g, "message size mismatch", rank, at, other, peer->at[stream] + theirs);
+        if (end->unit != mine->unit || end->micro != mine->micro || end->phase != mine->phase ||
+            end->flat != mine->flat)
+            return wrong(g, "message mismatch", rank, at, other, peer->at[stream] + theirs);
         meet(p, stream, k);
         meet(peer, stream, theirs);
         return 1;

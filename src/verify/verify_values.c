@@ -54,6 +54,26 @@ static int rule_cast(struct values *v, int i)
     return keep_meaning(v, i, elems * dtype_bytes(instr->dtype));
 }
 
+/* The other stage's gradient of a flat that two have, to this one's. */
+static int rule_add(struct values *v, int i)
+{
+    const struct instr *instr = &v->program->instr[i];
+    int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
+    struct value value = values_get(v, from), sum = values_get(v, to);
+    size_t bytes = (size_t)instr->elems * sizeof(float);
+    if (bytes_of(v, from) != bytes || bytes_of(v, to) != bytes)
+        return wrong_size(v, i, to);
+    if (!value_is(&value, MEANS_GRAD, instr->flat, OTHER_STAGE))
+        return wrong(v, i, from, &value, "the gradient of another stage");
+    if (!value_is(&sum, MEANS_GRAD, instr->flat, 0) || sum.part != value.part ||
+        sum.pending != 1u << MESH_PIPELINE || !values_is_complete(v, &sum))
+        return wrong(v, i, to, &sum, "this stage's gradient, which lacks the other's");
+    sum.pending = 0;
+    values_put(v, i, from, value_nothing);
+    values_put(v, i, to, sum);
+    return 0;
+}
+
 static int rule_copy(struct values *v, int i)
 {
     return keep_meaning(v, i, bytes_of(v, v->program->instr[i].buffer[SLOT_FROM]));
@@ -174,8 +194,7 @@ static int rule_release(struct values *v, int i)
 
 enum { FROM_TO = 1 << SLOT_FROM | 1 << SLOT_TO, MEASURED = 1 << SLOT_SUMS | 1 << SLOT_SHARD_GRAD };
 
-/* By kind, the rule and the slots it needs; those of a RUN are its segment's.  SEND and RECV have
- * none: no pass writes them. */
+/* By kind, the rule and the slots it needs; those of a RUN are its segment's. */
 static const struct {
     int (*follow)(struct values *v, int i);
     unsigned slots;
@@ -184,11 +203,14 @@ static const struct {
     [INSTR_LOAD] = {.follow = rule_load},
     [INSTR_RUN] = {.follow = rules_run},
     [INSTR_CAST] = {.follow = rule_cast, .slots = FROM_TO},
+    [INSTR_ADD] = {.follow = rule_add, .slots = FROM_TO},
     [INSTR_GATHER] = {.follow = rule_gather, .slots = FROM_TO},
     [INSTR_REDUCE] = {.follow = rule_reduce, .slots = FROM_TO},
     [INSTR_FETCH] = {.follow = rule_copy, .slots = FROM_TO},
     [INSTR_SPILL] = {.follow = rule_copy, .slots = FROM_TO},
     [INSTR_ALLREDUCE] = {.follow = rule_all_reduce, .slots = 1 << SLOT_TO},
+    [INSTR_SEND] = {.follow = rules_send, .slots = 1 << SLOT_FROM},
+    [INSTR_RECV] = {.follow = rules_receive, .slots = 1 << SLOT_TO},
     [INSTR_ALLTOALL] = {.follow = rules_matrices, .slots = FROM_TO},
     [INSTR_NORM] = {.follow = rules_norm, .slots = MEASURED},
     [INSTR_SCALE] = {.follow = rules_scale, .slots = 1 << SLOT_SUMS},
@@ -208,7 +230,7 @@ static int follow(struct values *v, int i)
         if (rule[instr->kind].slots >> slot & 1 && instr->buffer[slot] < 0)
             return wrong_operand(v, i, slot);
     if (instr_is_exchange(instr) || instr->kind == INSTR_RUN) {
-        const struct layout_stage *own = &v->program->stage;
+        const struct units_stage *own = &v->program->stage;
         if (instr->unit < own->first || instr->unit >= own->first + own->count)
             return wrong_operand(v, i, -1);
     }
@@ -266,9 +288,22 @@ static int check_ends(const struct values *v)
                      value_text(v, &sums, text));
 }
 
+/* Has the program the units that its stage should have? */
+static int check_stage(const struct program *p, struct error *err)
+{
+    struct units_stage own = units_stage(p->units, p->state->coord.at[MESH_PIPELINE]);
+    if (own.first == p->stage.first && own.count == p->stage.count)
+        return 0;
+    return error_set(err, "verify: the program is of units %d to %d, its stage has %d to %d",
+                     p->stage.first, p->stage.first + p->stage.count - 1, own.first,
+                     own.first + own.count - 1);
+}
+
 int verify_values(const struct program *program, struct error *err)
 {
     struct values v;
+    if (check_stage(program, err))
+        return -1;
     int rc = 0;
     values_open(&v, program, err);
     for (int i = 0; !rc && i < program->instrs; i++)

@@ -215,7 +215,8 @@ static int is_due(const struct channel *c, enum greeting greeting)
 {
     static const enum comm_stream stream[GREETINGS] = {COMM_GATHER, COMM_REDUCE, COMM_REDUCE,
                                                        COMM_POINT};
-    return stream[greeting] == c->stream ||
+    int is_point = c->stream >= COMM_POINT; /* each is greeted as the first one */
+    return stream[greeting] == (is_point ? COMM_POINT : c->stream) ||
            (greeting == GREET_MESSAGES && c->stream == COMM_REDUCE);
 }
 
@@ -281,8 +282,8 @@ int mesh_register(struct mesh *mesh, void *memory, size_t bytes)
     struct link *l = mesh->link;
     if (!l || !l->channels)
         return 0;
-    int at = find(l, NULL), taken = at >= 0 && memory && !link_check(l, NULL);
-    for (int i = 0; i < l->channels && taken; i++) {
+    int at = find(l, NULL), taken = !memory || (at >= 0 && !link_check(l, NULL));
+    for (int i = 0; i < l->channels && memory && taken; i++) {
         struct channel *c = &l->channel[i];
         l->registered[at] = memory;
         taken = !nccl_settle(c, "registering memory",
@@ -290,7 +291,7 @@ int mesh_register(struct mesh *mesh, void *memory, size_t bytes)
     }
     double all = taken;
     world_all_reduce(l->world, &all, 1, WORLD_MIN);
-    if (all == 0 && at >= 0)
+    if (all == 0)
         mesh_unregister(mesh, memory);
     return all != 0;
 }

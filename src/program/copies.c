@@ -1,0 +1,49 @@
+/* copies.c - see copies.h. */
+#include "program/copies.h"
+
+int copies_other_stage(const struct state *state, int flat)
+{
+    int own = state->coord.at[MESH_PIPELINE];
+    for (int stage = 0; stage < state->layout->shape.degree[MESH_PIPELINE]; stage++)
+        if (stage != own && state->has[flat] && units_stage_uses(state->units, stage, flat))
+            return stage;
+    return -1;
+}
+
+static void message(struct program *program, enum instr_kind kind, int flat, int other, int buffer)
+{
+    int own = program->state->coord.at[MESH_PIPELINE], lower = own < other ? own : other;
+    int goes_up = (kind == INSTR_SEND) == (own == lower);
+    struct instr *instr =
+        program_instr(program, kind, program_point(lower, goes_up ? WAY_UP : WAY_DOWN));
+    instr->flat = flat;
+    instr->phase = PHASE_BACKWARD;
+    instr->axes = 1u << MESH_PIPELINE;
+    instr->peer = other;
+    instr->apart = 1;
+    instr->elems = program->units->flat[flat].shard_elems;
+    instr->dtype = DTYPE_F32;
+    instr_bind(instr, kind == INSTR_SEND ? SLOT_FROM : SLOT_TO, buffer,
+               kind == INSTR_SEND ? ACCESS_READ : ACCESS_WRITE);
+}
+
+int copies_exchange(struct program *program, int flat, int buffer)
+{
+    const struct flat *of = &program->units->flat[flat];
+    int other = copies_other_stage(program->state, flat);
+    int received = program_buffer(program, POOL_UNSHARDED, (size_t)of->shard_elems * sizeof(float),
+                                  0, "%s.grad of stage %d", of->name, other);
+    message(program, INSTR_SEND, flat, other, buffer);
+    message(program, INSTR_RECV, flat, other, received);
+    return received;
+}
+
+void copies_add(struct program *program, int flat, int received, int buffer)
+{
+    struct instr *instr = program_instr(program, INSTR_ADD, STREAM_COMPUTE);
+    instr->flat = flat;
+    instr->elems = program->units->flat[flat].shard_elems;
+    instr->dtype = DTYPE_F32;
+    instr_bind(instr, SLOT_FROM, received, ACCESS_READ);
+    instr_bind(instr, SLOT_TO, buffer, ACCESS_BOTH);
+}

@@ -1,0 +1,21 @@
+/* copies.h - flats that two pipeline stages have, such as the matrix of tied embeddings.
+ *
+ * Each of the two has a copy, with its state, and makes the gradient of its own units.  At the end
+ * of a step they send one another what they made; both then have the same sum, to the bit, and make
+ * the same update.  The norm counts it, and checkpoints save it, where its own unit is. */
+#ifndef TRIREME_PROGRAM_COPIES_H
+#define TRIREME_PROGRAM_COPIES_H
+
+#include "program/program.h"
+
+/* The other stage that has a flat of the rank's; -1: none. */
+int copies_other_stage(const struct state *state, int flat);
+
+/* Append the exchange of a flat's gradient, complete in buffer on this stage; returns the buffer
+ * that receives the other's. */
+int copies_exchange(struct program *program, int flat, int buffer);
+
+/* Append what adds that. */
+void copies_add(struct program *program, int flat, int received, int buffer);
+
+#endif

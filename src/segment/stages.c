@@ -1,0 +1,109 @@
+/* stages.c - see stages.h.
+ *
+ * A stage is consecutive units, at least one.  They are cut where the dearest stage is as cheap as
+ * it can be, by the floating point operations of its units, the head among them; of cuts that are
+ * alike in this, the one with the fewest units in the first stages, which keep the activations of
+ * most micro-batches.
+ *
+ * least[s][u] is the cost of the dearest of the stages from s on, where stage s begins with unit u;
+ * it is found from the last stage backward, and end[s][u] says where stage s then ends.
+ */
+#include "segment/stages.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/array.h"
+#include "graph/op.h"
+
+/* Of the whole unit, forward: tensor ranks, which have different parts of it, cut alike. */
+static int find_cost(const struct units *units, int unit, double *cost, struct error *err)
+{
+    const struct units_request *r = &units->request;
+    struct graph *graph = model_unit_graph(units->model, unit, MODEL_LOSS, r->batch, r->seq,
+                                           r->dtype, (struct graph_group){0}, r->loss_factor, err);
+    if (!graph)
+        return -1;
+    *cost = 0;
+    for (int i = 0; i < graph->node_count; i++)
+        *cost += op_flops(graph, &graph->nodes[i]);
+    graph_destroy(graph);
+    return 0;
+}
+
+/* Units of a kind cost the same. */
+static int find_costs(const struct units *units, double *cost, struct error *err)
+{
+    for (int u = 0; u < units->count; u++) {
+        if (u > 0 && units->kind_of[u] == units->kind_of[u - 1])
+            cost[u] = cost[u - 1];
+        else if (find_cost(units, u, &cost[u], err))
+            return -1;
+    }
+    return 0;
+}
+
+/* The cuts for stages [s, stages) that begin with unit u. */
+static void cut(const double *cost, int units, int stages, int s, int u, double *least, int *end)
+{
+    int after = stages - 1 - s, last = units - after; /* each of those behind needs a unit */
+    double own = 0, best = INFINITY;
+    for (int e = u + 1; e <= last; e++) {
+        own += cost[e - 1];
+        double behind = after ? least[(s + 1) * (units + 1) + e] : e == units ? 0 : INFINITY;
+        double most = own > behind ? own : behind;
+        if (most < best) {
+            best = most;
+            end[s * (units + 1) + u] = e;
+        }
+    }
+    least[s * (units + 1) + u] = best;
+}
+
+static int divide(struct units *units, int stages, struct error *err)
+{
+    int count = units->count;
+    size_t places = (size_t)stages * (size_t)(count + 1);
+    double *cost = array_make((size_t)count, sizeof *cost);
+    double *least = array_make(places, sizeof *least);
+    int *end = array_make(places, sizeof *end);
+    int rc = find_costs(units, cost, err);
+    for (int s = stages - 1; s >= 0; s--)
+        for (int u = 0; u < count; u++)
+            cut(cost, count, stages, s, u, least, end);
+    for (int s = 0, u = 0; s < stages; s++)
+        for (int e = end[s * (count + 1) + u]; u < e; u++)
+            units->stage[u] = s;
+    free(cost);
+    free(least);
+    free(end);
+    return rc;
+}
+
+static int check_boundaries(const struct units *units, struct error *err)
+{
+    for (int u = 0; u < units->count; u++)
+        for (int k = 0; k < units->boundary[u].inputs; k++) {
+            int from = units->boundary[u].producer[k];
+            if (units->stage[u] - units->stage[from] > 1)
+                return error_set(err,
+                                 "parallel.pipeline: unit %d, in stage %d, reads what unit %d puts "
+                                 "out in stage %d; stages send to the next one only",
+                                 u, units->stage[u], from, units->stage[from]);
+        }
+    return 0;
+}
+
+int stages_find(struct units *units, struct error *err)
+{
+    int stages = units->request.stages > 1 ? units->request.stages : 1;
+    units->stage = array_make((size_t)units->count, sizeof *units->stage);
+    if (stages > units->count)
+        return error_set(err,
+                         "parallel.pipeline is %d, but the model has %d units (embedding, layers, "
+                         "head), of which each stage has one at least; %d is the most that fits",
+                         stages, units->count, units->count);
+    if (stages > 1 && divide(units, stages, err))
+        return -1;
+    return check_boundaries(units, err);
+}
