@@ -20,7 +20,7 @@ tests_mpi_test_comm_device_emulated_SOURCES = $(tests_mpi_test_comm_device_SOURC
 tests_mpi_test_comm_device_emulated_LDADD = $(EMULATED_LIBS)
 endif
 include $(top_srcdir)/tests/mpi/training.mk
-include $(top_srcdir)/tests/mpi/tensor.mk
+include $(top_srcdir)/tests/mpi/parallel.mk
 include $(top_srcdir)/tests/mpi/pieces.mk
 include $(top_srcdir)/tests/mpi/any.mk
 

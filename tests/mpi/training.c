@@ -61,7 +61,7 @@ static int load_masked(void *user, const struct step_batch *batch, struct error 
     int64_t first = b->sample + (batch->micro * b->data_ranks + b->data_rank) * b->micro_batch;
     if (batches_load(user, batch, err))
         return -1;
-    for (int64_t i = 0; i < b->micro_batch * seq; i++)
+    for (int64_t i = 0; batch->targets && i < b->micro_batch * seq; i++)
         batch->targets[i] = dropped(first + i / seq, i % seq) ? -1 : batch->targets[i];
     return 0;
 }

@@ -185,6 +185,8 @@ static uint64_t hash_param(const struct session *s, int unit, uint64_t hash)
     const struct state_flat *state = &s->train->state->flat[unit];
     if (state->param >= 0)
         return hash_buffer(s, state->param, hash);
+    if (state->master < 0)
+        return hash; /* another stage's */
     float *master = rig_download(s, state->master);
     int64_t elems = s->units->flat[unit].shard_elems;
     uint16_t *param = malloc((size_t)elems * sizeof *param + 1);

@@ -278,7 +278,7 @@ static void test_no_operand_is_missing(void **state)
 /* In another phase than it is; and of a unit that this rank does not own. */
 static void check_phases(struct program *program)
 {
-    struct layout_stage own = program->stage;
+    struct units_stage own = program->stage;
     for (int i = 0; i < program->instrs; i++) {
         struct instr *instr = &program->instr[i];
         enum segment_phase was = instr->phase;
@@ -293,7 +293,7 @@ static void check_phases(struct program *program)
     }
     program->stage.count--;
     refused(program, "a unit behind the stage", 0);
-    program->stage = (struct layout_stage){own.first + 1, own.count - 1};
+    program->stage = (struct units_stage){own.first + 1, own.count - 1};
     refused(program, "a unit before the stage", 0);
     program->stage = own;
     assert_right(program);

@@ -1,29 +1,31 @@
-/* test_tensor.c - layers divided among tensor ranks, alone and with the strategies of the data
- * axes: in every cell
- *   - the losses of TENSOR_STEPS steps and the weights after them, tensor by tensor, are those of
- * one rank,
+/* test_parallel.c - tensor ranks and pipeline stages against one rank: alone, together, and with
+ * the strategies of the data axes.  In every cell
+ *   - the losses of PARALLEL_STEPS steps and the weights after them, tensor by tensor, are those of
+ *     one rank,
  *   - so is the norm of the gradients,
  *   - memory is allocated and bytes are sent as planned.
  * Sizes are odd: rows, heads, the feed-forward width and the vocabulary do not divide evenly; keys
- * are divided, or whole on every rank (1 to 3 of them).
+ * are divided, or whole on every rank (1 to 3 of them).  Micro-batches are fewer than stages, as
+ * many, and more.
  *
- * On TENSOR_DEVICE, one of TENSOR_SHARE cells of its number of ranks, with TENSOR=all in the
+ * On PARALLEL_DEVICE, one of PARALLEL_SHARE cells of its number of ranks, with PARALLEL=all in the
  * environment all of them; the one rank is on the CPU.  What the tolerances are made of:
  * test_matrix.c. */
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/disk.h"
 #include "tests/mpi/training.h"
 
-enum { STEPS = TENSOR_STEPS, SHARE = TENSOR_SHARE };
+enum { STEPS = PARALLEL_STEPS, SHARE = PARALLEL_SHARE };
 
 static const double most_of_loss = 1e-5, most_of_weight = 1e-5, most_of_norm = 1e-4;
 
-#define SIZES                                                                           \
-    "model.layers=2 model.hidden=42 model.vocab=101 model.ffn=61 train.global_batch=5 " \
-    "train.split_batches=true train.lr=1e-3 train.eps=1e-6 train.warmup_steps=5 "       \
+#define SIZES                                                                     \
+    "model.layers=3 model.hidden=42 model.vocab=101 model.ffn=61 "                \
+    "train.split_batches=true train.lr=1e-3 train.eps=1e-6 train.warmup_steps=5 " \
     "train.steps=50 run.threads=1 seed=11 "
 
 static const char *const models[] = {
@@ -33,33 +35,50 @@ static const char *const models[] = {
     SIZES "data.seq_len=16 model.family=llama model.heads=8 model.kv_heads=2 model.head_dim=4",
     SIZES "data.seq_len=17 model.family=llama model.heads=5 model.kv_heads=1 model.head_dim=8 "
           "model.tie_embeddings=true",
-    SIZES "data.seq_len=17 model.family=gpt2 model.heads=5 model.head_dim=8",
+    SIZES "data.seq_len=17 model.family=gpt2 model.heads=5 model.head_dim=8 "
+          "model.tie_embeddings=true",
     SIZES "data.seq_len=19 model.family=gpt2 model.heads=4 model.kv_heads=4 model.head_dim=10 "
           "model.max_seq_len=23 model.tie_embeddings=false",
 };
 enum { MODELS = sizeof models / sizeof models[0] };
 
 static const struct layout_cell {
-    int ranks, tensor;
+    int ranks;
     const char *settings;
 } layouts[] = {
-    {2, 2, ""},
-    {3, 3, ""},
-    {4, 4, ""},
-    {4, 2, "parallel.strategy=FULL_SHARD parallel.shard=2"},
-    {4, 2, "parallel.strategy=SHARD_GRAD_OP parallel.shard=2"},
-    {4, 2, "parallel.strategy=SHARD_OPTIM parallel.shard=2"},
-    {4, 2, "parallel.strategy=NO_SHARD parallel.replicate=2"},
+    {2, "parallel.tensor=2"},
+    {3, "parallel.tensor=3"},
+    {4, "parallel.tensor=4"},
+    {4, "parallel.tensor=2 parallel.strategy=FULL_SHARD"},
+    {4, "parallel.tensor=2 parallel.strategy=SHARD_GRAD_OP"},
+    {4, "parallel.tensor=2 parallel.strategy=SHARD_OPTIM"},
+    {4, "parallel.tensor=2 parallel.strategy=NO_SHARD"},
+    {4, "parallel.tensor=2 parallel.pipeline=2"},
+    {4, "parallel.pipeline=2 parallel.strategy=FULL_SHARD"},
+    {4, "parallel.pipeline=2 parallel.strategy=SHARD_GRAD_OP parallel.accumulate=local"},
+    {4, "parallel.pipeline=2 parallel.strategy=SHARD_OPTIM"},
+    {4, "parallel.pipeline=2 parallel.strategy=NO_SHARD"},
+    {8, "parallel.tensor=2 parallel.pipeline=2 parallel.strategy=FULL_SHARD"},
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
+/* Of every layout above. */
 static const char *const ways[] = {
     "",
     "recompute=full train.micro_batch=2",
     "recompute=selective train.micro_batch=1",
-    "offload.optimizer=host train.micro_batch=2",
+    "offload.optimizer=host train.micro_batch=2 parallel.schedule=gpipe",
 };
 enum { WAYS = sizeof ways / sizeof ways[0] };
+
+/* Of a pipeline of as many stages as ranks, with every number of micro-batches. */
+static const char *const schedules[] = {"naive", "gpipe", "1f1b", "zb_h1"};
+enum { SCHEDULES = sizeof schedules / sizeof schedules[0] };
+
+static const struct micros {
+    int global_batch, micro_batch;
+} micros[] = {{5, 5}, {5, 3}, {5, 1}, {8, 1}}; /* 1, 2, 5, 8 of them */
+enum { MICROS = sizeof micros / sizeof micros[0], BATCHES = 2 };
 
 /* A tensor of the whole model after the last step. */
 struct whole {
@@ -111,6 +130,8 @@ static void steps(struct test *t, struct session *s, const struct report_rank *p
 static float *masters(struct test *t, struct session *s, int flat)
 {
     struct error err = {0};
+    if (!s->state->has[flat])
+        return NULL;
     size_t bytes = (size_t)s->units->flat[flat].shard_elems * sizeof(float);
     float *data = malloc(bytes);
     const struct state *state = s->train->state;
@@ -163,7 +184,7 @@ static void make_reference(struct test *t, const char *settings, struct referenc
     *r = (struct reference){0};
     if (!world_rank(t->c.world)) {
         struct mem mem = {0};
-        char alone[1024];
+        char alone[1200];
         snprintf(alone, sizeof alone, "%s device=cpu", settings);
         struct config config = rig_config(alone);
         struct session *s = rig_open(&mem, &config, NULL, 0);
@@ -171,7 +192,7 @@ static void make_reference(struct test *t, const char *settings, struct referenc
         keep(t, s, r);
         session_close(s);
         CHECK(&t->c, r->loss[0] > 4.5); /* the logarithm of 101 words is 4.6 */
-        CHECK(&t->c, r->loss[STEPS - 1] < r->loss[0] - TENSOR_DROP);
+        CHECK(&t->c, r->loss[STEPS - 1] < r->loss[0] - PARALLEL_DROP);
     }
     share(t, r);
 }
@@ -220,7 +241,7 @@ static double weights_off(struct test *t, struct session *s, const struct refere
         int64_t first = flat_shard_start(flat, s->train->state->coord.at[MESH_SHARD]);
         struct flat_part part;
         for (int i = -1;
-             (i = flat_next_part(flat, first, first + flat->shard_elems, i, &part)) >= 0;) {
+             data && (i = flat_next_part(flat, first, first + flat->shard_elems, i, &part)) >= 0;) {
             const struct whole *w = find(r, part.tensor->name);
             CHECK(&t->c, w != NULL);
             double off = w ? part_off(&part, w, data + part.at) : 1;
@@ -298,28 +319,51 @@ static void run_cell(struct test *t, const char *settings, const struct referenc
     t->run++;
 }
 
+/* A cell, or every so many-th: after the settings of the model and the batch. */
+static void try_cell(struct test *t, int model, int batch, const struct reference *r, int all,
+                     const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+static void try_cell(struct test *t, int model, int batch, const struct reference *r, int all,
+                     const char *fmt, ...)
+{
+    char settings[1024];
+    if (t->cells++ % SHARE && !all)
+        return;
+    size_t used =
+        (size_t)snprintf(settings, sizeof settings, "%s train.global_batch=%d " PARALLEL_DEVICE " ",
+                         models[model], batch);
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(settings + used, sizeof settings - used, fmt, args);
+    va_end(args);
+    run_cell(t, settings, r);
+}
+
 static void run_model(struct test *t, int model, int all)
 {
-    struct reference r;
-    char settings[1024];
-    make_reference(t, models[model], &r);
-    for (int i = 0; i < LAYOUTS * WAYS; i++) {
-        const struct layout_cell *l = &layouts[i / WAYS];
-        if (l->ranks != world_size(t->c.world))
-            continue;
-        if (t->cells++ % SHARE && !all)
-            continue;
-        snprintf(settings, sizeof settings, "%s " TENSOR_DEVICE " parallel.tensor=%d %s %s",
-                 models[model], l->tensor, l->settings, ways[i % WAYS]);
-        run_cell(t, settings, &r);
+    static const int batches[BATCHES] = {5, 8};
+    int ranks = world_size(t->c.world);
+    for (int b = 0; b < BATCHES; b++) {
+        struct reference r;
+        char alone[1024];
+        snprintf(alone, sizeof alone, "%s train.global_batch=%d", models[model], batches[b]);
+        make_reference(t, alone, &r);
+        for (int i = 0; i < LAYOUTS * WAYS && b == 0; i++)
+            if (layouts[i / WAYS].ranks == ranks)
+                try_cell(t, model, batches[b], &r, all, "%s %s", layouts[i / WAYS].settings,
+                         ways[i % WAYS]);
+        for (int i = 0; i < SCHEDULES * MICROS && ranks <= 4; i++)
+            if (micros[i % MICROS].global_batch == batches[b])
+                try_cell(t, model, batches[b], &r, all,
+                         "parallel.pipeline=%d parallel.schedule=%s train.micro_batch=%d", ranks,
+                         schedules[i / MICROS], micros[i % MICROS].micro_batch);
+        free_reference(&r);
     }
-    free_reference(&r);
 }
 
 int main(void)
 {
     struct test t = {0};
-    const char *how = getenv("TENSOR");
+    const char *how = getenv("PARALLEL");
     int all = how && !strcmp(how, "all");
     if (checks_start(&t.c))
         return 1;
