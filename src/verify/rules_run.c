@@ -476,6 +476,7 @@ int rules_send(struct values *v, int i)
     char text[VALUE_TEXT];
     if (check_message(v, i, v->program->state->coord.at[MESH_PIPELINE], &want))
         return -1;
+    addends_add(&v->messages[0], values_message(&v->program->instr[i]));
     if (has.meaning == MEANS_GRAD && value_is(&has, MEANS_GRAD, want.of, 0) &&
         has.part == want.part && has.pending == 1u << MESH_PIPELINE && values_is_complete(v, &has))
         return 0;
@@ -490,6 +491,7 @@ int rules_receive(struct values *v, int i)
     struct value brings;
     if (check_message(v, i, v->program->instr[i].peer, &brings))
         return -1;
+    addends_add(&v->messages[1], values_message(&v->program->instr[i]));
     values_put(v, i, v->program->instr[i].buffer[SLOT_TO], brings);
     return 0;
 }

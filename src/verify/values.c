@@ -228,6 +228,57 @@ struct addends values_readers(const struct values *v, int unit, int micro)
     return sum;
 }
 
+struct addends values_message(const struct instr *message)
+{
+    if (message->flat >= 0)
+        return addend(MEANS_GRAD, message->micro, message->flat);
+    return addend(message->phase == PHASE_FORWARD ? MEANS_OUTPUT : MEANS_OUTPUT_GRAD,
+                  message->micro, message->unit);
+}
+
+/* Does a stage read what a unit puts out? */
+static int reads_output(const struct values *v, int stage, int unit)
+{
+    const struct units *units = v->program->units;
+    for (int u = unit + 1; u < units->count; u++)
+        for (int k = 0; k < BOUNDARY_USES; k++)
+            if (v->producer[u][k] == unit && units->stage[u] == stage)
+                return 1;
+    return 0;
+}
+
+/* A message from one stage to another, of which this rank's may be either. */
+static void expect(struct values *v, int from, int to, struct instr message)
+{
+    int own = v->program->state->coord.at[MESH_PIPELINE];
+    if (own == from)
+        addends_add(&v->all_messages[0], values_message(&message));
+    if (own == to)
+        addends_add(&v->all_messages[1], values_message(&message));
+}
+
+static void open_messages(struct values *v)
+{
+    const struct units *units = v->program->units;
+    int stages = v->program->layout->shape.degree[MESH_PIPELINE];
+    int train = v->program->kind == PROGRAM_TRAIN;
+    for (int u = 0; u < units->count; u++)
+        for (int m = 0; m < v->program->micros; m++) {
+            int stage = units->stage[u];
+            struct instr message = {.unit = u, .micro = m, .flat = -1, .phase = PHASE_FORWARD};
+            if (stage + 1 < stages && reads_output(v, stage + 1, u))
+                expect(v, stage, stage + 1, message);
+            message.phase = PHASE_BACKWARD;
+            if (train && values_stage_readers(v, u, m, stage + 1).count)
+                expect(v, stage + 1, stage, message);
+        }
+    for (int f = 0; f < units->flats && train; f++)
+        for (int k = 0; k < stages * stages && units->flat[f].trained; k++)
+            if (k / stages != k % stages && values_stage_uses(v, k / stages, f) &&
+                values_stage_uses(v, k % stages, f))
+                expect(v, k / stages, k % stages, (struct instr){.flat = f, .micro = -1});
+}
+
 static void open_sums(struct values *v)
 {
     const struct units *units = v->program->units;
@@ -263,6 +314,8 @@ void values_open(struct values *v, const struct program *program, struct error *
     open_buffers(v);
     open_state(v);
     open_boundaries(v);
+    if (mesh_members(shape, 1u << MESH_PIPELINE) > 1)
+        open_messages(v);
     open_sums(v);
 }
 

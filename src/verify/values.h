@@ -73,8 +73,10 @@ struct values {
     /* Per unit and input: whose output it is; -1: nobody's.  Found again, by names: the passes use
      * units->boundary[].producer, and a mistake there would otherwise be made here too. */
     int (*producer)[BOUNDARY_USES];
-    struct addends (*gradient)[FLAT_SECTIONS]; /* per flat: the whole of its gradient */
-    struct addends losses, norms;              /* that this rank's part of the sums must have */
+    struct addends (*gradient)[FLAT_SECTIONS];   /* per flat: the whole of its gradient */
+    struct addends losses, norms;                /* that this rank's part of the sums must have */
+    struct addends messages[2], all_messages[2]; /* sent and received so far, and in the end: by
+                                                    values_message() */
     unsigned axes; /* of more than one rank, those of the data and of stages: the loss is a sum over
                       these */
     unsigned counted_axes; /* and that of the ranks that compute one batch: all over which squares
@@ -114,6 +116,9 @@ static inline int values_place(int unit, enum segment_phase phase, int piece)
 {
     return (unit * PHASES + (int)phase) * PIECES + piece;
 }
+
+/* The addend of a message: of what a unit puts out, or its gradient, or a flat's gradient. */
+struct addends values_message(const struct instr *message);
 
 /* What its readers add to the gradient of the output of a unit: all, or those of one stage. */
 struct addends values_readers(const struct values *v, int unit, int micro);

@@ -281,6 +281,11 @@ static int check_ends(const struct values *v)
     if (p->kind == PROGRAM_LOGITS)
         return check_end(v, p->logits,
                          (struct value){.meaning = MEANS_OUTPUT, .of = p->units->count - 1});
+    for (int way = 0; way < 2; way++)
+        if (!addends_equal(v->messages[way], v->all_messages[way]))
+            return error_set(v->err, "verify: wrong value: %lld messages are %s, not %lld others",
+                             (long long)v->messages[way].count, way ? "received" : "sent",
+                             (long long)v->all_messages[way].count);
     if (rules_are_sums(v, &sums, train, train))
         return 0;
     char text[VALUE_TEXT];
@@ -294,9 +299,9 @@ static int check_stage(const struct program *p, struct error *err)
     struct units_stage own = units_stage(p->units, p->state->coord.at[MESH_PIPELINE]);
     if (own.first == p->stage.first && own.count == p->stage.count)
         return 0;
-    return error_set(err, "verify: the program is of units %d to %d, its stage has %d to %d",
-                     p->stage.first, p->stage.first + p->stage.count - 1, own.first,
-                     own.first + own.count - 1);
+    return error_set(
+        err, "verify: wrong operand: the program is of units %d to %d, its stage has %d to %d",
+        p->stage.first, p->stage.first + p->stage.count - 1, own.first, own.first + own.count - 1);
 }
 
 int verify_values(const struct program *program, struct error *err)

@@ -122,6 +122,13 @@ void programs_everywhere(void (*check)(struct program *))
         {3, ONE_MEMORY,
          "parallel.strategy=FULL_SHARD parallel.schedule=zb_h1 recompute=full precision=bf16 "
          "train.freeze=layers.0.*,layers.2.attn.*"},
+        {2, ONE_MEMORY, "parallel.pipeline=2 train.global_batch=2"},
+        {3, ONE_MEMORY, "parallel.pipeline=3 train.global_batch=2 parallel.schedule=zb_h1"},
+        {3, HOST_APART,
+         "parallel.pipeline=3 train.global_batch=2 parallel.schedule=gpipe recompute=full "
+         "offload.optimizer=host precision=bf16"},
+        {4, ONE_MEMORY, "parallel.pipeline=2 train.global_batch=4 parallel.strategy=FULL_SHARD"},
+        {4, ONE_MEMORY, "parallel.pipeline=2 train.global_batch=4 parallel.strategy=NO_SHARD"},
         {4, HOST_APART,
          "parallel.strategy=HYBRID_SHARD parallel.shard=2 train.global_batch=8 precision=bf16 "
          "comm.reduce_dtype=bf16 offload.gradients=disk offload.optimizer=host "

@@ -8,8 +8,16 @@
 struct config programs_config(int bits, const char *more);
 
 /* Check one rank's training program of two micro-batches with each strategy and bits of settings,
- * on 3 or 4 ranks; each may be changed and changed back. */
+ * on 2 to 4 ranks; each may be changed and changed back. */
 void programs_everywhere(void (*check)(struct program *program));
+
+/* Of what a program of all units has at least `count`: how many the program of a pipeline stage has
+ * at least. */
+static inline int programs_share(const struct program *program, int count)
+{
+    int own = program->stage.count, all = program->units->count;
+    return own == all ? count : count * own / all / 2;
+}
 
 typedef int verdict_fn(const struct program *program, struct error *err);
 

@@ -42,6 +42,9 @@ static int is_sum(const struct instr *instr)
     case INSTR_RUN: return instr->accumulate || instr->writes >> SPACE_LOSS & 1;
     case INSTR_REDUCE: return (int)instr->accumulate;
     case INSTR_ALLREDUCE:
+    case INSTR_ADD:
+    case INSTR_SEND:
+    case INSTR_RECV:
     case INSTR_NORM:
     case INSTR_SCALE:
     case INSTR_MOMENTUM:
@@ -71,6 +74,8 @@ static void check_done_twice(struct program *program)
     int trained = 0, unit = -1; /* units that have trained flats, which are one behind the other */
     for (int f = 0; f < program->units->flats; f++) {
         const struct flat *flat = &program->units->flat[f];
+        if (!state_owns(program->state, f))
+            continue;
         trained += flat->trained && flat->unit != unit;
         unit = flat->trained ? flat->unit : unit;
     }
@@ -181,15 +186,21 @@ static int reads_what_writes(const struct program *program, const struct instr *
     return 0;
 }
 
+/* Sums over several axes, or of norms, which may be taken in any order. */
+static int are_free(const struct instr *one, const struct instr *two)
+{
+    return one->kind == two->kind &&
+           (one->kind == INSTR_NORM || (one->kind == INSTR_ALLREDUCE && one->dtype == DTYPE_F64));
+}
+
 /* Neighbours the other way round, where the second reads what the first writes: it comes too
- * early.  The order of norms among themselves is free. */
+ * early. */
 static void check_order(struct program *program)
 {
     int moved = 0;
     for (int i = 0; i + 1 < program->instrs; i++) {
         struct instr *one = &program->instr[i], *two = one + 1, was = *one;
-        if (!reads_what_writes(program, two, one) ||
-            (one->kind == INSTR_NORM && two->kind == INSTR_NORM))
+        if (!reads_what_writes(program, two, one) || are_free(one, two))
             continue;
         *one = *two;
         *two = was;
@@ -312,6 +323,25 @@ static void check_places(struct program *program)
         if (was.kind == INSTR_RUN || was.kind == INSTR_LOAD) {
             instr->micro = 1 - was.micro;
             refused(program, "another micro-batch", i);
+        }
+        *instr = was;
+        if (instr_is_message(&was)) {
+            instr->micro = was.micro < 0 ? 0 : 1 - was.micro;
+            refused(program, "a message of another micro-batch", i);
+            *instr = was;
+            instr->peer = program->state->coord.at[MESH_PIPELINE];
+            refused(program, "a message to itself", i);
+            *instr = was;
+            instr->elems--;
+            refused(program, "a shorter message", i);
+            *instr = was;
+            instr->unit = was.unit < 0 ? -1 : (was.unit + 1) % program->units->count;
+            instr->flat = was.flat < 0 ? -1 : (was.flat + 1) % program->units->flats;
+            refused(program, "a message of another unit or flat", i);
+            *instr = was;
+            instr->phase = was.phase == PHASE_FORWARD ? PHASE_BACKWARD : PHASE_FORWARD;
+            if (was.flat < 0)
+                refused(program, "a message in the other direction", i);
         }
         *instr = was;
         int counts = was.kind == INSTR_RUN || was.kind == INSTR_GATHER ||
