@@ -1,4 +1,4 @@
-# Measurements, run by hand: busy, cpu_vs_torch, gpu_vs_torch, memory_vs_torch, optimizers, startup,
+# Measurements, run by hand: busy, cpu_vs_torch, gpu_vs_torch, layouts, memory_vs_torch, optimizers, startup,
 # strategies, versus.
 # `make check` builds gemm_rate and attention_rate only.
 if HAVE_CUDA
@@ -11,7 +11,7 @@ endif
 check_PROGRAMS += tests/bench/gemm_rate
 tests_bench_gemm_rate_SOURCES = tests/bench/gemm_rate.c
 tests_bench_gemm_rate_LDADD = $(TRIREME_LIBS)
-EXTRA_DIST += tests/bench/busy tests/bench/cpu_vs_torch tests/bench/optimizers tests/bench/gpu_vs_torch tests/bench/kernel_table.py \
+EXTRA_DIST += tests/bench/busy tests/bench/cpu_vs_torch tests/bench/layouts tests/bench/optimizers tests/bench/gpu_vs_torch tests/bench/kernel_table.py \
 	tests/bench/memory_vs_torch tests/bench/peaks.py tests/bench/torch_gpu.py \
 	tests/bench/torch_llama.py tests/bench/torch_memory.py \
 	tests/bench/interval.awk tests/bench/startup tests/bench/mpi_start.c tests/bench/strategies tests/bench/versus

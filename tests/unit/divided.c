@@ -83,6 +83,13 @@ static void head(const struct config_model *c, struct graph *graph, float loss_f
     build_head_loss_divided(graph, h, w, build_targets(graph), c->vocab, loss_factor);
 }
 
+/* Boundaries here are whole: not Llama's embedding, which puts out own rows. */
+static void embed(const struct config_model *c, struct graph *graph)
+{
+    int table = matrix(graph, "embed", c->vocab, c->hidden, (struct graph_division){0});
+    build_output(graph, build_embedding(graph, build_tokens(graph), table));
+}
+
 static void graph_of(const struct model *model, int kind, enum model_purpose purpose,
                      float loss_factor, struct graph *graph)
 {
@@ -91,7 +98,7 @@ static void graph_of(const struct model *model, int kind, enum model_purpose pur
     else if (kind == TRANSFORMER_HEAD)
         head(&model->config, graph, loss_factor);
     else
-        model_llama.graph(model, kind, purpose, loss_factor, graph);
+        embed(&model->config, graph);
 }
 
 static void no_table(const struct model *model, int64_t seq, float *table)

@@ -311,12 +311,14 @@ static void ranges_are_stated(void **state)
 static void later_things_are_said_to_be_absent(void **state)
 {
     static const char *const rows[] = {
-        "precision=FP8",         "parallel.tensor=2", "parallel.pipeline=4",
-        "checkpoint.async=true", "model.path=x",
+        "precision=FP8",
+        "checkpoint.async=true",
+        "model.path=x",
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         REFUSED(NULL, rows[i], "not in this version of trireme");
     REFUSED(NULL, "parallel.tensor=0", "out of range");
+    REFUSED(NULL, "parallel.pipeline=0", "out of range");
 }
 
 static void impossible_combinations_are_refused(void **state)
@@ -339,6 +341,9 @@ static void impossible_combinations_are_refused(void **state)
         {"parallel.strategy: stage2\noffload.params: host", "FULL_SHARD or HYBRID_SHARD"},
         {"parallel.strategy: ddp\noffload.gradients: host", "SHARD_GRAD_OP, FULL_SHARD"},
         {"parallel.strategy: ddp\noffload.gradients: disk", "offload.gradients needs"},
+        {"parallel.tensor: 2\ntrain.optimizer: muon", "muon needs whole matrices"},
+        {"parallel.pipeline: 2\nmodel.tie_embeddings: true\noffload.gradients: host",
+         "tied embeddings"},
         {"parallel.strategy: stage1\noffload.gradients: host", "SHARD_GRAD_OP, FULL_SHARD"},
         {"parallel.strategy: stage1\noffload.gradients: disk", "offload.gradients needs"},
         {"offload.gradients: host\noffload.path: /tmp", "nothing is offloaded to disk"},
