@@ -39,13 +39,19 @@ static void try_degree(struct advice *a, const char *key, int degree)
     try_setting(a, key, value);
 }
 
-/* The next lower degree that works, and the next higher one. */
-static void try_near(struct advice *a, const char *key, int degree)
+/* The next lower degree that works. */
+static void try_below(struct advice *a, const char *key, int degree)
 {
     int named = a->named;
     for (int below = degree - 1; below > 0 && a->named == named; below--)
         try_degree(a, key, below);
-    named = a->named;
+}
+
+/* The next lower degree that works, and the next higher one. */
+static void try_near(struct advice *a, const char *key, int degree)
+{
+    try_below(a, key, degree);
+    int named = a->named;
     for (int above = degree + 1; above <= a->ranks && a->named == named; above++)
         try_degree(a, key, above);
 }
@@ -55,7 +61,7 @@ int layout_advise(const struct config *config, int ranks, int per_node, enum dev
 {
     struct advice a = {.config = config, .ranks = ranks, .per_node = per_node, .device = device};
     int shard = (int)config->parallel.shard, below = shard - 1, above = shard + 1;
-    int tensor = (int)config->parallel.tensor;
+    int tensor = (int)config->parallel.tensor, pipeline = (int)config->parallel.pipeline;
     size_t used = err ? strlen(err->text) : 0;
     if (!err)
         return -1;
@@ -75,6 +81,8 @@ int layout_advise(const struct config *config, int ranks, int per_node, enum dev
     }
     if (tensor > 1)
         try_near(&a, "parallel.tensor", tensor);
+    if (pipeline > 1)
+        try_below(&a, "parallel.pipeline", pipeline); /* more may be more than the model's units */
     if (config->parallel.replicate && !shard)
         try_degree(&a, "parallel.replicate", ranks);
     if (a.named)

@@ -143,6 +143,8 @@ refused "copies that do not make the ranks" 'parallel.replicate=3 .*would' \
     parallel.replicate=2
 refused "more ranks than heads" 'parallel.tensor 16 does not fit model.heads 4, of which.*; parallel.tensor=4 would$' \
     "$TRIREME" plan $M --ranks 16 parallel.tensor=16
+refused "more stages than units" 'parallel.pipeline is 6, but the model has 4 units .*4 is the most that fits' \
+    "$TRIREME" plan $M --ranks 6 parallel.pipeline=6
 refused "ranks of a node that a copy of the model cannot be divided among" \
     'parallel.tensor that divides the 4 ranks of a node, not 3' \
     "$TRIREME" plan $M --ranks 12 --nodes 3 parallel.strategy=HYBRID_SHARD parallel.tensor=3
@@ -152,7 +154,8 @@ refused "matrices that ranks divide, for muon" 'muon needs whole matrices' \
 for wrong in "4 parallel.shard=2" "4 parallel.shard=3" "6 parallel.strategy=SHARD_GRAD_OP parallel.shard=2" \
     "4 parallel.strategy=NO_SHARD parallel.replicate=3" "12 parallel.strategy=HYBRID_SHARD parallel.shard=5" \
     "12 parallel.strategy=HYBRID_SHARD parallel.shard=4 parallel.replicate=2" \
-    "4 parallel.tensor=3" "12 parallel.tensor=5" "16 parallel.tensor=16" "6 parallel.tensor=4 parallel.shard=3"; do
+    "4 parallel.tensor=3" "12 parallel.tensor=5" "16 parallel.tensor=16" "6 parallel.tensor=4 parallel.shard=3" \
+    "6 parallel.pipeline=4" "4 parallel.pipeline=3 parallel.tensor=2"; do
     # shellcheck disable=SC2086
     set -- $wrong
     n=$1

@@ -29,13 +29,17 @@ same_losses() {
     if [ -z "$worst" ]; then ok "$1"; else not_ok "$1" "off by $worst"; fi
 }
 
-# moved FROM TO STRATEGY STRATEGY: stopped at step 17 on FROM ranks, continued on TO.
+# keys LAYOUT: STRATEGY, or STRATEGY+tensor=2 and so on, as keys.
+keys() { echo "parallel.strategy=$1" | sed 's/+/ parallel./g'; }
+
+# moved FROM TO LAYOUT LAYOUT: stopped at step 17 on FROM ranks, continued on TO.
 moved() {
     run=moved-$1-$2-$3-$4
     mkdir -p "$run/checkpoints"
     cp -r "whole-$1-$3/checkpoints/step-00000017" "$run/checkpoints/" || return
     head -n 17 "whole-$1-$3/metrics.jsonl" >"$run/metrics.jsonl"
-    ranks "$2" "$TRIREME" train $M train.steps=$steps parallel.strategy="$4" run.dir="$run" \
+    # shellcheck disable=SC2046
+    ranks "$2" "$TRIREME" train $M train.steps=$steps $(keys "$4") run.dir="$run" \
         >"$run.out" 2>"$run.err"
     is "saved by $1 ranks ($3), continued by $2 ($4)" 0 $?
     is "saved by $1 ranks ($3), continued by $2 ($4): every step once" "1-$steps" \
@@ -44,9 +48,11 @@ moved() {
         "$run"
 }
 
-for layout in "1 NO_SHARD" "2 FULL_SHARD" "3 FULL_SHARD" "3 NO_SHARD"; do
+for layout in "1 NO_SHARD" "2 FULL_SHARD" "3 FULL_SHARD" "3 NO_SHARD" \
+    "4 FULL_SHARD+pipeline=2+tensor=2"; do
     set -- $layout
-    ranks "$1" "$TRIREME" train $M train.steps=$steps parallel.strategy="$2" \
+    # shellcheck disable=SC2046
+    ranks "$1" "$TRIREME" train $M train.steps=$steps $(keys "$2") \
         run.dir="whole-$1-$2" checkpoint.keep=3 >whole.out 2>whole.err
     is "$1 ranks, $2: trained" 0 $?
     same_losses "$1 ranks, $2: the losses of one rank" whole-1-NO_SHARD "whole-$1-$2"
@@ -58,4 +64,22 @@ moved 3 1 FULL_SHARD NO_SHARD
 moved 3 4 NO_SHARD FULL_SHARD
 moved 1 3 NO_SHARD FULL_SHARD
 moved 3 2 FULL_SHARD NO_SHARD
+moved 4 3 FULL_SHARD+pipeline=2+tensor=2 FULL_SHARD
+moved 3 4 FULL_SHARD NO_SHARD+pipeline=4
+moved 2 4 FULL_SHARD SHARD_GRAD_OP+tensor=2
+
+# A run of 2 stages of 2 tensor ranks, evaluated on other layouts, and continued by a text on one rank.
+cp -r whole-4-FULL_SHARD+pipeline=2+tensor=2 saved
+said=$(ranks 1 "$TRIREME" evaluate saved data.valid=valid.h5 parallel.pipeline=1 parallel.tensor=1 2>err)
+is "evaluated on 1 rank" loss "$(echo "$said" | cut -d' ' -f1)"
+for layout in "2 FULL_SHARD+pipeline=2" "3 NO_SHARD+pipeline=3" "4 FULL_SHARD+pipeline=2+tensor=2"; do
+    set -- $layout
+    # shellcheck disable=SC2046
+    is "evaluated on $1 ranks, $2" "$said" \
+        "$(ranks "$1" "$TRIREME" evaluate saved data.valid=valid.h5 parallel.tensor=1 $(keys "$2") 2>err)"
+done
+text=$("$TRIREME" generate saved --prompt "int main" --temperature 0 --tokens 24 device=cpu 2>err)
+is "continued by a text on one rank" "int main" "$(echo "$text" | cut -c1-8)"
+is "and on two the same" "$text" \
+    "$(ranks 2 "$TRIREME" generate saved --prompt "int main" --temperature 0 --tokens 24 device=cpu 2>err)"
 finish
