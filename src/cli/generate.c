@@ -115,6 +115,7 @@ static int open_session(struct app *app, const struct asked *asked, struct check
                                                .replicate = 1,
                                                .tensor = world_size(app->world),
                                                .pipeline = 1,
+                                               .schedule = "naive",
                                                .prefetch_units = 1};
     config.offload = (struct config_offload){OFFLOAD_NONE};
     config.train.global_batch = config.train.micro_batch = 1;

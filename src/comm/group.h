@@ -22,7 +22,7 @@
 #include "comm/world.h"
 
 /* Messages have several streams, so that those to one neighbour do not wait behind those from
- * another; on the last three of them there are no collectives. */
+ * another; on those behind the first there are no collectives. */
 enum comm_stream {
     COMM_GATHER,
     COMM_REDUCE,
@@ -30,6 +30,10 @@ enum comm_stream {
     COMM_POINT_1,
     COMM_POINT_2,
     COMM_POINT_3,
+    COMM_POINT_4,
+    COMM_POINT_5,
+    COMM_POINT_6,
+    COMM_POINT_7,
     COMM_STREAMS
 };
 

@@ -66,7 +66,7 @@ static int resolve(struct mesh_shape *shape, struct world *world, struct error *
     struct mesh_shape first = *shape;
     world_broadcast(world, &first, sizeof first, 0);
     if (!rc && (memcmp(first.degree, shape->degree, sizeof first.degree) != 0 ||
-                first.further != shape->further))
+                first.further != shape->further || first.points != shape->points))
         rc = error_set(err,
                        "rank %d has another parallel layout than rank 0; are their configurations "
                        "the same?",
@@ -137,10 +137,6 @@ int mesh_channels(const struct mesh_shape *shape, const struct mesh_options *opt
         {.axes = 1 << MESH_REPLICATE, .stream = COMM_REDUCE},
         {.axes = MESH_DATA, .stream = COMM_REDUCE},
         {.axes = 1 << MESH_PIPELINE, .stream = COMM_REDUCE},
-        {.axes = 1 << MESH_PIPELINE, .stream = COMM_POINT},
-        {.axes = 1 << MESH_PIPELINE, .stream = COMM_POINT_1},
-        {.axes = 1 << MESH_PIPELINE, .stream = COMM_POINT_2},
-        {.axes = 1 << MESH_PIPELINE, .stream = COMM_POINT_3},
         {.axes = 1 << MESH_TENSOR, .stream = COMM_GATHER},
         {.axes = 1 << MESH_TENSOR, .stream = COMM_REDUCE},
     };
@@ -150,6 +146,9 @@ int mesh_channels(const struct mesh_shape *shape, const struct mesh_options *opt
         if (mesh_wide_axes(shape, own[k].axes) == own[k].axes &&
             !mesh_is_staged(shape, options, own[k].axes))
             list[count++] = own[k];
+    for (int k = 0; k < COMM_POINTS && shape->degree[MESH_PIPELINE] > 1; k++)
+        if (shape->points >> k & 1)
+            list[count++] = (struct mesh_channel){1u << MESH_PIPELINE, COMM_POINT + k};
     for (int k = 0; k < sets; k++) {
         int is_axis = !(set[k] & (set[k] - 1));
         if (is_axis || set[k] == MESH_DATA || mesh_is_staged(shape, options, set[k]))

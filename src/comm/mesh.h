@@ -17,7 +17,20 @@ struct mesh_shape {
     int degree[MESH_AXES];
     unsigned further; /* bit s: the ranks along the axes s form a group too, beside those of each
                          axis and of replicate and shard.  No layout needs one yet */
+    unsigned points;  /* bit k: stream COMM_POINT + k carries messages along the pipeline axis */
 };
+
+/* Messages between ranks of the pipeline axis: which of the COMM_POINTS streams those from one rank
+ * to another have, the same at both ends, from 0.  A rank that exchanges with the one below it and
+ * the one above it, or with the other end where the axis is a ring, has one for each of them,
+ * direction and way. */
+enum mesh_way { WAY_UP, WAY_DOWN }; /* an activation to the next stage; its gradient back */
+static inline int mesh_point(int ranks, int from, int to, enum mesh_way way)
+{
+    int lower = from < to ? from : to, is_ring = from + to == ranks - 1 && lower == 0 && ranks > 2;
+    int link = is_ring ? ranks - 1 : lower; /* between ranks link and link + 1 */
+    return link % 2 * 4 + (from > to) * 2 + (int)way;
+}
 
 struct mesh_coord {
     int at[MESH_AXES];
@@ -80,9 +93,9 @@ struct mesh_options {
  *
  * Communicators, in the order they are made, one for each group over 1 and stream of group.h:
  * shard on COMM_GATHER and on COMM_REDUCE, replicate on COMM_REDUCE, MESH_DATA on COMM_REDUCE
- * where it is a group of its own, pipeline on COMM_REDUCE and on each of the COMM_POINTS, tensor
- * and the further groups on COMM_GATHER and on COMM_REDUCE.  With COMM_INTER_NODE_MPI groups along
- * replicate have none where that exceeds 1: they offer all-reduce, by MPI. */
+ * where it is a group of its own, pipeline on COMM_REDUCE and on the streams of shape.points,
+ * tensor and the further groups on COMM_GATHER and on COMM_REDUCE.  With COMM_INTER_NODE_MPI groups
+ * along replicate have none where that exceeds 1: they offer all-reduce, by MPI. */
 int mesh_attach(struct mesh *mesh, struct world *world, struct device *device, struct mem *mem,
                 const struct mesh_options *options, struct error *err);
 

@@ -39,8 +39,6 @@ struct config_sharding {
 enum { STAGE_MOST = 3 };
 extern const struct config_sharding config_sharding[CONFIG_STRATEGIES];
 
-/* The order in which a pipeline stage computes micro-batches (program/schedule.h). */
-enum config_pipeline_schedule { PIPELINE_NAIVE, PIPELINE_GPIPE, PIPELINE_1F1B, PIPELINE_ZB_H1 };
 enum config_wrap { WRAP_BLOCK, WRAP_SIZE, WRAP_LAYERS, WRAP_NONE };
 enum config_accumulate { ACCUMULATE_SHARD, ACCUMULATE_LOCAL };
 enum config_prefetch { PREFETCH_NONE, PREFETCH_BACKWARD_PRE, PREFETCH_BACKWARD_POST };
@@ -124,7 +122,9 @@ struct config_parallel {
     enum config_wrap wrap;
     int64_t layers_per_unit, min_num_params;    /* of wrap layers, of size */
     int64_t shard, replicate, tensor, pipeline; /* degrees; 0: what is left */
-    enum config_pipeline_schedule schedule;
+    char schedule[CONFIG_TEXT]; /* a name (program/schedule.h), or a file's that ends in .csv */
+    int64_t virtual_stages;     /* stages of each rank; 0: as the schedule has by itself */
+    char stages[CONFIG_TEXT];   /* units of each stage, "3,2,2,1"; "": by cost */
     enum config_prefetch backward_prefetch;
     int forward_prefetch;
     int64_t prefetch_units; /* units ahead, of both */

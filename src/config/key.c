@@ -131,4 +131,6 @@ void key_describe(const struct key *key, char *buffer, size_t bytes)
         snprintf(buffer, bytes, "number, %g to %g", key->least, key->most);
     else
         snprintf(buffer, bytes, key->type == KEY_BOOL ? "true or false" : "text");
+    if (key->or_file)
+        text_append(buffer, bytes, ", FILE%s", key->or_file);
 }

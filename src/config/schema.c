@@ -108,10 +108,12 @@ static const struct key_choice wraps[] = {
 };
 
 static const struct key_choice pipeline_schedules[] = {
-    {"naive", PIPELINE_NAIVE},
-    {"gpipe", PIPELINE_GPIPE},
-    {"1f1b", PIPELINE_1F1B},
-    {"zb_h1", PIPELINE_ZB_H1},
+    {"naive"},
+    {"gpipe"},
+    {"1f1b"},
+    {"interleaved_1f1b", .aliases = "interleaved|Interleaved1F1B"},
+    {"zb_h1", .aliases = "zbh1"},
+    {"zb_v", .aliases = "zbv|ZBVZeroBubble"},
     {0},
 };
 
@@ -326,13 +328,22 @@ const struct key config_keys[] = {
      .help = "ranks that divide each layer: heads, the width of the feed-forward part, vocabulary"},
     {KEY(INT, parallel.pipeline), "1", 1, 1024,
      .help = "stages that the layers are divided into, each on ranks of its own"},
-    {KEY(CHOICE, parallel.schedule), "1f1b", .choices = pipeline_schedules,
+    {KEY(TEXT, parallel.schedule), "1f1b", .choices = pipeline_schedules, .or_file = ".csv",
      .help =
          "in which order micro-batches are computed: naive each forward and backward, one after "
          "the other; gpipe all forward, then all backward, which keeps the activations of all; "
          "1f1b forward and backward in turns as soon as each can be, which with one stage is "
-         "naive; zb_h1 as 1f1b with backward in two parts, of which the one for the weights can "
-         "wait: with one stage it only takes more memory; the numbers are the same"},
+         "naive; interleaved_1f1b with several stages on each rank, so that ranks wait less and "
+         "send more; zb_h1 as 1f1b with backward in two parts, of which the one for the weights "
+         "can wait: with one stage it only takes more memory; zb_v with both, the first and the "
+         "last stage on one rank; FILE.csv what a file says, a line for each rank: \"0F0,0F1,0B0\" "
+         "(stage, forward F, backward B or its parts I and W, micro-batch); the numbers are the "
+         "same"},
+    {KEY(INT, parallel.virtual_stages), "0", 0, 1024,
+     .help = "stages of each rank, with schedule interleaved_1f1b; 0: two"},
+    {KEY(TEXT, parallel.stages), "", .list = 1,
+     .help = "how many units (embedding, each block or what wrap makes, head) each stage has, in "
+             "the order of the stages: 3,2,2,1; empty: so that the dearest costs least"},
     {KEY(CHOICE, parallel.backward_prefetch), "BACKWARD_PRE", .choices = prefetches,
      .help = "when backward gathers the next unit's parameters: BACKWARD_PRE before the "
              "current unit's gradients are reduced, BACKWARD_POST after, none when they are "

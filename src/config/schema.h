@@ -26,8 +26,9 @@ struct key {
     int64_t min, max;                 /* KEY_INT */
     double least, most;               /* KEY_REAL */
     const struct key_choice *choices; /* KEY_CHOICE; KEY_TEXT: the only texts allowed, or NULL */
-    const char *later;                /* KEY_INT: what a value above max would mean, or NULL */
-    int list;                         /* KEY_TEXT: 1: a YAML list is taken, with commas between */
+    const char *or_file; /* KEY_TEXT with choices: the end of a file's name, which is allowed too */
+    const char *later;   /* KEY_INT: what a value above max would mean, or NULL */
+    int list;            /* KEY_TEXT: 1: a YAML list is taken, with commas between */
     const char *help;
 };
 

@@ -28,6 +28,8 @@ static const struct key_choice *find_choice(const struct key *key, const char *v
     char names[256];
     struct nearest nearest = {value};
     key_choices(key->choices, names, sizeof names);
+    if (key->or_file)
+        text_append(names, sizeof names, ", or a file %s", key->or_file);
     for (const struct key_choice *c = key->choices; c->name; c++) {
         if (spells(c, value) && c->value != CHOICE_LATER)
             return c;
@@ -143,9 +145,16 @@ static int character(const unsigned char *s)
     return code < least[bytes] || code > 0x10ffff || surrogate || special ? 0 : bytes;
 }
 
+/* Does a text end like the names of the files that a key takes? */
+static int is_file(const struct key *key, const char *value)
+{
+    size_t length = strlen(value), end = key->or_file ? strlen(key->or_file) : 0;
+    return end && length > end && !strcmp(value + length - end, key->or_file);
+}
+
 static int set_text(const struct key *key, char *field, const char *value, struct error *err)
 {
-    if (key->choices) {
+    if (key->choices && !is_file(key, value)) {
         const struct key_choice *choice = find_choice(key, value, err);
         if (!choice)
             return -1;

@@ -216,8 +216,8 @@ static void find_levels(struct search *s)
     struct config_sharding own = config_sharding[s->config->parallel.strategy];
     for (int axis = 0; axis < AXES; axis++)
         s->levels[axis] = 1;
-    enum config_pipeline_schedule schedule = s->config->parallel.schedule;
-    s->levels[SCHEDULE] += schedule == PIPELINE_GPIPE || schedule == PIPELINE_ZB_H1;
+    const char *schedule = s->config->parallel.schedule;
+    s->levels[SCHEDULE] += !strcmp(schedule, "gpipe") || !strcmp(schedule, "zb_h1");
     s->levels[STRATEGY] = STAGE_MOST - own.stage + 1;
     s->levels[RECOMPUTE] = RECOMPUTE_FULL - (int)s->config->recompute + 1;
     while (halved(s->layout.micro_batch, s->levels[MICRO_BATCH] - 1) > 1)
@@ -248,8 +248,9 @@ void fit_find(struct fit *fit, const struct config *config, int ranks, int nodes
             if ((fit->found = fits(&s, level, fit)))
                 break;
         if (!fit->found)
-            return;
+            break;
     }
+    layout_release(&s.layout);
 }
 
 const char *fit_text(const struct fit *fit, int ranks, char *text, size_t size)

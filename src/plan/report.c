@@ -237,4 +237,5 @@ void report_free(struct report *report)
 {
     free(report->rank);
     report->rank = NULL;
+    layout_release(&report->layout);
 }

@@ -14,7 +14,6 @@ struct program *program_create(const struct state *state, enum program_kind kind
     program->units = state->units;
     program->layout = state->layout;
     program->kind = kind;
-    program->stage = units_stage(state->units, state->coord.at[MESH_PIPELINE]);
     program->micros = kind == PROGRAM_TRAIN ? state->layout->micros : 1;
     program->logits = -1;
     program->finished = array_make((size_t)state->buckets + 1, sizeof *program->finished);

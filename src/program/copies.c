@@ -1,21 +1,22 @@
 /* copies.c - see copies.h. */
 #include "program/copies.h"
 
-int copies_other_stage(const struct state *state, int flat)
+int copies_other_rank(const struct state *state, int flat)
 {
     int own = state->coord.at[MESH_PIPELINE];
-    for (int stage = 0; stage < state->layout->shape.degree[MESH_PIPELINE]; stage++)
-        if (stage != own && state->has[flat] && units_stage_uses(state->units, stage, flat))
-            return stage;
+    for (int rank = 0; rank < state->layout->shape.degree[MESH_PIPELINE]; rank++)
+        if (rank != own && state->has[flat] && units_rank_uses(state->units, rank, flat))
+            return rank;
     return -1;
 }
 
 static void message(struct program *program, enum instr_kind kind, int flat, int other, int buffer)
 {
-    int own = program->state->coord.at[MESH_PIPELINE], lower = own < other ? own : other;
-    int goes_up = (kind == INSTR_SEND) == (own == lower);
-    struct instr *instr =
-        program_instr(program, kind, program_point(lower, goes_up ? WAY_UP : WAY_DOWN));
+    int own = program->state->coord.at[MESH_PIPELINE],
+        goes_up = (kind == INSTR_SEND) == (own < other);
+    enum program_stream stream =
+        goes_up ? program_point(program, 0, 1, WAY_UP) : program_point(program, 1, 0, WAY_DOWN);
+    struct instr *instr = program_instr(program, kind, stream);
     instr->flat = flat;
     instr->phase = PHASE_BACKWARD;
     instr->axes = 1u << MESH_PIPELINE;
@@ -30,9 +31,9 @@ static void message(struct program *program, enum instr_kind kind, int flat, int
 int copies_exchange(struct program *program, int flat, int buffer)
 {
     const struct flat *of = &program->units->flat[flat];
-    int other = copies_other_stage(program->state, flat);
+    int other = copies_other_rank(program->state, flat);
     int received = program_buffer(program, POOL_UNSHARDED, (size_t)of->shard_elems * sizeof(float),
-                                  0, "%s.grad of stage %d", of->name, other);
+                                  0, "%s.grad of rank %d", of->name, other);
     message(program, INSTR_SEND, flat, other, buffer);
     message(program, INSTR_RECV, flat, other, received);
     return received;

@@ -1,4 +1,4 @@
-/* copies.h - flats that two pipeline stages have, such as the matrix of tied embeddings.
+/* copies.h - flats that two ranks of the pipeline axis have, such as the matrix of tied embeddings.
  *
  * Each of the two has a copy, with its state, and makes the gradient of its own units.  At the end
  * of a step they send one another what they made; both then have the same sum, to the bit, and make
@@ -8,10 +8,10 @@
 
 #include "program/program.h"
 
-/* The other stage that has a flat of the rank's; -1: none. */
-int copies_other_stage(const struct state *state, int flat);
+/* The other rank of the pipeline axis that has a flat of this rank's; -1: none. */
+int copies_other_rank(const struct state *state, int flat);
 
-/* Append the exchange of a flat's gradient, complete in buffer on this stage; returns the buffer
+/* Append the exchange of a flat's gradient, complete in buffer on this rank; returns the buffer
  * that receives the other's. */
 int copies_exchange(struct program *program, int flat, int buffer);
 

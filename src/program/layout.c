@@ -77,6 +77,22 @@ static int wanted(struct mesh_shape *shape, const struct config_parallel *p, int
     return shape->degree[MESH_SHARD] < 0 ? -1 : 0;
 }
 
+/* The streams of messages between stages, and those by which two ranks exchange the gradient of
+ * what both have (copies.h). */
+static unsigned points_of(const struct schedule *s)
+{
+    unsigned points = s->ranks > 1 ? 1u << mesh_point(s->ranks, 0, 1, WAY_UP) |
+                                         1u << mesh_point(s->ranks, 1, 0, WAY_DOWN)
+                                   : 0;
+    for (int stage = 0; stage + 1 < s->stages; stage++) {
+        int lower = s->rank_of[stage], upper = s->rank_of[stage + 1];
+        if (lower != upper)
+            points |= 1u << mesh_point(s->ranks, lower, upper, WAY_UP) |
+                      1u << mesh_point(s->ranks, upper, lower, WAY_DOWN);
+    }
+    return points;
+}
+
 int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,
                    enum device_kind device, struct error *err)
 {
@@ -92,7 +108,6 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
         .strategy = strategy_of(p),
         .offload = config->offload,
         .host_apart = device != DEVICE_CPU,
-        .schedule = p->schedule,
         .dtype = dtypes[config->precision],
         .optimizer_dtype = config->train.optimizer_dtype,
         .reduce_dtype = config->comm.reduce_dtype,
@@ -115,7 +130,20 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
     int64_t each = ceil_div(layout->global_batch, layout->data_ranks);
     layout->micro_batch = config->train.micro_batch ? config->train.micro_batch : each;
     layout->micros = (int)ceil_div(each, layout->micro_batch);
+    struct schedule_request request = {.name = p->schedule,
+                                       .ranks = layout->shape.degree[MESH_PIPELINE],
+                                       .chunks = (int)p->virtual_stages,
+                                       .micros = layout->micros};
+    if (schedule_create(&layout->schedule, &request, err))
+        return -1;
+    layout->shape.points = points_of(layout->schedule);
     return 0;
+}
+
+void layout_release(struct layout *layout)
+{
+    schedule_destroy(layout->schedule);
+    layout->schedule = NULL;
 }
 
 /* All blocks of a model have the same size. */
@@ -170,9 +198,11 @@ struct units_request layout_units(const struct layout *layout, const struct conf
         .frozen_whole = layout->strategy.params != PARAMS_USE,
         .recompute = config->recompute,
         .recompute_every = (int)config->recompute_every,
-        .splits_loss = schedule_row(layout->schedule)->splits_loss,
-        .splits_backward = schedule_row(layout->schedule)->splits_backward,
-        .stages = layout->shape.degree[MESH_PIPELINE],
+        .splits_loss = layout->schedule->splits_loss,
+        .splits_backward = layout->schedule->splits_backward,
+        .stages = layout->schedule->stages,
+        .rank_of = layout->schedule->rank_of,
+        .stage_units = config->parallel.stages,
         .loss_factor = 1.0f / (float)(layout->global_batch * config->data.seq_len),
     };
 }

@@ -1,4 +1,5 @@
-/* layout.h - from a configuration and a number of ranks to what every rank compiles.  Pure. */
+/* layout.h - from a configuration and a number of ranks to what every rank compiles.  Pure, but for
+ * a schedule that is read from a file. */
 #ifndef TRIREME_PROGRAM_LAYOUT_H
 #define TRIREME_PROGRAM_LAYOUT_H
 
@@ -18,6 +19,8 @@ enum layout_whole_grads {
     GRADS_MICRO   /* reduced to the shard after each micro-batch, or after the last: 2, 3 */
 };
 
+struct schedule;
+
 struct layout_strategy {
     enum layout_whole_params params;
     enum layout_whole_grads grads;
@@ -35,7 +38,7 @@ struct layout {
     int64_t micro_batch;           /* sequences a rank computes at once */
     int micros;                    /* micro-batches a step */
     int64_t global_batch;          /* sequences a step, of all ranks */
-    enum config_pipeline_schedule schedule;
+    struct schedule *schedule;     /* its own */
     enum dtype dtype;
     enum dtype optimizer_dtype;
     enum dtype reduce_dtype; /* of gradients on their way to shards */
@@ -44,10 +47,15 @@ struct layout {
 };
 
 /* per_node: ranks on every node, 0 where nodes differ: what HYBRID_SHARD shards over by default.
- * device: of every rank.  Returns 0, or -1 with err set (degrees that do not multiply to ranks).  A
- * global batch that ranks and micro-batches do not divide is filled up with masked sequences. */
+ * device: of every rank.  Returns 0 and a layout for layout_release(), or -1 with err set and
+ * nothing to release: degrees that do not multiply to ranks, a schedule that schedule_create()
+ * refuses.  A global batch that ranks and micro-batches do not divide is filled up with masked
+ * sequences. */
 int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,
                    enum device_kind device, struct error *err);
+
+/* Free what a layout has; one that is all zero is allowed. */
+void layout_release(struct layout *layout);
 
 /* After layout_resolve() has failed: append to err (NULL allowed), of degrees that do not make the
  * ranks, settings that would; each was checked.  Always returns -1. */

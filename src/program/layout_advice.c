@@ -28,6 +28,7 @@ static void try_setting(struct advice *a, const char *key, const char *value)
     if (config_set(&config, key, value, NULL) || config_finish(&config, NULL) ||
         layout_resolve(&layout, &config, a->ranks, a->per_node, a->device, NULL))
         return;
+    layout_release(&layout);
     snprintf(a->text + used, sizeof a->text - used, "%s%s=%s", a->named++ ? " or " : "", key,
              value);
 }

@@ -38,8 +38,10 @@ const char *program_stream_name(enum program_stream stream)
     static const char *const names[STREAMS] = {
         [STREAM_COMPUTE] = "compute", [STREAM_GATHER] = "gather",   [STREAM_REDUCE] = "reduce",
         [STREAM_POINT] = "point",     [STREAM_POINT_1] = "point 1", [STREAM_POINT_2] = "point 2",
-        [STREAM_POINT_3] = "point 3", [STREAM_FETCH] = "fetch",     [STREAM_SPILL] = "spill",
-        [STREAM_READ] = "read",       [STREAM_WRITE] = "write",     [STREAM_HOST] = "host",
+        [STREAM_POINT_3] = "point 3", [STREAM_POINT_4] = "point 4", [STREAM_POINT_5] = "point 5",
+        [STREAM_POINT_6] = "point 6", [STREAM_POINT_7] = "point 7", [STREAM_FETCH] = "fetch",
+        [STREAM_SPILL] = "spill",     [STREAM_READ] = "read",       [STREAM_WRITE] = "write",
+        [STREAM_HOST] = "host",
     };
     return names[stream];
 }

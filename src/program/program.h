@@ -22,6 +22,10 @@ enum program_stream {
     STREAM_POINT_1,
     STREAM_POINT_2,
     STREAM_POINT_3,
+    STREAM_POINT_4,
+    STREAM_POINT_5,
+    STREAM_POINT_6,
+    STREAM_POINT_7,
     STREAM_FETCH,
     STREAM_SPILL,
     STREAM_READ, /* from a file, and to it */
@@ -106,8 +110,7 @@ struct program {
     const struct units *units; /* the state's, as is the layout */
     const struct layout *layout;
     enum program_kind kind;
-    struct units_stage stage; /* the units that the rank owns */
-    int micros;               /* micro-batches a step */
+    int micros; /* micro-batches a step */
     struct program_buffer *buffer;
     int buffers, buffer_capacity;
     struct instr *instr;
@@ -126,12 +129,18 @@ void program_destroy(struct program *program); /* NULL allowed */
  * then on neither list is changed, and the program is not read once the other is destroyed. */
 void program_share_list(struct program *program, const struct program *other);
 
-/* The stream of messages that go up, or down, between stage `lower` and the next one; the same at
- * both ends.  A stage has one for each neighbour and direction. */
-enum program_way { WAY_UP, WAY_DOWN };
-static inline enum program_stream program_point(int lower, enum program_way way)
+/* Is a unit one of the rank's? */
+static inline int program_owns(const struct program *program, int unit)
 {
-    return (enum program_stream)(STREAM_POINT + lower % 2 * 2 + (int)way);
+    return program->units->rank[unit] == program->state->coord.at[MESH_PIPELINE];
+}
+
+/* The stream of messages from one rank of the pipeline axis to another, the same at both ends. */
+static inline enum program_stream program_point(const struct program *program, int from, int to,
+                                                enum mesh_way way)
+{
+    int ranks = program->layout->shape.degree[MESH_PIPELINE];
+    return (enum program_stream)((int)STREAM_POINT + mesh_point(ranks, from, to, way));
 }
 
 const char *instr_name(enum instr_kind kind);

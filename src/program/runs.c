@@ -8,8 +8,8 @@
  *   micro-batch 0: forward 3 --output--> forward 4 ... backward 4 --gradient--> backward 3
  *                     \________________saved___________________________________/
  *
- * They are found by unit and by micro-batch modulo `ring`; a buffer made for micro-batch m lies
- * where that of m - ring lay, so that recorded GPU graphs repeat.
+ * They are found by unit and by the set of the micro-batch; a buffer made for a micro-batch lies
+ * where that of the one before it in the set lay, so that recorded GPU graphs repeat.
  */
 #include "program/runs.h"
 
@@ -24,19 +24,28 @@ struct unit_buffers {
     int output;      /* activation leaving the unit */
     int output_grad; /* gradient arriving at that place */
     int saved, deferred;
-    int received[2]; /* by way: of which micro-batch another stage's output or gradient is there */
+    int received[2]; /* by way: of which micro-batch another rank's output or gradient is there */
 };
 
-/* A ring of buffer sets: micro-batch m has number m modulo `ring`. */
+/* What of a unit's output crosses to another rank, and back. */
+struct crossing {
+    unsigned goes : 1;       /* the output, to units of the next stage */
+    unsigned comes_back : 1; /* its gradient */
+};
+
 struct runs_buffers {
-    int units, ring;
+    int units;
+    const int *set;            /* per micro-batch */
+    struct units_stage *stage; /* per stage */
+    int *rank;                 /* the same: of the pipeline axis */
+    struct crossing *crossing; /* per unit of the rank */
     struct unit_buffers *unit; /* by set and unit */
     int (*loaded)[LOAD_SLOTS]; /* by set */
     /* By unit: it dies with its run, in whatever set, or, where a transfer reads it last, with the
-     * run behind that.  That may be the same unit's: it has two places, of which one is next. */
+     * run behind that.  Where that is the same unit's, it has the other one of two places. */
     int (*carried)[PHASES][2];
-    int place;
-    unsigned slots; /* of LOAD, that are read: a bit each */
+    int place, last; /* and unit of the run before */
+    unsigned slots;  /* of LOAD, that are read: a bit each */
 };
 
 static void *make_table(int count, size_t size)
@@ -46,7 +55,7 @@ static void *make_table(int count, size_t size)
 
 static struct unit_buffers *buffers_of(const struct runs_buffers *b, int micro, int unit)
 {
-    return &b->unit[micro % b->ring * b->units + unit];
+    return &b->unit[b->set[micro] * b->units + unit];
 }
 
 /* A new buffer in the place of *which, of an earlier micro-batch, if there was one. */
@@ -61,7 +70,7 @@ static int stage_of(const struct program *program, int unit)
     return program->units->stage[unit];
 }
 
-static int own_stage(const struct program *program)
+static int own_rank(const struct program *program)
 {
     return program->state->coord.at[MESH_PIPELINE];
 }
@@ -75,37 +84,47 @@ static int makes_gradient(const struct program *program, int unit, int k)
     return 0;
 }
 
-/* Does a stage have a unit, below unit `end`, that reads what another puts out?  with_gradient: and
- * makes a gradient of it. */
-static int reads(const struct program *program, int stage, int end, int producer, int with_gradient)
+/* What of a unit's output crosses to units of a stage. */
+static struct crossing crosses_to(const struct program *program, struct units_stage next, int unit)
 {
-    struct units_stage units = units_stage(program->units, stage);
-    for (int u = units.first; u < units.first + units.count && u < end; u++)
+    struct crossing crossing = {0};
+    for (int u = next.first; u < next.first + next.count; u++)
         for (int k = 0; k < program->units->boundary[u].inputs; k++)
-            if (program->units->boundary[u].producer[k] == producer &&
-                (!with_gradient || makes_gradient(program, u, k)))
-                return 1;
-    return 0;
+            if (program->units->boundary[u].producer[k] == unit) {
+                crossing.goes = 1;
+                crossing.comes_back |=
+                    program->kind == PROGRAM_TRAIN && makes_gradient(program, u, k);
+            }
+    return crossing;
 }
 
-/* Does the next stage read what a unit of this one puts out? */
-static int is_sent(const struct program *program, int unit, int with_gradient)
+static void find_crossings(const struct program *program, struct runs_buffers *b)
 {
-    int next = stage_of(program, unit) + 1, units = program->units->count;
-    return next < program->layout->shape.degree[MESH_PIPELINE] &&
-           reads(program, next, units, unit, with_gradient);
+    size_t stages = (size_t)program->units->stages;
+    b->stage = array_make(stages, sizeof *b->stage);
+    b->rank = array_make(stages, sizeof *b->rank);
+    b->crossing = array_make((size_t)b->units, sizeof *b->crossing);
+    for (int stage = 0; stage < program->units->stages; stage++) {
+        b->stage[stage] = units_stage(program->units, stage);
+        b->rank[stage] = program->units->rank[b->stage[stage].first];
+    }
+    for (int u = 0; u < b->units; u++) {
+        int next = stage_of(program, u) + 1;
+        if (program_owns(program, u) && next < program->units->stages &&
+            b->rank[next] != own_rank(program))
+            b->crossing[u] = crosses_to(program, b->stage[next], u);
+    }
 }
 
-/* What the next stage makes of a gradient is there first. */
-void runs_plan(const struct program *program, struct run *run, int runs)
+/* What another rank makes of a gradient is there first. */
+void runs_plan(const struct program *program, const struct runs_buffers *b, struct run *run,
+               int runs)
 {
     int units = program->units->count;
     char *written = array_make((size_t)program->micros * (size_t)units, 1);
-    for (int k = 0; k < program->stage.count && program->kind == PROGRAM_TRAIN; k++) {
-        int u = program->stage.first + k;
-        for (int m = 0; m < program->micros && is_sent(program, u, 1); m++)
+    for (int u = 0; u < units; u++)
+        for (int m = 0; m < program->micros && b->crossing[u].comes_back; m++)
             written[m * units + u] = 1;
-    }
     for (int r = 0; r < runs; r++) {
         const struct unit_boundaries *own = &program->units->boundary[run[r].unit];
         for (int k = 0; k < own->inputs; k++) {
@@ -157,10 +176,9 @@ static int load_slot(const struct segment *segment, int space)
 /* The slots of LOAD that segments of the rank's units read, a bit each. */
 static unsigned slots_read(const struct program *program)
 {
-    const struct units_stage *own = &program->stage;
     unsigned slots = 0;
-    for (int unit = own->first; unit < own->first + own->count; unit++)
-        for (int phase = 0; phase < PHASES; phase++) {
+    for (int unit = 0; unit < program->units->count; unit++)
+        for (int phase = 0; phase < PHASES && program_owns(program, unit); phase++) {
             const struct segment *segment = program_segment(program, unit, phase);
             for (int space = SPACE_TOKENS; space <= SPACE_DOCUMENTS; space++)
                 if (segment->reads >> space & 1 && load_slot(segment, space) >= 0)
@@ -169,20 +187,25 @@ static unsigned slots_read(const struct program *program)
     return slots;
 }
 
-struct runs_buffers *runs_open(const struct program *program, int ring)
+struct runs_buffers *runs_open(const struct program *program, const int *set, int sets)
 {
     struct runs_buffers *b = array_make(1, sizeof *b);
     b->units = program->units->count;
-    b->ring = ring;
-    b->unit = make_table(ring * b->units, sizeof *b->unit);
-    b->loaded = make_table(ring, sizeof *b->loaded);
+    b->last = -1;
+    b->set = set;
+    b->unit = make_table(sets * b->units, sizeof *b->unit);
+    b->loaded = make_table(sets, sizeof *b->loaded);
     b->carried = make_table(b->units, sizeof *b->carried);
     b->slots = slots_read(program);
+    find_crossings(program, b);
     return b;
 }
 
 void runs_close(struct runs_buffers *b)
 {
+    free(b->stage);
+    free(b->rank);
+    free(b->crossing);
     free(b->unit);
     free(b->loaded);
     free(b->carried);
@@ -203,7 +226,7 @@ static int loaded(struct program *program, int *which, const struct load *load, 
 
 void runs_load(struct program *program, struct runs_buffers *b, int micro)
 {
-    int *which = b->loaded[micro % b->ring];
+    int *which = b->loaded[b->set[micro]];
     if (!b->slots)
         return;
     struct instr *instr = program_instr(program, INSTR_LOAD, STREAM_COMPUTE);
@@ -261,7 +284,7 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
     if (segment_input_grad(space) >= 0)
         return input_grad(program, b, run, segment_input_grad(space));
     if (load_slot(run->segment, space) >= 0)
-        return b->loaded[run->micro % b->ring][load_slot(run->segment, space)];
+        return b->loaded[b->set[run->micro]][load_slot(run->segment, space)];
     switch (space) {
     case SPACE_OUTPUT: return output(program, &at->output, run);
     case SPACE_OUTPUT_GRAD: return at->output_grad;
@@ -284,20 +307,22 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
     }
 }
 
-/* ---- messages between stages ---- */
+/* ---- messages between ranks ---- */
 
-/* A message of what a unit puts out, upward, or of its gradient, downward. */
-static void write_message(struct program *program, enum instr_kind kind, int unit, int micro,
-                          enum program_way way, int buffer)
+/* A message of what a unit puts out, to the rank of the next stage, or of its gradient, from
+ * there. */
+static void write_message(struct program *program, const struct runs_buffers *b,
+                          enum instr_kind kind, int unit, int micro, enum mesh_way way, int buffer)
 {
     enum dtype dtype = program->units->request.dtype;
-    int lower = stage_of(program, unit), own = own_stage(program);
-    struct instr *instr = program_instr(program, kind, program_point(lower, way));
+    int lower = b->rank[stage_of(program, unit)], upper = b->rank[stage_of(program, unit) + 1];
+    int from = way == WAY_UP ? lower : upper, to = way == WAY_UP ? upper : lower;
+    struct instr *instr = program_instr(program, kind, program_point(program, from, to, way));
     instr->unit = unit;
     instr->micro = micro;
     instr->phase = way == WAY_UP ? PHASE_FORWARD : PHASE_BACKWARD;
     instr->axes = 1u << MESH_PIPELINE;
-    instr->peer = own == lower ? lower + 1 : lower;
+    instr->peer = kind == INSTR_SEND ? to : from;
     instr->apart = 1; /* one that is received early waits for nobody but its sender */
     instr->elems = (int64_t)(program->units->boundary[unit].bytes / dtype_bytes(dtype));
     instr->dtype = dtype;
@@ -306,7 +331,7 @@ static void write_message(struct program *program, enum instr_kind kind, int uni
 }
 
 static void receive(struct program *program, struct runs_buffers *b, int unit, int micro,
-                    enum program_way way)
+                    enum mesh_way way)
 {
     struct unit_buffers *at = buffers_of(b, micro, unit);
     int *which = way == WAY_UP ? &at->output : &at->output_grad;
@@ -316,7 +341,7 @@ static void receive(struct program *program, struct runs_buffers *b, int unit, i
     follow(program, which,
            program_buffer(program, POOL_ACTIVATIONS, program->units->boundary[unit].bytes, 0,
                           "%s %d micro %d", way == WAY_UP ? "output" : "gradient", unit, micro));
-    write_message(program, INSTR_RECV, unit, micro, way, *which);
+    write_message(program, b, INSTR_RECV, unit, micro, way, *which);
 }
 
 /* Does one of the runs read the gradient of the output of a unit, its own? */
@@ -344,28 +369,38 @@ static int has_input(const struct program *program, const struct run *run, int r
     return 0;
 }
 
+/* The units of the stage below, where another rank has that; else none. */
+static struct units_stage stage_below(const struct program *program, const struct runs_buffers *b,
+                                      int stage)
+{
+    if (stage == 0 || b->rank[stage - 1] == own_rank(program))
+        return (struct units_stage){0};
+    return b->stage[stage - 1];
+}
+
 void runs_receive(struct program *program, struct runs_buffers *b, const struct run *run, int runs)
 {
-    const struct units_stage *own = &program->stage;
-    for (int u = 0; u < own->first; u++)
+    int stage = stage_of(program, run->unit);
+    struct units_stage own = b->stage[stage], below = stage_below(program, b, stage);
+    for (int u = below.first; u < below.first + below.count; u++)
         if (has_input(program, run, runs, u, SPACE_INPUT, ACCESS_READ))
             receive(program, b, u, run->micro, WAY_UP);
-    for (int u = own->first + own->count - 1; u >= own->first; u--)
-        if (is_sent(program, u, 1) && has_output_grad(run, runs, u))
+    for (int u = own.first + own.count - 1; u >= own.first; u--)
+        if (b->crossing[u].comes_back && has_output_grad(run, runs, u))
             receive(program, b, u, run->micro, WAY_DOWN);
 }
 
 void runs_send(struct program *program, struct runs_buffers *b, const struct run *run, int runs)
 {
-    const struct units_stage *own = &program->stage;
+    struct units_stage below = stage_below(program, b, stage_of(program, run->unit));
     int micro = run->micro;
     for (int r = 0; r < runs; r++)
-        if (run[r].segment->writes >> SPACE_OUTPUT & 1 && is_sent(program, run[r].unit, 0))
-            write_message(program, INSTR_SEND, run[r].unit, micro, WAY_UP,
+        if (run[r].segment->writes >> SPACE_OUTPUT & 1 && b->crossing[run[r].unit].goes)
+            write_message(program, b, INSTR_SEND, run[r].unit, micro, WAY_UP,
                           buffers_of(b, micro, run[r].unit)->output);
-    for (int u = own->first - 1; u >= 0; u--)
+    for (int u = below.first + below.count - 1; u >= below.first; u--)
         if (has_input(program, run, runs, u, SPACE_INPUT_GRAD, ACCESS_WRITE))
-            write_message(program, INSTR_SEND, u, micro, WAY_DOWN,
+            write_message(program, b, INSTR_SEND, u, micro, WAY_DOWN,
                           buffers_of(b, micro, u)->output_grad);
 }
 
@@ -408,8 +443,8 @@ void runs_write(struct program *program, struct runs_buffers *b, const struct ru
     int buffer[SPACE_COUNT];
     const struct segment *segment = run->segment;
     unsigned touched = segment->reads | segment->writes;
-    int is_alone = program->stage.count == 1; /* else another unit's run is always between */
-    b->place = is_alone && !b->place;
+    b->place = run->unit == b->last && !b->place;
+    b->last = run->unit;
     for (int s = 0; s < SPACE_COUNT; s++)
         buffer[s] = touched >> s & 1 ? buffer_of(program, b, run, s) : -1;
     for (int piece = 0; piece < segment->pieces; piece++) {

@@ -5,31 +5,33 @@
 #include "program/run.h"
 
 /* The buffers that pass between runs: inputs, boundaries, and what one phase keeps for another.
- * They lie in a ring of places: micro-batch m has those of m - ring, which is done when m begins,
- * so that no more CUDA graphs than these are captured. */
+ * Each micro-batch has a set of places, which those have that begin when it is done, so that no
+ * more CUDA graphs than sets are captured. */
 struct runs_buffers;
 
-/* None made yet, for a ring of so many micro-batches; runs_close() frees what this returns, and
- * the program, which must live as long, keeps the buffers. */
-struct runs_buffers *runs_open(const struct program *program, int ring);
+/* None made yet; set: per micro-batch the number of its set, the caller's, to live as long; of
+ * `sets` in all.  runs_close() frees what this returns, and the program, which must live as long,
+ * keeps the buffers. */
+struct runs_buffers *runs_open(const struct program *program, const int *set, int sets);
 void runs_close(struct runs_buffers *buffers);
 
 /* Decide for all runs which of them write the gradient of a boundary, and which add to it: of the
  * units that read a boundary, the first to run in backward writes, those after it add. */
-void runs_plan(const struct program *program, struct run *run, int runs);
+void runs_plan(const struct program *program, const struct runs_buffers *buffers, struct run *run,
+               int runs);
 
 /* Append the LOAD of what a micro-batch's segments read of data: tokens of each sequence, targets,
  * positions, documents. */
 void runs_load(struct program *program, struct runs_buffers *buffers, int micro);
 
-/* Append a RECV for each boundary, or gradient of one, that the runs of an action read and another
- * stage makes; of each the first action to need it has it received.  Both ends take outputs in the
- * order of their units, and gradients in the reverse. */
+/* Append a RECV for each boundary, or gradient of one, that the runs of an action, all of one
+ * stage, read and another rank makes, if it is not there yet.  Both ends take outputs in the order
+ * of their units, and gradients in the reverse. */
 void runs_receive(struct program *program, struct runs_buffers *buffers, const struct run *run,
                   int runs);
 
 /* Append a SEND for each output, or gradient of an input, that the runs of an action, now written,
- * have made for another stage. */
+ * have made for another rank. */
 void runs_send(struct program *program, struct runs_buffers *buffers, const struct run *run,
                int runs);
 

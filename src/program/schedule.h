@@ -1,61 +1,100 @@
-/* schedule.h - in which order a pipeline stage computes its micro-batches.
+/* schedule.h - in which order each pipeline rank computes which stage for which micro-batch.
  *
- * A schedule is a row of a table: how far forward is ahead of backward, and what is split.
- * schedule_list() makes of a row the actions of a stage in order, each a micro-batch in a phase.  A
- * stage computes its units upward in a forward action, downward in one of backward.  With one
- * stage, 1f1b is naive; gpipe keeps all micro-batches alive:
+ * A schedule is a list of actions for each rank, made from a row of a table or read from a file. An
+ * action is a stage, a micro-batch and a phase.  A stage computes its units upward in a forward
+ * action, downward in one of backward; backward is one action, or two: the input part (I), whose
+ * result the stage below waits for, and the weight part (W), for which nobody waits.
  *
- *   naive, 1f1b   F0 B0 F1 B1 F2 B2
- *   gpipe         F0 F1 F2 B0 B1 B2
- *   zb_h1         F0 I0 W0 F1 I1 W1 F2 I2 W2    (I: backward for the input, W: for weights)
+ *   1f1b, 2 stages, 3 micro-batches         zb_h1, the same
+ *   rank 0   0F0 0F1 0B0 0F2 0B1 0B2        rank 0   0F0 0F1 0I0 0W0 0F2 0I1 0W1 0I2 0W2
+ *   rank 1   1F0 1B0 1F1 1B1 1F2 1B2        rank 1   1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2
  *
- * Backward actions come in the order of micro-batches in every row, so that gradients are summed in
- * the same order, to the same bits.
+ * A rank may have several stages ("chunks").  Looped, rank r of p has stages r, p + r, 2p + r, ...;
+ * in a V, stages r and 2p - 1 - r, so that the first rank has the first stage and the last one:
+ *
+ *   looped, 3 ranks x 2   0 1 2 | 3 4 5          V, 3 ranks   0 1 2 |
+ *                                                             5 4 3 |
+ *
+ * In every row of the table each stage has its backward actions in the order of the micro-batches,
+ * so that gradients are summed in the same order, to the same bits.
  */
 #ifndef TRIREME_PROGRAM_SCHEDULE_H
 #define TRIREME_PROGRAM_SCHEDULE_H
 
-#include "config/config.h"
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/error.h"
 #include "segment/segment.h"
 
 struct schedule_action {
     int stage, micro;
-    enum segment_phase phase;
-};
-
-/* Whose actions: of `stages` stages, `stage`, over `micros` micro-batches a step. */
-struct schedule_place {
-    int stages, stage, micros;
-};
-
-/* The most actions that a stage has for a micro-batch. */
-enum { SCHEDULE_ACTIONS = 3 };
-
-/* How many micro-batches a stage is ahead in forward. */
-enum schedule_ahead {
-    AHEAD_NONE,
-    AHEAD_STAGES, /* as many as the stages behind it hold */
-    AHEAD_ALL
+    enum segment_phase phase; /* FORWARD, and BACKWARD or BACKWARD_INPUT and BACKWARD_WEIGHT */
 };
 
 struct schedule {
-    enum schedule_ahead ahead;
-    unsigned splits_loss : 1; /* the unit that ends in the loss has its forward in forward
-                                 actions; else it has all in backward (PHASE_BOTH), which keeps
-                                 nothing but its input */
-    /* Backward is two actions, input and weight part; weight parts are put off by as many
-     * micro-batches as there are stages before it.  They fill the time in which the stage would
-     * wait, and every stage holds as many micro-batches as the first one of 1F1B (Qi et al. 2023,
-     * zero bubble pipeline parallelism, H1). */
-    unsigned splits_backward : 1;
+    int ranks, stages, micros;
+    int *rank_of; /* per stage: its rank */
+    int *first;   /* per rank: its first action; first[ranks] is the number of all */
+    struct schedule_action *action;
+    int splits_backward; /* 1: backward is two actions everywhere */
+    int splits_loss; /* 1: some backward action of the last stage does not follow its forward action
+                        at once.  Else the unit that ends in the loss does all in backward
+                        (PHASE_BOTH), which keeps nothing but its input */
 };
 
-/* The row of a name; const, never NULL. */
-const struct schedule *schedule_row(enum config_pipeline_schedule name);
+/* What is wanted: a row's name, or a path that ends in ".csv", over so many ranks and micro-batches
+ * a step.  chunks: stages of each rank; 0: what the row has by itself.  It is not read for a file,
+ * which says where stages are. */
+struct schedule_request {
+    const char *name;
+    int ranks, chunks, micros;
+};
 
-/* Write the actions of a stage in order; returns how many.  action has space for SCHEDULE_ACTIONS
- * of each micro-batch. */
-int schedule_list(const struct schedule *schedule, const struct schedule_place *place,
-                  struct schedule_action *action);
+/* Returns 0 and a schedule for schedule_destroy(), or -1 with err set: a number of chunks that the
+ * row does not have; a file that cannot be read, holds what is no action of computing, lacks or
+ * doubles one, puts a stage on two ranks, or has actions that wait for one another: err names the
+ * circle. */
+int schedule_create(struct schedule **schedule, const struct schedule_request *request,
+                    struct error *err);
+void schedule_destroy(struct schedule *schedule); /* NULL allowed */
+
+/* The actions of a rank; *count of them. */
+static inline const struct schedule_action *schedule_actions(const struct schedule *schedule,
+                                                             int rank, int *count)
+{
+    *count = schedule->first[rank + 1] - schedule->first[rank];
+    return &schedule->action[schedule->first[rank]];
+}
+
+/* Is a text the name of a file, not of a row? */
+int schedule_is_file(const char *name);
+
+/* Write it as text: a line for each rank, actions as "0F1" (stage 0, forward, micro-batch 1; B
+ * backward, I and W its parts) with commas between. */
+void schedule_write(const struct schedule *schedule, FILE *out);
+
+/* ---- when ---- */
+
+/* What actions take; BACKWARD takes input and weight. */
+struct schedule_costs {
+    int64_t forward, input, weight;
+};
+
+static inline int64_t schedule_cost(const struct schedule_costs *costs, enum segment_phase phase)
+{
+    switch (phase) {
+    case PHASE_FORWARD: return costs->forward;
+    case PHASE_BACKWARD: return costs->input + costs->weight;
+    case PHASE_BACKWARD_INPUT: return costs->input;
+    default: return costs->weight;
+    }
+}
+
+/* Play all ranks together, each action when its rank is free and what it needs is there; transfers
+ * take no time.  start[a]: when action a starts, from 0.  Returns when the last one ends, or -1
+ * with err set: actions wait for one another. */
+int64_t schedule_play(const struct schedule *schedule, const struct schedule_costs *costs,
+                      int64_t *start, struct error *err);
 
 #endif

@@ -259,7 +259,7 @@ struct state *state_create(const struct units *units, const struct layout *layou
     state->flat = array_make((size_t)units->flats, sizeof *state->flat);
     state->has = array_make((size_t)units->flats, 1);
     for (int f = 0; f < units->flats; f++)
-        state->has[f] = (char)units_stage_uses(units, state->coord.at[MESH_PIPELINE], f);
+        state->has[f] = (char)units_rank_uses(units, state->coord.at[MESH_PIPELINE], f);
     for (int f = 0; f < units->flats; f++)
         make_flat(state, f);
     if (training && has_buckets(state))

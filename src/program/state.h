@@ -33,7 +33,7 @@ int state_append_buffer(struct program_buffer **list, int *count, int *capacity,
 int state_make_view(struct program_buffer *list, int b, int whole, size_t from);
 
 /* Persistent buffers of a flat: shard_elems elements each, but for the whole ones. */
-struct state_flat { /* all -1: no unit of the rank's stage uses it */
+struct state_flat { /* all -1: no unit of the rank uses it */
     int master; /* what is updated: fp32, or as param; -1 when not trained, unless it is param */
     int slot[OPTIMIZER_SLOTS]; /* of the optimizer; -1 when not trained, and past its last */
     int param; /* what is computed with or gathered from; == master in its format; -1: each GATHER
@@ -71,7 +71,7 @@ struct state {
     const struct layout *layout;
     struct mesh_coord coord;       /* of the rank */
     int training;                  /* 1: gradients and optimizer state exist */
-    char *has;                     /* per flat: 1: a unit of the rank's stage uses it */
+    char *has;                     /* per flat: 1: a unit of the rank uses it */
     struct program_buffer *buffer; /* with their places in the slabs */
     int buffers, capacity;
     struct state_flat *flat; /* per flat */
@@ -94,10 +94,10 @@ static inline int state_trains(const struct state *state, int flat)
     return state->training && state->has[flat] && state->units->flat[flat].trained;
 }
 
-/* Is a flat of a unit of the rank's own stage?  One that only uses it has a copy. */
+/* Is a flat of a unit that the rank has?  One that only uses it has a copy. */
 static inline int state_owns(const struct state *state, int flat)
 {
-    return state->units->stage[state->units->flat[flat].unit] == state->coord.at[MESH_PIPELINE];
+    return state->units->rank[state->units->flat[flat].unit] == state->coord.at[MESH_PIPELINE];
 }
 
 /* The format of masters. */

@@ -177,7 +177,7 @@ void pass_update(struct program *program)
     int *received = array_make(flats, sizeof *received);
     int count = list_trained(program, flat);
     for (int i = 0; i < count; i++)
-        received[i] = copies_other_stage(program->state, flat[i]) < 0
+        received[i] = copies_other_rank(program->state, flat[i]) < 0
                           ? -1
                           : copies_exchange(program, flat[i], program->state->flat[flat[i]].grad);
     for (int i = count - 1; i >= 0; i--) {

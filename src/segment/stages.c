@@ -1,9 +1,9 @@
 /* stages.c - see stages.h.
  *
- * A stage is consecutive units, at least one.  They are cut where the dearest stage is as cheap as
- * it can be, by the floating point operations of its units, the head among them; of cuts that are
- * alike in this, the one with the fewest units in the first stages, which keep the activations of
- * most micro-batches.
+ * A stage is consecutive units, at least one.  How many each has is given, or they are cut where
+ * the dearest stage is as cheap as it can be, by the floating point operations of its units, the
+ * head among them; of cuts that are alike in this, the one with the fewest units in the first
+ * stages, which keep the activations of most micro-batches.
  *
  * least[s][u] is the cost of the dearest of the stages from s on, where stage s begins with unit u;
  * it is found from the last stage backward, and end[s][u] says where stage s then ends.
@@ -12,6 +12,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 #include "graph/op.h"
@@ -94,16 +95,67 @@ static int check_boundaries(const struct units *units, struct error *err)
     return 0;
 }
 
-int stages_find(struct units *units, struct error *err)
+/* As many units for each stage as text says: "3,2,2,1", or "[3, 2, 2, 1]". */
+static int divide_by(struct units *units, int stages, const char *text, struct error *err)
 {
-    int stages = units->request.stages > 1 ? units->request.stages : 1;
-    units->stage = array_make((size_t)units->count, sizeof *units->stage);
-    if (stages > units->count)
+    const char *at = text + (*text == '[');
+    int stage = 0, unit = 0, is_list = 1;
+    for (char *end; is_list && *at; stage++, at = end + (*end != 0)) {
+        long own = strtol(at, &end, 10);
+        is_list = end > at && own > 0 && (!*end || (*end == ',' && end[1]) || !strcmp(end, "]"));
+        for (; is_list && own > 0; own--, unit++)
+            if (unit < units->count)
+                units->stage[unit] = stage;
+    }
+    if (is_list && stage == stages && unit == units->count)
+        return 0;
+    return error_set(err,
+                     "parallel.stages \"%.40s\" is not how many units each of %d stages has of the "
+                     "model's %d (embedding, layers, head), such as 3,2,2,1",
+                     text, stages, units->count);
+}
+
+static int check_count(const struct units *units, int ranks, struct error *err)
+{
+    if (units->stages <= units->count)
+        return 0;
+    if (units->stages == ranks)
         return error_set(err,
                          "parallel.pipeline is %d, but the model has %d units (embedding, layers, "
                          "head), of which each stage has one at least; %d is the most that fits",
-                         stages, units->count, units->count);
-    if (stages > 1 && divide(units, stages, err))
+                         ranks, units->count, units->count);
+    return error_set(err,
+                     "parallel.pipeline is %d with %d stages in all, but the model has %d units "
+                     "(embedding, layers, head), of which each stage has one at least; "
+                     "parallel.virtual_stages=%d is the most that fits",
+                     ranks, units->stages, units->count, units->count / ranks);
+}
+
+/* Ranks on the pipeline axis. */
+static int count_ranks(const struct units_request *request, int stages)
+{
+    int ranks = 0;
+    for (int stage = 0; stage < stages; stage++) {
+        int rank = request->rank_of ? request->rank_of[stage] : stage;
+        ranks = rank >= ranks ? rank + 1 : ranks;
+    }
+    return ranks;
+}
+
+int stages_find(struct units *units, struct error *err)
+{
+    const struct units_request *request = &units->request;
+    const char *numbers = request->stage_units;
+    size_t count = (size_t)units->count;
+    units->stages = request->stages > 1 ? request->stages : 1;
+    units->stage = array_make(count, sizeof *units->stage);
+    units->rank = array_make(count, sizeof *units->rank);
+    if (check_count(units, count_ranks(request, units->stages), err))
         return -1;
+    if (numbers && *numbers ? divide_by(units, units->stages, numbers, err)
+                            : units->stages > 1 && divide(units, units->stages, err))
+        return -1;
+    for (int u = 0; u < units->count; u++)
+        units->rank[u] = request->rank_of ? request->rank_of[units->stage[u]] : units->stage[u];
     return check_boundaries(units, err);
 }

@@ -417,6 +417,8 @@ int units_create(struct units **out, const struct model *model, const struct uni
         return -1;
     }
     grow_work_by_matrices(units, device);
+    units->request.rank_of = NULL;
+    units->request.stage_units = NULL;
     *out = units;
     return 0;
 }
@@ -437,11 +439,10 @@ struct units_stage units_stage(const struct units *units, int stage)
     return (struct units_stage){.first = first, .count = end - first};
 }
 
-int units_stage_uses(const struct units *units, int stage, int flat)
+int units_rank_uses(const struct units *units, int rank, int flat)
 {
-    struct units_stage own = units_stage(units, stage);
-    for (int u = own.first; u < own.first + own.count; u++)
-        for (int k = 0; k < units->use[u].count; k++)
+    for (int u = 0; u < units->count; u++)
+        for (int k = 0; k < units->use[u].count && units->rank[u] == rank; k++)
             if (units->use[u].flat[k] == flat)
                 return 1;
     return 0;
@@ -471,6 +472,7 @@ void units_destroy(struct units *units)
     free(units->kind_of);
     free(units->boundary);
     free(units->stage);
+    free(units->rank);
     free(units->use);
     free(units->flat);
     free(units);

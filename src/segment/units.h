@@ -46,6 +46,9 @@ struct units_request {
     int splits_loss;     /* 1: the unit that ends in the loss has no PHASE_BOTH, but the others' */
     int splits_backward; /* 1: backward in two parts, PHASE_BACKWARD_INPUT and _WEIGHT */
     int stages;          /* of a pipeline; 0 is 1 */
+    const int *rank_of;  /* per stage: its rank on the pipeline axis; NULL: its own number */
+    const char *stage_units; /* how many units each stage has (config parallel.stages), or NULL or
+                                "": by cost.  It and rank_of are read by units_create() only */
 };
 
 /* The flats that a unit uses: its own, then those of another unit that it shares. */
@@ -69,7 +72,9 @@ struct units {
     struct unit_flats *use;           /* per unit */
     int *kind_of;                     /* per unit */
     struct unit_boundaries *boundary; /* per unit */
-    int *stage;                       /* per unit: of the pipeline, in order */
+    int stages;
+    int *stage; /* per unit: of the pipeline, in order */
+    int *rank;  /* per unit: the rank on the pipeline axis that has it */
     int kinds;
     struct unit_kind *kind;
     int64_t positions; /* those that data gives are below this; 0: no unit reads them */
@@ -96,8 +101,8 @@ struct units_stage {
 };
 struct units_stage units_stage(const struct units *units, int stage);
 
-/* Has a stage a unit that uses a flat? */
-int units_stage_uses(const struct units *units, int stage, int flat);
+/* Has a rank of the pipeline axis a unit that uses a flat? */
+int units_rank_uses(const struct units *units, int rank, int flat);
 
 static inline const struct unit_kind *units_kind(const struct units *units, int unit)
 {

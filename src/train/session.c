@@ -200,5 +200,6 @@ void session_close(struct session *s)
     mesh_destroy(s->mesh);
     model_destroy(s->model);
     device_close(s->device);
+    layout_release(&s->layout);
     free(s);
 }

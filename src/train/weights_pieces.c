@@ -83,7 +83,7 @@ static void share_of(const struct session *s, const struct flat *flat, int64_t *
     *from = flat->shard_elems * share / shares;
     *to = flat->shard_elems * (share + 1) / shares;
     if (mesh_member(shape, coord, 1u << MESH_TENSOR & ~flat->divided_axes) ||
-        s->units->stage[flat->unit] != coord.at[MESH_PIPELINE])
+        s->units->rank[flat->unit] != coord.at[MESH_PIPELINE])
         *to = *from;
 }
 

@@ -423,29 +423,38 @@ int rules_exchange(struct values *v, int i)
     return put_in_space(v, i, buffer_root(v->program, instr->buffer[SLOT_TO]), to.space, value);
 }
 
-/* ---- messages between stages ---- */
+/* ---- messages between ranks ---- */
 
-/* A flat's gradient, complete on stage `from`, to another that has the flat too. */
+/* A flat's gradient, complete on rank `from`, to another that has the flat too. */
 static int check_copy(const struct values *v, int i, int from, struct value *brings)
 {
     const struct instr *instr = &v->program->instr[i];
     int own = v->program->state->coord.at[MESH_PIPELINE], f = instr->flat;
     int b = instr->buffer[instr->kind == INSTR_SEND ? SLOT_FROM : SLOT_TO];
     if (f >= v->program->units->flats || instr->axes != 1u << MESH_PIPELINE || instr->peer == own ||
-        !values_stage_uses(v, own, f) || !values_stage_uses(v, instr->peer, f))
+        !values_rank_uses(v, own, f) || !values_rank_uses(v, instr->peer, f))
         return wrong_operand(v, i, -1);
     if (instr->elems != flat_of(v, f)->shard_elems || instr->dtype != DTYPE_F32 ||
         bytes_of(v, b) != (size_t)instr->elems * sizeof(float))
         return wrong_size(v, i, b);
     *brings = (struct value){.meaning = MEANS_GRAD,
                              .of = f,
-                             .index = from == own ? 0 : OTHER_STAGE,
+                             .index = from == own ? 0 : OTHER_RANK,
                              .part = flat_is_sharded(flat_of(v, f))};
     return 0;
 }
 
-/* What a message brings: the output of a unit of the stage below the other end, or of that stage,
- * its gradient, as far as stage `from` has summed it.  0, or -1: it goes where it should not. */
+/* Does a rank have units of a stage? */
+static int has_stage(const struct units *units, int rank, int stage)
+{
+    for (int u = 0; u < units->count; u++)
+        if (units->stage[u] == stage)
+            return units->rank[u] == rank;
+    return 0;
+}
+
+/* What a message brings: the output of a unit to the rank of the next stage, or its gradient, as
+ * far as that stage has summed it.  0, or -1: it goes where it should not. */
 static int check_message(const struct values *v, int i, int from, struct value *brings)
 {
     const struct instr *instr = &v->program->instr[i];
@@ -456,16 +465,18 @@ static int check_message(const struct values *v, int i, int from, struct value *
         return check_copy(v, i, from, brings);
     if (instr->unit < 0 || instr->unit >= units->count || instr->axes != 1u << MESH_PIPELINE)
         return wrong_operand(v, i, -1);
-    int lower = units->stage[instr->unit], to = from == own ? instr->peer : own;
-    if ((is_output ? from : to) != lower || (is_output ? to : from) != lower + 1 ||
-        (from != own && from != instr->peer) || (!is_output && instr->phase != PHASE_BACKWARD))
+    int next = units->stage[instr->unit] + 1, to = from == own ? instr->peer : own;
+    if (from == to || (from != own && from != instr->peer) ||
+        (is_output ? from : to) != units->rank[instr->unit] ||
+        !has_stage(units, is_output ? to : from, next) ||
+        (!is_output && instr->phase != PHASE_BACKWARD))
         return wrong_operand(v, i, -1);
     if (bytes_of(v, b) != units->boundary[instr->unit].bytes ||
         bytes_of(v, b) != (size_t)instr->elems * dtype_bytes(instr->dtype))
         return wrong_size(v, i, b);
     *brings = meant(is_output ? MEANS_OUTPUT : MEANS_OUTPUT_GRAD, instr->unit, instr->micro);
     if (!is_output)
-        brings->terms[0] = values_stage_readers(v, instr->unit, instr->micro, from);
+        brings->terms[0] = values_stage_readers(v, instr->unit, instr->micro, next);
     return 0;
 }
 

@@ -37,25 +37,25 @@ int value_is(const struct value *value, enum value_meaning meaning, int of, int 
 
 int values_is_own_unit(const struct values *v, int unit)
 {
-    return v->program->units->stage[unit] == v->program->state->coord.at[MESH_PIPELINE];
+    return v->program->units->rank[unit] == v->program->state->coord.at[MESH_PIPELINE];
 }
 
-int values_stage_uses(const struct values *v, int stage, int flat)
+int values_rank_uses(const struct values *v, int rank, int flat)
 {
     const struct units *units = v->program->units;
     for (int u = 0; u < units->count; u++)
-        for (int k = 0; k < units->use[u].count; k++)
-            if (units->stage[u] == stage && units->use[u].flat[k] == flat)
+        for (int k = 0; k < units->use[u].count && units->rank[u] == rank; k++)
+            if (units->use[u].flat[k] == flat)
                 return 1;
     return 0;
 }
 
 unsigned values_sum_axes(const struct values *v, int flat)
 {
-    int stages = 0;
-    for (int stage = 0; stage < v->program->layout->shape.degree[MESH_PIPELINE]; stage++)
-        stages += values_stage_uses(v, stage, flat);
-    return v->program->units->flat[flat].sum_axes | (stages > 1 ? 1u << MESH_PIPELINE : 0);
+    int ranks = 0;
+    for (int rank = 0; rank < v->program->layout->shape.degree[MESH_PIPELINE]; rank++)
+        ranks += values_rank_uses(v, rank, flat);
+    return v->program->units->flat[flat].sum_axes | (ranks > 1 ? 1u << MESH_PIPELINE : 0);
 }
 
 int values_is_own_place(const struct values *v, int view)
@@ -223,7 +223,7 @@ struct addends values_stage_readers(const struct values *v, int unit, int micro,
 struct addends values_readers(const struct values *v, int unit, int micro)
 {
     struct addends sum = {0};
-    for (int stage = 0; stage < v->program->layout->shape.degree[MESH_PIPELINE]; stage++)
+    for (int stage = 0; stage < v->program->units->stages; stage++)
         addends_add(&sum, values_stage_readers(v, unit, micro, stage));
     return sum;
 }
@@ -247,7 +247,7 @@ static int reads_output(const struct values *v, int stage, int unit)
     return 0;
 }
 
-/* A message from one stage to another, of which this rank's may be either. */
+/* A message from one rank of the pipeline axis to another, of which this one may be either. */
 static void expect(struct values *v, int from, int to, struct instr message)
 {
     int own = v->program->state->coord.at[MESH_PIPELINE];
@@ -257,26 +257,43 @@ static void expect(struct values *v, int from, int to, struct instr message)
         addends_add(&v->all_messages[1], values_message(&message));
 }
 
+/* The rank of a stage: that of its units. */
+static int rank_of(const struct units *units, int stage)
+{
+    for (int u = 0; u < units->count; u++)
+        if (units->stage[u] == stage)
+            return units->rank[u];
+    return -1;
+}
+
+/* Of what a unit puts out, if units of another rank read it. */
+static void open_boundary_messages(struct values *v, int unit)
+{
+    const struct units *units = v->program->units;
+    int next = units->stage[unit] + 1, from = units->rank[unit], to = rank_of(units, next);
+    int train = v->program->kind == PROGRAM_TRAIN;
+    if (to < 0 || to == from || !reads_output(v, next, unit))
+        return;
+    for (int m = 0; m < v->program->micros; m++) {
+        struct instr message = {.unit = unit, .micro = m, .flat = -1, .phase = PHASE_FORWARD};
+        expect(v, from, to, message);
+        message.phase = PHASE_BACKWARD;
+        if (train && values_stage_readers(v, unit, m, next).count)
+            expect(v, to, from, message);
+    }
+}
+
 static void open_messages(struct values *v)
 {
     const struct units *units = v->program->units;
-    int stages = v->program->layout->shape.degree[MESH_PIPELINE];
-    int train = v->program->kind == PROGRAM_TRAIN;
+    int ranks = v->program->layout->shape.degree[MESH_PIPELINE];
     for (int u = 0; u < units->count; u++)
-        for (int m = 0; m < v->program->micros; m++) {
-            int stage = units->stage[u];
-            struct instr message = {.unit = u, .micro = m, .flat = -1, .phase = PHASE_FORWARD};
-            if (stage + 1 < stages && reads_output(v, stage + 1, u))
-                expect(v, stage, stage + 1, message);
-            message.phase = PHASE_BACKWARD;
-            if (train && values_stage_readers(v, u, m, stage + 1).count)
-                expect(v, stage + 1, stage, message);
-        }
-    for (int f = 0; f < units->flats && train; f++)
-        for (int k = 0; k < stages * stages && units->flat[f].trained; k++)
-            if (k / stages != k % stages && values_stage_uses(v, k / stages, f) &&
-                values_stage_uses(v, k % stages, f))
-                expect(v, k / stages, k % stages, (struct instr){.flat = f, .micro = -1});
+        open_boundary_messages(v, u);
+    for (int f = 0; f < units->flats && v->program->kind == PROGRAM_TRAIN; f++)
+        for (int k = 0; k < ranks * ranks && units->flat[f].trained; k++)
+            if (k / ranks != k % ranks && values_rank_uses(v, k / ranks, f) &&
+                values_rank_uses(v, k % ranks, f))
+                expect(v, k / ranks, k % ranks, (struct instr){.flat = f, .micro = -1});
 }
 
 static void open_sums(struct values *v)

@@ -36,8 +36,9 @@ enum value_step {
     STEP_ORTHOGONAL /* all of it is */
 };
 
-/* The index of a MEANS_GRAD that another stage has made, of a flat that both have. */
-enum { OTHER_STAGE = 1 };
+/* The index of a MEANS_GRAD that another rank of the pipeline axis has made, of a flat that both
+ * have. */
+enum { OTHER_RANK = 1 };
 
 struct addends {
     int64_t count;
@@ -92,10 +93,10 @@ void values_close(struct values *v);
  * or MEANS_NOTHING where one of its own views was written since. */
 struct value values_get(const struct values *v, int b);
 
-/* Is a unit of the rank's stage? */
+/* Has the rank a unit? */
 int values_is_own_unit(const struct values *v, int unit);
-/* Does a stage have a unit that uses a flat? */
-int values_stage_uses(const struct values *v, int stage, int flat);
+/* Has a rank of the pipeline axis a unit that uses a flat? */
+int values_rank_uses(const struct values *v, int rank, int flat);
 /* The axes over which a gradient that the rank's units make of a flat is to be summed. */
 unsigned values_sum_axes(const struct values *v, int flat);
 

@@ -304,23 +304,19 @@ static const struct graph *graph_of(const struct program *program, int unit)
                                                : kind->logits;
 }
 
-/* Of the units of a kind, the first. */
+/* Of the rank's units of a kind, the first. */
 static int check_divisions(const struct program *program, struct error *err)
 {
-    const struct units_stage *stage = &program->stage;
     const struct units *units = program->units;
     unsigned mesh = mesh_wide_axes(&program->layout->shape, MESH_SETS - 1);
-    for (int k = 0; k < stage->count; k++) {
-        int unit = stage->first + k, first = stage->first;
-        char name[MODEL_PREFIX];
-        while (units->kind_of[first] != units->kind_of[unit])
-            first++;
-        if (first == unit &&
-            division_check(graph_of(program, unit), model_unit_name(units->model, unit, name), mesh,
-                           program->kind == PROGRAM_TRAIN, err))
-            return -1;
-    }
-    return 0;
+    char *done = array_make((size_t)units->kinds, 1), name[MODEL_PREFIX];
+    int rc = 0;
+    for (int unit = 0; !rc && unit < units->count; unit++)
+        if (program_owns(program, unit) && !done[units->kind_of[unit]]++)
+            rc = division_check(graph_of(program, unit), model_unit_name(units->model, unit, name),
+                                mesh, program->kind == PROGRAM_TRAIN, err);
+    free(done);
+    return rc;
 }
 
 int verify_program(const struct program *program, struct error *err)

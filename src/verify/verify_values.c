@@ -54,7 +54,8 @@ static int rule_cast(struct values *v, int i)
     return keep_meaning(v, i, elems * dtype_bytes(instr->dtype));
 }
 
-/* The other stage's gradient of a flat that two have, to this one's. */
+/* The gradient that the other rank of the pipeline axis made of a flat that both have, to this
+ * one's. */
 static int rule_add(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
@@ -63,11 +64,11 @@ static int rule_add(struct values *v, int i)
     size_t bytes = (size_t)instr->elems * sizeof(float);
     if (bytes_of(v, from) != bytes || bytes_of(v, to) != bytes)
         return wrong_size(v, i, to);
-    if (!value_is(&value, MEANS_GRAD, instr->flat, OTHER_STAGE))
-        return wrong(v, i, from, &value, "the gradient of another stage");
+    if (!value_is(&value, MEANS_GRAD, instr->flat, OTHER_RANK))
+        return wrong(v, i, from, &value, "the gradient of another rank");
     if (!value_is(&sum, MEANS_GRAD, instr->flat, 0) || sum.part != value.part ||
         sum.pending != 1u << MESH_PIPELINE || !values_is_complete(v, &sum))
-        return wrong(v, i, to, &sum, "this stage's gradient, which lacks the other's");
+        return wrong(v, i, to, &sum, "this rank's gradient, which lacks the other's");
     sum.pending = 0;
     values_put(v, i, from, value_nothing);
     values_put(v, i, to, sum);
@@ -230,8 +231,8 @@ static int follow(struct values *v, int i)
         if (rule[instr->kind].slots >> slot & 1 && instr->buffer[slot] < 0)
             return wrong_operand(v, i, slot);
     if (instr_is_exchange(instr) || instr->kind == INSTR_RUN) {
-        const struct units_stage *own = &v->program->stage;
-        if (instr->unit < own->first || instr->unit >= own->first + own->count)
+        if (instr->unit < 0 || instr->unit >= v->program->units->count ||
+            !values_is_own_unit(v, instr->unit))
             return wrong_operand(v, i, -1);
     }
     return instr_is_exchange(instr) ? rules_exchange(v, i) : rule[instr->kind].follow(v, i);
@@ -293,22 +294,9 @@ static int check_ends(const struct values *v)
                      value_text(v, &sums, text));
 }
 
-/* Has the program the units that its stage should have? */
-static int check_stage(const struct program *p, struct error *err)
-{
-    struct units_stage own = units_stage(p->units, p->state->coord.at[MESH_PIPELINE]);
-    if (own.first == p->stage.first && own.count == p->stage.count)
-        return 0;
-    return error_set(
-        err, "verify: wrong operand: the program is of units %d to %d, its stage has %d to %d",
-        p->stage.first, p->stage.first + p->stage.count - 1, own.first, own.first + own.count - 1);
-}
-
 int verify_values(const struct program *program, struct error *err)
 {
     struct values v;
-    if (check_stage(program, err))
-        return -1;
     int rc = 0;
     values_open(&v, program, err);
     for (int i = 0; !rc && i < program->instrs; i++)

@@ -10,6 +10,7 @@
 
 #include "io/disk.h"
 #include "plan/report.h"
+#include "program/schedule.h"
 #include "tests/mpi/training.h"
 #include "tests/unit/any.h"
 
@@ -100,6 +101,15 @@ static void train(struct anything *a, const char *settings, double loss[STEPS])
     report_free(&report);
 }
 
+/* Has a layout more stages than the model has units? */
+static int has_more_stages(const struct layout *layout, const struct config *config)
+{
+    struct model *model = NULL;
+    int more = layout_model(&model, config, NULL) || layout->schedule->stages > model->units;
+    model_destroy(model);
+    return more;
+}
+
 /* The model laid out in some way that these ranks allow. */
 static void lay_out(struct anything *a, struct any *any, const char *model, char text[ANY_TEXT])
 {
@@ -114,6 +124,10 @@ static void lay_out(struct anything *a, struct any *any, const char *model, char
             any_load(&config, text, NULL) ||
             layout_resolve(&layout, &config, ranks, ranks,
                            config.device == CONFIG_DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU, NULL);
+        if (!refused) {
+            refused = has_more_stages(&layout, &config);
+            layout_release(&layout);
+        }
     }
     CHECK(&a->c, !refused);
 }

@@ -305,7 +305,7 @@ static void attach_shape(struct rig *r, struct mesh_shape shape)
 
 static void attach(struct rig *r, int pipeline, int replicate, int shard)
 {
-    attach_shape(r, (struct mesh_shape){{pipeline, replicate, shard, 1}});
+    attach_shape(r, (struct mesh_shape){.degree = {pipeline, replicate, shard, 1}, .points = 1});
 }
 
 static void detach(struct rig *r)

@@ -66,11 +66,12 @@ static void write_program(struct ring *ring, int rank)
 
 static struct ring ring_new(int ranks)
 {
-    struct ring ring = {.ranks = ranks, .units.request = {.batch = 1, .seq = {1}}};
+    struct ring ring = {.ranks = ranks,
+                        .units = {.request = {.batch = 1, .seq = {1}}, .stages = 1}};
     ring.program = calloc((size_t)ranks, sizeof *ring.program);
     ring.state = calloc((size_t)ranks, sizeof *ring.state);
     ring.layout = calloc(1, sizeof *ring.layout);
-    ring.layout->shape = (struct mesh_shape){{ranks, 1, 1, 1}};
+    ring.layout->shape = (struct mesh_shape){.degree = {ranks, 1, 1, 1}, .points = 1};
     return ring;
 }
 

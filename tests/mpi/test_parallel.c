@@ -75,6 +75,12 @@ enum { WAYS = sizeof ways / sizeof ways[0] };
 static const char *const schedules[] = {"naive", "gpipe", "1f1b", "zb_h1"};
 enum { SCHEDULES = sizeof schedules / sizeof schedules[0] };
 
+/* With several stages on each rank, of a model with more layers. */
+#define DEEP " model.layers=8"
+static const char *const chunked[] = {"interleaved_1f1b", "zb_v",
+                                      "interleaved_1f1b recompute=selective"};
+enum { CHUNKED = sizeof chunked / sizeof chunked[0] };
+
 static const struct micros {
     int global_batch, micro_batch;
 } micros[] = {{5, 5}, {5, 3}, {5, 1}, {8, 1}}; /* 1, 2, 5, 8 of them */
@@ -360,6 +366,28 @@ static void run_model(struct test *t, int model, int all)
     }
 }
 
+/* Several stages on each rank. */
+static void run_deep(struct test *t, int model, int all)
+{
+    int ranks = world_size(t->c.world);
+    for (int i = 0; i < MICROS; i++) {
+        struct reference r;
+        char alone[1024];
+        int batch = micros[i].global_batch, any = all;
+        for (int k = 0; k < CHUNKED; k++)
+            any |= (t->cells + k) % SHARE == 0;
+        snprintf(alone, sizeof alone, "%s" DEEP " train.global_batch=%d", models[model], batch);
+        if (any)
+            make_reference(t, alone, &r);
+        for (int k = 0; k < CHUNKED; k++)
+            try_cell(t, model, batch, &r, all,
+                     DEEP " parallel.pipeline=%d train.micro_batch=%d parallel.schedule=%s", ranks,
+                     micros[i].micro_batch, chunked[k]);
+        if (any)
+            free_reference(&r);
+    }
+}
+
 int main(void)
 {
     struct test t = {0};
@@ -372,6 +400,9 @@ int main(void)
     t.idle = t.c.mem;
     for (int model = 0; model < MODELS && world_size(t.c.world) > 1; model++)
         run_model(&t, model, all);
+    for (int model = 0; model < MODELS && world_size(t.c.world) > 1 && world_size(t.c.world) <= 4;
+         model++)
+        run_deep(&t, model, all);
     world_barrier(t.c.world);
     if (!world_rank(t.c.world)) {
         printf("# %d ranks: %d of %d cells; losses within %.2g, weights within %.2g, norms within "

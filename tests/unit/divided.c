@@ -170,6 +170,7 @@ void divided_close(struct divided *d)
     free(d->units);
     model_destroy(d->model);
     device_close(d->device);
+    layout_release(&d->layout);
 }
 
 void divided_table(const struct divided *d, int rank, float *table)

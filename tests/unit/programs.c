@@ -127,6 +127,10 @@ void programs_everywhere(void (*check)(struct program *))
         {3, HOST_APART,
          "parallel.pipeline=3 train.global_batch=2 parallel.schedule=gpipe recompute=full "
          "offload.optimizer=host precision=bf16"},
+        {2, ONE_MEMORY,
+         "parallel.pipeline=2 train.global_batch=2 parallel.schedule=interleaved_1f1b"},
+        {2, ONE_MEMORY,
+         "parallel.pipeline=2 train.global_batch=2 parallel.schedule=zb_v recompute=full"},
         {4, ONE_MEMORY, "parallel.pipeline=2 train.global_batch=4 parallel.strategy=FULL_SHARD"},
         {4, ONE_MEMORY, "parallel.pipeline=2 train.global_batch=4 parallel.strategy=NO_SHARD"},
         {4, HOST_APART,

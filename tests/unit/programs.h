@@ -15,7 +15,9 @@ void programs_everywhere(void (*check)(struct program *program));
  * at least. */
 static inline int programs_share(const struct program *program, int count)
 {
-    int own = program->stage.count, all = program->units->count;
+    int own = 0, all = program->units->count;
+    for (int u = 0; u < all; u++)
+        own += program_owns(program, u);
     return own == all ? count : count * own / all / 2;
 }
 

@@ -265,6 +265,7 @@ void fleet_close(struct fleet *fleet)
     units_destroy(fleet->units);
     model_destroy(fleet->model);
     device_close(fleet->device);
+    layout_release(&fleet->layout);
 }
 
 int rig_is_short(void)

@@ -310,6 +310,7 @@ static void batches_are_of_all_ranks(void **state)
         assert_int_equal(layout.micros, rows[i].micros);
         assert_int_equal(layout.global_batch, rows[i].global);
         assert_true(layout.micros * layout.micro_batch * rows[i].ranks >= layout.global_batch);
+        layout_release(&layout);
     }
 }
 

@@ -161,6 +161,7 @@ static void close_run(struct run *r)
     state_destroy(r->state);
     units_destroy(r->units);
     model_destroy(r->model);
+    layout_release(&r->layout);
     device_close(r->device);
     assert_int_equal(r->mem.blocks, 0);
 }

@@ -11,7 +11,9 @@ const char *comm_stream_name(enum comm_stream stream)
 {
     static const char *const names[COMM_STREAMS] = {
         [COMM_GATHER] = "gather",   [COMM_REDUCE] = "reduce",   [COMM_POINT] = "point",
-        [COMM_POINT_1] = "point 1", [COMM_POINT_2] = "point 2", [COMM_POINT_3] = "point 3"};
+        [COMM_POINT_1] = "point 1", [COMM_POINT_2] = "point 2", [COMM_POINT_3] = "point 3",
+        [COMM_POINT_4] = "point 4", [COMM_POINT_5] = "point 5", [COMM_POINT_6] = "point 6",
+        [COMM_POINT_7] = "point 7"};
     return names[stream];
 }
 

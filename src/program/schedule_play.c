@@ -1,0 +1,164 @@
+/* schedule_play.c - when each action of a schedule starts, and which wait for one another.
+ *
+ * Each rank goes through its actions in order, as far as what they need is there, one rank after
+ * the other until no rank can go on.  What is then left waits in a circle: from a rank that cannot
+ * go on follow the rank whose action it waits for, and so on, until one comes again.
+ */
+#include "program/schedule_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/text.h"
+
+enum { SLOTS_EACH = 3 }; /* what ends at a time of its own: F, B or I, W */
+
+struct play {
+    const struct schedule *schedule;
+    const struct schedule_costs *costs;
+    int64_t *start;
+    int64_t *end;  /* by stage, micro-batch and phase; -1: not yet */
+    int64_t *time; /* per rank: when it is free */
+    int *at;       /* per rank: its next action */
+};
+
+static int slot_of(enum segment_phase phase)
+{
+    return phase == PHASE_FORWARD ? 0 : phase == PHASE_BACKWARD_WEIGHT ? 2 : 1;
+}
+
+static int64_t *end_of(const struct play *p, int stage, int micro, int slot)
+{
+    return &p->end[((int64_t)stage * p->schedule->micros + micro) * SLOTS_EACH + slot];
+}
+
+/* What an action needs of another: forward of the stage below, the input part of the one above and
+ * the own forward, the own input part.  The k-th: 1 and the need, or 0: there are no more. */
+static int need(const struct play *p, const struct schedule_action *a, int k, int *stage, int *slot)
+{
+    int is_backward = slot_of(a->phase) == 1;
+    *stage = a->stage;
+    *slot = slot_of(a->phase) - 1;
+    if (k == 1 && is_backward && a->stage + 1 < p->schedule->stages) {
+        *stage = a->stage + 1;
+        *slot = 1;
+        return 1;
+    }
+    if (k == 0 && a->phase == PHASE_FORWARD) {
+        *stage = a->stage - 1;
+        *slot = 0;
+        return a->stage > 0;
+    }
+    return k == 0;
+}
+
+/* From when on an action has what it needs; -1: not yet, and *missing is what it lacks first. */
+static int64_t ready_at(const struct play *p, const struct schedule_action *a,
+                        struct schedule_action *missing)
+{
+    static const enum segment_phase phases[SLOTS_EACH] = {PHASE_FORWARD, PHASE_BACKWARD,
+                                                          PHASE_BACKWARD_WEIGHT};
+    int64_t ready = 0;
+    int stage, slot;
+    for (int k = 0; need(p, a, k, &stage, &slot); k++) {
+        int64_t end = *end_of(p, stage, a->micro, slot);
+        if (end < 0) {
+            *missing = (struct schedule_action){stage, a->micro, phases[slot]};
+            return -1;
+        }
+        ready = end > ready ? end : ready;
+    }
+    return ready;
+}
+
+/* A rank goes as far as it can; returns how many actions that is. */
+static int go_on(struct play *p, int rank)
+{
+    const struct schedule *s = p->schedule;
+    struct schedule_action missing;
+    int done = 0;
+    for (; p->at[rank] < s->first[rank + 1]; p->at[rank]++, done++) {
+        const struct schedule_action *a = &s->action[p->at[rank]];
+        int64_t ready = ready_at(p, a, &missing);
+        if (ready < 0)
+            break;
+        int64_t start = ready > p->time[rank] ? ready : p->time[rank];
+        p->start[p->at[rank]] = start;
+        p->time[rank] = start + schedule_cost(p->costs, a->phase);
+        *end_of(p, a->stage, a->micro, slot_of(a->phase)) = p->time[rank];
+    }
+    return done;
+}
+
+/* Name the circle in which a rank stands: "rank 0 at 0B0 waits for 1B0 of rank 1, rank 1 at 1F1
+ * waits for ...". */
+static int name_circle(const struct play *p, int rank, struct error *err)
+{
+    enum { MOST = 8, TEXT = 400 };
+    const struct schedule *s = p->schedule;
+    char text[TEXT] = "", here[SCHEDULE_TEXT], there[SCHEDULE_TEXT];
+    struct schedule_action missing = {0};
+    for (int k = 0; k < s->ranks; k++) { /* by then it is in the circle, if it was not before */
+        ready_at(p, &s->action[p->at[rank]], &missing);
+        rank = s->rank_of[missing.stage];
+    }
+    int begin = rank, named = 0;
+    do {
+        const struct schedule_action *a = &s->action[p->at[rank]];
+        ready_at(p, a, &missing);
+        missing.phase = missing.phase == PHASE_BACKWARD && s->splits_backward ? PHASE_BACKWARD_INPUT
+                                                                              : missing.phase;
+        int other = s->rank_of[missing.stage];
+        if (named++ < MOST)
+            text_append(text, sizeof text, "%srank %d at %s waits for %s of rank %d",
+                        named > 1 ? ", " : "", rank, schedule_text(a, here),
+                        schedule_text(&missing, there), other);
+        rank = other;
+    } while (rank != begin);
+    return error_set(err, "actions wait for one another: %s%s", text,
+                     named > MOST ? ", and so on" : "");
+}
+
+static int64_t play(struct play *p, struct error *err)
+{
+    const struct schedule *s = p->schedule;
+    int left = s->first[s->ranks];
+    int64_t last = 0;
+    while (left > 0) {
+        int before = left;
+        for (int rank = 0; rank < s->ranks; rank++)
+            left -= go_on(p, rank);
+        if (left < before)
+            continue;
+        int rank = 0;
+        while (p->at[rank] == s->first[rank + 1])
+            rank++;
+        return name_circle(p, rank, err);
+    }
+    for (int rank = 0; rank < s->ranks; rank++)
+        last = p->time[rank] > last ? p->time[rank] : last;
+    return last;
+}
+
+int64_t schedule_play(const struct schedule *schedule, const struct schedule_costs *costs,
+                      int64_t *start, struct error *err)
+{
+    size_t ends = (size_t)schedule->stages * (size_t)schedule->micros * SLOTS_EACH;
+    size_t ranks = (size_t)schedule->ranks;
+    struct play p = {
+        .schedule = schedule,
+        .costs = costs,
+        .start = start,
+        .end = array_make(ends, sizeof *p.end),
+        .time = array_make(ranks, sizeof *p.time),
+        .at = array_make(ranks, sizeof *p.at),
+    };
+    memset(p.end, -1, ends * sizeof *p.end);
+    memcpy(p.at, schedule->first, ranks * sizeof *p.at);
+    int64_t last = play(&p, err);
+    free(p.end);
+    free(p.time);
+    free(p.at);
+    return last;
+}

@@ -1,0 +1,5 @@
+# Orders of computation in a pipeline; step.mk has what they share.
+UNIT_TESTS += tests/unit/test_schedule
+tests_unit_test_schedule_SOURCES = tests/unit/test_schedule.c $(rig)
+tests_unit_test_schedule_CPPFLAGS = $(AM_CPPFLAGS) -DTEST_FILES='"$(abs_top_srcdir)/tests"'
+EXTRA_DIST += tests/unit/schedules.csv
