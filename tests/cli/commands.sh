@@ -145,6 +145,27 @@ refused "more ranks than heads" 'parallel.tensor 16 does not fit model.heads 4, 
     "$TRIREME" plan $M --ranks 16 parallel.tensor=16
 refused "more stages than units" 'parallel.pipeline is 6, but the model has 4 units .*4 is the most that fits' \
     "$TRIREME" plan $M --ranks 6 parallel.pipeline=6
+refused "more stages on each rank than units" \
+    'pipeline is 2 with 6 stages in all, but the model has 4 units .*virtual_stages=2 is the most' \
+    "$TRIREME" plan $M --ranks 2 parallel.pipeline=2 parallel.schedule=interleaved_1f1b parallel.virtual_stages=3
+refused "several stages on a rank, for 1f1b" 'leave it at 1, or set parallel.schedule=interleaved_1f1b' \
+    "$TRIREME" plan $M --ranks 2 parallel.pipeline=2 parallel.virtual_stages=2
+for stages in 2,1 1,1,2 4 4,0 2,2, 2:2 x; do
+    refused "stages of $stages units" "parallel.stages \"$stages\" is not how many units each of 2 stages" \
+        "$TRIREME" plan $M --ranks 2 parallel.pipeline=2 "parallel.stages=$stages"
+done
+printf 'parallel:\n  stages: [1, 3]\n' >stages.yaml
+is "stages as a list" 0 "$("$TRIREME" plan stages.yaml $M --ranks 2 parallel.pipeline=2 >out 2>err; echo $?)"
+is "stages in brackets" 0 "$("$TRIREME" plan $M --ranks 2 parallel.pipeline=2 'parallel.stages=[3, 1]' >out 2>err; echo $?)"
+printf '0F0,0F1,0B0,0B1\n1F0,1F1,1B0\n' >wrong.csv
+refused "a schedule that lacks an action" 'wrong.csv: rank 1 lacks 1B1$' \
+    "$TRIREME" plan $M --ranks 2 parallel.pipeline=2 parallel.schedule=wrong.csv train.global_batch=2 \
+    train.micro_batch=1 train.split_batches=true
+printf '0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n' >right.csv
+is "a schedule from a file" 0 "$("$TRIREME" plan $M --ranks 2 parallel.pipeline=2 \
+    parallel.schedule=right.csv train.global_batch=2 train.micro_batch=1 train.split_batches=true >out 2>err; echo $?)"
+refused "a schedule nobody knows" 'parallel.schedule: unknown value "zb_h2"; did you mean zb_h1' \
+    "$TRIREME" plan $M parallel.schedule=zb_h2
 refused "ranks of a node that a copy of the model cannot be divided among" \
     'parallel.tensor that divides the 4 ranks of a node, not 3' \
     "$TRIREME" plan $M --ranks 12 --nodes 3 parallel.strategy=HYBRID_SHARD parallel.tensor=3

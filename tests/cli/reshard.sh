@@ -49,7 +49,7 @@ moved() {
 }
 
 for layout in "1 NO_SHARD" "2 FULL_SHARD" "3 FULL_SHARD" "3 NO_SHARD" \
-    "4 FULL_SHARD+pipeline=2+tensor=2"; do
+    "4 FULL_SHARD+pipeline=2+tensor=2" "2 FULL_SHARD+pipeline=2+schedule=interleaved_1f1b"; do
     set -- $layout
     # shellcheck disable=SC2046
     ranks "$1" "$TRIREME" train $M train.steps=$steps $(keys "$2") \
@@ -67,12 +67,14 @@ moved 3 2 FULL_SHARD NO_SHARD
 moved 4 3 FULL_SHARD+pipeline=2+tensor=2 FULL_SHARD
 moved 3 4 FULL_SHARD NO_SHARD+pipeline=4
 moved 2 4 FULL_SHARD SHARD_GRAD_OP+tensor=2
+moved 2 4 FULL_SHARD+pipeline=2+schedule=interleaved_1f1b FULL_SHARD+pipeline=2+schedule=zb_v
 
 # A run of 2 stages of 2 tensor ranks, evaluated on other layouts, and continued by a text on one rank.
 cp -r whole-4-FULL_SHARD+pipeline=2+tensor=2 saved
-said=$(ranks 1 "$TRIREME" evaluate saved data.valid=valid.h5 parallel.pipeline=1 parallel.tensor=1 2>err)
+said=$(ranks 1 "$TRIREME" evaluate saved data.valid=valid.h5 2>err)
 is "evaluated on 1 rank" loss "$(echo "$said" | cut -d' ' -f1)"
-for layout in "2 FULL_SHARD+pipeline=2" "3 NO_SHARD+pipeline=3" "4 FULL_SHARD+pipeline=2+tensor=2"; do
+is "evaluated on 3 ranks" "$said" "$(ranks 3 "$TRIREME" evaluate saved data.valid=valid.h5 2>err)"
+for layout in "2 FULL_SHARD+pipeline=2" "2 FULL_SHARD+pipeline=2+schedule=zb_v" "3 NO_SHARD+pipeline=3" "4 FULL_SHARD+pipeline=2+tensor=2"; do
     set -- $layout
     # shellcheck disable=SC2046
     is "evaluated on $1 ranks, $2" "$said" \
