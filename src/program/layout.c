@@ -6,8 +6,17 @@
 #include "base/round.h"
 #include "program/schedule.h"
 
-static struct layout_strategy strategy_of(const struct config_parallel *p)
+/* FULL_SHARD's parameters: with several stages they would be gathered for each micro-batch, and are
+ * kept, unless that is asked for. */
+static int keeps_params(const struct config *config)
 {
+    const struct config_parallel *p = &config->parallel;
+    return p->pipeline > 1 && !p->pipeline_reshard && config->offload.params == OFFLOAD_NONE;
+}
+
+static struct layout_strategy strategy_of(const struct config *config)
+{
+    const struct config_parallel *p = &config->parallel;
     static const struct {
         enum layout_whole_params params;
         enum layout_whole_grads grads;
@@ -19,7 +28,7 @@ static struct layout_strategy strategy_of(const struct config_parallel *p)
     };
     int stage = config_sharding[p->strategy].stage;
     return (struct layout_strategy){
-        .params = stages[stage].params,
+        .params = stage == 3 && keeps_params(config) ? PARAMS_STEP : stages[stage].params,
         .grads = stages[stage].grads,
         .accumulate_local = p->accumulate == ACCUMULATE_LOCAL,
         .bucket_bytes = (size_t)p->reduce_bucket_bytes,
@@ -105,7 +114,7 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
     };
     int ahead = (int)p->prefetch_units;
     *layout = (struct layout){
-        .strategy = strategy_of(p),
+        .strategy = strategy_of(config),
         .offload = config->offload,
         .host_apart = device != DEVICE_CPU,
         .dtype = dtypes[config->precision],

@@ -11,6 +11,9 @@
  * HYBRID_SHARD, HYBRID_SHARD_ZERO2: stages 3 and 2 within the shard axis, then an ALLREDUCE of the
  *                         shard's gradient over the replicas.
  *
+ * On several pipeline stages FULL_SHARD keeps what it has gathered for the step, unless
+ * parallel.pipeline_reshard says otherwise.
+ *
  * struct layout_strategy (layout.h) says which; a shard axis of one is stage 0.  Small flats may be
  * whole in any of them (persist_below): their gradients are summed by an ALLREDUCE over all data
  * ranks.

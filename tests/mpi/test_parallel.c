@@ -55,6 +55,7 @@ static const struct layout_cell {
     {4, "parallel.tensor=2 parallel.strategy=NO_SHARD"},
     {4, "parallel.tensor=2 parallel.pipeline=2"},
     {4, "parallel.pipeline=2 parallel.strategy=FULL_SHARD"},
+    {4, "parallel.pipeline=2 parallel.strategy=FULL_SHARD parallel.pipeline_reshard=true"},
     {4, "parallel.pipeline=2 parallel.strategy=SHARD_GRAD_OP parallel.accumulate=local"},
     {4, "parallel.pipeline=2 parallel.strategy=SHARD_OPTIM"},
     {4, "parallel.pipeline=2 parallel.strategy=NO_SHARD"},

@@ -60,7 +60,9 @@ static const struct {
     {ANY_LAYOUT, {"", "", "", "offload.gradients=host", "offload.gradients=disk"}},
     {ANY_MODEL, {"model.heads=2", "model.heads=3", "model.heads=6"}},
     {ANY_LAYOUT, {"", "", "", "parallel.tensor=2", "parallel.tensor=2", "parallel.tensor=3"}},
-    {ANY_LAYOUT, {"", "", "", "parallel.pipeline=2", "parallel.pipeline=2", "parallel.pipeline=3"}},
+    {ANY_LAYOUT,
+     {"", "", "", "parallel.pipeline=2", "parallel.pipeline=2 parallel.pipeline_reshard=true",
+      "parallel.pipeline=3"}},
 };
 
 struct any any_case(const char *what, int number)

@@ -132,6 +132,9 @@ void programs_everywhere(void (*check)(struct program *))
         {2, ONE_MEMORY,
          "parallel.pipeline=2 train.global_batch=2 parallel.schedule=zb_v recompute=full"},
         {4, ONE_MEMORY, "parallel.pipeline=2 train.global_batch=4 parallel.strategy=FULL_SHARD"},
+        {4, ONE_MEMORY,
+         "parallel.pipeline=2 train.global_batch=4 parallel.strategy=FULL_SHARD "
+         "parallel.pipeline_reshard=true"},
         {4, ONE_MEMORY, "parallel.pipeline=2 train.global_batch=4 parallel.strategy=NO_SHARD"},
         {4, HOST_APART,
          "parallel.strategy=HYBRID_SHARD parallel.shard=2 train.global_batch=8 precision=bf16 "
