@@ -10,6 +10,7 @@ include $(top_srcdir)/tests/unit/attention.mk
 include $(top_srcdir)/tests/unit/io.mk
 include $(top_srcdir)/tests/unit/step.mk
 include $(top_srcdir)/tests/unit/schedule.mk
+include $(top_srcdir)/tests/unit/verify.mk
 include $(top_srcdir)/tests/unit/pieces.mk
 include $(top_srcdir)/tests/unit/plan.mk
 include $(top_srcdir)/tests/unit/cuda.mk

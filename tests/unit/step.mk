@@ -1,5 +1,5 @@
 # From graph to step, on one rank: rig.c is what these tests share.
-UNIT_TESTS += tests/unit/test_golden tests/unit/test_verify tests/unit/test_verify_ranks tests/unit/test_verify_values tests/unit/test_any_program \
+UNIT_TESTS += tests/unit/test_golden tests/unit/test_any_program \
 	tests/unit/test_step tests/unit/test_segment tests/unit/test_segment_graphs tests/unit/test_graph tests/unit/test_model \
 	tests/unit/test_recompute tests/unit/test_report tests/unit/test_optimizer tests/unit/test_wrap tests/unit/test_scaler \
 	tests/unit/test_muon tests/unit/test_orthogonalize
@@ -8,12 +8,8 @@ tests_unit_test_golden_SOURCES = tests/unit/test_golden.c $(h5_data) $(rig)
 tests_unit_test_golden_CPPFLAGS = $(h5_data_flags) -DGOLDEN_DIR='"$(abs_top_srcdir)/tests/golden"'
 tests_unit_test_muon_SOURCES = tests/unit/test_muon.c $(h5_data) $(rig)
 tests_unit_test_muon_CPPFLAGS = $(h5_data_flags) -DGOLDEN_DIR='"$(abs_top_srcdir)/tests/golden"'
-programs = tests/unit/programs.c tests/unit/programs.h $(translator) $(rig)
-tests_unit_test_verify_SOURCES = tests/unit/test_verify.c $(programs)
-tests_unit_test_verify_values_SOURCES = tests/unit/test_verify_values.c $(programs)
 any = tests/unit/any.c tests/unit/any.h
 tests_unit_test_any_program_SOURCES = tests/unit/test_any_program.c $(any) $(translator) $(rig)
-tests_unit_test_verify_ranks_SOURCES = tests/unit/test_verify_ranks.c $(rig)
 tests_unit_test_step_SOURCES = tests/unit/test_step.c $(rig)
 segment_check = tests/unit/segment_check.c tests/unit/segment_check.h $(rig)
 tests_unit_test_segment_SOURCES = tests/unit/test_segment.c $(segment_check)

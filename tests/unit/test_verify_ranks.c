@@ -9,37 +9,10 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "verify/verify.h"
+#include "tests/unit/by_hand.h"
 #include "tests/unit/rig.h"
 
 enum { RANKS = 3 };
-
-static int verify(struct program *const *programs, int ranks, struct error *err)
-{
-    *err = (struct error){0};
-    return verify_ranks((const struct program *const *)programs, ranks, err);
-}
-
-static void assert_fit(struct program *const *programs, int ranks)
-{
-    struct error err;
-    if (verify(programs, ranks, &err))
-        fail_msg("%s", err.text);
-}
-
-/* Refused, with one of `names` ("|" between them) as the reason. */
-static void assert_refused(struct program *const *programs, int ranks, const char *names)
-{
-    struct error err;
-    char copy[128], *rest = copy;
-    if (!verify(programs, ranks, &err))
-        fail_msg("not noticed: %s", names);
-    snprintf(copy, sizeof copy, "%s", names);
-    for (char *name; (name = strtok_r(rest, "|", &rest));)
-        if (strstr(err.text, name))
-            return;
-    fail_msg("wanted \"%s\", got \"%s\"", names, err.text);
-}
 
 /* Training programs of 3 ranks: strategies, tied and not, with each prefetch. */
 static void everywhere(void (*check)(struct fleet *))
@@ -58,7 +31,7 @@ static void everywhere(void (*check)(struct fleet *))
         struct config config = rig_config(text);
         fleet_open(&fleet, &config, RANKS, PROGRAM_TRAIN);
         check(&fleet);
-        assert_fit(fleet.program, RANKS);
+        hand_fit(fleet.program, RANKS);
         fleet_close(&fleet);
     }
 }
@@ -103,7 +76,7 @@ static void check_swaps(struct fleet *fleet)
             struct instr *other = &program->instr[next], keep[2] = {*one, *other};
             assert_false(alike(one, other));
             swap(one, other);
-            assert_refused(fleet->program, RANKS, "collective mismatch|deadlock");
+            hand_refused(fleet->program, RANKS, "collective mismatch|deadlock");
             *one = keep[0];
             *other = keep[1];
             swapped++;
@@ -121,7 +94,7 @@ static void refuse_changed(struct fleet *fleet, struct instr *instr, struct inst
 {
     struct instr was = *instr;
     *instr = changed;
-    assert_refused(fleet->program, RANKS, "collective mismatch");
+    hand_refused(fleet->program, RANKS, "collective mismatch");
     *instr = was;
 }
 
@@ -163,10 +136,8 @@ static void check_missing(struct fleet *fleet)
             struct instr *instr = &fleet->program[r]->instr[i], was = *instr;
             if (!instr->axes)
                 continue;
-            instr->kind = INSTR_RELEASE;
-            instr->axes = 0;
-            memset(instr->buffer, -1, sizeof instr->buffer);
-            assert_refused(fleet->program, RANKS, "collective mismatch|deadlock");
+            hand_idle(instr);
+            hand_refused(fleet->program, RANKS, "collective mismatch|deadlock");
             *instr = was;
         }
 }
@@ -176,76 +147,20 @@ static void test_missing_collectives(void **state)
     everywhere(check_missing);
 }
 
-/* Programs of two ranks, two pipeline stages or two shards, written by hand. */
-struct pair {
-    struct layout layout;
-    struct state state[2];
-    struct program rank[2], *program[2];
-};
-
-static void pair_open(struct pair *pair, enum mesh_axis axis)
-{
-    *pair = (struct pair){0};
-    pair->layout.shape = (struct mesh_shape){{1, 1, 1, 1}};
-    pair->layout.shape.degree[axis] = 2;
-    for (int r = 0; r < 2; r++) {
-        pair->state[r] =
-            (struct state){.layout = &pair->layout, .coord = mesh_place(&pair->layout.shape, r)};
-        pair->rank[r].state = &pair->state[r];
-        pair->rank[r].layout = &pair->layout;
-        pair->program[r] = &pair->rank[r];
-    }
-}
-
-static void pair_close(struct pair *pair)
-{
-    for (int r = 0; r < 2; r++) {
-        free(pair->rank[r].instr);
-        free(pair->rank[r].buffer);
-    }
-}
-
-/* An instruction that waits for instruction `wait` (-1: none); a buffer of its own is its operand
- * if it moves data. */
-static int add(struct program *program, enum instr_kind kind, enum program_stream stream, int wait)
-{
-    struct instr *instr = program_instr(program, kind, stream);
-    int index = program->instrs - 1;
-    if (wait >= 0)
-        instr->wait[program->instr[wait].stream] = wait;
-    if (kind == INSTR_RUN || kind == INSTR_RELEASE)
-        return index;
-    instr->axes = 1u << (kind == INSTR_SEND || kind == INSTR_RECV ? MESH_PIPELINE : MESH_SHARD);
-    instr->peer = !program->state->coord.at[MESH_PIPELINE];
-    instr->elems = 7;
-    instr->dtype = DTYPE_F32;
-    int buffer = program_buffer(program, POOL_ACTIVATIONS, 28, 1, "b%d", index);
-    instr_bind(instr, kind == INSTR_SEND ? SLOT_FROM : SLOT_TO, buffer,
-               kind == INSTR_SEND ? ACCESS_READ : ACCESS_WRITE);
-    return index;
-}
-
 /* Three activations forward, three gradients back, each sent when the stage has computed it. */
-static void pipeline(struct pair *pair)
+static void pipeline(struct hand *pair)
 {
     struct program *first = &pair->rank[0], *second = &pair->rank[1];
-    pair_open(pair, MESH_PIPELINE);
+    hand_open(pair, 2, MESH_PIPELINE);
     for (int micro = 0; micro < 3; micro++) {
-        int run = add(first, INSTR_RUN, STREAM_COMPUTE, -1);
-        add(first, INSTR_SEND, STREAM_POINT, run);
-        int got = add(second, INSTR_RECV, STREAM_POINT, -1);
-        run = add(second, INSTR_RUN, STREAM_COMPUTE, got);
-        add(second, INSTR_SEND, STREAM_POINT, run);
-        got = add(first, INSTR_RECV, STREAM_POINT, -1);
-        add(first, INSTR_RUN, STREAM_COMPUTE, got);
+        int run = hand_add(first, INSTR_RUN, STREAM_COMPUTE, -1);
+        hand_add(first, INSTR_SEND, STREAM_POINT, run);
+        int got = hand_add(second, INSTR_RECV, STREAM_POINT, -1);
+        run = hand_add(second, INSTR_RUN, STREAM_COMPUTE, got);
+        hand_add(second, INSTR_SEND, STREAM_POINT, run);
+        got = hand_add(first, INSTR_RECV, STREAM_POINT, -1);
+        hand_add(first, INSTR_RUN, STREAM_COMPUTE, got);
     }
-}
-
-static void make_idle(struct instr *instr)
-{
-    instr->kind = INSTR_RELEASE;
-    instr->axes = 0;
-    memset(instr->buffer, -1, sizeof instr->buffer);
 }
 
 /* The n-th instruction of a kind. */
@@ -259,28 +174,28 @@ static struct instr *find(struct program *program, enum instr_kind kind, int n)
 
 static void test_messages(void **state)
 {
-    struct pair pair;
+    struct hand pair;
     pipeline(&pair);
-    assert_fit(pair.program, 2);
-    pair_close(&pair);
+    hand_fit(pair.program, 2);
+    hand_close(&pair);
     for (int n = 0; n < 3; n++)
         for (int r = 0; r < 2; r++) {
             pipeline(&pair);
-            make_idle(find(pair.program[r], INSTR_RECV, n));
-            assert_refused(pair.program, 2, "missing RECV|deadlock");
-            pair_close(&pair);
+            hand_idle(find(pair.program[r], INSTR_RECV, n));
+            hand_refused(pair.program, 2, "missing RECV|deadlock");
+            hand_close(&pair);
             pipeline(&pair);
-            make_idle(find(pair.program[r], INSTR_SEND, n));
-            assert_refused(pair.program, 2, "missing SEND|deadlock");
-            pair_close(&pair);
+            hand_idle(find(pair.program[r], INSTR_SEND, n));
+            hand_refused(pair.program, 2, "missing SEND|deadlock");
+            hand_close(&pair);
             pipeline(&pair);
             find(pair.program[r], INSTR_SEND, n)->elems++;
-            assert_refused(pair.program, 2, "message size mismatch");
-            pair_close(&pair);
+            hand_refused(pair.program, 2, "message size mismatch");
+            hand_close(&pair);
             pipeline(&pair);
             find(pair.program[r], INSTR_SEND, n)->dtype = DTYPE_BF16;
-            assert_refused(pair.program, 2, "message size mismatch");
-            pair_close(&pair);
+            hand_refused(pair.program, 2, "message size mismatch");
+            hand_close(&pair);
         }
 }
 
@@ -289,49 +204,49 @@ static void test_a_message_alone(void **state)
 {
     for (int r = 0; r < 2; r++)
         for (int receives = 0; receives < 2; receives++) {
-            struct pair pair;
-            pair_open(&pair, MESH_PIPELINE);
-            add(pair.program[!r], INSTR_RUN, STREAM_COMPUTE, -1);
-            add(pair.program[r], receives ? INSTR_RECV : INSTR_SEND, STREAM_POINT, -1);
-            assert_refused(pair.program, 2, receives ? "missing SEND" : "missing RECV");
+            struct hand pair;
+            hand_open(&pair, 2, MESH_PIPELINE);
+            hand_add(pair.program[!r], INSTR_RUN, STREAM_COMPUTE, -1);
+            hand_add(pair.program[r], receives ? INSTR_RECV : INSTR_SEND, STREAM_POINT, -1);
+            hand_refused(pair.program, 2, receives ? "missing SEND" : "missing RECV");
             pair.rank[r].instr[0].peer = 2;
-            assert_refused(pair.program, 2, "message to no rank");
-            pair_close(&pair);
+            hand_refused(pair.program, 2, "message to no rank");
+            hand_close(&pair);
         }
 }
 
 /* Two stages that both send before they receive: the messages begin and end together, unless the
  * second one has to wait for something or touches the same memory. */
-static void both_send_first(struct pair *pair)
+static void both_send_first(struct hand *pair)
 {
-    pair_open(pair, MESH_PIPELINE);
+    hand_open(pair, 2, MESH_PIPELINE);
     for (int r = 0; r < 2; r++) {
-        add(pair->program[r], INSTR_RUN, STREAM_COMPUTE, -1);
-        add(pair->program[r], INSTR_SEND, STREAM_POINT, 0);
-        add(pair->program[r], INSTR_RECV, STREAM_POINT, -1);
+        hand_add(pair->program[r], INSTR_RUN, STREAM_COMPUTE, -1);
+        hand_add(pair->program[r], INSTR_SEND, STREAM_POINT, 0);
+        hand_add(pair->program[r], INSTR_RECV, STREAM_POINT, -1);
         pair->program[r]->buffer[1].offset = 28;
     }
 }
 
 static void test_messages_together(void **state)
 {
-    struct pair pair;
+    struct hand pair;
     both_send_first(&pair);
     assert_int_equal(program_messages(pair.program[0], 0), 1);
     assert_int_equal(program_messages(pair.program[0], 1), 2);
-    assert_fit(pair.program, 2);
+    hand_fit(pair.program, 2);
     pair.program[1]->instr[2].elems++;
-    assert_refused(pair.program, 2, "message size mismatch");
+    hand_refused(pair.program, 2, "message size mismatch");
     pair.program[1]->instr[2].elems--;
     for (int r = 0; r < 2; r++)
         pair.program[r]->instr[2].wait[STREAM_COMPUTE] = 0;
-    assert_refused(pair.program, 2, "missing RECV");
+    hand_refused(pair.program, 2, "missing RECV");
     for (int r = 0; r < 2; r++) {
         pair.program[r]->instr[2].wait[STREAM_COMPUTE] = -1;
         pair.program[r]->buffer[1].offset = 27;
     }
-    assert_refused(pair.program, 2, "missing RECV");
-    pair_close(&pair);
+    hand_refused(pair.program, 2, "missing RECV");
+    hand_close(&pair);
 }
 
 /* The first stage needs its SEND to be complete before it does what makes the second one send: but
@@ -339,63 +254,63 @@ static void test_messages_together(void **state)
 static void test_messages_end_together(void **state)
 {
     for (int waits = 0; waits < 2; waits++) {
-        struct pair pair;
-        pair_open(&pair, MESH_PIPELINE);
+        struct hand pair;
+        hand_open(&pair, 2, MESH_PIPELINE);
         struct program *first = pair.program[0], *second = pair.program[1];
-        int sent = add(first, INSTR_SEND, STREAM_POINT, -1);
-        add(first, INSTR_RECV, STREAM_POINT, -1);
+        int sent = hand_add(first, INSTR_SEND, STREAM_POINT, -1);
+        hand_add(first, INSTR_RECV, STREAM_POINT, -1);
         first->buffer[1].offset = 28;
-        add(first, INSTR_SEND, STREAM_REDUCE, waits ? sent : -1);
-        add(second, INSTR_RECV, STREAM_POINT, -1);
-        int got = add(second, INSTR_RECV, STREAM_REDUCE, -1);
-        add(second, INSTR_SEND, STREAM_POINT, got);
+        hand_add(first, INSTR_SEND, STREAM_REDUCE, waits ? sent : -1);
+        hand_add(second, INSTR_RECV, STREAM_POINT, -1);
+        int got = hand_add(second, INSTR_RECV, STREAM_REDUCE, -1);
+        hand_add(second, INSTR_SEND, STREAM_POINT, got);
         if (waits)
-            assert_refused(pair.program, 2, "missing SEND|missing RECV|deadlock");
+            hand_refused(pair.program, 2, "missing SEND|missing RECV|deadlock");
         else
-            assert_fit(pair.program, 2);
-        pair_close(&pair);
+            hand_fit(pair.program, 2);
+        hand_close(&pair);
     }
 }
 
 /* Each stage waits for the other's message before it computes what it would send. */
 static void test_messages_in_a_circle(void **state)
 {
-    struct pair pair;
-    pair_open(&pair, MESH_PIPELINE);
+    struct hand pair;
+    hand_open(&pair, 2, MESH_PIPELINE);
     for (int r = 0; r < 2; r++) {
-        int got = add(pair.program[r], INSTR_RECV, STREAM_POINT, -1);
-        int run = add(pair.program[r], INSTR_RUN, STREAM_COMPUTE, got);
-        add(pair.program[r], INSTR_SEND, STREAM_POINT, run);
+        int got = hand_add(pair.program[r], INSTR_RECV, STREAM_POINT, -1);
+        int run = hand_add(pair.program[r], INSTR_RUN, STREAM_COMPUTE, got);
+        hand_add(pair.program[r], INSTR_SEND, STREAM_POINT, run);
     }
-    assert_refused(pair.program, 2, "missing SEND|deadlock");
-    pair_close(&pair);
+    hand_refused(pair.program, 2, "missing SEND|deadlock");
+    hand_close(&pair);
 }
 
 /* Collectives of two streams, each rank waiting for another one first. */
 static void test_streams_in_a_circle(void **state)
 {
     for (int through_compute = 0; through_compute < 2; through_compute++) {
-        struct pair pair;
-        pair_open(&pair, MESH_SHARD);
+        struct hand pair;
+        hand_open(&pair, 2, MESH_SHARD);
         for (int r = 0; r < 2; r++) {
             struct program *program = pair.program[r];
-            int first = r ? add(program, INSTR_REDUCE, STREAM_REDUCE, -1)
-                          : add(program, INSTR_GATHER, STREAM_GATHER, -1);
+            int first = r ? hand_add(program, INSTR_REDUCE, STREAM_REDUCE, -1)
+                          : hand_add(program, INSTR_GATHER, STREAM_GATHER, -1);
             if (through_compute)
-                first = add(program, INSTR_RUN, STREAM_COMPUTE, first);
+                first = hand_add(program, INSTR_RUN, STREAM_COMPUTE, first);
             if (r)
-                add(program, INSTR_GATHER, STREAM_GATHER, first);
+                hand_add(program, INSTR_GATHER, STREAM_GATHER, first);
             else
-                add(program, INSTR_REDUCE, STREAM_REDUCE, first);
+                hand_add(program, INSTR_REDUCE, STREAM_REDUCE, first);
         }
-        assert_refused(pair.program, 2, "deadlock");
-        pair_close(&pair);
+        hand_refused(pair.program, 2, "deadlock");
+        hand_close(&pair);
     }
 }
 
 static void add_parts(struct program *program, int64_t to, int64_t from)
 {
-    int index = add(program, INSTR_ALLTOALL, STREAM_REDUCE, -1);
+    int index = hand_add(program, INSTR_ALLTOALL, STREAM_REDUCE, -1);
     program->instr[index].parts = program_part(program, (struct comm_part){0, to, 0, from});
     program_part(program, (struct comm_part){to, from, from, to});
 }
@@ -404,8 +319,8 @@ static void add_parts(struct program *program, int64_t to, int64_t from)
 static void test_parts(void **state)
 {
     for (int spoilt = 0; spoilt < 5; spoilt++) {
-        struct pair pair;
-        pair_open(&pair, MESH_SHARD);
+        struct hand pair;
+        hand_open(&pair, 2, MESH_SHARD);
         add_parts(pair.program[0], 5, 5);
         add_parts(pair.program[1], 5, 5);
         struct program *one = pair.program[1];
@@ -414,12 +329,12 @@ static void test_parts(void **state)
         one->instr[0].parts += spoilt == 3;
         one->instr[0].parts -= spoilt == 4;
         if (spoilt)
-            assert_refused(pair.program, 2, "collective mismatch");
+            hand_refused(pair.program, 2, "collective mismatch");
         else
-            assert_fit(pair.program, 2);
+            hand_fit(pair.program, 2);
         free(pair.rank[0].part);
         free(pair.rank[1].part);
-        pair_close(&pair);
+        hand_close(&pair);
     }
 }
 
@@ -427,20 +342,20 @@ static void test_parts(void **state)
  * comes later in the list is not on its way, though its own stream is free. */
 static void test_issued_in_order(void **state)
 {
-    struct pair pair;
-    pair_open(&pair, MESH_PIPELINE);
+    struct hand pair;
+    hand_open(&pair, 2, MESH_PIPELINE);
     pair.layout.shape.degree[MESH_SHARD] = 1;
     struct program *first = pair.program[0], *second = pair.program[1];
-    int got = add(first, INSTR_RECV, STREAM_POINT, -1); /* a reply to what is sent below */
-    add(first, INSTR_RELEASE, STREAM_GATHER, got);
-    int sent = add(first, INSTR_SEND, STREAM_REDUCE, -1);
-    got = add(second, INSTR_RECV, STREAM_REDUCE, -1);
-    add(second, INSTR_SEND, STREAM_POINT, got);
-    assert_refused(pair.program, 2, "missing SEND|deadlock");
+    int got = hand_add(first, INSTR_RECV, STREAM_POINT, -1); /* a reply to what is sent below */
+    hand_add(first, INSTR_RELEASE, STREAM_GATHER, got);
+    int sent = hand_add(first, INSTR_SEND, STREAM_REDUCE, -1);
+    got = hand_add(second, INSTR_RECV, STREAM_REDUCE, -1);
+    hand_add(second, INSTR_SEND, STREAM_POINT, got);
+    hand_refused(pair.program, 2, "missing SEND|deadlock");
     first->instr[1].wait[STREAM_POINT] = -1; /* without the wait in between it works */
-    assert_fit(pair.program, 2);
+    hand_fit(pair.program, 2);
     assert_int_equal(sent, 2);
-    pair_close(&pair);
+    hand_close(&pair);
 }
 
 int main(void)
