@@ -140,7 +140,8 @@ const char *instr_text(const struct program *program, int index, char *text, siz
         snprintf(micro, sizeof micro, " micro %d", instr->micro);
     if (instr->piece > 0 || instr_is_exchange(instr))
         snprintf(piece, sizeof piece, " piece %d", instr->piece);
-    const char *what = instr->kind == INSTR_RUN        ? segment_phase_name(instr->phase)
+    int has_phase = instr->kind == INSTR_RUN || (instr_is_message(instr) && instr->unit >= 0);
+    const char *what = has_phase                       ? segment_phase_name(instr->phase)
                        : instr->reduction == GROUP_MAX ? "maximum"
                                                        : "";
     snprintf(text, size, "%s%s%s%s%s%s", instr_name(instr->kind), what[0] ? " " : "", what, name,

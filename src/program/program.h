@@ -146,7 +146,7 @@ static inline enum program_stream program_point(const struct program *program, i
 const char *instr_name(enum instr_kind kind);
 const char *program_stream_name(enum program_stream stream);
 
-/* "RUN forward layers.3 micro 0" into text; returns text. */
+/* "RUN forward layers.3 micro 0", "SEND backward layers.3 micro 0" into text; returns text. */
 const char *instr_text(const struct program *program, int index, char *text, size_t size);
 
 /* Is it what ranks exchange within a unit, after a piece of its segment? */

@@ -48,8 +48,10 @@ int verify_values(const struct program *program, struct error *err);
 /* The programs of all ranks (rank i at programs[i]) together: plays them with every transfer as
  * a rendezvous.  Collectives must match in kind, operator, formats, group, size and order, an
  * all-to-all in the size of each part ("collective mismatch");
- * every message has its partner ("missing RECV", "missing SEND"); nobody waits for ever
- * ("deadlock").  Returns 0, or -1 with err naming ranks and instructions. */
+ * every message has its other end, and every collective all its members ("missing RECV", "missing
+ * SEND", "missing GATHER", ...); nobody waits for ever ("deadlock": with the instructions and ranks
+ * that wait for one another in a circle).  Each program is one that verify_program() accepts.
+ * Returns 0, or -1 with err naming ranks and instructions. */
 int verify_ranks(const struct program *const *programs, int ranks, struct error *err);
 
 #endif

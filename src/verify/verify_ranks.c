@@ -13,27 +13,11 @@
 #include <string.h>
 
 #include "base/array.h"
-
-enum { TEXT = 112 };
-
-struct rank {
-    const struct program *program;
-    int *next;         /* per instruction: the next one of its stream; instrs behind the last */
-    int at[STREAMS];   /* the instruction each stream stands at; instrs when it is done */
-    int done[STREAMS]; /* the last completed one, or -1 */
-    int issued;        /* how many of the list are */
-    unsigned
-        met[STREAMS]; /* by bit: messages of those a stream stands at whose other end was there */
-};
-
-struct ranks {
-    struct rank *rank;
-    int count;
-    struct error *err;
-};
+#include "verify/deadlock.h"
+#include "verify/ranks.h"
 
 /* Issue what can be. */
-static void issue(struct rank *p)
+static void issue(struct ranks_progress *p)
 {
     for (; p->issued < p->program->instrs && p->issued <= p->at[STREAM_COMPUTE]; p->issued++)
         for (int s = 0; s < STREAMS; s++)
@@ -41,14 +25,14 @@ static void issue(struct rank *p)
                 return;
 }
 
-static void advance(struct rank *p, enum program_stream stream)
+static void advance(struct ranks_progress *p, enum program_stream stream)
 {
     p->done[stream] = p->at[stream];
     p->at[stream] = p->next[p->at[stream]];
     issue(p);
 }
 
-static void place(struct rank *p, const struct program *program)
+static void place(struct ranks_progress *p, const struct program *program)
 {
     p->program = program;
     p->next = array_make((size_t)program->instrs, sizeof *p->next);
@@ -64,51 +48,14 @@ static void place(struct rank *p, const struct program *program)
     issue(p);
 }
 
-/* The instruction at which a stream stands, if it was issued; else NULL. */
-static const struct instr *ready(const struct rank *p, enum program_stream stream)
-{
-    int i = p->at[stream];
-    return i < p->issued ? &p->program->instr[i] : NULL;
-}
-
 /* Instruction i of rank a does not go with instruction k of rank b. */
 static int wrong(struct ranks *g, const char *what, int a, int i, int b, int k)
 {
-    char here[TEXT], there[TEXT];
+    char here[RANK_TEXT], there[RANK_TEXT];
     instr_text(g->rank[a].program, i, here, sizeof here);
     instr_text(g->rank[b].program, k, there, sizeof there);
     return error_set(g->err, "verify: %s: rank %d is at instruction %d (%s), rank %d at %d (%s)",
                      what, a, i, here, b, k, there);
-}
-
-static const struct mesh_shape *shape_of(const struct ranks *g, int rank)
-{
-    return &g->rank[rank].program->layout->shape;
-}
-
-/* The k-th rank of a group, of those that differ from `rank` in the coordinates of its axes alone;
- * -1 if there is none. */
-static int member(const struct ranks *g, int rank, unsigned axes, int k)
-{
-    const struct mesh_shape *shape = shape_of(g, rank);
-    struct mesh_coord coord = mesh_place(shape, rank);
-    if (k < 0 || k >= mesh_members(shape, axes))
-        return -1;
-    for (int axis = MESH_AXES - 1; axis >= 0; axis--) {
-        if (!(axes >> axis & 1))
-            continue;
-        coord.at[axis] = k % shape->degree[axis];
-        k /= shape->degree[axis];
-    }
-    return mesh_rank(shape, coord);
-}
-
-static int same(const struct instr *a, const struct instr *b)
-{
-    return a->kind == b->kind && a->axes == b->axes && a->elems == b->elems &&
-           a->dtype == b->dtype && a->reduction == b->reduction && a->result == b->result &&
-           a->flat == b->flat && a->unit == b->unit && a->micro == b->micro &&
-           a->phase == b->phase && a->piece == b->piece;
 }
 
 /* What member k of an ALLTOALL of rank r gives and gets; NULL: the list is too short. */
@@ -134,25 +81,17 @@ static int parts_match(const struct ranks *g, int r, const struct instr *mine, i
                                                        mine->place[SLOT_TO] + one->recv_from));
 }
 
-/* What a member stands at, if it is a transfer of the same group: what it does with others comes
- * first. */
-static const struct instr *met_by(const struct ranks *g, int m, enum program_stream stream,
-                                  unsigned axes)
-{
-    const struct instr *theirs = ready(&g->rank[m], stream);
-    return theirs && theirs->axes == axes ? theirs : NULL;
-}
-
 /* Do those members that are there do the same?  0, or -1 with err set. */
 static int check_members(struct ranks *g, int rank, enum program_stream stream,
                          const struct instr *mine)
 {
-    const struct mesh_shape *shape = shape_of(g, rank);
+    const struct mesh_shape *shape = ranks_shape(g, rank);
     int at = mesh_member(shape, mesh_place(shape, rank), mine->axes);
-    for (int k = 0, m; (m = member(g, rank, mine->axes, k)) >= 0; k++) {
-        const struct instr *theirs = met_by(g, m, stream, mine->axes);
-        if (theirs && (!same(mine, theirs) || (mine->kind == INSTR_ALLTOALL &&
-                                               !parts_match(g, rank, mine, at, m, theirs, k))))
+    for (int k = 0, m; (m = ranks_member(g, rank, mine->axes, k)) >= 0; k++) {
+        const struct instr *theirs = ranks_met_by(g, m, stream, mine->axes);
+        if (theirs &&
+            (!ranks_same(mine, theirs) ||
+             (mine->kind == INSTR_ALLTOALL && !parts_match(g, rank, mine, at, m, theirs, k))))
             return wrong(g, "collective mismatch", rank, g->rank[rank].at[stream], m,
                          g->rank[m].at[stream]);
     }
@@ -165,24 +104,20 @@ static int try_collective(struct ranks *g, int rank, enum program_stream stream,
                           const struct instr *mine)
 {
     unsigned axes = mine->axes;
-    for (int k = mesh_members(shape_of(g, rank), axes) - 1; k >= 0; k--)
-        if (!met_by(g, member(g, rank, axes, k), stream, axes))
+    for (int k = mesh_members(ranks_shape(g, rank), axes) - 1; k >= 0; k--)
+        if (!ranks_met_by(g, ranks_member(g, rank, axes, k), stream, axes))
             return 0;
     if (check_members(g, rank, stream, mine))
         return -1;
-    for (int k = 0, m; mine->kind == INSTR_ALLTOALL && (m = member(g, rank, axes, k)) >= 0; k++)
-        if (check_members(g, m, stream, ready(&g->rank[m], stream))) /* each pair has its size */
+    int members = mine->kind == INSTR_ALLTOALL ? mesh_members(ranks_shape(g, rank), axes) : 0;
+    for (int k = 0; k < members; k++) { /* each pair has its size */
+        int m = ranks_member(g, rank, axes, k);
+        if (check_members(g, m, stream, ranks_ready(&g->rank[m], stream)))
             return -1;
-    for (int k = 0, m; (m = member(g, rank, axes, k)) >= 0; k++)
+    }
+    for (int k = 0, m; (m = ranks_member(g, rank, axes, k)) >= 0; k++)
         advance(&g->rank[m], stream);
     return 1;
-}
-
-/* The rank at the other end of a message; -1: there is none. */
-static int other_end(const struct ranks *g, int rank, const struct instr *message)
-{
-    int other = member(g, rank, message->axes, message->peer);
-    return other == rank ? -1 : other;
 }
 
 /* Of the messages at which a stream of a rank stands: the first of a kind to or from `other` that
@@ -190,18 +125,18 @@ static int other_end(const struct ranks *g, int rank, const struct instr *messag
 static int open_message(const struct ranks *g, int rank, enum program_stream stream,
                         enum instr_kind kind, int other)
 {
-    const struct rank *p = &g->rank[rank];
-    const struct instr *instr = ready(p, stream);
+    const struct ranks_progress *p = &g->rank[rank];
+    const struct instr *instr = ranks_ready(p, stream);
     if (!instr || !instr_is_message(instr))
         return -1;
     for (int k = 0; k < program_messages(p->program, p->at[stream]); k++)
         if (!(p->met[stream] >> k & 1) && instr[k].kind == kind &&
-            other_end(g, rank, &instr[k]) == other)
+            ranks_other_end(g, rank, &instr[k]) == other)
             return k;
     return -1;
 }
 
-static void meet(struct rank *p, enum program_stream stream, int k)
+static void meet(struct ranks_progress *p, enum program_stream stream, int k)
 {
     int count = program_messages(p->program, p->at[stream]);
     p->met[stream] |= 1u << k;
@@ -215,15 +150,15 @@ static void meet(struct rank *p, enum program_stream stream, int k)
 /* One of the messages at which a stream stands: 1: both ends were there; 0: not yet; -1: wrong. */
 static int try_message(struct ranks *g, int rank, enum program_stream stream)
 {
-    struct rank *p = &g->rank[rank];
+    struct ranks_progress *p = &g->rank[rank];
     for (int k = 0; k < program_messages(p->program, p->at[stream]); k++) {
         int at = p->at[stream] + k, other;
         const struct instr *mine = &p->program->instr[at];
         if (p->met[stream] >> k & 1)
             continue;
-        if ((other = other_end(g, rank, mine)) < 0)
+        if ((other = ranks_other_end(g, rank, mine)) < 0)
             return wrong(g, "message to no rank", rank, at, rank, at);
-        struct rank *peer = &g->rank[other];
+        struct ranks_progress *peer = &g->rank[other];
         int theirs = open_message(g, other, stream,
                                   mine->kind == INSTR_SEND ? INSTR_RECV : INSTR_SEND, rank);
         if (theirs < 0)
@@ -231,8 +166,7 @@ static int try_message(struct ranks *g, int rank, enum program_stream stream)
         const struct instr *end = &peer->program->instr[peer->at[stream] + theirs];
         if (end->elems != mine->elems || end->dtype != mine->dtype)
             return wrong(g, "message size mismatch", rank, at, other, peer->at[stream] + theirs);
-        if (end->unit != mine->unit || end->micro != mine->micro || end->phase != mine->phase ||
-            end->flat != mine->flat)
+        if (!ranks_same_message(mine, end))
             return wrong(g, "message mismatch", rank, at, other, peer->at[stream] + theirs);
         meet(p, stream, k);
         meet(peer, stream, theirs);
@@ -244,7 +178,7 @@ static int try_message(struct ranks *g, int rank, enum program_stream stream)
 /* One attempt to move a stream of a rank: 1 moved, 0 not, -1 wrong. */
 static int try_stream(struct ranks *g, int rank, enum program_stream stream)
 {
-    const struct instr *instr = ready(&g->rank[rank], stream);
+    const struct instr *instr = ranks_ready(&g->rank[rank], stream);
     if (!instr)
         return 0;
     if (instr_is_message(instr))
@@ -255,58 +189,17 @@ static int try_stream(struct ranks *g, int rank, enum program_stream stream)
     return 1;
 }
 
-/* The rank that a transfer waits for. */
-static int waited_for(const struct ranks *g, int rank, enum program_stream stream,
-                      const struct instr *instr)
-{
-    if (instr_is_message(instr))
-        return member(g, rank, instr->axes, instr->peer);
-    int other, k = 0;
-    do
-        other = member(g, rank, instr->axes, k++);
-    while (other >= 0 && ready(&g->rank[other], stream));
-    return other;
-}
-
 /* Collectives that some members are at, and do not agree on.  0, or -1 with err set. */
 static int check_standing(struct ranks *g)
 {
     for (int r = 0; r < g->count; r++)
         for (int s = 0; s < STREAMS; s++) {
-            const struct instr *instr = ready(&g->rank[r], s);
+            const struct instr *instr = ranks_ready(&g->rank[r], s);
             if (instr && instr_is_transfer(instr) && !instr_is_message(instr) &&
                 check_members(g, r, s, instr))
                 return -1;
         }
     return 0;
-}
-
-/* No rank moves: name the first that stands at a transfer, and the one that it waits for. */
-static int stuck(struct ranks *g)
-{
-    if (check_standing(g))
-        return -1;
-    for (int r = 0; r < g->count; r++)
-        for (int s = 0; s < STREAMS; s++) {
-            const struct rank *p = &g->rank[r];
-            const struct instr *instr = ready(p, s);
-            if (!instr || !instr_is_transfer(instr))
-                continue;
-            int k = 0;
-            while (p->met[s] >> k & 1)
-                k++;
-            instr += k;
-            char text[TEXT];
-            instr_text(p->program, p->at[s] + k, text, sizeof text);
-            const char *what = !instr_is_message(instr)    ? "deadlock"
-                               : instr->kind == INSTR_SEND ? "missing RECV"
-                                                           : "missing SEND";
-            return error_set(g->err,
-                             "verify: %s: rank %d waits for ever at instruction %d (%s) for rank "
-                             "%d, which never joins",
-                             what, r, p->at[s] + k, text, waited_for(g, r, s, instr));
-        }
-    return error_set(g->err, "verify: deadlock: no rank can go on");
 }
 
 static int go_through(struct ranks *g)
@@ -325,7 +218,7 @@ static int go_through(struct ranks *g)
     for (int r = 0; r < g->count; r++)
         for (int s = 0; s < STREAMS; s++)
             if (g->rank[r].at[s] < g->rank[r].program->instrs)
-                return stuck(g);
+                return check_standing(g) ? -1 : deadlock_find(g);
     return 0;
 }
 

@@ -1,0 +1,230 @@
+/* deadlock.c - see deadlock.h.
+ *
+ * Every instruction that is not complete waits for another one:
+ *
+ *   the instruction is                       it waits for
+ *   the first that is not issued             one that it names, or the compute instruction before
+ *   behind that                              the first that is not issued
+ *   issued, but not the next of its stream   the one at which the stream stands
+ *   a message                                its other end
+ *   a message that has met its other end     another that ends together with it
+ *   a collective                             the same one of a member that has not come to it
+ *
+ * Whoever follows these from any instruction comes to one a second time: from there to there is the
+ * circle that is shown.
+ *
+ *   rank 0   SEND forward <---------------- RECV forward   rank 1
+ *               |                             ^
+ *               v comes after                 | comes after
+ *            RECV backward ---------------> SEND backward
+ *
+ * Or the list of the other rank has no such instruction: then that is what is wrong.
+ */
+#include "verify/deadlock.h"
+
+#include "base/text.h"
+#include "comm/group.h"
+
+/* Members of a circle that are shown: so many from its beginning, and from its end. */
+enum { SHOWN_FIRST = 4, SHOWN_LAST = 2 };
+
+/* An instruction of a rank. */
+struct place {
+    int rank, at;
+};
+
+/* Why one waits for another: words for the message. */
+static const char waits_for[] = "waits for", comes_after[] = "comes after",
+                  ends_with[] = "ends together with";
+
+static int same_place(struct place a, struct place b)
+{
+    return a.rank == b.rank && a.at == b.at;
+}
+
+static const struct instr *instr_at(const struct ranks *g, struct place place)
+{
+    return &g->rank[place.rank].program->instr[place.at];
+}
+
+/* What holds up an instruction that is not issued, as the list is issued in order. */
+static const char *issued_after(const struct ranks *g, struct place from, struct place *to)
+{
+    const struct ranks_progress *p = &g->rank[from.rank];
+    *to = (struct place){from.rank, p->issued};
+    if (from.at > p->issued)
+        return comes_after;
+    for (int s = 0; s < STREAMS; s++) {
+        to->at = p->program->instr[from.at].wait[s];
+        if (to->at > p->done[s])
+            return waits_for;
+    }
+    to->at = p->at[STREAM_COMPUTE];
+    return comes_after;
+}
+
+/* Has the message been met, of those at which its stream stands? */
+static int is_met(const struct ranks_progress *p, int at)
+{
+    enum program_stream stream = p->program->instr[at].stream;
+    return at >= p->at[stream] && at - p->at[stream] < GROUP_MESSAGES &&
+           p->met[stream] >> (at - p->at[stream]) & 1;
+}
+
+/* The first instruction that rank `other` has not completed and that is the other end of a message
+ * of `rank`, or the same collective; -1: there is none. */
+static int find_partner(const struct ranks *g, int rank, int other, const struct instr *mine)
+{
+    const struct ranks_progress *p = &g->rank[other];
+    for (int i = p->at[mine->stream]; i < p->program->instrs; i = p->next[i]) {
+        const struct instr *theirs = &p->program->instr[i];
+        if (!instr_is_message(mine)
+                ? ranks_same(mine, theirs)
+                : instr_is_message(theirs) && theirs->kind != mine->kind &&
+                      ranks_same_message(mine, theirs) &&
+                      ranks_other_end(g, other, theirs) == rank && !is_met(p, i))
+            return i;
+    }
+    return -1;
+}
+
+/* The rank that a transfer waits for: the other end, or the first member that has not come. */
+static int awaited_rank(const struct ranks *g, int rank, const struct instr *transfer)
+{
+    int other, k = 0;
+    if (instr_is_message(transfer))
+        return ranks_other_end(g, rank, transfer);
+    do
+        other = ranks_member(g, rank, transfer->axes, k++);
+    while (other >= 0 && ranks_met_by(g, other, transfer->stream, transfer->axes));
+    return other;
+}
+
+/* What an instruction that is not complete waits for; returns why, or NULL: for rank to->rank,
+ * which has no such instruction. */
+static const char *follow(const struct ranks *g, struct place from, struct place *to)
+{
+    const struct ranks_progress *p = &g->rank[from.rank];
+    const struct instr *instr = instr_at(g, from);
+    int head = p->at[instr->stream];
+    if (from.at >= p->issued)
+        return issued_after(g, from, to);
+    *to = (struct place){from.rank, head};
+    if (from.at >= head + program_messages(p->program, head))
+        return comes_after;
+    if (is_met(p, from.at)) {
+        while (is_met(p, to->at))
+            to->at++;
+        return ends_with;
+    }
+    to->rank = awaited_rank(g, from.rank, instr);
+    to->at = to->rank < 0 ? -1 : find_partner(g, from.rank, to->rank, instr);
+    return to->at < 0 ? NULL : waits_for;
+}
+
+static int missing(const struct ranks *g, struct place from)
+{
+    const struct instr *instr = instr_at(g, from);
+    enum instr_kind kind = instr->kind == INSTR_SEND   ? INSTR_RECV
+                           : instr->kind == INSTR_RECV ? INSTR_SEND
+                                                       : instr->kind;
+    char text[RANK_TEXT];
+    instr_text(g->rank[from.rank].program, from.at, text, sizeof text);
+    return error_set(g->err,
+                     "verify: missing %s: rank %d waits for ever at instruction %d (%s) for rank "
+                     "%d, which has no such %s left",
+                     instr_name(kind), from.rank, from.at, text, awaited_rank(g, from.rank, instr),
+                     instr_name(kind));
+}
+
+/* "rank 0 SEND forward layers.1 micro 2" */
+static void append_name(const struct ranks *g, struct place place)
+{
+    char text[RANK_TEXT];
+    text_append(g->err->text, sizeof g->err->text, "rank %d %s", place.rank,
+                instr_text(g->rank[place.rank].program, place.at, text, sizeof text));
+}
+
+/* The same, " (instruction 7, stream point)". */
+static void append_member(const struct ranks *g, struct place place)
+{
+    append_name(g, place);
+    text_append(g->err->text, sizeof g->err->text, " (instruction %d, stream %s)", place.at,
+                program_stream_name(instr_at(g, place)->stream));
+}
+
+/* Of a circle of so many, the member to begin with: the first transfer of the lowest rank. */
+static struct place first_of(const struct ranks *g, struct place place, int length)
+{
+    struct place first = place;
+    for (int k = 1; k < length; k++) {
+        follow(g, place, &place);
+        int is_transfer = instr_is_transfer(instr_at(g, place)),
+            was_transfer = instr_is_transfer(instr_at(g, first));
+        if (is_transfer != was_transfer
+                ? is_transfer
+                : place.rank < first.rank || (place.rank == first.rank && place.at < first.at))
+            first = place;
+    }
+    return first;
+}
+
+static int show_circle(const struct ranks *g, struct place place, int length)
+{
+    int hidden = length - SHOWN_FIRST - SHOWN_LAST; /* 1: to say so would be no shorter */
+    struct place first = place = first_of(g, place, length);
+    error_set(g->err, "verify: deadlock: ");
+    append_member(g, place);
+    for (int k = 1; k <= length; k++) {
+        const char *why = follow(g, place, &place), *which = k > 1 ? ", which " : " ";
+        if (hidden > 1 && k >= SHOWN_FIRST && k < SHOWN_FIRST + hidden)
+            continue;
+        if (hidden > 1 && k == SHOWN_FIRST + hidden)
+            text_append(g->err->text, sizeof g->err->text, ", and so on through %d more, to ",
+                        hidden);
+        else
+            text_append(g->err->text, sizeof g->err->text, "%s%s ", which, why);
+        if (k < length)
+            append_member(g, place);
+    }
+    append_name(g, first);
+    text_append(g->err->text, sizeof g->err->text, " again");
+    return -1;
+}
+
+/* An instruction that is not complete, of the lowest rank that has one. */
+static int find_start(const struct ranks *g, struct place *start)
+{
+    for (start->rank = 0; start->rank < g->count; start->rank++)
+        for (int s = 0; s < STREAMS; s++) {
+            const struct ranks_progress *p = &g->rank[start->rank];
+            start->at = p->at[s];
+            if (start->at < p->program->instrs)
+                return 1;
+        }
+    return 0;
+}
+
+/* By Brent's algorithm (1980), which needs no list of places: `old` waits at the 1st, 2nd, 4th,
+ * 8th,
+ * ... place that is come to, until `place` comes by again, `length` places later. */
+int deadlock_find(const struct ranks *g)
+{
+    struct place place, old, next;
+    int length = 0, limit = 1;
+    if (!find_start(g, &place))
+        return error_set(g->err, "verify: deadlock: no rank can go on");
+    old = place;
+    do {
+        if (length == limit) {
+            old = place;
+            limit *= 2;
+            length = 0;
+        }
+        if (!follow(g, place, &next))
+            return missing(g, place);
+        place = next;
+        length++;
+    } while (!same_place(place, old));
+    return show_circle(g, place, length);
+}
