@@ -19,6 +19,7 @@
 
 #include "base/array.h"
 #include "verify/division.h"
+#include "verify/graphs.h"
 #include "verify/memory_map.h"
 
 enum { TEXT = 112 };
@@ -319,6 +320,15 @@ static int check_divisions(const struct program *program, struct error *err)
     return rc;
 }
 
+/* What is written down before any list is: nothing in a program can make it right. */
+static int check_graphs(const struct program *program, struct error *err)
+{
+    return check_divisions(program, err) || graphs_check_flats(program, err) ||
+                   graphs_check_loss(program, err)
+               ? -1
+               : 0;
+}
+
 int verify_program(const struct program *program, struct error *err)
 {
     struct verify v = {
@@ -337,7 +347,7 @@ int verify_program(const struct program *program, struct error *err)
         memset(uses->read, -1, sizeof uses->read);
     }
     find_gradients(&v);
-    int rc = check_divisions(program, err) || clocks(&v) || check_persistent(&v) ? -1 : 0;
+    int rc = check_graphs(program, err) || clocks(&v) || check_persistent(&v) ? -1 : 0;
     for (int i = 0; !rc && i < program->instrs; i++)
         rc = check_instr(&v, i);
     if (!rc)

@@ -21,6 +21,9 @@
  *  - buffers that share memory follow one another: the first is released, and that is ordered
  *    before the second's first use ("memory reused too early", "memory reused in flight"); all
  *    lie inside their slab ("outside its slab");
+ *  - the flats are divided and summed over ranks as the units' graphs say, the micro-batches are
+ * the global batch, and gradients are those of its mean ("wrong flat", "wrong count", "wrong
+ * factor": graphs.h);
  *  - what a unit's graph has divided among ranks comes together again (division.h);
  *  - and verify_values() of it.
  * Returns 0, or -1 with err naming what, instruction, and buffers. */

@@ -1,0 +1,168 @@
+/* graphs.c - see graphs.h. */
+#include "verify/graphs.h"
+
+#include <stdio.h>
+
+#include "base/round.h"
+#include "graph/op.h"
+
+/* ---- flats ---- */
+
+/* A part of a parameter of a unit's graph. */
+struct part {
+    const struct graph *graph;
+    int param, part;
+    char name[FLAT_NAME];
+};
+
+static const struct graph_param *param_of(const struct part *part)
+{
+    return &part->graph->params[part->param];
+}
+
+/* Its logical name: with the prefix of its block, unless it is another unit's. */
+static void name_part(const struct units *units, int unit, struct part *part)
+{
+    const struct model *model = units->model;
+    const struct graph_param *param = param_of(part);
+    const struct model_unit *block = &model->block[model->unit[unit].first + param->block];
+    snprintf(part->name, sizeof part->name, "%s%s", param->shared ? "" : block->prefix,
+             param->part[part->part]);
+}
+
+/* The axes over which the gradient of a parameter is to be summed: each rank's data give a term of
+ * it, and so may its part of what ranks compute together. */
+static unsigned sum_axes(const struct program *program, const struct part *part)
+{
+    unsigned axes = mesh_wide_axes(&program->layout->shape, MESH_DATA);
+    const struct graph *graph = part->graph;
+    for (int v = 0; v < graph->value_count; v++)
+        if (graph->values[v].role == VALUE_PARAM && graph->values[v].index == part->param)
+            axes |= graph_axes(graph->values[v].divided);
+    return axes;
+}
+
+static int wrong_axes(const struct flat *flat, const struct part *part, const char *what,
+                      unsigned has, unsigned want, struct error *err)
+{
+    char one[MESH_AXES_TEXT], other[MESH_AXES_TEXT];
+    return error_set(err, "verify: wrong flat: %s is %s %s, and its tensor %s %s", flat->name, what,
+                     has ? mesh_axes_name(has, one) : "no ranks", part->name,
+                     want ? mesh_axes_name(want, other) : "no ranks");
+}
+
+static int check_fate(const struct program *program, const struct flat *flat, int tensor,
+                      const struct part *part, struct error *err)
+{
+    const struct graph_param *param = param_of(part);
+    unsigned sums = sum_axes(program, part), divided = graph_axes(param->division.group);
+    unsigned shards = mesh_wide_axes(&program->layout->shape, 1u << MESH_SHARD);
+    if (flat->trained == param->frozen)
+        return error_set(err, "verify: wrong flat: %s is %s, and its tensor %s is not", flat->name,
+                         flat->trained ? "trained" : "frozen", part->name);
+    if (flat->trained && flat->sum_axes != sums)
+        return wrong_axes(flat, part, "summed over", flat->sum_axes, sums, err);
+    if (flat->divided_axes != divided)
+        return wrong_axes(flat, part, "divided over", flat->divided_axes, divided, err);
+    if (flat->shard_axes != (flat_is_sharded(flat) ? shards : 0))
+        return wrong_axes(flat, part, "sharded over", flat->shard_axes, shards, err);
+    if (!box_equal(&flat->tensor[tensor].box, &param->box[part->part]))
+        return error_set(err, "verify: wrong flat: %s has another part of %s than its unit's graph",
+                         flat->name, part->name);
+    return 0;
+}
+
+static int check_part(const struct program *program, int unit, struct part *part, struct error *err)
+{
+    const struct units *units = program->units;
+    const struct unit_flats *use = &units->use[unit];
+    int holders = 0;
+    name_part(units, unit, part);
+    for (int k = 0; k < use->count; k++) {
+        const struct flat *flat = &units->flat[use->flat[k]];
+        int tensor = flat_find(flat, part->name);
+        if (tensor < 0)
+            continue;
+        if (check_fate(program, flat, tensor, part, err))
+            return -1;
+        holders++;
+    }
+    if (holders == 1)
+        return 0;
+    return error_set(err, "verify: wrong flat: %d of those that unit %d uses have %s, not 1",
+                     holders, unit, part->name);
+}
+
+int graphs_check_flats(const struct program *program, struct error *err)
+{
+    for (int u = 0; u < program->units->count; u++) {
+        if (!program_owns(program, u))
+            continue;
+        struct part part = {.graph = units_kind(program->units, u)->train};
+        for (part.param = 0; part.param < part.graph->param_count; part.param++)
+            for (part.part = 0; part.part < param_of(&part)->parts; part.part++)
+                if (check_part(program, u, &part, err))
+                    return -1;
+    }
+    return 0;
+}
+
+/* ---- the loss ---- */
+
+/* The micro-batches of all ranks are the fewest that hold the global batch. */
+static int check_count(const struct program *program, struct error *err)
+{
+    const struct layout *layout = program->layout;
+    const struct units_request *r = &program->units->request;
+    int64_t ranks = mesh_members(&layout->shape, MESH_DATA);
+    int64_t each = ceil_div(ceil_div(layout->global_batch, ranks), r->batch);
+    if (program->micros == each)
+        return 0;
+    return error_set(err,
+                     "verify: wrong count: %d micro-batches of %lld sequences on %lld data ranks; "
+                     "a global batch of %lld takes %lld",
+                     program->micros, (long long)r->batch, (long long)ranks,
+                     (long long)layout->global_batch, (long long)each);
+}
+
+static int makes_loss(const struct graph *graph, const struct graph_node *node)
+{
+    for (int k = 0; k < NODE_OUTS; k++)
+        if (node->out[k] >= 0 && graph->values[node->out[k]].role == VALUE_LOSS)
+            return 1;
+    return 0;
+}
+
+static int check_factor(const struct program *program, int unit, struct error *err)
+{
+    const struct units *units = program->units;
+    const struct graph *graph = units_kind(units, unit)->train;
+    int targets = graph_find(graph, VALUE_TARGETS);
+    char name[MODEL_PREFIX];
+    for (int n = 0; n < graph->node_count; n++) {
+        const struct graph_node *node = &graph->nodes[n];
+        if (!makes_loss(graph, node))
+            continue;
+        int64_t tokens = units->request.seq[targets < 0 ? 0 : graph->values[targets].index] *
+                         program->layout->global_batch;
+        if (node->attrs.scale != 1.0f / (float)tokens)
+            return error_set(err,
+                             "verify: wrong factor: %s of %s multiplies gradients by %g; the "
+                             "%lld tokens of the global batch make that 1/%lld",
+                             node->op->name, model_unit_name(units->model, unit, name),
+                             (double)node->attrs.scale, (long long)tokens, (long long)tokens);
+    }
+    return 0;
+}
+
+int graphs_check_loss(const struct program *program, struct error *err)
+{
+    if (program->kind != PROGRAM_TRAIN)
+        return 0;
+    if (check_count(program, err))
+        return -1;
+    for (int u = 0; u < program->units->count; u++)
+        if (program_owns(program, u) && check_factor(program, u, err))
+            return -1;
+    return 0;
+}

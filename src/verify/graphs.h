@@ -1,0 +1,26 @@
+/* graphs.h - do the flats, the loss and the micro-batches follow from the units' graphs and the
+ * layout?
+ *
+ * verify_values() takes from a flat over which ranks its gradient is summed, and from the program
+ * how many micro-batches there are.  Here these are held against what they were made from: a
+ * gradient that a flat forgets to sum is forgotten by every pass alike.
+ */
+#ifndef TRIREME_VERIFY_GRAPHS_H
+#define TRIREME_VERIFY_GRAPHS_H
+
+#include "program/program.h"
+
+/* Of the units of the program's stage: each parameter of a unit's graph is in one of the flats that
+ * the unit uses, trained, divided among ranks and summed over them as the graph says, and over the
+ * ranks with data of their own.  Returns 0, or -1 with err naming flat and tensor ("wrong flat").
+ */
+int graphs_check_flats(const struct program *program, struct error *err);
+
+/* A training program's micro-batches, those of all ranks, are the global batch, and gradients are
+ * those of the mean over its tokens: the loss's are multiplied by 1 / their number, on every rank
+ * and in every unit that ends in a loss.  Returns 0, or -1 with err naming the unit, or both
+ * numbers
+ * ("wrong factor", "wrong count"). */
+int graphs_check_loss(const struct program *program, struct error *err);
+
+#endif
