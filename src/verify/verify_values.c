@@ -193,43 +193,78 @@ static int rule_release(struct values *v, int i)
     return 0;
 }
 
-enum { FROM_TO = 1 << SLOT_FROM | 1 << SLOT_TO, MEASURED = 1 << SLOT_SUMS | 1 << SLOT_SHARD_GRAD };
+enum {
+    FROM = 1 << SLOT_FROM,
+    TO = 1 << SLOT_TO,
+    SUMS = 1 << SLOT_SUMS,
+    GRAD = 1 << SLOT_SHARD_GRAD,
+    WORK = 1 << SLOT_WORK,
+    MATRICES = 1 << SLOT_MATRICES,
+    OPTIMIZER = 1 << SLOT_OPTIMIZER,
+    MASTER = 1 << SLOT_MASTER,
+};
 
-/* By kind, the rule and the slots it needs; those of a RUN are its segment's. */
+/* By kind, the rule and the slots it reads and writes, which it needs; those of a RUN are its
+ * segment's. */
 static const struct {
     int (*follow)(struct values *v, int i);
-    unsigned slots;
+    unsigned reads, writes;
 } rule[INSTR_KINDS] = {
-    [INSTR_ZERO] = {.follow = rule_zero, .slots = 1 << SLOT_SUMS},
+    [INSTR_ZERO] = {.follow = rule_zero, .writes = SUMS},
     [INSTR_LOAD] = {.follow = rule_load},
     [INSTR_RUN] = {.follow = rules_run},
-    [INSTR_CAST] = {.follow = rule_cast, .slots = FROM_TO},
-    [INSTR_ADD] = {.follow = rule_add, .slots = FROM_TO},
-    [INSTR_GATHER] = {.follow = rule_gather, .slots = FROM_TO},
-    [INSTR_REDUCE] = {.follow = rule_reduce, .slots = FROM_TO},
-    [INSTR_FETCH] = {.follow = rule_copy, .slots = FROM_TO},
-    [INSTR_SPILL] = {.follow = rule_copy, .slots = FROM_TO},
-    [INSTR_ALLREDUCE] = {.follow = rule_all_reduce, .slots = 1 << SLOT_TO},
-    [INSTR_SEND] = {.follow = rules_send, .slots = 1 << SLOT_FROM},
-    [INSTR_RECV] = {.follow = rules_receive, .slots = 1 << SLOT_TO},
-    [INSTR_ALLTOALL] = {.follow = rules_matrices, .slots = FROM_TO},
-    [INSTR_NORM] = {.follow = rules_norm, .slots = MEASURED},
-    [INSTR_SCALE] = {.follow = rules_scale, .slots = 1 << SLOT_SUMS},
-    [INSTR_MOMENTUM] = {.follow = rules_momentum, .slots = MEASURED | 1 << SLOT_OPTIMIZER},
+    [INSTR_CAST] = {.follow = rule_cast, .reads = FROM, .writes = TO},
+    [INSTR_ADD] = {.follow = rule_add, .reads = FROM | TO, .writes = TO},
+    [INSTR_GATHER] = {.follow = rule_gather, .reads = FROM, .writes = TO},
+    [INSTR_REDUCE] = {.follow = rule_reduce, .reads = FROM, .writes = TO},
+    [INSTR_FETCH] = {.follow = rule_copy, .reads = FROM, .writes = TO},
+    [INSTR_SPILL] = {.follow = rule_copy, .reads = FROM, .writes = TO},
+    [INSTR_ALLREDUCE] = {.follow = rule_all_reduce, .reads = TO, .writes = TO},
+    [INSTR_SEND] = {.follow = rules_send, .reads = FROM},
+    [INSTR_RECV] = {.follow = rules_receive, .writes = TO},
+    [INSTR_ALLTOALL] = {.follow = rules_matrices, .reads = FROM, .writes = TO},
+    [INSTR_NORM] = {.follow = rules_norm, .reads = SUMS | GRAD, .writes = SUMS},
+    [INSTR_SCALE] = {.follow = rules_scale, .reads = SUMS, .writes = SUMS},
+    [INSTR_MOMENTUM] = {.follow = rules_momentum,
+                        .reads = SUMS | GRAD | OPTIMIZER,
+                        .writes = GRAD | OPTIMIZER},
     [INSTR_ORTHOGONALIZE] = {.follow = rules_orthogonalize,
-                             .slots = 1 << SLOT_WORK | 1 << SLOT_MATRICES},
-    [INSTR_UPDATE] = {.follow = rules_update, .slots = MEASURED | 1 << SLOT_MASTER},
+                             .reads = MATRICES,
+                             .writes = WORK | MATRICES},
+    [INSTR_UPDATE] = {.follow = rules_update, .reads = SUMS | GRAD | MASTER, .writes = MASTER},
     [INSTR_RELEASE] = {.follow = rule_release},
 };
+
+/* An instruction has its operands, and says that it reads and writes them, so that nothing else
+ * touches them meanwhile. */
+static int check_operands(const struct values *v, int i)
+{
+    const struct instr *instr = &v->program->instr[i];
+    unsigned reads = rule[instr->kind].reads, writes = rule[instr->kind].writes;
+    if (instr->kind == INSTR_REDUCE && instr->accumulate)
+        reads |= TO;
+    for (int slot = 0; slot < SLOTS; slot++) {
+        int is_bound = instr->buffer[slot] >= 0;
+        if (is_bound && instr->kind == INSTR_LOAD)
+            writes |= 1u << slot;
+        if (is_bound && instr->kind == INSTR_UPDATE && slot >= SLOT_PARAM) {
+            writes |= 1u << slot;
+            reads |= slot >= SLOT_OPTIMIZER ? 1u << slot : 0;
+        }
+        unsigned missing = (reads & ~instr->reads) | (writes & ~instr->writes);
+        if (missing >> slot & 1 || ((reads | writes) >> slot & 1 && !is_bound))
+            return wrong_operand(v, i, slot);
+    }
+    return 0;
+}
 
 static int follow(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
     if (!rule[instr->kind].follow && !instr_is_exchange(instr))
         return error_set(v->err, "verify: no rule for %s", instr_name(instr->kind));
-    for (int slot = 0; slot < SLOTS; slot++)
-        if (rule[instr->kind].slots >> slot & 1 && instr->buffer[slot] < 0)
-            return wrong_operand(v, i, slot);
+    if (check_operands(v, i))
+        return -1;
     if (instr_is_exchange(instr) || instr->kind == INSTR_RUN) {
         if (instr->unit < 0 || instr->unit >= v->program->units->count ||
             !values_is_own_unit(v, instr->unit))

@@ -136,6 +136,11 @@ void programs_everywhere(void (*check)(struct program *))
          "parallel.pipeline=2 train.global_batch=4 parallel.strategy=FULL_SHARD "
          "parallel.pipeline_reshard=true"},
         {4, ONE_MEMORY, "parallel.pipeline=2 train.global_batch=4 parallel.strategy=NO_SHARD"},
+        {2, ONE_MEMORY, "parallel.tensor=2 train.global_batch=2"},
+        {4, ONE_MEMORY, "parallel.tensor=2 parallel.pipeline=2 train.global_batch=2"},
+        {4, ONE_MEMORY,
+         "parallel.tensor=2 train.global_batch=4 parallel.strategy=FULL_SHARD precision=bf16 "
+         "parallel.schedule=zb_h1"},
         {4, HOST_APART,
          "parallel.strategy=HYBRID_SHARD parallel.shard=2 train.global_batch=8 precision=bf16 "
          "comm.reduce_dtype=bf16 offload.gradients=disk offload.optimizer=host "

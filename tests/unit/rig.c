@@ -232,12 +232,18 @@ static void open_ranks(struct fleet *fleet, const struct config *config, struct 
         fleet->layout.shape.degree[MESH_TENSOR] = tensors;
     must(device_open(&fleet->device, &device, &err), &err);
     struct units_request units = rig_units(&fleet->layout, config, model);
-    units.tensor.rank = tensors ? first : units.tensor.rank;
-    must(units_create(&fleet->units, fleet->model, &units, fleet->device, &err), &err);
+    fleet->places = tensors ? 1 : fleet->layout.shape.degree[MESH_TENSOR];
+    fleet->place = array_make((size_t)fleet->places, sizeof *fleet->place);
+    for (int k = 0; k < fleet->places; k++) {
+        units.tensor.rank = first + k;
+        must(units_create(&fleet->place[k], fleet->model, &units, fleet->device, &err), &err);
+    }
+    fleet->units = fleet->place[0];
     fleet->state = array_make((size_t)ranks, sizeof *fleet->state);
     fleet->program = array_make((size_t)ranks, sizeof *fleet->program);
     for (int r = 0; r < ranks; r++) {
-        fleet->state[r] = state_create(fleet->units, &fleet->layout, 1, first + r);
+        fleet->state[r] =
+            state_create(fleet->place[r % fleet->places], &fleet->layout, 1, first + r);
         fleet->program[r] = program_create(fleet->state[r], kind);
     }
 }
@@ -260,9 +266,11 @@ void fleet_close(struct fleet *fleet)
         program_destroy(fleet->program[r]);
         state_destroy(fleet->state[r]);
     }
+    for (int k = 0; k < fleet->places; k++)
+        units_destroy(fleet->place[k]);
     free(fleet->program);
     free(fleet->state);
-    units_destroy(fleet->units);
+    free(fleet->place);
     model_destroy(fleet->model);
     device_close(fleet->device);
     layout_release(&fleet->layout);

@@ -59,7 +59,9 @@ struct fleet {
     struct layout layout;
     struct device *device;
     struct model *model;
-    struct units *units;
+    struct units *units;  /* of the first place of the tensor axis */
+    struct units **place; /* of each place that is there, that one first */
+    int places;
     int ranks;
     struct state **state;
     struct program **program;

@@ -207,7 +207,8 @@ static void check_missing_gather(struct program *program)
         if (instr->kind != INSTR_GATHER)
             continue;
         instr->writes = 0;
-        assert_wrong(program, "read before written", "a gather that brings nothing", i);
+        assert_wrong(program, "read before written|wrong operand", "a gather that brings nothing",
+                     i);
         instr->writes = was;
     }
     assert_right(program);
@@ -366,7 +367,7 @@ static void check_missing_writes(struct program *program)
         if (!makes || adds)
             continue;
         memset(program->instr[i].buffer, -1, sizeof was.buffer);
-        assert_wrong(program, "read before written", "nothing written", i);
+        assert_wrong(program, "read before written|wrong operand", "nothing written", i);
         dropped[was.kind]++;
         program->instr[i] = was;
     }

@@ -119,21 +119,23 @@ static void test_accumulation_is_as_it_must_be(void **state)
     programs_everywhere(check_accumulation);
 }
 
-/* A maximum where a sum is meant, and a gradient's sum rounded. */
+/* A maximum where a sum is meant, and a gradient's sum rounded; or the other way round. */
 static void check_reductions(struct program *program)
 {
     for (int i = 0; i < program->instrs; i++) {
+        enum group_reduction was = program->instr[i].reduction;
         if (program->instr[i].kind != INSTR_ALLREDUCE)
             continue;
-        program->instr[i].reduction = GROUP_MAX;
+        program->instr[i].reduction = was == GROUP_SUM ? GROUP_MAX : GROUP_SUM;
         refused(program, "a maximum", i);
-        program->instr[i].reduction = GROUP_SUM;
+        program->instr[i].reduction = was;
     }
     for (int i = 0; i < program->instrs; i++)
         if (program->instr[i].kind == INSTR_REDUCE) {
-            program->instr[i].result = DTYPE_BF16;
-            refused(program, "a rounded sum", i);
-            program->instr[i].result = DTYPE_F32;
+            enum dtype was = program->instr[i].result;
+            program->instr[i].result = was == DTYPE_F32 ? DTYPE_BF16 : DTYPE_F32;
+            refused(program, "a sum of another format", i);
+            program->instr[i].result = was;
         }
     assert_right(program);
 }
@@ -259,7 +261,13 @@ static void test_every_operand_counts(void **state)
     programs_everywhere(check_operands);
 }
 
-/* Each operand taken away, and a RUN's said not to be read or written. */
+/* Where it is only allowed to: a REDUCE to its source. */
+static int is_result(const struct instr *instr, int slot)
+{
+    return instr->kind != INSTR_REDUCE || slot != SLOT_FROM;
+}
+
+/* Each operand taken away, said to be neither read nor written, and not to be written. */
 static void check_missing(struct program *program)
 {
     for (int i = 0; i < program->instrs; i++) {
@@ -270,11 +278,15 @@ static void check_missing(struct program *program)
             instr->buffer[slot] = -1;
             refused(program, "an operand missing", i);
             *instr = was;
-            if (was.kind != INSTR_RUN || slot == SPACE_WORK)
+            if (was.kind == INSTR_RUN && slot == SPACE_WORK)
                 continue;
             instr->reads &= ~(1u << slot);
             instr->writes &= ~(1u << slot);
             refused(program, "an operand not used", i);
+            *instr = was;
+            instr->writes &= ~(1u << slot);
+            if (was.writes >> slot & 1 && is_result(&was, slot))
+                refused(program, "a result that is not written", i);
             *instr = was;
         }
     }
@@ -347,7 +359,7 @@ static void check_places(struct program *program)
         int counts = was.kind == INSTR_RUN || was.kind == INSTR_GATHER ||
                      was.kind == INSTR_REDUCE || was.kind == INSTR_NORM || was.kind == INSTR_UPDATE;
         if (counts) {
-            if (was.kind == INSTR_RUN)
+            if (was.kind == INSTR_RUN || instr_is_exchange(&was))
                 instr->unit = (was.unit + 1) % program->units->count;
             else
                 instr->flat = (was.flat + 1) % program->units->flats;
