@@ -25,6 +25,11 @@ int rules_norm(struct values *v, int i)
     struct value sums = values_get(v, instr->buffer[SLOT_SUMS]);
     if (check_gradient(v, i, instr->buffer[SLOT_SHARD_GRAD]))
         return -1;
+    if (!values_counts_norm(v, instr->flat)) {
+        struct value value = values_get(v, instr->buffer[SLOT_SHARD_GRAD]);
+        return wrong(v, i, instr->buffer[SLOT_SHARD_GRAD], &value,
+                     "a gradient whose square this rank counts");
+    }
     if (!rules_are_own_sums(v, &sums))
         return wrong(v, i, instr->buffer[SLOT_SUMS], &sums, "sums of this rank alone");
     addends_add(&sums.norms, addend(MEANS_SUMS, -1, instr->flat));

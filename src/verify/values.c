@@ -142,9 +142,11 @@ static void open_state(struct values *v)
 }
 
 /* Of a value that several ranks hold alike, one counts the square: the first of them. */
-static int counts_norm(const struct values *v, int flat)
+int values_counts_norm(const struct values *v, int flat)
 {
     const struct flat *of = &v->program->units->flat[flat];
+    if (!of->trained || !values_is_own_unit(v, of->unit))
+        return 0;
     unsigned alike = v->counted_axes & ~(1u << MESH_PIPELINE);
     if (flat_is_sharded(of))
         alike &= ~(1u << MESH_SHARD);
@@ -307,8 +309,7 @@ static void open_sums(struct values *v)
                 addends_add(&v->losses, addend(MEANS_SUMS, m, -1));
         }
     for (int f = 0; f < units->flats; f++)
-        if (units->flat[f].trained && values_is_own_unit(v, units->flat[f].unit) &&
-            counts_norm(v, f))
+        if (values_counts_norm(v, f))
             addends_add(&v->norms, addend(MEANS_SUMS, -1, f));
 }
 

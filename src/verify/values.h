@@ -100,6 +100,9 @@ int values_rank_uses(const struct values *v, int rank, int flat);
 /* The axes over which a gradient that the rank's units make of a flat is to be summed. */
 unsigned values_sum_axes(const struct values *v, int flat);
 
+/* Does the rank count the square of its gradient of a flat in the norm? */
+int values_counts_norm(const struct values *v, int flat);
+
 /* Instruction i wrote it. */
 void values_put(struct values *v, int i, int b, struct value value);
 

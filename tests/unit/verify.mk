@@ -7,3 +7,6 @@ tests_unit_test_verify_values_SOURCES = tests/unit/test_verify_values.c $(progra
 by_hand = tests/unit/by_hand.c tests/unit/by_hand.h
 tests_unit_test_verify_ranks_SOURCES = tests/unit/test_verify_ranks.c $(by_hand) $(rig)
 tests_unit_test_deadlock_SOURCES = tests/unit/test_deadlock.c $(by_hand) $(rig)
+UNIT_TESTS += tests/unit/test_history
+faults = tests/unit/faults.c tests/unit/faults.h $(divided)
+tests_unit_test_history_SOURCES = tests/unit/test_history.c $(faults)
