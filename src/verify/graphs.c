@@ -42,13 +42,19 @@ static unsigned sum_axes(const struct program *program, const struct part *part)
     return axes;
 }
 
+/* what: what is done over axes. */
 static int wrong_axes(const struct flat *flat, const struct part *part, const char *what,
                       unsigned has, unsigned want, struct error *err)
 {
-    char one[MESH_AXES_TEXT], other[MESH_AXES_TEXT];
-    return error_set(err, "verify: wrong flat: %s is %s %s, and its tensor %s %s", flat->name, what,
-                     has ? mesh_axes_name(has, one) : "no ranks", part->name,
-                     want ? mesh_axes_name(want, other) : "no ranks");
+    char one[MESH_AXES_TEXT] = "none", other[MESH_AXES_TEXT] = "none";
+    if (has)
+        mesh_axes_name(has, one);
+    if (want)
+        mesh_axes_name(want, other);
+    return error_set(err,
+                     "verify: wrong flat: the axes over which %s is %s are: %s; of its tensor "
+                     "%s they have to be: %s",
+                     flat->name, what, one, part->name, other);
 }
 
 static int check_fate(const struct program *program, const struct flat *flat, int tensor,
@@ -56,16 +62,16 @@ static int check_fate(const struct program *program, const struct flat *flat, in
 {
     const struct graph_param *param = param_of(part);
     unsigned sums = sum_axes(program, part), divided = graph_axes(param->division.group);
-    unsigned shards = mesh_wide_axes(&program->layout->shape, 1u << MESH_SHARD);
+    unsigned shards = flat_is_sharded(flat) ? 1u << MESH_SHARD : 0;
     if (flat->trained == param->frozen)
         return error_set(err, "verify: wrong flat: %s is %s, and its tensor %s is not", flat->name,
                          flat->trained ? "trained" : "frozen", part->name);
     if (flat->trained && flat->sum_axes != sums)
-        return wrong_axes(flat, part, "summed over", flat->sum_axes, sums, err);
+        return wrong_axes(flat, part, "summed", flat->sum_axes, sums, err);
     if (flat->divided_axes != divided)
-        return wrong_axes(flat, part, "divided over", flat->divided_axes, divided, err);
-    if (flat->shard_axes != (flat_is_sharded(flat) ? shards : 0))
-        return wrong_axes(flat, part, "sharded over", flat->shard_axes, shards, err);
+        return wrong_axes(flat, part, "divided", flat->divided_axes, divided, err);
+    if (flat->shard_axes != shards)
+        return wrong_axes(flat, part, "sharded", flat->shard_axes, shards, err);
     if (!box_equal(&flat->tensor[tensor].box, &param->box[part->part]))
         return error_set(err, "verify: wrong flat: %s has another part of %s than its unit's graph",
                          flat->name, part->name);

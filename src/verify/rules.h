@@ -54,11 +54,15 @@ static inline int wrong_size(const struct values *v, int i, int b)
                      v->program->buffer[b].name, i, instr_text(v->program, i, here, sizeof here));
 }
 
+/* slot -1: none, but what the instruction itself says. */
 static inline int wrong_operand(const struct values *v, int i, int slot)
 {
     char here[RULE_TEXT];
+    instr_text(v->program, i, here, sizeof here);
+    if (slot < 0)
+        return error_set(v->err, "verify: wrong operand: instruction %d (%s)", i, here);
     return error_set(v->err, "verify: wrong operand: slot %d of instruction %d (%s)", slot, i,
-                     instr_text(v->program, i, here, sizeof here));
+                     here);
 }
 
 static inline const struct flat *flat_of(const struct values *v, int flat)
