@@ -316,6 +316,9 @@ struct device_ops {
     /* *sum += sum of squares in fp64, over a fixed partition of the elements. */
     void (*sumsq)(struct device *d, double *sum, const float *x, int64_t elems);
 
+    /* *sum = x[count - 1] + x[count - 2] + ... + x[0], added in this order; 0 of none. */
+    void (*sum_from_last)(struct device *d, double *sum, const double *x, int count);
+
     /* The factor gradients take in the update.  Gradients were summed as if there were `nominal`
      * targets, and of a loss times *loss_scale:
      * mean = *targets > 0 ? nominal / *targets / *loss_scale : 0;  norm = sqrt(*squares) * mean;
@@ -368,8 +371,8 @@ struct device_ops {
     X(bias_backward_scratch) X(gelu) X(gelu_backward) X(rope) X(pack_heads) \
     X(pack_heads_backward) X(attention) X(attention_backward) X(attention_scratch) X(swiglu) \
     X(swiglu_backward) X(cross_entropy) X(loss_sum) X(add) X(cast) X(fill_zero) X(copy) X(set) \
-    X(sumsq) X(update_factor) X(adamw) X(sgd) X(momentum) X(muon) X(normalize) X(polynomial) \
-    X(softmax_part) X(softmax_term) X(softmax_loss) X(softmax_gradient)
+    X(sumsq) X(sum_from_last) X(update_factor) X(adamw) X(sgd) X(momentum) X(muon) X(normalize) \
+    X(polynomial) X(softmax_part) X(softmax_term) X(softmax_loss) X(softmax_gradient)
 /* clang-format on */
 
 /* The type of the function that a member of a table points to.  Declares what the table is filled

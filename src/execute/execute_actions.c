@@ -17,7 +17,11 @@ static int zero(struct run_state *run, int i)
     const double loss_scale = run->input->loss_scale;
     const double values[SUM_COUNT] = {
         [SUM_STOP] = run->input->stop_vote, [SUM_LOSS_SCALE] = loss_scale > 0 ? loss_scale : 1};
-    d->ops->set(d, run_operand(run, &run->program->instr[i], SLOT_SUMS), values, SUM_COUNT);
+    const struct instr *instr = &run->program->instr[i];
+    double *sums = run_operand(run, instr, SLOT_SUMS);
+    d->ops->set(d, sums, values, SUM_COUNT);
+    d->ops->fill_zero(d, sums + SUM_COUNT,
+                      run->program->buffer[instr->buffer[SLOT_SUMS]].bytes - sizeof values);
     return 0;
 }
 
@@ -151,7 +155,8 @@ static int norm(struct run_state *run, int i)
     const struct instr *instr = &run->program->instr[i];
     struct device *d = run->x->device;
     double *sums = run_operand(run, instr, SLOT_SUMS);
-    d->ops->sumsq(d, sums + SUM_SQUARES, run_operand(run, instr, SLOT_SHARD_GRAD), instr->elems);
+    d->ops->sumsq(d, sums + SUM_FLATS + instr->flat, run_operand(run, instr, SLOT_SHARD_GRAD),
+                  instr->elems);
     return 0;
 }
 
@@ -160,6 +165,7 @@ static int scale(struct run_state *run, int i)
 {
     struct device *d = run->x->device;
     double *sums = run_operand(run, &run->program->instr[i], SLOT_SUMS);
+    d->ops->sum_from_last(d, sums + SUM_SQUARES, sums + SUM_FLATS, run->program->units->flats);
     d->ops->update_factor(d, sums + SUM_FACTOR, sums + SUM_TARGETS, sums + SUM_SQUARES,
                           sums + SUM_LOSS_SCALE, run->input->nominal_targets, run->input->clip);
     return 0;

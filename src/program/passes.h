@@ -8,7 +8,7 @@
  * strategy's gathers and reductions are woven in by the functions of shard.h as it goes. */
 void pass_schedule(struct program *program);
 
-/* The step's sums (loss, targets, squares, stop votes) over all data ranks. */
+/* The step's sums (loss, targets, stop votes, each flat's squares) over all ranks. */
 void pass_sums(struct program *program);
 
 /* Gradient norm, the sums over ranks, and the optimizer. */

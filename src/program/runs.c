@@ -297,7 +297,7 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
             passing(program, &at->deferred, "deferred", run, run->segment->deferred_bytes);
         return at->deferred;
     case SPACE_CONST: return program->state->constants;
-    case SPACE_LOSS: return program->state->sums;
+    case SPACE_LOSS: return program->state->summed;
     case SPACE_LOSS_SCALE: return program->state->loss_scale;
     case SPACE_WORK: return program->state->work;
     case SPACE_CARRY:

@@ -234,16 +234,22 @@ static void make_flat(struct state *state, int flat)
                                    state->layout->optimizer_dtype);
 }
 
+/* Sums [from, to) by a name of their own. */
+static int view_of_sums(struct state *state, int from, int to, const char *name)
+{
+    int b = state_buffer(state, POOL_WORKSPACE, (size_t)(to - from) * sizeof(double), "%s", name);
+    return state_make_view(state->buffer, b, state->sums, (size_t)from * sizeof(double));
+}
+
 static void make_common(struct state *state)
 {
     const struct units *units = state->units;
     size_t table = (size_t)(units_longest(units) * units->model->const_width) * sizeof(float);
-    state->sums = state_buffer(state, POOL_WORKSPACE, SUM_COUNT * sizeof(double), "sums");
-    state->loss_scale = state_buffer(state, POOL_WORKSPACE, sizeof(double), "loss scale");
-    state_make_view(state->buffer, state->loss_scale, state->sums, SUM_LOSS_SCALE * sizeof(double));
-    state->counted = state_buffer(state, POOL_WORKSPACE,
-                                  (SUM_REDUCED - SUM_COUNTED) * sizeof(double), "counted sums");
-    state_make_view(state->buffer, state->counted, state->sums, SUM_COUNTED * sizeof(double));
+    int sums = SUM_COUNT + (state->training ? units->flats : 0);
+    state->sums = state_buffer(state, POOL_WORKSPACE, (size_t)sums * sizeof(double), "sums");
+    state->loss_scale = view_of_sums(state, SUM_LOSS_SCALE, SUM_LOSS_SCALE + 1, "loss scale");
+    state->summed = view_of_sums(state, SUM_SUMMED, sums, "summed");
+    state->counted = view_of_sums(state, SUM_COUNTED, sums, "counted sums");
     state->constants = state_buffer(state, POOL_WORKSPACE, table, "constants");
     state->work = state_buffer(state, POOL_WORKSPACE, units->work_bytes, "work");
 }

@@ -52,18 +52,21 @@ struct state_bucket {
     int flats; /* in it */
 };
 
-/* What the sums buffer holds, fp64. */
+/* What the sums buffer holds, fp64.  Squares are kept per flat until SCALE adds them, always in the
+ * same order: the bits of the norm do not depend on which stage has which flats. */
 enum {
-    SUM_LOSS,
-    SUM_TARGETS,
-    SUM_SQUARES,
-    SUM_STOP,
-    SUM_REDUCED,               /* those before are summed over data ranks, */
-    SUM_COUNTED = SUM_SQUARES, /* from here on over the ranks that compute one batch, too: these
-                                 make the same loss, and each counts other squares */
-    SUM_FACTOR = SUM_REDUCED,  /* of gradients in the update, from SCALE; NaN: no update */
-    SUM_LOSS_SCALE,            /* gradients are those of the loss times this */
-    SUM_COUNT
+    SUM_FACTOR,     /* of gradients in the update, from SCALE; NaN: no update */
+    SUM_LOSS_SCALE, /* gradients are those of the loss times this */
+    SUM_SQUARES,    /* of all gradients, from SCALE */
+    SUM_SUMMED,     /* those from here on are summed over data ranks and stages, */
+    SUM_LOSS = SUM_SUMMED,
+    SUM_TARGETS, /* behind the loss, as SPACE_LOSS wants it */
+    SUM_COUNTED, /* from here on over the ranks that compute one batch, too: these make the
+                    same loss, and each counts other squares */
+    SUM_STOP = SUM_COUNTED,
+    SUM_COUNT,            /* all that does not depend on the model */
+    SUM_FLATS = SUM_COUNT /* where a state is trained: squares of each flat's gradient; 0 where
+                             another rank counts them */
 };
 
 struct state {
@@ -78,7 +81,8 @@ struct state {
     struct state_bucket *bucket;
     int buckets;
     int sums, constants, work; /* buffers */
-    int loss_scale, counted;   /* views of sums */
+    int loss_scale;            /* views of sums: from SUM_LOSS_SCALE, that alone; */
+    int summed, counted;       /* from SUM_SUMMED, from SUM_COUNTED to the end */
 };
 
 /* The state of a rank: parameters, sums, constants and workspace, and where it trains gradients,

@@ -1,7 +1,7 @@
 /* update.c - the end of a training step: gradient norm, sums over ranks, optimizer.
  *
  *   NORM of each flat (behind SEND, RECV and ADD of those in copies.h), ALLREDUCE of the sums,
- * SCALE, then for each flat FETCH, UPDATE, SPILL
+ * among them each flat's squares, which SCALE adds, then for each flat FETCH, UPDATE, SPILL
  *
  * with FETCH and SPILL only of what lives on another side than the optimizer works on.  Before
  * UPDATE of a flat whose rule is of matrices come MOMENTUM and ORTHOGONALIZE (matrices.h): MOMENTUM
@@ -18,18 +18,19 @@
 #include "program/matrices.h"
 #include "program/offload.h"
 
+/* All elements of a buffer of sums over the ranks along axes. */
+static void sum_over(struct program *program, unsigned axes, int buffer)
+{
+    int64_t elems = (int64_t)(program->buffer[buffer].bytes / sizeof(double));
+    if (mesh_members(&program->layout->shape, axes) > 1)
+        program_all_reduce(program, -1, -1, axes, buffer, elems, DTYPE_F64);
+}
+
 void pass_sums(struct program *program)
 {
-    const struct mesh_shape *shape = &program->layout->shape;
-    const struct state *state = program->state;
-    if (mesh_members(shape, MESH_DATA) > 1)
-        program_all_reduce(program, -1, -1, MESH_DATA, state->sums, SUM_REDUCED, DTYPE_F64);
-    if (mesh_members(shape, 1u << MESH_PIPELINE) > 1)
-        program_all_reduce(program, -1, -1, 1u << MESH_PIPELINE, state->sums, SUM_REDUCED,
-                           DTYPE_F64);
-    if (mesh_members(shape, 1u << MESH_TENSOR) > 1)
-        program_all_reduce(program, -1, -1, 1u << MESH_TENSOR, state->counted,
-                           SUM_REDUCED - SUM_COUNTED, DTYPE_F64);
+    sum_over(program, MESH_DATA, program->state->summed);
+    sum_over(program, 1u << MESH_PIPELINE, program->state->summed);
+    sum_over(program, 1u << MESH_TENSOR, program->state->counted);
 }
 
 /* Do gradients live on a side from which UPDATE's must be fetched? */

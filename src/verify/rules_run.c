@@ -191,8 +191,10 @@ static int adds_gradient(struct values *v, int i, int use)
 static int adds_loss(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
-    int b = instr->buffer[SPACE_LOSS];
+    int b = v->program->state->sums;
     struct value sums = values_get(v, b);
+    if (instr->buffer[SPACE_LOSS] != v->program->state->summed)
+        return wrong_operand(v, i, SPACE_LOSS);
     if (!rules_are_own_sums(v, &sums))
         return wrong(v, i, b, &sums, "sums of this rank alone");
     addends_add(&sums.terms[0], addend(MEANS_SUMS, instr->micro, -1));

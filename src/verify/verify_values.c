@@ -148,15 +148,16 @@ static int sum_buffer(struct values *v, int i, int b, unsigned axes)
     return 0;
 }
 
-/* All of a step's sums, or those that are counted beside the loss. */
+/* A step's sums over ranks: all, or those that are counted beside the loss. */
 static int add_sums(struct values *v, int i, unsigned axes)
 {
     const struct instr *instr = &v->program->instr[i];
-    int sums = v->program->state->sums, b = instr->buffer[SLOT_TO], all = b == sums;
+    int sums = v->program->state->sums, b = instr->buffer[SLOT_TO];
+    int all = b == v->program->state->summed;
     struct value value = values_get(v, sums);
     if (!all && b != v->program->state->counted)
         return wrong_operand(v, i, SLOT_TO);
-    if (instr->elems != (all ? SUM_REDUCED : SUM_REDUCED - SUM_COUNTED))
+    if ((size_t)instr->elems * sizeof(double) != bytes_of(v, b))
         return wrong_size(v, i, b);
     if (value.meaning != MEANS_SUMS || !axes || (value.counting & axes) != axes ||
         (all && (value.pending & axes) != axes) || value.updated)

@@ -465,6 +465,25 @@ static void copies_and_zeros(void **state)
     check_close_devices(&c);
 }
 
+static void sum_from_last(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    d->ops->sum_from_last(d, at[0], at[1], *(const int *)args);
+}
+
+static void sums_in_a_fixed_order(void **state)
+{
+    static const int counts[] = {0, 1, 2, 3, 7, 255, 256, 257, 521, 1031};
+    struct check c = check_open();
+    for (int i = 0; i < 10; i++) {
+        struct operand o[] = {
+            output_operand("sum", EXACT, DTYPE_F64, 1),
+            random_operand(&c, "x", DTYPE_F64, counts[i], 1),
+        };
+        check_call(&c, "sum_from_last", sum_from_last, &counts[i], o, 2);
+    }
+    check_close_devices(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -478,6 +497,7 @@ int main(void)
         cmocka_unit_test(sums_are_rounded_once),
         cmocka_unit_test(casts_keep_or_round_every_bit),
         cmocka_unit_test(copies_and_zeros),
+        cmocka_unit_test(sums_in_a_fixed_order),
     };
     return check_main("cuda ops", tests);
 }

@@ -374,7 +374,7 @@ static int spoil_sums(struct program *program)
         faults_refused(program, "SCALE", NULL);
         *instr = was;
         instr->buffer[SLOT_TO] = program->state->sums;
-        instr->elems = SUM_REDUCED;
+        instr->elems = SUM_COUNT + program->units->flats;
         if (was.axes == TENSOR)
             faults_refused(program, "ALLREDUCE", NULL);
         *instr = was;

@@ -181,6 +181,28 @@ static uint64_t copy_ends(struct device *d, enum dtype dt)
     return hash;
 }
 
+/* Sums of numbers of which each order gives other bits, into memory that holds something. */
+static uint64_t sum_from_last(struct device *d, enum dtype dt)
+{
+    enum { MOST = 1000 };
+    static const int counts[] = {0, 1, 2, 3, 7, 255, 256, 257, 521, MOST};
+    double x[MOST], got[10], other = 0;
+    for (int i = 0; i < MOST; i++)
+        x[i] = 1.0 / (3 + 7 * i % 41);
+    for (int k = 0; k < 10; k++) {
+        double want = 0;
+        for (int i = counts[k] - 1; i >= 0; i--)
+            want += x[i];
+        got[k] = 5;
+        d->ops->sum_from_last(d, &got[k], x, counts[k]);
+        assert_true(got[k] == want);
+    }
+    for (int i = 0; i < MOST; i++)
+        other += x[i];
+    assert_true(other != got[9]);
+    return hash_bytes(got, sizeof got);
+}
+
 /* A slice that starts anywhere sums to what its elements are. */
 static uint64_t sumsq(struct device *d, enum dtype dt)
 {
@@ -218,6 +240,11 @@ static void copies_in_fp16_have_infinity_and_denormals(void **state)
 static void sumsq_is_as_exact_as_double(void **state)
 {
     for_each_setting(sumsq);
+}
+
+static void sums_are_taken_from_the_last_on(void **state)
+{
+    for_each_setting(sum_from_last);
 }
 
 /* Moments that fade away end at 0 and not in denormals; others' arithmetic is left alone. */
@@ -299,6 +326,7 @@ int main(void)
         cmocka_unit_test(copies_in_fp16_have_infinity_and_denormals),
         cmocka_unit_test(denormals_are_flushed_here_only),
         cmocka_unit_test(sumsq_is_as_exact_as_double),
+        cmocka_unit_test(sums_are_taken_from_the_last_on),
         cmocka_unit_test(the_update_takes_the_clipped_mean),
     };
     return cmocka_run_group_tests_name("ops optimizer", tests, NULL, NULL);

@@ -30,6 +30,14 @@ void CPU(sumsq)(struct device *d, double *result, const float *x, int64_t elems)
     *result += total;
 }
 
+void CPU(sum_from_last)(struct device *d, double *sum, const double *x, int count)
+{
+    double total = 0;
+    for (int i = count - 1; i >= 0; i--)
+        total += x[i];
+    *sum = total;
+}
+
 void CPU(set)(struct device *d, double *y, const double *values, int count)
 {
     for (int i = 0; i < count; i++)

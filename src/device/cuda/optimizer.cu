@@ -100,6 +100,29 @@ void cuda_sumsq(struct device *d, double *sum, const float *x, int64_t elems)
     LAUNCH(add_partials, 1, CUDA_PARTIALS, 0, s, sum, (const double *)partial, count);
 }
 
+/* One thread adds what the block has read together. */
+static __global__ void __launch_bounds__(SUM_THREADS)
+    add_from_last(double *sum, const double *x, int count)
+{
+    __shared__ double part[SUM_THREADS];
+    double total = 0;
+    for (int left = count; left > 0; left -= SUM_THREADS) {
+        int at = left - 1 - (int)threadIdx.x, filled = left < SUM_THREADS ? left : SUM_THREADS;
+        part[threadIdx.x] = at >= 0 ? x[at] : 0.0;
+        __syncthreads();
+        for (int i = 0; threadIdx.x == 0 && i < filled; i++)
+            total += part[i];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        *sum = total;
+}
+
+void cuda_sum_from_last(struct device *d, double *sum, const double *x, int count)
+{
+    LAUNCH(add_from_last, 1, SUM_THREADS, 0, cuda_compute(d), sum, x, count);
+}
+
 static __global__ void find_factor(double *factor, const double *targets, const double *squares,
                                    const double *loss_scale, double nominal, double clip)
 {
