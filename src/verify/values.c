@@ -42,20 +42,31 @@ int values_is_own_unit(const struct values *v, int unit)
 
 int values_rank_uses(const struct values *v, int rank, int flat)
 {
-    const struct units *units = v->program->units;
-    for (int u = 0; u < units->count; u++)
-        for (int k = 0; k < units->use[u].count && units->rank[u] == rank; k++)
-            if (units->use[u].flat[k] == flat)
-                return 1;
-    return 0;
+    int ranks = v->program->layout->shape.degree[MESH_PIPELINE];
+    return rank >= 0 && rank < ranks && v->rank_uses[rank * v->program->units->flats + flat];
 }
 
 unsigned values_sum_axes(const struct values *v, int flat)
 {
-    int ranks = 0;
-    for (int rank = 0; rank < v->program->layout->shape.degree[MESH_PIPELINE]; rank++)
-        ranks += values_rank_uses(v, rank, flat);
-    return v->program->units->flat[flat].sum_axes | (ranks > 1 ? 1u << MESH_PIPELINE : 0);
+    return v->sum_axes[flat];
+}
+
+/* Which ranks of the pipeline axis use which flats: every RUN of backward asks. */
+static void open_uses(struct values *v)
+{
+    const struct units *units = v->program->units;
+    int ranks = v->program->layout->shape.degree[MESH_PIPELINE], flats = units->flats;
+    v->rank_uses = array_make((size_t)ranks * (size_t)flats, 1);
+    v->sum_axes = array_make((size_t)flats, sizeof *v->sum_axes);
+    for (int u = 0; u < units->count; u++)
+        for (int k = 0; k < units->use[u].count; k++)
+            v->rank_uses[units->rank[u] * flats + units->use[u].flat[k]] = 1;
+    for (int f = 0; f < flats; f++) {
+        int users = 0;
+        for (int rank = 0; rank < ranks; rank++)
+            users += v->rank_uses[rank * flats + f];
+        v->sum_axes[f] = units->flat[f].sum_axes | (users > 1 ? 1u << MESH_PIPELINE : 0);
+    }
 }
 
 int values_is_own_place(const struct values *v, int view)
@@ -331,6 +342,7 @@ void values_open(struct values *v, const struct program *program, struct error *
     v->counted_axes = mesh_wide_axes(shape, MESH_SETS - 1);
     open_buffers(v);
     open_state(v);
+    open_uses(v);
     open_boundaries(v);
     if (mesh_members(shape, 1u << MESH_PIPELINE) > 1)
         open_messages(v);
@@ -344,6 +356,8 @@ void values_close(struct values *v)
     free(v->view);
     free(v->next);
     free(v->producer);
+    free(v->rank_uses);
+    free(v->sum_axes);
     free(v->gradient);
 }
 

@@ -74,6 +74,8 @@ struct values {
     /* Per unit and input: whose output it is; -1: nobody's.  Found again, by names: the passes use
      * units->boundary[].producer, and a mistake there would otherwise be made here too. */
     int (*producer)[BOUNDARY_USES];
+    char *rank_uses;   /* per stage and flat: 1: a unit of the stage uses the flat */
+    unsigned *sum_axes; /* per flat: values_sum_axes() */
     struct addends (*gradient)[FLAT_SECTIONS];   /* per flat: the whole of its gradient */
     struct addends losses, norms;                /* that this rank's part of the sums must have */
     struct addends messages[2], all_messages[2]; /* sent and received so far, and in the end: by
