@@ -3,7 +3,7 @@
 
 int ranks_member(const struct ranks *g, int rank, unsigned axes, int k)
 {
-    const struct mesh_shape *shape = ranks_shape(g, rank);
+    const struct mesh_shape *shape = g->shape;
     struct mesh_coord coord = mesh_place(shape, rank);
     if (k < 0 || k >= mesh_members(shape, axes))
         return -1;

@@ -20,6 +20,7 @@ struct ranks_progress {
 struct ranks {
     struct ranks_progress *rank;
     int count;
+    const struct mesh_shape *shape; /* of these */
     struct error *err;
 };
 
@@ -31,11 +32,6 @@ static inline const struct instr *ranks_ready(const struct ranks_progress *p,
 {
     int i = p->at[stream];
     return i < p->issued ? &p->program->instr[i] : NULL;
-}
-
-static inline const struct mesh_shape *ranks_shape(const struct ranks *g, int rank)
-{
-    return &g->rank[rank].program->layout->shape;
 }
 
 /* The k-th rank of a group, of those that differ from `rank` in the coordinates of its axes alone;

@@ -74,7 +74,7 @@ struct values {
     /* Per unit and input: whose output it is; -1: nobody's.  Found again, by names: the passes use
      * units->boundary[].producer, and a mistake there would otherwise be made here too. */
     int (*producer)[BOUNDARY_USES];
-    char *rank_uses;   /* per stage and flat: 1: a unit of the stage uses the flat */
+    char *rank_uses;    /* per rank of the pipeline axis and flat: 1: a unit of it uses the flat */
     unsigned *sum_axes; /* per flat: values_sum_axes() */
     struct addends (*gradient)[FLAT_SECTIONS];   /* per flat: the whole of its gradient */
     struct addends losses, norms;                /* that this rank's part of the sums must have */

@@ -57,4 +57,10 @@ int verify_values(const struct program *program, struct error *err);
  * Returns 0, or -1 with err naming ranks and instructions. */
 int verify_ranks(const struct program *const *programs, int ranks, struct error *err);
 
+/* The same of some ranks of a large mesh, those of a smaller one: along an axis whose degree in
+ * shape is less than the programs' layout has, the ranks left out do what the last one there does,
+ * so that they come to each transfer when it does.  No all-to-all may go over such an axis. */
+int verify_some_ranks(const struct program *const *programs, const struct mesh_shape *shape,
+                      struct error *err);
+
 #endif

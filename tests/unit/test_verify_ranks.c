@@ -358,6 +358,78 @@ static void test_issued_in_order(void **state)
     hand_close(&pair);
 }
 
+/* ---- some ranks of a mesh ---- */
+
+/* Ranks of two shards of four, and two replicas of three: of 12. */
+static const struct mesh_shape some = {{1, 2, 2, 1}, 0};
+enum { SOME = 4, ALL = 12 };
+
+static int verify_some(struct fleet *fleet, struct error *err)
+{
+    const struct program *program[SOME];
+    *err = (struct error){0};
+    for (int i = 0; i < SOME; i++)
+        program[i] = fleet->program[mesh_rank(&fleet->layout.shape, mesh_place(&some, i))];
+    return verify_some_ranks(program, &some, err);
+}
+
+static void open_some(struct fleet *fleet, const char *more)
+{
+    char text[512];
+    snprintf(text, sizeof text,
+             "model.layers=3 model.hidden=12 model.heads=2 model.kv_heads=1 model.ffn=20 "
+             "model.vocab=23 data.seq_len=7 train.global_batch=12 train.micro_batch=1 "
+             "parallel.strategy=HYBRID_SHARD parallel.shard=4 parallel.replicate=3 %s",
+             more);
+    struct config config = rig_config(text);
+    fleet_open(fleet, &config, ALL, PROGRAM_TRAIN);
+}
+
+/* Each collective of the last of them, and of the first, of another size, or left for one of
+ * another group: the others notice as if all were there. */
+static void test_some_ranks(void **state)
+{
+    struct fleet fleet;
+    struct error err;
+    int tried = 0;
+    open_some(&fleet, "");
+    if (verify_some(&fleet, &err))
+        fail_msg("%s", err.text);
+    assert_fit(fleet.program, ALL);
+    for (int i = 0; i < SOME; i += SOME - 1) {
+        struct program *p = fleet.program[mesh_rank(&fleet.layout.shape, mesh_place(&some, i))];
+        for (int k = 0; k < p->instrs; k++) {
+            struct instr was = p->instr[k];
+            if (!was.axes)
+                continue;
+            p->instr[k].elems++;
+            assert_int_equal(verify_some(&fleet, &err), -1);
+            assert_non_null(strstr(err.text, "collective mismatch"));
+            p->instr[k] = was;
+            p->instr[k].axes =
+                was.axes == 1u << MESH_SHARD ? 1u << MESH_REPLICATE : 1u << MESH_SHARD;
+            assert_int_equal(verify_some(&fleet, &err), -1);
+            p->instr[k] = was;
+            tried++;
+        }
+    }
+    assert_true(tried > 2 * 10);
+    assert_int_equal(verify_some(&fleet, &err), 0);
+    fleet_close(&fleet);
+}
+
+/* Matrices have owners: no rank's all-to-all is like another's. */
+static void test_some_owners(void **state)
+{
+    struct fleet fleet;
+    struct error err;
+    open_some(&fleet, "train.optimizer=muon");
+    assert_fit(fleet.program, ALL);
+    assert_int_equal(verify_some(&fleet, &err), -1);
+    assert_non_null(strstr(err.text, "that are not looked at"));
+    fleet_close(&fleet);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -372,6 +444,8 @@ int main(void)
         cmocka_unit_test(test_streams_in_a_circle),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_issued_in_order),
+        cmocka_unit_test(test_some_ranks),
+        cmocka_unit_test(test_some_owners),
     };
     return cmocka_run_group_tests_name("verify_ranks", tests, NULL, NULL);
 }
