@@ -11,7 +11,7 @@
 #include "plan/compare.h"
 #include "plan/fit.h"
 
-enum { RANKS_MOST = 4096 };
+enum { RANKS_MOST = 65536 };
 
 struct options {
     const char *json; /* NULL: none */

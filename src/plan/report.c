@@ -1,10 +1,17 @@
 /* report.c - compile the programs of all ranks in one process, check them, add up what they need.
  *
  * No rank is asked and no memory of a model is allocated: units are compiled once for each place of
- * the tensor axis, then for each rank its state and programs (a list that equals that of the rank
- * before at this place is kept once), and from these the bytes per pool, the transfers by the bytes
- * sent, and the operations.  verify_program() of each rank and verify_ranks() of all make the
- * verdict, where all ranks were asked for. */
+ * the tensor axis, then for each rank its state and programs (a list that equals that of a rank
+ * before is kept once), and from these the bytes per pool, the transfers by the bytes sent, and the
+ * operations.  verify_program() of each rank and verify_some_ranks() of all make the verdict, where
+ * all ranks were asked for.
+ *
+ * Of a large job only some ranks are compiled.  Along the axes replicate and shard, ranks differ
+ * in which interval of each flat is theirs, and the first one counts in the norm what all have: the
+ * second does what all behind it do.
+ *
+ *   pipeline 16, replicate 4, shard 32, tensor 8: 16,384 ranks; 16 x 2 x 2 x 8 = 512 are compiled
+ */
 #include "plan/report.h"
 
 #include <stdlib.h>
@@ -21,8 +28,11 @@ struct making {
     struct device *device;
     struct model *model;
     struct units **units;     /* per place of the tensor axis */
-    struct state **state;     /* per rank */
-    struct program **program; /* per rank */
+    struct mesh_shape shape;  /* of the ranks that are compiled: see choose_ranks() */
+    int ranks;                /* that are */
+    struct state **state;     /* per one of these */
+    struct program **program; /* the same */
+    struct memory_need *need; /* the same */
 };
 
 static int open_model(struct making *m, const struct config *config, int threads, struct error *err)
@@ -42,12 +52,13 @@ static int open_model(struct making *m, const struct config *config, int threads
     return 0;
 }
 
-/* In numbers of instr->dtype. */
-static int64_t sent_by(const struct program *program, const struct instr *instr)
+/* In numbers of instr->dtype, by the rank at coord. */
+static int64_t sent_by(const struct program *program, const struct instr *instr,
+                       struct mesh_coord coord)
 {
     const struct mesh_shape *shape = &program->state->layout->shape;
     int size = mesh_members(shape, instr->axes);
-    int rank = mesh_member(shape, program->state->coord, instr->axes);
+    int rank = mesh_member(shape, coord, instr->axes);
     switch (instr->kind) {
     case INSTR_SEND: return instr->elems;
     case INSTR_GATHER:
@@ -73,7 +84,8 @@ static double orthogonalize_flops_of(const struct program *program, const struct
     return flops;
 }
 
-static void measure(struct report_rank *r, const struct program *train, int ns_steps)
+static void measure(struct report_rank *r, const struct program *train, struct mesh_coord coord,
+                    int ns_steps)
 {
     r->instrs = train->instrs;
     for (int i = 0; i < train->instrs; i++) {
@@ -87,42 +99,94 @@ static void measure(struct report_rank *r, const struct program *train, int ns_s
             r->moved_bytes[instr->stream] += (int64_t)train->buffer[instr->buffer[SLOT_TO]].bytes;
         if (!instr_is_transfer(instr))
             continue;
-        int64_t elems = sent_by(train, instr);
+        int64_t elems = sent_by(train, instr, coord);
         r->transfers++;
         r->sent_elems += elems;
         r->sent_bytes += elems * (int64_t)dtype_bytes(instr->dtype);
     }
 }
 
+/* Which ranks are compiled: all that were asked for, or where those are many, two at most along
+ * each axis of the data, unless each of these owns other matrices. */
+static void choose_ranks(struct making *m)
+{
+    enum { FEW = 1024 };
+    const struct report *report = m->report;
+    int of_matrices = 0;
+    for (int f = 0; f < m->units[0]->flats; f++)
+        of_matrices |= optimizer_row(m->units[0]->flat[f].optimizer)->of_matrices;
+    m->shape = report->layout.shape;
+    m->ranks = report->measured;
+    if (m->ranks <= FEW || of_matrices)
+        return;
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        if (MESH_DATA >> axis & 1 && m->shape.degree[axis] > 2)
+            m->shape.degree[axis] = 2;
+    m->ranks = mesh_members(&m->shape, MESH_SETS - 1);
+}
+
+/* The rank of the job that the i-th compiled one is. */
+static int rank_of(const struct making *m, int i)
+{
+    return mesh_rank(&m->report->layout.shape, mesh_place(&m->shape, i));
+}
+
+/* Which compiled one does what a rank of the job does. */
+static int model_of(const struct making *m, int rank)
+{
+    struct mesh_coord coord = mesh_place(&m->report->layout.shape, rank);
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        if (coord.at[axis] >= m->shape.degree[axis])
+            coord.at[axis] = m->shape.degree[axis] - 1;
+    return mesh_rank(&m->shape, coord);
+}
+
 /* Training and evaluation share slabs, so both programs are compiled. */
-static void compile_rank(struct making *m, int rank)
+static void compile_rank(struct making *m, int i)
 {
     struct report *report = m->report;
     struct program *evaluate = NULL;
     struct mesh_options options = layout_comm(&report->config);
-    int tensors = report->layout.shape.degree[MESH_TENSOR];
-    m->state[rank] = state_create(m->units[rank % tensors], &report->layout, 1, rank);
-    m->program[rank] = program_create(m->state[rank], PROGRAM_TRAIN);
+    int tensors = m->shape.degree[MESH_TENSOR];
+    m->state[i] = state_create(m->units[i % tensors], &report->layout, 1, rank_of(m, i));
+    m->program[i] = program_create(m->state[i], PROGRAM_TRAIN);
     if (report->config.data.valid[0])
-        evaluate = program_create(m->state[rank], PROGRAM_EVALUATE);
-    const struct program *const programs[] = {m->program[rank], evaluate};
-    memory_need(&report->rank[rank].need, programs, evaluate ? 2 : 1, &options,
-                m->device->reserve_bytes);
+        evaluate = program_create(m->state[i], PROGRAM_EVALUATE);
+    const struct program *const programs[] = {m->program[i], evaluate};
+    memory_need(&m->need[i], programs, evaluate ? 2 : 1, &options, m->device->reserve_bytes);
     program_destroy(evaluate);
-    if (rank >= tensors)
-        program_share_list(m->program[rank], m->program[rank - tensors]);
-    measure(&report->rank[rank], m->program[rank], (int)report->config.train.muon.ns_steps);
+    if (i >= tensors)
+        program_share_list(m->program[i], m->program[i - tensors]);
+    if (i % tensors)
+        program_share_list(m->program[i], m->program[i - 1]);
+}
+
+static void compile(struct making *m)
+{
+    struct report *report = m->report;
+    choose_ranks(m);
+    m->state = array_make((size_t)m->ranks, sizeof *m->state);
+    m->program = array_make((size_t)m->ranks, sizeof *m->program);
+    m->need = array_make((size_t)m->ranks, sizeof *m->need);
+    for (int i = 0; i < m->ranks; i++)
+        compile_rank(m, i);
+    for (int r = 0; r < report->measured; r++) {
+        int i = model_of(m, r);
+        report->rank[r].need = m->need[i];
+        measure(&report->rank[r], m->program[i], mesh_place(&report->layout.shape, r),
+                (int)report->config.train.muon.ns_steps);
+    }
 }
 
 static void verify(struct making *m)
 {
     struct report *report = m->report;
     int rc = 0;
-    for (int r = 0; !rc && r < report->ranks; r++)
-        rc = verify_program(m->program[r], &report->verdict);
+    for (int i = 0; !rc && i < m->ranks; i++)
+        rc = verify_program(m->program[i], &report->verdict);
     if (!rc)
-        rc = verify_ranks((const struct program *const *)m->program, report->ranks,
-                          &report->verdict);
+        rc = verify_some_ranks((const struct program *const *)m->program, &m->shape,
+                               &report->verdict);
     report->verified = !rc;
 }
 
@@ -147,8 +211,7 @@ static int make(struct making *m, int threads, struct error *err)
         return layout_advise(config, report->ranks, per_node, device, err);
     if (open_model(m, config, threads, err))
         return -1;
-    for (int r = 0; r < report->measured; r++)
-        compile_rank(m, r);
+    compile(m);
     struct model_flops flops = model_flops_per_token(m->model, config->data.seq_len);
     report->params = model_params(m->model);
     for (int f = 0; f < m->units[0]->flats; f++)
@@ -164,15 +227,14 @@ static int make_some(struct report *report, int measured, int threads, struct er
     report->measured = measured;
     report->on_gpu = report->config.device == CONFIG_DEVICE_CUDA;
     report->rank = array_make((size_t)measured, sizeof *report->rank);
-    m.state = array_make((size_t)measured, sizeof *m.state);
-    m.program = array_make((size_t)measured, sizeof *m.program);
     int rc = make(&m, threads, err);
     if (!rc && measured == report->ranks)
         verify(&m);
-    for (int r = 0; r < measured; r++) {
-        program_destroy(m.program[r]);
-        state_destroy(m.state[r]);
+    for (int i = 0; i < m.ranks; i++) {
+        program_destroy(m.program[i]);
+        state_destroy(m.state[i]);
     }
+    free(m.need);
     free(m.program);
     free(m.state);
     for (int r = 0; m.units && r < report->layout.shape.degree[MESH_TENSOR]; r++)

@@ -1,17 +1,21 @@
-/* test_large.c - programs as large as they come: Llama-3-70B on 512 ranks, in every strategy, is
- * compiled for all ranks and passes verification, each rank's program and all together. */
+/* test_large.c - programs as large as they come.  Llama-3-70B on 512 ranks, in every strategy, is
+ * compiled for all ranks and passes verification, each rank's program and all together.
+ * Llama-3.1-405B on 16,384 ranks is compiled for those that others repeat, and on a mesh of all
+ * four axes ranks do repeat them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <cmocka.h>
 
 #include "base/clock.h"
 #include "plan/report.h"
 #include "plan/variant.h"
 #include "tests/unit/rig.h"
+#include "verify/verify.h"
 
 enum { RANKS = 512, NODES = 64 };
 
@@ -37,8 +41,75 @@ static void test_70b(void **state)
     }
 }
 
+/* 16 stages x 4 x 32 x 8 tensor ranks, 128 micro-batches, in at most so many seconds of CPU time;
+ * where it should be short, 16 micro-batches. */
+static void test_405b(void **state)
+{
+    enum { ALL = 16384, MOST_CPU_S = 60 };
+    struct config config =
+        rig_config("model.preset=llama3.1-405b precision=bf16 device=cuda data.seq_len=8192 "
+                   "recompute=full train.micro_batch=1 train.global_batch=16384 parallel.tensor=8 "
+                   "parallel.pipeline=16 parallel.schedule=1f1b parallel.strategy=HYBRID_SHARD "
+                   "parallel.shard=32");
+    struct error err = {0};
+    struct report report;
+    clock_t start = clock();
+    if (rig_is_short())
+        config.train.global_batch /= 8;
+    if (report_make(&report, &config, ALL, ALL / 8, 1, &err))
+        fail_msg("%s", err.text);
+    double cpu_s = (double)(clock() - start) / CLOCKS_PER_SEC;
+    print_message("# 405b: %d instructions on %d ranks compiled and verified in %.1f s\n",
+                  report.rank[0].instrs, ALL, cpu_s);
+    if (!report.verified)
+        fail_msg("%s", report.verdict.text);
+    assert_int_equal(report.measured, ALL);
+    for (int r = 0; r < ALL; r++)
+        assert_true(report.rank[r].instrs > 0 && report.rank[r].need.device_bytes > 0);
+    assert_true(cpu_s < MOST_CPU_S);
+    report_free(&report);
+}
+
+/* Along an axis of the data every rank from the second on has the same list and needs the same
+ * memory; and all pass verification. */
+static void test_ranks_repeat_others(void **state)
+{
+    static const char *const strategies[] = {"FULL_SHARD parallel.persist_below=2000",
+                                             "HYBRID_SHARD parallel.shard=3", "NO_SHARD",
+                                             "SHARD_OPTIM"};
+    for (int s = 0; s < 4; s++) {
+        char text[512];
+        struct fleet fleet;
+        struct error err = {0};
+        snprintf(text, sizeof text,
+                 "model.layers=3 model.hidden=42 model.heads=6 model.kv_heads=3 model.head_dim=6 "
+                 "model.ffn=61 model.vocab=101 data.seq_len=17 "
+                 "train.micro_batch=1 train.global_batch=18 parallel.tensor=2 parallel.pipeline=2 "
+                 "device=cpu parallel.strategy=%s",
+                 strategies[s]);
+        struct config config = rig_config(text);
+        fleet_open(&fleet, &config, 36, PROGRAM_TRAIN);
+        const struct mesh_shape *shape = &fleet.layout.shape;
+        assert_int_equal(mesh_members(shape, MESH_DATA), 9);
+        for (int r = 0; r < fleet.ranks; r++) {
+            struct mesh_coord coord = mesh_place(shape, r);
+            for (int axis = MESH_REPLICATE; axis <= MESH_SHARD; axis++)
+                coord.at[axis] = coord.at[axis] > 1 ? 1 : coord.at[axis];
+            const struct program *own = fleet.program[r],
+                                 *other = fleet.program[mesh_rank(shape, coord)];
+            assert_int_equal(own->instrs, other->instrs);
+            assert_memory_equal(own->instr, other->instr, (size_t)own->instrs * sizeof *own->instr);
+            assert_memory_equal(own->pool_bytes, other->pool_bytes, sizeof own->pool_bytes);
+            if (verify_program(own, &err))
+                fail_msg("%s: %s", strategies[s], err.text);
+        }
+        fleet_close(&fleet);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_70b)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ranks_repeat_others),
+                                       cmocka_unit_test(test_405b), cmocka_unit_test(test_70b)};
     return cmocka_run_group_tests_name("large", tests, NULL, NULL);
 }
