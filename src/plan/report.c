@@ -216,7 +216,7 @@ static int make(struct making *m, int threads, struct error *err)
     report->params = model_params(m->model);
     for (int f = 0; f < m->units[0]->flats; f++)
         report->frozen += frozen_elems(&m->units[0]->flat[f]);
-    report->flops = flops.causal * (double)(report->layout.global_batch * config->data.seq_len);
+    report->flops = flops.causal * (double)layout_step_tokens(&report->layout, config);
     return 0;
 }
 

@@ -212,7 +212,7 @@ struct units_request layout_units(const struct layout *layout, const struct conf
         .stages = layout->schedule->stages,
         .rank_of = layout->schedule->rank_of,
         .stage_units = config->parallel.stages,
-        .loss_factor = 1.0f / (float)(layout->global_batch * config->data.seq_len),
+        .loss_factor = 1.0f / (float)layout_step_tokens(layout, config),
     };
 }
 

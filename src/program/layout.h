@@ -62,6 +62,13 @@ void layout_release(struct layout *layout);
 int layout_advise(const struct config *config, int ranks, int per_node, enum device_kind device,
                   struct error *err);
 
+/* The tokens of a step, masked ones too: the gradients of the loss are those of the sum over it
+ * divided by this, and SCALE makes them those of the mean over what was not masked. */
+static inline int64_t layout_step_tokens(const struct layout *layout, const struct config *config)
+{
+    return layout->global_batch * config->data.seq_len;
+}
+
 /* Wrap a model's blocks into units as the config says: once. */
 void layout_wrap(struct model *model, const struct config *config);
 

@@ -166,7 +166,7 @@ static struct step_input input_of(struct trainer *t, int64_t step)
         .step = step,
         .decay_all = c->decay == DECAY_ALL,
         .clip = c->clip,
-        .nominal_targets = (double)(t->s->layout.global_batch * t->s->config.data.seq_len),
+        .nominal_targets = (double)layout_step_tokens(&t->s->layout, &t->s->config),
         .loss_scale = t->at.scaler.scale,
         .stop_vote = stop_asked(t->asked) != 0,
     };

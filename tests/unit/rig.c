@@ -121,7 +121,7 @@ struct step_input rig_input(const struct session *s, int64_t step)
         .step = step,
         .decay_all = c->decay == DECAY_ALL,
         .clip = c->clip,
-        .nominal_targets = (double)(s->layout.global_batch * s->config.data.seq_len),
+        .nominal_targets = (double)layout_step_tokens(&s->layout, &s->config),
     };
 }
 
