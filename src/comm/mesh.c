@@ -15,15 +15,16 @@ static const int64_t piece_bytes = 16 << 20, host_piece_bytes = 8 << 20;
 static const size_t communicator_bytes = (size_t)160 << 20;
 
 /* The sets of axes of more than one rank each, whose groups a shape has, each once: of one axis, of
- * replicate and shard, further ones.  Returns how many. */
+ * MESH_SHARDS, of MESH_DATA, further ones.  Returns how many. */
 static int list_sets(const struct mesh_shape *shape, unsigned set[MESH_SETS])
 {
     unsigned listed = 1; /* bit s: set s; that of no axis is none */
     int count = 0;
-    for (int k = 0; k < MESH_AXES + 1 + MESH_SETS; k++) {
-        unsigned further = (unsigned)(k - MESH_AXES - 1);
+    for (int k = 0; k < MESH_AXES + 2 + MESH_SETS; k++) {
+        unsigned further = (unsigned)(k - MESH_AXES - 2);
         unsigned asked = k < MESH_AXES                   ? 1u << k
-                         : k == MESH_AXES                ? MESH_DATA
+                         : k == MESH_AXES                ? MESH_SHARDS
+                         : k == MESH_AXES + 1            ? MESH_DATA
                          : shape->further >> further & 1 ? further
                                                          : 0;
         unsigned wide = mesh_wide_axes(shape, asked);
@@ -127,34 +128,50 @@ int mesh_is_staged(const struct mesh_shape *shape, const struct mesh_options *op
            mesh_wide_axes(shape, axes) >> MESH_REPLICATE & 1;
 }
 
-/* What programs use of the groups of one axis and of data; of the others, sums and gathers. */
+/* One for a group over 1 of these axes, unless the list has it, or MPI does its sums. */
+static int add_channel(const struct mesh_shape *shape, const struct mesh_options *options,
+                       struct mesh_channel list[MESH_CHANNELS], int count, struct mesh_channel more)
+{
+    more.axes = mesh_wide_axes(shape, more.axes);
+    if (!more.axes || mesh_is_staged(shape, options, more.axes))
+        return count;
+    for (int k = 0; k < count; k++)
+        if (list[k].axes == more.axes && list[k].stream == more.stream)
+            return count;
+    list[count] = more;
+    return count + 1;
+}
+
+/* What programs use of the groups of one axis, of shards and of data; of the others, sums and
+ * gathers. */
 int mesh_channels(const struct mesh_shape *shape, const struct mesh_options *options,
                   struct mesh_channel list[MESH_CHANNELS])
 {
     static const struct mesh_channel own[] = {
-        {.axes = 1 << MESH_SHARD, .stream = COMM_GATHER},
-        {.axes = 1 << MESH_SHARD, .stream = COMM_REDUCE},
+        {.axes = MESH_SHARDS, .stream = COMM_GATHER},
+        {.axes = MESH_SHARDS, .stream = COMM_REDUCE},
         {.axes = 1 << MESH_REPLICATE, .stream = COMM_REDUCE},
         {.axes = MESH_DATA, .stream = COMM_REDUCE},
         {.axes = 1 << MESH_PIPELINE, .stream = COMM_REDUCE},
+        {.axes = 1 << MESH_CONTEXT, .stream = COMM_GATHER},
+        {.axes = 1 << MESH_CONTEXT, .stream = COMM_REDUCE},
         {.axes = 1 << MESH_TENSOR, .stream = COMM_GATHER},
         {.axes = 1 << MESH_TENSOR, .stream = COMM_REDUCE},
     };
-    unsigned set[MESH_SETS];
+    unsigned set[MESH_SETS], shards = mesh_wide_axes(shape, MESH_SHARDS);
     int count = 0, sets = list_sets(shape, set);
     for (size_t k = 0; k < sizeof own / sizeof own[0]; k++)
-        if (mesh_wide_axes(shape, own[k].axes) == own[k].axes &&
-            !mesh_is_staged(shape, options, own[k].axes))
-            list[count++] = own[k];
-    for (int k = 0; k < COMM_POINTS && shape->degree[MESH_PIPELINE] > 1; k++)
+        count = add_channel(shape, options, list, count, own[k]);
+    for (int k = 0; k < COMM_POINTS; k++)
         if (shape->points >> k & 1)
-            list[count++] = (struct mesh_channel){1u << MESH_PIPELINE, COMM_POINT + k};
+            count = add_channel(shape, options, list, count,
+                                (struct mesh_channel){1u << MESH_PIPELINE, COMM_POINT + k});
     for (int k = 0; k < sets; k++) {
         int is_axis = !(set[k] & (set[k] - 1));
-        if (is_axis || set[k] == MESH_DATA || mesh_is_staged(shape, options, set[k]))
+        if (is_axis || set[k] == shards || set[k] == mesh_wide_axes(shape, MESH_DATA))
             continue;
-        list[count++] = (struct mesh_channel){set[k], COMM_GATHER};
-        list[count++] = (struct mesh_channel){set[k], COMM_REDUCE};
+        for (enum comm_stream stream = COMM_GATHER; stream <= COMM_REDUCE; stream++)
+            count = add_channel(shape, options, list, count, (struct mesh_channel){set[k], stream});
     }
     return count;
 }

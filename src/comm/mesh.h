@@ -1,4 +1,5 @@
-/* mesh.h - the ranks as a grid: pipeline x replicate x shard x tensor, tensor fastest.
+/* mesh.h - the ranks as a grid: pipeline x replicate x shard x context x tensor, tensor
+ * fastest.
  *
  * A group is named by a set of axes, bit a for axis a: the ranks that agree in all the others, in
  * the order of their numbers.  Axes of one rank make no difference to it.
@@ -9,14 +10,27 @@
 #include "comm/group.h"
 #include "comm/world.h"
 
-enum mesh_axis { MESH_PIPELINE, MESH_REPLICATE, MESH_SHARD, MESH_TENSOR, MESH_AXES };
+enum mesh_axis {
+    MESH_PIPELINE,
+    MESH_REPLICATE,
+    MESH_SHARD,
+    MESH_CONTEXT, /* ranks that each have a part of every sequence */
+    MESH_TENSOR,
+    MESH_AXES
+};
 
-enum { MESH_SETS = 1 << MESH_AXES, MESH_DATA = 1 << MESH_REPLICATE | 1 << MESH_SHARD };
+/* MESH_SHARDS: what a strategy splits is split over these.  MESH_DATA: ranks that have rows of the
+ * batch of their own: sequences, or parts of them. */
+enum {
+    MESH_SETS = 1 << MESH_AXES,
+    MESH_SHARDS = 1 << MESH_SHARD | 1 << MESH_CONTEXT,
+    MESH_DATA = 1 << MESH_REPLICATE | MESH_SHARDS
+};
 
 struct mesh_shape {
     int degree[MESH_AXES];
     unsigned further; /* bit s: the ranks along the axes s form a group too, beside those of each
-                         axis and of replicate and shard.  No layout needs one yet */
+                          axis, of MESH_SHARDS and of MESH_DATA.  No layout needs one yet */
     unsigned points;  /* bit k: stream COMM_POINT + k carries messages along the pipeline axis */
 };
 
@@ -38,8 +52,8 @@ struct mesh_coord {
 
 const char *mesh_axis_name(enum mesh_axis axis);
 
-/* "shard", "data" (replicate and shard), "shard and tensor" into text; returns text. */
-enum { MESH_AXES_TEXT = 48 };
+/* "shard", "data" (MESH_DATA), "shard and tensor" into text; returns text. */
+enum { MESH_AXES_TEXT = 64 };
 const char *mesh_axes_name(unsigned axes, char text[MESH_AXES_TEXT]);
 
 /* Fill in the one degree that is 0 ("what is left"; at most one may be) so that the
@@ -92,10 +106,11 @@ struct mesh_options {
  * mesh_destroy().
  *
  * Communicators, in the order they are made, one for each group over 1 and stream of group.h:
- * shard on COMM_GATHER and on COMM_REDUCE, replicate on COMM_REDUCE, MESH_DATA on COMM_REDUCE
- * where it is a group of its own, pipeline on COMM_REDUCE and on the streams of shape.points,
- * tensor and the further groups on COMM_GATHER and on COMM_REDUCE.  With COMM_INTER_NODE_MPI groups
- * along replicate have none where that exceeds 1: they offer all-reduce, by MPI. */
+ * MESH_SHARDS on COMM_GATHER and on COMM_REDUCE, replicate and MESH_DATA on COMM_REDUCE, pipeline
+ * on COMM_REDUCE and on the streams of shape.points, context, tensor and the further groups on
+ * COMM_GATHER and on COMM_REDUCE; groups of the same ranks share them.  Shard alone has none where
+ * context exceeds 1.  With COMM_INTER_NODE_MPI groups along replicate have none where that exceeds
+ * 1: they offer all-reduce, by MPI. */
 int mesh_attach(struct mesh *mesh, struct world *world, struct device *device, struct mem *mem,
                 const struct mesh_options *options, struct error *err);
 
@@ -141,7 +156,7 @@ const char *mesh_gpu_library(char text[96]);
 struct mesh_shape mesh_shape(const struct mesh *mesh);
 struct mesh_coord mesh_coord(const struct mesh *mesh);
 
-/* The group of a set of axes, of one, of replicate and shard; the mesh's.  NULL: no axes, or
+/* The group of a set of axes: of one, of MESH_SHARDS, of MESH_DATA; the mesh's.  NULL: no axes, or
  * mesh_has() says there is none. */
 struct group *mesh_group_of(const struct mesh *mesh, unsigned axes);
 struct group *mesh_group(const struct mesh *mesh, enum mesh_axis axis);

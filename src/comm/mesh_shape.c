@@ -1,17 +1,17 @@
 /* mesh_shape.c - which rank is where in a mesh.
  *
- * The rank at (p, r, s, t) is ((p * replicas + r) * shards + s) * tensors + t.  Ranks that differ
- * in one coordinate alone form that axis's group, so that every rank is in one group per axis. With
- * replicate 2 and shard 3:
+ * The rank at (p, r, s, c, t) is (((p * replicas + r) * shards + s) * contexts + c) * tensors + t.
+ * Ranks that differ in one coordinate alone form that axis's group, so that every rank is in one
+ * group per axis.  With replicate 2 and shard 3:
  *
  *             s=0 s=1 s=2
  *       r=0    0   1   2      shard groups       {0 1 2} {3 4 5}
  *       r=1    3   4   5      replicate groups   {0 3} {1 4} {2 5}
  *                             data group         {0 1 2 3 4 5}
  *
- * Tensor is the fastest axis and shard the next, so that their groups, which exchange most, lie
- * within nodes when ranks are numbered node by node.  The data group is the shard or the replicate
- * group where the other axis is 1.
+ * Tensor is the fastest axis, context the next and then shard, so that their groups, which exchange
+ * most, lie within nodes when ranks are numbered node by node.  The data group is that of one of
+ * its axes where the others are 1.
  */
 #include "comm/mesh.h"
 
@@ -24,6 +24,7 @@ const char *mesh_axis_name(enum mesh_axis axis)
     static const char *const names[MESH_AXES] = {[MESH_PIPELINE] = "pipeline",
                                                  [MESH_REPLICATE] = "replicate",
                                                  [MESH_SHARD] = "shard",
+                                                 [MESH_CONTEXT] = "context",
                                                  [MESH_TENSOR] = "tensor"};
     return names[axis];
 }
@@ -42,11 +43,12 @@ const char *mesh_axes_name(unsigned axes, char text[MESH_AXES_TEXT])
 
 static int does_not_fit(const struct mesh_shape *s, int ranks, struct error *err)
 {
-    return error_set(err,
-                     "parallel: pipeline %d x replicate %d x shard %d x tensor %d does not make "
-                     "%d rank%s (0 stands for what is left, once)",
-                     s->degree[MESH_PIPELINE], s->degree[MESH_REPLICATE], s->degree[MESH_SHARD],
-                     s->degree[MESH_TENSOR], ranks, ranks == 1 ? "" : "s");
+    return error_set(
+        err,
+        "parallel: pipeline %d x replicate %d x shard %d x context %d x tensor %d does "
+        "not make %d rank%s (0 stands for what is left, once)",
+        s->degree[MESH_PIPELINE], s->degree[MESH_REPLICATE], s->degree[MESH_SHARD],
+        s->degree[MESH_CONTEXT], s->degree[MESH_TENSOR], ranks, ranks == 1 ? "" : "s");
 }
 
 int mesh_resolve(struct mesh_shape *shape, int ranks, struct error *err)
@@ -116,7 +118,8 @@ int mesh_has(const struct mesh_shape *shape, unsigned axes)
 {
     unsigned wide = mesh_wide_axes(shape, axes);
     int is_axis = !(wide & (wide - 1)); /* or none, a group of one rank */
-    if (is_axis || wide == MESH_DATA)
+    if (is_axis || wide == mesh_wide_axes(shape, MESH_SHARDS) ||
+        wide == mesh_wide_axes(shape, MESH_DATA))
         return 1;
     for (unsigned further = 0; further < MESH_SETS; further++)
         if (shape->further >> further & 1 && mesh_wide_axes(shape, further) == wide)

@@ -247,7 +247,7 @@ static int connect(struct doctor *d, struct bench *s, struct error *err)
 {
     int size = world_size(s->world);
     struct mesh_options options = {.share_gpu = d->share_gpu};
-    struct mesh_shape shape = {.degree = {1, 1, size, 1}};
+    struct mesh_shape shape = {.degree = {1, 1, size, 1, 1}};
     if (mesh_create(&s->mesh, s->world, shape, err) ||
         mesh_attach(s->mesh, s->world, s->device, s->mem, &options, err))
         return -1;

@@ -144,9 +144,10 @@ void report_print(const struct report *report, FILE *out)
     if (report->frozen)
         fprintf(out, "%lld of them are frozen: no gradients, no masters, no optimizer state\n",
                 (long long)report->frozen);
-    fprintf(out, "%d ranks: %s %d x %s %d x %s %d x %s %d\n", report->ranks, mesh_axis_name(0),
-            degree[0], mesh_axis_name(1), degree[1], mesh_axis_name(2), degree[2],
-            mesh_axis_name(3), degree[3]);
+    fprintf(out, "%d ranks:", report->ranks);
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        fprintf(out, "%s %s %d", axis ? " x" : "", mesh_axis_name(axis), degree[axis]);
+    fprintf(out, "\n");
     fprintf(out, "global batch %lld = %d data ranks x %d micro-batches x %lld sequences%s\n",
             (long long)report->layout.global_batch, report->layout.data_ranks,
             report->layout.micros, (long long)report->layout.micro_batch,

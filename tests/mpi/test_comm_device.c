@@ -305,7 +305,7 @@ static void attach_shape(struct rig *r, struct mesh_shape shape)
 
 static void attach(struct rig *r, int pipeline, int replicate, int shard)
 {
-    attach_shape(r, (struct mesh_shape){.degree = {pipeline, replicate, shard, 1}, .points = 1});
+    attach_shape(r, (struct mesh_shape){.degree = {pipeline, replicate, shard, 1, 1}, .points = 1});
 }
 
 static void detach(struct rig *r)
@@ -358,7 +358,7 @@ static void test_pipeline(struct rig *r, int stages)
 static void test_tensor(struct rig *r, int shards, int tensors)
 {
     const unsigned axes = 1u << MESH_SHARD | 1u << MESH_TENSOR;
-    attach_shape(r, (struct mesh_shape){{1, 1, shards, tensors}, 1u << axes});
+    attach_shape(r, (struct mesh_shape){{1, 1, shards, 1, tensors}, 1u << axes});
     struct group *g = mesh_group_of(r->mesh, axes);
     CHECK(&r->c, group_size(g) == shards * tensors);
     for (int i = 0; i < COUNTS; i++) {

@@ -90,7 +90,7 @@ static void test_gather(struct checks *c, int root)
 
 static int shape_product(const struct mesh_shape *s)
 {
-    return s->degree[0] * s->degree[1] * s->degree[2] * s->degree[3];
+    return mesh_members(s, MESH_SETS - 1);
 }
 
 /* Do two ranks agree in all axes but these? */
@@ -131,16 +131,16 @@ static void test_groups(struct checks *c, struct mesh *mesh)
     group_all_reduce(mesh_group_of(mesh, MESH_DATA), COMM_REDUCE, &op, &ones, 1, DTYPE_F64,
                      GROUP_SUM);
     CHECK(c, !comm_wait(&op, &err));
-    CHECK(c, ones == shape.degree[MESH_REPLICATE] * shape.degree[MESH_SHARD]);
+    CHECK(c, ones == mesh_members(&shape, MESH_DATA));
 }
 
 static void test_meshes(struct checks *c)
 {
     int size = world_size(c->world);
-    for (int code = 0; code < 512; code++) { /* every factorization into degrees 1 to 4 */
-        struct mesh_shape shape = {
-            {1 + code % 4, 1 + code / 4 % 4, 1 + code / 16 % 4, 1 + code / 64 % 4},
-            code < 256 ? 0 : (1u << MESH_SETS) - 1};
+    for (int code = 0; code < 2048; code++) { /* every factorization into degrees 1 to 4 */
+        struct mesh_shape shape = {.further = code < 1024 ? 0 : ~0u};
+        for (int axis = 0; axis < MESH_AXES; axis++)
+            shape.degree[axis] = 1 + (code >> 2 * axis) % 4;
         struct mesh *mesh = NULL;
         struct error err = {0};
         if (shape_product(&shape) != size)
@@ -153,13 +153,13 @@ static void test_meshes(struct checks *c)
     }
     struct mesh *mesh = NULL;
     struct error err = {0};
-    CHECK(c, mesh_create(&mesh, c->world, (struct mesh_shape){{size + 1, 1, 1, 1}}, &err) == -1);
+    CHECK(c, mesh_create(&mesh, c->world, (struct mesh_shape){{size + 1, 1, 1, 1, 1}}, &err) == -1);
     CHECK(c, !mesh && strstr(err.text, "pipeline"));
     for (int k = 0; k < 2 && size > 1; k++) { /* the last rank asks for another shape */
         int last = world_rank(c->world) == size - 1;
-        struct mesh_shape shape = {{1, 1, 1, size}, last && k};
+        struct mesh_shape shape = {{1, 1, 1, 1, size}, last && k};
         if (last && !k)
-            shape = (struct mesh_shape){{1, 1, size, 1}, 0};
+            shape = (struct mesh_shape){{1, 1, size, 1, 1}, 0};
         CHECK(c, mesh_create(&mesh, c->world, shape, &err) == -1);
         CHECK(c, !mesh && strstr(err.text, "another parallel layout than rank 0"));
     }

@@ -71,7 +71,7 @@ static struct ring ring_new(int ranks)
     ring.program = calloc((size_t)ranks, sizeof *ring.program);
     ring.state = calloc((size_t)ranks, sizeof *ring.state);
     ring.layout = calloc(1, sizeof *ring.layout);
-    ring.layout->shape = (struct mesh_shape){.degree = {ranks, 1, 1, 1}, .points = 1};
+    ring.layout->shape = (struct mesh_shape){.degree = {ranks, 1, 1, 1, 1}, .points = 1};
     return ring;
 }
 

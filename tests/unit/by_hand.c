@@ -13,7 +13,7 @@
 void hand_open(struct hand *hand, int ranks, enum mesh_axis axis)
 {
     *hand = (struct hand){.ranks = ranks};
-    hand->layout.shape = (struct mesh_shape){{1, 1, 1, 1}};
+    hand->layout.shape = (struct mesh_shape){{1, 1, 1, 1, 1}};
     hand->layout.shape.degree[axis] = ranks;
     for (int r = 0; r < ranks; r++) {
         hand->state[r] =

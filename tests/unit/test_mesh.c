@@ -12,18 +12,18 @@
 
 static struct mesh_shape shape_of(int pipeline, int replicate, int shard, int tensor)
 {
-    return (struct mesh_shape){{pipeline, replicate, shard, tensor}};
+    return (struct mesh_shape){{pipeline, replicate, shard, 1, tensor}};
 }
 
 static int product(const struct mesh_shape *s)
 {
-    return s->degree[0] * s->degree[1] * s->degree[2] * s->degree[3];
+    return mesh_members(s, MESH_SETS - 1);
 }
 
 static void places_and_ranks_are_inverse(void **state)
 {
-    struct mesh_shape shape = shape_of(2, 3, 5, 7);
-    for (int rank = 0; rank < 2 * 3 * 5 * 7; rank++) {
+    struct mesh_shape shape = {{2, 3, 5, 2, 7}};
+    for (int rank = 0; rank < 2 * 3 * 5 * 2 * 7; rank++) {
         struct mesh_coord at = mesh_place(&shape, rank);
         for (int axis = 0; axis < MESH_AXES; axis++)
             assert_in_range(at.at[axis], 0, shape.degree[axis] - 1);
@@ -33,8 +33,8 @@ static void places_and_ranks_are_inverse(void **state)
 
 static void tensor_runs_fastest(void **state)
 {
-    struct mesh_shape shape = shape_of(2, 3, 5, 7);
-    static const int stride[MESH_AXES] = {3 * 5 * 7, 5 * 7, 7, 1};
+    struct mesh_shape shape = {{2, 3, 5, 2, 7}};
+    static const int stride[MESH_AXES] = {3 * 5 * 2 * 7, 5 * 2 * 7, 2 * 7, 7, 1};
     for (int axis = 0; axis < MESH_AXES; axis++) {
         struct mesh_coord at = {{0}};
         at.at[axis] = 1;
@@ -126,7 +126,7 @@ static void groups_have_names(void **state)
     assert_string_equal(mesh_axes_name(1 << MESH_SHARD | 1 << MESH_TENSOR, text),
                         "shard and tensor");
     assert_string_equal(mesh_axes_name(MESH_SETS - 1, text),
-                        "pipeline, replicate, shard and tensor");
+                        "pipeline, replicate, shard, context and tensor");
 }
 
 static void a_group_of_one_needs_no_world(void **state)

@@ -17,9 +17,9 @@ struct mesh {
     struct link *link;              /* to a GPU, or NULL */
 };
 
-/* What has a communicator: a group by its axes, and a stream.  MESH_CHANNELS: of the axes, of data,
- * two of each further set. */
-enum { MESH_CHANNELS = 7 + COMM_POINTS + 2 * (MESH_SETS - 6) };
+/* What has a communicator: a group by its axes, and a stream.  MESH_CHANNELS: of the axes, shards
+ * and data, and two of each further set. */
+enum { MESH_CHANNELS = 9 + COMM_POINTS + 2 * (MESH_SETS - 8) };
 struct mesh_channel {
     unsigned axes;
     enum comm_stream stream;
