@@ -29,8 +29,18 @@ int loader_init(struct loader *loader, struct tokens *tokens, int64_t seq_len, i
                          "the token file's vocabulary (tokenizer \"%s\") is %lld, the model's "
                          "is %lld",
                          tokens->tokenizer, (long long)tokens->vocab, (long long)vocab);
-    *loader = (struct loader){tokens, seq_len, (tokens->count - 1) / seq_len, seed, order};
+    *loader = (struct loader){.tokens = tokens,
+                              .seq_len = seq_len,
+                              .windows = (tokens->count - 1) / seq_len,
+                              .seed = seed,
+                              .order = order};
     return 0;
+}
+
+void loader_set_part(struct loader *loader, int64_t chunk, const int64_t first[2])
+{
+    loader->chunk = chunk;
+    memcpy(loader->first, first, sizeof loader->first);
 }
 
 /* One pass of the network over numbers of 2 * half bits. */
@@ -69,20 +79,33 @@ int64_t loader_window(const struct loader *loader, int64_t sample)
     return permute(sample % loader->windows, loader->windows, philox_key(loader->seed, stream));
 }
 
-static int read_window(const struct loader *loader, int64_t at, int32_t *inputs, int32_t *targets,
-                       struct error *err)
+/* Tokens of a window that follow one another, and their targets. */
+static int read_rows(const struct loader *loader, int64_t at, int64_t count, int32_t *inputs,
+                     int32_t *targets, struct error *err)
 {
-    int64_t seq = loader->seq_len;
-    if (inputs && tokens_read(loader->tokens, at, seq, inputs, err))
+    if (inputs && tokens_read(loader->tokens, at, count, inputs, err))
         return -1;
     if (!targets)
         return 0;
-    int64_t known = inputs ? seq - 1 : 0;
+    int64_t known = inputs ? count - 1 : 0;
     if (inputs)
         memcpy(targets, inputs + 1, (size_t)known * sizeof *targets);
-    if (tokens_read(loader->tokens, at + 1 + known, seq - known, targets + known, err))
+    if (tokens_read(loader->tokens, at + 1 + known, count - known, targets + known, err))
         return -1;
-    return tokens_mask(loader->tokens, at + 1, seq, targets, err);
+    return tokens_mask(loader->tokens, at + 1, count, targets, err);
+}
+
+static int read_window(const struct loader *loader, int64_t at, int32_t *inputs, int32_t *targets,
+                       struct error *err)
+{
+    int64_t chunk = loader->chunk;
+    if (!chunk)
+        return read_rows(loader, at, loader->seq_len, inputs, targets, err);
+    for (int k = 0; k < 2; k++)
+        if (read_rows(loader, at + loader->first[k], chunk, inputs ? inputs + k * chunk : NULL,
+                      targets ? targets + k * chunk : NULL, err))
+            return -1;
+    return 0;
 }
 
 void loader_fill(int32_t *inputs, int32_t *targets, int64_t count)
@@ -96,14 +119,14 @@ void loader_fill(int32_t *inputs, int32_t *targets, int64_t count)
 int loader_read(const struct loader *loader, int64_t first, int64_t count, int32_t *inputs,
                 int32_t *targets, struct error *err)
 {
-    int64_t seq = loader->seq_len;
+    int64_t rows = loader_rows(loader);
     for (int64_t i = 0; i < count; i++) {
         int64_t window = loader_window(loader, first + i);
-        int32_t *in = inputs ? inputs + i * seq : NULL, *out = targets ? targets + i * seq : NULL;
-        if (window >= 0 && read_window(loader, window * seq, in, out, err))
+        int32_t *in = inputs ? inputs + i * rows : NULL, *out = targets ? targets + i * rows : NULL;
+        if (window >= 0 && read_window(loader, window * loader->seq_len, in, out, err))
             return -1;
         if (window < 0)
-            loader_fill(in, out, seq);
+            loader_fill(in, out, rows);
     }
     return 0;
 }

@@ -349,6 +349,32 @@ static void windows_share_a_token(void **state)
     tokens_close(&tokens);
 }
 
+/* Of ranks that share sequences each reads its chunks: of inputs, targets and masks. */
+static void chunks_are_those_of_whole_sequences(void **state)
+{
+    enum { SEQ = 12, OWN = 4 };
+    struct tokens tokens;
+    struct loader loader;
+    struct error err = {0};
+    int32_t in[SEQ], out[SEQ], own_in[2 * OWN], own_out[2 * OWN];
+    write_plain(in_folder("m.h5"), 16, 1, 1);
+    assert_int_equal(tokens_open(&tokens, in_folder("m.h5"), &err), 0);
+    assert_int_equal(loader_init(&loader, &tokens, 6, 257, 1, LOADER_SEQUENTIAL, &err), 0);
+    assert_int_equal(loader_read(&loader, 0, 2, in, out, &err), 0);
+    for (int64_t first = 0; first < 3; first++) {
+        const int64_t begins[2] = {first, 4};
+        loader_set_part(&loader, 2, begins);
+        assert_int_equal(loader_rows(&loader), OWN);
+        assert_int_equal(loader_read(&loader, 0, 2, own_in, own_out, &err), 0);
+        for (int i = 0; i < 2 * OWN; i++) {
+            int64_t from = i / OWN * 6 + begins[i % OWN / 2] + i % 2;
+            assert_int_equal(own_in[i], in[from]);
+            assert_int_equal(own_out[i], out[from]);
+        }
+    }
+    tokens_close(&tokens);
+}
+
 /* What the attributes say of a file does not matter where a token is used. */
 static void strange_tokens_are_refused(void **state)
 {
@@ -438,6 +464,7 @@ int main(void)
         cmocka_unit_test(bad_files_are_refused),
         cmocka_unit_test(a_damaged_beginning_is_not_taken_for_an_unsealed_file),
         cmocka_unit_test(windows_share_a_token),
+        cmocka_unit_test(chunks_are_those_of_whole_sequences),
         cmocka_unit_test(epochs_are_permutations),
         cmocka_unit_test(order_is_mixed),
         cmocka_unit_test(strange_tokens_are_refused),
