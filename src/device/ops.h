@@ -53,12 +53,26 @@ static inline struct gemm gemm_dense(struct gemm g)
     return g;
 }
 
+/* Which rows of a whole sequence stand one behind the other where a rank has a part of it: two
+ * chunks of as many rows, which begin at these positions, the first before the second.  chunk 0:
+ * the rows are those of the whole sequence. */
+struct sequence_part {
+    int64_t chunk, first[2];
+};
+
+/* The position of a row. */
+static inline int64_t sequence_position(const struct sequence_part *p, int64_t row)
+{
+    return !p->chunk ? row : row < p->chunk ? p->first[0] + row : p->first[1] + row - p->chunk;
+}
+
 /* What attention may do beside its plain form, a bit each; those that a device offers are in its
  * struct device_ops. */
 enum attention_form {
     ATTENTION_FULL = 1,      /* every query sees all keys of its sequence: no causal mask */
     ATTENTION_SEPARATE = 2,  /* keys and values are an input of their own, of other rows */
     ATTENTION_DOCUMENTS = 4, /* a query sees no key before the first row of its document */
+    ATTENTION_PART = 8,      /* separate, causal, and queries are a part of the keys' sequence */
 };
 
 /* Attention with grouped queries: query head h reads key/value head h / (heads / kv_heads).
@@ -66,7 +80,8 @@ enum attention_form {
  * [batch, seq, (heads + 2*kv_heads) * head_dim], a row being all query heads, then all key heads,
  * then all value heads.
  * Separate: in place of qkv stands q [batch, seq, heads * head_dim], and kv is
- * [batch, kv_seq, 2*kv_heads * head_dim], key heads first; causal only where kv_seq is seq. */
+ * [batch, kv_seq, 2*kv_heads * head_dim], key heads first; causal only where kv_seq is seq.
+ * Part: the query in row r of its sequence sees the keys up to sequence_position(&part, r). */
 struct attention {
     enum dtype dt;
     int64_t batch, seq;
@@ -76,14 +91,24 @@ struct attention {
     int64_t kv_seq;                    /* keys of a sequence, at least 1; only where separate */
     const void *kv;                    /* the same */
     void *dkv;                         /* and its gradient; backward */
-    const int32_t *documents; /* [batch, seq]: the first row, within its sequence, of a row's
-                                 document: from 0 to the row itself; not with ATTENTION_FULL */
+    const int32_t *documents;  /* [batch, seq]: the first row, within its sequence, of a row's
+                                  document: from 0 to the row itself; not with ATTENTION_FULL,
+                                  nor with ATTENTION_PART */
+    struct sequence_part part; /* seq is 2 * part.chunk; only with ATTENTION_PART */
 };
 
 /* The keys of a sequence. */
 static inline int64_t attention_keys(const struct attention *a)
 {
     return a->forms & ATTENTION_SEPARATE ? a->kv_seq : a->seq;
+}
+
+/* The pairs of query and key rows of a sequence that causal attention looks at. */
+static inline double attention_causal_pairs(const struct attention *a)
+{
+    double rows = (double)(a->part.chunk ? a->part.chunk : a->seq);
+    double before = (double)(a->part.first[0] + a->part.first[1]) * rows;
+    return before + (a->part.chunk ? 2 : 1) * 0.5 * rows * (rows + 1);
 }
 
 /* Rotary embedding in the half-split convention of Hugging Face's Llama: in each head
@@ -124,6 +149,25 @@ static inline int64_t pack_heads_before(const struct pack_heads *p, int64_t k)
     int64_t each = p->heads / p->packed, heads = k * p->group - p->first;
     int64_t places = heads > 0 ? (heads + each - 1) / each : 0;
     return places < p->packed ? places : p->packed;
+}
+
+/* Rows of whole sequences that `ranks` ranks have gathered, between two orders:
+ *
+ *   as gathered    rank by rank, of each rank sequence by sequence, of each its two chunks
+ *   in order       sequence by sequence, of each the 2 * ranks chunks as they follow one another
+ *
+ * Chunk k of a sequence is the first of rank k, or the second of rank 2 * ranks - 1 - k. */
+struct order_chunks {
+    int64_t batch, ranks;
+    size_t chunk_bytes;
+    int inverse; /* 1: from in order to as gathered */
+};
+
+/* Which chunk of those as gathered is number i of those in order. */
+static inline int64_t order_chunks_source(const struct order_chunks *o, int64_t i)
+{
+    int64_t all = 2 * o->ranks, k = i % all, second = k >= o->ranks;
+    return 2 * ((second ? all - 1 - k : k) * o->batch + i / all) + second;
 }
 
 /* Differences from 1 are taken in double and rounded once: in fp32 1 - beta would be off by up to
@@ -249,6 +293,9 @@ struct device_ops {
     void (*pack_heads_backward)(struct device *d, const struct pack_heads *p, void *dq, void *dkv,
                                 const void *dy);
 
+    /* y = the chunks of x in the other order */
+    void (*order_chunks)(struct device *d, const struct order_chunks *o, void *y, const void *x);
+
     /* o [batch, seq, heads * head_dim];  lse fp32 [batch, heads, seq]: log-sum-exp of the scaled
      * scores, as the same device's backward pass takes it: GPUs the natural logarithm, the CPU that
      * divided by scale.  Never holds a seq x seq matrix. */
@@ -369,7 +416,7 @@ struct device_ops {
     X(embedding) X(embedding_backward) X(rmsnorm) X(rmsnorm_backward) X(norm_backward_scratch) \
     X(layernorm) X(layernorm_backward) X(bias) X(bias_backward) \
     X(bias_backward_scratch) X(gelu) X(gelu_backward) X(rope) X(pack_heads) \
-    X(pack_heads_backward) X(attention) X(attention_backward) X(attention_scratch) X(swiglu) \
+    X(pack_heads_backward) X(order_chunks) X(attention) X(attention_backward) X(attention_scratch) X(swiglu) \
     X(swiglu_backward) X(cross_entropy) X(loss_sum) X(add) X(cast) X(fill_zero) X(copy) X(set) \
     X(sumsq) X(sum_from_last) X(update_factor) X(adamw) X(sgd) X(momentum) X(muon) X(normalize) \
     X(polynomial) X(softmax_part) X(softmax_term) X(softmax_loss) X(softmax_gradient)

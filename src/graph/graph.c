@@ -63,6 +63,15 @@ int graph_node(struct graph *graph, const struct op *op, const int *in, int ins,
     return index;
 }
 
+struct sequence_part graph_sequence_part(int64_t own, struct graph_group context)
+{
+    int64_t chunk = own / 2, rank = context.rank, size = context.size;
+    if (size < 2)
+        return (struct sequence_part){0};
+    return (struct sequence_part){.chunk = chunk,
+                                  .first = {rank * chunk, (2 * size - 1 - rank) * chunk}};
+}
+
 int graph_find(const struct graph *graph, enum graph_value_role role)
 {
     for (int v = 0; v < graph->value_count; v++)

@@ -12,6 +12,7 @@
 #include "base/box.h"
 #include "base/dtype.h"
 #include "base/error.h"
+#include "device/ops.h"
 
 /* BOUNDARY_USES: boundaries that one unit may read. */
 enum { GRAPH_DIMS = 4, NODE_INS = 6, NODE_OUTS = 3, GRAPH_NAME = 48 };
@@ -112,9 +113,10 @@ struct op_attrs {
     int64_t rows;           /* of a result with rows put behind or left away; of a whole table;
                                of first, columns and rows of pack_heads: op_heads.c */
     int inverse;
-    enum dtype out; /* of a linear's and of a reduce-scatter's result */
-    unsigned axes;  /* of a collective: those of its group, and its size */
-    int members;
+    struct sequence_part part; /* of attention, positions and order_chunks: the ranks' rows */
+    enum dtype out;            /* of a linear's and of a reduce-scatter's result */
+    unsigned axes;             /* of a collective: those of its group, and its size, */
+    int members;               /* which order_chunks has too */
 };
 
 struct op;
@@ -132,10 +134,11 @@ struct graph_node {
 
 struct graph {
     enum dtype dtype;                 /* of activations and parameters */
-    int64_t batch, length[SEQUENCES]; /* tokens of each sequence */
+    int64_t batch, length[SEQUENCES]; /* tokens of each sequence that the rank has */
     int sequence;                     /* that is worked on, of seq tokens; rows: batch * seq */
     int64_t rows, seq;
     struct graph_group tensor;   /* among whose ranks a model may divide its layers */
+    struct graph_group context;  /* among whose ranks each sequence is divided */
     struct graph_group own_rows; /* the ranks that each have their own rows of boundaries to come */
     int64_t positions; /* rows of the shortest table that positions from data index; 0: none */
     struct graph_value *values;
@@ -163,6 +166,11 @@ int graph_value(struct graph *graph, enum graph_value_role role, enum dtype dtyp
                 const int64_t *dim);
 int graph_node(struct graph *graph, const struct op *op, const int *in, int ins,
                const struct op_attrs *attrs);
+
+/* Of each sequence, which rows a rank of the group has, where each of them has `own`: one of `size`
+ * ranks has chunk `rank` and chunk 2 * size - 1 - rank of 2 * size, so that all of them have as
+ * many keys to look at.  own is even where the group is of several. */
+struct sequence_part graph_sequence_part(int64_t own, struct graph_group context);
 
 /* The first value of a role, or -1. */
 int graph_find(const struct graph *graph, enum graph_value_role role);

@@ -80,6 +80,54 @@ const struct attention shapes[SHAPES] = {
      .head_dim = 16,
      .forms = ATTENTION_DOCUMENTS | ATTENTION_SEPARATE,
      .kv_seq = 150},
+    {.batch = 2,
+     .seq = 6,
+     .heads = 3,
+     .kv_heads = 1,
+     .head_dim = 6,
+     .forms = ATTENTION_SEPARATE | ATTENTION_PART,
+     .kv_seq = 12,
+     .part = {3, {0, 9}}},
+    {.batch = 2,
+     .seq = 6,
+     .heads = 2,
+     .kv_heads = 2,
+     .head_dim = 10,
+     .forms = ATTENTION_SEPARATE | ATTENTION_PART,
+     .kv_seq = 12,
+     .part = {3, {3, 6}}},
+    {.batch = 1,
+     .seq = 2,
+     .heads = 2,
+     .kv_heads = 1,
+     .head_dim = 4,
+     .forms = ATTENTION_SEPARATE | ATTENTION_PART,
+     .kv_seq = 6,
+     .part = {1, {2, 3}}},
+    {.batch = 2,
+     .seq = 78,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 10,
+     .forms = ATTENTION_SEPARATE | ATTENTION_PART,
+     .kv_seq = 156,
+     .part = {39, {0, 117}}},
+    {.batch = 1,
+     .seq = 256,
+     .heads = 2,
+     .kv_heads = 1,
+     .head_dim = 64,
+     .forms = ATTENTION_SEPARATE | ATTENTION_PART,
+     .kv_seq = 768,
+     .part = {128, {128, 512}}},
+    {.batch = 2,
+     .seq = 130,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 16,
+     .forms = ATTENTION_SEPARATE | ATTENTION_PART,
+     .kv_seq = 390,
+     .part = {65, {130, 195}}},
 };
 
 static void *guarded(size_t bytes)
@@ -237,6 +285,8 @@ static void reference_query(struct problem *p, int64_t b, int64_t t, int64_t h, 
     int64_t q = at_head(p, b, t, h), out = at_out(p, b, t, h);
     int64_t first = p->documents ? p->documents[b * a->seq + t] : 0;
     int64_t end = a->forms & ATTENTION_FULL ? attention_keys(a) : t + 1;
+    if (a->forms & ATTENTION_PART)
+        end = 1 + (t < a->part.chunk ? a->part.first[0] + t : a->part.first[1] + t - a->part.chunk);
     double top = -INFINITY, sum = 0;
     for (int64_t u = first; u < end; u++) {
         weight[u] = a->scale * dot(p->x + q, p->z + at_key(p, b, u, kv), n);

@@ -16,6 +16,7 @@
 
 #include "base/philox.h"
 #include "device/cuda/state.h"
+#include "graph/graph.h"
 
 /* Both devices, for the whole program. */
 struct rig {
@@ -28,13 +29,14 @@ struct rig {
 struct problem {
     struct attention a;
     size_t qkv_bytes, out_bytes, lse_bytes;
-    void *qkv, *dout, *o, *dqkv;
+    size_t kv_bytes; /* 0: keys and values are packed */
+    void *qkv, *dout, *o, *dqkv, *kv, *dkv;
     float *lse;
 };
 
 /* What the GPU makes of it. */
 struct result {
-    void *o, *dqkv;
+    void *o, *dqkv, *dkv;
     float *lse;
 };
 
@@ -67,6 +69,13 @@ static const struct attention shapes[] = {
     {.batch = 2, .seq = 1, .heads = 4, .kv_heads = 2, .head_dim = 64},
     {.batch = 2, .seq = 65, .heads = 4, .kv_heads = 2, .head_dim = 256},
     {.batch = 1, .seq = 65, .heads = 8, .kv_heads = 8, .head_dim = 16},
+    {.batch = 2,
+     .seq = 65,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 80,
+     .forms = ATTENTION_SEPARATE,
+     .kv_seq = 65},
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
@@ -142,7 +151,9 @@ static struct problem problem_make(struct rig *rig, const struct attention *shap
     a->dt = dt;
     if (a->scale == 0)
         a->scale = 1 / sqrtf((float)a->head_dim);
-    p.qkv_bytes = positions * (size_t)(a->heads + 2 * a->kv_heads) * head;
+    int is_apart = !!(a->forms & ATTENTION_SEPARATE);
+    p.qkv_bytes = positions * (size_t)(a->heads + (is_apart ? 0 : 2 * a->kv_heads)) * head;
+    p.kv_bytes = is_apart ? (size_t)(a->batch * a->kv_seq * 2 * a->kv_heads) * head : 0;
     p.out_bytes = positions * (size_t)a->heads * head;
     p.lse_bytes = positions * (size_t)a->heads * sizeof(float);
     p.qkv = random_elems(rig, dt, p.qkv_bytes);
@@ -150,6 +161,10 @@ static struct problem problem_make(struct rig *rig, const struct attention *shap
     p.o = malloc(p.out_bytes);
     p.lse = malloc(p.lse_bytes);
     p.dqkv = malloc(p.qkv_bytes);
+    p.kv = random_elems(rig, dt, p.kv_bytes);
+    p.dkv = malloc(p.kv_bytes + 1);
+    a->kv = p.kv;
+    a->dkv = p.dkv;
     return p;
 }
 
@@ -176,6 +191,8 @@ static void problem_free(struct problem *p)
     free(p->o);
     free(p->lse);
     free(p->dqkv);
+    free(p->kv);
+    free(p->dkv);
 }
 
 static size_t scratch_bytes(struct rig *rig, const struct attention *a, enum path path,
@@ -190,10 +207,14 @@ static void forward(struct rig *rig, const struct problem *p, enum path path, st
     size_t bytes = scratch_bytes(rig, &p->a, path, DEVICE_FORWARD);
     void *scratch = device_poisoned(rig, bytes), *qkv = device_bytes(rig, p->qkv, p->qkv_bytes);
     void *o = device_poisoned(rig, p->out_bytes), *lse = device_poisoned(rig, p->lse_bytes);
+    void *kv = device_bytes(rig, p->kv, p->kv_bytes);
+    struct attention a = p->a;
+    a.kv = kv;
     if (path == OP)
-        rig->gpu->ops->attention(rig->gpu, &p->a, o, lse, qkv, scratch);
+        rig->gpu->ops->attention(rig->gpu, &a, o, lse, qkv, scratch);
     else
-        cuda_own_attention(rig->gpu, &p->a, o, lse, qkv, scratch);
+        cuda_own_attention(rig->gpu, &a, o, lse, qkv, scratch);
+    release(rig, kv, p->kv_bytes);
     r->o = take(rig, o, p->out_bytes);
     r->lse = take(rig, lse, p->lse_bytes);
     release(rig, qkv, p->qkv_bytes);
@@ -208,11 +229,17 @@ static void backward(struct rig *rig, const struct problem *p, enum path path, s
     void *o = device_bytes(rig, p->o, p->out_bytes), *lse = device_bytes(rig, p->lse, p->lse_bytes);
     void *dout = device_bytes(rig, p->dout, p->out_bytes);
     void *dqkv = device_poisoned(rig, p->qkv_bytes);
+    void *kv = device_bytes(rig, p->kv, p->kv_bytes), *dkv = device_poisoned(rig, p->kv_bytes);
+    struct attention a = p->a;
+    a.kv = kv;
+    a.dkv = dkv;
     if (path == OP)
-        rig->gpu->ops->attention_backward(rig->gpu, &p->a, dqkv, dout, o, lse, qkv, scratch);
+        rig->gpu->ops->attention_backward(rig->gpu, &a, dqkv, dout, o, lse, qkv, scratch);
     else
-        cuda_own_attention_backward(rig->gpu, &p->a, dqkv, dout, o, lse, qkv, scratch);
+        cuda_own_attention_backward(rig->gpu, &a, dqkv, dout, o, lse, qkv, scratch);
     r->dqkv = take(rig, dqkv, p->qkv_bytes);
+    r->dkv = take(rig, dkv, p->kv_bytes);
+    release(rig, kv, p->kv_bytes);
     release(rig, dout, p->out_bytes);
     release(rig, lse, p->lse_bytes);
     release(rig, o, p->out_bytes);
@@ -233,6 +260,7 @@ static void result_free(struct result *r)
     free(r->o);
     free(r->lse);
     free(r->dqkv);
+    free(r->dkv);
 }
 
 /* ---- comparing ---- */
@@ -266,13 +294,13 @@ static double compare_row(enum dtype dt, const void *got, const void *want, int6
     return worst;
 }
 
-/* Of the elements [rows][row], the columns [begin, end). */
-static void assert_close(const char *what, const struct problem *p, enum dtype dt, const void *got,
-                         const void *want, int64_t row, int64_t begin, int64_t end,
-                         struct tolerance most)
+/* Of the elements [rows][row], `each` rows of a sequence, the columns [begin, end). */
+static void assert_rows_close(const char *what, const struct problem *p, enum dtype dt,
+                              const void *got, const void *want, int64_t each, int64_t row,
+                              int64_t begin, int64_t end, struct tolerance most)
 {
     const struct attention *a = &p->a;
-    int64_t rows = a->batch * a->seq, cols = end - begin;
+    int64_t rows = a->batch * each, cols = end - begin;
     double square = 0, wrong = 0, worst = 0, size;
     for (int64_t i = 0; i < rows; i++)
         compare_row(dt, got, want, i * row + begin, i * row + end, &square, &wrong);
@@ -292,6 +320,13 @@ static void assert_close(const char *what, const struct problem *p, enum dtype d
                  (int)a->kv_heads, (int)a->head_dim);
 }
 
+static void assert_close(const char *what, const struct problem *p, enum dtype dt, const void *got,
+                         const void *want, int64_t row, int64_t begin, int64_t end,
+                         struct tolerance most)
+{
+    assert_rows_close(what, p, dt, got, want, p->a.seq, row, begin, end, most);
+}
+
 static void assert_result(const struct problem *p, const struct result *r)
 {
     const struct attention *a = &p->a;
@@ -299,6 +334,14 @@ static void assert_result(const struct problem *p, const struct result *r)
     int64_t q = a->heads * a->head_dim, k = q + a->kv_heads * a->head_dim, row = 2 * k - q;
     assert_close("o", p, a->dt, r->o, p->o, q, 0, q, most);
     assert_close("lse", p, DTYPE_F32, r->lse, p->lse, a->heads, 0, a->heads, exact);
+    if (p->kv_bytes) {
+        int64_t keys = k - q;
+        assert_close("dq", p, a->dt, r->dqkv, p->dqkv, q, 0, q, most);
+        assert_rows_close("dk", p, a->dt, r->dkv, p->dkv, a->kv_seq, 2 * keys, 0, keys, most);
+        assert_rows_close("dv", p, a->dt, r->dkv, p->dkv, a->kv_seq, 2 * keys, keys, 2 * keys,
+                          most);
+        return;
+    }
     assert_close("dq", p, a->dt, r->dqkv, p->dqkv, row, 0, q, most);
     assert_close("dk", p, a->dt, r->dqkv, p->dqkv, row, q, k, most);
     assert_close("dv", p, a->dt, r->dqkv, p->dqkv, row, k, row, most);
@@ -342,6 +385,26 @@ static void agrees_on_drawn_shapes(void **state)
                               .kv_heads = group[1],
                               .head_dim = dims[draw / 1000 % DIMS]};
         check(rig, &a, types[draw / 100000 % TYPES], OWN_KERNELS);
+    }
+}
+
+/* Own rows of sequences that ranks share, with every tile of the kernels; some keys nobody sees. */
+static void parts_agree_with_the_cpu(void **state)
+{
+    static const struct {
+        int shape, ranks, rank;
+        int64_t chunk;
+    } parts[] = {{1, 2, 0, 3},  {9, 2, 1, 65},  {11, 3, 1, 64}, {10, 3, 2, 33},
+                 {8, 3, 1, 20}, {12, 2, 0, 17}, {5, 2, 1, 1}};
+    for (size_t i = 0; i < TYPES * sizeof parts / sizeof parts[0]; i++) {
+        struct attention a = shapes[parts[i / TYPES].shape];
+        struct graph_group group = {.size = parts[i / TYPES].ranks, .rank = parts[i / TYPES].rank};
+        a.seq = 2 * parts[i / TYPES].chunk;
+        a.kv_seq = a.seq * group.size;
+        a.forms = ATTENTION_SEPARATE | ATTENTION_PART;
+        a.part = graph_sequence_part(a.seq, group);
+        check(*state, &a, types[i % TYPES], OWN_KERNELS);
+        check(*state, &a, types[i % TYPES], OP);
     }
 }
 
@@ -423,7 +486,7 @@ static void the_future_is_not_seen(void **state)
         assert_memory_equal(before.o, after.o, kept);
         assert_memory_not_equal((char *)before.o + kept, (char *)after.o + kept, 64);
         assert_memory_equal(before.lse, after.lse, (size_t)cut * sizeof(float));
-        before.dqkv = after.dqkv = NULL;
+        before.dqkv = after.dqkv = before.dkv = after.dkv = NULL;
         result_free(&before);
         result_free(&after);
         problem_free(&p);
@@ -521,6 +584,7 @@ int main(void)
         cmocka_unit_test(agrees_with_the_cpu),
         cmocka_unit_test(the_op_agrees_with_the_cpu),
         cmocka_unit_test(agrees_on_drawn_shapes),
+        cmocka_unit_test(parts_agree_with_the_cpu),
         cmocka_unit_test(large_problems_agree_with_the_cpu),
         cmocka_unit_test(two_runs_are_alike),
         cmocka_unit_test(large_scores_stay_finite),

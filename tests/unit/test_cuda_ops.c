@@ -14,6 +14,7 @@ struct sizes {
     int accumulate, in_place;
     struct rope rope;
     struct pack_heads pack;
+    struct order_chunks order;
 };
 
 static const char *describe(char text[128], const char *op, const struct sizes *s)
@@ -219,6 +220,35 @@ static void gradients_of_norms(void **state)
             0);
     /* a block with several long rows */
     rmsnorm_backward_case(&c, (struct sizes){.dt = DTYPE_BF16, .rows = 266, .cols = 8192}, 0);
+    check_close_devices(&c);
+}
+
+/* ---- rows of ranks that share sequences ---- */
+
+static void order_chunks(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    const struct sizes *s = args;
+    d->ops->order_chunks(d, &s->order, at[0], at[1]);
+}
+
+/* Chunks of words of each size, and of more than a block copies. */
+static void chunks_are_ordered(void **state)
+{
+    static const int64_t elems[] = {1, 2, 7, 16, 40, 2056, 4100 * 8};
+    struct check c = check_open();
+    for (int i = 0; i < TYPES * 7 * 4; i++) {
+        char text[128];
+        struct sizes s = {
+            .dt = op_types[i % TYPES], .rows = 1 + i % 2, .cols = elems[i / TYPES % 7]};
+        s.order = (struct order_chunks){.batch = s.rows,
+                                        .ranks = 2 + i / (7 * TYPES) % 2,
+                                        .chunk_bytes = (size_t)s.cols * dtype_bytes(s.dt),
+                                        .inverse = i / (14 * TYPES)};
+        int64_t all = s.rows * 2 * s.order.ranks * s.cols;
+        struct operand o[] = {output_operand("y", EXACT, s.dt, all),
+                              random_operand(&c, "x", s.dt, all, 1)};
+        check_call(&c, describe(text, "order_chunks", &s), order_chunks, &s, o, 2);
+    }
     check_close_devices(&c);
 }
 
@@ -487,15 +517,11 @@ static void sums_in_a_fixed_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_the_embedding),
-        cmocka_unit_test(gradients_of_frequent_tokens),
-        cmocka_unit_test(norms_of_rows),
-        cmocka_unit_test(gradients_of_norms),
-        cmocka_unit_test(heads_are_packed),
-        cmocka_unit_test(heads_rotate),
-        cmocka_unit_test(gates_and_their_gradients),
-        cmocka_unit_test(sums_are_rounded_once),
-        cmocka_unit_test(casts_keep_or_round_every_bit),
+        cmocka_unit_test(rows_of_the_embedding), cmocka_unit_test(gradients_of_frequent_tokens),
+        cmocka_unit_test(norms_of_rows),         cmocka_unit_test(gradients_of_norms),
+        cmocka_unit_test(chunks_are_ordered),    cmocka_unit_test(heads_are_packed),
+        cmocka_unit_test(heads_rotate),          cmocka_unit_test(gates_and_their_gradients),
+        cmocka_unit_test(sums_are_rounded_once), cmocka_unit_test(casts_keep_or_round_every_bit),
         cmocka_unit_test(copies_and_zeros),
         cmocka_unit_test(sums_in_a_fixed_order),
     };

@@ -2,6 +2,7 @@
 #include "ops_check.h"
 
 #include "base/philox.h"
+#include "graph/graph.h"
 
 static const int64_t sizes[][2] = {{1, 1},  {3, 7},    {2, 16},  {7, 17},
                                    {5, 33}, {13, 127}, {31, 64}, {67, 521}};
@@ -222,6 +223,46 @@ static uint64_t pack(struct device *d, enum dtype dt)
         hash = hash * 31 + pack_case(d, (struct pack_heads){dt, 1, 5, 1, dims[i], 0, 5, 5});
     }
     return hash;
+}
+
+/* Gathered rows land at their positions, and come back. */
+static uint64_t order_case(struct device *d, enum dtype dt, int64_t batch, int ranks, int64_t chunk,
+                           int64_t width)
+{
+    int64_t own = 2 * chunk, all = batch * ranks * own * width;
+    struct tensor x = tensor_random(dt, all, 5, 1), y = tensor_poisoned(dt, all);
+    struct tensor back = tensor_poisoned(dt, all);
+    struct order_chunks o = {
+        .batch = batch, .ranks = ranks, .chunk_bytes = (size_t)(chunk * width) * dtype_bytes(dt)};
+    d->ops->order_chunks(d, &o, y.data, x.data);
+    o.inverse = 1;
+    d->ops->order_chunks(d, &o, back.data, y.data);
+    for (int64_t i = 0; i < all; i++) {
+        int64_t row = i / width, rank = row / own / batch, b = row / own % batch;
+        struct graph_group group = {.size = ranks, .rank = (int)rank};
+        struct sequence_part part = graph_sequence_part(own, group);
+        int64_t to = b * ranks * own + sequence_position(&part, row % own);
+        assert_true(tensor_get(&x, i) == tensor_get(&y, to * width + i % width));
+        assert_true(tensor_get(&x, i) == tensor_get(&back, i));
+    }
+    uint64_t hash = tensor_hash(&y);
+    tensor_free(&x);
+    tensor_free(&y);
+    tensor_free(&back);
+    return hash;
+}
+
+static uint64_t order(struct device *d, enum dtype dt)
+{
+    uint64_t hash = order_case(d, dt, 1, 2, 1, 1);
+    hash = hash * 31 + order_case(d, dt, 3, 2, 5, 7);
+    hash = hash * 31 + order_case(d, dt, 2, 3, 4, 34);
+    return hash * 31 + order_case(d, dt, 2, 5, 3, 64);
+}
+
+static void gathered_rows_are_put_in_order(void **state)
+{
+    for_each_setting(order);
 }
 
 static double silu(double x)
@@ -496,6 +537,7 @@ int main(void)
         cmocka_unit_test(embedding_gathers_and_sums_rows),
         cmocka_unit_test(rope_rotates_and_back),
         cmocka_unit_test(heads_are_packed_and_their_gradients_summed),
+        cmocka_unit_test(gathered_rows_are_put_in_order),
         cmocka_unit_test(the_slope_of_silu_is_its_difference_quotient),
         cmocka_unit_test(swiglu_and_its_gradient),
         cmocka_unit_test(add_rounds_once),

@@ -200,7 +200,7 @@ static void forward_task(struct forward *w, int64_t b, int64_t kv, int64_t chunk
     int64_t group = a->heads / a->kv_heads;
     int64_t begin = chunk * CHUNK_BLOCKS;
     int64_t end = min_i64(begin + CHUNK_BLOCKS, ceil_div(a->seq, BLOCK));
-    int64_t seen = a->forms & ATTENTION_FULL ? ceil_div(attention_keys(a), BLOCK) : end;
+    int64_t seen = ceil_div(attention_seen(a, min_i64(end * BLOCK, a->seq) - 1), BLOCK);
     pack_keys(w, attention_key_rows(a, keys, b, kv), attention_value_rows(a, keys, b, kv), seen);
     for (int64_t i = begin; i < end; i++) {
         attention_limit(&w->limits, a, b, i, min_i64(BLOCK, a->seq - i * BLOCK));

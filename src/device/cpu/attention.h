@@ -102,27 +102,34 @@ enum attention_mask {
 /* The keys that the queries of a block see: query c those from low[c] to before high[c] of its
  * sequence, all of which lie in the blocks of keys from `first` to before `end`. */
 struct attention_limits {
-    int is_causal;
+    int is_plain; /* causal, of whole sequences: the block on the diagonal is masked by its shape */
     int64_t block; /* of the queries */
     int64_t keys;  /* in the sequence */
     int64_t first, end;
-    int32_t low[BLOCK], high[BLOCK], highest_low;
+    int32_t low[BLOCK], high[BLOCK], highest_low, lowest_high;
 };
+
+/* The keys before the first that the query in row r of a sequence does not see. */
+static inline int64_t attention_seen(const struct attention *a, int64_t r)
+{
+    return a->forms & ATTENTION_FULL ? attention_keys(a) : sequence_position(&a->part, r) + 1;
+}
 
 /* The limits of the n queries of block i of sequence b. */
 static inline void attention_limit(struct attention_limits *l, const struct attention *a, int64_t b,
                                    int64_t i, int64_t n)
 {
     int64_t query = i * BLOCK;
-    l->is_causal = !(a->forms & ATTENTION_FULL);
+    l->is_plain = !(a->forms & (ATTENTION_FULL | ATTENTION_PART));
     l->block = i;
     l->keys = attention_keys(a);
     l->first = 0;
-    l->end = l->is_causal ? i + 1 : ceil_div(l->keys, BLOCK);
+    l->end = ceil_div(attention_seen(a, query + n - 1), BLOCK);
     l->highest_low = 0;
     memset(l->low, 0, sizeof l->low);
     for (int64_t c = 0; c < BLOCK; c++)
-        l->high[c] = (int32_t)(l->is_causal ? query + c + 1 : l->keys);
+        l->high[c] = (int32_t)attention_seen(a, query + c);
+    l->lowest_high = l->high[0];
     if (!(a->forms & ATTENTION_DOCUMENTS))
         return;
     int32_t lowest = (int32_t)query;
@@ -137,15 +144,15 @@ static inline void attention_limit(struct attention_limits *l, const struct atte
 /* Of key block j: limits where the causal mask is not all there is. */
 static inline enum attention_mask attention_mask_of(const struct attention_limits *l, int64_t j)
 {
-    if (l->highest_low > j * BLOCK || (!l->is_causal && l->keys < (j + 1) * BLOCK))
+    if (l->highest_low > j * BLOCK || (!l->is_plain && l->lowest_high < (j + 1) * BLOCK))
         return MASK_LIMITS;
-    return l->is_causal && j == l->block ? MASK_CAUSAL : MASK_NONE;
+    return l->is_plain && j == l->block ? MASK_CAUSAL : MASK_NONE;
 }
 
 /* Is part of key block j behind all that queries of its own block see? */
 static inline int attention_is_diagonal(const struct attention_limits *l, int64_t j)
 {
-    return l->is_causal && j == l->block;
+    return l->is_plain && j == l->block;
 }
 
 /* Where rows of one head of a sequence begin: of the queries in q, and in tensors of the same

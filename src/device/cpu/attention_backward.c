@@ -30,6 +30,7 @@ struct backward {
     float *dqt;         /* [dim_rows][BLOCK] */
     float *staging;     /* BLOCK * dim_cols */
     float lse[BLOCK], delta[BLOCK];
+    int is_cleared; /* 1: dk and dv begin as zeros, as not all queries see the keys in one order */
     struct attention_limits limits;
 };
 
@@ -233,7 +234,7 @@ static void query_block(struct backward *w, const struct block_at *at, int64_t i
         int64_t nk = round_up(min_i64(BLOCK, l->keys - j * BLOCK), TILE_ROWS);
         int64_t key = j * BLOCK * s->dim_cols;
         int diagonal = attention_is_diagonal(l, j);
-        int old = !(first && (l->is_causal ? diagonal : i == 0));
+        int old = !(first && (l->is_plain ? diagonal : i == 0 && !w->is_cleared));
         block_gradients(w, j, nk, n);
         sum_queries(s, w->dv + key, w->p, w->dout, nk, n, diagonal, old);
         sum_queries(s, w->dk + key, w->ds, w->q, nk, n, diagonal, old);
@@ -254,6 +255,14 @@ static struct attention_rows from_block(struct attention_rows rows, int64_t i)
     return rows;
 }
 
+/* Some keys are seen by no query, and others first by any. */
+static void clear_keys(struct backward *w)
+{
+    size_t elems = (size_t)(ceil_div(attention_keys(w->a), BLOCK) * BLOCK * w->s.dim_cols);
+    memset(w->dk, 0, elems * sizeof *w->dk);
+    memset(w->dv, 0, elems * sizeof *w->dv);
+}
+
 static void backward_task(struct backward *w, int64_t b, int64_t kv, void *dqkv, const void *dout,
                           const void *o, const float *lse, const void *qkv)
 {
@@ -265,6 +274,9 @@ static void backward_task(struct backward *w, int64_t b, int64_t kv, void *dqkv,
     struct attention_rows k = attention_key_rows(a, keys, b, kv);
     struct attention_rows v = attention_value_rows(a, keys, b, kv);
     pack_keys(w, k, v);
+    w->is_cleared = !!(a->forms & ATTENTION_PART);
+    if (w->is_cleared)
+        clear_keys(w);
     for (int64_t i = 0; i * BLOCK < a->seq; i++) {
         attention_limit(&w->limits, a, b, i, min_i64(BLOCK, a->seq - i * BLOCK));
         for (int64_t h = kv * group; h < (kv + 1) * group; h++) {

@@ -1,4 +1,5 @@
-/* heads.c - own query heads, and the key and value heads that they read, packed for attention. */
+/* heads.c - own query heads, and the key and value heads that they read, packed for attention; and
+ * rows of ranks that share sequences, put in order. */
 #include "device/cpu/kernels.h"
 #include "device/cpu/simd.h"
 
@@ -56,5 +57,17 @@ void CPU(pack_heads_backward)(struct device *d, const struct pack_heads *p, void
     for (int64_t row = 0; row < p->rows; row++) {
         memcpy((char *)dq + (size_t)row * queries, (const char *)dy + (size_t)row * row_y, queries);
         unpack_row(p, dkv, row, dy);
+    }
+}
+
+void CPU(order_chunks)(struct device *d, const struct order_chunks *o, void *y, const void *x)
+{
+    int64_t chunks = 2 * o->ranks * o->batch;
+#pragma omp parallel for num_threads(cpu_threads(d, chunks *(int64_t)o->chunk_bytes))
+    for (int64_t i = 0; i < chunks; i++) {
+        int64_t gathered = order_chunks_source(o, i);
+        size_t from = (size_t)(o->inverse ? i : gathered) * o->chunk_bytes;
+        size_t to = (size_t)(o->inverse ? gathered : i) * o->chunk_bytes;
+        memcpy((char *)y + to, (const char *)x + from, o->chunk_bytes);
     }
 }

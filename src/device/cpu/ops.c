@@ -10,5 +10,5 @@ const struct device_ops CPU(ops) = {.name = TEXT(CPU_LEVEL),
                                     .gemm = gemm,
                                     .gemm_scratch = gemm_scratch,
                                     .attention_forms = ATTENTION_FULL | ATTENTION_SEPARATE |
-                                                       ATTENTION_DOCUMENTS,
+                                                       ATTENTION_DOCUMENTS | ATTENTION_PART,
                                     DEVICE_OPS(ROW)};

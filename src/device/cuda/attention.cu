@@ -1,9 +1,8 @@
 /* attention.cu - causal attention with grouped queries on tensor cores, forward.
  *
- * FlashAttention-2 (Dao 2023).  A thread block has `rows` queries of one head, a warp 16 or 32 of
- * them with all their sums; it goes over tiles of keys and values up to the diagonal,
- *   S = Q K^T;  m' = max(m, max S);  P = exp(S - m');  l = l exp(m - m') + sum P
- *   O = O exp(m - m') + P V
+ * FlashAttention-2 (Dao 2023).  A thread block has `rows` queries of one head and chunk, a warp 16
+ * or 32 of them with all their sums; it goes over tiles of keys and values up to the diagonal, S =
+ * Q K^T;  m' = max(m, max S);  P = exp(S - m');  l = l exp(m - m') + sum P O = O exp(m - m') + P V
  * and ends with O / l and lse = m + log l.  Exponentials are to base 2 with log2(e) in the scale.
  * The copy of V runs beside Q K^T, and that of the next K beside the rest.  Blocks with most keys
  * start first.
@@ -124,26 +123,29 @@ static __device__ __forceinline__ void finish(struct forward_sums<T> &w, float *
 
 template <class T>
 __global__ void __launch_bounds__(T::threads)
-    attention_forward(struct attention_args a, uint16_t *o, float *lse, const uint16_t *qkv)
+    attention_forward(struct attention_args a, uint16_t *o, float *lse, const uint16_t *q_all,
+                      const uint16_t *k_all)
 {
     DYNAMIC_SHARED(uint16_t, q);
     uint16_t *k = q + T::rows * T::dim, *v = k + T::keys * T::dim;
     struct attention_place at = attention_place_of(a, blockIdx.x);
-    int first = (a.blocks - 1 - at.rank) * T::rows, batch = at.head / a.heads;
-    int head = at.head % a.heads, end = first + T::rows < a.seq ? first + T::rows : a.seq;
-    const uint16_t *sequence = qkv + (int64_t)batch * a.seq * a.qkv_row;
-    const uint16_t *keys = sequence + (int64_t)(a.heads + head / a.group) * a.head_dim;
-    const uint16_t *queries = sequence + (int64_t)first * a.qkv_row + (int64_t)head * a.head_dim;
+    const struct attention_queries tile = attention_query_tile(a, a.blocks - 1 - at.rank, T::rows);
+    int batch = at.head / a.heads, head = at.head % a.heads;
+    int end = tile.position + (T::rows < tile.valid ? T::rows : tile.valid);
+    int64_t query = (int64_t)batch * a.seq + tile.row;
+    const uint16_t *keys =
+        k_all + (int64_t)batch * a.keys * a.kv_row + (int64_t)(head / a.group) * a.head_dim;
+    const uint16_t *queries = q_all + query * a.q_row + (int64_t)head * a.head_dim;
     int row = warp_id() * 16 * T::tall, lane = (int)lane_id(); /* row: the warp's first */
-    int last = first + row + 16 * T::tall - 1;
-    bool warp_has_rows = first + row < a.seq;
+    int position = tile.position + row, last = position + 16 * T::tall - 1;
+    bool warp_has_rows = row < tile.valid;
     struct forward_sums<T> sums;
     sums.clear();
-    tile_load<T::dim, T::rows, T::threads>(q, tile_source<T::dim, T::threads>(queries, a.qkv_row),
-                                           a.qkv_row, a.seq - first, a.head_dim);
-    const uint16_t *next = tile_source<T::dim, T::threads>(keys, a.qkv_row);
+    tile_load<T::dim, T::rows, T::threads>(q, tile_source<T::dim, T::threads>(queries, a.q_row),
+                                           a.q_row, tile.valid, a.head_dim);
+    const uint16_t *next = tile_source<T::dim, T::threads>(keys, a.kv_row);
     int64_t to_values = (int64_t)a.kv_heads * a.head_dim;
-    tile_load<T::dim, T::keys, T::threads>(k, next, a.qkv_row, a.seq, a.head_dim);
+    tile_load<T::dim, T::keys, T::threads>(k, next, a.kv_row, a.keys, a.head_dim);
     async_commit();
     for (int key = 0; key < end; key += T::keys) {
         bool work = warp_has_rows && key <= last;
@@ -151,7 +153,7 @@ __global__ void __launch_bounds__(T::threads)
         async_wait<0>();
         __syncthreads(); /* K is there, and nobody reads V any more */
         next += to_values;
-        tile_load<T::dim, T::keys, T::threads>(v, next, a.qkv_row, a.seq - key, a.head_dim);
+        tile_load<T::dim, T::keys, T::threads>(v, next, a.kv_row, a.keys - key, a.head_dim);
         async_commit();
         if (work) {
             s.clear();
@@ -159,23 +161,23 @@ __global__ void __launch_bounds__(T::threads)
         }
         async_wait<0>();
         __syncthreads(); /* V is there, and nobody reads K any more */
-        next += (int64_t)T::keys * a.qkv_row - to_values;
+        next += (int64_t)T::keys * a.kv_row - to_values;
         if (key + T::keys < end)
-            tile_load<T::dim, T::keys, T::threads>(k, next, a.qkv_row, a.seq - key - T::keys,
+            tile_load<T::dim, T::keys, T::threads>(k, next, a.kv_row, a.keys - key - T::keys,
                                                    a.head_dim);
         async_commit();
         if (work) {
             struct warp_operand<typename T::E, T::tall, T::keys> p;
-            if (key + T::keys - 1 > first + row)
-                mask<T>(s, first + row + lane / 4, key + lane % 4 * 2);
+            if (key + T::keys - 1 > position)
+                mask<T>(s, position + lane / 4, key + lane % 4 * 2);
             softmax<T>(sums, s, a.scale * LOG2_E);
             p.round(s);
             sum_of_rows<T::dim>(sums.o, p, v);
         }
     }
-    int64_t o_first = ((int64_t)batch * a.seq + first) * a.o_row + (int64_t)head * a.head_dim;
-    finish<T>(sums, lse + (int64_t)at.head * a.seq + first, row + lane / 4, a.seq - first, a.scale);
-    tile_store<typename T::E, T::dim>(o + o_first, a.o_row, sums.o, 1.0f, q, row, a.seq - first,
+    int64_t o_first = query * a.o_row + (int64_t)head * a.head_dim;
+    finish<T>(sums, lse + (int64_t)at.head * a.seq + tile.row, row + lane / 4, tile.valid, a.scale);
+    tile_store<typename T::E, T::dim>(o + o_first, a.o_row, sums.o, 1.0f, q, row, tile.valid,
                                       a.head_dim);
 }
 
@@ -185,7 +187,8 @@ static void run(cudaStream_t s, const struct attention *a, void *o, float *lse, 
     struct attention_args args = attention_query_args(a, T::rows);
     ALLOW_SHARED(attention_forward<T>, T::shared_bytes);
     LAUNCH(attention_forward<T>, attention_grid(&args), T::threads, T::shared_bytes, s, args,
-           (uint16_t *)o, lse, (const uint16_t *)qkv);
+           (uint16_t *)o, lse, (const uint16_t *)qkv,
+           attention_keys_in(a, (const uint16_t *)qkv, (const uint16_t *)a->kv));
 }
 
 template <class E>

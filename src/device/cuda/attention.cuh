@@ -15,48 +15,69 @@ constexpr float LOG2_E = 1.44269504f;
 
 /* struct attention as kernels want it, with the order in which blocks are worked on. */
 struct attention_args {
-    int seq, heads, kv_heads, group, head_dim;
-    int qkv_row, o_row; /* elements from one position to the next */
-    float scale;        /* positive */
+    int seq, keys; /* rows of queries and of keys that a sequence has */
+    int heads, kv_heads, group, head_dim;
+    int q_row, kv_row, o_row;    /* elements from one row to the next */
+    int chunks, chunk, first[2]; /* of the queries' rows, and the positions where they begin */
+    float scale;                 /* positive */
     int blocks, section, all_heads;
 };
 
-/* Blocks of `rows` positions of `all_heads` heads.  The heads of a section, `head_bytes` each, are
+/* Where keys begin, of a tensor of type T or its gradient: of packed projections, or apart. */
+template <class T>
+static inline T *attention_keys_in(const struct attention *a, T *packed, T *apart)
+{
+    return a->forms & ATTENTION_SEPARATE ? apart : packed + a->heads * a->head_dim;
+}
+
+/* `blocks` blocks of each of `all_heads` heads.  The heads of a section, `head_bytes` each, are
  * worked on together, so that what their blocks read again and again stays in the L2 cache. */
-static inline struct attention_args attention_make_args(const struct attention *a, int rows,
+static inline struct attention_args attention_make_args(const struct attention *a,
                                                         int64_t all_heads, int64_t head_bytes)
 {
     const int64_t cache_bytes = 16 << 20;
-    int64_t row_heads = a->heads + 2 * a->kv_heads, section = cache_bytes / head_bytes;
+    const bool apart = a->forms & ATTENTION_SEPARATE;
+    int64_t kv_heads = 2 * a->kv_heads, section = cache_bytes / head_bytes;
     struct attention_args args = {};
     args.seq = (int)a->seq;
+    args.keys = (int)attention_keys(a);
+    args.chunks = a->part.chunk ? 2 : 1;
+    args.chunk = (int)a->seq / args.chunks;
+    args.first[0] = (int)a->part.first[0];
+    args.first[1] = (int)a->part.first[1];
     args.heads = (int)a->heads;
     args.kv_heads = (int)a->kv_heads;
     args.group = (int)(a->heads / a->kv_heads);
     args.head_dim = (int)a->head_dim;
-    args.qkv_row = (int)(row_heads * a->head_dim);
+    args.q_row = (int)((a->heads + (apart ? 0 : kv_heads)) * a->head_dim);
+    args.kv_row = (int)((kv_heads + (apart ? 0 : a->heads)) * a->head_dim);
     args.o_row = (int)(a->heads * a->head_dim);
     args.scale = a->scale;
-    args.blocks = (int)((a->seq + rows - 1) / rows);
     args.section = (int)(section < 1 ? 1 : section < all_heads ? section : all_heads);
     args.all_heads = (int)all_heads;
     return args;
 }
 
-/* A thread block per query head and `rows` queries; keys and values are what is read again. */
+/* A thread block per query head and `rows` queries, at most, of a chunk; keys and values are what
+ * is read again. */
 static inline struct attention_args attention_query_args(const struct attention *a, int rows)
 {
-    int64_t kv_bytes = 2 * a->seq * a->head_dim * (a->dt == DTYPE_F32 ? 4 : 2);
+    int64_t kv_bytes = 2 * attention_keys(a) * a->head_dim * (a->dt == DTYPE_F32 ? 4 : 2);
     int64_t group = a->heads / a->kv_heads;
-    return attention_make_args(a, rows, a->batch * a->heads, (kv_bytes + group - 1) / group);
+    struct attention_args args =
+        attention_make_args(a, a->batch * a->heads, (kv_bytes + group - 1) / group);
+    args.blocks = args.chunks * ((args.chunk + rows - 1) / rows);
+    return args;
 }
 
 /* A thread block per key/value head and `rows` keys; queries and dO are what is read again. */
 static inline struct attention_args attention_key_args(const struct attention *a, int rows)
 {
     int64_t head_bytes = 2 * a->seq * a->head_dim * (a->dt == DTYPE_F32 ? 4 : 2);
-    return attention_make_args(a, rows, a->batch * a->kv_heads,
-                               head_bytes * (a->heads / a->kv_heads));
+    struct attention_args args =
+        attention_make_args(a, a->batch * a->kv_heads, head_bytes * (a->heads / a->kv_heads));
+    args.blocks = (args.keys + rows - 1) / rows;
+    return args;
 }
 
 static inline unsigned attention_grid(const struct attention_args *args)
@@ -77,6 +98,47 @@ static __device__ __forceinline__ struct attention_place attention_place_of(
     unsigned left = (unsigned)a.all_heads - section * (unsigned)a.section;
     unsigned heads = left < (unsigned)a.section ? left : (unsigned)a.section;
     return {(int)(rest / heads), (int)(section * (unsigned)a.section + rest % heads)};
+}
+
+/* Queries that follow one another: the first one's row in its sequence and its position, which is
+ * that of the last key that it sees; and how many are left in its chunk. */
+struct attention_queries {
+    int row, position, valid;
+};
+
+/* The n-th tile of `rows` queries; later ones see more keys. */
+static __device__ __forceinline__ struct attention_queries attention_query_tile(
+    const struct attention_args &a, int n, int rows)
+{
+    int each = (a.chunk + rows - 1) / rows, chunk = n / each, start = n % each * rows;
+    return {chunk * a.chunk + start, a.first[chunk] + start, a.chunk - start};
+}
+
+/* The queries that see a key or one behind it: in each chunk those from `start` on, in so many
+ * tiles.
+ */
+struct attention_seers {
+    int start[2], tiles[2];
+};
+
+static __device__ __forceinline__ struct attention_seers attention_seers_of(
+    const struct attention_args &a, int key, int rows)
+{
+    struct attention_seers s = {};
+    for (int c = 0; c < a.chunks; c++) {
+        int before = key - a.first[c];
+        s.start[c] = before < 0 ? 0 : before < a.chunk ? before : a.chunk;
+        s.tiles[c] = (a.chunk - s.start[c] + rows - 1) / rows;
+    }
+    return s;
+}
+
+/* The n-th tile of them. */
+static __device__ __forceinline__ struct attention_queries attention_seer_tile(
+    const struct attention_args &a, const struct attention_seers &s, int n, int rows)
+{
+    int chunk = n >= s.tiles[0], start = s.start[chunk] + (n - chunk * s.tiles[0]) * rows;
+    return {chunk * a.chunk + start, a.first[chunk] + start, a.chunk - start};
 }
 
 /* Kernels without tensor cores: fp32, and the others where rows of a head are not 16-byte

@@ -32,8 +32,8 @@ template <class E_, int dim_, int warps, int tall_, int keys_> struct query_tile
 };
 
 struct backward_tensors {
-    uint16_t *dqkv;
-    const uint16_t *qkv, *dout;
+    uint16_t *dq, *dk; /* dk and k: of the keys, behind which lie values */
+    const uint16_t *q, *k, *dout;
     const float *lse, *delta;
 };
 
@@ -47,27 +47,32 @@ static __device__ __forceinline__ void load_rows(uint16_t *tile, const uint16_t 
 
 /* ---- dK and dV ---- */
 
-/* The n-th tile of the queries that a block of keys sees, head by head: what this thread copies
- * first, where lse and delta begin, and the first position. */
+/* The n-th tile of the queries that see a block of keys, head by head: what this thread copies
+ * first, where lse and delta begin, the first position, and how many there are. */
 struct query_place {
     const uint16_t *q, *dout;
     const float *lse, *delta;
-    int first;
+    int first, valid;
 };
 
 template <class T>
 static __device__ __forceinline__ struct query_place query_place_of(
-    const struct attention_args &a, const struct backward_tensors &t, int kv_index, int first_key,
-    int tiles, int n)
+    const struct attention_args &a, const struct backward_tensors &t, int kv_index,
+    const struct attention_seers &seers, int n)
 {
-    int first = first_key + n % tiles * T::queries, batch = kv_index / a.kv_heads;
+    int tiles = seers.tiles[0] + seers.tiles[1], batch = kv_index / a.kv_heads;
+    const struct attention_queries tile = attention_seer_tile(a, seers, n % tiles, T::queries);
     int head = kv_index % a.kv_heads * a.group + n / tiles;
-    int64_t position = (int64_t)batch * a.seq + first, column = (int64_t)head * a.head_dim;
-    int64_t row = ((int64_t)batch * a.heads + head) * a.seq + first;
-    const uint16_t *q = t.qkv + position * a.qkv_row + column;
-    const uint16_t *dout = t.dout + position * a.o_row + column;
-    return {tile_source<T::dim, T::threads>(q, a.qkv_row),
-            tile_source<T::dim, T::threads>(dout, a.o_row), t.lse + row, t.delta + row, first};
+    int64_t query = (int64_t)batch * a.seq + tile.row, column = (int64_t)head * a.head_dim;
+    int64_t row = ((int64_t)batch * a.heads + head) * a.seq + tile.row;
+    const uint16_t *q = t.q + query * a.q_row + column;
+    const uint16_t *dout = t.dout + query * a.o_row + column;
+    return {tile_source<T::dim, T::threads>(q, a.q_row),
+            tile_source<T::dim, T::threads>(dout, a.o_row),
+            t.lse + row,
+            t.delta + row,
+            tile.position,
+            tile.valid};
 }
 
 template <class T>
@@ -75,9 +80,8 @@ static __device__ __forceinline__ void load_queries(const struct attention_args 
                                                     const struct query_place &at, uint16_t *q,
                                                     uint16_t *dout)
 {
-    int valid = a.seq - at.first;
-    tile_load<T::dim, T::queries, T::threads>(q, at.q, a.qkv_row, valid, a.head_dim);
-    tile_load<T::dim, T::queries, T::threads>(dout, at.dout, a.o_row, valid, a.head_dim);
+    tile_load<T::dim, T::queries, T::threads>(q, at.q, a.q_row, at.valid, a.head_dim);
+    tile_load<T::dim, T::queries, T::threads>(dout, at.dout, a.o_row, at.valid, a.head_dim);
     async_commit();
 }
 
@@ -90,17 +94,16 @@ static __device__ __forceinline__ float lse_base2(float lse)
 
 /* This thread's share of lse to base 2 and D of a tile's queries, 0 after the last. */
 template <class T>
-static __device__ __forceinline__ float load_statistic(const struct attention_args &a,
-                                                       const struct query_place &at)
+static __device__ __forceinline__ float load_statistic(const struct query_place &at)
 {
-    int i = (int)threadIdx.x % T::queries, valid = a.seq - at.first;
-    if (threadIdx.x >= 2 * T::queries || i >= valid)
+    int i = (int)threadIdx.x % T::queries;
+    if (threadIdx.x >= 2 * T::queries || i >= at.valid)
         return 0;
     return threadIdx.x < T::queries ? lse_base2(at.lse[i]) : at.delta[i];
 }
 
-/* Scores and dP, both transposed, become P and dS.  Row `key` and column `query` are those of the
- * lane's first element, counted from the sequence's begin. */
+/* Scores and dP, both transposed, become P and dS.  Row `key` and column `query` are the positions
+ * of the lane's first element. */
 template <class T>
 static __device__ __forceinline__ void key_gradients(struct warp_sums<T::tall, T::queries> &s,
                                                      struct warp_sums<T::tall, T::queries> &dp,
@@ -154,21 +157,26 @@ __global__ void __launch_bounds__(T::threads)
     uint16_t *dout = q + 2 * T::tile_elems; /* two tiles each, used alternately */
     float *statistics = reinterpret_cast<float *>(dout + 2 * T::tile_elems);
     struct attention_place at = attention_place_of(a, blockIdx.x);
-    int first = at.rank * T::keys, valid = a.seq - first, kv = at.head % a.kv_heads;
+    int first = at.rank * T::keys, valid = a.keys - first, kv = at.head % a.kv_heads;
     int row = warp_id() / T::split * 16 * T::tall; /* the warp's first key */
     int column = warp_id() % T::split * T::part;
-    int64_t keys = ((int64_t)(at.head / a.kv_heads) * a.seq + first) * a.qkv_row +
-                   (int64_t)(a.heads + kv) * a.head_dim;
+    int64_t keys =
+        ((int64_t)(at.head / a.kv_heads) * a.keys + first) * a.kv_row + (int64_t)kv * a.head_dim;
     int64_t values = keys + (int64_t)a.kv_heads * a.head_dim;
-    int tiles = (valid + T::queries - 1) / T::queries, last = tiles * a.group - 1;
-    struct query_place next = query_place_of<T>(a, t, at.head, first, tiles, 0);
+    const struct attention_seers seers = attention_seers_of(a, first, T::queries);
+    int last = (seers.tiles[0] + seers.tiles[1]) * a.group - 1; /* -1: no query sees these keys */
+    struct query_place next = {};
+    float statistic = 0;
     struct warp_sums<T::tall, T::part> dk, dv;
     dk.clear();
     dv.clear();
-    load_rows<T, T::keys>(k, t.qkv + keys, a.qkv_row, valid, a.head_dim);
-    load_rows<T, T::keys>(v, t.qkv + values, a.qkv_row, valid, a.head_dim);
-    load_queries<T>(a, next, q, dout);
-    float statistic = load_statistic<T>(a, next);
+    load_rows<T, T::keys>(k, t.k + keys, a.kv_row, valid, a.head_dim);
+    load_rows<T, T::keys>(v, t.k + values, a.kv_row, valid, a.head_dim);
+    if (last >= 0) {
+        next = query_place_of<T>(a, t, at.head, seers, 0);
+        load_queries<T>(a, next, q, dout);
+        statistic = load_statistic<T>(next);
+    }
     if (threadIdx.x < 2 * T::queries)
         statistics[threadIdx.x] = statistic;
     for (int n = 0; n <= last; n++) {
@@ -176,9 +184,9 @@ __global__ void __launch_bounds__(T::threads)
         async_wait<0>();
         __syncthreads(); /* tile n is there, and nobody reads tile n - 1 any more */
         if (n < last) {
-            next = query_place_of<T>(a, t, at.head, first, tiles, n + 1);
+            next = query_place_of<T>(a, t, at.head, seers, n + 1);
             load_queries<T>(a, next, q + then * T::tile_elems, dout + then * T::tile_elems);
-            statistic = load_statistic<T>(a, next);
+            statistic = load_statistic<T>(next);
             __syncwarp(); /* lanes went different ways; matrices want them together */
         }
         if (row < valid && first + row < query + T::queries)
@@ -187,11 +195,12 @@ __global__ void __launch_bounds__(T::threads)
         if (threadIdx.x < 2 * T::queries)
             statistics[then * 2 * T::queries + threadIdx.x] = statistic;
     }
+    async_wait<0>(); /* where no query was waited for */
     __syncthreads();
-    tile_store<typename T::E, T::dim>(t.dqkv + keys + column, a.qkv_row, dk, a.scale, k + column,
-                                      row, valid, a.head_dim - column);
-    tile_store<typename T::E, T::dim>(t.dqkv + values + column, a.qkv_row, dv, 1.0f, v + column,
-                                      row, valid, a.head_dim - column);
+    tile_store<typename T::E, T::dim>(t.dk + keys + column, a.kv_row, dk, a.scale, k + column, row,
+                                      valid, a.head_dim - column);
+    tile_store<typename T::E, T::dim>(t.dk + values + column, a.kv_row, dv, 1.0f, v + column, row,
+                                      valid, a.head_dim - column);
 }
 
 /* ---- dQ ---- */
@@ -260,8 +269,8 @@ static __device__ __forceinline__ void load_keys(const struct attention_args &a,
                                                  const uint16_t *source, int valid, uint16_t *k,
                                                  uint16_t *v)
 {
-    tile_load<T::dim, T::keys, T::threads>(k, source, a.qkv_row, valid, a.head_dim);
-    tile_load<T::dim, T::keys, T::threads>(v, source + (int64_t)a.kv_heads * a.head_dim, a.qkv_row,
+    tile_load<T::dim, T::keys, T::threads>(k, source, a.kv_row, valid, a.head_dim);
+    tile_load<T::dim, T::keys, T::threads>(v, source + (int64_t)a.kv_heads * a.head_dim, a.kv_row,
                                            valid, a.head_dim);
     async_commit();
 }
@@ -274,37 +283,37 @@ __global__ void __launch_bounds__(T::threads)
     uint16_t *dout = q + T::rows * T::dim, *k = dout + T::rows * T::dim;
     uint16_t *v = k + 2 * T::tile_elems; /* two tiles each, used alternately */
     struct attention_place at = attention_place_of(a, blockIdx.x);
-    int first = (a.blocks - 1 - at.rank) * T::rows, valid = a.seq - first;
-    int batch = at.head / a.heads, head = at.head % a.heads;
-    int row = warp_id() * 16 * T::tall, last = first + row + 16 * T::tall - 1;
-    int end = valid < T::rows ? a.seq : first + T::rows;
-    int64_t sequence = (int64_t)batch * a.seq;
-    int64_t queries = (sequence + first) * a.qkv_row + (int64_t)head * a.head_dim;
-    int64_t outputs = (sequence + first) * a.o_row + (int64_t)head * a.head_dim;
-    int64_t rows = (int64_t)at.head * a.seq + first;
+    const struct attention_queries tile = attention_query_tile(a, a.blocks - 1 - at.rank, T::rows);
+    int batch = at.head / a.heads, head = at.head % a.heads, first = tile.position;
+    int row = warp_id() * 16 * T::tall, last = first + row + 16 * T::tall - 1, valid = tile.valid;
+    int end = first + (valid < T::rows ? valid : T::rows);
+    int64_t query = (int64_t)batch * a.seq + tile.row;
+    int64_t queries = query * a.q_row + (int64_t)head * a.head_dim;
+    int64_t outputs = query * a.o_row + (int64_t)head * a.head_dim;
+    int64_t rows = (int64_t)at.head * a.seq + tile.row;
     const uint16_t *keys =
-        t.qkv + sequence * a.qkv_row + (int64_t)(a.heads + head / a.group) * a.head_dim;
+        t.k + (int64_t)batch * a.keys * a.kv_row + (int64_t)(head / a.group) * a.head_dim;
     struct query_statistics<T> statistics;
     struct warp_sums<T::tall, T::dim> dq;
     dq.clear();
-    load_rows<T, T::rows>(q, t.qkv + queries, a.qkv_row, valid, a.head_dim);
+    load_rows<T, T::rows>(q, t.q + queries, a.q_row, valid, a.head_dim);
     load_rows<T, T::rows>(dout, t.dout + outputs, a.o_row, valid, a.head_dim);
-    keys = tile_source<T::dim, T::threads>(keys, a.qkv_row);
-    load_keys<T>(a, keys, a.seq, k, v);
+    keys = tile_source<T::dim, T::threads>(keys, a.kv_row);
+    load_keys<T>(a, keys, a.keys, k, v);
     statistics.load(t.lse + rows, t.delta + rows, row + (int)lane_id() / 4, valid);
     for (int key = 0; key < end; key += T::keys) {
         int now = key / T::keys % 2, then = 1 - now;
         async_wait<0>();
         __syncthreads(); /* this tile is there, and nobody reads the one before any more */
-        keys += (int64_t)T::keys * a.qkv_row;
+        keys += (int64_t)T::keys * a.kv_row;
         if (key + T::keys < end)
-            load_keys<T>(a, keys, a.seq - key - T::keys, k + then * T::tile_elems,
+            load_keys<T>(a, keys, a.keys - key - T::keys, k + then * T::tile_elems,
                          v + then * T::tile_elems);
         if (row < valid && key <= last)
             query_tile<T>(dq, statistics, q, dout, row, k + now * T::tile_elems,
                           v + now * T::tile_elems, a.scale * LOG2_E, first, key);
     }
-    tile_store<typename T::E, T::dim>(t.dqkv + queries, a.qkv_row, dq, a.scale, q, row, valid,
+    tile_store<typename T::E, T::dim>(t.dq + queries, a.q_row, dq, a.scale, q, row, valid,
                                       a.head_dim);
 }
 
@@ -340,8 +349,14 @@ void cuda_own_attention_backward(struct device *d, const struct attention *a, vo
 {
     cudaStream_t s = cuda_compute(d);
     float *delta = (float *)scratch;
-    struct backward_tensors t = {(uint16_t *)dqkv, (const uint16_t *)qkv, (const uint16_t *)dout,
-                                 lse, delta};
+    const uint16_t *q = (const uint16_t *)qkv;
+    struct backward_tensors t = {(uint16_t *)dqkv,
+                                 attention_keys_in(a, (uint16_t *)dqkv, (uint16_t *)a->dkv),
+                                 q,
+                                 attention_keys_in(a, q, (const uint16_t *)a->kv),
+                                 (const uint16_t *)dout,
+                                 lse,
+                                 delta};
     attention_delta(s, a, delta, dout, o);
     if (!attention_on_tensor_cores(a))
         attention_simt_backward(s, a, dqkv, dout, lse, delta, qkv);

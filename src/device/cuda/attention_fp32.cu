@@ -24,8 +24,8 @@ template <class E_, int dim_, int rows_> struct simt_tiles {
 };
 
 template <class E> struct simt_tensors {
-    E *dqkv;
-    const E *qkv, *dout;
+    E *dq, *dk; /* dk and k: of the keys, behind which lie values */
+    const E *q, *k, *dout;
     const float *lse, *delta;
 };
 
@@ -213,18 +213,19 @@ static __device__ __forceinline__ void simt_softmax(float s[T::high][T::wide], f
 
 template <class T>
 __global__ void __launch_bounds__(THREADS)
-    simt_forward(struct attention_args a, typename T::E *out, float *lse, const typename T::E *qkv)
+    simt_forward(struct attention_args a, typename T::E *out, float *lse,
+                 const typename T::E *q_all, const typename T::E *k_all)
 {
     DYNAMIC_SHARED(float, q);
     float *kv = q + T::tile_elems, *weights = kv + T::tile_elems;
     struct attention_place at = attention_place_of(a, blockIdx.x);
-    int first = (a.blocks - 1 - at.rank) * T::rows, valid = a.seq - first;
-    int head = at.head % a.heads, end = valid < T::rows ? a.seq : first + T::rows;
-    int64_t sequence = (int64_t)(at.head / a.heads) * a.seq;
-    const typename T::E *queries =
-        qkv + (sequence + first) * a.qkv_row + (int64_t)head * a.head_dim;
+    const struct attention_queries tile = attention_query_tile(a, a.blocks - 1 - at.rank, T::rows);
+    int first = tile.position, valid = tile.valid, head = at.head % a.heads;
+    int end = first + (valid < T::rows ? valid : T::rows);
+    int64_t batch = at.head / a.heads, query = batch * a.seq + tile.row;
+    const typename T::E *queries = q_all + query * a.q_row + (int64_t)head * a.head_dim;
     const typename T::E *keys =
-        qkv + sequence * a.qkv_row + (int64_t)(a.heads + head / a.group) * a.head_dim;
+        k_all + batch * a.keys * a.kv_row + (int64_t)(head / a.group) * a.head_dim;
     struct simt_sums<T> o;
     float top[T::high], sum[T::high];
     for (int i = 0; i < T::high; i++) {
@@ -232,17 +233,17 @@ __global__ void __launch_bounds__(THREADS)
         sum[i] = 0;
     }
     o.clear();
-    simt_load<T>(q, queries, a.qkv_row, valid, a.head_dim);
+    simt_load<T>(q, queries, a.q_row, valid, a.head_dim);
     for (int key = 0; key < end; key += T::rows) {
-        const typename T::E *from = keys + (int64_t)key * a.qkv_row;
+        const typename T::E *from = keys + (int64_t)key * a.kv_row;
         float s[T::high][T::wide];
-        simt_load<T>(kv, from, a.qkv_row, a.seq - key, a.head_dim);
+        simt_load<T>(kv, from, a.kv_row, a.keys - key, a.head_dim);
         __syncthreads();
         simt_product<T>(s, q, kv);
         simt_softmax<T>(s, top, sum, o, a.scale * LOG2_E, first - key);
         simt_put<T>(weights, s);
         __syncthreads();
-        simt_load<T>(kv, from + (int64_t)a.kv_heads * a.head_dim, a.qkv_row, a.seq - key,
+        simt_load<T>(kv, from + (int64_t)a.kv_heads * a.head_dim, a.kv_row, a.keys - key,
                      a.head_dim);
         __syncthreads();
         o.add(weights, kv);
@@ -252,29 +253,29 @@ __global__ void __launch_bounds__(THREADS)
         int r = down() + DOWN * i;
         float total = sum_across(sum[i]);
         if (across() == 0 && r < valid)
-            lse[(int64_t)at.head * a.seq + first + r] = fmaf(top[i], a.scale, logf(total));
+            lse[(int64_t)at.head * a.seq + tile.row + r] = fmaf(top[i], a.scale, logf(total));
         o.multiply(i, 1.0f / total);
     }
-    o.store(out + (sequence + first) * a.o_row + (int64_t)head * a.head_dim, a.o_row, valid,
-            a.head_dim, 1.0f);
+    o.store(out + query * a.o_row + (int64_t)head * a.head_dim, a.o_row, valid, a.head_dim, 1.0f);
 }
 
 /* ---- backward ---- */
 
 /* Scores and dP become P and dS.  Element [i][j] is of a query and a key: the rows are keys and
- * the columns queries, or the other way round; lse and delta are at the queries' first.  No weight
+ * the columns queries, or the other way round, from these positions on; queries from position `end`
+ * on are none; lse and delta are at the queries' first.  No weight
  * is above 1, though of huge scores lse is rounded to less than the largest. */
 template <class T, bool rows_are_keys>
 static __device__ __forceinline__ void simt_gradients(float s[T::high][T::wide],
                                                       float dp[T::high][T::wide], const float *lse,
                                                       const float *delta, float scale, int row,
-                                                      int column, int seq)
+                                                      int column, int end)
 {
     for (int i = 0; i < T::high; i++)
         for (int j = 0; j < T::wide; j++) {
             int r = down() + DOWN * i, c = across() + ACROSS * j, query = rows_are_keys ? c : r;
             int past = rows_are_keys ? (column + c) - (row + r) : (row + r) - (column + c);
-            bool valid = (rows_are_keys ? column : row) + query < seq;
+            bool valid = (rows_are_keys ? column : row) + query < end;
             float power = fmaf(s[i][j], scale, valid ? -lse[query] * LOG2_E : 0);
             float p = exp2_fast(power > 0 ? 0 : power);
             s[i][j] = past < 0 ? 0 : p;
@@ -290,38 +291,38 @@ __global__ void __launch_bounds__(THREADS)
     float *v = k + T::tile_elems, *q = v + T::tile_elems, *dout = q + T::tile_elems;
     float *weights = dout + T::tile_elems, *changes = weights + T::weight_elems;
     struct attention_place at = attention_place_of(a, blockIdx.x);
-    int first = at.rank * T::rows, valid = a.seq - first, kv = at.head % a.kv_heads;
-    int64_t batch = at.head / a.kv_heads, sequence = batch * a.seq;
-    int64_t keys = (sequence + first) * a.qkv_row + (int64_t)(a.heads + kv) * a.head_dim;
+    int first = at.rank * T::rows, valid = a.keys - first, kv = at.head % a.kv_heads;
+    const struct attention_seers seers = attention_seers_of(a, first, T::rows);
+    int64_t batch = at.head / a.kv_heads;
+    int64_t keys = (batch * a.keys + first) * a.kv_row + (int64_t)kv * a.head_dim;
     int64_t values = keys + (int64_t)a.kv_heads * a.head_dim;
     struct simt_sums<T> dk, dv;
     dk.clear();
     dv.clear();
-    simt_load<T>(k, t.qkv + keys, a.qkv_row, valid, a.head_dim);
-    simt_load<T>(v, t.qkv + values, a.qkv_row, valid, a.head_dim);
+    simt_load<T>(k, t.k + keys, a.kv_row, valid, a.head_dim);
+    simt_load<T>(v, t.k + values, a.kv_row, valid, a.head_dim);
     for (int head = kv * a.group; head < (kv + 1) * a.group; head++)
-        for (int query = first; query < a.seq; query += T::rows) {
-            int64_t position = sequence + query, column = (int64_t)head * a.head_dim;
-            int64_t row = (batch * a.heads + head) * a.seq + query;
+        for (int n = 0; n < seers.tiles[0] + seers.tiles[1]; n++) {
+            const struct attention_queries tile = attention_seer_tile(a, seers, n, T::rows);
+            int64_t query = batch * a.seq + tile.row, column = (int64_t)head * a.head_dim;
+            int64_t row = (batch * a.heads + head) * a.seq + tile.row;
             float s[T::high][T::wide], dp[T::high][T::wide];
             __syncthreads();
-            simt_load<T>(q, t.qkv + position * a.qkv_row + column, a.qkv_row, a.seq - query,
-                         a.head_dim);
-            simt_load<T>(dout, t.dout + position * a.o_row + column, a.o_row, a.seq - query,
-                         a.head_dim);
+            simt_load<T>(q, t.q + query * a.q_row + column, a.q_row, tile.valid, a.head_dim);
+            simt_load<T>(dout, t.dout + query * a.o_row + column, a.o_row, tile.valid, a.head_dim);
             __syncthreads();
             simt_product<T>(s, k, q);
             simt_product<T>(dp, v, dout);
             simt_gradients<T, true>(s, dp, t.lse + row, t.delta + row, a.scale * LOG2_E, first,
-                                    query, a.seq);
+                                    tile.position, tile.position + tile.valid);
             simt_put<T>(weights, s);
             simt_put<T>(changes, dp);
             __syncthreads();
             dv.add(weights, dout);
             dk.add(changes, q);
         }
-    dk.store(t.dqkv + keys, a.qkv_row, valid, a.head_dim, a.scale);
-    dv.store(t.dqkv + values, a.qkv_row, valid, a.head_dim, 1.0f);
+    dk.store(t.dk + keys, a.kv_row, valid, a.head_dim, a.scale);
+    dv.store(t.dk + values, a.kv_row, valid, a.head_dim, 1.0f);
 }
 
 template <class T>
@@ -332,35 +333,36 @@ __global__ void __launch_bounds__(THREADS)
     float *dout = q + T::tile_elems, *k = dout + T::tile_elems, *v = k + T::tile_elems;
     float *changes = v + T::tile_elems;
     struct attention_place at = attention_place_of(a, blockIdx.x);
-    int first = (a.blocks - 1 - at.rank) * T::rows, valid = a.seq - first;
-    int head = at.head % a.heads, end = valid < T::rows ? a.seq : first + T::rows;
-    int64_t sequence = (int64_t)(at.head / a.heads) * a.seq, column = (int64_t)head * a.head_dim;
-    int64_t queries = (sequence + first) * a.qkv_row + column;
-    int64_t outputs = (sequence + first) * a.o_row + column;
-    int64_t row = (int64_t)at.head * a.seq + first;
+    const struct attention_queries tile = attention_query_tile(a, a.blocks - 1 - at.rank, T::rows);
+    int first = tile.position, valid = tile.valid, head = at.head % a.heads;
+    int end = first + (valid < T::rows ? valid : T::rows);
+    int64_t batch = at.head / a.heads, column = (int64_t)head * a.head_dim;
+    int64_t query = batch * a.seq + tile.row, queries = query * a.q_row + column;
+    int64_t outputs = query * a.o_row + column;
+    int64_t row = (int64_t)at.head * a.seq + tile.row;
     const typename T::E *keys =
-        t.qkv + sequence * a.qkv_row + (int64_t)(a.heads + head / a.group) * a.head_dim;
+        t.k + batch * a.keys * a.kv_row + (int64_t)(head / a.group) * a.head_dim;
     struct simt_sums<T> dq;
     dq.clear();
-    simt_load<T>(q, t.qkv + queries, a.qkv_row, valid, a.head_dim);
+    simt_load<T>(q, t.q + queries, a.q_row, valid, a.head_dim);
     simt_load<T>(dout, t.dout + outputs, a.o_row, valid, a.head_dim);
     for (int key = 0; key < end; key += T::rows) {
-        const typename T::E *from = keys + (int64_t)key * a.qkv_row;
+        const typename T::E *from = keys + (int64_t)key * a.kv_row;
         float s[T::high][T::wide], dp[T::high][T::wide];
         __syncthreads();
-        simt_load<T>(k, from, a.qkv_row, a.seq - key, a.head_dim);
-        simt_load<T>(v, from + (int64_t)a.kv_heads * a.head_dim, a.qkv_row, a.seq - key,
+        simt_load<T>(k, from, a.kv_row, a.keys - key, a.head_dim);
+        simt_load<T>(v, from + (int64_t)a.kv_heads * a.head_dim, a.kv_row, a.keys - key,
                      a.head_dim);
         __syncthreads();
         simt_product<T>(s, q, k);
         simt_product<T>(dp, dout, v);
         simt_gradients<T, false>(s, dp, t.lse + row, t.delta + row, a.scale * LOG2_E, first, key,
-                                 a.seq);
+                                 first + valid);
         simt_put<T>(changes, dp);
         __syncthreads();
         dq.add(changes, k);
     }
-    dq.store(t.dqkv + queries, a.qkv_row, valid, a.head_dim, a.scale);
+    dq.store(t.dq + queries, a.q_row, valid, a.head_dim, a.scale);
 }
 
 /* A warp per position and head, which lie one behind the other in dout and o. */
@@ -393,7 +395,8 @@ static void run_forward(cudaStream_t s, const struct attention *a, void *o, floa
     struct attention_args args = attention_query_args(a, T::rows);
     ALLOW_SHARED(simt_forward<T>, T::forward_bytes);
     LAUNCH(simt_forward<T>, attention_grid(&args), THREADS, T::forward_bytes, s, args,
-           (typename T::E *)o, lse, (const typename T::E *)qkv);
+           (typename T::E *)o, lse, (const typename T::E *)qkv,
+           attention_keys_in(a, (const typename T::E *)qkv, (const typename T::E *)a->kv));
 }
 
 template <class E>
@@ -429,7 +432,8 @@ static void backward(cudaStream_t s, const struct attention *a, void *dqkv, cons
                      const float *lse, const float *delta, const void *qkv)
 {
     struct simt_tensors<E> t = {
-        (E *)dqkv, (const E *)qkv, (const E *)dout, lse, delta
+        (E *)dqkv, attention_keys_in(a, (E *)dqkv, (E *)a->dkv), (const E *)qkv,
+            attention_keys_in(a, (const E *)qkv, (const E *)a->kv), (const E *)dout, lse, delta
     };
     if (a->head_dim <= 64)
         run_backward<simt_tiles<E, 64, 32>>(s, a, &t);

@@ -1,4 +1,5 @@
-/* heads.cu - own query heads, and the key and value heads that they read, packed for attention.
+/* heads.cu - own query heads, and the key and value heads that they read, packed for attention; and
+ * rows of ranks that share sequences, put in order.
  *
  * Must move: what is read of q and kv once, and the packed rows once.  A block takes a row, a
  * thread 16 bytes of it at a time.
@@ -109,4 +110,45 @@ void cuda_pack_heads_backward(struct device *d, const struct pack_heads *p, void
             LAUNCH((unpack_rows<T, 1>), (unsigned)p->rows, threads_of(p, 1), 0, s, (T *)dq,
                    (T *)dkv, (const T *)dy, args_of(p, 1));
     });
+}
+
+/* A block copies a part of a chunk, a thread some words of type R of it; `words` are those of a
+ * chunk.
+ */
+enum { ORDER_THREADS = 256, ORDER_WORDS = 4 };
+
+template <typename R>
+__global__ void __launch_bounds__(ORDER_THREADS)
+    order_words(R *y, const R *x, struct order_chunks o, int64_t words)
+{
+    int64_t in_order = blockIdx.y, all = 2 * o.ranks, k = in_order % all, second = k >= o.ranks;
+    int64_t rank = second ? all - 1 - k : k; /* order_chunks_source() */
+    int64_t gathered = 2 * (rank * o.batch + in_order / all) + second;
+    int64_t at = (int64_t)blockIdx.x * ORDER_THREADS * ORDER_WORDS + threadIdx.x;
+    x += (o.inverse ? in_order : gathered) * words;
+    y += (o.inverse ? gathered : in_order) * words;
+    for (int i = 0; i < ORDER_WORDS; i++, at += ORDER_THREADS)
+        if (at < words)
+            store(y + at, load<R>(x + at));
+}
+
+template <typename R>
+static void order(cudaStream_t s, const struct order_chunks *o, void *y, const void *x)
+{
+    int64_t words = (int64_t)(o->chunk_bytes / sizeof(R)), each = ORDER_THREADS * ORDER_WORDS;
+    dim3 grid((unsigned)((words + each - 1) / each), (unsigned)(2 * o->ranks * o->batch));
+    LAUNCH(order_words<R>, grid, ORDER_THREADS, 0, s, (R *)y, (const R *)x, *o, words);
+}
+
+void cuda_order_chunks(struct device *d, const struct order_chunks *o, void *y, const void *x)
+{
+    cudaStream_t s = cuda_compute(d);
+    if (!o->batch || !o->chunk_bytes)
+        return;
+    if (o->chunk_bytes % 16 == 0 && aligned16(y) && aligned16(x))
+        order<uint4>(s, o, y, x);
+    else if (o->chunk_bytes % 4 == 0)
+        order<float>(s, o, y, x);
+    else
+        order<uint16_t>(s, o, y, x);
 }

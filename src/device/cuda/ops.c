@@ -33,5 +33,8 @@ void cuda_attention_backward(struct device *d, const struct attention *a, void *
 
 #define ROW(op) .op = cuda_##op,
 
-const struct device_ops cuda_ops = {
-    .name = "cuda", .gemm = cuda_gemm, .gemm_scratch = cuda_gemm_scratch, DEVICE_OPS(ROW)};
+const struct device_ops cuda_ops = {.name = "cuda",
+                                    .gemm = cuda_gemm,
+                                    .gemm_scratch = cuda_gemm_scratch,
+                                    .attention_forms = CUDA_ATTENTION_FORMS,
+                                    DEVICE_OPS(ROW)};

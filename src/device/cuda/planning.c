@@ -9,6 +9,7 @@ static const struct device_ops planning_ops = {
     .norm_backward_scratch = cuda_norm_backward_scratch,
     .bias_backward_scratch = cuda_bias_backward_scratch,
     .attention_scratch = cuda_attention_scratch,
+    .attention_forms = CUDA_ATTENTION_FORMS,
 };
 
 static int open_planning(struct device *d, const struct device_request *request, struct error *err)

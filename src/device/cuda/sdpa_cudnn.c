@@ -42,6 +42,8 @@ const char *cuda_sdpa_refusal(const struct attention *a, enum device_pass pass, 
 {
     if (a->dt == DTYPE_F32)
         return "cuDNN has none in fp32";
+    if (a->forms)
+        return "it is not asked for parts of sequences";
     if (!sdpa_suits(a))
         return "its heads are nothing for cuDNN";
     if (version < LEAST_VERSION)
@@ -58,7 +60,7 @@ const char *cuda_sdpa_refusal(const struct attention *a, enum device_pass pass, 
 static int same(const struct attention *a, const struct attention *b)
 {
     return a->dt == b->dt && a->batch == b->batch && a->seq == b->seq && a->heads == b->heads &&
-           a->kv_heads == b->kv_heads && a->head_dim == b->head_dim;
+           a->kv_heads == b->kv_heads && a->head_dim == b->head_dim && a->forms == b->forms;
 }
 
 static void make_plan(struct cuda_sdpas *s, struct entry *e)

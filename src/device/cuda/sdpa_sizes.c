@@ -68,7 +68,7 @@ struct sdpa_part sdpa_part_within(const struct attention *a, enum device_pass pa
 
 int sdpa_suits(const struct attention *a)
 {
-    return (a->dt == DTYPE_BF16 || a->dt == DTYPE_F16) && a->batch > 0 && a->seq > 1 &&
+    return !a->forms && (a->dt == DTYPE_BF16 || a->dt == DTYPE_F16) && a->batch > 0 && a->seq > 1 &&
            a->head_dim > 0 && a->head_dim % 8 == 0 && a->head_dim <= MAX_HEAD_DIM;
 }
 

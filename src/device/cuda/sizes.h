@@ -47,6 +47,9 @@ static inline int cuda_bias_groups(int64_t rows)
 enum { CUDA_WORKSPACE_ALIGN = 256 };
 size_t cuda_workspace_bytes(int64_t m, int64_t n);
 
+/* What attention on GPUs offers beside the plain form. */
+enum { CUDA_ATTENTION_FORMS = ATTENTION_SEPARATE | ATTENTION_PART };
+
 /* What trireme's own attention kernels take; attention by cuDNN is in sdpa.h. */
 size_t cuda_own_attention_scratch(const struct attention *a, enum device_pass pass);
 
