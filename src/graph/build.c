@@ -266,8 +266,31 @@ int build_pack_heads(struct graph *graph, int q, int kv, int64_t first, int64_t 
     return y;
 }
 
+/* Own queries, and the keys and values of all ranks that share the sequences (op_sequence.c). */
+static int build_shared_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads,
+                                  int64_t head_dim)
+{
+    const struct op_attrs packed = {.heads = heads,
+                                    .kv_heads = kv_heads,
+                                    .head_dim = head_dim,
+                                    .rows = heads,
+                                    .columns = kv_heads};
+    struct op_attrs attrs = packed;
+    int q = append(graph, &op_split_heads, &qkv, 1, packed);
+    int own = graph->nodes[graph->node_count - 1].out[1];
+    int kv = build_exchange(graph, &op_all_gather, own < 0 ? 0 : own, graph->context);
+    attrs.part = graph_sequence_part(graph->seq, graph->context);
+    attrs.members = graph->context.size;
+    kv = append(graph, &op_order_chunks, &kv, 1, attrs);
+    attrs.forms = ATTENTION_SEPARATE | ATTENTION_PART;
+    attrs.scale = 1.0f / sqrtf((float)head_dim);
+    return append(graph, &op_attention, (int[]){q, kv, -1}, 3, attrs);
+}
+
 int build_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads, int64_t head_dim)
 {
+    if (graph->context.size > 1)
+        return build_shared_attention(graph, qkv, heads, kv_heads, head_dim);
     return build_attention_of(graph, &(struct build_attention){.q = qkv,
                                                                .kv = -1,
                                                                .documents = -1,
@@ -278,6 +301,9 @@ int build_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_head
 
 int build_attention_of(struct graph *graph, const struct build_attention *form)
 {
+    if (graph->context.size > 1)
+        graph_fail(graph, "attention other than causal, of one input and without documents, needs "
+                          "whole sequences; set parallel.context to 1");
     unsigned forms = (form->mask == BUILD_FULL ? ATTENTION_FULL : 0) |
                      (form->kv >= 0 ? ATTENTION_SEPARATE : 0) |
                      (form->documents >= 0 ? ATTENTION_DOCUMENTS : 0);
@@ -316,9 +342,11 @@ int build_positions(struct graph *graph, int x, int table, int positions)
         return build_add(graph, x, rows);
     }
     const struct box *own = &graph->params[graph->values[table].index].box[0];
-    return append(
-        graph, &op_positions, (int[]){x, table}, 2,
-        (struct op_attrs){.seq = graph->seq, .first = own->start[0], .rows = own->whole[0]});
+    return append(graph, &op_positions, (int[]){x, table}, 2,
+                  (struct op_attrs){.seq = graph->seq,
+                                    .first = own->start[0],
+                                    .rows = own->whole[0],
+                                    .part = graph_sequence_part(graph->seq, graph->context)});
 }
 
 int build_add(struct graph *graph, int x, int y)

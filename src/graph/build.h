@@ -27,6 +27,7 @@ int build_row_documents(struct graph *graph);
 int build_boundary(struct graph *graph, const char *name, int sequence, int64_t width);
 /* That of the name "hidden", of the sequence worked on. */
 int build_input(struct graph *graph, int64_t width);
+/* The model's constants, of the positions of the rows that the rank has of the sequence. */
 int build_rope_table(struct graph *graph, int64_t head_dim);
 /* Make value, the result of a node, the unit's output, which units behind it read by that name (or
  * the caller, after the last unit). */
@@ -51,7 +52,8 @@ int build_linear_fp32(struct graph *graph, int x, int w);
  * queries.  positions: of rows, or -1 */
 int build_rope(struct graph *graph, int qkv, int table, int positions, int64_t heads,
                int64_t kv_heads, int64_t head_dim);
-/* Causal attention over packed projections. */
+/* Causal attention over packed projections; where ranks divide each sequence (graph->context), of
+ * own rows with the keys and values of all. */
 int build_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads,
                     int64_t head_dim);
 /* Attention in other forms. */

@@ -94,6 +94,7 @@ static struct attention attention_of(const struct graph *graph, const struct gra
         .head_dim = a->head_dim,
         .scale = a->scale,
         .forms = a->forms,
+        .part = a->part,
         .kv_seq = kv < 0 ? 0 : graph->values[kv].dim[0] / batch,
     };
 }
@@ -109,7 +110,16 @@ static void check_forms(struct graph *graph, const struct graph_node *node,
     if (documents >= 0 && documents != a->batch * a->seq)
         graph_fail(graph, "attention: documents of %lld rows, not of %lld", (long long)documents,
                    (long long)(a->batch * a->seq));
-    if (!is_full && attention_keys(a) != a->seq)
+    int is_part = !!(a->forms & ATTENTION_PART);
+    if (is_part && (documents >= 0 || is_full || a->seq != 2 * a->part.chunk ||
+                    a->part.first[0] + a->part.chunk > a->part.first[1] ||
+                    a->part.first[1] + a->part.chunk > a->kv_seq))
+        graph_fail(graph,
+                   "attention: %lld queries at positions %lld and %lld of %lld keys are no two "
+                   "chunks of a sequence, with a causal mask and without documents",
+                   (long long)a->seq, (long long)a->part.first[0], (long long)a->part.first[1],
+                   (long long)a->kv_seq);
+    if (!is_full && !is_part && attention_keys(a) != a->seq)
         graph_fail(graph,
                    "attention: a causal mask needs as many keys as queries, not %lld and %lld",
                    (long long)attention_keys(a), (long long)a->seq);
@@ -160,9 +170,9 @@ static void attention_gradient(struct autodiff *ad, const struct graph_node *nod
 static double attention_flops(const struct graph *graph, const struct graph_node *node)
 {
     struct attention a = attention_of(graph, node);
-    double seq = (double)a.seq, products = is_backward(node) ? 5 : 2;
-    double pairs =
-        a.forms & ATTENTION_FULL ? seq * (double)attention_keys(&a) : 0.5 * seq * (seq + 1);
+    double products = is_backward(node) ? 5 : 2;
+    double pairs = a.forms & ATTENTION_FULL ? (double)a.seq * (double)attention_keys(&a)
+                                            : attention_causal_pairs(&a);
     return products * 2.0 * (double)(a.batch * a.heads * a.head_dim) * pairs;
 }
 
@@ -194,6 +204,7 @@ static int attention_offered(struct device *d, const struct graph *graph,
         {.form = ATTENTION_FULL, .name = "without a causal mask"},
         {.form = ATTENTION_SEPARATE, .name = "with queries apart from keys and values"},
         {.form = ATTENTION_DOCUMENTS, .name = "over packed documents"},
+        {.form = ATTENTION_PART, .name = "of a part of each sequence (parallel.context)"},
     };
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
         if (node->attrs.forms & forms[i].form & ~d->ops->attention_forms)

@@ -20,14 +20,17 @@ static void shapes(struct graph *graph, struct graph_node *node)
 }
 
 /* positions: inputs x [rows, hidden], table [positions, hidden]; y[r,:] = x[r,:] +
- * table[r % seq,:], which is the first seq rows of the table added to every sequence.  Where a rank
- * has the rows of the table from attrs.first on, it adds these alone. */
+ * table[r % seq,:], which is the first seq rows of the table added to every sequence; of a part of
+ * each, attrs.part, the rows of its positions.  Where a rank has the rows of the table from
+ * attrs.first on, it adds these alone. */
 static void positions_shapes(struct graph *graph, struct graph_node *node)
 {
     struct graph_value x = graph->values[node->in[0]], table = graph->values[node->in[1]];
-    if (node->attrs.seq < 1 || table.dim[1] != x.dim[1] || node->attrs.rows < node->attrs.seq)
+    int64_t seq = node->attrs.seq;
+    int64_t most = seq < 1 ? 0 : sequence_position(&node->attrs.part, seq - 1) + 1;
+    if (seq < 1 || table.dim[1] != x.dim[1] || node->attrs.rows < most)
         graph_fail(graph, "positions: a table of %lld x %lld for sequences of %lld x %lld",
-                   (long long)node->attrs.rows, (long long)table.dim[1], (long long)node->attrs.seq,
+                   (long long)node->attrs.rows, (long long)table.dim[1], (long long)most,
                    (long long)x.dim[1]);
     op_shaped_as_first(graph, node);
 }
@@ -52,48 +55,76 @@ static void gelu_gradient(struct autodiff *ad, const struct graph_node *node, in
     give(ad, node, &op_bias_backward, ad->graph->nodes[back].out[0]);
 }
 
-/* What one bias is added to, of x or of dy: a row, or a whole sequence if it is of positions.  Of
- * divided positions each sequence is a call of its own, from an offset of elements on. */
+/* A call of the device's: `count` times one behind the other in x or dy, `elems` elements of the
+ * bias, both from an offset of elements on.  A bias is added to each row, and the table of
+ * positions to each sequence; where a rank has some rows of the table, or of each sequence, what it
+ * has of both is a call for each chunk of each sequence. */
 struct sums {
-    int64_t count, elems;
-    int64_t calls, offset, step;
+    int64_t count, elems, x, bias;
 };
 
-static struct sums sums_of(const struct graph *graph, const struct graph_node *node, int bias)
+static int is_of_positions(const struct graph_node *node)
+{
+    return node->op == &op_positions || node->op == &op_positions_backward;
+}
+
+/* Has the rank all rows of the table and of each sequence? */
+static int is_whole(const struct graph *graph, const struct graph_node *node, int bias)
+{
+    return !is_of_positions(node) ||
+           (graph->values[bias].dim[0] == node->attrs.rows && !node->attrs.part.chunk);
+}
+
+static int64_t calls_of(const struct graph *graph, const struct graph_node *node, int bias)
+{
+    const struct op_attrs *a = &node->attrs;
+    if (is_whole(graph, node, bias))
+        return 1;
+    return graph->values[node->in[0]].dim[0] / a->seq * (a->part.chunk ? 2 : 1);
+}
+
+/* Call number k, where `bias` is what is added, or its gradient. */
+static struct sums sums_of(const struct graph *graph, const struct graph_node *node, int bias,
+                           int64_t k)
 {
     const struct graph_value *x = &graph->values[node->in[0]];
     const struct op_attrs *a = &node->attrs;
-    int positions = node->op == &op_positions || node->op == &op_positions_backward;
-    int64_t rows = positions ? a->seq : 1, width = x->dim[1], own = graph->values[bias].dim[0];
-    struct sums s = {.count = x->dim[0] / rows, .elems = rows * width, .calls = 1};
-    if (!positions || own == a->rows)
-        return s;
+    int64_t width = x->dim[1], rows = is_of_positions(node) ? a->seq : 1;
+    if (is_whole(graph, node, bias))
+        return (struct sums){.count = x->dim[0] / rows, .elems = rows * width};
+    int64_t chunk = a->part.chunk ? a->part.chunk : rows;
+    int64_t position = sequence_position(&a->part, k * chunk % rows);
+    int64_t first = max_i64(position, a->first);
+    int64_t end = min_i64(position + chunk, a->first + graph->values[bias].dim[0]);
     return (struct sums){.count = 1,
-                         .elems = max_i64(min_i64(own, rows - a->first), 0) * width,
-                         .calls = s.count,
-                         .offset = a->first * width,
-                         .step = s.elems};
+                         .elems = max_i64(end - first, 0) * width,
+                         .x = (k * chunk + first - position) * width,
+                         .bias = (first - a->first) * width};
 }
 
-/* Where call number k begins in x or dy. */
-static void *part_of(const struct op_call *call, const void *x, const struct sums *s, int64_t k)
+/* The address of an element of x, y, dy or a bias. */
+static void *element(const struct op_call *call, const void *base, int64_t i)
 {
-    return (char *)x + (size_t)(s->offset + k * s->step) * dtype_bytes(call->graph->dtype);
+    return (char *)base + (size_t)i * dtype_bytes(call->graph->dtype);
 }
 
 static int run(const struct op_call *call, struct error *err)
 {
     const struct device_ops *ops = call->device->ops;
-    struct sums s = sums_of(call->graph, call->node, call->node->in[1]);
+    int bias = call->node->in[1];
+    int64_t calls = calls_of(call->graph, call->node, bias);
     DEVICE_FUNCTION(device_ops, bias) *add = call->node->op == &op_gelu ? ops->gelu : ops->bias;
     const void *x = call->in[0];
-    if (s.step && call->out[0] != x) {
+    if (!is_whole(call->graph, call->node, bias) && call->out[0] != x) {
         ops->copy(call->device, call->out[0], x, graph_bytes(call->graph, call->node->in[0]));
         x = call->out[0];
     }
-    for (int64_t k = 0; k < s.calls && s.elems; k++)
-        add(call->device, call->graph->dtype, part_of(call, call->out[0], &s, k),
-            part_of(call, x, &s, k), call->in[1], s.count, s.elems);
+    for (int64_t k = 0; k < calls; k++) {
+        struct sums s = sums_of(call->graph, call->node, bias, k);
+        if (s.elems)
+            add(call->device, call->graph->dtype, element(call, call->out[0], s.x),
+                element(call, x, s.x), element(call, call->in[1], s.bias), s.count, s.elems);
+    }
     return 0;
 }
 
@@ -140,25 +171,35 @@ const struct op op_gelu_backward = {
     .in_place = 1u << 0 | 1u << 1,
 };
 
+/* Of the call with most elements: each sequence is as long. */
 static size_t backward_scratch(struct device *d, const struct graph *graph,
                                const struct graph_node *node)
 {
-    struct sums s = sums_of(graph, node, node->out[0]);
-    return d->ops->bias_backward_scratch(d, s.count, s.elems);
+    size_t bytes = 0;
+    for (int64_t k = 0; k < min_i64(calls_of(graph, node, node->out[0]), 2); k++) {
+        struct sums s = sums_of(graph, node, node->out[0], k);
+        bytes = max_bytes(bytes, d->ops->bias_backward_scratch(d, s.count, s.elems));
+    }
+    return bytes;
 }
 
 /* Positions that no sequence reaches have the gradient 0. */
 static int backward_run(const struct op_call *call, struct error *err)
 {
-    struct sums s = sums_of(call->graph, call->node, call->node->out[0]);
+    const struct device_ops *ops = call->device->ops;
+    int bias = call->node->out[0], is_in_one = is_whole(call->graph, call->node, bias);
     float *db = call->out[0];
-    int64_t rest = graph_elems(call->graph, call->node->out[0]) - s.elems;
-    for (int64_t k = 0; k < s.calls && s.elems; k++)
-        call->device->ops->bias_backward(call->device, call->graph->dtype, db,
-                                         part_of(call, call->in[0], &s, k), s.count, s.elems,
-                                         call->accumulate || k > 0, call->scratch);
-    if (rest && !call->accumulate)
-        call->device->ops->fill_zero(call->device, db + s.elems, (size_t)rest * sizeof *db);
+    int64_t elems = graph_elems(call->graph, bias), calls = calls_of(call->graph, call->node, bias);
+    int64_t done = is_in_one ? sums_of(call->graph, call->node, bias, 0).elems : 0;
+    if (elems > done && !call->accumulate)
+        ops->fill_zero(call->device, db + done, (size_t)(elems - done) * sizeof *db);
+    for (int64_t k = 0; k < calls; k++) {
+        struct sums s = sums_of(call->graph, call->node, bias, k);
+        if (s.elems)
+            ops->bias_backward(call->device, call->graph->dtype, db + s.bias,
+                               element(call, call->in[0], s.x), s.count, s.elems,
+                               call->accumulate || !is_in_one, call->scratch);
+    }
     return 0;
 }
 

@@ -1,4 +1,5 @@
-/* op_heads.c - query heads of one rank, packed with the key and value heads that they read.
+/* op_heads.c - query heads of one rank, packed with the key and value heads that they read, and
+ * split from those where these go elsewhere.
  *
  * Where ranks divide the query heads, and a key head is read by query heads of several ranks, each
  * rank makes all keys and values.  pack_heads then puts those that the rank's query heads read
@@ -8,6 +9,9 @@
  * pack_heads: inputs q [rows, heads * head_dim], kv [rows, 2 * columns * head_dim]; output y.
  * Attributes: heads and head_dim; kv_heads, the key heads of a packed row; first, the query heads
  * of the ranks before; rows and columns, query heads and key heads of the whole model.
+ *
+ * split_heads: input a packed row of `heads` query heads and `columns` key heads, which are all
+ * that there are; outputs q and kv.  It is the gradient of a packing, and the other way round.
  */
 #include "graph/autodiff.h"
 #include "graph/op.h"
@@ -102,5 +106,30 @@ static int unpack_run(const struct op_call *call, struct error *err)
 const struct op op_pack_heads_backward = {
     .name = "pack_heads_backward",
     .shapes = unpack_shapes,
+    .run = unpack_run,
+};
+
+static void split_shapes(struct graph *graph, struct graph_node *node)
+{
+    const struct op_attrs *a = &node->attrs;
+    int64_t width = graph->values[node->in[0]].dim[1];
+    if (width != (a->heads + 2 * a->columns) * a->head_dim)
+        graph_fail(graph, "split_heads: rows of %lld are not %lld + 2 x %lld heads of %lld",
+                   (long long)width, (long long)a->heads, (long long)a->columns,
+                   (long long)a->head_dim);
+    unpack_shapes(graph, node);
+}
+
+static void split_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
+{
+    const int in[] = {dy, autodiff_take(ad, node->out[1])};
+    int back = autodiff_node(ad, &op_pack_heads, in, 2, &node->attrs);
+    autodiff_give(ad, node->in[0], ad->graph->nodes[back].out[0]);
+}
+
+const struct op op_split_heads = {
+    .name = "split_heads",
+    .shapes = split_shapes,
+    .gradient = split_gradient,
     .run = unpack_run,
 };

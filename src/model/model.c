@@ -111,11 +111,13 @@ static struct graph *build(const struct model *model, int kind, int blocks,
 
 struct graph *model_unit_graph(const struct model *model, int unit, enum model_purpose purpose,
                                int64_t batch, const int64_t seq[SEQUENCES], enum dtype dtype,
-                               struct graph_group tensor, float loss_factor, struct error *err)
+                               struct graph_group tensor, struct graph_group context,
+                               float loss_factor, struct error *err)
 {
     struct graph *graph = graph_create(batch, seq[0], dtype);
     memcpy(graph->length, seq, sizeof graph->length);
     graph->tensor = tensor;
+    graph->context = context;
     const struct model_unit *u = &model->unit[unit];
     return build(model, u->kind, u->blocks, purpose, graph, loss_factor, err);
 }

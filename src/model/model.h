@@ -73,13 +73,14 @@ const char *model_unit_name(const struct model *model, int unit, char name[MODEL
 /* Logical parameters of a unit, those it shares not counted. */
 int64_t model_unit_params(const struct model *model, int unit);
 
-/* The forward graph of a unit with all its blocks, as a rank of the group tensor computes it, for
- * batch sequences of seq tokens, of each of the model's sequences; gradients of the loss are
- * multiplied by loss_factor.  NULL with err set if its shapes do not fit.  Free with
- * graph_destroy(). */
+/* The forward graph of a unit with all its blocks, as a rank of the groups tensor and context
+ * computes it, for batch sequences of which it has seq tokens, of each of the model's sequences;
+ * gradients of the loss are multiplied by loss_factor.  NULL with err set if its shapes do not fit.
+ * Free with graph_destroy(). */
 struct graph *model_unit_graph(const struct model *model, int unit, enum model_purpose purpose,
                                int64_t batch, const int64_t seq[SEQUENCES], enum dtype dtype,
-                               struct graph_group tensor, float loss_factor, struct error *err);
+                               struct graph_group tensor, struct graph_group context,
+                               float loss_factor, struct error *err);
 
 /* Logical parameters, each counted once. */
 int64_t model_params(const struct model *model);

@@ -17,12 +17,18 @@
 #include "base/array.h"
 #include "graph/op.h"
 
-/* Of the whole unit, forward: tensor ranks, which have different parts of it, cut alike. */
+/* Of the whole unit and whole sequences, forward: ranks that have different parts of them cut
+ * alike.
+ */
 static int find_cost(const struct units *units, int unit, double *cost, struct error *err)
 {
     const struct units_request *r = &units->request;
-    struct graph *graph = model_unit_graph(units->model, unit, MODEL_LOSS, r->batch, r->seq,
-                                           r->dtype, (struct graph_group){0}, r->loss_factor, err);
+    const struct graph_group alone = {0};
+    int64_t seq[SEQUENCES];
+    for (int s = 0; s < SEQUENCES; s++)
+        seq[s] = r->seq[s] * (r->context.size > 1 ? r->context.size : 1);
+    struct graph *graph = model_unit_graph(units->model, unit, MODEL_LOSS, r->batch, seq, r->dtype,
+                                           alone, alone, r->loss_factor, err);
     if (!graph)
         return -1;
     *cost = 0;

@@ -29,7 +29,7 @@ static struct graph *graph_for(const struct units *units, int unit, enum model_p
     const struct units_request *r = &units->request;
     int64_t batch = purpose == MODEL_LOGITS ? 1 : r->batch;
     return model_unit_graph(units->model, unit, purpose, batch, r->seq, r->dtype, r->tensor,
-                            r->loss_factor, err);
+                            r->context, r->loss_factor, err);
 }
 
 /* The logical name of part p of a parameter of a unit that begins with block; returns name. */
@@ -398,12 +398,30 @@ static int find_sections(const struct units *units, struct error *err)
     return 0;
 }
 
+/* Ranks that share sequences have two chunks of each, and the logits of one row are in none. */
+static int check_context(const struct units_request *r, struct error *err)
+{
+    if (r->context.size > 1 && (r->seq[0] % 2 || r->seq[1]))
+        return error_set(err,
+                         "parallel.context %d: %lld tokens of each sequence are not two equal "
+                         "chunks of one sequence",
+                         r->context.size, (long long)r->seq[0]);
+    if (r->context.size > 1 && r->with_logits)
+        return error_set(err, "logits need whole sequences; set parallel.context to 1, as any "
+                              "checkpoint can be loaded with it");
+    return 0;
+}
+
 int units_create(struct units **out, const struct model *model, const struct units_request *request,
                  struct device *device, struct error *err)
 {
     struct units *units = array_make(1, sizeof *units);
     units->model = model;
     units->request = *request;
+    if (check_context(request, err)) {
+        free(units);
+        return -1;
+    }
     units->count = model->units;
     units->flat = array_make(FLAT_USES * (size_t)units->count, sizeof *units->flat);
     units->use = array_make((size_t)units->count, sizeof *units->use);
@@ -427,6 +445,24 @@ void units_flats(const struct units *units, int unit, const struct flat *flat[FL
 {
     for (int k = 0; k < FLAT_USES; k++)
         flat[k] = k < units->use[unit].count ? &units->flat[units->use[unit].flat[k]] : NULL;
+}
+
+int units_constants(const struct units *units, float *constants, struct error *err)
+{
+    const struct model *model = units->model;
+    struct graph_group context = units->request.context;
+    int64_t own = units_longest(units), all = own * (context.size > 1 ? context.size : 1);
+    struct sequence_part part = graph_sequence_part(own, context);
+    size_t row = (size_t)model->const_width * sizeof *constants;
+    float *table = malloc((size_t)all * row + 1);
+    if (!table)
+        return error_set(err, "out of memory: constants of the model");
+    model->family->table(model, all, table);
+    for (int64_t r = 0; r < own && row; r++)
+        memcpy(constants + r * model->const_width,
+               table + sequence_position(&part, r) * model->const_width, row);
+    free(table);
+    return 0;
 }
 
 struct units_stage units_stage(const struct units *units, int stage)

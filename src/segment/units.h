@@ -1,8 +1,8 @@
 /* units.h - a model compiled: its units, the flats that they use, the segments of its kinds of
  * unit.
  *
- * Independent of ranks except for the number of shards and, where layers are divided among the
- * ranks of a tensor group, the place there; programs of all ranks of one place share it.
+ * Independent of ranks except for the number of shards and, where layers or sequences are divided
+ * among the ranks of a group, the place there; programs of all ranks of one place share it.
  */
 #ifndef TRIREME_SEGMENT_UNITS_H
 #define TRIREME_SEGMENT_UNITS_H
@@ -27,13 +27,15 @@ struct unit_kind {
 struct units_request {
     enum dtype dtype;       /* of activations and gathered parameters */
     int64_t batch;          /* sequences of one micro-batch */
-    int64_t seq[SEQUENCES]; /* their tokens; 0: the model has no such sequence */
+    int64_t seq[SEQUENCES]; /* tokens that a rank has of each; 0: the model has no such sequence */
     int shards;
     unsigned shard_axes, data_axes; /* mesh axes (bits): of the shards, and of the ranks with data
                                        of their own; those of more than one rank */
     struct graph_group tensor; /* among whose ranks layers are divided, and the place that is meant;
                                   size 0 is 1 */
-    int64_t persist_below;     /* flats with fewer parameters are whole on every rank */
+    struct graph_group context; /* the same of the ranks among whom each sequence is divided: `seq`
+                                   tokens are for each of these */
+    int64_t persist_below;      /* flats with fewer parameters are whole on every rank */
     enum config_optimizer optimizer;
     enum dtype ns_dtype; /* of the products of ORTHOGONALIZE */
     const char *freeze;  /* patterns of tensors that are not trained (config train.freeze), or
@@ -88,12 +90,16 @@ int units_create(struct units **units, const struct model *model,
                  const struct units_request *request, struct device *device, struct error *err);
 void units_destroy(struct units *units); /* NULL allowed */
 
-/* The most tokens of a sequence: rows of the model's constant table. */
+/* The most tokens that a rank has of a sequence: rows of its constants. */
 static inline int64_t units_longest(const struct units *units)
 {
     const int64_t *seq = units->request.seq;
     return seq[0] > seq[1] ? seq[0] : seq[1];
 }
+
+/* Fill the constants of a rank, [units_longest(), const_width]: the rows of the model's table at
+ * the positions that the rank has.  Returns 0, or -1 with err set where memory does not suffice. */
+int units_constants(const struct units *units, float *constants, struct error *err);
 
 /* The units of a pipeline stage. */
 struct units_stage {

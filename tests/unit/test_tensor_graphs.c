@@ -33,7 +33,7 @@ static struct graph *unit_graph(const struct model *model, int unit, struct grap
 {
     struct error err = {0};
     struct graph *graph = model_unit_graph(model, unit, MODEL_LOSS, BATCH, (int64_t[]){SEQ, 0},
-                                           DTYPE_F32, tensor, 1, &err);
+                                           DTYPE_F32, tensor, (struct graph_group){0}, 1, &err);
     if (!graph)
         fail_msg("%s", err.text);
     return graph;
