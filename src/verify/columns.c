@@ -8,13 +8,21 @@ struct columns columns_of(const struct graph_param *param)
 
 struct columns columns_first(const struct columns *columns)
 {
-    return (struct columns){.param = columns->param, .parts = 1};
+    return (struct columns){.param = columns->param, .first = columns->first, .parts = 1};
+}
+
+struct columns columns_others(const struct columns *columns)
+{
+    return (struct columns){.param = columns->param,
+                            .first = columns->first + 1,
+                            .parts = columns->parts - 1,
+                            .packed = columns->packed};
 }
 
 /* What a rank has along the divided dimension of one of the tensors. */
 static struct box part_of(const struct columns *columns, int part)
 {
-    const struct box *box = &columns->param->box[part];
+    const struct box *box = &columns->param->box[columns->first + part];
     int dim = columns->param->division.dim;
     return (struct box){.dims = 1,
                         .whole = {box->whole[dim]},
@@ -55,8 +63,9 @@ int columns_are_heads(const struct columns *columns, const struct columns *more,
     struct box part[2 * PARAM_PARTS];
     int parts = 0;
     int first_key = attrs->heads > 0; /* the part of the keys: 1, behind that of queries, or 0 */
-    if (columns->packed)
-        return columns->packed == attrs->kv_heads &&
+    int64_t packed = more ? more->packed : columns->packed;
+    if (packed)
+        return packed == attrs->kv_heads &&
                part_of(columns, 0).count[0] == attrs->heads * attrs->head_dim;
     for (int p = 0; p < columns->parts; p++)
         part[parts++] = part_of(columns, p);

@@ -14,18 +14,20 @@
 
 #include "graph/op.h"
 
-/* The rows or columns, whichever are divided, of the first so many tensors of a parameter. */
+/* The rows or columns, whichever are divided, of so many tensors of a parameter. */
 struct columns {
     const struct graph_param *param;
-    int parts;
-    int64_t packed; /* so many key heads, and as many value heads, stand behind the first tensor's
-                       heads, which read them (op_heads.c); 0: none */
+    int first, parts; /* from that tensor on */
+    int64_t packed;   /* so many key heads, and as many value heads, stand behind the first tensor's
+                         heads, which read them (op_heads.c); 0: none */
 };
 
 /* All of a divided parameter. */
 struct columns columns_of(const struct graph_param *param);
 /* Those of the first tensor alone. */
 struct columns columns_first(const struct columns *columns);
+/* Those of the others, or the keys and values that are packed behind it. */
+struct columns columns_others(const struct columns *columns);
 
 /* Are they the same columns of tensors of the same size? */
 int columns_equal(const struct columns *a, const struct columns *b);

@@ -18,7 +18,11 @@
  *   head_term             part                         a term
  *   others                                             as x
  *
- * Along replicate and shard ranks have their own rows from the start, those of their batches.
+ * Along replicate and shard ranks have their own rows from the start, those of their batches; and
+ * along context, where these are parts of sequences:
+ *
+ *   attention, q and kv   own rows, whole               own rows      (its gradient of kv: a term)
+ *   order_chunks          whole                         whole
  *
  * Where a rank has own columns, the check follows too which columns these are (columns.h).
  */
@@ -45,7 +49,7 @@ struct division {
 
 static int is_data(const struct division *d)
 {
-    return d->axis == MESH_REPLICATE || d->axis == MESH_SHARD;
+    return MESH_DATA >> d->axis & 1;
 }
 
 static const struct graph_value *value_of(const struct division *d, int v)
@@ -241,6 +245,8 @@ static int follow_rule(const struct division *d, const struct graph_node *n,
     put_share(d, n, share, x);
     if (share == COLUMNS && rule->first)
         d->columns[n->out[0]] = columns_first(&d->columns[x]);
+    if (share == COLUMNS && n->op == &op_split_heads)
+        d->columns[n->out[1]] = columns_others(&d->columns[x]);
     return 0;
 }
 
@@ -352,6 +358,29 @@ static int follow_head(const struct division *d, const struct graph_node *n)
     return follow_unknown(d, n);
 }
 
+/* Does a node look at whole sequences, of which ranks along context have their own rows? */
+static int is_across_context(const struct division *d, const struct graph_node *n)
+{
+    return d->axis == MESH_CONTEXT &&
+           (n->op == &op_attention || n->op == &op_order_chunks || n->op == &op_positions);
+}
+
+/* Attention of own queries needs all keys, and learned positions those of the own rows. */
+static int follow_sequence(const struct division *d, const struct graph_node *n)
+{
+    enum division_share want = n->op == &op_order_chunks ? WHOLE : ROWS;
+    int x = n->in[0], kv = n->in[1];
+    if (d->share[x] != want)
+        return wrong_share(d, n, x,
+                           want == ROWS ? "it needs own rows" : "it needs all ranks' rows");
+    if (n->op == &op_attention && (kv < 0 || d->share[kv] != WHOLE))
+        return wrong(d, n, kv < 0 ? x : kv, "keys and values of all ranks are needed");
+    if (!n->attrs.part.chunk)
+        return wrong(d, n, x, "it counts rows as if they were whole sequences");
+    put_share(d, n, want, x);
+    return 0;
+}
+
 static int follow(const struct division *d, const struct graph_node *n)
 {
     if (exchanges(d, n))
@@ -360,6 +389,8 @@ static int follow(const struct division *d, const struct graph_node *n)
         put_share(d, n, d->share[n->in[0]], n->in[0]);
         return 0;
     }
+    if (is_across_context(d, n))
+        return follow_sequence(d, n);
     if (n->op == &op_linear)
         return follow_linear(d, n);
     if (n->op == &op_embedding)
@@ -510,6 +541,8 @@ static int follow_back(const struct division *d, const struct graph_node *n)
         return pull_linear(d, n, pull);
     if (n->op == &op_pack_heads && d->share[n->in[0]] == COLUMNS)
         return give(d, n->in[0], pull) || give(d, n->in[1], PULL_TERM) ? -1 : 0;
+    if (d->axis == MESH_CONTEXT && n->op == &op_attention)
+        return give(d, n->in[0], pull) || give(d, n->in[1], PULL_TERM) ? -1 : 0;
     const struct division_rule *rule = division_rule(n->op);
     for (int k = 0; k < NODE_INS; k++)
         if (n->in[k] >= 0 && (!rule || rule->same >> k & 1) && give(d, n->in[k], pull))
@@ -539,27 +572,11 @@ static int follow_all_back(const struct division *d)
 
 /* ---- all axes ---- */
 
-/* Those that something in the graph is divided over. */
-static unsigned axes_of(const struct graph *graph)
-{
-    unsigned axes = graph_axes(graph->output_own_rows);
-    for (int k = 0; k < graph->inputs; k++)
-        axes |= graph_axes(graph->input[k].own_rows);
-    for (int i = 0; i < graph->node_count; i++)
-        if (graph->nodes[i].op->transfer != TRANSFER_NONE)
-            axes |= graph->nodes[i].attrs.axes;
-    for (int i = 0; i < graph->param_count; i++)
-        axes |= graph_axes(graph->params[i].division.group);
-    for (int v = 0; v < graph->value_count; v++)
-        axes |= graph_axes(graph->values[v].divided);
-    return axes;
-}
-
 int division_check(const struct graph *graph, const char *unit, unsigned mesh, int trained,
                    struct error *err)
 {
     struct division d = {.graph = graph, .unit = unit, .err = err};
-    unsigned axes = axes_of(graph) & mesh;
+    unsigned axes = division_axes(graph) & mesh;
     int rc = 0;
     for (d.axis = 0; !rc && d.axis < MESH_AXES; d.axis++) {
         if (!(axes >> d.axis & 1))

@@ -11,6 +11,8 @@ static const struct division_rule rules[] = {
     {.op = &op_swiglu, .same = 1 << 0, .halves = 1, .first = 1},
     {.op = &op_add, .same = 1 << 0 | 1 << 1, .linear = 1},
     {.op = &op_fit_rows, .same = 1 << 0, .linear = 1},
+    {.op = &op_split_heads, .same = 1 << 0, .linear = 1, .heads = 1, .first = 1},
+    {.op = &op_order_chunks, .same = 1 << 0, .linear = 1},
     {.op = &op_bias, .same = 1 << 0, .columns = 1 << 1},
     {.op = &op_gelu, .same = 1 << 0, .columns = 1 << 1},
     {.op = &op_positions, .same = 1 << 0, .columns = 1 << 1, .in_sequence = 1},
@@ -58,4 +60,19 @@ static const struct division_exchange exchanges[] = {
 const struct division_exchange *division_exchange(enum op_transfer transfer)
 {
     return &exchanges[transfer];
+}
+
+unsigned division_axes(const struct graph *graph)
+{
+    unsigned axes = graph_axes(graph->output_own_rows);
+    for (int k = 0; k < graph->inputs; k++)
+        axes |= graph_axes(graph->input[k].own_rows);
+    for (int i = 0; i < graph->node_count; i++)
+        if (graph->nodes[i].op->transfer != TRANSFER_NONE)
+            axes |= graph->nodes[i].attrs.axes;
+    for (int i = 0; i < graph->param_count; i++)
+        axes |= graph_axes(graph->params[i].division.group);
+    for (int v = 0; v < graph->value_count; v++)
+        axes |= graph_axes(graph->values[v].divided);
+    return axes;
 }

@@ -43,6 +43,9 @@ struct division_exchange {
 /* That of a transfer between ranks, which is not TRANSFER_NONE. */
 const struct division_exchange *division_exchange(enum op_transfer transfer);
 
+/* The axes over which something in a graph is divided, by bits. */
+unsigned division_axes(const struct graph *graph);
+
 /* Why a gradient is wrong that is a term where the sum is needed: of the result of an all_reduce,
  * and of a unit's input. */
 extern const char division_no_sum[];

@@ -255,9 +255,9 @@ int rules_matrices(struct values *v, int i)
     int to_owners = value_is(&has, STEP, instr->flat, STEP_MOMENTUM) && has.part;
     int shard_slot = to_owners ? SLOT_FROM : SLOT_TO;
     struct flat_range shard = held(v, i, shard_slot);
-    if (instr->axes != (flat_is_sharded(flat) ? 1u << MESH_SHARD : MESH_DATA) ||
-        shard.count != flat->shard_elems ||
-        shard.start != flat_shard_start(flat, v->program->state->coord.at[MESH_SHARD]))
+    int own = mesh_member(&v->program->layout->shape, v->program->state->coord, MESH_SHARDS);
+    if (instr->axes != (flat_is_sharded(flat) ? v->shard_axes : MESH_DATA) ||
+        shard.count != flat->shard_elems || shard.start != flat_shard_start(flat, own))
         return wrong_size(v, i, instr->buffer[shard_slot]);
     return to_owners ? to_owner(v, i) : from_owners(v, i, &has);
 }

@@ -65,16 +65,19 @@ static void open_uses(struct values *v)
         int users = 0;
         for (int rank = 0; rank < ranks; rank++)
             users += v->rank_uses[rank * flats + f];
-        v->sum_axes[f] = units->flat[f].sum_axes | (users > 1 ? 1u << MESH_PIPELINE : 0);
+        v->sum_axes[f] = units->flat[f].sum_axes | (v->axes & MESH_DATA) |
+                         (users > 1 ? 1u << MESH_PIPELINE : 0);
     }
 }
 
 int values_is_own_place(const struct values *v, int view)
 {
     const struct program_buffer *part = &v->program->buffer[view];
-    size_t shards = (size_t)v->program->layout->shape.degree[MESH_SHARD];
+    const struct mesh_shape *shape = &v->program->layout->shape;
+    size_t shards = (size_t)mesh_members(shape, MESH_SHARDS);
+    size_t own = (size_t)mesh_member(shape, v->program->state->coord, MESH_SHARDS);
     return part->bytes * shards == v->program->buffer[part->whole].bytes &&
-           part->from == part->bytes * (size_t)v->program->state->coord.at[MESH_SHARD];
+           part->from == part->bytes * own;
 }
 
 /* What a view holds by what was written to the whole. */
@@ -160,7 +163,7 @@ int values_counts_norm(const struct values *v, int flat)
         return 0;
     unsigned alike = v->counted_axes & ~(1u << MESH_PIPELINE);
     if (flat_is_sharded(of))
-        alike &= ~(1u << MESH_SHARD);
+        alike &= ~(unsigned)MESH_SHARDS;
     for (int t = 0; t < of->tensors; t++)
         if (!box_is_whole(&of->tensor[t].box))
             alike &= ~(1u << MESH_TENSOR);
@@ -340,6 +343,7 @@ void values_open(struct values *v, const struct program *program, struct error *
     *v = (struct values){.program = program, .err = err};
     v->axes = mesh_wide_axes(shape, MESH_DATA | 1u << MESH_PIPELINE);
     v->counted_axes = mesh_wide_axes(shape, MESH_SETS - 1);
+    v->shard_axes = mesh_wide_axes(shape, MESH_SHARDS);
     open_buffers(v);
     open_state(v);
     open_uses(v);
@@ -377,7 +381,8 @@ static const char *const meaning_names[MEANINGS] = {
 static void add_axes(char *text, const char *what, unsigned axes)
 {
     if (axes)
-        text_append(text, VALUE_TEXT, "%s%s%s%s%s", what, axes >> MESH_SHARD & 1 ? " shards" : "",
+        text_append(text, VALUE_TEXT, "%s%s%s%s%s%s", what, axes >> MESH_SHARD & 1 ? " shards" : "",
+                    axes >> MESH_CONTEXT & 1 ? " context ranks" : "",
                     axes >> MESH_REPLICATE & 1 ? " replicas" : "",
                     axes >> MESH_TENSOR & 1 ? " tensor ranks" : "",
                     axes >> MESH_PIPELINE & 1 ? " stages" : "");

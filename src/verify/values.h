@@ -80,6 +80,7 @@ struct values {
     struct addends losses, norms;                /* that this rank's part of the sums must have */
     struct addends messages[2], all_messages[2]; /* sent and received so far, and in the end: by
                                                     values_message() */
+    unsigned shard_axes; /* of more than one rank, over which flats are split that are */
     unsigned axes; /* of more than one rank, those of the data and of stages: the loss is a sum over
                       these */
     unsigned counted_axes; /* and that of the ranks that compute one batch: all over which squares

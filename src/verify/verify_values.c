@@ -85,7 +85,7 @@ static int check_parts(const struct values *v, int i, int part, size_t part_byte
                        size_t whole_bytes)
 {
     const struct program *p = v->program;
-    size_t ranks = (size_t)p->layout->shape.degree[MESH_SHARD];
+    size_t ranks = (size_t)mesh_members(&p->layout->shape, MESH_SHARDS);
     size_t elems = (size_t)p->instr[i].elems;
     if (bytes_of(v, part) != elems * part_bytes ||
         (p->buffer[part].whole >= 0 && !values_is_own_place(v, part)))
@@ -100,7 +100,7 @@ static int rule_gather(struct values *v, int i)
     size_t bytes = dtype_bytes(instr->dtype);
     struct value value = values_get(v, from);
     if (!value_is(&value, MEANS_PARAM, instr->flat, 0) || !value.part ||
-        instr->axes != 1u << MESH_SHARD)
+        instr->axes != v->shard_axes)
         return wrong(v, i, from, &value, "the rank's own shard of parameters");
     if (check_parts(v, i, from, bytes, to, bytes))
         return -1;
@@ -118,12 +118,12 @@ static int rule_reduce(struct values *v, int i)
     if (instr->result != DTYPE_F32)
         return wrong_operand(v, i, -1);
     if (!value_is(&value, MEANS_GRAD, instr->flat, 0) || value.part ||
-        instr->axes != 1u << MESH_SHARD || !(value.pending >> MESH_SHARD & 1))
+        instr->axes != v->shard_axes || (value.pending & v->shard_axes) != v->shard_axes)
         return wrong(v, i, from, &value, "a whole gradient that is not summed over shards");
     if (check_parts(v, i, to, sizeof(float), from, dtype_bytes(instr->dtype)))
         return -1;
     value.part = 1;
-    value.pending &= ~(1u << MESH_SHARD);
+    value.pending &= ~v->shard_axes;
     if (instr->accumulate) {
         if (!value_is(&had, MEANS_GRAD, instr->flat, 0) || !had.part ||
             had.pending != value.pending)
