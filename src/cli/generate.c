@@ -113,6 +113,7 @@ static int open_session(struct app *app, const struct asked *asked, struct check
     config.parallel = (struct config_parallel){.strategy = STRATEGY_NO_SHARD,
                                                .shard = 1,
                                                .replicate = 1,
+                                               .context = 1,
                                                .tensor = world_size(app->world),
                                                .pipeline = 1,
                                                .schedule = "naive",

@@ -120,8 +120,8 @@ struct config_parallel {
     enum config_strategy strategy;
     int64_t persist_below; /* parameters of a unit that stays whole */
     enum config_wrap wrap;
-    int64_t layers_per_unit, min_num_params;    /* of wrap layers, of size */
-    int64_t shard, replicate, tensor, pipeline; /* degrees; 0: what is left */
+    int64_t layers_per_unit, min_num_params;             /* of wrap layers, of size */
+    int64_t shard, replicate, context, tensor, pipeline; /* degrees; 0: what is left */
     char schedule[CONFIG_TEXT]; /* a name (program/schedule.h), or a file's that ends in .csv */
     int64_t virtual_stages;     /* stages of each rank; 0: as the schedule has by itself */
     char stages[CONFIG_TEXT];   /* units of each stage, "3,2,2,1"; "": by cost */

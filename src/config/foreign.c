@@ -31,15 +31,16 @@ const struct foreign foreign_names[] = {
      .here = "parallel.shard"},
     {.names = "data_parallel_replicate_degree|dp_replicate", .here = "parallel.replicate"},
     {.names = "tensor_parallel_degree|tensor_model_parallel_size|tp_size|tensor_parallel_size",
-     .here = "parallel.tensor",
-     .note = "only 1 in this version of trireme"},
+     .here = "parallel.tensor"},
     {.names =
          "pipeline_parallel_degree|pipeline_model_parallel_size|pp_size|pipeline_parallel_size",
-     .here = "parallel.pipeline",
-     .note = "only 1 in this version of trireme"},
-    {.names = "context_parallel_degree|context_parallel_size|expert_parallel_degree|"
-              "expert_model_parallel_size|sequence_parallel",
-     .note = "context, sequence and expert parallelism are not in this version of trireme"},
+     .here = "parallel.pipeline"},
+    {.names = "context_parallel_degree|context_parallel_size|cp_size", .here = "parallel.context"},
+    {.names = "sequence_parallel",
+     .here = "parallel.tensor",
+     .note = "whose ranks always divide the rows that norms work on"},
+    {.names = "expert_parallel_degree|expert_model_parallel_size",
+     .note = "expert parallelism is not in this version of trireme"},
     {.names = "fsdp_auto_wrap_policy|auto_wrap_policy|fsdp_transformer_layer_cls_to_wrap|"
               "transformer_layer_cls_to_wrap",
      .here = "parallel.wrap"},

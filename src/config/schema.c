@@ -324,6 +324,10 @@ const struct key config_keys[] = {
     {KEY(INT, parallel.persist_below), "0", 0, INT64_C(1) << 50,
      .help = "units with fewer parameters than this, such as a tied head's norm, are not sharded: "
              "every rank has them whole, and their gradients are summed over all ranks"},
+    {KEY(INT, parallel.context), "1", 1, 1024,
+     .help = "ranks that divide each sequence among them, of whose keys and values they see all: "
+             "for sequences whose activations one GPU does not hold; data.seq_len must be a "
+             "multiple of twice as many"},
     {KEY(INT, parallel.tensor), "1", 1, 1024,
      .help = "ranks that divide each layer: heads, the width of the feed-forward part, vocabulary"},
     {KEY(INT, parallel.pipeline), "1", 1, 1024,

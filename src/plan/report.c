@@ -1,7 +1,7 @@
 /* report.c - compile the programs of all ranks in one process, check them, add up what they need.
  *
- * No rank is asked and no memory of a model is allocated: units are compiled once for each place of
- * the tensor axis, then for each rank its state and programs (a list that equals that of a rank
+ * No rank is asked and no memory of a model is allocated: units are compiled once for each place
+ * (layout.h), then for each rank its state and programs (a list that equals that of a rank
  * before is kept once), and from these the bytes per pool, the transfers by the bytes sent, and the
  * operations.  verify_program() of each rank and verify_some_ranks() of all make the verdict, where
  * all ranks were asked for.
@@ -27,7 +27,7 @@ struct making {
     struct report *report;
     struct device *device;
     struct model *model;
-    struct units **units;     /* per place of the tensor axis */
+    struct units **units;     /* per place: layout_places() */
     struct mesh_shape shape;  /* of the ranks that are compiled: see choose_ranks() */
     int ranks;                /* that are */
     struct state **state;     /* per one of these */
@@ -43,10 +43,11 @@ static int open_model(struct making *m, const struct config *config, int threads
     if (device_open(&m->device, &request, err) || layout_model(&m->model, config, err))
         return -1;
     struct units_request units = layout_units(&m->report->layout, config);
-    m->units = array_make((size_t)units.tensor.size, sizeof(struct units *));
-    for (int r = 0; r < units.tensor.size && r < m->report->measured; r++) {
-        units.tensor.rank = r;
-        if (units_create(&m->units[r], m->model, &units, m->device, err))
+    int places = layout_places(&m->report->layout);
+    m->units = array_make((size_t)places, sizeof(struct units *));
+    for (int place = 0; place < places && place < m->report->measured; place++) {
+        layout_set_place(&units, place);
+        if (units_create(&m->units[place], m->model, &units, m->device, err))
             return -1;
     }
     return 0;
@@ -147,17 +148,17 @@ static void compile_rank(struct making *m, int i)
     struct report *report = m->report;
     struct program *evaluate = NULL;
     struct mesh_options options = layout_comm(&report->config);
-    int tensors = m->shape.degree[MESH_TENSOR];
-    m->state[i] = state_create(m->units[i % tensors], &report->layout, 1, rank_of(m, i));
+    int places = layout_places(&report->layout);
+    m->state[i] = state_create(m->units[i % places], &report->layout, 1, rank_of(m, i));
     m->program[i] = program_create(m->state[i], PROGRAM_TRAIN);
     if (report->config.data.valid[0])
         evaluate = program_create(m->state[i], PROGRAM_EVALUATE);
     const struct program *const programs[] = {m->program[i], evaluate};
     memory_need(&m->need[i], programs, evaluate ? 2 : 1, &options, m->device->reserve_bytes);
     program_destroy(evaluate);
-    if (i >= tensors)
-        program_share_list(m->program[i], m->program[i - tensors]);
-    if (i % tensors)
+    if (i >= places)
+        program_share_list(m->program[i], m->program[i - places]);
+    if (i % places)
         program_share_list(m->program[i], m->program[i - 1]);
 }
 
@@ -237,7 +238,7 @@ static int make_some(struct report *report, int measured, int threads, struct er
     free(m.need);
     free(m.program);
     free(m.state);
-    for (int r = 0; m.units && r < report->layout.shape.degree[MESH_TENSOR]; r++)
+    for (int r = 0; m.units && r < layout_places(&report->layout); r++)
         units_destroy(m.units[r]);
     free(m.units);
     model_destroy(m.model);

@@ -213,7 +213,7 @@ static void sum_axes(struct program *program, int flat, int micro, int buffer, i
             program_all_reduce(program, flat, micro, 1u << axis, buffer, elems, DTYPE_F32);
     if (axes & MESH_DATA)
         program_all_reduce(program, flat, micro,
-                           axes >> MESH_SHARD & 1 ? MESH_DATA : 1u << MESH_REPLICATE, buffer, elems,
+                           axes & MESH_SHARDS ? MESH_DATA : 1u << MESH_REPLICATE, buffer, elems,
                            DTYPE_F32);
 }
 

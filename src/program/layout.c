@@ -36,19 +36,22 @@ static struct layout_strategy strategy_of(const struct config *config)
 }
 
 /* The shard degree of a hybrid strategy: a copy of the model per node, whose ranks divide layers
- * too, unless one of the two degrees was given. */
+ * and sequences too, unless one of the two degrees was given. */
 static int hybrid_shard(const struct config_parallel *p, int ranks, int per_node, struct error *err)
 {
-    int tensors = (int)p->tensor;
+    int each = (int)(p->tensor * p->context);
     if (p->shard || p->replicate)
         return (int)p->shard;
-    if (per_node > 0 && ranks % per_node == 0 && per_node % tensors == 0)
-        return per_node / tensors;
+    if (per_node > 0 && ranks % per_node == 0 && per_node % each == 0)
+        return per_node / each;
     if (per_node > 0 && ranks % per_node == 0)
         return error_set(err,
-                         "parallel: a copy of the model per node needs a parallel.tensor that "
-                         "divides the %d ranks of a node, not %d; set it, or name parallel.shard",
-                         per_node, tensors);
+                         "parallel: a copy of the model per node needs a %s that divides the %d "
+                         "ranks of a node, not %d; set it, or name parallel.shard",
+                         p->context == 1  ? "parallel.tensor"
+                         : p->tensor == 1 ? "parallel.context"
+                                          : "product of parallel.context and parallel.tensor",
+                         per_node, each);
     return error_set(err,
                      "parallel: a copy of the model per node needs as many ranks on every node; "
                      "name parallel.shard, a divisor of the %d ranks",
@@ -74,12 +77,33 @@ static int check_tensor(int tensors, const struct config_model *m, struct error 
     return 0;
 }
 
+/* Ranks that share sequences have two chunks of each, all equal. */
+static int check_context(int contexts, const struct config *config, struct error *err)
+{
+    int64_t seq = config->data.seq_len, parts = 2 * contexts, most = config->model.max_seq_len;
+    int64_t below = seq / parts * parts, above = below + parts;
+    int64_t nearest = above <= most && (!below || above - seq < seq - below) ? above : below;
+    if (contexts == 1 || seq % parts == 0)
+        return 0;
+    if (!nearest)
+        return error_set(err,
+                         "parallel.context %d cuts a sequence into %lld equal parts, and "
+                         "model.max_seq_len %lld has not as many tokens",
+                         contexts, (long long)parts, (long long)most);
+    return error_set(
+        err,
+        "parallel.context %d cuts a sequence into %lld equal parts, which data.seq_len "
+        "%lld does not have; data.seq_len=%lld is the nearest that has",
+        contexts, (long long)parts, (long long)seq, (long long)nearest);
+}
+
 static int wanted(struct mesh_shape *shape, const struct config_parallel *p, int ranks,
                   int per_node, struct error *err)
 {
-    *shape = (struct mesh_shape){{1, 1, 1, 1}};
+    *shape = (struct mesh_shape){{1, 1, 1, 1, 1}};
     int hybrid = config_sharding[p->strategy].hybrid;
     shape->degree[MESH_PIPELINE] = p->pipeline ? (int)p->pipeline : 1;
+    shape->degree[MESH_CONTEXT] = (int)p->context;
     shape->degree[MESH_TENSOR] = (int)p->tensor;
     shape->degree[MESH_SHARD] = hybrid ? hybrid_shard(p, ranks, per_node, err) : (int)p->shard;
     shape->degree[MESH_REPLICATE] = (int)p->replicate;
@@ -131,6 +155,7 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
                               "products that are the GPU's; leave it at none, or use adamw");
     if (wanted(&layout->shape, p, ranks, per_node, err) ||
         mesh_resolve(&layout->shape, ranks, err) ||
+        check_context(layout->shape.degree[MESH_CONTEXT], config, err) ||
         check_tensor(layout->shape.degree[MESH_TENSOR], &config->model, err))
         return -1;
     layout->data_ranks = layout->shape.degree[MESH_REPLICATE] * layout->shape.degree[MESH_SHARD];
@@ -192,14 +217,18 @@ int layout_model(struct model **model, const struct config *config, struct error
 
 struct units_request layout_units(const struct layout *layout, const struct config *config)
 {
+    int splits = layout->strategy.params != PARAMS_ALWAYS;
+    int contexts = layout->shape.degree[MESH_CONTEXT];
+    unsigned shard_axes = splits ? mesh_wide_axes(&layout->shape, MESH_SHARDS) : 0;
     return (struct units_request){
         .dtype = layout->dtype,
         .batch = layout->micro_batch,
-        .seq = {config->data.seq_len},
-        .shards = layout->shape.degree[MESH_SHARD],
-        .shard_axes = mesh_wide_axes(&layout->shape, 1u << MESH_SHARD),
+        .seq = {config->data.seq_len / contexts},
+        .shards = mesh_members(&layout->shape, shard_axes),
+        .shard_axes = shard_axes,
         .data_axes = mesh_wide_axes(&layout->shape, MESH_DATA),
         .tensor = {.axes = 1u << MESH_TENSOR, .size = layout->shape.degree[MESH_TENSOR]},
+        .context = {.axes = 1u << MESH_CONTEXT, .size = contexts},
         .persist_below = config->parallel.persist_below,
         .optimizer = config->train.optimizer,
         .ns_dtype = config->train.muon.dtype,
@@ -214,6 +243,17 @@ struct units_request layout_units(const struct layout *layout, const struct conf
         .stage_units = config->parallel.stages,
         .loss_factor = 1.0f / (float)layout_step_tokens(layout, config),
     };
+}
+
+int layout_places(const struct layout *layout)
+{
+    return mesh_members(&layout->shape, 1u << MESH_CONTEXT | 1u << MESH_TENSOR);
+}
+
+void layout_set_place(struct units_request *request, int place)
+{
+    request->context.rank = place / request->tensor.size;
+    request->tensor.rank = place % request->tensor.size;
 }
 
 void layout_swap_folder(const struct config *config, char folder[CONFIG_TEXT + 16])

@@ -34,7 +34,7 @@ struct layout {
     struct config_offload offload; /* where state lives: OFFLOAD_NONE where ops work on it; the
                                       path is not read here */
     int host_apart;                /* 1: the host's memory is not the device's: on a GPU */
-    int data_ranks;                /* replicate x shard */
+    int data_ranks;                /* replicate x shard: of sequences of their own */
     int64_t micro_batch;           /* sequences a rank computes at once */
     int micros;                    /* micro-batches a step */
     int64_t global_batch;          /* sequences a step, of all ranks */
@@ -75,9 +75,15 @@ void layout_wrap(struct model *model, const struct config *config);
 /* The model, wrapped.  0, or -1 with err set. */
 int layout_model(struct model **model, const struct config *config, struct error *err);
 
-/* What to compile for it, at the first place of the tensor axis; the caller sets tensor.rank for
- * another, and of a model with two sequences seq[1]. */
+/* What to compile for it, at the first place; of a model with two sequences the caller sets seq[1].
+ */
 struct units_request layout_units(const struct layout *layout, const struct config *config);
+
+/* Ranks that have other parts of layers or of sequences compile other units: how many such places
+ * there are, along context and tensor; rank r is at place r % layout_places().  And a request for
+ * units of another place than the first. */
+int layout_places(const struct layout *layout);
+void layout_set_place(struct units_request *request, int place);
 
 /* The folder of files that stand in for memory. */
 void layout_swap_folder(const struct config *config, char folder[CONFIG_TEXT + 16]);

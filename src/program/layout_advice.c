@@ -63,6 +63,7 @@ int layout_advise(const struct config *config, int ranks, int per_node, enum dev
     struct advice a = {.config = config, .ranks = ranks, .per_node = per_node, .device = device};
     int shard = (int)config->parallel.shard, below = shard - 1, above = shard + 1;
     int tensor = (int)config->parallel.tensor, pipeline = (int)config->parallel.pipeline;
+    int context = (int)config->parallel.context;
     size_t used = err ? strlen(err->text) : 0;
     if (!err)
         return -1;
@@ -80,6 +81,8 @@ int layout_advise(const struct config *config, int ranks, int per_node, enum dev
         try_degree(&a, "parallel.shard", below);
         try_degree(&a, "parallel.shard", above);
     }
+    if (context > 1)
+        try_near(&a, "parallel.context", context);
     if (tensor > 1)
         try_near(&a, "parallel.tensor", tensor);
     if (pipeline > 1)

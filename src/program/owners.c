@@ -16,7 +16,7 @@ struct owners {
     const struct units *units;
     const struct layout *layout;
     struct flat_range **range; /* per flat, per member; NULL: its rule is not of matrices */
-    double *load;              /* per data rank: of the flats so far */
+    double *load;              /* per rank of MESH_DATA: of the flats so far */
 };
 
 /* A range of tensors, being filled. */
@@ -25,11 +25,16 @@ struct cut {
     double cost;
 };
 
+static int data_members(const struct layout *layout)
+{
+    return mesh_members(&layout->shape, MESH_DATA);
+}
+
 unsigned owners_axes(const struct owners *owners, int flat)
 {
     if (flat_is_sharded(&owners->units->flat[flat]))
         return owners->units->flat[flat].shard_axes;
-    return owners->layout->data_ranks > 1 ? MESH_DATA : 0;
+    return data_members(owners->layout) > 1 ? MESH_DATA : 0;
 }
 
 int owners_count(const struct owners *owners, int flat)
@@ -110,7 +115,7 @@ static void divide(struct owners *o, int f)
     for (int i = 0; i < cuts; i++) {
         int owner = least_loaded(o, o->range[f], members);
         o->range[f][owner] = cut[i].range;
-        for (int rank = owner; rank < o->layout->data_ranks; rank += members)
+        for (int rank = owner; rank < data_members(o->layout); rank += members)
             o->load[rank] += cut[i].cost; /* each replica does the same */
     }
     free(cut);
@@ -122,7 +127,7 @@ struct owners *owners_create(const struct units *units, const struct layout *lay
     o->units = units;
     o->layout = layout;
     o->range = array_make((size_t)units->flats, sizeof *o->range);
-    o->load = array_make((size_t)layout->data_ranks, sizeof *o->load);
+    o->load = array_make((size_t)data_members(layout), sizeof *o->load);
     for (int f = 0; f < units->flats; f++)
         if (units->flat[f].trained && optimizer_row(units->flat[f].optimizer)->of_matrices)
             divide(o, f);

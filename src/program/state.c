@@ -132,11 +132,11 @@ static void params(struct state *state, int flat)
         own->master = flat_buffer(state, masters, flat, shard, "master", wide);
 }
 
-/* Do replicas sum whole gradients, which can be done in buckets?  Those that leave as soon as they
- * are summed are summed one by one. */
+/* Do data ranks sum whole gradients, which can be done in buckets?  Those that leave as soon as
+ * they are summed are summed one by one. */
 static int has_buckets(const struct state *state)
 {
-    return !state_is_sharded(state) && state->layout->shape.degree[MESH_REPLICATE] > 1 &&
+    return !state_is_sharded(state) && mesh_members(&state->layout->shape, MESH_DATA) > 1 &&
            !state_fetches_grads(state);
 }
 

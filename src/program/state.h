@@ -136,10 +136,10 @@ int state_fetches_grads(const struct state *state);
 /* Is what the optimizer works on a copy of the parameters, in fp32 too? */
 int state_splits_params(const struct state *state);
 
-/* Has the shard axis more than one rank? */
+/* Are there several shards? */
 static inline int state_is_sharded(const struct state *state)
 {
-    return state->layout->shape.degree[MESH_SHARD] > 1;
+    return state->units->request.shards > 1;
 }
 
 /* Are parameters gathered, or fetched from another side, before they are used? */
@@ -148,7 +148,7 @@ static inline int state_gathers(const struct state *state)
     return state_is_sharded(state) || state_fetches_params(state);
 }
 
-/* Is a flat split over the shard axis?  A small one may be whole where others are split. */
+/* Is a flat split into shards?  A small one may be whole where others are split. */
 static inline int state_is_split(const struct state *state, int flat)
 {
     return flat_is_sharded(&state->units->flat[flat]);

@@ -29,8 +29,13 @@ int batches_open(struct batches *b, const struct session *s, const char *path,
     if (tokens_open(&b->tokens, path, err))
         return -1;
     warn_unsealed(s, &b->tokens);
-    return loader_init(&b->loader, &b->tokens, s->config.data.seq_len, s->config.model.vocab,
-                       (uint64_t)s->config.seed, order, err);
+    if (loader_init(&b->loader, &b->tokens, s->config.data.seq_len, s->config.model.vocab,
+                    (uint64_t)s->config.seed, order, err))
+        return -1;
+    const struct units_request *r = &s->units->request;
+    struct sequence_part part = graph_sequence_part(r->seq[0], r->context);
+    loader_set_part(&b->loader, part.chunk, part.first);
+    return 0;
 }
 
 void batches_close(struct batches *b)
@@ -40,10 +45,9 @@ void batches_close(struct batches *b)
 
 static void mask(struct batches *b, int64_t from, const struct step_batch *batch)
 {
-    int64_t first = from * b->loader.seq_len;
+    int64_t rows = loader_rows(&b->loader), first = from * rows;
     loader_fill(batch->tokens[0] ? batch->tokens[0] + first : NULL,
-                batch->targets ? batch->targets + first : NULL,
-                b->micro_batch * b->loader.seq_len - first);
+                batch->targets ? batch->targets + first : NULL, b->micro_batch * rows - first);
 }
 
 int batches_load(void *user, const struct step_batch *batch, struct error *err)

@@ -1,4 +1,5 @@
-/* batches.h - which samples this rank computes, micro-batch by micro-batch. */
+/* batches.h - which samples this rank computes, micro-batch by micro-batch, and of each which rows.
+ */
 #ifndef TRIREME_TRAIN_BATCHES_H
 #define TRIREME_TRAIN_BATCHES_H
 

@@ -26,7 +26,7 @@ static int add_program(struct session *s, struct program **program, enum program
 static int compile(struct session *s, enum session_use use, struct error *err)
 {
     struct units_request request = layout_units(&s->layout, &s->config);
-    request.tensor.rank = mesh_place(&s->layout.shape, world_rank(s->world)).at[MESH_TENSOR];
+    layout_set_place(&request, world_rank(s->world) % layout_places(&s->layout));
     request.with_logits = use == SESSION_GENERATE;
     if (units_create(&s->units, s->model, &request, s->device, err))
         return -1;
@@ -49,10 +49,10 @@ static int upload_table(struct session *s, struct error *err)
     void *to = executor_buffer(s->executor, constants), *table = malloc(constants->bytes + 1);
     if (!table)
         return error_set(err, "out of memory: constants of the model");
-    s->model->family->table(s->model, units_longest(s->units), table);
-    int rc = device_upload(s->device, to, table, constants->bytes, err);
+    int rc = units_constants(s->units, table, err) ||
+             device_upload(s->device, to, table, constants->bytes, err);
     free(table);
-    return rc;
+    return rc ? -1 : 0;
 }
 
 static int allocate(struct session *s, struct error *err)

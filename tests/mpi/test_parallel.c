@@ -1,5 +1,5 @@
-/* test_parallel.c - tensor ranks and pipeline stages against one rank: alone, together, and with
- * the strategies of the data axes.  In every cell
+/* test_parallel.c - context and tensor ranks and pipeline stages against one rank: alone, together,
+ * and with the strategies of the data axes.  In every cell
  *   - the losses of PARALLEL_STEPS steps and the weights after them, tensor by tensor, are those of
  *     one rank,
  *   - so is the norm of the gradients,
@@ -39,8 +39,16 @@ static const char *const models[] = {
           "model.tie_embeddings=true",
     SIZES "data.seq_len=19 model.family=gpt2 model.heads=4 model.kv_heads=4 model.head_dim=10 "
           "model.max_seq_len=23 model.tie_embeddings=false",
+    /* Of these the layouts with context, which need sequences of equal chunks; from here on: */
+    SIZES "data.seq_len=12 model.family=llama model.heads=4 model.kv_heads=2 model.head_dim=8",
+    SIZES "data.seq_len=156 model.family=llama model.heads=5 model.kv_heads=1 model.head_dim=8 "
+          "model.tie_embeddings=true",
+    SIZES "data.seq_len=24 model.family=gpt2 model.heads=5 model.head_dim=8 "
+          "model.max_seq_len=29 model.tie_embeddings=true",
+    SIZES "data.seq_len=156 model.family=gpt2 model.heads=4 model.head_dim=10 "
+          "model.tie_embeddings=false",
 };
-enum { MODELS = sizeof models / sizeof models[0] };
+enum { MODELS = sizeof models / sizeof models[0], CONTEXT_MODELS = 6 };
 
 static const struct layout_cell {
     int ranks;
@@ -62,6 +70,25 @@ static const struct layout_cell {
     {8, "parallel.tensor=2 parallel.pipeline=2 parallel.strategy=FULL_SHARD"},
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
+
+static const struct layout_cell contexts[] = {
+    {2, "parallel.context=2 parallel.strategy=FULL_SHARD"},
+    {2, "parallel.context=2 parallel.strategy=SHARD_GRAD_OP parallel.persist_below=500"},
+    {2, "parallel.context=2 parallel.strategy=SHARD_OPTIM"},
+    {2, "parallel.context=2 parallel.strategy=NO_SHARD"},
+    {3, "parallel.context=3 parallel.strategy=FULL_SHARD"},
+    {3, "parallel.context=3 parallel.strategy=NO_SHARD"},
+    {4, "parallel.context=2 parallel.tensor=2"},
+    {4, "parallel.context=2 parallel.strategy=FULL_SHARD"},
+    {4, "parallel.context=2 parallel.strategy=SHARD_GRAD_OP parallel.accumulate=local"},
+    {4, "parallel.context=2 parallel.strategy=NO_SHARD"},
+    {4, "parallel.context=2 parallel.strategy=HYBRID_SHARD parallel.shard=1"},
+    {4, "parallel.context=2 parallel.pipeline=2 parallel.strategy=FULL_SHARD"},
+    {4, "parallel.context=2 parallel.pipeline=2 parallel.strategy=NO_SHARD"},
+    {8, "parallel.context=2 parallel.tensor=2 parallel.pipeline=2"},
+    {8, "parallel.context=2 parallel.tensor=2 parallel.strategy=FULL_SHARD"},
+};
+enum { CONTEXTS = sizeof contexts / sizeof contexts[0] };
 
 /* Of every layout above. */
 static const char *const ways[] = {
@@ -245,7 +272,7 @@ static double weights_off(struct test *t, struct session *s, const struct refere
     for (int f = 0; f < s->units->flats; f++) {
         const struct flat *flat = &s->units->flat[f];
         float *data = masters(t, s, f);
-        int64_t first = flat_shard_start(flat, s->train->state->coord.at[MESH_SHARD]);
+        int64_t first = state_shard_start(s->train->state, f);
         struct flat_part part;
         for (int i = -1;
              data && (i = flat_next_part(flat, first, first + flat->shard_elems, i, &part)) >= 0;) {
@@ -349,16 +376,18 @@ static void run_model(struct test *t, int model, int all)
 {
     static const int batches[BATCHES] = {5, 8};
     int ranks = world_size(t->c.world);
-    for (int b = 0; b < BATCHES; b++) {
+    for (int b = 0; b < (model < CONTEXT_MODELS ? BATCHES : 1); b++) {
         struct reference r;
         char alone[1024];
         snprintf(alone, sizeof alone, "%s train.global_batch=%d", models[model], batches[b]);
         make_reference(t, alone, &r);
-        for (int i = 0; i < LAYOUTS * WAYS && b == 0; i++)
-            if (layouts[i / WAYS].ranks == ranks)
-                try_cell(t, model, batches[b], &r, all, "%s %s", layouts[i / WAYS].settings,
+        const struct layout_cell *cell = model < CONTEXT_MODELS ? layouts : contexts;
+        int cells = model < CONTEXT_MODELS ? LAYOUTS : CONTEXTS;
+        for (int i = 0; i < cells * WAYS && b == 0; i++)
+            if (cell[i / WAYS].ranks == ranks)
+                try_cell(t, model, batches[b], &r, all, "%s %s", cell[i / WAYS].settings,
                          ways[i % WAYS]);
-        for (int i = 0; i < SCHEDULES * MICROS && ranks <= 4; i++)
+        for (int i = 0; i < SCHEDULES * MICROS && ranks <= 4 && model < CONTEXT_MODELS; i++)
             if (micros[i % MICROS].global_batch == batches[b])
                 try_cell(t, model, batches[b], &r, all,
                          "parallel.pipeline=%d parallel.schedule=%s train.micro_batch=%d", ranks,
@@ -399,7 +428,8 @@ int main(void)
     training_data(&t.c, t.dir, 101);
     snprintf(t.tokens, sizeof t.tokens, "%s/tokens.h5", t.dir);
     t.idle = t.c.mem;
-    for (int model = 0; model < MODELS && world_size(t.c.world) > 1; model++)
+    int from = getenv("MODEL") ? atoi(getenv("MODEL")) : 0;
+    for (int model = from; model < MODELS && world_size(t.c.world) > 1; model++)
         run_model(&t, model, all);
     for (int model = 0; model < MODELS && world_size(t.c.world) > 1 && world_size(t.c.world) <= 4;
          model++)

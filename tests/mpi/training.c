@@ -57,12 +57,15 @@ static int dropped(int64_t sample, int64_t at)
 static int load_masked(void *user, const struct step_batch *batch, struct error *err)
 {
     struct batches *b = user;
-    int64_t seq = b->loader.seq_len;
+    int64_t seq = loader_rows(&b->loader);
+    const struct sequence_part part = {.chunk = b->loader.chunk,
+                                       .first = {b->loader.first[0], b->loader.first[1]}};
     int64_t first = b->sample + (batch->micro * b->data_ranks + b->data_rank) * b->micro_batch;
     if (batches_load(user, batch, err))
         return -1;
     for (int64_t i = 0; batch->targets && i < b->micro_batch * seq; i++)
-        batch->targets[i] = dropped(first + i / seq, i % seq) ? -1 : batch->targets[i];
+        batch->targets[i] =
+            dropped(first + i / seq, sequence_position(&part, i % seq)) ? -1 : batch->targets[i];
     return 0;
 }
 

@@ -44,7 +44,7 @@ static void upload_table(struct session *s)
     struct error err = {0};
     const struct program_buffer *constants = &s->state->buffer[s->state->constants];
     float *table = malloc(constants->bytes + 1);
-    s->model->family->table(s->model, units_longest(s->units), table);
+    must(units_constants(s->units, table, &err), &err);
     must(device_upload(s->device, executor_buffer(s->executor, constants), table, constants->bytes,
                        &err),
          &err);
@@ -83,6 +83,7 @@ struct session *rig_open_model(struct mem *mem, const struct config *config, str
     must(device_open(&s->device, &device, &err), &err);
     must(layout_resolve(&s->layout, config, ranks, ranks, device.kind, &err), &err);
     struct units_request units = rig_units(&s->layout, config, model);
+    layout_set_place(&units, rank % layout_places(&s->layout));
     units.with_logits = with_logits;
     must(units_create(&s->units, s->model, &units, s->device, &err), &err);
     s->state = state_create(s->units, &s->layout, 1, rank);

@@ -19,7 +19,7 @@ enum { CASES = 4000, COMPILED = 500, RANKS = 8 };
 
 #define SIZES "model.hidden=12 model.heads=2 model.ffn=20 data.seq_len=7 run.threads=1 device=cpu"
 
-/* The programs of one kind, of all ranks; units: per place of the tensor axis. */
+/* The programs of one kind, of all ranks; units: per place. */
 static void check_programs(const struct layout *layout, struct units *const *units, int ranks,
                            enum program_kind kind, const char *settings)
 {
@@ -27,7 +27,7 @@ static void check_programs(const struct layout *layout, struct units *const *uni
     struct program *program[RANKS] = {NULL};
     struct error err = {0};
     for (int r = 0; r < ranks; r++) {
-        state[r] = state_create(units[r % layout->shape.degree[MESH_TENSOR]], layout, 1, r);
+        state[r] = state_create(units[r % layout_places(layout)], layout, 1, r);
         program[r] = program_create(state[r], kind);
         if (verify_program(program[r], &err))
             fail_msg("%d ranks, rank %d, %s: %s", ranks, r, settings, err.text);
@@ -57,9 +57,9 @@ static int check_layout(const struct config *config, int ranks, int per_node, en
         fail_msg("%s: %s", settings, err->text);
     struct units_request request = rig_units(&layout, config, model);
     int fits = layout.schedule->stages <= model->units;
-    for (request.tensor.rank = 0; request.tensor.rank < request.tensor.size;
-         request.tensor.rank++) {
-        int rc = units_create(&units[request.tensor.rank], model, &request, device, err);
+    for (int place = 0; place < layout_places(&layout); place++) {
+        layout_set_place(&request, place);
+        int rc = units_create(&units[place], model, &request, device, err);
         if (rc && strstr(err->text, "stages send to the next one only"))
             fits = 0;
         if (rc != fits - 1)
