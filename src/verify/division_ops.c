@@ -64,7 +64,7 @@ const struct division_exchange *division_exchange(enum op_transfer transfer)
 
 unsigned division_axes(const struct graph *graph)
 {
-    unsigned axes = graph_axes(graph->output_own_rows);
+    unsigned axes = graph_axes(graph->output_own_rows) | graph_axes(graph->context);
     for (int k = 0; k < graph->inputs; k++)
         axes |= graph_axes(graph->input[k].own_rows);
     for (int i = 0; i < graph->node_count; i++)

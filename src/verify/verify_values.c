@@ -330,9 +330,27 @@ static int check_ends(const struct values *v)
                      value_text(v, &sums, text));
 }
 
+/* Is it of units that have the rank's own part of layers and sequences? */
+static int check_place(const struct program *p, struct error *err)
+{
+    const struct units_request *r = &p->units->request;
+    const struct mesh_shape *shape = &p->layout->shape;
+    const int *at = p->state->coord.at;
+    if ((shape->degree[MESH_CONTEXT] == 1 || r->context.rank == at[MESH_CONTEXT]) &&
+        (shape->degree[MESH_TENSOR] == 1 || r->tensor.rank == at[MESH_TENSOR]))
+        return 0;
+    return error_set(
+        err,
+        "verify: wrong operand: the program is of units for context %d, tensor %d, and "
+        "its rank is at %d and %d",
+        r->context.rank, r->tensor.rank, at[MESH_CONTEXT], at[MESH_TENSOR]);
+}
+
 int verify_values(const struct program *program, struct error *err)
 {
     struct values v;
+    if (check_place(program, err))
+        return -1;
     int rc = 0;
     values_open(&v, program, err);
     for (int i = 0; !rc && i < program->instrs; i++)

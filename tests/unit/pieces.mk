@@ -3,8 +3,9 @@ UNIT_TESTS += tests/unit/test_pieces tests/unit/test_divided_state
 divided = tests/unit/divided.c tests/unit/divided.h $(rig)
 tests_unit_test_pieces_SOURCES = tests/unit/test_pieces.c $(divided)
 tests_unit_test_divided_state_SOURCES = tests/unit/test_divided_state.c $(divided)
-UNIT_TESTS += tests/unit/test_tensor_graphs
+UNIT_TESTS += tests/unit/test_tensor_graphs tests/unit/test_context_graphs
 tests_unit_test_tensor_graphs_SOURCES = tests/unit/test_tensor_graphs.c $(rig)
+tests_unit_test_context_graphs_SOURCES = tests/unit/test_context_graphs.c $(rig)
 # Positions and documents that data gives.
 UNIT_TESTS += tests/unit/test_places
 tests_unit_test_places_SOURCES = tests/unit/test_places.c $(rig)

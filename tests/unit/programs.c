@@ -38,7 +38,8 @@ static void check_one(void (*check)(struct program *), const struct config *conf
         fleet.layout.host_apart = 1;
         program_destroy(fleet.program[rank]);
         state_destroy(fleet.state[rank]);
-        fleet.state[rank] = state_create(fleet.units, &fleet.layout, 1, rank);
+        struct units *units = fleet.place[rank % layout_places(&fleet.layout)];
+        fleet.state[rank] = state_create(units, &fleet.layout, 1, rank);
         fleet.program[rank] = program_create(fleet.state[rank], PROGRAM_TRAIN);
     }
     check(fleet.program[rank]);
@@ -141,6 +142,14 @@ void programs_everywhere(void (*check)(struct program *))
         {4, ONE_MEMORY,
          "parallel.tensor=2 train.global_batch=4 parallel.strategy=FULL_SHARD precision=bf16 "
          "parallel.schedule=zb_h1"},
+        {2, ONE_MEMORY,
+         "parallel.context=2 parallel.strategy=FULL_SHARD data.seq_len=12 train.global_batch=2"},
+        {4, ONE_MEMORY,
+         "parallel.context=2 parallel.strategy=NO_SHARD data.seq_len=12 train.global_batch=4 "
+         "recompute=full"},
+        {4, HOST_APART,
+         "parallel.context=2 parallel.strategy=SHARD_GRAD_OP data.seq_len=12 train.global_batch=4 "
+         "offload.gradients=host offload.optimizer=host parallel.persist_below=1000"},
         {4, HOST_APART,
          "parallel.strategy=HYBRID_SHARD parallel.shard=2 train.global_batch=8 precision=bf16 "
          "comm.reduce_dtype=bf16 offload.gradients=disk offload.optimizer=host "

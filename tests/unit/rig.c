@@ -233,20 +233,19 @@ static void open_ranks(struct fleet *fleet, const struct config *config, struct 
         fleet->layout.shape.degree[MESH_TENSOR] = tensors;
     must(device_open(&fleet->device, &device, &err), &err);
     struct units_request units = rig_units(&fleet->layout, config, model);
-    fleet->places = tensors ? 1 : fleet->layout.shape.degree[MESH_TENSOR];
-    fleet->place = array_make((size_t)fleet->places, sizeof *fleet->place);
-    for (int k = 0; k < fleet->places; k++) {
-        units.tensor.rank = first + k;
-        must(units_create(&fleet->place[k], fleet->model, &units, fleet->device, &err), &err);
-    }
-    fleet->units = fleet->place[0];
+    int places = layout_places(&fleet->layout);
+    fleet->place = array_make((size_t)places, sizeof(struct units *));
     fleet->state = array_make((size_t)ranks, sizeof *fleet->state);
     fleet->program = array_make((size_t)ranks, sizeof *fleet->program);
     for (int r = 0; r < ranks; r++) {
-        fleet->state[r] =
-            state_create(fleet->place[r % fleet->places], &fleet->layout, 1, first + r);
+        struct units **place = &fleet->place[(first + r) % places];
+        layout_set_place(&units, (first + r) % places);
+        if (!*place)
+            must(units_create(place, fleet->model, &units, fleet->device, &err), &err);
+        fleet->state[r] = state_create(*place, &fleet->layout, 1, first + r);
         fleet->program[r] = program_create(fleet->state[r], kind);
     }
+    fleet->units = fleet->place[first % places];
 }
 
 void fleet_open_model(struct fleet *fleet, const struct config *config, struct model *model,
@@ -267,10 +266,10 @@ void fleet_close(struct fleet *fleet)
         program_destroy(fleet->program[r]);
         state_destroy(fleet->state[r]);
     }
-    for (int k = 0; k < fleet->places; k++)
-        units_destroy(fleet->place[k]);
     free(fleet->program);
     free(fleet->state);
+    for (int p = 0; p < layout_places(&fleet->layout); p++)
+        units_destroy(fleet->place[p]);
     free(fleet->place);
     model_destroy(fleet->model);
     device_close(fleet->device);

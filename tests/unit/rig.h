@@ -59,9 +59,7 @@ struct fleet {
     struct layout layout;
     struct device *device;
     struct model *model;
-    struct units *units;  /* of the first place of the tensor axis */
-    struct units **place; /* of each place that is there, that one first */
-    int places;
+    struct units *units, **place; /* of the first rank; of each place: layout_places() */
     int ranks;
     struct state **state;
     struct program **program;
