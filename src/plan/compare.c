@@ -56,6 +56,7 @@ double compare_volume(const struct compare_row *row)
 double compare_zero_bytes(const struct compare_row *row, enum config_strategy strategy)
 {
     const struct report *report = &row->report;
-    return (double)report->params * estimate_state(&estimate_zero, config_sharding[strategy].stage,
-                                                   report->layout.shape.degree[MESH_SHARD]);
+    return (double)report->params *
+           estimate_state(&estimate_zero, config_sharding[strategy].stage,
+                          mesh_members(&report->layout.shape, MESH_SHARDS));
 }

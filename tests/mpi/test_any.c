@@ -110,8 +110,9 @@ static int has_more_stages(const struct layout *layout, const struct config *con
     return more;
 }
 
-/* The model laid out in some way that these ranks allow. */
-static void lay_out(struct anything *a, struct any *any, const char *model, char text[ANY_TEXT])
+/* The model laid out in some way that these ranks allow, with `more` settings. */
+static void lay_out(struct anything *a, struct any *any, const char *model, const char *more,
+                    char text[ANY_TEXT])
 {
     struct config config;
     struct layout layout;
@@ -120,6 +121,7 @@ static void lay_out(struct anything *a, struct any *any, const char *model, char
     while (refused && tries++ < 1000) {
         snprintf(text, ANY_TEXT, "%s offload.path=%s", model, a->dir);
         any_settings(any, ANY_LAYOUT, text);
+        snprintf(text + strlen(text), ANY_TEXT - strlen(text), " %s", more);
         refused =
             any_load(&config, text, NULL) ||
             layout_resolve(&layout, &config, ranks, ranks,
@@ -155,8 +157,8 @@ static void try(struct anything *a, int number)
     double loss[STEPS] = {0}, wanted[STEPS] = {0};
     int failed = a->c.failed;
     any_settings(&any, ANY_MODEL, model);
-    lay_out(a, &any, model, one);
-    lay_out(a, &any, model, other);
+    lay_out(a, &any, model, "", one);
+    lay_out(a, &any, model, "", other);
     snprintf(alone, sizeof alone, "%s parallel.strategy=NO_SHARD", model);
     reference(a, alone, wanted);
     train(a, one, loss);
@@ -166,6 +168,27 @@ static void try(struct anything *a, int number)
     if (a->c.failed > failed)
         fprintf(stderr, "rank %d, case %d: %s, then %s\n", world_rank(a->c.world), number, one,
                 other);
+}
+
+/* Of ranks that share sequences, on one stage. */
+static void try_context(struct anything *a, int number)
+{
+    struct any any = any_case("any context run", number);
+    char model[ANY_TEXT] = SIZES " data.seq_len=12", alone[ANY_TEXT], text[ANY_TEXT], more[64];
+    double loss[STEPS] = {0}, wanted[STEPS] = {0};
+    int failed = a->c.failed, ranks = world_size(a->c.world);
+    int contexts = ranks % 3 == 0 ? 3 : ranks % 2 == 0 ? 2 : 1;
+    if (contexts == 1)
+        return;
+    any_settings(&any, ANY_MODEL, model);
+    snprintf(more, sizeof more, "parallel.pipeline=1 parallel.context=%d", contexts);
+    lay_out(a, &any, model, more, text);
+    snprintf(alone, sizeof alone, "%s parallel.strategy=NO_SHARD", model);
+    reference(a, alone, wanted);
+    train(a, text, loss);
+    compare(a, loss, wanted);
+    if (a->c.failed > failed)
+        fprintf(stderr, "rank %d, case %d: %s\n", world_rank(a->c.world), number, text);
 }
 
 static int number_of(const char *name, int otherwise)
@@ -183,8 +206,10 @@ int main(void)
     snprintf(a.tokens, sizeof a.tokens, "%s/tokens.h5", a.dir);
     a.idle = a.c.mem;
     int from = number_of("FROM", 1000 * world_size(a.c.world)), cases = number_of("ANY", ANY_CASES);
-    for (int i = from; i < from + cases; i++)
+    for (int i = from; i < from + cases; i++) {
         try(&a, i);
+        try_context(&a, i);
+    }
     world_barrier(a.c.world);
     if (!world_rank(a.c.world)) {
         printf("# %d ranks: %d runs by chance, losses within %.2g of one rank's\n",

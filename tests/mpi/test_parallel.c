@@ -9,7 +9,7 @@
  * many, and more.
  *
  * On PARALLEL_DEVICE, one of PARALLEL_SHARE cells of its number of ranks, with PARALLEL=all in the
- * environment all of them; the one rank is on the CPU.  What the tolerances are made of:
+ * environment all of them, with MODEL=N from model N on; the one rank is on the CPU.  What the tolerances are made of:
  * test_matrix.c. */
 #include <math.h>
 #include <stdarg.h>

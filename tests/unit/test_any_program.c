@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -15,7 +16,7 @@
 #include "tests/unit/rig.h"
 #include "tests/unit/translator.h"
 
-enum { CASES = 4000, COMPILED = 500, RANKS = 8 };
+enum { CASES = 4000, COMPILED = 500, SHARED = 100, RANKS = 8 };
 
 #define SIZES "model.hidden=12 model.heads=2 model.ffn=20 data.seq_len=7 run.threads=1 device=cpu"
 
@@ -76,12 +77,27 @@ static int check_layout(const struct config *config, int ranks, int per_node, en
     return fits;
 }
 
+/* The same with as many times the ranks, which share sequences: 1 if there is such a layout. */
+static int check_shared(int number, int ranks, enum device_kind kind, struct device *device,
+                        const char *settings)
+{
+    struct any any = any_case("any context", number);
+    int contexts = 2 + any_pick(&any, 2), seq = 2 * contexts * (1 + any_pick(&any, 3));
+    struct config config;
+    struct error err = {0};
+    char more[ANY_TEXT];
+    snprintf(more, sizeof more, "%s model.max_seq_len=32 data.seq_len=%d parallel.context=%d",
+             settings, seq, contexts);
+    return ranks * contexts <= RANKS && !any_load(&config, more, &err) &&
+           check_layout(&config, ranks * contexts, ranks * contexts, kind, device, 0, more, &err);
+}
+
 static void test_any(void **state)
 {
     struct device_request request = {.kind = DEVICE_CPU, .threads = 1};
     struct device *device;
     struct error err = {0};
-    int refused = 0, compiled = 0;
+    int refused = 0, compiled = 0, shared = 0;
     assert_int_equal(device_open(&device, &request, &err), 0);
     for (int i = 0; i < CASES; i++) {
         struct any any = any_case("any program", i);
@@ -91,10 +107,11 @@ static void test_any(void **state)
         enum device_kind kind = any_pick(&any, 2) ? DEVICE_CUDA : DEVICE_CPU;
         any_settings(&any, ANY_MODEL | ANY_LAYOUT | ANY_FORMATS, settings);
         err.text[0] = 0;
+        shared += check_shared(i, ranks, kind, device, settings);
         if (!any_load(&config, settings, &err) &&
             check_layout(&config, ranks, per_node, kind, device,
-                         i % 3 == 0 && !config.train.freeze[0] &&
-                             config.parallel.tensor == 1, /* whole */
+                         i % 3 == 0 && !config.train.freeze[0] && config.parallel.tensor == 1 &&
+                             config.parallel.context == 1, /* whole */
                          settings, &err)) {
             compiled++;
             continue;
@@ -104,8 +121,9 @@ static void test_any(void **state)
         refused++;
     }
     device_close(device);
-    print_message("%d refused, %d compiled and verified\n", refused, compiled);
-    assert_true(compiled > COMPILED);
+    print_message("%d refused, %d compiled and verified, %d with parallel.context\n", refused,
+                  compiled, shared);
+    assert_true(compiled > COMPILED && shared > SHARED);
 }
 
 int main(void)
