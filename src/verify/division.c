@@ -365,14 +365,6 @@ static int is_across_context(const struct division *d, const struct graph_node *
            (n->op == &op_attention || n->op == &op_order_chunks || n->op == &op_positions);
 }
 
-/* Are the rows that a node names those that the graph's rank has? */
-static int has_own_part(const struct division *d, const struct graph_node *n)
-{
-    struct sequence_part own = graph_sequence_part(d->graph->seq, d->graph->context);
-    return n->attrs.part.chunk == own.chunk && n->attrs.part.first[0] == own.first[0] &&
-           n->attrs.part.first[1] == own.first[1];
-}
-
 /* Attention of own queries needs all keys, and learned positions those of the own rows. */
 static int follow_sequence(const struct division *d, const struct graph_node *n)
 {
@@ -383,7 +375,7 @@ static int follow_sequence(const struct division *d, const struct graph_node *n)
                            want == ROWS ? "it needs own rows" : "it needs all ranks' rows");
     if (n->op == &op_attention && (kv < 0 || d->share[kv] != WHOLE))
         return wrong(d, n, kv < 0 ? x : kv, "keys and values of all ranks are needed");
-    if (!n->attrs.part.chunk || !has_own_part(d, n))
+    if (!division_is_own_part(d->graph, n))
         return wrong(d, n, x, "it takes its rows for those of other positions");
     put_share(d, n, want, x);
     return 0;

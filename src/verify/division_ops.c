@@ -62,6 +62,14 @@ const struct division_exchange *division_exchange(enum op_transfer transfer)
     return &exchanges[transfer];
 }
 
+int division_is_own_part(const struct graph *graph, const struct graph_node *node)
+{
+    struct sequence_part own = graph_sequence_part(graph->seq, graph->context);
+    const struct sequence_part *part = &node->attrs.part;
+    return own.chunk && part->chunk == own.chunk && part->first[0] == own.first[0] &&
+           part->first[1] == own.first[1];
+}
+
 unsigned division_axes(const struct graph *graph)
 {
     unsigned axes = graph_axes(graph->output_own_rows) | graph_axes(graph->context);

@@ -43,6 +43,9 @@ struct division_exchange {
 /* That of a transfer between ranks, which is not TRANSFER_NONE. */
 const struct division_exchange *division_exchange(enum op_transfer transfer);
 
+/* Are the rows that a node names those that the graph's rank has of its sequences? */
+int division_is_own_part(const struct graph *graph, const struct graph_node *node);
+
 /* The axes over which something in a graph is divided, by bits. */
 unsigned division_axes(const struct graph *graph);
 
