@@ -169,6 +169,12 @@ refused "a schedule nobody knows" 'parallel.schedule: unknown value "zb_h2"; did
 refused "ranks of a node that a copy of the model cannot be divided among" \
     'parallel.tensor that divides the 4 ranks of a node, not 3' \
     "$TRIREME" plan $M --ranks 12 --nodes 3 parallel.strategy=HYBRID_SHARD parallel.tensor=3
+refused "ranks of a node that share sequences, and not all of them" \
+    'parallel.context that divides the 4 ranks of a node, not 3' \
+    "$TRIREME" plan $M --ranks 12 --nodes 3 parallel.strategy=HYBRID_SHARD parallel.context=3
+refused "a sequence that is not cut into equal chunks" \
+    'into 6 equal parts, which data.seq_len 17 does not have; data.seq_len=18 is the nearest.*; parallel.context=1 would$' \
+    "$TRIREME" plan $M --ranks 3 parallel.context=3 data.seq_len=17
 refused "matrices that ranks divide, for muon" 'muon needs whole matrices' \
     "$TRIREME" plan $M --ranks 2 parallel.tensor=2 train.optimizer=muon
 # Advice is followed: what is named has to work.
@@ -176,7 +182,8 @@ for wrong in "4 parallel.shard=2" "4 parallel.shard=3" "6 parallel.strategy=SHAR
     "4 parallel.strategy=NO_SHARD parallel.replicate=3" "12 parallel.strategy=HYBRID_SHARD parallel.shard=5" \
     "12 parallel.strategy=HYBRID_SHARD parallel.shard=4 parallel.replicate=2" \
     "4 parallel.tensor=3" "12 parallel.tensor=5" "16 parallel.tensor=16" "6 parallel.tensor=4 parallel.shard=3" \
-    "6 parallel.pipeline=4" "4 parallel.pipeline=3 parallel.tensor=2"; do
+    "6 parallel.pipeline=4" "4 parallel.pipeline=3 parallel.tensor=2" "6 parallel.context=4 data.seq_len=24" \
+    "12 parallel.context=3 data.seq_len=16" "4 parallel.context=2 data.seq_len=17"; do
     # shellcheck disable=SC2086
     set -- $wrong
     n=$1

@@ -10,7 +10,7 @@
 make_tokens
 steps=40
 M="model.layers=3 model.hidden=36 model.heads=6 model.kv_heads=3 model.ffn=61 model.vocab=257
-   device=cpu precision=fp32 data.train=train.h5 data.seq_len=31 train.global_batch=6
+   device=cpu precision=fp32 data.train=train.h5 data.seq_len=30 train.global_batch=6
    train.micro_batch=1 train.lr=1e-3 train.eps=1e-6 train.warmup_steps=5 checkpoint.every=17 run.threads=1"
 
 # The losses of a run, one line "STEP LOSS" each.
@@ -49,7 +49,8 @@ moved() {
 }
 
 for layout in "1 NO_SHARD" "2 FULL_SHARD" "3 FULL_SHARD" "3 NO_SHARD" \
-    "4 FULL_SHARD+pipeline=2+tensor=2" "2 FULL_SHARD+pipeline=2+schedule=interleaved_1f1b"; do
+    "3 FULL_SHARD+context=3" "4 FULL_SHARD+pipeline=2+tensor=2" \
+    "2 FULL_SHARD+pipeline=2+schedule=interleaved_1f1b"; do
     set -- $layout
     # shellcheck disable=SC2046
     ranks "$1" "$TRIREME" train $M train.steps=$steps $(keys "$2") \
@@ -66,6 +67,8 @@ moved 1 3 NO_SHARD FULL_SHARD
 moved 3 2 FULL_SHARD NO_SHARD
 moved 4 3 FULL_SHARD+pipeline=2+tensor=2 FULL_SHARD
 moved 3 4 FULL_SHARD NO_SHARD+pipeline=4
+moved 3 2 FULL_SHARD+context=3 FULL_SHARD
+moved 2 3 FULL_SHARD NO_SHARD+context=3
 moved 2 4 FULL_SHARD SHARD_GRAD_OP+tensor=2
 moved 2 4 FULL_SHARD+pipeline=2+schedule=interleaved_1f1b FULL_SHARD+pipeline=2+schedule=zb_v
 
@@ -74,7 +77,8 @@ cp -r whole-4-FULL_SHARD+pipeline=2+tensor=2 saved
 said=$(ranks 1 "$TRIREME" evaluate saved data.valid=valid.h5 2>err)
 is "evaluated on 1 rank" loss "$(echo "$said" | cut -d' ' -f1)"
 is "evaluated on 3 ranks" "$said" "$(ranks 3 "$TRIREME" evaluate saved data.valid=valid.h5 2>err)"
-for layout in "2 FULL_SHARD+pipeline=2" "2 FULL_SHARD+pipeline=2+schedule=zb_v" "3 NO_SHARD+pipeline=3" "4 FULL_SHARD+pipeline=2+tensor=2"; do
+for layout in "2 FULL_SHARD+pipeline=2" "2 FULL_SHARD+pipeline=2+schedule=zb_v" "3 NO_SHARD+pipeline=3" \
+    "3 FULL_SHARD+context=3" "4 FULL_SHARD+pipeline=2+tensor=2"; do
     set -- $layout
     # shellcheck disable=SC2046
     is "evaluated on $1 ranks, $2" "$said" \

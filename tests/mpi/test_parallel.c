@@ -9,8 +9,8 @@
  * many, and more.
  *
  * On PARALLEL_DEVICE, one of PARALLEL_SHARE cells of its number of ranks, with PARALLEL=all in the
- * environment all of them, with MODEL=N from model N on; the one rank is on the CPU.  What the tolerances are made of:
- * test_matrix.c. */
+ * environment all of them, with MODEL=N from model N on; the one rank is on the CPU.  What the
+ * tolerances are made of: test_matrix.c. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -238,6 +238,30 @@ static void test_lengths_that_cannot_be_cut(void **state)
     }
 }
 
+/* Of one row there is one rank; and a sequence of an odd length has no two halves. */
+static void test_what_needs_whole_sequences(void **state)
+{
+    struct error err = {0};
+    struct units *units;
+    struct config config = rig_config(SIZES "model.heads=4 parallel.context=2");
+    struct device_request cpu = {.kind = DEVICE_CPU, .threads = 1};
+    struct layout layout;
+    struct device *device;
+    struct model *model = model_of(SIZES "model.heads=4");
+    assert_int_equal(device_open(&device, &cpu, &err), 0);
+    assert_int_equal(layout_resolve(&layout, &config, 2, 2, DEVICE_CPU, &err), 0);
+    struct units_request request = layout_units(&layout, &config);
+    request.with_logits = 1;
+    assert_int_equal(units_create(&units, model, &request, device, &err), -1);
+    assert_non_null(strstr(err.text, "set parallel.context to 1"));
+    request.with_logits = 0;
+    request.seq[0] = 5;
+    assert_int_equal(units_create(&units, model, &request, device, &err), -1);
+    assert_non_null(strstr(err.text, "5 tokens of each sequence are not two equal chunks"));
+    model_destroy(model);
+    device_close(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +270,7 @@ int main(void)
         cmocka_unit_test(test_gradients_are_summed_over_context),
         cmocka_unit_test(test_units_are_those_of_the_rank),
         cmocka_unit_test(test_lengths_that_cannot_be_cut),
+        cmocka_unit_test(test_what_needs_whole_sequences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
