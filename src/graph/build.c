@@ -279,6 +279,7 @@ static int build_shared_attention(struct graph *graph, int qkv, int64_t heads, i
     int q = append(graph, &op_split_heads, &qkv, 1, packed);
     int own = graph->nodes[graph->node_count - 1].out[1];
     int kv = build_exchange(graph, &op_all_gather, own < 0 ? 0 : own, graph->context);
+    graph->nodes[graph->node_count - 1].attrs.again = 1; /* rows of all ranks */
     attrs.part = graph_sequence_part(graph->seq, graph->context);
     attrs.members = graph->context.size;
     kv = append(graph, &op_order_chunks, &kv, 1, attrs);

@@ -117,6 +117,8 @@ struct op_attrs {
     enum dtype out;            /* of a linear's and of a reduce-scatter's result */
     unsigned axes;             /* of a collective: those of its group, and its size, */
     int members;               /* which order_chunks has too */
+    int again;                 /* 1: recompute=selective makes the result again, whatever the op: it
+                                  takes much memory for what it costs */
 };
 
 struct op;

@@ -80,7 +80,8 @@ static int is_kept(const struct segment_draft *c, int v)
     const struct graph_value *value = &c->graph->values[v];
     if (value->role != VALUE_TEMP || c->recompute == RECOMPUTE_FULL)
         return 0;
-    return c->recompute == RECOMPUTE_NONE || c->graph->nodes[value->producer].op->keep;
+    const struct graph_node *producer = &c->graph->nodes[value->producer];
+    return c->recompute == RECOMPUTE_NONE || (producer->op->keep && !producer->attrs.again);
 }
 
 /* Append a node to backward, and in front of it those of forward that make what it reads and is

@@ -238,6 +238,31 @@ static void test_lengths_that_cannot_be_cut(void **state)
     }
 }
 
+static size_t kept_bytes(const char *settings, int ranks)
+{
+    char text[256];
+    struct fleet fleet;
+    snprintf(text, sizeof text, SIZES "model.heads=4 model.kv_heads=4 %s", settings);
+    struct config config = rig_config(text);
+    fleet_open(&fleet, &config, ranks, PROGRAM_TRAIN);
+    size_t bytes = units_segment(fleet.units, 1, PHASE_FORWARD)->saved_bytes;
+    fleet_close(&fleet);
+    return bytes;
+}
+
+/* What ranks keep of a block is divided among them: keys and values of all are made again. */
+static void test_ranks_keep_their_share(void **state)
+{
+    enum { ALIGN = 64, VALUES = 16 };
+    size_t whole = kept_bytes("data.seq_len=96 recompute=selective", 1);
+    for (int size = 2; size <= 4; size++) {
+        char text[96];
+        snprintf(text, sizeof text, "data.seq_len=96 recompute=selective parallel.context=%d",
+                 size);
+        assert_true(kept_bytes(text, size) <= whole / (size_t)size + ALIGN * VALUES);
+    }
+}
+
 /* Of one row there is one rank; and a sequence of an odd length has no two halves. */
 static void test_what_needs_whole_sequences(void **state)
 {
@@ -270,6 +295,7 @@ int main(void)
         cmocka_unit_test(test_gradients_are_summed_over_context),
         cmocka_unit_test(test_units_are_those_of_the_rank),
         cmocka_unit_test(test_lengths_that_cannot_be_cut),
+        cmocka_unit_test(test_ranks_keep_their_share),
         cmocka_unit_test(test_what_needs_whole_sequences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
