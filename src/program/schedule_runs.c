@@ -6,10 +6,11 @@
  *
  * What an action makes for another rank is sent behind it; when it is received there is chosen so
  * that no ranks wait for one another, whatever the schedule.  All ranks are played together
- * (schedule_play()): each message is there at the end of the action that sends it.  It is received
- * before the first action that begins no earlier, or before the one that precedes the action which
- * needs it, so that it travels beside that one's runs; and all a rank receives, in the order of
- * these times, as every sender sends:
+ * (schedule_play()): each message is there at the end of the action that sends it.  All a rank
+ * receives, it receives in the order of these times, as every sender sends.  A message is received
+ * before the first action that begins no earlier than it is there, or before the one that precedes
+ * the action which needs it, so that it travels beside that one's runs.  The latter is not so on a
+ * stream on which the rank also sends: what it sends before would wait behind what it gets later.
  *
  *   time     0   1   2       4
  *   rank 0   0F0 0F1         0B0 ...    sends 0F0 at 1, 0F1 at 2
@@ -35,10 +36,11 @@ struct step {
     int first, count;
 };
 
-/* To be received before step `before`: what step `needs` reads of another rank, which has it at a
- * time. */
+/* To be received before step `before`, on a stream: what step `needs` reads of another rank, which
+ * has it at a time. */
 struct arrival {
     int before, needs, from;
+    enum program_stream stream;
     int64_t time;
 };
 
@@ -156,21 +158,43 @@ static int in_time(const void *a, const void *b)
     return one->from != other->from ? one->from - other->from : one->needs - other->needs;
 }
 
-/* Each before the first step that begins no earlier than it is there, but a step ahead of what
- * needs it at the latest; and none before one of an earlier time. */
+/* The streams on which the rank sends what its steps make, a bit each. */
+static unsigned streams_sent_on(const struct runs *runs)
+{
+    const struct schedule *s = runs->program->layout->schedule;
+    int own = runs->program->state->coord.at[MESH_PIPELINE];
+    unsigned streams = 0;
+    for (int stage = 0; stage + 1 < s->stages; stage++) {
+        int lower = s->rank_of[stage], upper = s->rank_of[stage + 1];
+        if (lower == own && upper != own)
+            streams |= 1u << program_point(runs->program, own, upper, WAY_UP);
+        if (upper == own && lower != own)
+            streams |= 1u << program_point(runs->program, own, lower, WAY_DOWN);
+    }
+    return streams;
+}
+
+/* Each before the first step that begins no earlier than it is there, or, on a stream on which the
+ * rank does not send, a step ahead of what needs it if that is earlier; and none before one of an
+ * earlier time. */
 static void place_arrivals(struct runs *runs, const int64_t *start)
 {
     struct arrival *arrival = runs->arrival;
+    unsigned sent_on = streams_sent_on(runs);
     qsort(arrival, (size_t)runs->arrivals, sizeof *arrival, in_time);
     for (int i = 0, step = 0; i < runs->arrivals; i++) {
         while (start[step] < arrival[i].time)
             step++;
         int ahead = arrival[i].needs ? arrival[i].needs - 1 : 0;
-        arrival[i].before = step < ahead ? step : ahead;
+        int can_be_ahead = !(sent_on >> arrival[i].stream & 1) && ahead < step;
+        arrival[i].before = can_be_ahead ? ahead : step;
     }
     for (int i = runs->arrivals - 2; i >= 0; i--)
-        if (arrival[i].before > arrival[i + 1].before)
+        if (arrival[i].before > arrival[i + 1].before && !(sent_on >> arrival[i].stream & 1))
             arrival[i].before = arrival[i + 1].before;
+    for (int i = 1; i < runs->arrivals; i++)
+        if (arrival[i].before < arrival[i - 1].before)
+            arrival[i].before = arrival[i - 1].before;
 }
 
 /* What the rank receives in training. */
@@ -189,6 +213,8 @@ static void find_arrivals(struct runs *runs)
             runs->arrival[runs->arrivals++] =
                 (struct arrival){.needs = k,
                                  .from = s->rank_of[stage],
+                                 .stream = program_point(runs->program, s->rank_of[stage], rank,
+                                                         is_forward ? WAY_UP : WAY_DOWN),
                                  .time = end[(stage * 2 + is_forward) * s->micros + action->micro]};
     }
     place_arrivals(runs, &start[s->first[rank]]);

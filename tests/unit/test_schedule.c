@@ -12,6 +12,7 @@
 
 #include "base/array.h"
 #include "base/text.h"
+#include "plan/report.h"
 #include "program/schedule.h"
 #include "segment/place.h"
 #include "tests/unit/rig.h"
@@ -166,6 +167,16 @@ static void test_gradients_are_summed_in_order(void **state)
 
 /* ---- files ---- */
 
+static struct config config_of(const char *row, int micros, const char *more)
+{
+    char text[512];
+    snprintf(text, sizeof text,
+             "model.layers=3 model.hidden=12 model.heads=2 model.ffn=20 model.vocab=23 "
+             "data.seq_len=7 train.global_batch=%d train.micro_batch=1 parallel.schedule=%s %s",
+             micros, row, more);
+    return rig_config(text);
+}
+
 static void write_file(const char *path, const char *text)
 {
     FILE *file = fopen(path, "w");
@@ -248,6 +259,37 @@ static void test_what_is_written_is_read(void **state)
     unlink(path);
 }
 
+/* Stages anywhere: on four ranks, one may get messages on the stream on which it sends others.  It
+ * gets none of them before it has sent what these wait for, and what it has sent is gone when its
+ * memory is used again. */
+static void test_stages_may_be_on_any_ranks(void **state)
+{
+    static const struct {
+        int micros;
+        const char *text;
+    } files[] = {
+        {1, "2F0,2B0\n4F0,4B0\n0F0,3F0,3B0,0B0\n1F0,1B0\n"},
+        {3, "1F1,1I1,1F0,1F2,1W1,1I0,1W0,1I2,1W2\n0F1,0F0,0F2,0I1,0W1,0I0,0W0,0I2,0W2\n"
+            "2F1,2I1,2F0,2F2,2W1,2I0,2I2,2W0,2W2\n3F1,3I1,3W1,3F0,3F2,3I2,3I0,3W0,3W2\n"},
+        {5, "3F0,3B0,3F3,3B3,3F4,3B4,3F1,3B1,3F2,3B2\n0F0,0F2,0F3,0F4,0F1,0B0,0B3,0B4,0B1,0B2\n"
+            "2F0,2B0,2F3,2B3,2F4,2B4,2F1,2B1,2F2,2B2\n1F0,1B0,1F3,1B3,1F4,1B4,1F1,1B1,1F2,1B2\n"},
+    };
+    char path[] = "/tmp/trireme-schedule-XXXXXX.csv";
+    close(mkstemps(path, 4));
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        struct config config =
+            config_of(path, files[i].micros, "parallel.pipeline=4 model.layers=6");
+        struct report report;
+        struct error err = {0};
+        write_file(path, files[i].text);
+        assert_int_equal(report_make(&report, &config, 4, 1, 1, &err), 0);
+        if (!report.verified)
+            fail_msg("file %zu: %s", i, report.verdict.text);
+        report_free(&report);
+    }
+    unlink(path);
+}
+
 static void test_chunks_are_those_of_the_row(void **state)
 {
     static const struct {
@@ -268,16 +310,6 @@ static void test_chunks_are_those_of_the_row(void **state)
 }
 
 /* ---- what a rank makes of it ---- */
-
-static struct config config_of(const char *row, int micros, const char *more)
-{
-    char text[512];
-    snprintf(text, sizeof text,
-             "model.layers=3 model.hidden=12 model.heads=2 model.ffn=20 model.vocab=23 "
-             "data.seq_len=7 train.global_batch=%d train.micro_batch=1 parallel.schedule=%s %s",
-             micros, row, more);
-    return rig_config(text);
-}
 
 static int is_same_work(const struct instr *a, const struct instr *b)
 {
@@ -406,6 +438,7 @@ int main(void)
         cmocka_unit_test(test_gradients_are_summed_in_order),
         cmocka_unit_test(test_files_are_read_and_checked),
         cmocka_unit_test(test_what_is_written_is_read),
+        cmocka_unit_test(test_stages_may_be_on_any_ranks),
         cmocka_unit_test(test_chunks_are_those_of_the_row),
         cmocka_unit_test(test_buffers_are_a_ring),
         cmocka_unit_test(test_memory_grows_with_what_is_alive),
