@@ -53,8 +53,8 @@ struct schedule_request {
 
 /* Returns 0 and a schedule for schedule_destroy(), or -1 with err set: a number of chunks that the
  * row does not have; a file that cannot be read, holds what is no action of computing, lacks or
- * doubles one, puts a stage on two ranks, or has actions that wait for one another: err names the
- * circle. */
+ * doubles one, has a rank without a stage or a stage on two ranks, or has actions that wait for one
+ * another: err names the circle. */
 int schedule_create(struct schedule **schedule, const struct schedule_request *request,
                     struct error *err);
 void schedule_destroy(struct schedule *schedule); /* NULL allowed */

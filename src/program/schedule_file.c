@@ -131,18 +131,25 @@ static int check_sizes(struct reader *r)
     return 0;
 }
 
-/* Where each stage is: on the first rank that has an action of it. */
+/* Where each stage is: on the first rank that has an action of it; each rank has one. */
 static int find_ranks(struct reader *r)
 {
     struct schedule *s = r->schedule;
     s->stages = r->stages;
     s->rank_of = array_make((size_t)s->stages, sizeof *s->rank_of);
     memset(s->rank_of, -1, (size_t)s->stages * sizeof *s->rank_of);
-    for (int rank = 0; rank < s->ranks; rank++)
+    for (int rank = 0; rank < s->ranks; rank++) {
+        if (s->first[rank] == s->first[rank + 1])
+            return error_set(r->err,
+                             "parallel.schedule %s, line %d has no action: rank %d would have "
+                             "nothing to do; give it a stage, or set parallel.pipeline to the "
+                             "number of ranks that have one",
+                             r->path, rank + 1, rank);
         for (int a = s->first[rank]; a < s->first[rank + 1]; a++) {
             int *of = &s->rank_of[r->list->action[a].stage];
             *of = *of < 0 ? rank : *of;
         }
+    }
     for (int stage = 0; stage < s->stages; stage++)
         if (s->rank_of[stage] < 0)
             return error_set(r->err, "parallel.schedule %s has stage %d, but not stage %d", r->path,

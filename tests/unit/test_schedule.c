@@ -204,6 +204,8 @@ static void test_files_are_read_and_checked(void **state)
         {"0F0,0F1,0B0,0B1\n", "1 lines, and parallel.pipeline is 2"},
         {"0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n2F0\n", "more lines than parallel.pipeline 2"},
         {"0F0,0F1,0B0,0B1,0F2,0B2\n1F0,1F1,1B0,1B1,1F2,1B2\n", "of 3 micro-batches a step"},
+        {"0F0,0F1,0B0,0B1\n,,\n", "line 2 has no action: rank 1 would have nothing to do"},
+        {"\n0F0,0F1,0B0,0B1\n", "line 1 has no action: rank 0 would have nothing to do"},
         {"0F0,0F1,0B0,0B1\n2F0,2F1,2B0,2B1\n", "has stage 2, but not stage 1"},
         {"0F0,0SEND_F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n", "line 1: \"0SEND_F0\" is a transfer"},
         {"0F0,0F1,0B0,0B1\n1RECV_F0,1F0,1F1,1B0,1B1\n", "line 2: \"1RECV_F0\" is a transfer"},
