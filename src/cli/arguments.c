@@ -26,9 +26,16 @@ static int is_run(const char *path)
 /* Settings that replace saved ones of a run or checkpoint, so that it can be used on this machine.
  */
 static const char *const here[] = {
-    "device=auto",      "parallel.shard=0",          "parallel.replicate=0",
-    "run.threads=0",    "parallel.pipeline=1",       "parallel.tensor=1",
-    "parallel.stages=", "parallel.virtual_stages=0", "parallel.schedule=1f1b",
+    "device=auto",
+    "parallel.shard=0",
+    "parallel.replicate=0",
+    "run.threads=0",
+    "parallel.pipeline=1",
+    "parallel.tensor=1",
+    "parallel.context=1",
+    "parallel.stages=",
+    "parallel.virtual_stages=0",
+    "parallel.schedule=1f1b",
 };
 enum { HERE = sizeof here / sizeof here[0] };
 enum { FIRST = 2 + HERE }; /* settings put before those of the command line, at most */
