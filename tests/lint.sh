@@ -35,7 +35,7 @@ rule_layers()
 {
     grep -nE '^ *# *include *"' $(product) /dev/null | awk -F: '
         BEGIN {
-            n = split("base config device comm io graph model segment program verify execute train doctor cli", order, " ")
+            n = split("base config device comm io graph model segment program verify simulate execute train doctor cli", order, " ")
             for (i = 1; i <= n; i++) level[order[i]] = i
             level["plan"] = level["execute"]
         }

@@ -97,4 +97,8 @@ static inline int64_t schedule_cost(const struct schedule_costs *costs, enum seg
 int64_t schedule_play(const struct schedule *schedule, const struct schedule_costs *costs,
                       int64_t *start, struct error *err);
 
+/* The same where stages differ: costs[s] are those of stage s. */
+int64_t schedule_play_stages(const struct schedule *schedule, const struct schedule_costs *costs,
+                             int64_t *start, struct error *err);
+
 #endif

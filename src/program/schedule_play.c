@@ -16,7 +16,8 @@ enum { SLOTS_EACH = 3 }; /* what ends at a time of its own: F, B or I, W */
 
 struct play {
     const struct schedule *schedule;
-    const struct schedule_costs *costs;
+    const struct schedule_costs *costs; /* of stage s: costs[s * costs_each] */
+    int costs_each;                     /* 1: each stage has its own; 0: one for all */
     int64_t *start;
     int64_t *end;  /* by stage, micro-batch and phase; -1: not yet */
     int64_t *time; /* per rank: when it is free */
@@ -26,6 +27,11 @@ struct play {
 static int slot_of(enum segment_phase phase)
 {
     return phase == PHASE_FORWARD ? 0 : phase == PHASE_BACKWARD_WEIGHT ? 2 : 1;
+}
+
+static int64_t cost_of(const struct play *p, const struct schedule_action *a)
+{
+    return schedule_cost(&p->costs[a->stage * p->costs_each], a->phase);
 }
 
 static int64_t *end_of(const struct play *p, int stage, int micro, int slot)
@@ -85,7 +91,7 @@ static int go_on(struct play *p, int rank)
             break;
         int64_t start = ready > p->time[rank] ? ready : p->time[rank];
         p->start[p->at[rank]] = start;
-        p->time[rank] = start + schedule_cost(p->costs, a->phase);
+        p->time[rank] = start + cost_of(p, a);
         *end_of(p, a->stage, a->micro, slot_of(a->phase)) = p->time[rank];
     }
     return done;
@@ -141,14 +147,15 @@ static int64_t play(struct play *p, struct error *err)
     return last;
 }
 
-int64_t schedule_play(const struct schedule *schedule, const struct schedule_costs *costs,
-                      int64_t *start, struct error *err)
+static int64_t play_with(const struct schedule *schedule, const struct schedule_costs *costs,
+                         int costs_each, int64_t *start, struct error *err)
 {
     size_t ends = (size_t)schedule->stages * (size_t)schedule->micros * SLOTS_EACH;
     size_t ranks = (size_t)schedule->ranks;
     struct play p = {
         .schedule = schedule,
         .costs = costs,
+        .costs_each = costs_each,
         .start = start,
         .end = array_make(ends, sizeof *p.end),
         .time = array_make(ranks, sizeof *p.time),
@@ -161,4 +168,16 @@ int64_t schedule_play(const struct schedule *schedule, const struct schedule_cos
     free(p.time);
     free(p.at);
     return last;
+}
+
+int64_t schedule_play(const struct schedule *schedule, const struct schedule_costs *costs,
+                      int64_t *start, struct error *err)
+{
+    return play_with(schedule, costs, 0, start, err);
+}
+
+int64_t schedule_play_stages(const struct schedule *schedule, const struct schedule_costs *costs,
+                             int64_t *start, struct error *err)
+{
+    return play_with(schedule, costs, 1, start, err);
 }

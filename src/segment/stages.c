@@ -39,8 +39,9 @@ static int find_cost(const struct units *units, int unit, double *cost, struct e
 }
 
 /* Units of a kind cost the same. */
-static int find_costs(const struct units *units, double *cost, struct error *err)
+static int find_costs(struct units *units, struct error *err)
 {
+    double *cost = units->flops = array_make((size_t)units->count, sizeof *cost);
     for (int u = 0; u < units->count; u++) {
         if (u > 0 && units->kind_of[u] == units->kind_of[u - 1])
             cost[u] = cost[u - 1];
@@ -67,24 +68,20 @@ static void cut(const double *cost, int units, int stages, int s, int u, double 
     least[s * (units + 1) + u] = best;
 }
 
-static int divide(struct units *units, int stages, struct error *err)
+static void divide(struct units *units, int stages)
 {
     int count = units->count;
     size_t places = (size_t)stages * (size_t)(count + 1);
-    double *cost = array_make((size_t)count, sizeof *cost);
     double *least = array_make(places, sizeof *least);
     int *end = array_make(places, sizeof *end);
-    int rc = find_costs(units, cost, err);
     for (int s = stages - 1; s >= 0; s--)
         for (int u = 0; u < count; u++)
-            cut(cost, count, stages, s, u, least, end);
+            cut(units->flops, count, stages, s, u, least, end);
     for (int s = 0, u = 0; s < stages; s++)
         for (int e = end[s * (count + 1) + u]; u < e; u++)
             units->stage[u] = s;
-    free(cost);
     free(least);
     free(end);
-    return rc;
 }
 
 static int check_boundaries(const struct units *units, struct error *err)
@@ -156,10 +153,11 @@ int stages_find(struct units *units, struct error *err)
     units->stages = request->stages > 1 ? request->stages : 1;
     units->stage = array_make(count, sizeof *units->stage);
     units->rank = array_make(count, sizeof *units->rank);
-    if (check_count(units, count_ranks(request, units->stages), err))
+    if (check_count(units, count_ranks(request, units->stages), err) || find_costs(units, err))
         return -1;
-    if (numbers && *numbers ? divide_by(units, units->stages, numbers, err)
-                            : units->stages > 1 && divide(units, units->stages, err))
+    if (!numbers || !*numbers)
+        divide(units, units->stages);
+    else if (divide_by(units, units->stages, numbers, err))
         return -1;
     for (int u = 0; u < units->count; u++)
         units->rank[u] = request->rank_of ? request->rank_of[units->stage[u]] : units->stage[u];

@@ -508,6 +508,7 @@ void units_destroy(struct units *units)
     free(units->kind_of);
     free(units->boundary);
     free(units->stage);
+    free(units->flops);
     free(units->rank);
     free(units->use);
     free(units->flat);

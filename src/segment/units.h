@@ -75,8 +75,10 @@ struct units {
     int *kind_of;                     /* per unit */
     struct unit_boundaries *boundary; /* per unit */
     int stages;
-    int *stage; /* per unit: of the pipeline, in order */
-    int *rank;  /* per unit: the rank on the pipeline axis that has it */
+    int *stage;    /* per unit: of the pipeline, in order */
+    int *rank;     /* per unit: the rank on the pipeline axis that has it */
+    double *flops; /* per unit: floating point operations of forward of a micro-batch, of all tensor
+                      ranks together */
     int kinds;
     struct unit_kind *kind;
     int64_t positions; /* those that data gives are below this; 0: no unit reads them */
