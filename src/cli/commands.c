@@ -61,7 +61,7 @@ const struct command commands[] = {
     {.name = "plan",
      .usage = "[CONFIG | RUN | CHECKPOINT] [key=value ...] [--ranks N] [--nodes N] [--threads N] "
               "[--machine GPU]"
-              " [--node-memory GIB] [--json FILE]",
+              " [--node-memory GIB] [--json FILE] [--schedule-svg FILE] [--schedule-csv FILE.csv]",
      .summary = "memory and communication of every rank, checked, and of every strategy, without "
                 "running",
      .example = "  trireme plan my.yaml --ranks 16 --nodes 2 --machine h100\n",
@@ -70,7 +70,9 @@ const struct command commands[] = {
                  {"--threads", "N"},
                  {"--machine", "GPU"},
                  {"--node-memory", "GIB"},
-                 {"--json", "FILE"}},
+                 {"--json", "FILE"},
+                 {"--schedule-svg", "FILE"},
+                 {"--schedule-csv", "FILE"}},
      .takes_keys = 1,
      .also = "estimate-memory estimate memory",
      .run = command_plan},

@@ -10,11 +10,12 @@
 #include "plan/choices.h"
 #include "plan/compare.h"
 #include "plan/fit.h"
+#include "plan/report_pipeline.h"
 
 enum { RANKS_MOST = 65536 };
 
 struct options {
-    const char *json; /* NULL: none */
+    const char *json, *csv, *svg; /* files to write; NULL: none */
     const struct machine *machine;
     int64_t ranks, nodes, threads;
     double node_gib;
@@ -24,6 +25,8 @@ struct options {
 static int write_json(const struct report *report, const struct compare *compare,
                       const struct choices *choices, const char *path, struct error *err)
 {
+    if (!path)
+        return 0;
     struct js *js = report_json(report);
     js_add(js, "strategies", compare_json(compare));
     js_add(js, "choices", choices_json(choices));
@@ -88,6 +91,8 @@ static int take_options(struct options *o, int *argc, char **argv, struct error 
     const char *name = arguments_option("--machine", argc, argv);
     char known[256];
     o->json = arguments_option("--json", argc, argv);
+    o->csv = arguments_option("--schedule-csv", argc, argv);
+    o->svg = arguments_option("--schedule-svg", argc, argv);
     o->machine = name ? machine_find(name) : NULL;
     if (name && !o->machine)
         return error_set(err, "--machine %s: known are %s", name,
@@ -124,8 +129,10 @@ static int show(const struct report *report, const struct options *options, stru
     int rc = 0;
     if (fflush(stdout) || ferror(stdout)) /* so that it comes before a line on stderr */
         rc = error_errno(err, "the plan cannot be written");
-    if (!rc && options->json)
-        rc = write_json(report, &compare, &choices, options->json, err);
+    if (!rc && (write_json(report, &compare, &choices, options->json, err) ||
+                (options->csv && report_pipeline_csv(report, options->csv, err)) ||
+                (options->svg && report_pipeline_svg(report, options->svg, err))))
+        rc = -1;
     compare_free(&compare);
     return rc;
 }

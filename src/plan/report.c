@@ -21,6 +21,7 @@
 #include "base/round.h"
 #include "program/compile.h"
 #include "segment/orthogonalize.h"
+#include "simulate/timeline.h"
 #include "verify/verify.h"
 
 struct making {
@@ -191,15 +192,46 @@ static void verify(struct making *m)
     report->verified = !rc;
 }
 
-/* Of whole tensors. */
-static int64_t frozen_elems(const struct flat *flat)
+static int64_t whole_elems(const struct flat *flat)
 {
     int64_t elems = 0;
-    for (int t = 0; t < flat->tensors && !flat->trained; t++) {
+    for (int t = 0; t < flat->tensors; t++) {
         struct box whole = box_whole(flat->tensor[t].box.dims, flat->tensor[t].box.whole);
         elems += box_elems(&whole);
     }
     return elems;
+}
+
+/* What the ranks of the pipeline axis have, once all that are asked for are measured. */
+static void fill_pipeline(struct report *report, const struct units *units)
+{
+    const struct mesh_shape *shape = &report->layout.shape;
+    report->pipeline = array_make((size_t)shape->degree[MESH_PIPELINE], sizeof *report->pipeline);
+    for (int u = 0; u < units->count; u++)
+        report->pipeline[units->rank[u]].units++;
+    for (int at = 0; at < shape->degree[MESH_PIPELINE]; at++)
+        for (int f = 0; f < units->flats; f++)
+            if (units_rank_uses(units, at, f))
+                report->pipeline[at].params += whole_elems(&units->flat[f]);
+    for (int r = 0; r < report->measured; r++) {
+        const struct memory_need *need = &report->rank[r].need;
+        struct report_pipeline *p = &report->pipeline[mesh_place(shape, r).at[MESH_PIPELINE]];
+        size_t bytes = report->on_gpu ? need->device_bytes : need->total_bytes;
+        p->activation_bytes = max_bytes(p->activation_bytes, need->pool_bytes[POOL_ACTIVATIONS]);
+        p->memory_bytes = max_bytes(p->memory_bytes, bytes);
+    }
+}
+
+static void fill_costs(struct report *report, const struct units *units)
+{
+    report->cost = array_make((size_t)units->stages, sizeof *report->cost);
+    for (int stage = 0; stage < units->stages; stage++) {
+        struct units_stage own = units_stage(units, stage);
+        double flops = 0;
+        for (int u = own.first; u < own.first + own.count; u++)
+            flops += units->flops[u];
+        report->cost[stage] = timeline_costs(flops);
+    }
 }
 
 static int make(struct making *m, int threads, struct error *err)
@@ -216,7 +248,10 @@ static int make(struct making *m, int threads, struct error *err)
     struct model_flops flops = model_flops_per_token(m->model, config->data.seq_len);
     report->params = model_params(m->model);
     for (int f = 0; f < m->units[0]->flats; f++)
-        report->frozen += frozen_elems(&m->units[0]->flat[f]);
+        if (!m->units[0]->flat[f].trained)
+            report->frozen += whole_elems(&m->units[0]->flat[f]);
+    fill_pipeline(report, m->units[0]);
+    fill_costs(report, m->units[0]);
     report->flops = flops.causal * (double)layout_step_tokens(&report->layout, config);
     return 0;
 }
@@ -299,6 +334,10 @@ struct memory_limits report_lack(const struct report *report, const struct memor
 void report_free(struct report *report)
 {
     free(report->rank);
+    free(report->pipeline);
+    free(report->cost);
     report->rank = NULL;
+    report->pipeline = NULL;
+    report->cost = NULL;
     layout_release(&report->layout);
 }

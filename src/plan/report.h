@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "program/layout.h"
 #include "program/memory.h"
+#include "program/schedule.h"
 
 /* What one rank's training step takes. */
 struct report_rank {
@@ -19,6 +20,14 @@ struct report_rank {
     int64_t sent_elems;           /* and the numbers in it */
     int64_t moved_bytes[STREAMS]; /* of offloaded state in a step: FETCH, SPILL, READ, WRITE */
     double flops;                 /* of its ops in a step: what is recomputed counts again */
+};
+
+/* A rank of the pipeline axis, with all the ranks at that place. */
+struct report_pipeline {
+    int units;
+    int64_t params;                        /* of the model, in its units */
+    size_t activation_bytes, memory_bytes; /* the most of its ranks: of one pool, of device memory
+                                              on GPUs, else of the total */
 };
 
 struct report {
@@ -32,6 +41,9 @@ struct report {
     struct memory_limits limits;
     int measured; /* ranks that `rank` has, from the first on */
     struct report_rank *rank;
+    struct report_pipeline *pipeline; /* per rank of the pipeline axis */
+    struct schedule_costs
+        *cost;    /* per stage: by its units' operations, as timeline_costs() has it */
     int verified; /* 1: the programs passed; 0: see verdict */
     struct error verdict;
 };

@@ -4,6 +4,7 @@
 #include "base/round.h"
 #include "base/text.h"
 #include "plan/report.h"
+#include "plan/report_pipeline.h"
 #include "plan/show.h"
 
 static int alike(const struct report_rank *a, const struct report_rank *b)
@@ -163,6 +164,7 @@ void report_print(const struct report *report, FILE *out)
             last++;
         print_rank(report, first, last, out);
     }
+    report_pipeline_print(report, out);
     print_legend(report, out);
     if (report->verified)
         fprintf(out,
@@ -229,5 +231,6 @@ struct js *report_json(const struct report *report)
         js_add(ranks, NULL, rank);
     }
     js_add(js, "rank", ranks);
+    report_pipeline_json(report, js);
     return js;
 }

@@ -53,6 +53,54 @@ is "a plan that does not fit: one line says so, after the plan" "1 1 1" "$? $(gr
 $(tail -n 1 out | grep -c '^trireme: error: does not fit on rtx4090: short by .*nearest that fits: recompute=full')"
 "$TRIREME" plan $M >/dev/full 2>err
 is "a plan that cannot be written" "1 1" "$? $(grep -c 'the plan cannot be written: No space' err)"
+# ---- pipelines ----
+P="model.preset=llama-tiny model.layers=6 device=cpu train.global_batch=6 train.micro_batch=1 parallel.pipeline=3"
+
+# numbers NAME FILE: the numbers of members NAME in a plan's JSON, one a line.
+numbers() { sed -n "s/^ *\"$1\": *\([-+0-9.e]*\),*\$/\1/p" "$2"; }
+sum() { awk '{ n += $1 } END { print n }'; }
+
+for schedule in naive 1f1b zb_h1 zb_v interleaved_1f1b; do
+    "$TRIREME" plan $P parallel.schedule=$schedule --ranks 6 --json named.json --schedule-csv $schedule.csv \
+        --schedule-svg $schedule.svg >out 2>err
+    is "plan of $schedule" "0 0" "$? $(wc -c <err | tr -d ' ')"
+    narrow "plan of $schedule"
+    "$TRIREME" plan $P parallel.schedule=$schedule.csv --ranks 6 --json read.json --schedule-csv again.csv >out2 2>err
+    is "$schedule, written and read: the same schedule" "$(cat $schedule.csv)" "$(cat again.csv)"
+    for file in named read; do
+        sed -n '/^  "rank": /,/^  "strategies"/p' $file.json >$file.ranks
+    done
+    is "$schedule, written and read: the same bytes and instructions" 1 \
+        "$(cmp named.ranks read.ranks && grep -c '"pipeline"' read.ranks)"
+    is "$schedule: a box for each action" "$(tr ',' '\n' <$schedule.csv | sort)" \
+        "$(sed -n 's/.*<title>\([0-9]*[A-Z][0-9]*\)<.*/\1/p' $schedule.svg | sort)"
+    is "$schedule: the picture has no scripts and a row for each rank" "0 3" \
+        "$(grep -ciE 'script|href|onload' $schedule.svg) $(grep -c '>rank [0-9]*<' $schedule.svg)"
+    sed -n '/"pipeline"/,$p' named.ranks >rows
+    is "$schedule: the one that needs most is marked" "$(numbers memory_bytes rows | sort -n | tail -n 1)" \
+        "$(numbers memory_bytes rows | sed -n "$(awk '/^each rank of the pipeline/ { at = NR + 1 }
+            at && /largest$/ { print NR - at; exit }' out)p")"
+    is "$schedule: units and parameters are those of the model" "8 $(numbers parameters named.json | head -n 1)" \
+        "$(numbers units rows | sum) $(numbers parameters rows | sum)"
+    is "$schedule: activations are those of its ranks" "$(numbers activations named.ranks | sed -n 'n;p')" \
+        "$(numbers activation_bytes rows)"
+    is "$schedule: what ranks wait is in the picture" "$(numbers waits rows | awk '{ printf "%.1f %% ", 100 * $1 }')" \
+        "$(sed -n 's/.*>\([0-9.]* %\)<.*/\1/p' $schedule.svg | tr '\n' ' ')"
+    if command -v xmllint >/dev/null; then
+        xmllint --noout $schedule.svg 2>err
+        is "$schedule: the picture is XML" 0 $?
+    else
+        skip "$schedule: the picture is XML" "xmllint is not installed"
+    fi
+done
+cp 1f1b.csv 'a&b<c>.csv'
+"$TRIREME" plan $P 'parallel.schedule=a&b<c>.csv' --ranks 6 --schedule-svg odd.svg >out 2>err
+is "a file's name in a picture" 2 "$(grep -c 'a&amp;b&lt;c&gt;.csv: 3 ranks' odd.svg)"
+"$TRIREME" plan $M --ranks 2 device=cpu >out 2>err
+is "without a pipeline there is no such table" 0 "$(grep -c 'rank of the pipeline' out)"
+refused "a schedule under a name that is not read" 'name it order.txt.csv' "$TRIREME" plan $P --ranks 3 --schedule-csv order.txt
+refused "a picture in no folder" 'cannot create no/such.svg' "$TRIREME" plan $P --ranks 3 --schedule-svg no/such.svg
+refused "a picture on a full disk" 'cannot write /dev/full' "$TRIREME" plan $P --ranks 3 --schedule-svg /dev/full
 refused "fewer ranks than nodes" 'ranks 2 .*nodes 4' "$TRIREME" plan $M --ranks 2 --nodes 4
 refused "half a rank" 'ranks 2\.5.*whole' "$TRIREME" plan $M --ranks 2.5
 refused "train for a GPU without one" 'no GPU to use: .*device=cpu needs none' env CUDA_VISIBLE_DEVICES= TRIREME_EMULATE_GPUS=0 \
