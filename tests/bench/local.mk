@@ -1,6 +1,6 @@
-# Measurements, run by hand: busy, cpu_vs_torch, gpu_vs_torch, layouts, memory_vs_torch, optimizers, startup,
-# strategies, versus.
-# `make check` builds gemm_rate and attention_rate only.
+# Measurements, run by hand: busy, cpu_vs_torch, gpu_vs_torch, layouts, memory_vs_torch, optimizers,
+# schedules, startup, strategies, versus.
+# `make check` builds gemm_rate, attention_rate and schedule_waits only.
 if HAVE_CUDA
 check_PROGRAMS += tests/bench/attention_rate tests/bench/attention_rate_emulated
 tests_bench_attention_rate_SOURCES = tests/bench/attention_rate.c
@@ -11,7 +11,10 @@ endif
 check_PROGRAMS += tests/bench/gemm_rate
 tests_bench_gemm_rate_SOURCES = tests/bench/gemm_rate.c
 tests_bench_gemm_rate_LDADD = $(TRIREME_LIBS)
-EXTRA_DIST += tests/bench/busy tests/bench/cpu_vs_torch tests/bench/layouts tests/bench/optimizers tests/bench/gpu_vs_torch tests/bench/kernel_table.py \
+check_PROGRAMS += tests/bench/schedule_waits
+tests_bench_schedule_waits_SOURCES = tests/bench/schedule_waits.c tests/mpi/check.h $(rig)
+tests_bench_schedule_waits_LDADD = $(TRIREME_LIBS)
+EXTRA_DIST += tests/bench/busy tests/bench/cpu_vs_torch tests/bench/layouts tests/bench/optimizers tests/bench/schedules tests/bench/gpu_vs_torch tests/bench/kernel_table.py \
 	tests/bench/memory_vs_torch tests/bench/peaks.py tests/bench/torch_gpu.py \
 	tests/bench/torch_llama.py tests/bench/torch_memory.py \
 	tests/bench/interval.awk tests/bench/startup tests/bench/mpi_start.c tests/bench/strategies tests/bench/versus
