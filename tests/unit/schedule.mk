@@ -7,3 +7,5 @@ any_schedule = tests/unit/any_schedule.c tests/unit/any_schedule.h tests/unit/sc
 tests_unit_test_any_schedule_SOURCES = tests/unit/test_any_schedule.c $(any_schedule) $(any)
 UNIT_TESTS += tests/unit/test_timeline
 tests_unit_test_timeline_SOURCES = tests/unit/test_timeline.c
+UNIT_TESTS += tests/unit/test_schedule_memory
+tests_unit_test_schedule_memory_SOURCES = tests/unit/test_schedule_memory.c $(rig)
