@@ -62,7 +62,7 @@ cat >stand-in <<'END'
 END
 chmod +x stand-in
 mkdir -p "a dir"
-cp "$top"/jobs/llama8b_*.* "a dir"
+cp "$top"/jobs/llama*.* "a dir"
 name="batch script"
 for partition in cpu gpu; do
     if TRIREME=$work/stand-in submit -p $partition "a dir/llama8b_fsdp.sh" a=1 "b=c d"; then
@@ -80,6 +80,14 @@ if TRIREME=$work/stand-in submit -p cpu "a dir/llama8b_hybrid.sh" a=1; then
     is "$name, which runs another" "tasks 4, gpus 0, cores 1, train \
 $work/a dir/llama8b_hybrid.yaml run.dir=runs/llama8b_hybrid-$job a=1" \
         "$(cat "llama8b_hybrid-$job.out")"
+fi
+
+name="batch script of three dimensions"
+if TRIREME=$work/stand-in submit -p cpu -N 2 "a dir/llama70b_3d.sh" a=1; then
+    over 30
+    is "$name, which runs another" "tasks 4, gpus 0, cores 1, train \
+$work/a dir/llama70b_3d.yaml run.dir=runs/llama70b_3d-$job a=1" \
+        "$(cat "llama70b_3d-$job.out")"
 fi
 
 make_tokens
@@ -102,6 +110,17 @@ if submit "$script" $M checkpoint.every=60 checkpoint.keep=3; then
     else
         not_ok "$name leaves a whole checkpoint" "$(tail -n 3 "llama8b_fsdp-$job.out")"
     fi
+fi
+
+# Two tensor ranks and two stages, with the learning rate of FULL_SHARD's run above
+name="batch job of three dimensions"
+if submit -N 2 "$top/jobs/llama70b_3d.sh" $M train.lr=3e-4 parallel.tensor=2 parallel.pipeline=2; then
+    over 60 || echo "# $name did not end in time"
+    is "$name ends with 0" "COMPLETED 0:0" "$(job_field JobState) $(job_field ExitCode)"
+    divided=runs/llama70b_3d-$job
+    is "$name trains every step" $steps "$(last_metric $divided step)"
+    is "$name comes to the loss of FULL_SHARD" "close" "$(echo "$(last_metric $whole loss) \
+        $(last_metric $divided loss)" | awk '{ d = $1 - $2; print d * d < 1e-8 ? "close" : $0 }')"
 fi
 
 # One that is stopped in its middle queues itself again and goes on from its own newest checkpoint,

@@ -1,0 +1,36 @@
+#!/bin/bash
+# llama70b_3d.sh - trains what llama70b_3d.yaml beside it says: Llama-3-70B on eight nodes of eight GPUs,
+# each layer divided among the GPUs of a node, the layers among four stages, and two copies of each.
+#
+#   sbatch jobs/llama70b_3d.sh                             eight nodes
+#   sbatch -N 16 jobs/llama70b_3d.sh train.lr=1e-4         sixteen: four copies; keys stand after it
+#   sbatch -N 16 jobs/llama70b_3d.sh parallel.tensor=4 recompute=full     nodes of four GPUs
+#   sbatch -N 2 jobs/llama70b_3d.sh model.preset=llama-tiny device=cpu \
+#       parallel.tensor=2 parallel.pipeline=2              a small model, on nodes of any kind
+#
+# The number of ranks has to be a multiple of parallel.tensor x parallel.pipeline, and says how many copies
+# there are.  Ranks are numbered node by node, so those that divide a layer are on one node.
+# `trireme plan llama70b_3d.yaml --ranks N --nodes N --machine h100` says whether another number of nodes fits.
+#
+# Everything else - ranks, time limits, going on after them, use without Slurm - is as in
+# llama8b_fsdp.sh, which it runs and which has to stand beside it.
+#SBATCH --job-name=llama70b_3d
+#SBATCH --nodes=8
+#SBATCH --exclusive
+#SBATCH --mem=0
+#SBATCH --time=24:00:00
+#SBATCH --signal=USR1@600
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=%x-%j.out
+
+beside=$0 # Slurm runs a copy: its record of the job knows of what
+if [ -n "${SLURM_JOB_ID:-}" ]; then
+    command=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/^ *Command=//p')
+    until [ -z "$command" ] || [ -f "$command" ]; do
+        case $command in *' '*) command=${command% *} ;; *) command= ;; esac
+    done
+    beside=${command:-$beside}
+fi
+# shellcheck source=jobs/llama8b_fsdp.sh
+. "$(dirname "$beside")/llama8b_fsdp.sh"
