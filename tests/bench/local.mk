@@ -1,5 +1,5 @@
 # Measurements, run by hand: busy, cpu_vs_torch, gpu_vs_torch, layouts, memory_vs_torch, optimizers,
-# schedules, startup, strategies, versus.
+# parallel_vs_torch, schedules, startup, strategies, versus.
 # `make check` builds gemm_rate, attention_rate and schedule_waits only.
 if HAVE_CUDA
 check_PROGRAMS += tests/bench/attention_rate tests/bench/attention_rate_emulated
@@ -16,5 +16,6 @@ tests_bench_schedule_waits_SOURCES = tests/bench/schedule_waits.c tests/mpi/chec
 tests_bench_schedule_waits_LDADD = $(TRIREME_LIBS)
 EXTRA_DIST += tests/bench/busy tests/bench/cpu_vs_torch tests/bench/layouts tests/bench/optimizers tests/bench/schedules tests/bench/gpu_vs_torch tests/bench/kernel_table.py \
 	tests/bench/memory_vs_torch tests/bench/peaks.py tests/bench/torch_gpu.py \
-	tests/bench/torch_llama.py tests/bench/torch_memory.py \
+	tests/bench/parallel_vs_torch tests/bench/torch_llama.py tests/bench/torch_memory.py \
+	tests/bench/torch_parallel.py \
 	tests/bench/interval.awk tests/bench/startup tests/bench/mpi_start.c tests/bench/strategies tests/bench/versus
