@@ -8,7 +8,7 @@
 #include "tests/unit/any.h"
 
 enum {
-    ANY_RANKS = 4,
+    ANY_RANKS = 8,
     ANY_STAGES = 8,
     ANY_MICROS = 6,
     ANY_ACTIONS = 3 * ANY_STAGES * ANY_MICROS,

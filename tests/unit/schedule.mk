@@ -4,8 +4,7 @@ tests_unit_test_schedule_SOURCES = tests/unit/test_schedule.c $(rig)
 tests_unit_test_schedule_CPPFLAGS = $(AM_CPPFLAGS) -DTEST_FILES='"$(abs_top_srcdir)/tests"'
 EXTRA_DIST += tests/unit/schedules.csv
 any_schedule = tests/unit/any_schedule.c tests/unit/any_schedule.h tests/unit/schedule_judge.c
-tests_unit_test_any_schedule_SOURCES = tests/unit/test_any_schedule.c $(any_schedule) $(any)
-UNIT_TESTS += tests/unit/test_timeline
+tests_unit_test_any_schedule_SOURCES = tests/unit/test_any_schedule.c $(any_schedule) $(any) $(rig)
+UNIT_TESTS += tests/unit/test_timeline tests/unit/test_schedule_memory
 tests_unit_test_timeline_SOURCES = tests/unit/test_timeline.c
-UNIT_TESTS += tests/unit/test_schedule_memory
 tests_unit_test_schedule_memory_SOURCES = tests/unit/test_schedule_memory.c $(rig)

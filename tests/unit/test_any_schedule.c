@@ -1,5 +1,6 @@
 /* test_any_schedule.c - schedules by chance, right ones and changed ones: trireme accepts what the
- * judge finds right, with the same actions in it, and refuses the rest, in one line. */
+ * judge finds right, with the same actions in it, and refuses the rest, in one line; and the
+ * programs of the right ones are right. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,10 +10,12 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "plan/report.h"
 #include "program/schedule.h"
 #include "tests/unit/any_schedule.h"
+#include "tests/unit/rig.h"
 
-enum { CASES = 3000 };
+enum { CASES = 3000, PROGRAMS = 400 };
 
 /* 0, or -1: refused. */
 static int make(struct any *any, const struct any_schedule *drawn, const char *path,
@@ -79,9 +82,38 @@ static void test_right_ones_are_accepted_and_wrong_ones_refused(void **state)
     assert_in_range(changed, CASES / 20, CASES / 2 - CASES / 20);
 }
 
+/* Also on more ranks than tests run on. */
+static void test_programs_are_verified(void **state)
+{
+    char path[] = "/tmp/trireme-schedule-XXXXXX.csv";
+    close(mkstemps(path, 4));
+    for (int i = 0; i < PROGRAMS; i++) {
+        struct any any = any_case("any schedule's programs", i);
+        struct any_schedule drawn;
+        struct report report;
+        struct error err = {0};
+        char text[ANY_TEXT];
+        any_schedule(&any, 1 + i % ANY_RANKS, &drawn);
+        assert_int_equal(any_schedule_write(&any, &drawn, path), 0);
+        snprintf(text, sizeof text,
+                 "model.layers=6 model.hidden=12 model.heads=2 model.ffn=20 model.vocab=23 "
+                 "data.seq_len=7 train.micro_batch=1 train.global_batch=%d parallel.pipeline=%d "
+                 "parallel.schedule=%s",
+                 drawn.micros, drawn.ranks, path);
+        struct config config = rig_config(text);
+        if (report_make(&report, &config, drawn.ranks, 1, 1, &err))
+            fail_msg("case %d: %s", i, err.text);
+        if (!report.verified)
+            fail_msg("case %d: %s", i, report.verdict.text);
+        report_free(&report);
+    }
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right_ones_are_accepted_and_wrong_ones_refused)};
+        cmocka_unit_test(test_right_ones_are_accepted_and_wrong_ones_refused),
+        cmocka_unit_test(test_programs_are_verified)};
     return cmocka_run_group_tests_name("any schedule", tests, NULL, NULL);
 }
