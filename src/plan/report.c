@@ -122,7 +122,7 @@ static void choose_ranks(struct making *m)
     if (m->ranks <= FEW || of_matrices)
         return;
     for (int axis = 0; axis < MESH_AXES; axis++)
-        if (MESH_DATA >> axis & 1 && m->shape.degree[axis] > 2)
+        if ((axis == MESH_REPLICATE || axis == MESH_SHARD) && m->shape.degree[axis] > 2)
             m->shape.degree[axis] = 2;
     m->ranks = mesh_members(&m->shape, MESH_SETS - 1);
 }

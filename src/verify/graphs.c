@@ -62,7 +62,8 @@ static int check_fate(const struct program *program, const struct flat *flat, in
 {
     const struct graph_param *param = param_of(part);
     unsigned sums = sum_axes(program, part), divided = graph_axes(param->division.group);
-    unsigned shards = flat_is_sharded(flat) ? 1u << MESH_SHARD : 0;
+    unsigned shards =
+        flat_is_sharded(flat) ? mesh_wide_axes(&program->layout->shape, MESH_SHARDS) : 0;
     if (flat->trained == param->frozen)
         return error_set(err, "verify: wrong flat: %s is %s, and its tensor %s is not", flat->name,
                          flat->trained ? "trained" : "frozen", part->name);
@@ -120,7 +121,7 @@ static int check_count(const struct program *program, struct error *err)
 {
     const struct layout *layout = program->layout;
     const struct units_request *r = &program->units->request;
-    int64_t ranks = mesh_members(&layout->shape, MESH_DATA);
+    int64_t ranks = mesh_members(&layout->shape, 1u << MESH_REPLICATE | 1u << MESH_SHARD);
     int64_t each = ceil_div(ceil_div(layout->global_batch, ranks), r->batch);
     if (program->micros == each)
         return 0;
@@ -150,6 +151,7 @@ static int check_factor(const struct program *program, int unit, struct error *e
         if (!makes_loss(graph, node))
             continue;
         int64_t tokens = units->request.seq[targets < 0 ? 0 : graph->values[targets].index] *
+                         program->layout->shape.degree[MESH_CONTEXT] *
                          program->layout->global_batch;
         if (node->attrs.scale != 1.0f / (float)tokens)
             return error_set(err,
