@@ -204,7 +204,7 @@ static unsigned lacking_axes(const struct program *program, int flat)
     return of->sum_axes & ~of->shard_axes;
 }
 
-/* Over the ranks that work on one sequence together, axis by axis, then over the data ranks. */
+/* Over the ranks that divide layers, axis by axis, then over those that have rows of their own. */
 static void sum_axes(struct program *program, int flat, int micro, int buffer, int64_t elems)
 {
     unsigned axes = lacking_axes(program, flat);

@@ -1,9 +1,9 @@
 /* fates.c - see fates.h.
  *
  * A tensor's fate is who updates it (the configured optimizer, another, nobody), whether a rank has
- * a part of it (division), whether its gradient is a sum of terms of ranks that work on one
- * sequence together (build_divided()), and, in a pipeline, whether other units use it too, whose
- * stage then has a copy of its flat and of nothing else:
+ * a part of it (division), whether its gradient is a sum of terms of ranks that divide layers
+ * (build_divided()), and, in a pipeline, whether other units use it too, whose stage then has a
+ * copy of its flat and of nothing else:
  *
  *   flat of a block       tensors         divided over   gradient summed over
  *   "layers.3"            norms           -              data ranks
