@@ -106,12 +106,13 @@ struct attention_queries {
     int row, position, valid;
 };
 
-/* The n-th tile of `rows` queries; later ones see more keys. */
+/* The n-th tile of `rows` queries; later ones see more keys.  An index that is not a constant would
+ * have the compiler copy all arguments to memory. */
 static __device__ __forceinline__ struct attention_queries attention_query_tile(
     const struct attention_args &a, int n, int rows)
 {
     int each = (a.chunk + rows - 1) / rows, chunk = n / each, start = n % each * rows;
-    return {chunk * a.chunk + start, a.first[chunk] + start, a.chunk - start};
+    return {chunk * a.chunk + start, (chunk ? a.first[1] : a.first[0]) + start, a.chunk - start};
 }
 
 /* The queries that see a key or one behind it: in each chunk those from `start` on, in so many
@@ -124,11 +125,12 @@ struct attention_seers {
 static __device__ __forceinline__ struct attention_seers attention_seers_of(
     const struct attention_args &a, int key, int rows)
 {
-    struct attention_seers s = {};
-    for (int c = 0; c < a.chunks; c++) {
+    struct attention_seers s;
+#pragma unroll
+    for (int c = 0; c < 2; c++) {
         int before = key - a.first[c];
         s.start[c] = before < 0 ? 0 : before < a.chunk ? before : a.chunk;
-        s.tiles[c] = (a.chunk - s.start[c] + rows - 1) / rows;
+        s.tiles[c] = c < a.chunks ? (a.chunk - s.start[c] + rows - 1) / rows : 0;
     }
     return s;
 }
@@ -137,8 +139,9 @@ static __device__ __forceinline__ struct attention_seers attention_seers_of(
 static __device__ __forceinline__ struct attention_queries attention_seer_tile(
     const struct attention_args &a, const struct attention_seers &s, int n, int rows)
 {
-    int chunk = n >= s.tiles[0], start = s.start[chunk] + (n - chunk * s.tiles[0]) * rows;
-    return {chunk * a.chunk + start, a.first[chunk] + start, a.chunk - start};
+    int chunk = n >= s.tiles[0];
+    int start = chunk ? s.start[1] + (n - s.tiles[0]) * rows : s.start[0] + n * rows;
+    return {chunk * a.chunk + start, (chunk ? a.first[1] : a.first[0]) + start, a.chunk - start};
 }
 
 /* Kernels without tensor cores: fp32, and the others where rows of a head are not 16-byte
