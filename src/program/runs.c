@@ -8,8 +8,9 @@
  *   micro-batch 0: forward 3 --output--> forward 4 ... backward 4 --gradient--> backward 3
  *                     \________________saved___________________________________/
  *
- * They are found by unit and by the set of the micro-batch; a buffer made for a micro-batch lies
- * where that of the one before it in the set lay, so that recorded GPU graphs repeat.
+ * They are found by unit and by the set of places that the micro-batch has (struct runs_sets); a
+ * buffer lies where that of the micro-batch before it in the set lay, so that recorded GPU graphs
+ * repeat.
  */
 #include "program/runs.h"
 
@@ -24,23 +25,30 @@ struct unit_buffers {
     int output;      /* activation leaving the unit */
     int output_grad; /* gradient arriving at that place */
     int saved, deferred;
-    int received[2]; /* by way: of which micro-batch another rank's output or gradient is there */
+};
+
+/* Those that another rank makes; -1: not received yet. */
+struct received_buffers {
+    int buffer[2]; /* by way: a unit's output, and the gradient of one */
+    int micro[2];  /* of which micro-batch they are */
 };
 
 /* What of a unit's output crosses to another rank, and back. */
 struct crossing {
-    unsigned goes : 1;       /* the output, to units of the next stage */
-    unsigned comes_back : 1; /* its gradient */
+    unsigned is_own : 1;     /* the unit is the rank's */
+    unsigned goes : 1;       /* its output goes to units of the next stage */
+    unsigned comes_back : 1; /* and the gradient of that comes back */
 };
 
 struct runs_buffers {
     int units;
-    const int *set;            /* per micro-batch */
-    struct units_stage *stage; /* per stage */
-    int *rank;                 /* the same: of the pipeline axis */
-    struct crossing *crossing; /* per unit of the rank */
-    struct unit_buffers *unit; /* by set and unit */
-    int (*loaded)[LOAD_SLOTS]; /* by set */
+    const struct runs_sets *sets;
+    struct units_stage *stage;         /* per stage */
+    int *rank;                         /* the same: of the pipeline axis */
+    struct crossing *crossing;         /* per unit */
+    struct unit_buffers *unit;         /* by set and unit */
+    struct received_buffers *received; /* by set and unit */
+    int (*loaded)[LOAD_SLOTS];         /* by set */
     /* By unit: it dies with its run, in whatever set, or, where a transfer reads it last, with the
      * run behind that.  Where that is the same unit's, it has the other one of two places. */
     int (*carried)[PHASES][2];
@@ -53,18 +61,6 @@ static void *make_table(int count, size_t size)
     return memset(array_make((size_t)count, size), -1, (size_t)count * size);
 }
 
-static struct unit_buffers *buffers_of(const struct runs_buffers *b, int micro, int unit)
-{
-    return &b->unit[b->set[micro] * b->units + unit];
-}
-
-/* A new buffer in the place of *which, of an earlier micro-batch, if there was one. */
-static int follow(struct program *program, int *which, int buffer)
-{
-    program->buffer[buffer].like = *which;
-    return *which = buffer;
-}
-
 static int stage_of(const struct program *program, int unit)
 {
     return program->units->stage[unit];
@@ -73,6 +69,45 @@ static int stage_of(const struct program *program, int unit)
 static int own_rank(const struct program *program)
 {
     return program->state->coord.at[MESH_PIPELINE];
+}
+
+static struct unit_buffers *buffers_of(const struct program *program, const struct runs_buffers *b,
+                                       int micro, int unit)
+{
+    int set = b->sets->own[stage_of(program, unit) * program->micros + micro];
+    return &b->unit[set * b->units + unit];
+}
+
+/* What is received of a unit: by the next stage, or by its own. */
+static struct received_buffers *received_of(const struct program *program,
+                                            const struct runs_buffers *b, int micro, int unit)
+{
+    int stage = stage_of(program, unit) + !b->crossing[unit].is_own;
+    int set = b->sets->received[stage * program->micros + micro];
+    return &b->received[set * b->units + unit];
+}
+
+/* Where the output of a unit is, and its gradient. */
+static int *output_of(const struct program *program, const struct runs_buffers *b, int micro,
+                      int unit)
+{
+    return b->crossing[unit].is_own ? &buffers_of(program, b, micro, unit)->output
+                                    : &received_of(program, b, micro, unit)->buffer[WAY_UP];
+}
+
+static int *gradient_of(const struct program *program, const struct runs_buffers *b, int micro,
+                        int unit)
+{
+    return b->crossing[unit].is_own && !b->crossing[unit].comes_back
+               ? &buffers_of(program, b, micro, unit)->output_grad
+               : &received_of(program, b, micro, unit)->buffer[WAY_DOWN];
+}
+
+/* A new buffer in the place of *which, of an earlier micro-batch, if there was one. */
+static int follow(struct program *program, int *which, int buffer)
+{
+    program->buffer[buffer].like = *which;
+    return *which = buffer;
 }
 
 /* Does a unit make a gradient of its input k? */
@@ -84,18 +119,17 @@ static int makes_gradient(const struct program *program, int unit, int k)
     return 0;
 }
 
-/* What of a unit's output crosses to units of a stage. */
-static struct crossing crosses_to(const struct program *program, struct units_stage next, int unit)
+/* Does a unit's output cross to units of a stage? */
+static void crosses_to(const struct program *program, struct units_stage next, int unit,
+                       struct crossing *crossing)
 {
-    struct crossing crossing = {0};
     for (int u = next.first; u < next.first + next.count; u++)
         for (int k = 0; k < program->units->boundary[u].inputs; k++)
             if (program->units->boundary[u].producer[k] == unit) {
-                crossing.goes = 1;
-                crossing.comes_back |=
+                crossing->goes = 1;
+                crossing->comes_back |=
                     program->kind == PROGRAM_TRAIN && makes_gradient(program, u, k);
             }
-    return crossing;
 }
 
 static void find_crossings(const struct program *program, struct runs_buffers *b)
@@ -110,9 +144,10 @@ static void find_crossings(const struct program *program, struct runs_buffers *b
     }
     for (int u = 0; u < b->units; u++) {
         int next = stage_of(program, u) + 1;
+        b->crossing[u].is_own = program_owns(program, u) != 0;
         if (program_owns(program, u) && next < program->units->stages &&
             b->rank[next] != own_rank(program))
-            b->crossing[u] = crosses_to(program, b->stage[next], u);
+            crosses_to(program, b->stage[next], u, &b->crossing[u]);
     }
 }
 
@@ -187,14 +222,15 @@ static unsigned slots_read(const struct program *program)
     return slots;
 }
 
-struct runs_buffers *runs_open(const struct program *program, const int *set, int sets)
+struct runs_buffers *runs_open(const struct program *program, const struct runs_sets *sets)
 {
     struct runs_buffers *b = array_make(1, sizeof *b);
     b->units = program->units->count;
     b->last = -1;
-    b->set = set;
-    b->unit = make_table(sets * b->units, sizeof *b->unit);
-    b->loaded = make_table(sets, sizeof *b->loaded);
+    b->sets = sets;
+    b->unit = make_table(sets->owns * b->units, sizeof *b->unit);
+    b->received = make_table(sets->receipts * b->units, sizeof *b->received);
+    b->loaded = make_table(sets->loads, sizeof *b->loaded);
     b->carried = make_table(b->units, sizeof *b->carried);
     b->slots = slots_read(program);
     find_crossings(program, b);
@@ -207,6 +243,7 @@ void runs_close(struct runs_buffers *b)
     free(b->rank);
     free(b->crossing);
     free(b->unit);
+    free(b->received);
     free(b->loaded);
     free(b->carried);
     free(b);
@@ -226,7 +263,7 @@ static int loaded(struct program *program, int *which, const struct load *load, 
 
 void runs_load(struct program *program, struct runs_buffers *b, int micro)
 {
-    int *which = b->loaded[b->set[micro]];
+    int *which = b->loaded[b->sets->loaded[micro]];
     if (!b->slots)
         return;
     struct instr *instr = program_instr(program, INSTR_LOAD, STREAM_COMPUTE);
@@ -263,7 +300,7 @@ static int output(struct program *program, int *which, const struct run *run)
 static int input_grad(struct program *program, struct runs_buffers *b, const struct run *run, int k)
 {
     int producer = program->units->boundary[run->unit].producer[k];
-    int *which = &buffers_of(b, run->micro, producer)->output_grad;
+    int *which = gradient_of(program, b, run->micro, producer);
     if (run->accumulate & segment_adds_input(k))
         return *which;
     return passing(program, which, "gradient", run, program->units->boundary[producer].bytes);
@@ -274,20 +311,20 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
                      enum segment_space space)
 {
     const struct unit_boundaries *own = &program->units->boundary[run->unit];
-    struct unit_buffers *at = buffers_of(b, run->micro, run->unit);
+    struct unit_buffers *at = buffers_of(program, b, run->micro, run->unit);
     if (space < SPACE_GRAD)
         return run->use[space - SPACE_PARAM].param;
     if (space < SPACE_INPUT)
         return run->use[space - SPACE_GRAD].grad;
     if (segment_input(space) >= 0)
-        return buffers_of(b, run->micro, own->producer[segment_input(space)])->output;
+        return *output_of(program, b, run->micro, own->producer[segment_input(space)]);
     if (segment_input_grad(space) >= 0)
         return input_grad(program, b, run, segment_input_grad(space));
     if (load_slot(run->segment, space) >= 0)
-        return b->loaded[b->set[run->micro]][load_slot(run->segment, space)];
+        return b->loaded[b->sets->loaded[run->micro]][load_slot(run->segment, space)];
     switch (space) {
     case SPACE_OUTPUT: return output(program, &at->output, run);
-    case SPACE_OUTPUT_GRAD: return at->output_grad;
+    case SPACE_OUTPUT_GRAD: return *gradient_of(program, b, run->micro, run->unit);
     case SPACE_SAVED:
         if (run->phase == PHASE_FORWARD)
             passing(program, &at->saved, "saved", run, run->segment->saved_bytes);
@@ -333,11 +370,11 @@ static void write_message(struct program *program, const struct runs_buffers *b,
 static void receive(struct program *program, struct runs_buffers *b, int unit, int micro,
                     enum mesh_way way)
 {
-    struct unit_buffers *at = buffers_of(b, micro, unit);
-    int *which = way == WAY_UP ? &at->output : &at->output_grad;
-    if (at->received[way] == micro)
+    struct received_buffers *at = received_of(program, b, micro, unit);
+    int *which = &at->buffer[way];
+    if (at->micro[way] == micro)
         return;
-    at->received[way] = micro;
+    at->micro[way] = micro;
     follow(program, which,
            program_buffer(program, POOL_ACTIVATIONS, program->units->boundary[unit].bytes, 0,
                           "%s %d micro %d", way == WAY_UP ? "output" : "gradient", unit, micro));
@@ -397,11 +434,11 @@ void runs_send(struct program *program, struct runs_buffers *b, const struct run
     for (int r = 0; r < runs; r++)
         if (run[r].segment->writes >> SPACE_OUTPUT & 1 && b->crossing[run[r].unit].goes)
             write_message(program, b, INSTR_SEND, run[r].unit, micro, WAY_UP,
-                          buffers_of(b, micro, run[r].unit)->output);
+                          *output_of(program, b, micro, run[r].unit));
     for (int u = below.first + below.count - 1; u >= below.first; u--)
         if (has_input(program, run, runs, u, SPACE_INPUT_GRAD, ACCESS_WRITE))
             write_message(program, b, INSTR_SEND, u, micro, WAY_DOWN,
-                          buffers_of(b, micro, u)->output_grad);
+                          *gradient_of(program, b, micro, u));
 }
 
 /* Sums and accumulated gradients are read too; work is scratch, written before read. */

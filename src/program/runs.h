@@ -4,15 +4,21 @@
 
 #include "program/run.h"
 
-/* The buffers that pass between runs: inputs, boundaries, and what one phase keeps for another.
- * Each micro-batch has a set of places, which those have that begin when it is done, so that no
- * more CUDA graphs than sets are captured. */
+/* The buffers that pass between runs: inputs, boundaries, and what one phase keeps for another. */
 struct runs_buffers;
 
-/* None made yet; set: per micro-batch the number of its set, the caller's, to live as long; of
- * `sets` in all.  runs_close() frees what this returns, and the program, which must live as long,
- * keeps the buffers. */
-struct runs_buffers *runs_open(const struct program *program, const int *set, int sets);
+/* Where these lie: in numbered sets of places.  A micro-batch has the set of one that is done with
+ * it, so that no more CUDA graphs than sets are captured. */
+struct runs_sets {
+    int *own;      /* [stage, micro-batch]: of what units of a stage make */
+    int *received; /* the same: of what a stage receives; which of them goes with which own */
+    int *loaded;   /* [micro-batch]: of what data says */
+    int owns, receipts, loads; /* how many there are */
+};
+
+/* None made yet.  sets: the caller's, to live as long.  runs_close() frees what this returns, and
+ * the program, which must live as long, keeps the buffers. */
+struct runs_buffers *runs_open(const struct program *program, const struct runs_sets *sets);
 void runs_close(struct runs_buffers *buffers);
 
 /* Decide for all runs which of them write the gradient of a boundary, and which add to it: of the
