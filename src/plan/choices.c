@@ -56,7 +56,7 @@ static int set(struct config *config, const char *settings)
 
 static void measure(struct choices_row *row, const struct report *report, const char *settings)
 {
-    const struct report_rank *rank = &report->rank[0];
+    const struct report_rank *rank = report_largest(report);
     snprintf(row->settings, sizeof row->settings, "%s", settings);
     row->memory_bytes = report->on_gpu ? rank->need.device_bytes : rank->need.total_bytes;
     row->host_bytes = report->on_gpu ? rank->need.host_bytes : 0;

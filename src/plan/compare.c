@@ -50,7 +50,7 @@ void compare_free(struct compare *compare)
 
 double compare_volume(const struct compare_row *row)
 {
-    return (double)row->report.rank[0].sent_elems / (double)row->report.params;
+    return (double)report_largest(&row->report)->sent_elems / (double)row->report.params;
 }
 
 double compare_zero_bytes(const struct compare_row *row, enum config_strategy strategy)

@@ -15,7 +15,7 @@ struct line {
 
 static void pool(const struct compare_row *row, int strategy, int which, char text[CELL])
 {
-    size_t bytes = row->report.rank[0].need.pool_bytes[which];
+    size_t bytes = report_largest(&row->report)->need.pool_bytes[which];
     text[0] = 0;
     if (bytes || which == POOL_PARAMS)
         show_bytes((double)bytes, text, CELL);
@@ -23,14 +23,14 @@ static void pool(const struct compare_row *row, int strategy, int which, char te
 
 static void total(const struct compare_row *row, int strategy, int which, char text[CELL])
 {
-    show_bytes((double)row->report.rank[0].need.total_bytes, text, CELL);
+    show_bytes((double)report_largest(&row->report)->need.total_bytes, text, CELL);
 }
 
 static void device(const struct compare_row *row, int strategy, int which, char text[CELL])
 {
     text[0] = 0;
     if (row->report.on_gpu)
-        show_bytes((double)row->report.rank[0].need.device_bytes, text, CELL);
+        show_bytes((double)report_largest(&row->report)->need.device_bytes, text, CELL);
 }
 
 static void zero(const struct compare_row *row, int strategy, int which, char text[CELL])
@@ -40,7 +40,7 @@ static void zero(const struct compare_row *row, int strategy, int which, char te
 
 static void sent(const struct compare_row *row, int strategy, int which, char text[CELL])
 {
-    show_bytes((double)row->report.rank[0].sent_bytes, text, CELL);
+    show_bytes((double)report_largest(&row->report)->sent_bytes, text, CELL);
 }
 
 static void volume(const struct compare_row *row, int strategy, int which, char text[CELL])
@@ -128,7 +128,7 @@ static struct js *row_json(const struct compare_row *row, enum config_strategy s
         js_add_string(js, "refused", row->why.text);
         return js;
     }
-    report_rank_json(&row->report, &row->report.rank[0], js);
+    report_rank_json(&row->report, report_largest(&row->report), js);
     js_add_real(js, "sent_in_parameters", compare_volume(row));
     js_add_int(js, "zero_formula_bytes", (int64_t)compare_zero_bytes(row, strategy));
     lack = report_lack(&row->report, &row->report.limits);

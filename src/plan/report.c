@@ -31,6 +31,7 @@ struct making {
     struct units **units;     /* per place: layout_places() */
     struct mesh_shape shape;  /* of the ranks that are compiled: see choose_ranks() */
     int ranks;                /* that are */
+    int is_quick;             /* 1: they are the first at each place of the pipeline axis */
     struct state **state;     /* per one of these */
     struct program **program; /* the same */
     struct memory_need *need; /* the same */
@@ -44,9 +45,9 @@ static int open_model(struct making *m, const struct config *config, int threads
     if (device_open(&m->device, &request, err) || layout_model(&m->model, config, err))
         return -1;
     struct units_request units = layout_units(&m->report->layout, config);
-    int places = layout_places(&m->report->layout);
+    int places = layout_places(&m->report->layout), made = m->is_quick ? 1 : places;
     m->units = array_make((size_t)places, sizeof(struct units *));
-    for (int place = 0; place < places && place < m->report->measured; place++) {
+    for (int place = 0; place < made; place++) {
         layout_set_place(&units, place);
         if (units_create(&m->units[place], m->model, &units, m->device, err))
             return -1;
@@ -108,8 +109,9 @@ static void measure(struct report_rank *r, const struct program *train, struct m
     }
 }
 
-/* Which ranks are compiled: all that were asked for, or where those are many, two at most along
- * each axis of the data, unless each of these owns other matrices. */
+/* Which ranks are compiled: the first ones of the pipeline axis, if that is enough; all, or where
+ * those are many, two at most along replicate and shard, unless each of these owns other matrices.
+ */
 static void choose_ranks(struct making *m)
 {
     enum { FEW = 1024 };
@@ -118,11 +120,11 @@ static void choose_ranks(struct making *m)
     for (int f = 0; f < m->units[0]->flats; f++)
         of_matrices |= optimizer_row(m->units[0]->flat[f].optimizer)->of_matrices;
     m->shape = report->layout.shape;
-    m->ranks = report->measured;
-    if (m->ranks <= FEW || of_matrices)
-        return;
     for (int axis = 0; axis < MESH_AXES; axis++)
-        if ((axis == MESH_REPLICATE || axis == MESH_SHARD) && m->shape.degree[axis] > 2)
+        if (m->is_quick && axis != MESH_PIPELINE)
+            m->shape.degree[axis] = 1;
+        else if (!m->is_quick && report->ranks > FEW && !of_matrices &&
+                 (axis == MESH_REPLICATE || axis == MESH_SHARD) && m->shape.degree[axis] > 2)
             m->shape.degree[axis] = 2;
     m->ranks = mesh_members(&m->shape, MESH_SETS - 1);
 }
@@ -150,7 +152,8 @@ static void compile_rank(struct making *m, int i)
     struct program *evaluate = NULL;
     struct mesh_options options = layout_comm(&report->config);
     int places = layout_places(&report->layout);
-    m->state[i] = state_create(m->units[i % places], &report->layout, 1, rank_of(m, i));
+    int rank = rank_of(m, i);
+    m->state[i] = state_create(m->units[rank % places], &report->layout, 1, rank);
     m->program[i] = program_create(m->state[i], PROGRAM_TRAIN);
     if (report->config.data.valid[0])
         evaluate = program_create(m->state[i], PROGRAM_EVALUATE);
@@ -172,10 +175,13 @@ static void compile(struct making *m)
     m->need = array_make((size_t)m->ranks, sizeof *m->need);
     for (int i = 0; i < m->ranks; i++)
         compile_rank(m, i);
+    report->measured = m->is_quick ? m->ranks : report->ranks;
+    report->rank = array_make((size_t)report->measured, sizeof *report->rank);
     for (int r = 0; r < report->measured; r++) {
-        int i = model_of(m, r);
+        int i = m->is_quick ? r : model_of(m, r), rank = m->is_quick ? rank_of(m, r) : r;
+        report->rank[r].coord = mesh_place(&report->layout.shape, rank);
         report->rank[r].need = m->need[i];
-        measure(&report->rank[r], m->program[i], mesh_place(&report->layout.shape, r),
+        measure(&report->rank[r], m->program[i], report->rank[r].coord,
                 (int)report->config.train.muon.ns_steps);
     }
 }
@@ -215,7 +221,7 @@ static void fill_pipeline(struct report *report, const struct units *units)
                 report->pipeline[at].params += whole_elems(&units->flat[f]);
     for (int r = 0; r < report->measured; r++) {
         const struct memory_need *need = &report->rank[r].need;
-        struct report_pipeline *p = &report->pipeline[mesh_place(shape, r).at[MESH_PIPELINE]];
+        struct report_pipeline *p = &report->pipeline[report->rank[r].coord.at[MESH_PIPELINE]];
         size_t bytes = report->on_gpu ? need->device_bytes : need->total_bytes;
         p->activation_bytes = max_bytes(p->activation_bytes, need->pool_bytes[POOL_ACTIVATIONS]);
         p->memory_bytes = max_bytes(p->memory_bytes, bytes);
@@ -256,15 +262,13 @@ static int make(struct making *m, int threads, struct error *err)
     return 0;
 }
 
-/* Measure `measured` ranks; check them if that is all. */
-static int make_some(struct report *report, int measured, int threads, struct error *err)
+/* Measure and check all ranks, or measure some. */
+static int make_some(struct report *report, int is_quick, int threads, struct error *err)
 {
-    struct making m = {.report = report};
-    report->measured = measured;
+    struct making m = {.report = report, .is_quick = is_quick};
     report->on_gpu = report->config.device == CONFIG_DEVICE_CUDA;
-    report->rank = array_make((size_t)measured, sizeof *report->rank);
     int rc = make(&m, threads, err);
-    if (!rc && measured == report->ranks)
+    if (!rc && !is_quick)
         verify(&m);
     for (int i = 0; i < m.ranks; i++) {
         program_destroy(m.program[i]);
@@ -287,7 +291,7 @@ int report_make(struct report *report, const struct config *config, int ranks, i
                 int threads, struct error *err)
 {
     *report = (struct report){.config = *config, .ranks = ranks, .nodes = nodes};
-    return make_some(report, ranks, threads, err);
+    return make_some(report, 0, threads, err);
 }
 
 int report_measure(struct report *report, const struct config *config, int ranks, int nodes,
@@ -295,6 +299,18 @@ int report_measure(struct report *report, const struct config *config, int ranks
 {
     *report = (struct report){.config = *config, .ranks = ranks, .nodes = nodes};
     return make_some(report, 1, threads, err);
+}
+
+const struct report_rank *report_largest(const struct report *report)
+{
+    const struct report_rank *largest = &report->rank[0];
+    for (int r = 1; r < report->measured && report->layout.shape.degree[MESH_PIPELINE] > 1; r++) {
+        const struct report_rank *rank = &report->rank[r];
+        if (report->on_gpu ? rank->need.device_bytes > largest->need.device_bytes
+                           : rank->need.total_bytes > largest->need.total_bytes)
+            largest = rank;
+    }
+    return largest;
 }
 
 void report_judge(struct report *report, const char *name, size_t memory_bytes)

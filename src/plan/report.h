@@ -14,6 +14,7 @@
 
 /* What one rank's training step takes. */
 struct report_rank {
+    struct mesh_coord coord;
     struct memory_need need;
     int instrs, transfers;
     int64_t sent_bytes;           /* payload to other ranks in a step */
@@ -39,7 +40,7 @@ struct report {
     int on_gpu;             /* planned for one GPU a rank */
     char machine[96];       /* the GPU's name given to report_judge(), or "" */
     struct memory_limits limits;
-    int measured; /* ranks that `rank` has, from the first on */
+    int measured; /* ranks that `rank` has: all, or the first at each place of the pipeline axis */
     struct report_rank *rank;
     struct report_pipeline *pipeline; /* per rank of the pipeline axis */
     struct schedule_costs
@@ -57,8 +58,8 @@ struct report {
 int report_make(struct report *report, const struct config *config, int ranks, int nodes,
                 int threads, struct error *err);
 
-/* The same, but faster: only the first rank is measured (others differ by a rounding in what they
- * send), and nothing is checked. */
+/* The same, but faster: of each place of the pipeline axis only the first rank is measured (others
+ * differ by a rounding in what they send), and nothing is checked. */
 int report_measure(struct report *report, const struct config *config, int ranks, int nodes,
                    int threads, struct error *err);
 
@@ -66,6 +67,10 @@ int report_measure(struct report *report, const struct config *config, int ranks
  * with. */
 void report_judge(struct report *report, const char *name, size_t memory_bytes);
 void report_judge_node(struct report *report, size_t memory_bytes);
+
+/* The measured rank that stands for a run where one is shown: with several pipeline ranks the one
+ * that needs most memory, else the first. */
+const struct report_rank *report_largest(const struct report *report);
 
 /* The most device memory, and the most host memory, that a measured rank needs. */
 struct memory_limits report_most(const struct report *report);
