@@ -34,7 +34,7 @@ fi
 
 "$TRIREME" plan "$top/jobs/llama70b_3d.yaml" --ranks 64 --nodes 8 --machine h100 >out 2>err
 is "70 B in three dimensions fits 64 H100, and is verified" "0 1 1 1" "$? $(grep -c '^fits on h100' out) \
-$(grep -c '^64 ranks: pipeline 4 x replicate 1 x shard 2 x tensor 8$' out) $(grep -c '^verified' out)"
+$(grep -c '^64 ranks: pipeline 4 x replicate 1 x shard 2 x context 1 x tensor 8$' out) $(grep -c '^verified' out)"
 
 "$TRIREME" plan "$job" --ranks 16 device=cuda >out 2>err
 is "plan for GPUs nobody named" "0 1" "$? $(grep -c 'on one GPU a rank' out)"
