@@ -65,8 +65,8 @@ static void open_uses(struct values *v)
         int users = 0;
         for (int rank = 0; rank < ranks; rank++)
             users += v->rank_uses[rank * flats + f];
-        v->sum_axes[f] = units->flat[f].sum_axes | (v->axes & MESH_DATA) |
-                         (users > 1 ? 1u << MESH_PIPELINE : 0);
+        v->sum_axes[f] =
+            units->flat[f].sum_axes | (v->axes & MESH_DATA) | (users > 1 ? 1u << MESH_PIPELINE : 0);
     }
 }
 

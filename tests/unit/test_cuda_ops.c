@@ -522,8 +522,7 @@ int main(void)
         cmocka_unit_test(chunks_are_ordered),    cmocka_unit_test(heads_are_packed),
         cmocka_unit_test(heads_rotate),          cmocka_unit_test(gates_and_their_gradients),
         cmocka_unit_test(sums_are_rounded_once), cmocka_unit_test(casts_keep_or_round_every_bit),
-        cmocka_unit_test(copies_and_zeros),
-        cmocka_unit_test(sums_in_a_fixed_order),
+        cmocka_unit_test(copies_and_zeros),      cmocka_unit_test(sums_in_a_fixed_order),
     };
     return check_main("cuda ops", tests);
 }
