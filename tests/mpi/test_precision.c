@@ -77,6 +77,29 @@ static void test_formats(struct precision *p)
     }
 }
 
+/* Ranks that divide layers, sequences or the model itself, in 16 bits: against one rank in fp32. */
+static void test_divided(struct precision *p)
+{
+    static const char *const axes[] = {
+        "parallel.tensor=%d data.seq_len=24",
+        "parallel.context=%d data.seq_len=24 recompute=selective",
+        "parallel.pipeline=%d data.seq_len=24 train.micro_batch=3 parallel.schedule=zb_h1",
+        "parallel.pipeline=%d data.seq_len=24 train.micro_batch=6 parallel.schedule=1f1b"};
+    struct training how = {.tokens = p->tokens, .to = TRAINING_STEPS};
+    struct trained reference = {0}, many;
+    struct config plain = config_of("", "parallel.strategy=NO_SHARD data.seq_len=24");
+    training_reference(&p->c, &plain, &how, &reference);
+    for (int f = 0; f < FORMATS; f++)
+        for (int i = 0; i < 4; i++) {
+            char more[160];
+            snprintf(more, sizeof more, axes[i], world_size(p->c.world));
+            run(p, formats[f], more, &many);
+            double off = training_distance(&many, &reference);
+            CHECK(&p->c, off > 0 && off <= tolerance);
+            p->worst = off <= p->worst ? p->worst : off;
+        }
+}
+
 /* Gradients that travel in bf16 are off by 2^-9 each, and are summed in fp32 in rank order: whole
  * gradients at once, or micro-batch by micro-batch. */
 static void test_reduce(struct precision *p)
@@ -104,9 +127,10 @@ static void test_overflow(struct precision *p)
 {
     static const char *const scale =
         "precision=fp16 train.initial_scale_power=33 train.loss_scale_window=9 ";
-    static const char *const layouts[] = {"parallel.strategy=NO_SHARD",
-                                          "parallel.strategy=SHARD_OPTIM",
-                                          "parallel.strategy=FULL_SHARD train.micro_batch=1"};
+    static const char *const layouts[] = {
+        "parallel.strategy=NO_SHARD", "parallel.strategy=SHARD_OPTIM",
+        "parallel.strategy=FULL_SHARD train.micro_batch=1",
+        "parallel.pipeline=%d train.micro_batch=4", "parallel.tensor=%d"};
     struct training how = {.tokens = p->tokens, .to = TRAINING_STEPS};
     struct trained alone = {0}, many;
     struct config config = config_of(scale, layouts[0]);
@@ -114,8 +138,10 @@ static void test_overflow(struct precision *p)
     CHECK(&p->c, alone.scale[0] == 0x1p33 && alone.scale[1] == 0x1p33); /* hysteresis is 2 */
     CHECK(&p->c, alone.skipped > 8 && alone.skipped < 30);
     CHECK(&p->c, alone.loss[TRAINING_STEPS - 1] < alone.loss[0] - 0.1);
-    for (int i = 0; i < 3; i++) {
-        run(p, scale, layouts[i], &many);
+    for (int i = 0; i < 5; i++) {
+        char more[96];
+        snprintf(more, sizeof more, layouts[i], world_size(p->c.world));
+        run(p, scale, more, &many);
         CHECK(&p->c, many.skipped == alone.skipped);
         CHECK(&p->c, !memcmp(many.scale, alone.scale, sizeof many.scale));
         CHECK(&p->c, training_distance(&many, &alone) <= tolerance);
@@ -187,6 +213,7 @@ int main(void)
     training_data(&p.c, p.dir, 101);
     snprintf(p.tokens, sizeof p.tokens, "%s/tokens.h5", p.dir);
     test_formats(&p);
+    test_divided(&p);
     test_reduce(&p);
     test_overflow(&p);
     test_offload(&p);
