@@ -101,20 +101,19 @@ static int check_all(const struct schedule *s, const unsigned char *there, struc
     return 0;
 }
 
-static int check(const struct schedule *s, struct error *err)
+/* Also finds when actions start. */
+static int check(struct schedule *s, struct error *err)
 {
-    size_t actions = (size_t)s->first[s->ranks];
     unsigned char *there = array_make((size_t)s->stages * (size_t)s->micros, 1);
-    int64_t *start = array_make(actions, sizeof *start);
     int rc = 0;
     for (int rank = 0; rank < s->ranks; rank++)
         for (int a = s->first[rank]; !rc && a < s->first[rank + 1]; a++)
             rc = note_action(s, rank, &s->action[a], there, err);
     if (!rc)
         rc = check_all(s, there, err);
-    if (!rc && schedule_play(s, &(struct schedule_costs){1, 1, 1}, start, err) < 0)
+    s->start = array_make((size_t)s->first[s->ranks], sizeof *s->start);
+    if (!rc && schedule_play(s, &(struct schedule_costs){1, 1, 1}, s->start, err) < 0)
         rc = -1;
-    free(start);
     free(there);
     return rc;
 }
@@ -166,5 +165,6 @@ void schedule_destroy(struct schedule *schedule)
     free(schedule->rank_of);
     free(schedule->first);
     free(schedule->action);
+    free(schedule->start);
     free(schedule);
 }

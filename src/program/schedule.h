@@ -37,6 +37,7 @@ struct schedule {
     int *rank_of; /* per stage: its rank */
     int *first;   /* per rank: its first action; first[ranks] is the number of all */
     struct schedule_action *action;
+    int64_t *start;      /* per action: when it starts where each part of each stage takes 1 */
     int splits_backward; /* 1: backward is two actions everywhere */
     int splits_loss; /* 1: some backward action of the last stage does not follow its forward action
                         at once.  Else the unit that ends in the loss does all in backward

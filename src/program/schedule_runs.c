@@ -5,8 +5,8 @@
  * its gradient, in backward, so that logits exist only a chunk at a time.
  *
  * What an action makes for another rank is sent behind it; when it is received there is chosen so
- * that no ranks wait for one another, whatever the schedule.  All ranks are played together
- * (schedule_play()): each message is there at the end of the action that sends it.  All a rank
+ * that no ranks wait for one another, whatever the schedule.  All ranks were played together
+ * (schedule->start): each message is there at the end of the action that sends it.  All a rank
  * receives, it receives in the order of these times, as every sender sends.  A message is received
  * before the first action that begins no earlier than it is there, or before the one that precedes
  * the action which needs it, so that it travels beside that one's runs.  The latter is not so on a
@@ -136,16 +136,16 @@ static int needed_stage(const struct schedule *schedule, const struct schedule_a
 
 /* When the actions end that others wait for, by stage, forward or not, and micro-batch.  For
  * free(). */
-static int64_t *find_ends(const struct schedule *s, const int64_t *start,
-                          const struct schedule_costs *costs)
+static int64_t *find_ends(const struct schedule *s)
 {
+    static const struct schedule_costs costs = {1, 1, 1}; /* as in s->start */
     int64_t *end = array_make((size_t)s->stages * 2 * (size_t)s->micros, sizeof *end);
     for (int a = 0; a < s->first[s->ranks]; a++) {
         const struct schedule_action *action = &s->action[a];
         int is_forward = action->phase == PHASE_FORWARD;
         if (action->phase != PHASE_BACKWARD_WEIGHT)
             end[(action->stage * 2 + is_forward) * s->micros + action->micro] =
-                start[a] + schedule_cost(costs, action->phase);
+                s->start[a] + schedule_cost(&costs, action->phase);
     }
     return end;
 }
@@ -200,12 +200,9 @@ static void place_arrivals(struct runs *runs, const int64_t *start)
 /* What the rank receives in training. */
 static void find_arrivals(struct runs *runs)
 {
-    static const struct schedule_costs costs = {1, 1, 1};
     const struct schedule *s = runs->program->layout->schedule;
     int rank = runs->program->state->coord.at[MESH_PIPELINE];
-    int64_t *start = array_make((size_t)s->first[s->ranks], sizeof *start);
-    schedule_play(s, &costs, start, NULL); /* it ends: schedule_create() has tried it */
-    int64_t *end = find_ends(s, start, &costs);
+    int64_t *end = find_ends(s);
     for (int k = 0; k < runs->steps; k++) {
         const struct schedule_action *action = &runs->step[k].action;
         int stage = needed_stage(s, action), is_forward = action->phase == PHASE_FORWARD;
@@ -217,9 +214,8 @@ static void find_arrivals(struct runs *runs)
                                                          is_forward ? WAY_UP : WAY_DOWN),
                                  .time = end[(stage * 2 + is_forward) * s->micros + action->micro]};
     }
-    place_arrivals(runs, &start[s->first[rank]]);
+    place_arrivals(runs, &s->start[s->first[rank]]);
     free(end);
-    free(start);
 }
 
 static void list_arrivals(struct runs *runs)
