@@ -112,9 +112,9 @@ static void measure(struct report_rank *r, const struct program *train, struct m
 /* Which ranks are compiled: the first ones of the pipeline axis, if that is enough; all, or where
  * those are many, two at most along replicate and shard, unless each of these owns other matrices.
  */
-static void choose_ranks(struct making *m)
+static int choose_ranks(struct making *m, struct error *err)
 {
-    enum { FEW = 1024 };
+    enum { FEW = 1024, MANY = 4096 };
     const struct report *report = m->report;
     int of_matrices = 0;
     for (int f = 0; f < m->units[0]->flats; f++)
@@ -127,6 +127,12 @@ static void choose_ranks(struct making *m)
                  (axis == MESH_REPLICATE || axis == MESH_SHARD) && m->shape.degree[axis] > 2)
             m->shape.degree[axis] = 2;
     m->ranks = mesh_members(&m->shape, MESH_SETS - 1);
+    if (of_matrices && m->ranks > MANY)
+        return error_set(err,
+                         "with train.optimizer muon each rank owns other matrices, and a plan "
+                         "compiles all of them: %d ranks at most, not %d",
+                         MANY, m->ranks);
+    return 0;
 }
 
 /* The rank of the job that the i-th compiled one is. */
@@ -169,12 +175,12 @@ static void compile_rank(struct making *m, int i)
 static void compile(struct making *m)
 {
     struct report *report = m->report;
-    choose_ranks(m);
     m->state = array_make((size_t)m->ranks, sizeof *m->state);
     m->program = array_make((size_t)m->ranks, sizeof *m->program);
     m->need = array_make((size_t)m->ranks, sizeof *m->need);
     for (int i = 0; i < m->ranks; i++)
         compile_rank(m, i);
+    report->compiled = m->ranks;
     report->measured = m->is_quick ? m->ranks : report->ranks;
     report->rank = array_make((size_t)report->measured, sizeof *report->rank);
     for (int r = 0; r < report->measured; r++) {
@@ -248,7 +254,7 @@ static int make(struct making *m, int threads, struct error *err)
     enum device_kind device = report->on_gpu ? DEVICE_CUDA : DEVICE_CPU;
     if (layout_resolve(&report->layout, config, report->ranks, per_node, device, err))
         return layout_advise(config, report->ranks, per_node, device, err);
-    if (open_model(m, config, threads, err))
+    if (open_model(m, config, threads, err) || choose_ranks(m, err))
         return -1;
     compile(m);
     struct model_flops flops = model_flops_per_token(m->model, config->data.seq_len);
@@ -270,7 +276,7 @@ static int make_some(struct report *report, int is_quick, int threads, struct er
     int rc = make(&m, threads, err);
     if (!rc && !is_quick)
         verify(&m);
-    for (int i = 0; i < m.ranks; i++) {
+    for (int i = 0; m.program && i < m.ranks; i++) {
         program_destroy(m.program[i]);
         state_destroy(m.state[i]);
     }

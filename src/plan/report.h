@@ -40,6 +40,7 @@ struct report {
     int on_gpu;             /* planned for one GPU a rank */
     char machine[96];       /* the GPU's name given to report_judge(), or "" */
     struct memory_limits limits;
+    int compiled; /* of the ranks: these were checked, and the others repeat them */
     int measured; /* ranks that `rank` has: all, or the first at each place of the pipeline axis */
     struct report_rank *rank;
     struct report_pipeline *pipeline; /* per rank of the pipeline axis */
@@ -51,8 +52,8 @@ struct report {
 
 /* Compile and check the programs of `ranks` ranks on `nodes` nodes; threads is what a rank would
  * have (it sizes scratch).  config->device cuda is planned without a GPU; auto is taken for cpu.
- * Of more than 1,024 ranks two along each axis of the data are compiled and checked, which the
- * others repeat, unless an optimizer's matrices have owners.
+ * Of more than 1,024 ranks two along replicate and two along shard are compiled and checked, which
+ * the others repeat, unless an optimizer's matrices have owners: then all are, 4,096 at most.
  * Not collective.  A program that does not pass is a report, not a failure. Returns 0 and a report
  * for report_free(), or -1 with err set. */
 int report_make(struct report *report, const struct config *config, int ranks, int nodes,

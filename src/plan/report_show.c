@@ -169,12 +169,16 @@ void report_print(const struct report *report, FILE *out)
     }
     report_pipeline_print(report, out);
     print_legend(report, out);
-    if (report->verified)
+    if (report->verified) {
         fprintf(out,
                 "\nverified: every gradient summed over each micro-batch and rank once, no race, "
                 "no early reuse,\nevery transfer matched on all %d rank%s, no deadlock\n",
-                report->ranks, report->ranks > 1 ? "s" : "");
-    else
+                report->compiled, report->compiled > 1 ? "s" : "");
+        if (report->compiled < report->ranks)
+            fprintf(out,
+                    "of %d, along replicate and shard: the others do what the second ones do\n",
+                    report->ranks);
+    } else
         fprintf(out, "\nNOT VERIFIED: %s\n", report->verdict.text);
 }
 
