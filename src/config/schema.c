@@ -344,7 +344,8 @@ const struct key config_keys[] = {
          "(stage, forward F, backward B or its parts I and W, micro-batch); the numbers are the "
          "same"},
     {KEY(INT, parallel.virtual_stages), "0", 0, 1024,
-     .help = "stages of each rank, with schedule interleaved_1f1b; 0: two"},
+     .help = "stages of each rank, with schedule interleaved_1f1b; 0: two, or one where "
+             "parallel.pipeline is 1"},
     {KEY(TEXT, parallel.stages), "", .list = 1,
      .help = "how many units (embedding, each block or what wrap makes, head) each stage has, in "
              "the order of the stages: 3,2,2,1; empty: so that the dearest costs least"},
