@@ -44,6 +44,7 @@ static int run(struct session *session, struct error *err)
     if (!rc) {
         session_warn_unused_gpus(session);
         session_warn_far_tensors(session);
+        session_warn_lost_overlap(session);
         rc = load(session, err);
     }
     if (!rc)

@@ -234,6 +234,19 @@ static int check_optimizer(const struct config *config, struct error *err)
     return 0;
 }
 
+static int check_tensor(const struct config_parallel *p, struct error *err)
+{
+    const char *set = p->tensor_overlap ? "tensor_overlap"
+                      : p->tensor_fp32  ? "tensor_reduce_dtype"
+                                        : NULL;
+    if (p->tensor > 1 || !set)
+        return 0;
+    return error_set(err,
+                     "parallel.%s is of ranks that divide layers, and parallel.tensor is 1; leave "
+                     "it at auto",
+                     set);
+}
+
 static int check_precision(const struct config *config, struct error *err)
 {
     const struct config_train *t = &config->train;
@@ -305,7 +318,8 @@ int config_finish(struct config *config, struct error *err)
     if (finish_model(&config->model, err) || check_gpt2(config, err) || finish_data(config, err) ||
         finish_parallel(&config->parallel, err) || check_comm(config, err) ||
         check_offload(config, err) || check_units(config, err) || finish_batch(config, err) ||
-        check_train(config, err) || check_precision(config, err) || check_loss_scale(config, err))
+        check_train(config, err) || check_tensor(&config->parallel, err) ||
+        check_precision(config, err) || check_loss_scale(config, err))
         return -1;
     if (!config->run.dir[0])
         return error_set(err, "run.dir is empty: it names the directory of the run");

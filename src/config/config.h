@@ -125,6 +125,8 @@ struct config_parallel {
     char schedule[CONFIG_TEXT]; /* a name (program/schedule.h), or a file's that ends in .csv */
     int64_t virtual_stages;     /* stages of each rank; 0: as the schedule has by itself */
     char stages[CONFIG_TEXT];   /* units of each stage, "3,2,2,1"; "": by cost */
+    int tensor_overlap;         /* parts in which rows are exchanged; 0: as many as pay, 1: off */
+    int tensor_fp32;            /* 1: terms of sums over tensor ranks are exchanged in fp32 */
     int pipeline_reshard;       /* 1: with several stages, too, FULL_SHARD gathers for each use */
     enum config_prefetch backward_prefetch;
     int forward_prefetch;

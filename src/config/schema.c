@@ -67,6 +67,17 @@ static const struct key_choice state_dtypes[] = {
     {0},
 };
 
+/* The numbers are themselves. */
+static const struct key_choice overlaps[] = {
+    {"auto", 0}, {"off", 1, "none|1"}, {"2", 2}, {"3", 3}, {"4", 4}, {"6", 6}, {"8", 8}, {0},
+};
+
+static const struct key_choice sum_formats[] = {
+    {"auto", 0},
+    {"fp32", 1, "float32"},
+    {0},
+};
+
 static const struct key_choice offloads[] = {
     {"none", OFFLOAD_NONE},
     {"host", OFFLOAD_HOST, "cpu"},
@@ -330,6 +341,17 @@ const struct key config_keys[] = {
              "multiple of twice as many"},
     {KEY(INT, parallel.tensor), "1", 1, 1024,
      .help = "ranks that divide each layer: heads, the width of the feed-forward part, vocabulary"},
+    {KEY(CHOICE, parallel.tensor_overlap), "auto", .choices = overlaps,
+     .help =
+         "parts in which tensor ranks exchange the rows of an activation, so that the products "
+         "that read or make them go on meanwhile; off: one exchange, for which products wait; "
+         "auto: by the number of rows, trireme plan shows which; as many ranks times parts must "
+         "divide the rows of a micro-batch, else it is off, and said at the start"},
+    {NAMED_KEY("parallel.tensor_reduce_dtype", CHOICE, parallel.tensor_fp32), "auto",
+     .choices = sum_formats,
+     .help = "number format in which the terms of a sum over tensor ranks are exchanged, of linear "
+             "layers and of their gradients: auto that of activations; fp32 doubles the bytes of "
+             "16-bit ones, and rounds each sum once"},
     {KEY(INT, parallel.pipeline), "1", 1, 1024,
      .help = "stages that the layers are divided into, each on ranks of its own"},
     {KEY(TEXT, parallel.schedule), "1f1b", .choices = pipeline_schedules, .or_file = ".csv",

@@ -223,10 +223,22 @@ int build_layernorm(struct graph *graph, int x, int w, int b, float eps)
     return append(graph, &op_layernorm, (int[]){x, w, b}, 3, (struct op_attrs){.eps = eps});
 }
 
+/* Is x gathered from the ranks' own rows?  The gradients that divided readers give it are summed
+ * where it is scattered back. */
+static int is_gathered(const struct graph *graph, int x, struct graph_group group)
+{
+    int from = graph->values[x].producer;
+    if (from >= 0 && graph->nodes[from].op == &op_fit_rows)
+        from = graph->values[graph->nodes[from].in[0]].producer;
+    return from >= 0 && graph->nodes[from].op == &op_all_gather &&
+           graph->nodes[from].attrs.axes == group.axes;
+}
+
 int build_linear(struct graph *graph, int x, int w, int addend)
 {
+    int grad_fp32 = graph->tensor.fp32 && is_gathered(graph, x, graph->tensor);
     return append(graph, &op_linear, (int[]){x, w, addend}, 3,
-                  (struct op_attrs){.out = graph->dtype});
+                  (struct op_attrs){.out = graph->dtype, .grad_fp32 = grad_fp32});
 }
 
 int build_linear_fp32(struct graph *graph, int x, int w)
@@ -360,17 +372,6 @@ void build_head_loss(struct graph *graph, int h, int w, int targets, float scale
     append(graph, &op_head_loss, (int[]){h, w, targets}, 3, (struct op_attrs){.scale = scale});
 }
 
-/* Is x gathered from the ranks' own rows?  The gradients that divided readers give it are summed
- * where it is scattered back. */
-static int is_gathered(const struct graph *graph, int x, struct graph_group group)
-{
-    int from = graph->values[x].producer;
-    if (from >= 0 && graph->nodes[from].op == &op_fit_rows)
-        from = graph->values[graph->nodes[from].in[0]].producer;
-    return from >= 0 && graph->nodes[from].op == &op_all_gather &&
-           graph->nodes[from].attrs.axes == group.axes;
-}
-
 /* See op_loss.c. */
 void build_head_loss_divided(struct graph *graph, int h, int w, int targets, int64_t vocab,
                              float scale)
@@ -411,8 +412,17 @@ int build_exchange(struct graph *graph, const struct op *op, int x, struct graph
     if (group.size < 2)
         return x;
     return append(graph, op, &x, 1,
-                  (struct op_attrs){
-                      .axes = group.axes, .members = group.size, .out = graph->values[x].dtype});
+                  (struct op_attrs){.axes = group.axes,
+                                    .members = group.size,
+                                    .out = graph->values[x].dtype,
+                                    .parts = group.parts});
+}
+
+int build_round(struct graph *graph, int x)
+{
+    return graph->values[x].dtype == graph->dtype
+               ? x
+               : append(graph, &op_round, &x, 1, (struct op_attrs){0});
 }
 
 static int fit_rows(struct graph *graph, int x, int64_t rows)

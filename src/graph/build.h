@@ -78,6 +78,8 @@ int build_gelu(struct graph *graph, int x, int b);
 /* x + table of positions [at least seq, width]: its row t is added to token t of each sequence, or
  * to the rows that have this position; positions: of rows, or -1 */
 int build_positions(struct graph *graph, int x, int table, int positions);
+/* x, in fp32, in the graph's format */
+int build_round(struct graph *graph, int x);
 /* x + y */
 int build_add(struct graph *graph, int x, int y);
 /* ---- among the ranks of a group ---- */
@@ -102,7 +104,7 @@ int build_gather_columns(struct graph *graph, int y, int w);
  *   op_all_gather      all ranks' rows, one rank's behind the other's, for computations that are
  *                      divided among them
  *   op_reduce_scatter  of the sum of all ranks' x, taken in fp32 and rounded once to x's format,
- *                      the rank's share of the rows, which must divide evenly
+ *                      the rank's share of the rows, which must divide evenly, also in group.parts
  *   op_all_to_all      an equal share of the rows to each rank: the shares from all, in their order
  */
 int build_exchange(struct graph *graph, const struct op *op, int x, struct graph_group group);

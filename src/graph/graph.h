@@ -44,6 +44,9 @@ enum graph_value_role {
 struct graph_group {
     unsigned axes;
     int size, rank;
+    int parts; /* in which rows are gathered and scattered (op_collective.c), at least 1 where there
+                  are several ranks; they divide the rows */
+    int fp32;  /* 1: terms of sums of linear layers are exchanged in fp32, whatever the format */
 };
 
 /* The axes over which something is divided, summed or exchanged in a group; 0: in a group of one.
@@ -115,6 +118,10 @@ struct op_attrs {
     int inverse;
     struct sequence_part part; /* of attention, positions and order_chunks: the ranks' rows */
     enum dtype out;            /* of a linear's and of a reduce-scatter's result */
+    int grad_fp32;             /* 1: of a linear: the gradient of its input is fp32 */
+    int parts;                 /* of a gather and a reduce-scatter: see op_collective.c; of an op
+                                  that a segment runs in parts (segment_parts.c): how many; else
+                                  0 or 1 */
     unsigned axes;             /* of a collective: those of its group, and its size, */
     int members;               /* which order_chunks has too */
     int again;                 /* 1: recompute=selective makes the result again, whatever the op: it

@@ -51,6 +51,9 @@ struct op {
                    struct error *err);
     /* Output 0 may take the memory of one of these inputs when that dies here (bit i: input i). */
     unsigned in_place;
+    /* Inputs whose rows are those of output 0 (bit i: input i), where a part of the rows can be
+     * computed by itself; 0: it cannot. */
+    unsigned by_rows;
     /* Outputs that the op leaves out where nothing needs them (bit i: output i). */
     unsigned optional;
     /* 1: expensive to compute, compared with the memory to keep its result; recompute=selective
@@ -72,7 +75,7 @@ extern const struct op op_embedding, op_embedding_backward, op_rmsnorm, op_rmsno
     op_positions_backward, op_head_loss, op_head_loss_train, op_head_part, op_head_term,
     op_head_part_loss, op_head_part_train, op_all_reduce, op_all_reduce_max, op_all_gather,
     op_reduce_scatter, op_all_to_all, op_fit_rows, op_place_columns, op_pack_heads,
-    op_pack_heads_backward, op_split_heads, op_order_chunks;
+    op_pack_heads_backward, op_split_heads, op_order_chunks, op_round;
 
 /* Is what is exchanged changed where it lies? */
 static inline int op_reduces_in_place(const struct op *op)

@@ -19,6 +19,15 @@
  * each member its rows; and the other way round.  All-to-all is its own transpose.  A maximum has
  * no backward rule: it stands where results do not depend on it but for their rounding, as that of
  * the logits in a softmax does, and a graph in which a gradient arrives at one is refused.
+ *
+ * Rows may be gathered and scattered in parts (attrs.parts), so that products go on beside them
+ * (segment_parts.c).  A rank's own rows then are its share of each part, one behind the other:
+ *
+ *   8 rows, 2 ranks, in 1 part    | 0 1 2 3 | 4 5 6 7 |     rank 0 has 0 1 2 3
+ *                    in 2 parts   | 0 1 | 2 3 | 4 5 | 6 7 |  rank 0 has 0 1 4 5, rank 1 2 3 6 7
+ *
+ * Each part is an exchange by itself, of rows that lie together on every rank.  What is computed
+ * from own rows does not depend on which these are.
  */
 #include "graph/autodiff.h"
 #include "graph/op.h"
@@ -68,19 +77,37 @@ const struct op op_all_reduce_max = {
     .keep = 1,
 };
 
+/* Terms in fp32 are summed in that, and the sum is rounded once. */
 static void transposed(struct autodiff *ad, const struct graph_node *node, int dy)
 {
     const struct op *op = node->op == &op_all_gather       ? &op_reduce_scatter
                           : node->op == &op_reduce_scatter ? &op_all_gather
                                                            : &op_all_to_all;
-    int back = autodiff_node(ad, op, &dy, 1, &node->attrs);
-    autodiff_give(ad, node->in[0], ad->graph->nodes[back].out[0]);
+    enum dtype dtype = ad->graph->values[dy].dtype;
+    struct op_attrs attrs = node->attrs;
+    attrs.out = dtype;
+    int back = autodiff_node(ad, op, &dy, 1, &attrs);
+    int sum = ad->graph->nodes[back].out[0];
+    if (dtype != ad->graph->dtype) {
+        int rounded = autodiff_node(ad, &op_round, &sum, 1, &(struct op_attrs){0});
+        sum = ad->graph->nodes[rounded].out[0];
+    }
+    autodiff_give(ad, node->in[0], sum);
+}
+
+/* Of x with the rows of one rank, or of all. */
+static void check_parts(struct graph *graph, const struct graph_node *node, int64_t own_rows)
+{
+    if (node->attrs.parts > 1 && own_rows % node->attrs.parts)
+        graph_fail(graph, "%s: %lld rows of a rank cannot be exchanged in %d parts", node->op->name,
+                   (long long)own_rows, node->attrs.parts);
 }
 
 /* input x [rows, width] of each member; output y [members * rows, width] */
 static void gather_shapes(struct graph *graph, struct graph_node *node)
 {
     struct graph_value x = graph->values[node->in[0]];
+    check_parts(graph, node, x.dim[0]);
     x.dim[0] *= node->attrs.members;
     node->out[0] = graph_value(graph, VALUE_TEMP, x.dtype, x.dims, x.dim);
 }
@@ -111,6 +138,7 @@ static void scatter_shapes(struct graph *graph, struct graph_node *node)
     if (check_rows(graph, node))
         return;
     x.dim[0] /= node->attrs.members;
+    check_parts(graph, node, x.dim[0]);
     node->out[0] = graph_value(graph, VALUE_TEMP, node->attrs.out, x.dims, x.dim);
 }
 

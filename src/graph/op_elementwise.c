@@ -1,4 +1,4 @@
-/* op_elementwise.c - token embedding and SwiGLU. */
+/* op_elementwise.c - token embedding, SwiGLU, and rounding to the format of a graph. */
 #include "graph/autodiff.h"
 #include "graph/op.h"
 #include "device/ops.h"
@@ -94,4 +94,33 @@ const struct op op_swiglu_backward = {
     .flops_each = 10,
     .run = swiglu_backward_run,
     .in_place = 1u << 1,
+};
+
+/* input x, fp32; output y, the same in the graph's format.  Its gradient is that of x as it is: the
+ * rule of a product in fp32, or of an exchange, takes it in either format. */
+static void round_shapes(struct graph *graph, struct graph_node *node)
+{
+    const struct graph_value x = graph->values[node->in[0]];
+    node->out[0] = graph_value(graph, VALUE_TEMP, graph->dtype, x.dims, x.dim);
+}
+
+static void round_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
+{
+    autodiff_give(ad, node->in[0], dy);
+}
+
+static int round_run(const struct op_call *call, struct error *err)
+{
+    int x = call->node->in[0];
+    call->device->ops->cast(call->device, call->graph->dtype, call->out[0],
+                            call->graph->values[x].dtype, call->in[0], graph_elems(call->graph, x));
+    return 0;
+}
+
+const struct op op_round = {
+    .name = "round",
+    .shapes = round_shapes,
+    .gradient = round_gradient,
+    .flops_each = 1,
+    .run = round_run,
 };

@@ -24,39 +24,52 @@ static void linear_shapes(struct graph *graph, struct graph_node *node)
     node->out[0] = graph_value(graph, VALUE_TEMP, node->attrs.out, 2, shape);
 }
 
-static void linear_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
+static void weight_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
     int weight =
         autodiff_node(ad, &op_linear_weight_grad, (int[]){dy, node->in[0]}, 2, &node->attrs);
     autodiff_param(ad, weight, 0, node->in[1]);
+}
+
+/* That of the weight comes first: what is kept for it alone is gone before the other one is made.
+ * Where rows are exchanged in parts it comes last: ranks exchange the other one meanwhile. */
+static void linear_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
+{
+    int is_last = ad->graph->tensor.parts > 1;
+    if (!is_last)
+        weight_gradient(ad, node, dy);
     int before = autodiff_take(ad, node->in[0]);
     int input =
         autodiff_node(ad, &op_linear_input_grad, (int[]){dy, node->in[1], before}, 3, &node->attrs);
     autodiff_give(ad, node->in[0], ad->graph->nodes[input].out[0]);
     if (node->in[2] >= 0)
         autodiff_give(ad, node->in[2], dy);
+    if (is_last)
+        weight_gradient(ad, node, dy);
 }
 
 /* dx [rows, in] = dy [rows, out] w [out, in] + before */
 static void input_grad_shapes(struct graph *graph, struct graph_node *node)
 {
     int64_t shape[2] = {dim(graph, node->in[0], 0), dim(graph, node->in[1], 1)};
-    node->out[0] = graph_value(graph, VALUE_TEMP, graph->dtype, 2, shape);
+    enum dtype dtype = node->attrs.grad_fp32 ? DTYPE_F32 : graph->dtype;
+    node->out[0] = graph_value(graph, VALUE_TEMP, dtype, 2, shape);
 }
 
 /*   y  [rows, out] = x [rows, in] w^T [in, out] + addend
  *   dx [rows, in]  = dy [rows, out] w [out, in] + what is there
  *   dw [out, in]   = dy^T [out, rows] x [rows, in]
- * of inputs 0 and 1. */
+ * of inputs 0 and 1; of the first two a part of the rows. */
 static struct gemm gemm_of(const struct graph *graph, const struct graph_node *node)
 {
     const int64_t *a = graph->values[node->in[0]].dim, *b = graph->values[node->in[1]].dim;
     int trans_a = node->op == &op_linear_weight_grad, trans_b = node->op == &op_linear;
+    int parts = node->attrs.parts > 1 ? node->attrs.parts : 1;
     return gemm_dense((struct gemm){.dt = graph->dtype,
                                     .dt_c = graph->values[node->out[0]].dtype,
                                     .trans_a = trans_a,
                                     .trans_b = trans_b,
-                                    .m = a[trans_a],
+                                    .m = a[trans_a] / parts,
                                     .n = b[!trans_b],
                                     .k = a[!trans_a]});
 }
@@ -90,6 +103,7 @@ const struct op op_linear = {
     .flops = flops,
     .scratch = scratch,
     .run = run,
+    .by_rows = 1u << 0 | 1u << 2,
     .keep = 1,
 };
 
@@ -99,6 +113,7 @@ const struct op op_linear_input_grad = {
     .flops = flops,
     .scratch = scratch,
     .run = run,
+    .by_rows = 1u << 0 | 1u << 2,
 };
 
 const struct op op_linear_weight_grad = {
@@ -121,9 +136,17 @@ static int add_run(const struct op_call *call, struct error *err)
     return 0;
 }
 
+static void add_shapes(struct graph *graph, struct graph_node *node)
+{
+    for (int k = 0; k < 2; k++)
+        if (graph->values[node->in[k]].dtype != graph->dtype)
+            graph_fail(graph, "add: an operand is in another format than the graph");
+    op_shaped_as_first(graph, node);
+}
+
 const struct op op_add = {
     .name = "add",
-    .shapes = op_shaped_as_first,
+    .shapes = add_shapes,
     .gradient = add_gradient,
     .flops_each = 1,
     .run = add_run,

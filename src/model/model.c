@@ -109,6 +109,16 @@ static struct graph *build(const struct model *model, int kind, int blocks,
     return NULL;
 }
 
+/* The group, its rows exchanged in one part where those of a sequence cannot be cut into more. */
+static struct graph_group cut_rows(struct graph_group group, int64_t batch,
+                                   const int64_t seq[SEQUENCES])
+{
+    for (int s = 0; s < SEQUENCES; s++)
+        if (group.parts > 1 && batch * seq[s] % (group.size * group.parts))
+            group.parts = 1;
+    return group;
+}
+
 struct graph *model_unit_graph(const struct model *model, int unit, enum model_purpose purpose,
                                int64_t batch, const int64_t seq[SEQUENCES], enum dtype dtype,
                                struct graph_group tensor, struct graph_group context,
@@ -116,7 +126,7 @@ struct graph *model_unit_graph(const struct model *model, int unit, enum model_p
 {
     struct graph *graph = graph_create(batch, seq[0], dtype);
     memcpy(graph->length, seq, sizeof graph->length);
-    graph->tensor = tensor;
+    graph->tensor = cut_rows(tensor, batch, seq);
     graph->context = context;
     const struct model_unit *u = &model->unit[unit];
     return build(model, u->kind, u->blocks, purpose, graph, loss_factor, err);

@@ -90,7 +90,8 @@ int transformer_back(struct graph *graph, int x, int w, int addend)
 {
     if (graph->tensor.size < 2)
         return build_linear(graph, x, w, addend);
-    int y = build_scatter_rows(graph, build_linear(graph, x, w, -1), graph->tensor);
+    int term = graph->tensor.fp32 ? build_linear_fp32(graph, x, w) : build_linear(graph, x, w, -1);
+    int y = build_round(graph, build_scatter_rows(graph, term, graph->tensor));
     return addend < 0 ? y : build_add(graph, y, addend);
 }
 

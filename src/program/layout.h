@@ -42,6 +42,8 @@ struct layout {
     enum dtype dtype;
     enum dtype optimizer_dtype;
     enum dtype reduce_dtype; /* of gradients on their way to shards */
+    int tensor_parts;        /* in which tensor ranks exchange rows; 1: at once */
+    int tensor_fp32;         /* 1: the terms of their sums in fp32 */
     int pure;                /* no fp32 masters */
     int prefetch_forward, prefetch_backward, prefetch_late;
 };
@@ -53,6 +55,10 @@ struct layout {
  * sequences. */
 int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,
                    enum device_kind device, struct error *err);
+
+/* The parts that the configuration asks of layout->tensor_parts for and that its rows cannot be cut
+ * into; 0: none, or it asks for none by number. */
+int layout_lost_overlap(const struct layout *layout, const struct config *config);
 
 /* Free what a layout has; one that is all zero is allowed. */
 void layout_release(struct layout *layout);

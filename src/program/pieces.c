@@ -7,16 +7,18 @@
  *   reduce_scatter   REDUCE       x      y      of y
  *   all_to_all       ALLTOALL     x      y      of a part, as many parts as members
  *
+ * Of a gather or a reduce-scatter in parts each is an instruction, of its rows alone.
+ *
  * Operands are views of what the run has in the spaces where x and y lie: hazards, lifetimes and
  * waits are those of these buffers.
  */
 #include "program/pieces.h"
 
-/* Where value v of a run's graph lies. */
+/* Where value v of a run's graph lies, or that of its `parts` which begins at ref. */
 static int operand(struct program *program, const struct run *run, const int *buffer,
-                   struct segment_ref ref, int v)
+                   struct segment_ref ref, int v, int parts)
 {
-    size_t bytes = graph_bytes(run->segment->graph, v);
+    size_t bytes = graph_bytes(run->segment->graph, v) / (size_t)parts;
     int whole = buffer[ref.space];
     if (program->buffer[whole].bytes == bytes)
         return whole;
@@ -53,9 +55,9 @@ void pieces_exchange(struct program *program, const struct run *run, int piece, 
     enum op_transfer transfer = node->op->transfer;
     int x = node->in[0], y = node->out[0], members = node->attrs.members;
     int in_place = op_reduces_in_place(node->op);
-    int from = in_place ? -1 : operand(program, run, buffer, step->in[0], x);
-    int to = operand(program, run, buffer, step->out[0], y);
-    int64_t elems = graph_elems(graph, transfer == TRANSFER_GATHER ? x : y);
+    int from = in_place ? -1 : operand(program, run, buffer, step->in[0], x, step->parts);
+    int to = operand(program, run, buffer, step->out[0], y, step->parts);
+    int64_t elems = graph_elems(graph, transfer == TRANSFER_GATHER ? x : y) / step->parts;
     int parts = transfer == TRANSFER_SWAP ? equal_parts(program, members, elems / members) : -1;
     struct instr *instr = program_instr(program, kinds[transfer].kind, kinds[transfer].stream);
     instr->unit = run->unit;

@@ -6,6 +6,10 @@
  * known to be complete when the instruction ends. settle() goes through the needs latest first,
  * adds a wait only where the vector does not cover it yet, and joins in the vector of what is
  * waited for.
+ *
+ * Where rows are exchanged in parts (segment_parts.c), instructions touch different bytes of one
+ * buffer at once.  Of each buffer in which activations pass, all that was touched so far is then
+ * remembered by its bytes (touched), in place of the last instruction of each stream.
  */
 #include "program/passes.h"
 
@@ -26,9 +30,19 @@ struct clock_vector {
     int at[STREAMS];
 };
 
+/* What was touched of a buffer. */
+struct touched {
+    struct touched_bytes {
+        size_t from, to;
+        int instr, writes;
+    } * list;
+    int count, capacity;
+};
+
 struct waits {
     struct program *program;
     struct history *history;      /* per buffer */
+    struct touched *touched;      /* per buffer; NULL: nothing goes in parts */
     struct memory_lifetime *life; /* per buffer */
     struct clock_vector *vector;  /* per instruction, itself included */
     struct ranges *ranges[POOL_COUNT];
@@ -51,14 +65,69 @@ static void need_memory(struct waits *w, int b, int wait[STREAMS])
         need(wait, w->history[had[i]].released);
 }
 
+/* Is what was touched of a buffer remembered by its bytes? */
+static int is_by_bytes(const struct waits *w, int b)
+{
+    return w->touched && w->program->buffer[b].pool == POOL_ACTIVATIONS &&
+           !w->program->buffer[b].persistent;
+}
+
+/* Instruction i touches bytes of buffer b: it waits for those that wrote some of them and, where it
+ * writes, for those that read some. */
+static void touch(struct waits *w, int b, struct touched_bytes touch, int wait[STREAMS])
+{
+    struct touched *touched = &w->touched[b];
+    for (int t = 0; t < touched->count; t++) {
+        const struct touched_bytes *before = &touched->list[t];
+        int stream = (int)w->program->instr[before->instr].stream;
+        if ((touch.writes || before->writes) && before->from < touch.to &&
+            touch.from < before->to && before->instr != touch.instr && wait[stream] < before->instr)
+            wait[stream] = before->instr;
+    }
+    touched->list =
+        array_grow(touched->list, touched->count, &touched->capacity, sizeof *touched->list);
+    touched->list[touched->count++] = touch;
+}
+
+/* A RUN whose segment goes in parts touches what its steps do. */
+static void touch_steps(struct waits *w, int i, int slot, int b, int wait[STREAMS])
+{
+    const struct instr *instr = &w->program->instr[i];
+    const struct segment *segment = program_segment(w->program, instr->unit, instr->phase);
+    const struct segment_piece *piece = &segment->piece[instr->piece];
+    for (int s = piece->first; s < piece->end; s++)
+        for (int k = 0; k < STEP_OPERANDS; k++) {
+            struct segment_touch part = segment_touch(segment, &segment->step[s], k);
+            if (part.space == slot)
+                touch(w, b, (struct touched_bytes){part.from, part.to, i, part.writes}, wait);
+        }
+}
+
+/* What instruction i touches of the buffer of a slot. */
+static void touch_operand(struct waits *w, int i, int slot, int writes, int wait[STREAMS])
+{
+    const struct instr *instr = &w->program->instr[i];
+    const struct program_buffer *part = &w->program->buffer[instr->buffer[slot]];
+    int b = buffer_root(w->program, instr->buffer[slot]);
+    size_t from = part->whole < 0 ? 0 : part->from;
+    if (instr->kind == INSTR_RUN &&
+        program_segment(w->program, instr->unit, instr->phase)->in_parts)
+        touch_steps(w, i, slot, b, wait);
+    else
+        touch(w, b, (struct touched_bytes){from, from + part->bytes, i, writes}, wait);
+}
+
 static void need_operands(struct waits *w, int i, int wait[STREAMS])
 {
     const struct instr *instr = &w->program->instr[i];
     for (unsigned left = instr->bound; left; left &= left - 1) {
         int slot = __builtin_ctz(left), b = buffer_root(w->program, instr->buffer[slot]);
         int write = instr->writes >> slot & 1 || instr->kind == INSTR_RELEASE;
-        need(wait, w->history[b].wrote);
-        if (write)
+        if (is_by_bytes(w, b))
+            touch_operand(w, i, slot, write, wait);
+        else
+            need(wait, w->history[b].wrote);
+        if (write && !is_by_bytes(w, b))
             need(wait, w->history[b].read);
         if (w->life[b].first == i && !w->program->buffer[b].persistent)
             need_memory(w, b, wait);
@@ -100,6 +169,16 @@ static void settle(struct waits *w, int i, const int wait[STREAMS], struct clock
     w->vector[i] = stream[instr->stream] = known;
 }
 
+/* Does one of the rank's units exchange rows in parts? */
+static int has_parts(const struct program *program)
+{
+    for (int unit = 0; unit < program->units->count; unit++)
+        for (int phase = 0; phase < PHASES && program_owns(program, unit); phase++)
+            if (program_segment(program, unit, phase)->in_parts)
+                return 1;
+    return 0;
+}
+
 void pass_waits(struct program *program)
 {
     size_t buffers = (size_t)program->buffers, instrs = (size_t)program->instrs;
@@ -112,6 +191,8 @@ void pass_waits(struct program *program)
     struct clock_vector stream[STREAMS];
     for (int pool = 0; pool < POOL_COUNT; pool++)
         w.ranges[pool] = ranges_create();
+    if (has_parts(program))
+        w.touched = array_make(buffers, sizeof *w.touched);
     memset(w.history, -1, buffers * sizeof *w.history);
     memset(stream, -1, sizeof stream);
     for (int i = 0; i < program->instrs; i++) {
@@ -121,6 +202,9 @@ void pass_waits(struct program *program)
         settle(&w, i, wait, stream);
         remember(&w, i);
     }
+    for (size_t b = 0; w.touched && b < buffers; b++)
+        free(w.touched[b].list);
+    free(w.touched);
     free(w.history);
     free(w.life);
     free(w.vector);

@@ -1,8 +1,9 @@
 /* segment.c - compile a graph and a phase into steps.
  *
- * Four passes: segment_pick_nodes() chooses the nodes of the phase, and in backward, where forward
- * has not kept a value, the forward nodes that make it again; cut() divides the steps into pieces
- * and finds the temporaries that live from one to another; plan() gives what a phase keeps for
+ * Five passes: segment_pick_nodes() chooses the nodes of the phase, and in backward, where forward
+ * has not kept a value, the forward nodes that make it again; segment_divide() makes several steps
+ * of those that go in parts; cut() divides the steps into pieces and finds the temporaries that
+ * live from one to another; plan() gives what a phase keeps for
  * another a place of its own, and temporaries and scratch offsets by their lifetimes, so that
  * memory is used again within the segment; resolve() makes every operand a space and an offset.
  */
@@ -49,10 +50,11 @@ static int exchanges(const struct segment_draft *c, int step)
     return segment_node(c->segment, &c->segment->step[step])->op->transfer != TRANSFER_NONE;
 }
 
-/* The piece that makes a value of this segment. */
-static int maker_piece(const struct segment_draft *c, int v)
+/* Does a piece make all of a value of this segment? */
+static int is_made_in(const struct segment_draft *c, int v, int piece)
 {
-    return c->segment->step[c->step_of[c->graph->values[v].producer]].piece;
+    const struct segment_step *maker = &c->segment->step[c->step_of[c->graph->values[v].producer]];
+    return maker->parts == 1 && maker->piece == piece;
 }
 
 /* What a step reads that another piece made, and what it exchanges, is carried. */
@@ -62,26 +64,33 @@ static void carry(struct segment_draft *c, int s)
     const struct graph_node *node = segment_node(c->segment, step);
     for (int k = 0; k < NODE_INS; k++) {
         int v = node->in[k];
-        if (is_work(c, v) && (exchanges(c, s) || maker_piece(c, v) != step->piece))
+        if (is_work(c, v) && (exchanges(c, s) || !is_made_in(c, v, step->piece)))
             c->temp_space[v] = SPACE_CARRY;
     }
     if (exchanges(c, s) && is_work(c, node->out[0]))
         c->temp_space[node->out[0]] = SPACE_CARRY;
 }
 
+static void begin_piece(struct segment *segment, int first)
+{
+    segment->piece[segment->pieces++] = (struct segment_piece){.first = first, .end = first};
+}
+
+/* Behind an exchange a piece begins, and with each part of a product but the first. */
 static void cut(struct segment_draft *c)
 {
     struct segment *segment = c->segment;
-    segment->piece = array_make((size_t)segment->steps + 1, sizeof *segment->piece);
-    segment->pieces = 1;
+    segment->piece = array_make(2 * (size_t)segment->steps + 1, sizeof *segment->piece);
+    begin_piece(segment, 0);
     for (int s = 0; s < segment->steps; s++) {
-        struct segment_piece *piece = &segment->piece[segment->pieces - 1];
+        if (segment->step[s].part && !exchanges(c, s) &&
+            segment->piece[segment->pieces - 1].first < s)
+            begin_piece(segment, s);
         c->step_of[segment->step[s].node] = s;
         segment->step[s].piece = segment->pieces - 1;
-        piece->end = s + 1;
+        segment->piece[segment->pieces - 1].end = s + 1;
         if (exchanges(c, s))
-            segment->piece[segment->pieces++] =
-                (struct segment_piece){.first = s + 1, .end = s + 1};
+            begin_piece(segment, s + 1);
     }
     for (int s = 0; s < segment->steps; s++)
         carry(c, s);
@@ -111,6 +120,18 @@ static int last_use(const struct segment_draft *c, int v, int from)
     return last;
 }
 
+/* The last step that runs beside an exchange in parts, or that exchange: what it reads is not to be
+ * overwritten by the product that goes on meanwhile. */
+static int end_beside(const struct segment_draft *c, int s)
+{
+    const struct segment_step *step = c->segment->step;
+    int last = s, y = c->graph->nodes[step[s].node].out[0];
+    for (int t = s + 1; exchanges(c, s) && step[s].parts > 1 && t < c->segment->steps; t++)
+        if (step[t].parts > 1 && c->graph->nodes[step[t].node].in[0] == y)
+            last = t;
+    return last;
+}
+
 /* Output 0 takes over the memory of an input that dies at this step, where the op allows. */
 static int take_over(struct segment_draft *c, const struct graph_node *node, int step, int out)
 {
@@ -134,17 +155,18 @@ static void plan(struct segment_draft *c)
         if (c->temp_space[v] == SPACE_SAVED || c->temp_space[v] == SPACE_DEFERRED)
             c->item[v] = add_item(c, c->temp_space[v], graph_bytes(c->graph, v), 0);
     for (int s = 0; s < c->segment->steps; s++) {
-        const struct graph_node *node = &c->graph->nodes[c->segment->step[s].node];
+        const struct segment_step *step = &c->segment->step[s];
+        const struct graph_node node = segment_step_node(c->segment, step);
         for (int k = 0; k < NODE_OUTS; k++) {
-            int v = node->out[k];
-            if (!is_work(c, v))
+            int v = node.out[k];
+            if (!is_work(c, v) || step->part)
                 continue;
-            c->item[v] = k == 0 ? take_over(c, node, s, v) : -1;
+            c->item[v] = k == 0 ? take_over(c, &node, s, v) : -1;
             if (c->item[v] < 0)
                 c->item[v] = add_item(c, c->temp_space[v], graph_bytes(c->graph, v), s);
-            place_of(c, v)->last = last_use(c, v, s);
+            place_of(c, v)->last = end_beside(c, last_use(c, v, c->step_of[step->node]));
         }
-        size_t scratch = node->op->scratch ? node->op->scratch(c->device, c->graph, node) : 0;
+        size_t scratch = node.op->scratch ? node.op->scratch(c->device, c->graph, &node) : 0;
         c->scratch_item[s] = scratch ? add_item(c, SPACE_WORK, scratch, s) : -1;
     }
     c->segment->saved_bytes = place_items(items[SPACE_SAVED].place, items[SPACE_SAVED].count);
@@ -164,7 +186,7 @@ static struct segment_ref param_ref(const struct segment_draft *c, int index, in
                                 (size_t)place->offset * size};
 }
 
-static struct segment_ref ref(const struct segment_draft *c, int v)
+static struct segment_ref whole_ref(const struct segment_draft *c, int v)
 {
     static const int space[] = {
         [VALUE_INPUT] = SPACE_INPUT,
@@ -192,6 +214,39 @@ static struct segment_ref ref(const struct segment_draft *c, int v)
     case VALUE_DOCUMENTS: return (struct segment_ref){space[value->role], 0};
     default: return (struct segment_ref){space[value->role] + value->index, 0};
     }
+}
+
+/* Operand k of a step, inputs first: of a step for a part, where that part of the rows lies. */
+static int is_by_rows(const struct graph_node *node, int k)
+{
+    if (node->op->transfer != TRANSFER_NONE || k == NODE_INS)
+        return 1;
+    return k < NODE_INS && node->op->by_rows >> k & 1;
+}
+
+static struct segment_ref ref(const struct segment_draft *c, const struct segment_step *step, int k)
+{
+    const struct graph_node *node = segment_node(c->segment, step);
+    int v = k < NODE_INS ? node->in[k] : node->out[k - NODE_INS];
+    struct segment_ref ref = whole_ref(c, v);
+    if (step->part && v >= 0 && is_by_rows(node, k))
+        ref.offset += graph_bytes(c->graph, v) / (size_t)step->parts * (size_t)step->part;
+    return ref;
+}
+
+struct segment_touch segment_touch(const struct segment *segment, const struct segment_step *step,
+                                   int operand)
+{
+    const struct graph_node *node = segment_node(segment, step);
+    int writes = operand >= NODE_INS, out = operand - NODE_INS;
+    if (operand == STEP_OPERANDS - 1)
+        return (struct segment_touch){step->scratch.space, 0, SIZE_MAX, 1};
+    struct segment_ref ref = writes ? step->out[out] : step->in[operand];
+    int v = writes ? node->out[out] : node->in[operand];
+    size_t bytes = ref.space < 0 ? 0 : graph_bytes(segment->graph, v);
+    if (step->parts > 1 && is_by_rows(node, operand))
+        bytes /= (size_t)step->parts;
+    return (struct segment_touch){ref.space, ref.offset, ref.offset + bytes, writes};
 }
 
 static void note(unsigned *spaces, struct segment_ref ref)
@@ -233,10 +288,11 @@ static void touch(struct segment_draft *c, int s)
     if (exchanges(c, s) && !brings_term(step, node))
         return;
     piece->runs = 1;
-    piece->flops += op_flops(c->graph, node);
+    struct graph_node part = segment_step_node(segment, step);
+    piece->flops += op_flops(c->graph, &part);
     for (int k = 0; k < NODE_INS; k++) {
         int v = node->in[k];
-        if (!made_here(c, v) || maker_piece(c, v) != step->piece)
+        if (!made_here(c, v) || !is_made_in(c, v, step->piece))
             note(&piece->reads, step->in[k]);
     }
     for (int k = 0; k < NODE_OUTS; k++)
@@ -252,12 +308,12 @@ static void resolve(struct segment_draft *c)
         const struct graph_node *node = &c->graph->nodes[step->node];
         step->grad_use = step->adds_input = -1;
         for (int k = 0; k < NODE_INS; k++) {
-            step->in[k] = ref(c, node->in[k]);
+            step->in[k] = ref(c, step, k);
             if (!made_here(c, node->in[k]))
                 note(&segment->reads, step->in[k]);
         }
         for (int k = 0; k < NODE_OUTS; k++) {
-            step->out[k] = ref(c, node->out[k]);
+            step->out[k] = ref(c, step, NODE_INS + k);
             note(&segment->writes, step->out[k]);
             note_gradient(c, step, k);
         }
@@ -341,12 +397,13 @@ int segment_compile(struct segment *segment, const struct graph *graph, enum seg
         .step_of = array_make((size_t)graph->node_count, sizeof(int)),
         .temp_space = array_make(values, sizeof(int)),
         .item = array_make(values, sizeof(int)),
-        .scratch_item = array_make((size_t)graph->node_count, sizeof(int)),
     };
     memset(c.item, -1, values * sizeof(int));
     for (size_t v = 0; v < values; v++)
         c.temp_space[v] = SPACE_WORK;
     segment_pick_nodes(&c);
+    segment_divide(&c);
+    c.scratch_item = array_make((size_t)segment->steps, sizeof(int));
     cut(&c);
     plan(&c);
     resolve(&c);
@@ -367,7 +424,11 @@ int segment_compile(struct segment *segment, const struct graph *graph, enum seg
 
 const struct segment_step *segment_exchange(const struct segment *segment, int piece)
 {
-    return piece < segment->pieces - 1 ? &segment->step[segment->piece[piece].end - 1] : NULL;
+    if (piece < 0 || piece >= segment->pieces)
+        return NULL;
+    const struct segment_piece *p = &segment->piece[piece];
+    const struct segment_step *last = p->end > p->first ? &segment->step[p->end - 1] : NULL;
+    return last && segment_node(segment, last)->op->transfer != TRANSFER_NONE ? last : NULL;
 }
 
 unsigned segment_piece_sections(const struct segment *segment, int piece, int use,

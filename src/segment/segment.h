@@ -9,6 +9,10 @@
  *
  * Values that cross a cut, or are exchanged, lie in SPACE_CARRY, which outlives a piece as
  * SPACE_WORK does not.  A segment without exchanges is one piece.
+ *
+ * Rows may be exchanged in parts, and products that read them, or make them, run in parts too
+ * (segment_parts.c), each part in a piece of its own: then what two instructions touch of a space
+ * says whether one must wait for the other, and not whether both touch the space.
  */
 #ifndef TRIREME_SEGMENT_SEGMENT_H
 #define TRIREME_SEGMENT_SEGMENT_H
@@ -92,14 +96,14 @@ struct segment_param_place {
 
 struct segment_step {
     int node, piece;
+    int part, parts; /* parts above 1: it is for that part of the node's rows, the first being 0 */
     struct segment_ref in[NODE_INS], out[NODE_OUTS], scratch;
     int grad_use;          /* the flat, of those used, whose gradient it writes; -1: none */
     int tensor[NODE_OUTS]; /* per output: the first tensor whose gradient it is, or -1 */
     int adds_input;        /* the input to whose gradient it can add; -1: none */
 };
 
-/* Steps from `first` to before `end`.  The last one exchanges values unless it is the last piece.
- */
+/* Steps from `first` to before `end`, of which only the last one may exchange values. */
 struct segment_piece {
     int first, end;
     int runs;               /* 1: there is something to run before the exchange */
@@ -110,6 +114,7 @@ struct segment_piece {
 struct segment {
     const struct graph *graph; /* the caller's */
     enum segment_phase phase;
+    int in_parts; /* 1: some of its steps are for a part of a node's rows */
     int steps;
     struct segment_step *step;
     int pieces;
@@ -129,7 +134,7 @@ int segment_compile(struct segment *segment, const struct graph *graph, enum seg
                     struct device *device, struct error *err);
 void segment_destroy(struct segment *segment);
 
-/* The step behind which ranks exchange values after a piece, or NULL: it is the last piece. */
+/* The step that exchanges values after a piece, or NULL: none does. */
 const struct segment_step *segment_exchange(const struct segment *segment, int piece);
 
 /* The node of a step. */
@@ -138,6 +143,27 @@ static inline const struct graph_node *segment_node(const struct segment *segmen
 {
     return &segment->graph->nodes[step->node];
 }
+
+/* The node as a step runs it: of a part of its rows, where the step is for one. */
+static inline struct graph_node segment_step_node(const struct segment *segment,
+                                                  const struct segment_step *step)
+{
+    struct graph_node node = segment->graph->nodes[step->node];
+    if (node.op->transfer == TRANSFER_NONE)
+        node.attrs.parts = step->parts;
+    return node;
+}
+
+/* What a step touches of a space.  Its operands have numbers: inputs, outputs, scratch. */
+enum { STEP_OPERANDS = NODE_INS + NODE_OUTS + 1 };
+struct segment_touch {
+    int space; /* -1: the step has no such operand */
+    size_t from, to;
+    int writes;
+};
+/* One behind its bytes is `to`; SIZE_MAX for scratch. */
+struct segment_touch segment_touch(const struct segment *segment, const struct segment_step *step,
+                                   int operand);
 
 /* The sections of flat, the use-th that the unit uses, whose gradients a piece writes: a bit each.
  */

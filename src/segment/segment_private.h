@@ -21,7 +21,7 @@ struct segment_draft {
     char *here;       /* per node: a step of this segment */
     char *input_part; /* per node: backward's input part needs it */
     char *made;       /* per node: a step of backward's input part, where this is the other */
-    int *step_of;     /* per node: its step */
+    int *step_of;     /* per node: its step, the last of several */
     int *temp_space; /* per value, if it is a temporary: SPACE_SAVED, kept from forward to backward;
                         SPACE_DEFERRED, from backward's input part to its weight part; SPACE_CARRY,
                         handed from piece to piece; SPACE_WORK, at first, none of these */
@@ -33,5 +33,9 @@ struct segment_draft {
 /* Choose the nodes of the draft's phase: fills segment->step[].node and steps, here, made, and what
  * is saved and deferred in temp_space.  segment_destroy() frees the steps. */
 void segment_pick_nodes(struct segment_draft *c);
+
+/* Put in place of steps whose rows are exchanged in parts, and of products beside them, a step for
+ * each part. */
+void segment_divide(struct segment_draft *c);
 
 #endif

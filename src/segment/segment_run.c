@@ -38,12 +38,12 @@ static int run_step(const struct segment *segment, const struct segment_step *st
                     const struct flat *const *flat, struct device *device, void *const *base,
                     uint64_t accumulate, struct error *err)
 {
-    const struct graph_node *node = &segment->graph->nodes[step->node];
+    const struct graph_node node = segment_step_node(segment, step);
     struct op_call call = {
         .device = device,
         .graph = segment->graph,
-        .node = node,
-        .shape = segment->graph->values[node->in[0]].dim,
+        .node = &node,
+        .shape = segment->graph->values[node.in[0]].dim,
     };
     for (int k = 0; k < NODE_INS; k++)
         call.in[k] = at(&step->in[k], base);
@@ -51,12 +51,12 @@ static int run_step(const struct segment *segment, const struct segment_step *st
         call.out[k] = at(&step->out[k], base);
     call.scratch = at(&step->scratch, base);
     if (step->grad_use >= 0)
-        call.accumulate = node->accumulate || adds(step, flat, accumulate);
+        call.accumulate = node.accumulate || adds(step, flat, accumulate);
     if (step->adds_input >= 0)
         call.accumulate = !!(accumulate & segment_adds_input(step->adds_input));
-    if (!node->op->run(&call, err))
+    if (!node.op->run(&call, err))
         return 0;
-    return error_prefix(err, "op %s", node->op->name);
+    return error_prefix(err, "op %s", node.op->name);
 }
 
 int segment_run_piece(const struct segment *segment, int piece, const struct flat *const *flat,
@@ -67,7 +67,7 @@ int segment_run_piece(const struct segment *segment, int piece, const struct fla
         if (writes_pads(segment, piece, flat, use, accumulate))
             zero_pads(flat[use], device, base[SPACE_GRAD + use]);
     for (int s = segment->piece[piece].first; s < segment->piece[piece].end; s++) {
-        const char *name = segment->graph->nodes[segment->step[s].node].op->name;
+        const char *name = segment_node(segment, &segment->step[s])->op->name;
         if ((watch && watch->begins(watch, name, err)) ||
             run_step(segment, &segment->step[s], flat, device, base, accumulate, err) ||
             (watch && watch->ended(watch, name, err)))

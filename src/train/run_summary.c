@@ -127,6 +127,7 @@ static void warn(const struct session *s, int64_t done)
         return;
     session_warn_unused_gpus(s);
     session_warn_far_tensors(s);
+    session_warn_lost_overlap(s);
     warn_idle(s);
     if (s->device->kind == DEVICE_CPU && s->device->threads > cores)
         log_warn(s->log, "%d threads a rank (%s) on %d core%s: they wait for one another",

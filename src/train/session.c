@@ -118,6 +118,19 @@ void session_warn_far_tensors(const struct session *s)
     }
 }
 
+void session_warn_lost_overlap(const struct session *s)
+{
+    int asked = layout_lost_overlap(&s->layout, &s->config);
+    if (asked && !world_rank(s->world))
+        log_warn(s->log,
+                 "parallel.tensor_overlap %d is off: the %lld rows of a micro-batch cannot be cut "
+                 "into %d parts for each of %d tensor ranks",
+                 asked,
+                 (long long)(s->layout.micro_batch * s->config.data.seq_len /
+                             s->layout.shape.degree[MESH_CONTEXT]),
+                 asked, s->layout.shape.degree[MESH_TENSOR]);
+}
+
 /* The number of ranks per node; 0 where nodes differ.  Collective. */
 static int ranks_per_node(struct world *world)
 {

@@ -46,6 +46,8 @@ void session_close(struct session *session); /* NULL allowed; collective */
 
 /* Rank 0 warns where layers are divided among ranks of several nodes. */
 void session_warn_far_tensors(const struct session *session);
+/* The overlap that parallel.tensor_overlap asks for, and that does not happen. */
+void session_warn_lost_overlap(const struct session *session);
 
 /* Rank 0 warns where device=auto chose the CPU on a machine, or in a job, that has GPUs. */
 void session_warn_unused_gpus(const struct session *session);

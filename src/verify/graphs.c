@@ -114,6 +114,53 @@ int graphs_check_flats(const struct program *program, struct error *err)
     return 0;
 }
 
+/* ---- own rows ---- */
+
+/* The graph of a unit in this kind of program. */
+static const struct graph *graph_of(const struct program *program, int unit)
+{
+    const struct unit_kind *kind = units_kind(program->units, unit);
+    return program->kind == PROGRAM_TRAIN      ? kind->train
+           : program->kind == PROGRAM_EVALUATE ? kind->evaluate
+                                               : kind->logits;
+}
+
+/* Take note of parts in which rows are divided over tensor ranks; 1: others have been noted. */
+static int note_parts(unsigned axes, int parts, int *noted)
+{
+    int has = parts > 1 ? parts : 1;
+    if (!(axes >> MESH_TENSOR & 1))
+        return 0;
+    if (!*noted)
+        *noted = has;
+    return *noted != has;
+}
+
+int graphs_check_rows(const struct program *program, struct error *err)
+{
+    int parts = 0, wrong = 0;
+    char name[MODEL_PREFIX];
+    for (int u = 0; u < program->units->count; u++) {
+        const struct graph *graph = graph_of(program, u);
+        for (int k = 0; k < graph->inputs; k++)
+            wrong |= note_parts(graph_axes(graph->input[k].own_rows),
+                                graph->input[k].own_rows.parts, &parts);
+        wrong |=
+            note_parts(graph_axes(graph->output_own_rows), graph->output_own_rows.parts, &parts);
+        for (int n = 0; n < graph->node_count; n++) {
+            const struct graph_node *node = &graph->nodes[n];
+            if (node->op->transfer == TRANSFER_GATHER || node->op->transfer == TRANSFER_SCATTER)
+                wrong |= note_parts(node->attrs.axes, node->attrs.parts, &parts);
+        }
+        if (wrong)
+            return error_set(err,
+                             "verify: wrong rows: %s has rows of its ranks in other parts than the "
+                             "units before it, or one of its ops than the others",
+                             model_unit_name(program->units->model, u, name));
+    }
+    return 0;
+}
+
 /* ---- the loss ---- */
 
 /* The micro-batches of all ranks are the fewest that hold the global batch. */

@@ -16,6 +16,11 @@
  */
 int graphs_check_flats(const struct program *program, struct error *err);
 
+/* Rows that ranks divide are the same rows in all of the program's graphs: every exchange of such
+ * rows, and every boundary of own rows, has them in as many parts.  Returns 0, or -1 with err
+ * naming the units ("wrong rows"). */
+int graphs_check_rows(const struct program *program, struct error *err);
+
 /* A training program's micro-batches, those of all ranks, are the global batch, and gradients are
  * those of the mean over its tokens: the loss's are multiplied by 1 / their number, on every rank
  * and in every unit that ends in a loss.  Returns 0, or -1 with err naming the unit, or both

@@ -367,7 +367,8 @@ static int check_exchange(const struct values *v, int i)
         instr->axes != node->attrs.axes || members != node->attrs.members)
         return wrong_operand(v, i, -1);
     const struct graph_value *value = segment->graph->values;
-    int x = node->in[0], y = node->out[0], parts = instr->kind == INSTR_ALLTOALL ? members : 1;
+    int x = node->in[0], y = node->out[0];
+    int parts = instr->kind == INSTR_ALLTOALL ? members : step->parts;
     int64_t elems = graph_elems(segment->graph, instr->kind == INSTR_GATHER ? x : y) / parts;
     enum dtype result = instr->kind == INSTR_REDUCE ? value[y].dtype : DTYPE_F32;
     return instr->elems == elems && instr->dtype == value[x].dtype && instr->result == result
@@ -415,8 +416,9 @@ int rules_exchange(struct values *v, int i)
                  value = value_written(v, instr, to.space);
     if (in_place)
         lacks_after(v, instr, from.space, &want);
-    if (check_place(v, i, slot, from, graph_bytes(segment->graph, x)) ||
-        check_place(v, i, SLOT_TO, to, graph_bytes(segment->graph, node->out[0])) ||
+    size_t parts = (size_t)step->parts;
+    if (check_place(v, i, slot, from, graph_bytes(segment->graph, x) / parts) ||
+        check_place(v, i, SLOT_TO, to, graph_bytes(segment->graph, node->out[0]) / parts) ||
         check_read(v, i, buffer_root(v->program, instr->buffer[slot]), from.space, want) ||
         (instr->kind == INSTR_ALLTOALL && check_equal_parts(v, i, node->attrs.members)))
         return -1;

@@ -11,7 +11,8 @@
  *
  * A buffer that comes to life looks in memory_map.h for those that had its memory before: they must
  * have been released, and the release must be ordered before.  Views count as the buffer that they
- * are part of. */
+ * are part of; but where units exchange rows in parts, accesses to what these parts lie in are held
+ * against each other byte by byte (overlaps.h). */
 #include "verify/verify.h"
 
 #include <stdlib.h>
@@ -21,6 +22,7 @@
 #include "verify/division.h"
 #include "verify/graphs.h"
 #include "verify/memory_map.h"
+#include "verify/overlaps.h"
 
 enum { TEXT = 112 };
 
@@ -46,6 +48,7 @@ struct verify {
     int works;             /* RUNs and UPDATEs so far */
     int *works_at;         /* per instruction: those up to it */
     struct memory_map *map[POOL_COUNT];
+    struct overlaps *overlaps; /* NULL: all units exchange whole values */
     struct error *err;
 };
 
@@ -145,6 +148,23 @@ static int has_values(const struct verify *v, int part)
            (buffer->bytes && uses->given_bytes >= buffer->bytes);
 }
 
+/* An instruction that touches some of what instruction i touches of a buffer, where one of both
+ * writes, and that is not ordered before it; or -1. */
+static int find_race(const struct verify *v, int i, int b, int write)
+{
+    const struct uses *uses = &v->uses[b];
+    if (v->overlaps && v->program->buffer[b].pool == POOL_ACTIVATIONS &&
+        !v->program->buffer[b].persistent) {
+        const int *other;
+        int race = -1, count = overlaps_add(v->overlaps, i, b, &other);
+        for (int k = 0; race < 0 && k < count; k++)
+            race = ordered(v, other[k], i) ? -1 : other[k];
+        return race;
+    }
+    int race = unordered(v, uses->wrote, i);
+    return race < 0 && write ? unordered(v, uses->read, i) : race;
+}
+
 /* part: the buffer that is named, or a view of it. */
 static int check_access(struct verify *v, int i, int part, int read, int write)
 {
@@ -158,9 +178,7 @@ static int check_access(struct verify *v, int i, int part, int read, int write)
         uses->first = i;
     if (read && !has_values(v, part))
         return wrong(v, "read before written", i, b, -1);
-    int race = unordered(v, uses->wrote, i);
-    if (race < 0 && write)
-        race = unordered(v, uses->read, i);
+    int race = find_race(v, i, b, write);
     if (race >= 0)
         return wrong(v, "race", i, b, race);
     if (write) {
@@ -324,7 +342,7 @@ static int check_divisions(const struct program *program, struct error *err)
 static int check_graphs(const struct program *program, struct error *err)
 {
     return check_divisions(program, err) || graphs_check_flats(program, err) ||
-                   graphs_check_loss(program, err)
+                   graphs_check_rows(program, err) || graphs_check_loss(program, err)
                ? -1
                : 0;
 }
@@ -347,6 +365,7 @@ int verify_program(const struct program *program, struct error *err)
         memset(uses->read, -1, sizeof uses->read);
     }
     find_gradients(&v);
+    v.overlaps = overlaps_create(program);
     int rc = check_graphs(program, err) || clocks(&v) || check_persistent(&v) ? -1 : 0;
     for (int i = 0; !rc && i < program->instrs; i++)
         rc = check_instr(&v, i);
@@ -359,6 +378,7 @@ int verify_program(const struct program *program, struct error *err)
     free(v.before);
     free(v.uses);
     free(v.works_at);
+    overlaps_destroy(v.overlaps);
     for (int pool = 0; pool < POOL_COUNT; pool++)
         memory_map_destroy(v.map[pool]);
     return rc;

@@ -142,6 +142,11 @@ refused "shards that do not divide the ranks" 'shard 5 .*12 ranks.*parallel.shar
 refused "copies that do not make the ranks" 'parallel.replicate=3 .*would' \
     "$TRIREME" plan $M --ranks 12 parallel.strategy=HYBRID_SHARD parallel.shard=4 \
     parallel.replicate=2
+refused "parts of rows that nobody exchanges" \
+    'parallel.tensor_overlap is of ranks that divide layers, and parallel.tensor is 1' \
+    "$TRIREME" plan $M parallel.tensor_overlap=4
+refused "a format of sums that nobody takes" 'parallel.tensor_reduce_dtype is of ranks that divide' \
+    "$TRIREME" plan $M parallel.tensor_reduce_dtype=fp32
 refused "more ranks than heads" 'parallel.tensor 16 does not fit model.heads 4, of which.*; parallel.tensor=4 would$' \
     "$TRIREME" plan $M --ranks 16 parallel.tensor=16
 refused "more stages than units" 'parallel.pipeline is 6, but the model has 4 units .*4 is the most that fits' \

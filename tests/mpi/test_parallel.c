@@ -47,8 +47,13 @@ static const char *const models[] = {
           "model.max_seq_len=29 model.tie_embeddings=true",
     SIZES "data.seq_len=156 model.family=gpt2 model.heads=4 model.head_dim=10 "
           "model.tie_embeddings=false",
+    /* Of these the layouts whose tensor ranks exchange rows in parts, which must divide the rows;
+       from here on: */
+    SIZES "data.seq_len=24 model.family=llama model.heads=6 model.kv_heads=3 model.head_dim=6",
+    SIZES "data.seq_len=24 model.family=gpt2 model.heads=5 model.head_dim=8 "
+          "model.tie_embeddings=true",
 };
-enum { MODELS = sizeof models / sizeof models[0], CONTEXT_MODELS = 6 };
+enum { MODELS = sizeof models / sizeof models[0], CONTEXT_MODELS = 6, PARTS_MODELS = 10 };
 
 static const struct layout_cell {
     int ranks;
@@ -89,6 +94,19 @@ static const struct layout_cell contexts[] = {
     {8, "parallel.context=2 parallel.tensor=2 parallel.strategy=FULL_SHARD"},
 };
 enum { CONTEXTS = sizeof contexts / sizeof contexts[0] };
+
+static const struct layout_cell parts[] = {
+    {2, "parallel.tensor=2 parallel.tensor_overlap=2"},
+    {2, "parallel.tensor=2 parallel.tensor_overlap=4"},
+    {3, "parallel.tensor=3 parallel.tensor_overlap=2"},
+    {4, "parallel.tensor=4 parallel.tensor_overlap=3"},
+    {4, "parallel.tensor=2 parallel.tensor_overlap=2 parallel.strategy=FULL_SHARD"},
+    {4, "parallel.tensor=2 parallel.tensor_overlap=3 parallel.pipeline=2"},
+    {4, "parallel.tensor=2 parallel.tensor_overlap=2 parallel.context=2"},
+    {8, "parallel.tensor=2 parallel.tensor_overlap=2 parallel.pipeline=2 "
+        "parallel.strategy=FULL_SHARD"},
+};
+enum { PARTS = sizeof parts / sizeof parts[0] };
 
 /* Of every layout above. */
 static const char *const ways[] = {
@@ -372,6 +390,13 @@ static void try_cell(struct test *t, int model, int batch, const struct referenc
     run_cell(t, settings, r);
 }
 
+/* The layouts of a model. */
+static const struct layout_cell *cells_of(int model, int *count)
+{
+    *count = model < CONTEXT_MODELS ? LAYOUTS : model < PARTS_MODELS ? CONTEXTS : PARTS;
+    return model < CONTEXT_MODELS ? layouts : model < PARTS_MODELS ? contexts : parts;
+}
+
 static void run_model(struct test *t, int model, int all)
 {
     static const int batches[BATCHES] = {5, 8};
@@ -381,8 +406,8 @@ static void run_model(struct test *t, int model, int all)
         char alone[1024];
         snprintf(alone, sizeof alone, "%s train.global_batch=%d", models[model], batches[b]);
         make_reference(t, alone, &r);
-        const struct layout_cell *cell = model < CONTEXT_MODELS ? layouts : contexts;
-        int cells = model < CONTEXT_MODELS ? LAYOUTS : CONTEXTS;
+        int cells;
+        const struct layout_cell *cell = cells_of(model, &cells);
         for (int i = 0; i < cells * WAYS && b == 0; i++)
             if (cell[i / WAYS].ranks == ranks)
                 try_cell(t, model, batches[b], &r, all, "%s %s", cell[i / WAYS].settings,

@@ -82,6 +82,8 @@ static void test_divided(struct precision *p)
 {
     static const char *const axes[] = {
         "parallel.tensor=%d data.seq_len=24",
+        "parallel.tensor=%d data.seq_len=24 parallel.tensor_overlap=2 "
+        "parallel.tensor_reduce_dtype=fp32",
         "parallel.context=%d data.seq_len=24 recompute=selective",
         "parallel.pipeline=%d data.seq_len=24 train.micro_batch=3 parallel.schedule=zb_h1",
         "parallel.pipeline=%d data.seq_len=24 train.micro_batch=6 parallel.schedule=1f1b"};
@@ -90,7 +92,7 @@ static void test_divided(struct precision *p)
     struct config plain = config_of("", "parallel.strategy=NO_SHARD data.seq_len=24");
     training_reference(&p->c, &plain, &how, &reference);
     for (int f = 0; f < FORMATS; f++)
-        for (int i = 0; i < 4; i++) {
+        for (size_t i = 0; i < sizeof axes / sizeof axes[0]; i++) {
             char more[160];
             snprintf(more, sizeof more, axes[i], world_size(p->c.world));
             run(p, formats[f], more, &many);

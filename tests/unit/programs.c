@@ -14,7 +14,7 @@
 
 struct config programs_config(int bits, const char *more)
 {
-    char text[512];
+    char text[768];
     snprintf(text, sizeof text,
              "model.layers=3 model.hidden=12 model.heads=2 model.kv_heads=1 model.ffn=20 "
              "model.vocab=23 data.seq_len=7 train.global_batch=6 train.micro_batch=1 "
@@ -142,6 +142,12 @@ void programs_everywhere(void (*check)(struct program *))
         {4, ONE_MEMORY,
          "parallel.tensor=2 train.global_batch=4 parallel.strategy=FULL_SHARD precision=bf16 "
          "parallel.schedule=zb_h1"},
+        {2, ONE_MEMORY,
+         "parallel.tensor=2 train.global_batch=2 data.seq_len=8 parallel.tensor_overlap=2 "
+         "precision=bf16 parallel.tensor_reduce_dtype=fp32"},
+        {4, ONE_MEMORY,
+         "parallel.tensor=2 parallel.pipeline=2 train.global_batch=2 data.seq_len=8 "
+         "parallel.tensor_overlap=4 parallel.schedule=zb_h1 recompute=full"},
         {2, ONE_MEMORY,
          "parallel.context=2 parallel.strategy=FULL_SHARD data.seq_len=12 train.global_batch=2"},
         {4, ONE_MEMORY,
