@@ -73,9 +73,11 @@ int run_enters_wait(struct run_state *run, enum program_stream stream)
 void run_trace(struct run_state *run, int i, int64_t start_ns, int64_t end_ns, int64_t bytes)
 {
     char name[TRACE_NAME];
+    const struct instr *instr = &run->program->instr[i];
     if (run->trace)
-        trace_add(run->trace, instr_text(run->program, i, name, sizeof name),
-                  (int)run->program->instr[i].stream, start_ns, end_ns, bytes);
+        trace_add(run->trace, instr_text(run->program, i, name, sizeof name), (int)instr->stream,
+                  start_ns, end_ns, bytes)
+            ->is_exchange = instr_is_exchange(instr);
 }
 
 int run_failed(struct run_state *run, int i)

@@ -199,8 +199,11 @@ static int before(struct run_state *run, int i)
     if (!is_traced(run, instr))
         return 0;
     run->span = run->x->async->spans;
-    return async_span_open(run->x, instr_text(run->program, i, name, sizeof name),
-                           (int)instr->stream, stream, run->err);
+    if (async_span_open(run->x, instr_text(run->program, i, name, sizeof name), (int)instr->stream,
+                        stream, run->err))
+        return -1;
+    run->x->async->span[run->span].is_exchange = instr_is_exchange(instr);
+    return 0;
 }
 
 /* Record behind an instruction the end of its span, and its event. */

@@ -82,7 +82,8 @@ void async_trace_end(struct executor *x, struct trace *trace)
         int64_t from = device_event_ns(x->device, a->origin, span->from);
         int64_t to = device_event_ns(x->device, a->origin, span->to);
         trace_add(trace, span->name, span->lane, trace->origin_ns + from, trace->origin_ns + to,
-                  span->bytes);
+                  span->bytes)
+            ->is_exchange = span->is_exchange;
     }
     async_spans_free(x);
 }

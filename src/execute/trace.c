@@ -14,8 +14,8 @@ void trace_begin(struct trace *trace)
     trace->origin_ns = clock_ns();
 }
 
-void trace_add(struct trace *trace, const char *name, int lane, int64_t start_ns, int64_t end_ns,
-               int64_t bytes)
+struct trace_event *trace_add(struct trace *trace, const char *name, int lane, int64_t start_ns,
+                              int64_t end_ns, int64_t bytes)
 {
     trace->event = array_grow(trace->event, trace->events, &trace->capacity, sizeof *trace->event);
     struct trace_event *event = &trace->event[trace->events++];
@@ -24,6 +24,30 @@ void trace_add(struct trace *trace, const char *name, int lane, int64_t start_ns
                                   .end_ns = end_ns - trace->origin_ns,
                                   .bytes = bytes};
     snprintf(event->name, sizeof event->name, "%s", name);
+    return event;
+}
+
+/* The time that two events have in common. */
+static int64_t common_ns(const struct trace_event *a, const struct trace_event *b)
+{
+    int64_t from = a->start_ns > b->start_ns ? a->start_ns : b->start_ns;
+    int64_t to = a->end_ns < b->end_ns ? a->end_ns : b->end_ns;
+    return to > from ? to - from : 0;
+}
+
+struct trace_overlap trace_overlap(const struct trace *trace)
+{
+    struct trace_overlap overlap = {0};
+    for (int i = 0; i < trace->events; i++) {
+        const struct trace_event *exchange = &trace->event[i];
+        if (!exchange->is_exchange)
+            continue;
+        overlap.exchange_ns += exchange->end_ns - exchange->start_ns;
+        for (int k = 0; k < trace->events; k++)
+            if (trace->event[k].lane == STREAM_COMPUTE)
+                overlap.beside_ns += common_ns(exchange, &trace->event[k]);
+    }
+    return overlap;
 }
 
 void trace_free(struct trace *trace)

@@ -13,7 +13,8 @@ enum { TRACE_OPS = 16 };
 
 struct trace_event {
     char name[TRACE_NAME];
-    int lane; /* enum program_stream, or TRACE_OPS */
+    int lane;        /* enum program_stream, or TRACE_OPS */
+    int is_exchange; /* 1: of what ranks exchange within a unit */
     int64_t start_ns, end_ns;
     int64_t bytes; /* sent, for transfers */
 };
@@ -26,8 +27,17 @@ struct trace {
 };
 
 void trace_begin(struct trace *trace);
-void trace_add(struct trace *trace, const char *name, int lane, int64_t start_ns, int64_t end_ns,
-               int64_t bytes);
+/* Returns the event, until the next one is added. */
+struct trace_event *trace_add(struct trace *trace, const char *name, int lane, int64_t start_ns,
+                              int64_t end_ns, int64_t bytes);
+
+/* How long ranks exchange what they have of a unit's values, summed over the streams, and how much
+ * of that lies beside what the compute stream runs. */
+struct trace_overlap {
+    int64_t exchange_ns, beside_ns;
+};
+struct trace_overlap trace_overlap(const struct trace *trace);
+
 void trace_free(struct trace *trace);
 
 /* Append a rank's events (times relative to its step's start) to a Chrome trace's traceEvents,

@@ -22,6 +22,27 @@ static int write_file(const struct session *s, const char *all, const size_t *si
     return rc;
 }
 
+/* How much of what tensor ranks exchange lay beside products, on this rank; where that was asked
+ * for by number and hardly any did, a warning. */
+static void report_overlap(const struct session *s, const struct trace *trace)
+{
+    enum { HARDLY_PERCENT = 10 };
+    struct trace_overlap overlap = trace_overlap(trace);
+    double percent = 100.0 * (double)overlap.beside_ns / (double)overlap.exchange_ns;
+    if (s->layout.tensor_parts < 2 || !overlap.exchange_ns || world_rank(s->world))
+        return;
+    if (s->config.parallel.tensor_overlap && percent < HARDLY_PERCENT)
+        log_warn(s->log,
+                 "parallel.tensor_overlap %d: of %.2f ms in which tensor ranks exchanged rows, "
+                 "only %.0f %% lay beside products",
+                 s->layout.tensor_parts, (double)overlap.exchange_ns / 1e6, percent);
+    else
+        log_info(s->log,
+                 "of %.2f ms in which tensor ranks exchanged rows, %.0f %% lay beside "
+                 "products",
+                 (double)overlap.exchange_ns / 1e6, percent);
+}
+
 int tracing_write(struct session *s, const struct trace *trace, struct error *err)
 {
     char *all = NULL;
@@ -32,5 +53,6 @@ int tracing_write(struct session *s, const struct trace *trace, struct error *er
         rc = write_file(s, all, sizes, err);
     free(all);
     free(sizes);
+    report_overlap(s, trace);
     return world_agree(s->world, rc, err);
 }

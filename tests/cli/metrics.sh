@@ -131,6 +131,18 @@ is "a trace names ranks and hosts" "rank 0 ($(uname -n)) rank 1 ($(uname -n))" "
     grep -oE '"process_name"[^}]*"args": \{"name": "[^"]*"' traced/trace.json |
         sed 's/.*"name": "//; s/"$//' | xargs)"
 
+# Exchanges in parts: a traced step says how much of them lay beside products; rows that cannot be
+# cut, and that nothing is in parts, are said.
+ranks 2 "$TRIREME" train $M parallel.tensor=2 parallel.tensor_overlap=2 train.steps=2 run.trace=2 \
+    run.dir=parts2 >parts2.out 2>parts2.err
+is "exchanges in parts: the traced step says what lay beside products" "0 1" "$? $(
+    grep -cE 'of [0-9.]+ ms in which tensor ranks exchanged rows, (only )?[0-9]+ % lay beside' parts2.err)"
+ranks 2 "$TRIREME" train $M parallel.tensor=2 parallel.tensor_overlap=6 data.seq_len=31 \
+    train.steps=1 run.dir=parts6 >parts6.out 2>parts6.err
+is "exchanges in parts: rows that cannot be cut are said" "0 1" "$? $(
+    grep -c 'warning: parallel.tensor_overlap 6 is off: the .* rows of a micro-batch cannot be cut' \
+        parts6.err)"
+
 # A torn line costs itself alone, wherever it is.
 cp -r plain torn
 awk 'NR == 3 { print substr($0, 1, 40); next } NR == 5 { printf "%s", substr($0, 1, 99); next }
