@@ -240,6 +240,15 @@ on_cluster 90 srun --mpi=pmix -N2 --ntasks-per-node=2 "$TRIREME" train $M \
     run.dir=by-hand train.warmup_steps=0 train.steps=20 >hand.out 2>hand.err
 is "srun by hand" "0 20" "$? $(last_metric by-hand step)"
 
+# Ranks that divide layers, on one node and on two
+on_cluster 90 srun --mpi=pmix -N2 --ntasks-per-node=2 "$TRIREME" train $M parallel.tensor=2 \
+    parallel.tensor_overlap=2 run.dir=near train.warmup_steps=0 train.steps=3 >near.out 2>near.err
+is "tensor ranks of one node" "0 3 0" "$? $(last_metric near step) $(grep -c 'divide layers' near.err)"
+on_cluster 90 srun --mpi=pmix -N2 --ntasks-per-node=2 "$TRIREME" train $M parallel.tensor=4 \
+    run.dir=far train.warmup_steps=0 train.steps=3 >far.out 2>far.err
+is "tensor ranks of two nodes are warned of, once" "0 3 1" "$? $(last_metric far step) $(grep -cE \
+    'warning: ranks 0 \(n1\) and 2 \(n2\) divide layers, on different nodes' far.err)"
+
 # Wrong starts
 printf '#!/bin/sh\nexec "%s" run srun "$@"\n' "$CLUSTER_SELF" >srun
 chmod +x srun
