@@ -109,11 +109,51 @@ static struct addends steps_before(const struct values *v, const struct instr *i
     return sum;
 }
 
+/* Which of the steps that write to a space of its phase is that of an instruction: sums those
+ * before it into *before.  Returns how many there are behind it. */
+static int steps_behind(const struct values *v, const struct instr *instr, int space,
+                        struct addends *before)
+{
+    const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
+    int own = step_number(instr), behind = 0;
+    *before = (struct addends){0};
+    for (int n = 0; n < 2 * segment->pieces; n++) {
+        if (n == own || !step_writes(segment, n, space))
+            continue;
+        behind += n > own;
+        if (n < own)
+            addends_add(before, step_addend(instr, instr->phase, n));
+    }
+    return behind;
+}
+
+/* Instruction i writes value, or rows of it, to a boundary, buffer b.  Where several do so, each
+ * with rows of its own, it has until the last of them their addends in place of its own: readers
+ * find then that rows are missing. */
+static int put_rows(struct values *v, int i, int b, int space, struct value value)
+{
+    const struct instr *instr = &v->program->instr[i];
+    struct addends before;
+    int behind = steps_behind(v, instr, space, &before);
+    struct value has = values_get(v, b);
+    if (before.count && (!value_is(&has, value.meaning, value.of, value.index) ||
+                         !addends_equal(has.terms[0], before)))
+        return wrong(v, i, b, &has, "all rows that are before it");
+    if (behind) {
+        value.terms[0] = before;
+        addends_add(&value.terms[0], step_addend(instr, instr->phase, step_number(instr)));
+    }
+    values_put(v, i, b, value);
+    return 0;
+}
+
 /* Instruction i writes value to a space, buffer b.  What is kept or carried has what was written
  * before; or nothing was, and what is there is lost.  Only an exchange adds what it lacks. */
 static int put_in_space(struct values *v, int i, int b, int space, struct value value)
 {
     const struct instr *instr = &v->program->instr[i];
+    if (!is_stepwise(space) && program_segment(v->program, instr->unit, instr->phase)->in_parts)
+        return put_rows(v, i, b, space, value);
     if (is_stepwise(space)) {
         struct addends before = steps_before(v, instr, space);
         struct value has = values_get(v, b);
@@ -144,6 +184,8 @@ static int check_read(const struct values *v, int i, int b, int space, struct va
     if (is_stepwise(space) &&
         !addends_equal(has.terms[0], steps_before(v, &v->program->instr[i], space)))
         return wrong(v, i, b, &has, "all that is before it");
+    if (has.meaning == MEANS_OUTPUT && has.terms[0].count)
+        return wrong(v, i, b, &has, "all of its rows");
     if (has.meaning == MEANS_OUTPUT_GRAD && segment_input_grad(space) < 0 &&
         !addends_equal(has.terms[0], values_readers(v, has.of, has.index)))
         return wrong(v, i, b, &has, "the sum over all its readers");
