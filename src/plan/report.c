@@ -6,14 +6,19 @@
  * operations.  verify_program() of each rank and verify_some_ranks() of all make the verdict, where
  * all ranks were asked for.
  *
+ * Programs of several ranks are compiled and checked at once, by as many threads as there are
+ * cores.
+ *
  * Of a large job only some ranks are compiled.  Along the axes replicate and shard, ranks differ
  * in which interval of each flat is theirs, and the first one counts in the norm what all have: the
- * second does what all behind it do.
+ * second does what all behind it do.  So it is along context and tensor, where the units of all
+ * places from the second on are alike (units_are_alike()).
  *
- *   pipeline 16, replicate 4, shard 32, tensor 8: 16,384 ranks; 16 x 2 x 2 x 8 = 512 are compiled
+ *   pipeline 16, replicate 4, shard 32, tensor 8: 16,384 ranks; 16 x 2 x 2 x 2 = 128 are compiled
  */
 #include "plan/report.h"
 
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +27,7 @@
 #include "program/compile.h"
 #include "segment/orthogonalize.h"
 #include "simulate/timeline.h"
+#include "verify/division.h"
 #include "verify/verify.h"
 
 struct making {
@@ -109,9 +115,30 @@ static void measure(struct report_rank *r, const struct program *train, struct m
     }
 }
 
+/* Are the units of places that differ along an axis alike from the second on? */
+static int repeats_places(const struct making *m, enum mesh_axis axis)
+{
+    const struct mesh_shape *shape = &m->report->layout.shape;
+    int tensors = shape->degree[MESH_TENSOR], step = axis == MESH_TENSOR ? 1 : tensors;
+    for (int place = 0; place < layout_places(&m->report->layout); place++) {
+        int at = place / step % shape->degree[axis];
+        if (at > 1 && !units_are_alike(m->units[place], m->units[place - (at - 1) * step]))
+            return 0;
+    }
+    return 1;
+}
+
+/* Does a rank behind the second one along an axis do what the second one does? */
+static int repeats(const struct making *m, enum mesh_axis axis)
+{
+    if (axis == MESH_CONTEXT || axis == MESH_TENSOR)
+        return repeats_places(m, axis);
+    return axis == MESH_REPLICATE || axis == MESH_SHARD;
+}
+
 /* Which ranks are compiled: the first ones of the pipeline axis, if that is enough; all, or where
- * those are many, two at most along replicate and shard, unless each of these owns other matrices.
- */
+ * those are many, two at most along axes on which the others repeat the second, unless each of them
+ * owns other matrices. */
 static int choose_ranks(struct making *m, struct error *err)
 {
     enum { FEW = 1024, MANY = 4096 };
@@ -123,8 +150,8 @@ static int choose_ranks(struct making *m, struct error *err)
     for (int axis = 0; axis < MESH_AXES; axis++)
         if (m->is_quick && axis != MESH_PIPELINE)
             m->shape.degree[axis] = 1;
-        else if (!m->is_quick && report->ranks > FEW && !of_matrices &&
-                 (axis == MESH_REPLICATE || axis == MESH_SHARD) && m->shape.degree[axis] > 2)
+        else if (!m->is_quick && report->ranks > FEW && !of_matrices && m->shape.degree[axis] > 2 &&
+                 repeats(m, axis))
             m->shape.degree[axis] = 2;
     m->ranks = mesh_members(&m->shape, MESH_SETS - 1);
     if (of_matrices && m->ranks > MANY)
@@ -166,10 +193,36 @@ static void compile_rank(struct making *m, int i)
     const struct program *const programs[] = {m->program[i], evaluate};
     memory_need(&m->need[i], programs, evaluate ? 2 : 1, &options, m->device->reserve_bytes);
     program_destroy(evaluate);
+}
+
+/* What a rank's list has in common with those before it is kept once. */
+static void share_lists(struct making *m, int i)
+{
+    int places = mesh_members(&m->shape, 1u << MESH_CONTEXT | 1u << MESH_TENSOR);
     if (i >= places)
         program_share_list(m->program[i], m->program[i - places]);
     if (i % places)
         program_share_list(m->program[i], m->program[i - 1]);
+}
+
+/* How many ranks are worked on at once: for few it is not worth the threads. */
+static int ranks_at_once(const struct making *m)
+{
+    enum { FEW_RANKS = 16 };
+    return m->ranks < FEW_RANKS ? 1 : omp_get_num_procs();
+}
+
+static void compile_ranks(struct making *m)
+{
+    int at_once = ranks_at_once(m);
+    for (int first = 0; first < m->ranks; first += at_once) {
+        int end = first + at_once < m->ranks ? first + at_once : m->ranks;
+#pragma omp parallel for num_threads(at_once) schedule(static, 1)
+        for (int i = first; i < end; i++)
+            compile_rank(m, i);
+        for (int i = first; i < end; i++)
+            share_lists(m, i);
+    }
 }
 
 static void compile(struct making *m)
@@ -178,8 +231,7 @@ static void compile(struct making *m)
     m->state = array_make((size_t)m->ranks, sizeof *m->state);
     m->program = array_make((size_t)m->ranks, sizeof *m->program);
     m->need = array_make((size_t)m->ranks, sizeof *m->need);
-    for (int i = 0; i < m->ranks; i++)
-        compile_rank(m, i);
+    compile_ranks(m);
     report->compiled = m->ranks;
     report->measured = m->is_quick ? m->ranks : report->ranks;
     report->rank = array_make((size_t)report->measured, sizeof *report->rank);
@@ -192,16 +244,44 @@ static void compile(struct making *m)
     }
 }
 
+/* The graphs of all places, those too at which no rank is compiled. */
+static int check_places(const struct making *m, struct error *err)
+{
+    unsigned mesh = mesh_wide_axes(&m->report->layout.shape, MESH_SETS - 1);
+    char name[MODEL_PREFIX];
+    for (int place = 0; place < layout_places(&m->report->layout); place++)
+        for (int u = 0; u < m->model->units; u++) {
+            const struct units *units = m->units[place];
+            const struct unit_kind *kind = units_kind(units, u);
+            int seen = u > 0 && units->kind_of[u - 1] == units->kind_of[u];
+            if (!seen &&
+                division_check(kind->train, model_unit_name(m->model, u, name), mesh, 1, err))
+                return -1;
+        }
+    return 0;
+}
+
 static void verify(struct making *m)
 {
     struct report *report = m->report;
-    int rc = 0;
-    for (int i = 0; !rc && i < m->ranks; i++)
-        rc = verify_program(m->program[i], &report->verdict);
-    if (!rc)
-        rc = verify_some_ranks((const struct program *const *)m->program, &m->shape,
-                               &report->verdict);
-    report->verified = !rc;
+    int wrong = m->ranks; /* the first rank whose program is */
+#pragma omp parallel for num_threads(ranks_at_once(m)) schedule(dynamic) if (m->ranks > 1)
+    for (int i = 0; i < m->ranks; i++) {
+        struct error err = {0};
+        int first;
+#pragma omp atomic read
+        first = wrong;
+        if (i > first || !verify_program(m->program[i], &err))
+            continue;
+#pragma omp critical
+        if (i < wrong) {
+            wrong = i;
+            report->verdict = err;
+        }
+    }
+    report->verified =
+        wrong == m->ranks && !check_places(m, &report->verdict) &&
+        !verify_some_ranks((const struct program *const *)m->program, &m->shape, &report->verdict);
 }
 
 static int64_t whole_elems(const struct flat *flat)

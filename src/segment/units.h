@@ -92,6 +92,11 @@ int units_create(struct units **units, const struct model *model,
                  const struct units_request *request, struct device *device, struct error *err);
 void units_destroy(struct units *units); /* NULL allowed */
 
+/* Are the units of two places of a model the same but for which part of layers and sequences is
+ * theirs: flats and values of the same sizes, the same nodes and steps?  Then so are the programs
+ * of ranks at these places. */
+int units_are_alike(const struct units *a, const struct units *b);
+
 /* The most tokens that a rank has of a sequence: rows of its constants. */
 static inline int64_t units_longest(const struct units *units)
 {

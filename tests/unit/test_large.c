@@ -107,9 +107,59 @@ static void test_ranks_repeat_others(void **state)
     }
 }
 
+/* Where the units of places are alike, so are the programs of ranks there, and these pass; sizes
+ * that ranks do not divide are noticed. */
+static void test_places_repeat_others(void **state)
+{
+    static const struct {
+        const char *text;
+        int ranks, alike;
+    } rows[] = {
+        {"model.heads=8 model.kv_heads=4 model.ffn=64 model.vocab=96 parallel.tensor=4 "
+         "parallel.pipeline=2",
+         8, 1},
+        {"model.heads=8 model.kv_heads=2 model.ffn=64 model.vocab=96 parallel.tensor=4 "
+         "parallel.tensor_overlap=2",
+         8, 1},
+        {"model.heads=8 model.kv_heads=8 model.ffn=64 model.vocab=96 parallel.context=4 "
+         "parallel.strategy=SHARD_OPTIM",
+         4, 1},
+        {"model.heads=8 model.kv_heads=4 model.ffn=62 model.vocab=96 parallel.tensor=4", 4, 0},
+        {"model.heads=8 model.kv_heads=4 model.ffn=64 model.vocab=97 parallel.tensor=4", 4, 0},
+        {"model.heads=7 model.kv_heads=7 model.ffn=64 model.vocab=96 parallel.tensor=4", 4, 1},
+        {"model.heads=6 model.kv_heads=6 model.ffn=64 model.vocab=96 parallel.tensor=4", 4, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[512];
+        struct fleet fleet;
+        struct error err = {0};
+        snprintf(text, sizeof text,
+                 "model.layers=3 model.hidden=48 model.head_dim=6 data.seq_len=16 device=cpu "
+                 "train.micro_batch=1 train.global_batch=4 %s",
+                 rows[i].text);
+        struct config config = rig_config(text);
+        fleet_open(&fleet, &config, rows[i].ranks, PROGRAM_TRAIN);
+        int alike = units_are_alike(fleet.place[1], fleet.place[2]) &&
+                    units_are_alike(fleet.place[1], fleet.place[3]);
+        assert_int_equal(alike, rows[i].alike);
+        for (int r = 3; r < fleet.ranks && alike; r++) {
+            const struct program *own = fleet.program[r], *other = fleet.program[r - r % 4 + 1];
+            if (r % 4 < 2)
+                continue;
+            assert_int_equal(own->instrs, other->instrs);
+            assert_memory_equal(own->instr, other->instr, (size_t)own->instrs * sizeof *own->instr);
+            assert_memory_equal(own->pool_bytes, other->pool_bytes, sizeof own->pool_bytes);
+            if (verify_program(own, &err))
+                fail_msg("%s: %s", rows[i].text, err.text);
+        }
+        fleet_close(&fleet);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_ranks_repeat_others),
+                                       cmocka_unit_test(test_places_repeat_others),
                                        cmocka_unit_test(test_405b), cmocka_unit_test(test_70b)};
     return cmocka_run_group_tests_name("large", tests, NULL, NULL);
 }
