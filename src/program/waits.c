@@ -72,18 +72,24 @@ static int is_by_bytes(const struct waits *w, int b)
            !w->program->buffer[b].persistent;
 }
 
-/* Instruction i touches bytes of buffer b: it waits for those that wrote some of them and, where it
- * writes, for those that read some. */
+/* An instruction touches bytes of buffer b: it waits for those that wrote some of them and, where
+ * it writes, for those that read some.  Of what it overwrites nothing more need be known: who comes
+ * later waits for it. */
 static void touch(struct waits *w, int b, struct touched_bytes touch, int wait[STREAMS])
 {
     struct touched *touched = &w->touched[b];
+    int kept = 0;
     for (int t = 0; t < touched->count; t++) {
-        const struct touched_bytes *before = &touched->list[t];
-        int stream = (int)w->program->instr[before->instr].stream;
-        if ((touch.writes || before->writes) && before->from < touch.to &&
-            touch.from < before->to && before->instr != touch.instr && wait[stream] < before->instr)
-            wait[stream] = before->instr;
+        const struct touched_bytes before = touched->list[t];
+        int stream = (int)w->program->instr[before.instr].stream;
+        int meets = before.from < touch.to && touch.from < before.to;
+        if (meets && (touch.writes || before.writes) && before.instr != touch.instr &&
+            wait[stream] < before.instr)
+            wait[stream] = before.instr;
+        if (!touch.writes || before.from < touch.from || before.to > touch.to)
+            touched->list[kept++] = before;
     }
+    touched->count = kept;
     touched->list =
         array_grow(touched->list, touched->count, &touched->capacity, sizeof *touched->list);
     touched->list[touched->count++] = touch;

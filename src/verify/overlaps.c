@@ -2,8 +2,9 @@
  *
  * Each buffer has the list of what was touched of it: bytes from and to, by whom, read or written.
  * An instruction's own bytes are, for a RUN, those of the operands of its piece's steps, as the
- * segment places them; for any other instruction those of the view that it names.  Lists are short:
- * a buffer of activations is touched by one unit, and by its neighbours.
+ * segment places them; for any other instruction those of the view that it names.  What is
+ * overwritten leaves the list: who touches these bytes later must come after the one that
+ * overwrites them, which must come after all before it.
  */
 #include "verify/overlaps.h"
 
@@ -121,6 +122,16 @@ static void add_operand(struct overlaps *o, int i, int slot)
         add(&o->now, (struct bytes){from, from + part->bytes, i, (int)(instr->writes >> slot & 1)});
 }
 
+/* Take out of what was touched before what is overwritten now. */
+static void drop(struct touches *before, struct bytes now)
+{
+    int kept = 0;
+    for (int t = 0; t < before->count; t++)
+        if (before->bytes[t].from < now.from || before->bytes[t].to > now.to)
+            before->bytes[kept++] = before->bytes[t];
+    before->count = kept;
+}
+
 int overlaps_add(struct overlaps *o, int i, int b, const int **other)
 {
     const struct instr *instr = &o->program->instr[i];
@@ -140,8 +151,11 @@ int overlaps_add(struct overlaps *o, int i, int b, const int **other)
             o->other = array_grow(o->other, o->others, &o->other_capacity, sizeof *o->other);
             o->other[o->others++] = then->instr;
         }
-    for (int n = 0; n < o->now.count; n++)
+    for (int n = 0; n < o->now.count; n++) {
+        if (o->now.bytes[n].writes)
+            drop(before, o->now.bytes[n]);
         add(before, o->now.bytes[n]);
+    }
     *other = o->other;
     return o->others;
 }

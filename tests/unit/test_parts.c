@@ -179,11 +179,11 @@ static void test_auto(void **state)
     static const struct {
         const char *rows;
         int parts;
-    } rows[] = {{"512", 1}, {"1024", 2}, {"4096", 4}, {"4095", 1}};
+    } rows[] = {{"2048", 1}, {"4096", 2}, {"16384", 4}, {"16382", 1}};
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
         char settings[512];
         snprintf(settings, sizeof settings,
-                 MODEL "parallel.tensor_overlap=auto model.max_seq_len=8192 data.seq_len=%s",
+                 MODEL "parallel.tensor_overlap=auto model.max_seq_len=16384 data.seq_len=%s",
                  rows[r].rows);
         struct config config = rig_config(settings);
         struct layout layout;
