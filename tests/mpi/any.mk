@@ -6,7 +6,7 @@ tests_mpi_test_any_LDADD = $(TRIREME_LIBS)
 if HAVE_NCCL
 MPI_TESTS += tests/mpi/test_any_emulated
 tests_mpi_test_any_emulated_SOURCES = $(tests_mpi_test_any_SOURCES)
-tests_mpi_test_any_emulated_CPPFLAGS = $(AM_CPPFLAGS) -DANY_CASES=4 \
+tests_mpi_test_any_emulated_CPPFLAGS = $(AM_CPPFLAGS) -DANY_CASES=2 \
 	-DANY_DEVICE='"device=cuda comm.share_gpu=true"'
 tests_mpi_test_any_emulated_LDADD = $(EMULATED_LIBS)
 endif

@@ -84,6 +84,12 @@ static const char *strategy(const struct layouts *l, int i, char text[256])
     return text;
 }
 
+/* Are the same bits asked for again of run i?  Where it should be short, of every third. */
+static int runs_again(int i)
+{
+    return !rig_is_short() || i % 3 == 0;
+}
+
 /* Each strategy with one micro-batch and with at least three; each twice. */
 static void test_layouts(struct layouts *l, const char *more)
 {
@@ -98,6 +104,8 @@ static void test_layouts(struct layouts *l, const char *more)
                  more);
         struct config config = config_of(text, !several ? each : each > 3 ? each / 3 : 1);
         check_against(l, &config, 0, &reference, &once);
+        if (!runs_again(i))
+            continue;
         check_against(l, &config, 0, &reference, &again);
         CHECK(&l->c, !memcmp(&once, &again, sizeof once));
     }
@@ -136,6 +144,8 @@ static void test_muon(struct layouts *l)
             snprintf(text, sizeof text, "%s%s%s", muon, more[k], strategy(l, i, how));
             struct config config = config_of(text, i % 2 ? 1 : 0);
             check_against(l, &config, 0, &reference, &trained);
+            if (!runs_again(i + k))
+                continue;
             check_against(l, &config, 0, &reference, &again);
             CHECK(&l->c, !memcmp(&trained, &again, sizeof trained));
         }
