@@ -9,6 +9,7 @@ libtrireme_a_SOURCES += \
 	io/h5_index.c \
 	io/loader.c io/loader.h \
 	io/partial.c io/partial.h \
+	io/safetensors.c io/safetensors.h io/safetensors_write.c \
 	io/seal.c io/seal.h \
 	io/shard.c io/shard.h \
 	io/swap.c io/swap.h \

@@ -32,3 +32,25 @@ int dtype_find(const char *name)
             return i;
     return -1;
 }
+
+void dtype_widen(float *to, const void *from, enum dtype dtype, int64_t elems)
+{
+    const uint16_t *narrow = from;
+    if (dtype == DTYPE_F32) {
+        memcpy(to, from, (size_t)elems * sizeof *to);
+        return;
+    }
+    for (int64_t i = 0; i < elems; i++)
+        to[i] = dtype == DTYPE_BF16 ? bf16_to_f32(narrow[i]) : f16_to_f32(narrow[i]);
+}
+
+void dtype_narrow(void *to, enum dtype dtype, const float *from, int64_t elems)
+{
+    uint16_t *narrow = to;
+    if (dtype == DTYPE_F32) {
+        memcpy(to, from, (size_t)elems * sizeof *from);
+        return;
+    }
+    for (int64_t i = 0; i < elems; i++)
+        narrow[i] = dtype == DTYPE_BF16 ? f32_to_bf16(from[i]) : f32_to_f16(from[i]);
+}

@@ -27,6 +27,11 @@ size_t dtype_bytes(enum dtype dtype);
 /* Short name: "fp32", "bf16", ... */
 const char *dtype_name(enum dtype dtype);
 
+/* Values of a format that dtype_is_narrow_float(), as fp32. */
+void dtype_widen(float *to, const void *from, enum dtype dtype, int64_t elems);
+/* And fp32 rounded to one, in memory of their own. */
+void dtype_narrow(void *to, enum dtype dtype, const float *from, int64_t elems);
+
 /* A format of numbers that are not whole and at most 32 bits: fp32, bf16 or fp16? */
 int dtype_is_narrow_float(enum dtype dtype);
 

@@ -143,6 +143,36 @@ struct js *js_get(const struct js *js, const char *key)
     return out(json_object_get(in(js), key));
 }
 
+const char *js_next_key(const struct js *js, const char *key)
+{
+    void *at = key ? json_object_iter_next(in(js), json_object_key_to_iter(key))
+                   : json_object_iter(in(js));
+    return at ? json_object_iter_key(at) : NULL;
+}
+
+int js_length(const struct js *js)
+{
+    return (int)json_array_size(in(js));
+}
+
+int64_t js_at_int(const struct js *js, int i, int64_t otherwise)
+{
+    json_t *value = json_array_get(in(js), (size_t)i);
+    return json_is_integer(value) ? json_integer_value(value) : otherwise;
+}
+
+int js_has(const struct js *js, const char *key)
+{
+    json_t *value = json_object_get(in(js), key);
+    return value && !json_is_null(value);
+}
+
+int js_get_bool(const struct js *js, const char *key, int otherwise)
+{
+    json_t *value = json_object_get(in(js), key);
+    return json_is_boolean(value) ? json_is_true(value) : otherwise;
+}
+
 int64_t js_get_int(const struct js *js, const char *key, int64_t otherwise)
 {
     json_t *value = json_object_get(in(js), key);

@@ -46,6 +46,15 @@ struct js *js_parse(const char *text, struct error *err);
 /* Reading members of an object; what js_get() returns belongs to json.
  * Wrong type or absence: js_get() returns NULL, the others `otherwise`. */
 struct js *js_get(const struct js *json, const char *key);
+/* The key behind `key` of an object, the first one for NULL; NULL behind the last.  key is one that
+ * this function returned. */
+const char *js_next_key(const struct js *json, const char *key);
+/* The elements of an array: how many (0 of what is none), and the i-th if it is a whole number. */
+int js_length(const struct js *json);
+int64_t js_at_int(const struct js *json, int i, int64_t otherwise);
+/* Is a member there, and not null? */
+int js_has(const struct js *json, const char *key);
+int js_get_bool(const struct js *json, const char *key, int otherwise);
 int64_t js_get_int(const struct js *json, const char *key, int64_t otherwise);
 double js_get_real(const struct js *json, const char *key, double otherwise);
 const char *js_get_string(const struct js *json, const char *key, const char *otherwise);

@@ -1,0 +1,360 @@
+/* safetensors.c - open and read; see safetensors.h.
+ *
+ * Nothing of a file is believed: its header has to end within the file, each tensor's bytes must be
+ * those that dtype and shape make, and sorted by where they begin they have to follow each other
+ * from the first byte to the last.
+ */
+#include "io/safetensors.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/json.h"
+#include "base/round.h"
+#include "io/disk.h"
+
+enum { HEADER_MOST = 100 << 20, LENGTH = 8 };
+
+static const char one_file[] = "model.safetensors", index_file[] = "model.safetensors.index.json";
+
+/* Formats of files: bytes of an element, and what it is here. */
+static const struct {
+    const char *name;
+    int bytes, dtype;
+} formats[] = {
+    {"F32", 4, DTYPE_F32}, {"BF16", 2, DTYPE_BF16}, {"F16", 2, DTYPE_F16}, {"F64", 8, -1},
+    {"I64", 8, -1},        {"U64", 8, -1},          {"I32", 4, -1},        {"U32", 4, -1},
+    {"I16", 2, -1},        {"U16", 2, -1},          {"I8", 1, -1},         {"U8", 1, -1},
+    {"BOOL", 1, -1},       {"F8_E4M3", 1, -1},      {"F8_E5M2", 1, -1},
+};
+enum { FORMATS = sizeof formats / sizeof formats[0] };
+
+enum safetensors_found safetensors_look(const char *folder)
+{
+    if (disk_has(folder, index_file))
+        return SAFETENSORS_INDEX;
+    return disk_has(folder, one_file) ? SAFETENSORS_FILE : SAFETENSORS_NONE;
+}
+
+/* ---- one header ---- */
+
+static int wrong(const char *path, const char *tensor, const char *what, struct error *err)
+{
+    return error_set(err, "%s: tensor \"%.100s\": %s", path, tensor, what);
+}
+
+/* The shape of a tensor and its elements; -1: none that memory could hold. */
+static int read_shape(struct safetensors_tensor *tensor, const struct js *shape)
+{
+    tensor->dims = js_length(shape);
+    tensor->elems = 1;
+    if (!shape || tensor->dims > BOX_DIMS)
+        return -1;
+    for (int d = 0; d < tensor->dims; d++) {
+        tensor->dim[d] = js_at_int(shape, d, -1);
+        if (tensor->dim[d] < 0 ||
+            (tensor->dim[d] && tensor->elems > INT64_MAX / 16 / tensor->dim[d]))
+            return -1;
+        tensor->elems *= tensor->dim[d];
+    }
+    return 0;
+}
+
+/* One entry of the header; *bytes: what it takes. */
+static int read_entry(struct safetensors_tensor *tensor, const char *path, const struct js *entry,
+                      int64_t *bytes, struct error *err)
+{
+    const char *format = js_get_string(entry, "dtype", "");
+    const struct js *offsets = js_get(entry, "data_offsets");
+    int row = 0;
+    while (row < FORMATS && strcmp(formats[row].name, format))
+        row++;
+    if (row == FORMATS)
+        return error_set(err, "%s: tensor \"%.100s\": dtype \"%.20s\" is not known", path,
+                         tensor->name, format);
+    tensor->dtype = formats[row].dtype;
+    snprintf(tensor->format, sizeof tensor->format, "%s", format);
+    if (read_shape(tensor, js_get(entry, "shape")))
+        return wrong(path, tensor->name, "its shape is none of up to 4 dimensions", err);
+    int64_t end = js_at_int(offsets, 1, -1);
+    tensor->offset = js_at_int(offsets, 0, -1);
+    *bytes = tensor->elems * formats[row].bytes;
+    if (js_length(offsets) != 2 || tensor->offset < 0 || end < tensor->offset ||
+        end - tensor->offset != *bytes)
+        return wrong(path, tensor->name, "its bytes are not those of its shape", err);
+    return 0;
+}
+
+struct extent {
+    int64_t from, bytes;
+    const char *name;
+};
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct extent *x = a, *y = b;
+    if (x->from != y->from)
+        return x->from < y->from ? -1 : 1;
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+/* Tensors follow each other and end with the file. */
+static int check_extents(const char *path, struct extent *extent, int count, int64_t bytes,
+                         struct error *err)
+{
+    int64_t at = 0;
+    qsort(extent, (size_t)count, sizeof *extent, by_offset);
+    for (int i = 0; i < count; i++) {
+        if (extent[i].from != at)
+            return wrong(path, extent[i].name,
+                         extent[i].from < at ? "its bytes are another tensor's too"
+                                             : "bytes before it are no tensor's",
+                         err);
+        at += extent[i].bytes;
+        if (at > bytes)
+            return wrong(path, extent[i].name, "the file ends before it: it is cut off", err);
+    }
+    if (at < bytes)
+        return error_set(err, "%s: its last %lld bytes are no tensor's", path,
+                         (long long)(bytes - at));
+    return 0;
+}
+
+static int add_tensors(struct safetensors *st, int file, const struct js *header, int64_t data,
+                       int64_t bytes, struct error *err)
+{
+    const char *path = st->file[file];
+    struct extent *extent = NULL;
+    int count = 0, capacity = 0, rc = 0;
+    for (const char *key = NULL; !rc && (key = js_next_key(header, key));) {
+        if (!strcmp(key, "__metadata__"))
+            continue;
+        st->tensor = array_grow(st->tensor, st->tensors, &st->tensor_capacity, sizeof *st->tensor);
+        extent = array_grow(extent, count, &capacity, sizeof *extent);
+        struct safetensors_tensor *tensor = &st->tensor[st->tensors++];
+        *tensor = (struct safetensors_tensor){.name = array_text(key), .file = file};
+        rc = read_entry(tensor, path, js_get(header, key), &extent[count].bytes, err);
+        extent[count].from = tensor->offset;
+        extent[count++].name = tensor->name;
+        tensor->offset += data;
+    }
+    if (!rc)
+        rc = check_extents(path, extent, count, bytes, err);
+    free(extent);
+    return rc;
+}
+
+/* The length of the header, or -1. */
+static int64_t header_length(int fd, const char *path, int64_t bytes, struct error *err)
+{
+    unsigned char raw[LENGTH];
+    uint64_t length = 0;
+    if (bytes < LENGTH)
+        return error_set(err, "%s: %lld bytes are no safetensors file", path, (long long)bytes);
+    if (disk_read(fd, raw, LENGTH, 0, path, err))
+        return -1;
+    for (int i = LENGTH - 1; i >= 0; i--)
+        length = length << 8 | raw[i];
+    if (length > (uint64_t)(bytes - LENGTH))
+        return error_set(err, "%s: its header would have %llu bytes, and the file has %lld", path,
+                         (unsigned long long)length, (long long)bytes);
+    if (length > HEADER_MOST)
+        return error_set(err, "%s: a header of %llu bytes is larger than the %d that are allowed",
+                         path, (unsigned long long)length, HEADER_MOST);
+    return (int64_t)length;
+}
+
+static struct js *read_header(int fd, const char *path, int64_t length, struct error *err)
+{
+    char *text = malloc((size_t)length + 1);
+    struct js *header = NULL;
+    if (!text) {
+        error_set(err, "%s: out of memory for its header", path);
+        return NULL;
+    }
+    if (!disk_read(fd, text, (size_t)length, LENGTH, path, err)) {
+        text[length] = 0;
+        if ((int64_t)strlen(text) != length)
+            error_set(err, "%s: its header is not text", path);
+        else if (!(header = js_parse(text, err)))
+            error_prefix(err, "%s: its header", path);
+    }
+    free(text);
+    return header;
+}
+
+static int add_file(struct safetensors *st, char *path, struct error *err)
+{
+    struct stat stat;
+    st->file = array_grow(st->file, st->files, &st->file_capacity, sizeof *st->file);
+    st->fd = array_grow(st->fd, st->files, &st->fd_capacity, sizeof *st->fd);
+    int file = st->files++, fd = disk_open(path, O_RDONLY | O_CLOEXEC, err);
+    st->file[file] = path;
+    st->fd[file] = fd;
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &stat) || !S_ISREG(stat.st_mode))
+        return error_set(err, "%s is no file", path);
+    int64_t length = header_length(fd, path, stat.st_size, err);
+    struct js *header = length < 0 ? NULL : read_header(fd, path, length, err);
+    if (!header)
+        return -1;
+    int64_t data = LENGTH + length;
+    int rc = add_tensors(st, file, header, data, stat.st_size - data, err);
+    js_free(header);
+    return rc;
+}
+
+/* ---- the index ---- */
+
+/* The number of a file that the index names, opened if it was not; -1 with err set. */
+static int file_of(struct safetensors *st, const char *name, struct error *err)
+{
+    char *path = array_format("%s/%s", st->path, name);
+    int file = 0;
+    while (file < st->files && strcmp(st->file[file], path))
+        file++;
+    if (file < st->files) {
+        free(path);
+        return file;
+    }
+    return add_file(st, path, err) ? -1 : file;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct safetensors_tensor *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+/* Sort, and refuse a name that two files have. */
+static int sort_tensors(struct safetensors *st, struct error *err)
+{
+    if (st->tensors)
+        qsort(st->tensor, (size_t)st->tensors, sizeof *st->tensor, by_name);
+    for (int t = 1; t < st->tensors; t++)
+        if (!strcmp(st->tensor[t - 1].name, st->tensor[t].name))
+            return error_set(err, "tensor \"%.100s\" is in %s and in %s", st->tensor[t].name,
+                             st->file[st->tensor[t - 1].file], st->file[st->tensor[t].file]);
+    return 0;
+}
+
+/* Open the files that the index names, each tensor in the one that it says. */
+static int add_indexed(struct safetensors *st, const struct js *map, struct error *err)
+{
+    for (const char *name = NULL; (name = js_next_key(map, name));) {
+        const char *file = js_get_string(map, name, "");
+        if (!file[0] || strchr(file, '/') || file[0] == '.')
+            return error_set(err,
+                             "%s/%s: tensor \"%.100s\" is in \"%.100s\", which is no file's "
+                             "name",
+                             st->path, index_file, name, file);
+        if (file_of(st, file, err) < 0)
+            return -1;
+    }
+    if (sort_tensors(st, err))
+        return -1;
+    for (const char *name = NULL; (name = js_next_key(map, name));) {
+        const struct safetensors_tensor *tensor = safetensors_find(st, name);
+        int file = file_of(st, js_get_string(map, name, ""), err);
+        if (!tensor || tensor->file != file)
+            return error_set(err, "%s: tensor \"%.100s\" is missing, which %s has there",
+                             st->file[file], name, index_file);
+    }
+    return 0;
+}
+
+static int add_index(struct safetensors *st, struct error *err)
+{
+    char *path = array_format("%s/%s", st->path, index_file);
+    struct js *index = js_read(path, err);
+    const struct js *map = index ? js_get(index, "weight_map") : NULL;
+    int rc = -1;
+    if (index && !js_next_key(map, NULL))
+        error_set(err, "%s: it has no weight_map", path);
+    else if (index)
+        rc = add_indexed(st, map, err);
+    js_free(index);
+    free(path);
+    return rc;
+}
+
+int safetensors_open(struct safetensors **out, const char *path, struct error *err)
+{
+    struct safetensors *st = array_make(1, sizeof *st);
+    struct stat stat_of;
+    int rc, is_folder = !stat(path, &stat_of) && S_ISDIR(stat_of.st_mode);
+    st->path = array_text(path);
+    *out = NULL;
+    if (is_folder && safetensors_look(path) == SAFETENSORS_INDEX)
+        rc = add_index(st, err);
+    else
+        rc = add_file(st, is_folder ? array_format("%s/%s", path, one_file) : array_text(path),
+                      err) ||
+                     sort_tensors(st, err)
+                 ? -1
+                 : 0;
+    if (rc)
+        safetensors_close(st);
+    else
+        *out = st;
+    return rc;
+}
+
+void safetensors_close(struct safetensors *st)
+{
+    if (!st)
+        return;
+    for (int t = 0; t < st->tensors; t++)
+        free(st->tensor[t].name);
+    for (int f = 0; f < st->files; f++) {
+        if (st->fd[f] >= 0)
+            close(st->fd[f]);
+        free(st->file[f]);
+    }
+    free(st->tensor);
+    free(st->file);
+    free(st->fd);
+    free(st->path);
+    free(st);
+}
+
+/* ---- reading ---- */
+
+const struct safetensors_tensor *safetensors_find(const struct safetensors *st, const char *name)
+{
+    const struct safetensors_tensor wanted = {.name = (char *)name};
+    return st->tensors ? bsearch(&wanted, st->tensor, (size_t)st->tensors, sizeof wanted, by_name)
+                       : NULL;
+}
+
+int safetensors_read(const struct safetensors *st, const struct safetensors_tensor *tensor,
+                     int64_t start, int64_t count, float *to, struct error *err)
+{
+    enum { BUFFER = 1 << 16 };
+    const char *path = st->file[tensor->file];
+    if (tensor->dtype < 0)
+        return error_set(err, "%s: tensor \"%.100s\" is %s; F32, BF16 and F16 are read", path,
+                         tensor->name, tensor->format);
+    if (start < 0 || count < 0 || start > tensor->elems - count)
+        return wrong(path, tensor->name, "elements are asked for that it has not", err);
+    enum dtype dtype = (enum dtype)tensor->dtype;
+    int64_t width = (int64_t)dtype_bytes(dtype), at = tensor->offset + start * width;
+    if (dtype == DTYPE_F32)
+        return disk_read(st->fd[tensor->file], to, (size_t)(count * width), at, path, err);
+    char buffer[BUFFER];
+    for (int64_t done = 0; done < count;) {
+        int64_t part = min_i64(count - done, BUFFER / width);
+        if (disk_read(st->fd[tensor->file], buffer, (size_t)(part * width), at + done * width, path,
+                      err))
+            return -1;
+        dtype_widen(to + done, buffer, dtype, part);
+        done += part;
+    }
+    return 0;
+}
