@@ -1,4 +1,5 @@
-/* config.c - defaults, then the preset, then the file, then the overrides, then the checks. */
+/* config.c - defaults, then the preset or the model's folder, then the file, then the overrides,
+ * then the checks. */
 #include "config/config.h"
 
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 
 #include "base/array.h"
 #include "config/foreign.h"
+#include "config/hf.h"
 #include "config/schema.h"
 
 int config_set(struct config *config, const char *name, const char *value, struct error *err)
@@ -68,6 +70,36 @@ static int apply_preset(struct config *config, const char *path, const struct co
     return 0;
 }
 
+static const struct config_entry *last_entry(const struct config_file *file, const char *name)
+{
+    for (int i = file->count - 1; i >= 0; i--)
+        if (file->entries[i].value && !strcmp(file->entries[i].key, name))
+            return &file->entries[i];
+    return NULL;
+}
+
+/* The last folder named by model.path, before every other key too.  A run that goes on from its own
+ * checkpoint does not need the folder any more: its config.yaml says what the model is. */
+static int apply_folder(struct config *config, const char *path, const struct config_file *file,
+                        struct error *err)
+{
+    const struct config_entry *e = last_entry(file, "model.path");
+    const struct config_entry *preset = last_entry(file, "model.preset");
+    if (!e || !e->value[0])
+        return 0;
+    if (preset && preset->value[0])
+        return error_set(err, "model.preset and model.path name two models; give one of them");
+    if (hf_has_config(e->value))
+        return hf_read_config(config, e->value, err);
+    if (last_entry(file, "model.layers"))
+        return 0;
+    error_set(err,
+              "%.200s has no config.json; a model that is on Hugging Face's hub is brought by: hf "
+              "download %.200s --local-dir FOLDER",
+              e->value, e->value);
+    return prefix_place(err, path, e);
+}
+
 /* Line of an earlier entry of the same key or group, or 0. */
 static int line_before(const struct config_file *file, int i)
 {
@@ -128,7 +160,7 @@ static int load(struct config *config, const char *name, const char *text, size_
     int rc = set_defaults(config, err) || config_text_read(&file, name, text, bytes, err);
     int in_file = file.count;
     rc = rc || add_arguments(&file, overrides, count, err) ||
-         apply_preset(config, name, &file, err) ||
+         apply_preset(config, name, &file, err) || apply_folder(config, name, &file, err) ||
          apply_entries(config, name, &file, 0, in_file, err);
     if (rc)
         foreign_text(name, text, err);

@@ -169,6 +169,7 @@ struct config {
     enum config_recompute recompute;
     int64_t recompute_every; /* 1: every unit, 2: every second ... */
     int64_t seed;
+    char model_path[CONFIG_TEXT]; /* folder of Hugging Face's files; "": the model is new */
     struct config_model model;
     struct config_data data;
     struct config_train train;
@@ -179,11 +180,11 @@ struct config {
     struct config_run run;
 };
 
-/* Fill config from defaults, then the preset if one is named anywhere, then the YAML file at
- * path (NULL: none), then the count overrides "key=value" in order; then check every value and
- * combination.  Returns 0, or -1 with err naming file:line (or the argument), key, what is
- * allowed and the nearest valid name; where the text is another program's configuration, that
- * program and what its keys are called here. */
+/* Fill config from defaults, then the preset or the folder (model.path) if one is named anywhere,
+ * then the YAML file at path (NULL: none), then the count overrides "key=value" in order; then
+ * check every value and combination.  Returns 0, or -1 with err naming file:line (or the argument),
+ * key, what is allowed and the nearest valid name; where the text is another program's
+ * configuration, that program and what its keys are called here. */
 int config_load(struct config *config, const char *path, const char *const *overrides, int count,
                 struct error *err);
 

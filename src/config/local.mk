@@ -2,6 +2,7 @@ libtrireme_a_SOURCES += \
 	src/config/check.c \
 	src/config/config.c src/config/config.h \
 	src/config/foreign.c src/config/foreign.h \
+	src/config/hf.c src/config/hf.h \
 	src/config/key.c \
 	src/config/nearest.c \
 	src/config/presets.c \

@@ -174,6 +174,12 @@ const struct key config_keys[] = {
      .help = "initial weights and the order of the data follow from it, on any number of "
              "ranks"},
 
+    {NAMED_KEY("model.path", TEXT, model_path), "",
+     .help =
+         "folder of a model as Hugging Face's programs keep it: config.json sets the other keys "
+         "of model, and training begins with the weights in model.safetensors, or in those files "
+         "that model.safetensors.index.json names, where it has any; Llama, Mistral without a "
+         "sliding window, and GPT-2; dropout that config.json asks for is not applied"},
     {KEY(TEXT, model.preset), "",
      .help = "a named model; the other model keys, when given, replace its values"},
     {KEY(TEXT, model.family), "llama", .choices = families,
@@ -459,7 +465,6 @@ const struct key config_keys[] = {
 const int config_key_count = sizeof config_keys / sizeof config_keys[0];
 
 const struct key_absent config_absent_keys[] = {
-    {"model.path", "loading pretrained weights"},
     {"checkpoint.async", "saving in the background"},
 };
 

@@ -18,7 +18,37 @@
 #include <stdio.h>
 
 #include "graph/build.h"
+#include "model/names.h"
 #include "model/transformer.h"
+
+#define LAYER(own_end, hf_end)        .own = "layers.%s." own_end, .hf = "transformer.h.%s." hf_end
+#define LAYER_MATRIX(own_end, hf_end) LAYER(own_end, hf_end ".weight"), .is_transposed = 1
+
+/* Matrices of layers are transposed there; query, key and value are one tensor. */
+const struct model_name gpt2_names[] = {
+    {.own = "embed", .hf = "transformer.wte.weight"},
+    {.own = "positions", .hf = "transformer.wpe.weight"},
+    {LAYER("norm1", "ln_1.weight")},
+    {LAYER("norm1.bias", "ln_1.bias")},
+    {LAYER_MATRIX("attn.q", "attn.c_attn"), .part = 0, .parts = 3},
+    {LAYER_MATRIX("attn.k", "attn.c_attn"), .part = 1, .parts = 3},
+    {LAYER_MATRIX("attn.v", "attn.c_attn"), .part = 2, .parts = 3},
+    {LAYER("attn.q.bias", "attn.c_attn.bias"), .part = 0, .parts = 3},
+    {LAYER("attn.k.bias", "attn.c_attn.bias"), .part = 1, .parts = 3},
+    {LAYER("attn.v.bias", "attn.c_attn.bias"), .part = 2, .parts = 3},
+    {LAYER_MATRIX("attn.o", "attn.c_proj")},
+    {LAYER("attn.o.bias", "attn.c_proj.bias")},
+    {LAYER("norm2", "ln_2.weight")},
+    {LAYER("norm2.bias", "ln_2.bias")},
+    {LAYER_MATRIX("mlp.up", "mlp.c_fc")},
+    {LAYER("mlp.up.bias", "mlp.c_fc.bias")},
+    {LAYER_MATRIX("mlp.down", "mlp.c_proj")},
+    {LAYER("mlp.down.bias", "mlp.c_proj.bias")},
+    {.own = "norm", .hf = "transformer.ln_f.weight"},
+    {.own = "norm.bias", .hf = "transformer.ln_f.bias"},
+    {.own = "head", .hf = "lm_head.weight"},
+    {0},
+};
 
 /* Norm of x with its own weight and bias. */
 static int norm(const struct config_model *c, struct graph *graph, int x, const char *name)
@@ -98,6 +128,7 @@ static void no_table(const struct model *model, int64_t seq, float *table)
 
 const struct model_family model_gpt2 = {
     .name = "gpt2",
+    .names = gpt2_names,
     .units = transformer_units,
     .graph = graph_of,
     .table = no_table,

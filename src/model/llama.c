@@ -7,7 +7,24 @@
 #include <math.h>
 
 #include "graph/build.h"
+#include "model/names.h"
 #include "model/transformer.h"
+
+const struct model_name llama_names[] = {
+    {.own = "embed", .hf = "model.embed_tokens.weight"},
+    {.own = "layers.%s.norm1", .hf = "model.layers.%s.input_layernorm.weight"},
+    {.own = "layers.%s.attn.q", .hf = "model.layers.%s.self_attn.q_proj.weight"},
+    {.own = "layers.%s.attn.k", .hf = "model.layers.%s.self_attn.k_proj.weight"},
+    {.own = "layers.%s.attn.v", .hf = "model.layers.%s.self_attn.v_proj.weight"},
+    {.own = "layers.%s.attn.o", .hf = "model.layers.%s.self_attn.o_proj.weight"},
+    {.own = "layers.%s.norm2", .hf = "model.layers.%s.post_attention_layernorm.weight"},
+    {.own = "layers.%s.mlp.gate", .hf = "model.layers.%s.mlp.gate_proj.weight"},
+    {.own = "layers.%s.mlp.up", .hf = "model.layers.%s.mlp.up_proj.weight"},
+    {.own = "layers.%s.mlp.down", .hf = "model.layers.%s.mlp.down_proj.weight"},
+    {.own = "norm", .hf = "model.norm.weight"},
+    {.own = "head", .hf = "lm_head.weight"},
+    {0},
+};
 
 static void units(struct model *model)
 {
@@ -102,6 +119,7 @@ static void table_of(const struct model *model, int64_t seq, float *table)
 
 const struct model_family model_llama = {
     .name = "llama",
+    .names = llama_names,
     .units = units,
     .graph = graph_of,
     .table = table_of,

@@ -30,9 +30,12 @@ struct model_unit {
 
 struct model;
 
+struct model_name;
+
 /* One row per family. */
 struct model_family {
     const char *name;
+    const struct model_name *names; /* of Hugging Face's files (names.h); NULL: it has none */
     /* Fill units; the graph of a kind. */
     void (*units)(struct model *model);
     void (*graph)(const struct model *model, int kind, enum model_purpose purpose,

@@ -18,10 +18,23 @@ enum { OF_TENSORS = sizeof of_tensors / sizeof of_tensors[0], LEARNED_POSITIONS 
 /* Keys, or groups of keys, that change no number of a run by design, or that are compared
  * elsewhere. */
 static const char *const without_effect[] = {
-    "device",          "recompute",    "parallel.",       "offload.",
-    "checkpoint.",     "run.",         "comm.inter_node", "comm.share_gpu",
-    "data.train",      "data.valid",   "train.eval_",     "train.micro_batch",
-    "train.optimizer", "model.preset", "model.init_std",  "train.global_batch_tokens",
+    "device",
+    "recompute",
+    "parallel.",
+    "offload.",
+    "checkpoint.",
+    "run.",
+    "comm.inter_node",
+    "comm.share_gpu",
+    "data.train",
+    "data.valid",
+    "train.eval_",
+    "train.micro_batch",
+    "train.optimizer",
+    "model.preset",
+    "model.path",
+    "model.init_std",
+    "train.global_batch_tokens",
 };
 enum { WITHOUT_EFFECT = sizeof without_effect / sizeof without_effect[0] };
 

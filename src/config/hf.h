@@ -1,0 +1,20 @@
+/* hf.h - config.json of Hugging Face's folders: what a model is. */
+#ifndef TRIREME_CONFIG_HF_H
+#define TRIREME_CONFIG_HF_H
+
+#include "config/config.h"
+
+/* Has a folder a config.json? */
+int hf_has_config(const char *folder);
+
+/* Set the keys model.* from a folder's config.json.  Returns 0, or -1 with err naming file and
+ * member: an architecture, an activation, a bias or a kind of rotary positions that is not there,
+ * a number out of range. */
+int hf_read_config(struct config *config, const char *folder, struct error *err);
+
+/* Write folder/config.json for a model whose weights are of dtype (fp32, bf16, fp16).  0, or -1
+ * with err set. */
+int hf_write_config(const struct config *config, enum dtype dtype, const char *folder,
+                    struct error *err);
+
+#endif
