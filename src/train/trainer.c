@@ -21,6 +21,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/round.h"
+#include "io/disk.h"
 #include "program/memory.h"
 #include "train/batches.h"
 #include "train/disk_rate.h"
@@ -88,12 +89,22 @@ static int open_records(struct trainer *t, struct error *err)
     return metrics_open(&t->metrics, t->s, t->dir.metrics, t->at.step, err);
 }
 
+/* Of a run that begins with the weights of a folder: are they there, and this model's? */
+static int check_weights(struct session *s, struct error *err)
+{
+    const struct config *c = &s->config;
+    int goes_on = disk_has(c->run.dir, "checkpoints") && !c->run.fresh;
+    if (!c->model_path[0] || goes_on || world_rank(s->world))
+        return 0;
+    return weights_import_check(s, err);
+}
+
 /* All that can be refused is checked before anything is written into the run. */
 static int begin(struct trainer *t, struct error *err)
 {
     struct session *s = t->s;
     int found = 0;
-    if (world_agree(s->world, open_data(t, err), err))
+    if (world_agree(s->world, open_data(t, err) || check_weights(s, err) ? -1 : 0, err))
         return -1;
     struct run_data data = {0};
     if (!world_rank(s->world))
@@ -101,7 +112,9 @@ static int begin(struct trainer *t, struct error *err)
     if (run_directory_open(&t->dir, s, data, err) || stop_early(t->asked, s->log, err) ||
         run_directory_begin(&t->dir, &found, &t->at, err))
         return -1;
-    if (!found && world_agree(s->world, weights_init(s, err), err))
+    if (!found &&
+        world_agree(s->world,
+                    s->config.model_path[0] ? weights_import(s, err) : weights_init(s, err), err))
         return -1;
     return stop_early(t->asked, s->log, err) || world_agree(s->world, open_records(t, err), err)
                ? -1

@@ -12,6 +12,15 @@
  * -1 with err set. */
 int weights_init(struct session *session, struct error *err);
 
+/* Fill parameters from the safetensors files of config.model_path, each rank what it holds, and
+ * clear the optimizer's state; where the folder has none, as weights_init().  Every tensor of the
+ * model has to be there, of its shape, and no others but tables and masks that are computed here.
+ * Not collective.  Returns 0, or -1 with err naming file and tensor. */
+int weights_import(struct session *session, struct error *err);
+
+/* Would it, without reading numbers?  0, or -1 with err set. */
+int weights_import_check(struct session *session, struct error *err);
+
 /* The pieces this rank saves: its share of parameters (fp32 masters) and optimizer state, as
  * "model/NAME" and, for each of the optimizer's slots, "optimizer/SLOT/NAME", such as
  * "optimizer/exp_avg/layers.0.attn.q".  Replicas divide a shard among them.  *pieces is free()d

@@ -30,17 +30,18 @@ static void fill_normal(float *to, uint64_t key, const struct flat_part *part, i
                   part->start + min_i64(at + CHUNK, part->count));
 }
 
-static void init_part(const struct session *s, const struct flat_part *part, float *shard)
+static int init_part(void *user, const struct flat_part *part, float *to, struct error *err)
 {
+    const struct session *s = user;
     const struct flat_tensor *tensor = part->tensor;
-    float *to = shard + part->at;
     if (tensor->init == INIT_NORMAL) {
         uint64_t key = philox_key((uint64_t)s->config.seed, tensor->name);
         fill_normal(to, key, part, s->device->threads);
-        return;
+        return 0;
     }
     for (int64_t i = 0; i < part->count; i++)
         to[i] = tensor->init == INIT_ONES ? 1.0f : 0.0f;
+    return 0;
 }
 
 /* Round values in place, from the first to the last, to the format in which they are kept. */
@@ -52,7 +53,8 @@ static void narrow(float *values, int64_t elems, enum dtype dtype)
     }
 }
 
-static int init_flat(struct session *s, int f, float *shard, struct error *err)
+static int fill_flat(struct session *s, int f, float *shard, weights_fill_part *fill, void *user,
+                     struct error *err)
 {
     const struct flat *flat = &s->units->flat[f];
     struct weights_slot slots[WEIGHTS_SLOTS];
@@ -62,7 +64,8 @@ static int init_flat(struct session *s, int f, float *shard, struct error *err)
         return 0;
     memset(shard, 0, (size_t)flat->shard_elems * sizeof *shard);
     for (int t = -1; (t = flat_next_part(flat, start, end, t, &part)) >= 0;)
-        init_part(s, &part, shard);
+        if (fill(user, &part, shard + part.at, err))
+            return -1;
     narrow(shard, flat->shard_elems, slots[0].dtype);
     if (weights_clear(s, f, err) ||
         executor_write(s->executor, &s->state->buffer[slots[0].buffer], 0, shard,
@@ -71,12 +74,17 @@ static int init_flat(struct session *s, int f, float *shard, struct error *err)
     return weights_refresh(s, f, err);
 }
 
-int weights_init(struct session *s, struct error *err)
+int weights_fill(struct session *s, weights_fill_part *fill, void *user, struct error *err)
 {
     float *shard = weights_make_shard(s, err);
     int rc = shard ? 0 : -1;
     for (int f = 0; f < s->units->flats && !rc; f++)
-        rc = init_flat(s, f, shard, err);
+        rc = fill_flat(s, f, shard, fill, user, err);
     free(shard);
     return rc || device_sync(s->device, err) ? -1 : 0;
+}
+
+int weights_init(struct session *s, struct error *err)
+{
+    return weights_fill(s, init_part, s, err);
 }

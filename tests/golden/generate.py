@@ -17,6 +17,8 @@ One file per case, contiguous datasets, float32 unless said:
   /masked/grads/NAME   of a few tensors
   /losses, /grad_norms float64 [steps]: before each step of AdamW, norms before clipping
   /final/NAME          weights after the last step
+
+For some cases NAME.hf/ holds the initial model as transformers saves it: generate.py FOLDER --hf
 """
 import pathlib
 import sys
@@ -206,12 +208,25 @@ def make_case(name, case, seed, folder):
           "norms", out["grad_norms"].round(3))
 
 
+def save_folder(name, case, seed, folder):
+    """The model of a case as transformers saves it, after a look at its golden file."""
+    model = make_model(case, seed)
+    with h5py.File(folder / f"{name}.h5") as file:
+        for tensor, value in snapshot(model).items():
+            assert np.array_equal(file["weights"][tensor][...], value.numpy()), tensor
+    model.save_pretrained(folder / f"{name}.hf", safe_serialization=True)
+    (folder / f"{name}.hf" / "generation_config.json").unlink(missing_ok=True)
+
+
 def main():
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent)
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     for i, (name, case) in enumerate(CASES.items()):
-        if name in sys.argv[2:] or len(sys.argv) < 3:
+        if "--hf" in sys.argv:
+            if name != "llama_untied":
+                save_folder(name, case, 100 * (i + 1), folder)
+        elif name in sys.argv[2:] or len(sys.argv) < 3:
             make_case(name, case, 100 * (i + 1), folder)
 
 

@@ -360,13 +360,49 @@ static void test_ten_steps(void **state)
     everywhere(check_training);
 }
 
+/* The folder that transformers has saved of the same model: its config.json says what the golden
+ * file says, and its weights are the same bits. */
+static void test_folders(void **state)
+{
+    static const char *const names[] = {"llama_tied_scaled", "gpt2"};
+    for (int i = 0; i < 2; i++) {
+        struct golden g;
+        char text[1024];
+        const char *source = getenv("srcdir");
+        open_golden(&g, names[i], NULL, 1);
+        snprintf(text, sizeof text,
+                 "model.path=%s/tests/golden/%s.hf parallel.strategy=NO_SHARD data.seq_len=%d",
+                 source ? source : ".", names[i], (int)g.seq);
+        struct config config = rig_config(text);
+        struct config_model model = config.model, wanted = g.config.model;
+        model.init_std = wanted.init_std;
+        model.max_seq_len = wanted.max_seq_len;
+        if (!strcmp(model.family, "gpt2"))
+            model.rope = wanted.rope;
+        assert_memory_equal(&model, &wanted, sizeof model);
+        g.config.train.global_batch = 1;
+        memcpy(g.s->config.model_path, config.model_path, sizeof config.model_path);
+        rig_init(g.s);
+        if (weights_import(g.s, &err))
+            fail_msg("%s", err.text);
+        for (int f = 0; f < g.s->units->flats; f++)
+            for (int t = 0; t < g.s->units->flat[f].tensors; t++) {
+                const struct flat_tensor *tensor = &g.s->units->flat[f].tensor[t];
+                float *want = golden_of(&g, "weights", tensor);
+                assert_memory_equal(rig_state(g.s, f, RIG_MASTER) + tensor->offset, want,
+                                    (size_t)tensor->elems * sizeof *want);
+                free(want);
+            }
+        close_golden(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_logits),
-        cmocka_unit_test(test_loss_and_gradients),
-        cmocka_unit_test(test_masked_targets),
-        cmocka_unit_test(test_ten_steps),
+        cmocka_unit_test(test_logits),         cmocka_unit_test(test_loss_and_gradients),
+        cmocka_unit_test(test_masked_targets), cmocka_unit_test(test_ten_steps),
+        cmocka_unit_test(test_folders),
     };
     h5_setup();
     return cmocka_run_group_tests_name("golden", tests, NULL, NULL);

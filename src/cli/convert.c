@@ -1,0 +1,76 @@
+/* convert.c - trireme convert: a checkpoint's model as a folder for Hugging Face's programs. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "comm/world.h"
+#include "io/disk.h"
+#include "io/safetensors.h"
+#include "train/run_checkpoint.h"
+#include "train/weights_export.h"
+
+struct asked {
+    const char *from, *folder, *dtype;
+    double file_gb;
+};
+
+static int parse(struct asked *asked, int argc, char **argv, struct error *err)
+{
+    asked->dtype = arguments_option("--dtype", &argc, argv);
+    if (arguments_number("--file-gb", &argc, argv, 1e-6, 1e6, &asked->file_gb, 5, err))
+        return -1;
+    if (argc != 3)
+        return error_set(err, "convert wants a run or a checkpoint, and a folder to write: trireme "
+                              "convert runs/default model-hf");
+    asked->from = argv[1];
+    asked->folder = argv[2];
+    return 0;
+}
+
+/* The format of the files: that which is asked for, or that in which the run computed. */
+static int find_dtype(const struct asked *asked, const struct config *config, enum dtype *dtype,
+                      struct error *err)
+{
+    int found = asked->dtype ? dtype_find(asked->dtype) : -1;
+    if (!asked->dtype)
+        found = config->precision == PRECISION_FP32   ? DTYPE_F32
+                : config->precision == PRECISION_FP16 ? DTYPE_F16
+                                                      : DTYPE_BF16;
+    if (found < 0 || !dtype_is_narrow_float((enum dtype)found))
+        return error_set(err, "--dtype is fp32, bf16 or fp16, not %s", asked->dtype);
+    *dtype = (enum dtype)found;
+    return 0;
+}
+
+static int convert(const struct asked *asked, struct checkpoint *checkpoint, struct error *err)
+{
+    struct config config;
+    struct weights_export how = {.folder = asked->folder,
+                                 .file_bytes = (int64_t)(asked->file_gb * 1e9)};
+    if (run_checkpoint_config(checkpoint, &config, NULL, 0, err) ||
+        find_dtype(asked, &config, &how.dtype, err))
+        return -1;
+    if (safetensors_look(asked->folder) != SAFETENSORS_NONE)
+        return error_set(err, "%s holds a model already; name another folder", asked->folder);
+    if (disk_make_folders(asked->folder, err) || weights_export(&how, checkpoint, &config, err))
+        return -1;
+    printf("%s: %d tensors in %s, of step %lld of %s\n", asked->folder, how.tensors,
+           dtype_name(how.dtype), (long long)checkpoint->step, checkpoint->path);
+    return 0;
+}
+
+int command_convert(struct app *app, int argc, char **argv, struct error *err)
+{
+    struct asked asked;
+    struct checkpoint *checkpoint = NULL;
+    if (parse(&asked, argc, argv, err) || app_start_world(app, err))
+        return -1;
+    if (world_size(app->world) > 1)
+        return error_set(err, "convert is for one process; start it without srun or mpirun");
+    if (run_checkpoint_open(&checkpoint, app->world, asked.from, &app->log, err))
+        return -1;
+    int rc = convert(&asked, checkpoint, err);
+    checkpoint_close(checkpoint);
+    return rc;
+}

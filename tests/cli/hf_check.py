@@ -1,0 +1,42 @@
+"""hf_check.py FOLDER INDEX.H5 - transformers loads the folder, with the checkpoint's numbers."""
+import sys
+
+import h5py
+import numpy as np
+from transformers import AutoModelForCausalLM
+
+PARTS = {"input_layernorm": "norm1", "post_attention_layernorm": "norm2",
+         "self_attn.q_proj": "attn.q", "self_attn.k_proj": "attn.k", "self_attn.v_proj": "attn.v",
+         "self_attn.o_proj": "attn.o", "mlp.gate_proj": "mlp.gate", "mlp.up_proj": "mlp.up",
+         "mlp.down_proj": "mlp.down", "ln_1": "norm1", "ln_2": "norm2", "attn.c_attn": "attn.{}",
+         "attn.c_proj": "attn.o", "mlp.c_fc": "mlp.up", "mlp.c_proj": "mlp.down",
+         "embed_tokens": "embed", "wte": "embed", "wpe": "positions", "ln_f": "norm",
+         "norm": "norm", "lm_head": "head"}
+
+
+def logical(name):
+    """trireme's names of a parameter, and whether it is transposed."""
+    name, kind = name.removeprefix("model.").removeprefix("transformer.").rsplit(".", 1)
+    prefix = ""
+    if name.startswith(("layers.", "h.")):
+        _, number, name = name.split(".", 2)
+        prefix = f"layers.{number}."
+    own = prefix + PARTS[name] + (".bias" if kind == "bias" else "")
+    transposed = name.startswith(("attn.c_", "mlp.c_"))
+    return [own.format(c) for c in "qkv"] if "{}" in own else [own], transposed
+
+
+folder, index = sys.argv[1:]
+model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+assert not any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
+with h5py.File(index) as file:
+    seen = 0
+    for name, parameter in model.named_parameters():
+        names, transposed = logical(name)
+        value = parameter.detach().numpy()
+        value = value.T if transposed and value.ndim > 1 else value
+        wanted = np.concatenate([file["model"][n][...] for n in names])
+        assert np.array_equal(value, wanted), name
+        seen += 1
+    assert seen > 10
+print(seen, "tensors are equal")
