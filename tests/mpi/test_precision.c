@@ -94,6 +94,8 @@ static void test_divided(struct precision *p)
     for (int f = 0; f < FORMATS; f++)
         for (size_t i = 0; i < sizeof axes / sizeof axes[0]; i++) {
             char more[160];
+            if (world_size(p->c.world) == 1 && strstr(axes[i], "tensor_"))
+                continue; /* keys of several ranks, refused on one */
             snprintf(more, sizeof more, axes[i], world_size(p->c.world));
             run(p, formats[f], more, &many);
             double off = training_distance(&many, &reference);

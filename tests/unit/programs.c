@@ -147,7 +147,7 @@ void programs_everywhere(void (*check)(struct program *))
          "precision=bf16 parallel.tensor_reduce_dtype=fp32"},
         {4, ONE_MEMORY,
          "parallel.tensor=2 parallel.pipeline=2 train.global_batch=2 data.seq_len=8 "
-         "parallel.tensor_overlap=4 parallel.schedule=zb_h1 recompute=full"},
+         "parallel.tensor_overlap=2 parallel.schedule=zb_h1 recompute=full"},
         {2, ONE_MEMORY,
          "parallel.context=2 parallel.strategy=FULL_SHARD data.seq_len=12 train.global_batch=2"},
         {4, ONE_MEMORY,

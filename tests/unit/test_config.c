@@ -313,7 +313,6 @@ static void later_things_are_said_to_be_absent(void **state)
     static const char *const rows[] = {
         "precision=FP8",
         "checkpoint.async=true",
-        "model.path=x",
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         REFUSED(NULL, rows[i], "not in this version of trireme");
