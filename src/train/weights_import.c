@@ -15,6 +15,7 @@
 
 #include "base/array.h"
 #include "base/round.h"
+#include "config/hf.h"
 #include "io/disk.h"
 #include "io/safetensors.h"
 #include "model/names.h"
@@ -153,6 +154,12 @@ static int open_files(struct import *import, struct error *err)
     const char *folder = import->s->config.model_path;
     int has_pickles =
         disk_has(folder, "pytorch_model.bin") || disk_has(folder, "pytorch_model.bin.index.json");
+    if (!hf_has_config(folder))
+        return error_set(err,
+                         "model.path: %s has no config.json, and weights are to begin with those "
+                         "there; bring the folder back, or leave model.path empty to begin from "
+                         "the seed",
+                         folder);
     if (safetensors_look(folder) != SAFETENSORS_NONE)
         return safetensors_open(&import->st, folder, err) || check_all(import, err) ? -1 : 0;
     return !has_pickles ? 0

@@ -87,6 +87,10 @@ rm -r gone
 "$TRIREME" train goes-on train.steps=3 >out 2>err
 is "a run goes on without the folder" "0 1" "$? $(grep -c 'resumed at step 2' err)"
 
+# shellcheck disable=SC2086
+refused "a new run does not, with the settings of that one" 'gone has no config.json' \
+    "$TRIREME" train goes-on/config.yaml run.dir=never
+
 # What is refused, with its name.
 bad() { # bad NAME PATTERN SED-SCRIPT: config.json changed
     rm -rf bad
