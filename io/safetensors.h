@@ -4,7 +4,8 @@
  * where its bytes begin and end), and the bytes.  Several files have an index beside them.
  * Format: github.com/huggingface/safetensors, README, "Format".
  *
- * Names, dtypes and shapes are the files' own; nothing here knows models.
+ * Names, dtypes and shapes are the files' own; nothing here knows models, and nothing is
+ * collective.
  */
 #ifndef TRIREME_IO_SAFETENSORS_H
 #define TRIREME_IO_SAFETENSORS_H

@@ -52,10 +52,11 @@ struct report {
 
 /* Compile and check the programs of `ranks` ranks on `nodes` nodes; threads is what a rank would
  * have (it sizes scratch).  config->device cuda is planned without a GPU; auto is taken for cpu.
- * Of more than 1,024 ranks two along replicate and two along shard are compiled and checked, which
- * the others repeat, unless an optimizer's matrices have owners: then all are, 4,096 at most.
- * Not collective.  A program that does not pass is a report, not a failure. Returns 0 and a report
- * for report_free(), or -1 with err set. */
+ * Of more than 1,024 ranks two along replicate and two along shard are compiled and checked, and
+ * two along context and tensor where the units of the others are alike: the others repeat these,
+ * unless an optimizer's matrices have owners: then all are, 4,096 at most. Not collective.  A
+ * program that does not pass is a report, not a failure. Returns 0 and a report for report_free(),
+ * or -1 with err set. */
 int report_make(struct report *report, const struct config *config, int ranks, int nodes,
                 int threads, struct error *err);
 

@@ -179,10 +179,7 @@ void report_print(const struct report *report, FILE *out)
                 "no early reuse,\nevery transfer matched on all %d rank%s, no deadlock\n",
                 report->compiled, report->compiled > 1 ? "s" : "");
         if (report->compiled < report->ranks)
-            fprintf(
-                out,
-                "of %d: along each axis but the stages' the others do what the second ones do\n",
-                report->ranks);
+            fprintf(out, "of %d; each of the others does what one of these does\n", report->ranks);
     } else
         fprintf(out, "\nNOT VERIFIED: %s\n", report->verdict.text);
 }
