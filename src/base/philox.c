@@ -154,3 +154,14 @@ void philox_fill_normal(float *out, uint64_t key, uint64_t first, int64_t count,
         skipped = 0;
     }
 }
+
+/* Of the index-th number word index % 4 of block index / 4; its upper 24 bits, in the middle of
+ * their interval. */
+void philox_fill_uniform(float *out, uint64_t key, uint64_t first, int64_t count, float bound)
+{
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t index = first + (uint64_t)i;
+        uint32_t word = block_of(key, index / 4).v[index % 4];
+        out[i] = bound * (((float)(word >> 8) + 0.5f) * 0x1p-23f - 1.0f);
+    }
+}

@@ -43,4 +43,8 @@ float philox_normal(uint64_t key, uint64_t index);
 void philox_fill_normal(float *out, uint64_t key, uint64_t first, int64_t count, float mean,
                         float scale);
 
+/* out[i] = the (first + i)-th number of the stream, from -bound to bound, each of 2^24 as likely:
+ * of words that normals of the same key would be made of. */
+void philox_fill_uniform(float *out, uint64_t key, uint64_t first, int64_t count, float bound);
+
 #endif

@@ -352,6 +352,9 @@ struct device_ops {
     /* y = a + b, y == a or b allowed */
     void (*add)(struct device *d, enum dtype dt, void *y, const void *a, const void *b,
                 int64_t elems);
+    /* y = x * factor, y == x allowed */
+    void (*scale)(struct device *d, enum dtype dt, void *y, const void *x, float factor,
+                  int64_t elems);
     void (*cast)(struct device *d, enum dtype to, void *y, enum dtype from, const void *x,
                  int64_t elems);
     void (*fill_zero)(struct device *d, void *y, size_t bytes);
@@ -417,7 +420,7 @@ struct device_ops {
     X(layernorm) X(layernorm_backward) X(bias) X(bias_backward) \
     X(bias_backward_scratch) X(gelu) X(gelu_backward) X(rope) X(pack_heads) \
     X(pack_heads_backward) X(order_chunks) X(attention) X(attention_backward) X(attention_scratch) X(swiglu) \
-    X(swiglu_backward) X(cross_entropy) X(loss_sum) X(add) X(cast) X(fill_zero) X(copy) X(set) \
+    X(swiglu_backward) X(cross_entropy) X(loss_sum) X(add) X(scale) X(cast) X(fill_zero) X(copy) X(set) \
     X(sumsq) X(sum_from_last) X(update_factor) X(adamw) X(sgd) X(momentum) X(muon) X(normalize) \
     X(polynomial) X(softmax_part) X(softmax_term) X(softmax_loss) X(softmax_gradient)
 /* clang-format on */

@@ -367,6 +367,16 @@ int build_add(struct graph *graph, int x, int y)
     return append(graph, &op_add, (int[]){x, y}, 2, (struct op_attrs){0});
 }
 
+int build_scale(struct graph *graph, int x, float factor)
+{
+    return append(graph, &op_scale, &x, 1, (struct op_attrs){.scale = factor});
+}
+
+int build_adapter(struct graph *graph, int y, int u, int b, const struct graph_adapter *parts)
+{
+    return append(graph, &op_adapter, (int[]){y, u, b}, 3, (struct op_attrs){.adapted = *parts});
+}
+
 void build_head_loss(struct graph *graph, int h, int w, int targets, float scale)
 {
     append(graph, &op_head_loss, (int[]){h, w, targets}, 3, (struct op_attrs){.scale = scale});

@@ -78,6 +78,12 @@ int build_gelu(struct graph *graph, int x, int b);
 /* x + table of positions [at least seq, width]: its row t is added to token t of each sequence, or
  * to the rows that have this position; positions: of rows, or -1 */
 int build_positions(struct graph *graph, int x, int table, int positions);
+/* x * factor */
+int build_scale(struct graph *graph, int x, float factor);
+/* y [rows, columns], and to its columns of each adapted tensor p added: u_p b_p^T, where u_p are
+ * the columns of u [rows, slices * r] that are slice parts->part[p].slice, and b_p the tensor p of
+ * b [sum of part columns, r].  Hu et al. 2021 (arXiv 2106.09685). */
+int build_adapter(struct graph *graph, int y, int u, int b, const struct graph_adapter *parts);
 /* x, in fp32, in the graph's format */
 int build_round(struct graph *graph, int x);
 /* x + y */

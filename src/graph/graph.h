@@ -81,7 +81,8 @@ struct graph_division {
  * whole tensors; where it is divided, build_param() puts those of the rank's part in their place.
  */
 enum { PARAM_PARTS = 3 };
-enum graph_param_init { INIT_NORMAL, INIT_ONES, INIT_ZEROS };
+/* Normal deviates times std, or numbers from -std to std, all as likely; or all ones or zeros. */
+enum graph_param_init { INIT_NORMAL, INIT_UNIFORM, INIT_ONES, INIT_ZEROS };
 struct graph_param {
     int parts;
     char part[PARAM_PARTS][GRAPH_NAME]; /* logical names, relative to the unit */
@@ -92,9 +93,10 @@ struct graph_param {
     struct box box[PARAM_PARTS]; /* what the rank has of each tensor; by build_param() */
     enum graph_param_init init;
     float std;
-    int shared; /* 1: it is a parameter of the unit that the model names as shared */
-    int frozen; /* 1: it is not trained: backward makes no gradient of it */
-    int block;  /* number within the unit of the block it belongs to */
+    int shared;      /* 1: it is a parameter of the unit that the model names as shared */
+    int frozen;      /* 1: it is not trained: backward makes no gradient of it */
+    int is_low_rank; /* 1: of an adapter, beside a matrix that is frozen */
+    int block;       /* number within the unit of the block it belongs to */
 };
 
 /* A boundary that the unit reads: what the nearest unit before it puts out by that name. */
@@ -104,6 +106,18 @@ struct graph_input {
     int frozen; /* 1: nothing that it is made of is trained: backward makes no gradient of it */
     int shared; /* 1: other units read it too, and its gradient is the sum of theirs */
     struct graph_group own_rows; /* the ranks that each have their own rows of it */
+};
+
+/* Of an adapter (op_adapter.c): the tensors of a stacked matrix that are adapted.  Of each, where
+ * its columns begin in a row of the product and how many they are, and which slice of a row of u,
+ * rank numbers each, makes what is added to them. */
+struct graph_adapter {
+    int64_t rank;
+    int slices, parts;
+    struct {
+        int64_t first, columns;
+        int slice;
+    } part[PARAM_PARTS];
 };
 
 /* Numbers an op needs beyond its inputs' shapes. */
@@ -126,6 +140,7 @@ struct op_attrs {
     int members;               /* which order_chunks has too */
     int again;                 /* 1: recompute=selective makes the result again, whatever the op: it
                                   takes much memory for what it costs */
+    struct graph_adapter adapted; /* of an adapter */
 };
 
 struct op;
@@ -140,6 +155,8 @@ struct graph_node {
     int unused;     /* 1: a backward node whose results nothing needs: it does not run */
     int accumulate; /* 1: its parameter gradient adds to one written earlier in this unit */
 };
+
+struct model;
 
 struct graph {
     enum dtype dtype;                 /* of activations and parameters */
@@ -160,9 +177,10 @@ struct graph {
     int inputs;
     char output_name[BOUNDARY_NAME]; /* of what it puts out; "": it puts out nothing */
     struct graph_group output_own_rows;
-    int block, blocks; /* being built, of so many written one behind the other; 0: one */
-    int carried;       /* what the block before this one put out */
-    struct error err;  /* the first thing that went wrong */
+    int block, blocks;         /* being built, of so many written one behind the other; 0: one */
+    int carried;               /* what the block before this one put out */
+    const struct model *model; /* that writes it, for the model's own functions; NULL: none */
+    struct error err;          /* the first thing that went wrong */
 };
 
 /* An empty graph for batch sequences of seq tokens, of each of the model's sequences unless their

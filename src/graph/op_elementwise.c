@@ -1,4 +1,4 @@
-/* op_elementwise.c - token embedding, SwiGLU, and rounding to the format of a graph. */
+/* op_elementwise.c - token embedding, SwiGLU, a factor, and rounding to the format of a graph. */
 #include "graph/autodiff.h"
 #include "graph/op.h"
 #include "device/ops.h"
@@ -123,4 +123,28 @@ const struct op op_round = {
     .gradient = round_gradient,
     .flops_each = 1,
     .run = round_run,
+};
+
+/* y = x * attrs.scale, and dx = dy * attrs.scale */
+static void scale_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
+{
+    int back = autodiff_node(ad, &op_scale, &dy, 1, &node->attrs);
+    autodiff_give(ad, node->in[0], ad->graph->nodes[back].out[0]);
+}
+
+static int scale_run(const struct op_call *call, struct error *err)
+{
+    int x = call->node->in[0];
+    call->device->ops->scale(call->device, call->graph->values[x].dtype, call->out[0], call->in[0],
+                             call->node->attrs.scale, graph_elems(call->graph, x));
+    return 0;
+}
+
+const struct op op_scale = {
+    .name = "scale",
+    .shapes = op_shaped_as_first,
+    .gradient = scale_gradient,
+    .flops_each = 1,
+    .run = scale_run,
+    .in_place = 1u << 0,
 };

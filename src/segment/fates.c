@@ -38,8 +38,11 @@ static int is_matrix(const struct graph *graph, int param)
 {
     for (int n = 0; n < graph->node_count; n++) {
         const struct graph_node *node = &graph->nodes[n];
-        const struct graph_value *w = node->in[1] < 0 ? NULL : &graph->values[node->in[1]];
-        if (node->op == &op_linear && w->role == VALUE_PARAM && w->index == param)
+        int matrix = node->op == &op_linear    ? node->in[1]
+                     : node->op == &op_adapter ? node->in[2]
+                                               : -1;
+        const struct graph_value *w = matrix < 0 ? NULL : &graph->values[matrix];
+        if (w && w->role == VALUE_PARAM && w->index == param)
             return 1;
     }
     return 0;

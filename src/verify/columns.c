@@ -43,6 +43,29 @@ int columns_equal(const struct columns *a, const struct columns *b)
     return a->parts == b->parts && a->packed == b->packed;
 }
 
+/* The first tensor of columns that begins so many columns behind their first; parts: none. */
+static int part_at(const struct columns *columns, int64_t first)
+{
+    int p = 0;
+    for (int64_t at = 0; p < columns->parts && at != first; p++)
+        at += part_of(columns, p).count[0];
+    return p;
+}
+
+int columns_are_of(const struct columns *columns, const struct columns *matrix,
+                   const struct graph_adapter *adapted)
+{
+    if (matrix->parts != adapted->parts)
+        return 0;
+    for (int p = 0; p < adapted->parts; p++) {
+        int of = part_at(columns, adapted->part[p].first);
+        if (of == columns->parts || !parts_equal(part_of(columns, of), part_of(matrix, p)) ||
+            part_of(matrix, p).count[0] != adapted->part[p].columns)
+            return 0;
+    }
+    return 1;
+}
+
 int columns_are_packed(const struct columns *columns, const struct op_attrs *attrs)
 {
     struct box own = part_of(columns, 0);

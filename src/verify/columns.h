@@ -32,6 +32,10 @@ struct columns columns_others(const struct columns *columns);
 /* Are they the same columns of tensors of the same size? */
 int columns_equal(const struct columns *a, const struct columns *b);
 
+/* Are `matrix`, tensor by tensor, those columns that an adapter adds to? */
+int columns_are_of(const struct columns *columns, const struct columns *matrix,
+                   const struct graph_adapter *adapted);
+
 /* Are they heads of one tensor, those whose keys attrs packs? */
 int columns_are_packed(const struct columns *columns, const struct op_attrs *attrs);
 

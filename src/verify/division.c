@@ -16,7 +16,10 @@
  *   head_part             whole          own rows      part          (its gradient of x: a term)
  *   all_reduce_max        part                         whole
  *   head_term             part                         a term
- *   others                                             as x
+ *   adapter, y and u      whole, whole   whole         whole
+ *                         own columns, whole  own rows own columns   (its gradient of u: a term)
+ *                         terms          whole         a term        (its gradient of the
+ * parameter: a term) others                                             as x
  *
  * Along replicate and shard ranks have their own rows from the start, those of their batches; and
  * along context, where these are parts of sequences:
@@ -33,79 +36,9 @@
 #include <stdlib.h>
 
 #include "base/array.h"
-#include "comm/mesh.h"
-#include "verify/columns.h"
-#include "verify/division_ops.h"
-
-struct division {
-    const struct graph *graph;
-    const char *unit;
-    int axis;
-    enum division_share *share; /* per value */
-    struct columns *columns;    /* per value, where that is COLUMNS or SPREAD */
-    enum division_pull *pull;   /* per value, so far */
-    struct error *err;
-};
-
-static int is_data(const struct division *d)
-{
-    return MESH_DATA >> d->axis & 1;
-}
-
-static const struct graph_value *value_of(const struct division *d, int v)
-{
-    return &d->graph->values[v];
-}
-
-static int is_param(const struct division *d, int v)
-{
-    return value_of(d, v)->role == VALUE_PARAM;
-}
-
-static int is_over(const struct division *d, struct graph_group group)
-{
-    return graph_axes(group) >> d->axis & 1;
-}
-
-/* Has each rank its own rows of a boundary that these have so? */
-static int is_own(const struct division *d, struct graph_group own_rows)
-{
-    return is_data(d) || is_over(d, own_rows);
-}
-
-static int exchanges(const struct division *d, const struct graph_node *n)
-{
-    return n->op->transfer != TRANSFER_NONE && n->attrs.axes >> d->axis & 1;
-}
+#include "verify/division_private.h"
 
 /* ---- for messages ---- */
-
-enum { TEXT = 96 };
-
-/* "linear (mlp.down)" */
-static const char *node_text(const struct division *d, const struct graph_node *n, char text[TEXT])
-{
-    const char *param = NULL;
-    for (int k = 0; k < NODE_INS && !param; k++)
-        if (n->in[k] >= 0 && is_param(d, n->in[k]))
-            param = d->graph->params[value_of(d, n->in[k])->index].part[0];
-    snprintf(text, TEXT, param ? "%s (%s)" : "%s", n->op->name, param);
-    return text;
-}
-
-static const char *name_text(const struct division *d, int v, char text[TEXT])
-{
-    char node[TEXT];
-    const struct graph_value *value = value_of(d, v);
-    if (value->role == VALUE_PARAM)
-        snprintf(text, TEXT, "parameter %.60s", d->graph->params[value->index].part[0]);
-    else if (value->producer >= 0)
-        snprintf(text, TEXT, "the result of %.80s",
-                 node_text(d, &d->graph->nodes[value->producer], node));
-    else
-        snprintf(text, TEXT, value->role == VALUE_INPUT ? "the unit's input" : "a constant");
-    return text;
-}
 
 static const char *share_text(const struct division *d, int v)
 {
@@ -115,7 +48,7 @@ static const char *share_text(const struct division *d, int v)
                                         [COLUMNS] = "own columns",
                                         [SPREAD] = "spread by an all_to_all",
                                         [PART] = "of own columns alone"};
-    if (d->share[v] == COLUMNS && is_param(d, v) && value_of(d, v)->dims == 1)
+    if (d->share[v] == COLUMNS && division_is_param(d, v) && division_value(d, v)->dims == 1)
         return "own elements";
     return names[d->share[v]];
 }
@@ -125,14 +58,14 @@ static const char *share_text(const struct division *d, int v)
 static int __attribute__((format(printf, 4, 5)))
 wrong(const struct division *d, const struct graph_node *n, int v, const char *fmt, ...)
 {
-    char node[TEXT], name[TEXT], why[160];
+    char node[DIVISION_TEXT], name[DIVISION_TEXT], why[160];
     va_list args;
     va_start(args, fmt);
     vsnprintf(why, sizeof why, fmt, args);
     va_end(args);
     return error_set(d->err, "verify: %s: %s reads %s, over %s %s: %s", d->unit,
-                     node_text(d, n, node), name_text(d, v, name), mesh_axis_name(d->axis),
-                     share_text(d, v), why);
+                     division_node_name(d, n, node), division_name(d, v, name),
+                     mesh_axis_name(d->axis), share_text(d, v), why);
 }
 
 static int lacks_sum(const struct division *d, const struct graph_node *n, int v)
@@ -153,11 +86,11 @@ static int wrong_share(const struct division *d, const struct graph_node *n, int
 static enum division_share share_given(const struct division *d, const struct graph_value *value)
 {
     if (value->role == VALUE_INPUT)
-        return is_own(d, d->graph->input[value->index].own_rows) ? ROWS : WHOLE;
+        return division_is_own(d, d->graph->input[value->index].own_rows) ? ROWS : WHOLE;
     if (value->role != VALUE_PARAM)
-        return is_data(d) && value->role != VALUE_CONST ? ROWS : WHOLE;
+        return division_is_data(d) && value->role != VALUE_CONST ? ROWS : WHOLE;
     const struct graph_param *param = &d->graph->params[value->index];
-    if (!is_over(d, param->division.group))
+    if (!division_is_over(d, param->division.group))
         return WHOLE;
     return param->dims == 1 || param->division.dim == 1 ? COLUMNS : ROWS;
 }
@@ -214,7 +147,7 @@ static int check_beside(const struct division *d, const struct graph_node *n,
     enum division_share want = rule->columns >> k & 1 && x == COLUMNS ? COLUMNS : WHOLE;
     if (want == COLUMNS && d->share[v] == want && !same_columns(d, n->in[0], v))
         return wrong(d, n, v, "the columns that it belongs to are divided otherwise");
-    if (d->share[v] == want || (!is_param(d, v) && d->share[v] == x))
+    if (d->share[v] == want || (!division_is_param(d, v) && d->share[v] == x))
         return 0;
     if (want == COLUMNS)
         return wrong(d, n, v, "the columns that it belongs to are divided");
@@ -233,7 +166,7 @@ static int follow_rule(const struct division *d, const struct graph_node *n,
     int is_placed = 0;
     for (int k = 1; k < NODE_INS; k++)
         is_placed |= n->in[k] >= 0 && rule->places >> k & 1;
-    if (share == ROWS && rule->in_sequence && !is_placed && !is_data(d))
+    if (share == ROWS && rule->in_sequence && !is_placed && !division_is_data(d))
         return wrong(d, n, x, "it needs whole sequences");
     for (int k = 1; k < NODE_INS; k++)
         if (n->in[k] >= 0 &&
@@ -268,6 +201,23 @@ static int follow_linear(const struct division *d, const struct graph_node *n)
         share = COLUMNS;
     put_share(d, n, share, w);
     return n->in[2] >= 0 ? check_added(d, n, share, w, n->in[2]) : 0;
+}
+
+/* y, what is added to it, and the matrix that makes that of u. */
+static int follow_adapter(const struct division *d, const struct graph_node *n)
+{
+    int y = n->in[0], u = n->in[1], b = n->in[2];
+    enum division_share share = d->share[y];
+    if (share == SPREAD || share == PART)
+        return wrong_share(d, n, y, "it needs whole rows");
+    if ((share == COLUMNS) != (d->share[b] == ROWS))
+        return wrong(d, n, y, "its matrix is %s", share_text(d, b));
+    if (share == COLUMNS && !columns_are_of(&d->columns[y], &d->columns[b], &n->attrs.adapted))
+        return wrong(d, n, y, "its matrix is of other columns");
+    if (d->share[u] != (share == COLUMNS ? WHOLE : share))
+        return wrong_share(d, n, u, "what is added to it is not");
+    put_share(d, n, share, y);
+    return 0;
 }
 
 static int follow_embedding(const struct division *d, const struct graph_node *n)
@@ -323,7 +273,7 @@ static int follow_unknown(const struct division *d, const struct graph_node *n)
     for (int k = 0; k < NODE_INS; k++) {
         if (n->in[k] < 0)
             continue;
-        if (d->share[n->in[k]] != WHOLE && !(is_data(d) && d->share[n->in[k]] == ROWS))
+        if (d->share[n->in[k]] != WHOLE && !(division_is_data(d) && d->share[n->in[k]] == ROWS))
             return wrong(d, n, n->in[k], "no rule says what this op makes of it");
         share = d->share[n->in[k]] == ROWS ? ROWS : share;
     }
@@ -383,7 +333,7 @@ static int follow_sequence(const struct division *d, const struct graph_node *n)
 
 static int follow(const struct division *d, const struct graph_node *n)
 {
-    if (exchanges(d, n))
+    if (division_exchanges(d, n))
         return follow_exchange(d, n);
     if (n->op->transfer != TRANSFER_NONE) { /* among other ranks, of whatever it is */
         put_share(d, n, d->share[n->in[0]], n->in[0]);
@@ -393,6 +343,8 @@ static int follow(const struct division *d, const struct graph_node *n)
         return follow_sequence(d, n);
     if (n->op == &op_linear)
         return follow_linear(d, n);
+    if (n->op == &op_adapter)
+        return follow_adapter(d, n);
     if (n->op == &op_embedding)
         return follow_embedding(d, n);
     if (n->op == &op_positions && d->share[n->in[1]] == ROWS)
@@ -409,164 +361,21 @@ static int follow(const struct division *d, const struct graph_node *n)
 
 static int follow_all(const struct division *d)
 {
-    char name[TEXT];
+    char name[DIVISION_TEXT];
     for (int v = 0; v < d->graph->value_count; v++) {
-        if (value_of(d, v)->producer < 0)
-            d->share[v] = share_given(d, value_of(d, v));
-        if (is_param(d, v))
-            d->columns[v] = columns_of(&d->graph->params[value_of(d, v)->index]);
+        if (division_value(d, v)->producer < 0)
+            d->share[v] = share_given(d, division_value(d, v));
+        if (division_is_param(d, v))
+            d->columns[v] = columns_of(&d->graph->params[division_value(d, v)->index]);
     }
     for (int i = 0; i < d->graph->node_count; i++)
         if (!d->graph->nodes[i].backward && follow(d, &d->graph->nodes[i]))
             return -1;
     for (int v = 0; v < d->graph->value_count; v++)
-        if (value_of(d, v)->role == VALUE_OUTPUT &&
-            d->share[v] != (is_own(d, d->graph->output_own_rows) ? ROWS : WHOLE))
+        if (division_value(d, v)->role == VALUE_OUTPUT &&
+            d->share[v] != (division_is_own(d, d->graph->output_own_rows) ? ROWS : WHOLE))
             return error_set(d->err, "verify: %s: its output, %s, is over %s %s", d->unit,
-                             name_text(d, v, name), mesh_axis_name(d->axis), share_text(d, v));
-    return 0;
-}
-
-/* ---- backward ---- */
-
-static int wrong_pull(const struct division *d, int v, const char *why)
-{
-    char name[TEXT];
-    return error_set(d->err, "verify: %s: the gradient of %s %s: over %s", d->unit,
-                     name_text(d, v, name), why, mesh_axis_name(d->axis));
-}
-
-/* Why a gradient is wrong that the graph has summed and that needs no sum. */
-static const char no_term[] = "is summed, as build_divided() says, but is no term of a sum";
-
-/* A reader of v gives it a gradient. */
-static int give(const struct division *d, int v, enum division_pull pull)
-{
-    if (v < 0 || is_param(d, v) || pull == NO_PULL)
-        return 0;
-    if (d->pull[v] != NO_PULL && d->pull[v] != pull)
-        return wrong_pull(d, v,
-                          "is a term of a sum from one of its readers and not from another: say "
-                          "build_divided() of what the divided ones read");
-    d->pull[v] = pull;
-    return 0;
-}
-
-/* All readers of v have given theirs: where v says so, they are summed. */
-static int settle(const struct division *d, int v)
-{
-    if (!is_over(d, value_of(d, v)->divided) || d->pull[v] == NO_PULL)
-        return 0;
-    if (d->pull[v] != PULL_TERM)
-        return wrong_pull(d, v, no_term);
-    d->pull[v] = PULL_WHOLE;
-    return 0;
-}
-
-/* The gradient that a node's results have. */
-static int pull_of(const struct division *d, const struct graph_node *n, enum division_pull *pull)
-{
-    *pull = NO_PULL;
-    for (int k = 0; k < NODE_OUTS; k++) {
-        int v = n->out[k];
-        if (v < 0)
-            continue;
-        if (settle(d, v))
-            return -1;
-        if (value_of(d, v)->role == VALUE_LOSS)
-            d->pull[v] = d->share[n->in[0]] == WHOLE ? PULL_WHOLE : PULL_OWN;
-        if (d->pull[v] == NO_PULL)
-            continue;
-        if (*pull != NO_PULL && *pull != d->pull[v])
-            return wrong_pull(d, v, "is whole, and that of the op's other result is not");
-        *pull = d->pull[v];
-    }
-    return 0;
-}
-
-/* A trained parameter that all ranks have alike needs its whole gradient on each, or terms whose
- * sum is said to be taken. */
-static int check_params(const struct division *d, const struct graph_node *n,
-                        enum division_pull pull)
-{
-    for (int k = 0; k < NODE_INS && !is_data(d); k++) {
-        int v = n->in[k];
-        if (v < 0 || !is_param(d, v) || d->share[v] != WHOLE ||
-            d->graph->params[value_of(d, v)->index].frozen)
-            continue;
-        int is_summed = is_over(d, value_of(d, v)->divided);
-        if (is_summed && pull == PULL_WHOLE)
-            return wrong_pull(d, v, no_term);
-        if (!is_summed && pull != PULL_WHOLE)
-            return wrong_pull(d, v,
-                              pull == PULL_TERM
-                                  ? "is a term of a sum, because build_divided() is not said of "
-                                    "what divided ops read"
-                                  : "is made of a rank's own rows, and no sum is taken of it");
-    }
-    return 0;
-}
-
-static int pull_linear(const struct division *d, const struct graph_node *n,
-                       enum division_pull pull)
-{
-    enum division_share w = d->share[n->in[1]];
-    enum division_pull x = w == ROWS ? PULL_TERM : w == COLUMNS ? PULL_OWN : pull;
-    return give(d, n->in[0], x) || give(d, n->in[2], pull) ? -1 : 0;
-}
-
-static int pull_exchange(const struct division *d, const struct graph_node *n,
-                         enum division_pull pull)
-{
-    const struct division_exchange *row = division_exchange(n->op->transfer);
-    if (row->pulled != NO_PULL && pull != row->pulled)
-        return wrong_pull(d, n->out[0], row->why_not_pulled);
-    return give(d, n->in[0], row->pulls);
-}
-
-static int follow_back(const struct division *d, const struct graph_node *n)
-{
-    enum division_pull pull;
-    if (pull_of(d, n, &pull))
-        return -1;
-    if (pull == NO_PULL)
-        return 0;
-    if (exchanges(d, n))
-        return pull_exchange(d, n, pull);
-    if (d->share[n->out[0]] == TERM && pull != PULL_WHOLE)
-        return wrong_pull(d, n->out[0], "is a term of a sum");
-    if (check_params(d, n, pull))
-        return -1;
-    if (n->op == &op_linear || n->op == &op_head_part)
-        return pull_linear(d, n, pull);
-    if (n->op == &op_pack_heads && d->share[n->in[0]] == COLUMNS)
-        return give(d, n->in[0], pull) || give(d, n->in[1], PULL_TERM) ? -1 : 0;
-    if (d->axis == MESH_CONTEXT && n->op == &op_attention)
-        return give(d, n->in[0], pull) || give(d, n->in[1], PULL_TERM) ? -1 : 0;
-    const struct division_rule *rule = division_rule(n->op);
-    for (int k = 0; k < NODE_INS; k++)
-        if (n->in[k] >= 0 && (!rule || rule->same >> k & 1) && give(d, n->in[k], pull))
-            return -1;
-    return 0;
-}
-
-static int follow_all_back(const struct division *d)
-{
-    for (int v = 0; v < d->graph->value_count; v++)
-        if (value_of(d, v)->role == VALUE_OUTPUT)
-            d->pull[v] = is_own(d, d->graph->output_own_rows) ? PULL_OWN : PULL_WHOLE;
-    for (int i = d->graph->node_count - 1; i >= 0; i--)
-        if (!d->graph->nodes[i].backward && follow_back(d, &d->graph->nodes[i]))
-            return -1;
-    for (int v = 0; v < d->graph->value_count; v++) {
-        const struct graph_value *value = value_of(d, v);
-        if (value->role != VALUE_INPUT || d->graph->input[value->index].frozen)
-            continue;
-        if (settle(d, v))
-            return -1;
-        if (d->pull[v] == PULL_TERM)
-            return wrong_pull(d, v, division_no_sum);
-    }
+                             division_name(d, v, name), mesh_axis_name(d->axis), share_text(d, v));
     return 0;
 }
 
@@ -584,7 +393,7 @@ int division_check(const struct graph *graph, const char *unit, unsigned mesh, i
         d.share = array_make((size_t)graph->value_count, sizeof *d.share);
         d.columns = array_make((size_t)graph->value_count, sizeof *d.columns);
         d.pull = array_make((size_t)graph->value_count, sizeof *d.pull);
-        rc = follow_all(&d) || (trained && follow_all_back(&d)) ? -1 : 0;
+        rc = follow_all(&d) || (trained && division_check_gradients(&d)) ? -1 : 0;
         free(d.share);
         free(d.columns);
         free(d.pull);

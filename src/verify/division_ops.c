@@ -11,6 +11,7 @@ static const struct division_rule rules[] = {
     {.op = &op_swiglu, .same = 1 << 0, .halves = 1, .first = 1},
     {.op = &op_add, .same = 1 << 0 | 1 << 1, .linear = 1},
     {.op = &op_round, .same = 1 << 0},
+    {.op = &op_scale, .same = 1 << 0, .linear = 1},
     {.op = &op_fit_rows, .same = 1 << 0, .linear = 1},
     {.op = &op_split_heads, .same = 1 << 0, .linear = 1, .heads = 1, .first = 1},
     {.op = &op_order_chunks, .same = 1 << 0, .linear = 1},

@@ -1,6 +1,8 @@
 libtrireme_a_SOURCES += \
 	src/verify/columns.c src/verify/columns.h src/verify/deadlock.c src/verify/deadlock.h \
-	src/verify/division.c src/verify/division.h src/verify/division_ops.c \
+	src/verify/division.c src/verify/division.h src/verify/division_gradients.c \
+	src/verify/division_names.c \
+	src/verify/division_ops.c src/verify/division_private.h \
 	src/verify/division_ops.h src/verify/graphs.c src/verify/graphs.h \
 	src/verify/memory_map.c src/verify/memory_map.h src/verify/overlaps.c \
 	src/verify/overlaps.h src/verify/ranks.c src/verify/ranks.h \

@@ -386,6 +386,12 @@ static void add(struct device *d, struct mem *mem, void *const *at, const void *
     d->ops->add(d, s->dt, s->in_place ? at[s->in_place] : at[0], at[1], at[2], s->rows);
 }
 
+static void scale(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    const struct sizes *s = args;
+    d->ops->scale(d, s->dt, s->in_place ? at[1] : at[0], at[1], 1.7f, s->rows);
+}
+
 static void cast(struct device *d, struct mem *mem, void *const *at, const void *args)
 {
     const struct sizes *s = args;
@@ -423,6 +429,27 @@ static void sums_are_rounded_once(void **state)
             o[j].offset = offset[j];
         o[s.in_place].role = EXACT;
         check_call(&c, describe(text, "add", &s), add, &s, o, 3);
+    }
+    check_close_devices(&c);
+}
+
+static void products_with_a_factor_are_rounded_once(void **state)
+{
+    struct check c = check_open();
+    for (int i = 0; i < TYPES * LENGTHS * 4 * 2; i++) {
+        struct sizes s = {
+            .dt = op_types[i % TYPES], .rows = lengths[i / TYPES % LENGTHS], .cols = 1};
+        const int64_t *offset = offsets[i / (TYPES * LENGTHS) % 4];
+        char text[128];
+        s.in_place = i / (4 * TYPES * LENGTHS);
+        struct operand o[] = {
+            output_operand("y", EXACT, s.dt, s.rows),
+            random_operand(&c, "x", s.dt, s.rows, 1),
+        };
+        for (int j = 0; j < 2; j++)
+            o[j].offset = offset[j + 1];
+        o[s.in_place].role = EXACT;
+        check_call(&c, describe(text, "scale", &s), scale, &s, o, 2);
     }
     check_close_devices(&c);
 }
@@ -517,12 +544,19 @@ static void sums_in_a_fixed_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_the_embedding), cmocka_unit_test(gradients_of_frequent_tokens),
-        cmocka_unit_test(norms_of_rows),         cmocka_unit_test(gradients_of_norms),
-        cmocka_unit_test(chunks_are_ordered),    cmocka_unit_test(heads_are_packed),
-        cmocka_unit_test(heads_rotate),          cmocka_unit_test(gates_and_their_gradients),
-        cmocka_unit_test(sums_are_rounded_once), cmocka_unit_test(casts_keep_or_round_every_bit),
-        cmocka_unit_test(copies_and_zeros),      cmocka_unit_test(sums_in_a_fixed_order),
+        cmocka_unit_test(rows_of_the_embedding),
+        cmocka_unit_test(gradients_of_frequent_tokens),
+        cmocka_unit_test(norms_of_rows),
+        cmocka_unit_test(gradients_of_norms),
+        cmocka_unit_test(chunks_are_ordered),
+        cmocka_unit_test(heads_are_packed),
+        cmocka_unit_test(heads_rotate),
+        cmocka_unit_test(gates_and_their_gradients),
+        cmocka_unit_test(sums_are_rounded_once),
+        cmocka_unit_test(products_with_a_factor_are_rounded_once),
+        cmocka_unit_test(casts_keep_or_round_every_bit),
+        cmocka_unit_test(copies_and_zeros),
+        cmocka_unit_test(sums_in_a_fixed_order),
     };
     return check_main("cuda ops", tests);
 }

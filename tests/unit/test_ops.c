@@ -332,6 +332,29 @@ static uint64_t swiglu(struct device *d, enum dtype dt)
     return hash;
 }
 
+static uint64_t scale(struct device *d, enum dtype dt)
+{
+    uint64_t hash = 0;
+    for (int i = 0; i < SIZES; i++) {
+        int64_t elems = sizes[i][0] * sizes[i][1];
+        struct tensor x = tensor_random(dt, elems, 8, 1), y = tensor_poisoned(dt, elems);
+        double *want = malloc((size_t)elems * sizeof *want);
+        for (int64_t j = 0; j < elems; j++)
+            want[j] = (float)tensor_get(&x, j) * 1.7f;
+        struct tensor exact = doubled(want, elems, dt);
+        d->ops->scale(d, dt, y.data, x.data, 1.7f, elems);
+        assert_same(&y, &exact);
+        d->ops->scale(d, dt, x.data, x.data, 1.7f, elems);
+        assert_same(&x, &exact);
+        hash = hash * 31 + tensor_hash(&y);
+        tensor_free(&x);
+        tensor_free(&y);
+        tensor_free(&exact);
+        free(want);
+    }
+    return hash;
+}
+
 static uint64_t add(struct device *d, enum dtype dt)
 {
     uint64_t hash = 0;
@@ -487,6 +510,7 @@ static void swiglu_and_its_gradient(void **state)
 static void add_rounds_once(void **state)
 {
     for_each_setting(add);
+    for_each_setting(scale);
 }
 
 static void fp16_has_infinity_and_denormals(void **state)

@@ -23,6 +23,23 @@ void CPU(add)(struct device *d, enum dtype dt, void *y, const void *a, const voi
     }
 }
 
+SIMD_INLINE void scale_chunk(enum dtype dt, void *y, const void *x, float factor, int64_t begin,
+                             int64_t end)
+{
+    for (int64_t i = begin; i < end; i += CPU_LANES)
+        vf_put_some(dt, y, i, end - i, vf_get_some(dt, x, i, end - i) * vf_set(factor));
+}
+
+void CPU(scale)(struct device *d, enum dtype dt, void *y, const void *x, float factor,
+                int64_t elems)
+{
+#pragma omp parallel for num_threads(cpu_threads(d, elems * 4))
+    for (int64_t begin = 0; begin < elems; begin += CHUNK) {
+        int64_t end = min_i64(begin + CHUNK, elems);
+        WITH_DTYPE(scale_chunk, dt, y, x, factor, begin, end);
+    }
+}
+
 /* Casts keep bf16 denormals, unlike other ops, because they are not only of activations. */
 SIMD_INLINE void to_bf16(enum dtype from, bf16 *y, const void *x, int64_t begin, int64_t end)
 {

@@ -147,6 +147,38 @@ void cuda_add(struct device *d, enum dtype dt, void *y, const void *a, const voi
     });
 }
 
+template <typename T> struct scale_op {
+    T *y;
+    const T *x;
+    float factor;
+    template <int n> __device__ __forceinline__ raw<T, n> read(int64_t at) const
+    {
+        return load_once<raw<T, n>>(x + at);
+    }
+    template <int n> __device__ __forceinline__ void write(raw<T, n> bits, int64_t at) const
+    {
+        float v[n];
+        widen(v, bits);
+#pragma unroll
+        for (int i = 0; i < n; i++)
+            v[i] *= factor;
+        narrow(bits, v);
+        store(y + at, bits);
+    }
+};
+
+void cuda_scale(struct device *d, enum dtype dt, void *y, const void *x, float factor,
+                int64_t elems)
+{
+    by_type(dt, [&](auto type) {
+        using T = decltype(type);
+        constexpr int n = LANES<T>;
+        const scale_op<T> op = {(T *)y, (const T *)x, factor};
+        int shift = phase(op.y, n);
+        launch_flat<FLAT_ACCESSES, n>(cuda_compute(d), op, elems, shift, phase(op.x, n) == shift);
+    });
+}
+
 template <int n, typename To, typename From>
 static __device__ __forceinline__ void convert(To &to, From from)
 {

@@ -1,0 +1,158 @@
+/* division_gradients.c - the backward half of division.c, one axis at a time: what a rank has of
+ * the gradient of each value, from the unit's output and its loss back to its inputs and
+ * parameters.  A gradient is whole, a term of a sum, or of own rows or columns; all that read a
+ * value must give it one of the same kind, and where that is a term the graph has to sum it.
+ */
+#include "verify/division_private.h"
+
+static int wrong_pull(const struct division *d, int v, const char *why)
+{
+    char name[DIVISION_TEXT];
+    return error_set(d->err, "verify: %s: the gradient of %s %s: over %s", d->unit,
+                     division_name(d, v, name), why, mesh_axis_name(d->axis));
+}
+
+/* Why a gradient is wrong that the graph has summed and that needs no sum. */
+static const char no_term[] = "is summed, as build_divided() says, but is no term of a sum";
+
+/* A reader of v gives it a gradient. */
+static int give(const struct division *d, int v, enum division_pull pull)
+{
+    if (v < 0 || division_is_param(d, v) || pull == NO_PULL)
+        return 0;
+    if (d->pull[v] != NO_PULL && d->pull[v] != pull)
+        return wrong_pull(d, v,
+                          "is a term of a sum from one of its readers and not from another: say "
+                          "build_divided() of what the divided ones read");
+    d->pull[v] = pull;
+    return 0;
+}
+
+/* All readers of v have given theirs: where v says so, they are summed. */
+static int settle(const struct division *d, int v)
+{
+    if (!division_is_over(d, division_value(d, v)->divided) || d->pull[v] == NO_PULL)
+        return 0;
+    if (d->pull[v] != PULL_TERM)
+        return wrong_pull(d, v, no_term);
+    d->pull[v] = PULL_WHOLE;
+    return 0;
+}
+
+/* The gradient that a node's results have. */
+static int pull_of(const struct division *d, const struct graph_node *n, enum division_pull *pull)
+{
+    *pull = NO_PULL;
+    for (int k = 0; k < NODE_OUTS; k++) {
+        int v = n->out[k];
+        if (v < 0)
+            continue;
+        if (settle(d, v))
+            return -1;
+        if (division_value(d, v)->role == VALUE_LOSS)
+            d->pull[v] = d->share[n->in[0]] == WHOLE ? PULL_WHOLE : PULL_OWN;
+        if (d->pull[v] == NO_PULL)
+            continue;
+        if (*pull != NO_PULL && *pull != d->pull[v])
+            return wrong_pull(d, v, "is whole, and that of the op's other result is not");
+        *pull = d->pull[v];
+    }
+    return 0;
+}
+
+/* A trained parameter that all ranks have alike needs its whole gradient on each, or terms whose
+ * sum is said to be taken. */
+static int check_params(const struct division *d, const struct graph_node *n,
+                        enum division_pull pull)
+{
+    for (int k = 0; k < NODE_INS && !division_is_data(d); k++) {
+        int v = n->in[k];
+        if (v < 0 || !division_is_param(d, v) || d->share[v] != WHOLE ||
+            d->graph->params[division_value(d, v)->index].frozen)
+            continue;
+        int is_summed = division_is_over(d, division_value(d, v)->divided);
+        int is_of_term = n->op == &op_adapter && d->share[n->in[1]] == TERM;
+        enum division_pull grad = is_of_term ? PULL_TERM : pull;
+        if (is_summed && grad == PULL_WHOLE)
+            return wrong_pull(d, v, no_term);
+        if (!is_summed && grad != PULL_WHOLE)
+            return wrong_pull(d, v,
+                              grad == PULL_TERM
+                                  ? "is a term of a sum, because build_divided() is not said of "
+                                    "what divided ops read"
+                                  : "is made of a rank's own rows, and no sum is taken of it");
+    }
+    return 0;
+}
+
+static int pull_linear(const struct division *d, const struct graph_node *n,
+                       enum division_pull pull)
+{
+    enum division_share w = d->share[n->in[1]];
+    enum division_pull x = w == ROWS ? PULL_TERM : w == COLUMNS ? PULL_OWN : pull;
+    return give(d, n->in[0], x) || give(d, n->in[2], pull) ? -1 : 0;
+}
+
+static int pull_adapter(const struct division *d, const struct graph_node *n,
+                        enum division_pull pull)
+{
+    enum division_pull u = d->share[n->in[2]] == ROWS ? PULL_TERM : pull;
+    return give(d, n->in[0], pull) || give(d, n->in[1], u) ? -1 : 0;
+}
+
+static int pull_exchange(const struct division *d, const struct graph_node *n,
+                         enum division_pull pull)
+{
+    const struct division_exchange *row = division_exchange(n->op->transfer);
+    if (row->pulled != NO_PULL && pull != row->pulled)
+        return wrong_pull(d, n->out[0], row->why_not_pulled);
+    return give(d, n->in[0], row->pulls);
+}
+
+static int follow_back(const struct division *d, const struct graph_node *n)
+{
+    enum division_pull pull;
+    if (pull_of(d, n, &pull))
+        return -1;
+    if (pull == NO_PULL)
+        return 0;
+    if (division_exchanges(d, n))
+        return pull_exchange(d, n, pull);
+    if (d->share[n->out[0]] == TERM && pull != PULL_WHOLE)
+        return wrong_pull(d, n->out[0], "is a term of a sum");
+    if (check_params(d, n, pull))
+        return -1;
+    if (n->op == &op_linear || n->op == &op_head_part)
+        return pull_linear(d, n, pull);
+    if (n->op == &op_adapter)
+        return pull_adapter(d, n, pull);
+    if (n->op == &op_pack_heads && d->share[n->in[0]] == COLUMNS)
+        return give(d, n->in[0], pull) || give(d, n->in[1], PULL_TERM) ? -1 : 0;
+    if (d->axis == MESH_CONTEXT && n->op == &op_attention)
+        return give(d, n->in[0], pull) || give(d, n->in[1], PULL_TERM) ? -1 : 0;
+    const struct division_rule *rule = division_rule(n->op);
+    for (int k = 0; k < NODE_INS; k++)
+        if (n->in[k] >= 0 && (!rule || rule->same >> k & 1) && give(d, n->in[k], pull))
+            return -1;
+    return 0;
+}
+
+int division_check_gradients(const struct division *d)
+{
+    for (int v = 0; v < d->graph->value_count; v++)
+        if (division_value(d, v)->role == VALUE_OUTPUT)
+            d->pull[v] = division_is_own(d, d->graph->output_own_rows) ? PULL_OWN : PULL_WHOLE;
+    for (int i = d->graph->node_count - 1; i >= 0; i--)
+        if (!d->graph->nodes[i].backward && follow_back(d, &d->graph->nodes[i]))
+            return -1;
+    for (int v = 0; v < d->graph->value_count; v++) {
+        const struct graph_value *value = division_value(d, v);
+        if (value->role != VALUE_INPUT || d->graph->input[value->index].frozen)
+            continue;
+        if (settle(d, v))
+            return -1;
+        if (d->pull[v] == PULL_TERM)
+            return wrong_pull(d, v, division_no_sum);
+    }
+    return 0;
+}
