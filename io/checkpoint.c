@@ -159,6 +159,12 @@ struct checkpoint_piece checkpoint_tensor(const struct checkpoint *checkpoint, i
     return piece;
 }
 
+int checkpoint_find_tensor(const struct checkpoint *checkpoint, const char *name)
+{
+    const struct catalog_tensor *tensor = catalog_find(checkpoint->catalog, name);
+    return tensor ? (int)(tensor - checkpoint->catalog->tensors) : -1;
+}
+
 int64_t checkpoint_pieces(const struct checkpoint *checkpoint, int i)
 {
     return checkpoint->catalog->tensors[i].count;

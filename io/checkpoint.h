@@ -71,6 +71,8 @@ void checkpoint_close(struct checkpoint *checkpoint); /* NULL allowed */
  * checkpoint). */
 struct checkpoint_piece checkpoint_tensor(const struct checkpoint *checkpoint, int i);
 int64_t checkpoint_pieces(const struct checkpoint *checkpoint, int i); /* it is stored in */
+/* The number of the tensor of a name, or -1. */
+int checkpoint_find_tensor(const struct checkpoint *checkpoint, const char *name);
 
 /* meta.json of a committed checkpoint, its checksum compared, without opening the rest.  Returns
  * it for js_free(), or NULL with err set. */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/round.h"
 #include "io/disk.h"
@@ -83,7 +84,7 @@ static int read_entry(struct safetensors_tensor *tensor, const char *path, const
         return wrong(path, tensor->name, "its shape is none of up to 4 dimensions", err);
     int64_t end = js_at_int(offsets, 1, -1);
     tensor->offset = js_at_int(offsets, 0, -1);
-    *bytes = tensor->elems * formats[row].bytes;
+    *bytes = tensor->bytes = tensor->elems * formats[row].bytes;
     if (js_length(offsets) != 2 || tensor->offset < 0 || end < tensor->offset ||
         end - tensor->offset != *bytes)
         return wrong(path, tensor->name, "its bytes are not those of its shape", err);
@@ -357,4 +358,34 @@ int safetensors_read(const struct safetensors *st, const struct safetensors_tens
         done += part;
     }
     return 0;
+}
+
+enum { SAMPLE_BYTES = 512 };
+
+static int hash_tensor(struct hash *hash, const struct safetensors *st,
+                       const struct safetensors_tensor *tensor, struct error *err)
+{
+    char sample[SAMPLE_BYTES];
+    int64_t bytes = tensor->bytes;
+    int64_t length = min_i64(bytes, SAMPLE_BYTES);
+    hash_add(hash, tensor->name, strlen(tensor->name) + 1);
+    hash_add(hash, tensor->format, strlen(tensor->format) + 1);
+    hash_add(hash, tensor->dim, (size_t)tensor->dims * sizeof tensor->dim[0]);
+    for (int k = 0; k < 3; k++) {
+        if (disk_read(st->fd[tensor->file], sample, (size_t)length,
+                      tensor->offset + (bytes - length) / 2 * k, st->file[tensor->file], err))
+            return -1;
+        hash_add(hash, sample, (size_t)length);
+    }
+    return 0;
+}
+
+int safetensors_hash(const struct safetensors *st, uint64_t *out, struct error *err)
+{
+    struct hash *hash = hash_create();
+    int rc = 0;
+    for (int t = 0; !rc && t < st->tensors; t++)
+        rc = hash_tensor(hash, st, &st->tensor[t], err);
+    *out = hash_finish(hash);
+    return rc;
 }

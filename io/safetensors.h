@@ -22,8 +22,8 @@ struct safetensors_tensor {
     char format[8]; /* as the file says: "BF16" */
     int dims;
     int64_t dim[BOX_DIMS], elems;
-    int file;       /* which of the files, */
-    int64_t offset; /* and from which of its bytes on */
+    int file;              /* which of the files, */
+    int64_t offset, bytes; /* from which of its bytes on, and how many */
 };
 
 /* Opened files, whose fields are only read. */
@@ -57,6 +57,12 @@ const struct safetensors_tensor *safetensors_find(const struct safetensors *st, 
 int safetensors_read(const struct safetensors *st, const struct safetensors_tensor *tensor,
                      int64_t start, int64_t count, float *to, struct error *err);
 
+/* A hash that files with other tensors, or the same tensors with other numbers, most likely do not
+ * have: XXH3 of each tensor's name, format and shape, and of SAMPLE_BYTES at its start, in its
+ * middle and at its end.  In however many files they are, it is the same.  0, or -1 with err set: a
+ * disk that fails. */
+int safetensors_hash(const struct safetensors *st, uint64_t *hash, struct error *err);
+
 /* ---- writing ---- */
 
 /* A tensor to be written: values come from `read`, in order, each asked for once. */
@@ -69,11 +75,11 @@ struct safetensors_source {
     void *user;
 };
 
-/* Write tensors as folder/model.safetensors, or where they are more than file_bytes as several
- * files model-00001-of-0000N.safetensors and their index, each under another name until it is whole
- * and on the disk.  dtype: of all.  0, or -1 with err set, and no file of these names that is not
- * whole. */
-int safetensors_write(const char *folder, const struct safetensors_source *source, int count,
-                      enum dtype dtype, int64_t file_bytes, struct error *err);
+/* Write tensors as folder/STEM.safetensors ("model" is the stem of a model's), or where they are
+ * more than file_bytes as several files STEM-00001-of-0000N.safetensors and their index, each under
+ * another name until it is whole and on the disk.  dtype: of all.  0, or -1 with err set, and no
+ * file of these names that is not whole. */
+int safetensors_write(const char *folder, const char *stem, const struct safetensors_source *source,
+                      int count, enum dtype dtype, int64_t file_bytes, struct error *err);
 
 #endif

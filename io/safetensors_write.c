@@ -18,7 +18,7 @@
 enum { LENGTH = 8, BLOCK_ELEMS = 1 << 20 };
 
 struct writer {
-    const char *folder;
+    const char *folder, *stem;
     const struct safetensors_source *source;
     int count;
     enum dtype dtype;
@@ -45,8 +45,8 @@ static int end_of_file(const struct writer *w, int first)
 
 static char *file_name(const struct writer *w, int file)
 {
-    return w->files == 1 ? array_text("model.safetensors")
-                         : array_format("model-%05d-of-%05d.safetensors", file + 1, w->files);
+    return w->files == 1 ? array_format("%s.safetensors", w->stem)
+                         : array_format("%s-%05d-of-%05d.safetensors", w->stem, file + 1, w->files);
 }
 
 /* The header as text, without spaces behind it. */
@@ -152,17 +152,22 @@ static int write_index(const struct writer *w, struct error *err)
     js_add_int(metadata, "total_size", bytes);
     js_add(index, "metadata", metadata);
     js_add(index, "weight_map", map);
-    char *path = array_format("%s/model.safetensors.index.json", w->folder);
+    char *path = array_format("%s/%s.safetensors.index.json", w->folder, w->stem);
     int rc = js_write(index, JS_INDENTED, JS_DURABLE, path, err);
     js_free(index);
     free(path);
     return rc;
 }
 
-int safetensors_write(const char *folder, const struct safetensors_source *source, int count,
-                      enum dtype dtype, int64_t file_bytes, struct error *err)
+int safetensors_write(const char *folder, const char *stem, const struct safetensors_source *source,
+                      int count, enum dtype dtype, int64_t file_bytes, struct error *err)
 {
-    struct writer w = {folder, source, count, dtype, file_bytes};
+    struct writer w = {.folder = folder,
+                       .stem = stem,
+                       .source = source,
+                       .count = count,
+                       .dtype = dtype,
+                       .file_bytes = file_bytes};
     for (int first = 0; first < count; first = end_of_file(&w, first))
         w.files++;
     w.wide = malloc(BLOCK_ELEMS * sizeof *w.wide);

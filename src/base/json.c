@@ -161,6 +161,12 @@ int64_t js_at_int(const struct js *js, int i, int64_t otherwise)
     return json_is_integer(value) ? json_integer_value(value) : otherwise;
 }
 
+const char *js_at_string(const struct js *js, int i, const char *otherwise)
+{
+    const char *text = json_string_value(json_array_get(in(js), (size_t)i));
+    return text ? text : otherwise;
+}
+
 int js_has(const struct js *js, const char *key)
 {
     json_t *value = json_object_get(in(js), key);

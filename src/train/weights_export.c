@@ -183,7 +183,7 @@ int weights_export(struct weights_export *how, struct checkpoint *checkpoint,
     for (int i = 0; !rc && i < export.count; i++)
         rc = finish_source(&export, i, err);
     if (!rc)
-        rc = safetensors_write(how->folder, export.source, export.count, how->dtype,
+        rc = safetensors_write(how->folder, "model", export.source, export.count, how->dtype,
                                how->file_bytes, err) ||
                      hf_write_config(config, how->dtype, how->folder, err)
                  ? -1

@@ -163,8 +163,9 @@ static void test_written_is_read(void **state)
                 source[i].elems = dims[i][0] * dims[i][1];
                 source[i].read = source_read;
             }
-            assert_int_equal(
-                safetensors_write(dir, source, TENSORS, dtypes[d], files ? 200 : 1 << 30, &err), 0);
+            assert_int_equal(safetensors_write(dir, "model", source, TENSORS, dtypes[d],
+                                               files ? 200 : 1 << 30, &err),
+                             0);
             assert_int_equal(safetensors_look(dir), files ? SAFETENSORS_INDEX : SAFETENSORS_FILE);
             if (safetensors_open(&st, dir, &err))
                 fail_msg("%s", err.text);
