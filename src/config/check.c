@@ -68,6 +68,22 @@ static const char *first_set(const struct config *config, const void *part, size
     return NULL;
 }
 
+/* Refuse keys that would have no effect. */
+static int check_lora(const struct config *config, struct error *err)
+{
+    const char *name = first_set(config, &config->lora, sizeof config->lora);
+    enum config_frozen frozen = config->checkpoint.frozen;
+    if (frozen == FROZEN_REFERENCE && !config->model_path[0])
+        return error_set(err, "checkpoint.frozen is reference, and model.path names no folder to "
+                              "refer to; leave it at auto");
+    if (!config->lora.r && !name && frozen != FROZEN_AUTO)
+        name = "checkpoint.frozen";
+    if (config->lora.r || !name)
+        return 0;
+    return error_set(err, "%s is of adapters, and lora.r, their rank, is 0: there are none; set it",
+                     name);
+}
+
 /* Refuse keys of features that GPT-2 does not have, where they were set. */
 static int check_gpt2(const struct config *config, struct error *err)
 {
@@ -319,7 +335,7 @@ int config_finish(struct config *config, struct error *err)
         finish_parallel(&config->parallel, err) || check_comm(config, err) ||
         check_offload(config, err) || check_units(config, err) || finish_batch(config, err) ||
         check_train(config, err) || check_tensor(&config->parallel, err) ||
-        check_precision(config, err) || check_loss_scale(config, err))
+        check_precision(config, err) || check_loss_scale(config, err) || check_lora(config, err))
         return -1;
     if (!config->run.dir[0])
         return error_set(err, "run.dir is empty: it names the directory of the run");

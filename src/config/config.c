@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "config/adapter.h"
 #include "config/foreign.h"
 #include "config/hf.h"
 #include "config/schema.h"
@@ -100,6 +101,21 @@ static int apply_folder(struct config *config, const char *path, const struct co
     return prefix_place(err, path, e);
 }
 
+/* The same of lora.path, whose adapter_config.json says what the adapters are. */
+static int apply_adapter(struct config *config, const char *path, const struct config_file *file,
+                         struct error *err)
+{
+    const struct config_entry *e = last_entry(file, "lora.path");
+    if (!e || !e->value[0])
+        return 0;
+    if (adapter_has_config(e->value))
+        return adapter_read_config(config, e->value, err);
+    if (last_entry(file, "lora.r"))
+        return 0;
+    error_set(err, "%.200s has no adapter_config.json", e->value);
+    return prefix_place(err, path, e);
+}
+
 /* Line of an earlier entry of the same key or group, or 0. */
 static int line_before(const struct config_file *file, int i)
 {
@@ -161,6 +177,7 @@ static int load(struct config *config, const char *name, const char *text, size_
     int in_file = file.count;
     rc = rc || add_arguments(&file, overrides, count, err) ||
          apply_preset(config, name, &file, err) || apply_folder(config, name, &file, err) ||
+         apply_adapter(config, name, &file, err) ||
          apply_entries(config, name, &file, 0, in_file, err);
     if (rc)
         foreign_text(name, text, err);

@@ -46,6 +46,8 @@ enum config_inter_node { CONFIG_INTER_NODE_NCCL, CONFIG_INTER_NODE_MPI };
 enum config_optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD, OPTIMIZER_MUON };
 enum config_adjust_lr { ADJUST_LR_ORIGINAL, ADJUST_LR_MATCH_RMS_ADAMW };
 enum config_offload_to { OFFLOAD_NONE, OFFLOAD_HOST, OFFLOAD_DISK };
+/* What checkpoints hold of frozen tensors beside adapters: those, or where they came from. */
+enum config_frozen { FROZEN_AUTO, FROZEN_REFERENCE, FROZEN_FULL };
 enum config_decay { DECAY_MATRICES, DECAY_ALL };
 
 /* Rotary positions, and how their frequencies are stretched.  Model families without them refuse
@@ -64,6 +66,15 @@ struct config_model {
     double norm_eps, init_std;
     struct config_rope rope;
     int tie_embeddings;
+};
+
+/* Matrices of low rank that are trained beside frozen linear layers (model/adapters.h). */
+struct config_lora {
+    int64_t r; /* their rank; 0: there are none */
+    double alpha;
+    int use_rslora; /* 1: alpha / sqrt(r), not / r */
+    char target_modules[CONFIG_TEXT], modules_to_save[CONFIG_TEXT]; /* "q_proj,v_proj" */
+    char path[CONFIG_TEXT]; /* folder of an adapter to begin with; "": new ones */
 };
 
 struct config_data {
@@ -152,6 +163,7 @@ struct config_checkpoint {
     int64_t every; /* steps; 0: only at the end and on signals */
     int64_t keep;
     char resume[CONFIG_TEXT]; /* "auto", "none" or a path */
+    enum config_frozen frozen;
 };
 
 struct config_run {
@@ -171,6 +183,7 @@ struct config {
     int64_t seed;
     char model_path[CONFIG_TEXT]; /* folder of Hugging Face's files; "": the model is new */
     struct config_model model;
+    struct config_lora lora;
     struct config_data data;
     struct config_train train;
     struct config_parallel parallel;

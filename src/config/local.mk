@@ -1,4 +1,5 @@
 libtrireme_a_SOURCES += \
+	src/config/adapter.c src/config/adapter.h \
 	src/config/check.c \
 	src/config/config.c src/config/config.h \
 	src/config/foreign.c src/config/foreign.h \

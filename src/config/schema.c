@@ -148,6 +148,13 @@ static const struct key_choice inter_nodes[] = {
     {0},
 };
 
+static const struct key_choice frozens[] = {
+    {"auto", FROZEN_AUTO},
+    {"reference", FROZEN_REFERENCE},
+    {"full", FROZEN_FULL},
+    {0},
+};
+
 static const struct key_choice accumulates[] = {
     {"shard", ACCUMULATE_SHARD},
     {"local", ACCUMULATE_LOCAL, "no_sync"},
@@ -218,6 +225,26 @@ const struct key config_keys[] = {
      .help = "standard deviation of the initial weights"},
     {KEY(BOOL, model.tie_embeddings), "false",
      .help = "use the token embedding as output head too"},
+
+    {KEY(INT, lora.r), "0", 0, 65536,
+     .help =
+         "rank of the matrices that are trained beside frozen linear layers (LoRA); all else is "
+         "frozen but what lora.modules_to_save names; 0: there are none, and the model itself "
+         "is trained"},
+    {KEY(REAL, lora.alpha), "8", .least = 1e-30, .most = 1e30,
+     .help = "what they add is multiplied by alpha / r"},
+    {KEY(BOOL, lora.use_rslora), "false",
+     .help = "true: multiplied by alpha / sqrt(r) instead, which suits large ranks"},
+    {KEY(TEXT, lora.target_modules), "", .list = 1,
+     .help = "linear layers that get them, by their names in Hugging Face's files or the ends of "
+             "these: \"q_proj,v_proj\", which llama has by itself, \"c_attn\", as gpt2 has; or "
+             "all-linear, every one of the blocks"},
+    {KEY(TEXT, lora.modules_to_save), "", .list = 1,
+     .help = "modules that are trained whole beside them, such as \"embed_tokens,lm_head\""},
+    {KEY(TEXT, lora.path), "",
+     .help = "folder of an adapter as peft keeps it, adapter_config.json and "
+             "adapter_model.safetensors: the first sets the other keys of lora, and training "
+             "begins with the second's numbers"},
 
     {KEY(TEXT, data.train), "",
      .help = "token file to train on, one, as trireme tokenize makes it or doc/token-files.md "
@@ -442,6 +469,12 @@ const struct key config_keys[] = {
              "command started again goes on.  A number: back to that step of run.dir; later "
              "checkpoints are moved to branches/.  none: from nothing, refused where run.dir holds "
              "a run (run.fresh)"},
+
+    {KEY(CHOICE, checkpoint.frozen), "auto", .choices = frozens,
+     .help =
+         "what checkpoints of a run with adapters (lora.r) hold of the frozen tensors: full all "
+         "of them, reference only where they are, model.path, and a hash; auto is reference "
+         "where model.path has weights, else full"},
 
     {KEY(TEXT, run.dir), "runs/default",
      .help = "directory of metrics, log, effective config and checkpoints"},

@@ -94,7 +94,7 @@ static int mlp(const struct config_model *c, struct graph *graph, int x, int h)
     int wdown = transformer_divided_matrix(graph, &down, 1, c->ffn, transformer_back_std(c),
                                            transformer_columns(graph, 0));
     int bdown = transformer_row_vector(graph, &down_bias, INIT_ZEROS);
-    int u = build_linear(graph, transformer_all_rows(graph, h), wup, -1);
+    int u = transformer_linear(graph, transformer_all_rows(graph, h), wup);
     return build_bias(graph, transformer_back(graph, build_gelu(graph, u, bup), wdown, x), bdown);
 }
 

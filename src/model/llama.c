@@ -66,7 +66,7 @@ static void block(const struct config_model *c, struct graph *graph)
     int o = transformer_attention(graph, c, h, &qkv, table);
     int x2,
         h2 = build_rmsnorm_residual(graph, x, transformer_back(graph, o, wo, -1), norm2, eps, &x2);
-    int s = build_swiglu(graph, build_linear(graph, transformer_all_rows(graph, h2), wgu, -1));
+    int s = build_swiglu(graph, transformer_linear(graph, transformer_all_rows(graph, h2), wgu));
     build_output(graph, transformer_back(graph, s, wdown, x2));
 }
 

@@ -98,6 +98,7 @@ static struct graph *build(const struct model *model, int kind, int blocks,
                            struct error *err)
 {
     graph->blocks = blocks;
+    graph->model = model;
     for (graph->block = 0; graph->block < blocks; graph->block++) {
         build_sequence(graph, 0);
         model->family->graph(model, kind, purpose, loss_factor, graph);
@@ -139,6 +140,44 @@ static struct graph *probe(const struct model *model, int unit, int64_t seq)
     return build(model, model->unit[unit].kind, 1, MODEL_LOSS, graph, 1, NULL);
 }
 
+/* The tensors of a graph of one block. */
+static int each_of_graph(const struct graph *graph, const char *prefix,
+                         int (*visit)(void *, const struct model_tensor *, struct error *),
+                         void *user, struct error *err)
+{
+    int rc = 0;
+    for (int i = 0; !rc && i < graph->param_count; i++) {
+        const struct graph_param *param = &graph->params[i];
+        for (int p = 0; !rc && p < param->parts && !param->shared; p++) {
+            struct model_tensor tensor = {.dims = param->dims,
+                                          .is_linear = param->dims == 2 && prefix[0]};
+            snprintf(tensor.name, sizeof tensor.name, "%s%s", prefix, param->part[p]);
+            tensor.dim[0] = param->box[p].whole[0];
+            tensor.dim[1] = param->dims > 1 ? param->box[p].whole[1] : 1;
+            rc = visit(user, &tensor, err);
+        }
+    }
+    return rc;
+}
+
+int model_each_tensor(const struct model *model,
+                      int (*visit)(void *user, const struct model_tensor *tensor,
+                                   struct error *err),
+                      void *user, struct error *err)
+{
+    int rc = 0;
+    for (int u = 0; !rc && u < model->units; u++) {
+        struct graph *graph = graph_create(1, 1, DTYPE_F32);
+        graph = build(model, model->unit[u].kind, 1, MODEL_LOSS, graph, 1, err);
+        const struct model_unit *unit = &model->unit[u];
+        for (int b = 0; graph && !rc && b < unit->blocks; b++)
+            rc = each_of_graph(graph, model->block[unit->first + b].prefix, visit, user, err);
+        rc = graph ? rc : -1;
+        graph_destroy(graph);
+    }
+    return rc;
+}
+
 const char *model_unit_name(const struct model *model, int unit, char name[MODEL_PREFIX])
 {
     const char *prefix = model->unit[unit].prefix;
@@ -169,10 +208,18 @@ int64_t model_params(const struct model *model)
 }
 
 /* Forward operations for one sequence, of a block: of linear layers and of attention that is not
- * causal, and of causal attention. */
+ * causal, of what is trained beside frozen layers, and of causal attention. */
 struct forward_flops {
-    double linear, causal;
+    double linear, adapters, causal;
 };
+
+/* Is it a product of an adapter? */
+static int is_of_adapter(const struct graph *graph, const struct graph_node *node)
+{
+    const struct graph_value *w = node->in[1] < 0 ? NULL : &graph->values[node->in[1]];
+    return node->op == &op_adapter || (node->op == &op_linear && w->role == VALUE_PARAM &&
+                                       graph->params[w->index].is_low_rank);
+}
 
 static struct forward_flops count(const struct graph *graph)
 {
@@ -180,7 +227,9 @@ static struct forward_flops count(const struct graph *graph)
     for (int i = 0; graph && i < graph->node_count; i++) {
         const struct graph_node *node = &graph->nodes[i];
         int attention = node->op == &op_attention;
-        if (attention && !(node->attrs.forms & ATTENTION_FULL))
+        if (is_of_adapter(graph, node))
+            sum.adapters += op_flops(graph, node);
+        else if (attention && !(node->attrs.forms & ATTENTION_FULL))
             sum.causal += op_flops(graph, node);
         else if (attention || node->op == &op_linear || node->op == &op_head_loss ||
                  node->op == &op_head_part)
@@ -196,9 +245,10 @@ struct model_flops model_flops_per_token(const struct model *model, int64_t seq)
         struct graph *graph = probe(model, u, seq);
         struct forward_flops block = count(graph);
         graph_destroy(graph);
-        double times = 3 * (double)model->unit[u].blocks / (double)seq;
-        flops.weights += times * block.linear;
-        flops.causal += times * block.causal;
+        double times = (double)model->unit[u].blocks / (double)seq;
+        double passes = model->lora.r ? 2 : 3; /* frozen ones have no gradient */
+        flops.weights += times * (passes * block.linear + 3 * block.adapters);
+        flops.causal += times * 3 * block.causal;
     }
     flops.full = flops.weights + flops.causal * 2 * (double)seq / (double)(seq + 1);
     flops.causal += flops.weights;

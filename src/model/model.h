@@ -56,6 +56,7 @@ struct model {
     struct model_unit *block; /* the chain as the family made it, whose prefixes name tensors */
     int64_t const_width;      /* columns of the constant table */
     int sequences;            /* of tokens that it reads: 1 unless the family says 2 */
+    struct config_lora lora;  /* its adapters (adapters.h); r 0: it has none */
 };
 
 /* A model of a family, for model_destroy(). */
@@ -85,12 +86,27 @@ struct graph *model_unit_graph(const struct model *model, int unit, enum model_p
                                struct graph_group tensor, struct graph_group context,
                                float loss_factor, struct error *err);
 
+/* A logical tensor: its name, its whole shape, and whether it is a matrix of a block. */
+enum { MODEL_TENSOR = 72 };
+struct model_tensor {
+    char name[MODEL_TENSOR];
+    int dims;
+    int64_t dim[2];
+    int is_linear;
+};
+/* Visit all tensors of a model, in the order of its units, each once.  Ends where visit returns
+ * other than 0, and returns that; -1 with err set where a unit has no graph. */
+int model_each_tensor(const struct model *model,
+                      int (*visit)(void *user, const struct model_tensor *tensor,
+                                   struct error *err),
+                      void *user, struct error *err);
+
 /* Logical parameters, each counted once. */
 int64_t model_params(const struct model *model);
 
 /* Floating point operations to train on one token of a sequence of seq (of a model of two, with
- * another as long): 6 per weight that is
- * multiplied, and attention.  causal counts the half of the scores that is computed (what the
+ * another as long): 6 per weight that is multiplied, 4 where it is frozen beside adapters, and
+ * attention.  causal counts the half of the scores that is computed (what the
  * kernels do); full counts the square, as most published figures do. */
 struct model_flops {
     double weights, causal, full;

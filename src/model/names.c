@@ -39,6 +39,23 @@ int model_hf_place(const struct model_family *family, const char *own, struct mo
     return -1;
 }
 
+void model_hf_first(const struct model_family *family, const char *own, char first[HF_NAME])
+{
+    char digits[16], ignored[16];
+    const struct model_name *row = family->names;
+    snprintf(first, HF_NAME, "%s", own);
+    while (row->own && !matches(own, row->own, digits))
+        row++;
+    for (const struct model_name *other = family->names; row->own && other->own; other++) {
+        if (other->part || strcmp(other->hf, row->hf) != 0 || matches(own, other->own, ignored))
+            continue;
+        const char *star = strstr(other->own, "%s");
+        int front = (int)(star ? (size_t)(star - other->own) : strlen(other->own));
+        snprintf(first, HF_NAME, "%.*s%s%s", front, other->own, digits, star ? star + 2 : "");
+        return;
+    }
+}
+
 int model_hf_is_ignored(const struct config_model *config, const char *name)
 {
     static const char *const ends[] = {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"};

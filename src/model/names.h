@@ -23,6 +23,10 @@ struct model_place {
 /* The place of the tensor of a logical name.  0, or -1: the family has no such tensor. */
 int model_hf_place(const struct model_family *family, const char *own, struct model_place *place);
 
+/* The first of the tensors that are one there with that of a logical name: itself, where it is one
+ * alone. */
+void model_hf_first(const struct model_family *family, const char *own, char first[HF_NAME]);
+
 /* The tables, ended by a row without names; see the families' files. */
 extern const struct model_name llama_names[], gpt2_names[];
 

@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "graph/build.h"
+#include "model/adapters.h"
 
 void transformer_units(struct model *model)
 {
@@ -86,11 +87,17 @@ int transformer_all_rows(struct graph *graph, int h)
     return build_gather_rows(graph, h, graph->tensor);
 }
 
+int transformer_linear(struct graph *graph, int x, int w)
+{
+    return adapters_apply(graph, x, w, build_linear(graph, x, w, -1));
+}
+
 int transformer_back(struct graph *graph, int x, int w, int addend)
 {
     if (graph->tensor.size < 2)
-        return build_linear(graph, x, w, addend);
+        return adapters_apply(graph, x, w, build_linear(graph, x, w, addend));
     int term = graph->tensor.fp32 ? build_linear_fp32(graph, x, w) : build_linear(graph, x, w, -1);
+    term = adapters_apply(graph, x, w, term);
     int y = build_round(graph, build_scatter_rows(graph, term, graph->tensor));
     return addend < 0 ? y : build_add(graph, y, addend);
 }
@@ -150,7 +157,7 @@ int transformer_attention_back(struct graph *graph, const struct config_model *c
 
 static int project(struct graph *graph, int h, int w, int bias)
 {
-    int y = build_linear(graph, h, w, -1);
+    int y = transformer_linear(graph, h, w);
     return bias < 0 ? y : build_bias(graph, y, bias);
 }
 

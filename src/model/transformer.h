@@ -45,6 +45,8 @@ int transformer_row_vector(struct graph *graph, const struct transformer_part *p
                            enum graph_param_init init);
 /* All rows of h, for divided layers to read. */
 int transformer_all_rows(struct graph *graph, int h);
+/* x w^T, with what an adapter of w adds. */
+int transformer_linear(struct graph *graph, int x, int w);
 /* Own rows of the sum of x w^T over the ranks, which have own columns of w, and of addend (own
  * rows; -1: none). */
 int transformer_back(struct graph *graph, int x, int w, int addend);

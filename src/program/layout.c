@@ -4,6 +4,7 @@
 #include "program/layout.h"
 
 #include "base/round.h"
+#include "model/adapters.h"
 #include "program/schedule.h"
 
 /* FULL_SHARD's parameters: with several stages they would be gathered for each micro-batch, and are
@@ -249,6 +250,11 @@ int layout_model(struct model **model, const struct config *config, struct error
 {
     if (model_create(model, &config->model, err))
         return -1;
+    if (adapters_add(*model, &config->lora, err)) {
+        model_destroy(*model);
+        *model = NULL;
+        return -1;
+    }
     layout_wrap(*model, config);
     return 0;
 }

@@ -17,6 +17,7 @@
 #include "base/round.h"
 #include "graph/autodiff.h"
 #include "graph/op.h"
+#include "model/adapters.h"
 #include "segment/boundaries.h"
 #include "segment/fates.h"
 #include "segment/optimizer.h"
@@ -174,7 +175,15 @@ static enum config_recompute policy(const struct units *units, int unit)
     return every > 1 && (unit - first) % every ? RECOMPUTE_NONE : units->request.recompute;
 }
 
-/* Freeze the parameters of a unit's graph that train.freeze names. */
+static int freezes(const struct units *units, const char *name)
+{
+    const struct model *model = units->model;
+    return units_is_frozen(units->request.freeze, name) ||
+           (model->lora.r && !adapters_train(model, name));
+}
+
+/* Freeze the parameters of a unit's graph that train.freeze names, and beside adapters all others.
+ */
 static int freeze_params(const struct units *units, int unit, struct graph *graph,
                          struct error *err)
 {
@@ -184,7 +193,7 @@ static int freeze_params(const struct units *units, int unit, struct graph *grap
         char name[FLAT_NAME], first[FLAT_NAME];
         for (int p = 0; p < param->parts; p++) {
             param_name(name, param, p, block);
-            int matches = units_is_frozen(units->request.freeze, name);
+            int matches = freezes(units, name);
             if (p > 0 && matches != param->frozen)
                 return error_set(err,
                                  "train.freeze: %s and %s are stored as one matrix: freeze both "

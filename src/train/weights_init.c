@@ -16,12 +16,15 @@ static void fill_runs(float *to, uint64_t key, const struct flat_tensor *tensor,
     int64_t run, first;
     for (int64_t at = from; at < end; at += run) {
         run = min_i64(box_run(box, &whole, at, &first), end - at);
-        philox_fill_normal(to + (at - from), key, (uint64_t)first, run, 0, tensor->std);
+        if (tensor->init == INIT_NORMAL)
+            philox_fill_normal(to + (at - from), key, (uint64_t)first, run, 0, tensor->std);
+        else
+            philox_fill_uniform(to + (at - from), key, (uint64_t)first, run, tensor->std);
     }
 }
 
 /* Values are functions of their index, so threads may share them out in any way. */
-static void fill_normal(float *to, uint64_t key, const struct flat_part *part, int threads)
+static void fill_random(float *to, uint64_t key, const struct flat_part *part, int threads)
 {
     enum { CHUNK = 1 << 16 };
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
@@ -34,9 +37,9 @@ static int init_part(void *user, const struct flat_part *part, float *to, struct
 {
     const struct session *s = user;
     const struct flat_tensor *tensor = part->tensor;
-    if (tensor->init == INIT_NORMAL) {
+    if (tensor->init == INIT_NORMAL || tensor->init == INIT_UNIFORM) {
         uint64_t key = philox_key((uint64_t)s->config.seed, tensor->name);
-        fill_normal(to, key, part, s->device->threads);
+        fill_random(to, key, part, s->device->threads);
         return 0;
     }
     for (int64_t i = 0; i < part->count; i++)

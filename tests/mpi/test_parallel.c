@@ -28,6 +28,8 @@ static const double most_of_loss = 1e-5, most_of_weight = 1e-5, most_of_norm = 1
     "train.split_batches=true train.lr=1e-3 train.eps=1e-6 train.warmup_steps=5 " \
     "train.steps=50 run.threads=1 seed=11 "
 
+#define ADAPTERS "lora.r=3 lora.alpha=6 lora.target_modules=all-linear train.lr=4e-3 "
+
 static const char *const models[] = {
     SIZES "data.seq_len=17 model.family=llama model.heads=4 model.kv_heads=4 model.head_dim=8",
     SIZES "data.seq_len=17 model.family=llama model.heads=6 model.kv_heads=3 model.head_dim=6 "
@@ -52,8 +54,18 @@ static const char *const models[] = {
     SIZES "data.seq_len=24 model.family=llama model.heads=6 model.kv_heads=3 model.head_dim=6",
     SIZES "data.seq_len=24 model.family=gpt2 model.heads=5 model.head_dim=8 "
           "model.tie_embeddings=true",
+    /* Of these, with adapters, each kind of layout; from here on: */
+    SIZES ADAPTERS "data.seq_len=24 model.family=llama model.heads=6 model.kv_heads=3 "
+                   "model.head_dim=6 lora.modules_to_save=lm_head,norm",
+    SIZES ADAPTERS "data.seq_len=24 model.family=gpt2 model.heads=5 model.head_dim=8 "
+                   "lora.modules_to_save=lm_head,ln_f",
 };
-enum { MODELS = sizeof models / sizeof models[0], CONTEXT_MODELS = 6, PARTS_MODELS = 10 };
+enum {
+    MODELS = sizeof models / sizeof models[0],
+    CONTEXT_MODELS = 6,
+    PARTS_MODELS = 10,
+    ADAPTER_MODELS = 12
+};
 
 static const struct layout_cell {
     int ranks;
@@ -107,6 +119,23 @@ static const struct layout_cell parts[] = {
         "parallel.strategy=FULL_SHARD"},
 };
 enum { PARTS = sizeof parts / sizeof parts[0] };
+
+static const struct layout_cell adapters[] = {
+    {2, "parallel.tensor=2"},
+    {2, "parallel.tensor=2 parallel.tensor_overlap=2"},
+    {2, "parallel.pipeline=2"},
+    {2, "parallel.pipeline=2 parallel.schedule=zb_h1"},
+    {2, "parallel.context=2"},
+    {3, "parallel.tensor=3"},
+    {3, "parallel.strategy=SHARD_GRAD_OP parallel.shard=3"},
+    {4, "parallel.tensor=4"},
+    {4, "parallel.tensor=2 parallel.strategy=FULL_SHARD"},
+    {4, "parallel.tensor=2 parallel.pipeline=2"},
+    {4, "parallel.context=2 parallel.tensor=2"},
+    {4, "parallel.pipeline=2 parallel.strategy=FULL_SHARD parallel.schedule=zb_v"},
+    {8, "parallel.tensor=2 parallel.pipeline=2 parallel.strategy=FULL_SHARD"},
+};
+enum { ADAPTER_LAYOUTS = sizeof adapters / sizeof adapters[0] };
 
 /* Of every layout above. */
 static const char *const ways[] = {
@@ -393,8 +422,19 @@ static void try_cell(struct test *t, int model, int batch, const struct referenc
 /* The layouts of a model. */
 static const struct layout_cell *cells_of(int model, int *count)
 {
-    *count = model < CONTEXT_MODELS ? LAYOUTS : model < PARTS_MODELS ? CONTEXTS : PARTS;
-    return model < CONTEXT_MODELS ? layouts : model < PARTS_MODELS ? contexts : parts;
+    static const struct {
+        int before; /* the models before this one */
+        const struct layout_cell *cells;
+        int count;
+    } of_models[] = {{CONTEXT_MODELS, layouts, LAYOUTS},
+                     {PARTS_MODELS, contexts, CONTEXTS},
+                     {ADAPTER_MODELS, parts, PARTS},
+                     {MODELS, adapters, ADAPTER_LAYOUTS}};
+    int i = 0;
+    while (model >= of_models[i].before)
+        i++;
+    *count = of_models[i].count;
+    return of_models[i].cells;
 }
 
 static void run_model(struct test *t, int model, int all)

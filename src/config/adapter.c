@@ -1,0 +1,181 @@
+/* adapter.c - adapter_config.json, in which peft keeps what an adapter is.
+ *
+ * Format: peft 0.21, LoraConfig.  A row of a table for each member that asks for something that is
+ * not computed here: it has to be absent, null, false, or empty.  Members that say how an adapter
+ * was begun or is kept are passed over.
+ */
+#include "config/adapter.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "config/schema.h"
+
+/* What changes the numbers in a way that is not there. */
+static const char *const refused[] = {
+    "use_dora",
+    "use_qalora",
+    "use_bdlora",
+    "lora_bias",
+    "layers_to_transform",
+    "layers_pattern",
+    "layer_replication",
+    "rank_pattern",
+    "alpha_pattern",
+    "exclude_modules",
+    "target_parameters",
+    "trainable_token_indices",
+    "alora_invocation_tokens",
+    "arrow_config",
+    "kasa_config",
+    "velora_config",
+    "monteclora_config",
+};
+
+static int set(struct config *config, const char *key, const char *value, struct error *err)
+{
+    return key_set(config, key_find(key), value, err);
+}
+
+/* Is a member there, other than null, false, 0, "" and what is empty? */
+static int asks(const struct js *json, const char *name)
+{
+    const struct js *inside = js_get(json, name);
+    if (!js_has(json, name))
+        return 0;
+    return js_length(inside) > 0 || js_next_key(inside, NULL) || js_get_bool(json, name, 0) ||
+           js_get_real(json, name, 0) != 0 || js_get_string(json, name, "")[0];
+}
+
+static int check(const struct js *json, struct error *err)
+{
+    const char *type = js_get_string(json, "peft_type", "");
+    const char *bias = js_get_string(json, "bias", "none");
+    if (strcmp(type, "LORA") != 0)
+        return error_set(err, "peft_type is \"%.40s\"; trireme has LORA", type);
+    if (strcmp(bias, "none") != 0)
+        return error_set(err, "bias is \"%.40s\"; trireme trains no biases beside adapters: none",
+                         bias);
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        if (asks(json, refused[i]))
+            return error_set(err, "%s is set, which trireme does not have", refused[i]);
+    return 0;
+}
+
+/* A list of names, or one name.  A pattern, as a single text may be, is refused. */
+static int set_names(struct config *config, const char *key, const struct js *json,
+                     const char *name, struct error *err)
+{
+    char names[CONFIG_TEXT] = "";
+    const struct js *list = js_get(json, name);
+    const char *one = js_get_string(json, name, "");
+    for (int i = 0; i < js_length(list); i++) {
+        const char *text = js_at_string(list, i, "");
+        if (!text[0] || strpbrk(text, ", *\\^$|()[]"))
+            return error_set(err, "%s has \"%.60s\", which is no module's name", name, text);
+        if (strlen(names) + strlen(text) + 2 >= sizeof names)
+            return error_set(err, "%s is longer than %d characters", name, CONFIG_TEXT);
+        text_join(names, sizeof names, ",", "%s", text);
+    }
+    if (one[0] && strpbrk(one, ", *\\^$|()[]"))
+        return error_set(err, "%s is the pattern \"%.60s\"; trireme takes a list of names", name,
+                         one);
+    if (one[0])
+        snprintf(names, sizeof names, "%s", one);
+    return set(config, key, names, err);
+}
+
+static int set_all(struct config *config, const struct js *json, struct error *err)
+{
+    char text[64];
+    if (check(json, err))
+        return -1;
+    snprintf(text, sizeof text, "%lld", (long long)js_get_int(json, "r", 8));
+    if (set(config, "lora.r", text, err))
+        return -1;
+    if (!config->lora.r)
+        return error_set(err, "r is 0");
+    snprintf(text, sizeof text, "%.17g", js_get_real(json, "lora_alpha", 8));
+    if (set(config, "lora.alpha", text, err))
+        return -1;
+    int is_rslora = js_get_bool(json, "use_rslora", 0);
+    return set(config, "lora.use_rslora", is_rslora ? "true" : "false", err) ||
+                   set_names(config, "lora.target_modules", json, "target_modules", err) ||
+                   set_names(config, "lora.modules_to_save", json, "modules_to_save", err)
+               ? -1
+               : 0;
+}
+
+int adapter_has_config(const char *folder)
+{
+    char *path = array_format("%s/adapter_config.json", folder);
+    int found = !access(path, R_OK);
+    free(path);
+    return found;
+}
+
+int adapter_read_config(struct config *config, const char *folder, struct error *err)
+{
+    char *path = array_format("%s/adapter_config.json", folder);
+    struct js *json = js_read(path, err);
+    int rc = json ? set_all(config, json, err) : -1;
+    if (json && rc)
+        error_prefix(err, "%s", path);
+    js_free(json);
+    free(path);
+    return rc;
+}
+
+/* ---- writing ---- */
+
+/* "q_proj, v_proj" as a list; where there is no name, null. */
+static void add_names(struct js *json, const char *key, const char *names)
+{
+    struct js *list = js_array();
+    const char *at = names + strspn(names, ", ");
+    while (*at) {
+        size_t length = strcspn(at, ", ");
+        char *name = array_format("%.*s", (int)length, at);
+        js_add_string(list, NULL, name);
+        free(name);
+        at += length + strspn(at + length, ", ");
+    }
+    if (js_length(list))
+        js_add(json, key, list);
+    else
+        js_free(list);
+}
+
+int adapter_write_config(const struct config *config, const char *targets, const char *saved,
+                         const char *folder, struct error *err)
+{
+    const struct config_lora *lora = &config->lora;
+    struct js *json = js_object();
+    js_add_string(json, "peft_type", "LORA");
+    js_add_string(json, "task_type", "CAUSAL_LM");
+    if (config->model_path[0])
+        js_add_string(json, "base_model_name_or_path", config->model_path);
+    js_add_bool(json, "inference_mode", 1);
+    js_add_int(json, "r", lora->r);
+    js_add_real(json, "lora_alpha", lora->alpha);
+    js_add_bool(json, "use_rslora", lora->use_rslora);
+    js_add_bool(json, "use_dora", 0);
+    js_add_real(json, "lora_dropout", 0);
+    js_add_string(json, "bias", "none");
+    js_add_bool(json, "fan_in_fan_out", !strcmp(config->model.family, "gpt2"));
+    if (!strcmp(targets, "all-linear"))
+        js_add_string(json, "target_modules", targets);
+    else
+        add_names(json, "target_modules", targets);
+    add_names(json, "modules_to_save", saved);
+    char *path = array_format("%s/adapter_config.json", folder);
+    int rc = js_write(json, JS_INDENTED, JS_DURABLE, path, err);
+    js_free(json);
+    free(path);
+    return rc;
+}
