@@ -13,11 +13,13 @@
 struct asked {
     const char *from, *folder, *dtype;
     double file_gb;
+    int is_merged;
 };
 
 static int parse(struct asked *asked, int argc, char **argv, struct error *err)
 {
     asked->dtype = arguments_option("--dtype", &argc, argv);
+    asked->is_merged = arguments_flag("--merge", &argc, argv);
     if (arguments_number("--file-gb", &argc, argv, 1e-6, 1e6, &asked->file_gb, 5, err))
         return -1;
     if (argc != 3)
@@ -32,11 +34,12 @@ static int parse(struct asked *asked, int argc, char **argv, struct error *err)
 static int find_dtype(const struct asked *asked, const struct config *config, enum dtype *dtype,
                       struct error *err)
 {
+    int is_adapter = config->lora.r && !asked->is_merged; /* trained in fp32 */
     int found = asked->dtype ? dtype_find(asked->dtype) : -1;
     if (!asked->dtype)
-        found = config->precision == PRECISION_FP32   ? DTYPE_F32
-                : config->precision == PRECISION_FP16 ? DTYPE_F16
-                                                      : DTYPE_BF16;
+        found = config->precision == PRECISION_FP32 || is_adapter ? DTYPE_F32
+                : config->precision == PRECISION_FP16             ? DTYPE_F16
+                                                                  : DTYPE_BF16;
     if (found < 0 || !dtype_is_narrow_float((enum dtype)found))
         return error_set(err, "--dtype is fp32, bf16 or fp16, not %s", asked->dtype);
     *dtype = (enum dtype)found;
@@ -51,7 +54,12 @@ static int convert(const struct asked *asked, struct checkpoint *checkpoint, str
     if (run_checkpoint_config(checkpoint, &config, NULL, 0, err) ||
         find_dtype(asked, &config, &how.dtype, err))
         return -1;
-    if (safetensors_look(asked->folder) != SAFETENSORS_NONE)
+    if (asked->is_merged && !config.lora.r)
+        return error_set(err, "--merge adds adapters to their model, and %s has none",
+                         checkpoint->path);
+    how.what = config.lora.r && !asked->is_merged ? EXPORT_ADAPTER : EXPORT_MODEL;
+    if (safetensors_look(asked->folder) != SAFETENSORS_NONE ||
+        disk_has(asked->folder, "adapter_model.safetensors"))
         return error_set(err, "%s holds a model already; name another folder", asked->folder);
     if (disk_make_folders(asked->folder, err) || weights_export(&how, checkpoint, &config, err))
         return -1;

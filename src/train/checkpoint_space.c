@@ -51,7 +51,7 @@ int checkpoint_space_check(struct session *s, const char *dir, int64_t done, int
                            struct error *err)
 {
     struct checkpoint_piece *pieces;
-    int count = weights_pieces(s, &pieces);
+    int count = weights_pieces(s, weights_saved(s), &pieces);
     double each = checkpoint_disk_bytes(pieces, count);
     weights_free(pieces, count);
     world_all_reduce(s->world, &each, 1, WORLD_SUM);

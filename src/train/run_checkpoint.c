@@ -54,6 +54,18 @@ static void add_origin(struct js *meta, const struct run_origin *origin)
     run_data_add(meta, &origin->data);
 }
 
+/* Where the frozen tensors are that it does not hold. */
+static int add_base(struct js *meta, const struct session *s, struct error *err)
+{
+    char hash[WEIGHTS_HASH];
+    struct js *base = js_object();
+    int rc = weights_base_hash(s, hash, err);
+    js_add_string(base, "path", s->config.model_path);
+    js_add_string(base, "hash", hash);
+    js_add(meta, "base", base);
+    return rc;
+}
+
 static struct js *meta_of(const struct session *s, struct run_position position,
                           const struct run_origin *origin)
 {
@@ -88,9 +100,15 @@ int run_checkpoint_write(struct session *s, const char *dir, struct run_position
                          const struct run_origin *origin, struct error *err)
 {
     struct checkpoint_piece *pieces;
-    int count = weights_pieces(s, &pieces);
+    enum weights_saved saved = weights_saved(s);
+    int count = weights_pieces(s, saved, &pieces);
     struct js *meta = meta_of(s, position, origin);
-    int rc = checkpoint_save(s->world, dir, position.step, pieces, count, meta, err);
+    int rc = 0;
+    if (saved == WEIGHTS_TRAINED && !world_rank(s->world))
+        rc = add_base(meta, s, err);
+    rc = world_agree(s->world, rc, err);
+    if (!rc)
+        rc = checkpoint_save(s->world, dir, position.step, pieces, count, meta, err);
     js_free(meta);
     weights_free(pieces, count);
     return rc;

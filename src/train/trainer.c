@@ -89,12 +89,18 @@ static int open_records(struct trainer *t, struct error *err)
     return metrics_open(&t->metrics, t->s, t->dir.metrics, t->at.step, err);
 }
 
-/* Of a run that begins with the weights of a folder: are they there, and this model's? */
+/* Do weights begin with what a folder has? */
+static int has_folders(const struct config *c)
+{
+    return c->model_path[0] || c->lora.path[0];
+}
+
+/* Are they there, and this model's? */
 static int check_weights(struct session *s, struct error *err)
 {
     const struct config *c = &s->config;
     int goes_on = disk_has(c->run.dir, "checkpoints") && !c->run.fresh;
-    if (!c->model_path[0] || goes_on || world_rank(s->world))
+    if (!has_folders(c) || goes_on || world_rank(s->world))
         return 0;
     return weights_import_check(s, err);
 }
@@ -114,7 +120,7 @@ static int begin(struct trainer *t, struct error *err)
         return -1;
     if (!found &&
         world_agree(s->world,
-                    s->config.model_path[0] ? weights_import(s, err) : weights_init(s, err), err))
+                    has_folders(&s->config) ? weights_import(s, err) : weights_init(s, err), err))
         return -1;
     return stop_early(t->asked, s->log, err) || world_agree(s->world, open_records(t, err), err)
                ? -1

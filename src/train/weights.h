@@ -12,26 +12,40 @@
  * -1 with err set. */
 int weights_init(struct session *session, struct error *err);
 
-/* Fill parameters from the safetensors files of config.model_path, each rank what it holds, and
- * clear the optimizer's state; where the folder has none, as weights_init().  Every tensor of the
- * model has to be there, of its shape, and no others but tables and masks that are computed here.
- * Not collective.  Returns 0, or -1 with err naming file and tensor. */
+/* Fill parameters from the safetensors files of config.model_path, adapters from those of
+ * lora.path, each rank what it holds, and clear the optimizer's state; what no folder has as
+ * weights_init().  Every tensor of the model has to be there, of its shape, and no others but
+ * tables and masks that are computed here. Not collective.  Returns 0, or -1 with err naming file
+ * and tensor. */
 int weights_import(struct session *session, struct error *err);
 
 /* Would it, without reading numbers?  0, or -1 with err set. */
 int weights_import_check(struct session *session, struct error *err);
 
+/* What a checkpoint of the session holds: all tensors; or, beside adapters, those that are trained,
+ * and of the others where they are (config checkpoint.frozen).  Rank 0 decides.  Collective. */
+enum weights_saved { WEIGHTS_ALL, WEIGHTS_TRAINED };
+enum weights_saved weights_saved(struct session *session);
+
+/* A hash of the files of config.model_path, as text, "" where there are none; 0, or -1 with err
+ * set.
+ */
+enum { WEIGHTS_HASH = 24 };
+int weights_base_hash(const struct session *session, char hash[WEIGHTS_HASH], struct error *err);
+
 /* The pieces this rank saves: its share of parameters (fp32 masters) and optimizer state, as
  * "model/NAME" and, for each of the optimizer's slots, "optimizer/SLOT/NAME", such as
  * "optimizer/exp_avg/layers.0.attn.q".  Replicas divide a shard among them.  *pieces is free()d
  * with weights_free(); data points into the session; on a GPU it is fetched while saving. */
-int weights_pieces(struct session *session, struct checkpoint_piece **pieces);
+int weights_pieces(struct session *session, enum weights_saved saved,
+                   struct checkpoint_piece **pieces);
 void weights_free(struct checkpoint_piece *pieces, int count);
 
 /* Load the rank's shard from a checkpoint: parameters, and the optimizer's state if the session
- * trains.  frozen: the patterns by which tensors were frozen when it was written, or NULL: their
- * optimizer state, which it does not hold, is zero.  Not collective.  Returns 0, or -1 with err
- * set. */
+ * trains.  Frozen tensors that it only refers to are read from config.model_path, whose files must
+ * have the hash that it names.  frozen: the patterns by which tensors were frozen when it was
+ * written, or NULL: their optimizer state, which it does not hold, is zero.  Not collective.
+ * Returns 0, or -1 with err set. */
 int weights_load(struct session *session, struct checkpoint *checkpoint, const char *frozen,
                  struct error *err);
 

@@ -1,9 +1,10 @@
 /* weights_export.c - see weights_export.h.
  *
- * Each tensor "model/NAME" of the checkpoint has its place by the family's table (model/names.h).
+ * Each logical tensor of the model has its place by the family's table (model/names.h, adapters.h).
  * Tensors that are one in the files are gathered under that one's name; the writer asks for its
- * numbers in order, and they are read from the checkpoint then: as they are, or of a transposed
- * matrix from a copy of it whole.
+ * numbers in order, and they are read then, from the checkpoint or, where that only refers to them,
+ * from the files of the base model: as they are, or of a transposed matrix from a copy of it whole.
+ * What an adapter makes is added to the numbers as they are read (merge.h).
  */
 #include "train/weights_export.h"
 
@@ -13,23 +14,33 @@
 
 #include "base/array.h"
 #include "base/round.h"
+#include "config/adapter.h"
 #include "config/hf.h"
 #include "io/safetensors.h"
-#include "model/names.h"
+#include "model/adapters.h"
+#include "train/hf_tensors.h"
+#include "train/merge.h"
 
 enum { PARTS = 3 };
 
-static const char prefix[] = "model/";
+/* A logical tensor, and what adds to it (NULL: nothing). */
+struct part {
+    struct model_tensor tensor;
+    struct merge *merge;
+};
 
-/* A tensor of the files: the checkpoint's that are stacked in it. */
+/* A tensor of the files: those of the model that are stacked in it. */
 struct target {
-    struct checkpoint_piece part[PARTS];
+    struct part part[PARTS];
     int parts, has, is_transposed;
 };
 
 struct export
 {
+    const struct weights_export *how;
     struct checkpoint *checkpoint;
+    const struct model *model;
+    struct safetensors *base; /* NULL: the checkpoint has everything */
     struct safetensors_source *source;
     struct target *target; /* per source */
     int count, capacity, target_capacity;
@@ -55,38 +66,74 @@ static int source_of(struct export *export, const struct model_place *place)
     return export->count++;
 }
 
-static int add_tensor(struct export *export, const struct model_family *family, int t,
-                      struct error *err)
+/* Is a tensor of the model among those that are written? */
+static int is_wanted(const struct export *export, const char *name)
 {
-    struct checkpoint_piece piece = checkpoint_tensor(export->checkpoint, t);
+    return export->how->what == EXPORT_ADAPTER ? adapters_train(export->model, name)
+                                               : !adapters_own(name);
+}
+
+static int add_tensor(void *user, const struct model_tensor *tensor, struct error *err)
+{
+    struct export *export = user;
+    const struct model *model = export->model;
     struct model_place place;
-    if (strncmp(piece.name, prefix, sizeof prefix - 1))
+    if (!is_wanted(export, tensor->name))
         return 0;
-    if (!family->names || model_hf_place(family, piece.name + sizeof prefix - 1, &place) ||
-        place.parts > PARTS || piece.rank < 1 || piece.rank > 2)
-        return error_set(err, "%s: tensor %s has no name in Hugging Face's files of %s",
-                         export->checkpoint->path, piece.name, family->name);
+    int is_adapter = export->how->what == EXPORT_ADAPTER;
+    if (!model->family->names ||
+        (is_adapter ? adapters_place(model, tensor->name, &place)
+                    : model_hf_place(model->family, tensor->name, &place)) ||
+        place.parts > PARTS)
+        return error_set(err, "tensor %s has no name in Hugging Face's files of %s", tensor->name,
+                         model->family->name);
     int i = source_of(export, &place);
-    export->target[i].part[place.part] = piece;
-    export->target[i].has++;
-    return 0;
+    struct target *target = &export->target[i];
+    struct part *part = &target->part[place.part];
+    part->tensor = *tensor;
+    target->has++;
+    return is_adapter ? 0 : merge_find(&part->merge, export->checkpoint, model, tensor, err);
 }
 
-/* Load elements of a checkpoint's tensor as fp32. */
-static int load(struct export *export, const struct checkpoint_piece *tensor, int64_t start,
-                int64_t count, float *to, struct error *err)
+/* ---- reading ---- */
+
+static int read_base(const struct export *export, const struct model_tensor *tensor, int64_t start,
+                     int64_t count, float *to, struct error *err)
 {
-    struct checkpoint_piece piece = *tensor;
-    piece.dtype = DTYPE_F32;
-    piece.start = start;
-    piece.count = count;
-    piece.data = to;
-    return checkpoint_load(export->checkpoint, &piece, 1, err);
+    struct model_place place;
+    struct box box = box_whole(tensor->dims, tensor->dim);
+    const struct safetensors_tensor *stored =
+        hf_tensors_find(export->base, export->model, HF_MODEL, tensor->name, &place, err);
+    return stored ? hf_tensors_read(export->base, stored, &place, &box, start, count, to, err) : -1;
 }
 
-static int64_t elems_of(const struct checkpoint_piece *piece)
+/* Elements of a logical tensor as fp32. */
+static int read_part(const struct export *export, const struct part *part, int64_t start,
+                     int64_t count, float *to, struct error *err)
 {
-    return piece->dims[0] * (piece->rank > 1 ? piece->dims[1] : 1);
+    char name[MODEL_TENSOR + 8];
+    snprintf(name, sizeof name, "model/%s", part->tensor.name);
+    int t = checkpoint_find_tensor(export->checkpoint, name), rc = 0;
+    if (t < 0 && !export->base)
+        return error_set(err, "%s: tensor %s is missing", export->checkpoint->path, name);
+    if (t < 0) {
+        rc = read_base(export, &part->tensor, start, count, to, err);
+    } else {
+        struct checkpoint_piece piece = checkpoint_tensor(export->checkpoint, t);
+        piece.dtype = DTYPE_F32;
+        piece.start = start;
+        piece.count = count;
+        piece.data = to;
+        rc = checkpoint_load(export->checkpoint, &piece, 1, err);
+    }
+    if (!rc && part->merge)
+        merge_add(part->merge, start, count, to);
+    return rc;
+}
+
+static int64_t elems_of(const struct part *part)
+{
+    return part->tensor.dim[0] * part->tensor.dim[1];
 }
 
 static int read_stacked(struct export *export, const struct target *target, int64_t start,
@@ -95,7 +142,7 @@ static int read_stacked(struct export *export, const struct target *target, int6
     int64_t each = elems_of(&target->part[0]), run;
     for (int64_t at = start; at < start + count; at += run) {
         run = min_i64(each - at % each, start + count - at);
-        if (load(export, &target->part[at / each], at % each, run, to + (at - start), err))
+        if (read_part(export, &target->part[at / each], at % each, run, to + (at - start), err))
             return -1;
     }
     return 0;
@@ -125,7 +172,8 @@ static int read_transposed(struct export *export, int i, int64_t start, int64_t 
                            struct error *err)
 {
     const struct target *target = &export->target[i];
-    int64_t columns = target->part[0].dims[1], rows = target->part[0].dims[0] * target->parts;
+    const int64_t *dim = target->part[0].tensor.dim;
+    int64_t columns = dim[1], rows = dim[0] * target->parts;
     if (load_matrix(export, i, err))
         return -1;
     for (int64_t at = start; at < start + count; at++)
@@ -142,56 +190,93 @@ static int read_source(void *user, int i, int64_t start, int64_t count, float *t
                : read_stacked(export, &export->target[i], start, count, to, err);
 }
 
+/* ---- writing ---- */
+
 /* The shape of a tensor of the files, once all of its parts are there. */
 static int finish_source(struct export *export, int i, struct error *err)
 {
     const struct target *target = &export->target[i];
     struct safetensors_source *source = &export->source[i];
-    const struct checkpoint_piece *part = &target->part[0];
+    const struct part *part = &target->part[0];
     if (target->has != target->parts)
-        return error_set(err, "%s: %d of the %d tensors of %s are there", export->checkpoint->path,
-                         target->has, target->parts, source->name);
+        return error_set(err, "%d of the %d tensors of %s are there", target->has, target->parts,
+                         source->name);
     for (int p = 1; p < target->parts; p++)
         if (elems_of(&target->part[p]) != elems_of(part))
             return error_set(err,
-                             "%s: the tensors of %s are of different sizes, which Hugging "
-                             "Face's files cannot hold",
-                             export->checkpoint->path, source->name);
-    source->dims = part->rank;
-    source->dim[0] = part->dims[0] * target->parts;
-    source->dim[1] = part->rank > 1 ? part->dims[1] : 1;
+                             "the tensors of %s are of different sizes, which Hugging Face's files "
+                             "cannot hold",
+                             source->name);
+    source->dims = part->tensor.dims;
+    source->dim[0] = part->tensor.dim[0] * target->parts;
+    source->dim[1] = part->tensor.dim[1];
     source->elems = source->dim[0] * source->dim[1];
     if (target->is_transposed) {
         source->dim[1] = source->dim[0];
-        source->dim[0] = part->dims[1];
+        source->dim[0] = part->tensor.dim[1];
     }
     source->read = read_source;
     source->user = export;
     return 0;
 }
 
+/* The files that the checkpoint refers to, if it does. */
+static int open_base(struct export *export, const struct config *config, struct error *err)
+{
+    const struct js *base = js_get(export->checkpoint->meta, "base");
+    uint64_t hash;
+    char text[24];
+    if (!base || export->how->what == EXPORT_ADAPTER)
+        return 0;
+    if (safetensors_open(&export->base, config->model_path, err) ||
+        safetensors_hash(export->base, &hash, err))
+        return error_prefix(err, "the frozen tensors of %s", export->checkpoint->path);
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
+    return strcmp(text, js_get_string(base, "hash", ""))
+               ? error_set(err, "%s has other weights than when %s was saved", config->model_path,
+                           export->checkpoint->path)
+               : 0;
+}
+
+static int write_files(struct export *export, const struct config *config, struct error *err)
+{
+    const struct weights_export *how = export->how;
+    int is_adapter = how->what == EXPORT_ADAPTER;
+    if (safetensors_write(how->folder, is_adapter ? "adapter_model" : "model", export->source,
+                          export->count, how->dtype, is_adapter ? INT64_MAX : how->file_bytes, err))
+        return -1;
+    return is_adapter ? adapter_write_config(config, export->model->lora.target_modules,
+                                             export->model->lora.modules_to_save, how->folder, err)
+                      : hf_write_config(config, how->dtype, how->folder, err);
+}
+
+static void release(struct export *export)
+{
+    for (int i = 0; i < export->count; i++)
+        for (int p = 0; p < PARTS; p++)
+            merge_free(export->target[i].part[p].merge);
+    safetensors_close(export->base);
+    free(export->source);
+    free(export->target);
+    free(export->matrix);
+}
+
 int weights_export(struct weights_export *how, struct checkpoint *checkpoint,
                    const struct config *config, struct error *err)
 {
-    struct export export = {.checkpoint = checkpoint, .loaded = -1};
+    struct export export = {.how = how, .checkpoint = checkpoint, .loaded = -1};
     struct model *model;
     if (model_create(&model, &config->model, err))
         return -1;
-    int rc = 0;
-    for (int t = 0; !rc && t < checkpoint->tensors; t++)
-        rc = add_tensor(&export, model->family, t, err);
+    export.model = model;
+    int rc = adapters_add(model, &config->lora, err) || open_base(&export, config, err) ||
+             model_each_tensor(model, add_tensor, &export, err);
     for (int i = 0; !rc && i < export.count; i++)
         rc = finish_source(&export, i, err);
     if (!rc)
-        rc = safetensors_write(how->folder, "model", export.source, export.count, how->dtype,
-                               how->file_bytes, err) ||
-                     hf_write_config(config, how->dtype, how->folder, err)
-                 ? -1
-                 : 0;
+        rc = write_files(&export, config, err);
     how->tensors = export.count;
+    release(&export);
     model_destroy(model);
-    free(export.source);
-    free(export.target);
-    free(export.matrix);
-    return rc;
+    return rc ? -1 : 0;
 }

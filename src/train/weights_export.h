@@ -5,7 +5,11 @@
 #include "io/checkpoint.h"
 #include "config/config.h"
 
+/* What is written: the model, to which adapters are added if it has some; or the adapters alone. */
+enum weights_what { EXPORT_MODEL, EXPORT_ADAPTER };
+
 struct weights_export {
+    enum weights_what what;
     const char *folder;
     enum dtype dtype;   /* of the files: fp32, bf16 or fp16 */
     int64_t file_bytes; /* a file has no more tensors than fit into that, but one at least */
@@ -13,8 +17,10 @@ struct weights_export {
 };
 
 /* Write config.json, and the parameters of a checkpoint of config's model as model.safetensors, or
- * several files and their index.  The folder must exist.  In blocks, but for transposed matrices,
- * of which one is in memory at a time.  Not collective.  0, or -1 with err set. */
+ * several files and their index; or adapter_config.json and adapter_model.safetensors, as peft
+ * reads them.  Frozen tensors that the checkpoint only refers to are read from config.model_path.
+ * The folder must exist.  In blocks, but for transposed matrices, of which one is in memory at a
+ * time. Not collective.  0, or -1 with err set. */
 int weights_export(struct weights_export *how, struct checkpoint *checkpoint,
                    const struct config *config, struct error *err);
 

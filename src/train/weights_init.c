@@ -33,7 +33,7 @@ static void fill_random(float *to, uint64_t key, const struct flat_part *part, i
                   part->start + min_i64(at + CHUNK, part->count));
 }
 
-static int init_part(void *user, const struct flat_part *part, float *to, struct error *err)
+int weights_init_part(void *user, const struct flat_part *part, float *to, struct error *err)
 {
     const struct session *s = user;
     const struct flat_tensor *tensor = part->tensor;
@@ -77,17 +77,18 @@ static int fill_flat(struct session *s, int f, float *shard, weights_fill_part *
     return weights_refresh(s, f, err);
 }
 
-int weights_fill(struct session *s, weights_fill_part *fill, void *user, struct error *err)
+int weights_fill(struct session *s, const char *flats, weights_fill_part *fill, void *user,
+                 struct error *err)
 {
     float *shard = weights_make_shard(s, err);
     int rc = shard ? 0 : -1;
     for (int f = 0; f < s->units->flats && !rc; f++)
-        rc = fill_flat(s, f, shard, fill, user, err);
+        rc = flats && !flats[f] ? 0 : fill_flat(s, f, shard, fill, user, err);
     free(shard);
     return rc || device_sync(s->device, err) ? -1 : 0;
 }
 
 int weights_init(struct session *s, struct error *err)
 {
-    return weights_fill(s, init_part, s, err);
+    return weights_fill(s, NULL, weights_init_part, s, err);
 }

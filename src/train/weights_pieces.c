@@ -102,11 +102,12 @@ static void save_flat(struct session *s, struct pieces *pieces, int f)
     }
 }
 
-int weights_pieces(struct session *s, struct checkpoint_piece **out)
+int weights_pieces(struct session *s, enum weights_saved saved, struct checkpoint_piece **out)
 {
     struct pieces pieces = {0};
     for (int f = 0; f < s->units->flats; f++)
-        save_flat(s, &pieces, f);
+        if (saved == WEIGHTS_ALL || s->units->flat[f].trained)
+            save_flat(s, &pieces, f);
     *out = pieces.piece;
     return pieces.count;
 }
@@ -127,7 +128,40 @@ struct loading {
     struct session *s;
     struct checkpoint *checkpoint;
     const char *frozen;
+    char *refers; /* per flat: 1: the checkpoint only says where it is */
 };
+
+/* Does the checkpoint say where the tensors of a flat are, and not hold them? */
+static int only_refers(const struct loading *l, int f)
+{
+    const struct flat *flat = &l->s->units->flat[f];
+    char name[2 * FLAT_NAME];
+    if (flat->trained || !flat->tensors || !js_get(l->checkpoint->meta, "base"))
+        return 0;
+    snprintf(name, sizeof name, "model/%s", flat->tensor[0].name);
+    return checkpoint_find_tensor(l->checkpoint, name) < 0;
+}
+
+/* Fill the flats that it refers to from the model's folder, if that has not changed. */
+static int load_base(const struct loading *l, struct error *err)
+{
+    const struct js *base = js_get(l->checkpoint->meta, "base");
+    const char *wanted = js_get_string(base, "hash", ""), *path = js_get_string(base, "path", "");
+    char hash[WEIGHTS_HASH];
+    if (weights_base_hash(l->s, hash, err))
+        return -1;
+    if (!hash[0])
+        return error_set(err,
+                         "its frozen tensors are those of %s, and model.path (\"%s\") has no "
+                         "weights; name the folder: model.path=FOLDER",
+                         path, l->s->config.model_path);
+    if (strcmp(hash, wanted) != 0)
+        return error_set(err,
+                         "its frozen tensors are those of %s, and the files of %s are others than "
+                         "when it was saved (hash %s, then %s)",
+                         path, l->s->config.model_path, hash, wanted);
+    return weights_import_flats(l->s, l->refers, err);
+}
 
 /* The pieces of one kind of state of a flat, to be loaded into memory.  What was frozen had no
  * optimizer state, which has a name of its own. */
@@ -173,7 +207,7 @@ static int load_all(const struct loading *l, struct error *err)
     int rc = 0;
     for (int f = 0; f < s->units->flats && !rc; f++) {
         struct weights_slot slots[WEIGHTS_SLOTS];
-        int count = weights_slots(s, f, slots);
+        int count = l->refers[f] ? 0 : weights_slots(s, f, slots);
         for (int k = 0; k < count && !rc; k++) {
             char *memory = weights_plain(s, slots[k].buffer);
             if (memory)
@@ -194,13 +228,21 @@ static int load_all(const struct loading *l, struct error *err)
 int weights_load(struct session *s, struct checkpoint *checkpoint, const char *frozen,
                  struct error *err)
 {
-    const struct loading l = {s, checkpoint, frozen};
-    int rc = 0;
-    for (int f = 0; !rc && f < s->units->flats; f++)
+    const struct loading l = {.s = s,
+                              .checkpoint = checkpoint,
+                              .frozen = frozen,
+                              .refers = array_make((size_t)s->units->flats, 1)};
+    int rc = 0, refers = 0;
+    for (int f = 0; !rc && f < s->units->flats; f++) {
+        refers |= l.refers[f] = (char)only_refers(&l, f);
         rc = weights_clear(s, f, err);
+    }
     if (!rc)
         rc = load_all(&l, err);
+    if (!rc && refers)
+        rc = load_base(&l, err);
     for (int f = 0; !rc && f < s->units->flats; f++)
         rc = weights_refresh(s, f, err);
+    free(l.refers);
     return rc || device_sync(s->device, err) ? -1 : 0;
 }

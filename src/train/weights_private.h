@@ -28,12 +28,19 @@ int weights_clear(struct session *s, int flat, struct error *err);
 /* Make what is computed with from the masters of a flat.  0, or -1 with err set. */
 int weights_refresh(struct session *s, int flat, struct error *err);
 
-/* Fill the rank's parameters part by part, flat by flat, with what `fill` puts into to, fp32
- * [part->count], and clear the optimizer's state.  Takes host memory for one shard.  0, or -1 with
- * err set. */
+/* Fill the rank's parameters part by part, flat by flat (those with a 1 in flats; NULL: all), with
+ * what `fill` puts into to, fp32 [part->count], and clear the optimizer's state.  Takes host memory
+ * for one shard.  0, or -1 with err set. */
 typedef int weights_fill_part(void *user, const struct flat_part *part, float *to,
                               struct error *err);
-int weights_fill(struct session *s, weights_fill_part *fill, void *user, struct error *err);
+int weights_fill(struct session *s, const char *flats, weights_fill_part *fill, void *user,
+                 struct error *err);
+
+/* Fill these flats from the files of config.model_path.  0, or -1 with err set. */
+int weights_import_flats(struct session *s, const char *flats, struct error *err);
+
+/* What a part begins with from the seed; user is the session. */
+weights_fill_part weights_init_part;
 
 /* Host memory for the largest shard of one kind of state; NULL with err set. */
 float *weights_make_shard(const struct session *s, struct error *err);

@@ -186,7 +186,7 @@ static void save(struct divided_fleet *fleet, int64_t step)
     struct mark mark = {.seed = (uint64_t)step, .writes = 1};
     for (int r = 0; r < fleet->d.ranks; r++) {
         each_part(&fleet->session[r], visit_state, &mark);
-        counts[r] = weights_pieces(&fleet->session[r], &pieces[r]);
+        counts[r] = weights_pieces(&fleet->session[r], WEIGHTS_ALL, &pieces[r]);
         all = realloc(all, (size_t)(count + counts[r]) * sizeof *all);
         memcpy(all + count, pieces[r], (size_t)counts[r] * sizeof *all);
         count += counts[r];

@@ -1,0 +1,106 @@
+/* merge.c - see merge.h.  Sums of r products in double, so that the result is W + factor * B A
+ * rounded once. */
+#include "train/merge.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/round.h"
+#include "model/adapters.h"
+#include "model/names.h"
+
+struct merge {
+    int64_t rows, columns, rank;
+    double factor;
+    float *a, *b; /* [rank, columns], [rows, rank] */
+};
+
+/* A matrix of the checkpoint, whole; NULL with err set. */
+static float *load(struct checkpoint *checkpoint, const char *name, int64_t rows, int64_t columns,
+                   struct error *err)
+{
+    struct checkpoint_piece piece =
+        checkpoint_tensor(checkpoint, checkpoint_find_tensor(checkpoint, name));
+    if (piece.rank != 2 || piece.dims[0] != rows || piece.dims[1] != columns) {
+        error_set(err, "%s: %s is not %lld x %lld", checkpoint->path, name, (long long)rows,
+                  (long long)columns);
+        return NULL;
+    }
+    float *matrix = malloc((size_t)(rows * columns) * sizeof *matrix);
+    if (!matrix) {
+        error_set(err, "out of memory: %s", name);
+        return NULL;
+    }
+    piece.dtype = DTYPE_F32;
+    piece.data = matrix;
+    if (!checkpoint_load(checkpoint, &piece, 1, err))
+        return matrix;
+    free(matrix);
+    return NULL;
+}
+
+int merge_find(struct merge **out, struct checkpoint *checkpoint, const struct model *model,
+               const struct model_tensor *tensor, struct error *err)
+{
+    const struct config_lora *lora = &model->lora;
+    char a[HF_NAME + 16], b[MODEL_TENSOR + 16], first[HF_NAME];
+    *out = NULL;
+    snprintf(b, sizeof b, "model/%s.lora_B", tensor->name);
+    if (!lora->r || checkpoint_find_tensor(checkpoint, b) < 0)
+        return 0;
+    model_hf_first(model->family, tensor->name, first);
+    snprintf(a, sizeof a, "model/%s.lora_A", first);
+    if (checkpoint_find_tensor(checkpoint, a) < 0)
+        return error_set(err, "%s: tensor %s is missing", checkpoint->path, a);
+    struct merge *merge = array_make(1, sizeof *merge);
+    *merge = (struct merge){.rows = tensor->dim[0],
+                            .columns = tensor->dim[1],
+                            .rank = lora->r,
+                            .factor = adapters_factor(lora)};
+    merge->a = load(checkpoint, a, merge->rank, merge->columns, err);
+    merge->b = merge->a ? load(checkpoint, b, merge->rows, merge->rank, err) : NULL;
+    if (!merge->b) {
+        merge_free(merge);
+        return -1;
+    }
+    *out = merge;
+    return 0;
+}
+
+enum { BLOCK = 512 };
+
+/* To at most BLOCK elements of a row. */
+static void add_to_row(const struct merge *m, int64_t row, int64_t column, int64_t count, float *to)
+{
+    double sum[BLOCK] = {0};
+    for (int64_t k = 0; k < m->rank; k++) {
+        const float *a = m->a + k * m->columns + column;
+        double b = m->b[row * m->rank + k];
+        for (int64_t c = 0; c < count; c++)
+            sum[c] += b * a[c];
+    }
+    for (int64_t c = 0; c < count; c++)
+        to[c] = (float)(to[c] + m->factor * sum[c]);
+}
+
+void merge_add(const struct merge *m, int64_t start, int64_t count, float *to)
+{
+    for (int64_t at = start; at < start + count;) {
+        int64_t row = at / m->columns, column = at % m->columns;
+        int64_t run = min_i64(m->columns - column, start + count - at);
+        run = min_i64(run, BLOCK);
+        add_to_row(m, row, column, run, to + (at - start));
+        at += run;
+    }
+}
+
+void merge_free(struct merge *merge)
+{
+    if (!merge)
+        return;
+    free(merge->a);
+    free(merge->b);
+    free(merge);
+}
