@@ -1,0 +1,34 @@
+#!/bin/bash
+# llama70b_lora.sh - fine-tunes what llama70b_lora.yaml beside it says: Llama-2-70B by adapters of low
+# rank, on one node of eight GPUs of 80 GB.
+#
+#   hf download meta-llama/Llama-2-70b-hf --local-dir llama-2-70b
+#   sbatch jobs/llama70b_lora.sh model.path=llama-2-70b data.train=my.h5
+#   sbatch -N 4 jobs/llama70b_lora.sh model.path=llama-2-70b data.train=my.h5   four copies, one a node
+#   trireme convert runs/llama70b_lora-123 adapter             two files, as peft reads them
+#   trireme convert runs/llama70b_lora-123 merged --merge      the model with the adapters added
+#
+# `trireme plan jobs/llama70b_lora.yaml --ranks 8 --nodes 1 --machine h100` says what it needs.
+#
+# Everything else - ranks, time limits, going on after them, use without Slurm - is as in
+# llama8b_fsdp.sh, which it runs and which has to stand beside it.
+#SBATCH --job-name=llama70b_lora
+#SBATCH --nodes=1
+#SBATCH --exclusive
+#SBATCH --mem=0
+#SBATCH --time=24:00:00
+#SBATCH --signal=USR1@600
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=%x-%j.out
+
+beside=$0 # Slurm runs a copy: its record of the job knows of what
+if [ -n "${SLURM_JOB_ID:-}" ]; then
+    command=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/^ *Command=//p')
+    until [ -z "$command" ] || [ -f "$command" ]; do
+        case $command in *' '*) command=${command% *} ;; *) command= ;; esac
+    done
+    beside=${command:-$beside}
+fi
+# shellcheck source=jobs/llama8b_fsdp.sh
+. "$(dirname "$beside")/llama8b_fsdp.sh"
