@@ -56,7 +56,9 @@ double compare_volume(const struct compare_row *row)
 double compare_zero_bytes(const struct compare_row *row, enum config_strategy strategy)
 {
     const struct report *report = &row->report;
-    return (double)report->params *
-           estimate_state(&estimate_zero, config_sharding[strategy].stage,
-                          mesh_members(&report->layout.shape, MESH_SHARDS));
+    int stage = config_sharding[strategy].stage;
+    int shards = mesh_members(&report->layout.shape, MESH_SHARDS);
+    double trained = (double)(report->params - report->frozen);
+    double frozen = 2.0 * (double)report->frozen / (stage < STAGE_MOST ? 1 : shards);
+    return trained * estimate_state(&estimate_zero, stage, shards) + frozen;
 }

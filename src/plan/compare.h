@@ -26,7 +26,7 @@ void compare_free(struct compare *compare);
 /* Numbers a rank sends in a step, in parameters of the model. */
 double compare_volume(const struct compare_row *row);
 
-/* Bytes of state by ZeRO's published formula. */
+/* Bytes of state by ZeRO's published formula; of what is frozen, its 16-bit parameters alone. */
 double compare_zero_bytes(const struct compare_row *row, enum config_strategy strategy);
 
 void compare_print(const struct compare *compare, FILE *out);

@@ -163,8 +163,8 @@ void report_print(const struct report *report, FILE *out)
                     report->layout.global_batch
                 ? ", the rest masked"
                 : "");
-    fprintf(out, "%.3f TFLOP a step (6 per weight and token, causal attention)\n",
-            report->flops / 1e12);
+    fprintf(out, "%.3f TFLOP a step (6 per weight and token%s, causal attention)\n",
+            report->flops / 1e12, report->config.lora.r ? ", 4 beside adapters" : "");
     for (int first = 0, last; first < report->measured; first = last + 1) {
         for (last = first;
              last + 1 < report->measured && alike(&report->rank[first], &report->rank[last + 1]);)

@@ -55,6 +55,18 @@ done
     --machine rtx4090 >out 2>&1
 is "a plan that does not fit: one line says so, after the plan" "1 1 1" "$? $(grep -c '^does not fit on rtx4090' out) \
 $(tail -n 1 out | grep -c '^trireme: error: does not fit on rtx4090: short by .*nearest that fits: recompute=full')"
+
+# Adapters of an 8B on one card of 24 GB: 16 GB are its 16-bit parameters.
+lora="model.preset=llama3-8b precision=bf16 recompute=full device=cuda data.seq_len=1024 train.micro_batch=1
+    parallel.strategy=NO_SHARD lora.r=16 lora.target_modules=all-linear"
+# shellcheck disable=SC2086
+"$TRIREME" plan $lora --ranks 1 --machine rtx4090 >out 2>&1
+is "adapters of an 8B fit a card of 24 GB" "0 1 1" \
+    "$? $(grep -c '^8030261248 of them are frozen' out) $(grep -c '^  device memory  *1[78]\.' out)"
+# shellcheck disable=SC2086
+"$TRIREME" plan $lora lora.r=16 data.seq_len=8192 train.micro_batch=4 recompute=none --ranks 1 \
+    --machine rtx4090 >out 2>&1
+is "and with long sequences they do not" "1 1" "$? $(grep -c '^does not fit on rtx4090' out)"
 "$TRIREME" plan $M >/dev/full 2>err
 is "a plan that cannot be written" "1 1" "$? $(grep -c 'the plan cannot be written: No space' err)"
 # ---- pipelines ----
