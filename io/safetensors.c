@@ -109,7 +109,8 @@ static int check_extents(const char *path, struct extent *extent, int count, int
                          struct error *err)
 {
     int64_t at = 0;
-    qsort(extent, (size_t)count, sizeof *extent, by_offset);
+    if (count)
+        qsort(extent, (size_t)count, sizeof *extent, by_offset);
     for (int i = 0; i < count; i++) {
         if (extent[i].from != at)
             return wrong(path, extent[i].name,
