@@ -91,9 +91,9 @@ struct attention {
     int64_t kv_seq;                    /* keys of a sequence, at least 1; only where separate */
     const void *kv;                    /* the same */
     void *dkv;                         /* and its gradient; backward */
-    const int32_t *documents;  /* [batch, seq]: the first row, within its sequence, of a row's
-                                  document: from 0 to the row itself; not with ATTENTION_FULL,
-                                  nor with ATTENTION_PART */
+    const int32_t *documents;  /* [batch, seq]: of each query the first key, within its sequence,
+                                  of its document: from 0 to its own position, and never before
+                                  that of the query before it; not with ATTENTION_FULL */
     struct sequence_part part; /* seq is 2 * part.chunk; only with ATTENTION_PART */
 };
 

@@ -128,6 +128,22 @@ const struct attention shapes[SHAPES] = {
      .forms = ATTENTION_SEPARATE | ATTENTION_PART,
      .kv_seq = 390,
      .part = {65, {130, 195}}},
+    {.batch = 2,
+     .seq = 6,
+     .heads = 3,
+     .kv_heads = 1,
+     .head_dim = 6,
+     .forms = ATTENTION_SEPARATE | ATTENTION_PART | ATTENTION_DOCUMENTS,
+     .kv_seq = 12,
+     .part = {3, {0, 9}}},
+    {.batch = 2,
+     .seq = 130,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 16,
+     .forms = ATTENTION_SEPARATE | ATTENTION_PART | ATTENTION_DOCUMENTS,
+     .kv_seq = 390,
+     .part = {65, {130, 195}}},
 };
 
 static void *guarded(size_t bytes)
@@ -169,15 +185,21 @@ static void fill(enum dtype dt, void *p, double *as_double, int64_t elems, uint6
     }
 }
 
-/* Documents of 1 to some thirty rows, others in each sequence. */
+/* Documents of 1 to some thirty keys, others in each sequence. */
 static void make_documents(struct problem *p)
 {
-    p->documents = calloc((size_t)(p->a.batch * p->a.seq), sizeof *p->documents);
-    for (int64_t r = 0; r < p->a.batch * p->a.seq; r++)
-        if (r % p->a.seq)
-            p->documents[r] =
-                philox_u64(14, r) % 17 ? p->documents[r - 1] : (int32_t)(r % p->a.seq);
+    const struct attention *a = &p->a;
+    int64_t keys = attention_keys(a);
+    int32_t *first = calloc((size_t)keys, sizeof *first);
+    p->documents = calloc((size_t)(a->batch * a->seq), sizeof *p->documents);
+    for (int64_t b = 0; b < a->batch; b++) {
+        for (int64_t k = 1; k < keys; k++)
+            first[k] = philox_u64(14, b * keys + k) % 17 ? first[k - 1] : (int32_t)k;
+        for (int64_t r = 0; r < a->seq; r++)
+            p->documents[b * a->seq + r] = first[sequence_position(&a->part, r)];
+    }
     p->a.documents = p->documents;
+    free(first);
 }
 
 int is_separate(const struct attention *a)

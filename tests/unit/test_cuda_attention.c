@@ -32,6 +32,8 @@ struct problem {
     size_t kv_bytes; /* 0: keys and values are packed */
     void *qkv, *dout, *o, *dqkv, *kv, *dkv;
     float *lse;
+    int32_t *documents; /* NULL: none are packed */
+    size_t documents_bytes;
 };
 
 /* What the GPU makes of it. */
@@ -143,6 +145,25 @@ static void *random_elems(struct rig *rig, enum dtype dt, size_t bytes)
     return p;
 }
 
+/* Of each query the first key of its document: documents of 1 to some forty keys. */
+static void draw_documents(struct rig *rig, struct problem *p)
+{
+    const struct attention *a = &p->a;
+    int64_t keys = attention_keys(a);
+    int32_t *first = malloc((size_t)keys * sizeof *first);
+    p->documents_bytes = (size_t)(a->batch * a->seq) * sizeof *p->documents;
+    p->documents = malloc(p->documents_bytes);
+    for (int64_t b = 0; b < a->batch; b++) {
+        for (int64_t k = 0; k < keys; k++)
+            first[k] =
+                k && philox_u64(rig->seed, rig->drawn++) % 23 ? first[k - 1] : (int32_t)k;
+        for (int64_t r = 0; r < a->seq; r++)
+            p->documents[b * a->seq + r] = first[sequence_position(&a->part, r)];
+    }
+    p->a.documents = p->documents;
+    free(first);
+}
+
 static struct problem problem_make(struct rig *rig, const struct attention *shape, enum dtype dt)
 {
     struct problem p = {.a = *shape};
@@ -165,6 +186,8 @@ static struct problem problem_make(struct rig *rig, const struct attention *shap
     p.dkv = malloc(p.kv_bytes + 1);
     a->kv = p.kv;
     a->dkv = p.dkv;
+    if (a->forms & ATTENTION_DOCUMENTS)
+        draw_documents(rig, &p);
     return p;
 }
 
@@ -193,6 +216,7 @@ static void problem_free(struct problem *p)
     free(p->dqkv);
     free(p->kv);
     free(p->dkv);
+    free(p->documents);
 }
 
 static size_t scratch_bytes(struct rig *rig, const struct attention *a, enum path path,
@@ -208,12 +232,15 @@ static void forward(struct rig *rig, const struct problem *p, enum path path, st
     void *scratch = device_poisoned(rig, bytes), *qkv = device_bytes(rig, p->qkv, p->qkv_bytes);
     void *o = device_poisoned(rig, p->out_bytes), *lse = device_poisoned(rig, p->lse_bytes);
     void *kv = device_bytes(rig, p->kv, p->kv_bytes);
+    void *documents = device_bytes(rig, p->documents, p->documents_bytes);
     struct attention a = p->a;
     a.kv = kv;
+    a.documents = documents;
     if (path == OP)
         rig->gpu->ops->attention(rig->gpu, &a, o, lse, qkv, scratch);
     else
         cuda_own_attention(rig->gpu, &a, o, lse, qkv, scratch);
+    release(rig, documents, p->documents_bytes);
     release(rig, kv, p->kv_bytes);
     r->o = take(rig, o, p->out_bytes);
     r->lse = take(rig, lse, p->lse_bytes);
@@ -230,15 +257,18 @@ static void backward(struct rig *rig, const struct problem *p, enum path path, s
     void *dout = device_bytes(rig, p->dout, p->out_bytes);
     void *dqkv = device_poisoned(rig, p->qkv_bytes);
     void *kv = device_bytes(rig, p->kv, p->kv_bytes), *dkv = device_poisoned(rig, p->kv_bytes);
+    void *documents = device_bytes(rig, p->documents, p->documents_bytes);
     struct attention a = p->a;
     a.kv = kv;
     a.dkv = dkv;
+    a.documents = documents;
     if (path == OP)
         rig->gpu->ops->attention_backward(rig->gpu, &a, dqkv, dout, o, lse, qkv, scratch);
     else
         cuda_own_attention_backward(rig->gpu, &a, dqkv, dout, o, lse, qkv, scratch);
     r->dqkv = take(rig, dqkv, p->qkv_bytes);
     r->dkv = take(rig, dkv, p->kv_bytes);
+    release(rig, documents, p->documents_bytes);
     release(rig, kv, p->kv_bytes);
     release(rig, dout, p->out_bytes);
     release(rig, lse, p->lse_bytes);
@@ -405,6 +435,60 @@ static void parts_agree_with_the_cpu(void **state)
         a.part = graph_sequence_part(a.seq, group);
         check(*state, &a, types[i % TYPES], OWN_KERNELS);
         check(*state, &a, types[i % TYPES], OP);
+    }
+}
+
+/* Packed documents, in whole sequences and in parts of them, with every tile of the kernels. */
+static void documents_agree_with_the_cpu(void **state)
+{
+    for (int i = 0; i < SHAPES; i++)
+        for (int j = 0; j < TYPES; j++) {
+            struct attention a = shapes[i];
+            a.forms |= ATTENTION_DOCUMENTS;
+            check(*state, &a, types[j], OWN_KERNELS);
+            if (i % 5 == 0)
+                check(*state, &a, types[j], OP);
+        }
+    for (int i = 5; i < 10; i++)
+        for (int rank = 0; rank < 2; rank++) {
+            struct attention a = shapes[i];
+            a.seq = 66;
+            a.kv_seq = 132;
+            a.forms = ATTENTION_SEPARATE | ATTENTION_PART | ATTENTION_DOCUMENTS;
+            a.part = graph_sequence_part(a.seq, (struct graph_group){.size = 2, .rank = rank});
+            check(*state, &a, types[i % TYPES], OWN_KERNELS);
+        }
+}
+
+/* What a query gives and gets does not depend, by a single bit, on documents that it is not of. */
+static void documents_do_not_see_each_other(void **state)
+{
+    enum { CUT = 71 };
+    for (int j = 0; j < TYPES; j++) {
+        struct attention a = shapes[9]; /* 200 rows */
+        a.forms |= ATTENTION_DOCUMENTS;
+        struct problem p = problem_make(*state, &a, types[j]);
+        size_t row = p.qkv_bytes / (size_t)(a.batch * a.seq);
+        size_t out = p.out_bytes / (size_t)(a.batch * a.seq);
+        for (int64_t r = 0; r < a.batch * a.seq; r++)
+            p.documents[r] = r % a.seq < CUT ? 0 : CUT;
+        struct result one = solve(*state, &p, OWN_KERNELS);
+        for (int64_t b = 0; b < a.batch; b++)
+            for (size_t i = 0; i < CUT * row / dtype_bytes(types[j]); i++)
+                put(types[j], (char *)p.qkv + (size_t)(b * a.seq) * row, (int64_t)i, 900);
+        struct result two = solve(*state, &p, OWN_KERNELS);
+        for (int64_t b = 0; b < a.batch; b++) {
+            size_t first = (size_t)(b * a.seq + CUT), rows = (size_t)(a.seq - CUT);
+            assert_memory_equal((char *)one.o + first * out, (char *)two.o + first * out,
+                                rows * out);
+            assert_memory_equal((char *)one.dqkv + first * row, (char *)two.dqkv + first * row,
+                                rows * row);
+            assert_memory_not_equal((char *)one.o + (first - CUT) * out,
+                                    (char *)two.o + (first - CUT) * out, CUT * out);
+        }
+        result_free(&one);
+        result_free(&two);
+        problem_free(&p);
     }
 }
 
@@ -585,6 +669,8 @@ int main(void)
         cmocka_unit_test(the_op_agrees_with_the_cpu),
         cmocka_unit_test(agrees_on_drawn_shapes),
         cmocka_unit_test(parts_agree_with_the_cpu),
+        cmocka_unit_test(documents_agree_with_the_cpu),
+        cmocka_unit_test(documents_do_not_see_each_other),
         cmocka_unit_test(large_problems_agree_with_the_cpu),
         cmocka_unit_test(two_runs_are_alike),
         cmocka_unit_test(large_scores_stay_finite),

@@ -132,7 +132,7 @@ static inline void attention_limit(struct attention_limits *l, const struct atte
     l->lowest_high = l->high[0];
     if (!(a->forms & ATTENTION_DOCUMENTS))
         return;
-    int32_t lowest = (int32_t)query;
+    int32_t lowest = INT32_MAX;
     for (int64_t c = 0; c < n; c++) {
         l->low[c] = a->documents[b * a->seq + query + c];
         l->highest_low = l->low[c] > l->highest_low ? l->low[c] : l->highest_low;

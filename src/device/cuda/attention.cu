@@ -5,7 +5,8 @@
  * Q K^T;  m' = max(m, max S);  P = exp(S - m');  l = l exp(m - m') + sum P O = O exp(m - m') + P V
  * and ends with O / l and lse = m + log l.  Exponentials are to base 2 with log2(e) in the scale.
  * The copy of V runs beside Q K^T, and that of the next K beside the rest.  Blocks with most keys
- * start first.
+ * start first.  Of packed documents, a thread block begins with the keys of its first query's
+ * document, and hides from later queries those before their own.
  */
 #include "device/cuda/attention.cuh"
 
@@ -49,6 +50,27 @@ static __device__ __forceinline__ void mask(struct warp_sums<T::tall, T::keys> &
                     s.v[m][i][e] = -INFINITY;
 }
 
+/* Keys before the document of their query get no weight; `documents` is the tile's, row and key
+ * are those of the lane's first element. */
+template <class T>
+static __device__ __forceinline__ void hide_documents(struct warp_sums<T::tall, T::keys> &s,
+                                                      const int32_t *documents, int valid, int row,
+                                                      int key)
+{
+#pragma unroll
+    for (int m = 0; m < T::tall; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            int low = attention_low(documents, row + 16 * m + 8 * half, valid);
+#pragma unroll
+            for (int i = 0; i < T::keys / 8; i++)
+#pragma unroll
+                for (int e = 0; e < 2; e++)
+                    if (key + 8 * i + e < low)
+                        s.v[m][i][2 * half + e] = -INFINITY;
+        }
+}
+
 /* A weight to base 2 of score s, shift being -top * scale rounded.  Of huge scores that rounding
  * makes all weights of a query larger or smaller alike, which l undoes: in bf16's range.  fp16 has
  * not that range, and pays an operation for weights of 1 at most. */
@@ -64,8 +86,9 @@ static __device__ __forceinline__ float weight_of(fp16, float s, float top, floa
     return exp2_fast((s - top) * scale);
 }
 
-/* Scores become weights in place. */
-template <class T>
+/* Scores become weights in place.  Of packed documents, a query that has seen no key yet has no
+ * largest score to subtract. */
+template <class T, bool packed>
 static __device__ __forceinline__ void softmax(struct forward_sums<T> &w,
                                                struct warp_sums<T::tall, T::keys> &s, float scale)
 {
@@ -79,12 +102,13 @@ static __device__ __forceinline__ void softmax(struct forward_sums<T> &w,
                 top = fmaxf(top, fmaxf(s.v[m][i][2 * half], s.v[m][i][2 * half + 1]));
             top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 1));
             top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 2));
-            float shrink = exp2_fast((old - top) * scale), shift = -top * scale;
+            float base = packed && top == -INFINITY ? 0 : top;
+            float shrink = exp2_fast((old - base) * scale), shift = -base * scale;
 #pragma unroll
             for (int i = 0; i < T::keys / 8; i++)
 #pragma unroll
                 for (int e = 2 * half; e < 2 * half + 2; e++) {
-                    s.v[m][i][e] = weight_of(typename T::E(), s.v[m][i][e], top, scale, shift);
+                    s.v[m][i][e] = weight_of(typename T::E(), s.v[m][i][e], base, scale, shift);
                     sum += s.v[m][i][e];
                 }
             w.top[m][half] = top;
@@ -121,7 +145,7 @@ static __device__ __forceinline__ void finish(struct forward_sums<T> &w, float *
         }
 }
 
-template <class T>
+template <class T, bool packed>
 __global__ void __launch_bounds__(T::threads)
     attention_forward(struct attention_args a, uint16_t *o, float *lse, const uint16_t *q_all,
                       const uint16_t *k_all)
@@ -133,8 +157,11 @@ __global__ void __launch_bounds__(T::threads)
     int batch = at.head / a.heads, head = at.head % a.heads;
     int end = tile.position + (T::rows < tile.valid ? T::rows : tile.valid);
     int64_t query = (int64_t)batch * a.seq + tile.row;
-    const uint16_t *keys =
-        k_all + (int64_t)batch * a.keys * a.kv_row + (int64_t)(head / a.group) * a.head_dim;
+    const int32_t *documents = packed ? a.documents + query : NULL;
+    int begin = packed ? documents[0] / T::keys * T::keys : 0;
+    int last_low = packed ? attention_low(documents, T::rows - 1, tile.valid) : 0;
+    const uint16_t *keys = k_all + ((int64_t)batch * a.keys + begin) * a.kv_row +
+                           (int64_t)(head / a.group) * a.head_dim;
     const uint16_t *queries = q_all + query * a.q_row + (int64_t)head * a.head_dim;
     int row = warp_id() * 16 * T::tall, lane = (int)lane_id(); /* row: the warp's first */
     int position = tile.position + row, last = position + 16 * T::tall - 1;
@@ -145,9 +172,9 @@ __global__ void __launch_bounds__(T::threads)
                                            a.q_row, tile.valid, a.head_dim);
     const uint16_t *next = tile_source<T::dim, T::threads>(keys, a.kv_row);
     int64_t to_values = (int64_t)a.kv_heads * a.head_dim;
-    tile_load<T::dim, T::keys, T::threads>(k, next, a.kv_row, a.keys, a.head_dim);
+    tile_load<T::dim, T::keys, T::threads>(k, next, a.kv_row, a.keys - begin, a.head_dim);
     async_commit();
-    for (int key = 0; key < end; key += T::keys) {
+    for (int key = begin; key < end; key += T::keys) {
         bool work = warp_has_rows && key <= last;
         struct warp_sums<T::tall, T::keys> s;
         async_wait<0>();
@@ -170,7 +197,9 @@ __global__ void __launch_bounds__(T::threads)
             struct warp_operand<typename T::E, T::tall, T::keys> p;
             if (key + T::keys - 1 > position)
                 mask<T>(s, position + lane / 4, key + lane % 4 * 2);
-            softmax<T>(sums, s, a.scale * LOG2_E);
+            if (packed && key < last_low)
+                hide_documents<T>(s, documents, tile.valid, row + lane / 4, key + lane % 4 * 2);
+            softmax<T, packed>(sums, s, a.scale * LOG2_E);
             p.round(s);
             sum_of_rows<T::dim>(sums.o, p, v);
         }
@@ -181,14 +210,23 @@ __global__ void __launch_bounds__(T::threads)
                                       a.head_dim);
 }
 
+template <class T, bool packed>
+static void launch(cudaStream_t s, const struct attention *a, void *o, float *lse, const void *qkv)
+{
+    struct attention_args args = attention_query_args(a, T::rows);
+    ALLOW_SHARED((attention_forward<T, packed>), T::shared_bytes);
+    LAUNCH((attention_forward<T, packed>), attention_grid(&args), T::threads, T::shared_bytes, s,
+           args, (uint16_t *)o, lse, (const uint16_t *)qkv,
+           attention_keys_in(a, (const uint16_t *)qkv, (const uint16_t *)a->kv));
+}
+
 template <class T>
 static void run(cudaStream_t s, const struct attention *a, void *o, float *lse, const void *qkv)
 {
-    struct attention_args args = attention_query_args(a, T::rows);
-    ALLOW_SHARED(attention_forward<T>, T::shared_bytes);
-    LAUNCH(attention_forward<T>, attention_grid(&args), T::threads, T::shared_bytes, s, args,
-           (uint16_t *)o, lse, (const uint16_t *)qkv,
-           attention_keys_in(a, (const uint16_t *)qkv, (const uint16_t *)a->kv));
+    if (a->forms & ATTENTION_DOCUMENTS)
+        launch<T, true>(s, a, o, lse, qkv);
+    else
+        launch<T, false>(s, a, o, lse, qkv);
 }
 
 template <class E>

@@ -20,6 +20,7 @@ struct attention_args {
     int q_row, kv_row, o_row;    /* elements from one row to the next */
     int chunks, chunk, first[2]; /* of the queries' rows, and the positions where they begin */
     float scale;                 /* positive */
+    const int32_t *documents;    /* as in struct attention; NULL: each sequence is one */
     int blocks, section, all_heads;
 };
 
@@ -53,6 +54,7 @@ static inline struct attention_args attention_make_args(const struct attention *
     args.kv_row = (int)((kv_heads + (apart ? 0 : a->heads)) * a->head_dim);
     args.o_row = (int)(a->heads * a->head_dim);
     args.scale = a->scale;
+    args.documents = a->forms & ATTENTION_DOCUMENTS ? a->documents : NULL;
     args.section = (int)(section < 1 ? 1 : section < all_heads ? section : all_heads);
     args.all_heads = (int)all_heads;
     return args;
@@ -133,6 +135,34 @@ static __device__ __forceinline__ struct attention_seers attention_seers_of(
         s.tiles[c] = c < a.chunks ? (a.chunk - s.start[c] + rows - 1) / rows : 0;
     }
     return s;
+}
+
+/* Leave out the queries of documents behind that of key `last`: documents is that of the sequence,
+ * which never falls, so that the first of them is found by halving. */
+static __device__ __forceinline__ void attention_cut_seers(const struct attention_args &a,
+                                                           struct attention_seers &s,
+                                                           const int32_t *documents, int last,
+                                                           int rows)
+{
+#pragma unroll
+    for (int c = 0; c < 2; c++) {
+        int from = s.start[c], to = c < a.chunks ? a.chunk : s.start[c];
+        while (from < to) {
+            int middle = (from + to) / 2;
+            if (documents[c * a.chunk + middle] <= last)
+                from = middle + 1;
+            else
+                to = middle;
+        }
+        s.tiles[c] = c < a.chunks ? (from - s.start[c] + rows - 1) / rows : 0;
+    }
+}
+
+/* Where the document of the r-th query of a tile begins, of `valid` queries, from that of the
+ * tile's first on; of rows behind them, which count for nothing, that of the last. */
+static __device__ __forceinline__ int attention_low(const int32_t *documents, int r, int valid)
+{
+    return documents[r < valid ? r : valid - 1];
 }
 
 /* The n-th tile of them. */

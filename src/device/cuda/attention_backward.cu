@@ -7,7 +7,8 @@
  * queries from the diagonal on, for all query heads of the group, and works on S^T and dP^T, whose
  * registers are the left operands of the sums as they are.  The second has a thread block per tile
  * of queries with dQ in registers; it makes P and dS once more, which is seven products in all
- * where five would do.  The scale of the scores is left to the end for dK and dQ.
+ * where five would do.  The scale of the scores is left to the end for dK and dQ.  Of packed
+ * documents, both passes leave out the tiles that no document has a part of.
  */
 #include "device/cuda/attention.cuh"
 
@@ -53,6 +54,7 @@ struct query_place {
     const uint16_t *q, *dout;
     const float *lse, *delta;
     int first, valid;
+    int64_t query; /* the first one's row among those of all sequences */
 };
 
 template <class T>
@@ -72,7 +74,8 @@ static __device__ __forceinline__ struct query_place query_place_of(
             t.lse + row,
             t.delta + row,
             tile.position,
-            tile.valid};
+            tile.valid,
+            query};
 }
 
 template <class T>
@@ -124,14 +127,35 @@ static __device__ __forceinline__ void key_gradients(struct warp_sums<T::tall, T
             }
 }
 
-/* A tile of queries for the keys of a warp; its keys are rows of k and v from `row` on. */
+/* Queries of later documents give keys nothing; `documents` is the tile's, key and column are those
+ * of the lane's first element. */
+template <class T>
+static __device__ __forceinline__ void hide_queries(struct warp_sums<T::tall, T::queries> &p,
+                                                    struct warp_sums<T::tall, T::queries> &ds,
+                                                    const int32_t *documents, int valid, int key,
+                                                    int column)
+{
+#pragma unroll
+    for (int i = 0; i < T::queries / 8; i++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            int low = attention_low(documents, column + 8 * i + e % 2, valid);
+#pragma unroll
+            for (int m = 0; m < T::tall; m++)
+                if (key + 16 * m + e / 2 * 8 < low)
+                    p.v[m][i][e] = ds.v[m][i][e] = 0;
+        }
+}
+
+/* A tile of queries for the keys of a warp; its keys are rows of k and v from `row` on.  documents:
+ * those of its `valid` queries, or NULL. */
 template <class T>
 static __device__ __forceinline__ void key_tile(struct warp_sums<T::tall, T::part> &dk,
                                                 struct warp_sums<T::tall, T::part> &dv,
                                                 const uint16_t *k, const uint16_t *v, int row,
                                                 const uint16_t *q, const uint16_t *dout,
                                                 const float *statistics, float scale, int key,
-                                                int query)
+                                                int query, const int32_t *documents, int valid)
 {
     int lane = (int)lane_id(), column = warp_id() % T::split * T::part;
     struct warp_sums<T::tall, T::queries> s, dp;
@@ -142,13 +166,15 @@ static __device__ __forceinline__ void key_tile(struct warp_sums<T::tall, T::par
     product_of_rows<typename T::E, T::dim>(dp, v, row, dout);
     key_gradients<T>(s, dp, statistics + lane % 4 * 2, statistics + T::queries + lane % 4 * 2,
                      scale, key + row + lane / 4, query + lane % 4 * 2);
+    if (documents && key + row < attention_low(documents, T::queries - 1, valid))
+        hide_queries<T>(s, dp, documents, valid, key + row + lane / 4, lane % 4 * 2);
     weights.round(s);
     sum_of_rows<T::dim>(dv, weights, dout + column);
     weights.round(dp);
     sum_of_rows<T::dim>(dk, weights, q + column);
 }
 
-template <class T>
+template <class T, bool packed>
 __global__ void __launch_bounds__(T::threads)
     key_pass(struct attention_args a, struct backward_tensors t)
 {
@@ -163,7 +189,10 @@ __global__ void __launch_bounds__(T::threads)
     int64_t keys =
         ((int64_t)(at.head / a.kv_heads) * a.keys + first) * a.kv_row + (int64_t)kv * a.head_dim;
     int64_t values = keys + (int64_t)a.kv_heads * a.head_dim;
-    const struct attention_seers seers = attention_seers_of(a, first, T::queries);
+    struct attention_seers seers = attention_seers_of(a, first, T::queries);
+    if (packed)
+        attention_cut_seers(a, seers, a.documents + (int64_t)(at.head / a.kv_heads) * a.seq,
+                            first + T::keys - 1, T::queries);
     int last = (seers.tiles[0] + seers.tiles[1]) * a.group - 1; /* -1: no query sees these keys */
     struct query_place next = {};
     float statistic = 0;
@@ -180,7 +209,8 @@ __global__ void __launch_bounds__(T::threads)
     if (threadIdx.x < 2 * T::queries)
         statistics[threadIdx.x] = statistic;
     for (int n = 0; n <= last; n++) {
-        int now = n % 2, then = 1 - now, query = next.first;
+        int now = n % 2, then = 1 - now, query = next.first, queries = next.valid;
+        const int32_t *documents = packed ? a.documents + next.query : NULL;
         async_wait<0>();
         __syncthreads(); /* tile n is there, and nobody reads tile n - 1 any more */
         if (n < last) {
@@ -191,7 +221,8 @@ __global__ void __launch_bounds__(T::threads)
         }
         if (row < valid && first + row < query + T::queries)
             key_tile<T>(dk, dv, k, v, row, q + now * T::tile_elems, dout + now * T::tile_elems,
-                        statistics + now * 2 * T::queries, a.scale * LOG2_E, first, query);
+                        statistics + now * 2 * T::queries, a.scale * LOG2_E, first, query,
+                        documents, queries);
         if (threadIdx.x < 2 * T::queries)
             statistics[then * 2 * T::queries + threadIdx.x] = statistic;
     }
@@ -243,13 +274,36 @@ static __device__ __forceinline__ void query_gradients(struct warp_sums<T::tall,
             }
 }
 
-/* A tile of keys for the queries of a warp, rows of q and dout from `row` on. */
+/* Keys before the document of their query give it nothing; `documents` is the tile's, row and key
+ * are those of the lane's first element. */
+template <class T>
+static __device__ __forceinline__ void hide_keys(struct warp_sums<T::tall, T::keys> &ds,
+                                                 const int32_t *documents, int valid, int row,
+                                                 int key)
+{
+#pragma unroll
+    for (int m = 0; m < T::tall; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            int low = attention_low(documents, row + 16 * m + 8 * half, valid);
+#pragma unroll
+            for (int i = 0; i < T::keys / 8; i++)
+#pragma unroll
+                for (int e = 0; e < 2; e++)
+                    if (key + 8 * i + e < low)
+                        ds.v[m][i][2 * half + e] = 0;
+        }
+}
+
+/* A tile of keys for the queries of a warp, rows of q and dout from `row` on.  documents: those of
+ * the tile's `valid` queries, or NULL. */
 template <class T>
 static __device__ __forceinline__ void query_tile(struct warp_sums<T::tall, T::dim> &dq,
                                                   const struct query_statistics<T> &statistics,
                                                   const uint16_t *q, const uint16_t *dout, int row,
                                                   const uint16_t *k, const uint16_t *v, float scale,
-                                                  int query, int key)
+                                                  int query, int key, const int32_t *documents,
+                                                  int valid)
 {
     int lane = (int)lane_id();
     struct warp_sums<T::tall, T::keys> s, dp;
@@ -259,6 +313,8 @@ static __device__ __forceinline__ void query_tile(struct warp_sums<T::tall, T::d
     dp.clear();
     product_of_rows<typename T::E, T::dim>(dp, dout, row, v);
     query_gradients<T>(dp, s, statistics, scale, query + row + lane / 4, key + lane % 4 * 2);
+    if (documents && key < attention_low(documents, T::rows - 1, valid))
+        hide_keys<T>(dp, documents, valid, row + lane / 4, key + lane % 4 * 2);
     weights.round(dp);
     sum_of_rows<T::dim>(dq, weights, k);
 }
@@ -275,7 +331,7 @@ static __device__ __forceinline__ void load_keys(const struct attention_args &a,
     async_commit();
 }
 
-template <class T>
+template <class T, bool packed>
 __global__ void __launch_bounds__(T::threads)
     query_pass(struct attention_args a, struct backward_tensors t)
 {
@@ -291,18 +347,20 @@ __global__ void __launch_bounds__(T::threads)
     int64_t queries = query * a.q_row + (int64_t)head * a.head_dim;
     int64_t outputs = query * a.o_row + (int64_t)head * a.head_dim;
     int64_t rows = (int64_t)at.head * a.seq + tile.row;
-    const uint16_t *keys =
-        t.k + (int64_t)batch * a.keys * a.kv_row + (int64_t)(head / a.group) * a.head_dim;
+    const int32_t *documents = packed ? a.documents + query : NULL;
+    int begin = packed ? documents[0] / T::keys * T::keys : 0;
+    const uint16_t *keys = t.k + ((int64_t)batch * a.keys + begin) * a.kv_row +
+                           (int64_t)(head / a.group) * a.head_dim;
     struct query_statistics<T> statistics;
     struct warp_sums<T::tall, T::dim> dq;
     dq.clear();
     load_rows<T, T::rows>(q, t.q + queries, a.q_row, valid, a.head_dim);
     load_rows<T, T::rows>(dout, t.dout + outputs, a.o_row, valid, a.head_dim);
     keys = tile_source<T::dim, T::threads>(keys, a.kv_row);
-    load_keys<T>(a, keys, a.keys, k, v);
+    load_keys<T>(a, keys, a.keys - begin, k, v);
     statistics.load(t.lse + rows, t.delta + rows, row + (int)lane_id() / 4, valid);
-    for (int key = 0; key < end; key += T::keys) {
-        int now = key / T::keys % 2, then = 1 - now;
+    for (int key = begin; key < end; key += T::keys) {
+        int now = (key - begin) / T::keys % 2, then = 1 - now;
         async_wait<0>();
         __syncthreads(); /* this tile is there, and nobody reads the one before any more */
         keys += (int64_t)T::keys * a.kv_row;
@@ -311,7 +369,7 @@ __global__ void __launch_bounds__(T::threads)
                          v + then * T::tile_elems);
         if (row < valid && key <= last)
             query_tile<T>(dq, statistics, q, dout, row, k + now * T::tile_elems,
-                          v + now * T::tile_elems, a.scale * LOG2_E, first, key);
+                          v + now * T::tile_elems, a.scale * LOG2_E, first, key, documents, valid);
     }
     tile_store<typename T::E, T::dim>(t.dq + queries, a.q_row, dq, a.scale, q, row, valid,
                                       a.head_dim);
@@ -319,15 +377,26 @@ __global__ void __launch_bounds__(T::threads)
 
 /* ---- launching ---- */
 
-template <class K, class Q>
-static void run(cudaStream_t s, const struct attention *a, const struct backward_tensors *t)
+template <class K, class Q, bool packed>
+static void launch(cudaStream_t s, const struct attention *a, const struct backward_tensors *t)
 {
     struct attention_args by_key = attention_key_args(a, K::keys);
     struct attention_args by_query = attention_query_args(a, Q::rows);
-    ALLOW_SHARED(key_pass<K>, K::shared_bytes);
-    LAUNCH(key_pass<K>, attention_grid(&by_key), K::threads, K::shared_bytes, s, by_key, *t);
-    ALLOW_SHARED(query_pass<Q>, Q::shared_bytes);
-    LAUNCH(query_pass<Q>, attention_grid(&by_query), Q::threads, Q::shared_bytes, s, by_query, *t);
+    ALLOW_SHARED((key_pass<K, packed>), K::shared_bytes);
+    LAUNCH((key_pass<K, packed>), attention_grid(&by_key), K::threads, K::shared_bytes, s, by_key,
+           *t);
+    ALLOW_SHARED((query_pass<Q, packed>), Q::shared_bytes);
+    LAUNCH((query_pass<Q, packed>), attention_grid(&by_query), Q::threads, Q::shared_bytes, s,
+           by_query, *t);
+}
+
+template <class K, class Q>
+static void run(cudaStream_t s, const struct attention *a, const struct backward_tensors *t)
+{
+    if (a->forms & ATTENTION_DOCUMENTS)
+        launch<K, Q, true>(s, a, t);
+    else
+        launch<K, Q, false>(s, a, t);
 }
 
 template <class E>

@@ -187,20 +187,25 @@ static __device__ __forceinline__ float sum_across(float x)
     return x;
 }
 
-/* Scores become weights in place; `ahead` is how far the first key is before the first query. */
+/* Scores become weights in place.  first, key: the positions of the first query and of the first
+ * key; low: the first key of each query's document.  A query that has seen no key yet has no
+ * largest score to subtract. */
 template <class T>
 static __device__ __forceinline__ void simt_softmax(float s[T::high][T::wide], float top[T::high],
                                                     float sum[T::high], struct simt_sums<T> &o,
-                                                    float scale, int ahead)
+                                                    float scale, int first, int key,
+                                                    const int low[T::high])
 {
     for (int i = 0; i < T::high; i++) {
         float old = top[i], most = old, total = 0;
         for (int j = 0; j < T::wide; j++) {
-            if (across() + ACROSS * j > down() + DOWN * i + ahead)
+            int at = key + across() + ACROSS * j;
+            if (at > first + down() + DOWN * i || at < low[i])
                 s[i][j] = -INFINITY;
             most = fmaxf(most, s[i][j]);
         }
         top[i] = most = max_across(most);
+        most = most == -INFINITY ? 0 : most;
         for (int j = 0; j < T::wide; j++) {
             s[i][j] = exp2_fast((s[i][j] - most) * scale); /* exact near 0, however large most */
             total += s[i][j];
@@ -226,21 +231,25 @@ __global__ void __launch_bounds__(THREADS)
     const typename T::E *queries = q_all + query * a.q_row + (int64_t)head * a.head_dim;
     const typename T::E *keys =
         k_all + batch * a.keys * a.kv_row + (int64_t)(head / a.group) * a.head_dim;
+    const int32_t *documents = a.documents ? a.documents + query : NULL;
+    int begin = documents ? documents[0] / T::rows * T::rows : 0;
     struct simt_sums<T> o;
     float top[T::high], sum[T::high];
+    int low[T::high];
     for (int i = 0; i < T::high; i++) {
         top[i] = -INFINITY;
         sum[i] = 0;
+        low[i] = documents ? attention_low(documents, down() + DOWN * i, valid) : 0;
     }
     o.clear();
     simt_load<T>(q, queries, a.q_row, valid, a.head_dim);
-    for (int key = 0; key < end; key += T::rows) {
+    for (int key = begin; key < end; key += T::rows) {
         const typename T::E *from = keys + (int64_t)key * a.kv_row;
         float s[T::high][T::wide];
         simt_load<T>(kv, from, a.kv_row, a.keys - key, a.head_dim);
         __syncthreads();
         simt_product<T>(s, q, kv);
-        simt_softmax<T>(s, top, sum, o, a.scale * LOG2_E, first - key);
+        simt_softmax<T>(s, top, sum, o, a.scale * LOG2_E, first, key, low);
         simt_put<T>(weights, s);
         __syncthreads();
         simt_load<T>(kv, from + (int64_t)a.kv_heads * a.head_dim, a.kv_row, a.keys - key,
@@ -263,13 +272,14 @@ __global__ void __launch_bounds__(THREADS)
 
 /* Scores and dP become P and dS.  Element [i][j] is of a query and a key: the rows are keys and
  * the columns queries, or the other way round, from these positions on; queries from position `end`
- * on are none; lse and delta are at the queries' first.  No weight
- * is above 1, though of huge scores lse is rounded to less than the largest. */
+ * on are none; lse, delta and documents (or NULL) are at the queries' first.  No weight is above 1,
+ * though of huge scores lse is rounded to less than the largest. */
 template <class T, bool rows_are_keys>
 static __device__ __forceinline__ void simt_gradients(float s[T::high][T::wide],
                                                       float dp[T::high][T::wide], const float *lse,
-                                                      const float *delta, float scale, int row,
-                                                      int column, int end)
+                                                      const float *delta,
+                                                      const int32_t *documents, float scale,
+                                                      int row, int column, int end)
 {
     for (int i = 0; i < T::high; i++)
         for (int j = 0; j < T::wide; j++) {
@@ -278,7 +288,9 @@ static __device__ __forceinline__ void simt_gradients(float s[T::high][T::wide],
             bool valid = (rows_are_keys ? column : row) + query < end;
             float power = fmaf(s[i][j], scale, valid ? -lse[query] * LOG2_E : 0);
             float p = exp2_fast(power > 0 ? 0 : power);
-            s[i][j] = past < 0 ? 0 : p;
+            int key = rows_are_keys ? row + r : column + c;
+            int low = valid && documents ? documents[query] : 0;
+            s[i][j] = past < 0 || key < low ? 0 : p;
             dp[i][j] = s[i][j] * (dp[i][j] - (valid ? delta[query] : 0));
         }
 }
@@ -292,8 +304,10 @@ __global__ void __launch_bounds__(THREADS)
     float *weights = dout + T::tile_elems, *changes = weights + T::weight_elems;
     struct attention_place at = attention_place_of(a, blockIdx.x);
     int first = at.rank * T::rows, valid = a.keys - first, kv = at.head % a.kv_heads;
-    const struct attention_seers seers = attention_seers_of(a, first, T::rows);
+    struct attention_seers seers = attention_seers_of(a, first, T::rows);
     int64_t batch = at.head / a.kv_heads;
+    if (a.documents)
+        attention_cut_seers(a, seers, a.documents + batch * a.seq, first + T::rows - 1, T::rows);
     int64_t keys = (batch * a.keys + first) * a.kv_row + (int64_t)kv * a.head_dim;
     int64_t values = keys + (int64_t)a.kv_heads * a.head_dim;
     struct simt_sums<T> dk, dv;
@@ -313,8 +327,9 @@ __global__ void __launch_bounds__(THREADS)
             __syncthreads();
             simt_product<T>(s, k, q);
             simt_product<T>(dp, v, dout);
-            simt_gradients<T, true>(s, dp, t.lse + row, t.delta + row, a.scale * LOG2_E, first,
-                                    tile.position, tile.position + tile.valid);
+            simt_gradients<T, true>(s, dp, t.lse + row, t.delta + row,
+                                    a.documents ? a.documents + query : NULL, a.scale * LOG2_E,
+                                    first, tile.position, tile.position + tile.valid);
             simt_put<T>(weights, s);
             simt_put<T>(changes, dp);
             __syncthreads();
@@ -342,11 +357,12 @@ __global__ void __launch_bounds__(THREADS)
     int64_t row = (int64_t)at.head * a.seq + tile.row;
     const typename T::E *keys =
         t.k + batch * a.keys * a.kv_row + (int64_t)(head / a.group) * a.head_dim;
+    const int32_t *documents = a.documents ? a.documents + query : NULL;
     struct simt_sums<T> dq;
     dq.clear();
     simt_load<T>(q, t.q + queries, a.q_row, valid, a.head_dim);
     simt_load<T>(dout, t.dout + outputs, a.o_row, valid, a.head_dim);
-    for (int key = 0; key < end; key += T::rows) {
+    for (int key = documents ? documents[0] / T::rows * T::rows : 0; key < end; key += T::rows) {
         const typename T::E *from = keys + (int64_t)key * a.kv_row;
         float s[T::high][T::wide], dp[T::high][T::wide];
         __syncthreads();
@@ -356,8 +372,8 @@ __global__ void __launch_bounds__(THREADS)
         __syncthreads();
         simt_product<T>(s, q, k);
         simt_product<T>(dp, dout, v);
-        simt_gradients<T, false>(s, dp, t.lse + row, t.delta + row, a.scale * LOG2_E, first, key,
-                                 first + valid);
+        simt_gradients<T, false>(s, dp, t.lse + row, t.delta + row, documents, a.scale * LOG2_E,
+                                 first, key, first + valid);
         simt_put<T>(changes, dp);
         __syncthreads();
         dq.add(changes, k);

@@ -42,6 +42,8 @@ const char *cuda_sdpa_refusal(const struct attention *a, enum device_pass pass, 
 {
     if (a->dt == DTYPE_F32)
         return "cuDNN has none in fp32";
+    if (a->forms & ATTENTION_DOCUMENTS)
+        return "it is not asked for packed documents (data.packing)";
     if (a->forms)
         return "it is not asked for parts of sequences";
     if (!sdpa_suits(a))
