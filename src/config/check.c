@@ -2,7 +2,10 @@
 #include "config/schema.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/array.h"
 
 static int too_few(const char *name, int64_t value, struct error *err)
 {
@@ -307,6 +310,42 @@ static int check_loss_scale(const struct config *config, struct error *err)
     return 0;
 }
 
+/* Refuse what waits for evaluations that never come. */
+static int check_evaluation(const struct config *config, struct error *err)
+{
+    const struct config_train *t = &config->train;
+    if (t->early_stop_delta > 0 && !t->early_stop && !config->checkpoint.keep_best)
+        return error_set(err, "train.early_stop_delta is %g, but neither train.early_stop nor "
+                              "checkpoint.keep_best is set",
+                         t->early_stop_delta);
+    if (t->early_stop && !t->eval_every)
+        return error_set(err,
+                         "train.early_stop is %lld evaluations, but there are none while training "
+                         "goes on; set train.eval_every and data.valid",
+                         (long long)t->early_stop);
+    if (config->checkpoint.keep_best && !config->data.valid[0])
+        return error_set(err, "checkpoint.keep_best is that of the lowest loss on data.valid, "
+                              "which names no file");
+    if (t->eval_micro_batch && !config->data.valid[0])
+        return error_set(err, "train.eval_micro_batch is %lld, but data.valid names no file",
+                         (long long)t->eval_micro_batch);
+    return 0;
+}
+
+/* The texts that name token files. */
+static int check_sources(const struct config_data *data, struct error *err)
+{
+    struct config_source *source = array_make(CONFIG_SOURCES, sizeof *source);
+    int rc = config_sources(data->train, source, err) < 0 ? error_prefix(err, "data.train") : 0;
+    if (!rc && config_sources(data->valid, source, err) < 0)
+        rc = error_prefix(err, "data.valid");
+    if (!rc && data->valid[0] && source[0].weight > 0)
+        rc = error_set(err, "data.valid: weights are for training; what is evaluated is read "
+                            "once, whole");
+    free(source);
+    return rc;
+}
+
 static int check_train(const struct config *config, struct error *err)
 {
     const struct config_train *t = &config->train;
@@ -323,6 +362,13 @@ static int check_train(const struct config *config, struct error *err)
     if (t->warmup_type != WARMUP_LINEAR && !t->warmup_steps)
         return error_set(err, "train.warmup_type is log, but train.warmup_steps is 0: there is no "
                               "warm-up");
+    if (t->epochs > 0 && first_set(config, &t->steps, sizeof t->steps))
+        return error_set(err,
+                         "train.steps (%lld) and train.epochs (%g) both say how long training is; "
+                         "leave one out",
+                         (long long)t->steps, t->epochs);
+    if (check_evaluation(config, err))
+        return -1;
     if (t->eval_every && !config->data.valid[0])
         return error_set(err, "train.eval_every is %lld, but data.valid names no file",
                          (long long)t->eval_every);
@@ -332,6 +378,7 @@ static int check_train(const struct config *config, struct error *err)
 int config_finish(struct config *config, struct error *err)
 {
     if (finish_model(&config->model, err) || check_gpt2(config, err) || finish_data(config, err) ||
+        check_sources(&config->data, err) ||
         finish_parallel(&config->parallel, err) || check_comm(config, err) ||
         check_offload(config, err) || check_units(config, err) || finish_batch(config, err) ||
         check_train(config, err) || check_tensor(&config->parallel, err) ||

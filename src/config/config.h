@@ -19,6 +19,7 @@ enum config_device { CONFIG_DEVICE_AUTO, CONFIG_DEVICE_CPU, CONFIG_DEVICE_CUDA }
 enum config_precision { PRECISION_FP32, PRECISION_BF16, PRECISION_BF16_PURE, PRECISION_FP16 };
 enum config_recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 enum config_rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LLAMA3 };
+enum config_packing { PACKING_STREAM, PACKING_DOCUMENTS, PACKING_PADDED };
 enum config_schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };
 enum config_warmup { WARMUP_LINEAR, WARMUP_LOG };
 enum config_strategy {
@@ -77,9 +78,19 @@ struct config_lora {
     char path[CONFIG_TEXT]; /* folder of an adapter to begin with; "": new ones */
 };
 
+enum { CONFIG_FILES = 4096, CONFIG_SOURCES = 64 };
+
 struct config_data {
-    char train[CONFIG_TEXT], valid[CONFIG_TEXT]; /* token files; "" is none */
+    char train[CONFIG_FILES], valid[CONFIG_FILES]; /* token files (config_sources()); "" is none */
     int64_t seq_len;
+    enum config_packing packing;
+};
+
+/* A token file, of those that data.train or data.valid names. */
+struct config_source {
+    char path[CONFIG_TEXT];
+    double weight;   /* 0: none is given */
+    int64_t samples; /* sequences of it that are used, or documents; 0: all */
 };
 
 /* A loss scale that is halved at overflows.  A fixed one refuses every key of this struct that is
@@ -108,7 +119,9 @@ struct config_muon {
 };
 
 struct config_train {
-    int64_t steps, global_batch, micro_batch; /* sequences; micro_batch per rank */
+    int64_t steps; /* with epochs the session's config has what they come to */
+    double epochs; /* 0: not given */
+    int64_t global_batch, micro_batch; /* sequences; micro_batch per rank */
     int64_t global_batch_tokens;              /* the same as global_batch; 0: not given */
     int split_batches;                        /* 0: global_batch is for each rank */
     double lr, min_lr;                        /* schedules end at min_lr */
@@ -125,6 +138,9 @@ struct config_train {
     enum config_decay decay;          /* which parameters decay */
     char freeze[CONFIG_TEXT];         /* patterns of tensors that are not trained: "embed,norm" */
     int64_t eval_every, eval_batches; /* 0: never; 0: the whole file */
+    int64_t eval_micro_batch;         /* 0: micro_batch */
+    int64_t early_stop; /* evaluations without a better loss after which training ends; 0: never */
+    double early_stop_delta; /* by how much a better loss is lower */
 };
 
 struct config_parallel {
@@ -162,6 +178,7 @@ struct config_comm {
 struct config_checkpoint {
     int64_t every; /* steps; 0: only at the end and on signals */
     int64_t keep;
+    int keep_best;            /* 1: that with the lowest loss on data.valid is kept too */
     char resume[CONFIG_TEXT]; /* "auto", "none" or a path */
     enum config_frozen frozen;
 };
@@ -206,6 +223,12 @@ int config_load(struct config *config, const char *path, const char *const *over
 int config_load_text(struct config *config, const char *name, const char *text,
                      const char *const *overrides, int count, struct error *err);
 
+/* The token files that the text of data.train or data.valid names: "a.h5,b.h5", with options behind
+ * each, "a.h5:weight=0.7:samples=1000", a number alone being a weight.  Returns how many, or -1
+ * with err set: an option that is none, weights of some alone, more than CONFIG_SOURCES. */
+int config_sources(const char *text, struct config_source source[CONFIG_SOURCES],
+                   struct error *err);
+
 /* Set one key from text, as an override does, without the final check. */
 int config_set(struct config *config, const char *key, const char *value, struct error *err);
 
@@ -223,6 +246,10 @@ int config_show(FILE *out, enum config_format format, const char *only);
 
 /* Write the effective configuration as YAML that config_load() reads back to the same struct. */
 int config_write(const struct config *config, const char *path, struct error *err);
+
+/* The configuration with train.steps as it was given, where a session has put there what
+ * train.epochs comes to. */
+struct config config_given(const struct config *config);
 
 /* The same text to a stream. */
 void config_print(FILE *out, const struct config *config);

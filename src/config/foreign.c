@@ -79,9 +79,17 @@ const struct foreign foreign_names[] = {
     {.names = "max_steps|train_iters|total_num_steps|num_steps|max_iters|num_iterations|"
               "train_steps|-x",
      .here = "train.steps"},
-    {.names = "num_train_epochs|num_epochs|epochs|train_samples",
+    {.names = "num_train_epochs|num_epochs|epochs", .here = "train.epochs"},
+    {.names = "train_samples",
      .here = "train.steps",
-     .note = "there are no epochs: steps times global_batch sequences are read"},
+     .note = "steps times global_batch sequences are read"},
+    {.names = "max_train_samples|max_eval_samples",
+     .here = "data.train",
+     .note = "FILE.h5:samples=N uses the first N"},
+    {.names = "packing|sample_packing|packed|eval_packing|multipack", .here = "data.packing"},
+    {.names = "load_best_model_at_end|save_best_model", .here = "checkpoint.keep_best"},
+    {.names = "early_stopping_patience|patience", .here = "train.early_stop"},
+    {.names = "early_stopping_threshold", .here = "train.early_stop_delta"},
     {.names = "output_dir|out_dir|save_dir|project_dir|logging_dir|dump_folder|checkpoint.folder|"
               "save|-o",
      .here = "run.dir"},
@@ -149,8 +157,7 @@ const struct foreign foreign_names[] = {
      .here = "train.micro_batch",
      .note = "what train.global_batch has beyond it is accumulated"},
     {.names = "split_batches", .here = "train.split_batches"},
-    {.names = "per_device_eval_batch_size|eval_batch_size",
-     .note = "evaluation takes train.micro_batch"},
+    {.names = "per_device_eval_batch_size|eval_batch_size", .here = "train.eval_micro_batch"},
 
     /* ---- the optimizer ---- */
     {.names = "learning_rate|max_lr|base_lr|peak_lr|warmup_max_lr|optimizer.params.lr|-l",

@@ -9,6 +9,7 @@ libtrireme_a_SOURCES += \
 	src/config/presets.c \
 	src/config/schema.c src/config/schema.h \
 	src/config/show.c \
+	src/config/sources.c \
 	src/config/value.c \
 	src/config/write.c \
 	src/config/yaml.c

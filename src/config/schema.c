@@ -38,6 +38,13 @@ static const struct key_choice rope_scalings[] = {
     {"dynamic", CHOICE_LATER},   {"yarn", CHOICE_LATER},          {0},
 };
 
+static const struct key_choice packings[] = {
+    {"stream", PACKING_STREAM, "wrapped"},
+    {"documents", PACKING_DOCUMENTS, "packed|bfd|ffd"},
+    {"padded", PACKING_PADDED, "max_length"},
+    {0},
+};
+
 static const struct key_choice schedules[] = {
     {"constant", SCHEDULE_CONSTANT, "WarmupLR|constant_with_warmup"},
     {"linear", SCHEDULE_LINEAR, "WarmupDecayLR"},
@@ -246,16 +253,30 @@ const struct key config_keys[] = {
              "adapter_model.safetensors: the first sets the other keys of lora, and training "
              "begins with the second's numbers"},
 
-    {KEY(TEXT, data.train), "",
-     .help = "token file to train on, one, as trireme tokenize makes it or doc/token-files.md "
-             "describes; attention and loss run across the ends of documents"},
-    {KEY(TEXT, data.valid), "", .help = "token file to evaluate on"},
+    {KEY(TEXT, data.train), "", .list = 1, .options = "weight|samples",
+     .help = "token files to train on, as trireme tokenize makes them or doc/token-files.md "
+             "describes: FILE.h5, or several, a.h5,b.h5, whose sequences one epoch visits once. "
+             "With weights, a.h5:0.7,b.h5:0.3, they are mixed in these shares, and each has epochs "
+             "of its own. a.h5:samples=1000 uses its first 1000 sequences (documents, where "
+             "data.packing is not stream). In a YAML file also a list of paths, or of maps: "
+             "[{path: a.h5, weight: 0.7, samples: 1000}, ...]"},
+    {KEY(TEXT, data.valid), "", .list = 1, .options = "samples",
+     .help = "token files to evaluate on, together, written as in data.train, without weights"},
+    {KEY(CHOICE, data.packing), "stream", .choices = packings,
+     .help = "how documents become sequences: stream one behind the other, cut every seq_len "
+             "tokens, so that attention and loss run across their ends; documents whole ones, as "
+             "many as fit, which do not see each other, with positions that begin anew (longer "
+             "ones are cut into pieces of seq_len); padded one each, of which what is behind "
+             "seq_len is left away; what is left of a sequence is masked"},
     {KEY(INT, data.seq_len), "0", 0, 1 << 24,
      .help = "tokens in a sequence, up to model.max_seq_len; 0: the smaller of "
              "model.max_seq_len and 512"},
 
     {KEY(INT, train.steps), "100", 0, INT64_C(1000000000000),
      .help = "optimizer steps from the start of training, those before a resume included"},
+    {KEY(REAL, train.epochs), "0", .least = 0, .most = 1e9,
+     .help = "in place of train.steps: passes over data.train, whose last step may take the first "
+             "sequences of the next; 0: not given"},
     {KEY(INT, train.global_batch), "0", 0, 1 << 24,
      .help = "sequences per optimizer step, over all ranks and micro-batches: 16 on 8 ranks are 2 "
              "for each, and the learning rate moves on once for all of them; 0: 8, or what "
@@ -345,6 +366,13 @@ const struct key config_keys[] = {
      .help = "steps between evaluations on data.valid; 0: only after the last step"},
     {KEY(INT, train.eval_batches), "0", 0, INT64_C(1000000000000),
      .help = "global batches of data.valid per evaluation; 0: all of it"},
+    {KEY(INT, train.eval_micro_batch), "0", 0, 1 << 20,
+     .help = "sequences a rank evaluates at once; 0: as many as train.micro_batch"},
+    {KEY(INT, train.early_stop), "0", 0, INT32_MAX,
+     .help = "end training after so many evaluations in a row whose loss was not below the lowest "
+             "before them; 0: never"},
+    {KEY(REAL, train.early_stop_delta), "0", .least = 0, .most = 1e6,
+     .help = "by how much a loss must be below the lowest before it to count as better"},
 
     {KEY(CHOICE, parallel.strategy), "FULL_SHARD", .choices = strategies,
      .help = "what a rank keeps 1/shard of: NO_SHARD nothing, SHARD_OPTIM the optimizer's state, "
@@ -462,6 +490,10 @@ const struct key config_keys[] = {
      .help = "steps between checkpoints; 0: only at the end and on a signal"},
     {KEY(INT, checkpoint.keep), "2", 2, INT32_MAX,
      .help = "newest checkpoints that are not deleted"},
+    {KEY(BOOL, checkpoint.keep_best), "false",
+     .help = "true: an evaluation with the lowest loss so far saves a checkpoint, which is kept "
+             "until there is a better one; checkpoints/best leads to it, for evaluate, generate "
+             "and convert"},
     {KEY(TEXT, checkpoint.resume), "auto",
      .help = "where the run starts.  auto: from the newest good checkpoint of run.dir, if it holds "
              "a run, else from nothing.  A path, of a checkpoint or of a run: from there, and once "

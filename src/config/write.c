@@ -49,6 +49,15 @@ void config_print(FILE *out, const struct config *config)
     }
 }
 
+struct config config_given(const struct config *config)
+{
+    struct config given = *config;
+    const struct key *steps = key_find("train.steps");
+    if (config->train.epochs > 0)
+        key_set(&given, steps, steps->initial, NULL);
+    return given;
+}
+
 int config_write(const struct config *config, const char *path, struct error *err)
 {
     char partial[4096];
@@ -58,7 +67,8 @@ int config_write(const struct config *config, const char *path, struct error *er
     if (!out)
         return error_errno(err, "%s", partial);
     fputs("# The configuration this run was given, complete.\n", out);
-    config_print(out, config);
+    struct config given = config_given(config);
+    config_print(out, &given);
     int bad = ferror(out) || fflush(out);
     if (fclose(out) || bad || rename(partial, path)) {
         error_errno(err, "%s", path);

@@ -1,7 +1,7 @@
 /* yaml.c - libyaml's one home: a file becomes a flat list of dotted keys, values and lines.
  *
- * Only what a configuration needs is taken: maps of maps of scalars, and lists of texts for the
- * keys that take one.  Other lists, anchors' aliases, tags and further documents are refused, so
+ * Only what a configuration needs is taken: maps of maps of scalars, and for the keys that take
+ * them lists of texts, or of maps "{path: a, weight: 1}", which become texts too.  Other lists, anchors' aliases, tags and further documents are refused, so
  * that nothing is read and then ignored.
  */
 #include "base/text.h"
@@ -28,8 +28,11 @@ struct reader {
     int line;                /* of the event that is being read */
     int have_key, key_line;  /* a key was read, its value is next */
     int documents;
-    int list;                /* in a list */
-    char items[CONFIG_TEXT]; /* its texts so far, with commas between them */
+    int list;                 /* in a list */
+    char items[CONFIG_FILES]; /* its texts so far, with commas between them */
+    int in_item;              /* in a map that is an item of a list */
+    char option[16];          /* the key of it whose value comes next; "": a key comes */
+    char path[CONFIG_TEXT], options[128]; /* of the item */
 };
 
 /* The file is opened first and then looked at, without waiting for a writer where it is a FIFO. */
@@ -156,15 +159,68 @@ static int take_list(struct reader *r, struct error *err)
     return 0;
 }
 
-static int add_item(struct reader *r, const yaml_event_t *event, struct error *err)
+static int add_item(struct reader *r, const char *text, struct error *err)
 {
-    const char *text = (const char *)event->data.scalar.value;
     if (strlen(r->items) + strlen(text) + 2 > sizeof r->items)
-        return error_set(err, "%s: a list of more than %d characters", r->key, CONFIG_TEXT - 1);
+        return error_set(err, "%s: a list of more than %zu characters", r->key,
+                         sizeof r->items - 1);
     if (!*text || strchr(text, ','))
         return error_set(err, "%s: \"%.40s\" cannot be in a list", r->key, text);
     text_join(r->items, sizeof r->items, ",", "%s", text);
     return 0;
+}
+
+/* Is a name one of "a|b"? */
+static int is_option(const char *options, const char *name)
+{
+    size_t length = strlen(name);
+    for (; options && length; options = strchr(options, '|') ? strchr(options, '|') + 1 : NULL)
+        if (!strncmp(options, name, length) && (options[length] == '|' || !options[length]))
+            return 1;
+    return 0;
+}
+
+static int begin_item(struct reader *r, struct error *err)
+{
+    if (r->in_item || !key_find(r->key)->options)
+        return error_set(err, "%s: a map in a list", r->key);
+    r->in_item = 1;
+    r->option[0] = r->path[0] = r->options[0] = 0;
+    return 0;
+}
+
+/* A key or a value of an item that is a map. */
+static int take_option(struct reader *r, const char *text, struct error *err)
+{
+    const char *options = key_find(r->key)->options;
+    int is_path = !strcmp(r->option, "path");
+    if (!r->option[0]) {
+        if (strcmp(text, "path") && !is_option(options, text))
+            return error_set(err, "%s: unknown key \"%.40s\" of an item; known: path|%s", r->key,
+                             text, options);
+        snprintf(r->option, sizeof r->option, "%s", text);
+        return 0;
+    }
+    if (!*text || strlen(text) >= (is_path ? sizeof r->path : 40) ||
+        (is_path ? r->path : strstr(r->options, r->option) ? "twice" : "")[0])
+        return error_set(err, "%s: %s: \"%.40s\" is empty, too long, or given twice", r->key,
+                         r->option, text);
+    if (is_path)
+        snprintf(r->path, sizeof r->path, "%s", text);
+    else
+        text_append(r->options, sizeof r->options, ":%s=%s", r->option, text);
+    r->option[0] = 0;
+    return 0;
+}
+
+static int end_item(struct reader *r, struct error *err)
+{
+    char text[sizeof r->path + sizeof r->options];
+    r->in_item = 0;
+    if (!r->path[0])
+        return error_set(err, "%s: an item without a path", r->key);
+    snprintf(text, sizeof text, "%s%s", r->path, r->options);
+    return add_item(r, text, err);
 }
 
 static void end_list(struct reader *r)
@@ -173,12 +229,27 @@ static void end_list(struct reader *r)
     add(r, r->items, ENTRY_VALUE);
 }
 
+/* What stands in a list. */
+static int take_in_list(struct reader *r, const yaml_event_t *event, struct error *err)
+{
+    const char *text = (const char *)event->data.scalar.value;
+    switch (event->type) {
+    case YAML_SCALAR_EVENT:
+        if (strlen(text) != event->data.scalar.length)
+            return error_set(err, "%s: the text holds a NUL character", r->key);
+        return r->in_item ? take_option(r, text, err) : add_item(r, text, err);
+    case YAML_MAPPING_START_EVENT: return begin_item(r, err);
+    case YAML_MAPPING_END_EVENT: return end_item(r, err);
+    case YAML_SEQUENCE_END_EVENT: end_list(r); return 0;
+    case YAML_SEQUENCE_START_EVENT: return take_list(r, err);
+    default: return error_set(err, "%s: aliases are not understood", r->key);
+    }
+}
+
 static int take(struct reader *r, const yaml_event_t *event, struct error *err)
 {
-    if (r->list && event->type == YAML_SCALAR_EVENT)
-        return add_item(r, event, err);
-    if (r->list && event->type == YAML_MAPPING_START_EVENT)
-        return error_set(err, "%s: a map in a list", r->key);
+    if (r->list)
+        return take_in_list(r, event, err);
     switch (event->type) {
     case YAML_DOCUMENT_START_EVENT:
         if (r->documents++)
@@ -188,7 +259,6 @@ static int take(struct reader *r, const yaml_event_t *event, struct error *err)
     case YAML_MAPPING_START_EVENT: return take_map(r, event, err);
     case YAML_MAPPING_END_EVENT: r->depth--; return 0;
     case YAML_SEQUENCE_START_EVENT: return take_list(r, err);
-    case YAML_SEQUENCE_END_EVENT: end_list(r); return 0;
     case YAML_ALIAS_EVENT:
         return error_set(err, "aliases (*%.40s) are not understood",
                          (const char *)event->data.alias.anchor);
