@@ -120,6 +120,7 @@ static int open_session(struct app *app, const struct asked *asked, struct check
                                                .prefetch_units = 1};
     config.offload = (struct config_offload){OFFLOAD_NONE};
     config.train.global_batch = config.train.micro_batch = 1;
+    config.train.eval_micro_batch = 0;
     if (session_open(session, app->world, &app->log, &app->mem, &config, SESSION_GENERATE, NULL,
                      err))
         return -1;

@@ -25,19 +25,21 @@ static int zero(struct run_state *run, int i)
     return 0;
 }
 
-/* Values of the rows of a micro-batch's sequence lie from 0 to before a limit; 0: to the row's own
- * number. */
+/* Values of the rows of a micro-batch's sequence lie from 0 to before a limit; where that is 0, from
+ * the value of the row before to the row's own position. */
 static int check_rows(const struct run_state *run, const struct step_batch *batch, const char *what,
                       const int32_t *value, int sequence, int64_t limit)
 {
     const struct units_request *r = &run->program->units->request;
-    int64_t seq = r->seq[sequence];
-    int64_t rows = run->program->kind == PROGRAM_LOGITS ? seq : r->batch * seq;
+    int64_t seq = r->seq[sequence], rows = program_batch(run->program) * seq;
+    const struct sequence_part part = graph_sequence_part(seq, r->context);
     for (int64_t row = 0; value && row < rows; row++) {
-        int64_t most = limit ? limit : row % seq + 1;
-        if (value[row] < 0 || value[row] >= most)
-            return error_set(run->err, "%s %d of row %lld, micro-batch %d, is not from 0 to %lld",
-                             what, value[row], (long long)row, batch->micro, (long long)most - 1);
+        int64_t most = limit ? limit : sequence_position(&part, row % seq) + 1;
+        int32_t least = limit || row % seq == 0 ? 0 : value[row - 1];
+        if (value[row] < least || value[row] >= most)
+            return error_set(run->err, "%s %d of row %lld, micro-batch %d, is not from %d to %lld",
+                             what, value[row], (long long)row, batch->micro, least,
+                             (long long)most - 1);
     }
     return 0;
 }

@@ -176,7 +176,8 @@ int build_input(struct graph *graph, int64_t width)
 
 int build_rope_table(struct graph *graph, int64_t head_dim)
 {
-    return graph_value(graph, VALUE_CONST, DTYPE_F32, 2, (int64_t[]){graph->seq, head_dim});
+    int64_t ranks = graph->packed && graph->context.size > 1 ? graph->context.size : 1;
+    return graph_value(graph, VALUE_CONST, DTYPE_F32, 2, (int64_t[]){graph->seq * ranks, head_dim});
 }
 
 void build_output(struct graph *graph, int value)
@@ -246,10 +247,12 @@ int build_linear_fp32(struct graph *graph, int x, int w)
     return append(graph, &op_linear, (int[]){x, w}, 2, (struct op_attrs){.out = DTYPE_F32});
 }
 
-/* What data gives as positions are rows of this table. */
+/* What data gives as positions are rows of this table, of which the rank may have a part. */
 static void limit_positions(struct graph *graph, int table)
 {
-    int64_t rows = graph->values[table].dim[0];
+    const struct graph_value *value = &graph->values[table];
+    int64_t rows = value->role == VALUE_PARAM ? graph->params[value->index].box[0].whole[0]
+                                              : value->dim[0];
     if (!graph->positions || rows < graph->positions)
         graph->positions = rows;
 }
@@ -279,31 +282,29 @@ int build_pack_heads(struct graph *graph, int q, int kv, int64_t first, int64_t 
 }
 
 /* Own queries, and the keys and values of all ranks that share the sequences (op_sequence.c). */
-static int build_shared_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads,
-                                  int64_t head_dim)
+static int build_shared_attention(struct graph *graph, const struct build_attention *form)
 {
-    const struct op_attrs packed = {.heads = heads,
-                                    .kv_heads = kv_heads,
-                                    .head_dim = head_dim,
-                                    .rows = heads,
-                                    .columns = kv_heads};
+    const struct op_attrs packed = {.heads = form->heads,
+                                    .kv_heads = form->kv_heads,
+                                    .head_dim = form->head_dim,
+                                    .rows = form->heads,
+                                    .columns = form->kv_heads};
     struct op_attrs attrs = packed;
-    int q = append(graph, &op_split_heads, &qkv, 1, packed);
+    int q = append(graph, &op_split_heads, &form->q, 1, packed);
     int own = graph->nodes[graph->node_count - 1].out[1];
     int kv = build_exchange(graph, &op_all_gather, own < 0 ? 0 : own, graph->context);
     graph->nodes[graph->node_count - 1].attrs.again = 1; /* rows of all ranks */
     attrs.part = graph_sequence_part(graph->seq, graph->context);
     attrs.members = graph->context.size;
     kv = append(graph, &op_order_chunks, &kv, 1, attrs);
-    attrs.forms = ATTENTION_SEPARATE | ATTENTION_PART;
-    attrs.scale = 1.0f / sqrtf((float)head_dim);
-    return append(graph, &op_attention, (int[]){q, kv, -1}, 3, attrs);
+    attrs.forms = ATTENTION_SEPARATE | ATTENTION_PART |
+                  (form->documents >= 0 ? ATTENTION_DOCUMENTS : 0);
+    attrs.scale = 1.0f / sqrtf((float)form->head_dim);
+    return append(graph, &op_attention, (int[]){q, kv, form->documents}, 3, attrs);
 }
 
 int build_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads, int64_t head_dim)
 {
-    if (graph->context.size > 1)
-        return build_shared_attention(graph, qkv, heads, kv_heads, head_dim);
     return build_attention_of(graph, &(struct build_attention){.q = qkv,
                                                                .kv = -1,
                                                                .documents = -1,
@@ -314,9 +315,12 @@ int build_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_head
 
 int build_attention_of(struct graph *graph, const struct build_attention *form)
 {
-    if (graph->context.size > 1)
-        graph_fail(graph, "attention other than causal, of one input and without documents, needs "
-                          "whole sequences; set parallel.context to 1");
+    int is_shared = graph->context.size > 1;
+    if (is_shared && (form->mask == BUILD_FULL || form->kv >= 0))
+        graph_fail(graph, "attention other than causal and of one input needs whole sequences; set "
+                          "parallel.context to 1");
+    else if (is_shared)
+        return build_shared_attention(graph, form);
     unsigned forms = (form->mask == BUILD_FULL ? ATTENTION_FULL : 0) |
                      (form->kv >= 0 ? ATTENTION_SEPARATE : 0) |
                      (form->documents >= 0 ? ATTENTION_DOCUMENTS : 0);

@@ -18,8 +18,8 @@ int build_tokens(struct graph *graph);  /* int32 [rows], of the sequence worked 
 int build_targets(struct graph *graph); /* the same, -1 where masked; a model has those of one */
 /* What data says of where rows of the sequence worked on are, for the functions that take it; -1
  * there stands for the row's number in its sequence, which is one document.  int32 [rows]: the
- * position of each row; and the first row, within its sequence, of its document.  Of each a unit
- * reads those of one sequence. */
+ * position of each row in its document; and where that begins, counted from the first row of the
+ * sequence, the whole one where ranks divide it.  Of each a unit reads those of one sequence. */
 int build_row_positions(struct graph *graph);
 int build_row_documents(struct graph *graph);
 /* The boundary of that name, [rows of a sequence, width]: what the nearest unit before this one
@@ -27,7 +27,8 @@ int build_row_documents(struct graph *graph);
 int build_boundary(struct graph *graph, const char *name, int sequence, int64_t width);
 /* That of the name "hidden", of the sequence worked on. */
 int build_input(struct graph *graph, int64_t width);
-/* The model's constants, of the positions of the rows that the rank has of the sequence. */
+/* The model's constants, of the positions of the rows that the rank has of the sequence; of all
+ * positions of a sequence where these come from data (graph->packed). */
 int build_rope_table(struct graph *graph, int64_t head_dim);
 /* Make value, the result of a node, the unit's output, which units behind it read by that name (or
  * the caller, after the last unit). */
@@ -56,7 +57,7 @@ int build_rope(struct graph *graph, int qkv, int table, int positions, int64_t h
  * own rows with the keys and values of all. */
 int build_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads,
                     int64_t head_dim);
-/* Attention in other forms. */
+/* Attention in other forms; where ranks divide each sequence, of packed projections and causal. */
 struct build_attention {
     int q;  /* [rows, heads * head_dim], or packed projections where kv is -1 */
     int kv; /* -1, or keys and values [kv_rows, 2 * kv_heads * head_dim] of as many sequences,

@@ -33,7 +33,7 @@ enum graph_value_role {
     VALUE_TOKENS,      /* int32 [rows] of sequence `index` */
     VALUE_TARGETS,     /* the same, and so are these */
     VALUE_POSITIONS,   /* of each row in its document, below graph->positions */
-    VALUE_DOCUMENTS,   /* the first row of its document within its sequence */
+    VALUE_DOCUMENTS,   /* the position in its sequence at which its document begins */
     VALUE_CONST,       /* table made once: rotary cosines and sines, fp32 */
     VALUE_LOSS,        /* double[2]: sum of token losses, number of targets; added to */
     VALUE_LOSS_SCALE,  /* double[1]: what the loss is multiplied by for its gradients */
@@ -166,6 +166,7 @@ struct graph {
     struct graph_group tensor;   /* among whose ranks a model may divide its layers */
     struct graph_group context;  /* among whose ranks each sequence is divided */
     struct graph_group own_rows; /* the ranks that each have their own rows of boundaries to come */
+    int packed; /* 1: sequences are of packed documents, and data says where rows are in them */
     int64_t positions; /* rows of the shortest table that positions from data index; 0: none */
     struct graph_value *values;
     int value_count, value_capacity;

@@ -111,12 +111,12 @@ static void check_forms(struct graph *graph, const struct graph_node *node,
         graph_fail(graph, "attention: documents of %lld rows, not of %lld", (long long)documents,
                    (long long)(a->batch * a->seq));
     int is_part = !!(a->forms & ATTENTION_PART);
-    if (is_part && (documents >= 0 || is_full || a->seq != 2 * a->part.chunk ||
+    if (is_part && (is_full || a->seq != 2 * a->part.chunk ||
                     a->part.first[0] + a->part.chunk > a->part.first[1] ||
                     a->part.first[1] + a->part.chunk > a->kv_seq))
         graph_fail(graph,
                    "attention: %lld queries at positions %lld and %lld of %lld keys are no two "
-                   "chunks of a sequence, with a causal mask and without documents",
+                   "chunks of a sequence, with a causal mask",
                    (long long)a->seq, (long long)a->part.first[0], (long long)a->part.first[1],
                    (long long)a->kv_seq);
     if (!is_full && !is_part && attention_keys(a) != a->seq)

@@ -67,7 +67,7 @@ static void embed(const struct config_model *c, struct graph *graph)
     int table = transformer_divided_matrix(graph, &tokens, 1, c->hidden, c->init_std, rows);
     int positions = transformer_divided_matrix(graph, &places, 1, c->hidden, c->init_std, rows);
     int x = build_embedding(graph, build_tokens(graph), table);
-    x = build_positions(graph, x, positions, -1);
+    x = build_positions(graph, x, positions, transformer_positions(graph));
     build_output(graph, build_scatter_rows(graph, x, graph->tensor));
 }
 

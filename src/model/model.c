@@ -99,6 +99,7 @@ static struct graph *build(const struct model *model, int kind, int blocks,
 {
     graph->blocks = blocks;
     graph->model = model;
+    graph->packed = model->packed && purpose == MODEL_LOSS;
     for (graph->block = 0; graph->block < blocks; graph->block++) {
         build_sequence(graph, 0);
         model->family->graph(model, kind, purpose, loss_factor, graph);

@@ -57,6 +57,7 @@ struct model {
     int64_t const_width;      /* columns of the constant table */
     int sequences;            /* of tokens that it reads: 1 unless the family says 2 */
     struct config_lora lora;  /* its adapters (adapters.h); r 0: it has none */
+    int packed; /* 1: it is trained on packed documents (graph->packed), as who makes it says */
 };
 
 /* A model of a family, for model_destroy(). */

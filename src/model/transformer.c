@@ -161,6 +161,11 @@ static int project(struct graph *graph, int h, int w, int bias)
     return bias < 0 ? y : build_bias(graph, y, bias);
 }
 
+int transformer_positions(struct graph *graph)
+{
+    return graph->packed ? build_row_positions(graph) : -1;
+}
+
 int transformer_attention(struct graph *graph, const struct config_model *c, int h,
                           const struct transformer_qkv *qkv, int table)
 {
@@ -171,8 +176,15 @@ int transformer_attention(struct graph *graph, const struct config_model *c, int
         x = build_pack_heads(graph, x, project(graph, h, qkv->kv, qkv->kv_bias),
                              w->box[0].start[0] / d, c->heads, c->kv_heads, d, &kv_heads);
     if (table >= 0)
-        x = build_rope(graph, x, table, -1, heads, kv_heads, d);
-    return build_attention(graph, x, heads, kv_heads, d);
+        x = build_rope(graph, x, table, transformer_positions(graph), heads, kv_heads, d);
+    const struct build_attention form = {.q = x,
+                                         .kv = -1,
+                                         .documents =
+                                             graph->packed ? build_row_documents(graph) : -1,
+                                         .heads = heads,
+                                         .kv_heads = kv_heads,
+                                         .head_dim = d};
+    return build_attention_of(graph, &form);
 }
 
 struct graph_division transformer_rows(const struct graph *graph, int64_t chunks)

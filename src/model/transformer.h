@@ -65,8 +65,10 @@ enum transformer_bias { TRANSFORMER_PLAIN, TRANSFORMER_BIASED };
 struct transformer_qkv transformer_qkv(struct graph *graph, const struct config_model *config,
                                        enum transformer_bias bias);
 int transformer_attention_back(struct graph *graph, const struct config_model *config);
-/* Causal attention of h [rows, hidden] by the rank's heads; queries and keys are rotated by table
- * first (-1: not). */
+/* Of packed documents, the position of each row in its own; else -1. */
+int transformer_positions(struct graph *graph);
+/* Causal attention of h [rows, hidden] by the rank's heads, within documents where these are
+ * packed; queries and keys are rotated by table first (-1: not). */
 int transformer_attention(struct graph *graph, const struct config_model *config, int h,
                           const struct transformer_qkv *qkv, int table);
 

@@ -195,6 +195,8 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
         config->train.global_batch * (config->train.split_batches ? 1 : layout->data_ranks);
     int64_t each = ceil_div(layout->global_batch, layout->data_ranks);
     layout->micro_batch = config->train.micro_batch ? config->train.micro_batch : each;
+    layout->eval_batch =
+        config->train.eval_micro_batch ? config->train.eval_micro_batch : layout->micro_batch;
     layout->micros = (int)ceil_div(each, layout->micro_batch);
     layout->tensor_parts = tensor_parts(layout, config);
     struct schedule_request request = {.name = p->schedule,
@@ -255,6 +257,7 @@ int layout_model(struct model **model, const struct config *config, struct error
         *model = NULL;
         return -1;
     }
+    (*model)->packed = config->data.packing == PACKING_DOCUMENTS;
     layout_wrap(*model, config);
     return 0;
 }
@@ -267,6 +270,7 @@ struct units_request layout_units(const struct layout *layout, const struct conf
     return (struct units_request){
         .dtype = layout->dtype,
         .batch = layout->micro_batch,
+        .eval_batch = layout->eval_batch,
         .seq = {config->data.seq_len / contexts},
         .shards = mesh_members(&layout->shape, shard_axes),
         .shard_axes = shard_axes,

@@ -36,6 +36,7 @@ struct layout {
     int host_apart;                /* 1: the host's memory is not the device's: on a GPU */
     int data_ranks;                /* replicate x shard: of sequences of their own */
     int64_t micro_batch;           /* sequences a rank computes at once */
+    int64_t eval_batch;            /* and in evaluation */
     int micros;                    /* micro-batches a step */
     int64_t global_batch;          /* sequences a step, of all ranks */
     struct schedule *schedule;     /* its own */

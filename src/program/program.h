@@ -129,6 +129,21 @@ void program_destroy(struct program *program); /* NULL allowed */
  * then on neither list is changed, and the program is not read once the other is destroyed. */
 void program_share_list(struct program *program, const struct program *other);
 
+/* Sequences of a micro-batch of this kind of program, and bytes of what a unit hands on of one. */
+static inline int64_t program_batch(const struct program *program)
+{
+    const struct units_request *r = &program->units->request;
+    if (program->kind == PROGRAM_LOGITS)
+        return 1;
+    return program->kind == PROGRAM_EVALUATE && r->eval_batch ? r->eval_batch : r->batch;
+}
+
+static inline size_t program_boundary_bytes(const struct program *program, int unit)
+{
+    const struct unit_boundaries *own = &program->units->boundary[unit];
+    return program->kind == PROGRAM_EVALUATE ? own->eval_bytes : own->bytes;
+}
+
 /* Is a unit one of the rank's? */
 static inline int program_owns(const struct program *program, int unit)
 {

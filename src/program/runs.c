@@ -254,8 +254,7 @@ static int loaded(struct program *program, int *which, const struct load *load, 
                   int micro)
 {
     const struct units_request *r = &program->units->request;
-    int64_t batch = program->kind == PROGRAM_LOGITS ? 1 : r->batch;
-    size_t bytes = (size_t)(batch * r->seq[sequence]) * sizeof(int32_t);
+    size_t bytes = (size_t)(program_batch(program) * r->seq[sequence]) * sizeof(int32_t);
     return follow(program, which,
                   program_buffer(program, POOL_WORKSPACE, bytes, 0, "%s%s micro %d", load->name,
                                  sequence ? " of the other" : "", micro));
@@ -290,7 +289,7 @@ static int passing(struct program *program, int *which, const char *what, const 
 static int output(struct program *program, int *which, const struct run *run)
 {
     if (run->unit < program->units->count - 1)
-        return passing(program, which, "output", run, program->units->boundary[run->unit].bytes);
+        return passing(program, which, "output", run, program_boundary_bytes(program, run->unit));
     size_t bytes = (size_t)program->units->model->config.vocab * sizeof(float);
     program->logits = program_buffer(program, POOL_WORKSPACE, bytes, 1, "logits");
     return program->logits;
@@ -303,7 +302,7 @@ static int input_grad(struct program *program, struct runs_buffers *b, const str
     int *which = gradient_of(program, b, run->micro, producer);
     if (run->accumulate & segment_adds_input(k))
         return *which;
-    return passing(program, which, "gradient", run, program->units->boundary[producer].bytes);
+    return passing(program, which, "gradient", run, program_boundary_bytes(program, producer));
 }
 
 /* The buffer of one space of a run, made where the run is the first to name it. */
@@ -361,7 +360,7 @@ static void write_message(struct program *program, const struct runs_buffers *b,
     instr->axes = 1u << MESH_PIPELINE;
     instr->peer = kind == INSTR_SEND ? to : from;
     instr->apart = 1; /* one that is received early waits for nobody but its sender */
-    instr->elems = (int64_t)(program->units->boundary[unit].bytes / dtype_bytes(dtype));
+    instr->elems = (int64_t)(program_boundary_bytes(program, unit) / dtype_bytes(dtype));
     instr->dtype = dtype;
     instr_bind(instr, kind == INSTR_SEND ? SLOT_FROM : SLOT_TO, buffer,
                kind == INSTR_SEND ? ACCESS_READ : ACCESS_WRITE);
@@ -376,7 +375,7 @@ static void receive(struct program *program, struct runs_buffers *b, int unit, i
         return;
     at->micro[way] = micro;
     follow(program, which,
-           program_buffer(program, POOL_ACTIVATIONS, program->units->boundary[unit].bytes, 0,
+           program_buffer(program, POOL_ACTIVATIONS, program_boundary_bytes(program, unit), 0,
                           "%s %d micro %d", way == WAY_UP ? "output" : "gradient", unit, micro));
     write_message(program, b, INSTR_RECV, unit, micro, way, *which);
 }

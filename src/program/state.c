@@ -244,7 +244,7 @@ static int view_of_sums(struct state *state, int from, int to, const char *name)
 static void make_common(struct state *state)
 {
     const struct units *units = state->units;
-    size_t table = (size_t)(units_longest(units) * units->model->const_width) * sizeof(float);
+    size_t table = (size_t)(units_const_rows(units) * units->model->const_width) * sizeof(float);
     int sums = SUM_COUNT + (state->training ? units->flats : 0);
     state->sums = state_buffer(state, POOL_WORKSPACE, (size_t)sums * sizeof(double), "sums");
     state->loss_scale = view_of_sums(state, SUM_LOSS_SCALE, SUM_LOSS_SCALE + 1, "loss scale");

@@ -25,10 +25,9 @@
 #include "segment/stages.h"
 
 static struct graph *graph_for(const struct units *units, int unit, enum model_purpose purpose,
-                               struct error *err)
+                               int64_t batch, struct error *err)
 {
     const struct units_request *r = &units->request;
-    int64_t batch = purpose == MODEL_LOGITS ? 1 : r->batch;
     return model_unit_graph(units->model, unit, purpose, batch, r->seq, r->dtype, r->tensor,
                             r->context, r->loss_factor, err);
 }
@@ -147,12 +146,14 @@ static int compile_kind(struct units *units, int unit, struct device *device, st
     kind->ends_in_loss = graph_find(kind->train, VALUE_LOSS) >= 0;
     if (autodiff(kind->train, err))
         return -1;
-    kind->evaluate = graph_for(units, unit, MODEL_LOSS, err);
+    const struct units_request *r = &units->request;
+    kind->evaluate =
+        graph_for(units, unit, MODEL_LOSS, r->eval_batch ? r->eval_batch : r->batch, err);
     if (!kind->evaluate ||
         compile(units, kind, &kind->evaluation, kind->evaluate, PHASE_FORWARD, device, err))
         return -1;
-    if (units->request.with_logits) {
-        kind->logits = graph_for(units, unit, MODEL_LOGITS, err);
+    if (r->with_logits) {
+        kind->logits = graph_for(units, unit, MODEL_LOGITS, 1, err);
         if (!kind->logits ||
             compile(units, kind, &kind->logit, kind->logits, PHASE_FORWARD, device, err))
             return -1;
@@ -302,7 +303,7 @@ static int find_boundaries_and_kinds(struct units *units, struct error *err)
     struct graph **graph = array_make((size_t)units->count, sizeof(struct graph *));
     int rc = 0;
     for (int u = 0; !rc && u < units->count; u++) {
-        graph[u] = graph_for(units, u, MODEL_LOSS, err);
+        graph[u] = graph_for(units, u, MODEL_LOSS, units->request.batch, err);
         rc = graph[u] ? 0 : -1;
     }
     if (!rc)
@@ -326,6 +327,11 @@ static int compile_all(struct units *units, struct device *device, struct error 
         if (compile_kind(units, u, device, err))
             return -1;
         done++;
+    }
+    for (int u = 0; u < units->count; u++) {
+        const struct graph *graph = units_kind(units, u)->evaluate;
+        int output = graph_find(graph, VALUE_OUTPUT);
+        units->boundary[u].eval_bytes = output < 0 ? 0 : graph_bytes(graph, output);
     }
     return 0;
 }
@@ -460,8 +466,12 @@ int units_constants(const struct units *units, float *constants, struct error *e
 {
     const struct model *model = units->model;
     struct graph_group context = units->request.context;
-    int64_t own = units_longest(units), all = own * (context.size > 1 ? context.size : 1);
-    struct sequence_part part = graph_sequence_part(own, context);
+    int64_t own = units_const_rows(units), all = own;
+    struct sequence_part part = {0};
+    if (!model->packed && context.size > 1) {
+        all = own * context.size;
+        part = graph_sequence_part(own, context);
+    }
     size_t row = (size_t)model->const_width * sizeof *constants;
     float *table = malloc((size_t)all * row + 1);
     if (!table)

@@ -27,6 +27,7 @@ struct unit_kind {
 struct units_request {
     enum dtype dtype;       /* of activations and gathered parameters */
     int64_t batch;          /* sequences of one micro-batch */
+    int64_t eval_batch;     /* of one that is evaluated; 0: as many */
     int64_t seq[SEQUENCES]; /* tokens that a rank has of each; 0: the model has no such sequence */
     int shards;
     unsigned shard_axes, data_axes; /* mesh axes (bits): of the shards, and of the ranks with data
@@ -63,6 +64,7 @@ struct unit_boundaries {
     int inputs, producer[BOUNDARY_USES]; /* per input, the unit whose output it is */
     int readers;                         /* units that read its output */
     size_t bytes;                        /* of its output; 0: it has none */
+    size_t eval_bytes;                   /* the same in evaluation */
 };
 
 struct units {
@@ -97,15 +99,17 @@ void units_destroy(struct units *units); /* NULL allowed */
  * of ranks at these places. */
 int units_are_alike(const struct units *a, const struct units *b);
 
-/* The most tokens that a rank has of a sequence: rows of its constants. */
-static inline int64_t units_longest(const struct units *units)
+/* Rows of a rank's constants: the most tokens that it has of a sequence; of packed documents, which
+ * may have any position there, the most that a sequence has. */
+static inline int64_t units_const_rows(const struct units *units)
 {
-    const int64_t *seq = units->request.seq;
-    return seq[0] > seq[1] ? seq[0] : seq[1];
+    const struct units_request *r = &units->request;
+    int64_t ranks = units->model->packed && r->context.size > 1 ? r->context.size : 1;
+    return (r->seq[0] > r->seq[1] ? r->seq[0] : r->seq[1]) * ranks;
 }
 
-/* Fill the constants of a rank, [units_longest(), const_width]: the rows of the model's table at
- * the positions that the rank has.  Returns 0, or -1 with err set where memory does not suffice. */
+/* Fill the constants of a rank, [units_const_rows(), const_width]: the rows of the model's table at
+ * the positions that the rank has, or at all.  Returns 0, or -1 with err set where memory does not suffice. */
 int units_constants(const struct units *units, float *constants, struct error *err);
 
 /* The units of a pipeline stage. */

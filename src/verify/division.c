@@ -325,6 +325,8 @@ static int follow_sequence(const struct division *d, const struct graph_node *n)
                            want == ROWS ? "it needs own rows" : "it needs all ranks' rows");
     if (n->op == &op_attention && (kv < 0 || d->share[kv] != WHOLE))
         return wrong(d, n, kv < 0 ? x : kv, "keys and values of all ranks are needed");
+    if (n->op == &op_attention && n->in[2] >= 0 && d->share[n->in[2]] != ROWS)
+        return wrong_share(d, n, n->in[2], "documents of own rows are needed");
     if (!division_is_own_part(d->graph, n))
         return wrong(d, n, x, "it takes its rows for those of other positions");
     put_share(d, n, want, x);

@@ -517,7 +517,7 @@ static int check_message(const struct values *v, int i, int from, struct value *
         !has_stage(units, is_output ? to : from, next) ||
         (!is_output && instr->phase != PHASE_BACKWARD))
         return wrong_operand(v, i, -1);
-    if (bytes_of(v, b) != units->boundary[instr->unit].bytes ||
+    if (bytes_of(v, b) != program_boundary_bytes(v->program, instr->unit) ||
         bytes_of(v, b) != (size_t)instr->elems * dtype_bytes(instr->dtype))
         return wrong_size(v, i, b);
     *brings = meant(is_output ? MEANS_OUTPUT : MEANS_OUTPUT_GRAD, instr->unit, instr->micro);

@@ -23,7 +23,7 @@ static int rule_load(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
     const struct units_request *r = &v->program->units->request;
-    int64_t batch = v->program->kind == PROGRAM_LOGITS ? 1 : r->batch;
+    int64_t batch = program_batch(v->program);
     for (int k = 0; k < LOAD_SLOTS; k++) {
         int b = instr->buffer[k], sequence = k % SEQUENCES;
         if (b < 0)
