@@ -1,0 +1,10 @@
+/* shuffle.h - a random order of [0, count) whose members are found in O(1), without a table. */
+#ifndef TRIREME_IO_SHUFFLE_H
+#define TRIREME_IO_SHUFFLE_H
+
+#include <stdint.h>
+
+/* What stands at place `index` of [0, count) in the order that the key names; count at most 2^62. */
+int64_t shuffle_index(int64_t index, int64_t count, uint64_t key);
+
+#endif
