@@ -1,9 +1,8 @@
-/* loader.c - sample order by a keyed permutation; see loader.h.
+/* loader.c - samples of one token file; see loader.h.
  *
- * Black, Rogaway: "Ciphers with arbitrary finite domains" (CT-RSA 2002): a Feistel network permutes
- * [0, 4^h), the smallest such range that holds all windows; an image outside [0, windows) is
- * permuted again until it falls inside.  The range is less than four times the windows, so that
- * takes fewer than four passes on average.
+ * A sequence is a list of parts: intervals of the token file, one behind the other; in a stream
+ * there is one.  The rows that are wanted are one interval of the sequence, or two (its chunks, in
+ * the order of the sequence); where parts and chunks overlap, tokens are read.
  */
 #include "io/loader.h"
 
@@ -11,30 +10,56 @@
 #include <string.h>
 
 #include "base/philox.h"
+#include "base/round.h"
+#include "io/shuffle.h"
 
-enum { ROUNDS = 6 };
-
-int loader_init(struct loader *loader, struct tokens *tokens, int64_t seq_len, int64_t vocab,
-                uint64_t seed, enum loader_order order, struct error *err)
+static int open_stream(struct loader *loader, struct error *err)
 {
-    if (seq_len < 1)
-        return error_set(err, "a sequence of %lld tokens", (long long)seq_len);
+    const struct tokens *tokens = loader->tokens;
+    int64_t seq_len = loader->options.seq_len;
     if (tokens->count <= seq_len)
         return error_set(err,
                          "the token file has %lld tokens, and one sequence of %lld needs %lld; "
                          "lower data.seq_len or take a longer text",
                          (long long)tokens->count, (long long)seq_len, (long long)seq_len + 1);
-    if (tokens->vocab > vocab)
+    loader->windows = (tokens->count - 1) / seq_len;
+    if (loader->options.samples)
+        loader->windows = min_i64(loader->windows, loader->options.samples);
+    return 0;
+}
+
+/* Validation is packed alike whatever the seed. */
+static uint64_t packing_key(const struct loader *loader)
+{
+    const struct loader_options *o = &loader->options;
+    return philox_key(o->order == LOADER_SEQUENTIAL ? 0 : o->seed, "packing");
+}
+
+int loader_open(struct loader *loader, struct tokens *tokens, const struct loader_options *options,
+                struct error *err)
+{
+    *loader = (struct loader){.tokens = tokens, .options = *options};
+    if (options->seq_len < 1)
+        return error_set(err, "a sequence of %lld tokens", (long long)options->seq_len);
+    if (tokens->vocab > options->vocab)
         return error_set(err,
                          "the token file's vocabulary (tokenizer \"%s\") is %lld, the model's "
                          "is %lld",
-                         tokens->tokenizer, (long long)tokens->vocab, (long long)vocab);
-    *loader = (struct loader){.tokens = tokens,
-                              .seq_len = seq_len,
-                              .windows = (tokens->count - 1) / seq_len,
-                              .seed = seed,
-                              .order = order};
+                         tokens->tokenizer, (long long)tokens->vocab, (long long)options->vocab);
+    if (options->packing == PACKING_STREAM)
+        return open_stream(loader, err);
+    if (packing_create(&loader->packing, tokens,
+                       options->packing == PACKING_PADDED ? PACK_SINGLY : PACK_TOGETHER,
+                       options->seq_len, options->samples, packing_key(loader), err))
+        return -1;
+    loader->windows = packing_sequences(loader->packing);
     return 0;
+}
+
+void loader_close(struct loader *loader)
+{
+    packing_destroy(loader->packing);
+    *loader = (struct loader){0};
 }
 
 void loader_set_part(struct loader *loader, int64_t chunk, const int64_t first[2])
@@ -43,43 +68,33 @@ void loader_set_part(struct loader *loader, int64_t chunk, const int64_t first[2
     memcpy(loader->first, first, sizeof loader->first);
 }
 
-/* One pass of the network over numbers of 2 * half bits. */
-static uint64_t network(uint64_t x, int half, uint64_t key)
-{
-    uint64_t mask = ((uint64_t)1 << half) - 1;
-    uint64_t left = x >> half, right = x & mask;
-    for (uint32_t round = 0; round < ROUNDS; round++) {
-        struct philox4 in = {{(uint32_t)right, (uint32_t)(right >> 32), round, 0}};
-        struct philox4 out = philox(in, (uint32_t)key, (uint32_t)(key >> 32));
-        uint64_t mixed = left ^ (((uint64_t)out.v[1] << 32 | out.v[0]) & mask);
-        left = right;
-        right = mixed;
-    }
-    return left << half | right;
-}
-
-static int64_t permute(int64_t index, int64_t windows, uint64_t key)
-{
-    int half = 1;
-    while (half < 31 && (int64_t)1 << (2 * half) < windows)
-        half++;
-    uint64_t x = (uint64_t)index;
-    do
-        x = network(x, half, key);
-    while (x >= (uint64_t)windows);
-    return (int64_t)x;
-}
-
 int64_t loader_window(const struct loader *loader, int64_t sample)
 {
-    if (loader->order == LOADER_SEQUENTIAL)
-        return sample < loader->windows ? sample : -1;
+    const struct loader_options *o = &loader->options;
+    int64_t windows = loader->windows;
+    if (o->order == LOADER_SEQUENTIAL && sample >= windows)
+        return -1;
+    if (o->order == LOADER_SEQUENTIAL)
+        return o->packing == PACKING_DOCUMENTS
+                   ? shuffle_index(sample, windows, packing_key(loader))
+                   : sample;
     char stream[32];
-    snprintf(stream, sizeof stream, "epoch %lld", (long long)(sample / loader->windows));
-    return permute(sample % loader->windows, loader->windows, philox_key(loader->seed, stream));
+    snprintf(stream, sizeof stream, "epoch %lld", (long long)(sample / windows));
+    return shuffle_index(sample % windows, windows, philox_key(o->seed, stream));
 }
 
-/* Tokens of a window that follow one another, and their targets. */
+/* Part k of a sequence: 1, or 0 where there is none, or -1 with err set. */
+static int find_part(const struct loader *loader, int64_t window, int64_t k,
+                     struct packing_part *part, struct error *err)
+{
+    int64_t seq_len = loader->options.seq_len;
+    if (loader->packing)
+        return packing_part(loader->packing, loader->tokens, window, k, part, err);
+    *part = (struct packing_part){window * seq_len, seq_len};
+    return k == 0;
+}
+
+/* Tokens of a part that follow one another, and their targets. */
 static int read_rows(const struct loader *loader, int64_t at, int64_t count, int32_t *inputs,
                      int32_t *targets, struct error *err)
 {
@@ -95,16 +110,36 @@ static int read_rows(const struct loader *loader, int64_t at, int64_t count, int
     return tokens_mask(loader->tokens, at + 1, count, targets, err);
 }
 
-static int read_window(const struct loader *loader, int64_t at, int32_t *inputs, int32_t *targets,
-                       struct error *err)
+/* Rows [begin, end) of a sequence that are wanted, and the number of the first among those. */
+struct wanted {
+    int64_t begin, end, at;
+};
+
+static struct wanted wanted_rows(const struct loader *loader, int c)
 {
     int64_t chunk = loader->chunk;
     if (!chunk)
-        return read_rows(loader, at, loader->seq_len, inputs, targets, err);
-    for (int k = 0; k < 2; k++)
-        if (read_rows(loader, at + loader->first[k], chunk, inputs ? inputs + k * chunk : NULL,
-                      targets ? targets + k * chunk : NULL, err))
+        return (struct wanted){0, loader->options.seq_len, 0};
+    return (struct wanted){loader->first[c], loader->first[c] + chunk, c * chunk};
+}
+
+static int chunks(const struct loader *loader)
+{
+    return loader->chunk ? 2 : 1;
+}
+
+/* Read what is wanted of a part whose first row is row `row` of the sequence. */
+static int read_part(const struct loader *loader, const struct packing_part *part, int64_t row,
+                     int32_t *inputs, int32_t *targets, struct error *err)
+{
+    for (int c = 0; c < chunks(loader); c++) {
+        const struct wanted w = wanted_rows(loader, c);
+        int64_t from = max_i64(row, w.begin), to = min_i64(row + part->rows, w.end);
+        int64_t at = w.at + from - w.begin;
+        if (from < to && read_rows(loader, part->first + from - row, to - from,
+                                   inputs ? inputs + at : NULL, targets ? targets + at : NULL, err))
             return -1;
+    }
     return 0;
 }
 
@@ -116,17 +151,77 @@ void loader_fill(int32_t *inputs, int32_t *targets, int64_t count)
         targets[k] = -1;
 }
 
-int loader_read(const struct loader *loader, int64_t first, int64_t count, int32_t *inputs,
-                int32_t *targets, struct error *err)
+/* A part that does not fit behind those before it: the file is not the one that was packed. */
+static int check_fits(const struct loader *loader, int64_t row, const struct packing_part *part,
+                      struct error *err)
 {
-    int64_t rows = loader_rows(loader);
-    for (int64_t i = 0; i < count; i++) {
-        int64_t window = loader_window(loader, first + i);
-        int32_t *in = inputs ? inputs + i * rows : NULL, *out = targets ? targets + i * rows : NULL;
-        if (window >= 0 && read_window(loader, window * loader->seq_len, in, out, err))
+    if (part->rows <= loader->options.seq_len - row)
+        return 0;
+    return error_set(err, "%s: its documents have changed since they were packed",
+                     loader->tokens->path);
+}
+
+int loader_read(const struct loader *loader, int64_t sample, int32_t *inputs, int32_t *targets,
+                struct error *err)
+{
+    int64_t window = loader_window(loader, sample), row = 0;
+    struct packing_part part;
+    int found = 0;
+    if (window < 0 || loader->packing)
+        loader_fill(inputs, targets, loader_rows(loader));
+    for (int64_t k = 0; window >= 0; k++, row += part.rows) {
+        found = find_part(loader, window, k, &part, err);
+        if (found <= 0)
+            break;
+        if (check_fits(loader, row, &part, err) ||
+            read_part(loader, &part, row, inputs, targets, err))
             return -1;
-        if (window < 0)
-            loader_fill(in, out, rows);
     }
-    return 0;
+    return found < 0 ? -1 : 0;
+}
+
+/* Say of the wanted ones of rows [row, row + rows) that they are a document. */
+static void put_places(const struct loader *loader, int64_t row, int64_t rows, int32_t *positions,
+                       int32_t *documents)
+{
+    for (int c = 0; c < chunks(loader); c++) {
+        const struct wanted w = wanted_rows(loader, c);
+        int64_t from = max_i64(row, w.begin), to = min_i64(row + rows, w.end);
+        for (int64_t r = from; r < to; r++) {
+            if (positions)
+                positions[w.at + r - w.begin] = (int32_t)(r - row);
+            if (documents)
+                documents[w.at + r - w.begin] = (int32_t)row;
+        }
+    }
+}
+
+static void put_padding(const struct loader *loader, int64_t row, int32_t *positions,
+                        int32_t *documents)
+{
+    for (; row < loader->options.seq_len; row++)
+        put_places(loader, row, 1, positions, documents);
+}
+
+void loader_fill_places(const struct loader *loader, int32_t *positions, int32_t *documents)
+{
+    put_padding(loader, 0, positions, documents);
+}
+
+int loader_places(const struct loader *loader, int64_t sample, int32_t *positions,
+                  int32_t *documents, struct error *err)
+{
+    int64_t window = loader_window(loader, sample), row = 0;
+    struct packing_part part;
+    int found = 0;
+    for (int64_t k = 0; window >= 0; k++, row += part.rows) {
+        found = find_part(loader, window, k, &part, err);
+        if (found <= 0)
+            break;
+        if (check_fits(loader, row, &part, err))
+            return -1;
+        put_places(loader, row, part.rows, positions, documents);
+    }
+    put_padding(loader, row, positions, documents);
+    return found < 0 ? -1 : 0;
 }

@@ -23,7 +23,7 @@
 static int names_several(const char *path)
 {
     const char *first = strstr(path, ".h5");
-    return strpbrk(path, ",;*?") || (first && strstr(first + 1, ".h5"));
+    return strpbrk(path, ";*?") || (first && strstr(first + 1, ".h5"));
 }
 
 /* O_NONBLOCK, because opening a pipe that nobody writes to would wait for ever. */
@@ -33,8 +33,8 @@ static int open_file(const char *path, struct error *err)
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT && names_several(path))
         return error_set(err,
-                         "no token file %s: it is one file that is named here, several are not "
-                         "supported; make one of all texts: trireme tokenize TEXT... -o FILE.h5",
+                         "no token file %s: patterns are not expanded here; name each file, with "
+                         "commas between: a.h5,b.h5",
                          path);
     if (fd < 0)
         return error_errno(err, "cannot open token file %s", path);

@@ -1,19 +1,44 @@
-/* evaluate.c - trireme evaluate: the loss of a run's newest checkpoint on data.valid. */
+/* evaluate.c - trireme evaluate: the loss on data.valid of a run's newest checkpoint, of a checkpoint,
+ * or of a model's folder. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
+#include "io/disk.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "train/evaluate.h"
 #include "train/run_checkpoint.h"
+#include "train/weights.h"
+
+/* Is there no run, but a model's folder? */
+static int is_of_folder(struct session *session)
+{
+    const struct config *config = &session->config;
+    int is_folder = config->model_path[0] && !strcmp(config->checkpoint.resume, "auto") &&
+                    !disk_has(config->run.dir, "checkpoints");
+    world_broadcast(session->world, &is_folder, sizeof is_folder, 0);
+    return is_folder;
+}
+
+static int load_folder(struct session *session, struct error *err)
+{
+    if (world_agree(session->world,
+                    world_rank(session->world) ? 0 : weights_import_check(session, err), err) ||
+        world_agree(session->world, weights_import(session, err), err))
+        return -1;
+    log_info(session->log, "evaluating %s", session->config.model_path);
+    return 0;
+}
 
 static int load(struct session *session, struct error *err)
 {
     const struct config *config = &session->config;
     const char *from = config->checkpoint.resume;
+    if (is_of_folder(session))
+        return load_folder(session, err);
     struct checkpoint *checkpoint = NULL;
     if (!strcmp(from, "none"))
         return error_set(err, "checkpoint.resume is none: there is nothing to evaluate");
@@ -57,7 +82,7 @@ static int run(struct session *session, struct error *err)
     if (!rc && !isfinite(loss))
         rc = error_set(err, "%s: the loss is not finite: what the model computes overflows", path);
     if (!rc && world_rank(session->world) == 0)
-        printf("loss %.6f  perplexity %.4f  targets %.0f\n", loss, exp(loss), targets);
+        printf("loss %.6f  perplexity %.4f  tokens %.0f\n", loss, exp(loss), targets);
     batches_close(&valid);
     return rc;
 }

@@ -1,6 +1,8 @@
 /* batches.c - see batches.h. */
 #include "train/batches.h"
 
+#include "base/round.h"
+
 /* Warn once, not on each rank, of a file without checksums: damage in it is noticed only where a
  * token is outside the vocabulary. */
 static void warn_unsealed(const struct session *s, const struct tokens *tokens)
@@ -12,11 +14,12 @@ static void warn_unsealed(const struct session *s, const struct tokens *tokens)
                  tokens->path, tokens->path);
 }
 
-int batches_open(struct batches *b, const struct session *s, const char *path,
+int batches_open(struct batches *b, const struct session *s, const char *text,
                  enum loader_order order, struct error *err)
 {
     *b = (struct batches){
-        .micro_batch = s->layout.micro_batch,
+        .micro_batch =
+            order == LOADER_SEQUENTIAL ? s->layout.eval_batch : s->layout.micro_batch,
         .data_ranks = s->layout.data_ranks,
         .data_rank = s->data_rank,
         .batch = s->layout.global_batch,
@@ -26,39 +29,64 @@ int batches_open(struct batches *b, const struct session *s, const char *path,
                          "model.family: %s reads %d sequences, and a token file has one; nothing "
                          "loads pairs of them yet",
                          s->model->family->name, s->model->sequences);
-    if (tokens_open(&b->tokens, path, err))
+    const struct loader_options options = {.seq_len = s->config.data.seq_len,
+                                           .vocab = s->config.model.vocab,
+                                           .seed = (uint64_t)s->config.seed,
+                                           .order = order,
+                                           .packing = s->config.data.packing};
+    if (dataset_open(&b->data, text, &options, err))
         return -1;
-    warn_unsealed(s, &b->tokens);
-    if (loader_init(&b->loader, &b->tokens, s->config.data.seq_len, s->config.model.vocab,
-                    (uint64_t)s->config.seed, order, err))
-        return -1;
+    for (int f = 0; f < b->data.files; f++)
+        warn_unsealed(s, &b->data.file[f].tokens);
     const struct units_request *r = &s->units->request;
     struct sequence_part part = graph_sequence_part(r->seq[0], r->context);
-    loader_set_part(&b->loader, part.chunk, part.first);
+    dataset_set_part(&b->data, part.chunk, part.first);
     return 0;
 }
 
 void batches_close(struct batches *b)
 {
-    tokens_close(&b->tokens);
+    dataset_close(&b->data);
 }
 
-static void mask(struct batches *b, int64_t from, const struct step_batch *batch)
+/* Of a micro-batch: its first sample, of those of the global batch, and how many it has. */
+static int64_t samples_of(const struct batches *b, int micro, int64_t *first)
 {
-    int64_t rows = loader_rows(&b->loader), first = from * rows;
-    loader_fill(batch->tokens[0] ? batch->tokens[0] + first : NULL,
-                batch->targets ? batch->targets + first : NULL, b->micro_batch * rows - first);
+    *first = (micro * b->data_ranks + b->data_rank) * b->micro_batch;
+    return max_i64(min_i64(b->batch - *first, b->micro_batch), 0);
+}
+
+static int32_t *from_row(int32_t *rows, int64_t row)
+{
+    return rows ? rows + row : NULL;
 }
 
 int batches_load(void *user, const struct step_batch *batch, struct error *err)
 {
     struct batches *b = user;
-    int64_t first = (batch->micro * b->data_ranks + b->data_rank) * b->micro_batch;
-    int64_t left = b->batch - first, count = left < b->micro_batch ? left : b->micro_batch;
-    count = count > 0 ? count : 0;
-    if (count &&
-        loader_read(&b->loader, b->sample + first, count, batch->tokens[0], batch->targets, err))
-        return -1;
-    mask(b, count, batch);
+    const struct loader *loader = &b->data.file[0].loader;
+    int64_t first, count = samples_of(b, batch->micro, &first), rows = loader_rows(loader);
+    for (int64_t i = 0; i < count; i++)
+        if (dataset_read(&b->data, b->sample + first + i, from_row(batch->tokens[0], i * rows),
+                         from_row(batch->targets, i * rows), err))
+            return -1;
+    loader_fill(from_row(batch->tokens[0], count * rows), from_row(batch->targets, count * rows),
+                (b->micro_batch - count) * rows);
+    return 0;
+}
+
+int batches_load_places(void *user, const struct step_batch *batch, struct error *err)
+{
+    struct batches *b = user;
+    const struct loader *loader = &b->data.file[0].loader;
+    int64_t first, count = samples_of(b, batch->micro, &first), rows = loader_rows(loader);
+    for (int64_t i = 0; i < b->micro_batch; i++) {
+        int32_t *positions = from_row(batch->positions[0], i * rows);
+        int32_t *documents = from_row(batch->documents[0], i * rows);
+        if (i >= count)
+            loader_fill_places(loader, positions, documents);
+        else if (dataset_places(&b->data, b->sample + first + i, positions, documents, err))
+            return -1;
+    }
     return 0;
 }

@@ -3,25 +3,27 @@
 #ifndef TRIREME_TRAIN_BATCHES_H
 #define TRIREME_TRAIN_BATCHES_H
 
-#include "io/loader.h"
+#include "io/dataset.h"
 #include "train/session.h"
 
 struct batches {
-    struct tokens tokens;
-    struct loader loader;
+    struct dataset data;
     int64_t micro_batch, data_ranks, data_rank;
     int64_t batch;  /* samples in a global batch */
     int64_t sample; /* the first of the current one, counted from the start of training */
 };
 
-/* Open a token file for this session.  Returns 0, or -1 with err set, as for a model that reads
+/* Open the token files that text names (config data.train, data.valid) for this session, cut into
+ * sequences as config data.packing says; those in order are for evaluation, in micro-batches of its
+ * own.  Returns 0, or -1 with err set, as for a model that reads
  * more than the one sequence that a token file has; batches_close() in any case. */
-int batches_open(struct batches *batches, const struct session *session, const char *path,
+int batches_open(struct batches *batches, const struct session *session, const char *text,
                  enum loader_order order, struct error *err);
-void batches_close(struct batches *batches);
+void batches_close(struct batches *batches); /* one of zeros allowed */
 
-/* A step_input's load function; user is a struct batches.  Sequences beyond the global batch are
- * masked.  Returns 0, or -1 with err set where the file cannot be read or is damaged. */
+/* A step_input's functions; user is a struct batches.  Sequences beyond the global batch are
+ * masked.  Return 0, or -1 with err set where a file cannot be read or is damaged. */
 int batches_load(void *user, const struct step_batch *batch, struct error *err);
+int batches_load_places(void *user, const struct step_batch *batch, struct error *err);
 
 #endif

@@ -29,8 +29,11 @@ static int judge(const struct session *s, const char *dir, int64_t done, int64_t
     double free_bytes;
     if (disk_free(dir, &free_bytes, err))
         return -1;
-    int64_t count = checkpoint_space_count(done, c->train.steps, c->checkpoint.every,
-                                           c->checkpoint.keep, there);
+    int64_t every = c->checkpoint.every, evaluated = c->train.eval_every;
+    if (c->checkpoint.keep_best && evaluated && (!every || evaluated < every))
+        every = evaluated; /* each evaluation may be the best */
+    int64_t count = checkpoint_space_count(done, c->train.steps, every,
+                                           c->checkpoint.keep + c->checkpoint.keep_best, there);
     double all = each * (double)count;
     if (count && free_bytes < each)
         return error_set(err,

@@ -8,10 +8,11 @@
 int evaluate(struct session *s, struct batches *valid, int64_t batches, double *loss,
              double *targets, struct error *err)
 {
-    int64_t each = valid->micro_batch * valid->data_ranks, samples = valid->loader.windows;
+    int64_t each = valid->micro_batch * valid->data_ranks, samples = valid->data.windows;
     if (batches && batches * s->layout.global_batch < samples)
         samples = batches * s->layout.global_batch;
-    struct step_input input = {.load = batches_load, .user = valid};
+    struct step_input input = {
+        .load = batches_load, .load_places = batches_load_places, .user = valid};
     double sum = 0;
     *targets = 0;
     for (valid->sample = 0; valid->sample < samples; valid->sample += each) {

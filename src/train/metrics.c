@@ -114,6 +114,17 @@ static void add_memory(struct js *js, const struct metrics *m)
     js_add_int(js, "resident_bytes", (int64_t)mem_resident_bytes());
 }
 
+/* Epochs of each of several files that are mixed. */
+static void add_files(struct js *js, const struct metrics_step *step)
+{
+    if (!step->data || !step->data->is_mixed || step->data->files < 2)
+        return;
+    struct js *files = js_array();
+    for (int f = 0; f < step->data->files; f++)
+        add_rounded(files, NULL, dataset_epochs(step->data, f, step->samples), 1e6);
+    js_add(js, "file_epochs", files);
+}
+
 /* metrics_resume() relies on "step" being the first key. */
 static struct js *make_line(const struct metrics *m, const struct metrics_step *step)
 {
@@ -127,6 +138,9 @@ static struct js *make_line(const struct metrics *m, const struct metrics_step *
     js_add_int(js, "tokens", (int64_t)step->output.targets);
     js_add_int(js, "tokens_total", (int64_t)step->tokens_total);
     add_rounded(js, "epoch", step->epoch, 1e6);
+    add_files(js, step);
+    if (step->epoch_s > 0)
+        add_rounded(js, "epoch_s", step->epoch_s, 1e3);
     add_speed(js, m, step);
     add_breakdown(js, m, step->breakdown);
     add_memory(js, m);
@@ -136,8 +150,11 @@ static struct js *make_line(const struct metrics *m, const struct metrics_step *
     }
     if (step->output.skipped)
         js_add_bool(js, "skipped", 1);
-    if (step->evaluated)
-        js_add_real(js, "valid_loss", step->valid_loss);
+    if (step->evaluated) {
+        js_add_real(js, "eval_loss", step->eval_loss);
+        js_add_real(js, "eval_ppl", exp(step->eval_loss));
+        js_add_int(js, "eval_tokens", (int64_t)step->eval_tokens);
+    }
     if (step->step == m->first) {
         js_add_real(js, "since_exec_ms", round((double)clock_since_exec_ns() / 1e6));
         if (device_attention_name(m->s->device)[0])
@@ -204,7 +221,7 @@ static void warn_step(struct log *log, const struct metrics_step *step)
                  "step %lld: no targets: all its tokens are masked (loss_mask of data.train); it "
                  "has no loss, and its gradient is zero",
                  (long long)step->step);
-    if (step->evaluated && step->valid_tokens <= 0)
+    if (step->evaluated && step->eval_tokens <= 0)
         log_warn(log, "step %lld: no targets in data.valid: there is no loss of it",
                  (long long)step->step);
 }

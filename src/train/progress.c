@@ -72,9 +72,9 @@ double speed_left_s(const struct speed *speed, int64_t steps)
 
 /* The parts of the line in the order in which they are shown; and those that may be left out, the
  * least important first. */
-enum { STEP, LOSS, VALID, GRAD, RATE, TOKENS, MS, MFU, END, PARTS, PART = 64 };
+enum { STEP, EPOCH, LOSS, VALID, GRAD, RATE, TOKENS, MS, MFU, END, PARTS, PART = 64 };
 
-static const int left_out_first[] = {MFU, MS, RATE, GRAD, TOKENS, VALID};
+static const int left_out_first[] = {MFU, MS, RATE, EPOCH, GRAD, TOKENS, VALID};
 
 /* Print a value with so many decimals, and not-a-number without a sign. */
 static void put_value(char part[PART], const char *name, int decimals, double value)
@@ -91,6 +91,13 @@ static void put_loss(char part[PART], const char *name, double loss, double targ
         snprintf(part, PART, "%s none (no targets)", name);
     else
         put_value(part, name, 4, loss);
+}
+
+static void put_evaluation(char part[PART], const struct metrics_step *step)
+{
+    put_loss(part, "valid", step->eval_loss, step->eval_tokens);
+    if (step->eval_tokens > 0 && isfinite(step->eval_loss))
+        text_append(part, PART, " (ppl %.4g)", exp(step->eval_loss));
 }
 
 static void put_end(char part[PART], double seconds)
@@ -111,9 +118,11 @@ static void make_parts(const struct progress *p, char part[PARTS][PART])
     const struct metrics_step *step = p->last;
     memset(part, 0, PARTS * sizeof part[0]);
     snprintf(part[STEP], PART, "step %lld/%lld", (long long)step->step, (long long)p->steps);
+    if (step->epoch > 0)
+        snprintf(part[EPOCH], PART, "epoch %.2f", step->epoch);
     put_loss(part[LOSS], "loss", step->output.loss, step->output.targets);
     if (step->evaluated)
-        put_loss(part[VALID], "valid", step->valid_loss, step->valid_tokens);
+        put_evaluation(part[VALID], step);
     put_value(part[GRAD], "grad", 3, step->output.grad_norm);
     snprintf(part[RATE], PART, "lr %.2e", step->lr);
     snprintf(part[TOKENS], PART, "%.0f tokens/s", p->tokens_per_s);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/text.h"
 
 /* What tensors there are, and their sizes. */
@@ -26,25 +27,50 @@ static const char *const without_effect[] = {
     "data.valid",      "train.eval_",    "train.micro_batch",
     "train.optimizer", "model.preset",   "model.path",
     "lora.path",       "model.init_std", "train.global_batch_tokens",
+    "train.early_",
 };
 enum { WITHOUT_EFFECT = sizeof without_effect / sizeof without_effect[0] };
 
 /* Begins what is known by a sample. */
 static const char sample[] = "sample ";
 
-static void describe_contents(struct tokens *tokens, char *text, size_t bytes)
+/* The hash of several files, or of one and how much of it is used. */
+static uint64_t hash_together(const struct dataset *data, const uint64_t *of)
 {
-    uint64_t hash = tokens->path ? tokens->hash ? tokens->hash : tokens_sample_hash(tokens) : 0;
-    if (hash)
-        snprintf(text, bytes, "%s%016llx", tokens->hash ? "" : sample, (unsigned long long)hash);
+    struct hash *hash = hash_create();
+    for (int f = 0; f < data->files; f++) {
+        const struct dataset_file *file = &data->file[f];
+        hash_add(hash, &of[f], sizeof of[f]);
+        hash_add(hash, &file->slots, sizeof file->slots);
+        hash_add(hash, &file->loader.options.samples, sizeof file->loader.options.samples);
+    }
+    return hash_finish(hash);
 }
 
-struct run_data run_data_of(struct tokens *train, struct tokens *valid)
+static void describe_contents(const struct dataset *data, char *text, size_t bytes)
+{
+    uint64_t of[CONFIG_SOURCES] = {0};
+    int sampled = 0, unknown = !data->files;
+    for (int f = 0; f < data->files; f++) {
+        struct tokens *tokens = &data->file[f].tokens;
+        of[f] = tokens->hash ? tokens->hash : tokens_sample_hash(tokens);
+        sampled |= !tokens->hash;
+        unknown |= !of[f];
+    }
+    if (unknown)
+        return;
+    int is_plain = data->files == 1 && !data->file[0].loader.options.samples;
+    snprintf(text, bytes, "%s%016llx", sampled ? sample : "",
+             (unsigned long long)(is_plain ? of[0] : hash_together(data, of)));
+}
+
+struct run_data run_data_of(const struct dataset *train, const struct dataset *valid)
 {
     struct run_data data = {0};
     describe_contents(train, data.train, sizeof data.train);
     describe_contents(valid, data.valid, sizeof data.valid);
-    snprintf(data.tokenizer, sizeof data.tokenizer, "%s", train->tokenizer);
+    if (train->files)
+        snprintf(data.tokenizer, sizeof data.tokenizer, "%s", train->file[0].tokens.tokenizer);
     return data;
 }
 
@@ -163,7 +189,7 @@ int run_changes_text(const struct config *saved, const struct config *asked, con
         add(&list, key,
             strcmp(key, "train.freeze") ? ""
                                         : " (optimizer state that was not kept begins at zero)");
-        count += strcmp(key, "train.steps") != 0;
+        count += strcmp(key, "train.steps") != 0 && strcmp(key, "train.epochs") != 0;
     }
     return count;
 }

@@ -4,18 +4,19 @@
 
 #include "base/json.h"
 #include "config/config.h"
-#include "io/tokens.h"
+#include "io/dataset.h"
 
 /* The data that a run trains on. */
 struct run_data {
     /* What the contents of the token files are known by: "1f..." is the hash that a file has,
-     * "sample 1f..." that of a sample of one which has none; "": no file. */
+     * "sample 1f..." that of a sample of one which has none; "": no file.  Of several files, and of
+     * one of which not all is used, it is a hash of theirs, of weights and of limits. */
     char train[32], valid[32];
     char tokenizer[64]; /* name of the tokenizer that made data.train; "": not known */
 };
 
-/* Look at open token files; a valid that is not open is none. */
-struct run_data run_data_of(struct tokens *train, struct tokens *valid);
+/* Look at open token files; a valid of zeros is none. */
+struct run_data run_data_of(const struct dataset *train, const struct dataset *valid);
 
 /* Add data to a checkpoint's meta.json; and read the tokenizer's name from there, NULL if it is
  * absent. */
@@ -27,8 +28,8 @@ int run_changes_model(const struct config *saved, const struct config *asked, st
 
 /* "train.lr 0.0003 -> 0.01, seed 0 -> 7": every setting that changes the numbers of a run; keys of
  * layout, device, memory and records do not.  Data is compared by contents where meta has
- * hashes of the same kind, else by name.  Returns the number of changes, without train.steps, which
- * only sets how long the run is.
+ * hashes of the same kind, else by name.  Returns the number of changes, without train.steps and
+ * train.epochs, which only set how long the run is.
  */
 int run_changes_text(const struct config *saved, const struct config *asked, const struct js *meta,
                      const struct run_data *data, char *text, size_t bytes);

@@ -2,7 +2,7 @@
  *
  * The tensors go through weights.h.  meta.json holds what is not a tensor: the configuration as
  * text, of which run and branch the checkpoint is, the hash of its data, the position (samples,
- * tokens), the loss scaler, the optimizer's name and the mesh.  Older versions wrote less of it:
+ * tokens), the best evaluation, the loss scaler, the optimizer's name and the mesh.  Older versions wrote less of it:
  * what is missing is derived where that is possible, else left as a new run has it.
  */
 #include "train/run_checkpoint.h"
@@ -45,6 +45,25 @@ static void resume_scaler(const struct js *meta, struct scaler *scaler)
     scaler_resume(scaler, &saved);
 }
 
+static void add_best(struct js *meta, const struct run_best *best)
+{
+    if (!best->step)
+        return;
+    struct js *js = js_object();
+    js_add_int(js, "best_step", best->step);
+    js_add_real(js, "best_loss", best->loss);
+    js_add_int(js, "without_better", best->without);
+    js_add(meta, "evaluation", js);
+}
+
+static struct run_best best_of(const struct js *meta)
+{
+    const struct js *js = js_get(meta, "evaluation");
+    return (struct run_best){.step = js_get_int(js, "best_step", 0),
+                             .loss = js_get_real(js, "best_loss", 0),
+                             .without = js_get_int(js, "without_better", 0)};
+}
+
 static void add_origin(struct js *meta, const struct run_origin *origin)
 {
     if (!origin->run)
@@ -75,7 +94,8 @@ static struct js *meta_of(const struct session *s, struct run_position position,
     FILE *out = open_memstream(&text, &size);
     struct js *meta = js_object();
     if (out) {
-        config_print(out, &s->config);
+        struct config given = config_given(&s->config);
+        config_print(out, &given);
         fclose(out);
         js_add_string(meta, "config", text);
     }
@@ -87,6 +107,7 @@ static struct js *meta_of(const struct session *s, struct run_position position,
     js_add_int(meta, "samples", position.samples);
     js_add_int(meta, "tokens", (int64_t)position.tokens);
     add_scaler(meta, &position.scaler);
+    add_best(meta, &position.best);
     js_add_string(meta, "optimizer", optimizer_row(s->config.train.optimizer)->name);
     js_add_int(meta, "parameters", model_params(s->model));
     struct js *mesh = js_object();
@@ -171,6 +192,7 @@ int run_checkpoint_load(struct session *s, struct checkpoint *checkpoint,
         js_get_real(meta, "tokens",
                     (double)(position->samples * s->config.data.seq_len)); /* of older versions */
     resume_scaler(meta, &position->scaler);
+    position->best = best_of(meta);
     return world_agree(s->world, rc, err);
 }
 

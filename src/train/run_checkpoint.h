@@ -7,6 +7,13 @@
 #include "train/scaler.h"
 #include "train/session.h"
 
+/* The evaluations so far; step 0: none had a loss. */
+struct run_best {
+    int64_t step; /* of the lowest loss */
+    double loss;
+    int64_t without; /* evaluations since, none of which was better */
+};
+
 /* How far training has come in a state. */
 struct run_position {
     int64_t step;    /* finished steps */
@@ -14,6 +21,7 @@ struct run_position {
     double tokens;   /* targets trained on: whole, and exact up to 2^53 */
     struct scaler scaler;
     double loss; /* of the last step; 0: not known */
+    struct run_best best;
 };
 
 /* The run that a checkpoint is saved by; rank 0's counts. */

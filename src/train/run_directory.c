@@ -145,9 +145,48 @@ int run_directory_save(struct run_directory *d, struct run_position position, st
     d->saved_step = position.step;
     d->prune_due = 1;
     record_saved(d, position.step);
+    if (position.best.step == position.step)
+        run_directory_keep_best(d, &position.best);
     log_info(d->s->log, "saved %s/step-%08lld in %.2f s", d->checkpoints, (long long)position.step,
              (double)(clock_ns() - start) / 1e9);
     return 0;
+}
+
+/* Replace a link by one that leads there; NULL: by none. */
+static int replace_link(const char *path, const char *to)
+{
+    char *beside = array_format("%s.partial", path);
+    unlink(beside);
+    int rc = to ? symlink(to, beside) || rename(beside, path) : unlink(path) && errno != ENOENT;
+    int why = errno;
+    if (rc)
+        unlink(beside);
+    free(beside);
+    errno = why;
+    return rc ? -1 : 0;
+}
+
+/* Only a link is replaced: what else has that name is somebody's. */
+void run_directory_keep_best(struct run_directory *d, const struct run_best *best)
+{
+    char name[32];
+    struct stat about;
+    if (!d->s->config.checkpoint.keep_best)
+        return;
+    d->kept_step = best->step;
+    if (world_rank(d->s->world))
+        return;
+    snprintf(name, sizeof name, "step-%08lld", (long long)best->step);
+    char *link = array_format("%s/best", d->checkpoints);
+    char *there = array_format("%s/%s/COMMIT", d->checkpoints, name);
+    int is_there = best->step && !stat(there, &about);
+    if (!lstat(link, &about) && !S_ISLNK(about.st_mode))
+        log_warn(d->s->log, "%s is no link, and does not lead to the best checkpoint, %s", link,
+                 name);
+    else if (replace_link(link, is_there ? name : NULL))
+        log_warn(d->s->log, "%s cannot be made a link to %s: %s", link, name, strerror(errno));
+    free(there);
+    free(link);
 }
 
 /* Losses differ by up to a tenth from batch to batch. */
@@ -171,7 +210,8 @@ void run_directory_prune(struct run_directory *d)
     d->prune_due = 0;
     char *written = array_format("%s/step-%08lld", d->checkpoints, (long long)d->saved_step);
     char *best = array_format("%s/step-%08lld", d->checkpoints, (long long)d->best_step);
-    const char *spared[] = {written, best, NULL};
+    char *kept = array_format("%s/step-%08lld", d->checkpoints, (long long)d->kept_step);
+    const char *spared[] = {written, best, kept, NULL};
     rc = world_agree(world, rank ? 0 : run_survey_make(&survey, d, &why), &why);
     if (!rc) {
         checkpoint_checked_set(&d->checked, written, CHECKPOINT_WHOLE);
@@ -184,6 +224,7 @@ void run_directory_prune(struct run_directory *d)
     if (!rank && rc)
         log_warn(d->s->log, "old checkpoints could not be deleted: %s", why.text);
     run_survey_free(&survey);
+    free(kept);
     free(best);
     free(written);
 }

@@ -3,6 +3,7 @@
  *
  *     run.dir/run.json                the run's name, its branch, where that began
  *     run.dir/checkpoints/step-N/     of the branch, and of those before up to where it began
+ *     run.dir/checkpoints/best        a link to that of the best evaluation (checkpoint.keep_best)
  *     run.dir/branches/B/             checkpoints/ of branch B from where it was left, its
  *                                     metrics.jsonl, and where it began (branch.json)
  *     run.dir/metrics.jsonl.1         of a start that left no checkpoint
@@ -29,6 +30,7 @@ struct run_directory {
     int64_t saved_step;                 /* of the newest checkpoint of this branch; -1: none */
     int64_t best_step;                  /* the newest whose loss is about the lowest; -1: none */
     double best_loss;
+    int64_t kept_step; /* of the best evaluation, with checkpoint.keep_best; 0: none */
     int prune_due;
 };
 
@@ -51,6 +53,10 @@ int run_directory_begin(struct run_directory *dir, int *found, struct run_positi
 
 /* Save the state as a checkpoint of the run.  Collective.  Returns 0, or -1 on all ranks. */
 int run_directory_save(struct run_directory *dir, struct run_position position, struct error *err);
+
+/* Keep the checkpoint of the best evaluation from now on, where checkpoint.keep_best asks for that,
+ * and have the link lead to it once it is there.  Rank 0 does it. */
+void run_directory_keep_best(struct run_directory *dir, const struct run_best *best);
 
 /* Note the loss that a step computed with the state of the newest checkpoint. */
 void run_directory_judge(struct run_directory *dir, double loss);

@@ -84,16 +84,19 @@ static void log_data(const struct session *s, const struct batches *train,
 {
     const struct config *c = &s->config;
     char tokens[32], more[CONFIG_TEXT + 64] = "", each[32];
-    double batch = (double)s->layout.global_batch, windows = (double)train->loader.windows;
+    const char *how = c->data.packing == PACKING_DOCUMENTS ? " of packed documents"
+                      : c->data.packing == PACKING_PADDED  ? ", a document each"
+                                                           : "";
+    double batch = (double)s->layout.global_batch, windows = (double)train->data.windows;
     if (valid)
-        snprintf(more, sizeof more, ", evaluating on %s (%s)", c->data.valid,
-                 count_text((double)valid->tokens.count, tokens));
+        snprintf(more, sizeof more, ", evaluating on %.*s (%s)", CONFIG_TEXT - 1, c->data.valid,
+                 count_text((double)valid->data.tokens, tokens));
     log_info(
         s->log,
-        "training on %s (%s tokens, %lld sequences of %lld)%s; steps %lld to %lld of %s tokens "
+        "training on %s (%s tokens, %lld sequences of %lld%s)%s; steps %lld to %lld of %s tokens "
         "(%lld sequences), %.3g epochs in all",
-        c->data.train, count_text((double)train->tokens.count, tokens),
-        (long long)train->loader.windows, (long long)c->data.seq_len, more, (long long)done + 1,
+        c->data.train, count_text((double)train->data.tokens, tokens),
+        (long long)train->data.windows, (long long)c->data.seq_len, how, more, (long long)done + 1,
         (long long)c->train.steps, count_text(batch * (double)c->data.seq_len, each),
         (long long)s->layout.global_batch, (double)c->train.steps * batch / windows);
 }

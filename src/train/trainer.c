@@ -62,7 +62,23 @@ struct trainer {
     int stop;            /* a rank asked for it */
     int save_due;        /* a checkpoint, at the next step that updates something */
     int skips;           /* steps in a row that updated nothing, and will not be repeated */
+    double epoch_ms;     /* of the epoch's steps so far, where they were all in this start; else
+                            negative */
 };
+
+/* The steps of train.epochs. */
+static int count_steps(struct trainer *t, struct error *err)
+{
+    struct config_train *c = &t->s->config.train;
+    double steps = ceil(c->epochs * (double)t->train.data.windows /
+                        (double)t->s->layout.global_batch * (1 - 1e-12));
+    if (c->epochs > 0 && steps > 1e12)
+        return error_set(err, "train.epochs: %g epochs of %lld sequences are %g steps", c->epochs,
+                         (long long)t->train.data.windows, steps);
+    if (c->epochs > 0)
+        c->steps = (int64_t)fmax(steps, 1);
+    return 0;
+}
 
 static int open_data(struct trainer *t, struct error *err)
 {
@@ -74,7 +90,7 @@ static int open_data(struct trainer *t, struct error *err)
         return error_prefix(err, "data.train");
     if (data->valid[0] && batches_open(&t->valid, t->s, data->valid, LOADER_SEQUENTIAL, err))
         return error_prefix(err, "data.valid");
-    return 0;
+    return count_steps(t, err);
 }
 
 /* Rank 0 writes config.yaml and opens metrics.jsonl. */
@@ -114,10 +130,12 @@ static int begin(struct trainer *t, struct error *err)
         return -1;
     struct run_data data = {0};
     if (!world_rank(s->world))
-        data = run_data_of(&t->train.tokens, &t->valid.tokens);
+        data = run_data_of(&t->train.data, &t->valid.data);
     if (run_directory_open(&t->dir, s, data, err) || stop_early(t->asked, s->log, err) ||
         run_directory_begin(&t->dir, &found, &t->at, err))
         return -1;
+    run_directory_keep_best(&t->dir, &t->at.best);
+    t->epoch_ms = t->at.samples % t->train.data.windows < s->layout.global_batch ? 0 : -1;
     if (!found &&
         world_agree(s->world,
                     has_folders(&s->config) ? weights_import(s, err) : weights_init(s, err), err))
@@ -179,6 +197,7 @@ static struct step_input input_of(struct trainer *t, int64_t step)
     const struct config_train *c = &t->s->config.train;
     return (struct step_input){
         .load = batches_load,
+        .load_places = batches_load_places,
         .user = &t->train,
         .rule = lr_schedule_rule(c, step - t->at.scaler.skipped),
         .seed = (uint64_t)t->s->config.seed,
@@ -191,14 +210,37 @@ static struct step_input input_of(struct trainer *t, int64_t step)
     };
 }
 
+/* Compare the loss of an evaluation with the lowest before it; one that is not finite is not below
+ * any. */
+static void judge_evaluation(struct trainer *t, double loss)
+{
+    struct run_best *best = &t->at.best;
+    double delta = t->s->config.train.early_stop_delta;
+    if (!isfinite(loss) || (best->step && !(loss < best->loss - delta))) {
+        best->without++;
+        return;
+    }
+    *best = (struct run_best){.step = t->at.step, .loss = loss};
+    t->save_due |= t->s->config.checkpoint.keep_best;
+}
+
+/* Have so many evaluations in a row had no better loss that training ends? */
+static int is_over(const struct trainer *t)
+{
+    int64_t most = t->s->config.train.early_stop;
+    return most && t->at.best.without >= most;
+}
+
 static int maybe_evaluate(struct trainer *t, struct metrics_step *report, struct error *err)
 {
     const struct config_train *c = &t->s->config.train;
     if (!t->s->evaluate || !(due(c->eval_every, t->at.step) || t->at.step == c->steps))
         return 0;
     report->evaluated = 1;
-    return evaluate(t->s, &t->valid, c->eval_batches, &report->valid_loss, &report->valid_tokens,
-                    err);
+    if (evaluate(t->s, &t->valid, c->eval_batches, &report->eval_loss, &report->eval_tokens, err))
+        return -1;
+    judge_evaluation(t, report->eval_loss);
+    return 0;
 }
 
 /* Count the steps in a row that updated nothing; while the loss scale can still become smaller,
@@ -226,6 +268,28 @@ static int check_skips(const struct trainer *t, int64_t step, struct error *err)
                      (long long)step, t->skips);
 }
 
+/* Passes over the data, or where files are mixed over that which is read most often. */
+static double epoch_of(const struct trainer *t, double samples)
+{
+    double most = 0;
+    for (int f = 0; f < t->train.data.files; f++)
+        most = fmax(most, dataset_epochs(&t->train.data, f, samples));
+    return most;
+}
+
+/* Add a step's time to that of its epoch, and report that of an epoch which ends with it. */
+static void time_epoch(struct trainer *t, struct metrics_step *report)
+{
+    double before = report->samples - (double)t->s->layout.global_batch;
+    double windows = (double)t->train.data.windows;
+    if (t->epoch_ms >= 0)
+        t->epoch_ms += report->step_ms;
+    if (floor(report->samples / windows) <= floor(before / windows))
+        return;
+    report->epoch_s = t->epoch_ms > 0 ? t->epoch_ms / 1e3 : 0;
+    t->epoch_ms = 0;
+}
+
 /* Start the next step. */
 static int start(struct trainer *t, struct error *err)
 {
@@ -238,8 +302,10 @@ static int start(struct trainer *t, struct error *err)
         .step = step,
         .lr = lr_schedule_at(&s->config.train, step - t->at.scaler.skipped),
         .loss_scale = t->at.scaler.active ? t->at.scaler.scale : 0,
-        .epoch = (double)(t->at.samples + s->layout.global_batch) / (double)t->train.loader.windows,
+        .data = &t->train.data,
+        .samples = (double)(t->at.samples + s->layout.global_batch),
     };
+    flight->report.epoch = epoch_of(t, flight->report.samples);
     if (metrics_want_breakdown(&t->metrics, step))
         flight->report.breakdown = input.breakdown = &t->breakdown[step % 2];
     t->train.sample = t->at.samples;
@@ -272,6 +338,7 @@ static int finish(struct trainer *t, int64_t step, struct error *err)
     t->at.loss = output->loss;
     report->tokens_total = t->at.tokens += output->targets;
     report->step_ms = (double)(now - begin) / 1e6;
+    time_epoch(t, report);
     count_skips(t, output->skipped);
     report->skipped_steps = t->at.scaler.skipped;
     return 0;
@@ -327,7 +394,7 @@ int trainer_advance(struct trainer *t, int64_t steps, struct error *err)
 {
     int64_t left = t->s->config.train.steps - t->at.step;
     t->until = t->at.step + min_i64(left, steps);
-    while (t->at.step < t->until && !t->stop) {
+    while (t->at.step < t->until && !t->stop && !is_over(t)) {
         if (one_step(t, err))
             return -1;
         save_if_due(t);
@@ -352,6 +419,16 @@ int trainer_save(struct trainer *t, struct error *err)
     return 0;
 }
 
+static void report_over(const struct trainer *t)
+{
+    const struct run_best *best = &t->at.best;
+    log_info(t->s->log,
+             "train.early_stop: training ends at step %lld, as %lld evaluations in a row were not "
+             "better than that of step %lld (loss %.4f)%s",
+             (long long)t->at.step, (long long)best->without, (long long)best->step, best->loss,
+             t->s->config.checkpoint.keep_best ? "; checkpoints/best has it" : "");
+}
+
 static int steps(struct trainer *t, struct error *err)
 {
     int64_t last = t->s->config.train.steps;
@@ -359,6 +436,10 @@ static int steps(struct trainer *t, struct error *err)
         return -1;
     if (t->at.step >= last)
         return 0;
+    if (is_over(t)) {
+        report_over(t);
+        return 0;
+    }
     log_info(t->s->log, "asked to stop: state saved at step %lld, %srun me again%s",
              (long long)t->at.step,
              t->dir.again[0] && t->dir.record.job[0] ? "requeue this job, or " : "", t->dir.again);
@@ -369,6 +450,10 @@ static int steps(struct trainer *t, struct error *err)
 int trainer_run(struct trainer *t, struct error *err)
 {
     long long last = t->s->config.train.steps, done = t->at.step;
+    if (is_over(t) && t->dir.saved_step >= 0) {
+        report_over(t);
+        return 0;
+    }
     if (done < last || t->dir.saved_step < 0) {
         run_summary(t->s, &t->train, t->s->evaluate ? &t->valid : NULL, t->at.step);
         return steps(t, err);

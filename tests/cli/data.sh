@@ -55,9 +55,13 @@ refused "a pipe" 'pipe\.h5 is a pipe' $T train $M data.train=pipe.h5
 refused "a folder" 'run is a folder' $T train $M data.train=run
 refused "a device" 'null is a device' $T train $M data.train=/dev/null
 refused "a text: how to make tokens of it" 'trireme tokenize text -o' $T train $M data.train=text
-refused "several files" 'several are not supported.*trireme tokenize TEXT\.\.\. -o' $T train $M \
-    data.train=train.h5,valid.h5
-refused "a pattern" 'several are not supported' $T train $M "data.train=*.h5"
+refused "several files, one of which is not there" 'data\.train: cannot open token file none\.h5' \
+    $T train $M data.train=train.h5,none.h5
+refused "a pattern" 'patterns are not expanded' $T train $M "data.train=*.h5"
+refused "a weight for one of two files" 'data\.train: 1 of 2 files have a weight' $T train $M \
+    data.train=train.h5:0.5,valid.h5
+refused "weights in evaluation" 'data\.valid: weights are for training' $T train $M \
+    data.train=train.h5 data.valid=valid.h5:1
 
 # A file that is cut while it is read: one line, not a signal.
 cp train.h5 shrinks.h5
@@ -183,7 +187,7 @@ $(grep -c 'warning: step [12]: no targets: all its tokens are masked' err) \
 $(grep -c 'step [12]/2  loss none (no targets)' err) \
 $(grep -c 'valid none (no targets)' err)"
     is "and none is in the metrics" "2 1" \
-        "$(grep -c '"loss": null' masked/metrics.jsonl) $(grep -c '"valid_loss": null' masked/metrics.jsonl)"
+        "$(grep -c '"loss": null' masked/metrics.jsonl) $(grep -c '"eval_loss": null' masked/metrics.jsonl)"
     $T evaluate masked >out 2>err
     is "nor does evaluate invent one" "1 1 0" \
         "$? $(grep -c 'error: mine\.h5: no targets: all that was read is masked' err) $(wc -l <out | tr -d ' ')"

@@ -36,22 +36,42 @@ static uint64_t mix(uint64_t sum, const void *data, size_t bytes)
     return hash_bytes_seeded(data, bytes, sum);
 }
 
+/* Read samples, and where their rows are, as one way of packing has them; 0 or -1. */
+static int read_samples(uint64_t *sum, struct tokens *tokens, enum config_packing packing,
+                        struct error *err)
+{
+    struct loader loader;
+    int32_t row[4][SEQ_LEN]; /* inputs, targets, positions, documents */
+    const struct loader_options options = {.seq_len = SEQ_LEN,
+                                           .vocab = VOCAB,
+                                           .seed = 1,
+                                           .order = LOADER_SEQUENTIAL,
+                                           .packing = packing};
+    int rc = loader_open(&loader, tokens, &options, err);
+    for (int64_t i = 0; !rc && i < loader.windows && i < MOST / SEQ_LEN; i++) {
+        rc = loader_read(&loader, i, row[0], row[1], err) ||
+             loader_places(&loader, i, row[2], row[3], err);
+        for (int k = 0; !rc && k < SEQ_LEN; k++)
+            if (row[0][k] < 0 || row[0][k] >= VOCAB || row[1][k] < -1 || row[1][k] >= VOCAB ||
+                row[2][k] < 0 || row[2][k] > k || row[3][k] != k - row[2][k])
+                fuzz_fail("token %d, target %d of %d, position %d, document %d in row %d",
+                          row[0][k], row[1][k], VOCAB, row[2][k], row[3][k], k);
+        *sum = rc ? *sum : mix(*sum, row, sizeof row);
+    }
+    loader_close(&loader);
+    return rc ? -1 : 0;
+}
+
 /* Read all there is as training and evaluation do; 0 and a sum of it, or -1. */
 static int read_all(uint64_t *sum, const char *path, struct error *err)
 {
     struct tokens tokens;
-    struct loader loader;
-    int32_t inputs[SEQ_LEN], targets[SEQ_LEN];
     if (tokens_open(&tokens, path, err))
         return -1;
-    int rc = loader_init(&loader, &tokens, SEQ_LEN, VOCAB, 1, LOADER_SEQUENTIAL, err);
-    for (int64_t i = 0; !rc && i < loader.windows && i < MOST / SEQ_LEN; i++) {
-        rc = loader_read(&loader, i, 1, inputs, targets, err);
-        for (int k = 0; !rc && k < SEQ_LEN; k++)
-            if (inputs[k] < 0 || inputs[k] >= VOCAB || targets[k] < -1 || targets[k] >= VOCAB)
-                fuzz_fail("token %d, target %d of %d", inputs[k], targets[k], VOCAB);
-        *sum = mix(mix(*sum, inputs, sizeof inputs), targets, sizeof targets);
-    }
+    int rc = read_samples(sum, &tokens, PACKING_STREAM, err);
+    if (!rc && tokens.documents < MOST && read_samples(sum, &tokens, PACKING_DOCUMENTS, err) |
+                                              read_samples(sum, &tokens, PACKING_PADDED, err))
+        rc = err->code == EXIT_NODE ? -1 : 0; /* documents need not fit any packing */
     for (int64_t i = 0; !rc && i <= tokens.documents && i < MOST; i++) {
         uint64_t start;
         rc = tokens_starts(&tokens, i, 1, &start, err);

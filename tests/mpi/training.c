@@ -57,9 +57,10 @@ static int dropped(int64_t sample, int64_t at)
 static int load_masked(void *user, const struct step_batch *batch, struct error *err)
 {
     struct batches *b = user;
-    int64_t seq = loader_rows(&b->loader);
-    const struct sequence_part part = {.chunk = b->loader.chunk,
-                                       .first = {b->loader.first[0], b->loader.first[1]}};
+    const struct loader *loader = &b->data.file[0].loader;
+    int64_t seq = loader_rows(loader);
+    const struct sequence_part part = {.chunk = loader->chunk,
+                                       .first = {loader->first[0], loader->first[1]}};
     int64_t first = b->sample + (batch->micro * b->data_ranks + b->data_rank) * b->micro_batch;
     if (batches_load(user, batch, err))
         return -1;
@@ -95,6 +96,7 @@ static int steps(struct session *s, const struct training *how, struct scaler *s
         struct step_input input = rig_input(s, step);
         struct step_output output;
         input.load = how->masked ? load_masked : batches_load;
+        input.load_places = batches_load_places;
         input.user = &batches;
         input.loss_scale = scaler->scale;
         input.rule = lr_schedule_rule(&s->config.train, step - scaler->skipped);

@@ -95,9 +95,11 @@ static enum outcome read_all(struct error *err)
     struct loader loader;
     if (tokens_open(&tokens, path, err))
         return REFUSED_AT_OPENING;
-    int rc = loader_init(&loader, &tokens, SEQ, 512, 1, LOADER_SEQUENTIAL, err);
+    const struct loader_options options = {
+        .seq_len = SEQ, .vocab = 512, .seed = 1, .order = LOADER_SEQUENTIAL};
+    int rc = loader_open(&loader, &tokens, &options, err);
     for (int64_t w = 0; !rc && w < WINDOWS; w++)
-        rc = loader_read(&loader, w, 1, found.inputs + w * SEQ, found.targets + w * SEQ, err);
+        rc = loader_read(&loader, w, found.inputs + w * SEQ, found.targets + w * SEQ, err);
     tokens_close(&tokens);
     return rc ? REFUSED_WHEN_READ : SAME;
 }

@@ -216,9 +216,10 @@ static void progress_lines_fit_the_terminal(void **state)
     const struct metrics_step step = {
         .step = 99999,
         .output = {.loss = 1.69384, .grad_norm = 1.742, .targets = 1024},
-        .valid_loss = 1.6845,
+        .eval_loss = 1.6845,
         .lr = 3.16e-4,
-        .valid_tokens = 512,
+        .epoch = 1.25,
+        .eval_tokens = 512,
         .evaluated = 1};
     const struct progress p = {.last = &step,
                                .steps = 1000000,
@@ -228,7 +229,8 @@ static void progress_lines_fit_the_terminal(void **state)
                                .left_s = 3 * 3600 + 25 * 60};
     char text[PROGRESS_TEXT];
     assert_string_equal(progress_text(&p, 0, text),
-                        "step 99999/1000000  loss 1.6938  valid 1.6845  grad 1.742  lr 3.16e-04  "
+                        "step 99999/1000000  epoch 1.25  loss 1.6938  valid 1.6845 (ppl 5.39)  "
+                        "grad 1.742  lr 3.16e-04  "
                         "123456 tokens/s  1111.0 ms  mfu 41.3%  ETA 3h25m");
     int length = (int)strlen(text), last = length;
     for (int columns = length + 5; columns > 0; columns--) {
@@ -237,7 +239,7 @@ static void progress_lines_fit_the_terminal(void **state)
         last = (int)strlen(text);
         if (columns >= 44)
             assert_true(strstr(text, "loss 1.6938") && strstr(text, "ETA 3h25m"));
-        if (columns >= 79)
+        if (columns >= 92)
             assert_non_null(strstr(text, "123456 tokens/s"));
     }
 }
@@ -261,8 +263,8 @@ static void what_is_not_finite_is_said(void **state)
             .step = 1,
             .output = {.loss = values[i], .grad_norm = values[i], .targets = 1024},
             .evaluated = 1,
-            .valid_loss = values[i],
-            .valid_tokens = 1};
+            .eval_loss = values[i],
+            .eval_tokens = 1};
         const struct progress p = {.last = &step, .steps = 2};
         char text[PROGRESS_TEXT];
         assert_string_equal(progress_text(&p, 0, text),

@@ -67,7 +67,8 @@ static uint64_t sample_of(int64_t count, int64_t other)
     char path[64];
     struct error err = {0};
     struct tokens_writer *writer;
-    struct tokens tokens;
+    struct dataset_file file = {0};
+    struct dataset train = {.file = &file, .files = 1}, none = {0};
     snprintf(path, sizeof path, "/tmp/trireme-changes-%ld.h5", (long)getpid());
     uint32_t *ids = calloc((size_t)count, sizeof *ids);
     for (int64_t i = 0; i < count; i++)
@@ -75,17 +76,17 @@ static uint64_t sample_of(int64_t count, int64_t other)
     assert_int_equal(tokens_create(&writer, path, "bytes", 257, "", &err), 0);
     assert_int_equal(tokens_append(writer, ids, count, &err), 0);
     assert_int_equal(tokens_finish(writer, &err), 0);
-    assert_int_equal(tokens_open(&tokens, path, &err), 0);
-    struct run_data whole = run_data_of(&tokens, &(struct tokens){0});
+    assert_int_equal(tokens_open(&file.tokens, path, &err), 0);
+    struct run_data whole = run_data_of(&train, &none);
     assert_int_equal(strlen(whole.train), 16);
     assert_string_equal(whole.valid, "");
-    tokens.hash = 0;
-    struct run_data data = run_data_of(&tokens, &(struct tokens){0});
-    uint64_t hash = tokens_sample_hash(&tokens);
+    file.tokens.hash = 0;
+    struct run_data data = run_data_of(&train, &none);
+    uint64_t hash = tokens_sample_hash(&file.tokens);
     assert_int_not_equal(hash, 0);
     assert_memory_equal(data.train, "sample ", 7);
     assert_true(strtoull(data.train + 7, NULL, 16) == hash);
-    tokens_close(&tokens);
+    tokens_close(&file.tokens);
     unlink(path);
     free(ids);
     return hash;

@@ -325,6 +325,25 @@ static void a_damaged_beginning_is_not_taken_for_an_unsealed_file(void **state)
     expect_refusal("front.h5", "user block");
 }
 
+static int open_loader(struct loader *loader, struct tokens *tokens, int64_t seq_len, int64_t vocab,
+                       enum loader_order order, struct error *err)
+{
+    const struct loader_options options = {
+        .seq_len = seq_len, .vocab = vocab, .seed = 1, .order = order};
+    return loader_open(loader, tokens, &options, err);
+}
+
+/* The first `count` samples, one behind the other. */
+static int read_samples(const struct loader *loader, int64_t count, int32_t *in, int32_t *out,
+                        struct error *err)
+{
+    int64_t rows = loader_rows(loader);
+    for (int64_t i = 0; i < count; i++)
+        if (loader_read(loader, i, in + i * rows, out + i * rows, err))
+            return -1;
+    return 0;
+}
+
 static void windows_share_a_token(void **state)
 {
     struct tokens tokens;
@@ -333,18 +352,18 @@ static void windows_share_a_token(void **state)
     int32_t in[4 * 2], out[4 * 2];
     write_plain(in_folder("m.h5"), 16, 1, 1);
     assert_int_equal(tokens_open(&tokens, in_folder("m.h5"), &err), 0);
-    assert_int_equal(loader_init(&loader, &tokens, 2, 257, 1, LOADER_SEQUENTIAL, &err), 0);
+    assert_int_equal(open_loader(&loader, &tokens, 2, 257, LOADER_SEQUENTIAL, &err), 0);
     assert_int_equal(loader.windows, 3);
-    assert_int_equal(loader_read(&loader, 0, 4, in, out, &err), 0);
+    assert_int_equal(read_samples(&loader, 4, in, out, &err), 0);
     static const int32_t inputs[] = {10, 11, 12, 13, 14, 15, 0, 0};
     static const int32_t targets[] = {11, -1, 13, -1, 15, 16, -1, -1}; /* 12 and 14 masked */
     assert_memory_equal(in, inputs, sizeof in);
     assert_memory_equal(out, targets, sizeof out);
-    assert_int_equal(loader_init(&loader, &tokens, 6, 257, 1, LOADER_SHUFFLED, &err), 0);
+    assert_int_equal(open_loader(&loader, &tokens, 6, 257, LOADER_SHUFFLED, &err), 0);
     assert_int_equal(loader.windows, 1);
-    assert_int_equal(loader_init(&loader, &tokens, 7, 257, 1, LOADER_SHUFFLED, &err), -1);
+    assert_int_equal(open_loader(&loader, &tokens, 7, 257, LOADER_SHUFFLED, &err), -1);
     assert_non_null(strstr(err.text, "7 tokens"));
-    assert_int_equal(loader_init(&loader, &tokens, 2, 256, 1, LOADER_SHUFFLED, &err), -1);
+    assert_int_equal(open_loader(&loader, &tokens, 2, 256, LOADER_SHUFFLED, &err), -1);
     assert_non_null(strstr(err.text, "256"));
     tokens_close(&tokens);
 }
@@ -359,13 +378,13 @@ static void chunks_are_those_of_whole_sequences(void **state)
     int32_t in[SEQ], out[SEQ], own_in[2 * OWN], own_out[2 * OWN];
     write_plain(in_folder("m.h5"), 16, 1, 1);
     assert_int_equal(tokens_open(&tokens, in_folder("m.h5"), &err), 0);
-    assert_int_equal(loader_init(&loader, &tokens, 6, 257, 1, LOADER_SEQUENTIAL, &err), 0);
-    assert_int_equal(loader_read(&loader, 0, 2, in, out, &err), 0);
+    assert_int_equal(open_loader(&loader, &tokens, 6, 257, LOADER_SEQUENTIAL, &err), 0);
+    assert_int_equal(read_samples(&loader, 2, in, out, &err), 0);
     for (int64_t first = 0; first < 3; first++) {
         const int64_t begins[2] = {first, 4};
         loader_set_part(&loader, 2, begins);
         assert_int_equal(loader_rows(&loader), OWN);
-        assert_int_equal(loader_read(&loader, 0, 2, own_in, own_out, &err), 0);
+        assert_int_equal(read_samples(&loader, 2, own_in, own_out, &err), 0);
         for (int i = 0; i < 2 * OWN; i++) {
             int64_t from = i / OWN * 6 + begins[i % OWN / 2] + i % 2;
             assert_int_equal(own_in[i], in[from]);
@@ -389,11 +408,11 @@ static void strange_tokens_are_refused(void **state)
             write_plain(in_folder("s.h5"), 16, 1, 0);
             set_token(in_folder("s.h5"), (uint16_t)(10 + place), strange[s]);
             assert_int_equal(tokens_open(&tokens, in_folder("s.h5"), &err), 0);
-            assert_int_equal(loader_init(&loader, &tokens, 3, 300000, 1, LOADER_SEQUENTIAL, &err),
+            assert_int_equal(open_loader(&loader, &tokens, 3, 300000, LOADER_SEQUENTIAL, &err),
                              0);
-            int rc = loader_read(&loader, 0, 1, in, out, &err);
+            int rc = loader_read(&loader, 0, in, out, &err);
             assert_int_equal(rc, place <= 3 ? -1 : 0);
-            rc = loader_read(&loader, 1, 1, in, out, &err);
+            rc = loader_read(&loader, 1, in, out, &err);
             assert_int_equal(rc, place >= 3 ? -1 : 0);
             snprintf(wanted, sizeof wanted, "s.h5: token %d is %d,", (int)place, strange[s]);
             if (!strstr(err.text, wanted))
@@ -404,8 +423,8 @@ static void strange_tokens_are_refused(void **state)
 
 static struct loader shuffled(int64_t windows, uint64_t seed)
 {
-    return (struct loader){
-        .seq_len = 1, .windows = windows, .seed = seed, .order = LOADER_SHUFFLED};
+    return (struct loader){.options = {.seq_len = 1, .seed = seed, .order = LOADER_SHUFFLED},
+                           .windows = windows};
 }
 
 static void epochs_are_permutations(void **state)
