@@ -117,8 +117,8 @@ static struct dataset_place mixed_place(const struct dataset *d, int64_t sample)
     char stream[48];
     int64_t block = sample / DATASET_SLOTS;
     snprintf(stream, sizeof stream, "mixture %lld", (long long)block);
-    int64_t place = shuffle_index(sample % DATASET_SLOTS, DATASET_SLOTS,
-                                  philox_key(d->options.seed, stream));
+    int64_t place =
+        shuffle_index(sample % DATASET_SLOTS, DATASET_SLOTS, philox_key(d->options.seed, stream));
     int f = file_at(d, place);
     return (struct dataset_place){f, block * d->file[f].slots + place - d->file[f].first};
 }

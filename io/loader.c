@@ -75,9 +75,8 @@ int64_t loader_window(const struct loader *loader, int64_t sample)
     if (o->order == LOADER_SEQUENTIAL && sample >= windows)
         return -1;
     if (o->order == LOADER_SEQUENTIAL)
-        return o->packing == PACKING_DOCUMENTS
-                   ? shuffle_index(sample, windows, packing_key(loader))
-                   : sample;
+        return o->packing == PACKING_DOCUMENTS ? shuffle_index(sample, windows, packing_key(loader))
+                                               : sample;
     char stream[32];
     snprintf(stream, sizeof stream, "epoch %lld", (long long)(sample / windows));
     return shuffle_index(sample % windows, windows, philox_key(o->seed, stream));

@@ -9,13 +9,11 @@ libtrireme_a_SOURCES += \
 	io/h5.c io/h5.h io/h5_private.h \
 	io/h5_index.c \
 	io/loader.c io/loader.h \
-	io/packing.c io/packing.h \
-	io/partial.c io/partial.h \
+	io/packing.c io/packing.h io/partial.c io/partial.h \
 	io/safetensors.c io/safetensors.h io/safetensors_write.c \
 	io/seal.c io/seal.h \
 	io/shard.c io/shard.h \
-	io/shuffle.c io/shuffle.h \
-	io/swap.c io/swap.h \
+	io/shuffle.c io/shuffle.h io/swap.c io/swap.h \
 	io/tokenizer.c io/tokenizer.h \
 	io/tokens.c io/tokens.h io/tokens_format.h \
 	io/tokens_read.c io/tokens_verify.c io/tokens_writer.c

@@ -47,7 +47,8 @@ enum { LEVELS = 5 }; /* 64^5 numbers, at least */
 
 struct space_set {
     int levels;
-    uint64_t *word[LEVELS]; /* a bit of one on level l + 1 is set where a word on level l is not 0 */
+    uint64_t
+        *word[LEVELS]; /* a bit of one on level l + 1 is set where a word on level l is not 0 */
     int64_t words[LEVELS];
 };
 
@@ -146,8 +147,9 @@ static int find_items(struct packing *p, struct work *w, struct tokens *tokens, 
     }
     if (p->items || p->pieces)
         return 0;
-    return error_set(err, "%s: none of its %lld documents has two tokens, and the last of each is "
-                          "only a target",
+    return error_set(err,
+                     "%s: none of its %lld documents has two tokens, and the last of each is "
+                     "only a target",
                      tokens->path, (long long)p->documents);
 }
 

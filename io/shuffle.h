@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 
-/* What stands at place `index` of [0, count) in the order that the key names; count at most 2^62. */
+/* What stands at place `index` of [0, count) in the order that the key names; count at most 2^62.
+ */
 int64_t shuffle_index(int64_t index, int64_t count, uint64_t key);
 
 #endif

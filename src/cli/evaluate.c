@@ -1,5 +1,5 @@
-/* evaluate.c - trireme evaluate: the loss on data.valid of a run's newest checkpoint, of a checkpoint,
- * or of a model's folder. */
+/* evaluate.c - trireme evaluate: the loss on data.valid of a run's newest checkpoint, of a
+ * checkpoint, or of a model's folder. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -315,8 +315,9 @@ static int check_evaluation(const struct config *config, struct error *err)
 {
     const struct config_train *t = &config->train;
     if (t->early_stop_delta > 0 && !t->early_stop && !config->checkpoint.keep_best)
-        return error_set(err, "train.early_stop_delta is %g, but neither train.early_stop nor "
-                              "checkpoint.keep_best is set",
+        return error_set(err,
+                         "train.early_stop_delta is %g, but neither train.early_stop nor "
+                         "checkpoint.keep_best is set",
                          t->early_stop_delta);
     if (t->early_stop && !t->eval_every)
         return error_set(err,
@@ -378,11 +379,11 @@ static int check_train(const struct config *config, struct error *err)
 int config_finish(struct config *config, struct error *err)
 {
     if (finish_model(&config->model, err) || check_gpt2(config, err) || finish_data(config, err) ||
-        check_sources(&config->data, err) ||
-        finish_parallel(&config->parallel, err) || check_comm(config, err) ||
-        check_offload(config, err) || check_units(config, err) || finish_batch(config, err) ||
-        check_train(config, err) || check_tensor(&config->parallel, err) ||
-        check_precision(config, err) || check_loss_scale(config, err) || check_lora(config, err))
+        check_sources(&config->data, err) || finish_parallel(&config->parallel, err) ||
+        check_comm(config, err) || check_offload(config, err) || check_units(config, err) ||
+        finish_batch(config, err) || check_train(config, err) ||
+        check_tensor(&config->parallel, err) || check_precision(config, err) ||
+        check_loss_scale(config, err) || check_lora(config, err))
         return -1;
     if (!config->run.dir[0])
         return error_set(err, "run.dir is empty: it names the directory of the run");

@@ -119,12 +119,12 @@ struct config_muon {
 };
 
 struct config_train {
-    int64_t steps; /* with epochs the session's config has what they come to */
-    double epochs; /* 0: not given */
+    int64_t steps;                     /* with epochs the session's config has what they come to */
+    double epochs;                     /* 0: not given */
     int64_t global_batch, micro_batch; /* sequences; micro_batch per rank */
-    int64_t global_batch_tokens;              /* the same as global_batch; 0: not given */
-    int split_batches;                        /* 0: global_batch is for each rank */
-    double lr, min_lr;                        /* schedules end at min_lr */
+    int64_t global_batch_tokens;       /* the same as global_batch; 0: not given */
+    int split_batches;                 /* 0: global_batch is for each rank */
+    double lr, min_lr;                 /* schedules end at min_lr */
     enum config_schedule schedule;
     int64_t warmup_steps;
     double warmup_min_lr; /* where warm-up starts */

@@ -28,7 +28,7 @@ struct key {
     const struct key_choice *choices; /* KEY_CHOICE; KEY_TEXT: the only texts allowed, or NULL */
     const char *or_file; /* KEY_TEXT with choices: the end of a file's name, which is allowed too */
     const char *later;   /* KEY_INT: what a value above max would mean, or NULL */
-    int list;            /* KEY_TEXT: 1: a YAML list is taken, with commas between; an item may be */
+    int list; /* KEY_TEXT: 1: a YAML list is taken, with commas between; an item may be */
     const char *options; /* a map of a path and of these, "a|b", or NULL: "path:a=1:b=2" */
     const char *help;
 };

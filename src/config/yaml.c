@@ -1,8 +1,9 @@
 /* yaml.c - libyaml's one home: a file becomes a flat list of dotted keys, values and lines.
  *
  * Only what a configuration needs is taken: maps of maps of scalars, and for the keys that take
- * them lists of texts, or of maps "{path: a, weight: 1}", which become texts too.  Other lists, anchors' aliases, tags and further documents are refused, so
- * that nothing is read and then ignored.
+ * them lists of texts, or of maps "{path: a, weight: 1}", which become texts too.  Other lists,
+ * anchors' aliases, tags and further documents are refused, so that nothing is read and then
+ * ignored.
  */
 #include "base/text.h"
 #include "config/schema.h"
@@ -202,7 +203,9 @@ static int take_option(struct reader *r, const char *text, struct error *err)
         return 0;
     }
     if (!*text || strlen(text) >= (is_path ? sizeof r->path : 40) ||
-        (is_path ? r->path : strstr(r->options, r->option) ? "twice" : "")[0])
+        (is_path                         ? r->path
+         : strstr(r->options, r->option) ? "twice"
+                                         : "")[0])
         return error_set(err, "%s: %s: \"%.40s\" is empty, too long, or given twice", r->key,
                          r->option, text);
     if (is_path)

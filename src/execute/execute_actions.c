@@ -25,8 +25,8 @@ static int zero(struct run_state *run, int i)
     return 0;
 }
 
-/* Values of the rows of a micro-batch's sequence lie from 0 to before a limit; where that is 0, from
- * the value of the row before to the row's own position. */
+/* Values of the rows of a micro-batch's sequence lie from 0 to before a limit; where that is 0,
+ * from the value of the row before to the row's own position. */
 static int check_rows(const struct run_state *run, const struct step_batch *batch, const char *what,
                       const int32_t *value, int sequence, int64_t limit)
 {

@@ -251,8 +251,8 @@ int build_linear_fp32(struct graph *graph, int x, int w)
 static void limit_positions(struct graph *graph, int table)
 {
     const struct graph_value *value = &graph->values[table];
-    int64_t rows = value->role == VALUE_PARAM ? graph->params[value->index].box[0].whole[0]
-                                              : value->dim[0];
+    int64_t rows =
+        value->role == VALUE_PARAM ? graph->params[value->index].box[0].whole[0] : value->dim[0];
     if (!graph->positions || rows < graph->positions)
         graph->positions = rows;
 }
@@ -297,8 +297,8 @@ static int build_shared_attention(struct graph *graph, const struct build_attent
     attrs.part = graph_sequence_part(graph->seq, graph->context);
     attrs.members = graph->context.size;
     kv = append(graph, &op_order_chunks, &kv, 1, attrs);
-    attrs.forms = ATTENTION_SEPARATE | ATTENTION_PART |
-                  (form->documents >= 0 ? ATTENTION_DOCUMENTS : 0);
+    attrs.forms =
+        ATTENTION_SEPARATE | ATTENTION_PART | (form->documents >= 0 ? ATTENTION_DOCUMENTS : 0);
     attrs.scale = 1.0f / sqrtf((float)form->head_dim);
     return append(graph, &op_attention, (int[]){q, kv, form->documents}, 3, attrs);
 }

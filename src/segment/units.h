@@ -109,7 +109,8 @@ static inline int64_t units_const_rows(const struct units *units)
 }
 
 /* Fill the constants of a rank, [units_const_rows(), const_width]: the rows of the model's table at
- * the positions that the rank has, or at all.  Returns 0, or -1 with err set where memory does not suffice. */
+ * the positions that the rank has, or at all.  Returns 0, or -1 with err set where memory does not
+ * suffice. */
 int units_constants(const struct units *units, float *constants, struct error *err);
 
 /* The units of a pipeline stage. */

@@ -18,8 +18,7 @@ int batches_open(struct batches *b, const struct session *s, const char *text,
                  enum loader_order order, struct error *err)
 {
     *b = (struct batches){
-        .micro_batch =
-            order == LOADER_SEQUENTIAL ? s->layout.eval_batch : s->layout.micro_batch,
+        .micro_batch = order == LOADER_SEQUENTIAL ? s->layout.eval_batch : s->layout.micro_batch,
         .data_ranks = s->layout.data_ranks,
         .data_rank = s->data_rank,
         .batch = s->layout.global_batch,

@@ -2,8 +2,9 @@
  *
  * The tensors go through weights.h.  meta.json holds what is not a tensor: the configuration as
  * text, of which run and branch the checkpoint is, the hash of its data, the position (samples,
- * tokens), the best evaluation, the loss scaler, the optimizer's name and the mesh.  Older versions wrote less of it:
- * what is missing is derived where that is possible, else left as a new run has it.
+ * tokens), the best evaluation, the loss scaler, the optimizer's name and the mesh.  Older versions
+ * wrote less of it: what is missing is derived where that is possible, else left as a new run has
+ * it.
  */
 #include "train/run_checkpoint.h"
 

@@ -69,8 +69,9 @@ static int read_all(uint64_t *sum, const char *path, struct error *err)
     if (tokens_open(&tokens, path, err))
         return -1;
     int rc = read_samples(sum, &tokens, PACKING_STREAM, err);
-    if (!rc && tokens.documents < MOST && read_samples(sum, &tokens, PACKING_DOCUMENTS, err) |
-                                              read_samples(sum, &tokens, PACKING_PADDED, err))
+    if (!rc && tokens.documents < MOST &&
+        read_samples(sum, &tokens, PACKING_DOCUMENTS, err) |
+            read_samples(sum, &tokens, PACKING_PADDED, err))
         rc = err->code == EXIT_NODE ? -1 : 0; /* documents need not fit any packing */
     for (int64_t i = 0; !rc && i <= tokens.documents && i < MOST; i++) {
         uint64_t start;

@@ -142,8 +142,8 @@ static int load_spoilt(void *user, const struct step_batch *batch, struct error 
         if (batch->targets && here == EARLY)
             batch->targets[i] = -1;
         if (batch->tokens[0] && s->spoils == here)
-            batch->tokens[0][i] = (int32_t)((batch->tokens[0][i] + 1 + position_of(b, i % rows)) %
-                                            VOCAB);
+            batch->tokens[0][i] =
+                (int32_t)((batch->tokens[0][i] + 1 + position_of(b, i % rows)) % VOCAB);
     }
     free(documents);
     return rc;

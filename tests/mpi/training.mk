@@ -19,7 +19,6 @@ tests_mpi_test_matrix_SOURCES = tests/mpi/test_matrix.c $(training)
 tests_mpi_test_matrix_LDADD = $(TRIREME_LIBS)
 tests_mpi_test_schedules_SOURCES = tests/mpi/test_schedules.c $(training)
 tests_mpi_test_schedules_LDADD = $(TRIREME_LIBS)
-
 tests_mpi_test_messages_SOURCES = tests/mpi/test_messages.c tests/mpi/check.h
 tests_mpi_test_messages_LDADD = $(TRIREME_LIBS)
 tests_mpi_test_messages_emulated_SOURCES = $(tests_mpi_test_messages_SOURCES)

@@ -474,44 +474,8 @@ static void texts_have_limits(void **state)
         "\xc2\x85", "\xef\xbb\xbf", "\xe2\x82"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(config_set(&c, "offload.path", bad[i], &err), -1);
-    assert_int_equal(config_set(&c, "offload.path", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x9a\xa3", &err), 0);
-}
-
-/* Lists of files, as texts and as maps, and what is wrong with such. */
-static void files_are_listed(void **state)
-{
-    static const struct {
-        const char *yaml, *train, *error;
-    } cases[] = {
-        {"data:\n  train: [a.h5, b.h5]\n", "a.h5,b.h5"},
-        {"data:\n  train:\n    - {path: a.h5, weight: 0.7, samples: 10}\n"
-         "    - weight: 0.3\n      path: b.h5\n",
-         "a.h5:weight=0.7:samples=10,b.h5:weight=0.3"},
-        {"data:\n  train: [{path: a.h5}]\n", "a.h5"},
-        {"data:\n  train: []\n", ""},
-        {"data:\n  train: [{path: a.h5, wait: 1}]\n", NULL, "unknown key \"wait\" of an item"},
-        {"data:\n  train: [{weight: 1}]\n", NULL, "an item without a path"},
-        {"data:\n  train: [{path: a.h5, path: b.h5}]\n", NULL, "given twice"},
-        {"data:\n  train: [{path: {a: b}}]\n", NULL, "a map in a list"},
-        {"data:\n  train: [[a.h5]]\n", NULL, "lists are not understood"},
-        {"data:\n  train: [{path: [a.h5]}]\n", NULL, "lists are not understood"},
-        {"data:\n  train: [{path: \"a,b.h5\"}]\n", NULL, "cannot be in a list"},
-        {"data:\n  valid: [{path: a.h5, weight: 1}]\n", NULL, "unknown key \"weight\""},
-        {"parallel:\n  stages: [{path: 3}]\n", NULL, "a map in a list"},
-        {"data:\n  train: [{path: a.h5, weight: 0}]\n", NULL, "is no weight"},
-        {"data:\n  train: [{path: a.h5, weight: 1}, b.h5]\n", NULL, "1 of 2 files"},
-    };
-    const char *override = "model.preset=llama-tiny";
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct config c;
-        struct error err = {0};
-        int rc = config_load_text(&c, "text", cases[i].yaml, &override, 1, &err);
-        assert_int_equal(rc, cases[i].error ? -1 : 0);
-        if (!rc)
-            assert_string_equal(c.data.train, cases[i].train);
-        else if (!strstr(err.text, cases[i].error))
-            fail_msg("wanted \"%s\", got \"%s\"", cases[i].error, err.text);
-    }
+    assert_int_equal(config_set(&c, "offload.path", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x9a\xa3", &err),
+                     0);
 }
 
 static void check_from_memory(const struct config *config)
@@ -614,7 +578,6 @@ int main(void)
         TEST(files_that_are_no_configuration),
         TEST(damaged_files_never_crash),
         TEST(texts_have_limits),
-        TEST(files_are_listed),
         TEST(written_configuration_reads_back),
         TEST(show_has_every_key),
     };

@@ -73,11 +73,8 @@ static void open_loader(struct loader *loader, struct file *f, int64_t seq_len,
                         enum config_packing packing, enum loader_order order, uint64_t seed)
 {
     struct error err = {0};
-    const struct loader_options options = {.seq_len = seq_len,
-                                           .vocab = VOCAB,
-                                           .seed = seed,
-                                           .order = order,
-                                           .packing = packing};
+    const struct loader_options options = {
+        .seq_len = seq_len, .vocab = VOCAB, .seed = seed, .order = order, .packing = packing};
     if (loader_open(loader, &f->tokens, &options, &err))
         fail_msg("%s", err.text);
 }
@@ -210,8 +207,7 @@ static void parts_are_of_the_whole(void **state)
             for (int i = 0; i < 2 * CHUNK; i++) {
                 int64_t from = first[i / CHUNK] + i % CHUNK;
                 assert_true(b.in[i] == a.in[from] && b.out[i] == a.out[from]);
-                assert_true(b.position[i] == a.position[from] &&
-                            b.document[i] == a.document[from]);
+                assert_true(b.position[i] == a.position[from] && b.document[i] == a.document[from]);
             }
         }
     }
@@ -271,8 +267,7 @@ static void many_documents(void **state)
 static void open_dataset(struct dataset *d, const char *text, enum loader_order order)
 {
     struct error err = {0};
-    const struct loader_options options = {
-        .seq_len = 4, .vocab = VOCAB, .seed = 9, .order = order};
+    const struct loader_options options = {.seq_len = 4, .vocab = VOCAB, .seed = 9, .order = order};
     if (dataset_open(d, text, &options, &err))
         fail_msg("%s", err.text);
 }
@@ -345,47 +340,6 @@ static void files_without_weights(void **state)
         drop_file(&f[i]);
 }
 
-static void sources_are_read(void **state)
-{
-    static const struct {
-        const char *text, *error;
-        int count;
-        double weight;
-        int64_t samples;
-        const char *path;
-    } cases[] = {
-        {"", NULL, 0, 0, 0, ""},
-        {"a.h5", NULL, 1, 0, 0, "a.h5"},
-        {"a.h5:0.5", NULL, 1, 0.5, 0, "a.h5"},
-        {"a:b.h5,c.h5", NULL, 2, 0, 0, "a:b.h5"},
-        {"a.h5:samples=7:weight=2,b:3", NULL, 2, 2, 7, "a.h5"},
-        {"a.h5:weight=x", "\"x\" is no weight"},
-        {"a.h5:-1", "\"-1\" is no weight"},
-        {"a.h5:samples=0", "samples=0"},
-        {"a.h5:samples=99999999999999999999", "samples="},
-        {"a.h5:1,b.h5", "1 of 2 files have a weight"},
-        {"a.h5,,b.h5", "an empty name"},
-        {"a.h5,", "an empty name"},
-        {":1", "an empty name"},
-    };
-    static struct config_source source[CONFIG_SOURCES];
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct error err = {0};
-        int count = config_sources(cases[i].text, source, &err);
-        if (cases[i].error) {
-            assert_int_equal(count, -1);
-            assert_non_null(strstr(err.text, cases[i].error));
-            continue;
-        }
-        assert_int_equal(count, cases[i].count);
-        if (!count)
-            continue;
-        assert_string_equal(source[0].path, cases[i].path);
-        assert_true(source[0].weight == cases[i].weight);
-        assert_int_equal(source[0].samples, cases[i].samples);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -397,7 +351,6 @@ int main(void)
         cmocka_unit_test(many_documents),
         cmocka_unit_test(weights_are_exact),
         cmocka_unit_test(files_without_weights),
-        cmocka_unit_test(sources_are_read),
     };
     return cmocka_run_group_tests_name("packing", tests, NULL, NULL);
 }

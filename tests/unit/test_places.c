@@ -376,8 +376,8 @@ static void compiled_for_a_gpu(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_usual_places), cmocka_unit_test(packed_documents),
-        cmocka_unit_test(wrong_places),     cmocka_unit_test(verified),
+        cmocka_unit_test(the_usual_places),   cmocka_unit_test(packed_documents),
+        cmocka_unit_test(wrong_places),       cmocka_unit_test(verified),
         cmocka_unit_test(compiled_for_a_gpu),
     };
     return cmocka_run_group_tests_name("places of rows", tests, NULL, NULL);

@@ -41,7 +41,8 @@ static size_t space_bytes(const struct session *s, int unit, const struct segmen
     case SPACE_DEFERRED: return segment->deferred_bytes;
     case SPACE_TOKENS:
     case SPACE_TARGETS: return rows * sizeof(int32_t);
-    case SPACE_CONST: return (size_t)(units_const_rows(units) * s->model->const_width) * sizeof(float);
+    case SPACE_CONST:
+        return (size_t)(units_const_rows(units) * s->model->const_width) * sizeof(float);
     case SPACE_LOSS: return 2 * sizeof(double);
     case SPACE_WORK: return segment->work_bytes;
     default: break;

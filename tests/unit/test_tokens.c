@@ -408,8 +408,7 @@ static void strange_tokens_are_refused(void **state)
             write_plain(in_folder("s.h5"), 16, 1, 0);
             set_token(in_folder("s.h5"), (uint16_t)(10 + place), strange[s]);
             assert_int_equal(tokens_open(&tokens, in_folder("s.h5"), &err), 0);
-            assert_int_equal(open_loader(&loader, &tokens, 3, 300000, LOADER_SEQUENTIAL, &err),
-                             0);
+            assert_int_equal(open_loader(&loader, &tokens, 3, 300000, LOADER_SEQUENTIAL, &err), 0);
             int rc = loader_read(&loader, 0, in, out, &err);
             assert_int_equal(rc, place <= 3 ? -1 : 0);
             rc = loader_read(&loader, 1, in, out, &err);

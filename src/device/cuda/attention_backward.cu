@@ -349,8 +349,8 @@ __global__ void __launch_bounds__(T::threads)
     int64_t rows = (int64_t)at.head * a.seq + tile.row;
     const int32_t *documents = packed ? a.documents + query : NULL;
     int begin = packed ? documents[0] / T::keys * T::keys : 0;
-    const uint16_t *keys = t.k + ((int64_t)batch * a.keys + begin) * a.kv_row +
-                           (int64_t)(head / a.group) * a.head_dim;
+    const uint16_t *keys =
+        t.k + ((int64_t)batch * a.keys + begin) * a.kv_row + (int64_t)(head / a.group) * a.head_dim;
     struct query_statistics<T> statistics;
     struct warp_sums<T::tall, T::dim> dq;
     dq.clear();

@@ -277,9 +277,8 @@ __global__ void __launch_bounds__(THREADS)
 template <class T, bool rows_are_keys>
 static __device__ __forceinline__ void simt_gradients(float s[T::high][T::wide],
                                                       float dp[T::high][T::wide], const float *lse,
-                                                      const float *delta,
-                                                      const int32_t *documents, float scale,
-                                                      int row, int column, int end)
+                                                      const float *delta, const int32_t *documents,
+                                                      float scale, int row, int column, int end)
 {
     for (int i = 0; i < T::high; i++)
         for (int j = 0; j < T::wide; j++) {

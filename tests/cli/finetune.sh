@@ -1,0 +1,134 @@
+#!/bin/sh
+# finetune.sh - documents kept apart, several files, epochs, the best evaluation: what runs say, keep
+# and go on with.
+. "$(dirname "$0")/../cli/helpers.inc"
+
+# Documents: each line of the text in a file of its own.
+make_text
+mkdir lines other held
+head -n 400 text | awk '{ print > sprintf("lines/%04d", NR) }'
+sed -n '401,560p' text | awk '{ print > sprintf("other/%04d", NR) }'
+sed -n '561,600p' text | awk '{ print > sprintf("held/%04d", NR) }'
+for set in lines other held; do
+    "$TRIREME" tokenize $set -o $set.h5 >/dev/null 2>tokenize.log ||
+        { not_ok tokenize "$(cat tokenize.log)"; finish; }
+done
+M="model.preset=llama-tiny device=cpu data.seq_len=96 train.global_batch=6 train.micro_batch=2
+   run.threads=1 precision=fp32 run.log_every=1000 train.schedule=constant train.warmup_steps=0"
+
+# field RUN STEP NAME: of metrics.jsonl, "" where it is not there.
+field() {
+    sed -n "s/^{\"step\": $2, .*\"$3\": \([^,}]*\)[,}].*/\1/p" "$1/metrics.jsonl"
+}
+
+last_step() {
+    sed -n '$s/^{"step": \([0-9]*\),.*/\1/p' "$1/metrics.jsonl"
+}
+
+# near A B TOLERANCE
+near() {
+    awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { exit !(a > 0 && b > 0 && a / b - 1 < t && b / a - 1 < t) }'
+}
+
+# ---- epochs ----
+"$TRIREME" train $M data.train=lines.h5 data.packing=documents train.epochs=2.5 run.dir=epochs \
+    >out 2>err
+is "train.epochs" 0 $?
+sequences=$(sed -n 's/.* tokens, \([0-9]*\) sequences of 96 of packed documents.*/\1/p' err)
+is "steps follow from sequences" "$((($sequences * 5 / 2 + $sequences * 5 % 2 + 5) / 6))" \
+    "$(last_step epochs)"
+is "seconds of each epoch" 2 "$(grep -c '"epoch_s": [0-9.]*' epochs/metrics.jsonl)"
+is "config.yaml keeps what was given" "steps: 100 epochs: 2.5" \
+    "$(sed -n 's/^  \(steps: .*\|epochs: .*\)/\1/p' epochs/config.yaml | paste -sd' ')"
+"$TRIREME" train epochs train.epochs=3 >out 2>err
+is "a run goes on for more epochs" 0 $?
+is "as many as it then has" "$((($sequences * 3 + 5) / 6))" "$(last_step epochs)"
+is "which is no change of its numbers" 0 "$(grep -c 'warning: settings changed' err)"
+
+# ---- packing ----
+same=
+for packing in documents padded; do
+    said=$("$TRIREME" evaluate epochs data.valid=held.h5 data.packing=$packing train.eval_micro_batch=3 \
+        2>err)
+    is "evaluate, $packing" "${same:-$said}" "$said"
+    same=$said
+done
+is "evaluate says loss, perplexity and tokens" "loss perplexity tokens" \
+    "$(echo "$same" | tr -d '0-9.' | tr -s ' ' ' ' | sed 's/ $//')"
+for how in "2 parallel.tensor=2" "2 parallel.context=2" "2 parallel.pipeline=2" "3 "; do
+    n=${how%% *}
+    said=$(ranks "$n" "$TRIREME" evaluate epochs data.valid=held.h5 data.packing=documents ${how#* } \
+        2>err | cut -d' ' -f2)
+    if near "$said" "$(echo "$same" | cut -d' ' -f2)" 1e-6; then ok "evaluate on $how"; else
+        not_ok "evaluate on $how" "'$said', on one '$same': $(tail -n 2 err)"
+    fi
+done
+is "evaluation counts each target once" "$(cat held/* | wc -c)" "$(echo "$same" | sed 's/.*tokens //')"
+"$TRIREME" generate epochs --prompt "The" --tokens 5 >out 2>err
+is "generate from a run of packed documents" 0 $?
+
+# ---- several files ----
+"$TRIREME" train $M data.train=lines.h5:0.75,other.h5:0.25 data.valid=held.h5,other.h5:samples=3 \
+    data.packing=padded train.steps=20 run.dir=mixed >out 2>err
+is "files with weights" 0 $?
+epochs=$(sed -n 's/.*"file_epochs": \[\([0-9.]*\), \([0-9.]*\)\].*/\1 \2/p' mixed/metrics.jsonl | tail -n 1)
+is "epochs of each file" "0.225 0.1875" "$epochs"
+cat >mixed.yaml <<END
+data:
+  train:
+    - {path: lines.h5, weight: 0.75}
+    - {path: other.h5, weight: 0.25}
+  valid: [held.h5, {path: other.h5, samples: 3}]
+END
+"$TRIREME" train mixed.yaml $M data.packing=padded train.steps=20 run.dir=listed >out 2>err
+is "the same as a list" 0 $?
+is "and the same numbers" "$(field mixed 20 loss) $(field mixed 20 eval_loss)" \
+    "$(field listed 20 loss) $(field listed 20 eval_loss)"
+"$TRIREME" train mixed data.train=lines.h5:0.5,other.h5:0.5 train.steps=21 >out 2>err
+is "other weights are a change" 1 "$(grep -c 'settings changed.*data\.train' err)"
+ranks 2 "$TRIREME" train mixed.yaml $M data.packing=padded train.steps=12 run.dir=parts >out 2>err
+ranks 3 "$TRIREME" train parts train.steps=20 >out 2>err
+is "resumed on other ranks" 0 $?
+if near "$(field parts 20 loss)" "$(field mixed 20 loss)" 1e-5; then
+    ok "with the samples of one rank"
+else
+    not_ok "with the samples of one rank" "$(field parts 20 loss), not $(field mixed 20 loss)"
+fi
+
+# ---- the best evaluation ----
+# A rate that first helps and then harms.
+B="$M data.train=other.h5 data.valid=held.h5 data.packing=documents train.eval_every=3 train.lr=0.05
+   checkpoint.keep_best=true"
+"$TRIREME" train $B train.steps=60 run.dir=best checkpoint.every=3 >out 2>err
+is "checkpoint.keep_best" 0 $?
+least=$(awk -F'"eval_loss": ' 'NF > 1 { split($2, v, ","); if (!n++ || v[1] < m) { m = v[1]; split($1, s, "[ ,]"); step = s[2] } } END { printf "%08d", step }' best/metrics.jsonl)
+is "the link leads to the lowest loss" "step-$least" "$(readlink best/checkpoints/best)"
+if [ "$least" != 00000060 ]; then ok "which is not the last"; else not_ok "which is not the last" "$least"; fi
+is "it is kept beside the newest" yes "$([ -f best/checkpoints/step-$least/COMMIT ] && echo yes)"
+said=$("$TRIREME" evaluate best checkpoint.resume=best/checkpoints/best 2>err | cut -d' ' -f2)
+if near "$said" "$(field best "$(expr $least + 0)" eval_loss)" 1e-5; then ok "evaluate takes it"; else
+    not_ok "evaluate takes it" "'$said': $(tail -n 2 err)"
+fi
+"$TRIREME" generate best/checkpoints/best --prompt "The" --tokens 3 >out 2>err
+is "so does generate" 0 $?
+
+# Ended early, by a count that goes on when the run is resumed.
+E="$B train.early_stop=4 train.steps=200"
+"$TRIREME" train $E run.dir=early >out 2>err
+is "train.early_stop" 0 $?
+stopped=$(last_step early)
+best=$(readlink early/checkpoints/best | sed 's/step-0*//')
+is "ends after four evaluations that were not better" "$((best + 12))" "$stopped"
+is "and says so" 1 "$(grep -c "train\.early_stop: training ends at step $stopped" err)"
+"$TRIREME" train early >out 2>err
+is "the same command again trains no further" "0 $stopped" "$? $(last_step early)"
+"$TRIREME" train $E train.steps=$((best + 3)) run.dir=again >out 2>err
+"$TRIREME" train again train.steps=200 >out 2>err
+is "resumed on the way it ends at the same step" "0 $stopped" "$? $(last_step again)"
+is "with the same best one" "step-$(printf %08d "$best")" "$(readlink again/checkpoints/best)"
+"$TRIREME" train early train.early_stop=6 >out 2>err
+is "with more patience it goes on" "0 yes" "$? $([ "$(last_step early)" -gt "$stopped" ] && echo yes)"
+
+refused "what train.early_stop waits for" 'train\.early_stop.*train\.eval_every' "$TRIREME" train $M \
+    data.train=lines.h5 train.early_stop=2
+finish
