@@ -22,8 +22,10 @@ const struct command commands[] = {
      .run = command_train},
     {.name = "evaluate",
      .usage = "[CONFIG | RUN | CHECKPOINT] [key=value ...]",
-     .summary = "loss of a checkpoint on data.valid",
-     .example = "  trireme evaluate runs/default data.valid=valid.h5\n",
+     .summary = "loss and perplexity of a checkpoint on data.valid",
+     .example = "  trireme evaluate runs/default data.valid=valid.h5\n"
+                "  trireme evaluate runs/default/checkpoints/best data.valid=valid.h5\n"
+                "  trireme evaluate model.path=FOLDER data.valid=valid.h5\n",
      .takes_keys = 1,
      .collective = 1,
      .also = "eval test validate valid",

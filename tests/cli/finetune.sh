@@ -105,12 +105,19 @@ least=$(awk -F'"eval_loss": ' 'NF > 1 { split($2, v, ","); if (!n++ || v[1] < m)
 is "the link leads to the lowest loss" "step-$least" "$(readlink best/checkpoints/best)"
 if [ "$least" != 00000060 ]; then ok "which is not the last"; else not_ok "which is not the last" "$least"; fi
 is "it is kept beside the newest" yes "$([ -f best/checkpoints/step-$least/COMMIT ] && echo yes)"
-said=$("$TRIREME" evaluate best checkpoint.resume=best/checkpoints/best 2>err | cut -d' ' -f2)
+said=$("$TRIREME" evaluate best/checkpoints/best 2>err | cut -d' ' -f2)
 if near "$said" "$(field best "$(expr $least + 0)" eval_loss)" 1e-5; then ok "evaluate takes it"; else
     not_ok "evaluate takes it" "'$said': $(tail -n 2 err)"
 fi
 "$TRIREME" generate best/checkpoints/best --prompt "The" --tokens 3 >out 2>err
 is "so does generate" 0 $?
+"$TRIREME" convert best/checkpoints/best folder >out 2>err
+is "so does convert" 0 $?
+folder=$("$TRIREME" evaluate model.path=folder data.valid=held.h5 data.seq_len=96 \
+    data.packing=documents device=cpu run.dir=none 2>err | cut -d' ' -f2)
+if near "$folder" "$said" 1e-5; then ok "and evaluate takes the folder"; else
+    not_ok "and evaluate takes the folder" "'$folder', not '$said': $(tail -n 2 err)"
+fi
 
 # Ended early, by a count that goes on when the run is resumed.
 E="$B train.early_stop=4 train.steps=200"
