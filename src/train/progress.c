@@ -72,7 +72,7 @@ double speed_left_s(const struct speed *speed, int64_t steps)
 
 /* The parts of the line in the order in which they are shown; and those that may be left out, the
  * least important first. */
-enum { STEP, EPOCH, LOSS, VALID, GRAD, RATE, TOKENS, MS, MFU, END, PARTS, PART = 64 };
+enum { STEP, LOSS, VALID, GRAD, RATE, TOKENS, MS, MFU, EPOCH, END, PARTS, PART = 64 };
 
 static const int left_out_first[] = {MFU, MS, RATE, EPOCH, GRAD, TOKENS, VALID};
 

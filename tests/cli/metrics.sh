@@ -18,9 +18,11 @@ is "a run with an evaluation" 0 $?
 "$TRIREME" train $M train.steps=4 precision=fp16 train.initial_scale_power=60 run.dir=scaled \
     offload.optimizer=disk offload.path=$work/offloaded >scaled.out 2>scaled.err
 is "a run with a loss scale and offload" 0 $?
+"$TRIREME" train $M data.train=$work/valid.h5:3,$work/valid.h5:1 train.steps=30 run.dir=mixed >mixed.out 2>mixed.err
+is "a run of mixed files for more than an epoch" 0 $?
 sed -n 's/^| `\([a-z_]*\)` .*/\1/p' "$top/doc/metrics.md" | sort >documented
 sed -n 's/^| `\([a-z_]*\)` .*| always |.*/\1/p' "$top/doc/metrics.md" | sort >always
-fields plain/metrics.jsonl scaled/metrics.jsonl >written
+fields plain/metrics.jsonl scaled/metrics.jsonl mixed/metrics.jsonl >written
 grep -vxE 'attention|mfu|mfu_full_attention|gpu_peak_bytes' documented >of_cpu # the others are of GPUs
 is "what is written is documented, and what is documented is written" \
     "$(tr '\n' ' ' <of_cpu)" "$(tr '\n' ' ' <written)"

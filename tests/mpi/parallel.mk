@@ -17,3 +17,7 @@ include $(top_srcdir)/tests/mpi/pipeline_bits.mk
 check-parallel: tests/mpi/test_parallel
 	RANKS="2 3 4 8" PARALLEL=all TIMEOUT=7200 $(srcdir)/tests/mpi/run.sh tests/mpi/test_parallel
 .PHONY: check-parallel
+# Packed documents on several ranks.
+MPI_TESTS += tests/mpi/test_packing
+tests_mpi_test_packing_SOURCES = tests/mpi/test_packing.c $(training)
+tests_mpi_test_packing_LDADD = $(TRIREME_LIBS)

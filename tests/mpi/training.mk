@@ -1,12 +1,9 @@
 # Training on several ranks; rig.c is shared with the unit tests.
 MPI_TESTS += tests/mpi/test_layouts tests/mpi/test_plan tests/mpi/test_gpt2 tests/mpi/test_offload \
-	tests/mpi/test_precision tests/mpi/test_matrix tests/mpi/test_schedules \
-	tests/mpi/test_packing
+	tests/mpi/test_precision tests/mpi/test_matrix tests/mpi/test_schedules
 training = tests/mpi/check.h tests/mpi/training.c tests/mpi/training.h $(rig)
 tests_mpi_test_layouts_SOURCES = tests/mpi/test_layouts.c $(training)
 tests_mpi_test_layouts_LDADD = $(TRIREME_LIBS)
-tests_mpi_test_packing_SOURCES = tests/mpi/test_packing.c $(training)
-tests_mpi_test_packing_LDADD = $(TRIREME_LIBS)
 tests_mpi_test_gpt2_SOURCES = tests/mpi/test_gpt2.c $(training)
 tests_mpi_test_gpt2_LDADD = $(TRIREME_LIBS)
 tests_mpi_test_plan_SOURCES = tests/mpi/test_plan.c $(training)
@@ -19,6 +16,7 @@ tests_mpi_test_matrix_SOURCES = tests/mpi/test_matrix.c $(training)
 tests_mpi_test_matrix_LDADD = $(TRIREME_LIBS)
 tests_mpi_test_schedules_SOURCES = tests/mpi/test_schedules.c $(training)
 tests_mpi_test_schedules_LDADD = $(TRIREME_LIBS)
+
 tests_mpi_test_messages_SOURCES = tests/mpi/test_messages.c tests/mpi/check.h
 tests_mpi_test_messages_LDADD = $(TRIREME_LIBS)
 tests_mpi_test_messages_emulated_SOURCES = $(tests_mpi_test_messages_SOURCES)

@@ -14,6 +14,7 @@ include $(top_srcdir)/tests/unit/verify.mk
 include $(top_srcdir)/tests/unit/pieces.mk
 include $(top_srcdir)/tests/unit/plan.mk
 include $(top_srcdir)/tests/unit/cuda.mk
+include $(top_srcdir)/tests/unit/cuda_attention.mk
 include $(top_srcdir)/tests/unit/cuda_ops.mk
 include $(top_srcdir)/tests/unit/sdpa.mk
 include $(top_srcdir)/tests/unit/cuda_plans.mk

@@ -229,9 +229,9 @@ static void progress_lines_fit_the_terminal(void **state)
                                .left_s = 3 * 3600 + 25 * 60};
     char text[PROGRESS_TEXT];
     assert_string_equal(progress_text(&p, 0, text),
-                        "step 99999/1000000  epoch 1.25  loss 1.6938  valid 1.6845 (ppl 5.39)  "
+                        "step 99999/1000000  loss 1.6938  valid 1.6845 (ppl 5.39)  "
                         "grad 1.742  lr 3.16e-04  "
-                        "123456 tokens/s  1111.0 ms  mfu 41.3%  ETA 3h25m");
+                        "123456 tokens/s  1111.0 ms  mfu 41.3%  epoch 1.25  ETA 3h25m");
     int length = (int)strlen(text), last = length;
     for (int columns = length + 5; columns > 0; columns--) {
         progress_text(&p, columns, text);
