@@ -26,7 +26,8 @@ struct golden {
     struct session *s;
     int64_t batch, seq, vocab;
     int32_t *tokens, *targets; /* of step 0, [batch, seq] */
-    const char *level;
+    int32_t *documents;        /* where packed: of each row, the first row of its document */
+    const char *level, *name;
 };
 
 static int64_t whole(struct h5 *file, const char *key)
@@ -81,8 +82,9 @@ static void positions_of(struct h5 *file, char text[512])
                  real(file, "rope_high_freq_factor"), (int)whole(file, "rope_original_len"));
 }
 
-/* The configuration the file describes, every sequence a micro-batch of `micro`. */
-static struct config config_of(struct h5 *file, int64_t micro)
+/* The configuration the file describes, every sequence a micro-batch of `micro`; packing: config
+ * data.packing. */
+static struct config config_of(struct h5 *file, int64_t micro, const char *packing)
 {
     static const char *const wholes[] = {"layers",   "hidden", "heads", "kv_heads",
                                          "head_dim", "ffn",    "vocab"};
@@ -91,9 +93,9 @@ static struct config config_of(struct h5 *file, int64_t micro)
     int at = snprintf(text, sizeof text,
                       "model.norm_eps=%.17g model.tie_embeddings=%d "
                       "data.seq_len=%d train.global_batch=%d train.micro_batch=%d "
-                      "train.schedule=constant parallel.strategy=NO_SHARD",
+                      "train.schedule=constant parallel.strategy=NO_SHARD data.packing=%s",
                       real(file, "norm_eps"), (int)whole(file, "tied"), (int)whole(file, "seq"),
-                      (int)whole(file, "batch"), (int)micro);
+                      (int)whole(file, "batch"), (int)micro, packing);
     for (size_t i = 0; i < sizeof wholes / sizeof wholes[0]; i++)
         at += snprintf(text + at, sizeof text - (size_t)at, " model.%s=%d", wholes[i],
                        (int)whole(file, wholes[i]));
@@ -143,13 +145,34 @@ static void golden_weights(struct golden *g)
         }
 }
 
+static int load_places(void *user, const struct step_batch *batch, struct error *why)
+{
+    const struct golden *g = user;
+    int64_t rows = g->s->layout.micro_batch * g->seq;
+    for (int64_t i = 0; i < rows; i++) {
+        int32_t document = g->documents[batch->micro * rows + i];
+        if (batch->positions[0])
+            batch->positions[0][i] = (int32_t)(i % g->seq) - document;
+        if (batch->documents[0])
+            batch->documents[0][i] = document;
+    }
+    return 0;
+}
+
+static int load(void *user, const struct step_batch *batch, struct error *why)
+{
+    const struct golden *g = user;
+    struct rig_data data = {g->s->layout.micro_batch, g->seq, g->tokens, g->targets};
+    return rig_load(&data, batch, why);
+}
+
 static struct step_output run(struct golden *g, int64_t step)
 {
-    struct rig_data data = {g->s->layout.micro_batch, g->seq, g->tokens, g->targets};
     struct step_input input = rig_input(g->s, step);
     struct step_output output;
-    input.load = rig_load;
-    input.user = &data;
+    input.load = load;
+    input.load_places = load_places;
+    input.user = g;
     if (execute(g->s->executor, g->s->train, &input, &output, NULL, &err))
         fail_msg("%s", err.text);
     return output;
@@ -243,11 +266,17 @@ static void check_first_step(struct golden *g)
     assert_true(output.targets == (double)(g->batch * g->seq));
 }
 
-static void check_masked(struct golden *g)
+/* Targets that do not count, in a group of `file`: loss, norm and some gradients. */
+static void check_some(struct golden *g, struct h5 *file, const char *group)
 {
     static const char *const few[] = {"embed", "norm", "layers.0.norm1", "layers.1.attn.k",
                                       "layers.0.mlp.down"};
-    int32_t *targets = data_of(g->file, "masked/targets", DTYPE_I32, NULL);
+    struct h5 *own = g->file;
+    char name[4][96];
+    static const char *const parts[] = {"targets", "loss", "grad_norm", "grads"};
+    for (int i = 0; i < 4; i++)
+        snprintf(name[i], sizeof name[i], "%s/%s", group, parts[i]);
+    int32_t *targets = data_of(file, name[0], DTYPE_I32, NULL);
     double count = 0, most = 0;
     for (int64_t i = 0; i < g->batch * g->seq; i++) {
         g->targets[i] = targets[i] < 0 ? -1 : targets[i];
@@ -255,22 +284,42 @@ static void check_masked(struct golden *g)
     }
     free(targets);
     struct step_output output = run(g, 1);
-    double off = fabs(output.loss - number(g->file, "masked/loss"));
-    double norm = number(g->file, "masked/grad_norm");
-    double norm_off = fabs(output.grad_norm / norm - 1);
+    double off = fabs(output.loss - number(file, name[1]));
+    double norm_off = fabs(output.grad_norm / number(file, name[2]) - 1);
+    g->file = file;
     for (size_t i = 0; i < sizeof few / sizeof few[0]; i++) {
         int unit;
         const struct flat_tensor *tensor = rig_tensor(g->s, few[i], &unit);
         double error =
-            worst(g, "masked/grads", RIG_GRAD, tensor, unit, (double)(g->batch * g->seq) / count);
+            worst(g, name[3], RIG_GRAD, tensor, unit, (double)(g->batch * g->seq) / count);
         most = error <= most ? most : error;
     }
-    print_message("%-8s masked: loss off by %.2g, norm by %.2g, gradients by %.2g\n", g->level, off,
-                  norm_off, most);
+    g->file = own;
+    print_message("%-8s %s: loss off by %.2g, norm by %.2g, gradients by %.2g\n", g->level, group,
+                  off, norm_off, most);
     assert_true(output.targets == count);
     assert_true(off <= 1e-5);
     assert_true(norm_off <= 1e-5);
     assert_true(most <= 1e-4);
+}
+
+static void check_masked(struct golden *g)
+{
+    check_some(g, g->file, "masked");
+}
+
+/* Packed documents, which Hugging Face's models are given as a mask and positions. */
+static void check_packed(struct golden *g)
+{
+    struct h5 *file;
+    char name[96];
+    snprintf(name, sizeof name, "%s/documents", g->name);
+    if (h5_open(&file, GOLDEN_DIR "/packed.h5", &err))
+        fail_msg("%s", err.text);
+    free(g->documents);
+    g->documents = data_of(file, name, DTYPE_I32, NULL);
+    check_some(g, file, g->name);
+    h5_close(file, NULL);
 }
 
 static void check_training(struct golden *g)
@@ -296,17 +345,18 @@ static void check_training(struct golden *g)
     free(norms);
 }
 
-static void open_golden(struct golden *g, const char *name, const char *level, int64_t micro)
+static void open_golden(struct golden *g, const char *name, const char *level, int64_t micro,
+                        const char *packing)
 {
     char path[1024];
     snprintf(path, sizeof path, "%s/%s.h5", GOLDEN_DIR, name);
-    *g = (struct golden){.level = level};
+    *g = (struct golden){.level = level, .name = name};
     if (h5_open(&g->file, path, &err))
         fail_msg("%s", err.text);
     g->batch = whole(g->file, "batch");
     g->seq = whole(g->file, "seq");
     g->vocab = whole(g->file, "vocab");
-    g->config = config_of(g->file, micro ? micro : g->batch);
+    g->config = config_of(g->file, micro ? micro : g->batch, packing);
     g->s = rig_open(&g->mem, &g->config, level, 1);
     assert_int_equal(g->s->layout.micros, micro ? g->batch / micro : 1);
     size_t elems = (size_t)(g->batch * g->seq);
@@ -322,11 +372,12 @@ static void close_golden(struct golden *g)
     h5_close(g->file, NULL);
     free(g->tokens);
     free(g->targets);
+    free(g->documents);
     assert_int_equal(g->mem.blocks, 0);
 }
 
 /* Every case, on every level, whole and in micro-batches of one sequence. */
-static void everywhere(void (*check)(struct golden *))
+static void everywhere(void (*check)(struct golden *), const char *packing)
 {
     static const char *const cases[] = {"llama_untied", "llama_tied_scaled", "gpt2"};
     const char *const *levels = device_cpu_levels();
@@ -334,7 +385,7 @@ static void everywhere(void (*check)(struct golden *))
         for (int level = 0; levels[level]; level++)
             for (int64_t micro = 0; micro < 2; micro++) {
                 struct golden g;
-                open_golden(&g, cases[i], levels[level], micro);
+                open_golden(&g, cases[i], levels[level], micro, packing);
                 check(&g);
                 close_golden(&g);
             }
@@ -342,22 +393,27 @@ static void everywhere(void (*check)(struct golden *))
 
 static void test_logits(void **state)
 {
-    everywhere(check_logits);
+    everywhere(check_logits, "stream");
 }
 
 static void test_loss_and_gradients(void **state)
 {
-    everywhere(check_first_step);
+    everywhere(check_first_step, "stream");
 }
 
 static void test_masked_targets(void **state)
 {
-    everywhere(check_masked);
+    everywhere(check_masked, "stream");
+}
+
+static void test_packed_documents(void **state)
+{
+    everywhere(check_packed, "documents");
 }
 
 static void test_ten_steps(void **state)
 {
-    everywhere(check_training);
+    everywhere(check_training, "stream");
 }
 
 /* The folder that transformers has saved of the same model: its config.json says what the golden
@@ -369,7 +425,7 @@ static void test_folders(void **state)
         struct golden g;
         char text[1024];
         const char *source = getenv("srcdir");
-        open_golden(&g, names[i], NULL, 1);
+        open_golden(&g, names[i], NULL, 1, "stream");
         snprintf(text, sizeof text,
                  "model.path=%s/tests/golden/%s.hf parallel.strategy=NO_SHARD data.seq_len=%d",
                  source ? source : ".", names[i], (int)g.seq);
@@ -400,9 +456,9 @@ static void test_folders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_logits),         cmocka_unit_test(test_loss_and_gradients),
-        cmocka_unit_test(test_masked_targets), cmocka_unit_test(test_ten_steps),
-        cmocka_unit_test(test_folders),
+        cmocka_unit_test(test_logits),           cmocka_unit_test(test_loss_and_gradients),
+        cmocka_unit_test(test_masked_targets),   cmocka_unit_test(test_ten_steps),
+        cmocka_unit_test(test_packed_documents), cmocka_unit_test(test_folders),
     };
     h5_setup();
     return cmocka_run_group_tests_name("golden", tests, NULL, NULL);
