@@ -40,6 +40,9 @@ int disk_sync_parent(const char *path, struct error *err);
 /* Make a folder and those above it; existing ones are fine. */
 int disk_make_folders(const char *path, struct error *err);
 
+/* Copy a file, on the disk when this returns 0; else -1 with err set. */
+int disk_copy(const char *from, const char *to, struct error *err);
+
 /* Remove a file or a folder with all below it; what is absent is fine. */
 int disk_remove(const char *path, struct error *err);
 

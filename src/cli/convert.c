@@ -5,10 +5,8 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "comm/world.h"
-#include "io/disk.h"
-#include "io/safetensors.h"
+#include "train/export_folder.h"
 #include "train/run_checkpoint.h"
-#include "train/weights_export.h"
 
 struct asked {
     const char *from, *folder, *dtype;
@@ -20,7 +18,7 @@ static int parse(struct asked *asked, int argc, char **argv, struct error *err)
 {
     asked->dtype = arguments_option("--dtype", &argc, argv);
     asked->is_merged = arguments_flag("--merge", &argc, argv);
-    if (arguments_number("--file-gb", &argc, argv, 1e-6, 1e6, &asked->file_gb, 5, err))
+    if (arguments_number("--file-gb", &argc, argv, 1e-6, 1e6, &asked->file_gb, EXPORT_FILE_GB, err))
         return -1;
     if (argc != 3)
         return error_set(err, "convert wants a run or a checkpoint, and a folder to write: trireme "
@@ -31,15 +29,10 @@ static int parse(struct asked *asked, int argc, char **argv, struct error *err)
 }
 
 /* The format of the files: that which is asked for, or that in which the run computed. */
-static int find_dtype(const struct asked *asked, const struct config *config, enum dtype *dtype,
-                      struct error *err)
+static int find_dtype(const struct asked *asked, const struct config *config,
+                      enum weights_what what, enum dtype *dtype, struct error *err)
 {
-    int is_adapter = config->lora.r && !asked->is_merged; /* trained in fp32 */
-    int found = asked->dtype ? dtype_find(asked->dtype) : -1;
-    if (!asked->dtype)
-        found = config->precision == PRECISION_FP32 || is_adapter ? DTYPE_F32
-                : config->precision == PRECISION_FP16             ? DTYPE_F16
-                                                                  : DTYPE_BF16;
+    int found = asked->dtype ? dtype_find(asked->dtype) : (int)export_folder_dtype(config, what);
     if (found < 0 || !dtype_is_narrow_float((enum dtype)found))
         return error_set(err, "--dtype is fp32, bf16 or fp16, not %s", asked->dtype);
     *dtype = (enum dtype)found;
@@ -51,17 +44,14 @@ static int convert(const struct asked *asked, struct checkpoint *checkpoint, str
     struct config config;
     struct weights_export how = {.folder = asked->folder,
                                  .file_bytes = (int64_t)(asked->file_gb * 1e9)};
-    if (run_checkpoint_config(checkpoint, &config, NULL, 0, err) ||
-        find_dtype(asked, &config, &how.dtype, err))
+    if (run_checkpoint_config(checkpoint, &config, NULL, 0, err))
         return -1;
     if (asked->is_merged && !config.lora.r)
         return error_set(err, "--merge adds adapters to their model, and %s has none",
                          checkpoint->path);
     how.what = config.lora.r && !asked->is_merged ? EXPORT_ADAPTER : EXPORT_MODEL;
-    if (safetensors_look(asked->folder) != SAFETENSORS_NONE ||
-        disk_has(asked->folder, "adapter_model.safetensors"))
-        return error_set(err, "%s holds a model already; name another folder", asked->folder);
-    if (disk_make_folders(asked->folder, err) || weights_export(&how, checkpoint, &config, err))
+    if (find_dtype(asked, &config, how.what, &how.dtype, err) ||
+        export_folder(&how, checkpoint, &config, err))
         return -1;
     printf("%s: %d tensors in %s, of step %lld of %s\n", asked->folder, how.tensors,
            dtype_name(how.dtype), (long long)checkpoint->step, checkpoint->path);

@@ -181,6 +181,7 @@ struct config_checkpoint {
     int keep_best;            /* 1: that with the lowest loss on data.valid is kept too */
     char resume[CONFIG_TEXT]; /* "auto", "none" or a path */
     enum config_frozen frozen;
+    int export_hf; /* 1: the model is written to run.dir/hf when training ends */
 };
 
 struct config_run {

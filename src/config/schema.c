@@ -503,6 +503,9 @@ const struct key config_keys[] = {
              "checkpoints are moved to branches/.  none: from nothing, refused where run.dir holds "
              "a run (run.fresh)"},
 
+    {KEY(BOOL, checkpoint.export_hf), "false",
+     .help = "true: when training ends, the model, or adapter, is written to hf/ in run.dir as "
+             "trireme convert writes it; with checkpoint.keep_best that of the best evaluation"},
     {KEY(CHOICE, checkpoint.frozen), "auto", .choices = frozens,
      .help =
          "what checkpoints of a run with adapters (lora.r) hold of the frozen tensors: full all "

@@ -2,6 +2,7 @@ libtrireme_a_SOURCES += \
 	src/train/batches.c src/train/batches.h src/train/checkpoint_space.c \
 	src/train/checkpoint_space.h src/train/disk_rate.c src/train/disk_rate.h \
 	src/train/evaluate.c src/train/evaluate.h src/train/generate.c src/train/generate.h \
+	src/train/export_folder.c src/train/export_folder.h \
 	src/train/hf_tensors.c src/train/hf_tensors.h src/train/merge.c src/train/merge.h \
 	src/train/lr_schedule.c src/train/lr_schedule.h src/train/memory_budget.c src/train/memory_budget.h \
 	src/train/metrics.c src/train/metrics.h src/train/metrics_resume.c src/train/metrics_resume.h \

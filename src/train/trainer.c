@@ -26,6 +26,7 @@
 #include "train/batches.h"
 #include "train/disk_rate.h"
 #include "train/evaluate.h"
+#include "train/export_folder.h"
 #include "train/lr_schedule.h"
 #include "train/metrics.h"
 #include "train/run_directory.h"
@@ -429,17 +430,29 @@ static void report_over(const struct trainer *t)
              t->s->config.checkpoint.keep_best ? "; checkpoints/best has it" : "");
 }
 
+static int export_at_end(struct trainer *t, struct error *err)
+{
+    if (!t->s->config.checkpoint.export_hf)
+        return 0;
+    int64_t step = t->dir.kept_step ? t->dir.kept_step : t->at.step;
+    world_broadcast(t->s->world, &step, sizeof step, 0);
+    char *path = array_format("%s/step-%08lld", t->dir.checkpoints, (long long)step);
+    int rc = export_folder_of_run(t->s->world, path, &t->s->config, err);
+    free(path);
+    if (!rc)
+        log_info(t->s->log, "the model of step %lld is in %s/hf", (long long)step, t->dir.path);
+    return rc;
+}
+
 static int steps(struct trainer *t, struct error *err)
 {
     int64_t last = t->s->config.train.steps;
     if (trainer_advance(t, last, err) || trainer_save(t, err))
         return -1;
-    if (t->at.step >= last)
-        return 0;
-    if (is_over(t)) {
+    if (is_over(t))
         report_over(t);
-        return 0;
-    }
+    if (t->at.step >= last || is_over(t))
+        return export_at_end(t, err);
     log_info(t->s->log, "asked to stop: state saved at step %lld, %srun me again%s",
              (long long)t->at.step,
              t->dir.again[0] && t->dir.record.job[0] ? "requeue this job, or " : "", t->dir.again);

@@ -8,6 +8,9 @@
 /* What is written: the model, to which adapters are added if it has some; or the adapters alone. */
 enum weights_what { EXPORT_MODEL, EXPORT_ADAPTER };
 
+/* The size of a file in GB, unless another is asked for. */
+enum { EXPORT_FILE_GB = 5 };
+
 struct weights_export {
     enum weights_what what;
     const char *folder;

@@ -37,6 +37,26 @@ for family in llama gpt2; do
     done
 done
 
+# The same at the end of a run, and the tokenizer's files with it, which no training changes.
+echo '{"eos_token_id": 256}' >hf-llama-true/generation_config.json
+for run in at-end more; do
+    steps=2
+    [ $run = at-end ] || steps=3
+    # shellcheck disable=SC2086
+    ranks 2 "$TRIREME" train $N model.path=hf-llama-true train.steps=$steps run.dir=at-end \
+        checkpoint.export_hf=true parallel.strategy=FULL_SHARD >out 2>err.train </dev/null || cat err.train
+    "$TRIREME" convert at-end hf-$run >out 2>err
+    is "checkpoint.export_hf after step $steps" "1 config.json generation_config.json model.safetensors" \
+        "$(grep -c "the model of step $steps is in .*at-end/hf" err.train) $(cd at-end/hf && echo *)"
+    if cmp -s at-end/hf/model.safetensors hf-$run/model.safetensors &&
+        cmp -s hf-llama-true/generation_config.json hf-$run/generation_config.json; then
+        ok "what convert writes after step $steps"
+    else
+        not_ok "what convert writes after step $steps" "the files differ"
+    fi
+done
+rm hf-llama-true/generation_config.json
+
 # Several files and their index; formats of 16 bits.  (In fp16 small biases of GPT-2 are -0, of which a
 # step at a rate of 0 makes 0.)
 for name in llama-true gpt2-false; do

@@ -1,0 +1,84 @@
+/* export_folder.c - see export_folder.h. */
+#include "train/export_folder.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "io/disk.h"
+#include "io/safetensors.h"
+
+/* What goes with a model's weights, and does not change when they are trained. */
+static const char *const beside[] = {
+    "tokenizer.json",          "tokenizer.model",     "tokenizer_config.json",
+    "special_tokens_map.json", "vocab.json",          "merges.txt",
+    "added_tokens.json",       "chat_template.jinja", "generation_config.json",
+};
+
+enum dtype export_folder_dtype(const struct config *config, enum weights_what what)
+{
+    if (what == EXPORT_ADAPTER || config->precision == PRECISION_FP32) /* adapters are trained so */
+        return DTYPE_F32;
+    return config->precision == PRECISION_FP16 ? DTYPE_F16 : DTYPE_BF16;
+}
+
+static int copy_beside(const char *from, const char *to, struct error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; !rc && from[0] && i < sizeof beside / sizeof beside[0]; i++) {
+        if (!disk_has(from, beside[i]))
+            continue;
+        char *source = array_format("%s/%s", from, beside[i]);
+        char *copy = array_format("%s/%s", to, beside[i]);
+        rc = disk_copy(source, copy, err);
+        free(source);
+        free(copy);
+    }
+    return rc;
+}
+
+int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
+                  const struct config *config, struct error *err)
+{
+    if (safetensors_look(how->folder) != SAFETENSORS_NONE ||
+        disk_has(how->folder, "adapter_model.safetensors"))
+        return error_set(err, "%s holds a model already; name another folder", how->folder);
+    if (disk_make_folders(how->folder, err) || weights_export(how, checkpoint, config, err))
+        return -1;
+    return how->what == EXPORT_MODEL ? copy_beside(config->model_path, how->folder, err) : 0;
+}
+
+static int replace(const char *made, const char *folder, struct error *err)
+{
+    if (disk_remove(folder, err))
+        return -1;
+    return rename(made, folder) ? error_errno(err, "cannot rename %s", made)
+                                : disk_sync_parent(folder, err);
+}
+
+static int write_run(const char *path, const struct config *config, struct error *err)
+{
+    struct checkpoint *checkpoint;
+    char *folder = array_format("%s/hf", config->run.dir);
+    char *made = array_format("%s/hf.partial", config->run.dir);
+    struct weights_export how = {.what = config->lora.r ? EXPORT_ADAPTER : EXPORT_MODEL,
+                                 .folder = made,
+                                 .file_bytes = EXPORT_FILE_GB * INT64_C(1000000000)};
+    how.dtype = export_folder_dtype(config, how.what);
+    int rc = disk_remove(made, err) || checkpoint_open(&checkpoint, path, err);
+    if (!rc) {
+        rc = export_folder(&how, checkpoint, config, err) || replace(made, folder, err);
+        checkpoint_close(checkpoint);
+    }
+    free(made);
+    free(folder);
+    return rc ? -1 : 0;
+}
+
+int export_folder_of_run(struct world *world, const char *checkpoint, const struct config *config,
+                         struct error *err)
+{
+    int rc = world_rank(world) ? 0 : write_run(checkpoint, config, err);
+    return world_agree(world, rc ? error_prefix(err, "checkpoint.export_hf") : 0, err);
+}

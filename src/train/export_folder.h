@@ -1,0 +1,22 @@
+/* export_folder.h - the folder that convert and checkpoint.export_hf write. */
+#ifndef TRIREME_TRAIN_EXPORT_FOLDER_H
+#define TRIREME_TRAIN_EXPORT_FOLDER_H
+
+#include "comm/world.h"
+#include "train/weights_export.h"
+
+/* The format in which a run's model, or adapter, is written unless another is asked for. */
+enum dtype export_folder_dtype(const struct config *config, enum weights_what what);
+
+/* Write how->folder, which is made, as weights_export() does, and beside the model the files of its
+ * tokenizer and of generation that config.model_path has.  Not collective.  0, or -1 with err set:
+ * the folder holds a model already, and what weights_export() finds. */
+int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
+                  const struct config *config, struct error *err);
+
+/* Write a run's checkpoint as run.dir/hf, in place of what is there: under another name until it is
+ * whole.  Rank 0 does it.  Collective.  0, or -1 on all ranks with err set. */
+int export_folder_of_run(struct world *world, const char *checkpoint, const struct config *config,
+                         struct error *err);
+
+#endif
