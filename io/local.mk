@@ -14,6 +14,8 @@ libtrireme_a_SOURCES += \
 	io/seal.c io/seal.h \
 	io/shard.c io/shard.h \
 	io/shuffle.c io/shuffle.h io/swap.c io/swap.h \
-	io/tokenizer.c io/tokenizer.h \
+	io/tokenizer.c io/tokenizer.h io/tokenizer_private.h \
+	io/tokenizer_bytes.c io/tokenizer_decode.c io/tokenizer_encode.c \
+	io/tokenizer_vocab.c io/tokenizer_vocab.h \
 	io/tokens.c io/tokens.h io/tokens_format.h \
 	io/tokens_read.c io/tokens_verify.c io/tokens_writer.c

@@ -1,77 +1,90 @@
-/* tokenizer.c - the kinds of tokenizers, one row each; see tokenizer.h. */
+/* tokenizer.c - tokenizers opened, and asked for their tokens; see tokenizer.h. */
 #include "io/tokenizer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
-#include "base/text.h"
+#include "io/tokenizer_private.h"
 
-/* bytes: a token per byte */
-
-static int bytes_encode(const char *text, size_t bytes, uint32_t **ids, int64_t *count,
-                        struct error *err)
+static void flag(struct tokenizer *tokenizer, int64_t id, int flags)
 {
-    *count = (int64_t)bytes;
-    *ids = malloc(bytes * sizeof **ids + 1);
-    if (!*ids)
-        return error_set(err, "out of memory: %zu bytes of text to encode", bytes);
-    for (size_t i = 0; i < bytes; i++)
-        (*ids)[i] = (unsigned char)text[i];
+    if (id >= 0)
+        tokenizer->data->flags[id] |= (uint8_t)flags;
+}
+
+/* The tokens of "bytes" are spelled as byte fallback spells them. */
+static void open_bytes(struct tokenizer *tokenizer)
+{
+    struct tokenizer_data *data = tokenizer->data;
+    char text[8];
+    data->model = &tokenizer_bytes;
+    for (int i = 0; i < 256; i++) {
+        snprintf(text, sizeof text, "<0x%02X>", (unsigned)i);
+        tokenizer_vocab_add(&data->texts, text, 6, (uint32_t)i);
+    }
+    tokenizer_vocab_add(&data->texts, "<|endoftext|>", 13, 256);
+    tokenizer->end_of_text = tokenizer->role[TOKENIZER_EOS] = 256;
+}
+
+int tokenizer_open(struct tokenizer **opened, const char *name_or_path, struct error *err)
+{
+    struct tokenizer *tokenizer = array_make(1, sizeof *tokenizer);
+    *opened = NULL;
+    tokenizer->data = array_make(1, sizeof *tokenizer->data);
+    tokenizer->end_of_text = -1;
+    for (int i = 0; i < TOKENIZER_ROLES; i++)
+        tokenizer->role[i] = -1;
+    if (strcmp(name_or_path, "bytes")) {
+        error_set(err, "no tokenizer \"%s\"; there are: bytes", name_or_path);
+        goto fail;
+    }
+    open_bytes(tokenizer);
+    snprintf(tokenizer->name, sizeof tokenizer->name, "%s", tokenizer->data->model->name);
+    tokenizer->vocab = tokenizer->data->texts.size;
+    tokenizer->data->flags = array_make((size_t)tokenizer->vocab, 1);
+    flag(tokenizer, tokenizer->end_of_text, TOKENIZER_IS_SPECIAL | TOKENIZER_IS_STOP);
+    *opened = tokenizer;
     return 0;
-}
-
-static size_t bytes_decode(uint32_t id, char *out)
-{
-    if (id > 255)
-        return 0;
-    *out = (char)id;
-    return 1;
-}
-
-static const struct tokenizer kinds[] = {
-    {.name = "bytes",
-     .vocab = 257,
-     .end_of_text = 256,
-     .encode = bytes_encode,
-     .decode = bytes_decode},
-};
-
-enum { KINDS = sizeof kinds / sizeof kinds[0] };
-
-static int unknown(const char *name, struct error *err)
-{
-    char names[256] = "";
-    for (int i = 0; i < KINDS; i++)
-        text_join(names, sizeof names, ", ", "%s", kinds[i].name);
-    return error_set(err, "no tokenizer \"%s\"; there are: %s", name, names);
-}
-
-int tokenizer_open(struct tokenizer **tokenizer, const char *name, struct error *err)
-{
-    *tokenizer = NULL;
-    int i = 0;
-    while (i < KINDS && strcmp(kinds[i].name, name))
-        i++;
-    if (i == KINDS)
-        return unknown(name, err);
-    *tokenizer = array_make(1, sizeof **tokenizer);
-    **tokenizer = kinds[i];
-    return 0;
+fail:
+    tokenizer_close(tokenizer);
+    return -1;
 }
 
 void tokenizer_close(struct tokenizer *tokenizer)
 {
+    if (!tokenizer)
+        return;
+    tokenizer_vocab_free(&tokenizer->data->texts);
+    free(tokenizer->data->flags);
+    free(tokenizer->data);
+    free(tokenizer->path);
     free(tokenizer);
 }
 
-int tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t bytes,
-                     uint32_t **ids, int64_t *count, struct error *err)
+int64_t tokenizer_id(const struct tokenizer *tokenizer, const char *text)
 {
-    return tokenizer->encode(text, bytes, ids, count, err);
+    return tokenizer_vocab_find(&tokenizer->data->texts, text, strlen(text));
 }
 
-size_t tokenizer_decode(const struct tokenizer *tokenizer, uint32_t id, char *out)
+const char *tokenizer_text(const struct tokenizer *tokenizer, int64_t id)
 {
-    return tokenizer->decode(id, out);
+    size_t bytes;
+    return tokenizer_vocab_text(&tokenizer->data->texts, id, &bytes);
+}
+
+static int has_flag(const struct tokenizer *tokenizer, int64_t id, int flags)
+{
+    return id >= 0 && id < tokenizer->vocab && (tokenizer->data->flags[id] & flags) != 0;
+}
+
+int tokenizer_is_special(const struct tokenizer *tokenizer, int64_t id)
+{
+    return has_flag(tokenizer, id, TOKENIZER_IS_SPECIAL);
+}
+
+int tokenizer_is_stop(const struct tokenizer *tokenizer, int64_t id)
+{
+    return has_flag(tokenizer, id, TOKENIZER_IS_STOP);
 }

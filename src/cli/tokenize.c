@@ -60,7 +60,7 @@ static int add_document(struct job *job, int fd, const char *path, int64_t bytes
             return error_errno(err, "cannot read input %s", path);
         if (!got)
             break;
-        rc = tokenizer_encode(job->tokenizer, job->chunk, (size_t)got, &ids, &count, err) ||
+        rc = tokenizer_encode(job->tokenizer, job->chunk, (size_t)got, 0, &ids, &count, err) ||
              tokens_extend(output->writer, ids, count, err);
         free(ids);
         output->tokens += rc ? 0 : count;

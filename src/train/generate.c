@@ -80,7 +80,7 @@ static int start(struct text *text, const struct tokenizer *tokenizer,
 {
     uint32_t *ids;
     int64_t count;
-    if (tokenizer_encode(tokenizer, request->prompt, strlen(request->prompt), &ids, &count, err))
+    if (tokenizer_encode(tokenizer, request->prompt, strlen(request->prompt), 0, &ids, &count, err))
         return -1;
     text->ids = array_make((size_t)(count + request->tokens + 1), sizeof *text->ids);
     if (!count) /* an empty prompt: a text begins after an end-of-text token */
@@ -108,8 +108,10 @@ int generate(struct session *s, const struct tokenizer *tokenizer,
     float *scratch = array_make((size_t)vocab, sizeof *scratch);
     float *logits = array_make((size_t)vocab, sizeof *logits);
     const void *at = executor_buffer(s->executor, &s->logits->buffer[s->logits->logits]);
-    char piece[64];
+    struct tokenizer_decoder *decoder;
+    size_t bytes;
     int rc = start(&text, tokenizer, request, err);
+    tokenizer_decoder_create(&decoder, tokenizer, TOKENIZER_CONTINUED);
     if (!rc)
         put(out, request->prompt, strlen(request->prompt));
     for (int64_t n = 0; !rc && n < request->tokens; n++) {
@@ -118,12 +120,16 @@ int generate(struct session *s, const struct tokenizer *tokenizer,
         if (rc)
             break;
         int64_t id = draw(logits, scratch, vocab, request, n);
-        if (id == tokenizer->end_of_text)
+        if (tokenizer_is_stop(tokenizer, id))
             break;
         text.ids[text.count++] = (int32_t)id;
-        put(out, piece, tokenizer_decode(tokenizer, (uint32_t)id, piece));
+        const char *piece = tokenizer_decoder_add(decoder, (uint32_t)id, &bytes);
+        put(out, piece, bytes);
     }
+    const char *rest = tokenizer_decoder_finish(decoder, &bytes);
+    put(out, rest, bytes);
     put(out, "\n", 1);
+    tokenizer_decoder_destroy(decoder);
     free(scratch);
     free(logits);
     free(text.ids);

@@ -1,0 +1,23 @@
+/* tokenizer_bytes.c - the tokenizer "bytes": a token per byte, and one more for ends of texts. */
+#include "io/tokenizer_private.h"
+
+static int encode_bytes(struct tokenizer_encoder *encoder, const char *text, size_t bytes,
+                        struct error *err)
+{
+    if (tokenizer_encoder_need(encoder, bytes, err))
+        return -1;
+    for (size_t i = 0; i < bytes; i++)
+        encoder->ids[encoder->count + (int64_t)i] = (unsigned char)text[i];
+    encoder->count += (int64_t)bytes;
+    return 0;
+}
+
+static void decode_byte(const struct tokenizer *tokenizer, uint32_t id,
+                        struct tokenizer_buffer *out)
+{
+    char byte = (char)id;
+    tokenizer_buffer_add(out, &byte, 1);
+}
+
+const struct tokenizer_model tokenizer_bytes = {
+    .name = "bytes", .takes_bytes = 1, .encode = encode_bytes, .decode = decode_byte};
