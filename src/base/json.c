@@ -155,6 +155,21 @@ int js_length(const struct js *js)
     return (int)json_array_size(in(js));
 }
 
+struct js *js_at(const struct js *js, int i)
+{
+    return i < 0 ? NULL : out(json_array_get(in(js), (size_t)i));
+}
+
+const char *js_string(const struct js *js)
+{
+    return json_string_value(in(js));
+}
+
+int64_t js_int(const struct js *js, int64_t otherwise)
+{
+    return json_is_integer(in(js)) ? json_integer_value(in(js)) : otherwise;
+}
+
 int64_t js_at_int(const struct js *js, int i, int64_t otherwise)
 {
     json_t *value = json_array_get(in(js), (size_t)i);

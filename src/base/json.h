@@ -49,11 +49,15 @@ struct js *js_get(const struct js *json, const char *key);
 /* The key behind `key` of an object, the first one for NULL; NULL behind the last.  key is one that
  * this function returned. */
 const char *js_next_key(const struct js *json, const char *key);
-/* The elements of an array: how many (0 of what is none), and the i-th if it is a whole number, or
- * a string. */
+/* The elements of an array: how many (0 of what is none), the i-th (NULL: there is none), and the
+ * i-th if it is a whole number, or a string. */
 int js_length(const struct js *json);
+struct js *js_at(const struct js *json, int i);
 int64_t js_at_int(const struct js *json, int i, int64_t otherwise);
 const char *js_at_string(const struct js *json, int i, const char *otherwise);
+/* What json itself is: a text, or NULL; a whole number, or `otherwise`. */
+const char *js_string(const struct js *json);
+int64_t js_int(const struct js *json, int64_t otherwise);
 /* Is a member there, and not null? */
 int js_has(const struct js *json, const char *key);
 int js_get_bool(const struct js *json, const char *key, int otherwise);
