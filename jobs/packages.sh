@@ -14,7 +14,7 @@ packages_of()
     build)
         echo autoconf automake gcc libc6-dev make pkg-config xz-utils
         echo libopenmpi-dev libhdf5-dev libdnnl-dev libyaml-dev libjansson-dev
-        echo libxxhash-dev libhwloc-dev
+        echo libxxhash-dev libhwloc-dev libpcre2-dev libutf8proc-dev
         ;;
     run) echo openmpi-bin openssh-client ;;
     test)

@@ -35,7 +35,8 @@ say() { echo "# $SECONDS s: $1"; }
 
 packages=(openmpi-bin openmpi-common libopenmpi3 libopenmpi-dev libhwloc15 libhwloc-dev libpmix2
     libhdf5-openmpi-103-1 libhdf5-openmpi-dev libyaml-0-2 libyaml-dev libjansson4 libjansson-dev
-    libxxhash0 libxxhash-dev libcmocka0 libcmocka-dev make pkgconf pkgconf-bin libpkgconf3)
+    libxxhash0 libxxhash-dev libpcre2-8-0 libpcre2-dev libutf8proc2 libutf8proc-dev
+    libcmocka0 libcmocka-dev make pkgconf pkgconf-bin libpkgconf3)
 
 unpack_packages() {
     mkdir "$work/packages"

@@ -96,6 +96,8 @@ cblas\.h|mkl.*\.h src/device/cpu/gemm.*\.c
 yaml\.h src/config/yaml\.c
 jansson\.h src/base/json\.c
 xxhash\.h src/base/hash\.c
+pcre2\.h io/tokenizer_regex\.c
+utf8proc\.h io/tokenizer_unicode\.c
 hwloc\.h|hwloc/.*\.h src/comm/topology\.c
 cuda.*\.h|device/cuda/.*\.h src/device/cuda/.*
 cublas.*\.h src/device/cuda/gemm\.c
