@@ -14,9 +14,6 @@ libtrireme_a_SOURCES += \
 	io/seal.c io/seal.h \
 	io/shard.c io/shard.h \
 	io/shuffle.c io/shuffle.h io/swap.c io/swap.h \
-	io/tokenizer.c io/tokenizer.h io/tokenizer_private.h \
-	io/tokenizer_bytes.c io/tokenizer_decode.c io/tokenizer_encode.c \
-	io/tokenizer_alphabet.h io/tokenizer_regex.c io/tokenizer_regex.h io/tokenizer_scan.c io/tokenizer_scan.h \
-	io/tokenizer_unicode.c io/tokenizer_unicode.h io/tokenizer_vocab.c io/tokenizer_vocab.h \
 	io/tokens.c io/tokens.h io/tokens_format.h \
 	io/tokens_read.c io/tokens_verify.c io/tokens_writer.c
+include $(top_srcdir)/io/tokenizer.mk

@@ -4,15 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/array.h"
-#include "io/tokenizer_private.h"
-
-static void flag(struct tokenizer *tokenizer, int64_t id, int flags)
-{
-    if (id >= 0)
-        tokenizer->data->flags[id] |= (uint8_t)flags;
-}
+#include "io/tokenizer_file.h"
 
 /* The tokens of "bytes" are spelled as byte fallback spells them. */
 static void open_bytes(struct tokenizer *tokenizer)
@@ -26,6 +21,15 @@ static void open_bytes(struct tokenizer *tokenizer)
     }
     tokenizer_vocab_add(&data->texts, "<|endoftext|>", 13, 256);
     tokenizer->end_of_text = tokenizer->role[TOKENIZER_EOS] = 256;
+    tokenizer->vocab = data->texts.size;
+    data->flags = array_make((size_t)tokenizer->vocab, 1);
+    data->flags[256] = TOKENIZER_IS_SPECIAL | TOKENIZER_IS_STOP;
+    snprintf(tokenizer->name, sizeof tokenizer->name, "%s", data->model->name);
+}
+
+static int is_there(const char *path)
+{
+    return strchr(path, '/') || !access(path, F_OK);
 }
 
 int tokenizer_open(struct tokenizer **opened, const char *name_or_path, struct error *err)
@@ -36,55 +40,55 @@ int tokenizer_open(struct tokenizer **opened, const char *name_or_path, struct e
     tokenizer->end_of_text = -1;
     for (int i = 0; i < TOKENIZER_ROLES; i++)
         tokenizer->role[i] = -1;
-    if (strcmp(name_or_path, "bytes")) {
-        error_set(err, "no tokenizer \"%s\"; there are: bytes", name_or_path);
-        goto fail;
+    int rc = 0;
+    if (!strcmp(name_or_path, "bytes"))
+        open_bytes(tokenizer);
+    else if (is_there(name_or_path))
+        rc = tokenizer_file_open(tokenizer, name_or_path, err);
+    else
+        rc = error_set(err,
+                       "no tokenizer \"%s\": it is neither \"bytes\", nor a tokenizer.json, nor a "
+                       "folder that has one",
+                       name_or_path);
+    if (!rc) {
+        *opened = tokenizer;
+        return 0;
     }
-    open_bytes(tokenizer);
-    snprintf(tokenizer->name, sizeof tokenizer->name, "%s", tokenizer->data->model->name);
-    tokenizer->vocab = tokenizer->data->texts.size;
-    tokenizer->data->flags = array_make((size_t)tokenizer->vocab, 1);
-    flag(tokenizer, tokenizer->end_of_text, TOKENIZER_IS_SPECIAL | TOKENIZER_IS_STOP);
-    *opened = tokenizer;
-    return 0;
-fail:
     tokenizer_close(tokenizer);
     return -1;
+}
+
+static void free_steps(struct tokenizer_data *data)
+{
+    for (int i = 0; i < TOKENIZER_MOST_STEPS; i++) {
+        free(data->rules[i].from);
+        free(data->rules[i].to);
+        tokenizer_regex_destroy(data->rules[i].regex);
+        free(data->steps[i].prefix);
+        free(data->steps[i].space);
+        free(data->steps[i].literal);
+        tokenizer_regex_destroy(data->steps[i].regex);
+        free(data->undos[i].from);
+        free(data->undos[i].to);
+    }
 }
 
 void tokenizer_close(struct tokenizer *tokenizer)
 {
     if (!tokenizer)
         return;
-    tokenizer_vocab_free(&tokenizer->data->texts);
-    free(tokenizer->data->flags);
-    free(tokenizer->data);
+    struct tokenizer_data *data = tokenizer->data;
+    free_steps(data);
+    tokenizer_added_free(&data->added[0]);
+    tokenizer_added_free(&data->added[1]);
+    tokenizer_bpe_free(data->bpe);
+    tokenizer_wordpiece_free(data->wordpiece);
+    tokenizer_vocab_free(&data->texts);
+    free(data->before);
+    free(data->after);
+    free(data->classes);
+    free(data->flags);
+    free(data);
     free(tokenizer->path);
     free(tokenizer);
-}
-
-int64_t tokenizer_id(const struct tokenizer *tokenizer, const char *text)
-{
-    return tokenizer_vocab_find(&tokenizer->data->texts, text, strlen(text));
-}
-
-const char *tokenizer_text(const struct tokenizer *tokenizer, int64_t id)
-{
-    size_t bytes;
-    return tokenizer_vocab_text(&tokenizer->data->texts, id, &bytes);
-}
-
-static int has_flag(const struct tokenizer *tokenizer, int64_t id, int flags)
-{
-    return id >= 0 && id < tokenizer->vocab && (tokenizer->data->flags[id] & flags) != 0;
-}
-
-int tokenizer_is_special(const struct tokenizer *tokenizer, int64_t id)
-{
-    return has_flag(tokenizer, id, TOKENIZER_IS_SPECIAL);
-}
-
-int tokenizer_is_stop(const struct tokenizer *tokenizer, int64_t id)
-{
-    return has_flag(tokenizer, id, TOKENIZER_IS_STOP);
 }

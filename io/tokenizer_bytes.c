@@ -12,12 +12,5 @@ static int encode_bytes(struct tokenizer_encoder *encoder, const char *text, siz
     return 0;
 }
 
-static void decode_byte(const struct tokenizer *tokenizer, uint32_t id,
-                        struct tokenizer_buffer *out)
-{
-    char byte = (char)id;
-    tokenizer_buffer_add(out, &byte, 1);
-}
-
 const struct tokenizer_model tokenizer_bytes = {
-    .name = "bytes", .takes_bytes = 1, .encode = encode_bytes, .decode = decode_byte};
+    .name = "bytes", .takes_bytes = 1, .encode = encode_bytes};

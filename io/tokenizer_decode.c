@@ -8,19 +8,18 @@
 struct tokenizer_decoder {
     const struct tokenizer *tokenizer;
     int flags;
-    struct tokenizer_buffer held; /* bytes of a character that is not whole yet */
+    int has_begun;                 /* a token is behind */
+    int64_t strips;                /* left to strip from the text's beginning; -1: not begun */
+    struct tokenizer_buffer piece; /* the text of a token, as its decoder makes it */
+    struct tokenizer_buffer held;  /* bytes of a character that is not whole yet */
     struct tokenizer_buffer out;
 };
 
-void tokenizer_buffer_add(struct tokenizer_buffer *buffer, const char *text, size_t bytes)
+static void begin(struct tokenizer_decoder *decoder)
 {
-    if (buffer->bytes + bytes + 1 > buffer->capacity) {
-        buffer->capacity = 2 * (buffer->bytes + bytes) + 64;
-        buffer->text = array_need(realloc(buffer->text, buffer->capacity), buffer->capacity);
-    }
-    memcpy(buffer->text + buffer->bytes, text, bytes);
-    buffer->bytes += bytes;
-    buffer->text[buffer->bytes] = 0;
+    decoder->has_begun = decoder->flags & TOKENIZER_CONTINUED;
+    decoder->strips = decoder->has_begun ? 0 : -1;
+    decoder->held.bytes = 0;
 }
 
 void tokenizer_decoder_create(struct tokenizer_decoder **created, const struct tokenizer *tokenizer,
@@ -29,68 +28,95 @@ void tokenizer_decoder_create(struct tokenizer_decoder **created, const struct t
     struct tokenizer_decoder *decoder = *created = array_make(1, sizeof *decoder);
     decoder->tokenizer = tokenizer;
     decoder->flags = flags;
+    begin(decoder);
 }
 
 void tokenizer_decoder_destroy(struct tokenizer_decoder *decoder)
 {
     if (!decoder)
         return;
+    free(decoder->piece.text);
     free(decoder->held.text);
     free(decoder->out.text);
     free(decoder);
 }
 
-/* How many bytes of text, 0 to 3, begin a character that may become whole. */
-static size_t unfinished(const struct tokenizer_buffer *text)
+int tokenizer_decoder_began(const struct tokenizer_decoder *decoder)
 {
-    for (size_t back = 1; back <= 3 && back <= text->bytes; back++) {
-        unsigned char byte = (unsigned char)text->text[text->bytes - back];
-        if (byte >= 0xc0)
-            return back < (byte >= 0xf0 ? 4u : byte >= 0xe0 ? 3u : 2u) ? back : 0;
-        if (byte < 0x80)
-            return 0;
+    return decoder->has_begun;
+}
+
+int64_t *tokenizer_decoder_strips(struct tokenizer_decoder *decoder)
+{
+    return &decoder->strips;
+}
+
+static void clear(struct tokenizer_buffer *buffer)
+{
+    buffer->bytes = 0;
+    tokenizer_buffer_add(buffer, "", 0);
+}
+
+/* The text of a token behind the steps of the file's decoder, in decoder->piece. */
+static void decode_piece(struct tokenizer_decoder *decoder, uint32_t id)
+{
+    const struct tokenizer_data *data = decoder->tokenizer->data;
+    size_t bytes;
+    const char *text = tokenizer_vocab_text(&data->texts, id, &bytes);
+    char byte = (char)id;
+    clear(&decoder->piece);
+    if (data->model->takes_bytes && id < 256) {
+        tokenizer_buffer_add(&decoder->piece, &byte, 1);
+        return;
     }
-    return 0;
+    tokenizer_buffer_add(&decoder->piece, " ", data->joins && decoder->has_begun ? 1 : 0);
+    tokenizer_buffer_add(&decoder->piece, text, bytes);
+    /* Added tokens are spelled as they are, not in the letters of bytes. */
+    if (!data->is_byte_level || !(data->flags[id] & TOKENIZER_IS_ADDED))
+        for (int i = 0; i < data->undo_count; i++)
+            data->undos[i].apply(&data->undos[i], decoder, &decoder->piece);
+    decoder->has_begun = 1;
+}
+
+/* What is whole of held and piece goes to out, the rest to held. */
+static void hand_out(struct tokenizer_decoder *decoder, int more)
+{
+    struct tokenizer_buffer *held = &decoder->held, *out = &decoder->out;
+    if (decoder->piece.bytes)
+        tokenizer_buffer_add(held, decoder->piece.text, decoder->piece.bytes);
+    size_t taken = held->bytes;
+    if (decoder->tokenizer->data->model->takes_bytes)
+        taken = more ? tokenizer_unicode_whole(held->text, held->bytes) : held->bytes;
+    if (decoder->tokenizer->data->model->takes_bytes)
+        tokenizer_buffer_add(out, taken ? held->text : "", taken);
+    else
+        taken = tokenizer_unicode_repair(held->text, held->bytes, more, out);
+    if (taken < held->bytes)
+        memmove(held->text, held->text + taken, held->bytes - taken);
+    held->bytes -= taken;
 }
 
 const char *tokenizer_decoder_add(struct tokenizer_decoder *decoder, uint32_t id, size_t *bytes)
 {
     const struct tokenizer *tokenizer = decoder->tokenizer;
-    struct tokenizer_buffer *held = &decoder->held, *out = &decoder->out;
-    out->bytes = 0;
-    tokenizer_buffer_add(out, "", 0);
-    *bytes = 0;
-    int special = tokenizer_is_special(tokenizer, id);
-    const char *name = tokenizer_text(tokenizer, id);
-    if (!name || (special && !(decoder->flags & TOKENIZER_SPECIALS)))
-        return out->text;
-    if (held->bytes)
-        tokenizer_buffer_add(out, held->text, held->bytes);
-    held->bytes = 0;
-    if (special)
-        tokenizer_buffer_add(out, name, strlen(name));
-    else
-        tokenizer->data->model->decode(tokenizer, id, out);
-    size_t keep = unfinished(out);
-    tokenizer_buffer_add(held, out->text + out->bytes - keep, keep);
-    out->bytes -= keep;
-    out->text[out->bytes] = 0;
-    *bytes = out->bytes;
-    return out->text;
+    clear(&decoder->out);
+    if (tokenizer_text(tokenizer, id) &&
+        (decoder->flags & TOKENIZER_SPECIALS || !tokenizer_is_special(tokenizer, id))) {
+        decode_piece(decoder, id);
+        hand_out(decoder, 1);
+    }
+    *bytes = decoder->out.bytes;
+    return decoder->out.text;
 }
 
 const char *tokenizer_decoder_finish(struct tokenizer_decoder *decoder, size_t *bytes)
 {
-    struct tokenizer_buffer *out = &decoder->out;
-    out->bytes = 0;
-    if (decoder->tokenizer->data->model->takes_bytes)
-        tokenizer_buffer_add(out, decoder->held.bytes ? decoder->held.text : "",
-                             decoder->held.bytes);
-    else
-        tokenizer_buffer_add(out, "\xEF\xBF\xBD", decoder->held.bytes ? 3 : 0);
-    decoder->held.bytes = 0;
-    *bytes = out->bytes;
-    return out->text;
+    clear(&decoder->out);
+    clear(&decoder->piece);
+    hand_out(decoder, 0);
+    begin(decoder);
+    *bytes = decoder->out.bytes;
+    return decoder->out.text;
 }
 
 char *tokenizer_decode(const struct tokenizer *tokenizer, const uint32_t *ids, int64_t count,

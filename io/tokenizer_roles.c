@@ -1,0 +1,120 @@
+/* tokenizer_roles.c - which tokens begin and end texts, pad them, and stand for the unknown.
+ *
+ * tokenizer.json does not say.  The files beside it do, each in its own way:
+ *     tokenizer_config.json     "eos_token": "</s>", or {"content": "</s>", ...}, or null: none
+ *     special_tokens_map.json   the same
+ *     generation_config.json    "eos_token_id": 2, or a list, at all of which generation stops
+ * The first that has a role decides it; where none has, well-known names do.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/json.h"
+#include "io/tokenizer_file.h"
+
+enum { MOST_NAMES = 6 };
+
+static const struct {
+    const char *text, *id;
+    const char *names[MOST_NAMES];
+} roles[TOKENIZER_ROLES] = {
+    [TOKENIZER_BOS] = {.text = "bos_token",
+                       .id = "bos_token_id",
+                       .names = {"<s>", "<|begin_of_text|>", "<bos>", "[BOS]", "<|endoftext|>"}},
+    [TOKENIZER_EOS] = {.text = "eos_token",
+                       .id = "eos_token_id",
+                       .names = {"</s>", "<|end_of_text|>", "<eos>", "[EOS]", "<|endoftext|>"}},
+    [TOKENIZER_PAD] = {.text = "pad_token",
+                       .id = "pad_token_id",
+                       .names = {"<pad>", "[PAD]", "<|pad|>", "<|finetune_right_pad_id|>"}},
+    [TOKENIZER_UNK] = {.text = "unk_token", .names = {"<unk>", "[UNK]", "<|unk|>"}},
+};
+
+/* Ends of documents; else it is the end of answers. */
+static const char *const ends[] = {"<|endoftext|>", "<|end_of_text|>", NULL};
+
+/* A file beside tokenizer.json: 0 and its JSON, or NULL where there is none; -1 with err set. */
+static int read_beside(const struct tokenizer *tokenizer, const char *name, struct js **json,
+                       struct error *err)
+{
+    const char *slash = strrchr(tokenizer->path, '/');
+    int folder = slash ? (int)(slash - tokenizer->path + 1) : 0;
+    char *path = array_format("%.*s%s", folder, tokenizer->path, name);
+    *json = NULL;
+    int rc = access(path, F_OK) || (*json = js_read(path, err)) ? 0 : -1;
+    free(path);
+    return rc;
+}
+
+/* Does a file decide a role?  Then *id is its token, or -1. */
+static int is_decided(const struct tokenizer *tokenizer, const struct js *file, int role,
+                      int64_t *id)
+{
+    const struct js *value = js_get(file, roles[role].text);
+    const char *text = js_string(value);
+    if (!text)
+        text = js_get_string(value, "content", NULL);
+    *id = text ? tokenizer_id(tokenizer, text) : -1;
+    return value && (!text || *id >= 0);
+}
+
+static int64_t by_number(const struct tokenizer *tokenizer, const struct js *generation, int role)
+{
+    const struct js *value = roles[role].id ? js_get(generation, roles[role].id) : NULL;
+    int64_t id = js_int(value, js_at_int(value, 0, -1));
+    return tokenizer_text(tokenizer, id) ? id : -1;
+}
+
+static int64_t by_names(const struct tokenizer *tokenizer, const char *const *names, int most)
+{
+    int64_t id = -1;
+    for (int i = 0; id < 0 && i < most && names[i]; i++)
+        id = tokenizer_id(tokenizer, names[i]);
+    return id;
+}
+
+static void stop_at(struct tokenizer *tokenizer, int64_t id)
+{
+    if (tokenizer_text(tokenizer, id))
+        tokenizer->data->flags[id] |= TOKENIZER_IS_STOP;
+}
+
+static void find_roles(struct tokenizer *tokenizer, const struct js *config, const struct js *map,
+                       const struct js *generation)
+{
+    for (int i = 0; i < TOKENIZER_ROLES; i++) {
+        int64_t *id = &tokenizer->role[i];
+        if (is_decided(tokenizer, config, i, id) || is_decided(tokenizer, map, i, id))
+            continue;
+        *id = by_number(tokenizer, generation, i);
+        if (*id < 0)
+            *id = by_names(tokenizer, roles[i].names, MOST_NAMES);
+    }
+    tokenizer->end_of_text = by_names(tokenizer, ends, 2);
+    if (tokenizer->end_of_text < 0)
+        tokenizer->end_of_text = tokenizer->role[TOKENIZER_EOS];
+    if (tokenizer->end_of_text < 0)
+        tokenizer->end_of_text = tokenizer_id(tokenizer, "[SEP]");
+    stop_at(tokenizer, tokenizer->role[TOKENIZER_EOS]);
+    stop_at(tokenizer, tokenizer->end_of_text);
+    const struct js *stops = js_get(generation, "eos_token_id");
+    stop_at(tokenizer, js_int(stops, -1));
+    for (int i = 0; i < js_length(stops); i++)
+        stop_at(tokenizer, js_at_int(stops, i, -1));
+}
+
+int tokenizer_roles_read(struct tokenizer *tokenizer, struct error *err)
+{
+    struct js *config = NULL, *map = NULL, *generation = NULL;
+    int rc = read_beside(tokenizer, "tokenizer_config.json", &config, err) ||
+             read_beside(tokenizer, "special_tokens_map.json", &map, err) ||
+             read_beside(tokenizer, "generation_config.json", &generation, err);
+    if (!rc)
+        find_roles(tokenizer, config, map, generation);
+    js_free(config);
+    js_free(map);
+    js_free(generation);
+    return rc ? -1 : 0;
+}
