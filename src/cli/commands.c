@@ -46,7 +46,8 @@ const struct command commands[] = {
      .also = "sample gen complete inference infer",
      .run = command_generate},
     {.name = "tokenize",
-     .usage = "INPUT... [--tokenizer NAME] [--valid FILE.h5 --valid-fraction F] -o FILE.h5\n"
+     .usage = "INPUT... [--tokenizer T] [--valid FILE.h5 --valid-fraction F] -o FILE.h5\n"
+              "  trireme tokenize INPUT... --train-bpe N -o tokenizer.json\n"
               "  trireme tokenize --verify | --seal FILE.h5...",
      .summary = "make a token file from texts: files, folders, or - for standard input;\n"
                 "      verify token files, or add checksums to those that have none",
@@ -56,6 +57,7 @@ const struct command commands[] = {
                  {"--valid", "FILE"},
                  {"--valid-fraction", "F"},
                  {"-o", "FILE"},
+                 {"--train-bpe", "N"},
                  {"--verify", NULL},
                  {"--seal", NULL}},
      .also = "prepare preprocess data",

@@ -2,8 +2,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "comm/world.h"
@@ -142,19 +144,56 @@ static int run(struct app *app, const struct asked *asked, struct checkpoint *ch
     return rc;
 }
 
-/* The tokenizer of --tokenizer, else the one of the data that the checkpoint was trained on. */
-static int open_tokenizer(struct tokenizer **tokenizer, const char *asked,
-                          const struct checkpoint *checkpoint, struct error *err)
+/* Is there a tokenizer of this name in the folder of path (or that is path)?  Then it is opened. */
+static int is_beside(struct tokenizer **tokenizer, const char *path, const char *name)
 {
-    const char *trained = run_data_tokenizer(checkpoint->meta);
-    if (asked || !trained)
-        return tokenizer_open(tokenizer, asked ? asked : "bytes", err);
-    if (!tokenizer_open(tokenizer, trained, NULL))
+    struct stat info;
+    int is_folder = !stat(path, &info) && S_ISDIR(info.st_mode);
+    const char *slash = strrchr(path, '/');
+    int folder = is_folder ? (int)strlen(path) : slash ? (int)(slash - path) : 0;
+    char *file = array_format("%.*s%stokenizer.json", folder, path, folder ? "/" : "");
+    int found = *path && !access(file, F_OK) && !tokenizer_open(tokenizer, file, NULL);
+    free(file);
+    if (found && strcmp((*tokenizer)->name, name)) {
+        tokenizer_close(*tokenizer);
+        *tokenizer = NULL;
+        found = 0;
+    }
+    return found;
+}
+
+/* The tokenizer that made the data, by its name: one of trireme's own, the one of the folder that
+ * the model came from, or the one beside the data. */
+static int find_trained(struct tokenizer **tokenizer, const char *name,
+                        const struct checkpoint *checkpoint, struct error *err)
+{
+    struct config config;
+    if (!strcmp(name, "bytes"))
+        return tokenizer_open(tokenizer, name, err);
+    if (!run_checkpoint_config(checkpoint, &config, NULL, 0, NULL) &&
+        (is_beside(tokenizer, config.model_path, name) ||
+         is_beside(tokenizer, config.data.train, name)))
         return 0;
     return error_set(err,
-                     "%s was trained on tokens of \"%s\", a tokenizer that is not in this version "
-                     "of trireme; --tokenizer bytes takes each token below 256 for a byte",
-                     checkpoint->path, trained);
+                     "%s was trained on tokens of \"%s\", a tokenizer that lies neither in "
+                     "model.path nor beside data.train; give its tokenizer.json: --tokenizer FILE "
+                     "(--tokenizer bytes takes each token below 256 for a byte)",
+                     checkpoint->path, name);
+}
+
+/* The tokenizer of --tokenizer, else the one of the data that the checkpoint was trained on. */
+static int open_tokenizer(struct tokenizer **tokenizer, const char *asked,
+                          const struct checkpoint *checkpoint, struct log *log, struct error *err)
+{
+    const char *trained = run_data_tokenizer(checkpoint->meta);
+    if (!asked && trained)
+        return find_trained(tokenizer, trained, checkpoint, err);
+    if (tokenizer_open(tokenizer, asked ? asked : "bytes", err))
+        return -1;
+    if (trained && strcmp((*tokenizer)->name, trained))
+        log_warn(log, "%s was trained on tokens of \"%s\", and --tokenizer is \"%s\"",
+                 checkpoint->path, trained, (*tokenizer)->name);
+    return 0;
 }
 
 int command_generate(struct app *app, int argc, char **argv, struct error *err)
@@ -169,7 +208,8 @@ int command_generate(struct app *app, int argc, char **argv, struct error *err)
         world_agree(world, parse(&asked, argc, argv, err), err) ||
         read_prompt(&asked, world, err) ||
         run_checkpoint_open(&checkpoint, world, asked.from, &app->log, err) ||
-        world_agree(world, open_tokenizer(&tokenizer, asked.tokenizer, checkpoint, err), err) ||
+        world_agree(world, open_tokenizer(&tokenizer, asked.tokenizer, checkpoint, &app->log, err),
+                    err) ||
         run(app, &asked, checkpoint, tokenizer, err);
     checkpoint_close(checkpoint);
     tokenizer_close(tokenizer);

@@ -1,6 +1,7 @@
 /* tokenize.c - trireme tokenize: make a token file, or one for training and one for
  * validation, of text files; verify token files, and give older ones checksums.  Text is read and
  * written in pieces: memory stays small. */
+#include "base/array.h"
 #include "base/text.h"
 #include "cli/command.h"
 
@@ -15,6 +16,7 @@
 #include "cli/arguments.h"
 #include "cli/inputs.h"
 #include "cli/output_path.h"
+#include "cli/tokenize_train.h"
 #include "io/disk.h"
 #include "io/partial.h"
 #include "io/tokenizer.h"
@@ -38,37 +40,75 @@ struct job {
     struct output train, valid;
     struct inputs inputs;
     struct tokenizer *tokenizer;
-    char *chunk;
+    struct tokenizer_encoder *encoder;
+    char *chunk; /* [capacity], of which held bytes are read */
+    size_t held, capacity;
 };
 
 /* Documents */
+
+/* Encode the text in the buffer and append it; with more to come only up to a place where it can be
+ * cut, and the rest goes to the front of the buffer. */
+static int encode_chunk(struct job *job, struct output *output, int flags, int more,
+                        struct error *err)
+{
+    const uint32_t *ids;
+    int64_t count;
+    size_t cut = more ? tokenizer_cut(job->tokenizer, job->chunk, job->held) : job->held;
+    if (tokenizer_encoder_run(job->encoder, job->chunk, cut, cut ? flags : 0, &ids, &count, err) ||
+        tokens_extend(output->writer, ids, count, err))
+        return -1;
+    job->held -= cut;
+    memmove(job->chunk, job->chunk + cut, job->held);
+    output->tokens += count;
+    return 0;
+}
+
+/* Fill the buffer, which doubles where nothing of it could be encoded, with up to *bytes bytes (all
+ * there is if negative).  Returns 1, 0 at the end, or -1 with err set. */
+static int fill_chunk(struct job *job, int fd, const char *path, int64_t *bytes, struct error *err)
+{
+    if (job->held == job->capacity) {
+        job->capacity = job->capacity ? 2 * job->capacity : CHUNK_BYTES;
+        job->chunk = array_need(realloc(job->chunk, job->capacity), job->capacity);
+    }
+    while (*bytes && job->held < job->capacity) {
+        size_t most = job->capacity - job->held;
+        if (*bytes > 0 && (size_t)*bytes < most)
+            most = (size_t)*bytes;
+        ssize_t got = read(fd, job->chunk + job->held, most);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return error_errno(err, "cannot read input %s", path);
+        if (!got)
+            return 0;
+        job->held += (size_t)got;
+        *bytes -= *bytes < 0 ? 0 : got;
+    }
+    return *bytes != 0;
+}
 
 /* Append up to `bytes` bytes of text (all there is if negative) as one document. */
 static int add_document(struct job *job, int fd, const char *path, int64_t bytes,
                         struct output *output, struct error *err)
 {
     uint32_t end = (uint32_t)job->tokenizer->end_of_text;
-    int rc = tokens_append(output->writer, NULL, 0, err);
-    while (!rc && bytes) {
-        size_t most = bytes < 0 || bytes > CHUNK_BYTES ? CHUNK_BYTES : (size_t)bytes;
-        uint32_t *ids = NULL;
-        int64_t count;
-        ssize_t got = read(fd, job->chunk, most);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return error_errno(err, "cannot read input %s", path);
-        if (!got)
-            break;
-        rc = tokenizer_encode(job->tokenizer, job->chunk, (size_t)got, 0, &ids, &count, err) ||
-             tokens_extend(output->writer, ids, count, err);
-        free(ids);
-        output->tokens += rc ? 0 : count;
-        bytes -= bytes < 0 ? 0 : got;
+    int more = 1, flags = 0;
+    job->held = 0;
+    if (tokens_append(output->writer, NULL, 0, err))
+        return -1;
+    while (more > 0) {
+        int64_t before = output->tokens;
+        more = fill_chunk(job, fd, path, &bytes, err);
+        if (more < 0 || encode_chunk(job, output, flags, more, err))
+            return -1;
+        if (output->tokens > before)
+            flags = TOKENIZER_CONTINUED;
     }
     output->tokens++;
     output->documents++;
-    return rc || tokens_extend(output->writer, &end, 1, err) ? -1 : 0;
+    return tokens_extend(output->writer, &end, 1, err);
 }
 
 /* With few documents the end of each is for validation. */
@@ -159,9 +199,13 @@ static int finish_output(struct output *output, struct error *err)
 
 static int write_all(struct job *job, const char *source, struct error *err)
 {
-    job->chunk = malloc(CHUNK_BYTES);
-    if (!job->chunk)
-        return error_set(err, "out of memory");
+    if (job->tokenizer->end_of_text < 0)
+        return error_set(err,
+                         "tokenizer %s has no token that ends texts, which goes behind each "
+                         "document; name it as eos_token in tokenizer_config.json beside it",
+                         job->tokenizer->path);
+    if (tokenizer_encoder_create(&job->encoder, job->tokenizer, err))
+        return -1;
     if (open_output(job, &job->train, source, err) || open_output(job, &job->valid, source, err))
         return -1;
     for (int i = 0; i < job->inputs.count; i++)
@@ -272,12 +316,15 @@ static int make_files(struct app *app, struct job *job, char **arguments, int co
 int command_tokenize(struct app *app, int argc, char **argv, struct error *err)
 {
     struct job job = {0};
+    if (tokenize_train_is_asked(argc, argv))
+        return tokenize_train(app, argc, argv, err);
     int rc = read_options(&job, &argc, argv, err);
     if (!rc)
         rc = job.use == MAKE ? make_files(app, &job, argv + 1, argc - 1, err)
                              : check_files(&job, argv + 1, argc - 1, err);
     tokens_abandon(job.train.writer);
     tokens_abandon(job.valid.writer);
+    tokenizer_encoder_destroy(job.encoder);
     tokenizer_close(job.tokenizer);
     inputs_free(&job.inputs);
     free(job.chunk);

@@ -82,6 +82,13 @@ static int start(struct text *text, const struct tokenizer *tokenizer,
     int64_t count;
     if (tokenizer_encode(tokenizer, request->prompt, strlen(request->prompt), 0, &ids, &count, err))
         return -1;
+    if (!count && tokenizer->end_of_text < 0) {
+        free(ids);
+        return error_set(err,
+                         "tokenizer %s has no token that ends texts, so that the prompt cannot "
+                         "be empty",
+                         tokenizer->name);
+    }
     text->ids = array_make((size_t)(count + request->tokens + 1), sizeof *text->ids);
     if (!count) /* an empty prompt: a text begins after an end-of-text token */
         text->ids[text->count++] = (int32_t)tokenizer->end_of_text;

@@ -1,0 +1,129 @@
+/* tokenize_train.c - see tokenize_train.h.  Texts are read in pieces that end where a word ends. */
+#include "cli/tokenize_train.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "cli/arguments.h"
+#include "cli/inputs.h"
+#include "cli/output_path.h"
+#include "io/tokenizer_train.h"
+
+enum { PIECE_BYTES = 4 << 20, MOST_TOKENS = 1 << 24 };
+
+/* What was read and not counted yet. */
+struct piece {
+    char *text;
+    size_t bytes, capacity;
+};
+
+int tokenize_train_is_asked(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (!strncmp(argv[i], "--train-bpe", strlen("--train-bpe")))
+            return 1;
+    return 0;
+}
+
+/* Read until the piece is full; 1: the file goes on. */
+static int fill(struct piece *piece, int fd, const char *path, struct error *err)
+{
+    if (piece->bytes == piece->capacity) { /* a word of that length: a larger piece */
+        piece->capacity = piece->capacity ? 2 * piece->capacity : PIECE_BYTES;
+        piece->text = array_need(realloc(piece->text, piece->capacity), piece->capacity);
+    }
+    while (piece->bytes < piece->capacity) {
+        ssize_t got = read(fd, piece->text + piece->bytes, piece->capacity - piece->bytes);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return error_errno(err, "cannot read input %s", path);
+        if (!got)
+            return 0;
+        piece->bytes += (size_t)got;
+    }
+    return 1;
+}
+
+static int add_file(struct tokenizer_trainer *trainer, struct piece *piece, const char *path,
+                    struct error *err)
+{
+    int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
+    int more = 1;
+    if (fd < 0)
+        return error_errno(err, "cannot open input %s", path);
+    piece->bytes = 0;
+    while (more > 0 && (more = fill(piece, fd, path, err)) >= 0) {
+        size_t cut =
+            more ? tokenizer_trainer_cut(trainer, piece->text, piece->bytes) : piece->bytes;
+        if (tokenizer_trainer_add(trainer, piece->text, cut, err))
+            more = -1;
+        memmove(piece->text, piece->text + cut, piece->bytes - cut);
+        piece->bytes -= cut;
+    }
+    if (fd != STDIN_FILENO)
+        close(fd);
+    return more < 0 ? -1 : 0;
+}
+
+static int train(struct app *app, const struct inputs *inputs, int64_t tokens, const char *path,
+                 struct error *err)
+{
+    struct tokenizer_trainer *trainer;
+    struct piece piece = {0};
+    int64_t made = 0;
+    int rc = 0;
+    tokenizer_trainer_create(&trainer);
+    for (int i = 0; !rc && i < inputs->count; i++)
+        rc = add_file(trainer, &piece, inputs->paths[i], err);
+    rc = rc || tokenizer_trainer_write(trainer, tokens, path, &made, err);
+    tokenizer_trainer_destroy(trainer);
+    free(piece.text);
+    if (rc)
+        return -1;
+    inputs_report(inputs, &app->log);
+    if (made < tokens)
+        log_warn(&app->log, "the text has pairs for %lld tokens only: no other pair occurs twice",
+                 (long long)made);
+    printf("%s: byte-level BPE, %lld tokens\n", path, (long long)made);
+    return 0;
+}
+
+/* "-o", and nothing of the other uses of tokenize. */
+static int read_output(int *argc, char **argv, const char **path, struct error *err)
+{
+    static const char *const others[] = {"--tokenizer", "--valid", "--valid-fraction"};
+    *path = arguments_option("-o", argc, argv);
+    for (int i = 0; i < 3; i++)
+        if (arguments_option(others[i], argc, argv))
+            return error_set(err,
+                             "--train-bpe makes a tokenizer and no token file: %s is not for it",
+                             others[i]);
+    if (arguments_flag("--verify", argc, argv) || arguments_flag("--seal", argc, argv))
+        return error_set(err, "--verify and --seal take token files; --train-bpe takes texts");
+    if (!*path)
+        return error_set(err,
+                         "no output: trireme tokenize INPUT... --train-bpe N -o tokenizer.json");
+    return 0;
+}
+
+int tokenize_train(struct app *app, int argc, char **argv, struct error *err)
+{
+    struct inputs inputs = {0};
+    const char *path;
+    int64_t tokens;
+    if (arguments_count("--train-bpe", &argc, argv, TOKENIZER_FEWEST, MOST_TOKENS, &tokens, 0,
+                        err) ||
+        read_output(&argc, argv, &path, err))
+        return -1;
+    int rc = inputs_list(&inputs, argv + 1, argc - 1, err) ||
+             output_path_check(path, &inputs, err) || output_path_make_folder(path, err) ||
+             train(app, &inputs, tokens, path, err);
+    inputs_free(&inputs);
+    return rc ? -1 : 0;
+}
