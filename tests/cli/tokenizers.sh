@@ -1,0 +1,58 @@
+#!/bin/sh
+# tokenizers.sh - vocabularies: trained, used for token files, training and generation; and, with
+# TRIREME_PYTHON, ids of mixed text against the package `tokenizers` in every pipeline:
+# TOKENIZERS_BYTES of it (1000000; 10000000 is what is promised).
+. "$(dirname "$0")/helpers.inc"
+: "${TRIREME_BUILD:=$top/build}" "${TOKENIZERS_BYTES:=1000000}"
+
+# A vocabulary of text, the same in the same bytes, whatever the number of files.
+cat "$top"/src/base/*.[ch] >corpus.txt
+"$TRIREME" tokenize corpus.txt --train-bpe 600 -o data/tokenizer.json >out 2>err
+is "train a vocabulary" "0 data/tokenizer.json: byte-level BPE, 600 tokens" "$? $(cat out)"
+"$TRIREME" tokenize "$top"/src/base/*.[ch] --train-bpe 600 -o other.json >out 2>err
+is "of several files the same" 0 "$(cmp data/tokenizer.json other.json >cmp.out 2>&1; echo $?)"
+printf 'ab ab ab' | "$TRIREME" tokenize - --train-bpe 9000 -o few.json >out 2>err
+is "of a text of few pairs" "0 1" "$? $(grep -c 'no other pair occurs twice' err)"
+refused "a vocabulary is no text to overwrite" 'corpus\.txt is an input' \
+    "$TRIREME" tokenize corpus.txt --train-bpe 300 -o corpus.txt
+refused "fewer tokens than bytes" '257' "$TRIREME" tokenize corpus.txt --train-bpe 100 -o x.json
+refused "a vocabulary and a token file at once" '\-\-valid is not for it' \
+    "$TRIREME" tokenize corpus.txt --train-bpe 300 --valid v.h5 -o x.json
+refused "a vocabulary without an output" 'no output' "$TRIREME" tokenize corpus.txt --train-bpe 300
+
+# It makes a token file, whose name of it is a hash, and generate finds it beside the data.
+"$TRIREME" tokenize corpus.txt --tokenizer data/tokenizer.json -o data/train.h5 >out 2>err
+is "a token file by it" "0 1" "$? $(grep -c 'tokenizer byte-bpe-[0-9a-f]*, vocabulary 600' out)"
+is "fewer tokens than bytes of text" 1 \
+    "$(($(sed -n 's/.*h5: \([0-9]*\) tokens.*/\1/p' out) * 2 < $(wc -c <corpus.txt)))"
+"$TRIREME" tokenize corpus.txt --tokenizer data -o same.h5 >out 2>err
+is "its folder names it too" "0 0" "$? $(cmp data/train.h5 same.h5 >cmp.out 2>&1; echo $?)"
+small="device=cpu model.layers=1 model.hidden=16 model.heads=2 model.ffn=32 model.vocab=600 data.seq_len=16
+    train.global_batch=2 train.steps=2 run.threads=1"
+# shellcheck disable=SC2086
+"$TRIREME" train $small data.train=data/train.h5 run.dir=run >out 2>err || cat err
+"$TRIREME" generate run --prompt 'static int' --tokens 3 device=cpu >out 2>err
+is "generate finds it beside the data" "0 1" "$? $(grep -c '^static int' out)"
+mv data/tokenizer.json elsewhere.json
+refused "it is not there any more" 'trained on tokens of "byte-bpe-.*--tokenizer FILE' \
+    "$TRIREME" generate run --prompt x --tokens 3 device=cpu
+"$TRIREME" generate run --prompt x --tokens 3 --tokenizer elsewhere.json device=cpu >out 2>err
+is "it is given" "0 0" "$? $(grep -c 'trained on tokens' err)"
+"$TRIREME" generate run --prompt x --tokens 3 --tokenizer few.json device=cpu >out 2>err
+is "another one is given" "0 1" "$? $(grep -c 'trained on tokens of "byte-bpe' err)"
+echo '{"model": {"type": "Unigram"}}' >unigram.json
+refused "a model that is not there" 'unigram\.json: model "Unigram" is none that trireme has' \
+    "$TRIREME" tokenize corpus.txt --tokenizer unigram.json -o x.h5
+
+if [ -n "${TRIREME_PYTHON-}" ] && "$TRIREME_PYTHON" -c 'import tokenizers' 2>/dev/null; then
+    "$TRIREME_PYTHON" "$top/tests/cli/tokenizers_check.py" "$TRIREME" "$top/tests/golden" \
+        "$TRIREME_BUILD/tests/bench/tokenizer_rate" "$TOKENIZERS_BYTES" corpus.txt elsewhere.json >check.out 2>&1
+    rc=$?
+    while read -r result name; do
+        if [ "$result" = ok ]; then ok "$name"; else not_ok "the package tokenizers" "$result $name"; fi
+    done <check.out
+    is "all pipelines are compared" 0 $rc
+else
+    skip "ids of the package tokenizers" "no Python with tokenizers (TRIREME_PYTHON)"
+fi
+finish

@@ -1,0 +1,287 @@
+/* test_tokenizer_parts.c - parts of tokenizers: loops against their patterns, hostile files,
+ * training. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/array.h"
+#include "base/philox.h"
+#include "io/tokenizer.h"
+#include "io/tokenizer_alphabet.h"
+#include "io/tokenizer_regex.h"
+#include "io/tokenizer_scan.h"
+#include "io/tokenizer_train.h"
+#include "io/tokenizer_unicode.h"
+
+static char dir[64];
+
+/* Loops */
+
+enum { CHARACTERS = 60, TEXTS = 20000 };
+
+/* A text of few characters, many of them those that patterns name. */
+static size_t random_text(char *text, int64_t seed)
+{
+    static const uint32_t likely[] = {
+        ' ',   ' ',    '\n',  '\r',   '\t',    '\'',   's',  'S',    'l',    'L',   'r',
+        'e',   'v',    'd',   'a',    '1',     '2',    '.',  '-',    0xa0,   0x17f, 0xe9,
+        0x301, 0x4e2d, 0x663, 0x216b, 0x1f600, 0x2028, 0x85, 0x3000, 0x200b, 0x180e};
+    const uint64_t key = philox_key(3, "scan");
+    size_t bytes = 0;
+    int length = 1 + (int)(philox_u64(key, (uint64_t)seed * 100) % (CHARACTERS - 1));
+    for (int i = 1; i <= length; i++) {
+        uint64_t number = philox_u64(key, (uint64_t)seed * 100 + (uint64_t)i);
+        uint32_t code = likely[number % (sizeof likely / sizeof likely[0])];
+        if (number >> 32 & 7 && i > 1 && number >> 40 & 1)
+            code = (uint32_t)(number >> 41 & 3 ? code : (number >> 43) % 0xd800);
+        bytes += tokenizer_put_code(text + bytes, code ? code : 1);
+    }
+    return bytes;
+}
+
+static void test_scans(void **state)
+{
+    struct error err = {0};
+    struct tokenizer_match *match;
+    uint16_t *classes = tokenizer_unicode_classes();
+    const char *pattern;
+    char text[4 * CHARACTERS];
+    size_t start, end;
+    assert_int_equal(tokenizer_match_create(&match, &err), 0);
+    for (int p = 0; (pattern = tokenizer_scan_pattern(p)); p++) {
+        struct tokenizer_regex *regex;
+        tokenizer_scan *scan = tokenizer_scan_of(pattern);
+        assert_int_equal(tokenizer_regex_create(&regex, pattern, &err), 0);
+        for (int64_t i = 0; i < TEXTS; i++) {
+            size_t bytes = random_text(text, i);
+            for (size_t at = 0; at < bytes; at = end) {
+                assert_int_equal(
+                    tokenizer_regex_find(regex, match, text, bytes, at, &start, &end, &err), 1);
+                assert_int_equal(start, at);
+                if (scan(classes, text + at, bytes - at) != end - at)
+                    fail_msg("%s: at %zu of \"%.*s\" the loop finds %zu bytes, PCRE2 %zu", pattern,
+                             at, (int)bytes, text, scan(classes, text + at, bytes - at), end - at);
+            }
+        }
+        tokenizer_regex_destroy(regex);
+    }
+    assert_null(tokenizer_scan_of("x+"));
+    tokenizer_match_destroy(match);
+    free(classes);
+}
+
+static void test_alphabet(void **state)
+{
+    for (uint32_t byte = 0; byte < 256; byte++)
+        assert_int_equal(tokenizer_alphabet_byte(tokenizer_alphabet_code(byte)), byte);
+    assert_int_equal(tokenizer_alphabet_code(' '), 0x120);
+    assert_int_equal(tokenizer_alphabet_code(0xad), 0x143);
+    assert_int_equal(tokenizer_alphabet_byte(0x144), -1);
+}
+
+/* Hostile files */
+
+#define BYTES "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"
+#define MODEL(vocab, merges) \
+    "\"model\":{\"type\":\"BPE\",\"vocab\":{" vocab "},\"merges\":[" merges "]}"
+
+static char *write_file(const char *text)
+{
+    char *path = array_format("%s/tokenizer.json", dir);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    return path;
+}
+
+static void assert_refused(const char *text, const char *why)
+{
+    struct tokenizer *tokenizer;
+    struct error err = {0};
+    char *path = write_file(text);
+    assert_int_equal(tokenizer_open(&tokenizer, path, &err), -1);
+    assert_null(tokenizer);
+    if (!strstr(err.text, why) || !strstr(err.text, path))
+        fail_msg("%.300s: wanted \"%s\", got \"%s\"", text, why, err.text);
+    free(path);
+}
+
+static void test_refused(void **state)
+{
+    assert_refused("", "");
+    assert_refused("[]", "model");
+    assert_refused("{\"model\":3}", "model");
+    assert_refused("{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}", "\"Unigram\"");
+    assert_refused("{" MODEL("", "") "}", "vocab");
+    assert_refused("{" MODEL("\"a\":-1", "") "}", "\"a\"");
+    assert_refused("{" MODEL("\"a\":1e3", "") "}", "\"a\"");
+    assert_refused("{" MODEL("\"a\":99999999999", "") "}", "\"a\"");
+    assert_refused("{" MODEL("\"a\":16777216", "") "}", "\"a\"");
+    assert_refused("{" MODEL("\"a\":0,\"b\":0", "") "}", "one id");
+    assert_refused("{" MODEL("\"a\":0,\"a\":1", "") "}", "a");
+    assert_refused("{" MODEL("\"a\":0", "\"a b\"") "}", "not in the vocabulary");
+    assert_refused("{" MODEL("\"a\":0,\"b\":1", "\"a b\"") "}", "\"ab\"");
+    assert_refused("{" MODEL("\"a\":0", "\"a\"") "}", "merge 0");
+    assert_refused("{" MODEL("\"a\":0", "\"a a a\"") "}", "merge 0");
+    assert_refused("{" MODEL("\"a\":0", "[\"a\"]") "}", "merge 0");
+    assert_refused("{" MODEL("\"a\":0", "7") "}", "merge 0");
+    assert_refused("{\"normalizer\":{\"type\":\"Nmt\"}," MODEL("\"a\":0", "") "}", "\"Nmt\"");
+    assert_refused("{\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}," MODEL("\"a\":0", "") "}",
+                   "\"UnicodeScripts\"");
+    assert_refused("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},"
+                   "\"behavior\":\"Isolated\"}," MODEL("\"a\":0", "") "}",
+                   "pattern");
+    assert_refused("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&b]\"},"
+                   "\"behavior\":\"Isolated\"}," MODEL("\"a\":0", "") "}",
+                   "sets within a set");
+    assert_refused("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"\"},"
+                   "\"behavior\":\"Isolated\"}," MODEL("\"a\":0", "") "}",
+                   "pattern");
+    assert_refused("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"x\"},"
+                   "\"behavior\":\"Other\"}," MODEL("\"a\":0", "") "}",
+                   "\"Other\"");
+    assert_refused("{\"pre_tokenizer\":{\"type\":\"Digits\",\"individual_digits\":1}," MODEL(
+                       "\"a\":0", "") "}",
+                   "individual_digits");
+    assert_refused("{\"decoder\":{\"type\":\"CTC\"}," MODEL("\"a\":0", "") "}", "\"CTC\"");
+    assert_refused("{\"post_processor\":{\"type\":\"RobertaProcessing\",\"sep\":[\"x\",9],"
+                   "\"cls\":[\"a\",0]}," MODEL("\"a\":0", "") "}",
+                   "id 9");
+    assert_refused("{\"added_tokens\":[{\"id\":0,\"content\":\"b\"}]," MODEL("\"a\":0", "") "}",
+                   "the id of");
+    assert_refused("{\"added_tokens\":[{\"id\":4,\"content\":\"a\"}]," MODEL("\"a\":0", "") "}",
+                   "has id 4, and 0");
+    assert_refused(
+        "{\"added_tokens\":[{\"id\":4000000000,\"content\":\"b\"}]," MODEL("\"a\":0", "") "}",
+        "has no id");
+    assert_refused(
+        "{" BYTES "\"model\":{\"type\":\"BPE\",\"dropout\":0.5,\"vocab\":{\"a\":0},\"merges\":[]}}",
+        "random");
+    assert_refused("{" BYTES "\"model\":{\"type\":\"BPE\",\"end_of_word_suffix\":\"</w>\","
+                   "\"vocab\":{\"a\":0},\"merges\":[]}}",
+                   "</w>");
+    assert_refused(
+        "{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"[UNK]\",\"vocab\":{\"a\":0}}}",
+        "[UNK]");
+}
+
+static void test_deep(void **state)
+{
+    enum { DEEP = 100000 };
+    static const char open[] = "{\"type\":\"Sequence\",\"normalizers\":[";
+    char *text = array_make(DEEP, sizeof open);
+    size_t at = (size_t)sprintf(text, "{\"normalizer\":");
+    for (int i = 0; i < DEEP - 10; i++)
+        at += (size_t)sprintf(text + at, "%s", open);
+    assert_refused(text, "");
+    memset(text, '[', DEEP);
+    text[DEEP] = 0;
+    assert_refused(text, "");
+    free(text);
+}
+
+/* A vocabulary without some bytes: what is not known is left out, and nothing breaks. */
+static void test_few_bytes(void **state)
+{
+    struct tokenizer *tokenizer;
+    struct error err = {0};
+    uint32_t *ids;
+    int64_t count;
+    char *path = write_file("{" BYTES MODEL("\"a\":0,\"b\":1,\"ab\":7", "\"a b\"") "}");
+    assert_int_equal(tokenizer_open(&tokenizer, dir, &err), 0);
+    assert_string_equal(tokenizer->path, path);
+    assert_int_equal(tokenizer->vocab, 8);
+    assert_int_equal(tokenizer->end_of_text, -1);
+    assert_int_equal(tokenizer_encode(tokenizer, "abxba", 5, 0, &ids, &count, &err), 0);
+    assert_int_equal(count, 3);
+    assert_int_equal(ids[0], 7);
+    free(ids);
+    /* A word of more symbols than a row of ranks has, by the heap. */
+    char *text = array_make(2, 100001);
+    for (int i = 0; i < 100000; i++)
+        memcpy(text + 2 * i, i % 3 ? "ab" : "aa", 2);
+    assert_int_equal(tokenizer_encode(tokenizer, text, 200000, 0, &ids, &count, &err), 0);
+    assert_int_equal(count, 133334);
+    free(ids);
+    free(text);
+    free(path);
+    tokenizer_close(tokenizer);
+}
+
+static void test_missing(void **state)
+{
+    struct tokenizer *tokenizer;
+    struct error err = {0};
+    assert_int_equal(tokenizer_open(&tokenizer, "no/such/file.json", &err), -1);
+    assert_non_null(strstr(err.text, "no/such/file.json"));
+    assert_int_equal(tokenizer_open(&tokenizer, "bites", &err), -1);
+    assert_non_null(strstr(err.text, "\"bites\""));
+}
+
+/* Training: the same tokenizer in whatever pieces the text comes, which knows its words. */
+static void test_train(void **state)
+{
+    struct error err = {0};
+    struct tokenizer *tokenizer[2];
+    char text[20000] = "", *path = array_format("%s/trained.json", dir);
+    size_t bytes = 0;
+    for (int i = 0; i < 300; i++)
+        bytes += (size_t)sprintf(text + bytes, "the cat %d sat on that mat's edge\n", i % 17);
+    for (int pieces = 0; pieces < 2; pieces++) {
+        struct tokenizer_trainer *trainer;
+        int64_t made;
+        tokenizer_trainer_create(&trainer);
+        for (size_t at = 0, end; at < bytes; at = end) {
+            end = at +
+                  tokenizer_trainer_cut(trainer, text + at, 1000 < bytes - at ? 1000 : bytes - at);
+            end = !pieces || bytes - at < 1000 ? bytes : end;
+            assert_int_equal(tokenizer_trainer_add(trainer, text + at, end - at, &err), 0);
+        }
+        assert_int_equal(tokenizer_trainer_write(trainer, 300, path, &made, &err), 0);
+        assert_true(made > 280 && made <= 300);
+        assert_int_equal(tokenizer_open(&tokenizer[pieces], path, &err), 0);
+        assert_int_equal(tokenizer[pieces]->vocab, made);
+        tokenizer_trainer_destroy(trainer);
+    }
+    assert_string_equal(tokenizer[0]->name, tokenizer[1]->name);
+    assert_true(tokenizer_id(tokenizer[0], "\xC4\xA0the") < 0); /* "the" begins lines here */
+    assert_true(tokenizer_id(tokenizer[0], "the") > 256);
+    assert_true(tokenizer_id(tokenizer[0], "\xC4\xA0"
+                                           "cat") > 256);
+    assert_int_equal(tokenizer[0]->end_of_text, 0);
+    tokenizer_close(tokenizer[0]);
+    tokenizer_close(tokenizer[1]);
+    free(path);
+}
+
+static int make_dir(void **state)
+{
+    snprintf(dir, sizeof dir, "/tmp/trireme-tokenizer.%d", (int)getpid());
+    return mkdir(dir, 0777);
+}
+
+static int remove_dir(void **state)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_scans),     cmocka_unit_test(test_alphabet),
+        cmocka_unit_test(test_refused),   cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_few_bytes), cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_train),
+    };
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
