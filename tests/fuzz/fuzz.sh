@@ -10,7 +10,7 @@ set -u
 export LC_ALL=C
 own=$(cd "$(dirname "$0")" && pwd)
 source=$(cd "$own/../.." && pwd)
-: "${FUZZ_SECONDS:=60}" "${FUZZ_TARGETS:=config overrides json tokens index safetensors hf}"
+: "${FUZZ_SECONDS:=60}" "${FUZZ_TARGETS:=config overrides json tokens tokenizer index safetensors hf}"
 command -v clang >/dev/null || { echo "skip fuzz: no clang"; exit 77; }
 mkdir -p fuzz/objects
 failed=0
@@ -33,7 +33,7 @@ compile() {
     done
     for target in $FUZZ_TARGETS; do
         clang $flags $hdf5_flags -fsanitize=fuzzer -o "fuzz/$target" "$own/fuzz_$target.c" fuzz/objects/*.o \
-            $hdf5_libs -lyaml -ljansson -lxxhash -lm -lpthread || return 1
+            $hdf5_libs -lyaml -ljansson -lxxhash -lpcre2-8 -lutf8proc -lm -lpthread || return 1
     done
 }
 
