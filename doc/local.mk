@@ -2,7 +2,7 @@
 # while trireme is built, so it is compiled by CC_FOR_BUILD and needs no library.
 man_MANS = doc/trireme.1 doc/trireme-config.5
 dist_doc_DATA = README.md LICENSE NEWS doc/architecture.md doc/development.md doc/metrics.md doc/numerics.md \
-	doc/performance.md doc/step.md doc/token-files.md
+	doc/performance.md doc/step.md doc/token-files.md doc/tokenizers.md
 EXTRA_DIST += doc/metrics.awk doc/trireme.1.in doc/trireme-config.5.in doc/keys.c
 CLEANFILES += $(man_MANS) doc/keys
 keys_sources = $(srcdir)/doc/keys.c $(srcdir)/src/base/error.c $(srcdir)/src/base/text.c $(srcdir)/src/config/foreign.c \
