@@ -164,12 +164,15 @@ static size_t scan_spaced_word(const uint16_t *classes, const char *text, size_t
 static void cut_at_spaces(struct tokenizer_data *data)
 {
     const struct tokenizer_bpe *bpe = data->bpe;
+    int is_whole = 1; /* no step has cut before */
     if (data->model->byte_level || bpe->ignore_merges || data->step_count == TOKENIZER_MOST_STEPS ||
         tokenizer_vocab_find(&bpe->words, space, 3) < 0 || crosses_spaces(bpe))
         return;
+    for (int i = 0; i < data->step_count; i++)
+        is_whole &= !data->steps[i].find && !data->steps[i].scan;
     data->steps[data->step_count++] =
         (struct tokenizer_step){.scan = scan_spaced_word, .behavior = TOKENIZER_ISOLATED};
-    if (data->step_count == 1)
+    if (is_whole)
         data->cuts = TOKENIZER_CUT_SPACE;
 }
 

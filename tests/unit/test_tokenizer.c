@@ -169,6 +169,21 @@ static void test_cut(void **state)
     assert_true(cuts > 300);
 }
 
+/* Lines behind a sign may belong to it; no space is cut from another. */
+static void test_cut_places(void **state)
+{
+    struct tokenizer *llama3 = open_golden("llama3"), *mistral = open_golden("mistral");
+    assert_int_equal(tokenizer_cut(llama3, "a.\nb", 4), 0);
+    assert_int_equal(tokenizer_cut(llama3, "a\nb", 3), 1);
+    assert_int_equal(tokenizer_cut(llama3, "a. b", 4), 2);
+    assert_int_equal(tokenizer_cut(llama3, "a  b", 4), 1);
+    assert_int_equal(tokenizer_cut(llama3, "a", 1), 0);
+    assert_int_equal(tokenizer_cut(mistral, "a\nb", 3), 0);
+    assert_int_equal(tokenizer_cut(mistral, "ab c d", 6), 4);
+    tokenizer_close(llama3);
+    tokenizer_close(mistral);
+}
+
 /* One encoder for all texts gives what a new one gives: its cache and buffers hold nothing over. */
 static void test_encoder_again(void **state)
 {
@@ -345,8 +360,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden),  cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_cut),     cmocka_unit_test(test_encoder_again),
-        cmocka_unit_test(test_threads), cmocka_unit_test(test_broken),
-        cmocka_unit_test(test_stream),  cmocka_unit_test(test_lookups),
+        cmocka_unit_test(test_threads), cmocka_unit_test(test_cut_places),
+        cmocka_unit_test(test_broken),  cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_lookups),
     };
     return cmocka_run_group_tests(tests, read_cases, free_cases);
 }

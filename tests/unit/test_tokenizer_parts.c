@@ -88,7 +88,8 @@ static void test_alphabet(void **state)
 
 /* Hostile files */
 
-#define BYTES "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"
+#define BYTES         "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"
+#define BYTES_DECODED BYTES "\"decoder\":{\"type\":\"ByteLevel\"},"
 #define MODEL(vocab, merges) \
     "\"model\":{\"type\":\"BPE\",\"vocab\":{" vocab "},\"merges\":[" merges "]}"
 
@@ -216,6 +217,72 @@ static void test_few_bytes(void **state)
     tokenizer_close(tokenizer);
 }
 
+/* The first piece of a text gets its space, whatever cut it off. */
+static void test_first_piece(void **state)
+{
+    static const uint32_t first[] = {3, 2, 1}, later[] = {1, 2, 1};
+    struct tokenizer *tokenizer;
+    struct error err = {0};
+    uint32_t *ids;
+    int64_t count;
+    char *path = write_file(
+        "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},"
+        "{\"type\":\"Metaspace\",\"prepend_scheme\":\"first\"}]}," MODEL(
+            "\"\xE2\x96\x81\":0,\"a\":1,\"1\":2,\"\xE2\x96\x81"
+            "a\":3",
+            "\"\xE2\x96\x81 a\"") "}");
+    assert_int_equal(tokenizer_open(&tokenizer, path, &err), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(
+            tokenizer_encode(tokenizer, "a1a", 3, i ? TOKENIZER_CONTINUED : 0, &ids, &count, &err),
+            0);
+        assert_int_equal(count, 3);
+        assert_memory_equal(ids, i ? later : first, sizeof first);
+        free(ids);
+    }
+    tokenizer_close(tokenizer);
+    free(path);
+}
+
+/* Words that differ in their middle alone, many more than a cache of words has places for. */
+static void test_cache(void **state)
+{
+    enum { WORDS = 200000, WORD_BYTES = 22 };
+    const uint64_t key = philox_key(4, "cache");
+    struct tokenizer *tokenizer;
+    struct error err = {0};
+    char *text = array_make(WORDS, WORD_BYTES + 1), vocab[600] = "";
+    uint32_t *ids;
+    int64_t count;
+    size_t bytes = 0, back;
+    for (int i = 0; i < 26; i++)
+        bytes += (size_t)sprintf(vocab + bytes, "\"%c\":%d,", 'a' + i, i);
+    char *file = array_format("{" BYTES_DECODED MODEL("%s\"\xC4\xA0\":26,\"aa\":27,\"aaaa\":28,"
+                                                      "\"aaaaaaaa\":29",
+                                                      "\"a a\",\"aa aa\",\"aaaa aaaa\"") "}",
+                              vocab);
+    char *path = write_file(file);
+    bytes = 0;
+    for (int i = 0; i < WORDS; i++) {
+        bytes += (size_t)sprintf(text + bytes, " aaaaaaaa");
+        for (int k = 0; k < 5; k++)
+            text[bytes++] = (char)('b' + (philox_u64(key, (uint64_t)i) >> 8 * k) % 25);
+        bytes += (size_t)sprintf(text + bytes, "aaaaaaaa");
+    }
+    assert_int_equal(tokenizer_open(&tokenizer, path, &err), 0);
+    assert_int_equal(tokenizer_encode(tokenizer, text, bytes, 0, &ids, &count, &err), 0);
+    assert_int_equal(count, 8 * WORDS); /* few enough to be kept */
+    char *decoded = tokenizer_decode(tokenizer, ids, count, 0, &back);
+    assert_int_equal(back, bytes);
+    assert_memory_equal(decoded, text, bytes);
+    free(decoded);
+    free(ids);
+    free(text);
+    free(file);
+    free(path);
+    tokenizer_close(tokenizer);
+}
+
 static void test_missing(void **state)
 {
     struct tokenizer *tokenizer;
@@ -280,7 +347,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scans),     cmocka_unit_test(test_alphabet),
         cmocka_unit_test(test_refused),   cmocka_unit_test(test_deep),
-        cmocka_unit_test(test_few_bytes), cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_few_bytes), cmocka_unit_test(test_first_piece),
+        cmocka_unit_test(test_cache),     cmocka_unit_test(test_missing),
         cmocka_unit_test(test_train),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
