@@ -168,12 +168,17 @@ static int find_trained(struct tokenizer **tokenizer, const char *name,
                         const struct checkpoint *checkpoint, struct error *err)
 {
     struct config config;
+    struct config_source files[CONFIG_SOURCES];
     if (!strcmp(name, "bytes"))
         return tokenizer_open(tokenizer, name, err);
-    if (!run_checkpoint_config(checkpoint, &config, NULL, 0, NULL) &&
-        (is_beside(tokenizer, config.model_path, name) ||
-         is_beside(tokenizer, config.data.train, name)))
-        return 0;
+    if (!run_checkpoint_config(checkpoint, &config, NULL, 0, NULL)) {
+        int count = config_sources(config.data.train, files, NULL);
+        if (is_beside(tokenizer, config.model_path, name))
+            return 0;
+        for (int i = 0; i < count; i++)
+            if (is_beside(tokenizer, files[i].path, name))
+                return 0;
+    }
     return error_set(err,
                      "%s was trained on tokens of \"%s\", a tokenizer that lies neither in "
                      "model.path nor beside data.train; give its tokenizer.json: --tokenizer FILE "
