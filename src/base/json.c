@@ -138,6 +138,17 @@ struct js *js_parse(const char *text, struct error *err)
     return out(json);
 }
 
+struct js *js_parse_data(const char *text, size_t bytes, struct error *err)
+{
+    const size_t flags =
+        JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL | JSON_DECODE_ANY;
+    json_error_t why;
+    json_t *json = json_loadb(text, bytes, flags, &why);
+    if (!json)
+        error_set(err, "not JSON: column %d: %s", why.column, why.text);
+    return out(json);
+}
+
 struct js *js_get(const struct js *js, const char *key)
 {
     return out(json_object_get(in(js), key));
@@ -180,6 +191,28 @@ const char *js_at_string(const struct js *js, int i, const char *otherwise)
 {
     const char *text = json_string_value(json_array_get(in(js), (size_t)i));
     return text ? text : otherwise;
+}
+
+const char *js_bytes(const struct js *js, size_t *bytes)
+{
+    *bytes = json_string_length(in(js));
+    return json_string_value(in(js));
+}
+
+const char *js_kind(const struct js *js)
+{
+    if (!js)
+        return "nothing";
+    switch (json_typeof(in(js))) {
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY: return "an array";
+    case JSON_STRING: return "a text";
+    case JSON_INTEGER:
+    case JSON_REAL: return "a number";
+    case JSON_TRUE: return "true";
+    case JSON_FALSE: return "false";
+    default: return "null";
+    }
 }
 
 int js_has(const struct js *js, const char *key)

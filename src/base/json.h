@@ -42,6 +42,9 @@ int js_write(const struct js *json, enum js_layout layout, enum js_care care, co
 /* Parse a file (js_read) or a text.  err names file, line and column.  NULL on failure. */
 struct js *js_read(const char *path, struct error *err);
 struct js *js_parse(const char *text, struct error *err);
+/* Parse one value of so many bytes, from data: texts in it may hold U+0000, and a number beyond
+ * 64 bits is a real one.  err names the column.  NULL on failure. */
+struct js *js_parse_data(const char *text, size_t bytes, struct error *err);
 
 /* Reading members of an object; what js_get() returns belongs to json.
  * Wrong type or absence: js_get() returns NULL, the others `otherwise`. */
@@ -58,6 +61,10 @@ const char *js_at_string(const struct js *json, int i, const char *otherwise);
 /* What json itself is: a text, or NULL; a whole number, or `otherwise`. */
 const char *js_string(const struct js *json);
 int64_t js_int(const struct js *json, int64_t otherwise);
+/* The bytes of a text, in UTF-8, U+0000 among them; NULL of what is none. */
+const char *js_bytes(const struct js *json, size_t *bytes);
+/* What it is: "an object", "an array", "a text", "a number", "true", "false", "null", "nothing". */
+const char *js_kind(const struct js *json);
 /* Is a member there, and not null? */
 int js_has(const struct js *json, const char *key);
 int js_get_bool(const struct js *json, const char *key, int otherwise);
