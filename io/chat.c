@@ -1,0 +1,266 @@
+/* chat.c - chat templates: found, and conversations written by them; see chat.h.
+ *
+ *     begin  [before] lead text end [after]  [before] lead text end [after] ...
+ *
+ * Of these a message of the assistant that is to be learned has lead, text and end as trained
+ * pieces: what the model itself has to write, the token that ends its answer included.
+ */
+#include "io/chat.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "io/chat_rows.h"
+#include "io/chat_space.h"
+
+/* Names */
+
+int chat_role_find(const char *name)
+{
+    static const struct {
+        const char *name;
+        enum chat_role role;
+    } names[] = {
+        {"system", CHAT_SYSTEM},     {"user", CHAT_USER},     {"assistant", CHAT_ASSISTANT},
+        {"human", CHAT_USER},        {"gpt", CHAT_ASSISTANT}, {"model", CHAT_ASSISTANT},
+        {"chatgpt", CHAT_ASSISTANT},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (!strcmp(name, names[i].name))
+            return (int)names[i].role;
+    return -1;
+}
+
+const struct chat_template *chat_find(const char *name)
+{
+    for (int i = 0; i < chat_row_count; i++)
+        if (!strcmp(name, chat_rows[i].name))
+            return &chat_rows[i];
+    return NULL;
+}
+
+const char *chat_names(char *text, size_t size)
+{
+    text[0] = 0;
+    for (int i = 0; i < chat_row_count; i++)
+        text_join(text, size, ", ", "%s", chat_rows[i].name);
+    return text;
+}
+
+const char *chat_name(const struct chat_template *chat)
+{
+    return chat->name;
+}
+
+const char *chat_token(const struct chat_template *chat, int i)
+{
+    return i < CHAT_TOKENS ? chat->tokens[i] : NULL;
+}
+
+/* Templates of files */
+
+static int is_row(const struct chat_template *row, const char *jinja)
+{
+    for (int i = 0; i < CHAT_PHRASES && row->has[i]; i++)
+        if (!strstr(jinja, row->has[i]))
+            return 0;
+    for (int i = 0; i < CHAT_PHRASES && row->lacks[i]; i++)
+        if (strstr(jinja, row->lacks[i]))
+            return 0;
+    return 1;
+}
+
+const struct chat_template *chat_of_jinja(const char *jinja)
+{
+    for (int i = 0; i < chat_row_count; i++)
+        if (is_row(&chat_rows[i], jinja))
+            return &chat_rows[i];
+    return NULL;
+}
+
+/* The whole of a small file, a 0 behind it; NULL: it is not there or cannot be read. */
+static char *read_text(const char *path)
+{
+    enum { MOST = 1 << 20 };
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return NULL;
+    char *text = array_make(MOST, 1);
+    size_t bytes = fread(text, 1, MOST - 1, file);
+    fclose(file);
+    text[bytes] = 0;
+    return text;
+}
+
+/* chat_template in tokenizer_config.json: a text, or a list of {name, template}. */
+static const char *config_template(const struct js *config)
+{
+    const struct js *list = js_get(config, "chat_template");
+    size_t bytes;
+    for (int i = 0; i < js_length(list); i++)
+        if (!strcmp(js_get_string(js_at(list, i), "name", ""), "default"))
+            return js_get_string(js_at(list, i), "template", NULL);
+    return js_bytes(list, &bytes);
+}
+
+static int choose(const struct chat_template **chat, const char *jinja, const char *path,
+                  struct error *err)
+{
+    char names[256];
+    *chat = jinja ? chat_of_jinja(jinja) : NULL;
+    if (*chat)
+        return 0;
+    return error_set(err, "%s: %s; name one that fits: --chat-template NAME, of %s", path,
+                     jinja ? "its chat template is none that trireme knows"
+                           : "the tokenizer has no chat template",
+                     chat_names(names, sizeof names));
+}
+
+int chat_of_tokenizer(const struct chat_template **chat, const char *path, struct error *err)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    int folder = slash ? (int)(slash - path) + 1 : 0;
+    int rc;
+    if (!path)
+        return choose(chat, NULL, "bytes", err);
+    char *jinja_path = array_format("%.*schat_template.jinja", folder, path);
+    char *config_path = array_format("%.*stokenizer_config.json", folder, path);
+    char *jinja = read_text(jinja_path);
+    struct js *config = jinja ? NULL : js_read(config_path, NULL);
+    if (jinja)
+        rc = choose(chat, jinja, jinja_path, err);
+    else
+        rc =
+            choose(chat, config ? config_template(config) : NULL, config ? config_path : path, err);
+    js_free(config);
+    free(jinja);
+    free(jinja_path);
+    free(config_path);
+    return rc;
+}
+
+/* Conversations */
+
+static void add(struct chat_text *out, const char *text, size_t bytes, int trained, int is_content)
+{
+    if (!bytes)
+        return;
+    out->pieces = array_grow(out->pieces, out->count, &out->capacity, sizeof *out->pieces);
+    out->pieces[out->count++] = (struct chat_piece){text, bytes, trained, is_content};
+}
+
+static void add_fixed(struct chat_text *out, const char *text, int trained)
+{
+    if (text)
+        add(out, text, strlen(text), trained, 0);
+}
+
+static void add_content(struct chat_text *out, const struct chat_message *message, int trims_left,
+                        int trims_right, int trained)
+{
+    const char *text = message->text;
+    size_t bytes = message->bytes;
+    if (trims_left)
+        chat_space_left(&text, &bytes);
+    if (trims_right)
+        chat_space_right(text, &bytes);
+    add(out, text, bytes, trained, 1);
+}
+
+/* One message; inside is a system message that is part of it, or NULL. */
+static void add_message(const struct chat_template *chat, const struct chat_message *message,
+                        const struct chat_message *inside, int is_last, struct chat_text *out)
+{
+    const struct chat_wrap *wrap = &chat->role[message->role], *system = &chat->role[CHAT_SYSTEM];
+    int trained = message->role == CHAT_ASSISTANT && message->trained;
+    struct chat_message text = *message;
+    add_fixed(out, wrap->before, 0);
+    if (inside) {
+        add_fixed(out, system->before, 0);
+        add_content(out, inside, system->trims, system->trims, 0);
+        add_fixed(out, system->end, 0);
+    }
+    if (is_last && message->role == CHAT_ASSISTANT && chat->last_answer) {
+        add_fixed(out, chat->last_answer, 0);
+        for (; text.bytes && *text.text == '\n'; text.bytes--)
+            text.text++;
+    }
+    add_fixed(out, wrap->lead, trained);
+    add_content(out, &text, wrap->trims && !inside, wrap->trims, trained);
+    add_fixed(out, wrap->end, trained);
+    add_fixed(out, wrap->after, 0);
+}
+
+static int check_roles(const struct chat_template *chat, const struct chat_message *messages,
+                       int count, enum chat_use use, struct error *err)
+{
+    int first = count && messages[0].role == CHAT_SYSTEM;
+    if (count == first)
+        return error_set(err, "a conversation without a message%s",
+                         first ? " but the system's" : "");
+    if (first && chat->system == CHAT_SYSTEM_REFUSED)
+        return error_set(err, "chat template %s has no system message", chat->name);
+    for (int i = first; i < count; i++) {
+        const struct chat_message *m = &messages[i];
+        if (m->role == CHAT_SYSTEM)
+            return error_set(err, "message %d is the system's; it can only be the first", i + 1);
+        if (chat->alternates && m->role != ((i - first) % 2 ? CHAT_ASSISTANT : CHAT_USER))
+            return error_set(err,
+                             "message %d is of the %s: by chat template %s user and assistant "
+                             "alternate, from the user on",
+                             i + 1, m->role == CHAT_USER ? "user" : "assistant", chat->name);
+        if (chat->refused && m->role == CHAT_ASSISTANT &&
+            memmem(m->text, m->bytes, chat->refused, strlen(chat->refused)))
+            return error_set(err,
+                             "message %d holds %s, which chat template %s does not keep as it is",
+                             i + 1, chat->refused, chat->name);
+    }
+    if (use == CHAT_PROMPT && messages[count - 1].role == CHAT_ASSISTANT)
+        return error_set(err, "the last message is the assistant's: there is nothing to answer");
+    return 0;
+}
+
+/* The user message that the system message goes into; -1: it is one of its own. */
+static int system_at(const struct chat_template *chat, const struct chat_message *messages,
+                     int count)
+{
+    int at = 1;
+    if (chat->system == CHAT_SYSTEM_OWN)
+        return -1;
+    for (int i = 1; chat->system == CHAT_SYSTEM_LAST_USER && i < count; i++)
+        at = messages[i].role == CHAT_USER ? i : at;
+    return at;
+}
+
+int chat_render(const struct chat_template *chat, const struct chat_message *messages, int count,
+                enum chat_use use, struct chat_text *out, struct error *err)
+{
+    out->count = 0;
+    if (check_roles(chat, messages, count, use, err))
+        return -1;
+    int has_system = messages[0].role == CHAT_SYSTEM;
+    int inside = has_system ? system_at(chat, messages, count) : -1;
+    add_fixed(out, chat->begin, 0);
+    if (!has_system && chat->system_default) {
+        struct chat_message system = {CHAT_SYSTEM, chat->system_default,
+                                      strlen(chat->system_default), 0};
+        add_message(chat, &system, NULL, 0, out);
+    }
+    for (int i = has_system && inside >= 0; i < count; i++)
+        add_message(chat, &messages[i], i == inside ? &messages[0] : NULL, i == count - 1, out);
+    if (use == CHAT_PROMPT) {
+        add_fixed(out, chat->role[CHAT_ASSISTANT].before, 0);
+        add_fixed(out, chat->last_answer, 0);
+    }
+    return 0;
+}
+
+void chat_free(struct chat_text *text)
+{
+    free(text->pieces);
+    *text = (struct chat_text){0};
+}

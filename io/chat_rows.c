@@ -1,0 +1,124 @@
+/* chat_rows.c - the chat templates, one row each, as the models' makers publish them.
+ *
+ * What a row writes is what its Jinja text writes for conversations without tools;
+ * tests/cli/chat.py compares the two.  Mistral v3's differs in one place: for a conversation that
+ * ends with an answer it leaves the system message out, where Mistral's own tokenizer, and the row,
+ * put it before the last question.
+ */
+#include "io/chat_rows.h"
+
+#define LLAMA3(role, more)                                                                      \
+    {                                                                                           \
+        .before = "<|start_header_id|>" role "<|end_header_id|>\n\n" more, .end = "<|eot_id|>", \
+        .trims = 1                                                                              \
+    }
+#define LLAMA3_TOKENS                                                                 \
+    {                                                                                 \
+        "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>" \
+    }
+#define CHATML(role)                                                           \
+    {                                                                          \
+        .before = "<|im_start|>" role "\n", .end = "<|im_end|>", .after = "\n" \
+    }
+#define CHATML_TOKENS                \
+    {                                \
+        "<|im_start|>", "<|im_end|>" \
+    }
+
+const struct chat_template chat_rows[] = {
+    {.name = "llama2",
+     .role = {[CHAT_SYSTEM] = {.before = "<<SYS>>\n", .end = "\n<</SYS>>\n\n"},
+              [CHAT_USER] = {.before = "<s>[INST] ", .end = " [/INST]", .trims = 1},
+              [CHAT_ASSISTANT] = {.lead = " ", .end = " </s>", .trims = 1}},
+     .system = CHAT_SYSTEM_FIRST_USER,
+     .alternates = 1,
+     .tokens = {"<s>", "</s>"},
+     .has = {"[INST] ", "<<SYS>>", "bos_token"},
+     .lacks = {"[AVAILABLE_TOOLS]", "<|"}},
+    {.name = "llama3",
+     .begin = "<|begin_of_text|>",
+     .role = {[CHAT_SYSTEM] = LLAMA3("system", ""),
+              [CHAT_USER] = LLAMA3("user", ""),
+              [CHAT_ASSISTANT] = LLAMA3("assistant", "")},
+     .tokens = LLAMA3_TOKENS,
+     .has = {"<|start_header_id|>", "<|eot_id|>", "trim"},
+     .lacks = {"Today Date", "tool", "strftime_now"}},
+    /* Its date is the one that the template falls back to. */
+    {.name = "llama3.1",
+     .begin = "<|begin_of_text|>",
+     .role = {[CHAT_SYSTEM] = LLAMA3("system", "Cutting Knowledge Date: December 2023\n"
+                                               "Today Date: 26 Jul 2024\n\n"),
+              [CHAT_USER] = LLAMA3("user", ""),
+              [CHAT_ASSISTANT] = LLAMA3("assistant", "")},
+     .system_default = "",
+     .tokens = LLAMA3_TOKENS,
+     .has = {"<|start_header_id|>", "Cutting Knowledge Date: December 2023", "26 Jul 2024"},
+     .lacks = {"strftime_now"}},
+    {.name = "mistral-v1",
+     .begin = "<s>",
+     .role = {[CHAT_SYSTEM] = {.end = "\n\n"},
+              [CHAT_USER] = {.before = " [INST] ", .end = " [/INST]"},
+              [CHAT_ASSISTANT] = {.lead = " ", .end = "</s>"}},
+     .system = CHAT_SYSTEM_FIRST_USER,
+     .alternates = 1,
+     .tokens = {"<s>", "</s>"},
+     .has = {"' [INST] ' + message['content'] + ' [/INST]'",
+             "' ' + message['content'] + eos_token"},
+     .lacks = {"AVAILABLE_TOOLS"}},
+    /* The same models' files until the middle of 2024. */
+    {.name = "mistral-v1-2023",
+     .begin = "<s>",
+     .role = {[CHAT_USER] = {.before = "[INST] ", .end = " [/INST]"},
+              [CHAT_ASSISTANT] = {.end = "</s>"}},
+     .system = CHAT_SYSTEM_REFUSED,
+     .alternates = 1,
+     .tokens = {"<s>", "</s>"},
+     .has = {"'[INST] ' + message['content'] + ' [/INST]'", "message['content'] + eos_token"},
+     .lacks = {"AVAILABLE_TOOLS", "eos_token + ' '", "' ' + message['content']", "<<SYS>>"}},
+    {.name = "mistral-v3",
+     .begin = "<s>",
+     .role = {[CHAT_SYSTEM] = {.end = "\n\n"},
+              [CHAT_USER] = {.before = "[INST] ", .end = "[/INST]"},
+              [CHAT_ASSISTANT] = {.lead = " ", .end = "</s>", .trims = 1}},
+     .system = CHAT_SYSTEM_LAST_USER,
+     .alternates = 1,
+     .tokens = {"<s>", "</s>", "[INST]", "[/INST]"},
+     .has = {"[AVAILABLE_TOOLS]", "\"[INST] \" + message[\"content\"] + \"[/INST]\"",
+             "\" \" + message[\"content\"]|trim + eos_token"}},
+    {.name = "chatml",
+     .role = {[CHAT_SYSTEM] = CHATML("system"),
+              [CHAT_USER] = CHATML("user"),
+              [CHAT_ASSISTANT] = CHATML("assistant")},
+     .tokens = CHATML_TOKENS,
+     .has = {"<|im_start|>", "<|im_end|>"},
+     .lacks = {"You are", "think", "bos_token", "trim"}},
+    {.name = "qwen2",
+     .role = {[CHAT_SYSTEM] = CHATML("system"),
+              [CHAT_USER] = CHATML("user"),
+              [CHAT_ASSISTANT] = CHATML("assistant")},
+     .system_default = "You are a helpful assistant.",
+     .tokens = CHATML_TOKENS,
+     .has = {"<|im_start|>system\\nYou are a helpful assistant.<|im_end|>"},
+     .lacks = {"You are Qwen", "think", "tools"}},
+    {.name = "qwen2.5",
+     .role = {[CHAT_SYSTEM] = CHATML("system"),
+              [CHAT_USER] = CHATML("user"),
+              [CHAT_ASSISTANT] = CHATML("assistant")},
+     .system_default = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
+     .tokens = CHATML_TOKENS,
+     .has = {"<|im_start|>",
+             "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
+     .lacks = {"<think>"}},
+    {.name = "qwen3",
+     .role = {[CHAT_SYSTEM] = CHATML("system"),
+              [CHAT_USER] = CHATML("user"),
+              [CHAT_ASSISTANT] = CHATML("assistant")},
+     .last_answer = "<think>\n\n</think>\n\n",
+     .refused = "</think>",
+     .tokens = CHATML_TOKENS,
+     .has = {"<|im_start|>", "enable_thinking", "ns.last_query_index",
+             "if loop.last or (not loop.last and reasoning_content) %}"},
+     .lacks = {"preserve_thinking"}},
+};
+
+const int chat_row_count = sizeof chat_rows / sizeof chat_rows[0];
