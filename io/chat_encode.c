@@ -1,0 +1,145 @@
+/* chat_encode.c - see chat_encode.h.
+ *
+ * Neighbouring pieces that are alike in being trained or not are one stretch, which is encoded at
+ * once: so the template's "user\n" and the message behind it become the tokens that they are in the
+ * whole text.  A stretch in whose messages the text of a special token is found is encoded piece by
+ * piece instead, messages as plain text.
+ */
+#include "io/chat_encode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+
+int chat_encode_check(const struct chat_template *chat, const struct tokenizer *tokenizer,
+                      struct error *err)
+{
+    const char *token;
+    for (int i = 0; (token = chat_token(chat, i)); i++)
+        if (tokenizer_id(tokenizer, token) < 0)
+            return error_set(err,
+                             "chat template %s has the token %s, which tokenizer %s has not; name "
+                             "the template of this model: --chat-template NAME",
+                             chat_name(chat), token, tokenizer->name);
+    return 0;
+}
+
+/* Special tokens, listed by their first byte. */
+
+struct chat_special {
+    const char *text;
+    size_t bytes;
+    int next; /* with the same first byte; -1: none */
+};
+
+struct chat_specials {
+    struct chat_special *list;
+    int count, capacity;
+    int first[256];
+};
+
+struct chat_specials *chat_specials_create(const struct tokenizer *tokenizer)
+{
+    struct chat_specials *specials = array_make(1, sizeof *specials);
+    memset(specials->first, -1, sizeof specials->first);
+    for (int64_t id = 0; id < tokenizer->vocab; id++) {
+        const char *text = tokenizer_text(tokenizer, id);
+        if (!tokenizer_is_special(tokenizer, id) || !text || !text[0])
+            continue;
+        int *first = &specials->first[(unsigned char)text[0]];
+        specials->list = array_grow(specials->list, specials->count, &specials->capacity,
+                                    sizeof *specials->list);
+        specials->list[specials->count] = (struct chat_special){text, strlen(text), *first};
+        *first = specials->count++;
+    }
+    return specials;
+}
+
+void chat_specials_destroy(struct chat_specials *specials)
+{
+    if (specials)
+        free(specials->list);
+    free(specials);
+}
+
+int chat_specials_in(const struct chat_specials *specials, const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        for (int k = specials->first[(unsigned char)text[i]]; k >= 0; k = specials->list[k].next)
+            if (specials->list[k].bytes <= bytes - i &&
+                !memcmp(specials->list[k].text, text + i, specials->list[k].bytes))
+                return 1;
+    return 0;
+}
+
+/* Encoding */
+
+static int add(struct chat_encoder *encoder, const char *text, size_t bytes, int flags, int trained,
+               struct token_list *list, struct error *err)
+{
+    const uint32_t *ids;
+    int64_t count;
+    return tokenizer_encoder_run(encoder->encoder, text, bytes, flags, &ids, &count, err) ||
+                   token_list_add(list, ids, count, trained, err)
+               ? -1
+               : 0;
+}
+
+static int add_pieces(struct chat_encoder *encoder, const struct chat_piece *pieces, int count,
+                      int flags, struct token_list *list, struct error *err)
+{
+    for (int i = 0; i < count; i++) {
+        const struct chat_piece *piece = &pieces[i];
+        int how = flags | (piece->is_content ? 0 : TOKENIZER_SPECIALS);
+        if (add(encoder, piece->text, piece->bytes, how, piece->trained, list, err))
+            return -1;
+        flags |= TOKENIZER_CONTINUED;
+    }
+    return 0;
+}
+
+static int add_stretch(struct chat_encoder *encoder, const struct chat_piece *pieces, int count,
+                       int flags, struct token_list *list, struct error *err)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < count; i++) {
+        bytes += pieces[i].bytes;
+        if (pieces[i].is_content &&
+            chat_specials_in(encoder->specials, pieces[i].text, pieces[i].bytes))
+            return add_pieces(encoder, pieces, count, flags, list, err);
+    }
+    if (bytes > encoder->capacity) {
+        char *wider = realloc(encoder->text, 2 * bytes);
+        if (!wider)
+            return error_set(err, "out of memory: a conversation of %zu bytes", bytes);
+        encoder->text = wider;
+        encoder->capacity = 2 * bytes;
+    }
+    size_t at = 0;
+    for (int i = 0; i < count; at += pieces[i++].bytes)
+        memcpy(encoder->text + at, pieces[i].text, pieces[i].bytes);
+    return add(encoder, encoder->text, bytes, flags | TOKENIZER_SPECIALS, pieces->trained, list,
+               err);
+}
+
+int chat_encode(struct chat_encoder *encoder, const struct chat_text *text, struct token_list *list,
+                struct error *err)
+{
+    int end;
+    for (int i = 0; i < text->count; i = end) {
+        for (end = i + 1; end < text->count; end++)
+            if (text->pieces[end].trained != text->pieces[i].trained)
+                break;
+        if (add_stretch(encoder, &text->pieces[i], end - i, i ? TOKENIZER_CONTINUED : 0, list, err))
+            return -1;
+    }
+    return 0;
+}
+
+void chat_encoder_free(struct chat_encoder *encoder)
+{
+    free(encoder->text);
+    encoder->text = NULL;
+    encoder->capacity = 0;
+}

@@ -1,0 +1,161 @@
+/* test_chat.c - conversations by chat templates.  That these are the published ones is compared in
+ * tests/cli/tokenize_chat.sh. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "io/chat.h"
+#include "io/chat_encode.h"
+
+static const struct chat_message conversation[] = {
+    {.role = CHAT_SYSTEM, .text = "be kind", .bytes = 7},
+    {.role = CHAT_USER, .text = " hi ", .bytes = 4},
+    {.role = CHAT_ASSISTANT, .text = "hello\n", .bytes = 6, .trained = 1},
+    {.role = CHAT_USER, .text = "bye", .bytes = 3},
+    {.role = CHAT_ASSISTANT, .text = "so long", .bytes = 7, .trained = 1},
+};
+
+/* The text with what is trained in brackets. */
+static const char *render(const char *name, const struct chat_message *messages, int count,
+                          enum chat_use use)
+{
+    static char all[2000];
+    struct chat_text text = {0};
+    struct error err = {0};
+    int trained = 0;
+    all[0] = 0;
+    if (chat_render(chat_find(name), messages, count, use, &text, &err))
+        fail_msg("%s: %s", name, err.text);
+    for (int i = 0; i < text.count; i++) {
+        if (text.pieces[i].trained != trained)
+            strcat(all, trained ? "}" : "{");
+        trained = text.pieces[i].trained;
+        strncat(all, text.pieces[i].text, text.pieces[i].bytes);
+    }
+    strcat(all, trained ? "}" : "");
+    chat_free(&text);
+    return all;
+}
+
+static void answers_are_trained(void **state)
+{
+    static const struct {
+        const char *name, *text;
+    } rows[] = {
+        {"llama2", "<s>[INST] <<SYS>>\nbe kind\n<</SYS>>\n\n hi [/INST]{ hello </s>}"
+                   "<s>[INST] bye [/INST]{ so long </s>}"},
+        {"llama3",
+         "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nbe kind<|eot_id|>"
+         "<|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|>"
+         "<|start_header_id|>assistant<|end_header_id|>\n\n{hello<|eot_id|>}"
+         "<|start_header_id|>user<|end_header_id|>\n\nbye<|eot_id|>"
+         "<|start_header_id|>assistant<|end_header_id|>\n\n{so long<|eot_id|>}"},
+        {"mistral-v1", "<s> [INST] be kind\n\n hi  [/INST]{ hello\n</s>} [INST] bye [/INST]"
+                       "{ so long</s>}"},
+        {"mistral-v3",
+         "<s>[INST]  hi [/INST]{ hello</s>}[INST] be kind\n\nbye[/INST]{ so long</s>}"},
+        {"chatml", "<|im_start|>system\nbe kind<|im_end|>\n<|im_start|>user\n hi <|im_end|>\n"
+                   "<|im_start|>assistant\n{hello\n<|im_end|>}\n<|im_start|>user\nbye<|im_end|>\n"
+                   "<|im_start|>assistant\n{so long<|im_end|>}\n"},
+        {"qwen3", "<|im_start|>system\nbe kind<|im_end|>\n<|im_start|>user\n hi <|im_end|>\n"
+                  "<|im_start|>assistant\n{hello\n<|im_end|>}\n<|im_start|>user\nbye<|im_end|>\n"
+                  "<|im_start|>assistant\n<think>\n\n</think>\n\n{so long<|im_end|>}\n"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        assert_string_equal(render(rows[i].name, conversation, 5, CHAT_TRAIN), rows[i].text);
+}
+
+static void prompts_wait_for_an_answer(void **state)
+{
+    assert_string_equal(render("llama2", conversation + 1, 1, CHAT_PROMPT), "<s>[INST] hi [/INST]");
+    assert_string_equal(render("qwen2", conversation + 1, 1, CHAT_PROMPT),
+                        "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
+                        "<|im_start|>user\n hi <|im_end|>\n<|im_start|>assistant\n");
+    assert_string_equal(render("qwen3", conversation + 1, 1, CHAT_PROMPT),
+                        "<|im_start|>user\n hi <|im_end|>\n<|im_start|>assistant\n"
+                        "<think>\n\n</think>\n\n");
+}
+
+/* What the data leave out of the loss is in no row's trained part. */
+static void answers_may_be_left_out(void **state)
+{
+    struct chat_message messages[5];
+    memcpy(messages, conversation, sizeof messages);
+    messages[2].trained = 0;
+    assert_string_equal(
+        render("chatml", messages + 1, 4, CHAT_TRAIN),
+        "<|im_start|>user\n hi <|im_end|>\n<|im_start|>assistant\nhello\n<|im_end|>\n"
+        "<|im_start|>user\nbye<|im_end|>\n<|im_start|>assistant\n"
+        "{so long<|im_end|>}\n");
+}
+
+static void refuse(const char *name, const struct chat_message *messages, int count,
+                   enum chat_use use, const char *words)
+{
+    struct chat_text text = {0};
+    struct error err = {0};
+    assert_int_equal(chat_render(chat_find(name), messages, count, use, &text, &err), -1);
+    if (!strstr(err.text, words))
+        fail_msg("'%s', without '%s'", err.text, words);
+    chat_free(&text);
+}
+
+static void orders_are_checked(void **state)
+{
+    const struct chat_message twice[] = {conversation[1], conversation[1], conversation[0]};
+    const struct chat_message thinking[] = {
+        conversation[1],
+        {.role = CHAT_ASSISTANT, .text = "<think>x</think>y", .bytes = 17, .trained = 1}};
+    refuse("chatml", conversation, 0, CHAT_TRAIN, "without a message");
+    refuse("chatml", conversation, 1, CHAT_TRAIN, "without a message but the system's");
+    refuse("chatml", twice, 3, CHAT_TRAIN, "message 3 is the system's");
+    refuse("llama2", twice, 2, CHAT_TRAIN, "message 2 is of the user");
+    refuse("mistral-v3", conversation + 2, 1, CHAT_TRAIN, "message 1 is of the assistant");
+    refuse("mistral-v1-2023", conversation, 2, CHAT_TRAIN, "no system message");
+    refuse("llama3", conversation, 3, CHAT_PROMPT, "nothing to answer");
+    refuse("qwen3", thinking, 2, CHAT_TRAIN, "</think>");
+}
+
+static void spaces_are_pythons(void **state)
+{
+    struct chat_message message = {.role = CHAT_USER,
+                                   .text = "\xe3\x80\x80 \x1f\xc2\xa0 x\xe2\x80\x8b\xe2\x80\xa9\n"};
+    message.bytes = strlen(message.text);
+    assert_string_equal(render("llama3", &message, 1, CHAT_TRAIN),
+                        "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n"
+                        "x\xe2\x80\x8b<|eot_id|>");
+    message.bytes = 3; /* nothing but space */
+    assert_string_equal(render("llama3", &message, 1, CHAT_TRAIN),
+                        "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n<|eot_id|>");
+}
+
+static void tokens_are_looked_for(void **state)
+{
+    struct tokenizer *tokenizer;
+    struct error err = {0};
+    assert_int_equal(tokenizer_open(&tokenizer, "bytes", &err), 0);
+    assert_int_equal(chat_encode_check(chat_find("chatml"), tokenizer, &err), -1);
+    assert_non_null(strstr(err.text, "<|im_start|>, which tokenizer bytes has not"));
+    struct chat_specials *specials = chat_specials_create(tokenizer);
+    assert_true(chat_specials_in(specials, "a<|endoftext|>", 14));
+    assert_false(chat_specials_in(specials, "a<|endoftext|>", 13));
+    assert_false(chat_specials_in(specials, "<|<|<|endoftext >", 17));
+    assert_false(chat_specials_in(specials, "", 0));
+    chat_specials_destroy(specials);
+    tokenizer_close(tokenizer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_are_trained),     cmocka_unit_test(prompts_wait_for_an_answer),
+        cmocka_unit_test(answers_may_be_left_out), cmocka_unit_test(orders_are_checked),
+        cmocka_unit_test(spaces_are_pythons),      cmocka_unit_test(tokens_are_looked_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
