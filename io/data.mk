@@ -1,5 +1,7 @@
 # What `tokenize` reads: lines, conversations, numbers; and threads that work on them.
 libtrireme_a_SOURCES += \
+	io/blocks.c io/blocks.h \
 	io/chat.c io/chat.h io/chat_rows.c io/chat_rows.h io/chat_space.c io/chat_space.h \
 	io/chat_encode.c io/chat_encode.h \
+	io/ordered.c io/ordered.h \
 	io/token_list.c io/token_list.h

@@ -1,0 +1,172 @@
+/* ordered.c - see ordered.h.
+ *
+ * Items lie in a ring and are counted from the first one on; item n has the place n % items.
+ *
+ *     taken <= n < begun    a thread works on it, or it is done (done[place])
+ *     begun <= n < given    it waits for a thread
+ *     given                 the next one for the caller to fill; free while given - taken < items
+ */
+#include "io/ordered.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/array.h"
+
+struct ordered {
+    const struct ordered_job *job;
+    void *user;
+    int threads, started, items;
+    char *item;   /* [items][job->item_bytes] */
+    char *done;   /* [items] */
+    void **state; /* [threads] */
+    int states;
+    int64_t given, begun, taken;
+    int stop;
+    pthread_t *thread;
+    pthread_mutex_t lock;
+    pthread_cond_t more, ready;
+};
+
+struct start {
+    struct ordered *ordered;
+    void *state;
+};
+
+static void *place(const struct ordered *o, int64_t n)
+{
+    return o->item + (size_t)(n % o->items) * o->job->item_bytes;
+}
+
+static void *run(void *arg)
+{
+    struct start start = *(struct start *)arg;
+    struct ordered *o = start.ordered;
+    free(arg);
+    pthread_mutex_lock(&o->lock);
+    for (;;) {
+        while (!o->stop && o->begun == o->given)
+            pthread_cond_wait(&o->more, &o->lock);
+        if (o->stop)
+            break;
+        int64_t n = o->begun++;
+        pthread_mutex_unlock(&o->lock);
+        o->job->work(start.state, place(o, n));
+        pthread_mutex_lock(&o->lock);
+        o->done[n % o->items] = 1;
+        pthread_cond_signal(&o->ready);
+    }
+    pthread_mutex_unlock(&o->lock);
+    return NULL;
+}
+
+static int start_threads(struct ordered *o, struct error *err)
+{
+    for (; o->states < o->threads; o->states++)
+        if (o->job->begin(&o->state[o->states], o->user, err))
+            return -1;
+    for (; o->threads > 1 && o->started < o->threads; o->started++) {
+        struct start *start = array_make(1, sizeof *start);
+        *start = (struct start){o, o->state[o->started]};
+        int failed = pthread_create(&o->thread[o->started], NULL, run, start);
+        if (failed) {
+            free(start);
+            return error_set(err, "cannot start thread %d of %d: take fewer (--threads)",
+                             o->started + 1, o->threads);
+        }
+    }
+    return 0;
+}
+
+int ordered_create(struct ordered **created, const struct ordered_job *job, void *user, int threads,
+                   struct error *err)
+{
+    struct ordered *o = array_make(1, sizeof *o);
+    *created = NULL;
+    o->job = job;
+    o->user = user;
+    o->threads = threads;
+    o->items = threads > 1 ? 2 * threads + 1 : 1;
+    o->item = array_make((size_t)o->items, job->item_bytes);
+    o->done = array_make((size_t)o->items, 1);
+    o->state = array_make((size_t)threads, sizeof *o->state);
+    o->thread = array_make((size_t)threads, sizeof *o->thread);
+    pthread_mutex_init(&o->lock, NULL);
+    pthread_cond_init(&o->more, NULL);
+    pthread_cond_init(&o->ready, NULL);
+    if (start_threads(o, err)) {
+        ordered_destroy(o);
+        return -1;
+    }
+    *created = o;
+    return 0;
+}
+
+/* Take the oldest result, when it is there. */
+static int take(struct ordered *o, struct error *err)
+{
+    pthread_mutex_lock(&o->lock);
+    while (!o->done[o->taken % o->items])
+        pthread_cond_wait(&o->ready, &o->lock);
+    pthread_mutex_unlock(&o->lock);
+    if (o->job->take(o->user, place(o, o->taken), err))
+        return -1;
+    o->done[o->taken % o->items] = 0; /* no thread looks at it before it is given again */
+    o->taken++;
+    return 0;
+}
+
+void *ordered_item(struct ordered *o, struct error *err)
+{
+    if (o->given - o->taken == o->items && take(o, err))
+        return NULL;
+    return place(o, o->given);
+}
+
+void ordered_give(struct ordered *o)
+{
+    if (o->threads == 1) {
+        o->job->work(o->state[0], place(o, o->given));
+        o->done[o->given % o->items] = 1;
+        o->begun++;
+        o->given++;
+        return;
+    }
+    pthread_mutex_lock(&o->lock);
+    o->given++;
+    pthread_cond_signal(&o->more);
+    pthread_mutex_unlock(&o->lock);
+}
+
+int ordered_finish(struct ordered *o, struct error *err)
+{
+    while (o->taken < o->given)
+        if (take(o, err))
+            return -1;
+    return 0;
+}
+
+void ordered_destroy(struct ordered *o)
+{
+    if (!o)
+        return;
+    pthread_mutex_lock(&o->lock);
+    o->stop = 1;
+    pthread_cond_broadcast(&o->more);
+    pthread_mutex_unlock(&o->lock);
+    for (int i = 0; i < o->started; i++)
+        pthread_join(o->thread[i], NULL);
+    for (int i = 0; i < o->states; i++)
+        o->job->end(o->state[i]);
+    for (int i = 0; i < o->items; i++)
+        o->job->free_item(place(o, i));
+    pthread_cond_destroy(&o->more);
+    pthread_cond_destroy(&o->ready);
+    pthread_mutex_destroy(&o->lock);
+    free(o->item);
+    free(o->done);
+    free(o->state);
+    free(o->thread);
+    free(o);
+}
