@@ -1,0 +1,203 @@
+/* jsonl.c - see jsonl.h. */
+#include "io/jsonl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/json.h"
+#include "base/text.h"
+
+int jsonl_is_blank(const char *line, size_t bytes)
+{
+    size_t i = 0;
+    while (i < bytes && strchr(" \t\r\n", line[i]) && line[i])
+        i++;
+    return i == bytes;
+}
+
+/* Texts */
+
+static int wrong_type(const struct js *value, const char *what, const char *wanted,
+                      struct error *err)
+{
+    return error_set(err, "%s is %s, not %s", what, js_kind(value), wanted);
+}
+
+static int read_text(const struct js *object, const char *name, struct jsonl_text *text,
+                     struct error *err)
+{
+    const struct js *value = js_get(object, name);
+    char what[128] = "field ";
+    text->text = js_bytes(value, &text->bytes);
+    if (text->text)
+        return 0;
+    text_append(what, sizeof what, "\"%s\"", name);
+    return value ? wrong_type(value, what, "a text", err) : error_set(err, "no %s", what);
+}
+
+/* Conversations */
+
+static int read_role(const struct js *message, const char *name, int at, enum chat_role *role,
+                     struct error *err)
+{
+    const char *text = js_get_string(message, name, NULL);
+    int found = text ? chat_role_find(text) : -1;
+    *role = (enum chat_role)found;
+    if (!text)
+        return error_set(err, "message %d has no text \"%s\"", at, name);
+    if (found < 0)
+        return error_set(err, "message %d is of \"%.40s\"; there are " CHAT_ROLE_NAMES, at, text);
+    return 0;
+}
+
+static int read_message(struct jsonl_record *record, const struct js *message, int trained,
+                        struct error *err)
+{
+    int at = record->message_count + 1, is_sharegpt = !js_has(message, "role");
+    const char *content = is_sharegpt ? "value" : "content";
+    struct chat_message m = {.trained = trained && js_get_real(message, "weight", 1) != 0};
+    char what[64] = "";
+    if (strcmp(js_kind(message), "an object")) {
+        text_append(what, sizeof what, "message %d", at);
+        return wrong_type(message, what, "an object", err);
+    }
+    if (js_has(message, "tool_calls") || js_has(message, "function_call"))
+        return error_set(err, "message %d calls a tool, which no chat template here has", at);
+    if (read_role(message, is_sharegpt ? "from" : "role", at, &m.role, err))
+        return -1;
+    const struct js *value = js_get(message, content);
+    m.text = js_bytes(value, &m.bytes);
+    if (!m.text) {
+        text_append(what, sizeof what, "message %d: \"%s\"", at, content);
+        return wrong_type(value, what, "a text", err);
+    }
+    record->messages = array_grow(record->messages, record->message_count,
+                                  &record->message_capacity, sizeof *record->messages);
+    record->messages[record->message_count++] = m;
+    return 0;
+}
+
+static int read_messages(struct jsonl_record *record, const char *name, int trained,
+                         struct error *err)
+{
+    const struct js *list = js_get(record->json, name);
+    char what[128] = "field ";
+    record->kind = JSONL_CHAT;
+    text_append(what, sizeof what, "\"%s\"", name);
+    if (!list || strcmp(js_kind(list), "an array"))
+        return wrong_type(list, what, "a list of messages", err);
+    for (int i = 0; i < js_length(list); i++)
+        if (read_message(record, js_at(list, i), trained, err))
+            return -1;
+    return 0;
+}
+
+/* Kinds of records */
+
+static int is_list(const struct js *object, const char *name)
+{
+    return !strcmp(js_kind(js_get(object, name)), "an array");
+}
+
+static int read_plain(struct jsonl_record *record, const char *name, struct error *err)
+{
+    if (is_list(record->json, name))
+        return read_messages(record, name, 1, err);
+    record->kind = JSONL_TEXT;
+    return read_text(record->json, name, &record->text, err);
+}
+
+static int read_prompt(struct jsonl_record *record, const char *prompt, const char *completion,
+                       struct error *err)
+{
+    if (is_list(record->json, prompt) && is_list(record->json, completion))
+        return read_messages(record, prompt, 0, err) || read_messages(record, completion, 1, err)
+                   ? -1
+                   : 0;
+    record->kind = JSONL_PROMPT;
+    return read_text(record->json, prompt, &record->prompt, err) ||
+                   read_text(record->json, completion, &record->completion, err)
+               ? -1
+               : 0;
+}
+
+static int read_instruction(struct jsonl_record *record, struct error *err)
+{
+    record->kind = JSONL_INSTRUCTION;
+    if (js_has(record->json, "input") && read_text(record->json, "input", &record->input, err))
+        return -1;
+    return read_text(record->json, "instruction", &record->prompt, err) ||
+                   read_text(record->json, "output", &record->completion, err)
+               ? -1
+               : 0;
+}
+
+/* No field is known: name those that are there. */
+static int no_field(const struct js *json, struct error *err)
+{
+    char names[200] = "";
+    for (const char *key = js_next_key(json, NULL); key; key = js_next_key(json, key))
+        text_join(names, sizeof names, ", ", "%.40s", key);
+    return error_set(err,
+                     "no field \"text\", nor messages, or prompt and completion; it has %s: name "
+                     "the one to take (--field NAME)",
+                     names[0] ? names : "none");
+}
+
+static int read_fields(struct jsonl_record *record, const struct jsonl_fields *fields,
+                       struct error *err)
+{
+    const struct js *json = record->json;
+    if (fields->text)
+        return read_plain(record, fields->text, err);
+    if (fields->prompt)
+        return read_prompt(record, fields->prompt, fields->completion, err);
+    if (js_has(json, "messages"))
+        return read_messages(record, "messages", 1, err);
+    if (js_has(json, "conversations"))
+        return read_messages(record, "conversations", 1, err);
+    if (js_has(json, "prompt") && js_has(json, "completion"))
+        return read_prompt(record, "prompt", "completion", err);
+    if (js_has(json, "instruction") && js_has(json, "output"))
+        return read_instruction(record, err);
+    return js_get(json, "text") ? read_plain(record, "text", err) : no_field(json, err);
+}
+
+static void clear(struct jsonl_record *record)
+{
+    js_free(record->json);
+    record->json = NULL;
+    record->message_count = 0;
+    record->text = record->prompt = record->input = record->completion = (struct jsonl_text){0};
+}
+
+int jsonl_read(struct jsonl_record *record, const struct jsonl_fields *fields, const char *line,
+               size_t bytes, struct error *err)
+{
+    clear(record);
+    record->json = js_parse_data(line, bytes, err);
+    if (!record->json)
+        return -1;
+    if (strcmp(js_kind(record->json), "an object"))
+        return wrong_type(record->json, "the line", "an object", err);
+    return read_fields(record, fields, err);
+}
+
+void jsonl_free(struct jsonl_record *record)
+{
+    clear(record);
+    free(record->messages);
+    *record = (struct jsonl_record){0};
+}
+
+const char *jsonl_kind_fields(enum jsonl_kind kind)
+{
+    static const char *const names[JSONL_KINDS] = {
+        [JSONL_TEXT] = "text",
+        [JSONL_PROMPT] = "prompt and completion",
+        [JSONL_INSTRUCTION] = "instruction and output",
+        [JSONL_CHAT] = "messages",
+    };
+    return names[kind];
+}
