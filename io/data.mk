@@ -4,5 +4,6 @@ libtrireme_a_SOURCES += \
 	io/chat.c io/chat.h io/chat_rows.c io/chat_rows.h io/chat_space.c io/chat_space.h \
 	io/chat_encode.c io/chat_encode.h \
 	io/jsonl.c io/jsonl.h \
+	io/npy.c io/npy.h \
 	io/ordered.c io/ordered.h \
 	io/token_list.c io/token_list.h

@@ -1,0 +1,44 @@
+/* npy.h - token ids in files of numbers: numpy's .npy, llm.c's .bin, and numbers alone.
+ *
+ *     .npy     numpy's own format: one dimension, u2, u4, i4 or i8 of either byte order
+ *     .bin     llm.c's: 256 numbers of 32 bits (magic 20240520, version 1: u16; 20240801, version
+ *              7: u32; then how many), and the ids
+ *     raw      16-bit numbers, little-endian, and nothing else: nanoGPT's .bin
+ *
+ * Nothing in a file is trusted: lengths are compared with the file's, every id with the vocabulary.
+ */
+#ifndef TRIREME_IO_NPY_H
+#define TRIREME_IO_NPY_H
+
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum npy_format { NPY_NONE, NPY_NUMPY, NPY_LLMC, NPY_RAW };
+
+struct npy {
+    char *path;
+    int fd;
+    int width; /* bytes of a number */
+    int is_signed;
+    int is_swapped; /* big-endian */
+    int64_t offset; /* of the first */
+    int64_t count;
+    void *buffer;
+};
+
+/* What a file's first bytes are: NPY_NUMPY, NPY_LLMC, or NPY_NONE. */
+enum npy_format npy_format(const void *bytes, int64_t count);
+
+/* Open a regular file; NPY_RAW: take it for numbers alone.  Returns 0 and an npy for npy_close(),
+ * or -1 with err naming the file and what is wrong. */
+int npy_open(struct npy *npy, const char *path, enum npy_format format, struct error *err);
+void npy_close(struct npy *npy);
+
+/* Ids [first, first + count), count up to NPY_MOST, each below vocab.  Returns 0, or -1 with err:
+ * the position and value of one that is not, or the file cannot be read. */
+enum { NPY_MOST = 1 << 16 };
+int npy_read(struct npy *npy, int64_t first, int64_t count, int64_t vocab, uint32_t *ids,
+             struct error *err);
+
+#endif
