@@ -15,7 +15,7 @@ struct app {
     struct world *world; /* NULL until app_start_world() */
 };
 
-enum { COMMAND_OPTIONS = 10 };
+enum { COMMAND_OPTIONS = 24 };
 
 struct command_option {
     const char *name;  /* "--ranks"; NULL ends a list */

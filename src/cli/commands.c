@@ -46,18 +46,39 @@ const struct command commands[] = {
      .also = "sample gen complete inference infer",
      .run = command_generate},
     {.name = "tokenize",
-     .usage = "INPUT... [--tokenizer T] [--valid FILE.h5 --valid-fraction F] -o FILE.h5\n"
-              "  trireme tokenize INPUT... --train-bpe N -o tokenizer.json\n"
-              "  trireme tokenize --verify | --seal FILE.h5...",
-     .summary = "make a token file from texts: files, folders, or - for standard input;\n"
-                "      verify token files, or add checksums to those that have none",
+     .usage =
+         "INPUT... [--tokenizer PATH] [--valid FILE.h5 --valid-fraction F] [--format FORMAT]\n"
+         "      [--field NAME | --prompt-field NAME --completion-field NAME] [--chat-template "
+         "NAME]\n"
+         "      [--loss completion|all] [--max-tokens N [--drop-long]] [--skip-bad] [--specials]\n"
+         "      [--vocab N] [--eos TOKEN] [--threads N] -o FILE.h5\n"
+         "  trireme tokenize INPUT... --train-bpe N -o tokenizer.json\n"
+         "  trireme tokenize --verify | --seal FILE.h5...",
+     .summary =
+         "make a token file from texts, JSON lines, token ids: files, folders, or - for\n"
+         "      standard input; verify token files, or add checksums to those that have none",
      .example =
-         "  trireme tokenize corpus/*.txt -o train.h5 --valid valid.h5 --valid-fraction 0.01\n",
-     .options = {{"--tokenizer", "NAME"},
+         "  trireme tokenize corpus/*.txt -o train.h5 --valid valid.h5 --valid-fraction 0.01\n"
+         "  trireme tokenize chats.jsonl --tokenizer Llama-3-8B-Instruct -o chats.h5\n"
+         "  trireme tokenize fineweb_train_*.bin --vocab 50257 --eos 50256 -o web.h5\n",
+     .options = {{"--tokenizer", "PATH"},
                  {"--valid", "FILE"},
                  {"--valid-fraction", "F"},
                  {"-o", "FILE"},
                  {"--train-bpe", "N"},
+                 {"--format", "FORMAT"},
+                 {"--field", "NAME"},
+                 {"--prompt-field", "NAME"},
+                 {"--completion-field", "NAME"},
+                 {"--chat-template", "NAME"},
+                 {"--loss", "WHICH"},
+                 {"--max-tokens", "N"},
+                 {"--drop-long", NULL},
+                 {"--skip-bad", NULL},
+                 {"--specials", NULL},
+                 {"--vocab", "N"},
+                 {"--eos", "TOKEN"},
+                 {"--threads", "N"},
                  {"--verify", NULL},
                  {"--seal", NULL}},
      .also = "prepare preprocess data",

@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "config/schema.h"
 #include "device/machine.h"
+#include "io/chat.h"
 
 /* The code after the words. bash splits "key=value" at the '=' unless COMP_WORDBREAKS was changed;
  * the code handles both. */
@@ -94,6 +95,17 @@ static void print_choices(const struct key *key)
     printf("' ;;\n");
 }
 
+static void print_tokenize_values(void)
+{
+    char names[256];
+    chat_names(names, sizeof names);
+    for (char *comma = names; (comma = strchr(comma, ',')); comma++)
+        *comma = ' ';
+    printf("    --chat-template) REPLY='%s' ;;\n", names);
+    printf("    --format) REPLY='auto text jsonl npy bin' ;;\n");
+    printf("    --loss) REPLY='completion all' ;;\n");
+}
+
 /* REPLY: the values of a key or option, or FILE; fails where nothing is known. */
 static void print_values(void)
 {
@@ -113,7 +125,8 @@ static void print_values(void)
     printf("' ;;\n    --machine) REPLY='");
     for (int i = 0; i < machine_count; i++)
         printf("%s ", machine_rows[i].name);
-    printf("' ;;\n    --show) REPLY=$_trireme_keys ;;\n    --tokenizer) REPLY=bytes ;;\n");
+    printf("' ;;\n    --show) REPLY=$_trireme_keys ;;\n    --tokenizer) REPLY=FILE ;;\n");
+    print_tokenize_values();
     for (int i = 0; i < command_count; i++)
         for (const struct command_option *o = commands[i].options; o->name; o++)
             if (o->value && !strcmp(o->value, "FILE"))

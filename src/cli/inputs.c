@@ -1,8 +1,12 @@
-/* inputs.c - the texts that tokenize reads.
+/* inputs.c - what tokenize reads.
  *
  * Each argument is walked as a tree (fts), of which a file is the smallest.  What is hidden in a
- * folder is left out and counted, and so is a file with a byte of 0 among its first ones, named or
- * found; compressed files, and HDF5 files that were named, are refused.
+ * folder is left out and counted.  What a file is, its name and its first bytes show:
+ *
+ *     .jsonl, .ndjson, and .json that was named    JSON lines; refused where it begins with [
+ *     the first bytes of numpy's or llm.c's files  numbers, if it was named
+ *     a byte of 0 among the first ones             left out and counted; HDF5 that was named:
+ * refused compressed, Parquet                          refused anything else text
  */
 #include "cli/inputs.h"
 
@@ -17,6 +21,7 @@
 
 #include "base/array.h"
 #include "io/h5.h"
+#include "io/npy.h"
 
 enum { PROBE_BYTES = 8000 };
 
@@ -41,41 +46,73 @@ static int refuse_packed(const char *path, struct error *err)
                              "%s is compressed; unpack it first, or pipe its text to "
                              "trireme tokenize -",
                              path);
+    if (ends_in(path, ".parquet"))
+        return error_set(err,
+                         "%s is Parquet, which trireme does not read; make JSON lines of it: "
+                         "python3 -c 'import pandas; pandas.read_parquet(\"%s\").to_json("
+                         "\"data.jsonl\", orient=\"records\", lines=True)'",
+                         path, path);
     return 0;
 }
 
-static void add(struct inputs *inputs, const char *path)
+static void add(struct inputs *inputs, const char *path, enum inputs_format format)
 {
-    inputs->paths =
-        array_grow(inputs->paths, inputs->count, &inputs->capacity, sizeof *inputs->paths);
-    inputs->paths[inputs->count++] = array_text(path);
-    if (ends_in(path, ".jsonl"))
-        skip(&inputs->json, path);
+    inputs->list = array_grow(inputs->list, inputs->count, &inputs->capacity, sizeof *inputs->list);
+    inputs->list[inputs->count++] = (struct inputs_file){array_text(path), format};
 }
 
-/* 1 if its first bytes look like text, 0 if not, -1 with err set. */
-static int looks_like_text(const char *path, struct error *err)
+/* A file's first bytes. */
+struct probe {
+    char bytes[PROBE_BYTES];
+    ssize_t count;
+};
+
+static int read_probe(struct probe *probe, const char *path, struct error *err)
 {
-    char probe[PROBE_BYTES];
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, probe, sizeof probe);
-    if (got < 0)
-        error_errno(err, "cannot read input %s", path);
+    probe->count = fd < 0 ? -1 : read(fd, probe->bytes, sizeof probe->bytes);
+    int rc = probe->count < 0 ? error_errno(err, "cannot read input %s", path) : 0;
     if (fd >= 0)
         close(fd);
-    return got < 0 ? -1 : !memchr(probe, 0, (size_t)got);
+    return rc;
+}
+
+/* What the file shows itself to be; INPUT_ANY: not text. */
+static enum inputs_format format_of(const char *path, const struct probe *probe, int is_named)
+{
+    if (ends_in(path, ".jsonl") || ends_in(path, ".ndjson") || (is_named && ends_in(path, ".json")))
+        return INPUT_JSONL;
+    if (is_named && npy_format(probe->bytes, probe->count) != NPY_NONE)
+        return INPUT_NPY;
+    return memchr(probe->bytes, 0, (size_t)probe->count) ? INPUT_ANY : INPUT_TEXT;
+}
+
+static int refuse_list(const char *path, const struct probe *probe, struct error *err)
+{
+    ssize_t at = 0;
+    while (at < probe->count && memchr(" \t\r\n", probe->bytes[at], 4))
+        at++;
+    if (at == probe->count || probe->bytes[at] != '[')
+        return 0;
+    return error_set(err,
+                     "%s is a list in JSON; write its elements as lines first: jq -c '.[]' %s "
+                     ">data.jsonl",
+                     path, path);
 }
 
 /* A regular file: named itself, or found in a folder. */
 static int add_file(struct inputs *inputs, const char *path, int is_named, struct error *err)
 {
-    if (refuse_packed(path, err))
+    struct probe probe;
+    if (refuse_packed(path, err) || read_probe(&probe, path, err))
         return -1;
-    int is_text = looks_like_text(path, err);
-    if (is_text < 0)
+    enum inputs_format format = inputs->asked ? inputs->asked : format_of(path, &probe, is_named);
+    if (format == INPUT_JSONL && refuse_list(path, &probe, err))
         return -1;
-    if (is_text) {
-        add(inputs, path);
+    if (format == INPUT_TEXT && !inputs->asked && ends_in(path, ".json"))
+        skip(&inputs->json, path);
+    if (format != INPUT_ANY) {
+        add(inputs, path, format);
         return 0;
     }
     if (is_named && h5_is_file(path))
@@ -107,7 +144,7 @@ static int add_entry(struct inputs *inputs, FTS *tree, FTSENT *entry, struct err
         return entry->fts_info == FTS_D ? 0 : add_file(inputs, entry->fts_path, is_named, err);
     case FTS_DEFAULT: /* a pipe is read if it was named */
         if (is_named)
-            add(inputs, entry->fts_path);
+            add(inputs, entry->fts_path, inputs->asked ? inputs->asked : INPUT_TEXT);
         return 0;
     case FTS_DNR:
     case FTS_ERR:
@@ -134,7 +171,7 @@ int inputs_list(struct inputs *inputs, char **arguments, int count, struct error
 {
     for (int i = 0; i < count; i++)
         if (!strcmp(arguments[i], "-"))
-            add(inputs, "-");
+            add(inputs, "-", inputs->asked ? inputs->asked : INPUT_TEXT);
         else if (add_tree(inputs, arguments[i], err))
             return -1;
     if (inputs->count)
@@ -143,9 +180,17 @@ int inputs_list(struct inputs *inputs, char **arguments, int count, struct error
     if (!first)
         return error_set(err, "no input: trireme tokenize INPUT... -o FILE.h5");
     return error_set(err,
-                     "no input is text: %s has bytes of 0 (UTF-16? convert it: iconv -t utf-8); "
-                     "trireme tokenize - takes any bytes",
+                     "no input is text: %s has bytes of 0 (UTF-16? convert it: iconv -t utf-8; "
+                     "16-bit token ids? --format bin); trireme tokenize - takes any bytes",
                      first);
+}
+
+int inputs_of(const struct inputs *inputs, enum inputs_format format)
+{
+    int count = 0;
+    for (int i = 0; i < inputs->count; i++)
+        count += inputs->list[i].format == format;
+    return count;
 }
 
 int inputs_contain(const struct inputs *inputs, const char *path)
@@ -154,8 +199,8 @@ int inputs_contain(const struct inputs *inputs, const char *path)
     if (stat(path, &output))
         return 0;
     for (int i = 0; i < inputs->count; i++) {
-        int is_stdin = !strcmp(inputs->paths[i], "-");
-        if (!(is_stdin ? fstat(STDIN_FILENO, &input) : stat(inputs->paths[i], &input)) &&
+        int is_stdin = !strcmp(inputs->list[i].path, "-");
+        if (!(is_stdin ? fstat(STDIN_FILENO, &input) : stat(inputs->list[i].path, &input)) &&
             input.st_dev == output.st_dev && input.st_ino == output.st_ino)
             return 1;
     }
@@ -177,17 +222,18 @@ void inputs_report(const struct inputs *inputs, struct log *log)
         log_info(log, "skipped %s%s%s", skipped[0], binary->count && hidden->count ? ", " : "",
                  skipped[1]);
     if (inputs->json.count)
-        log_warn(log,
-                 "%s: JSON is taken as it is, names and brackets too; for one field of it: jq -r "
-                 ".text FILE | trireme tokenize - -o FILE.h5",
-                 inputs->json.first);
+        log_warn(
+            log,
+            "%s: JSON in a folder is taken as it is, names and brackets too; documents as JSON "
+            "lines have names that end in .jsonl, or are named themselves",
+            inputs->json.first);
 }
 
 void inputs_free(struct inputs *inputs)
 {
     for (int i = 0; i < inputs->count; i++)
-        free(inputs->paths[i]);
-    free(inputs->paths);
+        free(inputs->list[i].path);
+    free(inputs->list);
     free(inputs->not_text.first);
     free(inputs->hidden.first);
     free(inputs->json.first);

@@ -1,4 +1,4 @@
-/* inputs.h - the texts that tokenize reads: files, folders, standard input. */
+/* inputs.h - what tokenize reads: files, folders, standard input. */
 #ifndef TRIREME_CLI_INPUTS_H
 #define TRIREME_CLI_INPUTS_H
 
@@ -13,19 +13,36 @@ struct inputs_skipped {
     char *first;
 };
 
+enum inputs_format {
+    INPUT_ANY,   /* as the file shows */
+    INPUT_TEXT,  /* a document */
+    INPUT_JSONL, /* a document a line */
+    INPUT_NPY,   /* numbers: numpy's or llm.c's (npy.h) */
+    INPUT_BIN    /* numbers alone, or llm.c's */
+};
+
+struct inputs_file {
+    char *path; /* "-" is standard input */
+    enum inputs_format format;
+};
+
 struct inputs {
-    char **paths; /* "-" is standard input */
+    enum inputs_format asked; /* of all files; INPUT_ANY: as each shows */
+    struct inputs_file *list;
     int count, capacity;
     struct inputs_skipped not_text; /* a byte of 0 among the first ones */
     struct inputs_skipped hidden;   /* a name with a dot in front, in a folder */
-    struct inputs_skipped json;     /* read like the others, although JSON is more than text */
+    struct inputs_skipped json;     /* in folders: read as text, although JSON is more */
 };
 
-/* List what the arguments name: files, and those of folders in the order of their names.  Files
- * that are not text and hidden ones are left out.  Returns 0, or -1 with err set: nothing is left,
- * a file that cannot be read, is compressed, or is a token file and was named.  inputs_free() in
- * any case. */
+/* List what the arguments name: files, and those of folders in the order of their names.  Hidden
+ * files are left out, and unless a format is asked for those that are not text.  Returns 0, or -1
+ * with err set: nothing is left, a file that cannot be read, is compressed, is Parquet or a list in
+ * JSON, or is a token file and was named.  inputs_free() in any case. */
 int inputs_list(struct inputs *inputs, char **arguments, int count, struct error *err);
+
+/* How many are of a format? */
+int inputs_of(const struct inputs *inputs, enum inputs_format format);
 
 /* Would writing this path overwrite an input, by whatever name? */
 int inputs_contain(const struct inputs *inputs, const char *path);

@@ -80,7 +80,7 @@ static int train(struct app *app, const struct inputs *inputs, int64_t tokens, c
     int rc = 0;
     tokenizer_trainer_create(&trainer);
     for (int i = 0; !rc && i < inputs->count; i++)
-        rc = add_file(trainer, &piece, inputs->paths[i], err);
+        rc = add_file(trainer, &piece, inputs->list[i].path, err);
     rc = rc || tokenizer_trainer_write(trainer, tokens, path, &made, err);
     tokenizer_trainer_destroy(trainer);
     free(piece.text);
@@ -97,18 +97,29 @@ static int train(struct app *app, const struct inputs *inputs, int64_t tokens, c
 /* "-o", and nothing of the other uses of tokenize. */
 static int read_output(int *argc, char **argv, const char **path, struct error *err)
 {
-    static const char *const others[] = {"--tokenizer", "--valid", "--valid-fraction"};
     *path = arguments_option("-o", argc, argv);
-    for (int i = 0; i < 3; i++)
-        if (arguments_option(others[i], argc, argv))
-            return error_set(err,
-                             "--train-bpe makes a tokenizer and no token file: %s is not for it",
-                             others[i]);
     if (arguments_flag("--verify", argc, argv) || arguments_flag("--seal", argc, argv))
         return error_set(err, "--verify and --seal take token files; --train-bpe takes texts");
+    for (int i = 1; i < *argc; i++)
+        if (!strncmp(argv[i], "--", 2))
+            return error_set(err,
+                             "--train-bpe makes a tokenizer and no token file: %.*s is not for it",
+                             (int)strcspn(argv[i], "="), argv[i]);
     if (!*path)
         return error_set(err,
                          "no output: trireme tokenize INPUT... --train-bpe N -o tokenizer.json");
+    return 0;
+}
+
+/* It learns from texts, not from the names and brackets of JSON, or from numbers. */
+static int check_texts(const struct inputs *inputs, struct error *err)
+{
+    for (int i = 0; i < inputs->count; i++)
+        if (inputs->list[i].format != INPUT_TEXT)
+            return error_set(err,
+                             "--train-bpe takes texts, which %s is not; of JSON lines: jq -r "
+                             ".text FILE | trireme tokenize - --train-bpe N -o tokenizer.json",
+                             inputs->list[i].path);
     return 0;
 }
 
@@ -121,7 +132,7 @@ int tokenize_train(struct app *app, int argc, char **argv, struct error *err)
                         err) ||
         read_output(&argc, argv, &path, err))
         return -1;
-    int rc = inputs_list(&inputs, argv + 1, argc - 1, err) ||
+    int rc = inputs_list(&inputs, argv + 1, argc - 1, err) || check_texts(&inputs, err) ||
              output_path_check(path, &inputs, err) || output_path_make_folder(path, err) ||
              train(app, &inputs, tokens, path, err);
     inputs_free(&inputs);

@@ -244,9 +244,11 @@ $(sed -n 's/.* tokens in \([0-9]*\) documents.*/\1/p' out)"
 refused "nothing but bytes" 'no input is text.*c\.bin' "$TRIREME" tokenize tree/sub/c.bin -o x.h5
 "$TRIREME" tokenize - -o bytes.h5 <tree/sub/c.bin >out 2>err
 is "standard input takes any bytes" "0 5" "$? $(sed -n 's/.*: \([0-9]*\) tokens.*/\1/p' out)"
-echo '{"text": "x"}' >some.jsonl
-"$TRIREME" tokenize some.jsonl -o json.h5 >out 2>err
-is "JSON is warned of" "0 1" "$? $(grep -c 'warning: some\.jsonl: JSON.*jq' err)"
+mkdir json
+echo '{"text": "x"}' >json/some.json
+"$TRIREME" tokenize json -o json.h5 >out 2>err
+is "JSON in a folder is warned of" "0 1 15" "$? $(grep -c 'warning: json/some\.json: JSON.*jsonl' err) \
+$(sed -n 's/.*: \([0-9]*\) tokens.*/\1/p' out)"
 
 # Two at once to one output: the file of one of them, whole.
 head -c 30000000 /dev/zero | tr '\000' a >big-a

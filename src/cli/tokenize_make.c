@@ -1,0 +1,211 @@
+/* tokenize_make.c - token files of inputs: what is needed is opened, the work done, the outcome
+ * reported; see tokenize.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/output_path.h"
+#include "cli/tokenize.h"
+#include "io/tokens.h"
+
+enum { SOURCE_TEXT = 1000 };
+
+/* The tokenizer */
+
+/* What the tokenizer puts around a text, seen by what it puts around "a". */
+static int find_wrap(struct tokenize_wrap *wrap, const struct tokenizer *tokenizer,
+                     struct error *err)
+{
+    uint32_t *plain = NULL, *all = NULL;
+    int64_t plain_count, all_count, at = 0;
+    int rc = tokenizer_encode(tokenizer, "a", 1, 0, &plain, &plain_count, err) ||
+             tokenizer_encode(tokenizer, "a", 1, TOKENIZER_WRAP, &all, &all_count, err);
+    if (!rc && plain_count && all_count > plain_count) {
+        size_t bytes = (size_t)plain_count * sizeof *plain;
+        while (at < all_count - plain_count && memcmp(all + at, plain, bytes))
+            at++;
+        wrap->before_count = at;
+        wrap->after_count = all_count - plain_count - at;
+        if (wrap->after_count && all[all_count - 1] == tokenizer->end_of_text)
+            wrap->after_count--; /* it follows in any case */
+        wrap->before = array_make((size_t)all_count, sizeof *all);
+        wrap->after = array_make((size_t)all_count, sizeof *all);
+        memcpy(wrap->before, all, (size_t)at * sizeof *all);
+        memcpy(wrap->after, all + at + plain_count, (size_t)wrap->after_count * sizeof *all);
+    }
+    free(plain);
+    free(all);
+    return rc ? -1 : 0;
+}
+
+static int open_tokenizer(struct tokenize_job *job, struct error *err)
+{
+    const struct tokenize_options *o = &job->options;
+    job->end_of_text = -1;
+    job->vocab = o->vocab;
+    job->name = "unnamed";
+    if (o->vocab)
+        return 0;
+    if (tokenizer_open(&job->tokenizer, o->tokenizer ? o->tokenizer : "bytes", err))
+        return -1;
+    job->end_of_text = job->tokenizer->end_of_text;
+    job->vocab = job->tokenizer->vocab;
+    job->name = job->tokenizer->name;
+    job->specials = chat_specials_create(job->tokenizer);
+    return find_wrap(&job->wrap, job->tokenizer, err);
+}
+
+/* --eos: an id, or the text of a token. */
+static int read_eos(struct tokenize_job *job, struct error *err)
+{
+    const char *eos = job->options.eos;
+    if (!eos)
+        return 0;
+    if (text_is_digits(eos))
+        job->end_of_text = strtoll(eos, NULL, 10);
+    else
+        job->end_of_text = job->tokenizer ? tokenizer_id(job->tokenizer, eos) : -1;
+    if (job->end_of_text < 0 || job->end_of_text >= job->vocab)
+        return error_set(err, "--eos %s: no token of a vocabulary of %lld", eos,
+                         (long long)job->vocab);
+    return 0;
+}
+
+/* The chat template that was asked for, or the tokenizer's own.  That none is known is an error
+ * when a conversation comes. */
+static int open_chat(struct tokenize_job *job, struct log *log, struct error *err)
+{
+    const char *asked = job->options.chat;
+    char names[256];
+    if (!inputs_of(&job->inputs, INPUT_JSONL))
+        return 0;
+    if (asked) {
+        job->chat = chat_find(asked);
+        if (!job->chat)
+            return error_set(err, "no chat template \"%s\"; there are: %s", asked,
+                             chat_names(names, sizeof names));
+        return chat_encode_check(job->chat, job->tokenizer, err);
+    }
+    if (chat_of_tokenizer(&job->chat, job->tokenizer->path, &job->no_chat))
+        return 0;
+    if (chat_encode_check(job->chat, job->tokenizer, &job->no_chat)) {
+        job->chat = NULL;
+        return 0;
+    }
+    log_info(log, "conversations by chat template %s, as the tokenizer's folder has it",
+             chat_name(job->chat));
+    return 0;
+}
+
+/* Outputs */
+
+static int check_outputs(const struct tokenize_job *job, struct error *err)
+{
+    if (output_path_check(job->train.path, &job->inputs, err) ||
+        output_path_check(job->valid.path, &job->inputs, err))
+        return -1;
+    if (job->valid.path && output_path_is(job->train.path, job->valid.path))
+        return error_set(err, "-o and --valid name the same file");
+    return 0;
+}
+
+static int open_output(const struct tokenize_job *job, struct tokenize_output *output,
+                       const char *source, struct error *err)
+{
+    if (!output->path)
+        return 0;
+    if (output_path_make_folder(output->path, err))
+        return -1;
+    return tokens_create(&output->writer, output->path, job->name, job->vocab, source, err);
+}
+
+/* A file without documents is of no use. */
+static int check_documents(const struct tokenize_job *job, struct error *err)
+{
+    if (job->valid.path && !job->valid.documents && job->train.documents)
+        return error_set(err, "--valid-fraction %g of %lld documents is none: raise it",
+                         job->options.valid_fraction, (long long)job->train.documents);
+    if (job->train.documents)
+        return 0;
+    return error_set(err,
+                     "no document is left for %s: %lld empty, %lld bad, %lld too long, %lld "
+                     "with nothing to learn%s%s",
+                     job->train.path, (long long)job->counts.empty, (long long)job->counts.bad,
+                     (long long)job->counts.dropped, (long long)job->counts.untrained,
+                     job->first_bad.text[0] ? "; " : "", job->first_bad.text);
+}
+
+/* The report */
+
+static void report(const struct tokenize_job *job, struct log *log)
+{
+    const struct tokenize_counts *counts = &job->counts;
+    char text[512] = "";
+    for (int i = 0; i < JSONL_KINDS; i++)
+        if (counts->records[i])
+            text_join(text, sizeof text, ", ", "%lld by %s", (long long)counts->records[i],
+                      jsonl_kind_fields((enum jsonl_kind)i));
+    if (text[0])
+        log_info(log, "records: %s", text);
+    text[0] = 0;
+    if (counts->empty)
+        text_join(text, sizeof text, ", ", "%lld empty", (long long)counts->empty);
+    if (counts->dropped)
+        text_join(text, sizeof text, ", ", "%lld longer than %lld tokens",
+                  (long long)counts->dropped, (long long)job->options.max_tokens);
+    if (counts->untrained)
+        text_join(text, sizeof text, ", ", "%lld with nothing to learn",
+                  (long long)counts->untrained);
+    if (text[0])
+        log_info(log, "left out: %s", text);
+    if (counts->bad)
+        log_warn(log, "left out %lld %s that cannot be used, first %s", (long long)counts->bad,
+                 counts->bad == 1 ? "line" : "lines", job->first_bad.text);
+    if (counts->cut)
+        log_info(log, "cut %lld documents to %lld tokens", (long long)counts->cut,
+                 (long long)job->options.max_tokens);
+    inputs_report(&job->inputs, log);
+}
+
+static int make(struct tokenize_job *job, struct log *log, char **arguments, int count,
+                struct error *err)
+{
+    char source[SOURCE_TEXT] = "";
+    for (int i = 0; i < count; i++)
+        text_join(source, sizeof source, " ", "%s", arguments[i]);
+    job->inputs.asked = job->options.format;
+    if (inputs_list(&job->inputs, arguments, count, err) || check_outputs(job, err) ||
+        tokenize_options_check(&job->options, &job->inputs, err) || open_tokenizer(job, err) ||
+        read_eos(job, err) || open_chat(job, log, err))
+        return -1;
+    tokenize_output_sweep(job->train.path, log);
+    tokenize_output_sweep(job->valid.path, log);
+    if (open_output(job, &job->train, source, err) || open_output(job, &job->valid, source, err) ||
+        tokenize_work(job, err) || check_documents(job, err) ||
+        tokenize_output_finish(&job->train, err) || tokenize_output_finish(&job->valid, err))
+        return -1;
+    report(job, log);
+    tokenize_output_print(&job->train, "");
+    tokenize_output_print(&job->valid, "; ");
+    printf("; tokenizer %s, vocabulary %lld\n", job->name, (long long)job->vocab);
+    return 0;
+}
+
+int tokenize_make(struct app *app, const struct tokenize_options *options, char **arguments,
+                  int count, struct error *err)
+{
+    struct tokenize_job job = {
+        .options = *options, .train.path = options->train, .valid.path = options->valid};
+    int rc = make(&job, &app->log, arguments, count, err);
+    tokens_abandon(job.train.writer);
+    tokens_abandon(job.valid.writer);
+    chat_specials_destroy(job.specials);
+    tokenizer_close(job.tokenizer);
+    inputs_free(&job.inputs);
+    free(job.wrap.before);
+    free(job.wrap.after);
+    return rc;
+}

@@ -1,0 +1,110 @@
+/* tokenize_numbers.c - files of token ids to outputs; see tokenize.h.
+ *
+ * A document ends behind each end-of-text id.  One of nothing but that id is part of the next: some
+ * programs put it in front of documents, and then it is the file's first.  Without such an id a
+ * file is one document, whose tail is for validation.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/round.h"
+#include "cli/tokenize.h"
+#include "io/npy.h"
+
+/* The file while it is read. */
+struct reading {
+    struct tokenize_job *job;
+    struct npy npy;
+    struct tokenize_output *output; /* of the document that has begun; NULL: none has */
+    int64_t length;                 /* of that document so far */
+};
+
+static int add(struct reading *r, const uint32_t *ids, int64_t count,
+               struct tokenize_output *output, struct error *err)
+{
+    if (!r->output && tokenize_output_begin(output, err))
+        return -1;
+    r->output = output;
+    r->length += count;
+    return tokenize_output_add(output, ids, NULL, count, err);
+}
+
+/* Ids, of which some may end documents. */
+static int add_documents(struct reading *r, const uint32_t *ids, int64_t count, struct error *err)
+{
+    struct tokenize_job *job = r->job;
+    int64_t begin = 0;
+    for (int64_t i = 0; i < count; i++) {
+        int is_end = ids[i] == job->end_of_text && r->length + i - begin > 0;
+        if (!is_end && i + 1 < count)
+            continue;
+        struct tokenize_output *output =
+            r->output ? r->output : tokenize_output_choose(job, &job->others);
+        if (add(r, ids + begin, i + 1 - begin, output, err))
+            return -1;
+        begin = i + 1;
+        if (is_end) {
+            r->output = NULL;
+            r->length = 0;
+        }
+    }
+    return 0;
+}
+
+/* Without ends: the file is divided at `tail`. */
+static int add_divided(struct reading *r, const uint32_t *ids, int64_t first, int64_t count,
+                       int64_t tail, struct error *err)
+{
+    int64_t head = max_i64(0, min_i64(count, tail - first));
+    if (head && add(r, ids, head, &r->job->train, err))
+        return -1;
+    if (head == count)
+        return 0;
+    if (first + head == tail)
+        r->output = NULL;
+    return add(r, ids + head, count - head, &r->job->valid, err);
+}
+
+static int read_all(struct reading *r, uint32_t *ids, struct error *err)
+{
+    const struct tokenize_job *job = r->job;
+    double share = job->valid.path ? job->options.valid_fraction : 0;
+    int64_t total = r->npy.count, tail = total - (int64_t)((double)total * share);
+    for (int64_t first = 0; first < total; first += NPY_MOST) {
+        int64_t count = min_i64(NPY_MOST, total - first);
+        if (npy_read(&r->npy, first, count, job->vocab, ids, err) ||
+            (job->end_of_text < 0 ? add_divided(r, ids, first, count, tail, err)
+                                  : add_documents(r, ids, count, err)))
+            return -1;
+    }
+    return 0;
+}
+
+/* The format by its first bytes; of INPUT_BIN what is not llm.c's is numbers alone. */
+static enum npy_format find_format(const struct inputs_file *input)
+{
+    char front[16];
+    FILE *file = fopen(input->path, "rb");
+    size_t got = file ? fread(front, 1, sizeof front, file) : 0;
+    if (file)
+        fclose(file);
+    enum npy_format format = npy_format(front, (int64_t)got);
+    return format == NPY_NONE && input->format == INPUT_BIN ? NPY_RAW : format;
+}
+
+int tokenize_numbers(struct tokenize_job *job, const struct inputs_file *input, struct error *err)
+{
+    struct reading r = {.job = job};
+    if (!strcmp(input->path, "-"))
+        return error_set(err, "token ids are read from files, not from standard input");
+    if (npy_open(&r.npy, input->path, find_format(input), err))
+        return -1;
+    uint32_t *ids = array_make(NPY_MOST, sizeof *ids);
+    int rc = read_all(&r, ids, err);
+    job->counts.empty += !r.npy.count;
+    npy_close(&r.npy);
+    free(ids);
+    return rc;
+}

@@ -1,0 +1,313 @@
+/* tokenize_work.c - texts and JSON lines to tokens, by several threads; see tokenize.h.
+ *
+ * The inputs are read in blocks: a text is cut where its tokenizer allows it, JSON lines behind a
+ * line.  Threads make tokens of blocks (ordered.h), and these are written in the order of the
+ * inputs; so the file is the same with any number of threads.  Which output a document belongs to
+ * is decided when it is written, by its number.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "cli/tokenize.h"
+#include "io/blocks.h"
+#include "io/ordered.h"
+
+/* A block, and what became of it. */
+struct work {
+    const struct inputs_file *input;
+    struct blocks_buffer block;
+    int is_first, is_last;          /* of the input, or of its part for this output */
+    struct tokenize_output *output; /* of a text */
+    struct token_list list;
+    int64_t *ends; /* [documents] of JSON lines, in list */
+    int documents, capacity;
+    int64_t lines, bad_line; /* bad_line: the first that cannot be used; 0: none */
+    struct tokenize_counts counts;
+    struct error err; /* of bad_line, or of the whole block */
+    int failed;
+};
+
+/* Threads: tokens of blocks */
+
+struct thread {
+    const struct tokenize_job *job;
+    struct tokenizer_encoder *encoder;
+    struct tokenize_record record;
+};
+
+static int thread_begin(void **state, void *user, struct error *err)
+{
+    const struct tokenize_job *job = user;
+    struct thread *thread = array_make(1, sizeof *thread);
+    if (tokenizer_encoder_create(&thread->encoder, job->tokenizer, err)) {
+        free(thread);
+        return -1;
+    }
+    thread->job = job;
+    thread->record = (struct tokenize_record){.job = job, .encoder = thread->encoder};
+    thread->record.chat =
+        (struct chat_encoder){.encoder = thread->encoder, .specials = job->specials};
+    *state = thread;
+    return 0;
+}
+
+static void thread_end(void *state)
+{
+    struct thread *thread = state;
+    tokenize_record_free(&thread->record);
+    tokenizer_encoder_destroy(thread->encoder);
+    free(thread);
+}
+
+static void encode_text(struct thread *thread, struct work *work)
+{
+    const uint32_t *ids;
+    int64_t count;
+    int flags = (work->is_first ? 0 : TOKENIZER_CONTINUED) |
+                (thread->job->options.specials ? TOKENIZER_SPECIALS : 0);
+    work->failed = tokenizer_encoder_run(thread->encoder, work->block.text, work->block.bytes,
+                                         flags, &ids, &count, &work->err) ||
+                   token_list_add(&work->list, ids, count, 1, &work->err);
+}
+
+/* A line that cannot be used ends the block, or is counted. */
+static void encode_line(struct thread *thread, struct work *work, const char *line, size_t bytes)
+{
+    struct error err = {0};
+    int kept = tokenize_record_add(&thread->record, line, bytes, &work->list, &work->counts, &err);
+    if (kept > 0) {
+        work->ends = array_grow(work->ends, work->documents, &work->capacity, sizeof *work->ends);
+        work->ends[work->documents++] = work->list.count;
+    }
+    if (kept >= 0)
+        return;
+    work->counts.bad++;
+    if (!work->bad_line) {
+        work->bad_line = work->lines;
+        work->err = err;
+    }
+}
+
+static void encode_lines(struct thread *thread, struct work *work)
+{
+    const char *at = work->block.text, *end = at + work->block.bytes;
+    if (work->is_first && work->block.bytes >= 3 && !memcmp(at, "\xef\xbb\xbf", 3))
+        at += 3;
+    while (at < end && (!work->bad_line || thread->job->options.skips_bad)) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        const char *next = newline ? newline + 1 : end;
+        work->lines++;
+        if (!jsonl_is_blank(at, (size_t)(next - at)))
+            encode_line(thread, work, at, (size_t)(next - at));
+        at = next;
+    }
+}
+
+static void thread_work(void *state, void *item)
+{
+    struct thread *thread = state;
+    struct work *work = item;
+    work->list.count = 0;
+    work->documents = 0;
+    work->lines = work->bad_line = 0;
+    work->failed = 0;
+    work->counts = (struct tokenize_counts){0};
+    if (work->input->format == INPUT_JSONL)
+        encode_lines(thread, work);
+    else
+        encode_text(thread, work);
+}
+
+static void free_work(void *item)
+{
+    struct work *work = item;
+    blocks_buffer_free(&work->block);
+    token_list_free(&work->list);
+    free(work->ends);
+}
+
+/* The caller: results in order */
+
+static int take_text(struct tokenize_job *job, struct work *work, struct error *err)
+{
+    struct tokenize_output *output = work->output;
+    const struct tokenize_wrap *wrap = &job->wrap;
+    uint32_t end = (uint32_t)job->end_of_text;
+    if (work->is_first &&
+        (tokenize_output_begin(output, err) ||
+         tokenize_output_add(output, wrap->before, NULL, wrap->before_count, err)))
+        return -1;
+    if (tokenize_output_add(output, work->list.ids, NULL, work->list.count, err))
+        return -1;
+    if (!work->is_last)
+        return 0;
+    return tokenize_output_add(output, wrap->after, NULL, wrap->after_count, err) ||
+                   tokenize_output_add(output, &end, NULL, job->end_of_text >= 0, err)
+               ? -1
+               : 0;
+}
+
+static void add_counts(struct tokenize_counts *sum, const struct tokenize_counts *more)
+{
+    for (int i = 0; i < JSONL_KINDS; i++)
+        sum->records[i] += more->records[i];
+    sum->empty += more->empty;
+    sum->bad += more->bad;
+    sum->cut += more->cut;
+    sum->dropped += more->dropped;
+    sum->untrained += more->untrained;
+}
+
+static int take_lines(struct tokenize_job *job, struct work *work, struct error *err)
+{
+    int64_t start = 0;
+    if (work->is_first)
+        job->line = 0;
+    if (work->bad_line) {
+        error_prefix(&work->err, "%s:%lld", work->input->path,
+                     (long long)(job->line + work->bad_line));
+        if (!job->options.skips_bad)
+            return error_set(err, "%s", work->err.text);
+        if (!job->counts.bad)
+            job->first_bad = work->err;
+    }
+    for (int i = 0; i < work->documents; start = work->ends[i++]) {
+        struct tokenize_output *output = tokenize_output_choose(job, &job->others);
+        if (tokenize_output_begin(output, err) ||
+            tokenize_output_add(output, work->list.ids + start, work->list.mask + start,
+                                work->ends[i] - start, err))
+            return -1;
+    }
+    job->line += work->lines;
+    add_counts(&job->counts, &work->counts);
+    return 0;
+}
+
+static int take(void *user, void *item, struct error *err)
+{
+    struct tokenize_job *job = user;
+    struct work *work = item;
+    if (work->failed)
+        return error_set(err, "%s: %s", work->input->path, work->err.text);
+    return work->input->format == INPUT_JSONL ? take_lines(job, work, err)
+                                              : take_text(job, work, err);
+}
+
+static const struct ordered_job ordered_job = {
+    .item_bytes = sizeof(struct work),
+    .begin = thread_begin,
+    .end = thread_end,
+    .work = thread_work,
+    .take = take,
+    .free_item = free_work,
+};
+
+/* The caller: inputs in blocks */
+
+static size_t cut_text(const void *arg, const char *text, size_t bytes)
+{
+    return tokenizer_cut(arg, text, bytes);
+}
+
+/* Give the threads up to `left` bytes (all if negative) of an input, as one document if it is text.
+ */
+static int give_part(struct tokenize_job *job, struct ordered *ordered,
+                     const struct inputs_file *input, int fd, int64_t left,
+                     struct tokenize_output *output, struct error *err)
+{
+    int is_lines = input->format == INPUT_JSONL, got = 1;
+    struct blocks blocks = {.fd = fd,
+                            .path = input->path,
+                            .cut = is_lines ? blocks_cut_line : cut_text,
+                            .arg = job->tokenizer,
+                            .left = left};
+    for (int is_first = 1; got > 0 && !(blocks_is_last(&blocks)); is_first = 0) {
+        struct work *work = ordered_item(ordered, err);
+        got = work ? blocks_next(&blocks, &work->block, err) : -1;
+        if (!got && is_first && !is_lines)
+            job->counts.empty++;
+        if (got <= 0)
+            break;
+        work->input = input;
+        work->output = output;
+        work->is_first = is_first;
+        work->is_last = blocks_is_last(&blocks);
+        ordered_give(ordered);
+    }
+    blocks_free(&blocks);
+    return got < 0 ? -1 : 0;
+}
+
+/* The start of the character that the byte at `place` belongs to, if the text is UTF-8. */
+static int64_t character_start(int fd, int64_t place)
+{
+    unsigned char bytes[4];
+    int64_t from = place > 3 ? place - 3 : 0;
+    ssize_t got = pread(fd, bytes, (size_t)(place - from) + 1, from);
+    if (got != place - from + 1)
+        return place;
+    for (int64_t at = place; at >= from; at--)
+        if ((bytes[at - from] & 0xc0) != 0x80)
+            return bytes[at - from] >= 0xc0 ? at : place;
+    return place;
+}
+
+/* With few documents the end of each is for validation. */
+static int give_split(struct tokenize_job *job, struct ordered *ordered,
+                      const struct inputs_file *input, int fd, struct error *err)
+{
+    struct stat info;
+    if (fstat(fd, &info) || !S_ISREG(info.st_mode))
+        return error_set(err,
+                         "%s has no size, so that its tail cannot be split off for "
+                         "validation; save it to a file first",
+                         input->path);
+    int64_t tail = (int64_t)((double)info.st_size * job->options.valid_fraction);
+    int64_t head = character_start(fd, info.st_size - tail);
+    return give_part(job, ordered, input, fd, head, &job->train, err) ||
+                   give_part(job, ordered, input, fd, -1, &job->valid, err)
+               ? -1
+               : 0;
+}
+
+static int give_input(struct tokenize_job *job, struct ordered *ordered,
+                      const struct inputs_file *input, struct error *err)
+{
+    int texts = inputs_of(&job->inputs, INPUT_TEXT);
+    int fd = strcmp(input->path, "-") ? open(input->path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
+    int rc;
+    if (fd < 0)
+        return error_errno(err, "cannot open input %s", input->path);
+    if (input->format == INPUT_JSONL)
+        rc = give_part(job, ordered, input, fd, -1, NULL, err);
+    else if (job->valid.path && texts * job->options.valid_fraction < 1)
+        rc = give_split(job, ordered, input, fd, err);
+    else
+        rc = give_part(job, ordered, input, fd, -1, tokenize_output_choose(job, &job->texts), err);
+    if (fd != STDIN_FILENO)
+        close(fd);
+    return rc;
+}
+
+int tokenize_work(struct tokenize_job *job, struct error *err)
+{
+    struct ordered *ordered = NULL;
+    int rc = 0;
+    if (job->tokenizer && ordered_create(&ordered, &ordered_job, job, job->options.threads, err))
+        return -1;
+    for (int i = 0; !rc && i < job->inputs.count; i++) {
+        const struct inputs_file *input = &job->inputs.list[i];
+        if (input->format == INPUT_TEXT || input->format == INPUT_JSONL)
+            rc = give_input(job, ordered, input, err);
+        else
+            rc = (ordered && ordered_finish(ordered, err)) || tokenize_numbers(job, input, err);
+    }
+    rc = rc || (ordered && ordered_finish(ordered, err));
+    ordered_destroy(ordered);
+    return rc ? -1 : 0;
+}

@@ -1,0 +1,225 @@
+"""chat.py - what transformers makes of conversations, for tokenize_chat.sh.
+
+  chat.py make           folders with a tokenizer and a chat template each, conversations, and
+                         what apply_chat_template makes of them
+  chat.py check          the token files that trireme made: ids, masks, documents
+
+The templates are the published ones without their parts for tools, and with the expressions by which
+trireme knows them.
+"""
+import json
+import os
+import sys
+
+import h5py
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+ALTERNATE = (
+    "{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('Conversation roles must alternate') }}{% endif %}"
+)
+CHATML = "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
+LLAMA3 = (
+    "'<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ message['content'] | trim"
+    " + '<|eot_id|>'"
+)
+QWEN_DEFAULT = (
+    "{%% for message in messages %%}{%% if loop.first and messages[0]['role'] != 'system' %%}"
+    "{{ '<|im_start|>system\\n%s<|im_end|>\\n' }}{%% endif %%}" + CHATML.replace("%", "%%") + "{%% endfor %%}"
+    "{%% if add_generation_prompt %%}{{ '<|im_start|>assistant\\n' }}{%% endif %%}"
+)
+FIRST_SYSTEM = (
+    "{% if messages[0]['role'] == 'system' %}{% set system_message = messages[0]['content'] %}"
+    "{% set loop_messages = messages[1:] %}{% else %}{% set loop_messages = messages %}{% endif %}"
+)
+
+TEMPLATES = {
+    "llama2": (
+        "{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}"
+        "{% set system_message = messages[0]['content'] %}{% else %}{% set loop_messages = messages %}"
+        "{% set system_message = false %}{% endif %}{% for message in loop_messages %}" + ALTERNATE +
+        "{% if loop.index0 == 0 and system_message != false %}"
+        "{% set content = '<<SYS>>\\n' + system_message + '\\n<</SYS>>\\n\\n' + message['content'] %}"
+        "{% else %}{% set content = message['content'] %}{% endif %}{% if message['role'] == 'user' %}"
+        "{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}"
+        "{% elif message['role'] == 'assistant' %}{{ ' '  + content.strip() + ' ' + eos_token }}"
+        "{% endif %}{% endfor %}"
+    ),
+    "llama3": (
+        "{% for message in messages %}{% set content = " + LLAMA3 + " %}{% if loop.index0 == 0 %}"
+        "{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"
+    ),
+    "llama3.1": (
+        "{{- bos_token }}{%- if not date_string is defined %}{%- set date_string = \"26 Jul 2024\" %}{%- endif %}"
+        "{%- if messages[0]['role'] == 'system' %}{%- set system_message = messages[0]['content']|trim %}"
+        "{%- set messages = messages[1:] %}{%- else %}{%- set system_message = \"\" %}{%- endif %}"
+        "{{- \"<|start_header_id|>system<|end_header_id|>\\n\\n\" }}"
+        "{{- \"Cutting Knowledge Date: December 2023\\n\" }}{{- \"Today Date: \" + date_string + \"\\n\\n\" }}"
+        "{{- system_message }}{{- \"<|eot_id|>\" }}{%- for message in messages %}{{- " + LLAMA3 + " }}"
+        "{%- endfor %}"
+        "{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{%- endif %}"
+    ),
+    "mistral-v1": (
+        FIRST_SYSTEM + "{{- bos_token }}{%- for message in loop_messages %}" + ALTERNATE +
+        "{%- if message['role'] == 'user' %}{%- if loop.first and system_message is defined %}"
+        "{{- ' [INST] ' + system_message + '\\n\\n' + message['content'] + ' [/INST]' }}{%- else %}"
+        "{{- ' [INST] ' + message['content'] + ' [/INST]' }}{%- endif %}"
+        "{%- elif message['role'] == 'assistant' %}{{- ' ' + message['content'] + eos_token}}{%- endif %}"
+        "{%- endfor %}"
+    ),
+    "mistral-v1-2023": (
+        "{{ bos_token }}{% for message in messages %}" + ALTERNATE + "{% if message['role'] == 'user' %}"
+        "{{ '[INST] ' + message['content'] + ' [/INST]' }}{% elif message['role'] == 'assistant' %}"
+        "{{ message['content'] + eos_token}}{% endif %}{% endfor %}"
+    ),
+    "mistral-v3": (
+        FIRST_SYSTEM + "{{- bos_token }}{%- for message in loop_messages %}{%- if false %}"
+        "{{- \"[AVAILABLE_TOOLS] \" }}{%- endif %}{%- if message[\"role\"] == \"user\" %}"
+        "{%- if loop.last and system_message is defined %}"
+        "{{- \"[INST] \" + system_message + \"\\n\\n\" + message[\"content\"] + \"[/INST]\" }}{%- else %}"
+        "{{- \"[INST] \" + message[\"content\"] + \"[/INST]\" }}{%- endif %}"
+        "{%- elif message[\"role\"] == \"assistant\" %}{{- \" \" + message[\"content\"]|trim + eos_token}}"
+        "{%- endif %}{%- endfor %}"
+    ),
+    "chatml": (
+        "{% for message in messages %}" + CHATML + "{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+    ),
+    "qwen2": QWEN_DEFAULT % "You are a helpful assistant.",
+    "qwen2.5": QWEN_DEFAULT % "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
+    "qwen3": (
+        "{%- set ns = namespace(last_query_index=messages|length - 1) %}{%- for message in messages %}"
+        "{%- if message.role == 'user' %}{%- set ns.last_query_index = loop.index0 %}{%- endif %}{%- endfor %}"
+        "{%- for message in messages %}{%- set content = message.content %}{%- if message.role != 'assistant' %}"
+        "{{- '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>' + '\\n' }}{%- else %}"
+        "{%- set reasoning_content = '' %}{%- if loop.index0 > ns.last_query_index %}"
+        "{%- if loop.last or (not loop.last and reasoning_content) %}"
+        "{{- '<|im_start|>' + message.role + '\\n<think>\\n' + reasoning_content.strip('\\n') + '\\n</think>\\n\\n'"
+        " + content.lstrip('\\n') }}{%- else %}{{- '<|im_start|>' + message.role + '\\n' + content }}{%- endif %}"
+        "{%- else %}{{- '<|im_start|>' + message.role + '\\n' + content }}{%- endif %}{{- '<|im_end|>\\n' }}"
+        "{%- endif %}{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}"
+        "{%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}"
+        "{%- endif %}{%- endif %}"
+    ),
+}
+
+SYSTEM = {"role": "system", "content": "You answer\nin one word."}
+CONVERSATIONS = [
+    [("user", "Hello there"), ("assistant", "Hi!")],
+    [("user", "  What is 2 + 2?\n"), ("assistant", "4.\n"), ("user", "\u00e9t\u00e9 \u4f60\u597d \U0001f600?"),
+     ("assistant", "Summer, hello.\n\n- one\n- two")],
+    [("user", "one\ttab"), ("assistant", "x" * 50), ("user", "Why?\u00a0"), ("assistant", "Because.  "),
+     ("user", "3\n\n\n4"), ("assistant", "12345 67890 don't")],
+]
+
+
+def conversations(name):
+    for turns in CONVERSATIONS:
+        messages = [{"role": role, "content": text} for role, text in turns]
+        yield messages
+        if name not in ("mistral-v1-2023", "mistral-v3"):
+            yield [SYSTEM] + messages
+
+
+def byte_level(specials):
+    """Byte-level BPE, as GPT-2, Llama 3 and Qwen have it."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return trained(tokenizer, specials, pre_tokenizers.ByteLevel.alphabet())
+
+
+def sentence_piece(specials):
+    """BPE of characters with byte fallback, as Llama 2 and Mistral have it."""
+    pieces = ["<unk>", "<s>", "</s>"] + ["<0x%02X>" % i for i in range(256)]
+    tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    return trained(tokenizer, pieces + [s for s in specials if s not in pieces], [], specials)
+
+
+def trained(tokenizer, specials, alphabet, added=None):
+    trainer = trainers.BpeTrainer(vocab_size=len(specials) + 400, special_tokens=specials, show_progress=False,
+                                  initial_alphabet=alphabet)
+    texts = [message["content"] for name in TEMPLATES for chat in conversations(name) for message in chat]
+    tokenizer.train_from_iterator(texts + [open(__file__).read()], trainer)
+    if added is None:
+        return tokenizer
+    # the trainer makes every piece of `specials` an added token; only these are
+    data = json.loads(tokenizer.to_str())
+    data["added_tokens"] = [t for t in data["added_tokens"] if t["content"] in added + ["<unk>"]]
+    return Tokenizer.from_str(json.dumps(data))
+
+
+FAMILIES = {
+    "llama2": (sentence_piece, ["<s>", "</s>"], "<s>", "</s>"),
+    "mistral-v1": (sentence_piece, ["<s>", "</s>"], "<s>", "</s>"),
+    "mistral-v1-2023": (sentence_piece, ["<s>", "</s>"], "<s>", "</s>"),
+    "mistral-v3": (sentence_piece, ["<s>", "</s>", "[INST]", "[/INST]"], "<s>", "</s>"),
+    "llama3": (byte_level, ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"],
+               "<|begin_of_text|>", "<|eot_id|>"),
+    "chatml": (byte_level, ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], None, "<|im_end|>"),
+}
+FAMILY_OF = {"llama3.1": "llama3", "qwen2": "chatml", "qwen2.5": "chatml", "qwen3": "chatml"}
+
+
+def wrapped(name):
+    make, specials, bos, eos = FAMILIES[FAMILY_OF.get(name, name)]
+    tokenizer = make(specials)
+    tokenizer.add_special_tokens([AddedToken(s, normalized=False, special=True) for s in specials])
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=bos, eos_token=eos)
+    fast.chat_template = TEMPLATES[name]
+    return fast
+
+
+def ids_of(fast, messages):
+    text = fast.apply_chat_template(messages, tokenize=False)
+    return fast(text, add_special_tokens=False)["input_ids"], text
+
+
+def make():
+    for name in TEMPLATES:
+        fast = wrapped(name)
+        fast.backend_tokenizer.save(os.path.join(os.makedirs(name, exist_ok=True) or name, "tokenizer.json"))
+        config = {"chat_template": TEMPLATES[name], "bos_token": fast.bos_token, "eos_token": fast.eos_token}
+        with open(os.path.join(name, "tokenizer_config.json"), "w") as file:
+            json.dump(config, file)
+        with open(name + ".jsonl", "w") as file, open(name + ".wanted", "w") as wanted:
+            for messages in conversations(name):
+                ids, text = ids_of(fast, messages)
+                answers = sum(m["role"] == "assistant" for m in messages)
+                file.write(json.dumps({"messages": messages}, ensure_ascii=len(ids) % 2 == 0) + "\n")
+                wanted.write(json.dumps({"ids": ids, "text": text, "answers": answers}) + "\n")
+
+
+def runs(mask):
+    """Stretches of ones."""
+    return sum(a == 0 and b == 1 for a, b in zip([0] + list(mask), mask))
+
+
+def check():
+    bad = 0
+    for name in TEMPLATES:
+        wanted = [json.loads(line) for line in open(name + ".wanted")]
+        with h5py.File(name + ".h5") as file:
+            tokens, mask, starts = file["tokens"][:], file["loss_mask"][:], file["documents"][:]
+        if len(starts) != len(wanted) + 1:
+            print(name, "documents:", len(starts) - 1, "wanted", len(wanted))
+            bad += 1
+            continue
+        tokenizer = Tokenizer.from_file(os.path.join(name, "tokenizer.json"))
+        for i, want in enumerate(wanted):
+            span = slice(int(starts[i]), int(starts[i + 1]))
+            ids, own = list(tokens[span]), mask[span]
+            answers = tokenizer.decode([t for t, m in zip(ids, own) if m], skip_special_tokens=False)
+            if ids != want["ids"] or runs(own) != want["answers"]:
+                print(name, i, "ids", ids, "wanted", want["ids"], want["text"], "trained", answers)
+                bad += 1
+    sys.exit(bad != 0)
+
+
+make() if sys.argv[1] == "make" else check()
