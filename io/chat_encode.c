@@ -4,6 +4,9 @@
  * once: so the template's "user\n" and the message behind it become the tokens that they are in the
  * whole text.  A stretch in whose messages the text of a special token is found is encoded piece by
  * piece instead, messages as plain text.
+ *
+ * Some tokenizers put a space before what follows a special token, some do not.  A stretch behind
+ * one is therefore encoded with it in front, and its id left out.
  */
 #include "io/chat_encode.h"
 
@@ -34,6 +37,7 @@ struct chat_special {
 };
 
 struct chat_specials {
+    const struct tokenizer *tokenizer;
     struct chat_special *list;
     int count, capacity;
     int first[256];
@@ -42,6 +46,7 @@ struct chat_specials {
 struct chat_specials *chat_specials_create(const struct tokenizer *tokenizer)
 {
     struct chat_specials *specials = array_make(1, sizeof *specials);
+    specials->tokenizer = tokenizer;
     memset(specials->first, -1, sizeof specials->first);
     for (int64_t id = 0; id < tokenizer->vocab; id++) {
         const char *text = tokenizer_text(tokenizer, id);
@@ -76,14 +81,14 @@ int chat_specials_in(const struct chat_specials *specials, const char *text, siz
 /* Encoding */
 
 static int add(struct chat_encoder *encoder, const char *text, size_t bytes, int flags, int trained,
-               struct token_list *list, struct error *err)
+               int left_out, struct token_list *list, struct error *err)
 {
     const uint32_t *ids;
     int64_t count;
-    return tokenizer_encoder_run(encoder->encoder, text, bytes, flags, &ids, &count, err) ||
-                   token_list_add(list, ids, count, trained, err)
-               ? -1
-               : 0;
+    if (tokenizer_encoder_run(encoder->encoder, text, bytes, flags, &ids, &count, err))
+        return -1;
+    left_out = left_out && count;
+    return token_list_add(list, ids + left_out, count - left_out, trained, err);
 }
 
 static int add_pieces(struct chat_encoder *encoder, const struct chat_piece *pieces, int count,
@@ -92,46 +97,67 @@ static int add_pieces(struct chat_encoder *encoder, const struct chat_piece *pie
     for (int i = 0; i < count; i++) {
         const struct chat_piece *piece = &pieces[i];
         int how = flags | (piece->is_content ? 0 : TOKENIZER_SPECIALS);
-        if (add(encoder, piece->text, piece->bytes, how, piece->trained, list, err))
+        if (add(encoder, piece->text, piece->bytes, how, piece->trained, 0, list, err))
             return -1;
         flags |= TOKENIZER_CONTINUED;
     }
     return 0;
 }
 
-static int add_stretch(struct chat_encoder *encoder, const struct chat_piece *pieces, int count,
-                       int flags, struct token_list *list, struct error *err)
+/* Space for so many bytes of text. */
+static int need(struct chat_encoder *encoder, size_t bytes, struct error *err)
 {
-    size_t bytes = 0;
+    if (bytes <= encoder->capacity)
+        return 0;
+    char *wider = realloc(encoder->text, 2 * bytes);
+    if (!wider)
+        return error_set(err, "out of memory: a conversation of %zu bytes", bytes);
+    encoder->text = wider;
+    encoder->capacity = 2 * bytes;
+    return 0;
+}
+
+/* The text of the special token that the conversation so far ends in; "": it ends in none. */
+static const char *special_before(const struct chat_encoder *encoder, const struct token_list *list,
+                                  int64_t start)
+{
+    const struct tokenizer *tokenizer = encoder->specials->tokenizer;
+    int64_t last = list->count > start ? (int64_t)list->ids[list->count - 1] : -1;
+    return last >= 0 && tokenizer_is_special(tokenizer, last) ? tokenizer_text(tokenizer, last)
+                                                              : "";
+}
+
+static int add_stretch(struct chat_encoder *encoder, const struct chat_piece *pieces, int count,
+                       int64_t start, struct token_list *list, struct error *err)
+{
+    const char *before = special_before(encoder, list, start);
+    int flags = list->count > start ? TOKENIZER_CONTINUED : 0;
+    size_t at = strlen(before), bytes = at;
     for (int i = 0; i < count; i++) {
         bytes += pieces[i].bytes;
         if (pieces[i].is_content &&
             chat_specials_in(encoder->specials, pieces[i].text, pieces[i].bytes))
             return add_pieces(encoder, pieces, count, flags, list, err);
     }
-    if (bytes > encoder->capacity) {
-        char *wider = realloc(encoder->text, 2 * bytes);
-        if (!wider)
-            return error_set(err, "out of memory: a conversation of %zu bytes", bytes);
-        encoder->text = wider;
-        encoder->capacity = 2 * bytes;
-    }
-    size_t at = 0;
+    if (need(encoder, bytes, err))
+        return -1;
+    memcpy(encoder->text, before, at);
     for (int i = 0; i < count; at += pieces[i++].bytes)
         memcpy(encoder->text + at, pieces[i].text, pieces[i].bytes);
-    return add(encoder, encoder->text, bytes, flags | TOKENIZER_SPECIALS, pieces->trained, list,
-               err);
+    return add(encoder, encoder->text, bytes, flags | TOKENIZER_SPECIALS, pieces->trained,
+               before[0] != 0, list, err);
 }
 
 int chat_encode(struct chat_encoder *encoder, const struct chat_text *text, struct token_list *list,
                 struct error *err)
 {
+    int64_t start = list->count;
     int end;
     for (int i = 0; i < text->count; i = end) {
         for (end = i + 1; end < text->count; end++)
             if (text->pieces[end].trained != text->pieces[i].trained)
                 break;
-        if (add_stretch(encoder, &text->pieces[i], end - i, i ? TOKENIZER_CONTINUED : 0, list, err))
+        if (add_stretch(encoder, &text->pieces[i], end - i, start, list, err))
             return -1;
     }
     return 0;

@@ -12,7 +12,7 @@ import os
 import sys
 
 import h5py
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 ALTERNATE = (
@@ -124,9 +124,13 @@ def conversations(name):
 
 
 def byte_level(specials):
-    """Byte-level BPE, as GPT-2, Llama 3 and Qwen have it."""
+    """Byte-level BPE, as Llama 3 and Qwen have it."""
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    words = Regex(r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+                  r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(words, "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     tokenizer.decoder = decoders.ByteLevel()
     return trained(tokenizer, specials, pre_tokenizers.ByteLevel.alphabet())
 
@@ -137,6 +141,8 @@ def sentence_piece(specials):
     tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    # SentencePiece learns no piece across words, though a text is one word when it is encoded
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("\u2581", "merged_with_next")
     tokenizer.decoder = decoders.Sequence(
         [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
     return trained(tokenizer, pieces + [s for s in specials if s not in pieces], [], specials)
@@ -151,6 +157,7 @@ def trained(tokenizer, specials, alphabet, added=None):
         return tokenizer
     # the trainer makes every piece of `specials` an added token; only these are
     data = json.loads(tokenizer.to_str())
+    data["pre_tokenizer"] = None
     data["added_tokens"] = [t for t in data["added_tokens"] if t["content"] in added + ["<unk>"]]
     return Tokenizer.from_str(json.dumps(data))
 
@@ -191,14 +198,27 @@ def make():
         with open(name + ".jsonl", "w") as file, open(name + ".wanted", "w") as wanted:
             for messages in conversations(name):
                 ids, text = ids_of(fast, messages)
-                answers = sum(m["role"] == "assistant" for m in messages)
+                answers = [m["content"] for m in messages if m["role"] == "assistant"]
                 file.write(json.dumps({"messages": messages}, ensure_ascii=len(ids) % 2 == 0) + "\n")
-                wanted.write(json.dumps({"ids": ids, "text": text, "answers": answers}) + "\n")
+                wanted.write(json.dumps({"ids": ids, "text": text, "answers": answers, "end": fast.eos_token}) + "\n")
 
 
-def runs(mask):
-    """Stretches of ones."""
-    return sum(a == 0 and b == 1 for a, b in zip([0] + list(mask), mask))
+def trained_texts(tokenizer, ids, mask):
+    """The text of each stretch of targets."""
+    stretches, last = [], 0
+    for token, target in zip(ids, mask):
+        if target and not last:
+            stretches.append([])
+        if target:
+            stretches[-1].append(token)
+        last = target
+    return [tokenizer.decode(stretch, skip_special_tokens=False) for stretch in stretches]
+
+
+def are_answers(texts, answers, end):
+    """Each is an answer, with no more than spaces around it, and the token that ends it."""
+    return len(texts) == len(answers) and all(
+        text.endswith(end) and text[:-len(end)].strip() == answer.strip() for text, answer in zip(texts, answers))
 
 
 def check():
@@ -214,10 +234,10 @@ def check():
         tokenizer = Tokenizer.from_file(os.path.join(name, "tokenizer.json"))
         for i, want in enumerate(wanted):
             span = slice(int(starts[i]), int(starts[i + 1]))
-            ids, own = list(tokens[span]), mask[span]
-            answers = tokenizer.decode([t for t, m in zip(ids, own) if m], skip_special_tokens=False)
-            if ids != want["ids"] or runs(own) != want["answers"]:
-                print(name, i, "ids", ids, "wanted", want["ids"], want["text"], "trained", answers)
+            ids, own = tokens[span].tolist(), mask[span].tolist()
+            texts = trained_texts(tokenizer, ids, own)
+            if ids != want["ids"] or not are_answers(texts, want["answers"], want["end"]):
+                print(name, i, "wanted", repr(want["text"]), "trained", texts)
                 bad += 1
     sys.exit(bad != 0)
 
