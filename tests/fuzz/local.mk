@@ -20,6 +20,7 @@ tests_fuzz_replay_hf_SOURCES = tests/fuzz/fuzz_hf.c $(fuzz)
 tests_fuzz_replay_hf_LDADD = $(TRIREME_LIBS)
 tests_fuzz_replay_tokenizer_SOURCES = tests/fuzz/fuzz_tokenizer.c $(fuzz)
 tests_fuzz_replay_tokenizer_LDADD = $(TRIREME_LIBS)
+include $(top_srcdir)/tests/fuzz/data.mk
 EXTRA_DIST += tests/fuzz/fuzz.sh $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/tests/fuzz/corpus/*/*))
 
 check-fuzz:
