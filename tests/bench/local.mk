@@ -1,5 +1,5 @@
 # Measurements, run by hand: busy, cpu_vs_torch, gpu_vs_torch, layouts, memory_vs_torch, optimizers,
-# parallel_vs_torch, schedules, startup, strategies, tokenizers, versus.
+# parallel_vs_torch, schedules, startup, strategies, tokenize_rate, tokenizers, versus.
 # `make check` builds gemm_rate, attention_rate, schedule_waits and tokenizer_rate only.
 if HAVE_CUDA
 check_PROGRAMS += tests/bench/attention_rate tests/bench/attention_rate_emulated
@@ -21,4 +21,5 @@ EXTRA_DIST += tests/bench/tokenizers tests/bench/tokenizer_rounds.py tests/bench
 	tests/bench/memory_vs_torch tests/bench/peaks.py tests/bench/torch_gpu.py \
 	tests/bench/parallel_vs_torch tests/bench/torch_llama.py tests/bench/torch_memory.py \
 	tests/bench/torch_parallel.py \
-	tests/bench/interval.awk tests/bench/startup tests/bench/mpi_start.c tests/bench/strategies tests/bench/versus
+	tests/bench/interval.awk tests/bench/startup tests/bench/mpi_start.c tests/bench/strategies \
+	tests/bench/tokenize_rate tests/bench/versus
