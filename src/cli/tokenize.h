@@ -90,7 +90,9 @@ struct tokenize_job {
     struct inputs inputs;
     struct tokenizer *tokenizer; /* NULL: numbers with a vocabulary of their own */
     const char *name;            /* of the tokenizer, for the file */
-    int64_t vocab, end_of_text;  /* -1: none */
+    int64_t vocab;
+    int64_t end_of_text; /* behind each text; -1: none */
+    int64_t cut_behind;  /* of token ids: documents end behind it; -1: none */
     struct tokenize_wrap wrap;
     const struct chat_template *chat; /* NULL: none is known, no_chat says why */
     struct error no_chat;
@@ -126,6 +128,8 @@ struct tokenize_record {
 int tokenize_record_add(struct tokenize_record *record, const char *line, size_t bytes,
                         struct token_list *list, struct tokenize_counts *counts, struct error *err);
 void tokenize_record_free(struct tokenize_record *record);
+/* Does the tokenizer have something to put behind a text?  Returns 0, or -1 with err set. */
+int tokenize_record_check_end(const struct tokenize_job *job, struct error *err);
 
 /* tokenize_make.c: make token files of the arguments. */
 int tokenize_make(struct app *app, const struct tokenize_options *options, char **arguments,

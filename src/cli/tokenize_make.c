@@ -62,13 +62,14 @@ static int open_tokenizer(struct tokenize_job *job, struct error *err)
 static int read_eos(struct tokenize_job *job, struct error *err)
 {
     const char *eos = job->options.eos;
+    job->cut_behind = job->end_of_text;
     if (!eos)
         return 0;
     if (text_is_digits(eos))
-        job->end_of_text = strtoll(eos, NULL, 10);
+        job->cut_behind = strtoll(eos, NULL, 10);
     else
-        job->end_of_text = job->tokenizer ? tokenizer_id(job->tokenizer, eos) : -1;
-    if (job->end_of_text < 0 || job->end_of_text >= job->vocab)
+        job->cut_behind = job->tokenizer ? tokenizer_id(job->tokenizer, eos) : -1;
+    if (job->cut_behind < 0 || job->cut_behind >= job->vocab)
         return error_set(err, "--eos %s: no token of a vocabulary of %lld", eos,
                          (long long)job->vocab);
     return 0;
@@ -179,7 +180,8 @@ static int make(struct tokenize_job *job, struct log *log, char **arguments, int
     job->inputs.asked = job->options.format;
     if (inputs_list(&job->inputs, arguments, count, err) || check_outputs(job, err) ||
         tokenize_options_check(&job->options, &job->inputs, err) || open_tokenizer(job, err) ||
-        read_eos(job, err) || open_chat(job, log, err))
+        read_eos(job, err) || open_chat(job, log, err) ||
+        (inputs_of(&job->inputs, INPUT_TEXT) && tokenize_record_check_end(job, err)))
         return -1;
     tokenize_output_sweep(job->train.path, log);
     tokenize_output_sweep(job->valid.path, log);

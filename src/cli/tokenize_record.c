@@ -37,10 +37,21 @@ static int add_id(int64_t id, int trained, struct token_list *list, struct error
     return id < 0 ? 0 : token_list_add(list, &one, 1, trained, err);
 }
 
+int tokenize_record_check_end(const struct tokenize_job *job, struct error *err)
+{
+    if (job->end_of_text >= 0 || job->wrap.after_count)
+        return 0;
+    return error_set(err,
+                     "tokenizer %s has no token that ends texts, which goes behind each document; "
+                     "name it as eos_token in tokenizer_config.json beside it",
+                     job->tokenizer->path);
+}
+
 static int add_text(struct tokenize_record *r, struct token_list *list, struct error *err)
 {
     const struct tokenize_wrap *wrap = &r->job->wrap;
-    return token_list_add(list, wrap->before, wrap->before_count, 1, err) ||
+    return tokenize_record_check_end(r->job, err) ||
+                   token_list_add(list, wrap->before, wrap->before_count, 1, err) ||
                    encode(r, r->record.text, 0, 1, list, err) ||
                    token_list_add(list, wrap->after, wrap->after_count, 1, err) ||
                    add_id(r->job->end_of_text, 1, list, err)
@@ -54,7 +65,8 @@ static int add_prompt(struct tokenize_record *r, struct jsonl_text prompt, struc
     const struct tokenize_job *job = r->job;
     int64_t eos = job->tokenizer->role[TOKENIZER_EOS];
     int continued = prompt.bytes ? TOKENIZER_CONTINUED : 0;
-    return token_list_add(list, job->wrap.before, job->wrap.before_count, 0, err) ||
+    return tokenize_record_check_end(job, err) ||
+                   token_list_add(list, job->wrap.before, job->wrap.before_count, 0, err) ||
                    encode(r, prompt, 0, 0, list, err) ||
                    encode(r, r->record.completion, continued, 1, list, err) ||
                    add_id(eos < 0 ? job->end_of_text : eos, 1, list, err)

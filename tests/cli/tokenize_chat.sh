@@ -44,6 +44,25 @@ for data in pair first; do
 done
 is "a prompt and its completion as a conversation" 0 "$(h5diff pair.h5 first.h5 /tokens >out 2>&1; echo $?)"
 
+# Texts get what the tokenizer's file puts around them, however many blocks they come in.
+cat >wrapped.py <<'END'
+import os, sys, h5py, tokenizers
+from tokenizers.processors import TemplateProcessing
+t = tokenizers.Tokenizer.from_file("chatml/tokenizer.json")
+t.post_processor = TemplateProcessing(single="<|im_start|> $A", special_tokens=[("<|im_start|>", 1)])
+assert t.token_to_id("<|im_start|>") == 1
+if sys.argv[1] == "make":
+    os.makedirs("wrapped")
+    t.save("wrapped/tokenizer.json")
+    open("long.txt", "w").write(" ".join("%d does not %s" % (i, chr(0x4e00 + i % 5000)) for i in range(60000)))
+else:
+    ids = t.encode(open("long.txt").read()).ids + [t.token_to_id("<|endoftext|>")]
+    print(h5py.File("long.h5")["tokens"][:].tolist() == ids, len(ids) > 500000)
+END
+"$python" wrapped.py make
+"$TRIREME" tokenize long.txt --tokenizer wrapped --threads 3 -o long.h5 >out 2>err
+is "a long text by three threads is that of the package" "0 True True" "$? $("$python" wrapped.py check)"
+
 # Templates that are not known.
 mkdir other && cp chatml/tokenizer.json other
 echo '{"chat_template": "{{ messages | tojson }}"}' >other/tokenizer_config.json
