@@ -175,8 +175,9 @@ static int load(struct config *config, const char *name, const char *text, size_
     struct config_file file = {0};
     int rc = set_defaults(config, err) || config_text_read(&file, name, text, bytes, err);
     int in_file = file.count;
-    rc = rc || add_arguments(&file, overrides, count, err) ||
-         apply_preset(config, name, &file, err) || apply_folder(config, name, &file, err) ||
+    rc = rc || add_arguments(&file, overrides, count, err);
+    in_file -= rc ? 0 : config_file_drop_rivals(&file);
+    rc = rc || apply_preset(config, name, &file, err) || apply_folder(config, name, &file, err) ||
          apply_adapter(config, name, &file, err) ||
          apply_entries(config, name, &file, 0, in_file, err);
     if (rc)

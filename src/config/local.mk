@@ -7,6 +7,7 @@ libtrireme_a_SOURCES += \
 	src/config/key.c \
 	src/config/nearest.c \
 	src/config/presets.c \
+	src/config/rivals.c \
 	src/config/schema.c src/config/schema.h \
 	src/config/show.c \
 	src/config/sources.c \

@@ -125,4 +125,8 @@ int config_text_read(struct config_file *file, const char *name, const char *tex
                      struct error *err);
 void config_file_free(struct config_file *file);
 
+/* Of two keys that say the same in two ways, such as model.preset and model.path, an argument takes
+ * the place of the file's entry for the other.  Returns how many entries it has taken out. */
+int config_file_drop_rivals(struct config_file *file);
+
 #endif

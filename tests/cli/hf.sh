@@ -160,6 +160,11 @@ refused "weights that are a program" 'pytorch_model.bin' \
 # shellcheck disable=SC2086
 refused "a folder that is not there" 'hf download no/where' "$TRIREME" train $N model.path=no/where
 # shellcheck disable=SC2086
+# shellcheck disable=SC2086
+"$TRIREME" train $N model.path=hf-llama-true train.steps=1 run.dir=from-job >out 2>err
+sed -e '/^  path:/d' -e 's/^  preset:.*/  preset: llama-tiny/' from-job/config.yaml >job.yaml
+"$TRIREME" train job.yaml model.path=hf-llama-true run.dir=job-run >out 2>err
+is "a folder takes the place of a job's preset" "0 1" "$? $(grep -c 'weights begin with those of hf-llama-true' err)"
 refused "a preset and a folder" 'two models' \
     "$TRIREME" train $N model.path=hf-llama-true model.preset=llama-tiny
 refused "convert to a folder in use" 'holds a model already' "$TRIREME" convert llama-true hf-llama-true

@@ -558,6 +558,36 @@ static void show_has_every_key(void **state)
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
+/* An argument takes the place of the file's other way to say the same; two in one place are
+ * refused.
+ */
+static void arguments_replace_their_rivals(void **state)
+{
+    static const char *const epochs[] = {"train.epochs=2"}, *const both[] = {"train.epochs=2",
+                                                                             "train.steps=7"};
+    static const char *const none[] = {"train.epochs=0"}, *const tokens[] = {
+                                                              "train.global_batch_tokens=1024"};
+    const char *text = "model:\n  preset: llama-tiny\ntrain:\n  steps: 5\n  global_batch: 4\n"
+                       "data:\n  seq_len: 64\n";
+    struct config c;
+    struct error err = {0};
+    assert_int_equal(config_load_text(&c, "f.yaml", text, epochs, 1, &err), 0);
+    assert_true(c.train.epochs == 2 && c.train.global_batch == 4);
+    assert_int_equal(config_load_text(&c, "f.yaml", text, none, 1, &err), 0);
+    assert_int_equal(c.train.steps, 5);
+    assert_int_equal(config_load_text(&c, "f.yaml", text, tokens, 1, &err), 0);
+    assert_int_equal(c.train.global_batch, 16);
+    assert_int_equal(config_load_text(&c, "f.yaml", text, both, 2, &err), -1);
+    assert_non_null(strstr(err.text, "train.steps (7)"));
+    err.text[0] = 0;
+    assert_int_equal(config_load_text(&c, "f.yaml",
+                                      "model:\n  preset: llama-tiny\ntrain:\n"
+                                      "  steps: 5\n  epochs: 2\n",
+                                      NULL, 0, &err),
+                     -1);
+    assert_non_null(strstr(err.text, "leave one out"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -580,6 +610,7 @@ int main(void)
         TEST(texts_have_limits),
         TEST(written_configuration_reads_back),
         TEST(show_has_every_key),
+        cmocka_unit_test(arguments_replace_their_rivals),
     };
     return cmocka_run_group_tests_name("config", tests, NULL, NULL);
 }
