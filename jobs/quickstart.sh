@@ -1,8 +1,8 @@
 #!/bin/sh
 # quickstart.sh [TEXT-FILE...] - from a fresh Debian 12 to a small trained model.
 #
-# Installs what is missing (as root; else says what to ask for), builds in build/, makes token
-# files from the given texts or from the Debian Reference, trains a 10-million-parameter Llama on
+# Installs what is missing (as root; else says what to ask for), builds in build/, makes a
+# tokenizer and token files of the given texts or of the Debian Reference, trains a 10-million-parameter Llama on
 # two ranks, each holding half of every parameter, and lets the result speak.  After the
 # installation that takes one to three minutes on two cores.  Run it again and it continues with
 # what is there already: a build, token files, a half-done or done training.
@@ -21,7 +21,7 @@ data=data run=runs/quickstart text=text prompt='The Debian system'
 if [ $# -gt 0 ]; then
     sum=$(cat -- "$@" | cksum | cut -d' ' -f1)
     data=data/$sum run=$run-$sum text='' prompt='The '
-elif [ -e $data/train.h5 ] && [ -e $data/valid.h5 ]; then
+elif [ -e $data/train.h5 ] && [ -e $data/valid.h5 ] && [ -e $data/tokenizer.json ]; then
     text=
 fi
 trireme=$PWD/build/trireme
@@ -73,13 +73,16 @@ quietly make.log make -j"$(nproc)" trireme
 cd ..
 "$trireme" --version
 
-say "tokens ($data/train.h5, $data/valid.h5)"
+say "tokens ($data/tokenizer.json, $data/train.h5, $data/valid.h5)"
 if [ -n "$text" ]; then
     reference_text | split_text
-    "$trireme" tokenize "$data/train.txt" -o "$data/train.h5"
-    "$trireme" tokenize "$data/valid.txt" -o "$data/valid.h5"
+    "$trireme" tokenize "$data/train.txt" --train-bpe 1024 -o "$data/tokenizer.json"
+    "$trireme" tokenize "$data/train.txt" --tokenizer "$data" -o "$data/train.h5"
+    "$trireme" tokenize "$data/valid.txt" --tokenizer "$data" -o "$data/valid.h5"
 elif [ $# -gt 0 ] && [ ! -e "$data/valid.h5" ]; then
-    "$trireme" tokenize "$@" -o "$data/train.h5" --valid "$data/valid.h5" --valid-fraction 0.05
+    "$trireme" tokenize "$@" --train-bpe 1024 -o "$data/tokenizer.json"
+    "$trireme" tokenize "$@" --tokenizer "$data" -o "$data/train.h5" --valid "$data/valid.h5" \
+        --valid-fraction 0.05
 fi
 
 # Twice as fast where the processor has instructions for it.
@@ -89,14 +92,14 @@ if grep -q -w -e avx512_bf16 -e amx_bf16 /proc/cpuinfo; then precision=bf16; fi
 say "training: 2 ranks, FULL_SHARD, $precision (one to three minutes on two idle cores; $run)"
 [ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mpirun --oversubscribe --bind-to none -n 2 "$trireme" train model.preset=llama-10m \
-    precision=$precision parallel.strategy=FULL_SHARD \
+    model.vocab=1024 precision=$precision parallel.strategy=FULL_SHARD \
     data.train="$data/train.h5" data.valid="$data/valid.h5" data.seq_len=256 \
     train.steps="$steps" train.global_batch=4 train.lr=6e-4 train.warmup_steps=20 \
     train.eval_every=$((steps / 8)) checkpoint.every=$((steps / 2)) run.log_every=25 run.dir="$run"
 
 say "sample: trireme generate $run --prompt '$prompt'"
 # One sequence of a small model is work for one thread.
-OMP_NUM_THREADS=1 "$trireme" generate "$run" --prompt "$prompt" --tokens 300 --temperature 0.5
+OMP_NUM_THREADS=1 "$trireme" generate "$run" --prompt "$prompt" --tokens 150 --temperature 0.5
 echo "
 Checkpoints are in $run/checkpoints, what happened at each step in $run/metrics.jsonl.
 Next: build/trireme config --show, and jobs/llama8b_fsdp.sh for a cluster."
