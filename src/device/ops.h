@@ -73,6 +73,7 @@ enum attention_form {
     ATTENTION_SEPARATE = 2,  /* keys and values are an input of their own, of other rows */
     ATTENTION_DOCUMENTS = 4, /* a query sees no key before the first row of its document */
     ATTENTION_PART = 8,      /* separate, causal, and queries are a part of the keys' sequence */
+    ATTENTION_WINDOW = 16,   /* causal, and a query sees its own key and the window - 1 before it */
 };
 
 /* Attention with grouped queries: query head h reads key/value head h / (heads / kv_heads).
@@ -95,6 +96,7 @@ struct attention {
                                   of its document: from 0 to its own position, and never before
                                   that of the query before it; not with ATTENTION_FULL */
     struct sequence_part part; /* seq is 2 * part.chunk; only with ATTENTION_PART */
+    int64_t window;            /* at least 1; only with ATTENTION_WINDOW */
 };
 
 /* The keys of a sequence. */
@@ -103,12 +105,31 @@ static inline int64_t attention_keys(const struct attention *a)
     return a->forms & ATTENTION_SEPARATE ? a->kv_seq : a->seq;
 }
 
-/* The pairs of query and key rows of a sequence that causal attention looks at. */
+/* The first key that the query at a position sees, where documents do not say a later one. */
+static inline int64_t attention_window_start(const struct attention *a, int64_t position)
+{
+    int64_t start = a->forms & ATTENTION_WINDOW ? position - a->window + 1 : 0;
+    return start > 0 ? start : 0;
+}
+
+/* The pairs of query and key that causal attention looks at, of `rows` queries from a position on:
+ * all keys before each, without those before its window. */
+static inline double attention_causal_pairs_of(const struct attention *a, int64_t first,
+                                               int64_t rows)
+{
+    double n = (double)rows, pairs = n * (double)first + 0.5 * n * (n + 1);
+    double hidden = (double)attention_window_start(a, first + rows - 1);
+    double queries = hidden < n ? hidden : n; /* from which it hides any */
+    return pairs - queries * (hidden - 0.5 * (queries - 1));
+}
+
+/* The same of all queries of a sequence. */
 static inline double attention_causal_pairs(const struct attention *a)
 {
-    double rows = (double)(a->part.chunk ? a->part.chunk : a->seq);
-    double before = (double)(a->part.first[0] + a->part.first[1]) * rows;
-    return before + (a->part.chunk ? 2 : 1) * 0.5 * rows * (rows + 1);
+    const struct sequence_part *p = &a->part;
+    return !p->chunk ? attention_causal_pairs_of(a, 0, a->seq)
+                     : attention_causal_pairs_of(a, p->first[0], p->chunk) +
+                           attention_causal_pairs_of(a, p->first[1], p->chunk);
 }
 
 /* Rotary embedding in the half-split convention of Hugging Face's Llama: in each head

@@ -297,8 +297,10 @@ static int build_shared_attention(struct graph *graph, const struct build_attent
     attrs.part = graph_sequence_part(graph->seq, graph->context);
     attrs.members = graph->context.size;
     kv = append(graph, &op_order_chunks, &kv, 1, attrs);
-    attrs.forms =
-        ATTENTION_SEPARATE | ATTENTION_PART | (form->documents >= 0 ? ATTENTION_DOCUMENTS : 0);
+    attrs.forms = ATTENTION_SEPARATE | ATTENTION_PART |
+                  (form->documents >= 0 ? ATTENTION_DOCUMENTS : 0) |
+                  (form->window > 0 ? ATTENTION_WINDOW : 0);
+    attrs.window = form->window;
     attrs.scale = 1.0f / sqrtf((float)form->head_dim);
     return append(graph, &op_attention, (int[]){q, kv, form->documents}, 3, attrs);
 }
@@ -323,12 +325,14 @@ int build_attention_of(struct graph *graph, const struct build_attention *form)
         return build_shared_attention(graph, form);
     unsigned forms = (form->mask == BUILD_FULL ? ATTENTION_FULL : 0) |
                      (form->kv >= 0 ? ATTENTION_SEPARATE : 0) |
-                     (form->documents >= 0 ? ATTENTION_DOCUMENTS : 0);
+                     (form->documents >= 0 ? ATTENTION_DOCUMENTS : 0) |
+                     (form->window > 0 ? ATTENTION_WINDOW : 0);
     return append(graph, &op_attention, (int[]){form->q, form->kv, form->documents}, 3,
                   (struct op_attrs){.heads = form->heads,
                                     .kv_heads = form->kv_heads,
                                     .head_dim = form->head_dim,
                                     .forms = forms,
+                                    .window = form->window,
                                     .scale = 1.0f / sqrtf((float)form->head_dim)});
 }
 

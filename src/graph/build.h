@@ -64,6 +64,7 @@ struct build_attention {
                which may be of another length */
     int documents; /* of rows, which then see their own document alone; or -1 */
     enum { BUILD_CAUSAL, BUILD_FULL } mask; /* FULL: all keys are seen */
+    int64_t window; /* keys that a query sees, its own and those before it; 0: all before */
     int64_t heads, kv_heads, head_dim;
 };
 int build_attention_of(struct graph *graph, const struct build_attention *form);

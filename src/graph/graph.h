@@ -125,6 +125,7 @@ struct op_attrs {
     float eps, scale;
     int64_t seq, heads, kv_heads, head_dim;
     unsigned forms;         /* of attention: bits of enum attention_form */
+    int64_t window;         /* of attention: see struct attention */
     int64_t first, columns; /* of a head: its rank's first column of the logits, and how many; of an
                                embedding and of positions: its rank's first row of the table */
     int64_t rows;           /* of a result with rows put behind or left away; of a whole table;

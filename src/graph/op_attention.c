@@ -95,6 +95,7 @@ static struct attention attention_of(const struct graph *graph, const struct gra
         .scale = a->scale,
         .forms = a->forms,
         .part = a->part,
+        .window = a->window,
         .kv_seq = kv < 0 ? 0 : graph->values[kv].dim[0] / batch,
     };
 }
@@ -119,6 +120,8 @@ static void check_forms(struct graph *graph, const struct graph_node *node,
                    "chunks of a sequence, with a causal mask",
                    (long long)a->seq, (long long)a->part.first[0], (long long)a->part.first[1],
                    (long long)a->kv_seq);
+    if (is_full && a->forms & ATTENTION_WINDOW)
+        graph_fail(graph, "attention: a sliding window needs the causal mask");
     if (!is_full && !is_part && attention_keys(a) != a->seq)
         graph_fail(graph,
                    "attention: a causal mask needs as many keys as queries, not %lld and %lld",
@@ -204,6 +207,7 @@ static int attention_offered(struct device *d, const struct graph *graph,
         {.form = ATTENTION_FULL, .name = "without a causal mask"},
         {.form = ATTENTION_SEPARATE, .name = "with queries apart from keys and values"},
         {.form = ATTENTION_DOCUMENTS, .name = "over packed documents"},
+        {.form = ATTENTION_WINDOW, .name = "with a sliding window"},
         {.form = ATTENTION_PART, .name = "of a part of each sequence (parallel.context)"},
     };
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)

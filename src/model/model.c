@@ -209,9 +209,10 @@ int64_t model_params(const struct model *model)
 }
 
 /* Forward operations for one sequence, of a block: of linear layers and of attention that is not
- * causal, of what is trained beside frozen layers, and of causal attention. */
+ * causal, of what is trained beside frozen layers, and of causal attention, also as if it were not.
+ */
 struct forward_flops {
-    double linear, adapters, causal;
+    double linear, adapters, causal, full;
 };
 
 /* Is it a product of an adapter? */
@@ -222,19 +223,29 @@ static int is_of_adapter(const struct graph *graph, const struct graph_node *nod
                                        graph->params[w->index].is_low_rank);
 }
 
+/* Of attention, as if each query saw all keys. */
+static double full_flops(const struct graph *graph, const struct graph_node *node)
+{
+    struct graph_node full = *node;
+    full.attrs.forms |= ATTENTION_FULL;
+    return op_flops(graph, &full);
+}
+
 static struct forward_flops count(const struct graph *graph)
 {
     struct forward_flops sum = {0};
     for (int i = 0; graph && i < graph->node_count; i++) {
         const struct graph_node *node = &graph->nodes[i];
         int attention = node->op == &op_attention;
-        if (is_of_adapter(graph, node))
+        if (is_of_adapter(graph, node)) {
             sum.adapters += op_flops(graph, node);
-        else if (attention && !(node->attrs.forms & ATTENTION_FULL))
+        } else if (attention && !(node->attrs.forms & ATTENTION_FULL)) {
             sum.causal += op_flops(graph, node);
-        else if (attention || node->op == &op_linear || node->op == &op_head_loss ||
-                 node->op == &op_head_part)
+            sum.full += full_flops(graph, node);
+        } else if (attention || node->op == &op_linear || node->op == &op_head_loss ||
+                   node->op == &op_head_part) {
             sum.linear += op_flops(graph, node);
+        }
     }
     return sum;
 }
@@ -250,8 +261,9 @@ struct model_flops model_flops_per_token(const struct model *model, int64_t seq)
         double passes = model->lora.r ? 2 : 3; /* frozen ones have no gradient */
         flops.weights += times * (passes * block.linear + 3 * block.adapters);
         flops.causal += times * 3 * block.causal;
+        flops.full += times * 3 * block.full;
     }
-    flops.full = flops.weights + flops.causal * 2 * (double)seq / (double)(seq + 1);
+    flops.full += flops.weights;
     flops.causal += flops.weights;
     return flops;
 }

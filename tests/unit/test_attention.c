@@ -187,10 +187,27 @@ static void fp16_overflows_to_infinity_only(void **state)
     }
 }
 
+/* What is counted for FLOPs is what there is to do. */
+static void pairs_are_those_that_are_seen(void **state)
+{
+    for (int i = 0; i < SHAPES; i++) {
+        const struct attention *a = &shapes[i];
+        double pairs = 0;
+        if (a->forms & (ATTENTION_FULL | ATTENTION_DOCUMENTS))
+            continue;
+        for (int64_t t = 0; t < a->seq; t++) {
+            int64_t end = sequence_position(&a->part, t) + 1;
+            pairs += (double)(a->forms & ATTENTION_WINDOW && a->window < end ? a->window : end);
+        }
+        assert_true(attention_causal_pairs(a) == pairs);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_double),
+        cmocka_unit_test(pairs_are_those_that_are_seen),
         cmocka_unit_test(gradient_is_the_difference_quotient),
         cmocka_unit_test(threads_do_not_change_a_bit),
         cmocka_unit_test(the_future_is_not_seen),

@@ -24,6 +24,32 @@ static void documents_agree_with_the_cpu(void **state)
         }
 }
 
+/* Sliding windows, in whole sequences and in parts of them, alone and over documents. */
+static void windows_agree_with_the_cpu(void **state)
+{
+    static const int64_t windows[] = {3, 16, 37, 64, 100, 300};
+    for (int i = 0; i < SHAPES; i++)
+        for (int j = 0; j < TYPES; j++) {
+            struct attention a = shapes[i];
+            a.forms |= ATTENTION_WINDOW | ((i + j) % 3 ? 0 : ATTENTION_DOCUMENTS);
+            a.window = windows[(i + j) % 6];
+            check(*state, &a, types[j], OWN_KERNELS);
+            if (i % 5 == 0)
+                check(*state, &a, types[j], OP);
+        }
+    for (int i = 5; i < 10; i++)
+        for (int rank = 0; rank < 2; rank++) {
+            struct attention a = shapes[i];
+            a.seq = 66;
+            a.kv_seq = 132;
+            a.forms = ATTENTION_SEPARATE | ATTENTION_PART | ATTENTION_WINDOW |
+                      (i % 2 ? ATTENTION_DOCUMENTS : 0);
+            a.window = windows[i % 4 + 1];
+            a.part = graph_sequence_part(a.seq, (struct graph_group){.size = 2, .rank = rank});
+            check(*state, &a, types[i % TYPES], OWN_KERNELS);
+        }
+}
+
 /* What a query gives and gets does not depend, by a single bit, on documents that it is not of. */
 static void documents_do_not_see_each_other(void **state)
 {
@@ -60,6 +86,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(documents_agree_with_the_cpu),
+        cmocka_unit_test(windows_agree_with_the_cpu),
         cmocka_unit_test(documents_do_not_see_each_other),
     };
     return cmocka_run_group_tests_name("CUDA attention over documents", tests, cuda_attention_open,

@@ -47,12 +47,15 @@ static size_t forward_layout(struct forward *w, const struct attention *a, void 
     return at;
 }
 
+/* Blocks from `first` to before `end`. */
 static void pack_keys(struct forward *w, struct attention_rows k, struct attention_rows v,
-                      int64_t blocks)
+                      int64_t first, int64_t end)
 {
     const struct attention_shape *s = &w->s;
     unit *rows = (unit *)w->ot, *sum = (unit *)w->staging; /* not in use yet */
-    for (int64_t j = 0; j < blocks; j++) {
+    k.first += first * BLOCK * k.stride;
+    v.first += first * BLOCK * v.stride;
+    for (int64_t j = first; j < end; j++) {
         int64_t n = min_i64(BLOCK, attention_keys(w->a) - j * BLOCK);
         CPU(attention_pack_rows)(w->k + j * BLOCK * s->dim_units, s, &k, n);
         CPU(attention_pack_rows)(rows, s, &v, n);
@@ -201,7 +204,8 @@ static void forward_task(struct forward *w, int64_t b, int64_t kv, int64_t chunk
     int64_t begin = chunk * CHUNK_BLOCKS;
     int64_t end = min_i64(begin + CHUNK_BLOCKS, ceil_div(a->seq, BLOCK));
     int64_t seen = ceil_div(attention_seen(a, min_i64(end * BLOCK, a->seq) - 1), BLOCK);
-    pack_keys(w, attention_key_rows(a, keys, b, kv), attention_value_rows(a, keys, b, kv), seen);
+    pack_keys(w, attention_key_rows(a, keys, b, kv), attention_value_rows(a, keys, b, kv),
+              attention_low(a, b, begin * BLOCK) / BLOCK, seen);
     for (int64_t i = begin; i < end; i++) {
         attention_limit(&w->limits, a, b, i, min_i64(BLOCK, a->seq - i * BLOCK));
         for (int64_t h = kv * group; h < (kv + 1) * group; h++) {

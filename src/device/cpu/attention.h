@@ -115,6 +115,14 @@ static inline int64_t attention_seen(const struct attention *a, int64_t r)
     return a->forms & ATTENTION_FULL ? attention_keys(a) : sequence_position(&a->part, r) + 1;
 }
 
+/* The first key that the query in row r of sequence b sees; it never falls from query to query. */
+static inline int32_t attention_low(const struct attention *a, int64_t b, int64_t r)
+{
+    int32_t window = (int32_t)attention_window_start(a, sequence_position(&a->part, r));
+    int32_t document = a->forms & ATTENTION_DOCUMENTS ? a->documents[b * a->seq + r] : 0;
+    return document > window ? document : window;
+}
+
 /* The limits of the n queries of block i of sequence b. */
 static inline void attention_limit(struct attention_limits *l, const struct attention *a, int64_t b,
                                    int64_t i, int64_t n)
@@ -130,11 +138,11 @@ static inline void attention_limit(struct attention_limits *l, const struct atte
     for (int64_t c = 0; c < BLOCK; c++)
         l->high[c] = (int32_t)attention_seen(a, query + c);
     l->lowest_high = l->high[0];
-    if (!(a->forms & ATTENTION_DOCUMENTS))
+    if (!(a->forms & (ATTENTION_DOCUMENTS | ATTENTION_WINDOW)))
         return;
     int32_t lowest = INT32_MAX;
     for (int64_t c = 0; c < n; c++) {
-        l->low[c] = a->documents[b * a->seq + query + c];
+        l->low[c] = attention_low(a, b, query + c);
         l->highest_low = l->low[c] > l->highest_low ? l->low[c] : l->highest_low;
         lowest = l->low[c] < lowest ? l->low[c] : lowest;
     }

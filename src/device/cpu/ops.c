@@ -10,5 +10,6 @@ const struct device_ops CPU(ops) = {.name = TEXT(CPU_LEVEL),
                                     .gemm = gemm,
                                     .gemm_scratch = gemm_scratch,
                                     .attention_forms = ATTENTION_FULL | ATTENTION_SEPARATE |
-                                                       ATTENTION_DOCUMENTS | ATTENTION_PART,
+                                                       ATTENTION_DOCUMENTS | ATTENTION_PART |
+                                                       ATTENTION_WINDOW,
                                     DEVICE_OPS(ROW)};

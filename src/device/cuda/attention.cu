@@ -5,8 +5,8 @@
  * Q K^T;  m' = max(m, max S);  P = exp(S - m');  l = l exp(m - m') + sum P O = O exp(m - m') + P V
  * and ends with O / l and lse = m + log l.  Exponentials are to base 2 with log2(e) in the scale.
  * The copy of V runs beside Q K^T, and that of the next K beside the rest.  Blocks with most keys
- * start first.  Of packed documents, a thread block begins with the keys of its first query's
- * document, and hides from later queries those before their own.
+ * start first.  Of packed documents and with a sliding window, a thread block begins with the first
+ * key that its first query sees, and hides from later queries those that they do not see.
  */
 #include "device/cuda/attention.cuh"
 
@@ -50,18 +50,18 @@ static __device__ __forceinline__ void mask(struct warp_sums<T::tall, T::keys> &
                     s.v[m][i][e] = -INFINITY;
 }
 
-/* Keys before the document of their query get no weight; `documents` is the tile's, row and key
- * are those of the lane's first element. */
+/* Keys before the first that their query sees get no weight; `limit` is the tile's, row and key are
+ * those of the lane's first element. */
 template <class T>
-static __device__ __forceinline__ void hide_documents(struct warp_sums<T::tall, T::keys> &s,
-                                                      const int32_t *documents, int valid, int row,
-                                                      int key)
+static __device__ __forceinline__ void hide_early(struct warp_sums<T::tall, T::keys> &s,
+                                                  const struct attention_limit &limit, int row,
+                                                  int key)
 {
 #pragma unroll
     for (int m = 0; m < T::tall; m++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            int low = attention_low(documents, row + 16 * m + 8 * half, valid);
+            int low = attention_low(limit, row + 16 * m + 8 * half);
 #pragma unroll
             for (int i = 0; i < T::keys / 8; i++)
 #pragma unroll
@@ -86,9 +86,9 @@ static __device__ __forceinline__ float weight_of(fp16, float s, float top, floa
     return exp2_fast((s - top) * scale);
 }
 
-/* Scores become weights in place.  Of packed documents, a query that has seen no key yet has no
- * largest score to subtract. */
-template <class T, bool packed>
+/* Scores become weights in place.  Where keys are hidden (`limited`), a query that has seen none
+ * yet has no largest score to subtract. */
+template <class T, bool limited>
 static __device__ __forceinline__ void softmax(struct forward_sums<T> &w,
                                                struct warp_sums<T::tall, T::keys> &s, float scale)
 {
@@ -102,7 +102,7 @@ static __device__ __forceinline__ void softmax(struct forward_sums<T> &w,
                 top = fmaxf(top, fmaxf(s.v[m][i][2 * half], s.v[m][i][2 * half + 1]));
             top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 1));
             top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 2));
-            float base = packed && top == -INFINITY ? 0 : top;
+            float base = limited && top == -INFINITY ? 0 : top;
             float shrink = exp2_fast((old - base) * scale), shift = -base * scale;
 #pragma unroll
             for (int i = 0; i < T::keys / 8; i++)
@@ -145,7 +145,7 @@ static __device__ __forceinline__ void finish(struct forward_sums<T> &w, float *
         }
 }
 
-template <class T, bool packed>
+template <class T, bool limited>
 __global__ void __launch_bounds__(T::threads)
     attention_forward(struct attention_args a, uint16_t *o, float *lse, const uint16_t *q_all,
                       const uint16_t *k_all)
@@ -157,9 +157,10 @@ __global__ void __launch_bounds__(T::threads)
     int batch = at.head / a.heads, head = at.head % a.heads;
     int end = tile.position + (T::rows < tile.valid ? T::rows : tile.valid);
     int64_t query = (int64_t)batch * a.seq + tile.row;
-    const int32_t *documents = packed ? a.documents + query : NULL;
-    int begin = packed ? documents[0] / T::keys * T::keys : 0;
-    int last_low = packed ? attention_low(documents, T::rows - 1, tile.valid) : 0;
+    const struct attention_limit limit = attention_limit_of(a, query, tile.position, tile.valid);
+    int first_low = limited ? attention_low(limit, 0) : 0;
+    int begin = first_low > 0 ? first_low / T::keys * T::keys : 0;
+    int last_low = limited ? attention_low(limit, T::rows - 1) : 0;
     const uint16_t *keys = k_all + ((int64_t)batch * a.keys + begin) * a.kv_row +
                            (int64_t)(head / a.group) * a.head_dim;
     const uint16_t *queries = q_all + query * a.q_row + (int64_t)head * a.head_dim;
@@ -197,9 +198,9 @@ __global__ void __launch_bounds__(T::threads)
             struct warp_operand<typename T::E, T::tall, T::keys> p;
             if (key + T::keys - 1 > position)
                 mask<T>(s, position + lane / 4, key + lane % 4 * 2);
-            if (packed && key < last_low)
-                hide_documents<T>(s, documents, tile.valid, row + lane / 4, key + lane % 4 * 2);
-            softmax<T, packed>(sums, s, a.scale * LOG2_E);
+            if (limited && key < last_low)
+                hide_early<T>(s, limit, row + lane / 4, key + lane % 4 * 2);
+            softmax<T, limited>(sums, s, a.scale * LOG2_E);
             p.round(s);
             sum_of_rows<T::dim>(sums.o, p, v);
         }
@@ -210,12 +211,12 @@ __global__ void __launch_bounds__(T::threads)
                                       a.head_dim);
 }
 
-template <class T, bool packed>
+template <class T, bool limited>
 static void launch(cudaStream_t s, const struct attention *a, void *o, float *lse, const void *qkv)
 {
     struct attention_args args = attention_query_args(a, T::rows);
-    ALLOW_SHARED((attention_forward<T, packed>), T::shared_bytes);
-    LAUNCH((attention_forward<T, packed>), attention_grid(&args), T::threads, T::shared_bytes, s,
+    ALLOW_SHARED((attention_forward<T, limited>), T::shared_bytes);
+    LAUNCH((attention_forward<T, limited>), attention_grid(&args), T::threads, T::shared_bytes, s,
            args, (uint16_t *)o, lse, (const uint16_t *)qkv,
            attention_keys_in(a, (const uint16_t *)qkv, (const uint16_t *)a->kv));
 }
@@ -223,7 +224,7 @@ static void launch(cudaStream_t s, const struct attention *a, void *o, float *ls
 template <class T>
 static void run(cudaStream_t s, const struct attention *a, void *o, float *lse, const void *qkv)
 {
-    if (a->forms & ATTENTION_DOCUMENTS)
+    if (attention_is_limited(a))
         launch<T, true>(s, a, o, lse, qkv);
     else
         launch<T, false>(s, a, o, lse, qkv);

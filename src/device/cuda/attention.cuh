@@ -9,6 +9,8 @@
 #ifndef TRIREME_DEVICE_CUDA_ATTENTION_CUH
 #define TRIREME_DEVICE_CUDA_ATTENTION_CUH
 
+#include <limits.h>
+
 #include "device/cuda/pack.cuh"
 
 constexpr float LOG2_E = 1.44269504f;
@@ -21,6 +23,7 @@ struct attention_args {
     int chunks, chunk, first[2]; /* of the queries' rows, and the positions where they begin */
     float scale;                 /* positive */
     const int32_t *documents;    /* as in struct attention; NULL: each sequence is one */
+    int window;                  /* the same; larger than any sequence: there is none */
     int blocks, section, all_heads;
 };
 
@@ -55,6 +58,7 @@ static inline struct attention_args attention_make_args(const struct attention *
     args.o_row = (int)(a->heads * a->head_dim);
     args.scale = a->scale;
     args.documents = a->forms & ATTENTION_DOCUMENTS ? a->documents : NULL;
+    args.window = a->forms & ATTENTION_WINDOW ? (int)a->window : INT_MAX;
     args.section = (int)(section < 1 ? 1 : section < all_heads ? section : all_heads);
     args.all_heads = (int)all_heads;
     return args;
@@ -137,32 +141,55 @@ static __device__ __forceinline__ struct attention_seers attention_seers_of(
     return s;
 }
 
-/* Leave out the queries of documents behind that of key `last`: documents is that of the sequence,
- * which never falls, so that the first of them is found by halving. */
+/* Do queries not see all keys before them? */
+static inline bool attention_is_limited(const struct attention *a)
+{
+    return a->forms & (ATTENTION_DOCUMENTS | ATTENTION_WINDOW);
+}
+
+/* What limits queries that follow one another, `valid` of them, the first being at a position. */
+struct attention_limit {
+    const int32_t *documents; /* of the first one on; NULL: the sequence is one */
+    int position, valid, window;
+};
+
+/* That of queries from one on, `query` being its row among those of all sequences. */
+static __device__ __forceinline__ struct attention_limit attention_limit_of(
+    const struct attention_args &a, int64_t query, int position, int valid)
+{
+    return {a.documents ? a.documents + query : NULL, position, valid, a.window};
+}
+
+/* The first key that the r-th of them sees, which never falls from one to the next; of rows behind
+ * them, which count for nothing, that of the last. */
+static __device__ __forceinline__ int attention_low(const struct attention_limit &limit, int r)
+{
+    int at = r < limit.valid ? r : limit.valid - 1;
+    int document = limit.documents ? limit.documents[at] : 0;
+    int start = limit.position + at - limit.window + 1;
+    return document > start ? document : start;
+}
+
+/* Leave out the queries that see only keys behind key `last` of sequence `batch`: the first of them
+ * is found by halving. */
 static __device__ __forceinline__ void attention_cut_seers(const struct attention_args &a,
-                                                           struct attention_seers &s,
-                                                           const int32_t *documents, int last,
-                                                           int rows)
+                                                           struct attention_seers &s, int64_t batch,
+                                                           int last, int rows)
 {
 #pragma unroll
     for (int c = 0; c < 2; c++) {
         int from = s.start[c], to = c < a.chunks ? a.chunk : s.start[c];
+        const struct attention_limit limit =
+            attention_limit_of(a, batch * a.seq + c * a.chunk, a.first[c], a.chunk);
         while (from < to) {
             int middle = (from + to) / 2;
-            if (documents[c * a.chunk + middle] <= last)
+            if (attention_low(limit, middle) <= last)
                 from = middle + 1;
             else
                 to = middle;
         }
         s.tiles[c] = c < a.chunks ? (from - s.start[c] + rows - 1) / rows : 0;
     }
-}
-
-/* Where the document of the r-th query of a tile begins, of `valid` queries, from that of the
- * tile's first on; of rows behind them, which count for nothing, that of the last. */
-static __device__ __forceinline__ int attention_low(const int32_t *documents, int r, int valid)
-{
-    return documents[r < valid ? r : valid - 1];
 }
 
 /* The n-th tile of them. */

@@ -8,7 +8,8 @@
  * registers are the left operands of the sums as they are.  The second has a thread block per tile
  * of queries with dQ in registers; it makes P and dS once more, which is seven products in all
  * where five would do.  The scale of the scores is left to the end for dK and dQ.  Of packed
- * documents, both passes leave out the tiles that no document has a part of.
+ * documents and with a sliding window, both passes leave out the tiles of which no query sees a
+ * key.
  */
 #include "device/cuda/attention.cuh"
 
@@ -127,19 +128,19 @@ static __device__ __forceinline__ void key_gradients(struct warp_sums<T::tall, T
             }
 }
 
-/* Queries of later documents give keys nothing; `documents` is the tile's, key and column are those
- * of the lane's first element. */
+/* Queries that do not see a key any more give it nothing; `limit` is the tile's, key and column are
+ * those of the lane's first element. */
 template <class T>
 static __device__ __forceinline__ void hide_queries(struct warp_sums<T::tall, T::queries> &p,
                                                     struct warp_sums<T::tall, T::queries> &ds,
-                                                    const int32_t *documents, int valid, int key,
+                                                    const struct attention_limit &limit, int key,
                                                     int column)
 {
 #pragma unroll
     for (int i = 0; i < T::queries / 8; i++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            int low = attention_low(documents, column + 8 * i + e % 2, valid);
+            int low = attention_low(limit, column + 8 * i + e % 2);
 #pragma unroll
             for (int m = 0; m < T::tall; m++)
                 if (key + 16 * m + e / 2 * 8 < low)
@@ -147,15 +148,15 @@ static __device__ __forceinline__ void hide_queries(struct warp_sums<T::tall, T:
         }
 }
 
-/* A tile of queries for the keys of a warp; its keys are rows of k and v from `row` on.  documents:
- * those of its `valid` queries, or NULL. */
-template <class T>
+/* A tile of queries for the keys of a warp; its keys are rows of k and v from `row` on.  query: the
+ * position of the first; limit: of the tile. */
+template <class T, bool limited>
 static __device__ __forceinline__ void key_tile(struct warp_sums<T::tall, T::part> &dk,
                                                 struct warp_sums<T::tall, T::part> &dv,
                                                 const uint16_t *k, const uint16_t *v, int row,
                                                 const uint16_t *q, const uint16_t *dout,
                                                 const float *statistics, float scale, int key,
-                                                int query, const int32_t *documents, int valid)
+                                                int query, const struct attention_limit &limit)
 {
     int lane = (int)lane_id(), column = warp_id() % T::split * T::part;
     struct warp_sums<T::tall, T::queries> s, dp;
@@ -166,15 +167,15 @@ static __device__ __forceinline__ void key_tile(struct warp_sums<T::tall, T::par
     product_of_rows<typename T::E, T::dim>(dp, v, row, dout);
     key_gradients<T>(s, dp, statistics + lane % 4 * 2, statistics + T::queries + lane % 4 * 2,
                      scale, key + row + lane / 4, query + lane % 4 * 2);
-    if (documents && key + row < attention_low(documents, T::queries - 1, valid))
-        hide_queries<T>(s, dp, documents, valid, key + row + lane / 4, lane % 4 * 2);
+    if (limited && key + row < attention_low(limit, T::queries - 1))
+        hide_queries<T>(s, dp, limit, key + row + lane / 4, lane % 4 * 2);
     weights.round(s);
     sum_of_rows<T::dim>(dv, weights, dout + column);
     weights.round(dp);
     sum_of_rows<T::dim>(dk, weights, q + column);
 }
 
-template <class T, bool packed>
+template <class T, bool limited>
 __global__ void __launch_bounds__(T::threads)
     key_pass(struct attention_args a, struct backward_tensors t)
 {
@@ -190,9 +191,8 @@ __global__ void __launch_bounds__(T::threads)
         ((int64_t)(at.head / a.kv_heads) * a.keys + first) * a.kv_row + (int64_t)kv * a.head_dim;
     int64_t values = keys + (int64_t)a.kv_heads * a.head_dim;
     struct attention_seers seers = attention_seers_of(a, first, T::queries);
-    if (packed)
-        attention_cut_seers(a, seers, a.documents + (int64_t)(at.head / a.kv_heads) * a.seq,
-                            first + T::keys - 1, T::queries);
+    if (limited)
+        attention_cut_seers(a, seers, at.head / a.kv_heads, first + T::keys - 1, T::queries);
     int last = (seers.tiles[0] + seers.tiles[1]) * a.group - 1; /* -1: no query sees these keys */
     struct query_place next = {};
     float statistic = 0;
@@ -209,8 +209,9 @@ __global__ void __launch_bounds__(T::threads)
     if (threadIdx.x < 2 * T::queries)
         statistics[threadIdx.x] = statistic;
     for (int n = 0; n <= last; n++) {
-        int now = n % 2, then = 1 - now, query = next.first, queries = next.valid;
-        const int32_t *documents = packed ? a.documents + next.query : NULL;
+        int now = n % 2, then = 1 - now, query = next.first;
+        const struct attention_limit limit =
+            attention_limit_of(a, next.query, next.first, next.valid);
         async_wait<0>();
         __syncthreads(); /* tile n is there, and nobody reads tile n - 1 any more */
         if (n < last) {
@@ -220,9 +221,9 @@ __global__ void __launch_bounds__(T::threads)
             __syncwarp(); /* lanes went different ways; matrices want them together */
         }
         if (row < valid && first + row < query + T::queries)
-            key_tile<T>(dk, dv, k, v, row, q + now * T::tile_elems, dout + now * T::tile_elems,
-                        statistics + now * 2 * T::queries, a.scale * LOG2_E, first, query,
-                        documents, queries);
+            key_tile<T, limited>(dk, dv, k, v, row, q + now * T::tile_elems,
+                                 dout + now * T::tile_elems, statistics + now * 2 * T::queries,
+                                 a.scale * LOG2_E, first, query, limit);
         if (threadIdx.x < 2 * T::queries)
             statistics[then * 2 * T::queries + threadIdx.x] = statistic;
     }
@@ -274,18 +275,18 @@ static __device__ __forceinline__ void query_gradients(struct warp_sums<T::tall,
             }
 }
 
-/* Keys before the document of their query give it nothing; `documents` is the tile's, row and key
+/* Keys before the first that their query sees give it nothing; `limit` is the tile's, row and key
  * are those of the lane's first element. */
 template <class T>
 static __device__ __forceinline__ void hide_keys(struct warp_sums<T::tall, T::keys> &ds,
-                                                 const int32_t *documents, int valid, int row,
+                                                 const struct attention_limit &limit, int row,
                                                  int key)
 {
 #pragma unroll
     for (int m = 0; m < T::tall; m++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            int low = attention_low(documents, row + 16 * m + 8 * half, valid);
+            int low = attention_low(limit, row + 16 * m + 8 * half);
 #pragma unroll
             for (int i = 0; i < T::keys / 8; i++)
 #pragma unroll
@@ -295,15 +296,15 @@ static __device__ __forceinline__ void hide_keys(struct warp_sums<T::tall, T::ke
         }
 }
 
-/* A tile of keys for the queries of a warp, rows of q and dout from `row` on.  documents: those of
- * the tile's `valid` queries, or NULL. */
-template <class T>
+/* A tile of keys for the queries of a warp, rows of q and dout from `row` on, whose tile has this
+ * limit. */
+template <class T, bool limited>
 static __device__ __forceinline__ void query_tile(struct warp_sums<T::tall, T::dim> &dq,
                                                   const struct query_statistics<T> &statistics,
                                                   const uint16_t *q, const uint16_t *dout, int row,
                                                   const uint16_t *k, const uint16_t *v, float scale,
-                                                  int query, int key, const int32_t *documents,
-                                                  int valid)
+                                                  int query, int key,
+                                                  const struct attention_limit &limit)
 {
     int lane = (int)lane_id();
     struct warp_sums<T::tall, T::keys> s, dp;
@@ -313,8 +314,8 @@ static __device__ __forceinline__ void query_tile(struct warp_sums<T::tall, T::d
     dp.clear();
     product_of_rows<typename T::E, T::dim>(dp, dout, row, v);
     query_gradients<T>(dp, s, statistics, scale, query + row + lane / 4, key + lane % 4 * 2);
-    if (documents && key < attention_low(documents, T::rows - 1, valid))
-        hide_keys<T>(dp, documents, valid, row + lane / 4, key + lane % 4 * 2);
+    if (limited && key < attention_low(limit, T::rows - 1))
+        hide_keys<T>(dp, limit, row + lane / 4, key + lane % 4 * 2);
     weights.round(dp);
     sum_of_rows<T::dim>(dq, weights, k);
 }
@@ -331,7 +332,7 @@ static __device__ __forceinline__ void load_keys(const struct attention_args &a,
     async_commit();
 }
 
-template <class T, bool packed>
+template <class T, bool limited>
 __global__ void __launch_bounds__(T::threads)
     query_pass(struct attention_args a, struct backward_tensors t)
 {
@@ -347,8 +348,9 @@ __global__ void __launch_bounds__(T::threads)
     int64_t queries = query * a.q_row + (int64_t)head * a.head_dim;
     int64_t outputs = query * a.o_row + (int64_t)head * a.head_dim;
     int64_t rows = (int64_t)at.head * a.seq + tile.row;
-    const int32_t *documents = packed ? a.documents + query : NULL;
-    int begin = packed ? documents[0] / T::keys * T::keys : 0;
+    const struct attention_limit limit = attention_limit_of(a, query, first, valid);
+    int first_low = limited ? attention_low(limit, 0) : 0;
+    int begin = first_low > 0 ? first_low / T::keys * T::keys : 0;
     const uint16_t *keys =
         t.k + ((int64_t)batch * a.keys + begin) * a.kv_row + (int64_t)(head / a.group) * a.head_dim;
     struct query_statistics<T> statistics;
@@ -368,8 +370,8 @@ __global__ void __launch_bounds__(T::threads)
             load_keys<T>(a, keys, a.keys - key - T::keys, k + then * T::tile_elems,
                          v + then * T::tile_elems);
         if (row < valid && key <= last)
-            query_tile<T>(dq, statistics, q, dout, row, k + now * T::tile_elems,
-                          v + now * T::tile_elems, a.scale * LOG2_E, first, key, documents, valid);
+            query_tile<T, limited>(dq, statistics, q, dout, row, k + now * T::tile_elems,
+                                   v + now * T::tile_elems, a.scale * LOG2_E, first, key, limit);
     }
     tile_store<typename T::E, T::dim>(t.dq + queries, a.q_row, dq, a.scale, q, row, valid,
                                       a.head_dim);
@@ -377,23 +379,23 @@ __global__ void __launch_bounds__(T::threads)
 
 /* ---- launching ---- */
 
-template <class K, class Q, bool packed>
+template <class K, class Q, bool limited>
 static void launch(cudaStream_t s, const struct attention *a, const struct backward_tensors *t)
 {
     struct attention_args by_key = attention_key_args(a, K::keys);
     struct attention_args by_query = attention_query_args(a, Q::rows);
-    ALLOW_SHARED((key_pass<K, packed>), K::shared_bytes);
-    LAUNCH((key_pass<K, packed>), attention_grid(&by_key), K::threads, K::shared_bytes, s, by_key,
+    ALLOW_SHARED((key_pass<K, limited>), K::shared_bytes);
+    LAUNCH((key_pass<K, limited>), attention_grid(&by_key), K::threads, K::shared_bytes, s, by_key,
            *t);
-    ALLOW_SHARED((query_pass<Q, packed>), Q::shared_bytes);
-    LAUNCH((query_pass<Q, packed>), attention_grid(&by_query), Q::threads, Q::shared_bytes, s,
+    ALLOW_SHARED((query_pass<Q, limited>), Q::shared_bytes);
+    LAUNCH((query_pass<Q, limited>), attention_grid(&by_query), Q::threads, Q::shared_bytes, s,
            by_query, *t);
 }
 
 template <class K, class Q>
 static void run(cudaStream_t s, const struct attention *a, const struct backward_tensors *t)
 {
-    if (a->forms & ATTENTION_DOCUMENTS)
+    if (attention_is_limited(a))
         launch<K, Q, true>(s, a, t);
     else
         launch<K, Q, false>(s, a, t);

@@ -188,7 +188,7 @@ static __device__ __forceinline__ float sum_across(float x)
 }
 
 /* Scores become weights in place.  first, key: the positions of the first query and of the first
- * key; low: the first key of each query's document.  A query that has seen no key yet has no
+ * key; low: the first key that each query sees.  A query that has seen no key yet has no
  * largest score to subtract. */
 template <class T>
 static __device__ __forceinline__ void simt_softmax(float s[T::high][T::wide], float top[T::high],
@@ -231,15 +231,16 @@ __global__ void __launch_bounds__(THREADS)
     const typename T::E *queries = q_all + query * a.q_row + (int64_t)head * a.head_dim;
     const typename T::E *keys =
         k_all + batch * a.keys * a.kv_row + (int64_t)(head / a.group) * a.head_dim;
-    const int32_t *documents = a.documents ? a.documents + query : NULL;
-    int begin = documents ? documents[0] / T::rows * T::rows : 0;
+    const struct attention_limit limit = attention_limit_of(a, query, first, valid);
+    int first_low = attention_low(limit, 0),
+        begin = first_low > 0 ? first_low / T::rows * T::rows : 0;
     struct simt_sums<T> o;
     float top[T::high], sum[T::high];
     int low[T::high];
     for (int i = 0; i < T::high; i++) {
         top[i] = -INFINITY;
         sum[i] = 0;
-        low[i] = documents ? attention_low(documents, down() + DOWN * i, valid) : 0;
+        low[i] = attention_low(limit, down() + DOWN * i);
     }
     o.clear();
     simt_load<T>(q, queries, a.q_row, valid, a.head_dim);
@@ -272,12 +273,13 @@ __global__ void __launch_bounds__(THREADS)
 
 /* Scores and dP become P and dS.  Element [i][j] is of a query and a key: the rows are keys and
  * the columns queries, or the other way round, from these positions on; queries from position `end`
- * on are none; lse, delta and documents (or NULL) are at the queries' first.  No weight is above 1,
+ * on are none; lse, delta and limit are at the queries' first.  No weight is above 1,
  * though of huge scores lse is rounded to less than the largest. */
 template <class T, bool rows_are_keys>
 static __device__ __forceinline__ void simt_gradients(float s[T::high][T::wide],
                                                       float dp[T::high][T::wide], const float *lse,
-                                                      const float *delta, const int32_t *documents,
+                                                      const float *delta,
+                                                      const struct attention_limit &limit,
                                                       float scale, int row, int column, int end)
 {
     for (int i = 0; i < T::high; i++)
@@ -288,7 +290,7 @@ static __device__ __forceinline__ void simt_gradients(float s[T::high][T::wide],
             float power = fmaf(s[i][j], scale, valid ? -lse[query] * LOG2_E : 0);
             float p = exp2_fast(power > 0 ? 0 : power);
             int key = rows_are_keys ? row + r : column + c;
-            int low = valid && documents ? documents[query] : 0;
+            int low = attention_low(limit, query);
             s[i][j] = past < 0 || key < low ? 0 : p;
             dp[i][j] = s[i][j] * (dp[i][j] - (valid ? delta[query] : 0));
         }
@@ -305,8 +307,7 @@ __global__ void __launch_bounds__(THREADS)
     int first = at.rank * T::rows, valid = a.keys - first, kv = at.head % a.kv_heads;
     struct attention_seers seers = attention_seers_of(a, first, T::rows);
     int64_t batch = at.head / a.kv_heads;
-    if (a.documents)
-        attention_cut_seers(a, seers, a.documents + batch * a.seq, first + T::rows - 1, T::rows);
+    attention_cut_seers(a, seers, batch, first + T::rows - 1, T::rows);
     int64_t keys = (batch * a.keys + first) * a.kv_row + (int64_t)kv * a.head_dim;
     int64_t values = keys + (int64_t)a.kv_heads * a.head_dim;
     struct simt_sums<T> dk, dv;
@@ -327,8 +328,9 @@ __global__ void __launch_bounds__(THREADS)
             simt_product<T>(s, k, q);
             simt_product<T>(dp, v, dout);
             simt_gradients<T, true>(s, dp, t.lse + row, t.delta + row,
-                                    a.documents ? a.documents + query : NULL, a.scale * LOG2_E,
-                                    first, tile.position, tile.position + tile.valid);
+                                    attention_limit_of(a, query, tile.position, tile.valid),
+                                    a.scale * LOG2_E, first, tile.position,
+                                    tile.position + tile.valid);
             simt_put<T>(weights, s);
             simt_put<T>(changes, dp);
             __syncthreads();
@@ -356,12 +358,13 @@ __global__ void __launch_bounds__(THREADS)
     int64_t row = (int64_t)at.head * a.seq + tile.row;
     const typename T::E *keys =
         t.k + batch * a.keys * a.kv_row + (int64_t)(head / a.group) * a.head_dim;
-    const int32_t *documents = a.documents ? a.documents + query : NULL;
+    const struct attention_limit limit = attention_limit_of(a, query, first, valid);
+    int first_low = attention_low(limit, 0);
     struct simt_sums<T> dq;
     dq.clear();
     simt_load<T>(q, t.q + queries, a.q_row, valid, a.head_dim);
     simt_load<T>(dout, t.dout + outputs, a.o_row, valid, a.head_dim);
-    for (int key = documents ? documents[0] / T::rows * T::rows : 0; key < end; key += T::rows) {
+    for (int key = first_low > 0 ? first_low / T::rows * T::rows : 0; key < end; key += T::rows) {
         const typename T::E *from = keys + (int64_t)key * a.kv_row;
         float s[T::high][T::wide], dp[T::high][T::wide];
         __syncthreads();
@@ -371,8 +374,8 @@ __global__ void __launch_bounds__(THREADS)
         __syncthreads();
         simt_product<T>(s, q, k);
         simt_product<T>(dp, dout, v);
-        simt_gradients<T, false>(s, dp, t.lse + row, t.delta + row, documents, a.scale * LOG2_E,
-                                 first, key, first + valid);
+        simt_gradients<T, false>(s, dp, t.lse + row, t.delta + row, limit, a.scale * LOG2_E, first,
+                                 key, first + valid);
         simt_put<T>(changes, dp);
         __syncthreads();
         dq.add(changes, k);

@@ -44,6 +44,8 @@ const char *cuda_sdpa_refusal(const struct attention *a, enum device_pass pass, 
         return "cuDNN has none in fp32";
     if (a->forms & ATTENTION_DOCUMENTS)
         return "it is not asked for packed documents (data.packing)";
+    if (a->forms & ATTENTION_WINDOW)
+        return "it is not asked for sliding windows";
     if (a->forms)
         return "it is not asked for parts of sequences";
     if (!sdpa_suits(a))

@@ -48,7 +48,10 @@ enum { CUDA_WORKSPACE_ALIGN = 256 };
 size_t cuda_workspace_bytes(int64_t m, int64_t n);
 
 /* What attention on GPUs offers beside the plain form. */
-enum { CUDA_ATTENTION_FORMS = ATTENTION_SEPARATE | ATTENTION_DOCUMENTS | ATTENTION_PART };
+enum {
+    CUDA_ATTENTION_FORMS =
+        ATTENTION_SEPARATE | ATTENTION_DOCUMENTS | ATTENTION_PART | ATTENTION_WINDOW
+};
 
 /* What trireme's own attention kernels take; attention by cuDNN is in sdpa.h. */
 size_t cuda_own_attention_scratch(const struct attention *a, enum device_pass pass);
