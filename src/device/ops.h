@@ -144,6 +144,14 @@ struct rope {
     int inverse; /* 1: rotate back, which is the backward rule */
 };
 
+/* RMSNorm over each head of queries and of keys, in packed projections [rows, (heads + 2 *
+ * kv_heads) * head_dim]; values stay as they are. */
+struct qk_norm {
+    enum dtype dt;
+    int64_t rows, heads, kv_heads, head_dim;
+    float eps;
+};
+
 /* Own query heads, and of all of the model's key and value heads those that these read, packed for
  * attention.  Of a rank with query heads 3 to 5 of 8, of which 4 read one key head:
  *
@@ -282,7 +290,8 @@ struct device_ops {
                                const void *dy, const void *dsum, const void *x, const void *w,
                                const float *stats, int64_t rows, int64_t hidden, int accumulate,
                                void *scratch);
-    /* Bytes of scratch of rmsnorm_backward (params 1) and layernorm_backward (params 2). */
+    /* Bytes of scratch of rmsnorm_backward (params 1), of layernorm_backward (params 2), and of
+     * qk_norm_backward (params 2, head_dim in place of hidden). */
     size_t (*norm_backward_scratch)(struct device *d, int64_t rows, int64_t hidden, int params);
 
     /* y[r,:] = x[r,:] + b;  y == x allowed.  x, y [rows, cols];  b [cols] */
@@ -300,6 +309,16 @@ struct device_ops {
     /* dx = dy * gelu'(x + b), whose sum over rows is b's gradient;  dx == dy and dx == x allowed */
     void (*gelu_backward)(struct device *d, enum dtype dt, void *dx, const void *dy, const void *x,
                           const void *b, int64_t rows, int64_t cols);
+
+    /* Of each head of queries and keys, h: rstd = 1/sqrt(mean(h^2) + eps);  y = h * rstd * w, w
+     * being wq of queries and wk of keys.  x, y packed;  wq, wk [head_dim];  rstd fp32 [rows, heads
+     * + kv_heads] */
+    void (*qk_norm)(struct device *d, const struct qk_norm *n, void *y, float *rstd, const void *x,
+                    const void *wq, const void *wk);
+    /* dx, of values dy;  dwq, dwk (+)= ...;  dx == dy allowed (in place) */
+    void (*qk_norm_backward)(struct device *d, const struct qk_norm *n, void *dx, float *dwq,
+                             float *dwk, const void *dy, const void *x, const void *wq,
+                             const void *wk, const float *rstd, int accumulate, void *scratch);
 
     /* In place allowed (y == x).  positions [rows], or NULL */
     void (*rope)(struct device *d, const struct rope *r, void *y, const void *x,
@@ -439,7 +458,7 @@ struct device_ops {
 #define DEVICE_OPS(X) \
     X(embedding) X(embedding_backward) X(rmsnorm) X(rmsnorm_backward) X(norm_backward_scratch) \
     X(layernorm) X(layernorm_backward) X(bias) X(bias_backward) \
-    X(bias_backward_scratch) X(gelu) X(gelu_backward) X(rope) X(pack_heads) \
+    X(bias_backward_scratch) X(gelu) X(gelu_backward) X(qk_norm) X(qk_norm_backward) X(rope) X(pack_heads) \
     X(pack_heads_backward) X(order_chunks) X(attention) X(attention_backward) X(attention_scratch) X(swiglu) \
     X(swiglu_backward) X(cross_entropy) X(loss_sum) X(add) X(scale) X(cast) X(fill_zero) X(copy) X(set) \
     X(sumsq) X(sum_from_last) X(update_factor) X(adamw) X(sgd) X(momentum) X(muon) X(normalize) \

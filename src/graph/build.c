@@ -257,6 +257,14 @@ static void limit_positions(struct graph *graph, int table)
         graph->positions = rows;
 }
 
+int build_qk_norm(struct graph *graph, int qkv, int wq, int wk, int64_t heads, int64_t kv_heads,
+                  int64_t head_dim, float eps)
+{
+    return append(
+        graph, &op_qk_norm, (int[]){qkv, wq, wk}, 3,
+        (struct op_attrs){.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .eps = eps});
+}
+
 int build_rope(struct graph *graph, int qkv, int table, int positions, int64_t heads,
                int64_t kv_heads, int64_t head_dim)
 {

@@ -49,6 +49,10 @@ int build_layernorm(struct graph *graph, int x, int w, int b, float eps);
 int build_linear(struct graph *graph, int x, int w, int addend);
 /* x w^T in fp32, whatever the graph's type: logits */
 int build_linear_fp32(struct graph *graph, int x, int w);
+/* Norm each head of queries with wq, and of keys with wk (head_dim elements each), of packed
+ * projections; RMSNorm. */
+int build_qk_norm(struct graph *graph, int qkv, int wq, int wk, int64_t heads, int64_t kv_heads,
+                  int64_t head_dim, float eps);
 /* Rotate queries and keys of packed projections; heads or kv_heads 0: keys and values alone, or
  * queries.  positions: of rows, or -1 */
 int build_rope(struct graph *graph, int qkv, int table, int positions, int64_t heads,

@@ -76,7 +76,7 @@ extern const struct op op_embedding, op_embedding_backward, op_rmsnorm, op_rmsno
     op_head_part_loss, op_head_part_train, op_all_reduce, op_all_reduce_max, op_all_gather,
     op_reduce_scatter, op_all_to_all, op_scale, op_adapter, op_adapter_input_grad,
     op_adapter_weight_grad, op_fit_rows, op_place_columns, op_pack_heads, op_pack_heads_backward,
-    op_split_heads, op_order_chunks, op_round;
+    op_split_heads, op_order_chunks, op_round, op_qk_norm, op_qk_norm_backward;
 
 /* Is what is exchanged changed where it lies? */
 static inline int op_reduces_in_place(const struct op *op)

@@ -6,6 +6,7 @@
 static const struct division_rule rules[] = {
     {.op = &op_rmsnorm, .same = 1 << 0 | 1 << 1, .columns = 1 << 2, .all_columns = 1},
     {.op = &op_layernorm, .same = 1 << 0, .columns = 1 << 1 | 1 << 2, .all_columns = 1},
+    {.op = &op_qk_norm, .same = 1 << 0, .heads = 1},
     {.op = &op_rope, .same = 1 << 0, .linear = 1, .in_sequence = 1, .places = 1 << 2, .heads = 1},
     {.op = &op_attention, .same = 1 << 0 | 1 << 1, .in_sequence = 1, .heads = 1, .first = 1},
     {.op = &op_swiglu, .same = 1 << 0, .halves = 1, .first = 1},

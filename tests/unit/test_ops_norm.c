@@ -1,4 +1,4 @@
-/* test_ops_norm.c - RMSNorm and its gradient. */
+/* test_ops_norm.c - RMSNorm and its gradient, of rows and of the heads of packed projections. */
 #include "ops_check.h"
 
 static const float eps = 1e-5f;
@@ -227,6 +227,151 @@ static uint64_t backward(struct device *d, enum dtype dt)
     return all_sizes(d, dt, backward_case);
 }
 
+/* ---- over heads: each is a row of its own, with one of two weights, and values stay ---- */
+
+/* Where head h of a packed row begins. */
+static int64_t head_at(const struct qk_norm *n, int64_t row, int64_t h)
+{
+    return (row * (n->heads + 2 * n->kv_heads) + h) * n->head_dim;
+}
+
+static uint64_t heads_forward(struct device *d, const struct qk_norm *n)
+{
+    int64_t normed = n->heads + n->kv_heads, elems = head_at(n, n->rows, 0);
+    struct tensor x = tensor_random(n->dt, elems, 1, 1.5), y = tensor_poisoned(n->dt, elems);
+    struct tensor w[2] = {tensor_random(n->dt, n->head_dim, 2, 1),
+                          tensor_random(n->dt, n->head_dim, 3, 1)};
+    struct tensor rstd = tensor_poisoned(DTYPE_F32, n->rows * normed);
+    double *v = values(&x), *want = values(&x);
+    d->ops->qk_norm(d, n, y.data, rstd.data, x.data, w[0].data, w[1].data);
+    for (int64_t row = 0; row < n->rows; row++)
+        for (int64_t h = 0; h < normed; h++) {
+            int64_t at = head_at(n, row, h);
+            double r = rstd_of(v + at, n->head_dim);
+            assert_true(fabs(tensor_get(&rstd, row * normed + h) - r) <= 1e-6 * r);
+            for (int64_t i = 0; i < n->head_dim; i++)
+                want[at + i] = v[at + i] * r * tensor_get(&w[h >= n->heads], i);
+        }
+    check_close("y", &y, want, tolerance_of(n->dt));
+    uint64_t hash = tensor_hash(&y) ^ tensor_hash(&rstd);
+    tensor_free(&x);
+    tensor_free(&y);
+    tensor_free(&w[0]);
+    tensor_free(&w[1]);
+    tensor_free(&rstd);
+    free(v);
+    free(want);
+    return hash;
+}
+
+/* Operands of a backward pass over heads. */
+struct heads_backward {
+    struct tensor x, dy, w[2], rstd;
+    double *dx, *dw[2];
+};
+
+static struct heads_backward make_heads(const struct qk_norm *n)
+{
+    int64_t normed = n->heads + n->kv_heads, elems = head_at(n, n->rows, 0), dim = n->head_dim;
+    struct heads_backward b = {
+        .x = tensor_random(n->dt, elems, 4, 1.5),
+        .dy = tensor_random(n->dt, elems, 5, 1),
+        .w = {tensor_random(n->dt, dim, 6, 1), tensor_random(n->dt, dim, 7, 1)},
+        .rstd = tensor_poisoned(DTYPE_F32, n->rows * normed)};
+    double *x = values(&b.x), *dy = values(&b.dy), *w[2] = {values(&b.w[0]), values(&b.w[1])};
+    double *head_dw = malloc((size_t)dim * sizeof *head_dw);
+    b.dx = values(&b.dy);
+    for (int i = 0; i < 2; i++)
+        b.dw[i] = calloc((size_t)dim, sizeof *b.dw[i]);
+    for (int64_t row = 0; row < n->rows; row++)
+        for (int64_t h = 0; h < normed; h++) {
+            int64_t at = head_at(n, row, h);
+            tensor_set(&b.rstd, row * normed + h, rstd_of(x + at, dim));
+            backward_reference(b.dx + at, head_dw, dy + at, x + at, w[h >= n->heads], dim);
+            for (int64_t i = 0; i < dim; i++)
+                b.dw[h >= n->heads][i] += head_dw[i];
+        }
+    free(x);
+    free(dy);
+    free(w[0]);
+    free(w[1]);
+    free(head_dw);
+    return b;
+}
+
+static void free_heads(struct heads_backward *b)
+{
+    tensor_free(&b->x);
+    tensor_free(&b->dy);
+    tensor_free(&b->rstd);
+    for (int i = 0; i < 2; i++) {
+        tensor_free(&b->w[i]);
+        free(b->dw[i]);
+    }
+    free(b->dx);
+}
+
+/* Written apart, then onto dy with the gradients of weights added to. */
+static uint64_t heads_backward(struct device *d, const struct qk_norm *n)
+{
+    int64_t dim = n->head_dim;
+    struct heads_backward b = make_heads(n);
+    struct tensor onto_dy = tensor_copy(&b.dy), apart = tensor_poisoned(n->dt, b.dy.elems);
+    size_t bytes = d->ops->norm_backward_scratch(d, n->rows, dim, 2);
+    uint64_t hash = 0;
+    for (int accumulate = 0; accumulate < 2; accumulate++) {
+        struct tensor dw[2], scratch = tensor_poisoned(DTYPE_F32, (int64_t)(bytes / sizeof(float)));
+        struct tensor *dx = accumulate ? &onto_dy : &apart;
+        for (int i = 0; i < 2; i++) {
+            dw[i] = accumulate ? tensor_random(DTYPE_F32, dim, 8 + i, 1)
+                               : tensor_poisoned(DTYPE_F32, dim);
+            for (int64_t e = 0; e < dim && accumulate; e++)
+                b.dw[i][e] += tensor_get(&dw[i], e);
+        }
+        d->ops->qk_norm_backward(d, n, dx->data, dw[0].data, dw[1].data,
+                                 accumulate ? onto_dy.data : b.dy.data, b.x.data, b.w[0].data,
+                                 b.w[1].data, b.rstd.data, accumulate, scratch.data);
+        check_close("dwq", &dw[0], b.dw[0], 1e-5);
+        check_close("dwk", &dw[1], b.dw[1], 1e-5);
+        if (n->dt == DTYPE_F32)
+            check_terms("dx", dx, b.dx, 1e-6, 1);
+        else
+            check_terms("dx", dx, b.dx, tolerance_of(n->dt), 1e-6 / tolerance_of(n->dt));
+        hash = hash * 31 + (tensor_hash(dx) ^ tensor_hash(&dw[0]) ^ tensor_hash(&dw[1]));
+        tensor_free(&dw[0]);
+        tensor_free(&dw[1]);
+        tensor_free(&scratch);
+    }
+    tensor_free(&onto_dy);
+    tensor_free(&apart);
+    free_heads(&b);
+    return hash;
+}
+
+static uint64_t heads(struct device *d, enum dtype dt)
+{
+    static const struct qk_norm sizes[] = {
+        {.rows = 1, .heads = 1, .kv_heads = 1, .head_dim = 2},
+        {.rows = 3, .heads = 3, .kv_heads = 1, .head_dim = 6},
+        {.rows = 17, .heads = 4, .kv_heads = 2, .head_dim = 34},
+        {.rows = 131, .heads = 2, .kv_heads = 2, .head_dim = 16},
+        {.rows = 70, .heads = 5, .kv_heads = 1, .head_dim = 128},
+    };
+    uint64_t hash = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct qk_norm n = sizes[i];
+        n.dt = dt;
+        n.eps = eps;
+        hash = hash * 31 + (heads_forward(d, &n) ^ heads_backward(d, &n));
+    }
+    return hash;
+}
+
+static void norms_over_heads(void **state)
+{
+    for_each_setting(heads);
+}
+
 static void rmsnorm_and_residual(void **state)
 {
     for_each_setting(forward);
@@ -243,6 +388,7 @@ int main(void)
         cmocka_unit_test(rmsnorm_and_residual),
         cmocka_unit_test(the_reference_is_the_difference_quotient),
         cmocka_unit_test(rmsnorm_gradient),
+        cmocka_unit_test(norms_over_heads),
     };
     return cmocka_run_group_tests_name("ops norm", tests, NULL, NULL);
 }

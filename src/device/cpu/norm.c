@@ -1,7 +1,8 @@
-/* norm.c - RMSNorm (Zhang and Sennrich 2019), with the residual addition before it, LayerNorm (Ba,
- * Kiros and Hinton 2016, arXiv 1607.06450), and their gradients.
+/* norm.c - RMSNorm (Zhang and Sennrich 2019), with the residual addition before it or over the
+ * heads of packed projections, LayerNorm (Ba, Kiros and Hinton 2016, arXiv 1607.06450), and their
+ * gradients.
  *
- * Both are one walk over the rows; what LayerNorm (`centered`) has beside RMSNorm is the mean,
+ * All are one walk over the rows; what LayerNorm (`centered`) has beside RMSNorm is the mean,
  * taken first and off each element, and the bias.
  */
 #include "device/cpu/pieces.h"
@@ -24,12 +25,13 @@ SIMD_INLINE float row_sum(enum dtype dt, const void *x, int64_t first, int64_t h
     return vf_sum(total);
 }
 
-/* Two passes over a row, the second one in cache; of LayerNorm three: the variance is taken around
- * the mean. */
-SIMD_INLINE void norm_row(enum dtype dt, const int centered, const struct forward *f, int64_t row)
+/* Row `row` of the statistics, whose elements begin with `first`.  Two passes over it, the second
+ * one in cache; of LayerNorm three: the variance is taken around the mean. */
+SIMD_INLINE void norm_row(enum dtype dt, const int centered, const struct forward *f, int64_t row,
+                          const int64_t first)
 {
     /* read once: a store could change *f */
-    const int64_t hidden = f->hidden, first = row * hidden;
+    const int64_t hidden = f->hidden;
     void *const y = f->y, *const sum = f->sum;
     const void *const x = f->x, *const w = f->w, *const b = f->b;
     const void *const delta = centered ? NULL : f->delta, *const rounded = delta ? sum : x;
@@ -76,7 +78,7 @@ void CPU(rmsnorm)(struct device *d, enum dtype dt, void *y, void *sum, float *rs
                               .eps = eps};
 #pragma omp parallel for num_threads(cpu_threads(d, rows *hidden * 4))
     for (int64_t row = 0; row < rows; row++) {
-        WITH_DTYPE(norm_row, dt, 0, &f, row);
+        WITH_DTYPE(norm_row, dt, 0, &f, row, row * hidden);
     }
 }
 
@@ -87,7 +89,7 @@ void CPU(layernorm)(struct device *d, enum dtype dt, void *y, float *stats, cons
         .y = y, .stats = stats, .x = x, .w = w, .b = b, .hidden = hidden, .eps = eps};
 #pragma omp parallel for num_threads(cpu_threads(d, rows *hidden * 4))
     for (int64_t row = 0; row < rows; row++) {
-        WITH_DTYPE(norm_row, dt, 1, &f, row);
+        WITH_DTYPE(norm_row, dt, 1, &f, row, row * hidden);
     }
 }
 
@@ -103,9 +105,9 @@ struct backward {
  * LayerNorm:  with n = (x - mean) rstd, dx = dsum + rstd (dy w - mean(dy w) - n mean(dy w n)),
  *             dw += dy n,  db += dy;  db follows dw. */
 SIMD_INLINE void backward_row(enum dtype dt, const int centered, const struct backward *b,
-                              float *dw, int64_t row)
+                              float *dw, int64_t row, int64_t first)
 {
-    int64_t hidden = b->hidden, first = row * hidden;
+    int64_t hidden = b->hidden;
     float mean = centered ? b->stats[2 * row] : 0;
     float rstd = b->stats[centered ? 2 * row + 1 : row];
     vf sums = {0}, products = {0};
@@ -150,9 +152,9 @@ static void backward_pieces(struct device *d, enum dtype dt, int centered, const
         memset(part, 0, (size_t)width * sizeof *part);
         for (int64_t row = piece * per_piece; row < end; row++) {
             if (centered)
-                WITH_DTYPE(backward_row, dt, 1, b, part, row);
+                WITH_DTYPE(backward_row, dt, 1, b, part, row, row * b->hidden);
             else
-                WITH_DTYPE(backward_row, dt, 0, b, part, row);
+                WITH_DTYPE(backward_row, dt, 0, b, part, row, row * b->hidden);
         }
     }
 }
@@ -184,4 +186,60 @@ void CPU(layernorm_backward)(struct device *d, enum dtype dt, void *dx, float *d
     backward_pieces(d, dt, 1, &b, scratch, rows);
     add_pieces(d, dw, parts, pieces, width, hidden, accumulate);
     add_pieces(d, db, parts + hidden, pieces, width, hidden, accumulate);
+}
+
+/* ---- over heads ---- */
+
+/* Copy the values of a row of packed projections. */
+static void copy_values(const struct qk_norm *n, void *y, const void *x, int64_t row)
+{
+    size_t size = dtype_bytes(n->dt), at = (size_t)((n->heads + n->kv_heads) * n->head_dim) * size;
+    size_t width = (size_t)((n->heads + 2 * n->kv_heads) * n->head_dim) * size;
+    at += (size_t)row * width;
+    if (y != x)
+        memcpy((char *)y + at, (const char *)x + at, (size_t)(n->kv_heads * n->head_dim) * size);
+}
+
+void CPU(qk_norm)(struct device *d, const struct qk_norm *n, void *y, float *rstd, const void *x,
+                  const void *wq, const void *wk)
+{
+    const int64_t normed = n->heads + n->kv_heads, dim = n->head_dim;
+    const struct forward f = {.y = y, .stats = rstd, .x = x, .hidden = dim, .eps = n->eps};
+#pragma omp parallel for num_threads(cpu_threads(d, n->rows *normed *dim * 4))
+    for (int64_t row = 0; row < n->rows; row++) {
+        struct forward head = f;
+        int64_t first = row * (normed + n->kv_heads) * dim;
+        for (int64_t h = 0; h < normed; h++) {
+            head.w = h < n->heads ? wq : wk;
+            WITH_DTYPE(norm_row, n->dt, 0, &head, row * normed + h, first + h * dim);
+        }
+        copy_values(n, y, x, row);
+    }
+}
+
+void CPU(qk_norm_backward)(struct device *d, const struct qk_norm *n, void *dx, float *dwq,
+                           float *dwk, const void *dy, const void *x, const void *wq,
+                           const void *wk, const float *rstd, int accumulate, void *scratch)
+{
+    const int64_t normed = n->heads + n->kv_heads, dim = n->head_dim, rows = n->rows;
+    const int64_t per_piece = rows_per_piece(rows), pieces = pieces_of(rows);
+    const struct backward b = {.dx = dx, .dy = dy, .x = x, .stats = rstd, .hidden = dim};
+    float *parts = scratch; /* [pieces, 2, head_dim]: of wq, of wk */
+#pragma omp parallel for num_threads(cpu_threads(d, rows *normed *dim * 4))
+    for (int64_t piece = 0; piece < pieces; piece++) {
+        struct backward head = b;
+        int64_t end = min_i64((piece + 1) * per_piece, rows);
+        memset(parts + piece * 2 * dim, 0, (size_t)(2 * dim) * sizeof *parts);
+        for (int64_t row = piece * per_piece; row < end; row++) {
+            int64_t first = row * (normed + n->kv_heads) * dim;
+            for (int64_t h = 0; h < normed; h++) {
+                float *part = parts + (piece * 2 + (h >= n->heads)) * dim;
+                head.w = h < n->heads ? wq : wk;
+                WITH_DTYPE(backward_row, n->dt, 0, &head, part, row * normed + h, first + h * dim);
+            }
+            copy_values(n, dx, dy, row);
+        }
+    }
+    add_pieces(d, dwq, parts, pieces, 2 * dim, dim, accumulate);
+    add_pieces(d, dwk, parts + dim, pieces, 2 * dim, dim, accumulate);
 }
