@@ -39,19 +39,32 @@ static int finish_heads(struct config_model *m, struct error *err)
     return 0;
 }
 
+static int check_rope(const struct config_rope *rope, struct error *err)
+{
+    const struct config_yarn *yarn = &rope->yarn;
+    if (rope->scaling == ROPE_SCALING_LLAMA3 && rope->low_freq_factor >= rope->high_freq_factor)
+        return error_set(err,
+                         "model.rope_low_freq_factor (%g) must be below "
+                         "model.rope_high_freq_factor (%g)",
+                         rope->low_freq_factor, rope->high_freq_factor);
+    if (rope->scaling != ROPE_SCALING_YARN)
+        return 0;
+    if (yarn->beta_slow > yarn->beta_fast)
+        return error_set(err, "model.rope_beta_slow (%g) is above model.rope_beta_fast (%g)",
+                         yarn->beta_slow, yarn->beta_fast);
+    if (rope->theta <= 1)
+        return error_set(err, "model.rope_theta is %g; rope_scaling yarn needs one above 1",
+                         rope->theta);
+    return 0;
+}
+
 static int finish_model(struct config_model *m, struct error *err)
 {
     if (too_few("model.layers", m->layers, err) || too_few("model.hidden", m->hidden, err) ||
         too_few("model.heads", m->heads, err) || too_few("model.ffn", m->ffn, err) ||
         too_few("model.vocab", m->vocab, err) || finish_heads(m, err))
         return -1;
-    if (m->rope.scaling == ROPE_SCALING_LLAMA3 &&
-        m->rope.low_freq_factor >= m->rope.high_freq_factor)
-        return error_set(err,
-                         "model.rope_low_freq_factor (%g) must be below "
-                         "model.rope_high_freq_factor (%g)",
-                         m->rope.low_freq_factor, m->rope.high_freq_factor);
-    return 0;
+    return check_rope(&m->rope, err);
 }
 
 /* The first key of a part of config that differs from its default, or NULL.  A key at its default
@@ -87,6 +100,16 @@ static int check_lora(const struct config *config, struct error *err)
                      name);
 }
 
+/* The same. */
+static int check_yarn(const struct config *config, struct error *err)
+{
+    const struct config_rope *rope = &config->model.rope;
+    const char *name = first_set(config, &rope->yarn, sizeof rope->yarn);
+    if (rope->scaling == ROPE_SCALING_YARN || !name)
+        return 0;
+    return error_set(err, "%s is of model.rope_scaling yarn; leave it out, or set that", name);
+}
+
 /* Refuse keys of features that GPT-2 does not have, where they were set. */
 static int check_gpt2(const struct config *config, struct error *err)
 {
@@ -98,6 +121,13 @@ static int check_gpt2(const struct config *config, struct error *err)
                          "model.kv_heads is %lld, but in model.family gpt2 each of the %lld heads "
                          "has its own keys and values; leave it out",
                          (long long)m->kv_heads, (long long)m->heads);
+    const char *other = m->qkv_bias         ? "qkv_bias"
+                        : m->qk_norm        ? "qk_norm"
+                        : m->sliding_window ? "sliding_window"
+                                            : NULL;
+    if (other)
+        return error_set(err, "model.%s is of model.family llama; gpt2 is as it is, leave it out",
+                         other);
     const char *name = first_set(config, &m->rope, sizeof m->rope);
     if (name)
         return error_set(err,
@@ -378,12 +408,12 @@ static int check_train(const struct config *config, struct error *err)
 
 int config_finish(struct config *config, struct error *err)
 {
-    if (finish_model(&config->model, err) || check_gpt2(config, err) || finish_data(config, err) ||
-        check_sources(&config->data, err) || finish_parallel(&config->parallel, err) ||
-        check_comm(config, err) || check_offload(config, err) || check_units(config, err) ||
-        finish_batch(config, err) || check_train(config, err) ||
-        check_tensor(&config->parallel, err) || check_precision(config, err) ||
-        check_loss_scale(config, err) || check_lora(config, err))
+    if (finish_model(&config->model, err) || check_gpt2(config, err) || check_yarn(config, err) ||
+        finish_data(config, err) || check_sources(&config->data, err) ||
+        finish_parallel(&config->parallel, err) || check_comm(config, err) ||
+        check_offload(config, err) || check_units(config, err) || finish_batch(config, err) ||
+        check_train(config, err) || check_tensor(&config->parallel, err) ||
+        check_precision(config, err) || check_loss_scale(config, err) || check_lora(config, err))
         return -1;
     if (!config->run.dir[0])
         return error_set(err, "run.dir is empty: it names the directory of the run");

@@ -18,7 +18,12 @@ enum { CONFIG_TEXT = 512 };
 enum config_device { CONFIG_DEVICE_AUTO, CONFIG_DEVICE_CPU, CONFIG_DEVICE_CUDA };
 enum config_precision { PRECISION_FP32, PRECISION_BF16, PRECISION_BF16_PURE, PRECISION_FP16 };
 enum config_recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
-enum config_rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LLAMA3 };
+enum config_rope_scaling {
+    ROPE_SCALING_NONE,
+    ROPE_SCALING_LLAMA3,
+    ROPE_SCALING_LINEAR,
+    ROPE_SCALING_YARN
+};
 enum config_packing { PACKING_STREAM, PACKING_DOCUMENTS, PACKING_PADDED };
 enum config_schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };
 enum config_warmup { WARMUP_LINEAR, WARMUP_LOG };
@@ -51,6 +56,15 @@ enum config_offload_to { OFFLOAD_NONE, OFFLOAD_HOST, OFFLOAD_DISK };
 enum config_frozen { FROZEN_AUTO, FROZEN_REFERENCE, FROZEN_FULL };
 enum config_decay { DECAY_MATRICES, DECAY_ALL };
 
+/* Of rope scaling yarn; others refuse every key of this struct that is set (check.c). */
+struct config_yarn {
+    double beta_fast, beta_slow;   /* rotations within original_len above which a frequency is left
+                                      alone, and below which it is stretched whole */
+    double attention_factor;       /* of cosines and sines; 0: it follows from the others */
+    double mscale, mscale_all_dim; /* 0: not given */
+    int truncate; /* 1: the range between the betas is widened to whole frequencies */
+};
+
 /* Rotary positions, and how their frequencies are stretched.  Model families without them refuse
  * every key of this struct that is set (check.c). */
 struct config_rope {
@@ -58,6 +72,7 @@ struct config_rope {
     enum config_rope_scaling scaling;
     double factor, low_freq_factor, high_freq_factor;
     int64_t original_len; /* original_max_position_embeddings */
+    struct config_yarn yarn;
 };
 
 struct config_model {
@@ -67,6 +82,9 @@ struct config_model {
     double norm_eps, init_std;
     struct config_rope rope;
     int tie_embeddings;
+    int qkv_bias;           /* 1: queries, keys and values have biases */
+    int qk_norm;            /* 1: each head of queries and of keys goes through a norm */
+    int64_t sliding_window; /* keys that a query sees at most, its own among them; 0: all before */
 };
 
 /* Matrices of low rank that are trained beside frozen linear layers (model/adapters.h). */
@@ -200,6 +218,7 @@ struct config {
     int64_t recompute_every; /* 1: every unit, 2: every second ... */
     int64_t seed;
     char model_path[CONFIG_TEXT]; /* folder of Hugging Face's files; "": the model is new */
+    char model_note[CONFIG_TEXT]; /* what config.json there asks for and does not get; no key */
     struct config_model model;
     struct config_lora lora;
     struct config_data data;

@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* As published in the models' own configuration files.  head_dim is hidden / heads in all. */
+/* As published in the models' own configuration files.  head_dim is hidden / heads unless set. */
 #define LLAMA .family = "llama", .norm_eps = 1e-5, .init_std = 0.02
 #define ROPE(base, how, times)      \
     .rope = {.theta = base,         \
@@ -12,7 +12,8 @@
              .factor = times,       \
              .low_freq_factor = 1,  \
              .high_freq_factor = 4, \
-             .original_len = 8192}
+             .original_len = 8192,  \
+             .yarn = {.beta_fast = 32, .beta_slow = 1, .truncate = 1}}
 #define UNSCALED(base) ROPE(base, ROPE_SCALING_NONE, 8)
 #define LLAMA1         LLAMA, UNSCALED(10000)
 #define LLAMA2         LLAMA1, .vocab = 32000, .max_seq_len = 4096
@@ -21,6 +22,15 @@
 #define GPT2                                                                               \
     .family = "gpt2", .norm_eps = 1e-5, .init_std = 0.02, UNSCALED(10000), .vocab = 50257, \
     .max_seq_len = 1024, .tie_embeddings = 1
+/* Base models; those that follow instructions have the same sizes. */
+#define QWEN \
+    .family = "llama", .init_std = 0.02, UNSCALED(1000000), .vocab = 151936, .norm_eps = 1e-6
+#define QWEN25_FROM_14B                                                                     \
+    .family = "llama", .init_std = 0.02, UNSCALED(1000000), .vocab = 152064, .qkv_bias = 1, \
+    .norm_eps = 1e-5, .max_seq_len = 131072
+#define QWEN25  QWEN, .qkv_bias = 1
+#define QWEN3   QWEN, .qk_norm = 1, .head_dim = 128, .kv_heads = 8, .max_seq_len = 40960
+#define MISTRAL LLAMA, .max_seq_len = 32768
 #define LLAMA31(f) \
     LLAMA, ROPE(500000, ROPE_SCALING_LLAMA3, f), .vocab = 128256, .max_seq_len = 131072
 
@@ -47,6 +57,34 @@ const struct config_model config_presets[] = {
      .ffn = 8192, .tie_embeddings = 1},
     {"llama3.2-3b", LLAMA31(32), .layers = 28, .hidden = 3072, .heads = 24, .kv_heads = 8,
      .ffn = 8192, .tie_embeddings = 1},
+    {"mistral-7b-v0.1", MISTRAL, UNSCALED(10000), .layers = 32, .hidden = 4096, .heads = 32,
+     .kv_heads = 8, .ffn = 14336, .vocab = 32000, .sliding_window = 4096},
+    {"mistral-7b-v0.3", MISTRAL, UNSCALED(1000000), .layers = 32, .hidden = 4096, .heads = 32,
+     .kv_heads = 8, .ffn = 14336, .vocab = 32768},
+    {"qwen2.5-0.5b", QWEN25, .layers = 24, .hidden = 896, .heads = 14, .kv_heads = 2, .ffn = 4864,
+     .max_seq_len = 32768, .tie_embeddings = 1},
+    {"qwen2.5-1.5b", QWEN25, .layers = 28, .hidden = 1536, .heads = 12, .kv_heads = 2, .ffn = 8960,
+     .max_seq_len = 131072, .tie_embeddings = 1},
+    {"qwen2.5-3b", QWEN25, .layers = 36, .hidden = 2048, .heads = 16, .kv_heads = 2, .ffn = 11008,
+     .max_seq_len = 32768, .tie_embeddings = 1},
+    {"qwen2.5-7b", .family = "llama", .init_std = 0.02, UNSCALED(1000000), .qkv_bias = 1,
+     .norm_eps = 1e-6, .vocab = 152064, .layers = 28, .hidden = 3584, .heads = 28, .kv_heads = 4,
+     .ffn = 18944, .max_seq_len = 131072},
+    {"qwen2.5-14b", QWEN25_FROM_14B, .layers = 48, .hidden = 5120, .heads = 40, .kv_heads = 8,
+     .ffn = 13824},
+    {"qwen2.5-32b", QWEN25_FROM_14B, .layers = 64, .hidden = 5120, .heads = 40, .kv_heads = 8,
+     .ffn = 27648},
+    {"qwen2.5-72b", QWEN25_FROM_14B, .layers = 80, .hidden = 8192, .heads = 64, .kv_heads = 8,
+     .ffn = 29568},
+    {"qwen3-0.6b", QWEN3, .layers = 28, .hidden = 1024, .heads = 16, .ffn = 3072,
+     .tie_embeddings = 1},
+    {"qwen3-1.7b", QWEN3, .layers = 28, .hidden = 2048, .heads = 16, .ffn = 6144,
+     .tie_embeddings = 1},
+    {"qwen3-4b", QWEN3, .layers = 36, .hidden = 2560, .heads = 32, .ffn = 9728,
+     .tie_embeddings = 1},
+    {"qwen3-8b", QWEN3, .layers = 36, .hidden = 4096, .heads = 32, .ffn = 12288},
+    {"qwen3-14b", QWEN3, .layers = 40, .hidden = 5120, .heads = 40, .ffn = 17408},
+    {"qwen3-32b", QWEN3, .layers = 64, .hidden = 5120, .heads = 64, .ffn = 25600},
     {"gpt2", GPT2, .layers = 12, .hidden = 768, .heads = 12, .kv_heads = 12, .ffn = 3072},
     {"gpt2-medium", GPT2, .layers = 24, .hidden = 1024, .heads = 16, .kv_heads = 16, .ffn = 4096},
     {"gpt2-large", GPT2, .layers = 36, .hidden = 1280, .heads = 20, .kv_heads = 20, .ffn = 5120},
@@ -106,5 +144,9 @@ int64_t preset_params(const struct config_model *m)
         return tables + m->max_seq_len * m->hidden + m->layers * block + 2 * m->hidden;
     }
     int64_t block = 2 * query + 2 * kv + 3 * m->hidden * m->ffn + 2 * m->hidden;
+    if (m->qkv_bias)
+        block += (m->heads + 2 * m->kv_heads) * head_dim;
+    if (m->qk_norm)
+        block += 2 * head_dim;
     return tables + m->layers * block + m->hidden;
 }

@@ -34,8 +34,13 @@ static const struct key_choice recomputes[] = {
 static const struct key_choice families[] = {{"llama"}, {"gpt2"}, {0}};
 
 static const struct key_choice rope_scalings[] = {
-    {"none", ROPE_SCALING_NONE}, {"llama3", ROPE_SCALING_LLAMA3}, {"linear", CHOICE_LATER},
-    {"dynamic", CHOICE_LATER},   {"yarn", CHOICE_LATER},          {0},
+    {"none", ROPE_SCALING_NONE, "default"},
+    {"llama3", ROPE_SCALING_LLAMA3},
+    {"linear", ROPE_SCALING_LINEAR},
+    {"yarn", ROPE_SCALING_YARN},
+    {"dynamic", CHOICE_LATER},
+    {"longrope", CHOICE_LATER},
+    {0},
 };
 
 static const struct key_choice packings[] = {
@@ -215,9 +220,10 @@ const struct key config_keys[] = {
     {NAMED_KEY("model.rope_theta", REAL, model.rope.theta), "10000", .least = 1, .most = 1e12,
      .help = "base of the rotary position frequencies"},
     {NAMED_KEY("model.rope_scaling", CHOICE, model.rope.scaling), "none", .choices = rope_scalings,
-     .help = "how rotary frequencies are stretched for long sequences"},
+     .help = "how rotary frequencies are stretched for long sequences: linear, all alike; llama3 "
+             "and yarn (Peng et al. 2023), the low ones"},
     {NAMED_KEY("model.rope_factor", REAL, model.rope.factor), "8", .least = 1, .most = 1e6,
-     .help = "stretch of the low frequencies, with rope_scaling llama3"},
+     .help = "stretch of the frequencies, or of the low ones, with a rope_scaling"},
     {NAMED_KEY("model.rope_low_freq_factor", REAL, model.rope.low_freq_factor), "1", .least = 1e-6,
      .most = 1e6,
      .help = "wavelengths above rope_original_len over this are stretched whole, with "
@@ -227,11 +233,40 @@ const struct key config_keys[] = {
      .help = "wavelengths below rope_original_len over this are left alone, with rope_scaling "
              "llama3"},
     {NAMED_KEY("model.rope_original_len", INT, model.rope.original_len), "8192", 1, 1 << 24,
-     .help = "sequence length before stretching, with rope_scaling llama3"},
+     .help = "sequence length before stretching, with rope_scaling llama3 and yarn"},
+    {NAMED_KEY("model.rope_beta_fast", REAL, model.rope.yarn.beta_fast), "32", .least = 1e-6,
+     .most = 1e6,
+     .help = "with rope_scaling yarn, frequencies that rotate more often within rope_original_len "
+             "are left alone"},
+    {NAMED_KEY("model.rope_beta_slow", REAL, model.rope.yarn.beta_slow), "1", .least = 1e-6,
+     .most = 1e6,
+     .help = "with rope_scaling yarn, frequencies that rotate less often are stretched whole"},
+    {NAMED_KEY("model.rope_attention_factor", REAL, model.rope.yarn.attention_factor), "0",
+     .least = 0, .most = 1e6,
+     .help = "with rope_scaling yarn, what cosines and sines are multiplied by; 0: 0.1 log(factor) "
+             "+ 1, or what rope_mscale says"},
+    {NAMED_KEY("model.rope_mscale", REAL, model.rope.yarn.mscale), "0", .least = 0, .most = 1e6,
+     .help =
+         "with rope_scaling yarn, and with rope_mscale_all_dim, that factor is the ratio of 0.1 "
+         "m log(factor) + 1 for m of the one and of the other; 0: not given"},
+    {NAMED_KEY("model.rope_mscale_all_dim", REAL, model.rope.yarn.mscale_all_dim), "0", .least = 0,
+     .most = 1e6, .help = "see rope_mscale"},
+    {NAMED_KEY("model.rope_truncate", BOOL, model.rope.yarn.truncate), "true",
+     .help = "with rope_scaling yarn, the range between rope_beta_fast and rope_beta_slow is "
+             "widened to whole frequencies"},
     {KEY(REAL, model.init_std), "0.02", .least = 0, .most = 10,
      .help = "standard deviation of the initial weights"},
     {KEY(BOOL, model.tie_embeddings), "false",
      .help = "use the token embedding as output head too"},
+    {KEY(BOOL, model.qkv_bias), "false",
+     .help = "llama with biases of queries, keys and values, as Qwen2 has them; gpt2 always has"},
+    {KEY(BOOL, model.qk_norm), "false",
+     .help =
+         "llama with an RMSNorm over each head of queries and of keys, before they are rotated, "
+         "as Qwen3 has it"},
+    {KEY(INT, model.sliding_window), "0", 0, 1 << 24,
+     .help = "llama in whose attention a token sees so many tokens at most, itself among them, as "
+             "Mistral has it; 0: all before it"},
 
     {KEY(INT, lora.r), "0", 0, 65536,
      .help =

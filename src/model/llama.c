@@ -1,4 +1,6 @@
-/* llama.c - Touvron et al. 2023 (arXiv 2302.13971), Grattafiori et al. 2024 (2407.21783).
+/* llama.c - Touvron et al. 2023 (arXiv 2302.13971), Grattafiori et al. 2024 (2407.21783); with
+ * options of it Mistral (2310.06825): a sliding window, Qwen2 (2407.10671): biases of queries, keys
+ * and values, and Qwen3 (2505.09388): norms over heads of queries and keys.
  *
  * Units: the embedding, one per layer, and the final norm with the head.  Query, key and
  * value weights are stacked so that one product makes all three; so are gate and up.  Their
@@ -16,6 +18,11 @@ const struct model_name llama_names[] = {
     {.own = "layers.%s.attn.q", .hf = "model.layers.%s.self_attn.q_proj.weight"},
     {.own = "layers.%s.attn.k", .hf = "model.layers.%s.self_attn.k_proj.weight"},
     {.own = "layers.%s.attn.v", .hf = "model.layers.%s.self_attn.v_proj.weight"},
+    {.own = "layers.%s.attn.q.bias", .hf = "model.layers.%s.self_attn.q_proj.bias"},
+    {.own = "layers.%s.attn.k.bias", .hf = "model.layers.%s.self_attn.k_proj.bias"},
+    {.own = "layers.%s.attn.v.bias", .hf = "model.layers.%s.self_attn.v_proj.bias"},
+    {.own = "layers.%s.attn.q.norm", .hf = "model.layers.%s.self_attn.q_norm.weight"},
+    {.own = "layers.%s.attn.k.norm", .hf = "model.layers.%s.self_attn.k_norm.weight"},
     {.own = "layers.%s.attn.o", .hf = "model.layers.%s.self_attn.o_proj.weight"},
     {.own = "layers.%s.norm2", .hf = "model.layers.%s.post_attention_layernorm.weight"},
     {.own = "layers.%s.mlp.gate", .hf = "model.layers.%s.mlp.gate_proj.weight"},
@@ -53,7 +60,8 @@ static void block(const struct config_model *c, struct graph *graph)
     int x = build_input(graph, c->hidden);
     int table = build_rope_table(graph, c->head_dim);
     int norm1 = norm_weight(graph, "norm1", c->hidden);
-    const struct transformer_qkv qkv = transformer_qkv(graph, c, TRANSFORMER_PLAIN);
+    const struct transformer_qkv qkv =
+        transformer_qkv(graph, c, c->qkv_bias ? TRANSFORMER_BIASED : TRANSFORMER_PLAIN);
     int wo = transformer_attention_back(graph, c);
     int norm2 = norm_weight(graph, "norm2", c->hidden);
     int wgu = transformer_divided_matrix(graph, gate_up, 2, c->hidden, c->init_std,
@@ -87,13 +95,13 @@ static void graph_of(const struct model *model, int kind, enum model_purpose pur
     }
 }
 
+/* ---- rotary positions ---- */
+
 /* Llama 3.1's scaling of rotary frequencies: those with wavelengths beyond the original context are
  * divided by factor, those with short wavelengths are kept, and those in between are interpolated.
  */
-static double stretch(const struct config_rope *r, double frequency)
+static double stretch_llama3(const struct config_rope *r, double frequency)
 {
-    if (r->scaling != ROPE_SCALING_LLAMA3)
-        return frequency;
     double rotations = (double)r->original_len * frequency / (2 * M_PI);
     if (rotations < r->low_freq_factor)
         return frequency / r->factor;
@@ -103,16 +111,74 @@ static double stretch(const struct config_rope *r, double frequency)
     return (1 - blend) * frequency / r->factor + blend * frequency;
 }
 
+/* The number, not always a whole one, of the frequency that rotates so often within the original
+ * context. */
+static double frequency_rotating(const struct config_rope *r, double rotations, int64_t head_dim)
+{
+    return (double)head_dim * log((double)r->original_len / (rotations * 2 * M_PI)) /
+           (2 * log(r->theta));
+}
+
+/* YaRN (Peng et al. 2023, arXiv 2309.00071): from the frequency that rotates beta_fast times on
+ * they are stretched more and more, and whole from that of beta_slow on. */
+static double stretch_yarn(const struct config_rope *r, double frequency, int64_t i,
+                           int64_t head_dim)
+{
+    double low = frequency_rotating(r, r->yarn.beta_fast, head_dim);
+    double high = frequency_rotating(r, r->yarn.beta_slow, head_dim);
+    if (r->yarn.truncate) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    low = fmax(low, 0);
+    high = fmin(high, (double)(head_dim - 1));
+    if (low == high)
+        high += 0.001;
+    double share = fmin(fmax(((double)i - low) / (high - low), 0), 1);
+    return share * frequency / r->factor + (1 - share) * frequency;
+}
+
+/* The i-th frequency. */
+static double frequency_of(const struct config_rope *r, int64_t i, int64_t head_dim)
+{
+    double frequency = pow(r->theta, -2.0 * (double)i / (double)head_dim);
+    switch (r->scaling) {
+    case ROPE_SCALING_LINEAR: return frequency / r->factor;
+    case ROPE_SCALING_LLAMA3: return stretch_llama3(r, frequency);
+    case ROPE_SCALING_YARN: return stretch_yarn(r, frequency, i, head_dim);
+    case ROPE_SCALING_NONE: break;
+    }
+    return frequency;
+}
+
+static double yarn_scale(double factor, double m)
+{
+    return factor <= 1 ? 1 : 0.1 * m * log(factor) + 1;
+}
+
+/* What cosines and sines are multiplied by, and with them queries and keys. */
+static double attention_factor(const struct config_rope *r)
+{
+    const struct config_yarn *yarn = &r->yarn;
+    if (r->scaling != ROPE_SCALING_YARN)
+        return 1;
+    if (yarn->attention_factor > 0)
+        return yarn->attention_factor;
+    if (yarn->mscale > 0 && yarn->mscale_all_dim > 0)
+        return yarn_scale(r->factor, yarn->mscale) / yarn_scale(r->factor, yarn->mscale_all_dim);
+    return yarn_scale(r->factor, 1);
+}
+
 static void table_of(const struct model *model, int64_t seq, float *table)
 {
     const struct config_model *c = &model->config;
+    const double factor = attention_factor(&c->rope);
     int64_t half = c->head_dim / 2;
     for (int64_t i = 0; i < half; i++) {
-        double frequency =
-            stretch(&c->rope, pow(c->rope.theta, -2.0 * (double)i / (double)c->head_dim));
+        double frequency = frequency_of(&c->rope, i, c->head_dim);
         for (int64_t t = 0; t < seq; t++) {
-            table[t * 2 * half + i] = (float)cos((double)t * frequency);
-            table[t * 2 * half + half + i] = (float)sin((double)t * frequency);
+            table[t * 2 * half + i] = (float)(factor * cos((double)t * frequency));
+            table[t * 2 * half + half + i] = (float)(factor * sin((double)t * frequency));
         }
     }
 }

@@ -130,13 +130,21 @@ static int divides_keys(const struct graph *graph, const struct config_model *c)
     return c->kv_heads == c->heads || c->kv_heads % ranks == 0;
 }
 
+/* A vector of the width of a head, which every rank has whole and applies to its own heads. */
+static int head_vector(struct graph *graph, const char *name, int64_t head_dim)
+{
+    int w = transformer_vector(graph, &(struct transformer_part){name, head_dim}, 1, INIT_ONES);
+    build_divided(graph, w, graph->tensor);
+    return w;
+}
+
 struct transformer_qkv transformer_qkv(struct graph *graph, const struct config_model *c,
                                        enum transformer_bias bias)
 {
     int is_divided = divides_keys(graph, c), end = is_divided ? 3 : 1;
     struct graph_division heads = transformer_rows(graph, is_divided ? c->kv_heads : c->heads);
     struct graph_division whole = {0};
-    struct transformer_qkv qkv = {.bias = -1, .kv = -1, .kv_bias = -1};
+    struct transformer_qkv qkv = {.bias = -1, .kv = -1, .kv_bias = -1, .q_norm = -1, .k_norm = -1};
     qkv.w = declare_qkv(graph, c, 0, end, "", heads);
     if (bias == TRANSFORMER_BIASED)
         qkv.bias = declare_qkv(graph, c, 0, end, ".bias", heads);
@@ -144,6 +152,10 @@ struct transformer_qkv transformer_qkv(struct graph *graph, const struct config_
         qkv.kv = declare_qkv(graph, c, 1, 3, "", whole);
     if (!is_divided && bias == TRANSFORMER_BIASED)
         qkv.kv_bias = declare_qkv(graph, c, 1, 3, ".bias", whole);
+    if (c->qk_norm) {
+        qkv.q_norm = head_vector(graph, "attn.q.norm", c->head_dim);
+        qkv.k_norm = head_vector(graph, "attn.k.norm", c->head_dim);
+    }
     return qkv;
 }
 
@@ -166,6 +178,13 @@ int transformer_positions(struct graph *graph)
     return graph->packed ? build_row_positions(graph) : -1;
 }
 
+/* The window, or 0 where sequences are no longer than that. */
+static int64_t window_of(const struct graph *graph, const struct config_model *c)
+{
+    int64_t ranks = graph->context.size > 1 ? graph->context.size : 1;
+    return c->sliding_window < graph->seq * ranks ? c->sliding_window : 0;
+}
+
 int transformer_attention(struct graph *graph, const struct config_model *c, int h,
                           const struct transformer_qkv *qkv, int table)
 {
@@ -175,12 +194,16 @@ int transformer_attention(struct graph *graph, const struct config_model *c, int
     if (qkv->kv >= 0)
         x = build_pack_heads(graph, x, project(graph, h, qkv->kv, qkv->kv_bias),
                              w->box[0].start[0] / d, c->heads, c->kv_heads, d, &kv_heads);
+    if (qkv->q_norm >= 0)
+        x = build_qk_norm(graph, x, qkv->q_norm, qkv->k_norm, heads, kv_heads, d,
+                          (float)c->norm_eps);
     if (table >= 0)
         x = build_rope(graph, x, table, transformer_positions(graph), heads, kv_heads, d);
     const struct build_attention form = {.q = x,
                                          .kv = -1,
                                          .documents =
                                              graph->packed ? build_row_documents(graph) : -1,
+                                         .window = window_of(graph, c),
                                          .heads = heads,
                                          .kv_heads = kv_heads,
                                          .head_dim = d};

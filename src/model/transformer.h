@@ -59,6 +59,7 @@ struct graph_division transformer_columns(const struct graph *graph, int64_t chu
  * values, which every rank has whole, and whose gradients are terms. */
 struct transformer_qkv {
     int w, bias, kv, kv_bias;
+    int q_norm, k_norm; /* weights of norms over each head of queries and of keys; -1: none */
 };
 enum transformer_bias { TRANSFORMER_PLAIN, TRANSFORMER_BIASED };
 /* Declare them, and the matrix behind attention, which has columns for the rank's heads. */
@@ -67,8 +68,9 @@ struct transformer_qkv transformer_qkv(struct graph *graph, const struct config_
 int transformer_attention_back(struct graph *graph, const struct config_model *config);
 /* Of packed documents, the position of each row in its own; else -1. */
 int transformer_positions(struct graph *graph);
-/* Causal attention of h [rows, hidden] by the rank's heads, within documents where these are
- * packed; queries and keys are rotated by table first (-1: not). */
+/* Causal attention of h [rows, hidden] by the rank's heads, within the model's sliding window and
+ * within documents where these are packed; queries and keys go through their norms and are rotated
+ * by table first (-1: not). */
 int transformer_attention(struct graph *graph, const struct config_model *config, int h,
                           const struct transformer_qkv *qkv, int table);
 

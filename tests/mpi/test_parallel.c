@@ -41,6 +41,10 @@ static const char *const models[] = {
           "model.tie_embeddings=true",
     SIZES "data.seq_len=19 model.family=gpt2 model.heads=4 model.kv_heads=4 model.head_dim=10 "
           "model.max_seq_len=23 model.tie_embeddings=false",
+    SIZES "data.seq_len=17 model.family=llama model.heads=6 model.kv_heads=2 model.head_dim=6 "
+          "model.qkv_bias=true model.sliding_window=5 model.tie_embeddings=true",
+    SIZES "data.seq_len=17 model.family=llama model.heads=5 model.kv_heads=1 model.head_dim=8 "
+          "model.qk_norm=true model.rope_scaling=yarn model.rope_original_len=8",
     /* Of these the layouts with context, which need sequences of equal chunks; from here on: */
     SIZES "data.seq_len=12 model.family=llama model.heads=4 model.kv_heads=2 model.head_dim=8",
     SIZES "data.seq_len=156 model.family=llama model.heads=5 model.kv_heads=1 model.head_dim=8 "
@@ -49,22 +53,29 @@ static const char *const models[] = {
           "model.max_seq_len=29 model.tie_embeddings=true",
     SIZES "data.seq_len=156 model.family=gpt2 model.heads=4 model.head_dim=10 "
           "model.tie_embeddings=false",
+    SIZES "data.seq_len=156 model.family=llama model.heads=4 model.kv_heads=2 model.head_dim=6 "
+          "model.qk_norm=true model.qkv_bias=true model.sliding_window=50",
     /* Of these the layouts whose tensor ranks exchange rows in parts, which must divide the rows;
        from here on: */
     SIZES "data.seq_len=24 model.family=llama model.heads=6 model.kv_heads=3 model.head_dim=6",
     SIZES "data.seq_len=24 model.family=gpt2 model.heads=5 model.head_dim=8 "
           "model.tie_embeddings=true",
+    SIZES "data.seq_len=24 model.family=llama model.heads=6 model.kv_heads=2 model.head_dim=6 "
+          "model.qk_norm=true",
     /* Of these, with adapters, each kind of layout; from here on: */
     SIZES ADAPTERS "data.seq_len=24 model.family=llama model.heads=6 model.kv_heads=3 "
                    "model.head_dim=6 lora.modules_to_save=lm_head,norm",
     SIZES ADAPTERS "data.seq_len=24 model.family=gpt2 model.heads=5 model.head_dim=8 "
                    "lora.modules_to_save=lm_head,ln_f",
+    SIZES ADAPTERS "data.seq_len=24 model.family=llama model.heads=6 model.kv_heads=2 "
+                   "model.head_dim=6 model.qkv_bias=true model.qk_norm=true "
+                   "lora.modules_to_save=q_norm",
 };
 enum {
     MODELS = sizeof models / sizeof models[0],
-    CONTEXT_MODELS = 6,
-    PARTS_MODELS = 10,
-    ADAPTER_MODELS = 12
+    CONTEXT_MODELS = 8,
+    PARTS_MODELS = 13,
+    ADAPTER_MODELS = 16
 };
 
 static const struct layout_cell {

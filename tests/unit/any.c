@@ -13,7 +13,9 @@ static const struct {
     enum any_rows of;
     const char *choice[CHOICES];
 } rows[] = {
-    {ANY_MODEL, {"", "model.family=gpt2", "model.kv_heads=1"}},
+    {ANY_MODEL,
+     {"", "model.family=gpt2", "model.kv_heads=1", "model.qkv_bias=true model.sliding_window=3",
+      "model.qk_norm=true model.kv_heads=1"}},
     {ANY_MODEL, {"model.layers=1", "model.layers=2", "model.layers=3", "model.layers=5"}},
     {ANY_MODEL, {"", "model.tie_embeddings=true"}},
     {ANY_MODEL, {"model.vocab=23", "model.vocab=101"}},

@@ -36,7 +36,8 @@ static const struct {
     {"llama3.1-70b", 70553706496}, {"llama3.1-405b", 405853388800}, {"llama3.2-1b", 1235814400},
     {"llama3.2-3b", 3212749824},   {"llama-124m", 123587328},       {"llama-1.3b", 1345423360},
     {"gpt2", 124439808},           {"gpt2-medium", 354823168},      {"gpt2-large", 774030080},
-    {"gpt2-xl", 1557611200},
+    {"gpt2-xl", 1557611200},       {"mistral-7b-v0.1", 7241732096}, {"qwen2.5-0.5b", 494032768},
+    {"qwen2.5-7b", 7615616512},    {"qwen3-0.6b", 596049920},       {"qwen3-8b", 8190735360},
 };
 
 static void test_parameters(void **state)
@@ -63,6 +64,7 @@ static struct counts count(const struct config_model *c)
     double norms = (2 * layers + 1) * hidden * (gpt2 ? 2 : 1);
     double biases = layers * (q + 2 * kv + hidden + ffn + hidden);
     double more = gpt2 ? biases + (double)c->max_seq_len * hidden : 0;
+    more += layers * (c->qkv_bias * (q + 2 * kv) + c->qk_norm * 2 * (double)c->head_dim);
     return (struct counts){weights + norms + more + (c->tie_embeddings ? 0 : table), weights};
 }
 
@@ -83,7 +85,9 @@ static void test_operations(void **state)
             double seq = (double)lengths[k];
             struct model_flops flops = model_flops_per_token(model, lengths[k]);
             double square = 12 * (double)(c->layers * c->heads * c->head_dim) * seq;
-            double half = square * (seq + 1) / (2 * seq);
+            double window = c->sliding_window ? fmin((double)c->sliding_window, seq) : seq;
+            double pairs = window * (window + 1) / 2 + (seq - window) * window;
+            double half = square * pairs / (seq * seq);
             assert_true(fabs(flops.weights / (6 * counts.weights) - 1) < 1e-12);
             assert_true(fabs(flops.full / (6 * counts.weights + square) - 1) < 1e-12);
             assert_true(fabs(flops.causal / (6 * counts.weights + half) - 1) < 1e-12);
