@@ -1,8 +1,8 @@
-/* hf.c - config.json, in which Hugging Face's programs keep what a model is.
+/* hf.c - config.json, in which Hugging Face's programs keep what a model is: read.
  *
- * A row of a table for each member that has a key here; a row for each that must have one value,
- * because nothing else is computed here.  Members that say nothing about the numbers (versions,
- * token numbers) are passed over.
+ * The tables of hf_members.c say which member sets which key, and which ones must have the value
+ * that is computed here.  A member in no table that may change what is computed is named in
+ * config->model_note, for a warning.
  */
 #include "config/hf.h"
 
@@ -12,173 +12,225 @@
 #include <unistd.h>
 
 #include "base/array.h"
-#include "base/json.h"
-#include "config/schema.h"
+#include "base/text.h"
+#include "config/hf_members.h"
 
-enum family { LLAMA = 1, GPT2 = 2, ANY = LLAMA | GPT2 };
-
-/* A member of config.json, and the key that it sets. */
-static const struct member {
-    enum family of;
-    const char *name, *key;
-    enum { NUMBER, REAL, TRUTH } type;
-    const char *otherwise; /* what its absence means; NULL: it must be there */
-} members[] = {
-    {LLAMA, "num_hidden_layers", "model.layers", NUMBER},
-    {LLAMA, "hidden_size", "model.hidden", NUMBER},
-    {LLAMA, "num_attention_heads", "model.heads", NUMBER},
-    {LLAMA, "num_key_value_heads", "model.kv_heads", NUMBER, "0"},
-    {LLAMA, "head_dim", "model.head_dim", NUMBER, "0"},
-    {LLAMA, "intermediate_size", "model.ffn", NUMBER},
-    {LLAMA, "max_position_embeddings", "model.max_seq_len", NUMBER, "2048"},
-    {LLAMA, "rms_norm_eps", "model.norm_eps", REAL, "1e-06"},
-    {LLAMA, "tie_word_embeddings", "model.tie_embeddings", TRUTH, "false"},
-    {GPT2, "n_layer", "model.layers", NUMBER},
-    {GPT2, "n_embd", "model.hidden", NUMBER},
-    {GPT2, "n_head", "model.heads", NUMBER},
-    {GPT2, "n_positions", "model.max_seq_len", NUMBER, "1024"},
-    {GPT2, "layer_norm_epsilon", "model.norm_eps", REAL, "1e-05"},
-    {GPT2, "tie_word_embeddings", "model.tie_embeddings", TRUTH, "true"},
-    {ANY, "vocab_size", "model.vocab", NUMBER},
-    {ANY, "initializer_range", "model.init_std", REAL, "0.02"},
-};
-
-/* Of rotary positions: where they are described, "rope_scaling" or "rope_parameters". */
-static const struct member rope_members[] = {
-    {LLAMA, "factor", "model.rope_factor", REAL},
-    {LLAMA, "low_freq_factor", "model.rope_low_freq_factor", REAL},
-    {LLAMA, "high_freq_factor", "model.rope_high_freq_factor", REAL},
-    {LLAMA, "original_max_position_embeddings", "model.rope_original_len", NUMBER},
-};
-
-/* A member that may only have these values, or be absent, or null. */
-static const struct fixed {
-    enum family of;
-    const char *name;
-    const char *texts[3]; /* texts that mean the same here; none: it is a truth value, */
-    int truth;            /* this one */
-} fixed[] = {
-    {LLAMA, "hidden_act", {"silu", "swish"}},
-    {LLAMA, "attention_bias", {NULL}, 0},
-    {LLAMA, "mlp_bias", {NULL}, 0},
-    {GPT2, "activation_function", {"gelu_new", "gelu_pytorch_tanh"}},
-    {GPT2, "scale_attn_weights", {NULL}, 1},
-    {GPT2, "scale_attn_by_inverse_layer_idx", {NULL}, 0},
-    {GPT2, "add_cross_attention", {NULL}, 0},
-};
-
-static const struct {
-    const char *name;
-    enum family family;
-} model_types[] = {{"llama", LLAMA}, {"mistral", LLAMA}, {"gpt2", GPT2}};
-
-static int set(struct config *config, const char *key, const char *value, struct error *err)
+int hf_set(struct config *config, const char *key, const char *value, struct error *err)
 {
     return key_set(config, key_find(key), value, err);
 }
 
-static int set_member(struct config *config, const struct member *m, const struct js *json,
-                      struct error *err)
+int hf_set_real(struct config *config, const char *key, double value, struct error *err)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%.17g", value);
+    return hf_set(config, key, text, err);
+}
+
+/* Is the name there, whatever it is, null too? */
+static int is_named(const struct js *json, const char *name)
+{
+    const char *key = js_next_key(json, NULL);
+    while (key && strcmp(key, name) != 0)
+        key = js_next_key(json, key);
+    return key != NULL;
+}
+
+int hf_set_member(struct config *config, const struct hf_member *m, const struct js *json,
+                  struct error *err)
 {
     char text[64];
     if (!js_has(json, m->name)) {
-        if (!m->otherwise)
+        const char *otherwise = m->null && is_named(json, m->name) ? m->null : m->otherwise;
+        if (!otherwise)
             return error_set(err, "%s is missing", m->name);
-        snprintf(text, sizeof text, "%s", m->otherwise);
-    } else if (m->type == NUMBER) {
+        snprintf(text, sizeof text, "%s", otherwise);
+    } else if (m->type == HF_NUMBER) {
         snprintf(text, sizeof text, "%lld", (long long)js_get_int(json, m->name, -1));
-    } else if (m->type == REAL) {
+    } else if (m->type == HF_REAL) {
         snprintf(text, sizeof text, "%.17g", js_get_real(json, m->name, -1));
     } else {
         snprintf(text, sizeof text, "%s", js_get_bool(json, m->name, 0) ? "true" : "false");
     }
-    return set(config, m->key, text, err) ? error_prefix(err, "%s", m->name) : 0;
+    return hf_set(config, m->key, text, err) ? error_prefix(err, "%s", m->name) : 0;
 }
 
-static int check_fixed(const struct fixed *f, const struct js *json, struct error *err)
+/* Is it a list or an object that is not empty? */
+static int is_full(const struct js *json, const char *name)
+{
+    const struct js *child = js_get(json, name);
+    return child && (js_length(child) || js_next_key(child, NULL));
+}
+
+int hf_says_something(const struct js *json, const char *name)
+{
+    return js_get_bool(json, name, 0) || js_get_real(json, name, 0) != 0 || is_full(json, name);
+}
+
+static int check_fixed(const struct hf_fixed *f, const struct js *json, struct error *err)
 {
     const char *text = js_get_string(json, f->name, "");
-    int known = 0;
+    int truth = js_get_bool(json, f->name, -1), known = 0;
     if (!js_has(json, f->name))
         return 0;
-    if (!f->texts[0]) {
-        int truth = js_get_bool(json, f->name, !f->truth);
-        return truth == f->truth ? 0
-                                 : error_set(err, "%s is %s, which trireme does not have", f->name,
-                                             truth ? "true" : "false");
-    }
     for (int i = 0; i < 3 && f->texts[i]; i++)
         known |= !strcmp(text, f->texts[i]);
-    return known ? 0
-                 : error_set(err, "%s is \"%.40s\"; trireme has %s", f->name, text, f->texts[0]);
+    if (f->texts[0])
+        return known
+                   ? 0
+                   : error_set(err, "%s is \"%.40s\"; trireme has %s", f->name, text, f->texts[0]);
+    if (truth < 0 && js_get_string(json, f->name, NULL) == NULL && !is_full(json, f->name))
+        known = js_get_real(json, f->name, 0) == f->number;
+    else
+        known = truth == f->number;
+    if (known)
+        return 0;
+    if (truth >= 0)
+        return error_set(err, "%s is %s, which trireme does not have", f->name,
+                         truth ? "true" : "false");
+    return error_set(err, "%s is set, to something that trireme does not have", f->name);
 }
 
-/* theta, and how frequencies are stretched. */
-static int set_rope(struct config *config, const struct js *json, struct error *err)
+/* ---- sliding windows ---- */
+
+/* Of a list of the kinds of layers, 1 where all slide, 0 where none does, -1 with err set where
+ * they differ; there is such a list. */
+static int all_slide(const struct js *kinds, struct error *err)
 {
-    const struct js *rope =
-        js_get(json, js_has(json, "rope_parameters") ? "rope_parameters" : "rope_scaling");
-    char text[64];
-    double theta = js_get_real(rope, "rope_theta", js_get_real(json, "rope_theta", 10000));
-    const char *type = js_get_string(rope, "rope_type", js_get_string(rope, "type", "default"));
-    snprintf(text, sizeof text, "%.17g", theta);
-    if (set(config, "model.rope_theta", text, err))
-        return error_prefix(err, "rope_theta");
-    if (!strcmp(type, "default"))
-        return set(config, "model.rope_scaling", "none", err);
-    if (strcmp(type, "llama3"))
-        return error_set(err, "rope type \"%.40s\" is not one that trireme has: default, llama3",
-                         type);
-    for (size_t i = 0; i < sizeof rope_members / sizeof rope_members[0]; i++)
-        if (set_member(config, &rope_members[i], rope, err))
-            return -1;
-    return set(config, "model.rope_scaling", "llama3", err);
+    int count = js_length(kinds), slide = 0;
+    for (int i = 0; i < count; i++) {
+        const char *kind = js_at_string(kinds, i, "?");
+        if (strcmp(kind, "full_attention") != 0 && strcmp(kind, "sliding_attention") != 0)
+            return error_set(err, "layer_types has \"%.40s\", which trireme does not have", kind);
+        slide += !strcmp(kind, "sliding_attention");
+    }
+    return slide == 0 || slide == count
+               ? slide > 0
+               : error_set(err,
+                           "of %d layers %d have a sliding window; in trireme all have it or none",
+                           count, slide);
 }
 
-/* What needs more than one member. */
-static int set_others(struct config *config, enum family family, const struct js *json,
+/* The same as transformers makes it of two numbers where there is no list. */
+static int all_slide_behind(const struct config *config, const struct js *json, struct error *err)
+{
+    int64_t layers = config->model.layers, first = js_get_int(json, "max_window_layers", 28);
+    if (first <= 0 || first >= layers)
+        return first <= 0;
+    return error_set(err,
+                     "max_window_layers is %lld of %lld layers: those behind have a sliding "
+                     "window; in trireme all have it or none",
+                     (long long)first, (long long)layers);
+}
+
+/* What a file says of all its layers together. */
+static int64_t stated_window(enum hf_kinds kind, const struct js *json)
+{
+    int64_t otherwise = is_named(json, "sliding_window") ? 0 : 4096;
+    if (kind == HF_LLAMA)
+        return 0;
+    if (kind & HF_QWEN && !js_get_bool(json, "use_sliding_window", 0))
+        return 0;
+    return js_get_int(json, "sliding_window", otherwise);
+}
+
+static int set_window(struct config *config, enum hf_kinds kind, const struct js *json,
                       struct error *err)
 {
+    const struct js *kinds = js_get(json, "layer_types");
+    int64_t window = stated_window(kind, json);
     char text[32];
-    if (family == LLAMA && js_has(json, "sliding_window"))
-        return error_set(err, "sliding_window is set, and trireme attends to all tokens before");
-    if (family == LLAMA)
-        return set(config, "model.family", "llama", err) || set_rope(config, json, err) ? -1 : 0;
+    if (kind == HF_LLAMA && hf_says_something(json, "sliding_window"))
+        return error_set(err, "sliding_window is set, and model_type llama has none; where it is "
+                              "meant, model_type is mistral");
+    int slide = window > 0;
+    if (kinds)
+        slide = all_slide(kinds, err);
+    else if (window > 0 && kind & HF_QWEN)
+        slide = all_slide_behind(config, json, err);
+    if (slide < 0)
+        return -1;
+    if (slide && window <= 0)
+        return error_set(err, "layer_types says sliding_attention, and no sliding_window is set");
+    if (!slide && window > 0 && kind == HF_MISTRAL)
+        return error_set(err, "layer_types says full_attention, and sliding_window is set");
+    snprintf(text, sizeof text, "%lld", (long long)(slide ? window : 0));
+    return hf_set(config, "model.sliding_window", text, err);
+}
+
+/* ---- what is passed over ---- */
+
+/* Dropout, and members that no table has. */
+static void note_others(struct config *config, enum hf_kinds kind, const struct js *json)
+{
+    char list[CONFIG_TEXT / 2] = "", *note = config->model_note;
+    note[0] = 0;
+    for (const struct hf_dropout *d = hf_dropouts; d->name; d++) {
+        double share = js_get_real(json, d->name, js_has(json, d->name) ? 0 : d->otherwise);
+        if (d->of & kind && share > 0)
+            text_join(list, sizeof list, ", ", "%s %g", d->name, share);
+    }
+    if (list[0])
+        snprintf(note, CONFIG_TEXT, "dropout (%s) is not applied", list);
+    list[0] = 0;
+    for (const char *name = js_next_key(json, NULL); name; name = js_next_key(json, name))
+        if (!hf_is_harmless(name) && hf_says_something(json, name))
+            text_join(list, sizeof list, ", ", "%.60s", name);
+    if (list[0])
+        text_join(note, CONFIG_TEXT, "; ", "trireme does not know %s and computes without", list);
+}
+
+/* ---- all of it ---- */
+
+static int find_type(const struct js *json, const struct hf_type **type, struct error *err)
+{
+    const char *name = js_get_string(json, "model_type", "");
+    for (*type = hf_types; (*type)->name; ++*type)
+        if (!strcmp(name, (*type)->name))
+            return 0;
+    return error_set(err,
+                     "model_type \"%.60s\" is not one that trireme has: llama, mistral, qwen2, "
+                     "qwen3, gpt2",
+                     name);
+}
+
+static int set_gpt2(struct config *config, const struct js *json, struct error *err)
+{
+    char text[32];
     int64_t width = js_get_int(json, "n_inner", 4 * js_get_int(json, "n_embd", 0));
     snprintf(text, sizeof text, "%lld", (long long)width);
-    return set(config, "model.family", "gpt2", err) || set(config, "model.ffn", text, err) ||
-                   set(config, "model.kv_heads", "0", err) ||
-                   set(config, "model.head_dim", "0", err)
+    return hf_set(config, "model.family", "gpt2", err) || hf_set(config, "model.ffn", text, err) ||
+                   hf_set(config, "model.kv_heads", "0", err) ||
+                   hf_set(config, "model.head_dim", "0", err)
                ? -1
                : 0;
 }
 
-static int find_family(const struct js *json, enum family *family, struct error *err)
+static int set_decoder(struct config *config, const struct hf_type *type, const struct js *json,
+                       struct error *err)
 {
-    const char *type = js_get_string(json, "model_type", "");
-    for (size_t i = 0; i < sizeof model_types / sizeof model_types[0]; i++)
-        if (!strcmp(type, model_types[i].name)) {
-            *family = model_types[i].family;
-            return 0;
-        }
-    return error_set(err,
-                     "model_type \"%.60s\" is not one that trireme has: llama, mistral "
-                     "without a sliding window, gpt2",
-                     type);
+    return hf_set(config, "model.family", "llama", err) ||
+                   hf_set(config, "model.qkv_bias", type->qkv_bias ? "true" : "false", err) ||
+                   hf_set(config, "model.qk_norm", type->qk_norm ? "true" : "false", err) ||
+                   set_window(config, type->kind, json, err) || hf_read_rope(config, json, err)
+               ? -1
+               : 0;
 }
 
 static int set_all(struct config *config, const struct js *json, struct error *err)
 {
-    enum family family = ANY;
-    if (find_family(json, &family, err))
+    const struct hf_type *type;
+    if (find_type(json, &type, err))
         return -1;
-    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
-        if (fixed[i].of & family && check_fixed(&fixed[i], json, err))
+    for (const struct hf_fixed *f = hf_fixed; f->name; f++)
+        if (f->of & type->kind && check_fixed(f, json, err))
             return -1;
-    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
-        if (members[i].of & family && set_member(config, &members[i], json, err))
+    for (const struct hf_member *m = hf_members; m->name; m++)
+        if (m->of & type->kind && hf_set_member(config, m, json, err))
             return -1;
-    return set_others(config, family, json, err);
+    note_others(config, type->kind, json);
+    return type->kind == HF_GPT2 ? set_gpt2(config, json, err)
+                                 : set_decoder(config, type, json, err);
 }
 
 int hf_has_config(const char *folder)
@@ -196,68 +248,6 @@ int hf_read_config(struct config *config, const char *folder, struct error *err)
     int rc = json ? set_all(config, json, err) : -1;
     if (json && rc)
         error_prefix(err, "%s", path);
-    js_free(json);
-    free(path);
-    return rc;
-}
-
-/* ---- writing ---- */
-
-static void add_rope(const struct config_rope *rope, struct js *json)
-{
-    js_add_real(json, "rope_theta", rope->theta);
-    if (rope->scaling == ROPE_SCALING_NONE)
-        return;
-    struct js *scaling = js_object();
-    js_add_string(scaling, "rope_type", "llama3");
-    js_add_real(scaling, "factor", rope->factor);
-    js_add_real(scaling, "low_freq_factor", rope->low_freq_factor);
-    js_add_real(scaling, "high_freq_factor", rope->high_freq_factor);
-    js_add_int(scaling, "original_max_position_embeddings", rope->original_len);
-    js_add(json, "rope_scaling", scaling);
-}
-
-static void add_members(const struct config *config, enum family family, struct js *json)
-{
-    char text[CONFIG_TEXT];
-    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
-        const struct member *m = &members[i];
-        if (!(m->of & family))
-            continue;
-        const char *value = config_value(config, m->key, text);
-        if (m->type == NUMBER)
-            js_add_int(json, m->name, strtoll(value, NULL, 10));
-        else if (m->type == REAL)
-            js_add_real(json, m->name, strtod(value, NULL));
-        else
-            js_add_bool(json, m->name, !strcmp(value, "true"));
-    }
-}
-
-int hf_write_config(const struct config *config, enum dtype dtype, const char *folder,
-                    struct error *err)
-{
-    static const char *const dtypes[DTYPE_COUNT] = {
-        [DTYPE_F32] = "float32", [DTYPE_BF16] = "bfloat16", [DTYPE_F16] = "float16"};
-    int is_gpt2 = !strcmp(config->model.family, "gpt2");
-    struct js *json = js_object(), *architectures = js_array();
-    js_add_string(architectures, NULL, is_gpt2 ? "GPT2LMHeadModel" : "LlamaForCausalLM");
-    js_add(json, "architectures", architectures);
-    js_add_string(json, "model_type", is_gpt2 ? "gpt2" : "llama");
-    add_members(config, is_gpt2 ? GPT2 : LLAMA, json);
-    if (is_gpt2) {
-        js_add_int(json, "n_inner", config->model.ffn);
-        js_add_string(json, "activation_function", "gelu_new");
-        js_add_real(json, "resid_pdrop", 0);
-        js_add_real(json, "embd_pdrop", 0);
-        js_add_real(json, "attn_pdrop", 0);
-    } else {
-        js_add_string(json, "hidden_act", "silu");
-        add_rope(&config->model.rope, json);
-    }
-    js_add_string(json, "torch_dtype", dtypes[dtype]);
-    char *path = array_format("%s/config.json", folder);
-    int rc = js_write(json, JS_INDENTED, JS_DURABLE, path, err);
     js_free(json);
     free(path);
     return rc;

@@ -7,13 +7,14 @@
 /* Has a folder a config.json? */
 int hf_has_config(const char *folder);
 
-/* Set the keys model.* from a folder's config.json.  Returns 0, or -1 with err naming file and
- * member: an architecture, an activation, a bias or a kind of rotary positions that is not there,
- * a number out of range. */
+/* Set the keys model.* from a folder's config.json, and model_note to what is there and is not
+ * computed here, dropout and members that are not known ("": nothing).  Returns 0, or -1 with err
+ * naming file and member: an architecture, an activation, a bias or a kind of rotary positions that
+ * is not there, layers that differ, a number out of range. */
 int hf_read_config(struct config *config, const char *folder, struct error *err);
 
-/* Write folder/config.json for a model whose weights are of dtype (fp32, bf16, fp16).  0, or -1
- * with err set. */
+/* Write folder/config.json for a model whose weights are of dtype (fp32, bf16, fp16), of the
+ * model_type whose class there computes the same.  0, or -1 with err set: there is none. */
 int hf_write_config(const struct config *config, enum dtype dtype, const char *folder,
                     struct error *err);
 

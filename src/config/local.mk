@@ -4,6 +4,8 @@ libtrireme_a_SOURCES += \
 	src/config/config.c src/config/config.h \
 	src/config/foreign.c src/config/foreign.h \
 	src/config/hf.c src/config/hf.h \
+	src/config/hf_members.c src/config/hf_members.h \
+	src/config/hf_rope.c src/config/hf_write.c \
 	src/config/key.c \
 	src/config/nearest.c \
 	src/config/presets.c \

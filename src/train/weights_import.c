@@ -182,6 +182,8 @@ int weights_import(struct session *s, struct error *err)
 {
     struct import import = {.s = s};
     int rc = open_files(&import, err) || weights_fill(s, NULL, read_part, &import, err) ? -1 : 0;
+    if (!rc && s->config.model_note[0])
+        log_warn(s->log, "%s/config.json: %s", s->config.model_path, s->config.model_note);
     if (!rc) {
         report(s, "weights", s->config.model_path, import.st);
         report(s, "adapters", s->config.lora.path, import.adapter);

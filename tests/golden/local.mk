@@ -8,3 +8,6 @@ EXTRA_DIST += tests/golden/llama_tied_scaled.hf/config.json tests/golden/llama_t
 # Tokenizers by make_tokenizers.py, and what the package `tokenizers` makes of texts.
 EXTRA_DIST += tests/golden/make_tokenizers.py tests/golden/mixed_text.py tests/golden/tokenizer_families.py \
 	$(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/tests/golden/tokenizers/*.json))
+# Small models of each family of decoders, by families.py.
+families = $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/tests/golden/families/*/*.* $(srcdir)/tests/golden/families/*/grads/*.*))
+EXTRA_DIST += tests/golden/families.py $(families)

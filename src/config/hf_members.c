@@ -1,0 +1,183 @@
+/* hf_members.c - tables of the members of config.json; see hf_members.h.  Defaults are those of the
+ * classes in Hugging Face's transformers, whose files may leave them out. */
+#include "config/hf_members.h"
+
+#include <string.h>
+
+const struct hf_type hf_types[] = {
+    {.kind = HF_LLAMA, .name = "llama", .architecture = "LlamaForCausalLM"},
+    {.kind = HF_MISTRAL, .name = "mistral", .architecture = "MistralForCausalLM"},
+    {.kind = HF_QWEN2, .name = "qwen2", .architecture = "Qwen2ForCausalLM", .qkv_bias = 1},
+    {.kind = HF_QWEN3, .name = "qwen3", .architecture = "Qwen3ForCausalLM", .qk_norm = 1},
+    {.kind = HF_GPT2, .name = "gpt2", .architecture = "GPT2LMHeadModel"},
+    {0},
+};
+
+const struct hf_member hf_members[] = {
+    {HF_DECODERS, "num_hidden_layers", "model.layers", HF_NUMBER},
+    {HF_DECODERS, "hidden_size", "model.hidden", HF_NUMBER},
+    {HF_DECODERS, "num_attention_heads", "model.heads", HF_NUMBER},
+    {HF_LLAMA, "num_key_value_heads", "model.kv_heads", HF_NUMBER, "0"},
+    {HF_MISTRAL, "num_key_value_heads", "model.kv_heads", HF_NUMBER, "8", .null = "0"},
+    {HF_QWEN, "num_key_value_heads", "model.kv_heads", HF_NUMBER, "32", .null = "0"},
+    {HF_LLAMA | HF_MISTRAL | HF_QWEN2, "head_dim", "model.head_dim", HF_NUMBER, "0"},
+    {HF_QWEN3, "head_dim", "model.head_dim", HF_NUMBER, "128", .null = "0"},
+    {HF_DECODERS, "intermediate_size", "model.ffn", HF_NUMBER},
+    {HF_LLAMA, "max_position_embeddings", "model.max_seq_len", HF_NUMBER, "2048"},
+    {HF_MISTRAL, "max_position_embeddings", "model.max_seq_len", HF_NUMBER, "131072"},
+    {HF_QWEN, "max_position_embeddings", "model.max_seq_len", HF_NUMBER, "32768"},
+    {HF_DECODERS, "rms_norm_eps", "model.norm_eps", HF_REAL, "1e-06"},
+    {HF_DECODERS, "tie_word_embeddings", "model.tie_embeddings", HF_TRUTH, "false"},
+    {HF_GPT2, "n_layer", "model.layers", HF_NUMBER},
+    {HF_GPT2, "n_embd", "model.hidden", HF_NUMBER},
+    {HF_GPT2, "n_head", "model.heads", HF_NUMBER},
+    {HF_GPT2, "n_positions", "model.max_seq_len", HF_NUMBER, "1024"},
+    {HF_GPT2, "layer_norm_epsilon", "model.norm_eps", HF_REAL, "1e-05"},
+    {HF_GPT2, "tie_word_embeddings", "model.tie_embeddings", HF_TRUTH, "true"},
+    {HF_ANY, "vocab_size", "model.vocab", HF_NUMBER},
+    {HF_ANY, "initializer_range", "model.init_std", HF_REAL, "0.02"},
+    {0},
+};
+
+const struct hf_fixed hf_fixed[] = {
+    {HF_DECODERS, "hidden_act", {"silu", "swish"}},
+    {HF_DECODERS, "attention_bias"},
+    {HF_DECODERS, "mlp_bias"},
+    {HF_DECODERS, "use_mrope"},
+    {HF_DECODERS, "rope_interleaved"},
+    {HF_DECODERS, "partial_rotary_factor", .number = 1},
+    {HF_GPT2, "activation_function", {"gelu_new", "gelu_pytorch_tanh"}},
+    {HF_GPT2, "scale_attn_weights", .number = 1},
+    {HF_GPT2, "scale_attn_by_inverse_layer_idx"},
+    {HF_ANY, "add_cross_attention"},
+    {HF_ANY, "is_encoder_decoder"},
+    {HF_ANY, "quantization_config"},
+    {HF_ANY, "attn_logit_softcapping"},
+    {HF_ANY, "final_logit_softcapping"},
+    {HF_ANY, "query_pre_attn_scalar"},
+    {HF_ANY, "attention_multiplier"},
+    {HF_ANY, "embedding_multiplier", .number = 1},
+    {HF_ANY, "residual_multiplier", .number = 1},
+    {HF_ANY, "logits_scaling", .number = 1},
+    {HF_ANY, "logit_scale", .number = 1},
+    {HF_ANY, "clip_qkv"},
+    {HF_ANY, "num_local_experts"},
+    {HF_ANY, "num_experts"},
+    {HF_ANY, "no_rope_layers"},
+    {HF_ANY, "attention_sink_size"},
+    {0},
+};
+
+const struct hf_dropout hf_dropouts[] = {
+    {HF_DECODERS, "attention_dropout", 0},
+    {HF_GPT2, "embd_pdrop", 0.1},
+    {HF_GPT2, "attn_pdrop", 0.1},
+    {HF_GPT2, "resid_pdrop", 0.1},
+    {0},
+};
+
+/* What a file is of, what generates from the model, what classifies with it, and how it is loaded;
+ * and in the last lines what is read outside the tables. */
+static const char *const harmless[] = {
+    "model_type",
+    "architectures",
+    "transformers_version",
+    "_name_or_path",
+    "torch_dtype",
+    "dtype",
+    "auto_map",
+    "tokenizer_class",
+    "finetuning_task",
+    "task_specific_params",
+    "problem_type",
+    "id2label",
+    "label2id",
+    "num_labels",
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "sep_token_id",
+    "cls_token_id",
+    "unk_token_id",
+    "decoder_start_token_id",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "begin_suppress_tokens",
+    "suppress_tokens",
+    "bad_words_ids",
+    "prefix",
+    "use_cache",
+    "max_length",
+    "min_length",
+    "max_new_tokens",
+    "do_sample",
+    "early_stopping",
+    "num_beams",
+    "num_beam_groups",
+    "diversity_penalty",
+    "temperature",
+    "top_k",
+    "top_p",
+    "typical_p",
+    "repetition_penalty",
+    "length_penalty",
+    "no_repeat_ngram_size",
+    "encoder_no_repeat_ngram_size",
+    "num_return_sequences",
+    "exponential_decay_length_penalty",
+    "remove_invalid_values",
+    "output_scores",
+    "output_attentions",
+    "output_hidden_states",
+    "return_dict",
+    "return_dict_in_generate",
+    "chunk_size_feed_forward",
+    "torchscript",
+    "use_bfloat16",
+    "tie_encoder_decoder",
+    "is_decoder",
+    "cross_attention_hidden_size",
+    "gradient_checkpointing",
+    "_attn_implementation_autoset",
+    "_attn_implementation",
+    "attn_implementation",
+    "pretraining_tp",
+    "reorder_and_upcast_attn",
+    "summary_type",
+    "summary_use_proj",
+    "summary_activation",
+    "summary_proj_to_labels",
+    "summary_first_dropout",
+    "n_ctx",
+    "n_special",
+    "predict_special_tokens",
+    "unsloth_fixed",
+    "unsloth_version",
+    /* read in hf.c and hf_rope.c */
+    "n_inner",
+    "sliding_window",
+    "use_sliding_window",
+    "max_window_layers",
+    "layer_types",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "original_max_position_embeddings",
+};
+
+int hf_is_harmless(const char *name)
+{
+    for (size_t i = 0; i < sizeof harmless / sizeof harmless[0]; i++)
+        if (!strcmp(harmless[i], name))
+            return 1;
+    for (const struct hf_member *m = hf_members; m->name; m++)
+        if (!strcmp(m->name, name))
+            return 1;
+    for (const struct hf_fixed *f = hf_fixed; f->name; f++)
+        if (!strcmp(f->name, name))
+            return 1;
+    for (const struct hf_dropout *d = hf_dropouts; d->name; d++)
+        if (!strcmp(d->name, name))
+            return 1;
+    return 0;
+}

@@ -1,0 +1,150 @@
+/* hf_rope.c - rotary positions in config.json.
+ *
+ * Files up to transformers 4 say {"rope_theta": 5e5, "rope_scaling": {"rope_type": "yarn", ...}},
+ * those of transformers 5 {"rope_parameters": {"rope_theta": 5e5, "rope_type": "yarn", ...}}; old
+ * ones call the type "type". */
+#include "config/hf_members.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The types that change frequencies, as bits of the table below. */
+enum { LINEAR = 1, LLAMA3 = 2, YARN = 4 };
+static const struct {
+    const char *name;
+    enum config_rope_scaling scaling;
+    int bit;
+} types[] = {
+    {"default", ROPE_SCALING_NONE, 0},
+    {"linear", ROPE_SCALING_LINEAR, LINEAR},
+    {"llama3", ROPE_SCALING_LLAMA3, LLAMA3},
+    {"yarn", ROPE_SCALING_YARN, YARN},
+};
+enum { TYPES = sizeof types / sizeof types[0] };
+
+/* The members of each; those that must be there have no `otherwise`. */
+static const struct rope_member {
+    int of;
+    struct hf_member member;
+} rope_members[] = {
+    {LINEAR | LLAMA3 | YARN, {0, "factor", "model.rope_factor", HF_REAL}},
+    {LLAMA3, {0, "low_freq_factor", "model.rope_low_freq_factor", HF_REAL}},
+    {LLAMA3, {0, "high_freq_factor", "model.rope_high_freq_factor", HF_REAL}},
+    {YARN, {0, "beta_fast", "model.rope_beta_fast", HF_REAL, "32"}},
+    {YARN, {0, "beta_slow", "model.rope_beta_slow", HF_REAL, "1"}},
+    {YARN, {0, "attention_factor", "model.rope_attention_factor", HF_REAL, "0"}},
+    {YARN, {0, "mscale", "model.rope_mscale", HF_REAL, "0"}},
+    {YARN, {0, "mscale_all_dim", "model.rope_mscale_all_dim", HF_REAL, "0"}},
+    {YARN, {0, "truncate", "model.rope_truncate", HF_TRUTH, "true"}},
+};
+enum { ROPE_MEMBERS = sizeof rope_members / sizeof rope_members[0] };
+
+static int find_type(const char *name, int *type, struct error *err)
+{
+    for (*type = 0; *type < TYPES; ++*type)
+        if (!strcmp(types[*type].name, name))
+            return 0;
+    return error_set(err,
+                     "rope type \"%.40s\" is not one that trireme has: default, linear, llama3, "
+                     "yarn",
+                     name);
+}
+
+static int is_known(const char *name)
+{
+    static const char *const others[] = {"rope_type", "type", "rope_theta", "partial_rotary_factor",
+                                         "original_max_position_embeddings"};
+    for (int i = 0; i < ROPE_MEMBERS; i++)
+        if (!strcmp(rope_members[i].member.name, name))
+            return 1;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (!strcmp(others[i], name))
+            return 1;
+    return 0;
+}
+
+/* Whatever else is there belongs to a kind of positions that is not here. */
+static int check_unknown(const struct js *rope, struct error *err)
+{
+    for (const char *name = js_next_key(rope, NULL); name; name = js_next_key(rope, name))
+        if (!is_known(name) && hf_says_something(rope, name))
+            return error_set(err,
+                             "%.60s of the rotary positions is not a member that trireme knows, "
+                             "and may change them",
+                             name);
+    double share = js_get_real(rope, "partial_rotary_factor", 1);
+    return share == 1
+               ? 0
+               : error_set(err, "partial_rotary_factor is %g; trireme rotates whole heads", share);
+}
+
+/* The length before stretching: transformers takes that of the model itself first. */
+static int set_original_len(struct config *config, const struct js *json, const struct js *rope,
+                            struct error *err)
+{
+    static const struct hf_member row = {0, "original_max_position_embeddings",
+                                         "model.rope_original_len", HF_NUMBER};
+    char text[32];
+    if (js_has(json, row.name))
+        return hf_set_member(config, &row, json, err);
+    if (js_has(rope, row.name))
+        return hf_set_member(config, &row, rope, err);
+    snprintf(text, sizeof text, "%lld", (long long)config->model.max_seq_len);
+    return hf_set(config, row.key, text, err);
+}
+
+int hf_read_rope(struct config *config, const struct js *json, struct error *err)
+{
+    const struct js *rope =
+        js_get(json, js_has(json, "rope_parameters") ? "rope_parameters" : "rope_scaling");
+    double theta = js_get_real(rope, "rope_theta", js_get_real(json, "rope_theta", 10000));
+    int type;
+    if (check_unknown(rope, err) ||
+        find_type(js_get_string(rope, "rope_type", js_get_string(rope, "type", "default")), &type,
+                  err) ||
+        hf_set_real(config, "model.rope_theta", theta, err) ||
+        hf_set(config, "model.rope_scaling",
+               types[type].scaling == ROPE_SCALING_NONE ? "none" : types[type].name, err))
+        return -1;
+    for (int i = 0; i < ROPE_MEMBERS; i++)
+        if (rope_members[i].of & types[type].bit &&
+            hf_set_member(config, &rope_members[i].member, rope, err))
+            return -1;
+    return types[type].bit & (LLAMA3 | YARN) ? set_original_len(config, json, rope, err) : 0;
+}
+
+static void add_yarn(const struct config_yarn *yarn, struct js *to)
+{
+    js_add_real(to, "beta_fast", yarn->beta_fast);
+    js_add_real(to, "beta_slow", yarn->beta_slow);
+    if (yarn->attention_factor > 0)
+        js_add_real(to, "attention_factor", yarn->attention_factor);
+    if (yarn->mscale > 0)
+        js_add_real(to, "mscale", yarn->mscale);
+    if (yarn->mscale_all_dim > 0)
+        js_add_real(to, "mscale_all_dim", yarn->mscale_all_dim);
+    if (!yarn->truncate)
+        js_add_bool(to, "truncate", 0);
+}
+
+void hf_add_rope(const struct config_rope *rope, struct js *json)
+{
+    int type = 0;
+    js_add_real(json, "rope_theta", rope->theta);
+    if (rope->scaling == ROPE_SCALING_NONE)
+        return;
+    while (types[type].scaling != rope->scaling)
+        type++;
+    struct js *scaling = js_object();
+    js_add_string(scaling, "rope_type", types[type].name);
+    js_add_real(scaling, "factor", rope->factor);
+    if (rope->scaling == ROPE_SCALING_LLAMA3) {
+        js_add_real(scaling, "low_freq_factor", rope->low_freq_factor);
+        js_add_real(scaling, "high_freq_factor", rope->high_freq_factor);
+    }
+    if (rope->scaling == ROPE_SCALING_YARN)
+        add_yarn(&rope->yarn, scaling);
+    if (rope->scaling != ROPE_SCALING_LINEAR)
+        js_add_int(scaling, "original_max_position_embeddings", rope->original_len);
+    js_add(json, "rope_scaling", scaling);
+}

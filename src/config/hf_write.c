@@ -1,0 +1,87 @@
+/* hf_write.c - config.json of a model, for Hugging Face's programs. */
+#include "config/hf.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "config/hf_members.h"
+
+/* The model_type whose class computes what the configuration says; NULL with err set where none
+ * does.  A llama with a window is a mistral. */
+static const struct hf_type *type_of(const struct config_model *model, struct error *err)
+{
+    enum hf_kinds kind = !strcmp(model->family, "gpt2") ? HF_GPT2
+                         : model->qk_norm               ? HF_QWEN3
+                         : model->qkv_bias              ? HF_QWEN2
+                         : model->sliding_window        ? HF_MISTRAL
+                                                        : HF_LLAMA;
+    if (model->qk_norm && model->qkv_bias) {
+        error_set(err, "model.qkv_bias and model.qk_norm are both set: none of Hugging Face's "
+                       "models that trireme knows has both");
+        return NULL;
+    }
+    const struct hf_type *type = hf_types;
+    while (type->kind != kind)
+        type++;
+    return type;
+}
+
+static void add_members(const struct config *config, enum hf_kinds kind, struct js *json)
+{
+    char text[CONFIG_TEXT];
+    for (const struct hf_member *m = hf_members; m->name; m++) {
+        if (!(m->of & kind))
+            continue;
+        const char *value = config_value(config, m->key, text);
+        if (m->type == HF_NUMBER)
+            js_add_int(json, m->name, strtoll(value, NULL, 10));
+        else if (m->type == HF_REAL)
+            js_add_real(json, m->name, strtod(value, NULL));
+        else
+            js_add_bool(json, m->name, !strcmp(value, "true"));
+    }
+}
+
+static void add_window(const struct config_model *model, enum hf_kinds kind, struct js *json)
+{
+    int64_t window = model->sliding_window;
+    if (kind & HF_QWEN) {
+        js_add_bool(json, "use_sliding_window", window > 0);
+        js_add_int(json, "max_window_layers", window > 0 ? 0 : model->layers);
+    }
+    if (window > 0)
+        js_add_int(json, "sliding_window", window);
+}
+
+int hf_write_config(const struct config *config, enum dtype dtype, const char *folder,
+                    struct error *err)
+{
+    static const char *const dtypes[DTYPE_COUNT] = {
+        [DTYPE_F32] = "float32", [DTYPE_BF16] = "bfloat16", [DTYPE_F16] = "float16"};
+    const struct hf_type *type = type_of(&config->model, err);
+    if (!type)
+        return -1;
+    struct js *json = js_object(), *architectures = js_array();
+    js_add_string(architectures, NULL, type->architecture);
+    js_add(json, "architectures", architectures);
+    js_add_string(json, "model_type", type->name);
+    add_members(config, type->kind, json);
+    for (const struct hf_dropout *d = hf_dropouts; d->name; d++)
+        if (d->of & type->kind && d->otherwise > 0)
+            js_add_real(json, d->name, 0);
+    if (type->kind == HF_GPT2) {
+        js_add_int(json, "n_inner", config->model.ffn);
+        js_add_string(json, "activation_function", "gelu_new");
+    } else {
+        js_add_string(json, "hidden_act", "silu");
+        add_window(&config->model, type->kind, json);
+        hf_add_rope(&config->model.rope, json);
+    }
+    js_add_string(json, "torch_dtype", dtypes[dtype]);
+    char *path = array_format("%s/config.json", folder);
+    int rc = js_write(json, JS_INDENTED, JS_DURABLE, path, err);
+    js_free(json);
+    free(path);
+    return rc;
+}
