@@ -100,6 +100,21 @@ static int check_lora(const struct config *config, struct error *err)
                      name);
 }
 
+/* The same; and refuse adapters of weights that nothing else has. */
+static int check_init(const struct config *config, struct error *err)
+{
+    if (config->model_init == INIT_PRETRAINED)
+        return 0;
+    if (!config->model_path[0])
+        return error_set(err,
+                         "model.init is scratch, which is of a model.path; without one weights "
+                         "are new anyhow");
+    if (config->lora.r)
+        return error_set(err, "model.init is scratch, and lora.r trains adapters beside weights "
+                              "that would stay as the seed made them; leave one out");
+    return 0;
+}
+
 /* The same. */
 static int check_yarn(const struct config *config, struct error *err)
 {
@@ -413,7 +428,8 @@ int config_finish(struct config *config, struct error *err)
         finish_parallel(&config->parallel, err) || check_comm(config, err) ||
         check_offload(config, err) || check_units(config, err) || finish_batch(config, err) ||
         check_train(config, err) || check_tensor(&config->parallel, err) ||
-        check_precision(config, err) || check_loss_scale(config, err) || check_lora(config, err))
+        check_precision(config, err) || check_loss_scale(config, err) || check_lora(config, err) ||
+        check_init(config, err))
         return -1;
     if (!config->run.dir[0])
         return error_set(err, "run.dir is empty: it names the directory of the run");

@@ -9,6 +9,8 @@
 #include "config/adapter.h"
 #include "config/foreign.h"
 #include "config/hf.h"
+#include "config/hub.h"
+#include "config/saved.h"
 #include "config/schema.h"
 
 int config_set(struct config *config, const char *name, const char *value, struct error *err)
@@ -90,15 +92,32 @@ static int apply_folder(struct config *config, const char *path, const struct co
         return 0;
     if (preset && preset->value[0])
         return error_set(err, "model.preset and model.path name two models; give one of them");
-    if (hf_has_config(e->value))
-        return hf_read_config(config, e->value, err);
+    char folder[CONFIG_TEXT];
+    hub_find(e->value, folder);
+    if (hf_has_config(folder))
+        return hf_read_config(config, folder, err);
+    if (saved_has_config(folder))
+        return saved_read_config(config, folder, err);
     if (last_entry(file, "model.layers"))
         return 0;
-    error_set(err,
-              "%.200s has no config.json; a model that is on Hugging Face's hub is brought by: hf "
-              "download %.200s --local-dir FOLDER",
-              e->value, e->value);
+    char cache[CONFIG_TEXT];
+    if (hub_is_name(e->value))
+        error_set(err,
+                  "%.200s is no folder with a config.json, and not in the cache of Hugging Face's "
+                  "hub, %.200s; bring it there: hf download %.200s",
+                  e->value, hub_cache(cache), e->value);
+    else
+        error_set(err, "%.200s has no config.json, and is no run or checkpoint either", e->value);
     return prefix_place(err, path, e);
+}
+
+/* What model.path names is a folder from here on, so that config.yaml says which snapshot it was.
+ */
+static void resolve_folder(struct config *config)
+{
+    char folder[CONFIG_TEXT];
+    if (hub_find(config->model_path, folder))
+        memcpy(config->model_path, folder, sizeof folder);
 }
 
 /* The same of lora.path, whose adapter_config.json says what the adapters are. */
@@ -169,6 +188,12 @@ static int apply_entries(struct config *config, const char *path, const struct c
     return 0;
 }
 
+static int finish(struct config *config, struct error *err)
+{
+    resolve_folder(config);
+    return config_finish(config, err);
+}
+
 static int load(struct config *config, const char *name, const char *text, size_t bytes,
                 const char *const *overrides, int count, struct error *err)
 {
@@ -182,8 +207,7 @@ static int load(struct config *config, const char *name, const char *text, size_
          apply_entries(config, name, &file, 0, in_file, err);
     if (rc)
         foreign_text(name, text, err);
-    rc = rc || apply_entries(config, name, &file, in_file, file.count, err) ||
-         config_finish(config, err);
+    rc = rc || apply_entries(config, name, &file, in_file, file.count, err) || finish(config, err);
     config_file_free(&file);
     return -rc;
 }

@@ -56,10 +56,13 @@ const struct foreign foreign_names[] = {
      .note = "in bytes"},
     {.names = "no_sync", .here = "parallel.accumulate"},
     {.names = "overlap_comm|contiguous_gradients|overlap_grad_reduce|overlap_param_gather|"
-              "fsdp_use_orig_params|use_orig_params|fsdp_sync_module_states|sync_module_states|"
-              "fsdp_cpu_ram_efficient_loading|cpu_ram_efficient_loading|zero3_init_flag|round_"
-              "robin_gradients",
+              "fsdp_use_orig_params|use_orig_params|zero3_init_flag|round_robin_gradients",
      .note = "leave it out: nothing has to be switched on for it here"},
+    {.names = "fsdp_sync_module_states|sync_module_states",
+     .here = "model.sync_module_states",
+     .note = "weights are the same on any number of ranks without it; it compares them"},
+    {.names = "fsdp_cpu_ram_efficient_loading|cpu_ram_efficient_loading|low_cpu_mem_usage",
+     .note = "leave it out: each rank reads its own part of the files, and nothing else"},
     {.names =
          "gradient_checkpointing|activation_checkpointing|fsdp_activation_checkpointing|"
          "activation_checkpoint.mode|recompute_granularity|partition_activations|use_recompute|-r",

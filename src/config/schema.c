@@ -31,6 +31,12 @@ static const struct key_choice recomputes[] = {
     {0},
 };
 
+static const struct key_choice inits[] = {
+    {"pretrained", INIT_PRETRAINED},
+    {"scratch", INIT_SCRATCH, "random"},
+    {0},
+};
+
 static const struct key_choice families[] = {{"llama"}, {"gpt2"}, {0}};
 
 static const struct key_choice rope_scalings[] = {
@@ -197,8 +203,17 @@ const struct key config_keys[] = {
      .help =
          "folder of a model as Hugging Face's programs keep it: config.json sets the other keys "
          "of model, and training begins with the weights in model.safetensors, or in those files "
-         "that model.safetensors.index.json names, where it has any; Llama, Mistral without a "
-         "sliding window, and GPT-2; dropout that config.json asks for is not applied"},
+         "that model.safetensors.index.json names, where it has any; Llama, Mistral, Qwen2, Qwen3 "
+         "and GPT-2; dropout that config.json asks for is not applied. A name of Hugging Face's "
+         "hub, ORG/NAME or ORG/NAME@REVISION, is the folder of that model in their cache on this "
+         "machine. A run's directory, or a checkpoint, sets these keys too and gives its weights, "
+         "and nothing else of that run"},
+    {NAMED_KEY("model.init", CHOICE, model_init), "pretrained", .choices = inits,
+     .help = "weights of a model of model.path: those that are there, or scratch, new ones from "
+             "the seed"},
+    {NAMED_KEY("model.sync_module_states", BOOL, sync_module_states), "false",
+     .help = "before the first step, ranks that hold the same part of a tensor compare hashes of "
+             "it; a difference ends the run, naming tensor and ranks"},
     {KEY(TEXT, model.preset), "",
      .help = "a named model; the other model keys, when given, replace its values"},
     {KEY(TEXT, model.family), "llama", .choices = families,

@@ -15,18 +15,32 @@ static const char *const of_tensors[] = {
     "model.family",         "model.layers",   "model.hidden",        "model.heads",
     "model.kv_heads",       "model.head_dim", "model.ffn",           "model.vocab",
     "model.tie_embeddings", "lora.r",         "lora.target_modules", "lora.modules_to_save",
-    "model.max_seq_len"};
+    "model.qkv_bias",       "model.qk_norm",  "model.max_seq_len"};
 enum { OF_TENSORS = sizeof of_tensors / sizeof of_tensors[0], LEARNED_POSITIONS = OF_TENSORS - 1 };
 
 /* Keys, or groups of keys, that change no number of a run by design, or that are compared
  * elsewhere. */
 static const char *const without_effect[] = {
-    "device",          "recompute",      "parallel.",
-    "offload.",        "checkpoint.",    "run.",
-    "comm.inter_node", "comm.share_gpu", "data.train",
-    "data.valid",      "train.eval_",    "train.micro_batch",
-    "train.optimizer", "model.preset",   "model.path",
-    "lora.path",       "model.init_std", "train.global_batch_tokens",
+    "device",
+    "recompute",
+    "parallel.",
+    "offload.",
+    "checkpoint.",
+    "run.",
+    "comm.inter_node",
+    "comm.share_gpu",
+    "data.train",
+    "data.valid",
+    "train.eval_",
+    "train.micro_batch",
+    "train.optimizer",
+    "model.preset",
+    "model.path",
+    "model.init",
+    "model.sync_module_states",
+    "lora.path",
+    "model.init_std",
+    "train.global_batch_tokens",
     "train.early_",
 };
 enum { WITHOUT_EFFECT = sizeof without_effect / sizeof without_effect[0] };

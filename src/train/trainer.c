@@ -109,7 +109,7 @@ static int open_records(struct trainer *t, struct error *err)
 /* Do weights begin with what a folder has? */
 static int has_folders(const struct config *c)
 {
-    return c->model_path[0] || c->lora.path[0];
+    return (c->model_path[0] && c->model_init == INIT_PRETRAINED) || c->lora.path[0];
 }
 
 /* Are they there, and this model's? */
@@ -140,6 +140,8 @@ static int begin(struct trainer *t, struct error *err)
     if (!found &&
         world_agree(s->world,
                     has_folders(&s->config) ? weights_import(s, err) : weights_init(s, err), err))
+        return -1;
+    if (s->config.sync_module_states && weights_compare_ranks(s, err))
         return -1;
     return stop_early(t->asked, s->log, err) || world_agree(s->world, open_records(t, err), err)
                ? -1

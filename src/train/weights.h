@@ -12,14 +12,14 @@
  * -1 with err set. */
 int weights_init(struct session *session, struct error *err);
 
-/* Fill parameters from the safetensors files of config.model_path, adapters from those of
- * lora.path, each rank what it holds, and clear the optimizer's state; what no folder has as
- * weights_init().  Every tensor of the model has to be there, of its shape, and no others but
- * tables and masks that are computed here. Not collective.  Returns 0, or -1 with err naming file
- * and tensor. */
+/* Fill parameters from the safetensors files of config.model_path, or from the checkpoint there or
+ * the newest of the run there, adapters from the files of lora.path, each rank what it holds, and
+ * clear the optimizer's state; what no folder has as weights_init().  Every tensor of the model has
+ * to be there, of its shape, and no others but tables and masks that are computed here.
+ * Collective, and what it returns is the rank's own: 0, or -1 with err naming file and tensor. */
 int weights_import(struct session *session, struct error *err);
 
-/* Would it, without reading numbers?  0, or -1 with err set. */
+/* Would it, without reading numbers?  Not collective.  0, or -1 with err set. */
 int weights_import_check(struct session *session, struct error *err);
 
 /* What a checkpoint of the session holds: all tensors; or, beside adapters, those that are trained,
@@ -48,5 +48,9 @@ void weights_free(struct checkpoint_piece *pieces, int count);
  * Returns 0, or -1 with err set. */
 int weights_load(struct session *session, struct checkpoint *checkpoint, const char *frozen,
                  struct error *err);
+
+/* Compare the weights of ranks that hold the same part of a tensor.  Collective; 0, or -1 on every
+ * rank with err naming a tensor that differs and two ranks that have it. */
+int weights_compare_ranks(struct session *session, struct error *err);
 
 #endif

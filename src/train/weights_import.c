@@ -1,7 +1,9 @@
-/* weights_import.c - initial values from Hugging Face's files, and adapters from peft's.
+/* weights_import.c - initial values from Hugging Face's files, or a checkpoint's, and adapters from
+ * peft's.
  *
  * The family's table says where each logical tensor is (hf_tensors.h).  Every name and shape is
- * checked before the first number is read: all of the model's tensors are there, and no others.
+ * checked before the first number is read: all of the model's tensors are there, and no others.  Of
+ * a checkpoint parameters alone are read, whatever optimizer it has the state of.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,10 +12,12 @@
 #include "base/array.h"
 #include "base/round.h"
 #include "config/hf.h"
+#include "config/saved.h"
 #include "io/disk.h"
 #include "io/safetensors.h"
 #include "model/adapters.h"
 #include "train/hf_tensors.h"
+#include "train/run_checkpoint.h"
 #include "train/weights.h"
 #include "train/weights_private.h"
 
@@ -21,6 +25,7 @@ struct import {
     struct session *s;
     struct safetensors *st;      /* NULL: the folder has none */
     struct safetensors *adapter; /* of lora.path; NULL: adapters begin from the seed */
+    struct checkpoint *saved;    /* in place of st: of a run or a checkpoint */
 };
 
 /* The files that a tensor is read from; NULL: it begins from the seed. */
@@ -91,6 +96,88 @@ static int check_files(const struct import *import, const struct safetensors *st
     return rc;
 }
 
+/* ---- a checkpoint ---- */
+
+static const char model_prefix[] = "model/";
+
+/* The number of a tensor of the model in the checkpoint, of the same shape; -1 with err set. */
+static int find_saved(const struct checkpoint *saved, const struct flat_tensor *own,
+                      struct error *err)
+{
+    char name[2 * FLAT_NAME];
+    const struct box *box = &own->box;
+    snprintf(name, sizeof name, "%s%s", model_prefix, own->name);
+    int t = checkpoint_find_tensor(saved, name);
+    if (t < 0)
+        return error_set(err, "%s: tensor %s is missing", saved->path, name);
+    struct checkpoint_piece piece = checkpoint_tensor(saved, t);
+    int same = piece.rank == box->dims;
+    for (int d = 0; same && d < box->dims; d++)
+        same = piece.dims[d] == box->whole[d];
+    return same ? t
+                : error_set(err, "%s: tensor %s has another shape than the model's", saved->path,
+                            name);
+}
+
+static int check_saved(const struct import *import, struct error *err)
+{
+    const struct units *units = import->s->units;
+    for (int t = 0; t < import->saved->tensors; t++) {
+        const char *name = checkpoint_tensor(import->saved, t).name;
+        if (!strncmp(name, model_prefix, sizeof model_prefix - 1) &&
+            adapters_own(name + sizeof model_prefix - 1))
+            return error_set(err,
+                             "%s has adapters; merge them first, trireme convert %s FOLDER, and "
+                             "name that folder",
+                             import->saved->path, import->saved->path);
+    }
+    for (int f = 0; f < units->flats; f++)
+        for (int t = 0; t < units->flat[f].tensors; t++)
+            if (!adapters_own(units->flat[f].tensor[t].name) &&
+                find_saved(import->saved, &units->flat[f].tensor[t], err) < 0)
+                return -1;
+    return 0;
+}
+
+static int read_saved(const struct import *import, const struct flat_part *part, float *to,
+                      struct error *err)
+{
+    int t = find_saved(import->saved, part->tensor, err);
+    if (t < 0)
+        return -1;
+    struct checkpoint_piece piece = checkpoint_tensor(import->saved, t);
+    piece.dtype = DTYPE_F32;
+    piece.start = part->start;
+    piece.count = part->count;
+    piece.box = &part->tensor->box;
+    piece.data = to;
+    return part->count ? checkpoint_load(import->saved, &piece, 1, err) : 0;
+}
+
+/* The newest committed one, without a look at its numbers; for rank 0 alone. */
+static int check_saved_folder(struct import *import, struct error *err)
+{
+    const char *folder = import->s->config.model_path;
+    struct checkpoint_entry *entries = NULL;
+    char *inside = array_format("%s/checkpoints", folder);
+    int count = 0, newest = 0, rc = 0;
+    if (!disk_has(folder, "COMMIT"))
+        count = checkpoint_list(&entries, inside, err);
+    while (newest < count && !entries[newest].committed)
+        newest++;
+    if (count < 0)
+        rc = -1;
+    else if (disk_has(folder, "COMMIT"))
+        rc = checkpoint_open(&import->saved, folder, err);
+    else if (newest < count)
+        rc = checkpoint_open(&import->saved, entries[newest].path, err);
+    else
+        rc = error_set(err, "%s: no checkpoint there", folder);
+    checkpoint_list_free(entries, count > 0 ? count : 0);
+    free(inside);
+    return rc || check_saved(import, err) ? -1 : 0;
+}
+
 /* ---- reading ---- */
 
 static int read_part(void *user, const struct flat_part *part, float *to, struct error *err)
@@ -98,6 +185,8 @@ static int read_part(void *user, const struct flat_part *part, float *to, struct
     const struct import *import = user;
     struct model_place place;
     const struct safetensors *st = files_of(import, part->tensor->name);
+    if (!st && import->saved && !adapters_own(part->tensor->name))
+        return read_saved(import, part, to, err);
     if (!st)
         return weights_init_part(import->s, part, to, err);
     const struct safetensors_tensor *tensor = find(import, st, part->tensor->name, &place, err);
@@ -114,8 +203,9 @@ static int open_model(struct import *import, struct error *err)
         disk_has(folder, "pytorch_model.bin") || disk_has(folder, "pytorch_model.bin.index.json");
     if (!hf_has_config(folder))
         return error_set(err,
-                         "model.path: %s has no config.json, and weights are to begin with those "
-                         "there; bring the folder back, or leave model.path empty to begin from "
+                         "model.path: %s has no config.json and is no run or checkpoint, and "
+                         "weights are to begin with those there; bring the folder back, or leave "
+                         "model.path empty to begin from "
                          "the seed",
                          folder);
     if (safetensors_look(folder) != SAFETENSORS_NONE)
@@ -143,10 +233,11 @@ static int open_adapter(struct import *import, struct error *err)
 static int open_files(struct import *import, struct error *err)
 {
     const struct config *c = &import->s->config;
-    if ((c->model_path[0] && open_model(import, err)) ||
+    if ((c->model_path[0] && !import->saved && open_model(import, err)) ||
         (c->lora.path[0] && open_adapter(import, err)))
         return -1;
-    return (import->st && check_files(import, import->st, err)) ||
+    return (import->saved && check_saved(import, err)) ||
+                   (import->st && check_files(import, import->st, err)) ||
                    (import->adapter && check_files(import, import->adapter, err))
                ? -1
                : 0;
@@ -156,12 +247,24 @@ static void close_files(struct import *import)
 {
     safetensors_close(import->st);
     safetensors_close(import->adapter);
+    checkpoint_close(import->saved);
+}
+
+/* Does model.path name a run or a checkpoint?  Rank 0 decides. */
+static int is_saved(struct session *s)
+{
+    int saved = s->config.model_path[0] && !hf_has_config(s->config.model_path) &&
+                saved_has_config(s->config.model_path);
+    world_broadcast(s->world, &saved, sizeof saved, 0);
+    return saved;
 }
 
 int weights_import_check(struct session *s, struct error *err)
 {
     struct import import = {.s = s};
-    int rc = open_files(&import, err);
+    const char *folder = s->config.model_path;
+    int saved = folder[0] && !hf_has_config(folder) && saved_has_config(folder);
+    int rc = (saved && check_saved_folder(&import, err)) || open_files(&import, err) ? -1 : 0;
     close_files(&import);
     return rc;
 }
@@ -181,11 +284,17 @@ static void report(const struct session *s, const char *what, const char *folder
 int weights_import(struct session *s, struct error *err)
 {
     struct import import = {.s = s};
+    if (is_saved(s) &&
+        run_checkpoint_open(&import.saved, s->world, s->config.model_path, s->log, err))
+        return -1;
     int rc = open_files(&import, err) || weights_fill(s, NULL, read_part, &import, err) ? -1 : 0;
+    if (!rc && import.saved)
+        log_info(s->log, "weights begin with those of %s, of step %lld", import.saved->path,
+                 (long long)import.saved->step);
     if (!rc && s->config.model_note[0])
         log_warn(s->log, "%s/config.json: %s", s->config.model_path, s->config.model_note);
     if (!rc) {
-        report(s, "weights", s->config.model_path, import.st);
+        report(s, "weights", import.saved ? "" : s->config.model_path, import.st);
         report(s, "adapters", s->config.lora.path, import.adapter);
     }
     close_files(&import);

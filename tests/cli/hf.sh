@@ -13,12 +13,23 @@ first_loss() { sed -n 's/.*"step": *1,.*"loss": *\([^,}]*\).*/\1/p' "$1/metrics.
 # near A B: two losses within 1e-6, relative
 near() { echo "$1 $2" | awk '{ d = $1 / $2 - 1; print d * d < 1e-12 ? "near" : $0 }'; }
 
+# keys_of FAMILY: what makes a model of it.
+keys_of() {
+    case $1 in
+    gpt2) echo model.family=gpt2 ;;
+    llama) echo model.kv_heads=3 ;;
+    mistral) echo model.kv_heads=2 model.sliding_window=7 ;;
+    qwen2) echo model.kv_heads=2 model.qkv_bias=true model.rope_theta=1e6 ;;
+    qwen3) echo model.kv_heads=2 model.qk_norm=true model.rope_scaling=yarn model.rope_factor=4 \
+        model.rope_original_len=16 ;;
+    esac
+}
+
 # A model of each family, with its head tied and not, is trained, written, and taken up again.
-for family in llama gpt2; do
+for family in llama gpt2 mistral qwen2 qwen3; do
     for tied in true false; do
         name=$family-$tied
-        keys="model.family=$family model.tie_embeddings=$tied"
-        [ $family = gpt2 ] || keys="$keys model.kv_heads=3"
+        keys="$(keys_of $family) model.tie_embeddings=$tied"
         # shellcheck disable=SC2086
         "$TRIREME" train $M $keys train.steps=3 run.dir="$name" >out 2>err || cat err
         "$TRIREME" convert "$name" "hf-$name" >convert.out 2>err
@@ -34,6 +45,8 @@ for family in llama gpt2; do
         else
             not_ok "$name: there and back, the same bits" "the files differ"
         fi
+        is "$name is that to transformers" 1 \
+            "$(grep -c "\"model_type\": \"$family\"" "hf-$name/config.json")"
     done
 done
 
@@ -83,7 +96,7 @@ done
 
 # Each rank reads what it holds.
 while read -r ranks keys; do
-    for name in llama-false gpt2-true; do
+    for name in llama-false gpt2-true qwen2-true qwen3-false; do
         # shellcheck disable=SC2086
         ranks "$ranks" "$TRIREME" train $N model.path="hf-$name" train.steps=1 $keys \
             run.dir="on-$ranks-$name" run.fresh=true >out 2>err </dev/null || cat err
@@ -122,8 +135,20 @@ bad() { # bad NAME PATTERN SED-SCRIPT: config.json changed
 bad "an architecture that is not there" 'bad/config.json: model_type "falcon" is not one' \
     's/"model_type": "llama"/"model_type": "falcon"/'
 bad "an activation that is not there" 'hidden_act is "gelu"; trireme has silu' 's/"silu"/"gelu"/'
-bad "rotary positions that are not there" 'rope type "yarn" is not one' \
-    's/"rope_theta"/"rope_scaling": {"rope_type": "yarn", "factor": 4.0}, "rope_theta"/'
+bad "rotary positions that are not there" 'rope type "longrope" is not one' \
+    's/"rope_theta"/"rope_scaling": {"rope_type": "longrope", "factor": 4.0}, "rope_theta"/'
+bad "members of positions that are not known" 'mrope_section of the rotary positions' \
+    's/"rope_theta"/"rope_scaling": {"rope_type": "default", "mrope_section": [1, 2]}, "rope_theta"/'
+bad "a part of a head that rotates" 'partial_rotary_factor is set' \
+    's/"rope_theta"/"partial_rotary_factor": 0.5, "rope_theta"/'
+bad "scores that are capped" 'attn_logit_softcapping is set' \
+    's/"rope_theta"/"attn_logit_softcapping": 50.0, "rope_theta"/'
+bad "weights that are quantized" 'quantization_config is set' \
+    's/"rope_theta"/"quantization_config": {"bits": 4}, "rope_theta"/'
+bad "layers that differ" 'of 3 layers 1 have a sliding window' \
+    's/"rope_theta"/"layer_types": ["full_attention", "sliding_attention", "full_attention"], "rope_theta"/'
+bad "layers of another kind" 'layer_types has "chunked_attention"' \
+    's/"rope_theta"/"layer_types": ["chunked_attention"], "rope_theta"/'
 bad "biases that are not there" 'attention_bias is true' \
     's/"rope_theta"/"attention_bias": true, "rope_theta"/'
 bad "a sliding window" 'sliding_window is set' 's/"rope_theta"/"sliding_window": 4096, "rope_theta"/'
@@ -171,9 +196,66 @@ refused "convert to a folder in use" 'holds a model already' "$TRIREME" convert 
 refused "convert to a format that is none" 'dtype is fp32' \
     "$TRIREME" convert llama-true other --dtype int8
 
+# What is not known is named, and no more; so is dropout.
+rm -rf odd
+cp -r hf-llama-false odd
+sed -i 's/"rope_theta"/"wobble": 0.5, "nothing": 0, "attention_dropout": 0.1, "rope_theta"/' odd/config.json
+# shellcheck disable=SC2086
+"$TRIREME" train $N model.path=odd train.steps=1 run.dir=in-odd >out 2>err
+is "what is not known is named" "0 1" \
+    "$? $(grep -c 'dropout (attention_dropout 0.1) is not applied; .* not know wobble and computes' err)"
+
+# A run, and a checkpoint, give their weights and nothing else, whatever optimizer they had.
+first_of() { # first_of NAME SETTINGS...: the loss of the first step, of which the rate is 0
+    name=$1
+    shift
+    # shellcheck disable=SC2086
+    "$TRIREME" train $N train.steps=1 train.lr=0 run.dir="$name" "$@" >out 2>err || cat err
+    first_loss "$name"
+}
+is "model.path takes a run" "$(first_loss in-qwen3-false)" \
+    "$(first_of from-run model.path=qwen3-false train.optimizer=sgd)"
+is "and says so" 1 "$(grep -c 'weights begin with those of qwen3-false/checkpoints/step-0*3, of step 3' err)"
+checkpoint=$(echo qwen2-true/checkpoints/step-*3)
+is "model.path takes a checkpoint" "$(first_loss in-qwen2-true)" \
+    "$(first_of from-checkpoint "model.path=$checkpoint")"
+is "several ranks take a run" near "$(near "$(
+    # shellcheck disable=SC2086
+    ranks 2 "$TRIREME" train $N model.path=qwen2-true train.steps=1 train.lr=0 run.dir=from-run-2 \
+        parallel.tensor=2 model.sync_module_states=true >out 2>err </dev/null || cat err
+    first_loss from-run-2
+)" "$(first_loss in-qwen2-true)")"
+is "ranks compare what they share" 1 "$(grep -c 'parts of tensors are alike on the ranks' err)"
+# shellcheck disable=SC2086
+refused "a run of another shape" 'tensor model/layers.3.norm1 is missing' \
+    "$TRIREME" train $N model.path=qwen3-false model.layers=4 run.dir=never
+is "model.init=scratch begins from the seed" "$(first_loss llama-false)" \
+    "$(first_of new model.path=hf-llama-false model.init=scratch model.init_std=0.02 train.steps=3)"
+refused "model.init=scratch of nothing" 'model.init is scratch' \
+    "$TRIREME" train $M model.init=scratch run.dir=never
+
+# A name of the hub is looked for in the cache.
+hub=cache/hub/models--some-org--a.model
+mkdir -p $hub/refs $hub/snapshots
+cp -r hf-qwen2-true $hub/snapshots/0123abcd
+printf 0123abcd >$hub/refs/main
+HF_HOME=$PWD/cache
+export HF_HOME
+is "a name of the hub" "$(first_loss in-qwen2-true)" \
+    "$(first_of from-hub model.path=some-org/a.model)"
+is "config.yaml says which snapshot it was" 1 \
+    "$(grep -c 'path: ".*/snapshots/0123abcd"' from-hub/config.yaml)"
+is "a revision of it" "$(first_loss in-qwen2-true)" \
+    "$(first_of from-revision model.path=some-org/a.model@0123abcd)"
+# shellcheck disable=SC2086
+refused "a name that the cache has not" 'cache/hub; bring it there: hf download some-org/other' \
+    "$TRIREME" train $N model.path=some-org/other run.dir=never
+unset HF_HOME
+
 # transformers loads what was written, and has the checkpoint's numbers.
 if [ -n "${TRIREME_PYTHON-}" ] && "$TRIREME_PYTHON" -c 'import h5py, transformers' 2>/dev/null; then
-    for name in llama-true llama-false gpt2-true gpt2-false; do
+    for name in llama-true llama-false gpt2-true gpt2-false mistral-true qwen2-true qwen2-false \
+        qwen3-true qwen3-false; do
         if "$TRIREME_PYTHON" "$top/tests/cli/hf_check.py" hf-$name \
             "$(find "$name/checkpoints" -name index.h5)" >check.out 2>&1; then
             ok "transformers loads $name"

@@ -10,7 +10,8 @@ PARTS = {"input_layernorm": "norm1", "post_attention_layernorm": "norm2",
          "self_attn.o_proj": "attn.o", "mlp.gate_proj": "mlp.gate", "mlp.up_proj": "mlp.up",
          "mlp.down_proj": "mlp.down", "ln_1": "norm1", "ln_2": "norm2", "attn.c_attn": "attn.{}",
          "attn.c_proj": "attn.o", "mlp.c_fc": "mlp.up", "mlp.c_proj": "mlp.down",
-         "embed_tokens": "embed", "wte": "embed", "wpe": "positions", "ln_f": "norm",
+         
+         "self_attn.q_norm": "attn.q.norm", "self_attn.k_norm": "attn.k.norm", "embed_tokens": "embed", "wte": "embed", "wpe": "positions", "ln_f": "norm",
          "norm": "norm", "lm_head": "head"}
 
 

@@ -1,0 +1,96 @@
+/* hub.c - see hub.h.  In the cache
+ *
+ *   models--ORG--NAME/refs/main           the commit that the branch was at
+ *   models--ORG--NAME/snapshots/COMMIT/   its files, as links
+ */
+#include "config/hub.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/array.h"
+#include "base/text.h"
+
+static int is_plain(char c)
+{
+    return isalnum((unsigned char)c) || c == '-' || c == '_' || c == '.';
+}
+
+int hub_is_name(const char *name)
+{
+    size_t length = strcspn(name, "@");
+    int slashes = 0;
+    if (!isalnum((unsigned char)name[0]) || strstr(name, "..") || name[length - 1] == '/')
+        return 0;
+    for (size_t i = 0; i < length; i++) {
+        slashes += name[i] == '/';
+        if (!is_plain(name[i]) && name[i] != '/')
+            return 0;
+    }
+    for (const char *c = name + length + (name[length] == '@'); *c; c++)
+        if (!is_plain(*c))
+            return 0;
+    return slashes < 2;
+}
+
+/* Where the tools look, the first that is set: a variable, and what follows it. */
+char *hub_cache(char cache[CONFIG_TEXT])
+{
+    static const struct {
+        const char *variable, *behind;
+    } places[] = {
+        {"HF_HUB_CACHE", ""},
+        {"HF_HOME", "/hub"},
+        {"XDG_CACHE_HOME", "/huggingface/hub"},
+        {"HOME", "/.cache/huggingface/hub"},
+    };
+    cache[0] = 0;
+    for (size_t i = 0; i < sizeof places / sizeof places[0] && !cache[0]; i++) {
+        const char *value = getenv(places[i].variable);
+        if (value && value[0])
+            text_append(cache, CONFIG_TEXT, "%s%s", value, places[i].behind);
+    }
+    return cache;
+}
+
+static int is_folder(const char *path)
+{
+    struct stat status;
+    return !stat(path, &status) && S_ISDIR(status.st_mode);
+}
+
+/* The folder of a model, "CACHE/models--ORG--NAME", free() it. */
+static char *model_folder(const char *name)
+{
+    char cache[CONFIG_TEXT], plain[CONFIG_TEXT] = "";
+    for (const char *c = name; *c && *c != '@'; c++)
+        text_append(plain, sizeof plain, *c == '/' ? "--" : "%c", *c);
+    return array_format("%s/models--%s", hub_cache(cache), plain);
+}
+
+int hub_find(const char *name, char folder[CONFIG_TEXT])
+{
+    const char *at = strchr(name, '@'), *revision = at && at[1] ? at + 1 : "main";
+    char commit[CONFIG_TEXT];
+    folder[0] = 0;
+    text_append(folder, CONFIG_TEXT, "%s", name);
+    if (!hub_is_name(name) || is_folder(name))
+        return 0;
+    char *model = model_folder(name), *ref = array_format("%s/refs/%s", model, revision);
+    if (text_from_file(ref, NULL, commit, sizeof commit)) { /* a commit itself */
+        commit[0] = 0;
+        text_append(commit, sizeof commit, "%s", revision);
+    }
+    char *path = array_format("%s/snapshots/%s", model, commit);
+    int found = strlen(path) < CONFIG_TEXT && is_folder(path);
+    if (found) {
+        folder[0] = 0;
+        text_append(folder, CONFIG_TEXT, "%s", path);
+    }
+    free(path);
+    free(ref);
+    free(model);
+    return found;
+}

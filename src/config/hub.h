@@ -1,0 +1,19 @@
+/* hub.h - models that Hugging Face's tools have brought into their cache. */
+#ifndef TRIREME_CONFIG_HUB_H
+#define TRIREME_CONFIG_HUB_H
+
+#include "config/config.h"
+
+/* The folder of a model in the cache of this machine: "meta-llama/Llama-3.2-1B", "gpt2", or of a
+ * revision, "ORG/NAME@REVISION" (else main), into folder.  Returns 1; 0: the name is none of the
+ * hub's, is a folder itself, or is not in the cache; folder is then the name. */
+int hub_find(const char *name, char folder[CONFIG_TEXT]);
+
+/* Could it be a name of the hub: at most one '/', and none of the characters of other paths? */
+int hub_is_name(const char *name);
+
+/* The cache: HF_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub or
+ * ~/.cache/huggingface/hub; "" where none of these is set.  Returns cache. */
+char *hub_cache(char cache[CONFIG_TEXT]);
+
+#endif
