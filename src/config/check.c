@@ -100,7 +100,17 @@ static int check_lora(const struct config *config, struct error *err)
                      name);
 }
 
-/* The same; and refuse adapters of weights that nothing else has. */
+/* Of Hugging Face's classes that trireme knows none has both. */
+static int check_export(const struct config *config, struct error *err)
+{
+    if (!config->checkpoint.export_hf || !config->model.qkv_bias || !config->model.qk_norm)
+        return 0;
+    return error_set(err,
+                     "checkpoint.export_hf is set, and no model of Hugging Face's that trireme "
+                     "knows has model.qkv_bias and model.qk_norm; leave one out");
+}
+
+/* Refuse keys that would have no effect, and adapters of weights that nothing else has. */
 static int check_init(const struct config *config, struct error *err)
 {
     if (config->model_init == INIT_PRETRAINED)
@@ -429,7 +439,7 @@ int config_finish(struct config *config, struct error *err)
         check_offload(config, err) || check_units(config, err) || finish_batch(config, err) ||
         check_train(config, err) || check_tensor(&config->parallel, err) ||
         check_precision(config, err) || check_loss_scale(config, err) || check_lora(config, err) ||
-        check_init(config, err))
+        check_init(config, err) || check_export(config, err))
         return -1;
     if (!config->run.dir[0])
         return error_set(err, "run.dir is empty: it names the directory of the run");

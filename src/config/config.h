@@ -218,8 +218,8 @@ struct config {
     enum config_recompute recompute;
     int64_t recompute_every; /* 1: every unit, 2: every second ... */
     int64_t seed;
-    char model_path[CONFIG_TEXT]; /* folder of Hugging Face's files, of a run or of a checkpoint; "":
-                                     the model is new */
+    char model_path[CONFIG_TEXT]; /* folder of Hugging Face's files, of a run or of a checkpoint;
+                                     "": the model is new */
     enum config_init model_init;  /* of a model of model_path */
     int sync_module_states;       /* 1: ranks with the same weights compare them at the start */
     char model_note[CONFIG_TEXT]; /* what config.json there asks for and does not get; no key */
@@ -235,10 +235,11 @@ struct config {
 };
 
 /* Fill config from defaults, then the preset or the folder (model.path) if one is named anywhere,
- * which may be a name of Hugging Face's hub that the cache has (hub.h), then the YAML file at path (NULL: none), then the count overrides "key=value" in order; then
- * check every value and combination.  Returns 0, or -1 with err naming file:line (or the argument),
- * key, what is allowed and the nearest valid name; where the text is another program's
- * configuration, that program and what its keys are called here. */
+ * which may be a name of Hugging Face's hub that the cache has (hub.h), then the YAML file at path
+ * (NULL: none), then the count overrides "key=value" in order; then check every value and
+ * combination.  Returns 0, or -1 with err naming file:line (or the argument), key, what is allowed
+ * and the nearest valid name; where the text is another program's configuration, that program and
+ * what its keys are called here. */
 int config_load(struct config *config, const char *path, const char *const *overrides, int count,
                 struct error *err);
 

@@ -15,58 +15,6 @@
 #include "base/text.h"
 #include "config/hf_members.h"
 
-int hf_set(struct config *config, const char *key, const char *value, struct error *err)
-{
-    return key_set(config, key_find(key), value, err);
-}
-
-int hf_set_real(struct config *config, const char *key, double value, struct error *err)
-{
-    char text[64];
-    snprintf(text, sizeof text, "%.17g", value);
-    return hf_set(config, key, text, err);
-}
-
-/* Is the name there, whatever it is, null too? */
-static int is_named(const struct js *json, const char *name)
-{
-    const char *key = js_next_key(json, NULL);
-    while (key && strcmp(key, name) != 0)
-        key = js_next_key(json, key);
-    return key != NULL;
-}
-
-int hf_set_member(struct config *config, const struct hf_member *m, const struct js *json,
-                  struct error *err)
-{
-    char text[64];
-    if (!js_has(json, m->name)) {
-        const char *otherwise = m->null && is_named(json, m->name) ? m->null : m->otherwise;
-        if (!otherwise)
-            return error_set(err, "%s is missing", m->name);
-        snprintf(text, sizeof text, "%s", otherwise);
-    } else if (m->type == HF_NUMBER) {
-        snprintf(text, sizeof text, "%lld", (long long)js_get_int(json, m->name, -1));
-    } else if (m->type == HF_REAL) {
-        snprintf(text, sizeof text, "%.17g", js_get_real(json, m->name, -1));
-    } else {
-        snprintf(text, sizeof text, "%s", js_get_bool(json, m->name, 0) ? "true" : "false");
-    }
-    return hf_set(config, m->key, text, err) ? error_prefix(err, "%s", m->name) : 0;
-}
-
-/* Is it a list or an object that is not empty? */
-static int is_full(const struct js *json, const char *name)
-{
-    const struct js *child = js_get(json, name);
-    return child && (js_length(child) || js_next_key(child, NULL));
-}
-
-int hf_says_something(const struct js *json, const char *name)
-{
-    return js_get_bool(json, name, 0) || js_get_real(json, name, 0) != 0 || is_full(json, name);
-}
-
 static int check_fixed(const struct hf_fixed *f, const struct js *json, struct error *err)
 {
     const char *text = js_get_string(json, f->name, "");
@@ -79,7 +27,7 @@ static int check_fixed(const struct hf_fixed *f, const struct js *json, struct e
         return known
                    ? 0
                    : error_set(err, "%s is \"%.40s\"; trireme has %s", f->name, text, f->texts[0]);
-    if (truth < 0 && js_get_string(json, f->name, NULL) == NULL && !is_full(json, f->name))
+    if (truth < 0 && js_get_string(json, f->name, NULL) == NULL && !hf_is_full(json, f->name))
         known = js_get_real(json, f->name, 0) == f->number;
     else
         known = truth == f->number;
@@ -126,7 +74,7 @@ static int all_slide_behind(const struct config *config, const struct js *json, 
 /* What a file says of all its layers together. */
 static int64_t stated_window(enum hf_kinds kind, const struct js *json)
 {
-    int64_t otherwise = is_named(json, "sliding_window") ? 0 : 4096;
+    int64_t otherwise = hf_is_named(json, "sliding_window") ? 0 : 4096;
     if (kind == HF_LLAMA)
         return 0;
     if (kind & HF_QWEN && !js_get_bool(json, "use_sliding_window", 0))
@@ -140,7 +88,7 @@ static int set_window(struct config *config, enum hf_kinds kind, const struct js
     const struct js *kinds = js_get(json, "layer_types");
     int64_t window = stated_window(kind, json);
     char text[32];
-    if (kind == HF_LLAMA && hf_says_something(json, "sliding_window"))
+    if (kind == HF_LLAMA && hf_has_meaning(json, "sliding_window"))
         return error_set(err, "sliding_window is set, and model_type llama has none; where it is "
                               "meant, model_type is mistral");
     int slide = window > 0;
@@ -174,7 +122,7 @@ static void note_others(struct config *config, enum hf_kinds kind, const struct 
         snprintf(note, CONFIG_TEXT, "dropout (%s) is not applied", list);
     list[0] = 0;
     for (const char *name = js_next_key(json, NULL); name; name = js_next_key(json, name))
-        if (!hf_is_harmless(name) && hf_says_something(json, name))
+        if (!hf_is_harmless(name) && hf_has_meaning(json, name))
             text_join(list, sizeof list, ", ", "%.60s", name);
     if (list[0])
         text_join(note, CONFIG_TEXT, "; ", "trireme does not know %s and computes without", list);

@@ -2,6 +2,7 @@
  * classes in Hugging Face's transformers, whose files may leave them out. */
 #include "config/hf_members.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const struct hf_type hf_types[] = {
@@ -180,4 +181,58 @@ int hf_is_harmless(const char *name)
         if (!strcmp(d->name, name))
             return 1;
     return 0;
+}
+
+/* ---- setting keys ---- */
+
+int hf_set(struct config *config, const char *key, const char *value, struct error *err)
+{
+    return key_set(config, key_find(key), value, err);
+}
+
+int hf_set_real(struct config *config, const char *key, double value, struct error *err)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%.17g", value);
+    return hf_set(config, key, text, err);
+}
+
+/* Is the name there, whatever it is, null too? */
+int hf_is_named(const struct js *json, const char *name)
+{
+    const char *key = js_next_key(json, NULL);
+    while (key && strcmp(key, name) != 0)
+        key = js_next_key(json, key);
+    return key != NULL;
+}
+
+int hf_set_member(struct config *config, const struct hf_member *m, const struct js *json,
+                  struct error *err)
+{
+    char text[64];
+    if (!js_has(json, m->name)) {
+        const char *otherwise = m->null && hf_is_named(json, m->name) ? m->null : m->otherwise;
+        if (!otherwise)
+            return error_set(err, "%s is missing", m->name);
+        snprintf(text, sizeof text, "%s", otherwise);
+    } else if (m->type == HF_NUMBER) {
+        snprintf(text, sizeof text, "%lld", (long long)js_get_int(json, m->name, -1));
+    } else if (m->type == HF_REAL) {
+        snprintf(text, sizeof text, "%.17g", js_get_real(json, m->name, -1));
+    } else {
+        snprintf(text, sizeof text, "%s", js_get_bool(json, m->name, 0) ? "true" : "false");
+    }
+    return hf_set(config, m->key, text, err) ? error_prefix(err, "%s", m->name) : 0;
+}
+
+/* Is it a list or an object that is not empty? */
+int hf_is_full(const struct js *json, const char *name)
+{
+    const struct js *child = js_get(json, name);
+    return child && (js_length(child) || js_next_key(child, NULL));
+}
+
+int hf_has_meaning(const struct js *json, const char *name)
+{
+    return js_get_bool(json, name, 0) || js_get_real(json, name, 0) != 0 || hf_is_full(json, name);
 }

@@ -63,8 +63,11 @@ int hf_set_real(struct config *config, const char *key, double value, struct err
 int hf_set_member(struct config *config, const struct hf_member *m, const struct js *json,
                   struct error *err);
 
-/* Is a member there that is more than null, false, 0 or empty?  Texts are not looked at. */
-int hf_says_something(const struct js *json, const char *name);
+/* Is a name there, whatever it is, null too?  A list or an object that is not empty?  Anything that
+ * is more than null, false, 0 or empty?  Texts are not looked at. */
+int hf_is_named(const struct js *json, const char *name);
+int hf_is_full(const struct js *json, const char *name);
+int hf_has_meaning(const struct js *json, const char *name);
 
 /* Rotary positions, read from json, a whole config.json, and added to it. */
 int hf_read_rope(struct config *config, const struct js *json, struct error *err);

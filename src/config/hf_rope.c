@@ -67,7 +67,7 @@ static int is_known(const char *name)
 static int check_unknown(const struct js *rope, struct error *err)
 {
     for (const char *name = js_next_key(rope, NULL); name; name = js_next_key(rope, name))
-        if (!is_known(name) && hf_says_something(rope, name))
+        if (!is_known(name) && hf_has_meaning(rope, name))
             return error_set(err,
                              "%.60s of the rotary positions is not a member that trireme knows, "
                              "and may change them",

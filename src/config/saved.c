@@ -46,8 +46,10 @@ static int apply_text(struct config *config, const char *name, const char *text,
     int rc = config_text_read(&file, name, text, bytes, err);
     for (int i = 0; !rc && i < file.count; i++) {
         const struct config_entry *e = &file.entries[i];
-        if (e->value && !strncmp(e->key, "model.", 6) && !is_origin(e->key) &&
-            config_set(config, e->key, e->value, err))
+        if (!e->value || strncmp(e->key, "model.", 6) != 0 || is_origin(e->key))
+            continue;
+        const struct key *key = key_find(e->key);
+        if (key ? key_set(config, key, e->value, err) : key_unknown(e->key, err))
             rc = error_prefix(err, "%s:%d", name, e->line);
     }
     config_file_free(&file);

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "io/disk.h"
 #include "train/weights.h"
 
 /* Load the scaler, where the checkpoint or this run has one. */
@@ -134,24 +133,6 @@ int run_checkpoint_write(struct session *s, const char *dir, struct run_position
     js_free(meta);
     weights_free(pieces, count);
     return rc;
-}
-
-int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, const char *path,
-                        struct log *log, struct error *err)
-{
-    char inside[CONFIG_TEXT + 64];
-    int committed = disk_has(path, "COMMIT");
-    world_broadcast(world, &committed, sizeof committed, 0); /* others may not see the folder */
-    if (committed)
-        return checkpoint_open_verified(checkpoint, world, path, NULL, err);
-    /* rank 0's is the one that is listed */
-    snprintf(inside, sizeof inside, "%s%s", path,
-             disk_has(path, "checkpoints") ? "/checkpoints" : "");
-    if (checkpoint_find(checkpoint, world, inside, log, err))
-        return -1;
-    if (!*checkpoint)
-        return error_set(err, "%s: no checkpoint there", path);
-    return 0;
 }
 
 /* The state of one optimizer is of no use to another. */

@@ -15,3 +15,7 @@ endif
 MPI_TESTS += tests/mpi/test_boundaries
 tests_mpi_test_boundaries_SOURCES = tests/mpi/test_boundaries.c $(translator) $(training)
 tests_mpi_test_boundaries_LDADD = $(TRIREME_LIBS)
+# Weights that several ranks hold.
+MPI_TESTS += tests/mpi/test_replicas
+tests_mpi_test_replicas_SOURCES = tests/mpi/test_replicas.c tests/mpi/check.h $(rig)
+tests_mpi_test_replicas_LDADD = $(TRIREME_LIBS)

@@ -1,10 +1,7 @@
 # Training on several ranks; rig.c is shared with the unit tests.
 MPI_TESTS += tests/mpi/test_layouts tests/mpi/test_plan tests/mpi/test_gpt2 tests/mpi/test_offload \
-	tests/mpi/test_precision tests/mpi/test_matrix tests/mpi/test_schedules \
-	tests/mpi/test_replicas
+	tests/mpi/test_precision tests/mpi/test_matrix tests/mpi/test_schedules
 training = tests/mpi/check.h tests/mpi/training.c tests/mpi/training.h $(rig)
-tests_mpi_test_replicas_SOURCES = tests/mpi/test_replicas.c tests/mpi/check.h $(rig)
-tests_mpi_test_replicas_LDADD = $(TRIREME_LIBS)
 tests_mpi_test_layouts_SOURCES = tests/mpi/test_layouts.c $(training)
 tests_mpi_test_layouts_LDADD = $(TRIREME_LIBS)
 tests_mpi_test_gpt2_SOURCES = tests/mpi/test_gpt2.c $(training)
@@ -19,7 +16,6 @@ tests_mpi_test_matrix_SOURCES = tests/mpi/test_matrix.c $(training)
 tests_mpi_test_matrix_LDADD = $(TRIREME_LIBS)
 tests_mpi_test_schedules_SOURCES = tests/mpi/test_schedules.c $(training)
 tests_mpi_test_schedules_LDADD = $(TRIREME_LIBS)
-
 tests_mpi_test_messages_SOURCES = tests/mpi/test_messages.c tests/mpi/check.h
 tests_mpi_test_messages_LDADD = $(TRIREME_LIBS)
 tests_mpi_test_messages_emulated_SOURCES = $(tests_mpi_test_messages_SOURCES)

@@ -130,7 +130,8 @@ static int64_t parameters(const struct config_model *m)
 {
     int64_t attention = m->hidden * m->head_dim * (2 * m->heads + 2 * m->kv_heads);
     int64_t block = attention + 3 * m->hidden * m->ffn + 2 * m->hidden;
-    block += m->qkv_bias * m->head_dim * (m->heads + 2 * m->kv_heads) + m->qk_norm * 2 * m->head_dim;
+    block +=
+        m->qkv_bias * m->head_dim * (m->heads + 2 * m->kv_heads) + m->qk_norm * 2 * m->head_dim;
     if (!strcmp(m->family, "gpt2")) { /* 12 h^2 + 13 h */
         block = attention + 2 * m->hidden * m->ffn + 9 * m->hidden + m->ffn;
         return (m->vocab + m->max_seq_len) * m->hidden + m->layers * block + 2 * m->hidden;

@@ -9,11 +9,10 @@
 #ifndef TRIREME_DEVICE_CUDA_ATTENTION_CUH
 #define TRIREME_DEVICE_CUDA_ATTENTION_CUH
 
-#include <limits.h>
-
 #include "device/cuda/pack.cuh"
 
 constexpr float LOG2_E = 1.44269504f;
+constexpr int ATTENTION_NO_WINDOW = 0x7fffffff;
 
 /* struct attention as kernels want it, with the order in which blocks are worked on. */
 struct attention_args {
@@ -23,7 +22,7 @@ struct attention_args {
     int chunks, chunk, first[2]; /* of the queries' rows, and the positions where they begin */
     float scale;                 /* positive */
     const int32_t *documents;    /* as in struct attention; NULL: each sequence is one */
-    int window;                  /* the same; larger than any sequence: there is none */
+    int window;                  /* the same, or ATTENTION_NO_WINDOW */
     int blocks, section, all_heads;
 };
 
@@ -58,7 +57,7 @@ static inline struct attention_args attention_make_args(const struct attention *
     args.o_row = (int)(a->heads * a->head_dim);
     args.scale = a->scale;
     args.documents = a->forms & ATTENTION_DOCUMENTS ? a->documents : NULL;
-    args.window = a->forms & ATTENTION_WINDOW ? (int)a->window : INT_MAX;
+    args.window = a->forms & ATTENTION_WINDOW ? (int)a->window : ATTENTION_NO_WINDOW;
     args.section = (int)(section < 1 ? 1 : section < all_heads ? section : all_heads);
     args.all_heads = (int)all_heads;
     return args;

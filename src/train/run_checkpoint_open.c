@@ -1,0 +1,23 @@
+/* run_checkpoint_open.c - which checkpoint a path names. */
+#include <stdio.h>
+
+#include "io/disk.h"
+#include "train/run_checkpoint.h"
+
+int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, const char *path,
+                        struct log *log, struct error *err)
+{
+    char inside[CONFIG_TEXT + 64];
+    int committed = disk_has(path, "COMMIT");
+    world_broadcast(world, &committed, sizeof committed, 0); /* others may not see the folder */
+    if (committed)
+        return checkpoint_open_verified(checkpoint, world, path, NULL, err);
+    /* rank 0's is the one that is listed */
+    snprintf(inside, sizeof inside, "%s%s", path,
+             disk_has(path, "checkpoints") ? "/checkpoints" : "");
+    if (checkpoint_find(checkpoint, world, inside, log, err))
+        return -1;
+    if (!*checkpoint)
+        return error_set(err, "%s: no checkpoint there", path);
+    return 0;
+}
