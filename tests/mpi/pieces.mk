@@ -19,3 +19,7 @@ tests_mpi_test_boundaries_LDADD = $(TRIREME_LIBS)
 MPI_TESTS += tests/mpi/test_replicas
 tests_mpi_test_replicas_SOURCES = tests/mpi/test_replicas.c tests/mpi/check.h $(rig)
 tests_mpi_test_replicas_LDADD = $(TRIREME_LIBS)
+# Memory that loading takes.
+MPI_TESTS += tests/mpi/test_loading
+tests_mpi_test_loading_SOURCES = tests/mpi/test_loading.c tests/mpi/check.h $(rig)
+tests_mpi_test_loading_LDADD = $(TRIREME_LIBS)

@@ -1,0 +1,168 @@
+/* test_loading.c - memory for loading: a rank's peak while it reads its part of a folder, or of a
+ * checkpoint, is not above what it keeps by more than one unit in fp32, of a model of 26 units and
+ * embeddings.
+ *
+ * The peak is the kernel's (VmHWM), reset before the loading begins; that it sees what is taken for
+ * a moment is tested too. */
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "config/hf.h"
+#include "io/disk.h"
+#include "io/safetensors.h"
+#include "model/names.h"
+#include "tests/mpi/check.h"
+#include "tests/unit/rig.h"
+#include "train/run_checkpoint.h"
+#include "train/weights.h"
+
+#define MODEL                                                                                  \
+    "model.layers=26 model.hidden=256 model.heads=4 model.ffn=768 model.vocab=512 "            \
+    "model.tie_embeddings=true data.seq_len=16 train.global_batch=4 run.threads=1 device=cpu " \
+    "parallel.strategy=FULL_SHARD "
+
+/* Of malloc() and of tables; and of buffers of a few MB, of whatever model, through which a
+ * checkpoint's numbers go. */
+static const int64_t slack_bytes = 1 << 20, buffers_bytes = 3 << 20;
+
+/* A line of /proc/self/status, in bytes; -1: there is none. */
+static int64_t status_bytes(const char *key)
+{
+    char line[256];
+    long long kib = -1;
+    FILE *in = fopen("/proc/self/status", "r");
+    while (in && fgets(line, sizeof line, in))
+        if (!strncmp(line, key, strlen(key)))
+            kib = atoll(line + strlen(key));
+    if (in)
+        fclose(in);
+    return kib < 0 ? -1 : (int64_t)kib * 1024;
+}
+
+/* The peak becomes what there is now, without what malloc() keeps for later; -1 where the kernel
+ * does not do that. */
+static int reset_peak(void)
+{
+    malloc_trim(0);
+    FILE *out = fopen("/proc/self/clear_refs", "w");
+    int rc = out && fputs("5", out) >= 0 ? 0 : -1;
+    if (out && fclose(out))
+        rc = -1;
+    return rc || status_bytes("VmHWM:") > status_bytes("VmRSS:") + slack_bytes ? -1 : 0;
+}
+
+/* ---- a folder ---- */
+
+struct folder {
+    const struct model *model;
+    struct safetensors_source *source;
+    int count, capacity;
+};
+
+static int read_ones(void *user, int source, int64_t start, int64_t count, float *to,
+                     struct error *err)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] = 1;
+    return 0;
+}
+
+static int add_tensor(void *user, const struct model_tensor *tensor, struct error *err)
+{
+    struct folder *folder = user;
+    struct model_place place;
+    folder->source =
+        array_grow(folder->source, folder->count, &folder->capacity, sizeof *folder->source);
+    struct safetensors_source *source = &folder->source[folder->count++];
+    if (model_hf_place(folder->model->family, tensor->name, &place))
+        return error_set(err, "%s has no name", tensor->name);
+    *source = (struct safetensors_source){.dims = tensor->dims, .elems = 1, .read = read_ones};
+    snprintf(source->name, sizeof source->name, "%s", place.name);
+    for (int d = 0; d < tensor->dims; d++)
+        source->elems *= source->dim[d] = tensor->dim[d];
+    return 0;
+}
+
+static int write_folder(const struct config *config, const char *path, struct error *err)
+{
+    struct folder folder = {0};
+    struct model *model;
+    if (model_create(&model, &config->model, err))
+        return -1;
+    folder.model = model;
+    int rc = disk_make_folders(path, err) || model_each_tensor(model, add_tensor, &folder, err) ||
+             safetensors_write(path, "model", folder.source, folder.count, DTYPE_BF16,
+                               INT64_C(1) << 25, err) ||
+             hf_write_config(config, DTYPE_BF16, path, err);
+    free(folder.source);
+    model_destroy(model);
+    return rc ? -1 : 0;
+}
+
+/* ---- loading ---- */
+
+static int64_t unit_bytes(const struct session *s)
+{
+    int64_t most = 0;
+    for (int f = 0; f < s->units->flats; f++)
+        if (s->units->flat[f].elems > most && strstr(s->units->flat[f].tensor[0].name, "layers."))
+            most = s->units->flat[f].elems;
+    return most * (int64_t)sizeof(float);
+}
+
+/* Load what path has into a state that has been touched; the peak above it is at most `most`. */
+static void check_loading(struct checks *c, struct session *s, const char *path, int64_t most)
+{
+    struct error err = {0};
+    snprintf(s->config.model_path, sizeof s->config.model_path, "%s", path);
+    CHECK(c, !weights_init(s, &err));
+    if (reset_peak()) {
+        printf("# skipped: the kernel does not reset a process's peak of memory\n");
+        return;
+    }
+    int64_t before = status_bytes("VmRSS:");
+    CHECK(c, !world_agree(s->world, weights_import(s, &err), &err));
+    int64_t above = status_bytes("VmHWM:") - before;
+    CHECK(c, above <= most);
+    if (world_rank(s->world) == 0)
+        printf("# %d ranks: %.2f MB above the state, a unit is %.2f MB, the model %.1f MB\n",
+               world_size(s->world), (double)above / 1e6, (double)unit_bytes(s) / 1e6,
+               (double)model_params(s->model) * 4 / 1e6);
+    char *more = malloc((size_t)(4 * unit_bytes(s)));
+    memset(more, 1, (size_t)(4 * unit_bytes(s)));
+    CHECK(c, more[unit_bytes(s)] == 1);
+    free(more);
+    CHECK(c, status_bytes("VmHWM:") - before > most);
+}
+
+int main(void)
+{
+    struct checks c = {0};
+    struct error err = {0};
+    struct session *s = NULL;
+    char dir[64] = "/tmp/trireme-loading-XXXXXX", path[128];
+    if (checks_start(&c))
+        return 1;
+    struct config config = rig_config(MODEL);
+    struct log log = {.level = LOG_ERROR, .rank = world_rank(c.world)};
+    if (!world_rank(c.world) && !mkdtemp(dir))
+        dir[0] = 0;
+    world_broadcast(c.world, dir, sizeof dir, 0);
+    snprintf(path, sizeof path, "%s/hf", dir);
+    CHECK(&c,
+          !world_agree(c.world, world_rank(c.world) ? 0 : write_folder(&config, path, &err), &err));
+    CHECK(&c, !session_open(&s, c.world, &log, &c.mem, &config, SESSION_TRAIN, NULL, &err));
+    check_loading(&c, s, path, unit_bytes(s) + slack_bytes);
+    CHECK(&c, !run_checkpoint_write(s, dir, (struct run_position){.step = 7},
+                                    &(struct run_origin){0}, &err));
+    snprintf(path, sizeof path, "%s/step-00000007", dir);
+    check_loading(&c, s, path, unit_bytes(s) + slack_bytes + buffers_bytes);
+    session_close(s);
+    world_barrier(c.world);
+    if (!world_rank(c.world))
+        CHECK(&c, !disk_remove(dir, NULL));
+    return checks_finish(&c);
+}
