@@ -7,8 +7,7 @@ libtrireme_a_SOURCES += \
 	src/config/hf_members.c src/config/hf_members.h \
 	src/config/hf_rope.c src/config/hf_write.c \
 	src/config/hub.c src/config/hub.h \
-	src/config/key.c \
-	src/config/nearest.c \
+	src/config/key.c src/config/nearest.c \
 	src/config/presets.c \
 	src/config/rivals.c \
 	src/config/saved.c src/config/saved.h \
