@@ -69,7 +69,7 @@ static const char *const models[] = {
                    "lora.modules_to_save=lm_head,ln_f",
     SIZES ADAPTERS "data.seq_len=24 model.family=llama model.heads=6 model.kv_heads=2 "
                    "model.head_dim=6 model.qkv_bias=true model.qk_norm=true "
-                   "lora.modules_to_save=q_norm",
+                   "lora.modules_to_save=lm_head,q_norm",
 };
 enum {
     MODELS = sizeof models / sizeof models[0],
