@@ -32,6 +32,8 @@ static const struct setting settings[] = {
     {MODEL "precision=fp32 train.micro_batch=2 model.tie_embeddings=true", 1e-5},
     {MODEL "precision=fp32 train.micro_batch=1 recompute=full train.clip=0.3", 1e-5},
     {MODEL "precision=bf16 train.micro_batch=3", 1e-2},
+    {MODEL "precision=fp32 train.micro_batch=2 model.qkv_bias=true model.sliding_window=5", 1e-5},
+    {MODEL "precision=bf16 recompute=selective model.qk_norm=true model.sliding_window=3", 1e-2},
     {MODEL "precision=fp32 train.micro_batch=2 model.family=gpt2 model.kv_heads=6 "
            "model.tie_embeddings=true",
      1e-5},
