@@ -68,7 +68,7 @@ completes() {
 }
 is "completion is registered" "complete -F _trireme trireme" "$(bash complete tr | head -n 1)"
 completes "a command" "tokenize" tok
-completes "keys" "train.eval_batches= train.eval_every=" train train.eval
+completes "keys" "train.eval_batches= train.eval_every= train.eval_micro_batch=" train train.eval
 completes "values of a key" "FULL_SHARD" train parallel.strategy = FU
 completes "all of its values" "auto cpu cuda" plan device =
 completes "models" "llama3-70b llama3-8b" train model.preset = llama3-
