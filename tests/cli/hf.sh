@@ -263,6 +263,43 @@ if [ -n "${TRIREME_PYTHON-}" ] && "$TRIREME_PYTHON" -c 'import h5py, transformer
             not_ok "transformers loads $name" "$(tail -n 3 check.out)"
         fi
     done
+    # From transformers, trained here, back to transformers; and what is not trained, bit by bit.
+    model="$TRIREME_PYTHON $top/tests/cli/hf_model.py"
+    awk 'BEGIN { for (i = 0; i < 400; i++) printf "%d squared is %d. ", i, i * i }' >squares
+    "$TRIREME" tokenize squares -o squares.h5 >out 2>err
+    for kind in llama mistral qwen2 qwen3 gpt2; do
+        $model make $kind made-$kind >check.out 2>&1 || cat check.out
+        # shellcheck disable=SC2086
+        ranks 3 "$TRIREME" train $N model.path=made-$kind precision=bf16 train.steps=10 \
+            train.global_batch=6 train.lr=3e-3 parallel.strategy=FULL_SHARD run.dir=tuned-$kind \
+            >out 2>err </dev/null || cat err
+        "$TRIREME" convert tuned-$kind tuned-hf-$kind --dtype fp32 >out 2>err
+        "$TRIREME" evaluate tuned-$kind precision=fp32 data.valid=train.h5 >out 2>err || cat err
+        here=$(sed -n 's/^loss \([0-9.]*\).*/\1/p' out)
+        there=$($model loss tuned-hf-$kind train.h5 2>check.out)
+        is "transformers has the loss of $kind trained here, $here" near \
+            "$(echo "$here ${there:-0}" | awk '{ d = $1 / ($2 + 1e-9) - 1; print d * d < 1e-8 ? "near" : $0 }')"
+        # shellcheck disable=SC2086
+        "$TRIREME" train $N model.path=made-$kind train.steps=0 run.dir=same-$kind >out 2>err || cat err
+        "$TRIREME" convert same-$kind same-hf-$kind --dtype bf16 >out 2>err
+        if "$TRIREME_PYTHON" -c 'import sys; from safetensors.torch import load_file
+a, b = (load_file(f + "/model.safetensors") for f in sys.argv[1:])
+assert sorted(a) == sorted(b) and all((a[k] == b[k]).all() for k in a)' made-$kind same-hf-$kind \
+            >check.out 2>&1; then
+            ok "$kind of transformers, there and back, the same bits"
+        else
+            not_ok "$kind of transformers, there and back" "$(tail -n 1 check.out)"
+        fi
+        # shellcheck disable=SC2086
+        "$TRIREME" train $N data.train=squares.h5 model.path=made-$kind train.steps=60 train.lr=3e-3 \
+            train.warmup_steps=5 run.dir=writes-$kind >out 2>err || cat err
+        "$TRIREME" convert writes-$kind writes-hf-$kind >out 2>err
+        "$TRIREME" generate writes-$kind data.seq_len=100 --prompt "$(head -c 24 squares)" --tokens 64 \
+            --temperature 0 >out 2>err || cat err
+        here=$(tail -c +25 out)
+        there=$($model text writes-hf-$kind squares.h5 64 2>check.out)
+        is "64 tokens that $kind writes are those of transformers" "${there:-$(tail -n 1 check.out)}" "$here"
+    done
 else
     skip "transformers loads what convert writes" "no Python with transformers and h5py (TRIREME_PYTHON)"
 fi

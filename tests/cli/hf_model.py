@@ -1,0 +1,58 @@
+"""hf_model.py WHAT ... - models of transformers beside trireme's.
+
+  make KIND FOLDER       write a small model of random numbers: llama, mistral, qwen2, qwen3 or gpt2
+  loss FOLDER TOKENS     print the mean loss of a folder's model on all windows of 24 tokens
+  text FOLDER TOKENS N   print N tokens that it writes, always the likeliest, after the first 24, as
+                         bytes
+"""
+import sys
+
+import h5py
+import numpy as np
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+SEQ = 24
+SIZES = dict(vocab_size=257, hidden_size=36, intermediate_size=61, num_hidden_layers=3,
+             num_attention_heads=6, num_key_value_heads=3, head_dim=6, max_position_embeddings=128,
+             initializer_range=0.15)
+KINDS = {
+    "llama": dict(SIZES, tie_word_embeddings=True),
+    "mistral": dict(SIZES, sliding_window=9),
+    "qwen2": {k: v for k, v in SIZES.items() if k != "head_dim"},
+    "qwen3": SIZES,
+    "gpt2": dict(vocab_size=257, n_embd=36, n_layer=3, n_head=6, n_positions=128, resid_pdrop=0,
+                 embd_pdrop=0, attn_pdrop=0, initializer_range=0.15),
+}
+
+
+def make(kind, folder):
+    torch.manual_seed(11)
+    config = AutoConfig.for_model(kind, **KINDS[kind])
+    AutoModelForCausalLM.from_config(config).to(torch.bfloat16).save_pretrained(folder)
+
+
+def open_model(folder, tokens):
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    with h5py.File(tokens) as file:
+        return model, file["tokens"][...].astype(np.int64)
+
+
+def loss(folder, tokens):
+    model, ids = open_model(folder, tokens)
+    rows = [ids[i : i + SEQ + 1] for i in range(0, len(ids) - SEQ, SEQ)]
+    rows = torch.from_numpy(np.stack(rows))
+    with torch.no_grad():
+        logits = model(rows[:, :-1]).logits
+    print(float(torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())))
+
+
+def text(folder, tokens, count):
+    model, ids = open_model(folder, tokens)
+    prompt = torch.from_numpy(ids[None, :SEQ])
+    with torch.no_grad():
+        out = model.generate(prompt, max_new_tokens=int(count), do_sample=False, eos_token_id=None)
+    print(bytes(i for i in out[0, SEQ:].tolist() if i < 256).decode("utf-8", "replace"))
+
+
+{"make": make, "loss": loss, "text": text}[sys.argv[1]](*sys.argv[2:])
