@@ -21,8 +21,8 @@ struct memory_lifetime *memory_lifetimes(const struct program *program)
     for (int b = 0; b < program->buffers; b++)
         life[b] = (struct memory_lifetime){-1, -1};
     for (int i = 0; i < program->instrs; i++)
-        for (unsigned left = program->instr[i].bound; left; left &= left - 1) {
-            int b = buffer_root(program, program->instr[i].buffer[__builtin_ctz(left)]);
+        for (uint64_t left = program->instr[i].bound; left; left &= left - 1) {
+            int b = buffer_root(program, program->instr[i].buffer[__builtin_ctzll(left)]);
             if (life[b].first < 0)
                 life[b].first = i;
             life[b].last = i;

@@ -122,9 +122,9 @@ void program_cast(struct program *program, int flat, int micro, int from, int to
 void instr_bind(struct instr *instr, int slot, int buffer, enum instr_access access)
 {
     instr->buffer[slot] = buffer;
-    instr->bound |= 1u << slot;
-    instr->reads |= access & ACCESS_READ ? 1u << slot : 0;
-    instr->writes |= access & ACCESS_WRITE ? 1u << slot : 0;
+    instr->bound |= space_bit(slot);
+    instr->reads |= access & ACCESS_READ ? space_bit(slot) : 0;
+    instr->writes |= access & ACCESS_WRITE ? space_bit(slot) : 0;
 }
 
 const char *instr_text(const struct program *program, int index, char *text, size_t size)

@@ -98,8 +98,8 @@ struct instr {
     enum group_reduction reduction; /* ALLREDUCE; else GROUP_SUM */
     uint64_t accumulate; /* RUN: bits of segment_adds() and segment_adds_input(); REDUCE: 0 or 1 */
     int buffer[SLOTS];   /* -1 where unused */
-    unsigned reads, writes; /* bit per slot */
-    unsigned bound;         /* bit per slot that instr_bind() gave a buffer: for quick loops */
+    uint64_t reads, writes; /* space_bit() per slot */
+    uint64_t bound;         /* the same per slot that instr_bind() gave a buffer: for quick loops */
     int wait[STREAMS];      /* the last instruction of each other stream that must be complete */
 };
 

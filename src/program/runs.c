@@ -53,7 +53,7 @@ struct runs_buffers {
      * run behind that.  Where that is the same unit's, it has the other one of two places. */
     int (*carried)[PHASES][2];
     int place, last; /* and unit of the run before */
-    unsigned slots;  /* of LOAD, that are read: a bit each */
+    uint64_t slots;  /* of LOAD, that are read: a bit each */
 };
 
 static void *make_table(int count, size_t size)
@@ -209,15 +209,15 @@ static int load_slot(const struct segment *segment, int space)
 }
 
 /* The slots of LOAD that segments of the rank's units read, a bit each. */
-static unsigned slots_read(const struct program *program)
+static uint64_t slots_read(const struct program *program)
 {
-    unsigned slots = 0;
+    uint64_t slots = 0;
     for (int unit = 0; unit < program->units->count; unit++)
         for (int phase = 0; phase < PHASES && program_owns(program, unit); phase++) {
             const struct segment *segment = program_segment(program, unit, phase);
             for (int space = SPACE_TOKENS; space <= SPACE_DOCUMENTS; space++)
                 if (segment->reads >> space & 1 && load_slot(segment, space) >= 0)
-                    slots |= 1u << load_slot(segment, space);
+                    slots |= space_bit(load_slot(segment, space));
         }
     return slots;
 }
@@ -397,7 +397,7 @@ static int has_input(const struct program *program, const struct run *run, int r
     for (int r = 0; r < runs; r++) {
         const struct unit_boundaries *own = &program->units->boundary[run[r].unit];
         const struct segment *segment = run[r].segment;
-        unsigned spaces = access == ACCESS_READ ? segment->reads : segment->writes;
+        uint64_t spaces = access == ACCESS_READ ? segment->reads : segment->writes;
         for (int k = 0; k < own->inputs; k++)
             if (own->producer[k] == unit && spaces >> ((int)first + k) & 1)
                 return 1;
@@ -450,23 +450,23 @@ static void write_piece(struct program *program, const struct run *run, int numb
     instr->unit = run->unit;
     instr->micro = run->micro;
     instr->piece = number;
-    unsigned adds = 1u << SPACE_LOSS;
+    uint64_t adds = space_bit(SPACE_LOSS);
     for (int k = 0; k < run->uses; k++) {
         const struct flat *flat = &program->units->flat[run->use[k].flat];
         unsigned added = segment_added(run->accumulate, k) &
                          segment_piece_sections(run->segment, number, k, flat);
         instr->accumulate |= (uint64_t)added * segment_adds(k, 0);
-        adds |= (added ? 1u : 0) << (SPACE_GRAD + k);
+        adds |= added ? space_bit(SPACE_GRAD + k) : 0;
     }
     for (int k = 0; k < BOUNDARY_USES; k++)
         if (run->accumulate & segment_adds_input(k) &&
             segment_piece_can_add(run->segment, number, k)) {
             instr->accumulate |= segment_adds_input(k);
-            adds |= 1u << (SPACE_INPUT_GRAD + k);
+            adds |= space_bit(SPACE_INPUT_GRAD + k);
         }
     for (int s = 0; s < SPACE_COUNT; s++) {
-        unsigned read = (piece->reads | (piece->writes & adds)) >> s & 1;
-        unsigned write = piece->writes >> s & 1;
+        uint64_t read = (piece->reads | (piece->writes & adds)) >> s & 1;
+        uint64_t write = piece->writes >> s & 1;
         if (s == SPACE_WORK)
             read = 0;
         if (read || write)
@@ -478,7 +478,7 @@ void runs_write(struct program *program, struct runs_buffers *b, const struct ru
 {
     int buffer[SPACE_COUNT];
     const struct segment *segment = run->segment;
-    unsigned touched = segment->reads | segment->writes;
+    uint64_t touched = segment->reads | segment->writes;
     b->place = run->unit == b->last && !b->place;
     b->last = run->unit;
     for (int s = 0; s < SPACE_COUNT; s++)

@@ -64,7 +64,7 @@ static void add_run(struct runs *runs, int unit, const struct schedule_action *a
     if (is_both && (phase == PHASE_BACKWARD || phase == PHASE_BACKWARD_INPUT))
         phase = PHASE_BOTH;
     const struct segment *segment = program_segment(program, unit, phase);
-    if (segment->writes & ~(1u << SPACE_WORK))
+    if (segment->writes & ~space_bit(SPACE_WORK))
         runs->run[runs->count++] = (struct run){.phase = phase,
                                                 .unit = unit,
                                                 .micro = action->micro,

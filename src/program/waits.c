@@ -126,8 +126,8 @@ static void touch_operand(struct waits *w, int i, int slot, int writes, int wait
 static void need_operands(struct waits *w, int i, int wait[STREAMS])
 {
     const struct instr *instr = &w->program->instr[i];
-    for (unsigned left = instr->bound; left; left &= left - 1) {
-        int slot = __builtin_ctz(left), b = buffer_root(w->program, instr->buffer[slot]);
+    for (uint64_t left = instr->bound; left; left &= left - 1) {
+        int slot = __builtin_ctzll(left), b = buffer_root(w->program, instr->buffer[slot]);
         int write = instr->writes >> slot & 1 || instr->kind == INSTR_RELEASE;
         if (is_by_bytes(w, b))
             touch_operand(w, i, slot, write, wait);
@@ -143,8 +143,8 @@ static void need_operands(struct waits *w, int i, int wait[STREAMS])
 static void remember(struct waits *w, int i)
 {
     const struct instr *instr = &w->program->instr[i];
-    for (unsigned left = instr->bound; left; left &= left - 1) {
-        int slot = __builtin_ctz(left), b = buffer_root(w->program, instr->buffer[slot]);
+    for (uint64_t left = instr->bound; left; left &= left - 1) {
+        int slot = __builtin_ctzll(left), b = buffer_root(w->program, instr->buffer[slot]);
         if (instr->kind == INSTR_RELEASE)
             w->history[b].released[instr->stream] = i;
         if (instr->writes >> slot & 1)

@@ -249,10 +249,10 @@ struct segment_touch segment_touch(const struct segment *segment, const struct s
     return (struct segment_touch){ref.space, ref.offset, ref.offset + bytes, writes};
 }
 
-static void note(unsigned *spaces, struct segment_ref ref)
+static void note(uint64_t *spaces, struct segment_ref ref)
 {
     if (ref.space >= 0)
-        *spaces |= 1u << ref.space;
+        *spaces |= space_bit(ref.space);
 }
 
 /* Output k of the step may be a gradient. */
@@ -324,7 +324,7 @@ static void resolve(struct segment_draft *c)
         touch(c, s);
     }
     if (segment->work_bytes)
-        segment->writes |= 1u << SPACE_WORK;
+        segment->writes |= space_bit(SPACE_WORK);
 }
 
 /* Is the value gone when the phase runs? */
@@ -340,9 +340,10 @@ static int is_gone(const struct segment_draft *c, int v)
 /* What is exchanged is a value of the unit's own, a boundary, or what is kept of one. */
 static int check_exchange(const struct segment_draft *c, int s, struct error *err)
 {
-    const unsigned inputs = (1u << BOUNDARY_USES) - 1;
-    const unsigned spaces = 1u << SPACE_CARRY | 1u << SPACE_SAVED | 1u << SPACE_DEFERRED |
-                            inputs << SPACE_INPUT | 1u << SPACE_OUTPUT | 1u << SPACE_OUTPUT_GRAD |
+    const uint64_t inputs = space_bit(BOUNDARY_USES) - 1;
+    const uint64_t spaces = space_bit(SPACE_CARRY) | space_bit(SPACE_SAVED) |
+                            space_bit(SPACE_DEFERRED) | inputs << SPACE_INPUT |
+                            space_bit(SPACE_OUTPUT) | space_bit(SPACE_OUTPUT_GRAD) |
                             inputs << SPACE_INPUT_GRAD;
     const struct segment_step *step = &c->segment->step[s];
     const struct graph_node *node = segment_node(c->segment, step);

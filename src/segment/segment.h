@@ -50,7 +50,13 @@ enum segment_space {
     SPACE_CARRY,      /* temporaries that live from piece to piece */
     SPACE_COUNT
 };
-_Static_assert(SPACE_COUNT <= 32, "sets of spaces are bits of an unsigned");
+_Static_assert(SPACE_COUNT <= 64, "sets of spaces are bits of a uint64_t");
+
+/* The set of one space, or of one of an instruction's slots. */
+static inline uint64_t space_bit(int space)
+{
+    return UINT64_C(1) << space;
+}
 
 /* Which of a unit's boundaries has its place, or the place of its gradient, in a space; -1: none.
  */
@@ -107,7 +113,7 @@ struct segment_step {
 struct segment_piece {
     int first, end;
     int runs;               /* 1: there is something to run before the exchange */
-    unsigned reads, writes; /* bit per space */
+    uint64_t reads, writes; /* space_bit()s */
     double flops;
 };
 
@@ -120,7 +126,7 @@ struct segment {
     int pieces;
     struct segment_piece *piece;
     size_t work_bytes, saved_bytes, deferred_bytes, carry_bytes;
-    unsigned reads, writes; /* bit per space */
+    uint64_t reads, writes; /* space_bit()s */
 };
 
 /* Compile the nodes of a phase.  Of a graph that ends in the loss, the loss is made in backward,

@@ -137,8 +137,8 @@ int overlaps_add(struct overlaps *o, int i, int b, const int **other)
     const struct instr *instr = &o->program->instr[i];
     struct touches *before = &o->buffer[b];
     o->now.count = o->others = 0;
-    for (unsigned left = instr->bound; left; left &= left - 1) {
-        int slot = __builtin_ctz(left);
+    for (uint64_t left = instr->bound; left; left &= left - 1) {
+        int slot = __builtin_ctzll(left);
         if (buffer_root(o->program, instr->buffer[slot]) == b)
             add_operand(o, i, slot);
     }

@@ -353,16 +353,16 @@ static int check_spaces(const struct values *v, int i)
     if (instr->piece < 0 || instr->piece >= segment->pieces)
         return wrong_operand(v, i, -1);
     const struct segment_piece *piece = &segment->piece[instr->piece];
-    unsigned scratch = piece->reads & 1u << SPACE_WORK, writes = piece->writes;
-    unsigned reads = piece->reads & ~scratch;
-    unsigned bound = 0;
+    uint64_t scratch = piece->reads & space_bit(SPACE_WORK), writes = piece->writes;
+    uint64_t reads = piece->reads & ~scratch;
+    uint64_t bound = 0;
     for (int s = 0; s < SPACE_COUNT; s++)
-        bound |= (instr->buffer[s] >= 0 ? 1u : 0) << s;
+        bound |= instr->buffer[s] >= 0 ? space_bit(s) : 0;
     if (instr->accumulate & ~can_add(v, instr))
         return wrong_operand(v, i, -1);
-    unsigned faults =
+    uint64_t faults =
         (bound ^ (reads | scratch | writes)) | (reads & ~instr->reads) | (writes ^ instr->writes);
-    return faults ? wrong_operand(v, i, __builtin_ctz(faults)) : check_sizes(v, i);
+    return faults ? wrong_operand(v, i, __builtin_ctzll(faults)) : check_sizes(v, i);
 }
 
 int rules_run(struct values *v, int i)

@@ -209,7 +209,7 @@ enum {
  * segment's. */
 static const struct {
     int (*follow)(struct values *v, int i);
-    unsigned reads, writes;
+    uint64_t reads, writes;
 } rule[INSTR_KINDS] = {
     [INSTR_ZERO] = {.follow = rule_zero, .writes = SUMS},
     [INSTR_LOAD] = {.follow = rule_load},
@@ -241,18 +241,18 @@ static const struct {
 static int check_operands(const struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
-    unsigned reads = rule[instr->kind].reads, writes = rule[instr->kind].writes;
+    uint64_t reads = rule[instr->kind].reads, writes = rule[instr->kind].writes;
     if (instr->kind == INSTR_REDUCE && instr->accumulate)
         reads |= TO;
     for (int slot = 0; slot < SLOTS; slot++) {
         int is_bound = instr->buffer[slot] >= 0;
         if (is_bound && instr->kind == INSTR_LOAD)
-            writes |= 1u << slot;
+            writes |= space_bit(slot);
         if (is_bound && instr->kind == INSTR_UPDATE && slot >= SLOT_PARAM) {
-            writes |= 1u << slot;
-            reads |= slot >= SLOT_OPTIMIZER ? 1u << slot : 0;
+            writes |= space_bit(slot);
+            reads |= slot >= SLOT_OPTIMIZER ? space_bit(slot) : 0;
         }
-        unsigned missing = (reads & ~instr->reads) | (writes & ~instr->writes);
+        uint64_t missing = (reads & ~instr->reads) | (writes & ~instr->writes);
         if (missing >> slot & 1 || ((reads | writes) >> slot & 1 && !is_bound))
             return wrong_operand(v, i, slot);
     }

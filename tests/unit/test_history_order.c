@@ -25,7 +25,7 @@ static const struct instr *same_of_other(const struct program *program, const st
 
 /* Each operand of some instructions, that of another micro-batch instead, and the instruction said
  * to be of that one. */
-static int take_other(struct program *program, int i, unsigned slots)
+static int take_other(struct program *program, int i, uint64_t slots)
 {
     struct instr *instr = &program->instr[i], was = *instr;
     const struct instr *other = same_of_other(program, instr);
@@ -57,10 +57,11 @@ static int spoil_kept(struct program *program)
         struct instr *instr = &program->instr[i], was = *instr;
         if (instr->kind == INSTR_RUN)
             spoilt += take_other(program, i,
-                                 1u << SPACE_SAVED | 1u << SPACE_DEFERRED | 1u << SPACE_CARRY);
+                                 space_bit(SPACE_SAVED) | space_bit(SPACE_DEFERRED) |
+                                     space_bit(SPACE_CARRY));
         if (!instr_is_exchange(&was))
             continue;
-        spoilt += take_other(program, i, 1u << SLOT_FROM | 1u << SLOT_TO);
+        spoilt += take_other(program, i, space_bit(SLOT_FROM) | space_bit(SLOT_TO));
         faults_leave_out(instr);
         faults_refused(program, " micro ", "head");
         *instr = was;
@@ -79,7 +80,7 @@ static int spoil_boundaries(struct program *program)
     int spoilt = 0;
     for (int i = 0; i < program->instrs; i++)
         if (instr_is_message(&program->instr[i]) && program->instr[i].flat < 0)
-            spoilt += take_other(program, i, 1u << SLOT_FROM | 1u << SLOT_TO);
+            spoilt += take_other(program, i, space_bit(SLOT_FROM) | space_bit(SLOT_TO));
     return spoilt;
 }
 
@@ -95,7 +96,7 @@ static int spoil_data(struct program *program)
         if (program->instr[i].kind == INSTR_LOAD)
             spoilt += take_other(program, i, ~0u);
         else if (program->instr[i].kind == INSTR_RUN)
-            spoilt += take_other(program, i, 1u << SPACE_TOKENS | 1u << SPACE_TARGETS);
+            spoilt += take_other(program, i, space_bit(SPACE_TOKENS) | space_bit(SPACE_TARGETS));
     return spoilt;
 }
 
@@ -166,7 +167,7 @@ static int stay_stale(struct program *program, int f)
     struct instr *instr = &program->instr[update], was = *instr;
     if (was.buffer[SLOT_PARAM] >= 0) {
         instr->buffer[SLOT_PARAM] = -1;
-        instr->writes &= ~(1u << SLOT_PARAM);
+        instr->writes &= ~space_bit(SLOT_PARAM);
         faults_refused(program, faults_name(program, f), NULL);
         *instr = was;
         spoilt++;

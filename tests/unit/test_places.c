@@ -342,8 +342,8 @@ static void verified(void **state)
             if (instr->kind != INSTR_LOAD)
                 continue;
             instr->buffer[slot] = -1;
-            instr->writes &= ~(1u << slot);
-            instr->bound &= ~(1u << slot);
+            instr->writes &= ~space_bit(slot);
+            instr->bound &= ~space_bit(slot);
             assert_int_equal(verify_values(r.program, &err), -1);
             *instr = was;
             instr->buffer[slot] = was.buffer[SLOT_LOAD_POSITIONS + SLOT_LOAD_DOCUMENTS - slot];

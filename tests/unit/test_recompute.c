@@ -135,7 +135,7 @@ static void test_what_is_kept(void **state)
             else
                 assert_int_equal(block->segment[PHASE_FORWARD].saved_bytes,
                                  policies[p] == RECOMPUTE_FULL ? 0 : products);
-            unsigned saved = 1u << SPACE_SAVED;
+            uint64_t saved = space_bit(SPACE_SAVED);
             int keeps = policies[p] != RECOMPUTE_FULL;
             assert_int_equal(!!(block->segment[PHASE_FORWARD].writes & saved), keeps);
             assert_int_equal(!!(block->segment[PHASE_BACKWARD].reads & saved), keeps);

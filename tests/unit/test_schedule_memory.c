@@ -49,7 +49,7 @@ static void add_unit(struct chunk *chunk, const struct units *units, int u)
 {
     const struct unit_boundaries *boundary = &units->boundary[u];
     int is_both = units_kind(units, u)->ends_in_loss && !units->request.splits_loss;
-    unsigned late = units->request.splits_backward && !is_both
+    uint64_t late = units->request.splits_backward && !is_both
                         ? units_segment(units, u, PHASE_BACKWARD_WEIGHT)->reads
                         : 0;
     for (int k = 0; k < boundary->inputs; k++) {

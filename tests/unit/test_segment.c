@@ -78,7 +78,7 @@ static void fill(const struct session *s, enum segment_space space, void *data, 
 static void spaces_make(struct spaces *spaces, const struct session *s, int unit,
                         const struct segment *segment, int rest)
 {
-    unsigned touched = segment->reads | segment->writes;
+    uint64_t touched = segment->reads | segment->writes;
     *spaces = (struct spaces){.s = s};
     for (int k = 0; k < SPACE_COUNT; k++) {
         if (!(touched >> k & 1))
@@ -109,7 +109,7 @@ static void check_guards(const struct spaces *spaces)
                 fail_msg("a byte beside space %d was written", k);
 }
 
-static uint64_t hash_of(const struct spaces *spaces, unsigned which)
+static uint64_t hash_of(const struct spaces *spaces, uint64_t which)
 {
     uint64_t hash = 0;
     for (int k = 0; k < SPACE_COUNT; k++)
@@ -161,9 +161,10 @@ static int are_equal(const struct spaces *a, const struct spaces *b, int unit,
 /* A tensor that is kept may leave a gap behind it, which nobody writes. */
 static void check_segment(const struct session *s, int unit, const struct segment *segment)
 {
-    unsigned gaps = 1u << SPACE_WORK | 1u << SPACE_SAVED | 1u << SPACE_DEFERRED;
-    unsigned results = segment->writes & ~gaps;
-    unsigned inputs = segment->reads & ~segment->writes;
+    uint64_t gaps =
+        space_bit(SPACE_WORK) | space_bit(SPACE_SAVED) | space_bit(SPACE_DEFERRED);
+    uint64_t results = segment->writes & ~gaps;
+    uint64_t inputs = segment->reads & ~segment->writes;
     struct spaces clean, poisoned;
     spaces_make(&clean, s, unit, segment, 0);
     spaces_make(&poisoned, s, unit, segment, 0xff);
@@ -186,7 +187,7 @@ static void check_segment(const struct session *s, int unit, const struct segmen
 /* Written twice, and written then added to: the second gradient is twice the first. */
 static void check_accumulation(const struct session *s, int unit, const struct segment *segment)
 {
-    unsigned grads = segment->writes & ((1u << SPACE_INPUT) - (1u << SPACE_GRAD));
+    uint64_t grads = segment->writes & (space_bit(SPACE_INPUT) - space_bit(SPACE_GRAD));
     struct spaces once, twice;
     spaces_make(&once, s, unit, segment, 0xff);
     spaces_make(&twice, s, unit, segment, 0xff);

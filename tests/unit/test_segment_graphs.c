@@ -296,7 +296,7 @@ static void test_refused_forms(void **state)
 }
 
 /* Overwrite what is not handed over. */
-static void overwrite(struct unit *u, unsigned kept)
+static void overwrite(struct unit *u, uint64_t kept)
 {
     for (int k = 0; k < SPACE_COUNT; k++)
         if (!(kept >> k & 1) || k == SPACE_WORK)
@@ -316,14 +316,14 @@ static void run_both(struct unit *u)
 static void run_parts(struct unit *u)
 {
     struct error err = {0};
-    const unsigned results = 1u << SPACE_GRAD | 1u << SPACE_INPUT_GRAD;
-    unsigned weight = u->weight.reads, parts = u->input.reads | weight;
+    const uint64_t results = space_bit(SPACE_GRAD) | space_bit(SPACE_INPUT_GRAD);
+    uint64_t weight = u->weight.reads, parts = u->input.reads | weight;
     unsigned made = segment_sections(&u->input, 0, &u->flat);
     uint64_t adds = 0;
     for (int s = 0; s < u->graph->param_count; s++)
         adds |= made >> s & 1 ? segment_adds(0, s) : 0;
     assert_int_equal(segment_check_run(&u->forward, u->uses, u->device, u->base, 0, &err), 0);
-    overwrite(u, parts & ~(1u << SPACE_DEFERRED));
+    overwrite(u, parts & ~space_bit(SPACE_DEFERRED));
     assert_int_equal(segment_check_run(&u->input, u->uses, u->device, u->base, 0, &err), 0);
     overwrite(u, weight | results);
     assert_int_equal(segment_check_run(&u->weight, u->uses, u->device, u->base, adds, &err), 0);
@@ -341,7 +341,7 @@ static void check_recomputed(struct graph *(*make)(void), const struct session *
         segment_check_lifetimes(s, &again.backward);
         assert_true(again.forward.saved_bytes < kept.forward.saved_bytes);
         assert_true(r != RECOMPUTE_FULL || !again.forward.saved_bytes);
-        assert_false((again.backward.reads | again.backward.writes) & 1u << SPACE_OUTPUT);
+        assert_false((again.backward.reads | again.backward.writes) & space_bit(SPACE_OUTPUT));
         run_both(&again);
         assert_memory_equal(again.base[SPACE_GRAD], kept.base[SPACE_GRAD],
                             (size_t)kept.flat.padded * sizeof(float));

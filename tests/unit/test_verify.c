@@ -203,7 +203,7 @@ static void check_missing_gather(struct program *program)
 {
     for (int i = 0; i < program->instrs; i++) {
         struct instr *instr = &program->instr[i];
-        unsigned was = instr->writes;
+        uint64_t was = instr->writes;
         if (instr->kind != INSTR_GATHER)
             continue;
         instr->writes = 0;

@@ -280,11 +280,11 @@ static void check_missing(struct program *program)
             *instr = was;
             if (was.kind == INSTR_RUN && slot == SPACE_WORK)
                 continue;
-            instr->reads &= ~(1u << slot);
-            instr->writes &= ~(1u << slot);
+            instr->reads &= ~space_bit(slot);
+            instr->writes &= ~space_bit(slot);
             refused(program, "an operand not used", i);
             *instr = was;
-            instr->writes &= ~(1u << slot);
+            instr->writes &= ~space_bit(slot);
             if (was.writes >> slot & 1 && is_result(&was, slot))
                 refused(program, "a result that is not written", i);
             *instr = was;
