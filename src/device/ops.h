@@ -112,6 +112,18 @@ static inline int64_t attention_window_start(const struct attention *a, int64_t 
     return start > 0 ? start : 0;
 }
 
+/* Attention of rows that continue sequences, in generation.  A cache holds keys and values of what
+ * came before: [batch, capacity, 2*kv_heads * head_dim], key heads first, a row for each position.
+ * The rows of a sequence, qkv [batch, seq, (heads + 2*kv_heads) * head_dim] as in struct attention,
+ * follow one another from the position of the first of them. */
+struct attention_cached {
+    enum dtype dt;                     /* of rows and cache */
+    int64_t batch, seq, capacity;      /* seq is 1 or even, and at most capacity */
+    int64_t heads, kv_heads, head_dim; /* head_dim even */
+    float scale;                       /* as in struct attention */
+    int64_t window; /* keys that a query sees, its own and those before it; 0: all before */
+};
+
 /* The pairs of query and key that causal attention looks at, of `rows` queries from a position on:
  * all keys before each, without those before its window. */
 static inline double attention_causal_pairs_of(const struct attention *a, int64_t first,
@@ -346,6 +358,13 @@ struct device_ops {
                                const void *dout, const void *o, const float *lse, const void *qkv,
                                void *scratch);
     size_t (*attention_scratch)(struct device *d, const struct attention *a, enum device_pass pass);
+    /* Put keys and values of the rows into the cache, and then o [batch, seq, heads * head_dim]:
+     * each row sees the cache from position 0, or the first of its window, to its own.  positions
+     * [batch, seq]: only those of the first rows of sequences are read; they are from 0 to capacity
+     * - seq, and all positions before them have been put there. */
+    void (*attention_cached)(struct device *d, const struct attention_cached *a, void *o,
+                             void *cache, const void *qkv, const int32_t *positions, void *scratch);
+    size_t (*attention_cached_scratch)(struct device *d, const struct attention_cached *a);
     unsigned attention_forms; /* bits of enum attention_form: what it offers beside the plain one */
 
     /* y = silu(gate) * up;  gate_up [rows, 2 * ffn], gate first;  y [rows, ffn] */
@@ -459,7 +478,8 @@ struct device_ops {
     X(embedding) X(embedding_backward) X(rmsnorm) X(rmsnorm_backward) X(norm_backward_scratch) \
     X(layernorm) X(layernorm_backward) X(bias) X(bias_backward) \
     X(bias_backward_scratch) X(gelu) X(gelu_backward) X(qk_norm) X(qk_norm_backward) X(rope) X(pack_heads) \
-    X(pack_heads_backward) X(order_chunks) X(attention) X(attention_backward) X(attention_scratch) X(swiglu) \
+    X(pack_heads_backward) X(order_chunks) X(attention) X(attention_backward) X(attention_scratch) \
+    X(attention_cached) X(attention_cached_scratch) X(swiglu) \
     X(swiglu_backward) X(cross_entropy) X(loss_sum) X(add) X(scale) X(cast) X(fill_zero) X(copy) X(set) \
     X(sumsq) X(sum_from_last) X(update_factor) X(adamw) X(sgd) X(momentum) X(muon) X(normalize) \
     X(polynomial) X(softmax_part) X(softmax_term) X(softmax_loss) X(softmax_gradient)

@@ -177,7 +177,8 @@ int build_input(struct graph *graph, int64_t width)
 int build_rope_table(struct graph *graph, int64_t head_dim)
 {
     int64_t ranks = graph->packed && graph->context.size > 1 ? graph->context.size : 1;
-    return graph_value(graph, VALUE_CONST, DTYPE_F32, 2, (int64_t[]){graph->seq * ranks, head_dim});
+    int64_t rows = graph->cache ? graph->cache : graph->seq * ranks;
+    return graph_value(graph, VALUE_CONST, DTYPE_F32, 2, (int64_t[]){rows, head_dim});
 }
 
 void build_output(struct graph *graph, int value)
@@ -342,6 +343,20 @@ int build_attention_of(struct graph *graph, const struct build_attention *form)
                                     .forms = forms,
                                     .window = form->window,
                                     .scale = 1.0f / sqrtf((float)form->head_dim)});
+}
+
+int build_attention_cached(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads,
+                           int64_t head_dim, int64_t window)
+{
+    int64_t kept[2] = {graph->batch * graph->cache, 2 * kv_heads * head_dim};
+    int cache = graph_value(graph, VALUE_CACHE, graph->dtype, 2, kept);
+    graph->values[cache].index = graph->block;
+    return append(graph, &op_attention_cached, (int[]){qkv, cache, build_row_positions(graph)}, 3,
+                  (struct op_attrs){.heads = heads,
+                                    .kv_heads = kv_heads,
+                                    .head_dim = head_dim,
+                                    .window = window,
+                                    .scale = 1.0f / sqrtf((float)head_dim)});
 }
 
 int build_swiglu(struct graph *graph, int gate_up)

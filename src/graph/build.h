@@ -28,7 +28,7 @@ int build_boundary(struct graph *graph, const char *name, int sequence, int64_t 
 /* That of the name "hidden", of the sequence worked on. */
 int build_input(struct graph *graph, int64_t width);
 /* The model's constants, of the positions of the rows that the rank has of the sequence; of all
- * positions of a sequence where these come from data (graph->packed). */
+ * positions of a sequence where these come from data (graph->packed, graph->cache). */
 int build_rope_table(struct graph *graph, int64_t head_dim);
 /* Make value, the result of a node, the unit's output, which units behind it read by that name (or
  * the caller, after the last unit). */
@@ -61,6 +61,10 @@ int build_rope(struct graph *graph, int qkv, int table, int positions, int64_t h
  * own rows with the keys and values of all. */
 int build_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads,
                     int64_t head_dim);
+/* Causal attention over packed projections of rows that continue sequences (graph->cache), from the
+ * positions that data says; window as in struct build_attention. */
+int build_attention_cached(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads,
+                           int64_t head_dim, int64_t window);
 /* Attention in other forms; where ranks divide each sequence, of packed projections and causal. */
 struct build_attention {
     int q;  /* [rows, heads * head_dim], or packed projections where kv is -1 */

@@ -34,9 +34,10 @@ enum graph_value_role {
     VALUE_TARGETS,     /* the same, and so are these */
     VALUE_POSITIONS,   /* of each row in its document, below graph->positions */
     VALUE_DOCUMENTS,   /* the position in its sequence at which its document begins */
-    VALUE_CONST,       /* table made once: rotary cosines and sines, fp32 */
-    VALUE_LOSS,        /* double[2]: sum of token losses, number of targets; added to */
-    VALUE_LOSS_SCALE,  /* double[1]: what the loss is multiplied by for its gradients */
+    VALUE_CACHE, /* keys and values of positions before, of block `index`: kept from run to run */
+    VALUE_CONST, /* table made once: rotary cosines and sines, fp32 */
+    VALUE_LOSS,  /* double[2]: sum of token losses, number of targets; added to */
+    VALUE_LOSS_SCALE, /* double[1]: what the loss is multiplied by for its gradients */
 };
 
 /* Ranks that work on one graph together, each on a part of it: the mesh axes along which they lie
@@ -61,7 +62,7 @@ struct graph_value {
     enum dtype dtype;
     int dims;
     int64_t dim[GRAPH_DIMS];
-    int index;                  /* of the parameter, the input or the sequence */
+    int index;                  /* of the parameter, the input, the sequence or the block */
     int producer;               /* node, or -1 */
     struct graph_group divided; /* size above 1: each of them makes a term of its gradient */
 };
@@ -167,7 +168,9 @@ struct graph {
     struct graph_group tensor;   /* among whose ranks a model may divide its layers */
     struct graph_group context;  /* among whose ranks each sequence is divided */
     struct graph_group own_rows; /* the ranks that each have their own rows of boundaries to come */
-    int packed; /* 1: sequences are of packed documents, and data says where rows are in them */
+    int packed;    /* 1: sequences are of packed documents, and data says where rows are in them */
+    int64_t cache; /* positions of each sequence whose keys and values are kept, which rows continue
+                      from a position that data says; 0: none, sequences are whole */
     int64_t positions; /* rows of the shortest table that positions from data index; 0: none */
     struct graph_value *values;
     int value_count, value_capacity;

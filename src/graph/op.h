@@ -70,13 +70,14 @@ double op_flops(const struct graph *graph, const struct graph_node *node);
 /* All ops, a row each: node->op == &op_linear.  One file each group. */
 extern const struct op op_embedding, op_embedding_backward, op_rmsnorm, op_rmsnorm_backward,
     op_linear, op_linear_input_grad, op_linear_weight_grad, op_rope, op_attention,
-    op_attention_backward, op_swiglu, op_swiglu_backward, op_add, op_accumulate, op_layernorm,
-    op_layernorm_backward, op_bias, op_bias_backward, op_gelu, op_gelu_backward, op_positions,
-    op_positions_backward, op_head_loss, op_head_loss_train, op_head_part, op_head_term,
-    op_head_part_loss, op_head_part_train, op_all_reduce, op_all_reduce_max, op_all_gather,
-    op_reduce_scatter, op_all_to_all, op_scale, op_adapter, op_adapter_input_grad,
-    op_adapter_weight_grad, op_fit_rows, op_place_columns, op_pack_heads, op_pack_heads_backward,
-    op_split_heads, op_order_chunks, op_round, op_qk_norm, op_qk_norm_backward;
+    op_attention_backward, op_attention_cached, op_swiglu, op_swiglu_backward, op_add,
+    op_accumulate, op_layernorm, op_layernorm_backward, op_bias, op_bias_backward, op_gelu,
+    op_gelu_backward, op_positions, op_positions_backward, op_head_loss, op_head_loss_train,
+    op_head_part, op_head_term, op_head_part_loss, op_head_part_train, op_all_reduce,
+    op_all_reduce_max, op_all_gather, op_reduce_scatter, op_all_to_all, op_scale, op_adapter,
+    op_adapter_input_grad, op_adapter_weight_grad, op_fit_rows, op_place_columns, op_pack_heads,
+    op_pack_heads_backward, op_split_heads, op_order_chunks, op_round, op_qk_norm,
+    op_qk_norm_backward;
 
 /* Is what is exchanged changed where it lies? */
 static inline int op_reduces_in_place(const struct op *op)

@@ -2,8 +2,9 @@
 UNIT_TESTS += tests/unit/test_ops tests/unit/test_ops_norm tests/unit/test_ops_loss \
 	tests/unit/test_ops_optimizer tests/unit/test_ops_gemm tests/unit/test_simd_generic \
 	tests/unit/test_ops_layernorm tests/unit/test_ops_adamw_bf16 tests/unit/test_run_queue \
-	tests/unit/test_gemm_threads
+	tests/unit/test_gemm_threads tests/unit/test_ops_cached
 ops_check = tests/unit/ops_check.c tests/unit/ops_check.h
+tests_unit_test_ops_cached_SOURCES = tests/unit/test_ops_cached.c $(ops_check)
 tests_unit_test_gemm_threads_SOURCES = tests/unit/test_gemm_threads.c $(ops_check)
 tests_unit_test_run_queue_SOURCES = tests/unit/test_run_queue.c $(ops_check)
 tests_unit_test_ops_SOURCES = tests/unit/test_ops.c $(ops_check)

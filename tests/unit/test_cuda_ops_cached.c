@@ -1,0 +1,74 @@
+/* test_cuda_ops_cached.c - attention over a cache of keys and values: a GPU against the CPU.
+ *
+ * Built twice: for real GPUs, and for the emulated one.
+ */
+#include "cuda_check.h"
+
+#include <stdio.h>
+
+/* Heads of all widths, windows, one row and several, positions that differ between sequences. */
+static const struct attention_cached shapes[] = {
+    {.batch = 1, .seq = 1, .capacity = 1, .heads = 1, .kv_heads = 1, .head_dim = 2},
+    {.batch = 3, .seq = 1, .capacity = 70, .heads = 4, .kv_heads = 2, .head_dim = 34},
+    {.batch = 2, .seq = 4, .capacity = 33, .heads = 3, .kv_heads = 1, .head_dim = 64},
+    {.batch = 2,
+     .seq = 1,
+     .capacity = 90,
+     .heads = 2,
+     .kv_heads = 2,
+     .head_dim = 128,
+     .window = 17},
+    {.batch = 1, .seq = 6, .capacity = 20, .heads = 2, .kv_heads = 1, .head_dim = 256, .window = 3},
+};
+enum { SHAPES = sizeof shapes / sizeof shapes[0] };
+
+enum { O, CACHE, QKV, POSITIONS, OPERANDS };
+
+static void call_op(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    const struct attention_cached *a = args;
+    size_t bytes = d->ops->attention_cached_scratch(d, a);
+    void *scratch = check_scratch(d, mem, bytes);
+    d->ops->attention_cached(d, a, at[O], at[CACHE], at[QKV], at[POSITIONS], scratch);
+    check_scratch_free(d, mem, bytes, scratch);
+}
+
+static void one_case(struct check *c, const struct attention_cached *a, int64_t offset)
+{
+    char text[128];
+    int64_t rows = a->batch * a->seq, kept = 2 * a->kv_heads * a->head_dim;
+    struct operand o[OPERANDS] = {
+        [O] = output_operand("o", WRITTEN, a->dt, rows * a->heads * a->head_dim),
+        [CACHE] = changed_operand(c, "cache", WRITTEN, a->dt, a->batch * a->capacity * kept, 1),
+        [QKV] = random_operand(c, "qkv", a->dt, rows * (a->heads * a->head_dim + kept), 1),
+        [POSITIONS] = tokens_operand(c, "positions", rows, 1),
+    };
+    for (int64_t row = 0; row < rows; row++)
+        ((int32_t *)o[POSITIONS].before)[row] =
+            (int32_t)(row % a->seq ? -1 : check_draw(c) % (uint64_t)(a->capacity - a->seq + 1));
+    o[QKV].offset = offset;
+    snprintf(text, sizeof text,
+             "attention_cached %s %lld x %lld of %lld, %lld + 2 x %lld heads of %lld",
+             dtype_name(a->dt), (long long)a->batch, (long long)a->seq, (long long)a->capacity,
+             (long long)a->heads, (long long)a->kv_heads, (long long)a->head_dim);
+    check_call(c, text, call_op, a, o, OPERANDS);
+}
+
+static void rows_agree_with_the_cpu(void **state)
+{
+    struct check c = check_open();
+    for (int i = 0; i < SHAPES; i++)
+        for (int j = 0; j < TYPES; j++) {
+            struct attention_cached a = shapes[i];
+            a.dt = op_types[j];
+            a.scale = 1.0f / sqrtf((float)a.head_dim);
+            one_case(&c, &a, i % 2);
+        }
+    check_close_devices(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_agree_with_the_cpu)};
+    return check_main("cuda ops: attention over a cache", tests);
+}
