@@ -93,6 +93,17 @@ int tokenizer_encoder_run(struct tokenizer_encoder *encoder, const char *text, s
 int tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t bytes, int flags,
                      uint32_t **ids, int64_t *count, struct error *err);
 
+/* Ids that TOKENIZER_WRAP puts before and after any text, such as that which begins texts; an end
+ * of text at the very end is left out, as it goes behind documents in any case.  Returns 0 and what
+ * tokenizer_wrap_free() frees, or -1 with err set. */
+struct tokenizer_wrap {
+    uint32_t *before, *after;
+    int64_t before_count, after_count;
+};
+int tokenizer_wrap_find(struct tokenizer_wrap *wrap, const struct tokenizer *tokenizer,
+                        struct error *err);
+void tokenizer_wrap_free(struct tokenizer_wrap *wrap);
+
 /* The last place in text, from 1 to bytes - 1, where it can be cut in two: ids of the first part
  * and, with TOKENIZER_CONTINUED, of the rest are together ids of the whole, whatever follows these
  * bytes.  0: there is none, or none is known for this tokenizer's patterns; encode it whole. */

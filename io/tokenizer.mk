@@ -9,5 +9,5 @@ libtrireme_a_SOURCES += \
 	io/tokenizer_read_steps.c io/tokenizer_regex.c io/tokenizer_regex.h \
 	io/tokenizer_roles.c io/tokenizer_scan.c io/tokenizer_scan.h io/tokenizer_split.c \
 	io/tokenizer_undo.c io/tokenizer_unicode.c io/tokenizer_unicode.h \
-	io/tokenizer_vocab.c io/tokenizer_vocab.h io/tokenizer_wordpiece.c \
+	io/tokenizer_vocab.c io/tokenizer_vocab.h io/tokenizer_wordpiece.c io/tokenizer_wrap.c \
 	io/tokenizer_train.c io/tokenizer_train.h io/tokenizer_train_private.h io/tokenizer_write.c

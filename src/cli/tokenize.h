@@ -74,12 +74,6 @@ void tokenize_output_sweep(const char *path, struct log *log);
 
 /* The job */
 
-/* Ids around the text of a document. */
-struct tokenize_wrap {
-    uint32_t *before, *after;
-    int64_t before_count, after_count;
-};
-
 struct tokenize_counts {
     int64_t records[JSONL_KINDS];
     int64_t empty, bad, cut, dropped, untrained;
@@ -91,9 +85,9 @@ struct tokenize_job {
     struct tokenizer *tokenizer; /* NULL: numbers with a vocabulary of their own */
     const char *name;            /* of the tokenizer, for the file */
     int64_t vocab;
-    int64_t end_of_text; /* behind each text; -1: none */
-    int64_t cut_behind;  /* of token ids: documents end behind it; -1: none */
-    struct tokenize_wrap wrap;
+    int64_t end_of_text;              /* behind each text; -1: none */
+    int64_t cut_behind;               /* of token ids: documents end behind it; -1: none */
+    struct tokenizer_wrap wrap;       /* around the text of a document */
     const struct chat_template *chat; /* NULL: none is known, no_chat says why */
     struct error no_chat;
     struct chat_specials *specials;

@@ -15,32 +15,6 @@ enum { SOURCE_TEXT = 1000 };
 
 /* The tokenizer */
 
-/* What the tokenizer puts around a text, seen by what it puts around "a". */
-static int find_wrap(struct tokenize_wrap *wrap, const struct tokenizer *tokenizer,
-                     struct error *err)
-{
-    uint32_t *plain = NULL, *all = NULL;
-    int64_t plain_count, all_count, at = 0;
-    int rc = tokenizer_encode(tokenizer, "a", 1, 0, &plain, &plain_count, err) ||
-             tokenizer_encode(tokenizer, "a", 1, TOKENIZER_WRAP, &all, &all_count, err);
-    if (!rc && plain_count && all_count > plain_count) {
-        size_t bytes = (size_t)plain_count * sizeof *plain;
-        while (at < all_count - plain_count && memcmp(all + at, plain, bytes))
-            at++;
-        wrap->before_count = at;
-        wrap->after_count = all_count - plain_count - at;
-        if (wrap->after_count && all[all_count - 1] == tokenizer->end_of_text)
-            wrap->after_count--; /* it follows in any case */
-        wrap->before = array_make((size_t)all_count, sizeof *all);
-        wrap->after = array_make((size_t)all_count, sizeof *all);
-        memcpy(wrap->before, all, (size_t)at * sizeof *all);
-        memcpy(wrap->after, all + at + plain_count, (size_t)wrap->after_count * sizeof *all);
-    }
-    free(plain);
-    free(all);
-    return rc ? -1 : 0;
-}
-
 static int open_tokenizer(struct tokenize_job *job, struct error *err)
 {
     const struct tokenize_options *o = &job->options;
@@ -55,7 +29,7 @@ static int open_tokenizer(struct tokenize_job *job, struct error *err)
     job->vocab = job->tokenizer->vocab;
     job->name = job->tokenizer->name;
     job->specials = chat_specials_create(job->tokenizer);
-    return find_wrap(&job->wrap, job->tokenizer, err);
+    return tokenizer_wrap_find(&job->wrap, job->tokenizer, err);
 }
 
 /* --eos: an id, or the text of a token. */
@@ -207,7 +181,6 @@ int tokenize_make(struct app *app, const struct tokenize_options *options, char 
     chat_specials_destroy(job.specials);
     tokenizer_close(job.tokenizer);
     inputs_free(&job.inputs);
-    free(job.wrap.before);
-    free(job.wrap.after);
+    tokenizer_wrap_free(&job.wrap);
     return rc;
 }

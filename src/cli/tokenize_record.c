@@ -49,7 +49,7 @@ int tokenize_record_check_end(const struct tokenize_job *job, struct error *err)
 
 static int add_text(struct tokenize_record *r, struct token_list *list, struct error *err)
 {
-    const struct tokenize_wrap *wrap = &r->job->wrap;
+    const struct tokenizer_wrap *wrap = &r->job->wrap;
     return tokenize_record_check_end(r->job, err) ||
                    token_list_add(list, wrap->before, wrap->before_count, 1, err) ||
                    encode(r, r->record.text, 0, 1, list, err) ||

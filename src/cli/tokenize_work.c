@@ -136,7 +136,7 @@ static void free_work(void *item)
 static int take_text(struct tokenize_job *job, struct work *work, struct error *err)
 {
     struct tokenize_output *output = work->output;
-    const struct tokenize_wrap *wrap = &job->wrap;
+    const struct tokenizer_wrap *wrap = &job->wrap;
     uint32_t end = (uint32_t)job->end_of_text;
     if (work->is_first &&
         (tokenize_output_begin(output, err) ||
