@@ -11,7 +11,7 @@ libtrireme_a_SOURCES += \
 	src/config/presets.c \
 	src/config/rivals.c \
 	src/config/saved.c src/config/saved.h \
-	src/config/schema.c src/config/schema.h \
+	src/config/schema.c src/config/schema_choices.h src/config/schema.h \
 	src/config/show.c \
 	src/config/sources.c \
 	src/config/value.c \
