@@ -31,19 +31,35 @@ const struct command commands[] = {
      .also = "eval test validate valid",
      .run = command_evaluate},
     {.name = "generate",
-     .usage = "RUN|CHECKPOINT [key=value ...] [--prompt TEXT] [--tokens N] [--temperature X] "
-              "[--top-k N] [--seed N] "
-              "[--tokenizer NAME]",
-     .summary = "continue a text; without --prompt, that of standard input",
-     .example = "  trireme generate runs/default --prompt \"Once upon a time\" --tokens 200\n",
+     .usage = "RUN|CHECKPOINT|MODEL [key=value ...] [--prompt TEXT | --prompts FILE | --chat] "
+              "[--tokens N]\n"
+              "      [--min-tokens N] [--temperature X] [--top-k N] [--top-p X] "
+              "[--repetition-penalty X]\n"
+              "      [--stop TEXT] [--seed N] [--batch N] [--tokenizer NAME] [--chat-template "
+              "NAME] [--system TEXT]",
+     .summary = "continue texts, or talk; without --prompt, the text of standard input",
+     .example = "  trireme generate runs/default --prompt \"Once upon a time\" --tokens 200\n"
+                "  trireme generate Llama-3.2-1B-Instruct --chat\n"
+                "  trireme generate runs/default --prompts questions.jsonl --temperature 0 "
+                ">answers.jsonl\n"
+                "  mpirun -n 2 trireme generate meta-llama/Meta-Llama-3-8B --prompt \"The sea\"\n",
      .options = {{"--prompt", "TEXT"},
+                 {"--prompts", "FILE"},
+                 {"--chat", NULL},
                  {"--tokens", "N"},
+                 {"--min-tokens", "N"},
                  {"--temperature", "X"},
                  {"--top-k", "N"},
+                 {"--top-p", "X"},
+                 {"--repetition-penalty", "X"},
+                 {"--stop", "TEXT"},
                  {"--seed", "N"},
-                 {"--tokenizer", "NAME"}},
+                 {"--batch", "N"},
+                 {"--tokenizer", "NAME"},
+                 {"--chat-template", "NAME"},
+                 {"--system", "TEXT"}},
      .collective = 1,
-     .also = "sample gen complete inference infer",
+     .also = "sample gen complete inference infer chat",
      .run = command_generate},
     {.name = "tokenize",
      .usage =

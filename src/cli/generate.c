@@ -1,223 +1,187 @@
-/* generate.c - trireme generate. */
+/* generate.c - trireme generate: texts continued, and conversations. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/round.h"
 #include "cli/arguments.h"
-#include "cli/command.h"
+#include "cli/generate.h"
 #include "comm/world.h"
-#include "train/generate.h"
-#include "train/run_checkpoint.h"
-#include "train/weights.h"
 
-struct asked {
-    struct generate_request request;
-    const char *tokenizer, *from;
-    const char *const *settings; /* "key=value" */
-    int setting_count;
-    struct config config;
-    char *input; /* the prompt where it was read, to be freed; else NULL */
+/* Options that are keys of the configuration, too. */
+struct sampling_options {
+    int64_t tokens, min_tokens, top_k, batch;
+    double temperature, top_p, repetition_penalty;
 };
 
-enum { MOST_BYTES = 1 << 20 };
-
-/* Standard input as one text, to be freed; NULL with err set. */
-static char *read_input(struct error *err)
+static int read_sampling(struct sampling_options *s, int *argc, char **argv, struct error *err)
 {
-    char *text = malloc(MOST_BYTES + 1);
-    size_t bytes = text ? fread(text, 1, MOST_BYTES + 1, stdin) : 0;
-    if (text && !ferror(stdin) && bytes <= MOST_BYTES) {
-        text[bytes] = 0;
-        return text;
-    }
-    error_set(err, "standard input cannot be a prompt: %s",
-              !text           ? "out of memory"
-              : ferror(stdin) ? "it cannot be read"
-                              : "it has more than 1 MiB");
-    free(text);
-    return NULL;
+    const int64_t most = 1000000000;
+    return arguments_count("--tokens", argc, argv, 1, most, &s->tokens, -1, err) ||
+                   arguments_count("--min-tokens", argc, argv, 0, most, &s->min_tokens, -1, err) ||
+                   arguments_count("--top-k", argc, argv, 0, most, &s->top_k, -1, err) ||
+                   arguments_count("--batch", argc, argv, 1, 4096, &s->batch, -1, err) ||
+                   arguments_number("--temperature", argc, argv, 0, 100, &s->temperature, -1,
+                                    err) ||
+                   arguments_number("--top-p", argc, argv, 0, 1, &s->top_p, -1, err) ||
+                   arguments_number("--repetition-penalty", argc, argv, 0.01, 100,
+                                    &s->repetition_penalty, -1, err)
+               ? -1
+               : 0;
 }
 
-/* The text to continue where it is no option: rank 0 reads it and sends it to the others.
- * Collective. */
-static int read_prompt(struct asked *asked, struct world *world, struct error *err)
+/* An option that was given takes the place of the key. */
+static void apply_sampling(struct config_generate *to, const struct sampling_options *s)
 {
-    int is_reader = world_rank(world) == 0;
-    size_t bytes = 0;
-    if (asked->request.prompt)
-        return 0;
-    asked->input = is_reader ? read_input(err) : calloc(1, MOST_BYTES + 1);
-    if (world_agree(world, asked->input ? 0 : -1, err))
-        return -1;
-    if (is_reader)
-        bytes = strlen(asked->input);
-    world_broadcast(world, &bytes, sizeof bytes, 0);
-    world_broadcast(world, asked->input, bytes, 0);
-    asked->request.prompt = asked->input;
+    to->tokens = s->tokens < 0 ? to->tokens : s->tokens;
+    to->min_tokens = s->min_tokens < 0 ? to->min_tokens : s->min_tokens;
+    to->top_k = s->top_k < 0 ? to->top_k : s->top_k;
+    to->batch = s->batch < 0 ? to->batch : s->batch;
+    to->temperature = s->temperature < 0 ? to->temperature : s->temperature;
+    to->top_p = s->top_p < 0 ? to->top_p : s->top_p;
+    to->repetition_penalty =
+        s->repetition_penalty < 0 ? to->repetition_penalty : s->repetition_penalty;
+}
+
+/* Each --stop TEXT, in place of the last alone. */
+static int read_stops(struct generate_options *o, int *argc, char **argv, struct error *err)
+{
+    for (int i = 1; i < *argc; i++) {
+        int is_stop = !strcmp(argv[i], "--stop") || !strncmp(argv[i], "--stop=", 7);
+        if (!is_stop)
+            continue;
+        if (o->stops == GENERATE_STOPS)
+            return error_set(err, "--stop: at most %d texts", GENERATE_STOPS);
+        int words = argv[i][6] ? 1 : 2, count = i + words;
+        o->stop[o->stops] = arguments_option("--stop", &count, argv + 0);
+        if (!o->stop[o->stops] || !o->stop[o->stops][0])
+            return error_set(err, "--stop: a text is wanted");
+        o->stops++;
+        for (int k = i + words; k < *argc; k++)
+            argv[k - words] = argv[k];
+        *argc -= words;
+        i--;
+    }
     return 0;
 }
 
-static int parse(struct asked *asked, int argc, char **argv, struct error *err)
+static int check(const struct generate_options *o, int argc, int has_other, struct error *err)
 {
-    struct generate_request *request = &asked->request;
-    int64_t seed;
-    int has_other = 0;
-    request->prompt = arguments_option("--prompt", &argc, argv);
-    asked->tokenizer = arguments_option("--tokenizer", &argc, argv);
-    if (arguments_count("--tokens", &argc, argv, 1, 1000000000, &request->tokens, 128, err) ||
-        arguments_number("--temperature", &argc, argv, 0, 100, &request->temperature, 0.8, err) ||
-        arguments_count("--top-k", &argc, argv, 0, 1000000000, &request->top_k, 0, err) ||
-        arguments_count("--seed", &argc, argv, 0, INT64_C(1000000000000000), &seed, 0, err))
-        return -1;
-    request->seed = (uint64_t)seed;
-    for (int i = 2; i < argc; i++)
-        has_other |= !strchr(argv[i], '=');
-    asked->settings = (const char *const *)argv + 2;
-    asked->setting_count = argc - 2;
     if (argc < 2 || has_other)
-        return error_set(err, argc < 2 ? "generate wants the path of a checkpoint or run: trireme "
-                                         "generate runs/default --prompt TEXT"
-                                       : "generate takes one checkpoint or run, and options: "
-                                         "trireme generate --help");
-    asked->from = argv[1];
-    if (strstr(argv[1], ".yaml")) { /* a configuration: of the run it names */
-        if (arguments_config(&asked->config, ARGUMENTS_EVALUATE, 2, argv, err))
-            return -1;
-        asked->from = asked->config.run.dir;
-    }
-    if (!request->prompt && isatty(STDIN_FILENO))
+        return error_set(err, argc < 2
+                                  ? "generate wants the path of a checkpoint, run or model: "
+                                    "trireme generate runs/default --prompt TEXT"
+                                  : "generate takes one checkpoint, run or model, and options: "
+                                    "trireme generate --help");
+    if (o->prompt && o->prompts)
+        return error_set(err, "--prompt and --prompts both say what is to be continued");
+    if (!o->is_chat && (o->template || o->system))
+        return error_set(err, "%s is of conversations: --chat",
+                         o->template ? "--chat-template" : "--system");
+    if (o->system && o->prompts)
+        return error_set(err, "--system: the conversations of --prompts have their own");
+    if (!o->prompt && !o->prompts && !o->is_chat && isatty(STDIN_FILENO))
         return error_set(err,
                          "generate wants a text to continue: --prompt TEXT, or standard input");
     return 0;
 }
 
-/* The model as it was saved, its layers divided among the ranks. */
-static int open_session(struct app *app, const struct asked *asked, struct checkpoint *checkpoint,
-                        struct session **session, struct error *err)
+static int parse(struct generate_options *o, struct sampling_options *sampling, int argc,
+                 char **argv, struct config *config, struct error *err)
 {
-    struct config config, own;
-    if (run_checkpoint_config(checkpoint, &own, NULL, 0, err) ||
-        run_checkpoint_config(checkpoint, &config, asked->settings, asked->setting_count, err))
+    int has_other = 0;
+    o->prompt = arguments_option("--prompt", &argc, argv);
+    o->prompts = arguments_option("--prompts", &argc, argv);
+    o->tokenizer = arguments_option("--tokenizer", &argc, argv);
+    o->template = arguments_option("--chat-template", &argc, argv);
+    o->system = arguments_option("--system", &argc, argv);
+    o->is_chat = arguments_flag("--chat", &argc, argv);
+    if (read_stops(o, &argc, argv, err) || read_sampling(sampling, &argc, argv, err) ||
+        arguments_count("--seed", &argc, argv, 0, INT64_C(1000000000000000), &o->seed, 0, err))
         return -1;
-    if (config.device == own.device) /* the device is this machine's, whatever trained the model */
-        config.device = CONFIG_DEVICE_AUTO;
-    if (config.run.threads == own.run.threads)
-        config.run.threads = 0;
-    if (config.model.heads < world_size(app->world))
-        return error_set(err,
-                         "generate divides layers among its %d ranks, and model.heads is %lld; "
-                         "start it on %lld at most",
-                         world_size(app->world), (long long)config.model.heads,
-                         (long long)config.model.heads);
-    config.parallel = (struct config_parallel){.strategy = STRATEGY_NO_SHARD,
-                                               .shard = 1,
-                                               .replicate = 1,
-                                               .context = 1,
-                                               .tensor = world_size(app->world),
-                                               .pipeline = 1,
-                                               .schedule = "naive",
-                                               .prefetch_units = 1};
-    config.offload = (struct config_offload){OFFLOAD_NONE};
-    config.train.global_batch = config.train.micro_batch = 1;
-    config.train.eval_micro_batch = 0;
-    if (session_open(session, app->world, &app->log, &app->mem, &config, SESSION_GENERATE, NULL,
-                     err))
+    for (int i = 2; i < argc; i++)
+        has_other |= !strchr(argv[i], '=');
+    o->settings = (const char *const *)argv + 2;
+    o->setting_count = argc < 2 ? 0 : argc - 2;
+    if (check(o, argc, has_other, err))
         return -1;
-    return weights_load(*session, checkpoint, NULL, err);
-}
-
-static int run(struct app *app, const struct asked *asked, struct checkpoint *checkpoint,
-               const struct tokenizer *tokenizer, struct error *err)
-{
-    struct session *session = NULL;
-    int rc = open_session(app, asked, checkpoint, &session, err);
-    if (!rc && tokenizer->vocab > session->config.model.vocab)
-        rc = error_set(err, "tokenizer %s has %lld tokens, the model knows %lld", tokenizer->name,
-                       (long long)tokenizer->vocab, (long long)session->config.model.vocab);
-    if (!rc)
-        rc = generate(session, tokenizer, &asked->request, world_rank(app->world) ? NULL : stdout,
-                      err);
-    session_close(session);
-    return rc;
-}
-
-/* Is there a tokenizer of this name in the folder of path (or that is path)?  Then it is opened. */
-static int is_beside(struct tokenizer **tokenizer, const char *path, const char *name)
-{
-    struct stat info;
-    int is_folder = !stat(path, &info) && S_ISDIR(info.st_mode);
-    const char *slash = strrchr(path, '/');
-    int folder = is_folder ? (int)strlen(path) : slash ? (int)(slash - path) : 0;
-    char *file = array_format("%.*s%stokenizer.json", folder, path, folder ? "/" : "");
-    int found = *path && !access(file, F_OK) && !tokenizer_open(tokenizer, file, NULL);
-    free(file);
-    if (found && strcmp((*tokenizer)->name, name)) {
-        tokenizer_close(*tokenizer);
-        *tokenizer = NULL;
-        found = 0;
+    o->from = argv[1];
+    if (strstr(argv[1], ".yaml")) { /* a configuration: of the run it names */
+        if (arguments_config(config, ARGUMENTS_EVALUATE, 2, argv, err))
+            return -1;
+        o->from = config->run.dir;
     }
-    return found;
-}
-
-/* The tokenizer that made the data, by its name: one of trireme's own, the one of the folder that
- * the model came from, or the one beside the data. */
-static int find_trained(struct tokenizer **tokenizer, const char *name,
-                        const struct checkpoint *checkpoint, struct error *err)
-{
-    struct config config;
-    struct config_source files[CONFIG_SOURCES];
-    if (!strcmp(name, "bytes"))
-        return tokenizer_open(tokenizer, name, err);
-    if (!run_checkpoint_config(checkpoint, &config, NULL, 0, NULL)) {
-        int count = config_sources(config.data.train, files, NULL);
-        if (is_beside(tokenizer, config.model_path, name))
-            return 0;
-        for (int i = 0; i < count; i++)
-            if (is_beside(tokenizer, files[i].path, name))
-                return 0;
-    }
-    return error_set(err,
-                     "%s was trained on tokens of \"%s\", a tokenizer that lies neither in "
-                     "model.path nor beside data.train; give its tokenizer.json: --tokenizer FILE "
-                     "(--tokenizer bytes takes each token below 256 for a byte)",
-                     checkpoint->path, name);
-}
-
-/* The tokenizer of --tokenizer, else the one of the data that the checkpoint was trained on. */
-static int open_tokenizer(struct tokenizer **tokenizer, const char *asked,
-                          const struct checkpoint *checkpoint, struct log *log, struct error *err)
-{
-    const char *trained = run_data_tokenizer(checkpoint->meta);
-    if (!asked && trained)
-        return find_trained(tokenizer, trained, checkpoint, err);
-    if (tokenizer_open(tokenizer, asked ? asked : "bytes", err))
-        return -1;
-    if (trained && strcmp((*tokenizer)->name, trained))
-        log_warn(log, "%s was trained on tokens of \"%s\", and --tokenizer is \"%s\"",
-                 checkpoint->path, trained, (*tokenizer)->name);
     return 0;
+}
+
+/* All ranks have the prompts, and know how many texts are worth having at a time. */
+static int share_prompts(struct generate_model *model, struct app *app,
+                         const struct generate_options *options, struct generate_texts *texts,
+                         struct error *err)
+{
+    int is_reader = world_rank(app->world) == 0 && !(options->is_chat && !options->prompts);
+    int rc = is_reader ? generate_texts_read(texts, model, options, err) : 0;
+    if (world_agree(app->world, rc, err))
+        return -1;
+    generate_texts_share(texts, app->world);
+    model->config.generate.batch = min_i64(model->config.generate.batch, max_i64(texts->count, 1));
+    return 0;
+}
+
+static int run(struct generate_model *model, struct app *app,
+               const struct generate_options *options, const struct generate_texts *texts,
+               struct session *session, struct error *err)
+{
+    int is_root = world_rank(app->world) == 0;
+    struct generator_request request = {.how = model->config.generate,
+                                        .seed = (uint64_t)options->seed,
+                                        .vocab = is_root ? model->tokenizer->vocab
+                                                         : model->config.model.vocab};
+    struct generator *generator = generator_create(session);
+    struct generate_output *output = NULL;
+    int rc;
+    if (options->is_chat && !options->prompts) {
+        rc = generate_chat(model, app, generator, &request, options, err);
+    } else {
+        if (is_root) {
+            output = generate_output_create(model, options, texts,
+                                            options->prompts ? GENERATE_LINES : GENERATE_STREAM);
+            generate_output_receive(output, &request);
+        }
+        rc = generator_run(generator, &request, texts->prompt, texts->count, err);
+    }
+    generate_output_destroy(output);
+    generator_destroy(generator);
+    return rc;
 }
 
 int command_generate(struct app *app, int argc, char **argv, struct error *err)
 {
-    struct asked asked = {0};
-    struct tokenizer *tokenizer = NULL;
-    struct checkpoint *checkpoint = NULL;
+    struct generate_options options = {0};
+    struct sampling_options sampling;
+    struct generate_model model = {0};
+    struct generate_texts texts = {0};
+    struct session *session = NULL;
+    struct config config;
     if (app_start_world(app, err))
         return -1;
-    struct world *world = app->world;
-    int rc =
-        world_agree(world, parse(&asked, argc, argv, err), err) ||
-        read_prompt(&asked, world, err) ||
-        run_checkpoint_open(&checkpoint, world, asked.from, &app->log, err) ||
-        world_agree(world, open_tokenizer(&tokenizer, asked.tokenizer, checkpoint, &app->log, err),
-                    err) ||
-        run(app, &asked, checkpoint, tokenizer, err);
-    checkpoint_close(checkpoint);
-    tokenizer_close(tokenizer);
-    free(asked.input);
+    int rc = world_agree(app->world, parse(&options, &sampling, argc, argv, &config, err), err) ||
+             generate_model_open(&model, app, &options, err);
+    if (!rc) {
+        apply_sampling(&model.config.generate, &sampling);
+        rc = share_prompts(&model, app, &options, &texts, err);
+    }
+    if (!rc) {
+        int64_t tokens =
+            texts.count ? generate_texts_longest(&texts) + model.config.generate.tokens : 0;
+        rc = generate_model_load(&model, app, tokens, &session, err) ||
+             run(&model, app, &options, &texts, session, err);
+    }
+    session_close(session);
+    generate_texts_free(&texts);
+    generate_model_close(&model);
     return rc ? -1 : 0;
 }

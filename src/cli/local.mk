@@ -1,13 +1,13 @@
 trireme_SOURCES = src/cli/main.c src/cli/command.h src/cli/commands.c src/cli/completion.c
 trireme_LDADD = $(TRIREME_LIBS)
-trireme_SOURCES += src/cli/config.c
-trireme_SOURCES += src/cli/app.c src/cli/doctor.c
+trireme_SOURCES += src/cli/config.c src/cli/app.c src/cli/doctor.c
 trireme_SOURCES += src/cli/arguments.c src/cli/arguments.h src/cli/train.c src/cli/plan.c
-trireme_SOURCES += src/cli/evaluate.c src/cli/generate.c src/cli/convert.c
+trireme_SOURCES += src/cli/evaluate.c src/cli/convert.c
+trireme_SOURCES += src/cli/generate.c src/cli/generate.h src/cli/generate_chat.c src/cli/generate_model.c \
+	src/cli/generate_output.c src/cli/generate_prompts.c
 trireme_SOURCES += src/cli/tokenize.c src/cli/tokenize.h src/cli/tokenize_make.c src/cli/tokenize_numbers.c \
 	src/cli/tokenize_options.c src/cli/tokenize_output.c src/cli/tokenize_record.c src/cli/tokenize_work.c
-trireme_SOURCES += src/cli/tokenize_train.c src/cli/tokenize_train.h
-trireme_SOURCES += src/cli/checkpoint.c src/cli/checkpoint_list.c src/cli/checkpoint_list.h
+trireme_SOURCES += src/cli/tokenize_train.c src/cli/tokenize_train.h src/cli/checkpoint.c src/cli/checkpoint_list.c src/cli/checkpoint_list.h
 trireme_SOURCES += src/cli/inputs.c src/cli/inputs.h src/cli/output_path.c src/cli/output_path.h
 # bash's completion is printed by the program itself, from its tables.
 if !CROSS_COMPILING

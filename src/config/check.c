@@ -379,6 +379,14 @@ static int check_evaluation(const struct config *config, struct error *err)
                          "train.early_stop is %lld evaluations, but there are none while training "
                          "goes on; set train.eval_every and data.valid",
                          (long long)t->early_stop);
+    if (config->generate.samples && !config->data.valid[0])
+        return error_set(err, "generate.samples continues texts of data.valid, and that names no "
+                              "token file; set it, or generate.samples=0");
+    if (config->generate.samples && config->parallel.context > 1)
+        return error_set(err,
+                         "generate.samples continues texts, whose next token is in no part of a "
+                         "sequence; with parallel.context %lld set generate.samples=0",
+                         (long long)config->parallel.context);
     if (config->checkpoint.keep_best && !config->data.valid[0])
         return error_set(err, "checkpoint.keep_best is that of the lowest loss on data.valid, "
                               "which names no file");

@@ -203,6 +203,16 @@ struct config_checkpoint {
     int export_hf; /* 1: the model is written to run.dir/hf when training ends */
 };
 
+/* How texts are continued: by trireme generate, and beside evaluations. */
+struct config_generate {
+    int64_t samples;            /* sequences of data.valid that are continued at each evaluation */
+    int64_t batch;              /* texts at a time */
+    int64_t tokens, min_tokens; /* new ones of a text, at most and at least */
+    double temperature;         /* 0: always the likeliest token */
+    int64_t top_k;              /* 0: all */
+    double top_p, repetition_penalty;
+};
+
 struct config_run {
     char dir[CONFIG_TEXT];
     int fresh;     /* 1: what dir holds is set aside first */
@@ -231,6 +241,7 @@ struct config {
     struct config_offload offload;
     struct config_comm comm;
     struct config_checkpoint checkpoint;
+    struct config_generate generate;
     struct config_run run;
 };
 

@@ -392,6 +392,25 @@ const struct key config_keys[] = {
          "of them, reference only where they are, model.path, and a hash; auto is reference "
          "where model.path has weights, else full"},
 
+    {KEY(INT, generate.samples), "0", 0, 10000,
+     .help = "while training, at each evaluation: how many texts of data.valid the model is given "
+             "the beginning of and continues; they go to samples.jsonl in run.dir, each beside how "
+             "it went on, and the first to the log; 0: none"},
+    {KEY(INT, generate.batch), "8", 1, 4096, .help = "texts that are continued at a time"},
+    {KEY(INT, generate.tokens), "128", 1, 1000000000, .help = "most new tokens of a text"},
+    {KEY(INT, generate.min_tokens), "0", 0, 1000000000,
+     .help = "fewest new tokens of a text: until then no token that would end it is taken"},
+    {KEY(REAL, generate.temperature), "0.8", .least = 0, .most = 100,
+     .help = "what logits are divided by before a token is drawn; 0: the likeliest token, always"},
+    {KEY(INT, generate.top_k), "0", 0, 1000000000,
+     .help = "draw among so many likeliest tokens; 0: all"},
+    {KEY(REAL, generate.top_p), "1", .least = 0, .most = 1,
+     .help = "draw among the fewest likeliest tokens whose probabilities come to this"},
+    {KEY(REAL, generate.repetition_penalty), "1", .least = 0.01, .most = 100,
+     .help =
+         "what positive logits of tokens that the text already has are divided by, and negative "
+         "ones multiplied; 1: nothing"},
+
     {KEY(TEXT, run.dir), "runs/default",
      .help = "directory of metrics, log, effective config and checkpoints"},
     {KEY(BOOL, run.fresh), "false",

@@ -31,7 +31,7 @@ static int check_rows(const struct run_state *run, const struct step_batch *batc
                       const int32_t *value, int sequence, int64_t limit)
 {
     const struct units_request *r = &run->program->units->request;
-    int64_t seq = r->seq[sequence], rows = program_batch(run->program) * seq;
+    int64_t seq = program_seq(run->program, sequence), rows = program_batch(run->program) * seq;
     const struct sequence_part part = graph_sequence_part(seq, r->context);
     for (int64_t row = 0; value && row < rows; row++) {
         int64_t most = limit ? limit : sequence_position(&part, row % seq) + 1;
@@ -55,9 +55,11 @@ static int load_places(const struct run_state *run, const struct step_batch *bat
                          positions ? "positions" : "documents");
     if (input->load_places(input->user, batch, run->err))
         return -1;
+    const struct units *units = run->program->units;
+    int64_t limit =
+        program_generates(run->program) < 0 ? units->positions : units->generate_positions;
     for (int s = 0; s < SEQUENCES; s++)
-        if (check_rows(run, batch, "position", batch->positions[s], s,
-                       run->program->units->positions) ||
+        if (check_rows(run, batch, "position", batch->positions[s], s, limit) ||
             check_rows(run, batch, "document", batch->documents[s], s, 0))
             return -1;
     return 0;

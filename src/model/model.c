@@ -121,17 +121,16 @@ static struct graph_group cut_rows(struct graph_group group, int64_t batch,
     return group;
 }
 
-struct graph *model_unit_graph(const struct model *model, int unit, enum model_purpose purpose,
-                               int64_t batch, const int64_t seq[SEQUENCES], enum dtype dtype,
-                               struct graph_group tensor, struct graph_group context,
-                               float loss_factor, struct error *err)
+struct graph *model_unit_graph(const struct model *model, int unit, const struct model_graph *form,
+                               struct error *err)
 {
-    struct graph *graph = graph_create(batch, seq[0], dtype);
-    memcpy(graph->length, seq, sizeof graph->length);
-    graph->tensor = cut_rows(tensor, batch, seq);
-    graph->context = context;
+    struct graph *graph = graph_create(form->batch, form->seq[0], form->dtype);
+    memcpy(graph->length, form->seq, sizeof graph->length);
+    graph->tensor = cut_rows(form->tensor, form->batch, form->seq);
+    graph->context = form->context;
+    graph->cache = form->purpose == MODEL_LOGITS ? form->cache : 0;
     const struct model_unit *u = &model->unit[unit];
-    return build(model, u->kind, u->blocks, purpose, graph, loss_factor, err);
+    return build(model, u->kind, u->blocks, form->purpose, graph, form->loss_factor, err);
 }
 
 /* A graph of one block of a unit and one sequence, for counting. */

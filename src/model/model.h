@@ -17,8 +17,9 @@
 
 enum { MODEL_PREFIX = 24 };
 
-/* What a graph is for: its last unit ends in the loss, or in the logits of one row, whose
- * number is targets[0]. */
+/* What a graph is for: its last unit ends in the loss; or, of rows that continue sequences whose
+ * keys and values are kept, in the logits of one row of each sequence: of row targets[i] of all,
+ * for sequence i. */
 enum model_purpose { MODEL_LOSS, MODEL_LOGITS };
 
 struct model_unit {
@@ -78,14 +79,21 @@ const char *model_unit_name(const struct model *model, int unit, char name[MODEL
 /* Logical parameters of a unit, those it shares not counted. */
 int64_t model_unit_params(const struct model *model, int unit);
 
-/* The forward graph of a unit with all its blocks, as a rank of the groups tensor and context
- * computes it, for batch sequences of which it has seq tokens, of each of the model's sequences;
- * gradients of the loss are multiplied by loss_factor.  NULL with err set if its shapes do not fit.
+/* What a unit's graph is made for: batch sequences of which a rank of the groups tensor and context
+ * has seq tokens, of each of the model's sequences. */
+struct model_graph {
+    enum model_purpose purpose;
+    int64_t batch, seq[SEQUENCES];
+    int64_t cache; /* MODEL_LOGITS: positions of each sequence whose keys and values are kept */
+    enum dtype dtype;
+    struct graph_group tensor, context;
+    float loss_factor; /* MODEL_LOSS: gradients are multiplied by it */
+};
+
+/* The forward graph of a unit with all its blocks.  NULL with err set if its shapes do not fit.
  * Free with graph_destroy(). */
-struct graph *model_unit_graph(const struct model *model, int unit, enum model_purpose purpose,
-                               int64_t batch, const int64_t seq[SEQUENCES], enum dtype dtype,
-                               struct graph_group tensor, struct graph_group context,
-                               float loss_factor, struct error *err);
+struct graph *model_unit_graph(const struct model *model, int unit, const struct model_graph *form,
+                               struct error *err);
 
 /* A logical tensor: its name, its whole shape, and whether it is a matrix of a block. */
 enum { MODEL_TENSOR = 72 };

@@ -175,14 +175,15 @@ static int project(struct graph *graph, int h, int w, int bias)
 
 int transformer_positions(struct graph *graph)
 {
-    return graph->packed ? build_row_positions(graph) : -1;
+    return graph->packed || graph->cache ? build_row_positions(graph) : -1;
 }
 
 /* The window, or 0 where sequences are no longer than that. */
 static int64_t window_of(const struct graph *graph, const struct config_model *c)
 {
     int64_t ranks = graph->context.size > 1 ? graph->context.size : 1;
-    return c->sliding_window < graph->seq * ranks ? c->sliding_window : 0;
+    int64_t length = graph->cache ? graph->cache : graph->seq * ranks;
+    return c->sliding_window < length ? c->sliding_window : 0;
 }
 
 int transformer_attention(struct graph *graph, const struct config_model *c, int h,
@@ -199,6 +200,8 @@ int transformer_attention(struct graph *graph, const struct config_model *c, int
                           (float)c->norm_eps);
     if (table >= 0)
         x = build_rope(graph, x, table, transformer_positions(graph), heads, kv_heads, d);
+    if (graph->cache)
+        return build_attention_cached(graph, x, heads, kv_heads, d, window_of(graph, c));
     const struct build_attention form = {.q = x,
                                          .kv = -1,
                                          .documents =
@@ -239,8 +242,8 @@ void transformer_head(const struct config_model *c, int h, enum model_purpose pu
         build_head_loss_divided(graph, h, w, targets, c->vocab, loss_factor);
         return;
     }
-    graph->values[targets].dim[0] = 1; /* the one row asked for */
-    int row = build_embedding(graph, targets, h);
+    graph->values[targets].dim[0] = graph->batch; /* the rows asked for */
+    int rows = build_embedding(graph, targets, h);
     build_divide_boundaries(graph, (struct graph_group){0});
-    build_output(graph, build_gather_columns(graph, build_linear_fp32(graph, row, w), w));
+    build_output(graph, build_gather_columns(graph, build_linear_fp32(graph, rows, w), w));
 }

@@ -66,7 +66,8 @@ enum transformer_bias { TRANSFORMER_PLAIN, TRANSFORMER_BIASED };
 struct transformer_qkv transformer_qkv(struct graph *graph, const struct config_model *config,
                                        enum transformer_bias bias);
 int transformer_attention_back(struct graph *graph, const struct config_model *config);
-/* Of packed documents, the position of each row in its own; else -1. */
+/* Of packed documents the position of each row in its own, of rows that continue sequences that in
+ * the sequence; else -1. */
 int transformer_positions(struct graph *graph);
 /* Causal attention of h [rows, hidden] by the rank's heads, within the model's sliding window and
  * within documents where these are packed; queries and keys go through their norms and are rotated
@@ -82,7 +83,7 @@ int transformer_divided_vector(struct graph *graph, const struct transformer_par
 double transformer_back_std(const struct config_model *config);
 
 /* The end of the chain: the loss of normed hidden states h, or with MODEL_LOGITS the logits of one
- * row. */
+ * row of each sequence. */
 void transformer_head(const struct config_model *config, int h, enum model_purpose purpose,
                       float loss_factor, struct graph *graph);
 

@@ -51,6 +51,8 @@ static int open_model(struct making *m, const struct config *config, int threads
     if (device_open(&m->device, &request, err) || layout_model(&m->model, config, err))
         return -1;
     struct units_request units = layout_units(&m->report->layout, config);
+    if (config->generate.samples)
+        units.generate = layout_generate(config);
     int places = layout_places(&m->report->layout), made = m->is_quick ? 1 : places;
     m->units = array_make((size_t)places, sizeof(struct units *));
     for (int place = 0; place < made; place++) {
@@ -178,21 +180,27 @@ static int model_of(const struct making *m, int rank)
     return mesh_rank(&m->shape, coord);
 }
 
-/* Training and evaluation share slabs, so both programs are compiled. */
+/* Training, evaluation and generation share slabs, so all programs are compiled. */
 static void compile_rank(struct making *m, int i)
 {
     struct report *report = m->report;
-    struct program *evaluate = NULL;
     struct mesh_options options = layout_comm(&report->config);
     int places = layout_places(&report->layout);
     int rank = rank_of(m, i);
     m->state[i] = state_create(m->units[rank % places], &report->layout, 1, rank);
     m->program[i] = program_create(m->state[i], PROGRAM_TRAIN);
+    struct program *other[3];
+    const struct program *programs[4] = {m->program[i]};
+    int count = 0;
     if (report->config.data.valid[0])
-        evaluate = program_create(m->state[i], PROGRAM_EVALUATE);
-    const struct program *const programs[] = {m->program[i], evaluate};
-    memory_need(&m->need[i], programs, evaluate ? 2 : 1, &options, m->device->reserve_bytes);
-    program_destroy(evaluate);
+        other[count++] = program_create(m->state[i], PROGRAM_EVALUATE);
+    for (int k = 0; k < 2 && report->config.generate.samples; k++)
+        other[count++] = program_create(m->state[i], k ? PROGRAM_TOKEN : PROGRAM_PROMPT);
+    for (int k = 0; k < count; k++)
+        programs[1 + k] = other[k];
+    memory_need(&m->need[i], programs, 1 + count, &options, m->device->reserve_bytes);
+    for (int k = 0; k < count; k++)
+        program_destroy(other[k]);
 }
 
 /* What a rank's list has in common with those before it is kept once. */

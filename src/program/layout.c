@@ -262,6 +262,14 @@ int layout_model(struct model **model, const struct config *config, struct error
     return 0;
 }
 
+struct units_generate layout_generate(const struct config *config)
+{
+    const int64_t most = 128, even = config->data.seq_len + config->data.seq_len % 2;
+    int64_t prompt = even < most ? even : most;
+    return (struct units_generate){
+        .batch = config->generate.batch, .prompt = prompt, .cache = config->data.seq_len + prompt};
+}
+
 struct units_request layout_units(const struct layout *layout, const struct config *config)
 {
     int splits = layout->strategy.params != PARAMS_ALWAYS;

@@ -196,15 +196,24 @@ int program_messages(const struct program *program, int first)
     return next - first;
 }
 
+const struct graph *program_graph(const struct program *program, int unit)
+{
+    const struct unit_kind *kind = units_kind(program->units, unit);
+    int pass = program_generates(program);
+    if (pass >= 0)
+        return kind->generate[pass];
+    return program->kind == PROGRAM_EVALUATE ? kind->evaluate : kind->train;
+}
+
 const struct segment *program_segment(const struct program *program, int unit,
                                       enum segment_phase phase)
 {
     const struct unit_kind *kind = units_kind(program->units, unit);
-    switch (program->kind) {
-    case PROGRAM_EVALUATE: return &kind->evaluation;
-    case PROGRAM_LOGITS: return &kind->logit;
-    default: return units_segment(program->units, unit, phase);
-    }
+    int pass = program_generates(program);
+    if (pass >= 0)
+        return &kind->generation[pass];
+    return program->kind == PROGRAM_EVALUATE ? &kind->evaluation
+                                             : units_segment(program->units, unit, phase);
 }
 
 void program_destroy(struct program *program)

@@ -103,7 +103,12 @@ struct instr {
     int wait[STREAMS];      /* the last instruction of each other stream that must be complete */
 };
 
-enum program_kind { PROGRAM_TRAIN, PROGRAM_EVALUATE, PROGRAM_LOGITS };
+enum program_kind {
+    PROGRAM_TRAIN,
+    PROGRAM_EVALUATE,
+    PROGRAM_PROMPT, /* generation, forward alone: GENERATE_PROMPT, */
+    PROGRAM_TOKEN   /* and GENERATE_TOKEN */
+};
 
 struct program {
     const struct state *state; /* the caller's; its buffers are the first of the program's */
@@ -118,7 +123,8 @@ struct program {
     struct comm_part *part;     /* of all ALLTOALLs */
     int parts, part_capacity;
     int *finished; /* per bucket, while compiling: of how many flats the gradients are complete */
-    int logits;    /* buffer the LOGITS program ends in, or -1 */
+    int logits;    /* buffer that generation ends in, fp32 [sequences, vocab], of the rank with the
+                      last unit; else -1 */
     size_t pool_bytes[POOL_COUNT]; /* slab sizes, set by memory_plan() */
 };
 
@@ -129,18 +135,38 @@ void program_destroy(struct program *program); /* NULL allowed */
  * then on neither list is changed, and the program is not read once the other is destroyed. */
 void program_share_list(struct program *program, const struct program *other);
 
-/* Sequences of a micro-batch of this kind of program, and bytes of what a unit hands on of one. */
+/* Which pass of generation it is; -1: none. */
+static inline int program_generates(const struct program *program)
+{
+    return program->kind == PROGRAM_PROMPT  ? GENERATE_PROMPT
+           : program->kind == PROGRAM_TOKEN ? GENERATE_TOKEN
+                                            : -1;
+}
+
+/* Sequences of a micro-batch of this kind of program, the tokens that it has of each, and bytes of
+ * what a unit hands on of one micro-batch. */
 static inline int64_t program_batch(const struct program *program)
 {
     const struct units_request *r = &program->units->request;
-    if (program->kind == PROGRAM_LOGITS)
-        return 1;
+    if (program_generates(program) >= 0)
+        return r->generate.batch;
     return program->kind == PROGRAM_EVALUATE && r->eval_batch ? r->eval_batch : r->batch;
+}
+
+static inline int64_t program_seq(const struct program *program, int sequence)
+{
+    const struct units_request *r = &program->units->request;
+    if (program_generates(program) < 0)
+        return r->seq[sequence];
+    return sequence ? 0 : program->kind == PROGRAM_PROMPT ? r->generate.prompt : 1;
 }
 
 static inline size_t program_boundary_bytes(const struct program *program, int unit)
 {
     const struct unit_boundaries *own = &program->units->boundary[unit];
+    int pass = program_generates(program);
+    if (pass >= 0)
+        return own->generate_bytes[pass];
     return program->kind == PROGRAM_EVALUATE ? own->eval_bytes : own->bytes;
 }
 
@@ -186,6 +212,9 @@ static inline int instr_is_message(const struct instr *instr)
  * and touch different memory: two ranks may then both send first.  1: the instruction is alone.
  * Offsets of buffers are those of memory_plan(). */
 int program_messages(const struct program *program, int first);
+
+/* The graph of a unit in this kind of program. */
+const struct graph *program_graph(const struct program *program, int unit);
 
 /* What RUN of a unit in a phase runs in this kind of program; of the program's units. */
 const struct segment *program_segment(const struct program *program, int unit,

@@ -249,12 +249,12 @@ void runs_close(struct runs_buffers *b)
     free(b);
 }
 
-/* The memory of a slot of LOAD; for logits, of the first of a micro-batch's sequences alone. */
+/* The memory of a slot of LOAD. */
 static int loaded(struct program *program, int *which, const struct load *load, int sequence,
                   int micro)
 {
-    const struct units_request *r = &program->units->request;
-    size_t bytes = (size_t)(program_batch(program) * r->seq[sequence]) * sizeof(int32_t);
+    int64_t rows = program_batch(program) * program_seq(program, sequence);
+    size_t bytes = (size_t)rows * sizeof(int32_t);
     return follow(program, which,
                   program_buffer(program, POOL_WORKSPACE, bytes, 0, "%s%s micro %d", load->name,
                                  sequence ? " of the other" : "", micro));
@@ -290,7 +290,8 @@ static int output(struct program *program, int *which, const struct run *run)
 {
     if (run->unit < program->units->count - 1)
         return passing(program, which, "output", run, program_boundary_bytes(program, run->unit));
-    size_t bytes = (size_t)program->units->model->config.vocab * sizeof(float);
+    size_t row = (size_t)program->units->model->config.vocab * sizeof(float);
+    size_t bytes = (size_t)program_batch(program) * row;
     program->logits = program_buffer(program, POOL_WORKSPACE, bytes, 1, "logits");
     return program->logits;
 }
@@ -332,6 +333,7 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
         if (run->phase == PHASE_BACKWARD_INPUT)
             passing(program, &at->deferred, "deferred", run, run->segment->deferred_bytes);
         return at->deferred;
+    case SPACE_CACHE: return program->state->cache[run->unit];
     case SPACE_CONST: return program->state->constants;
     case SPACE_LOSS: return program->state->summed;
     case SPACE_LOSS_SCALE: return program->state->loss_scale;

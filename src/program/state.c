@@ -241,6 +241,20 @@ static int view_of_sums(struct state *state, int from, int to, const char *name)
     return state_make_view(state->buffer, b, state->sums, (size_t)from * sizeof(double));
 }
 
+/* Units keep as they are run, so those of other stages keep nothing here. */
+static void make_caches(struct state *state)
+{
+    const struct units *units = state->units;
+    state->cache = array_make((size_t)units->count, sizeof *state->cache);
+    for (int u = 0; u < units->count; u++) {
+        size_t bytes = units_cache_bytes(units, u);
+        int is_own = units->rank[u] == state->coord.at[MESH_PIPELINE];
+        state->cache[u] = bytes && is_own
+                              ? state_buffer(state, POOL_ACTIVATIONS, bytes, "cache of unit %d", u)
+                              : -1;
+    }
+}
+
 static void make_common(struct state *state)
 {
     const struct units *units = state->units;
@@ -270,6 +284,7 @@ struct state *state_create(const struct units *units, const struct layout *layou
         make_flat(state, f);
     if (training && has_buckets(state))
         buckets(state);
+    make_caches(state);
     make_common(state);
     size_t pool_bytes[POOL_COUNT];
     memory_place_persistent(state->buffer, state->buffers, pool_bytes);
@@ -283,6 +298,7 @@ void state_destroy(struct state *state)
     free(state->buffer);
     free(state->flat);
     free(state->has);
+    free(state->cache);
     free(state->bucket);
     free(state);
 }

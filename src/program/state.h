@@ -80,14 +80,15 @@ struct state {
     struct state_flat *flat; /* per flat */
     struct state_bucket *bucket;
     int buckets;
+    int *cache;                /* per unit: keys and values that generation keeps; -1: none */
     int sums, constants, work; /* buffers */
     int loss_scale;            /* views of sums: from SUM_LOSS_SCALE, that alone; */
     int summed, counted;       /* from SUM_SUMMED, from SUM_COUNTED to the end */
 };
 
-/* The state of a rank: parameters, sums, constants and workspace, and where it trains gradients,
- * masters and the optimizer's state.  Pure.  units and layout must outlive it.  state_destroy()
- * frees it (NULL allowed). */
+/* The state of a rank: parameters, sums, constants and workspace, where units generate what they
+ * keep, and where it trains gradients, masters and the optimizer's state.  Pure.  units and layout
+ * must outlive it.  state_destroy() frees it (NULL allowed). */
 struct state *state_create(const struct units *units, const struct layout *layout, int training,
                            int rank);
 void state_destroy(struct state *state);

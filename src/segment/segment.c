@@ -197,6 +197,7 @@ static struct segment_ref whole_ref(const struct segment_draft *c, int v)
         [VALUE_TARGETS] = SPACE_TARGETS,
         [VALUE_POSITIONS] = SPACE_POSITIONS,
         [VALUE_DOCUMENTS] = SPACE_DOCUMENTS,
+        [VALUE_CACHE] = SPACE_CACHE,
         [VALUE_CONST] = SPACE_CONST,
         [VALUE_LOSS] = SPACE_LOSS,
         [VALUE_LOSS_SCALE] = SPACE_LOSS_SCALE,
@@ -209,6 +210,8 @@ static struct segment_ref whole_ref(const struct segment_draft *c, int v)
     switch (value->role) {
     case VALUE_PARAM: return param_ref(c, value->index, 0);
     case VALUE_PARAM_GRAD: return param_ref(c, value->index, 1);
+    case VALUE_CACHE:
+        return (struct segment_ref){SPACE_CACHE, (size_t)value->index * graph_bytes(c->graph, v)};
     case VALUE_TARGETS:
     case VALUE_POSITIONS:
     case VALUE_DOCUMENTS: return (struct segment_ref){space[value->role], 0};

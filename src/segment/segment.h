@@ -43,6 +43,8 @@ enum segment_space {
         SPACE_TOKENS + SEQUENCES, /* of the one sequence of which the unit reads them; */
     SPACE_POSITIONS,              /* so are these */
     SPACE_DOCUMENTS,
+    SPACE_CACHE, /* keys and values of positions before, of each block of the unit: read and written
+                  */
     SPACE_CONST,
     SPACE_LOSS,       /* double[2] at its start */
     SPACE_LOSS_SCALE, /* double[1]; may be absent: 1 */

@@ -23,12 +23,11 @@
 static int find_cost(const struct units *units, int unit, double *cost, struct error *err)
 {
     const struct units_request *r = &units->request;
-    const struct graph_group alone = {0};
-    int64_t seq[SEQUENCES];
+    struct model_graph whole = {
+        .batch = r->batch, .dtype = r->dtype, .loss_factor = r->loss_factor};
     for (int s = 0; s < SEQUENCES; s++)
-        seq[s] = r->seq[s] * (r->context.size > 1 ? r->context.size : 1);
-    struct graph *graph = model_unit_graph(units->model, unit, MODEL_LOSS, r->batch, seq, r->dtype,
-                                           alone, alone, r->loss_factor, err);
+        whole.seq[s] = r->seq[s] * (r->context.size > 1 ? r->context.size : 1);
+    struct graph *graph = model_unit_graph(units->model, unit, &whole, err);
     if (!graph)
         return -1;
     *cost = 0;

@@ -24,12 +24,33 @@
 #include "segment/orthogonalize.h"
 #include "segment/stages.h"
 
-static struct graph *graph_for(const struct units *units, int unit, enum model_purpose purpose,
-                               int64_t batch, struct error *err)
+static struct graph *graph_for(const struct units *units, int unit, int64_t batch,
+                               struct error *err)
 {
     const struct units_request *r = &units->request;
-    return model_unit_graph(units->model, unit, purpose, batch, r->seq, r->dtype, r->tensor,
-                            r->context, r->loss_factor, err);
+    struct model_graph form = {.purpose = MODEL_LOSS,
+                               .batch = batch,
+                               .dtype = r->dtype,
+                               .tensor = r->tensor,
+                               .context = r->context,
+                               .loss_factor = r->loss_factor};
+    memcpy(form.seq, r->seq, sizeof form.seq);
+    return model_unit_graph(units->model, unit, &form, err);
+}
+
+static struct graph *generate_graph(const struct units *units, int unit, enum units_generation pass,
+                                    struct error *err)
+{
+    const struct units_request *r = &units->request;
+    const struct model_graph form = {
+        .purpose = MODEL_LOGITS,
+        .batch = r->generate.batch,
+        .seq = {pass == GENERATE_PROMPT ? r->generate.prompt : 1},
+        .cache = r->generate.cache,
+        .dtype = r->dtype,
+        .tensor = r->tensor,
+    };
+    return model_unit_graph(units->model, unit, &form, err);
 }
 
 /* The logical name of part p of a parameter of a unit that begins with block; returns name. */
@@ -95,8 +116,9 @@ static int compile(struct units *units, const struct unit_kind *kind, struct seg
                    const struct graph *graph, enum segment_phase phase, struct device *device,
                    struct error *err)
 {
-    if (graph->positions && (!units->positions || graph->positions < units->positions))
-        units->positions = graph->positions;
+    int64_t *positions = graph->cache ? &units->generate_positions : &units->positions;
+    if (graph->positions && (!*positions || graph->positions < *positions))
+        *positions = graph->positions;
     if (segment_compile(segment, graph, phase, kind->recompute, kind->place, device, err))
         return -1;
     units->work_bytes = max_bytes(units->work_bytes, segment->work_bytes);
@@ -147,15 +169,14 @@ static int compile_kind(struct units *units, int unit, struct device *device, st
     if (autodiff(kind->train, err))
         return -1;
     const struct units_request *r = &units->request;
-    kind->evaluate =
-        graph_for(units, unit, MODEL_LOSS, r->eval_batch ? r->eval_batch : r->batch, err);
+    kind->evaluate = graph_for(units, unit, r->eval_batch ? r->eval_batch : r->batch, err);
     if (!kind->evaluate ||
         compile(units, kind, &kind->evaluation, kind->evaluate, PHASE_FORWARD, device, err))
         return -1;
-    if (r->with_logits) {
-        kind->logits = graph_for(units, unit, MODEL_LOGITS, 1, err);
-        if (!kind->logits ||
-            compile(units, kind, &kind->logit, kind->logits, PHASE_FORWARD, device, err))
+    for (int pass = 0; r->generate.batch && pass < GENERATE_PASSES; pass++) {
+        kind->generate[pass] = generate_graph(units, unit, pass, err);
+        if (!kind->generate[pass] || compile(units, kind, &kind->generation[pass],
+                                             kind->generate[pass], PHASE_FORWARD, device, err))
             return -1;
     }
     for (int phase = 0; phase < PHASES; phase++)
@@ -303,7 +324,7 @@ static int find_boundaries_and_kinds(struct units *units, struct error *err)
     struct graph **graph = array_make((size_t)units->count, sizeof(struct graph *));
     int rc = 0;
     for (int u = 0; !rc && u < units->count; u++) {
-        graph[u] = graph_for(units, u, MODEL_LOSS, units->request.batch, err);
+        graph[u] = graph_for(units, u, units->request.batch, err);
         rc = graph[u] ? 0 : -1;
     }
     if (!rc)
@@ -318,6 +339,13 @@ static int find_boundaries_and_kinds(struct units *units, struct error *err)
     return rc;
 }
 
+/* Bytes of what a unit of this graph puts out; of none 0. */
+static size_t output_bytes(const struct graph *graph)
+{
+    int output = graph ? graph_find(graph, VALUE_OUTPUT) : -1;
+    return output < 0 ? 0 : graph_bytes(graph, output);
+}
+
 static int compile_all(struct units *units, struct device *device, struct error *err)
 {
     int done = 0; /* kinds are numbered as their first units come */
@@ -329,9 +357,10 @@ static int compile_all(struct units *units, struct device *device, struct error 
         done++;
     }
     for (int u = 0; u < units->count; u++) {
-        const struct graph *graph = units_kind(units, u)->evaluate;
-        int output = graph_find(graph, VALUE_OUTPUT);
-        units->boundary[u].eval_bytes = output < 0 ? 0 : graph_bytes(graph, output);
+        const struct unit_kind *kind = units_kind(units, u);
+        units->boundary[u].eval_bytes = output_bytes(kind->evaluate);
+        for (int pass = 0; pass < GENERATE_PASSES; pass++)
+            units->boundary[u].generate_bytes[pass] = output_bytes(kind->generate[pass]);
     }
     return 0;
 }
@@ -413,7 +442,7 @@ static int find_sections(const struct units *units, struct error *err)
     return 0;
 }
 
-/* Ranks that share sequences have two chunks of each, and the logits of one row are in none. */
+/* Ranks that share sequences have two chunks of each, and a token that continues one is in none. */
 static int check_context(const struct units_request *r, struct error *err)
 {
     if (r->context.size > 1 && (r->seq[0] % 2 || r->seq[1]))
@@ -421,8 +450,8 @@ static int check_context(const struct units_request *r, struct error *err)
                          "parallel.context %d: %lld tokens of each sequence are not two equal "
                          "chunks of one sequence",
                          r->context.size, (long long)r->seq[0]);
-    if (r->context.size > 1 && r->with_logits)
-        return error_set(err, "logits need whole sequences; set parallel.context to 1, as any "
+    if (r->context.size > 1 && r->generate.batch)
+        return error_set(err, "generation needs whole sequences; set parallel.context to 1, as any "
                               "checkpoint can be loaded with it");
     return 0;
 }
@@ -484,6 +513,16 @@ int units_constants(const struct units *units, float *constants, struct error *e
     return 0;
 }
 
+size_t units_cache_bytes(const struct units *units, int unit)
+{
+    const struct graph *graph = units_kind(units, unit)->generate[GENERATE_TOKEN];
+    size_t bytes = 0;
+    for (int v = 0; graph && v < graph->value_count; v++)
+        if (graph->values[v].role == VALUE_CACHE && graph->values[v].producer < 0)
+            bytes += graph_bytes(graph, v);
+    return bytes;
+}
+
 struct units_stage units_stage(const struct units *units, int stage)
 {
     int first = 0, end;
@@ -508,10 +547,12 @@ static void destroy_kind(struct unit_kind *kind)
     for (int phase = 0; phase < PHASES; phase++)
         segment_destroy(&kind->segment[phase]);
     segment_destroy(&kind->evaluation);
-    segment_destroy(&kind->logit);
     graph_destroy(kind->train);
     graph_destroy(kind->evaluate);
-    graph_destroy(kind->logits);
+    for (int pass = 0; pass < GENERATE_PASSES; pass++) {
+        segment_destroy(&kind->generation[pass]);
+        graph_destroy(kind->generate[pass]);
+    }
     free(kind->place);
 }
 

@@ -12,16 +12,25 @@
 #include "segment/flat.h"
 #include "segment/segment.h"
 
+/* What generation runs, forward alone: so many tokens of each sequence's prompt, or one of each. */
+enum units_generation { GENERATE_PROMPT, GENERATE_TOKEN, GENERATE_PASSES };
+
 /* The segments of one kind of unit: blocks of one kind, as many, recomputed and frozen alike. */
 struct unit_kind {
     int block_kind, blocks;
     enum config_recompute recompute;
-    struct graph *train, *evaluate, *logits;
+    struct graph *train, *evaluate, *generate[GENERATE_PASSES];
     struct segment_param_place *place; /* per parameter of the graphs: in the flats of its units */
     struct segment segment[PHASES];    /* of training, where the request asks for the phase */
     struct segment evaluation;         /* forward without keeping anything */
-    struct segment logit;
+    struct segment generation[GENERATE_PASSES];
     int ends_in_loss;
+};
+
+/* Sequences that are continued at a time; tokens of each in GENERATE_PROMPT, an even number; and
+ * positions of each whose keys and values are kept.  batch 0: none are. */
+struct units_generate {
+    int64_t batch, prompt, cache;
 };
 
 struct units_request {
@@ -45,7 +54,7 @@ struct units_request {
     enum config_recompute recompute;
     int recompute_every; /* of units that repeat, which one in so many recomputes; 0: every */
     float loss_factor;   /* gradients of the summed loss are multiplied by it */
-    int with_logits;     /* compile MODEL_LOGITS too */
+    struct units_generate generate;
     int splits_loss;     /* 1: the unit that ends in the loss has no PHASE_BOTH, but the others' */
     int splits_backward; /* 1: backward in two parts, PHASE_BACKWARD_INPUT and _WEIGHT */
     int stages;          /* of a pipeline; 0 is 1 */
@@ -61,10 +70,11 @@ struct unit_flats {
 
 /* What a unit reads of units before it and puts out for those behind it. */
 struct unit_boundaries {
-    int inputs, producer[BOUNDARY_USES]; /* per input, the unit whose output it is */
-    int readers;                         /* units that read its output */
-    size_t bytes;                        /* of its output; 0: it has none */
-    size_t eval_bytes;                   /* the same in evaluation */
+    int inputs, producer[BOUNDARY_USES];    /* per input, the unit whose output it is */
+    int readers;                            /* units that read its output */
+    size_t bytes;                           /* of its output; 0: it has none */
+    size_t eval_bytes;                      /* the same in evaluation, */
+    size_t generate_bytes[GENERATE_PASSES]; /* and in generation */
 };
 
 struct units {
@@ -83,8 +93,9 @@ struct units {
                       ranks together */
     int kinds;
     struct unit_kind *kind;
-    int64_t positions; /* those that data gives are below this; 0: no unit reads them */
-    size_t work_bytes; /* of the largest segment, or orthogonalization */
+    int64_t positions;          /* those that data gives are below this; 0: no unit reads them */
+    int64_t generate_positions; /* the same in generation */
+    size_t work_bytes;          /* of the largest segment, or orthogonalization */
 };
 
 /* Returns 0 and units for units_destroy(), or -1 with err set: shapes that do not fit, boundaries
@@ -100,13 +111,17 @@ void units_destroy(struct units *units); /* NULL allowed */
 int units_are_alike(const struct units *a, const struct units *b);
 
 /* Rows of a rank's constants: the most tokens that it has of a sequence; of packed documents, which
- * may have any position there, the most that a sequence has. */
+ * may have any position there, the most that a sequence has; and as many as are kept of one. */
 static inline int64_t units_const_rows(const struct units *units)
 {
     const struct units_request *r = &units->request;
     int64_t ranks = units->model->packed && r->context.size > 1 ? r->context.size : 1;
-    return (r->seq[0] > r->seq[1] ? r->seq[0] : r->seq[1]) * ranks;
+    int64_t rows = (r->seq[0] > r->seq[1] ? r->seq[0] : r->seq[1]) * ranks;
+    return r->generate.batch && r->generate.cache > rows ? r->generate.cache : rows;
 }
+
+/* Bytes of the keys and values that a unit keeps in generation; 0: none. */
+size_t units_cache_bytes(const struct units *units, int unit);
 
 /* Fill the constants of a rank, [units_const_rows(), const_width]: the rows of the model's table at
  * the positions that the rank has, or at all.  Returns 0, or -1 with err set where memory does not

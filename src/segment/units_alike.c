@@ -93,7 +93,8 @@ static int kinds_alike(const struct unit_kind *a, const struct unit_kind *b)
         if (!segments_alike(&a->segment[phase], &b->segment[phase]))
             return 0;
     return graphs_alike(a->train, b->train) && graphs_alike(a->evaluate, b->evaluate) &&
-           graphs_alike(a->logits, b->logits);
+           graphs_alike(a->generate[GENERATE_PROMPT], b->generate[GENERATE_PROMPT]) &&
+           graphs_alike(a->generate[GENERATE_TOKEN], b->generate[GENERATE_TOKEN]);
 }
 
 int units_are_alike(const struct units *a, const struct units *b)

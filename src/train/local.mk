@@ -1,19 +1,19 @@
 libtrireme_a_SOURCES += \
 	src/train/batches.c src/train/batches.h src/train/checkpoint_space.c \
 	src/train/checkpoint_space.h src/train/disk_rate.c src/train/disk_rate.h \
-	src/train/evaluate.c src/train/evaluate.h src/train/generate.c src/train/generate.h \
+	src/train/data_tokenizer.c src/train/data_tokenizer.h \
+	src/train/evaluate.c src/train/evaluate.h src/train/generator.c src/train/generator.h \
+	src/train/sampling.c src/train/sampling.h \
 	src/train/export_folder.c src/train/export_folder.h \
 	src/train/hf_tensors.c src/train/hf_tensors.h src/train/merge.c src/train/merge.h \
 	src/train/lr_schedule.c src/train/lr_schedule.h src/train/memory_budget.c src/train/memory_budget.h \
 	src/train/metrics.c src/train/metrics.h src/train/metrics_resume.c src/train/metrics_resume.h \
-	src/train/metrics_step.h \
-	src/train/progress.c src/train/progress.h src/train/run_checkpoint.c src/train/run_checkpoint.h \
+	src/train/metrics_step.h src/train/progress.c src/train/progress.h src/train/run_checkpoint.c src/train/run_checkpoint.h \
 	src/train/run_summary.c src/train/run_summary.h \
 	src/train/scaler.c src/train/scaler.h src/train/session.c src/train/session.h \
 	src/train/stop.c src/train/stop.h src/train/tracing.c src/train/tracing.h \
 	src/train/trainer.c src/train/trainer.h src/train/trireme.c src/train/weights.h \
 	src/train/run_checkpoint_open.c src/train/weights_compare.c src/train/weights_export.c src/train/weights_export.h src/train/weights_import.c src/train/weights_init.c src/train/weights_pieces.c src/train/weights.c src/train/weights_private.h
-libtrireme_a_SOURCES += \
-	src/train/run_aside.c src/train/run_changes.c src/train/run_changes.h \
+libtrireme_a_SOURCES += src/train/run_aside.c src/train/run_changes.c src/train/run_changes.h \
 	src/train/run_directory.c src/train/run_directory.h src/train/run_directory_private.h \
 	src/train/run_record.c src/train/run_record.h src/train/run_start.c

@@ -27,7 +27,11 @@ static int compile(struct session *s, enum session_use use, struct error *err)
 {
     struct units_request request = layout_units(&s->layout, &s->config);
     layout_set_place(&request, world_rank(s->world) % layout_places(&s->layout));
-    request.with_logits = use == SESSION_GENERATE;
+    int generates = use == SESSION_GENERATE || (use == SESSION_TRAIN && s->config.generate.samples);
+    if (generates)
+        request.generate = layout_generate(&s->config);
+    if (use == SESSION_GENERATE) /* nothing is trained or evaluated: no space for a sequence */
+        request.seq[0] = 1;
     if (units_create(&s->units, s->model, &request, s->device, err))
         return -1;
     int training = use == SESSION_TRAIN;
@@ -37,7 +41,8 @@ static int compile(struct session *s, enum session_use use, struct error *err)
     int evaluates = use == SESSION_EVALUATE || (training && s->config.data.valid[0]);
     if (evaluates && add_program(s, &s->evaluate, PROGRAM_EVALUATE, err))
         return -1;
-    if (use == SESSION_GENERATE && add_program(s, &s->logits, PROGRAM_LOGITS, err))
+    if (generates && (add_program(s, &s->prompt, PROGRAM_PROMPT, err) ||
+                      add_program(s, &s->token, PROGRAM_TOKEN, err)))
         return -1;
     return 0;
 }
@@ -207,7 +212,8 @@ void session_close(struct session *s)
     executor_destroy(s->executor);
     program_destroy(s->train);
     program_destroy(s->evaluate);
-    program_destroy(s->logits);
+    program_destroy(s->prompt);
+    program_destroy(s->token);
     state_destroy(s->state);
     units_destroy(s->units);
     mesh_destroy(s->mesh);

@@ -14,7 +14,7 @@
 
 enum session_use { SESSION_TRAIN, SESSION_EVALUATE, SESSION_GENERATE };
 
-enum { SESSION_PROGRAMS = 3 };
+enum { SESSION_PROGRAMS = 4 };
 
 struct session {
     struct world *world; /* the caller's */
@@ -26,9 +26,9 @@ struct session {
     struct model *model;
     struct mesh *mesh;
     struct units *units;
-    struct state *state;                              /* of this rank, which its programs share */
-    struct program *train, *evaluate, *logits;        /* NULL where the use needs none */
-    const struct program *programs[SESSION_PROGRAMS]; /* those of the three that are not NULL */
+    struct state *state;                               /* of this rank, which its programs share */
+    struct program *train, *evaluate, *prompt, *token; /* NULL where the use needs none */
+    const struct program *programs[SESSION_PROGRAMS];  /* those of the four that are not NULL */
     int program_count;
     struct memory_need need; /* what this rank has still to allocate */
     struct executor *executor;
@@ -36,8 +36,10 @@ struct session {
 };
 
 /* Compile, verify and allocate.  Collective over world; fails on all ranks together.
- * A session for SESSION_GENERATE is of one rank.  Returns 0 and a session for session_close(), or
- * -1 with err set; limits (NULL allowed) is then what a rank has where that is short, else all 0.
+ * A session for SESSION_GENERATE, and one that trains with generate.samples above 0, has the
+ * programs of generation (generator.h), and one for SESSION_GENERATE no others.  Returns 0 and a
+ * session for session_close(), or -1 with err set; limits (NULL allowed) is then what a rank has
+ * where that is short, else all 0.
  */
 int session_open(struct session **session, struct world *world, struct log *log, struct mem *mem,
                  const struct config *config, enum session_use use, struct memory_limits *limits,

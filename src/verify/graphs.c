@@ -116,15 +116,6 @@ int graphs_check_flats(const struct program *program, struct error *err)
 
 /* ---- own rows ---- */
 
-/* The graph of a unit in this kind of program. */
-static const struct graph *graph_of(const struct program *program, int unit)
-{
-    const struct unit_kind *kind = units_kind(program->units, unit);
-    return program->kind == PROGRAM_TRAIN      ? kind->train
-           : program->kind == PROGRAM_EVALUATE ? kind->evaluate
-                                               : kind->logits;
-}
-
 /* Take note of parts in which rows are divided over tensor ranks; 1: others have been noted. */
 static int note_parts(unsigned axes, int parts, int *noted)
 {
@@ -141,7 +132,7 @@ int graphs_check_rows(const struct program *program, struct error *err)
     int parts = 0, wrong = 0;
     char name[MODEL_PREFIX];
     for (int u = 0; u < program->units->count; u++) {
-        const struct graph *graph = graph_of(program, u);
+        const struct graph *graph = program_graph(program, u);
         for (int k = 0; k < graph->inputs; k++)
             wrong |= note_parts(graph_axes(graph->input[k].own_rows),
                                 graph->input[k].own_rows.parts, &parts);

@@ -365,10 +365,28 @@ static int check_spaces(const struct values *v, int i)
     return faults ? wrong_operand(v, i, __builtin_ctzll(faults)) : check_sizes(v, i);
 }
 
+/* What a unit keeps of sequences is its own, with a place for each block's keys and values; whether
+ * they are those of the positions before, only the data says. */
+static int check_cache(const struct values *v, int i)
+{
+    const struct instr *instr = &v->program->instr[i];
+    const struct graph *graph = program_segment(v->program, instr->unit, instr->phase)->graph;
+    int b = instr->buffer[SPACE_CACHE];
+    size_t bytes = 0;
+    if (b < 0)
+        return 0;
+    if (b != v->program->state->cache[instr->unit] || !v->program->buffer[b].persistent)
+        return wrong_operand(v, i, SPACE_CACHE);
+    for (int k = 0; k < graph->value_count; k++)
+        if (graph->values[k].role == VALUE_CACHE && graph->values[k].producer < 0)
+            bytes += graph_bytes(graph, k);
+    return bytes_of(v, b) == bytes ? 0 : wrong_size(v, i, b);
+}
+
 int rules_run(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
-    if (check_spaces(v, i) || check_boundaries(v, i))
+    if (check_spaces(v, i) || check_boundaries(v, i) || check_cache(v, i))
         return -1;
     for (int s = 0; s < SPACE_COUNT; s++) {
         if (instr->buffer[s] < 0 || !(instr->reads >> s & 1) || instr->writes >> s & 1)

@@ -314,15 +314,6 @@ static void find_gradients(struct verify *v)
     }
 }
 
-/* What a unit's graph is in this kind of program. */
-static const struct graph *graph_of(const struct program *program, int unit)
-{
-    const struct unit_kind *kind = units_kind(program->units, unit);
-    return program->kind == PROGRAM_TRAIN      ? kind->train
-           : program->kind == PROGRAM_EVALUATE ? kind->evaluate
-                                               : kind->logits;
-}
-
 /* Of the rank's units of a kind, the first. */
 static int check_divisions(const struct program *program, struct error *err)
 {
@@ -332,8 +323,9 @@ static int check_divisions(const struct program *program, struct error *err)
     int rc = 0;
     for (int unit = 0; !rc && unit < units->count; unit++)
         if (program_owns(program, unit) && !done[units->kind_of[unit]]++)
-            rc = division_check(graph_of(program, unit), model_unit_name(units->model, unit, name),
-                                mesh, program->kind == PROGRAM_TRAIN, err);
+            rc = division_check(program_graph(program, unit),
+                                model_unit_name(units->model, unit, name), mesh,
+                                program->kind == PROGRAM_TRAIN, err);
     free(done);
     return rc;
 }

@@ -22,13 +22,12 @@ static int rule_zero(struct values *v, int i)
 static int rule_load(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
-    const struct units_request *r = &v->program->units->request;
     int64_t batch = program_batch(v->program);
     for (int k = 0; k < LOAD_SLOTS; k++) {
         int b = instr->buffer[k], sequence = k % SEQUENCES;
         if (b < 0)
             continue;
-        if (bytes_of(v, b) != (size_t)(batch * r->seq[sequence]) * sizeof(int32_t))
+        if (bytes_of(v, b) != (size_t)(batch * program_seq(v->program, sequence)) * sizeof(int32_t))
             return wrong_size(v, i, b);
         values_put(v, i, b, meant(MEANS_TOKENS + k / SEQUENCES, sequence, instr->micro));
     }
@@ -315,14 +314,14 @@ static int check_ends(const struct values *v)
     for (int f = 0; f < p->units->flats; f++)
         if (check_flat_end(v, f, train && p->units->flat[f].trained))
             return -1;
-    if (p->kind == PROGRAM_LOGITS)
-        return check_end(v, p->logits,
-                         (struct value){.meaning = MEANS_OUTPUT, .of = p->units->count - 1});
     for (int way = 0; way < 2; way++)
         if (!addends_equal(v->messages[way], v->all_messages[way]))
             return error_set(v->err, "verify: wrong value: %lld messages are %s, not %lld others",
                              (long long)v->messages[way].count, way ? "received" : "sent",
                              (long long)v->all_messages[way].count);
+    if (program_generates(p) >= 0)
+        return check_end(v, p->logits,
+                         (struct value){.meaning = MEANS_OUTPUT, .of = p->units->count - 1});
     if (rules_are_sums(v, &sums, train, train))
         return 0;
     char text[VALUE_TEXT];

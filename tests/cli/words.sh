@@ -21,8 +21,8 @@ refused "an option for a key" 'train\.lr=1e-3' "$T" train --lr 1e-3
 refused "an option of another trainer" 'train\.clip=1$' "$T" train --max-grad-norm=1
 refused "--config" 'trireme train x\.yaml' "$T" train --config x.yaml
 refused "once on two ranks" 'train\.lr=1e-3' mpirun --oversubscribe -n 2 "$T" train --lr 1e-3
-refused "an option that generate lacks" 'no option --max-tokens; it has .*--tokens' \
-    "$T" generate x --max-tokens 5
+refused "an option that generate lacks" 'no option --beams; it has .*--tokens' \
+    "$T" generate x --beams 5
 refused "a misspelt option" 'did you mean --ranks' "$T" plan --rank 5
 refused "an option without its value" '--ranks wants a value' "$T" plan --ranks
 said "one key" '^train\.clip ' "$T" config --show train.clip

@@ -16,3 +16,4 @@ check-any: tests/mpi/test_any
 	ANY=400 TIMEOUT=7200 $(srcdir)/tests/mpi/run.sh tests/mpi/test_any
 .PHONY: check-any
 include $(top_srcdir)/tests/mpi/any_schedule.mk
+include $(top_srcdir)/tests/mpi/generate.mk

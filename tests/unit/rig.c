@@ -60,16 +60,16 @@ struct units_request rig_units(const struct layout *layout, const struct config 
 }
 
 struct session *rig_open(struct mem *mem, const struct config *config, const char *level,
-                         int with_logits)
+                         int generates)
 {
     struct error err = {0};
     struct model *model;
     must(layout_model(&model, config, &err), &err);
-    return rig_open_model(mem, config, model, NULL, level, with_logits);
+    return rig_open_model(mem, config, model, NULL, level, generates);
 }
 
 struct session *rig_open_model(struct mem *mem, const struct config *config, struct model *model,
-                               struct world *world, const char *level, int with_logits)
+                               struct world *world, const char *level, int generates)
 {
     struct error err = {0};
     int ranks = world ? world_size(world) : 1, rank = world ? world_rank(world) : 0;
@@ -84,17 +84,20 @@ struct session *rig_open_model(struct mem *mem, const struct config *config, str
     must(layout_resolve(&s->layout, config, ranks, ranks, device.kind, &err), &err);
     struct units_request units = rig_units(&s->layout, config, model);
     layout_set_place(&units, rank % layout_places(&s->layout));
-    units.with_logits = with_logits;
+    s->config.generate.batch = generates;
+    if (generates)
+        units.generate = layout_generate(&s->config);
     must(units_create(&s->units, s->model, &units, s->device, &err), &err);
     s->state = state_create(s->units, &s->layout, 1, rank);
     s->data_rank = layout_data_rank(&s->layout, s->state->coord);
     s->train = make_program(s, PROGRAM_TRAIN);
-    s->logits = with_logits ? make_program(s, PROGRAM_LOGITS) : NULL;
+    s->prompt = generates ? make_program(s, PROGRAM_PROMPT) : NULL;
+    s->token = generates ? make_program(s, PROGRAM_TOKEN) : NULL;
     s->evaluate = config->data.valid[0] ? make_program(s, PROGRAM_EVALUATE) : NULL;
-    const struct program *programs[3] = {s->train};
+    const struct program *programs[SESSION_PROGRAMS] = {s->train};
     int count = 1;
-    if (s->logits)
-        programs[count++] = s->logits;
+    for (int i = 0; i < 2 && generates; i++)
+        programs[count++] = i ? s->token : s->prompt;
     if (s->evaluate)
         programs[count++] = s->evaluate;
     char folder[CONFIG_TEXT + 16];
@@ -105,6 +108,40 @@ struct session *rig_open_model(struct mem *mem, const struct config *config, str
          &err);
     upload_table(s);
     return s;
+}
+
+/* A prompt's chunk, from the first position on: tokens, then any. */
+struct prompt {
+    const int32_t *tokens;
+    int64_t count, row, chunk, first;
+};
+
+static int load_prompt(void *user, const struct step_batch *batch, struct error *err)
+{
+    const struct prompt *p = user;
+    for (int64_t i = 0; i < p->chunk; i++)
+        batch->tokens[0][i] = p->first + i < p->count ? p->tokens[p->first + i] : 0;
+    batch->targets[0] = (int32_t)(p->row - p->first);
+    return 0;
+}
+
+static int load_prompt_places(void *user, const struct step_batch *batch, struct error *err)
+{
+    const struct prompt *p = user;
+    for (int64_t i = 0; i < p->chunk; i++)
+        batch->positions[0][i] = (int32_t)(p->first + i < p->count ? p->first + i : p->count - 1);
+    return 0;
+}
+
+const float *rig_logits(const struct session *s, const int32_t *tokens, int64_t count, int64_t row)
+{
+    struct error err = {0};
+    struct prompt p = {tokens, count, row, s->units->request.generate.prompt, 0};
+    const struct step_input input = {
+        .load = load_prompt, .load_places = load_prompt_places, .user = &p};
+    for (p.first = 0; p.first <= row; p.first += p.chunk)
+        must(execute(s->executor, s->prompt, &input, NULL, NULL, &err), &err);
+    return executor_buffer(s->executor, &s->prompt->buffer[s->prompt->logits]);
 }
 
 void rig_init(struct session *s)

@@ -8,17 +8,22 @@
 /* The configuration of "key=value key=value ...", checked; ends the program if it is wrong. */
 struct config rig_config(const char *settings);
 
-/* A session that trains, without world and mesh, and evaluates if data.valid is set; with_logits:
- * it has a LOGITS program too.
- * level NULL: the machine's best.  On the CPU, or the first GPU when config says device=cuda.  mem
- * is the caller's.  Ends the program if it cannot. Close with session_close(). */
+/* A session that trains, without world and mesh, and evaluates if data.valid is set; generates:
+ * texts that it continues at a time, with programs of generation whose context is data.seq_len; 0:
+ * none. level NULL: the machine's best.  On the CPU, or the first GPU when config says device=cuda.
+ * mem is the caller's.  Ends the program if it cannot. Close with session_close(). */
 struct session *rig_open(struct mem *mem, const struct config *config, const char *level,
-                         int with_logits);
+                         int generates);
 
 /* The same of a model, which it then owns, that no family's name stands for; world NULL: one rank,
  * else a session of one of its ranks, with a mesh.  Collective. */
 struct session *rig_open_model(struct mem *mem, const struct config *config, struct model *model,
-                               struct world *world, const char *level, int with_logits);
+                               struct world *world, const char *level, int generates);
+
+/* The logits that follow from row `row` of a sequence of count tokens, data.seq_len at most, fp32
+ * [the model's vocabulary], in the session, which continues one text at a time. */
+const float *rig_logits(const struct session *session, const int32_t *tokens, int64_t count,
+                        int64_t row);
 
 /* What to compile for a model: its second sequence, where it has one, is five tokens longer than
  * the first. */

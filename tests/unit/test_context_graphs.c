@@ -41,8 +41,13 @@ static struct graph *unit_graph(const struct model *model, int unit, struct grap
                                 struct graph_group context)
 {
     struct error err = {0};
-    struct graph *graph = model_unit_graph(model, unit, MODEL_LOSS, BATCH, (int64_t[]){SEQ, 0},
-                                           DTYPE_F32, tensor, context, 1, &err);
+    const struct model_graph form = {.batch = BATCH,
+                                     .seq = {SEQ},
+                                     .dtype = DTYPE_F32,
+                                     .tensor = tensor,
+                                     .context = context,
+                                     .loss_factor = 1};
+    struct graph *graph = model_unit_graph(model, unit, &form, &err);
     if (!graph)
         fail_msg("%s", err.text);
     return graph;
@@ -276,10 +281,10 @@ static void test_what_needs_whole_sequences(void **state)
     assert_int_equal(device_open(&device, &cpu, &err), 0);
     assert_int_equal(layout_resolve(&layout, &config, 2, 2, DEVICE_CPU, &err), 0);
     struct units_request request = layout_units(&layout, &config);
-    request.with_logits = 1;
+    request.generate = (struct units_generate){.batch = 1, .prompt = 2, .cache = 8};
     assert_int_equal(units_create(&units, model, &request, device, &err), -1);
     assert_non_null(strstr(err.text, "set parallel.context to 1"));
-    request.with_logits = 0;
+    request.generate.batch = 0;
     request.seq[0] = 5;
     assert_int_equal(units_create(&units, model, &request, device, &err), -1);
     assert_non_null(strstr(err.text, "5 tokens of each sequence are not two equal chunks"));

@@ -161,8 +161,7 @@ static int are_equal(const struct spaces *a, const struct spaces *b, int unit,
 /* A tensor that is kept may leave a gap behind it, which nobody writes. */
 static void check_segment(const struct session *s, int unit, const struct segment *segment)
 {
-    uint64_t gaps =
-        space_bit(SPACE_WORK) | space_bit(SPACE_SAVED) | space_bit(SPACE_DEFERRED);
+    uint64_t gaps = space_bit(SPACE_WORK) | space_bit(SPACE_SAVED) | space_bit(SPACE_DEFERRED);
     uint64_t results = segment->writes & ~gaps;
     uint64_t inputs = segment->reads & ~segment->writes;
     struct spaces clean, poisoned;

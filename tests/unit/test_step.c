@@ -186,9 +186,9 @@ static void test_flat_parameters(void **state)
                 assert_int_equal(model_create(&model, &config, &err), 0);
                 for (int u = 0; u < model->units; u++) {
                     struct flat flat;
-                    struct graph *graph = model_unit_graph(
-                        model, u, MODEL_LOSS, 1, (int64_t[SEQUENCES]){3, 3}, DTYPE_F32,
-                        (struct graph_group){0}, (struct graph_group){0}, 1, &err);
+                    const struct model_graph form = {
+                        .batch = 1, .seq = {3, 3}, .dtype = DTYPE_F32, .loss_factor = 1};
+                    struct graph *graph = model_unit_graph(model, u, &form, &err);
                     assert_non_null(graph);
                     flat_create(&flat, "unit", u, graph, &model->unit[u], NULL, shards);
                     check_flat(&flat, shards);

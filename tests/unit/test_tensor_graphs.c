@@ -32,8 +32,9 @@ enum { MODELS = sizeof models / sizeof models[0] };
 static struct graph *unit_graph(const struct model *model, int unit, struct graph_group tensor)
 {
     struct error err = {0};
-    struct graph *graph = model_unit_graph(model, unit, MODEL_LOSS, BATCH, (int64_t[]){SEQ, 0},
-                                           DTYPE_F32, tensor, (struct graph_group){0}, 1, &err);
+    const struct model_graph form = {
+        .batch = BATCH, .seq = {SEQ}, .dtype = DTYPE_F32, .tensor = tensor, .loss_factor = 1};
+    struct graph *graph = model_unit_graph(model, unit, &form, &err);
     if (!graph)
         fail_msg("%s", err.text);
     return graph;

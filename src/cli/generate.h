@@ -1,0 +1,105 @@
+/* generate.h - what the files src/cli/generate*.c share.
+ *
+ *     generate.c          the command: options, what is continued, and how
+ *     generate_model.c    the model, of a run, a checkpoint or a folder, and its tokenizer
+ *     generate_prompts.c  prompts as tokens
+ *     generate_output.c   what comes, as text or as JSON lines
+ *     generate_chat.c     a conversation
+ *
+ * All ranks compute; rank 0 alone has tokenizer and texts, and sends the others the tokens.
+ */
+#ifndef TRIREME_CLI_GENERATE_H
+#define TRIREME_CLI_GENERATE_H
+
+#include "cli/command.h"
+#include "io/chat.h"
+#include "io/checkpoint.h"
+#include "io/token_list.h"
+#include "io/tokenizer.h"
+#include "train/generator.h"
+
+enum { GENERATE_STOPS = 8 };
+
+struct generate_options {
+    const char *from;                          /* run, checkpoint, folder or name of the hub */
+    const char *prompt, *prompts;              /* a text; a file of them; NULL: not given */
+    const char *tokenizer, *template, *system; /* the same */
+    const char *stop[GENERATE_STOPS];          /* texts that end a text */
+    int stops, is_chat;
+    int64_t seed;
+    const char *const *settings; /* "key=value" */
+    int setting_count;
+};
+
+/* ---- the model ---- */
+
+struct generate_model {
+    struct checkpoint *checkpoint; /* NULL: it is a folder's */
+    struct config config;
+    struct tokenizer *tokenizer;      /* of rank 0; NULL elsewhere */
+    const struct chat_template *chat; /* of rank 0, of a conversation */
+    int has_length;                   /* 1: data.seq_len is that of training, or asked for */
+};
+
+/* Find what options->from is, and read its configuration and tokenizer.  Collective over the app's
+ * world.  Returns 0, or -1 on all ranks with err set; generate_model_close() in any case. */
+int generate_model_open(struct generate_model *model, struct app *app,
+                        const struct generate_options *options, struct error *err);
+/* A session with the model's weights, for session_close(); tokens: the longest text that is
+ * expected, which sets the context where nothing else does.  The same. */
+int generate_model_load(struct generate_model *model, struct app *app, int64_t tokens,
+                        struct session **session, struct error *err);
+void generate_model_close(struct generate_model *model);
+
+/* ---- prompts ---- */
+
+/* All zero is none. */
+struct generate_texts {
+    struct generator_prompt *prompt; /* with ids of their own */
+    char **text;                     /* of rank 0, as given; NULL: a conversation */
+    int count, capacity, texts;
+};
+
+/* On rank 0: add the prompt of options, else those of its file, else standard input as one.
+ * Returns 0, or -1 with err set. */
+int generate_texts_read(struct generate_texts *texts, const struct generate_model *model,
+                        const struct generate_options *options, struct error *err);
+/* On rank 0: add a conversation, to be continued by the assistant.  The same. */
+int generate_texts_chat(struct generate_texts *texts, const struct generate_model *model,
+                        const struct chat_message *messages, int count, struct error *err);
+/* Rank 0's to all.  Collective. */
+void generate_texts_share(struct generate_texts *texts, struct world *world);
+/* The longest one's tokens. */
+int64_t generate_texts_longest(const struct generate_texts *texts);
+void generate_texts_free(struct generate_texts *texts);
+
+/* ---- output ---- */
+
+struct generate_output;
+
+enum generate_form {
+    GENERATE_STREAM, /* one text as it comes, its prompt before it */
+    GENERATE_ANSWER, /* without the prompt */
+    GENERATE_LINES   /* an object a line for each of several, in their order */
+};
+
+/* Write what comes of texts to standard output.  On rank 0. */
+struct generate_output *generate_output_create(const struct generate_model *model,
+                                               const struct generate_options *options,
+                                               const struct generate_texts *texts,
+                                               enum generate_form form);
+void generate_output_destroy(struct generate_output *output); /* NULL allowed */
+/* A request's functions, whose user it is. */
+void generate_output_receive(struct generate_output *output, struct generator_request *request);
+/* The text of text number `text` so far, without its prompt; it lives as long as output. */
+const char *generate_output_text(const struct generate_output *output, int text, size_t *bytes);
+
+/* ---- a conversation ---- */
+
+/* Read what the user says, a line each, or take the prompt of options alone, and answer.
+ * Collective.  Returns 0, or -1 with err set. */
+int generate_chat(struct generate_model *model, struct app *app, struct generator *generator,
+                  const struct generator_request *request, const struct generate_options *options,
+                  struct error *err);
+
+#endif

@@ -1,0 +1,104 @@
+/* generate_chat.c - a conversation: see generate.h.
+ *
+ * Each answer is generated from all that was said.  What a conversation begins with is not computed
+ * again (generator.h), so that an answer costs what is new in it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "cli/generate.h"
+#include "comm/world.h"
+
+struct conversation {
+    struct chat_message *messages; /* with texts of their own */
+    int count, capacity;
+};
+
+/* Takes text. */
+static void add_message(struct conversation *c, enum chat_role role, char *text)
+{
+    c->messages = array_grow(c->messages, c->count, &c->capacity, sizeof *c->messages);
+    c->messages[c->count++] =
+        (struct chat_message){.role = role, .text = text, .bytes = strlen(text)};
+}
+
+static void end(struct conversation *c)
+{
+    for (int i = 0; i < c->count; i++)
+        free((char *)c->messages[i].text);
+    free(c->messages);
+}
+
+/* The user's next line on rank 0, for free(), or NULL: there is none. */
+static char *listen(void)
+{
+    char *line = NULL;
+    size_t capacity = 0;
+    if (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)) {
+        fputs("> ", stdout);
+        fflush(stdout);
+    }
+    ssize_t bytes = getline(&line, &capacity, stdin);
+    while (bytes > 0 && (line[bytes - 1] == '\n' || line[bytes - 1] == '\r'))
+        line[--bytes] = 0;
+    if (bytes >= 0)
+        return line;
+    free(line);
+    return NULL;
+}
+
+/* One answer to all that was said. */
+static int answer(struct conversation *c, struct generate_model *model, struct app *app,
+                  struct generator *generator, const struct generator_request *request,
+                  const struct generate_options *options, struct error *err)
+{
+    int is_root = world_rank(app->world) == 0;
+    struct generate_texts texts = {0};
+    struct generate_output *output = NULL;
+    struct generator_request own = *request;
+    size_t bytes;
+    int rc = is_root ? generate_texts_chat(&texts, model, c->messages, c->count, err) : 0;
+    if (world_agree(app->world, rc, err)) {
+        generate_texts_free(&texts);
+        return -1;
+    }
+    generate_texts_share(&texts, app->world);
+    if (is_root) {
+        output = generate_output_create(model, options, &texts, GENERATE_ANSWER);
+        generate_output_receive(output, &own);
+    }
+    rc = generator_run(generator, &own, texts.prompt, texts.count, err);
+    if (is_root && !rc) {
+        const char *text = generate_output_text(output, 0, &bytes);
+        add_message(c, CHAT_ASSISTANT, array_format("%.*s", (int)bytes, text));
+    }
+    generate_output_destroy(output);
+    generate_texts_free(&texts);
+    return rc;
+}
+
+int generate_chat(struct generate_model *model, struct app *app, struct generator *generator,
+                  const struct generator_request *request, const struct generate_options *options,
+                  struct error *err)
+{
+    struct conversation c = {0};
+    int is_root = world_rank(app->world) == 0, rc = 0, goes_on = 1;
+    if (options->system)
+        add_message(&c, CHAT_SYSTEM, array_text(options->system));
+    while (!rc && goes_on) {
+        char *line = !is_root ? NULL : options->prompt ? array_text(options->prompt) : listen();
+        goes_on = line != NULL;
+        world_broadcast(app->world, &goes_on, sizeof goes_on, 0);
+        if (!goes_on)
+            break;
+        if (is_root)
+            add_message(&c, CHAT_USER, line);
+        rc = answer(&c, model, app, generator, request, options, err);
+        goes_on = !options->prompt;
+    }
+    end(&c);
+    return rc;
+}

@@ -1,0 +1,200 @@
+/* generate_output.c - what comes of texts, written: see generate.h.
+ *
+ * Of each text the characters so far are kept.  A stream shows them as soon as no text of --stop
+ * can begin in them any more; lines are written when a text and all before it have ended.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/json.h"
+#include "cli/generate.h"
+
+struct written {
+    char *text;
+    size_t bytes, capacity;
+    size_t shown;   /* of a stream */
+    size_t limit;   /* where a text of --stop begins; SIZE_MAX: none has come */
+    int64_t tokens; /* new ones */
+    int stopped;    /* 1: it ended by itself, not with --tokens */
+    int has_ended;
+    struct tokenizer_decoder *decoder;
+};
+
+struct generate_output {
+    const struct generate_model *model;
+    const struct generate_options *options;
+    const struct generate_texts *texts;
+    enum generate_form form;
+    struct written *written;
+    int lines; /* written so far */
+};
+
+struct generate_output *generate_output_create(const struct generate_model *model,
+                                               const struct generate_options *options,
+                                               const struct generate_texts *texts,
+                                               enum generate_form form)
+{
+    struct generate_output *o = array_make(1, sizeof *o);
+    *o = (struct generate_output){.model = model, .options = options, .texts = texts, .form = form};
+    o->written = array_make((size_t)texts->count, sizeof *o->written);
+    for (int i = 0; i < texts->count; i++) {
+        o->written[i].limit = SIZE_MAX;
+        tokenizer_decoder_create(&o->written[i].decoder, model->tokenizer,
+                                 form == GENERATE_ANSWER ? 0 : TOKENIZER_CONTINUED);
+    }
+    if (form == GENERATE_STREAM && texts->text[0]) {
+        fputs(texts->text[0], stdout);
+        fflush(stdout);
+    }
+    return o;
+}
+
+void generate_output_destroy(struct generate_output *o)
+{
+    if (!o)
+        return;
+    for (int i = 0; i < o->texts->count; i++) {
+        tokenizer_decoder_destroy(o->written[i].decoder);
+        free(o->written[i].text);
+    }
+    free(o->written);
+    free(o);
+}
+
+static void append(struct written *w, const char *text, size_t bytes)
+{
+    if (w->bytes + bytes + 1 > w->capacity) {
+        w->capacity = 2 * (w->bytes + bytes + 1);
+        w->text = array_need(realloc(w->text, w->capacity), w->capacity);
+    }
+    memcpy(w->text + w->bytes, text, bytes);
+    w->bytes += bytes;
+    w->text[w->bytes] = 0;
+}
+
+/* Where one of the texts that stop begins, at its earliest; looked for from byte `from` on. */
+static void find_stop(const struct generate_options *options, struct written *w, size_t from)
+{
+    for (int i = 0; i < options->stops; i++) {
+        size_t length = strlen(options->stop[i]);
+        size_t first = from > length ? from - length : 0;
+        for (size_t at = first; at + length <= w->bytes && at < w->limit; at++)
+            if (!memcmp(w->text + at, options->stop[i], length))
+                w->limit = at;
+    }
+}
+
+/* How many of the last bytes may begin a text that stops. */
+static size_t held_back(const struct generate_options *options, const struct written *w)
+{
+    size_t most = 0;
+    for (int i = 0; i < options->stops; i++)
+        for (size_t n = 1; n < strlen(options->stop[i]) && n <= w->bytes; n++)
+            if (n > most && !memcmp(w->text + w->bytes - n, options->stop[i], n))
+                most = n;
+    return most;
+}
+
+static size_t length_of(const struct written *w)
+{
+    return w->limit < w->bytes ? w->limit : w->bytes;
+}
+
+static void show(const struct generate_output *o, struct written *w)
+{
+    size_t end = length_of(w);
+    if (w->limit == SIZE_MAX && !w->has_ended)
+        end -= held_back(o->options, w);
+    if (o->form == GENERATE_LINES || end <= w->shown)
+        return;
+    fwrite(w->text + w->shown, 1, end - w->shown, stdout);
+    fflush(stdout);
+    w->shown = end;
+}
+
+static int is_stop(void *user, int64_t id)
+{
+    const struct generate_output *o = user;
+    const struct tokenizer *tokenizer = o->model->tokenizer;
+    if (tokenizer_is_stop(tokenizer, id))
+        return 1;
+    /* In a conversation what begins another message ends this one. */
+    for (int i = 0; o->model->chat && chat_token(o->model->chat, i); i++)
+        if (tokenizer_id(tokenizer, chat_token(o->model->chat, i)) == id)
+            return 1;
+    return 0;
+}
+
+static int take(void *user, int64_t text, int64_t id)
+{
+    struct generate_output *o = user;
+    struct written *w = &o->written[text];
+    size_t bytes, before = w->bytes;
+    const char *piece = tokenizer_decoder_add(w->decoder, (uint32_t)id, &bytes);
+    append(w, piece, bytes);
+    w->tokens++;
+    find_stop(o->options, w, before);
+    show(o, w);
+    return w->stopped = w->limit != SIZE_MAX;
+}
+
+static struct js *line_of(const struct generate_output *o, int text)
+{
+    const struct written *w = &o->written[text];
+    struct js *json = js_object();
+    char *completion = array_format("%.*s", (int)length_of(w), w->text ? w->text : "");
+    if (o->texts->text[text])
+        js_add_string(json, "prompt", o->texts->text[text]);
+    js_add_string(json, "completion", completion);
+    js_add_int(json, "tokens", w->tokens);
+    js_add_string(json, "end", w->stopped ? "stop" : "length");
+    free(completion);
+    return json;
+}
+
+/* Those that have ended and were not written yet, up to the first that has not. */
+static void write_lines(struct generate_output *o)
+{
+    for (; o->lines < o->texts->count && o->written[o->lines].has_ended; o->lines++) {
+        struct js *json = line_of(o, o->lines);
+        char *text = js_text(json, JS_ONE_LINE, NULL);
+        fputs(text ? text : "\n", stdout);
+        fflush(stdout);
+        free(text);
+        js_free(json);
+    }
+}
+
+static void ended(void *user, int64_t text)
+{
+    struct generate_output *o = user;
+    struct written *w = &o->written[text];
+    size_t bytes, before = w->bytes;
+    const char *rest = tokenizer_decoder_finish(w->decoder, &bytes);
+    append(w, rest, bytes);
+    find_stop(o->options, w, before);
+    w->stopped |= w->tokens < o->model->config.generate.tokens;
+    w->has_ended = 1;
+    show(o, w);
+    if (o->form == GENERATE_LINES)
+        write_lines(o);
+    else
+        putchar('\n');
+    fflush(stdout);
+}
+
+void generate_output_receive(struct generate_output *output, struct generator_request *request)
+{
+    request->is_stop = is_stop;
+    request->take = take;
+    request->ended = ended;
+    request->user = output;
+}
+
+const char *generate_output_text(const struct generate_output *o, int text, size_t *bytes)
+{
+    *bytes = length_of(&o->written[text]);
+    return o->written[text].text ? o->written[text].text : "";
+}

@@ -1,0 +1,194 @@
+/* generate_prompts.c - prompts as tokens: see generate.h. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/json.h"
+#include "cli/generate.h"
+#include "comm/world.h"
+#include "io/chat_encode.h"
+#include "io/jsonl.h"
+
+enum { MOST_BYTES = 1 << 20 }; /* of standard input, and of a line of a file */
+
+/* Takes what list holds. */
+static int add(struct generate_texts *texts, struct token_list *list, char *text, struct error *err)
+{
+    if (!list->count) {
+        free(text);
+        return error_set(err, "the tokenizer has no token that begins or ends texts, so that a "
+                              "prompt cannot be empty");
+    }
+    texts->prompt =
+        array_grow(texts->prompt, texts->count, &texts->capacity, sizeof *texts->prompt);
+    texts->text = realloc(texts->text, (size_t)texts->capacity * sizeof *texts->text);
+    int32_t *ids = array_make((size_t)list->count, sizeof *ids);
+    for (int64_t i = 0; i < list->count; i++)
+        ids[i] = (int32_t)list->ids[i];
+    texts->prompt[texts->count] = (struct generator_prompt){ids, list->count};
+    texts->text[texts->count] = text;
+    texts->texts = ++texts->count;
+    list->count = 0;
+    return 0;
+}
+
+/* What the tokenizer puts before a text, or an end of the one before where a prompt is empty, and
+ * the text. */
+static int add_text(struct generate_texts *texts, const struct tokenizer *tokenizer,
+                    const char *text, size_t bytes, struct error *err)
+{
+    struct tokenizer_wrap wrap;
+    struct token_list list = {0};
+    uint32_t *ids = NULL, end = (uint32_t)tokenizer->end_of_text;
+    int64_t count = 0;
+    if (tokenizer_wrap_find(&wrap, tokenizer, err))
+        return -1;
+    int rc = tokenizer_encode(tokenizer, text, bytes, 0, &ids, &count, err) ||
+             token_list_add(&list, wrap.before, wrap.before_count, 1, err) ||
+             token_list_add(&list, ids, count, 1, err);
+    if (!rc && !list.count && tokenizer->end_of_text >= 0)
+        rc = token_list_add(&list, &end, 1, 1, err);
+    if (!rc)
+        rc = add(texts, &list, array_format("%.*s", (int)bytes, text), err);
+    tokenizer_wrap_free(&wrap);
+    token_list_free(&list);
+    free(ids);
+    return rc ? -1 : 0;
+}
+
+int generate_texts_chat(struct generate_texts *texts, const struct generate_model *model,
+                        const struct chat_message *messages, int count, struct error *err)
+{
+    struct chat_text text = {0};
+    struct token_list list = {0};
+    struct chat_specials *specials = chat_specials_create(model->tokenizer);
+    struct chat_encoder encoder = {.specials = specials};
+    int rc = tokenizer_encoder_create(&encoder.encoder, model->tokenizer, err) ||
+             chat_render(model->chat, messages, count, CHAT_PROMPT, &text, err) ||
+             chat_encode(&encoder, &text, &list, err) || add(texts, &list, NULL, err);
+    chat_free(&text);
+    chat_encoder_free(&encoder);
+    tokenizer_encoder_destroy(encoder.encoder);
+    chat_specials_destroy(specials);
+    token_list_free(&list);
+    return rc ? -1 : 0;
+}
+
+/* ---- files ---- */
+
+/* A line of JSON: a prompt, a text, or a conversation. */
+static int add_record(struct generate_texts *texts, const struct generate_model *model,
+                      const char *line, size_t bytes, struct error *err)
+{
+    struct js *json = js_parse_data(line, bytes, NULL);
+    const struct jsonl_fields fields = {.text = js_has(json, "prompt") ? "prompt" : NULL};
+    struct jsonl_record record = {0};
+    js_free(json);
+    int rc = jsonl_read(&record, &fields, line, bytes, err);
+    const struct jsonl_text *text = record.kind == JSONL_TEXT ? &record.text : &record.prompt;
+    if (!rc && record.kind == JSONL_CHAT && !model->chat)
+        rc = error_set(err, "conversations are continued by a chat template: --chat");
+    else if (!rc && record.kind == JSONL_CHAT)
+        rc = generate_texts_chat(texts, model, record.messages, record.message_count, err);
+    else if (!rc && model->chat)
+        rc = generate_texts_chat(
+            texts, model,
+            &(struct chat_message){.role = CHAT_USER, .text = text->text, .bytes = text->bytes}, 1,
+            err);
+    else if (!rc)
+        rc = add_text(texts, model->tokenizer, text->text, text->bytes, err);
+    jsonl_free(&record);
+    return rc ? -1 : 0;
+}
+
+/* A prompt a line: of JSON in a file whose name ends in .jsonl, else of text. */
+static int read_file(struct generate_texts *texts, const struct generate_model *model,
+                     const char *path, struct error *err)
+{
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return error_set(err, "--prompts %s: %s", path, strerror(errno));
+    size_t length = strlen(path), capacity = 0;
+    int is_json = length > 6 && !strcmp(path + length - 6, ".jsonl"), rc = 0;
+    char *line = NULL;
+    ssize_t bytes;
+    for (int64_t number = 1; !rc && (bytes = getline(&line, &capacity, file)) >= 0; number++) {
+        size_t n = (size_t)bytes;
+        if (jsonl_is_blank(line, n))
+            continue;
+        while (!is_json && n && (line[n - 1] == '\n' || line[n - 1] == '\r'))
+            n--;
+        rc = is_json ? add_record(texts, model, line, n, err)
+                     : add_text(texts, model->tokenizer, line, n, err);
+        if (rc)
+            error_prefix(err, "%s:%lld", path, (long long)number);
+    }
+    if (!rc && ferror(file))
+        rc = error_set(err, "--prompts %s: %s", path, strerror(errno));
+    if (!rc && !texts->count)
+        rc = error_set(err, "--prompts %s has no prompt", path);
+    free(line);
+    fclose(file);
+    return rc;
+}
+
+static int read_input(struct generate_texts *texts, const struct generate_model *model,
+                      struct error *err)
+{
+    char *text = malloc(MOST_BYTES + 1);
+    size_t bytes = text ? fread(text, 1, MOST_BYTES + 1, stdin) : 0;
+    int rc = text && !ferror(stdin) && bytes <= MOST_BYTES
+                 ? add_text(texts, model->tokenizer, text, bytes, err)
+                 : error_set(err, "standard input cannot be a prompt: %s",
+                             !text           ? "out of memory"
+                             : ferror(stdin) ? "it cannot be read"
+                                             : "it has more than 1 MiB");
+    free(text);
+    return rc;
+}
+
+int generate_texts_read(struct generate_texts *texts, const struct generate_model *model,
+                        const struct generate_options *options, struct error *err)
+{
+    if (options->prompt)
+        return add_text(texts, model->tokenizer, options->prompt, strlen(options->prompt), err);
+    return options->prompts ? read_file(texts, model, options->prompts, err)
+                            : read_input(texts, model, err);
+}
+
+void generate_texts_share(struct generate_texts *texts, struct world *world)
+{
+    int is_root = world_rank(world) == 0;
+    world_broadcast(world, &texts->count, sizeof texts->count, 0);
+    if (!is_root)
+        texts->prompt = array_make((size_t)texts->count + 1, sizeof *texts->prompt);
+    for (int i = 0; i < texts->count; i++) {
+        struct generator_prompt *prompt = &texts->prompt[i];
+        world_broadcast(world, &prompt->count, sizeof prompt->count, 0);
+        int32_t *ids =
+            is_root ? (int32_t *)prompt->ids : array_make((size_t)prompt->count, sizeof *ids);
+        world_broadcast(world, ids, (size_t)prompt->count * sizeof *ids, 0);
+        prompt->ids = ids;
+    }
+}
+
+int64_t generate_texts_longest(const struct generate_texts *texts)
+{
+    int64_t longest = 0;
+    for (int i = 0; i < texts->count; i++)
+        longest = texts->prompt[i].count > longest ? texts->prompt[i].count : longest;
+    return longest;
+}
+
+void generate_texts_free(struct generate_texts *texts)
+{
+    for (int i = 0; i < texts->count; i++)
+        free((int32_t *)texts->prompt[i].ids);
+    for (int i = 0; i < texts->texts; i++)
+        free(texts->text[i]);
+    free(texts->prompt);
+    free(texts->text);
+    *texts = (struct generate_texts){0};
+}

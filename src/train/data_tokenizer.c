@@ -1,0 +1,46 @@
+/* data_tokenizer.c - see data_tokenizer.h. */
+#include "train/data_tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "config/hub.h"
+
+/* Is there a tokenizer of this name in the folder of path (or that is path)?  Then it is opened. */
+static int is_beside(struct tokenizer **tokenizer, const char *path, const char *name)
+{
+    struct stat info;
+    int is_folder = !stat(path, &info) && S_ISDIR(info.st_mode);
+    const char *slash = strrchr(path, '/');
+    int folder = is_folder ? (int)strlen(path) : slash ? (int)(slash - path) : 0;
+    char *file = array_format("%.*s%stokenizer.json", folder, path, folder ? "/" : "");
+    int found = *path && !access(file, F_OK) && !tokenizer_open(tokenizer, file, NULL);
+    free(file);
+    if (found && strcmp((*tokenizer)->name, name)) {
+        tokenizer_close(*tokenizer);
+        *tokenizer = NULL;
+        found = 0;
+    }
+    return found;
+}
+
+int data_tokenizer_open(struct tokenizer **tokenizer, const char *name, const struct config *config,
+                        struct error *err)
+{
+    struct config_source files[CONFIG_SOURCES];
+    char folder[CONFIG_TEXT];
+    if (!strcmp(name, "bytes"))
+        return tokenizer_open(tokenizer, name, err);
+    int count = config_sources(config->data.train, files, NULL);
+    hub_find(config->model_path, folder);
+    if (is_beside(tokenizer, folder, name))
+        return 0;
+    for (int i = 0; i < count; i++)
+        if (is_beside(tokenizer, files[i].path, name))
+            return 0;
+    return error_set(err, "a tokenizer \"%s\" lies neither in model.path nor beside data.train",
+                     name);
+}

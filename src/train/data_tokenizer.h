@@ -1,0 +1,14 @@
+/* data_tokenizer.h - the tokenizer that made a run's data. */
+#ifndef TRIREME_TRAIN_DATA_TOKENIZER_H
+#define TRIREME_TRAIN_DATA_TOKENIZER_H
+
+#include "config/config.h"
+#include "io/tokenizer.h"
+
+/* Open the tokenizer of that name, as token files have it: one of trireme's own, the one of the
+ * folder that the config's model came from, or the one beside its data.  Returns 0 and a tokenizer
+ * for tokenizer_close(); -1: it is in none of these places, err (NULL allowed) says so. */
+int data_tokenizer_open(struct tokenizer **tokenizer, const char *name, const struct config *config,
+                        struct error *err);
+
+#endif

@@ -1,0 +1,53 @@
+/* generator.h - continue texts of tokens with a trained model.
+ *
+ * A generator has config.generate.batch slots, in each a text whose keys and values so far are
+ * kept, so that a token costs one pass over the parameters for all of them.  The context of a token
+ * is its text, of which data.seq_len tokens are kept at most: when these are full, the last half of
+ * them is computed again as the beginning of a text, and that goes on from there.
+ */
+#ifndef TRIREME_TRAIN_GENERATOR_H
+#define TRIREME_TRAIN_GENERATOR_H
+
+#include "train/session.h"
+
+struct generator;
+
+/* For a session with programs of generation (SESSION_GENERATE, or one that trains with
+ * generate.samples).  Not collective.  generator_destroy() frees it (NULL allowed), before the
+ * session is closed. */
+struct generator *generator_create(struct session *session);
+void generator_destroy(struct generator *generator);
+
+/* To be called when parameters have changed: what slots keep is of the old ones. */
+void generator_forget(struct generator *generator);
+
+/* The rank that draws tokens: the first of those that have the last unit.  It is the one whose
+ * functions below are called. */
+int generator_root(const struct generator *generator);
+
+struct generator_prompt {
+    const int32_t *ids; /* at least one */
+    int64_t count;
+};
+
+struct generator_request {
+    struct config_generate how; /* its batch is the generator's */
+    uint64_t seed;              /* the n-th random number of text t follows from (seed, t, n) */
+    int64_t vocab;              /* ids below this are drawn, at most the model's vocabulary */
+    /* Does a text end at this token, which is then not handed on? */
+    int (*is_stop)(void *user, int64_t id);
+    /* The next token of a text, by its number among the prompts; 1: the text ends with it. */
+    int (*take)(void *user, int64_t text, int64_t id);
+    /* A text has ended, by either or with how.tokens; NULL allowed. */
+    void (*ended)(void *user, int64_t text);
+    void *user; /* of all three */
+};
+
+/* Continue count texts, as many at a time as there are slots; of each the tokens come in order, of
+ * several in any.  A prompt that begins as what a slot held last is computed from where they
+ * differ, as a conversation that goes on is.  Collective over the session's world; prompts and
+ * request are the same on all ranks, but for the functions.  Returns 0, or -1 with err set. */
+int generator_run(struct generator *generator, const struct generator_request *request,
+                  const struct generator_prompt *prompts, int64_t count, struct error *err);
+
+#endif
