@@ -160,11 +160,12 @@ static void take(int at, int how_many, int *argc, char **argv)
     *argc -= how_many;
 }
 
-const char *arguments_option(const char *name, int *argc, char **argv)
+int arguments_list(const char *name, int *argc, char **argv, const char **values, int most)
 {
     size_t length = strlen(name);
-    const char *value = NULL;
+    int count = 0;
     for (int i = 1; i < *argc; i++) {
+        const char *value = NULL;
         if (strncmp(argv[i], name, length))
             continue;
         if (argv[i][length] == '=') {
@@ -174,8 +175,20 @@ const char *arguments_option(const char *name, int *argc, char **argv)
             value = argv[i + 1];
             take(i--, 2, argc, argv);
         }
+        if (value && count < most)
+            values[count] = value;
+        count += value != NULL;
     }
-    return value;
+    return count;
+}
+
+const char *arguments_option(const char *name, int *argc, char **argv)
+{
+    const char **values = array_make((size_t)*argc, sizeof *values), *last;
+    int count = arguments_list(name, argc, argv, values, *argc);
+    last = count ? values[count - 1] : NULL;
+    free(values);
+    return last;
 }
 
 int arguments_flag(const char *name, int *argc, char **argv)

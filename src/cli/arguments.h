@@ -19,6 +19,10 @@ int arguments_config(struct config *config, enum arguments_use use, int argc, ch
  * once; NULL if absent.  All of it is removed from argv (argc shrinks). */
 const char *arguments_option(const char *name, int *argc, char **argv);
 
+/* All values of an option that may be given more than once, in their order, into values, of which
+ * there is space for `most`.  Returns how many were given; they are removed from argv. */
+int arguments_list(const char *name, int *argc, char **argv, const char **values, int most);
+
 /* 1 where an option without a value is given; it is removed from argv. */
 int arguments_flag(const char *name, int *argc, char **argv);
 

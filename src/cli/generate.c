@@ -46,25 +46,14 @@ static void apply_sampling(struct config_generate *to, const struct sampling_opt
         s->repetition_penalty < 0 ? to->repetition_penalty : s->repetition_penalty;
 }
 
-/* Each --stop TEXT, in place of the last alone. */
 static int read_stops(struct generate_options *o, int *argc, char **argv, struct error *err)
 {
-    for (int i = 1; i < *argc; i++) {
-        int is_stop = !strcmp(argv[i], "--stop") || !strncmp(argv[i], "--stop=", 7);
-        if (!is_stop)
-            continue;
-        if (o->stops == GENERATE_STOPS)
-            return error_set(err, "--stop: at most %d texts", GENERATE_STOPS);
-        int words = argv[i][6] ? 1 : 2, count = i + words;
-        o->stop[o->stops] = arguments_option("--stop", &count, argv + 0);
-        if (!o->stop[o->stops] || !o->stop[o->stops][0])
-            return error_set(err, "--stop: a text is wanted");
-        o->stops++;
-        for (int k = i + words; k < *argc; k++)
-            argv[k - words] = argv[k];
-        *argc -= words;
-        i--;
-    }
+    o->stops = arguments_list("--stop", argc, argv, o->stop, GENERATE_STOPS);
+    if (o->stops > GENERATE_STOPS)
+        return error_set(err, "--stop: %d texts, at most %d", o->stops, GENERATE_STOPS);
+    for (int i = 0; i < o->stops; i++)
+        if (!o->stop[i][0])
+            return error_set(err, "--stop: an empty text ends every text");
     return 0;
 }
 

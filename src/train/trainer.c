@@ -31,6 +31,7 @@
 #include "train/metrics.h"
 #include "train/run_directory.h"
 #include "train/run_summary.h"
+#include "train/samples.h"
 #include "train/tracing.h"
 #include "train/weights.h"
 
@@ -54,6 +55,7 @@ struct trainer {
     struct run_directory dir;
     struct batches train, valid;
     struct metrics metrics;
+    struct samples *samples; /* NULL: none are asked for */
     struct disk_rate disk_rate;
     struct run_position at;  /* after the step last started */
     struct flight flight[2]; /* [step % 2] */
@@ -143,7 +145,8 @@ static int begin(struct trainer *t, struct error *err)
         return -1;
     if (s->config.sync_module_states && weights_compare_ranks(s, err))
         return -1;
-    return stop_early(t->asked, s->log, err) || world_agree(s->world, open_records(t, err), err)
+    return stop_early(t->asked, s->log, err) || world_agree(s->world, open_records(t, err), err) ||
+                   samples_open(&t->samples, s, t->at.step, err)
                ? -1
                : 0;
 }
@@ -167,6 +170,7 @@ void trainer_close(struct trainer *t)
     if (!t)
         return;
     metrics_close(&t->metrics);
+    samples_close(t->samples);
     batches_close(&t->train);
     batches_close(&t->valid);
     run_directory_close(&t->dir);
@@ -243,7 +247,7 @@ static int maybe_evaluate(struct trainer *t, struct metrics_step *report, struct
     if (evaluate(t->s, &t->valid, c->eval_batches, &report->eval_loss, &report->eval_tokens, err))
         return -1;
     judge_evaluation(t, report->eval_loss);
-    return 0;
+    return t->samples ? samples_write(t->samples, t->at.step, err) : 0;
 }
 
 /* Count the steps in a row that updated nothing; while the loss scale can still become smaller,

@@ -1,0 +1,101 @@
+#!/bin/sh
+# generate_texts.sh - many texts, conversations, ends of texts, models in folders, weights that are
+# fetched, and what training writes beside its evaluations.
+. "$(dirname "$0")/helpers.inc"
+
+# A model that knows a few answers by heart.
+mkdir tok
+cp "$top/tests/golden/tokenizers/qwen2.json" tok/tokenizer.json
+echo '{"chat_template": "{% for m in messages %}{{'"'<|im_start|>'"' + m.role + '"'\\\\n'"' + m.content + '"'<|im_end|>\\\\n'"'}}{% endfor %}{% if add_generation_prompt %}{{ '"'<|im_start|>assistant\\\\n'"' }}{% endif %}", "eos_token": "<|im_end|>"}' >tok/tokenizer_config.json
+for pair in "ping pong" "tick tock" "salt pepper" "left right"; do
+    echo '{"messages": [{"role": "user", "content": "'"${pair% *}"'"}, {"role": "assistant", "content": "'"${pair#* }"'"}]}'
+done >chats.jsonl
+"$TRIREME" tokenize chats.jsonl --tokenizer tok --chat-template chatml -o tok/chats.h5 >out 2>err || cat err
+if ! "$TRIREME" train model.preset=llama-tiny model.vocab=390 device=cpu data.train=tok/chats.h5 \
+    data.valid=tok/chats.h5 data.seq_len=48 data.packing=documents train.steps=150 train.lr=3e-3 \
+    train.global_batch=1 train.eval_every=100 generate.samples=3 generate.temperature=0 \
+    generate.tokens=12 model.init_std=0.1 run.dir=run >out 2>err </dev/null; then
+    not_ok "train" "$(tail -n 2 err)"
+    finish
+fi
+G="$TRIREME generate"
+
+# ---- beside evaluations ----
+is "samples at each evaluation, in their order" "100 0 100 1 100 2 150 0 150 1 150 2" \
+    "$(sed 's/.*"step": \([0-9]*\), "sample": \([0-9]*\).*/\1 \2/' run/samples.jsonl | tr '\n' ' ' | sed 's/ $//')"
+is "in the end the model writes what was to come" "3" "$(tail -n 3 run/samples.jsonl | awk -F'"' '
+    { written = reference = ""; for (i = 1; i < NF; i++) { if ($i == "written") written = $(i + 2)
+      if ($i == "reference") reference = $(i + 2) }
+      n += written != "" && index(reference, written) == 1 } END { print n }')"
+is "the first of them in the log" 2 "$(grep -c 'writes {"given": ' run/log.txt)"
+"$TRIREME" train run checkpoint.resume=auto train.steps=160 >out 2>err </dev/null
+is "a run that goes on adds to the file" "9" "$(wc -l <run/samples.jsonl | tr -d ' ')"
+refused "samples without data.valid" 'generate.samples continues texts of data.valid' \
+    "$TRIREME" train model.preset=llama-tiny data.train=tok/chats.h5 generate.samples=1
+refused "samples with sequences that are divided" 'parallel.context 2 set generate.samples=0' \
+    "$TRIREME" train model.preset=llama-tiny data.train=tok/chats.h5 data.valid=tok/chats.h5 \
+    generate.samples=1 parallel.context=2
+
+# ---- conversations ----
+is "an answer" "pong" "$($G run --chat --prompt ping --temperature 0 2>err)"
+is "a conversation of lines, each answered with those before it" "pong" \
+    "$(printf 'ping\nsalt\n' | $G run --chat --temperature 0 --tokens 10 2>err | head -n 1)"
+is "two answers" 2 "$(printf 'ping\nsalt\n' | $G run --chat --temperature 0 --tokens 10 2>err | wc -l | tr -d ' ')"
+is "on two ranks the same" "pong" "$(ranks 2 "$TRIREME" generate run --chat --prompt ping --temperature 0 device=cpu 2>err)"
+is "the template by its name" "tock" \
+    "$($G run --chat --chat-template chatml --prompt tick --temperature 0 2>err)"
+refused "a template that is none" 'chat-template nosuch: there are .*chatml' \
+    $G run --chat --chat-template nosuch --prompt x
+refused "a template without a conversation" 'chat-template is of conversations: --chat' \
+    $G run --chat-template chatml --prompt x
+
+# ---- many texts ----
+sed 's/, {"role": "assistant".*/]}/' chats.jsonl >questions.jsonl
+$G run --prompts questions.jsonl --chat --temperature 0 --batch 3 >answers.jsonl 2>err
+is "a line for each, in their order" "pong tock pepper right" \
+    "$(sed 's/.*"completion": "\([^"]*\)".*/\1/' answers.jsonl | tr '\n' ' ' | sed 's/ $//')"
+is "which end by themselves" 4 "$(grep -c '"end": "stop"' answers.jsonl)"
+for batch in 1 2 4; do
+    $G run --prompts questions.jsonl --chat --temperature 0.7 --seed 5 --batch $batch >batch.$batch 2>err
+done
+is "drawn alike, however many at a time" "same same" \
+    "$(cmp -s batch.1 batch.2 && echo same) $(cmp -s batch.1 batch.4 && echo same)"
+printf 'ping\n\n  \ntick tock\n' >lines.txt
+$G run --prompts lines.txt --tokens 3 >out 2>err
+is "a prompt a line, blank ones left out" '"ping" "tick tock"' \
+    "$(sed 's/.*"prompt": \("[^"]*"\).*/\1/' out | tr '\n' ' ' | sed 's/ $//')"
+echo '{"text": 3}' >bad.jsonl
+refused "a line that is no prompt" 'bad\.jsonl:1' $G run --prompts bad.jsonl
+refused "conversations without a template" 'questions\.jsonl:1.*--chat' $G run --prompts questions.jsonl
+refused "no file" 'nosuch\.jsonl: No such file' $G run --prompts nosuch.jsonl
+refused "a file without a prompt" 'has no prompt' $G run --prompts /dev/null
+refused "two sources" 'both say what is to be continued' $G run --prompts lines.txt --prompt x
+
+# ---- ends ----
+all=$($G run --prompt "<a" --temperature 0 --tokens 20 --min-tokens 20 2>err)
+cut=$(echo "$all" | cut -c9-11)
+is "--stop ends a text before it" \
+    "$(echo "$all" | awk -v s="$cut" '{ print substr($0, 1, 2 + index(substr($0, 3), s) - 1) }')" \
+    "$($G run --prompt "<a" --temperature 0 --tokens 20 --min-tokens 20 --stop "$cut" 2>err)"
+is "the first of several" \
+    "$($G run --prompt "<a" --temperature 0 --tokens 20 --min-tokens 20 --stop "$cut" 2>err)" \
+    "$($G run --prompt "<a" --temperature 0 --tokens 20 --min-tokens 20 --stop nosuchtext --stop="$cut" 2>err)"
+refused "--stop without a text" 'an empty text ends every text' $G run --prompt x --stop=
+short=$($G run --chat --prompt ping --temperature 0 2>err | wc -c)
+long=$($G run --chat --prompt ping --temperature 0 --min-tokens 12 2>err | wc -c)
+is "--min-tokens goes on where a text would end" yes "$([ "$long" -gt "$short" ] && echo yes)"
+is "--top-p 0 takes the likeliest" "pong" "$($G run --chat --prompt ping --temperature 2 --top-p 0 2>err)"
+refused "--top-p above 1" 'top-p 1.5: a number from 0 to 1' $G run --prompt x --top-p 1.5
+
+# ---- folders, and weights that are fetched ----
+"$TRIREME" convert run model >out 2>err
+cp tok/* model
+is "a folder of Hugging Face's" "pong" "$($G model --chat --prompt ping --temperature 0 device=cpu 2>err)"
+rm model/tokenizer.json
+refused "a folder without a tokenizer" 'tokenizer\.json' $G model --prompt x
+for to in host disk; do
+    is "parameters on the $to: the same answer" "pepper" \
+        "$($G run --chat --prompt salt --temperature 0 offload.params=$to device=cpu 2>err)"
+done
+refused "an adapter's folder, which is no model" 'nosuch' $G nosuch/model --prompt x
+finish
