@@ -141,6 +141,8 @@ static int run(struct generate_model *model, struct app *app,
             generate_output_receive(output, &request);
         }
         rc = generator_run(generator, &request, texts->prompt, texts->count, err);
+        if (output && !rc)
+            generate_output_report(output, &app->log);
     }
     generate_output_destroy(output);
     generator_destroy(generator);

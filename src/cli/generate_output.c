@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "cli/generate.h"
 
@@ -28,7 +29,8 @@ struct generate_output {
     const struct generate_texts *texts;
     enum generate_form form;
     struct written *written;
-    int lines; /* written so far */
+    int lines;                           /* written so far */
+    int64_t start_ns, first_ns, last_ns; /* of its making, of the first token and the last */
 };
 
 struct generate_output *generate_output_create(const struct generate_model *model,
@@ -37,7 +39,8 @@ struct generate_output *generate_output_create(const struct generate_model *mode
                                                enum generate_form form)
 {
     struct generate_output *o = array_make(1, sizeof *o);
-    *o = (struct generate_output){.model = model, .options = options, .texts = texts, .form = form};
+    *o = (struct generate_output){
+        .model = model, .options = options, .texts = texts, .form = form, .start_ns = clock_ns()};
     o->written = array_make((size_t)texts->count, sizeof *o->written);
     for (int i = 0; i < texts->count; i++) {
         o->written[i].limit = SIZE_MAX;
@@ -135,6 +138,8 @@ static int take(void *user, int64_t text, int64_t id)
     const char *piece = tokenizer_decoder_add(w->decoder, (uint32_t)id, &bytes);
     append(w, piece, bytes);
     w->tokens++;
+    o->last_ns = clock_ns();
+    o->first_ns = o->first_ns ? o->first_ns : o->last_ns;
     find_stop(o->options, w, before);
     show(o, w);
     return w->stopped = w->limit != SIZE_MAX;
@@ -191,6 +196,19 @@ void generate_output_receive(struct generate_output *output, struct generator_re
     request->take = take;
     request->ended = ended;
     request->user = output;
+}
+
+void generate_output_report(const struct generate_output *o, struct log *log)
+{
+    int64_t tokens = 0;
+    for (int i = 0; i < o->texts->count; i++)
+        tokens += o->written[i].tokens;
+    double first = (double)(o->first_ns - o->start_ns) / 1e9;
+    double all = (double)(o->last_ns - o->start_ns) / 1e9;
+    if (tokens)
+        log_info(log, "%lld tokens in %.2f s, the first after %.3f s, then %.1f tokens/s",
+                 (long long)tokens, all, first,
+                 all > first ? (double)(tokens - 1) / (all - first) : 0);
 }
 
 const char *generate_output_text(const struct generate_output *o, int text, size_t *bytes)

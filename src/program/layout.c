@@ -264,8 +264,12 @@ int layout_model(struct model **model, const struct config *config, struct error
 
 struct units_generate layout_generate(const struct config *config)
 {
-    const int64_t most = 128, even = config->data.seq_len + config->data.seq_len % 2;
-    int64_t prompt = even < most ? even : most;
+    /* Rows of all texts in a pass over prompts: enough for products at full speed. */
+    const int64_t rows = 512, least = 16, most = 128;
+    int64_t even = config->data.seq_len + config->data.seq_len % 2;
+    int64_t prompt = rows / config->generate.batch / 2 * 2;
+    prompt = prompt < least ? least : prompt > most ? most : prompt;
+    prompt = even < prompt ? even : prompt;
     return (struct units_generate){
         .batch = config->generate.batch, .prompt = prompt, .cache = config->data.seq_len + prompt};
 }

@@ -45,7 +45,7 @@ static void one_case(struct check *c, const struct attention_cached *a, int64_t 
     };
     for (int64_t row = 0; row < rows; row++)
         ((int32_t *)o[POSITIONS].before)[row] =
-            (int32_t)(row % a->seq ? -1 : check_draw(c) % (uint64_t)(a->capacity - a->seq + 1));
+            row % a->seq ? -1 : (int32_t)(check_draw(c) % (uint64_t)(a->capacity - a->seq + 1));
     o[QKV].offset = offset;
     snprintf(text, sizeof text,
              "attention_cached %s %lld x %lld of %lld, %lld + 2 x %lld heads of %lld",

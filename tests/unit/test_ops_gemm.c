@@ -126,6 +126,47 @@ static void every_kind_of_product(void **state)
     }
 }
 
+/* Few rows by a matrix that is large enough for the kernel of their own, on every level. */
+static void few_rows_by_a_matrix(void **state)
+{
+    static const char *const levels[] = {"generic", "avx2", "avx512"};
+    for (int l = 0; l < 3; l++) {
+        struct device *d = open_device(levels[l], 2);
+        for (int64_t m = 1; d && m <= 17; m++)
+            for (int kind = 0; kind < KINDS * 3; kind++) {
+                const int64_t mnk[3] = {m, kind % 2 ? 259 : 128, kind % 2 ? 71 : 128};
+                run_case(d, types[kind % KINDS].dt, types[kind % KINDS].dt_c, 2,
+                         (enum addend)(kind / KINDS), mnk, kind % 2);
+            }
+        if (d)
+            device_close(d);
+    }
+}
+
+/* A row comes to the same bits whatever rows are beside it. */
+static void rows_do_not_depend_on_others(void **state)
+{
+    struct error err = {0};
+    struct device *d = open_device(NULL, 2);
+    for (int kind = 0; kind < KINDS; kind++) {
+        const int64_t most[3] = {16, 300, 77};
+        struct problem all = make_problem(types[kind].dt, types[kind].dt_c, 2, NONE, most, 0);
+        assert_int_equal(d->ops->gemm(d, &all.g, NULL, &err), 0);
+        for (int64_t m = 1; m < 16; m++) {
+            struct problem few = all;
+            few.g.m = m;
+            few.c = tensor_poisoned(types[kind].dt_c, m * all.g.ldc);
+            few.g.c = few.c.data;
+            assert_int_equal(d->ops->gemm(d, &few.g, NULL, &err), 0);
+            assert_memory_equal(few.c.data, all.c.data,
+                                (size_t)(m * all.g.ldc) * dtype_bytes(types[kind].dt_c));
+            tensor_free(&few.c);
+        }
+        free_problem(&all);
+    }
+    device_close(d);
+}
+
 /* The same product again, with other tensors and after others: kept primitives mix up nothing. */
 static void products_are_kept_apart(void **state)
 {
@@ -239,6 +280,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_of_product),
+        cmocka_unit_test(few_rows_by_a_matrix),
+        cmocka_unit_test(rows_do_not_depend_on_others),
         cmocka_unit_test(products_are_kept_apart),
         cmocka_unit_test(repeated_products_are_bitwise_equal),
         cmocka_unit_test(products_through_fp32_blocks),

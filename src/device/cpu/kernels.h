@@ -20,5 +20,6 @@ extern const struct device_ops CPU(ops);
 /* CPU(bias) as struct device_ops has bias, and so on. */
 #define CPU_OP(op) DEVICE_FUNCTION(device_ops, op) CPU(op);
 DEVICE_OPS(CPU_OP)
+CPU_OP(gemm)
 
 #endif

@@ -7,7 +7,7 @@
 #define ROW(op)      .op = CPU(op),
 
 const struct device_ops CPU(ops) = {.name = TEXT(CPU_LEVEL),
-                                    .gemm = gemm,
+                                    .gemm = CPU(gemm),
                                     .gemm_scratch = gemm_scratch,
                                     .attention_forms = ATTENTION_FULL | ATTENTION_SEPARATE |
                                                        ATTENTION_DOCUMENTS | ATTENTION_PART |
