@@ -299,6 +299,9 @@ assert sorted(a) == sorted(b) and all((a[k] == b[k]).all() for k in a)' made-$ki
         here=$(tail -c +25 out)
         there=$($model text writes-hf-$kind squares.h5 64 2>check.out)
         is "64 tokens that $kind writes are those of transformers" "${there:-$(tail -n 1 check.out)}" "$here"
+        "$TRIREME" generate writes-hf-$kind data.seq_len=100 --prompt "$(head -c 24 squares)" --tokens 64 \
+            --tokenizer bytes --temperature 0 device=cpu >out 2>err || cat err
+        is "and from the folder" "${there:-$(tail -n 1 check.out)}" "$(tail -c +25 out)"
     done
 else
     skip "transformers loads what convert writes" "no Python with transformers and h5py (TRIREME_PYTHON)"
