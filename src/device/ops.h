@@ -164,6 +164,19 @@ struct qk_norm {
     float eps;
 };
 
+/* Rows of W + factor * B A, where W is [rows, cols] and B A a product of low rank. */
+struct row_squares {
+    enum dtype dt;
+    int64_t rows, cols, rank;
+    float factor;
+};
+
+/* Some columns of a tensor: `cols` of each of `rows` rows, which begin `ld` elements apart. */
+struct column_scale {
+    enum dtype dt;
+    int64_t rows, cols, ld;
+};
+
 /* Own query heads, and of all of the model's key and value heads those that these read, packed for
  * attention.  Of a rank with query heads 3 to 5 of 8, of which 4 read one key head:
  *
@@ -322,6 +335,22 @@ struct device_ops {
     void (*gelu_backward)(struct device *d, enum dtype dt, void *dx, const void *dy, const void *x,
                           const void *b, int64_t rows, int64_t cols);
 
+    /* Of each row of W + factor * B A the sum of its squares, without making it, from products:
+     * squares[i] = w_i . w_i + 2 factor b_i . wa_i + factor^2 b_i aa b_i^T, or 0 where rounding
+     * takes that below.  squares fp32 [rows];  w [rows, cols], b [rows, rank] of dt;
+     * wa = W A^T fp32 [rows, rank], aa = A A^T fp32 [rank, rank] */
+    void (*row_squares)(struct device *d, const struct row_squares *s, float *squares,
+                        const void *w, const void *b, const float *wa, const float *aa);
+    /* y = x, column i times m[i] / sqrt(squares[i]), or times 0 where squares[i] is 0; m NULL: y =
+     * x.  y == x allowed;  m of dt and squares fp32 [cols], aligned to their elements only */
+    void (*scale_columns)(struct device *d, const struct column_scale *s, void *y, const void *x,
+                          const void *m, const float *squares);
+    /* dm[i] (+)= the sum over rows of dy x, over sqrt(squares[i]), or 0 where squares[i] is 0.
+     * Takes the scratch of bias_backward. */
+    void (*scale_columns_backward)(struct device *d, const struct column_scale *s, float *dm,
+                                   const void *dy, const void *x, const float *squares,
+                                   int accumulate, void *scratch);
+
     /* Of each head of queries and keys, h: rstd = 1/sqrt(mean(h^2) + eps);  y = h * rstd * w, w
      * being wq of queries and wk of keys.  x, y packed;  wq, wk [head_dim];  rstd fp32 [rows, heads
      * + kv_heads] */
@@ -477,7 +506,8 @@ struct device_ops {
 #define DEVICE_OPS(X) \
     X(embedding) X(embedding_backward) X(rmsnorm) X(rmsnorm_backward) X(norm_backward_scratch) \
     X(layernorm) X(layernorm_backward) X(bias) X(bias_backward) \
-    X(bias_backward_scratch) X(gelu) X(gelu_backward) X(qk_norm) X(qk_norm_backward) X(rope) X(pack_heads) \
+    X(bias_backward_scratch) X(row_squares) X(scale_columns) X(scale_columns_backward) X(gelu) \
+    X(gelu_backward) X(qk_norm) X(qk_norm_backward) X(rope) X(pack_heads) \
     X(pack_heads_backward) X(order_chunks) X(attention) X(attention_backward) X(attention_scratch) \
     X(attention_cached) X(attention_cached_scratch) X(swiglu) \
     X(swiglu_backward) X(cross_entropy) X(loss_sum) X(add) X(scale) X(cast) X(fill_zero) X(copy) X(set) \
