@@ -408,6 +408,20 @@ int build_adapter(struct graph *graph, int y, int u, int b, const struct graph_a
     return append(graph, &op_adapter, (int[]){y, u, b}, 3, (struct op_attrs){.adapted = *parts});
 }
 
+int build_row_squares(struct graph *graph, int w, int a, int b, float factor,
+                      const struct graph_adapter *parts)
+{
+    return append(graph, &op_row_squares, (int[]){w, a, b}, 3,
+                  (struct op_attrs){.scale = factor, .adapted = *parts});
+}
+
+int build_magnitude(struct graph *graph, int y, int m, int squares,
+                    const struct graph_adapter *parts)
+{
+    return append(graph, &op_magnitude, (int[]){y, m, squares}, 3,
+                  (struct op_attrs){.adapted = *parts});
+}
+
 void build_head_loss(struct graph *graph, int h, int w, int targets, float scale)
 {
     append(graph, &op_head_loss, (int[]){h, w, targets}, 3, (struct op_attrs){.scale = scale});

@@ -94,6 +94,14 @@ int build_scale(struct graph *graph, int x, float factor);
  * the columns of u [rows, slices * r] that are slice parts->part[p].slice, and b_p the tensor p of
  * b [sum of part columns, r].  Hu et al. 2021 (arXiv 2106.09685). */
 int build_adapter(struct graph *graph, int y, int u, int b, const struct graph_adapter *parts);
+/* Of the rows of w + factor * b a that are adapted, the sums of their squares, fp32 [sum of part
+ * columns]: a [slices * r, columns].  Where w and a are divided by columns: terms of them.  No
+ * gradient passes through. */
+int build_row_squares(struct graph *graph, int w, int a, int b, float factor,
+                      const struct graph_adapter *parts);
+/* y, each adapted column i times m[i] / sqrt(squares[i]).  Liu et al. 2024 (arXiv 2402.09353). */
+int build_magnitude(struct graph *graph, int y, int m, int squares,
+                    const struct graph_adapter *parts);
 /* x, in fp32, in the graph's format */
 int build_round(struct graph *graph, int x);
 /* x + y */

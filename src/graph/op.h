@@ -75,7 +75,8 @@ extern const struct op op_embedding, op_embedding_backward, op_rmsnorm, op_rmsno
     op_gelu_backward, op_positions, op_positions_backward, op_head_loss, op_head_loss_train,
     op_head_part, op_head_term, op_head_part_loss, op_head_part_train, op_all_reduce,
     op_all_reduce_max, op_all_gather, op_reduce_scatter, op_all_to_all, op_scale, op_adapter,
-    op_adapter_input_grad, op_adapter_weight_grad, op_fit_rows, op_place_columns, op_pack_heads,
+    op_adapter_input_grad, op_adapter_weight_grad, op_row_squares, op_magnitude,
+    op_magnitude_input_grad, op_magnitude_weight_grad, op_fit_rows, op_place_columns, op_pack_heads,
     op_pack_heads_backward, op_split_heads, op_order_chunks, op_round, op_qk_norm,
     op_qk_norm_backward;
 

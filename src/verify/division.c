@@ -19,7 +19,14 @@
  *   adapter, y and u      whole, whole   whole         whole
  *                         own columns, whole  own rows own columns   (its gradient of u: a term)
  *                         terms          whole         a term        (its gradient of the
- * parameter: a term) others                                             as x
+ *                                                                    parameter: a term)
+ *   row_squares, of a matrix and an adapter, which are parameters:
+ *                                        rows, whole, rows             own columns
+ *                                        columns, columns, whole       a term
+ *   magnitude, x and norms
+ *                         own rows, whole       whole         own rows
+ *                         own columns, both     own columns   own columns
+ *   others                                             as x
  *
  * Along replicate and shard ranks have their own rows from the start, those of their batches; and
  * along context, where these are parts of sequences:
@@ -220,6 +227,43 @@ static int follow_adapter(const struct division *d, const struct graph_node *n)
     return 0;
 }
 
+/* The norms of a matrix's rows: of own rows, or of own columns their terms. */
+static int follow_squares(const struct division *d, const struct graph_node *n)
+{
+    int w = n->in[0], a = n->in[1], b = n->in[2];
+    enum division_share share = d->share[w];
+    if (d->share[a] != (share == COLUMNS ? COLUMNS : WHOLE))
+        return wrong_share(d, n, a, "its matrix is divided otherwise");
+    if (d->share[b] != (share == ROWS ? ROWS : WHOLE))
+        return wrong_share(d, n, b, "its matrix is divided otherwise");
+    if (share == COLUMNS && !same_columns(d, w, a))
+        return wrong(d, n, a, "its matrix is of other columns");
+    if (share == ROWS && !columns_are_of(&d->columns[w], &d->columns[b], &n->attrs.adapted))
+        return wrong(d, n, b, "its matrix is of other rows");
+    put_share(d, n, share == ROWS ? COLUMNS : share == COLUMNS ? TERM : WHOLE, b);
+    return 0;
+}
+
+/* A product, or a sum of such terms, and the magnitudes and norms of its columns. */
+static int follow_magnitude(const struct division *d, const struct graph_node *n)
+{
+    int x = n->in[0];
+    enum division_share share = d->share[x], want = share == COLUMNS ? COLUMNS : WHOLE;
+    if (share == TERM || share == SPREAD || share == PART)
+        return wrong_share(d, n, x, "it needs whole rows");
+    for (int k = 1; k < 3; k++) {
+        if (d->share[n->in[k]] != want)
+            return wrong_share(d, n, n->in[k],
+                               want == COLUMNS ? "the columns that it belongs to are divided"
+                                               : "all of it is needed");
+        if (want == COLUMNS &&
+            !columns_are_of(&d->columns[x], &d->columns[n->in[k]], &n->attrs.adapted))
+            return wrong(d, n, n->in[k], "the columns that it belongs to are divided otherwise");
+    }
+    put_share(d, n, share, x);
+    return 0;
+}
+
 static int follow_embedding(const struct division *d, const struct graph_node *n)
 {
     enum division_share table = d->share[n->in[1]], tokens = d->share[n->in[0]];
@@ -347,6 +391,10 @@ static int follow(const struct division *d, const struct graph_node *n)
         return follow_linear(d, n);
     if (n->op == &op_adapter)
         return follow_adapter(d, n);
+    if (n->op == &op_row_squares)
+        return follow_squares(d, n);
+    if (n->op == &op_magnitude)
+        return follow_magnitude(d, n);
     if (n->op == &op_embedding)
         return follow_embedding(d, n);
     if (n->op == &op_positions && d->share[n->in[1]] == ROWS)

@@ -126,6 +126,8 @@ static int follow_back(const struct division *d, const struct graph_node *n)
         return pull_linear(d, n, pull);
     if (n->op == &op_adapter)
         return pull_adapter(d, n, pull);
+    if (n->op == &op_magnitude) /* its norms are a constant */
+        return give(d, n->in[0], pull);
     if (n->op == &op_pack_heads && d->share[n->in[0]] == COLUMNS)
         return give(d, n->in[0], pull) || give(d, n->in[1], PULL_TERM) ? -1 : 0;
     if (d->axis == MESH_CONTEXT && n->op == &op_attention)

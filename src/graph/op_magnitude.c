@@ -1,0 +1,290 @@
+/* op_magnitude.c - DoRA: adapted products, their columns scaled to trained magnitudes.
+ *
+ * Source: Liu et al. 2024, "DoRA: Weight-Decomposed Low-Rank Adaptation" (arXiv 2402.09353). Beside
+ * a frozen matrix W and its A and B (op_adapter.c) stands a vector m, an element for each row of W:
+ *
+ *   x = h W^T + factor (h A^T) B^T            op_adapter
+ *   squares_i = |(W + factor B A)_i|^2        op_row_squares, over all columns of row i
+ *   y_i = x_i m_i / sqrt(squares_i)           op_magnitude
+ *
+ * The squares are a constant to backward, as section 4.3 of the paper says: no gradient passes
+ * through them.  Their sum over columns is |W_i|^2 + 2 factor (W A^T)_i . B_i + factor^2 B_i (A
+ * A^T) B_i^T, so that W + factor B A is never made: the scratch is [rows, r] and [r, r] in fp32,
+ * and W is read twice, where making it block by block would write and read fp32 of W's size beside.
+ * Ranks that have own columns of W and A have a term of it.  Every micro-batch's forward finds them
+ * anew, though only a step changes them: of n tokens that is about r / n of the product with W.
+ *
+ * attrs.adapted says which rows of W, and columns of x, these are; m, squares and the rows of B are
+ * of the adapted ones alone, one part behind the other.
+ */
+#include "base/round.h"
+#include "device/ops.h"
+#include "graph/autodiff.h"
+#include "graph/op.h"
+
+static const int64_t *dims(const struct graph *graph, int value)
+{
+    return graph->values[value].dim;
+}
+
+/* The elements of m, the squares, or rows of b, before part p; of `parts`: all. */
+static int64_t before_part(const struct graph_adapter *parts, int p)
+{
+    int64_t rows = 0;
+    for (int i = 0; i < p; i++)
+        rows += parts->part[i].columns;
+    return rows;
+}
+
+/* ---- squares of rows ---- */
+
+enum { W, A, B };
+
+/* inputs w [rows, columns], a [slices * r, columns], b [adapted rows, r]; output squares, fp32
+ * [adapted rows] */
+static void squares_shapes(struct graph *graph, struct graph_node *node)
+{
+    const struct graph_adapter *parts = &node->attrs.adapted;
+    const int64_t *w = dims(graph, node->in[W]), *a = dims(graph, node->in[A]);
+    const int64_t *b = dims(graph, node->in[B]);
+    int64_t rows = before_part(parts, parts->parts);
+    for (int p = 0; p < parts->parts; p++)
+        if (parts->part[p].first + parts->part[p].columns > w[0] ||
+            parts->part[p].slice >= parts->slices)
+            graph_fail(graph, "row_squares: part %d lies outside of %lld rows", p, (long long)w[0]);
+    if (a[1] != w[1] || a[0] != parts->rank * parts->slices || b[1] != parts->rank || b[0] != rows)
+        graph_fail(graph,
+                   "row_squares: %lld x %lld and %lld x %lld are no adapter of %lld rows of %lld "
+                   "columns",
+                   (long long)a[0], (long long)a[1], (long long)b[0], (long long)b[1],
+                   (long long)rows, (long long)w[1]);
+    node->out[0] = graph_value(graph, VALUE_TEMP, DTYPE_F32, 1, &rows);
+}
+
+/* The squares are a constant. */
+static void no_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
+{
+    graph_fail(ad->graph, "row_squares: no gradient passes through a norm of rows, but one of it "
+                          "arrived");
+}
+
+/* W A^T of part p and, p being -1, A A^T of a slice, without their pointers. */
+static struct gemm product_of(const struct graph *graph, const struct graph_node *node, int p)
+{
+    const struct graph_adapter *parts = &node->attrs.adapted;
+    return gemm_dense((struct gemm){.dt = graph->dtype,
+                                    .dt_c = DTYPE_F32,
+                                    .trans_b = 1,
+                                    .m = p < 0 ? parts->rank : parts->part[p].columns,
+                                    .n = parts->rank,
+                                    .k = dims(graph, node->in[W])[1]});
+}
+
+static double squares_flops(const struct graph *graph, const struct graph_node *node)
+{
+    double columns = (double)dims(graph, node->in[W])[1], sum = 0;
+    double rank = (double)node->attrs.adapted.rank;
+    for (int p = 0; p < node->attrs.adapted.parts; p++) {
+        double rows = (double)node->attrs.adapted.part[p].columns;
+        sum += 2 * (rows * columns * (rank + 1) + rank * rank * (columns + rows));
+    }
+    return sum;
+}
+
+/* Scratch: W A^T of the part with most rows, A A^T, and what the products need. */
+struct squares_scratch {
+    size_t wa, aa, gemm;
+};
+
+static struct squares_scratch scratch_of(struct device *d, const struct graph *graph,
+                                         const struct graph_node *node)
+{
+    const struct graph_adapter *parts = &node->attrs.adapted;
+    struct gemm g = product_of(graph, node, -1);
+    struct squares_scratch s = {.gemm = d->ops->gemm_scratch(d, &g)};
+    enum { ALIGN = 64 };
+    s.aa = round_up_bytes((size_t)(parts->rank * parts->rank) * sizeof(float), ALIGN);
+    for (int p = 0; p < parts->parts; p++) {
+        g = product_of(graph, node, p);
+        s.wa = max_bytes(s.wa, round_up_bytes((size_t)(g.m * g.n) * sizeof(float), ALIGN));
+        s.gemm = max_bytes(s.gemm, d->ops->gemm_scratch(d, &g));
+    }
+    return s;
+}
+
+static size_t squares_scratch(struct device *d, const struct graph *graph,
+                              const struct graph_node *node)
+{
+    struct squares_scratch s = scratch_of(d, graph, node);
+    return s.wa + s.aa + s.gemm;
+}
+
+static int run_part(const struct op_call *call, int p, struct error *err)
+{
+    const struct graph_node *node = call->node;
+    const struct graph_adapter *parts = &node->attrs.adapted;
+    struct device *d = call->device;
+    struct squares_scratch size = scratch_of(d, call->graph, node);
+    struct gemm wa = product_of(call->graph, node, p), aa = product_of(call->graph, node, -1);
+    char *scratch = call->scratch;
+    size_t bytes = dtype_bytes(call->graph->dtype);
+    const char *a =
+        (const char *)call->in[A] + (size_t)(parts->part[p].slice * aa.m * aa.k) * bytes;
+    wa.a = (const char *)call->in[W] + (size_t)(parts->part[p].first * wa.k) * bytes;
+    aa.a = wa.b = aa.b = a;
+    wa.c = scratch;
+    aa.c = scratch + size.wa;
+    void *work = size.gemm ? scratch + size.wa + size.aa : NULL;
+    if (d->ops->gemm(d, &wa, work, err) || d->ops->gemm(d, &aa, work, err))
+        return -1;
+    const struct row_squares s = {.dt = call->graph->dtype,
+                                  .rows = wa.m,
+                                  .cols = wa.k,
+                                  .rank = wa.n,
+                                  .factor = node->attrs.scale};
+    int64_t before = before_part(parts, p);
+    d->ops->row_squares(d, &s, (float *)call->out[0] + before, wa.a,
+                        (const char *)call->in[B] + (size_t)(before * s.rank) * bytes, wa.c, aa.c);
+    return 0;
+}
+
+static int squares_run(const struct op_call *call, struct error *err)
+{
+    for (int p = 0; p < call->node->attrs.adapted.parts; p++)
+        if (run_part(call, p, err))
+            return -1;
+    return 0;
+}
+
+/* Kept: a number a row, for which W is read twice. */
+const struct op op_row_squares = {
+    .name = "row_squares",
+    .shapes = squares_shapes,
+    .gradient = no_gradient,
+    .flops = squares_flops,
+    .scratch = squares_scratch,
+    .run = squares_run,
+    .keep = 1,
+};
+
+/* ---- scaling ---- */
+
+/* inputs x [rows, columns], m and squares [adapted columns]; output y */
+static void shapes(struct graph *graph, struct graph_node *node)
+{
+    const struct graph_value *x = &graph->values[node->in[0]];
+    const struct graph_adapter *parts = &node->attrs.adapted;
+    int64_t columns = before_part(parts, parts->parts);
+    for (int p = 0; p < parts->parts; p++)
+        if (parts->part[p].first + parts->part[p].columns > x->dim[1] ||
+            (p && parts->part[p].first < parts->part[p - 1].first + parts->part[p - 1].columns))
+            graph_fail(graph, "magnitude: part %d lies outside of %lld columns, or before others",
+                       p, (long long)x->dim[1]);
+    for (int k = 1; k < 3; k++)
+        if (graph_elems(graph, node->in[k]) != columns)
+            graph_fail(graph, "magnitude: %lld numbers for %lld adapted columns",
+                       (long long)graph_elems(graph, node->in[k]), (long long)columns);
+    if (x->dtype != graph->dtype)
+        graph_fail(graph, "magnitude: its input is in another format than the graph");
+    op_shaped_as_first(graph, node);
+}
+
+/* Of dy: dx, its columns scaled as those of x were, and dm.  The squares get nothing. */
+static void gradient(struct autodiff *ad, const struct graph_node *node, int dy)
+{
+    int x = node->in[0], m = node->in[1], squares = node->in[2];
+    int weight =
+        autodiff_node(ad, &op_magnitude_weight_grad, (int[]){dy, x, squares}, 3, &node->attrs);
+    autodiff_param(ad, weight, 0, m);
+    int input =
+        autodiff_node(ad, &op_magnitude_input_grad, (int[]){dy, m, squares}, 3, &node->attrs);
+    autodiff_give(ad, x, ad->graph->nodes[input].out[0]);
+}
+
+/* Elements from the start of a row to a column. */
+static const void *column(const struct op_call *call, const void *base, int64_t first)
+{
+    return (const char *)base + (size_t)first * dtype_bytes(call->graph->dtype);
+}
+
+/* From column `first` on `columns`, of part p; -1: of none, whose columns stay as they are. */
+static void scale_range(const struct op_call *call, int64_t first, int64_t columns, int p)
+{
+    const struct op_attrs *attrs = &call->node->attrs;
+    const struct column_scale s = {
+        .dt = call->graph->dtype, .rows = call->shape[0], .cols = columns, .ld = call->shape[1]};
+    int64_t before = p < 0 ? 0 : before_part(&attrs->adapted, p);
+    const void *m = p < 0 ? NULL : column(call, call->in[1], before);
+    const float *squares = p < 0 ? NULL : (const float *)call->in[2] + before;
+    if (columns == 0 || (p < 0 && call->out[0] == call->in[0]))
+        return;
+    call->device->ops->scale_columns(call->device, &s, (void *)column(call, call->out[0], first),
+                                     column(call, call->in[0], first), m, squares);
+}
+
+static int run(const struct op_call *call, struct error *err)
+{
+    const struct graph_adapter *parts = &call->node->attrs.adapted;
+    int64_t at = 0;
+    for (int p = 0; p < parts->parts; p++) {
+        scale_range(call, at, parts->part[p].first - at, -1);
+        scale_range(call, parts->part[p].first, parts->part[p].columns, p);
+        at = parts->part[p].first + parts->part[p].columns;
+    }
+    scale_range(call, at, call->shape[1] - at, -1);
+    return 0;
+}
+
+const struct op op_magnitude = {
+    .name = "magnitude",
+    .shapes = shapes,
+    .gradient = gradient,
+    .flops_each = 1,
+    .run = run,
+    .in_place = 1u << 0,
+};
+
+const struct op op_magnitude_input_grad = {
+    .name = "magnitude_input_grad",
+    .shapes = op_shaped_as_first,
+    .flops_each = 1,
+    .run = run,
+    .in_place = 1u << 0,
+};
+
+static size_t weight_scratch(struct device *d, const struct graph *graph,
+                             const struct graph_node *node)
+{
+    const struct graph_adapter *parts = &node->attrs.adapted;
+    size_t bytes = 0;
+    for (int p = 0; p < parts->parts; p++)
+        bytes = max_bytes(bytes, d->ops->bias_backward_scratch(d, dims(graph, node->in[0])[0],
+                                                               parts->part[p].columns));
+    return bytes;
+}
+
+static int weight_run(const struct op_call *call, struct error *err)
+{
+    const struct graph_adapter *parts = &call->node->attrs.adapted;
+    for (int p = 0; p < parts->parts; p++) {
+        const struct column_scale s = {.dt = call->graph->dtype,
+                                       .rows = call->shape[0],
+                                       .cols = parts->part[p].columns,
+                                       .ld = call->shape[1]};
+        int64_t first = parts->part[p].first, before = before_part(parts, p);
+        if (s.cols)
+            call->device->ops->scale_columns_backward(
+                call->device, &s, (float *)call->out[0] + before, column(call, call->in[0], first),
+                column(call, call->in[1], first), (const float *)call->in[2] + before,
+                call->accumulate, call->scratch);
+    }
+    return 0;
+}
+
+/* inputs dy, x, squares; output dm */
+const struct op op_magnitude_weight_grad = {
+    .name = "magnitude_weight_grad",
+    .flops_each = 2,
+    .scratch = weight_scratch,
+    .run = weight_run,
+};
