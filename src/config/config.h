@@ -93,6 +93,7 @@ struct config_lora {
     int64_t r; /* their rank; 0: there are none */
     double alpha;
     int use_rslora; /* 1: alpha / sqrt(r), not / r */
+    int use_dora;   /* 1: and vectors of the lengths that adapted rows have */
     char target_modules[CONFIG_TEXT], modules_to_save[CONFIG_TEXT]; /* "q_proj,v_proj" */
     char path[CONFIG_TEXT]; /* folder of an adapter to begin with; "": new ones */
 };

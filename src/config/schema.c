@@ -122,6 +122,9 @@ const struct key config_keys[] = {
      .help = "what they add is multiplied by alpha / r"},
     {KEY(BOOL, lora.use_rslora), "false",
      .help = "true: multiplied by alpha / sqrt(r) instead, which suits large ranks"},
+    {KEY(BOOL, lora.use_dora), "false",
+     .help = "true: DoRA, which also trains the length of each row of the adapted matrices "
+             "(lora_magnitude_vector), and scales the row with its adapter to that"},
     {KEY(TEXT, lora.target_modules), "", .list = 1,
      .help = "linear layers that get them, by their names in Hugging Face's files or the ends of "
              "these: \"q_proj,v_proj\", which llama has by itself, \"c_attn\", as gpt2 has; or "

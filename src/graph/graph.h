@@ -82,8 +82,9 @@ struct graph_division {
  * whole tensors; where it is divided, build_param() puts those of the rank's part in their place.
  */
 enum { PARAM_PARTS = 3 };
-/* Normal deviates times std, or numbers from -std to std, all as likely; or all ones or zeros. */
-enum graph_param_init { INIT_NORMAL, INIT_UNIFORM, INIT_ONES, INIT_ZEROS };
+/* Normal deviates times std, or numbers from -std to std, all as likely; all ones or zeros; or of
+ * each row of the matrix that it belongs to the norm (model/adapters.h). */
+enum graph_param_init { INIT_NORMAL, INIT_UNIFORM, INIT_ONES, INIT_ZEROS, INIT_ROW_NORMS };
 struct graph_param {
     int parts;
     char part[PARAM_PARTS][GRAPH_NAME]; /* logical names, relative to the unit */

@@ -8,6 +8,12 @@
  *
  *   W by rows      A whole, gradient a term     B by rows
  *   W by columns   A by columns                 B whole, gradient a term    u and y are terms
+ *
+ * With use_dora, the magnitudes too (graph/op_magnitude.c):
+ *
+ *   W by rows      m by rows                    each rank has the norms of its rows
+ *   W by columns   m whole, gradient a term     squares are terms, and summed; m scales own rows of
+ *                                               the sum of products
  */
 #include "model/adapters.h"
 
@@ -17,9 +23,11 @@
 
 #include "base/text.h"
 #include "graph/build.h"
+#include "graph/op.h"
 #include "model/modules.h"
 
 static const char suffix_a[] = ".lora_A", suffix_b[] = ".lora_B";
+static const char suffix_m[] = ".lora_magnitude_vector";
 
 static int ends_with(const char *text, const char *end)
 {
@@ -27,9 +35,27 @@ static int ends_with(const char *text, const char *end)
     return length >= tail && !strcmp(text + length - tail, end);
 }
 
+/* How the name of an adapter's tensor ends; "": it is none. */
+static const char *suffix_of(const char *name)
+{
+    static const char *const all[] = {suffix_a, suffix_b, suffix_m};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (ends_with(name, all[i]))
+            return all[i];
+    return "";
+}
+
 int adapters_own(const char *name)
 {
-    return ends_with(name, suffix_a) || ends_with(name, suffix_b);
+    return suffix_of(name)[0] != 0;
+}
+
+int adapters_magnitude_of(const char *name, char base[MODEL_TENSOR])
+{
+    if (!ends_with(name, suffix_m))
+        return 0;
+    snprintf(base, MODEL_TENSOR, "%.*s", (int)(strlen(name) - strlen(suffix_m)), name);
+    return 1;
 }
 
 double adapters_factor(const struct config_lora *lora)
@@ -51,23 +77,22 @@ int adapters_train(const struct model *model, const char *name)
            modules_is_listed(model->lora.modules_to_save, module);
 }
 
-/* "base_model.model." MODULE ".lora_A.weight"; a module that is trained whole has its tensors' own
- * names behind the first words.  One lora_A serves all tensors that are one in the files. */
+/* "base_model.model." MODULE ".lora_A.weight", or ".lora_magnitude_vector" without it; a module
+ * that is trained whole has its tensors' own names behind the first words.  One lora_A serves all
+ * tensors that are one in the files. */
 int adapters_place(const struct model *model, const char *own, struct model_place *place)
 {
     static const char front[] = "base_model.model.";
     char base[MODEL_TENSOR], module[HF_NAME];
     struct model_place whole;
-    const char *suffix = ends_with(own, suffix_a)   ? suffix_a
-                         : ends_with(own, suffix_b) ? suffix_b
-                                                    : "";
+    const char *suffix = suffix_of(own);
     snprintf(base, sizeof base, "%.*s", (int)(strlen(own) - strlen(suffix)), own);
     if (modules_name(model, base, module) || model_hf_place(model->family, base, &whole))
         return -1;
     *place = whole;
     place->name[0] = 0;
     text_append(place->name, sizeof place->name, "%s%s%s%s", front, suffix[0] ? module : whole.name,
-                suffix, suffix[0] ? ".weight" : "");
+                suffix, suffix[0] && suffix != suffix_m ? ".weight" : "");
     if (suffix[0])
         place->is_transposed = 0;
     if (suffix == suffix_a)
@@ -104,9 +129,10 @@ static void add_part(struct graph_param *param, const char *name, const char *su
     param->dim[0] += rows;
 }
 
-/* A and B of a parameter, as whole tensors, and to which columns their product is added. */
+/* A, B and m of a parameter, as whole tensors, and to which columns their product is added. */
 static struct graph_adapter lay_out(const struct graph *graph, const struct graph_param *w,
-                                    struct graph_param *a, struct graph_param *b)
+                                    struct graph_param *a, struct graph_param *b,
+                                    struct graph_param *m)
 {
     struct graph_adapter parts = {.rank = graph->model->lora.r};
     char before[HF_NAME] = "", module[HF_NAME];
@@ -122,41 +148,76 @@ static struct graph_adapter lay_out(const struct graph *graph, const struct grap
         parts.part[parts.parts].columns = w->part_rows[p];
         parts.part[parts.parts++].slice = a->parts - 1;
         add_part(b, w->part[p], suffix_b, w->box[p].whole[0]);
+        add_part(m, w->part[p], suffix_m, w->box[p].whole[0]);
     }
     parts.slices = a->parts;
     return parts;
 }
 
-/* Say of which of the two each tensor rank makes a term of the gradient. */
+/* Say of which tensors of an adapter each tensor rank makes a term of the gradient. */
 static void divide(struct graph *graph, const struct graph_param *w, struct graph_group terms,
-                   int a, int b)
+                   const struct adapters_of *own)
 {
+    int is_by_columns = w->division.dim == 1;
+    const int tensors[] = {own->a, own->b, own->m};
     if (w->division.group.size > 1)
-        build_divided(graph, w->division.dim ? b : a, w->division.group);
-    if (terms.size > 1) {
-        build_divided(graph, a, terms);
-        build_divided(graph, b, terms);
-    }
+        build_divided(graph, is_by_columns ? own->b : own->a, w->division.group);
+    if (w->division.group.size > 1 && is_by_columns && own->m >= 0)
+        build_divided(graph, own->m, w->division.group);
+    for (int i = 0; terms.size > 1 && i < 3; i++)
+        if (tensors[i] >= 0)
+            build_divided(graph, tensors[i], terms);
 }
 
-int adapters_apply(struct graph *graph, int x, int w, int y)
+/* The squares of the rows of w + factor * B A; of own columns, their sum. */
+static int squares_of(struct graph *graph, int w, const struct adapters_of *own)
+{
+    const struct graph_division *division = &graph->params[graph->values[w].index].division;
+    int squares = build_row_squares(graph, w, own->a, own->b, own->factor, &own->parts);
+    return division->dim ? build_exchange(graph, &op_all_reduce, squares, division->group)
+                         : squares;
+}
+
+struct adapters_of adapters_declare(struct graph *graph, int w)
 {
     const struct config_lora *lora = graph->model ? &graph->model->lora : NULL;
+    struct adapters_of own = {.a = -1, .b = -1, .m = -1, .squares = -1};
     if (!lora || !lora->r)
-        return y;
+        return own;
     const struct graph_param param = graph->params[graph->values[w].index];
-    struct graph_group terms = graph->values[w].divided;
     struct graph_param a = {.dims = 2, .init = INIT_UNIFORM, .is_low_rank = 1};
     struct graph_param b = {.dims = 2, .init = INIT_ZEROS, .is_low_rank = 1};
-    const struct graph_adapter parts = lay_out(graph, &param, &a, &b);
-    if (!parts.parts)
-        return y;
+    struct graph_param m = {.dims = 1, .init = INIT_ROW_NORMS};
+    own.parts = lay_out(graph, &param, &a, &b, &m);
+    if (!own.parts.parts)
+        return own;
+    own.factor = (float)adapters_factor(lora);
     a.dim[1] = param.box[0].whole[1];
     a.std = (float)(1 / sqrt((double)a.dim[1])); /* as PyTorch's linear layers begin */
     b.dim[1] = lora->r;
-    (param.division.dim ? &a : &b)->division = param.division;
-    int to_rank = build_param(graph, &a), from_rank = build_param(graph, &b);
-    divide(graph, &param, terms, to_rank, from_rank);
-    int u = build_scale(graph, build_linear(graph, x, to_rank, -1), (float)adapters_factor(lora));
-    return build_adapter(graph, y, u, from_rank, &parts);
+    if (param.division.dim)
+        a.division = param.division;
+    else
+        b.division = m.division = param.division;
+    own.a = build_param(graph, &a);
+    own.b = build_param(graph, &b);
+    if (lora->use_dora)
+        own.m = build_param(graph, &m);
+    divide(graph, &param, graph->values[w].divided, &own);
+    if (lora->use_dora)
+        own.squares = squares_of(graph, w, &own);
+    return own;
+}
+
+int adapters_add_product(struct graph *graph, const struct adapters_of *own, int x, int y)
+{
+    if (own->a < 0)
+        return y;
+    int u = build_scale(graph, build_linear(graph, x, own->a, -1), own->factor);
+    return build_adapter(graph, y, u, own->b, &own->parts);
+}
+
+int adapters_scale(struct graph *graph, const struct adapters_of *own, int y)
+{
+    return own->m < 0 ? y : build_magnitude(graph, y, own->m, own->squares, &own->parts);
 }

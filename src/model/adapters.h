@@ -5,6 +5,10 @@
  * has beside it "layers.3.attn.q.lora_A" [r, in] and "layers.3.attn.q.lora_B" [out, r]; those that
  * are one tensor in Hugging Face's files (query, key and value of GPT-2) have one lora_A, under the
  * name of the first of them.
+ *
+ * use_dora: Liu et al. 2024, "DoRA" (arXiv 2402.09353).  Beside these stands
+ * "layers.3.attn.q.lora_magnitude_vector" [out], m: y_i = m_i / |(W + factor B A)_i| (W x + factor
+ * B A x)_i.  It begins with the norms of W's rows, so that y is W x at first.
  */
 #ifndef TRIREME_MODEL_ADAPTERS_H
 #define TRIREME_MODEL_ADAPTERS_H
@@ -22,8 +26,11 @@ int adapters_are_everywhere(const struct config_lora *lora);
 /* Does a model with adapters train a tensor of this logical name? */
 int adapters_train(const struct model *model, const char *name);
 
-/* Is it the name of an adapter's matrix? */
+/* Is it the name of an adapter's tensor? */
 int adapters_own(const char *name);
+
+/* Is it the name of the magnitudes of a matrix?  Its name goes into base. */
+int adapters_magnitude_of(const char *name, char base[MODEL_TENSOR]);
 
 /* Where a tensor that a model with adapters trains is in peft's files.  0, or -1: it is in none. */
 struct model_place;
@@ -32,8 +39,21 @@ int adapters_place(const struct model *model, const char *own, struct model_plac
 /* What the product of an adapter is multiplied by. */
 double adapters_factor(const struct config_lora *lora);
 
-/* y, the product of x and matrix w, a parameter, with what the adapter of w adds, which is declared
- * here: divided as w is, and a term of a sum where w is.  Where w has none: y. */
-int adapters_apply(struct graph *graph, int x, int w, int y);
+/* The adapter of a matrix, as values of a graph; a -1: it has none; m -1: none of magnitudes. */
+struct adapters_of {
+    int a, b, m, squares;
+    float factor;
+    struct graph_adapter parts;
+};
+
+/* Declare the adapter of matrix w, a parameter, divided as w is, before w is used. */
+struct adapters_of adapters_declare(struct graph *graph, int w);
+
+/* y, the product of x and the matrix, and of nothing else, with what its adapter adds: a term of a
+ * sum where y is.  Where it has none: y. */
+int adapters_add_product(struct graph *graph, const struct adapters_of *own, int x, int y);
+
+/* y, that or a sum of such terms, scaled to the magnitudes.  Where there are none: y. */
+int adapters_scale(struct graph *graph, const struct adapters_of *own, int y);
 
 #endif

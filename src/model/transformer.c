@@ -89,16 +89,23 @@ int transformer_all_rows(struct graph *graph, int h)
 
 int transformer_linear(struct graph *graph, int x, int w)
 {
-    return adapters_apply(graph, x, w, build_linear(graph, x, w, -1));
+    const struct adapters_of own = adapters_declare(graph, w);
+    int y = adapters_add_product(graph, &own, x, build_linear(graph, x, w, -1));
+    return adapters_scale(graph, &own, y);
 }
 
 int transformer_back(struct graph *graph, int x, int w, int addend)
 {
-    if (graph->tensor.size < 2)
-        return adapters_apply(graph, x, w, build_linear(graph, x, w, addend));
-    int term = graph->tensor.fp32 ? build_linear_fp32(graph, x, w) : build_linear(graph, x, w, -1);
-    term = adapters_apply(graph, x, w, term);
-    int y = build_round(graph, build_scatter_rows(graph, term, graph->tensor));
+    const struct adapters_of own = adapters_declare(graph, w);
+    int is_divided = graph->tensor.size > 1, y;
+    if (!is_divided && own.m < 0) /* the addend goes into the product's epilogue */
+        return adapters_add_product(graph, &own, x, build_linear(graph, x, w, addend));
+    y = is_divided && graph->tensor.fp32 ? build_linear_fp32(graph, x, w)
+                                         : build_linear(graph, x, w, -1);
+    y = adapters_add_product(graph, &own, x, y);
+    if (is_divided)
+        y = build_round(graph, build_scatter_rows(graph, y, graph->tensor));
+    y = adapters_scale(graph, &own, y);
     return addend < 0 ? y : build_add(graph, y, addend);
 }
 

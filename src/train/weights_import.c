@@ -187,6 +187,8 @@ static int read_part(void *user, const struct flat_part *part, float *to, struct
     const struct safetensors *st = files_of(import, part->tensor->name);
     if (!st && import->saved && !adapters_own(part->tensor->name))
         return read_saved(import, part, to, err);
+    if (!st && part->tensor->init == INIT_ROW_NORMS)
+        return weights_norms_part(import->s, part, read_part, user, to, err);
     if (!st)
         return weights_init_part(import->s, part, to, err);
     const struct safetensors_tensor *tensor = find(import, st, part->tensor->name, &place, err);

@@ -1,10 +1,13 @@
 /* weights_init.c - initial values: functions of (seed, tensor name, index in the whole tensor),
- * never of the layout. */
+ * never of the layout; magnitudes of adapters, of the rows of the whole matrix that they belong to,
+ * wherever that is read from. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/philox.h"
 #include "base/round.h"
+#include "model/adapters.h"
 #include "train/weights_private.h"
 #include "train/weights.h"
 
@@ -33,10 +36,59 @@ static void fill_random(float *to, uint64_t key, const struct flat_part *part, i
                   part->start + min_i64(at + CHUNK, part->count));
 }
 
+/* The whole of a tensor of the model, for reading any of it; NULL: there is none. */
+static const struct flat_tensor *find_tensor(const struct session *s, const char *name)
+{
+    for (int f = 0; f < s->units->flats; f++) {
+        int t = flat_find(&s->units->flat[f], name);
+        if (t >= 0)
+            return &s->units->flat[f].tensor[t];
+    }
+    return NULL;
+}
+
+static float norm_of(const float *row, int64_t columns)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < columns; i++)
+        sum += (double)row[i] * row[i];
+    return (float)sqrt(sum);
+}
+
+int weights_norms_part(const struct session *s, const struct flat_part *part,
+                       weights_fill_part *fill, void *user, float *to, struct error *err)
+{
+    enum { BLOCK = 1 << 20 }; /* elements in memory at a time, or a row */
+    char name[MODEL_TENSOR];
+    const struct flat_tensor *found =
+        adapters_magnitude_of(part->tensor->name, name) ? find_tensor(s, name) : NULL;
+    if (!found)
+        return error_set(err, "%s belongs to no matrix of the model", part->tensor->name);
+    struct flat_tensor matrix = *found;
+    matrix.box = box_whole(2, found->box.whole);
+    matrix.elems = box_elems(&matrix.box);
+    int64_t columns = matrix.box.whole[1], most = max_i64(BLOCK / columns, 1);
+    int64_t first = part->tensor->box.start[0] + part->start;
+    float *rows = malloc((size_t)(min_i64(most, part->count) * columns + 1) * sizeof *rows);
+    int rc = rows ? 0 : error_set(err, "out of memory: rows of %s", name);
+    for (int64_t at = 0; !rc && at < part->count; at += most) {
+        int64_t count = min_i64(most, part->count - at);
+        const struct flat_part some = {
+            .tensor = &matrix, .start = (first + at) * columns, .count = count * columns};
+        rc = fill(user, &some, rows, err);
+        for (int64_t i = 0; !rc && i < count; i++)
+            to[at + i] = norm_of(rows + i * columns, columns);
+    }
+    free(rows);
+    return rc ? -1 : 0;
+}
+
 int weights_init_part(void *user, const struct flat_part *part, float *to, struct error *err)
 {
     const struct session *s = user;
     const struct flat_tensor *tensor = part->tensor;
+    if (tensor->init == INIT_ROW_NORMS)
+        return weights_norms_part(s, part, weights_init_part, user, to, err);
     if (tensor->init == INIT_NORMAL || tensor->init == INIT_UNIFORM) {
         uint64_t key = philox_key((uint64_t)s->config.seed, tensor->name);
         fill_random(to, key, part, s->device->threads);

@@ -42,6 +42,11 @@ int weights_import_flats(struct session *s, const char *flats, struct error *err
 /* What a part begins with from the seed; user is the session. */
 weights_fill_part weights_init_part;
 
+/* Fill to with the norms of the rows of the matrix to which the magnitudes of a part belong, whose
+ * rows `fill` gives: whole ones, of any rank.  0, or -1 with err set. */
+int weights_norms_part(const struct session *s, const struct flat_part *part,
+                       weights_fill_part *fill, void *user, float *to, struct error *err);
+
 /* Host memory for the largest shard of one kind of state; NULL with err set. */
 float *weights_make_shard(const struct session *s, struct error *err);
 
