@@ -26,4 +26,4 @@ tests_unit_test_scaler_SOURCES = tests/unit/test_scaler.c $(rig)
 tests_unit_test_graph_SOURCES = tests/unit/test_graph.c tests/unit/reference.c \
 	tests/unit/reference.h $(rig)
 tests_unit_test_model_SOURCES = tests/unit/test_model.c $(rig)
-tests_unit_test_adapters_SOURCES = tests/unit/test_adapters.c $(rig)
+tests_unit_test_adapters_SOURCES = tests/unit/test_adapters.c tests/unit/reference.c tests/unit/reference.h $(rig)
