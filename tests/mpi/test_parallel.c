@@ -70,6 +70,10 @@ static const char *const models[] = {
     SIZES ADAPTERS "data.seq_len=24 model.family=llama model.heads=6 model.kv_heads=2 "
                    "model.head_dim=6 model.qkv_bias=true model.qk_norm=true "
                    "lora.modules_to_save=lm_head,q_norm",
+    SIZES ADAPTERS "lora.use_dora=true data.seq_len=24 model.family=llama model.heads=6 "
+                   "model.kv_heads=2 model.head_dim=6 lora.modules_to_save=lm_head",
+    SIZES ADAPTERS "lora.use_dora=true data.seq_len=24 model.family=gpt2 model.heads=5 "
+                   "model.head_dim=8 lora.modules_to_save=lm_head",
 };
 enum {
     MODELS = sizeof models / sizeof models[0],
@@ -136,6 +140,7 @@ static const struct layout_cell adapters[] = {
     {2, "parallel.tensor=2 parallel.tensor_overlap=2"},
     {2, "parallel.pipeline=2"},
     {2, "parallel.pipeline=2 parallel.schedule=zb_h1"},
+    {2, "parallel.strategy=FULL_SHARD"},
     {2, "parallel.context=2"},
     {3, "parallel.tensor=3"},
     {3, "parallel.strategy=SHARD_GRAD_OP parallel.shard=3"},

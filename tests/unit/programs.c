@@ -25,6 +25,8 @@ struct config programs_config(int bits, const char *more)
     return rig_config(text);
 }
 
+#define DORA "lora.r=2 lora.use_dora=true lora.target_modules=q_proj,o_proj,gate_proj,down_proj "
+
 /* Memory of the host is the device's, or apart: as on a GPU. */
 enum memory { ONE_MEMORY, HOST_APART };
 
@@ -148,6 +150,7 @@ void programs_everywhere(void (*check)(struct program *))
         {4, ONE_MEMORY,
          "parallel.tensor=2 parallel.pipeline=2 train.global_batch=2 data.seq_len=8 "
          "parallel.tensor_overlap=2 parallel.schedule=zb_h1 recompute=full"},
+        {4, ONE_MEMORY, DORA "parallel.tensor=2 train.global_batch=4"},
         {2, ONE_MEMORY,
          "parallel.context=2 parallel.strategy=FULL_SHARD data.seq_len=12 train.global_batch=2"},
         {4, ONE_MEMORY,

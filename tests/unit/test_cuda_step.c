@@ -50,6 +50,12 @@ static const struct setting settings[] = {
     {MODEL "precision=fp16 train.loss_scale=512 model.family=gpt2 model.kv_heads=6 "
            "recompute=selective train.optimizer=sgd train.lr=0.1",
      1.25e-3},
+    {MODEL "precision=fp32 train.micro_batch=2 lora.r=3 lora.use_dora=true "
+           "lora.target_modules=q_proj,v_proj,o_proj,gate_proj,down_proj",
+     1e-5},
+    {MODEL "precision=bf16 recompute=selective lora.r=4 lora.use_dora=true "
+           "lora.target_modules=all-linear model.family=gpt2 model.kv_heads=6",
+     1e-2},
 };
 
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
@@ -85,7 +91,7 @@ static int steps_taken(void)
 struct outcome {
     double loss[STEPS], norm[STEPS];
     uint64_t state;
-    float *masters; /* of all units, end to end */
+    float *masters; /* of all flats that are trained, end to end */
     int64_t elems;
 };
 
@@ -108,7 +114,9 @@ static float widened(const struct session *s, const void *master, int64_t i)
 static void keep_masters(const struct session *s, struct outcome *outcome)
 {
     for (int u = 0; u < s->units->flats; u++) {
-        int64_t elems = s->units->flat[u].shard_elems;
+        int64_t elems = s->units->flat[u].trained ? s->units->flat[u].shard_elems : 0;
+        if (!elems)
+            continue;
         void *master = rig_download(s, s->train->state->flat[u].master);
         outcome->masters =
             realloc(outcome->masters, (size_t)(outcome->elems + elems) * sizeof(float));
