@@ -73,6 +73,55 @@ static int is_wanted(const struct export *export, const char *name)
                                                : !adapters_own(name);
 }
 
+/* ---- reading ---- */
+
+static int read_base(const struct export *export, const struct model_tensor *tensor, int64_t start,
+                     int64_t count, float *to, struct error *err)
+{
+    struct model_place place;
+    struct box box = box_whole(tensor->dims, tensor->dim);
+    const struct safetensors_tensor *stored =
+        hf_tensors_find(export->base, export->model, HF_MODEL, tensor->name, &place, err);
+    return stored ? hf_tensors_read(export->base, stored, &place, &box, start, count, to, err) : -1;
+}
+
+/* A tensor that is read. */
+struct reader {
+    const struct export *export;
+    const struct model_tensor *tensor;
+};
+
+/* Elements of a logical tensor as fp32, without what an adapter makes of it. */
+static int read_plain(void *user, int64_t start, int64_t count, float *to, struct error *err)
+{
+    const struct export *export = ((const struct reader *)user)->export;
+    const struct model_tensor *tensor = ((const struct reader *)user)->tensor;
+    char name[MODEL_TENSOR + 8];
+    snprintf(name, sizeof name, "model/%s", tensor->name);
+    int t = checkpoint_find_tensor(export->checkpoint, name);
+    if (t < 0 && !export->base)
+        return error_set(err, "%s: tensor %s is missing", export->checkpoint->path, name);
+    if (t < 0)
+        return read_base(export, tensor, start, count, to, err);
+    struct checkpoint_piece piece = checkpoint_tensor(export->checkpoint, t);
+    piece.dtype = DTYPE_F32;
+    piece.start = start;
+    piece.count = count;
+    piece.data = to;
+    return checkpoint_load(export->checkpoint, &piece, 1, err);
+}
+
+/* The same, as the tensor is written. */
+static int read_part(const struct export *export, const struct part *part, int64_t start,
+                     int64_t count, float *to, struct error *err)
+{
+    struct reader reader = {export, &part->tensor};
+    int rc = read_plain(&reader, start, count, to, err);
+    if (!rc && part->merge)
+        merge_add(part->merge, start, count, to);
+    return rc;
+}
+
 static int add_tensor(void *user, const struct model_tensor *tensor, struct error *err)
 {
     struct export *export = user;
@@ -92,43 +141,10 @@ static int add_tensor(void *user, const struct model_tensor *tensor, struct erro
     struct part *part = &target->part[place.part];
     part->tensor = *tensor;
     target->has++;
-    return is_adapter ? 0 : merge_find(&part->merge, export->checkpoint, model, tensor, err);
-}
-
-/* ---- reading ---- */
-
-static int read_base(const struct export *export, const struct model_tensor *tensor, int64_t start,
-                     int64_t count, float *to, struct error *err)
-{
-    struct model_place place;
-    struct box box = box_whole(tensor->dims, tensor->dim);
-    const struct safetensors_tensor *stored =
-        hf_tensors_find(export->base, export->model, HF_MODEL, tensor->name, &place, err);
-    return stored ? hf_tensors_read(export->base, stored, &place, &box, start, count, to, err) : -1;
-}
-
-/* Elements of a logical tensor as fp32. */
-static int read_part(const struct export *export, const struct part *part, int64_t start,
-                     int64_t count, float *to, struct error *err)
-{
-    char name[MODEL_TENSOR + 8];
-    snprintf(name, sizeof name, "model/%s", part->tensor.name);
-    int t = checkpoint_find_tensor(export->checkpoint, name), rc = 0;
-    if (t < 0 && !export->base)
-        return error_set(err, "%s: tensor %s is missing", export->checkpoint->path, name);
-    if (t < 0) {
-        rc = read_base(export, &part->tensor, start, count, to, err);
-    } else {
-        struct checkpoint_piece piece = checkpoint_tensor(export->checkpoint, t);
-        piece.dtype = DTYPE_F32;
-        piece.start = start;
-        piece.count = count;
-        piece.data = to;
-        rc = checkpoint_load(export->checkpoint, &piece, 1, err);
-    }
-    if (!rc && part->merge)
-        merge_add(part->merge, start, count, to);
-    return rc;
+    struct reader reader = {export, tensor};
+    return is_adapter ? 0
+                      : merge_find(&part->merge, export->checkpoint, model, tensor, read_plain,
+                                   &reader, err);
 }
 
 static int64_t elems_of(const struct part *part)
