@@ -18,7 +18,6 @@
 
 /* What changes the numbers in a way that is not there. */
 static const char *const refused[] = {
-    "use_dora",
     "use_qalora",
     "use_bdlora",
     "lora_bias",
@@ -103,8 +102,9 @@ static int set_all(struct config *config, const struct js *json, struct error *e
     snprintf(text, sizeof text, "%.17g", js_get_real(json, "lora_alpha", 8));
     if (set(config, "lora.alpha", text, err))
         return -1;
-    int is_rslora = js_get_bool(json, "use_rslora", 0);
+    int is_rslora = js_get_bool(json, "use_rslora", 0), is_dora = js_get_bool(json, "use_dora", 0);
     return set(config, "lora.use_rslora", is_rslora ? "true" : "false", err) ||
+                   set(config, "lora.use_dora", is_dora ? "true" : "false", err) ||
                    set_names(config, "lora.target_modules", json, "target_modules", err) ||
                    set_names(config, "lora.modules_to_save", json, "modules_to_save", err)
                ? -1
@@ -164,7 +164,7 @@ int adapter_write_config(const struct config *config, const char *targets, const
     js_add_int(json, "r", lora->r);
     js_add_real(json, "lora_alpha", lora->alpha);
     js_add_bool(json, "use_rslora", lora->use_rslora);
-    js_add_bool(json, "use_dora", 0);
+    js_add_bool(json, "use_dora", lora->use_dora);
     js_add_real(json, "lora_dropout", 0);
     js_add_string(json, "bias", "none");
     js_add_bool(json, "fan_in_fan_out", !strcmp(config->model.family, "gpt2"));

@@ -1,6 +1,6 @@
 """lora_check.py WHAT ... - adapters of trireme and of peft, against each other.
 
-  make BASE ADAPTER            write an adapter of random numbers with peft
+  make BASE ADAPTER KEYS       write an adapter of random numbers with peft; of DoRA, if KEYS say so
   same BASE ADAPTER MERGED TOKENS LOSS
                                peft loads the adapter; its logits are those of the merged model, and its
                                loss is LOSS
@@ -37,14 +37,17 @@ def loss_of(model, rows):
     return logits, torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
 
 
-def make(base, adapter):
+def make(base, adapter, keys):
     torch.manual_seed(7)
     model = base_of(base)
     config = LoraConfig(r=3, lora_alpha=5, use_rslora=True, task_type="CAUSAL_LM",
-                        target_modules=TARGETS[model.config.model_type])
+                        target_modules=TARGETS[model.config.model_type],
+                        use_dora="lora.use_dora=true" in keys)
     model = get_peft_model(model, config)
     for name, parameter in model.named_parameters():
-        if "lora_" in name:
+        if "lora_magnitude" in name:
+            parameter.data *= 1 + 0.2 * torch.randn_like(parameter)
+        elif "lora_" in name:
             torch.nn.init.normal_(parameter, std=0.2)
     model.save_pretrained(adapter)
 
@@ -77,6 +80,7 @@ def train(base, initial, trained, tokens, steps):
     first = load_file(initial + "/adapter_model.safetensors")
     own = {k.replace(".default", ""): v for k, v in model.named_parameters() if v.requires_grad}
     own = {k.replace(".modules_to_save", ""): v.detach() for k, v in own.items()}
+    own = {k.replace("vector.weight", "vector"): v for k, v in own.items()}
     assert sorted(own) == sorted(wanted), sorted(set(own) ^ set(wanted))
     off = max(float((own[k] - wanted[k]).abs().max() / own[k].abs().max()) for k in own)
     moved = min(float((own[k] - first[k]).abs().max() / own[k].abs().max()) for k in own)

@@ -1,0 +1,26 @@
+#!/bin/sh
+# dora.sh - adapters with magnitudes (DoRA), as lora.sh has them without; and what is refused.
+. "$(dirname "$0")/../cli/helpers.inc"
+. "$top/tests/cli/adapters.inc"
+
+adapters llama lora.use_dora=true
+adapters gpt2 lora.use_dora=true
+
+is "magnitudes are trained and saved, with both moments" 45 \
+    "$("$TRIREME" checkpoint show run-llama | grep -c 'layers.*lora_magnitude_vector')"
+
+# What is refused, with its name.
+refused "magnitudes of no adapters" 'lora.use_dora is of adapters' \
+    "$TRIREME" train $N model.path=hf-llama run.dir=never lora.use_dora=true
+sed 's/"use_dora": true/"use_dora": false/' adapter-llama/adapter_config.json >config
+cp -r adapter-llama without
+cp config without/adapter_config.json
+refused "a file's magnitudes, not asked for" "lora_magnitude_vector\" is none of this model's" \
+    "$TRIREME" train $N model.path=hf-llama lora.path=without run.dir=never
+"$TRIREME" train $N model.path=hf-llama $L train.lr=0 train.steps=1 run.dir=plain >out 2>err || cat err
+"$TRIREME" convert plain plain-adapter >out 2>err || cat err
+refused "magnitudes that a file does not have" 'lora_magnitude_vector" is missing' \
+    "$TRIREME" train $N model.path=hf-llama lora.path=plain-adapter lora.use_dora=true run.dir=never
+refused "a run with others" 'lora.use_dora is true there and false here' \
+    "$TRIREME" train run-llama train.steps=40 lora.use_dora=false
+finish
