@@ -66,6 +66,49 @@ static inline int64_t sequence_position(const struct sequence_part *p, int64_t r
     return !p->chunk ? row : row < p->chunk ? p->first[0] + row : p->first[1] + row - p->chunk;
 }
 
+/* Which numbers dropout sets to zero: a function of a key and of a number's place in training
+ * alone, the same on every layout and whenever it is asked.  Of sample s, counted from the start of
+ * training, row r of its sequence and column c, word c % 4 of Philox4x32-10 (base/philox.h) of
+ *   counter { c / 4, r, lower half of s, s >> 32 | plane << 16 }
+ * under the key: the number is dropped where that is below `limit`.  plane: 0, or of attention the
+ * head.  s is below 2^48, plane below 2^16. */
+struct dropout_mask {
+    uint64_t key;
+    uint32_t limit;          /* of 2^32 words so many are dropped; 0: none */
+    float factor;            /* of those kept: 2^32 / (2^32 - limit) */
+    const uint32_t *samples; /* where ops work, [sequences, 2]: s of each, its lower half first */
+};
+
+/* A mask that drops a share of all numbers, from 0 to below 1; key and samples are the caller's. */
+static inline struct dropout_mask dropout_mask_of(double share)
+{
+    const double words = 4294967296.0;
+    uint32_t limit = (uint32_t)(share * words + 0.5);
+    struct dropout_mask mask = {0, limit, (float)(words / (words - limit)), NULL};
+    return mask; /* C++ reads this too */
+}
+
+/* y = x, of whose numbers some are dropped.  The rows of x are those of `batch` whole sequences, or
+ * the part of each that a rank has; or, where `ranks` share these rows, those of one of them, in
+ * `parts` (graph/op_collective.c); rows beyond the last, which pad them, have any mask. */
+struct dropout {
+    enum dtype dt;
+    int64_t rows, cols;
+    int64_t first; /* the number, in a whole row, of column 0 */
+    int64_t batch, seq;
+    struct sequence_part part;
+    int64_t ranks, rank, parts; /* ranks and parts at least 1 */
+    struct dropout_mask mask;
+};
+
+/* Which row of those of all ranks that share them is row r. */
+static inline int64_t dropout_row(const struct dropout *d, int64_t r)
+{
+    int64_t each = d->rows / d->parts, last = d->batch * d->seq - 1;
+    int64_t row = (r / each * d->ranks + d->rank) * each + r % each;
+    return row < last ? row : last;
+}
+
 /* What attention may do beside its plain form, a bit each; those that a device offers are in its
  * struct device_ops. */
 enum attention_form {
@@ -377,6 +420,11 @@ struct device_ops {
     /* y = the chunks of x in the other order */
     void (*order_chunks)(struct device *d, const struct order_chunks *o, void *y, const void *x);
 
+    /* y = addend + x * (dropped ? 0 : factor);  addend NULL: none;  y == x and y == addend allowed.
+     * x, addend, y [rows, cols].  The gradient of x is the same of that of y. */
+    void (*dropout)(struct device *d, const struct dropout *p, void *y, const void *x,
+                    const void *addend);
+
     /* o [batch, seq, heads * head_dim];  lse fp32 [batch, heads, seq]: log-sum-exp of the scaled
      * scores, as the same device's backward pass takes it: GPUs the natural logarithm, the CPU that
      * divided by scale.  Never holds a seq x seq matrix. */
@@ -508,7 +556,7 @@ struct device_ops {
     X(layernorm) X(layernorm_backward) X(bias) X(bias_backward) \
     X(bias_backward_scratch) X(row_squares) X(scale_columns) X(scale_columns_backward) X(gelu) \
     X(gelu_backward) X(qk_norm) X(qk_norm_backward) X(rope) X(pack_heads) \
-    X(pack_heads_backward) X(order_chunks) X(attention) X(attention_backward) X(attention_scratch) \
+    X(pack_heads_backward) X(order_chunks) X(dropout) X(attention) X(attention_backward) X(attention_scratch) \
     X(attention_cached) X(attention_cached_scratch) X(swiglu) \
     X(swiglu_backward) X(cross_entropy) X(loss_sum) X(add) X(scale) X(cast) X(fill_zero) X(copy) X(set) \
     X(sumsq) X(sum_from_last) X(update_factor) X(adamw) X(sgd) X(momentum) X(muon) X(normalize) \

@@ -6,24 +6,13 @@
  * and the first is the first of a pair; else one by one.
  */
 #include "device/cuda/flat.cuh"
+#include "device/cuda/philox.cuh"
 
-/* Philox4x32-10 of counter (pair, step), as in base/philox.h. */
+/* Of counter (pair, step). */
 static __device__ __forceinline__ uint4 draw(const struct rounding &r, uint64_t pair)
 {
-    uint32_t a = (uint32_t)pair, b = (uint32_t)(pair >> 32);
-    uint32_t c = (uint32_t)r.step, d = (uint32_t)(r.step >> 32);
-    uint32_t key0 = (uint32_t)r.key, key1 = (uint32_t)(r.key >> 32);
-#pragma unroll
-    for (int round = 0; round < 10; round++) {
-        uint64_t first = (uint64_t)0xD2511F53u * a, second = (uint64_t)0xCD9E8D57u * c;
-        a = (uint32_t)(second >> 32) ^ b ^ key0;
-        c = (uint32_t)(first >> 32) ^ d ^ key1;
-        b = (uint32_t)second;
-        d = (uint32_t)first;
-        key0 += 0x9E3779B9u;
-        key1 += 0xBB67AE85u;
-    }
-    return make_uint4(a, b, c, d);
+    return philox4((uint32_t)pair, (uint32_t)(pair >> 32), (uint32_t)r.step,
+                   (uint32_t)(r.step >> 32), r.key);
 }
 
 /* Two words for each of n elements, the first of which is number index. */
