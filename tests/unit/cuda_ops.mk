@@ -6,7 +6,8 @@ UNIT_TESTS += tests/unit/test_cuda_ops tests/unit/test_cuda_ops_emulated \
 	tests/unit/test_cuda_ops_layernorm tests/unit/test_cuda_ops_layernorm_emulated \
 	tests/unit/test_cuda_ops_qk_norm tests/unit/test_cuda_ops_qk_norm_emulated \
 	tests/unit/test_cuda_ops_cached tests/unit/test_cuda_ops_cached_emulated \
-	tests/unit/test_cuda_ops_magnitude tests/unit/test_cuda_ops_magnitude_emulated
+	tests/unit/test_cuda_ops_magnitude tests/unit/test_cuda_ops_magnitude_emulated \
+	tests/unit/test_cuda_ops_dropout tests/unit/test_cuda_ops_dropout_emulated
 cuda_check = tests/unit/cuda_check.c tests/unit/cuda_check.h $(ops_check)
 tests_unit_test_cuda_ops_SOURCES = tests/unit/test_cuda_ops.c $(cuda_check)
 tests_unit_test_cuda_ops_emulated_SOURCES = $(tests_unit_test_cuda_ops_SOURCES)
@@ -26,4 +27,7 @@ tests_unit_test_cuda_ops_cached_emulated_LDADD = $(EMULATED_UNIT_LIBS)
 tests_unit_test_cuda_ops_magnitude_SOURCES = tests/unit/test_cuda_ops_magnitude.c $(cuda_check)
 tests_unit_test_cuda_ops_magnitude_emulated_SOURCES = $(tests_unit_test_cuda_ops_magnitude_SOURCES)
 tests_unit_test_cuda_ops_magnitude_emulated_LDADD = $(EMULATED_UNIT_LIBS)
+tests_unit_test_cuda_ops_dropout_SOURCES = tests/unit/test_cuda_ops_dropout.c $(cuda_check)
+tests_unit_test_cuda_ops_dropout_emulated_SOURCES = $(tests_unit_test_cuda_ops_dropout_SOURCES)
+tests_unit_test_cuda_ops_dropout_emulated_LDADD = $(EMULATED_UNIT_LIBS)
 endif
