@@ -117,6 +117,7 @@ enum attention_form {
     ATTENTION_DOCUMENTS = 4, /* a query sees no key before the first row of its document */
     ATTENTION_PART = 8,      /* separate, causal, and queries are a part of the keys' sequence */
     ATTENTION_WINDOW = 16,   /* causal, and a query sees its own key and the window - 1 before it */
+    ATTENTION_DROPOUT = 32,  /* weights of some pairs of query and key are dropped */
 };
 
 /* Attention with grouped queries: query head h reads key/value head h / (heads / kv_heads).
@@ -140,6 +141,10 @@ struct attention {
                                   that of the query before it; not with ATTENTION_FULL */
     struct sequence_part part; /* seq is 2 * part.chunk; only with ATTENTION_PART */
     int64_t window;            /* at least 1; only with ATTENTION_WINDOW */
+    /* Only with ATTENTION_DROPOUT: of the weights behind the softmax; rows are the positions of
+     * queries, columns those of keys, and planes heads, of which `first_head` are before the own */
+    struct dropout_mask dropout;
+    int64_t first_head;
 };
 
 /* The keys of a sequence. */
@@ -426,8 +431,8 @@ struct device_ops {
                     const void *addend);
 
     /* o [batch, seq, heads * head_dim];  lse fp32 [batch, heads, seq]: log-sum-exp of the scaled
-     * scores, as the same device's backward pass takes it: GPUs the natural logarithm, the CPU that
-     * divided by scale.  Never holds a seq x seq matrix. */
+     * scores, none of them dropped, as the same device's backward pass takes it: GPUs the natural
+     * logarithm, the CPU that divided by scale.  Never holds a seq x seq matrix. */
     void (*attention)(struct device *d, const struct attention *a, void *o, float *lse,
                       const void *qkv, void *scratch);
     /* dqkv has the shape of qkv, of q where separate; then a->dkv is written too */

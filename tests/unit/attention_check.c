@@ -221,6 +221,51 @@ const struct attention shapes[SHAPES] = {
      .kv_seq = 156,
      .part = {39, {0, 117}},
      .window = 13},
+    /* weights dropped, in each of the other forms; heads may be some of more */
+    {.batch = 2, .seq = 7, .heads = 2, .kv_heads = 1, .head_dim = 6, .forms = ATTENTION_DROPOUT},
+    {.batch = 2,
+     .seq = 131,
+     .heads = 4,
+     .kv_heads = 4,
+     .head_dim = 16,
+     .forms = ATTENTION_DROPOUT,
+     .first_head = 5},
+    {.batch = 1,
+     .seq = 323,
+     .heads = 2,
+     .kv_heads = 1,
+     .head_dim = 34,
+     .forms = ATTENTION_DROPOUT | ATTENTION_DOCUMENTS},
+    {.batch = 2,
+     .seq = 70,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 10,
+     .forms = ATTENTION_DROPOUT | ATTENTION_FULL | ATTENTION_SEPARATE,
+     .kv_seq = 193},
+    {.batch = 1,
+     .seq = 577,
+     .heads = 2,
+     .kv_heads = 1,
+     .head_dim = 34,
+     .forms = ATTENTION_DROPOUT | ATTENTION_WINDOW,
+     .window = 64},
+    {.batch = 2,
+     .seq = 130,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 16,
+     .forms = ATTENTION_DROPOUT | ATTENTION_SEPARATE | ATTENTION_PART,
+     .kv_seq = 390,
+     .part = {65, {65, 260}},
+     .first_head = 2},
+    {.batch = 2,
+     .seq = 97,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 16,
+     .forms = ATTENTION_DROPOUT | ATTENTION_SEPARATE,
+     .kv_seq = 97},
 };
 
 static void *guarded(size_t bytes)
@@ -279,6 +324,32 @@ static void make_documents(struct problem *p)
     free(first);
 }
 
+/* A third is dropped, of samples far apart. */
+static void make_samples(struct problem *p)
+{
+    p->samples = calloc((size_t)(2 * p->a.batch), sizeof *p->samples);
+    for (int64_t b = 0; b < p->a.batch; b++) {
+        p->samples[2 * b] = 0xfffffffeu + (uint32_t)b;
+        p->samples[2 * b + 1] = (uint32_t)b;
+    }
+    p->a.dropout = dropout_mask_of(1.0 / 3);
+    p->a.dropout.key = 4711;
+    p->a.dropout.samples = p->samples;
+}
+
+/* What the weight of query t of head h and key u is multiplied by. */
+static double kept(const struct problem *p, int64_t b, int64_t h, int64_t t, int64_t u)
+{
+    const struct dropout_mask *m = &p->a.dropout;
+    if (!p->samples)
+        return 1;
+    int64_t position = sequence_position(&p->a.part, t);
+    struct philox4 counter = {{(uint32_t)(u / 4), (uint32_t)position, p->samples[2 * b],
+                               p->samples[2 * b + 1] | (uint32_t)(p->a.first_head + h) << 16}};
+    struct philox4 drawn = philox(counter, (uint32_t)m->key, (uint32_t)(m->key >> 32));
+    return drawn.v[u % 4] < m->limit ? 0 : m->factor;
+}
+
 int is_separate(const struct attention *a)
 {
     return !!(a->forms & ATTENTION_SEPARATE);
@@ -331,6 +402,8 @@ void problem_make(struct problem *p, const struct attention *shape, enum dtype d
     make_keys(p);
     if (shape->forms & ATTENTION_DOCUMENTS)
         make_documents(p);
+    if (shape->forms & ATTENTION_DROPOUT)
+        make_samples(p);
 }
 
 void problem_free(struct problem *p)
@@ -339,8 +412,8 @@ void problem_free(struct problem *p)
         free(p->z);
         free(p->ref_dz);
     }
-    void *blocks[] = {p->qkv,   p->dout,    p->o,      p->dqkv, p->lse, p->x,        p->dy,
-                      p->ref_o, p->ref_lse, p->ref_dx, p->kv,   p->dkv, p->documents};
+    void *blocks[] = {p->qkv,   p->dout,    p->o,      p->dqkv, p->lse, p->x,         p->dy,
+                      p->ref_o, p->ref_lse, p->ref_dx, p->kv,   p->dkv, p->documents, p->samples};
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
         free(blocks[i]);
 }
@@ -399,13 +472,15 @@ static void reference_query(struct problem *p, int64_t b, int64_t t, int64_t h, 
     memset(p->ref_o + out, 0, n * sizeof(double));
     for (int64_t u = first; u < end; u++) {
         weight[u] /= sum;
-        add_scaled(p->ref_o + out, weight[u], p->z + at_key(p, b, u, a->kv_heads + kv), n);
+        add_scaled(p->ref_o + out, weight[u] * kept(p, b, h, t, u),
+                   p->z + at_key(p, b, u, a->kv_heads + kv), n);
     }
     double d = dot(p->dy + out, p->ref_o + out, n);
     for (int64_t u = first; u < end; u++) {
         int64_t k = at_key(p, b, u, kv), v = at_key(p, b, u, a->kv_heads + kv);
-        double ds = a->scale * weight[u] * (dot(p->dy + out, p->z + v, n) - d);
-        add_scaled(p->ref_dz + v, weight[u], p->dy + out, n);
+        double by = kept(p, b, h, t, u);
+        double ds = a->scale * weight[u] * (by * dot(p->dy + out, p->z + v, n) - d);
+        add_scaled(p->ref_dz + v, by * weight[u], p->dy + out, n);
         add_scaled(p->ref_dx + q, ds, p->z + k, n);
         add_scaled(p->ref_dz + k, ds, p->x + q, n);
     }

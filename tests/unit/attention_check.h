@@ -23,6 +23,7 @@ struct problem {
     void *kv, *dkv;              /* where separate */
     float *lse;
     int32_t *documents;
+    uint32_t *samples;  /* of each sequence, where weights are dropped */
     double *x, *z, *dy; /* the inputs as they were rounded; z: of keys and values, x where packed */
     double *ref_o, *ref_lse, *ref_dx, *ref_dz;
 };
@@ -36,7 +37,7 @@ struct attention_type {
 extern const struct attention_type types[TYPES];
 
 /* Problems; the first PLAIN of them are of the plain form. */
-enum { PLAIN = 10, SHAPES = 40 };
+enum { PLAIN = 10, SHAPES = 47 };
 extern const struct attention shapes[SHAPES];
 
 /* An element, and to set it. */

@@ -115,6 +115,18 @@ static void draw_documents(struct rig *rig, struct problem *p)
     free(first);
 }
 
+/* A quarter of the weights is dropped, of any samples. */
+static void draw_samples(struct rig *rig, struct problem *p)
+{
+    p->samples_bytes = (size_t)(2 * p->a.batch) * sizeof *p->samples;
+    p->samples = malloc(p->samples_bytes);
+    for (int64_t i = 0; i < 2 * p->a.batch; i++)
+        p->samples[i] = (uint32_t)(philox_u64(rig->seed, rig->drawn++) >> (i % 2 ? 48 : 32));
+    p->a.dropout = dropout_mask_of(0.25);
+    p->a.dropout.key = philox_u64(rig->seed, rig->drawn++);
+    p->a.dropout.samples = p->samples;
+}
+
 struct problem problem_make(struct rig *rig, const struct attention *shape, enum dtype dt)
 {
     struct problem p = {.a = *shape};
@@ -139,6 +151,8 @@ struct problem problem_make(struct rig *rig, const struct attention *shape, enum
     a->dkv = p.dkv;
     if (a->forms & ATTENTION_DOCUMENTS)
         draw_documents(rig, &p);
+    if (a->forms & ATTENTION_DROPOUT)
+        draw_samples(rig, &p);
     return p;
 }
 
@@ -168,6 +182,7 @@ void problem_free(struct problem *p)
     free(p->kv);
     free(p->dkv);
     free(p->documents);
+    free(p->samples);
 }
 
 static size_t scratch_bytes(struct rig *rig, const struct attention *a, enum path path,
@@ -184,14 +199,17 @@ void forward(struct rig *rig, const struct problem *p, enum path path, struct re
     void *o = device_poisoned(rig, p->out_bytes), *lse = device_poisoned(rig, p->lse_bytes);
     void *kv = device_bytes(rig, p->kv, p->kv_bytes);
     void *documents = device_bytes(rig, p->documents, p->documents_bytes);
+    void *samples = device_bytes(rig, p->samples, p->samples_bytes);
     struct attention a = p->a;
     a.kv = kv;
     a.documents = documents;
+    a.dropout.samples = samples;
     if (path == OP)
         rig->gpu->ops->attention(rig->gpu, &a, o, lse, qkv, scratch);
     else
         cuda_own_attention(rig->gpu, &a, o, lse, qkv, scratch);
     release(rig, documents, p->documents_bytes);
+    release(rig, samples, p->samples_bytes);
     release(rig, kv, p->kv_bytes);
     r->o = take(rig, o, p->out_bytes);
     r->lse = take(rig, lse, p->lse_bytes);
@@ -209,10 +227,12 @@ void backward(struct rig *rig, const struct problem *p, enum path path, struct r
     void *dqkv = device_poisoned(rig, p->qkv_bytes);
     void *kv = device_bytes(rig, p->kv, p->kv_bytes), *dkv = device_poisoned(rig, p->kv_bytes);
     void *documents = device_bytes(rig, p->documents, p->documents_bytes);
+    void *samples = device_bytes(rig, p->samples, p->samples_bytes);
     struct attention a = p->a;
     a.kv = kv;
     a.dkv = dkv;
     a.documents = documents;
+    a.dropout.samples = samples;
     if (path == OP)
         rig->gpu->ops->attention_backward(rig->gpu, &a, dqkv, dout, o, lse, qkv, scratch);
     else
@@ -220,6 +240,7 @@ void backward(struct rig *rig, const struct problem *p, enum path path, struct r
     r->dqkv = take(rig, dqkv, p->qkv_bytes);
     r->dkv = take(rig, dkv, p->kv_bytes);
     release(rig, documents, p->documents_bytes);
+    release(rig, samples, p->samples_bytes);
     release(rig, kv, p->kv_bytes);
     release(rig, dout, p->out_bytes);
     release(rig, lse, p->lse_bytes);

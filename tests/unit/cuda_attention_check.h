@@ -33,6 +33,8 @@ struct problem {
     float *lse;
     int32_t *documents; /* NULL: none are packed */
     size_t documents_bytes;
+    uint32_t *samples; /* of each sequence, where weights are dropped */
+    size_t samples_bytes;
 };
 
 /* What the GPU makes of it. */

@@ -50,6 +50,33 @@ static void windows_agree_with_the_cpu(void **state)
         }
 }
 
+/* Weights dropped, in whole sequences and in parts of them, alone, over documents and in windows.
+ */
+static void dropout_agrees_with_the_cpu(void **state)
+{
+    for (int i = 0; i < SHAPES; i++)
+        for (int j = 0; j < TYPES; j++) {
+            struct attention a = shapes[i];
+            a.forms |= ATTENTION_DROPOUT | ((i + j) % 4 == 1 ? ATTENTION_DOCUMENTS : 0) |
+                       ((i + j) % 4 == 2 ? ATTENTION_WINDOW : 0);
+            a.window = 37;
+            a.first_head = i % 3;
+            check(*state, &a, types[j], OWN_KERNELS);
+            if (i % 5 == 0)
+                check(*state, &a, types[j], OP);
+        }
+    for (int i = 5; i < 10; i++)
+        for (int rank = 0; rank < 2; rank++) {
+            struct attention a = shapes[i];
+            a.seq = 66;
+            a.kv_seq = 132;
+            a.forms = ATTENTION_SEPARATE | ATTENTION_PART | ATTENTION_DROPOUT |
+                      (i % 2 ? ATTENTION_DOCUMENTS : 0);
+            a.part = graph_sequence_part(a.seq, (struct graph_group){.size = 2, .rank = rank});
+            check(*state, &a, types[i % TYPES], OWN_KERNELS);
+        }
+}
+
 /* What a query gives and gets does not depend, by a single bit, on documents that it is not of. */
 static void documents_do_not_see_each_other(void **state)
 {
@@ -87,6 +114,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(documents_agree_with_the_cpu),
         cmocka_unit_test(windows_agree_with_the_cpu),
+        cmocka_unit_test(dropout_agrees_with_the_cpu),
         cmocka_unit_test(documents_do_not_see_each_other),
     };
     return cmocka_run_group_tests_name("CUDA attention over documents", tests, cuda_attention_open,

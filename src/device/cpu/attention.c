@@ -6,7 +6,8 @@
  *   O^T = O^T exp(c (m - m')) + V^T P
  * with the scale c, and at the end O = O^T / l, lse = m + log(l) / c.  Exponentials are to base 2,
  * with log2(e) in c.  Scores are subtracted before they are scaled: that is exact for those near
- * the largest, however large they are, and lse >= m >= S whatever is rounded.  A task is one
+ * the largest, however large they are, and lse >= m >= S whatever is rounded.  Weights are dropped
+ * behind l: O sums those that are left.  A task is one
  * key/value head of one sequence and a chunk of queries for all query heads of the group; it packs
  * the keys and values it needs once.
  */
@@ -28,6 +29,7 @@ struct forward {
     float *staging; /* BLOCK * dim_cols floats or units */
     float top[BLOCK], sum[BLOCK], shrink[BLOCK];
     struct attention_limits limits;
+    struct attention_dropout dropout;
 };
 
 static size_t forward_layout(struct forward *w, const struct attention *a, void *base)
@@ -107,7 +109,8 @@ SIMD_INLINE vf seen_scores(const struct forward *w, int64_t j, int64_t row, int6
 /* Softmax of one vector of queries over nk keys of block j: scores become weights in place.  A
  * query that has seen no key yet has no largest score to subtract. */
 SIMD_INLINE void softmax_queries(const enum dtype dt, const enum attention_mask mask,
-                                 struct forward *w, int64_t j, int64_t nk, int64_t col)
+                                 const int drops, struct forward *w, int64_t j, int64_t nk,
+                                 int64_t col)
 {
     float scale = w->a->scale * LOG2_E;
     vf top[2], sum = {0}, old = vf_load(w->top + col);
@@ -123,6 +126,10 @@ SIMD_INLINE void softmax_queries(const enum dtype dt, const enum attention_mask 
         vf even = exp2_of((seen_scores(w, j, row, col, mask) - base) * scale);
         vf odd = exp2_of((seen_scores(w, j, row + 1, col, mask) - base) * scale);
         sum += even + odd;
+        if (drops) {
+            even = attention_drop(&w->dropout, even, row, col);
+            odd = attention_drop(&w->dropout, odd, row + 1, col);
+        }
         if (dt == DTYPE_BF16) {
             unit_store((unit *)w->scores + row / 2 * BLOCK + col, unit_pairs(even, odd));
         } else {
@@ -140,12 +147,15 @@ static void softmax(struct forward *w, int64_t j, int64_t nk, int64_t n)
 {
     enum attention_mask mask = attention_mask_of(&w->limits, j);
     int diagonal = attention_is_diagonal(&w->limits, j);
+    int drops = !!(w->a->forms & ATTENTION_DROPOUT);
+    if (drops)
+        CPU(attention_draw)(&w->dropout, j, nk);
     for (int64_t col = 0; col < n; col += CPU_LANES) {
         int64_t seen = diagonal ? min_i64(nk, col / TILE_COLS * TILE_COLS + TILE_COLS) : nk;
         if (w->s.dt == DTYPE_BF16)
-            WITH_MASK(softmax_queries, DTYPE_BF16, mask, w, j, seen, col);
+            WITH_MASK(softmax_queries, DTYPE_BF16, mask, drops, w, j, seen, col);
         else
-            WITH_MASK(softmax_queries, DTYPE_F32, mask, w, j, seen, col);
+            WITH_MASK(softmax_queries, DTYPE_F32, mask, drops, w, j, seen, col);
     }
 }
 
@@ -211,6 +221,7 @@ static void forward_task(struct forward *w, int64_t b, int64_t kv, int64_t chunk
         for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
             struct attention_rows q = attention_queries(a, qkv, b, h);
             q.first += i * BLOCK * q.stride;
+            attention_dropout_of(&w->dropout, a, b, h, i);
             int64_t o_first = ((b * a->seq + i * BLOCK) * a->heads + h) * a->head_dim;
             query_block(w, q, i, o, o_first, lse + (b * a->heads + h) * a->seq + i * BLOCK);
         }

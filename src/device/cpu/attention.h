@@ -12,6 +12,7 @@
 #ifndef TRIREME_DEVICE_CPU_ATTENTION_H
 #define TRIREME_DEVICE_CPU_ATTENTION_H
 
+#include "device/cpu/dropout.h"
 #include "device/cpu/kernels.h"
 #include "device/cpu/simd.h"
 
@@ -88,15 +89,18 @@ enum attention_mask {
     MASK_LIMITS, /* keys outside the query's limits */
 };
 
-/* Call function(dt, mask, ...), which is inlined with both constants; dt is that of operands. */
-#define WITH_MASK(function, dt, mask, ...)          \
-    do {                                            \
-        if ((mask) == MASK_LIMITS)                  \
-            function(dt, MASK_LIMITS, __VA_ARGS__); \
-        else if ((mask) == MASK_CAUSAL)             \
-            function(dt, MASK_CAUSAL, __VA_ARGS__); \
-        else                                        \
-            function(dt, MASK_NONE, __VA_ARGS__);   \
+/* Call function(dt, mask, drops, ...), which is inlined with these constants; dt is that of
+ * operands, drops whether weights are dropped. */
+#define WITH_MASK(function, dt, mask, drops, ...)      \
+    do {                                               \
+        if (drops)                                     \
+            function(dt, MASK_LIMITS, 1, __VA_ARGS__); \
+        else if ((mask) == MASK_LIMITS)                \
+            function(dt, MASK_LIMITS, 0, __VA_ARGS__); \
+        else if ((mask) == MASK_CAUSAL)                \
+            function(dt, MASK_CAUSAL, 0, __VA_ARGS__); \
+        else                                           \
+            function(dt, MASK_NONE, 0, __VA_ARGS__);   \
     } while (0)
 
 /* The keys that the queries of a block see: query c those from low[c] to before high[c] of its
@@ -229,6 +233,38 @@ SIMD_INLINE vf between(vf x, const struct attention_limits *l, int64_t key, int6
     memcpy(&low, l->low + col, sizeof low);
     memcpy(&high, l->high + col, sizeof high);
     return vf_select((low > here) | (high <= here), vf_set(hidden), x);
+}
+
+/* What is dropped of the weights of a block of queries of one head: their positions in their
+ * sequence, and for one block of keys the random words, [key][query]. */
+struct attention_dropout {
+    const struct dropout_mask *mask;
+    struct philox4 counter;
+    uint32_t position[BLOCK], words[BLOCK][BLOCK];
+};
+
+/* Of the queries of block i of head h of sequence b. */
+static inline void attention_dropout_of(struct attention_dropout *w, const struct attention *a,
+                                        int64_t b, int64_t h, int64_t i)
+{
+    if (!(a->forms & ATTENTION_DROPOUT))
+        return;
+    w->mask = &a->dropout;
+    w->counter = dropout_counter(w->mask, b, a->first_head + h);
+    for (int64_t c = 0; c < BLOCK; c++)
+        w->position[c] = (uint32_t)sequence_position(&a->part, i * BLOCK + c);
+}
+
+/* Draw the words of nk keys of block j. */
+void CPU(attention_draw)(struct attention_dropout *w, int64_t j, int64_t nk);
+
+/* Weights, or their gradients, of key `row` of the block for the queries from col on: those dropped
+ * are 0, the others larger for it. */
+SIMD_INLINE vf attention_drop(const struct attention_dropout *w, vf x, int64_t row, int64_t col)
+{
+    vu word;
+    memcpy(&word, &w->words[row][col], sizeof word);
+    return vf_select(word < w->mask->limit, (vf){0}, x * w->mask->factor);
 }
 
 /* Two vectors of neighbouring rows of an operand as units: bf16 rounded to nearest. */

@@ -5,10 +5,12 @@
  *   P = exp(c (K Q^T - lse));  dS = P (V dO^T - D)
  *   dV += P dO;  dK += dS Q;  dQ^T += K^T dS
  * where the scale c of the scores is left to the end for dK and dQ.  K Q^T has the bits it had in
- * forward, so no weight is above 1.  D is summed in the order of V dO^T: where one key has all the
- * weight, O is its V and dS is 0, not rounding errors times large keys.  A task is one key/value
- * head of one sequence with all query heads of its group; dK and dV of the sequence stay in its
- * scratch, and are summed in the order of queries, then heads.
+ * forward, so no weight is above 1.  Where weights are dropped, dV sums those that are left, and
+ * what is dropped of P is dropped of V dO^T; D is as before, as O is made of those that are left.
+ * D is summed in the order of V dO^T: where one key has all the weight, O is its V and dS is 0, not
+ * rounding errors times large keys.  A task is one key/value head of one sequence with all query
+ * heads of its group; dK and dV of the sequence stay in its scratch, and are summed in the order of
+ * queries, then heads.
  */
 #include <omp.h>
 
@@ -32,6 +34,7 @@ struct backward {
     float lse[BLOCK], delta[BLOCK];
     int is_cleared; /* 1: dk and dv begin as zeros, as not all queries see the keys in one order */
     struct attention_limits limits;
+    struct attention_dropout dropout;
 };
 
 /* Rows of the tensors at the first query of a block of one head, and at its keys. */
@@ -142,8 +145,8 @@ SIMD_INLINE void store_row(unit *row, int64_t col, vf v, const enum dtype dt)
 
 /* P and dS of key rows [row, row + TILE_ROWS) of block j from their scores and dP. */
 SIMD_INLINE void strip_gradients(const enum dtype dt, const enum attention_mask mask,
-                                 struct backward *w, int64_t j, int64_t row, int64_t first,
-                                 int64_t n)
+                                 const int drops, struct backward *w, int64_t j, int64_t row,
+                                 int64_t first, int64_t n)
 {
     const float scale = w->a->scale * LOG2_E;
     const int64_t units = w->s.block_units;
@@ -157,7 +160,12 @@ SIMD_INLINE void strip_gradients(const enum dtype dt, const enum attention_mask 
                     p = causal(p, row + i + e, col, 0);
                 if (mask == MASK_LIMITS)
                     p = between(p, &w->limits, j * BLOCK + row + i + e, col, 0);
-                ds[e] = p * (vf_load(w->dp + at) - delta);
+                vf dp = vf_load(w->dp + at);
+                if (drops)
+                    dp = attention_drop(&w->dropout, dp, row + i + e, col);
+                ds[e] = p * (dp - delta);
+                if (drops)
+                    p = attention_drop(&w->dropout, p, row + i + e, col);
                 store_row(w->p + (row + i + e) * units, col, p, dt);
                 store_row(w->ds + (row + i + e) * units, col, ds[e], dt);
             }
@@ -172,6 +180,9 @@ static void block_gradients(struct backward *w, int64_t j, int64_t nk, int64_t n
     const struct attention_shape *s = &w->s;
     enum attention_mask mask = attention_mask_of(&w->limits, j);
     int diagonal = attention_is_diagonal(&w->limits, j);
+    int drops = !!(w->a->forms & ATTENTION_DROPOUT);
+    if (drops)
+        CPU(attention_draw)(&w->dropout, j, nk);
     for (int64_t row = 0; row < nk; row += TILE_ROWS) {
         int64_t col = diagonal ? row / TILE_COLS * TILE_COLS : 0;
         int64_t at = (j * BLOCK + row) * s->dim_units;
@@ -191,9 +202,9 @@ static void block_gradients(struct backward *w, int64_t j, int64_t nk, int64_t n
         p.c = w->dp + col;
         CPU(attention_product)(&p);
         if (s->dt == DTYPE_BF16)
-            WITH_MASK(strip_gradients, DTYPE_BF16, mask, w, j, row, col, n);
+            WITH_MASK(strip_gradients, DTYPE_BF16, mask, drops, w, j, row, col, n);
         else
-            WITH_MASK(strip_gradients, DTYPE_F32, mask, w, j, row, col, n);
+            WITH_MASK(strip_gradients, DTYPE_F32, mask, drops, w, j, row, col, n);
     }
 }
 
@@ -285,6 +296,7 @@ static void backward_task(struct backward *w, int64_t b, int64_t kv, void *dqkv,
                                   .dout = {dout, out_first, out_row},
                                   .o = {o, out_first, out_row},
                                   .lse = lse + (b * a->heads + h) * a->seq + i * BLOCK};
+            attention_dropout_of(&w->dropout, a, b, h, i);
             query_block(w, &at, i, h == kv * group, dqkv);
         }
     }

@@ -19,6 +19,25 @@ struct attention_shape CPU(attention_shape)(const struct attention *a)
     };
 }
 
+/* Four keys have the words of one block; a query is a step of the inner loop, of which the compiler
+ * makes vector code. */
+void CPU(attention_draw)(struct attention_dropout *w, int64_t j, int64_t nk)
+{
+    const struct dropout_mask mask = *w->mask;
+    const struct philox4 counter = w->counter;
+    for (int64_t row = 0; row < nk; row += 4) {
+        uint32_t block = (uint32_t)((j * BLOCK + row) / 4);
+#pragma omp simd
+        for (int64_t c = 0; c < BLOCK; c++) {
+            struct philox4 drawn = dropout_words(&mask, counter, w->position[c], block);
+            w->words[row][c] = drawn.v[0];
+            w->words[row + 1][c] = drawn.v[1];
+            w->words[row + 2][c] = drawn.v[2];
+            w->words[row + 3][c] = drawn.v[3];
+        }
+    }
+}
+
 /* TILE_ROWS x TILE_COLS sums in registers; per unit of k a row costs one broadcast. */
 SIMD_INLINE void tile(const enum dtype dt, const struct attention_product *p, int64_t row,
                       int64_t col)

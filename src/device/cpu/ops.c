@@ -11,5 +11,5 @@ const struct device_ops CPU(ops) = {.name = TEXT(CPU_LEVEL),
                                     .gemm_scratch = gemm_scratch,
                                     .attention_forms = ATTENTION_FULL | ATTENTION_SEPARATE |
                                                        ATTENTION_DOCUMENTS | ATTENTION_PART |
-                                                       ATTENTION_WINDOW,
+                                                       ATTENTION_WINDOW | ATTENTION_DROPOUT,
                                     DEVICE_OPS(ROW)};

@@ -6,7 +6,8 @@
  * and ends with O / l and lse = m + log l.  Exponentials are to base 2 with log2(e) in the scale.
  * The copy of V runs beside Q K^T, and that of the next K beside the rest.  Blocks with most keys
  * start first.  Of packed documents and with a sliding window, a thread block begins with the first
- * key that its first query sees, and hides from later queries those that they do not see.
+ * key that its first query sees, and hides from later queries those that they do not see.  Weights
+ * are dropped behind l.
  */
 #include "device/cuda/attention.cuh"
 
@@ -121,6 +122,24 @@ static __device__ __forceinline__ void softmax(struct forward_sums<T> &w,
         }
 }
 
+/* Drop weights; query and key are the positions of the lane's first element. */
+template <class T>
+static __device__ __forceinline__ void drop(struct warp_sums<T::tall, T::keys> &s,
+                                            const struct attention_args &a, uint2 sample, int query,
+                                            int key)
+{
+#pragma unroll
+    for (int m = 0; m < T::tall; m++)
+#pragma unroll
+        for (int i = 0; i < T::keys / 8; i++) {
+            float by[4];
+            kept_of_queries(by, a, sample, query + 16 * m, key + 8 * i);
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                s.v[m][i][e] *= by[e];
+        }
+}
+
 /* O = O / l, and lse at `lse` for the rows of the block below `valid`; row is the lane's first. */
 template <class T>
 static __device__ __forceinline__ void finish(struct forward_sums<T> &w, float *lse, int row,
@@ -145,11 +164,12 @@ static __device__ __forceinline__ void finish(struct forward_sums<T> &w, float *
         }
 }
 
-template <class T, bool limited>
+template <class T, enum attention_kind kind>
 __global__ void __launch_bounds__(T::threads)
     attention_forward(struct attention_args a, uint16_t *o, float *lse, const uint16_t *q_all,
                       const uint16_t *k_all)
 {
+    constexpr bool limited = kind != ATTENTION_ALL, drops = kind == ATTENTION_DROPPED;
     DYNAMIC_SHARED(uint16_t, q);
     uint16_t *k = q + T::rows * T::dim, *v = k + T::keys * T::dim;
     struct attention_place at = attention_place_of(a, blockIdx.x);
@@ -167,6 +187,7 @@ __global__ void __launch_bounds__(T::threads)
     int row = warp_id() * 16 * T::tall, lane = (int)lane_id(); /* row: the warp's first */
     int position = tile.position + row, last = position + 16 * T::tall - 1;
     bool warp_has_rows = row < tile.valid;
+    const uint2 sample = drops ? attention_sample(a, batch, head) : make_uint2(0, 0);
     struct forward_sums<T> sums;
     sums.clear();
     tile_load<T::dim, T::rows, T::threads>(q, tile_source<T::dim, T::threads>(queries, a.q_row),
@@ -201,6 +222,8 @@ __global__ void __launch_bounds__(T::threads)
             if (limited && key < last_low)
                 hide_early<T>(s, limit, row + lane / 4, key + lane % 4 * 2);
             softmax<T, limited>(sums, s, a.scale * LOG2_E);
+            if (drops)
+                drop<T>(s, a, sample, position + lane / 4, key + lane % 4 * 2);
             p.round(s);
             sum_of_rows<T::dim>(sums.o, p, v);
         }
@@ -211,12 +234,12 @@ __global__ void __launch_bounds__(T::threads)
                                       a.head_dim);
 }
 
-template <class T, bool limited>
+template <class T, enum attention_kind kind>
 static void launch(cudaStream_t s, const struct attention *a, void *o, float *lse, const void *qkv)
 {
     struct attention_args args = attention_query_args(a, T::rows);
-    ALLOW_SHARED((attention_forward<T, limited>), T::shared_bytes);
-    LAUNCH((attention_forward<T, limited>), attention_grid(&args), T::threads, T::shared_bytes, s,
+    ALLOW_SHARED((attention_forward<T, kind>), T::shared_bytes);
+    LAUNCH((attention_forward<T, kind>), attention_grid(&args), T::threads, T::shared_bytes, s,
            args, (uint16_t *)o, lse, (const uint16_t *)qkv,
            attention_keys_in(a, (const uint16_t *)qkv, (const uint16_t *)a->kv));
 }
@@ -224,10 +247,11 @@ static void launch(cudaStream_t s, const struct attention *a, void *o, float *ls
 template <class T>
 static void run(cudaStream_t s, const struct attention *a, void *o, float *lse, const void *qkv)
 {
-    if (attention_is_limited(a))
-        launch<T, true>(s, a, o, lse, qkv);
-    else
-        launch<T, false>(s, a, o, lse, qkv);
+    switch (attention_kind_of(a)) {
+    case ATTENTION_ALL: launch<T, ATTENTION_ALL>(s, a, o, lse, qkv); break;
+    case ATTENTION_LIMITED: launch<T, ATTENTION_LIMITED>(s, a, o, lse, qkv); break;
+    case ATTENTION_DROPPED: launch<T, ATTENTION_DROPPED>(s, a, o, lse, qkv); break;
+    }
 }
 
 template <class E>

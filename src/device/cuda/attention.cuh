@@ -9,6 +9,7 @@
 #ifndef TRIREME_DEVICE_CUDA_ATTENTION_CUH
 #define TRIREME_DEVICE_CUDA_ATTENTION_CUH
 
+#include "device/cuda/dropout.cuh"
 #include "device/cuda/pack.cuh"
 
 constexpr float LOG2_E = 1.44269504f;
@@ -23,6 +24,8 @@ struct attention_args {
     float scale;                 /* positive */
     const int32_t *documents;    /* as in struct attention; NULL: each sequence is one */
     int window;                  /* the same, or ATTENTION_NO_WINDOW */
+    struct dropout_mask dropout; /* limit 0: none are dropped */
+    int first_head;              /* as in struct attention */
     int blocks, section, all_heads;
 };
 
@@ -58,6 +61,9 @@ static inline struct attention_args attention_make_args(const struct attention *
     args.scale = a->scale;
     args.documents = a->forms & ATTENTION_DOCUMENTS ? a->documents : NULL;
     args.window = a->forms & ATTENTION_WINDOW ? (int)a->window : ATTENTION_NO_WINDOW;
+    if (a->forms & ATTENTION_DROPOUT)
+        args.dropout = a->dropout;
+    args.first_head = (int)a->first_head;
     args.section = (int)(section < 1 ? 1 : section < all_heads ? section : all_heads);
     args.all_heads = (int)all_heads;
     return args;
@@ -140,10 +146,15 @@ static __device__ __forceinline__ struct attention_seers attention_seers_of(
     return s;
 }
 
-/* Do queries not see all keys before them? */
-static inline bool attention_is_limited(const struct attention *a)
+/* What kernels on tensor cores are compiled for: queries that see all keys before them; that may
+ * not, by documents or a window; and the same with weights that are dropped. */
+enum attention_kind { ATTENTION_ALL, ATTENTION_LIMITED, ATTENTION_DROPPED };
+
+static inline enum attention_kind attention_kind_of(const struct attention *a)
 {
-    return a->forms & (ATTENTION_DOCUMENTS | ATTENTION_WINDOW);
+    return a->forms & ATTENTION_DROPOUT                          ? ATTENTION_DROPPED
+           : a->forms & (ATTENTION_DOCUMENTS | ATTENTION_WINDOW) ? ATTENTION_LIMITED
+                                                                 : ATTENTION_ALL;
 }
 
 /* What limits queries that follow one another, `valid` of them, the first being at a position. */
@@ -198,6 +209,22 @@ static __device__ __forceinline__ struct attention_queries attention_seer_tile(
     int chunk = n >= s.tiles[0];
     int start = chunk ? s.start[1] + (n - s.tiles[0]) * rows : s.start[0] + n * rows;
     return {chunk * a.chunk + start, (chunk ? a.first[1] : a.first[0]) + start, a.chunk - start};
+}
+
+/* The upper words of dropout's counter for a head of a sequence, where weights are dropped. */
+static __device__ __forceinline__ uint2 attention_sample(const struct attention_args &a,
+                                                         int64_t batch, int head)
+{
+    return a.dropout.limit ? dropout_sample(a.dropout, batch, a.first_head + head)
+                           : make_uint2(0, 0);
+}
+
+/* What the weight of a pair is multiplied by: 0 where it is dropped. */
+static __device__ __forceinline__ float attention_kept(const struct attention_args &a, uint2 sample,
+                                                       int query, int key)
+{
+    uint4 words = dropout_words(a.dropout, sample, (uint32_t)query, (uint32_t)key / 4);
+    return word_of(words, key % 4) < a.dropout.limit ? 0.0f : a.dropout.factor;
 }
 
 /* Kernels without tensor cores: fp32, and the others where rows of a head are not 16-byte
@@ -364,6 +391,44 @@ static __device__ __forceinline__ void sum_of_rows(struct warp_sums<tall, cols> 
                 mma(E(), c.v[m][2 * i + 1], a.v[m][k], right + 2);
             }
         }
+}
+
+/* What the four elements [m][i] of sums are multiplied by, whose rows are queries, and columns
+ * keys: query and key are the positions of the lane's first, and key - 2 (lane % 4) is a multiple
+ * of 8. Two lanes have the keys of a block of words: each draws that of one of the two queries.  A
+ * whole warp calls. */
+static __device__ __forceinline__ void kept_of_queries(float (&by)[4],
+                                                       const struct attention_args &a, uint2 sample,
+                                                       int query, int key)
+{
+    bool odd = lane_id() % 2;
+    uint4 own =
+        dropout_words(a.dropout, sample, (uint32_t)(query + (odd ? 8 : 0)), (uint32_t)key / 4);
+    uint32_t low = __shfl_xor_sync(ALL_LANES, odd ? own.x : own.z, 1);
+    uint32_t high = __shfl_xor_sync(ALL_LANES, odd ? own.y : own.w, 1);
+    const uint32_t words[4] = {odd ? low : own.x, odd ? high : own.y, odd ? own.z : low,
+                               odd ? own.w : high};
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+        by[e] = words[e] < a.dropout.limit ? 0.0f : a.dropout.factor;
+}
+
+/* The same where rows are keys, and columns queries; key - lane / 4 is a multiple of 8.  Four lanes
+ * have the keys of a block: lane j of them draws that of element j, and hands lane k its word k. */
+static __device__ __forceinline__ void kept_of_keys(float (&by)[4], const struct attention_args &a,
+                                                    uint2 sample, int query, int key)
+{
+    int j = (int)lane_id() / 4 % 4;
+    uint4 own = dropout_words(a.dropout, sample, (uint32_t)(query + j % 2),
+                              (uint32_t)(key + j / 2 * 8) / 4);
+    uint4 got; /* of lanes j, j ^ 1, j ^ 2 and j ^ 3 */
+    got.x = word_of(own, j);
+    got.y = __shfl_xor_sync(ALL_LANES, word_of(own, j ^ 1), 4);
+    got.z = __shfl_xor_sync(ALL_LANES, word_of(own, j ^ 2), 8);
+    got.w = __shfl_xor_sync(ALL_LANES, word_of(own, j ^ 3), 12);
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+        by[e] = word_of(got, e ^ j) < a.dropout.limit ? 0.0f : a.dropout.factor;
 }
 
 /* Store sums times factor to rows of `to` below `valid` and columns below head_dim, through rows

@@ -9,7 +9,7 @@
  * of queries with dQ in registers; it makes P and dS once more, which is seven products in all
  * where five would do.  The scale of the scores is left to the end for dK and dQ.  Of packed
  * documents and with a sliding window, both passes leave out the tiles of which no query sees a
- * key.
+ * key.  What is dropped of P is dropped of dO V^T too, and dV sums what is left.
  */
 #include "device/cuda/attention.cuh"
 
@@ -54,7 +54,7 @@ static __device__ __forceinline__ void load_rows(uint16_t *tile, const uint16_t 
 struct query_place {
     const uint16_t *q, *dout;
     const float *lse, *delta;
-    int first, valid;
+    int first, valid, head;
     int64_t query; /* the first one's row among those of all sequences */
 };
 
@@ -76,6 +76,7 @@ static __device__ __forceinline__ struct query_place query_place_of(
             t.delta + row,
             tile.position,
             tile.valid,
+            head,
             query};
 }
 
@@ -108,24 +109,30 @@ static __device__ __forceinline__ float load_statistic(const struct query_place 
 
 /* Scores and dP, both transposed, become P and dS.  Row `key` and column `query` are the positions
  * of the lane's first element. */
-template <class T>
+template <class T, bool drops>
 static __device__ __forceinline__ void key_gradients(struct warp_sums<T::tall, T::queries> &s,
                                                      struct warp_sums<T::tall, T::queries> &dp,
                                                      const float *lse, const float *delta,
-                                                     float scale, int key, int query)
+                                                     const struct attention_args &a, uint2 sample,
+                                                     int key, int query)
 {
+    const float scale = a.scale * LOG2_E;
 #pragma unroll
     for (int i = 0; i < T::queries / 8; i++)
 #pragma unroll
-        for (int m = 0; m < T::tall; m++)
+        for (int m = 0; m < T::tall; m++) {
+            float by[4] = {1, 1, 1, 1};
+            if (drops)
+                kept_of_keys(by, a, sample, query + 8 * i, key + 16 * m);
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 float p = exp2_fast(fmaf(s.v[m][i][e], scale, -lse[8 * i + e % 2]));
                 if (key + 16 * m + e / 2 * 8 > query + 8 * i + e % 2)
                     p = 0;
-                s.v[m][i][e] = p;
-                dp.v[m][i][e] = p * (dp.v[m][i][e] - delta[8 * i + e % 2]);
+                s.v[m][i][e] = p * by[e];
+                dp.v[m][i][e] = p * (dp.v[m][i][e] * by[e] - delta[8 * i + e % 2]);
             }
+        }
 }
 
 /* Queries that do not see a key any more give it nothing; `limit` is the tile's, key and column are
@@ -150,14 +157,14 @@ static __device__ __forceinline__ void hide_queries(struct warp_sums<T::tall, T:
 
 /* A tile of queries for the keys of a warp; its keys are rows of k and v from `row` on.  query: the
  * position of the first; limit: of the tile. */
-template <class T, bool limited>
-static __device__ __forceinline__ void key_tile(struct warp_sums<T::tall, T::part> &dk,
-                                                struct warp_sums<T::tall, T::part> &dv,
-                                                const uint16_t *k, const uint16_t *v, int row,
-                                                const uint16_t *q, const uint16_t *dout,
-                                                const float *statistics, float scale, int key,
-                                                int query, const struct attention_limit &limit)
+template <class T, enum attention_kind kind>
+static __device__ __forceinline__ void key_tile(
+    struct warp_sums<T::tall, T::part> &dk, struct warp_sums<T::tall, T::part> &dv,
+    const uint16_t *k, const uint16_t *v, int row, const uint16_t *q, const uint16_t *dout,
+    const float *statistics, const struct attention_args &a, uint2 sample, int key, int query,
+    const struct attention_limit &limit)
 {
+    constexpr bool limited = kind != ATTENTION_ALL;
     int lane = (int)lane_id(), column = warp_id() % T::split * T::part;
     struct warp_sums<T::tall, T::queries> s, dp;
     struct warp_operand<typename T::E, T::tall, T::queries> weights;
@@ -165,8 +172,9 @@ static __device__ __forceinline__ void key_tile(struct warp_sums<T::tall, T::par
     product_of_rows<typename T::E, T::dim>(s, k, row, q);
     dp.clear();
     product_of_rows<typename T::E, T::dim>(dp, v, row, dout);
-    key_gradients<T>(s, dp, statistics + lane % 4 * 2, statistics + T::queries + lane % 4 * 2,
-                     scale, key + row + lane / 4, query + lane % 4 * 2);
+    key_gradients<T, kind == ATTENTION_DROPPED>(s, dp, statistics + lane % 4 * 2,
+                                                statistics + T::queries + lane % 4 * 2, a, sample,
+                                                key + row + lane / 4, query + lane % 4 * 2);
     if (limited && key + row < attention_low(limit, T::queries - 1))
         hide_queries<T>(s, dp, limit, key + row + lane / 4, lane % 4 * 2);
     weights.round(s);
@@ -175,10 +183,11 @@ static __device__ __forceinline__ void key_tile(struct warp_sums<T::tall, T::par
     sum_of_rows<T::dim>(dk, weights, q + column);
 }
 
-template <class T, bool limited>
+template <class T, enum attention_kind kind>
 __global__ void __launch_bounds__(T::threads)
     key_pass(struct attention_args a, struct backward_tensors t)
 {
+    constexpr bool limited = kind != ATTENTION_ALL, drops = kind == ATTENTION_DROPPED;
     DYNAMIC_SHARED(uint16_t, k);
     uint16_t *v = k + T::keys * T::dim, *q = v + T::keys * T::dim;
     uint16_t *dout = q + 2 * T::tile_elems; /* two tiles each, used alternately */
@@ -212,6 +221,8 @@ __global__ void __launch_bounds__(T::threads)
         int now = n % 2, then = 1 - now, query = next.first;
         const struct attention_limit limit =
             attention_limit_of(a, next.query, next.first, next.valid);
+        const uint2 sample =
+            drops ? attention_sample(a, at.head / a.kv_heads, next.head) : make_uint2(0, 0);
         async_wait<0>();
         __syncthreads(); /* tile n is there, and nobody reads tile n - 1 any more */
         if (n < last) {
@@ -221,9 +232,9 @@ __global__ void __launch_bounds__(T::threads)
             __syncwarp(); /* lanes went different ways; matrices want them together */
         }
         if (row < valid && first + row < query + T::queries)
-            key_tile<T, limited>(dk, dv, k, v, row, q + now * T::tile_elems,
-                                 dout + now * T::tile_elems, statistics + now * 2 * T::queries,
-                                 a.scale * LOG2_E, first, query, limit);
+            key_tile<T, kind>(dk, dv, k, v, row, q + now * T::tile_elems,
+                              dout + now * T::tile_elems, statistics + now * 2 * T::queries, a,
+                              sample, first, query, limit);
         if (threadIdx.x < 2 * T::queries)
             statistics[then * 2 * T::queries + threadIdx.x] = statistic;
     }
@@ -256,23 +267,29 @@ template <class T> struct query_statistics {
 };
 
 /* dP becomes dS; row and key are those of the lane's first element. */
-template <class T>
+template <class T, bool drops>
 static __device__ __forceinline__ void query_gradients(struct warp_sums<T::tall, T::keys> &dp,
                                                        const struct warp_sums<T::tall, T::keys> &s,
                                                        const struct query_statistics<T> &of,
-                                                       float scale, int row, int key)
+                                                       const struct attention_args &a, uint2 sample,
+                                                       int row, int key)
 {
+    const float scale = a.scale * LOG2_E;
 #pragma unroll
     for (int m = 0; m < T::tall; m++)
 #pragma unroll
-        for (int i = 0; i < T::keys / 8; i++)
+        for (int i = 0; i < T::keys / 8; i++) {
+            float by[4] = {1, 1, 1, 1};
+            if (drops)
+                kept_of_queries(by, a, sample, row + 16 * m, key + 8 * i);
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 float p = exp2_fast(fmaf(s.v[m][i][e], scale, -of.lse[m][e / 2]));
                 if (key + 8 * i + e % 2 > row + 16 * m + e / 2 * 8)
                     p = 0;
-                dp.v[m][i][e] = p * (dp.v[m][i][e] - of.delta[m][e / 2]);
+                dp.v[m][i][e] = p * (dp.v[m][i][e] * by[e] - of.delta[m][e / 2]);
             }
+        }
 }
 
 /* Keys before the first that their query sees give it nothing; `limit` is the tile's, row and key
@@ -298,14 +315,16 @@ static __device__ __forceinline__ void hide_keys(struct warp_sums<T::tall, T::ke
 
 /* A tile of keys for the queries of a warp, rows of q and dout from `row` on, whose tile has this
  * limit. */
-template <class T, bool limited>
+template <class T, enum attention_kind kind>
 static __device__ __forceinline__ void query_tile(struct warp_sums<T::tall, T::dim> &dq,
                                                   const struct query_statistics<T> &statistics,
                                                   const uint16_t *q, const uint16_t *dout, int row,
-                                                  const uint16_t *k, const uint16_t *v, float scale,
+                                                  const uint16_t *k, const uint16_t *v,
+                                                  const struct attention_args &a, uint2 sample,
                                                   int query, int key,
                                                   const struct attention_limit &limit)
 {
+    constexpr bool limited = kind != ATTENTION_ALL;
     int lane = (int)lane_id();
     struct warp_sums<T::tall, T::keys> s, dp;
     struct warp_operand<typename T::E, T::tall, T::keys> weights;
@@ -313,7 +332,8 @@ static __device__ __forceinline__ void query_tile(struct warp_sums<T::tall, T::d
     product_of_rows<typename T::E, T::dim>(s, q, row, k);
     dp.clear();
     product_of_rows<typename T::E, T::dim>(dp, dout, row, v);
-    query_gradients<T>(dp, s, statistics, scale, query + row + lane / 4, key + lane % 4 * 2);
+    query_gradients<T, kind == ATTENTION_DROPPED>(dp, s, statistics, a, sample,
+                                                  query + row + lane / 4, key + lane % 4 * 2);
     if (limited && key < attention_low(limit, T::rows - 1))
         hide_keys<T>(dp, limit, row + lane / 4, key + lane % 4 * 2);
     weights.round(dp);
@@ -332,10 +352,11 @@ static __device__ __forceinline__ void load_keys(const struct attention_args &a,
     async_commit();
 }
 
-template <class T, bool limited>
+template <class T, enum attention_kind kind>
 __global__ void __launch_bounds__(T::threads)
     query_pass(struct attention_args a, struct backward_tensors t)
 {
+    constexpr bool limited = kind != ATTENTION_ALL, drops = kind == ATTENTION_DROPPED;
     DYNAMIC_SHARED(uint16_t, q);
     uint16_t *dout = q + T::rows * T::dim, *k = dout + T::rows * T::dim;
     uint16_t *v = k + 2 * T::tile_elems; /* two tiles each, used alternately */
@@ -353,6 +374,7 @@ __global__ void __launch_bounds__(T::threads)
     int begin = first_low > 0 ? first_low / T::keys * T::keys : 0;
     const uint16_t *keys =
         t.k + ((int64_t)batch * a.keys + begin) * a.kv_row + (int64_t)(head / a.group) * a.head_dim;
+    const uint2 sample = drops ? attention_sample(a, batch, head) : make_uint2(0, 0);
     struct query_statistics<T> statistics;
     struct warp_sums<T::tall, T::dim> dq;
     dq.clear();
@@ -370,8 +392,8 @@ __global__ void __launch_bounds__(T::threads)
             load_keys<T>(a, keys, a.keys - key - T::keys, k + then * T::tile_elems,
                          v + then * T::tile_elems);
         if (row < valid && key <= last)
-            query_tile<T, limited>(dq, statistics, q, dout, row, k + now * T::tile_elems,
-                                   v + now * T::tile_elems, a.scale * LOG2_E, first, key, limit);
+            query_tile<T, kind>(dq, statistics, q, dout, row, k + now * T::tile_elems,
+                                v + now * T::tile_elems, a, sample, first, key, limit);
     }
     tile_store<typename T::E, T::dim>(t.dq + queries, a.q_row, dq, a.scale, q, row, valid,
                                       a.head_dim);
@@ -379,26 +401,27 @@ __global__ void __launch_bounds__(T::threads)
 
 /* ---- launching ---- */
 
-template <class K, class Q, bool limited>
+template <class K, class Q, enum attention_kind kind>
 static void launch(cudaStream_t s, const struct attention *a, const struct backward_tensors *t)
 {
     struct attention_args by_key = attention_key_args(a, K::keys);
     struct attention_args by_query = attention_query_args(a, Q::rows);
-    ALLOW_SHARED((key_pass<K, limited>), K::shared_bytes);
-    LAUNCH((key_pass<K, limited>), attention_grid(&by_key), K::threads, K::shared_bytes, s, by_key,
+    ALLOW_SHARED((key_pass<K, kind>), K::shared_bytes);
+    LAUNCH((key_pass<K, kind>), attention_grid(&by_key), K::threads, K::shared_bytes, s, by_key,
            *t);
-    ALLOW_SHARED((query_pass<Q, limited>), Q::shared_bytes);
-    LAUNCH((query_pass<Q, limited>), attention_grid(&by_query), Q::threads, Q::shared_bytes, s,
+    ALLOW_SHARED((query_pass<Q, kind>), Q::shared_bytes);
+    LAUNCH((query_pass<Q, kind>), attention_grid(&by_query), Q::threads, Q::shared_bytes, s,
            by_query, *t);
 }
 
 template <class K, class Q>
 static void run(cudaStream_t s, const struct attention *a, const struct backward_tensors *t)
 {
-    if (attention_is_limited(a))
-        launch<K, Q, true>(s, a, t);
-    else
-        launch<K, Q, false>(s, a, t);
+    switch (attention_kind_of(a)) {
+    case ATTENTION_ALL: launch<K, Q, ATTENTION_ALL>(s, a, t); break;
+    case ATTENTION_LIMITED: launch<K, Q, ATTENTION_LIMITED>(s, a, t); break;
+    case ATTENTION_DROPPED: launch<K, Q, ATTENTION_DROPPED>(s, a, t); break;
+    }
 }
 
 template <class E>

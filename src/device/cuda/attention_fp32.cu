@@ -193,9 +193,10 @@ static __device__ __forceinline__ float sum_across(float x)
 template <class T>
 static __device__ __forceinline__ void simt_softmax(float s[T::high][T::wide], float top[T::high],
                                                     float sum[T::high], struct simt_sums<T> &o,
-                                                    float scale, int first, int key,
-                                                    const int low[T::high])
+                                                    const struct attention_args &a, uint2 sample,
+                                                    int first, int key, const int low[T::high])
 {
+    const float scale = a.scale * LOG2_E;
     for (int i = 0; i < T::high; i++) {
         float old = top[i], most = old, total = 0;
         for (int j = 0; j < T::wide; j++) {
@@ -209,6 +210,9 @@ static __device__ __forceinline__ void simt_softmax(float s[T::high][T::wide], f
         for (int j = 0; j < T::wide; j++) {
             s[i][j] = exp2_fast((s[i][j] - most) * scale); /* exact near 0, however large most */
             total += s[i][j];
+            if (a.dropout.limit)
+                s[i][j] *= attention_kept(a, sample, first + down() + DOWN * i,
+                                          key + across() + ACROSS * j);
         }
         float shrink = exp2_fast((old - most) * scale);
         sum[i] = fmaf(sum[i], shrink, total);
@@ -234,6 +238,7 @@ __global__ void __launch_bounds__(THREADS)
     const struct attention_limit limit = attention_limit_of(a, query, first, valid);
     int first_low = attention_low(limit, 0),
         begin = first_low > 0 ? first_low / T::rows * T::rows : 0;
+    const uint2 sample = attention_sample(a, batch, head);
     struct simt_sums<T> o;
     float top[T::high], sum[T::high];
     int low[T::high];
@@ -250,7 +255,7 @@ __global__ void __launch_bounds__(THREADS)
         simt_load<T>(kv, from, a.kv_row, a.keys - key, a.head_dim);
         __syncthreads();
         simt_product<T>(s, q, kv);
-        simt_softmax<T>(s, top, sum, o, a.scale * LOG2_E, first, key, low);
+        simt_softmax<T>(s, top, sum, o, a, sample, first, key, low);
         simt_put<T>(weights, s);
         __syncthreads();
         simt_load<T>(kv, from + (int64_t)a.kv_heads * a.head_dim, a.kv_row, a.keys - key,
@@ -280,8 +285,10 @@ static __device__ __forceinline__ void simt_gradients(float s[T::high][T::wide],
                                                       float dp[T::high][T::wide], const float *lse,
                                                       const float *delta,
                                                       const struct attention_limit &limit,
-                                                      float scale, int row, int column, int end)
+                                                      const struct attention_args &a, uint2 sample,
+                                                      int row, int column, int end)
 {
+    const float scale = a.scale * LOG2_E;
     for (int i = 0; i < T::high; i++)
         for (int j = 0; j < T::wide; j++) {
             int r = down() + DOWN * i, c = across() + ACROSS * j, query = rows_are_keys ? c : r;
@@ -291,8 +298,10 @@ static __device__ __forceinline__ void simt_gradients(float s[T::high][T::wide],
             float p = exp2_fast(power > 0 ? 0 : power);
             int key = rows_are_keys ? row + r : column + c;
             int low = attention_low(limit, query);
-            s[i][j] = past < 0 || key < low ? 0 : p;
-            dp[i][j] = s[i][j] * (dp[i][j] - (valid ? delta[query] : 0));
+            float by = a.dropout.limit ? attention_kept(a, sample, key + past, key) : 1;
+            p = past < 0 || key < low ? 0 : p;
+            s[i][j] = p * by;
+            dp[i][j] = p * (dp[i][j] * by - (valid ? delta[query] : 0));
         }
 }
 
@@ -328,8 +337,8 @@ __global__ void __launch_bounds__(THREADS)
             simt_product<T>(s, k, q);
             simt_product<T>(dp, v, dout);
             simt_gradients<T, true>(s, dp, t.lse + row, t.delta + row,
-                                    attention_limit_of(a, query, tile.position, tile.valid),
-                                    a.scale * LOG2_E, first, tile.position,
+                                    attention_limit_of(a, query, tile.position, tile.valid), a,
+                                    attention_sample(a, batch, head), first, tile.position,
                                     tile.position + tile.valid);
             simt_put<T>(weights, s);
             simt_put<T>(changes, dp);
@@ -360,6 +369,7 @@ __global__ void __launch_bounds__(THREADS)
         t.k + batch * a.keys * a.kv_row + (int64_t)(head / a.group) * a.head_dim;
     const struct attention_limit limit = attention_limit_of(a, query, first, valid);
     int first_low = attention_low(limit, 0);
+    const uint2 sample = attention_sample(a, batch, head);
     struct simt_sums<T> dq;
     dq.clear();
     simt_load<T>(q, t.q + queries, a.q_row, valid, a.head_dim);
@@ -374,8 +384,8 @@ __global__ void __launch_bounds__(THREADS)
         __syncthreads();
         simt_product<T>(s, q, k);
         simt_product<T>(dp, dout, v);
-        simt_gradients<T, false>(s, dp, t.lse + row, t.delta + row, limit, a.scale * LOG2_E, first,
-                                 key, first + valid);
+        simt_gradients<T, false>(s, dp, t.lse + row, t.delta + row, limit, a, sample, first, key,
+                                 first + valid);
         simt_put<T>(changes, dp);
         __syncthreads();
         dq.add(changes, k);

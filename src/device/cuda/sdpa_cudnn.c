@@ -46,6 +46,8 @@ const char *cuda_sdpa_refusal(const struct attention *a, enum device_pass pass, 
         return "it is not asked for packed documents (data.packing)";
     if (a->forms & ATTENTION_WINDOW)
         return "it is not asked for sliding windows";
+    if (a->forms & ATTENTION_DROPOUT)
+        return "it does not drop the weights that trireme drops (model.attention_dropout)";
     if (a->forms)
         return "it is not asked for parts of sequences";
     if (!sdpa_suits(a))

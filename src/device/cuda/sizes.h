@@ -49,8 +49,8 @@ size_t cuda_workspace_bytes(int64_t m, int64_t n);
 
 /* What attention on GPUs offers beside the plain form. */
 enum {
-    CUDA_ATTENTION_FORMS =
-        ATTENTION_SEPARATE | ATTENTION_DOCUMENTS | ATTENTION_PART | ATTENTION_WINDOW
+    CUDA_ATTENTION_FORMS = ATTENTION_SEPARATE | ATTENTION_DOCUMENTS | ATTENTION_PART |
+                           ATTENTION_WINDOW | ATTENTION_DROPOUT
 };
 
 /* What trireme's own attention kernels take; attention by cuDNN is in sdpa.h. */
