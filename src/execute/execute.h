@@ -22,6 +22,8 @@ struct step_batch {
     int32_t *positions[SEQUENCES]; /* of each row */
     int32_t *documents[SEQUENCES]; /* of each row: the first row, within its sequence, of its
                                       document */
+    uint32_t *samples[SEQUENCES];  /* [batch, 2]: of each the number of its sample, counted from the
+                                      start of training: its lower half, its upper half */
 };
 
 /* What one step is given. */
@@ -29,8 +31,8 @@ struct step_input {
     /* Fill a micro-batch's tokens and targets.  Returns 0, or -1 with err set, which ends the step
      * on this rank alone. */
     int (*load)(void *user, const struct step_batch *batch, struct error *err);
-    /* Of programs whose segments read positions or documents: fill these.  NULL where programs read
-     * neither.  Returns as load. */
+    /* Of programs whose segments read positions, documents or samples: fill these.  NULL where
+     * programs read none.  Returns as load. */
     int (*load_places)(void *user, const struct step_batch *batch, struct error *err);
     void *user;                  /* of both */
     struct optimizer_rule rule;  /* of the program's optimizer */

@@ -47,12 +47,14 @@ static int check_rows(const struct run_state *run, const struct step_batch *batc
 static int load_places(const struct run_state *run, const struct step_batch *batch)
 {
     const struct step_input *input = run->input;
-    int positions = batch->positions[0] || batch->positions[1];
-    if (!positions && !batch->documents[0] && !batch->documents[1])
+    const char *what = batch->positions[0] || batch->positions[1]   ? "positions of rows"
+                       : batch->documents[0] || batch->documents[1] ? "documents of rows"
+                       : batch->samples[0] || batch->samples[1]     ? "the numbers of samples"
+                                                                    : NULL;
+    if (!what)
         return 0;
     if (!input->load_places)
-        return error_set(run->err, "the model reads %s of rows, which this data does not have",
-                         positions ? "positions" : "documents");
+        return error_set(run->err, "the model reads %s, which this data does not have", what);
     if (input->load_places(input->user, batch, run->err))
         return -1;
     const struct units *units = run->program->units;
@@ -72,6 +74,7 @@ int run_load(struct run_state *run, const struct instr *instr, int32_t *const to
         batch.tokens[s] = to[SLOT_LOAD_TOKENS + s];
         batch.positions[s] = to[SLOT_LOAD_POSITIONS + s];
         batch.documents[s] = to[SLOT_LOAD_DOCUMENTS + s];
+        batch.samples[s] = (uint32_t *)to[SLOT_LOAD_SAMPLES + s];
         if (to[SLOT_LOAD_TARGETS + s])
             batch.targets = to[SLOT_LOAD_TARGETS + s];
     }
@@ -101,7 +104,8 @@ int run_segment(struct run_state *run, int i, struct segment_watch *watch)
     run_bases(run, instr, base);
     units_flats(run->program->units, instr->unit, flat);
     return segment_run_piece(program_segment(run->program, instr->unit, instr->phase), instr->piece,
-                             flat, run->x->device, base, instr->accumulate, watch, run->err);
+                             run->program->units->model->unit[instr->unit].first, flat,
+                             run->x->device, base, instr->accumulate, watch, run->err);
 }
 
 static int cast(struct run_state *run, int i)

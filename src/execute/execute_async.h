@@ -8,6 +8,7 @@
 struct async_capture {
     const struct segment *segment;
     int piece;
+    int unit; /* of a segment that drops numbers; else -1 */
     uint64_t accumulate;
     void *base[SPACE_COUNT];
     struct device_recording *graph;

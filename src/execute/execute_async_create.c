@@ -3,7 +3,8 @@
  *
  * A segment is captured once for each memory it runs on: a RUN of unit 1 and one of unit 2 have
  * graphs of their own, while those of all micro-batches of a unit share one if they work on the
- * same buffers.
+ * same buffers.  Units that work on the same memory one after the other share one too, unless they
+ * drop numbers: which ones depends on the layer.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -52,9 +53,11 @@ static int find_capture(struct run_state *run, struct async_program *own, int i)
                                        program_segment(own->program, instr->unit, instr->phase),
                                    .piece = instr->piece,
                                    .accumulate = instr->accumulate};
+    wanted.unit = segment_drops(wanted.segment) ? instr->unit : -1;
     run_bases(run, instr, wanted.base);
     for (int k = 0; k < own->captures; k++)
         if (own->capture[k].segment == wanted.segment && own->capture[k].piece == wanted.piece &&
+            own->capture[k].unit == wanted.unit &&
             own->capture[k].accumulate == wanted.accumulate &&
             !memcmp(own->capture[k].base, wanted.base, sizeof wanted.base))
             return k;

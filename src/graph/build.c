@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/philox.h"
 #include "base/round.h"
 #include "device/ops.h"
 #include "graph/op.h"
@@ -126,6 +127,26 @@ int build_row_documents(struct graph *graph)
     return row_value(graph, VALUE_DOCUMENTS, "documents");
 }
 
+int build_samples(struct graph *graph)
+{
+    int before = graph_find(graph, VALUE_SAMPLES);
+    if (before >= 0 && graph->values[before].index == graph->sequence)
+        return before;
+    if (before >= 0)
+        graph_fail(graph, "a unit reads samples of two sequences");
+    int value = graph_value(graph, VALUE_SAMPLES, DTYPE_I32, 2, (int64_t[]){graph->batch, 2});
+    graph->values[value].index = graph->sequence;
+    return value;
+}
+
+/* Two places of a block have keys of their own by their names. */
+static struct graph_dropout dropped(const struct graph *graph, double share, const char *site,
+                                    int64_t first)
+{
+    return (struct graph_dropout){
+        .share = share, .site = philox_key(0, site), .block = graph->block, .first = first};
+}
+
 static int add_input(struct graph *graph, const char *name, int64_t rows, int64_t width)
 {
     if (graph->inputs == BOUNDARY_USES) {
@@ -230,6 +251,8 @@ int build_layernorm(struct graph *graph, int x, int w, int b, float eps)
 static int is_gathered(const struct graph *graph, int x, struct graph_group group)
 {
     int from = graph->values[x].producer;
+    if (from >= 0 && graph->nodes[from].op == &op_dropout)
+        from = graph->values[graph->nodes[from].in[0]].producer;
     if (from >= 0 && graph->nodes[from].op == &op_fit_rows)
         from = graph->values[graph->nodes[from].in[0]].producer;
     return from >= 0 && graph->nodes[from].op == &op_all_gather &&
@@ -290,6 +313,19 @@ int build_pack_heads(struct graph *graph, int q, int kv, int64_t first, int64_t 
     return y;
 }
 
+/* Attention by attrs, to which dropout is added. */
+static int append_attention(struct graph *graph, const struct build_attention *form, int q, int kv,
+                            struct op_attrs attrs)
+{
+    int drops = graph->drops && form->dropout > 0;
+    if (drops) {
+        attrs.forms |= ATTENTION_DROPOUT;
+        attrs.dropped = dropped(graph, form->dropout, form->site, form->first_head);
+    }
+    return append(graph, &op_attention,
+                  (int[]){q, kv, form->documents, drops ? build_samples(graph) : -1}, 4, attrs);
+}
+
 /* Own queries, and the keys and values of all ranks that share the sequences (op_sequence.c). */
 static int build_shared_attention(struct graph *graph, const struct build_attention *form)
 {
@@ -311,7 +347,7 @@ static int build_shared_attention(struct graph *graph, const struct build_attent
                   (form->window > 0 ? ATTENTION_WINDOW : 0);
     attrs.window = form->window;
     attrs.scale = 1.0f / sqrtf((float)form->head_dim);
-    return append(graph, &op_attention, (int[]){q, kv, form->documents}, 3, attrs);
+    return append_attention(graph, form, q, kv, attrs);
 }
 
 int build_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads, int64_t head_dim)
@@ -336,13 +372,25 @@ int build_attention_of(struct graph *graph, const struct build_attention *form)
                      (form->kv >= 0 ? ATTENTION_SEPARATE : 0) |
                      (form->documents >= 0 ? ATTENTION_DOCUMENTS : 0) |
                      (form->window > 0 ? ATTENTION_WINDOW : 0);
-    return append(graph, &op_attention, (int[]){form->q, form->kv, form->documents}, 3,
-                  (struct op_attrs){.heads = form->heads,
-                                    .kv_heads = form->kv_heads,
-                                    .head_dim = form->head_dim,
-                                    .forms = forms,
-                                    .window = form->window,
-                                    .scale = 1.0f / sqrtf((float)form->head_dim)});
+    return append_attention(graph, form, form->q, form->kv,
+                            (struct op_attrs){.heads = form->heads,
+                                              .kv_heads = form->kv_heads,
+                                              .head_dim = form->head_dim,
+                                              .forms = forms,
+                                              .window = form->window,
+                                              .scale = 1.0f / sqrtf((float)form->head_dim)});
+}
+
+int build_dropout(struct graph *graph, int x, int addend, double share, const char *site,
+                  int64_t first, struct graph_group own_rows)
+{
+    if (!share || !graph->drops)
+        return addend < 0 ? x : build_add(graph, x, addend);
+    struct op_attrs attrs = {.seq = graph->seq,
+                             .part = graph_sequence_part(graph->seq, graph->context),
+                             .dropped = dropped(graph, share, site, first)};
+    attrs.dropped.own_rows = own_rows;
+    return append(graph, &op_dropout, (int[]){x, build_samples(graph), addend}, 3, attrs);
 }
 
 int build_attention_cached(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads,

@@ -22,6 +22,8 @@ int build_targets(struct graph *graph); /* the same, -1 where masked; a model ha
  * sequence, the whole one where ranks divide it.  Of each a unit reads those of one sequence. */
 int build_row_positions(struct graph *graph);
 int build_row_documents(struct graph *graph);
+/* The samples of the sequence worked on, for the functions that drop numbers. */
+int build_samples(struct graph *graph);
 /* The boundary of that name, [rows of a sequence, width]: what the nearest unit before this one
  * puts out by it, or in a unit of several blocks the nearest block. */
 int build_boundary(struct graph *graph, const char *name, int sequence, int64_t width);
@@ -74,6 +76,9 @@ struct build_attention {
     enum { BUILD_CAUSAL, BUILD_FULL } mask; /* FULL: all keys are seen */
     int64_t window; /* keys that a query sees, its own and those before it; 0: all before */
     int64_t heads, kv_heads, head_dim;
+    double dropout;     /* share of the weights that is dropped; 0: none */
+    const char *site;   /* its name in the block, and */
+    int64_t first_head; /* how many of the model's heads are before those of q; for dropout */
 };
 int build_attention_of(struct graph *graph, const struct build_attention *form);
 /* Packed projections of own query heads, `first` of `heads` being the first of them, and of those
@@ -104,6 +109,12 @@ int build_magnitude(struct graph *graph, int y, int m, int squares,
                     const struct graph_adapter *parts);
 /* x, in fp32, in the graph's format */
 int build_round(struct graph *graph, int x);
+/* addend (-1: none) + x, of which a share is dropped, the rest being larger for it: in a graph of
+ * training, else nothing is.  site: a name, for this place alone in the block; first: columns of
+ * the whole tensor before those of x.  own_rows: the ranks that each have their own rows of x
+ * (build_divide_boundaries()), or one of size 0: x has all.  A share of 0: addend + x. */
+int build_dropout(struct graph *graph, int x, int addend, double share, const char *site,
+                  int64_t first, struct graph_group own_rows);
 /* x + y */
 int build_add(struct graph *graph, int x, int y);
 /* ---- among the ranks of a group ---- */

@@ -15,7 +15,7 @@
 #include "device/ops.h"
 
 /* BOUNDARY_USES: boundaries that one unit may read. */
-enum { GRAPH_DIMS = 4, NODE_INS = 6, NODE_OUTS = 3, GRAPH_NAME = 48 };
+enum { GRAPH_DIMS = 4, NODE_INS = 7, NODE_OUTS = 3, GRAPH_NAME = 48 };
 enum { BOUNDARY_USES = 3, BOUNDARY_NAME = 24 };
 
 /* SEQUENCES: of tokens that a model may have: the one whose targets it is trained on, and another,
@@ -34,6 +34,8 @@ enum graph_value_role {
     VALUE_TARGETS,     /* the same, and so are these */
     VALUE_POSITIONS,   /* of each row in its document, below graph->positions */
     VALUE_DOCUMENTS,   /* the position in its sequence at which its document begins */
+    VALUE_SAMPLES,     /* int32 [batch, 2]: of each sequence the number of its sample, counted from
+                          the start of training: its lower half, its upper half */
     VALUE_CACHE, /* keys and values of positions before, of block `index`: kept from run to run */
     VALUE_CONST, /* table made once: rotary cosines and sines, fp32 */
     VALUE_LOSS,  /* double[2]: sum of token losses, number of targets; added to */
@@ -122,6 +124,18 @@ struct graph_adapter {
     } part[PARAM_PARTS];
 };
 
+/* Which numbers an op drops: those of struct dropout_mask, by a key of its own for each seed, layer
+ * and site.  What a rank has of the whole tensor does not enter it: `first` columns, or heads of
+ * attention, are before the rank's own, and rows are those of the graph's sequences (attrs.part),
+ * or, where ranks share them, this rank's of own_rows. */
+struct graph_dropout {
+    double share;  /* of all numbers, that is dropped; 0: none */
+    uint64_t site; /* of the name of the place in the block where it is done (build_site()) */
+    int block;     /* number within the unit */
+    int64_t first;
+    struct graph_group own_rows;
+};
+
 /* Numbers an op needs beyond its inputs' shapes. */
 struct op_attrs {
     float eps, scale;
@@ -133,7 +147,8 @@ struct op_attrs {
     int64_t rows;           /* of a result with rows put behind or left away; of a whole table;
                                of first, columns and rows of pack_heads: op_heads.c */
     int inverse;
-    struct sequence_part part; /* of attention, positions and order_chunks: the ranks' rows */
+    struct sequence_part part; /* of attention, positions, dropout and order_chunks: the ranks'
+                                  rows */
     enum dtype out;            /* of a linear's and of a reduce-scatter's result */
     int grad_fp32;             /* 1: of a linear: the gradient of its input is fp32 */
     int parts;                 /* of a gather and a reduce-scatter: see op_collective.c; of an op
@@ -144,6 +159,7 @@ struct op_attrs {
     int again;                 /* 1: recompute=selective makes the result again, whatever the op: it
                                   takes much memory for what it costs */
     struct graph_adapter adapted; /* of an adapter */
+    struct graph_dropout dropped; /* of dropout and attention */
 };
 
 struct op;
@@ -172,6 +188,8 @@ struct graph {
     int packed;    /* 1: sequences are of packed documents, and data says where rows are in them */
     int64_t cache; /* positions of each sequence whose keys and values are kept, which rows continue
                       from a position that data says; 0: none, sequences are whole */
+    int drops;     /* 1: it is for training, where numbers are dropped if the model says so, */
+    uint64_t seed; /* by this */
     int64_t positions; /* rows of the shortest table that positions from data index; 0: none */
     struct graph_value *values;
     int value_count, value_capacity;

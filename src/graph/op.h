@@ -16,6 +16,7 @@ struct op_call {
     void *out[NODE_OUTS];
     const int64_t *shape; /* of input 0 */
     int accumulate;       /* 1: add to the gradient among the outputs, of a parameter or an input */
+    int layer;            /* the number, in the model, of the unit's first block */
     void *scratch;
 };
 
@@ -77,8 +78,11 @@ extern const struct op op_embedding, op_embedding_backward, op_rmsnorm, op_rmsno
     op_all_reduce_max, op_all_gather, op_reduce_scatter, op_all_to_all, op_scale, op_adapter,
     op_adapter_input_grad, op_adapter_weight_grad, op_row_squares, op_magnitude,
     op_magnitude_input_grad, op_magnitude_weight_grad, op_fit_rows, op_place_columns, op_pack_heads,
-    op_pack_heads_backward, op_split_heads, op_order_chunks, op_round, op_qk_norm,
+    op_pack_heads_backward, op_split_heads, op_order_chunks, op_dropout, op_round, op_qk_norm,
     op_qk_norm_backward;
+
+/* The mask of a node with attrs.dropped, whose samples are input k. */
+struct dropout_mask op_dropout_mask(const struct op_call *call, int k);
 
 /* Is what is exchanged changed where it lies? */
 static inline int op_reduces_in_place(const struct op *op)

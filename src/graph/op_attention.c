@@ -2,9 +2,9 @@
  *
  * rope: inputs x, cos_sin [positions, head_dim], and positions [rows] or none; output y.
  *
- * attention: inputs qkv, or q and kv, and documents [rows] or none; outputs o, lse.  What its
- * attributes' forms are is in device/ops.h.  Sequences of q and of kv are as many as the graph has,
- * and as long as their rows make them.
+ * attention: inputs qkv, or q and kv, documents [rows] or none, and samples [batch, 2] where
+ * weights are dropped; outputs o, lse.  What its attributes' forms are is in device/ops.h.
+ * Sequences of q and of kv are as many as the graph has, and as long as their rows make them.
  */
 #include "graph/autodiff.h"
 #include "graph/op.h"
@@ -69,8 +69,8 @@ const struct op op_rope = {
     .in_place = 1u << 0,
 };
 
-enum { Q, KV, DOCUMENTS };   /* inputs of attention; Q: packed, where there is no KV */
-enum { DOUT, O, LSE, BACK }; /* of its backward, which has those from BACK on */
+enum { Q, KV, DOCUMENTS, SAMPLES }; /* inputs of attention; Q: packed, where there is no KV */
+enum { DOUT, O, LSE, BACK };        /* of its backward, which has those from BACK on */
 enum { Q_GRAD, KV_GRAD };
 
 static int is_backward(const struct graph_node *node)
@@ -96,6 +96,7 @@ static struct attention attention_of(const struct graph *graph, const struct gra
         .forms = a->forms,
         .part = a->part,
         .window = a->window,
+        .first_head = a->dropped.first,
         .kv_seq = kv < 0 ? 0 : graph->values[kv].dim[0] / batch,
     };
 }
@@ -159,10 +160,10 @@ static void attention_shapes(struct graph *graph, struct graph_node *node)
 
 static void attention_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    int back = autodiff_node(
-        ad, &op_attention_backward,
-        (int[]){dy, node->out[0], node->out[1], node->in[Q], node->in[KV], node->in[DOCUMENTS]}, 6,
-        &node->attrs);
+    int back = autodiff_node(ad, &op_attention_backward,
+                             (int[]){dy, node->out[0], node->out[1], node->in[Q], node->in[KV],
+                                     node->in[DOCUMENTS], node->in[SAMPLES]},
+                             7, &node->attrs);
     autodiff_give(ad, node->in[Q], ad->graph->nodes[back].out[Q_GRAD]);
     if (node->in[KV] >= 0)
         autodiff_give(ad, node->in[KV], ad->graph->nodes[back].out[KV_GRAD]);
@@ -191,6 +192,7 @@ static int attention_run(const struct op_call *call, struct error *err)
     struct attention a = attention_of(call->graph, call->node);
     a.kv = call->in[KV];
     a.documents = call->in[DOCUMENTS];
+    a.dropout = op_dropout_mask(call, SAMPLES);
     call->device->ops->attention(call->device, &a, call->out[0], call->out[1], call->in[Q],
                                  call->scratch);
     return 0;
@@ -208,6 +210,7 @@ static int attention_offered(struct device *d, const struct graph *graph,
         {.form = ATTENTION_SEPARATE, .name = "with queries apart from keys and values"},
         {.form = ATTENTION_DOCUMENTS, .name = "over packed documents"},
         {.form = ATTENTION_WINDOW, .name = "with a sliding window"},
+        {.form = ATTENTION_DROPOUT, .name = "with dropout"},
         {.form = ATTENTION_PART, .name = "of a part of each sequence (parallel.context)"},
     };
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
@@ -243,6 +246,7 @@ static int backward_run(const struct op_call *call, struct error *err)
     a.kv = call->in[BACK + KV];
     a.dkv = call->out[KV_GRAD];
     a.documents = call->in[BACK + DOCUMENTS];
+    a.dropout = op_dropout_mask(call, BACK + SAMPLES);
     call->device->ops->attention_backward(call->device, &a, call->out[Q_GRAD], call->in[DOUT],
                                           call->in[O], call->in[LSE], call->in[BACK + Q],
                                           call->scratch);

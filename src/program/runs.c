@@ -173,14 +173,15 @@ void runs_plan(const struct program *program, const struct runs_buffers *b, stru
     free(written);
 }
 
-/* What LOAD loads for the rows of a sequence: what a unit's graph calls it, and its space (of
- * tokens: that of sequence 0).  A row has the slots of LOAD from `slot` on, one for each sequence.
- */
+/* What LOAD loads for the rows of a sequence, or for it as a whole: what a unit's graph calls it,
+ * and its space (of tokens: that of sequence 0).  A row has the slots of LOAD from `slot` on, one
+ * for each sequence. */
 static const struct load {
     int slot;
     const char *name;
     enum graph_value_role role;
     enum segment_space space;
+    int64_t each; /* int32 of each sequence; 0: one of each row */
 } loads[] = {
     {.slot = SLOT_LOAD_TOKENS, .name = "tokens", .role = VALUE_TOKENS, .space = SPACE_TOKENS},
     {.slot = SLOT_LOAD_TARGETS, .name = "targets", .role = VALUE_TARGETS, .space = SPACE_TARGETS},
@@ -192,6 +193,11 @@ static const struct load {
      .name = "documents",
      .role = VALUE_DOCUMENTS,
      .space = SPACE_DOCUMENTS},
+    {.slot = SLOT_LOAD_SAMPLES,
+     .name = "samples",
+     .role = VALUE_SAMPLES,
+     .space = SPACE_SAMPLES,
+     .each = 2},
 };
 enum { LOADS = sizeof loads / sizeof loads[0] };
 _Static_assert(LOADS *SEQUENCES == LOAD_SLOTS, "each of a LOAD's slots has its row");
@@ -215,7 +221,7 @@ static uint64_t slots_read(const struct program *program)
     for (int unit = 0; unit < program->units->count; unit++)
         for (int phase = 0; phase < PHASES && program_owns(program, unit); phase++) {
             const struct segment *segment = program_segment(program, unit, phase);
-            for (int space = SPACE_TOKENS; space <= SPACE_DOCUMENTS; space++)
+            for (int space = SPACE_TOKENS; space <= SPACE_SAMPLES; space++)
                 if (segment->reads >> space & 1 && load_slot(segment, space) >= 0)
                     slots |= space_bit(load_slot(segment, space));
         }
@@ -253,8 +259,8 @@ void runs_close(struct runs_buffers *b)
 static int loaded(struct program *program, int *which, const struct load *load, int sequence,
                   int micro)
 {
-    int64_t rows = program_batch(program) * program_seq(program, sequence);
-    size_t bytes = (size_t)rows * sizeof(int32_t);
+    int64_t each = load->each ? load->each : program_seq(program, sequence);
+    size_t bytes = (size_t)(program_batch(program) * each) * sizeof(int32_t);
     return follow(program, which,
                   program_buffer(program, POOL_WORKSPACE, bytes, 0, "%s%s micro %d", load->name,
                                  sequence ? " of the other" : "", micro));

@@ -27,7 +27,7 @@ void runs_plan(const struct program *program, const struct runs_buffers *buffers
                int runs);
 
 /* Append the LOAD of what a micro-batch's segments read of data: tokens of each sequence, targets,
- * positions, documents. */
+ * positions, documents, samples. */
 void runs_load(struct program *program, struct runs_buffers *buffers, int micro);
 
 /* Append a RECV for each boundary, or gradient of one, that the runs of an action, all of one

@@ -197,6 +197,7 @@ static struct segment_ref whole_ref(const struct segment_draft *c, int v)
         [VALUE_TARGETS] = SPACE_TARGETS,
         [VALUE_POSITIONS] = SPACE_POSITIONS,
         [VALUE_DOCUMENTS] = SPACE_DOCUMENTS,
+        [VALUE_SAMPLES] = SPACE_SAMPLES,
         [VALUE_CACHE] = SPACE_CACHE,
         [VALUE_CONST] = SPACE_CONST,
         [VALUE_LOSS] = SPACE_LOSS,
@@ -214,7 +215,8 @@ static struct segment_ref whole_ref(const struct segment_draft *c, int v)
         return (struct segment_ref){SPACE_CACHE, (size_t)value->index * graph_bytes(c->graph, v)};
     case VALUE_TARGETS:
     case VALUE_POSITIONS:
-    case VALUE_DOCUMENTS: return (struct segment_ref){space[value->role], 0};
+    case VALUE_DOCUMENTS:
+    case VALUE_SAMPLES: return (struct segment_ref){space[value->role], 0};
     default: return (struct segment_ref){space[value->role] + value->index, 0};
     }
 }

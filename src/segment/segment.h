@@ -43,6 +43,7 @@ enum segment_space {
         SPACE_TOKENS + SEQUENCES, /* of the one sequence of which the unit reads them; */
     SPACE_POSITIONS,              /* so are these */
     SPACE_DOCUMENTS,
+    SPACE_SAMPLES,
     SPACE_CACHE, /* keys and values of positions before, of each block of the unit: read and written
                   */
     SPACE_CONST,
@@ -211,12 +212,19 @@ struct segment_watch {
     int (*ended)(struct segment_watch *watch, const char *name, struct error *err);
 };
 
-/* Run the ops of a piece.  flat: the flats that the unit uses.  base holds the address of each
- * space the segment touches.  accumulate: bits of segment_adds() and segment_adds_input(): these
- * gradients are added to what is there, the others are written.  Who writes section 0 also zeroes
- * the padding of the gradient. watch may be NULL. */
-int segment_run_piece(const struct segment *segment, int piece, const struct flat *const *flat,
-                      struct device *device, void *const *base, uint64_t accumulate,
-                      struct segment_watch *watch, struct error *err);
+/* Do steps drop numbers, and so depend on the layer? */
+static inline int segment_drops(const struct segment *segment)
+{
+    return segment->reads >> SPACE_SAMPLES & 1;
+}
+
+/* Run the ops of a piece.  layer: the number in the model of the unit's first block.  flat: the
+ * flats that the unit uses.  base holds the address of each space the segment touches.  accumulate:
+ * bits of segment_adds() and segment_adds_input(): these gradients are added to what is there, the
+ * others are written.  Who writes section 0 also zeroes the padding of the gradient. watch may be
+ * NULL. */
+int segment_run_piece(const struct segment *segment, int piece, int layer,
+                      const struct flat *const *flat, struct device *device, void *const *base,
+                      uint64_t accumulate, struct segment_watch *watch, struct error *err);
 
 #endif

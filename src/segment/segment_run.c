@@ -34,7 +34,7 @@ static int adds(const struct segment_step *step, const struct flat *const *flat,
     return !!(accumulate & segment_adds(step->grad_use, section));
 }
 
-static int run_step(const struct segment *segment, const struct segment_step *step,
+static int run_step(const struct segment *segment, const struct segment_step *step, int layer,
                     const struct flat *const *flat, struct device *device, void *const *base,
                     uint64_t accumulate, struct error *err)
 {
@@ -44,6 +44,7 @@ static int run_step(const struct segment *segment, const struct segment_step *st
         .graph = segment->graph,
         .node = &node,
         .shape = segment->graph->values[node.in[0]].dim,
+        .layer = layer,
     };
     for (int k = 0; k < NODE_INS; k++)
         call.in[k] = at(&step->in[k], base);
@@ -59,9 +60,9 @@ static int run_step(const struct segment *segment, const struct segment_step *st
     return error_prefix(err, "op %s", node.op->name);
 }
 
-int segment_run_piece(const struct segment *segment, int piece, const struct flat *const *flat,
-                      struct device *device, void *const *base, uint64_t accumulate,
-                      struct segment_watch *watch, struct error *err)
+int segment_run_piece(const struct segment *segment, int piece, int layer,
+                      const struct flat *const *flat, struct device *device, void *const *base,
+                      uint64_t accumulate, struct segment_watch *watch, struct error *err)
 {
     for (int use = 0; use < FLAT_USES; use++)
         if (writes_pads(segment, piece, flat, use, accumulate))
@@ -69,7 +70,7 @@ int segment_run_piece(const struct segment *segment, int piece, const struct fla
     for (int s = segment->piece[piece].first; s < segment->piece[piece].end; s++) {
         const char *name = segment_node(segment, &segment->step[s])->op->name;
         if ((watch && watch->begins(watch, name, err)) ||
-            run_step(segment, &segment->step[s], flat, device, base, accumulate, err) ||
+            run_step(segment, &segment->step[s], layer, flat, device, base, accumulate, err) ||
             (watch && watch->ended(watch, name, err)))
             return -1;
     }

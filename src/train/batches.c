@@ -74,11 +74,24 @@ int batches_load(void *user, const struct step_batch *batch, struct error *err)
     return 0;
 }
 
+/* Those beyond the global batch count on: they are masked. */
+static void fill_samples(const struct batches *b, uint32_t *samples, int64_t first)
+{
+    for (int64_t i = 0; samples && i < b->micro_batch; i++) {
+        uint64_t sample = (uint64_t)(b->sample + first + i);
+        samples[2 * i] = (uint32_t)sample;
+        samples[2 * i + 1] = (uint32_t)(sample >> 32);
+    }
+}
+
 int batches_load_places(void *user, const struct step_batch *batch, struct error *err)
 {
     struct batches *b = user;
     const struct loader *loader = &b->data.file[0].loader;
     int64_t first, count = samples_of(b, batch->micro, &first), rows = loader_rows(loader);
+    fill_samples(b, batch->samples[0], first);
+    if (!batch->positions[0] && !batch->documents[0])
+        return 0;
     for (int64_t i = 0; i < b->micro_batch; i++) {
         int32_t *positions = from_row(batch->positions[0], i * rows);
         int32_t *documents = from_row(batch->documents[0], i * rows);

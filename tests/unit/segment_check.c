@@ -85,7 +85,7 @@ int segment_check_run(const struct segment *segment, const struct flat *const *f
                       struct error *err)
 {
     for (int piece = 0; piece < segment->pieces; piece++)
-        if (segment_run_piece(segment, piece, flat, device, base, accumulate, NULL, err))
+        if (segment_run_piece(segment, piece, 0, flat, device, base, accumulate, NULL, err))
             return -1;
     return 0;
 }
