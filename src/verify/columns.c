@@ -30,6 +30,11 @@ static struct box part_of(const struct columns *columns, int part)
                         .count = {box->count[dim]}};
 }
 
+int64_t columns_start(const struct columns *columns)
+{
+    return part_of(columns, 0).start[0];
+}
+
 static int parts_equal(struct box a, struct box b)
 {
     return box_equal(&a, &b);

@@ -22,6 +22,9 @@ struct columns {
                          heads, which read them (op_heads.c); 0: none */
 };
 
+/* The number, in the first tensor, of the first of them. */
+int64_t columns_start(const struct columns *columns);
+
 /* All of a divided parameter. */
 struct columns columns_of(const struct graph_param *param);
 /* Those of the first tensor alone. */

@@ -34,7 +34,9 @@
  *   attention, q and kv   own rows, whole               own rows      (its gradient of kv: a term)
  *   order_chunks          whole                         whole
  *
- * Where a rank has own columns, the check follows too which columns these are (columns.h).
+ * Where a rank has own columns, the check follows too which columns these are (columns.h).  What an
+ * op drops must follow from places in the whole tensor: of own rows, own columns and own positions
+ * those are said (struct graph_dropout) that the rank has.
  */
 #include "verify/division.h"
 
@@ -377,8 +379,28 @@ static int follow_sequence(const struct division *d, const struct graph_node *n)
     return 0;
 }
 
+/* Does what a node drops depend on the rank? */
+static int check_dropped(const struct division *d, const struct graph_node *n)
+{
+    const struct graph_dropout *dropped = &n->attrs.dropped;
+    int x = n->in[0], is_over = division_is_over(d, dropped->own_rows);
+    int64_t each = n->op == &op_attention ? n->attrs.head_dim : 1, first = 0;
+    if (d->axis == MESH_CONTEXT && !division_is_own_part(d->graph, n))
+        return wrong(d, n, x, "it drops numbers of rows at other positions");
+    if (is_over != (d->share[x] == ROWS && !division_is_data(d)))
+        return wrong(d, n, x, "it drops numbers of other rows");
+    if (d->share[x] == COLUMNS)
+        first = columns_start(&d->columns[x]);
+    if (!division_is_data(d) && dropped->first * each != first)
+        return wrong(d, n, x, "it drops numbers of columns from %lld on, and these begin at %lld",
+                     (long long)(dropped->first * each), (long long)first);
+    return 0;
+}
+
 static int follow(const struct division *d, const struct graph_node *n)
 {
+    if (n->attrs.dropped.share > 0 && check_dropped(d, n))
+        return -1;
     if (division_exchanges(d, n))
         return follow_exchange(d, n);
     if (n->op->transfer != TRANSFER_NONE) { /* among other ranks, of whatever it is */

@@ -21,6 +21,7 @@
  *  - own columns of stacked tensors read as those of one, or of others: a bias of one tensor for
  *    several matrices, halves of one tensor for SwiGLU, heads that are cut, or queries that are
  *    apart from their keys;
+ *  - numbers dropped by other columns, rows or positions than those that the rank has;
  *  - a gradient that is a term where it has to be whole, or both in one (build_divided() left out),
  *    or whole where its sum is taken (build_divided() of what is read whole, or of a parameter).
  * mesh: the axes of more than one rank, by bits.  trained: 1: gradients too.  Returns 0, or -1 with

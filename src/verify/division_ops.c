@@ -15,6 +15,7 @@ static const struct division_rule rules[] = {
      .places = 1 << 2,
      .heads = 1,
      .first = 1},
+    {.op = &op_dropout, .same = 1 << 0 | 1 << 2},
     {.op = &op_swiglu, .same = 1 << 0, .halves = 1, .first = 1},
     {.op = &op_add, .same = 1 << 0 | 1 << 1, .linear = 1},
     {.op = &op_round, .same = 1 << 0},

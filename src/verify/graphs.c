@@ -212,3 +212,50 @@ int graphs_check_loss(const struct program *program, struct error *err)
             return -1;
     return 0;
 }
+
+/* ---- dropout ---- */
+
+static const char *find_wrong_dropout(const struct program *program, const struct graph *graph,
+                                      int n)
+{
+    const struct graph_node *node = &graph->nodes[n];
+    const struct graph_dropout *own = &node->attrs.dropped;
+    struct sequence_part part = graph_sequence_part(graph->seq, graph->context);
+    int is_part = node->op == &op_dropout || node->attrs.forms & ATTENTION_PART;
+    if (program->kind != PROGRAM_TRAIN)
+        return "drops numbers outside of training";
+    if (graph->tensor.size < 2 && (own->first || own->own_rows.size > 1))
+        return "drops by a part of a tensor that the rank has as a whole";
+    if (own->own_rows.size > 1 &&
+        (own->own_rows.size != graph->tensor.size || own->own_rows.rank != graph->tensor.rank ||
+         own->own_rows.parts != graph->tensor.parts))
+        return "drops by rows of another rank";
+    if (is_part &&
+        (node->attrs.part.chunk != part.chunk || node->attrs.part.first[0] != part.first[0] ||
+         node->attrs.part.first[1] != part.first[1]))
+        return "drops by positions of another rank";
+    for (int k = 0; k < n; k++) {
+        const struct graph_dropout *other = &graph->nodes[k].attrs.dropped;
+        if (!graph->nodes[k].backward && other->share > 0 && other->block == own->block &&
+            other->site == own->site)
+            return "drops the same numbers as another op of its block";
+    }
+    return NULL;
+}
+
+int graphs_check_dropout(const struct program *program, struct error *err)
+{
+    char name[MODEL_PREFIX];
+    for (int u = 0; u < program->units->count; u++) {
+        const struct graph *graph = program_graph(program, u);
+        for (int n = 0; n < graph->node_count; n++) {
+            const struct graph_node *node = &graph->nodes[n];
+            int drops = node->attrs.dropped.share > 0 && !node->backward;
+            const char *why = drops ? find_wrong_dropout(program, graph, n) : NULL;
+            if (why)
+                return error_set(err, "verify: wrong dropout: %s of %s %s", node->op->name,
+                                 model_unit_name(program->units->model, u, name), why);
+        }
+    }
+    return 0;
+}

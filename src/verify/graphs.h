@@ -28,4 +28,10 @@ int graphs_check_rows(const struct program *program, struct error *err);
  * ("wrong factor", "wrong count"). */
 int graphs_check_loss(const struct program *program, struct error *err);
 
+/* What units drop in training: in no other kind of program; by places in the whole tensors where
+ * ranks divide nothing, else by what verify's other part checks (division.h); and each place of a
+ * block by a site of its own, so that no two places of a model drop the same numbers.  Returns 0,
+ * or -1 with err naming the unit and the op ("wrong dropout"). */
+int graphs_check_dropout(const struct program *program, struct error *err);
+
 #endif

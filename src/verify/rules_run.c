@@ -48,6 +48,7 @@ static struct value value_wanted(const struct values *v, const struct instr *ins
     case SPACE_TARGETS: return wanted_rows(v, instr, VALUE_TARGETS, MEANS_TARGETS);
     case SPACE_POSITIONS: return wanted_rows(v, instr, VALUE_POSITIONS, MEANS_POSITIONS);
     case SPACE_DOCUMENTS: return wanted_rows(v, instr, VALUE_DOCUMENTS, MEANS_DOCUMENTS);
+    case SPACE_SAMPLES: return wanted_rows(v, instr, VALUE_SAMPLES, MEANS_SAMPLES);
     case SPACE_CONST: return meant(MEANS_CONSTANTS, -1, -1);
     default: return value_written(v, instr, space);
     }

@@ -368,14 +368,23 @@ void values_close(struct values *v)
 /* ---- for messages ---- */
 
 static const char *const meaning_names[MEANINGS] = {
-    [MEANS_NOTHING] = "nothing",         [MEANS_PARAM] = "parameters of",
-    [MEANS_SLOT] = "optimizer state of", [STEP] = "step of",
-    [MEANS_GRAD] = "gradient of",        [MEANS_SUMS] = "the step's sums",
-    [MEANS_TOKENS] = "tokens of",        [MEANS_TARGETS] = "targets of",
-    [MEANS_POSITIONS] = "positions of",  [MEANS_DOCUMENTS] = "documents of",
-    [MEANS_OUTPUT] = "output of",        [MEANS_OUTPUT_GRAD] = "output gradient of",
-    [MEANS_SAVED] = "what is kept of",   [MEANS_DEFERRED] = "what is deferred of",
-    [CARRIED] = "what is carried in",    [MEANS_CONSTANTS] = "constants",
+    [MEANS_NOTHING] = "nothing",
+    [MEANS_PARAM] = "parameters of",
+    [MEANS_SLOT] = "optimizer state of",
+    [STEP] = "step of",
+    [MEANS_GRAD] = "gradient of",
+    [MEANS_SUMS] = "the step's sums",
+    [MEANS_TOKENS] = "tokens of",
+    [MEANS_TARGETS] = "targets of",
+    [MEANS_POSITIONS] = "positions of",
+    [MEANS_DOCUMENTS] = "documents of",
+    [MEANS_SAMPLES] = "samples of",
+    [MEANS_OUTPUT] = "output of",
+    [MEANS_OUTPUT_GRAD] = "output gradient of",
+    [MEANS_SAVED] = "what is kept of",
+    [MEANS_DEFERRED] = "what is deferred of",
+    [CARRIED] = "what is carried in",
+    [MEANS_CONSTANTS] = "constants",
 };
 
 static void add_axes(char *text, const char *what, unsigned axes)
@@ -408,7 +417,7 @@ const char *value_text(const struct values *v, const struct value *value, char t
         text_append(text, VALUE_TEXT, " %s", v->program->units->flat[value->of].name);
     else if (value->of >= 0)
         text_append(text, VALUE_TEXT, " %s %d",
-                    meaning >= MEANS_TOKENS && meaning <= MEANS_DOCUMENTS ? "sequence" : "unit",
+                    meaning >= MEANS_TOKENS && meaning <= MEANS_SAMPLES ? "sequence" : "unit",
                     value->of);
     if (value->index >= 0 && meaning >= MEANS_TOKENS)
         text_append(text, VALUE_TEXT, " micro %d", value->index);

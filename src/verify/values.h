@@ -20,6 +20,7 @@ enum value_meaning {
     MEANS_TARGETS, /* the same, and so are these, in the order of LOAD's slots */
     MEANS_POSITIONS,
     MEANS_DOCUMENTS,
+    MEANS_SAMPLES,
     MEANS_OUTPUT,      /* activation that leaves a unit in micro-batch `index` */
     MEANS_OUTPUT_GRAD, /* the gradient of that, summed over units that read it so far */
     MEANS_SAVED,       /* what its forward kept for backward */

@@ -334,7 +334,8 @@ static int check_divisions(const struct program *program, struct error *err)
 static int check_graphs(const struct program *program, struct error *err)
 {
     return check_divisions(program, err) || graphs_check_flats(program, err) ||
-                   graphs_check_rows(program, err) || graphs_check_loss(program, err)
+                   graphs_check_rows(program, err) || graphs_check_loss(program, err) ||
+                   graphs_check_dropout(program, err)
                ? -1
                : 0;
 }

@@ -27,7 +27,8 @@ static int rule_load(struct values *v, int i)
         int b = instr->buffer[k], sequence = k % SEQUENCES;
         if (b < 0)
             continue;
-        if (bytes_of(v, b) != (size_t)(batch * program_seq(v->program, sequence)) * sizeof(int32_t))
+        int64_t each = k < SLOT_LOAD_SAMPLES ? program_seq(v->program, sequence) : 2;
+        if (bytes_of(v, b) != (size_t)(batch * each) * sizeof(int32_t))
             return wrong_size(v, i, b);
         values_put(v, i, b, meant(MEANS_TOKENS + k / SEQUENCES, sequence, instr->micro));
     }
