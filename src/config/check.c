@@ -162,6 +162,16 @@ static int check_gpt2(const struct config *config, struct error *err)
     return 0;
 }
 
+/* Refuse dropout that llama does not have. */
+static int check_dropout(const struct config *config, struct error *err)
+{
+    const struct config_dropout *d = &config->model.dropout;
+    if (!strcmp(config->model.family, "gpt2") || (!d->embed && !d->residual))
+        return 0;
+    return error_set(err, "model.%s_dropout is of model.family gpt2; leave it out",
+                     d->embed ? "embed" : "residual");
+}
+
 static int finish_data(struct config *config, struct error *err)
 {
     enum { SEQ_LEN_UNASKED = 512 };
@@ -441,13 +451,14 @@ static int check_train(const struct config *config, struct error *err)
 
 int config_finish(struct config *config, struct error *err)
 {
-    if (finish_model(&config->model, err) || check_gpt2(config, err) || check_yarn(config, err) ||
-        finish_data(config, err) || check_sources(&config->data, err) ||
-        finish_parallel(&config->parallel, err) || check_comm(config, err) ||
-        check_offload(config, err) || check_units(config, err) || finish_batch(config, err) ||
-        check_train(config, err) || check_tensor(&config->parallel, err) ||
-        check_precision(config, err) || check_loss_scale(config, err) || check_lora(config, err) ||
-        check_init(config, err) || check_export(config, err))
+    if (finish_model(&config->model, err) || check_gpt2(config, err) ||
+        check_dropout(config, err) || check_yarn(config, err) || finish_data(config, err) ||
+        check_sources(&config->data, err) || finish_parallel(&config->parallel, err) ||
+        check_comm(config, err) || check_offload(config, err) || check_units(config, err) ||
+        finish_batch(config, err) || check_train(config, err) ||
+        check_tensor(&config->parallel, err) || check_precision(config, err) ||
+        check_loss_scale(config, err) || check_lora(config, err) || check_init(config, err) ||
+        check_export(config, err))
         return -1;
     if (!config->run.dir[0])
         return error_set(err, "run.dir is empty: it names the directory of the run");

@@ -76,6 +76,13 @@ struct config_rope {
     struct config_yarn yarn;
 };
 
+/* Shares of numbers that training sets to zero. */
+struct config_dropout {
+    double embed;     /* of what the embedding puts out */
+    double residual;  /* of what attention and the feed-forward layer add to the residual stream */
+    double attention; /* of the weights of attention */
+};
+
 struct config_model {
     char preset[64]; /* "" when defined by its fields alone */
     char family[16]; /* "llama" */
@@ -86,6 +93,7 @@ struct config_model {
     int qkv_bias;           /* 1: queries, keys and values have biases */
     int qk_norm;            /* 1: each head of queries and of keys goes through a norm */
     int64_t sliding_window; /* keys that a query sees at most, its own among them; 0: all before */
+    struct config_dropout dropout;
 };
 
 /* Matrices of low rank that are trained beside frozen linear layers (model/adapters.h). */

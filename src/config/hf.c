@@ -108,24 +108,16 @@ static int set_window(struct config *config, enum hf_kinds kind, const struct js
 
 /* ---- what is passed over ---- */
 
-/* Dropout, and members that no table has. */
-static void note_others(struct config *config, enum hf_kinds kind, const struct js *json)
+/* Members that no table has. */
+static void note_others(struct config *config, const struct js *json)
 {
     char list[CONFIG_TEXT / 2] = "", *note = config->model_note;
     note[0] = 0;
-    for (const struct hf_dropout *d = hf_dropouts; d->name; d++) {
-        double share = js_get_real(json, d->name, js_has(json, d->name) ? 0 : d->otherwise);
-        if (d->of & kind && share > 0)
-            text_join(list, sizeof list, ", ", "%s %g", d->name, share);
-    }
-    if (list[0])
-        snprintf(note, CONFIG_TEXT, "dropout (%s) is not applied", list);
-    list[0] = 0;
     for (const char *name = js_next_key(json, NULL); name; name = js_next_key(json, name))
         if (!hf_is_harmless(name) && hf_has_meaning(json, name))
             text_join(list, sizeof list, ", ", "%.60s", name);
     if (list[0])
-        text_join(note, CONFIG_TEXT, "; ", "trireme does not know %s and computes without", list);
+        snprintf(note, CONFIG_TEXT, "trireme does not know %s and computes without", list);
 }
 
 /* ---- all of it ---- */
@@ -176,7 +168,7 @@ static int set_all(struct config *config, const struct js *json, struct error *e
     for (const struct hf_member *m = hf_members; m->name; m++)
         if (m->of & type->kind && hf_set_member(config, m, json, err))
             return -1;
-    note_others(config, type->kind, json);
+    note_others(config, json);
     return type->kind == HF_GPT2 ? set_gpt2(config, json, err)
                                  : set_decoder(config, type, json, err);
 }

@@ -8,7 +8,7 @@
 int hf_has_config(const char *folder);
 
 /* Set the keys model.* from a folder's config.json, and model_note to what is there and is not
- * computed here, dropout and members that are not known ("": nothing).  Returns 0, or -1 with err
+ * computed here, members that are not known ("": nothing).  Returns 0, or -1 with err
  * naming file and member: an architecture, an activation, a bias or a kind of rotary positions that
  * is not there, layers that differ, a number out of range. */
 int hf_read_config(struct config *config, const char *folder, struct error *err);

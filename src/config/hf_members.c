@@ -35,6 +35,10 @@ const struct hf_member hf_members[] = {
     {HF_GPT2, "n_positions", "model.max_seq_len", HF_NUMBER, "1024"},
     {HF_GPT2, "layer_norm_epsilon", "model.norm_eps", HF_REAL, "1e-05"},
     {HF_GPT2, "tie_word_embeddings", "model.tie_embeddings", HF_TRUTH, "true"},
+    {HF_DECODERS, "attention_dropout", "model.attention_dropout", HF_REAL, "0", .null = "0"},
+    {HF_GPT2, "embd_pdrop", "model.embed_dropout", HF_REAL, "0.1", .null = "0"},
+    {HF_GPT2, "resid_pdrop", "model.residual_dropout", HF_REAL, "0.1", .null = "0"},
+    {HF_GPT2, "attn_pdrop", "model.attention_dropout", HF_REAL, "0.1", .null = "0"},
     {HF_ANY, "vocab_size", "model.vocab", HF_NUMBER},
     {HF_ANY, "initializer_range", "model.init_std", HF_REAL, "0.02"},
     {0},
@@ -66,14 +70,6 @@ const struct hf_fixed hf_fixed[] = {
     {HF_ANY, "num_experts"},
     {HF_ANY, "no_rope_layers"},
     {HF_ANY, "attention_sink_size"},
-    {0},
-};
-
-const struct hf_dropout hf_dropouts[] = {
-    {HF_DECODERS, "attention_dropout", 0},
-    {HF_GPT2, "embd_pdrop", 0.1},
-    {HF_GPT2, "attn_pdrop", 0.1},
-    {HF_GPT2, "resid_pdrop", 0.1},
     {0},
 };
 
@@ -176,9 +172,6 @@ int hf_is_harmless(const char *name)
             return 1;
     for (const struct hf_fixed *f = hf_fixed; f->name; f++)
         if (!strcmp(f->name, name))
-            return 1;
-    for (const struct hf_dropout *d = hf_dropouts; d->name; d++)
-        if (!strcmp(d->name, name))
             return 1;
     return 0;
 }

@@ -46,14 +46,6 @@ struct hf_fixed {
 };
 extern const struct hf_fixed hf_fixed[];
 
-/* Shares of numbers that training sets to zero there. */
-struct hf_dropout {
-    enum hf_kinds of;
-    const char *name;
-    double otherwise;
-};
-extern const struct hf_dropout hf_dropouts[];
-
 /* Is it a member that does not change what is computed, or one that is read elsewhere? */
 int hf_is_harmless(const char *name);
 

@@ -67,9 +67,6 @@ int hf_write_config(const struct config *config, enum dtype dtype, const char *f
     js_add(json, "architectures", architectures);
     js_add_string(json, "model_type", type->name);
     add_members(config, type->kind, json);
-    for (const struct hf_dropout *d = hf_dropouts; d->name; d++)
-        if (d->of & type->kind && d->otherwise > 0)
-            js_add_real(json, d->name, 0);
     if (type->kind == HF_GPT2) {
         js_add_int(json, "n_inner", config->model.ffn);
         js_add_string(json, "activation_function", "gelu_new");

@@ -26,18 +26,17 @@ const struct key config_keys[] = {
      .help = "of the model's units, blocks of layers as parallel.wrap makes them, one in so many "
              "recomputes and the others keep all: 1 is each, 2 every second one"},
     {KEY(INT, seed), "0", 0, INT64_MAX,
-     .help = "initial weights and the order of the data follow from it, on any number of "
-             "ranks"},
+     .help = "initial weights, the order of the data and what dropout drops follow from it, on "
+             "any number of ranks"},
 
     {NAMED_KEY("model.path", TEXT, model_path), "",
      .help =
          "folder of a model as Hugging Face's programs keep it: config.json sets the other keys "
          "of model, and training begins with the weights in model.safetensors, or in those files "
          "that model.safetensors.index.json names, where it has any; Llama, Mistral, Qwen2, Qwen3 "
-         "and GPT-2; dropout that config.json asks for is not applied. A name of Hugging Face's "
-         "hub, ORG/NAME or ORG/NAME@REVISION, is the folder of that model in their cache on this "
-         "machine. A run's directory, or a checkpoint, sets these keys too and gives its weights, "
-         "and nothing else of that run"},
+         "and GPT-2. A name of Hugging Face's hub, ORG/NAME or ORG/NAME@REVISION, is the folder of "
+         "that model in their cache on this machine. A run's directory, or a checkpoint, sets "
+         "these keys too and gives its weights, and nothing else of that run"},
     {NAMED_KEY("model.init", CHOICE, model_init), "pretrained", .choices = inits,
      .help = "weights of a model of model.path: those that are there, or scratch, new ones from "
              "the seed"},
@@ -112,6 +111,14 @@ const struct key config_keys[] = {
     {KEY(INT, model.sliding_window), "0", 0, 1 << 24,
      .help = "llama in whose attention a token sees so many tokens at most, itself among them, as "
              "Mistral has it; 0: all before it"},
+    {NAMED_KEY("model.embed_dropout", REAL, model.dropout.embed), "0", .most = 0.99,
+     .help = "gpt2: share of the embedding's output that training sets to zero (embd_pdrop)"},
+    {NAMED_KEY("model.residual_dropout", REAL, model.dropout.residual), "0", .most = 0.99,
+     .help = "gpt2: the same of what attention and feed-forward layers put out (resid_pdrop)"},
+    {NAMED_KEY("model.attention_dropout", REAL, model.dropout.attention), "0", .most = 0.99,
+     .help = "the same of the weights of attention, which cuDNN then does not compute, but "
+             "trireme's own kernels (attn_pdrop). What is dropped follows from seed, sample, "
+             "position, layer and feature, on any number of ranks"},
 
     {KEY(INT, lora.r), "0", 0, 65536,
      .help =

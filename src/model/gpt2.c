@@ -68,7 +68,19 @@ static void embed(const struct config_model *c, struct graph *graph)
     int positions = transformer_divided_matrix(graph, &places, 1, c->hidden, c->init_std, rows);
     int x = build_embedding(graph, build_tokens(graph), table);
     x = build_positions(graph, x, positions, transformer_positions(graph));
-    build_output(graph, build_scatter_rows(graph, x, graph->tensor));
+    x = build_scatter_rows(graph, x, graph->tensor);
+    build_output(graph, transformer_dropout(graph, x, -1, c->dropout.embed, "embed"));
+}
+
+/* x + h w^T + b, of which training drops a share of what is added to x; without, x is added in the
+ * product. */
+static int add_back(const struct config_model *c, struct graph *graph, int x, int h, int w, int b,
+                    const char *site)
+{
+    if (!graph->drops || !c->dropout.residual)
+        return build_bias(graph, transformer_back(graph, h, w, x), b);
+    int y = build_bias(graph, transformer_back(graph, h, w, -1), b);
+    return transformer_dropout(graph, y, x, c->dropout.residual, site);
 }
 
 /* x + o(attention(qkv(h))) */
@@ -79,7 +91,7 @@ static int attention(const struct config_model *c, struct graph *graph, int x, i
     int bo = transformer_row_vector(graph, &(struct transformer_part){"attn.o.bias", c->hidden},
                                     INIT_ZEROS);
     int o = transformer_attention(graph, c, transformer_all_rows(graph, h), &qkv, -1);
-    return build_bias(graph, transformer_back(graph, o, wo, x), bo);
+    return add_back(c, graph, x, o, wo, bo, "attn.o");
 }
 
 /* x + down(gelu(up(h))) */
@@ -95,7 +107,7 @@ static int mlp(const struct config_model *c, struct graph *graph, int x, int h)
                                            transformer_columns(graph, 0));
     int bdown = transformer_row_vector(graph, &down_bias, INIT_ZEROS);
     int u = transformer_linear(graph, transformer_all_rows(graph, h), wup);
-    return build_bias(graph, transformer_back(graph, build_gelu(graph, u, bup), wdown, x), bdown);
+    return add_back(c, graph, x, build_gelu(graph, u, bup), wdown, bdown, "mlp.down");
 }
 
 static void block(const struct config_model *c, struct graph *graph)

@@ -99,7 +99,9 @@ static struct graph *build(const struct model *model, int kind, int blocks,
 {
     graph->blocks = blocks;
     graph->model = model;
-    graph->packed = model->packed && purpose == MODEL_LOSS;
+    graph->packed = model->packed && purpose != MODEL_LOGITS;
+    graph->drops = purpose == MODEL_LOSS;
+    graph->seed = model->seed;
     for (graph->block = 0; graph->block < blocks; graph->block++) {
         build_sequence(graph, 0);
         model->family->graph(model, kind, purpose, loss_factor, graph);

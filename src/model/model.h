@@ -17,10 +17,10 @@
 
 enum { MODEL_PREFIX = 24 };
 
-/* What a graph is for: its last unit ends in the loss; or, of rows that continue sequences whose
- * keys and values are kept, in the logits of one row of each sequence: of row targets[i] of all,
- * for sequence i. */
-enum model_purpose { MODEL_LOSS, MODEL_LOGITS };
+/* What a graph is for: its last unit ends in the loss, in training or in evaluation, in which
+ * nothing is dropped; or, of rows that continue sequences whose keys and values are kept, in the
+ * logits of one row of each sequence: of row targets[i] of all, for sequence i. */
+enum model_purpose { MODEL_LOSS, MODEL_EVALUATION, MODEL_LOGITS };
 
 struct model_unit {
     int kind;                  /* units of equal kind have equal graphs */
@@ -58,7 +58,8 @@ struct model {
     int64_t const_width;      /* columns of the constant table */
     int sequences;            /* of tokens that it reads: 1 unless the family says 2 */
     struct config_lora lora;  /* its adapters (adapters.h); r 0: it has none */
-    int packed; /* 1: it is trained on packed documents (graph->packed), as who makes it says */
+    int packed;    /* 1: it is trained on packed documents (graph->packed), as who makes it says */
+    uint64_t seed; /* of what training drops; the same */
 };
 
 /* A model of a family, for model_destroy(). */

@@ -94,6 +94,11 @@ int transformer_linear(struct graph *graph, int x, int w)
     return adapters_scale(graph, &own, y);
 }
 
+int transformer_dropout(struct graph *graph, int x, int addend, double share, const char *site)
+{
+    return build_dropout(graph, x, addend, share, site, 0, graph->tensor);
+}
+
 int transformer_back(struct graph *graph, int x, int w, int addend)
 {
     const struct adapters_of own = adapters_declare(graph, w);
@@ -216,7 +221,10 @@ int transformer_attention(struct graph *graph, const struct config_model *c, int
                                          .window = window_of(graph, c),
                                          .heads = heads,
                                          .kv_heads = kv_heads,
-                                         .head_dim = d};
+                                         .head_dim = d,
+                                         .dropout = c->dropout.attention,
+                                         .site = "attn.weights",
+                                         .first_head = w->box[0].start[0] / d};
     return build_attention_of(graph, &form);
 }
 
@@ -245,7 +253,7 @@ void transformer_head(const struct config_model *c, int h, enum model_purpose pu
     int w = declare(graph, table, &part, 1);
     int targets = build_targets(graph);
     h = transformer_all_rows(graph, h);
-    if (purpose == MODEL_LOSS) {
+    if (purpose != MODEL_LOGITS) {
         build_head_loss_divided(graph, h, w, targets, c->vocab, loss_factor);
         return;
     }

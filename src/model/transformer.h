@@ -50,6 +50,8 @@ int transformer_linear(struct graph *graph, int x, int w);
 /* Own rows of the sum of x w^T over the ranks, which have own columns of w, and of addend (own
  * rows; -1: none). */
 int transformer_back(struct graph *graph, int x, int w, int addend);
+/* addend + x, both own rows, of which training drops a share of x (build_dropout()). */
+int transformer_dropout(struct graph *graph, int x, int addend, double share, const char *site);
 /* Division by rows or columns of a matrix, in chunks (0: of one row or column) that are not cut. */
 struct graph_division transformer_rows(const struct graph *graph, int64_t chunks);
 struct graph_division transformer_columns(const struct graph *graph, int64_t chunks);

@@ -258,6 +258,7 @@ int layout_model(struct model **model, const struct config *config, struct error
         return -1;
     }
     (*model)->packed = config->data.packing == PACKING_DOCUMENTS;
+    (*model)->seed = (uint64_t)config->seed;
     layout_wrap(*model, config);
     return 0;
 }

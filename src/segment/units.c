@@ -24,11 +24,11 @@
 #include "segment/orthogonalize.h"
 #include "segment/stages.h"
 
-static struct graph *graph_for(const struct units *units, int unit, int64_t batch,
-                               struct error *err)
+static struct graph *graph_for(const struct units *units, int unit, enum model_purpose purpose,
+                               int64_t batch, struct error *err)
 {
     const struct units_request *r = &units->request;
-    struct model_graph form = {.purpose = MODEL_LOSS,
+    struct model_graph form = {.purpose = purpose,
                                .batch = batch,
                                .dtype = r->dtype,
                                .tensor = r->tensor,
@@ -169,7 +169,8 @@ static int compile_kind(struct units *units, int unit, struct device *device, st
     if (autodiff(kind->train, err))
         return -1;
     const struct units_request *r = &units->request;
-    kind->evaluate = graph_for(units, unit, r->eval_batch ? r->eval_batch : r->batch, err);
+    kind->evaluate =
+        graph_for(units, unit, MODEL_EVALUATION, r->eval_batch ? r->eval_batch : r->batch, err);
     if (!kind->evaluate ||
         compile(units, kind, &kind->evaluation, kind->evaluate, PHASE_FORWARD, device, err))
         return -1;
@@ -324,7 +325,7 @@ static int find_boundaries_and_kinds(struct units *units, struct error *err)
     struct graph **graph = array_make((size_t)units->count, sizeof(struct graph *));
     int rc = 0;
     for (int u = 0; !rc && u < units->count; u++) {
-        graph[u] = graph_for(units, u, units->request.batch, err);
+        graph[u] = graph_for(units, u, MODEL_LOSS, units->request.batch, err);
         rc = graph[u] ? 0 : -1;
     }
     if (!rc)
