@@ -102,6 +102,9 @@ static int set_all(struct config *config, const struct js *json, struct error *e
     snprintf(text, sizeof text, "%.17g", js_get_real(json, "lora_alpha", 8));
     if (set(config, "lora.alpha", text, err))
         return -1;
+    snprintf(text, sizeof text, "%.17g", js_get_real(json, "lora_dropout", 0));
+    if (set(config, "lora.dropout", text, err))
+        return error_prefix(err, "lora_dropout");
     int is_rslora = js_get_bool(json, "use_rslora", 0), is_dora = js_get_bool(json, "use_dora", 0);
     return set(config, "lora.use_rslora", is_rslora ? "true" : "false", err) ||
                    set(config, "lora.use_dora", is_dora ? "true" : "false", err) ||
@@ -165,7 +168,7 @@ int adapter_write_config(const struct config *config, const char *targets, const
     js_add_real(json, "lora_alpha", lora->alpha);
     js_add_bool(json, "use_rslora", lora->use_rslora);
     js_add_bool(json, "use_dora", lora->use_dora);
-    js_add_real(json, "lora_dropout", 0);
+    js_add_real(json, "lora_dropout", lora->dropout);
     js_add_string(json, "bias", "none");
     js_add_bool(json, "fan_in_fan_out", !strcmp(config->model.family, "gpt2"));
     if (!strcmp(targets, "all-linear"))

@@ -102,6 +102,7 @@ struct config_lora {
     double alpha;
     int use_rslora; /* 1: alpha / sqrt(r), not / r */
     int use_dora;   /* 1: and vectors of the lengths that adapted rows have */
+    double dropout; /* share of what they read that training sets to zero */
     char target_modules[CONFIG_TEXT], modules_to_save[CONFIG_TEXT]; /* "q_proj,v_proj" */
     char path[CONFIG_TEXT]; /* folder of an adapter to begin with; "": new ones */
 };

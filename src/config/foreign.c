@@ -135,6 +135,10 @@ const struct foreign foreign_names[] = {
     {.names = "rms_norm_eps|layer_norm_epsilon|norm_epsilon", .here = "model.norm_eps"},
     {.names = "rotary_base", .here = "model.rope_theta"},
     {.names = "initializer_range|init_method_std", .here = "model.init_std"},
+    {.names = "embd_pdrop", .here = "model.embed_dropout"},
+    {.names = "resid_pdrop|hidden_dropout", .here = "model.residual_dropout"},
+    {.names = "attn_pdrop", .here = "model.attention_dropout"},
+    {.names = "lora_dropout", .here = "lora.dropout"},
     {.names = "tie_word_embeddings|untie_embeddings_and_output_weights",
      .here = "model.tie_embeddings"},
 

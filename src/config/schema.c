@@ -132,6 +132,8 @@ const struct key config_keys[] = {
     {KEY(BOOL, lora.use_dora), "false",
      .help = "true: DoRA, which also trains the length of each row of the adapted matrices "
              "(lora_magnitude_vector), and scales the row with its adapter to that"},
+    {KEY(REAL, lora.dropout), "0", .most = 0.99,
+     .help = "share of what they read that training sets to zero (peft's lora_dropout)"},
     {KEY(TEXT, lora.target_modules), "", .list = 1,
      .help = "linear layers that get them, by their names in Hugging Face's files or the ends of "
              "these: \"q_proj,v_proj\", which llama has by itself, \"c_attn\", as gpt2 has; or "

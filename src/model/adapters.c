@@ -129,9 +129,10 @@ static void add_part(struct graph_param *param, const char *name, const char *su
     param->dim[0] += rows;
 }
 
-/* A, B and m of a parameter, as whole tensors, and to which columns their product is added. */
+/* A, B and m of a parameter, of all of its modules or of one ("": all), as whole tensors, and to
+ * which columns their product is added. */
 static struct graph_adapter lay_out(const struct graph *graph, const struct graph_param *w,
-                                    struct graph_param *a, struct graph_param *b,
+                                    const char *only, struct graph_param *a, struct graph_param *b,
                                     struct graph_param *m)
 {
     struct graph_adapter parts = {.rank = graph->model->lora.r};
@@ -139,7 +140,7 @@ static struct graph_adapter lay_out(const struct graph *graph, const struct grap
     int64_t first = 0;
     for (int p = 0; p < w->parts; p++, first += w->part_rows[p - 1]) {
         target_of(graph, w, p, module);
-        if (!module[0])
+        if (!module[0] || (only[0] && strcmp(module, only) != 0))
             continue;
         if (strcmp(module, before) != 0)
             add_part(a, w->part[p], suffix_a, graph->model->lora.r);
@@ -156,14 +157,14 @@ static struct graph_adapter lay_out(const struct graph *graph, const struct grap
 
 /* Say of which tensors of an adapter each tensor rank makes a term of the gradient. */
 static void divide(struct graph *graph, const struct graph_param *w, struct graph_group terms,
-                   const struct adapters_of *own)
+                   int a, int b, int m)
 {
     int is_by_columns = w->division.dim == 1;
-    const int tensors[] = {own->a, own->b, own->m};
+    const int tensors[] = {a, b, m};
     if (w->division.group.size > 1)
-        build_divided(graph, is_by_columns ? own->b : own->a, w->division.group);
-    if (w->division.group.size > 1 && is_by_columns && own->m >= 0)
-        build_divided(graph, own->m, w->division.group);
+        build_divided(graph, is_by_columns ? b : a, w->division.group);
+    if (w->division.group.size > 1 && is_by_columns && m >= 0)
+        build_divided(graph, m, w->division.group);
     for (int i = 0; terms.size > 1 && i < 3; i++)
         if (tensors[i] >= 0)
             build_divided(graph, tensors[i], terms);
@@ -173,25 +174,24 @@ static void divide(struct graph *graph, const struct graph_param *w, struct grap
 static int squares_of(struct graph *graph, int w, const struct adapters_of *own)
 {
     const struct graph_division *division = &graph->params[graph->values[w].index].division;
-    int squares = build_row_squares(graph, w, own->a, own->b, own->factor, &own->parts);
+    int squares = build_row_squares(graph, w, own->product[0].a, own->product[0].b, own->factor,
+                                    &own->product[0].parts);
     return division->dim ? build_exchange(graph, &op_all_reduce, squares, division->group)
                          : squares;
 }
 
-struct adapters_of adapters_declare(struct graph *graph, int w)
+/* Declare the product of w's modules, or of one, if they have any; m, too, where that is asked for.
+ */
+static void declare_product(struct graph *graph, int w, const char *only, struct adapters_of *own)
 {
-    const struct config_lora *lora = graph->model ? &graph->model->lora : NULL;
-    struct adapters_of own = {.a = -1, .b = -1, .m = -1, .squares = -1};
-    if (!lora || !lora->r)
-        return own;
+    const struct config_lora *lora = &graph->model->lora;
     const struct graph_param param = graph->params[graph->values[w].index];
     struct graph_param a = {.dims = 2, .init = INIT_UNIFORM, .is_low_rank = 1};
     struct graph_param b = {.dims = 2, .init = INIT_ZEROS, .is_low_rank = 1};
     struct graph_param m = {.dims = 1, .init = INIT_ROW_NORMS};
-    own.parts = lay_out(graph, &param, &a, &b, &m);
-    if (!own.parts.parts)
-        return own;
-    own.factor = (float)adapters_factor(lora);
+    const struct graph_adapter parts = lay_out(graph, &param, only, &a, &b, &m);
+    if (!parts.parts)
+        return;
     a.dim[1] = param.box[0].whole[1];
     a.std = (float)(1 / sqrt((double)a.dim[1])); /* as PyTorch's linear layers begin */
     b.dim[1] = lora->r;
@@ -199,25 +199,52 @@ struct adapters_of adapters_declare(struct graph *graph, int w)
         a.division = param.division;
     else
         b.division = m.division = param.division;
-    own.a = build_param(graph, &a);
-    own.b = build_param(graph, &b);
+    int k = own->count++;
+    own->column = param.box[0].start[1];
+    own->product[k].parts = parts;
+    own->product[k].a = build_param(graph, &a);
+    own->product[k].b = build_param(graph, &b);
     if (lora->use_dora)
-        own.m = build_param(graph, &m);
-    divide(graph, &param, graph->values[w].divided, &own);
-    if (lora->use_dora)
+        own->m = build_param(graph, &m);
+    divide(graph, &param, graph->values[w].divided, own->product[k].a, own->product[k].b, own->m);
+}
+
+struct adapters_of adapters_declare(struct graph *graph, int w)
+{
+    const struct config_lora *lora = graph->model ? &graph->model->lora : NULL;
+    struct adapters_of own = {.m = -1, .squares = -1};
+    char before[HF_NAME] = "", module[HF_NAME];
+    if (!lora || !lora->r)
+        return own;
+    const struct graph_param param = graph->params[graph->values[w].index];
+    own.factor = (float)adapters_factor(lora);
+    if (!lora->dropout)
+        declare_product(graph, w, "", &own);
+    for (int p = 0; lora->dropout && p < param.parts; p++) {
+        target_of(graph, &param, p, module);
+        if (module[0] && strcmp(module, before) != 0)
+            declare_product(graph, w, module, &own);
+        snprintf(before, sizeof before, "%s", module);
+    }
+    if (own.m >= 0)
         own.squares = squares_of(graph, w, &own);
     return own;
 }
 
 int adapters_add_product(struct graph *graph, const struct adapters_of *own, int x, int y)
 {
-    if (own->a < 0)
-        return y;
-    int u = build_scale(graph, build_linear(graph, x, own->a, -1), own->factor);
-    return build_adapter(graph, y, u, own->b, &own->parts);
+    for (int k = 0; k < own->count; k++) {
+        int a = own->product[k].a;
+        const char *name = graph->params[graph->values[a].index].part[0];
+        int read = build_dropout(graph, x, -1, graph->model->lora.dropout, name, own->column,
+                                 (struct graph_group){0});
+        int u = build_scale(graph, build_linear(graph, read, a, -1), own->factor);
+        y = build_adapter(graph, y, u, own->product[k].b, &own->product[k].parts);
+    }
+    return y;
 }
 
 int adapters_scale(struct graph *graph, const struct adapters_of *own, int y)
 {
-    return own->m < 0 ? y : build_magnitude(graph, y, own->m, own->squares, &own->parts);
+    return own->m < 0 ? y : build_magnitude(graph, y, own->m, own->squares, &own->product[0].parts);
 }

@@ -39,11 +39,18 @@ int adapters_place(const struct model *model, const char *own, struct model_plac
 /* What the product of an adapter is multiplied by. */
 double adapters_factor(const struct config_lora *lora);
 
-/* The adapter of a matrix, as values of a graph; a -1: it has none; m -1: none of magnitudes. */
+/* The adapter of a matrix, as values of a graph: its products, of all modules together, or where
+ * numbers are dropped one of each, as each drops by itself in peft; and m -1: it has no magnitudes.
+ */
 struct adapters_of {
-    int a, b, m, squares;
+    int count; /* of products; 0: there is no adapter */
+    struct {
+        int a, b;
+        struct graph_adapter parts;
+    } product[PARAM_PARTS];
+    int m, squares;
+    int64_t column; /* of the whole matrix, at which the rank's columns begin */
     float factor;
-    struct graph_adapter parts;
 };
 
 /* Declare the adapter of matrix w, a parameter, divided as w is, before w is used. */
