@@ -48,6 +48,7 @@ static void steps(struct anything *a, struct session *s, const struct report_ran
         struct step_input input = rig_input(s, step);
         struct step_output output = {0};
         input.load = batches_load;
+        input.load_places = batches_load_places;
         input.user = &batches;
         batches.sample = (step - 1) * s->layout.global_batch;
         CHECK(&a->c, !execute(s->executor, s->train, &input, &output, NULL, &err));

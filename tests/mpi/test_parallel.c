@@ -6,7 +6,7 @@
  *   - memory is allocated and bytes are sent as planned.
  * Sizes are odd: rows, heads, the feed-forward width and the vocabulary do not divide evenly; keys
  * are divided, or whole on every rank (1 to 3 of them).  Micro-batches are fewer than stages, as
- * many, and more.
+ * many, and more.  Some models drop numbers, the same on every layout.
  *
  * On PARALLEL_DEVICE, one of PARALLEL_SHARE cells of its number of ranks, with PARALLEL=all in the
  * environment all of them, with MODEL=N from model N on; the one rank is on the CPU.  What the
@@ -30,17 +30,19 @@ static const double most_of_loss = 1e-5, most_of_weight = 1e-5, most_of_norm = 1
 
 #define ADAPTERS "lora.r=3 lora.alpha=6 lora.target_modules=all-linear train.lr=4e-3 "
 
+#define DROPOUT "model.embed_dropout=0.1 model.residual_dropout=0.1 model.attention_dropout=0.1 "
+
 static const char *const models[] = {
     SIZES "data.seq_len=17 model.family=llama model.heads=4 model.kv_heads=4 model.head_dim=8",
     SIZES "data.seq_len=17 model.family=llama model.heads=6 model.kv_heads=3 model.head_dim=6 "
           "model.tie_embeddings=true",
     SIZES "data.seq_len=16 model.family=llama model.heads=8 model.kv_heads=2 model.head_dim=4",
     SIZES "data.seq_len=17 model.family=llama model.heads=5 model.kv_heads=1 model.head_dim=8 "
-          "model.tie_embeddings=true",
+          "model.tie_embeddings=true model.attention_dropout=0.2",
     SIZES "data.seq_len=17 model.family=gpt2 model.heads=5 model.head_dim=8 "
           "model.tie_embeddings=true",
     SIZES "data.seq_len=19 model.family=gpt2 model.heads=4 model.kv_heads=4 model.head_dim=10 "
-          "model.max_seq_len=23 model.tie_embeddings=false",
+          "model.max_seq_len=23 model.tie_embeddings=false " DROPOUT,
     SIZES "data.seq_len=17 model.family=llama model.heads=6 model.kv_heads=2 model.head_dim=6 "
           "model.qkv_bias=true model.sliding_window=5 model.tie_embeddings=true",
     SIZES "data.seq_len=17 model.family=llama model.heads=5 model.kv_heads=1 model.head_dim=8 "
@@ -52,14 +54,14 @@ static const char *const models[] = {
     SIZES "data.seq_len=24 model.family=gpt2 model.heads=5 model.head_dim=8 "
           "model.max_seq_len=29 model.tie_embeddings=true",
     SIZES "data.seq_len=156 model.family=gpt2 model.heads=4 model.head_dim=10 "
-          "model.tie_embeddings=false",
+          "model.tie_embeddings=false " DROPOUT,
     SIZES "data.seq_len=156 model.family=llama model.heads=4 model.kv_heads=2 model.head_dim=6 "
           "model.qk_norm=true model.qkv_bias=true model.sliding_window=50",
     /* Of these the layouts whose tensor ranks exchange rows in parts, which must divide the rows;
        from here on: */
     SIZES "data.seq_len=24 model.family=llama model.heads=6 model.kv_heads=3 model.head_dim=6",
     SIZES "data.seq_len=24 model.family=gpt2 model.heads=5 model.head_dim=8 "
-          "model.tie_embeddings=true",
+          "model.tie_embeddings=true " DROPOUT,
     SIZES "data.seq_len=24 model.family=llama model.heads=6 model.kv_heads=2 model.head_dim=6 "
           "model.qk_norm=true",
     /* Of these, with adapters, each kind of layout; from here on: */
@@ -69,7 +71,7 @@ static const char *const models[] = {
                    "lora.modules_to_save=lm_head,ln_f",
     SIZES ADAPTERS "data.seq_len=24 model.family=llama model.heads=6 model.kv_heads=2 "
                    "model.head_dim=6 model.qkv_bias=true model.qk_norm=true "
-                   "lora.modules_to_save=lm_head,q_norm",
+                   "lora.modules_to_save=lm_head,q_norm lora.dropout=0.1",
     SIZES ADAPTERS "lora.use_dora=true data.seq_len=24 model.family=llama model.heads=6 "
                    "model.kv_heads=2 model.head_dim=6 lora.modules_to_save=lm_head",
     SIZES ADAPTERS "lora.use_dora=true data.seq_len=24 model.family=gpt2 model.heads=5 "
@@ -210,6 +212,7 @@ static void steps(struct test *t, struct session *s, const struct report_rank *p
         struct step_input input = rig_input(s, step);
         struct step_output output = {0};
         input.load = batches_load;
+        input.load_places = batches_load_places;
         input.user = &batches;
         batches.sample = (step - 1) * s->layout.global_batch;
         CHECK(&t->c, !execute(s->executor, s->train, &input, &output, NULL, &err));

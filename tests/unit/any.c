@@ -15,7 +15,8 @@ static const struct {
 } rows[] = {
     {ANY_MODEL,
      {"", "model.family=gpt2", "model.kv_heads=1", "model.qkv_bias=true model.sliding_window=3",
-      "model.qk_norm=true model.kv_heads=1"}},
+      "model.qk_norm=true model.kv_heads=1",
+      "model.family=gpt2 model.embed_dropout=0.1 model.residual_dropout=0.2"}},
     {ANY_MODEL, {"model.layers=1", "model.layers=2", "model.layers=3", "model.layers=5"}},
     {ANY_MODEL, {"", "model.tie_embeddings=true"}},
     {ANY_MODEL, {"model.vocab=23", "model.vocab=101"}},
@@ -25,8 +26,8 @@ static const struct {
     {ANY_MODEL,
      {"", "", "train.freeze=layers.0.*", "train.freeze=embed*,layers.*.mlp.*",
       "train.freeze=layers.*", "lora.r=2 lora.alpha=6",
-      "lora.r=3 lora.target_modules=all-linear lora.use_rslora=true",
-      "lora.r=2 lora.target_modules=all-linear lora.use_dora=true"}},
+       "lora.r=3 lora.target_modules=all-linear lora.use_rslora=true lora.dropout=0.2",
+       "lora.r=2 lora.target_modules=all-linear lora.use_dora=true"}},
     {ANY_LAYOUT, {"train.micro_batch=1", "train.micro_batch=2", "train.micro_batch=0"}},
     {ANY_MODEL,
      {"train.eps=1e-6", "train.eps=1e-6", "train.eps=1e-6", "train.eps=1e-6", "train.optimizer=sgd",
@@ -69,6 +70,7 @@ static const struct {
     {ANY_LAYOUT,
      {"", "", "", "parallel.pipeline=2", "parallel.pipeline=2 parallel.pipeline_reshard=true",
       "parallel.pipeline=3"}},
+    {ANY_MODEL, {"", "", "", "model.attention_dropout=0.2"}},
 };
 
 struct any any_case(const char *what, int number)

@@ -11,3 +11,5 @@ UNIT_TESTS += tests/unit/test_history tests/unit/test_history_order
 faults = tests/unit/faults.c tests/unit/faults.h $(divided)
 tests_unit_test_history_SOURCES = tests/unit/test_history.c $(faults)
 tests_unit_test_history_order_SOURCES = tests/unit/test_history_order.c $(faults)
+UNIT_TESTS += tests/unit/test_dropout_verify
+tests_unit_test_dropout_verify_SOURCES = tests/unit/test_dropout_verify.c $(rig)
