@@ -1,9 +1,20 @@
-/* tokenizer_wrap.c - what a tokenizer puts around a text, seen by what it puts around "a". */
+/* tokenizer_wrap.c - what is beside a text: what a tokenizer puts around it, seen by what it puts
+ * around "a"; and a text as valid UTF-8. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "io/tokenizer.h"
+#include "io/tokenizer_private.h"
+#include "io/tokenizer_unicode.h"
+
+char *tokenizer_utf8(const char *text, size_t bytes, size_t *length)
+{
+    struct tokenizer_buffer out = {0};
+    tokenizer_unicode_repair(text, bytes, 0, &out);
+    *length = out.bytes;
+    return out.text ? out.text : array_text("");
+}
 
 int tokenizer_wrap_find(struct tokenizer_wrap *wrap, const struct tokenizer *tokenizer,
                         struct error *err)

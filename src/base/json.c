@@ -65,6 +65,12 @@ void js_add_string(struct js *to, const char *key, const char *value)
     add(to, key, string ? string : json_string("(not UTF-8)"));
 }
 
+void js_add_bytes(struct js *to, const char *key, const char *text, size_t bytes)
+{
+    json_t *string = json_stringn(text, bytes);
+    add(to, key, string ? string : json_string("(not UTF-8)"));
+}
+
 void js_add(struct js *to, const char *key, struct js *child)
 {
     add(to, key, in(child));

@@ -26,6 +26,8 @@ void js_add_int(struct js *to, const char *key, int64_t value);
 void js_add_real(struct js *to, const char *key, double value);
 void js_add_bool(struct js *to, const char *key, int value);
 void js_add_string(struct js *to, const char *key, const char *value);
+/* A text of so many bytes of UTF-8, U+0000 among them; of others "(not UTF-8)". */
+void js_add_bytes(struct js *to, const char *key, const char *text, size_t bytes);
 void js_add(struct js *to, const char *key, struct js *child);
 
 enum js_layout { JS_ONE_LINE, JS_INDENTED };

@@ -131,7 +131,15 @@ static int run(struct generate_model *model, struct app *app,
                                                          : model->config.model.vocab};
     struct generator *generator = generator_create(session);
     struct generate_output *output = NULL;
+    int64_t longest = generate_texts_longest(texts);
     int rc;
+    if (longest > model->config.data.seq_len)
+        log_warn(&app->log,
+                 "the longest prompt has %lld tokens, the context %lld: what is before its last "
+                 "ones is left out; data.seq_len=N makes the context longer, up to "
+                 "model.max_seq_len (%lld)",
+                 (long long)longest, (long long)model->config.data.seq_len,
+                 (long long)model->config.model.max_seq_len);
     if (options->is_chat && !options->prompts) {
         rc = generate_chat(model, app, generator, &request, options, err);
     } else {
@@ -163,8 +171,13 @@ int command_generate(struct app *app, int argc, char **argv, struct error *err)
              generate_model_open(&model, app, &options, err);
     if (!rc) {
         apply_sampling(&model.config.generate, &sampling);
-        rc = share_prompts(&model, app, &options, &texts, err);
+        if (model.config.generate.min_tokens > model.config.generate.tokens)
+            rc = error_set(err, "--min-tokens (%lld) is above --tokens (%lld)",
+                           (long long)model.config.generate.min_tokens,
+                           (long long)model.config.generate.tokens);
     }
+    if (!rc)
+        rc = share_prompts(&model, app, &options, &texts, err);
     if (!rc) {
         int64_t tokens =
             texts.count ? generate_texts_longest(&texts) + model.config.generate.tokens : 0;

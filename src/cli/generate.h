@@ -53,10 +53,16 @@ void generate_model_close(struct generate_model *model);
 
 /* ---- prompts ---- */
 
+/* A prompt as it was given; text NULL: a conversation. */
+struct generate_given {
+    char *text;
+    size_t bytes;
+};
+
 /* All zero is none. */
 struct generate_texts {
     struct generator_prompt *prompt; /* with ids of their own */
-    char **text;                     /* of rank 0, as given; NULL: a conversation */
+    struct generate_given *given;    /* of rank 0 */
     int count, capacity, texts;
 };
 

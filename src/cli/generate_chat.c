@@ -59,6 +59,7 @@ static int answer(struct conversation *c, struct generate_model *model, struct a
     struct generate_texts texts = {0};
     struct generate_output *output = NULL;
     struct generator_request own = *request;
+    own.seed += (uint64_t)c->count; /* no two answers by the same random numbers */
     size_t bytes;
     int rc = is_root ? generate_texts_chat(&texts, model, c->messages, c->count, err) : 0;
     if (world_agree(app->world, rc, err)) {
@@ -89,9 +90,11 @@ int generate_chat(struct generate_model *model, struct app *app, struct generato
     if (options->system)
         add_message(&c, CHAT_SYSTEM, array_text(options->system));
     while (!rc && goes_on) {
+        world_watch(app->world, 0); /* a person may take any time */
         char *line = !is_root ? NULL : options->prompt ? array_text(options->prompt) : listen();
         goes_on = line != NULL;
         world_broadcast(app->world, &goes_on, sizeof goes_on, 0);
+        world_watch(app->world, (int)model->config.run.hang_seconds);
         if (!goes_on)
             break;
         if (is_root)

@@ -80,18 +80,16 @@ static int read_folder(struct generate_model *model, struct world *world,
 static int read_checkpoint(struct generate_model *model, struct app *app, const char *from,
                            const struct generate_options *options, struct error *err)
 {
-    struct config own;
     struct config *config = &model->config;
     if (run_checkpoint_open(&model->checkpoint, app->world, from, &app->log, err))
         return -1;
-    int rc = run_checkpoint_config(model->checkpoint, &own, NULL, 0, err) ||
-             run_checkpoint_config(model->checkpoint, config, options->settings,
+    int rc = run_checkpoint_config(model->checkpoint, config, options->settings,
                                    options->setting_count, err);
-    if (world_agree(app->world, rc ? -1 : 0, err))
+    if (world_agree(app->world, rc, err))
         return -1;
-    if (config->device == own.device)
+    if (!has_setting(options, "device"))
         config->device = CONFIG_DEVICE_AUTO;
-    if (config->run.threads == own.run.threads)
+    if (!has_setting(options, "run.threads"))
         config->run.threads = 0;
     if (!has_setting(options, "offload.params"))
         config->offload.params = OFFLOAD_NONE;

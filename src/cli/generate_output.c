@@ -47,8 +47,8 @@ struct generate_output *generate_output_create(const struct generate_model *mode
         tokenizer_decoder_create(&o->written[i].decoder, model->tokenizer,
                                  form == GENERATE_ANSWER ? 0 : TOKENIZER_CONTINUED);
     }
-    if (form == GENERATE_STREAM && texts->text[0]) {
-        fputs(texts->text[0], stdout);
+    if (form == GENERATE_STREAM && texts->given[0].text) {
+        fwrite(texts->given[0].text, 1, texts->given[0].bytes, stdout);
         fflush(stdout);
     }
     return o;
@@ -142,20 +142,27 @@ static int take(void *user, int64_t text, int64_t id)
     o->first_ns = o->first_ns ? o->first_ns : o->last_ns;
     find_stop(o->options, w, before);
     show(o, w);
-    return w->stopped = w->limit != SIZE_MAX;
+    w->stopped = w->limit != SIZE_MAX;
+    return w->stopped || ferror(stdout); /* nobody reads the rest */
+}
+
+static void add_text(struct js *to, const char *key, const char *text, size_t bytes)
+{
+    size_t length;
+    char *valid = tokenizer_utf8(text, bytes, &length);
+    js_add_bytes(to, key, valid, length);
+    free(valid);
 }
 
 static struct js *line_of(const struct generate_output *o, int text)
 {
     const struct written *w = &o->written[text];
     struct js *json = js_object();
-    char *completion = array_format("%.*s", (int)length_of(w), w->text ? w->text : "");
-    if (o->texts->text[text])
-        js_add_string(json, "prompt", o->texts->text[text]);
-    js_add_string(json, "completion", completion);
+    if (o->texts->given[text].text)
+        add_text(json, "prompt", o->texts->given[text].text, o->texts->given[text].bytes);
+    add_text(json, "completion", w->text ? w->text : "", length_of(w));
     js_add_int(json, "tokens", w->tokens);
     js_add_string(json, "end", w->stopped ? "stop" : "length");
-    free(completion);
     return json;
 }
 

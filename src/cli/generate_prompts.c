@@ -11,27 +11,36 @@
 #include "io/chat_encode.h"
 #include "io/jsonl.h"
 
-enum { MOST_BYTES = 1 << 20 }; /* of standard input, and of a line of a file */
+enum { MOST_BYTES = 1 << 20 }; /* of standard input */
 
 /* Takes what list holds. */
-static int add(struct generate_texts *texts, struct token_list *list, char *text, struct error *err)
+static int add(struct generate_texts *texts, struct token_list *list, struct generate_given given,
+               struct error *err)
 {
     if (!list->count) {
-        free(text);
+        free(given.text);
         return error_set(err, "the tokenizer has no token that begins or ends texts, so that a "
                               "prompt cannot be empty");
     }
     texts->prompt =
         array_grow(texts->prompt, texts->count, &texts->capacity, sizeof *texts->prompt);
-    texts->text = realloc(texts->text, (size_t)texts->capacity * sizeof *texts->text);
+    size_t bytes = (size_t)texts->capacity * sizeof *texts->given;
+    texts->given = array_need(realloc(texts->given, bytes), bytes);
     int32_t *ids = array_make((size_t)list->count, sizeof *ids);
     for (int64_t i = 0; i < list->count; i++)
         ids[i] = (int32_t)list->ids[i];
     texts->prompt[texts->count] = (struct generator_prompt){ids, list->count};
-    texts->text[texts->count] = text;
+    texts->given[texts->count] = given;
     texts->texts = ++texts->count;
     list->count = 0;
     return 0;
+}
+
+static char *copy_of(const char *text, size_t bytes)
+{
+    char *copy = array_make(bytes + 1, 1);
+    memcpy(copy, text, bytes);
+    return copy;
 }
 
 /* What the tokenizer puts before a text, or an end of the one before where a prompt is empty, and
@@ -51,7 +60,7 @@ static int add_text(struct generate_texts *texts, const struct tokenizer *tokeni
     if (!rc && !list.count && tokenizer->end_of_text >= 0)
         rc = token_list_add(&list, &end, 1, 1, err);
     if (!rc)
-        rc = add(texts, &list, array_format("%.*s", (int)bytes, text), err);
+        rc = add(texts, &list, (struct generate_given){copy_of(text, bytes), bytes}, err);
     tokenizer_wrap_free(&wrap);
     token_list_free(&list);
     free(ids);
@@ -67,7 +76,8 @@ int generate_texts_chat(struct generate_texts *texts, const struct generate_mode
     struct chat_encoder encoder = {.specials = specials};
     int rc = tokenizer_encoder_create(&encoder.encoder, model->tokenizer, err) ||
              chat_render(model->chat, messages, count, CHAT_PROMPT, &text, err) ||
-             chat_encode(&encoder, &text, &list, err) || add(texts, &list, NULL, err);
+             chat_encode(&encoder, &text, &list, err) ||
+             add(texts, &list, (struct generate_given){0}, err);
     chat_free(&text);
     chat_encoder_free(&encoder);
     tokenizer_encoder_destroy(encoder.encoder);
@@ -77,6 +87,15 @@ int generate_texts_chat(struct generate_texts *texts, const struct generate_mode
 }
 
 /* ---- files ---- */
+
+/* A text alone; in conversations, what the user says. */
+static int add_line(struct generate_texts *texts, const struct generate_model *model,
+                    const char *text, size_t bytes, struct error *err)
+{
+    const struct chat_message message = {.role = CHAT_USER, .text = text, .bytes = bytes};
+    return model->chat ? generate_texts_chat(texts, model, &message, 1, err)
+                       : add_text(texts, model->tokenizer, text, bytes, err);
+}
 
 /* A line of JSON: a prompt, a text, or a conversation. */
 static int add_record(struct generate_texts *texts, const struct generate_model *model,
@@ -88,17 +107,14 @@ static int add_record(struct generate_texts *texts, const struct generate_model 
     js_free(json);
     int rc = jsonl_read(&record, &fields, line, bytes, err);
     const struct jsonl_text *text = record.kind == JSONL_TEXT ? &record.text : &record.prompt;
-    if (!rc && record.kind == JSONL_CHAT && !model->chat)
+    if (!rc && record.kind == JSONL_INSTRUCTION)
+        rc = error_set(err, "instruction, input and output are for training; give a prompt");
+    else if (!rc && record.kind == JSONL_CHAT && !model->chat)
         rc = error_set(err, "conversations are continued by a chat template: --chat");
     else if (!rc && record.kind == JSONL_CHAT)
         rc = generate_texts_chat(texts, model, record.messages, record.message_count, err);
-    else if (!rc && model->chat)
-        rc = generate_texts_chat(
-            texts, model,
-            &(struct chat_message){.role = CHAT_USER, .text = text->text, .bytes = text->bytes}, 1,
-            err);
     else if (!rc)
-        rc = add_text(texts, model->tokenizer, text->text, text->bytes, err);
+        rc = add_line(texts, model, text->text, text->bytes, err);
     jsonl_free(&record);
     return rc ? -1 : 0;
 }
@@ -120,8 +136,8 @@ static int read_file(struct generate_texts *texts, const struct generate_model *
             continue;
         while (!is_json && n && (line[n - 1] == '\n' || line[n - 1] == '\r'))
             n--;
-        rc = is_json ? add_record(texts, model, line, n, err)
-                     : add_text(texts, model->tokenizer, line, n, err);
+        rc =
+            is_json ? add_record(texts, model, line, n, err) : add_line(texts, model, line, n, err);
         if (rc)
             error_prefix(err, "%s:%lld", path, (long long)number);
     }
@@ -187,8 +203,8 @@ void generate_texts_free(struct generate_texts *texts)
     for (int i = 0; i < texts->count; i++)
         free((int32_t *)texts->prompt[i].ids);
     for (int i = 0; i < texts->texts; i++)
-        free(texts->text[i]);
+        free(texts->given[i].text);
     free(texts->prompt);
-    free(texts->text);
+    free(texts->given);
     *texts = (struct generate_texts){0};
 }

@@ -392,6 +392,10 @@ static int check_evaluation(const struct config *config, struct error *err)
                          "train.early_stop is %lld evaluations, but there are none while training "
                          "goes on; set train.eval_every and data.valid",
                          (long long)t->early_stop);
+    if (config->generate.min_tokens > config->generate.tokens)
+        return error_set(err, "generate.min_tokens (%lld) is above generate.tokens (%lld)",
+                         (long long)config->generate.min_tokens,
+                         (long long)config->generate.tokens);
     if (config->generate.samples && !config->data.valid[0])
         return error_set(err, "generate.samples continues texts of data.valid, and that names no "
                               "token file; set it, or generate.samples=0");

@@ -52,7 +52,7 @@ static int open_model(struct making *m, const struct config *config, int threads
         return -1;
     struct units_request units = layout_units(&m->report->layout, config);
     if (config->generate.samples)
-        units.generate = layout_generate(config);
+        units.generate = layout_generate(config, config->generate.samples);
     int places = layout_places(&m->report->layout), made = m->is_quick ? 1 : places;
     m->units = array_make((size_t)places, sizeof(struct units *));
     for (int place = 0; place < made; place++) {

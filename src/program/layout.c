@@ -263,16 +263,16 @@ int layout_model(struct model **model, const struct config *config, struct error
     return 0;
 }
 
-struct units_generate layout_generate(const struct config *config)
+struct units_generate layout_generate(const struct config *config, int64_t texts)
 {
     /* Rows of all texts in a pass over prompts: enough for products at full speed. */
     const int64_t rows = 512, least = 16, most = 128;
     int64_t even = config->data.seq_len + config->data.seq_len % 2;
-    int64_t prompt = rows / config->generate.batch / 2 * 2;
+    int64_t batch = min_i64(config->generate.batch, texts), prompt = rows / batch / 2 * 2;
     prompt = prompt < least ? least : prompt > most ? most : prompt;
     prompt = even < prompt ? even : prompt;
     return (struct units_generate){
-        .batch = config->generate.batch, .prompt = prompt, .cache = config->data.seq_len + prompt};
+        .batch = batch, .prompt = prompt, .cache = config->data.seq_len + prompt};
 }
 
 struct units_request layout_units(const struct layout *layout, const struct config *config)

@@ -35,7 +35,7 @@ struct slot {
 /* What the root says of a slot's next token. */
 struct drawn {
     int32_t id;
-    int32_t ends; /* 1: the text has ended */
+    int32_t ends; /* 1: the text has ended; -1: logits are no numbers */
 };
 
 struct generator {
@@ -134,6 +134,9 @@ static struct drawn draw(struct generator *g, const struct generator_request *re
                 logits[id] = -INFINITY;
     uint64_t index = (uint64_t)slot->text << 32 | (uint64_t)before;
     uint64_t number = philox_u64(philox_key(request->seed, "generate"), index);
+    for (int64_t i = 0; i < request->vocab; i++)
+        if (isnan(logits[i]))
+            return (struct drawn){.ends = -1};
     int64_t id = sampling_draw(sampling, &request->how, logits, slot->ids, slot->count,
                                (double)(number >> 11) * 0x1p-53);
     if (request->is_stop(request->user, id))
@@ -143,8 +146,8 @@ static struct drawn draw(struct generator *g, const struct generator_request *re
 }
 
 /* All ranks append what the root draws for the slots of which no token waits. */
-static void draw_all(struct generator *g, const struct generator_request *request,
-                     struct sampling *sampling)
+static int draw_all(struct generator *g, const struct generator_request *request,
+                    struct sampling *sampling, struct error *err)
 {
     int is_root = world_rank(g->s->world) == g->root;
     for (int64_t b = 0; b < g->slots && is_root; b++)
@@ -155,6 +158,11 @@ static void draw_all(struct generator *g, const struct generator_request *reques
         struct slot *slot = &g->slot[b];
         if (slot->text < 0 || waiting(slot))
             continue;
+        if (g->drawn[b].ends < 0)
+            return error_set(err,
+                             "text %lld: the logits of token %lld are no numbers: what the model "
+                             "computes overflows, or its weights are damaged",
+                             (long long)slot->text + 1, (long long)slot->count - slot->prompt + 1);
         append(slot, g->drawn[b].id);
         if (!g->drawn[b].ends)
             continue;
@@ -162,6 +170,7 @@ static void draw_all(struct generator *g, const struct generator_request *reques
             request->ended(request->user, slot->text);
         slot->text = -1;
     }
+    return 0;
 }
 
 /* ---- slots ---- */
@@ -222,7 +231,7 @@ int generator_run(struct generator *g, const struct generator_request *request,
         }
         rc = run_pass(g, err);
         if (!rc)
-            draw_all(g, request, sampling);
+            rc = draw_all(g, request, sampling, err);
     }
     sampling_destroy(sampling);
     return rc ? -1 : 0;

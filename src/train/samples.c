@@ -13,6 +13,8 @@
 #include "train/generator.h"
 #include "train/metrics_resume.h"
 
+enum { REPORTED = 60 }; /* tokens of each that the log shows: the last given, the first written */
+
 /* Tokens of a text: first those that are given, then how it goes on. */
 struct sample {
     int32_t *ids;
@@ -196,11 +198,13 @@ static int take(void *user, int64_t text, int64_t id)
 static void add_tokens(const struct samples *samples, struct js *to, const char *key,
                        const int32_t *ids, int64_t count)
 {
-    size_t bytes;
+    size_t bytes, length;
     if (samples->tokenizer) {
         char *text = tokenizer_decode(samples->tokenizer, (const uint32_t *)ids, count,
                                       TOKENIZER_CONTINUED | TOKENIZER_SPECIALS, &bytes);
-        js_add_string(to, key, text);
+        char *valid = tokenizer_utf8(text, bytes, &length);
+        js_add_bytes(to, key, valid, length);
+        free(valid);
         free(text);
         return;
     }
@@ -214,8 +218,9 @@ static void report_first(const struct samples *samples, int64_t step)
 {
     const struct sample *sample = &samples->sample[0];
     struct js *json = js_object();
-    add_tokens(samples, json, "given", sample->ids, sample->given);
-    add_tokens(samples, json, "written", sample->written, sample->written_count);
+    int64_t shown = min_i64(sample->given, REPORTED);
+    add_tokens(samples, json, "given", sample->ids + sample->given - shown, shown);
+    add_tokens(samples, json, "written", sample->written, min_i64(sample->written_count, REPORTED));
     char *text = js_text(json, JS_ONE_LINE, NULL);
     if (text)
         log_info(samples->s->log, "step %lld writes %.*s", (long long)step,

@@ -29,7 +29,9 @@ static int compile(struct session *s, enum session_use use, struct error *err)
     layout_set_place(&request, world_rank(s->world) % layout_places(&s->layout));
     int generates = use == SESSION_GENERATE || (use == SESSION_TRAIN && s->config.generate.samples);
     if (generates)
-        request.generate = layout_generate(&s->config);
+        request.generate =
+            layout_generate(&s->config, use == SESSION_GENERATE ? s->config.generate.batch
+                                                                : s->config.generate.samples);
     if (use == SESSION_GENERATE) /* nothing is trained or evaluated: no space for a sequence */
         request.seq[0] = 1;
     if (units_create(&s->units, s->model, &request, s->device, err))

@@ -247,7 +247,7 @@ static int maybe_evaluate(struct trainer *t, struct metrics_step *report, struct
     if (evaluate(t->s, &t->valid, c->eval_batches, &report->eval_loss, &report->eval_tokens, err))
         return -1;
     judge_evaluation(t, report->eval_loss);
-    return t->samples ? samples_write(t->samples, t->at.step, err) : 0;
+    return t->samples && !t->stop ? samples_write(t->samples, t->at.step, err) : 0;
 }
 
 /* Count the steps in a row that updated nothing; while the loss scale can still become smaller,

@@ -71,6 +71,20 @@ refused "no file" 'nosuch\.jsonl: No such file' $G run --prompts nosuch.jsonl
 refused "a file without a prompt" 'has no prompt' $G run --prompts /dev/null
 refused "two sources" 'both say what is to be continued' $G run --prompts lines.txt --prompt x
 
+printf 'ping\ntick\n' >said.txt
+is "what users say, a line each" "pong tock" "$($G run --prompts said.txt --chat --temperature 0 2>err |
+    sed 's/.*"completion": "\([^"]*\)".*/\1/' | tr '\n' ' ' | sed 's/ $//')"
+echo '{"instruction": "a", "input": "b", "output": "c"}' >task.jsonl
+refused "an instruction" 'task\.jsonl:1: instruction, input and output are for training' \
+    $G run --prompts task.jsonl --chat
+printf '{"prompt": "a\\u0000\\u00e9"}\n' >odd.jsonl
+is "a prompt with U+0000 comes back whole" '{"prompt": "a\u0000é"' \
+    "$($G run --prompts odd.jsonl --tokens 2 2>err | cut -d, -f1)"
+$G run --prompt "$(cat chats.jsonl)" --tokens 2 >out 2>err
+is "a prompt longer than the context is named" 1 "$(grep -c 'longest prompt has .* tokens, the context 48' err)"
+$G run --prompt x --tokens 5 >/dev/full 2>err
+is "nowhere to write" "1 1" "$? $(grep -c 'standard output' err)"
+
 # ---- ends ----
 all=$($G run --prompt "<a" --temperature 0 --tokens 20 --min-tokens 20 2>err)
 cut=$(echo "$all" | cut -c9-11)
@@ -85,6 +99,8 @@ short=$($G run --chat --prompt ping --temperature 0 2>err | wc -c)
 long=$($G run --chat --prompt ping --temperature 0 --min-tokens 12 2>err | wc -c)
 is "--min-tokens goes on where a text would end" yes "$([ "$long" -gt "$short" ] && echo yes)"
 is "--top-p 0 takes the likeliest" "pong" "$($G run --chat --prompt ping --temperature 2 --top-p 0 2>err)"
+refused "fewer tokens than the fewest" 'min-tokens \(9\) is above --tokens \(3\)' \
+    $G run --prompt x --min-tokens 9 --tokens 3
 refused "--top-p above 1" 'top-p 1.5: a number from 0 to 1' $G run --prompt x --top-p 1.5
 
 # ---- folders, and weights that are fetched ----

@@ -86,7 +86,7 @@ struct session *rig_open_model(struct mem *mem, const struct config *config, str
     layout_set_place(&units, rank % layout_places(&s->layout));
     s->config.generate.batch = generates;
     if (generates)
-        units.generate = layout_generate(&s->config);
+        units.generate = layout_generate(&s->config, generates);
     must(units_create(&s->units, s->model, &units, s->device, &err), &err);
     s->state = state_create(s->units, &s->layout, 1, rank);
     s->data_rank = layout_data_rank(&s->layout, s->state->coord);
