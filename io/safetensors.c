@@ -335,28 +335,45 @@ const struct safetensors_tensor *safetensors_find(const struct safetensors *st, 
                        : NULL;
 }
 
-int safetensors_read(const struct safetensors *st, const struct safetensors_tensor *tensor,
-                     int64_t start, int64_t count, float *to, struct error *err)
+/* Can these elements be read? */
+static int check_range(const struct safetensors *st, const struct safetensors_tensor *tensor,
+                       int64_t start, int64_t count, struct error *err)
 {
-    enum { BUFFER = 1 << 16 };
     const char *path = st->file[tensor->file];
     if (tensor->dtype < 0)
         return error_set(err, "%s: tensor \"%.100s\" is %s; F32, BF16 and F16 are read", path,
                          tensor->name, tensor->format);
     if (start < 0 || count < 0 || start > tensor->elems - count)
         return wrong(path, tensor->name, "elements are asked for that it has not", err);
+    return 0;
+}
+
+int safetensors_read_raw(const struct safetensors *st, const struct safetensors_tensor *tensor,
+                         int64_t start, int64_t count, void *to, struct error *err)
+{
+    if (check_range(st, tensor, start, count, err))
+        return -1;
+    int64_t width = (int64_t)dtype_bytes((enum dtype)tensor->dtype);
+    return disk_read(st->fd[tensor->file], to, (size_t)(count * width),
+                     tensor->offset + start * width, st->file[tensor->file], err);
+}
+
+int safetensors_read(const struct safetensors *st, const struct safetensors_tensor *tensor,
+                     int64_t start, int64_t count, float *to, struct error *err)
+{
+    enum { BUFFER = 1 << 16 };
+    if (tensor->dtype == DTYPE_F32)
+        return safetensors_read_raw(st, tensor, start, count, to, err);
+    if (check_range(st, tensor, start, count, err))
+        return -1;
     enum dtype dtype = (enum dtype)tensor->dtype;
-    int64_t width = (int64_t)dtype_bytes(dtype), at = tensor->offset + start * width;
-    if (dtype == DTYPE_F32)
-        return disk_read(st->fd[tensor->file], to, (size_t)(count * width), at, path, err);
+    int64_t most = BUFFER / (int64_t)dtype_bytes(dtype);
     char buffer[BUFFER];
-    for (int64_t done = 0; done < count;) {
-        int64_t part = min_i64(count - done, BUFFER / width);
-        if (disk_read(st->fd[tensor->file], buffer, (size_t)(part * width), at + done * width, path,
-                      err))
+    for (int64_t done = 0, part; done < count; done += part) {
+        part = min_i64(count - done, most);
+        if (safetensors_read_raw(st, tensor, start + done, part, buffer, err))
             return -1;
         dtype_widen(to + done, buffer, dtype, part);
-        done += part;
     }
     return 0;
 }

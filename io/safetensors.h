@@ -57,6 +57,10 @@ const struct safetensors_tensor *safetensors_find(const struct safetensors *st, 
 int safetensors_read(const struct safetensors *st, const struct safetensors_tensor *tensor,
                      int64_t start, int64_t count, float *to, struct error *err);
 
+/* The same as the file has them, in the tensor's format.  0, or -1 with err set. */
+int safetensors_read_raw(const struct safetensors *st, const struct safetensors_tensor *tensor,
+                         int64_t start, int64_t count, void *to, struct error *err);
+
 /* A hash that files with other tensors, or the same tensors with other numbers, most likely do not
  * have: XXH3 of each tensor's name, format and shape, and of SAMPLE_BYTES at its start, in its
  * middle and at its end.  In however many files they are, it is the same.  0, or -1 with err set: a

@@ -9,21 +9,32 @@
 #include "base/array.h"
 #include "comm/transport.h"
 
-/* Start an operation on bytes and wait for it.  If it fails the ranks can no longer agree on
- * anything: the job ends. */
-static void run(struct world *world, const struct comm_kind *kind, const void *send, void *recv,
-                size_t bytes, int peer)
+static void start(struct world *world, struct comm_op *handle, const struct comm_kind *kind,
+                  const void *send, void *recv, size_t bytes, int peer)
 {
-    struct error err = {0};
-    struct comm_op handle;
     struct operation *op =
-        operation_make(world->whole, &handle, send, recv, (int64_t)bytes, DTYPE_U8);
+        operation_make(world->whole, handle, send, recv, (int64_t)bytes, DTYPE_U8);
     op->peer = peer;
     operation_start(op, QUEUE_CONTROL, kind);
-    if (!comm_wait(&handle, &err))
+}
+
+/* If an operation fails the ranks can no longer agree on anything: the job ends. */
+static void finish(struct world *world, struct comm_op *handle)
+{
+    struct error err = {0};
+    if (!comm_wait(handle, &err))
         return;
     err.code = EXIT_NODE;
     world_fail(world, &err);
+}
+
+/* Start an operation on bytes and wait for it. */
+static void run(struct world *world, const struct comm_kind *kind, const void *send, void *recv,
+                size_t bytes, int peer)
+{
+    struct comm_op handle;
+    start(world, &handle, kind, send, recv, bytes, peer);
+    finish(world, &handle);
 }
 
 void world_broadcast(struct world *world, void *data, size_t bytes, int root)
@@ -135,4 +146,20 @@ int world_gather(struct world *world, char **all, size_t *sizes, const void *min
         memcpy(sizes, every, (size_t)world->size * sizeof *sizes);
     free(every);
     return rc;
+}
+
+void world_send(struct world *world, const struct world_message *messages, int count)
+{
+    struct comm_op *handles = array_make((size_t)count + 1, sizeof *handles);
+    for (int i = 0; i < count; i++)
+        start(world, &handles[i], &kind_send, messages[i].data, NULL, messages[i].bytes,
+              messages[i].rank);
+    for (int i = 0; i < count; i++)
+        finish(world, &handles[i]);
+    free(handles);
+}
+
+void world_recv(struct world *world, void *data, size_t bytes, int rank)
+{
+    run(world, &kind_recv, NULL, data, bytes, rank);
 }

@@ -229,6 +229,11 @@ int world_nodes(const struct world *world)
     return world->nodes;
 }
 
+int world_node(const struct world *world)
+{
+    return world ? world->node : 0;
+}
+
 int world_local_rank(const struct world *world)
 {
     return world->local_rank;

@@ -52,6 +52,7 @@ void world_watch(struct world *world, int seconds);
 int world_rank(const struct world *world);       /* world may be NULL */
 int world_size(const struct world *world);       /* world may be NULL */
 int world_nodes(const struct world *world);      /* number of nodes */
+int world_node(const struct world *world);       /* this rank's, by its lowest rank; may be NULL */
 int world_local_rank(const struct world *world); /* within the node */
 int world_local_size(const struct world *world); /* ranks on this node */
 const char *world_host(const struct world *world);
@@ -85,5 +86,16 @@ void world_all_gather(struct world *world, void *all, const void *mine, size_t b
 int world_gather(struct world *world, char **all, size_t *sizes, const void *mine, size_t bytes,
                  int root, struct error *err);
 void world_barrier(struct world *world);
+
+/* Messages of host memory to other ranks; those from one rank to another are received in order, in
+ * the sizes in which they were sent.  world_send() sends all of a list side by side and returns
+ * when the memory of each may be changed.  A rank sends none to itself. */
+struct world_message {
+    int rank;
+    const void *data;
+    size_t bytes;
+};
+void world_send(struct world *world, const struct world_message *messages, int count);
+void world_recv(struct world *world, void *data, size_t bytes, int rank);
 
 #endif
