@@ -1,9 +1,9 @@
 /* hf_tensors.c - see hf_tensors.h.
  *
  * A logical tensor is there by itself, or stacked with others, as it is or transposed.  Of a matrix
- * that is stored as it is, what lies end to end in the box and in the file is read at once.  Of a
+ * that is stored as it is, what lies end to end in the box and in the file is a run.  Of a
  * transposed one, stored [in, out], the rows that are wanted are columns there: of each stored row
- * the stretch with these is read, and put where its numbers belong.
+ * the stretch with these is a run, whose numbers belong a row of the part apart.
  *
  *   q, k, v [out, in] of GPT-2 as one tensor [in, 3 out]      rows 0 and 1 of k
  *     row 0   q q q | k k k | v v v                             . . . | x x . | . . .
@@ -11,22 +11,31 @@
  */
 #include "train/hf_tensors.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/round.h"
 #include "model/adapters.h"
+
+enum { STRETCH = 4096 };
+
+int hf_tensors_place(const struct model *model, enum hf_tensors_files files, const char *own,
+                     struct model_place *place)
+{
+    const struct model_family *family = model->family;
+    if (!family->names)
+        return -1;
+    return files == HF_ADAPTER ? adapters_place(model, own, place)
+                               : model_hf_place(family, own, place);
+}
 
 const struct safetensors_tensor *hf_tensors_find(const struct safetensors *st,
                                                  const struct model *model,
                                                  enum hf_tensors_files files, const char *own,
                                                  struct model_place *place, struct error *err)
 {
-    const struct model_family *family = model->family;
-    if (!family->names || (files == HF_ADAPTER ? adapters_place(model, own, place)
-                                               : model_hf_place(family, own, place))) {
+    if (hf_tensors_place(model, files, own, place)) {
         error_set(err, "%s: the family %s has no name there for its tensor %s", st->path,
-                  family->name, own);
+                  model->family->name, own);
         return NULL;
     }
     const struct safetensors_tensor *tensor = safetensors_find(st, place->name);
@@ -38,55 +47,84 @@ const struct safetensors_tensor *hf_tensors_find(const struct safetensors *st,
     return tensor;
 }
 
-/* Elements of a box, in row-major order. */
-struct interval {
-    const struct box *box;
-    int64_t start, count;
-};
-
-static int read_as_is(const struct safetensors *st, const struct safetensors_tensor *tensor,
-                      const struct model_place *place, const struct interval *part, float *to,
-                      struct error *err)
+struct hf_tensors_runs hf_tensors_runs(const struct model_place *place, const struct box *box,
+                                       int64_t start, int64_t count)
 {
-    const struct box *box = part->box, whole = box_whole(box->dims, box->whole);
-    int64_t before = place->part * box_elems(&whole), end = part->start + part->count, run, first;
-    for (int64_t at = part->start; at < end; at += run) {
-        run = min_i64(box_run(box, &whole, at, &first), end - at);
-        if (safetensors_read(st, tensor, before + first, run, to + (at - part->start), err))
-            return -1;
+    return (struct hf_tensors_runs){
+        .place = place, .box = box, .start = start, .end = start + count};
+}
+
+static int next_as_is(struct hf_tensors_runs *runs, int64_t limit, struct hf_tensors_run *run)
+{
+    const struct box *box = runs->box, whole = box_whole(box->dims, box->whole);
+    int64_t from = runs->start + runs->next, first;
+    if (from >= runs->end)
+        return 0;
+    int64_t count = min_i64(box_run(box, &whole, from, &first), runs->end - from);
+    first += runs->place->part * box_elems(&whole);
+    if (first >= limit)
+        return 0;
+    *run = (struct hf_tensors_run){first, min_i64(count, limit - first), runs->next, 1};
+    runs->next += run->count;
+    return 1;
+}
+
+/* A column of the part is a stretch of a stored row; of the first and the last row of the part some
+ * columns may be left out. */
+static int next_transposed(struct hf_tensors_runs *runs, int64_t limit, struct hf_tensors_run *run)
+{
+    const struct model_place *place = runs->place;
+    const struct box *box = runs->box;
+    int64_t width = box->count[1], last = runs->end - 1;
+    int64_t stored = box->whole[0] * place->parts; /* numbers of a stored row */
+    for (; runs->next < width; runs->next++, runs->skip = 0) {
+        int64_t column = runs->next;
+        int64_t row = runs->start / width + (column < runs->start % width) + runs->skip;
+        int64_t end = last / width + (column <= last % width);
+        if (row >= end)
+            continue;
+        int64_t at =
+            (box->start[1] + column) * stored + place->part * box->whole[0] + box->start[0] + row;
+        if (at >= limit)
+            return 0;
+        int64_t count = min_i64(end - row, limit - at);
+        *run = (struct hf_tensors_run){at, count, row * width + column - runs->start, width};
+        runs->skip += count;
+        return 1;
     }
     return 0;
 }
 
-static int read_transposed(const struct safetensors *st, const struct safetensors_tensor *tensor,
-                           const struct model_place *place, const struct interval *part, float *to,
-                           struct error *err)
+int hf_tensors_next_run(struct hf_tensors_runs *runs, int64_t limit, struct hf_tensors_run *run)
 {
-    const struct box *box = part->box;
-    int64_t width = box->count[1], end = part->start + part->count;
-    int64_t first = part->start / width, rows = (end - 1) / width - first + 1;
-    int64_t stored = tensor->dim[1]; /* numbers of a stored row */
-    int64_t from = place->part * box->whole[0] + box->start[0] + first;
-    float *stretch = malloc((size_t)rows * sizeof *stretch);
-    int rc = stretch ? 0 : error_set(err, "out of memory: a row of %s", tensor->name);
-    for (int64_t column = 0; !rc && column < width; column++) {
-        rc = safetensors_read(st, tensor, (box->start[1] + column) * stored + from, rows, stretch,
-                              err);
-        for (int64_t row = 0; !rc && row < rows; row++) {
-            int64_t at = (first + row) * width + column;
-            if (at >= part->start && at < end)
-                to[at - part->start] = stretch[row];
-        }
+    return runs->place->is_transposed ? next_transposed(runs, limit, run)
+                                      : next_as_is(runs, limit, run);
+}
+
+/* Read a stretch, and put its numbers where they belong. */
+static int read_stretch(const struct safetensors *st, const struct safetensors_tensor *tensor,
+                        const struct hf_tensors_run *run, float *to, struct error *err)
+{
+    float stretch[STRETCH];
+    for (int64_t done = 0, part; done < run->count; done += part) {
+        part = min_i64(run->count - done, STRETCH);
+        if (safetensors_read(st, tensor, run->at + done, part, stretch, err))
+            return -1;
+        for (int64_t i = 0; i < part; i++)
+            to[run->to + (done + i) * run->step] = stretch[i];
     }
-    free(stretch);
-    return rc;
+    return 0;
 }
 
 int hf_tensors_read(const struct safetensors *st, const struct safetensors_tensor *tensor,
                     const struct model_place *place, const struct box *box, int64_t start,
                     int64_t count, float *to, struct error *err)
 {
-    const struct interval part = {box, start, count};
-    return place->is_transposed ? read_transposed(st, tensor, place, &part, to, err)
-                                : read_as_is(st, tensor, place, &part, to, err);
+    struct hf_tensors_runs runs = hf_tensors_runs(place, box, start, count);
+    struct hf_tensors_run run;
+    int rc = 0;
+    while (!rc && hf_tensors_next_run(&runs, INT64_MAX, &run))
+        rc = run.step == 1 ? safetensors_read(st, tensor, run.at, run.count, to + run.to, err)
+                           : read_stretch(st, tensor, &run, to, err);
+    return rc;
 }

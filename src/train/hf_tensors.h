@@ -16,6 +16,31 @@ const struct safetensors_tensor *hf_tensors_find(const struct safetensors *st,
                                                  enum hf_tensors_files files, const char *own,
                                                  struct model_place *place, struct error *err);
 
+/* That place alone, which follows from the model and not from files.  0, or -1: it has none. */
+int hf_tensors_place(const struct model *model, enum hf_tensors_files files, const char *own,
+                     struct model_place *place);
+
+/* Elements that lie end to end in the stored tensor. */
+struct hf_tensors_run {
+    int64_t at, count; /* there */
+    int64_t to, step;  /* where the first belongs in the part, and how far from it the next one */
+};
+
+/* The runs of a part of a logical tensor: elements [start, end), more than none, of its box, in
+ * row-major order.  In the order of the stored tensor. */
+struct hf_tensors_runs {
+    const struct model_place *place;
+    const struct box *box;
+    int64_t start, end;
+    int64_t next, skip; /* private: elements (columns of a transposed matrix) done, rows of one */
+};
+struct hf_tensors_runs hf_tensors_runs(const struct model_place *place, const struct box *box,
+                                       int64_t start, int64_t count);
+
+/* The next run, cut where it reaches the stored element `limit`.  1, or 0: the next begins there or
+ * behind it, or there is none. */
+int hf_tensors_next_run(struct hf_tensors_runs *runs, int64_t limit, struct hf_tensors_run *run);
+
 /* Read elements [start, start + count), count at least 1, of a box of the logical tensor at such a
  * place, in row-major order, as fp32.  0, or -1 with err set. */
 int hf_tensors_read(const struct safetensors *st, const struct safetensors_tensor *tensor,
