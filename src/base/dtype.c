@@ -40,8 +40,14 @@ void dtype_widen(float *to, const void *from, enum dtype dtype, int64_t elems)
         memcpy(to, from, (size_t)elems * sizeof *to);
         return;
     }
+    if (dtype == DTYPE_BF16) {
+#pragma omp simd
+        for (int64_t i = 0; i < elems; i++)
+            to[i] = bf16_to_f32(narrow[i]);
+        return;
+    }
     for (int64_t i = 0; i < elems; i++)
-        to[i] = dtype == DTYPE_BF16 ? bf16_to_f32(narrow[i]) : f16_to_f32(narrow[i]);
+        to[i] = f16_to_f32(narrow[i]);
 }
 
 void dtype_narrow(void *to, enum dtype dtype, const float *from, int64_t elems)
@@ -51,6 +57,12 @@ void dtype_narrow(void *to, enum dtype dtype, const float *from, int64_t elems)
         memcpy(to, from, (size_t)elems * sizeof *from);
         return;
     }
+    if (dtype == DTYPE_BF16) {
+#pragma omp simd
+        for (int64_t i = 0; i < elems; i++)
+            narrow[i] = f32_to_bf16(from[i]);
+        return;
+    }
     for (int64_t i = 0; i < elems; i++)
-        narrow[i] = dtype == DTYPE_BF16 ? f32_to_bf16(from[i]) : f32_to_f16(from[i]);
+        narrow[i] = f32_to_f16(from[i]);
 }

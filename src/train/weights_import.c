@@ -198,6 +198,20 @@ static int read_part(void *user, const struct flat_part *part, float *to, struct
                            err);
 }
 
+/* Columns of a transposed matrix are read row by row: the longer, the better. */
+static int64_t piece_of(void *user, const struct flat_part *part, int threads)
+{
+    const struct import *import = user;
+    struct model_place place;
+    const struct safetensors *st = files_of(import, part->tensor->name);
+    if (st &&
+        !hf_tensors_place(import->s->model, st == import->adapter ? HF_ADAPTER : HF_MODEL,
+                          part->tensor->name, &place) &&
+        place.is_transposed)
+        return (part->count + threads - 1) / threads;
+    return 0;
+}
+
 static int open_model(struct import *import, struct error *err)
 {
     const char *folder = import->s->config.model_path;
@@ -283,13 +297,19 @@ static void report(const struct session *s, const char *what, const char *folder
         log_info(s->log, "%s has no model.safetensors: weights begin from the seed", folder);
 }
 
+static int fill(struct import *import, const char *flats, struct error *err)
+{
+    const struct weights_filler filler = {.fill = read_part, .piece = piece_of, .user = import};
+    return weights_fill(import->s, flats, &filler, err);
+}
+
 int weights_import(struct session *s, struct error *err)
 {
     struct import import = {.s = s};
     if (is_saved(s) &&
         run_checkpoint_open(&import.saved, s->world, s->config.model_path, s->log, err))
         return -1;
-    int rc = open_files(&import, err) || weights_fill(s, NULL, read_part, &import, err) ? -1 : 0;
+    int rc = open_files(&import, err) || fill(&import, NULL, err) ? -1 : 0;
     if (!rc && import.saved)
         log_info(s->log, "weights begin with those of %s, of step %lld", import.saved->path,
                  (long long)import.saved->step);
@@ -307,7 +327,7 @@ int weights_import_flats(struct session *s, const char *flats, struct error *err
 {
     struct import import = {.s = s};
     int rc = open_model(&import, err) || check_files(&import, import.st, err) ||
-             weights_fill(s, flats, read_part, &import, err);
+             fill(&import, flats, err);
     close_files(&import);
     return rc ? -1 : 0;
 }

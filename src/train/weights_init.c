@@ -5,11 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alive.h"
 #include "base/philox.h"
 #include "base/round.h"
 #include "model/adapters.h"
 #include "train/weights_private.h"
 #include "train/weights.h"
+
+enum { PIECE = 1 << 18 };
 
 /* Elements [from, end) of a tensor's box: each is a function of its index in the whole. */
 static void fill_runs(float *to, uint64_t key, const struct flat_tensor *tensor, int64_t from,
@@ -24,16 +27,6 @@ static void fill_runs(float *to, uint64_t key, const struct flat_tensor *tensor,
         else
             philox_fill_uniform(to + (at - from), key, (uint64_t)first, run, tensor->std);
     }
-}
-
-/* Values are functions of their index, so threads may share them out in any way. */
-static void fill_random(float *to, uint64_t key, const struct flat_part *part, int threads)
-{
-    enum { CHUNK = 1 << 16 };
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
-    for (int64_t at = 0; at < part->count; at += CHUNK)
-        fill_runs(to + at, key, part->tensor, part->start + at,
-                  part->start + min_i64(at + CHUNK, part->count));
 }
 
 /* The whole of a tensor of the model, for reading any of it; NULL: there is none. */
@@ -91,7 +84,7 @@ int weights_init_part(void *user, const struct flat_part *part, float *to, struc
         return weights_norms_part(s, part, weights_init_part, user, to, err);
     if (tensor->init == INIT_NORMAL || tensor->init == INIT_UNIFORM) {
         uint64_t key = philox_key((uint64_t)s->config.seed, tensor->name);
-        fill_random(to, key, part, s->device->threads);
+        fill_runs(to, key, tensor, part->start, part->start + part->count);
         return 0;
     }
     for (int64_t i = 0; i < part->count; i++)
@@ -108,7 +101,73 @@ static void narrow(float *values, int64_t elems, enum dtype dtype)
     }
 }
 
-static int fill_flat(struct session *s, int f, float *shard, weights_fill_part *fill, void *user,
+int weights_write(struct session *s, int flat, int64_t at, float *values, int64_t count,
+                  struct error *err)
+{
+    struct weights_slot slots[WEIGHTS_SLOTS];
+    if (!weights_slots(s, flat, slots))
+        return 0;
+    size_t width = dtype_bytes(slots[0].dtype);
+    narrow(values, count, slots[0].dtype);
+    return executor_write(s->executor, &s->state->buffer[slots[0].buffer], (size_t)at * width,
+                          values, (size_t)count * width, err);
+}
+
+/* A shard that is being filled. */
+struct filling {
+    const struct weights_filler *filler;
+    char *to;
+    enum dtype dtype;
+    int threads;
+};
+
+/* values: for one that is not fp32. */
+static int fill_piece(const struct filling *f, const struct flat_part *piece, float *values,
+                      struct error *err)
+{
+    char *to = f->to + (size_t)piece->at * dtype_bytes(f->dtype);
+    alive_note();
+    if (f->dtype == DTYPE_F32)
+        return f->filler->fill(f->filler->user, piece, (float *)to, err);
+    if (f->filler->fill(f->filler->user, piece, values, err))
+        return -1;
+    dtype_narrow(to, f->dtype, values, piece->count);
+    return 0;
+}
+
+/* Threads take the pieces of a part one by one. */
+static int fill_part(const struct filling *f, const struct flat_part *part, struct error *err)
+{
+    const struct weights_filler *filler = f->filler;
+    int64_t most = filler->piece ? filler->piece(filler->user, part, f->threads) : 0;
+    int failed = 0;
+    most = most ? most : PIECE;
+#pragma omp parallel num_threads(part->count > most ? f->threads : 1)
+    {
+        struct error own = {0};
+        float *values = f->dtype == DTYPE_F32 ? NULL : malloc((size_t)most * sizeof *values);
+        int rc = values || f->dtype == DTYPE_F32
+                     ? 0
+                     : error_set(&own, "out of memory: a piece of %s", part->tensor->name);
+#pragma omp for schedule(dynamic)
+        for (int64_t done = 0; done < part->count; done += most) {
+            struct flat_part piece = *part;
+            piece.start += done;
+            piece.at += done;
+            piece.count = min_i64(most, part->count - done);
+            if (!rc)
+                rc = fill_piece(f, &piece, values, &own);
+        }
+        free(values);
+#pragma omp critical
+        if (rc && !failed++)
+            *err = own;
+    }
+    return failed ? -1 : 0;
+}
+
+/* Clear and fill a flat.  Where it is no memory of this process, shard is, and then written. */
+static int fill_flat(struct session *s, int f, const struct weights_filler *filler, void *shard,
                      struct error *err)
 {
     const struct flat *flat = &s->units->flat[f];
@@ -117,30 +176,55 @@ static int fill_flat(struct session *s, int f, float *shard, weights_fill_part *
     int64_t start = state_shard_start(s->state, f), end = start + flat->shard_elems;
     if (!weights_slots(s, f, slots))
         return 0;
-    memset(shard, 0, (size_t)flat->shard_elems * sizeof *shard);
+    size_t bytes = (size_t)flat->shard_elems * dtype_bytes(slots[0].dtype);
+    char *plain = weights_plain(s, slots[0].buffer);
+    struct filling filling = {.filler = filler,
+                              .to = plain ? plain : shard,
+                              .dtype = slots[0].dtype,
+                              .threads = s->device->threads};
+    if (weights_clear(s, f, err))
+        return -1;
+    if (!plain)
+        memset(shard, 0, bytes);
     for (int t = -1; (t = flat_next_part(flat, start, end, t, &part)) >= 0;)
-        if (fill(user, &part, shard + part.at, err))
+        if (fill_part(&filling, &part, err))
             return -1;
-    narrow(shard, flat->shard_elems, slots[0].dtype);
-    if (weights_clear(s, f, err) ||
-        executor_write(s->executor, &s->state->buffer[slots[0].buffer], 0, shard,
-                       (size_t)flat->shard_elems * dtype_bytes(slots[0].dtype), err))
+    if (!plain &&
+        executor_write(s->executor, &s->state->buffer[slots[0].buffer], 0, shard, bytes, err))
         return -1;
     return weights_refresh(s, f, err);
 }
 
-int weights_fill(struct session *s, const char *flats, weights_fill_part *fill, void *user,
+/* Memory for the largest shard that is not in memory of this process; -1 with err set. */
+static int make_shard(const struct session *s, void **shard, struct error *err)
+{
+    struct weights_slot slots[WEIGHTS_SLOTS];
+    size_t most = 0;
+    for (int f = 0; f < s->units->flats; f++) {
+        if (!weights_slots(s, f, slots) || weights_plain(s, slots[0].buffer))
+            continue;
+        size_t bytes = (size_t)s->units->flat[f].shard_elems * dtype_bytes(slots[0].dtype);
+        most = bytes > most ? bytes : most;
+    }
+    *shard = most ? malloc(most) : NULL;
+    return !most || *shard
+               ? 0
+               : error_set(err, "out of memory: %zu bytes for one unit's parameters", most);
+}
+
+int weights_fill(struct session *s, const char *flats, const struct weights_filler *filler,
                  struct error *err)
 {
-    float *shard = weights_make_shard(s, err);
-    int rc = shard ? 0 : -1;
+    void *shard;
+    int rc = make_shard(s, &shard, err);
     for (int f = 0; f < s->units->flats && !rc; f++)
-        rc = flats && !flats[f] ? 0 : fill_flat(s, f, shard, fill, user, err);
+        rc = flats && !flats[f] ? 0 : fill_flat(s, f, filler, shard, err);
     free(shard);
     return rc || device_sync(s->device, err) ? -1 : 0;
 }
 
 int weights_init(struct session *s, struct error *err)
 {
-    return weights_fill(s, NULL, weights_init_part, s, err);
+    const struct weights_filler filler = {.fill = weights_init_part, .user = s};
+    return weights_fill(s, NULL, &filler, err);
 }

@@ -28,15 +28,31 @@ int weights_clear(struct session *s, int flat, struct error *err);
 /* Make what is computed with from the masters of a flat.  0, or -1 with err set. */
 int weights_refresh(struct session *s, int flat, struct error *err);
 
-/* Fill the rank's parameters part by part, flat by flat (those with a 1 in flats; NULL: all), with
- * what `fill` puts into to, fp32 [part->count], and clear the optimizer's state.  Takes host memory
- * for one shard.  0, or -1 with err set. */
+/* What a rank's parameters are filled with, part by part. */
 typedef int weights_fill_part(void *user, const struct flat_part *part, float *to,
                               struct error *err);
-int weights_fill(struct session *s, const char *flats, weights_fill_part *fill, void *user,
+struct weights_filler {
+    /* Put what a part of a tensor begins with into to, fp32 [part->count].  Several threads call
+     * it, each for pieces of a part.  0, or -1 with err set. */
+    weights_fill_part *fill;
+    /* The elements of a piece of a part that suit fill; NULL, or 0: any number. */
+    int64_t (*piece)(void *user, const struct flat_part *part, int threads);
+    void *user;
+};
+
+/* Fill the rank's parameters flat by flat (those with a 1 in flats; NULL: all) and clear the
+ * optimizer's state.  Takes host memory for a piece a thread and, where parameters are not in
+ * memory of this process, for one shard.  0, or -1 with err set. */
+int weights_fill(struct session *s, const char *flats, const struct weights_filler *filler,
                  struct error *err);
 
-/* Fill these flats from the files of config.model_path.  0, or -1 with err set. */
+/* Set elements of the rank's parameters of a flat, from its element `at` on; values are rounded in
+ * place to the format that the parameters are kept in.  0, or -1 with err set. */
+int weights_write(struct session *s, int flat, int64_t at, float *values, int64_t count,
+                  struct error *err);
+
+/* Fill these flats from the files of config.model_path.  Collective where config.model_loading is
+ * node; what it returns is the rank's own: 0, or -1 with err set. */
 int weights_import_flats(struct session *s, const char *flats, struct error *err);
 
 /* What a part begins with from the seed; user is the session. */
