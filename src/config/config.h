@@ -18,6 +18,7 @@ enum { CONFIG_TEXT = 512 };
 enum config_device { CONFIG_DEVICE_AUTO, CONFIG_DEVICE_CPU, CONFIG_DEVICE_CUDA };
 enum config_precision { PRECISION_FP32, PRECISION_BF16, PRECISION_BF16_PURE, PRECISION_FP16 };
 enum config_recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
+enum config_loading { LOADING_EACH, LOADING_NODE }; /* who reads weights: each rank its own */
 enum config_init { INIT_PRETRAINED, INIT_SCRATCH };
 enum config_rope_scaling {
     ROPE_SCALING_NONE,
@@ -241,6 +242,7 @@ struct config {
     char model_path[CONFIG_TEXT]; /* folder of Hugging Face's files, of a run or of a checkpoint;
                                      "": the model is new */
     enum config_init model_init;  /* of a model of model_path */
+    enum config_loading model_loading;
     int sync_module_states;       /* 1: ranks with the same weights compare them at the start */
     char model_note[CONFIG_TEXT]; /* what config.json there asks for and does not get; no key */
     struct config_model model;

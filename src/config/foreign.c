@@ -62,7 +62,9 @@ const struct foreign foreign_names[] = {
      .here = "model.sync_module_states",
      .note = "weights are the same on any number of ranks without it; it compares them"},
     {.names = "fsdp_cpu_ram_efficient_loading|cpu_ram_efficient_loading|low_cpu_mem_usage",
-     .note = "leave it out: each rank reads its own part of the files, and nothing else"},
+     .here = "model.loading",
+     .note = "node has one rank of each node read and send; with each, ranks read no more than "
+             "their own parts"},
     {.names =
          "gradient_checkpointing|activation_checkpointing|fsdp_activation_checkpointing|"
          "activation_checkpoint.mode|recompute_granularity|partition_activations|use_recompute|-r",

@@ -31,8 +31,9 @@ int saved_has_config(const char *folder)
 /* Keys that say where a model comes from, and how it begins. */
 static int is_origin(const char *key)
 {
-    static const char *const origins[] = {"model.path", "model.preset", "model.init",
-                                          "model.init_std", "model.sync_module_states"};
+    static const char *const origins[] = {"model.path",    "model.preset",
+                                          "model.init",    "model.init_std",
+                                          "model.loading", "model.sync_module_states"};
     for (size_t i = 0; i < sizeof origins / sizeof origins[0]; i++)
         if (!strcmp(key, origins[i]))
             return 1;

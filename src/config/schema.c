@@ -40,6 +40,12 @@ const struct key config_keys[] = {
     {NAMED_KEY("model.init", CHOICE, model_init), "pretrained", .choices = inits,
      .help = "weights of a model of model.path: those that are there, or scratch, new ones from "
              "the seed"},
+    {NAMED_KEY("model.loading", CHOICE, model_loading), "each", .choices = loadings,
+     .help = "how ranks get the weights of model.path and lora.path: each reads its own parts of "
+             "the files, or the first rank of each node reads what its ranks need, every byte "
+             "once, and sends it to them, to the same bits. node helps where ranks of a node need "
+             "the same numbers (NO_SHARD, replicas) from a file system of the network, or that "
+             "does not bear all ranks opening the files at once; else each is faster"},
     {NAMED_KEY("model.sync_module_states", BOOL, sync_module_states), "false",
      .help = "before the first step, ranks that hold the same part of a tensor compare hashes of "
              "it; a difference ends the run, naming tensor and ranks"},

@@ -36,6 +36,8 @@ static const struct key_choice inits[] = {
     {0},
 };
 
+static const struct key_choice loadings[] = {{"each", LOADING_EACH}, {"node", LOADING_NODE}, {0}};
+
 static const struct key_choice families[] = {{"llama"}, {"gpt2"}, {0}};
 
 static const struct key_choice rope_scalings[] = {

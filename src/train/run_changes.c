@@ -21,26 +21,13 @@ enum { OF_TENSORS = sizeof of_tensors / sizeof of_tensors[0], LEARNED_POSITIONS 
 /* Keys, or groups of keys, that change no number of a run by design, or that are compared
  * elsewhere. */
 static const char *const without_effect[] = {
-    "device",
-    "recompute",
-    "parallel.",
-    "offload.",
-    "checkpoint.",
-    "run.",
-    "comm.inter_node",
-    "comm.share_gpu",
-    "data.train",
-    "data.valid",
-    "train.eval_",
-    "train.micro_batch",
-    "train.optimizer",
-    "model.preset",
-    "model.path",
-    "model.init",
-    "model.sync_module_states",
-    "lora.path",
-    "model.init_std",
-    "train.global_batch_tokens",
+    "device",          "recompute",      "parallel.",
+    "offload.",        "checkpoint.",    "run.",
+    "comm.inter_node", "comm.share_gpu", "data.train",
+    "data.valid",      "train.eval_",    "train.micro_batch",
+    "train.optimizer", "model.preset",   "model.path",
+    "model.init",      "model.loading",  "model.sync_module_states",
+    "lora.path",       "model.init_std", "train.global_batch_tokens",
     "train.early_",
 };
 enum { WITHOUT_EFFECT = sizeof without_effect / sizeof without_effect[0] };

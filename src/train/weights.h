@@ -14,7 +14,8 @@ int weights_init(struct session *session, struct error *err);
 
 /* Fill parameters from the safetensors files of config.model_path, or from the checkpoint there or
  * the newest of the run there, adapters from the files of lora.path, each rank what it holds, and
- * clear the optimizer's state; what no folder has as weights_init().  Every tensor of the model has
+ * clear the optimizer's state; what no folder has as weights_init().  Each rank reads its parts, or
+ * one of each node reads them for all there (config.model_loading).  Every tensor of the model has
  * to be there, of its shape, and no others but tables and masks that are computed here.
  * Collective, and what it returns is the rank's own: 0, or -1 with err naming file and tensor. */
 int weights_import(struct session *session, struct error *err);
@@ -44,7 +45,8 @@ void weights_free(struct checkpoint_piece *pieces, int count);
 /* Load the rank's shard from a checkpoint: parameters, and the optimizer's state if the session
  * trains.  Frozen tensors that it only refers to are read from config.model_path, whose files must
  * have the hash that it names.  frozen: the patterns by which tensors were frozen when it was
- * written, or NULL: their optimizer state, which it does not hold, is zero.  Not collective.
+ * written, or NULL: their optimizer state, which it does not hold, is zero.  Collective where
+ * frozen tensors are read and config.model_loading is node; what it returns is the rank's own.
  * Returns 0, or -1 with err set. */
 int weights_load(struct session *session, struct checkpoint *checkpoint, const char *frozen,
                  struct error *err);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "base/round.h"
 #include "config/hf.h"
 #include "config/saved.h"
@@ -19,21 +20,38 @@
 #include "train/hf_tensors.h"
 #include "train/run_checkpoint.h"
 #include "train/weights.h"
-#include "train/weights_private.h"
+#include "train/weights_node.h"
+
+/* Which files there are, whether this rank has them open or its node's reader. */
+struct import_has {
+    int st, adapter;
+};
 
 struct import {
     struct session *s;
     struct safetensors *st;      /* NULL: the folder has none */
     struct safetensors *adapter; /* of lora.path; NULL: adapters begin from the seed */
     struct checkpoint *saved;    /* in place of st: of a run or a checkpoint */
+    struct import_has has;
 };
 
-/* The files that a tensor is read from; NULL: it begins from the seed. */
-static const struct safetensors *files_of(const struct import *import, const char *own)
+enum import_from { FROM_SEED, FROM_FOLDER, FROM_ADAPTER, FROM_SAVED };
+
+/* Where a tensor begins. */
+static enum import_from from_of(const struct import *import, const char *own)
 {
     const struct model *model = import->s->model;
     int is_trained = model->lora.r && adapters_train(model, own);
-    return (is_trained && import->adapter) || adapters_own(own) ? import->adapter : import->st;
+    if ((is_trained && import->has.adapter) || adapters_own(own))
+        return import->has.adapter ? FROM_ADAPTER : FROM_SEED;
+    return import->has.st ? FROM_FOLDER : import->saved ? FROM_SAVED : FROM_SEED;
+}
+
+/* The files that a tensor is read from; NULL: from none, or from a checkpoint. */
+static const struct safetensors *files_of(const struct import *import, const char *own)
+{
+    enum import_from from = from_of(import, own);
+    return from == FROM_FOLDER ? import->st : from == FROM_ADAPTER ? import->adapter : NULL;
 }
 
 /* Its place, and its tensor, in one of the two; NULL with err set. */
@@ -185,7 +203,7 @@ static int read_part(void *user, const struct flat_part *part, float *to, struct
     const struct import *import = user;
     struct model_place place;
     const struct safetensors *st = files_of(import, part->tensor->name);
-    if (!st && import->saved && !adapters_own(part->tensor->name))
+    if (!st && from_of(import, part->tensor->name) == FROM_SAVED)
         return read_saved(import, part, to, err);
     if (!st && part->tensor->init == INIT_ROW_NORMS)
         return weights_norms_part(import->s, part, read_part, user, to, err);
@@ -252,6 +270,7 @@ static int open_files(struct import *import, struct error *err)
     if ((c->model_path[0] && !import->saved && open_model(import, err)) ||
         (c->lora.path[0] && open_adapter(import, err)))
         return -1;
+    import->has = (struct import_has){import->st != NULL, import->adapter != NULL};
     return (import->saved && check_saved(import, err)) ||
                    (import->st && check_files(import, import->st, err)) ||
                    (import->adapter && check_files(import, import->adapter, err))
@@ -285,22 +304,136 @@ int weights_import_check(struct session *s, struct error *err)
     return rc;
 }
 
+/* ---- read by one rank of each node ---- */
+
+static int place_of(void *user, const char *own, struct model_place *place)
+{
+    const struct import *import = user;
+    enum import_from from = from_of(import, own);
+    if (from == FROM_SEED)
+        return 0;
+    if (from == FROM_SAVED)
+        *place = (struct model_place){.parts = 1};
+    else if (hf_tensors_place(import->s->model, from == FROM_ADAPTER ? HF_ADAPTER : HF_MODEL, own,
+                              place))
+        return 0;
+    return 1;
+}
+
+/* The number of a tensor of a checkpoint; -1 with err set. */
+static int saved_of(const struct import *import, const char *own, struct error *err)
+{
+    char name[2 * FLAT_NAME];
+    snprintf(name, sizeof name, "%s%s", model_prefix, own);
+    int t = checkpoint_find_tensor(import->saved, name);
+    return t >= 0 ? t : error_set(err, "%s: tensor %s is missing", import->saved->path, name);
+}
+
+/* Those of the model come before those of an adapter, in the order of files and their bytes. */
+static int find_stored(void *user, const char *own, struct weights_stored *stored,
+                       struct error *err)
+{
+    const struct import *import = user;
+    const struct safetensors *st = files_of(import, own);
+    struct model_place place;
+    *stored = (struct weights_stored){.dtype = DTYPE_F32};
+    if (!st)
+        return (stored->number = saved_of(import, own, err)) < 0 ? -1 : 0;
+    const struct safetensors_tensor *tensor = find(import, st, own, &place, err);
+    if (!tensor)
+        return -1;
+    if (tensor->dtype < 0)
+        return safetensors_read_raw(st, tensor, 0, 0, NULL, err); /* which says so */
+    stored->dtype = (enum dtype)tensor->dtype;
+    stored->number =
+        (int64_t)(st == import->adapter) << 62 | (int64_t)tensor->file << 46 | tensor->offset;
+    return 0;
+}
+
+static int read_saved_ranges(const struct import *import, const char *own,
+                             const struct hf_tensors_run *ranges, int count, int64_t from, char *to,
+                             struct error *err)
+{
+    int t = saved_of(import, own, err);
+    if (t < 0)
+        return -1;
+    struct checkpoint_piece *pieces = array_make((size_t)count, sizeof *pieces);
+    for (int i = 0; i < count; i++) {
+        pieces[i] = checkpoint_tensor(import->saved, t);
+        pieces[i].dtype = DTYPE_F32;
+        pieces[i].start = ranges[i].at;
+        pieces[i].count = ranges[i].count;
+        pieces[i].data = to + (ranges[i].at - from) * (int64_t)sizeof(float);
+    }
+    int rc = checkpoint_load(import->saved, pieces, count, err);
+    free(pieces);
+    return rc;
+}
+
+static int read_ranges(void *user, const char *own, const struct hf_tensors_run *ranges, int count,
+                       int64_t from, char *to, struct error *err)
+{
+    const struct import *import = user;
+    const struct safetensors *st = files_of(import, own);
+    struct model_place place;
+    int rc = 0;
+    if (!st)
+        return read_saved_ranges(import, own, ranges, count, from, to, err);
+    const struct safetensors_tensor *tensor = find(import, st, own, &place, err);
+    for (int i = 0; tensor && !rc && i < count; i++)
+        rc = safetensors_read_raw(
+            st, tensor, ranges[i].at, ranges[i].count,
+            to + (ranges[i].at - from) * (int64_t)dtype_bytes((enum dtype)tensor->dtype), err);
+    return tensor ? rc : -1;
+}
+
+/* Fill these flats (NULL: all); files that `open` opens are those of the node's reader alone where
+ * that reads for the others. */
+static int fill(struct import *import, const char *flats,
+                int (*open)(struct import *import, struct error *err), struct error *err)
+{
+    struct session *s = import->s;
+    const struct weights_filler filler = {.fill = read_part, .piece = piece_of, .user = import};
+    const struct weights_source source = {.user = import,
+                                          .fill = read_part,
+                                          .place = place_of,
+                                          .find = find_stored,
+                                          .read = read_ranges};
+    int64_t read_bytes = 0;
+    char size[DISK_SIZE];
+    if (s->config.model_loading == LOADING_EACH)
+        return open(import, err) || weights_fill(s, flats, &filler, err) ? -1 : 0;
+    int rc = world_agree(s->world, weights_node_reads(s) ? open(import, err) : 0, err);
+    if (rc)
+        return -1;
+    weights_node_share(s, &import->has, sizeof import->has);
+    rc = weights_node_fill(s, flats, &source, &read_bytes, err);
+    if (!rc)
+        log_info(s->log, "model.loading=node: rank 0 read %s for the ranks of its node",
+                 disk_size((double)read_bytes, size));
+    return rc;
+}
+
 static void report(const struct session *s, const char *what, const char *folder,
-                   const struct safetensors *st)
+                   const struct safetensors *st, double seconds)
 {
     if (!folder[0])
         return;
     if (st)
-        log_info(s->log, "%s begin with those of %s: %d tensors in %d file%s", what, folder,
-                 st->tensors, st->files, st->files > 1 ? "s" : "");
+        log_info(s->log, "%s begin with those of %s: %d tensors in %d file%s, loaded in %.2f s",
+                 what, folder, st->tensors, st->files, st->files > 1 ? "s" : "", seconds);
     else
         log_info(s->log, "%s has no model.safetensors: weights begin from the seed", folder);
 }
 
-static int fill(struct import *import, const char *flats, struct error *err)
+/* New magnitudes are made of all rows of matrices, which one rank does not send to another. */
+static int check_loading(const struct import *import, struct error *err)
 {
-    const struct weights_filler filler = {.fill = read_part, .piece = piece_of, .user = import};
-    return weights_fill(import->s, flats, &filler, err);
+    const struct config *c = &import->s->config;
+    if (c->model_loading == LOADING_EACH || !c->lora.use_dora || c->lora.path[0])
+        return 0;
+    return error_set(err, "model.loading is node, and lora.use_dora begins with norms of the "
+                          "model's matrices, which each rank reads: leave model.loading at each");
 }
 
 int weights_import(struct session *s, struct error *err)
@@ -309,27 +442,37 @@ int weights_import(struct session *s, struct error *err)
     if (is_saved(s) &&
         run_checkpoint_open(&import.saved, s->world, s->config.model_path, s->log, err))
         return -1;
-    int rc = open_files(&import, err) || fill(&import, NULL, err) ? -1 : 0;
+    int64_t start = clock_ns();
+    int rc = check_loading(&import, err) || fill(&import, NULL, open_files, err) ? -1 : 0;
+    double seconds = (double)(clock_ns() - start) / 1e9;
     if (!rc && import.saved)
-        log_info(s->log, "weights begin with those of %s, of step %lld", import.saved->path,
-                 (long long)import.saved->step);
+        log_info(s->log, "weights begin with those of %s, of step %lld, loaded in %.2f s",
+                 import.saved->path, (long long)import.saved->step, seconds);
     if (!rc && s->config.model_note[0])
         log_warn(s->log, "%s/config.json: %s", s->config.model_path, s->config.model_note);
     if (!rc) {
-        report(s, "weights", import.saved ? "" : s->config.model_path, import.st);
-        report(s, "adapters", s->config.lora.path, import.adapter);
+        report(s, "weights", import.saved ? "" : s->config.model_path, import.st, seconds);
+        report(s, "adapters", s->config.lora.path, import.adapter, seconds);
     }
     close_files(&import);
     return rc;
 }
 
+/* The model's files alone, adapters being a checkpoint's. */
+static int open_base(struct import *import, struct error *err)
+{
+    if (open_model(import, err))
+        return -1;
+    import->has.st = import->st != NULL;
+    return check_files(import, import->st, err);
+}
+
 int weights_import_flats(struct session *s, const char *flats, struct error *err)
 {
     struct import import = {.s = s};
-    int rc = open_model(&import, err) || check_files(&import, import.st, err) ||
-             fill(&import, flats, err);
+    int rc = fill(&import, flats, open_base, err);
     close_files(&import);
-    return rc ? -1 : 0;
+    return rc;
 }
 
 int weights_base_hash(const struct session *s, char hash[WEIGHTS_HASH], struct error *err)

@@ -142,8 +142,8 @@ static int only_refers(const struct loading *l, int f)
     return checkpoint_find_tensor(l->checkpoint, name) < 0;
 }
 
-/* Fill the flats that it refers to from the model's folder, if that has not changed. */
-static int load_base(const struct loading *l, struct error *err)
+/* Are the files of the model's folder those that it refers to? */
+static int check_base(const struct loading *l, struct error *err)
 {
     const struct js *base = js_get(l->checkpoint->meta, "base");
     const char *wanted = js_get_string(base, "hash", ""), *path = js_get_string(base, "path", "");
@@ -160,7 +160,18 @@ static int load_base(const struct loading *l, struct error *err)
                          "its frozen tensors are those of %s, and the files of %s are others than "
                          "when it was saved (hash %s, then %s)",
                          path, l->s->config.model_path, hash, wanted);
-    return weights_import_flats(l->s, l->refers, err);
+    return 0;
+}
+
+/* Fill the flats that it refers to from there; rc: how all before has ended on this rank. */
+static int load_base(const struct loading *l, int rc, struct error *err)
+{
+    struct session *s = l->s;
+    if (!rc)
+        rc = check_base(l, err);
+    if (s->config.model_loading == LOADING_NODE)
+        rc = world_agree(s->world, rc, err);
+    return rc ? -1 : weights_import_flats(s, l->refers, err);
 }
 
 /* The pieces of one kind of state of a flat, to be loaded into memory.  What was frozen had no
@@ -233,14 +244,14 @@ int weights_load(struct session *s, struct checkpoint *checkpoint, const char *f
                               .frozen = frozen,
                               .refers = array_make((size_t)s->units->flats, 1)};
     int rc = 0, refers = 0;
-    for (int f = 0; !rc && f < s->units->flats; f++) {
+    for (int f = 0; f < s->units->flats; f++)
         refers |= l.refers[f] = (char)only_refers(&l, f);
+    for (int f = 0; !rc && f < s->units->flats; f++)
         rc = weights_clear(s, f, err);
-    }
     if (!rc)
         rc = load_all(&l, err);
-    if (!rc && refers)
-        rc = load_base(&l, err);
+    if (refers)
+        rc = load_base(&l, rc, err);
     for (int f = 0; !rc && f < s->units->flats; f++)
         rc = weights_refresh(s, f, err);
     free(l.refers);
