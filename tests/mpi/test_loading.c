@@ -9,12 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
-#include "config/hf.h"
 #include "io/disk.h"
-#include "io/safetensors.h"
-#include "model/names.h"
 #include "tests/mpi/check.h"
+#include "tests/unit/hf_folder.h"
 #include "tests/unit/rig.h"
 #include "train/run_checkpoint.h"
 #include "train/weights.h"
@@ -24,8 +21,8 @@
     "model.tie_embeddings=true data.seq_len=16 train.global_batch=4 run.threads=1 device=cpu " \
     "parallel.strategy=FULL_SHARD "
 
-/* Of malloc() and of tables; and of buffers of a few MB, of whatever model, through which a
- * checkpoint's numbers go. */
+/* Of malloc() and of tables; and of buffers of a few MB, of whatever model, through which go a
+ * checkpoint's numbers, and those that one rank reads for others. */
 static const int64_t slack_bytes = 1 << 20, buffers_bytes = 3 << 20;
 
 /* A line of /proc/self/status, in bytes; -1: there is none. */
@@ -52,54 +49,6 @@ static int reset_peak(void)
     if (out && fclose(out))
         rc = -1;
     return rc || status_bytes("VmHWM:") > status_bytes("VmRSS:") + slack_bytes ? -1 : 0;
-}
-
-/* ---- a folder ---- */
-
-struct folder {
-    const struct model *model;
-    struct safetensors_source *source;
-    int count, capacity;
-};
-
-static int read_ones(void *user, int source, int64_t start, int64_t count, float *to,
-                     struct error *err)
-{
-    for (int64_t i = 0; i < count; i++)
-        to[i] = 1;
-    return 0;
-}
-
-static int add_tensor(void *user, const struct model_tensor *tensor, struct error *err)
-{
-    struct folder *folder = user;
-    struct model_place place;
-    folder->source =
-        array_grow(folder->source, folder->count, &folder->capacity, sizeof *folder->source);
-    struct safetensors_source *source = &folder->source[folder->count++];
-    if (model_hf_place(folder->model->family, tensor->name, &place))
-        return error_set(err, "%s has no name", tensor->name);
-    *source = (struct safetensors_source){.dims = tensor->dims, .elems = 1, .read = read_ones};
-    snprintf(source->name, sizeof source->name, "%s", place.name);
-    for (int d = 0; d < tensor->dims; d++)
-        source->elems *= source->dim[d] = tensor->dim[d];
-    return 0;
-}
-
-static int write_folder(const struct config *config, const char *path, struct error *err)
-{
-    struct folder folder = {0};
-    struct model *model;
-    if (model_create(&model, &config->model, err))
-        return -1;
-    folder.model = model;
-    int rc = disk_make_folders(path, err) || model_each_tensor(model, add_tensor, &folder, err) ||
-             safetensors_write(path, "model", folder.source, folder.count, DTYPE_BF16,
-                               INT64_C(1) << 25, err) ||
-             hf_write_config(config, DTYPE_BF16, path, err);
-    free(folder.source);
-    model_destroy(model);
-    return rc ? -1 : 0;
 }
 
 /* ---- loading ---- */
@@ -152,13 +101,19 @@ int main(void)
         dir[0] = 0;
     world_broadcast(c.world, dir, sizeof dir, 0);
     snprintf(path, sizeof path, "%s/hf", dir);
-    CHECK(&c,
-          !world_agree(c.world, world_rank(c.world) ? 0 : write_folder(&config, path, &err), &err));
+    int rc = world_rank(c.world)
+                 ? 0
+                 : hf_folder_write(&config, DTYPE_BF16, INT64_C(1) << 25, path, &err);
+    CHECK(&c, !world_agree(c.world, rc, &err));
     CHECK(&c, !session_open(&s, c.world, &log, &c.mem, &config, SESSION_TRAIN, NULL, &err));
     check_loading(&c, s, path, unit_bytes(s) + slack_bytes);
+    s->config.model_loading = LOADING_NODE;
+    check_loading(&c, s, path, unit_bytes(s) + slack_bytes + buffers_bytes);
     CHECK(&c, !run_checkpoint_write(s, dir, (struct run_position){.step = 7},
                                     &(struct run_origin){0}, &err));
     snprintf(path, sizeof path, "%s/step-00000007", dir);
+    check_loading(&c, s, path, unit_bytes(s) + slack_bytes + 2 * buffers_bytes);
+    s->config.model_loading = LOADING_EACH;
     check_loading(&c, s, path, unit_bytes(s) + slack_bytes + buffers_bytes);
     session_close(s);
     world_barrier(c.world);
