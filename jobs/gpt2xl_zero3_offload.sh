@@ -1,10 +1,17 @@
 #!/bin/bash
-# gpt2xl_zero3_offload.sh - trains what gpt2xl_zero3_offload.yaml beside it says, on two GPUs of a
-# node, with optimizer, gradients and parameters in host memory.
+# gpt2xl_zero3_offload.sh - the language model that DeepSpeed's users know from Accelerate's guide:
+# GPT2-XL from random weights on wikitext-2, ZeRO stage 3 with optimizer, gradients and parameters in
+# host memory, on two GPUs of 24 GB.  What is trained and how is in gpt2xl_zero3_offload.yaml beside it.
 #
+# Before, with the texts wiki.train.raw and wiki.valid.raw of wikitext-2-raw-v1, or others:
+#   hf download openai-community/gpt2-xl config.json tokenizer.json --local-dir gpt2-xl
+#   trireme tokenize wiki.train.raw --tokenizer gpt2-xl -o data/train.h5
+#   trireme tokenize wiki.valid.raw --tokenizer gpt2-xl -o data/valid.h5
+# and then
 #   sbatch jobs/gpt2xl_zero3_offload.sh                 two GPUs of one node
 #   sbatch jobs/gpt2xl_zero3_offload.sh train.lr=5e-5   keys of the configuration after the script
-#   sbatch jobs/gpt2xl_zero3_offload.sh offload.params=none      where GPUs have the room
+#   sbatch jobs/gpt2xl_zero3_offload.sh offload.params=none      where GPUs have the memory
+#   sbatch jobs/gpt2xl_zero3_offload.sh model.path=gpt2-xl model.init=scratch    what config.json says
 #   jobs/gpt2xl_zero3_offload.sh ...                    the same here and now, under mpirun
 #
 # TRIREME_RANKS says how many ranks, one per GPU, instead of two.  60 GB of host memory are enough;

@@ -1,11 +1,15 @@
 #!/bin/bash
-# llama8b_2gpu_offload.sh - trains what llama8b_2gpu_offload.yaml beside it says: all of Llama-3-8B
+# llama8b_2gpu_offload.sh - fine-tunes what llama8b_2gpu_offload.yaml beside it says: all of Llama-3-8B
 # on two GPUs of 24 GB, which hold the layers at work; parameters, gradients and the optimizer's state
 # are in the node's memory, of which 160 GB are enough, and its cores do the update.
 #
+#   hf download meta-llama/Meta-Llama-3-8B --local-dir llama3
+#   trireme tokenize chats.jsonl --tokenizer llama3 --chat-template llama3 -o data/chats.h5
 #   sbatch jobs/llama8b_2gpu_offload.sh                       two GPUs of one node
-#   sbatch jobs/llama8b_2gpu_offload.sh train.lr=1e-5         keys of the configuration after it
+#   sbatch jobs/llama8b_2gpu_offload.sh train.lr=5e-6         keys of the configuration after it
+#   sbatch jobs/llama8b_2gpu_offload.sh model.path=mine data.train=my.h5 data.valid=held.h5 train.eval_every=100
 #   jobs/llama8b_2gpu_offload.sh ...                          the same here and now, under mpirun
+#   trireme convert runs/llama8b_2gpu_offload-123 tuned       for Hugging Face's programs
 #
 # Everything else - TRIREME_RANKS, time limits, going on after them - is as in
 # gpt2xl_zero3_offload.sh, which it runs and which has to stand beside it.

@@ -1,0 +1,77 @@
+#!/bin/sh
+# jobs.sh - the jobs for two small GPUs as their heads describe them, with tiny models on CPUs: data
+# made with the model's tokenizer, the script under mpirun, and what it has written; and plans of the
+# models that they are for, on the machines that they are for.
+. "$(dirname "$0")/../cli/helpers.inc"
+export TRIREME TRIREME_RANKS=2
+mkdir data
+
+# 24 GB a GPU, and the host's memory that the job's head names.
+"$TRIREME" plan "$top/jobs/gpt2xl_zero3_offload.yaml" --ranks 2 --machine rtx4090 --node-memory 60 >out 2>err
+is "GPT2-XL fits two GPUs of 24 GB with 60 GB of host memory" "0 1" "$? $(grep -c '^fits on rtx4090' out)"
+"$TRIREME" plan "$top/jobs/llama8b_2gpu_offload.yaml" model.preset=llama3-8b --ranks 2 --machine rtx4090 \
+    --node-memory 160 >out 2>err
+is "all of Llama-3-8B with 160 GB" "0 1" "$? $(grep -c '^fits on rtx4090' out)"
+
+# The language model: one epoch of a text, from random weights and a folder's configuration.
+mkdir gpt2-xl
+cp "$top/tests/golden/tokenizers/gpt2.json" gpt2-xl/tokenizer.json
+sed -e 's/"vocab_size": .*/"vocab_size": 384/' -e 's/"n_positions": .*/"n_positions": 32,/' \
+    "$top/tests/golden/gpt2.hf/config.json" >gpt2-xl/config.json
+awk -v bytes=60000 -f "$top/tests/cli/text.awk" >wiki.train.raw
+head -c 3000 wiki.train.raw >wiki.valid.raw
+for set in train valid; do
+    "$TRIREME" tokenize wiki.$set.raw --tokenizer gpt2-xl -o data/$set.h5 >out 2>err || cat err
+done
+"$top/jobs/gpt2xl_zero3_offload.sh" model.path=gpt2-xl model.init=scratch data.seq_len=32 device=cpu \
+    train.micro_batch=4 run.threads=1 >out 2>err
+is "gpt2xl_zero3_offload with a tiny GPT-2" 0 $?
+run=runs/gpt2xl_zero3_offload
+sequences=$(sed -n 's/.* tokens, \([0-9]*\) sequences of 32.*/\1/p' out err | head -n 1)
+is "an epoch is as many steps as the text has" "$(((${sequences:-0} + 31) / 32))" "$(last_metric $run step)"
+# lr is 5e-4 at step 2 and falls to 0 at the last one.
+rate_of() { sed -n "s/^{\"step\": $1,.*\"lr\": *\([^,}]*\).*/\1/p" $run/metrics.jsonl; }
+is "WarmupDecayLR: half, all, and 0 at the end" "0.00025 0.0005 0.0" "$(rate_of 1) $(rate_of 2) $(last_metric $run lr)"
+is "fp16 begins with a scale of 2^16" 65536 "$(sed -n '1s/.*"loss_scale": *\([0-9]*\).*/\1/p' $run/metrics.jsonl)"
+is "it is evaluated after the last step" 1 "$(grep -c '"eval_loss"' $run/metrics.jsonl)"
+is "it learns" less "$(awk -v a="$(sed -n '1s/.*"loss": *\([^,}]*\).*/\1/p' $run/metrics.jsonl)" \
+    -v b="$(last_metric $run loss)" 'BEGIN { print (b > 0 && b < a - 0.1 ? "less" : a " " b) }')"
+"$TRIREME" generate $run --prompt "the" --tokens 3 >out 2>err
+is "generate writes with its tokenizer" 0 $?
+
+# All of a Llama, fine-tuned on conversations, from a folder with weights.
+mkdir llama3
+"$TRIREME" train model.layers=2 model.hidden=16 model.heads=4 model.kv_heads=2 model.ffn=22 model.vocab=389 \
+    model.max_seq_len=128 data.train=data/train.h5 data.seq_len=32 train.steps=2 device=cpu run.threads=1 \
+    run.dir=made >out 2>err && "$TRIREME" convert made llama3 >out 2>err || cat err
+cp "$top/tests/golden/tokenizers/llama3.json" llama3/tokenizer.json
+awk 'BEGIN { for (i = 1; i <= 60; i++)
+    printf "{\"messages\": [{\"role\": \"user\", \"content\": \"what is behind %d?\"}, " \
+           "{\"role\": \"assistant\", \"content\": \"%d is behind %d.\"}]}\n", i, i + 1, i }' >chats.jsonl
+"$TRIREME" tokenize chats.jsonl --tokenizer llama3 --chat-template llama3 -o data/chats.h5 >out 2>err || cat err
+tune() { # tune NAME SETTINGS...
+    name=$1
+    shift
+    "$top/jobs/llama8b_2gpu_offload.sh" data.seq_len=128 train.global_batch=4 train.micro_batch=1 device=cpu \
+        train.lr=1e-3 train.warmup_steps=1 run.threads=1 run.dir="$name" "$@" >out 2>err
+}
+tune each
+is "llama8b_2gpu_offload with a tiny Llama" 0 $?
+is "it begins with the folder's weights" 1 "$(cat out err | grep -c 'weights begin with those of llama3')"
+is "three epochs" 3 "$(grep -c '"epoch_s"' each/metrics.jsonl)"
+is "it learns" less "$(awk -v a="$(sed -n '1s/.*"loss": *\([^,}]*\).*/\1/p' each/metrics.jsonl)" \
+    -v b="$(last_metric each loss)" 'BEGIN { print (b > 0 && b < a - 0.1 ? "less" : a " " b) }')"
+"$TRIREME" convert each tuned >out 2>err
+is "convert writes it for Hugging Face's programs" "0 yes" "$? $([ -f tuned/model.safetensors ] && echo yes)"
+
+# The same weights where one rank of the node reads for both.
+tune node model.loading=node
+is "one rank reads for all" "0 1" "$? $(cat out err | grep -c 'model.loading=node: rank 0 read .* for the ranks')"
+is "the same losses" "$(last_metric each loss)" "$(last_metric node loss)"
+if same_state each node; then ok "the same state to the bit"; else
+    not_ok "the same state to the bit" "$(tail -n 3 err)"; fi
+refused "a way of loading that there is not" 'model\.loading.*each.*node' \
+    "$TRIREME" train model.path=llama3 data.train=data/chats.h5 model.loading=rank
+refused "Accelerate's name for it" 'cpu_ram_efficient_loading.*model\.loading' \
+    "$TRIREME" train model.path=llama3 data.train=data/chats.h5 fsdp.cpu_ram_efficient_loading=true
+finish
