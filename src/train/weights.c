@@ -63,23 +63,33 @@ static int clear_elsewhere(struct session *s, int buffer, struct error *err)
 
 static int clear(struct session *s, int buffer, struct error *err)
 {
-    if (buffer < 0)
+    struct device *host = executor_host(s->executor);
+    size_t bytes = buffer < 0 ? 0 : s->state->buffer[buffer].bytes;
+    if (!bytes)
         return 0;
-    if (side_of(s, buffer) != SIDE_DEVICE)
+    if (side_of(s, buffer) == SIDE_DEVICE)
+        s->device->ops->fill_zero(s->device, address(s, buffer), bytes);
+    else if (host && weights_plain(s, buffer))
+        host->ops->fill_zero(host, weights_plain(s, buffer), bytes);
+    else
         return clear_elsewhere(s, buffer, err);
-    s->device->ops->fill_zero(s->device, address(s, buffer), s->state->buffer[buffer].bytes);
     return 0;
 }
 
-int weights_clear(struct session *s, int flat, struct error *err)
+int weights_clear_but(struct session *s, int flat, int but, struct error *err)
 {
     const struct state_flat *own = &s->state->flat[flat];
-    int rc = clear(s, own->param, err);
-    if (!rc && own->master != own->param)
+    int rc = own->param == but ? 0 : clear(s, own->param, err);
+    if (!rc && own->master != own->param && own->master != but)
         rc = clear(s, own->master, err);
     for (int k = 0; !rc && k < OPTIMIZER_SLOTS; k++)
         rc = clear(s, own->slot[k], err);
     return rc;
+}
+
+int weights_clear(struct session *s, int flat, struct error *err)
+{
+    return weights_clear_but(s, flat, -1, err);
 }
 
 /* Through host memory, where one of the two is not on the device. */

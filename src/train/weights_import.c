@@ -216,6 +216,27 @@ static int read_part(void *user, const struct flat_part *part, float *to, struct
                            err);
 }
 
+/* What is stored as it is kept goes there by one read. */
+static int read_as(void *user, const struct flat_part *part, enum dtype dtype, void *to,
+                   struct error *err)
+{
+    const struct import *import = user;
+    const struct safetensors *st = files_of(import, part->tensor->name);
+    struct model_place place;
+    struct hf_tensors_run run;
+    const struct safetensors_tensor *tensor =
+        st ? find(import, st, part->tensor->name, &place, err) : NULL;
+    int rc = st && !tensor ? -1 : 0;
+    if (!st || (tensor && (tensor->dtype != (int)dtype || place.is_transposed)))
+        return 1;
+    struct hf_tensors_runs runs =
+        hf_tensors_runs(&place, &part->tensor->box, part->start, part->count);
+    while (!rc && hf_tensors_next_run(&runs, INT64_MAX, &run))
+        rc = safetensors_read_raw(st, tensor, run.at, run.count,
+                                  (char *)to + (size_t)run.to * dtype_bytes(dtype), err);
+    return rc;
+}
+
 /* Columns of a transposed matrix are read row by row: the longer, the better. */
 static int64_t piece_of(void *user, const struct flat_part *part, int threads)
 {
@@ -393,7 +414,8 @@ static int fill(struct import *import, const char *flats,
                 int (*open)(struct import *import, struct error *err), struct error *err)
 {
     struct session *s = import->s;
-    const struct weights_filler filler = {.fill = read_part, .piece = piece_of, .user = import};
+    const struct weights_filler filler = {
+        .fill = read_part, .fill_as = read_as, .piece = piece_of, .user = import};
     const struct weights_source source = {.user = import,
                                           .fill = read_part,
                                           .place = place_of,

@@ -127,9 +127,13 @@ static int fill_piece(const struct filling *f, const struct flat_part *piece, fl
 {
     char *to = f->to + (size_t)piece->at * dtype_bytes(f->dtype);
     alive_note();
+    const struct weights_filler *filler = f->filler;
     if (f->dtype == DTYPE_F32)
-        return f->filler->fill(f->filler->user, piece, (float *)to, err);
-    if (f->filler->fill(f->filler->user, piece, values, err))
+        return filler->fill(filler->user, piece, (float *)to, err);
+    int rc = filler->fill_as ? filler->fill_as(filler->user, piece, f->dtype, to, err) : 1;
+    if (rc != 1)
+        return rc;
+    if (filler->fill(filler->user, piece, values, err))
         return -1;
     dtype_narrow(to, f->dtype, values, piece->count);
     return 0;
@@ -166,6 +170,18 @@ static int fill_part(const struct filling *f, const struct flat_part *part, stru
     return failed ? -1 : 0;
 }
 
+/* What of [start, end) of a flat belongs to no tensor becomes zero in the shard. */
+static void clear_pads(const struct filling *f, const struct flat *flat, int64_t start, int64_t end)
+{
+    size_t width = dtype_bytes(f->dtype);
+    for (int i = 0; i < flat->pads; i++) {
+        int64_t from = max_i64(flat->pad[i].start, start);
+        int64_t to = min_i64(flat->pad[i].start + flat->pad[i].count, end);
+        if (from < to)
+            memset(f->to + (size_t)(from - start) * width, 0, (size_t)(to - from) * width);
+    }
+}
+
 /* Clear and fill a flat.  Where it is no memory of this process, shard is, and then written. */
 static int fill_flat(struct session *s, int f, const struct weights_filler *filler, void *shard,
                      struct error *err)
@@ -182,10 +198,9 @@ static int fill_flat(struct session *s, int f, const struct weights_filler *fill
                               .to = plain ? plain : shard,
                               .dtype = slots[0].dtype,
                               .threads = s->device->threads};
-    if (weights_clear(s, f, err))
+    if (weights_clear_but(s, f, slots[0].buffer, err))
         return -1;
-    if (!plain)
-        memset(shard, 0, bytes);
+    clear_pads(&filling, flat, start, end);
     for (int t = -1; (t = flat_next_part(flat, start, end, t, &part)) >= 0;)
         if (fill_part(&filling, &part, err))
             return -1;

@@ -25,6 +25,9 @@ void *weights_plain(const struct session *s, int buffer);
  */
 int weights_clear(struct session *s, int flat, struct error *err);
 
+/* The same, but one buffer, which is filled whole (-1: none). */
+int weights_clear_but(struct session *s, int flat, int but, struct error *err);
+
 /* Make what is computed with from the masters of a flat.  0, or -1 with err set. */
 int weights_refresh(struct session *s, int flat, struct error *err);
 
@@ -35,6 +38,10 @@ struct weights_filler {
     /* Put what a part of a tensor begins with into to, fp32 [part->count].  Several threads call
      * it, each for pieces of a part.  0, or -1 with err set. */
     weights_fill_part *fill;
+    /* The same in another format, where that is the one in which they are read; NULL: they never
+     * are.  1: this part is not in it, and fill is called; 0, or -1 with err set. */
+    int (*fill_as)(void *user, const struct flat_part *part, enum dtype dtype, void *to,
+                   struct error *err);
     /* The elements of a piece of a part that suit fill; NULL, or 0: any number. */
     int64_t (*piece)(void *user, const struct flat_part *part, int threads);
     void *user;
