@@ -62,7 +62,7 @@ cat >stand-in <<'END'
 END
 chmod +x stand-in
 mkdir -p "a dir"
-cp "$top"/jobs/llama*.* "a dir"
+cp "$top"/jobs/llama*.* "$top"/jobs/gpt2xl*.* "a dir"
 name="batch script"
 for partition in cpu gpu; do
     if TRIREME=$work/stand-in submit -p $partition "a dir/llama8b_fsdp.sh" a=1 "b=c d"; then
@@ -80,6 +80,14 @@ if TRIREME=$work/stand-in submit -p cpu "a dir/llama8b_hybrid.sh" a=1; then
     is "$name, which runs another" "tasks 4, gpus 0, cores 1, train \
 $work/a dir/llama8b_hybrid.yaml run.dir=runs/llama8b_hybrid-$job a=1" \
         "$(cat "llama8b_hybrid-$job.out")"
+fi
+
+name="batch script for two GPUs"
+if TRIREME=$work/stand-in submit -p gpu "a dir/llama8b_2gpu_offload.sh" a=1; then
+    over 30
+    is "$name, which runs another" "tasks 2, gpus 2, cores 1, train \
+$work/a dir/llama8b_2gpu_offload.yaml run.dir=runs/llama8b_2gpu_offload-$job a=1" \
+        "$(cat "llama8b_2gpu_offload-$job.out")"
 fi
 
 name="batch script of three dimensions"
@@ -239,6 +247,17 @@ is "$name: the others wait for it" "0 3" "$code $(last_metric late step)"
 on_cluster 90 srun --mpi=pmix -N2 --ntasks-per-node=2 "$TRIREME" train $M \
     run.dir=by-hand train.warmup_steps=0 train.steps=20 >hand.out 2>hand.err
 is "srun by hand" "0 20" "$? $(last_metric by-hand step)"
+
+# Weights that one rank of each node reads for it
+"$TRIREME" convert by-hand folder >convert.out 2>&1
+for how in each node; do
+    on_cluster 90 srun --mpi=pmix -N2 --ntasks-per-node=2 "$TRIREME" train model.path=folder device=cpu \
+        data.train=train.h5 data.seq_len=32 train.global_batch=8 parallel.strategy=HYBRID_SHARD \
+        model.loading=$how model.sync_module_states=true run.threads=1 run.dir=$how train.steps=3 >$how.out 2>$how.err
+    is "weights on two nodes, model.loading=$how" "0 3" "$? $(last_metric $how step)"
+done
+if same_state each node; then ok "the same state to the bit"; else
+    not_ok "the same state to the bit" "$(tail -n 3 node.err)"; fi
 
 # Ranks that divide layers, on one node and on two
 on_cluster 90 srun --mpi=pmix -N2 --ntasks-per-node=2 "$TRIREME" train $M parallel.tensor=2 \
