@@ -93,7 +93,8 @@ int tokenizer_encoder_run(struct tokenizer_encoder *encoder, const char *text, s
 int tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t bytes, int flags,
                      uint32_t **ids, int64_t *count, struct error *err);
 
-/* text with U+FFFD for what is no UTF-8, which "bytes" may decode to; of *length bytes, free() it. */
+/* text with U+FFFD for what is no UTF-8, which "bytes" may decode to; of *length bytes, free() it.
+ */
 char *tokenizer_utf8(const char *text, size_t bytes, size_t *length);
 
 /* Ids that TOKENIZER_WRAP puts before and after any text, such as that which begins texts; an end

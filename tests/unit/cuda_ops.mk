@@ -4,10 +4,7 @@ if HAVE_CUDA
 UNIT_TESTS += tests/unit/test_cuda_ops tests/unit/test_cuda_ops_emulated \
 	tests/unit/test_cuda_ops_sums tests/unit/test_cuda_ops_sums_emulated \
 	tests/unit/test_cuda_ops_layernorm tests/unit/test_cuda_ops_layernorm_emulated \
-	tests/unit/test_cuda_ops_qk_norm tests/unit/test_cuda_ops_qk_norm_emulated \
-	tests/unit/test_cuda_ops_cached tests/unit/test_cuda_ops_cached_emulated \
-	tests/unit/test_cuda_ops_magnitude tests/unit/test_cuda_ops_magnitude_emulated \
-	tests/unit/test_cuda_ops_dropout tests/unit/test_cuda_ops_dropout_emulated
+	tests/unit/test_cuda_ops_qk_norm tests/unit/test_cuda_ops_qk_norm_emulated
 cuda_check = tests/unit/cuda_check.c tests/unit/cuda_check.h $(ops_check)
 tests_unit_test_cuda_ops_SOURCES = tests/unit/test_cuda_ops.c $(cuda_check)
 tests_unit_test_cuda_ops_emulated_SOURCES = $(tests_unit_test_cuda_ops_SOURCES)
@@ -21,13 +18,4 @@ tests_unit_test_cuda_ops_layernorm_emulated_LDADD = $(EMULATED_UNIT_LIBS)
 tests_unit_test_cuda_ops_qk_norm_SOURCES = tests/unit/test_cuda_ops_qk_norm.c $(cuda_check)
 tests_unit_test_cuda_ops_qk_norm_emulated_SOURCES = $(tests_unit_test_cuda_ops_qk_norm_SOURCES)
 tests_unit_test_cuda_ops_qk_norm_emulated_LDADD = $(EMULATED_UNIT_LIBS)
-tests_unit_test_cuda_ops_cached_SOURCES = tests/unit/test_cuda_ops_cached.c $(cuda_check)
-tests_unit_test_cuda_ops_cached_emulated_SOURCES = $(tests_unit_test_cuda_ops_cached_SOURCES)
-tests_unit_test_cuda_ops_cached_emulated_LDADD = $(EMULATED_UNIT_LIBS)
-tests_unit_test_cuda_ops_magnitude_SOURCES = tests/unit/test_cuda_ops_magnitude.c $(cuda_check)
-tests_unit_test_cuda_ops_magnitude_emulated_SOURCES = $(tests_unit_test_cuda_ops_magnitude_SOURCES)
-tests_unit_test_cuda_ops_magnitude_emulated_LDADD = $(EMULATED_UNIT_LIBS)
-tests_unit_test_cuda_ops_dropout_SOURCES = tests/unit/test_cuda_ops_dropout.c $(cuda_check)
-tests_unit_test_cuda_ops_dropout_emulated_SOURCES = $(tests_unit_test_cuda_ops_dropout_SOURCES)
-tests_unit_test_cuda_ops_dropout_emulated_LDADD = $(EMULATED_UNIT_LIBS)
 endif

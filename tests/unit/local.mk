@@ -17,6 +17,7 @@ include $(top_srcdir)/tests/unit/plan.mk
 include $(top_srcdir)/tests/unit/cuda.mk
 include $(top_srcdir)/tests/unit/cuda_attention.mk
 include $(top_srcdir)/tests/unit/cuda_ops.mk
+include $(top_srcdir)/tests/unit/cuda_ops_more.mk
 include $(top_srcdir)/tests/unit/sdpa.mk
 include $(top_srcdir)/tests/unit/cuda_plans.mk
 include $(top_srcdir)/tests/unit/emulator.mk

@@ -2,9 +2,8 @@
 UNIT_TESTS += tests/unit/test_ops tests/unit/test_ops_norm tests/unit/test_ops_loss \
 	tests/unit/test_ops_optimizer tests/unit/test_ops_gemm tests/unit/test_simd_generic \
 	tests/unit/test_ops_layernorm tests/unit/test_ops_dropout tests/unit/test_ops_adamw_bf16 tests/unit/test_run_queue \
-	tests/unit/test_gemm_threads tests/unit/test_ops_cached tests/unit/test_ops_magnitude
+	tests/unit/test_gemm_threads tests/unit/test_ops_magnitude
 ops_check = tests/unit/ops_check.c tests/unit/ops_check.h
-tests_unit_test_ops_cached_SOURCES = tests/unit/test_ops_cached.c $(ops_check)
 tests_unit_test_gemm_threads_SOURCES = tests/unit/test_gemm_threads.c $(ops_check)
 tests_unit_test_run_queue_SOURCES = tests/unit/test_run_queue.c $(ops_check)
 tests_unit_test_ops_SOURCES = tests/unit/test_ops.c $(ops_check)

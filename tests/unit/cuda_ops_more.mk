@@ -1,0 +1,15 @@
+# The same of ops that generation, adapters and dropout brought.
+if HAVE_CUDA
+UNIT_TESTS += tests/unit/test_cuda_ops_cached tests/unit/test_cuda_ops_cached_emulated \
+	tests/unit/test_cuda_ops_magnitude tests/unit/test_cuda_ops_magnitude_emulated \
+	tests/unit/test_cuda_ops_dropout tests/unit/test_cuda_ops_dropout_emulated
+tests_unit_test_cuda_ops_cached_SOURCES = tests/unit/test_cuda_ops_cached.c $(cuda_check)
+tests_unit_test_cuda_ops_cached_emulated_SOURCES = $(tests_unit_test_cuda_ops_cached_SOURCES)
+tests_unit_test_cuda_ops_cached_emulated_LDADD = $(EMULATED_UNIT_LIBS)
+tests_unit_test_cuda_ops_magnitude_SOURCES = tests/unit/test_cuda_ops_magnitude.c $(cuda_check)
+tests_unit_test_cuda_ops_magnitude_emulated_SOURCES = $(tests_unit_test_cuda_ops_magnitude_SOURCES)
+tests_unit_test_cuda_ops_magnitude_emulated_LDADD = $(EMULATED_UNIT_LIBS)
+tests_unit_test_cuda_ops_dropout_SOURCES = tests/unit/test_cuda_ops_dropout.c $(cuda_check)
+tests_unit_test_cuda_ops_dropout_emulated_SOURCES = $(tests_unit_test_cuda_ops_dropout_SOURCES)
+tests_unit_test_cuda_ops_dropout_emulated_LDADD = $(EMULATED_UNIT_LIBS)
+endif
