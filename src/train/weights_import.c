@@ -315,12 +315,25 @@ static int is_saved(struct session *s)
     return saved;
 }
 
+/* New magnitudes are made of all rows of matrices, which one rank does not send to another. */
+static int check_loading(const struct import *import, struct error *err)
+{
+    const struct config *c = &import->s->config;
+    if (c->model_loading == LOADING_EACH || !c->lora.use_dora || c->lora.path[0])
+        return 0;
+    return error_set(err, "model.loading is node, and lora.use_dora begins with norms of the "
+                          "model's matrices, which each rank reads: leave model.loading at each");
+}
+
 int weights_import_check(struct session *s, struct error *err)
 {
     struct import import = {.s = s};
     const char *folder = s->config.model_path;
     int saved = folder[0] && !hf_has_config(folder) && saved_has_config(folder);
-    int rc = (saved && check_saved_folder(&import, err)) || open_files(&import, err) ? -1 : 0;
+    int rc = check_loading(&import, err) || (saved && check_saved_folder(&import, err)) ||
+                     open_files(&import, err)
+                 ? -1
+                 : 0;
     close_files(&import);
     return rc;
 }
@@ -446,16 +459,6 @@ static void report(const struct session *s, const char *what, const char *folder
                  what, folder, st->tensors, st->files, st->files > 1 ? "s" : "", seconds);
     else
         log_info(s->log, "%s has no model.safetensors: weights begin from the seed", folder);
-}
-
-/* New magnitudes are made of all rows of matrices, which one rank does not send to another. */
-static int check_loading(const struct import *import, struct error *err)
-{
-    const struct config *c = &import->s->config;
-    if (c->model_loading == LOADING_EACH || !c->lora.use_dora || c->lora.path[0])
-        return 0;
-    return error_set(err, "model.loading is node, and lora.use_dora begins with norms of the "
-                          "model's matrices, which each rank reads: leave model.loading at each");
 }
 
 int weights_import(struct session *s, struct error *err)

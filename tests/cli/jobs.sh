@@ -72,6 +72,9 @@ if same_state each node; then ok "the same state to the bit"; else
     not_ok "the same state to the bit" "$(tail -n 3 err)"; fi
 refused "a way of loading that there is not" 'model\.loading.*each.*node' \
     "$TRIREME" train model.path=llama3 data.train=data/chats.h5 model.loading=rank
+refused "new magnitudes by one rank" 'lora\.use_dora begins with norms.*model\.loading at each' \
+    "$TRIREME" train model.path=llama3 data.train=data/chats.h5 model.loading=node lora.r=2 lora.use_dora=true \
+    device=cpu run.dir=never
 refused "Accelerate's name for it" 'cpu_ram_efficient_loading.*model\.loading' \
     "$TRIREME" train model.path=llama3 data.train=data/chats.h5 fsdp.cpu_ram_efficient_loading=true
 finish
