@@ -185,18 +185,26 @@ static int copy_file(const char *from, const char *to, struct error *err)
     return rc;
 }
 
+/* A file of the run, which the next branch cuts, into the folder of the one that ends. */
+static int keep_lines(const struct run_directory *d, const char *name, struct error *err)
+{
+    char *from = array_format("%s/%s", d->path, name);
+    char *to = folder_of(d, d->record.branch, name);
+    int rc = access(from, F_OK) ? 0 : copy_file(from, to, err);
+    free(from);
+    free(to);
+    return rc;
+}
+
 int run_aside_copies(const struct run_directory *d, struct error *err)
 {
     char *folder = folder_of(d, d->record.branch, "");
-    char *to = folder_of(d, d->record.branch, "metrics.jsonl");
-    int rc = disk_make_folders(folder, err);
-    if (!rc && !access(d->metrics, F_OK))
-        rc = copy_file(d->metrics, to, err);
+    int rc = disk_make_folders(folder, err) || keep_lines(d, "metrics.jsonl", err) ||
+             keep_lines(d, "samples.jsonl", err);
     rc = rc || run_record_write(&d->record, folder, BRANCH_RECORD, JS_DURABLE, err) ||
                  disk_sync(folder, err)
              ? -1
              : 0;
-    free(to);
     free(folder);
     return rc;
 }

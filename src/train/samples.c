@@ -170,7 +170,10 @@ void samples_close(struct samples *samples)
         free(samples->sample[i].ids);
         free(samples->sample[i].written);
     }
-    line_file_close(&samples->file);
+    int64_t lost = line_file_close(&samples->file);
+    if (lost)
+        log_warn(samples->s->log, "samples.jsonl lacks %lld lines that could not be written",
+                 (long long)lost);
     tokenizer_close(samples->tokenizer);
     generator_destroy(samples->generator);
     free(samples->sample);
@@ -229,6 +232,16 @@ static void report_first(const struct samples *samples, int64_t step)
     js_free(json);
 }
 
+static void write_line(struct samples *samples, const char *text)
+{
+    enum line_file_outcome outcome = line_file_append(&samples->file, text);
+    if (outcome == LINE_FILE_FAILED)
+        log_warn(samples->s->log, "samples.jsonl: %s; lines are kept until there is space",
+                 strerror(samples->file.why));
+    if (outcome == LINE_FILE_RESUMED)
+        log_info(samples->s->log, "samples.jsonl: what could not be written is in the file now");
+}
+
 static void write_lines(struct samples *samples, int64_t step)
 {
     for (int i = 0; i < samples->count; i++) {
@@ -241,9 +254,8 @@ static void write_lines(struct samples *samples, int64_t step)
         add_tokens(samples, json, "reference", sample->ids + sample->given,
                    sample->count - sample->given);
         char *text = js_text(json, JS_ONE_LINE, NULL);
-        if (text && line_file_append(&samples->file, text) == LINE_FILE_FAILED)
-            log_warn(samples->s->log, "samples.jsonl: %s; lines are kept until there is space",
-                     strerror(samples->file.why));
+        if (text)
+            write_line(samples, text);
         free(text);
         js_free(json);
     }

@@ -30,6 +30,9 @@ is "in the end the model writes what was to come" "3" "$(tail -n 3 run/samples.j
 is "the first of them in the log" 2 "$(grep -c 'writes {"given": ' run/log.txt)"
 "$TRIREME" train run checkpoint.resume=auto train.steps=160 >out 2>err </dev/null
 is "a run that goes on adds to the file" "9" "$(wc -l <run/samples.jsonl | tr -d ' ')"
+"$TRIREME" train run checkpoint.resume=150 train.steps=152 >out 2>err </dev/null
+is "going back to a step keeps the lines behind it with the branch that ends" "9 100 150 152" \
+    "$(wc -l <run/branches/0/samples.jsonl | tr -d ' ') $(sed 's/.*"step": \([0-9]*\).*/\1/' run/samples.jsonl | uniq | tr '\n' ' ' | sed 's/ $//')"
 refused "samples without data.valid" 'generate.samples continues texts of data.valid' \
     "$TRIREME" train model.preset=llama-tiny data.train=tok/chats.h5 generate.samples=1
 refused "samples with sequences that are divided" 'parallel.context 2 set generate.samples=0' \
