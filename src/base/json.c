@@ -76,9 +76,27 @@ void js_add(struct js *to, const char *key, struct js *child)
     add(to, key, in(child));
 }
 
+/* Do 15 digits give back every number? */
+static int are_short(const json_t *json)
+{
+    char text[32];
+    const char *key;
+    json_t *member;
+    size_t i;
+    int all = 1;
+    if (json_is_real(json)) {
+        snprintf(text, sizeof text, "%.15g", json_real_value(json));
+        return strtod(text, NULL) == json_real_value(json);
+    }
+    json_object_foreach((json_t *)json, key, member) all &= are_short(member);
+    json_array_foreach(json, i, member) all &= are_short(member);
+    return all;
+}
+
 char *js_text(const struct js *js, enum js_layout layout, struct error *err)
 {
-    size_t flags = JSON_REAL_PRECISION(15) | (layout == JS_INDENTED ? JSON_INDENT(2) : 0);
+    size_t flags = layout == JS_ONE_LINE ? 0 : JSON_INDENT(2);
+    flags |= JSON_REAL_PRECISION(layout != JS_EXACT || are_short(in(js)) ? 15 : 17);
     char *text = json_dumps(in(js), flags);
     size_t length = text ? strlen(text) : 0;
     char *line = text ? realloc(text, length + 2) : NULL;

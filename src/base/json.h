@@ -30,7 +30,8 @@ void js_add_string(struct js *to, const char *key, const char *value);
 void js_add_bytes(struct js *to, const char *key, const char *text, size_t bytes);
 void js_add(struct js *to, const char *key, struct js *child);
 
-enum js_layout { JS_ONE_LINE, JS_INDENTED };
+/* JS_EXACT: indented, with 17 digits where 15 do not give back every number. */
+enum js_layout { JS_ONE_LINE, JS_INDENTED, JS_EXACT };
 
 /* Text of json, newline at the end; free() it.  NULL with err set when memory is out. */
 char *js_text(const struct js *json, enum js_layout layout, struct error *err);
