@@ -4,19 +4,15 @@
  * BLOCK x BLOCK: a query is then a lane of a vector, so its running maximum, its sum and its
  * mask are vectors too, and no operation runs across lanes.
  *
- * An operand's elements are held in `unit`s of 32 bits: one fp32, or two neighbouring bf16
- * of the summed dimension, which is what a bf16 dot-product instruction takes.  All but the
- * innermost instruction is then the same for both types.  fp16 is widened to fp32 on the way into
- * operands: its products would pass its range.
+ * Operands are held in units (unit.h).  fp16 is widened to fp32 on the way into operands: its
+ * products would pass its range.
  */
 #ifndef TRIREME_DEVICE_CPU_ATTENTION_H
 #define TRIREME_DEVICE_CPU_ATTENTION_H
 
 #include "device/cpu/dropout.h"
 #include "device/cpu/kernels.h"
-#include "device/cpu/simd.h"
-
-typedef uint32_t __attribute__((may_alias)) unit; /* the bits of floats too */
+#include "device/cpu/unit.h"
 
 enum {
     BLOCK = 64,                          /* queries, and keys, of a block */
@@ -265,24 +261,6 @@ SIMD_INLINE vf attention_drop(const struct attention_dropout *w, vf x, int64_t r
     vu word;
     memcpy(&word, &w->words[row][col], sizeof word);
     return vf_select(word < w->mask->limit, (vf){0}, x * w->mask->factor);
-}
-
-/* Two vectors of neighbouring rows of an operand as units: bf16 rounded to nearest. */
-SIMD_INLINE vu unit_pairs(vf even, vf odd)
-{
-    return (((vu)even + 0x8000u) >> 16) | (((vu)odd + 0x8000u) & 0xffff0000u);
-}
-
-SIMD_INLINE void unit_store(unit *p, vu v)
-{
-    memcpy(p, &v, sizeof v);
-}
-
-SIMD_INLINE vu unit_load(const unit *p)
-{
-    vu v;
-    memcpy(&v, p, sizeof v);
-    return v;
 }
 
 #endif

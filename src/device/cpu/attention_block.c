@@ -39,46 +39,51 @@ void CPU(attention_draw)(struct attention_dropout *w, int64_t j, int64_t nk)
 }
 
 /* TILE_ROWS x TILE_COLS sums in registers; per unit of k a row costs one broadcast. */
-SIMD_INLINE void tile(const enum dtype dt, const struct attention_product *p, int64_t row,
-                      int64_t col)
+SIMD_INLINE void tile(const enum dtype dt, const int accumulate, const struct attention_product *p,
+                      int64_t row, int64_t col)
 {
     const unit *a = p->a + row * p->lda, *b = p->b + col;
-    float *c = p->c + row * p->ldc + col;
+    const int64_t lda = p->lda, ldb = p->ldb, ldc = p->ldc, units = p->k;
+    float *c = p->c + row * ldc + col;
     vf sum[TILE_ROWS][2];
-    for (int i = 0; i < TILE_ROWS; i++)
-        for (int j = 0; j < 2; j++)
-            sum[i][j] = p->accumulate ? vf_load(c + i * p->ldc + j * CPU_LANES) : (vf){0};
-    for (int64_t k = 0; k < p->k; k++) {
-        vu b0 = unit_load(b + k * p->ldb), b1 = unit_load(b + k * p->ldb + CPU_LANES);
+#pragma GCC unroll 8
+    for (int i = 0; i < TILE_ROWS; i++) {
+        sum[i][0] = accumulate ? vf_load(c + i * ldc) : (vf){0};
+        sum[i][1] = accumulate ? vf_load(c + i * ldc + CPU_LANES) : (vf){0};
+    }
+    for (int64_t k = 0; k < units; k++, a++, b += ldb) {
+        vu b0 = unit_load(b), b1 = unit_load(b + CPU_LANES);
+#pragma GCC unroll 8
         for (int i = 0; i < TILE_ROWS; i++) {
-            vu ai = a[i * p->lda + k] - (vu){0};
-            if (dt == DTYPE_BF16) {
-                sum[i][0] = vf_dot_bf16(sum[i][0], (vb)ai, (vb)b0);
-                sum[i][1] = vf_dot_bf16(sum[i][1], (vb)ai, (vb)b1);
-            } else {
-                sum[i][0] = (vf)ai * (vf)b0 + sum[i][0];
-                sum[i][1] = (vf)ai * (vf)b1 + sum[i][1];
-            }
+            vu ai = unit_broadcast(a + i * lda);
+            sum[i][0] = unit_dot(dt, sum[i][0], ai, b0);
+            sum[i][1] = unit_dot(dt, sum[i][1], ai, b1);
         }
     }
-    for (int i = 0; i < TILE_ROWS; i++)
-        for (int j = 0; j < 2; j++)
-            vf_store(c + i * p->ldc + j * CPU_LANES, sum[i][j]);
+#pragma GCC unroll 8
+    for (int i = 0; i < TILE_ROWS; i++) {
+        vf_store(c + i * ldc, sum[i][0]);
+        vf_store(c + i * ldc + CPU_LANES, sum[i][1]);
+    }
 }
 
-SIMD_INLINE void tiles(const enum dtype dt, const struct attention_product *p)
+SIMD_INLINE void tiles(const enum dtype dt, const int accumulate, const struct attention_product *p)
 {
     for (int64_t col = 0; col < p->n; col += TILE_COLS)
         for (int64_t row = 0; row < p->m; row += TILE_ROWS)
-            tile(dt, p, row, col);
+            tile(dt, accumulate, p, row, col);
 }
 
 void CPU(attention_product)(const struct attention_product *p)
 {
-    if (p->dt == DTYPE_BF16)
-        tiles(DTYPE_BF16, p);
+    if (p->dt == DTYPE_BF16 && p->accumulate)
+        tiles(DTYPE_BF16, 1, p);
+    else if (p->dt == DTYPE_BF16)
+        tiles(DTYPE_BF16, 0, p);
+    else if (p->accumulate)
+        tiles(DTYPE_F32, 1, p);
     else
-        tiles(DTYPE_F32, p);
+        tiles(DTYPE_F32, 0, p);
 }
 
 /* to [n][dim] = n rows of fp16 */
@@ -92,16 +97,28 @@ static void widen_rows(float *to, int64_t dim, const struct attention_rows *from
         }
 }
 
+/* The units of one row; memory is asked for some rows ahead, which are far apart. */
+SIMD_INLINE void copy_row(unit *to, const char *from, int64_t units, int64_t ahead_bytes)
+{
+    int64_t i = 0;
+    for (; i + CPU_LANES <= units; i += CPU_LANES, from += CPU_LANES * sizeof *to) {
+        __builtin_prefetch(from + ahead_bytes);
+        unit_store(to + i, unit_load((const unit *)from));
+    }
+    memcpy(to + i, from, (size_t)(units - i) * sizeof *to);
+}
+
 void CPU(attention_pack_rows)(unit *to, const struct attention_shape *s,
                               const struct attention_rows *from, int64_t n)
 {
-    size_t size = dtype_bytes(s->dt_rows), row_bytes = s->dim_units * sizeof *to;
+    enum { AHEAD = 8 };
+    const int64_t size = (int64_t)dtype_bytes(s->dt_rows), stride = from->stride * size;
     const char *first = (const char *)from->base + from->first * size;
     if (s->dt_rows == DTYPE_F16)
         widen_rows((float *)to, s->dim, from, n);
     for (int64_t r = 0; r < n && s->dt_rows != DTYPE_F16; r++)
-        memcpy(to + r * s->dim_units, first + r * from->stride * size, row_bytes);
-    memset(to + n * s->dim_units, 0, (BLOCK - n) * row_bytes);
+        copy_row(to + r * s->dim_units, first + r * stride, s->dim_units, AHEAD * stride);
+    memset(to + n * s->dim_units, 0, (size_t)((BLOCK - n) * s->dim_units) * sizeof *to);
 }
 
 void CPU(attention_pack_sum)(unit *to, const struct attention_shape *s, const unit *rows)
@@ -121,27 +138,6 @@ void CPU(attention_pack_sum)(unit *to, const struct attention_shape *s, const un
     }
 }
 
-/* Transpose CPU_LANES vectors in place: lanes change places with vectors, bit by bit of
- * their number. */
-SIMD_INLINE void transpose_tile(vu v[CPU_LANES])
-{
-    const vi lanes = vi_lanes();
-#pragma GCC unroll 8
-    for (int half = CPU_LANES / 2; half > 0; half /= 2) {
-        vi upper = (lanes & half) != 0;
-        vi low = (~upper & lanes) | (upper & (CPU_LANES + lanes - half));
-        vi high = (~upper & (lanes + half)) | (upper & (CPU_LANES + lanes));
-#pragma GCC unroll 16
-        for (int i = 0; i < CPU_LANES; i++) {
-            if (i & half)
-                continue;
-            vu a = v[i], b = v[i + half];
-            v[i] = __builtin_shuffle(a, b, low);
-            v[i + half] = __builtin_shuffle(a, b, high);
-        }
-    }
-}
-
 void CPU(attention_transpose)(unit *to, int64_t ld_to, const unit *from, int64_t ld_from,
                               int64_t rows, int64_t cols)
 {
@@ -151,7 +147,7 @@ void CPU(attention_transpose)(unit *to, int64_t ld_to, const unit *from, int64_t
             vu v[CPU_LANES];
             for (int r = 0; r < CPU_LANES; r++)
                 v[r] = unit_load(from + (i + r) * ld_from + j);
-            transpose_tile(v);
+            unit_transpose(v);
             for (int r = 0; r < CPU_LANES; r++)
                 unit_store(to + (j + r) * ld_to + i, v[r]);
         }
