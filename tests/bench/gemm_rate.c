@@ -8,10 +8,11 @@
  * GF/s of each, and of a whole step's products ("step", and "step_ms"), which no trainer on this
  * library can beat.
  *
- * On the CPU: the best of several by the clock.  On the first visible GPU: the median by events on
- * its stream, of random data, each product taking other operands than the one before, so that they
- * come from memory and not from the cache; there "gpu" names it in place of "threads", and
- * "copy_gbs" is its copy bandwidth in GB/s, bytes read and bytes written both counted.
+ * On the CPU: the best of several by the clock; "step_cold" is the step by the median of products
+ * of which each takes other operands than the one before, out of memory, as a trainer's do.  On the
+ * first visible GPU: the median by events on its stream, of random data and such operands; there
+ * "gpu" names it in place of "threads", and "copy_gbs" is its copy bandwidth in GB/s, bytes read
+ * and bytes written both counted.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,9 +22,13 @@
 #include "base/philox.h"
 #include "device/ops.h"
 
-enum { OPERANDS = 3, WARM_UP = 4, GROUPS = 15, PER_GROUP = 4, COPIES = 16 };
+enum { OPERANDS = 3, WARM_UP = 4, GROUPS = 15, PER_GROUP = 4, COPIES = 16, CALLS = 15 };
+
+/* A product on the CPU: with its operands in the caches as far as they fit, and from memory. */
+enum { HOT, COLD, WAYS };
 
 static const size_t pool_bytes = (size_t)256 << 20; /* several times what GPUs cache */
+static const size_t host_pool_bytes = (size_t)96 << 20;
 static const size_t copy_bytes = (size_t)2 << 30;
 
 struct bench {
@@ -74,33 +79,54 @@ static struct gemm weight_gradient(int64_t tokens, int64_t in, int64_t out)
                          .ldc = in};
 }
 
-static double host_seconds(struct bench *s, struct gemm g)
-{
-    size_t bytes = s->d->ops->gemm_scratch(s->d, &g);
-    void *scratch = bytes ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
-    double best = 0;
-    g.a = s->data[0];
-    g.b = s->data[1];
-    g.c = s->data[2];
-    for (int i = 0; i < 12; i++) {
-        int64_t start = clock_ns();
-        if (s->d->ops->gemm(s->d, &g, scratch, &s->err)) {
-            best = 0;
-            break;
-        }
-        double took = (clock_ns() - start) * 1e-9;
-        if (i > 1 && (best == 0 || took < best))
-            best = took;
-    }
-    free(scratch);
-    return best;
-}
-
 /* Operands at other places than in the calls before, as far as there are other places. */
 static void *rotated(const struct bench *s, int operand, size_t bytes)
 {
     size_t step = (bytes + 255) / 256 * 256;
     return s->data[operand] + (size_t)s->calls % (s->bytes / step) * step;
+}
+
+static int by_size(const void *x, const void *y)
+{
+    double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+
+/* One call by the clock; 0 on failure. */
+static double one_call(struct bench *s, struct gemm g, int is_cold, void *scratch)
+{
+    size_t in = dtype_bytes(g.dt);
+    g.a = is_cold ? rotated(s, 0, (size_t)(g.m * g.k) * in) : s->data[0];
+    g.b = is_cold ? rotated(s, 1, (size_t)(g.k * g.n) * in) : s->data[1];
+    g.c = is_cold ? rotated(s, 2, (size_t)(g.m * g.n) * dtype_bytes(g.dt_c)) : s->data[2];
+    s->calls += is_cold;
+    int64_t start = clock_ns();
+    if (s->d->ops->gemm(s->d, &g, scratch, &s->err))
+        return 0;
+    return (double)(clock_ns() - start) * 1e-9;
+}
+
+/* Seconds of a product: hot the best, cold the median. */
+static int host_seconds(struct bench *s, struct gemm g, double took[WAYS])
+{
+    size_t bytes = s->d->ops->gemm_scratch(s->d, &g);
+    void *scratch = bytes ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
+    double all[WAYS][CALLS];
+    for (int way = 0; way < WAYS; way++)
+        for (int i = -WARM_UP; i < CALLS; i++) {
+            double t = one_call(s, g, way == COLD, scratch);
+            if (t == 0) {
+                free(scratch);
+                return -1;
+            }
+            all[way][i < 0 ? 0 : i] = t;
+        }
+    free(scratch);
+    for (int way = 0; way < WAYS; way++)
+        qsort(all[way], CALLS, sizeof all[way][0], by_size);
+    took[HOT] = all[HOT][0];
+    took[COLD] = all[COLD][CALLS / 2];
+    return 0;
 }
 
 static int enqueue(struct bench *s, struct gemm g, void *scratch, int times)
@@ -114,12 +140,6 @@ static int enqueue(struct bench *s, struct gemm g, void *scratch, int times)
             return -1;
     }
     return 0;
-}
-
-static int by_size(const void *x, const void *y)
-{
-    double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
 }
 
 /* Seconds between the events, both recorded; 0 on failure. */
@@ -155,13 +175,17 @@ done:
     return median;
 }
 
-/* Seconds of one product; 0 on failure. */
-static double seconds(struct bench *s, struct gemm g)
+/* Seconds of one product in each way, on a GPU of the first; -1 on failure. */
+static int seconds(struct bench *s, struct gemm g, double took[WAYS])
 {
-    double took = s->d->kind == DEVICE_CPU ? host_seconds(s, g) : gpu_seconds(s, g);
-    if (took == 0)
+    int status = 0;
+    if (s->d->kind == DEVICE_CPU)
+        status = host_seconds(s, g, took);
+    else
+        status = (took[HOT] = gpu_seconds(s, g)) == 0;
+    if (status)
         fprintf(stderr, "gemm_rate: %s\n", s->err.text);
-    return took;
+    return status;
 }
 
 static double flops(struct gemm g)
@@ -169,19 +193,33 @@ static double flops(struct gemm g)
     return 2.0 * g.m * g.n * g.k;
 }
 
+/* Sums over the products of a step. */
+struct total {
+    double flops, seconds[WAYS];
+};
+
 /* The three products of one linear layer, `times` in a model; adds to the step's totals. */
 static void linear(struct bench *s, const char *name, int64_t tokens, int64_t in, int64_t out,
-                   int64_t times, double total[2])
+                   int64_t times, struct total *total)
 {
     struct gemm g[] = {forward(tokens, in, out), input_gradient(tokens, in, out),
                        weight_gradient(tokens, in, out)};
-    printf("\"%s\": [", name);
+    double took[3][WAYS] = {{0}};
     for (int i = 0; i < 3; i++) {
-        double took = seconds(s, g[i]);
-        total[0] += times * flops(g[i]);
-        total[1] += times * took;
-        printf("%.1f%s", took > 0 ? flops(g[i]) / took * 1e-9 : 0, i < 2 ? ", " : "], ");
+        if (seconds(s, g[i], took[i]))
+            return;
+        total->flops += (double)times * flops(g[i]);
+        for (int way = 0; way < WAYS; way++)
+            total->seconds[way] += (double)times * took[i][way];
     }
+    printf("\"%s\": [", name);
+    for (int i = 0; i < 3; i++)
+        printf("%.1f%s", flops(g[i]) / took[i][HOT] * 1e-9, i < 2 ? ", " : "], ");
+}
+
+static double rate_of(const struct total *total, int way)
+{
+    return total->seconds[way] > 0 ? total->flops / total->seconds[way] * 1e-9 : 0;
 }
 
 static void measure(struct bench *s, const int64_t v[7])
@@ -189,31 +227,46 @@ static void measure(struct bench *s, const int64_t v[7])
     int64_t tokens = v[0], hidden = v[1], qkv = v[2], out = v[3], ffn = v[4], layers = v[5];
     int64_t side = s->d->kind == DEVICE_CPU ? 2048 : 8192;
     struct gemm cube = forward(side, side, side);
-    double total[2] = {0}, took = seconds(s, cube);
-    printf("\"cube\": %.1f, ", took > 0 ? flops(cube) / took * 1e-9 : 0);
-    linear(s, "qkv", tokens, hidden, qkv, layers, total);
-    linear(s, "out", tokens, out, hidden, layers, total);
-    linear(s, "gate_up", tokens, hidden, 2 * ffn, layers, total);
-    linear(s, "down", tokens, ffn, hidden, layers, total);
-    linear(s, "head", tokens, hidden, v[6], 1, total);
-    printf("\"step\": %.1f, \"step_ms\": %.1f}\n", total[1] > 0 ? total[0] / total[1] * 1e-9 : 0,
-           total[1] * 1e3);
+    struct total total = {0};
+    double took[WAYS] = {0};
+    seconds(s, cube, took);
+    printf("\"cube\": %.1f, ", took[HOT] > 0 ? flops(cube) / took[HOT] * 1e-9 : 0);
+    linear(s, "qkv", tokens, hidden, qkv, layers, &total);
+    linear(s, "out", tokens, out, hidden, layers, &total);
+    linear(s, "gate_up", tokens, hidden, 2 * ffn, layers, &total);
+    linear(s, "down", tokens, ffn, hidden, layers, &total);
+    linear(s, "head", tokens, hidden, v[6], 1, &total);
+    if (s->d->kind == DEVICE_CPU)
+        printf("\"step_cold\": %.1f, ", rate_of(&total, COLD));
+    printf("\"step\": %.1f, \"step_ms\": %.1f}\n", rate_of(&total, HOT), total.seconds[HOT] * 1e3);
 }
 
-static size_t max_elems(const int64_t v[7], size_t side)
+/* Of one operand of the largest product. */
+static size_t largest_operand(const int64_t v[7], int64_t side)
 {
-    size_t rows = (size_t)v[0] > side ? (size_t)v[0] : side, cols = side;
-    for (int i = 1; i < 7; i++)
-        if (i != 5 && 2 * (size_t)v[i] > cols)
-            cols = 2 * (size_t)v[i];
-    return rows > cols ? rows * cols : cols * cols;
+    const struct gemm all[] = {forward(side, side, side), forward(v[0], v[1], v[2]),
+                               forward(v[0], v[3], v[1]), forward(v[0], v[1], 2 * v[4]),
+                               forward(v[0], v[4], v[1]), forward(v[0], v[1], v[6])};
+    int64_t most = 0;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const int64_t bytes[] = {all[i].m * all[i].k * 2, all[i].m * all[i].n * 2,
+                                 all[i].k * all[i].n * 4};
+        for (int j = 0; j < 3; j++)
+            most = bytes[j] > most ? bytes[j] : most;
+    }
+    return (size_t)most + 256;
 }
 
+/* Values do not change how long a product takes here, but zeros may. */
 static int on_cpu(struct bench *s, const int64_t v[7])
 {
-    size_t elems = max_elems(v, 2048);
-    for (int i = 0; i < OPERANDS; i++)
-        s->data[i] = calloc(elems, i < 2 ? sizeof(bf16) : sizeof(float));
+    const size_t least = largest_operand(v, 2048);
+    s->bytes = least > host_pool_bytes ? least : host_pool_bytes;
+    for (int i = 0; i < OPERANDS; i++) {
+        s->data[i] = mem_block(s->bytes);
+        for (size_t j = 0; s->data[i] && j < s->bytes / sizeof(bf16); j++)
+            ((bf16 *)s->data[i])[j] = f32_to_bf16((float)(j * 2654435761u >> 7 & 255) / 256);
+    }
     if (s->data[0] && s->data[1] && s->data[2]) {
         printf("{\"library\": \"%s\", \"threads\": %d, ", device_gemm_library(), s->d->threads);
         measure(s, v);
@@ -243,17 +296,8 @@ static int fill(struct bench *s, char *block, size_t bytes)
  */
 static int make_operands(struct bench *s, const int64_t v[7])
 {
-    const struct gemm all[] = {forward(8192, 8192, 8192), forward(v[0], v[1], v[2]),
-                               forward(v[0], v[3], v[1]), forward(v[0], v[1], 2 * v[4]),
-                               forward(v[0], v[4], v[1]), forward(v[0], v[1], v[6])};
-    s->bytes = pool_bytes;
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        const int64_t bytes[] = {all[i].m * all[i].k * 2, all[i].m * all[i].n * 2,
-                                 all[i].k * all[i].n * 4};
-        for (int j = 0; j < 3; j++)
-            if ((size_t)bytes[j] + 256 > s->bytes)
-                s->bytes = (size_t)bytes[j] + 256;
-    }
+    const size_t least = largest_operand(v, 8192);
+    s->bytes = least > pool_bytes ? least : pool_bytes;
     for (int i = 0; i < OPERANDS; i++) {
         s->data[i] = device_alloc(s->d, &s->mem, POOL_WORKSPACE, s->bytes, &s->err);
         if (!s->data[i] || (i < 2 && fill(s, s->data[i], s->bytes)))

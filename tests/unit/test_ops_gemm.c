@@ -129,17 +129,15 @@ static void every_kind_of_product(void **state)
 /* Few rows by a matrix that is large enough for the kernel of their own, on every level. */
 static void few_rows_by_a_matrix(void **state)
 {
-    static const char *const levels[] = {"generic", "avx2", "avx512"};
-    for (int l = 0; l < 3; l++) {
-        struct device *d = open_device(levels[l], 2);
-        for (int64_t m = 1; d && m <= 17; m++)
+    for (const char *const *level = device_cpu_levels(); *level; level++) {
+        struct device *d = open_device(*level, 2);
+        for (int64_t m = 1; m <= 17; m++)
             for (int kind = 0; kind < KINDS * 3; kind++) {
                 const int64_t mnk[3] = {m, kind % 2 ? 259 : 128, kind % 2 ? 71 : 128};
                 run_case(d, types[kind % KINDS].dt, types[kind % KINDS].dt_c, 2,
                          (enum addend)(kind / KINDS), mnk, kind % 2);
             }
-        if (d)
-            device_close(d);
+        device_close(d);
     }
 }
 
