@@ -250,7 +250,7 @@ void CPU(attention)(struct device *d, const struct attention *a, void *o, float 
 size_t CPU(attention_scratch)(struct device *d, const struct attention *a, enum device_pass pass)
 {
     struct forward w;
-    size_t bytes =
-        pass == DEVICE_BACKWARD ? CPU(attention_backward_bytes)(a) : forward_layout(&w, a, NULL);
-    return bytes * d->threads;
+    if (pass == DEVICE_BACKWARD)
+        return CPU(attention_backward_bytes)(d, a);
+    return forward_layout(&w, a, NULL) * d->threads;
 }

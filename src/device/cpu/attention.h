@@ -75,8 +75,8 @@ void CPU(attention_write_rows)(void *base, int64_t first, int64_t stride,
                                const struct attention_shape *s, const float *from, int64_t ld,
                                float scale, int64_t n);
 
-/* One thread's scratch for the backward pass. */
-size_t CPU(attention_backward_bytes)(const struct attention *a);
+/* Scratch of all threads for the backward pass. */
+size_t CPU(attention_backward_bytes)(const struct device *d, const struct attention *a);
 
 /* What a block of scores hides from some of its queries. */
 enum attention_mask {

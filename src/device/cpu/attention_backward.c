@@ -9,12 +9,27 @@
  * what is dropped of P is dropped of V dO^T; D is as before, as O is made of those that are left.
  * D is summed in the order of V dO^T: where one key has all the weight, O is its V and dS is 0, not
  * rounding errors times large keys.  A task is one key/value head of one sequence with all query
- * heads of its group; dK and dV of the sequence stay in its scratch, and are summed in the order of
- * queries, then heads.
+ * heads of its group, and a chunk of the queries where there are few such heads; dK and dV of its
+ * keys stay in its scratch, and are summed in the order of queries, then heads, and then of chunks.
  */
 #include <omp.h>
 
 #include "device/cpu/attention.h"
+
+enum {
+    ENOUGH_TASKS = 8, /* without chunks: more of them is a head's own work for each thread */
+    MOST_CHUNKS = 4,
+    LEAST_BLOCKS = 4, /* of queries in a chunk */
+};
+
+/* Chunks of queries: a function of the shape, so that bits do not depend on threads. */
+static int64_t chunks_of(const struct attention *a)
+{
+    int64_t fit = ceil_div(a->seq, BLOCK) / LEAST_BLOCKS;
+    if (a->batch * a->kv_heads >= ENOUGH_TASKS || fit < 2)
+        return 1;
+    return min_i64(fit, MOST_CHUNKS);
+}
 
 /* One thread's scratch. */
 struct backward {
@@ -22,7 +37,7 @@ struct backward {
     struct attention_shape s;
     unit *k, *v;        /* [blocks][BLOCK][dim_units] */
     unit *kt;           /* [blocks][dim_rows][block_units] */
-    float *dk, *dv;     /* [blocks][BLOCK][dim_cols] */
+    float *dk, *dv;     /* [blocks][BLOCK][dim_cols]; of chunks, the task's */
     unit *rows;         /* [BLOCK][dim_units] */
     unit *qt, *dot;     /* Q^T and dO^T [dim_units][BLOCK] */
     unit *q, *dout;     /* for sums over queries [block_units][dim_cols] */
@@ -53,8 +68,9 @@ static size_t backward_layout(struct backward *w, const struct attention *a, voi
     w->k = attention_take(base, &at, blocks * BLOCK * s.dim_units, sizeof(unit));
     w->v = attention_take(base, &at, blocks * BLOCK * s.dim_units, sizeof(unit));
     w->kt = attention_take(base, &at, blocks * s.dim_rows * s.block_units, sizeof(unit));
-    w->dk = attention_take(base, &at, blocks * BLOCK * s.dim_cols, sizeof(float));
-    w->dv = attention_take(base, &at, blocks * BLOCK * s.dim_cols, sizeof(float));
+    int64_t own = chunks_of(a) > 1 ? 0 : blocks * BLOCK * s.dim_cols;
+    w->dk = attention_take(base, &at, own, sizeof(float));
+    w->dv = attention_take(base, &at, own, sizeof(float));
     w->rows = attention_take(base, &at, BLOCK * s.dim_units, sizeof(unit));
     w->qt = attention_take(base, &at, BLOCK * s.dim_units, sizeof(unit));
     w->dot = attention_take(base, &at, BLOCK * s.dim_units, sizeof(unit));
@@ -72,19 +88,31 @@ static size_t backward_layout(struct backward *w, const struct attention *a, voi
     return at;
 }
 
-size_t CPU(attention_backward_bytes)(const struct attention *a)
+/* Floats of dK, or dV, of one key/value head of one sequence. */
+static int64_t kv_elems(const struct attention *a)
 {
-    struct backward w;
-    return backward_layout(&w, a, NULL);
+    return ceil_div(attention_keys(a), BLOCK) * BLOCK * CPU(attention_shape)(a).dim_cols;
 }
 
-static void pack_keys(struct backward *w, struct attention_rows k, struct attention_rows v)
+/* Behind the scratch of the threads: dK and dV of each chunk, [batch * kv_heads][chunks][2]. */
+size_t CPU(attention_backward_bytes)(const struct device *d, const struct attention *a)
+{
+    struct backward w;
+    int64_t chunks = chunks_of(a), shared = chunks > 1 ? chunks * 2 * kv_elems(a) : 0;
+    return backward_layout(&w, a, NULL) * (size_t)d->threads +
+           (size_t)(a->batch * a->kv_heads * shared) * sizeof(float);
+}
+
+/* The keys of blocks [first, end). */
+static void pack_keys(struct backward *w, struct attention_rows k, struct attention_rows v,
+                      int64_t first, int64_t end)
 {
     const struct attention_shape *s = &w->s;
     unit *sum = (unit *)w->staging;
-    int64_t keys = attention_keys(w->a);
-    for (int64_t j = 0; j * BLOCK < keys; j++) {
-        int64_t n = min_i64(BLOCK, keys - j * BLOCK);
+    k.first += first * BLOCK * k.stride;
+    v.first += first * BLOCK * v.stride;
+    for (int64_t j = first; j < end; j++) {
+        int64_t n = min_i64(BLOCK, attention_keys(w->a) - j * BLOCK);
         unit *rows = w->k + j * BLOCK * s->dim_units;
         CPU(attention_pack_rows)(rows, s, &k, n);
         CPU(attention_pack_rows)(w->v + j * BLOCK * s->dim_units, s, &v, n);
@@ -231,9 +259,9 @@ static void sum_queries(const struct attention_shape *s, float *c, const unit *a
     }
 }
 
-/* Everything that query block i of one head adds; `first`: of the head that is the first to add to
- * its keys. */
-static void query_block(struct backward *w, const struct block_at *at, int64_t i, int first,
+/* Everything that query block i of one head adds; `begin`: the task's first block, or -1 where the
+ * head is not the first to add to its keys. */
+static void query_block(struct backward *w, const struct block_at *at, int64_t i, int64_t begin,
                         void *dq)
 {
     const struct attention *a = w->a;
@@ -245,7 +273,8 @@ static void query_block(struct backward *w, const struct block_at *at, int64_t i
         int64_t nk = round_up(min_i64(BLOCK, l->keys - j * BLOCK), TILE_ROWS);
         int64_t key = j * BLOCK * s->dim_cols;
         int diagonal = attention_is_diagonal(l, j);
-        int old = !(first && (l->is_plain ? diagonal : i == 0 && !w->is_cleared));
+        int first = l->is_plain ? diagonal || i == begin : i == begin && !w->is_cleared;
+        int old = begin < 0 || !first;
         block_gradients(w, j, nk, n);
         sum_queries(s, w->dv + key, w->p, w->dout, nk, n, diagonal, old);
         sum_queries(s, w->dk + key, w->ds, w->q, nk, n, diagonal, old);
@@ -274,50 +303,129 @@ static void clear_keys(struct backward *w)
     memset(w->dv, 0, elems * sizeof *w->dv);
 }
 
-static void backward_task(struct backward *w, int64_t b, int64_t kv, void *dqkv, const void *dout,
-                          const void *o, const float *lse, const void *qkv)
+/* A task: queries of blocks [begin, end) of the heads that read key/value head kv of sequence b. */
+struct task {
+    int64_t b, kv, begin, end;
+};
+
+/* The task of chunk c. */
+static struct task task_of(const struct attention *a, int64_t head, int64_t c)
+{
+    int64_t blocks = ceil_div(a->seq, BLOCK), chunks = chunks_of(a);
+    return (struct task){head / a->kv_heads, head % a->kv_heads, blocks * c / chunks,
+                         blocks * (c + 1) / chunks};
+}
+
+/* The blocks of keys that a task's queries see lie in [range[0], range[1]). */
+static void keys_of(const struct attention *a, const struct task *t, int64_t range[2])
+{
+    int is_plain = !(a->forms & (ATTENTION_FULL | ATTENTION_PART));
+    range[0] = is_plain ? attention_low(a, t->b, t->begin * BLOCK) / BLOCK : 0;
+    range[1] = is_plain ? t->end : ceil_div(attention_keys(a), BLOCK);
+}
+
+static struct attention_rows kv_rows(const struct attention *a, const void *base,
+                                     const struct task *t, int is_value)
+{
+    return is_value ? attention_value_rows(a, base, t->b, t->kv)
+                    : attention_key_rows(a, base, t->b, t->kv);
+}
+
+static void run_task(struct backward *w, const struct task *t, void *dqkv, const void *dout,
+                     const void *o, const float *lse, const void *qkv)
 {
     const struct attention *a = w->a;
-    int separate = !!(a->forms & ATTENTION_SEPARATE);
-    const void *keys = separate ? a->kv : qkv;
-    void *dkeys = separate ? a->dkv : dqkv;
-    int64_t dim = a->head_dim, group = a->heads / a->kv_heads, out_row = a->heads * dim;
-    struct attention_rows k = attention_key_rows(a, keys, b, kv);
-    struct attention_rows v = attention_value_rows(a, keys, b, kv);
-    pack_keys(w, k, v);
+    const void *keys = a->forms & ATTENTION_SEPARATE ? a->kv : qkv;
+    int64_t dim = a->head_dim, group = a->heads / a->kv_heads, out_row = a->heads * dim, range[2];
+    keys_of(a, t, range);
+    pack_keys(w, kv_rows(a, keys, t, 0), kv_rows(a, keys, t, 1), range[0], range[1]);
     w->is_cleared = !!(a->forms & ATTENTION_PART);
     if (w->is_cleared)
         clear_keys(w);
-    for (int64_t i = 0; i * BLOCK < a->seq; i++) {
-        attention_limit(&w->limits, a, b, i, min_i64(BLOCK, a->seq - i * BLOCK));
-        for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
-            int64_t out_first = (b * a->seq + i * BLOCK) * out_row + h * dim;
-            struct block_at at = {.q = from_block(attention_queries(a, qkv, b, h), i),
+    for (int64_t i = t->begin; i < t->end; i++) {
+        attention_limit(&w->limits, a, t->b, i, min_i64(BLOCK, a->seq - i * BLOCK));
+        for (int64_t h = t->kv * group; h < (t->kv + 1) * group; h++) {
+            int64_t out_first = (t->b * a->seq + i * BLOCK) * out_row + h * dim;
+            struct block_at at = {.q = from_block(attention_queries(a, qkv, t->b, h), i),
                                   .dout = {dout, out_first, out_row},
                                   .o = {o, out_first, out_row},
-                                  .lse = lse + (b * a->heads + h) * a->seq + i * BLOCK};
-            attention_dropout_of(&w->dropout, a, b, h, i);
-            query_block(w, &at, i, h == kv * group, dqkv);
+                                  .lse = lse + (t->b * a->heads + h) * a->seq + i * BLOCK};
+            attention_dropout_of(&w->dropout, a, t->b, h, i);
+            query_block(w, &at, i, h == t->kv * group ? t->begin : -1, dqkv);
         }
     }
+}
+
+/* Write dK and dV of blocks [first, end) of the keys of task t. */
+static void write_keys(const struct backward *w, const struct task *t, void *dqkv, int64_t first,
+                       int64_t end)
+{
+    const struct attention *a = w->a;
+    void *dkeys = a->forms & ATTENTION_SEPARATE ? a->dkv : dqkv;
+    struct attention_rows k = from_block(kv_rows(a, dkeys, t, 0), first);
+    struct attention_rows v = from_block(kv_rows(a, dkeys, t, 1), first);
+    int64_t at = first * BLOCK * w->s.dim_cols;
+    int64_t n = min_i64(end * BLOCK, attention_keys(a)) - first * BLOCK;
     CPU(attention_write_rows)
-    (dkeys, k.first, k.stride, &w->s, w->dk, w->s.dim_cols, a->scale, attention_keys(a));
+    (dkeys, k.first, k.stride, &w->s, w->dk + at, w->s.dim_cols, a->scale, n);
     CPU(attention_write_rows)
-    (dkeys, v.first, v.stride, &w->s, w->dv, w->s.dim_cols, 1.0f, attention_keys(a));
+    (dkeys, v.first, v.stride, &w->s, w->dv + at, w->s.dim_cols, 1.0f, n);
+}
+
+/* Add dK and dV of block j of the chunks that see it, in their order, into those of the first of
+ * them, and write them.  w is of that head's chunk 0. */
+static void sum_chunks(struct backward *w, int64_t head, int64_t j, void *dqkv)
+{
+    int64_t elems = kv_elems(w->a), each = BLOCK * w->s.dim_cols, chunks = chunks_of(w->a);
+    float *dk = w->dk, *sum = NULL;
+    for (int64_t c = 0; c < chunks; c++) {
+        const struct task t = task_of(w->a, head, c);
+        float *x = dk + c * 2 * elems + j * each;
+        int64_t range[2];
+        keys_of(w->a, &t, range);
+        if (j < range[0] || j >= range[1])
+            continue;
+        for (int64_t i = 0; i < each && sum; i += CPU_LANES) {
+            vf_store(sum + i, vf_load(sum + i) + vf_load(x + i));
+            vf_store(sum + elems + i, vf_load(sum + elems + i) + vf_load(x + elems + i));
+        }
+        sum = sum ? sum : x;
+    }
+    const struct task t = task_of(w->a, head, 0);
+    w->dk = sum - j * each;
+    w->dv = w->dk + elems;
+    write_keys(w, &t, dqkv, j, j + 1);
 }
 
 void CPU(attention_backward)(struct device *d, const struct attention *a, void *dqkv,
                              const void *dout, const void *o, const float *lse, const void *qkv,
                              void *scratch)
 {
-    int64_t tasks = a->batch * a->kv_heads;
-    size_t per_thread = CPU(attention_backward_bytes)(a);
+    struct backward sizes;
+    const size_t per_thread = backward_layout(&sizes, a, NULL);
+    const int64_t heads = a->batch * a->kv_heads, chunks = chunks_of(a), elems = kv_elems(a);
+    const int64_t blocks = ceil_div(attention_keys(a), BLOCK);
+    float *shared = (float *)((char *)scratch + per_thread * (size_t)d->threads);
 #pragma omp parallel num_threads(run_queue_threads(d))
     {
         struct backward w;
-        backward_layout(&w, a, (char *)scratch + omp_get_thread_num() * per_thread);
+        backward_layout(&w, a, (char *)scratch + (size_t)omp_get_thread_num() * per_thread);
 #pragma omp for schedule(dynamic)
-        for (int64_t t = 0; t < tasks; t++)
-            backward_task(&w, t / a->kv_heads, t % a->kv_heads, dqkv, dout, o, lse, qkv);
+        for (int64_t i = 0; i < heads * chunks; i++) {
+            int64_t head = i % heads, c = chunks - 1 - i / heads; /* the longest first */
+            const struct task t = task_of(a, head, c);
+            if (chunks > 1) {
+                w.dk = shared + (head * chunks + c) * 2 * elems;
+                w.dv = w.dk + elems;
+            }
+            run_task(&w, &t, dqkv, dout, o, lse, qkv);
+            if (chunks == 1)
+                write_keys(&w, &t, dqkv, 0, blocks);
+        }
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < (chunks > 1 ? heads * blocks : 0); i++) {
+            w.dk = shared + i / blocks * chunks * 2 * elems;
+            sum_chunks(&w, i / blocks, i % blocks, dqkv);
+        }
     }
 }
