@@ -256,6 +256,12 @@ const struct key config_keys[] = {
      .help = "least dynamic loss scale; overflow there ends the run after a few steps"},
     {KEY(REAL, train.clip), "1", .least = 0, .most = 1e30,
      .help = "largest norm of the whole gradient, above which it is scaled down; 0: no limit"},
+    {KEY(BOOL, train.reproducible), "true",
+     .help =
+         "true: a run repeated on the same layout gives the same bits, and so does a resumed one; "
+         "false: on GPUs attention's backward adds up in the order in which blocks end, which is "
+         "faster and takes no memory that grows with the square of the sequence; on CPUs nothing "
+         "changes"},
     {KEY(TEXT, train.freeze), "", .list = 1,
      .help = "tensors that are not trained: a list of names, in which * stands for any text, such "
              "as \"embed,layers.0.*\"; they have no gradient, no optimizer state and no fp32 "

@@ -49,6 +49,8 @@ struct device {
     const char *name;     /* of the GPU, as its driver gives it; "CPU" */
     int index;            /* of the GPU among those visible */
     int threads;          /* CPU threads that a kernel, or the host's part of the work, may use */
+    int any_order;        /* 1: a GPU may add up in the order in which its parts end, where that is
+                             faster; the same inputs then give other last bits at each run */
     const char *level;    /* "generic", "avx2", "avx512"; "sm_90" and the like on a GPU */
     size_t logits_bytes;  /* a chunk of logits that suits it: caches, or enough to fill it */
     size_t reserve_bytes; /* device memory beside what is planned: context, library handles */
@@ -63,6 +65,7 @@ struct device_request {
     const char *level; /* NULL: the best this machine runs; tests name another */
     int index;         /* the GPU, as CUDA numbers those visible */
     int planning;      /* 1: only for planning: needs no GPU, runs nothing */
+    int any_order;     /* as in struct device */
 };
 
 /* Open a device.  Not collective.  Returns 0 and a device for device_close(), or

@@ -145,6 +145,7 @@ struct attention {
      * queries, columns those of keys, and planes heads, of which `first_head` are before the own */
     struct dropout_mask dropout;
     int64_t first_head;
+    int any_order; /* backward, and its scratch: as struct device has it */
 };
 
 /* The keys of a sequence. */

@@ -46,8 +46,10 @@ struct making {
 static int open_model(struct making *m, const struct config *config, int threads, struct error *err)
 {
     int on_gpu = m->report->on_gpu;
-    struct device_request request = {
-        .kind = on_gpu ? DEVICE_CUDA : DEVICE_CPU, .threads = threads, .planning = 1};
+    struct device_request request = {.kind = on_gpu ? DEVICE_CUDA : DEVICE_CPU,
+                                     .threads = threads,
+                                     .planning = 1,
+                                     .any_order = !config->train.reproducible};
     if (device_open(&m->device, &request, err) || layout_model(&m->model, config, err))
         return -1;
     struct units_request units = layout_units(&m->report->layout, config);

@@ -85,8 +85,10 @@ static int threads_of(const struct session *s)
 /* Choose the CPU or a GPU. Collective: auto chooses the same kind on all ranks. */
 static int choose_device(struct session *s, struct device_request *request, struct error *err)
 {
-    *request = (struct device_request){
-        .kind = DEVICE_CPU, .threads = threads_of(s), .local_ranks = world_local_size(s->world)};
+    *request = (struct device_request){.kind = DEVICE_CPU,
+                                       .threads = threads_of(s),
+                                       .local_ranks = world_local_size(s->world),
+                                       .any_order = !s->config.train.reproducible};
     enum config_device wanted = s->config.device;
     if (wanted == CONFIG_DEVICE_AUTO && gpu_everywhere(s->world))
         wanted = CONFIG_DEVICE_CUDA;

@@ -67,6 +67,14 @@ is "adapters of an 8B fit a card of 24 GB" "0 1 1" \
 "$TRIREME" plan $lora lora.r=16 data.seq_len=8192 train.micro_batch=4 recompute=none --ranks 1 \
     --machine rtx4090 >out 2>&1
 is "and with long sequences they do not" "1 1" "$? $(grep -c '^does not fit on rtx4090' out)"
+# Gradients of all scores take more than those of the queries twice over, where logits are few.
+for reproducible in true false; do
+    "$TRIREME" plan model.preset=llama3-8b model.vocab=512 data.seq_len=8192 device=cuda train.micro_batch=1 \
+        train.global_batch=1 precision=bf16 train.reproducible=$reproducible >out 2>&1
+    sed -n 's/^ *workspace .* \([0-9]*\) bytes$/\1/p' out | head -n 1
+done >workspaces
+is "attention that adds up in any order takes less workspace" "2 1" \
+    "$(awk '{ w[NR] = $1 } END { print NR, (w[2] < w[1]) }' workspaces)"
 "$TRIREME" plan $M >/dev/full 2>err
 is "a plan that cannot be written" "1 1" "$? $(grep -c 'the plan cannot be written: No space' err)"
 # ---- pipelines ----

@@ -1,4 +1,5 @@
-/* sdpa_cudnn.c - attention by cuDNN, where it has a reproducible kernel for the shape.
+/* sdpa_cudnn.c - attention by cuDNN, where it has a kernel for the shape: a reproducible one, but
+ * for a backward with any_order.
  *
  * A plan is made once for a shape and direction and kept; what fails on the way leaves the shape to
  * the own kernels, for good, and the reason is kept for device_attention().  The packed projections
@@ -66,7 +67,14 @@ const char *cuda_sdpa_refusal(const struct attention *a, enum device_pass pass, 
 static int same(const struct attention *a, const struct attention *b)
 {
     return a->dt == b->dt && a->batch == b->batch && a->seq == b->seq && a->heads == b->heads &&
-           a->kv_heads == b->kv_heads && a->head_dim == b->head_dim && a->forms == b->forms;
+           a->kv_heads == b->kv_heads && a->head_dim == b->head_dim && a->forms == b->forms &&
+           a->any_order == b->any_order;
+}
+
+/* What of backward's scratch comes before cuDNN's. */
+static size_t own_bytes(const struct attention *a, const struct entry *e)
+{
+    return e->pass == DEVICE_FORWARD ? 0 : sdpa_rows_bytes(a, e->part) + sdpa_dq_bytes(a, e->part);
 }
 
 static void make_plan(struct cuda_sdpas *s, struct entry *e)
@@ -81,8 +89,7 @@ static void make_plan(struct cuda_sdpas *s, struct entry *e)
     else if (!s->handle)
         e->why = s->why; /* of opening it */
     else if (!sdpa_plan_make(&e->plan, &e->a, e->part, e->pass, &target, &e->why)) {
-        size_t rows = e->pass == DEVICE_BACKWARD ? sdpa_rows_bytes(&e->a, e->part) : 0;
-        e->usable = e->plan.workspace_bytes + rows + SDPA_ALIGN <= most;
+        e->usable = e->plan.workspace_bytes + own_bytes(&e->a, e) + SDPA_ALIGN <= most;
         if (!e->usable)
             error_set(&e->why, "cuDNN wants %zu bytes, %zu were planned", e->plan.workspace_bytes,
                       most);
@@ -170,25 +177,36 @@ static void point(void *tensor[SDPA_TENSORS], const struct attention *a, const s
     tensor[SDPA_DV] = t->dqkv + v;
 }
 
+/* One part, whose dq is added up from 0 where that is done in any order. */
+static cudnnStatus_t run_part(struct device *d, const struct entry *e, const struct attention *a,
+                              void *const tensor[SDPA_TENSORS], void *workspace)
+{
+    size_t bytes = sdpa_dq_bytes(a, e->part);
+    if (tensor[SDPA_DQ_SUM] &&
+        cudaMemsetAsync(tensor[SDPA_DQ_SUM], 0, bytes, cuda_compute(d)) != cudaSuccess)
+        return CUDNN_STATUS_EXECUTION_FAILED;
+    return run_plan(cuda_state(d)->sdpas, e, tensor, workspace);
+}
+
 /* All parts, one after another; 1, or 0 when cuDNN failed and will not be asked again. */
 static int run(struct device *d, struct entry *e, const struct attention *a,
                const struct tensors *t, void *scratch, size_t scratch_bytes)
 {
-    struct cuda_sdpas *s = cuda_state(d)->sdpas;
     float scale = a->scale, masked = -INFINITY, one = 1;
     void *tensor[SDPA_TENSORS] = {[SDPA_SCALE] = &scale, [SDPA_MASKED] = &masked};
     char *start = (char *)sdpa_align((size_t)(uintptr_t)scratch);
-    size_t rows = e->pass == DEVICE_BACKWARD ? sdpa_rows_bytes(a, e->part) : 0;
-    if (start + rows + e->plan.workspace_bytes > (char *)scratch + scratch_bytes)
+    const size_t own = own_bytes(a, e);
+    if (start + own + e->plan.workspace_bytes > (char *)scratch + scratch_bytes)
         return 0;
     if (e->pass == DEVICE_BACKWARD) {
         tensor[SDPA_ROWS] = start;
+        tensor[SDPA_DQ_SUM] = a->any_order ? start + sdpa_rows_bytes(a, e->part) : NULL;
         tensor[SDPA_ONE] = &one;
     }
     for (int64_t batch = 0; batch < a->batch; batch += e->part.batch)
         for (int64_t head = 0; head < a->kv_heads; head += e->part.kv_heads) {
             point(tensor, a, t, batch, head);
-            cudnnStatus_t status = run_plan(s, e, tensor, start + rows);
+            cudnnStatus_t status = run_part(d, e, a, tensor, start + own);
             if (status != CUDNN_STATUS_SUCCESS) {
                 e->usable = 0;
                 error_set(&e->why, "cuDNN: run: %s", cudnnGetErrorString(status));

@@ -22,7 +22,9 @@ enum sdpa_tensor {
     SDPA_DQ,
     SDPA_DK,
     SDPA_DV,
-    SDPA_ROWS, /* fp32 [batch, heads, seq]: sum of do * o, in scratch */
+    SDPA_ROWS,   /* fp32 [batch, heads, seq]: sum of do * o, in scratch */
+    SDPA_DQ_SUM, /* fp32 [batch, heads, seq, dim]: what is added to in any order, from 0, in scratch
+                  */
     SDPA_SCALE,
     SDPA_MASKED,
     SDPA_ONE,
@@ -42,7 +44,8 @@ struct sdpa_plan {
     int64_t engine;
 };
 
-/* A plan for such parts of attention, forward or backward, whose results are bitwise reproducible.
+/* A plan for such parts of attention, forward or backward, whose results are bitwise reproducible
+ * but for a backward with a->any_order.
  * Returns 0 and a plan for sdpa_plan_drop(), or -1 with err set. */
 int sdpa_plan_make(struct sdpa_plan *plan, const struct attention *a, struct sdpa_part part,
                    enum device_pass pass, const struct sdpa_target *target, struct error *err);

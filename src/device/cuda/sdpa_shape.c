@@ -9,7 +9,8 @@
  *              dv = p^t do;  ds = scale (do v^t - r) p;  dk = ds^t q;  dq = ds k
  *
  * dq as the product itself, not through a sum in fp32 in memory, is what asks cuDNN for an order
- * of additions that is the same at every run.  Where query heads share a key head, dk and dv are
+ * of additions that is the same at every run; with any_order it is such a sum, of blocks of keys,
+ * each added as it ends.  Where query heads share a key head, dk and dv are
  * products of all query heads, summed over those that share.
  */
 #include "device/cuda/sdpa_graph.h"
@@ -134,7 +135,21 @@ static void gradient_of_kv(struct sdpa_graph *g, const struct sizes *z, sdpa_nod
     sdpa_reduce(g, CUDNN_REDUCE_TENSOR_ADD, d, each);
 }
 
-static void backward(struct sdpa_graph *g, const struct sizes *z)
+/* dq = ds k */
+static void gradient_of_q(struct sdpa_graph *g, const struct sizes *z, sdpa_node ds, sdpa_node k,
+                          int any_order)
+{
+    sdpa_node dq = sdpa_tensor(g, SDPA_DQ, z->type, in_rows(z, z->heads, z->row));
+    if (!any_order) {
+        sdpa_matmul(g, dq, ds, k);
+        return;
+    }
+    sdpa_node sum = sdpa_tensor(g, SDPA_DQ_SUM, CUDNN_DATA_FLOAT, dense(z, z->dim));
+    sdpa_matmul(g, sum, ds, k);
+    sdpa_pointwise(g, CUDNN_POINTWISE_IDENTITY, dq, sum, NULL, NULL);
+}
+
+static void backward(struct sdpa_graph *g, const struct sizes *z, int any_order)
 {
     struct sdpa_shape query = in_rows(z, z->heads, z->row), kv = in_rows(z, z->kv_heads, z->row);
     struct sdpa_shape out = in_rows(z, z->heads, z->out_row);
@@ -167,7 +182,7 @@ static void backward(struct sdpa_graph *g, const struct sizes *z)
 
     sdpa_node k = between(g, z->type, kv);
     sdpa_reshape(g, k, kt);
-    sdpa_matmul(g, sdpa_tensor(g, SDPA_DQ, z->type, query), ds, k);
+    gradient_of_q(g, z, ds, k, any_order);
 }
 
 int sdpa_plan_make(struct sdpa_plan *plan, const struct attention *a, struct sdpa_part part,
@@ -177,7 +192,7 @@ int sdpa_plan_make(struct sdpa_plan *plan, const struct attention *a, struct sdp
     struct sdpa_graph g = {.err = err};
     *plan = (struct sdpa_plan){0};
     if (pass == DEVICE_BACKWARD)
-        backward(&g, &z);
+        backward(&g, &z, a->any_order);
     else
         forward(&g, &z);
     int status = sdpa_finish(&g, plan, target);

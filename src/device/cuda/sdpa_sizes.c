@@ -3,7 +3,9 @@
  *
  * A reproducible backward keeps the gradient of all scores in scratch, in 16 bits, so that dq is
  * one product over it; its memory grows with the square of the sequence.  Hence it runs in parts:
- * some sequences at a time, or some heads of one, as many as fit into a limit.
+ * some sequences at a time, or some heads of one, as many as fit into a limit.  With any_order the
+ * blocks of keys add to dq in fp32 as they end, which takes dq twice over, once in fp32, whatever
+ * the length.
  */
 #include "base/round.h"
 #include "device/cuda/sdpa.h"
@@ -33,19 +35,26 @@ size_t sdpa_rows_bytes(const struct attention *a, struct sdpa_part part)
     return sdpa_align(rows * sizeof(float));
 }
 
-/* What cuDNN wants for backward: the scores' gradients in tiles of at most 128 x 128 and, where
- * query heads share, dk and dv of each. */
+size_t sdpa_dq_bytes(const struct attention *a, struct sdpa_part part)
+{
+    size_t elems = (size_t)(part.batch * part.kv_heads * groups(a) * a->seq * a->head_dim);
+    return a->any_order ? sdpa_align(elems * sizeof(float)) : 0;
+}
+
+/* What cuDNN wants for backward: the scores' gradients in tiles of at most 128 x 128, where dq is a
+ * product over them, and, where query heads share, dk and dv of each. */
 static size_t workspace_bytes(const struct attention *a, struct sdpa_part part)
 {
     size_t heads = (size_t)(part.batch * part.kv_heads * groups(a));
     size_t seq = round_up_bytes((size_t)a->seq, 128), each = (size_t)(a->seq * a->head_dim);
     size_t shared = groups(a) > 1 ? 2 * heads * each * sizeof(uint16_t) : 0;
-    return sdpa_align(heads * seq * seq * sizeof(uint16_t) + shared) + 2 * SDPA_ALIGN;
+    size_t scores = a->any_order ? 0 : heads * seq * seq * sizeof(uint16_t);
+    return sdpa_align(scores + shared) + 2 * SDPA_ALIGN;
 }
 
 size_t sdpa_part_bytes(const struct attention *a, struct sdpa_part part)
 {
-    return sdpa_rows_bytes(a, part) + workspace_bytes(a, part);
+    return sdpa_rows_bytes(a, part) + sdpa_dq_bytes(a, part) + workspace_bytes(a, part);
 }
 
 struct sdpa_part sdpa_part_of(const struct attention *a, enum device_pass pass)
