@@ -2,12 +2,14 @@
 """torch_gpu.py - the PyTorch side of gpu_vs_torch: the same Llama on one GPU.
 
 Compiled blocks and loss, scaled_dot_product_attention by the backend that is fastest at this
-shape, fused AdamW, clipping.  Precision is one of
+shape, clipping, and AdamW: fused, or with --compile-step compiled together with the clipping and
+what goes with the masters.  Precision is one of
   autocast   fp32 parameters, products in bf16 by autocast
   masters    bf16 parameters, fp32 masters and moments beside them
-Prints one JSON object: the tokens per second of every step after the warm-up.
+With --reproducible only deterministic algorithms are used.  Prints one JSON object: the tokens per
+second of every step after the warm-up.
 
-  torch_gpu.py --hidden 768 ... --text FILE --precision autocast [--device cpu]
+  torch_gpu.py --hidden 768 ... --tokens FILE.npy --precision autocast [--device cpu]
 """
 import argparse
 import contextlib
@@ -27,10 +29,10 @@ from torch_llama import Attention, Llama, make_adamw
 class Masters:
     """AdamW over fp32 copies of a model's bf16 parameters."""
 
-    def __init__(self, model):
+    def __init__(self, model, fused):
         self.params = list(model.parameters())
         self.copies = nn.ParameterList(nn.Parameter(p.detach().float()) for p in self.params)
-        self.adamw = make_adamw(self.copies)
+        self.adamw = make_adamw(self.copies, fused)
 
     def step(self):
         for copy, p in zip(self.copies, self.params):
@@ -48,8 +50,8 @@ class Masters:
 class Plain:
     """AdamW over the parameters themselves."""
 
-    def __init__(self, model):
-        self.model, self.adamw = model, make_adamw(model)
+    def __init__(self, model, fused):
+        self.model, self.adamw = model, make_adamw(model, fused)
 
     def step(self):
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -132,26 +134,34 @@ def loss_of(model):
     return loss
 
 
+def read_npy(path):
+    """The int32 of a one-dimensional array, which numpy's own format has behind a short header."""
+    data = bytearray(path.read_bytes())
+    return torch.frombuffer(data, dtype=torch.int32, offset=10 + int.from_bytes(data[8:10], "little"))
+
+
 def measure(c):
+    torch.use_deterministic_algorithms(c.reproducible)
     model = make_model(c)
-    optimizer = (Masters if c.precision == "masters" else Plain)(model)
+    optimizer = (Masters if c.precision == "masters" else Plain)(model, not c.compile_step)
+    step = torch.compile(optimizer.step) if c.compile_step else optimizer.step
     tail = torch.compile(loss_of(model)) if c.compile else loss_of(model)
     kernel, attention = fastest_attention(c)
     autocast = torch.autocast(c.device, torch.bfloat16, enabled=c.precision == "autocast")
     random = torch.Generator("cpu").manual_seed(1)
-    text = torch.frombuffer(bytearray(c.text.read_bytes()), dtype=torch.uint8).to(c.device)
+    ids = read_npy(c.tokens).to(c.device)
     window = torch.arange(c.seq + 1, device=c.device)
     points = [now(c)]
     for _ in range(c.warmup + c.steps):
-        first = torch.randint(len(text) - c.seq - 1, (c.batch, 1), generator=random).to(c.device)
-        tokens = text[first + window].long()
+        first = torch.randint(len(ids) - c.seq - 1, (c.batch, 1), generator=random).to(c.device)
+        tokens = ids[first + window].long()
         with autocast, kernel():
             x = model.embed(tokens[:, :-1])
             for block in model.blocks:
                 x = block(x, model.cos, model.sin)
             loss = tail(x, tokens[:, 1:])
         loss.backward()
-        optimizer.step()
+        step()
         optimizer.zero_grad()
         points.append(now(c))
     wait(c)
@@ -168,14 +178,17 @@ def main():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=value)
     parser.add_argument("--precision", choices=["autocast", "masters"], default="autocast")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--text", type=pathlib.Path, required=True,
-                        help="what to train on: its bytes are the tokens")
+    parser.add_argument("--tokens", type=pathlib.Path, required=True,
+                        help="what to train on: an array of int32 ids in numpy's format")
+    parser.add_argument("--compile-step", action="store_true")
+    parser.add_argument("--reproducible", action="store_true")
     parser.add_argument("--tie", action="store_true", help="one matrix for embedding and head")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     c = parser.parse_args()
     seconds, loss, attention = measure(c)
     print(json.dumps({
         "torch": torch.__version__, "precision": c.precision, "compiled": c.compile,
+        "compiled_step": c.compile_step, "reproducible": c.reproducible,
         "attention": attention, "loss": loss,
         "peak_bytes": torch.cuda.max_memory_allocated() if c.device == "cuda" else None,
         "steps": [round(c.batch * c.seq / s, 1) for s in seconds],

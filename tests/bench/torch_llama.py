@@ -110,12 +110,12 @@ def shard(model):
     fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
-def make_adamw(model):
+def make_adamw(model, fused=True):
     groups = [
         {"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": 0.1},
         {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), eps=1e-8, fused=True)
+    return torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), eps=1e-8, fused=fused)
 
 
 def measure(c, rank):
