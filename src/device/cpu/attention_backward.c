@@ -19,16 +19,23 @@
 enum {
     ENOUGH_TASKS = 8, /* without chunks: more of them is a head's own work for each thread */
     MOST_CHUNKS = 4,
-    LEAST_BLOCKS = 4, /* of queries in a chunk */
+    LEAST_BLOCKS = 4,         /* of queries in a chunk */
+    MOST_SUM_ELEMS = 1 << 25, /* of dK and dV of all chunks */
 };
+
+/* Floats of dK, or dV, of one key/value head of one sequence. */
+static int64_t kv_elems(const struct attention *a)
+{
+    return ceil_div(attention_keys(a), BLOCK) * BLOCK * CPU(attention_shape)(a).dim_cols;
+}
 
 /* Chunks of queries: a function of the shape, so that bits do not depend on threads. */
 static int64_t chunks_of(const struct attention *a)
 {
-    int64_t fit = ceil_div(a->seq, BLOCK) / LEAST_BLOCKS;
-    if (a->batch * a->kv_heads >= ENOUGH_TASKS || fit < 2)
-        return 1;
-    return min_i64(fit, MOST_CHUNKS);
+    int64_t heads = a->batch * a->kv_heads, fit = ceil_div(a->seq, BLOCK) / LEAST_BLOCKS;
+    int64_t memory = MOST_SUM_ELEMS / (2 * kv_elems(a) * heads);
+    fit = min_i64(min_i64(fit, memory), MOST_CHUNKS);
+    return heads >= ENOUGH_TASKS || fit < 2 ? 1 : fit;
 }
 
 /* One thread's scratch. */
@@ -86,12 +93,6 @@ static size_t backward_layout(struct backward *w, const struct attention *a, voi
     w->dqt = attention_take(base, &at, s.dim_rows * BLOCK, sizeof(float));
     w->staging = attention_take(base, &at, BLOCK * s.dim_cols, sizeof(float));
     return at;
-}
-
-/* Floats of dK, or dV, of one key/value head of one sequence. */
-static int64_t kv_elems(const struct attention *a)
-{
-    return ceil_div(attention_keys(a), BLOCK) * BLOCK * CPU(attention_shape)(a).dim_cols;
 }
 
 /* Behind the scratch of the threads: dK and dV of each chunk, [batch * kv_heads][chunks][2]. */
