@@ -335,6 +335,8 @@ static void adamw_case(struct check *c, const struct step *t, const int64_t offs
         [ADAM_G] = random_operand(c, "g", DTYPE_F32, elems, 0.1),
         [ADAM_FACTOR] = copy_operand("factor", READ, DTYPE_F64, 1, &factor),
     };
+    o[ADAM_P].size = 1; /* of what is added up: a length of 1 may cancel */
+    o[ADAM_M].size = 0.1;
     for (int64_t i = 0; i < elems; i++)
         ((float *)o[ADAM_V].before)[i] = fabsf(((float *)o[ADAM_V].before)[i]);
     if (t->dt_copy != DTYPE_F32)
@@ -423,6 +425,8 @@ static void sgd_case(struct check *c, const struct step *t, const int64_t offset
         [SGD_G] = random_operand(c, "g", DTYPE_F32, elems, 0.1),
         [SGD_FACTOR] = copy_operand("factor", READ, DTYPE_F64, 1, &factor),
     };
+    o[SGD_P].size = 1; /* of what is added up: a length of 1 may cancel */
+    o[SGD_V].size = 0.1;
     if (t->dt_copy != DTYPE_F32)
         o[SGD_COPY] = output_operand("copy", role, t->dt_copy, elems);
     for (int i = 0; i < SGD_FACTOR; i++)
@@ -454,6 +458,8 @@ static void muon_case(struct check *c, const struct step *t, const int64_t offse
         [MUON_G] = changed_operand(c, "g", role, DTYPE_F32, elems, 0.1),
         [MUON_FACTOR] = copy_operand("factor", READ, DTYPE_F64, 1, &factor),
     };
+    o[MUON_P].size = 1; /* of what is added up: a length of 1 may cancel */
+    o[MUON_M].size = o[MUON_G].size = 0.1;
     if (t->dt_copy != DTYPE_F32)
         o[MUON_COPY] = output_operand("copy", role, t->dt_copy, elems);
     for (int i = 0; i < MUON_FACTOR; i++)
